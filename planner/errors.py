@@ -23,7 +23,7 @@ class InternalError(PlannerError):
 
 def hint(name: str, known: Collection[str], cutoff: float = CUTOFF) -> str:
     """Return the nearest known name as a question, letter case aside; all of them where none is near."""
-    folded = {k.lower(): k for k in known}
+    folded = {name.lower(): name for name in known}
     near = difflib.get_close_matches(name.lower(), list(folded), 1, cutoff) if len(known) <= MOST_COMPARED else []
     if near:
         return f"did you mean {folded[near[0]]!r}?"

@@ -69,7 +69,7 @@ def exists(path: Path) -> bool:
 
 def _near_file(path: Path) -> str:
     try:
-        files = [p.name for p in path.parent.glob(f"*{path.suffix}")] if path.parent.is_dir() else []
+        files = [near.name for near in path.parent.glob(f"*{path.suffix}")] if path.parent.is_dir() else []
     except (OSError, ValueError):
         files = []
     near = difflib.get_close_matches(path.name, files, 1)
@@ -125,8 +125,8 @@ def _parsed(text: str, where: str) -> Any:
         depth += 1
         if depth > MAX_DEPTH:
             raise InputError(_too_deep(where))
-        inner = (v for x in level for v in (x.values() if isinstance(x, dict) else x))
-        level = [v for v in inner if isinstance(v, (dict, list))]
+        inner = (value for part in level for value in (part.values() if isinstance(part, dict) else part))
+        level = [value for value in inner if isinstance(value, (dict, list))]
     if _SURROGATE.search(text):
         _require_whole_characters(data, where)
     return data
@@ -148,7 +148,7 @@ def _require_whole_characters(data: Any, where: str) -> None:
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     data = dict(pairs)
     if len(data) < len(pairs):
-        twice = next(k for k, n in Counter(k for k, _ in pairs).items() if n > 1)
+        twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
         raise ValueError(f"key {twice[:80]!r} is given twice in one object; keep one")
     return data
 

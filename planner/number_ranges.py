@@ -36,7 +36,7 @@ class NumberRange:
     def words(self) -> str:
         """Write the range."""
         kind = "a whole number" if self.whole else "a number"
-        low, high = (f"{x:,}" if isinstance(x, int) else f"{x:g}" for x in (self.low, self.high))
+        low, high = (f"{bound:,}" if isinstance(bound, int) else f"{bound:g}" for bound in (self.low, self.high))
         ends = "to below" if self.below else "up to" if self.above else "to"
         return f"{kind} {'above' if self.above else 'from'} {low} {ends} {high}"
 
@@ -110,11 +110,11 @@ def bounded(call: Callable[P, T], spelled: Mapping[str, str] | None = None) -> C
     def checked(*args: P.args, **options: P.kwargs) -> T:
         given = signature.bind_partial(*args, **options).arguments
         wrong = [
-            f"{names.get(name, name)}: must be {allowed.words()} (is {_shown(x)}); {allowed.remedy}"
+            f"{names.get(name, name)}: must be {allowed.words()} (is {_shown(number)}); {allowed.remedy}"
             for name, value in given.items()
             if (allowed := ranges[name]) is not None and value is not None
-            for x in (value if isinstance(value, Sequence) and not isinstance(value, str) else [value])
-            if not allowed.holds(x)
+            for number in (value if isinstance(value, Sequence) and not isinstance(value, str) else [value])
+            if not allowed.holds(number)
         ]
         if wrong:
             raise InputError("\n".join(wrong))

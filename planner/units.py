@@ -80,7 +80,10 @@ def aligned(lines: Sequence[Sequence[str]], *, left: int = 0) -> str:
     """Write cells in aligned columns, the first `left` columns to the left and the others to the right."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     padded = (
-        [cell.ljust(w) if n < left else cell.rjust(w) for n, (cell, w) in enumerate(zip(line, widths, strict=True))]
+        [
+            cell.ljust(width) if column < left else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ]
         for line in lines
     )
     return "\n".join("  ".join(cells).rstrip() for cells in padded)

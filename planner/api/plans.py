@@ -113,7 +113,7 @@ def evaluate(
     from planner.planning.load import load_instance
     from planner.planning.plausible import warn
 
-    pins = {f"layout.{k}": v for k, v in (layout or {}).items()}
+    pins = {f"layout.{key}": value for key, value in (layout or {}).items()}
     request = of_one_layout(load_instance(instance, pins=pins, searched=False, constants=constants))
     warn(request)
     return evaluated(request)
@@ -356,10 +356,13 @@ def limits(
 
     request = of_one_layout(load_instance(instance, searched=False, constants=constants))
     if executor is None:
-        for c in flop:
-            yield point(request, c, days=days, tolerance=tolerance, time_limit=time_limit)
+        for compute in flop:
+            yield point(request, compute, days=days, tolerance=tolerance, time_limit=time_limit)
         return
-    waiting = [executor.submit(point, request, c, days=days, tolerance=tolerance, time_limit=time_limit) for c in flop]
+    waiting = [
+        executor.submit(point, request, compute, days=days, tolerance=tolerance, time_limit=time_limit)
+        for compute in flop
+    ]
     for answer in waiting:
         yield answer.result()
 
@@ -485,7 +488,7 @@ def sweep(
     from planner.sweeps.axes import points_of
     from planner.sweeps.sweep_run import SweepOptions, rows_of, tasks_for
 
-    points = points_of(vary, [dict(p) for p in pairs])
+    points = points_of(vary, [dict(pair) for pair in pairs])
     folder = None if plans is None else Path(plans)
     options = SweepOptions(shard=shard, time_limit=time_limit, gap=gap, seed=seed, plans=folder, constants=constants)
     return rows_of(tasks_for(instance, points, options), options, finished=finished, executor=executor, workers=workers)

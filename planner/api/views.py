@@ -30,7 +30,7 @@ def html(plan: "Plan") -> str:
     """Write the first screen of a plan as a small table of HTML for a notebook, a row a section."""
     from planner.report.summary import by_section, statements
 
-    texts = by_section(x for x in statements(plan) if x.first)
+    texts = by_section(statement for statement in statements(plan) if statement.first)
     head, *verdict = map(escape, [f"{plan.instance.name}: {plan.status}", *texts.pop("verdict", [])])
     cells = "".join(
         f'<tr><th style="text-align:left;vertical-align:top">{escape(name.capitalize())}</th>'
@@ -64,21 +64,21 @@ def to_frame(rows: "Iterable[Row | Plan]") -> Any:
     with needed("to_frame", "pandas", "frames"):
         import pandas
 
-    def flat(x: "Row | Plan") -> dict[str, Any]:
-        if not isinstance(x, Plan):
-            return x.flat()
-        objective = {f"objective.{k}": getattr(x.objective, k) for k in ("name", "value", "bound", "gap")}
-        reason = x.conflict.reason if x.conflict else None
+    def flat(item: "Row | Plan") -> dict[str, Any]:
+        if not isinstance(item, Plan):
+            return item.flat()
+        objective = {f"objective.{k}": getattr(item.objective, k) for k in ("name", "value", "bound", "gap")}
+        reason = item.conflict.reason if item.conflict else None
         own = {
-            "name": x.instance.name,
-            "status": x.status,
-            "stopped": x.stopped,
-            "verified": x.verified,
+            "name": item.instance.name,
+            "status": item.status,
+            "stopped": item.stopped,
+            "verified": item.verified,
             "reason": reason,
         }
-        return {**own, **objective, **digest(x)}
+        return {**own, **objective, **digest(item)}
 
-    return pandas.DataFrame([flat(x) for x in rows])
+    return pandas.DataFrame([flat(row) for row in rows])
 
 
 def _plot(name: str) -> Callable[..., Any]:

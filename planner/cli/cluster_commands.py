@@ -144,8 +144,9 @@ def placement_summary(placement: "Placement") -> str:
     """Write the figures and their bounds on one line."""
     searched = placement.certificate.minimizes
     levels = ", ".join(
-        f"{f.value} {f.name} ({'bound' if f.name in searched else 'not searched, at least'} {f.bound})"
-        for f in placement.figures
+        f"{figure.value} {figure.name} "
+        f"({'bound' if figure.name in searched else 'not searched, at least'} {figure.bound})"
+        for figure in placement.figures
     )
     if placement.step_seconds is not None:
         levels = f"step {placement.step_seconds:.6g} s (at least {placement.step_seconds_bound:.6g} s); {levels}"
@@ -185,7 +186,10 @@ def topology_summary(cluster: "Topology") -> str:
 
     leaves = leaves_of(cluster)
     sizes = sorted({len(leaf.nodes) for leaf in leaves})
-    tiers = [f"{len({leaf.path[t] for leaf in leaves}):,} switches of tier {t + 2}" for t in range(len(leaves[0].path))]
+    tiers = [
+        f"{len({leaf.path[tier] for leaf in leaves}):,} switches of tier {tier + 2}"
+        for tier in range(len(leaves[0].path))
+    ]
     size = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
     noun = "blocks" if cluster.kind == "block" else "leaves"
     parts = [f"{sum(len(leaf.nodes) for leaf in leaves):,} nodes", f"{len(leaves):,} {noun} of {size}", *tiers]
@@ -221,7 +225,7 @@ def _opened(
     cluster, taken = opened(read_topology(topology, name=name), busy, state)
     jobs = running_jobs(cluster, list(running or ()))
     cluster.set_busy(taken)
-    cluster.set_busy(n for job in jobs for n in job.placement.nodes)
+    cluster.set_busy(node for job in jobs for node in job.placement.nodes)
     return cluster, jobs
 
 
@@ -241,7 +245,7 @@ def _nodes(placement: "Placement") -> str:
 
 
 def _moves(moves: "Iterable[Move]") -> Iterable[str]:
-    return (f"move {m.job} rank {m.rank}: {m.old or '(new)'} to {m.new or '(gone)'}" for m in moves)
+    return (f"move {move.job} rank {move.rank}: {move.old or '(new)'} to {move.new or '(gone)'}" for move in moves)
 
 
 def defragment(
@@ -291,7 +295,9 @@ def preempt(
     wanted = read_job(job) if job is not None else mesh_job("job", mesh, nodes)
     cluster, jobs = _opened(topology, topology_name, running, busy, state)
     found = solve(cluster, wanted, jobs, max_split=max_split, time_limit=time_limit)
-    of = {j.placement.job: f"{j.placement.job} ({_nodes(j.placement)}, priority {j.priority:,})" for j in jobs}
+    of = {
+        job.placement.job: f"{job.placement.job} ({_nodes(job.placement)}, priority {job.priority:,})" for job in jobs
+    }
     stop = f"Preempt {', '.join(of[name] for name in found.stop)}" if found.stop else "Preempt nothing"
     head = f"{stop}; {found.certificate.status}" if found.cost is not None else found.placement.reason
     where = [f"{wanted.name}: {fold_names(found.placement.nodes)}"] if found.placement.nodes else []
@@ -318,7 +324,7 @@ def resize(
     from planner.scheduling.session import own_placement
 
     cluster, jobs = _opened(topology, topology_name, running, busy, state)
-    names = [j.placement.job for j in jobs]
+    names = [job.placement.job for job in jobs]
     if name is None and len(names) != 1:
         raise InputError(f"--name: must say which of {len(names)} running jobs ({', '.join(names[:5]) or 'none'})")
     if name is not None and name not in names:
@@ -327,10 +333,11 @@ def resize(
     before = mesh_job(own.job, mesh, len(own.nodes))
     after = mesh_job(own.job, to, None, option="--to").model_copy(update={"nodes_per_member": before.nodes_per_member})
     found = solve(cluster, before, own_placement(cluster, own.job, own.nodes, before), after, time_limit=time_limit)
-    x = found.placement
-    head = f"{x.job}: {_nodes(x)}, {counted(x.groups_split, 'split group')}; {x.certificate.status}"
-    lines = [head, *_moves(found.moves), fold_names(x.nodes)] if x.nodes else [x.reason]
-    _ended(found, lines, x.certificate, as_json=as_json)
+    placement = found.placement
+    split = counted(placement.groups_split, "split group")
+    head = f"{placement.job}: {_nodes(placement)}, {split}; {placement.certificate.status}"
+    lines = [head, *_moves(found.moves), fold_names(placement.nodes)] if placement.nodes else [placement.reason]
+    _ended(found, lines, placement.certificate, as_json=as_json)
 
 
 def queue(
@@ -349,10 +356,10 @@ def queue(
     from planner.scheduling.cluster_changes import place_queue
 
     cluster, _ = _opened(topology, topology_name, running, busy, state)
-    found = place_queue(cluster, [read_job(j) for j in job], time_limit=time_limit)
+    found = place_queue(cluster, [read_job(path) for path in job], time_limit=time_limit)
     count = len(found.placements)
     runs = f"{counted(count, 'job')} {'runs' if count == 1 else 'run'}, {counted(found.groups_split, 'split group')}"
     head = f"{runs}; {found.certificate.status}"
-    lines = [f"{p.job}: {fold_names(p.nodes)}" for p in found.placements]
+    lines = [f"{placement.job}: {fold_names(placement.nodes)}" for placement in found.placements]
     waits = [f"{name}: waits: {why}" for name, why in zip(found.waiting, found.reasons, strict=True)]
     _ended(found, [head, *lines, *waits], found.certificate, as_json=as_json, refused=bool(waits))

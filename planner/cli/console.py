@@ -308,7 +308,7 @@ def watched(command: Callable[..., None]) -> Callable[..., None]:
     for name, parameter in inspect.signature(command).parameters.items():
         option = parameter.annotation.__metadata__[0]
         written = (option.default, *(option.param_decls or ()), f"--{name.replace('_', '-')}")
-        spelled[name] = next(x for x in written if isinstance(x, str) and x.startswith("--"))
+        spelled[name] = next(word for word in written if isinstance(word, str) and word.startswith("--"))
     called = bounded(command, spelled)
 
     @functools.wraps(command)

@@ -263,10 +263,10 @@ def pareto(
 
 def _sizes(text: str | None) -> list[int]:
     parts = [] if text is None else text.split(",")
-    wrong = [x for x in parts if not (x.isdecimal() and int(x) >= 1)]
+    wrong = [part for part in parts if not (part.isdecimal() and int(part) >= 1)]
     if wrong:
         raise InputError(f"--leaf-sizes: must be whole numbers from 1, such as 200,208,210 (is {wrong[0]!r})")
-    return [int(x) for x in parts]
+    return [int(part) for part in parts]
 
 
 def simulate(

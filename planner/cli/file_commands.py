@@ -68,7 +68,7 @@ def catalogue(
     from planner.report.tables import KINDS, catalogue_text, entries
 
     if kind is None and as_json:
-        print(json.dumps({k: sorted(entries(k)) for k in KINDS}, indent=1))
+        print(json.dumps({name: sorted(entries(name)) for name in KINDS}, indent=1))
     elif kind is not None and (name is not None or as_json):
         known = entries(kind)
         if name is not None and name not in known:
@@ -109,32 +109,35 @@ def calibrate(
     raise typer.Exit(console.ExitCode.DONE)
 
 
-def table(c: "MeasuredConstants") -> "Iterator[str]":
+def table(constants: "MeasuredConstants") -> "Iterator[str]":
     """Write what the lines determine with its intervals, what they move with it, what stays, and each line's errors."""
-    yield f"{c.accelerator}, {c.software}: {c.number_of_lines} lines of {c.measured}, noise {c.noise:.1%}"
+    lines = f"{constants.number_of_lines} lines of {constants.measured}"
+    yield f"{constants.accelerator}, {constants.software}: {lines}, noise {constants.noise:.1%}"
     yield f"{'DETERMINED':52}{'value':>11}{'90 % interval':>24}{'catalogue':>12}"
-    alone = {path: x for path, x in c.values.items() if not x.shared_with}
-    for path, x in alone.items():
-        low, high = x.interval
-        yield f"  {path:50}{x.value:>11.4g}{f'{low:.4g} to {high:.4g}':>24}{x.catalogue:>12.4g}"
+    alone = {path: value for path, value in constants.values.items() if not value.shared_with}
+    for path, value in alone.items():
+        low, high = value.interval
+        yield f"  {path:50}{value.value:>11.4g}{f'{low:.4g} to {high:.4g}':>24}{value.catalogue:>12.4g}"
     if not alone:
         yield "  none alone: give more lines, with other layouts and micro-batches"
     yield f"{'MOVED WITH OTHERS':52}{'value':>11}{'catalogue':>12}"
-    for path, x in c.values.items():
+    for path, value in constants.values.items():
         if path not in alone:
-            yield f"  {path:50}{x.value:>11.4g}{x.catalogue:>12.4g}  {x.shared_with}"
+            yield f"  {path:50}{value.value:>11.4g}{value.catalogue:>12.4g}  {value.shared_with}"
     yield f"{'AS IN THE CATALOGUE':52}{'value':>11}"
-    for path, kept in c.kept.items():
+    for path, kept in constants.kept.items():
         yield f"  {path:50}{kept.value:>11.4g}  {kept.reason}"
     yield f"{'LINE':>6}{'measured':>14}{'predicted':>14}{'error':>9}{'without the line':>18}{'by the catalogue':>18}"
-    for line in c.lines:
+    for line in constants.lines:
         before = line.catalogue_seconds / line.measured_seconds - 1
         seconds = f"{line.measured_seconds:>12.4g} s{line.predicted_seconds:>12.4g} s"
         left_out = "" if line.left_out_error is None else f"{line.left_out_error:+.1%}"
         yield f"{line.line:>6}{seconds}{line.error:>+9.1%}{left_out:>18}{before:>+18.1%}"
-    known = [abs(line.left_out_error) for line in c.lines if line.left_out_error is not None]
+    known = [abs(line.left_out_error) for line in constants.lines if line.left_out_error is not None]
     if known:
-        mean = sum(abs(line.catalogue_seconds / line.measured_seconds - 1) for line in c.lines) / len(c.lines)
+        mean = sum(abs(line.catalogue_seconds / line.measured_seconds - 1) for line in constants.lines) / len(
+            constants.lines
+        )
         yield f"a line left out is predicted with {sum(known) / len(known):.1%} on average, by the catalogue {mean:.1%}"
 
 
@@ -333,20 +336,23 @@ def _place(given: str | None) -> tuple[float, float] | None:
     return place
 
 
-def _report(imported: "Imported", g: "Grid", stream: TextIO) -> None:
+def _report(imported: "Imported", grid: "Grid", stream: TextIO) -> None:
     """Print the counts of the grid read, its missing figures, and its shortage where it cannot feed its own load."""
     from planner.imports.read_grid import shortage
 
-    spare, headroom = sum(n.generation_mw for n in g.nodes), sum(b.headroom_mw for b in g.balancing_authorities)
-    lines = f"{len(g.lines):,} lines of {sum(x.circuits for x in g.lines):,} circuits"
-    print(f"{len(g.balancing_authorities):,} authorities, {len(g.nodes):,} nodes, {lines};", file=stream)
-    load = sum(n.load_mw for n in g.nodes)
+    spare, headroom = (
+        sum(node.generation_mw for node in grid.nodes),
+        sum(area.headroom_mw for area in grid.balancing_authorities),
+    )
+    lines = f"{len(grid.lines):,} lines of {sum(line.circuits for line in grid.lines):,} circuits"
+    print(f"{len(grid.balancing_authorities):,} authorities, {len(grid.nodes):,} nodes, {lines};", file=stream)
+    load = sum(node.load_mw for node in grid.nodes)
     print(f"{spare:,.0f} MW of generation, {load:,.0f} MW of load, {headroom:,.0f} MW of headroom", file=stream)
-    for m in imported.missing:
-        print(f"missing: {m}", file=sys.stderr)
+    for figure in imported.missing:
+        print(f"missing: {figure}", file=sys.stderr)
     for name in imported.items.not_modelled:
         print(f"not modelled: {name}", file=sys.stderr)
     if imported.items.ignored:
         print(f"not read: {', '.join(imported.items.ignored)}", file=sys.stderr)
-    for why in shortage(g).sentences():
+    for why in shortage(grid).sentences():
         print(f"no site can stand: the grid does not feed its own load; {why}", file=sys.stderr)

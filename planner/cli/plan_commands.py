@@ -298,7 +298,10 @@ def evaluate(
         run = read_run(from_flags)
         pins = layout_of_run(run, load_instance(asked, searched=False), str(from_flags))
         note, switches = run.items.note(), run.switches
-        print(f"{from_flags}: {run.framework}: {', '.join(f'{k}={v}' for k, v in pins.items())}", file=sys.stderr)
+        print(
+            f"{from_flags}: {run.framework}: {', '.join(f'{key}={value}' for key, value in pins.items())}",
+            file=sys.stderr,
+        )
         for line in doubts(run, load_instance(asked, searched=False)):
             print(f"{from_flags}: {line}", file=sys.stderr)
     request = load_instance(
@@ -426,12 +429,12 @@ def compare(
         raise InputError(f"compare: give two plans or rows, or more (is {len(columns)})")
     rows = rows_of(columns, diff=diff)
     if as_json:
-        print(json.dumps({"columns": [c.name for c in columns], **rows}, indent=1))
+        print(json.dumps({"columns": [column.name for column in columns], **rows}, indent=1))
     else:
         width = terminal_width() or PIPE
         judged = [best(columns), ""] if len(columns) > 2 and best(columns) else []
         print(fitted("\n".join([*judged, *verdicts(columns[:MOST_JUDGED])]), width), end="\n\n")
-        print(table([c.name for c in columns], rows, width) if rows else "no difference")
+        print(table([column.name for column in columns], rows, width) if rows else "no difference")
 
 
 def _path(given: str) -> Path:

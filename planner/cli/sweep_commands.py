@@ -70,7 +70,7 @@ def sweep(
     options = SweepOptions(shard=part, time_limit=time_limit, gap=gap, seed=seed, plans=plans, constants=constants)
     with console.folder_for(plans):
         tasks = tasks_for(console.what_if(instance, change), points, options)
-    keys = {t.key for t in tasks}
+    keys = {task.key for task in tasks}
     with Store(output, resume=resume, base=tasks[0].base if tasks else None) as store:
         progress = SweepProgress(total=len(keys), resumed=len(keys & store.finished), counts=_statuses(store, keys))
         del progress.counts[FAILED]  # these are tried again
@@ -90,7 +90,7 @@ def sweep(
 def _statuses(store: "Store", keys: set[str]) -> Counter[str]:
     from planner.sweeps.row_store import latest
 
-    return Counter(r.status for r in latest(store.rows) if r.key in keys)
+    return Counter(row.status for row in latest(store.rows) if row.key in keys)
 
 
 def _end(store: "Store", progress: "SweepProgress", keys: set[str], status: int) -> None:
@@ -103,10 +103,10 @@ def _end(store: "Store", progress: "SweepProgress", keys: set[str], status: int)
     else:
         print(f"{progress.summary()} in {store.output}")
     if status == console.ExitCode.DONE and progress.counts[FAILED]:
-        reason = next(r.reason for r in store.rows if r.key in keys and r.status == FAILED)
+        reason = next(row.reason for row in store.rows if row.key in keys and row.status == FAILED)
         print(f"{progress.counts[FAILED]} failed, such as: {reason}; --resume tries them again", file=sys.stderr)
         status = console.ExitCode.BROKEN
-    doubted = [r for r in latest(store.rows) if r.key in keys and r.verified is False]
+    doubted = [row for row in latest(store.rows) if row.key in keys and row.verified is False]
     if doubted:
         where = f"such as the point of index {doubted[0].index}; solve it alone to see on which rules"
         print(f"NOT VERIFIED: the checker disagrees with {counted(len(doubted), 'plan')}, {where}", file=sys.stderr)
@@ -133,12 +133,12 @@ class SweepProgress:
         if new:
             rate = new / (time.monotonic() - self.started)
             rate_text = f", {60 * rate:.3g} points/min, {duration((self.total - rows) / rate)} left"
-        others = "".join(f", {n} {status}" for status, n in sorted(self.counts.items()) if status != "optimal")
+        others = "".join(f", {count} {status}" for status, count in sorted(self.counts.items()) if status != "optimal")
         return f"{rows}/{self.total} points{rate_text}{others}"
 
     def summary(self) -> str:
         """Write the number of points by status."""
-        by_status = ", ".join(f"{n} {status}" for status, n in sorted(self.counts.items())) or "none"
+        by_status = ", ".join(f"{count} {status}" for status, count in sorted(self.counts.items())) or "none"
         return f"{self.counts.total()} of {self.total} points ({by_status})"
 
 
@@ -182,10 +182,10 @@ def plot(
         if path is not None:
             check_path(points, option, path)
     for axis, path in (("x", x), ("y", y)):
-        values = [number(r, path) for r in points if planned(r)]
-        if not any(v is not None for v in values):
+        values = [number(row, path) for row in points if planned(row)]
+        if not any(value is not None for value in values):
             raise InputError(f"-{axis} {path}: no row with a plan holds a number there; draw a figure that is a number")
-        if axis in log and any(v is not None and v <= 0 for v in values):
+        if axis in log and any(value is not None and value <= 0 for value in values):
             problem = f"{path} has values of 0 or less, which no logarithmic axis holds"
             raise InputError(f"--log {log}: {problem}; leave {axis} linear")
     picture = drawn(points, request, "png" if form == "png" else "svg")
@@ -236,17 +236,19 @@ def limits(
     with pool, console.progress_line(as_json, log) as report:
         # The points that take longest come last: started first, they do not leave a core idle at the end.
         options: dict[str, Any] = {"days": days, "tolerance": tolerance, "time_limit": time_limit}
-        for p in points_of(asked, flop[::-1], executor=pool, **options):
-            series.insert(0, p)
-            report(f"{len(series)} of {points} points, {p.flop:.3g} FLOP: {p.status}")
-    lines = "".join(p.model_dump_json() + "\n" for p in series)
+        for point in points_of(asked, flop[::-1], executor=pool, **options):
+            series.insert(0, point)
+            report(f"{len(series)} of {points} points, {point.flop:.3g} FLOP: {point.status}")
+    lines = "".join(point.model_dump_json() + "\n" for point in series)
     if output is not None:
         write_atomically(output, lines)
     if plot is not None:
         write_atomically(plot, _picture(series, days, plot.suffix.removeprefix(".")))
     print(lines if as_json else "\n".join(table(series, days)), end="" if as_json else "\n")
     raise typer.Exit(
-        console.ExitCode.DONE if all(p.status in ("optimal", "infeasible") for p in series) else console.ExitCode.LIMIT
+        console.ExitCode.DONE
+        if all(point.status in ("optimal", "infeasible") for point in series)
+        else console.ExitCode.LIMIT
     )
 
 
@@ -255,14 +257,14 @@ def fall(points: Sequence["LimitPoint"]) -> float | None:
 
     It is interpolated in its logarithm between two points.
     """
-    use = [p.utilisation or 0.0 for p in points]
+    use = [point.utilisation or 0.0 for point in points]
     line = FALL * max(use, default=0.0)
-    above = [i for i, u in enumerate(use) if u >= line]
+    above = [i for i, share in enumerate(use) if share >= line]
     if not above or above[-1] == len(points) - 1:
         return None
-    a, b = points[above[-1]], points[above[-1] + 1]
+    before, after = points[above[-1]], points[above[-1] + 1]
     share = (use[above[-1]] - line) / max(use[above[-1]] - use[above[-1] + 1], 1e-300)
-    return float(a.flop * (b.flop / a.flop) ** share)
+    return float(before.flop * (after.flop / before.flop) ** share)
 
 
 def wall(points: Sequence["LimitPoint"]) -> tuple[float, float] | None:
@@ -270,9 +272,9 @@ def wall(points: Sequence["LimitPoint"]) -> tuple[float, float] | None:
 
     None where no point is beyond the last trained one, or where one beyond it is not proven infeasible.
     """
-    done = [i for i, p in enumerate(points) if p.utilisation is not None]
+    done = [i for i, point in enumerate(points) if point.utilisation is not None]
     after = points[done[-1] + 1 :] if done else points
-    if not done or not after or any(p.status != "infeasible" for p in after):
+    if not done or not after or any(point.status != "infeasible" for point in after):
         return None
     return points[done[-1]].flop, after[0].flop
 
@@ -280,14 +282,14 @@ def wall(points: Sequence["LimitPoint"]) -> tuple[float, float] | None:
 def table(points: Sequence["LimitPoint"], days: float) -> Iterator[str]:
     """Write the points, the fall and the wall."""
     yield f"{'FLOP':>9} {'params':>8} {'tokens':>8} {'batch':>8} {'GPUs':>10} {'use':>7} {'bound':>7}  layout"
-    for p in points:
-        head = f"{p.flop:9.2e} {p.parameters:8.2g} {p.tokens:8.2g} {p.batch_tokens:8.2g}"
-        if p.layout is None or p.utilisation is None:
-            yield f"{head} {'-':>10} {'-':>7} {'-':>7}  {p.reason}"
+    for point in points:
+        head = f"{point.flop:9.2e} {point.parameters:8.2g} {point.tokens:8.2g} {point.batch_tokens:8.2g}"
+        if point.layout is None or point.utilisation is None:
+            yield f"{head} {'-':>10} {'-':>7} {'-':>7}  {point.reason}"
             continue
-        use, bound = 100 * p.utilisation, 100 * (p.utilisation_bound or 1)
-        yield f"{head} {p.gpus or 0:10.3g} {use:6.1f}% {bound:6.1f}%  {_layout(p, p.layout)}"
-    best = max((p.utilisation or 0.0 for p in points), default=0.0)
+        use, bound = 100 * point.utilisation, 100 * (point.utilisation_bound or 1)
+        yield f"{head} {point.gpus or 0:10.3g} {use:6.1f}% {bound:6.1f}%  {_layout(point, point.layout)}"
+    best = max((point.utilisation or 0.0 for point in points), default=0.0)
     drop, ends = fall(points), wall(points)
     where = f"from {drop:.1e} FLOP on" if drop else "nowhere in this range"
     yield f"best use {100 * best:.1f} %; under {100 * FALL:.0f} % of it {where}"
@@ -297,12 +299,17 @@ def table(points: Sequence["LimitPoint"], days: float) -> Iterator[str]:
     yield f"{days:g} days: {last}"
 
 
-def _layout(p: "LimitPoint", x: "LimitLayout") -> str:
-    wide = "".join(f" {name} {n}" for name, n in (("CP", x.context_parallel), ("EP", x.expert_parallel)) if n > 1)
-    degrees = f"TP {x.tensor_parallel}{wide} PP {x.pipeline_parallel} v {x.virtual_stages} DP {x.data_parallel:,}"
-    batch = f"ZeRO-{x.zero_stage}, {x.microbatches_per_step} x {x.microbatch_sequences}"
-    share, part = max(((v, k) for k, v in p.shares.items() if k not in USEFUL), default=(0.0, ""))
-    proof = "" if p.status == "optimal" else "; not proven"
+def _layout(point: "LimitPoint", layout: "LimitLayout") -> str:
+    wide = "".join(
+        f" {name} {degree}"
+        for name, degree in (("CP", layout.context_parallel), ("EP", layout.expert_parallel))
+        if degree > 1
+    )
+    pipeline = f"PP {layout.pipeline_parallel} v {layout.virtual_stages}"
+    degrees = f"TP {layout.tensor_parallel}{wide} {pipeline} DP {layout.data_parallel:,}"
+    batch = f"ZeRO-{layout.zero_stage}, {layout.microbatches_per_step} x {layout.microbatch_sequences}"
+    share, part = max(((share, part) for part, share in point.shares.items() if part not in USEFUL), default=(0.0, ""))
+    proof = "" if point.status == "optimal" else "; not proven"
     return f"{degrees} {batch}; {words(part)} {100 * share:.0f} %{proof}"
 
 
@@ -310,10 +317,12 @@ def _picture(points: Sequence["LimitPoint"], days: float, form: str) -> bytes:
     from matplotlib import pyplot as plt
 
     figure, axes = plt.subplots(figsize=(7, 4))
-    trained = [p for p in points if p.utilisation is not None]
-    flop = [p.flop for p in trained]
-    axes.semilogx(flop, [100 * (p.utilisation or 0) for p in trained], marker="o", markersize=3, label="best layout")
-    axes.semilogx(flop, [100 * (p.utilisation_bound or 1) for p in trained], linestyle=":", label="bound")
+    trained = [point for point in points if point.utilisation is not None]
+    flop = [point.flop for point in trained]
+    axes.semilogx(
+        flop, [100 * (point.utilisation or 0) for point in trained], marker="o", markersize=3, label="best layout"
+    )
+    axes.semilogx(flop, [100 * (point.utilisation_bound or 1) for point in trained], linestyle=":", label="bound")
     end = (wall(points) or (math.nan, math.nan))[1]
     for where, text in ((fall(points), "80 % of the best"), (end, "no layout in time")):
         if where is not None and math.isfinite(where):

@@ -113,11 +113,13 @@ def out_of_range(instance: BaseModel) -> Iterator[str]:
     while left:
         path, key, value = left.pop()
         if isinstance(value, BaseModel):
-            left += [(f"{path}.{k}" if path else k, k, getattr(value, k)) for k in type(value).model_fields]
+            left += [
+                (f"{path}.{name}" if path else name, name, getattr(value, name)) for name in type(value).model_fields
+            ]
         elif isinstance(value, dict):  # what it holds by name has the unit of the whole
-            left += [(f"{path}.{k}", key, v) for k, v in value.items()]
+            left += [(f"{path}.{name}", key, inner) for name, inner in value.items()]
         elif isinstance(value, (list, tuple)):
-            left += [(f"{path}[{i}]", key, v) for i, v in enumerate(value)]
+            left += [(f"{path}[{i}]", key, inner) for i, inner in enumerate(value)]
         elif isinstance(value, (int, float)) and not isinstance(value, bool) and value:
             low, high = range_of(key, whole=isinstance(value, int))
             if not low <= abs(value) <= high:

@@ -50,11 +50,11 @@ class PowerNode(Sourced):
     upgrade: InterconnectUpgrade | None = Field(None, description="Interconnect that can be bought; absent: none.")
 
 
-def _not_zero(x: float) -> float:
+def _not_zero(value: float) -> float:
     """Refuse a circuit that would hold its ends at one angle."""
-    if x == 0:
+    if value == 0:
         raise ValueError("must not be 0; merge the nodes that it joins, or give the circuit a small reactance")
-    return x
+    return value
 
 
 Reactance = Annotated[float, Field(allow_inf_nan=False), AfterValidator(_not_zero)]
@@ -217,4 +217,4 @@ class Grid(Sourced):
         months |= {node.upgrade.lead_months for node in self.nodes if node.upgrade}
         months |= {line.lead_months for line in self.new_lines}
         latest = self.rules.ready_within_months
-        return tuple(sorted(x for x in months if latest is None or x <= latest))
+        return tuple(sorted(month for month in months if latest is None or month <= latest))

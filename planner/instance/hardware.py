@@ -242,17 +242,17 @@ class Reliability(Sourced):
     @property
     def counts_links(self) -> bool:
         """Whether stops depend on the links that join a GPU to its leaves."""
-        return any(p.gpu_hours_per_event is None for p in self.parts.values())
+        return any(part.gpu_hours_per_event is None for part in self.parts.values())
 
     @property
     def counts_transceivers(self) -> bool:
         """Whether stops depend on the transceivers of these links."""
-        return any(p.transceiver_hours_per_event is not None for p in self.parts.values())
+        return any(part.transceiver_hours_per_event is not None for part in self.parts.values())
 
     @model_validator(mode="after")
     def _gpus_fail_too(self) -> Self:
         """Refuse links alone: without transceivers, or with lanes to spare, nothing would ever stop the job."""
-        if self.counts_links and all(p.gpu_hours_per_event is None for p in self.parts.values()):
+        if self.counts_links and all(part.gpu_hours_per_event is None for part in self.parts.values()):
             raise ValueError("parts: all are counted by links or transceivers; add those with gpu_hours_per_event")
         return self
 

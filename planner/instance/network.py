@@ -151,7 +151,7 @@ class Network(Sourced):
 
         The links that remain after a loss are not counted for such fabrics, and they have no tiers.
         """
-        grouped = [f for f in self.families if f.startswith("dragonfly")]
+        grouped = [family for family in self.families if family.startswith("dragonfly")]
         by_tier = "a list of max_oversubscription" if isinstance(self.max_oversubscription, tuple) else None
         asked = "survives" if self.survives is not None else by_tier
         if asked and grouped:

@@ -23,7 +23,7 @@ def _list_of(entry: Check) -> Check:
 
 
 WHOLE: tuple[Check, str] = (_whole, "a whole number from 1")
-NAME: tuple[Check, str] = (lambda v: isinstance(v, str) and bool(v), "the name of a switch")
+NAME: tuple[Check, str] = (lambda value: isinstance(value, str) and bool(value), "the name of a switch")
 FROM_ZERO: tuple[Check, str] = (_from_zero, "a whole number from 0")
 
 PINS: dict[str, tuple[Check, str]] = {
@@ -36,7 +36,9 @@ PINS: dict[str, tuple[Check, str]] = {
     "layout.pipeline_parallel": WHOLE,
     "layout.data_parallel": WHOLE,
     "layout.data_parallel_by_site": (
-        lambda value: isinstance(value, dict) and all(isinstance(v, int) and v >= 0 for v in value.values()),
+        lambda value: (
+            isinstance(value, dict) and all(isinstance(count, int) and count >= 0 for count in value.values())
+        ),
         "an object of site id and whole number",
     ),
     "layout.virtual_stages": WHOLE,
@@ -44,10 +46,13 @@ PINS: dict[str, tuple[Check, str]] = {
     "layout.microbatches_per_step": WHOLE,
     "layout.replicas_per_rack": WHOLE,
     "layout.stages_per_rack": WHOLE,
-    "layout.schedule": (lambda v: v in ("1f1b", "zb-h1"), "1f1b or zb-h1"),
-    "layout.recompute": (lambda v: v in ("none", "selective", "full"), "none, selective or full"),
-    "layout.sequence_parallel": (lambda v: isinstance(v, bool), "true or false"),
-    "layout.zero_stage": (lambda v: isinstance(v, int) and not isinstance(v, bool) and 0 <= v <= 3, "0, 1, 2 or 3"),
+    "layout.schedule": (lambda value: value in ("1f1b", "zb-h1"), "1f1b or zb-h1"),
+    "layout.recompute": (lambda value: value in ("none", "selective", "full"), "none, selective or full"),
+    "layout.sequence_parallel": (lambda value: isinstance(value, bool), "true or false"),
+    "layout.zero_stage": (
+        lambda value: isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 3,
+        "0, 1, 2 or 3",
+    ),
     "layout.layers_per_stage": (_list_of(_whole), "a list of whole numbers from 1, one a stage"),
     "layout.recomputed_layers_per_stage": (_list_of(_from_zero), "a list of whole numbers from 0, one a stage"),
     **dict.fromkeys(("fabric.switch", "fabric.spine_switch", "fabric.core_switch"), NAME),
@@ -72,7 +77,7 @@ ONE_SITE = "cluster"  # the site of an instance without a grid
 SITE_FABRIC: dict[str, tuple[Check, str]] = {
     **{path.removeprefix(FABRIC): how for path, how in PINS.items() if path.startswith(FABRIC)},
     **dict.fromkeys(("leaf_bundle", "spine_bundle", "rails_per_pod", "leaf_domains_per_pod"), WHOLE),
-    "family": (lambda v: v in get_args(FabricFamily), f"one of {', '.join(get_args(FabricFamily))}"),
+    "family": (lambda value: value in get_args(FabricFamily), f"one of {', '.join(get_args(FabricFamily))}"),
 }
 
 
@@ -113,9 +118,9 @@ def long_names(pins: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 def check_pins(instance: Instance) -> Iterator[str]:
     """Return every pin whose path is unknown or whose value is of the wrong kind."""
-    nodes = {n.id for n in instance.grid.nodes if n.site} if instance.grid else set()
+    nodes = {node.id for node in instance.grid.nodes if node.site} if instance.grid else set()
     sites = nodes or {ONE_SITE}
-    by_site = {RACKS_AT + n for n in nodes} | {BLOCKS_AT + n for n in sites}
+    by_site = {RACKS_AT + name for name in nodes} | {BLOCKS_AT + site for site in sites}
     for path, value in instance.pins.items():
         kind = FROM_ZERO if path in by_site else PINS.get(path) or _site_fabric(path, sites)
         part = None  # of the instance, without which there is nothing to decide
@@ -126,7 +131,7 @@ def check_pins(instance: Instance) -> Iterator[str]:
         if kind is None:
             known = [*PINS, *sorted(by_site)]
             if path.startswith(FABRIC):
-                known += [f"{FABRIC}{n}.{name}" for n in sorted(sites) for name in SITE_FABRIC]
+                known += [f"{FABRIC}{site}.{name}" for site in sorted(sites) for name in SITE_FABRIC]
             yield f"pins.{path}: no such decision; {hint(path, known)}"
         elif not kind[0](value):
             yield f"pins.{path}: must be {kind[1]} (is {value!r}); fix the pin"
@@ -142,4 +147,8 @@ def _site_fabric(path: str, sites: set[str]) -> tuple[Check, str] | None:
 
 def pinned_blocks(instance: Instance) -> dict[str, int]:
     """Return the pinned numbers of blocks by site."""
-    return {k.removeprefix(BLOCKS_AT): n for k, n in sorted(instance.pins.items()) if k.startswith(BLOCKS_AT)}
+    return {
+        path.removeprefix(BLOCKS_AT): count
+        for path, count in sorted(instance.pins.items())
+        if path.startswith(BLOCKS_AT)
+    }

@@ -36,7 +36,7 @@ class Faults:
 
     def add(self, path: str, complaint: str) -> None:
         """Add a complaint about a place, unless its value is replaced by a placeholder."""
-        if not any(_holds(path, x) or _holds(x, path) for x in self.replaced):
+        if not any(_holds(path, place) or _holds(place, path) for place in self.replaced):
             self.lines.append(f"{path or 'the whole'}: {complaint}")
 
 
@@ -63,7 +63,7 @@ def validated(
         raise InputError(_version_complaint(data, where))
     faults = faults or Faults()
     result = _with_stand_ins(model, data, faults)
-    unnamed = any(NAMING.search(x) for x in faults.replaced)
+    unnamed = any(NAMING.search(place) for place in faults.replaced)
     for problem in () if result is None else islice(problems(result), MOST_LINES):
         path, _, complaint = problem.partition(": ")
         if not (unnamed and NO_SUCH_NAME.search(complaint)):
@@ -83,7 +83,9 @@ def _with_stand_ins(model: type[M], data: Any, faults: Faults) -> M | None:
         except ValidationError as error:
             found = list(_errors(error, model, data))
         # A list is too short where its items are wrong.
-        wrong = [x for x in found if not any(y[0][: len(x[0])] == x[0] != y[0] for y in found)]
+        wrong = [
+            error for error in found if not any(other[0][: len(error[0])] == error[0] != other[0] for other in found)
+        ]
         for path, complaint in wrong:
             faults.add(dotted(path), complaint)
         data = json.loads(json.dumps(data, default=str))
@@ -108,7 +110,9 @@ def _errors(error: ValidationError, model: type[BaseModel], data: Any) -> Iterat
     """Yield the place of each validation error and its complaint."""
     errors = error.errors(include_url=False)
     # An object where a name would do too is meant as the object.
-    meant = [e for e in errors if e["type"] != "string_type" or not isinstance(e["input"], (dict, list))]
+    meant = [
+        error for error in errors if error["type"] != "string_type" or not isinstance(error["input"], (dict, list))
+    ]
     for e in meant or errors:
         path = located(e["loc"], data, missing=e["type"] == "missing")
         if e["type"] == "extra_forbidden":
@@ -276,10 +280,10 @@ def put_stand_in(model: type[BaseModel], data: Any, location: Location, *, drop:
             holder = holder[part]
         except (KeyError, IndexError, TypeError):
             return False
-        schemas = [form for s in schemas for inner in _inside(s, part) for form in _forms(inner, root)]
-    inner = [x for s in schemas for x in _inside(s, last)]
-    needed = any(last in s.get("required", ()) for s in schemas)
-    made = not drop and any("properties" in form for x in inner for form in _forms(x, root))
+        schemas = [form for schema in schemas for inner in _inside(schema, part) for form in _forms(inner, root)]
+    inner = [found for schema in schemas for found in _inside(schema, last)]
+    needed = any(last in schema.get("required", ()) for schema in schemas)
+    made = not drop and any("properties" in form for schema in inner for form in _forms(schema, root))
     if isinstance(holder, dict) and not (inner and (needed or made)):
         return holder.pop(str(last), holder) is not holder
     if not inner:
@@ -373,19 +377,23 @@ class TrackedItems(Mapping[str, Any]):
     def read(self, effect_of: Callable[[str, Any], str | None], show: str = "{}") -> ReadItems:
         """Group the items by use; `effect_of` an item never looked up is `NO_EFFECT`, words on it, or None: unknown."""
         left = {name: effect_of(name, self._items[name]) for name in self._items if name not in self.looked_up}
-        reported = {n: f"{show.format(n)} ({e})" if e != "-" else show.format(n) for n, e in left.items() if e}
+        reported = {
+            name: f"{show.format(name)} ({effect})" if effect != "-" else show.format(name)
+            for name, effect in left.items()
+            if effect
+        }
         return ReadItems(
-            taken=tuple(show.format(n) for n in self._items if n in self.looked_up),
-            defaulted=tuple(f"{show.format(n)} {v}" for n, v in self.defaults.items()),
-            ignored=tuple(show.format(n) for n, effect in left.items() if effect == NO_EFFECT),
+            taken=tuple(show.format(name) for name in self._items if name in self.looked_up),
+            defaulted=tuple(f"{show.format(name)} {value}" for name, value in self.defaults.items()),
+            ignored=tuple(show.format(name) for name, effect in left.items() if effect == NO_EFFECT),
             not_modelled=tuple(reported.values()),
-            unknown=tuple(show.format(n) for n, effect in left.items() if effect is None),
+            unknown=tuple(show.format(name) for name, effect in left.items() if effect is None),
         )
 
 
 def with_note(note: str | None, more: str | None) -> str | None:
     """Return a note with a sentence added."""
-    return "; ".join(x for x in (note, more) if x) or None
+    return "; ".join(text for text in (note, more) if text) or None
 
 
 def not_modelled_notes(instance: Instance) -> Iterator[str]:

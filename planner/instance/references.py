@@ -24,8 +24,8 @@ def network_problems(network: Network | None) -> Iterator[str]:
         return
     if network.media and network.floor is None:
         yield "network.floor: is missing; media are priced by length, which needs the floor; give {} for the usual one"
-    names = [s if isinstance(s, str) else s.name for s in network.switches]
-    for name in sorted({n for n in names if names.count(n) > 1}):
+    names = [switch if isinstance(switch, str) else switch.name for switch in network.switches]
+    for name in sorted({name for name in names if names.count(name) > 1}):
         yield f"network.switches: {name!r} is given {names.count(name)} times; give every switch a name of its own"
 
 
@@ -50,7 +50,7 @@ def reference_problems(instance: Instance, *, searched: bool) -> Iterator[str]:
                 yield f"operation.{key}: holds where there is no grid (is {value:g}); give {where}, and remove it"
         yield from grid_problems(instance.grid)
         yield from wan_problems(instance.grid, instance.wan or Wan())
-        places = sum(n.site for n in instance.grid.nodes)
+        places = sum(node.site for node in instance.grid.nodes)
         if searched and not places:
             yield 'grid.nodes: no node may hold a site; set "site": true on one at least'
         if searched and places > MOST_PLACES:
@@ -72,16 +72,18 @@ def reference_problems(instance: Instance, *, searched: bool) -> Iterator[str]:
 
 def _link_problems(instance: Instance) -> Iterator[str]:
     """Yield the complaints that prevent counting failures by link."""
-    r, n = instance.reliability, instance.network
-    if r is None or isinstance(r, str) or not r.counts_links:
+    reliability, network = instance.reliability, instance.network
+    if reliability is None or isinstance(reliability, str) or not reliability.counts_links:
         return
-    named = next(name for name, p in sorted(r.parts.items()) if p.gpu_hours_per_event is None)
-    if n is None:
+    named = next(name for name, part in sorted(reliability.parts.items()) if part.gpu_hours_per_event is None)
+    if network is None:
         yield f"reliability.parts.{named}: counts links, and there is no network; give gpu_hours_per_event"
-    elif r.counts_transceivers and n.media and n.floor is not None:
+    elif reliability.counts_transceivers and network.media and network.floor is not None:
         kept = "transceiver_hours_per_event"
         yield f"network.media: have no number of transceivers, which {kept} counts; give link_hours_per_event"
-    rates = {s.port_gbps for s in (n.switches if n is not None else ()) if isinstance(s, Switch)}
+    rates = {
+        switch.port_gbps for switch in (network.switches if network is not None else ()) if isinstance(switch, Switch)
+    }
     for path in sorted(instance.pins):
         kind, _, name = path.partition(".")
         if kind == "fabric" and name.partition(".")[2] in ONE_SWITCH and len(rates) > 1:
@@ -111,16 +113,16 @@ def _batch_problems(instance: Instance, *, searched: bool) -> Iterator[str]:
 
 def pool_problems(instance: Instance) -> Iterator[str]:
     """Yield complaints about parts of an instance with pools of different GPUs that cannot be planned."""
-    h = instance.hardware
-    if not h.pools:
-        if h.pool_link is not None:
+    hardware = instance.hardware
+    if not hardware.pools:
+        if hardware.pool_link is not None:
             yield "hardware.pool_link: joins pools, and hardware.pools has none; give pools, or remove it"
         return
-    if len(h.pools) < 2:
+    if len(hardware.pools) < 2:
         yield "hardware.pools: must have at least 2 pools (has 1); give another, or accelerator, rack and racks instead"
-    yield from _doubles((f"hardware.pools[{i}]", "name", p.name) for i, p in enumerate(h.pools))
-    for i, p in enumerate(h.pools):
-        yield from _without_type(f"hardware.pools[{i}].accelerator", p.accelerator, instance)
+    yield from _doubles((f"hardware.pools[{i}]", "name", pool.name) for i, pool in enumerate(hardware.pools))
+    for i, pool in enumerate(hardware.pools):
+        yield from _without_type(f"hardware.pools[{i}].accelerator", pool.accelerator, instance)
     yield from _ignored_with_pools(instance)
     if instance.objective.minimize != "days_to_train":
         asked = instance.objective.minimize
@@ -131,18 +133,18 @@ def pool_problems(instance: Instance) -> Iterator[str]:
 
 def _alternative_problems(instance: Instance) -> Iterator[str]:
     """Yield complaints about parts of an instance with alternatives to its hardware that cannot be planned."""
-    h = instance.hardware
-    if not h.alternatives:
+    hardware = instance.hardware
+    if not hardware.alternatives:
         return
-    kinds = [hardware_kind(h), *(hardware_kind(x) for x in h.alternatives)]
-    for i, x in enumerate(h.alternatives):
+    kinds = [hardware_kind(hardware), *(hardware_kind(alternative) for alternative in hardware.alternatives)]
+    for i, alternative in enumerate(hardware.alternatives):
         where = f"hardware.alternatives[{i}]"
-        yield from _without_type(f"{where}.accelerator", x.accelerator, instance)
+        yield from _without_type(f"{where}.accelerator", alternative.accelerator, instance)
         if kinds[i + 1] in kinds[: i + 1]:
             yield f"{where}: {' in '.join(kinds[i + 1])} is given twice; give each GPU and rack once"
-        if x.racks is not None and instance.grid is not None:
-            yield f"{where}.racks: the grid decides the racks (is {x.racks}); remove it"
-    if h.pools:
+        if alternative.racks is not None and instance.grid is not None:
+            yield f"{where}.racks: the grid decides the racks (is {alternative.racks}); remove it"
+    if hardware.pools:
         yield "hardware.alternatives: pools have their own GPUs each; remove the alternatives, or the pools"
     if instance.objective.minimize == "loss":
         yield 'hardware.alternatives: the model of least loss is chosen on one GPU; ask for "loss" with each alone'
@@ -196,17 +198,17 @@ def refuse_without_curve(instance: Instance) -> Instance:
 
 def _ignored_with_pools(instance: Instance) -> Iterator[str]:
     """Yield complaints about parts and figures of an instance with pools that would be ignored."""
-    h = instance.hardware
+    hardware = instance.hardware
     if instance.reliability is not None:
         yield "reliability: failures are not counted over pools; give workload.availability, and remove it"
     for part in ("grid", "wan", "network"):
         if getattr(instance, part) is not None:
             yield f"{part}: does not go with hardware.pools, which have no sites and no fabric; remove it, or the pools"
     for key in ("accelerator", "rack"):
-        if getattr(h, key) != getattr(h.pools[0], key):
+        if getattr(hardware, key) != getattr(hardware.pools[0], key):
             yield f"hardware.{key}: each pool has its own (is another than the first pool's); remove it"
-    values = {key: getattr(h, key) for key in ("racks", "nic_bytes_per_second", "cooling_kw_per_m2")}
-    values["racks_per_module"] = None if h.racks_per_module == 1 else h.racks_per_module
+    values = {key: getattr(hardware, key) for key in ("racks", "nic_bytes_per_second", "cooling_kw_per_m2")}
+    values["racks_per_module"] = None if hardware.racks_per_module == 1 else hardware.racks_per_module
     for key, value in values.items():
         if value is not None:
             yield f"hardware.{key}: does not go with hardware.pools (is {value:g}); give it to a pool, or remove it"
@@ -214,16 +216,16 @@ def _ignored_with_pools(instance: Instance) -> Iterator[str]:
 
 def grid_problems(grid: Grid) -> Iterator[str]:
     """Yield the faults in the names, corridors, soft rules and scenarios of a grid, as complaints."""
-    authorities = dict.fromkeys(sorted(b.id for b in grid.balancing_authorities))
-    nodes = dict.fromkeys(sorted(n.id for n in grid.nodes))
-    corridors: list[tuple[str, Line | NewLine]] = [(f"grid.lines[{i}]", c) for i, c in enumerate(grid.lines)]
-    corridors += [(f"grid.new_lines[{i}]", c) for i, c in enumerate(grid.new_lines)]
+    authorities = dict.fromkeys(sorted(area.id for area in grid.balancing_authorities))
+    nodes = dict.fromkeys(sorted(node.id for node in grid.nodes))
+    corridors: list[tuple[str, Line | NewLine]] = [(f"grid.lines[{i}]", line) for i, line in enumerate(grid.lines)]
+    corridors += [(f"grid.new_lines[{i}]", line) for i, line in enumerate(grid.new_lines)]
     areas = enumerate(grid.balancing_authorities)
     yield from _doubles((f"grid.balancing_authorities[{i}]", "id", b.id) for i, b in areas)
-    yield from _doubles((f"grid.nodes[{i}]", "id", n.id) for i, n in enumerate(grid.nodes))
+    yield from _doubles((f"grid.nodes[{i}]", "id", node.id) for i, node in enumerate(grid.nodes))
     yield from _doubles((path, "id", c.id) for path, c in corridors)
-    for i, n in enumerate(grid.nodes):
-        yield from _unknown(f"grid.nodes[{i}].balancing_authority", n.balancing_authority, authorities)
+    for i, node in enumerate(grid.nodes):
+        yield from _unknown(f"grid.nodes[{i}].balancing_authority", node.balancing_authority, authorities)
     yield from _scenario_problems(grid, authorities, nodes)
     for name in sorted(set(grid.rules.soft) - set(SOFT_UNITS)):
         yield f"grid.rules.soft.{name}: no rule of that name can be soft; known: {', '.join(SOFT_UNITS)}"
@@ -236,15 +238,17 @@ def grid_problems(grid: Grid) -> Iterator[str]:
 
 def _scenario_problems(grid: Grid, authorities: Collection[str], nodes: Collection[str]) -> Iterator[str]:
     """Return scenarios of more weight than one, without a name of their own, or of places that do not exist."""
-    total = sum(s.weight for s in grid.scenarios)
+    total = sum(scenario.weight for scenario in grid.scenarios)
     if total > 1 + WEIGHT_TOLERANCE:
         yield f"grid.scenarios: weights must sum to at most 1 (are {total:g}); lower them"
-    yield from _doubles((f"grid.scenarios[{i}]", "name", s.name) for i, s in enumerate(grid.scenarios) if s.name)
-    for i, s in enumerate(grid.scenarios):
-        if not s.name:
+    yield from _doubles(
+        (f"grid.scenarios[{i}]", "name", scenario.name) for i, scenario in enumerate(grid.scenarios) if scenario.name
+    )
+    for i, scenario in enumerate(grid.scenarios):
+        if not scenario.name:
             yield f"grid.scenarios[{i}].name: is empty; rows and reports name a scenario by it, so give one"
         for key, known in (("headroom_mw", authorities), ("energy_usd_per_mwh", authorities), ("generation_mw", nodes)):
-            for name in sorted(getattr(s, key)):
+            for name in sorted(getattr(scenario, key)):
                 yield from _unknown(f"grid.scenarios[{i}].{key}", name, known)
 
 
@@ -259,30 +263,30 @@ def power_flow_gaps(grid: Grid) -> Iterator[str]:
         return
     families: dict[str, tuple[Line | NewLine, ...]] = {"lines": grid.lines, "new_lines": grid.new_lines}
     for family, lines in families.items():
-        for i, x in enumerate(lines):
-            if x.reactance_pu is None:
+        for i, line in enumerate(lines):
+            if line.reactance_pu is None:
                 yield (
-                    f'grid.{family}[{i}].reactance_pu: missing for {x.id!r}; grid_model "dc" needs it: '
+                    f'grid.{family}[{i}].reactance_pu: missing for {line.id!r}; grid_model "dc" needs it: '
                     'give it on 100 MVA for one circuit, or choose "transport"'
                 )
 
 
 def wan_problems(grid: Grid, wan: Wan) -> Iterator[str]:
     """Yield the faults in the names and ends of the fibre and of the traffic, as complaints."""
-    yield from _doubles((f"wan.fibre_nodes[{i}]", "id", n.id) for i, n in enumerate(wan.fibre_nodes))
-    yield from _doubles((f"wan.fibre_edges[{i}]", "id", e.name) for i, e in enumerate(wan.fibre_edges))
+    yield from _doubles((f"wan.fibre_nodes[{i}]", "id", node.id) for i, node in enumerate(wan.fibre_nodes))
+    yield from _doubles((f"wan.fibre_edges[{i}]", "id", edge.name) for i, edge in enumerate(wan.fibre_edges))
     yield from _doubles((f"wan.traffic[{i}]", "name", t.name) for i, t in enumerate(wan.traffic))
-    nodes = dict.fromkeys(sorted(n.id for n in wan.fibre_nodes))
+    nodes = dict.fromkeys(sorted(node.id for node in wan.fibre_nodes))
     if wan.fibre_nodes and not wan.fibre_edges:
         yield f"wan.fibre_edges: is missing; nothing joins the {len(nodes)} fibre_nodes; give edges, or remove them"
-    for i, e in enumerate(wan.fibre_edges):
-        yield from _end_problems(f"wan.fibre_edges[{i}]", e.a, e.b, nodes)
-        if e.name.endswith(ACCESS):
+    for i, edge in enumerate(wan.fibre_edges):
+        yield from _end_problems(f"wan.fibre_edges[{i}]", edge.a, edge.b, nodes)
+        if edge.name.endswith(ACCESS):
             yield (
-                f'wan.fibre_edges[{i}].id: must not end in "{ACCESS}" (is {e.name!r}), '
+                f'wan.fibre_edges[{i}].id: must not end in "{ACCESS}" (is {edge.name!r}), '
                 "which names the ways of sites to their nodes; rename it"
             )
-    places = dict.fromkeys(sorted({*nodes, *(n.id for n in grid.nodes)}))
+    places = dict.fromkeys(sorted({*nodes, *(node.id for node in grid.nodes)}))
     for i, t in enumerate(wan.traffic):
         if t.name == SYNC:
             yield f"wan.traffic[{i}].name: must not be {SYNC!r}, which names the exchange of gradients; rename it"

@@ -21,7 +21,7 @@ def catalogue(kind: str) -> dict[str, Any]:
     """Return a catalogue by kind: accelerators, racks, switches, models or scaling_laws."""
     text = resources.files("planner").joinpath("catalogue", f"{kind}.json").read_text(encoding="utf-8")
     entries: dict[str, Any] = json.loads(text)
-    return {k: completed(v, entries) if isinstance(v, dict) else v for k, v in entries.items()}
+    return {name: completed(entry, entries) if isinstance(entry, dict) else entry for name, entry in entries.items()}
 
 
 def completed(entry: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def completed(entry: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, A
         elif key not in ("name", "note", "source"):
             full[key] = entry.get(key, value)
             reasons.setdefault(key, taken)
-    rest = {k: v for k, v in entry.items() if k != LIKE and k not in full}
+    rest = {key: value for key, value in entry.items() if key != LIKE and key not in full}
     return {**rest, **full, "source": source if isinstance(source, str) else reasons}
 
 
@@ -220,8 +220,12 @@ class Model(Sourced):
                 raise ValueError("latent_attention sets the heads' widths; remove head_size and kv_heads")
             return self
         if self.head_size is None and self.hidden % self.heads:
-            divisors = (a for a in range(1, min(self.hidden, 4 * self.heads, 100_000) + 1) if self.hidden % a == 0)
-            near = min(divisors, key=lambda a: (abs(a - self.heads), a))
+            divisors = (
+                divisor
+                for divisor in range(1, min(self.hidden, 4 * self.heads, 100_000) + 1)
+                if self.hidden % divisor == 0
+            )
+            near = min(divisors, key=lambda divisor: (abs(divisor - self.heads), divisor))
             raise ValueError(f"heads must divide hidden ({self.hidden} / {self.heads}); give {near}, or head_size")
         if self.heads % (self.kv_heads or self.heads):
             raise ValueError(f"kv_heads must divide heads ({self.heads} / {self.kv_heads} is not whole)")
@@ -457,9 +461,9 @@ class Software(Sourced):
                     f"{key} must be from 0 to 1 (is {data[key]!r}), and is no key any more; give {REPLACED[key]}"
                 )
         if shares := {key: data[key] for key in HIDING if key in old}:
-            exposed = {HIDING[key] for key, x in shares.items() if x == (key == "data_exposed")}
-            new["overlaps"] = tuple(x for x in cls.model_fields["overlaps"].default if x not in exposed)
-            if partly := [f"{key} {x:g}" for key, x in shares.items() if 0 < x < 1]:
+            exposed = {HIDING[key] for key, share in shares.items() if share == (key == "data_exposed")}
+            new["overlaps"] = tuple(name for name in cls.model_fields["overlaps"].default if name not in exposed)
+            if partly := [f"{key} {share:g}" for key, share in shares.items() if 0 < share < 1]:
                 noted = f"not modelled: {', '.join(partly)} (overlaps follow the schedule)"
                 new["note"] = f"{new['note']}; {noted}" if new.get("note") else noted
         if "expert_once_per_domain" in old:
@@ -484,7 +488,7 @@ class Software(Sourced):
         """Leave out later switches that are as before, so that the hash of an instance without them stays."""
         data: dict[str, Any] = serialise(self)
         before = {"recompute_modules": CORE_ATTENTION, "fp8_attention": False, "expert_overlap_layouts": "any"}
-        return {key: x for key, x in data.items() if key not in before or getattr(self, key) != before[key]}
+        return {key: value for key, value in data.items() if key not in before or getattr(self, key) != before[key]}
 
     def hides(self, exchange: Overlap) -> bool:
         """Return whether an exchange overlaps compute."""

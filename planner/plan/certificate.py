@@ -161,7 +161,7 @@ def disagreement(violations: Sequence[Violation]) -> Iterator[str]:
     """Yield lines that the checker disagrees with a plan, and on which rules; none where it agrees."""
     if violations:
         yield "NOT VERIFIED: the checker disagrees with this plan; please report it with the instance"
-    yield from (f"  {v.rule}: {v.message}" for v in violations[:LISTED_VIOLATIONS])
+    yield from (f"  {violation.rule}: {violation.message}" for violation in violations[:LISTED_VIOLATIONS])
     if len(violations) > LISTED_VIOLATIONS:
         yield f"  and {len(violations) - LISTED_VIOLATIONS} more, in the plan's violations"
 

@@ -31,7 +31,9 @@ def _named(row: Row, front: str, end: str) -> Iterator[tuple[str, Any]]:
 def _strategy(row: Row) -> str | None:
     kinds = [("TP", "tensor"), ("CP", "context"), ("EP", "expert"), ("PP", "pipeline")]
     degrees = [(mark, row.get(f"layout.{kind}_parallel")) for mark, kind in kinds]
-    parts = [f"{mark} {n}" for mark, n in degrees if n is not None and (n != 1 or mark in ("TP", "PP"))]
+    parts = [
+        f"{mark} {degree}" for mark, degree in degrees if degree is not None and (degree != 1 or mark in ("TP", "PP"))
+    ]
     virtual = row.get("layout.virtual_stages")
     if parts and virtual not in (None, 1):
         parts.append(f"v{virtual}")
@@ -51,7 +53,7 @@ def _fabric_in_short(row: Row) -> str | None:
         if path.startswith(FABRIC_SITES) and TIERS in path:
             site, _, rest = path.removeprefix(FABRIC_SITES).partition(TIERS)
             tiers.setdefault(site, set()).add(rest.partition(".")[0])
-    forms = {(-len(tiers.get(s, ())), str(planes.get(s, ""))) for s in {*tiers, *planes}}
+    forms = {(-len(tiers.get(site, ())), str(planes.get(site, ""))) for site in {*tiers, *planes}}
     texts = []
     for minus_tiers, count in sorted(forms):
         parts = [counted(-minus_tiers, "tier")] if minus_tiers else []
@@ -61,7 +63,7 @@ def _fabric_in_short(row: Row) -> str | None:
 
 
 def _lines(row: Row) -> str | None:
-    built = [f"{name} x{n}" for name, n in sorted(_named(row, "sites.new_lines.", ".circuits")) if n]
+    built = [f"{name} x{count}" for name, count in sorted(_named(row, "sites.new_lines.", ".circuits")) if count]
     return " + ".join(built) or ("none" if sites_of(row) else None)
 
 
@@ -94,12 +96,16 @@ def changed_decisions(before: Row, after: Row) -> dict[str, str]:
 
 
 def _sites_change(old: Sequence[str], new: Sequence[str]) -> str:
-    opened, closed = [s for s in new if s not in old], [s for s in old if s not in new]
+    opened, closed = [site for site in new if site not in old], [site for site in old if site not in new]
     if len(opened) == 1 and not closed:
         rank = ORDINALS[len(new) - 1] if len(new) <= len(ORDINALS) else f"one more (of {len(new)})"
         return f"{rank} site opens: {opened[0]}"
-    parts = [(s, verb if len(s) > 1 else f"{verb}s") for s, verb in ((opened, "open"), (closed, "close")) if s]
-    return " and ".join(f"{', '.join(s)} {verb}" for s, verb in parts)
+    parts = [
+        (sites, verb if len(sites) > 1 else f"{verb}s")
+        for sites, verb in ((opened, "open"), (closed, "close"))
+        if sites
+    ]
+    return " and ".join(f"{', '.join(sites)} {verb}" for sites, verb in parts)
 
 
 Figure = str | float | int | bool | None
@@ -161,76 +167,79 @@ def _scalars(where: str, part: "BaseModel") -> Iterator[tuple[str, Figure]]:
             yield f"{where}.{name}", value
 
 
-def _proof(where: str, c: Certificate) -> Iterator[tuple[str, Figure]]:
+def _proof(where: str, certificate: Certificate) -> Iterator[tuple[str, Figure]]:
     for name in PROOF:
-        value: Any = getattr(c, name)
+        value: Any = getattr(certificate, name)
         yield f"{where}.certificate.{name}", "; ".join(value) if isinstance(value, tuple) else value
 
 
-def _sites(s: SitesPlan) -> Iterator[tuple[str, Figure]]:
-    yield "sites.count", len(s.sites)
-    yield "sites.racks", sum(x.racks for x in s.sites)
-    yield "sites.facility_mw", sum(x.facility_mw for x in s.sites)
-    for site in s.sites:
+def _sites(sites: SitesPlan) -> Iterator[tuple[str, Figure]]:
+    yield "sites.count", len(sites.sites)
+    yield "sites.racks", sum(site.racks for site in sites.sites)
+    yield "sites.facility_mw", sum(site.facility_mw for site in sites.sites)
+    for site in sites.sites:
         yield from ((f"sites.sites.{site.id}.{name}", getattr(site, name)) for name in SITE)
-    for link in s.links:
+    for link in sites.links:
         yield from ((f"sites.links.{link.a}-{link.b}.{name}", getattr(link, name)) for name in LINK)
-    for line in s.new_lines:
+    for line in sites.new_lines:
         yield f"sites.new_lines.{line.line}.circuits", line.circuits
-    yield from _proof("sites", s.certificate)
+    yield from _proof("sites", sites.certificate)
 
 
-def _layout(x: LayoutPlan) -> Iterator[tuple[str, Figure]]:
-    yield from _scalars("layout", x)
-    for site, replicas in sorted(x.data_parallel_by_site.items()):
+def _layout(layout: LayoutPlan) -> Iterator[tuple[str, Figure]]:
+    yield from _scalars("layout", layout)
+    for site, replicas in sorted(layout.data_parallel_by_site.items()):
         yield f"layout.data_parallel_by_site.{site}", replicas
-    yield "layout.layers_per_stage", runs(x.layers_per_stage)
-    yield "layout.recomputed_layers_per_stage", runs(x.recomputed_layers_per_stage) or None
-    yield from _scalars("layout.assumptions", x.assumptions)
-    yield from _scalars("layout.metrics", x.metrics)
-    for end, days in zip(("low", "high"), x.metrics.days_to_train_interval, strict=True):
+    yield "layout.layers_per_stage", runs(layout.layers_per_stage)
+    yield "layout.recomputed_layers_per_stage", runs(layout.recomputed_layers_per_stage) or None
+    yield from _scalars("layout.assumptions", layout.assumptions)
+    yield from _scalars("layout.metrics", layout.metrics)
+    for end, days in zip(("low", "high"), layout.metrics.days_to_train_interval, strict=True):
         yield f"layout.metrics.days_to_train_interval.{end}", days
-    for part, seconds in sorted(x.metrics.breakdown_seconds.items()):
+    for part, seconds in sorted(layout.metrics.breakdown_seconds.items()):
         yield f"layout.metrics.breakdown_seconds.{part}", seconds
-    yield from _proof("layout", x.certificate)
+    yield from _proof("layout", layout.certificate)
 
 
 def runs(counts: tuple[int, ...]) -> str:
     """Write a list of counts shortly: `3x2 1` is 2 2 2 1."""
     parts: list[tuple[int, int]] = []
-    for n in counts:
-        if parts and parts[-1][1] == n:
-            parts[-1] = (parts[-1][0] + 1, n)
+    for count in counts:
+        if parts and parts[-1][1] == count:
+            parts[-1] = (parts[-1][0] + 1, count)
         else:
-            parts.append((1, n))
-    return " ".join(f"{times}x{n}" if times > 1 else str(n) for times, n in parts)
+            parts.append((1, count))
+    return " ".join(f"{times}x{count}" if times > 1 else str(count) for times, count in parts)
 
 
-def _fabric(x: FabricPlan) -> Iterator[tuple[str, Figure]]:
-    yield "fabric.switches", sum(f.switches for f in x.sites.values())
-    yield "fabric.switch_links", sum(f.switch_links for f in x.sites.values())
-    yield "fabric.cost_usd", sum(f.cost_usd for f in x.sites.values())
-    yield "fabric.power_mw", sum(f.power_mw for f in x.sites.values())
-    for site, f in sorted(x.sites.items()):
-        yield from ((f"fabric.sites.{site}.{name}", getattr(f, name)) for name in FABRIC)
-        for tier, name in zip(f.tiers, f.models, strict=True):
-            model = f" {name}" if name != f.switch else ""
+def _fabric(fabric: FabricPlan) -> Iterator[tuple[str, Figure]]:
+    yield "fabric.switches", sum(site.switches for site in fabric.sites.values())
+    yield "fabric.switch_links", sum(site.switch_links for site in fabric.sites.values())
+    yield "fabric.cost_usd", sum(site.cost_usd for site in fabric.sites.values())
+    yield "fabric.power_mw", sum(site.power_mw for site in fabric.sites.values())
+    for site, built in sorted(fabric.sites.items()):
+        yield from ((f"fabric.sites.{site}.{name}", getattr(built, name)) for name in FABRIC)
+        for tier, name in zip(built.tiers, built.models, strict=True):
+            model = f" {name}" if name != built.switch else ""
             yield (
                 f"fabric.sites.{site}.tiers.{tier.name}",
                 f"{tier.switches} of {tier.down_ports}/{tier.up_ports}{model}",
             )
-        if f.wan_gateway is not None:
-            yield f"fabric.sites.{site}.wan_gateway", f"{f.wan_gateway.switches} with {f.wan_gateway.wan_ports} ports"
-    yield from _proof("fabric", x.certificate)
+        if built.wan_gateway is not None:
+            yield (
+                f"fabric.sites.{site}.wan_gateway",
+                f"{built.wan_gateway.switches} with {built.wan_gateway.wan_ports} ports",
+            )
+    yield from _proof("fabric", fabric.certificate)
 
 
-def _run(x: RunPlan) -> Iterator[tuple[str, Figure]]:
-    yield from _scalars("run", x)
-    for part, usd in sorted(x.usd.items()):
+def _run(plan: RunPlan) -> Iterator[tuple[str, Figure]]:
+    yield from _scalars("run", plan)
+    for part, usd in sorted(plan.usd.items()):
         yield f"run.usd.{part}", usd
-    for name, times in sorted(x.replacements.items()):
+    for name, times in sorted(plan.replacements.items()):
         yield f"run.replacements.{name}", times
-    yield "run.not_counted", "; ".join(x.not_counted) or None
+    yield "run.not_counted", "; ".join(plan.not_counted) or None
 
 
 def _slack(plan: Plan) -> Iterator[tuple[str, Figure]]:
@@ -238,11 +247,11 @@ def _slack(plan: Plan) -> Iterator[tuple[str, Figure]]:
     if plan.cost is not None and limits.budget_usd is not None:
         yield "slack.budget_usd", limits.budget_usd - plan.cost.total_usd
     if plan.sites is not None and limits.facility_power_mw is not None:
-        yield "slack.facility_power_mw", limits.facility_power_mw - sum(s.facility_mw for s in plan.sites.sites)
+        yield "slack.facility_power_mw", limits.facility_power_mw - sum(site.facility_mw for site in plan.sites.sites)
     if plan.layout is not None:
-        m = plan.layout.metrics
-        yield "slack.memory_bytes_per_gpu", m.memory_limit_bytes - m.memory_bytes_per_gpu
+        metrics = plan.layout.metrics
+        yield "slack.memory_bytes_per_gpu", metrics.memory_limit_bytes - metrics.memory_bytes_per_gpu
         if limits.deadline_days is not None:
-            yield "slack.deadline_days", limits.deadline_days - m.days_to_train
+            yield "slack.deadline_days", limits.deadline_days - metrics.days_to_train
         if limits.max_batch_tokens is not None:
-            yield "slack.batch_tokens", limits.max_batch_tokens - m.tokens_per_step
+            yield "slack.batch_tokens", limits.max_batch_tokens - metrics.tokens_per_step

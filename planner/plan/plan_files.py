@@ -64,7 +64,7 @@ def other_kind(data: Any, where: str, due: Kind) -> str | None:
 
 def without_schema_key(data: Any) -> Any:
     """Return data without the `$schema` that editors read."""
-    return {k: v for k, v in data.items() if k != SCHEMA_KEY} if isinstance(data, Mapping) else data
+    return {key: value for key, value in data.items() if key != SCHEMA_KEY} if isinstance(data, Mapping) else data
 
 
 def read_plan(path: Path) -> "Plan":
@@ -100,6 +100,6 @@ def plan_of(data: Any, where: str) -> "Plan":
         raise InputError(problem)
 
     def problems(plan: Plan) -> Iterator[str]:
-        return (f"instance.{x}" for x in out_of_range(plan.instance))
+        return (f"instance.{fault}" for fault in out_of_range(plan.instance))
 
     return validated(Plan, without_schema_key(data), where, problems=problems)

@@ -104,16 +104,22 @@ class PoolsPlan(Frozen):
     certificate: Certificate = Field(description="What is proven of it.")
 
 
-def layout_in_short(x: LayoutPlan) -> str:
+def layout_in_short(layout: LayoutPlan) -> str:
     """Write a layout in a few words: the degrees of parallelism above 1, pipeline and data always, chunks a stage."""
-    degrees = x.tensor_parallel, x.context_parallel, x.expert_parallel, x.pipeline_parallel, x.data_parallel
-    return in_short(degrees, x.virtual_stages)
+    degrees = (
+        layout.tensor_parallel,
+        layout.context_parallel,
+        layout.expert_parallel,
+        layout.pipeline_parallel,
+        layout.data_parallel,
+    )
+    return in_short(degrees, layout.virtual_stages)
 
 
 def in_short(degrees: tuple[int, int, int, int, int], virtual_stages: int) -> str:
     """Write degrees of tensor, context, expert, pipeline and data parallelism, and chunks a stage, in a few words."""
     *inner, pipeline, data = degrees
-    parts = [f"{name} {n}" for name, n in zip(("TP", "CP", "EP"), inner, strict=True) if n > 1]
+    parts = [f"{name} {degree}" for name, degree in zip(("TP", "CP", "EP"), inner, strict=True) if degree > 1]
     chunks = f", v {virtual_stages}" if virtual_stages > 1 else ""
     return " x ".join([*parts, f"PP {pipeline}", f"DP {data}"]) + chunks
 
@@ -224,7 +230,7 @@ class SiteFabric(Frozen):
     @property
     def models(self) -> tuple[str, ...]:
         """The box of each tier, by name."""
-        return tuple(t.switch or self.switch for t in self.tiers)
+        return tuple(tier.switch or self.switch for tier in self.tiers)
 
     @property
     def boxes(self) -> str:
@@ -464,21 +470,21 @@ class WanPlan(Frozen):
 
         A backup shares no span with its route. Where a site has access to a node elsewhere, that node is an end.
         """
-        ends, found = {e.id: (e.a, e.b) for e in self.edges}, {}
-        for d in self.demands:
+        ends, found = {edge.id: (edge.a, edge.b) for edge in self.edges}, {}
+        for demand in self.demands:
             shared: set[str] = set()
-            for r in d.routes:
-                shared |= _passed(ends, r.edges, d) & _passed(ends, r.backup_edges or (), d)
+            for route in demand.routes:
+                shared |= _passed(ends, route.edges, demand) & _passed(ends, route.backup_edges or (), demand)
             if shared:
-                found[f"{d.a} - {d.b}"] = tuple(sorted(shared))
+                found[f"{demand.a} - {demand.b}"] = tuple(sorted(shared))
         return found
 
 
-def _passed(ends: dict[str, tuple[str, str]], route: tuple[str, ...], d: WanDemand) -> set[str]:
+def _passed(ends: dict[str, tuple[str, str]], route: tuple[str, ...], demand: WanDemand) -> set[str]:
     """Return the nodes that a route passes on its way, without those at which its sites are joined to the fibre."""
-    joined, seen = {d.a, d.b}, set[str]()
-    for e in route:
-        a, b = ends.get(e, ("", ""))  # an edge that a check will miss
-        joined |= {b} if a in (d.a, d.b) and e == f"{a} access" else set()
-        seen |= {a, b}
+    joined, seen = {demand.a, demand.b}, set[str]()
+    for name in route:
+        start, end = ends.get(name, ("", ""))  # an edge that a check will miss
+        joined |= {end} if start in (demand.a, demand.b) and name == f"{start} access" else set()
+        seen |= {start, end}
     return seen - joined - {""}

@@ -98,7 +98,7 @@ def _run(
     watched = interruptible or signals.interruptible()
     status, interrupted = _solve_watched(solver, model) if watched else (solver.solve(model), False)
     outcome = _outcome(solver, model, status, interrupted=interrupted, seconds=clock.elapsed)
-    solution = [int(x) for x in solver.response_proto.solution] if outcome.solution is not None else None
+    solution = [int(value) for value in solver.response_proto.solution] if outcome.solution is not None else None
     broken = "" if solution is None else broken_by_integers(model.proto, solution)
     if solution is not None and not broken and model.has_objective():
         outcome = replace(outcome, objective=integer_value(model.proto, solution))

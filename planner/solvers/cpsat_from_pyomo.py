@@ -55,9 +55,9 @@ def run(
     """
     deadline = Deadline(time_limit)
 
-    def solve(t: _Translation, effort: float | None = None) -> Outcome[cpsat.CpsatValues]:
+    def solve(translation: _Translation, effort: float | None = None) -> Outcome[cpsat.CpsatValues]:
         limits = {"time_limit": deadline.limit, "gap": gap, "effort": effort, "threads": threads}
-        return cpsat.run(t.cp, seed=seed, presolve=presolve, **limits)  # type: ignore[arg-type]
+        return cpsat.run(translation.cp, seed=seed, presolve=presolve, **limits)  # type: ignore[arg-type]
 
     exact = _translate(model, unit, relax=False, scale=None)
     outcome = proof = solve(exact)
@@ -100,12 +100,12 @@ def _in_model_units(
     if outcome.solution is not None:
         of = outcome.solution.of
         values = {key: of(column) * step for key, (column, step) in exact.columns.items()}
-        solution = HighsValues(lambda v: values.get(id(v), 0.0))
+        solution = HighsValues(lambda variable: values.get(id(variable), 0.0))
     if goal is not None and outcome.solution is not None:
         repn = generate_standard_repn(goal.expr)
         sign = 1.0 if goal.sense == pyo.minimize else -1.0
         terms = zip(repn.linear_coefs, repn.linear_vars, strict=True)
-        objective = float(repn.constant + sum(c * values[id(v)] for c, v in terms))
+        objective = float(repn.constant + sum(factor * values[id(variable)] for factor, variable in terms))
         if proof.bound is not None and outcome.bound is not None:
             bound = float(repn.constant + sign * (min(proof.bound, outcome.bound) - exact.error) / exact.scale)
     stated = replace(outcome.with_solution(solution), objective=objective, bound=bound)
@@ -140,39 +140,47 @@ def _largest(column: cp_model.IntVar) -> int:
     return int(max(abs(bound) for bound in column.proto.domain))
 
 
-def _terms(t: _Translation, repn: Any) -> list[tuple[float, cp_model.IntVar, float]]:
+def _terms(translation: _Translation, repn: Any) -> list[tuple[float, cp_model.IntVar, float]]:
     pairs = zip(repn.linear_coefs, repn.linear_vars, strict=True)
-    return [(c * t.columns[id(v)][1], *t.columns[id(v)]) for c, v in pairs if c]
+    return [
+        (factor * translation.columns[id(variable)][1], *translation.columns[id(variable)])
+        for factor, variable in pairs
+        if factor
+    ]
 
 
-def _with_objective(t: _Translation, goal: Any, scale: float | None) -> _Translation:
+def _with_objective(translation: _Translation, goal: Any, scale: float | None) -> _Translation:
     """Add the objective in whole coefficients; return the translation with a bound on their rounding error, scaled."""
-    terms = _terms(t, generate_standard_repn(goal.expr))
+    terms = _terms(translation, generate_standard_repn(goal.expr))
     if scale is None:
-        total = sum(abs(c) * max(_largest(column), 1) for c, column, _ in terms)
+        total = sum(abs(factor) * max(_largest(column), 1) for factor, column, _ in terms)
         scale = 10.0 ** math.floor(math.log10(WHOLE / total)) if total else 1.0
     sign, error = (1 if goal.sense == pyo.minimize else -1), 0.0
-    for c, column, step in terms:
-        rounding = abs(c * scale - round(c * scale))
-        error += rounding * _largest(column) + (abs(c) * scale / 2 if step != 1.0 else 0.0)
-    t.cp.minimize(sum(round(sign * c * scale) * column for c, column, _ in terms))
-    return replace(t, scale=scale, error=error)
+    for factor, column, step in terms:
+        rounding = abs(factor * scale - round(factor * scale))
+        error += rounding * _largest(column) + (abs(factor) * scale / 2 if step != 1.0 else 0.0)
+    translation.cp.minimize(sum(round(sign * factor * scale) * column for factor, column, _ in terms))
+    return replace(translation, scale=scale, error=error)
 
 
-def _add_row(t: _Translation, row: Any, *, relax: bool) -> None:
+def _add_row(translation: _Translation, row: Any, *, relax: bool) -> None:
     """Add a row with whole coefficients, widened by their rounding error where it is relaxed."""
     repn = generate_standard_repn(row.body)
-    terms = _terms(t, repn)
+    terms = _terms(translation, repn)
     # A power of ten keeps decimal data exact.
-    scale = 10.0 ** (DIGITS - math.ceil(math.log10(max((abs(c) for c, _, _ in terms), default=1.0))))
+    scale = 10.0 ** (DIGITS - math.ceil(math.log10(max((abs(factor) for factor, _, _ in terms), default=1.0))))
     error = EXACT
-    for c, column, step in terms:
-        rounding = abs(c * scale - round(c * scale))
-        half_step = abs(c) * scale / 2 if step != 1.0 else 0.0
+    for factor, column, step in terms:
+        rounding = abs(factor * scale - round(factor * scale))
+        half_step = abs(factor) * scale / 2 if step != 1.0 else 0.0
         error += max(rounding, EXACT * 1e-3) * _largest(column) + half_step
     error = error if relax else 0.5
-    body = sum(round(c * scale) * column for c, column, _ in terms)
+    body = sum(round(factor * scale) * column for factor, column, _ in terms)
     if row.has_ub():
-        t.cp.add(body <= math.floor((pyo.value(row.upper) - repn.constant) * scale + error)).with_name(row.name)
+        translation.cp.add(body <= math.floor((pyo.value(row.upper) - repn.constant) * scale + error)).with_name(
+            row.name
+        )
     if row.has_lb():
-        t.cp.add(body >= math.ceil((pyo.value(row.lower) - repn.constant) * scale - error)).with_name(row.name)
+        translation.cp.add(body >= math.ceil((pyo.value(row.lower) - repn.constant) * scale - error)).with_name(
+            row.name
+        )

@@ -20,7 +20,7 @@ from planner.solvers.statuses import FEASIBILITY, HIGHS, require_highs, stop_of
 
 _Status, _Strategy = highspy.HighsModelStatus, highspy.simplex_constants.SimplexStrategy
 LOOSE = 1e-6  # A row with more slack than this does not matter at a relaxation's optimum.
-_DUAL, _PRIMAL = (int(s) for s in (_Strategy.kSimplexStrategyDual, _Strategy.kSimplexStrategyPrimal))
+_DUAL, _PRIMAL = (int(value) for value in (_Strategy.kSimplexStrategyDual, _Strategy.kSimplexStrategyPrimal))
 _INFEASIBLE = (_Status.kInfeasible, _Status.kUnboundedOrInfeasible)
 
 
@@ -46,7 +46,7 @@ class RowSource(Protocol):
     def forget(self) -> None:
         """Take all rows back: none is stated any more."""
 
-    def broken(self, x: npt.NDArray[np.float64], *, whole: bool, quick: bool) -> list[LazyRow]:
+    def broken(self, point: npt.NDArray[np.float64], *, whole: bool, quick: bool) -> list[LazyRow]:
         """Return rows that the point breaks, nothing where it keeps all.
 
         `whole`: its integers are whole; `quick`: rows that take long to separate may be left out.
@@ -84,14 +84,16 @@ class HighsSearch:
         self.rows, self.deadline = rows, Deadline(time_limit)
         for key, value in options.items():
             self.h.setOptionValue(key, value)
-        for v in rows.columns:  # one that no row mentions is not in HiGHS yet
-            if v is not None and id(v) not in self.column:
-                self.column[id(v)] = self.h.getNumCol()
-                low, high = (v.value, v.value) if v.fixed else (v.lb, v.ub)
+        for column in rows.columns:  # one that no row mentions is not in HiGHS yet
+            if column is not None and id(column) not in self.column:
+                self.column[id(column)] = self.h.getNumCol()
+                low, high = (column.value, column.value) if column.fixed else (column.lb, column.ub)
                 self.h.addCol(0.0, low, high, 0, np.empty(0, dtype=np.int32), np.empty(0))
-                if v.is_integer() or v.is_binary():
-                    self.h.changeColIntegrality(self.column[id(v)], highspy.HighsVarType.kInteger)
-        self.at = np.asarray([-1 if v is None else self.column[id(v)] for v in rows.columns], dtype=np.int64)
+                if column.is_integer() or column.is_binary():
+                    self.h.changeColIntegrality(self.column[id(column)], highspy.HighsVarType.kInteger)
+        self.at = np.asarray(
+            [-1 if column is None else self.column[id(column)] for column in rows.columns], dtype=np.int64
+        )
         kinds = self.h.getLp().integrality_
         self.whole = np.asarray(
             [i for i, kind in enumerate(kinds) if kind == highspy.HighsVarType.kInteger], dtype=np.int32
@@ -106,10 +108,12 @@ class HighsSearch:
         """State rows; a column without a variable is zero. Rows `kept` are never dropped."""
         if not rows:
             return
-        parts = [(self.at[r.columns][self.at[r.columns] >= 0], r.values[self.at[r.columns] >= 0]) for r in rows]
+        parts = [
+            (self.at[row.columns][self.at[row.columns] >= 0], row.values[self.at[row.columns] >= 0]) for row in rows
+        ]
         starts = np.cumsum([0] + [len(i) for i, _ in parts])[:-1].astype(np.int32)
         index = np.concatenate([i for i, _ in parts]).astype(np.int32)
-        upper = np.asarray([r.upper for r in rows])
+        upper = np.asarray([row.upper for row in rows])
         self.h.addRows(
             len(rows),
             np.full(len(rows), -highspy.kHighsInf),
@@ -117,10 +121,10 @@ class HighsSearch:
             len(index),
             starts,
             index,
-            np.concatenate([v for _, v in parts]),
+            np.concatenate([values for _, values in parts]),
         )
         if not kept:
-            self.lazy |= {self.h.getNumRow() - len(rows) + i: r.name for i, r in enumerate(rows)}
+            self.lazy |= {self.h.getNumRow() - len(rows) + i: row.name for i, row in enumerate(rows)}
 
     def run(self) -> Any:
         """Run HiGHS on the present model until the deadline and return its model status."""
@@ -178,8 +182,8 @@ class HighsSearch:
         if self._keep_all(whole=True, quick=False) != _Status.kOptimal or self.point()[self.at[column]] >= limit - 1e-6:
             return set()
         duals = self._duals()
-        stated = {row.name for row, x in duals.stated.items() if abs(x) > 1e-6}
-        return stated | {name for name, x in duals.lazy.items() if abs(x) > 1e-6}
+        stated = {row.name for row, dual in duals.stated.items() if abs(dual) > 1e-6}
+        return stated | {name for name, dual in duals.lazy.items() if abs(dual) > 1e-6}
 
     def duals(self) -> Duals | None:
         """Solve a model whose binaries are fixed at whole values and return its duals; None where it has no optimum."""
@@ -363,22 +367,22 @@ def _solve(
     clock, built = Deadline(), stated[0].copied() if stated else highs_model(model)
     if not stated:
         stated.append(built)
-    h = built.h
+    highs = built.h
     gaps = {"mip_rel_gap": how.gap, "mip_abs_gap": how.absolute_gap, "threads": how.threads}
-    quick = QUICK_ROOT if h.getNumCol() < SMALL else {}
+    quick = QUICK_ROOT if highs.getNumCol() < SMALL else {}
     for key, option in (how.options | gaps | quick).items():
-        h.setOptionValue(key, option)
+        highs.setOptionValue(key, option)
     if time_limit is not None:
-        h.setOptionValue("time_limit", max(time_limit, 0.0))
-    stem = begin_highs(h, *built.names) if models_wanted() else None
-    h.run()
-    status, info, lp = h.getModelStatus(), h.getInfo(), h.getLp()
+        highs.setOptionValue("time_limit", max(time_limit, 0.0))
+    stem = begin_highs(highs, *built.names) if models_wanted() else None
+    highs.run()
+    status, info, lp = highs.getModelStatus(), highs.getInfo(), highs.getLp()
     solved = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
-    x = np.asarray(h.getSolution().col_value) if solved else None
+    point = np.asarray(highs.getSolution().col_value) if solved else None
     outcome = Outcome(
         stop=stop_of(status),
-        solution=None if x is None else HighsValues(partial(built.value, x=x)),
-        objective=value_of(lp, x) if x is not None and built.has_goal else None,
+        solution=None if point is None else HighsValues(partial(built.value, point=point)),
+        objective=value_of(lp, point) if point is not None and built.has_goal else None,
         bound=_bound(info, optimal=status == _Native.kOptimal) if built.has_goal else None,
         distance=how.absolute_gap,
         infeasible=status == _Native.kInfeasible,
@@ -388,7 +392,7 @@ def _solve(
         constraints=model.nconstraints(),
         seconds=clock.elapsed,
     )
-    broken = "" if x is None else broken_by(lp, x)
+    broken = "" if point is None else broken_by(lp, point)
     allowed = how.gap * max(1.0, abs(outcome.objective or 0.0))
     return end(stem, believed(outcome, broken=broken, minimize=_minimizes(lp), allowed=allowed))
 
@@ -414,8 +418,8 @@ def _solve_lazily(model: pyo.ConcreteModel, time_limit: float | None, how: _Sear
     write_highs(stem, search.h)  # once more, with the rows that were added
     point, lp = result.point, search.h.getLp()
 
-    def value(v: Any) -> float:
-        return float(point[search.column[id(v)]]) if point is not None and id(v) in search.column else 0.0
+    def value(variable: Any) -> float:
+        return float(point[search.column[id(variable)]]) if point is not None and id(variable) in search.column else 0.0
 
     outcome = Outcome(
         stop=stop_of(result.status),

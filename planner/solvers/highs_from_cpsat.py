@@ -64,7 +64,7 @@ def _run(
     threads: int | None,
     presolve: bool,
 ) -> Outcome[CpsatValues]:
-    h = highspy.Highs()
+    highs = highspy.Highs()
     options = {
         "output_flag": False,
         "threads": threads or 1,
@@ -73,17 +73,17 @@ def _run(
         "presolve": "on" if presolve else "off",
     }
     for key, value in options.items():
-        h.setOptionValue(key, value)
-    h.passModel(_lp(model, rows))
+        highs.setOptionValue(key, value)
+    highs.passModel(_lp(model, rows))
     if deadline.limit is not None:
-        h.setOptionValue("time_limit", deadline.limit)
+        highs.setOptionValue("time_limit", deadline.limit)
     # HiGHS has one handler of Ctrl-C a process, which only the main thread gets to see.
-    h.HandleKeyboardInterrupt = threading.current_thread() is threading.main_thread()
-    watch(h)
-    stem = begin_highs(h) if models_wanted() else None
-    h.run()
-    status, info = h.getModelStatus(), h.getInfo()
-    solution = _rounded(h, rows)
+    highs.HandleKeyboardInterrupt = threading.current_thread() is threading.main_thread()
+    watch(highs)
+    stem = begin_highs(highs) if models_wanted() else None
+    highs.run()
+    status, info = highs.getModelStatus(), highs.getInfo()
+    solution = _rounded(highs, rows)
     # All variables are bounded, so that of the two only one can be.
     infeasible = status in (highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kUnboundedOrInfeasible)
     stop = Stop.PROVED if infeasible else stop_of(status)
@@ -107,20 +107,20 @@ def _run(
     return end(stem, believed(outcome, broken=broken, minimize=scale > 0))
 
 
-def _rounded(h: highspy.Highs, rows: "Sequence[Row]") -> list[int] | None:
+def _rounded(highs: highspy.Highs, rows: "Sequence[Row]") -> list[int] | None:
     """Return the incumbent in whole numbers; None where there is none, or where it breaks a row once rounded."""
-    if h.getInfo().primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
+    if highs.getInfo().primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
         return None
-    x = [round(value) for value in h.getSolution().col_value]
-    kept = all(low <= sum(c * x[v] for v, c in row.items()) <= high for row, low, high in rows)
-    return x if kept else None
+    point = [round(value) for value in highs.getSolution().col_value]
+    kept = all(low <= sum(factor * point[column] for column, factor in row.items()) <= high for row, low, high in rows)
+    return point if kept else None
 
 
 def _values(solution: Sequence[int]) -> CpsatValues:
-    def of(x: cp_model.LinearExprT) -> int:
-        if not isinstance(x, cp_model.IntVar):
-            raise TypeError(f"a value is read by variable (is {type(x).__name__})")
-        return solution[x.index]
+    def of(expression: cp_model.LinearExprT) -> int:
+        if not isinstance(expression, cp_model.IntVar):
+            raise TypeError(f"a value is read by variable (is {type(expression).__name__})")
+        return solution[expression.index]
 
     return CpsatValues(of)
 
@@ -136,33 +136,33 @@ def _rows(model: cp_model.CpModel) -> list[Row]:
             raise ValueError(f"{constraint.name}: is not a linear row")
         if constraint.has_bool_or():  # also what a row without variables becomes
             low, high = 1, FAR + 1
-            for x in constraint.bool_or.literals:
-                row[max(x, -x - 1)] = row.get(max(x, -x - 1), 0) + (1 if x >= 0 else -1)
-                low -= x < 0
+            for literal in constraint.bool_or.literals:
+                row[max(literal, -literal - 1)] = row.get(max(literal, -literal - 1), 0) + (1 if literal >= 0 else -1)
+                low -= literal < 0
         else:
             low, high = list(constraint.linear.domain)
-            for v, c in zip(constraint.linear.vars, constraint.linear.coeffs, strict=True):
-                row[v] = row.get(v, 0) + c
-        rows.append(({v: c for v, c in row.items() if c}, low, high))
+            for column, factor in zip(constraint.linear.vars, constraint.linear.coeffs, strict=True):
+                row[column] = row.get(column, 0) + factor
+        rows.append(({column: factor for column, factor in row.items() if factor}, low, high))
     return rows
 
 
 def _lp(model: cp_model.CpModel, rows: Sequence[Row]) -> Any:
-    lp, domains = highspy.HighsLp(), [list(v.domain) for v in model.proto.variables]
+    lp, domains = highspy.HighsLp(), [list(variable.domain) for variable in model.proto.variables]
     lp.num_col_, lp.num_row_ = len(domains), len(rows)
     cost = np.zeros(len(domains))
     if model.has_objective():
-        for v, c in zip(model.proto.objective.vars, model.proto.objective.coeffs, strict=True):
-            cost[v] += c
+        for column, factor in zip(model.proto.objective.vars, model.proto.objective.coeffs, strict=True):
+            cost[column] += factor
         lp.offset_ = model.proto.objective.offset
     lp.col_cost_ = cost
-    lp.col_lower_ = np.asarray([d[0] for d in domains], dtype=float)
-    lp.col_upper_ = np.asarray([d[-1] for d in domains], dtype=float)
+    lp.col_lower_ = np.asarray([domain[0] for domain in domains], dtype=float)
+    lp.col_upper_ = np.asarray([domain[-1] for domain in domains], dtype=float)
     lp.row_lower_ = np.asarray([-highspy.kHighsInf if low < -FAR else low for _, low, _ in rows], dtype=float)
     lp.row_upper_ = np.asarray([highspy.kHighsInf if high > FAR else high for _, _, high in rows], dtype=float)
     lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
     lp.a_matrix_.start_ = np.cumsum([0, *(len(row) for row, _, _ in rows)])
-    lp.a_matrix_.index_ = np.asarray([v for row, _, _ in rows for v in row])
-    lp.a_matrix_.value_ = np.asarray([c for row, _, _ in rows for c in row.values()], dtype=float)
+    lp.a_matrix_.index_ = np.asarray([column for row, _, _ in rows for column in row])
+    lp.a_matrix_.value_ = np.asarray([factor for row, _, _ in rows for factor in row.values()], dtype=float)
     lp.integrality_ = [highspy.HighsVarType.kInteger] * len(domains)
     return lp

@@ -37,23 +37,23 @@ class HighsModel:
 
     def copied(self) -> "HighsModel":
         """Return the model for another run, which knows nothing of the first."""
-        h = _silent()
-        h.passModel(self.h.getLp())
-        return replace(self, h=h)
+        highs = _silent()
+        highs.passModel(self.h.getLp())
+        return replace(self, h=highs)
 
     @property
     def names(self) -> tuple[list[str], list[str]]:
         """Return the names of columns and rows."""
         columns = sorted(self.column, key=self.column.__getitem__)
-        return [self.variables[v].name for v in columns], [row.name for row in self.rows]
+        return [self.variables[column].name for column in columns], [row.name for row in self.rows]
 
-    def value(self, v: Any, x: npt.NDArray[np.float64]) -> float:
+    def value(self, variable: Any, point: npt.NDArray[np.float64]) -> float:
         """Return the value of a variable at a point.
 
         One that is fixed has none in HiGHS; one that no row and no objective mentions is free, so zero.
         """
-        at = self.column.get(id(v))
-        return float(x[at]) if at is not None else float(v.value) if v.fixed else 0.0
+        at = self.column.get(id(variable))
+        return float(point[at]) if at is not None else float(variable.value) if variable.fixed else 0.0
 
     def duals(self, row_dual: Any) -> dict[Any, float]:
         """Return the dual of each constraint of the model, of which further rows may follow."""
@@ -62,21 +62,21 @@ class HighsModel:
 
 def highs_model(model: pyo.ConcreteModel) -> HighsModel:
     """Return a linear Pyomo model in HiGHS, which is silent and stops at Ctrl-C and at an interrupter."""
-    h, linear = _silent(), _Linear()
+    highs, linear = _silent(), _Linear()
     goals = list(model.component_data_objects(pyo.Objective, active=True))
     rows = list(model.component_data_objects(pyo.Constraint, active=True))
     lp = linear.lp(rows, goals[0] if goals else None)
-    h.passModel(lp)
-    return HighsModel(h, linear.column, tuple(rows), bool(goals), linear.variables)
+    highs.passModel(lp)
+    return HighsModel(highs, linear.column, tuple(rows), bool(goals), linear.variables)
 
 
 def _silent() -> Any:
-    h = highspy.Highs()
-    h.setOptionValue("output_flag", False)
+    highs = highspy.Highs()
+    highs.setOptionValue("output_flag", False)
     # HiGHS has one handler of Ctrl-C a process, which only the main thread gets to see.
-    h.HandleKeyboardInterrupt = threading.current_thread() is threading.main_thread()
-    watch(h)
-    return h
+    highs.HandleKeyboardInterrupt = threading.current_thread() is threading.main_thread()
+    watch(highs)
+    return highs
 
 
 class _Linear:
@@ -93,7 +93,9 @@ class _Linear:
         if found.nonlinear is not None:
             raise ValueError(f"not linear: {expression}")
         column = self.column
-        return {column.setdefault(v, len(column)): c for v, c in found.linear.items()}, float(found.constant)
+        return {column.setdefault(key, len(column)): factor for key, factor in found.linear.items()}, float(
+            found.constant
+        )
 
     def lp(self, rows: list[Any], goal: Any) -> Any:
         """Return the arrays of the model as HiGHS has them."""
@@ -110,17 +112,17 @@ class _Linear:
             low.append(-INF if lower is None else lower - constant)
             high.append(INF if upper is None else upper - constant)
         costs, offset = ({}, 0.0) if goal is None else self._terms(goal.expr)
-        lp, columns = highspy.HighsLp(), [self.variables[v] for v in self.column]
+        lp, columns = highspy.HighsLp(), [self.variables[key] for key in self.column]
         lp.num_col_, lp.num_row_ = len(columns), len(rows)
         lp.row_lower_, lp.row_upper_ = np.array(low, dtype=np.float64), np.array(high, dtype=np.float64)
         lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
         lp.a_matrix_.start_, lp.a_matrix_.index_ = np.array(starts, dtype=np.int32), np.array(index, dtype=np.int32)
         lp.a_matrix_.value_ = np.array(values, dtype=np.float64)
-        bounds = [v.bounds for v in columns]
-        lp.col_lower_ = np.array([-INF if x is None else x for x, _ in bounds], dtype=np.float64)
-        lp.col_upper_ = np.array([INF if x is None else x for _, x in bounds], dtype=np.float64)
+        bounds = [column.bounds for column in columns]
+        lp.col_lower_ = np.array([-INF if low is None else low for low, _ in bounds], dtype=np.float64)
+        lp.col_upper_ = np.array([INF if high is None else high for _, high in bounds], dtype=np.float64)
         whole, free = highspy.HighsVarType.kInteger, highspy.HighsVarType.kContinuous
-        lp.integrality_ = [whole if v.is_integer() or v.is_binary() else free for v in columns]
+        lp.integrality_ = [whole if column.is_integer() or column.is_binary() else free for column in columns]
         lp.col_cost_ = np.array([costs.get(i, 0.0) for i in range(len(columns))], dtype=np.float64)
         lp.offset_ = offset
         if goal is not None and goal.sense == pyo.maximize:
@@ -134,32 +136,32 @@ MAX_NONZEROS = 300_000  # whose fractions take a few seconds
 def lower_bound(model: pyo.ConcreteModel, *, time_limit: float | None = None) -> float | None:
     """Return a proven lower bound on a model that minimizes, from its relaxation; None where it has none."""
     require_highs()
-    h = highs_model(model).h
-    lp = h.getLp()
+    highs = highs_model(model).h
+    lp = highs.getLp()
     if lp.sense_ != highspy.ObjSense.kMinimize or len(lp.a_matrix_.value_) > MAX_NONZEROS:
         return None
-    h.setOptionValue("solve_relaxation", True)
+    highs.setOptionValue("solve_relaxation", True)
     if time_limit is not None:
-        h.setOptionValue("time_limit", max(time_limit, 0.0))
-    h.run()
-    solution = h.getSolution()
+        highs.setOptionValue("time_limit", max(time_limit, 0.0))
+    highs.run()
+    solution = highs.getSolution()
     return bound_of(lp, list(solution.row_dual)) if solution.dual_valid else None
 
 
 def bound_of(lp: Any, duals: list[float]) -> float | None:
     """Return the bound that duals give of a model in HiGHS, rounded down; None where a column or side is unbounded."""
-    total, reduced = Fraction(lp.offset_), [Fraction(c) for c in lp.col_cost_]
-    y = [Fraction(d) for d in duals]
+    total, reduced = Fraction(lp.offset_), [Fraction(cost) for cost in lp.col_cost_]
+    y = [Fraction(dual) for dual in duals]
     for row, column, value in _entries(lp):
         if y[row]:
             reduced[column] -= y[row] * Fraction(value)
     pairs = [(y, lp.row_lower_, lp.row_upper_), (reduced, lp.col_lower_, lp.col_upper_)]
     for multipliers, lower, upper in pairs:
-        for m, low, high in zip(multipliers, lower, upper, strict=True):
-            side = low if m > 0 else high
-            if m and not math.isfinite(side):
+        for multiplier, low, high in zip(multipliers, lower, upper, strict=True):
+            side = low if multiplier > 0 else high
+            if multiplier and not math.isfinite(side):
                 return None
-            total += m * Fraction(side) if m else 0
+            total += multiplier * Fraction(side) if multiplier else 0
     found = float(total)
     return found if Fraction(found) <= total else math.nextafter(found, -math.inf)
 

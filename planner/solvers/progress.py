@@ -65,7 +65,7 @@ class Recorder:
         """Write an answer into the index."""
         line = {
             "model": stem.name,
-            "files": sorted(f.name for f in self.folder.glob(f"{stem.name}.*")),
+            "files": sorted(file.name for file in self.folder.glob(f"{stem.name}.*")),
             "solver": outcome.solver,
             "variables": outcome.variables,
             "constraints": outcome.constraints,
@@ -113,27 +113,27 @@ def models_wanted() -> bool:
     return _recorder.get() is not None
 
 
-def begin_highs(h: Any, columns: Sequence[str] = (), rows: Sequence[str] = ()) -> Path | None:
+def begin_highs(highs: Any, columns: Sequence[str] = (), rows: Sequence[str] = ()) -> Path | None:
     """Send the log of a HiGHS to its file; name its columns and rows, where they have names, and write it."""
     recorder = _recorder.get()
     if recorder is None:
         return None
     stem = recorder.next()
-    for give, names in ((h.passColName, columns), (h.passRowName, rows)):
+    for give, names in ((highs.passColName, columns), (highs.passRowName, rows)):
         for i, name in enumerate(_unique(names)):
             give(i, name)
     log = str(stem.with_suffix(".log"))
     for option, value in (("output_flag", True), ("log_to_console", False), ("log_file", log)):
-        h.setOptionValue(option, value)
-    write_highs(stem, h)
+        highs.setOptionValue(option, value)
+    write_highs(stem, highs)
     return stem
 
 
-def write_highs(stem: Path | None, h: Any) -> None:
+def write_highs(stem: Path | None, highs: Any) -> None:
     """Write the present model of a HiGHS instance as an MPS and an LP file, if a file stem is given."""
     if stem is not None:
         for suffix in (".mps", ".lp"):
-            h.writeModel(str(stem.with_suffix(suffix)))
+            highs.writeModel(str(stem.with_suffix(suffix)))
 
 
 def begin_cpsat(model: Any, solver: Any) -> Path | None:
@@ -241,18 +241,18 @@ class Finished(Event):
     stopped: str
 
 
-def _line(e: Event) -> str:
-    unit = {"days": "{:,.2f} days", "usd": "${:,.0f}"}[e.unit]
-    parts = [e.phase]
-    if e.incumbent is not None:
-        parts.append(unit.format(e.incumbent))
-    if e.bound is not None:
-        parts.append("bound " + unit.format(e.bound))
-    if e.gap is not None:
-        parts.append(f"gap {100 * e.gap:.2f} %")
-    if isinstance(e, Finished):
-        parts.append(e.status if e.stopped == "proved" else f"{e.status}, ended by {e.stopped}")
-    return ", ".join(parts) + (f": {e.text}" if e.text else "")
+def _line(event: Event) -> str:
+    unit = {"days": "{:,.2f} days", "usd": "${:,.0f}"}[event.unit]
+    parts = [event.phase]
+    if event.incumbent is not None:
+        parts.append(unit.format(event.incumbent))
+    if event.bound is not None:
+        parts.append("bound " + unit.format(event.bound))
+    if event.gap is not None:
+        parts.append(f"gap {100 * event.gap:.2f} %")
+    if isinstance(event, Finished):
+        parts.append(event.status if event.stopped == "proved" else f"{event.status}, ended by {event.stopped}")
+    return ", ".join(parts) + (f": {event.text}" if event.text else "")
 
 
 @dataclass(slots=True, kw_only=True)

@@ -38,8 +38,8 @@ class Solver:
 
 
 SOLVERS = {
-    s.name: s
-    for s in (
+    solver.name: solver
+    for solver in (
         Solver(
             name="highs", title="HiGHS", package="highspy",
             milp=True, logic=False, duals=True, lazy_rows=True, interrupt=True,

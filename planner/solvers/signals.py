@@ -68,7 +68,7 @@ def interruptible() -> bool:
     return _watching.is_set() or _interrupter.get() is not None
 
 
-def watch(h: Any) -> None:
+def watch(highs: Any) -> None:
     """Let whatever may ask for the end stop the runs of a HiGHS, which asks back every few milliseconds of its work."""
     if not interruptible():
         return
@@ -78,7 +78,7 @@ def watch(h: Any) -> None:
         if asked():
             event.interrupt()
 
-    for callback in (h.cbSimplexInterrupt, h.cbIpmInterrupt, h.cbMipInterrupt):
+    for callback in (highs.cbSimplexInterrupt, highs.cbIpmInterrupt, highs.cbMipInterrupt):
         callback.subscribe(end)
 
 

@@ -13,7 +13,7 @@ def remembered(conflicting: Conflicting, rules: Sequence[str]) -> Conflicting:
     judged = {frozenset(rules): True}
 
     def asked(some: frozenset[str]) -> bool:
-        known = next((yes for x, yes in judged.items() if (x <= some if yes else some <= x)), None)
+        known = next((yes for known, yes in judged.items() if (known <= some if yes else some <= known)), None)
         if known is None:
             known = judged[some] = conflicting(some)
         return known

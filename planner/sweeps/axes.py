@@ -30,7 +30,7 @@ def canonical(path: str) -> str:
     """Write a pin in full, `pins.layout.zero_stage` for `layout.zero_stage`, and a key by its newest name."""
     path = CALLED_ON.sub(r"\1.enabled", long_name(path))
     first = path.partition(".")[0]
-    own = first in {p.partition(".")[0] for p in PINS} and first not in Instance.model_fields
+    own = first in {path.partition(".")[0] for path in PINS} and first not in Instance.model_fields
     return PIN + path if own or path in PINS else path
 
 
@@ -54,7 +54,7 @@ def check_path(instance: Instance, path: str) -> None:
     path = canonical(path)
     if path.startswith(PIN):
         pin, nodes = path.removeprefix(PIN), instance.grid.nodes if instance.grid else ()
-        known = [*PINS, *(RACKS_AT + n.id for n in nodes if n.site)]
+        known = [*PINS, *(RACKS_AT + node.id for node in nodes if node.site)]
         if pin not in known:
             near = difflib.get_close_matches(pin, known, 1, 0.4)
             hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(PINS)}"
@@ -87,10 +87,10 @@ def _position(path: str, where: str, part: str | int, entries: tuple[Any, ...]) 
         if part >= len(entries):
             raise InputError(f"{path}: {where} has {len(entries)} entries; use 0 to {len(entries) - 1}")
         return part
-    names = [str(getattr(x, "id", None) or getattr(x, "name", None) or "") for x in entries]
+    names = [str(getattr(entry, "id", None) or getattr(entry, "name", None) or "") for entry in entries]
     if part not in names:
         near = difflib.get_close_matches(part, names, 1, 0.4)
-        known = ", ".join(n for n in names if n) or "positions only"
+        known = ", ".join(name for name in names if name) or "positions only"
         hint = f"did you mean {near[0]!r}?" if near else f"known: {known}"
         raise InputError(f"{path}: {where} has no {part!r}; {hint}")
     return names.index(part)
@@ -101,7 +101,7 @@ def _nearest(instance: Instance, path: str, part: str, here: list[str]) -> str:
     near = difflib.get_close_matches(part, here, 1, 0.6)
     if near:
         return f"did you mean {path[: path.rindex(part)]}{near[0]}?"
-    paths = [*leaves(instance), *(PIN + p for p in PINS)]
+    paths = [*leaves(instance), *(PIN + path for path in PINS)]
     by_last: dict[str, str] = {}
     for p in paths:
         by_last.setdefault(p.rpartition(".")[2], p)
@@ -123,26 +123,26 @@ def leaves(value: Any, where: str = "") -> Iterator[str]:
             elif name not in ("source", "note", "pins"):
                 yield from leaves(child, path)
     elif isinstance(value, tuple):
-        for i, x in enumerate(value):
-            yield from leaves(x, f"{where}[{i}]")
+        for i, inner in enumerate(value):
+            yield from leaves(inner, f"{where}[{i}]")
     elif isinstance(value, dict):
-        for k, x in value.items():
-            yield from leaves(x, f"{where}.{k}")
+        for k, inner in value.items():
+            yield from leaves(inner, f"{where}.{k}")
     elif value is not None:
         yield where
 
 
 def _is_part(annotation: Any) -> bool:
     if get_origin(annotation) in (Union, UnionType, Annotated):
-        return any(_is_part(a) for a in get_args(annotation))
+        return any(_is_part(part) for part in get_args(annotation))
     kind = get_origin(annotation) or annotation
     return isinstance(kind, type) and issubclass(kind, (BaseModel, tuple, list, dict))
 
 
 def _written(parts: list[str | int]) -> str:
     text = ""
-    for p in parts:
-        text += f"[{p}]" if isinstance(p, int) else f".{p}" if text else p
+    for part in parts:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
     return text
 
 
@@ -218,7 +218,7 @@ def changed(
     where = str(given) if isinstance(given, (str, Path)) else "instance"
     if not changes:
         return base
-    twice = [p for p, n in Counter(canonical(path) for path in changes).items() if n > 1]
+    twice = [name for name, count in Counter(canonical(path) for path in changes).items() if count > 1]
     if twice:
         raise InputError(f"{where}: {twice[0]}: is changed twice; leave one out")
     data = base.model_dump(mode="json", exclude_none=True)
@@ -273,7 +273,7 @@ def _now(data: Any, path: str) -> Any:
     found = data
     for part in parts_of(path):
         if isinstance(found, list):
-            names = [x.get("id", x.get("name")) if isinstance(x, dict) else None for x in found]
+            names = [entry.get("id", entry.get("name")) if isinstance(entry, dict) else None for entry in found]
             found = found[part if isinstance(part, int) else names.index(part)]
         else:
             found = found.get(part)
@@ -307,7 +307,7 @@ def axis_of(path: str, values: str | Sequence[Any]) -> Axis:
     parsed = parse_values(path, values) if isinstance(values, str) else list(values)
     if not parsed:
         raise InputError(f"{path}: has no values; give at least one")
-    return [{canonical(path): v} for v in parsed]
+    return [{canonical(path): value} for value in parsed]
 
 
 def parse_values(path: str, spec: str) -> list[Any]:
@@ -321,7 +321,7 @@ def parse_values(path: str, spec: str) -> list[Any]:
     if parts[0] in ("log", "lin"):
         if len(parts) != 4:
             raise InputError(f"{where}: must be {parts[0]}:START:STOP:COUNT")
-        return _counted(where, parts[0], *(_number(where, p) for p in parts[1:]))
+        return _counted(where, parts[0], *(_number(where, part) for part in parts[1:]))
     if len(parts) == 3 and _is_number(parts[0]):
         start, stop = _number(where, parts[0]), _number(where, parts[1])
         if parts[2].startswith("x"):
@@ -334,10 +334,14 @@ def parse_values(path: str, spec: str) -> list[Any]:
         _limited(where, count)
         exact = isinstance(start, int) and isinstance(step, int)
         return [start + k * step if exact else _rounded(start + k * step) for k in range(count)]
-    if len(parts) == 2 and all(_is_number(p) for p in parts):
+    if len(parts) == 2 and all(_is_number(part) for part in parts):
         raise InputError(f"{where}: has no step; write it as one of {RANGE_FORMS}")
     values = json_or_text(f"[{spec}]", path)
-    return values if isinstance(values, list) else [json_or_text(x.strip(), path) for x in spec.split(",") if x.strip()]
+    return (
+        values
+        if isinstance(values, list)
+        else [json_or_text(word.strip(), path) for word in spec.split(",") if word.strip()]
+    )
 
 
 def _is_number(text: str) -> bool:
@@ -354,8 +358,8 @@ def _number(where: str, text: str) -> int | float:
     return value if isinstance(value, (int, float)) else float(text)
 
 
-def _rounded(x: float) -> float:
-    return float(f"{x:.12g}")
+def _rounded(value: float) -> float:
+    return float(f"{value:.12g}")
 
 
 def _geometric(where: str, start: int | float, stop: int | float, factor: int | float) -> list[Any]:
@@ -376,8 +380,8 @@ def _counted(where: str, kind: str, start: float, stop: float, count: float) -> 
         raise InputError(f"{where}: the ends of a log range must be above 0")
     parts = [k / (int(count) - 1) for k in range(int(count))]
     if kind == "log":
-        return [_rounded(start * (stop / start) ** t) for t in parts]
-    return [_rounded(start + (stop - start) * t) for t in parts]
+        return [_rounded(start * (stop / start) ** part) for part in parts]
+    return [_rounded(start + (stop - start) * part) for part in parts]
 
 
 def _limited(where: str, count: int) -> None:
@@ -397,13 +401,15 @@ def read_pairs(path: Path) -> Axis:
 
 def _pairs_from_lines(path: Path, text: str) -> Iterator[Point]:
     # Not splitlines: JSON text may hold U+0085, U+2028 and U+2029 as they are.
-    for n, line in enumerate(text.split("\n"), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
-        point = parse_json(line, f"{path}: line {n}")
+        point = parse_json(line, f"{path}: line {number}")
         if not isinstance(point, dict) or not point:
-            raise InputError(f"{path}: line {n}: must be an object of path and value (is {line[:60]}); give one a line")
-        yield {canonical(k): v for k, v in point.items()}
+            raise InputError(
+                f"{path}: line {number}: must be an object of path and value (is {line[:60]}); give one a line"
+            )
+        yield {canonical(key): value for key, value in point.items()}
 
 
 def _pairs_from_csv(path: Path, text: str) -> Iterator[Point]:
@@ -415,7 +421,7 @@ def _pairs_from_csv(path: Path, text: str) -> Iterator[Point]:
 
 
 def _points(path: Path, rows: Any) -> Iterator[Point]:
-    head = [canonical(h.strip()) for h in next(rows, [])]
+    head = [canonical(cell.strip()) for cell in next(rows, [])]
     for row in rows:
         if not any(cell.strip() for cell in row):
             continue
@@ -423,19 +429,19 @@ def _points(path: Path, rows: Any) -> Iterator[Point]:
             problem = f"has {len(row)} cells under {len(head)} columns"
             raise InputError(f"{path}: line {rows.line_num}: {problem}; give one a column")
         where = f"{path}: line {rows.line_num}"
-        yield {h: json_or_text(cell.strip(), where) for h, cell in zip(head, row, strict=True)}
+        yield {name: json_or_text(cell.strip(), where) for name, cell in zip(head, row, strict=True)}
 
 
 def grid_of(axes: Sequence[Axis]) -> list[Point]:
     """Combine all axes; the last one varies fastest, so that neighbours in the list are neighbours on the grid."""
-    paths = [p for axis in axes for p in sorted({p for point in axis for p in point})]
-    twice = sorted({p for p in paths if paths.count(p) > 1})
+    paths = [path for axis in axes for path in sorted({path for point in axis for path in point})]
+    twice = sorted({path for path in paths if paths.count(path) > 1})
     if twice:
         raise InputError(f"{twice[0]}: is varied by two axes; keep one")
-    count = math.prod(len(a) for a in axes)
+    count = math.prod(len(axis) for axis in axes)
     if count > MAX_VALUES:
         raise InputError(f"the axes span {count:,} points; at most {MAX_VALUES:,} make sense, take fewer values")
-    return [{k: v for part in parts for k, v in part.items()} for parts in itertools.product(*axes)]
+    return [{key: value for part in parts for key, value in part.items()} for parts in itertools.product(*axes)]
 
 
 def points_of(vary: Mapping[str, str | Sequence[Any]], pairs: Axis | None = None) -> list[Point]:

@@ -66,8 +66,8 @@ class Row(Frozen):
     @classmethod
     def _as_floats(cls, figures: Any) -> Any:
         """Refuse whole numbers that no float holds: figures are compared and drawn as floats."""
-        for name, x in figures.items() if isinstance(figures, dict) else ():
-            if isinstance(x, int) and abs(x) > MOST:
+        for name, value in figures.items() if isinstance(figures, dict) else ():
+            if isinstance(value, int) and abs(value) > MOST:
                 raise ValueError(f"{name[:40]} is beyond {MOST:g}")
         return figures
 
@@ -75,8 +75,10 @@ class Row(Frozen):
         """Return the row as one level of columns: the point's paths and the plan's names with the row's own."""
         own = self.model_dump(mode="json", exclude={"point", "plan", "objective", "schema_version", "base"})
         own |= {key: "; ".join(getattr(self, key)) or None for key in ("rules", "extrapolated")}
-        objective = {f"objective.{k}": v for k, v in (self.objective or RowObjective(name="")).model_dump().items()}
-        front = {k: own.pop(k) for k in ("index", "key")}
+        objective = {
+            f"objective.{key}": value for key, value in (self.objective or RowObjective(name="")).model_dump().items()
+        }
+        front = {key: own.pop(key) for key in ("index", "key")}
         return {**front, **self.point, **own, **objective, **self.plan}
 
 
@@ -100,7 +102,7 @@ def row_of_plan(index: int, key: str, point: dict[str, Any], plan: Plan, seconds
 
 def latest(rows: Iterable[Row]) -> list[Row]:
     """Return one row a key, the latest, in the order of their first: a failed point that was solved later is solved."""
-    return list({r.key: r for r in rows}.values())
+    return list({row.key: row for row in rows}.values())
 
 
 def failed_row(index: int, key: str, point: dict[str, Any], reason: str, seconds: float) -> Row:
@@ -204,7 +206,7 @@ class Store:
     @property
     def finished(self) -> frozenset[str]:
         """Keys of the points that need not be solved: a failed one is tried once more."""
-        return frozenset(r.key for r in latest(self.rows) if r.status != FAILED)
+        return frozenset(row.key for row in latest(self.rows) if row.status != FAILED)
 
     def append(self, row: Row) -> None:
         """Write a row in one piece, and return when it is on the disk."""
@@ -226,7 +228,7 @@ class Store:
         """Write the table, where one was asked for, from all rows on the disk in the order of the sweep."""
         # An interrupt may have come between a row's way to the disk and to the list.
         self.rows = read_rows(self.path)
-        rows = sorted(self.rows, key=lambda r: r.index)
+        rows = sorted(self.rows, key=lambda row: row.index)
         if self.output.suffix in TABLES:
             write_rows(self.output, rows)
 
@@ -267,7 +269,7 @@ def _require_same(path: Path, rows: Sequence[Row], base: Mapping[str, str] | Non
         if row.planner_version != __version__:
             differs = f"planner {row.planner_version} wrote its rows, this is {__version__}"
         elif base is not None and row.base != base:
-            parts = sorted(k for k in {*row.base, *base} if row.base.get(k) != base.get(k))
+            parts = sorted(key for key in {*row.base, *base} if row.base.get(key) != base.get(key))
             differs = f"its rows are of another instance, which differs in {', '.join(parts)}"
         else:
             continue
@@ -280,12 +282,12 @@ def parse_rows(path: Path, data: bytes) -> list[Row]:
 
     rows = []
     # Not splitlines of the text: JSON may hold U+0085, U+2028 and U+2029 as they are.
-    for n, line in enumerate(data.split(b"\n")[:-1], 1):
+    for number, line in enumerate(data.split(b"\n")[:-1], 1):
         try:
             rows.append(Row.model_validate_json(line.decode("utf-8", "replace")))
         except ValidationError as error:
             problem = f"is no row of a sweep ({error.errors(include_url=False)[0]['msg']})"
-            raise InputError(f"{path}: line {n}: {problem}; remove the line, or choose another file") from None
+            raise InputError(f"{path}: line {number}: {problem}; remove the line, or choose another file") from None
     return rows
 
 
@@ -308,16 +310,18 @@ def _line_of(row: Row) -> str:
 
 def columns_of(rows: Sequence[Row]) -> dict[str, list[Any]]:
     """Return rows as columns; a column of numbers and texts becomes texts, one of integers and other numbers floats."""
-    flat = [r.flat() for r in rows]
+    flat = [row.flat() for row in rows]
     columns: dict[str, list[Any]] = {}
     for name in dict.fromkeys(name for row in flat for name in row):
         values = [row.get(name) for row in flat]
-        plain = [json.dumps(v) if isinstance(v, (dict, list)) else v for v in values]
-        kinds = {type(v) for v in plain if v is not None}
+        plain = [json.dumps(value) if isinstance(value, (dict, list)) else value for value in values]
+        kinds = {type(value) for value in plain if value is not None}
         if kinds == {int, float}:
-            plain = [None if v is None else float(v) for v in plain]
+            plain = [None if value is None else float(value) for value in plain]
         elif len(kinds) > 1:
-            plain = [None if v is None else v if isinstance(v, str) else json.dumps(v) for v in plain]
+            plain = [
+                None if value is None else value if isinstance(value, str) else json.dumps(value) for value in plain
+            ]
         columns[name] = plain
     return columns
 
@@ -330,7 +334,7 @@ def csv_text(rows: Sequence[Row]) -> str:
     writer.writerow(columns)
     # A text that a spreadsheet would run as a formula gets an apostrophe; numbers stay numbers.
     rows_of_cells = zip(*columns.values(), strict=True)
-    writer.writerows([escaped(v) if isinstance(v, str) else v for v in row] for row in rows_of_cells)
+    writer.writerows([escaped(value) if isinstance(value, str) else value for value in row] for row in rows_of_cells)
     return out.getvalue()
 
 

@@ -76,7 +76,7 @@ def tasks_of(
             put(data, base, path, value)
         try:
             instance = load_instance(data)
-            if constants is not None and any(names_an_entry(*x) for x in point.items()):
+            if constants is not None and any(names_an_entry(*pair) for pair in point.items()):
                 data = instance.model_dump(mode="json", exclude_none=True)
                 put_constants(data, constants)
                 instance = load_instance(data)
@@ -93,13 +93,13 @@ def tasks_of(
 def parts_of(base: Instance) -> dict[str, str]:
     """Return a hash of each part of a sweep's instance, so that a resumed sweep can name the part that changed."""
     parts = base.model_dump(mode="json").items()
-    return {k: sha256(json.dumps(v, sort_keys=True).encode()).hexdigest()[:12] for k, v in parts}
+    return {name: sha256(json.dumps(part, sort_keys=True).encode()).hexdigest()[:12] for name, part in parts}
 
 
 def _copied(data: Any) -> Any:
     if isinstance(data, dict):
-        return {k: _copied(v) for k, v in data.items()}
-    return [_copied(x) for x in data] if isinstance(data, list) else data
+        return {key: _copied(value) for key, value in data.items()}
+    return [_copied(item) for item in data] if isinstance(data, list) else data
 
 
 def key_of(instance: Instance, options: Options) -> str:
@@ -110,8 +110,11 @@ def key_of(instance: Instance, options: Options) -> str:
 
 def point_text(point: Mapping[str, Any]) -> str:
     """Write a point for a message."""
-    values = {k: repr(v) if isinstance(v, str) else f"{v:g}" if isinstance(v, float) else v for k, v in point.items()}
-    return ", ".join(f"{k}={v}" for k, v in values.items())
+    values = {
+        key: repr(value) if isinstance(value, str) else f"{value:g}" if isinstance(value, float) else value
+        for key, value in point.items()
+    }
+    return ", ".join(f"{key}={value}" for key, value in values.items())
 
 
 _kept: dict[str, Any] = {}  # what this process keeps from point to point: it saves time and changes no answer
@@ -219,7 +222,7 @@ def at_home(tasks: Sequence[Task], call: Call, workers: int | None = None) -> It
             _advance(lane, lanes, call, running)
         while running:
             done, _ = wait(running, return_when="FIRST_COMPLETED")
-            for future in sorted(done, key=lambda f: running[f][1].index):
+            for future in sorted(done, key=lambda future: running[future][1].index):
                 lane, task = running.pop(future)
                 if _died(future):
                     if not lane.started:
@@ -269,7 +272,7 @@ def on_executor(tasks: Sequence[Task], call: Call, executor: Executor) -> Iterat
                 except RuntimeError as error:  # shut down, or a pool whose worker died
                     yield task, _failed(task, f"the executor takes no more points ({error}); resume with a new one")
             done, _ = wait(running, return_when="FIRST_COMPLETED")
-            for future in sorted(done, key=lambda f: running[f].index):
+            for future in sorted(done, key=lambda future: running[future].index):
                 task = running.pop(future)
                 if _died(future):
                     deaths[task.key] = deaths.get(task.key, 0) + 1
@@ -350,7 +353,7 @@ def tasks_for(
     constants = None if options.constants is None else read_constants(options.constants)
     base = load_instance(instance, constants=constants)
     points = [{canonical(path): value for path, value in point.items()} for point in points]
-    for path in sorted({p for point in points for p in point}):
+    for path in sorted({path for point in points for path in point}):
         check_path(base, path)
     if options.plans is not None:
         require_folder(options.plans)
@@ -368,9 +371,11 @@ def rows_of(
     workers: int | None = None,
 ) -> Iterator[Row]:
     """Solve the tasks that are not finished; yield their rows as they come, each after its plan is on disk."""
-    left = [t for t in tasks if t.key not in finished]
+    left = [task for task in tasks if task.key not in finished]
     # The largest numbers first: bounds proven on the layouts of more racks are valid for fewer.
-    first = sorted(left, key=lambda t: [v for v in t.point.values() if isinstance(v, (int, float))], reverse=True)
+    first = sorted(
+        left, key=lambda task: [value for value in task.point.values() if isinstance(value, (int, float))], reverse=True
+    )
     answers = at_home(first, solve_point, workers) if executor is None else on_executor(left, solve_point, executor)
     for task, answer in answers:
         if answer.plan is not None and options.plans is not None:
