@@ -67,7 +67,7 @@ def to_frame(rows: "Iterable[Row | Plan]") -> Any:
     def flat(item: "Row | Plan") -> dict[str, Any]:
         if not isinstance(item, Plan):
             return item.flat()
-        objective = {f"objective.{k}": getattr(item.objective, k) for k in ("name", "value", "bound", "gap")}
+        objective = {f"objective.{name}": getattr(item.objective, name) for name in ("name", "value", "bound", "gap")}
         reason = item.conflict.reason if item.conflict else None
         own = {
             "name": item.instance.name,

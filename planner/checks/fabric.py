@@ -268,7 +268,7 @@ def transport_factor(physics: PlanPhysics) -> Iterator[Violation]:
 def pins(physics: PlanPhysics) -> Iterator[Violation]:
     """Check that the fabrics have the pinned values."""
     pinned = {name: value for name, value in sorted(physics.instance.pins.items()) if name.startswith("fabric.")}
-    for s, fabric, _ in _fabrics(physics):
+    for place, fabric, _ in _fabrics(physics):
         stated: dict[str, int | str] = {
             "fabric.planes": fabric.planes,
             "fabric.ports_per_switch": fabric.ports_per_switch,
@@ -288,8 +288,8 @@ def pins(physics: PlanPhysics) -> Iterator[Violation]:
         stated |= dict(zip(("fabric.spine_switch", "fabric.core_switch"), fabric.models[1:], strict=False))
         for path, value in pinned.items():
             site, _, name = path.removeprefix("fabric.").rpartition(".")
-            if site in ("", s):
-                yield from must_be(f"pins[{path}]", f"{path} at {s}", stated.get(f"fabric.{name}"), value)
+            if site in ("", place):
+                yield from must_be(f"pins[{path}]", f"{path} at {place}", stated.get(f"fabric.{name}"), value)
 
 
 def pods_of_one_switch(physics: PlanPhysics) -> Iterator[Violation]:

@@ -358,8 +358,10 @@ class Cut:
         key = (shape.tensor_parallel, shape.context_parallel, shape.expert_parallel, self.schedule)
         if key not in known:
             known[key] = self._pipelines()
-        x = known[key]
-        return x if self.overlapping is None else x.part(may_overlap_experts(x.p, x.v) == self.overlapping)
+        found = known[key]
+        return (
+            found if self.overlapping is None else found.part(may_overlap_experts(found.p, found.v) == self.overlapping)
+        )
 
     def _pipelines(self) -> CutPipelines:
         layers, fit = self.space.layers, self.space.gpus // self.shape.gpus

@@ -239,12 +239,14 @@ def bounds_in_order(days: float | None, bound: float | None, proof: JointProof) 
     for column, times in Counter(proof.columns).items():
         if times > 1:
             yield broken(rule, f"a column of PP {column.pipeline_parallel} is listed {times} times > 1")
-    for i, c in enumerate(proof.columns):
-        if not 1 <= c.min_data_parallel <= c.max_data_parallel:
-            yield broken(f"{rule}[{i}]", f"replicas from {c.min_data_parallel:,} to {c.max_data_parallel:,} are none")
+    for i, listed in enumerate(proof.columns):
+        if not 1 <= listed.min_data_parallel <= listed.max_data_parallel:
+            yield broken(
+                f"{rule}[{i}]", f"replicas from {listed.min_data_parallel:,} to {listed.max_data_parallel:,} are none"
+            )
         if free is not None:
             what = "days, the lower bound of a listed column"
-            yield from at_most(f"{rule}[{i}]", free, c.lower_bound_days, "days, the bound over every fabric", what)
+            yield from at_most(f"{rule}[{i}]", free, listed.lower_bound_days, "days, the bound over every fabric", what)
     if free is not None and bound is not None:
         yield from at_most(rule, free, bound, "days, the bound over every fabric", "days, the bound")
 
@@ -342,15 +344,15 @@ def joint_proof(physics: PlanPhysics) -> Iterator[Violation]:
 
 def on_alternative(instance: Instance, alternative: HardwareAlternative) -> Instance:
     """Return the question on an alternative to the hardware alone."""
-    rack, h = alternative.rack, instance.hardware
+    rack, own = alternative.rack, instance.hardware
     if alternative.price_usd is not None and isinstance(rack, Rack):
         rack = rack.model_copy(update={"price_usd": alternative.price_usd})
     changed: dict[str, Any] = {name: getattr(alternative, name) for name in ("accelerator", "nic_bytes_per_second")}
     changed |= {
         "ready_months": alternative.ready_months,
-        "racks": h.racks if alternative.racks is None else alternative.racks,
+        "racks": own.racks if alternative.racks is None else alternative.racks,
     }
-    hardware = h.model_copy(update={**changed, "rack": rack, "alternatives": ()})
+    hardware = own.model_copy(update={**changed, "rack": rack, "alternatives": ()})
     return instance.model_copy(update={"hardware": hardware})
 
 

@@ -227,17 +227,17 @@ def assumed_slowdowns(physics: PlanPhysics) -> Iterator[Violation]:
 
 def assumed_wan(physics: PlanPhysics) -> Iterator[Violation]:
     """Check that the links between sites with replicas, less their headroom, are as wide and near as is assumed."""
-    w = physics.instance.wan
+    net = physics.instance.wan
     for layout in _layouts(physics) if len(physics.replicas) < 2 else ():
         rate = layout.assumptions
         if rate.wan_gbps is not None or rate.wan_rtt_ms is not None:
             assumed = f"{rate.wan_gbps} Gbps and {rate.wan_rtt_ms} ms between sites are assumed"
             yield broken("assumed_wan", f"{assumed}, and {len(physics.replicas)} exchange gradients < 2")
-    if w is None or len(physics.replicas) < 2:
+    if net is None or len(physics.replicas) < 2:
         return
     places = [place for place in physics.standing if place.site.id in physics.replicas]
     links = physics.plan.sites.links if physics.plan.sites else ()
-    capacity = {frozenset((link.a, link.b)): link.wavelengths * w.wavelength_gbps for link in links}
+    capacity = {frozenset((link.a, link.b)): link.wavelengths * net.wavelength_gbps for link in links}
     for layout in _layouts(physics):
         gbps, rtt_ms = layout.assumptions.wan_gbps, layout.assumptions.wan_rtt_ms
         if gbps is None or rtt_ms is None:
@@ -245,10 +245,12 @@ def assumed_wan(physics: PlanPhysics) -> Iterator[Violation]:
             yield broken("assumed_wan", f"{sites}, and no rate and round trip are assumed between them")
             continue
         for one, other in combinations((place.site.id for place in places), 2):
-            rule, what = f"assumed_wan[{one}, {other}]", f"Gbps assumed, times {w.headroom_factor:g}"
+            rule, what = f"assumed_wan[{one}, {other}]", f"Gbps assumed, times {net.headroom_factor:g}"
             lit = capacity.get(frozenset((one, other)), 0.0)
-            yield from at_most(rule, gbps * w.headroom_factor, lit, what, "Gbps of the link")
-            yield from at_most(rule, wan.rtt_ms(w, physics.route_km(one, other)), rtt_ms, "ms round trip", "ms assumed")
+            yield from at_most(rule, gbps * net.headroom_factor, lit, what, "Gbps of the link")
+            yield from at_most(
+                rule, wan.rtt_ms(net, physics.route_km(one, other)), rtt_ms, "ms round trip", "ms assumed"
+            )
 
 
 def pins(physics: PlanPhysics) -> Iterator[Violation]:

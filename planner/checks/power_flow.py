@@ -207,16 +207,18 @@ def _scenario(physics: PlanPhysics, scenario: Scenario, run: ScenarioRun) -> Ite
 
 def excess(physics: PlanPhysics) -> Iterator[Violation]:
     """Check that only soft rules are exceeded, no further than they may be, in their unit and at their price."""
-    for x in physics.plan.sites.excess if physics.plan.sites else ():
-        family = x.rule.partition("[")[0]
+    for over in physics.plan.sites.excess if physics.plan.sites else ():
+        family = over.rule.partition("[")[0]
         soft = physics.grid.rules.soft.get(family)
         if soft is None:
-            yield broken(f"excess[{x.rule}]", f"{show(x.amount)} {x.unit} beyond a rule that is hard")
+            yield broken(f"excess[{over.rule}]", f"{show(over.amount)} {over.unit} beyond a rule that is hard")
             continue
-        yield from at_most(f"excess[{x.rule}]", 0.0, x.amount, "at least", "stated")
-        yield from at_most(f"excess[{x.rule}]", x.amount, soft.max_excess, x.unit, f"{x.unit} at most")
-        yield from must_equal(f"excess[{x.rule}]", "usd_per_year", x.usd_per_year, x.amount * soft.usd_per_year, " USD")
-        yield from must_be(f"excess[{x.rule}]", "unit", x.unit, SOFT_UNITS[family])
+        yield from at_most(f"excess[{over.rule}]", 0.0, over.amount, "at least", "stated")
+        yield from at_most(f"excess[{over.rule}]", over.amount, soft.max_excess, over.unit, f"{over.unit} at most")
+        yield from must_equal(
+            f"excess[{over.rule}]", "usd_per_year", over.usd_per_year, over.amount * soft.usd_per_year, " USD"
+        )
+        yield from must_be(f"excess[{over.rule}]", "unit", over.unit, SOFT_UNITS[family])
 
 
 YEAR_RULES: tuple[Rule, ...] = (headroom, generation, balance, rating, scenarios, excess)

@@ -386,19 +386,19 @@ def spares(physics: PlanPhysics) -> Iterator[Violation]:
         targets = set(failures.r.spare_targets)
         if reliability.spare_target not in targets:
             yield broken("spares", f"a target of {reliability.spare_target:g}, none of {sorted(targets)}")
-        for site, n in sorted(reliability.spare_racks_by_site.items()):
+        for site, racks in sorted(reliability.spare_racks_by_site.items()):
             needed, rule = physics.racks_in_use.get(site, 0), f"spares[{site}]"
             yield from at_most(
-                rule, needed + n, physics.racks_by_site.get(site, 0), "racks work and stand by", "racks at the site"
+                rule, needed + racks, physics.racks_by_site.get(site, 0), "racks work and stand by", "racks at the site"
             )
-            if reliability.spare_target <= 0 or n < 0:
-                yield from must_equal(rule, "spare racks", n, 0)
+            if reliability.spare_target <= 0 or racks < 0:
+                yield from must_equal(rule, "spare racks", racks, 0)
                 continue
-            yield from at_most(rule, 1, n, "spare rack under a target", "spare racks")
-            reached = at_least(needed, needed + n, fit)
+            yield from at_most(rule, 1, racks, "spare rack under a target", "spare racks")
+            reached = at_least(needed, needed + racks, fit)
             yield from at_most(rule, reliability.spare_target, reached, "of the time asked for", "with enough racks")
-            if n > 1:
-                fewer = at_least(needed, needed + n - 1, fit)
+            if racks > 1:
+                fewer = at_least(needed, needed + racks - 1, fit)
                 yield from at_most(rule, fewer, reliability.spare_target, "of the time with a rack less", "asked for")
         for site in sorted(physics.plan.fabric.sites) if physics.plan.fabric else ():
             need = physics.racks_in_use.get(site, 0) + reliability.spare_racks_by_site.get(site, 0)
@@ -461,9 +461,9 @@ def useful_share(physics: PlanPhysics) -> Iterator[Violation]:
             layout.metrics.days_to_train - layout.metrics.step_days_to_train,
         )
         yield from must_equal("useful_share", "days lost by cause against the days without steps", lost, days)
-        for name, n in reliability.lost_days.items():
+        for name, value in reliability.lost_days.items():
             yield from at_most(
-                f"useful_share[{name}]", 0.0, n + 1e-9 * layout.metrics.days_to_train, "days", "days lost"
+                f"useful_share[{name}]", 0.0, value + 1e-9 * layout.metrics.days_to_train, "days", "days lost"
             )
 
 

@@ -375,17 +375,17 @@ def demands(_: PlanPhysics, req: Requirements, design: WanPlan) -> Iterator[Viol
     for key in sorted(set(entries) | set(req.demands)):
         if entries[key] != int(key in req.demands):
             yield broken(_named("demands", *key), f"{entries[key]} entries, {int(key in req.demands)} expected")
-    for demand, x in _known(req, design):
+    for demand, given in _known(req, design):
         rule, share = (
             _named("demands", demand.name, demand.a, demand.b),
             math.fsum(route.share for route in demand.routes),
         )
-        rate = x.gbps(req.rtt_ms(demand.a, demand.b))
-        rate = rate if math.isfinite(rate) else x.gbps(0.0)
-        yield from must_be(rule, "priority", demand.priority, x.priority)
+        rate = given.gbps(req.rtt_ms(demand.a, demand.b))
+        rate = rate if math.isfinite(rate) else given.gbps(0.0)
+        yield from must_be(rule, "priority", demand.priority, given.priority)
         yield from must_equal(rule, "requested_gbps", demand.requested_gbps, rate, " Gbps")
         yield from at_most(rule, share, 1.0, "of the demand on its routes", "of it")
-        if x.priority == 0:
+        if given.priority == 0:
             yield from must_equal(rule, "share of the exchange that is carried", share, 1.0)
             yield from at_most(rule, len(demand.routes), 1, "routes of one link of the exchange", "allowed")
         errors = demand.admitted_gbps - rate * share, demand.missing_gbps - rate * (1 - share)

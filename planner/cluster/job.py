@@ -182,7 +182,7 @@ class Job(Frozen):
             near = difflib.get_close_matches(axis, AXES, 1)
             if near and axis not in AXES:
                 raise ValueError(f"mesh.{axis}: did you mean {near[0]!r}? rename it, also where it is another axis")
-        names = [k.name for k in self.groups]
+        names = [group.name for group in self.groups]
         if len(set(names)) < len(names):
             raise ValueError(f"groups: names must differ (are {', '.join(names)}); join the kinds or rename one")
         known = list(self.mesh or names)
@@ -192,7 +192,9 @@ class Job(Frozen):
             if self.mesh and axis not in EXCHANGES:
                 used = f"only the bytes of {', '.join(EXCHANGES)} are"
                 raise ValueError(f"traffic_bytes_per_step.{axis}: is not used; {used}; remove it")
-        sizes = {f"groups[{k.name}].size": k.size for k in self.groups} or {"nodes_per_member": self.nodes_per_member}
+        sizes = {f"groups[{group.name}].size": group.size for group in self.groups} or {
+            "nodes_per_member": self.nodes_per_member
+        }
         for what, size in sizes.items():
             if size % self.segment_nodes:
                 multiple = f"must be a multiple of segment_nodes {self.segment_nodes}"
@@ -210,12 +212,12 @@ class Job(Frozen):
     @property
     def nodes(self) -> int:
         """All nodes that it needs."""
-        return sum(k.size * k.count for k in self.kinds)
+        return sum(kind.size * kind.count for kind in self.kinds)
 
     @property
     def weights(self) -> tuple[int, ...]:
         """Weight of a split group of each kind: its bytes in millionths of the largest; 1 where none are given."""
-        given = [self.traffic_bytes_per_step.get(k.name, 0.0) for k in self.kinds]
+        given = [self.traffic_bytes_per_step.get(kind.name, 0.0) for kind in self.kinds]
         if self.mesh is not None or not max(given):
             return (1,) * len(given)
         return tuple(round(1e6 * size / max(given)) for size in given)

@@ -37,7 +37,7 @@ def graph(built: BuiltFabric, *, by_pod: bool) -> Any:
     """Return a networkx graph: an edge carries its number of cables and the length in metres of the longest."""
     import networkx as nx
 
-    g = nx.Graph(
+    wiring = nx.Graph(
         site=built.site, switch=built.fabric.switch, planes=built.fabric.planes, detail="pod" if by_pod else "switch"
     )
     for tier, count in switch_counts(built.design).items():
@@ -45,7 +45,7 @@ def graph(built: BuiltFabric, *, by_pod: bool) -> Any:
             _node(built, tier, np.arange(count, dtype=np.int64), by_pod=by_pod), return_counts=True
         )
         for node, switches in zip(nodes.tolist(), counts.tolist(), strict=True):
-            g.add_node(
+            wiring.add_node(
                 _label(built, tier, node, by_pod=by_pod), tier=tier, switches=switches, model=built.models[tier].name
             )
     for block, metres in built.measured():
@@ -55,16 +55,21 @@ def graph(built: BuiltFabric, *, by_pod: bool) -> Any:
         pairs, which, cables = np.unique(np.stack([low, high]), axis=1, return_inverse=True, return_counts=True)
         longest = np.zeros(len(cables))
         np.maximum.at(longest, which.ravel(), metres)
-        for a, b, count, length in zip(*pairs.tolist(), cables.tolist(), longest.tolist(), strict=True):
-            ends = _label(built, block.low_tier, a, by_pod=by_pod), _label(built, block.high_tier, b, by_pod=by_pod)
+        for one, other, count, length in zip(*pairs.tolist(), cables.tolist(), longest.tolist(), strict=True):
+            ends = (
+                _label(built, block.low_tier, one, by_pod=by_pod),
+                _label(built, block.high_tier, other, by_pod=by_pod),
+            )
             if ends[0] != ends[1]:
                 # Cables of one edge may come in several blocks.
-                before = g.edges[ends] if g.has_edge(*ends) else {"cables": 0, "longest_m": 0.0}
-                g.add_edge(*ends, cables=before["cables"] + count, longest_m=max(before["longest_m"], round(length, 1)))
+                before = wiring.edges[ends] if wiring.has_edge(*ends) else {"cables": 0, "longest_m": 0.0}
+                wiring.add_edge(
+                    *ends, cables=before["cables"] + count, longest_m=max(before["longest_m"], round(length, 1))
+                )
             if block.low_tier == "gpu":
-                racks = g.nodes[_label(built, "gpu", a, by_pod=by_pod)]
+                racks = wiring.nodes[_label(built, "gpu", one, by_pod=by_pod)]
                 racks.update(tier="racks", gpus=racks.get("gpus", 0) + count)
-    return g
+    return wiring
 
 
 def graphml(graph: Any) -> Iterator[str]:

@@ -178,7 +178,7 @@ def _segment(placed: PlacedJob, topology: Topology) -> int | None:
     counts = Counter(home[node] for node in placed.nodes)
     sizes = _block_sizes(topology)
     level = next((size for size in sizes if size >= len(placed.nodes)), sizes[-1])
-    used = len({i // (level // sizes[0]) for i in counts})
+    used = len({count // (level // sizes[0]) for count in counts})
     return None if used <= -(-len(placed.nodes) // level) else math.gcd(*counts.values())
 
 

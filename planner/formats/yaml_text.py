@@ -162,10 +162,10 @@ def _data(node: Node, where: str) -> Any:
         return text
     # As JSON has numbers: no sign +, no underscores, no leading zeros, digits around the point.
     sign, digits = ("-", text[1:]) if text[0] == "-" else ("", text.lstrip("+"))
-    mantissa, e, exponent = digits.replace("_", "").replace("E", "e").partition("e")
+    mantissa, mark, exponent = digits.replace("_", "").replace("E", "e").partition("e")
     whole, point, rest = mantissa.partition(".")
     fraction = f".{rest or '0'}" if point else ""
-    return json_or_text(f"{sign}{whole.lstrip('0') or '0'}{fraction}{e}{exponent}", f"{where}: line {node.line}")
+    return json_or_text(f"{sign}{whole.lstrip('0') or '0'}{fraction}{mark}{exponent}", f"{where}: line {node.line}")
 
 
 def read_data(path: Path) -> Any:

@@ -332,7 +332,7 @@ def group_plants(plants: list[Plant], radius_km: float) -> Iterator[list[Plant]]
     for _, own in sorted(by_authority.items()):
         points = unit_vectors([plant.latitude for plant in own], [plant.longitude for plant in own])
         for indices in groups(points, [plant.mw for plant in own], radius_km):
-            yield [own[i] for i in indices]
+            yield [own[index] for index in indices]
 
 
 def interconnections(plants: list[Plant]) -> dict[str, str | None]:
@@ -489,8 +489,8 @@ def _peaks(peaks: dict[str, float], by_zone: dict[str, list[Plant]], zones: dict
         for plant in plants:
             mw[plant.authority][authority(zones[zone])] += plant.mw
     shares: defaultdict[str, float] = defaultdict(float)
-    for a, by_group in sorted(mw.items()):
+    for owner, by_group in sorted(mw.items()):
         total = sum(by_group.values())
         for group, part in by_group.items():
-            shares[group] += peaks.get(a, 0.0) * part / total if total else 0.0
+            shares[group] += peaks.get(owner, 0.0) * part / total if total else 0.0
     return {group: share for group, share in shares.items() if share > 0}

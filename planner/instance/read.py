@@ -113,17 +113,17 @@ def _errors(error: ValidationError, model: type[BaseModel], data: Any) -> Iterat
     meant = [
         error for error in errors if error["type"] != "string_type" or not isinstance(error["input"], (dict, list))
     ]
-    for e in meant or errors:
-        path = located(e["loc"], data, missing=e["type"] == "missing")
-        if e["type"] == "extra_forbidden":
-            yield path, f"unknown key; {_key_hint(e['loc'], model)}"
-        elif e["type"] == "missing":
+    for fault in meant or errors:
+        path = located(fault["loc"], data, missing=fault["type"] == "missing")
+        if fault["type"] == "extra_forbidden":
+            yield path, f"unknown key; {_key_hint(fault['loc'], model)}"
+        elif fault["type"] == "missing":
             yield path, "is missing; add it"
         else:
-            message = e["msg"].removeprefix("Value error, ")
+            message = fault["msg"].removeprefix("Value error, ")
             message = OBJECT_DUE.sub("must be an object", message[0].lower() + message[1:])
-            shown = json.dumps(e["input"], default=str)
-            value = "" if isinstance(e["input"], (dict, list)) else f" (is {shown[:80]})"
+            shown = json.dumps(fault["input"], default=str)
+            value = "" if isinstance(fault["input"], (dict, list)) else f" (is {shown[:80]})"
             yield path, f"{message}{value}; fix it there"
 
 

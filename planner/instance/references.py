@@ -152,9 +152,9 @@ def _alternative_problems(instance: Instance) -> Iterator[str]:
         yield 'hardware.alternatives: a whole curve is of one GPU and rack; ask for "frontier" with each alone'
 
 
-def hardware_kind(x: Hardware | HardwareAlternative) -> tuple[str, str]:
+def hardware_kind(hardware: Hardware | HardwareAlternative) -> tuple[str, str]:
     """Return the names of a GPU and of its rack."""
-    found = (x.accelerator, x.rack)
+    found = (hardware.accelerator, hardware.rack)
     first, second = (part if isinstance(part, str) else part.name for part in found)
     return first, second
 
@@ -221,9 +221,9 @@ def grid_problems(grid: Grid) -> Iterator[str]:
     corridors: list[tuple[str, Line | NewLine]] = [(f"grid.lines[{i}]", line) for i, line in enumerate(grid.lines)]
     corridors += [(f"grid.new_lines[{i}]", line) for i, line in enumerate(grid.new_lines)]
     areas = enumerate(grid.balancing_authorities)
-    yield from _doubles((f"grid.balancing_authorities[{i}]", "id", b.id) for i, b in areas)
+    yield from _doubles((f"grid.balancing_authorities[{i}]", "id", area.id) for i, area in areas)
     yield from _doubles((f"grid.nodes[{i}]", "id", node.id) for i, node in enumerate(grid.nodes))
-    yield from _doubles((path, "id", c.id) for path, c in corridors)
+    yield from _doubles((path, "id", line.id) for path, line in corridors)
     for i, node in enumerate(grid.nodes):
         yield from _unknown(f"grid.nodes[{i}].balancing_authority", node.balancing_authority, authorities)
     yield from _scenario_problems(grid, authorities, nodes)
@@ -231,8 +231,8 @@ def grid_problems(grid: Grid) -> Iterator[str]:
         yield f"grid.rules.soft.{name}: no rule of that name can be soft; known: {', '.join(SOFT_UNITS)}"
     if "rating" in grid.rules.soft and grid.rules.grid_model == "dc":
         yield 'grid.rules.soft.rating: needs the grid model "transport" (is "dc"); remove it'
-    for path, c in corridors:
-        yield from _end_problems(path, c.a, c.b, nodes)
+    for path, corridor in corridors:
+        yield from _end_problems(path, corridor.a, corridor.b, nodes)
     yield from power_flow_gaps(grid)
 
 
@@ -275,7 +275,7 @@ def wan_problems(grid: Grid, wan: Wan) -> Iterator[str]:
     """Yield the faults in the names and ends of the fibre and of the traffic, as complaints."""
     yield from _doubles((f"wan.fibre_nodes[{i}]", "id", node.id) for i, node in enumerate(wan.fibre_nodes))
     yield from _doubles((f"wan.fibre_edges[{i}]", "id", edge.name) for i, edge in enumerate(wan.fibre_edges))
-    yield from _doubles((f"wan.traffic[{i}]", "name", t.name) for i, t in enumerate(wan.traffic))
+    yield from _doubles((f"wan.traffic[{i}]", "name", traffic.name) for i, traffic in enumerate(wan.traffic))
     nodes = dict.fromkeys(sorted(node.id for node in wan.fibre_nodes))
     if wan.fibre_nodes and not wan.fibre_edges:
         yield f"wan.fibre_edges: is missing; nothing joins the {len(nodes)} fibre_nodes; give edges, or remove them"
@@ -287,11 +287,11 @@ def wan_problems(grid: Grid, wan: Wan) -> Iterator[str]:
                 "which names the ways of sites to their nodes; rename it"
             )
     places = dict.fromkeys(sorted({*nodes, *(node.id for node in grid.nodes)}))
-    for i, t in enumerate(wan.traffic):
-        if t.name == SYNC:
+    for i, traffic in enumerate(wan.traffic):
+        if traffic.name == SYNC:
             yield f"wan.traffic[{i}].name: must not be {SYNC!r}, which names the exchange of gradients; rename it"
-        if t.a is not None and t.b is not None:
-            yield from _end_problems(f"wan.traffic[{i}]", t.a, t.b, places)
+        if traffic.a is not None and traffic.b is not None:
+            yield from _end_problems(f"wan.traffic[{i}]", traffic.a, traffic.b, places)
 
 
 def _without_type(path: str, gpu: Accelerator | str, instance: Instance) -> Iterator[str]:
@@ -318,11 +318,11 @@ def _without_type(path: str, gpu: Accelerator | str, instance: Instance) -> Iter
             yield f"{where}: {gpu.name} has no fp8; set it to false, or add the peak"
 
 
-def _end_problems(path: str, a: str, b: str, known: Collection[str]) -> Iterator[str]:
-    yield from _unknown(f"{path}.a", a, known)
-    yield from _unknown(f"{path}.b", b, known)
-    if a == b:
-        yield f"{path}: both ends are {a!r}; give two places"
+def _end_problems(path: str, start: str, end: str, known: Collection[str]) -> Iterator[str]:
+    yield from _unknown(f"{path}.a", start, known)
+    yield from _unknown(f"{path}.b", end, known)
+    if start == end:
+        yield f"{path}: both ends are {start!r}; give two places"
 
 
 def _unknown(path: str, name: str, known: Collection[str]) -> Iterator[str]:

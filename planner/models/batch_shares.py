@@ -215,7 +215,9 @@ class BatchSearch:
         training = [point for point in points if point is not None]
         if not training:
             return
-        rate = (max(x.seconds for x in training) + self.tail(points)) / sum(x.sequences for x in training)
+        rate = (max(point.seconds for point in training) + self.tail(points)) / sum(
+            point.sequences for point in training
+        )
         if rate < self.rate:
             self.rate, self.best = rate, points
 

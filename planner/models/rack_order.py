@@ -98,7 +98,7 @@ def leaving(
     if exchange_racks > 1 and not (whole.all() and unit_racks % exchange_racks == 0):
         racks = np.array(rank_order(stages, blocks, stripes, unit_racks))
         parted = np.flatnonzero(~(whole & (unit_racks % exchange_racks == 0)))
-        found.exchanges[parted] = [_exchanges(racks // n, exchange_racks) for n in size[parted].tolist()]
+        found.exchanges[parted] = [_exchanges(racks // each, exchange_racks) for each in size[parted].tolist()]
     return found
 
 

@@ -160,12 +160,12 @@ def build(data: WanData, *, elastic: bool = False) -> pyo.ConcreteModel:
         for edge in sorted({edge for option in used for edge in (*option.primary, *(option.backup or ()))})
     }
     m.share = pyo.Var(
-        choices, bounds=(0, 1), domain=lambda _, d, *__: pyo.Reals if data.demands[d].priority else pyo.Binary
+        choices, bounds=(0, 1), domain=lambda _, demand, *__: pyo.Reals if data.demands[demand].priority else pyo.Binary
     )
     m.waves = pyo.Var(
-        list(edges), domain=pyo.NonNegativeIntegers, bounds=lambda _, e: (0, data.max_wavelengths(edges[e]))
+        list(edges), domain=pyo.NonNegativeIntegers, bounds=lambda _, edge: (0, data.max_wavelengths(edges[edge]))
     )
-    m.pairs = pyo.Var(list(edges), domain=pyo.NonNegativeIntegers, bounds=lambda _, e: (0, edges[e].max_pairs))
+    m.pairs = pyo.Var(list(edges), domain=pyo.NonNegativeIntegers, bounds=lambda _, edge: (0, edges[edge].max_pairs))
     m.missing = pyo.Var(list(edges) if elastic else [], domain=pyo.NonNegativeReals)
     for rule in (carried, admitted, capacity, fibre_pairs):
         rule(m, data)
@@ -180,13 +180,13 @@ def shares(m: Any, data: WanData, demand: str) -> Any:
 def carried(m: Any, data: WanData) -> None:
     """Require the whole gradient exchange, each link of it on one route."""
     links = [key for key, demand in data.demands.items() if not demand.priority and data.options[key]]
-    m.carried = pyo.Constraint(links, rule=lambda m, d: shares(m, data, d) == 1)
+    m.carried = pyo.Constraint(links, rule=lambda m, demand: shares(m, data, demand) == 1)
 
 
 def admitted(m: Any, data: WanData) -> None:
     """Limit the admitted share of each demand of traffic to 1."""
     traffic = [key for key, demand in data.demands.items() if demand.priority and data.options[key]]
-    m.admitted = pyo.Constraint(traffic, rule=lambda m, d: shares(m, data, d) <= 1)
+    m.admitted = pyo.Constraint(traffic, rule=lambda m, demand: shares(m, data, demand) <= 1)
 
 
 def capacity(m: Any, data: WanData) -> None:
@@ -204,7 +204,7 @@ def capacity(m: Any, data: WanData) -> None:
 def fibre_pairs(m: Any, data: WanData) -> None:
     """Limit the wavelengths of each edge to those of its leased fibre pairs."""
     per_pair = data.wan.max_wavelengths_per_pair
-    m.fibre_pairs = pyo.Constraint(list(m.waves), rule=lambda m, e: m.waves[e] <= per_pair * m.pairs[e])
+    m.fibre_pairs = pyo.Constraint(list(m.waves), rule=lambda m, edge: m.waves[edge] <= per_pair * m.pairs[edge])
 
 
 def loads(data: WanData) -> dict[tuple[str, str], list[Term]]:
@@ -428,7 +428,7 @@ def solve(instance: Instance, request: WanRequest, options: Options) -> Outcome[
 def stated(data: WanData) -> pyo.ConcreteModel:
     """State that the exchange and all traffic that has a route are carried, at the least cost."""
     m = build(data)
-    m.all = pyo.Constraint(routed_traffic(data), rule=lambda m, d: shares(m, data, d) >= 1)
+    m.all = pyo.Constraint(routed_traffic(data), rule=lambda m, demand: shares(m, data, demand) >= 1)
     m.goal = pyo.Objective(expr=cost(m, data))
     return m
 

@@ -21,7 +21,7 @@ def start_days(instance: Instance, sites: SitesPlan | None) -> float:
         lines = {line.id: line for line in instance.grid.new_lines}
         months += [nodes[site.id].ready_months for site in sites.sites]
         months += [lines[built.line].lead_months for built in sites.new_lines]
-        months += [upgrade.lead_months for x in sites.upgrades if (upgrade := nodes[x.node].upgrade) is not None]
+        months += [upgrade.lead_months for step in sites.upgrades if (upgrade := nodes[step.node].upgrade) is not None]
     return max(months) * DAYS_A_MONTH
 
 
@@ -47,7 +47,7 @@ def each_start(instance: Instance) -> list[Instance]:
     starts = sorted({max(ready, months) for months in grid.lead_months})
     narrowed = [grid.rules.model_copy(update={"ready_within_months": months}) for months in starts[:-1]]
     grids = [grid.model_copy(update={"rules": rules}) for rules in narrowed]
-    return [*(instance.model_copy(update={"grid": x}) for x in grids), instance]
+    return [*(instance.model_copy(update={"grid": grid}) for grid in grids), instance]
 
 
 def as_days_of_training(plan: Plan) -> Plan:
@@ -63,7 +63,9 @@ def as_days_of_training(plan: Plan) -> Plan:
     if grid is not None:
         started = start_days(instance, plan.sites) / DAYS_A_MONTH
         rules = grid.rules.model_copy(
-            update={"ready_within_months": max((x for x in grid.lead_months if x <= started), default=started)}
+            update={
+                "ready_within_months": max((month for month in grid.lead_months if month <= started), default=started)
+            }
         )
         changed = changed.model_copy(update={"grid": grid.model_copy(update={"rules": rules})})
     return plan.model_copy(update={"instance": changed})

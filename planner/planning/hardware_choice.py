@@ -52,26 +52,26 @@ class HardwareChoice:
 
 def each_alone(instance: Instance) -> list[Instance]:
     """List the instance with each of its GPUs and racks alone, its own first."""
-    h = instance.hardware
-    every = [h.model_copy(update={"alternatives": ()})]
-    for x in h.alternatives:
-        rack = x.rack
-        if x.price_usd is not None and not isinstance(rack, str):
-            rack = rack.model_copy(update={"price_usd": x.price_usd})
+    hardware = instance.hardware
+    every = [hardware.model_copy(update={"alternatives": ()})]
+    for alternative in hardware.alternatives:
+        rack = alternative.rack
+        if alternative.price_usd is not None and not isinstance(rack, str):
+            rack = rack.model_copy(update={"price_usd": alternative.price_usd})
         own: dict[str, Any] = {
-            "accelerator": x.accelerator,
+            "accelerator": alternative.accelerator,
             "rack": rack,
-            "racks": x.racks or h.racks,
+            "racks": alternative.racks or hardware.racks,
             "alternatives": (),
         }
-        own |= {"nic_bytes_per_second": x.nic_bytes_per_second, "ready_months": x.ready_months}
-        every.append(h.model_copy(update=own))
-    return [_with(instance, x) for x in every]
+        own |= {"nic_bytes_per_second": alternative.nic_bytes_per_second, "ready_months": alternative.ready_months}
+        every.append(hardware.model_copy(update=own))
+    return [_with(instance, alternative) for alternative in every]
 
 
 def alone_on(instance: Instance, hardware: Hardware) -> Instance:
     """Return the instance with that one of its GPUs and racks alone that some hardware names."""
-    return next(x for x in each_alone(instance) if hardware_kind(x.hardware) == hardware_kind(hardware))
+    return next(alone for alone in each_alone(instance) if hardware_kind(alone.hardware) == hardware_kind(hardware))
 
 
 def _with(instance: Instance, hardware: Hardware) -> Instance:
@@ -81,16 +81,16 @@ def _with(instance: Instance, hardware: Hardware) -> Instance:
 def reordered(instance: Instance, chosen: Instance) -> Instance:
     """Return the same question with the hardware of one choice as its own, and the others as alternatives."""
     mine = hardware_kind(chosen.hardware)
-    others = [x.hardware for x in each_alone(instance) if hardware_kind(x.hardware) != mine]
+    others = [alone.hardware for alone in each_alone(instance) if hardware_kind(alone.hardware) != mine]
     alternatives = tuple(
         HardwareAlternative(
-            accelerator=h.accelerator,
-            rack=h.rack,
-            racks=h.racks,
-            nic_bytes_per_second=h.nic_bytes_per_second,
-            ready_months=h.ready_months,
+            accelerator=other.accelerator,
+            rack=other.rack,
+            racks=other.racks,
+            nic_bytes_per_second=other.nic_bytes_per_second,
+            ready_months=other.ready_months,
         )
-        for h in others
+        for other in others
     )
     return _with(instance, chosen.hardware.model_copy(update={"alternatives": alternatives}))
 
@@ -109,15 +109,17 @@ def best_choice(
     `within`: share of the days by which plans of the first may be slower and be of use to a goal that goes on.
     """
     answers, asked = list[HardwareAnswer](), sorted(each_alone(instance), key=_dollars_a_flop)
-    for alone in sorted((start for alone in asked for start in each_start(alone)), key=_first_to_start):
+    for alone in sorted((start for one in asked for start in each_start(one)), key=_first_to_start):
         left = replace(options, time_limit=deadline.limit)
         solution = _answer(alone, left, progress, cache.of(alone), first, _best(answers), within)
         answers.append(HardwareAnswer(alone, solution))
-    late = (x for x in answers if x.solution.plan is not None)
-    whole = next(x for x in answers if x.instance.grid == instance.grid)  # nothing that may come late left out
-    best = _best(answers) or min(late, key=lambda x: x.solution.days or 0.0, default=whole)
-    others = tuple(x for x in answers if x is not best)
-    in_order = tuple(sorted(others, key=lambda x: asked_at(instance, x.instance)))
+    late = (answer for answer in answers if answer.solution.plan is not None)
+    whole = next(
+        answer for answer in answers if answer.instance.grid == instance.grid
+    )  # nothing that may come late left out
+    best = _best(answers) or min(late, key=lambda answer: answer.solution.days or 0.0, default=whole)
+    others = tuple(answer for answer in answers if answer is not best)
+    in_order = tuple(sorted(others, key=lambda other: asked_at(instance, other.instance)))
     return HardwareChoice(best=HardwareAnswer(best.instance, bounded_by_all(best, others)), others=in_order)
 
 
@@ -128,17 +130,17 @@ def _first_to_start(instance: Instance) -> float:
 
 def asked_at(instance: Instance, alone: Instance) -> int:
     """Return the place of a choice among those of an instance, its own hardware first."""
-    kinds = [hardware_kind(x.hardware) for x in each_alone(instance)]
+    kinds = [hardware_kind(alone.hardware) for alone in each_alone(instance)]
     return kinds.index(hardware_kind(alone.hardware))
 
 
 def _dollars_a_flop(instance: Instance) -> float:
     """Return the price of a rack by its FLOP a second, in the type that the model computes in."""
-    h, dtype = instance.hardware, instance.workload.precision
+    hardware, dtype = instance.hardware, instance.workload.precision
     rate = 0.0
-    if not isinstance(h.accelerator, str) and not isinstance(dtype, str):
-        rate = h.accelerator.peak_flop_per_second.get(dtype.compute, 0.0)
-    return rack_of(h).price_usd / (rack_of(h).gpus * rate) if rate else math.inf
+    if not isinstance(hardware.accelerator, str) and not isinstance(dtype, str):
+        rate = hardware.accelerator.peak_flop_per_second.get(dtype.compute, 0.0)
+    return rack_of(hardware).price_usd / (rack_of(hardware).gpus * rate) if rate else math.inf
 
 
 def _answer(
@@ -172,20 +174,20 @@ def _answer(
 def _best(answers: list[HardwareAnswer]) -> HardwareAnswer | None:
     """Return the answer whose plan ends soonest within the deadline, or costs least; None where there is no plan."""
 
-    def merit(x: HardwareAnswer) -> float:
-        if x.instance.objective.in_days:
-            return (x.solution.days or 0.0) + x.ready_days
-        if x.instance.objective.minimize == "cost_usd" and x.solution.plan is not None:
-            return x.solution.plan.capital_usd
-        return x.solution.lower_bound or 0.0  # of the whole run: its cost, where that is proven
+    def merit(answer: HardwareAnswer) -> float:
+        if answer.instance.objective.in_days:
+            return (answer.solution.days or 0.0) + answer.ready_days
+        if answer.instance.objective.minimize == "cost_usd" and answer.solution.plan is not None:
+            return answer.solution.plan.capital_usd
+        return answer.solution.lower_bound or 0.0  # of the whole run: its cost, where that is proven
 
-    return min((x for x in answers if _in_time(x)), key=merit, default=None)
+    return min((answer for answer in answers if _in_time(answer)), key=merit, default=None)
 
 
-def _in_time(x: HardwareAnswer) -> bool:
+def _in_time(answer: HardwareAnswer) -> bool:
     """Return whether a plan was found that trains within the deadline."""
-    late = x.instance.limits.deadline_days or math.inf
-    return x.solution.plan is not None and (x.solution.days or 0.0) <= late * (1 + EPS)
+    late = answer.instance.limits.deadline_days or math.inf
+    return answer.solution.plan is not None and (answer.solution.days or 0.0) <= late * (1 + EPS)
 
 
 def bounded_by_all(best: HardwareAnswer, others: tuple[HardwareAnswer, ...]) -> JointSolution:
@@ -193,30 +195,30 @@ def bounded_by_all(best: HardwareAnswer, others: tuple[HardwareAnswer, ...]) -> 
     solution = best.solution
     if not others:
         return solution
-    bounds = [solution.lower_bound, *(_bound_of_alternative(x, best) for x in others)]
-    stopped = next((x.solution.stopped for x in others if x.solution.stopped != "proved"), solution.stopped)
+    bounds = [solution.lower_bound, *(_bound_of_alternative(other, best) for other in others)]
+    stopped = next((other.solution.stopped for other in others if other.solution.stopped != "proved"), solution.stopped)
     if solution.plan is None:
-        unknown = any(x.solution.status is not JointStatus.INFEASIBLE for x in (best, *others))
+        unknown = any(answer.solution.status is not JointStatus.INFEASIBLE for answer in (best, *others))
         return replace(solution, status=JointStatus.UNKNOWN if unknown else solution.status, stopped=stopped)
-    known = [b for b in bounds if b is not None and math.isfinite(b)]
-    bound = None if any(b is None for b in bounds) or min(known) <= 0 else min(known)
+    known = [bound for bound in bounds if bound is not None and math.isfinite(bound)]
+    bound = None if any(bound is None for bound in bounds) or min(known) <= 0 else min(known)
     free = solution.fabric_free_bound
     free = free if free is None or bound is None else min(free, bound)
     return replace(solution, lower_bound=bound, stopped=stopped, fabric_free_bound=free)
 
 
-def _bound_of_alternative(x: HardwareAnswer, best: HardwareAnswer) -> float | None:
+def _bound_of_alternative(answer: HardwareAnswer, best: HardwareAnswer) -> float | None:
     """Return the lower bound of all plans on another choice, from the decision date of the best.
 
     Infinite where it is proven that the choice has no plan within the deadline, None where no bound is known.
     """
-    s = x.solution
-    if s.lower_bound is None:
-        return math.inf if s.stopped == "proved" and s.status is JointStatus.INFEASIBLE else None
+    solution = answer.solution
+    if solution.lower_bound is None:
+        return math.inf if solution.stopped == "proved" and solution.status is JointStatus.INFEASIBLE else None
     in_days = best.instance.objective.in_days
-    if in_days and s.lower_bound > (x.instance.limits.deadline_days or math.inf):
+    if in_days and solution.lower_bound > (answer.instance.limits.deadline_days or math.inf):
         return math.inf  # no plan on it meets the deadline
-    return s.lower_bound + (x.ready_days - best.ready_days if in_days else 0.0)
+    return solution.lower_bound + (answer.ready_days - best.ready_days if in_days else 0.0)
 
 
 def named(plan: Plan, instance: Instance) -> Plan:
@@ -236,20 +238,20 @@ def with_alternatives(plan: Plan, instance: Instance, chosen: HardwareChoice) ->
     if plan.layout is not None:
         changed["layout"] = named(plan, instance).layout
     if plan.proof is not None and plan.objective.bound is not None:
-        proofs = tuple(_proof(x, plan.objective.bound + chosen.best.ready_days) for x in chosen.others)
+        proofs = tuple(_proof(other, plan.objective.bound + chosen.best.ready_days) for other in chosen.others)
         changed["proof"] = plan.proof.model_copy(update={"alternatives": proofs})
     return plan.model_copy(update=changed)
 
 
-def _proof(x: HardwareAnswer, end_days: float) -> AlternativeProof:
+def _proof(answer: HardwareAnswer, end_days: float) -> AlternativeProof:
     """Return the proof that no plan on a choice of hardware ends before `end_days` days from the decision."""
-    bound = min(max(0.0, end_days - x.ready_days), x.instance.limits.deadline_days or math.inf)
-    listed = tuple(c for c in x.solution.excluded if c[0] < bound)
-    accelerator, rack = hardware_kind(x.instance.hardware)
+    bound = min(max(0.0, end_days - answer.ready_days), answer.instance.limits.deadline_days or math.inf)
+    listed = tuple(entry for entry in answer.solution.excluded if entry[0] < bound)
+    accelerator, rack = hardware_kind(answer.instance.hardware)
     return AlternativeProof(
         accelerator=accelerator,
         rack=rack,
-        least_days=x.solution.days,
+        least_days=answer.solution.days,
         bound_days=bound,
-        proof=refused_of(replace(x.solution, excluded=listed)),
+        proof=refused_of(replace(answer.solution, excluded=listed)),
     )

@@ -151,11 +151,15 @@ def table(rows: Sequence[tuple[str, Alternative]]) -> str:
 def _line(site: str, alternative: Alternative) -> list[str]:
     from planner.units import money
 
-    c = {**alternative.merits, **alternative.choices}
+    own = {**alternative.merits, **alternative.choices}
     figures = [
         money(alternative.merits["cost_usd"]),
-        f"{c['power_mw']:.2f}",
-        f"{c['pipeline_send_slowdown']:.2f}x",
-        f"{c['unavoidable_splits']:.0f}",
+        f"{own['power_mw']:.2f}",
+        f"{own['pipeline_send_slowdown']:.2f}x",
+        f"{own['unavoidable_splits']:.0f}",
     ]
-    return [site, *figures, *(str(c[name]) for name in ("leaf_domain_racks", "switches", "tiers", "family", "switch"))]
+    return [
+        site,
+        *figures,
+        *(str(own[name]) for name in ("leaf_domain_racks", "switches", "tiers", "family", "switch")),
+    ]

@@ -95,7 +95,10 @@ def _verified(plan: Plan, cache: JointCache | None, deadline: Deadline) -> Plan:
     seen = cache is not None and asked is not None and asked in cache.inspected
     broken = check(plan, stop=lambda: seen or deadline.passed)
     if broken and os.environ.get(UNVERIFIED) == "error":
-        raise InternalError("the plan breaks its own rules: " + "; ".join(f"{v.rule}: {v.message}" for v in broken[:5]))
+        raise InternalError(
+            "the plan breaks its own rules: "
+            + "; ".join(f"{violation.rule}: {violation.message}" for violation in broken[:5])
+        )
     if cache is not None and asked is not None and not (seen or broken or deadline.passed):
         cache.inspected.append(asked)
     return plan.model_copy(update={"verified": not broken, "violations": tuple(broken)})
@@ -195,7 +198,7 @@ def _without(instance: Instance, solution: JointSolution, refused: Conflict | No
     if refused is None:
         return solution
     status = JointStatus.INFEASIBLE if refused.rules else JointStatus.UNKNOWN
-    in_time = tuple(x for x in solution.excluded if x[0] < (instance.limits.deadline_days or 0.0))
+    in_time = tuple(entry for entry in solution.excluded if entry[0] < (instance.limits.deadline_days or 0.0))
     return replace(solution, plan=None, status=status, excluded=in_time)
 
 
@@ -266,12 +269,14 @@ def _simpler(world: World, best: JointPlan, found: End | None) -> SimplerPlan | 
     if found is None:
         return None
     plan = found.plan
-    c, s = plan.column, plan.column.strategy.shape
+    column, shape = plan.column, plan.column.strategy.shape
     return SimplerPlan(
         days_to_train=days_of(world.problem, plan.seconds),
         loss=plan.seconds / best.seconds - 1,
         capital_usd=plan.capital_usd,
-        layout=in_short((s.tensor_parallel, s.context_parallel, s.expert_parallel, c.p, c.d), c.v),
+        layout=in_short(
+            (shape.tensor_parallel, shape.context_parallel, shape.expert_parallel, column.p, column.d), column.v
+        ),
         layers_per_stage=plan.split.layers,
         recomputed_layers=sum(plan.split.recomputed),
         proven=found.proven,
@@ -292,14 +297,14 @@ def _most_given_up(instance: Instance, solution: JointSolution, gap: float) -> f
 def _ends(world: World, best: JointPlan, found: Ends, *, proven: bool) -> tuple[ChoiceEnd, ...]:
     """Return the plan that each end of the choice left; `proven`: no plan is faster than the fastest."""
 
-    def of(name: EndName, x: JointPlan, value: float, *, proven: bool) -> ChoiceEnd:
-        days = days_of(world.problem, x.seconds)
-        return ChoiceEnd(name=name, value=value, days_to_train=days, capital_usd=x.capital_usd, proven=proven)
+    def of(name: EndName, other: JointPlan, value: float, *, proven: bool) -> ChoiceEnd:
+        days = days_of(world.problem, other.seconds)
+        return ChoiceEnd(name=name, value=value, days_to_train=days, capital_usd=other.capital_usd, proven=proven)
 
     ends = [of("goal", best, days_of(world.problem, best.seconds), proven=proven)]
     if found.capital.plan is not None:
-        x = found.capital.plan
-        ends.append(of("capital", x, x.capital_usd, proven=found.capital.status is JointStatus.OPTIMAL))
+        chosen = found.capital.plan
+        ends.append(of("capital", chosen, chosen.capital_usd, proven=found.capital.status is JointStatus.OPTIMAL))
     if found.local is not None:
         ends.append(
             of("leaf_local", found.local.plan, local_share(found.plan or found.local.plan), proven=found.local.proven)

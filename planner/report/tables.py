@@ -60,106 +60,120 @@ class Side:
 
     def parts(self, front: str) -> dict[str, float]:
         """Return the figures that are numbers and whose names begin so, by the rest of their names."""
-        figures = {k.removeprefix(front): self.number(k) for k in self.figures if k.startswith(front)}
-        return {k: x for k, x in figures.items() if x is not None}
+        figures = {name.removeprefix(front): self.number(name) for name in self.figures if name.startswith(front)}
+        return {name: value for name, value in figures.items() if value is not None}
 
 
 def _leaves(value: Any, where: str) -> Iterator[tuple[str, Any]]:
     if isinstance(value, dict):
-        for key, x in value.items():
+        for key, inner in value.items():
             if key not in NAMES or (where and key == "name"):
-                yield from _leaves(x, f"{where}.{key}" if where else key)
+                yield from _leaves(inner, f"{where}.{key}" if where else key)
     elif isinstance(value, list):
-        for n, x in enumerate(value):
-            own = x.get("id", x.get("name")) if isinstance(x, dict) else None
-            yield from _leaves(x, f"{where}[{n if own is None else own}]")
+        for index, inner in enumerate(value):
+            own = inner.get("id", inner.get("name")) if isinstance(inner, dict) else None
+            yield from _leaves(inner, f"{where}[{index if own is None else own}]")
     else:
         yield where, value
 
 
 def verdicts(sides: Sequence[Side]) -> Iterator[str]:
     """Write the headline of each side, then for each but the first its changed inputs, effects and their terms."""
-    wide = max(len(s.name) for s in sides)
-    for s in sides:
-        yield f"{s.name:<{wide}}  {headline(s)}"
+    wide = max(len(side.name) for side in sides)
+    for side in sides:
+        yield f"{side.name:<{wide}}  {headline(side)}"
     first = sides[0]
-    for s in sides[1:]:
+    for side in sides[1:]:
         yield ""
-        front = "" if len(sides) == 2 else f"{s.name} beside {first.name}: "
-        yield f"{front}{changes(first, s)}: {brings(first, s)}"
-        yield from (f"  {line}" for line in terms(first, s))
-        known = {x.text for x in first.reported}
-        own = [x.text for x in s.reported if x.first and x.kind in ("limit", "warning") and x.text not in known]
-        yield from (f"  {s.name}: {text}" for text in own)
+        front = "" if len(sides) == 2 else f"{side.name} beside {first.name}: "
+        yield f"{front}{changes(first, side)}: {brings(first, side)}"
+        yield from (f"  {line}" for line in terms(first, side))
+        known = {statement.text for statement in first.reported}
+        own = [
+            statement.text
+            for statement in side.reported
+            if statement.first and statement.kind in ("limit", "warning") and statement.text not in known
+        ]
+        yield from (f"  {side.name}: {text}" for text in own)
 
 
-def headline(s: Side) -> str:
+def headline(side: Side) -> str:
     """Write the result of a plan: its verdict and money; for a row its objective, money and status."""
-    if s.reported:
-        return " ".join(x.text for x in s.reported if x.section == "verdict" and x.first and not x.runner_up)
-    status = str(s.figures.get("status", "no status"))
-    if s.figures.get("verified") is False:
+    if side.reported:
+        return " ".join(
+            statement.text
+            for statement in side.reported
+            if statement.section == "verdict" and statement.first and not statement.runner_up
+        )
+    status = str(side.figures.get("status", "no status"))
+    if side.figures.get("verified") is False:
         status += ", not verified"
-    value, name = s.number("objective.value"), str(s.figures.get("objective.name", ""))
+    value, name = side.number("objective.value"), str(side.figures.get("objective.name", ""))
     if value is None:
-        reason = s.figures.get("reason")
+        reason = side.figures.get("reason")
         return status + (f": {reason}" if reason else "")
-    days, usd = s.number("layout.metrics.days_to_train"), s.number("cost.total_usd")
+    days, usd = side.number("layout.metrics.days_to_train"), side.number("cost.total_usd")
     parts = [f"loss {value:.4f}"] if name == "loss" else []
     parts += [] if days is None and name != "days_to_train" else [f"{value if days is None else days:,.1f} days"]
     parts += [] if usd is None else [money(usd)]
-    racks = s.number("sites.racks")
+    racks = side.number("sites.racks")
     parts += [] if racks is None else [f"{racks:,.0f} racks"]
     return f"{', '.join(parts)}; {status}"
 
 
-def changes(a: Side, b: Side) -> str:
+def changes(before: Side, after: Side) -> str:
     """Write the values of the instance that differ; the change of a number is a share of its old value."""
-    if a.asked is None or b.asked is None:
-        return b.name
-    differ = [k for k in dict.fromkeys((*a.asked, *b.asked)) if a.asked.get(k) != b.asked.get(k)]
+    if before.asked is None or after.asked is None:
+        return after.name
+    differ = [
+        key for key in dict.fromkeys((*before.asked, *after.asked)) if before.asked.get(key) != after.asked.get(key)
+    ]
     # A name says all of its object.
-    named_objects = tuple(k.removesuffix("name") for k in differ if k.endswith(".name"))
-    differ = [k for k in differ if k.endswith(".name") or not k.startswith(named_objects)] if named_objects else differ
+    named_objects = tuple(key.removesuffix("name") for key in differ if key.endswith(".name"))
+    differ = (
+        [key for key in differ if key.endswith(".name") or not key.startswith(named_objects)]
+        if named_objects
+        else differ
+    )
     named = []
-    for k in differ[:CHANGES]:
-        old, new = a.asked.get(k), b.asked.get(k)
+    for key in differ[:CHANGES]:
+        old, new = before.asked.get(key), after.asked.get(key)
         words = f"{short(old)} -> {short(new)}"
-        if old and all(isinstance(x, (int, float)) and not isinstance(x, bool) for x in (old, new)):
+        if old and all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in (old, new)):
             words += f" ({100 * (new - old) / abs(old):+.3g} %)"
-        named.append(f"{canonical(k).removesuffix('.name')} {words}")
+        named.append(f"{canonical(key).removesuffix('.name')} {words}")
     more = [f"{len(differ) - CHANGES} other values"] if len(differ) > CHANGES else []
     return ", ".join(named + more) or "the same instance"
 
 
-def brings(a: Side, b: Side) -> str:
+def brings(before: Side, after: Side) -> str:
     """Write the changes of days, objective, capital and idle racks from one side to the other, and unspent budget."""
-    if a.number("objective.value") is None or b.number("objective.value") is None:
-        return f"{a.figures.get('status')} -> {b.figures.get('status')}"
+    if before.number("objective.value") is None or after.number("objective.value") is None:
+        return f"{before.figures.get('status')} -> {after.figures.get('status')}"
     parts: list[str] = []
     for key, unit in (("layout.metrics.days_to_train", "days"), ("objective.value", "")):
-        old, new = a.number(key), b.number(key)
-        own = unit or UNITS.get(str(b.figures.get("objective.name")), "")
-        if old is not None and new is not None and own and not any(own in p for p in parts):
+        old, new = before.number(key), after.number(key)
+        own = unit or UNITS.get(str(after.figures.get("objective.name")), "")
+        if old is not None and new is not None and own and not any(own in part for part in parts):
             share = f" ({percent((new - old) / old)})" if old and abs(new - old) > NOTHING * abs(old) else ""
             moved = f"{new - old:+,.4g}" if abs(new - old) > NOTHING * max(abs(old), abs(new)) else "0"
             parts.append(f"{moved} {own}{share}")
-    usd = [s.number("cost.total_usd") for s in (a, b)]
+    usd = [side.number("cost.total_usd") for side in (before, after)]
     if usd[0] is not None and usd[1] is not None:
         parts.append(f"{_dollars(usd[1] - usd[0])} of capital")
-    left = b.number("slack.budget_usd")
-    in_dollars = str(b.figures.get("objective.name")).endswith("_usd")  # the budget not spent is then the saving
+    left = after.number("slack.budget_usd")
+    in_dollars = str(after.figures.get("objective.name")).endswith("_usd")  # the budget not spent is then the saving
     if left is not None and left > 0 and usd[1] and left > SMALL * usd[1] and not in_dollars:
         parts.append(f"{money(left)} of the budget is not spent")
-    before, idle = idle_racks(a), idle_racks(b)
-    if usd[1] and idle - before > IDLE * usd[1]:
-        parts.append(f"{money(idle - before)} {'more ' if before else ''}of idle racks")
+    was, idle = idle_racks(before), idle_racks(after)
+    if usd[1] and idle - was > IDLE * usd[1]:
+        parts.append(f"{money(idle - was)} {'more ' if was else ''}of idle racks")
     return ", ".join(parts)
 
 
-def idle_racks(s: Side) -> float:
+def idle_racks(side: Side) -> float:
     """Compute the cost in USD of the GPUs that do no work, with their racks."""
-    used, idle, racks = (s.number(k) for k in ("layout.gpus_used", "layout.gpus_idle", "cost.capex_usd.racks"))
+    used, idle, racks = (side.number(key) for key in ("layout.gpus_used", "layout.gpus_idle", "cost.capex_usd.racks"))
     return racks * idle / (used + idle) if used and idle and racks else 0.0
 
 
@@ -168,20 +182,23 @@ def best(sides: Sequence[Side]) -> str:
     found = []
     # Days are compared where those of each side are known, or it has no plan.
     in_days = all(
-        s.figures.get("objective.name") == "days_to_train"
-        or s.number("layout.metrics.days_to_train") is not None
-        or s.number("objective.value") is None
-        for s in sides
+        side.figures.get("objective.name") == "days_to_train"
+        or side.number("layout.metrics.days_to_train") is not None
+        or side.number("objective.value") is None
+        for side in sides
     )
     for what, keys, show in (
-        ("fewest days", ("layout.metrics.days_to_train", "objective.value"), lambda x: f"{x:,.1f}"),
+        ("fewest days", ("layout.metrics.days_to_train", "objective.value"), lambda value: f"{value:,.1f}"),
         ("least money", ("cost.total_usd",), money),
     ):
-        figures = [(next((v for k in keys if (v := s.number(k)) is not None), None), s.name) for s in sides]
-        known = [(v, name) for v, name in figures if v is not None]
+        figures = [
+            (next((value for key in keys if (value := side.number(key)) is not None), None), side.name)
+            for side in sides
+        ]
+        known = [(value, name) for value, name in figures if value is not None]
         if known and (what != "fewest days" or in_days):
             value, name = min(known)
-            alike = sum(v == value for v, _ in known) - 1
+            alike = sum(other == value for other, _ in known) - 1
             more = f" and {counted(alike, 'other')}" if alike else ""
             found.append(f"{what}: {name}{more} ({show(value)})")
     return "; ".join(found)
@@ -191,26 +208,26 @@ def _dollars(usd: float) -> str:
     return f"{'+' if usd > 0 else ''}{money(usd)}"
 
 
-def terms(a: Side, b: Side) -> Iterator[str]:
+def terms(before: Side, after: Side) -> Iterator[str]:
     """Write the parts of days and of capital that moved most."""
     for name, (old, new), show in (
-        ("days", (_days(a), _days(b)), lambda x: f"{x:+,.4g}"),
-        ("capital", (a.parts(CAPITAL), b.parts(CAPITAL)), _dollars),
+        ("days", (_days(before), _days(after)), lambda value: f"{value:+,.4g}"),
+        ("capital", (before.parts(CAPITAL), after.parts(CAPITAL)), _dollars),
     ):
-        moved = {k: new.get(k, 0.0) - old.get(k, 0.0) for k in dict.fromkeys((*old, *new))}
+        moved = {part: new.get(part, 0.0) - old.get(part, 0.0) for part in dict.fromkeys((*old, *new))}
         most = max(map(abs, moved.values()), default=0.0)
-        total = max(sum(map(abs, x.values())) for x in (old, new))
+        total = max(sum(map(abs, value.values())) for value in (old, new))
         if most > NOTHING * total:
             order = sorted(moved.items(), key=lambda item: -abs(item[1]))
-            named = [f"{words(k)} {show(v)}" for k, v in order if abs(v) >= SMALL * most]
+            named = [f"{words(part)} {show(change)}" for part, change in order if abs(change) >= SMALL * most]
             yield f"{name}: {', '.join(named[:TERMS])}"
 
 
-def _days(s: Side) -> dict[str, float]:
-    seconds, days = s.number(STEP_SECONDS), s.number(STEP_DAYS)
+def _days(side: Side) -> dict[str, float]:
+    seconds, days = side.number(STEP_SECONDS), side.number(STEP_DAYS)
     if not seconds or not days:
-        return s.parts(LOST)
-    return s.parts(LOST) | {k: x * days / seconds for k, x in s.parts(STEP).items()}
+        return side.parts(LOST)
+    return side.parts(LOST) | {part: time * days / seconds for part, time in side.parts(STEP).items()}
 
 
 Rows = dict[str, list[Figure]]
@@ -226,7 +243,10 @@ SAME = 1e-12  # relative: sums in another order differ by less
 def columns_of_file(path: Path, index: int | None, *, several: bool) -> list[Side]:
     """Read a plan, or the rows of a sweep: all of them, or the one of an index."""
     if path.suffix in LINES:
-        rows = [(r.index, point_text(r.point), r.flat()) for r in sorted(read_rows(path), key=lambda row: row.index)]
+        rows = [
+            (entry.index, point_text(entry.point), entry.flat())
+            for entry in sorted(read_rows(path), key=lambda row: row.index)
+        ]
     elif path.suffix == ".csv":
         rows = list(_csv_rows(path))
     else:
@@ -238,8 +258,8 @@ def columns_of_file(path: Path, index: int | None, *, several: bool) -> list[Sid
         which = "" if index is None else f" of index {index}"
         raise InputError(f"{path}: has no row{which}; give the rows of `planner sweep`")
     front = f"{path.stem} " if several else ""
-    figures = [{k: v for k, v in flat.items() if k not in NOT_COMPARED} for _, _, flat in rows]
-    return [Side(front + (name or f"#{i}"), f) for (i, name, _), f in zip(rows, figures, strict=True)]
+    figures = [{key: value for key, value in flat.items() if key not in NOT_COMPARED} for _, _, flat in rows]
+    return [Side(front + (name or f"#{i}"), values) for (i, name, _), values in zip(rows, figures, strict=True)]
 
 
 def _csv_rows(path: Path) -> Iterator[tuple[int, str, dict[str, Figure]]]:
@@ -247,15 +267,17 @@ def _csv_rows(path: Path) -> Iterator[tuple[int, str, dict[str, Figure]]]:
         rows = list(csv.DictReader(io.StringIO(read_text(path, "give the table of a sweep"), newline="")))
     except csv.Error as error:
         raise InputError(f"{path}: cannot be read ({error}); give the table of a sweep") from None
-    for n, row in enumerate(rows, 2):
+    for number, row in enumerate(rows, 2):
         names = list(row)
         if None in row.values() or None in names:
-            raise InputError(f"{path}: line {n}: has not one cell a column; add or remove commas")
+            raise InputError(f"{path}: line {number}: has not one cell a column; add or remove commas")
         if not {"index", "key", "status"} <= set(names) or not re.fullmatch(r"[0-9]{1,18}", row["index"]):
-            raise InputError(f"{path}: line {n}: is no row of a sweep; its columns must hold index, key and status")
-        figures = {k: _figure(v, f"{path}: line {n}: {k}") for k, v in row.items()}
-        point = {k: figures[k] for k in names[names.index("key") + 1 : names.index("status")]}
-        yield int(row["index"]), point_text(point), {k: v for k, v in figures.items() if v != ""}
+            raise InputError(
+                f"{path}: line {number}: is no row of a sweep; its columns must hold index, key and status"
+            )
+        figures = {key: _figure(value, f"{path}: line {number}: {key}") for key, value in row.items()}
+        point = {name: figures[name] for name in names[names.index("key") + 1 : names.index("status")]}
+        yield int(row["index"]), point_text(point), {key: value for key, value in figures.items() if value != ""}
 
 
 def _figure(text: str, where: str) -> Figure:
@@ -275,7 +297,7 @@ def side_of(name: str, plan: Plan) -> Side:
 
 def figures_of(plan: Plan) -> dict[str, Figure]:
     """Return the figures of a plan that comparisons show, by path: status, conflict, objective and digest."""
-    objective = {f"objective.{k}": getattr(plan.objective, k) for k in RowObjective.model_fields}
+    objective = {f"objective.{name}": getattr(plan.objective, name) for name in RowObjective.model_fields}
     conflict = {"reason": plan.conflict.reason, "rules": "; ".join(plan.conflict.rules)} if plan.conflict else {}
     own = {"status": plan.status, "stopped": plan.stopped, "verified": plan.verified}
     return {**own, **conflict, **objective, **digest(plan)}
@@ -283,17 +305,19 @@ def figures_of(plan: Plan) -> dict[str, Figure]:
 
 def rows_of(columns: Sequence[Side], *, diff: bool = False) -> Rows:
     """Return the values of each figure that any column has, by section; `diff`: only those that differ."""
-    names = list(dict.fromkeys(name for c in columns for name in c.figures))
+    names = list(dict.fromkeys(name for column in columns for name in column.figures))
     sections = {name: name.partition(".")[0] for name in names}
     # Stable, so that a section keeps its order.
     names.sort(key=lambda name: SECTIONS.index(sections[name]) if sections[name] in SECTIONS else 0)
-    rows = {name: [c.figures.get(name) for c in columns] for name in names}
-    rows = {name: values for name, values in rows.items() if any(v is not None for v in values)}
-    return {name: values for name, values in rows.items() if not (diff and all(_same(v, values[0]) for v in values))}
+    rows = {name: [column.figures.get(name) for column in columns] for name in names}
+    rows = {name: values for name, values in rows.items() if any(value is not None for value in values)}
+    return {
+        name: values for name, values in rows.items() if not (diff and all(_same(value, values[0]) for value in values))
+    }
 
 
-def _same(a: Any, b: Any) -> bool:
-    return math.isclose(a, b, rel_tol=SAME) if _is_number(a) and _is_number(b) else str(a) == str(b)
+def _same(one: Any, other: Any) -> bool:
+    return math.isclose(one, other, rel_tol=SAME) if _is_number(one) and _is_number(other) else str(one) == str(other)
 
 
 def _is_number(value: Any) -> TypeGuard[float]:
@@ -311,7 +335,7 @@ def table(names: Sequence[str], rows: Rows, width: int = PIPE) -> str:
     for name in names[:shown]:
         drawn.add_column(name, justify="right", overflow="fold", min_width=LEAST_COLUMN)
     for name, (first, *others) in rows.items():
-        drawn.add_row(name, _cell(first), *(_cell(v, first) for v in others[: shown - 1]))
+        drawn.add_row(name, _cell(first), *(_cell(figure, first) for figure in others[: shown - 1]))
     text = io.StringIO()
     # The height changes nothing; without it the console reads LINES, which need not be a number.
     Console(file=text, width=width, height=1, color_system=None, markup=False, highlight=False).print(drawn)
@@ -322,11 +346,15 @@ def table(names: Sequence[str], rows: Rows, width: int = PIPE) -> str:
     return "\n".join(lines)
 
 
-def _cell(v: Figure, first: Figure = None) -> str:
-    if v is None or isinstance(v, bool):
-        return "-" if v is None else json.dumps(v)
-    times = f" ({v / first:.3g}x)" if _is_number(v) and _is_number(first) and first and v != first else ""
-    return (f"{v:,.6g}" if isinstance(v, float) else f"{v:,}" if isinstance(v, int) else v) + times
+def _cell(figure: Figure, first: Figure = None) -> str:
+    if figure is None or isinstance(figure, bool):
+        return "-" if figure is None else json.dumps(figure)
+    times = (
+        f" ({figure / first:.3g}x)" if _is_number(figure) and _is_number(first) and first and figure != first else ""
+    )
+    return (
+        f"{figure:,.6g}" if isinstance(figure, float) else f"{figure:,}" if isinstance(figure, int) else figure
+    ) + times
 
 
 DEGREES = (
@@ -339,17 +367,21 @@ def layout_rows(found: "NearLayouts") -> list[dict[str, Any]]:
     """Return a row of figures for each layout: degrees, days, time by part, memory, racks and capital."""
     rows = []
     for plan in found.plans:
-        x = plan.layout
-        if x is None:
+        layout = plan.layout
+        if layout is None:
             continue
-        m, fewest = x.metrics, found.fewest_days or math.inf
-        row: dict[str, Any] = {"layout": layout_in_short(x), "days_to_train": m.days_to_train}
-        row["share_slower"] = max(0.0, m.days_to_train / fewest - 1)
-        row |= {name: getattr(x, name) for name in DEGREES}
-        row |= {"layers_per_stage": list(x.layers_per_stage), "step_seconds": m.step_seconds, "mfu": m.mfu}
-        row |= {"memory_bytes_per_gpu": m.memory_bytes_per_gpu, "gpus_used": x.gpus_used}
+        metrics, fewest = layout.metrics, found.fewest_days or math.inf
+        row: dict[str, Any] = {"layout": layout_in_short(layout), "days_to_train": metrics.days_to_train}
+        row["share_slower"] = max(0.0, metrics.days_to_train / fewest - 1)
+        row |= {name: getattr(layout, name) for name in DEGREES}
+        row |= {
+            "layers_per_stage": list(layout.layers_per_stage),
+            "step_seconds": metrics.step_seconds,
+            "mfu": metrics.mfu,
+        }
+        row |= {"memory_bytes_per_gpu": metrics.memory_bytes_per_gpu, "gpus_used": layout.gpus_used}
         row["capital_usd"] = None if plan.cost is None else plan.cost.total_usd
-        row["breakdown_seconds"] = dict(m.breakdown_seconds)
+        row["breakdown_seconds"] = dict(metrics.breakdown_seconds)
         rows.append(row)
     return rows
 
@@ -370,7 +402,10 @@ def table_text(found: "NearLayouts", name: str) -> str:
     widths = [max(len(line[k]) for line in lines) for k in range(len(head))]
     table = []
     for line in lines:
-        cells = (x.ljust(w) if k == 2 else x.rjust(w) for k, (x, w) in enumerate(zip(line, widths, strict=True)))
+        cells = (
+            cell.ljust(width) if k == 2 else cell.rjust(width)
+            for k, (cell, width) in enumerate(zip(line, widths, strict=True))
+        )
         table.append("  ".join(cells).rstrip())
     fewest = f"{found.fewest_days:.4g} days" + ("" if found.proven else ", the fewest found")
     within = f"{100 * found.within:g} % of {fewest}"
@@ -426,8 +461,11 @@ def _accelerator(entry: Entry) -> list[str]:
 
 def _by_keys(*keys: str) -> Callable[[Entry], list[str]]:
     def figures(entry: Entry) -> list[str]:
-        values = [entry.get(k) for k in keys]
-        return ["-" if v is None else f"{v:,g}" if isinstance(v, (int, float)) else str(v) for v in values]
+        values = [entry.get(key) for key in keys]
+        return [
+            "-" if value is None else f"{value:,g}" if isinstance(value, (int, float)) else str(value)
+            for value in values
+        ]
 
     return figures
 
@@ -436,16 +474,16 @@ def _by_keys(*keys: str) -> Callable[[Entry], list[str]]:
 KINDS: dict[str, tuple[tuple[str, ...], Callable[[Entry], list[str]]]] = {
     "models": (("weights", "for a token", "layers", "hidden", "experts x used"), _model),
     "accelerators": (("HBM", "TFLOP/s", "scale-up", "NIC", "types"), _accelerator),
-    "racks": (("GPUs", "IT kW", "price"), lambda e: [
-        f"{e['gpus']:,}", f"{e['it_kw']:,g}", f"${e['price_usd']:,.0f}"
+    "racks": (("GPUs", "IT kW", "price"), lambda entry: [
+        f"{entry['gpus']:,}", f"{entry['it_kw']:,g}", f"${entry['price_usd']:,.0f}"
     ]),
     "switches": (("ports", "Gb/s", "price_usd", "watts"), _by_keys("ports", "port_gbps", "price_usd", "power_watts")),
     "media": (("reach m", "price_usd", "watts"), _by_keys("reach_m", "price_usd", "power_watts")),
     "precisions": (("products", "weights", "gradients", "moments"), _by_keys(
         "compute", "parameter_bytes", "gradient_bytes", "optimizer_bytes"
     )),
-    "software": (("schedules", "ZeRO"), lambda e: [
-        ", ".join(e.get("schedules", ["1f1b"])), ", ".join(map(str, e.get("zero_stages", [0, 1, 2, 3])))
+    "software": (("schedules", "ZeRO"), lambda entry: [
+        ", ".join(entry.get("schedules", ["1f1b"])), ", ".join(map(str, entry.get("zero_stages", [0, 1, 2, 3])))
     ]),
     "scaling_laws": (("kind",), _by_keys("kind")),
     "batch_laws": (("of", "coefficient", "exponent"), _by_keys("of", "coefficient", "exponent")),
@@ -462,7 +500,7 @@ def entries(kind: str) -> dict[str, Entry]:
     if kind == "instances":
         from planner.files import read_json
 
-        return {p.stem: read_json(p) for p in sorted(shipped_folder().glob("*.json"))}
+        return {path.stem: read_json(path) for path in sorted(shipped_folder().glob("*.json"))}
     return catalogue(kind)
 
 

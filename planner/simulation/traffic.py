@@ -287,7 +287,7 @@ def stages(plan: Plan, site: str, part: SimulatedPart) -> list[list[Ints]]:
                 f"placement: stage {fragment.stage} at {site}: the layout has {len(ranks)} stages; {remedy}"
             )
         try:
-            ranks[fragment.stage] += [r for r in hostlist.parse(fragment.racks) if r < len(part.slots)]
+            ranks[fragment.stage] += [rack for rack in hostlist.parse(fragment.racks) if rack < len(part.slots)]
         except ValueError as error:
             raise InputError(f"placement: {error}; see what `planner check` says of the plan") from None
     return [[part.slots[np.asarray(racks, np.int64), rail] for racks in ranks] for rail in range(part.slots.shape[1])]

@@ -103,8 +103,8 @@ def _nearest(instance: Instance, path: str, part: str, here: list[str]) -> str:
         return f"did you mean {path[: path.rindex(part)]}{near[0]}?"
     paths = [*leaves(instance), *(PIN + path for path in PINS)]
     by_last: dict[str, str] = {}
-    for p in paths:
-        by_last.setdefault(p.rpartition(".")[2], p)
+    for known in paths:
+        by_last.setdefault(known.rpartition(".")[2], known)
     last = path.rpartition(".")[2]
     if last in by_last:
         return f"did you mean {by_last[last]}?"
@@ -126,8 +126,8 @@ def leaves(value: Any, where: str = "") -> Iterator[str]:
         for i, inner in enumerate(value):
             yield from leaves(inner, f"{where}[{i}]")
     elif isinstance(value, dict):
-        for k, inner in value.items():
-            yield from leaves(inner, f"{where}.{k}")
+        for key, inner in value.items():
+            yield from leaves(inner, f"{where}.{key}")
     elif value is not None:
         yield where
 

@@ -348,12 +348,14 @@ def curve_rows(frontier: Frontier, seconds: float) -> Iterator[Row]:
     The row's bound is of the days of every plan of at most that capital. `seconds`, of the search, are on every row.
     """
     instance = frontier.instance.model_dump_json()
-    for index, (p, plan) in enumerate(zip(frontier.curve.points, frontier.plans, strict=True)):
-        point = {"frontier.capital_usd": p.capital_usd}
-        key = sha256(f"{instance} {p.capital_usd!r} {p.days_to_train!r}".encode()).hexdigest()
-        gap = None if p.bound_days is None else max(0.0, p.days_to_train - p.bound_days) / p.days_to_train
-        objective = RowObjective(name="days_to_train", value=p.days_to_train, bound=p.bound_days, gap=gap)
-        own = {"frontier.layout": p.layout, "frontier.idle_gpus": p.idle_gpus, "frontier.knee": p.knee}
+    for index, (found, plan) in enumerate(zip(frontier.curve.points, frontier.plans, strict=True)):
+        point = {"frontier.capital_usd": found.capital_usd}
+        key = sha256(f"{instance} {found.capital_usd!r} {found.days_to_train!r}".encode()).hexdigest()
+        gap = (
+            None if found.bound_days is None else max(0.0, found.days_to_train - found.bound_days) / found.days_to_train
+        )
+        objective = RowObjective(name="days_to_train", value=found.days_to_train, bound=found.bound_days, gap=gap)
+        own = {"frontier.layout": found.layout, "frontier.idle_gpus": found.idle_gpus, "frontier.knee": found.knee}
         row = row_of_plan(index, key, point, plan, seconds)
         yield row.model_copy(update={"objective": objective, "plan": {**digest(plan), **own}})
 

@@ -142,8 +142,8 @@ def used(problem: PlacementProblem, packing: Packing) -> list[int]:
     for (i, k), count in packing.whole.items():
         units[i] += count * problem.kinds[k].size
     for _, pieces in packing.split:
-        for i, n in pieces:
-            units[i] += n
+        for i, amount in pieces:
+            units[i] += amount
     return units
 
 

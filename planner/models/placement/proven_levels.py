@@ -107,18 +107,18 @@ def join_shares(
     largest = max(kind.size for kind in kinds)
     coming: dict[int, list[cp_model.IntVar]] = {}
     going: dict[int, list[cp_model.IntVar]] = {}
-    for u in range(1, largest):
-        pool.first[u] = flows.model.new_int_var(0, limit, f"first[{name},{u}]")
-        coming.setdefault(u, []).append(pool.first[u])
-        for before in range(u, largest - u + 1):
-            variable = pool.more[before, u] = flows.model.new_int_var(0, limit, f"more[{name},{before},{u}]")
+    for step in range(1, largest):
+        pool.first[step] = flows.model.new_int_var(0, limit, f"first[{name},{step}]")
+        coming.setdefault(step, []).append(pool.first[step])
+        for before in range(step, largest - step + 1):
+            variable = pool.more[before, step] = flows.model.new_int_var(0, limit, f"more[{name},{before},{step}]")
             going.setdefault(before, []).append(variable)
-            coming.setdefault(before + u, []).append(variable)
+            coming.setdefault(before + step, []).append(variable)
         if pool.tier < flows.q.tiers:
-            pool.sent[u] = flows.model.new_int_var(0, limit, f"sent[{name},{u}]")
-            going.setdefault(u, []).append(pool.sent[u])
-        used = pool.first[u] + sum(variable for (_, after), variable in pool.more.items() if after == u)
-        flows.model.add(used == sum(shares[u] for shares in given)).with_name(f"use_each_share_once[{name},{u}]")
+            pool.sent[step] = flows.model.new_int_var(0, limit, f"sent[{name},{step}]")
+            going.setdefault(step, []).append(pool.sent[step])
+        used = pool.first[step] + sum(variable for (_, after), variable in pool.more.items() if after == step)
+        flows.model.add(used == sum(shares[step] for shares in given)).with_name(f"use_each_share_once[{name},{step}]")
     for k, kind in enumerate(kinds):
         pool.whole[k] = flows.model.new_int_var(0, min(kind.count, limit), f"joined_whole[{name},{k}]")
         going.setdefault(kind.size, []).append(pool.whole[k])
@@ -159,9 +159,9 @@ def _joined(
     more = {at: values.of(variable) for at, variable in pool.more.items()}
     whole = {k: values.of(variable) for k, variable in pool.whole.items()}
     sent = {units: values.of(variable) for units, variable in pool.sent.items()}
-    for u, variable in pool.first.items():
+    for part, variable in pool.first.items():
         for _ in range(values.of(variable)):
-            units, pieces = by_units[u].pop()
+            units, pieces = by_units[part].pop()
             while True:
                 kind = next((k for k, count in whole.items() if count and problem.kinds[k].size == units), None)
                 step = next((after for (before, after), times in more.items() if before == units and times), None)
@@ -180,8 +180,8 @@ def _joined(
 def _together(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
     """Count each leaf's units once."""
     units: dict[int, int] = {}
-    for i, n in pieces:
-        units[i] = units.get(i, 0) + n
+    for i, amount in pieces:
+        units[i] = units.get(i, 0) + amount
     return tuple(units.items())
 
 
@@ -320,11 +320,11 @@ def decode_chains(
     return with_whole_groups(packing)
 
 
-def _gathered(flows: JobPlacementModel, x: Chains, values: CpsatValues, packing: Packing) -> Iterator[Split]:
+def _gathered(flows: JobPlacementModel, flow: Chains, values: CpsatValues, packing: Packing) -> Iterator[Split]:
     """Return the pieces of chains that know no pods, each within a pod where leaves can be exchanged so."""
     sizes = [kind.size for kind in flows.q.kinds]
     exchange, spanning = Exchange(flows.q, packing, walk(flows, values, 0, packing)), []
-    for items, used in sorted(_followed(sizes, x, values), key=lambda chain: -chain[1].total()):
+    for items, used in sorted(_followed(sizes, flow, values), key=lambda chain: -chain[1].total()):
         holes = exchange.gather(used)
         if holes is None:
             spanning.append(([items[k] for k in range(len(sizes))], used))

@@ -60,11 +60,11 @@ def rank(
     for slot in order:
         nodes: list[str] = []
         pieces = next(orders[slot.kind])
-        for i, n in pieces:
-            taken = chosen[i, n].pop() if (i, n) in chosen else range(following[i], following[i] + n)
+        for i, amount in pieces:
+            taken = chosen[i, amount].pop() if (i, amount) in chosen else range(following[i], following[i] + amount)
             for at in taken:
                 nodes.extend(units[i][at])
-            following[i] += n
+            following[i] += amount
         ranked.append(Ranked(slot.name, tuple(nodes), tuple(i for i, _ in pieces), slot.ranks))
     return ranked
 
@@ -180,9 +180,9 @@ def fewest_cuts(free: Sequence[int], order: Order, deadline: Deadline | None = N
     values = (least // weight**2, least // weight % weight, least % weight)
     at, state, taken = nodes, WHOLE, list[int]()
     for low, choice in reversed(choices):  # followed back from the last leaf
-        t, state = divmod(int(choice[state, at - low]), 3)
-        taken.append(t)
-        at -= t
+        number, state = divmod(int(choice[state, at - low]), 3)
+        taken.append(number)
+        at -= number
     return Chosen(tuple(reversed(taken)), values)
 
 

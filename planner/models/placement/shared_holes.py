@@ -152,8 +152,8 @@ def _leaves_of_parts(shape: LeafDomains, clusters: Sequence[HoleCluster]) -> lis
 def _split_groups(shape: LeafDomains, cluster: HoleCluster, leaves: list[list[int]]) -> Iterator[Group]:
     """Yield a cluster's groups as pieces in its holes: each part takes all that fit, the others share the rest."""
     local, over = [], cluster.groups
-    for p in cluster.parts:
-        local.append(min(over, shape.capacity(p.leaves, last=p.last) // shape.group))
+    for own in cluster.parts:
+        local.append(min(over, shape.capacity(own.leaves, last=own.last) // shape.group))
         over -= local[-1]
     room = [
         shape.capacity(part.leaves, last=part.last) - count * shape.group

@@ -254,7 +254,7 @@ def rating(m: Any, data: SplitData) -> None:
         )
 
     keys = list(data.corridors) if data.grid.rules.grid_model == "transport" else []
-    m.rating = pyo.Constraint([(k, sign) for k in keys for sign in (1, -1)], rule=row)
+    m.rating = pyo.Constraint([(key, sign) for key in keys for sign in (1, -1)], rule=row)
     if data.network is not None:
         new_circuits(m, data, data.network)
 

@@ -143,11 +143,11 @@ def tree_fault(fabric: SiteFabric, expected: tuple[str, ...]) -> str | None:
     if not names or names != expected[: len(names)]:
         return f"tiers are {', '.join(names) or 'none'}; {', then '.join(expected)} expected"
     last = len(fabric.tiers) - 1
-    for i, t in enumerate(fabric.tiers):
-        top = (t.up_ports > 0) != (i < last) or (t.bundle > 0) != (i < last)
-        if top or t.down_ports < 1 or min(t.up_ports, t.bundle) < 0:
-            ports = f"{t.down_ports} down, {t.up_ports} up in bundles of {t.bundle}"
-            return f"{t.name}: {ports}; only the top tier, {names[-1]}, has no uplinks"
+    for i, stated in enumerate(fabric.tiers):
+        top = (stated.up_ports > 0) != (i < last) or (stated.bundle > 0) != (i < last)
+        if top or stated.down_ports < 1 or min(stated.up_ports, stated.bundle) < 0:
+            ports = f"{stated.down_ports} down, {stated.up_ports} up in bundles of {stated.bundle}"
+            return f"{stated.name}: {ports}; only the top tier, {names[-1]}, has no uplinks"
     if last > 0 and min(fabric.rails_per_pod, fabric.leaf_domains_per_pod) < 1:
         pod = f"{fabric.rails_per_pod} rails and {fabric.leaf_domains_per_pod} leaf domains"
         return f"a pod of {pod}; at least 1 of each expected"

@@ -140,7 +140,7 @@ def bill(
             capex["wan"] = design.capex_usd
         elif instance.wan is not None or sites.links:
             wan = instance.wan or Wan()
-            links = [(k.route_km, k.wavelengths) for k in sites.links]
+            links = [(link.route_km, link.wavelengths) for link in sites.links]
             capex["wan"] = sum(wan_fibre_usd(wan, km, waves) + wan_wavelength_usd(wan, waves) for km, waves in links)
         price = {area.id: area.energy_usd_per_mwh for area in instance.grid.balancing_authorities}
         opex["energy"] = sum(

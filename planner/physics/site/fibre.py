@@ -113,17 +113,17 @@ def graph(fibre: SiteFibre) -> Any:
     return network
 
 
-def routes(fibre: SiteFibre, network: Any, a: str, b: str, count: int) -> list[Route]:
+def routes(fibre: SiteFibre, network: Any, one: str, other: str, count: int) -> list[Route]:
     """Return the `count` shortest routes between two sites with their access, shortest first (Yen 1971)."""
     import networkx as nx
 
-    start, end = ("node", fibre.node[a]), ("node", fibre.node[b])
+    start, end = ("node", fibre.node[one]), ("node", fibre.node[other])
     paths: Iterable[Sequence[tuple[str, str]]] = ()
     if start == end:
         paths = ([start],)
     elif nx.has_path(network, start, end):
         paths = nx.shortest_simple_paths(network, start, end, weight="km")
-    return [_route(fibre, a, b, path) for path in islice(paths, count)]
+    return [_route(fibre, one, other, path) for path in islice(paths, count)]
 
 
 def _route(fibre: SiteFibre, start: str, end: str, path: Sequence[tuple[str, str]]) -> Route:
@@ -199,16 +199,16 @@ def link_prices(wan: Wan, ends: Mapping[str, Place]) -> tuple[float, float]:
     routes considered, the one that is cheapest with a fully lit fibre pair. Without a fibre graph or a route, the fibre
     pair is priced by the great-circle distance times `route_factor`.
     """
-    (a, at), (other, to) = sorted(ends.items())
+    (start, at), (other, to) = sorted(ends.items())
     flat = wide.great_circle_km(*at, *to) * wan.route_factor * wan.fibre_usd_per_route_km, wan.wavelength_usd
     if not wan.fibre_edges:
         return flat
     net = fibre_of(wan, ends)
     network = graph(net)
     if wan.protection == "one_cut":
-        lit = [set(first) | set(second) for first, second in diverse(net, network, a, other, wan.routes)]
+        lit = [set(first) | set(second) for first, second in diverse(net, network, start, other, wan.routes)]
     else:
-        lit = [set(route) for route in routes(net, network, a, other, wan.routes)]
+        lit = [set(route) for route in routes(net, network, start, other, wan.routes)]
     prices = []
     for edges in ([net.edges[name] for name in sorted(one)] for one in lit):
         prices.append((math.fsum(edge.pair_usd for edge in edges), math.fsum(edge.wavelength_usd for edge in edges)))

@@ -124,7 +124,7 @@ class _Questions:
         self.plans.append(self.asked)
         tried: set[float] = set()
         while len(self.front()) < points and self.work < WORK:
-            size = next((x for x in self._sizes() if x not in tried), None)
+            size = next((size for size in self._sizes() if size not in tried), None)
             if size is None:
                 return
             tried.add(size)
@@ -135,7 +135,7 @@ class _Questions:
     def front(self) -> list[Plan]:
         """Return the plans that no other beats in both, by rising capital."""
         kept: list[Plan] = []
-        for plan in sorted(self.plans, key=lambda x: (usd_of(x), days_of(x))):
+        for plan in sorted(self.plans, key=lambda plan: (usd_of(plan), days_of(plan))):
             if not kept or days_of(plan) < days_of(kept[-1]) * TIGHT:
                 kept.append(plan)
         return kept
@@ -143,7 +143,7 @@ class _Questions:
     def _sizes(self) -> Iterator[float]:
         """Yield the sizes to ask for next: a step below the smallest plan, then inside the widest steps."""
         on_grid = self.instance.grid is not None
-        sizes = sorted({usd_of(x) if on_grid else x.instance.hardware.racks or 0 for x in self.plans})
+        sizes = sorted({usd_of(plan) if on_grid else plan.instance.hardware.racks or 0 for plan in self.plans})
         if self.instance.grid is None:
             below = max(1, math.floor(sizes[0] / STEP))
             if self.refused < below < sizes[0]:
@@ -189,15 +189,15 @@ class _Questions:
         """Return the curve: its points with the bound of each, and the share within which they cover all others."""
         plans = self.front()
         answers = [*self.answers, MinDaysProof(math.inf, self.asked.objective.bound or 0.0)]
-        bounds = [self._bound(answers, x, last=x is plans[-1]) for x in plans]
-        figures = [(usd_of(x), days_of(x)) for x in plans]
+        bounds = [self._bound(answers, plan, last=plan is plans[-1]) for plan in plans]
+        figures = [(usd_of(plan), days_of(plan)) for plan in plans]
         knee = knee_of(figures)
         points = []
         for at, (plan, bound) in enumerate(zip(plans, bounds, strict=True)):
             point = curve_point(plan, bound or None, plans[at - 1] if at else None, knee=at == knee)
             points.append(point.model_copy(update={"asked": plan is self.asked}))
         share = covered_within(figures, bounds)
-        refused = [x.most_usd for x in self.answers if math.isinf(x.least_days)]
+        refused = [answer.most_usd for answer in self.answers if math.isinf(answer.least_days)]
         curve = Curve(
             points=tuple(points),
             epsilon=share if math.isfinite(share) else None,
@@ -212,7 +212,11 @@ class _Questions:
     @staticmethod
     def _bound(answers: list[MinDaysProof], plan: Plan, *, last: bool) -> float:
         """Bound the days of all plans of at most a plan's capital; of the last point those of the whole box."""
-        bounds = [x.least_days for x in answers if (math.isinf(x.most_usd) if last else x.most_usd >= usd_of(plan))]
+        bounds = [
+            answer.least_days
+            for answer in answers
+            if (math.isinf(answer.most_usd) if last else answer.most_usd >= usd_of(plan))
+        ]
         return min(max(bounds), days_of(plan))
 
 

@@ -151,21 +151,21 @@ class Assembly:
     @cached_property
     def assumptions(self) -> Assumptions:
         """What the step takes from the network: the slowest of its sites, and the fibre between them."""
-        c = self.choice.conditions
+        conditions = self.choice.conditions
         return Assumptions(
-            pipeline_send_slowdown=float(c.send),
-            allreduce_slowdown=float(c.allreduce),
-            wan_gbps=None if c.fibre is None else float(c.fibre.gbps),
-            wan_rtt_ms=None if c.fibre is None else float(c.fibre.rtt_ms),
+            pipeline_send_slowdown=float(conditions.send),
+            allreduce_slowdown=float(conditions.allreduce),
+            wan_gbps=None if conditions.fibre is None else float(conditions.fibre.gbps),
+            wan_rtt_ms=None if conditions.fibre is None else float(conditions.fibre.rtt_ms),
         )
 
     @cached_property
     def metrics(self) -> LayoutMetrics:
         """What the layout is predicted to do."""
-        c, fibre = self.choice.conditions, self.choice.conditions.fibre
+        given, fibre = self.choice.conditions, self.choice.conditions.fibre
         conditions = Conditions(
-            pipeline_send_slowdown=float(c.send),
-            allreduce_slowdown=float(c.allreduce),
+            pipeline_send_slowdown=float(given.send),
+            allreduce_slowdown=float(given.allreduce),
             wan_gbps=None if fibre is None else float(fibre.gbps),
             wan_rtt_ms=0.0 if fibre is None else float(fibre.rtt_ms),
             wan_round_trips=1.0 if fibre is None else fibre.round_trips,
@@ -178,23 +178,25 @@ class Assembly:
     @cached_property
     def reliability(self) -> ReliabilityPlan | None:
         """The reliability section; None where failures do not count."""
-        u, c, m = self.choice.upkeep, self.choice.column, self.metrics
-        calendar = c.strategy.problem.calendar
-        if u is None or calendar is None:
+        upkeep, column, metrics = self.choice.upkeep, self.choice.column, self.metrics
+        calendar = column.strategy.problem.calendar
+        if upkeep is None or calendar is None:
             return None
-        job = calendar.job(c.d, c.replica_gpus, m.step_seconds, shares_state=c.zero > 0, lanes=c.lanes)
-        return spares.section(job, u, m.step_days_to_train)
+        job = calendar.job(
+            column.d, column.replica_gpus, metrics.step_seconds, shares_state=column.zero > 0, lanes=column.lanes
+        )
+        return spares.section(job, upkeep, metrics.step_days_to_train)
 
     def _stages_proven(self) -> Certificate:
         """Return the joint certificate, with the stages of a proven plan confirmed: no split of layers is faster."""
-        made, c, x = self.certificate(space=self.solution.counts), self.choice.column, self.choice
+        made, column, choice = self.certificate(space=self.solution.counts), self.choice.column, self.choice
         if self.status != "optimal":
             return made
-        found = fastest_split(c, x.conditions, x.split.seconds * c.sequences)
+        found = fastest_split(column, choice.conditions, choice.split.seconds * column.sequences)
         if found.bound < 1 - ROUNDING:
             raise InternalError(f"layout: a split of layers takes {found.bound:.9f} of the step's time")
         solver = f"{made.solver}; {LISTED}"
-        return made.model_copy(update={"solver": solver, "variables": found.patterns, "constraints": c.p})
+        return made.model_copy(update={"solver": solver, "variables": found.patterns, "constraints": column.p})
 
     @cached_property
     def layout(self) -> LayoutPlan:
@@ -212,20 +214,22 @@ class Assembly:
     @cached_property
     def orders(self) -> dict[str, list[list[int]]]:
         """Racks of each rack stage in rank order, by site."""
-        b = self.block
+        block = self.block
         return {
-            s: rack_order.rank_order(b.rack_stages, self.choice.blocks_by_site[s], t.stripes, b.stage_racks)
-            for s, t in sorted(self.choice.templates.items())
+            site: rack_order.rank_order(
+                block.rack_stages, self.choice.blocks_by_site[site], template.stripes, block.stage_racks
+            )
+            for site, template in sorted(self.choice.templates.items())
         }
 
     def crossings(self, site: str) -> Locality:
         """Count what a site's order of racks sends across leaf domains, pods and zones."""
-        d = self.choice.templates[site].design
+        design = self.choice.templates[site].design
         return transport.locality(
             self.orders[site],
-            leaf_domain_racks=d.domain_racks,
-            domains_per_pod=d.domains_per_pod or 1,
-            domains_per_zone=d.domains_per_zone,
+            leaf_domain_racks=design.domain_racks,
+            domains_per_pod=design.domains_per_pod or 1,
+            domains_per_zone=design.domains_per_zone,
             wrap=self.choice.column.v > 1,
         )
 
@@ -241,31 +245,33 @@ class Assembly:
         network, templates = self.instance.network, self.choice.templates
         if network is None:
             return None
-        switches = {x.name: x for x in resolved_switches(network.switches)}
+        switches = {switch.name: switch for switch in resolved_switches(network.switches)}
         return {
-            s: site_fabric(
+            site: site_fabric(
                 network,
-                [switches[name] for name in (t.switch, *t.above)],
-                t,
-                self.crossings(s),
+                [switches[name] for name in (template.switch, *template.above)],
+                template,
+                self.crossings(site),
                 nic_seconds=self.metrics.pipeline_send_nic_seconds,
                 wired_gpus_per_rack=self.rails,
-                rates=self._gateway_rates(s),
+                rates=self._gateway_rates(site),
                 # By the schedule, and where a stage has several racks at the site.
-                sends_meet_rings=self.metrics.sends_beside_rings > 0 and len(self.orders[s][0]) > 1,
+                sends_meet_rings=self.metrics.sends_beside_rings > 0 and len(self.orders[site][0]) > 1,
             )
-            for s, t in sorted(templates.items())
+            for site, template in sorted(templates.items())
         }
 
     def _gateway_rates(self, site: str) -> GatewayRates:
         """Return what the WAN gateway of a site carries: the wavelengths that end there, and the gradients."""
         split, design = self.sites
-        network, a, m = self.instance.network, self.assumptions, self.metrics
+        network, assumptions, metrics = self.instance.network, self.assumptions, self.metrics
         if network is None or not network.wan_gateway or split is None:
             return GatewayRates()
         wide, training = self.instance.wan or Wan(), set(self.choice.replicas_by_site)
-        size = m.gradient_bytes_per_stage
-        window = assumed_window_seconds(wide, size, len(training), m.wan_window_seconds, a.wan_gbps, a.wan_rtt_ms)
+        size = metrics.gradient_bytes_per_stage
+        window = assumed_window_seconds(
+            wide, size, len(training), metrics.wan_window_seconds, assumptions.wan_gbps, assumptions.wan_rtt_ms
+        )
         exchange = wan.exchange_bytes(size, len(training)), window
         return GatewayRates(
             wan_gbps=transport.wan_gbps(wide, split.links, design, site),
@@ -277,27 +283,27 @@ class Assembly:
         """The placement section; None where the instance has no network."""
         if self.instance.network is None:
             return None
-        b, x = self.block, self.choice
-        where = {s: self.crossings(s) for s in self.orders}
-        groups, split = b.rack_stages * len(where), sum(w.groups_split for w in where.values())
+        block, choice = self.block, self.choice
+        where = {site: self.crossings(site) for site in self.orders}
+        groups, split = block.rack_stages * len(where), sum(crossing.groups_split for crossing in where.values())
         min_split = 0
-        for s, order in self.orders.items():
-            d = x.templates[s].design
-            free = transport.domain_racks(d.racks, d.domain_racks)
-            min_split += transport.lower_bound_split(free, b.rack_stages, len(order[0]))
+        for site, order in self.orders.items():
+            design = choice.templates[site].design
+            free = transport.domain_racks(design.racks, design.domain_racks)
+            min_split += transport.lower_bound_split(free, block.rack_stages, len(order[0]))
         return PlacementPlan(
             groups=groups,
             groups_leaf_local=groups - split,
             groups_split=split,
             lower_bound_split=min_split,
-            extra_pieces=sum(w.extra_pieces for w in where.values()),
-            groups_cross_pod=sum(w.groups_cross_pod for w in where.values()),
-            stripes={s: t.stripes for s, t in sorted(x.templates.items())},
-            block_racks=b.racks,
-            blocks_by_site=dict(sorted(x.blocks_by_site.items())),
+            extra_pieces=sum(crossing.extra_pieces for crossing in where.values()),
+            groups_cross_pod=sum(crossing.groups_cross_pod for crossing in where.values()),
+            stripes={site: template.stripes for site, template in sorted(choice.templates.items())},
+            block_racks=block.racks,
+            blocks_by_site=dict(sorted(choice.blocks_by_site.items())),
             sites={
-                s: SitePlacement(assignment=rack_order.assignment(o, x.templates[s].design))
-                for s, o in self.orders.items()
+                site: SitePlacement(assignment=rack_order.assignment(order, choice.templates[site].design))
+                for site, order in self.orders.items()
             },
             certificate=self.certificate(),
         )
@@ -327,10 +333,12 @@ class Assembly:
         from planner.models.joint.places.section import sites_section, wan_section
 
         sites = self.at_sites
-        fabric_mw = {s: t.mw for s, t in self.choice.templates.items()}
-        c = self.choice.column
-        shape = c.strategy.shape
-        given = given_to_sites(shape.tensor_parallel, shape.context_parallel, c.p, c.d, self.choice.wavelengths)
+        fabric_mw = {site: template.mw for site, template in self.choice.templates.items()}
+        column = self.choice.column
+        shape = column.strategy.shape
+        given = given_to_sites(
+            shape.tensor_parallel, shape.context_parallel, column.p, column.d, self.choice.wavelengths
+        )
         with signals.finishing():
             section = sites_section(sites, placed, fabric_mw, given=given)
             return section, wan_section(sites, placed, window_seconds=self.metrics.wan_window_seconds)
@@ -379,17 +387,17 @@ class Assembly:
         return cost.section(self.instance, days, self.bill, racks, self.sites[0], self.fabrics)
 
 
-def _of_cheapest_energy(a: Assembly) -> Assembly:
+def _of_cheapest_energy(assembly: Assembly) -> Assembly:
     """Return the assembly at the sites of cheapest energy among those of equal capital, in the time left."""
-    limit = a.options.time_limit
-    if a.choice.placed is None or (limit is not None and limit <= a.seconds):
-        return a
+    limit = assembly.options.time_limit
+    if assembly.choice.placed is None or (limit is not None and limit <= assembly.seconds):
+        return assembly
     from planner.models.joint.places.energy_ties import of_cheapest_energy
 
-    a.at_sites.deadline = Deadline(None if limit is None else limit - a.seconds)
-    choice = of_cheapest_energy(a.at_sites, a.choice)
-    a.at_sites.deadline = Deadline()
-    return replace(a, choice=choice) if choice is not a.choice else a
+    assembly.at_sites.deadline = Deadline(None if limit is None else limit - assembly.seconds)
+    choice = of_cheapest_energy(assembly.at_sites, assembly.choice)
+    assembly.at_sites.deadline = Deadline()
+    return replace(assembly, choice=choice) if choice is not assembly.choice else assembly
 
 
 def plan_of(
@@ -403,23 +411,23 @@ def plan_of(
     choice = solution.plan
     if choice is None:
         return without_plan(instance, solution, options)
-    a = _of_cheapest_energy(Assembly(instance, solution, choice, options, seconds))
-    value, bound = a.value, a.bound
+    assembly = _of_cheapest_energy(Assembly(instance, solution, choice, options, seconds))
+    value, bound = assembly.value, assembly.bound
     return Plan(
         planner_version=__version__,
         instance=instance,
         instance_sha256=instance_sha256(instance),
-        status=a.status,
-        objective=objective_of(instance, solution, value, bound).model_copy(update={**more, "freed": a.freed}),
-        sites=a.confirmed[0],
-        wan=a.confirmed[1],
-        layout=a.layout,
-        fabric=a.fabric,
+        status=assembly.status,
+        objective=objective_of(instance, solution, value, bound).model_copy(update={**more, "freed": assembly.freed}),
+        sites=assembly.confirmed[0],
+        wan=assembly.confirmed[1],
+        layout=assembly.layout,
+        fabric=assembly.fabric,
         transport=factor(instance.network),
-        placement=a.placement,
-        reliability=a.reliability,
-        cost=a.bill,
-        run=a.run,
+        placement=assembly.placement,
+        reliability=assembly.reliability,
+        cost=assembly.bill,
+        run=assembly.run,
         proof=proof_of(instance, solution) if instance.objective.minimize == "days_to_train" else None,
         stopped=solution.stopped,
         threads=options.threads or 1,

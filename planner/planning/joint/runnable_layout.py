@@ -161,9 +161,9 @@ def _fewest_recomputed(
         counts = recomputed_under(at, each if framework in ("megatron", "nemo") else each * most)
         repeats = {"recompute": "full", "recomputed_layers_per_stage": counts}
         values = layout | (repeats if each else {"recompute": kept, "recomputed_layers_per_stage": ()})
-        e = _evaluated(question, values)
-        if e.memory_bytes_per_gpu <= e.memory_limit_bytes and math.isfinite(e.step_seconds):
-            found, high = (values, e), each - 1
+        tried = _evaluated(question, values)
+        if tried.memory_bytes_per_gpu <= tried.memory_limit_bytes and math.isfinite(tried.step_seconds):
+            found, high = (values, tried), each - 1
         else:
             low = each + 1
     return found

@@ -176,9 +176,11 @@ def fabric_tiers(built: BuiltFabric) -> str:
     ValueError if a tier states other switches than are wired: the picture would not be of the plan.
     """
     fabric, counts = built.fabric, switch_counts(built.design)
-    for t in fabric.tiers:
-        if t.switches != counts[t.name]:
-            raise ValueError(f"{built.site}: {t.switches:,} {t.name} switches are stated and {counts[t.name]:,} wired")
+    for level in fabric.tiers:
+        if level.switches != counts[level.name]:
+            raise ValueError(
+                f"{built.site}: {level.switches:,} {level.name} switches are stated and {counts[level.name]:,} wired"
+            )
     tiers, links = _tiers(built), _links(built)
     cables = counted(sum(stage.count for stage in stages(built.design)), "cable")
     head = f"{built.site}: {counted(fabric.switches, 'switch')} of {fabric.switch}, {cables}"
@@ -425,38 +427,46 @@ def plan_map(plan: Plan, grid: Grid) -> tuple[str, bool]:
     cities = (
         {node.id: (node.latitude, node.longitude) for node in fibre.fibre_nodes} if fibre and fibre.fibre_edges else {}
     )
-    c = chart({**cities, **nodes, **{site.id: (site.latitude, site.longitude) for site in sites}})
-    drawn, names = list(c.land), list[Label]()
+    canvas = chart({**cities, **nodes, **{site.id: (site.latitude, site.longitude) for site in sites}})
+    drawn, names = list(canvas.land), list[Label]()
     if plan.wan and fibre:
-        drawn += _spans(c, plan.wan, fibre)
-        drawn += [dot(name, c.at[name], 1.6) for name in cities]
+        drawn += _spans(canvas, plan.wan, fibre)
+        drawn += [dot(name, canvas.at[name], 1.6) for name in cities]
         spans = {edge.id: edge for edge in plan.wan.edges}
         for route in (
             route for demand in plan.wan.demands if demand.priority == 0 for route in demand.routes[:1]
         ):  # that gradients take
             if edge := spans.get(route.edges[len(route.edges) // 2] if route.edges else ""):
-                names.append(_between(c, edge.a, edge.b, f"{route.route_km:,.0f} km, {route.gbps / 1e3:,.4g} Tbps"))
+                names.append(
+                    _between(canvas, edge.a, edge.b, f"{route.route_km:,.0f} km, {route.gbps / 1e3:,.4g} Tbps")
+                )
     else:
-        drawn += [line(*c.at[corridor.a], *c.at[corridor.b], "line") for corridor in grid.lines]
+        drawn += [line(*canvas.at[corridor.a], *canvas.at[corridor.b], "line") for corridor in grid.lines]
         for link in plan.sites.links if plan.sites else ():
-            drawn.append(line(*_end(c, link, link.a), *_end(c, link, link.b), "wan"))
-            names.append(_between(c, link.a, link.b, f"{link.route_km:,.0f} km, {link.capacity_gbps / 1e3:,.4g} Tbps"))
+            drawn.append(line(*_end(canvas, link, link.a), *_end(canvas, link, link.b), "wan"))
+            names.append(
+                _between(canvas, link.a, link.b, f"{link.route_km:,.0f} km, {link.capacity_gbps / 1e3:,.4g} Tbps")
+            )
     open_at = {site.id for site in sites}
     for node in grid.nodes:
         if node.id not in open_at:
-            drawn.append(dot(node.id, c.at[node.id], 2.8 if node.site else 1.6, "candidate" if node.site else "node"))
+            drawn.append(
+                dot(node.id, canvas.at[node.id], 2.8 if node.site else 1.6, "candidate" if node.site else "node")
+            )
     largest = max((site.facility_mw for site in sites), default=0.0) or 1.0
     for site in sites:
         radius = max(SMALLEST, LARGEST * (site.facility_mw / largest) ** 0.5)
-        drawn.append(el("circle", cx=c.at[site.id][0], cy=c.at[site.id][1], r=radius, cls="site"))
-        names.insert(0, Label(c.at[site.id], radius, f"{site.id}, {amount(site.facility_mw)} MW", "strong"))
+        drawn.append(el("circle", cx=canvas.at[site.id][0], cy=canvas.at[site.id][1], r=radius, cls="site"))
+        names.insert(0, Label(canvas.at[site.id], radius, f"{site.id}, {amount(site.facility_mw)} MW", "strong"))
     others = [node.id for node in grid.nodes if node.site and node.id not in open_at]
-    names += [Label(c.at[name], 2.8, name, "small", must=False) for name in others] if len(others) <= MAX_NAMES else []
+    names += (
+        [Label(canvas.at[name], 2.8, name, "small", must=False) for name in others] if len(others) <= MAX_NAMES else []
+    )
     places = (
         f"{site.id} at {site.latitude:.1f}, {site.longitude:.1f} with {amount(site.facility_mw)} MW" for site in sites
     )
     alt = f"Map of the sites: {'; '.join(places) or 'none is open'}"
-    return drawing(c.height, alt, "".join([*drawn, labels(names, c.height)])), c.in_us
+    return drawing(canvas.height, alt, "".join([*drawn, labels(names, canvas.height)])), canvas.in_us
 
 
 def dot(name: str, at: Point, radius: float, cls: str = "node") -> str:

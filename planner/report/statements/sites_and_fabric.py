@@ -41,30 +41,30 @@ def purchase(plan: Plan) -> Iterator[Statement]:
 
 def sites(plan: Plan) -> Iterator[Statement]:
     """State each open site with its load, the links between sites, and the lines and interconnects built."""
-    s, grid = plan.sites, plan.instance.grid
-    if s is None:
+    split, grid = plan.sites, plan.instance.grid
+    if split is None:
         return
-    shown = len(s.sites) if len(s.sites) <= NAMED_SITES else NAMED_SITES - 1
-    for index, site in enumerate(s.sites):
+    shown = len(split.sites) if len(split.sites) <= NAMED_SITES else NAMED_SITES - 1
+    for index, site in enumerate(split.sites):
         authority = f"{site.balancing_authority}, {site.interconnection}"
         text = f"{site.id} ({authority}): {counted(site.racks, 'rack')}, {site.facility_mw:,.0f} MW"
         yield Statement("choice", "sites", text, index < shown, path=f"sites.sites.{index}")
-    if rest := s.sites[shown:]:
+    if rest := split.sites[shown:]:
         racks, mw = sum(site.racks for site in rest), sum(site.facility_mw for site in rest)
         text = f"{len(rest)} more sites ({', '.join(site.id for site in rest)}): {racks:,} racks, {mw:,.0f} MW"
         yield Statement("choice", "sites", text, True)
-    open_sites = {site.id for site in s.sites}
+    open_sites = {site.id for site in split.sites}
     if grid and (unused := [node.id for node in grid.nodes if node.site and node.id not in open_sites]):
         few = len(unused) <= NAMED_LINKS
         text = f"Not used: {', '.join(unused)}" if few else f"Not used: {len(unused)} other candidates"
         yield Statement("choice", "sites", text, few)
-    for index, link in enumerate(() if plan.wan else s.links):  # a designed wide area says more than this estimate
+    for index, link in enumerate(() if plan.wan else split.links):  # a designed wide area says more than this estimate
         far = f"{link.a} to {link.b}: {link.route_km:,.0f} km, {link.rtt_ms:.1f} ms"
         text = f"{far}; {link.required_gbps / 1e3:,.1f} Tbps, {counted(link.fibre_pairs, 'fibre pair')}"
         yield Statement("figure", "sites", text, index < NAMED_LINKS, path=f"sites.links.{index}")
         lit = f"{link.a} to {link.b}: {counted(link.wavelengths, 'wavelength')}, {money(link.usd_per_year)} a year"
         yield Statement("figure", "sites", lit, path=f"sites.links.{index}.wavelengths")
-    yield from _works(s)
+    yield from _works(split)
     if grid is not None and grid.rules.grid_model == "dc":
         load = sum(node.load_mw for node in grid.nodes)
         other = f"with {load:,.0f} MW of other load" if load else "of the sites alone: no node states a load_mw"
@@ -91,21 +91,21 @@ def _works(sites: SitesPlan) -> Iterator[Statement]:
 
 def wan(plan: Plan) -> Iterator[Statement]:
     """State the routes between sites, the lit fibre, the cuts that it survives, and other traffic."""
-    x = plan.wan
-    if x is None:
+    design = plan.wan
+    if design is None:
         return
-    for demand in [demand for demand in x.demands if demand.priority == 0]:
+    for demand in [demand for demand in design.demands if demand.priority == 0]:
         route, backup = demand.routes[0], ""
         if route.backup_rtt_ms is not None:
             backup = f"; while cut {route.backup_rtt_ms:.1f} ms and {(route.backup_gbps or 0) / 1e3:,.1f} Tbps"
         spans = counted(len(route.edges), "span")
         path = f"{spans}, {route.route_km:,.0f} km, {route.rtt_ms:.1f} ms, {route.gbps / 1e3:,.1f} Tbps"
         yield Statement("choice", "wan", f"{demand.a} to {demand.b}: {path}{backup}", True)
-    waves, pairs = sum(edge.wavelengths for edge in x.edges), sum(edge.fibre_pairs for edge in x.edges)
-    form = f"; exchange by {x.exchange}" if x.exchange else ""
-    lit = f"{counted(waves, 'wavelength')} in {counted(pairs, 'fibre pair')} on {counted(len(x.edges), 'span')}"
-    yield Statement("choice", "wan", f"{lit}, {money(x.capex_usd)}{form}; survives {_survives(x)}", True)
-    others = [demand for demand in x.demands if demand.priority]
+    waves, pairs = sum(edge.wavelengths for edge in design.edges), sum(edge.fibre_pairs for edge in design.edges)
+    form = f"; exchange by {design.exchange}" if design.exchange else ""
+    lit = f"{counted(waves, 'wavelength')} in {counted(pairs, 'fibre pair')} on {counted(len(design.edges), 'span')}"
+    yield Statement("choice", "wan", f"{lit}, {money(design.capex_usd)}{form}; survives {_survives(design)}", True)
+    others = [demand for demand in design.demands if demand.priority]
     for name in dict.fromkeys(demand.name for demand in others):
         own = [demand for demand in others if demand.name == name]
         asked, missing = sum(demand.requested_gbps for demand in own), sum(demand.missing_gbps for demand in own)
@@ -200,25 +200,26 @@ def _over(slowdown: float) -> str:
 
 def transport(plan: Plan) -> Iterator[Statement]:
     """State the slowdown of the transport that was simulated, and the constant that it replaces."""
-    if (x := plan.transport) is not None:
-        tree = f"{x.pattern} of {x.hosts:,} hosts, {x.tiers} tiers of {x.switch}"
-        runs = f"percentile {x.percentile:g} of {x.seeds} seeds, {tree}"
-        text = f"{x.transport}: {x.slowdown:.3f} times the fluid ideal ({runs}), in place of {x.configured_slowdown:g}"
+    if (simulated := plan.transport) is not None:
+        tree = f"{simulated.pattern} of {simulated.hosts:,} hosts, {simulated.tiers} tiers of {simulated.switch}"
+        runs = f"percentile {simulated.percentile:g} of {simulated.seeds} seeds, {tree}"
+        text = f"{simulated.transport}: {simulated.slowdown:.3f} times the fluid ideal ({runs})"
+        text += f", in place of {simulated.configured_slowdown:g}"
         yield Statement("figure", "transport", text, source="simulated", path="transport.slowdown")
 
 
 def placement(plan: Plan) -> Iterator[Statement]:
     """State how many all-reduce groups stay under one leaf, and the order of racks."""
-    x = plan.placement
-    if x is None:
+    placed = plan.placement
+    if placed is None:
         return
-    text = groups(x.groups, x.groups_leaf_local, x.lower_bound_split, x.extra_pieces)
+    text = groups(placed.groups, placed.groups_leaf_local, placed.lower_bound_split, placed.extra_pieces)
     yield Statement("figure", "placement", text, True, path="placement.groups_leaf_local")
-    if x.groups_cross_pod:
-        text = f"{x.groups_cross_pod:,} of {x.groups:,} all-reduce groups cross pods"
+    if placed.groups_cross_pod:
+        text = f"{placed.groups_cross_pod:,} of {placed.groups:,} all-reduce groups cross pods"
         yield Statement("figure", "placement", text, path="placement.groups_cross_pod")
-    for site, stripes in sorted(x.stripes.items()):
-        blocks = f"{x.blocks_by_site.get(site, 0):,} blocks of {counted(x.block_racks, 'rack')}"
+    for site, stripes in sorted(placed.stripes.items()):
+        blocks = f"{placed.blocks_by_site.get(site, 0):,} blocks of {counted(placed.block_racks, 'rack')}"
         order = "whole pipelines side by side" if stripes == 1 else f"in {stripes} stripes of stages"
         yield Statement("choice", "placement", f"{site}: {blocks}, {order}", path=f"placement.stripes.{site}")
 

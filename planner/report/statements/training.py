@@ -96,20 +96,20 @@ def machine_of(plan: Plan) -> Machine | None:
 
 def pools(plan: Plan) -> Iterator[Statement]:
     """State the shares of the batch that pools of different GPUs take, and the layout of each."""
-    x = plan.pools
-    if x is None:
+    shared = plan.pools
+    if shared is None:
         return
-    total, exchange = sum(x.sequences.values()), max(x.exchange_seconds.values())
-    batch = f"{total:,} sequences ({short(x.tokens_per_step)} tokens) a step of {x.step_seconds:.3g} s"
+    total, exchange = sum(shared.sequences.values()), max(shared.exchange_seconds.values())
+    batch = f"{total:,} sequences ({short(shared.tokens_per_step)} tokens) a step of {shared.step_seconds:.3g} s"
     exposed = f"exchange between pools {exchange:.3g} s exposed" if exchange else "exchange between pools not counted"
     yield Statement("choice", "pools", f"{batch}; {exposed}", True, path="pools.step_seconds")
-    for name, count in x.sequences.items():
+    for name, count in shared.sequences.items():
         share = f"{name}: {count:,} sequences ({short_percent(count / total)})"
-        own = x.layouts.get(name)
+        own = shared.layouts.get(name)
         if own is None:
             yield Statement("choice", "pools", f"{share}; does not train", True)
             continue
-        waits = x.step_seconds - exchange - own.metrics.step_seconds
+        waits = shared.step_seconds - exchange - own.metrics.step_seconds
         step_of = f"step {own.metrics.step_seconds:.3g} s at MFU {short_percent(own.metrics.mfu)}, waits {waits:.3g} s"
         text = f"{share}; {step_of}; {degrees(plan, own)}, {_schedule(own)}"
         yield Statement(

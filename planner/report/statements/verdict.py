@@ -89,22 +89,22 @@ def _comes_to(plan: Plan, value: float) -> tuple[str, tuple[float, float] | None
 
 
 def _sureness(plan: Plan) -> str:
-    o = plan.objective
-    if o.bound is None:
+    objective = plan.objective
+    if objective.bound is None:
         return "No bound is proven."
-    if o.name == "frontier":
+    if objective.name == "frontier":
         knee = plan.curve is not None and any(point.knee and point.asked for point in plan.curve.points)
         where = "The knee of the curve" if knee else "The fastest plan of the curve, which has no knee"
-        return f"{where}; no plan of its capital trains in less than {days(o.bound)} days."
-    gap = o.gap or 0.0
+        return f"{where}; no plan of its capital trains in less than {days(objective.bound)} days."
+    gap = objective.gap or 0.0
     exact = gap <= PROVEN
-    if exact or (o.ends and plan.status == "optimal"):
-        less = f"Proven: no plan is faster than {days(o.bound)} days ({percent(gap)} less)"
+    if exact or (objective.ends and plan.status == "optimal"):
+        less = f"Proven: no plan is faster than {days(objective.bound)} days ({percent(gap)} less)"
         sure = "Proven optimal" if exact else less
         return f"{sure}{_over_fabrics(plan, exact=exact)}."
     ended = f"; {ENDED[plan.stopped]}" if plan.stopped in ENDED else ""
-    bound = money(o.bound) if o.name.endswith("_usd") else f"{days(o.bound)} days"
-    bound = f"{o.bound:.4f} nats a token" if o.name == "loss" else bound
+    bound = money(objective.bound) if objective.name.endswith("_usd") else f"{days(objective.bound)} days"
+    bound = f"{objective.bound:.4f} nats a token" if objective.name == "loss" else bound
     size = percent(gap) if gap >= LEAST_SHOWN else f"under {percent(LEAST_SHOWN)}"
     return f"Not proven optimal: no plan is better than {bound} (gap {size}{ended})."
 
@@ -114,18 +114,18 @@ def _over_fabrics(plan: Plan, *, exact: bool) -> str:
 
     Where the fabric costs less than the share `WORTH` of the days, say so only for an `exact` plan.
     """
-    o, free = plan.objective, plan.objective.fabric_free_bound
-    if free is None or o.bound is None or o.name != "days_to_train" or not o.value:
+    objective, free = plan.objective, plan.objective.fabric_free_bound
+    if free is None or objective.bound is None or objective.name != "days_to_train" or not objective.value:
         return ""
-    if (o.bound - free) / o.value < WORTH:
+    if (objective.bound - free) / objective.value < WORTH:
         return f"; no fabric is {percent(WORTH)} faster" if exact else ""
-    away = percent((o.value - free) / o.value)
+    away = percent((objective.value - free) / objective.value)
     return f"; no fabric, at any price, could bring it below {days(free)} ({away} less)"
 
 
 def _ends(plan: Plan) -> Iterator[Statement]:
     """State the cost of the fastest plan where another was chosen, and the further choices within the tolerance."""
-    ends = {x.name: x for x in plan.objective.ends}
+    ends = {end.name: end for end in plan.objective.ends}
     if len(ends) < 2:
         return
     goal, last = plan.objective.ends[0], plan.objective.ends[-1]
@@ -165,9 +165,11 @@ def _alternatives(plan: Plan) -> Iterator[Statement]:
         yield Statement("choice", "verdict", f"{head}; {why}.", True, path="layout.accelerator")
         return
     texts = []
-    for x, own in zip(proof.alternatives, others, strict=True):
-        known = "none ends as soon" if x.least_days is None else f"{days(x.least_days)} days at best"
-        texts.append(f"{x.accelerator} {known}{_ready(own.ready_months)}")
+    for alternative, own in zip(proof.alternatives, others, strict=True):
+        known = (
+            "none ends as soon" if alternative.least_days is None else f"{days(alternative.least_days)} days at best"
+        )
+        texts.append(f"{alternative.accelerator} {known}{_ready(own.ready_months)}")
     own_wait = _ready(plan.instance.hardware.ready_months)
     text = f"{head}{own_wait and f' (this one{own_wait})'}; others: {'; '.join(texts)}."
     yield Statement("choice", "verdict", text, True, runner_up="; ".join(texts), path="layout.accelerator")
@@ -178,63 +180,70 @@ def _ready(months: float) -> str:
 
 
 def _cheaper(plan: Plan, value: float) -> Iterator[Statement]:
-    x = plan.objective.cheaper
-    if x is None or plan.cost is None or not value:
+    cheaper = plan.objective.cheaper
+    if cheaper is None or plan.cost is None or not value:
         return
-    saved = plan.cost.total_usd - x.capital_usd
-    slow = f"{days(x.days_to_train)} days ({100 * (x.days_to_train - value) / value:+.2g} %)"
-    text = f"Cheaper: {money(x.capital_usd)} ({money(saved)} less, {counted(x.racks, 'rack')}) trains in {slow}."
-    runner_up = f"{money(x.capital_usd)}, {days(x.days_to_train)} days"
+    saved = plan.cost.total_usd - cheaper.capital_usd
+    slow = f"{days(cheaper.days_to_train)} days ({100 * (cheaper.days_to_train - value) / value:+.2g} %)"
+    less = f"{money(saved)} less, {counted(cheaper.racks, 'rack')}"
+    text = f"Cheaper: {money(cheaper.capital_usd)} ({less}) trains in {slow}."
+    runner_up = f"{money(cheaper.capital_usd)}, {days(cheaper.days_to_train)} days"
     worth = saved >= 0.01 * plan.cost.total_usd  # less is no choice that a reader weighs
     yield Statement("choice", "verdict", text, worth, runner_up=runner_up, path="objective.cheaper")
 
 
 def _simplest(plan: Plan) -> Iterator[Statement]:
     """State the simpler layout that is hardly slower: less than the error of the prediction."""
-    x = plan.objective.simplest
-    if x is None:
+    simplest = plan.objective.simplest
+    if simplest is None:
         return
-    stages = len(set(x.layers_per_stage))
-    even = "" if len(x.layers_per_stage) == 1 else ", even stages" if stages == 1 else ", uneven stages"
-    recompute = f", {counted(x.recomputed_layers, 'layer')} recomputed" if x.recomputed_layers else ", no recompute"
-    slower = f"{100 * x.loss:+.2g} % ({days(x.days_to_train)} days), inside the error of the prediction, no dearer"
-    text = f"Simpler: {x.layout}{even}{recompute}: {slower}."
-    yield Statement("choice", "verdict", text, True, runner_up=x.layout, path="objective.simplest")
+    stages = len(set(simplest.layers_per_stage))
+    even = "" if len(simplest.layers_per_stage) == 1 else ", even stages" if stages == 1 else ", uneven stages"
+    recompute = (
+        f", {counted(simplest.recomputed_layers, 'layer')} recomputed"
+        if simplest.recomputed_layers
+        else ", no recompute"
+    )
+    slower = f"{100 * simplest.loss:+.2g} % ({days(simplest.days_to_train)} days)"
+    slower += ", inside the error of the prediction, no dearer"
+    text = f"Simpler: {simplest.layout}{even}{recompute}: {slower}."
+    yield Statement("choice", "verdict", text, True, runner_up=simplest.layout, path="objective.simplest")
 
 
 def _freed(plan: Plan) -> Iterator[Statement]:
     """State the time that the framework's rules cost at the plan's own degrees of parallelism."""
-    x = plan.objective.freed
-    if x is None:
+    freed = plan.objective.freed
+    if freed is None:
         return
-    faster = f"{percent(x.faster)} faster"
-    text = f"Free of {x.framework}'s rules for the layers of stages, the same degrees are {faster}."
-    recomputed = f"{counted(sum(x.recomputed_layers_per_stage), 'layer')} recomputed, " * bool(
-        x.recomputed_layers_per_stage
+    faster = f"{percent(freed.faster)} faster"
+    text = f"Free of {freed.framework}'s rules for the layers of stages, the same degrees are {faster}."
+    recomputed = f"{counted(sum(freed.recomputed_layers_per_stage), 'layer')} recomputed, " * bool(
+        freed.recomputed_layers_per_stage
     )
     runner_up = f"{recomputed}{faster}"
-    yield Statement("choice", "verdict", text, x.faster >= WORTH, runner_up=runner_up, path="objective.freed")
+    yield Statement("choice", "verdict", text, freed.faster >= WORTH, runner_up=runner_up, path="objective.freed")
 
 
 def model_choice(plan: Plan) -> Iterator[Statement]:
     """State the model that is chosen for the deadline, its bound, and the model of full use."""
-    x = plan.model_choice
-    if x is None:
+    choice = plan.model_choice
+    if choice is None:
         return
     model = plan.instance.workload.model
     shape = "" if isinstance(model, str) else f": {model.layers} layers of {model.hidden:,}, {model.heads} heads"
-    size = f"{x.parameters / 1e12:,.2f}T parameters on {x.tokens / 1e12:,.1f}T tokens{shape}"
-    text, runner_up = f"{size}; {x.flop:.4g} FLOP by the deadline, proven below {x.flop_bound:.4g}", ""
-    if x.assumed is not None:
-        runner_up = f"assumed were {x.assumed.parameters / 1e12:,.1f}T on {x.assumed.tokens / 1e12:,.0f}T"
+    size = f"{choice.parameters / 1e12:,.2f}T parameters on {choice.tokens / 1e12:,.1f}T tokens{shape}"
+    text, runner_up = f"{size}; {choice.flop:.4g} FLOP by the deadline, proven below {choice.flop_bound:.4g}", ""
+    if choice.assumed is not None:
+        runner_up = f"assumed were {choice.assumed.parameters / 1e12:,.1f}T on {choice.assumed.tokens / 1e12:,.0f}T"
         text += f"; {runner_up}"
     yield Statement("choice", "model", text, True, runner_up=runner_up, path="model_choice.flop")
-    y = x.ideal
-    parts = sorted(((v, k) for k, v in x.compute_shares.items() if abs(v) >= 5e-4), reverse=True)
-    goes = ", ".join(f"{short_percent(v)} {words(k)}" for v, k in parts)
-    full = f"At full use {y.parameters / 1e12:,.1f}T on {y.tokens / 1e12:,.0f}T, loss {y.loss:.4f}; its compute goes to"
+    ideal = choice.ideal
+    parts = sorted(((share, part) for part, share in choice.compute_shares.items() if abs(share) >= 5e-4), reverse=True)
+    goes = ", ".join(f"{short_percent(share)} {words(part)}" for share, part in parts)
+    size = f"{ideal.parameters / 1e12:,.1f}T on {ideal.tokens / 1e12:,.0f}T"
+    full = f"At full use {size}, loss {ideal.loss:.4f}; its compute goes to"
     yield Statement("figure", "model", f"{full}: {goes}", path="model_choice.compute_shares")
-    batch = f"Batch of {x.batch_tokens / 1e6:,.1f}M tokens"
+    batch = f"Batch of {choice.batch_tokens / 1e6:,.1f}M tokens"
     yield Statement("figure", "model", batch, path="model_choice.batch_tokens")
 
 
@@ -259,24 +268,29 @@ def limits(plan: Plan) -> Iterator[Statement]:
     yield from full
 
 
-def _full(plan: Plan, x: LayoutPlan) -> Iterator[Statement]:
-    m, most = x.metrics, plan.instance.limits.max_batch_tokens
-    if most is not None and m.tokens_per_step >= FULL * most:
-        text = f"Batch: {short(m.tokens_per_step)} of {short(most)} tokens a step."
+def _full(plan: Plan, layout: LayoutPlan) -> Iterator[Statement]:
+    metrics, most = layout.metrics, plan.instance.limits.max_batch_tokens
+    if most is not None and metrics.tokens_per_step >= FULL * most:
+        text = f"Batch: {short(metrics.tokens_per_step)} of {short(most)} tokens a step."
         yield Statement("limit", "layout", text, True, path="layout.metrics.tokens_per_step")
-    if m.memory_bytes_per_gpu >= FULL * m.memory_limit_bytes:
-        text = f"Memory: {memory(m.memory_bytes_per_gpu)} of {memory(m.memory_limit_bytes)} on the fullest GPU."
+    if metrics.memory_bytes_per_gpu >= FULL * metrics.memory_limit_bytes:
+        used, limit = memory(metrics.memory_bytes_per_gpu), memory(metrics.memory_limit_bytes)
+        text = f"Memory: {used} of {limit} on the fullest GPU."
         yield Statement("limit", "layout", text, True, path="layout.metrics.memory_bytes_per_gpu")
     deadline = plan.instance.limits.deadline_days
-    if deadline is not None and m.days_to_train >= FULL * deadline:
-        text = f"Deadline: {m.days_to_train:,.1f} of {deadline:,.1f} days."
+    if deadline is not None and metrics.days_to_train >= FULL * deadline:
+        text = f"Deadline: {metrics.days_to_train:,.1f} of {deadline:,.1f} days."
         yield Statement("limit", "days", text, True, path="layout.metrics.days_to_train")
 
 
 def _end(plan: Plan) -> str:
     """Write the limit that one more block of racks would reach; empty where it is not determined."""
-    x = plan.placement
-    block = f"one more block of {counted(x.block_racks, 'rack')}" if x and x.block_racks else "one more replica"
+    placement = plan.placement
+    block = (
+        f"one more block of {counted(placement.block_racks, 'rack')}"
+        if placement and placement.block_racks
+        else "one more replica"
+    )
     budget, racks = plan.instance.limits.budget_usd, racks_of(plan)
     match plan.objective.limited_by:
         case "budget" if plan.cost is not None and budget is not None:
@@ -284,7 +298,7 @@ def _end(plan: Plan) -> str:
         case "grid":
             return f"Power and sites: they cannot feed {block}."
         case "owned_racks":
-            free = (racks or 0) - x.block_racks * sum(x.blocks_by_site.values()) if x else 0
+            free = (racks or 0) - placement.block_racks * sum(placement.blocks_by_site.values()) if placement else 0
             left = f"{free:,} of {racks:,} are left over, too few" if free else f"{racks or 0:,} given, no room"
             return f"Racks: {left} for {block}."
         case "tolerance":
@@ -331,25 +345,27 @@ def cautions(plan: Plan) -> Iterator[Statement]:
         yield Statement("warning", "money", text, True)
 
 
-def _idle_gpus(plan: Plan, x: LayoutPlan) -> Iterator[Statement]:
-    idle, bought = x.gpus_idle, x.gpus_used + x.gpus_idle
-    racks, r = racks_of(plan) or 0, plan.reliability
+def _idle_gpus(plan: Plan, layout: LayoutPlan) -> Iterator[Statement]:
+    idle, bought = layout.gpus_idle, layout.gpus_used + layout.gpus_idle
+    racks, reliability = racks_of(plan) or 0, plan.reliability
     each, spare = bought // max(racks, 1), 0
-    if r is not None:
-        stand_by = sum(r.spare_racks_by_site.values())
-        spare = r.spare_gpus_per_rack * (racks - stand_by) + each * stand_by
+    if reliability is not None:
+        stand_by = sum(reliability.spare_racks_by_site.values())
+        spare = reliability.spare_gpus_per_rack * (racks - stand_by) + each * stand_by
     if idle - spare < IDLE * bought:
         return
     usd = plan.cost.capex_usd.get("racks") if plan.cost else None
     worth = f": {money(usd * (idle - spare) / bought)} of racks" if usd else ""
-    unit = x.tensor_parallel * x.context_parallel
-    work = math.ceil(unit / x.racks_per_replica) * x.replicas_per_rack * x.stages_per_rack  # GPUs of a rack
+    unit = layout.tensor_parallel * layout.context_parallel
+    work = (
+        math.ceil(unit / layout.racks_per_replica) * layout.replicas_per_rack * layout.stages_per_rack
+    )  # GPUs of a rack
     spares = f", {spare:,} more are spares" if spare else ""
     share = short_percent((idle - spare) / bought)
     text = f"{idle - spare:,} of {bought:,} GPUs ({share}) are idle{spares}{worth}."
     if not spare and work and each > work and (each - work) * racks >= 0.9 * idle:
         # GPUs idle in every rack come from the layout; the few others are in racks that no block fills.
-        why = f"TP {x.tensor_parallel} x CP {x.context_parallel} uses {work}"
+        why = f"TP {layout.tensor_parallel} x CP {layout.context_parallel} uses {work}"
         text = f"{each - work} of {each} GPUs in each rack are idle ({why}){worth}."
     yield Statement("warning", "layout", text, True, path="layout.gpus_idle")
 
@@ -369,7 +385,7 @@ def without_source(value: object, where: str) -> Iterator[str]:
             yield from without_source(getattr(value, name), f"{where}.{name}" if where else name)
     elif isinstance(value, (tuple, dict)):
         entries = value.values() if isinstance(value, dict) else value
-        yield from dict.fromkeys(path for x in entries for path in without_source(x, f"{where}[]"))
+        yield from dict.fromkeys(path for entry in entries for path in without_source(entry, f"{where}[]"))
 
 
 TIMES = {1: "once", 2: "twice"}
@@ -390,9 +406,9 @@ def capital(plan: Plan) -> Iterator[Statement]:
     """State the bill by part, the yearly costs, and the rest of the budget."""
     if plan.cost is None:
         return
-    parts = ", ".join(f"{words(k)} {money(v)}" for k, v in plan.cost.capex_usd.items() if v)
+    parts = ", ".join(f"{words(part)} {money(usd)}" for part, usd in plan.cost.capex_usd.items() if usd)
     yield Statement("figure", "money", f"{money(plan.cost.total_usd)} = {parts}", True, path="cost.total_usd")
-    if running := ", ".join(f"{k} {money(v)}" for k, v in plan.cost.opex_usd_per_year.items()):
+    if running := ", ".join(f"{part} {money(usd)}" for part, usd in plan.cost.opex_usd_per_year.items()):
         yield Statement("figure", "money", f"A year of operation: {running}", path="cost.opex_usd_per_year")
 
 
@@ -402,29 +418,29 @@ def run(plan: Plan) -> Iterator[Statement]:
         yield from run_statements(plan.instance, plan.run)
 
 
-def run_statements(instance: Instance, x: RunPlan) -> Iterator[Statement]:
+def run_statements(instance: Instance, run: RunPlan) -> Iterator[Statement]:
     """State the whole run: its total cost by part, energy and carbon, replacements, and parts left out."""
-    each = f"${x.usd_per_million_tokens:,.4g} a million tokens"
-    length = f"{x.years:,.1f} years" if x.years >= 1 else f"{x.years * 365:,.3g} days"
-    whole = f"{money(x.total_cost_of_ownership_usd)} over {length}"
+    each = f"${run.usd_per_million_tokens:,.4g} a million tokens"
+    length = f"{run.years:,.1f} years" if run.years >= 1 else f"{run.years * 365:,.3g} days"
+    whole = f"{money(run.total_cost_of_ownership_usd)} over {length}"
     yield Statement("figure", "money", f"To own and run: {whole}, {each}", True, path="run.total_cost_of_ownership_usd")
-    parts = ", ".join(f"{words(k)} {money(v)}" for k, v in x.usd.items() if v)
+    parts = ", ".join(f"{words(part)} {money(usd)}" for part, usd in run.usd.items() if usd)
     yield Statement("figure", "money", f"That is {parts}", path="run.usd")
-    tonnes = "" if x.carbon_tonnes is None else f"; {amount(x.carbon_tonnes)} t of CO2"
-    joules = x.energy_joules_per_token
+    tonnes = "" if run.carbon_tonnes is None else f"; {amount(run.carbon_tonnes)} t of CO2"
+    joules = run.energy_joules_per_token
     by_token = f"{amount(joules)} J a token ({amount(joules * TOKENS / 3.6e9)} MWh a million)"
-    yield Statement("figure", "money", f"{amount(x.energy_mwh)} MWh, {by_token}{tonnes}", path="run.energy_mwh")
+    yield Statement("figure", "money", f"{amount(run.energy_mwh)} MWh, {by_token}{tonnes}", path="run.energy_mwh")
     replaced = []
-    for name, times in x.replacements.items():
+    for name, times in run.replacements.items():
         if times:
             what, part = (f"racks of {name}", "") if instance.hardware.pools else (name, REPLACED.get(name, ""))
-            usd = f" ({money(x.usd[part])})" if part in x.usd else ""
+            usd = f" ({money(run.usd[part])})" if part in run.usd else ""
             replaced.append(f"{what} {TIMES.get(times) or counted(times, 'time')}{usd}")
     if replaced:
         text = f"Outlasts its hardware; replaced: {', '.join(replaced)}."
         yield Statement("warning", "money", text, True, path="run.replacements")
-    if x.not_counted:
-        names = dict.fromkeys(NAMES.get(k.rpartition(".")[2], k) for k in x.not_counted)
-        where = dict.fromkeys(k.rpartition(".")[0] for k in x.not_counted if "." in k)
+    if run.not_counted:
+        names = dict.fromkeys(NAMES.get(key.rpartition(".")[2], key) for key in run.not_counted)
+        where = dict.fromkeys(key.rpartition(".")[0] for key in run.not_counted if "." in key)
         text = f"Excluded: {', '.join(names)}" + (f" (set under {', '.join(where)})." if where else ".")
         yield Statement("warning", "money", text, True, path="run.not_counted")
