@@ -208,10 +208,8 @@ def wan_gateway_rate(physics: PlanPhysics) -> Iterator[Violation]:
     """Check that a WAN gateway's ports carry the gradients of all links at once: 8·bytes/t_wan <= ports · rate."""
     for site, fabric in _fabrics(physics):
         if fabric.wan_gateway is not None and fabric.switch in physics.switches:
-            rule, carried = (
-                f"wan_gateway_rate[{site}]",
-                fabric.wan_gateway.wan_ports * physics.switches[fabric.switch].port_gbps,
-            )
+            rule = f"wan_gateway_rate[{site}]"
+            carried = fabric.wan_gateway.wan_ports * physics.switches[fabric.switch].port_gbps
             ports = "Gbps of the WAN gateway's ports"
             yield from at_most(rule, exchange_gbps(physics, site), carried, "Gbps of gradients", ports)
 
@@ -281,11 +279,8 @@ def sends_that_meet(physics: PlanPhysics, layout: LayoutPlan) -> float:
     once more behind it, if any stage comes before. With gradients or weights sharded (ZeRO-2 and 3) rings run in every
     pass, and each send that no pass hides meets them.
     """
-    software, virtual_stages, places = (
-        step.machine_of(physics.instance).software,
-        layout.virtual_stages,
-        layout.pipeline_parallel,
-    )
+    software, virtual_stages = step.machine_of(physics.instance).software, layout.virtual_stages
+    places = layout.pipeline_parallel
     apart = layout.stages_per_rack < places and max(layout.racks_per_stage_by_site.values(), default=0) > 1
     if places < 2 or not apart:
         return 0.0

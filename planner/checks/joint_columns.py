@@ -268,9 +268,7 @@ class Space:
 
 def inner_degrees(degree: int) -> list[int]:
     """Return the inner degrees of TP: one-dimensional, and for many ranks the most nearly square grid."""
-    divisors = (
-        [divisor for divisor in range(2, degree) if degree % divisor == 0] if degree >= MIN_GRID_TENSOR_PARALLEL else []
-    )
+    divisors = [size for size in range(2, degree) if degree % size == 0] if degree >= MIN_GRID_TENSOR_PARALLEL else []
     square = sorted(
         divisors,
         key=lambda divisor: (max(Fraction(divisor * divisor, degree), Fraction(degree, divisor * divisor)), divisor),

@@ -397,9 +397,7 @@ def layouts(physics: PlanPhysics) -> Iterator[Violation]:
     """Check every rule of a layout in every pool: memory and step time as physics predicts them for its GPU."""
     for name, own in _pool_plans(physics, physics.plan.pools).items() if physics.plan.pools else ():
         for rule in RULES:
-            yield from (
-                violation.model_copy(update={"rule": f"pools[{name}].{violation.rule}"}) for violation in rule(own)
-            )
+            yield from (fault.model_copy(update={"rule": f"pools[{name}].{fault.rule}"}) for fault in rule(own))
 
 
 def _times(physics: PlanPhysics) -> tuple[dict[str, float], dict[str, float]] | None:
@@ -455,11 +453,8 @@ def limits(physics: PlanPhysics) -> Iterator[Violation]:
     """Check that all pools together train within the deadline in days and the facility power in MW."""
     if physics.plan.pools is None:
         return
-    deadline, power, recomputed = (
-        physics.instance.limits.deadline_days,
-        physics.instance.limits.facility_power_mw,
-        days(physics),
-    )
+    deadline, power = physics.instance.limits.deadline_days, physics.instance.limits.facility_power_mw
+    recomputed = days(physics)
     if deadline is not None and recomputed is not None:
         yield from at_most("limits[deadline]", recomputed, deadline, "days to train", "days until the deadline")
     if power is not None:

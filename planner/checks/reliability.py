@@ -456,10 +456,8 @@ def useful_share(physics: PlanPhysics) -> Iterator[Violation]:
         yield from must_equal("useful_share", "useful share", reliability.useful_share, 1 / own)
         yield from must_equal("useful_share", "of the metrics", layout.metrics.useful_share, reliability.useful_share)
         yield from at_most("useful_share", own, min(ways.values()), "seconds a second of steps", "by the best way")
-        lost, days = (
-            sum(reliability.lost_days.values()),
-            layout.metrics.days_to_train - layout.metrics.step_days_to_train,
-        )
+        lost = sum(reliability.lost_days.values())
+        days = layout.metrics.days_to_train - layout.metrics.step_days_to_train
         yield from must_equal("useful_share", "days lost by cause against the days without steps", lost, days)
         for name, value in reliability.lost_days.items():
             yield from at_most(

@@ -376,10 +376,8 @@ def demands(_: PlanPhysics, req: Requirements, design: WanPlan) -> Iterator[Viol
         if entries[key] != int(key in req.demands):
             yield broken(_named("demands", *key), f"{entries[key]} entries, {int(key in req.demands)} expected")
     for demand, given in _known(req, design):
-        rule, share = (
-            _named("demands", demand.name, demand.a, demand.b),
-            math.fsum(route.share for route in demand.routes),
-        )
+        rule = _named("demands", demand.name, demand.a, demand.b)
+        share = math.fsum(route.share for route in demand.routes)
         rate = given.gbps(req.rtt_ms(demand.a, demand.b))
         rate = rate if math.isfinite(rate) else given.gbps(0.0)
         yield from must_be(rule, "priority", demand.priority, given.priority)

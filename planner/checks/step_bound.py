@@ -115,11 +115,8 @@ def fastest_ranges(cut: Cut, pipelines: CutPipelines, racks: MaxRacks, limit: fl
     each = cut.least_layers * (times.forward_seconds + times.backward_seconds) / shape.micro_batch
     gpus = float(cut.space.fewest_gpus(limit / (each * shape.gpus))) * (1 - ROUNDING)
     few = np.ceil(np.maximum(gpus / pipelines.p, shape.expert_parallel) / shape.gpus).astype(np.int64)
-    many, low, high = (
-        most // pipelines.block_racks * pipelines.block_replicas,
-        np.where(pipelines.v > 1, pipelines.p, 1),
-        np.full_like(pipelines.p, total),
-    )
+    many, low = most // pipelines.block_racks * pipelines.block_replicas, np.where(pipelines.v > 1, pipelines.p, 1)
+    high = np.full_like(pipelines.p, total)
     replicas, batches = pinned_replicas(cut.space.instance), pins.get("layout.microbatches_per_step")
     if replicas is not None:
         few, many = np.maximum(few, replicas), np.minimum(many, replicas)

@@ -251,10 +251,8 @@ def _of_a_switch(physics: PlanPhysics, built: BuiltFabric, tier: str) -> Failure
 
 def _lost(design: Design, tier: str) -> FreeUplinks:
     if isinstance(design, Dragonfly):
-        switches, links = (
-            design.spines_per_pod or min(design.group_sizes),
-            design.pod_uplinks if design.valiant else design.group_links,
-        )
+        switches = design.spines_per_pod or min(design.group_sizes)
+        links = design.pod_uplinks if design.valiant else design.group_links
         if (tier == "spine") != (design.spines > 0):
             return FreeUplinks(0.0, 0.0, 0.0)
         inside = 1 / switches if design.spines or design.valiant else 0.0

@@ -64,9 +64,7 @@ class BuiltFabric:
         second[WAN_GATEWAY] = design.wan_gateways // design.networks
         if design.zones:
             second |= {"super-spine": design.super_spine_boxes or design.core_up // design.core_bundle}
-        names = {
-            tier: _pairs(tier, count // second[tier], second[tier]) for tier, count in switch_counts(design).items()
-        }
+        names = {tier: _pairs(tier, size // second[tier], second[tier]) for tier, size in switch_counts(design).items()}
         return names | {"rack": [f"{PREFIX}{i:0{width(design.racks)}d}" for i in range(design.racks)]}
 
     def gpu_name(self, gpu: int) -> str:

@@ -408,10 +408,8 @@ def torchtitan_tables(run: LaunchRun) -> dict[str, dict[str, Any]]:
     routed = run.model.experts is not None and layout.tensor_parallel > 1
     if layout.zero_stage == 1:
         raise InputError("layout.zero_stage: torchtitan has replicas, ZeRO-2 and ZeRO-3 (is 1); pin 0, 2 or 3")
-    pipelined, selective = (
-        layout.pipeline_parallel > 1,
-        {"selective_ac_option": "op"} if layout.recompute == "selective" else {},
-    )
+    pipelined = layout.pipeline_parallel > 1
+    selective = {"selective_ac_option": "op"} if layout.recompute == "selective" else {}
     local = layout.microbatch_sequences * (layout.microbatches_per_step if pipelined else 1)
     parallelism: dict[str, Any] = {
         "data_parallel_replicate_degree": 1 if layout.zero_stage else replicas,

@@ -309,10 +309,7 @@ def from_layers(source: str, rows: Iterable[Layered]) -> Topology:
     for name, above in parents.items():
         if above is not None:
             children.setdefault(above, []).append(name)
-    switches = [
-        SwitchRow(places[switch], switch, tuple(nodes.get(switch, ())), tuple(children.get(switch, ())))
-        for switch in parents
-    ]
+    switches = [SwitchRow(places[box], box, tuple(nodes.get(box, ())), tuple(children.get(box, ()))) for box in parents]
     return tree(
         source, switches, [BlockRow(seen[members[0]], domain, tuple(members)) for domain, members in domains.items()]
     )

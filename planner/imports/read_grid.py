@@ -29,11 +29,7 @@ def fill(draft: Draft, options: GridOptions) -> tuple[tuple[BalancingAuthority, 
 
     The user's table has precedence over the options, and these over the files.
     """
-    given = (
-        {}
-        if options.authorities is None
-        else _given(options.authorities, [authority.id for authority in draft.authorities])
-    )
+    given = {} if options.authorities is None else _given(options.authorities, [area.id for area in draft.authorities])
     installed: defaultdict[str, float] = defaultdict(float)
     for node in draft.nodes:
         installed[node.authority] += node.installed_mw or 0.0

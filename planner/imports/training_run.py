@@ -122,9 +122,7 @@ NEMO_WITHOUT = re.compile(
 
 def _read(values: RunValues, effect_of: Callable[[str, Any], str | None]) -> ReadItems:
     """Group the keys; a key that is off by its value has no effect, unless it turns an overlap off."""
-    return values.items.read(
-        lambda key, value: NO_EFFECT if not value and "overlap" not in key else effect_of(key, value)
-    )
+    return values.items.read(lambda key, item: NO_EFFECT if not item and "overlap" not in key else effect_of(key, item))
 
 
 def _other_effect(without: re.Pattern[str], known: str) -> Callable[[str, Any], str | None]:

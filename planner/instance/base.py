@@ -113,9 +113,7 @@ def out_of_range(instance: BaseModel) -> Iterator[str]:
     while left:
         path, key, value = left.pop()
         if isinstance(value, BaseModel):
-            left += [
-                (f"{path}.{name}" if path else name, name, getattr(value, name)) for name in type(value).model_fields
-            ]
+            left += [(f"{path}.{key}" if path else key, key, getattr(value, key)) for key in type(value).model_fields]
         elif isinstance(value, dict):  # what it holds by name has the unit of the whole
             left += [(f"{path}.{name}", key, inner) for name, inner in value.items()]
         elif isinstance(value, (list, tuple)):

@@ -104,10 +104,8 @@ def choose_shape(family: Family, depth: DepthLaw, target: float) -> Model | None
 
     widest = max_units(family, target)
     one, two = ([size(model_of(family, layers, units)) for units in range(1, widest + 1)] for layers in (1, 2))
-    layer, rest = (
-        [more - less for less, more in zip(one, two, strict=True)],
-        [2 * less - more for less, more in zip(one, two, strict=True)],
-    )
+    layer = [more - less for less, more in zip(one, two, strict=True)]
+    rest = [2 * less - more for less, more in zip(one, two, strict=True)]
     low, high = target * (1 - family.tolerance), target * (1 + family.tolerance)
     width, multiple = family.heads_multiple_of * family.head_size, family.layers_multiple_of
     deepest = max(1, min(MAX_LAYERS, math.floor(high / layer[0]) + 1))

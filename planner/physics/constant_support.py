@@ -52,11 +52,7 @@ def support_table() -> SupportTable:
 
 def support_of(machine: Machine) -> dict[str, ConstantSupport]:
     """Return the support of each constant of a machine, by `accelerators` or `software` and the constant's path."""
-    return {
-        f"{constant.kind}.{constant.path}": constant
-        for constant in support_table().constants
-        if constant.touches(machine)
-    }
+    return {f"{row.kind}.{row.path}": row for row in support_table().constants if row.touches(machine)}
 
 
 def step_deviation(machine: Machine, seconds: Callable[[Machine], float]) -> float:

@@ -31,9 +31,7 @@ def _named(row: Row, front: str, end: str) -> Iterator[tuple[str, Any]]:
 def _strategy(row: Row) -> str | None:
     kinds = [("TP", "tensor"), ("CP", "context"), ("EP", "expert"), ("PP", "pipeline")]
     degrees = [(mark, row.get(f"layout.{kind}_parallel")) for mark, kind in kinds]
-    parts = [
-        f"{mark} {degree}" for mark, degree in degrees if degree is not None and (degree != 1 or mark in ("TP", "PP"))
-    ]
+    parts = [f"{mark} {size}" for mark, size in degrees if size is not None and (size != 1 or mark in ("TP", "PP"))]
     virtual = row.get("layout.virtual_stages")
     if parts and virtual not in (None, 1):
         parts.append(f"v{virtual}")

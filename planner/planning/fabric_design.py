@@ -120,10 +120,8 @@ def design_fabric(instance: FabricInstance, options: Options) -> Plan:
     kinds = list(_searched(instance, network, deadline))
     allowed = [kind for kind in kinds if kind.template is not None and _allowed(network, kind)]
     best = min(allowed, key=lambda kind: (kind.template.usd if kind.template else 0.0, kind.tiers), default=None)
-    budget, complete = (
-        instance.limits.budget_usd,
-        all(kind.searched for kind in kinds if kind.family in network.families),
-    )
+    budget = instance.limits.budget_usd
+    complete = all(kind.searched for kind in kinds if kind.family in network.families)
     ended = "proved" if complete else deadline.cause
     if best is None or best.template is None:
         return _plan(instance, options, ended, conflict=_nothing_fits(instance, network, deadline, proven=complete))
@@ -305,10 +303,8 @@ def _tails(instance: FabricInstance, network: Network, template: Template, deadl
 
     Return `NO_TAILS` where the fabric is not simulated, or the time ends first.
     """
-    design, switch = (
-        template.design,
-        next(switch for switch in resolved_switches(network.switches) if switch.name == template.switch),
-    )
+    design = template.design
+    switch = next(switch for switch in resolved_switches(network.switches) if switch.name == template.switch)
     if design.grouped or switch.planes > MAX_PLANES or design.racks * design.gpus_per_rack < 2:
         return NO_TAILS
     tree = part_of_design(design, switch, instance.hardware.gpu_nic_bytes_per_second, most=SIMULATED_HOSTS).tree

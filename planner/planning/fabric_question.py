@@ -166,11 +166,8 @@ def _parts(wish: FabricWish) -> tuple[list[dict[str, Any]], FabricParts]:
     switches = [_switch(name) for name in names]
     if len({switch["name"] for switch in switches}) < len(switches):
         raise InputError("--switch: two switches of the same ports and rate; name one, or give them in a file")
-    rates, usd, watts = (
-        sorted({float(switch["port_gbps"]) for switch in switches}),
-        wish.transceiver_usd,
-        wish.transceiver_watts,
-    )
+    rates, usd = sorted({float(switch["port_gbps"]) for switch in switches}), wish.transceiver_usd
+    watts = wish.transceiver_watts
     usual = FABRIC_PARTS.get(rates[0]) if len(rates) == 1 else None
     if usual is None and (usd is None or watts is None):
         listed = ", ".join(f"{rate:g}" for rate in rates)

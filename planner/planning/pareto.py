@@ -158,8 +158,4 @@ def _line(site: str, alternative: Alternative) -> list[str]:
         f"{own['pipeline_send_slowdown']:.2f}x",
         f"{own['unavoidable_splits']:.0f}",
     ]
-    return [
-        site,
-        *figures,
-        *(str(own[name]) for name in ("leaf_domain_racks", "switches", "tiers", "family", "switch")),
-    ]
+    return [site, *figures, *(str(own[key]) for key in ("leaf_domain_racks", "switches", "tiers", "family", "switch"))]

@@ -236,20 +236,13 @@ def summary(plan: Plan, width: int | None = None, *, verbose: bool = False, sect
     """
     reported = statements(plan)
     if section is not None:
-        names = sorted(
-            {statement.topic for statement in reported} | {statement.section for statement in reported},
-            key=SECTIONS.index,
-        )
+        names = sorted({fact.topic for fact in reported} | {fact.section for fact in reported}, key=SECTIONS.index)
         names += ["curve"] if plan.curve is not None else []
         if section == "curve" and plan.curve is None:
             raise InputError("section: this plan has no curve; solve without --point, or use `planner frontier`")
         if section not in names:
             raise InputError(f"section: must be one of {', '.join(names)} (is {section!r})")
-        chosen = [
-            statement
-            for statement in reported
-            if section in (statement.topic, statement.section) and not statement.short
-        ]
+        chosen = [fact for fact in reported if section in (fact.topic, fact.section) and not fact.short]
     else:
         chosen = [statement for statement in reported if (not statement.short if verbose else statement.first)]
     head = f"{plan.instance.name}: {plan.status}" + ("" if plan.stopped == "proved" else f" ({plan.stopped})")
@@ -257,9 +250,7 @@ def summary(plan: Plan, width: int | None = None, *, verbose: bool = False, sect
         head = f"{plan.instance.name}: your layout"
     bars = list(day_bars(plan, BARS if width is None else max(8, min(BARS, width - COLUMNS_WITHOUT_BAR))))
     faulty = [statement.text for statement in reported if statement.kind == "fault"]  # before all else
-    body = lines_of(
-        (statement for statement in chosen if statement.kind != "fault"), bars if verbose or section == "days" else ()
-    )
+    body = lines_of((fact for fact in chosen if fact.kind != "fault"), bars if verbose or section == "days" else ())
     curve = [curve_section(plan.curve)] if plan.curve is not None and section in (None, "curve") else []
     return fitted("\n".join([*faulty, *([head] if section is None else []), *body, *curve]), width)
 

@@ -334,10 +334,7 @@ def _named_moves(
 ) -> Iterable[Move]:
     """Name the nodes of each move, in order: a piece takes the first free nodes of its leaf, and returns its own."""
     taken = set(busy)
-    on = {
-        piece: [running[index].placement.nodes[rank] for rank in ranks]
-        for piece, (index, _, ranks) in enumerate(pieces)
-    }
+    on = {piece: [running[at].placement.nodes[rank] for rank in ranks] for piece, (at, _, ranks) in enumerate(pieces)}
     for piece, to in steps:
         index, _, ranks = pieces[piece]
         fresh = [node for node in cluster.leaves[to].nodes if node not in taken][: len(ranks)]

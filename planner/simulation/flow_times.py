@@ -384,9 +384,7 @@ def factor(network: Network | None) -> TransportFactor | None:
     """
     if network is None or network.transport.simulate is None:
         return None
-    kinds = tuple(
-        sorted((switch.ports, switch.planes, switch.name) for switch in network.switches if isinstance(switch, Switch))
-    )
+    kinds = tuple(sorted((box.ports, box.planes, box.name) for box in network.switches if isinstance(box, Switch)))
     return _slowest(network.transport.simulate, kinds, network.transport.slowdown)
 
 

@@ -276,9 +276,7 @@ class Alive:
             )
             for plane in range(len(self.tree.planes))
         ]
-        return np.concatenate(
-            [share * value for share, value in zip(self.tree.planes, one, strict=True) for _ in (0, 1)]
-        )
+        return np.concatenate([share * item for share, item in zip(self.tree.planes, one, strict=True) for _ in (0, 1)])
 
     def hops(self, flows: Flows, chosen: Ints, tier: int, plane: int) -> list[Ints]:
         """Return, for every tier below the turn, how many live next hops lead to each position (flow by position)."""

@@ -238,11 +238,8 @@ def part_of_plan(plan: Plan, site: str | None, hosts: int | None) -> tuple[str, 
         raise InputError(f"--site {name!r}: is no site of the plan; choose one of {', '.join(sorted(physics.wired))}")
     if isinstance(plan.instance.hardware.accelerator, str) and plan.instance.hardware.nic_bytes_per_second is None:
         raise InputError("simulate: the plan's accelerator is only a name; solve the instance again")
-    design, switch, hardware = (
-        physics.wired[name],
-        physics.switches[plan.fabric.sites[name].switch],
-        plan.instance.hardware,
-    )
+    design, switch = physics.wired[name], physics.switches[plan.fabric.sites[name].switch]
+    hardware = plan.instance.hardware
     if design.grouped:
         family = plan.fabric.sites[name].family
         raise InputError(f"simulate: {name} has a {family}; only trees are simulated, so plan with other families")

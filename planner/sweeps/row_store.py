@@ -319,9 +319,7 @@ def columns_of(rows: Sequence[Row]) -> dict[str, list[Any]]:
         if kinds == {int, float}:
             plain = [None if value is None else float(value) for value in plain]
         elif len(kinds) > 1:
-            plain = [
-                None if value is None else value if isinstance(value, str) else json.dumps(value) for value in plain
-            ]
+            plain = [None if item is None else item if isinstance(item, str) else json.dumps(item) for item in plain]
         columns[name] = plain
     return columns
 

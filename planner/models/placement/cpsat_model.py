@@ -48,9 +48,7 @@ class JobPlacementModel:
 
     def units(self, cluster: int, pods: Container[int] | None = None) -> Expr:
         """Return the units in the holes of a cluster, of some pods alone where they are given."""
-        return sum(
-            hole * variable for (pod, hole), variable in self.take[cluster].items() if pods is None or pod in pods
-        )
+        return sum(hole * term for (pod, hole), term in self.take[cluster].items() if pods is None or pod in pods)
 
     def capacity(self, cluster: int) -> Expr:
         """Return the units of the groups of a cluster."""
@@ -378,9 +376,7 @@ def _parts(
     problem, left = flows.q, list(members)
     parts = []
     for pod in sorted(flows.pods, key=lambda pod: _height(problem, pod)):
-        wanted = Counter(
-            {hole: int(values.of(variable)) for (other, hole), variable in flows.take[j].items() if other == pod}
-        )
+        wanted = Counter({hole: int(values.of(term)) for (other, hole), term in flows.take[j].items() if other == pod})
         here = tuple(
             (holes[pod][hole].pop(), hole) for hole in sorted(wanted, reverse=True) for _ in range(wanted[hole])
         )

@@ -146,9 +146,7 @@ def pack_pods(division: PlanPlacementModel) -> None:
 def pack_every_part(division: PlanPlacementModel) -> None:
     """Require a place in a pod for each part."""
     for u in sorted({u for _, u in [*division.cuts, *division.packs]}):
-        cut, packed = (
-            [variable for (_, w), variable in arcs.items() if w == u] for arcs in (division.cuts, division.packs)
-        )
+        cut, packed = ([term for (_, w), term in arcs.items() if w == u] for arcs in (division.cuts, division.packs))
         division.model.add(sum(cut) == sum(packed)).with_name(f"pack_every_part[{u}]")
 
 
@@ -181,9 +179,7 @@ def _formulation(
     division.model.add(extra_pieces(sizes, division.counts) == choice.extra_pieces).with_name("keep_extra_pieces")
     for rule in (place_the_part_full_domain, divide_clusters, pack_pods, pack_every_part):
         rule(division)
-    plain = sum(
-        division.shape.capacity(u) // division.shape.group * variable for (_, u), variable in division.cuts.items()
-    )
+    plain = sum(division.shape.capacity(u) // division.shape.group * term for (_, u), term in division.cuts.items())
     mixed = sum(
         division.shape.capacity(u, last=True) // division.shape.group * variable
         for (_, u), variable in division.last.items()

@@ -232,9 +232,7 @@ def formulate_chains(
         flows.opened.extend(chain.closed.values())
         flows.wasteful.extend(variable for need, variable in chain.closed.items() if need < 0)
         above = flows.q.leaves[flows.q.pods[pod][0]].path if flows.by_pod else ()
-        flows.local.append(
-            {(tier, switch, kind): chain.items[kind] for tier, switch in enumerate(above) for kind in kinds}
-        )
+        flows.local.append({(tier, box, kind): chain.items[kind] for tier, box in enumerate(above) for kind in kinds})
     crossing = by_pod and problem.tiers and len(problem.pods) > 1
     pools = pool_shares(flows, {pod: chain.items for pod, chain in chains.items()}, max_split) if crossing else []
     place_split_groups(flows)

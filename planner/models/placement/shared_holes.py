@@ -265,9 +265,7 @@ def count_clusters(model: cp_model.CpModel, shape: LeafDomains, sizes: Sizes, sp
         a: model.new_int_var(0, min(split // a, shape.full // b), f"clusters[{a}]") for a, b in sizes.plain.items()
     }
     mixed = {a: model.new_bool_var(f"mixed[{a}]") for a in sizes.mixed}
-    model.add(sum(a * variable for a, variable in [*plain.items(), *mixed.items()]) == split).with_name(
-        "cover_split_groups"
-    )
+    model.add(sum(a * term for a, term in [*plain.items(), *mixed.items()]) == split).with_name("cover_split_groups")
     holes = [(sizes.plain[a], variable) for a, variable in plain.items()] + [
         (sizes.mixed[a], variable) for a, variable in mixed.items()
     ]

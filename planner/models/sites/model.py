@@ -250,13 +250,7 @@ def _counts(variables: Any) -> dict[str, int]:
 
 def dispatch(block: Any, data: SplitData) -> Dispatch:
     """Read the power of one year."""
-    load = {
-        site: pyo.value(load_mw(block, data, [site])) for site, count in block.modules.items() if count.value > 1e-9
-    }
+    load = {site: pyo.value(load_mw(block, data, [site])) for site, size in block.modules.items() if size.value > 1e-9}
     network = data.network
-    flow = (
-        {name: variable.value for name, variable in block.flow.items()} if network is None else flows_of(block, network)
-    )
-    return Dispatch(
-        load=load, generated={node: variable.value for node, variable in block.generated.items()}, flow=flow
-    )
+    flow = {name: term.value for name, term in block.flow.items()} if network is None else flows_of(block, network)
+    return Dispatch(load=load, generated={node: term.value for node, term in block.generated.items()}, flow=flow)

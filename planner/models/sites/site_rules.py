@@ -89,9 +89,7 @@ def _circuits_mw(m: Any, data: SplitData, site: str, largest_mw: float) -> Any:
         # The node's figure is that of its existing circuits without the largest of them.
         existing = (node.interconnect_mw or 0.0) + largest_mw
     bought = node.upgrade.step_mw * m.steps[site] if node.upgrade else 0.0
-    return (
-        existing + sum(corridor.rating_mw * m.circuits[corridor.id] for corridor in corridors if corridor.new) + bought
-    )
+    return existing + sum(line.rating_mw * m.circuits[line.id] for line in corridors if line.new) + bought
 
 
 def _drawn_mw(m: Any, data: SplitData, site: str) -> Any:

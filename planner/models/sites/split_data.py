@@ -228,9 +228,7 @@ def _pins(pins: dict[str, Any], candidates: list[str]) -> Pins:
         minimum = 0 if path.startswith("sites.racks.") else 1
         if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
             raise InputError(f"pins[{path!r}]: must be a whole number of at least {minimum} (is {value!r})")
-    by_site = {
-        path.removeprefix("sites.racks."): value for path, value in own.items() if path.startswith("sites.racks.")
-    }
+    by_site = {path.removeprefix("sites.racks."): item for path, item in own.items() if path.startswith("sites.racks.")}
     return Pins(racks=own.get("sites.racks"), max_sites=own.get("sites.max_sites"), racks_by_site=by_site)
 
 
@@ -297,10 +295,7 @@ def scenarios(data: SplitData) -> dict[str, SplitData]:
     """Return the data of all scenarios that count, by name."""
     if data.grid.rules.scenarios == "off":
         return {}
-    return {
-        scenario.name: of_scenario(data, scenario)
-        for scenario in sorted(data.grid.scenarios, key=lambda scenario: scenario.name)
-    }
+    return {year.name: of_scenario(data, year) for year in sorted(data.grid.scenarios, key=lambda year: year.name)}
 
 
 def weights(data: SplitData) -> tuple[float, dict[str, float]]:
@@ -383,7 +378,5 @@ def expected_musd(m: Any, data: SplitData, own_musd: Any) -> Any:
         dearest = max(year.energy_musd(site) for year in (data, *by_name.values()) for site in data.candidates)
         limit = dearest * sum(m.modules[site].ub for site in data.candidates)
         m.worst_energy = pyo.Var(domain=pyo.NonNegativeReals, bounds=(0, limit))
-        m.worst = pyo.Constraint(
-            [*costs, ""], rule=lambda m, name: m.worst_energy >= (costs[name] if name else own_musd)
-        )
+        m.worst = pyo.Constraint([*costs, ""], rule=lambda m, key: m.worst_energy >= (costs[key] if key else own_musd))
     return m.worst_energy

@@ -98,11 +98,8 @@ def design_of(fabric: SiteFabric, racks: int, *, switches: Mapping[str, Switch],
     The fabric must be free of the faults that `design_fault` reports; `switches` holds the switch models by name.
     """
     leaf, spine, family = fabric.tiers[0], fabric.tiers[1] if len(fabric.tiers) > 1 else None, FAMILIES[fabric.family]
-    rack, kind, models = (
-        family.rack_ports(gpus),
-        family.design,
-        [switches[name] for name in (fabric.switch, *fabric.models[1:])],
-    )
+    rack, kind = family.rack_ports(gpus), family.design
+    models = [switches[name] for name in (fabric.switch, *fabric.models[1:])]
     own: dict[str, Any] = {
         "leaf_down": leaf.down_ports,
         "leaf_bundle": leaf.bundle,

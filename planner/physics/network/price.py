@@ -138,9 +138,7 @@ def bill(network: Network, switch: Switch, design: Design, above: Sequence[Switc
         ends, *links = _flat(network, 0, design.endpoint_links), _flat(network, design.switch_links, 0)
     each = [(endpoint_factor(switch, design.split), ends), *((switch.link_factor, link) for link in links)]
     usd = sum(count * switch.price_usd for count, switch in boxes) + sum(factor * part.usd for factor, part in each)
-    mw = sum(count * switch.power_watts for count, switch in boxes) / 1e6 + sum(
-        factor * part.mw for factor, part in each
-    )
+    mw = sum(count * box.power_watts for count, box in boxes) / 1e6 + sum(factor * part.mw for factor, part in each)
     gateway = wan_gateway_bill(network, switch, design)
     return Bill(usd + mw * 1e6 * network.power_usd_per_watt + gateway.usd, mw + gateway.mw)
 
@@ -225,18 +223,14 @@ def min_fabric_usd(network: Network | None) -> float:
     """Price the least of any fabric for one cabled GPU, in dollars: its link and a port of the cheapest leaf."""
     if network is None:
         return 0.0
-    return min(
-        (min_endpoint_usd(network, switch) for switch in network.switches if isinstance(switch, Switch)), default=0.0
-    )
+    return min((min_endpoint_usd(network, box) for box in network.switches if isinstance(box, Switch)), default=0.0)
 
 
 def min_fabric_mw(network: Network | None) -> float:
     """Return the least power that any fabric takes for one cabled GPU, in MW."""
     if network is None:
         return 0.0
-    return min(
-        (min_endpoint_mw(network, switch) for switch in network.switches if isinstance(switch, Switch)), default=0.0
-    )
+    return min((min_endpoint_mw(network, box) for box in network.switches if isinstance(box, Switch)), default=0.0)
 
 
 def min_endpoint_mw(network: Network, switch: Switch) -> float:

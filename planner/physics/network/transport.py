@@ -276,9 +276,7 @@ def exchange_gbps(
     if site not in training:
         return 0.0
     if design is not None:
-        sync = (
-            demand.requested_gbps for demand in design.demands if demand.priority == 0 and site in (demand.a, demand.b)
-        )
+        sync = (need.requested_gbps for need in design.demands if need.priority == 0 and site in (need.a, need.b))
         return math.fsum(sync) / wan.headroom_factor
     own = (link for link in links if site in (link.a, link.b) and {link.a, link.b} <= set(training))
     return math.fsum(exchange_need_gbps(wan, *exchange, link.rtt_ms) for link in own)

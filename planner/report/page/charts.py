@@ -290,9 +290,7 @@ def stacked(
         if limit:
             drawn.append(line(limit.value * scale, y + 13, limit.value * scale, y + 19 + BAR, "limit"))
     whole = {name: sum(parts.get(name, 0.0) for _, parts, _ in rows) for name in shades}
-    named = {
-        f"{name} {show(value)}" if len(rows) == 1 else name: shades[name] for name, value in whole.items() if value > 0
-    }
+    named = {f"{key} {show(item)}" if len(rows) == 1 else key: shades[key] for key, item in whole.items() if item > 0}
     names, end = legend(dict(list(named.items())[:MOST_NAMES]), TOP + len(rows) * STEP)
     return drawing(end, alt, "".join(drawn) + names)
 
@@ -368,9 +366,7 @@ def schedule(name: str, layout: LayoutPlan) -> str:
     metrics, stages = layout.metrics, layout.pipeline_parallel
     chosen = sorted({round(row * (stages - 1) / (STAGE_ROWS - 1)) for row in range(STAGE_ROWS)}) if stages > 1 else [0]
     scale = (WIDTH - SCHEDULE_LEFT) / metrics.step_seconds
-    passes = sum(
-        seconds for name, seconds in metrics.breakdown_seconds.items() if name not in (*GRADIENTS, *ENDS, *BUBBLES)
-    )
+    passes = sum(time for name, time in metrics.breakdown_seconds.items() if name not in (*GRADIENTS, *ENDS, *BUBBLES))
     # The share of the passes that is exchange which nothing hides.
     exposed = sum(metrics.breakdown_seconds.get(name, 0.0) for name in EXCHANGES) / passes if passes else 0.0
     used, drawn = set(), []

@@ -286,10 +286,8 @@ def _links(built: BuiltFabric) -> list[DrawnLinks]:
         each = design.spine_up // design.core_boxes if all_reached else design.spine_up
         links.append(DrawnLinks(shape, cables["spine", "core"], each, gbps))
     if design.super_spines:
-        column, shared = (
-            design.spine_up // design.spine_bundle * design.core_up,
-            design.core_boxes or design.super_spine_boxes,
-        )
+        column = design.spine_up // design.spine_bundle * design.core_up
+        shared = design.core_boxes or design.super_spine_boxes
         each, shape = (design.core_up, "trunk") if shared else (column, "columns")
         links.append(DrawnLinks(shape, cables["core", "super-spine"], each, gbps))
     if isinstance(design, Dragonfly) and design.pods > 1:
