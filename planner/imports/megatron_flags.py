@@ -247,7 +247,10 @@ def _switches(values: "RunValues", *, narrow: bool, selective: bool) -> dict[str
     if overlaps:
         found["overlaps"] = tuple(sorted(name for name in overlaps if overlaps[name])) if values.complete else overlaps
     if values.states("moe-token-dispatcher-type", "moe-enable-deepep"):
-        found["dispatcher"] = _dispatcher(values)
+        kind = values.choice("moe-token-dispatcher-type", ("allgather", "alltoall", "flex"), "alltoall")
+        backend = values.choice("moe-flex-dispatcher-backend", ("deepep", "hybridep"), "deepep")
+        fused: Dispatcher = "hybrid_ep" if backend == "hybridep" else "deep_ep"
+        found["dispatcher"] = fused if values.on("moe-enable-deepep") or kind == "flex" else "all_to_all"
     if values.states("cuda-graph-impl", *GRAPH_FLAGS):
         found["cuda_graphs"] = _graphs(values)
     if values.states("cpu-offloading") and values.states("num-layers"):  # of a recipe's own layers no share is known
@@ -265,14 +268,6 @@ def _switches(values: "RunValues", *, narrow: bool, selective: bool) -> dict[str
     elif values.complete:
         found["recompute_modules"] = CORE_ATTENTION
     return found | (scaled if narrow or not values.complete else {})
-
-
-def _dispatcher(values: "RunValues") -> Dispatcher:
-    flexible = values.choice("moe-token-dispatcher-type", ("allgather", "alltoall", "flex"), "alltoall") == "flex"
-    backend = values.choice("moe-flex-dispatcher-backend", ("deepep", "hybridep"), "deepep")
-    if values.on("moe-enable-deepep") or flexible:
-        return "hybrid_ep" if backend == "hybridep" else "deep_ep"
-    return "all_to_all"
 
 
 def _graphs(values: "RunValues") -> Graphs:

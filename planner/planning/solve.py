@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from planner.checks.check_plan import check
 from planner.errors import InputError, InternalError
@@ -26,12 +26,12 @@ from planner.plan.certificate import (
     ChoiceEnd,
     Conflict,
     EndName,
+    LimitedBy,
     SimplerPlan,
 )
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import in_short
 from planner.planning import heterogeneous, model_size
-from planner.planning.campus_end import limited_by
 from planner.planning.conflict import conflict_of, over_budget, too_late
 from planner.planning.frontier import FRONTIER, plan_of_frontier
 from planner.planning.hardware_choice import HardwareAnswer, HardwareChoice, best_choice, with_alternatives
@@ -42,6 +42,9 @@ from planner.solvers.outcome import UnansweredError
 from planner.solvers.progress import notes, report_bounds, start, turn
 from planner.solvers.registry import solver_named
 from planner.solvers.signals import ENDED, Deadline, OutOfTimeError, uninterrupted
+
+if TYPE_CHECKING:
+    from planner.models.joint.sites import Sites
 
 Progress = Callable[[str], None]
 First = Callable[[World], Column | None]
@@ -330,3 +333,39 @@ def options_of(
 ) -> Options:
     """Return the options of a solve, with the solver that was named."""
     return Options(time_limit=time_limit, gap=gap, seed=seed, threads=threads, solver=solver_named(solver))
+
+
+def limited_by(instance: Instance, solution: JointSolution, options: Options, deadline: Deadline) -> LimitedBy | None:
+    """Return the limit that one more block of racks would reach; None where the time ends first or nothing is proven.
+
+    It is `grid` where power and sites have no room for the block at any price, `budget` where the rest of the budget
+    does not buy it on the cheapest fabric, and else `layout`: no strategy is faster with the block. Without a grid it
+    is `owned_racks` in place of the first two.
+    """
+    choice = solution.plan
+    block = None if choice is None else choice.column.strategy.block(choice.column.p)
+    if choice is None or block is None or solution.stopped != "proved":
+        return None
+    used = block.racks * sum(choice.blocks_by_site.values())
+    more = used + block.racks
+    if instance.grid is None:
+        return "owned_racks" if more > (instance.hardware.racks or 0) else "layout"
+    here, left = _sites_of(instance, options, deadline), (instance.limits.budget_usd or math.inf) - choice.capital_usd
+    idle = sum(choice.placed.racks.values()) - used if choice.placed else 0
+    least_usd = here.floor_usd(max(0, block.racks - idle), 0) + block.racks * here.min_fabric_usd(block.rails)
+    try:
+        free = instance.limits.model_copy(update={"budget_usd": None})
+        rich = _sites_of(instance.model_copy(update={"limits": free}), options, deadline)
+        if more > rich.max_racks(block.rails):
+            return "grid"
+        return "budget" if left < least_usd or more > here.max_racks(block.rails) else "layout"
+    except (OutOfTimeError, UnansweredError):
+        return None
+
+
+def _sites_of(instance: Instance, options: Options, deadline: Deadline) -> "Sites":
+    from planner.models.joint.sites import Sites
+
+    sites = Sites(instance=instance, seed=options.seed, threads=options.threads)
+    sites.deadline = deadline
+    return sites

@@ -99,9 +99,8 @@ def place_queue(cluster: Cluster, jobs: Sequence[Job], *, time_limit: float | No
         for i, of in zip(admitted, weights, strict=True)
         for kind, weight in zip(own[i].kinds, of, strict=True)
     )
-    together = PlacementProblem(
-        leaves=problem.leaves, kinds=kinds, line=sum(kind.count for kind in kinds), follows=False
-    )
+    groups = sum(kind.count for kind in kinds)
+    together = PlacementProblem(leaves=problem.leaves, kinds=kinds, line=groups, follows=False)
     outcome = solve(together, options, fragmentation=False)
     solution = outcome.solution
     if solution is None:
@@ -148,9 +147,7 @@ def _require_one_tree(cluster: Cluster, what: str) -> None:
 def _require_plain(job: Job, what: str) -> None:
     """Refuse a mesh that keeps more together than its segments: only placing by itself searches its inner groups."""
     if not is_plain(job):
-        inner = ", ".join(
-            level.what for level in levels(job) if level.axis != "data" and level.size > job.segment_nodes
-        )
+        inner = ", ".join(own.what for own in levels(job) if own.axis != "data" and own.size > job.segment_nodes)
         remedy = "place it by itself, or set segment_nodes to the nodes of a member"
         raise InputError(f"{what}: job {job.name!r} has {inner} in addition to its data groups; {remedy}")
 
@@ -518,11 +515,8 @@ def _ranked(cluster: Cluster, kept: Sequence[_Kept], solution: Repair, units: Se
         coming = iter(fresh)
         all_units = [unit if unit is not None else next(coming) for unit in slot.units]
         nodes = tuple(node for unit in all_units for node in unit)
-        ranked.append(
-            Ranked(
-                slot.slot.name, nodes, tuple(dict.fromkeys(cluster.leaf_of[node] for node in nodes)), slot.slot.ranks
-            )
-        )
+        leaves = tuple(dict.fromkeys(cluster.leaf_of[node] for node in nodes))
+        ranked.append(Ranked(slot.slot.name, nodes, leaves, slot.slot.ranks))
     return ranked
 
 

@@ -7,7 +7,7 @@ import pytest
 from worked_plan import instance_with
 
 from planner.models.requests import Options
-from planner.planning import campus_end
+from planner.planning import solve
 from planner.solvers.signals import Deadline
 
 RACK, SITE, CABLED = 10.0, 1000.0, 1.0  # dollars of a rack, of a site, and of the fabric of a rack for each rail
@@ -29,9 +29,9 @@ def ended(left: float, *, spare_racks: int = 0, most_racks: float = 100.0, stopp
     placed = SimpleNamespace(racks={"e1": 3 * BLOCK.racks + spare_racks})
     plan = SimpleNamespace(column=column, blocks_by_site={"e1": 2, "w1": 1}, capital_usd=CAPITAL, placed=placed)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(campus_end, "_sites", sites)
+        patched.setattr(solve, "_sites_of", sites)
         asked = instance_with(limits__budget_usd=CAPITAL + left)
-        return campus_end.limited_by(asked, SimpleNamespace(plan=plan, stopped=stopped), Options(), Deadline())
+        return solve.limited_by(asked, SimpleNamespace(plan=plan, stopped=stopped), Options(), Deadline())
 
 
 def test_the_budget_ends_a_plan_where_the_rest_does_not_buy_a_block() -> None:

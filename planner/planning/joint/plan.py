@@ -31,6 +31,7 @@ from planner.plan.certificate import (
     FORMULATION,
     GRID_BRANCHING,
     LISTED,
+    ON_TRUST,
     UNITS,
     Certificate,
     FreedLayout,
@@ -62,9 +63,11 @@ from planner.solvers.signals import Deadline
 from planner.version import __version__
 
 if TYPE_CHECKING:
+    from planner.models.joint.places.site_question import PlacedParts
     from planner.models.joint.sites import Sites
 
 PROVEN = 1e-9  # relative: a gap of rounding alone
+SECOND_PROOF_SECONDS = 10.0  # that each second proof may take over what HiGHS has proven
 
 
 @dataclass(frozen=True)
@@ -350,7 +353,6 @@ class Assembly:
         if section is None or placed is None:
             return None, None
         from planner.models.joint.places.section import over_the_run
-        from planner.planning.joint.confirmed import sites_mark, wan_mark
 
         mark = sites_mark(section.certificate, self.at_sites, placed, self.options, self.seconds)
         made = section.certificate.model_copy(update={"checked": mark})
@@ -434,3 +436,39 @@ def plan_of(
         seed=options.seed,
         time_limit_seconds=options.time_limit,
     )
+
+
+def sites_mark(first: Certificate, sites: "Sites", placed: "PlacedParts", options: Options, spent: float) -> str:
+    """Name what confirms the certificate of sites: CP-SAT, or a dual bound in exact arithmetic.
+
+    `spent`: the seconds that the plan took so far.
+    """
+    from planner.models.joint.places.confirm import confirmed
+
+    left = _seconds_left(first, options, spent)
+    return confirmed(sites, placed, left) if left > 0 else ON_TRUST
+
+
+def wan_mark(
+    design: WanPlan, sites: "Sites", placed: "PlacedParts", window_seconds: float, options: Options, spent: float
+) -> str:
+    """Return the mark of the bound on the fibre between sites.
+
+    The exchange must fit `window_seconds` seconds where one site alone trains. ON_TRUST where no time is left.
+    """
+    from planner.models.wan import confirmed
+
+    left = _seconds_left(design.certificate, options, spent)
+    if left <= 0:
+        return ON_TRUST
+    request = sites.fibre.request(placed.joined, placed.circuit, window_seconds)
+    return confirmed(sites.instance, request, design, left, seed=options.seed)
+
+
+def _seconds_left(first: Certificate, options: Options, spent: float) -> float:
+    """Return the seconds that a second proof may take; none where there is no first, or behind a signal."""
+    if first.status != "optimal" or options.solver == "highs":
+        return 0.0
+    limit = options.time_limit
+    longest = SECOND_PROOF_SECONDS
+    return Deadline(longest if limit is None else max(0.0, min(longest, limit - spent))).left
