@@ -152,59 +152,63 @@ Term = tuple[str, int, float]  # demand, option, rate on the edge
 
 def build(data: WanData, *, elastic: bool = False) -> pyo.ConcreteModel:
     """Build the model without an objective; `elastic` lets edges carry more than their wavelengths, as `missing`."""
-    m = pyo.ConcreteModel()
+    model = pyo.ConcreteModel()
     choices = [(demand, i) for demand in data.demands for i in range(len(data.options[demand]))]
     used = [data.options[demand][i] for demand, i in choices]
     edges = {
         edge: data.fibre.edges[edge]
         for edge in sorted({edge for option in used for edge in (*option.primary, *(option.backup or ()))})
     }
-    m.share = pyo.Var(
+    model.share = pyo.Var(
         choices, bounds=(0, 1), domain=lambda _, demand, *__: pyo.Reals if data.demands[demand].priority else pyo.Binary
     )
-    m.waves = pyo.Var(
+    model.waves = pyo.Var(
         list(edges), domain=pyo.NonNegativeIntegers, bounds=lambda _, edge: (0, data.max_wavelengths(edges[edge]))
     )
-    m.pairs = pyo.Var(list(edges), domain=pyo.NonNegativeIntegers, bounds=lambda _, edge: (0, edges[edge].max_pairs))
-    m.missing = pyo.Var(list(edges) if elastic else [], domain=pyo.NonNegativeReals)
+    model.pairs = pyo.Var(
+        list(edges), domain=pyo.NonNegativeIntegers, bounds=lambda _, edge: (0, edges[edge].max_pairs)
+    )
+    model.missing = pyo.Var(list(edges) if elastic else [], domain=pyo.NonNegativeReals)
     for rule in (carried, admitted, capacity, fibre_pairs):
-        rule(m, data)
-    return m
+        rule(model, data)
+    return model
 
 
-def shares(m: Any, data: WanData, demand: str) -> Any:
+def shares(model: Any, data: WanData, demand: str) -> Any:
     """Return the share of a demand that is carried."""
-    return sum(m.share[demand, i] for i in range(len(data.options[demand])))
+    return sum(model.share[demand, i] for i in range(len(data.options[demand])))
 
 
-def carried(m: Any, data: WanData) -> None:
+def carried(model: Any, data: WanData) -> None:
     """Require the whole gradient exchange, each link of it on one route."""
     links = [key for key, demand in data.demands.items() if not demand.priority and data.options[key]]
-    m.carried = pyo.Constraint(links, rule=lambda m, demand: shares(m, data, demand) == 1)
+    model.carried = pyo.Constraint(links, rule=lambda model, demand: shares(model, data, demand) == 1)
 
 
-def admitted(m: Any, data: WanData) -> None:
+def admitted(model: Any, data: WanData) -> None:
     """Limit the admitted share of each demand of traffic to 1."""
     traffic = [key for key, demand in data.demands.items() if demand.priority and data.options[key]]
-    m.admitted = pyo.Constraint(traffic, rule=lambda m, demand: shares(m, data, demand) <= 1)
+    model.admitted = pyo.Constraint(traffic, rule=lambda model, demand: shares(model, data, demand) <= 1)
 
 
-def capacity(m: Any, data: WanData) -> None:
+def capacity(model: Any, data: WanData) -> None:
     """Limit the load of each edge to its wavelengths, in the normal state and while any other edge is cut."""
     terms = loads(data)
 
-    def row(m: Any, edge: str, state: str) -> Any:
-        missing = [m.missing[edge]] if edge in m.missing else []
-        load = sum(rate * m.share[demand, i] for demand, i, rate in terms[edge, state])
-        return load <= sum(missing) + data.wan.wavelength_gbps * m.waves[edge]
+    def row(model: Any, edge: str, state: str) -> Any:
+        missing = [model.missing[edge]] if edge in model.missing else []
+        load = sum(rate * model.share[demand, i] for demand, i, rate in terms[edge, state])
+        return load <= sum(missing) + data.wan.wavelength_gbps * model.waves[edge]
 
-    m.capacity = pyo.Constraint(list(terms), rule=row)
+    model.capacity = pyo.Constraint(list(terms), rule=row)
 
 
-def fibre_pairs(m: Any, data: WanData) -> None:
+def fibre_pairs(model: Any, data: WanData) -> None:
     """Limit the wavelengths of each edge to those of its leased fibre pairs."""
     per_pair = data.wan.max_wavelengths_per_pair
-    m.fibre_pairs = pyo.Constraint(list(m.waves), rule=lambda m, edge: m.waves[edge] <= per_pair * m.pairs[edge])
+    model.fibre_pairs = pyo.Constraint(
+        list(model.waves), rule=lambda model, edge: model.waves[edge] <= per_pair * model.pairs[edge]
+    )
 
 
 def loads(data: WanData) -> dict[tuple[str, str], list[Term]]:
@@ -238,15 +242,15 @@ def scale(data: WanData) -> float:
     return 1e6 if priced(data) else 1e3
 
 
-def cost(m: Any, data: WanData) -> Any:
+def cost(model: Any, data: WanData) -> Any:
     """Return the capital or the yearly cost in M$, as asked; where nothing is priced, wavelengths times 1000 km."""
-    edges = {edge: data.fibre.edges[edge] for edge in m.waves}
+    edges = {edge: data.fibre.edges[edge] for edge in model.waves}
     if not priced(data):
-        return sum(edges[edge].route_km / 1e3 * m.waves[edge] for edge in edges)
+        return sum(edges[edge].route_km / 1e3 * model.waves[edge] for edge in edges)
     rates = {name: (edge.pair_usd, edge.wavelength_usd) for name, edge in edges.items()}
     if not data.request.capital:
         rates = {name: fibre.yearly_rates(edge, data.wan, data.grid) for name, edge in edges.items()}
-    return sum(rates[edge][0] / 1e6 * m.pairs[edge] + rates[edge][1] / 1e6 * m.waves[edge] for edge in edges)
+    return sum(rates[edge][0] / 1e6 * model.pairs[edge] + rates[edge][1] / 1e6 * model.waves[edge] for edge in edges)
 
 
 def confirmed(instance: Instance, request: WanRequest, plan: WanPlan, seconds: float | None, *, seed: int = 0) -> str:
@@ -258,14 +262,14 @@ def confirmed(instance: Instance, request: WanRequest, plan: WanPlan, seconds: f
     if any(demand.missing_gbps for demand in plan.demands):
         return ON_TRUST
     data = gather(instance, request)
-    m, unit = stated(data), scale(data)
+    model, unit = stated(data), scale(data)
 
     def least(limit: float | None) -> float | None:
-        outcome = run_milp(m, solver="cpsat", time_limit=limit, seed=seed)
+        outcome = run_milp(model, solver="cpsat", time_limit=limit, seed=seed)
         return None if outcome.bound is None else outcome.bound * unit
 
     def relaxed(limit: float | None) -> float | None:
-        found = lower_bound(m, time_limit=limit)
+        found = lower_bound(model, time_limit=limit)
         return None if found is None else found * unit
 
     return second_proof(plan.certificate.bound, [(CONFIRMED, least), (BOUNDED, relaxed)], seconds)
@@ -278,11 +282,13 @@ Shares = dict[tuple[str, int], float]
 
 
 def with_plan(
-    data: WanData, m: Any, outcome: Outcome[highs.HighsValues], seed: int, deadline: Deadline, *, proven: bool
+    data: WanData, model: Any, outcome: Outcome[highs.HighsValues], seed: int, deadline: Deadline, *, proven: bool
 ) -> Outcome[WanPlan]:
     """Return the outcome with the plan's section, its objective recomputed from the physics."""
     of = outcome.solution.of if outcome.solution else float
-    shares: Shares = {key: min(share, 1.0) for key, variable in m.share.items() if (share := of(variable)) > MIN_SHARE}
+    shares: Shares = {
+        key: min(share, 1.0) for key, variable in model.share.items() if (share := of(variable)) > MIN_SHARE
+    }
     edges = tuple(_edges(data, shares))
     capital = math.fsum(fibre.capex_usd(data.fibre.edges[edge.id], data.wan, edge.wavelengths) for edge in edges)
     yearly = capital if data.request.capital else sum(edge.usd_per_year for edge in edges)
@@ -412,25 +418,25 @@ def solve(instance: Instance, request: WanRequest, options: Options) -> Outcome[
     if without_route:
         detail = "; ".join(_no_route(data, demand) for demand in without_route)
         return Outcome(stop=Stop.PROVED, infeasible=True, detail=detail, seconds=deadline.elapsed)
-    m, traffic = stated(data), routed_traffic(data)
-    outcome = _run(m, options, deadline)
+    model, traffic = stated(data), routed_traffic(data)
+    outcome = _run(model, options, deadline)
     proven = True
     if outcome.infeasible and traffic:
-        m.all.deactivate()
-        outcome, proven = _by_priority(m, data, traffic, options, deadline)
+        model.all.deactivate()
+        outcome, proven = _by_priority(model, data, traffic, options, deadline)
     if outcome.infeasible:
         outcome = _missing_capacity(data, options, deadline)
     if outcome.solution is None:
         return replace(outcome.with_solution(None), seconds=deadline.elapsed)
-    return with_plan(data, m, outcome, options.seed, deadline, proven=proven)
+    return with_plan(data, model, outcome, options.seed, deadline, proven=proven)
 
 
 def stated(data: WanData) -> pyo.ConcreteModel:
     """State that the exchange and all traffic that has a route are carried, at the least cost."""
-    m = build(data)
-    m.all = pyo.Constraint(routed_traffic(data), rule=lambda m, demand: shares(m, data, demand) >= 1)
-    m.goal = pyo.Objective(expr=cost(m, data))
-    return m
+    model = build(data)
+    model.all = pyo.Constraint(routed_traffic(data), rule=lambda model, demand: shares(model, data, demand) >= 1)
+    model.goal = pyo.Objective(expr=cost(model, data))
+    return model
 
 
 def routed_traffic(data: WanData) -> list[str]:
@@ -438,30 +444,30 @@ def routed_traffic(data: WanData) -> list[str]:
     return [key for key, demand in data.demands.items() if demand.priority and data.options[key]]
 
 
-def _run(m: Any, options: Options, deadline: Deadline) -> Outcome[highs.HighsValues]:
+def _run(model: Any, options: Options, deadline: Deadline) -> Outcome[highs.HighsValues]:
     return highs.run(
-        m, time_limit=deadline.limit, gap=options.gap, absolute_gap=0.0, seed=options.seed, threads=options.threads
+        model, time_limit=deadline.limit, gap=options.gap, absolute_gap=0.0, seed=options.seed, threads=options.threads
     )
 
 
 def _by_priority(
-    m: Any, data: WanData, traffic: list[str], options: Options, deadline: Deadline
+    model: Any, data: WanData, traffic: list[str], options: Options, deadline: Deadline
 ) -> tuple[Outcome[highs.HighsValues], bool]:
     """Maximize the Gbps of each priority in turn, then minimize the cost; also return whether every step was proven."""
     proven = True
-    m.admitted_before = pyo.ConstraintList()
+    model.admitted_before = pyo.ConstraintList()
     for level in sorted({data.demands[demand].priority for demand in traffic}):
         rates = {demand: data.requested_gbps(demand) for demand in traffic if data.demands[demand].priority == level}
         total = max(sum(rates.values()), 1e-12)
-        admitted = sum(rate / total * shares(m, data, demand) for demand, rate in rates.items())
-        m.goal.set_value(-admitted)
-        outcome = _run(m, options, deadline)
+        admitted = sum(rate / total * shares(model, data, demand) for demand, rate in rates.items())
+        model.goal.set_value(-admitted)
+        outcome = _run(model, options, deadline)
         if outcome.objective is None:
             return outcome, False
         proven &= (relative_gap(outcome.objective, outcome.bound) or 0.0) <= PRIORITY_GAP
-        m.admitted_before.add(admitted >= -outcome.objective - ROUNDING)
-    m.goal.set_value(cost(m, data))
-    return _run(m, options, deadline), proven
+        model.admitted_before.add(admitted >= -outcome.objective - ROUNDING)
+    model.goal.set_value(cost(model, data))
+    return _run(model, options, deadline), proven
 
 
 def _no_route(data: WanData, demand: str) -> str:
@@ -484,18 +490,18 @@ def _no_route(data: WanData, demand: str) -> str:
 
 def _missing_capacity(data: WanData, options: Options, deadline: Deadline) -> Outcome[highs.HighsValues]:
     """Minimise the sum over edges of the Gb/s missing for the exchange alone; `detail` names the edges and rates."""
-    m = build(data, elastic=True)
-    for demand, i in m.share:
+    model = build(data, elastic=True)
+    for demand, i in model.share:
         if data.demands[demand].priority:
-            m.share[demand, i].fix(0.0)
-    m.goal = pyo.Objective(expr=sum(m.missing.values()))
-    outcome = _run(m, options, deadline)
+            model.share[demand, i].fix(0.0)
+    model.goal = pyo.Objective(expr=sum(model.missing.values()))
+    outcome = _run(model, options, deadline)
     if outcome.solution is None:
         return outcome
     of = outcome.solution.of
-    chosen = [(demand, data.options[demand][i]) for demand, i in m.share if of(m.share[demand, i]) > 0.5]
+    chosen = [(demand, data.options[demand][i]) for demand, i in model.share if of(model.share[demand, i]) > 0.5]
     parts = []
-    for edge, missing in ((edge, of(m.missing[edge])) for edge in sorted(m.missing)):
+    for edge, missing in ((edge, of(model.missing[edge])) for edge in sorted(model.missing)):
         if missing > 1e-6:
             users = ", ".join(
                 demand for demand, option in chosen if edge in option.primary or edge in (option.backup or ())

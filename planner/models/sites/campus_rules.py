@@ -97,10 +97,10 @@ def soft_excess(data: SplitData, rule: str, rows: int = 1) -> float:
     return 0.0 if soft is None else rows * soft.max_excess
 
 
-def load_mw(m: Any, data: SplitData, sites: Any) -> Any:
+def load_mw(model: Any, data: SplitData, sites: Any) -> Any:
     """Return the draw of some sites at the grid: their modules, and where a block has it, the load `extra_mw`."""
-    extra = m.component("extra_mw")
-    return data.module_mw * sum(m.modules[site] for site in sites) + (
+    extra = model.component("extra_mw")
+    return data.module_mw * sum(model.modules[site] for site in sites) + (
         0 if extra is None else sum(extra[site] for site in sites)
     )
 
@@ -115,10 +115,10 @@ def megawatts(value: float) -> str:
     return f"{value:,.6g} MW"
 
 
-def demand(m: Any, data: SplitData) -> None:
+def demand(model: Any, data: SplitData) -> None:
     """Require the racks asked for, or one module at least: racks of a module · sum of modules = racks."""
-    modules, racks = sum(m.modules.values()), data.request.racks
-    m.demand = pyo.Constraint(expr=modules >= 1 if racks is None else data.module_racks * modules == racks)
+    modules, racks = sum(model.modules.values()), data.request.racks
+    model.demand = pyo.Constraint(expr=modules >= 1 if racks is None else data.module_racks * modules == racks)
 
 
 def _demand_sentence(data: SplitData) -> str:
@@ -132,15 +132,15 @@ def _demand_sentence(data: SplitData) -> str:
     return f"{asked:,} racks{modules} need {need} at the grid ({module})"
 
 
-def pins(m: Any, data: SplitData) -> None:
+def pins(model: Any, data: SplitData) -> None:
     """Fix the pinned racks of the campus and of single sites, and limit the open sites to the pinned maximum."""
-    m.pins = pyo.Constraint(pyo.Any)
+    model.pins = pyo.Constraint(pyo.Any)
     if data.pins.racks is not None:
-        m.pins["sites.racks"] = data.module_racks * sum(m.modules.values()) == data.pins.racks
+        model.pins["sites.racks"] = data.module_racks * sum(model.modules.values()) == data.pins.racks
     if data.pins.max_sites is not None:
-        m.pins["sites.max_sites"] = sum(m.open.values()) <= data.pins.max_sites
+        model.pins["sites.max_sites"] = sum(model.open.values()) <= data.pins.max_sites
     for site, racks in data.pins.racks_by_site.items():
-        m.pins[f"sites.racks.{site}"] = data.module_racks * m.modules[site] == racks
+        model.pins[f"sites.racks.{site}"] = data.module_racks * model.modules[site] == racks
 
 
 def _pins_sentence(data: SplitData) -> str:
@@ -152,12 +152,12 @@ def _pins_sentence(data: SplitData) -> str:
     return f"pins fix {values}" + (f"; racks come in modules of {data.module_racks}" if odd else "")
 
 
-def budget(m: Any, data: SplitData) -> None:
+def budget(model: Any, data: SplitData) -> None:
     """Limit capital plus the counted years of energy to the budget, in M$."""
     limits = data.instance.limits
     if limits.budget_usd is not None:
-        spent = capital_musd(m, data) + limits.budgeted_years * energy_musd(m, data)
-        m.budget = pyo.Constraint(expr=spent <= limits.budget_usd / 1e6)
+        spent = capital_musd(model, data) + limits.budgeted_years * energy_musd(model, data)
+        model.budget = pyo.Constraint(expr=spent <= limits.budget_usd / 1e6)
 
 
 def _module_with_energy_musd(data: SplitData) -> float:
@@ -181,20 +181,20 @@ def _budget_sentence(data: SplitData) -> str:
     )
 
 
-def site_count(m: Any, data: SplitData) -> None:
+def site_count(model: Any, data: SplitData) -> None:
     """Limit the number of open sites."""
     if data.grid.rules.max_sites is not None:
-        m.site_count = pyo.Constraint(expr=sum(m.open.values()) <= data.grid.rules.max_sites)
+        model.site_count = pyo.Constraint(expr=sum(model.open.values()) <= data.grid.rules.max_sites)
 
 
-def facility_power(m: Any, data: SplitData) -> None:
+def facility_power(model: Any, data: SplitData) -> None:
     """Limit the draw of all sites together."""
     limit = data.instance.limits.facility_power_mw
     if limit is not None:
-        m.facility_power = pyo.Constraint(expr=load_mw(m, data, data.candidates) <= limit)
+        model.facility_power = pyo.Constraint(expr=load_mw(model, data, data.candidates) <= limit)
 
 
-def fault_split(m: Any, data: SplitData) -> None:
+def fault_split(model: Any, data: SplitData) -> None:
     """Require sites in enough interconnections, and limit the share of all racks in any one of them.
 
     An interconnection counts once a site in it is open: reached[i] <= sum of open[s] over its sites.
@@ -206,13 +206,15 @@ def fault_split(m: Any, data: SplitData) -> None:
     for site in data.candidates:
         by_area.setdefault(data.interconnection(site), []).append(site)
     areas = sorted(by_area)
-    m.reached = pyo.Var(areas, domain=pyo.NonNegativeReals, bounds=(0, 1))
-    m.reaching = pyo.Constraint(areas, rule=lambda m, i: m.reached[i] <= sum(m.open[s] for s in by_area[i]))
-    total = sum(m.modules.values())
-    m.fault_split = pyo.Constraint(pyo.Any)
-    m.fault_split["min_interconnections"] = sum(m.reached.values()) >= rule.min_interconnections
+    model.reached = pyo.Var(areas, domain=pyo.NonNegativeReals, bounds=(0, 1))
+    model.reaching = pyo.Constraint(
+        areas, rule=lambda model, i: model.reached[i] <= sum(model.open[s] for s in by_area[i])
+    )
+    total = sum(model.modules.values())
+    model.fault_split = pyo.Constraint(pyo.Any)
+    model.fault_split["min_interconnections"] = sum(model.reached.values()) >= rule.min_interconnections
     for area in areas:
-        m.fault_split[area, "share"] = sum(m.modules[s] for s in by_area[area]) <= rule.max_share * total
+        model.fault_split[area, "share"] = sum(model.modules[s] for s in by_area[area]) <= rule.max_share * total
 
 
 def _one_site_each(data: SplitData, sites: int) -> bool:
@@ -241,17 +243,21 @@ def _fault_split_sentence(data: SplitData) -> str:
     )
 
 
-def share_balance(m: Any, data: SplitData) -> None:
+def share_balance(model: Any, data: SplitData) -> None:
     """Limit every site to a multiple of the smallest open one: modules[s] <= ratio · min_modules."""
     rule = data.grid.rules.share_balance
     if not rule.enabled:
         return
     sites = list(data.candidates)
-    largest = max(m.modules[site].ub for site in sites)
-    m.min_modules = pyo.Var(domain=pyo.NonNegativeReals, bounds=(0, largest))
+    largest = max(model.modules[site].ub for site in sites)
+    model.min_modules = pyo.Var(domain=pyo.NonNegativeReals, bounds=(0, largest))
     # A closed site does not count as the smallest.
-    m.smallest = pyo.Constraint(sites, rule=lambda m, s: m.min_modules <= m.modules[s] + largest * (1 - m.open[s]))
-    m.share_balance = pyo.Constraint(sites, rule=lambda m, s: m.modules[s] <= rule.max_ratio * m.min_modules)
+    model.smallest = pyo.Constraint(
+        sites, rule=lambda model, s: model.min_modules <= model.modules[s] + largest * (1 - model.open[s])
+    )
+    model.share_balance = pyo.Constraint(
+        sites, rule=lambda model, s: model.modules[s] <= rule.max_ratio * model.min_modules
+    )
 
 
 CAMPUS_RULES = (

@@ -291,13 +291,13 @@ class LazyRows:
         return [row for i, rows in enumerate(by_year) for row in self._placed(i, rows)]
 
 
-def attach(m: Any, data: SplitData, without: Collection[str], *, load_mw: float) -> None:
-    """Give a dc model its lazy rows, as `m.lazy`."""
+def attach(model: Any, data: SplitData, without: Collection[str], *, load_mw: float) -> None:
+    """Give a dc model its lazy rows, as `model.lazy`."""
     if data.network is None:
         return
     rules = ({"rating", "security"} if data.grid.rules.n1 in N1_RULES else {"rating"}) - set(without)
-    every_year = [(year, year.data.network) for year in years(m, data) if year.data.network]
-    m.lazy = LazyRows(
+    every_year = [(year, year.data.network) for year in years(model, data) if year.data.network]
+    model.lazy = LazyRows(
         columns=[column for year, network in every_year for column in columns(year.block, network)],
         gates=[(data.network.first_modules + i, data.network.first_open + i) for i in range(len(data.candidates))],
         years=[

@@ -25,37 +25,37 @@ def plants(data: SplitData, *, bounded: bool) -> list[str]:
     return [node for node in data.graph if not bounded or available[node] > 0]
 
 
-def count_circuits(m: Any, network: DcNetwork) -> None:
+def count_circuits(model: Any, network: DcNetwork) -> None:
     """Count the circuits installed in each corridor, built in order; one split has the same in every year."""
     keys = network.circuits_to_build
-    m.installed = pyo.Var(keys, domain=pyo.Binary)
+    model.installed = pyo.Var(keys, domain=pyo.Binary)
     new = {corridor.id: corridor.circuits for corridor in network.buildable}
-    m.counting = pyo.Constraint(
-        list(new), rule=lambda m, k: sum(m.installed[k, j] for j in range(new[k])) == m.circuits[k]
+    model.counting = pyo.Constraint(
+        list(new), rule=lambda model, k: sum(model.installed[k, j] for j in range(new[k])) == model.circuits[k]
     )
     later = [(k, j) for k, j in keys if j]
-    m.in_order = pyo.Constraint(later, rule=lambda m, k, j: m.installed[k, j] <= m.installed[k, j - 1])
+    model.in_order = pyo.Constraint(later, rule=lambda model, k, j: model.installed[k, j] <= model.installed[k, j - 1])
 
 
-def balance(m: Any, data: SplitData, network: DcNetwork) -> None:
+def balance(model: Any, data: SplitData, network: DcNetwork) -> None:
     """Require in each island of the existing network that generation and inflow over new circuits equal the load."""
     keys = network.circuits_to_build
-    limit = max((variable.ub for variable in m.generated.values()), default=0.0)
-    m.circuit_flow = pyo.Var(keys, domain=pyo.Reals, bounds=(-limit, limit))
+    limit = max((variable.ub for variable in model.generated.values()), default=0.0)
+    model.circuit_flow = pyo.Var(keys, domain=pyo.Reals, bounds=(-limit, limit))
     island = network.base.network.island
     terms: list[list[Any]] = [[] for _ in range(int(island.max()) + 1)]
-    for node, variable in m.generated.items():
+    for node, variable in model.generated.items():
         terms[island[network.nodes[node]]].append(variable)
-    extra = m.component("extra_mw")
+    extra = model.component("extra_mw")
     for site in data.candidates:
-        load = data.module_mw * m.modules[site] + (0 if extra is None else extra[site])
+        load = data.module_mw * model.modules[site] + (0 if extra is None else extra[site])
         terms[island[network.nodes[site]]].append(-load)
     for k, j in keys:
         corridor = network.corridors[k]
         start, end = island[network.nodes[corridor.a]], island[network.nodes[corridor.b]]
         if start != end:
-            terms[start].append(-m.circuit_flow[k, j])
-            terms[end].append(m.circuit_flow[k, j])
+            terms[start].append(-model.circuit_flow[k, j])
+            terms[end].append(model.circuit_flow[k, j])
     drawn = np.bincount(island, weights=network.load_mw, minlength=len(terms))
     islands = [i for i, parts in enumerate(terms) if parts or abs(drawn[i]) > 1e-9]
 
@@ -63,10 +63,10 @@ def balance(m: Any, data: SplitData, network: DcNetwork) -> None:
         # Load in an island that nothing can feed, or feed that nothing can take, leaves no split at all.
         return pyo.quicksum(terms[i]) == float(drawn[i]) if terms[i] else pyo.Constraint.Infeasible
 
-    m.island_balance = pyo.Constraint(islands, rule=row)
+    model.island_balance = pyo.Constraint(islands, rule=row)
 
 
-def new_circuits(m: Any, data: SplitData, network: DcNetwork) -> None:
+def new_circuits(model: Any, data: SplitData, network: DcNetwork) -> None:
     """Limit new circuits to their ratings, and require of each installed one the flow that the angles at its ends give.
 
     |flow| <= rating · installed, and |flow - susceptance · angle| <= susceptance · max_angle · (1 - installed).
@@ -74,19 +74,19 @@ def new_circuits(m: Any, data: SplitData, network: DcNetwork) -> None:
     keys, net = network.circuits_to_build, network.base.network
     signed = [(*key, sign) for key in keys for sign in (1, -1)]
     rating = {k: network.corridors[k].rating_mw * normal_share(data.grid) for k, _ in keys}
-    m.new_rating = pyo.Constraint(
-        signed, rule=lambda m, k, j, sign: sign * m.circuit_flow[k, j] <= rating[k] * m.installed[k, j]
+    model.new_rating = pyo.Constraint(
+        signed, rule=lambda model, k, j, sign: sign * model.circuit_flow[k, j] <= rating[k] * model.installed[k, j]
     )
     max_angle = _max_angles(data, network)
     widest = max(max_angle.values(), default=0.0)
     # Angles of an island are over its own reference; islands that new circuits join shift against each other.
     islands = sorted({int(i) for i in net.island}) if network.joins_islands else []
-    m.island_shift = pyo.Var(islands, domain=pyo.Reals, bounds=(-widest, widest))
+    model.island_shift = pyo.Var(islands, domain=pyo.Reals, bounds=(-widest, widest))
     ends = {corridor.id: (network.nodes[corridor.a], network.nodes[corridor.b]) for corridor in network.buildable}
-    m.angle = pyo.Var(list(ends), domain=pyo.Reals, bounds=lambda _, k: (-max_angle[k], max_angle[k]))
-    variables = columns(m, network)
+    model.angle = pyo.Var(list(ends), domain=pyo.Reals, bounds=lambda _, k: (-max_angle[k], max_angle[k]))
+    variables = columns(model, network)
 
-    def angle(m: Any, k: str) -> Any:
+    def angle(model: Any, k: str) -> Any:
         start, end = ends[k]
         unit = np.zeros(net.nodes)
         unit[start], unit[end] = 1.0, -1.0
@@ -99,17 +99,17 @@ def new_circuits(m: Any, data: SplitData, network: DcNetwork) -> None:
             if variable is not None and abs(row[i]) > 1e-15
         )
         apart = net.island[start] != net.island[end]
-        shift = m.island_shift[int(net.island[start])] - m.island_shift[int(net.island[end])] if apart else 0.0
-        return m.angle[k] == within - network.of_load(by_node) + shift
+        shift = model.island_shift[int(net.island[start])] - model.island_shift[int(net.island[end])] if apart else 0.0
+        return model.angle[k] == within - network.of_load(by_node) + shift
 
-    m.angles = pyo.Constraint(list(ends), rule=angle)
+    model.angles = pyo.Constraint(list(ends), rule=angle)
     per_rad = {corridor.id: BASE_MVA / (corridor.reactance_pu or 1.0) for corridor in network.buildable}
 
-    def follow(m: Any, k: str, j: int, sign: int) -> Any:
-        gap = m.circuit_flow[k, j] - per_rad[k] * m.angle[k]
-        return sign * gap <= per_rad[k] * max_angle[k] * (1 - m.installed[k, j])
+    def follow(model: Any, k: str, j: int, sign: int) -> Any:
+        gap = model.circuit_flow[k, j] - per_rad[k] * model.angle[k]
+        return sign * gap <= per_rad[k] * max_angle[k] * (1 - model.installed[k, j])
 
-    m.follows = pyo.Constraint(signed, rule=follow)
+    model.follows = pyo.Constraint(signed, rule=follow)
 
 
 def _max_angles(data: SplitData, network: DcNetwork) -> dict[str, float]:
@@ -141,7 +141,7 @@ def _max_angles(data: SplitData, network: DcNetwork) -> dict[str, float]:
     return bound
 
 
-def reserves(m: Any, network: DcNetwork) -> None:
+def reserves(model: Any, network: DcNetwork) -> None:
     """Require a share of each island's plants as reserve for the loss of any unit there, unless building joins islands.
 
     generated <= available · (1 - reserve), and lost unit <= reserve · available generation of the others.
@@ -149,54 +149,56 @@ def reserves(m: Any, network: DcNetwork) -> None:
     net, available, unit_share = network.base.network, network.available_mw, network.unit_share
     if network.joins_islands:
         return
-    island = {node: int(net.island[i]) for node, i in network.nodes.items() if node in m.generated}
+    island = {node: int(net.island[i]) for node, i in network.nodes.items() if node in model.generated}
     total = np.bincount(net.island, weights=available)
-    m.reserve = pyo.Var(sorted(set(island.values())), domain=pyo.NonNegativeReals, bounds=(0, 1))
+    model.reserve = pyo.Var(sorted(set(island.values())), domain=pyo.NonNegativeReals, bounds=(0, 1))
 
-    def keep_reserve(m: Any, node: str) -> Any:
+    def keep_reserve(model: Any, node: str) -> Any:
         mw = float(available[network.nodes[node]])
-        return m.generated[node] + mw * m.reserve[island[node]] <= mw
+        return model.generated[node] + mw * model.reserve[island[node]] <= mw
 
-    def cover_unit(m: Any, node: str) -> Any:
+    def cover_unit(model: Any, node: str) -> Any:
         i = network.nodes[node]
         if unit_share[i] * available[i] == 0:
             return pyo.Constraint.Skip
         others = float(total[island[node]] - unit_share[i] * available[i])
         # A plant alone in its island has no other to make up for its unit.
-        lost = float(unit_share[i]) * m.generated[node]
-        return lost <= others * m.reserve[island[node]] if others > 1e-9 else m.generated[node] <= 0
+        lost = float(unit_share[i]) * model.generated[node]
+        return lost <= others * model.reserve[island[node]] if others > 1e-9 else model.generated[node] <= 0
 
     feeding = [node for node in island if available[network.nodes[node]] > 0]
-    m.security = pyo.Constraint(feeding, rule=keep_reserve)
-    m.unit_reserve = pyo.Constraint(feeding, rule=cover_unit)
+    model.security = pyo.Constraint(feeding, rule=keep_reserve)
+    model.unit_reserve = pyo.Constraint(feeding, rule=cover_unit)
 
 
-def columns(m: Any, network: DcNetwork) -> list[Any]:
+def columns(model: Any, network: DcNetwork) -> list[Any]:
     """Return the model's variables in the order of the network's columns; None where there is none."""
-    generated, extra = dict(m.generated.items()), m.component("extra_mw")
+    generated, extra = dict(model.generated.items()), model.component("extra_mw")
     return [
         *(generated.get(node) for node in network.nodes),
-        *(m.modules[site] for site in network.candidates),
-        *(m.open[site] for site in network.candidates),
-        *(m.installed[key] for key in network.circuits_to_build),
-        *(m.circuit_flow[key] for key in network.circuits_to_build),
+        *(model.modules[site] for site in network.candidates),
+        *(model.open[site] for site in network.candidates),
+        *(model.installed[key] for key in network.circuits_to_build),
+        *(model.circuit_flow[key] for key in network.circuits_to_build),
         *(None if extra is None else extra[site] for site in network.candidates),
     ]
 
 
-def flows_of(m: Any, network: DcNetwork) -> dict[str, float]:
+def flows_of(model: Any, network: DcNetwork) -> dict[str, float]:
     """Return the flows that the values set in a model mean, by corridor."""
-    point = np.asarray([0.0 if column is None else column.value for column in columns(m, network)])
+    point = np.asarray([0.0 if column is None else column.value for column in columns(model, network)])
     topology = network.topology(network.built(point))
     flows = topology.network.flows(network.injection(point))
     return dict(sorted(zip(topology.lines, (float(flow) for flow in flows), strict=True)))
 
 
-def headroom(m: Any, data: SplitData) -> None:
+def headroom(model: Any, data: SplitData) -> None:
     """Limit the draw of each balancing authority's sites to its headroom."""
     areas = [area for area in data.authorities if data.grid.rules.headroom and data.sites_of(area)]
     limit = {area: data.authorities[area].headroom_mw for area in areas}
-    m.headroom = pyo.Constraint(areas, rule=lambda m, area: load_mw(m, data, data.sites_of(area)) <= limit[area])
+    model.headroom = pyo.Constraint(
+        areas, rule=lambda model, area: load_mw(model, data, data.sites_of(area)) <= limit[area]
+    )
 
 
 def _headroom_sentence(data: SplitData) -> str:
@@ -206,7 +208,7 @@ def _headroom_sentence(data: SplitData) -> str:
     return f"headroom is {each}" + (f" ({megawatts(total)} in all)" if len(areas) > 1 else "")
 
 
-def generation(m: Any, data: SplitData) -> None:
+def generation(model: Any, data: SplitData) -> None:
     """Limit the dispatch of each node in MW to the generation of its plants; without flows, an authority's sites to it.
 
     Plants may feed the sites and the load of other authorities: headroom limits what sites draw, and no plant.
@@ -215,12 +217,14 @@ def generation(m: Any, data: SplitData) -> None:
         return
     if data.grid.rules.grid_model == "none":
         areas = [area for area in data.authorities if data.sites_of(area)]
-        m.generation = pyo.Constraint(
-            areas, rule=lambda m, area: load_mw(m, data, data.sites_of(area)) <= data.spare_mw([area])
+        model.generation = pyo.Constraint(
+            areas, rule=lambda model, area: load_mw(model, data, data.sites_of(area)) <= data.spare_mw([area])
         )
         return
     available = {node.id: node.generation_mw for node in data.grid.nodes}
-    m.generation = pyo.Constraint(list(m.generated), rule=lambda m, node: m.generated[node] <= available[node])
+    model.generation = pyo.Constraint(
+        list(model.generated), rule=lambda model, node: model.generated[node] <= available[node]
+    )
 
 
 def _generation_modules(data: SplitData) -> float | None:
@@ -243,20 +247,20 @@ def _generation_sentence(data: SplitData) -> str:
     return f"{sentence}, at a site itself at most {megawatts(best.generation_mw)} ({best.id})"
 
 
-def rating(m: Any, data: SplitData) -> None:
+def rating(model: Any, data: SplitData) -> None:
     """Limit each corridor's flow, in both directions, to the rating of its circuits, built ones included."""
     share = normal_share(data.grid)
 
-    def row(m: Any, key: str, sign: int) -> Any:
+    def row(model: Any, key: str, sign: int) -> Any:
         corridor = data.corridors[key]
-        return sign * m.flow[key] <= share * corridor.rating_mw * (
-            m.circuits[key] if corridor.new else corridor.circuits
+        return sign * model.flow[key] <= share * corridor.rating_mw * (
+            model.circuits[key] if corridor.new else corridor.circuits
         )
 
     keys = list(data.corridors) if data.grid.rules.grid_model == "transport" else []
-    m.rating = pyo.Constraint([(key, sign) for key in keys for sign in (1, -1)], rule=row)
+    model.rating = pyo.Constraint([(key, sign) for key in keys for sign in (1, -1)], rule=row)
     if data.network is not None:
-        new_circuits(m, data, data.network)
+        new_circuits(model, data, data.network)
 
 
 def _rating_sentence(data: SplitData) -> str:
@@ -270,13 +274,13 @@ def _rating_sentence(data: SplitData) -> str:
     return f"lines into a site carry {megawatts(carry[best])} at most (at {best}, new circuits included)"
 
 
-def security(m: Any, data: SplitData) -> None:
+def security(model: Any, data: SplitData) -> None:
     """Require that after each N-1 contingency the grid keeps its ratings, and its plants their spare power.
 
     Only the reserves are stated at once; flows after contingencies are lazy rows.
     """
     if data.network is not None and data.grid.rules.n1 == "full":
-        reserves(m, data.network)
+        reserves(model, data.network)
 
 
 GRID_RULES = (

@@ -112,76 +112,82 @@ def build(
     addition to those of the modules, at most `max_extra_mw` over all sites. `max_modules` bounds the modules of all
     sites where the caller knows a tighter bound than the rules give.
     """
-    m = pyo.ConcreteModel()
+    model = pyo.ConcreteModel()
     rules = rules_without(without)
     bounding = [rule for rule in rules if rule.name not in loose]
     total = site_rules.max_campus_modules(data, bounding, max_modules)
     max_load_mw = total * data.module_mw + max_extra_mw + data.node_load_mw
-    _variables(m, data, bounding, sites, max_load_mw, total)
+    _variables(model, data, bounding, sites, max_load_mw, total)
     if extend is not None:
-        extend(m)
-    _balance(m, data)
+        extend(model)
+    _balance(model, data)
     for rule in rules:
-        rule.rows(m, data)
-    soften(m, data)
+        rule.rows(model, data)
+    soften(model, data)
     for name, year in scenarios(data).items():
-        block = add_block(m, year, name, total)
+        block = add_block(model, year, name, total)
         _power(block, year, bounding, max_load_mw)
         _balance(block, year)
         for rule in reversed(rules):
             if rule.yearly:
                 rule.rows(block, year)
-    grid_cuts.attach(m, data, without, load_mw=max_load_mw)
+    grid_cuts.attach(model, data, without, load_mw=max_load_mw)
     if sites is not None:
-        m.exact_sites = pyo.Constraint(expr=sum(m.open.values()) == sites)
-    return m
+        model.exact_sites = pyo.Constraint(expr=sum(model.open.values()) == sites)
+    return model
 
 
-def _variables(m: Any, data: SplitData, rules: list[Rule], sites: int | None, max_load_mw: float, total: int) -> None:
+def _variables(
+    model: Any, data: SplitData, rules: list[Rule], sites: int | None, max_load_mw: float, total: int
+) -> None:
     """Create the decisions, and tie modules to open sites: minimum · open[s] <= modules[s] <= maximum · open[s]."""
     minimum = site_rules.min_site_modules(data, rules, site_rules.max_sites(data, rules) if sites is None else sites)
     maximum = {s: site_rules.max_site_modules(data, s, total, rules) for s in data.candidates}
     candidates = list(data.candidates)
-    m.open = pyo.Var(candidates, domain=pyo.Binary)
-    m.modules = pyo.Var(candidates, domain=pyo.NonNegativeIntegers, bounds=(0, total))
-    m.open_if_used = pyo.Constraint(candidates, rule=lambda m, s: m.modules[s] <= maximum[s] * m.open[s])
-    m.used_if_open = pyo.Constraint(candidates, rule=lambda m, s: m.modules[s] >= minimum * m.open[s])
+    model.open = pyo.Var(candidates, domain=pyo.Binary)
+    model.modules = pyo.Var(candidates, domain=pyo.NonNegativeIntegers, bounds=(0, total))
+    model.open_if_used = pyo.Constraint(
+        candidates, rule=lambda model, s: model.modules[s] <= maximum[s] * model.open[s]
+    )
+    model.used_if_open = pyo.Constraint(candidates, rule=lambda model, s: model.modules[s] >= minimum * model.open[s])
     new = {corridor.id: corridor.circuits for corridor in data.corridors.values() if corridor.new}
-    m.circuits = pyo.Var(list(new), domain=pyo.NonNegativeIntegers, bounds=lambda _, k: (0, new[k]))
+    model.circuits = pyo.Var(list(new), domain=pyo.NonNegativeIntegers, bounds=lambda _, k: (0, new[k]))
     upgrades = {site: node.upgrade.max_steps for site, node in data.candidates.items() if node.upgrade}
-    m.steps = pyo.Var(list(upgrades), domain=pyo.NonNegativeIntegers, bounds=lambda _, site: (0, upgrades[site]))
+    model.steps = pyo.Var(list(upgrades), domain=pyo.NonNegativeIntegers, bounds=lambda _, site: (0, upgrades[site]))
     if data.network is not None:
-        grid_rules.count_circuits(m, data.network)
-    _power(m, data, rules, max_load_mw)
-    site_rules.link_variables(m, data, rules, sites)
+        grid_rules.count_circuits(model, data.network)
+    _power(model, data, rules, max_load_mw)
+    site_rules.link_variables(model, data, rules, sites)
 
 
-def _power(m: Any, data: SplitData, rules: list[Rule], load: float) -> None:
+def _power(model: Any, data: SplitData, rules: list[Rule], load: float) -> None:
     transport = data.grid.rules.grid_model == "transport"
     bounded = any(rule.name == "generation" for rule in rules)
     plants = list(data.graph) if transport else grid_rules.plants(data, bounded=bounded)
-    m.generated = pyo.Var(plants, domain=pyo.NonNegativeReals, bounds=(0, load))
-    m.flow = pyo.Var(list(data.corridors) if transport else [], domain=pyo.Reals, bounds=(-load, load))
+    model.generated = pyo.Var(plants, domain=pyo.NonNegativeReals, bounds=(0, load))
+    model.flow = pyo.Var(list(data.corridors) if transport else [], domain=pyo.Reals, bounds=(-load, load))
 
 
-def _balance(m: Any, data: SplitData) -> None:
+def _balance(model: Any, data: SplitData) -> None:
     """Require at each node that dispatch plus inflow equal its own load and its site's; transport is lossless."""
     drawn = {node.id: node.load_mw for node in data.grid.nodes}
 
-    def row(m: Any, node: str) -> Any:
+    def row(model: Any, node: str) -> Any:
         inflow = 0
         for _, _, key in data.graph.edges(node, keys=True):
             corridor = data.corridors[key]
             # A corridor's flow is positive from a to b; a loop brings nothing.
-            inflow += 0 if corridor.a == corridor.b else m.flow[key] if corridor.b == node else -m.flow[key]
-        return m.generated[node] + inflow == drawn[node] + (load_mw(m, data, [node]) if node in data.candidates else 0)
+            inflow += 0 if corridor.a == corridor.b else model.flow[key] if corridor.b == node else -model.flow[key]
+        return model.generated[node] + inflow == drawn[node] + (
+            load_mw(model, data, [node]) if node in data.candidates else 0
+        )
 
-    m.balance = pyo.Constraint(list(data.graph) if data.grid.rules.grid_model == "transport" else [], rule=row)
+    model.balance = pyo.Constraint(list(data.graph) if data.grid.rules.grid_model == "transport" else [], rule=row)
     if data.network is not None:
-        grid_rules.balance(m, data, data.network)
+        grid_rules.balance(model, data, data.network)
 
 
-def yearly_musd(m: Any, data: SplitData) -> Any:
+def yearly_musd(model: Any, data: SplitData) -> Any:
     """Return energy, sites, lines and WAN spread over their lives, and the excess of soft rules, in M$ per year.
 
     Racks and fabric cost the same in every split of a given total, so they are left out.
@@ -189,14 +195,14 @@ def yearly_musd(m: Any, data: SplitData) -> Any:
     rate, prices = data.grid.prices.discount_rate, data.grid.prices
     lease = cost.annuity(rate, data.wan.fibre_life_years) / 1e6
     equipment = cost.annuity(rate, prices.it_life_years) / 1e6
-    price = {pair: data.link_prices(pair) for pair in m.pair}
+    price = {pair: data.link_prices(pair) for pair in model.pair}
     links = sum(
-        m.fibres[pair] * (price[pair][0] * lease) + m.wavelengths[pair] * (price[pair][1] * equipment)
-        for pair in m.pair
+        model.fibres[pair] * (price[pair][0] * lease) + model.wavelengths[pair] * (price[pair][1] * equipment)
+        for pair in model.pair
     )
-    energy = expected_musd(m, data, energy_musd(m, data))
-    construction = cost.annuity(rate, prices.site_life_years) * construction_musd(m, data)
-    return energy + construction + links + penalty_musd(m, data)
+    energy = expected_musd(model, data, energy_musd(model, data))
+    construction = cost.annuity(rate, prices.site_life_years) * construction_musd(model, data)
+    return energy + construction + links + penalty_musd(model, data)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,20 +232,20 @@ class SplitSolution:
         return sum(self.modules.values())
 
 
-def read(m: Any, data: SplitData, values: highs.HighsValues) -> SplitSolution:
+def read(model: Any, data: SplitData, values: highs.HighsValues) -> SplitSolution:
     """Read a solution, integers rounded, and set the model to it."""
-    for var in m.component_data_objects(pyo.Var):
+    for var in model.component_data_objects(pyo.Var):
         value = values.of(var)
         var.set_value(round(value) if var.is_integer() or var.is_binary() else value, skip_validation=True)
-    years = {name: dispatch(block_of(m, name), year) for name, year in scenarios(data).items()}
-    own = dispatch(m, data)
+    years = {name: dispatch(block_of(model, name), year) for name, year in scenarios(data).items()}
+    own = dispatch(model, data)
     return SplitSolution(
-        modules=_counts(m.modules),
-        circuits=_counts(m.circuits),
+        modules=_counts(model.modules),
+        circuits=_counts(model.circuits),
         generated=own.generated,
         flow=own.flow,
-        steps=_counts(m.steps),
-        excess=excess_of(m),
+        steps=_counts(model.steps),
+        excess=excess_of(model),
         scenarios=years,
     )
 

@@ -13,25 +13,25 @@ from planner.physics.site import cost, wan
 from planner.physics.site.grid import largest_circuit_mw, usable_interconnect_mw
 
 
-def min_site(m: Any, data: SplitData) -> None:
+def min_site(model: Any, data: SplitData) -> None:
     """Require at least the minimum size of an open site: modules[s] >= minimum · open[s]."""
     minimum = data.grid.rules.min_site_modules
     sites = list(data.candidates) if minimum > 1 else []
-    m.min_site = pyo.Constraint(sites, rule=lambda m, s: m.modules[s] >= minimum * m.open[s])
+    model.min_site = pyo.Constraint(sites, rule=lambda model, s: model.modules[s] >= minimum * model.open[s])
 
 
 def _module_m2(data: SplitData) -> float:
     return cost.cooling_m2(data.hardware, data.module_racks) or 0.0
 
 
-def area(m: Any, data: SplitData) -> None:
+def area(model: Any, data: SplitData) -> None:
     """Limit the cooling of a site to its land, in 1000 m²."""
     density = data.hardware.cooling_kw_per_m2
     land = {
         site: node.area_m2 for site, node in data.candidates.items() if node.area_m2 is not None and density is not None
     }
-    m.area = pyo.Constraint(
-        list(land), rule=lambda m, site: load_mw(m, data, [site]) / (density or 1.0) <= land[site] / 1e3
+    model.area = pyo.Constraint(
+        list(land), rule=lambda model, site: load_mw(model, data, [site]) / (density or 1.0) <= land[site] / 1e3
     )
 
 
@@ -47,7 +47,7 @@ def _area_sentence(data: SplitData) -> str:
     return f"a module's cooling takes {_module_m2(data):,.6g} m²; {largest}"
 
 
-def interconnect(m: Any, data: SplitData) -> None:
+def interconnect(model: Any, data: SplitData) -> None:
     """Require that a site's circuits carry a share of its load, with all circuits in service or without the largest.
 
     Which circuit is the largest depends on the corridors that are built, so there is a row for each that could be.
@@ -56,17 +56,19 @@ def interconnect(m: Any, data: SplitData) -> None:
     if not rule.enabled:
         return
     new = [name for name, corridor in data.corridors.items() if corridor.new]
-    m.built = pyo.Var(new, domain=pyo.Binary)
-    m.building = pyo.Constraint(new, rule=lambda m, k: m.circuits[k] <= data.corridors[k].circuits * m.built[k])
+    model.built = pyo.Var(new, domain=pyo.Binary)
+    model.building = pyo.Constraint(
+        new, rule=lambda model, k: model.circuits[k] <= data.corridors[k].circuits * model.built[k]
+    )
     largest = {site: largest_circuit_mw(data.grid, site) for site in data.candidates}
     n1 = rule.reading != "capacity"
 
-    def row(m: Any, site: str, lost: str) -> Any:
+    def row(model: Any, site: str, lost: str) -> Any:
         lost_mw: Any = largest[site] if n1 else 0.0
         if lost != "standing":
             # A larger circuit, once built, is the one to lose; unbuilt, the row says no more than the existing one's.
-            lost_mw = largest[site] + (data.corridors[lost].rating_mw - largest[site]) * m.built[lost]
-        return rule.share * _drawn_mw(m, data, site) <= _circuits_mw(m, data, site, largest[site]) - lost_mw
+            lost_mw = largest[site] + (data.corridors[lost].rating_mw - largest[site]) * model.built[lost]
+        return rule.share * _drawn_mw(model, data, site) <= _circuits_mw(model, data, site, largest[site]) - lost_mw
 
     corridors = {
         site: [data.corridors[name] for _, _, name in data.graph.edges(site, keys=True)] for site in data.candidates
@@ -77,10 +79,10 @@ def interconnect(m: Any, data: SplitData) -> None:
         for corridor in corridors[site]
         if n1 and corridor.new and corridor.rating_mw > largest[site]
     ]
-    m.interconnect = pyo.Constraint(sorted([(site, "standing") for site in data.candidates] + larger), rule=row)
+    model.interconnect = pyo.Constraint(sorted([(site, "standing") for site in data.candidates] + larger), rule=row)
 
 
-def _circuits_mw(m: Any, data: SplitData, site: str, largest_mw: float) -> Any:
+def _circuits_mw(model: Any, data: SplitData, site: str, largest_mw: float) -> Any:
     """Return the MW that all circuits of a site carry: existing, built, and bought as an upgrade."""
     node, rule = data.candidates[site], data.grid.rules.interconnect
     corridors = [data.corridors[name] for _, _, name in data.graph.edges(site, keys=True)]
@@ -88,24 +90,24 @@ def _circuits_mw(m: Any, data: SplitData, site: str, largest_mw: float) -> Any:
     if rule.reading == "explicit":
         # The node's figure is that of its existing circuits without the largest of them.
         existing = (node.interconnect_mw or 0.0) + largest_mw
-    bought = node.upgrade.step_mw * m.steps[site] if node.upgrade else 0.0
-    return existing + sum(line.rating_mw * m.circuits[line.id] for line in corridors if line.new) + bought
+    bought = node.upgrade.step_mw * model.steps[site] if node.upgrade else 0.0
+    return existing + sum(line.rating_mw * model.circuits[line.id] for line in corridors if line.new) + bought
 
 
-def _drawn_mw(m: Any, data: SplitData, site: str) -> Any:
+def _drawn_mw(model: Any, data: SplitData, site: str) -> Any:
     """Return the load of a site in MW that counts: all of it, or the node's draw that its own plants do not feed.
 
     It is at most 0 where the site is closed, as the rule does not limit the draw of a node without a site.
     """
-    load, node = load_mw(m, data, [site]), data.candidates[site]
+    load, node = load_mw(model, data, [site]), data.candidates[site]
     if data.grid.rules.interconnect.reading != "import_share":
         return load
     if data.grid.rules.grid_model == "none":
         # Without flows the node's own plants feed its site first.
-        return load + (node.load_mw - node.generation_mw) * m.open[site]
+        return load + (node.load_mw - node.generation_mw) * model.open[site]
     # Under dc a node without plants has no variable.
-    load += node.load_mw * m.open[site]
-    return load - m.generated[site] if site in m.generated else load
+    load += node.load_mw * model.open[site]
+    return load - model.generated[site] if site in model.generated else load
 
 
 def _largest_interconnect_mw(data: SplitData, site: str) -> float:
@@ -135,20 +137,20 @@ def _interconnect_sentence(data: SplitData) -> str:
     )
 
 
-def ready(m: Any, data: SplitData) -> None:
+def ready(model: Any, data: SplitData) -> None:
     """Require that sites, new lines and upgrades in use are ready within `grid.rules.ready_within_months`."""
     limit = data.grid.rules.ready_within_months
     if limit is None:
         return
-    m.ready = pyo.Constraint(pyo.Any)
+    model.ready = pyo.Constraint(pyo.Any)
     for site, node in data.candidates.items():
         if node.ready_months > limit:
-            m.ready[site] = m.open[site] <= 0
+            model.ready[site] = model.open[site] <= 0
         if node.upgrade and node.upgrade.lead_months > limit:
-            m.ready[site, "upgrade"] = m.steps[site] <= 0
+            model.ready[site, "upgrade"] = model.steps[site] <= 0
     for line in sorted(data.grid.new_lines, key=lambda line: line.id):
         if line.lead_months > limit:
-            m.ready[line.id] = m.circuits[line.id] <= 0
+            model.ready[line.id] = model.circuits[line.id] <= 0
 
 
 def _ready_sentence(data: SplitData) -> str:
@@ -245,64 +247,69 @@ def min_sites(data: SplitData, rules: Iterable[Rule]) -> int:
     return max((rule.min_sites(data) for rule in rules), default=1)
 
 
-def link_variables(m: Any, data: SplitData, rules: list[Rule], sites: int | None) -> None:
+def link_variables(model: Any, data: SplitData, rules: list[Rule], sites: int | None) -> None:
     """Create pairs, their wavelengths and fibre pairs, and which numbers of open sites are reached.
 
     A ring over n sites sends 2·(n-1)/n of the gradient over each link, so the need grows with the number of open
     sites. The need of a pair is a constant for each number of sites, so pairs, wavelengths and fibres come out whole
     by themselves.
     """
-    m.max_sites = max_sites(data, rules) if sites is None else sites
+    model.max_sites = max_sites(data, rules) if sites is None else sites
     minimum = sites or min_sites(data, rules)
     required = any(rule.name == "wan_capacity" for rule in rules)
     # Measured: what a known number of sites says of pairs decides whether it is proven in a second or in minutes.
-    m.known_sites = 1 < minimum == m.max_sites and required
-    m.levels = wavelength_levels(data, m.max_sites, minimum if m.known_sites else sites or 2)
+    model.known_sites = 1 < minimum == model.max_sites and required
+    model.levels = wavelength_levels(data, model.max_sites, minimum if model.known_sites else sites or 2)
 
     def barred(pair: Pair) -> bool:
-        return bool(m.known_sites) and any(rule.excludes(data, pair, m.max_sites) for rule in rules)
+        return bool(model.known_sites) and any(rule.excludes(data, pair, model.max_sites) for rule in rules)
 
-    usable = [pair for pair, waves in m.levels.items() if waves[0][1] is not None and not barred(pair)]
-    m.pair = pyo.Var(usable, domain=pyo.NonNegativeReals, bounds=(0, 1))
-    if m.known_sites:
-        _mesh(m, data, minimum)
+    usable = [pair for pair, waves in model.levels.items() if waves[0][1] is not None and not barred(pair)]
+    model.pair = pyo.Var(usable, domain=pyo.NonNegativeReals, bounds=(0, 1))
+    if model.known_sites:
+        _mesh(model, data, minimum)
         return
-    m.joined = pyo.Constraint(usable, rule=lambda m, a, b: m.pair[a, b] >= m.open[a] + m.open[b] - 1)
+    model.joined = pyo.Constraint(
+        usable, rule=lambda model, a, b: model.pair[a, b] >= model.open[a] + model.open[b] - 1
+    )
     max_waves = data.wan.max_wavelengths_per_pair * data.wan.max_fibre_pairs
-    m.wavelengths = pyo.Var(usable, domain=pyo.NonNegativeReals, bounds=(0, max_waves))
-    m.fibres = pyo.Var(usable, domain=pyo.NonNegativeReals, bounds=(0, data.wan.max_fibre_pairs))
-    counts = sorted({n for waves in m.levels.values() for n, _ in waves if n > 2})
-    m.at_least = pyo.Var(counts, domain=pyo.Binary)
-    m.counted = pyo.Constraint(
-        counts, rule=lambda m, n: sum(m.open.values()) <= n - 1 + (m.max_sites - n + 1) * m.at_least[n]
+    model.wavelengths = pyo.Var(usable, domain=pyo.NonNegativeReals, bounds=(0, max_waves))
+    model.fibres = pyo.Var(usable, domain=pyo.NonNegativeReals, bounds=(0, data.wan.max_fibre_pairs))
+    counts = sorted({n for waves in model.levels.values() for n, _ in waves if n > 2})
+    model.at_least = pyo.Var(counts, domain=pyo.Binary)
+    model.counted = pyo.Constraint(
+        counts, rule=lambda model, n: sum(model.open.values()) <= n - 1 + (model.max_sites - n + 1) * model.at_least[n]
     )
 
 
-def _mesh(m: Any, data: SplitData, sites: int) -> None:
+def _mesh(model: Any, data: SplitData, sites: int) -> None:
     """Join each open site to the `sites` - 1 others; wavelengths and fibres of a pair follow from its being joined.
 
     Of two sites, the sums alone say which pair it is; of more, they are implied for whole sites, and are what makes
     the relaxation price links at all. A pair without enough capacity, or that a rule bars, has no variable and cannot
     be open.
     """
-    waves = {pair: m.levels[pair][0][1] for pair in m.pair}
+    waves = {pair: model.levels[pair][0][1] for pair in model.pair}
     fibres = {pair: wan.fibre_pairs(data.wan, count) for pair, count in waves.items()}
-    m.wavelengths = pyo.Expression(list(m.pair), rule=lambda m, a, b: waves[a, b] * m.pair[a, b])
-    m.fibres = pyo.Expression(list(m.pair), rule=lambda m, a, b: fibres[a, b] * m.pair[a, b])
-    around: dict[str, list[Pair]] = {site: [pair for pair in m.pair if site in pair] for site in data.candidates}
+    model.wavelengths = pyo.Expression(list(model.pair), rule=lambda model, a, b: waves[a, b] * model.pair[a, b])
+    model.fibres = pyo.Expression(list(model.pair), rule=lambda model, a, b: fibres[a, b] * model.pair[a, b])
+    around: dict[str, list[Pair]] = {site: [pair for pair in model.pair if site in pair] for site in data.candidates}
 
-    def mesh(m: Any, site: str) -> Any:
+    def mesh(model: Any, site: str) -> Any:
         return (
-            sum(m.pair[pair] for pair in around[site]) == (sites - 1) * m.open[site]
+            sum(model.pair[pair] for pair in around[site]) == (sites - 1) * model.open[site]
             if around[site]
-            else m.open[site] <= 0
+            else model.open[site] <= 0
         )
 
-    m.mesh = pyo.Constraint([] if data.request.exchange is None else list(around), rule=mesh)
-    several = list(m.pair) if sites > 2 else []
-    m.joined = pyo.Constraint(several, rule=lambda m, a, b: m.pair[a, b] >= m.open[a] + m.open[b] - 1)
-    m.within = pyo.Constraint(
-        [(*pair, site) for pair in several for site in pair], rule=lambda m, a, b, s: m.pair[a, b] <= m.open[s]
+    model.mesh = pyo.Constraint([] if data.request.exchange is None else list(around), rule=mesh)
+    several = list(model.pair) if sites > 2 else []
+    model.joined = pyo.Constraint(
+        several, rule=lambda model, a, b: model.pair[a, b] >= model.open[a] + model.open[b] - 1
+    )
+    model.within = pyo.Constraint(
+        [(*pair, site) for pair in several for site in pair],
+        rule=lambda model, a, b, s: model.pair[a, b] <= model.open[s],
     )
 
 
@@ -324,10 +331,10 @@ def wavelength_levels(data: SplitData, max_sites: int, min_sites: int = 2) -> di
     return needs
 
 
-def rtt(m: Any, data: SplitData) -> None:
+def rtt(model: Any, data: SplitData) -> None:
     """Limit the round trip between two open sites: of a pair that is farther apart, at most one is open."""
     far = [pair for pair in data.pairs if _too_far(data, pair, 0)]
-    m.rtt = pyo.Constraint(far, rule=lambda m, a, b: m.open[a] + m.open[b] <= 1)
+    model.rtt = pyo.Constraint(far, rule=lambda model, a, b: model.open[a] + model.open[b] <= 1)
 
 
 def _too_far(data: SplitData, pair: Pair, _: int) -> bool:
@@ -344,38 +351,40 @@ def _rtt_sentence(data: SplitData) -> str:
     )
 
 
-def wan_capacity(m: Any, data: SplitData) -> None:
+def wan_capacity(model: Any, data: SplitData) -> None:
     """Require of each open pair the wavelengths and fibre pairs that its exchange needs for the number of open sites.
 
     At most one site is open of a pair whose need no lease covers, or that the fibre cannot join. No set of sites is
     open for which a design of the wide area was refused.
     """
 
-    def active(m: Any, a: str, b: str, n: int) -> Any:
-        return m.pair[a, b] if n == 2 else m.pair[a, b] + m.at_least[n] - 1
+    def active(model: Any, a: str, b: str, n: int) -> Any:
+        return model.pair[a, b] if n == 2 else model.pair[a, b] + model.at_least[n] - 1
 
-    def row(m: Any, a: str, b: str, n: int) -> Any:
-        waves = dict(m.levels[a, b])[n]
+    def row(model: Any, a: str, b: str, n: int) -> Any:
+        waves = dict(model.levels[a, b])[n]
         if waves is None:
-            return m.open[a] + m.open[b] + (m.at_least[n] if n > 2 else 0) <= (2 if n > 2 else 1)
-        return m.wavelengths[a, b] >= waves * active(m, a, b, n)
+            return model.open[a] + model.open[b] + (model.at_least[n] if n > 2 else 0) <= (2 if n > 2 else 1)
+        return model.wavelengths[a, b] >= waves * active(model, a, b, n)
 
-    steps = [(*pair, count, waves) for pair, levels in m.levels.items() for count, waves in levels if waves != 0]
-    if m.known_sites:
+    steps = [(*pair, count, waves) for pair, levels in model.levels.items() for count, waves in levels if waves != 0]
+    if model.known_sites:
         # The expressions of a pair hold its need; only the rows of pairs that cannot both be open remain to be added.
         steps = [step for step in steps if step[3] is None]
-    m.wan_capacity = pyo.Constraint([step[:3] for step in steps], rule=row)
+    model.wan_capacity = pyo.Constraint([step[:3] for step in steps], rule=row)
     fibres = {step[:3]: wan.fibre_pairs(data.wan, step[3]) for step in steps if step[3]}
-    m.fibre = pyo.Constraint(
-        list(fibres), rule=lambda m, a, b, n: m.fibres[a, b] >= fibres[a, b, n] * active(m, a, b, n)
+    model.fibre = pyo.Constraint(
+        list(fibres), rule=lambda model, a, b, n: model.fibres[a, b] >= fibres[a, b, n] * active(model, a, b, n)
     )
-    m.wan_disconnected = pyo.Constraint(sorted(data.disconnected), rule=lambda m, a, b: m.open[a] + m.open[b] <= 1)
+    model.wan_disconnected = pyo.Constraint(
+        sorted(data.disconnected), rule=lambda model, a, b: model.open[a] + model.open[b] <= 1
+    )
     refused = sorted(sorted(sites) for sites in data.request.refused)
 
-    def another_set(m: Any, i: int) -> Any:
-        return sum(1 - m.open[site] if site in refused[i] else m.open[site] for site in data.candidates) >= 1
+    def another_set(model: Any, i: int) -> Any:
+        return sum(1 - model.open[site] if site in refused[i] else model.open[site] for site in data.candidates) >= 1
 
-    m.wan_refused = pyo.Constraint(range(len(refused)), rule=another_set)
+    model.wan_refused = pyo.Constraint(range(len(refused)), rule=another_set)
 
 
 def _wan_capacity_sentence(data: SplitData) -> str:

@@ -250,24 +250,24 @@ def module_capital_musd(data: SplitData) -> float:
     return rack_musd(data) + site_musd(data)[1]
 
 
-def construction_musd(m: Any, data: SplitData) -> Any:
+def construction_musd(model: Any, data: SplitData) -> Any:
     """Return the price of sites, new lines and upgrades."""
     fixed, module = site_musd(data)
-    lines = sum(m.circuits[name] * ((data.corridors[name].capex_usd or 0.0) / 1e6) for name in m.circuits)
-    steps = sum(m.steps[site] * (data.step_usd(site) / 1e6) for site in m.steps)
-    return fixed * sum(m.open.values()) + module * sum(m.modules.values()) + lines + steps
+    lines = sum(model.circuits[name] * ((data.corridors[name].capex_usd or 0.0) / 1e6) for name in model.circuits)
+    steps = sum(model.steps[site] * (data.step_usd(site) / 1e6) for site in model.steps)
+    return fixed * sum(model.open.values()) + module * sum(model.modules.values()) + lines + steps
 
 
-def capital_musd(m: Any, data: SplitData) -> Any:
+def capital_musd(model: Any, data: SplitData) -> Any:
     """Return the price of racks, fabric, sites, new lines and WAN."""
-    fibre = sum(m.fibres[pair] * (data.link_prices(pair)[0] / 1e6) for pair in m.pair)
-    waves = sum(m.wavelengths[pair] * (data.link_prices(pair)[1] / 1e6) for pair in m.pair)
-    return rack_musd(data) * sum(m.modules.values()) + construction_musd(m, data) + fibre + waves
+    fibre = sum(model.fibres[pair] * (data.link_prices(pair)[0] / 1e6) for pair in model.pair)
+    waves = sum(model.wavelengths[pair] * (data.link_prices(pair)[1] / 1e6) for pair in model.pair)
+    return rack_musd(data) * sum(model.modules.values()) + construction_musd(model, data) + fibre + waves
 
 
-def energy_musd(m: Any, data: SplitData) -> Any:
+def energy_musd(model: Any, data: SplitData) -> Any:
     """Return the price of a year's energy, at the price of each site's authority."""
-    return sum(data.energy_musd(site) * m.modules[site] for site in data.candidates)
+    return sum(data.energy_musd(site) * model.modules[site] for site in data.candidates)
 
 
 def of_scenario(data: SplitData, scenario: Scenario) -> SplitData:
@@ -304,23 +304,23 @@ def weights(data: SplitData) -> tuple[float, dict[str, float]]:
     return max(0.0, 1.0 - sum(weight.values())), weight
 
 
-def add_block(m: Any, data: SplitData, name: str, max_modules: int) -> Any:
+def add_block(model: Any, data: SplitData, name: str, max_modules: int) -> Any:
     """Add the block of a scenario, with the modules that its sites run and the split's own circuits."""
     block = pyo.Block()
-    m.add_component(f"scenario_{name}", block)
-    block.circuits = pyo.Reference(dict(m.circuits.items()))
-    block.open = pyo.Reference(dict(m.open.items()))
+    model.add_component(f"scenario_{name}", block)
+    block.circuits = pyo.Reference(dict(model.circuits.items()))
+    block.open = pyo.Reference(dict(model.open.items()))
     if data.network is not None:
-        block.installed = pyo.Reference(dict(m.installed.items()))
-    extra = m.component("extra_mw")
+        block.installed = pyo.Reference(dict(model.installed.items()))
+    extra = model.component("extra_mw")
     if data.grid.rules.scenarios == "robust":
-        block.modules = pyo.Reference(dict(m.modules.items()))
+        block.modules = pyo.Reference(dict(model.modules.items()))
         if extra is not None:
             block.extra_mw = pyo.Reference(dict(extra.items()))
         return block
     sites = list(data.candidates)
     block.modules = pyo.Var(sites, domain=pyo.NonNegativeReals, bounds=(0, max_modules))
-    block.running = pyo.Constraint(sites, rule=lambda block, site: block.modules[site] <= m.modules[site])
+    block.running = pyo.Constraint(sites, rule=lambda block, site: block.modules[site] <= model.modules[site])
     if extra is not None:
         block.extra_mw = pyo.Var(sites, domain=pyo.NonNegativeReals, bounds=lambda _, site: (0, extra[site].ub))
         block.running_extra = pyo.Constraint(sites, rule=lambda block, site: block.extra_mw[site] <= extra[site])
@@ -341,23 +341,23 @@ class SplitYear:
         return f" in {self.name}" if self.name else ""
 
 
-def years(m: Any, data: SplitData) -> Iterator[SplitYear]:
+def years(model: Any, data: SplitData) -> Iterator[SplitYear]:
     """Yield the grid's own year, then every scenario that counts."""
-    yield SplitYear(name="", data=data, block=m)
-    yield from (SplitYear(name=name, data=year, block=block_of(m, name)) for name, year in scenarios(data).items())
+    yield SplitYear(name="", data=data, block=model)
+    yield from (SplitYear(name=name, data=year, block=block_of(model, name)) for name, year in scenarios(data).items())
 
 
-def block_of(m: Any, name: str) -> Any:
+def block_of(model: Any, name: str) -> Any:
     """Return the block of a scenario."""
-    return m.component(f"scenario_{name}")
+    return model.component(f"scenario_{name}")
 
 
-def scenario_energy_musd(m: Any, block: Any, data: SplitData) -> Any:
+def scenario_energy_musd(model: Any, block: Any, data: SplitData) -> Any:
     """Return the price of a year's energy in a scenario, and of the curtailed work, in M$."""
     curtailed = data.grid.rules.curtailment_usd_per_mwh * HOURS_PER_YEAR * data.module_mw / 1e6
     total = sum(data.energy_musd(site) * block.modules[site] for site in data.candidates)
-    total += curtailed * sum(m.modules[site] - block.modules[site] for site in data.candidates)
-    extra = m.component("extra_mw")
+    total += curtailed * sum(model.modules[site] - block.modules[site] for site in data.candidates)
+    extra = model.component("extra_mw")
     if extra is None:
         return total
     extra_cost = sum(data.energy_musd(site) * block.extra_mw[site] for site in data.candidates)
@@ -365,18 +365,20 @@ def scenario_energy_musd(m: Any, block: Any, data: SplitData) -> Any:
     return total + extra_cost / data.module_mw
 
 
-def expected_musd(m: Any, data: SplitData, own_musd: Any) -> Any:
+def expected_musd(model: Any, data: SplitData, own_musd: Any) -> Any:
     """Return the price of a year's energy: the worst of the grid's own year and the scenarios, or the weighted mean."""
     by_name = scenarios(data)
     if not by_name:
         return own_musd
-    costs = {name: scenario_energy_musd(m, block_of(m, name), year) for name, year in by_name.items()}
+    costs = {name: scenario_energy_musd(model, block_of(model, name), year) for name, year in by_name.items()}
     if data.grid.rules.scenarios == "expected":
         own, weight = weights(data)
         return own * own_musd + sum(weight[name] * cost for name, cost in costs.items())
-    if m.component("worst_energy") is None:
+    if model.component("worst_energy") is None:
         dearest = max(year.energy_musd(site) for year in (data, *by_name.values()) for site in data.candidates)
-        limit = dearest * sum(m.modules[site].ub for site in data.candidates)
-        m.worst_energy = pyo.Var(domain=pyo.NonNegativeReals, bounds=(0, limit))
-        m.worst = pyo.Constraint([*costs, ""], rule=lambda m, key: m.worst_energy >= (costs[key] if key else own_musd))
-    return m.worst_energy
+        limit = dearest * sum(model.modules[site].ub for site in data.candidates)
+        model.worst_energy = pyo.Var(domain=pyo.NonNegativeReals, bounds=(0, limit))
+        model.worst = pyo.Constraint(
+            [*costs, ""], rule=lambda model, key: model.worst_energy >= (costs[key] if key else own_musd)
+        )
+    return model.worst_energy
