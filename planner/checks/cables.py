@@ -232,11 +232,8 @@ def exchange_gbps(physics: PlanPhysics, site: str) -> float:
         assumptions.wan_rtt_ms,
     )
     size = wide_area.exchange_bytes(total, len(physics.replicas))
-    links = [
-        link
-        for link in physics.plan.sites.links
-        if site in (link.a, link.b) and {link.a, link.b} <= set(physics.replicas)
-    ]
+    trains = set(physics.replicas)
+    links = [link for link in physics.plan.sites.links if site in (link.a, link.b) and {link.a, link.b} <= trains]
     return math.fsum(wide_area.exchange_need_gbps(physics.wan, size, window, link.rtt_ms) for link in links)
 
 

@@ -117,13 +117,8 @@ def _bought(physics: PlanPhysics, money: Cost) -> Iterator[Bought]:
             key = f"hardware.pools[{i}].rack.life_years"
             yield pool.name, "rack_replacement", pool.racks * pool.rack.price_usd, pool.rack.life_years, key
     if not hardware.pools and not isinstance(hardware.rack, str):
-        yield (
-            "racks",
-            "rack_replacement",
-            money.capex_usd["racks"],
-            hardware.rack.life_years,
-            "hardware.rack.life_years",
-        )
+        life, usd = hardware.rack.life_years, money.capex_usd["racks"]
+        yield "racks", "rack_replacement", usd, life, "hardware.rack.life_years"
     if "fabric" in money.capex_usd:
         life, usd = operation.fabric_life_years, money.capex_usd["fabric"]
         yield "fabric", "fabric_replacement", usd, life, "operation.fabric_life_years"
@@ -230,10 +225,8 @@ def money(physics: PlanPhysics) -> Iterator[Violation]:
         by_token = total / (tokens / 1e6)
         yield from Cents("run_money", "cost of a million tokens", run.usd_per_million_tokens, by_token)
         operation = physics.instance.operation or Operation()
-        given = {
-            f"operation.{name}": getattr(operation, name)
-            for name in ("maintenance_share_per_year", "staff_usd_per_year")
-        }
+        names = ("maintenance_share_per_year", "staff_usd_per_year")
+        given = {f"operation.{name}": getattr(operation, name) for name in names}
         if physics.instance.grid is None:
             given["operation.energy_usd_per_mwh"] = operation.energy_usd_per_mwh
         not_counted = [key for key, value in given.items() if value is None]

@@ -109,21 +109,11 @@ def _tiers(design: Design) -> dict[str, tuple[int, int, int, float, int]]:
     down = design.endpoint_links // design.networks if design.single else design.leaf_down
     figures = {"leaf": (design.leaves, down, design.up_ports, design.leaf_oversubscription, design.leaf_bundle)}
     if design.tiers > 1:
-        figures["spine"] = (
-            design.spines,
-            design.spine_down,
-            design.spine_up,
-            design.spine_oversubscription,
-            design.spine_bundle,
-        )
+        ports, ratio = (design.spine_down, design.spine_up), design.spine_oversubscription
+        figures["spine"] = (design.spines, *ports, ratio, design.spine_bundle)
     if design.tiers > 2:
-        figures["core"] = (
-            design.cores,
-            design.core_down,
-            design.core_up,
-            design.core_oversubscription,
-            design.core_bundle,
-        )
+        ports, ratio = (design.core_down, design.core_up), design.core_oversubscription
+        figures["core"] = (design.cores, *ports, ratio, design.core_bundle)
     if design.tiers > 3:
         figures["super-spine"] = design.super_spines, design.super_spine_down, 0, 1.0, 0
     return figures
@@ -377,22 +367,16 @@ def cut_by(design: Design) -> tuple[int, int]:
     """
     if design.single:
         return 0, 0
-    shared = [
-        boxes
-        for boxes, several in ((design.core_boxes, design.pods), (design.super_spine_boxes, design.zones))
-        if several > 1
-    ]
+    above = ((design.core_boxes, design.pods), (design.super_spine_boxes, design.zones))
+    shared = [boxes for boxes, several in above if several > 1]
     return design.leaf_up, min([design.leaf_up // design.leaf_bundle, *(boxes for boxes in shared if boxes)])
 
 
 def question(physics: PlanPhysics) -> Iterator[Violation]:
     """Check that the question is given in full and that its hash is that of the question."""
     network = physics.instance.network
-    parts = [
-        *(network.switches if network else ()),
-        *(network.media if network else ()),
-        physics.instance.hardware.rack,
-    ]
+    offered = (*network.switches, *network.media) if network else ()
+    parts = [*offered, physics.instance.hardware.rack]
     named = [part for part in parts if isinstance(part, str)]
     if network is None or physics.instance.hardware.racks is None or named:
         yield broken("question", f"{len(named)} parts by their names alone, 0 expected, with a network and hosts")

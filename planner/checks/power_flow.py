@@ -457,14 +457,9 @@ def _without_circuit(grid: GridArrays, line: int) -> Iterator[Violation]:
             continue
         generated[here] += (load - float(grid.generated_mw[here].sum())) * grid.available_mw[here] / available
     for node in (grid.available_mw > 0).nonzero()[0]:
-        what = f"MW fed in after the loss of {name}"
-        yield from _above(
-            f"security[{grid.names[node]}, {name}]",
-            generated[node],
-            grid.available_mw[node],
-            grid.available_mw[node],
-            what,
-        )
+        rule, what = f"security[{grid.names[node]}, {name}]", f"MW fed in after the loss of {name}"
+        limit = grid.available_mw[node]
+        yield from _above(rule, generated[node], limit, limit, what)
     yield from _overload(grid, Solved.of(grid, circuits).flows(generated - drawn), circuits, name)
 
 

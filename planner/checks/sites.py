@@ -459,11 +459,8 @@ def _backed(
 def capacity(physics: PlanPhysics, req: Requirements, design: WanPlan) -> Iterator[Violation]:
     """Check that each edge carries no more than its wavelengths do, whichever one edge is cut."""
     lit_gbps = {edge.id: edge.wavelengths * physics.wan.wavelength_gbps for edge in design.edges}
-    cuts = (
-        sorted(name for name, edge in req.fibre.edges.items() if edge.cut)
-        if physics.wan.protection == "one_cut"
-        else []
-    )
+    survives = physics.wan.protection == "one_cut"
+    cuts = sorted(name for name, edge in req.fibre.edges.items() if edge.cut and survives)
     peak: dict[str, float] = {}
     for cut in (None, *cuts):
         state = f"{cut!r} is cut" if cut else "nothing is cut"

@@ -265,11 +265,9 @@ def _by_length(built: BuiltFabric) -> Iterator[BillLine]:
     metres, usd = defaultdict[tuple[int, str], float](float), defaultdict[tuple[int, str], float](float)
     for block, length in built.measured():
         where, chosen = f"{block.low_tier} to {block.high_tier}", table.choose(length)
-        factor = (
-            price.endpoint_factor(built.switch, built.design.split)
-            if block.low_tier == "gpu"
-            else built.switch.link_factor
-        )
+        factor = built.switch.link_factor
+        if block.low_tier == "gpu":
+            factor = price.endpoint_factor(built.switch, built.design.split)
         each, _ = table.usd_watts(length)
         for medium in np.unique(chosen).tolist():
             of = chosen == medium
@@ -388,19 +386,9 @@ def _devices(built: BuiltFabric, rack_type: str) -> Iterator[Row]:
     for name in built.names["rack"]:
         yield f"{built.site}-{name}", GPU_RACK, MANUFACTURER, rack_type, built.site, "", name, "", "", STATUS
     for tier in switch_counts(built.design):
+        model = built.models[tier].name
         for name in built.names[tier]:
-            yield (
-                f"{built.site}-{name}",
-                tier,
-                MANUFACTURER,
-                built.models[tier].name,
-                built.site,
-                "",
-                "",
-                "",
-                "",
-                STATUS,
-            )
+            yield f"{built.site}-{name}", tier, MANUFACTURER, model, built.site, "", "", "", "", STATUS
 
 
 def _interfaces(built: BuiltFabric) -> Iterator[Row]:

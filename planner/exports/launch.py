@@ -128,11 +128,8 @@ def require(run: LaunchRun, framework: str) -> None:
     Raise InputError that names the first such choice, its value, and how to plan without it.
     """
     layout = run.layout
-    some = (
-        []
-        if layout.recomputed_layers_per_stage == layout.layers_per_stage
-        else list(layout.recomputed_layers_per_stage)
-    )
+    recomputed = layout.recomputed_layers_per_stage
+    some = [] if recomputed == layout.layers_per_stage else list(recomputed)
     asked = {
         "tensor_parallel_inner": (layout.tensor_parallel_inner, 1),
         "context_parallel": (layout.context_parallel, 1),

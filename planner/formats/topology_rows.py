@@ -155,13 +155,8 @@ def tree(
     raise_all(source, _shape(rows, parents))
     leaf_nodes = {node for row in rows for node in row.nodes}
     strays = ((block, node) for block in blocks for node in block.nodes if node not in leaf_nodes)
-    raise_all(
-        source,
-        (
-            f"{block.where}: node {node!r} of block {block.name!r} is under no leaf; add it to one"
-            for block, node in strays
-        ),
-    )
+    under_none = "is under no leaf; add it to one"
+    raise_all(source, (f"{row.where}: node {node!r} of block {row.name!r} {under_none}" for row, node in strays))
     return Topology(
         kind="tree",
         switches=tuple(TopologySwitch(name=row.name, parent=parents.get(row.name), nodes=row.nodes) for row in rows),

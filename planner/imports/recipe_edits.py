@@ -191,11 +191,8 @@ def differences(file: OwnRun, run: LaunchRun) -> dict[str, tuple[Any, Any]]:
     even = "even" if run.is_even else list(layout.layers_per_stage)
     pairs["layers_per_stage"] = ("even", even) if layers is None else (list(layers), list(layout.layers_per_stage))
     if layout.recompute == own["recompute"] == "full":
-        some = (
-            []
-            if layout.recomputed_layers_per_stage == layout.layers_per_stage
-            else list(layout.recomputed_layers_per_stage)
-        )
+        recomputed = layout.recomputed_layers_per_stage
+        some = [] if recomputed == layout.layers_per_stage else list(recomputed)
         pairs["recomputed_layers_per_stage"] = (list(own.get("recomputed_layers_per_stage", ())), some)
     if layout.recompute == "selective" and run.software is not None:
         modules = (file.switches.get("recompute_modules", CORE_ATTENTION), run.software.recompute_modules)

@@ -106,14 +106,8 @@ class PoolsPlan(Frozen):
 
 def layout_in_short(layout: LayoutPlan) -> str:
     """Write a layout in a few words: the degrees of parallelism above 1, pipeline and data always, chunks a stage."""
-    degrees = (
-        layout.tensor_parallel,
-        layout.context_parallel,
-        layout.expert_parallel,
-        layout.pipeline_parallel,
-        layout.data_parallel,
-    )
-    return in_short(degrees, layout.virtual_stages)
+    inner = (layout.tensor_parallel, layout.context_parallel, layout.expert_parallel)
+    return in_short((*inner, layout.pipeline_parallel, layout.data_parallel), layout.virtual_stages)
 
 
 def in_short(degrees: tuple[int, int, int, int, int], virtual_stages: int) -> str:

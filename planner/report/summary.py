@@ -73,14 +73,8 @@ def curve_table(points: Sequence[CurvePoint]) -> list[str]:
     figures = [CURVE_HEAD]
     for point in points:
         least = "-" if point.bound_days is None else rounded_down(point.bound_days)
-        cells = (
-            "knee" if point.knee else "",
-            money(point.capital_usd),
-            amount(point.days_to_train),
-            least,
-            short_percent(point.mfu),
-        )
-        figures.append((*cells, f"{point.racks:,}", f"{point.idle_gpus:,}"))
+        cells = ("knee" if point.knee else "", money(point.capital_usd), amount(point.days_to_train), least)
+        figures.append((*cells, short_percent(point.mfu), f"{point.racks:,}", f"{point.idle_gpus:,}"))
     texts = ["layout, and what else changes", *("; ".join((point.layout, *point.changes)) for point in points)]
     return [f"{line}  {text}" for line, text in zip(aligned(figures).split("\n"), texts, strict=True)]
 

@@ -130,11 +130,8 @@ def changes(before: Side, after: Side) -> str:
     ]
     # A name says all of its object.
     named_objects = tuple(key.removesuffix("name") for key in differ if key.endswith(".name"))
-    differ = (
-        [key for key in differ if key.endswith(".name") or not key.startswith(named_objects)]
-        if named_objects
-        else differ
-    )
+    if named_objects:
+        differ = [key for key in differ if key.endswith(".name") or not key.startswith(named_objects)]
     named = []
     for key in differ[:CHANGES]:
         old, new = before.asked.get(key), after.asked.get(key)
@@ -374,11 +371,8 @@ def layout_rows(found: "NearLayouts") -> list[dict[str, Any]]:
         row: dict[str, Any] = {"layout": layout_in_short(layout), "days_to_train": metrics.days_to_train}
         row["share_slower"] = max(0.0, metrics.days_to_train / fewest - 1)
         row |= {name: getattr(layout, name) for name in DEGREES}
-        row |= {
-            "layers_per_stage": list(layout.layers_per_stage),
-            "step_seconds": metrics.step_seconds,
-            "mfu": metrics.mfu,
-        }
+        row["layers_per_stage"] = list(layout.layers_per_stage)
+        row |= {"step_seconds": metrics.step_seconds, "mfu": metrics.mfu}
         row |= {"memory_bytes_per_gpu": metrics.memory_bytes_per_gpu, "gpus_used": layout.gpus_used}
         row["capital_usd"] = None if plan.cost is None else plan.cost.total_usd
         row["breakdown_seconds"] = dict(metrics.breakdown_seconds)

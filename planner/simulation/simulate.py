@@ -194,11 +194,8 @@ def percentiles(values: Floats) -> Percentiles:
 def summary(result: Simulation) -> str:
     """Return a simulation in a few lines."""
     fct, over, tail = result.fct_seconds, result.fct_over_ideal, result.slowdown
-    steps = (
-        f"; an all-reduce of {result.steps} such steps takes {result.steps * fct.max * 1e3:.3f} ms"
-        if result.steps > 1
-        else ""
-    )
+    in_all = f"{result.steps * fct.max * 1e3:.3f} ms"
+    steps = f"; an all-reduce of {result.steps} such steps takes {in_all}" if result.steps > 1 else ""
     assumed = "" if result.assumed_line_rates is None else f"; the plan assumes {result.assumed_line_rates:.2f}"
     failed = f", {result.failed_links:,} links failed" if result.failed_links else ""
     ms = {"p50": fct.p50 * 1e3, "p90": fct.p90 * 1e3, "p99": fct.p99 * 1e3, "max": fct.max * 1e3}

@@ -337,11 +337,9 @@ def parse_values(path: str, spec: str) -> list[Any]:
     if len(parts) == 2 and all(_is_number(part) for part in parts):
         raise InputError(f"{where}: has no step; write it as one of {RANGE_FORMS}")
     values = json_or_text(f"[{spec}]", path)
-    return (
-        values
-        if isinstance(values, list)
-        else [json_or_text(word.strip(), path) for word in spec.split(",") if word.strip()]
-    )
+    if isinstance(values, list):
+        return values
+    return [json_or_text(word.strip(), path) for word in spec.split(",") if word.strip()]
 
 
 def _is_number(text: str) -> bool:

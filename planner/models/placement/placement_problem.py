@@ -105,20 +105,13 @@ class Levels:
 
 def names(problem: PlacementProblem) -> tuple[str, ...]:
     """Name the levels of the objective."""
-    crossing = [
-        "groups across pods",
-        *(f"groups across switches of tier {tier}" for tier in range(3, problem.tiers + 2)),
-    ]
+    crossing = ["groups across pods"]
+    crossing += [f"groups across switches of tier {tier}" for tier in range(3, problem.tiers + 2)]
     weighted = {kind.weight for kind in problem.kinds} != {1}
     first = "weight of split groups, in millionths of the heaviest kind's bytes" if weighted else "split groups"
     order = "along the pipeline" if problem.follows else "in the best order"
-    return (
-        first,
-        "extra pieces",
-        *crossing[: problem.tiers],
-        f"boundaries across pods {order}",
-        "leaves left part-free",
-    )
+    last = (f"boundaries across pods {order}", "leaves left part-free")
+    return (first, "extra pieces", *crossing[: problem.tiers], *last)
 
 
 def measure(problem: PlacementProblem, packing: Packing) -> Levels:
@@ -414,11 +407,8 @@ def min_boundaries(problem: PlacementProblem, across: int, *, whole: bool) -> in
 
 def min_part_free(problem: PlacementProblem, *, whole: bool) -> int:
     """Bound the leaves left part-free: those now, less those that the job can fill, by whole groups if `whole`."""
-    sums = (
-        _sums([kind.size for kind in problem.kinds], max((leaf.free for leaf in problem.leaves), default=0))
-        if whole
-        else None
-    )
+    most = max((leaf.free for leaf in problem.leaves), default=0)
+    sums = _sums([kind.size for kind in problem.kinds], most) if whole else None
     now = [leaf.free for leaf in problem.leaves if 0 < leaf.free < leaf.size]
     left, filled = problem.need, 0
     for free in sorted(count for count in now if sums is None or count in sums):

@@ -50,11 +50,8 @@ def rank(
     """
     following = [0] * len(units)
     queue = [_in_order(problem, packing, k) for k in range(len(problem.kinds))]
-    chosen = (
-        {}
-        if blocks is None
-        else _within_blocks([piece for kind in queue for pieces in kind for piece in pieces], blocks)
-    )
+    every = [piece for kind in queue for pieces in kind for piece in pieces]
+    chosen = {} if blocks is None else _within_blocks(every, blocks)
     orders = [iter(kind) for kind in queue]
     ranked = []
     for slot in order:
@@ -115,11 +112,8 @@ def _in_order(problem: PlacementProblem, packing: Packing, kind: int) -> list[Pi
         (by_pod.setdefault(pods.pop(), []) if len(pods) == 1 else across).append(pieces)
     line = problem.line if problem.line < problem.groups else 1
     in_pods = [(own, len(own) // line * line) for _, own in sorted(by_pod.items())]
-    return (
-        [group for own, count in in_pods for group in own[:count]]
-        + [group for own, count in in_pods for group in own[count:]]
-        + across
-    )
+    full = [group for own, count in in_pods for group in own[:count]]
+    return full + [group for own, count in in_pods for group in own[count:]] + across
 
 
 Costs = NDArray[np.int64]

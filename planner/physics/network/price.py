@@ -61,12 +61,8 @@ def _endpoints(design: Design, link: Ints) -> Ends:
     if design.single:
         return gpu, lane, network, rack * design.rails * design.rail_gpus + own
     leaf = rack // design.domain_racks * design.rails + own // design.rail_gpus
-    return (
-        gpu,
-        lane,
-        network * design.domains * design.rails + leaf,
-        rack % design.domain_racks * design.rail_gpus + own % design.rail_gpus,
-    )
+    port = rack % design.domain_racks * design.rail_gpus + own % design.rail_gpus
+    return gpu, lane, network * design.domains * design.rails + leaf, port
 
 
 def _wan_gateway_uplinks(design: Design, link: Ints) -> Ends:

@@ -138,12 +138,8 @@ class CheckpointedJob:
     def restart_seconds(self) -> Any:
         """Seconds from a failure to training at full power, of the whole job."""
         rates = self.r
-        return (
-            rates.detection_seconds
-            + rates.restart_seconds
-            + rates.restart_seconds_per_gpu * self.gpus
-            + rates.power_ramp_seconds
-        )
+        own = rates.restart_seconds + rates.restart_seconds_per_gpu * self.gpus
+        return rates.detection_seconds + own + rates.power_ramp_seconds
 
     @property
     def warm_restart_seconds(self) -> Any:

@@ -109,11 +109,8 @@ def _wan_gateway(
     if not design.wan_ports:
         return None
     price = wan_gateway_bill(network, switch, design)
-    counts = {
-        "wan_ports": design.wan_gateway_links,
-        "switches": design.wan_gateways,
-        "uplinks": design.wan_gateway_links,
-    }
+    links = design.wan_gateway_links
+    counts = {"wan_ports": links, "switches": design.wan_gateways, "uplinks": links}
     taken = {"leaf_uplink_share": 1 - free.leaf, "pod_uplink_share": 1 - free.pod, "zone_uplink_share": 1 - free.zone}
     return WanGateway(
         wan_gbps=rates.wan_gbps,

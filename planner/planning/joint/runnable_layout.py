@@ -139,12 +139,8 @@ def _near(question: Instance, framework: str, layout: dict[str, Any]) -> Iterato
     splits = sorted({even} if framework == "deepspeed" else {even, split})
     zeros = [stage for stage in work.software.zero_stages_under(stages) if stage >= layout["zero_stage"]]
     for virtual, layers, zero, expert in itertools.product(chunks, splits, zeros, experts):
-        yield layout | {
-            "virtual_stages": virtual,
-            "layers_per_stage": layers,
-            "zero_stage": zero,
-            "expert_parallel": expert,
-        }
+        split_as = {"virtual_stages": virtual, "layers_per_stage": layers}
+        yield layout | split_as | {"zero_stage": zero, "expert_parallel": expert}
 
 
 def _fewest_recomputed(

@@ -58,12 +58,8 @@ class Answered:
         if not whole or instance.hardware.alternatives or instance.hardware.pools:
             return None
         work = instance.workload.model_copy(update={"tokens": 1.0})
-        return (
-            instance.model_copy(update={"workload": work, "name": ""}),
-            options.seed,
-            options.threads,
-            self.seek_others,
-        )
+        asked = instance.model_copy(update={"workload": work, "name": ""})
+        return asked, options.seed, options.threads, self.seek_others
 
     def known(self) -> tuple[JointSolution, dict[str, Any]] | None:
         """Return the answer of an earlier solve of the session, its days for these tokens; None where there is none."""

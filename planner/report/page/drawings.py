@@ -223,20 +223,17 @@ def _pod(built: BuiltFabric) -> str:
 
 def _tiers(built: BuiltFabric) -> list[DrawnTier]:
     design, counts, word, grouped = built.design, switch_counts(built.design), _pod(built), built.design.grouped
-    rails, domains = (
-        (1, 1)
-        if design.single
-        else (min(design.rails_per_pod, design.rails), min(design.domains_per_pod, design.domains))
-    )
+    rails, domains = min(design.rails_per_pod, design.rails), min(design.domains_per_pod, design.domains)
+    if design.single:
+        rails, domains = 1, 1
     of_pod = [] if design.single else [f"{word} of {counted(rails, 'rail')} x {counted(domains, 'leaf domain')}"]
     ring = isinstance(design, Dragonfly) and not design.spines
     if isinstance(design, Dragonfly) and ring:
         of_pod.append(f"{counted(design.local_links, 'cable')} inside groups")
     blocks = {"leaf": of_pod + _more(design.pods, word), "core": _more(design.zones, "zone")}
     racks = min(design.domain_racks, design.racks)
-    own = f"{counted(design.gpus_per_rack, 'GPU')} a rack" + (
-        f", {counted(design.lanes, 'lane')} each" if design.lanes > 1 else ""
-    )
+    lanes = f", {counted(design.lanes, 'lane')} each" if design.lanes > 1 else ""
+    own = f"{counted(design.gpus_per_rack, 'GPU')} a rack{lanes}"
     tiers = [DrawnTier("rack", racks, _columns(racks), design.racks, (own,))]
     for tier in built.fabric.tiers:
         up = f", {tier.up_ports:,} up, {tier.oversubscription:.3g}:1" if tier.up_ports else ", none up"
