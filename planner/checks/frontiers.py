@@ -242,15 +242,11 @@ def _slowdown(physics: PlanPhysics, layout: LayoutPlan, site: str, row: Row, des
     The exchange of gradients of one stage loads the uplinks most where the stage's racks are close together.
     """
     group = max(1, layout.racks_per_stage_by_site[site])
-    near = [
-        min(1.0, design.domain_racks * count / group)
-        for count in (1, max(1, design.domains_per_pod), design.domains_per_zone)
-    ]
+    counts = (1, max(1, design.domains_per_pod), design.domains_per_zone)
+    near = [min(1.0, design.domain_racks * count / group) for count in counts]
     free = free_uplinks(design, _gateway(physics, site)[1], physics.switches[row["switch"]].port_gbps, *near)
-    leaving = [
-        float(design.domains > 1),
-        *(float(0 < count < design.domains) for count in (design.domains_per_pod, design.domains_per_zone)),
-    ]
+    above = (design.domains_per_pod, design.domains_per_zone)
+    leaving = [float(design.domains > 1), *(float(0 < count < design.domains) for count in above)]
     return pipeline_send_slowdown(physics.transport_slowdown, design, *leaving, free=free)
 
 

@@ -270,8 +270,7 @@ def inner_degrees(degree: int) -> list[int]:
     """Return the inner degrees of TP: one-dimensional, and for many ranks the most nearly square grid."""
     divisors = [size for size in range(2, degree) if degree % size == 0] if degree >= MIN_GRID_TENSOR_PARALLEL else []
     square = sorted(
-        divisors,
-        key=lambda divisor: (max(Fraction(divisor * divisor, degree), Fraction(degree, divisor * divisor)), divisor),
+        divisors, key=lambda size: (max(Fraction(size * size, degree), Fraction(degree, size * size)), size)
     )[:1]
     return sorted({1, *square})
 

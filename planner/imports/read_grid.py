@@ -182,13 +182,8 @@ def _lines(draft: Draft, unlimited_mw: float) -> tuple[Line, ...]:
     for branch in draft.branches:
         unlimited = "no limit in the file" if branch.rating_mw is None else None
         note = "; ".join(note for note in (branch.note, unlimited) if note) or None
-        key = (
-            min(branch.a, branch.b),
-            max(branch.a, branch.b),
-            unlimited_mw if branch.rating_mw is None else branch.rating_mw,
-            branch.reactance_pu,
-            note,
-        )
+        low, high = min(branch.a, branch.b), max(branch.a, branch.b)
+        key = (low, high, unlimited_mw if branch.rating_mw is None else branch.rating_mw, branch.reactance_pu, note)
         ends.setdefault(key, (branch.a, branch.b))
         circuits[key] += 1
     used: Counter[tuple[str, str]] = Counter()

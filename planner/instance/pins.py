@@ -147,8 +147,5 @@ def _site_fabric(path: str, sites: set[str]) -> tuple[Check, str] | None:
 
 def pinned_blocks(instance: Instance) -> dict[str, int]:
     """Return the pinned numbers of blocks by site."""
-    return {
-        path.removeprefix(BLOCKS_AT): count
-        for path, count in sorted(instance.pins.items())
-        if path.startswith(BLOCKS_AT)
-    }
+    own = {path: count for path, count in sorted(instance.pins.items()) if path.startswith(BLOCKS_AT)}
+    return {path.removeprefix(BLOCKS_AT): count for path, count in own.items()}

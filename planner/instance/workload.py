@@ -220,11 +220,8 @@ class Model(Sourced):
                 raise ValueError("latent_attention sets the heads' widths; remove head_size and kv_heads")
             return self
         if self.head_size is None and self.hidden % self.heads:
-            divisors = (
-                divisor
-                for divisor in range(1, min(self.hidden, 4 * self.heads, 100_000) + 1)
-                if self.hidden % divisor == 0
-            )
+            most = min(self.hidden, 4 * self.heads, 100_000)
+            divisors = (divisor for divisor in range(1, most + 1) if self.hidden % divisor == 0)
             near = min(divisors, key=lambda divisor: (abs(divisor - self.heads), divisor))
             raise ValueError(f"heads must divide hidden ({self.hidden} / {self.heads}); give {near}, or head_size")
         if self.heads % (self.kv_heads or self.heads):

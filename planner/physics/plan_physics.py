@@ -167,11 +167,8 @@ class PlanPhysics:
 
     def link_usd_per_year(self, link: Link) -> float:
         """Compute the yearly price of a link by its wavelengths, over all the fibre that they light, in dollars."""
-        ends = {
-            place.site.id: (place.node.latitude, place.node.longitude)
-            for place in self.standing
-            if place.site.id in (link.a, link.b)
-        }
+        ends = {place.site.id: (place.node.latitude, place.node.longitude) for place in self.standing}
+        ends = {name: at for name, at in ends.items() if name in (link.a, link.b)}
         prices = fibre.link_prices(self.wan, ends) if len(ends) == len({link.a, link.b}) > 1 else (0.0, 0.0)
         return cost.link_usd_per_year(self.grid, self.wan, prices, link.wavelengths)
 
@@ -296,11 +293,8 @@ COUNTS = [
 def layout_faults(layout: LayoutPlan) -> Iterator[str]:
     """Yield complaints about entries of a layout that make its figures meaningless, each with the expected value."""
     counts = {name: getattr(layout, name) for name in COUNTS}
-    yield from (
-        f"{name} {count:,} is not from 1 to {MAX_COUNT:,}"
-        for name, count in counts.items()
-        if not 1 <= count <= MAX_COUNT
-    )
+    outside = [name for name, count in counts.items() if not 1 <= count <= MAX_COUNT]
+    yield from (f"{name} {counts[name]:,} is not from 1 to {MAX_COUNT:,}" for name in outside)
     inner, outer = layout.tensor_parallel_inner, layout.tensor_parallel
     if inner > outer:
         yield f"tensor_parallel_inner {inner:,} > {outer:,}, tensor_parallel"

@@ -98,11 +98,8 @@ def _sites_change(old: Sequence[str], new: Sequence[str]) -> str:
     if len(opened) == 1 and not closed:
         rank = ORDINALS[len(new) - 1] if len(new) <= len(ORDINALS) else f"one more (of {len(new)})"
         return f"{rank} site opens: {opened[0]}"
-    parts = [
-        (sites, verb if len(sites) > 1 else f"{verb}s")
-        for sites, verb in ((opened, "open"), (closed, "close"))
-        if sites
-    ]
+    verbs = ((opened, "open"), (closed, "close"))
+    parts = [(sites, verb if len(sites) > 1 else f"{verb}s") for sites, verb in verbs if sites]
     return " and ".join(f"{', '.join(sites)} {verb}" for sites, verb in parts)
 
 
@@ -224,10 +221,8 @@ def _fabric(fabric: FabricPlan) -> Iterator[tuple[str, Figure]]:
                 f"{tier.switches} of {tier.down_ports}/{tier.up_ports}{model}",
             )
         if built.wan_gateway is not None:
-            yield (
-                f"fabric.sites.{site}.wan_gateway",
-                f"{built.wan_gateway.switches} with {built.wan_gateway.wan_ports} ports",
-            )
+            ports = f"{built.wan_gateway.switches} with {built.wan_gateway.wan_ports} ports"
+            yield f"fabric.sites.{site}.wan_gateway", ports
     yield from _proof("fabric", fabric.certificate)
 
 

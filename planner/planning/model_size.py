@@ -225,11 +225,8 @@ def compute_shares(plan: Plan, candidate: ModelCandidate) -> dict[str, float]:
     # Seconds in which the GPUs at work would do the step's 6·N·D at their peak.
     useful = float(scaling_laws.training_flop(candidate.parameters, metrics.tokens_per_step)) / (peak * used)
     working = used / gpus_of(plan) * metrics.useful_share
-    parts = {
-        part: seconds / metrics.step_seconds * working
-        for part, seconds in metrics.breakdown_seconds.items()
-        if seconds > 0
-    }
+    whole = metrics.step_seconds
+    parts = {part: seconds / whole * working for part, seconds in metrics.breakdown_seconds.items() if seconds > 0}
     shares = {
         "used": useful / metrics.step_seconds * working,
         "idle GPUs": (1 - used / gpus_of(plan)) * metrics.useful_share,

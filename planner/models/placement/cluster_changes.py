@@ -257,11 +257,8 @@ def minimize_stop_cost(problem: PreemptionProblem, options: Options) -> Outcome[
     model.add(sum(variable for segments in units.values() for variable in segments) >= need).with_name("fit_all_groups")
     model.minimize(sum(cost * variable for cost, variable in zip(problem.costs, stop, strict=True)))
     outcome = run(model, time_limit=options.time_limit, seed=options.seed, threads=options.threads)
-    chosen = (
-        None
-        if outcome.solution is None
-        else tuple(job for job, variable in enumerate(stop) if outcome.solution.of(variable))
-    )
+    of = None if outcome.solution is None else outcome.solution.of
+    chosen = None if of is None else tuple(job for job, variable in enumerate(stop) if of(variable))
     return outcome.with_solution(chosen)
 
 

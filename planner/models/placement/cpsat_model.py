@@ -357,11 +357,8 @@ def spread(
     """Return a cluster's holes pod by pod with the groups that fit there, and the kinds of its other groups."""
     left, parts = list(members), []
     for pod, here_wanted in sorted(_by_pod(wanted, holes).items(), key=lambda item: _height(problem, item[0])):
-        here = tuple(
-            (holes[pod][hole].pop(), hole)
-            for hole in sorted(here_wanted, reverse=True)
-            for _ in range(here_wanted[hole])
-        )
+        sizes = sorted(here_wanted.elements(), reverse=True)
+        here = tuple((holes[pod][hole].pop(), hole) for hole in sizes)
         local = _most_local(problem, left, here)
         left = [count - inside for count, inside in zip(left, local, strict=True)]
         if here:

@@ -291,10 +291,8 @@ def _joined(groups: int, parts: Sequence[int], pods: dict[int, list[int]], last:
         leaves[last.pod] = last.leaves
     for u in sorted(parts, reverse=True):
         leaves[pods[u].pop()] += u
-    joined = (
-        PodPart(pod=pod, leaves=count, last=last is not None and pod == last.pod)
-        for pod, count in sorted(leaves.items())
-    )
+    whole = None if last is None else last.pod
+    joined = (PodPart(pod=pod, leaves=count, last=pod == whole) for pod, count in sorted(leaves.items()))
     return HoleCluster(groups=groups, parts=tuple(joined))
 
 

@@ -155,10 +155,8 @@ def _split_groups(shape: LeafDomains, cluster: HoleCluster, leaves: list[list[in
     for own in cluster.parts:
         local.append(min(over, shape.capacity(own.leaves, last=own.last) // shape.group))
         over -= local[-1]
-    room = [
-        shape.capacity(part.leaves, last=part.last) - count * shape.group
-        for part, count in zip(cluster.parts, local, strict=True)
-    ]
+    room = [shape.capacity(part.leaves, last=part.last) for part in cluster.parts]
+    room = [units - count * shape.group for units, count in zip(room, local, strict=True)]
     fragments = next_fit([shape.group] * over, room)
     across: list[Group] = [[] for _ in range(over)]
     for j, numbers in enumerate(leaves):

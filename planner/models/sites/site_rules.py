@@ -73,12 +73,8 @@ def interconnect(model: Any, data: SplitData) -> None:
     corridors = {
         site: [data.corridors[name] for _, _, name in data.graph.edges(site, keys=True)] for site in data.candidates
     }
-    larger = [
-        (site, corridor.id)
-        for site in corridors
-        for corridor in corridors[site]
-        if n1 and corridor.new and corridor.rating_mw > largest[site]
-    ]
+    every = ((site, corridor) for site in corridors for corridor in corridors[site] if n1 and corridor.new)
+    larger = [(site, corridor.id) for site, corridor in every if corridor.rating_mw > largest[site]]
     model.interconnect = pyo.Constraint(sorted([(site, "standing") for site in data.candidates] + larger), rule=row)
 
 

@@ -449,10 +449,8 @@ class RouterGroups:
         group = np.searchsorted(self._first, own, side="right") - 1
         pair, k = divmod(own - self._first[group], design.leaf_bundle)
         low, high = two_of(pair)
-        ports = (
-            design.leaf_down_used + (high - 1) * design.leaf_bundle + k,
-            design.leaf_down_used + low * design.leaf_bundle + k,
-        )
+        side = design.leaf_down_used
+        ports = side + (high - 1) * design.leaf_bundle + k, side + low * design.leaf_bundle + k
         return self._leaf(network, group, low), ports[0], self._leaf(network, group, high), ports[1]
 
     def _global_end(self, network: Ints, group: Ints, number: Ints) -> tuple[Ints, Ints]:

@@ -247,12 +247,8 @@ def wan_gbps(wan: Wan, links: Iterable[Link], design: WanPlan | None, site: str)
     """
     if design is None:
         return math.fsum(link.capacity_gbps for link in links if site in (link.a, link.b))
-    rates = (
-        max(route.gbps, route.backup_gbps or 0.0)
-        for demand in design.demands
-        if site in (demand.a, demand.b)
-        for route in demand.routes
-    )
+    ending = (demand for demand in design.demands if site in (demand.a, demand.b))
+    rates = (max(route.gbps, route.backup_gbps or 0.0) for demand in ending for route in demand.routes)
     return wavelengths(wan, math.fsum(rates)) * wan.wavelength_gbps
 
 

@@ -310,11 +310,8 @@ def _traffic(traffic: Traffic, start: str, end: str) -> Demand:
 def places_of(wan: Wan, sites: Mapping[str, Place]) -> dict[str, Place]:
     """Return the places that demands can end at: the open sites, and fibre nodes that traffic names."""
     ends = {end for traffic in wan.traffic for end in (traffic.a, traffic.b)}
-    nodes = (
-        {node.id: (node.latitude, node.longitude) for node in wan.fibre_nodes if node.id in ends}
-        if wan.fibre_edges
-        else {}
-    )
+    named = wan.fibre_nodes if wan.fibre_edges else ()
+    nodes = {node.id: (node.latitude, node.longitude) for node in named if node.id in ends}
     return {**nodes, **sites}
 
 

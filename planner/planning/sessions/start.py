@@ -23,14 +23,8 @@ def column_of(layout: LayoutPlan, world: World) -> Column | None:
             bool(((pipelines.p == stages) & (pipelines.v == virtual)).any())
             and layout.zero_stage in strategy.problem.zero_stages
         ):
-            return Column(
-                strategy=strategy,
-                zero=layout.zero_stage,
-                p=stages,
-                v=virtual,
-                d=layout.data_parallel,
-                m=layout.microbatches_per_step,
-            )
+            replicas, filling = layout.data_parallel, layout.microbatches_per_step
+            return Column(strategy=strategy, zero=layout.zero_stage, p=stages, v=virtual, d=replicas, m=filling)
     return None
 
 

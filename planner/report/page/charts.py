@@ -317,10 +317,8 @@ def waterfall(alt: str, bars: Sequence[Bar], show: Callable[[float], str]) -> st
 
 def stages(in_memory: Sequence[StageMemory], limit: float) -> str:
     """Draw the memory of stages from first to last against a limit, equal neighbours as one bar, parts by colour."""
-    largest = {
-        name: max(stage.parts.get(name, 0.0) for stage in in_memory)
-        for name in {name for stage in in_memory for name in stage.parts}
-    }
+    parts = {name for stage in in_memory for name in stage.parts}
+    largest = {name: max(stage.parts.get(name, 0.0) for stage in in_memory) for name in parts}
     names = sorted(largest, key=lambda name: (-largest[name], name))
     named = [*names[:PARTS], *([OTHER] if len(names) > PARTS else [])]
     shades = colours(named)
