@@ -22,20 +22,29 @@ class Level:
     reduces_in_network: bool = False
 
 
-def reduce_scatter(size_bytes: Num, levels: Sequence[Level]) -> Num:
-    """Compute the seconds to reduce `size_bytes` (the entire tensor) and leave each rank its part.
+def reduce_scatter_terms(levels: Sequence[Level]) -> tuple[Num, Num]:
+    """Compute the two terms of a reduce-scatter: the seconds of its steps, and its seconds by byte of the tensor.
 
     Level by level, each on the share that the one below left. At each level a ring takes (n-1)·alpha + (n-1)/n·S/beta
     (Thakur 2005). A switch that reduces saves steps, not bytes: every rank still sends all parts but its own (Klenk
     2020).
     """
-    total: Num = 0.0
+    steps_seconds: Num = 0.0
+    seconds_per_byte: Num = 0.0
+    share: Num = 1.0
     for level in levels:
-        n = np.asarray(level.ranks)
+        n = level.ranks
         steps = np.minimum(n - 1, 1) if level.reduces_in_network else n - 1
-        total = total + steps * level.latency_seconds + (n - 1) / n * size_bytes / level.bytes_per_second
-        size_bytes = size_bytes / n
-    return total
+        steps_seconds = steps_seconds + steps * level.latency_seconds
+        seconds_per_byte = seconds_per_byte + share * (n - 1) / (n * level.bytes_per_second)
+        share = share / n
+    return steps_seconds, seconds_per_byte
+
+
+def reduce_scatter(size_bytes: Num, levels: Sequence[Level]) -> Num:
+    """Compute the seconds to reduce `size_bytes` (the entire tensor) and leave each rank its part."""
+    steps_seconds, seconds_per_byte = reduce_scatter_terms(levels)
+    return steps_seconds + seconds_per_byte * size_bytes
 
 
 def all_gather(size_bytes: Num, levels: Sequence[Level]) -> Num:

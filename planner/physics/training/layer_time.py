@@ -16,6 +16,7 @@ from planner.physics.training.collectives import (
     exposed_behind_chunks,
     exposed_tail_seconds,
     reduce_scatter,
+    reduce_scatter_terms,
 )
 from planner.physics.training.context_exchange import context_exchange_seconds
 from planner.physics.training.operations import (
@@ -331,32 +332,41 @@ class ReplicaGroup:
     slowdown: Num = 1.0
 
 
-def hierarchical_seconds(
-    m: Machine,
-    s: LayerShape,
-    weights: Weights,
-    element_bytes: float,
-    group: ReplicaGroup,
-    *,
-    layers: Num = 1.0,
-    end: Num = 0.0,
-) -> Num:
-    """Compute the seconds to reduce-scatter (or as well to gather) weights over a site's replicas.
+@dataclass(frozen=True, slots=True)
+class ReplicaExchange:
+    """The reduce-scatter (or as well the gather) of weights over a site's replicas.
 
-    The weights are those of `layers` layers and `end` embeddings. Inside the rack first, then between racks (those of
-    a replica's CP ranks among them), each GPU its share over its own NIC. Routed experts are shared by fewer GPUs:
-    one in `expert_parallel` of the others.
+    `steps_seconds` are those of its steps, whatever the bytes; then come the seconds by byte of the weights that every
+    token uses, and by byte of routed experts.
+    """
+
+    weights: Weights
+    steps_seconds: Num
+    seconds_per_byte: Num
+    seconds_per_expert_byte: Num
+
+    def seconds(self, element_bytes: float, *, layers: Num = 1.0, end: Num = 0.0) -> Num:
+        """Compute the seconds to exchange the weights of `layers` layers and `end` embeddings once."""
+        shared = (layers * self.weights.shared + end * self.weights.end) * element_bytes
+        experts = layers * self.weights.experts * element_bytes
+        return self.steps_seconds + shared * self.seconds_per_byte + experts * self.seconds_per_expert_byte
+
+
+def replica_exchange(m: Machine, s: LayerShape, weights: Weights, group: ReplicaGroup) -> ReplicaExchange:
+    """Return the exchange of weights over the replicas of a group.
+
+    Inside the rack first, then between racks (those of a replica's CP ranks among them), each GPU its share over its
+    own NIC. Routed experts are shared by fewer GPUs: one in `expert_parallel` of the others.
     """
     inside, racks, slowdown = ranks_in_rack(m, s, group.replicas_per_rack), group.racks, group.slowdown
-    shared = (layers * weights.shared + end * weights.end) * element_bytes
-    total = reduce_scatter(shared, (scale_up(m, inside), nic(m, racks, slowdown)))
-    if weights.experts:
-        gpus = inside * s.tensor_parallel
-        near = np.maximum(1, gpus // s.expert_parallel)
-        far = np.maximum(1.0, racks * gpus / (s.expert_parallel * near))
-        levels = (scale_up(m, near), nic(m, far, slowdown))
-        total = total + reduce_scatter(layers * weights.experts * element_bytes, levels)
-    return total
+    steps, by_byte = reduce_scatter_terms((scale_up(m, inside), nic(m, racks, slowdown)))
+    if not weights.experts:
+        return ReplicaExchange(weights, steps, by_byte, 0.0)
+    gpus = inside * s.tensor_parallel
+    near = np.maximum(1, gpus // s.expert_parallel)
+    far = np.maximum(1.0, racks * gpus / (s.expert_parallel * near))
+    more_steps, by_expert_byte = reduce_scatter_terms((scale_up(m, near), nic(m, far, slowdown)))
+    return ReplicaExchange(weights, steps + more_steps, by_byte, by_expert_byte)
 
 
 def allreduce_layer_seconds(m: Machine, s: LayerShape, weights: Weights, replicas_per_rack: Num, racks: Num) -> Num:
@@ -399,16 +409,14 @@ def data_parallel_tail_seconds(
     needs them (Rajbhandari 2020, section 7).
     """
     spread_bytes = m.precision.gradient_bytes if zero_stage == 0 else gathered_bytes(m)
+    exchange, rate = replica_exchange(m, s, weights, group), m.software.data_efficiency
 
-    def exchange(number: Num, ends: Num) -> tuple[Num, Num]:
-        size = {"layers": number, "end": ends}
-        reduce = hierarchical_seconds(m, s, weights, m.precision.gradient_bytes, group, **size)
-        spread = hierarchical_seconds(m, s, weights, spread_bytes, group, **size) if zero_stage < 3 else 0.0
-        return reduce, spread
+    def reduced_and_spread(layers: Num, end: Num) -> tuple[Num, Num]:
+        reduced = exchange.seconds(m.precision.gradient_bytes, layers=layers, end=end)
+        return reduced / rate, exchange.seconds(spread_bytes, layers=layers, end=end) / rate if zero_stage < 3 else 0.0
 
-    rate = m.software.data_efficiency
-    reduce, spread = (x / rate for x in exchange(1.0, 0.0))
-    last = sum(exchange(0.0, end)) / rate if np.any(np.asarray(end) > 0) else 0.0
+    reduce, spread = reduced_and_spread(1.0, 0.0)
+    last = sum(reduced_and_spread(0.0, end)) if np.any(np.asarray(end) > 0) else 0.0
     layers, chunks, rounds = overlapped.layers, overlapped.chunks, overlapped.rounds
     if zero_stage == 0:
         reduce, spread = reduce + spread, 0.0
@@ -432,10 +440,11 @@ def sharding_traffic_seconds(
     """
     if zero_stage < 2:
         return 0.0, 0.0
-    reduce = hierarchical_seconds(m, s, weights, m.precision.gradient_bytes, group)
+    exchange = replica_exchange(m, s, weights, group)
+    reduce = exchange.seconds(m.precision.gradient_bytes)
     if zero_stage == 2:
         return 0.0, reduce
-    gather = hierarchical_seconds(m, s, weights, gathered_bytes(m), group)
+    gather = exchange.seconds(gathered_bytes(m))
     return gather, gather + reduce
 
 
@@ -450,10 +459,10 @@ def end_sharding_seconds(
     """
     if zero_stage < 2:
         return 0.0
-    traffic = hierarchical_seconds(m, s, weights, m.precision.gradient_bytes, group, layers=0.0, end=end)
+    exchange = replica_exchange(m, s, weights, group)
+    traffic = exchange.seconds(m.precision.gradient_bytes, layers=0.0, end=end)
     if zero_stage > 2:
-        size = gathered_bytes(m)
-        traffic = traffic + hierarchical_seconds(m, s, weights, size, group, layers=0.0, end=end)
+        traffic = traffic + exchange.seconds(gathered_bytes(m), layers=0.0, end=end)
     return np.maximum(0.0, traffic - head_seconds(m, s)) + m.software.sharding_exposed * traffic
 
 

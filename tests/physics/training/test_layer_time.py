@@ -387,10 +387,10 @@ GATHER = 1.5 + 0.75 * 7.68 + 4 + 2.0 * 2 / 3 * 19.2
 def test_shards_between_racks() -> None:
     """1,536 B are reduced between 4 GPUs in the rack, then 384 B of each between 3 racks at half the rate."""
     where, one_rack, alone = (machine(), HALF, WEIGHTS), replace(GROUP, racks=1), ReplicaGroup(1, 1, slowdown=2.0)
-    assert layer_time.hierarchical_seconds(*where, 4, GROUP) == pytest.approx(REDUCE)
-    assert layer_time.hierarchical_seconds(*where, 2, GROUP) == pytest.approx(GATHER)
-    assert layer_time.hierarchical_seconds(*where, 4, one_rack) == pytest.approx(1.5 + 11.52)
-    assert layer_time.hierarchical_seconds(*where, 4, alone) == 0
+    assert layer_time.replica_exchange(*where, GROUP).seconds(4) == pytest.approx(REDUCE)
+    assert layer_time.replica_exchange(*where, GROUP).seconds(2) == pytest.approx(GATHER)
+    assert layer_time.replica_exchange(*where, one_rack).seconds(4) == pytest.approx(1.5 + 11.52)
+    assert layer_time.replica_exchange(*where, alone).seconds(4) == 0
 
 
 def test_experts_are_shared_by_fewer() -> None:
@@ -400,7 +400,7 @@ def test_experts_are_shared_by_fewer() -> None:
     assert w.experts == 16 * 2 * 8 * 8 / 8
     only = replace(w, shared=0.0)
     still = 7 * 0.5 + 2 * 2  # of the shared weights, none here
-    found = layer_time.hierarchical_seconds(m, s, only, 4, ReplicaGroup(8, 3))
+    found = layer_time.replica_exchange(m, s, only, ReplicaGroup(8, 3)).seconds(4)
     assert found == pytest.approx(still + 2 * 2 + 2 / 3 * 102.4)
 
 
@@ -411,7 +411,7 @@ def test_ring_of_expert_shards() -> None:
     size = only.experts * 4
     inside, between = 3 * 0.5 + 3 / 4 * size / 100, 2 * 2 + 2 / 3 * (size / 4) / 10
     none = 7 * 0.5 + 2 * 2  # of the shared weights
-    found = layer_time.hierarchical_seconds(m, s, only, 4, ReplicaGroup(8, 3))
+    found = layer_time.replica_exchange(m, s, only, ReplicaGroup(8, 3)).seconds(4)
     assert found == pytest.approx(none + inside + between)
 
 
@@ -478,7 +478,7 @@ def test_gradients_that_do_not_overlap_are_exposed(overlaps: tuple[str, ...], ex
     assert tail == pytest.approx(exposed * 2 * REDUCE)
     more = layer_time.data_parallel_tail_seconds(m, HALF, WEIGHTS, GROUP, zero_stage=0, overlapped=passes(1e6), end=1)
     assert more - tail == pytest.approx(
-        2 * float(layer_time.hierarchical_seconds(m, HALF, replace(WEIGHTS, shared=WEIGHTS.end), 4, GROUP))
+        2 * float(layer_time.replica_exchange(m, HALF, replace(WEIGHTS, shared=WEIGHTS.end), GROUP).seconds(4))
     )
 
 

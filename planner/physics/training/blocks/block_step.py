@@ -260,7 +260,7 @@ def ring_wait_seconds(x: Pipeline, met: Num, group: ReplicaGroup, *, virtual_sta
     m = x.machine
     w, element = weights_of(m, x.shape), m.precision.gradient_bytes
     one, two = (
-        layer_time.hierarchical_seconds(m, x.shape, w, element, replace(group, slowdown=times * group.slowdown))
+        layer_time.replica_exchange(m, x.shape, w, replace(group, slowdown=times * group.slowdown)).seconds(element)
         for times in (1, 2)
     )
     ring = (two - one) / m.software.data_efficiency * (2 if x.zero_stage == 0 else 1)  # without steps inside a rack
