@@ -37,10 +37,7 @@ def latest_start_days(instance: Instance) -> float:
 
 
 def each_start(instance: Instance) -> list[Instance]:
-    """List the instance without what becomes ready after each month at which something does, the latest as it is.
-
-    For every other goal it is the instance alone.
-    """
+    """List the questions of all months at which something becomes ready, each without what comes later."""
     grid, ready = instance.grid, instance.hardware.ready_months
     if instance.objective.minimize != FINISH_DATE or grid is None:
         return [instance]

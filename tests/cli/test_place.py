@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 from cluster_worlds import some_busy, tree
+from commands import run_here
+from stored_plans import stored
 from typer.testing import CliRunner
 
 from planner.checks.placement import check_placement
@@ -216,3 +218,16 @@ def test_a_pipe_stays_a_pipe(files: Path) -> None:
         assert len(expand(os.read(reader, 10_000).decode().strip())) == 18
     finally:
         os.close(reader)
+
+
+def test_a_plan_that_counts_on_whole_pipelines_is_told_of(tmp_path: Path) -> None:
+    """A plan that splits groups which it need not names the objective that places it so; with that nothing is told."""
+    plan = stored("instances/cluster-1k.json")
+    assert plan.placement is not None and plan.placement.groups_split > plan.placement.lower_bound_split
+    job, topology = tmp_path / "plan.json", tmp_path / "planned.conf"
+    job.write_text(plan.model_dump_json())
+    assert run_here("fabric", "export", job, "--format", "slurm-conf", "-o", topology).returncode == 0
+    told = run_here("place", "--topology", topology, "--job", job)
+    by_step = run_here("place", "--topology", topology, "--job", job, "--objective", "step-time")
+    assert told.returncode == by_step.returncode == 0
+    assert "to keep pipelines under one leaf; --objective step-time" in told.stderr and by_step.stderr == ""
