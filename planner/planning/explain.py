@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import Field
 
 from planner.checks.check_plan import check
+from planner.errors import InputError
 from planner.instance.base import Frozen
 from planner.instance.hardware import Accelerator
 from planner.instance.instance import FabricInstance, Instance
@@ -26,6 +27,7 @@ from planner.planning.conflict import ANY_PLAN, without_network_rule
 from planner.planning.evaluate import memory_lines, time_lines
 from planner.planning.explain_sites import SitesExplanation
 from planner.planning.finish_date import FINISH_DATE, as_days_of_training
+from planner.planning.frontier import FRONTIER, in_days_of_training
 from planner.planning.sessions.start import column_of
 from planner.planning.solve import solve_instance
 from planner.solvers.progress import start
@@ -134,7 +136,10 @@ def explained(
     clock, cache = Deadline(), JointCache()
     if isinstance(asked, Plan):
         plan = asked
+        if plan.objective.name == FRONTIER:
+            raise InputError("objective.minimize: is frontier, a curve of many plans; explain the plan of one budget")
     else:
+        asked = in_days_of_training(asked)
         very_best = asked.objective.model_copy(update={"tolerance": 0.0, "indifference": 0.0})
         plan = solve_instance(asked.model_copy(update={"objective": very_best}), options, progress, cache=cache)
     if plan.layout is None:
@@ -143,14 +148,14 @@ def explained(
     found = Explanation(name=plan.instance.name, status=plan.status, violations=plan.violations, layout=plan.layout)
     yield found
     seconds = max(clock.elapsed, plan.layout.certificate.seconds)  # of the search for the plan
-    plan = as_days_of_training(plan)
+    whole, plan = plan, as_days_of_training(plan)
     share = _Share(Deadline(max(AT_LEAST, TIMES * seconds)), options, progress)
     more, variants = list(limits_of(plan)), list(_variants(plan))
     share.parts = len(more) + len(variants) + (plan.sites is not None)
     try:
         if plan.sites is not None:
             left = Deadline(share.next("sites").time_limit)
-            sites = explain_sites.explained_plan(plan, options, near=near, within=within, deadline=left)
+            sites = explain_sites.explained_plan(whole, options, near=near, within=within, deadline=left)
             yield (found := found.model_copy(update={"sites": sites}))
         for x in more:
             worth = _worth(x, plan, share.next(f"what more {x.limit} is worth"), cache)

@@ -71,8 +71,7 @@ def frontier_of(
     """
     if instance.grid is None and instance.hardware.racks is None:
         raise InputError("hardware.racks: is missing; give the racks of the cluster, or a grid to choose them")
-    if instance.objective.minimize == FRONTIER:
-        instance = _with_goal(instance, "days_to_train")
+    instance = in_days_of_training(instance)
     deadline, cache = Deadline(options.time_limit), JointCache()
     stopped: Stopped = "proved"
     with turn(deadline) as mine, ticking(deadline.check):
@@ -94,7 +93,7 @@ def frontier_of(
             first_plans(search, FIRST)
             start(progress, "the fastest plan")
             left = None if deadline.limit is None else deadline.limit / 2  # its end is one point of many
-            best = solve_joint(instance, replace(options, time_limit=left), progress, cache=cache)
+            best = solve_joint(instance, replace(options, time_limit=left, gap=None), progress, cache=cache)
             search.world.end_at(deadline)
             if best.status is JointStatus.INFEASIBLE:
                 return _nothing(instance, "proved")
@@ -127,7 +126,7 @@ def plan_of_frontier(
     found = frontier_of(instance, options, progress, epsilon=WITHIN if options.gap is None else options.gap)
     if not found.plans:
         return _relabelled(
-            solve_days(_with_goal(instance, "days_to_train")),
+            solve_days(in_days_of_training(instance)),
             ObjectiveValue(name=FRONTIER, value=None, bound=None, gap=None),
         )
     at = next((n for n, point in enumerate(found.curve.points) if point.knee), -1) % len(found.plans)
@@ -138,6 +137,11 @@ def plan_of_frontier(
     stopped = "gap" if curve.stopped == "proved" and gap is not None else curve.stopped
     plan = found.plans[at].model_copy(update={"curve": curve, "stopped": "limit" if stopped == "proved" else stopped})
     return _relabelled(plan, own)
+
+
+def in_days_of_training(instance: Instance) -> Instance:
+    """Return the question for the fewest days in place of one for the whole curve; any other as it is."""
+    return _with_goal(instance, "days_to_train") if instance.objective.minimize == FRONTIER else instance
 
 
 def _with_goal(instance: Instance, minimize: str) -> Instance:
@@ -193,11 +197,12 @@ def _written(
     chosen = _chosen(len(found), points, knee)
     plans: list[Plan] = []
     written = []
+    # What no plan of the whole box is below, none of less capital is.
+    of_all = found[-1][1] if fastest else 0.0
     for at in chosen:
         usd, seconds, choice = found[at]
         plan = plan_of_point(instance, choice, days(problem, seconds), options)
-        bound = None if proven is None else min(seconds, front.cutoff(usd, proven))
-        bound = seconds if fastest and at == len(found) - 1 else bound
+        bound = of_all or None if proven is None else min(seconds, max(front.cutoff(usd, proven), of_all))
         least = None if bound is None else days(problem, bound)
         point = curve_point(plan, least, plans[-1] if plans else None, knee=at == knee)
         written.append(point.model_copy(update={"days_to_train": days(problem, seconds), "capital_usd": usd}))

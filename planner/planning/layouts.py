@@ -12,7 +12,7 @@ from planner.models.joint.solve import solve_joint, world_of
 from planner.models.requests import Options
 from planner.physics.num import ticking
 from planner.plan.plan import Plan
-from planner.planning.frontier import checked_plan
+from planner.planning.frontier import checked_plan, in_days_of_training
 from planner.solvers.progress import start, turn
 from planner.solvers.signals import Deadline
 
@@ -40,6 +40,7 @@ def near_layouts(
 
     At the time limit the kinds so far are returned, unproven.
     """
+    instance = in_days_of_training(instance)
     deadline, cache = Deadline(options.time_limit), JointCache()
     with turn(deadline) as mine, ticking(deadline.check):
         if not mine:

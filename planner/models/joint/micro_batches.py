@@ -65,10 +65,11 @@ def most_rounds(problem: JointProblem, d: Any, total: int, p: int, v: int, pruni
     """Pair numbers of replicas with the most micro-batches of those that chunks which are not alike may ask for.
 
     Each speaks for all of `rounds_up_to`. How long chunks wait for larger ones is not known before their split is: one
-    more whole round may wait more. Whatever else a step takes grows in proportion to its micro-batches, or comes once.
-    So where nothing waits none of them is faster, by sequence, than the most; memory holds as much in flight for all.
+    more whole round may wait more. Chunks may be unequal whatever the layers, as a stage may recompute some of them or
+    have fewer. Whatever else a step takes grows in proportion to its micro-batches, or comes once. So where nothing
+    waits none of them is faster, by sequence, than the most; memory holds as much in flight for all.
     """
-    if v == 1 or not problem.layers % (p * v) or problem.pin("microbatches_per_step") is not None:
+    if v == 1 or problem.pin("microbatches_per_step") is not None:
         return d[:0], d[:0]
     less, even = _short_of_rounds(problem), math.ceil(problem.layers / p)
     m = (total // np.maximum(d, 1) + less) // p * p - less

@@ -90,15 +90,19 @@ def _comes_to(plan: Plan, value: float) -> tuple[str, tuple[float, float] | None
 
 def _sureness(plan: Plan) -> str:
     objective = plan.objective
-    if objective.bound is None:
-        return "No bound is proven."
     if objective.name == "frontier":
         knee = plan.curve is not None and any(point.knee and point.asked for point in plan.curve.points)
-        where = "The knee of the curve" if knee else "The fastest plan of the curve, which has no knee"
+        so_far = "" if plan.curve is None or plan.curve.stopped == "proved" else " so far"
+        what, without = ("The knee", "") if knee else ("The fastest plan", ", which has no knee")
+        where = f"{what} of the curve{so_far}{without}"
+        if objective.bound is None:
+            return f"{where}; no bound is proven."
         return f"{where}; no plan of its capital trains in less than {days(objective.bound)} days."
+    if objective.bound is None:
+        return "No bound is proven."
     gap = objective.gap or 0.0
     exact = gap <= PROVEN
-    if exact or (objective.ends and plan.status == "optimal"):
+    if exact or (objective.name == "days_to_train" and plan.status == "optimal"):
         less = f"Proven: no plan is faster than {days(objective.bound)} days ({percent(gap)} less)"
         sure = "Proven optimal" if exact else less
         return f"{sure}{_over_fabrics(plan, exact=exact)}."

@@ -19,6 +19,7 @@ from planner.models.joint import bounds
 from planner.models.joint.bounds import RowConditions
 from planner.models.joint.cache import JointCache
 from planner.models.joint.columns import column_at, columns_of, free_seconds, pipelines_of, rounds_of, under_zero
+from planner.models.joint.micro_batches import Pruning, most_rounds, rounds_up_to
 from planner.models.joint.search import dive
 from planner.models.joint.search.days import FewestDays
 from planner.models.joint.search.loop import Loop
@@ -27,7 +28,9 @@ from planner.models.joint.solve import solve_joint, world_of
 from planner.models.joint.space import problem_of
 from planner.models.joint.world import Target, World
 from planner.models.requests import Options
+from planner.physics.training import schedule
 from planner.physics.training.blocks import interleaving
+from planner.planning.load import load_instance
 from planner.solvers import signals
 
 
@@ -309,6 +312,25 @@ def test_the_most_rounds_speak_for_all(seed: int, stack: str) -> None:
                 assert set(table.m.tolist()) >= {int(row.m[0])} and table.m.min() >= 2 * row.p[0] - (not stack)
                 seen, waiting = seen + len(times), waiting + int(np.sum(np.isfinite(times) & (times > least * 1.001)))
     assert seen > 20 and waiting
+
+
+def test_rounds_of_even_layers_are_listed() -> None:
+    """Where layers divide evenly, those that run again leave chunks unequal: the floor of rounds not whole is lower."""
+    problem = problem_of(load_instance("instances/5gw-fibre.json"))
+    p, v, replicas, layers = 28, 8, 244, problem.layers // 28
+    most = problem.max_sequences // replicas // p * p
+    assert problem.layers % (p * v) == 0 and most == 112
+
+    def floor(micro_batches: int) -> float:
+        """Bound the seconds by micro-batch of a stage that recomputes a layer, as the checker does."""
+        effective = float(schedule.effective_micro_batches(micro_batches, p, v))
+        waits = float(interleaving.min_excess_seconds(p, v, micro_batches, layers, 1, 3.0, 1.0))
+        return (effective * (layers * 3.0 + 1.0) + waits) / micro_batches
+
+    assert floor(most - 1) < floor(most)
+    pruning = Pruning(each=0.0, layer=0.0, cutoff=math.inf, likely=False)
+    _, rounds = most_rounds(problem, np.array([replicas]), problem.max_sequences, p, v, pruning)
+    assert most - 1 in rounds_up_to(problem, int(rounds[0]), p, signals.Deadline())
 
 
 @pytest.mark.parametrize("seed", [2, 8, 14])
