@@ -119,8 +119,8 @@ def _tell_of_pipelines_whole(job: Path) -> None:
     placed = data.get("placement") if isinstance(data, dict) and "planner_version" in data else None
     if placed and placed["groups_split"] > placed["lower_bound_split"]:
         split = f"splits {placed['groups_split']} all-reduce groups ({placed['lower_bound_split']} unavoidable)"
-        told = f"{job}: the plan {split} to keep pipelines under one leaf; --objective step-time places it by its step"
-        print(told, file=sys.stderr)
+        note = f"{job}: the plan {split} to keep pipelines under one leaf; --objective step-time places it by its step"
+        print(note, file=sys.stderr)
 
 
 def _nodes_in_use(cluster: "Topology", topology: Path, state: Path | None, busy: str) -> dict[str, Any]:

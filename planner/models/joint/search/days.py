@@ -145,8 +145,9 @@ class FewestDays(Goal):
         dive.dive(self, loop, self.world.cache.warm_starts(self.world.budget))
 
     def all_open(self) -> None:
-        """Seek faster plans than the first, a few choices from it."""
-        if self.incumbent is not None and self.distance > CLOSE:
+        """Seek faster plans than the first, a few choices from it; a proof is as soon at those of few strategies."""
+        proof_of_few = self.gap == 0 and len(self.world.strategies()) <= dive.CLIMBED
+        if self.incumbent is not None and self.distance > CLOSE and not proof_of_few:
             dive.climb(self, self.incumbent.column)
 
     def tick(self) -> None:

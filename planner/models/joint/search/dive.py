@@ -27,7 +27,7 @@ from planner.models.joint.split import Column
 from planner.models.joint.world import EPS, JointPlan, World, open_sites, shapes, spared
 
 SAMPLED = 40  # strategies that are looked at, of all in the order of their bounds
-CLIMBED = 300  # strategies from the best of which faster ones are sought; so few are left to the search
+CLIMBED = 300  # strategies from the best of which faster ones are sought
 LOOKED = 300_000  # pipelines, after which no more are sought
 LIKELY_STAGES = 6  # numbers of stages of a strategy under a ZeRO stage that are looked at
 DIVES = 40  # columns that are tried for a first incumbent
@@ -74,8 +74,6 @@ def climb(goal: Goal, column: Column) -> None:
 
     A sample seldom has the fastest strategy, but one that is a few choices from it.
     """
-    if len(goal.world.strategies()) <= CLIMBED:
-        return
     world, best, better = goal.world, free_seconds(goal.world, column, NEVER), [column]
 
     looked = 0
