@@ -14,7 +14,7 @@ from planner.checks.joint_columns import Cut, CutPipelines, Ints, MaxRacks, Spac
 from planner.checks.layer_split import witness
 from planner.checks.rule import Rule, at_most, broken, must_be, must_equal, show
 from planner.checks.step_bound import CutRanges, StepTimeBound, columns_in_time, fastest_ranges
-from planner.instance.hardware import HardwareAlternative, Rack
+from planner.instance.hardware import DAYS_A_MONTH, HardwareAlternative, Rack
 from planner.instance.instance import Instance
 from planner.physics.network.price import min_fabric_usd
 from planner.physics.plan_physics import PlanPhysics
@@ -372,26 +372,94 @@ def alternatives(physics: PlanPhysics) -> Iterator[Violation]:
         names = [part if isinstance(part, str) else part.name for part in (alternative.accelerator, alternative.rack)]
         yield from must_be(f"{rule}[{i}]", "GPU and rack", [own.accelerator, own.rack], names)
         bound = max(0.0, objective.bound + hardware.ready_days - alternative.ready_days)
-        bound = min(
-            bound, physics.instance.limits.deadline_days or math.inf
-        )  # later ones are too late whatever their end
+        # Later ones are too late whatever their end.
+        bound = min(bound, physics.instance.limits.deadline_days or math.inf)
         yield from must_equal(f"{rule}[{i}]", "days, the bound", own.bound_days, bound)
         if own.least_days is not None:
             yield from at_most(f"{rule}[{i}]", bound, own.least_days, "days, the bound", "fewest days on it")
-        if bound <= 0:  # it is ready after the plan's end
-            continue
-        yield from proof_violations(
-            on_alternative(physics.instance, alternative),
-            own.proof.model_copy(
-                update={"min_fabric_usd_per_wired_gpu": physics.plan.proof.min_fabric_usd_per_wired_gpu}
-            ),
-            days=own.least_days,
-            bound=bound,
-            racks_in_use=0,
-            wired_gpus=0,
-            transport_slowdown=physics.transport_slowdown,
-            stop=physics.stop,
+        yield from _none_is_sooner(
+            physics, on_alternative(physics.instance, alternative), own.proof, own.least_days, bound
         )
+
+
+def _none_is_sooner(
+    physics: PlanPhysics, asked: Instance, proof: JointProof, days: float | None, bound: float
+) -> Iterator[Violation]:
+    """Check by its proof that no plan of another question takes less than a bound; one of 0 days needs none."""
+    if bound <= 0:
+        return
+    stated = physics.plan.proof or JointProof()
+    price = {"min_fabric_usd_per_wired_gpu": stated.min_fabric_usd_per_wired_gpu}
+    yield from proof_violations(
+        asked,
+        proof.model_copy(update=price),
+        days=days,
+        bound=bound,
+        racks_in_use=0,
+        wired_gpus=0,
+        transport_slowdown=physics.transport_slowdown,
+        stop=physics.stop,
+    )
+
+
+def questions_by_start(instance: Instance) -> dict[tuple[str, str, float], Instance]:
+    """Return the questions of the goal finish_date by GPU, rack and the months to wait for at most.
+
+    Each leaves out the sites, new lines and upgrades that come later, the last of a GPU nothing; together they have
+    every plan, as what a plan waits for becomes ready at one of these months.
+    """
+    own = instance.hardware.model_copy(update={"alternatives": ()})
+    every = [instance.model_copy(update={"hardware": own})]
+    every += [on_alternative(instance, alternative) for alternative in instance.hardware.alternatives]
+    questions: dict[tuple[str, str, float], Instance] = {}
+    for one in every:
+        grid, parts = one.grid, (one.hardware.accelerator, one.hardware.rack)
+        accelerator, rack = (part if isinstance(part, str) else part.name for part in parts)
+        waits = {one.hardware.ready_months}
+        if grid is not None:
+            upgrades = [node.upgrade.lead_months for node in grid.nodes if node.upgrade]
+            leads = [*upgrades, *(line.lead_months for line in grid.new_lines)]
+            leads += [node.ready_months for node in grid.nodes if node.site]
+            limit = math.inf if grid.rules.ready_within_months is None else grid.rules.ready_within_months
+            waits = {max(one.hardware.ready_months, lead) for lead in leads if lead <= limit} or waits
+        for months in sorted(waits):
+            asked = one
+            if grid is not None and months < max(waits):
+                rules = grid.rules.model_copy(update={"ready_within_months": months})
+                asked = one.model_copy(update={"grid": grid.model_copy(update={"rules": rules})})
+            questions[accelerator, rack, months] = asked
+    return questions
+
+
+def starts(physics: PlanPhysics) -> Iterator[Violation]:
+    """Check that no plan ends before the bound of a finish date: by a proof for each GPU and each month to wait for.
+
+    The plan's own proof is that of the question which no other proof is of.
+    """
+    rule, proof, layout = "starts", physics.plan.proof, physics.plan.layout
+    bound, goal = highest_bound(physics.plan), physics.plan.objective.name
+    if goal != "finish_date" or bound is None or layout is None or physics.faults:
+        return
+    if proof is None:
+        yield broken(rule, f"a bound of {show(bound)} days without a proof")
+        return
+    questions = questions_by_start(physics.instance)
+    stated = {(own.accelerator, own.rack, own.ready_within_months): own for own in proof.alternatives}
+    without = [key for key in questions if key not in stated]
+    if len(without) != 1 or len(proof.alternatives) + 1 != len(questions):
+        found = f"{len(proof.alternatives) + 1} proofs, {len(without)} questions without one of their own"
+        yield broken(rule, f"{found}; one for each of {len(questions)} expected, the plan's own among them")
+        return
+    for key, asked in questions.items():
+        least = min(max(0.0, bound - key[2] * DAYS_A_MONTH), physics.instance.limits.deadline_days or math.inf)
+        own = stated.get(key)
+        if own is None:
+            yield from _none_is_sooner(physics, asked, proof, layout.metrics.days_to_train, least)
+            continue
+        yield from must_equal(f"{rule}[{key[2]:g}]", "days, the bound", own.bound_days, least)
+        if own.least_days is not None:
+            yield from at_most(f"{rule}[{key[2]:g}]", least, own.least_days, "days, the bound", "fewest days from it")
+        yield from _none_is_sooner(physics, asked, own.proof, own.least_days, least)
 
 
 def limited_by(physics: PlanPhysics) -> Iterator[Violation]:
@@ -416,4 +484,4 @@ def limited_by(physics: PlanPhysics) -> Iterator[Violation]:
         yield from at_most("limited_by", more, most, "racks with a further block", "racks by budget, power and sites")
 
 
-RULES: tuple[Rule, ...] = (joint_proof, alternatives, limited_by)
+RULES: tuple[Rule, ...] = (joint_proof, alternatives, starts, limited_by)

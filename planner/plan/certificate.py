@@ -216,15 +216,20 @@ class JointProof(Frozen):
         (), description="Every column whose least days on a free network are below the bound."
     )
     alternatives: tuple["AlternativeProof", ...] = Field(
-        (), description="The proofs that no plan on another GPU and rack of the instance ends sooner, in their order."
+        (),
+        description="The proofs that no plan on another GPU and rack of the instance ends sooner, in their order; for "
+        "the goal finish_date also none that waits for less or for more.",
     )
 
 
 class AlternativeProof(Frozen):
-    """What the proof rests on for one alternative to the hardware."""
+    """What the proof rests on for one alternative to the hardware, or for another start."""
 
     accelerator: str = Field(description="Its GPU.")
     rack: str = Field(description="Its rack.")
+    ready_within_months: float | None = Field(
+        None, description="Of the goal finish_date: nothing that becomes ready later is in the question; else null."
+    )
     least_days: float | None = Field(description="The fewest days of a plan on it that are proven; null: it has none.")
     bound_days: float = Field(
         description="Days below which no plan on it is: none ends before the bound, or none meets the deadline."
@@ -352,6 +357,6 @@ def joint_mark(minimizes: str, *, grid: bool, columns: int) -> str:
     The checker enumerates columns again, and trusts the MILP for the maximum racks, which the sites' model gives for an
     instance with a `grid`, and for the `columns` columns that `proof` lists as refused.
     """
-    if minimizes in ("cost_usd", "total_cost_of_ownership_usd", "finish_date"):
+    if minimizes in ("cost_usd", "total_cost_of_ownership_usd"):
         return ON_TRUST
     return RECOMPUTED_BUT if grid or columns else RECOMPUTED

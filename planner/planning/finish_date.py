@@ -13,8 +13,8 @@ from planner.plan.plan_sections import SitesPlan
 FINISH_DATE = "finish_date"
 
 
-def start_days(instance: Instance, sites: SitesPlan | None) -> float:
-    """Return the days from the decision until the hardware and every site, new line and upgrade in use are ready."""
+def start_months(instance: Instance, sites: SitesPlan | None) -> float:
+    """Return the months from the decision until the hardware and every site, new line and upgrade in use are ready."""
     months = [instance.hardware.ready_months]
     if instance.grid is not None and sites is not None:
         nodes = {node.id: node for node in instance.grid.nodes}
@@ -22,18 +22,28 @@ def start_days(instance: Instance, sites: SitesPlan | None) -> float:
         months += [nodes[site.id].ready_months for site in sites.sites]
         months += [lines[built.line].lead_months for built in sites.new_lines]
         months += [upgrade.lead_months for step in sites.upgrades if (upgrade := nodes[step.node].upgrade) is not None]
-    return max(months) * DAYS_A_MONTH
+    return max(months)
 
 
-def latest_start_days(instance: Instance) -> float:
-    """Return the days from the decision after which no plan of the instance need wait to start training.
+def start_days(instance: Instance, sites: SitesPlan | None) -> float:
+    """Return the days from the decision until all that a plan uses is ready."""
+    return start_months(instance, sites) * DAYS_A_MONTH
+
+
+def latest_start_months(instance: Instance) -> float:
+    """Return the months from the decision after which no plan of the instance need wait to start training.
 
     Those of its hardware for every other goal, whose days count from the first of training.
     """
     months = [instance.hardware.ready_months]
     if instance.objective.minimize == FINISH_DATE and instance.grid is not None:
         months += instance.grid.lead_months
-    return max(months) * DAYS_A_MONTH
+    return max(months)
+
+
+def latest_start_days(instance: Instance) -> float:
+    """Return the same in days."""
+    return latest_start_months(instance) * DAYS_A_MONTH
 
 
 def each_start(instance: Instance) -> list[Instance]:
@@ -42,9 +52,17 @@ def each_start(instance: Instance) -> list[Instance]:
     if instance.objective.minimize != FINISH_DATE or grid is None:
         return [instance]
     starts = sorted({max(ready, months) for months in grid.lead_months})
-    narrowed = [grid.rules.model_copy(update={"ready_within_months": months}) for months in starts[:-1]]
-    grids = [grid.model_copy(update={"rules": rules}) for rules in narrowed]
-    return [*(instance.model_copy(update={"grid": grid}) for grid in grids), instance]
+    return [*(_ready_within(instance, months) for months in starts[:-1]), instance]
+
+
+def _ready_within(instance: Instance, months: float) -> Instance:
+    """Return the instance without what becomes ready later than some months, where its rules allow as much."""
+    grid = instance.grid
+    if grid is None:
+        return instance
+    own = grid.rules.ready_within_months
+    rules = grid.rules.model_copy(update={"ready_within_months": months if own is None else min(months, own)})
+    return instance.model_copy(update={"grid": grid.model_copy(update={"rules": rules})})
 
 
 def as_days_of_training(plan: Plan) -> Plan:
@@ -52,17 +70,9 @@ def as_days_of_training(plan: Plan) -> Plan:
 
     Its question leaves out what becomes ready later. A plan of any other goal is returned as it is.
     """
-    instance, grid = plan.instance, plan.instance.grid
+    instance = plan.instance
     if instance.objective.minimize != FINISH_DATE:
         return plan
     objective = instance.objective.model_copy(update={"minimize": "days_to_train"})
-    changed = instance.model_copy(update={"objective": objective})
-    if grid is not None:
-        started = start_days(instance, plan.sites) / DAYS_A_MONTH
-        rules = grid.rules.model_copy(
-            update={
-                "ready_within_months": max((month for month in grid.lead_months if month <= started), default=started)
-            }
-        )
-        changed = changed.model_copy(update={"grid": grid.model_copy(update={"rules": rules})})
-    return plan.model_copy(update={"instance": changed})
+    asked = _ready_within(instance, start_months(instance, plan.sites))
+    return plan.model_copy(update={"instance": asked.model_copy(update={"objective": objective})})

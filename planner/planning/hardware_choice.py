@@ -19,7 +19,7 @@ from planner.models.requests import Options
 from planner.physics.site.cost import rack_of
 from planner.plan.certificate import AlternativeProof
 from planner.plan.plan import Plan
-from planner.planning.finish_date import FINISH_DATE, each_start, latest_start_days
+from planner.planning.finish_date import FINISH_DATE, each_start, latest_start_days, latest_start_months
 from planner.planning.joint.proof import refused_of
 from planner.solvers.signals import Deadline
 
@@ -114,9 +114,8 @@ def best_choice(
         solution = _answer(alone, left, progress, cache.of(alone), first, _best(answers), within)
         answers.append(HardwareAnswer(alone, solution))
     late = (answer for answer in answers if answer.solution.plan is not None)
-    whole = next(
-        answer for answer in answers if answer.instance.grid == instance.grid
-    )  # nothing that may come late left out
+    # Where there is no plan, the reasons are those of the question that leaves nothing out.
+    whole = next(answer for answer in answers if answer.instance.grid == instance.grid)
     best = _best(answers) or min(late, key=lambda answer: answer.solution.days or 0.0, default=whole)
     others = tuple(answer for answer in answers if answer is not best)
     in_order = tuple(sorted(others, key=lambda other: asked_at(instance, other.instance)))
@@ -238,7 +237,8 @@ def with_alternatives(plan: Plan, instance: Instance, chosen: HardwareChoice) ->
     if plan.layout is not None:
         changed["layout"] = named(plan, instance).layout
     if plan.proof is not None and plan.objective.bound is not None:
-        proofs = tuple(_proof(other, plan.objective.bound + chosen.best.ready_days) for other in chosen.others)
+        counted = 0.0 if plan.objective.name == FINISH_DATE else chosen.best.ready_days
+        proofs = tuple(_proof(other, plan.objective.bound + counted) for other in chosen.others)
         changed["proof"] = plan.proof.model_copy(update={"alternatives": proofs})
     return plan.model_copy(update=changed)
 
@@ -248,9 +248,11 @@ def _proof(answer: HardwareAnswer, end_days: float) -> AlternativeProof:
     bound = min(max(0.0, end_days - answer.ready_days), answer.instance.limits.deadline_days or math.inf)
     listed = tuple(entry for entry in answer.solution.excluded if entry[0] < bound)
     accelerator, rack = hardware_kind(answer.instance.hardware)
+    in_date = answer.instance.objective.minimize == FINISH_DATE
     return AlternativeProof(
         accelerator=accelerator,
         rack=rack,
+        ready_within_months=latest_start_months(answer.instance) if in_date else None,
         least_days=answer.solution.days,
         bound_days=bound,
         proof=refused_of(replace(answer.solution, excluded=listed)),

@@ -105,6 +105,45 @@ def test_a_cluster_waits_for_its_hardware() -> None:
     assert any(x.rule == "objective" for x in check(wrong))
 
 
+@pytest.mark.parametrize(("seed", "forced"), [(4, False), *slow((7, True), (18, False))])
+def test_each_start_has_a_proof_that_is_followed(seed: int, *, forced: bool) -> None:
+    """A start without its proof is noticed, and so is one whose proof lists too little, or a bound that is too high."""
+    plan = solved(asked(seed, forced=forced))
+    assert plan.proof is not None and plan.proof.alternatives and plan.layout is not None
+
+    def found(**parts: Any) -> set[str]:
+        proof = plan.proof.model_copy(update=parts) if plan.proof is not None else None
+        return {x.rule.partition("[")[0] for x in check(plan.model_copy(update={"proof": proof}))}
+
+    assert found() == set()
+    assert "starts" in found(alternatives=plan.proof.alternatives[1:])
+    assert "starts" in found(alternatives=(*plan.proof.alternatives, plan.proof.alternatives[0]))
+    months = [own.model_copy(update={"ready_within_months": 99.0}) for own in plan.proof.alternatives]
+    assert "starts" in found(alternatives=tuple(months))
+    sooner = [own.model_copy(update={"bound_days": own.bound_days * 0.9 - 1}) for own in plan.proof.alternatives]
+    assert "starts" in found(alternatives=tuple(sooner))
+
+
+@pytest.mark.parametrize("seed", slow(6, 18))
+def test_a_later_end_is_no_optimum(seed: int) -> None:
+    """The best plan without the best site, claimed to be the best with it, is contradicted by the columns in time."""
+    i = asked(seed)
+    best = solved(i)
+    assert i.grid is not None and best.sites is not None and best.proof is not None
+    used = {site.id for site in best.sites.sites}
+    nodes = tuple(node.model_copy(update={"site": node.site and node.id not in used}) for node in i.grid.nodes)
+    other = solved(i.model_copy(update={"grid": i.grid.model_copy(update={"nodes": nodes})}))
+    bound, value = other.objective.bound, best.objective.value
+    assert other.proof is not None and bound is not None and value is not None and bound > value * 1.0001
+    proofs = [
+        own.model_copy(update={"bound_days": max(0.0, bound - (own.ready_within_months or 0.0) * DAYS_A_MONTH)})
+        for own in best.proof.alternatives
+    ]
+    proof = other.proof.model_copy(update={"alternatives": tuple(proofs)})
+    same = {"instance": best.instance, "instance_sha256": best.instance_sha256, "proof": proof}
+    assert "joint_columns" in {x.rule.partition("[")[0] for x in check(other.model_copy(update=same))}
+
+
 @pytest.mark.slow
 def test_its_explanation_is_of_the_days_from_its_start() -> None:
     """No other choice at the plan's own start trains in fewer days."""

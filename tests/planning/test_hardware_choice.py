@@ -88,6 +88,18 @@ def test_a_gpu_that_comes_late_is_chosen_by_its_end() -> None:
         assert plan.layout is not None and plan.layout.accelerator == chosen and not planner.check(plan)
 
 
+@pytest.mark.slow
+def test_the_day_of_the_finish_is_that_of_the_gpu_chosen_by_its_end() -> None:
+    """The goal of the finish chooses as the goal of days does, counts the wait, and has a proof of the other GPU."""
+    late = {**OTHERS[0], "ready_months": 0.1}
+    plan, days = planner.solve(asked(late, objective={"minimize": "finish_date"})), planner.solve(asked(late))
+    assert plan.layout is not None and days.layout is not None and not planner.check(plan)
+    assert plan.layout.accelerator == days.layout.accelerator
+    wait = plan.instance.hardware.ready_months * DAYS_A_MONTH
+    assert plan.objective.value == pytest.approx(wait + (days.objective.value or 0.0), rel=1e-9)
+    assert plan.proof is not None and len(plan.proof.alternatives) == 1 and plan.status == "optimal"
+
+
 def test_a_gpu_that_comes_after_the_end_is_not_searched() -> None:
     """Nothing on it can end as soon, which the check knows without a search."""
     plan = planner.solve(asked({**OTHERS[0], "ready_months": 120.0}))

@@ -430,7 +430,7 @@ def plan_of(
         reliability=assembly.reliability,
         cost=assembly.bill,
         run=assembly.run,
-        proof=proof_of(instance, solution) if instance.objective.minimize == "days_to_train" else None,
+        proof=proof_of(instance, solution) if instance.objective.in_days else None,
         stopped=solution.stopped,
         threads=options.threads or 1,
         seed=options.seed,

@@ -164,6 +164,10 @@ def _alternatives(plan: Plan) -> Iterator[Statement]:
     if not others:
         return
     head = f"Chosen among {len(others) + 1} GPUs"
+    if plan.objective.name == "finish_date" and plan.status == "optimal":
+        text = f"{head} by the end; no other ends as soon."
+        yield Statement("choice", "verdict", text, True, path="layout.accelerator")
+        return
     if proof is None or len(proof.alternatives) != len(others) or plan.status != "optimal":
         why = "the plan holds no proof of the others" if plan.status == "optimal" else "not proven the best"
         yield Statement("choice", "verdict", f"{head}; {why}.", True, path="layout.accelerator")
