@@ -89,10 +89,15 @@ def curve_section(curve: Curve) -> str:
     )
     if curve.stopped != "proved":
         head += f" (ended by {_ended(curve)})"
+    lines = [*curve_table(curve.points), *curve_claims(curve)]
+    return "\n".join([head, *(f"           {line}" for line in lines)])
+
+
+def curve_claims(curve: Curve) -> list[str]:
+    """Write what a curve that a plan holds says of its points: the knee, the proven share, and money for no plan."""
     below = [] if curve.none_below_usd is None else [_none_below(curve).capitalize() + "."]
     share = [] if curve.epsilon is None else [*_covers(curve)]
-    lines = [*curve_table(curve.points), *knee(curve.points), *share, *below]
-    return "\n".join([head, *(f"           {line}" for line in lines)])
+    return [*knee(curve.points), *share, *below]
 
 
 def _none_below(curve: Curve) -> str:

@@ -12,19 +12,20 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_serializer, field_validator
 
 from planner.errors import InputError, needed
 from planner.files import escaped, read_bytes, require_writable, unwritable, write_atomically, write_fallback
 from planner.instance.base import Frozen
 from planner.physics.training.blocks import prediction
-from planner.plan.plan import Plan
+from planner.plan.plan import Curve, Plan
 from planner.plan.plan_figures import Figure, digest
 from planner.planning.frontier import Frontier
 from planner.version import __version__
 
 MOST = 1e300  # of a figure
 FAILED: Literal["failed"] = "failed"
+CURVE_FIGURES = ("capital_usd", "days_to_train", "bound_days", "racks", "layout")  # of each point, in a table of rows
 
 
 class RowObjective(Frozen):
@@ -56,6 +57,7 @@ class Row(Frozen):
     rules: tuple[str, ...] = Field((), description="Rules in conflict, where the point is infeasible.")
     extrapolated: tuple[str, ...] = Field((), description="What no measured run has shown of the plan's layout.")
     plan: dict[str, Figure] = Field(default_factory=dict, description="Figures of the plan by their own dotted names.")
+    curve: Curve | None = Field(None, description="The whole curve, where that is the goal; the plan is a point of it.")
     planner_version: str = __version__
     base: dict[str, str] = Field(
         default_factory=dict, description="SHA-256 (its first 12 digits) of each part of the sweep's instance by key."
@@ -71,15 +73,36 @@ class Row(Frozen):
                 raise ValueError(f"{name[:40]} is beyond {MOST:g}")
         return figures
 
+    @field_serializer("curve")
+    def _whole(self, curve: Curve | None) -> dict[str, Any] | None:
+        """Keep the keys of a curve that are null, which lines of rows leave out of everything else."""
+        return None if curve is None else curve.model_dump(mode="json")
+
     def flat(self) -> dict[str, Any]:
-        """Return the row as one level of columns: the point's paths and the plan's names with the row's own."""
-        own = self.model_dump(mode="json", exclude={"point", "plan", "objective", "schema_version", "base"})
+        """Return the row as one level of columns: the point's paths and the plan's names with the row's own.
+
+        A curve is its proven share and its points: a column for each of their figures, joined by semicolons.
+        """
+        own = self.model_dump(mode="json", exclude={"point", "plan", "objective", "schema_version", "base", "curve"})
         own |= {key: "; ".join(getattr(self, key)) or None for key in ("rules", "extrapolated")}
         objective = {
             f"objective.{key}": value for key, value in (self.objective or RowObjective(name="")).model_dump().items()
         }
         front = {key: own.pop(key) for key in ("index", "key")}
-        return {**front, **self.point, **own, **objective, **self.plan}
+        return {**front, **self.point, **own, **objective, **self.plan, **_flat_curve(self.curve)}
+
+
+def _flat_curve(curve: Curve | None) -> dict[str, Any]:
+    """Return the columns of a curve: its proven share, how many points it has, and the figures of all of them."""
+    if curve is None:
+        return {}
+    columns: dict[str, Any] = {"curve.epsilon": curve.epsilon, "curve.stopped": curve.stopped}
+    columns["curve.count"] = len(curve.points)
+    for name in CURVE_FIGURES:
+        values = [getattr(point, name) for point in curve.points]
+        texts = ["-" if x is None else x if isinstance(x, str) else f"{x:.10g}" for x in values]
+        columns[f"curve.points.{name}"] = "; ".join(texts)
+    return columns
 
 
 def row_of_plan(index: int, key: str, point: dict[str, Any], plan: Plan, seconds: float) -> Row:
@@ -96,6 +119,7 @@ def row_of_plan(index: int, key: str, point: dict[str, Any], plan: Plan, seconds
         rules=plan.conflict.rules if plan.conflict else (),
         extrapolated=tuple(prediction.extrapolations(plan.instance, plan.layout).values()) if plan.layout else (),
         plan=digest(plan),
+        curve=plan.curve,
         seconds=seconds,
     )
 

@@ -14,6 +14,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import worked_plan
+from curves import curve
 from sweeping import ROOT, small, written
 from typer.testing import CliRunner
 
@@ -22,7 +24,7 @@ from planner.errors import InputError
 from planner.report.plots import sweep_rows as drawn
 from planner.report.tables import columns_of_file
 from planner.sweeps import sweep_run
-from planner.sweeps.row_store import Row, Store, csv_text, failed_row, read_rows
+from planner.sweeps.row_store import Row, Store, csv_text, failed_row, read_rows, row_of_plan, write_rows
 from planner.sweeps.sweep_run import PointAnswer, SweepOptions, Task, on_executor, parts_of, tasks_for
 
 RACKS = "hardware.racks"
@@ -313,3 +315,20 @@ def test_a_row_that_cannot_be_appended_is_kept_elsewhere(tmp_path: Path, monkeyp
     assert [r.key for r in read_rows(kept)] == ["k0"]
     with Store(tmp_path / "rows.jsonl", resume=True) as store:
         assert store.rows == []
+
+
+def test_the_row_of_a_plan_with_a_curve_holds_the_curve(tmp_path: Path) -> None:
+    """JSON lines hold every point and the proven share; a table has a column for each figure of the points."""
+    plan = worked_plan.small().model_copy(update={"curve": curve()})
+    made = [row_of_plan(0, "k0", {RACKS: 1}, plan, 1.0), row(1)]
+    write_rows(tmp_path / "rows.jsonl", made)
+    whole, without = read_rows(tmp_path / "rows.jsonl")
+    assert whole.curve == plan.curve and without.curve is None
+    first, second = csv.DictReader(csv_text(made).splitlines())
+    assert first["curve.epsilon"] == "0.0987" and first["curve.count"] == "4" and second["curve.epsilon"] == ""
+    assert first["curve.points.days_to_train"] == "40; 16; 11.5; 10.9"
+    assert first["curve.points.bound_days"] == "38; 15.4321; -; 10.9"
+    side, _ = columns_of_file(tmp_path / "rows.jsonl", None, several=False)
+    assert side.number("curve.epsilon") == 0.0987
+    assert "curve" not in csv_text([row(1)])
+    assert drawn.read_rows(tmp_path / "rows.jsonl")[0]["curve.epsilon"] == 0.0987

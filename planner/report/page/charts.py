@@ -186,6 +186,14 @@ def even_marks(low: float, high: float) -> list[float]:
     return [count * step for count in range(first, max(last, first + 1) + 1)]
 
 
+def log_marks(low: float, high: float) -> list[float]:
+    """Return 1, 2 and 5 times powers of ten, from the last at or below `low` to the first at or above `high`."""
+    powers = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 2)
+    marks = [float(f"{digit}e{power}") for power in powers for digit in (1, 2, 5)]
+    inside = [mark for mark in marks if low < mark < high]
+    return [max(mark for mark in marks if mark <= low), *inside, min(mark for mark in marks if mark >= high)]
+
+
 def curve(
     alt: str, lines: Sequence[ChartLine], chosen: tuple[float, float], x_axis: ChartAxis, y_axis: ChartAxis
 ) -> str:
@@ -193,16 +201,17 @@ def curve(
     xs = [x for line in lines for x, _ in line.points] + [chosen[0]]
     ys = [y for line in lines for _, y in line.points] + [chosen[1]]
     left, right = min(xs), max(xs)
-    y_marks = even_marks(min(ys), max(ys))
+    y_marks = (log_marks if y_axis.log else even_marks)(min(ys), max(ys))
     x_marks = [mark for mark in x_axis.marks or even_marks(left, right) if left <= mark <= right]
-    place = math.log if x_axis.log else float
+    place, high = math.log if x_axis.log else float, math.log if y_axis.log else float
 
     def across(x: float) -> float:
         width = place(right) - place(left) or 1.0
         return CURVE_LEFT + EDGE + (place(x) - place(left)) / width * (WIDTH - CURVE_LEFT - CURVE_RIGHT - 2 * EDGE)
 
     def up(y: float) -> float:
-        return CURVE_TOP + (y_marks[-1] - y) / (y_marks[-1] - y_marks[0]) * CURVE_HEIGHT
+        height = high(y_marks[-1]) - high(y_marks[0]) or 1.0
+        return CURVE_TOP + (high(y_marks[-1]) - high(y)) / height * CURVE_HEIGHT
 
     bottom = CURVE_TOP + CURVE_HEIGHT
     drawn = [text(0, 9, y_axis.name, "quiet")]

@@ -17,16 +17,17 @@ from planner.physics.site import cost
 from planner.physics.site.grid import usable_interconnect_mw
 from planner.physics.training.blocks import prediction
 from planner.physics.training.parallel_strategy import read_strategy
-from planner.plan.plan import Plan
+from planner.plan.plan import Curve, Plan
 from planner.plan.plan_sections import LayoutPlan
 from planner.report.page import charts
 from planner.report.page.drawings import fabric_tiers, plan_map
+from planner.report.plots.plan_plots import bound_corners, plan_corners
 from planner.report.plots.sweep_plot import POLICY, style
 from planner.report.plots.sweep_rows import name_and_unit, plain
 from planner.report.statements.statement import Statement, days, short_percent
 from planner.report.statements.training import OTHER, STEP_PARTS, days_by_part, machine_of, recomputes, shown_days
-from planner.report.summary import by_section, statements
-from planner.units import amount, counted, duration, memory, money, percent
+from planner.report.summary import by_section, curve_claims, rounded_down, statements
+from planner.units import amount, counted, duration, memory, money, percent, short
 
 MOST = "what each place could hold at most with all lines built"
 PLACE_ROWS, LISTED_PLACES = 8, 6  # rows of the table of places, and names of a row
@@ -58,6 +59,7 @@ INTERVAL = (
     "Time that trains by the time between checkpoints, for each way to go on behind a stop that is allowed; the dot is "
     "the plan."
 )
+CURVE = "Days to train against capital; between two plans money buys the days of the cheaper one; the dot is this plan."
 SPARES = (
     "Time that trains by spare racks of all sites, each site's in proportion, by the way to go on that is best with "
     "so many; the dot is the plan. All else is as planned; money, power and room of spares are not in it."
@@ -223,6 +225,41 @@ def _power(plan: Plan) -> Iterator[charts.Picture]:
     yield charts.Picture(svg, f"Facility power by site{dashed}.")
 
 
+def money_against_days(plan: Plan) -> Iterator[charts.PageBlock]:
+    """Show the curve of a plan that holds one: the days that its plans reach for their capital, and a table of them."""
+    curve = plan.curve
+    if curve is None or not curve.points:
+        return
+    own = next((point for point in curve.points if point.asked), curve.points[-1])
+    reached, proven = plan_corners(curve), bound_corners(curve.points)
+    pictures = []
+    if len(curve.points) > 1 and all(usd > 0 and days > 0 for usd, days in (*reached, *proven)):
+        lines = [charts.ChartLine("plans", reached, 0)]
+        lines += [charts.ChartLine("no plan is below, proven", proven, 1)] if proven else []
+        marks = charts.log_marks(min(usd for usd, _ in reached + proven), max(usd for usd, _ in reached + proven))
+        x_axis = charts.ChartAxis("capital", lambda usd: f"${short(usd)}", marks, log=True)
+        y_axis = charts.ChartAxis("days to train", short, log=True)
+        alt = f"Days to train against capital: {counted(len(curve.points), 'plan')}"
+        svg = charts.curve(alt, lines, (own.capital_usd, own.days_to_train), x_axis, y_axis)
+        pictures.append(charts.Picture(svg, f"{CURVE} {' '.join(curve_claims(curve))}"))
+    yield charts.PageBlock("Money against days", pictures, [_curve_table(curve)])
+
+
+def _curve_table(curve: Curve) -> charts.PageTable:
+    head = ("capital", "days", "at least", "MFU", "racks", "idle GPUs", "layout", "what else changes")
+    rows: list[charts.PageRow] = []
+    for at, point in enumerate(curve.points):
+        shown = {"capital_usd": money(point.capital_usd), "days_to_train": amount(point.days_to_train)}
+        shown |= {} if point.bound_days is None else {"bound_days": rounded_down(point.bound_days)}
+        shown |= {"mfu": short_percent(point.mfu), "racks": f"{point.racks:,}", "idle_gpus": f"{point.idle_gpus:,}"}
+        cells = {key: charts.figure(f"curve.points.{at}.{key}", getattr(point, key), shown[key]) for key in shown}
+        figures = (cells.get(key, "-") for key in ("capital_usd", "days_to_train", "bound_days", "mfu", "racks"))
+        marks = ", ".join(["this plan"] * point.asked + ["knee"] * point.knee)
+        layout = f"{point.layout} ({marks})" if marks else point.layout
+        rows.append((*figures, cells["idle_gpus"], layout, "; ".join(point.changes) or "-"))
+    return charts.PageTable("Plans that none beats in both capital and days", head, rows, head[-2:])
+
+
 def fabric(plan: Plan) -> Iterator[charts.PageBlock]:
     """Show each site's tiers of switches; of one that cannot be wired there is no picture."""
     pictures = []
@@ -308,10 +345,11 @@ def model(plan: Plan) -> Iterator[charts.PageBlock]:
 
 PARTS = (
     *("objective", "sites", "wan", "layout", "pools", "fabric", "transport", "placement", "reliability", "cost"),
-    *("run", "model_choice", "proof", "instance.limits", "instance.workload", "instance.hardware"),
+    *("run", "model_choice", "proof", "curve", "instance.limits", "instance.workload", "instance.hardware"),
     *("instance.grid.balancing_authorities", "instance.pins"),
 )
-NOT_SHOWN = ("source", "note", "assignment", "stripes", "catalog")  # where figures are from; racks one by one
+# Where figures are from; racks one by one; those of each site at a point of a curve.
+NOT_SHOWN = ("source", "note", "assignment", "stripes", "catalog", "racks_by_site")
 SHARES = ("share", "mfu", "gap", "availability", "target")  # ends of keys whose values are parts of one
 LISTED_ROWS, ACROSS, TEXT = 60, 4, 24  # rows of a table; entries side by side; letters of a text
 
@@ -414,7 +452,7 @@ def _text(path: str, value: Any) -> str:
 
 
 # In the order of the page.
-BLOCKS = (*(where, steps, days_and_money, fabric, stops, scenarios), model)
+BLOCKS = (*(where, steps, days_and_money, money_against_days, fabric, stops, scenarios), model)
 BUILT = ("sites", "wan", "model", "layout", "pools", "fabric")  # sections on purchases and choices
 
 

@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+from collections.abc import Callable
 from datetime import date
 from html import unescape
 from html.parser import HTMLParser
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from curves import POINTS, curve
 from failing_plan import failing
 from page_cases import MADE, agrees, infeasible, page_of, rich
 from worked_plan import edited, small
@@ -22,12 +24,21 @@ from planner.report.page.page import NOT_SHOWN, PARTS, report_page
 from planner.report.summary import statements
 from planner.units import amount, gap, memory, money
 
-PLANS = {
+
+def with_curve(at: int = 1, **changes: Any) -> Plan:
+    """Return a plan that holds a curve of which it is a point."""
+    drawn = curve(**changes)
+    points = tuple(x.model_copy(update={"asked": n == at}) for n, x in enumerate(drawn.points))
+    return small().model_copy(update={"curve": drawn.model_copy(update={"points": points})})
+
+
+PLANS: dict[str, Callable[[], Plan]] = {
     "small": small,
     "rich": rich,
     "restart": lambda: failing("restart"),
     "failing": lambda: failing("restart", "warm-spares", "elastic"),
     "none": infeasible,
+    "curve": with_curve,
 }
 
 
@@ -238,3 +249,16 @@ def test_the_page_can_show_a_plan_of_thousands_of_spans() -> None:
     edge = json.loads(plan.wan.edges[0].model_dump_json())
     html = page_of(edited(plan, wan__edges=[edge | {"id": f"x{n}"} for n in range(200)]))
     assert "140 more are in the plan" in html
+
+
+def test_a_curve_is_drawn_and_tabulated() -> None:
+    """The page of a plan that holds a curve has each point in a table, its own marked, the knee and what is proven."""
+    page = page_of(with_curve())
+    block = page.partition("<h3>Money against days</h3>")[2].partition("<h3>")[0]
+    assert block.count("<figure>") == 1 and "no plan is below, proven" in block
+    (table,) = re.findall(r"<tbody.*?</tbody>", block, flags=re.DOTALL)
+    assert table.count("<tr") == 4 and "this plan, knee" in table and "ZeRO-3" in table
+    assert "Knee: $2.00B" in unescape(block) and "a row is within 9.9 %" in block
+    assert "Money against days" not in page_of(small())
+    alone = page_of(with_curve(0, points=(POINTS[0],))).partition("<h3>Money against days</h3>")[2]
+    assert "<figure>" not in alone.partition("<h3>")[0] and "$1.00B" in alone.partition("<h3>")[0]
