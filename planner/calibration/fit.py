@@ -23,7 +23,7 @@ from planner.calibration.constants import (
 )
 from planner.calibration.measured_steps import MeasuredRun
 from planner.errors import InputError
-from planner.physics.training.blocks import prediction
+from planner.physics.training import step_prediction
 from planner.physics.training.operations import Machine
 from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.physics.training.step import Conditions
@@ -62,7 +62,7 @@ class Fitted:
 
 def step_seconds(m: Machine, strategy: ParallelStrategy) -> float:
     """Predict the seconds of a step on an unloaded network."""
-    return math.fsum(prediction.step_breakdown(m, UNLOADED, strategy).values())
+    return math.fsum(step_prediction.step_breakdown(m, UNLOADED, strategy).values())
 
 
 def log_errors(runs: Sequence[Measured], constants: Sequence[FittedConstant], values: Sequence[float]) -> Numbers:

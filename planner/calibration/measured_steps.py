@@ -16,9 +16,8 @@ from planner.files import read_text
 from planner.instance.base import Dtype
 from planner.instance.hardware import Accelerator, Rack
 from planner.instance.workload import Model, Precision, Software, catalogue
-from planner.physics.training.blocks.plain_layout import even_layers, packing
 from planner.physics.training.operations import Machine, Recompute
-from planner.physics.training.parallel_strategy import ParallelStrategy
+from planner.physics.training.parallel_strategy import ParallelStrategy, even_layers, packing
 
 NODE = Rack(name="node", gpus=8, it_kw=10.0, price_usd=0.0)
 

@@ -31,7 +31,7 @@ from planner.instance.references import pool_problems, wan_problems
 from planner.instance.workload import Model, Precision, Software
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site.cost import bill
-from planner.physics.training import heterogeneous, step
+from planner.physics.training import step
 from planner.plan.certificate import ON_TRUST, OUTSIDE, RESTATED, UNITS, Conflict, JointProof, Violation, declared_space
 from planner.plan.plan import Plan
 
@@ -310,7 +310,7 @@ def pools_in_conflict(physics: PlanPhysics) -> Iterator[Violation]:
     if physics.plan.status != "infeasible" or why is None or POOLS not in why.rules:
         return
     if "limits.facility_power_mw" in why.rules:
-        drawn, power = heterogeneous.facility_mw(physics.instance), limits.facility_power_mw
+        drawn, power = step.facility_mw(physics.instance), limits.facility_power_mw
         if power is not None and drawn <= power:
             yield broken("pools_in_conflict", f"{show(drawn)} MW of all pools <= {show(power)} MW, no conflict")
     if "limits.budget_usd" in why.rules:

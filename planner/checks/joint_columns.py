@@ -23,15 +23,14 @@ from planner.physics.network.families import max_joined_racks
 from planner.physics.network.price import min_fabric_usd
 from planner.physics.site import cost
 from planner.physics.site.grid import usable_interconnect_mw
-from planner.physics.training import step
-from planner.physics.training.blocks import block_step
-from planner.physics.training.blocks.block_step import Pipeline
-from planner.physics.training.blocks.rack_blocks import RackBlock, block_of
+from planner.physics.training import step, step_prediction
+from planner.physics.training.collectives import Weights, front_layers, weights_of
 from planner.physics.training.layer_time import SECONDS_PER_DAY
+from planner.physics.training.memory import LayerBytes, layer_bytes
 from planner.physics.training.operations import LayerShape, Machine, limits_expert_overlap
-from planner.physics.training.process_groups import Weights, front_layers, weights_of
+from planner.physics.training.parallel_strategy import RackBlock, block_of
 from planner.physics.training.schedule import Schedule, may_overlap_experts
-from planner.physics.training.stage_memory import LayerBytes, layer_bytes
+from planner.physics.training.step_prediction import Pipeline
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -172,7 +171,7 @@ class Space:
         )
         for one, repeats, overlapping in each:
             phi = self.transport_slowdown
-            times = block_step.pipeline_of(
+            times = step_prediction.pipeline_of(
                 self.machine, one, zero_stage=0, order="1f1b", inside=False, transport_slowdown=phi
             )
             for schedule in schedules:
@@ -326,7 +325,7 @@ class Cut:
     def timed(self, zero_stage: int, *, inside: bool) -> Pipeline:
         """Return the times under a ZeRO stage, all stages `inside` one rack or not."""
         times = replace(self.times, zero_stage=zero_stage)
-        return block_step.inside_rack(times) if inside else times
+        return step_prediction.inside_rack(times) if inside else times
 
     @cached_property
     def send_seconds(self) -> tuple[float, float]:

@@ -18,7 +18,7 @@ from planner.instance.hardware import DAYS_A_MONTH, HardwareAlternative, Rack
 from planner.instance.instance import Instance
 from planner.physics.network.price import min_fabric_usd
 from planner.physics.plan_physics import PlanPhysics
-from planner.physics.training.blocks.rack_blocks import RackBlock, block_of
+from planner.physics.training.parallel_strategy import RackBlock, block_of
 from planner.plan.certificate import ExcludedColumn, JointProof, Violation
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import LayoutPlan

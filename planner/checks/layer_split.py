@@ -14,12 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.checks.joint_columns import Cut, CutPipelines, Floats, Ints, max_sites
-from planner.physics.training import schedule, stage_memory
-from planner.physics.training.blocks import block_step, interleaving
-from planner.physics.training.blocks.block_step import LargestStage, Pipeline
+from planner.physics.training import memory, schedule, step_prediction
+from planner.physics.training.collectives import front_layers
 from planner.physics.training.layer_time import ReplicaGroup
-from planner.physics.training.process_groups import front_layers
 from planner.physics.training.step import ShardedTimes
+from planner.physics.training.step_prediction import LargestStage, Pipeline
 
 ROUNDING = 1e-12  # relative, of bytes and of seconds
 NEVER = 1 << 40  # layers to recompute where not even that makes room
@@ -65,7 +64,7 @@ class PipelineSplits:
     @cached_property
     def sharded(self) -> ShardedTimes:
         """Seconds of one layer and micro-batch, with the ZeRO traffic that compute does not hide."""
-        return block_step.sharded_times(self.pipeline, self._group)
+        return step_prediction.sharded_times(self.pipeline, self._group)
 
     @property
     def _group(self) -> ReplicaGroup:
@@ -96,7 +95,7 @@ class PipelineSplits:
         longer than the limit.
         """
         layers, others = self.cut.space.layers, self.p - 1
-        spared = max(0.0, -float(block_step.front_seconds(self.pipeline, 0)))
+        spared = max(0.0, -float(step_prediction.front_seconds(self.pipeline, 0)))
         in_time = (self.limit / self.rounds + spared) / float(self.sharded.layer_seconds) * (1 + ROUNDING)
         most = math.floor(min(layers - others * self.v, in_time))
         return np.arange(max(self.v, layers - others * most), most + 1)
@@ -109,11 +108,11 @@ class PipelineSplits:
     def _bytes(self, recomputed: Any) -> Floats:
         """Bytes on a GPU of every stage with each size."""
         space, fewest = self.cut.space, int(self.micro_batches[0])
-        parts = stage_memory.memory_by_part(
+        parts = memory.memory_by_part(
             self.cut.machine,
             self.cut.shape,
             schedule.PipelineCounts(self.p, self.v, fewest),
-            stage_memory.StageLayers(
+            memory.StageLayers(
                 stage=np.arange(self.p)[:, None], layers=self.sizes[None, :], recomputed=recomputed, front=self._front
             ),
             zero_stage=self.zero_stage,
@@ -167,10 +166,10 @@ class PipelineSplits:
         """Seconds of every stage with each size, head and unequal chunks included; infinite where it does not fit."""
         pipeline, sizes, sharded = self.pipeline, self.sizes[None, :], self.sharded
         repeats = np.where(self.fits, self.recomputed, 0)
-        stage = block_step.stage_seconds(pipeline, sharded, self.v, sizes, repeats, self.send)
+        stage = step_prediction.stage_seconds(pipeline, sharded, self.v, sizes, repeats, self.send)
         stages = np.arange(self.p)[:, None]
-        head = np.where(stages == self.p - 1, pipeline.head, 0.0) + block_step.front_seconds(pipeline, stages)
-        wait = interleaving.min_excess_seconds(
+        head = np.where(stages == self.p - 1, pipeline.head, 0.0) + step_prediction.front_seconds(pipeline, stages)
+        wait = schedule.min_excess_seconds(
             self.p, self.v, 3 * self.p, sizes, repeats, sharded.layer_seconds, pipeline.times.recompute_seconds
         )
         waits, each = self.waits * wait, stage + head + pipeline.machine.software.host_seconds
@@ -186,7 +185,7 @@ class PipelineSplits:
         """Seconds of the largest chunk of every stage with each size."""
         repeats = np.where(self.fits, self.recomputed, 0)
         return np.asarray(
-            block_step.chunk_seconds(self.pipeline, self.sharded, self.v, self.sizes[None, :], repeats),
+            step_prediction.chunk_seconds(self.pipeline, self.sharded, self.v, self.sizes[None, :], repeats),
             dtype=np.float64,
         )
 
@@ -197,7 +196,7 @@ class PipelineSplits:
         most = min(self.p, int(self.micro_batches[-1]))  # of a round: it hides the most
         one = int(self.micro_batches[0]) == int(self.micro_batches[-1])
         parts = [
-            block_step.once_parts(
+            step_prediction.once_parts(
                 self.pipeline,
                 self.sharded,
                 None,

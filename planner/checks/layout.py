@@ -11,9 +11,8 @@ from planner.instance.workload import Model
 from planner.physics import step_errors
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site import wan
-from planner.physics.training import heterogeneous, layer_time, step
-from planner.physics.training.blocks.rack_blocks import racks_per_replica
-from planner.physics.training.parallel_strategy import strategy_of, unsupported
+from planner.physics.training import layer_time, step
+from planner.physics.training.parallel_strategy import racks_per_replica, strategy_of, unsupported
 from planner.physics.training.schedule import recomputed_alike
 from planner.plan.certificate import Violation
 from planner.plan.plan_sections import LayoutMetrics, LayoutPlan, PoolsPlan
@@ -357,7 +356,7 @@ def _pool_plans(physics: PlanPhysics, pools: PoolsPlan) -> dict[str, PlanPhysics
     plans = {}
     for pool in physics.instance.hardware.pools:
         if pool.name in pools.layouts and pools.sequences.get(pool.name, 0) > 0:
-            asked = heterogeneous.pool_instance(physics.instance, pool, pools.sequences[pool.name])
+            asked = step.pool_instance(physics.instance, pool, pools.sequences[pool.name])
             own = {"instance": asked, "layout": pools.layouts[pool.name], "pools": None}
             plans[pool.name] = PlanPhysics(plan=physics.plan.model_copy(update=own))
     return plans
@@ -412,7 +411,7 @@ def _times(physics: PlanPhysics) -> tuple[dict[str, float], dict[str, float]] | 
     link, count = physics.instance.hardware.pool_link, len(predicted)
     steps = {name: figures.step_seconds for name, figures in predicted.items()}
     exchanges = {
-        name: heterogeneous.exchange_seconds(link, figures, max(pools.layouts[name].layers_per_stage), count)
+        name: step.exchange_seconds(link, figures, max(pools.layouts[name].layers_per_stage), count)
         for name, figures in predicted.items()
     }
     return steps, exchanges
@@ -458,7 +457,7 @@ def limits(physics: PlanPhysics) -> Iterator[Violation]:
     if deadline is not None and recomputed is not None:
         yield from at_most("limits[deadline]", recomputed, deadline, "days to train", "days until the deadline")
     if power is not None:
-        drawn = heterogeneous.facility_mw(physics.instance)
+        drawn = step.facility_mw(physics.instance)
         yield from at_most("limits[facility_power]", drawn, power, "MW of all pools", "MW at most")
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from planner.checks.rule import Rule, at_most, broken, must_be, must_equal
 from planner.instance.workload import Choose, Ideal, LossLaw, Model, ModelChoice, PointsLaw, PowerOf
 from planner.physics.plan_physics import PlanPhysics
-from planner.physics.training import scaling_laws, step, transformer
+from planner.physics.training import step, transformer
 from planner.physics.training.layer_time import SECONDS_PER_DAY
 from planner.plan.certificate import Violation
 
@@ -31,7 +31,7 @@ def stated_loss(physics: PlanPhysics) -> float | None:
     for choice in _choices(physics):
         law = choice.asked.law if isinstance(choice.asked.law, LossLaw) else choice.asked.loss
         size = float(transformer.active_parameters(choice.model, embedding=True))
-        return scaling_laws.loss(law, size, physics.instance.workload.tokens) if isinstance(law, LossLaw) else None
+        return transformer.loss(law, size, physics.instance.workload.tokens) if isinstance(law, LossLaw) else None
     return None
 
 
@@ -67,7 +67,7 @@ def choice_figures(physics: PlanPhysics) -> Iterator[Violation]:
         if loss is None:
             return
         size = float(transformer.active_parameters(choice.model, embedding=True))
-        flop, stated = float(scaling_laws.training_flop(size, tokens)), choice.stated
+        flop, stated = float(transformer.training_flop(size, tokens)), choice.stated
         yield from must_equal("choice_figures[parameters]", "parameters", stated.parameters, size)
         yield from must_equal("choice_figures[tokens]", "tokens", stated.tokens, tokens)
         yield from must_equal("choice_figures[flop]", "6·N·D", stated.flop, flop)
@@ -86,20 +86,20 @@ def _law_figures(physics: PlanPhysics, choice: CheckedModelChoice, size: float) 
     )
     machine = step.machine_of(physics.instance)
     peak = machine.gpu.peak_flop_per_second[machine.precision.compute]
-    full = float(scaling_laws.budget_flop(gpus * peak, seconds))
+    full = float(transformer.budget_flop(gpus * peak, seconds))
     yield from _ideal_figures(choice, "ideal", stated.ideal, full)
     yield from must_be(
         "choice_figures[assumed]", "whether a rate is assumed", stated.assumed is not None, rate is not None
     )
     if rate is not None and stated.assumed is not None:
         yield from _ideal_figures(
-            choice, "assumed", stated.assumed, float(scaling_laws.budget_flop(gpus * rate, seconds))
+            choice, "assumed", stated.assumed, float(transformer.budget_flop(gpus * rate, seconds))
         )
     yield from _bound_figures(physics, choice, full)
     rule = "choice_figures[flop_bound]"
     yield from at_most(rule, stated.flop, stated.flop_bound, "FLOP of the model", "FLOP proven to be too many")
     if isinstance(law, (PointsLaw, LossLaw)):
-        off = abs(size / scaling_laws.best_parameters(law, stated.flop) - 1)
+        off = abs(size / transformer.best_parameters(law, stated.flop) - 1)
         slack = choice.asked.family.tolerance + choice.asked.tolerance
         yield from at_most("choice_figures[law]", off, slack, "away from the law's parameters", "allowed")
 
@@ -109,9 +109,9 @@ def _loss_at(choice: CheckedModelChoice, flop: float) -> tuple[float, float, flo
     law, loss = choice.asked.law, choice.asked.law if isinstance(choice.asked.law, LossLaw) else choice.asked.loss
     if not isinstance(law, (PointsLaw, LossLaw)) or not isinstance(loss, LossLaw):
         return None
-    size = scaling_laws.best_parameters(law, flop)
-    tokens = scaling_laws.tokens_for(size, flop)
-    return size, tokens, scaling_laws.loss(loss, size, tokens)
+    size = transformer.best_parameters(law, flop)
+    tokens = transformer.tokens_for(size, flop)
+    return size, tokens, transformer.loss(loss, size, tokens)
 
 
 def _ideal_figures(choice: CheckedModelChoice, name: str, stated: Ideal, flop: float) -> Iterator[Violation]:
@@ -154,7 +154,7 @@ def compute_shares(physics: PlanPhysics) -> Iterator[Violation]:
             used / (used + layout.gpus_idle) * metrics.useful_share / metrics.step_seconds
         )  # of a second of the step
         size = float(transformer.active_parameters(choice.model, embedding=True))
-        useful = float(scaling_laws.training_flop(size, metrics.tokens_per_step)) / (peak * used) * share
+        useful = float(transformer.training_flop(size, metrics.tokens_per_step)) / (peak * used) * share
         parts = {name: seconds * share for name, seconds in metrics.breakdown_seconds.items() if seconds > 0}
         parts["gemm"] = parts.get("gemm", 0.0) - useful
         parts |= {
@@ -173,7 +173,7 @@ def critical_batch(physics: PlanPhysics) -> Iterator[Violation]:
     for choice in _choices(physics):
         law, stated = choice.asked.critical_batch, choice.stated
         if isinstance(law, PowerOf) and physics.metrics is not None:
-            by_law = scaling_laws.power(law, tokens=stated.tokens, flop=stated.flop, parameters=stated.parameters)
+            by_law = transformer.power(law, tokens=stated.tokens, flop=stated.flop, parameters=stated.parameters)
             limit = max(by_law, float(physics.instance.workload.sequence_length))
             tokens = physics.metrics.tokens_per_step
             yield from at_most("critical_batch", tokens, limit, "tokens a step", "tokens at most, by the law")

@@ -14,12 +14,11 @@ from numpy.typing import NDArray
 
 from planner.checks.joint_columns import Cut, CutPipelines, Floats, Ints, MaxRacks, max_sites
 from planner.instance.instance import Instance
-from planner.physics.training import schedule, stage_memory, step
-from planner.physics.training.blocks import block_step, interleaving
-from planner.physics.training.blocks.block_step import LargestStage, Pipeline
+from planner.physics.training import memory, schedule, step, step_prediction
+from planner.physics.training.collectives import front_layers
 from planner.physics.training.layer_time import ReplicaGroup
-from planner.physics.training.process_groups import front_layers
 from planner.physics.training.step import ShardedTimes
+from planner.physics.training.step_prediction import LargestStage, Pipeline
 
 ROUNDING = 1e-9  # relative, and of a number of layers that is whole but for rounding
 MOST_CELLS = 1 << 21  # stages worked out at a time
@@ -159,7 +158,7 @@ class StepTimeBound:
     @cached_property
     def sharded(self) -> ShardedTimes:
         """Seconds of one layer and micro-batch, with the ZeRO traffic that compute does not hide."""
-        return block_step.sharded_times(self.pipeline, self._group)
+        return step_prediction.sharded_times(self.pipeline, self._group)
 
     @property
     def _group(self) -> ReplicaGroup:
@@ -185,12 +184,12 @@ class StepTimeBound:
     @cached_property
     def chunk(self) -> Floats:
         """Seconds of the largest chunk at least."""
-        found = block_step.chunk_seconds(self.pipeline, self.sharded, self.x.v, self.layers, 0)
+        found = step_prediction.chunk_seconds(self.pipeline, self.sharded, self.x.v, self.layers, 0)
         return np.asarray(found, dtype=np.float64)
 
     def _stage(self, layers: Floats) -> Floats:
         """Bound the seconds of a micro-batch on a stage with `layers` layers from below."""
-        found = block_step.stage_seconds(self.pipeline, self.sharded, self.x.v, layers, 0, self.send)
+        found = step_prediction.stage_seconds(self.pipeline, self.sharded, self.x.v, layers, 0, self.send)
         head = np.where(self.x.p == 1, self.pipeline.head, 0.0)
         return np.asarray(found + head + self.cut.machine.software.host_seconds, dtype=np.float64)
 
@@ -215,7 +214,7 @@ class StepTimeBound:
     def each(self) -> Floats:
         """Least seconds of a micro-batch: its largest stage has chunks alike, or waits for a larger one each round."""
         pipelines, layers, times = self.x, self.layers, self.cut.times.times
-        wait = interleaving.min_excess_seconds(
+        wait = schedule.min_excess_seconds(
             pipelines.p, pipelines.v, 3 * pipelines.p, layers, 0, self.sharded.layer_seconds, times.recompute_seconds
         )
         stage = self._stage(layers)
@@ -255,7 +254,7 @@ class StepTimeBound:
         if self.zero_stage is None:
             return self.cut.machine.software.step_seconds, 0.0
         rounds = schedule.Rounds(*2 * (np.minimum(self.ranges.max_micro_batches, self.x.p),))
-        parts = block_step.once_parts(
+        parts = step_prediction.once_parts(
             self.pipeline,
             self.sharded,
             None,
@@ -355,11 +354,11 @@ class StepTimeBound:
         seconds = seconds - machine.software.host_seconds - 2 * v * (1 - overlap) * send
         room = np.full_like(seconds, cut.space.memory_limit)
         if every:
-            parts = stage_memory.memory_by_part(
+            parts = memory.memory_by_part(
                 machine,
                 shape,
                 schedule.PipelineCounts(p, v, m),
-                stage_memory.StageLayers(stage=np.concatenate([0 * p, 0 * p + 1, p - 1], axis=1), layers=0),
+                memory.StageLayers(stage=np.concatenate([0 * p, 0 * p + 1, p - 1], axis=1), layers=0),
                 zero_stage=zero,
                 replicas=d,
                 order=order,
@@ -367,7 +366,7 @@ class StepTimeBound:
             first, others, last = np.moveaxis(room - sum(parts.values()), 1, 0)[..., None]
             room = np.where(stage == 0, first, np.where(stage == p - 1, last, others))
             seconds = np.where(stage == p - 1, seconds - self.pipeline.head, seconds)
-        state = stage_memory.gpu_state_bytes(machine, shape, cut.weights, layers=1, ends=0, zero_stage=zero, replicas=d)
+        state = memory.gpu_state_bytes(machine, shape, cut.weights, layers=1, ends=0, zero_stage=zero, replicas=d)
         flying = np.maximum(schedule.chunks_in_flight(order, stage, p, v, m), 0) / v
         kept = cut.layer_bytes.kept
         least = kept if cut.repeats == "no" else min(kept, cut.layer_bytes.checkpoint)

@@ -13,10 +13,8 @@ from dataclasses import dataclass, field, replace
 
 from planner.models.joint.free_network import conditions_of, fastest_of
 from planner.models.joint.space import MICRO_BATCHES, JointProblem
-from planner.physics.training import stage_memory
-from planner.physics.training.blocks import prediction
-from planner.physics.training.blocks.rack_blocks import padded
-from planner.physics.training.parallel_strategy import ParallelStrategy
+from planner.physics.training import memory, step_prediction
+from planner.physics.training.parallel_strategy import ParallelStrategy, padded
 from planner.solvers.outcome import Stop
 from planner.solvers.signals import Deadline
 
@@ -116,7 +114,7 @@ def sequences_of(strategy: ParallelStrategy) -> int:
 
 def step_seconds(problem: JointProblem, strategy: ParallelStrategy) -> float:
     """Return the seconds of a step by physics."""
-    return float(sum(prediction.step_breakdown(problem.machine, conditions_of(problem), strategy).values()))
+    return float(sum(step_prediction.step_breakdown(problem.machine, conditions_of(problem), strategy).values()))
 
 
 def factorisations(problem: JointProblem, n: int) -> Iterator[dict[str, int]]:
@@ -138,8 +136,8 @@ def with_other_micro_batches(problem: JointProblem, strategy: ParallelStrategy) 
     step = first if problem.rules.whole_rounds else 1
     for number in range(first, problem.max_sequences // (strategy.data_parallel * strategy.micro_batch) + 1, step):
         other = replace(strategy, micro_batches=number)
-        memory = sum(stage_memory.worst_memory(padded(problem.machine, other.shape), other).values())
-        if number != strategy.micro_batches and memory <= problem.memory_limit:
+        used = sum(memory.worst_memory(padded(problem.machine, other.shape), other).values())
+        if number != strategy.micro_batches and used <= problem.memory_limit:
             yield other
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.instance.workload import Choose, DepthLaw, Experts, Family, LossLaw, Model, PointsLaw, PowerOf
-from planner.physics.training import scaling_laws, transformer
+from planner.physics.training import transformer
 from planner.solvers.outcome import Stop, UnansweredError
 from planner.solvers.signals import uninterrupted
 
@@ -109,7 +109,7 @@ def choose_shape(family: Family, depth: DepthLaw, target: float) -> Model | None
     low, high = target * (1 - family.tolerance), target * (1 + family.tolerance)
     width, multiple = family.heads_multiple_of * family.head_size, family.layers_multiple_of
     deepest = max(1, min(MAX_LAYERS, math.floor(high / layer[0]) + 1))
-    law = [round(SCALE * scaling_laws.layers_of(depth, width * units)) for units in range(1, widest + 1)]
+    law = [round(SCALE * transformer.layers_of(depth, width * units)) for units in range(1, widest + 1)]
     # Implied, for a short proof: the layers that the target leaves each width, and how far they are from the law.
     first = [max(0, min(deepest, math.ceil((low - base) / each))) for each, base in zip(layer, rest, strict=True)]
     last = [max(0, min(deepest, math.floor((high - base) / each))) for each, base in zip(layer, rest, strict=True)]
@@ -191,7 +191,7 @@ def model_for(choose: Choose, flop: float) -> ModelCandidate:
     depth, batch = choose.family.depth, choose.critical_batch
     if not isinstance(depth, DepthLaw) or isinstance(batch, str):
         raise TypeError("the instance still has the name of a law")
-    target, family = scaling_laws.best_parameters(law_of(choose), flop), choose.family
+    target, family = transformer.best_parameters(law_of(choose), flop), choose.family
     model = choose_shape(family, depth, target)
     if model is None:
         raise InputError(
@@ -200,10 +200,10 @@ def model_for(choose: Choose, flop: float) -> ModelCandidate:
             f"{family.min_aspect:g} to {family.max_aspect:g}; widen tolerance or the aspect, or let less divide"
         )
     parameters = float(size(model))
-    tokens = scaling_laws.tokens_for(parameters, flop)
+    tokens = transformer.tokens_for(parameters, flop)
     critical = None
     if isinstance(batch, PowerOf):
-        critical = scaling_laws.power(batch, tokens=tokens, flop=flop, parameters=parameters)
+        critical = transformer.power(batch, tokens=tokens, flop=flop, parameters=parameters)
     return ModelCandidate(flop=flop, model=model, parameters=parameters, tokens=tokens, batch_tokens=critical)
 
 

@@ -14,7 +14,7 @@ from planner.physics.network.families import design_fault, design_of
 from planner.physics.network.topology import Design, unwirable
 from planner.physics.network.transport import Locality, locality
 from planner.physics.site import cost, fibre
-from planner.physics.training.blocks import prediction
+from planner.physics.training import step_prediction
 from planner.physics.training.parallel_strategy import strategy_of
 from planner.physics.training.step import Conditions
 from planner.plan.plan import Plan
@@ -199,7 +199,7 @@ class PlanPhysics:
             transport_slowdown=self.transport_slowdown,
         )
         useful = None if self.plan.reliability is None else self.plan.reliability.useful_share
-        figures = prediction.metrics(self.instance, conditions, strategy_of(layout), useful_share=useful)
+        figures = step_prediction.metrics(self.instance, conditions, strategy_of(layout), useful_share=useful)
         return LayoutMetrics.model_validate(figures)
 
     @cached_property

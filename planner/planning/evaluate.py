@@ -15,15 +15,20 @@ from planner.instance.base import Frozen
 from planner.instance.instance import Instance
 from planner.instance.read import with_note
 from planner.instance.workload import CORE_ATTENTION
-from planner.physics import constant_support, step_errors
+from planner.physics import step_errors
 from planner.physics.reliability.spares import upkeep_of
 from planner.physics.site import cost
 from planner.physics.step_errors import LikeRows
-from planner.physics.training import step
-from planner.physics.training.blocks import prediction
-from planner.physics.training.blocks.plain_layout import even_layers, min_stages_per_rack
+from planner.physics.training import step, step_prediction
 from planner.physics.training.operations import TENSOR_CORE_ELEMENTS, Machine, attends_in_fp8
-from planner.physics.training.parallel_strategy import ParallelStrategy, read_strategy, unsupported, write_layout
+from planner.physics.training.parallel_strategy import (
+    ParallelStrategy,
+    even_layers,
+    min_stages_per_rack,
+    read_strategy,
+    unsupported,
+    write_layout,
+)
 from planner.physics.training.step import Conditions
 from planner.plan.plan import RunPlan
 from planner.plan.plan_sections import Assumptions, LayoutMetrics, LayoutPlan
@@ -86,7 +91,7 @@ def evaluated(instance: Instance) -> Evaluation:
     metrics = _finite(lambda: LayoutMetrics.model_validate(measured))
     problems, seconds = tuple(_problems(instance, strategy, metrics)), metrics.breakdown_seconds
     machine = step.machine_of(instance)
-    memory, stages = prediction.stage_bytes(machine, strategy), range(strategy.pipeline_parallel)
+    memory, stages = step_prediction.stage_bytes(machine, strategy), range(strategy.pipeline_parallel)
     by_stage = [{part: float(of[stage]) for part, of in memory.items()} for stage in stages]
     return Evaluation.model_validate(
         measured
@@ -100,8 +105,8 @@ def evaluated(instance: Instance) -> Evaluation:
             "memory_by_stage_bytes": by_stage,
             "rests_on": (rests_on := {part: _constants(instance, part) for part in sorted(seconds) if seconds[part]}),
             "step_seconds_interval": step_errors.interval(machine, strategy, metrics.step_seconds),
-            "constants_deviation": constant_support.step_deviation(
-                machine, lambda other: math.fsum(prediction.step_breakdown(other, conditions, strategy).values())
+            "constants_deviation": step_errors.step_deviation(
+                machine, lambda other: math.fsum(step_prediction.step_breakdown(other, conditions, strategy).values())
             ),
             "like_rows": step_errors.like_rows(machine, strategy),
             "run": _finite(lambda: cost.of_layout(instance, layout)),
@@ -112,12 +117,12 @@ def evaluated(instance: Instance) -> Evaluation:
 
 def _measured(instance: Instance, conditions: Conditions, strategy: ParallelStrategy) -> dict[str, Any]:
     """Predict the figures of a layout, on a calendar where failures count."""
-    steps = prediction.metrics(instance, conditions, strategy)
+    steps = step_prediction.metrics(instance, conditions, strategy)
     found = upkeep_of(instance, strategy, float(steps["step_seconds"]))  # type: ignore[arg-type]
     return (
         steps
         if found is None
-        else prediction.metrics(instance, conditions, strategy, useful_share=1 / found[1].stretch)
+        else step_prediction.metrics(instance, conditions, strategy, useful_share=1 / found[1].stretch)
     )
 
 
@@ -165,7 +170,7 @@ def _that_fits(instance: Instance, strategy: ParallelStrategy) -> tuple[Parallel
         return strategy, {}
     for zero in stages:
         other = replace(strategy, zero_stage=zero)
-        if sum(prediction.stage_bytes(machine, other).values(), np.zeros(1)).max() <= limit:
+        if sum(step_prediction.stage_bytes(machine, other).values(), np.zeros(1)).max() <= limit:
             least = strategy.zero_stage
             return other, {} if zero == least else {"zero_stage": f"ZeRO-{zero}, as ZeRO-{least} does not fit"}
     return strategy, {}
@@ -430,7 +435,7 @@ def _constant(machine: Machine, path: str) -> Constant:
     text = source.get(keys[0], "") if isinstance(source, dict) else source
     own = Constant(path=where + ".".join(keys), value=at, source=text or "not given: the default")
     kind = "accelerators" if where == GPU else "software"
-    known = constant_support.support_of(machine).get(f"{kind}.{'.'.join(keys)}".replace("fp16", "bf16"))
+    known = step_errors.support_of(machine).get(f"{kind}.{'.'.join(keys)}".replace("fp16", "bf16"))
     if known is None or own.source.startswith(CALIBRATED):
         return own
     return own.model_copy(update=known.model_dump(include={"rows", "sources", "deviation"}))

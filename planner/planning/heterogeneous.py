@@ -13,8 +13,7 @@ from planner.models.requests import Options
 from planner.physics import step_errors
 from planner.physics.site import cost
 from planner.physics.site.cost import bill
-from planner.physics.training import heterogeneous, layer_time
-from planner.physics.training.blocks import prediction
+from planner.physics.training import layer_time, step, step_prediction
 from planner.physics.training.parallel_strategy import write_layout
 from planner.plan.certificate import (
     ON_TRUST,
@@ -50,14 +49,16 @@ class PoolProblems:
         """The layout problem of each pool, with the whole batch."""
         batch = int((self.instance.limits.max_batch_tokens or 0) // self.instance.workload.sequence_length)
         return [
-            problem_on(heterogeneous.pool_instance(self.instance, pool, batch), pool.racks)
+            problem_on(step.pool_instance(self.instance, pool, batch), pool.racks)
             for pool in self.instance.hardware.pools
         ]
 
     def metrics(self, k: int, point: PoolLayout) -> LayoutMetrics:
         """Predict what a pool's layout does."""
-        alone = heterogeneous.pool_instance(self.instance, self.instance.hardware.pools[k], point.sequences)
-        return LayoutMetrics.model_validate(prediction.metrics(alone, conditions_of(self.problems[k]), point.strategy))
+        alone = step.pool_instance(self.instance, self.instance.hardware.pools[k], point.sequences)
+        return LayoutMetrics.model_validate(
+            step_prediction.metrics(alone, conditions_of(self.problems[k]), point.strategy)
+        )
 
     def exchanges(self, points: tuple[PoolLayout | None, ...]) -> list[float]:
         """Return the exposed exchange of each pool that trains, 0 of the others."""
@@ -67,9 +68,7 @@ class PoolProblems:
         return [
             0.0
             if point is None
-            else heterogeneous.exchange_seconds(
-                link, self.metrics(k, point), max(point.strategy.layers_per_stage), training
-            )
+            else step.exchange_seconds(link, self.metrics(k, point), max(point.strategy.layers_per_stage), training)
             for k, point in enumerate(points)
         ]
 
@@ -119,7 +118,7 @@ def solve(instance: Instance, options: Options, progress: Callable[[str], None])
 
 def _limits_in_conflict(instance: Instance) -> Conflict | None:
     """Return the limit that the racks of all pools break, whatever their layouts; None where they break none."""
-    power, drawn = instance.limits.facility_power_mw, heterogeneous.facility_mw(instance)
+    power, drawn = instance.limits.facility_power_mw, step.facility_mw(instance)
     if power is not None and drawn > power * (1 + 1e-9):
         reason = f"the pools draw {drawn:,.6g} MW > {power:,.6g} MW"
         return Conflict(decision="sites", rules=("hardware.pools", "limits.facility_power_mw"), reason=reason)

@@ -13,7 +13,7 @@ from planner.errors import InputError, InternalError
 from planner.instance.instance import Instance, instance_sha256
 from planner.instance.workload import Choose, Ideal, ModelChoice
 from planner.models.model_size import ModelCandidate, instance_with, law_of, loss_law_of, model_for
-from planner.physics.training import scaling_laws, step
+from planner.physics.training import step, transformer
 from planner.physics.training.layer_time import SECONDS_PER_DAY
 from planner.plan.certificate import Conflict, ObjectiveValue
 from planner.plan.plan import Plan
@@ -117,7 +117,7 @@ def _first(instance: Instance, deadline: float) -> float:
         racks = max(1, int(power * 1e3 / (machine.rack.it_kw * instance.hardware.facility_overhead_factor)))
     peak = racks * machine.rack.gpus * machine.gpu.peak_flop_per_second[machine.precision.compute]
     return START * float(
-        scaling_laws.budget_flop(peak, deadline * SECONDS_PER_DAY, utilisation=instance.workload.availability)
+        transformer.budget_flop(peak, deadline * SECONDS_PER_DAY, utilisation=instance.workload.availability)
     )
 
 
@@ -136,7 +136,7 @@ def _ideal_flop(plan: Plan, deadline: float) -> float:
     machine = step.machine_of(plan.instance)
     gpus = gpus_of(plan)
     return float(
-        scaling_laws.budget_flop(
+        transformer.budget_flop(
             gpus * machine.gpu.peak_flop_per_second[machine.precision.compute], deadline * SECONDS_PER_DAY
         )
     )
@@ -181,13 +181,13 @@ def choice_of(plan: Plan, choose: Choose, deadline: float, bracket: Bracket) -> 
     """Describe the model of a plan, the ideal one, and what lies between."""
     law, workload = loss_law_of(choose), plan.instance.workload
     candidate = model_for(choose, bracket.low)
-    flop = float(scaling_laws.training_flop(candidate.parameters, workload.tokens))
+    flop = float(transformer.training_flop(candidate.parameters, workload.tokens))
     full = _ideal_flop(plan, deadline)
     bound = max(min(bracket.high, full), flop)
-    loss = scaling_laws.loss(law, candidate.parameters, workload.tokens)
+    loss = transformer.loss(law, candidate.parameters, workload.tokens)
     rate, assumed = choose.assumed_flop_per_second, None
     if rate is not None:
-        assumed = ideal_at(choose, float(scaling_laws.budget_flop(gpus_of(plan) * rate, deadline * SECONDS_PER_DAY)))
+        assumed = ideal_at(choose, float(transformer.budget_flop(gpus_of(plan) * rate, deadline * SECONDS_PER_DAY)))
     return ModelChoice(
         flop=flop,
         flop_bound=bound,
@@ -195,7 +195,7 @@ def choice_of(plan: Plan, choose: Choose, deadline: float, bracket: Bracket) -> 
         tokens=workload.tokens,
         batch_tokens=plan.instance.limits.max_batch_tokens or 0.0,
         loss=loss,
-        loss_bound=min(scaling_laws.loss(law, *model_at(choose, bound)), loss),
+        loss_bound=min(transformer.loss(law, *model_at(choose, bound)), loss),
         ideal=ideal_at(choose, full),
         assumed=assumed,
         compute_shares=compute_shares(plan, candidate),
@@ -206,13 +206,13 @@ def choice_of(plan: Plan, choose: Choose, deadline: float, bracket: Bracket) -> 
 def ideal_at(choose: Choose, flop: float) -> Ideal:
     """Describe the model that the law gives for a compute, its shape left open."""
     size, tokens = model_at(choose, flop)
-    return Ideal(flop=flop, parameters=size, tokens=tokens, loss=scaling_laws.loss(loss_law_of(choose), size, tokens))
+    return Ideal(flop=flop, parameters=size, tokens=tokens, loss=transformer.loss(loss_law_of(choose), size, tokens))
 
 
 def model_at(choose: Choose, flop: float) -> tuple[float, float]:
     """Return parameters and tokens that the law gives for a compute."""
-    size = scaling_laws.best_parameters(law_of(choose), flop)
-    return size, scaling_laws.tokens_for(size, flop)
+    size = transformer.best_parameters(law_of(choose), flop)
+    return size, transformer.tokens_for(size, flop)
 
 
 def compute_shares(plan: Plan, candidate: ModelCandidate) -> dict[str, float]:
@@ -223,7 +223,7 @@ def compute_shares(plan: Plan, candidate: ModelCandidate) -> dict[str, float]:
     machine, used = step.machine_of(plan.instance), plan.layout.gpus_used
     peak = machine.gpu.peak_flop_per_second[machine.precision.compute]
     # Seconds in which the GPUs at work would do the step's 6·N·D at their peak.
-    useful = float(scaling_laws.training_flop(candidate.parameters, metrics.tokens_per_step)) / (peak * used)
+    useful = float(transformer.training_flop(candidate.parameters, metrics.tokens_per_step)) / (peak * used)
     working = used / gpus_of(plan) * metrics.useful_share
     whole = metrics.step_seconds
     parts = {part: seconds / whole * working for part, seconds in metrics.breakdown_seconds.items() if seconds > 0}

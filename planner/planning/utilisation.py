@@ -9,8 +9,7 @@ from planner.instance.base import Frozen
 from planner.instance.instance import Instance
 from planner.models import model_size
 from planner.models.joint.free_network import conditions_of, fewest_racks, problem_on
-from planner.physics.training import scaling_laws, step
-from planner.physics.training.blocks import prediction
+from planner.physics.training import step, step_prediction, transformer
 from planner.physics.training.layer_time import SECONDS_PER_DAY
 from planner.physics.training.parallel_strategy import layout_values
 
@@ -66,14 +65,14 @@ def point(instance: Instance, flop: float, *, days: float, tolerance: float, tim
     full = flop / (peak * days * SECONDS_PER_DAY * asked.workload.availability)  # racks at full use
     found = fewest_racks(asked, days, tolerance=tolerance, time_limit=time_limit)
     known = {
-        "flop": float(scaling_laws.training_flop(candidate.parameters, candidate.tokens)),
+        "flop": float(transformer.training_flop(candidate.parameters, candidate.tokens)),
         "status": found.status,
         "parameters": candidate.parameters,
         "tokens": candidate.tokens,
         "layers": candidate.model.layers,
         "hidden": candidate.model.hidden,
         "batch_tokens": asked.limits.max_batch_tokens or 0.0,
-        "loss": scaling_laws.loss(model_size.loss_law_of(choose), candidate.parameters, candidate.tokens),
+        "loss": transformer.loss(model_size.loss_law_of(choose), candidate.parameters, candidate.tokens),
         "gpus_too_few": found.too_few * machine.rack.gpus,
     }
     if found.racks is None or found.strategy is None:
@@ -84,7 +83,7 @@ def point(instance: Instance, flop: float, *, days: float, tolerance: float, tim
         )
         return LimitPoint.model_validate(known | {"reason": why})
     conditions = conditions_of(problem_on(asked, found.racks))
-    breakdown = prediction.step_breakdown(machine, conditions, found.strategy)
+    breakdown = step_prediction.step_breakdown(machine, conditions, found.strategy)
     seconds = sum(breakdown.values())
     return LimitPoint.model_validate(
         known

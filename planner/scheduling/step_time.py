@@ -13,7 +13,7 @@ from planner.instance.network import Network
 from planner.physics.network import transport
 from planner.physics.network.topology import Design
 from planner.physics.plan_physics import PlanPhysics
-from planner.physics.training.blocks import prediction
+from planner.physics.training import step_prediction
 from planner.physics.training.parallel_strategy import strategy_of
 from planner.physics.training.step import Conditions
 from planner.plan.plan import Plan
@@ -61,7 +61,7 @@ class Clock:
         layout, transport_slowdown = self.plan.layout, transport_slowdown_of(self.network)
         if layout is None:
             raise InputError("step-time: the plan has no layout; solve an instance with one")
-        metrics = prediction.metrics(
+        metrics = step_prediction.metrics(
             self.plan.instance,
             Conditions(
                 pipeline_send_slowdown=transport_slowdown * send,

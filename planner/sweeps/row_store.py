@@ -17,7 +17,7 @@ from pydantic import Field, field_serializer, field_validator
 from planner.errors import InputError, needed
 from planner.files import escaped, read_bytes, require_writable, unwritable, write_atomically, write_fallback
 from planner.instance.base import Frozen
-from planner.physics.training.blocks import prediction
+from planner.physics.training import step_prediction
 from planner.plan.plan import Curve, Plan
 from planner.plan.plan_figures import Figure, digest
 from planner.planning.frontier import Frontier
@@ -117,7 +117,7 @@ def row_of_plan(index: int, key: str, point: dict[str, Any], plan: Plan, seconds
         objective=RowObjective.model_validate(plan.objective.model_dump(include=set(RowObjective.model_fields))),
         reason=plan.conflict.reason if plan.conflict else None,
         rules=plan.conflict.rules if plan.conflict else (),
-        extrapolated=tuple(prediction.extrapolations(plan.instance, plan.layout).values()) if plan.layout else (),
+        extrapolated=tuple(step_prediction.extrapolations(plan.instance, plan.layout).values()) if plan.layout else (),
         plan=digest(plan),
         curve=plan.curve,
         seconds=seconds,

@@ -21,11 +21,9 @@ from row_problems import case_of
 from planner.calibration.measured_steps import precision
 from planner.instance.hardware import Accelerator, Rack
 from planner.instance.workload import Model, Precision, Software, catalogue
-from planner.physics.training import memory, stage_memory
-from planner.physics.training.blocks import prediction
-from planner.physics.training.blocks.plain_layout import even_layers, packing
+from planner.physics.training import memory, step_prediction
 from planner.physics.training.operations import Machine, Recompute, limits_expert_overlap
-from planner.physics.training.parallel_strategy import ParallelStrategy
+from planner.physics.training.parallel_strategy import ParallelStrategy, even_layers, packing
 from planner.physics.training.step import Conditions
 
 FOLDS = 5  # of rows by the hash of their ids, each left out of a fit in turn
@@ -130,18 +128,18 @@ class Case:
     def predict(self) -> float:
         """Predict the seconds of a step."""
         return math.fsum(
-            prediction.step_breakdown(
+            step_prediction.step_breakdown(
                 self.machine, Conditions(pipeline_send_slowdown=1.0, allreduce_slowdown=1.0), self.strategy
             ).values()
         )
 
     def memory(self) -> float:
         """Predict the bytes on the GPU that holds most."""
-        return math.fsum(stage_memory.worst_memory(self.machine, self.strategy).values())
+        return math.fsum(memory.worst_memory(self.machine, self.strategy).values())
 
     def stages_memory(self) -> list[float]:
         """Predict the bytes on a GPU of every stage."""
-        parts = stage_memory.memory_by_stage(self.machine, self.strategy)
+        parts = memory.memory_by_stage(self.machine, self.strategy)
         return np.sum(list(parts.values()), axis=0).tolist()  # type: ignore[no-any-return]
 
     @property

@@ -43,7 +43,7 @@ from paper_inputs import (
 from planner.instance.network import Wan
 from planner.physics.site import cost, wan
 from planner.physics.training import collectives, layer_time, memory, schedule, transformer
-from planner.physics.training import scaling_laws as training_scaling_laws
+from planner.physics.training import transformer as training_scaling_laws
 
 
 def infrastructure() -> Iterator[Row]:

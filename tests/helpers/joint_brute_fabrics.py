@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from planner.instance.instance import Instance
 from planner.instance.network import Network, Switch
-from planner.physics.training.blocks.rack_blocks import RackBlock
+from planner.physics.training.parallel_strategy import RackBlock
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from scipy.optimize import brentq, minimize_scalar
 from planner.instance.hardware import FailingPart, Reliability
 from planner.instance.instance import Instance
 from planner.instance.network import Switch
-from planner.physics.training.blocks.rack_blocks import RackBlock
+from planner.physics.training.parallel_strategy import RackBlock
 from planner.physics.training.transformer import total_parameters
 
 

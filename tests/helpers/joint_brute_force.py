@@ -21,13 +21,12 @@ from numpy.typing import NDArray
 
 from planner.instance.instance import Instance
 from planner.physics.site import cost
-from planner.physics.training import schedule, stage_memory, step
-from planner.physics.training.blocks import block_step
-from planner.physics.training.blocks.block_step import LargestStage, LayoutFibre
-from planner.physics.training.blocks.rack_blocks import RackBlock, block_of, padded
+from planner.physics.training import memory, schedule, step, step_prediction
 from planner.physics.training.layer_time import ReplicaGroup
 from planner.physics.training.operations import LayerShape
+from planner.physics.training.parallel_strategy import RackBlock, block_of, padded
 from planner.physics.training.schedule import Schedule
+from planner.physics.training.step_prediction import LargestStage, LayoutFibre
 
 MOST_CONTEXT_RACKS, SIZES = 16, range(1, 17)
 SAME = 1e-12  # relative: times that differ by less are equal
@@ -99,7 +98,7 @@ class Times:
         self.seconds = lru_cache(maxsize=None)(self._seconds)
 
     def _pipeline(self, shape: LayerShape, zero: int, inside: bool, order: Schedule) -> Any:
-        return block_step.pipeline_of(
+        return step_prediction.pipeline_of(
             self.m, shape, zero_stage=zero, order=order, inside=inside, transport_slowdown=self.phi
         )
 
@@ -116,11 +115,11 @@ class Times:
         dense = 0 if machine.model.experts is None else machine.model.experts.dense_layers
         every = [x for x in every if math.ceil(x[0][0] / v) >= dense and (any(x[1]) or not self.recomputes_some)]
         layers, recompute = (np.array([x[k] for x in every], dtype=np.int64).reshape(-1, p) for k in (0, 1))
-        parts = stage_memory.memory_by_part(
+        parts = memory.memory_by_part(
             machine,
             shape,
             schedule.PipelineCounts(p, v, m),
-            stage_memory.StageLayers(
+            memory.StageLayers(
                 stage=np.arange(p)[None, :],
                 layers=layers,
                 recomputed=recompute,
@@ -143,7 +142,7 @@ class Times:
             return math.inf
         x = self.pipeline(c.shape, c.zero, c.block.rack_stages == 1, c.order)
         group = ReplicaGroup(c.block.replicas_per_rack, racks=racks, shards=shards, slowdown=allreduce)
-        sharded, counts = block_step.sharded_times(x, group), schedule.PipelineCounts(c.p, c.v, c.m)
+        sharded, counts = step_prediction.sharded_times(x, group), schedule.PipelineCounts(c.p, c.v, c.m)
         exchange = float(x.send(send, c.p))
         heads = np.where(np.arange(c.p) == c.p - 1, x.head, 0.0)[None, :]
         front, usual = x.front, x.times
@@ -151,17 +150,17 @@ class Times:
         dense = 0 if self.m.model.experts is None else self.m.model.experts.dense_layers
         heads = heads + np.where(np.arange(c.p) == 0, dense * slower, 0.0)[None, :]
         n = float(schedule.effective_micro_batches(c.m, c.p, c.v))
-        stages = block_step.stage_seconds(x, sharded, c.v, layers, recompute, exchange) + heads
+        stages = step_prediction.stage_seconds(x, sharded, c.v, layers, recompute, exchange) + heads
         stages = n * (stages + x.machine.software.microbatch_seconds)
         if c.v > 1:
             pairs = {(int(a), int(r)) for a, r in zip(layers.flat, recompute.flat, strict=True)}
             for last in (False, True):
-                waits = {(a, r): block_step.excess_seconds(x, sharded, counts, a, r, last=last) for a, r in pairs}
+                waits = {(a, r): step_prediction.excess_seconds(x, sharded, counts, a, r, last=last) for a, r in pairs}
                 own = np.vectorize(lambda a, r, w=waits: w[int(a), int(r)])(layers, recompute)
                 stages = stages + own * ((np.arange(c.p) == c.p - 1) == last)[None, :]
-        chunk = np.max(block_step.chunk_seconds(x, sharded, c.v, layers, recompute), axis=1)
+        chunk = np.max(step_prediction.chunk_seconds(x, sharded, c.v, layers, recompute), axis=1)
         largest = LargestStage(layers=layers.max(axis=1), chunk_seconds=chunk)
-        once = block_step.once_parts(x, sharded, fibre, counts, group, largest=largest, send=exchange)
+        once = step_prediction.once_parts(x, sharded, fibre, counts, group, largest=largest, send=exchange)
         return float(np.min(stages.max(axis=1) + sum(once.values()))) / c.sequences
 
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from planner.instance.instance import Instance
-from planner.physics.training import layer_time, stage_memory, step
-from planner.physics.training.blocks import prediction
+from planner.physics.training import layer_time, memory, step, step_prediction
 from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.physics.training.step import Conditions
 
@@ -201,9 +200,9 @@ def every_time(i: Instance, asked: LayoutRequest) -> Iterator[tuple[float, Paral
     try:
         layer_time.layer_times = lambda machine, s: known[s] if s in known else known.setdefault(s, timed(machine, s))
         for x in every_layout(i, asked):
-            if sum(stage_memory.worst_memory(m, x).values()) <= limit:
+            if sum(memory.worst_memory(m, x).values()) <= limit:
                 yield (
-                    sum(prediction.step_breakdown(m, c, x).values())
+                    sum(step_prediction.step_breakdown(m, c, x).values())
                     / (x.data_parallel * x.micro_batches * x.micro_batch),
                     x,
                 )

@@ -12,7 +12,7 @@ from planner.physics.network.transport import Locality, locality
 from planner.physics.site import cost, wan
 from planner.physics.site.cost import bill
 from planner.physics.site.grid import usable_interconnect_mw
-from planner.physics.training.blocks import prediction
+from planner.physics.training import step_prediction
 from planner.physics.training.parallel_strategy import ParallelStrategy, layout_values
 from planner.physics.training.step import Conditions
 from planner.plan.certificate import (
@@ -196,7 +196,7 @@ def worked(
     send, allreduce = (max(s) for s in zip(*(_slowdowns(instance, designs[s], where[s]) for s in racks), strict=True))
     own = {"transport_slowdown": instance.network.transport.slowdown}
     quick = LayoutMetrics.model_validate(
-        prediction.metrics(
+        step_prediction.metrics(
             instance, Conditions(pipeline_send_slowdown=send, allreduce_slowdown=allreduce, **own), strategy
         )
     )
@@ -208,7 +208,7 @@ def worked(
         "wan_gbps": waves * 0.001 / instance.wan.headroom_factor,
         "wan_rtt_ms": link.rtt_ms,
     }
-    metrics = LayoutMetrics.model_validate(prediction.metrics(instance, Conditions(**a, **own), strategy))
+    metrics = LayoutMetrics.model_validate(step_prediction.metrics(instance, Conditions(**a, **own), strategy))
     fabrics = {s: _fabric(instance, designs[s], where[s], metrics) for s in racks}
     sites, days = _sites(instance, racks, link), metrics.days_to_train
     money = bill(instance, sum(racks.values()), sites, fabrics)

@@ -15,9 +15,8 @@ from planner.models.batch_shares import (
     with_other_micro_batches,
 )
 from planner.models.joint.free_network import conditions_of, fastest_of, problem_on
-from planner.physics.training import stage_memory
-from planner.physics.training.blocks import prediction
-from planner.physics.training.blocks.rack_blocks import padded
+from planner.physics.training import memory, step_prediction
+from planner.physics.training.parallel_strategy import padded
 from planner.planning.load import load_instance
 from planner.solvers.outcome import Stop
 
@@ -138,10 +137,10 @@ def test_layouts_with_other_micro_batches_fit_and_are_never_under_the_bound():
         n = sequences_of(strategy)
         assert n <= 40
         machine = padded(asked.machine, strategy.shape)
-        assert sum(stage_memory.worst_memory(machine, strategy).values()) <= asked.memory_limit
-        assert sum(prediction.step_breakdown(asked.machine, conditions_of(asked), strategy).values()) >= n * pool.rate(
-            n
-        ) * (1 - 1e-9)
+        assert sum(memory.worst_memory(machine, strategy).values()) <= asked.memory_limit
+        assert sum(
+            step_prediction.step_breakdown(asked.machine, conditions_of(asked), strategy).values()
+        ) >= n * pool.rate(n) * (1 - 1e-9)
 
 
 class Known:

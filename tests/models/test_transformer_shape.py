@@ -7,7 +7,7 @@ import pytest
 
 from planner.instance.workload import DepthLaw, Family
 from planner.models import model_size
-from planner.physics.training import scaling_laws
+from planner.physics.training import transformer
 
 DEPTHS = [DepthLaw(aspect=64.0), DepthLaw(aspect=128.0), DepthLaw(kind="log", intercept=5.039, slope=0.0555)]
 
@@ -41,7 +41,7 @@ def every_shape(family: Family, depth: DepthLaw, target: float) -> list[tuple[in
             size = model_size.size(model_size.model_of(family, layers, units))
             if abs(size - target) <= family.tolerance * target:
                 found.append(
-                    (abs(1000 * layers - round(1000 * scaling_laws.layers_of(depth, hidden))), abs(size - target))
+                    (abs(1000 * layers - round(1000 * transformer.layers_of(depth, hidden))), abs(size - target))
                 )
             if size > 1.1 * target:
                 break
@@ -57,7 +57,7 @@ def test_agrees_with_trying_every_shape(seed: int) -> None:
     found, every = model_size.choose_shape(family, depth, target), every_shape(family, depth, target)
     assert (found is None) == (not every)
     if found is not None:
-        away = abs(1000 * found.layers - round(1000 * scaling_laws.layers_of(depth, found.hidden)))
+        away = abs(1000 * found.layers - round(1000 * transformer.layers_of(depth, found.hidden)))
         assert away == min(a for a, _ in every)
 
 

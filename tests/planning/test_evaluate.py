@@ -12,7 +12,7 @@ import planner
 from planner.cli import main
 from planner.errors import InputError
 from planner.instance.workload import CORE_ATTENTION
-from planner.physics.training.blocks.plain_layout import even_layers, min_stages_per_rack
+from planner.physics.training.parallel_strategy import even_layers, min_stages_per_rack
 from planner.physics.training.step import machine_of
 from planner.planning.evaluate import stack_text, summary
 from planner.planning.load import load_instance

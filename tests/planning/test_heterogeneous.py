@@ -12,7 +12,7 @@ import planner
 from planner.checks.check_plan import check
 from planner.cli.main import app
 from planner.errors import InputError
-from planner.physics.training import heterogeneous
+from planner.physics.training import step
 from planner.physics.training.layer_time import wan_tail_seconds
 from planner.planning.load import load_instance
 from planner.report.summary import summary
@@ -90,8 +90,8 @@ def test_exchange_follows_the_tail_between_sites(plan):
     backward = m.wan_window_seconds / layers
     for training, ring in ((2, 1.0), (3, 4 / 3)):
         wanted = wan_tail_seconds(ring * m.gradient_bytes_per_stage, 800, 1, 1, layers, backward)
-        assert heterogeneous.exchange_seconds(link, m, layers, training) == pytest.approx(wanted)
-    assert heterogeneous.exchange_seconds(link, m, layers, 1) == 0.0
+        assert step.exchange_seconds(link, m, layers, training) == pytest.approx(wanted)
+    assert step.exchange_seconds(link, m, layers, 1) == 0.0
 
 
 CHANGES = {

@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 
 from planner.models.joint.space import Flags, Floats, Ints, Strategy
-from planner.physics.training import memory, schedule, stage_memory, step
-from planner.physics.training.blocks import block_step, interleaving
-from planner.physics.training.blocks.block_step import LargestStage, LayoutFibre
+from planner.physics.training import memory, schedule, step, step_prediction
+from planner.physics.training.collectives import front_layers
 from planner.physics.training.layer_time import ReplicaGroup
-from planner.physics.training.process_groups import front_layers
+from planner.physics.training.step_prediction import LargestStage, LayoutFibre
 
 EPS = 1e-9  # relative, by which sums in another order may differ
 
@@ -107,18 +106,18 @@ def terms(s: Strategy, zero: int, rows: StrategyRows, c: RowConditions) -> Terms
     x, layers, software = s.pipeline(zero, inside=False), s.least_layers, s.machine.software
     p, v, m = rows.p, rows.v, rows.m
     group = ReplicaGroup(rows.replicas_per_rack, racks=c.racks, shards=c.shards, slowdown=c.allreduce)
-    sharded = block_step.sharded_times(x, group)
+    sharded = step_prediction.sharded_times(x, group)
     even, most = np.ceil(layers / p), np.ceil(s.problem.layers / p)
     recompute = np.zeros_like(even)
     send = np.where(rows.inside, s.pipeline(zero, inside=True).send(c.send, p), x.send(c.send, p))
-    stage = block_step.stage_seconds(x, sharded, v, even, recompute, send) + np.where(p == 1, x.head, 0.0)
+    stage = step_prediction.stage_seconds(x, sharded, v, even, recompute, send) + np.where(p == 1, x.head, 0.0)
     slowest = np.maximum(stage, min_slowest_seconds(layers, p, sharded.layer_seconds, x.head))
-    wait = interleaving.min_excess_seconds(p, v, m, even, recompute, sharded.layer_seconds, x.times.recompute_seconds)
+    wait = schedule.min_excess_seconds(p, v, m, even, recompute, sharded.layer_seconds, x.times.recompute_seconds)
     # Either the largest stage waits, or the slowest one is slower: not both of every split.
     wait = np.maximum(0.0, wait - schedule.effective_micro_batches(m, p, v) * (slowest - stage))
-    largest = LargestStage(layers=most, chunk_seconds=block_step.chunk_seconds(x, sharded, v, most, recompute))
+    largest = LargestStage(layers=most, chunk_seconds=step_prediction.chunk_seconds(x, sharded, v, most, recompute))
     counts = schedule.PipelineCounts(p, v, m)
-    once = block_step.once_parts(x, sharded, c.fibre, counts, group, largest=largest, send=send, alone=True)
+    once = step_prediction.once_parts(x, sharded, c.fibre, counts, group, largest=largest, send=send, alone=True)
     each = np.asarray(slowest + software.host_seconds, dtype=np.float64)
     wait, total = (np.asarray(x + 0 * each, dtype=np.float64) for x in (wait, sum(once.values())))
     return Terms(each, wait, total, np.asarray(sharded.layer_seconds + 0 * each, dtype=np.float64))
@@ -131,13 +130,13 @@ def min_terms(s: Strategy, rows: StrategyRows, total: int) -> tuple[Floats, Floa
     """
     x, layers, software, p, v = s.between, s.least_layers, s.machine.software, rows.p, rows.v
     phi = s.problem.transport_slowdown
-    sharded = block_step.sharded_times(x, ReplicaGroup(replicas_per_rack=1, racks=1))
+    sharded = step_prediction.sharded_times(x, ReplicaGroup(replicas_per_rack=1, racks=1))
     even, most = np.ceil(layers / p), np.ceil(s.problem.layers / p)
     recompute = np.zeros_like(even)
     send = np.where(rows.inside, s.within.send(phi, p), x.send(phi, p))
-    stage = block_step.stage_seconds(x, sharded, v, even, recompute, send) + np.where(p == 1, x.head, 0.0)
+    stage = step_prediction.stage_seconds(x, sharded, v, even, recompute, send) + np.where(p == 1, x.head, 0.0)
     slowest = np.maximum(stage, min_slowest_seconds(layers, p, sharded.layer_seconds, x.head))
-    chunk = block_step.chunk_seconds(x, sharded, v, most, recompute)
+    chunk = step_prediction.chunk_seconds(x, sharded, v, most, recompute)
     fills = [
         step.pipeline_bubble_seconds(sharded, x.order, p, v, chunk * v, send_seconds=send, micro_batches=m)
         for m in (rows.m, np.maximum(rows.p, total))
@@ -189,13 +188,13 @@ def _may_hold_layers(s: Strategy, zero: int, rows: StrategyRows) -> Flags:
     The last stage has the fewest in flight; so none of the others holds more whole layers than it would without ends.
     """
     m, p, v = s.machine, rows.p, rows.v
-    state = stage_memory.gpu_state_bytes(m, s.shape, s.weights, layers=1, ends=0, zero_stage=zero, replicas=rows.d)
+    state = memory.gpu_state_bytes(m, s.shape, s.weights, layers=1, ends=0, zero_stage=zero, replicas=rows.d)
     flying = np.maximum(schedule.chunks_in_flight(s.order, p - 1, p, v, rows.m), 1) / v
     each = np.zeros(len(rows))
     for recomputed, kept in ((0, s.bytes.kept), (1, s.bytes.checkpoint)):
         if recomputed and s.recomputes == "none":
             continue
-        work = float(stage_memory.working_bytes(m, s.shape, s.weights, s.bytes, zero_stage=zero, recomputed=recomputed))
+        work = float(memory.working_bytes(m, s.shape, s.weights, s.bytes, zero_stage=zero, recomputed=recomputed))
         room = max(s.problem.memory_limit - work, 0.0)
         each = np.maximum(each, np.floor(room / (np.asarray(state) + flying * kept) * (1 + EPS)))
     dense = front_layers(m.model)
@@ -238,16 +237,16 @@ def _memory_of(s: Strategy, zero: int, rows: StrategyRows, shards: Any) -> _Memo
     stage = np.arange(int(rows.p.max(initial=1)))[None, :]
 
     def state(layers: int, ends: int) -> Floats:
-        found = stage_memory.gpu_state_bytes(
+        found = memory.gpu_state_bytes(
             m, s.shape, s.weights, layers=layers, ends=ends, zero_stage=zero, replicas=shards
         )
         return np.broadcast_to(np.asarray(found, dtype=np.float64), rows.p.shape)[:, None]
 
-    head = stage_memory.head_bytes(m, s.shape, s.weights) + stage_memory.gradient_copy_bytes(m, s.shape, s.weights)
+    head = memory.head_bytes(m, s.shape, s.weights) + memory.gradient_copy_bytes(m, s.shape, s.weights)
 
     def room(recomputed: int) -> Floats:
         """Compute the bytes left after embeddings and the larger of working memory and, on the last stage, the head."""
-        work = float(stage_memory.working_bytes(m, s.shape, s.weights, s.bytes, zero_stage=zero, recomputed=recomputed))
+        work = float(memory.working_bytes(m, s.shape, s.weights, s.bytes, zero_stage=zero, recomputed=recomputed))
         taken = memory.end_copies(m.model, stage, p) * state(0, 1) + np.where(stage == p - 1, max(work, head), work)
         return np.asarray(np.maximum(s.problem.memory_limit - taken, 0.0), dtype=np.float64)
 

@@ -19,14 +19,13 @@ from planner.instance.network import Wan
 from planner.instance.workload import Parallelism
 from planner.models.joint.calendar import Calendar, calendar_of
 from planner.models.joint.pins import freed, refuse_pins
-from planner.physics.training import stage_memory, step
-from planner.physics.training.blocks import block_step
-from planner.physics.training.blocks.block_step import Pipeline
-from planner.physics.training.blocks.rack_blocks import RackBlock, block_of
+from planner.physics.training import memory, step, step_prediction
+from planner.physics.training.collectives import Weights, weights_of
+from planner.physics.training.memory import LayerBytes
 from planner.physics.training.operations import LayerShape, Machine, limits_expert_overlap
-from planner.physics.training.process_groups import Weights, weights_of
+from planner.physics.training.parallel_strategy import RackBlock, block_of
 from planner.physics.training.schedule import Schedule, may_overlap_experts
-from planner.physics.training.stage_memory import LayerBytes
+from planner.physics.training.step_prediction import Pipeline
 from planner.simulation.flow_times import transport_slowdown_of
 
 MICRO_BATCHES = tuple(range(1, 17))  # sequences; ranks that share a sequence take one at a time
@@ -222,7 +221,7 @@ class Strategy:
     @cached_property
     def least_layers(self) -> int:
         """Layers that bounds count: no more than the time of all layers holds, front layers being faster or not."""
-        return block_step.least_layers(self.between)
+        return step_prediction.least_layers(self.between)
 
     def block(self, pipeline: int) -> RackBlock | None:
         """Return the block of racks of a pipeline of `pipeline` stages; None where it has none."""
@@ -329,10 +328,10 @@ def strategy(problem: JointProblem, shape: LayerShape, recomputes: str) -> Strat
     """Return the strategy of degrees whose stages run in turn, each in a rack of its own, with its times and bytes."""
     order: Schedule = "1f1b"
     phi = problem.transport_slowdown
-    between = block_step.pipeline_of(
+    between = step_prediction.pipeline_of(
         problem.machine, shape, zero_stage=0, order=order, inside=False, transport_slowdown=phi
     )
-    within = block_step.inside_rack(between)
+    within = step_prediction.inside_rack(between)
     m = between.machine
     return Strategy(
         problem=problem,
@@ -343,7 +342,7 @@ def strategy(problem: JointProblem, shape: LayerShape, recomputes: str) -> Strat
         between=between,
         within=within,
         weights=weights_of(m, shape),
-        bytes=stage_memory.layer_bytes(m, shape),
+        bytes=memory.layer_bytes(m, shape),
     )
 
 
@@ -409,7 +408,7 @@ def _is_run(problem: JointProblem, t: int, c: int, e: int, *, parallel: bool) ->
 def _recomputations(problem: JointProblem) -> list[tuple[Any, str]]:
     """Pair the activations kept of a layer with the range of layers that may be recomputed whole."""
     software, wanted = problem.machine.software, problem.pin("recompute")
-    if stage_memory.repeats_modules(problem.machine):  # of a layer, or layers recomputed whole: a framework has either
+    if memory.repeats_modules(problem.machine):  # of a layer, or layers recomputed whole: a framework has either
         whole = {None: "any", "none": "none", "full": "some"}
         pairs = [("none", whole[wanted])] if wanted in whole else []
         return pairs + ([("selective", "none")] if wanted in (None, "selective") and problem.rules.selective else [])

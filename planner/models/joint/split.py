@@ -12,13 +12,12 @@ import numpy as np
 from planner.models.joint.bounds import RowConditions
 from planner.models.joint.calendar import NO_SPARES, Sparing
 from planner.models.joint.space import Floats, Ints, Strategy
-from planner.physics.training import memory, schedule, stage_memory
-from planner.physics.training.blocks import block_step, interleaving
-from planner.physics.training.blocks.block_step import LargestStage, Pipeline
+from planner.physics.training import memory, schedule, step_prediction
+from planner.physics.training.collectives import front_layers
 from planner.physics.training.layer_time import ReplicaGroup
-from planner.physics.training.process_groups import front_layers
 from planner.physics.training.schedule import PipelineCounts
 from planner.physics.training.step import ShardedTimes
+from planner.physics.training.step_prediction import LargestStage, Pipeline
 
 EPS = 1e-12  # relative: sums of the same floats in another order
 NO_FIT = 1 << 30  # layers to recompute where not even that makes room
@@ -94,7 +93,7 @@ class Stages:
     each: int = -1  # layers that every chunk recomputes, by a rule of the framework; -1: any number
     exact: bool = True  # unequal chunks by the order of events, else by their lower bound
     waits: bool = True  # unequal chunks wait for each other; without: a bound for any number of rounds
-    tick: interleaving.Tick = interleaving.no_tick  # called now and then in long computations; may raise
+    tick: schedule.Tick = schedule.no_tick  # called now and then in long computations; may raise
 
     @cached_property
     def pipeline(self) -> Pipeline:
@@ -106,7 +105,7 @@ class Stages:
     @cached_property
     def sharded(self) -> ShardedTimes:
         """Pace of a layer."""
-        return block_step.sharded_times(self.pipeline, self.group)
+        return step_prediction.sharded_times(self.pipeline, self.group)
 
     @cached_property
     def group(self) -> ReplicaGroup:
@@ -145,14 +144,14 @@ class Stages:
     @cached_property
     def _spared(self) -> float:
         """Seconds of a micro-batch that the first stage spares where front layers are faster than others."""
-        return max(0.0, -float(block_step.front_seconds(self.pipeline, 0)))
+        return max(0.0, -float(step_prediction.front_seconds(self.pipeline, 0)))
 
     @cached_property
     def least_sizes(self) -> Ints:
         """Fewest layers of each stage: one a chunk, and on the first stage all front layers in its first chunk."""
         c = self.column
         first = np.arange(c.p) == 0
-        return np.where(first, block_step.least_first_stage(self.pipeline, c.v), c.v)
+        return np.where(first, step_prediction.least_first_stage(self.pipeline, c.v), c.v)
 
     @cached_property
     def recomputed(self) -> Ints:
@@ -182,7 +181,7 @@ class Stages:
         ends, front = memory.end_copies(m.model, stages, c.p), front_layers(m.model) * (stages == 0)
         room = s.problem.memory_limit - np.array([self._state(0, n) for n in range(3)])[ends]
         room = (room - front * (self._state(1, 0, front=1) - self._state(1, 0)))[:, None]
-        room = room - flying * front[:, None] / c.v * stage_memory.front_kept_bytes(m, s.shape, s.bytes)
+        room = room - flying * front[:, None] / c.v * memory.front_kept_bytes(m, s.shape, s.bytes)
         left, recomputing = (
             room - self._working(recomputed, front) - self._state(1, 0) * sizes for recomputed in (0, 1)
         )
@@ -197,11 +196,11 @@ class Stages:
     def _working(self, recomputed: int, front: Ints) -> Floats:
         """Bytes in work on a GPU of each stage, at the peak of the head on the last; shape (stages, 1)."""
         c, s = self.column, self.column.strategy
-        working = stage_memory.working_bytes(
+        working = memory.working_bytes(
             s.machine, s.shape, s.weights, s.bytes, zero_stage=c.zero, recomputed=recomputed, front=front
         )
-        copies = stage_memory.gradient_copy_bytes(s.machine, s.shape, s.weights, front=front)
-        head = stage_memory.head_bytes(s.machine, s.shape, s.weights) + copies
+        copies = memory.gradient_copy_bytes(s.machine, s.shape, s.weights, front=front)
+        head = memory.head_bytes(s.machine, s.shape, s.weights) + copies
         last = np.arange(c.p) == c.p - 1
         return np.asarray(np.where(last, np.maximum(working, head), working) + 0.0 * last)[:, None]
 
@@ -221,7 +220,7 @@ class Stages:
         c, s = self.column, self.column.strategy
         shards = self.conditions.shards
         return float(
-            stage_memory.gpu_state_bytes(
+            memory.gpu_state_bytes(
                 s.machine,
                 s.shape,
                 s.weights,
@@ -240,9 +239,9 @@ class Stages:
         fits = recompute < NO_FIT
         recompute = np.where(fits, recompute, 0)
         stages = np.arange(c.p)[:, None]
-        ends = np.where(stages == c.p - 1, x.head, 0.0) + block_step.front_seconds(x, stages)
+        ends = np.where(stages == c.p - 1, x.head, 0.0) + step_prediction.front_seconds(x, stages)
         host = x.machine.software.host_seconds
-        each = block_step.stage_seconds(x, self.sharded, c.v, sizes, recompute, self.send) + ends + host
+        each = step_prediction.stage_seconds(x, self.sharded, c.v, sizes, recompute, self.send) + ends + host
         found = self.effective * each + self._wait(recompute, fits)
         return np.asarray(np.where(fits, found, np.inf), dtype=np.float64)
 
@@ -254,7 +253,7 @@ class Stages:
         c, layer, repeat = self.column, float(self.sharded.layer_seconds), self.pipeline.times.recompute_seconds
         if not self.waits:
             return np.zeros(recompute.shape)
-        found = interleaving.min_excess_seconds(c.p, c.v, c.m, self.sizes[None, :], recompute, layer, repeat)
+        found = schedule.min_excess_seconds(c.p, c.v, c.m, self.sizes[None, :], recompute, layer, repeat)
         found[-1] = np.maximum(0.0, found[-1] - self.effective * self.pipeline.head)  # which fills the last chunk
         if not self.exact or c.v == 1 or c.strategy.order != "1f1b":
             return np.asarray(found, dtype=np.float64)
@@ -266,7 +265,9 @@ class Stages:
         }
         is_last = np.arange(c.p) == c.p - 1
         for n, r, last in sorted(patterns):
-            wait = block_step.excess_seconds(self.pipeline, self.sharded, self.counts, n, r, last=last, tick=self.tick)
+            wait = step_prediction.excess_seconds(
+                self.pipeline, self.sharded, self.counts, n, r, last=last, tick=self.tick
+            )
             found[:, n - c.v][(recompute[:, n - c.v] == r) & (is_last == last)] = wait
         return np.asarray(found, dtype=np.float64)
 
@@ -275,12 +276,12 @@ class Stages:
         """Seconds of the largest chunk of the stages of each size."""
         recompute = np.where(self.recomputed < NO_FIT, self.recomputed, 0)
         return np.asarray(
-            block_step.chunk_seconds(self.pipeline, self.sharded, self.column.v, self.sizes[None, :], recompute)
+            step_prediction.chunk_seconds(self.pipeline, self.sharded, self.column.v, self.sizes[None, :], recompute)
         )
 
     def once(self, chunk: float, most: int) -> float:
         """Seconds that a step takes once at a largest chunk and most layers of a stage."""
-        parts = block_step.once_parts(
+        parts = step_prediction.once_parts(
             self.pipeline,
             self.sharded,
             self.conditions.fibre,
@@ -413,8 +414,8 @@ class Stages:
         """Bound the seconds of a step: the largest stage has the mean of the layers at least."""
         v, layers = self.column.v, math.ceil(self.column.strategy.problem.layers / self.column.p)
         recomputed = schedule.recomputed_alike(layers, v, self.each)
-        stage = float(block_step.stage_seconds(self.pipeline, self.sharded, v, layers, recomputed, self.send))
-        chunk = float(block_step.chunk_seconds(self.pipeline, self.sharded, v, layers, recomputed))
+        stage = float(step_prediction.stage_seconds(self.pipeline, self.sharded, v, layers, recomputed, self.send))
+        chunk = float(step_prediction.chunk_seconds(self.pipeline, self.sharded, v, layers, recomputed))
         return self.effective * (stage - self._spared) + self.once(chunk, layers)
 
     def fastest(self) -> LayerSplit | None:

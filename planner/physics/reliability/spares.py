@@ -27,8 +27,7 @@ from planner.physics.reliability.recovery import (
     ways,
 )
 from planner.physics.training import step
-from planner.physics.training.blocks.rack_blocks import block_of
-from planner.physics.training.parallel_strategy import ParallelStrategy, strategy_of
+from planner.physics.training.parallel_strategy import ParallelStrategy, block_of, strategy_of
 from planner.physics.training.transformer import total_parameters
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import ReliabilityPlan

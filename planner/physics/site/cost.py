@@ -18,8 +18,8 @@ from planner.instance.hardware import Hardware, Rack
 from planner.instance.instance import Instance, Operation
 from planner.instance.network import Network, Switch, Wan
 from planner.physics.site.wan import fibre_pairs
-from planner.physics.training import heterogeneous
-from planner.physics.training.heterogeneous import racks_usd
+from planner.physics.training import step
+from planner.physics.training.step import racks_usd
 from planner.plan.plan import Cost, RunPlan, SiteRun, YearRun
 from planner.plan.plan_sections import LayoutPlan, SiteFabric, SitesPlan, WanPlan
 
@@ -353,7 +353,7 @@ def section(
         mw = {site.id: site.facility_mw for site in sites.sites}
         return Run(instance, days, bill, mw, {site.id: site.balancing_authority for site in sites.sites}).section()
     if instance.hardware.pools:
-        drawn = heterogeneous.facility_mw(instance)
+        drawn = step.facility_mw(instance)
     else:
         drawn = facility_mw(instance.hardware, racks, sum(fabric.power_mw for fabric in (fabrics or {}).values()))
     return Run(instance, days, bill, {CLUSTER: drawn}, {}).section()

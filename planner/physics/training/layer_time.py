@@ -10,15 +10,22 @@ from planner.instance.hardware import Accelerator
 from planner.instance.workload import Experts, RecomputeModule, Software
 from planner.physics.num import Num
 from planner.physics.training.collectives import (
+    LayerKind,
+    Weights,
     all_gather,
     all_reduce,
     all_to_all,
+    context_exchange_seconds,
     exposed_behind_chunks,
     exposed_tail_seconds,
+    group_levels,
+    layer_kinds,
+    nic,
     reduce_scatter,
     reduce_scatter_terms,
+    scale_up,
 )
-from planner.physics.training.context_exchange import context_exchange_seconds
+from planner.physics.training.memory import layer_bytes, repeated_modules
 from planner.physics.training.operations import (
     KINDS,
     Kind,
@@ -30,16 +37,7 @@ from planner.physics.training.operations import (
     layer_operations,
     limits_expert_overlap,
 )
-from planner.physics.training.process_groups import (
-    LayerKind,
-    Weights,
-    group_levels,
-    layer_kinds,
-    nic,
-    scale_up,
-)
 from planner.physics.training.schedule import Rounds
-from planner.physics.training.stage_memory import layer_bytes, repeated_modules
 
 SECONDS_PER_DAY = 86_400
 BACKWARD_LAUNCHES = 1.5  # operations launched in a layer's backward pass over those of its forward pass

@@ -5,16 +5,18 @@ from typing import TypeVar
 
 import numpy as np
 
-from planner.instance.hardware import Accelerator, Rack
+from planner.instance.hardware import Accelerator, Hardware, Pool, PoolLink, Rack
 from planner.instance.instance import Instance
 from planner.instance.workload import Model, Software
 from planner.physics.num import Num
+from planner.physics.site import wan
 from planner.physics.training import layer_time, memory, schedule
+from planner.physics.training.collectives import weights_of
 from planner.physics.training.layer_time import LayerTimes, OverlappedPasses, ReplicaGroup
+from planner.physics.training.memory import gpu_state_bytes
 from planner.physics.training.operations import LayerShape, Machine
-from planner.physics.training.process_groups import weights_of
 from planner.physics.training.schedule import Schedule
-from planner.physics.training.stage_memory import gpu_state_bytes
+from planner.plan.plan_sections import LayoutMetrics
 
 Part = TypeVar("Part", Accelerator, Rack, Software, Model)
 
@@ -139,3 +141,46 @@ def pipeline_bubble_seconds(
     chunk = stage_seconds / virtual_stages
     passes = (chunk * forward, chunk * (1 - forward - weights), chunk * weights)
     return schedule.bubble_seconds(order, pipeline, virtual_stages, *passes, send_seconds, micro_batches=micro_batches)
+
+
+ROUND_TRIPS = 1.0  # that an exchange of gradients waits for
+
+
+def pool_instance(instance: Instance, pool: Pool, sequences: int) -> Instance:
+    """Return the layout question of one pool alone, with its share of the batch as the most that a step may hold."""
+    hardware = Hardware(
+        accelerator=pool.accelerator,
+        rack=pool.rack,
+        racks=pool.racks,
+        nic_bytes_per_second=pool.nic_bytes_per_second,
+        facility_overhead_factor=instance.hardware.facility_overhead_factor,
+    )
+    batch = float(sequences * instance.workload.sequence_length)
+    limits = instance.limits.model_copy(
+        update={"max_batch_tokens": batch, "deadline_days": None, "budget_usd": None, "facility_power_mw": None}
+    )
+    return instance.model_copy(update={"hardware": hardware, "limits": limits})
+
+
+def exchange_seconds(link: PoolLink | None, metrics: LayoutMetrics, layers: int, training: int) -> float:
+    """Compute the exposed seconds of a pool's exchange of gradients with the other pools, as between sites of a layout.
+
+    `layers`: layers of the pool's largest stage; the gradients of one cross at the link's rate during the backward pass
+    of the next. `training`: pools that take part in the ring. Without a link the exchange takes no time.
+    """
+    if link is None or training < 2:
+        return 0.0
+    size = wan.exchange_bytes(metrics.gradient_bytes_per_stage, training)
+    backward = metrics.wan_window_seconds / layers
+    return float(layer_time.wan_tail_seconds(size, link.gbps, link.rtt_ms, ROUND_TRIPS, layers, backward))
+
+
+def racks_usd(instance: Instance) -> float:
+    """Price the racks of all pools."""
+    return sum(p.racks * p.rack.price_usd for p in instance.hardware.pools if not isinstance(p.rack, str))
+
+
+def facility_mw(instance: Instance) -> float:
+    """Power of all pools, overhead included, in MW."""
+    it_kw = sum(p.racks * p.rack.it_kw for p in instance.hardware.pools if not isinstance(p.rack, str))
+    return it_kw / 1e3 * instance.hardware.facility_overhead_factor

@@ -22,9 +22,8 @@ from planner.physics.reliability import spares
 from planner.physics.site import cost, wan
 from planner.physics.site.cost import alike_usd, at_run_prices, rack_of
 from planner.physics.site.wan import assumed_window_seconds
-from planner.physics.training.blocks import prediction
-from planner.physics.training.blocks.rack_blocks import RackBlock
-from planner.physics.training.parallel_strategy import ParallelStrategy, layout_values, write_layout
+from planner.physics.training import step_prediction
+from planner.physics.training.parallel_strategy import ParallelStrategy, RackBlock, layout_values, write_layout
 from planner.physics.training.step import Conditions
 from planner.plan.certificate import (
     BRANCHING,
@@ -175,7 +174,7 @@ class Assembly:
             transport_slowdown=transport_slowdown_of(self.instance.network),
         )
         useful = None if self.choice.upkeep is None else 1 / self.choice.upkeep.stretch
-        figures = prediction.metrics(self.instance, conditions, self.strategy, useful_share=useful)
+        figures = step_prediction.metrics(self.instance, conditions, self.strategy, useful_share=useful)
         return LayoutMetrics.model_validate(figures)
 
     @cached_property

@@ -10,8 +10,7 @@ from planner.errors import InputError
 from planner.exports.launch import LaunchRun, layout_question, nearest_choices, recomputed_under
 from planner.instance.instance import Instance
 from planner.instance.workload import Overlap
-from planner.physics.training.blocks.plain_layout import even_layers
-from planner.physics.training.parallel_strategy import layout_values, strategy_of
+from planner.physics.training.parallel_strategy import even_layers, layout_values, strategy_of
 from planner.physics.training.step import machine_of
 from planner.plan.plan import Plan
 from planner.planning.evaluate import Evaluation, evaluated, with_switches

@@ -15,7 +15,7 @@ from planner.physics.plan_physics import layout_faults
 from planner.physics.reliability.spares import exposure_of, interval_curves, spare_points
 from planner.physics.site import cost
 from planner.physics.site.grid import usable_interconnect_mw
-from planner.physics.training.blocks import prediction
+from planner.physics.training import step_prediction
 from planner.physics.training.parallel_strategy import read_strategy
 from planner.plan.plan import Curve, Plan
 from planner.plan.plan_sections import LayoutPlan
@@ -164,7 +164,7 @@ def _memory(plan: Plan, layout: LayoutPlan) -> Iterator[charts.Picture]:
         return
     parts = {
         name: size.tolist()
-        for name, size in prediction.stage_bytes(machine, read_strategy(layout.model_dump())).items()
+        for name, size in step_prediction.stage_bytes(machine, read_strategy(layout.model_dump())).items()
     }
     recomputed = layout.recomputed_layers_per_stage or (layout.layers_per_stage if layout.recompute == "full" else ())
     in_memory = []

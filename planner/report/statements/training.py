@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from planner.instance.hardware import Reliability
 from planner.instance.workload import CORE_ATTENTION, Software
 from planner.physics.reliability.spares import counted as counted_stops
-from planner.physics.training import step
-from planner.physics.training.blocks import prediction
+from planner.physics.training import step, step_prediction
 from planner.physics.training.operations import Machine
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import LayoutPlan, ReliabilityPlan
@@ -40,7 +39,9 @@ def _layout(plan: Plan, layout: LayoutPlan, *, first: bool) -> Iterator[Statemen
     text = f"{low if low == high else f'{low} to {high}'} layers {stages}{sequence}; {at_work}"
     yield Statement("choice", "layout", text, path="layout.layers_per_stage")
     # What a software stack sets that no measured run of this kind had.
-    unmeasured = ("cpu_overhead", "launch") if "software" in prediction.extrapolations(plan.instance, layout) else ()
+    unmeasured = (
+        ("cpu_overhead", "launch") if "software" in step_prediction.extrapolations(plan.instance, layout) else ()
+    )
     notes = dict.fromkeys(unmeasured, " (extrapolated)")
     low_days, high_days = metrics.days_to_train_interval
     interval = (
@@ -91,7 +92,7 @@ def recomputes(plan: Plan, layout: LayoutPlan) -> str:
 
 def machine_of(plan: Plan) -> Machine | None:
     """Return the machine of a plan; None where its instance names parts that it does not hold."""
-    return step.machine_of(plan.instance) if prediction.has_machine(plan.instance) else None
+    return step.machine_of(plan.instance) if step_prediction.has_machine(plan.instance) else None
 
 
 def pools(plan: Plan) -> Iterator[Statement]:

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from planner.instance.base import Sourced
 from planner.instance.instance import Instance
 from planner.instance.read import not_modelled_notes
-from planner.physics.training.blocks import prediction
+from planner.physics.training import step_prediction
 from planner.plan.certificate import Conflict, disagreement
 from planner.plan.plan import Plan, RunPlan
 from planner.plan.plan_sections import LayoutPlan
@@ -341,7 +341,7 @@ def cautions(plan: Plan) -> Iterator[Statement]:
         yield Statement("warning", "verdict", f"{note[0].upper()}{note[1:]}.", True)
     if plan.layout is not None:
         yield from _idle_gpus(plan, plan.layout)
-        reasons = list(prediction.extrapolations(plan.instance, plan.layout).values())
+        reasons = list(step_prediction.extrapolations(plan.instance, plan.layout).values())
         if len(reasons) > 1:
             text = f"Step time is extrapolated: {reasons[0]}, and {len(reasons) - 1} more (--verbose)."
             yield Statement("warning", "layout", text, True, short=True)

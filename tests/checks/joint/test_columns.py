@@ -14,7 +14,7 @@ from planner.checks.joint_columns import Space, inner_degrees
 from planner.checks.layer_split import PipelineSplits
 from planner.instance.instance import Instance
 from planner.models.joint.space import problem_of
-from planner.physics.training.blocks import block_step
+from planner.physics.training import step_prediction
 from planner.planning.load import load_instance
 
 INSTANCES = Path(__file__).parents[3] / "instances"
@@ -131,12 +131,13 @@ def test_a_pinned_split_is_the_only_one() -> None:
         assert np.isfinite(split.least()) == fits
         if fits:
             stages = [
-                float(block_step.stage_seconds(split.pipeline, split.sharded, 1, n, r, split.send))
+                float(step_prediction.stage_seconds(split.pipeline, split.sharded, 1, n, r, split.send))
                 + (split.pipeline.head if k == 1 else 0.0)
                 + cut.machine.software.microbatch_seconds
                 for k, (n, r) in enumerate(((1, 1), (2, 0)))
             ]
             chunk = max(
-                float(block_step.chunk_seconds(split.pipeline, split.sharded, 1, n, r)) for n, r in ((1, 1), (2, 0))
+                float(step_prediction.chunk_seconds(split.pipeline, split.sharded, 1, n, r))
+                for n, r in ((1, 1), (2, 0))
             )
             assert split.least() == pytest.approx(max(stages) + split.once(chunk, 2), rel=1e-12)

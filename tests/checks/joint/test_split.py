@@ -10,12 +10,11 @@ from joint_toys import deeper
 
 from planner.checks.joint_columns import Cut, CutPipelines, Space
 from planner.checks.layer_split import PipelineSplits, witness
-from planner.physics.training import schedule, stage_memory
-from planner.physics.training.blocks import block_step, interleaving
-from planner.physics.training.blocks.block_step import LargestStage
+from planner.physics.training import memory, schedule, step_prediction
 from planner.physics.training.layer_time import ReplicaGroup
 from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.physics.training.step import Conditions
+from planner.physics.training.step_prediction import LargestStage
 
 PHI = 1.1
 
@@ -45,10 +44,10 @@ def every_split(split: PipelineSplits, m: int) -> list[tuple[float, float]]:
                 schedule=cut.schedule,
                 stages_per_rack=int(x.stages_per_rack[0]),
             )
-            used = sum(stage_memory.memory_by_stage(machine, strategy).values())
+            used = sum(memory.memory_by_stage(machine, strategy).values())
             if np.any(used > cut.space.memory_limit * (1 + 1e-12)):
                 continue
-            parts = block_step.breakdown(cut.space.machine, conditions, strategy, group)
+            parts = step_prediction.breakdown(cut.space.machine, conditions, strategy, group)
             found.append((sum(parts.values()) / m, _with_least_waits(split, m, layers, repeated)))
     return found
 
@@ -58,13 +57,15 @@ def _with_least_waits(split: PipelineSplits, m: int, layers: tuple[int, ...], re
     n = float(schedule.effective_micro_batches(m, p, v))
     stages = []
     for k, (a, r) in enumerate(zip(layers, repeated, strict=True)):
-        own = float(block_step.stage_seconds(x, sharded, v, a, r, split.send)) + x.machine.software.host_seconds
-        wait = interleaving.min_excess_seconds(p, v, m, a, r, float(sharded.layer_seconds), x.times.recompute_seconds)
+        own = float(step_prediction.stage_seconds(x, sharded, v, a, r, split.send)) + x.machine.software.host_seconds
+        wait = schedule.min_excess_seconds(p, v, m, a, r, float(sharded.layer_seconds), x.times.recompute_seconds)
         stages.append(n * (own + (x.head if k == p - 1 else 0.0)) + float(wait))
-    chunk = max(float(block_step.chunk_seconds(x, sharded, v, a, r)) for a, r in zip(layers, repeated, strict=True))
+    chunk = max(
+        float(step_prediction.chunk_seconds(x, sharded, v, a, r)) for a, r in zip(layers, repeated, strict=True)
+    )
     group = ReplicaGroup(int(split.x.replicas_per_rack[0]), racks=split.racks, shards=split.d, slowdown=PHI)
     largest, counts = LargestStage(layers=max(layers), chunk_seconds=chunk), schedule.PipelineCounts(p, v, m)
-    once = block_step.once_parts(x, sharded, None, counts, group, largest=largest, send=split.send)
+    once = step_prediction.once_parts(x, sharded, None, counts, group, largest=largest, send=split.send)
     return (max(stages) + float(sum(once.values()))) / m
 
 

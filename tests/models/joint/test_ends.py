@@ -19,7 +19,7 @@ from planner.models.joint.search.loop import Loop
 from planner.models.joint.solve import solve_joint, world_of
 from planner.models.joint.world import JointPlan, World
 from planner.models.requests import Options
-from planner.physics.training.blocks.rack_blocks import RackBlock
+from planner.physics.training.parallel_strategy import RackBlock
 from planner.plan.certificate import SIMPLER_WITHIN
 from planner.solvers.signals import Deadline
 

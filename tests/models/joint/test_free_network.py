@@ -17,8 +17,7 @@ from planner.models.joint.free_network import (
 )
 from planner.models.joint.solve import solve_joint
 from planner.models.requests import Options
-from planner.physics.training import step
-from planner.physics.training.blocks import prediction
+from planner.physics.training import step, step_prediction
 
 
 def asked(seed: int) -> Instance:
@@ -37,7 +36,7 @@ def test_the_fastest_is_that_of_the_joint_optimum_without_a_fabric(seed: int) ->
     assert found.bound == found.seconds and found.plan is not None and found.strategy is not None
     conditions = conditions_of(problem_on(i, 1))
     assert racks_of(found.plan) <= (i.hardware.racks or 0)
-    seconds = sum(prediction.step_breakdown(step.machine_of(i), conditions, found.strategy).values())
+    seconds = sum(step_prediction.step_breakdown(step.machine_of(i), conditions, found.strategy).values())
     assert seconds / found.plan.column.sequences == pytest.approx(found.seconds, rel=1e-9)
 
 

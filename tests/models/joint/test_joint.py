@@ -14,8 +14,7 @@ from planner.errors import InputError
 from planner.models.joint.solution import JointSolution, JointStatus
 from planner.physics.network.price import bill
 from planner.physics.site import cost
-from planner.physics.training import step
-from planner.physics.training.blocks import block_step
+from planner.physics.training import step, step_prediction
 from planner.physics.training.layer_time import ReplicaGroup
 from planner.physics.training.parallel_strategy import ParallelStrategy
 
@@ -127,7 +126,7 @@ def test_the_plan_is_timed_as_built(seed: int, how: dict[str, Any]) -> None:
     conditions = step.Conditions(
         pipeline_send_slowdown=x.send, allreduce_slowdown=x.allreduce, transport_slowdown=phi, **fibre
     )
-    seconds = sum(block_step.breakdown(step.machine_of(i), conditions, strategy, group).values())
+    seconds = sum(step_prediction.breakdown(step.machine_of(i), conditions, strategy, group).values())
     assert seconds / c.sequences == pytest.approx(found.seconds, rel=1e-9)
     assert sum(found.replicas_by_site.values()) == c.d
     switches = {x.name: x for x in i.network.switches if not isinstance(x, str)}

@@ -29,7 +29,6 @@ from planner.models.joint.space import problem_of
 from planner.models.joint.world import Target, World
 from planner.models.requests import Options
 from planner.physics.training import schedule
-from planner.physics.training.blocks import interleaving
 from planner.planning.load import load_instance
 from planner.solvers import signals
 
@@ -284,8 +283,8 @@ def test_repeated_rounds_may_be_left_out(p: int, m: int, v: int) -> None:
     """The last pass ends when it does with every round run."""
     forward = (2.3, *(1.1,) * (v - 1))
     backward = (5.0, *(2.4,) * (v - 1))
-    whole, _ = interleaving.run_passes(p, m, forward, backward)
-    assert interleaving.finish_seconds(p, m, forward, backward) == pytest.approx(whole, rel=1e-11)
+    whole, _ = schedule.run_passes(p, m, forward, backward)
+    assert schedule.finish_seconds(p, m, forward, backward) == pytest.approx(whole, rel=1e-11)
 
 
 @pytest.mark.parametrize("stack", ["", "megatron-core"])
@@ -324,7 +323,7 @@ def test_rounds_of_even_layers_are_listed() -> None:
     def floor(micro_batches: int) -> float:
         """Bound the seconds by micro-batch of a stage that recomputes a layer, as the checker does."""
         effective = float(schedule.effective_micro_batches(micro_batches, p, v))
-        waits = float(interleaving.min_excess_seconds(p, v, micro_batches, layers, 1, 3.0, 1.0))
+        waits = float(schedule.min_excess_seconds(p, v, micro_batches, layers, 1, 3.0, 1.0))
         return (effective * (layers * 3.0 + 1.0) + waits) / micro_batches
 
     assert floor(most - 1) < floor(most)

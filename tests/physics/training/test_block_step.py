@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 from planner.instance.workload import Experts, Model
 from planner.physics.training import schedule
-from planner.physics.training.blocks import interleaving
-from planner.physics.training.blocks.block_step import least_first_stage, least_layers, queue_seconds
-from planner.physics.training.blocks.rack_blocks import block_of, context_racks, padded_sequence, racks_per_replica
+from planner.physics.training.parallel_strategy import block_of, context_racks, padded_sequence, racks_per_replica
+from planner.physics.training.step_prediction import least_first_stage, least_layers, queue_seconds
 
 Pass = tuple[str, int, int]
 
@@ -74,7 +73,7 @@ def by_formula(p: int, v: int, m: int, most: int, f: float, b: float) -> float:
     The largest chunk on every other stage, and the excess.
     """
     whole = float(schedule.effective_micro_batches(m, p, v)) * most * (f + b) + (p - 1) * -(-most // v) * (f + b)
-    return whole + interleaving.excess_seconds(p, v, m, most, 0, (f, b, f))
+    return whole + schedule.excess_seconds(p, v, m, most, 0, (f, b, f))
 
 
 @settings(max_examples=80, deadline=None)
@@ -100,8 +99,8 @@ def test_the_excess_is_bounded_from_below(
 ) -> None:
     """Unequal chunks, of layers or of recomputed ones, wait at least for what the bound says in the order of events."""
     recompute, m = data.draw(st.integers(0, v + more)), rounds * p + data.draw(st.integers(0, p - 1))
-    found = interleaving.excess_seconds(p, v, m, v + more, recompute, (f, b, f))
-    assert float(interleaving.min_excess_seconds(p, v, m, v + more, recompute, f + b, f)) <= found + 1e-9
+    found = schedule.excess_seconds(p, v, m, v + more, recompute, (f, b, f))
+    assert float(schedule.min_excess_seconds(p, v, m, v + more, recompute, f + b, f)) <= found + 1e-9
 
 
 @pytest.mark.parametrize(
@@ -112,7 +111,7 @@ def test_unequal_chunks_cost_about_a_layer_of_every_micro_batch(p: int, v: int, 
 
     a layer of every micro-batch is lost once the pipeline is long.
     """
-    excess = interleaving.excess_seconds(p, v, 12 * p, layers, 0, (1.0, 2.0, 1.0))
+    excess = schedule.excess_seconds(p, v, 12 * p, layers, 0, (1.0, 2.0, 1.0))
     assert excess / (12 * p * layers * 3) == pytest.approx(share * (layers % v > 0), abs=0.16)
 
 
@@ -206,16 +205,16 @@ def test_a_long_walk_can_be_ended(pipeline: int) -> None:
     """A tick is called at first, with many passes at once again after each 512 waves; what it raises ends the walk."""
     calls: list[int] = []
     many = pipeline, 500, (1.0,), (2.0,)
-    interleaving.run_passes(*many)  # sorts the passes, which ticks too, and keeps their order
-    interleaving.run_passes(*many, tick=lambda: calls.append(1))
-    waves = len(interleaving._order(pipeline, 500, 1, interleaving.no_tick).starts) - 1
+    schedule.run_passes(*many)  # sorts the passes, which ticks too, and keeps their order
+    schedule.run_passes(*many, tick=lambda: calls.append(1))
+    waves = len(schedule._order(pipeline, 500, 1, schedule.no_tick).starts) - 1
     assert waves >= 1000 and len(calls) == (-(-waves // 512) if pipeline == 32 else 1)
 
     def stop() -> None:
         raise StopError
 
     with pytest.raises(StopError):
-        interleaving.run_passes(*many, tick=stop)
+        schedule.run_passes(*many, tick=stop)
 
 
 @pytest.mark.parametrize(("pipeline", "micro_batches", "v"), [(3, 8, 3), (5, 5, 1), (4, 16, 2)])
@@ -224,9 +223,9 @@ def test_passes_one_by_one_end_when_passes_in_waves_do(
 ) -> None:
     """A loop over passes, and arrays of those that run at once, end at the same seconds to the last digit."""
     seconds = tuple(1.0 + 0.1 * k for k in range(v)), tuple(2.0 + 0.3 * k for k in range(v))
-    finish, ends = interleaving.run_passes(pipeline, micro_batches, *seconds)
-    monkeypatch.setattr(interleaving, "MANY_AT_ONCE", 0)
-    again, others = interleaving.run_passes(pipeline, micro_batches, *seconds)
+    finish, ends = schedule.run_passes(pipeline, micro_batches, *seconds)
+    monkeypatch.setattr(schedule, "MANY_AT_ONCE", 0)
+    again, others = schedule.run_passes(pipeline, micro_batches, *seconds)
     assert finish == again and np.array_equal(ends, others)
 
 
@@ -242,7 +241,7 @@ def with_front(dense: int, seconds: float = 0.0) -> Any:
 @pytest.mark.parametrize("v", [1, 2, 3])
 def test_the_first_chunk_holds_the_front_layers(dense: int, v: int) -> None:
     """Tried from a layer a chunk upwards: the first number whose largest chunk has room for them all."""
-    expected = next(n for n in range(v, 100) if interleaving.chunk_sizes(n, v)[0] >= dense)
+    expected = next(n for n in range(v, 100) if schedule.chunk_sizes(n, v)[0] >= dense)
     assert least_first_stage(with_front(dense), v) == expected
 
 

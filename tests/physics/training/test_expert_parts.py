@@ -7,6 +7,7 @@ import pytest
 from planner.instance.hardware import Accelerator, GemmEfficiency, Rack
 from planner.instance.workload import Experts, LatentAttention, Model, Precision, Software
 from planner.physics.training import layer_time
+from planner.physics.training.collectives import LayerKind, Weights
 from planner.physics.training.memory import activation_elements
 from planner.physics.training.operations import (
     LayerShape,
@@ -16,7 +17,6 @@ from planner.physics.training.operations import (
     layer_operations,
     narrow_heads,
 )
-from planner.physics.training.process_groups import LayerKind, Weights
 
 ROUTED = LayerKind(layers=4, routed=True, window=None)
 LOCAL = 4  # of 16 experts, over 4 GPUs

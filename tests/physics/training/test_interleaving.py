@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from planner.physics.training.blocks.interleaving import (
+from planner.physics.training.schedule import (
     chunk_sizes,
     excess_seconds,
     finish_seconds,

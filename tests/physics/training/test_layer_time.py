@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from planner.instance.hardware import Accelerator, GemmEfficiency, Rack
 from planner.instance.workload import Experts, Model, Precision, Software
-from planner.physics.training import context_exchange, layer_time, memory, operations, schedule, step
-from planner.physics.training.blocks.rack_blocks import group_racks
+from planner.physics.training import collectives, layer_time, memory, operations, schedule, step
+from planner.physics.training.collectives import LayerKind, layer_kinds, weights_of
 from planner.physics.training.layer_time import ReplicaGroup
 from planner.physics.training.operations import LayerShape, Machine
-from planner.physics.training.process_groups import LayerKind, layer_kinds, weights_of
+from planner.physics.training.parallel_strategy import group_racks
 
 # s = 4 tokens of h = 8: layer weights 12·64 = 768, their FLOP 2·768·4 = 6,144,
 # causal attention 2·16·8 = 256, logits 2·4·8·16 = 1,024, s·h·2 B = 64 B.
@@ -223,10 +223,10 @@ def test_context_exchange(overlaps: tuple[str, ...], exposed: float) -> None:
 
     They run beside the attention's 0.256 s, or before it.
     """
-    assert context_exchange.context_exchange_seconds(
-        machine(overlaps=overlaps), shape(c=2), 0.256, 1.0
-    ) == pytest.approx(exposed)
-    assert context_exchange.context_exchange_seconds(machine(), shape(), 0.256, 1.0) == 0
+    assert collectives.context_exchange_seconds(machine(overlaps=overlaps), shape(c=2), 0.256, 1.0) == pytest.approx(
+        exposed
+    )
+    assert collectives.context_exchange_seconds(machine(), shape(), 0.256, 1.0) == 0
 
 
 ROUTED = TOY.model_copy(update={"experts": Experts(count=16, per_token=2, ffn=8)})

@@ -2,7 +2,7 @@
 
 import pytest
 
-from planner.physics.training.blocks.plain_layout import even_layers, min_stages_per_rack, packing
+from planner.physics.training.parallel_strategy import even_layers, min_stages_per_rack, packing
 
 
 @pytest.mark.parametrize(

@@ -20,11 +20,11 @@ from planner.instance.workload import (
     Software,
     catalogue,
 )
-from planner.physics.training import layer_time, stage_memory
+from planner.physics.training import layer_time, memory
+from planner.physics.training.collectives import layer_kinds, weights_of
 from planner.physics.training.memory import discarded_elements
 from planner.physics.training.operations import LayerShape, Machine, layer_operations, narrow_heads
 from planner.physics.training.parallel_strategy import ParallelStrategy
-from planner.physics.training.process_groups import layer_kinds, weights_of
 from planner.planning.load import load_instance
 
 H, WIDTH, SEQUENCE = 64, 96, 8
@@ -72,7 +72,7 @@ def machine(model: Model = DENSE, compute: str = "fp16", softmax_width: float = 
 def figures(m: Machine, shape: LayerShape, *, front: bool) -> tuple[float, float]:
     """Return the bytes that a layer keeps, and the seconds of its passes."""
     times = layer_time.layer_times(m, shape, front=front)
-    return stage_memory.layer_bytes(m, shape, front=front).kept, times.forward_seconds + times.backward_seconds
+    return memory.layer_bytes(m, shape, front=front).kept, times.forward_seconds + times.backward_seconds
 
 
 @pytest.mark.parametrize(("name", "compute", "cast"), [*itertools.product(MODELS, ("fp16", "fp8"), (False, True))])
@@ -90,7 +90,7 @@ def test_each_module_more_keeps_no_more_and_takes_no_less(name: str, compute: st
                 assert kept <= found[less][0] * (1 + 1e-12)
                 assert seconds >= found[less][1] * (1 - 1e-12)
         every = machine(model, compute, recompute_modules=RECOMPUTE_MODULES, keeps_cast_inputs=cast)
-        assert stage_memory.layer_bytes(every, SHAPE).checkpoint < min(kept for kept, _ in found.values())
+        assert memory.layer_bytes(every, SHAPE).checkpoint < min(kept for kept, _ in found.values())
         for kind in layer_kinds(model):
             times = layer_time.kind_times(every, SHAPE, kind)
             assert 0 < times.parts["recompute"] < times.forward_seconds
@@ -104,10 +104,10 @@ def test_core_attention_alone_is_as_without_recompute(name: str) -> None:
     for other in ("selective", "full"):
         shape = replace(SHAPE, recompute=other)
         plain = replace(SHAPE, recompute="none")
-        assert stage_memory.layer_bytes(m, shape) == stage_memory.layer_bytes(m, plain)
+        assert memory.layer_bytes(m, shape) == memory.layer_bytes(m, plain)
         assert layer_time.layer_times(m, shape) == layer_time.layer_times(m, plain)
-    assert stage_memory.layer_bytes(modules, replace(SHAPE, recompute="full")) == stage_memory.layer_bytes(m, plain)
-    assert stage_memory.layer_bytes(modules, SHAPE) != stage_memory.layer_bytes(m, SHAPE)
+    assert memory.layer_bytes(modules, replace(SHAPE, recompute="full")) == memory.layer_bytes(m, plain)
+    assert memory.layer_bytes(modules, SHAPE) != memory.layer_bytes(m, SHAPE)
     unfused = machine(MODELS[name], flash_attention=False)
     assert layer_time.layer_times(unfused, replace(SHAPE, recompute="full")) == layer_time.layer_times(unfused, SHAPE)
 
@@ -157,17 +157,15 @@ def test_what_modules_run_again_by_hand(module: str, names: tuple[str, ...], exc
 def test_a_layer_that_runs_again_stands_in_work() -> None:
     """A stage holds what one layer discards once more, of the front's dense layer where that is more."""
     m = machine(MIXED, recompute_modules=("mlp", "moe_act"))
-    usual, front = (stage_memory.layer_bytes(m, SHAPE, front=x) for x in (False, True))
+    usual, front = (memory.layer_bytes(m, SHAPE, front=x) for x in (False, True))
     assert 0 < usual.selective < front.selective
-    plain = stage_memory.layer_bytes(m, replace(SHAPE, recompute="none"))
+    plain = memory.layer_bytes(m, replace(SHAPE, recompute="none"))
     assert plain.kept - usual.kept == pytest.approx(usual.selective)
     w = weights_of(m, SHAPE)
     work = [
-        float(stage_memory.working_bytes(m, SHAPE, w, usual, zero_stage=1, recomputed=0, front=f))
+        float(memory.working_bytes(m, SHAPE, w, usual, zero_stage=1, recomputed=0, front=f))
         - float(
-            stage_memory.working_bytes(
-                m, replace(SHAPE, recompute="none"), w, plain, zero_stage=1, recomputed=0, front=f
-            )
+            memory.working_bytes(m, replace(SHAPE, recompute="none"), w, plain, zero_stage=1, recomputed=0, front=f)
         )
         for f in (0, 1)
     ]
@@ -190,10 +188,10 @@ def test_layers_beside_whole_ones_keep_all_where_modules_are_named() -> None:
         layers_per_stage=(2, 2),
         replicas_per_rack=2,
     )
-    none = stage_memory.memory_by_stage(m, strategy)["activations"]
-    some = stage_memory.memory_by_stage(m, replace(strategy, recompute="full", recomputed_layers_per_stage=(0, 2)))
+    none = memory.memory_by_stage(m, strategy)["activations"]
+    some = memory.memory_by_stage(m, replace(strategy, recompute="full", recomputed_layers_per_stage=(0, 2)))
     assert some["activations"][0] == none[0] and some["activations"][1] < none[1]
-    selective = stage_memory.memory_by_stage(m, replace(strategy, recompute="selective"))
+    selective = memory.memory_by_stage(m, replace(strategy, recompute="selective"))
     assert all(selective["activations"] < none)
 
 
@@ -209,7 +207,7 @@ def test_attention_in_fp8(softmax_width: float, share: float) -> None:
     assert (after["attention"] - 1e-3) / (before["attention"] - 1e-3) == pytest.approx(share)
     assert set(after) - set(before) == {"cast for attention"}
     assert after["cast for attention"] == pytest.approx(SEQUENCE * (64 + 2 * 32) / 2 * 3 / 1e6)
-    kept = [stage_memory.layer_bytes(m, SHAPE).kept for m in (off, on)]
+    kept = [memory.layer_bytes(m, SHAPE).kept for m in (off, on)]
     assert kept[0] - kept[1] == pytest.approx(SEQUENCE * (64 + 2 * 32) / 2)
 
 
@@ -217,7 +215,7 @@ def test_attention_in_fp8_is_of_products_in_fp8() -> None:
     """Products in 16 bits leave attention as it is, and an instance that asks for both is refused with a remedy."""
     off, on = (machine(DENSE, "fp16", fp8_attention=x) for x in (False, True))
     assert layer_time.layer_times(off, SHAPE) == layer_time.layer_times(on, SHAPE)
-    assert stage_memory.layer_bytes(off, SHAPE) == stage_memory.layer_bytes(on, SHAPE)
+    assert memory.layer_bytes(off, SHAPE) == memory.layer_bytes(on, SHAPE)
     data = json.loads((Path(__file__).parents[3] / "instances" / "cluster-1k.json").read_text())
     software = catalogue("software")["megatron-core"]
 

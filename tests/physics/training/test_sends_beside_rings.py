@@ -13,13 +13,12 @@ from test_schedule import Pass, interleaved
 from test_step_parts import CONDITIONS, strategies, toy
 
 from planner.physics.network.transport import wait_for_others
-from planner.physics.training import schedule
-from planner.physics.training.blocks import block_step, prediction
-from planner.physics.training.blocks.block_step import LargestStage
+from planner.physics.training import schedule, step_prediction
 from planner.physics.training.collectives import exposed_tail_seconds
 from planner.physics.training.layer_time import ReplicaGroup
 from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.physics.training.step import Conditions
+from planner.physics.training.step_prediction import LargestStage
 
 TINY = 1e-9
 
@@ -126,7 +125,7 @@ def test_the_last_micro_batch_waits_for_a_ring_at_every_send(
 
 def parts_of(c: Conditions, s: ParallelStrategy, **software: Any) -> dict[str, float]:
     """Return the step of a strategy by part."""
-    return prediction.step_breakdown(toy(layers=sum(s.layers_per_stage), **software), c, s)
+    return step_prediction.step_breakdown(toy(layers=sum(s.layers_per_stage), **software), c, s)
 
 
 @settings(max_examples=30, deadline=None)
@@ -134,20 +133,20 @@ def parts_of(c: Conditions, s: ParallelStrategy, **software: Any) -> dict[str, f
 def test_what_meets_only_adds_to_what_is_alone(s: ParallelStrategy, c: Conditions, slower: float) -> None:
     """Lower bounds without the wait stay bounds: every other part is as before, and it never falls as rings slow."""
     m = toy(layers=sum(s.layers_per_stage))
-    x = prediction.pipeline_of(m, c, s)
+    x = step_prediction.pipeline_of_strategy(m, c, s)
     group = ReplicaGroup(replicas_per_rack=s.replicas_per_rack, racks=s.group_racks(8), shards=s.min_replicas)
-    sharded = block_step.sharded_times(x, replace(group, slowdown=c.allreduce_slowdown))
+    sharded = step_prediction.sharded_times(x, replace(group, slowdown=c.allreduce_slowdown))
     counts = schedule.PipelineCounts(s.pipeline_parallel, s.virtual_stages, s.micro_batches)
     largest = LargestStage(layers=max(s.layers_per_stage), chunk_seconds=1.0)
 
     def once(slowdown: float, *, alone: bool = False) -> dict[str, Any]:
         own = replace(group, slowdown=slowdown)
-        return block_step.once_parts(x, sharded, None, counts, own, largest=largest, send=0.5, alone=alone)
+        return step_prediction.once_parts(x, sharded, None, counts, own, largest=largest, send=0.5, alone=alone)
 
     bound, found = once(c.allreduce_slowdown, alone=True), once(c.allreduce_slowdown)
     wait = float(found.pop("ring_wait"))
     assert found == bound and 0 <= wait <= float(once(slower * c.allreduce_slowdown)["ring_wait"]) + 1e-12
-    met = prediction._network_metrics(m, c, s)["sends_beside_rings"]
+    met = step_prediction._network_metrics(m, c, s)["sends_beside_rings"]
     assert wait <= met * x.send_per_slowdown * c.allreduce_slowdown * (1 + 1e-9)
     assert parts_of(c, s).get("ring_wait", 0.0) == pytest.approx(wait)
 

@@ -4,7 +4,7 @@ import pytest
 
 from planner.instance.hardware import Accelerator, GemmEfficiency, Rack
 from planner.instance.workload import Model, Precision, Software
-from planner.physics.training.blocks import prediction
+from planner.physics.training import step_prediction
 from planner.physics.training.operations import Machine
 from planner.physics.training.parallel_strategy import ParallelStrategy, unsupported
 from planner.physics.training.step import Conditions
@@ -84,7 +84,7 @@ def test_each_micro_batch_pays_for_its_gathers(zero: int, each: float, end: floa
     The embedding, which belongs to no layer, is gathered once a micro-batch and its gradient reduced once.
     """
     conditions = Conditions(pipeline_send_slowdown=1.0, allreduce_slowdown=1.0)
-    found = prediction.step_breakdown(machine(), conditions, strategy(zero))
+    found = step_prediction.step_breakdown(machine(), conditions, strategy(zero))
     assert found["sharding"] == pytest.approx(MICRO_BATCHES * (LAYERS * each + end), rel=1e-6)
 
 

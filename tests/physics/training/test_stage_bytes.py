@@ -8,11 +8,10 @@ import pytest
 
 from planner.instance.hardware import Accelerator, GemmEfficiency, Rack
 from planner.instance.workload import Experts, Model, Precision, Software
-from planner.physics.training import operations, stage_memory
-from planner.physics.training.blocks import interleaving, prediction
+from planner.physics.training import memory, operations, schedule, step_prediction
+from planner.physics.training.collectives import front_by_stage, weights_of
 from planner.physics.training.operations import LayerShape, Machine
 from planner.physics.training.parallel_strategy import ParallelStrategy
-from planner.physics.training.process_groups import front_by_stage, weights_of
 from planner.physics.training.step import Conditions
 
 H, F, V, SEQUENCE = 64, 160, 1000, 32
@@ -79,7 +78,7 @@ def test_a_dense_pipeline_tensor_by_tensor() -> None:
     a layer. The head's peak: logits, four hidden states of the last norm, its own stand-in; it comes with the layer's
     stand-ins and in place of a layer's gradients.
     """
-    parts = stage_memory.memory_by_stage(machine(), strategy((3, 3)))
+    parts = memory.memory_by_stage(machine(), strategy((3, 3)))
     layer, kept = 4 * H * H + 3 * H * F, 2 * SEQUENCE * (8 * H + 3 * F)
     assert parts["state"].tolist() == [18 * (3 * layer + V * H)] * 2
     assert parts["activations"].tolist() == [2 * 3 * kept, 3 * kept]
@@ -96,7 +95,7 @@ def test_dense_layers_stand_at_the_front() -> None:
     token keeps, for each of its two experts, input, output and three inner tensors of 48.
     """
     s = strategy((3, 2, 2), e=4, d=4)
-    parts = stage_memory.memory_by_stage(machine(MIXED), s)
+    parts = memory.memory_by_stage(machine(MIXED), s)
     attention, expert = 4 * H * H, 3 * H * 48
     dense, shared = attention + 3 * H * F, attention + 3 * H * 32 + 8 * H
     usual = shared * (6 + 12 / 4) + 8 * expert / 4 * (6 + 12 / 1)
@@ -123,14 +122,16 @@ def test_front_layers_follow_the_chunks(layers: tuple[int, ...], v: int, found: 
 def test_a_step_counts_each_stage_by_its_own_layers() -> None:
     """The products of a step are those of its slowest stage: the one with the experts, not the mean of both."""
     m, s = machine(MIXED), strategy((3, 4), e=1)
-    parts = prediction.step_breakdown(m, Conditions(pipeline_send_slowdown=1.0, allreduce_slowdown=1.0), s)
+    parts = step_prediction.step_breakdown(m, Conditions(pipeline_send_slowdown=1.0, allreduce_slowdown=1.0), s)
     shared = 4 * H * H + 3 * H * 32
     tokens = 3 * 2 * SEQUENCE  # forward, and twice that backward, a multiply and an add
     routed = tokens * (shared + 2 * 3 * H * 48)
     router = operations.gemm_seconds(m, SEQUENCE, H, 8) * 3
     assert parts["gemm"] == pytest.approx(8 * 4 * (routed / 1e12 + router), rel=1e-9)
     # On one stage alone its two dense layers come beside the five with experts.
-    parts = prediction.step_breakdown(m, Conditions(pipeline_send_slowdown=1.0, allreduce_slowdown=1.0), strategy((7,)))
+    parts = step_prediction.step_breakdown(
+        m, Conditions(pipeline_send_slowdown=1.0, allreduce_slowdown=1.0), strategy((7,))
+    )
     dense = tokens * (4 * H * H + 3 * H * F)
     assert parts["gemm"] == pytest.approx(8 * (5 * (routed / 1e12 + router) + 2 * dense / 1e12), rel=1e-9)
 
@@ -143,7 +144,7 @@ def test_the_head_fills_the_last_chunk() -> None:
     passes, p, m = (1.0, 2.0, 1.0), 8, 64
 
     def wait(share: float) -> float:
-        return interleaving.excess_seconds(p, 2, m, 3, 0, passes, head=(share, 2 * share))
+        return schedule.excess_seconds(p, 2, m, 3, 0, passes, head=(share, 2 * share))
 
     assert wait(0.0) > wait(0.5) > wait(1.0) == wait(9.0) == 0.0
     # With the head, the last stage is never done before it would be without.
@@ -186,7 +187,7 @@ def test_the_exchange_of_gradients_at_a_share_of_the_rate() -> None:
     m, s = machine(overlaps=()), strategy((6,), m=1, d=8)
     half = replace(m, software=m.software.model_copy(update={"data_efficiency": 0.5}))
     free = Conditions(pipeline_send_slowdown=1.0, allreduce_slowdown=1.0)
-    one, two = (prediction.step_breakdown(x, free, s)["data_parallel"] for x in (m, half))
+    one, two = (step_prediction.step_breakdown(x, free, s)["data_parallel"] for x in (m, half))
     assert one > 0 and two == pytest.approx(2 * one)
 
 
@@ -236,7 +237,7 @@ def test_casts_of_weights_stay(
     working = m.precision.working_parameter_bytes
 
     def state(zero: int, layers: int, ends: int) -> float:
-        each = stage_memory.gpu_state_bytes(m, shape, w, layers=layers, ends=ends, zero_stage=zero, replicas=3)
+        each = memory.gpu_state_bytes(m, shape, w, layers=layers, ends=ends, zero_stage=zero, replicas=3)
         return float(each)
 
     assert state(1, 5, 0) == pytest.approx(5 * w.shared * (layer + 2 + 12 / 3))
@@ -254,7 +255,7 @@ def test_bytes_that_shards_divide_are_those_of_the_logs() -> None:
     """From 8 to more shards a GPU gives up 12 bytes of each of its weights over the shards, to 5 %."""
     weights = 126 * (2 * 16384**2 * (1 + 8 / 128) + 3 * 16384 * 53248) / 64  # layers of the 405B on one GPU
     p = PRECISION.model_copy(update={"parameter_bytes": 6, "optimizer_bytes": 8, "gradient_bytes": 2})
-    one = {n: float(stage_memory.memory.state_bytes(weights, p, zero_stage=1, shards=n)) / 2**30 for n in LOGGED_GIB}
+    one = {n: float(memory.state_bytes(weights, p, zero_stage=1, shards=n)) / 2**30 for n in LOGGED_GIB}
     for shards in (32, 38, 40, 128):
         assert LOGGED_GIB[8] - LOGGED_GIB[shards] == pytest.approx(one[8] - one[shards], rel=0.05)
 
@@ -271,7 +272,7 @@ def test_stages_of_zero_below_3_need_no_more_bytes_the_higher_they_are(replicas:
         m = replace(machine(model), precision=PRECISION.model_copy(update=roles))
         s = strategy((4, 3) if model is MIXED else (3, 3), e=2 if model is MIXED else 1, d=replicas)
         used = [
-            sum(np.asarray(x) for x in stage_memory.memory_by_stage(m, replace(s, zero_stage=zero)).values())
+            sum(np.asarray(x) for x in memory.memory_by_stage(m, replace(s, zero_stage=zero)).values())
             for zero in (0, 1, 2)
         ]
         assert np.all(used[0] >= used[1]) and np.all(used[1] >= used[2])

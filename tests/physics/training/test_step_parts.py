@@ -12,13 +12,11 @@ from hypothesis import strategies as st
 from test_layer_time import TOY, gpu, machine
 
 from planner.instance.workload import DepthLaw, Experts, LatentAttention
-from planner.physics.training import context_exchange, layer_time, scaling_laws, schedule, stage_memory, step
-from planner.physics.training.blocks import interleaving, prediction
-from planner.physics.training.blocks.rack_blocks import padded
+from planner.physics.training import collectives, layer_time, memory, schedule, step, step_prediction, transformer
+from planner.physics.training.collectives import weights_of
 from planner.physics.training.layer_time import ReplicaGroup
 from planner.physics.training.operations import LayerShape, Machine, head_seconds, layer_operations
-from planner.physics.training.parallel_strategy import ParallelStrategy
-from planner.physics.training.process_groups import weights_of
+from planner.physics.training.parallel_strategy import ParallelStrategy, padded
 from planner.physics.training.step import Conditions
 from planner.physics.training.transformer import layer_parameters
 
@@ -86,7 +84,7 @@ class Layer:
         passes = self.times.forward_seconds, self.times.backward_seconds
         late = [max(0.0, float(x) - own) for x, own in zip(sent, passes, strict=True)]
         self.sharding = sum(late) + m.software.sharding_exposed * float(sum(sent))
-        nic = context_exchange.context_nic_seconds(self.m, s.shape, c.transport_slowdown)
+        nic = collectives.context_nic_seconds(self.m, s.shape, c.transport_slowdown)
         self.free = [
             max(0.0, max(0.0, own - float(x)) - turns * nic) for x, own, turns in zip(sent, passes, (1, 2), strict=True)
         ]
@@ -106,7 +104,7 @@ class Layer:
     def exposed(self, layers: int, send: float) -> float:
         """Return the exposed sends of a micro-batch: for each chunk one on and one back, beside the chunk's layers."""
         total = 0.0
-        for size in interleaving.chunk_sizes(layers, self.s.virtual_stages):
+        for size in schedule.chunk_sizes(layers, self.s.virtual_stages):
             hidden = send if self.s.virtual_stages > 1 else 0.0
             total += sum(send - hidden + max(0.0, hidden - size * free) for free in self.free)
         return total
@@ -127,14 +125,14 @@ def test_a_step_is_what_its_parts_take(s: ParallelStrategy, c: Conditions, toget
     if together and s.tensor_parallel * s.context_parallel * s.pipeline_parallel <= 8:
         s = dataclasses.replace(s, stages_per_rack=s.pipeline_parallel, replicas_per_rack=1)
     m, p, v = toy(layers=sum(s.layers_per_stage)), s.pipeline_parallel, s.virtual_stages
-    x, found = Layer(m, c, s), prediction.step_breakdown(m, c, s)
+    x, found = Layer(m, c, s), step_prediction.step_breakdown(m, c, s)
     n, send = float(schedule.effective_micro_batches(s.micro_batches, p, v)), send_seconds(x.m, c, s)
     head, again = head_seconds(x.m, s.shape), x.times.recompute_seconds
     stages = list(zip(s.layers_per_stage, s.recomputed, strict=True))
     each = x.times.forward_seconds, x.seconds - x.times.forward_seconds, again
     ends = [(0.0, 0.0)] * (p - 1) + [(head / 3, 2 * head / 3)]  # one product of three forward, on the last stage
     waits = [
-        interleaving.excess_seconds(p, v, s.micro_batches, a, b, each, head=end)
+        schedule.excess_seconds(p, v, s.micro_batches, a, b, each, head=end)
         for (a, b), end in zip(stages, ends, strict=True)
     ]
     took = [
@@ -158,7 +156,7 @@ def test_a_step_is_what_its_parts_take(s: ParallelStrategy, c: Conditions, toget
 
     most, backward = max(s.layers_per_stage), x.times.backward_seconds
     both = 2.0 if p == 1 else 1.0
-    state = stage_memory.gpu_state_bytes(
+    state = memory.gpu_state_bytes(
         x.m, s.shape, weights_of(x.m, s.shape), layers=most, ends=both, zero_stage=s.zero_stage, replicas=s.min_replicas
     )
     assert found["optimizer"] == pytest.approx(2 * float(state) / (1e4 * m.gpu.hbm_efficiency))
@@ -176,7 +174,7 @@ def test_a_step_is_what_its_parts_take(s: ParallelStrategy, c: Conditions, toget
     sites = sum(d > 0 for d in s.data_parallel_by_site)
     between = 0.0
     if sites > 1 and c.wan_gbps is not None:
-        size = float(stage_memory.stage_gradient_bytes(x.m, s.shape, most, stage=0, pipeline=p))
+        size = float(memory.stage_gradient_bytes(x.m, s.shape, most, stage=0, pipeline=p))
         one = 8 * 2 * (sites - 1) / sites * size / (c.wan_gbps * 1e9)
         between = max(one / most, one - (most - 1) * backward) + c.wan_round_trips * c.wan_rtt_ms / 1e3
         between += (p * v - 1) * max(0.0, one / v - most * backward / v)
@@ -188,8 +186,8 @@ def test_a_step_is_what_its_parts_take(s: ParallelStrategy, c: Conditions, toget
 def test_what_a_layout_asks_of_the_network(s: ParallelStrategy, c: Conditions) -> None:
     """Sends beside the smallest chunk of any stage, all-reduces and sites beside backward passes."""
     m = toy(layers=sum(s.layers_per_stage))
-    x, found = Layer(m, c, s), prediction._network_metrics(padded(m, s.shape), c, s)
-    chunk = min(min(interleaving.chunk_sizes(n, s.virtual_stages)) for n in s.layers_per_stage)
+    x, found = Layer(m, c, s), step_prediction._network_metrics(padded(m, s.shape), c, s)
+    chunk = min(min(schedule.chunk_sizes(n, s.virtual_stages)) for n in s.layers_per_stage)
     apart = s.pipeline_parallel > 1
     assert found["pipeline_send_window_seconds"] == pytest.approx(chunk * min(x.free))
     assert found["pipeline_send_seconds"] == pytest.approx(send_seconds(x.m, c, s))
@@ -208,11 +206,11 @@ def test_what_a_layout_asks_of_the_network(s: ParallelStrategy, c: Conditions) -
 def test_memory_of_every_stage(s: ParallelStrategy) -> None:
     """Stage by stage: state of its layers and ends, the chunks in flight, one recomputed layer at work, and logits."""
     m = padded(toy(layers=sum(s.layers_per_stage)), s.shape)
-    found, each = stage_memory.memory_by_stage(m, s), stage_memory.layer_bytes(m, s.shape)
+    found, each = memory.memory_by_stage(m, s), memory.layer_bytes(m, s.shape)
     p, v, w = s.pipeline_parallel, s.virtual_stages, weights_of(m, s.shape)
     for i, (a, b) in enumerate(zip(s.layers_per_stage, s.recomputed, strict=True)):
         ends = (i == 0) + (i == p - 1)
-        state = stage_memory.gpu_state_bytes(
+        state = memory.gpu_state_bytes(
             m, s.shape, w, layers=a, ends=ends, zero_stage=s.zero_stage, replicas=s.min_replicas
         )
         flying = float(schedule.chunks_in_flight(s.schedule, i, p, v, s.micro_batches))
@@ -233,7 +231,7 @@ def test_memory_of_every_stage(s: ParallelStrategy) -> None:
         }
         assert {k: found[k][i] for k in expected} == pytest.approx(expected)
     fullest = max(sum(found[k][i] for k in found) for i in range(p))
-    assert sum(stage_memory.worst_memory(m, s).values()) == pytest.approx(fullest)
+    assert sum(memory.worst_memory(m, s).values()) == pytest.approx(fullest)
 
 
 @pytest.mark.parametrize(("zero", "replicas", "c"), [(0, 4, 1), (1, 4, 1), (2, 4, 2), (3, 2, 2)])
@@ -256,11 +254,11 @@ def test_state_of_shared_weights_and_experts(zero: int, replicas: int, c: int) -
         return parameters * (1.5 + sum(size / (shards if zero >= stage else 1) for size, stage in parts))
 
     expected = state(3 * w.shared + 2 * w.end, replicas * c) + state(3 * w.experts, max(1.0, replicas * c / 4))
-    found = stage_memory.gpu_state_bytes(m, s, w, layers=3, ends=2, zero_stage=zero, replicas=replicas)
+    found = memory.gpu_state_bytes(m, s, w, layers=3, ends=2, zero_stage=zero, replicas=replicas)
     assert float(found) == pytest.approx(expected)
     # All TP ranks' shared weights and all GPUs' experts: eight experts of 2·8·8 weights in each of three layers.
     assert w.experts * 4 == pytest.approx(8 * 2 * 8 * 8)
-    size = stage_memory.stage_gradient_bytes(m, s, 3, stage=0, pipeline=2)
+    size = memory.stage_gradient_bytes(m, s, 3, stage=0, pipeline=2)
     assert float(size) == pytest.approx((3 * (w.shared + 8 * 2 * 8 * 8) + w.end) * 4)
 
 
@@ -274,19 +272,19 @@ def test_keys_and_values_by_hand() -> None:
     s = LayerShape(
         tensor_parallel=2, micro_batch=2, recompute="selective", sequence_parallel=False, context_parallel=8,
     )  # fmt: skip
-    assert context_exchange.keys_and_values_bytes(m, s) == 192
-    assert context_exchange.context_nic_seconds(m, s, 2.0) == pytest.approx(2 + 192 / 4 / 2 / (10 / 2))
+    assert collectives.keys_and_values_bytes(m, s) == 192
+    assert collectives.context_nic_seconds(m, s, 2.0) == pytest.approx(2 + 192 / 4 / 2 / (10 / 2))
     near = dataclasses.replace(s, context_parallel=4)
-    assert context_exchange.context_nic_seconds(m, near, 2.0) == 0.0
-    assert context_exchange.context_nic_seconds(m, dataclasses.replace(s, context_parallel=1), 2.0) == 0.0
+    assert collectives.context_nic_seconds(m, near, 2.0) == 0.0
+    assert collectives.context_nic_seconds(m, dataclasses.replace(s, context_parallel=1), 2.0) == 0.0
 
 
 def test_depth_of_a_width() -> None:
     """A width of 4,096 at an aspect of 128 has 32 layers; by logarithms (ln h - 5) / 0.1, and never fewer than one."""
-    assert scaling_laws.layers_of(DepthLaw(aspect=128), 4096) == 32
+    assert transformer.layers_of(DepthLaw(aspect=128), 4096) == 32
     law = DepthLaw(kind="log", intercept=5.0, slope=0.1)
-    assert scaling_laws.layers_of(law, 4096) == pytest.approx((8.317766 - 5) / 0.1, rel=1e-6)
-    assert scaling_laws.layers_of(law, 100) == 1.0
+    assert transformer.layers_of(law, 4096) == pytest.approx((8.317766 - 5) / 0.1, rel=1e-6)
+    assert transformer.layers_of(law, 100) == 1.0
 
 
 def test_a_name_left_in_the_catalogue_is_refused() -> None:
@@ -308,7 +306,7 @@ def test_sites_exchange_every_gradient_of_a_stage_once(t: int, e: int) -> None:
     for model, layer in ((TOY, 12 * 64), (experts, 4 * 64 + 8 * 2 * 64 + 64)):
         m = machine(model=model)
         assert layer_parameters(model) == layer
-        found = [float(stage_memory.stage_gradient_bytes(m, s, 3, stage=i, pipeline=3)) for i in range(3)]
+        found = [float(memory.stage_gradient_bytes(m, s, 3, stage=i, pipeline=3)) for i in range(3)]
         assert found == pytest.approx([(3 * layer + 128) * 4, 3 * layer * 4, (3 * layer + 128) * 4])
 
 

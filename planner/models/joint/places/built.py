@@ -5,7 +5,7 @@ from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.places.site_question import PlacedParts
 from planner.models.joint.split import Column, LayerSplit
 from planner.models.joint.world import CLUSTER, JointPlan
-from planner.physics.training.stage_memory import stage_gradient_bytes
+from planner.physics.training.memory import stage_gradient_bytes
 
 
 def where(placed: PlacedParts | None) -> dict[str, tuple[int, int]]:

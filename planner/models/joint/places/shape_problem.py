@@ -18,8 +18,8 @@ from planner.models.joint.split import Column, LayerSplit, Stages
 from planner.models.joint.world import EPS, Shape, World
 from planner.physics.reliability.recovery import CheckpointedJob
 from planner.physics.reliability.spares import SpareEffect, Upkeep, rack_availability, standing_of, stretches
-from planner.physics.training.blocks.block_step import LayoutFibre
-from planner.physics.training.blocks.rack_blocks import RackBlock
+from planner.physics.training.parallel_strategy import RackBlock
+from planner.physics.training.step_prediction import LayoutFibre
 
 SLOWDOWNS = 1.05 ** np.arange(300)  # above the transport's own, of which the first that is late limits the others
 

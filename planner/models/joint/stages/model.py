@@ -15,9 +15,8 @@ import numpy as np
 from planner.models.joint.bounds import RowConditions
 from planner.models.joint.space import Flags, Floats, Ints
 from planner.models.joint.split import Column, Stages
-from planner.physics.training import schedule, stage_memory
-from planner.physics.training.blocks import block_step, interleaving
-from planner.physics.training.process_groups import front_layers
+from planner.physics.training import memory, schedule, step_prediction
+from planner.physics.training.collectives import front_layers
 
 ROUNDING = 1e-6  # relative: more than the rounding of sums in another order amounts to
 SLACK = 1e-12  # relative: bytes that differ by less fit
@@ -51,11 +50,11 @@ class Patterns:
         """
         c, s = self.column, self.column.strategy
         front = front_layers(s.machine.model) * (np.arange(c.p)[:, None] == 0)
-        parts = stage_memory.memory_by_part(
+        parts = memory.memory_by_part(
             s.machine,
             s.shape,
             self.stages.counts,
-            stage_memory.StageLayers(
+            memory.StageLayers(
                 stage=np.arange(c.p)[:, None],
                 layers=self.table[None, :, 0],
                 recomputed=self.table[None, :, 1],
@@ -76,22 +75,20 @@ class Patterns:
         """Seconds of a step of each pattern on each stage, the head and unequal chunks included."""
         c, x, host = self.column, self.stages.pipeline, self.stages.pipeline.machine.software.host_seconds
         layers, repeats = self.table[:, 0], self.table[:, 1]
-        each = block_step.stage_seconds(x, self.stages.sharded, c.v, layers, repeats, self.stages.send) + host
+        each = step_prediction.stage_seconds(x, self.stages.sharded, c.v, layers, repeats, self.stages.send) + host
         stage = np.arange(c.p)[:, None]
-        ends = np.where(stage == c.p - 1, x.head, 0.0) + block_step.front_seconds(x, stage)
+        ends = np.where(stage == c.p - 1, x.head, 0.0) + step_prediction.front_seconds(x, stage)
         without_waits = self.stages.effective * (each[None, :] + ends)
         if c.v == 1 or c.strategy.order != "1f1b":
             return np.asarray(without_waits)
         layer, repeat = float(self.stages.sharded.layer_seconds), x.times.recompute_seconds
-        least = interleaving.min_excess_seconds(
-            c.p, c.v, c.m, layers[None, :], repeats[None, :] + 0 * stage, layer, repeat
-        )
+        least = schedule.min_excess_seconds(c.p, c.v, c.m, layers[None, :], repeats[None, :] + 0 * stage, layer, repeat)
         in_time = self.fits & (without_waits + np.where(stage == c.p - 1, 0.0, least) <= self.stages.cutoff)
         wait = np.full(without_waits.shape, np.inf)  # of patterns that are too slow by a bound of it already
         for last, rows in ((False, in_time[:-1]), (True, in_time[-1:])):
             for k in np.flatnonzero(rows.any(axis=0)).tolist():
                 n, r = int(layers[k]), int(repeats[k])
-                found = block_step.excess_seconds(x, self.stages.sharded, self.stages.counts, n, r, last=last)
+                found = step_prediction.excess_seconds(x, self.stages.sharded, self.stages.counts, n, r, last=last)
                 wait[(stage[:, 0] == c.p - 1) == last, k] = found
         return np.asarray(without_waits + wait)
 
@@ -99,7 +96,9 @@ class Patterns:
     def chunks(self) -> Floats:
         """Seconds of the largest chunk of each pattern."""
         x, c = self.stages.pipeline, self.column
-        return np.asarray(block_step.chunk_seconds(x, self.stages.sharded, c.v, self.table[:, 0], self.table[:, 1]))
+        return np.asarray(
+            step_prediction.chunk_seconds(x, self.stages.sharded, c.v, self.table[:, 0], self.table[:, 1])
+        )
 
 
 @dataclass(frozen=True, slots=True)
