@@ -8,41 +8,46 @@ from collections.abc import Iterator
 from typing import Any
 
 import networkx as nx
+from joint_toys import PRECISION
 
 from planner.instance.grid import Grid
 from planner.instance.instance import Instance
 from planner.instance.network import Wan
-from planner.models.requests import GradientExchange, SitesRequest
+from planner.models.requests import GradientExchange, Options, SitesRequest
+from planner.models.sites import solve as sites
 from planner.physics.site import cost, wan
 from planner.physics.site.grid import usable_interconnect_mw
+from planner.plan.plan_sections import SitesPlan
+from planner.solvers.outcome import Stop
 
 ACCELERATOR = {
-    "name": "gpu",
-    "hbm_bytes": 1e11,
-    "hbm_bytes_per_second": 1e12,
-    "peak_flop_per_second": {"bf16": 1e15},
-    "gemm_efficiency": {"max_share": {"bf16": 0.7}},
-    "scale_up_bytes_per_second": 1e11,
-    "scale_up_latency_seconds": 1e-6,
-    "nic_bytes_per_second": 5e10,
-    "nic_latency_seconds": 1e-6,
-}
+    "name": "gpu", "hbm_bytes": 1e11, "hbm_bytes_per_second": 1e12, "peak_flop_per_second": {"bf16": 1e15},
+    "gemm_efficiency": {"max_share": {"bf16": 0.7}}, "scale_up_bytes_per_second": 1e11,
+    "scale_up_latency_seconds": 1e-6, "nic_bytes_per_second": 5e10, "nic_latency_seconds": 1e-6,
+}  # fmt: skip
 WORKLOAD = {
     "model": {"name": "m", "layers": 4, "hidden": 64, "heads": 4, "ffn": 256, "vocabulary": 100},
     "tokens": 1e9,
     "sequence_length": 128,
     "software": {"name": "ideal"},
-    "precision": {
-        "compute": "bf16",
-        "parameter_bytes": 6,
-        "working_parameter_bytes": 2,
-        "gradient_bytes": 2,
-        "optimizer_bytes": 8,
-        "activation_bytes": 2,
-        "collective_bytes": 2,
-    },
+    "precision": PRECISION | {"gradient_bytes": 2},
 }
 AREAS = {"E": "eastern", "W": "western"}
+ANY, OPTIONS = SitesRequest(), Options()
+
+
+def solved(instance: Instance, request: SitesRequest = ANY) -> SitesPlan | None:
+    """Return the best split, None where there is provably none."""
+    outcome = sites.solve(instance, request, OPTIONS)
+    assert outcome.stop == Stop.PROVED
+    assert outcome.infeasible == (outcome.solution is None)
+    return outcome.solution
+
+
+def racks(instance: Instance, request: SitesRequest = ANY) -> int:
+    """Return the racks of the best split, 0 where there is none."""
+    plan = solved(instance, request)
+    return sum(s.racks for s in plan.sites) if plan else 0
 
 
 def node(name: str, **changes: Any) -> dict[str, Any]:

@@ -9,31 +9,20 @@ import numpy.typing as npt
 import pytest
 from power_grids import angles, same, violations, wire, with_years, years_case
 from scipy.optimize import linprog
-from site_grids import case, node
+from site_grids import case, node, solved
 from tiers import more
 
 from planner import check, solve
 from planner.instance.grid import Grid, Scenario
 from planner.instance.instance import Instance, Limits
-from planner.models.requests import Options, SitesRequest
-from planner.models.sites import solve as sites
+from planner.models.requests import SitesRequest
 from planner.physics.site import cost
-from planner.plan.plan_sections import SitesPlan
 from planner.planning.load import load_instance
-from planner.solvers.outcome import Stop
 
 pytestmark = pytest.mark.slow
 
-ANY, OPTIONS = SitesRequest(), Options()
 Matrix = npt.NDArray[np.float64]
 Value = tuple[int, float] | None  # racks and yearly cost
-
-
-def solved(instance: Instance, request: SitesRequest = ANY) -> SitesPlan | None:
-    outcome = sites.solve(instance, request, OPTIONS)
-    assert outcome.stop == Stop.PROVED
-    assert outcome.infeasible == (outcome.solution is None)
-    return outcome.solution
 
 
 @pytest.mark.parametrize("mode", ["robust", "expected"])
@@ -218,17 +207,6 @@ def test_agrees_with_every_split_tried(seed: int, n1: str, new: int, mode: str) 
         if found is None or tried is None
         else found == (tried[0], pytest.approx(tried[1], rel=1e-6, abs=20.0))
     )
-
-
-def test_the_random_years_matter() -> None:
-    """The years change answers, and robust differs from expected: else the agreement would prove little."""
-    kinds = [(n1, new, seed) for n1, new in (("off", 0), ("full", 0)) for seed in range(6)]
-    found = [
-        [angles(*years_case(seed, mode, n1=n1, new=new)) for mode in ("off", "robust", "expected")]
-        for n1, new, seed in kinds
-    ]
-    assert sum(not same(v[0], v[1]) for v in found) >= 4
-    assert sum(not same(v[1], v[2]) for v in found) >= 4
 
 
 # One thing at a time: a site with 4 MW of its own, and two circuits of 3 MW to the plants beyond

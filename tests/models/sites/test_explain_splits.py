@@ -3,15 +3,13 @@
 from typing import Any
 
 import pytest
-from site_grids import case, line, node, placed_splits, random_case
+from site_grids import OPTIONS, case, line, node, placed_splits, random_case
 
 from planner.instance.instance import Instance
-from planner.models.requests import Options, SitesRequest
-from planner.models.sites import solve
+from planner.models.requests import SitesRequest
 from planner.models.sites import solve as sites
 from planner.solvers.signals import Deadline
 
-OPTIONS = Options()
 # Rules of whole splits, which say nothing of one node alone.
 FREE = {
     "fault_split": {"enabled": False},
@@ -39,7 +37,7 @@ def test_the_most_that_a_node_carries(seed: int) -> None:
         if len(racks) == 1:
             ((site, n),) = racks.items()
             alone[site] = max(alone.get(site, 0), n)
-    found = solve.largest_loads(i, SitesRequest(), OPTIONS)
+    found = sites.largest_loads(i, SitesRequest(), OPTIONS)
     assert {x.node: x.racks for x in found if x.racks} == alone
     assert {x.node for x in found} == {n.id for n in i.grid.nodes if n.site}
     assert [x.racks for x in found] == sorted((x.racks for x in found), reverse=True)
@@ -65,7 +63,7 @@ def test_what_stops_a_node_that_carries_nothing(
 ) -> None:
     """Each rule without which alone one module would fit is named; of two that both stop it neither is."""
     i = case(node("E0", **figures), rules=rules, hardware={"cooling_kw_per_m2": 1.0})
-    (found,) = solve.largest_loads(i, SitesRequest(), OPTIONS)
+    (found,) = sites.largest_loads(i, SitesRequest(), OPTIONS)
     assert (found.racks, found.mw, found.proved) == (0, 0.0, True)
     assert {
         x if "[" in x and stops and "[" in next(iter(stops)) else x.partition("[")[0] for x in found.stopped_by
@@ -83,7 +81,7 @@ def test_a_site_that_is_forced_open(seed: int) -> None:
     asked = SitesRequest(racks=racks, fabric_usd_per_rack=request.fabric_usd_per_rack, exchange=request.exchange)
     priced = [(set(x), usd) for x, usd in every if sum(x.values()) == racks]
     nodes = [n.id for n in i.grid.nodes if n.site]
-    found = {x.node: x for x in solve.forced_open(i, asked, OPTIONS, nodes, Deadline())}
+    found = {x.node: x for x in sites.forced_open(i, asked, OPTIONS, nodes, Deadline())}
     assert list(found) == nodes
     least = min(usd for _, usd in priced)
     for s in nodes:
@@ -98,8 +96,8 @@ def test_a_site_that_is_forced_open(seed: int) -> None:
 def test_nothing_is_forced_without_time_or_a_split() -> None:
     """Where time is up nothing is claimed, and where no split exists there is none to be dearer than."""
     i = case(node("E0"), node("W0"))
-    assert not list(solve.forced_open(i, SitesRequest(racks=2), OPTIONS, ["E0"], Deadline(0.0)))
-    assert not list(solve.forced_open(i, SitesRequest(racks=999), OPTIONS, ["E0"], Deadline()))
+    assert not list(sites.forced_open(i, SitesRequest(racks=2), OPTIONS, ["E0"], Deadline(0.0)))
+    assert not list(sites.forced_open(i, SitesRequest(racks=999), OPTIONS, ["E0"], Deadline()))
 
 
 @pytest.mark.parametrize(

@@ -3,17 +3,13 @@
 from dataclasses import replace
 
 import pytest
-from site_grids import case, line, node
+from site_grids import ANY, OPTIONS, case, line, node
 
 from planner.checks.check_plan import SECTIONS
 from planner.instance.grid import SOFT_UNITS
-from planner.models.requests import Options, SitesRequest
-from planner.models.sites import solve
 from planner.models.sites import solve as sites
 from planner.models.sites.model import RULES
 from planner.models.sites.solve import conflict
-
-ANY, OPTIONS = SitesRequest(), Options()
 
 
 def test_every_rule_is_checked() -> None:
@@ -71,14 +67,14 @@ def test_a_soft_rule_of_a_conflict_moves_beyond_its_excess() -> None:
     request = replace(ANY, racks=8)
     found = conflict(instance, request, OPTIONS)
     assert found is not None and "headroom" in found.rules
-    moved = {x.rule: x for x in solve.relaxations(instance, request, found.rules, OPTIONS)}
+    moved = {x.rule: x for x in sites.relaxations(instance, request, found.rules, OPTIONS)}
     assert moved["headroom"].rows == pytest.approx({"headroom[E]": 3.0})
 
 
 def test_a_smaller_smallest_site_would_do() -> None:
     """An area of three racks holds no site of five: the smallest site may be two modules smaller, or the area grow."""
     instance = case(node("E0", area_m2=1500.0), rules={"min_site_modules": 5}, hardware={"cooling_kw_per_m2": 2.0})
-    found = {x.rule: x for x in solve.relaxations(instance, ANY, ("min_site", "area"), OPTIONS)}
+    found = {x.rule: x for x in sites.relaxations(instance, ANY, ("min_site", "area"), OPTIONS)}
     assert found["min_site"].rows == {"min_site[E0]": pytest.approx(2.0)}
     assert found["area"].rows == {"area[E0]": pytest.approx(1000.0)}
     assert found["area"].amount == pytest.approx(1000.0) and found["area"].unit == "m2"

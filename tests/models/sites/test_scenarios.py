@@ -4,22 +4,20 @@ from itertools import combinations
 from typing import Any
 
 import pytest
-from site_grids import case, line, node, random_case
+from site_grids import ANY, OPTIONS, case, line, node, racks, random_case
 from stored_plans import stored
 from worked_plan import named
 
 from planner.checks.check_plan import check
 from planner.errors import InputError
 from planner.instance.instance import Instance
-from planner.models.requests import Options, SitesRequest
+from planner.models.requests import SitesRequest
 from planner.models.sites import solve as sites
-from planner.models.sites import solve as sites_explain
 from planner.models.sites.split_data import gather
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import SitesPlan
 from planner.planning.load import load_instance
 
-ANY, OPTIONS = SitesRequest(), Options()
 BATCH = {"max_batch_tokens": 12800}
 
 
@@ -27,11 +25,6 @@ def planned(instance: Instance, request: SitesRequest = ANY) -> SitesPlan:
     plan = sites.solve(instance, request, OPTIONS).solution
     assert plan is not None
     return plan
-
-
-def racks(instance: Instance, request: SitesRequest = ANY) -> int:
-    plan = sites.solve(instance, request, OPTIONS).solution
-    return sum(s.racks for s in plan.sites) if plan else 0
 
 
 def usd(instance: Instance, request: SitesRequest = ANY) -> float:
@@ -52,18 +45,11 @@ def test_own_plants_lighten_the_import() -> None:
     rules = {"interconnect": {"enabled": True, "share": 0.5, "reading": "import_share"}}
     lines = [line("E0", "E1", rating_mw=2, circuits=2), line("E0", "E2", rating_mw=2)]
     nodes = [node("E0", generation_mw=3), node("E1", site=False), node("E2", site=False)]
-    assert (
-        racks(case(*nodes, lines=lines, rules=rules)) == 9
-    )  # three lines carry 6 MW; four left of six for half of them
+    # Three lines carry 6 MW; four left of six for half of them.
+    assert racks(case(*nodes, lines=lines, rules=rules)) == 9
     tight = [line("E0", "E1", rating_mw=2), line("E0", "E2", rating_mw=1), line("E0", "E2", id="third", rating_mw=1)]
-    assert (
-        racks(
-            case(
-                *nodes, lines=tight, rules={"interconnect": {"enabled": True, "share": 1.0, "reading": "import_share"}}
-            )
-        )
-        == 5
-    )
+    rules["interconnect"]["share"] = 1.0
+    assert racks(case(*nodes, lines=tight, rules=rules)) == 5
 
 
 def test_sites_of_like_size() -> None:
@@ -209,7 +195,7 @@ def test_near_ties_are_the_best_of_all_sets_of_sites(seed: int) -> None:
             plan = sites.solve_data(gather(alone, request), OPTIONS, sites=k).solution
             if plan is not None:
                 every.append((-sum(s.racks for s in plan.sites), plan.certificate.objective or 0.0))
-    found = sites_explain.near_best(instance, request, OPTIONS, count=99, within=1e9)
+    found = sites.near_best(instance, request, OPTIONS, count=99, within=1e9)
     merits = [(-sum(s.racks for s in x.sites), x.certificate.objective or 0.0) for x in found]
     assert len(merits) == len(every)
     for mine, best in zip(merits, sorted(every), strict=True):
@@ -220,15 +206,15 @@ def test_near_ties_end_where_they_are_no_longer_near() -> None:
     """Of three sites at 40, 41 and 60 $/MWh the first two are within 5 %."""
     nodes = [node("E0", generation_mw=4), node("W0", generation_mw=4)]
     instance = case(*nodes, usd_per_mwh={"E": 40, "W": 41}, rules={"max_sites": 1})
-    assert len(sites_explain.near_best(instance, SitesRequest(racks=4), OPTIONS, count=5, within=0.05)) == 2
-    assert len(sites_explain.near_best(instance, SitesRequest(racks=4), OPTIONS, count=5, within=0.01)) == 1
+    assert len(sites.near_best(instance, SitesRequest(racks=4), OPTIONS, count=5, within=0.05)) == 2
+    assert len(sites.near_best(instance, SitesRequest(racks=4), OPTIONS, count=5, within=0.01)) == 1
 
 
 def test_the_largest_load_of_each_node() -> None:
     """Each node is alone: the one by its land, the other by its plants and its line."""
     nodes = [node("E0", area_m2=3500, generation_mw=9), node("E1", generation_mw=2)]
     instance = case(*nodes, lines=[line("E0", "E1", rating_mw=3)], hardware={"cooling_kw_per_m2": 1.0})
-    found = {x.node: x for x in sites_explain.largest_loads(instance, ANY, OPTIONS)}
+    found = {x.node: x for x in sites.largest_loads(instance, ANY, OPTIONS)}
     assert (found["E0"].racks, found["E0"].stopped_by) == (3, ("area[E0]",))
     assert found["E1"].racks == 5 and set(found["E1"].stopped_by) == {"generation[E1]", "rating[E0-E1]"}
 
@@ -244,12 +230,8 @@ def short(**rules: Any) -> Instance:
 def test_what_would_do_does() -> None:
     """8 racks at one site lack 2 MW of interconnect and 1 of headroom: either alone does not do, a smaller ask does."""
     request = SitesRequest(racks=6)
-    found = {
-        x.rule: x
-        for x in sites_explain.relaxations(
-            short(), request, ("interconnect", "site_count", "demand", "headroom"), OPTIONS
-        )
-    }
+    rules = ("interconnect", "site_count", "demand", "headroom")
+    found = {x.rule: x for x in sites.relaxations(short(), request, rules, OPTIONS)}
     assert found["interconnect"].rows == {"interconnect[E0]": pytest.approx(1.0)}
     assert found["demand"].amount == 2 and found["site_count"].amount == 1
     assert "headroom" not in found or found["headroom"].amount == 0  # moving it does not help
@@ -265,7 +247,7 @@ def test_a_longer_route_would_do() -> None:
     """Two sites that must be in both interconnections are too far apart; the minimum extra km are their route's."""
     rules = {"max_rtt_ms": 10.0, "fault_split": {"enabled": True, "min_interconnections": 2, "max_share": 1.0}}
     instance = case(node("E0"), node("W0"), rules=rules)
-    found = sites_explain.relaxations(instance, ANY, ("rtt", "fault_split"), OPTIONS)
+    found = sites.relaxations(instance, ANY, ("rtt", "fault_split"), OPTIONS)
     (rtt,) = [x for x in found if x.rule == "rtt"]
     more = {"max_rtt_ms": 10.0 + rtt.rows["ms"]}
     assert racks(case(node("E0"), node("W0"), rules=rules | more)) > 0
@@ -281,7 +263,7 @@ def test_a_price_is_the_difference_of_one_more() -> None:
 
     request = SitesRequest(racks=9)
     before, after = planned(asked(4), request), usd(asked(5), request)
-    prices = {p.rule: p for p in sites_explain.shadow_prices(asked(4), request, before)}
+    prices = {p.rule: p for p in sites.shadow_prices(asked(4), request, before)}
     found = sum(p.usd_per_year for name, p in prices.items() if name == "headroom[E]")
     assert before.certificate.objective is not None
     assert found == pytest.approx(before.certificate.objective - after) == pytest.approx(20 * 8760)

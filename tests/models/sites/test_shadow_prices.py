@@ -6,24 +6,22 @@ import angle_formulation
 import pyomo.environ as pyo
 import pytest
 from power_grids import changed, power_case, wire, with_years
-from site_grids import case, node
+from site_grids import OPTIONS, case, node
 
 from planner.instance.instance import Instance
-from planner.models.requests import Options, SitesRequest
+from planner.models.requests import SitesRequest
 from planner.models.sites import solve as sites
-from planner.models.sites import solve as sites_explain
 from planner.models.sites.model import yearly_musd
 from planner.physics.site.grid import normal_share
 from planner.plan.plan_sections import SitesPlan
 from planner.planning.explain_sites import meaning
 from planner.solvers import highs
 
-OPTIONS = Options()
 RACK = 20 * 8760  # what a rack saves in a year that moves from the west at 50 $/MWh to the east at 30
 
 
 def prices(instance: Instance, request: SitesRequest, plan: SitesPlan) -> dict[str, float]:
-    return {p.rule: p.usd_per_year for p in sites_explain.shadow_prices(instance, request, plan)}
+    return {p.rule: p.usd_per_year for p in sites.shadow_prices(instance, request, plan)}
 
 
 def solved(instance: Instance, request: SitesRequest) -> SitesPlan:

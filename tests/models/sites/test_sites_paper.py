@@ -7,7 +7,6 @@ from typing import Any
 from planner.instance.instance import Instance
 from planner.models.requests import Options, SitesRequest
 from planner.models.sites import solve as sites
-from planner.models.sites import solve as sites_explain
 from planner.models.sites.solve import conflict
 from planner.planning.load import load_instance
 
@@ -26,14 +25,14 @@ def test_the_interconnect_shuts_the_single_site_out() -> None:
     """Half of 5 GW must fit on the circuits left, half loaded: nowhere in the east, where headroom would do."""
     found = conflict(one_site(), SitesRequest(), OPTIONS)
     assert found is not None and set(found.rules) == {"interconnect", "headroom", "site_count", "pins"}
-    east = [x for x in sites_explain.largest_loads(one_site(), SitesRequest(), OPTIONS) if x.node == "peach-bottom"]
+    east = [x for x in sites.largest_loads(one_site(), SitesRequest(), OPTIONS) if x.node == "peach-bottom"]
     assert east[0].stopped_by == ("interconnect[peach-bottom]",)
     assert 2849 < east[0].mw <= 2850  # twice 1,425 MW
 
 
 def test_the_interconnect_that_is_missing_is_named() -> None:
     """1,075 MW more at the node that comes closest would do, and no less."""
-    moved = {x.rule: x for x in sites_explain.relaxations(one_site(), SitesRequest(), ("interconnect",), OPTIONS)}[
+    moved = {x.rule: x for x in sites.relaxations(one_site(), SitesRequest(), ("interconnect",), OPTIONS)}[
         "interconnect"
     ]
     assert list(moved.rows.values()) == [moved.amount] and 1074 < moved.amount < 1075
