@@ -20,7 +20,7 @@ LOADED_FIRST = (
     "pyomo.environ", "pyomo.contrib.solver.solvers.highs", "scipy.optimize", "scipy.sparse.csgraph", "scipy.stats",
 )  # fmt: skip
 # Files of long tests, each a page or a process: they begin first, so that no worker is alone with one at the end.
-LONG = "tests/tours/", "tests/repository/test_documentation.py", "tests/checks/test_plan_edits.py"
+LONG = "tests/tours/", "tests/repository/test_documentation.py"
 STARTED = pytest.StashKey[float]()
 
 

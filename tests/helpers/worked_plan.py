@@ -167,6 +167,15 @@ def edited_at(plan: Plan, path: str, change: Any) -> Plan:
     return Plan.model_validate(_set(plan.model_dump(mode="json"), {path: change}))
 
 
+def leaves(data: Any, path: str = "", *, without: tuple[str, ...] = ()) -> list[tuple[str, Any]]:
+    """List the entries of JSON that hold no others, by dotted path, but for those of keys that are left out."""
+    entries = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else None
+    if entries is None:
+        return [(path, data)]
+    below = ((f"{path}.{k}".lstrip("."), x) for k, x in entries if k not in without)
+    return [entry for at, x in below for entry in leaves(x, at, without=without)]
+
+
 def rules(plan: Plan) -> set[str]:
     """Return the names of the rules that a plan breaks, without what they are about."""
     return {rule.split("[")[0] for rule in named(plan)}

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import planner
 from planner.models.requests import Options, SitesRequest
 from planner.models.sites import solve as sites
 from planner.planning.load import load_instance
@@ -181,3 +182,10 @@ def test_small_instances_ask_for_less():
     assert (cluster.grid, cluster.wan) == (None, None)
     assert cluster.network is not None
     assert cluster.hardware.racks * cluster.hardware.rack.gpus == 1024
+
+
+@pytest.mark.slow
+def test_the_published_design_breaks_nothing():
+    """Its plan, of tens of thousands of racks, is proven and checked; a search over its replicas is that of 5gw."""
+    plan = planner.solve(INSTANCES / "agache2024-100t.json", pins={"layout.data_parallel": 710})
+    assert plan.status == "optimal" and planner.check(plan) == []

@@ -103,15 +103,8 @@ def test_frameworks_that_have_little(parallelism: list[str]) -> None:
 
 def test_inner_degrees() -> None:
     """The grid of 2-D tensor parallelism is the most nearly square one, of two alike that with fewer inner ranks."""
-    assert {t: inner_degrees(t) for t in (1, 8, 16, 17, 24, 60, 72)} == {
-        1: [1],
-        8: [1],
-        16: [1, 4],
-        17: [1],
-        24: [1, 4],
-        60: [1, 6],
-        72: [1, 8],
-    }
+    inner = {1: [1], 8: [1], 16: [1, 4], 17: [1], 24: [1, 4], 60: [1, 6], 72: [1, 8]}
+    assert {t: inner_degrees(t) for t in inner} == inner
 
 
 def test_a_pinned_split_is_the_only_one() -> None:
@@ -119,10 +112,8 @@ def test_a_pinned_split_is_the_only_one() -> None:
     given = toy(2).model_dump(mode="json", exclude_none=True)
     given["workload"]["model"]["layers"] = 3
     given["hardware"]["accelerator"]["hbm_bytes"] = 1e12
-    i = with_pins(
-        Instance.model_validate(given),
-        **{"layout.layers_per_stage": [1, 2], "layout.recomputed_layers_per_stage": [1, 0]},
-    )
+    pins = {"layout.layers_per_stage": [1, 2], "layout.recomputed_layers_per_stage": [1, 0]}
+    i = with_pins(Instance.model_validate(given), **pins)
     cut = next(c for c in Space(instance=i, transport_slowdown=1.1).cuts() if c.shape.micro_batch == 1)
     x = cut.pipelines()
     for p, fits in ((2, True), (3, False)):
@@ -130,14 +121,9 @@ def test_a_pinned_split_is_the_only_one() -> None:
         split = PipelineSplits(cut=cut, zero_stage=3, x=part, d=2, micro_batches=np.array([4]), limit=1e9)
         assert np.isfinite(split.least()) == fits
         if fits:
-            stages = [
-                float(step_prediction.stage_seconds(split.pipeline, split.sharded, 1, n, r, split.send))
-                + (split.pipeline.head if k == 1 else 0.0)
-                + cut.machine.software.microbatch_seconds
-                for k, (n, r) in enumerate(((1, 1), (2, 0)))
-            ]
-            chunk = max(
-                float(step_prediction.chunk_seconds(split.pipeline, split.sharded, 1, n, r))
-                for n, r in ((1, 1), (2, 0))
+            a, b, host = split.pipeline, split.sharded, cut.machine.software.microbatch_seconds
+            one, two = (
+                float(step_prediction.stage_seconds(a, b, 1, n, r, split.send)) + host for n, r in ((1, 1), (2, 0))
             )
-            assert split.least() == pytest.approx(max(stages) + split.once(chunk, 2), rel=1e-12)
+            chunk = max(float(step_prediction.chunk_seconds(a, b, 1, n, r)) for n, r in ((1, 1), (2, 0)))
+            assert split.least() == pytest.approx(max(one, two + a.head) + split.once(chunk, 2), rel=1e-12)

@@ -6,7 +6,7 @@ Exports agree with it.
 import csv
 import io
 import json
-from collections import Counter
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from planner.errors import InputError
 from planner.exports import fabric_graph, fabric_parts
 from planner.exports.fabric_parts import built_fabric
 from planner.plan.plan import Plan
-from planner.planning.pareto import frontier
+from planner.planning.site_fabrics import frontier
 from planner.report.page.drawings import fabric_tiers
 from planner.simulation.traffic import part_of_plan
 
@@ -34,42 +34,24 @@ FLOOR = {
 LAYOUT = {"layout.tensor_parallel": 4, "layout.pipeline_parallel": 7, "layout.virtual_stages": 4}
 
 
-def solved(*families: str) -> Plan:
-    """Plan a cluster of 1,024 GPUs on dragonflies of these families, priced by reach."""
+@cache
+def solved(family: str) -> Plan:
+    """Plan a cluster of 1,024 GPUs on dragonflies of a family, priced by reach."""
     data = json.loads((INSTANCES / "cluster-1k.json").read_text())
-    data["network"] |= FLOOR | {"families": list(families), "group_routing": "valiant", "min_core_share": 0.1}
+    data["network"] |= FLOOR | {"families": [family], "group_routing": "valiant", "min_core_share": 0.1}
     return stored(data, pins=LAYOUT)
 
 
-@pytest.fixture(scope="module")
-def routers() -> Plan:
-    """Plan on a dragonfly of routers alone."""
-    return solved("dragonfly")
-
-
-@pytest.fixture(scope="module")
-def leaves() -> Plan:
-    """Plan on a dragonfly of leaves and spines."""
-    return solved("dragonfly+")
-
-
-def test_a_solved_dragonfly_passes(routers: Plan) -> None:
+@pytest.mark.parametrize(("family", "tiers"), [("dragonfly", ["leaf"]), ("dragonfly+", ["leaf", "spine"])])
+def test_a_solved_dragonfly_passes(family: str, tiers: list[str]) -> None:
     """Every rule holds, the cables laid one by one among them."""
-    f = routers.fabric.sites["cluster"]
-    assert (f.family, len(f.tiers)) == ("dragonfly", 1) and f.group_links >= 1
-    assert check(routers) == []
+    f = solved(family).fabric.sites["cluster"]
+    assert (f.family, [t.name for t in f.tiers], check(solved(family))) == (family, tiers, []) and f.group_links >= 1
 
 
-def test_a_dragonfly_plus_passes_the_rules_of_the_fabric(leaves: Plan) -> None:
-    """Every rule holds."""
-    f = leaves.fabric.sites["cluster"]
-    assert (f.family, [t.name for t in f.tiers]) == ("dragonfly+", ["leaf", "spine"])
-    assert check(leaves) == []
-
-
-def test_a_frontier_with_groups_of_one_router_holds(routers: Plan) -> None:
+def test_a_frontier_with_groups_of_one_router_holds() -> None:
     """The bundles that join routers of a group lead nowhere where each is a group, and its row is a true one."""
-    rows = [x.choices for _, x in frontier(routers, axes=["cost", "time"])]
+    rows = [x.choices for _, x in frontier(solved("dragonfly"), axes=["cost", "time"])]
     assert {row["domains_per_pod"] for row in rows} >= {1, 2, 4}
     assert [row["leaf_up"] for row in rows if row["group_links"] and row["domains_per_pod"] == 1] == [0]
 
@@ -93,39 +75,29 @@ def test_a_frontier_with_groups_of_one_router_holds(routers: Plan) -> None:
         ("pipeline_send_slowdown", 1.01, "slowdowns[cluster]"),
     ],
 )
-def test_an_edit_names_its_rule(routers: Plan, path: str, change: Any, rule: str) -> None:
+def test_an_edit_names_its_rule(path: str, change: Any, rule: str) -> None:
     """Each edited entry breaks the rule about it."""
-    assert rule in named(edited_at(routers, f"fabric.sites.cluster.{path}", change))
+    assert rule in named(edited_at(solved("dragonfly"), f"fabric.sites.cluster.{path}", change))
 
 
-def test_the_floor_between_groups(routers: Plan) -> None:
+def test_the_floor_between_groups() -> None:
     """A floor above what the groups' links carry is broken."""
-    network = routers.instance.network
-    asked = routers.model_copy(
-        update={
-            "instance": routers.instance.model_copy(
-                update={"network": network.model_copy(update={"min_core_share": 0.5})}
-            )
-        }
-    )
-    assert "core_share[cluster]" in named(asked)
+    assert "core_share[cluster]" in named(edited_at(solved("dragonfly"), "instance.network.min_core_share", 0.5))
 
 
-def test_a_simulation_is_of_trees(routers: Plan) -> None:
+def test_a_simulation_is_of_trees() -> None:
     """Simulating a dragonfly is refused, and not done as if it were a tree."""
     with pytest.raises(InputError, match="dragonfly"):
-        part_of_plan(routers, None, 64)
+        part_of_plan(solved("dragonfly"), None, 64)
 
 
-@pytest.mark.parametrize("kind", ["routers", "leaves"])
-def test_exports_agree(kind: str, request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize("family", ["dragonfly", "dragonfly+"])
+def test_exports_agree(family: str) -> None:
     """A line a cable and no port twice; edges of the graph sum to the cables; the other files come whole."""
-    x = built_fabric(request.getfixturevalue(kind), None)
+    x = built_fabric(solved(family), None)
     rows = list(csv.DictReader(io.StringIO("".join(fabric_parts.cable_list(x)))))
     assert len(rows) == x.fabric.endpoint_links + x.fabric.switch_links
-    assert set(
-        Counter([(r["from"], r["from_port"]) for r in rows] + [(r["to"], r["to_port"]) for r in rows]).values()
-    ) == {1}
+    assert len({(r[end], r[f"{end}_port"]) for r in rows for end in ("from", "to")}) == 2 * len(rows)
     g = nx.parse_graphml("\n".join(nx.generate_graphml(fabric_graph.graph(x, by_pod=False))))
     assert sum(data["cables"] for *_, data in g.edges(data=True)) == len(rows)
     assert g.number_of_edges() <= fabric_graph.edges(x)

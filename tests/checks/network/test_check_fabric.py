@@ -50,6 +50,16 @@ PLAN = small()
         ("fabric.sites.e1.shared_links.1.together_slowdown", lambda x: x * 0.99, "shared_links[e1]"),
         ("fabric.sites.e1.shared_links.1.allreduce_slowdown", lambda x: x * 1.01, "shared_links[e1]"),
         ("layout.metrics.sends_beside_rings", 0, "sends_beside_rings"),
+        ("fabric.sites.e1.cabled_racks", 5, "cabled[e1]"),  # six racks of four GPUs carry replicas of the eight
+        ("fabric.sites.e1.cabled_racks", 9, "cabled[e1]"),
+        ("fabric.sites.e1.wired_gpus_per_rack", 3, "cabled[e1]"),
+        ("fabric.sites.e1.wired_gpus_per_rack", 5, "cabled[e1]"),
+        ("fabric.sites.e1.family", "rack", "wirable[e1]"),
+        ("fabric.sites.e1.lanes", 2, "switch[e1]"),
+        ("fabric.sites.e1.lanes", 0, "wirable[e1]"),
+        ("fabric.sites.e1.split", 2, "switch[e1]"),
+        ("fabric.sites.e1.split", 0, "wirable[e1]"),
+        ("fabric.sites.e1.leaf_spare_ports", 1, "counts[e1]"),
     ],
 )
 def test_an_edit_names_its_rule(path: str, change: Any, rule: str) -> None:
@@ -102,6 +112,22 @@ def test_a_leaf_is_of_the_fabric_s_model() -> None:
     assert "switch[e1]" in named(edited_at(two, "fabric.sites.e1.tiers.0.switch", "other"))
 
 
+EDGES = [
+    ("network__max_tiers", 3, 2, "wirable"),
+    ("network__min_core_share", 0.25, 0.26, "core_share"),  # four uplinks of a pod of sixteen ports
+    ("network__max_oversubscription", 4.0, 3.99, "oversubscription"),
+    ("network__max_oversubscription", [2, 2], [1.99, 9], "oversubscription"),  # four ports down and two up in each
+    ("network__max_oversubscription", [2], [2, 1.99], "oversubscription"),
+    ("network__switches", [{**BOX, "port_gbps": 0.008}], [{**BOX, "port_gbps": 0.0079}], "switch"),  # a NIC of 1 MB/s
+]
+
+
+@pytest.mark.parametrize(("path", "holds", "breaks", "rule"), EDGES)
+def test_edges(path: str, holds: Any, breaks: Any, rule: str) -> None:
+    """A figure at its limit keeps the rule, one just beyond breaks it and no other."""
+    assert (rules(small(**{path: holds})), rules(small(**{path: breaks}))) == (set(), {rule})
+
+
 def test_every_site_has_a_fabric() -> None:
     """A site without a fabric and a fabric without a site are both found."""
     held = PLAN.model_dump(mode="json")["fabric"]["sites"]
@@ -122,56 +148,14 @@ def test_a_whole_core_taken_away_cannot_hide() -> None:
     assert {"tiers[e1, core]", "counts[e1]", "price_and_power[e1]"} <= named(fewer)
 
 
-@pytest.mark.parametrize(("gbps", "broken"), [(0.008, set()), (0.0079, {"switch"})])
-def test_a_port_carries_a_nic(gbps: float, broken: set[str]) -> None:
-    """A NIC of 1 MB/s needs 8 Mbps."""
-    switch = {**INSTANCE["network"]["switches"][0], "port_gbps": gbps}
-    assert rules(small(network__switches=[switch])) == broken
-
-
-@pytest.mark.parametrize(("tiers", "broken"), [(3, set()), (2, {"wirable"})])
-def test_tiers_allowed(tiers: int, broken: set[str]) -> None:
-    """Three tiers where three are allowed."""
-    assert rules(small(network__max_tiers=tiers)) == broken
-
-
-@pytest.mark.parametrize(("slower", "broken"), [(0.0, set()), (-0.01, {"assumed_slowdowns"})])
-def test_the_step_is_timed_at_the_slowdowns_as_built(slower: float, broken: set[str]) -> None:
-    """A step timed at a faster network than a site's fabric is on its order of racks is refused."""
-    send = PLAN.layout.assumptions.pipeline_send_slowdown + slower
-    found = rules(edited(PLAN, layout__assumptions__pipeline_send_slowdown=send))
-    assert broken <= found
-    assert bool(broken) == bool(found)
-
-
-@pytest.mark.parametrize(
-    ("path", "change", "rule"),
-    [
-        ("fabric.sites.e1.cabled_racks", 5, "cabled[e1]"),
-        ("fabric.sites.e1.cabled_racks", 9, "cabled[e1]"),
-        ("fabric.sites.e1.wired_gpus_per_rack", 3, "cabled[e1]"),
-        ("fabric.sites.e1.wired_gpus_per_rack", 5, "cabled[e1]"),
-    ],
-)
-def test_racks_and_gpus_at_work_are_cabled(path: str, change: int, rule: str) -> None:
-    """Six racks of four GPUs carry replicas of the eight at e1."""
-    assert rule in named(edited_at(PLAN, path, change))
+TIERS = {"fabric.planes": 2, "fabric.ports_per_switch": 16, "fabric.tiers": 3}
+LEAVES = {"fabric.leaf_domain_racks": 4, "fabric.leaf_down_ports": 4, "fabric.leaf_up_ports": 2}
 
 
 @pytest.mark.parametrize(
     ("pins", "broken"),
     [
-        (
-            {
-                "fabric.planes": 2,
-                "fabric.ports_per_switch": 16,
-                "fabric.tiers": 3,
-                "fabric.leaf_domain_racks": 4,
-                "fabric.leaf_down_ports": 4,
-            },
-            set(),
-        ),
-        ({"fabric.leaf_up_ports": 2, "fabric.spine_down_ports": 4, "fabric.spine_up_ports": 2}, set()),
+        (TIERS | LEAVES | {"fabric.spine_down_ports": 4, "fabric.spine_up_ports": 2}, set()),
         ({"fabric.switch": BOX["name"], "fabric.spine_switch": BOX["name"], "fabric.core_switch": BOX["name"]}, set()),
         ({"fabric.core_switch": "other"}, {"pins[fabric.core_switch]"}),
         ({"fabric.tiers": 2}, {"pins[fabric.tiers]"}),
@@ -230,10 +214,9 @@ def test_the_core_share_holds_where_one_leaf_domain_has_the_site(share: float) -
     assert ("core_share" in rules(named)) == (share == 0.0)
 
 
-@pytest.mark.parametrize(("share", "broken"), [(0.25, set()), (0.26, {"core_share"})])
-def test_core_share(share: float, broken: set[str]) -> None:
-    """Four uplinks of a pod of sixteen ports carry a quarter of them."""
-    assert rules(small(network__min_core_share=share)) == broken
+def reaching(metres: float) -> dict[str, Any]:
+    """Return a floor whose cables one medium reaches so far."""
+    return {"network__floor": {}, "network__media": [{"name": "own", "reach_m": metres, "price_usd": 1}]}
 
 
 @pytest.mark.parametrize(
@@ -243,41 +226,15 @@ def test_core_share(share: float, broken: set[str]) -> None:
         ({"network__spares": {"share": 0.3}}, "counts[e1]"),
         ({"network__spares": {"share": 1, "failure_chance": 1}}, "counts[e1]"),
         ({"network__power_usd_per_watt": 1.0}, "price_and_power[e1]"),
-        (
-            {"network__floor": {}, "network__media": [{"name": "short", "reach_m": 1, "price_usd": 1}]},
-            "price_and_power[e1]",
-        ),
-        (
-            {"network__floor": {}, "network__media": [{"name": "long", "reach_m": 500, "price_usd": 1}]},
-            "price_and_power[e1]",
-        ),
+        (reaching(1), "price_and_power[e1]"),
+        (reaching(500), "price_and_power[e1]"),
     ],
 )
 def test_rules_of_the_instance_reach_the_fabric(change: dict[str, Any], rule: str) -> None:
     """A plan worked out without families, spares and prices by reach breaks the rule about each."""
-    assert rule in named(small(**change))
-
-
-@pytest.mark.parametrize(
-    ("path", "value", "rule"),
-    [
-        ("fabric.sites.e1.family", "rack", "wirable[e1]"),
-        ("fabric.sites.e1.lanes", 2, "switch[e1]"),
-        ("fabric.sites.e1.lanes", 0, "wirable[e1]"),
-        ("fabric.sites.e1.split", 2, "switch[e1]"),
-        ("fabric.sites.e1.split", 0, "wirable[e1]"),
-        ("fabric.sites.e1.leaf_spare_ports", 1, "counts[e1]"),
-    ],
-)
-def test_family_lanes_and_spares_are_held_against_the_wiring(path: str, value: Any, rule: str) -> None:
-    """Each is part of the wiring that the counts are of."""
-    assert rule in named(edited_at(PLAN, path, value))
-
-
-def test_cables_beyond_every_medium_are_named() -> None:
-    """Where no medium reaches the message says so."""
-    plan = small(network__floor={}, network__media=[{"name": "short", "reach_m": 1, "price_usd": 1}])
-    assert any("longer than 1 m" in v.message for v in check(plan))
+    found = check(small(**change))
+    assert rule in {v.rule for v in found}
+    assert any("longer than 1 m" in v.message for v in found) == (change == reaching(1))
 
 
 @pytest.mark.parametrize(("gbps", "broken"), [(0.016, set()), (0.0159, {"switch"})])
@@ -286,8 +243,8 @@ def test_a_split_port_carries_its_nics(gbps: float, broken: set[str]) -> None:
 
     Half the uplinks then carry as much.
     """
-    switch = {**INSTANCE["network"]["switches"][0], "port_gbps": gbps, "breakout": 2}
-    plan = worked(instance_with(network__switches=[switch]), split=2, leaf_up=2, leaf_bundle=1)
+    boxes = [{**BOX, "port_gbps": gbps, "breakout": 2}]
+    plan = worked(instance_with(network__switches=boxes), split=2, leaf_up=2, leaf_bundle=1)
     assert {n.partition("[")[0] for n in named(plan)} == broken
     assert plan.fabric.sites["e1"].tiers[0].oversubscription == 4 / (2 * 2)
 

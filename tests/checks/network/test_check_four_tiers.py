@@ -25,14 +25,8 @@ from planner.report.summary import summary
 from planner.simulation.traffic import part_of_plan
 
 # Two racks a leaf domain; pods of two rails of one domain; zones of all four rails of two domains.
-ZONES = {
-    "leaf_down": 2,
-    "domains_per_pod": 1,
-    "rails_per_zone": 4,
-    "domains_per_zone": 2,
-    "core_up": 4,
-    "core_bundle": 2,
-}
+ZONES = {"leaf_down": 2, "domains_per_pod": 1, "rails_per_zone": 4, "domains_per_zone": 2}
+ZONES |= {"core_up": 4, "core_bundle": 2}
 ASSIGNMENT = {
     "e1": [(0, 0, "r[0-1]"), (0, 1, "r2"), (1, 2, "r[4-5]"), (1, 3, "r6")],
     "w1": [(0, 0, "r[0-1]"), (1, 1, "r[2-3]")],
@@ -41,9 +35,8 @@ ASSIGNMENT = {
 
 def zoned(wiring: dict[str, int] | None = None, **changes: Any) -> Plan:
     """Return the worked plan with four tiers."""
-    plan = worked(
-        instance_with(**{"network__max_tiers": 4, **changes}), assignment=ASSIGNMENT, **{**ZONES, **(wiring or {})}
-    )
+    asked = instance_with(**{"network__max_tiers": 4, **changes})
+    plan = worked(asked, assignment=ASSIGNMENT, **{**ZONES, **(wiring or {})})
     # Both groups of e1 take 3 racks, no leaf domain of 2 holds one.
     return edited_at(plan, "placement.lower_bound_split", 2)
 
@@ -111,13 +104,11 @@ def test_floor_between_zones(core_up: int, share: float, broken: set[str]) -> No
 
 def test_a_slow_zone_slows_the_exchange() -> None:
     """One uplink of each core, for four spine ports down, slows what leaves a zone by as much."""
-    plan, d = (zoned({"core_up": 1, "core_bundle": 1}), E1.design)
-    narrow = built_fabric(plan, "e1").design
-    assert narrow.core_oversubscription == 4 * d.core_oversubscription == 4
+    plan, d = zoned({"core_up": 1, "core_bundle": 1}), E1.design
+    assert built_fabric(plan, "e1").design.core_oversubscription == 4 * d.core_oversubscription == 4
     slow, fast = (p.fabric.sites["e1"].pipeline_send_slowdown for p in (plan, PLAN))
-    assert slow == pytest.approx(
-        PLAN.instance.network.transport.slowdown * 3 / 4 * d.leaf_oversubscription * d.spine_oversubscription * 4
-    )
+    phi = PLAN.instance.network.transport.slowdown
+    assert slow == pytest.approx(phi * 3 / 4 * d.leaf_oversubscription * d.spine_oversubscription * 4)
     assert slow > fast
 
 
@@ -138,8 +129,7 @@ def test_cable_list_joins_zones() -> None:
     """Every port has one cable, and each super-spine a bundle of two from the core of each zone."""
     rows = list(csv.DictReader(io.StringIO("".join(cable_list(E1)))))
     assert len(rows) == E1.fabric.endpoint_links + E1.fabric.switch_links
-    ports = Counter([(r["from"], r["from_port"]) for r in rows] + [(r["to"], r["to_port"]) for r in rows])
-    assert set(ports.values()) == {1}
+    assert len({(r[end], r[f"{end}_port"]) for r in rows for end in ("from", "to")}) == 2 * len(rows)
     bundles = Counter((r["from"], r["to"]) for r in rows if r["to"].startswith("super-spine"))
     assert set(bundles.values()) == {2} and len(bundles) == E1.design.cores * 2
 
@@ -159,21 +149,11 @@ def test_graph_holds_every_cable(by_pod: bool) -> None:
 
 def test_slurm_tree_has_four_levels() -> None:
     """Leaves under pods, pods under zones, zones under the super-spine."""
-    lines = [
-        line.split()
-        for line in "".join(
-            fabric_graph.topology_conf(
-                built_fabric(zoned({"leaf_down": 1, "domains_per_pod": 2, "domains_per_zone": 4}), "e1")
-            )
-        ).splitlines()
-    ]
-    held = {name.removeprefix("SwitchName="): members for name, members in lines[1:]}
-    assert held["leaf7"] == "Nodes=r7"
-    assert (held["pod0"], held["zone1"], held["super-spine"]) == (
-        "Switches=leaf[0-1]",
-        "Switches=pod[2-3]",
-        "Switches=zone[0-1]",
-    )
+    plan = zoned({"leaf_down": 1, "domains_per_pod": 2, "domains_per_zone": 4})
+    lines = [x.split() for x in "".join(fabric_graph.topology_conf(built_fabric(plan, "e1"))).splitlines()]
+    held = {name.removeprefix("SwitchName="): members.partition("=")[2] for name, members in lines[1:]}
+    some = [held[name] for name in ("leaf7", "pod0", "zone1", "super-spine")]
+    assert some == ["r7", "leaf[0-1]", "pod[2-3]", "zone[0-1]"]
 
 
 def test_a_part_full_zone_closes_the_tree() -> None:
@@ -182,9 +162,8 @@ def test_a_part_full_zone_closes_the_tree() -> None:
     text = "".join(fabric_graph.topology_yaml(built_fabric(plan, "e1")))
     assert "zone0\n        children: pod[0-2]" in text and "zone1\n        children: pod3" in text
     parents = {s.name: s.parent for s in plan_topology(plan, "plan").switches}
-    assert {n: p for n, p in parents.items() if n.startswith("e1-pod")} == {
-        f"e1-pod{i}": f"e1-zone{i // 3}" for i in range(4)
-    }
+    pods = {n: p for n, p in parents.items() if n.startswith("e1-pod")}
+    assert pods == {f"e1-pod{i}": f"e1-zone{i // 3}" for i in range(4)}
     assert (parents["e1-zone1"], parents["e1"]) == ("e1", "wan")
 
 

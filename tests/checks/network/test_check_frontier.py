@@ -5,14 +5,14 @@ from functools import cache
 from typing import Any
 
 import pytest
-from worked_plan import small
+from worked_plan import edited_at, small
 
 from planner.checks.frontiers import _design
 from planner.checks.frontiers import frontier as rules
 from planner.models.requests import FABRIC_AXES
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.plan import Plan
-from planner.planning.pareto import frontier
+from planner.planning.site_fabrics import frontier
 
 SITE = "e1"
 SAME_FABRIC = {"domains_per_pod"}  # a pod with room for more domains than there are
@@ -23,11 +23,7 @@ MERITS = [FABRIC_AXES[k] for k in ("cost", "time", "power")]
 @cache
 def plan_of(families: tuple[str, ...]) -> Plan:
     """Return the worked plan with the families that a frontier may choose from."""
-    plan = small()
-    network = plan.instance.network
-    assert network is not None
-    wide = network.model_copy(update={"families": families})
-    return plan.model_copy(update={"instance": plan.instance.model_copy(update={"network": wide})})
+    return edited_at(small(), "instance.network.families", list(families))
 
 
 @cache
@@ -73,14 +69,11 @@ def test_choices_that_there_are_not() -> None:
 
 def test_rows_of_two_models() -> None:
     """Spines of another model are priced as theirs; one that is not there, or of another rate, is refused."""
-    row, plan, rule = rows_of("rail")[0], plan_of(("rail",)), {f"frontier[{SITE}, 0]"}
-    box = plan.instance.network.switches[0]
-    large = box.model_copy(update={"name": "large", "ports": 2 * box.ports, "price_usd": box.price_usd + 1000})
-    fast = box.model_copy(update={"name": "fast", "port_gbps": 2 * box.port_gbps})
-    three = plan.instance.network.model_copy(update={"switches": (box, large, fast)})
-    plan = plan.model_copy(update={"instance": plan.instance.model_copy(update={"network": three})})
-    physics = PlanPhysics(plan=plan)
-    dearer = row["cost_usd"] + 1000 * _design(physics, three, SITE, row).spines
+    row, rule, box = rows_of("rail")[0], {f"frontier[{SITE}, 0]"}, plan_of(("rail",)).instance.network.switches[0]
+    large = {"name": "large", "ports": 2 * box.ports, "price_usd": box.price_usd + 1000}
+    boxes = [{**box.model_dump(), **x} for x in ({}, large, {"name": "fast", "port_gbps": 2 * box.port_gbps})]
+    physics = PlanPhysics(plan=edited_at(plan_of(("rail",)), "instance.network.switches", boxes))
+    dearer = row["cost_usd"] + 1000 * _design(physics, physics.instance.network, SITE, row).spines
     for name, usd, expected in (
         ("large", dearer, set()), ("large", row["cost_usd"], rule), ("fast", dearer, rule), ("none", dearer, rule),
     ):  # fmt: skip

@@ -20,12 +20,9 @@ def placed(draw: st.DrawFn) -> tuple[Design, list[list[int]], bool]:
     tiers, rails, split = draw(st.integers(2, 4)), draw(st.integers(1, 3)), draw(st.sampled_from([1, 2]))
     racks, domain = draw(st.integers(4, 24)), draw(st.integers(1, 4))
     own: dict[str, Any] = {"ports": 4096, "rails": rails, "racks": racks, "leaf_down": domain, "split": split}
-    own |= {
-        "leaf_up": 2 * draw(st.integers(1, 3)),
-        "leaf_bundle": draw(st.sampled_from([1, 2])),
-        "rails_per_pod": rails,
-    }
-    own |= {"domains_per_pod": draw(st.integers(1, 3)) if tiers > 2 else 24, "lanes": draw(st.integers(1, 2))}
+    own |= {"leaf_up": 2 * draw(st.integers(1, 3)), "leaf_bundle": draw(st.sampled_from([1, 2]))}
+    own |= {"rails_per_pod": rails, "domains_per_pod": draw(st.integers(1, 3)) if tiers > 2 else 24}
+    own |= {"lanes": draw(st.integers(1, 2))}
     if tiers > 2:
         own |= {"spine_up": draw(st.integers(1, 4)), "spine_bundle": 1}
     if tiers > 3:

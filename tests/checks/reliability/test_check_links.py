@@ -1,11 +1,11 @@
 """A plan whose links fail is judged by its own lanes: changed lanes, rates and stops break a rule."""
 
-import json
 from functools import cache
 
 import pytest
 from joint_brute_failures import failing_links
 from stored_plans import stored
+from worked_plan import edited_at
 
 from planner.checks.check_plan import check
 from planner.checks.reliability import Failures, failures_of
@@ -32,21 +32,21 @@ def test_an_honest_plan_breaks_nothing(seed: int) -> None:
     assert plan.reliability is not None and plan.reliability.stops_per_day_by_part["link"] > 0
 
 
-@pytest.mark.parametrize("seed", [TWO_LANES, ONE_LANE])
-def test_changed_stops_of_links_are_noticed(seed: int) -> None:
+@pytest.mark.parametrize(("seed", "factor"), [(TWO_LANES, 0.5), (ONE_LANE, 2)])
+def test_changed_stops_of_links_are_noticed(seed: int, factor: float) -> None:
     """Stops of links that are those of another number of lanes are refused."""
-    data = json.loads(plan_of(seed).model_dump_json())
-    data["reliability"]["stops_per_day_by_part"]["link"] *= 2 if seed == ONE_LANE else 0.5
-    assert {v.rule for v in check(Plan.model_validate(data))} == {"stops[link]"}
+    bent = edited_at(plan_of(seed), "reliability.stops_per_day_by_part.link", lambda x: x * factor)
+    assert {v.rule for v in check(bent)} == {"stops[link]"}
 
 
 def test_lanes_differ_between_sites() -> None:
-    """A plan whose sites split NICs over different numbers of lanes breaks a rule."""
-    data = json.loads(plan_of(12).model_dump_json())
-    sites = data["fabric"]["sites"]
-    assert len(sites) == 2
-    next(iter(sites.values()))["lanes"] = 1
-    assert "lanes" in {v.rule for v in check(Plan.model_validate(data))}
+    """Sites that split NICs over different numbers of lanes break a rule, but where stops are counted by GPU."""
+    plan = plan_of(12)
+    assert len(plan.fabric.sites) == 2
+    apart = edited_at(plan, f"fabric.sites.{min(plan.fabric.sites)}.lanes", 1)
+    assert "lanes" in {v.rule for v in check(apart)}
+    by_gpu = edited_at(apart, "instance.reliability.parts", {"gpu": {"gpu_hours_per_event": 100.0}})
+    assert "lanes" not in {v.rule for v in check(by_gpu)}
 
 
 @pytest.mark.parametrize("seed", range(0, 30, 3))
@@ -62,18 +62,15 @@ def test_bounds_count_the_same_links(seed: int) -> None:
 def test_lanes_of_one_kind_of_switch(gbps: float, lanes: int) -> None:
     """A NIC of 400 Gbps has as many lanes as ports of the only switch make it up, and their transceivers."""
     i = load_instance(failing_links(12))
-    assert i.network is not None
     (switch, *_) = (s for s in i.network.switches if isinstance(s, Switch))
     nic = i.hardware.model_copy(update={"nic_bytes_per_second": 50e9})
-    network = i.network.model_copy(
-        update={"switches": (switch.model_copy(update={"port_gbps": gbps}),), "max_lanes": 4}
-    )
-    found = failures_of(i.model_copy(update={"network": network, "hardware": nic}))
-    assert found is not None
-    assert (found.links, found.transceivers_per_link) == (lanes, network.cables.endpoint_transceivers)
-    none = network.model_copy(update={"max_lanes": lanes - 1})
-    fewer = failures_of(i.model_copy(update={"network": none, "hardware": nic}))
-    assert fewer is not None and fewer.links == 0
+
+    def found(most: int) -> Failures:
+        boxes = {"switches": (switch.model_copy(update={"port_gbps": gbps}),), "max_lanes": most}
+        return failures_of(i.model_copy(update={"network": i.network.model_copy(update=boxes), "hardware": nic}))
+
+    each = i.network.cables.endpoint_transceivers
+    assert (found(4).links, found(4).transceivers_per_link, found(lanes - 1).links) == (lanes, each, 0)
 
 
 @pytest.mark.parametrize("failover", [False, True])
@@ -94,11 +91,3 @@ def test_rates_of_parts_by_hand(failover: bool, links: int, each: int) -> None:
     assert f.gpu_rate * 3600 == pytest.approx(sum(wanted.values()))
     for gpus, more in ((1, 1), (10, 1), (30, 9)):
         assert float(f.rate(gpus)) * 3600 == pytest.approx(gpus * more * sum(wanted.values()))
-
-
-def test_lanes_matter_only_where_links_are_counted() -> None:
-    """Sites may split NICs as they like where stops are counted by GPU."""
-    data = json.loads(plan_of(12).model_dump_json())
-    next(iter(data["fabric"]["sites"].values()))["lanes"] = 1
-    data["instance"]["reliability"]["parts"] = {"gpu": {"gpu_hours_per_event": 100.0}}
-    assert "lanes" not in {v.rule for v in check(Plan.model_validate(data))}

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from worked_plan import GRID, edited, named, rules, small
 
+from planner.api.plans import check
 from planner.plan.plan import Plan
 
 # Loads: e1 1.2, w1 0.9 MW; their plants feed 0.9 and 0.9 MW. Lines at e1: 2 x 0.5 MW and a built one of 0.5.
@@ -33,8 +34,6 @@ def with_upgrades(*bought: tuple[str, int], months: float | None = None) -> Plan
 )
 def test_upgrades(bought: list[tuple[str, int]], words: str | None) -> None:
     """Only what a node offers is bought, no more of it than it has, also where it is bought twice."""
-    from planner.api.plans import check
-
     found = {v.message for v in check(with_upgrades(*bought)) if v.rule.startswith("upgrades[")}
     assert found == ({words} if words else set())
 
@@ -88,12 +87,6 @@ def test_balanced_sites(ratio: float, broken: set[str]) -> None:
     assert named(small(grid__rules__share_balance={"enabled": False, "max_ratio": ratio})) == set()
 
 
-@pytest.mark.parametrize(("limit", "broken"), [(1, True), (2, False), (None, False)])
-def test_sites_allowed(limit: int | None, broken: bool) -> None:
-    """Two sites stand."""
-    assert rules(small(grid__rules__max_sites=limit)) == ({"site_count"} if broken else set())
-
-
 @pytest.mark.parametrize("count", [0, -1])
 def test_a_site_of_no_racks(count: int) -> None:
     """A site that stands has racks."""
@@ -104,8 +97,6 @@ def test_a_site_of_no_racks(count: int) -> None:
 
 def test_sites_exchange_at_a_rate() -> None:
     """Two sites with replicas need a rate between them; one that has them all needs none."""
-    from planner.api.plans import check
-
     plan = small()
     found = [v for v in check(edited(plan, layout__assumptions__wan_gbps=None)) if v.rule == "wan_need"]
     assert [v.message for v in found] == ["2 sites exchange gradients > 1, and no rate is assumed between them"]

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from stored_plans import stored
-from worked_plan import LAYOUT, edited_at, instance_with, named
+from worked_plan import LAYOUT, edited_at, instance_with, leaves, named
 
 from planner.api.plans import check
 from planner.plan.plan import Plan
@@ -34,17 +34,11 @@ def solved(**more: Any) -> Plan:
 
 PLAN = solved()
 DATA = PLAN.model_dump(mode="json")
+SYNC = DATA["wan"]["demands"][0]
 
 
-def leaves(data: Any, path: str) -> list[tuple[str, Any]]:
-    if isinstance(data, dict):
-        return [p for k, v in data.items() if k != "certificate" for p in leaves(v, f"{path}.{k}")]
-    if isinstance(data, list):
-        return [p for i, v in enumerate(data) for p in leaves(v, f"{path}.{i}")]
-    return [(path, data)]
-
-
-FIGURES = [path for path, v in leaves(DATA["wan"], "wan") if isinstance(v, float) and v and not isinstance(v, bool)]
+LEAVES = leaves(DATA["wan"], "wan", without=("certificate",))
+FIGURES = [path for path, v in LEAVES if isinstance(v, float) and v]
 
 
 def at(name: str) -> int:
@@ -81,11 +75,7 @@ def test_a_good_design_breaks_nothing() -> None:
         ("wan.demands.0.routes.0.edges", lambda x: x[:2], "routes[sync, e1, w1]"),
         ("wan.demands.0.routes.0.edges.1", lambda _: "nowhere", "routes[sync, e1, w1]"),
         ("wan.demands.0.routes.0.backup_edges", lambda _: None, "routes[sync, e1, w1]"),
-        (
-            "wan.demands.0.routes.0.backup_edges",
-            lambda _: DATA["wan"]["demands"][0]["routes"][0]["edges"],
-            "routes[sync, e1, w1]",
-        ),
+        ("wan.demands.0.routes.0.backup_edges", lambda _: SYNC["routes"][0]["edges"], "routes[sync, e1, w1]"),
         ("wan.demands.0.routes", lambda _: [], "demands[sync, e1, w1]"),
         ("wan.demands.0.routes", lambda x: [{**x[0], "share": 0.5}] * 2, "demands[sync, e1, w1]"),
         ("wan.demands.1.routes.0.share", lambda _: -0.1, "routes[checkpoint, e1, w1]"),
@@ -114,7 +104,7 @@ def test_no_figure_can_be_moved(factor: float) -> None:
 @settings(max_examples=60, deadline=None)
 def test_a_bad_design_never_raises(data: st.DataObject) -> None:
     """Whatever an entry is replaced with, the checker answers."""
-    path = data.draw(st.sampled_from([p for p, _ in leaves(DATA["wan"], "wan")]))
+    path = data.draw(st.sampled_from([p for p, _ in LEAVES]))
     value = data.draw(st.sampled_from([None, -1, 0, 1e300, "nowhere", [], 10**12]))
     try:
         plan = edited_at(PLAN, path, lambda _: value)
