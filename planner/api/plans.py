@@ -412,6 +412,7 @@ def solve(
         index with status, objective and bound of each.
     curve
         Whether to go on, behind the plan, with what less money buys: the plan's `curve`, in the time that is left.
+        Where there is none, a warning in the log and a note of the progress say why.
     constants
         Of the user's own cluster, as `calibrate` returns them, or their file: in place of the catalogue's.
 

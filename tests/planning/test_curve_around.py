@@ -125,6 +125,30 @@ def test_why_there_is_no_curve(drawn: Plan) -> None:
     assert "cut short" in (why_no_curve(drawn.model_copy(update={"stopped": "limit"})) or "")
 
 
+@pytest.mark.parametrize(
+    ("minimize", "deadline", "why"),
+    [
+        ("finish_date", None, "the goal is a date"),
+        ("frontier", None, ""),
+        ("frontier", 1e-6, "there is no plan to draw it around"),
+    ],
+)
+def test_a_curve_that_is_left_out_has_its_reason(
+    minimize: str, deadline: float | None, why: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Asked for a curve, the library logs and reports why there is none; a plan that holds its own needs no reason."""
+    i = campus(7)
+    goal = i.objective.model_copy(update={"minimize": minimize})
+    i = i.model_copy(update={"objective": goal, "limits": i.limits.model_copy(update={"deadline_days": deadline})})
+    lines: list[str] = []
+    plan = planner.solve(i, curve=True, progress=lines.append)
+    logged = [x.getMessage() for x in caplog.records if "no curve" in x.getMessage()]
+    assert (plan.curve is None) == bool(why) == any("no curve" in line for line in lines) == bool(logged)
+    assert not why or why in logged[0]
+    assert planner.Session().curve(plan).plans == ()
+    assert (why or "the plan holds the whole curve") in caplog.records[-1].getMessage()
+
+
 @pytest.mark.slow
 def test_the_command_prints_the_plan_then_the_curve(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The summary comes first, the curve behind it; the plan's file has both, and `show` prints the same."""

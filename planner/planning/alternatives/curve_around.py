@@ -37,11 +37,11 @@ def why_no_curve(plan: Plan) -> str | None:
     reasons = (
         (isinstance(instance, FabricInstance), "a fabric alone trains nothing"),
         (bool(instance.hardware.pools), "each pool has a layout of its own"),
+        (plan.layout is None or plan.cost is None, "there is no plan to draw it around"),
         (goal == "loss", "the model of least loss changes with the money"),
         (goal == "frontier", "the plan holds the whole curve"),
         (goal == "finish_date", "the goal is a date; `planner frontier` draws days of training against money"),
         (goal != "days_to_train", f"the goal is money ({goal}); `planner frontier` draws all of it"),
-        (plan.layout is None or plan.cost is None, "there is no plan to draw it around"),
         (rack_of(instance.hardware).price_usd <= 0, "racks have no price"),
         (bool(instance.hardware.alternatives) and instance.grid is None, "each GPU has a number of racks of its own"),
         (plan.stopped in ("limit", "interrupted"), "the search for the plan itself was cut short"),

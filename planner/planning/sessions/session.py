@@ -1,5 +1,6 @@
 """Solve again and again: what one solve learned of an instance serves the next, whatever its budget or deadline."""
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -55,11 +56,21 @@ def solve_once(
         cache = JointCache() if cache is None else cache
         deadline = Deadline(options.time_limit)
         plan = better_of(solve_instance(loaded, options, reporter, cache=cache, first=first), known)
-        if curve and why_no_curve(plan) is None:
+        if curve and plan.curve is None and _has_curve(plan, reporter):
             left = replace(options, time_limit=deadline.limit)
             plan = plan.model_copy(update={"curve": curve_around(plan, left, reporter, cache=cache).curve})
     reporter.finish(plan.status, plan.stopped, plan.objective.value, plan.objective.bound)
     return plan
+
+
+def _has_curve(plan: Plan, reporter: Reporter) -> bool:
+    """Return whether there is a curve to draw around a plan; if not, log and report why."""
+    why = why_no_curve(plan)
+    if why is not None:
+        text = f"no curve of less money: {why}"
+        logging.getLogger("planner").warning("%s", text)
+        reporter(text)
+    return why is None
 
 
 class Session:
@@ -151,7 +162,7 @@ class Session:
         Frontier
             `curve.points` by rising capital; `plans`, one for each point in the same order; `curve.epsilon`, the share
             within which they cover all other plans between the first and the last, proven. Without points where no
-            curve has a meaning: a goal in money, pools, a fabric alone, no plan.
+            curve has a meaning: a goal in money, pools, a fabric alone, no plan; a warning in the log says why.
 
         Raises
         ------
@@ -164,8 +175,10 @@ class Session:
                 plan, interrupt=interrupt, on_progress=on_progress, time_limit=time_limit, seed=seed, threads=threads
             )
         options = options_of(time_limit=deadline.limit, gap=None, seed=seed, threads=threads)
+        reporter = Reporter(on_event=on_progress)
+        _has_curve(plan, reporter)
         with ended_by(interrupt):
-            return curve_around(plan, options, Reporter(on_event=on_progress), cache=self._cache, points=points)
+            return curve_around(plan, options, reporter, cache=self._cache, points=points)
 
     def forget(self) -> None:
         """Free what was kept."""
