@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from planner.plan.certificate import Violation
     from planner.plan.plan import Plan
     from planner.planning.frontier import Frontier
-    from planner.planning.sessions.session import Session
+    from planner.planning.session import Session
     from planner.scheduling.session import Cluster
     from planner.solvers.progress import BoundRaised, Event, Finished, IncumbentFound, Note, PhaseStarted
     from planner.solvers.signals import Interrupter
@@ -63,7 +63,7 @@ _HOMES = {
         "planner.cluster.job": "Job Placement Topology",
         "planner.plan.plan": "Plan",
         "planner.sweeps.row_store": "Row",
-        "planner.planning.sessions.session": "Session",
+        "planner.planning.session": "Session",
         "planner.plan.certificate": "Violation",
     }.items()
     for name in names.split()

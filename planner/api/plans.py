@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from planner.planning.explain import Explanation
     from planner.planning.frontier import Frontier
     from planner.planning.layouts import NearLayouts
-    from planner.planning.utilisation import LimitPoint
+    from planner.planning.model_size import LimitPoint
     from planner.solvers.progress import Event
     from planner.solvers.signals import Interrupter
     from planner.sweeps.row_store import Row
@@ -134,7 +134,7 @@ def design_fabric(
     """
     from planner.models.requests import Options
     from planner.planning.fabric_design import design_fabric as designed
-    from planner.planning.fabric_question import question_of
+    from planner.planning.load import question_of
 
     return designed(question_of(question, {}), Options(time_limit=time_limit))
 
@@ -352,7 +352,7 @@ def limits(
     """
     from planner.instance.references import of_one_layout
     from planner.planning.load import load_instance
-    from planner.planning.utilisation import point
+    from planner.planning.model_size import point
 
     request = of_one_layout(load_instance(instance, searched=False, constants=constants))
     if executor is None:
@@ -422,7 +422,7 @@ def solve(
         The input cannot be used; the message says where and what to do. An infeasible instance is a plan, not an error,
         and so is one that the checker disagrees with: its `verified` is false and its `violations` say on what.
     """
-    from planner.planning.sessions.session import read_question, solve_once
+    from planner.planning.session import read_question, solve_once
     from planner.planning.solve import options_of
     from planner.solvers.progress import Reporter
 

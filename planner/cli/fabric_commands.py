@@ -52,7 +52,7 @@ def design(
 ) -> None:
     """Print the cheapest fabric that joins all hosts, with its proof, and why other kinds lost."""
     import planner
-    from planner.planning.fabric_question import MAX_TIERS, FabricWish, question_of, question_of_options
+    from planner.planning.load import MAX_TIERS, FabricWish, question_of, question_of_options
     from planner.report.summary import summary, terminal_width
 
     require_writable(output)
@@ -218,7 +218,7 @@ def pareto(
     """Print the fabrics that no other matches or beats on every axis, each with its proof."""
     from planner.formats.yaml_text import read_data
     from planner.imports.instance_file import instance_path
-    from planner.planning.pareto import axes_of, frontier, lines, records, rules_given, table
+    from planner.planning.site_fabrics import axes_of, frontier, lines, records, rules_given, table
 
     sizes, axis_names = _sizes(leaf_sizes), axes_of(axes)
     if output is not None and output.suffix != ".jsonl":

@@ -205,7 +205,7 @@ def launch(
     from planner.imports.megatron_flags import REMEDY
     from planner.imports.recipe_edits import written_like
     from planner.imports.training_run import run_of_text
-    from planner.planning.joint.runnable_layout import own_step, runnable_layout
+    from planner.planning.layouts import own_step, runnable_layout
 
     text = "" if like is None else read_text(like, REMEDY)
     file = None if like is None else run_of_text(text, like)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from planner.plan.plan import Curve, Plan
     from planner.planning.explain import Explanation
     from planner.planning.frontier import Frontier
-    from planner.planning.sessions.session import Session
+    from planner.planning.session import Session
     from planner.solvers.signals import Deadline
 
 
@@ -59,7 +59,7 @@ def solve(
     ] = False,
 ) -> None:
     """Take all decisions and print the summary of the plan; then what less money buys."""
-    from planner.planning.sessions.session import Session
+    from planner.planning.session import Session
 
     require_writable(output)
     from planner.plan.plan import Curve

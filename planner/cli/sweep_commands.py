@@ -20,7 +20,7 @@ from planner.files import require_writable, write_atomically
 from planner.units import counted, words
 
 if TYPE_CHECKING:
-    from planner.planning.utilisation import LimitLayout, LimitPoint
+    from planner.planning.model_size import LimitLayout, LimitPoint
     from planner.sweeps.row_store import Store
 
 

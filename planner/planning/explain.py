@@ -28,7 +28,7 @@ from planner.planning.evaluate import memory_lines, time_lines
 from planner.planning.explain_sites import SitesExplanation
 from planner.planning.finish_date import FINISH_DATE, as_days_of_training
 from planner.planning.frontier import FRONTIER, in_days_of_training
-from planner.planning.sessions.start import column_of
+from planner.planning.session import column_of
 from planner.planning.solve import solve_instance
 from planner.solvers.progress import start
 from planner.solvers.signals import Deadline

@@ -26,8 +26,8 @@ from planner.physics.plan_physics import CLUSTER
 from planner.plan.certificate import Certificate, Conflict, ObjectiveValue
 from planner.plan.plan import Cost, Plan
 from planner.plan.plan_sections import FabricAlternative, FabricPlan, SiteFabric
-from planner.planning.fabric_question import MAX_TIERS
-from planner.planning.joint.fabric_section import site_fabric
+from planner.planning.load import MAX_TIERS
+from planner.planning.site_fabrics import site_fabric
 from planner.simulation.flow_times import TransportName, flow_seconds, transport_slowdown_of
 from planner.simulation.traffic import MAX_PLANES, part_of_design, permutation
 from planner.solvers.signals import Deadline, OutOfTimeError

@@ -21,7 +21,7 @@ from planner.plan.certificate import ObjectiveValue
 from planner.plan.plan import Curve, CurvePoint, Plan
 from planner.plan.plan_figures import changed_decisions, digest
 from planner.plan.plan_sections import layout_in_short
-from planner.planning.joint.plan import plan_of
+from planner.planning.joint_plan import plan_of
 from planner.solvers.outcome import UnansweredError, relative_gap
 from planner.solvers.progress import report, start, turn
 from planner.solvers.signals import Deadline, OutOfTimeError

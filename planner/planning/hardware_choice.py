@@ -20,7 +20,7 @@ from planner.physics.site.cost import rack_of
 from planner.plan.certificate import AlternativeProof
 from planner.plan.plan import Plan
 from planner.planning.finish_date import FINISH_DATE, each_start, latest_start_days, latest_start_months
-from planner.planning.joint.proof import refused_of
+from planner.planning.joint_proof import refused_of
 from planner.solvers.signals import Deadline
 
 First = Callable[[World], Column | None]

@@ -1,9 +1,15 @@
-"""The kinds of layout that are nearly as fast as the fastest: the best plan of each, with the days that it takes."""
+"""Layouts near a plan's: the fastest of each kind, and the fastest that a training framework runs."""
 
-from collections.abc import Callable
+import itertools
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any, get_args
 
+from planner.errors import InputError
+from planner.exports.launch import LaunchRun, layout_question, nearest_choices, recomputed_under
 from planner.instance.instance import Instance
+from planner.instance.workload import Overlap
 from planner.models.joint.cache import JointCache
 from planner.models.joint.search.days import days
 from planner.models.joint.search.kinds import FastestOfEachKind, kind_of
@@ -11,7 +17,10 @@ from planner.models.joint.search.loop import Loop
 from planner.models.joint.solve import solve_joint, world_of
 from planner.models.requests import Options
 from planner.physics.num import ticking
+from planner.physics.training.parallel_strategy import even_layers, layout_values, strategy_of
+from planner.physics.training.step import machine_of
 from planner.plan.plan import Plan
+from planner.planning.evaluate import Evaluation, evaluated, with_switches
 from planner.planning.frontier import checked_plan, in_days_of_training
 from planner.solvers.progress import start, turn
 from planner.solvers.signals import Deadline
@@ -58,3 +67,152 @@ def near_layouts(
     plans = tuple(checked_plan(instance, plan, days(world.problem, plan.seconds), options) for plan in ranked)
     proven = best.stopped == stopped == "proved" and not goal.ended
     return NearLayouts(plans, within, best.days, proven=proven)
+
+
+MAX_CHUNKS = 8  # virtual stages that are tried
+
+
+@dataclass(frozen=True, slots=True)
+class RunnableLayout:
+    """A run of a layout that a framework has, the choices that differ from the plan's, and what a step takes."""
+
+    run: LaunchRun
+    changes: dict[str, tuple[Any, Any]]  # before and after
+    step_seconds: float
+    longer: float  # share of the plan's step
+
+
+def runnable_layout(plan: Plan, run: LaunchRun, framework: str) -> RunnableLayout | None:
+    """Return the fastest near layout that fits; None where the framework runs the plan's own.
+
+    Stages and batch stay; virtual stages, even layers, ZeRO, more expert parallelism and recomputation are varied.
+
+    Raises
+    ------
+    InputError
+        None of them has the memory.
+    """
+    choices = nearest_choices(run, framework)
+    if not choices:
+        return None
+    own = _choices(run)
+    question = layout_question(plan.instance.model_copy(update={"pins": {}}), run.gpus)
+    before, best = _evaluated(question, own), None
+    for layout in _near(question, framework, own | choices):
+        found = _fewest_recomputed(question, run, framework, layout)
+        if found is not None and (best is None or found[1].step_seconds < best[1].step_seconds):
+            best = found
+    if best is None:
+        raise InputError(f"layout: no layout near it that {framework} runs has the memory; plan with other pins")
+    values, after = best
+    changes = {key: (own[key], value) for key, value in values.items() if own[key] != value}
+    near = replace(run, layout=run.layout.model_copy(update={key: value for key, (_, value) in changes.items()}))
+    return RunnableLayout(near, changes, after.step_seconds, after.step_seconds / before.step_seconds - 1)
+
+
+def own_step(plan: Plan, run: LaunchRun, switches: Mapping[str, Any], where: str) -> list[str]:
+    """Return how a step changes under the switches of a file, `where`, in place of those of the plan's software stack.
+
+    The lines state the switches that change time or memory and the seconds of a step; none if nothing changes.
+    """
+    question, layout = plan.instance.model_copy(update={"pins": {}}), _choices(run)
+    overlaps: tuple[Overlap, ...] = get_args(Overlap)
+    ours = machine_of(question).software
+    theirs = machine_of(with_switches(question, switches, where, None)).software
+    pairs: dict[str, tuple[Any, Any]] = {name: (theirs.hides(name), ours.hides(name)) for name in overlaps}
+    pairs |= {name: (getattr(theirs, name), getattr(ours, name)) for name in switches if name != "overlaps"}
+    pairs = {
+        name: pair for name, pair in pairs.items() if pair[0] != pair[1] and name != "recompute_modules"
+    }  # of the layout
+
+    def cost(names: Collection[str]) -> tuple[float, float, float]:
+        """Predict a step with these switches as in the file and the others as in the plan."""
+        some = {name: pairs[name][0] for name in names}
+        hidden = {name: some.pop(name) for name in overlaps if name in some}
+        found = _evaluated(with_switches(question, some | {"overlaps": hidden}, where, None), layout)
+        return found.step_seconds, found.memory_bytes_per_gpu, found.memory_limit_bytes
+
+    file, before = cost(pairs), cost(())
+    if file == before:
+        return []
+    # A switch acts alone, or where all others are as in the file.
+    acting = [name for name in pairs if cost([name]) != before or cost(pairs.keys() - {name}) != file]
+    words = {True: "on", False: "off"}
+    stated = [
+        f"{f'overlap of {name}' if name in overlaps else name} {words.get(own, own)} "
+        f"(plan: {words.get(planned, planned)})"
+        for name, (own, planned) in pairs.items()
+        if name in (acting or pairs)
+    ]
+    seconds, used, limit = file
+    over = f", and {used / 1e9:.1f} GB of memory where {limit / 1e9:.1f} GB are" if used > limit else ""
+    longer = f"{seconds / before[0] - 1:+.2%} on {before[0]:.4g} s with the plan's"
+    return [
+        f"its switches stay, and are not the plan's: {', '.join(stated)}",
+        f"a step takes {seconds:.4g} s with them, {longer}{over}",
+    ]
+
+
+def _choices(run: LaunchRun) -> dict[str, Any]:
+    """Return the choices of a run's layout by name."""
+    return layout_values(strategy_of(run.layout)) | {"data_parallel": run.data_parallel}
+
+
+def _evaluated(question: Instance, values: dict[str, Any]) -> Evaluation:
+    pins = {
+        f"layout.{name}": list(value) if isinstance(value, tuple) else value
+        for name, value in values.items()
+        if value != ()
+    }
+    return evaluated(question.model_copy(update={"pins": pins}))
+
+
+def _near(question: Instance, framework: str, layout: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield layouts with other virtual stages, ZeRO stages and more expert parallelism, and with even layers too."""
+    work = question.workload
+    if isinstance(work.software, str) or isinstance(work.model, str):
+        return
+    stages, split = layout["pipeline_parallel"], layout["layers_per_stage"]
+    even, chunks = tuple(even_layers(sum(split), stages)), [1]
+    if (
+        stages > 1
+        and not layout["microbatches_per_step"] % stages
+        and framework != "deepspeed"
+        and work.software.has("interleaved")
+    ):
+        chunks = list(range(1, min(*split, MAX_CHUNKS) + 1))
+    ranks = layout["data_parallel"] * layout["context_parallel"] * layout["tensor_parallel"]
+    experts = [layout["expert_parallel"]]
+    if work.model.experts is not None and work.software.has("expert"):
+        experts += [
+            degree
+            for degree in (2 * experts[0], 4 * experts[0])
+            if ranks % degree == 0 and work.model.experts.count % degree == 0
+        ]
+    splits = sorted({even} if framework == "deepspeed" else {even, split})
+    zeros = [stage for stage in work.software.zero_stages_under(stages) if stage >= layout["zero_stage"]]
+    for virtual, layers, zero, expert in itertools.product(chunks, splits, zeros, experts):
+        split_as = {"virtual_stages": virtual, "layers_per_stage": layers}
+        yield layout | split_as | {"zero_stage": zero, "expert_parallel": expert}
+
+
+def _fewest_recomputed(
+    question: Instance, run: LaunchRun, framework: str, layout: dict[str, Any]
+) -> tuple[dict[str, Any], Evaluation] | None:
+    """Return the layout with the fewest recomputed layers under which it fits; None where none does."""
+    kept = "none" if layout["recompute"] == "full" else layout["recompute"]
+    shape = {key: layout[key] for key in ("virtual_stages", "layers_per_stage")}
+    at = replace(run, layout=run.layout.model_copy(update=shape))
+    most = max(at.chunks)
+    low, high, found = 0, most if framework in ("megatron", "nemo") else 1, None
+    while low <= high:
+        each = (low + high) // 2
+        counts = recomputed_under(at, each if framework in ("megatron", "nemo") else each * most)
+        repeats = {"recompute": "full", "recomputed_layers_per_stage": counts}
+        values = layout | (repeats if each else {"recompute": kept, "recomputed_layers_per_stage": ()})
+        tried = _evaluated(question, values)
+        if tried.memory_bytes_per_gpu <= tried.memory_limit_bytes and math.isfinite(tried.step_seconds):
+            found, high = (values, tried), each - 1
+        else:
+            low = each + 1
+    return found

@@ -1,7 +1,9 @@
-"""Read an instance: its file, catalogue names, references and pins; each error names path, value and remedy."""
+"""Read an instance, or a question about a fabric alone; each error names path, value and remedy."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -10,13 +12,15 @@ from pydantic import ValidationError
 
 from planner.calibration.constants import Given, MeasuredConstants, put_constants, read_constants
 from planner.errors import InputError, hint
-from planner.imports.instance_file import instance_data, read_config, read_instance_file
+from planner.imports.instance_file import FABRIC_PARTS, FabricParts, instance_data, read_config, read_instance_file
 from planner.instance.base import out_of_range
-from planner.instance.instance import ANY_ACCELERATOR, Instance
+from planner.instance.instance import ANY_ACCELERATOR, FabricInstance, Instance
+from planner.instance.network import Switch
 from planner.instance.pins import check_pins, long_names
 from planner.instance.read import Faults, validated
-from planner.instance.references import reference_problems
+from planner.instance.references import network_problems, reference_problems
 from planner.instance.workload import DEFAULT_PRECISION, LIKE, Choose, Family, Workload, catalogue, completed
+from planner.physics.network.families import FAMILIES
 
 # Where an instance may hold a catalogue name in place of an object, and the catalogue that has it.
 NAMED = {
@@ -179,3 +183,231 @@ def _entry(kind: str, name: str, path: str, faults: Faults) -> Any:
         faults.replaced.append(path)
         return next(iter(known.values()))
     return known[name]
+
+
+NUMBER = r"\d+(?:\.\d+)?(?:[eE]\+?\d+)?"
+INLINE = re.compile(rf"(?P<ports>\d{{1,6}})x(?P<gbps>{NUMBER})G?:(?P<usd>{NUMBER}):(?P<watts>{NUMBER})")
+FORM = "PORTSxGBPS:DOLLARS:WATTS, such as 64x400:36000:1000"
+FLOOR_METRES = 0.1, 100.0  # between racks and rows
+RATIO = re.compile(r"(?P<down>\d+(?:\.\d+)?)(?::1)?")
+NOT_GIVEN = "not given; a fabric alone does not count it"
+LARGER = {
+    400.0: ("51.2T-128x400G", "102.4T-256x400G"),
+    800.0: ("102.4T-128x800G",),
+}  # offered in addition, by the NIC's Gb/s
+NOT_COUNTED = ("grid", "wan", "reliability", "operation")
+MAX_TIERS = 4
+TIERS_OF_RATIOS = 2  # leaf and spine
+LOSSES = "one_spine", "one_leaf_uplink"  # the first unless another is asked for: no cluster hangs on one switch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FabricWish:
+    """The fabric that the options ask for; an option that is None takes its usual value."""
+
+    hosts: int
+    gpus_per_host: int
+    nic_gbps: float
+    switches: tuple[str, ...] = ()
+    families: tuple[str, ...] = ()
+    oversubscription: str | None = None
+    survives: str | None = None
+    planes: int | None = None
+    max_tiers: int = MAX_TIERS
+    floor: str | None = None
+    transceiver_usd: float | None = None
+    transceiver_watts: float | None = None
+    budget_usd: float | None = None
+    name: str = "fabric"
+
+
+def question_of_options(wish: FabricWish) -> FabricInstance:
+    """Return the question that options ask.
+
+    Raises
+    ------
+    InputError
+        Names the option, its value and the remedy.
+    """
+    switches, parts = _parts(wish)
+    unknown = [family for family in wish.families if family not in FAMILIES]
+    if unknown:
+        raise InputError(f"--family {unknown[0]!r}: must be one of {', '.join(FAMILIES)}")
+    network: dict[str, Any] = {
+        "switches": switches,
+        "optics": {
+            "name": parts.optics,
+            "price_usd": parts.usd,
+            "power_watts": parts.watts,
+            "source": parts.source,
+        },
+        "families": list(wish.families) or ["rail"],
+        "max_tiers": wish.max_tiers,
+        **_oversubscription(wish.oversubscription),
+        **_floor(wish, parts.optics),
+        **_survives(wish),
+    }
+    rack = {"name": "host", "gpus": wish.gpus_per_host, "it_kw": 1, "price_usd": 0}
+    data = {
+        "name": wish.name,
+        "hardware": {
+            "accelerator": ANY_ACCELERATOR,
+            "rack": {**rack, "source": {"it_kw": NOT_GIVEN, "price_usd": NOT_GIVEN}},
+            "racks": wish.hosts,
+            "nic_bytes_per_second": wish.nic_gbps * 1e9 / 8,
+        },
+        "network": network,
+        "limits": {} if wish.budget_usd is None else {"budget_usd": wish.budget_usd},
+        "pins": {} if wish.planes is None else {"fabric.planes": wish.planes},
+    }
+    return _checked(data, "fabric design", Faults())
+
+
+def question_of(given: FabricInstance | Mapping[str, Any] | str | Path, pins: Mapping[str, Any]) -> FabricInstance:
+    """Return the question of a file, of its content as a dict, or of one that was read.
+
+    Raises
+    ------
+    InputError
+        Names the file, the JSON path, the value and what was expected; also what a fabric alone does not count.
+    """
+    if isinstance(given, FabricInstance) and not pins:
+        return given
+    if isinstance(given, FabricInstance):
+        data, where = given.model_dump(mode="json", exclude_none=True), "fabric design"
+    elif isinstance(given, Mapping):
+        data, where = dict(given), "fabric design"
+    else:
+        data, where = read_instance_file(Path(given)), str(given)
+    ignored = sorted(key for key in (*NOT_COUNTED, "workload") if data.get(key) is not None)
+    if ignored:
+        remedy = "`planner solve` decides over all; leave them out to design a fabric alone"
+        raise InputError(f"{where}: has {', '.join(ignored)}, which a fabric alone does not count; {remedy}")
+    if not data.get("network"):
+        raise InputError(f"{where}: network: missing; say what the fabric may be built from")
+    faults = Faults()
+    data["network"] = _with_usual_rules(data["network"])
+    data["pins"] = {**(data.get("pins") or {}), **pins}
+    if (data.get("hardware") or {}).get("accelerator") != ANY_ACCELERATOR:
+        data = with_names_resolved(data, where, faults)
+    question = _checked(data, where, faults)
+    if question.hardware.racks is None:
+        raise InputError(f"{where}: hardware.racks: missing; say how many racks or hosts the fabric joins")
+    return question
+
+
+def _with_usual_rules(network: Any) -> Any:
+    """Return a network with the rules that options have too, 1:1 and a loss to survive, where their keys are absent.
+
+    A key that is null asks for no rule, as in the plan of a fabric.
+    """
+    if not isinstance(network, Mapping):
+        return network
+    families = network.get("families")
+    trees = not any(str(family).startswith("dragonfly") for family in (families if isinstance(families, list) else ()))
+    usual = {"max_oversubscription": 1.0} if "min_core_share" not in network else {}
+    return {**usual, **({"survives": LOSSES[0]} if trees else {}), **network}
+
+
+def _checked(data: dict[str, Any], where: str, faults: Faults) -> FabricInstance:
+    def problems(instance: FabricInstance) -> Iterator[str]:
+        yield from out_of_range(instance)
+        yield from network_problems(instance.network)
+        yield from check_pins(instance)
+        for path in instance.pins:
+            if not path.startswith("fabric."):
+                yield f"pins.{path}: decides nothing of a fabric alone; remove the pin"
+
+    return validated(FabricInstance, data, where, problems=problems, faults=faults)
+
+
+def _parts(wish: FabricWish) -> tuple[list[dict[str, Any]], FabricParts]:
+    """Return the switches, and the transceiver at the rate of their ports: those given, or those of the NIC's rate."""
+    if not wish.switches and wish.nic_gbps not in FABRIC_PARTS:
+        known = ", ".join(f"{rate:g}" for rate in FABRIC_PARTS)
+        raise InputError(f"--nic-gbps {wish.nic_gbps:g}: no usual switches (for {known} there are); give --switch")
+    names = wish.switches or (*FABRIC_PARTS[wish.nic_gbps].switches, *LARGER.get(wish.nic_gbps, ()))
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise InputError(f"--switch {repeated[0]!r}: given twice; give each switch once")
+    switches = [_switch(name) for name in names]
+    if len({switch["name"] for switch in switches}) < len(switches):
+        raise InputError("--switch: two switches of the same ports and rate; name one, or give them in a file")
+    rates, usd = sorted({float(switch["port_gbps"]) for switch in switches}), wish.transceiver_usd
+    watts = wish.transceiver_watts
+    usual = FABRIC_PARTS.get(rates[0]) if len(rates) == 1 else None
+    if usual is None and (usd is None or watts is None):
+        listed = ", ".join(f"{rate:g}" for rate in rates)
+        problem = "have other transceivers" if len(rates) > 1 else "have no usual transceiver"
+        remedy = "give --transceiver-usd and --transceiver-watts, or a file"
+        raise InputError(f"--switch: ports of {listed} Gb/s {problem}; {remedy}")
+    parts = usual or FabricParts((), f"{rates[0]:g}G", 0.0, 0.0, "given")
+    if usd is not None or watts is not None:
+        usd, watts = parts.usd if usd is None else usd, parts.watts if watts is None else watts
+        parts = parts._replace(usd=usd, watts=watts, source="given")
+    return switches, parts
+
+
+def _switch(text: str) -> dict[str, Any]:
+    """Return a switch by its name in the catalogue, its links at the price of its rate, or in full from its figures."""
+    known = catalogue("switches")
+    if text in known:
+        return {**known[text], "link_factor": 1.0}
+    match = INLINE.fullmatch(text)
+    if match is None:
+        near = hint(text, known).rstrip("?")
+        raise InputError(f"--switch {text!r}: no such switch; {near}, or give {FORM}")
+    figures = {"ports": int(match["ports"]), "port_gbps": float(match["gbps"])}
+    if not all(figures.values()):
+        raise InputError(f"--switch {text!r}: ports and rate must be above 0; give {FORM}")
+    figures |= {"price_usd": float(match["usd"]), "power_watts": float(match["watts"])}
+    own = Switch.model_validate({"name": f"{match['ports']}x{float(match['gbps']):g}G", **figures, "source": "given"})
+    return own.model_dump(mode="json", exclude_none=True)
+
+
+def _oversubscription(text: str | None) -> dict[str, Any]:
+    """Read 4:1 or 1:1,7:1, a ratio for each tier from the leaf up; non-blocking unless given, none where `any`."""
+    if text == "any":
+        return {}
+    parts = [RATIO.fullmatch(ratio.strip()) for ratio in (text or "1:1").split(",")]
+    values = [float(match["down"]) for match in parts if match is not None]
+    if len(values) < len(parts) or min(values) < 1:
+        raise InputError(f"--oversubscription {text!r}: must be DOWN:1 with DOWN from 1, such as 2:1, or `any`")
+    if len(values) > TIERS_OF_RATIOS:
+        raise InputError(f"--oversubscription {text!r}: at most of leaf and spine, such as 1:1,7:1; leave out the rest")
+    return {"max_oversubscription": values[0] if len(values) == 1 else values}
+
+
+def _floor(wish: FabricWish, optics: str) -> dict[str, Any]:
+    """Read PITCHxROW in metres: cables then have a length, and media of their rate that reach."""
+    if wish.floor is None:
+        return {}
+    pitch, _, row = wish.floor.partition("x")
+    try:
+        floor = {"rack_pitch_m": float(pitch), "row_pitch_m": float(row)}
+    except ValueError:
+        raise InputError(f"--floor {wish.floor!r}: must be PITCHxROW in metres, such as 0.6x2.4") from None
+    low, high = FLOOR_METRES
+    if not all(low <= value <= high for value in floor.values()):
+        raise InputError(f"--floor {wish.floor!r}: must be from {low:g} to {high:g} metres, such as 0.6x2.4")
+    given = [f"--transceiver-{part}" for part in ("usd", "watts") if getattr(wish, f"transceiver_{part}") is not None]
+    if given:
+        raise InputError(f"--floor, {given[0]}: with a floor media have price and power; give network.media in a file")
+    rate = optics.partition("-")[0]
+    known = catalogue("media")
+    media = [dict(entry) for name, entry in known.items() if name.startswith(f"{rate}-")]
+    if not media:
+        rates = ", ".join(dict.fromkeys(name.partition("-")[0] for name in known))
+        remedy = "give network.media and network.floor in a file"
+        raise InputError(f"--floor: no media of {rate} in the catalogue (of {rates} there are); {remedy}")
+    return {"floor": floor, "media": media}
+
+
+def _survives(wish: FabricWish) -> dict[str, Any]:
+    """Return the loss to survive: one switch above the leaves, unless another, or none, is asked for."""
+    if wish.survives not in (None, "none", *LOSSES):
+        raise InputError(f"--survives {wish.survives!r}: must be {', '.join(LOSSES)} or none")
+    grouped = [family for family in wish.families if family.startswith("dragonfly")]
+    if grouped and wish.survives != "none":
+        raise InputError(f"--family {grouped[0]}: what a loss cuts of it is not counted; give --survives none")
+    return {} if wish.survives == "none" else {"survives": wish.survives or LOSSES[0]}

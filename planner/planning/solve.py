@@ -35,9 +35,8 @@ from planner.planning import heterogeneous, model_size
 from planner.planning.conflict import conflict_of, over_budget, too_late
 from planner.planning.frontier import FRONTIER, plan_of_frontier
 from planner.planning.hardware_choice import HardwareAnswer, HardwareChoice, best_choice, with_alternatives
-from planner.planning.joint.plan import plan_of
-from planner.planning.joint.without import unanswered
-from planner.planning.sessions.inspection import Answered, inspection
+from planner.planning.joint_plan import plan_of
+from planner.planning.joint_proof import Answered, inspection, unanswered
 from planner.solvers.outcome import UnansweredError
 from planner.solvers.progress import notes, report_bounds, start, turn
 from planner.solvers.registry import solver_named

@@ -260,7 +260,7 @@ def test_a_pareto_and_a_step_time_take_a_pipe(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(step_time, "fastest", lambda *_, **__: None)
     with piped(PLAN.model_dump_json()) as pipe:
         step_time.place_by_time(None, pipe)  # type: ignore[arg-type]
-    monkeypatch.setattr("planner.planning.pareto.frontier", lambda plan, **_: seen.append(plan) or ())
+    monkeypatch.setattr("planner.planning.site_fabrics.frontier", lambda plan, **_: seen.append(plan) or ())
     with piped(PLAN.model_dump_json()) as pipe:
         assert CliRunner().invoke(app, ["fabric", "pareto", pipe]).exit_code == 3
     assert seen == [PLAN, PLAN]

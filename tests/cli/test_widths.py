@@ -12,7 +12,7 @@ from worked_plan import LAYOUT, instance_with, small
 
 import planner
 from planner.cli.main import app
-from planner.planning.sessions.session import Session
+from planner.planning.session import Session
 
 WIDTHS = [80, 120, 200]
 

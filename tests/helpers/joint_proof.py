@@ -5,7 +5,7 @@ from joint_solved import solved
 from planner.instance.instance import Instance
 from planner.models.joint.solution import JointSolution
 from planner.plan.certificate import JointProof
-from planner.planning.joint.proof import proof_of
+from planner.planning.joint_proof import proof_of
 
 
 def solved_with_proof(i: Instance) -> tuple[JointSolution, JointProof]:

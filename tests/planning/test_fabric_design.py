@@ -19,7 +19,7 @@ from planner.physics.num import tick
 from planner.physics.plan_physics import CLUSTER
 from planner.plan.plan import Plan
 from planner.planning import fabric_design
-from planner.planning.fabric_question import FabricWish, question_of, question_of_options
+from planner.planning.load import FabricWish, question_of, question_of_options
 from planner.report.summary import summary
 
 # Switches of each tier and links between switches of non-blocking fabrics of 64 ports of 400 Gb/s, as published for

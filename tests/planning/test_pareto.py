@@ -12,7 +12,7 @@ from planner.cli.main import app
 from planner.errors import InputError
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.plan import Plan
-from planner.planning.pareto import frontier, request_of
+from planner.planning.site_fabrics import frontier, request_of
 
 PLAN = small()
 INSTANCES = Path(__file__).parents[2] / "instances"

@@ -17,9 +17,9 @@ from planner.models.joint.cache import JointCache
 from planner.models.joint.sites import Sites
 from planner.physics.site.cost import rack_of
 from planner.plan.plan_sections import layout_in_short
+from planner.planning import session as starts
+from planner.planning.joint_proof import inspection
 from planner.planning.load import load_instance
-from planner.planning.sessions import start as starts
-from planner.planning.sessions.inspection import inspection
 from planner.planning.solve import options_of, solve_instance
 
 SEEDS = (5, *more(3, 7))
@@ -168,7 +168,7 @@ def test_a_layout_outside_the_space_names_no_column(monkeypatch: pytest.MonkeyPa
         seen.append(named(*args))
         return seen[-1]
 
-    monkeypatch.setattr("planner.planning.sessions.session.column_of", noted)
+    monkeypatch.setattr("planner.planning.session.column_of", noted)
     assert other.layout is not None
     wide = other.layout.model_copy(update={"tensor_parallel": 64})
     plan = planner.Session().solve(question, start=other.model_copy(update={"layout": wide}))

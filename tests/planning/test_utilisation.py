@@ -12,7 +12,7 @@ from planner import limits
 from planner.cli import main
 from planner.cli.sweep_commands import fall, wall
 from planner.models.joint.free_network import days_of, fastest_on, fewest_racks
-from planner.planning.utilisation import LimitPoint
+from planner.planning.model_size import LimitPoint
 from planner.sweeps.axes import changed, read_changes
 
 pytestmark = pytest.mark.slow

@@ -17,7 +17,7 @@ from planner.models.joint.solve import solve_joint
 from planner.models.requests import Options
 from planner.plan.certificate import Conflict
 from planner.plan.plan import Plan
-from planner.planning.joint.without import without_plan
+from planner.planning.joint_proof import without_plan
 
 DEAR = 5  # the seed of the dearest of the first ten
 RATES = {"parts": {"gpu": {"gpu_hours_per_event": 50_000, "repair_hours": 4}}}

@@ -307,7 +307,7 @@ def test_extrapolations_take_one_line_of_the_first_screen(
     reasons: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One reason is given whole; of several the first with the number of the others, all of them beyond the screen."""
-    monkeypatch.setattr(verdict.prediction, "extrapolations", lambda *_: dict(enumerate(reasons)))
+    monkeypatch.setattr(verdict.step_prediction, "extrapolations", lambda *_: dict(enumerate(reasons)))
     found = [x for x in statements(PLAN) if x.text.startswith("Step time is extrapolated: ")]
     first = [x.text.partition(": ")[2] for x in found if x.first]
     assert first == {0: [], 1: ["more GPUs."], 3: ["more GPUs, and 2 more (--verbose)."]}[len(reasons)]

@@ -33,7 +33,7 @@ from planner.imports.training_run import layout_of_run, read_run
 from planner.instance.instance import Instance
 from planner.instance.workload import Model, Software, catalogue
 from planner.plan.plan import Plan
-from planner.planning.joint.runnable_layout import runnable_layout
+from planner.planning.layouts import runnable_layout
 from planner.planning.load import load_instance
 
 INSTANCES = Path(__file__).parents[3] / "instances"

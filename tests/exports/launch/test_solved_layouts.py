@@ -12,7 +12,7 @@ from planner.exports.launch import STACKS, WRITERS, nearest_choices, run_of
 from planner.imports.huggingface import model_of
 from planner.imports.training_run import layout_of_run, read_run
 from planner.physics.training.parallel_strategy import layout_values, strategy_of
-from planner.planning.joint.runnable_layout import runnable_layout
+from planner.planning.layouts import runnable_layout
 
 ROOT = Path(__file__).parents[3]
 SUFFIX = {"megatron": ".sh", "nemo": ".yaml", "torchtitan": ".toml", "deepspeed": ".json"}

@@ -19,7 +19,7 @@ from planner.physics.network.price import switch_counts
 from planner.physics.network.topology import Design
 from planner.physics.network.transport import locality
 from planner.plan.plan_sections import SiteFabric, Tier, WanGateway
-from planner.planning.joint.fabric_section import GatewayRates, site_fabric
+from planner.planning.site_fabrics import GatewayRates, site_fabric
 
 NAMES = ("leaf", "spine", "core", "super-spine")
 

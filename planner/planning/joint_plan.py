@@ -52,9 +52,8 @@ from planner.plan.plan_sections import (
     WanPlan,
 )
 from planner.planning.finish_date import FINISH_DATE, latest_start_days, start_days
-from planner.planning.joint.fabric_section import GatewayRates, site_fabric
-from planner.planning.joint.proof import columns_of, objective_of, proof_of
-from planner.planning.joint.without import without_plan
+from planner.planning.joint_proof import columns_of, objective_of, proof_of, without_plan
+from planner.planning.site_fabrics import GatewayRates, site_fabric
 from planner.simulation.flow_times import factor, transport_slowdown_of
 from planner.solvers import signals
 from planner.solvers.outcome import relative_gap
@@ -64,6 +63,7 @@ from planner.version import __version__
 if TYPE_CHECKING:
     from planner.models.joint.places.site_question import PlacedParts
     from planner.models.joint.sites import Sites
+
 
 PROVEN = 1e-9  # relative: a gap of rounding alone
 SECOND_PROOF_SECONDS = 10.0  # that each second proof may take over what HiGHS has proven

@@ -1,1 +1,0 @@
-"""The plan of a joint optimum: its sections, its proof, and what a plan without decisions says."""

@@ -1,0 +1,217 @@
+"""The proof of a joint optimum as a plan states it, the plan without decisions, and what a session keeps of both.
+
+What one solve of a session proved is not searched, and not enumerated again, for the next; an answer in seconds a
+sequence is one for any number of tokens.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from planner.checks.joint_columns import max_racks
+from planner.checks.joint_proof import highest_bound
+from planner.instance.instance import Instance, instance_sha256
+from planner.models.joint.cache import JointCache
+from planner.models.joint.solution import JointSolution, JointStatus
+from planner.models.joint.split import Column
+from planner.models.requests import Options
+from planner.physics.network.price import min_fabric_usd
+from planner.physics.site.cost import rack_of
+from planner.plan.certificate import OUTSIDE, Conflict, ExcludedColumn, JointProof, ObjectiveValue, declared_space
+from planner.plan.plan import Plan
+from planner.simulation.flow_times import factor
+from planner.solvers.outcome import relative_gap
+from planner.solvers.progress import models_wanted
+from planner.solvers.signals import ENDED
+from planner.version import __version__
+
+
+def proof_of(instance: Instance, solution: JointSolution) -> JointProof:
+    """Return the facts other than physics on which the bound of a solution rests, for the checker to follow."""
+    figures = {
+        "fabric_free_bound_days": solution.fabric_free_bound
+        if instance.objective.minimize == "days_to_train"
+        else None,
+        "counts": solution.counts,
+        "min_fabric_usd_per_wired_gpu": min_fabric_usd(instance.network) if instance.network else None,
+    }
+    return refused_of(solution).model_copy(update=figures)
+
+
+def refused_of(solution: JointSolution) -> JointProof:
+    """Return what a proof says that sites and budget refused: racks beyond the most, and columns."""
+    return JointProof(max_racks_by_wired_gpus=dict(sorted(solution.max_racks.items())), columns=columns_of(solution))
+
+
+def columns_of(solution: JointSolution) -> tuple[ExcludedColumn, ...]:
+    """Return the columns that only the sites and the budget refused."""
+    return tuple(_grouped(solution.excluded))
+
+
+def _grouped(columns: Sequence[tuple[float, Column]]) -> Iterator[ExcludedColumn]:
+    """Group columns that differ in replicas and micro-batches only, replicas without gaps in ranges."""
+    groups: dict[Any, dict[int, float]] = defaultdict(dict)
+    for days, column in columns:
+        block = column.strategy.block(column.p)
+        if block is None:
+            raise ValueError("joint: a column without a block")
+        key = (column.strategy.shape, column.p, column.v, column.zero, column.strategy.order, block.stages_per_rack)
+        groups[key][column.d] = min(days, groups[key].get(column.d, days))
+    for (s, p, v, zero, order, q), by_replicas in groups.items():
+        for first, last in _ranges(sorted(by_replicas)):
+            yield ExcludedColumn(
+                tensor_parallel=s.tensor_parallel,
+                tensor_parallel_inner=s.tensor_inner,
+                context_parallel=s.context_parallel,
+                expert_parallel=s.expert_parallel,
+                pipeline_parallel=p,
+                virtual_stages=v,
+                microbatch_sequences=s.micro_batch,
+                sequence_parallel=s.sequence_parallel,
+                recompute=s.recompute,
+                experts_overlap=s.experts_overlap,
+                zero_stage=zero,
+                schedule=order,
+                stages_per_rack=q,
+                min_data_parallel=first,
+                max_data_parallel=last,
+                lower_bound_days=min(by_replicas[replicas] for replicas in range(first, last + 1)),
+            )
+
+
+def _ranges(numbers: list[int]) -> list[tuple[int, int]]:
+    """Return the runs of consecutive numbers, each by its first and last."""
+    runs: list[tuple[int, int]] = []
+    for number in numbers:
+        if runs and runs[-1][1] == number - 1:
+            runs[-1] = (runs[-1][0], number)
+        else:
+            runs.append((number, number))
+    return runs
+
+
+def objective_of(
+    instance: Instance, solution: JointSolution, value: float | None, bound: float | None
+) -> ObjectiveValue:
+    """Return the objective of a plan with its bounds, and the space that they are over."""
+    gap, days = relative_gap(value, bound), instance.objective.minimize == "days_to_train"
+    free = solution.fabric_free_bound if days and value is not None else None
+    return ObjectiveValue(
+        name=instance.objective.minimize,
+        value=value,
+        bound=bound,
+        gap=gap,
+        joint_bound=bound,
+        joint_gap=gap,
+        fabric_free_bound=None if free is None or value is None or not math.isfinite(free) else min(free, value),
+        space=declared_space(instance.workload.rules),
+        outside=OUTSIDE,
+    )
+
+
+def unanswered(instance: Instance, options: Options, reason: str) -> Plan:
+    """Return a plan that says only that a back end gave no answer, and what it said."""
+    nothing = JointSolution(
+        status=JointStatus.UNKNOWN,
+        stopped="limit",
+        failure=reason,
+    )
+    return without_plan(instance, nothing, options)
+
+
+def without_plan(instance: Instance, solution: JointSolution, options: Options) -> Plan:
+    """Return a plan without decisions: there is proven to be none, or none was found before the search ended."""
+    reason = solution.failure or f"{ENDED[solution.stopped]} before a plan was found"
+    proven = solution.status is JointStatus.INFEASIBLE and instance.objective.minimize == "days_to_train"
+    return Plan(
+        planner_version=__version__,
+        instance=instance,
+        instance_sha256=instance_sha256(instance),
+        status="infeasible" if solution.status is JointStatus.INFEASIBLE else "unknown",
+        objective=objective_of(instance, solution, None, None),
+        transport=factor(instance.network) if proven else None,  # the times of the proof have it
+        proof=refused_of(solution) if proven else None,
+        conflict=Conflict(decision="layout", rules=(), reason=reason),
+        stopped=solution.stopped,
+        threads=options.threads or 1,
+        seed=options.seed,
+        time_limit_seconds=options.time_limit,
+    )
+
+
+def inspection(plan: Plan, cache: JointCache | None) -> Any:
+    """Return all that the enumeration of a proof reads in addition to the instance without its budget, as one key.
+
+    The budget enters the enumeration through the maximum racks alone. None where the plan has no such proof, or the
+    cache is that of another instance.
+    """
+    if cache is None or plan.proof is None or plan.layout is None or not cache.serves(plan.instance):
+        return None
+    if plan.instance.objective.minimize != "days_to_train":
+        return None
+    racks = tuple(max_racks(plan.instance, gpus) for gpus in range(rack_of(plan.instance.hardware).gpus + 1))
+    proof = plan.proof
+    return highest_bound(plan), racks, proof.columns, tuple(sorted(proof.max_racks_by_wired_gpus.items()))
+
+
+@dataclass(frozen=True)
+class Answered:
+    """The answer to a question for the fewest days, kept for the same question of as many or other tokens.
+
+    `seek_others`: the objective's statements on other plans (cheaper, simpler, the end of the campus) are asked too.
+    """
+
+    instance: Instance
+    options: Options
+    cache: JointCache
+    seek_others: bool
+
+    @property
+    def _question(self) -> Any:
+        """Return all that the answer in seconds a sequence depends on; None where days themselves matter."""
+        instance, options = self.instance, self.options
+        if models_wanted():  # they are written by the search
+            return None
+        whole = (
+            instance.objective.minimize == "days_to_train"
+            and instance.limits.deadline_days is None
+            and options.gap is None
+        )
+        if not whole or instance.hardware.alternatives or instance.hardware.pools:
+            return None
+        work = instance.workload.model_copy(update={"tokens": 1.0})
+        asked = instance.model_copy(update={"workload": work, "name": ""})
+        return asked, options.seed, options.threads, self.seek_others
+
+    def known(self) -> tuple[JointSolution, dict[str, Any]] | None:
+        """Return the answer of an earlier solve of the session, its days for these tokens; None where there is none."""
+        asked = self._question
+        known = next((answer for answer in self.cache.answers if asked is not None and answer[0] == asked), None)
+        if known is None:
+            return None
+        _, tokens, solution, more = known
+        share = self.instance.workload.tokens / tokens
+        figures = {name: getattr(solution, name) for name in ("days", "lower_bound", "fabric_free_bound")}
+        changed: dict[str, Any] = {name: None if days is None else days * share for name, days in figures.items()}
+        changed["excluded"] = tuple((days * share, column) for days, column in solution.excluded)
+        return replace(solution, **changed), {name: _all_for_tokens(value, share) for name, value in more.items()}
+
+    def keep(self, solution: JointSolution, more: dict[str, Any]) -> None:
+        """Keep an answer that is proven to its last end."""
+        asked = self._question
+        if asked is not None and solution.plan is not None and solution.stopped == "proved":
+            self.cache.answers.append((asked, self.instance.workload.tokens, solution, more))
+
+
+def _all_for_tokens(value: Any, share: float) -> Any:
+    """Return what an objective says of other plans with its days for other tokens."""
+    if isinstance(value, tuple):
+        return tuple(_all_for_tokens(end, share) for end in value)
+    if value is None:
+        return None
+    days = {"days_to_train": value.days_to_train * share}
+    return value.model_copy(
+        update=days | ({"value": value.value * share} if getattr(value, "name", "") == "goal" else {})
+    )

@@ -1,0 +1,266 @@
+"""Solve again and again: what one solve learned serves the next, and a plan at hand is where a solve starts."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from planner.checks.check_plan import check
+from planner.instance.instance import Instance, instance_sha256
+from planner.models.joint.cache import JointCache
+from planner.models.joint.space import Strategy
+from planner.models.joint.split import Column
+from planner.models.joint.world import World
+from planner.models.requests import Options
+from planner.number_ranges import bounded
+from planner.plan.plan import Plan
+from planner.plan.plan_sections import LayoutPlan
+from planner.planning.alternatives.curve_around import POINTS, curve_around, why_no_curve
+from planner.planning.frontier import Frontier
+from planner.planning.load import load_instance
+from planner.planning.plausible import warn
+from planner.planning.solve import options_of, solve_instance
+from planner.solvers.outcome import relative_gap
+from planner.solvers.progress import Event, Reporter, recording, turn
+from planner.solvers.signals import Deadline, Interrupter, ended_by, ending_at_once
+
+if TYPE_CHECKING:
+    from planner.calibration.constants import MeasuredConstants
+
+
+SECTIONS = ("sites", "wan", "layout", "fabric", "placement")
+
+
+def column_of(layout: LayoutPlan, world: World) -> Column | None:
+    """Return the column of a layout in the declared space of an instance; None where it is not in it."""
+    stages, virtual = layout.pipeline_parallel, layout.virtual_stages
+    for strategy in world.strategies():
+        if not _cuts(strategy, layout):
+            continue
+        pipelines = strategy.pipelines
+        if (
+            bool(((pipelines.p == stages) & (pipelines.v == virtual)).any())
+            and layout.zero_stage in strategy.problem.zero_stages
+        ):
+            replicas, filling = layout.data_parallel, layout.microbatches_per_step
+            return Column(strategy=strategy, zero=layout.zero_stage, p=stages, v=virtual, d=replicas, m=filling)
+    return None
+
+
+def _cuts(strategy: Strategy, layout: LayoutPlan) -> bool:
+    """Return whether a strategy cuts a layer, and shares racks, as a layout does."""
+    shape = strategy.shape
+    same = (
+        (shape.tensor_parallel, layout.tensor_parallel),
+        (shape.tensor_inner, layout.tensor_parallel_inner),
+        (shape.context_parallel, layout.context_parallel),
+        (shape.expert_parallel, layout.expert_parallel),
+        (shape.micro_batch, layout.microbatch_sequences),
+        (shape.sequence_parallel, layout.sequence_parallel),
+        (strategy.order, layout.schedule),
+    )
+    if any(one != other for one, other in same):
+        return False
+    kept = shape.recompute == layout.recompute and strategy.recomputes != "some"
+    kept = strategy.recomputes != "none" if layout.recompute == "full" else kept
+    block = strategy.block(layout.pipeline_parallel) if kept else None
+    return block is not None and block.stages_per_rack == layout.stages_per_rack
+
+
+def carried(plan: Plan, instance: Instance) -> Plan | None:
+    """Return a plan as one of another instance, without a bound; None where it breaks a rule of it.
+
+    Nothing is assumed: every figure and limit is checked anew under that instance.
+    """
+    if plan.layout is None or plan.objective.name != instance.objective.minimize:
+        return None
+    sections = {name: getattr(plan, name) for name in SECTIONS}
+    unproven = {"status": "feasible", "bound": None, "gap": None, "checked": "", "seconds": 0.0}
+    changed = {
+        name: section.model_copy(update={"certificate": section.certificate.model_copy(update=unproven)})
+        for name, section in sections.items()
+        if section
+    }
+    none = dict.fromkeys(("bound", "gap", "joint_bound", "joint_gap", "fabric_free_bound", "limited_by", "cheaper"))
+    none = {**none, "ends": ()}
+    found = plan.model_copy(
+        update={
+            "instance": instance,
+            "instance_sha256": instance_sha256(instance),
+            "status": "feasible",
+            "objective": plan.objective.model_copy(update=none),
+            "proof": None,
+            "curve": None,
+            "stopped": "limit",
+            "verified": True,
+            "violations": (),
+            **changed,
+        }
+    )
+    return None if check(found) else found
+
+
+def better_of(found: Plan, start: Plan | None) -> Plan:
+    """Return the start in place of what a search that was cut short found, where it is better."""
+    if start is None or found.stopped not in ("limit", "interrupted") or found.status not in ("unknown", "feasible"):
+        return found
+    value, own = start.objective.value, found.objective.value
+    if value is None or (own is not None and own <= value):
+        return found
+    bound = found.objective.bound
+    objective = start.objective
+    if bound is not None and own is not None:
+        gap = relative_gap(value, bound)
+        objective = objective.model_copy(update={"bound": bound, "gap": gap, "joint_bound": bound, "joint_gap": gap})
+    kept = ("stopped", "threads", "seed", "time_limit_seconds", "planner_version")
+    return start.model_copy(update={"objective": objective, **{name: getattr(found, name) for name in kept}})
+
+
+def read_question(
+    instance: Instance | Mapping[str, Any] | str | Path,
+    pins: Mapping[str, Any] | None,
+    constants: "MeasuredConstants | Mapping[str, Any] | str | Path | None",
+) -> Instance:
+    """Return the instance to solve, as it is loaded; warn of its implausible figures."""
+    with ending_at_once():
+        loaded = load_instance(instance, pins=pins, constants=constants)
+    warn(loaded)
+    return loaded
+
+
+def solve_once(
+    loaded: Instance,
+    options: Options,
+    reporter: Reporter,
+    *,
+    start: Plan | None = None,
+    interrupt: Interrupter | None = None,
+    models: str | Path | None = None,
+    cache: JointCache | None = None,
+    curve: bool = False,
+) -> Plan:
+    """Solve a loaded instance with all that a caller may give; see `planner.solve` and `planner.Session`."""
+    reporter.unit = "usd" if loaded.objective.in_dollars else "days"
+    with ended_by(interrupt), recording(None if models is None else Path(models)):
+        layout = None if start is None else start.layout
+        first = None if layout is None else lambda world: column_of(layout, world)
+        known = None if start is None else carried(start, loaded)
+        cache = JointCache() if cache is None else cache
+        deadline = Deadline(options.time_limit)
+        plan = better_of(solve_instance(loaded, options, reporter, cache=cache, first=first), known)
+        if curve and why_no_curve(plan) is None:
+            left = replace(options, time_limit=deadline.limit)
+            plan = plan.model_copy(update={"curve": curve_around(plan, left, reporter, cache=cache).curve})
+    reporter.finish(plan.status, plan.stopped, plan.objective.value, plan.objective.bound)
+    return plan
+
+
+class Session:
+    """Solves that keep what they learn: the next one, of the same instance with another budget, takes far less time.
+
+    What hardware, workload, software, network and grid decide is kept between solves: ways to cut the model, their
+    times, tables of fabrics, answers of the sites, and the plans as starts. A change of budget, deadline, tokens,
+    objective or name goes on from it; any other begins anew. The answer and its proof are those of `planner.solve`.
+    Its solves may come from several threads: they take turns.
+    """
+
+    def __init__(self) -> None:
+        self._cache = JointCache()
+
+    @bounded
+    def solve(
+        self,
+        instance: Instance | Mapping[str, Any] | str | Path,
+        *,
+        start: Plan | None = None,
+        interrupt: Interrupter | None = None,
+        on_progress: Callable[[Event], Any] | None = None,
+        time_limit: float | None = None,
+        gap: float | None = None,
+        seed: int = 0,
+        threads: int | None = None,
+        solver: str | None = None,
+        pins: Mapping[str, Any] | None = None,
+        constants: "MeasuredConstants | Mapping[str, Any] | str | Path | None" = None,
+        models: str | Path | None = None,
+    ) -> Plan:
+        """Take every decision that the instance asks for, as `planner.solve` does.
+
+        Parameters
+        ----------
+        start
+            A plan at hand, of this instance or one like it. Its layout is priced first; where it breaks no rule of this
+            instance, which is checked, the plan that comes back is no worse, even of a solve that was cut short.
+        interrupt
+            Ends the solve from another thread with the best plan so far.
+        on_progress
+            Called with each Event, in the thread of the solve. If it raises, that is logged, it is called no more, and
+            the solve goes on.
+        time_limit, gap, seed, threads, solver, pins, constants, models
+            As in `planner.solve`.
+
+        Raises
+        ------
+        PlannerError
+            The input cannot be used. An infeasible instance is a plan, not an error.
+        """
+        reporter = Reporter(on_event=on_progress)
+        options = options_of(time_limit=time_limit, gap=gap, seed=seed, threads=threads, solver=solver)
+        return solve_once(
+            read_question(instance, pins, constants),
+            options,
+            reporter,
+            start=start,
+            interrupt=interrupt,
+            models=models,
+            cache=self._cache,
+        )
+
+    @bounded
+    def curve(
+        self,
+        plan: Plan | Instance | Mapping[str, Any] | str | Path,
+        *,
+        points: int = POINTS,
+        interrupt: Interrupter | None = None,
+        on_progress: Callable[[Event], Any] | None = None,
+        time_limit: float | None = None,
+        seed: int = 0,
+        threads: int | None = None,
+    ) -> Frontier:
+        """Return what less money buys: the plan and others of less and less capital, each proven within a tenth.
+
+        Parameters
+        ----------
+        plan
+            A plan of this session or of a file, with its bound; an instance is solved first.
+        points
+            Most points of the curve, the plan itself among them.
+        interrupt, on_progress, time_limit, seed, threads
+            As in `solve`; of what ends the search the curve keeps the points so far.
+
+        Returns
+        -------
+        Frontier
+            `curve.points` by rising capital; `plans`, one for each point in the same order; `curve.epsilon`, the share
+            within which they cover all other plans between the first and the last, proven. Without points where no
+            curve has a meaning: a goal in money, pools, a fabric alone, no plan.
+
+        Raises
+        ------
+        PlannerError
+            The input cannot be used.
+        """
+        deadline = Deadline(time_limit)
+        if not isinstance(plan, Plan):
+            plan = self.solve(
+                plan, interrupt=interrupt, on_progress=on_progress, time_limit=time_limit, seed=seed, threads=threads
+            )
+        options = options_of(time_limit=deadline.limit, gap=None, seed=seed, threads=threads)
+        with ended_by(interrupt):
+            return curve_around(plan, options, Reporter(on_event=on_progress), cache=self._cache, points=points)
+
+    def forget(self) -> None:
+        """Free what was kept."""
+        with turn(Deadline()):
+            self._cache = JointCache()
