@@ -5,6 +5,7 @@ import random
 from collections.abc import Iterator
 
 from planner.models.placement.placement_problem import Kind, Leaf, PlacementProblem
+from planner.models.placement.solve import Solution
 
 Way = tuple[int, ...]
 
@@ -81,3 +82,17 @@ def cost(q: PlacementProblem, placed: tuple[tuple[int, Way], ...]) -> tuple[int,
 def best(q: PlacementProblem) -> tuple[int, ...]:
     """Return the minimum cost over all placements."""
     return min(cost(q, p) for p in placements(q))
+
+
+def replayed(q: PlacementProblem, f: Solution) -> tuple[int, ...]:
+    """Require that a packing is whole and fits, and count its levels."""
+    placed = [
+        (k, tuple(q.kinds[k].size * (i == leaf) for i in range(len(q.leaves))))
+        for (leaf, k), n in f.packing.whole.items()
+        for _ in range(n)
+    ]
+    placed += [(k, tuple(dict(pieces).get(i, 0) for i in range(len(q.leaves)))) for k, pieces in f.packing.split]
+    sizes = sorted((k, sum(way)) for k, way in placed)
+    assert sizes == sorted((k, kind.size) for k, kind in enumerate(q.kinds) for _ in range(kind.count))
+    assert all(sum(way[i] for _, way in placed) <= leaf.free for i, leaf in enumerate(q.leaves))
+    return cost(q, tuple(placed))

@@ -3,7 +3,7 @@
 from collections import Counter
 
 import pytest
-from cluster_cases import best, cost, crowded_problem, random_problem
+from cluster_cases import best, crowded_problem, random_problem, replayed
 
 from planner.models.placement import proven_levels
 from planner.models.placement.cpsat_model import formulate, levels
@@ -41,17 +41,7 @@ def test_placements_by_clusters_agree_with_brute_force(seed: int, monkeypatch: p
     q = crowded_problem(seed, tiers=1 + seed % 3)
     f = solve(q, Options()).solution
     assert f is not None
-    placed = [
-        (k, tuple(q.kinds[k].size * (i == leaf) for i in range(len(q.leaves))))
-        for (leaf, k), n in f.packing.whole.items()
-        for _ in range(n)
-    ]
-    placed += [(k, tuple(dict(pieces).get(i, 0) for i in range(len(q.leaves)))) for k, pieces in f.packing.split]
-    assert sorted((k, sum(way)) for k, way in placed) == sorted(
-        (k, kind.size) for k, kind in enumerate(q.kinds) for _ in range(kind.count)
-    )
-    assert all(sum(way[i] for _, way in placed) <= leaf.free for i, leaf in enumerate(q.leaves))
-    assert f.values == f.bounds == cost(q, tuple(placed)) == best(q)
+    assert f.values == f.bounds == replayed(q, f) == best(q)
 
 
 def test_two_groups_share_a_hole_of_one_pod() -> None:

@@ -1,13 +1,12 @@
-"""Ranks by node name: as few members, groups and pieces cut as by any choice of nodes, by two other ways to find it."""
+"""Ranks by node name: as few members, groups and pieces cut as by any choice of nodes; segments of blocks."""
 
 import itertools
 import random
 from collections.abc import Sequence
 
 import pytest
-from ortools.sat.python import cp_model
 
-from planner.models.placement.rank_order import Order, fewest_cuts
+from planner.models.placement.rank_order import Order, _within_blocks, fewest_cuts
 from planner.solvers.signals import Deadline
 
 Cost = tuple[int, int, int]
@@ -74,56 +73,6 @@ def test_a_group_that_every_leaf_cuts(member: int) -> None:
     assert chosen.values == (4 // member if member > 1 else 0, 1, 3)
 
 
-def by_cpsat(free: Sequence[int], size: int, nodes: int) -> tuple[int, int]:
-    """Minimize split groups, then pieces, of equal groups by CP-SAT: prefix sums, remainders, and first cuts."""
-    model, leaves = cp_model.CpModel(), range(len(free))
-    take = [model.new_int_var(0, f, f"take{i}") for i, f in enumerate(free)]
-    model.add(sum(take) == nodes)
-    cuts, firsts = [], []
-    last_group: cp_model.LinearExprT = -1
-    for i in leaves:
-        before = model.new_int_var(0, nodes, f"before{i}")
-        model.add(before == sum(take[:i]))
-        rest, group = model.new_int_var(0, size - 1, f"rest{i}"), model.new_int_var(0, nodes, f"group{i}")
-        model.add(before == size * group + rest)
-        used, inside, cut = (model.new_bool_var(f"{name}{i}") for name in ("used", "inside", "cut"))
-        model.add(take[i] > 0).only_enforce_if(used)
-        model.add(take[i] == 0).only_enforce_if(used.negated())
-        model.add(rest > 0).only_enforce_if(inside)
-        model.add(rest == 0).only_enforce_if(inside.negated())
-        model.add_bool_and(used, inside).only_enforce_if(cut)
-        model.add_bool_or(used.negated(), inside.negated()).only_enforce_if(cut.negated())
-        first = model.new_bool_var(f"first{i}")
-        model.add(group != last_group).only_enforce_if(first)
-        same = model.new_bool_var(f"same{i}")
-        model.add(group == last_group).only_enforce_if(same)
-        model.add_bool_or(cut.negated(), first, same)
-        following = model.new_int_var(-1, nodes, f"last{i}")
-        model.add(following == group).only_enforce_if(cut)
-        model.add(following == last_group).only_enforce_if(cut.negated())
-        last_group = following
-        cuts.append(cut)
-        counts = model.new_bool_var(f"counts{i}")
-        model.add_bool_or(cut.negated(), same, counts)
-        firsts.append(counts)
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    model.minimize((len(free) + 1) * sum(firsts) + sum(cuts))
-    assert solver.solve(model) == cp_model.OPTIMAL
-    return divmod(round(solver.objective_value), len(free) + 1)
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_agrees_with_another_solver(seed: int) -> None:
-    """A dozen leaves of up to sixteen nodes: CP-SAT on a formulation of its own proves the same minimum."""
-    r = random.Random(seed)
-    free = [r.randint(4, 16) for _ in range(10)]
-    size = r.choice([3, 5, 7, 13])
-    nodes = int(sum(free) * r.choice([0.7, 0.9, 1.0])) // size * size
-    chosen = fewest_cuts(free, Order(groups=(size,) * (nodes // size)))
-    assert chosen is not None and chosen.values[1:] == by_cpsat(free, size, nodes)
-
-
 def test_more_leaves_never_cut_more() -> None:
     """A leaf more, wherever it stands by name, leaves the minimum no worse."""
     for seed in range(60):
@@ -134,3 +83,16 @@ def test_more_leaves_never_cut_more() -> None:
             free.insert(r.randint(0, 6), r.randint(1, 6))
             more = fewest_cuts(free, order)
             assert more is not None and more.values <= chosen.values
+
+
+def test_pieces_take_the_first_free_segments_of_one_block_in_order() -> None:
+    """Two pieces of two on blocks of three and two: each in a block of its own, its segments ascending."""
+    numbers = [7, 8, 7, 8, 7]
+    chosen = _within_blocks([(0, 2), (0, 2)], lambda _: numbers)
+    taken = sorted(chosen[0, 2])
+    assert taken == [[0, 2], [1, 3]]
+
+
+def test_a_leaf_of_one_block_leaves_the_choice_to_the_order() -> None:
+    """Where all segments are of one block there is nothing to choose."""
+    assert _within_blocks([(0, 2)], lambda _: [4, 4, 4]) == {}

@@ -117,13 +117,6 @@ def test_published_bounds(domain: int, split: int) -> None:
     assert (p.split, p.lower_bound) == (split, split)
 
 
-@pytest.mark.parametrize(("groups", "group", "split"), [(8, 16, 0), (9, 13, 1), (9, 14, 1)])
-def test_nodes_in_leaves_of_32(groups: int, group: int, split: int) -> None:
-    """128 nodes in leaves of 32: groups of 16 stay unsplit, a ninth group of 13 or 14 cannot."""
-    p = placed(request(128, groups, group, 32, 2))
-    assert p.split == split
-
-
 @pytest.mark.parametrize(("racks", "infeasible"), [(12, False), (11, True)])
 def test_room_at_the_edge(racks: int, infeasible: bool) -> None:
     """Three groups of four fit twelve racks; eleven are a proof that they do not, with both numbers."""
@@ -131,24 +124,6 @@ def test_room_at_the_edge(racks: int, infeasible: bool) -> None:
     assert (outcome.stop, outcome.infeasible, outcome.solution is None) == (Stop.PROVED, infeasible, infeasible)
     if infeasible:
         assert outcome.detail == "placement[east]: 3 groups of 4 racks need 12 racks > 11"
-
-
-@pytest.mark.parametrize("seed", range(300, 340))
-def test_more_racks_never_hurt(seed: int) -> None:
-    """One more rack at the end leaves no figure worse, the earlier ones being equal."""
-    r = random_case(seed)
-    more = request(r.racks + 1, r.groups, r.group_racks, r.leaf_domain_racks, r.domains_per_pod)
-    assert figures(placed(more)) <= figures(placed(r))
-
-
-@pytest.mark.parametrize("seed", range(400, 410))
-def test_pods_of_any_size_split_no_more(seed: int) -> None:
-    """Pods are the last tie-break: they change neither split groups nor pieces, and one pod for all crosses nothing."""
-    r = random_case(seed)
-    results = [placed(request(r.racks, r.groups, r.group_racks, r.leaf_domain_racks, y)) for y in (1, 2, 3, 100)]
-    assert len({(p.split, p.extra_pieces) for p in results}) == 1
-    assert results[0].cross_pod == results[0].split
-    assert results[-1].cross_pod == 0
 
 
 def test_whole_groups_follow_each_other() -> None:
@@ -171,32 +146,3 @@ def test_no_time_still_places() -> None:
     p, best = outcome.solution, placed(r)
     assert p.extra_pieces_bound <= best.extra_pieces <= p.extra_pieces
     assert len({x for s in stages_of(p.assignment, 224) for x in s}) == 224 * 103
-
-
-def test_same_input_same_placement() -> None:
-    """Two runs give the same racks."""
-    r = request(11_600, 224, 51, 128, 5)
-    assert placed(r) == placed(r)
-
-
-def min_pieces_of_all(r: PlacementRequest) -> int:
-    """Return the fewest extra pieces over all ways, whatever they split."""
-
-    @cache
-    def best(free: tuple[int, ...], groups: int) -> float:
-        if groups == 0:
-            return 0
-        rests = (
-            (sum(n > 0 for n in w) - 1, tuple(sorted(f - n for f, n in zip(free, w, strict=True))))
-            for w in ways(free, r.group_racks)
-        )
-        return min((pieces + best(rest, groups - 1) for pieces, rest in rests), default=float("inf"))
-
-    return int(best(tuple(sorted(domain_racks(r.racks, r.leaf_domain_racks))), r.groups))
-
-
-@pytest.mark.parametrize("seed", range(500, 560))
-def test_fewest_splits_cost_no_pieces(seed: int) -> None:
-    """No placement that splits more groups has fewer pieces."""
-    r = random_case(seed)
-    assert placed(r).extra_pieces == min_pieces_of_all(r)
