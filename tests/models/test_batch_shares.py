@@ -5,6 +5,7 @@ import math
 from dataclasses import replace
 
 import pytest
+from joint_toys import PRECISION
 
 from planner.models.batch_shares import (
     BatchSearch,
@@ -20,10 +21,6 @@ from planner.physics.training.parallel_strategy import padded
 from planner.planning.load import load_instance
 from planner.solvers.outcome import Stop
 
-PRECISION = {
-    "compute": "bf16", "parameter_bytes": 6, "working_parameter_bytes": 2, "gradient_bytes": 4, "optimizer_bytes": 8,
-    "activation_bytes": 2, "collective_bytes": 2,
-}  # fmt: skip
 SMALL = {"name": "small", "layers": 4, "hidden": 2048, "heads": 4, "vocabulary": 32_000}
 
 

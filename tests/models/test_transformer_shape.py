@@ -61,12 +61,6 @@ def test_agrees_with_trying_every_shape(seed: int) -> None:
         assert away == min(a for a, _ in every)
 
 
-def test_random_families_are_of_both_kinds() -> None:
-    """Agreement would prove little if all or none could be built."""
-    found = [model_size.choose_shape(*random_family(seed)) is not None for seed in range(40)]
-    assert 10 <= sum(found) <= 38
-
-
 @pytest.mark.parametrize("target", [7e9, 175e9, 1e12, 52.5e12, 300e12])
 def test_large_shapes_are_buildable(target: float) -> None:
     """Every target from 7e9 to 3e14 has a shape within a hundredth: whole multiples of heads, width within bounds."""
