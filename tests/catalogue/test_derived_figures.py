@@ -8,7 +8,7 @@ from worked_plan import instance_with
 
 from planner.instance.network import Network
 from planner.instance.workload import Software
-from planner.plan.plan_figures import runs
+from planner.plan.plan import runs
 
 NETWORK = instance_with().network
 

@@ -84,7 +84,7 @@ def test_an_inline_accelerator_like_one_of_the_catalogue(pooled: bool) -> None:
     entry = catalogue("accelerators")["GB200"]
     assert isinstance(gpu, Accelerator) and (gpu.name, gpu.hbm_bytes) == ("mine", 1e11)
     assert gpu.gemm_efficiency.max_share == entry["gemm_efficiency"]["max_share"]
-    assert gpu.source is not None and gpu.source["nic_efficiency"] == "taken over from GB200"
+    assert gpu.source["nic_efficiency"] == "taken over from GB200"
     holder["accelerator"]["like"] = "GB20"
     with pytest.raises(InputError, match=re.escape(f"{path}: 'GB20' is not in the catalogue; did you mean")):
         load_instance(data)

@@ -10,7 +10,6 @@ from planner.errors import InputError
 def test_stages_of_two_sites_are_groups_by_site() -> None:
     """Each site has as many groups as there are rack stages, of the racks of one of its stages."""
     plan = small()
-    assert plan.layout is not None
     job = job_of_plan(plan)
     sizes = plan.layout.racks_per_stage_by_site
     assert {k.name: (k.size, k.count) for k in job.groups} == {

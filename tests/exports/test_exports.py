@@ -2,11 +2,11 @@
 
 import csv
 import io
-import json
 import re
-from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -19,10 +19,10 @@ from planner.cli.main import app
 from planner.cluster.hostlist import parse
 from planner.errors import InputError
 from planner.exports import fabric_graph, fabric_parts
-from planner.exports.fabric_parts import BuiltFabric, built_fabric
+from planner.exports.fabric_parts import built_fabric
 from planner.files import write_streamed
 from planner.instance.network import Floor, Medium
-from planner.physics.network import price
+from planner.physics.network import fabric_designs
 from planner.physics.network.links import NO_MEDIUM, MediaTable
 from planner.report.statements.sites_and_fabric import fabric
 
@@ -30,23 +30,26 @@ PLAN = small()
 E1 = built_fabric(PLAN, "e1")
 
 
+def table(text: Iterable[str]) -> list[dict[str, str]]:
+    """Read a table."""
+    return list(csv.DictReader(io.StringIO("".join(text))))
+
+
 def test_cable_list_names_each_port_once() -> None:
     """A line a cable; no port of a switch or GPU stands in two of them, and none is beyond the switch."""
-    rows = list(csv.DictReader(io.StringIO("".join(fabric_parts.cable_list(E1)))))
+    rows = table(fabric_parts.cable_list(E1))
     assert len(rows) == E1.fabric.endpoint_links + E1.fabric.switch_links
-    ports = Counter([(r["from"], r["from_port"]) for r in rows] + [(r["to"], r["to_port"]) for r in rows])
-    assert set(ports.values()) == {1}
-    assert max(int(p) for _, p in ports) < E1.fabric.ports_per_switch
-    switches = {name for name, _ in ports if "gpu" not in name}
-    assert len(switches) == E1.fabric.switches
+    ports = {(r[end], r[f"{end}_port"]) for r in rows for end in ("from", "to")}
+    assert len(ports) == 2 * len(rows) and max(int(p) for _, p in ports) < E1.fabric.ports_per_switch
+    assert len({name for name, _ in ports if "gpu" not in name}) == E1.fabric.switches
 
 
 def test_cable_list_measures_by_the_floor_of_the_instance() -> None:
     """Media and lengths are those of the instance; what none reaches is said."""
-    assert {r["medium"] for r in csv.DictReader(io.StringIO("".join(fabric_parts.cable_list(E1))))} == {"module"}
+    assert {r["medium"] for r in table(fabric_parts.cable_list(E1))} == {"module"}
     near = {"name": "near", "reach_m": 30, "price_usd": 1}
     plan = small(network__floor=Floor(row_pitch_m=50, racks_per_row=1).model_dump(), network__media=[near])
-    rows = list(csv.DictReader(io.StringIO("".join(fabric_parts.cable_list(built_fabric(plan, "e1"))))))
+    rows = table(fabric_parts.cable_list(built_fabric(plan, "e1")))
     assert {r["medium"] for r in rows} == {"near", "none reaches"}
     assert all((float(r["length_m"]) <= 30) == (r["medium"] == "near") for r in rows)
 
@@ -107,12 +110,10 @@ def test_slurm_tree_has_pods_and_a_core() -> None:
     """Three leaf domains in pods of two: leaves under pods, pods under the core."""
     plan = worked(instance_with(), leaf_down=3, domains_per_pod=2)
     text = "".join(fabric_graph.topology_conf(built_fabric(plan, "e1")))
-    assert [line.split()[0] for line in text.splitlines()[1:]] == [
-        f"SwitchName={n}" for n in ("leaf0", "leaf1", "leaf2", "pod0", "pod1", "core")
-    ]
-    assert "SwitchName=leaf2 Nodes=r[6-7]" in text
-    assert "SwitchName=pod0 Switches=leaf[0-1]" in text and "SwitchName=pod1 Switches=leaf2" in text
-    assert "SwitchName=core Switches=pod[0-1]" in text
+    names = [line.split()[0].removeprefix("SwitchName=") for line in text.splitlines()[1:]]
+    assert names == ["leaf0", "leaf1", "leaf2", "pod0", "pod1", "core"]
+    for line in ("leaf2 Nodes=r[6-7]", "pod0 Switches=leaf[0-1]", "pod1 Switches=leaf2", "core Switches=pod[0-1]"):
+        assert f"SwitchName={line}" in text
 
 
 def test_exports_name_the_model_of_each_tier() -> None:
@@ -124,7 +125,7 @@ def test_exports_name_the_model_of_each_tier() -> None:
     usd = two.fabric.sites["e1"].cost_usd + spines * (large.price_usd - box.price_usd)
     mixed = edited_at(edited_at(two, "fabric.sites.e1.tiers.1.switch", "large"), "fabric.sites.e1.cost_usd", usd)
     x = built_fabric(mixed, "e1")
-    bill = list(csv.DictReader(io.StringIO("".join(fabric_parts.bill_of_materials(x)))))
+    bill = table(fabric_parts.bill_of_materials(x))
     counts = {r["part"]: int(r["count"]) for r in bill if r["where"] == "fabric"}
     assert counts == {"box": x.design.leaves + x.design.cores, "large": spines}
     models = {(n["tier"], n["model"]) for _, n in fabric_graph.graph(x, by_pod=False).nodes(data=True) if "model" in n}
@@ -152,36 +153,20 @@ def test_a_broken_write_leaves_no_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def export(folder: Path, *options: str, out: str = "out", data: str = PLAN.model_dump_json()) -> Any:
+    """Run the command on a plan."""
+    (folder / "plan.json").write_text(data)
+    command = ["fabric", "export", str(folder / "plan.json"), *options, "-o", str(folder / out)]
+    return CliRunner().invoke(app, command)
+
+
 def test_command_writes_files(tmp_path: Path) -> None:
     """Every format is written where it was asked for, and nothing beside it."""
-    (tmp_path / "plan.json").write_text(PLAN.model_dump_json())
-    for form in ("csv", "bom", "graphml", "dot", "slurm-conf", "slurm-yaml", "svg", "netbox"):
-        done = CliRunner().invoke(
-            app,
-            [
-                "fabric",
-                "export",
-                str(tmp_path / "plan.json"),
-                "--format",
-                form,
-                "--site",
-                "e1",
-                "-o",
-                str(tmp_path / form),
-            ],
-        )
+    forms = ["bom", "csv", "dot", "graphml", "netbox", "slurm-conf", "slurm-yaml", "svg"]
+    for form in forms:
+        done = export(tmp_path, "--format", form, "--site", "e1", out=form)
         assert done.exit_code == 0, done.output
-    assert sorted(p.name for p in tmp_path.iterdir()) == [
-        "bom",
-        "csv",
-        "dot",
-        "graphml",
-        "netbox",
-        "plan.json",
-        "slurm-conf",
-        "slurm-yaml",
-        "svg",
-    ]
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted([*forms, "plan.json"])
 
 
 @pytest.mark.parametrize(
@@ -195,36 +180,16 @@ def test_command_writes_files(tmp_path: Path) -> None:
 )
 def test_wrong_options_are_named(tmp_path: Path, options: list[str], message: str) -> None:
     """A wrong option is refused with what it may be."""
-    (tmp_path / "plan.json").write_text(PLAN.model_dump_json())
-    done = CliRunner().invoke(
-        app, ["fabric", "export", str(tmp_path / "plan.json"), "-o", str(tmp_path / "out"), *options]
-    )
+    done = export(tmp_path, *options)
     assert isinstance(done.exception, InputError) and message in str(done.exception)
-
-
-def test_numbers_of_another_tree_make_another_site() -> None:
-    """Boxes are named by where they stand, so every name is unique."""
-    x: BuiltFabric = built_fabric(PLAN, "w1")
-    names = [name for tier in x.names.values() for name in tier]
-    assert len(names) == len(set(names)) == x.fabric.switches + x.design.racks
 
 
 def test_a_plan_whose_rack_is_a_name_is_refused(tmp_path: Path) -> None:
     """Writing the fabric of a plan with a bare name in its instance ends with the rule that it breaks."""
-    data = small().model_dump(mode="json")
-    data["instance"]["hardware"]["rack"] = "e1"
-    file = tmp_path / "plan.json"
-    file.write_text(json.dumps(data))
-    ran = CliRunner().invoke(
-        app, ["fabric", "export", str(file), "--site", "e1", "--format", "csv", "-o", str(tmp_path / "c")]
-    )
+    named = edited_at(PLAN, "instance.hardware.rack", "e1").model_dump_json()
+    ran = export(tmp_path, "--site", "e1", "--format", "csv", data=named)
     assert isinstance(ran.exception, InputError)
     assert "names_resolved (instance.hardware.rack is the name 'e1'" in str(ran.exception)
-
-
-def test_prices_of_a_bill_are_dollars_and_cents() -> None:
-    """Whole dollars, a point and two figures of cents."""
-    assert [fabric_parts._usd(cents) for cents in (0, 5, 100, 12_345)] == ["0.00", "0.05", "1.00", "123.45"]
 
 
 def test_a_bill_lists_cables_by_place_and_medium() -> None:
@@ -232,11 +197,15 @@ def test_a_bill_lists_cables_by_place_and_medium() -> None:
     media = Medium(name="optics", reach_m=1e3, price_usd=900), Medium(name="copper", reach_m=10, price_usd=100)
     x = built(DESIGNS["dragonfly 1k"])
     network = x.network.model_copy(update={"floor": Floor(), "media": media})
-    fabric = x.fabric.model_copy(update={"cost_usd": price.bill(network, x.switch, x.design).usd})
+    fabric = x.fabric.model_copy(update={"cost_usd": fabric_designs.bill(network, x.switch, x.design).usd})
     priced = replace(x, network=network, fabric=fabric)
-    bill = list(csv.DictReader(io.StringIO("".join(fabric_parts.bill_of_materials(priced)))))
+    bill = table(fabric_parts.bill_of_materials(priced))
     order = [m.name for m in media]
     cables = [(r["where"], order.index(r["part"])) for r in bill if r["part"] in order]
     assert cables == sorted(cables)
     # Routers of one group are near each other, those of two groups are not: one place, two media.
     assert [r["part"] for r in bill if r["where"] == "leaf to leaf"] == order
+
+
+def test_prices_of_a_bill_are_dollars_and_cents() -> None:
+    assert [fabric_parts._usd(cents) for cents in (0, 5, 100, 12_345)] == ["0.00", "0.05", "1.00", "123.45"]

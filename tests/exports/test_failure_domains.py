@@ -17,20 +17,14 @@ from planner.cluster.hostlist import expand, parse
 from planner.exports import fabric_graph as exported
 from planner.exports.fabric_graph import failure_domains
 from planner.exports.fabric_parts import BuiltFabric, built_fabric
-from planner.physics.network.price import lay, switch_counts
+from planner.physics.network.fabric_designs import lay, switch_counts
 from planner.physics.network.transport import allreduce_slowdown, pipeline_send_slowdown
 from planner.physics.plan_physics import PlanPhysics
 
 PLAN = small()
 E1 = built_fabric(PLAN, "e1")
-ZONED = {
-    "leaf_down": 2,
-    "domains_per_pod": 1,
-    "rails_per_zone": 4,
-    "domains_per_zone": 2,
-    "core_up": 4,
-    "core_bundle": 2,
-}
+ZONED = {"leaf_down": 2, "domains_per_pod": 1, "rails_per_zone": 4, "domains_per_zone": 2}
+ZONED |= {"core_up": 4, "core_bundle": 2}
 SHARED = "rail 1k of four tiers that share boxes"
 TREES = {"worked": E1, "zoned": built_fabric(worked(instance_with(), **ZONED), "e1")}
 TREES |= {name: built(DESIGNS[name]) for name in ("rail 1k", "rail 16k", "rail-only 1k", SHARED)}
@@ -134,15 +128,13 @@ def test_two_groups_lose_what_one_switch_joins(name: str) -> None:
     assert row.uplinks_lost == pytest.approx(max(inside, max(pairs.values()) / d.group_links))
 
 
-def test_a_gateway_takes_its_share_of_the_wide_area() -> None:
-    """Each of two networks has one gateway, with which all of the network's ports to the wide area go."""
-    row = failure_domains(PLAN, built(DESIGNS["rail under a gateway"]))[-1]
-    assert (row.tier, row.switches, row.gpus_cut_off, row.uplinks_lost) == ("wan-gateway", 2, 0, 1.0)
-    assert row.effect == "100 % of the ports to the wide area are lost"
-    two = built(replace(DESIGNS["rail under a gateway"], wan_ports=64))
-    row = failure_domains(PLAN, two)[-1]
-    assert (row.tier, row.switches, row.gpus_cut_off, row.uplinks_lost) == ("wan-gateway", 4, 0, 0.5)
-    assert row.effect == "50 % of the ports to the wide area are lost"
+@pytest.mark.parametrize(("ports", "switches", "share"), [(None, 2, 1.0), (64, 4, 0.5)])
+def test_a_gateway_takes_its_share_of_the_wide_area(ports: int | None, switches: int, share: float) -> None:
+    """Each of two networks has gateways, with each of which its part of the network's ports to the wide area goes."""
+    design = DESIGNS["rail under a gateway"]
+    row = failure_domains(PLAN, built(replace(design, wan_ports=ports or design.wan_ports)))[-1]
+    assert (row.tier, row.switches, row.gpus_cut_off, row.uplinks_lost) == ("wan-gateway", switches, 0, share)
+    assert row.effect == f"{share:.0%} of the ports to the wide area are lost".replace("%", " %")
 
 
 def test_many_rows_are_merged(monkeypatch: pytest.MonkeyPatch) -> None:

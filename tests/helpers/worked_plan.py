@@ -152,19 +152,21 @@ INSTANCE: dict[str, Any] = {
 
 def instance_with(**changes: Any) -> Instance:
     """Return the instance with changed figures, by dotted path with __ for dots, such as limits__deadline_days=3."""
-    return Instance.model_validate(_set(INSTANCE, {path.replace("__", "."): value for path, value in changes.items()}))
+    return Instance.model_validate(
+        with_entries(INSTANCE, {path.replace("__", "."): value for path, value in changes.items()})
+    )
 
 
 def edited(plan: Plan, **changes: Any) -> Plan:
     """Return the plan with changed entries and nothing recomputed, by the same paths."""
     return Plan.model_validate(
-        _set(plan.model_dump(mode="json"), {path.replace("__", "."): value for path, value in changes.items()})
+        with_entries(plan.model_dump(mode="json"), {path.replace("__", "."): value for path, value in changes.items()})
     )
 
 
 def edited_at(plan: Plan, path: str, change: Any) -> Plan:
     """Return the plan with the entry at a dotted path replaced, or put through `change`."""
-    return Plan.model_validate(_set(plan.model_dump(mode="json"), {path: change}))
+    return Plan.model_validate(with_entries(plan.model_dump(mode="json"), {path: change}))
 
 
 def leaves(data: Any, path: str = "", *, without: tuple[str, ...] = ()) -> list[tuple[str, Any]]:
@@ -275,7 +277,7 @@ def small(**changes: Any) -> Plan:
     return worked(instance_with(**changes))
 
 
-def _set(data: Any, changes: dict[str, Any]) -> Any:
+def with_entries(data: Any, changes: dict[str, Any]) -> Any:
     """Copy JSON data and set entries by dotted path; a function is applied to what is there."""
     data = json.loads(json.dumps(data))
     for path, value in changes.items():

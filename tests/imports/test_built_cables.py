@@ -12,8 +12,7 @@ from worked_plan import small
 
 from planner.cli.main import app
 from planner.errors import InputError
-from planner.exports.fabric_parts import BuiltFabric, built_fabric, cable_list, netbox_files
-from planner.imports.built_cables import differences
+from planner.exports.fabric_parts import BuiltFabric, built_fabric, cable_list, differences, netbox_files
 
 E1 = built_fabric(small(), "e1")
 ODD = replace(E1, site='=1+2, "x"')

@@ -103,7 +103,7 @@ def test_embeddings_are_tied_where_transformers_ties_them() -> None:
 def test_queries_without_a_rank() -> None:
     """DeepSeek-V2-Lite projects queries from the hidden state itself: 2048 x 16 x 192 weights."""
     lite = model_of(known("deepseek-v2-lite")["config"], "x", "lite")
-    assert lite.latent_attention is not None and lite.latent_attention.q_rank is None
+    assert lite.latent_attention.q_rank is None
     ranked = lite.model_copy(
         update={"latent_attention": LatentAttention(**lite.latent_attention.model_dump() | {"q_rank": 1})}
     )

@@ -13,8 +13,9 @@ from planner.formats.slurm import read_states
 from planner.formats.topology_files import topology_items
 from planner.imports.megatron_flags import EFFECTS, megatron_effect
 from planner.imports.training_run import doubts, layout_of_run, read_run
+from planner.instance.framework_rules import Overlap
 from planner.instance.read import NO_EFFECT, ReadItems, TrackedItems
-from planner.instance.workload import Overlap, Software
+from planner.instance.workload import Software
 from planner.planning.evaluate import with_switches
 from planner.planning.load import load_instance
 
@@ -59,7 +60,7 @@ def test_flags_of_time_and_memory_are_told(flag: str, tmp_path: Path) -> None:
     """A flag that changes time or memory and that no figure follows is told by its name."""
     name, _, value = flag.partition("=")
     note = read(tmp_path, f"{BASE} --{name} {value or ''}").note()
-    assert note is not None and note.startswith(f"not modelled: --{name}")
+    assert note.startswith(f"not modelled: --{name}")
     assert "not modelled" not in str(read(tmp_path, BASE).note())
 
 

@@ -8,7 +8,7 @@ from stored_plans import stored
 from worked_plan import LAYOUT, instance_with
 
 from planner.models.requests import Options
-from planner.physics.network.price import min_fabric_usd
+from planner.physics.network.fabric_designs import min_fabric_usd
 from planner.planning import solve
 from planner.solvers.signals import Deadline
 

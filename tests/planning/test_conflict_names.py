@@ -66,7 +66,7 @@ def test_replicas_beyond_racks_and_batch_are_refused_in_seconds() -> None:
     plan = solved(i.model_copy(update={"pins": {**i.pins, "layout.data_parallel": 100_000}}))
     assert plan.status == "infeasible" and rules(plan)[0] == "pins.layout.data_parallel"
     assert rules(plan)[1:] in (("hardware.racks",), ("limits.max_batch_tokens",))
-    assert plan.conflict is not None and "100000" in plan.conflict.reason and "128 racks" in plan.conflict.reason
+    assert "100000" in plan.conflict.reason and "128 racks" in plan.conflict.reason
     assert time.process_time() - began < 20
 
 
@@ -87,7 +87,7 @@ def test_more_stripes_than_stages_are_refused(pins: dict[str, int], reason: str)
 def test_switches_slower_than_the_nic_are_refused() -> None:
     """Without a fabric for any column the search had no answer in minutes; more lanes make one possible."""
     i = cluster()
-    assert i.network is not None and isinstance(i.network.switches[0], Switch)
+    assert isinstance(i.network.switches[0], Switch)
     slow = i.network.switches[0].model_copy(update={"port_gbps": 100, "name": "slow"})
     network = i.network.model_copy(update={"switches": (slow,)})
     with pytest.raises(InputError, match=r"network.switches.*NIC of 400 Gbps.*max_lanes = 1 \(slow: 100 Gbps\)"):

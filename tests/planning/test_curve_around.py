@@ -99,7 +99,7 @@ def rules(plan: Plan, changed: Curve) -> set[str]:
 def test_changed_curves_are_refused(drawn: Plan) -> None:
     """A figure that is off, an order that is not one, and a share that the points do not reach are named."""
     curve = drawn.curve
-    assert curve is not None and len(curve.points) > 1
+    assert len(curve.points) > 1
     first, *_, last = curve.points
 
     def with_last(**more: Any) -> Curve:

@@ -47,7 +47,6 @@ def goal(i: Instance, minimize: str) -> Instance:
 
 def within(i: Instance, months: float) -> Instance:
     """Return a question in which nothing comes later than some months."""
-    assert i.grid is not None
     rules = i.grid.rules.model_copy(update={"ready_within_months": months})
     return i.model_copy(update={"grid": i.grid.model_copy(update={"rules": rules})})
 
@@ -63,7 +62,6 @@ def solved(i: Instance) -> Plan:
 def test_the_soonest_finish_is_that_of_every_start(seed: int, *, forced: bool) -> None:
     """No start has a sooner finish than the plan, one has the same, and the plan passes the check with its bound."""
     i = asked(seed, forced=forced)
-    assert i.grid is not None
     plan, ends = solved(i), []
     for months in {node.ready_months for node in i.grid.nodes if node.site}:
         alone = solve_joint(goal(within(i, months), "days_to_train"), Options(), lambda _: None)
@@ -109,7 +107,7 @@ def test_a_cluster_waits_for_its_hardware() -> None:
 def test_each_start_has_a_proof_that_is_followed(seed: int, *, forced: bool) -> None:
     """A start without its proof is noticed, and so is one whose proof lists too little, or a bound that is too high."""
     plan = solved(asked(seed, forced=forced))
-    assert plan.proof is not None and plan.proof.alternatives and plan.layout is not None
+    assert plan.proof.alternatives and plan.layout is not None
 
     def found(**parts: Any) -> set[str]:
         proof = plan.proof.model_copy(update=parts) if plan.proof is not None else None
@@ -129,12 +127,11 @@ def test_a_later_end_is_no_optimum(seed: int) -> None:
     """The best plan without the best site, claimed to be the best with it, is contradicted by the columns in time."""
     i = asked(seed)
     best = solved(i)
-    assert i.grid is not None and best.sites is not None and best.proof is not None
     used = {site.id for site in best.sites.sites}
     nodes = tuple(node.model_copy(update={"site": node.site and node.id not in used}) for node in i.grid.nodes)
     other = solved(i.model_copy(update={"grid": i.grid.model_copy(update={"nodes": nodes})}))
     bound, value = other.objective.bound, best.objective.value
-    assert other.proof is not None and bound is not None and value is not None and bound > value * 1.0001
+    assert bound is not None and value is not None and bound > value * 1.0001
     proofs = [
         own.model_copy(update={"bound_days": max(0.0, bound - (own.ready_within_months or 0.0) * DAYS_A_MONTH)})
         for own in best.proof.alternatives

@@ -24,15 +24,10 @@ ONE_LAYOUT = ALL_RACKS | {"layout.virtual_stages": 1, "layout.zero_stage": 1, "l
 def cluster(path: Path, ports: int, racks: int = 24, pins: dict[str, Any] | None = None, **network: Any) -> Path:
     """Write an instance of one cluster of racks of four GPUs, on boxes of so many ports."""
     box = {**INSTANCE["network"]["switches"][0], "ports": ports, "planes": 1}
-    data = {
-        **INSTANCE,
-        "grid": None,
-        "wan": None,
-        "hardware": {**INSTANCE["hardware"], "racks": racks},
-        "limits": {"max_batch_tokens": 6000},
-    }
+    data = {k: v for k, v in INSTANCE.items() if k not in ("grid", "wan")}
+    data |= {"hardware": {**INSTANCE["hardware"], "racks": racks}, "limits": {"max_batch_tokens": 6000}}
     data |= {"network": {**INSTANCE["network"], "switches": [box], **network}, "pins": pins or {}}
-    path.write_text(json.dumps({k: v for k, v in data.items() if v is not None}))
+    path.write_text(json.dumps(data))
     return path
 
 
@@ -45,22 +40,15 @@ def solved(folder: Path, *args: Any, **changes: Any) -> dict[str, Any]:
     return json.loads(out.read_text())
 
 
-@pytest.fixture(scope="module")
-def sixteen_ports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """Return the plan on boxes of sixteen ports, with four tiers allowed."""
-    return solved(tmp_path_factory.mktemp("sixteen"), 16, max_tiers=4)
-
-
 @pytest.mark.slow
 def test_small_boxes_need_four_tiers(tmp_path: Path) -> None:
     """Boxes of five ports cannot join 96 GPUs in three tiers; four do, proven, checked, exported and simulated."""
     three = load_instance(cluster(tmp_path / "three.json", 5, pins=ONE_LAYOUT, max_tiers=3))
     assert solve_joint(three, Options(), lambda _: None).status is JointStatus.INFEASIBLE
-    plan = solved(tmp_path, 5, pins=ALL_RACKS, max_tiers=4)
-    f = plan["fabric"]["sites"]["cluster"]
-    assert [t["name"] for t in f["tiers"]] == ["leaf", "spine", "core", "super-spine"]
-    assert plan["fabric"]["certificate"]["status"] == "optimal"
-    assert f["zones"] > 1
+    fabric = solved(tmp_path, 5, pins=ALL_RACKS, max_tiers=4)["fabric"]
+    f = fabric["sites"]["cluster"]
+    assert [t["name"] for t in f["tiers"]] == ["leaf", "spine", "core", "super-spine"] and f["zones"] > 1
+    assert fabric["certificate"]["status"] == "optimal"
     path = tmp_path / "plan.json"
     for form in ("csv", "graphml", "slurm-conf", "slurm-yaml", "svg"):
         done = RUN.invoke(app, ["fabric", "export", str(path), "--format", form, "-o", str(tmp_path / form)])
@@ -75,20 +63,13 @@ def test_small_boxes_need_four_tiers(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_four_tiers_are_not_taken_where_fewer_do(sixteen_ports: dict[str, Any]) -> None:
-    """Boxes of sixteen ports do with fewer tiers."""
-    f = sixteen_ports["fabric"]["sites"]["cluster"]
-    assert len(f["tiers"]) < 4 and f["zones"] == 0
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("pin", ["fabric.core_up_ports=1", "fabric.tiers=4"])
-def test_a_pin_asks_for_four_tiers(tmp_path: Path, sixteen_ports: dict[str, Any], pin: str) -> None:
-    """Where fewer tiers would do a pin on the core's uplinks or the tiers is kept, at a cost."""
-    name, _, value = pin.partition("=")
-    free, pinned = sixteen_ports, solved(tmp_path, 16, pins={name: int(value)})
-    assert len(pinned["fabric"]["sites"]["cluster"]["tiers"]) == 4
-    assert pinned["fabric"]["sites"]["cluster"]["cost_usd"] > free["fabric"]["sites"]["cluster"]["cost_usd"]
+def test_a_pin_asks_for_four_tiers(tmp_path: Path) -> None:
+    """Boxes of sixteen ports do with fewer tiers; there a pin on the core's uplinks or the tiers is kept, at a cost."""
+    free = solved(tmp_path, 16, max_tiers=4)["fabric"]["sites"]["cluster"]
+    assert len(free["tiers"]) < 4 and free["zones"] == 0
+    for pin, value in (("fabric.core_up_ports", 1), ("fabric.tiers", 4)):
+        pinned = solved(tmp_path, 16, pins={pin: value})["fabric"]["sites"]["cluster"]
+        assert len(pinned["tiers"]) == 4 and pinned["cost_usd"] > free["cost_usd"]
 
 
 @pytest.mark.parametrize(

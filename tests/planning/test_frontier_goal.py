@@ -31,7 +31,7 @@ def test_the_plan_is_a_point_of_the_curve(seed: int) -> None:
     """It is the knee, or the fastest; it passes the check, and the curve is the one of `planner frontier`."""
     plan = solve_instance(asked(seed), OPTIONS, lambda _: None)
     alone = frontier_of(asked(seed), OPTIONS, lambda _: None, epsilon=0.05)
-    assert plan.curve is not None and plan.layout is not None and not check(plan)
+    assert plan.layout is not None and not check(plan)
     assert [x.capital_usd for x in plan.curve.points] == [x.capital_usd for x in alone.curve.points]
     own = [x for x in plan.curve.points if x.asked]
     assert len(own) == 1 and plan.objective.value == pytest.approx(own[0].days_to_train)
@@ -46,7 +46,7 @@ def test_a_gap_of_the_curve_is_no_gap_of_its_bounds(gap: float) -> None:
     """However coarse the curve, no bound is above the fewest days of its capital, and none falls with less money."""
     i = asked(4)
     plan = solve_instance(i, options_of(time_limit=None, gap=gap, seed=0, threads=None), lambda _: None)
-    assert plan.curve is not None and not check(plan)
+    assert not check(plan)
     bounds = [x.bound_days or 0.0 for x in plan.curve.points]
     assert bounds == sorted(bounds, reverse=True)
     for x, bound in zip(plan.curve.points, bounds, strict=True):

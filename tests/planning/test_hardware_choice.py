@@ -2,11 +2,12 @@
 
 import json
 from dataclasses import replace
+from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tiers import slow
+from worked_plan import edited_at
 
 import planner
 from planner.errors import InputError
@@ -23,11 +24,7 @@ SMALL: dict[str, Any] = {
     "workload": {"model": "llama-3.1-8b", "tokens": 1e11, "sequence_length": 8192},
     "hardware": {"accelerator": "H100", "rack": "DGX-H100", "racks": 4},
     "limits": {"max_batch_tokens": 2e6, "budget_usd": 2.2e6},
-    "network": {
-        "switches": ["25.6T-64x400G"],
-        "optics": {"name": "400G-DR4", "price_usd": 700, "power_watts": 9},
-        "cables": {"endpoint_usd": 40, "endpoint_transceivers": 2, "switch_usd": 60, "switch_transceivers": 2},
-    },
+    "network": {"switches": ["25.6T-64x400G"], "optics": {"name": "400G-DR4", "price_usd": 700, "power_watts": 9}},
 }
 OTHERS = (
     {"accelerator": "H200", "rack": "DGX-H200"},
@@ -59,22 +56,11 @@ def test_the_plan_is_that_of_the_best_alone() -> None:
     values = {name: x.objective.value for name, x in singles.items() if x.objective.value is not None}
     best = min(values, key=lambda name: values[name])
     assert plan.status == "optimal" and not planner.check(plan)
-    assert plan.layout is not None and plan.layout.accelerator == best
+    assert plan.layout.accelerator == best
     assert plan.objective.value == pytest.approx(values[best], rel=1e-9)
     assert plan.objective.bound == pytest.approx(values[best], rel=1e-9)
-    assert plan.proof is not None
     for x in plan.proof.alternatives:
         assert x.least_days is None or x.least_days >= values[best]
-
-
-@pytest.mark.parametrize("k", slow(0, 2))
-def test_an_order_or_one_more_changes_nothing_for_the_worse(k: int) -> None:
-    """Another order of the same GPUs has the same days; one GPU more never more."""
-    few, more = planner.solve(asked(OTHERS[k])), planner.solve(asked(*OTHERS))
-    turned = planner.solve(asked(*OTHERS[::-1]))
-    assert more.objective.value == pytest.approx(turned.objective.value, rel=1e-9)
-    assert few.objective.value is not None and more.objective.value is not None
-    assert more.objective.value <= few.objective.value * (1 + 1e-9)
 
 
 @pytest.mark.slow
@@ -85,7 +71,7 @@ def test_a_gpu_that_comes_late_is_chosen_by_its_end() -> None:
     months = (first - second) / DAYS_A_MONTH
     for ready, chosen in ((0.9 * months, "H200"), (1.1 * months, "H100")):
         plan = planner.solve(asked({**OTHERS[0], "ready_months": ready}))
-        assert plan.layout is not None and plan.layout.accelerator == chosen and not planner.check(plan)
+        assert plan.layout.accelerator == chosen and not planner.check(plan)
 
 
 @pytest.mark.slow
@@ -93,18 +79,18 @@ def test_the_day_of_the_finish_is_that_of_the_gpu_chosen_by_its_end() -> None:
     """The goal of the finish chooses as the goal of days does, counts the wait, and has a proof of the other GPU."""
     late = {**OTHERS[0], "ready_months": 0.1}
     plan, days = planner.solve(asked(late, objective={"minimize": "finish_date"})), planner.solve(asked(late))
-    assert plan.layout is not None and days.layout is not None and not planner.check(plan)
+    assert not planner.check(plan)
     assert plan.layout.accelerator == days.layout.accelerator
     wait = plan.instance.hardware.ready_months * DAYS_A_MONTH
     assert plan.objective.value == pytest.approx(wait + (days.objective.value or 0.0), rel=1e-9)
-    assert plan.proof is not None and len(plan.proof.alternatives) == 1 and plan.status == "optimal"
+    assert len(plan.proof.alternatives) == 1 and plan.status == "optimal"
 
 
 def test_a_gpu_that_comes_after_the_end_is_not_searched() -> None:
     """Nothing on it can end as soon, which the check knows without a search."""
     plan = planner.solve(asked({**OTHERS[0], "ready_months": 120.0}))
-    assert plan.layout is not None and plan.layout.accelerator == "H100" and not planner.check(plan)
-    assert plan.proof is not None and plan.proof.alternatives[0].bound_days == 0
+    assert plan.layout.accelerator == "H100" and not planner.check(plan)
+    assert plan.proof.alternatives[0].bound_days == 0
 
 
 def test_a_gpu_that_ends_later_is_bought_where_no_other_is_in_time() -> None:
@@ -112,7 +98,7 @@ def test_a_gpu_that_ends_later_is_bought_where_no_other_is_in_time() -> None:
     fast = {**OTHERS[1], "ready_months": 6.0}
     plan = planner.solve(asked(fast, limits={**SMALL["limits"], "deadline_days": 3.0}))
     assert plan.status == "optimal" and not planner.check(plan)
-    assert plan.layout is not None and plan.layout.accelerator == "B200"
+    assert plan.layout.accelerator == "B200"
 
 
 @pytest.mark.parametrize(
@@ -145,7 +131,7 @@ def test_the_goal_is_proven_only_where_the_fewest_days_are() -> None:
 def test_the_price_is_the_alternatives_own() -> None:
     """A rack at a price that the budget does not pay is not bought."""
     plan = planner.solve(asked({**OTHERS[0], "price_usd": 1e6}))
-    assert plan.layout is not None and plan.layout.accelerator == "H100"
+    assert plan.layout.accelerator == "H100"
 
 
 @pytest.mark.slow
@@ -159,18 +145,23 @@ def test_least_cost_buys_the_cheaper_racks() -> None:
     assert not planner.check(plan)
 
 
-@pytest.mark.parametrize("edit", ["name", "bound", "missing"])
-def test_a_changed_proof_is_told(edit: str) -> None:
+@pytest.mark.parametrize(
+    ("path", "change"),
+    [
+        ("proof.alternatives.0.accelerator", "none"),
+        ("proof.alternatives.0.bound_days", lambda x: x * 0.9),
+        ("proof.alternatives", lambda own: own[:-1]),
+    ],
+)
+def test_a_changed_proof_is_told(path: str, change: Any) -> None:
     """Another name, another bound or a proof less is a violation."""
-    data = json.loads(planner.solve(asked(OTHERS[0])).model_dump_json())
-    own = data["proof"]["alternatives"]
-    if edit == "name":
-        own[0]["accelerator"] = "none"
-    elif edit == "bound":
-        own[0]["bound_days"] *= 0.9
-    else:
-        own.pop()
-    assert any(v.rule.startswith("alternatives") for v in planner.check(Plan.model_validate(data)))
+    bent = edited_at(with_an_alternative(), path, change)
+    assert any(v.rule.startswith("alternatives") for v in planner.check(bent))
+
+
+@cache
+def with_an_alternative() -> Plan:
+    return planner.solve(asked(OTHERS[0]))
 
 
 @pytest.mark.parametrize(

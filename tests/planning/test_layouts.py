@@ -40,14 +40,13 @@ def test_equals_full_enumeration(seed: int, how: dict[str, Any], within: float) 
     """Each kind with a plan within the share is there, with its fewest days, and no other."""
     i = toy(seed, **how)
     best = solve_joint(i, Options(), lambda _: None).plan
-    assert best is not None
     found = near_layouts(i, Options(), lambda _: None, within=within)
     problem = world_of(i, Options(), Deadline()).problem
     wanted = {k: t for k, t in enumerated(Toy(i)).items() if t <= best.seconds * (1 + within) * (1 + 1e-9)}
     assert found.proven and len(found.plans) == len(wanted)
     for plan in found.plans:
         x = plan.layout
-        assert x is not None and plan.verified
+        assert plan.verified
         kind = x.tensor_parallel, x.context_parallel, x.expert_parallel, x.pipeline_parallel
         assert x.metrics.days_to_train == pytest.approx(days(problem, wanted[kind]), rel=1e-9)
     assert kind_of(best.column) in wanted

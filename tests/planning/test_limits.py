@@ -90,7 +90,7 @@ def require_honest(plan: Plan, clock: Clock) -> None:
     assert check(plan) == []
     assert (plan.status in ("optimal", "infeasible")) == (plan.stopped == "proved")
     if plan.status == "unknown":
-        assert plan.conflict is not None and "time limit" in plan.conflict.reason
+        assert "time limit" in plan.conflict.reason
     if plan.status in ("unknown", "feasible"):
         assert clock.passed and plan.stopped == "limit"
     if plan.status in PLANS:

@@ -83,7 +83,6 @@ def fibre_that_carries_too_little() -> Answer:
 def placed_by(solver: str) -> Answer:
     """Return all levels, which must be at their bounds for a proof."""
     outcome = placement.solve(crowded_problem(7, tiers=2), Options(solver=solver))
-    assert outcome.solution is not None
     return outcome.status, float(sum(n * 100**-k for k, n in enumerate(outcome.solution.values)))
 
 
@@ -121,7 +120,7 @@ def repaired() -> Answer:
     leaves = tuple(Leaf((r.randint(0, 1),), r.randint(0, 4), 6) for _ in range(5))
     groups = tuple(IncompleteGroup(frozenset(r.sample(range(5), r.randint(0, 1))), r.randint(2, 4)) for _ in range(3))
     outcome = repair(leaves, groups, Options())
-    assert outcome.solution is not None and outcome.variables
+    assert outcome.variables
     assert cost(leaves, groups, outcome.solution.taken) == outcome.solution.values
     return outcome.status, float(sum(n * 100**-k for k, n in enumerate(outcome.solution.values)))
 

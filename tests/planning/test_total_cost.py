@@ -9,6 +9,7 @@ import pytest
 from joint_brute_force import toy
 from joint_run_brute_force import run_toy
 from tiers import more
+from worked_plan import edited_at
 
 from planner.checks.check_plan import check
 from planner.errors import InputError
@@ -32,15 +33,8 @@ def asked(seed: int, budget: float | None = None, *, minimize: str = WHOLE, **ho
     i = toy(seed, **how)
     days = solve_joint(i, Options(), lambda _: None).days
     assert days is not None
-    i = run_toy(
-        i,
-        deadline_days=4 * days,
-        maintenance_share_per_year=200.0,
-        staff_usd_per_year=1e6,
-        fabric_life_years=4e-4,
-        rack_life_years=3e-4,
-        usd_per_mwh=30.0,
-    )
+    operation = {"maintenance_share_per_year": 200.0, "staff_usd_per_year": 1e6, "fabric_life_years": 4e-4}
+    i = run_toy(i, deadline_days=4 * days, rack_life_years=3e-4, usd_per_mwh=30.0, **operation)
     limits = i.limits.model_copy(update={"budget_usd": budget})
     objective = i.objective.model_copy(update={"minimize": minimize})
     return i.model_copy(update={"limits": limits, "objective": objective})
@@ -61,10 +55,9 @@ def test_a_plan_of_the_least_cost(seed: int, how: dict[str, Any]) -> None:
     """The plan is proven, its value is the section's total, and it costs no more than the cheapest to buy."""
     plan = least(seed, **how)
     assert plan.status == "optimal" and check(plan) == []
-    assert plan.run is not None and plan.objective.value == plan.run.total_cost_of_ownership_usd
+    assert plan.objective.value == plan.run.total_cost_of_ownership_usd
     assert plan.objective.bound == pytest.approx(plan.objective.value)
     to_buy = solved(asked(seed, minimize="cost_usd", **how))
-    assert to_buy.run is not None and to_buy.cost is not None and plan.cost is not None
     assert plan.objective.value <= to_buy.run.total_cost_of_ownership_usd + 0.01
     assert plan.cost.total_usd >= to_buy.cost.total_usd - 0.01
     assert Plan.model_validate(json.loads(plan.model_dump_json())) == plan
@@ -73,17 +66,13 @@ def test_a_plan_of_the_least_cost(seed: int, how: dict[str, Any]) -> None:
 def test_another_total_is_refused() -> None:
     """The check adds the run up again: neither value nor certificates may differ, and the budget bounds it."""
     plan = least(14, sites=2, forced=True)
-    usd = plan.objective.value
-    assert usd is not None and plan.sites is not None and plan.cost is not None
-    less = plan.objective.model_copy(update={"value": usd * 0.999, "bound": usd * 0.999})
-    assert "objective" in {v.rule for v in check(plan.model_copy(update={"objective": less}))}
-    made = plan.sites.certificate.model_copy(update={"objective": plan.cost.total_usd})
-    sites = plan.sites.model_copy(update={"certificate": made})
-    assert "certified[sites]" in {v.rule for v in check(plan.model_copy(update={"sites": sites}))}
-    assert plan.cost.total_usd < usd * 0.99
-    limits = plan.instance.limits.model_copy(update={"budget_usd": usd * 0.99})
-    bounded = plan.model_copy(update={"instance": plan.instance.model_copy(update={"limits": limits})})
-    assert "budget[run]" in {v.rule for v in check(bounded)}
+    usd, bought = plan.objective.value, plan.cost.total_usd
+    less = edited_at(edited_at(plan, "objective.value", usd * 0.999), "objective.bound", usd * 0.999)
+    assert "objective" in {v.rule for v in check(less)}
+    made = edited_at(plan, "sites.certificate.objective", bought)
+    assert "certified[sites]" in {v.rule for v in check(made)}
+    assert bought < usd * 0.99
+    assert "budget[run]" in {v.rule for v in check(edited_at(plan, "instance.limits.budget_usd", usd * 0.99))}
 
 
 def test_a_budget_below_the_least_cost() -> None:
@@ -91,7 +80,7 @@ def test_a_budget_below_the_least_cost() -> None:
     usd = least(6).objective.value
     assert usd is not None
     none = solved(asked(6, usd * 0.99))
-    assert none.status == "infeasible" and none.conflict is not None and check(none) == []
+    assert none.status == "infeasible" and check(none) == []
     assert none.conflict.rules == ("limits.deadline_days", "limits.budget_usd")
     assert solved(asked(6, usd + 0.01)).objective.value == pytest.approx(usd)
 
@@ -112,13 +101,11 @@ def test_energy_of_a_cluster_is_priced_by_the_watt(seed: int, includes: bool) ->
     hardware = i.hardware.model_copy(update={"facility_overhead_factor": 1.3, "overhead_includes_fabric": includes})
     i = i.model_copy(update={"operation": operation, "hardware": hardware})
     plan = solved(i)
-    assert plan.run is not None and plan.status == "optimal" and check(plan) == []
+    assert plan.status == "optimal" and check(plan) == []
     limits = i.limits.model_copy(update={"deadline_days": plan.run.days})
-    at_buying = i.model_copy(
-        update={"limits": limits, "objective": i.objective.model_copy(update={"minimize": "cost_usd"})}
-    )
+    buying = i.objective.model_copy(update={"minimize": "cost_usd"})
+    at_buying = i.model_copy(update={"limits": limits, "objective": buying})
     priced = solved(at_run_prices(at_buying, plan.run.years)).cost
-    assert priced is not None
     whole = priced.total_usd + alike_usd(i, plan.run.years)
     assert whole == pytest.approx(plan.run.total_cost_of_ownership_usd, rel=1e-9)
     assert plan.run.usd["energy"] > 0.01 * whole
@@ -145,4 +132,4 @@ def test_a_search_cut_short_leaves_a_plan_that_holds(monkeypatch: pytest.MonkeyP
     inside.clear()
     none = solved(asked(14, (bound + value) / 2, sites=2, forced=True))
     assert none.status == "unknown" and check(none) == []
-    assert none.conflict is not None and "a cheaper one may exist" in none.conflict.reason
+    assert "a cheaper one may exist" in none.conflict.reason

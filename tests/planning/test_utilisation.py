@@ -83,13 +83,9 @@ def test_where_no_layout_is_in_time_it_is_proven() -> None:
 
 def made(*use: float | None) -> list[LimitPoint]:
     """Make points a power of ten apart."""
-    rest = {"parameters": 1, "tokens": 1, "layers": 1, "hidden": 1, "batch_tokens": 1, "loss": 1}
-    return [
-        LimitPoint.model_validate(
-            {"flop": 10.0 ** (24 + i), "status": "infeasible" if u is None else "optimal", "utilisation": u} | rest
-        )
-        for i, u in enumerate(use)
-    ]
+    rest = dict.fromkeys(("parameters", "tokens", "layers", "hidden", "batch_tokens", "loss"), 1)
+    own = ((10.0 ** (24 + i), "infeasible" if u is None else "optimal", u) for i, u in enumerate(use))
+    return [LimitPoint.model_validate({"flop": c, "status": s, "utilisation": u} | rest) for c, s, u in own]
 
 
 def test_fall_and_wall_are_read_off_the_points() -> None:
@@ -103,23 +99,9 @@ def test_fall_and_wall_are_read_off_the_points() -> None:
 def test_the_command_writes_its_points(tmp_path: Path) -> None:
     """Points go to a file, one JSON object a line, and a table shows the fall."""
     out = tmp_path / "points.jsonl"
-    asked = [
-        "limits",
-        str(INSTANCE),
-        "--from",
-        "1e22",
-        "--to",
-        "1e23",
-        "--points",
-        "2",
-        "--workers",
-        "1",
-        "-o",
-        str(out),
-    ]
-    for change in FIXED:
-        asked += ["--set", change]
-    done = CliRunner().invoke(main.app, asked)
+    fixed = [x for change in FIXED for x in ("--set", change)]
+    span = "--from", "1e22", "--to", "1e23", "--points", "2", "--workers", "1"
+    done = CliRunner().invoke(main.app, ["limits", str(INSTANCE), *span, "-o", str(out), *fixed])
     assert done.exit_code == 0, done.output
     rows: list[dict[str, Any]] = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
     assert [r["status"] for r in rows] == ["optimal", "optimal"]

@@ -116,7 +116,6 @@ def test_both_solvers_agree_on_blocks(seed: int) -> None:
     at = level_to_place(job, [sum(n not in taken for n in x.nodes) for x in cluster.leaves])
     q = in_blocks(job, cluster.leaves, taken, at).q
     first, second = (solve(q, Options(solver=s), fragmentation=False).solution for s in ("highs", "cpsat"))
-    assert first is not None and second is not None
     searched = 2 + q.tiers
     assert first.values[:searched] == second.values[:searched] == first.bounds[:searched] == second.bounds[:searched]
 

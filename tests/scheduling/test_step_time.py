@@ -84,7 +84,6 @@ def test_seconds_are_those_of_the_step_model(plan: Plan) -> None:
     assert x.share_leaving[0] * fabric.leaf_domain_racks == max(leaving.values())
     assert x.groups_split == near.groups_split
     network = plan.instance.network
-    assert network is not None
     phi = network.transport.slowdown
     slow = Conditions(pipeline_send_slowdown=phi, allreduce_slowdown=phi, transport_slowdown=phi)
     assert clock.seconds(None) == metrics(plan.instance, slow, strategy_of(plan.layout))["step_seconds"]

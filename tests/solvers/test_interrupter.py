@@ -109,7 +109,7 @@ def test_an_interrupter_that_is_set_ends_a_solve_at_once() -> None:
     stop.interrupt()
     plan = planner.solve(toy(5, sites=2, forced=True), interrupt=stop)
     assert (plan.status, plan.stopped) == ("unknown", "interrupted") and planner.check(plan) == []
-    assert plan.conflict is not None and "signal or an interrupter" in plan.conflict.reason
+    assert "signal or an interrupter" in plan.conflict.reason
 
 
 def test_a_callback_may_end_the_solve_with_its_first_plan() -> None:
@@ -159,4 +159,4 @@ def test_the_wait_for_another_thread_ends_too(asked: str) -> None:
         done.set()
         thread.join()
     assert (plan.status, plan.stopped) == ("unknown", asked)
-    assert plan.conflict is not None and "before this solve's turn" in plan.conflict.reason
+    assert "before this solve's turn" in plan.conflict.reason

@@ -59,7 +59,7 @@ def test_pools_report_days_and_their_bound() -> None:
     events: list[planner.Event] = []
     plan = planner.solve("two-pools", on_progress=events.append, gap=0.2)
     found = [e for e in events if isinstance(e, planner.IncumbentFound)]
-    assert found and plan.pools is not None and all(e.phase == "shares of the pools" for e in found)
+    assert found and all(e.phase == "shares of the pools" for e in found)
     assert all(e.bound is not None and e.incumbent is not None and e.bound <= e.incumbent for e in found)
     assert found[-1].incumbent == pytest.approx(plan.pools.days_to_train, rel=0.02)
     assert events[-1].incumbent == plan.objective.value

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from planner.solvers.smallest_conflict import remembered, smallest_conflict
+from planner.solvers.outcome import remembered, smallest_conflict
 
 
 def in_turn(cores: list[frozenset[str]], rules: list[str]) -> list[str]:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from worked_plan import edited_at, small
 
-from planner.checks.frontiers import _design
-from planner.checks.frontiers import frontier as rules
+from planner.checks.cost import _design
+from planner.checks.cost import frontier as rules
 from planner.models.requests import FABRIC_AXES
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.plan import Plan

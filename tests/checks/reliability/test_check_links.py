@@ -29,7 +29,7 @@ def test_an_honest_plan_breaks_nothing(seed: int) -> None:
     """Plans of one and of two lanes hold by every rule, and name the stops of links and transceivers."""
     plan = plan_of(seed)
     assert check(plan) == []
-    assert plan.reliability is not None and plan.reliability.stops_per_day_by_part["link"] > 0
+    assert plan.reliability.stops_per_day_by_part["link"] > 0
 
 
 @pytest.mark.parametrize(("seed", "factor"), [(TWO_LANES, 0.5), (ONE_LANE, 2)])
@@ -54,7 +54,7 @@ def test_bounds_count_the_same_links(seed: int) -> None:
     """The fewest stops of any fabric are the same by the checker and by the search."""
     i = load_instance(failing_links(seed))
     found = failures_of(i)
-    assert found is not None and isinstance(i.reliability, Reliability)
+    assert isinstance(i.reliability, Reliability)
     assert found.gpu_rate == pytest.approx(stops_per_gpu_second(i.reliability, fewest_stops(i, i.reliability)))
 
 

@@ -34,7 +34,7 @@ def test_figures_by_hand(plan: Plan) -> None:
     Eight layers' bytes at 0.01 Gbps, an eighth of them behind the last backward pass, and a round trip of 1 ms.
     """
     pools = plan.pools
-    assert pools is not None and check(plan) == []
+    assert check(plan) == []
     assert (pools.sequences, pools.tokens_per_step) == ({"a": 1, "b": 3}, 512)
     metrics = {name: x.metrics for name, x in pools.layouts.items()}
     waits = {name: m.gradient_bytes_per_stage * 8 / 0.01e9 / 8 + 1e-3 for name, m in metrics.items()}
@@ -56,6 +56,8 @@ def test_figures_by_hand(plan: Plan) -> None:
         ("pools.tokens_per_step", 511.0, {"batch"}),
         ("pools.tokens_per_step", 513.0, {"batch"}),
         ("instance.limits.max_batch_tokens", 511, {"batch"}),
+        ("pools", None, {"complete"}),
+        ("pools.layouts.a.metrics.memory_bytes_per_gpu", 1.0, {"pools[a].metrics[memory_bytes_per_gpu]"}),
         ("pools.layouts.a.microbatches_per_step", 2, {"shares[a]"}),
         ("pools.layouts.a.microbatch_sequences", 2, {"shares[a]"}),
         ("pools.layouts.b.data_parallel", lambda n: n + 1, {"shares[b]"}),
@@ -101,7 +103,6 @@ def test_figures_wait_for_layouts_that_can_be_timed(plan: Plan) -> None:
 
 def test_sequences_are_those_of_all_micro_batches(plan: Plan) -> None:
     """Twice the sequences a micro-batch are twice the share."""
-    assert plan.pools is not None
     twice = 2 * plan.pools.sequences["b"]
     found = named(edited(plan, pools__layouts__b__microbatch_sequences=2, pools__sequences__b=twice))
     assert "shares[b]" not in found and "batch" in found
@@ -124,7 +125,6 @@ def test_limits_of_all_pools(plan: Plan, limit: str, rule: str, most: Callable[[
 
 def test_a_pool_alone_exchanges_nothing(plan: Plan) -> None:
     """With one pool left the step is its own, without an exchange; any that is stated is named."""
-    assert plan.pools is not None
     layouts = plan.model_dump(mode="json")["pools"]["layouts"]
     step = plan.pools.layouts["b"].metrics.step_seconds
     alone = {"pools__sequences": {"a": 0, "b": 3}, "pools__layouts": {"b": layouts["b"]}, "pools__step_seconds": step}

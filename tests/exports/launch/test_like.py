@@ -8,21 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from launch_layouts import layout_of, plan_for, question
 from typer.testing import CliRunner
 
 import planner
 from planner.cli.main import app
 from planner.cluster.job import Job, Topology, TopologySwitch
 from planner.errors import InputError
-from planner.exports.launch import layout_question, plan_of_layout, run_of
+from planner.exports.launch import LaunchRun, run_of
 from planner.formats.placed_job import PlacedJob
 from planner.imports.recipe_edits import differences, written_like
 from planner.imports.training_run import layout_of_run, read_run, run_of_text
 from planner.instance.instance import Instance
-from planner.plan.plan import Plan
-from planner.planning.load import load_instance
-
-INSTANCES = Path(__file__).parents[3] / "instances"
 
 ARRAYS = """\
 #!/bin/bash
@@ -206,96 +203,45 @@ DEEPSPEED = """\
     "tensor_parallel": {"autotp_size": 8}, "pipeline": {"stages": 4}
 }
 """
-DENSE = {"tensor_parallel": 4, "pipeline_parallel": 8, "data_parallel": 8, "sequence_parallel": True, "zero_stage": 1}
-ROUTED = {"tensor_parallel": 2, "pipeline_parallel": 4, "data_parallel": 16, "sequence_parallel": True}
-ROUTED |= {"expert_parallel": 8, "microbatches_per_step": 8}
+DENSE = layout_of(4, 8, 8, sequence_parallel=True, zero_stage=1)
+ROUTED = layout_of(2, 4, 16, sequence_parallel=True, expert_parallel=8, microbatches_per_step=8)
 
-# The file, its text, the model, sequence length, precision, and another layout than the file's.
-RECIPES: list[tuple[str, str, str, int, str, dict[str, Any]]] = [
-    (
-        "arrays.sh",
-        ARRAYS,
-        "llama3-70b",
-        8192,
-        "bf16",
-        DENSE | {"virtual_stages": 2, "recompute": "selective", "microbatches_per_step": 16},
-    ),
-    (
-        "variables.sh",
-        VARIABLES,
-        "llama-3.1-8b",
-        8192,
-        "fp8",
-        {"tensor_parallel": 1, "pipeline_parallel": 2, "data_parallel": 16, "context_parallel": 2, "recompute": "full"},
-    ),
-    ("experts.sh", EXPERTS, "mixtral-8x7b", 4096, "bf16", ROUTED | {"layers_per_stage": [7, 8, 8, 9]}),
-    (
-        "titan.toml",
-        TABLES,
-        "llama3-70b",
-        8192,
-        "bf16",
-        DENSE | {"zero_stage": 2, "layers_per_stage": [9, 10, 10, 10, 10, 10, 10, 11], "microbatches_per_step": 8},
-    ),
-    (
-        "overrides.yaml",
+FULL = {"recompute": "full"}
+TWICE = {"virtual_stages": 2, "microbatches_per_step": 16}
+UNEVEN = {"zero_stage": 2, "layers_per_stage": [9, *[10] * 6, 11]}
+SHARDED = layout_of(4, 1, 64, sequence_parallel=True, zero_stage=3, microbatches_per_step=2)
+STAGED = layout_of(8, 8, 4, zero_stage=1, microbatch_sequences=2, microbatches_per_step=4)
+# By file its text, the model, sequence length, precision, and another layout than the file's.
+RECIPE: dict[str, tuple[str, str, int, str, dict[str, Any]]] = {
+    "arrays.sh": (ARRAYS, "llama3-70b", 8192, "bf16", DENSE | TWICE | {"recompute": "selective"}),
+    "variables.sh": (VARIABLES, "llama-3.1-8b", 8192, "fp8", layout_of(1, 2, 16, context_parallel=2) | FULL),
+    "experts.sh": (EXPERTS, "mixtral-8x7b", 4096, "bf16", ROUTED | {"layers_per_stage": [7, 8, 8, 9]}),
+    "titan.toml": (TABLES, "llama3-70b", 8192, "bf16", DENSE | UNEVEN | {"microbatches_per_step": 8}),
+    "overrides.yaml": (
         OVERRIDES,
         "qwen3-30b-a3b",
         4096,
         "bf16",
-        ROUTED | {"zero_stage": 1, "recompute": "full", "virtual_stages": 3},
+        ROUTED | {"zero_stage": 1, "virtual_stages": 3} | FULL,
     ),
-    (
-        "slurm.sh",
+    "slurm.sh": (
         SLURM,
         "qwen3-30b-a3b",
         4096,
         "bf16",
-        ROUTED | {"zero_stage": 3, "pipeline_parallel": 1, "tensor_parallel": 4, "recompute": "selective"},
+        ROUTED | layout_of(4, 1, 16, zero_stage=3) | {"recompute": "selective"},
     ),
-    ("slurm_layers.sh", SLURM, "qwen3-30b-a3b", 4096, "bf16", ROUTED | {"layers_per_stage": [11, 12, 12, 13]}),
-    (
-        "titan.slurm",
-        ON_NODES,
-        "llama3-70b",
-        8192,
-        "bf16",
-        {"tensor_parallel": 4, "pipeline_parallel": 1, "data_parallel": 64, "sequence_parallel": True}
-        | {"zero_stage": 3, "recompute": "selective", "microbatches_per_step": 2},
-    ),
-    (
-        "deepspeed.json",
-        DEEPSPEED,
-        "llama3-70b",
-        8192,
-        "bf16",
-        {"tensor_parallel": 8, "pipeline_parallel": 8, "data_parallel": 4, "zero_stage": 1, "recompute": "full"}
-        | {"microbatch_sequences": 2, "microbatches_per_step": 4},
-    ),
-]
-RECIPE = {name: (text, model, length, precision, layout) for name, text, model, length, precision, layout in RECIPES}
+    "slurm_layers.sh": (SLURM, "qwen3-30b-a3b", 4096, "bf16", ROUTED | {"layers_per_stage": [11, 12, 12, 13]}),
+    "titan.slurm": (ON_NODES, "llama3-70b", 8192, "bf16", SHARDED | {"recompute": "selective"}),
+    "deepspeed.json": (DEEPSPEED, "llama3-70b", 8192, "bf16", STAGED | FULL),
+}
 
 
-def question(model: str, sequence_length: int, precision: str, racks: int = 128) -> Instance:
-    """Return nodes of 8 H100s for a model."""
-    data = json.loads((INSTANCES / "cluster-1k.json").read_text())
-    data = {k: v for k, v in data.items() if k not in ("network", "pins")}
-    data["workload"] |= {"model": model, "software": "ideal", "sequence_length": sequence_length}
-    data["workload"]["precision"] = precision
-    data["hardware"]["racks"] = racks
-    return load_instance(data, searched=False)
-
-
-def plan_for(instance: Instance, layout: dict[str, Any]) -> Plan:
-    """Return the plan of a layout."""
-    e = planner.evaluate(instance, layout)
-    return plan_of_layout(layout_question(instance, e.layout.gpus_used), e.layout)
-
-
-def own_plan(file: Path, instance: Instance) -> Plan:
-    """Return the plan that a recipe itself describes."""
-    pins = layout_of_run(read_run(file), instance, str(file))
-    return plan_for(instance, {key.removeprefix("layout."): value for key, value in pins.items()})
+def asked(name: str, layout: dict[str, Any] | None = None, **choices: Any) -> tuple[str, LaunchRun, Instance]:
+    """Return the text of a recipe, the run of another layout and its instance."""
+    text, model, length, precision, own = RECIPE[name]
+    instance = question(model, sequence_length=length, precision=precision)
+    return text, run_of(plan_for(instance, (layout or own) | choices), "plan"), instance
 
 
 def changed_lines(before: str, after: str) -> list[str]:
@@ -318,12 +264,9 @@ def test_nodes_give_the_replicas(name: str, gpus: int, replicas: int, microbatch
     text, model, length, precision, _ = RECIPE[name]
     (tmp_path / name).write_text(text)
     run = read_run(tmp_path / name)
-    pins = layout_of_run(run, question(model, length, precision), name)
-    assert (run.gpus, pins["layout.data_parallel"], pins["layout.microbatches_per_step"]) == (
-        gpus,
-        replicas,
-        microbatches,
-    )
+    pins = layout_of_run(run, question(model, sequence_length=length, precision=precision), name)
+    found = (run.gpus, pins["layout.data_parallel"], pins["layout.microbatches_per_step"])
+    assert found == (gpus, replicas, microbatches)
 
 
 @pytest.mark.parametrize(
@@ -350,43 +293,33 @@ def test_its_own_plan_changes_nothing(name: str, tmp_path: Path) -> None:
     text, model, length, precision, _ = RECIPE[name]
     file = tmp_path / name
     file.write_text(text)
-    instance = question(model, length, precision, racks=16 if "toml" in name else 128)
-    run = run_of(own_plan(file, instance), "plan")
-    assert written_like(text, file, run, instance)[0] == text
+    racks = 16 if "toml" in name else None
+    instance = question(model, sequence_length=length, precision=precision, racks=racks)
+    pins = layout_of_run(read_run(file), instance, str(file))
+    plan = plan_for(instance, {key.removeprefix("layout."): value for key, value in pins.items()})
+    assert written_like(text, file, run_of(plan, "plan"), instance)[0] == text
+
+
+MAY_CHANGE = """parallel batch recompute optimizer strategy virtual TP CP NODES nodes BATCH mode zero accumulation NUM
+    ntasks nnodes CONNECTIONS stages"""
 
 
 @pytest.mark.parametrize("name", RECIPE)
 def test_another_plan_is_read_back(name: str, tmp_path: Path) -> None:
     """Another plan is read back as it is, GPUs and batch with it, and written once more it changes nothing."""
-    text, model, length, precision, layout = RECIPE[name]
-    instance = question(model, length, precision)
-    run = run_of(plan_for(instance, layout), "plan")
+    text, run, instance = asked(name)
     new, told = written_like(text, tmp_path / name, run, instance)
     back = run_of_text(new, tmp_path / name)
     assert differences(back, run) == {}
-    for key, value in layout.items():
+    for key, value in RECIPE[name][4].items():
         assert back.layout.get(key, value) == value, key
     assert back.gpus in (None, run.gpus)
     assert written_like(new, tmp_path / name, run, instance)[0] == new
     assert all(str(tmp_path / name) in line for line in told)
     for number, old in re.findall(r": line (\d+): .*: (\S+) becomes ", "\n".join(told)):  # as in the user's own file
         assert old in text.splitlines()[int(number) - 1]
-    parallel = (
-        "parallel",
-        "batch",
-        "recompute",
-        "optimizer",
-        "strategy",
-        "virtual",
-        "TP",
-        "CP",
-        "NODES",
-        "nodes",
-        "BATCH",
-    )
-    more = ("mode", "zero", "accumulation", "NUM", "ntasks", "nnodes", "CONNECTIONS", "stages")
     for line in changed_lines(text, new):
-        assert any(word in line for word in parallel + more), line
+        assert any(word in line for word in MAY_CHANGE.split()), line
 
 
 @pytest.mark.parametrize(
@@ -406,10 +339,8 @@ def test_another_plan_is_read_back(name: str, tmp_path: Path) -> None:
 )
 def test_short_files(name: str, text: str, tmp_path: Path) -> None:
     """Files that state next to nothing get what the plan needs, in tables of their own where there are none."""
-    layout: dict[str, Any] = {"tensor_parallel": 4, "pipeline_parallel": 2, "data_parallel": 4}
-    layout |= {"sequence_parallel": True}
-    layout |= {"recompute": "full", "zero_stage": 0, "microbatches_per_step": 4}
-    instance = question("llama3-70b", 8192, "bf16")
+    layout = layout_of(4, 2, 4, sequence_parallel=True, zero_stage=0, microbatches_per_step=4) | FULL
+    instance = question("llama3-70b", precision="bf16")
     run = run_of(plan_for(instance, layout), "plan")
     new, _ = written_like(text, tmp_path / name, run, instance)
     assert differences(run_of_text(new, tmp_path / name), run) == {}
@@ -418,9 +349,7 @@ def test_short_files(name: str, text: str, tmp_path: Path) -> None:
 
 def test_what_changes_where(tmp_path: Path) -> None:
     """Values are changed where their variables are assigned; comments, quotes and the other lines stay."""
-    text, model, length, precision, layout = RECIPE["variables.sh"]
-    instance = question(model, length, precision)
-    run = run_of(plan_for(instance, layout), "plan")
+    text, run, instance = asked("variables.sh")
     new, told = written_like(text, tmp_path / "own.sh", run, instance)
     lost = changed_lines(text, new)
     assert "NUM_NODES=2" in lost and "TP_SIZE=2" in lost and "CP_SIZE=1" in lost
@@ -433,10 +362,8 @@ def test_what_changes_where(tmp_path: Path) -> None:
 
 def test_a_flag_is_taken_out(tmp_path: Path) -> None:
     """A flag that the plan has not goes with its line; a command's last line stays empty."""
-    text, model, length, precision, _ = RECIPE["variables.sh"]
-    instance = question(model, length, precision)
-    plan = plan_for(instance, {"tensor_parallel": 2, "pipeline_parallel": 1, "data_parallel": 8, "zero_stage": 0})
-    new, _ = written_like(text, tmp_path / "own.sh", run_of(plan, "plan"), instance)
+    text, run, instance = asked("variables.sh", layout_of(2, 1, 8, zero_stage=0))
+    new, _ = written_like(text, tmp_path / "own.sh", run, instance)
     assert "--use-distributed-optimizer" not in new and "--sequence-parallel" not in new
     assert new.endswith("    --context-parallel-size $CP_SIZE \\\n\n")
 
@@ -444,25 +371,20 @@ def test_a_flag_is_taken_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize("first", [True, False])
 def test_a_flag_among_others_is_taken_out_with_one_blank(first: bool, tmp_path: Path) -> None:
     """The others stay as they were on their line, one blank apart."""
-    text, model, length, precision, _ = RECIPE["variables.sh"]
-    alone, flag = "    --use-distributed-optimizer \\\n", "--use-distributed-optimizer"
+    text, run, instance = asked("variables.sh", layout_of(2, 1, 8, zero_stage=0))
+    flag = "--use-distributed-optimizer"
     others = f"{flag} --lr 3e-4 --bf16" if first else f"--lr 3e-4 {flag} --bf16"
-    instance = question(model, length, precision)
-    plan = plan_for(instance, {"tensor_parallel": 2, "pipeline_parallel": 1, "data_parallel": 8, "zero_stage": 0})
-    own = text.replace(alone, f"    {others} \\\n")
-    new, _ = written_like(own, tmp_path / "own.sh", run_of(plan, "plan"), instance)
-    assert flag not in new
+    new, _ = written_like(text.replace(f"    {flag} \\\n", f"    {others} \\\n"), tmp_path / "own.sh", run, instance)
     (line,) = (x for x in new.splitlines() if "--lr" in x)
-    assert line.split() == ["--lr", "3e-4", "--bf16", "\\"] and "  " not in line.strip()
+    assert flag not in new and line.split() == ["--lr", "3e-4", "--bf16", "\\"] and "  " not in line.strip()
 
 
 def test_megatron_words_of_the_file(tmp_path: Path) -> None:
     """Selective recompute and virtual stages are written in the words that the file has for them."""
-    text = ARRAYS.replace("\t--sequence", "\t--num-virtual-stages-per-pipeline-rank 1\n\t--sequence")
+    text, run, instance = asked("arrays.sh")
+    text = text.replace("\t--sequence", "\t--num-virtual-stages-per-pipeline-rank 1\n\t--sequence")
     text = text.replace("    --bf16", "    --recompute-granularity full\n    --bf16")
-    instance = question("llama3-70b", 8192, "bf16")
-    layout = RECIPE["arrays.sh"][4]
-    new, _ = written_like(text, tmp_path / "own.sh", run_of(plan_for(instance, layout), "plan"), instance)
+    new, _ = written_like(text, tmp_path / "own.sh", run, instance)
     assert "--num-virtual-stages-per-pipeline-rank 2\n" in new and "--recompute-granularity selective\n" in new
     assert "--recompute-activations" not in new and "--num-layers-per-virtual" not in new
 
@@ -532,12 +454,10 @@ def test_megatron_words_of_the_file(tmp_path: Path) -> None:
 )
 def test_what_is_refused(name: str, old: str, new: str, complaint: str, tmp_path: Path) -> None:
     """Another model, and what cannot be changed where it stands, are named with file, line, key and remedy."""
-    text, model, length, precision, layout = RECIPE[name]
+    text, run, instance = asked(name)
     file = tmp_path / f"own{Path(name).suffix}"
     if complaint.endswith("mode: is in"):
         text = f'activation_checkpoint = {{mode = "full"}}\n{text}'
-    instance = question(model, length, precision)
-    run = run_of(plan_for(instance, layout), "plan")
     with pytest.raises(InputError) as caught:
         written_like(text.replace(old, new), file, run, instance)
     assert complaint in str(caught.value)
@@ -546,49 +466,43 @@ def test_what_is_refused(name: str, old: str, new: str, complaint: str, tmp_path
 @pytest.mark.parametrize("name", ["experts.sh", "overrides.yaml"])
 def test_experts_are_made_whole(name: str, tmp_path: Path) -> None:
     """A file that divides experts, as Megatron does unless it is told otherwise, gets the plan's degree, which is 1."""
-    text, model, length, precision, layout = RECIPE[name]
+    text, run, instance = asked(name, tensor_parallel=2)
     text = text.replace("--tensor-model-parallel-size 1", "--tensor-model-parallel-size 2")
-    run = run_of(plan_for(question(model, length, precision), layout | {"tensor_parallel": 2}), "plan")
     for own in (text.replace("  expert_tensor_parallel_size: 1\n", ""), text.replace("size: 1", "size: 2")):
-        new, told = written_like(own, tmp_path / name, run, question(model, length, precision))
+        new, told = written_like(own, tmp_path / name, run, instance)
         assert run_of_text(new, tmp_path / name).expert_tensor == 1
         assert any(re.search("expert.tensor.parallel.size: (added|2 becomes 1)", line) for line in told)
 
 
 def test_a_variable_that_adds_to_itself(tmp_path: Path) -> None:
     """Flags in a variable that is assigned once more with its own text in front can be changed."""
-    text, model, length, precision, layout = RECIPE["arrays.sh"]
+    text, run, instance = asked("arrays.sh")
     more = 'ARGS="$ARGS --tensor-model-parallel-size 8 --pipeline-model-parallel-size 4"\n'
     text = re.sub(r"\t--(tensor|pipeline)-model-parallel-size \d\n", "", text).replace("torchrun", f"{more}torchrun")
     text = text.replace("PARALLEL_ARGS=(", 'ARGS="--lr 3e-4"\nPARALLEL_ARGS=(').replace("pretrain_gpt.py", "p.py $ARGS")
-    instance = question(model, length, precision)
-    new, _ = written_like(text, tmp_path / "own.sh", run_of(plan_for(instance, layout), "plan"), instance)
-    assert 'ARGS="$ARGS --tensor-model-parallel-size 4' in new and "--pipeline-model-parallel-size 8" in new
     arrays = text.replace('ARGS="$ARGS --tensor', "ARGS+=(--tensor").replace('size 4"\n', "size 4);\n")
-    new, _ = written_like(arrays, tmp_path / "own.sh", run_of(plan_for(instance, layout), "plan"), instance)
-    assert "ARGS+=(--tensor-model-parallel-size 4" in new and "-pipeline-stage 5);\n" in new
-    more = text.replace('ARGS="$ARGS --tensor', 'ARGS+=" --tensor')
-    new, _ = written_like(more, tmp_path / "own.sh", run_of(plan_for(instance, layout), "plan"), instance)
-    assert 'ARGS+=" --tensor-model-parallel-size 4' in new
+    for own, words in (
+        (text, ('ARGS="$ARGS --tensor-model-parallel-size 4', "--pipeline-model-parallel-size 8")),
+        (arrays, ("ARGS+=(--tensor-model-parallel-size 4", "-pipeline-stage 5);\n")),
+        (text.replace('ARGS="$ARGS --tensor', 'ARGS+=" --tensor'), ('ARGS+=" --tensor-model-parallel-size 4',)),
+    ):
+        new, _ = written_like(own, tmp_path / "own.sh", run, instance)
+        assert all(x in new for x in words)
 
 
 def test_loops_of_the_same_run(tmp_path: Path) -> None:
     """What a loop around a run leaves as it is can be changed; so can defaults of arguments, and those by :=."""
-    text, model, length, precision, layout = RECIPE["variables.sh"]
+    text, run, instance = asked("variables.sh")
     text = text.replace("TP_SIZE=2\nCP_SIZE=1\n", ': "${TP_SIZE:=2}"\nCP_SIZE=${1:-1}\n')
     text = text.replace("torchrun", "for TRY in 1 2 3; do\ntorchrun") + "done\n"
-    instance = question(model, length, precision)
-    new, _ = written_like(text, tmp_path / "own.sh", run_of(plan_for(instance, layout), "plan"), instance)
+    new, _ = written_like(text, tmp_path / "own.sh", run, instance)
     assert ': "${TP_SIZE:=1}"\nCP_SIZE=${1:-2}\n' in new and "--pipeline-model-parallel-size 2" in new
 
 
 @pytest.mark.parametrize("name", ["arrays.sh", "overrides.yaml", "slurm.sh"])
 def test_modules_of_selective_recompute(name: str, tmp_path: Path) -> None:
     """Modules that selective recompute runs again are written as words of a flag, or as a list, and taken out again."""
-    text, model, length, precision, layout = RECIPE[name]
-    instance = question(model, length, precision)
-    run = run_of(plan_for(instance, layout | {"recompute": "selective"}), "plan")
-    assert run.software is not None
+    text, run, instance = asked(name, recompute="selective")
     modules = run.software.model_copy(update={"recompute_modules": ("core_attn", "layernorm")})
     new, _ = written_like(text, tmp_path / name, replace(run, software=modules), instance)
     assert run_of_text(new, tmp_path / name).switches["recompute_modules"] == ("core_attn", "layernorm")
@@ -598,10 +512,9 @@ def test_modules_of_selective_recompute(name: str, tmp_path: Path) -> None:
 
 def test_nodes_without_their_gpus(tmp_path: Path) -> None:
     """Nodes are changed where the GPUs of a node are not known, which is told."""
-    text, model, length, precision, layout = RECIPE["arrays.sh"]
+    text, run, instance = asked("arrays.sh")
     text = text.replace("GPUS_PER_NODE=8", "GPUS_PER_NODE=$(nvidia-smi -L | wc -l)")
-    run = run_of(plan_for(question(model, length, precision), layout), "plan")
-    new, told = written_like(text, tmp_path / "own.sh", run, question(model, length, precision))
+    new, told = written_like(text, tmp_path / "own.sh", run, instance)
     assert "NUM_NODES=32   # one rack has 4\n" in new
     assert any("states no nodes or no GPUs; start it on 32 nodes of 8 GPUs" in line for line in told)
 
@@ -616,9 +529,7 @@ def test_files_that_say_nothing(name: str, tmp_path: Path) -> None:
 def test_switches_that_are_not_the_plans(tmp_path: Path) -> None:
     """Switches of the file that make a step longer are told, with both values and both times; others are not."""
     text, *_, layout = RECIPE["arrays.sh"]
-    data = question("llama3-70b", 8192, "bf16").model_dump(mode="json", exclude_none=True)
-    data["workload"]["software"] = "megatron-bridge"
-    plan = plan_for(load_instance(data, searched=False), layout)
+    plan = plan_for(question("llama3-70b", precision="bf16", software="megatron-bridge"), layout)
     (tmp_path / "plan.json").write_text(plan.model_dump_json())
     own, out = tmp_path / "own.sh", tmp_path / "out.sh"
     own.write_text(text)
@@ -637,9 +548,7 @@ def test_switches_that_are_not_the_plans(tmp_path: Path) -> None:
 
 def test_hosts_of_a_placement(tmp_path: Path) -> None:
     """The hosts of a placement become nodes and node list of the script; how ranks keep its order is told."""
-    text, model, length, precision, layout = RECIPE["slurm.sh"]
-    instance = question(model, length, precision)
-    run = run_of(plan_for(instance, layout), "plan")
+    text, run, instance = asked("slurm.sh")
     nodes = tuple(f"n{k:02}" for k in (*range(9, 5, -1), *range(1, 5)))
     placed = PlacedJob(job="train", nodes=nodes, gpus_per_node=8)
     new, told = written_like(text, tmp_path / "own.sh", run, instance, placed)
@@ -654,7 +563,7 @@ def test_hosts_of_a_placement(tmp_path: Path) -> None:
 def test_by_command(tmp_path: Path) -> None:
     """The command: a plan into one's own script, with its hosts; what changes is told on stderr."""
     text, model, length, precision, layout = RECIPE["slurm.sh"]
-    plan = plan_for(question(model, length, precision), layout)
+    plan = plan_for(question(model, sequence_length=length, precision=precision), layout)
     (tmp_path / "plan.json").write_text(plan.model_dump_json())
     own, out = tmp_path / "own.sh", tmp_path / "train.sh"
     own.write_text(text)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from launch_layouts import SUFFIX
 from tiers import slow
 
 import planner
@@ -15,7 +16,6 @@ from planner.physics.training.parallel_strategy import layout_values, strategy_o
 from planner.planning.layouts import runnable_layout
 
 ROOT = Path(__file__).parents[3]
-SUFFIX = {"megatron": ".sh", "nemo": ".yaml", "torchtitan": ".toml", "deepspeed": ".json"}
 SEQUENCE = 4096
 RACKS = {  # of 8 H100 each; mixtures that DeepSpeed's configuration has no words for are left to the others
     "llama-2-7b": (2, "megatron nemo torchtitan deepspeed"),
@@ -35,12 +35,8 @@ def asked(config: str, framework: str) -> dict[str, Any]:
     model = model_of(json.loads(file.read_text())["config"], str(file), config)
     given: dict[str, Any] = json.loads((ROOT / "instances" / "cluster-1k.json").read_text())
     given = {key: value for key, value in given.items() if key not in ("network", "pins", "reliability")}
-    given["workload"] |= {
-        "model": model.model_dump(mode="json", exclude_none=True),
-        "software": STACKS[framework],
-        "sequence_length": SEQUENCE,
-        "tokens": 1e12,
-    }
+    given["workload"] |= {"software": STACKS[framework], "sequence_length": SEQUENCE, "tokens": 1e12}
+    given["workload"]["model"] = model.model_dump(mode="json", exclude_none=True)
     given["hardware"]["racks"], given["limits"] = racks, {"max_batch_tokens": SEQUENCE * 8 * racks}
     return given
 
