@@ -1,5 +1,6 @@
 """Explain a plan: the cost of each decision's runner-up and the value of each limit, or the needs of a plan."""
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,7 +27,15 @@ from planner.planning.alternatives.more import More, limited, limits_of, pinned,
 from planner.planning.conflict import ANY_PLAN, without_network_rule
 from planner.planning.evaluate import memory_lines, time_lines
 from planner.planning.explain_sites import SitesExplanation
-from planner.planning.finish_date import FINISH_DATE, as_days_of_training
+from planner.planning.finish_date import (
+    FINISH_DATE,
+    each_start,
+    latest_start_days,
+    latest_start_months,
+    ready_in,
+    start_days,
+    start_months,
+)
 from planner.planning.frontier import FRONTIER, in_days_of_training
 from planner.planning.session import column_of
 from planner.planning.solve import solve_instance
@@ -55,7 +64,10 @@ DOUBLINGS = 20  # of a limit, in search of a plan
 
 
 class Other(Frozen):
-    """The best plan with one decision made otherwise, in what the instance minimizes: days, or dollars."""
+    """The best plan with one decision made otherwise, in what the instance minimizes: days, or dollars.
+
+    Where that is the day of its end, days count from the decision, and its start is chosen anew too.
+    """
 
     choice: str
     plan_value: str
@@ -66,6 +78,21 @@ class Other(Frozen):
     proved: bool = Field(description="No plan with the decision made otherwise is better.")
     bound_days: float | None = Field(None, description="Where that is not proven: no such plan takes fewer days.")
     bound_usd: float | None = Field(None, description="Where that is not proven: no such plan costs less.")
+    start_days: float | None = Field(
+        None, description="Where the day of the end is minimized: days until all that its start waits for is ready."
+    )
+
+
+class OtherStart(Frozen):
+    """The soonest end from another month at which something becomes ready, with nothing that becomes ready later."""
+
+    months: float = Field(description="From the decision.")
+    ready: tuple[str, ...] = Field(description="Sites, new lines and nodes of an upgrade that are ready from then on.")
+    start_days: float = Field(description="The same month in days from the decision.")
+    days: float | None = Field(description="From the decision to that end; null: there is no plan, or it is not known.")
+    loss: float | None = Field(description="Its days over the plan's, less one: 0.11 is 11 % more.")
+    proved: bool = Field(description="No plan from this month on ends sooner.")
+    bound_days: float | None = Field(None, description="Where that is not proven: none ends in fewer days.")
 
 
 class Worth(Frozen):
@@ -101,6 +128,10 @@ class Explanation(Frozen):
     outside: str = Field("", description="What the proof that there is no plan leaves out.")
     lacks: tuple[Lack, ...] = Field((), description="Memory, batch or racks that alone would allow a plan.")
     sites: SitesExplanation | None = Field(None, description="Of the split, where there is a grid.")
+    start_days: float | None = Field(
+        None, description="Days from the decision until the plan starts, where the day of its end is minimized."
+    )
+    starts: tuple[OtherStart, ...] = Field((), description="Other months from which on a plan may start.")
     layout: LayoutPlan | None = Field(None, description="The layout of the plan, with its breakdown.")
     others: tuple[Other, ...] = Field((), description="Plans that differ in one decision, those as good last.")
     worth: tuple[Worth, ...] = Field((), description="What more of each limit saves.")
@@ -146,17 +177,21 @@ def explained(
         yield _infeasible(plan, plan.instance, options).model_copy(update={"violations": plan.violations})
         return
     found = Explanation(name=plan.instance.name, status=plan.status, violations=plan.violations, layout=plan.layout)
+    if plan.instance.objective.minimize == FINISH_DATE:
+        found = found.model_copy(update={"start_days": start_days(plan.instance, plan.sites)})
     yield found
     seconds = max(clock.elapsed, plan.layout.certificate.seconds)  # of the search for the plan
-    whole, plan = plan, as_days_of_training(plan)
     share = _Share(Deadline(max(AT_LEAST, TIMES * seconds)), options, progress)
-    more, variants = list(limits_of(plan)), list(_variants(plan))
-    share.parts = len(more) + len(variants) + (plan.sites is not None)
+    more, variants, starts = list(limits_of(plan)), list(_variants(plan)), _other_starts(plan)
+    share.parts = len(more) + len(variants) + len(starts) + (plan.sites is not None)
     try:
         if plan.sites is not None:
             left = Deadline(share.next("sites").time_limit)
-            sites = explain_sites.explained_plan(whole, options, near=near, within=within, deadline=left)
+            sites = explain_sites.explained_plan(plan, options, near=near, within=within, deadline=left)
             yield (found := found.model_copy(update={"sites": sites}))
+        for asked_from in starts:
+            other_start = _from(asked_from, plan, share, cache)
+            yield (found := found.model_copy(update={"starts": (*found.starts, other_start)}))
         for x in more:
             worth = _worth(x, plan, share.next(f"what more {x.limit} is worth"), cache)
             if worth is not None:
@@ -266,6 +301,7 @@ def _other(v: Variant, plan: Plan, options: Options, cache: JointCache) -> Other
         proved=found.proved,
         bound_days=None if found.proved or in_dollars else found.bound,
         bound_usd=found.bound if not found.proved and in_dollars else None,
+        start_days=found.start_days,
     )
 
 
@@ -288,13 +324,17 @@ def _value(v: Variant, plan: JointPlan | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """The best plan of a question that differs a little: its days or dollars, and their bound."""
+    """The best plan of a question that differs a little: its days or dollars, and their bound.
+
+    Days count from the decision where the day of the end is minimized, else from the start of training.
+    """
 
     value: float | None
     bound: float | None
     days: float | None
     plan: JointPlan | None
     proved: bool
+    start_days: float | None = None
 
 
 def _answer(
@@ -305,7 +345,10 @@ def _answer(
     *,
     layout: LayoutPlan | None = None,
 ) -> _Answer:
-    """Return the least dollars by the deadline where they are minimized, else the fewest days, however late."""
+    """Return the least dollars by the deadline where they are minimized, else the fewest days, however late.
+
+    Of the day of the end, the soonest from any start, with days of training by the deadline.
+    """
     if instance.objective.in_dollars:
         if instance.objective.minimize == "cost_usd":
             cost = solve_joint_cost(instance, options, lambda _: None, without=without, cache=cache)
@@ -313,6 +356,8 @@ def _answer(
             cost = least_run_cost(instance, options, lambda _: None, without=without)
         stopped = cost.stopped
         answer = _Answer(cost.capital_usd, cost.lower_bound_usd, cost.days, cost.plan, stopped == "proved")
+    elif instance.objective.minimize == FINISH_DATE:
+        return _soonest(instance, options, cache, without, layout=layout)
     else:
         found = _timed(instance, options, without, cache=cache, layout=layout)
         stopped = found.stopped
@@ -322,6 +367,63 @@ def _answer(
     return answer
 
 
+def _soonest(
+    instance: Instance,
+    options: Options,
+    cache: JointCache,
+    without: dict[str, Any] | None,
+    *,
+    layout: LayoutPlan | None,
+) -> _Answer:
+    """Return the soonest end of all starts, in days from the decision; a later start only where it may end sooner."""
+    clock, late = Deadline(options.time_limit), (instance.limits.deadline_days or math.inf) * (1 + ROUNDING)
+    best, bound = _Answer(None, None, None, None, proved=True), math.inf
+    for one in each_start(instance):
+        ready = latest_start_days(one)
+        rival = math.inf if best.value is None else best.value - ready
+        if rival <= 0:
+            break
+        same = cache if cache.serves(one) else JointCache(timed=cache.timed)
+        left = replace(options, time_limit=clock.limit)
+        found = _timed(one, left, without, cache=same, layout=layout, rival_days=rival)
+        if found.stopped == "interrupted":
+            raise KeyboardInterrupt
+        proved = best.proved and found.stopped == "proved"
+        least = math.inf if found.status is JointStatus.INFEASIBLE else found.lower_bound or 0.0
+        bound = min(bound, ready + least) if least <= late else bound
+        best = replace(best, proved=proved)
+        if found.days is not None and found.days <= late and ready + found.days < (best.value or math.inf):
+            end = ready + found.days
+            best = _Answer(end, None, end, found.plan, proved, start_days=ready)
+    known = min(bound, best.value or math.inf)
+    return replace(best, bound=known if math.isfinite(known) else None)
+
+
+def _other_starts(plan: Plan) -> list[Instance]:
+    """List the questions of the months from which on a plan of the soonest end does not start; none for other goals."""
+    if plan.instance.objective.minimize != FINISH_DATE:
+        return []
+    own = start_months(plan.instance, plan.sites)
+    return [one for one in each_start(plan.instance) if latest_start_months(one) != own]
+
+
+def _from(asked: Instance, plan: Plan, share: "_Share", cache: JointCache) -> OtherStart:
+    """Return the soonest end from another start than a plan's; not asked where the plan has ended by then."""
+    months, ready, best = latest_start_months(asked), latest_start_days(asked), _best_value(plan)
+    options = share.next(f"a start in month {months:g}")
+    figures: dict[str, Any] = {"months": months, "ready": tuple(ready_in(asked, months)), "start_days": ready}
+    if ready >= best:
+        return OtherStart(**figures, days=None, loss=None, proved=True, bound_days=ready)
+    found = _timed(asked, options, cache=JointCache(timed=cache.timed), layout=plan.layout)
+    if found.stopped == "interrupted":
+        raise KeyboardInterrupt
+    late, proved = asked.limits.deadline_days or math.inf, found.stopped == "proved"
+    days = None if found.days is None or found.days > late * (1 + ROUNDING) else ready + found.days
+    loss = None if days is None else days / best - 1
+    bound = None if proved or found.lower_bound is None else ready + found.lower_bound
+    return OtherStart(**figures, days=days, loss=loss, proved=proved, bound_days=bound)
+
+
 def _timed(
     instance: Instance,
     options: Options,
@@ -329,13 +431,19 @@ def _timed(
     *,
     cache: JointCache | None = None,
     layout: LayoutPlan | None = None,
+    rival_days: float = math.inf,
 ) -> JointSolution:
-    """Return the fewest days of an instance, whatever it minimizes and however late that is; a layout comes first."""
+    """Return the fewest days of an instance, whatever it minimizes and however late that is; a layout comes first.
+
+    `rival_days`: slower plans are not looked for.
+    """
     objective = instance.objective.model_copy(update={"minimize": "days_to_train"})
     limits = instance.limits.model_copy(update={"deadline_days": None})
     asked = instance.model_copy(update={"objective": objective, "limits": limits})
     first = None if layout is None else lambda world: column_of(layout, world)
-    return solve_joint(asked, options, lambda _: None, without=without or {}, cache=cache, first=first)
+    return solve_joint(
+        asked, options, lambda _: None, without=without or {}, cache=cache, first=first, rival_days=rival_days
+    )
 
 
 def _worth(x: More, plan: Plan, options: Options, cache: JointCache) -> Worth | None:
@@ -418,17 +526,40 @@ def summary(e: Explanation) -> str:
         lines += [f"TIME       {m.step_seconds:.4g} s a step", *time_lines(m), *memory_lines(m)]
     if e.sites is not None:
         lines += explain_sites.summary(e.sites)
+    if e.starts:
+        lines += ["STARTS     the soonest end from each other month at which something becomes ready"]
+        lines += map(_start_line, e.starts)
     lines += ["MORE       what a little more of each limit saves, all decisions solved again"] if e.worth else []
     lines += map(_worth_line, e.worth)
-    lines += ["INSTEAD    the best plan with one choice changed, all others solved again"] if e.others else []
-    lines += map(_other_line, e.others)
+    counted_from = "" if e.start_days is None else "; days count from the decision"
+    head = f"INSTEAD    the best plan with one choice changed, all others solved again{counted_from}"
+    lines += [head] if e.others else []
+    lines += (_other_line(x, e.start_days) for x in e.others)
     return "\n".join([*lines, *(["interrupted: what is left was not asked"] if e.interrupted else [])])
 
 
-def _other_line(x: Other) -> str:
-    """Return a line on the best plan with one decision made otherwise."""
+def _start_line(x: OtherStart) -> str:
+    """Return a line on the soonest end from another start."""
+    names = f" ({', '.join(x.ready)})" if x.ready else ""
+    if x.days is None and x.proved:
+        end = "no plan" if x.bound_days is None else f"the plan has ended before day {x.start_days:,.1f}"
+    elif x.days is None:
+        end = "no plan found in time"
+    else:
+        end = f"ends on day {x.days:,.1f} ({100 * (x.loss or 0.0):+.2f} %)"
+    unproven = (
+        "" if x.proved else f"; not proven{'' if x.bound_days is None else f', day {x.bound_days:,.1f} at least'}"
+    )
+    return f"  month {x.months:g}{names}: {end}{unproven}"
+
+
+def _other_line(x: Other, start_days: float | None) -> str:
+    """Return a line on the best plan with one decision made otherwise than in a plan that starts on some day."""
     loss = 0.0 if x.loss is not None and abs(x.loss) < SHOWN else x.loss
-    amount = "" if loss is None else money(x.usd) if x.usd is not None else f"{x.days:,.1f} days"
+    days = "" if x.days is None else f"{x.days:,.1f} days"
+    if x.start_days is not None and start_days is not None and abs(x.start_days - start_days) > SHOWN:
+        days += f", from day {x.start_days:,.1f} on"
+    amount = "" if loss is None else money(x.usd) if x.usd is not None else days
     cost = "no plan" if loss is None else f"{100 * loss:+.2f} % ({amount})"
     if not x.proved:
         cost = "no plan found in time" if x.loss is None else cost

@@ -11,6 +11,7 @@ from planner.models.requests import GradientExchange, Options, SitesRequest
 from planner.physics.site import cost
 from planner.plan.certificate import Conflict
 from planner.plan.plan import Plan
+from planner.planning.finish_date import FINISH_DATE, start_months
 from planner.solvers.signals import Deadline
 from planner.units import money
 
@@ -42,6 +43,9 @@ class Rejected(Frozen):
         description="Of the cheapest split of the same racks that opens it; null: none, or the time ended before.",
     )
     no_split: bool = Field(False, description="It is proven that no split of the same racks opens it.")
+    ready_months: float | None = Field(
+        None, description="From the decision, where the day of the plan's end is minimized and it starts before that."
+    )
 
 
 class Relaxation(Frozen):
@@ -116,9 +120,10 @@ def explained_plan(
     known = {
         x.node: x for x in sites_explain.forced_open(free, request, options, [x.node for x in closed if x.mw], deadline)
     }
+    late = _ready_after_the_start(plan)
     return SitesExplanation(
         nodes=nodes,
-        rejected=tuple(_rejected(x, asked, known.get(x.node)) for x in closed),
+        rejected=tuple(_rejected(x, asked, known.get(x.node), late.get(x.node)) for x in closed),
         prices=tuple(LimitPrice.model_validate(p, from_attributes=True) for p in prices),
         near=tuple(
             Near(racks_by_site={s.id: s.racks for s in x.sites}, usd_per_year=x.certificate.objective or 0.0)
@@ -127,7 +132,16 @@ def explained_plan(
     )
 
 
-def _rejected(x: NodeLoad, asked_mw: float, forced: "Forced | None") -> Rejected:
+def _ready_after_the_start(plan: Plan) -> dict[str, float]:
+    """Return the months after which sites are ready that come after the start of a plan of the soonest end."""
+    grid, goal = plan.instance.grid, plan.instance.objective.minimize
+    if grid is None or goal != FINISH_DATE:
+        return {}
+    start = start_months(plan.instance, plan.sites)
+    return {node.id: node.ready_months for node in grid.nodes if node.site and node.ready_months > start}
+
+
+def _rejected(x: NodeLoad, asked_mw: float, forced: "Forced | None", ready_months: float | None) -> Rejected:
     """Return why a candidate is closed."""
     return Rejected(
         node=x.node,
@@ -136,6 +150,7 @@ def _rejected(x: NodeLoad, asked_mw: float, forced: "Forced | None") -> Rejected
         stopped_by=x.stopped_by,
         dearer_usd_per_year=None if forced is None else forced.dearer_usd_per_year,
         no_split=forced is not None and forced.dearer_usd_per_year is None,
+        ready_months=ready_months,
     )
 
 
@@ -198,12 +213,13 @@ def summary(e: SitesExplanation, rows: int = 12) -> Iterator[str]:
 
 
 def _why_closed(x: Rejected) -> str:
-    """Return why a site is closed in a sentence: MW and rule, then what a split with it costs."""
+    """Return why a site is closed in a sentence: when it is ready, MW and rule, then what a split with it costs."""
     rules = ", ".join(x.stopped_by) or "nothing"
+    late = "" if x.ready_months is None else f"ready in month {x.ready_months:g}, after the plan starts; "
     if not x.mw:
-        return f"carries no module: {rules}"
-    all_of_it = "carries all of the load alone" if not x.missing_mw else ""
-    carries = all_of_it or f"carries {x.mw:,.1f} MW alone, {x.missing_mw:,.1f} MW short: {rules}"
+        return f"{late}carries no module: {rules}"
+    all_of_it = f"{late}carries all of the load alone" if not x.missing_mw else ""
+    carries = all_of_it or f"{late}carries {x.mw:,.1f} MW alone, {x.missing_mw:,.1f} MW short: {rules}"
     if x.no_split:
         return f"{carries}; no split of these racks opens it"
     if x.dearer_usd_per_year is None:

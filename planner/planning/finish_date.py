@@ -7,7 +7,6 @@ the order of the months, finds the soonest finish; a later month only for plans 
 
 from planner.instance.hardware import DAYS_A_MONTH
 from planner.instance.instance import Instance
-from planner.plan.plan import Plan
 from planner.plan.plan_sections import SitesPlan
 
 FINISH_DATE = "finish_date"
@@ -65,14 +64,12 @@ def _ready_within(instance: Instance, months: float) -> Instance:
     return instance.model_copy(update={"grid": grid.model_copy(update={"rules": rules})})
 
 
-def as_days_of_training(plan: Plan) -> Plan:
-    """Return a plan of the soonest finish as one of the fewest days of training from its own start: it is that too.
-
-    Its question leaves out what becomes ready later. A plan of any other goal is returned as it is.
-    """
-    instance = plan.instance
-    if instance.objective.minimize != FINISH_DATE:
-        return plan
-    objective = instance.objective.model_copy(update={"minimize": "days_to_train"})
-    asked = _ready_within(instance, start_months(instance, plan.sites))
-    return plan.model_copy(update={"instance": asked.model_copy(update={"objective": objective})})
+def ready_in(instance: Instance, months: float) -> list[str]:
+    """Name the sites, new lines and nodes of an upgrade that become ready in a month, and the hardware."""
+    names = ["the hardware"] if months and instance.hardware.ready_months == months else []
+    if instance.grid is not None:
+        nodes = instance.grid.nodes
+        names += [node.id for node in nodes if node.site and node.ready_months == months]
+        names += [line.id for line in instance.grid.new_lines if line.lead_months == months]
+        names += [f"upgrade of {node.id}" for node in nodes if node.upgrade and node.upgrade.lead_months == months]
+    return names

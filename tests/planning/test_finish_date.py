@@ -14,11 +14,24 @@ from planner.instance.instance import Instance
 from planner.models.joint.solve import solve_joint
 from planner.models.requests import Options
 from planner.plan.plan import Plan
-from planner.planning.explain import explained
+from planner.planning import explain
+from planner.planning.alternatives.more import pinned
+from planner.planning.explain import Explanation
+from planner.planning.finish_date import start_days
 from planner.planning.solve import options_of, solve_instance
 from planner.report.summary import summary
 
 OPTIONS = options_of(time_limit=None, gap=None, seed=0, threads=None)
+FIXED = {  # of layouts, so that explanations take a moment
+    "layout.tensor_parallel": 3,
+    "layout.context_parallel": 1,
+    "layout.expert_parallel": 1,
+    "layout.virtual_stages": 1,
+    "layout.microbatch_sequences": 1,
+    "layout.zero_stage": 3,
+    "layout.sequence_parallel": True,
+    "layout.schedule": "1f1b",
+}
 
 
 @cache
@@ -141,8 +154,57 @@ def test_a_later_end_is_no_optimum(seed: int) -> None:
     assert "joint_columns" in {x.rule.partition("[")[0] for x in check(other.model_copy(update=same))}
 
 
-@pytest.mark.slow
-def test_its_explanation_is_of_the_days_from_its_start() -> None:
-    """No other choice at the plan's own start trains in fewer days."""
-    last = list(explained(asked(5), OPTIONS))[-1]
-    assert last.others and all(x.loss is None or x.loss >= -1e-9 for x in last.others)
+@pytest.fixture(scope="module", params=[8, *slow(6, 10)])
+def explanation(request: pytest.FixtureRequest) -> tuple[Instance, Plan, Explanation]:
+    """Return a question whose layout is fixed in part, its plan, and its explanation with time for all of it."""
+    i = asked(request.param)
+    i = i.model_copy(update={"pins": {**i.pins, **FIXED}})
+    plan = solved(i)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(explain, "AT_LEAST", 900.0)
+        return i, plan, list(explain.explained(plan, OPTIONS))[-1]
+
+
+def test_no_other_choice_ends_sooner(explanation: tuple[Instance, Plan, Explanation]) -> None:
+    """Other choices and limits are compared by the days from the decision, and a closed site may mean another start."""
+    i, plan, found = explanation
+    best = plan.objective.value
+    assert best is not None and found.others
+    assert all(x.loss is None or x.loss >= -1e-9 for x in found.others)
+    assert all(x.days is None or x.loss == pytest.approx(x.days / best - 1, abs=1e-9) for x in found.others)
+    for x in found.others:
+        if x.choice == "site":
+            other = solved(pinned(i, f"sites.racks.{x.plan_value}", 0)).objective.value
+            assert (x.days is None and other is None) or x.days == pytest.approx(other, rel=1e-9)
+    text = explain.summary(found)
+    assert "days count from the decision" in text
+
+
+def test_every_other_start_has_its_end(explanation: tuple[Instance, Plan, Explanation]) -> None:
+    """Each month at which something becomes ready is the plan's or has a line with the soonest end from then on."""
+    i, plan, found = explanation
+    assert i.grid is not None and plan.objective.value is not None
+    months = {node.ready_months for node in i.grid.nodes if node.site}
+    own = start_days(i, plan.sites) / DAYS_A_MONTH
+    assert {x.months for x in found.starts} | {own} == months
+    assert found.start_days == pytest.approx(own * DAYS_A_MONTH)
+    for x in found.starts:
+        alone = solve_joint(goal(within(i, x.months), "days_to_train"), Options(), lambda _: None).days
+        assert x.proved and set(x.ready) == {node.id for node in i.grid.nodes if node.ready_months == x.months}
+        if x.bound_days is not None:
+            assert x.start_days >= plan.objective.value
+        else:
+            assert x.days == (None if alone is None else pytest.approx(x.start_days + alone, rel=1e-9))
+        assert f"month {x.months:g} ({', '.join(x.ready)})" in explain.summary(found)
+
+
+def test_a_later_site_is_said_to_be_late(explanation: tuple[Instance, Plan, Explanation]) -> None:
+    """A candidate that is ready after the plan starts is explained by its month, and no other is."""
+    i, plan, found = explanation
+    assert i.grid is not None and found.sites is not None and plan.sites is not None
+    late = {node.id: node.ready_months for node in i.grid.nodes if node.site}
+    start = start_days(i, plan.sites) / DAYS_A_MONTH
+    for x in found.sites.rejected:
+        expected = late[x.node] if late[x.node] > start * (1 + 1e-9) else None
+        assert x.ready_months == expected
+        assert expected is None or f"ready in month {expected:g}, after the plan starts" in explain.summary(found)
