@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from planner.number_ranges import bounded
+from planner.units import bounded
 
 if TYPE_CHECKING:
     from planner.cluster.job import Job, Placement, Topology

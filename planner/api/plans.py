@@ -5,7 +5,7 @@ from concurrent.futures import Executor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from planner.number_ranges import bounded
+from planner.units import bounded
 
 if TYPE_CHECKING:
     from planner.calibration.constants import MeasuredConstants
@@ -108,7 +108,7 @@ def evaluate(
     PlannerError
         The input cannot be used, or the layout is not complete; the message says where and what to do.
     """
-    from planner.instance.references import of_one_layout
+    from planner.instance.references_and_pins import of_one_layout
     from planner.planning.evaluate import evaluated
     from planner.planning.load import load_instance
     from planner.planning.plausible import warn
@@ -176,7 +176,7 @@ def explain(
     """
     from planner.errors import InternalError
     from planner.imports.instance_file import holds_plan
-    from planner.instance.references import of_one_layout
+    from planner.instance.references_and_pins import of_one_layout
     from planner.plan.plan import Plan
     from planner.plan.plan_files import read_plan
     from planner.planning.explain import Explanation, explained, proven_plan
@@ -252,7 +252,7 @@ def frontier(
     PlannerError
         The input cannot be used, or has no such curve: a fabric alone, pools, a model chosen for the least loss.
     """
-    from planner.instance.references import refuse_without_curve
+    from planner.instance.references_and_pins import refuse_without_curve
     from planner.planning import frontier as search
     from planner.planning.load import load_instance
     from planner.planning.plausible import warn
@@ -305,7 +305,7 @@ def layouts(
     PlannerError
         The input cannot be used, or has several layouts: pools, alternatives to the hardware.
     """
-    from planner.instance.references import of_one_layout
+    from planner.instance.references_and_pins import of_one_layout
     from planner.planning.layouts import near_layouts
     from planner.planning.load import load_instance
     from planner.planning.solve import options_of
@@ -350,7 +350,7 @@ def limits(
     constants
         Of the user's own cluster, as `calibrate` returns them, or their file: in place of the catalogue's.
     """
-    from planner.instance.references import of_one_layout
+    from planner.instance.references_and_pins import of_one_layout
     from planner.planning.load import load_instance
     from planner.planning.model_size import point
 

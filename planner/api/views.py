@@ -58,8 +58,7 @@ def to_frame(rows: "Iterable[Row | Plan]") -> Any:
     PlannerError
         pandas is not installed.
     """
-    from planner.plan.plan import Plan
-    from planner.plan.plan_figures import digest
+    from planner.plan.plan import Plan, digest
 
     with needed("to_frame", "pandas", "frames"):
         import pandas

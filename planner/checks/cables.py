@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from planner.checks import sites
 from planner.checks.rule import Rule, at_most, broken, must_equal
 from planner.physics.network.dragonfly import Dragonfly
+from planner.physics.network.fabric_designs import WAN_GATEWAY, StageCables, lay, wan_gateway_bill
+from planner.physics.network.fabric_designs import stages as cable_stages
 from planner.physics.network.links import Ints
-from planner.physics.network.price import WAN_GATEWAY, StageCables, lay, wan_gateway_bill
-from planner.physics.network.price import stages as cable_stages
 from planner.physics.network.topology import Design
 from planner.physics.network.transport import FreeUplinks, free_share, uplink_loads, wan_gbps, wan_ports
 from planner.physics.plan_physics import PlanPhysics

@@ -11,7 +11,6 @@ from planner.checks import (
     certificates,
     cost,
     fabric,
-    frontiers,
     layout,
     model_choice,
     placement,
@@ -26,8 +25,7 @@ from planner.checks.rule import Rule, broken, must_be, show
 from planner.instance.grid import Line, NewLine
 from planner.instance.hardware import Accelerator, Rack
 from planner.instance.instance import FabricInstance, Instance
-from planner.instance.pins import check_pins
-from planner.instance.references import pool_problems, wan_problems
+from planner.instance.references_and_pins import check_pins, pool_problems, wan_problems
 from planner.instance.workload import Model, Precision, Software
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site.cost import bill
@@ -46,7 +44,7 @@ SECTIONS: dict[str, tuple[Rule, ...]] = {
     "cost": cost.RULES,
     "run": cost.RUN_RULES,
     "choice": model_choice.RULES,
-    "curve": frontiers.RULES,
+    "curve": cost.CURVE_RULES,
     "proofs": (*certificates.RULES, *certificates.CLAIM_RULES, *joint.RULES),
 }
 

@@ -11,9 +11,8 @@ from planner.checks.cables import free_by_exchange
 from planner.checks.rule import Rule, at_most, broken, must_be, must_equal, show
 from planner.instance.instance import instance_sha256
 from planner.instance.network import Network
-from planner.physics.network.families import design_fault
+from planner.physics.network.fabric_designs import Bill, bill, design_fault
 from planner.physics.network.links import media_of
-from planner.physics.network.price import Bill, bill
 from planner.physics.network.topology import Design, unwirable
 from planner.physics.network.transport import (
     FreeUplinks,

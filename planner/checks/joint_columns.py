@@ -19,8 +19,7 @@ from planner.checks.reliability import Failures, failures_of
 from planner.instance.framework_rules import FrameworkRules
 from planner.instance.grid import Grid, PowerNode
 from planner.instance.instance import Instance
-from planner.physics.network.families import max_joined_racks
-from planner.physics.network.price import min_fabric_usd
+from planner.physics.network.fabric_designs import max_joined_racks, min_fabric_usd
 from planner.physics.site import cost
 from planner.physics.site.grid import usable_interconnect_mw
 from planner.physics.training import step, step_prediction

@@ -16,7 +16,7 @@ from planner.checks.rule import Rule, at_most, broken, must_be, must_equal, show
 from planner.checks.step_bound import CutRanges, StepTimeBound, columns_in_time, fastest_ranges
 from planner.instance.hardware import DAYS_A_MONTH, HardwareAlternative, Rack
 from planner.instance.instance import Instance
-from planner.physics.network.price import min_fabric_usd
+from planner.physics.network.fabric_designs import min_fabric_usd
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.training.parallel_strategy import RackBlock, block_of
 from planner.plan.certificate import ExcludedColumn, JointProof, Violation

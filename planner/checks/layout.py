@@ -6,7 +6,7 @@ from itertools import combinations
 
 from planner.checks.rule import Rule, at_most, broken, must_be, must_equal
 from planner.instance.framework_rules import FrameworkRules
-from planner.instance.pins import PINS
+from planner.instance.references_and_pins import PINS
 from planner.instance.workload import Model
 from planner.physics import step_errors
 from planner.physics.plan_physics import PlanPhysics

@@ -8,7 +8,7 @@ from math import prod
 
 from planner.checks.rule import Rule, at_most, broken, must_be, must_equal
 from planner.cluster.job import Job, Placement, Topology
-from planner.instance.pins import BLOCKS_AT, pinned_blocks
+from planner.instance.references_and_pins import BLOCKS_AT, pinned_blocks
 from planner.physics.network import transport
 from planner.physics.plan_physics import PlanPhysics, racks_of
 from planner.physics.training.parallel_strategy import strategy_of

@@ -16,7 +16,7 @@ import typer
 
 from planner.errors import InputError, InternalError, needed
 from planner.files import exists, json_or_text, require_folder, require_writable, unwritable, write_atomically
-from planner.number_ranges import bounded
+from planner.units import bounded
 from planner.version import __version__
 
 if TYPE_CHECKING:

@@ -182,8 +182,7 @@ def check(
     show: Annotated[int, typer.Option(help="Lines of differences to print; all are counted.")] = 20,
 ) -> None:
     """Print which built cables are missing, extra or swapped against the design; exit status 1 where any differ."""
-    from planner.exports.fabric_parts import built_fabric
-    from planner.imports.built_cables import differences
+    from planner.exports.fabric_parts import built_fabric, differences
 
     given = read_plan(plan)
     with console.requiring_sound(given, plan):

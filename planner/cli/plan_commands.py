@@ -283,7 +283,7 @@ def evaluate(
 ) -> None:
     """Predict step time and memory of a layout given in full, by pins or as the flags of a run of your own."""
     import planner
-    from planner.instance.pins import long_names
+    from planner.instance.references_and_pins import long_names
     from planner.planning.evaluate import evaluated, summary, with_switches
     from planner.planning.load import load_instance
     from planner.report.statements.verdict import run_statements

@@ -15,8 +15,8 @@ from planner.checks.cables import free_by_exchange
 from planner.cluster.hostlist import PREFIX, fold, fold_names, width
 from planner.exports.fabric_parts import BuiltFabric
 from planner.physics.network.dragonfly import Dragonfly
+from planner.physics.network.fabric_designs import WAN_GATEWAY, switch_counts
 from planner.physics.network.links import Ints
-from planner.physics.network.price import WAN_GATEWAY, switch_counts
 from planner.physics.network.topology import Design
 from planner.physics.network.transport import FreeUplinks, allreduce_slowdown, pipeline_send_slowdown
 from planner.physics.plan_physics import PlanPhysics

@@ -1,4 +1,4 @@
-"""The fabric of one site as built: its names, cable list and bill of materials, and the same for NetBox."""
+"""The fabric of one site: names, cable list and bill of materials as planned, also for NetBox, and cables as built."""
 
 import csv
 import io
@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -16,16 +16,25 @@ import numpy as np
 
 from planner.cluster.hostlist import PREFIX, width
 from planner.errors import InputError, InternalError
-from planner.files import escaped, unwritable, write_streamed
+from planner.files import escaped, read_text, unescaped, unwritable, write_streamed
 from planner.formats.yaml_text import dump
 from planner.instance.network import Floor, Medium, Network, Switch
-from planner.physics.network import price
+from planner.physics.network import fabric_designs
+from planner.physics.network.fabric_designs import (
+    WAN_GATEWAY,
+    StageCables,
+    by_reach,
+    lay,
+    lengths,
+    models_of,
+    switch_counts,
+)
 from planner.physics.network.links import NO_MEDIUM, Ints, MediaTable, Metres, media_of
-from planner.physics.network.price import WAN_GATEWAY, StageCables, by_reach, lay, lengths, models_of, switch_counts
 from planner.physics.network.topology import Design
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import SiteFabric
+from planner.units import counted
 
 
 @dataclass(frozen=True)
@@ -241,7 +250,7 @@ def _lines(built: BuiltFabric) -> Iterator[BillLine]:
         boxes[built.models[tier].name] += count
     yield from (BillLine(name, "fabric", count, count * usd[name]) for name, count in boxes.items())
     yield BillLine(switch.name, "WAN gateway", design.wan_gateways, design.wan_gateways * switch.price_usd)
-    yield from _by_length(built) if price.by_reach(network) else _by_kind(built)
+    yield from _by_length(built) if fabric_designs.by_reach(network) else _by_kind(built)
     if network.power_usd_per_watt:
         power = built.fabric.power_mw * 1e6 * network.power_usd_per_watt
         yield BillLine("power over the years", f"{built.fabric.power_mw:.6g} MW", None, power)
@@ -250,7 +259,7 @@ def _lines(built: BuiltFabric) -> Iterator[BillLine]:
 def _by_kind(built: BuiltFabric) -> Iterator[BillLine]:
     network, design, cables = built.network, built.design, built.network.cables
     up = design.switch_links + (design.wan_gateway_links if design.wan_ports else 0)
-    ends = price.endpoint_factor(built.switch, design.split)
+    ends = fabric_designs.endpoint_factor(built.switch, design.split)
     for where, links, factor, cable_usd, modules in (
         ("gpu to leaf", design.endpoint_links, ends, cables.endpoint_usd, cables.endpoint_transceivers),
         ("switch to switch", up, built.switch.link_factor, cables.switch_usd, cables.switch_transceivers),
@@ -261,13 +270,13 @@ def _by_kind(built: BuiltFabric) -> Iterator[BillLine]:
 
 def _by_length(built: BuiltFabric) -> Iterator[BillLine]:
     """Sum cables by medium and tiers, each cable as long as the floor makes it."""
-    table, counts = price.media_table(built.network), Counter[tuple[int, str]]()
+    table, counts = fabric_designs.media_table(built.network), Counter[tuple[int, str]]()
     metres, usd = defaultdict[tuple[int, str], float](float), defaultdict[tuple[int, str], float](float)
     for block, length in built.measured():
         where, chosen = f"{block.low_tier} to {block.high_tier}", table.choose(length)
         factor = built.switch.link_factor
         if block.low_tier == "gpu":
-            factor = price.endpoint_factor(built.switch, built.design.split)
+            factor = fabric_designs.endpoint_factor(built.switch, built.design.split)
         each, _ = table.usd_watts(length)
         for medium in np.unique(chosen).tolist():
             of = chosen == medium
@@ -452,3 +461,126 @@ def _zipped(files: Files) -> bytes:
                 for piece in pieces():
                     file.write(piece.encode())
     return content.getvalue()
+
+
+# Columns of both ends in the order device, port: of our list, of NetBox's import and of its export.
+OWN = ("from", "from_port", "to", "to_port")
+NETBOX = (
+    ("side_a_device", "side_a_name", "side_b_device", "side_b_name"),
+    ("device a", "termination a", "device b", "termination b"),
+)
+PORT = re.compile(r"\d+(/\d+)?", re.ASCII)
+
+Ends = dict[str, str]  # device:port at the one end of a cable to that at the other, both ways round
+
+
+@dataclass(frozen=True, slots=True)
+class CableDifferences:
+    """The differences between built and planned cables: a verdict in one sentence, and a line for each difference."""
+
+    verdict: str
+    lines: list[str]
+
+
+def differences(path: Path, fabric: BuiltFabric) -> CableDifferences:
+    """Compare the cables of a file with a design: missing, extra, and two swapped, each at the port of the other.
+
+    The file is a cable list of `planner fabric export`, or cables as NetBox imports or exports them. Cables without an
+    end at a port of the fabric are of other equipment.
+
+    InputError names the file, and the line: no such table, a row of another length, a port with two cables, or no cable
+    of this fabric.
+    """
+    planned: Ends = {}
+    for cable in chain.from_iterable(block for _, block in labelled(fabric)):
+        low, high = f"{cable.low}:{cable.low_port}", f"{cable.high}:{cable.high_port}"
+        planned[low], planned[high] = high, low
+    built, lines = _read(path, fabric)
+    missing = {one: other for one, other in _once(planned) if built.get(one) != other}
+    extra = {one: other for one, other in _once(built) if planned.get(one) != other}
+    # Of cables a - b and c - d that are planned, built are a - d and c - b.
+    swapped = {
+        one: other
+        for one, other in missing.items()
+        if one in built and other in built and planned.get(built[one]) == built[other]
+    }
+    at_swap = {*swapped, *swapped.values()}
+    gone = [f"missing  {one} -- {other}" for one, other in missing.items() if one not in swapped]
+    more = [
+        f"extra    {one} -- {other} (line {lines.get(one) or lines[other]})"
+        for one, other in extra.items()
+        if not {one, other} <= at_swap
+    ]
+    reported: set[str] = set()
+    pairs = []
+    for one, other in swapped.items():
+        if one not in reported:
+            reported |= {built[one], built[other]}
+            at = f"lines {lines[one]} and {lines[other]}"
+            pairs.append(
+                f"swapped  {one} -- {built[one]} and {built[other]} -- {other} ({at}); planned {one} -- {other}"
+            )
+    if not missing and not extra:
+        return CableDifferences(f"{fabric.site}: all {len(planned) // 2:,} cables are as designed", [])
+    kinds = f"{len(gone):,} missing, {len(more):,} extra, {len(swapped):,} swapped"
+    count = len(gone) + len(more) + len(swapped)
+    return CableDifferences(
+        f"{fabric.site}: {counted(count, 'cable')} differ{'s' * (count == 1)}: {kinds}", [*gone, *more, *pairs]
+    )
+
+
+def _once(ends: Ends) -> Iterator[tuple[str, str]]:
+    seen: set[str] = set()
+    for one, other in ends.items():
+        if one not in seen:
+            seen.add(other)
+            yield one, other
+
+
+def _read(path: Path, fabric: BuiltFabric) -> tuple[Ends, dict[str, int]]:
+    boxes = {fabric.gpu_name(i) for i in range(fabric.design.racks * fabric.design.gpus_per_rack)}.union(
+        *fabric.names.values()
+    )
+    text = read_text(path, "give a cable list in CSV")
+    head = text.partition("\n")[0]
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=max(",;|\t", key=head.count), strict=True)
+    built, lines, rows = dict[str, str](), dict[str, int](), 0
+    try:
+        header = [cell.strip().lower() for cell in next(reader, [])]
+        columns, netbox = _columns(path, header)
+        for row in filter(any, reader):
+            rows += 1
+            where = f"{path}: line {reader.line_num}"
+            if len(row) != len(header):
+                problem = f"has {len(row)} cells where the header has {len(header)}"
+                raise InputError(f"{where}: {problem}; add or remove commas")
+            cells = [unescaped(row[column].strip()) for column in columns]
+            if netbox:  # a port's label is in brackets behind its name
+                low, high = (
+                    end_of(cells[i].removeprefix(f"{fabric.site}-"), cells[i + 1].partition(" (")[0]) for i in (0, 2)
+                )
+            else:
+                low, high = (cells[0], cells[1]), (cells[2], cells[3])
+            one, other = ":".join(low), ":".join(high)
+            own = [end for end, (box, port) in ((one, low), (other, high)) if box in boxes and PORT.fullmatch(port)]
+            for end in own:
+                if lines.setdefault(end, reader.line_num) != reader.line_num or one == other:
+                    problem = f"port {end} has a cable already, of line {lines[end]}"
+                    raise InputError(f"{where}: {problem}; correct one of the two")
+            if own:
+                built[one], built[other] = other, one
+    except csv.Error as error:
+        raise InputError(f"{path}: line {reader.line_num}: {error}; correct the quotes there") from None
+    if not built:
+        problem = f"none of its {counted(rows, 'cable')} is at a port of the fabric of {fabric.site}"
+        remedy = "give cables of this site, or another --site"
+        raise InputError(f"{path}: {problem}, such as {fabric.gpu_name(0)}:0; {remedy}")
+    return built, lines
+
+
+def _columns(path: Path, header: list[str]) -> tuple[list[int], bool]:
+    for names in (OWN, *NETBOX):
+        if set(names) <= set(header):
+            return [header.index(name) for name in names], names is not OWN
+    wanted = f"{', '.join(OWN)} of a cable list, or NetBox's {', '.join(NETBOX[0])} or {', '.join(NETBOX[1])}"
+    raise InputError(f"{path}: line 1: has no columns {wanted} (has {', '.join(header[:12])}); add them")

@@ -10,12 +10,11 @@ from typing import Any
 from planner.checks.cost import recomputed
 from planner.checks.layout import broken_rules
 from planner.errors import InputError
-from planner.formats.megatron_switches import FP8_RECIPES, OVERLAP_FLAGS
 from planner.formats.yaml_text import dump
-from planner.instance.framework_rules import rules_of
+from planner.instance.framework_rules import FP8_RECIPES, OVERLAP_FLAGS, Overlap, rules_of
 from planner.instance.hardware import Rack
 from planner.instance.instance import Instance, instance_sha256
-from planner.instance.workload import CORE_ATTENTION, Model, Overlap, Precision, RecomputeModule, Software
+from planner.instance.workload import CORE_ATTENTION, Model, Precision, RecomputeModule, Software
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site import cost
 from planner.physics.training.parallel_strategy import strategy_of

@@ -1,9 +1,13 @@
-"""Read data that users and schedulers write, JSON or YAML with its lines, and write plain YAML."""
+"""Data that users and schedulers write: JSON or YAML read with its lines, plain YAML written, values changed in place.
+
+A change keeps every other character of a YAML, JSON or TOML file.
+"""
 
 import json
 import re
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -179,3 +183,217 @@ def read_data(path: Path) -> Any:
         if re.search(r"^\s*(#|//)", text, re.MULTILINE):
             raise InputError(f"{error}; JSON has no comments: name the file .yaml, which has") from None
         raise
+
+
+_TABLE = re.compile(r"[ \t]*\[([^\[\]\n]+)\][ \t]*(?:#[^\n]*?)?\r?$", re.MULTILINE)
+_KEY = re.compile(r"[ \t]*([\w.\"'-]+(?:[ \t]*\.[ \t]*[\w\"'-]+)*)[ \t]*=[ \t]*")
+
+
+MOST_REPORTED = 160  # characters of the description of a change
+WRITE_IT = "write the figure there yourself"
+
+
+@dataclass(frozen=True, slots=True)
+class ValuePlace:
+    """Offsets of a key and of its value in a text, and whether they are within braces."""
+
+    key: int
+    start: int
+    end: int
+    flow: bool = False
+
+
+def yaml_places(text: str) -> dict[str, ValuePlace]:
+    """Return the place of each value of a YAML or JSON document by dotted path, including those of mappings."""
+    return dict(_nodes(yaml.compose(text.replace("\t", " "), Loader=yaml.BaseLoader), ""))
+
+
+def _nodes(node: yaml.Node | None, path: str) -> Iterator[tuple[str, ValuePlace]]:
+    for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
+        own = f"{path}.{key.value}" if path else str(key.value)
+        flow = bool(node and node.flow_style)
+        yield own, ValuePlace(key.start_mark.index, value.start_mark.index, value.end_mark.index, flow)
+        yield from _nodes(value, own)
+
+
+def toml_places(text: str) -> dict[str, ValuePlace]:
+    """Return the place of each value of a TOML file by dotted path, without inline tables and arrays of tables.
+
+    The place of a table's header line has the table's path with a dot appended as its key.
+    """
+    places, table, i = dict[str, ValuePlace](), "", 0
+    while i < len(text):
+        opened, named = _TABLE.match(text, i), _KEY.match(text, i)
+        if opened:
+            table = f"{_unquoted(opened[1])}."
+            places[table] = ValuePlace(i, i, i + len(opened[0].rstrip()))
+        elif named:
+            end = _toml_end(text, named.end())
+            places[table + _unquoted(named[1])] = ValuePlace(named.start(1), named.end(), end)
+            i = end
+        elif text[i:].lstrip(" \t").startswith("[["):
+            table = "\0"  # no path has it
+        i = text.find("\n", i) + 1 or len(text)
+    return places
+
+
+def _unquoted(name: str) -> str:
+    return re.sub(r"[\s\"']", "", name)
+
+
+def _toml_end(text: str, start: int) -> int:
+    """Return the offset behind a value: the first at which it is one."""
+    closing = {"[": r"\]", "{": r"\}", '"': '"', "'": "'"}.get(text[start : start + 1], r"[^\s#]+")
+    for match in re.compile(closing).finditer(text, start + (closing in "\"'")):
+        try:
+            tomllib.loads(f"x = {text[start : match.end()]}")
+        except tomllib.TOMLDecodeError:
+            continue
+        return match.end()
+    return start
+
+
+@dataclass(slots=True)
+class RecipeText:
+    """A file's text with the edits that were asked of it, and a line for the user on each.
+
+    `dashes` begin a key in the file: those of flags, none of overrides and tables.
+    """
+
+    text: str
+    where: str
+    dashes: str = ""
+    edits: dict[tuple[int, int], str] = field(default_factory=dict)
+    reported: list[tuple[int, str]] = field(default_factory=list)  # by offset
+
+    @property
+    def newline(self) -> str:
+        """Line ending of the file."""
+        return "\r\n" if "\r\n" in self.text else "\n"
+
+    def line(self, offset: int) -> int:
+        """Return the line of an offset, from 1."""
+        return self.text.count("\n", 0, offset) + 1
+
+    def line_start(self, offset: int) -> int:
+        """Return the offset at which the line of an offset begins."""
+        return self.text.rfind("\n", 0, offset) + 1
+
+    def edit(self, start: int, end: int, new: str, what: str) -> None:
+        """Put a text in the place of another. InputError: two keys that share the place ask for different texts."""
+        old = self.edits.get((start, end))
+        if start < end and old not in (None, new):
+            raise self.refused(
+                start, what.partition(":")[0], f"shares its place with a key that becomes {old!r}, not {new!r}"
+            )
+        if old is None or start == end:
+            self.tell(what[:MOST_REPORTED] + "..." * (len(what) > MOST_REPORTED), start)
+        self.edits[start, end] = new if start < end else (old or "") + new
+
+    def tell(self, what: str, offset: int | None = None) -> None:
+        """Note a line for the user, of a place in the file or of the whole."""
+        line = "" if offset is None else f"line {self.line(offset)}: "
+        self.reported.append((len(self.text) + 1 if offset is None else offset, f"{self.where}: {line}{what}"))
+
+    def messages(self) -> list[str]:
+        """Return the lines for the user in the order of the given file; those without a place in it come last."""
+        return [what for _, what in sorted(self.reported, key=lambda entry: entry[0])]
+
+    def refused(self, offset: int | None, key: str, problem: str, remedy: str = WRITE_IT) -> InputError:
+        """Return the error of a place that cannot be changed; None: of a key that the file has not."""
+        line = "" if offset is None else f"line {self.line(offset)}: "
+        return InputError(f"{self.where}: {line}{key}: {problem}; {remedy}")
+
+    def result(self) -> str:
+        """Return the text with all edits."""
+        text, before = self.text, len(self.text)
+        for (start, end), new in sorted(self.edits.items(), reverse=True):
+            if end > before:
+                raise self.refused(start, self.text[start:end].strip(), "two changes meet in it")
+            text, before = text[:start] + new + text[end:], start
+        return text
+
+
+@dataclass(slots=True)
+class TableText(RecipeText):
+    """A YAML, JSON or TOML file with the places of its values."""
+
+    kind: str = "yaml"
+    places: dict[str, ValuePlace] = field(default_factory=dict)
+    added: dict[str, dict[str, Any]] = field(default_factory=dict)  # tables that are not there
+
+    def __post_init__(self) -> None:
+        """Find the places."""
+        try:
+            self.places = toml_places(self.text) if self.kind == "toml" else yaml_places(self.text)
+        except yaml.YAMLError:  # JSON that is no YAML
+            problem = "has a key and its colon in two lines, which is not changed; write them in one"
+            raise InputError(f"{self.where}: {problem}") from None
+
+    def change(self, key: str, value: Any, likes: tuple[str, ...]) -> None:
+        """Set the value of a key; add the key where it is missing; remove it (YAML: set null) where the value is None.
+
+        A new key is added to its table, next to the first of the keys `likes` that is there.
+        """
+        place = self.places.get(key)
+        if place is None and value is not None:
+            self._add(key, value, likes)
+        elif place is not None and value is None and self.kind == "toml":
+            end = self.text.find("\n", place.end) + 1 or len(self.text)
+            self.edit(self.line_start(place.key), end, "", f"{key}: taken out")
+        elif place is not None:
+            old = self.text[place.start : place.end]
+            new = self._written(value, old)
+            between = "" if old or self.text[place.start - 1].isspace() else " "
+            if new != old:
+                self.edit(place.start, place.end, between + new, f"{key}: {old or 'nothing'} becomes {new}")
+
+    def place(self, key: str) -> int | None:
+        """Return the offset of a key, or of the table that holds it."""
+        while key and key not in self.places:
+            key = key.rpartition(".")[0]
+        return self.places[key].key if key else None
+
+    def _written(self, value: Any, old: str = "") -> str:
+        if isinstance(value, str) and old.startswith("'"):
+            return f"'{value}'"
+        plain = self.kind == "yaml" and not old.startswith('"') and re.fullmatch(r"[A-Za-z_][\w.-]*", str(value))
+        return str(value) if plain and isinstance(value, str) else json.dumps(value)
+
+    def _add(self, key: str, value: Any, likes: tuple[str, ...]) -> None:
+        table, _, name = key.rpartition(".")
+        own = [key for key in self.places if key.rpartition(".")[0] == table]
+        like = next((key for key in likes if key in own), next(iter(own), None))
+        equals = " = " if self.kind == "toml" else ": "
+        if like is None:
+            self.added.setdefault(table, {})[name] = value
+            self.tell(f"{key}: added as {self._written(value)}")
+            return
+        place = self.places[like]
+        start = self.line_start(place.key)
+        indent = self.text[start : place.key]
+        own_line = not indent.strip()
+        dotted = self.text[place.key : place.start].partition("=")[0].rpartition(".")[0]
+        name = f"{dotted}.{name}" if dotted and self.kind == "toml" else name
+        new = f"{json.dumps(name) if self.kind == 'json' else name}{equals}{self._written(value)}"
+        what = f"{key}: added beside {like} as {new}"
+        if like.endswith("."):
+            self.edit(place.end, place.end, f"{self.newline}{new}", what)
+        else:
+            new += "" if not place.flow else "," if own_line else ", "
+            at = start if own_line else place.key
+            self.edit(at, at, f"{indent}{new}{self.newline}" if own_line else new, what)
+
+    def result(self) -> str:
+        """Return the text with all edits, and tables that were not there: at its end, of JSON at its beginning."""
+        first = next(iter(self.places.values())).key if self.kind == "json" else 0
+        for table, values in self.added.items() if first else ():
+            self.edits[first, first] = (
+                f"{json.dumps(table)}: {json.dumps(values)}, {self.edits.get((first, first), '')}"
+            )
+        text = RecipeText.result(self)
+        for table, values in () if first else self.added.items():
+            head, row = (f"[{table}]", "{} = {}") if self.kind == "toml" else (f"{table}:", "  {}: {}")
+            lines = ["", head, *(row.format(name, self._written(value)) for name, value in values.items())]
+            text += ("" if text.endswith("\n") else self.newline) + "".join(line + self.newline for line in lines)
+        return text

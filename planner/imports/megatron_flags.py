@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from planner.errors import InputError
-from planner.formats.megatron_switches import FP8_RECIPES, OVERLAP_FLAGS
 from planner.formats.shell_script import Script, started, typed
+from planner.instance.framework_rules import FP8_RECIPES, OVERLAP_FLAGS, Overlap
 from planner.instance.read import NO_EFFECT, ReadItems, TrackedItems
-from planner.instance.workload import CORE_ATTENTION, RECOMPUTE_MODULES, Dispatcher, Graphs, Overlap, RecomputeModule
+from planner.instance.workload import CORE_ATTENTION, RECOMPUTE_MODULES, Dispatcher, Graphs, RecomputeModule
 
 REMEDY = "give a shell script, a file of arguments, TOML, YAML or JSON"
 NO_WORDS = "-"  # an effect that its name says

@@ -18,9 +18,8 @@ from planner.exports.launch import (
     torchtitan_tables,
 )
 from planner.formats import placed_job
-from planner.formats.located_values import TableText
-from planner.formats.script_edits import ScriptText
-from planner.formats.shell_script import Script, started, typed
+from planner.formats.shell_script import Script, ScriptText, started, typed
+from planner.formats.yaml_text import TableText
 from planner.imports.megatron_flags import OwnRun
 from planner.imports.training_run import (
     NEMO_NAMES,

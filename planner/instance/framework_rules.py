@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+Overlap = Literal["tensor", "experts", "context", "gradients", "parameters", "sends"]  # an exchange behind products
 RecomputeRule = Literal["free", "chunks alike", "all or none"]
 
 
@@ -82,3 +83,13 @@ _BY_NAME = {
 def rules_of(software: str) -> FrameworkRules:
     """Return the rules of the framework of that name; none for a stack of one's own."""
     return next((rules for start, rules in _BY_NAME.items() if software.startswith(start)), FREE)
+
+
+# Names of Megatron-LM for the switches of a software stack.
+FP8_RECIPES = {"delayed": "delayed", "tensorwise": "per_tensor", "mxfp8": "mxfp8", "blockwise": "blockwise"}
+OVERLAP_FLAGS: dict[Overlap, str] = {
+    "experts": "overlap-moe-expert-parallel-comm",
+    "gradients": "overlap-grad-reduce",
+    "parameters": "overlap-param-gather",
+    "tensor": "tp-comm-overlap",
+}

@@ -11,7 +11,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from planner.instance.base import Count, Dtype, Fraction, Frozen, NonNegative, Positive, Share, Sourced
-from planner.instance.framework_rules import FREE, FrameworkRules, rules_of
+from planner.instance.framework_rules import FREE, FrameworkRules, Overlap, rules_of
 
 LIKE = "like"  # the key by which an entry names another, and of its sources the one that says why
 
@@ -297,7 +297,6 @@ class _OrName:
 
 Zero = Literal[0, 1, 2, 3]
 Dispatcher = Literal["all_to_all", "deep_ep", "hybrid_ep"]
-Overlap = Literal["tensor", "experts", "context", "gradients", "parameters", "sends"]
 Graphs = Literal["none", "part", "whole"]
 Fp8Recipe = Literal["delayed", "per_tensor", "mxfp8", "blockwise"]
 Parallelism = Literal["tensor", "tensor-2d", "sequence", "context", "expert", "pipeline", "interleaved"]

@@ -10,7 +10,7 @@ from planner.cluster import hostlist
 from planner.instance.grid import BalancingAuthority, Grid, PowerNode
 from planner.instance.instance import Instance
 from planner.instance.network import Switch, Wan
-from planner.physics.network.families import design_fault, design_of
+from planner.physics.network.fabric_designs import design_fault, design_of
 from planner.physics.network.topology import Design, unwirable
 from planner.physics.network.transport import Locality, locality
 from planner.physics.site import cost, fibre

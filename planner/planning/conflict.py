@@ -14,14 +14,13 @@ from planner.models.joint.columns import some_in_memory
 from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.solve import solve_joint, world_of
 from planner.models.requests import Options, SitesRequest
-from planner.physics.network.price import min_fabric_usd
+from planner.physics.network.fabric_designs import min_fabric_usd
 from planner.physics.site.cost import rack_of
 from planner.physics.training import step
 from planner.plan.certificate import ON_TRUST, RESTATED, Conflict
 from planner.planning.conflict_restated import holds
-from planner.solvers.outcome import UnansweredError
+from planner.solvers.outcome import UnansweredError, remembered, smallest_conflict
 from planner.solvers.signals import Deadline, OutOfTimeError
-from planner.solvers.smallest_conflict import remembered, smallest_conflict
 from planner.units import money
 
 ANY_PLAN = 1 - 1e-12  # a gap within which every plan lies: the search ends with the first

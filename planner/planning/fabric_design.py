@@ -19,7 +19,7 @@ from planner.models.fabric.design_table import KEY, DesignTable
 from planner.models.fabric.site_mode import switch_modes
 from planner.models.fabric.traffic import Floats, Ints, Loads, SiteTraffic
 from planner.models.requests import Options, resolved_switches
-from planner.physics.network.families import FAMILIES
+from planner.physics.network.fabric_designs import FAMILIES
 from planner.physics.network.transport import Locality
 from planner.physics.num import ticking
 from planner.physics.plan_physics import CLUSTER

@@ -18,8 +18,7 @@ from planner.models.joint.world import JointPlan
 from planner.models.requests import Options
 from planner.physics.num import ticking
 from planner.plan.certificate import ObjectiveValue
-from planner.plan.plan import Curve, CurvePoint, Plan
-from planner.plan.plan_figures import changed_decisions, digest
+from planner.plan.plan import Curve, CurvePoint, Plan, changed_decisions, digest
 from planner.plan.plan_sections import layout_in_short
 from planner.planning.joint_plan import plan_of
 from planner.solvers.outcome import UnansweredError, relative_gap

@@ -7,7 +7,7 @@ from typing import Any
 
 from planner.instance.hardware import Hardware, HardwareAlternative
 from planner.instance.instance import Instance, instance_sha256
-from planner.instance.references import hardware_kind
+from planner.instance.references_and_pins import hardware_kind
 from planner.models.joint.cache import JointCache
 from planner.models.joint.least_cost import solve_joint_cost
 from planner.models.joint.ownership import least_run_cost

@@ -17,7 +17,7 @@ from planner.models.joint.cache import JointCache
 from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.split import Column
 from planner.models.requests import Options
-from planner.physics.network.price import min_fabric_usd
+from planner.physics.network.fabric_designs import min_fabric_usd
 from planner.physics.site.cost import rack_of
 from planner.plan.certificate import OUTSIDE, Conflict, ExcludedColumn, JointProof, ObjectiveValue, declared_space
 from planner.plan.plan import Plan

@@ -8,8 +8,8 @@ from typing import Any, get_args
 
 from planner.errors import InputError
 from planner.exports.launch import LaunchRun, layout_question, nearest_choices, recomputed_under
+from planner.instance.framework_rules import Overlap
 from planner.instance.instance import Instance
-from planner.instance.workload import Overlap
 from planner.models.joint.cache import JointCache
 from planner.models.joint.search.days import days
 from planner.models.joint.search.kinds import FastestOfEachKind, kind_of

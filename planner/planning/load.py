@@ -16,11 +16,10 @@ from planner.imports.instance_file import FABRIC_PARTS, FabricParts, instance_da
 from planner.instance.base import out_of_range
 from planner.instance.instance import ANY_ACCELERATOR, FabricInstance, Instance
 from planner.instance.network import Switch
-from planner.instance.pins import check_pins, long_names
 from planner.instance.read import Faults, validated
-from planner.instance.references import network_problems, reference_problems
+from planner.instance.references_and_pins import check_pins, long_names, network_problems, reference_problems
 from planner.instance.workload import DEFAULT_PRECISION, LIKE, Choose, Family, Workload, catalogue, completed
-from planner.physics.network.families import FAMILIES
+from planner.physics.network.fabric_designs import FAMILIES
 
 # Where an instance may hold a catalogue name in place of an object, and the catalogue that has it.
 NAMED = {

@@ -1,5 +1,6 @@
 """Solve again and again: what one solve learned serves the next, and a plan at hand is where a solve starts."""
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,6 @@ from planner.models.joint.space import Strategy
 from planner.models.joint.split import Column
 from planner.models.joint.world import World
 from planner.models.requests import Options
-from planner.number_ranges import bounded
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import LayoutPlan
 from planner.planning.alternatives.curve_around import POINTS, curve_around, why_no_curve
@@ -23,6 +23,7 @@ from planner.planning.solve import options_of, solve_instance
 from planner.solvers.outcome import relative_gap
 from planner.solvers.progress import Event, Reporter, recording, turn
 from planner.solvers.signals import Deadline, Interrupter, ended_by, ending_at_once
+from planner.units import bounded
 
 if TYPE_CHECKING:
     from planner.calibration.constants import MeasuredConstants
@@ -148,11 +149,21 @@ def solve_once(
         cache = JointCache() if cache is None else cache
         deadline = Deadline(options.time_limit)
         plan = better_of(solve_instance(loaded, options, reporter, cache=cache, first=first), known)
-        if curve and why_no_curve(plan) is None:
+        if curve and plan.curve is None and _has_curve(plan, reporter):
             left = replace(options, time_limit=deadline.limit)
             plan = plan.model_copy(update={"curve": curve_around(plan, left, reporter, cache=cache).curve})
     reporter.finish(plan.status, plan.stopped, plan.objective.value, plan.objective.bound)
     return plan
+
+
+def _has_curve(plan: Plan, reporter: Reporter) -> bool:
+    """Return whether there is a curve to draw around a plan; if not, log and report why."""
+    why = why_no_curve(plan)
+    if why is not None:
+        text = f"no curve of less money: {why}"
+        logging.getLogger("planner").warning("%s", text)
+        reporter(text)
+    return why is None
 
 
 class Session:
@@ -244,7 +255,7 @@ class Session:
         Frontier
             `curve.points` by rising capital; `plans`, one for each point in the same order; `curve.epsilon`, the share
             within which they cover all other plans between the first and the last, proven. Without points where no
-            curve has a meaning: a goal in money, pools, a fabric alone, no plan.
+            curve has a meaning: a goal in money, pools, a fabric alone, no plan; a warning in the log says why.
 
         Raises
         ------
@@ -257,8 +268,10 @@ class Session:
                 plan, interrupt=interrupt, on_progress=on_progress, time_limit=time_limit, seed=seed, threads=threads
             )
         options = options_of(time_limit=deadline.limit, gap=None, seed=seed, threads=threads)
+        reporter = Reporter(on_event=on_progress)
+        _has_curve(plan, reporter)
         with ended_by(interrupt):
-            return curve_around(plan, options, Reporter(on_event=on_progress), cache=self._cache, points=points)
+            return curve_around(plan, options, reporter, cache=self._cache, points=points)
 
     def forget(self) -> None:
         """Free what was kept."""

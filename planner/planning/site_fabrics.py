@@ -9,7 +9,7 @@ from planner.instance.instance import Instance
 from planner.instance.network import Network, Switch
 from planner.models.fabric.chooser import Template
 from planner.models.requests import FABRIC_AXES, Alternative, FabricRequest, Options
-from planner.physics.network.price import bill, models_of, wan_gateway_bill
+from planner.physics.network.fabric_designs import bill, models_of, wan_gateway_bill
 from planner.physics.network.topology import Design
 from planner.physics.network.transport import (
     FreeUplinks,
@@ -223,7 +223,7 @@ def frontier(
 
 def _require(physics: PlanPhysics, site: str, designs: Sequence[Alternative], size: int | None) -> None:
     """Check the designs of a site, each again from its choices; one that does not hold is a fault of the planner."""
-    from planner.checks.frontiers import frontier as rules
+    from planner.checks.cost import frontier as rules
 
     merits = list(designs[0].merits) if designs else []
     broken = list(

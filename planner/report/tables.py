@@ -18,8 +18,7 @@ from planner.files import read_text, unescaped
 from planner.imports.instance_file import shipped_folder
 from planner.instance.hardware import Accelerator
 from planner.instance.workload import Model, catalogue
-from planner.plan.plan import Plan
-from planner.plan.plan_figures import Figure, digest
+from planner.plan.plan import Figure, Plan, digest
 from planner.plan.plan_files import read_plan
 from planner.plan.plan_sections import layout_in_short
 from planner.report.statements.statement import Statement

@@ -38,10 +38,8 @@ from planner.models.placement.placement_problem import (
     min_split_groups,
     used,
 )
-from planner.models.placement.rank_order import Ranked, in_rank_order
-from planner.models.placement.solve import FORMULATION, Solution, solve
+from planner.models.placement.solve import FORMULATION, Ranked, Solution, in_rank_order, solve
 from planner.models.requests import Options
-from planner.number_ranges import bounded
 from planner.scheduling.placing import (
     Counted,
     across_pods,
@@ -57,6 +55,7 @@ from planner.scheduling.placing import (
 )
 from planner.scheduling.session import Cluster, opened, options_of
 from planner.solvers.outcome import Outcome, Stop
+from planner.units import bounded
 
 if TYPE_CHECKING:
     from planner.models.placement.cluster_changes import LeafBlock

@@ -22,8 +22,16 @@ from planner.cluster.job import (
 )
 from planner.errors import InputError
 from planner.models.placement.placement_problem import Kind, Leaf, LeafNodes, PlacementProblem, leaves_of, names
-from planner.models.placement.rank_order import Chosen, Order, Ranked, fewest_cuts, in_rank_order, rank
-from planner.models.placement.solve import FORMULATION, Solution
+from planner.models.placement.solve import (
+    FORMULATION,
+    Chosen,
+    Order,
+    Ranked,
+    Solution,
+    fewest_cuts,
+    in_rank_order,
+    rank,
+)
 from planner.models.requests import Options
 from planner.physics.network.transport import lower_bound_split
 from planner.plan.certificate import Certificate

@@ -19,13 +19,13 @@ from planner.instance.read import complaints
 from planner.models.placement.placement_problem import PlacementProblem
 from planner.models.placement.solve import Solution, solve, solve_in_one_tree
 from planner.models.requests import Options
-from planner.number_ranges import bounded
 from planner.plan.certificate import Certificate
 from planner.plan.plan_files import kind_of
 from planner.scheduling.placing import Counted, LeafMap, in_blocks, in_segments, level_to_place, only, placement
 from planner.solvers.outcome import Outcome
 from planner.solvers.registry import SOLVERS, linear_runner
 from planner.solvers.signals import uninterrupted
+from planner.units import bounded
 
 DEFAULT_SECONDS = 10.0
 ORDERS = ("any", "name")

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from planner.errors import InputError
 from planner.files import json_or_text, parse_json, read_text
 from planner.instance.instance import Instance
-from planner.instance.pins import PINS, RACKS_AT, long_name
+from planner.instance.references_and_pins import PINS, RACKS_AT, long_name
 from planner.instance.workload import REPLACED, Software
 from planner.planning.load import NAMED, load_instance
 

@@ -18,8 +18,7 @@ from planner.errors import InputError, needed
 from planner.files import escaped, read_bytes, require_writable, unwritable, write_atomically, write_fallback
 from planner.instance.base import Frozen
 from planner.physics.training import step_prediction
-from planner.plan.plan import Curve, Plan
-from planner.plan.plan_figures import Figure, digest
+from planner.plan.plan import Curve, Figure, Plan, digest
 from planner.planning.frontier import Frontier
 from planner.version import __version__
 

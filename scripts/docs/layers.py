@@ -21,7 +21,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("planner.physics",),
     ("planner.instance", "planner.plan", "planner.cluster", "planner.catalogue"),
     (
-        *("planner.errors", "planner.files", "planner.number_ranges"),
+        *("planner.errors", "planner.files"),
         *("planner.units", "planner.version", "planner.views"),
     ),
 )

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 import planner
 from planner.cli.main import app
 from planner.errors import InputError
-from planner.number_ranges import RANGES, NumberRange
 from planner.scheduling.cluster_changes import defragment, place_queue, preempt, replace, resize
+from planner.units import RANGES, NumberRange
 
 LIBRARY: tuple[Callable[..., Any], ...] = (
     *(getattr(planner, n) for n in planner.__all__ if inspect.isfunction(getattr(planner, n))),

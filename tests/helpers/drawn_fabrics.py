@@ -7,7 +7,7 @@ from worked_plan import small
 from planner.exports.fabric_parts import BuiltFabric, built_fabric
 from planner.instance.network import Switch
 from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus
-from planner.physics.network.price import switch_counts
+from planner.physics.network.fabric_designs import switch_counts
 from planner.physics.network.topology import Design
 from planner.plan.plan_sections import Tier, WanGateway
 

@@ -3,7 +3,7 @@
 import networkx as nx
 
 from planner.instance.network import Network
-from planner.physics.network.price import lay
+from planner.physics.network.fabric_designs import lay
 from planner.physics.network.topology import Design
 
 Node = tuple[str, int]  # tier and number of a switch

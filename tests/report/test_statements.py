@@ -12,8 +12,7 @@ import planner
 from planner.errors import InputError
 from planner.instance.workload import Experts
 from planner.physics.site import cost
-from planner.plan.plan import Plan
-from planner.plan.plan_figures import digest
+from planner.plan.plan import Plan, digest
 from planner.report.statements import verdict
 from planner.report.statements.sites_and_fabric import groups
 from planner.report.statements.statement import SECTIONS, Statement, days, shares_of, short_percent

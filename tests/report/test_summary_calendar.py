@@ -10,8 +10,7 @@ from worked_plan import edited, small
 
 from planner.api.plans import check
 from planner.physics.training.layer_time import SECONDS_PER_DAY
-from planner.plan.plan import Plan
-from planner.plan.plan_figures import digest
+from planner.plan.plan import Plan, digest
 from planner.report.statements.training import CALENDAR, OTHER, STEP_PARTS, STEPS, day_bars, days_by_part, shown_days
 from planner.report.summary import statements, summary
 from planner.report.tables import Side, figures_of, rows_of

@@ -23,9 +23,8 @@ from planner.models.fabric.design_table import AT, DesignTable, DominanceTest, F
 from planner.models.fabric.site_mode import LinkPrices, Mode, Pins, Price, SiteMode, switch_modes
 from planner.models.fabric.traffic import Loads, SiteTraffic
 from planner.models.requests import resolved_switches
-from planner.physics.network.families import RackPorts, design_for
+from planner.physics.network.fabric_designs import RackPorts, bill, by_reach, design_for, switch_usd
 from planner.physics.network.links import same_ports
-from planner.physics.network.price import bill, by_reach, switch_usd
 from planner.physics.network.topology import Design
 from planner.physics.network.transport import allreduce_slowdown, free_uplinks, pipeline_send_slowdown, wan_ports
 from planner.solvers.signals import Deadline

@@ -20,7 +20,7 @@ from planner.models.fabric.traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES
 from planner.models.fabric.trees import PodShape, bundles, part_sizes, undominated_rows
 from planner.physics.network.dragonfly import DragonflyPlus, router_share, unevenness
 from planner.physics.network.dragonfly import part_sizes as parts_of
-from planner.physics.network.families import FAMILIES
+from planner.physics.network.fabric_designs import FAMILIES
 
 
 class Groups(NamedTuple):

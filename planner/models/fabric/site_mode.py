@@ -12,7 +12,14 @@ from planner.instance.network import FabricFamily, Network, Switch
 from planner.models.fabric.design_table import KEY, DesignTable, DominanceTest, Flags, Floats, Ints, no_options
 from planner.models.fabric.traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES, Loads, SiteTraffic
 from planner.models.requests import resolved_switches
-from planner.physics.network.families import FAMILIES
+from planner.physics.network.fabric_designs import (
+    FAMILIES,
+    by_reach,
+    endpoint_factor,
+    flat_usd,
+    media_table,
+    switch_usd,
+)
 from planner.physics.network.links import (
     MediaTable,
     Metres,
@@ -27,7 +34,6 @@ from planner.physics.network.links import (
     spare_ports,
     spine_metres,
 )
-from planner.physics.network.price import by_reach, endpoint_factor, flat_usd, media_table, switch_usd
 from planner.physics.network.transport import leaf_ports, wan_ports
 
 TOLERANCE = 1e-9  # relative, on slowdowns: 1.05 · 4 must count as within 4.2

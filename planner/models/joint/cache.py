@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from planner.instance.instance import Instance, Objective
-from planner.instance.references import hardware_kind
+from planner.instance.references_and_pins import hardware_kind
 from planner.models.fabric.chooser import Templates
 from planner.models.joint.space import Flags, Floats, JointProblem, Strategy, strategies_of, strategy, ways_to_cut
 from planner.models.joint.split import Column

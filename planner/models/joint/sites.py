@@ -21,7 +21,7 @@ from planner.models.sites import model
 from planner.models.sites.model import build, penalty_musd
 from planner.models.sites.site_rules import max_campus_modules, max_sites
 from planner.models.sites.split_data import Pair, SplitData, capital_musd, energy_musd, gather, site_musd
-from planner.physics.network.price import min_fabric_mw, min_fabric_usd
+from planner.physics.network.fabric_designs import min_fabric_mw, min_fabric_usd
 from planner.physics.site import cost
 from planner.plan.plan_sections import WanPlan
 from planner.solvers import highs

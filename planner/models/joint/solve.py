@@ -6,7 +6,7 @@ from typing import Any
 
 from planner.errors import InputError
 from planner.instance.instance import Instance
-from planner.instance.pins import ONE_SITE
+from planner.instance.references_and_pins import ONE_SITE
 from planner.models.fabric.chooser import Templates
 from planner.models.joint.cache import JointCache
 from planner.models.joint.search.days import FewestDays, days

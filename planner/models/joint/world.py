@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from planner.instance.pins import pinned_blocks
+from planner.instance.references_and_pins import pinned_blocks
 from planner.models.fabric.chooser import Template, Templates
 from planner.models.joint.bounds import RowConditions
 from planner.models.joint.cache import JointCache
@@ -20,7 +20,7 @@ from planner.models.joint.calendar import sparings
 from planner.models.joint.places.site_question import PlacedParts
 from planner.models.joint.space import Ints, JointProblem, Strategy
 from planner.models.joint.split import Column, LayerSplit
-from planner.physics.network.families import max_joined_racks
+from planner.physics.network.fabric_designs import max_joined_racks
 from planner.physics.reliability.recovery import lanes_to_choose
 from planner.physics.reliability.spares import Upkeep
 from planner.physics.site import cost

@@ -1,13 +1,30 @@
-"""Place a job on a cluster: a first packing, bounds without a solver, and a solver where the two do not meet."""
+"""Place a job on a cluster, and order its nodes: a first packing, bounds, a solver where the two do not meet, ranks.
+
+Ranks may follow the order of node names. Leaves follow each other by name. A cut is a place in the rank order where one
+leaf ends and the next begins; what a cut divides is split. The state after a leaf is how many ranks have a node, and
+whether the member and the group that are under way have been cut before: all that later leaves can change. So the
+minimum over all choices is exact:
+
+    cost = (members cut, groups split, pieces beyond one a group), compared from the left.
+"""
 
 import sys
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.cluster.job import Slot
 from planner.models.placement.first_packing import greedy
 from planner.models.placement.placement_problem import (
     ANALYTIC,
+    Kind,
+    Leaf,
     Packing,
+    Piece,
     PlacementProblem,
     Progress,
     bounds,
@@ -148,3 +165,241 @@ def over_all(best: Sequence[int], trees: Sequence[tuple[Sequence[int], Sequence[
         alive = [(values, bounds) for values, bounds in alive if bounds[level] <= value]
         open_ended = open_ended or any(values[level] != bounds[level] for values, bounds in alive)
     return tuple(bounds)
+
+
+Pieces = tuple[Piece, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A group of a job: its name, its nodes in ring order, the leaves of these, and their ranks."""
+
+    name: str
+    nodes: tuple[str, ...]
+    leaves: tuple[int, ...]
+    ranks: tuple[int, ...]
+
+
+Units = Sequence[Sequence[tuple[str, ...]]]
+
+
+def rank(
+    problem: PlacementProblem,
+    packing: Packing,
+    order: Iterable[Slot],
+    units: Units,
+    blocks: Callable[[int], Sequence[int]] | None = None,
+) -> list[Ranked]:
+    """Give groups their nodes in an order: `units` are the free units of each leaf, taken in their order.
+
+    With `blocks`, the number of each free segment's block in a leaf, the pieces of a leaf stay within blocks as far as
+    they can.
+    """
+    following = [0] * len(units)
+    queue = [_in_order(problem, packing, k) for k in range(len(problem.kinds))]
+    every = [piece for kind in queue for pieces in kind for piece in pieces]
+    chosen = {} if blocks is None else _within_blocks(every, blocks)
+    orders = [iter(kind) for kind in queue]
+    ranked = []
+    for slot in order:
+        nodes: list[str] = []
+        pieces = next(orders[slot.kind])
+        for i, amount in pieces:
+            taken = chosen[i, amount].pop() if (i, amount) in chosen else range(following[i], following[i] + amount)
+            for at in taken:
+                nodes.extend(units[i][at])
+            following[i] += amount
+        ranked.append(Ranked(slot.name, tuple(nodes), tuple(i for i, _ in pieces), slot.ranks))
+    return ranked
+
+
+def _within_blocks(pieces: Sequence[Piece], blocks: Callable[[int], Sequence[int]]) -> dict[Piece, list[list[int]]]:
+    """Choose the free segments of the pieces of each leaf: pieces are placed on its blocks as groups on leaves."""
+    by_leaf: dict[int, Counter[int]] = {}
+    for i, units in pieces:
+        by_leaf.setdefault(i, Counter())[units] += 1
+    chosen: dict[Piece, list[list[int]]] = {}
+    for i, sizes in by_leaf.items():
+        free: dict[int, list[int]] = {}
+        for at, block in enumerate(blocks(i)):
+            free.setdefault(block, []).append(at)
+        if len(free) < 2:
+            continue
+        segments = list(free.values())
+        kinds = tuple(Kind(size, times) for size, times in sorted(sizes.items()))
+        leaves = tuple(Leaf((), len(block), len(block)) for block in segments)
+        inner = greedy(PlacementProblem(leaves=leaves, kinds=kinds, line=1, follows=False))
+        whole = [
+            (k, ((block, kinds[k].size),)) for (block, k), times in sorted(inner.whole.items()) for _ in range(times)
+        ]
+        for k, parts in whole + inner.split:
+            taken = [segments[block].pop(0) for block, count in parts for _ in range(count)]
+            chosen.setdefault((i, kinds[k].size), []).append(taken)
+    return chosen
+
+
+def in_rank_order(groups: Sequence[Ranked], nodes: int) -> tuple[str, ...]:
+    """Return a job's nodes by rank."""
+    by_rank = [""] * nodes
+    for group in groups:
+        for rank, node in zip(group.ranks, group.nodes, strict=True):
+            by_rank[rank] = node
+    return tuple(by_rank)
+
+
+def _in_order(problem: PlacementProblem, packing: Packing, kind: int) -> list[Pieces]:
+    """Return a kind's groups as they are numbered: whole lines pod by pod, the rest of each pod, groups across pods."""
+    size = problem.kinds[kind].size
+    groups: list[Pieces] = [((i, size),) for (i, k), count in packing.whole.items() if k == kind for _ in range(count)]
+    groups += [pieces for k, pieces in packing.split if k == kind]
+    by_pod: dict[int, list[Pieces]] = {}
+    across: list[Pieces] = []
+    for pieces in sorted(groups):
+        pods = {problem.pod_of[i] for i, _ in pieces}
+        (by_pod.setdefault(pods.pop(), []) if len(pods) == 1 else across).append(pieces)
+    line = problem.line if problem.line < problem.groups else 1
+    in_pods = [(own, len(own) // line * line) for _, own in sorted(by_pod.items())]
+    full = [group for own, count in in_pods for group in own[:count]]
+    return full + [group for own, count in in_pods for group in own[count:]] + across
+
+
+Costs = NDArray[np.int64]
+NEVER = np.int64(2**62)
+WHOLE, GROUP_CUT, MEMBER_CUT = 0, 1, 2  # what has been cut of the group and of the member under way
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """Sizes in nodes of consecutive groups of ranks, and of the members that each group consists of."""
+
+    groups: tuple[int, ...]
+    member: int = 1
+
+    @property
+    def nodes(self) -> int:
+        """All ranks, one a node."""
+        return sum(self.groups)
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Numbers of nodes taken of each leaf, and of the members and groups cut and the pieces beyond one a group."""
+
+    taken: tuple[int, ...]
+    values: tuple[int, int, int]
+    proved: bool = True
+
+
+def fewest_cuts(free: Sequence[int], order: Order, deadline: Deadline | None = None) -> Chosen | None:
+    """Return the nodes to take of each leaf, in the order of names; None where too few are free.
+
+    Where time runs out they are the first that are free, and nothing is proven of them.
+    """
+    nodes = order.nodes
+    if sum(free) < nodes:
+        return None
+    begins = np.zeros(nodes + 1, dtype=bool)  # a group begins there
+    begins[[0, *accumulate(order.groups)]] = True
+    member = np.zeros(nodes + 1, dtype=bool)  # a member begins there; a group of no whole member ends in a shorter one
+    for end, size in zip(accumulate(order.groups), order.groups, strict=True):
+        member[end - size : end : order.member] = True
+    member[nodes] = True
+    weight = len(free) + 1
+    costs = np.full((3, nodes + 1), NEVER)
+    costs[WHOLE, 0] = 0
+    left, choices = sum(free), list[tuple[int, NDArray[np.int32]]]()
+    used = 0
+    for room in free:
+        if deadline is not None and deadline.passed:
+            return _first_free(free, order)
+        left, used = left - room, used + room
+        low, high = max(0, nodes - left), min(nodes, used)
+        cut, before = _cut(costs, begins, member, weight)
+        costs, choice = _after_leaf((costs, cut, before), room, (low, high), begins, member)
+        choices.append((low, choice))
+    least = int(costs[WHOLE, nodes])
+    values = (least // weight**2, least // weight % weight, least % weight)
+    at, state, taken = nodes, WHOLE, list[int]()
+    for low, choice in reversed(choices):  # followed back from the last leaf
+        number, state = divmod(int(choice[state, at - low]), 3)
+        taken.append(number)
+        at -= number
+    return Chosen(tuple(reversed(taken)), values)
+
+
+def _first_free(free: Sequence[int], order: Order) -> Chosen:
+    """Take the first nodes by name, and count the members and groups cut and the extra pieces."""
+    left, taken = order.nodes, list[int]()
+    for room in free:
+        taken.append(min(room, left))
+        left -= taken[-1]
+    cuts = set(accumulate(taken))
+    members = groups = extra = first = 0
+    for size in order.groups:
+        inside = [cut for cut in range(first + 1, first + size) if cut in cuts]
+        groups, extra = groups + bool(inside), extra + len(inside)
+        members += len({(cut - first) // order.member for cut in inside if (cut - first) % order.member})
+        first += size
+    return Chosen(tuple(taken), (members, groups, extra), proved=False)
+
+
+def _cut(
+    costs: Costs, begins: NDArray[np.bool_], member: NDArray[np.bool_], weight: int
+) -> tuple[Costs, NDArray[np.int32]]:
+    """Return the costs if a leaf ends at each rank, and the states that they come from; both by state and rank.
+
+    An end inside a group costs an extra piece, and cuts its group and its member unless they are cut already.
+    """
+    found = costs.copy()
+    inside, within = ~begins, ~member
+    found[:, inside] += 1
+    found[WHOLE, inside] += weight
+    found[WHOLE : GROUP_CUT + 1, within] += weight**2
+    cheapest, before = np.minimum(found.min(axis=0), NEVER), found.argmin(axis=0).astype(np.int32)
+    cut, states = np.full_like(found, NEVER), np.zeros(found.shape, dtype=np.int32)
+    for state, there in ((WHOLE, begins), (GROUP_CUT, inside & member), (MEMBER_CUT, within)):
+        cut[state, there], states[state, there] = cheapest[there], before[there]
+    return cut, states
+
+
+def _after_leaf(
+    before: tuple[Costs, Costs, NDArray[np.int32]],
+    room: int,
+    band: tuple[int, int],
+    begins: NDArray[np.bool_],
+    member: NDArray[np.bool_],
+) -> tuple[Costs, NDArray[np.int32]]:
+    """Take from 0 to `room` nodes of a leaf: the least costs at each place, and by which number and state before."""
+    (costs, cut, states), (low, high) = before, band
+    best = np.full_like(costs, NEVER)
+    best[:, low : high + 1] = costs[:, low : high + 1]
+    choice = np.zeros((3, high + 1 - low), dtype=np.int32)
+    choice[:] = np.arange(3)[:, None]
+    group_of, member_of = np.cumsum(begins), np.cumsum(member)
+    for taken in range(1, room + 1):
+        first = max(low, taken)
+        if first > high:
+            break
+        to, by = slice(first, high + 1), slice(first - taken, high + 1 - taken)
+        same_group = (group_of[to] == group_of[by]) & ~begins[to]
+        same_member = (member_of[to] == member_of[by]) & ~member[to]
+        for state in (WHOLE, GROUP_CUT, MEMBER_CUT):
+            cost, origin = cut[state, by], states[state, by]
+            lands = _state_after(state, same_group, same_member)
+            for end in range(state + 1):
+                better = (lands == end) & (cost < best[end, to])
+                best[end, to][better] = cost[better]
+                choice[end, first - low :][better] = taken * 3 + origin[better]
+    return best, choice
+
+
+def _state_after(state: int, same_group: NDArray[np.bool_], same_member: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Return the state at the end of a leaf that begins in `state`, by whether it ends in the same group and member.
+
+    A group or member stays cut until its end.
+    """
+    if state == WHOLE:
+        return np.zeros(len(same_group), dtype=np.int64)
+    if state == GROUP_CUT:
+        return np.where(same_group, GROUP_CUT, WHOLE)
+    return np.where(same_member, MEMBER_CUT, np.where(same_group, GROUP_CUT, WHOLE))

@@ -11,8 +11,16 @@ from networkx.algorithms.flow import shortest_augmenting_path
 
 from planner.models.sites.campus_rules import Rule
 from planner.models.sites.dc_network import DcNetwork
-from planner.models.sites.grid_cuts import security_space
-from planner.models.sites.model import RULES, Dispatch, SplitSolution, build, excess_usd, rule_of, rules_without
+from planner.models.sites.model import (
+    RULES,
+    Dispatch,
+    SplitSolution,
+    build,
+    excess_usd,
+    rule_of,
+    rules_without,
+    security_space,
+)
 from planner.models.sites.site_rules import max_campus_modules, max_sites
 from planner.models.sites.split_data import SplitData, scenarios, weights, years
 from planner.physics.site import cost, wan

@@ -22,10 +22,9 @@ from planner.plan.certificate import Conflict
 from planner.plan.plan_sections import SitesPlan
 from planner.solvers import highs
 from planner.solvers.highs import Duals
-from planner.solvers.outcome import Outcome, Stop
+from planner.solvers.outcome import Outcome, Stop, remembered, smallest_conflict
 from planner.solvers.registry import run_milp
 from planner.solvers.signals import Deadline
-from planner.solvers.smallest_conflict import remembered, smallest_conflict
 
 MAX_RACKS_SHARE = 0.7  # of the time; the rest is for the cost: a split that is large but dear is a poor answer
 

@@ -19,7 +19,7 @@ from planner.exports.fabric_parts import BuiltFabric
 from planner.instance.grid import Grid
 from planner.instance.network import Wan
 from planner.physics.network.dragonfly import Dragonfly
-from planner.physics.network.price import WAN_GATEWAY, stages, switch_counts
+from planner.physics.network.fabric_designs import WAN_GATEWAY, stages, switch_counts
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import Link, WanPlan
 from planner.report.page.charts import WIDTH, drawing, el, line, path, rect, shown, text, title, width_of

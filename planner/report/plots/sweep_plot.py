@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from planner.errors import InputError, needed
-from planner.plan.plan_figures import LANES, changed_decisions
+from planner.plan.plan import LANES, changed_decisions
 from planner.report.plots.sweep_rows import (
     Row,
     Sense,

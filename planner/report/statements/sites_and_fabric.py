@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from planner.instance.network import Switch
+from planner.physics.network.fabric_designs import by_reach
 from planner.physics.network.links import media_of
-from planner.physics.network.price import by_reach
 from planner.physics.plan_physics import CLUSTER
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import SiteFabric, SitesPlan, Tier, WanPlan

@@ -15,8 +15,8 @@ from planner.instance.instance import Instance
 from planner.instance.network import Switch
 from planner.models.fabric.frontier import alternatives, unavoidable_splits
 from planner.models.requests import FabricRequest, Options
+from planner.physics.network.fabric_designs import bill
 from planner.physics.network.links import spare_ports
-from planner.physics.network.price import bill
 from planner.physics.network.topology import Design, unwirable
 from planner.physics.site.cost import fabric_usd
 

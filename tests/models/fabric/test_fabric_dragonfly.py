@@ -15,7 +15,7 @@ from tiers import more
 from planner.instance.instance import Instance
 from planner.models.requests import FabricRequest
 from planner.physics.network.dragonfly import Dragonfly
-from planner.physics.network.price import bill
+from planner.physics.network.fabric_designs import bill
 from planner.physics.network.topology import unwirable
 
 

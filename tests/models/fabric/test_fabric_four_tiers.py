@@ -14,7 +14,7 @@ from tiers import more
 from planner.instance.instance import Instance
 from planner.models.fabric.frontier import alternatives
 from planner.models.requests import FabricRequest, Options
-from planner.physics.network.price import bill
+from planner.physics.network.fabric_designs import bill
 from planner.physics.network.topology import unwirable
 
 PINS = ("leaf_domain_racks", "leaf_up_ports", "spine_down_ports", "spine_up_ports", "core_down_ports", "core_up_ports")

@@ -23,7 +23,7 @@ from planner.models.fabric.design_table import DesignTable
 from planner.models.fabric.site_mode import SiteMode
 from planner.models.fabric.traffic import SiteTraffic
 from planner.models.requests import FabricRequest
-from planner.physics.network.price import Bill, bill, min_fabric_mw, min_fabric_usd
+from planner.physics.network.fabric_designs import Bill, bill, min_fabric_mw, min_fabric_usd
 from planner.physics.network.topology import Design, unwirable
 from planner.physics.network.transport import (
     Locality,

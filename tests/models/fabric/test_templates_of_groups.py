@@ -10,7 +10,7 @@ from fabric_cases import PHI, crossings, instance, request, switch
 
 from planner.models.fabric.chooser import Templates
 from planner.models.fabric.traffic import SiteTraffic
-from planner.physics.network.price import bill
+from planner.physics.network.fabric_designs import bill
 from planner.physics.network.topology import unwirable
 from planner.physics.network.transport import allreduce_slowdown, pipeline_send_slowdown
 

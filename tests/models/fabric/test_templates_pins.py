@@ -9,11 +9,11 @@ from fabric_cases import PHI, instance, switch
 
 from planner.errors import InputError
 from planner.instance.instance import Instance
-from planner.instance.pins import SITE_FABRIC, check_pins
+from planner.instance.references_and_pins import SITE_FABRIC, check_pins
 from planner.models.fabric.chooser import Template, Templates
 from planner.models.fabric.design_table import DesignTable
 from planner.models.fabric.traffic import SiteTraffic
-from planner.physics.network.families import max_joined_racks
+from planner.physics.network.fabric_designs import max_joined_racks
 from planner.physics.network.topology import Design
 
 TRAFFIC = SiteTraffic(stages=4, unit_racks=1, wrap=True, rails=3)

@@ -12,7 +12,7 @@ from tiers import more
 
 from planner.errors import InputError
 from planner.models.joint.solution import JointSolution, JointStatus
-from planner.physics.network.price import bill
+from planner.physics.network.fabric_designs import bill
 from planner.physics.site import cost
 from planner.physics.training import step, step_prediction
 from planner.physics.training.layer_time import ReplicaGroup

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from planner.models.sites.dc_network import GridCut
-from planner.models.sites.grid_cuts import _reserve_cut
+from planner.models.sites.model import _reserve_cut
 
 
 def contingencies(r: random.Random) -> Any:

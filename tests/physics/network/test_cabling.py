@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from planner.checks.cables import Count, count, in_parts
 from planner.instance.network import Floor, Spares
+from planner.physics.network.fabric_designs import lay, lengths, switch_counts
 from planner.physics.network.links import Places, spare_ports
-from planner.physics.network.price import lay, lengths, switch_counts
 from planner.physics.network.topology import Design, unwirable
 
 PORTS = ("ports", "spine_ports", "core_ports", "super_spine_ports")  # of the tiers from the leaf up

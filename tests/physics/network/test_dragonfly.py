@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from planner.checks.cables import Count, count, in_parts
 from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus, two_of
-from planner.physics.network.price import lay, switch_counts
+from planner.physics.network.fabric_designs import lay, switch_counts
 from planner.physics.network.topology import Design, unwirable
 
 

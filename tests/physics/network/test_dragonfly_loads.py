@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from test_dragonfly import dragonflies, groups_of, made
 
 from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus
-from planner.physics.network.price import lay
+from planner.physics.network.fabric_designs import lay
 
 Hop = tuple[str, int, int]  # kind of link, from, to; links between two groups apart by number
 Path = list[tuple[Hop, float]]

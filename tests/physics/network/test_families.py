@@ -6,7 +6,7 @@ import pytest
 
 from planner.instance.network import FabricFamily
 from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus
-from planner.physics.network.families import FAMILIES
+from planner.physics.network.fabric_designs import FAMILIES
 from planner.physics.network.topology import Design
 
 

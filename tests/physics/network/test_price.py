@@ -12,7 +12,7 @@ from test_cabling import wirable
 from test_dragonfly import dragonflies
 
 from planner.instance.network import Network, Switch
-from planner.physics.network.price import (
+from planner.physics.network.fabric_designs import (
     WAN_GATEWAY,
     bill,
     flat_usd,

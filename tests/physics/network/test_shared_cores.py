@@ -10,7 +10,7 @@ from fabric_graph import graph_of, survives
 
 from planner.checks.cables import count
 from planner.checks.fabric import cut_by
-from planner.physics.network.price import lay
+from planner.physics.network.fabric_designs import lay
 from planner.physics.network.topology import Design, unwirable
 
 

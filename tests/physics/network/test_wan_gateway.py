@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from planner.instance.network import Network, Wan
-from planner.physics.network.price import lay
+from planner.physics.network.fabric_designs import lay
 from planner.physics.network.topology import Design
 from planner.physics.network.transport import (
     FreeUplinks,

@@ -12,7 +12,7 @@ import pytest
 from drawn_fabrics import DESIGNS, WORKED, built
 
 from planner.exports.fabric_parts import BuiltFabric
-from planner.physics.network.price import lay, stages, switch_counts
+from planner.physics.network.fabric_designs import lay, stages, switch_counts
 from planner.report.page.charts import WIDTH, width_of
 from planner.report.page.drawings import LEFT, MANY, fabric_svg, fabric_tiers
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyomo.core as pyo
 
-from planner.instance.pins import pinned_blocks
+from planner.instance.references_and_pins import pinned_blocks
 from planner.models.joint.places.site_question import SiteQuestion
 from planner.models.sites.model import build, penalty_musd
 from planner.models.sites.split_data import capital_musd, energy_musd

@@ -8,8 +8,7 @@ from planner.models.joint.places.milp import stated
 from planner.models.joint.places.site_question import PlacedParts, SiteQuestion
 from planner.models.joint.sites import Sites
 from planner.models.sites import model
-from planner.models.sites.grid_cuts import security_space
-from planner.models.sites.model import Dispatch, dispatch, excess_of
+from planner.models.sites.model import Dispatch, dispatch, excess_of, security_space
 from planner.models.sites.site_rules import max_sites
 from planner.models.sites.split_data import SplitData, block_of, expected_musd, scenarios, years
 from planner.physics.site import cost, wan

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.instance.pins import ONE_SITE
+from planner.instance.references_and_pins import ONE_SITE
 from planner.models.fabric.design_table import DesignTable
 from planner.models.fabric.traffic import SiteTraffic
 from planner.models.joint.bounds import RowConditions, StrategyRows, even_seconds

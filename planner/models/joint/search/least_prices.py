@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from planner.models.joint.world import World
-from planner.physics.network.price import min_fabric_usd
+from planner.physics.network.fabric_designs import min_fabric_usd
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
