@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from planner.cluster.hostlist import parse
-from planner.cluster.job import Topology
+from planner.cluster import Topology, parse
 from planner.errors import InputError
 from planner.formats.slurm import read_conf, write_conf
 from planner.formats.topology_files import plan_topology, read_topology
@@ -19,20 +18,16 @@ from planner.plan.plan_sections import FabricPlan, Site, SiteFabric, SitesPlan
 
 def _plan(fabrics: dict[str, tuple[int, int]], racks: dict[str, int] | int) -> Plan:
     """Return the parts of a plan that say where racks stand: (racks a leaf domain, leaf domains a pod) by site."""
-    fabrics = {
+    built = {
         s: SiteFabric.model_construct(leaf_domain_racks=size, leaf_domains_per_pod=pod)
         for s, (size, pod) in fabrics.items()
     }
-    sites = (
-        None
-        if isinstance(racks, int)
-        else SitesPlan.model_construct(sites=tuple(Site.model_construct(id=s, racks=n) for s, n in racks.items()))
-    )
-    hardware = Hardware.model_construct(racks=racks if isinstance(racks, int) else None)
+    one = isinstance(racks, int)
+    held = () if one else tuple(Site.model_construct(id=s, racks=n) for s, n in racks.items())
     return Plan.model_construct(
-        fabric=FabricPlan.model_construct(sites=fabrics),
-        sites=sites,
-        instance=Instance.model_construct(hardware=hardware),
+        fabric=FabricPlan.model_construct(sites=built),
+        sites=None if one else SitesPlan.model_construct(sites=held),
+        instance=Instance.model_construct(hardware=Hardware.model_construct(racks=racks if one else None)),
     )
 
 

@@ -11,7 +11,7 @@ import re
 import pytest
 from test_writers import NODES, PLACED, TREE, _objects, _of_kind, _on
 
-from planner.cluster.job import Topology, TopologySwitch
+from planner.cluster import Topology, TopologySwitch
 from planner.errors import InputError
 from planner.formats.topology_files import write_placed, write_topology
 

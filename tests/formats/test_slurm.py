@@ -9,8 +9,7 @@ import pytest
 from slurm_controller import Controller, controller, why_not
 
 import planner
-from planner.cluster.hostlist import expand, fold_names, natural
-from planner.cluster.job import Topology, TopologySwitch
+from planner.cluster import Topology, TopologySwitch, expand, fold_names, natural
 from planner.errors import InputError
 from planner.formats.placed_job import PlacedJob, hostfile, sbatch_arguments
 from planner.formats.slurm import read_conf, read_running, read_states, write_conf

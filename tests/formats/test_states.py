@@ -2,12 +2,13 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from planner.cluster.job import Topology, TopologySwitch
+from planner.cluster import Topology, TopologySwitch
 from planner.errors import InputError
-from planner.formats.slurm import BUSY, DOWN, FREE, MEANING, NodeStates, read_states, require_known, states_on
+from planner.formats.slurm import BUSY, DOWN, FREE, NodeStates, read_states, require_known, states_on
 
 TREE = Topology(switches=(TopologySwitch(name="leaf", nodes=("n1", "n2", "n3", "n4")),))
 
@@ -17,36 +18,15 @@ def _read(directory: Path, text: str) -> NodeStates:
     return read_states(directory / "states")
 
 
+STATES = {
+    FREE: "idle IDLE idle~ idle#",
+    BUSY: "alloc allocated mix comp resv plnd mix- alloc~ idle- alloc+",
+    DOWN: "down down* drain drng maint idle* idle$ idle% idle! idle@ mix* fail unk futr inval boot^",
+}
+
+
 @pytest.mark.parametrize(
-    ("state", "meaning"),
-    [
-        *[(s, FREE) for s in ("idle", "IDLE", "idle~", "idle#")],
-        *[
-            (s, BUSY)
-            for s in ("alloc", "allocated", "mix", "comp", "resv", "plnd", "mix-", "alloc~", "idle-", "alloc+")
-        ],
-        *[
-            (s, DOWN)
-            for s in (
-                "down",
-                "down*",
-                "drain",
-                "drng",
-                "maint",
-                "idle*",
-                "idle$",
-                "idle%",
-                "idle!",
-                "idle@",
-                "mix*",
-                "fail",
-                "unk",
-                "futr",
-                "inval",
-                "boot^",
-            )
-        ],
-    ],
+    ("state", "meaning"), [(s, meaning) for meaning, all_s in STATES.items() for s in all_s.split()]
 )
 def test_each_state_means_one_thing(tmp_path: Path, state: str, meaning: int) -> None:
     """Idle nodes are free though powered off, nodes with work or a promise busy, all others down."""
@@ -60,34 +40,30 @@ def test_a_node_of_two_partitions_is_as_its_worst(tmp_path: Path) -> None:
     assert (found.free, found.busy, found.down) == ({"n3"}, {"n1"}, {"n2"})
 
 
+def _nodes(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+    return {"nodes": [{"name": "n1", **first}, {"name": "n2", **second}]}
+
+
+def _sinfo(*states: list[str]) -> dict[str, Any]:
+    return {"sinfo": [{"node": {"state": x}, "nodes": {"nodes": [f"n{i}"]}} for i, x in enumerate(states, 1)]}
+
+
+def _items(*parts: dict[str, Any]) -> dict[str, Any]:
+    return {"items": [{"metadata": {"name": f"n{i}"}, **x} for i, x in enumerate(parts, 1)]}
+
+
+def _ready(status: str) -> dict[str, Any]:
+    return {"status": {"conditions": [{"type": "Ready", "status": status}]}}
+
+
 @pytest.mark.parametrize(
     "data",
     [
-        {
-            "nodes": [
-                {"name": "n1", "state": "idle", "state_flags": ["CLOUD"]},
-                {"name": "n2", "state": "idle", "state_flags": ["DRAIN"]},
-            ]
-        },
-        {
-            "nodes": [
-                {"name": "n1", "state": ["IDLE", "CLOUD", "POWERED_DOWN"]},
-                {"name": "n2", "state": ["IDLE", "DRAIN"]},
-            ]
-        },
-        {
-            "sinfo": [
-                {"node": {"state": ["IDLE"]}, "nodes": {"nodes": ["n1"]}},
-                {"node": {"state": ["IDLE", "NOT_RESPONDING"]}, "nodes": {"nodes": ["n2"]}},
-            ]
-        },
-        {"items": [{"metadata": {"name": "n1"}}, {"metadata": {"name": "n2"}, "spec": {"unschedulable": True}}]},
-        {
-            "items": [
-                {"metadata": {"name": "n1"}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}},
-                {"metadata": {"name": "n2"}, "status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}},
-            ]
-        },
+        _nodes({"state": "idle", "state_flags": ["CLOUD"]}, {"state": "idle", "state_flags": ["DRAIN"]}),
+        _nodes({"state": ["IDLE", "CLOUD", "POWERED_DOWN"]}, {"state": ["IDLE", "DRAIN"]}),
+        _sinfo(["IDLE"], ["IDLE", "NOT_RESPONDING"]),
+        _items({}, {"spec": {"unschedulable": True}}),
+        _items(_ready("True"), _ready("Unknown")),
     ],
 )
 def test_json_of_every_age(tmp_path: Path, data: object) -> None:
@@ -135,10 +111,3 @@ def test_on_a_topology() -> None:
         states_on(TREE, NodeStates(busy=frozenset({"m2"})), "sinfo.txt")
     with pytest.raises(InputError, match="--busy: 'x5', 'x6' are no nodes of the topology"):
         require_known(["n1", "x6", "x5"], TREE, "--busy")
-
-
-def test_every_meaning_is_one_of_three() -> None:
-    """No state is both free and taken."""
-    assert set(MEANING.values()) == {FREE, BUSY, DOWN}
-    assert MEANING["idle"] == FREE
-    assert MEANING["maint"] == DOWN

@@ -13,8 +13,7 @@ import pytest
 
 import planner
 from planner.cli.cluster_commands import PLACEMENT_FORMATS, TOPOLOGY_FORMATS, placement_text
-from planner.cluster.hostlist import expand
-from planner.cluster.job import Topology, TopologyBlock, TopologySwitch
+from planner.cluster import Topology, TopologyBlock, TopologySwitch, expand
 from planner.errors import InputError
 from planner.formats.kubernetes import lowest_common_tier
 from planner.formats.placed_job import PlacedJob, RankGroup, hints, rankfile_line, sbatch_arguments, srun_line
@@ -46,12 +45,10 @@ PLACED = PlacedJob(
 def _on(*nodes: int, groups: int = 0) -> PlacedJob:
     """Place a job on nodes by number, in groups of so many."""
     names = tuple(f"n{i:02d}" for i in nodes)
-    cut = (
-        tuple(RankGroup(name=f"g{i}", nodes=names[i : i + groups]) for i in range(0, len(names), groups))
-        if groups
-        else ()
+    starts = range(0, len(names), groups) if groups else ()
+    return PlacedJob(
+        job="j", nodes=names, groups=tuple(RankGroup(name=f"g{i}", nodes=names[i : i + groups]) for i in starts)
     )
-    return PlacedJob(job="j", nodes=names, groups=cut)
 
 
 def _plain(node: Node) -> Any:
@@ -149,22 +146,18 @@ def test_kueue_orders_pods_as_the_ranks() -> None:
     """Kueue sorts by the levels' values as text: labelled nodes are then in rank order, each group in one domain."""
     placed = _on(*range(16, 4, -1), groups=4)
     text = write_placed(placed, TREE, "kueue")
-    levels = [x["nodeLabel"] for x in _of_kind(text, "Topology")[0]["spec"]["levels"]]
-    labelled = {o["metadata"]["name"]: o["metadata"]["labels"] for o in _of_kind(text, "Node")}
-    assert sorted(labelled, key=lambda n: [labelled[n][k] for k in levels]) == list(placed.nodes)
+    (topology,) = _of_kind(text, "Topology")
+    level = topology["spec"]["levels"][0]["nodeLabel"]
+    labels = {o["metadata"]["name"]: o["metadata"]["labels"] for o in _of_kind(text, "Node")}
+    assert pods_as_kueue_orders_them(text) == list(placed.nodes)
     job = _of_kind(text, "Job")[0]
     asked = job["spec"]["template"]["metadata"]["annotations"]
-    assert asked == {
-        "kueue.x-k8s.io/podset-slice-required-topology": levels[0],
-        "kueue.x-k8s.io/podset-slice-size": "4",
-    }
-    assert {len({labelled[n][levels[0]] for n in g.nodes}) for g in placed.groups} == {1}
+    key = "kueue.x-k8s.io/podset-slice"
+    assert asked == {f"{key}-required-topology": level, f"{key}-size": "4"}
+    assert {len({labels[n][level] for n in g.nodes}) for g in placed.groups} == {1}
     assert (job["spec"]["completions"], job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"]) == ("12", "default")
     flavor = _of_kind(text, "ResourceFlavor")[0]["spec"]
-    assert flavor == {
-        "nodeLabels": {"planner/job": "j"},
-        "topologyName": _of_kind(text, "Topology")[0]["metadata"]["name"],
-    }
+    assert flavor == {"nodeLabels": {"planner/job": "j"}, "topologyName": topology["metadata"]["name"]}
 
 
 def pods_as_kueue_orders_them(text: str) -> list[str]:
@@ -202,18 +195,13 @@ def test_kueue_asks_for_no_slices_of_unequal_groups() -> None:
 def test_volcano_hypernodes_are_the_tree() -> None:
     """A HyperNode a switch, members by name, tiers from the leaf up."""
     found = {o["metadata"]["name"]: o["spec"] for o in _objects(write_topology(TREE, "volcano"))}
-    assert {name: spec["tier"] for name, spec in found.items()} == {
-        **{f"leaf{i}": "1" for i in range(4)},
-        "pod0": "2",
-        "pod1": "2",
-        "core": "3",
-    }
-    members = found["pod1"]["members"]
-    assert [(m["type"], m["selector"]["exactMatch"]["name"]) for m in members] == [
-        ("HyperNode", "leaf2"),
-        ("HyperNode", "leaf3"),
-    ]
-    assert [m["selector"]["exactMatch"]["name"] for m in found["leaf0"]["members"]] == list(NODES[:4])
+    tiers = dict.fromkeys((f"leaf{i}" for i in range(4)), "1") | {"pod0": "2", "pod1": "2", "core": "3"}
+    assert {name: spec["tier"] for name, spec in found.items()} == tiers
+    pod, leaf = (
+        [(m["type"], m["selector"]["exactMatch"]["name"]) for m in found[x]["members"]] for x in ("pod1", "leaf0")
+    )
+    assert pod == [("HyperNode", "leaf2"), ("HyperNode", "leaf3")]
+    assert [name for _, name in leaf] == list(NODES[:4])
 
 
 @pytest.mark.parametrize(("nodes", "tier"), [((1, 4), 1), ((1, 5), 2), ((1, 16), 3)])
@@ -269,28 +257,10 @@ def test_a_node_stands_once() -> None:
         PlacedJob(job="j", nodes=("n1", "n1"))
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        "true",
-        "No",
-        "0x1f",
-        "12",
-        "1e3",
-        "a: b",
-        "a #b",
-        "- x",
-        "",
-        "null",
-        "~",
-        "n[01-02]",
-        "n[1-2],m7",
-        "[1-2]",
-        "key:",
-        "é",
-        "a/b.c_d-e",
-    ],
-)
+YAML = "true|No|0x1f|12|1e3|a: b|a #b|- x||null|~|n[01-02]|n[1-2],m7|[1-2]|key:|é|a/b.c_d-e"
+
+
+@pytest.mark.parametrize("value", YAML.split("|"))
 def test_texts_stay_texts_in_yaml(value: str) -> None:
     """What another reader would take for a number, a truth or a structure is quoted."""
     text = dump({"key": value, "list": [value, {"inner": value}]})

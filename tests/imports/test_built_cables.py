@@ -89,29 +89,33 @@ def test_differences_are_those_of_the_sets(tmp_path: Path, seed: int) -> None:
     assert len(listed["missing"]) + len(listed["swapped"]) == len(old - new)
 
 
+def checked(folder: Path, rows: list[Ends], *options: str) -> tuple[int, str]:
+    """Run the command on the worked plan, and return its status and what it prints."""
+    plan = folder / "plan.json"
+    plan.write_text(small().model_dump_json())
+    table = written(folder / "built.csv", rows)
+    ran = CliRunner().invoke(app, ["fabric", "check", str(plan), str(table), "--site", "e1", *options])
+    return ran.exit_code, ran.output
+
+
 def test_two_swapped_cables_are_told_as_one_slip(tmp_path: Path) -> None:
     """The command says what is swapped, with the lines of the file, and ends with status 1; else with 0."""
-    plan = tmp_path / "plan.json"
-    plan.write_text(small().model_dump_json())
     rows = ends(E1)
-    good = written(tmp_path / "good.csv", rows)
+    assert checked(tmp_path, rows) == (0, f"e1: all {len(rows)} cables are as designed\n")
     rows[0][2:], rows[1][2:] = rows[1][2:], rows[0][2:]
-    bad = written(tmp_path / "bad.csv", rows)
-    ran = [CliRunner().invoke(app, ["fabric", "check", str(plan), str(p), "--site", "e1"]) for p in (good, bad)]
-    assert [r.exit_code for r in ran] == [0, 1]
-    assert ran[0].output == f"e1: all {len(rows)} cables are as designed\n"
     swapped = "r0-gpu0:0 -- leaf-0-1:0 and r0-gpu1:0 -- leaf-0-0:0 (lines 2 and 3); planned r0-gpu0:0 -- leaf-0-0:0"
-    assert ran[1].output == f"e1: 2 cables differ: 0 missing, 0 extra, 2 swapped\nswapped  {swapped}\n"
+    told = f"e1: 2 cables differ: 0 missing, 0 extra, 2 swapped\nswapped  {swapped}\n"
+    assert checked(tmp_path, rows) == (1, told)
 
 
 def test_a_long_list_is_counted(tmp_path: Path) -> None:
     """Of many differences the first are printed, and the rest counted."""
-    plan = tmp_path / "plan.json"
-    plan.write_text(small().model_dump_json())
-    one = written(tmp_path / "one.csv", ends(E1)[:1])
-    ran = CliRunner().invoke(app, ["fabric", "check", str(plan), str(one), "--site", "e1", "--show", "2"])
-    assert ran.output.splitlines()[0] == "e1: 55 cables differ: 55 missing, 0 extra, 0 swapped"
-    assert ran.output.splitlines()[-1] == "and 53 more" and len(ran.output.splitlines()) == 4
+    first, *_, last = lines = checked(tmp_path, ends(E1)[:1], "--show", "2")[1].splitlines()
+    assert first == "e1: 55 cables differ: 55 missing, 0 extra, 0 swapped"
+    assert last == "and 53 more" and len(lines) == 4
+
+
+HEADER = "from,from_port,to,to_port\n"
 
 
 @pytest.mark.parametrize(
@@ -119,20 +123,11 @@ def test_a_long_list_is_counted(tmp_path: Path) -> None:
     [
         ("a,b\n1,2\n", "line 1: has no columns from, from_port, to, to_port of a cable list"),
         ("", "line 1: has no columns"),
-        (
-            "from,from_port,to,to_port\nr0-gpu0,0,leaf-0-0\n",
-            "line 2: has 3 cells where the header has 4; add or remove",
-        ),
-        (
-            "from,from_port,to,to_port\nr0-gpu0,0,leaf-0-0,0\nr0-gpu0,0,x,1\n",
-            "line 3: port r0-gpu0:0 has a cable already",
-        ),
-        ("from,from_port,to,to_port\nr0-gpu0,0,r0-gpu0,0\n", "line 2: port r0-gpu0:0 has a cable already, of line 2"),
-        (
-            "from,from_port,to,to_port\na,0,b,0\n",
-            "none of its 1 cable is at a port of the fabric of e1, such as r0-gpu0:0",
-        ),
-        ('from,from_port,to,to_port\n"a"b,0,b,0\n', "line 2: "),
+        (f"{HEADER}r0-gpu0,0,leaf-0-0\n", "line 2: has 3 cells where the header has 4; add or remove"),
+        (f"{HEADER}r0-gpu0,0,leaf-0-0,0\nr0-gpu0,0,x,1\n", "line 3: port r0-gpu0:0 has a cable already"),
+        (f"{HEADER}r0-gpu0,0,r0-gpu0,0\n", "line 2: port r0-gpu0:0 has a cable already, of line 2"),
+        (f"{HEADER}a,0,b,0\n", "none of its 1 cable is at a port of the fabric of e1, such as r0-gpu0:0"),
+        (f'{HEADER}"a"b,0,b,0\n', "line 2: "),
     ],
 )
 def test_a_bad_table_is_refused(tmp_path: Path, text: str, message: str) -> None:

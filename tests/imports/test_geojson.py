@@ -15,23 +15,17 @@ def positions(geometry: dict[str, Any]) -> list[list[float]]:
     """Return a geometry's positions; sections 3.1.2 and 3.1.4: one for a point, two or more for a line."""
     if geometry["type"] == "Point":
         return [geometry["coordinates"]]
-    assert geometry["type"] == "LineString"
-    assert len(geometry["coordinates"]) >= 2
+    assert geometry["type"] == "LineString" and len(geometry["coordinates"]) >= 2
     return list(geometry["coordinates"])
 
 
 def assert_valid(data: dict[str, Any]) -> None:
     """Hold a feature collection to sections 3.2 and 3.3, and 4 (WGS 84, no crs)."""
-    assert set(data) == {"type", "features"}
-    assert data["type"] == "FeatureCollection"
+    assert set(data) == {"type", "features"} and data["type"] == "FeatureCollection"
     for f in data["features"]:
-        assert set(f) == {"type", "id", "geometry", "properties"}
-        assert f["type"] == "Feature"
-        assert isinstance(f["id"], str)
-        assert isinstance(f["properties"], dict)
-        for lon, lat in positions(f["geometry"]):
-            assert -180 <= lon <= 180
-            assert -90 <= lat <= 90
+        assert set(f) == {"type", "id", "geometry", "properties"} and f["type"] == "Feature"
+        assert isinstance(f["id"], str) and isinstance(f["properties"], dict)
+        assert all(-180 <= lon <= 180 and -90 <= lat <= 90 for lon, lat in positions(f["geometry"]))
     assert len({f["id"] for f in data["features"]}) == len(data["features"])
 
 
@@ -59,16 +53,12 @@ def test_new_lines_are_features_too() -> None:
     """A corridor that can be built is distinct from one that exists, also under the same id."""
     ends = {"a": "x", "b": "y", "rating_mw": 1.0}
     node = {"balancing_authority": "A", "latitude": 1.0, "generation_mw": 1.0}
-    g = Grid.model_validate(
-        {
-            "balancing_authorities": [
-                {"id": "A", "interconnection": "i", "headroom_mw": 1.0, "energy_usd_per_mwh": 1.0}
-            ],
-            "nodes": [node | {"id": "x", "longitude": 2.0}, node | {"id": "y", "longitude": 3.0}],
-            "lines": [ends | {"id": "l"}],
-            "new_lines": [ends | {"id": "l", "capex_usd": 1.0}],
-        }
-    )
-    data = geojson(g)
+    grid = {
+        "balancing_authorities": [{"id": "A", "interconnection": "i", "headroom_mw": 1.0, "energy_usd_per_mwh": 1.0}],
+        "nodes": [node | {"id": "x", "longitude": 2.0}, node | {"id": "y", "longitude": 3.0}],
+        "lines": [ends | {"id": "l"}],
+        "new_lines": [ends | {"id": "l", "capex_usd": 1.0}],
+    }
+    data = geojson(Grid.model_validate(grid))
     assert_valid(data)
     assert [f["properties"]["kind"] for f in data["features"]] == ["node", "node", "line", "new_line"]

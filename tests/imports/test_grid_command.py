@@ -1,11 +1,11 @@
 """`planner grid import`: what it writes where, and how mistakes end."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
+from commands import run_here
 from import_cases import put
 
 from planner.instance.grid import Grid
@@ -15,15 +15,8 @@ ROOT = Path(__file__).parents[2]
 FULL = "zones.csv interfaces.csv plants.csv peaks.csv"
 
 
-def run(*args: str | Path) -> subprocess.CompletedProcess[str]:
-    """Run the command in a process of its own."""
-    return subprocess.run(
-        [sys.executable, "-m", "planner", "grid", "import", *map(str, args)],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=ROOT,
-    )
+def run(*args: str | Path) -> CompletedProcess[str]:
+    return run_here("grid", "import", *args)
 
 
 def test_part_and_geojson(tmp_path: Path) -> None:
@@ -46,10 +39,8 @@ def test_into_an_instance(tmp_path: Path) -> None:
     out = run(*put(tmp_path, FULL), "--into", base, "--name", "mine", "-o", tmp_path / "mine.json")
     assert out.returncode == 0, out.stderr
     made, old = load_instance(tmp_path / "mine.json"), load_instance(base)
-    assert made.name == "mine"
-    assert [n.id for n in made.grid.nodes] == ["p1", "p2", "p3"]
-    assert made.grid.rules.interconnect.reading == "capacity_n1"
-    assert "capacity_n1" in (made.grid.note or "")
+    assert made.name == "mine" and [n.id for n in made.grid.nodes] == ["p1", "p2", "p3"]
+    assert made.grid.rules.interconnect.reading == "capacity_n1" and "capacity_n1" in (made.grid.note or "")
     assert made.grid.prices == old.grid.prices
     assert (made.workload, made.hardware, made.wan, made.limits) == (old.workload, old.hardware, old.wan, old.limits)
 
@@ -67,7 +58,7 @@ def test_into_an_instance(tmp_path: Path) -> None:
         ("plants.csv", ["--headroom-share", "inf"], "--headroom-share: must be"),
         ("plants.csv", ["--name", "x"], "--into"),
         ("plants.csv", ["--authorities", "none.csv"], "none.csv: no such file"),
-        ("plants.csv", ["--into", "instances/one-rack.json"], "hardware.racks"),
+        ("plants.csv", ["--into", str(ROOT / "instances" / "one-rack.json")], "hardware.racks"),
         ("plants.csv", ["-o", "/no/such/folder/part.json"], "its folder does not exist"),
     ],
 )

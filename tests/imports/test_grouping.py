@@ -77,16 +77,13 @@ def by_hand(given_plants: list[Plant], radius: float) -> list[set[str]]:
 def test_agrees_with_paper_and_pencil(seed: int) -> None:
     """The vectors group as the great-circle formula does, on seeded lists without a plant at the very edge."""
     chance = random.Random(seed)
-    given_plants = [
-        plant(
-            i,
-            chance.uniform(38, 42),
-            chance.uniform(-80, -74),
+    given_plants = []
+    for i in range(120):
+        place, mw = (
+            (chance.uniform(38, 42), chance.uniform(-80, -74)),
             chance.choice([20, 500, chance.uniform(20, 2000)]),
-            chance.choice("AB"),
         )
-        for i in range(120)
-    ]
+        given_plants.append(plant(i, *place, mw, chance.choice("AB")))
     assert [{p.id for p in group} for group in group_plants(given_plants, 25)] == by_hand(given_plants, 25)
 
 

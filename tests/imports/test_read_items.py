@@ -20,12 +20,14 @@ from planner.planning.evaluate import with_switches
 from planner.planning.load import load_instance
 
 ROOT = Path(__file__).parents[2]
+CLUSTER = ROOT / "instances" / "cluster-1k.json"
 ARGUMENTS = json.loads((ROOT / "tests" / "exports" / "launch" / "megatron_arguments.json").read_text())["arguments"]
 BASE = """torchrun --nnodes 128 --nproc-per-node 8 pretrain_gpt.py --num-layers 80 --hidden-size 8192
 --num-attention-heads 64 --seq-length 8192 --tensor-model-parallel-size 8 --pipeline-model-parallel-size 4
 --sequence-parallel --bf16 --use-distributed-optimizer --micro-batch-size 1 --global-batch-size 1024 --lr 3e-4
 --tokenizer-type Llama3Tokenizer"""
 
+OFF = "pipeline-model-parallel-layout recompute-granularity recompute-method data-parallel-sharding-strategy"
 TOLD_FLAGS = """optimizer-cpu-offload tp-comm-overlap-ag use-precision-aware-optimizer optimizer-cuda-graph
     rampup-batch-size moe-deepep-num-sms moe-expert-capacity-factor mtp-num-layers cpu-offloading-weights
     num-distributed-optimizer-instances grad-reduce-in-bf16 cross-entropy-fusion-impl delay-wgrad-compute
@@ -42,13 +44,7 @@ def test_every_flag_of_megatron_is_known(tmp_path: Path) -> None:
     """Of a file with every flag there is, none is unknown; each is in one group and no other."""
     numbers = {n: "2" for n, how in ARGUMENTS.items() if how.get("type") in ("int", "float")}
     numbers |= {"tensor-model-parallel-size": "1", "num-layers": "8", "pipeline-model-parallel-size": "4"}
-    off = (
-        "pipeline-model-parallel-layout",
-        "recompute-granularity",
-        "recompute-method",
-        "data-parallel-sharding-strategy",
-    )
-    flags = [f"--{n} {numbers.get(n, '')}" for n in ARGUMENTS if n not in off]
+    flags = [f"--{n} {numbers.get(n, '')}" for n in ARGUMENTS if n not in OFF.split()]
     items = read(tmp_path, " ".join(flags))
     assert items.unknown == ()
     names = [*items.taken, *items.ignored, *(n.partition(" (")[0] for n in items.not_modelled)]
@@ -67,10 +63,8 @@ def test_flags_of_time_and_memory_are_told(flag: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("flags", "switches"),
     [
-        (
-            "",
-            {"overlaps": ("context", "sends"), "dispatcher": "all_to_all", "cuda_graphs": "none", "fused_loss": False},
-        ),
+        ("", {"overlaps": ("context", "sends"), "dispatcher": "all_to_all"}),
+        ("", {"cuda_graphs": "none", "fused_loss": False}),
         ("--overlap-grad-reduce --tp-comm-overlap", {"overlaps": ("context", "gradients", "sends", "tensor")}),
         ("--no-overlap-p2p-communication --cp-comm-type allgather", {"overlaps": ()}),
         ("--overlap-moe-expert-parallel-comm --moe-enable-deepep", {"dispatcher": "deep_ep"}),
@@ -118,10 +112,7 @@ def test_flags_set_the_switches_of_the_stack(flags: str, switches: dict[str, Any
         ("  cuda_graph_impl: none", {"cuda_graphs": "none"}),
         ("  cross_entropy_loss_fusion: false", {"fused_loss": False}),
         ("  use_transformer_engine_op_fuser: true", {"fused_experts": True}),
-        (
-            "  num_layers: 48\n  cpu_offloading: true\n  cpu_offloading_num_layers: 12",
-            {"activation_offload": 0.25},
-        ),
+        ("  num_layers: 48\n  cpu_offloading: true\n  cpu_offloading_num_layers: 12", {"activation_offload": 0.25}),
         ("  fp8: hybrid\n  fp8_recipe: blockwise", {"fp8_recipe": "blockwise"}),
         ("ddp: {fp8_param_gather: true}", {"fp8_parameters": True}),
     ],
@@ -175,29 +166,21 @@ def test_defaults_and_unknown_items(tmp_path: Path) -> None:
     )
 
 
+NEMO = "model: {tensor_model_parallel_size: 2"
+OFFLOAD = '"zero_optimization": {"stage": 1, "offload_optimizer": {"device": "cpu"}}'
+
+
 @pytest.mark.parametrize(
     ("name", "text", "told"),
     [
-        (
-            "a.yaml",
-            "model: {tensor_model_parallel_size: 2, cpu_offloading: true, tp_comm_overlap: false}\n",
-            "model.cpu_off",
-        ),
-        (
-            "a.yaml",
-            "model: {tensor_model_parallel_size: 2}\noptimizer: {optimizer_cpu_offload: true}\n",
-            "optimizer.opt",
-        ),
+        ("a.yaml", f"{NEMO}, cpu_offloading: true, tp_comm_overlap: false}}\n", "model.cpu_off"),
+        ("a.yaml", f"{NEMO}}}\noptimizer: {{optimizer_cpu_offload: true}}\n", "optimizer.opt"),
         (
             "a.toml",
             "[parallelism]\ndata_parallel_shard_degree=8\nenable_async_tensor_parallel=true\n",
             "parallelism.enable",
         ),
-        (
-            "a.json",
-            '{"train_batch_size": 8, "zero_optimization": {"stage": 1, "offload_optimizer": {"device": "cpu"}}}',
-            ".dev",
-        ),
+        ("a.json", f'{{"train_batch_size": 8, {OFFLOAD}}}', ".dev"),
     ],
 )
 def test_other_frameworks_tell_too(name: str, text: str, told: str, tmp_path: Path) -> None:
@@ -208,29 +191,19 @@ def test_other_frameworks_tell_too(name: str, text: str, told: str, tmp_path: Pa
 def test_another_precision_is_refused(tmp_path: Path) -> None:
     """A run in FP8 contradicts an instance in BF16: it is named with the change that mends it."""
     (tmp_path / "own.sh").write_text(f"{BASE} --fp8-format hybrid")
-    instance = load_instance(ROOT / "instances" / "cluster-1k.json", searched=False)
-    with pytest.raises(
-        Exception, match=r"products run in fp8, workload\.precision\.compute is bf16; give --set workload"
-    ):
+    instance = load_instance(CLUSTER, searched=False)
+    with pytest.raises(InputError, match=r"run in fp8, workload\.precision\.compute is bf16; give --set workload"):
         layout_of_run(read_run(tmp_path / "own.sh"), instance, "own.sh")
 
 
 def test_it_is_told_on_stderr_and_in_the_plan(tmp_path: Path) -> None:
     """The command prints it once on stderr; the plan that it writes carries it, and shows it."""
     (tmp_path / "own.sh").write_text(f"{BASE} --optimizer-cpu-offload")
-    plan, run = str(tmp_path / "own.json"), CliRunner()
-    args = [
-        "evaluate",
-        str(ROOT / "instances" / "cluster-1k.json"),
-        "--from-flags",
-        str(tmp_path / "own.sh"),
-        "-o",
-        plan,
-    ]
-    out = run.invoke(app, args)
-    assert out.stderr.count("not modelled: --optimizer-cpu-offload") == 1
-    assert "not modelled: --optimizer-cpu-offload" in json.loads(Path(plan).read_text())["instance"]["workload"]["note"]
-    assert "not modelled: --optimizer-cpu-offload" in run.invoke(app, ["show", plan]).stdout.replace("\n", " ")
+    plan, run, told = str(tmp_path / "own.json"), CliRunner(), "not modelled: --optimizer-cpu-offload"
+    out = run.invoke(app, ["evaluate", str(CLUSTER), "--from-flags", str(tmp_path / "own.sh"), "-o", plan])
+    assert out.stderr.count(told) == 1
+    assert told in json.loads(Path(plan).read_text())["instance"]["workload"]["note"]
+    assert told in run.invoke(app, ["show", plan]).stdout.replace("\n", " ")
 
 
 def test_nodes_that_differ(tmp_path: Path) -> None:
@@ -257,10 +230,7 @@ def test_speeds_of_links_that_differ(tmp_path: Path) -> None:
     ("text", "line"),
     [
         ('TP=2\nif [ "$BIG" = 1 ]; then TP=4; fi\n', "TP (assigned at lines 1 and 2, in a branch: 4 is taken)"),
-        (
-            "TP=1\nfor i in 1 2 3; do\n  TP=$((TP*2))\ndone\n",
-            "TP (assigned at lines 1 and 3: 2 is taken)",
-        ),
+        ("TP=1\nfor i in 1 2 3; do\n  TP=$((TP*2))\ndone\n", "TP (assigned at lines 1 and 3: 2 is taken)"),
         ("TP=2\nUNUSED=1\nUNUSED=2\n", None),
         ("TP=2\n", None),
     ],
