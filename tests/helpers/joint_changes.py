@@ -71,12 +71,6 @@ def more_switches(i: Instance) -> Instance:
     return put(i, network__switches=(*i.network.switches, more))
 
 
-def more_racks(i: Instance) -> Instance:
-    """Own two racks more, where no budget bills them."""
-    racks = i.hardware.racks
-    return i if racks is None or i.limits.budget_usd is not None else put(i, hardware__racks=racks + 2)
-
-
 def more_batch(i: Instance) -> Instance:
     """Allow one more sequence in a batch."""
     tokens = i.limits.max_batch_tokens or 0.0
@@ -169,7 +163,6 @@ HELPS: tuple[Change, ...] = (
     more_sites,
     more_fibre,
     more_switches,
-    more_racks,
     more_batch,
 )
 HARMS: tuple[Change, ...] = (dearer_racks, dearer_fabric, dearer_sites, dearer_fibre, slower_nics)

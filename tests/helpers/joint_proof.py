@@ -1,7 +1,12 @@
 """The proof of a joint optimum as a plan of it states it."""
 
-from joint_solved import solved
+from collections.abc import Iterator
+from typing import Any
 
+from joint_brute_force import Plan
+from joint_solved import require_optimum, solved
+
+from planner.checks.joint_proof import missing_columns
 from planner.instance.instance import Instance
 from planner.models.joint.solution import JointSolution
 from planner.plan.certificate import JointProof
@@ -12,3 +17,17 @@ def solved_with_proof(i: Instance) -> tuple[JointSolution, JointProof]:
     """Solve an instance; return its solution and the proof that the checker asks for."""
     found = solved(i)
     return found, proof_of(i, found)
+
+
+def require_proven_optimum(i: Instance, best: Plan | None) -> JointSolution:
+    """Require the optimum of full enumeration, and that the checker finds no column below it."""
+    found = require_optimum(i, best)
+    if found.days is not None:
+        assert list(columns_below(i, found.days, proof_of(i, found))) == []
+    return found
+
+
+def columns_below(i: Instance, days: float, proof: JointProof | None = None) -> Iterator[Any]:
+    """Yield what the checker finds below so many days, by a proof or by one that lists nothing."""
+    phi = i.network.transport.slowdown if i.network is not None else 1.0
+    yield from missing_columns(i, days, proof or JointProof(max_racks_by_wired_gpus={}), transport_slowdown=phi)

@@ -1,18 +1,32 @@
-"""The joint optimum of a test instance: the one place that says how the solver is called."""
+"""The joint optimum of a test instance, once a process, and what it must have in common with full enumeration."""
+
+import pytest
+from joint_brute_force import Plan
 
 from planner.instance.instance import Instance, instance_sha256
-from planner.models.joint.solution import JointSolution
+from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.solve import solve_joint
 from planner.models.requests import Options
 
 _SOLVED: dict[tuple[str, int], JointSolution] = {}  # of this process, by the hash of the instance and the seed
 
 
-def solved(i: Instance, *, seed: int = 0, time_limit: float | None = None) -> JointSolution:
-    """Solve, without a limit of time unless one is given; without one a question is solved once a process."""
+def solved(i: Instance, *, seed: int = 0) -> JointSolution:
+    """Solve without a limit of time."""
     key = instance_sha256(i), seed
-    if time_limit is not None:
-        return solve_joint(i, Options(seed=seed, time_limit=time_limit), lambda _: None)
     if key not in _SOLVED:
         _SOLVED[key] = solve_joint(i, Options(seed=seed), lambda _: None)
     return _SOLVED[key]
+
+
+def require_optimum(i: Instance, best: Plan | None, *, rel: float = 1e-9) -> JointSolution:
+    """Require the seconds and the capital of the best of all plans, proven, or that there is provably none."""
+    found = solved(i)
+    if best is None:
+        assert (found.status, found.plan, found.days) == (JointStatus.INFEASIBLE, None, None)
+        return found
+    assert found.plan is not None and found.status is JointStatus.OPTIMAL
+    assert found.plan.seconds == pytest.approx(best.seconds, rel=rel)
+    assert found.plan.capital_usd == pytest.approx(best.usd, rel=rel)
+    assert found.days == found.lower_bound
+    return found

@@ -1,4 +1,4 @@
-"""What a refusal of the sites says of other fibre, by hand."""
+"""What a refusal of the sites says of other fibre, and the least that racks at so many sites cost, by hand."""
 
 import math
 from types import SimpleNamespace
@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.models.joint.places.capital_bounds import CapitalBounds
+from planner.models.joint.places.capital_bounds import CapitalBounds, SlowdownLevel
+from planner.models.joint.places.fastest import FastestSearch, NetworkCandidate
 from planner.models.joint.places.shape_problem import ShapeProblem
+from planner.models.joint.search.least_prices import RACKS_ALONE, MinPrices
 from planner.models.joint.world import Shape
 
 
@@ -80,3 +82,51 @@ def test_round_trips_that_may_be_the_longest(
     column: Any = None
     shape: Any = SimpleNamespace(blocks=(1,) * sites)
     assert ShapeProblem(world=world, column=column, shape=shape).rtts_ms == tried
+
+
+# $100 whatever is built, $50 a site and $7 for each two of them, modules of two racks for $30, $1 a rail of a rack.
+JOINED = (0.0, 0.0, 7.0, 21.0)
+FLOOR = MinPrices(
+    fixed_usd=100.0, site_usd=50.0, module_racks=2, module_usd=30.0, rail_usd=1.0, joined_usd=JOINED, min_sites=2
+)
+
+
+@pytest.mark.parametrize(
+    ("racks", "usd"),
+    [((4,), 100 + 50 + 2 * 30 + 4 * 8), ((3, 1), 100 + 2 * 50 + 7 + 3 * 30 + 4 * 8), ((1, 1, 1), 100 + 150 + 21 + 114)],
+)
+def test_racks_by_site_in_whole_modules(racks: tuple[int, ...], usd: float) -> None:
+    """Racks of eight rails: of three sites each buys a module, and each two are joined."""
+    assert FLOOR.usd_over(racks, 8) == usd
+    assert FLOOR.usd_at(len(racks), sum(racks), 8) <= usd
+
+
+@pytest.mark.parametrize(
+    ("usd", "blocks"), [(0.0, 0), (206.0, 0), (207.0, 0), (298.9, 0), (299.0, 1), (390.9, 1), (391.0, 2), (1127.0, 10)]
+)
+def test_blocks_that_a_capital_pays(usd: float, blocks: int) -> None:
+    """Blocks of four racks for $60 and $32 of rails, over $207 for two sites: none below that, and never fewer."""
+    assert FLOOR.max_blocks(usd, 4, 8) == blocks
+    assert FLOOR.max_blocks(usd, np.array([4, 8]), np.array([8, 8])).tolist() == [blocks, blocks // 2]
+
+
+def test_racks_alone_are_counted() -> None:
+    """A rack a dollar: as many racks as dollars."""
+    assert RACKS_ALONE.usd_over((3, 2), 8) == 5
+    assert RACKS_ALONE.max_blocks(7.0, 3, 8) == 2
+
+
+@pytest.mark.parametrize("fewest", range(1, 9))
+@pytest.mark.parametrize("most", range(1, 9))
+def test_the_fewest_wavelengths_that_keep_a_time(most: int, fewest: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one to `most` wavelengths fewer than `fewest` are slower: as many are kept, at their own price."""
+    shape_problem: Any = SimpleNamespace()
+    search = FastestSearch(shape_problem=shape_problem, cutoff=math.inf)
+    search.__dict__["_wavelengths"] = np.arange(1, 9)
+    monkeypatch.setattr(search, "_seconds", lambda *at: 10.0 if at[1] >= fewest else 10.1)
+    monkeypatch.setattr(search, "_usd", lambda *at: 100.0 * at[2])
+    level = SlowdownLevel(1.0, 1.0, 0.0)
+    kept = search._fewest_wavelengths(NetworkCandidate(10.0, 1e6, level, most, 5.0))
+    expected = min(fewest, most)
+    usd = 1e6 if expected == most else 100.0 * expected
+    assert (kept.wavelengths, kept.usd, kept.seconds, kept.level, kept.rtt_ms) == (expected, usd, 10.0, level, 5.0)

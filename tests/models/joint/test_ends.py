@@ -9,7 +9,7 @@ from joint_brute_fabrics import fabrics
 from joint_brute_force import Plan, Toy, toy
 from joint_cost_brute_force import CostToy
 from stored_plans import stored
-from tiers import slow
+from tiers import more, slow
 
 import planner
 from planner.instance.instance import Instance
@@ -100,7 +100,9 @@ def test_without_a_share_nothing_is_claimed_of_plans_that_tie() -> None:
     assert found.capital.plan is not None and (found.local, found.simple) == (None, None)
 
 
-@pytest.mark.parametrize(("seed", "how", "share"), [CASES[0], CASES[2], CASES[-3], *slow(*CASES[3:-4], *CASES[-2:])])
+@pytest.mark.parametrize(
+    ("seed", "how", "share"), [CASES[0], CASES[2], CASES[-3], *slow(*CASES[3:-4:2], CASES[-1]), *more(*CASES[4:-4:2])]
+)
 def test_the_simplest_within_a_share_equals_full_enumeration(seed: int, how: dict[str, Any], share: float) -> None:
     """No dearer plan and none of more days is named, and no other such plan has fewer kinds of parallelism."""
     i = toy(seed, **how)
@@ -119,7 +121,9 @@ def test_the_simplest_within_a_share_equals_full_enumeration(seed: int, how: dic
         assert simplicity(plan)[1] == min(kinds(x) for x in LocalToy(i).tying(limit, best.capital_usd))
 
 
-@pytest.mark.parametrize(("seed", "how", "share"), [CASES[0], CASES[4], CASES[-3], *slow(*CASES[8:-4])])
+@pytest.mark.parametrize(
+    ("seed", "how", "share"), [CASES[0], CASES[4], CASES[-3], *slow(*CASES[8:-4:2]), *more(*CASES[9:-4:2])]
+)
 def test_a_search_that_goes_on_finds_what_a_new_one_finds(seed: int, how: dict[str, Any], share: float) -> None:
     """Capital, groups under one leaf, rank, and the simpler plan within twice the share are those of a new search."""
     i = toy(seed, **how)

@@ -1,40 +1,35 @@
-"""The joint optimum where parts fail equals full enumeration: spares, ways to go on and all else chosen together."""
+"""The joint optimum where parts and links fail equals full enumeration; what the calendar bounds for the search."""
 
-from functools import cache
+from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import pytest
-from joint_brute_failures import best_of, every_plan, failing
-from joint_brute_force import Plan
-from joint_solved import solved
+from joint_brute_failures import best_of, every_plan, failing, failing_links
+from joint_solved import require_optimum, solved
 from joint_toys import case
 from tiers import more
 
 import planner
+from planner.instance.hardware import FailingPart, Reliability
+from planner.instance.instance import Instance
+from planner.models.joint.calendar import Calendar
 from planner.models.joint.least_cost import cheapest_by
 from planner.models.joint.solution import JointStatus
 from planner.models.joint.solve import world_of
 from planner.models.requests import Options
 from planner.solvers.signals import Deadline
 
-SEEDS = (0, 10, 15, 75, 16, 26, 41, 12, 27, 13, 43, 4, 24)
+SEEDS = (0, 10, 16, 26, 12, 27, 13, 43, 4)
+CASES = [*((failing, seed) for seed in SEEDS), *((failing_links, seed) for seed in (0, 16, 24, 13, 2, 27))]
+MORE = [*((failing, seed) for seed in (15, 75, 41, 24, 57)), *((failing_links, seed) for seed in (26, 29, 12))]
+Toys = Callable[[int], Instance]
 
 
-@cache
-def enumerated(seed: int) -> Plan | None:
-    """Enumerate a case once."""
-    return best_of(failing(seed))
-
-
-@pytest.mark.parametrize("seed", [*SEEDS, *more(57)])
-def test_equals_full_enumeration(seed: int) -> None:
+@pytest.mark.parametrize(("toys", "seed"), [*CASES, *more(*MORE)])
+def test_equals_full_enumeration(toys: Toys, seed: int) -> None:
     """Time on a clock and capital of the optimum are those of the best of all plans, or there is none by both."""
-    best, found = enumerated(seed), solved(failing(seed))
-    if best is None:
-        assert (found.status, found.plan) == (JointStatus.INFEASIBLE, None)
-        return
-    assert found.plan is not None and found.status is JointStatus.OPTIMAL
-    assert found.plan.seconds == pytest.approx(best.seconds, rel=1e-8)
-    assert found.plan.capital_usd == pytest.approx(best.usd, rel=1e-8)
+    require_optimum(toys(seed), best_of(toys(seed)), rel=1e-8)
 
 
 @pytest.mark.slow
@@ -45,10 +40,26 @@ def test_the_toys_choose_differently() -> None:
     assert len({p.column.sparing.target > 0 for p in plans}) == 2
 
 
-@pytest.mark.parametrize("seed", [0, 16, 24, *more(27)])
-def test_least_cost_equals_full_enumeration(seed: int) -> None:
+@pytest.mark.slow
+def test_links_decide_the_lanes() -> None:
+    """Toys whose cheapest switch has two links a GPU take the dearer one with one link where links fail."""
+
+    def lanes(i: Instance) -> set[int]:
+        plan = solved(i).plan
+        return {t.design.lanes for t in plan.templates.values()} if plan is not None else set()
+
+    def steady(i: Instance) -> Instance:
+        assert isinstance(i.reliability, Reliability)
+        parts = {k: p for k, p in i.reliability.parts.items() if p.gpu_hours_per_event}
+        return changed(i, parts=parts)
+
+    assert any(lanes(steady(failing_links(s))) == {2} and lanes(failing_links(s)) == {1} for s in (27, 18, 6, 14))
+
+
+@pytest.mark.parametrize(("toys", "seed"), [(failing, 0), (failing_links, 16), *more((failing, 16), (failing, 27))])
+def test_least_cost_equals_full_enumeration(toys: Toys, seed: int) -> None:
     """By each of several deadlines on a clock the cheapest plan is the cheapest of all plans in time."""
-    i = failing(seed)
+    i = toys(seed)
     plans, world = every_plan(i), world_of(i, Options(), Deadline(None))
     times = sorted({p.seconds for p in plans})
     for limit in (times[0], times[len(times) // 3], times[-1]):
@@ -66,3 +77,67 @@ def test_spares_of_ties_stand_on_racks_that_are_there() -> None:
     assert plan.status == "optimal" and planner.check(plan) == []
     assert plan.reliability is not None and plan.layout is not None
     assert plan.layout.racks_per_replica + sum(plan.reliability.spare_racks_by_site.values()) <= 3
+
+
+def changed(i: Instance, **keys: Any) -> Instance:
+    """Return an instance with other figures of its failures."""
+    assert isinstance(i.reliability, Reliability)
+    return i.model_copy(update={"reliability": i.reliability.model_copy(update=keys)})
+
+
+@pytest.mark.parametrize("seed", [0, 16])
+def test_no_failures_give_the_answer_without_them(seed: int) -> None:
+    """With no part that fails, or a given share that trains, every figure is the one without failures."""
+    plain, r = solved(case(seed)), failing(seed).reliability
+    none = case(seed).model_copy(update={"reliability": Reliability(parts={})})
+    found = solved(none)
+    assert (found.days, found.lower_bound, found.counts) == (plain.days, plain.lower_bound, plain.counts)
+    w = case(seed).workload.model_copy(update={"availability": 0.9})
+    given = solved(case(seed).model_copy(update={"workload": w, "reliability": r}))
+    assert given.days == solved(case(seed).model_copy(update={"workload": w})).days
+
+
+def calendars() -> list[Calendar]:
+    """Return failures of different kinds."""
+    own = failing(0).reliability
+    assert isinstance(own, Reliability)
+    large = own.model_copy(
+        update={
+            "parts": {"gpu": FailingPart(gpu_hours_per_event=5e4, repair_hours=24.0)},
+            "measured_gpus": 16384,
+            "restart_seconds_per_gpu": 0.0085,
+            "storage_bytes_per_second_per_gpu": 1.2e8,
+        }
+    )
+    return [
+        Calendar(r=own, state_bytes=1e9),
+        Calendar(r=large, state_bytes=4e14),
+        Calendar(r=large.model_copy(update={"recoveries": ("restart",)}), state_bytes=4e14),
+        Calendar(r=large.model_copy(update={"scale_exponent": 0.3, "correlated_share": 0.0}), state_bytes=4e12),
+    ]
+
+
+@pytest.mark.parametrize("k", range(4))
+def test_bounds_hold_for_every_number_of_replicas(k: int) -> None:
+    """The bounds over ranges of replicas are within the least of their members, and near it."""
+    c, draw = calendars()[k], np.random.default_rng(k)
+    for _ in range(200):
+        g, most = int(draw.integers(1, 20_000)), int(draw.integers(1, 200))
+        each, once = float(draw.uniform(0.1, 10.0)), float(draw.uniform(0.0, 0.1))
+        d = np.arange(1, most + 1)
+        own = (each / d + once) * c.column_floor(d, g)
+        bound = float(c.min_seconds(each, once, most, g))
+        assert bound <= own.min() * (1 + 1e-12)
+        first = int(draw.integers(1, most + 1))
+        assert float(c.floor(first * g)) <= c.column_floor(d[first - 1 :], g).min() * (1 + 1e-12)
+        limit = float(np.quantile(own, 0.3))
+        steps, low = c.step_limit(limit, each, once, most, g)
+        fine = d[own < limit]
+        assert len(fine) == 0 or (fine.min() >= low and (each / fine + once).max() <= steps * (1 + 1e-9))
+
+
+def test_the_bound_over_replicas_is_near() -> None:
+    """Where what comes once is nothing, the bound over all replicas is within a percent of the least of them."""
+    c, d = calendars()[1], np.arange(1, 2001)
+    own = 1 / d * c.column_floor(d, 512)
+    assert float(c.min_seconds(1.0, 0.0, 2000, 512)) == pytest.approx(own.min(), rel=0.01)

@@ -2,7 +2,6 @@
 
 import math
 from functools import cache
-from typing import Any
 
 import pytest
 from joint_changes import HARMS, HELPS, SAME, Change, other_values, own_choices, with_pins
@@ -15,8 +14,7 @@ from planner.instance.instance import Instance
 from planner.models.joint.solution import JointSolution
 
 # One cluster, one site and a grid on which the network, the fibre or the split binds, experts, and CP over racks.
-SEEDS = (0, 26, 13, 39, 74, *more(27, 52))
-PINNED = (0, 26, 13, 74, *more(27, 39, 52))  # each with tens of solves
+SEEDS = (0, 26, 13, 74, *more(27, 39, 52))
 TIE = 1e-9
 
 
@@ -31,7 +29,7 @@ def days(i: Instance) -> float:
     return solved(i).days or math.inf
 
 
-@pytest.mark.parametrize("seed", PINNED)
+@pytest.mark.parametrize("seed", SEEDS)
 def test_own_choices_as_pins_give_the_same_value(seed: int) -> None:
     """A plan's own choices, pinned all at once and one by one, give its days and its capital."""
     found, pins = free(seed), own_choices(free(seed))
@@ -43,7 +41,7 @@ def test_own_choices_as_pins_give_the_same_value(seed: int) -> None:
         assert again.plan.capital_usd == pytest.approx(found.plan.capital_usd, rel=TIE), some
 
 
-@pytest.mark.parametrize("seed", PINNED)
+@pytest.mark.parametrize("seed", SEEDS)
 def test_pins_never_improve(seed: int) -> None:
     """No other value of a choice gives fewer days, and the lower bounds hold below every value under a pin."""
     found = free(seed)
@@ -96,56 +94,9 @@ def test_order_and_names_change_nothing(seed: int, change: Change) -> None:
     _same(free(seed), solved(change(case(seed))))
 
 
-@pytest.mark.parametrize("solver_seed", [1, 7])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_seeds_change_nothing(seed: int, solver_seed: int) -> None:
-    """The seed of the solvers changes neither days nor capital."""
-    _same(free(seed), solved(case(seed), seed=solver_seed))
-
-
-def test_exchanged_equal_sites_change_nothing() -> None:
-    """Where two sites are equal, giving either of them first changes nothing, and one more of them never worsens."""
-    i = _twins(("E1", "E2"))
-    one, other = solved(i), solved(_twins(("E2", "E1")))
-    assert one.plan is not None and len(one.plan.blocks_by_site) == 2
-    _same(one, other)
-    assert days(_twins(("E1", "E2", "E3"))) <= (one.days or 0.0) * (1 + TIE)
-
-
-def _twins(names: tuple[str, ...]) -> Instance:
-    """Return a grid of equal nodes 300 km apart, none of which can hold all that the money buys."""
-    i = case(102)
-    assert i.grid is not None
-    g, base, area = i.grid, i.grid.nodes[0], i.grid.balancing_authorities[0]
-    places = {"E1": (40.0, -76.0), "E2": (40.0, -79.5), "E3": (42.6, -77.75)}
-    changes: dict[str, Any] = {
-        "balancing_authorities": tuple(
-            area.model_copy(update={"id": n, "interconnection": n, "headroom_mw": 1.5}) for n in sorted(names)
-        ),
-        "nodes": tuple(
-            base.model_copy(
-                update={
-                    "id": n,
-                    "balancing_authority": n,
-                    "latitude": places[n][0],
-                    "longitude": places[n][1],
-                    "generation_mw": 3.0,
-                    "interconnect_mw": 3.0,
-                    "site": True,
-                }
-            )
-            for n in names
-        ),
-        "lines": (),
-        "new_lines": (),
-        "rules": g.rules.model_copy(
-            update={
-                "max_sites": 2,
-                "fault_split": g.rules.fault_split.model_copy(update={"enabled": True, "max_share": 0.6}),
-            }
-        ),
-    }
-    return i.model_copy(update={"grid": g.model_copy(update=changes)})
+def test_the_seed_of_the_solvers_changes_nothing(seed: int) -> None:
+    _same(free(seed), solved(case(seed), seed=7))
 
 
 def _same(a: JointSolution, b: JointSolution) -> None:

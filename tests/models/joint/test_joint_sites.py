@@ -11,6 +11,7 @@ import pyomo.environ as pyo
 import pytest
 from power_grids import power_case, with_years, years_case
 from site_grids import case, node
+from tiers import more
 
 from planner.checks import power_flow
 from planner.instance.instance import Instance
@@ -82,10 +83,11 @@ def power_faults(i: Instance, p: PlacedParts, mw: float) -> list[str]:
 
 
 GRIDS: list[tuple[int, dict[str, Any]]] = [
-    *((seed, {"n1": "full"}) for seed in range(12)),
-    *((seed, {"n1": "node"}) for seed in range(12, 18)),
-    *((seed, {"new": 2}) for seed in range(18, 24)),
+    *((seed, {"n1": "full"}) for seed in range(8)),
+    *((seed, {"n1": "node"}) for seed in range(12, 15)),
+    *((seed, {"new": 2}) for seed in range(18, 22)),
 ]
+MORE = [*((seed, {"n1": "full"}) for seed in range(8, 12)), *((seed, {"n1": "node"}) for seed in (15, 16, 17))]
 
 
 def dc_grid(seed: int, how: dict[str, Any]) -> Instance:
@@ -93,7 +95,7 @@ def dc_grid(seed: int, how: dict[str, Any]) -> Instance:
     return (years_case(seed, "robust", **how) if seed % 3 == 0 else power_case(seed, **how))[0]
 
 
-@pytest.mark.parametrize(("seed", "how"), GRIDS)
+@pytest.mark.parametrize(("seed", "how"), [*GRIDS, *more(*MORE)])
 def test_dc_sites_equal_every_choice_by_angles(seed: int, how: dict[str, Any]) -> None:
     """Lazily separated flows and contingencies, and every year, hold in the joint MILP as in the one by angles."""
     i = dc_grid(seed, how)
@@ -122,7 +124,7 @@ def test_contingencies_bind() -> None:
         found = placed(i, bare(2, 1))
         return math.inf if found is None else found.capital_usd
 
-    secure = [(usd(dc_grid(s, h)), usd(power_case(s)[0])) for s, h in GRIDS[:12] if s % 3]
+    secure = [(usd(dc_grid(s, h)), usd(power_case(s)[0])) for s, h in GRIDS[:8] if s % 3]
     assert any(a > b * (1 + 1e-9) for a, b in secure)
     assert all(a >= b * (1 - 1e-9) for a, b in secure)
 
@@ -220,7 +222,7 @@ def test_cpsat_proves_again_what_is_cheapest(seed: int) -> None:
 def test_a_dc_question_is_asked_of_the_transport_model() -> None:
     """Where the grid binds no more under dc than by transport, the sites are proven again."""
     said = set()
-    for seed, how in GRIDS[:12]:
+    for seed, how in GRIDS[:8]:
         sites = Sites(instance=dc_grid(seed, how))
         found = sites.cheapest(bare(2, 1), WIDE)
         if found is not None:

@@ -13,19 +13,18 @@ import pytest
 from joint_binding import Binding, binding
 from joint_brute_force import Toy
 from joint_changes import with_pins
-from joint_solved import solved
+from joint_solved import require_optimum
 from joint_toys import KINDS, case, kind_of
 from tiers import more
 
-from planner.models.joint.solution import JointStatus
-
 SEEDS = (
-    *(0, 10, 15, 75, 105, 25),  # clusters
-    *(16, 26, 41, 101, 36, 96),  # one site of a grid
-    *(12, 27, 57, 97, 132, 102),  # two to four nodes with lines
-    *(13, 43, 53, 98, 73, 118),  # mixtures of experts
-    *(4, 24, 39, 74, 134, 14),  # long sequences: CP over racks
+    *(0, 10, 15, 75),  # clusters
+    *(16, 26, 41, 101),  # one site of a grid
+    *(12, 27, 57, 97),  # two to four nodes with lines
+    *(13, 43, 53, 98),  # mixtures of experts
+    *(4, 24, 39, 74),  # long sequences: CP over racks
 )
+MORE = (105, 25, 36, 96, 132, 102, 73, 118, 134, 14)
 LEAST_SHARE = 1 / 3
 HELPERS = Path(__file__).parents[2] / "helpers"
 
@@ -36,17 +35,10 @@ def enumerated(seed: int) -> Binding:
     return binding(case(seed))
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", [*SEEDS, *more(*MORE)])
 def test_equals_full_enumeration(seed: int) -> None:
     """Time and capital of the optimum are those of the best of all plans, or there is none by both."""
-    best, found = enumerated(seed).best, solved(case(seed))
-    if best is None:
-        assert (found.status, found.plan, found.days) == (JointStatus.INFEASIBLE, None, None)
-        return
-    assert found.plan is not None and found.status is JointStatus.OPTIMAL
-    assert found.plan.seconds == pytest.approx(best.seconds, rel=1e-9)
-    assert found.plan.capital_usd == pytest.approx(best.usd, rel=1e-9)
-    assert found.days == found.lower_bound
+    require_optimum(case(seed), enumerated(seed).best)
 
 
 @pytest.mark.parametrize("seed", [27, *more(57)])
@@ -59,13 +51,10 @@ def test_blocks_pinned_to_a_site_equal_enumeration(seed: int) -> None:
     name, worse = sites.nodes[free.blocks.index(max(free.blocks))].id, 0
     for number in {0, 1, max(free.blocks) - 1, max(free.blocks) + 1}:
         i = with_pins(case(seed), {f"placement.blocks.{name}": number})
-        best, found = Toy(i).best(), solved(i)
-        assert (best is None) == (found.plan is None)
+        best = Toy(i).best()
+        found = require_optimum(i, best)
         if best is None or found.plan is None:
-            assert found.status is JointStatus.INFEASIBLE
             continue
-        assert found.plan.seconds == pytest.approx(best.seconds, rel=1e-9)
-        assert found.plan.capital_usd == pytest.approx(best.usd, rel=1e-9)
         assert found.plan.blocks_by_site.get(name, 0) == number
         worse += (best.seconds, best.usd) > (free.seconds, free.usd)
     assert worse
@@ -84,8 +73,8 @@ def test_network_fibre_or_split_bind_in_a_third_of_the_toys() -> None:
 
 @pytest.mark.slow
 def test_the_toys_are_of_every_kind() -> None:
-    """There are six of each kind; some plans spread CP or experts over racks, some hold blocks at two sites."""
-    assert {k: [kind_of(s) for s in SEEDS].count(k) for k in KINDS} == dict.fromkeys(KINDS, 6)
+    """There are four of each kind; some plans spread CP or experts over racks, some hold blocks at two sites."""
+    assert {k: [kind_of(s) for s in SEEDS].count(k) for k in KINDS} == dict.fromkeys(KINDS, 4)
     plans = [b.best for b in map(enumerated, SEEDS) if b.best is not None]
     assert any(p.column.block.context_racks > 1 for p in plans)
     assert any(p.column.shape.expert_parallel > 1 for p in plans)
@@ -93,7 +82,7 @@ def test_the_toys_are_of_every_kind() -> None:
     assert any(p.send > 1.2 for p in plans) and any(p.allreduce > 1.2 for p in plans)
 
 
-@pytest.mark.parametrize("seed", [13, 27, 74, 105])
+@pytest.mark.parametrize("seed", [13, 27, 74])
 def test_enumeration_leaves_out_only_what_is_slower(seed: int) -> None:
     """The enumeration finds the same where it also times what is slower even on a network that slows nothing."""
     whole, best = Toy(case(seed)).best(prune=False), enumerated(seed).best

@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -37,19 +36,21 @@ CASES: list[tuple[int, dict[str, Any]]] = [
     *((seed, {}) for seed in (0, 2, 6, 8, 14)),
     *((seed, {"forced": True}) for seed in (2, 7, 8, 12, 19, 20, 26)),
     *((seed, {"forced": True, "network": None}) for seed in (8, 19)),
-    *((seed, {"sites": 2, "forced": True}) for seed in (3, 7, 14, 18, 21, 25, 36, 41, 48, 59)),
-    *((seed, {"sites": 3, "forced": True}) for seed in (3, 7, 18, 25, 36)),
+    *((seed, {"sites": 2, "forced": True}) for seed in (3, 7, 14, 18, 25, 36)),
+    *((seed, {"sites": 3, "forced": True}) for seed in (3, 7, 18)),
     *((seed, {"sites": 2}) for seed in (2, 5)),
 ]
+MORE = [(seed, {"sites": 2, "forced": True}) for seed in (21, 41, 48, 59)]
 NAMES = [f"{seed}{''.join('-' + k for k in how)}" for seed, how in CASES]
-# Without a budget, which ends no search then, each third but the last is of either tier.
+# Without a budget, which ends no search then, each fifth but the last is of either tier.
 BOTH = [
     *(pytest.param(*case, True, id=f"budget-{name}") for case, name in zip(CASES, NAMES, strict=True)),
     *(
         pytest.param(*case, False, id=f"no budget-{name}")
-        for case, name in zip(CASES[:-1:3], NAMES[:-1:3], strict=True)
+        for case, name in zip(CASES[:-1:5], NAMES[:-1:5], strict=True)
     ),
-    *more(*((*case, False) for k, case in enumerate(CASES) if k % 3 or case is CASES[-1])),
+    *more(*((*case, False) for k, case in enumerate(CASES) if k % 5 or case is CASES[-1])),
+    *more(*((*case, True) for case in MORE)),
 ]
 FACTORS = (1.0, 1.05, 1.3, 2.0, 4.0)  # of the fewest seconds
 
@@ -103,21 +104,6 @@ def test_fibre_follows_the_sites_that_there_are(seed: int) -> None:
         best, found = every.cheapest(limit), cheapest_by(w, limit)
         assert best is not None
         assert found.capital_usd == pytest.approx(best.usd, rel=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("seed", "how"),
-    [(6, {}), (2, {"forced": True}), (36, {"sites": 2, "forced": True}), (18, {"sites": 2, "forced": True})],
-)
-def test_more_time_is_never_dearer(seed: int, how: dict[str, Any]) -> None:
-    """Capital falls, or stays, as the deadline grows; at the fewest days it is no more than the fastest plan's."""
-    i = toy(seed, **how)
-    best = solve_joint(i, Options(), lambda _: None)
-    assert best.plan is not None
-    found = [cheapest_by(world(i), best.plan.seconds * f) for f in FACTORS]
-    assert all(b.capital_usd <= a.capital_usd + 0.01 for a, b in pairwise(found))  # type: ignore[operator]
-    assert all((x.days or math.inf) <= (best.days or 0.0) * f * (1 + 1e-9) for x, f in zip(found, FACTORS, strict=True))
-    assert (found[0].capital_usd or math.inf) <= best.plan.capital_usd + 0.01
 
 
 @pytest.mark.parametrize(("seed", "how"), [(6, {}), (36, {"sites": 2, "forced": True})])

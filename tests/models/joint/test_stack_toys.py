@@ -1,25 +1,24 @@
 """The joint optimum with frameworks that lack ZeRO stages and ways to divide a step equals full enumeration."""
 
+import math
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
-from joint_brute_force import Toy
-from joint_proof import solved_with_proof
+from joint_brute_force import Plan, Toy
+from joint_proof import columns_below, require_proven_optimum
+from joint_solved import solved
 from joint_strategies import strategies
 from joint_toys import SOFTWARE, toy, with_pins
 from tiers import more
 
-from planner.checks.joint_proof import missing_columns
 from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.instance.workload import Software
 from planner.models.joint.bounds import RowConditions, StrategyRows, terms
 from planner.models.joint.columns import min_fill_layer
-from planner.models.joint.solution import JointStatus
 from planner.models.joint.space import problem_of
-from planner.plan.certificate import JointProof
 
 STACKS: dict[str, dict[str, Any]] = {
     "all": {},
@@ -49,46 +48,31 @@ def made(seed: int, stack: str) -> Instance:
 
 
 @cache
-def best(seed: int, stack: str) -> tuple[float, float] | None:
-    """Enumerate a case once: seconds a sequence and capital of the best plan."""
-    found = Toy(made(seed, stack)).best()
-    return None if found is None else (found.seconds, found.usd)
+def best(seed: int, stack: str) -> Plan | None:
+    """Enumerate a case once."""
+    return Toy(made(seed, stack)).best()
 
 
 @pytest.mark.parametrize(("seed", "stack"), [*CASES, *more(*((36, stack) for stack in STACKS))])
 def test_equals_full_enumeration(seed: int, stack: str) -> None:
     """Search and loops over all that the framework has agree, and the checker finds nothing below the bound."""
-    i, wanted = made(seed, stack), best(seed, stack)
-    found, proof = solved_with_proof(i)
-    if wanted is None:
-        assert found.status is JointStatus.INFEASIBLE
-        return
-    assert found.plan is not None and found.days is not None and found.status is JointStatus.OPTIMAL
-    assert (found.plan.seconds, found.plan.capital_usd) == pytest.approx(wanted, rel=1e-9)
-    column = found.plan.column
-    software = i.workload.software
-    assert isinstance(software, Software) and column.zero in software.zero_stages_under(column.p)
-    phi = i.network.transport.slowdown if i.network is not None else 1.0
-    assert list(missing_columns(i, found.days, proof, transport_slowdown=phi)) == []
-
-
-@pytest.mark.slow
-def test_frameworks_matter() -> None:
-    """On every toy some framework is slower than one that has all, and each is on some toy."""
-    slower = {(seed, stack) for seed, stack in CASES if (best(seed, stack) or (9e9,)) > (best(seed, "all") or (9e9,))}
-    assert {seed for seed, _ in slower} == {seed for seed, _ in CASES}
-    assert {stack for _, stack in slower} == set(STACKS) - {"all"}
+    i = made(seed, stack)
+    found, software = require_proven_optimum(i, best(seed, stack)).plan, i.workload.software
+    assert isinstance(software, Software)
+    assert found is None or found.column.zero in software.zero_stages_under(found.column.p)
 
 
 def test_the_checker_enumerates_what_the_framework_has() -> None:
-    """A bound at the optimum of a framework that has less passes, and with one that has all a column is below it."""
-    seed, stack = next((s, k) for s, k in CASES if (best(s, k) or (0.0,)) > (best(s, "all") or (9e9,)))
-    found, _ = solved_with_proof(made(seed, stack))
+    """Below the optimum of a framework that has less there is a column of one that has all."""
+
+    def seconds(seed: int, stack: str) -> float:
+        plan = best(seed, stack)
+        return math.inf if plan is None else plan.seconds
+
+    seed, stack = next((s, k) for s, k in CASES if math.inf > seconds(s, k) > seconds(s, "all"))
+    found = solved(made(seed, stack))
     assert found.days is not None
-    bare = JointProof(max_racks_by_wired_gpus={})
-    more = made(seed, "all")
-    phi = more.network.transport.slowdown if more.network is not None else 1.0
-    assert list(missing_columns(more, found.days, bare, transport_slowdown=phi))
+    assert list(columns_below(made(seed, "all"), found.days))
 
 
 @pytest.mark.parametrize(
