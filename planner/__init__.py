@@ -23,7 +23,7 @@ from planner.version import __version__
 from planner.views import provide
 
 if TYPE_CHECKING:
-    from planner.cluster.job import Job, Placement, Topology
+    from planner.cluster import Job, Placement, Topology
     from planner.instance.instance import Instance
     from planner.plan.certificate import Violation
     from planner.plan.plan import Plan
@@ -60,7 +60,7 @@ _HOMES = {
         "planner.planning.frontier": "Frontier",
         "planner.instance.instance": "Instance",
         "planner.solvers.signals": "Interrupter",
-        "planner.cluster.job": "Job Placement Topology",
+        "planner.cluster": "Job Placement Topology",
         "planner.plan.plan": "Plan",
         "planner.sweeps.row_store": "Row",
         "planner.planning.session": "Session",

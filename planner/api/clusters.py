@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from planner.units import bounded
 
 if TYPE_CHECKING:
-    from planner.cluster.job import Job, Placement, Topology
+    from planner.cluster import Job, Placement, Topology
     from planner.plan.plan import Plan
     from planner.scheduling.session import Cluster
     from planner.simulation.routing import Fabric
@@ -61,7 +61,7 @@ def place(
     Placement
         Without nodes, and with the reason in numbers, where the job is larger than what is free.
     """
-    from planner.cluster.job import read_job
+    from planner.cluster import read_job
     from planner.errors import InputError
 
     if objective not in OBJECTIVES:
@@ -75,7 +75,7 @@ def place(
         if order != "any":
             raise InputError("objective, order: step-time ranks any order alone; take locality, or leave order out")
         from planner.plan.plan import Plan
-        from planner.scheduling.step_time import place_by_time
+        from planner.scheduling.session import place_by_time
 
         given = job if isinstance(job, (str, Path, Plan)) else None
         return place_by_time(cluster, given, **options)

@@ -7,7 +7,7 @@ from itertools import pairwise
 from math import prod
 
 from planner.checks.rule import Rule, at_most, broken, must_be, must_equal
-from planner.cluster.job import Job, Placement, Topology
+from planner.cluster import Job, Placement, Topology
 from planner.instance.references_and_pins import BLOCKS_AT, pinned_blocks
 from planner.physics.network import transport
 from planner.physics.plan_physics import PlanPhysics, racks_of

@@ -17,7 +17,7 @@ from planner.units import counted
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from planner.cluster.job import Move, Placement, Running, Topology
+    from planner.cluster import Move, Placement, Running, Topology
     from planner.plan.certificate import Certificate
     from planner.scheduling.session import Cluster
 
@@ -79,7 +79,7 @@ def place(
         raise InputError(f"--job {job}: a job's file has its nodes and its mesh; leave out --nodes and --mesh")
     if inline and (running is not None or objective != "locality"):
         raise InputError("--job: --replace and --objective step-time need the job's file; give it")
-    from planner.cluster.job import mesh_job
+    from planner.cluster import mesh_job
 
     wanted = mesh_job(name, mesh, nodes, gpus_per_node=gpus_per_node) if job is None else job
     options: dict[str, Any] = {"time_limit": time_limit, "seed": seed, "threads": threads}
@@ -128,7 +128,7 @@ def _nodes_in_use(cluster: "Topology", topology: Path, state: Path | None, busy:
 
     States are read once: they may come from a pipe.
     """
-    from planner.cluster.hostlist import read_hosts
+    from planner.cluster import read_hosts
     from planner.formats.slurm import read_states, states_on
     from planner.formats.topology_files import topology_items
 
@@ -302,8 +302,7 @@ def preempt(
     topology_name: console.TopologyName = None,
 ) -> None:
     """Choose which running jobs to preempt so that a job fits, at the least sum of priority times nodes."""
-    from planner.cluster.hostlist import fold_names
-    from planner.cluster.job import mesh_job, read_job
+    from planner.cluster import fold_names, mesh_job, read_job
     from planner.scheduling.cluster_changes import preempt as solve
 
     wanted = read_job(job) if job is not None else mesh_job("job", mesh, nodes)
@@ -331,8 +330,7 @@ def resize(
     topology_name: console.TopologyName = None,
 ) -> None:
     """Grow or shrink the data parallelism of a running job; the ranks that stay do not move."""
-    from planner.cluster.hostlist import fold_names
-    from planner.cluster.job import mesh_job
+    from planner.cluster import fold_names, mesh_job
     from planner.errors import hint
     from planner.scheduling.cluster_changes import resize as solve
     from planner.scheduling.session import own_placement
@@ -365,8 +363,7 @@ def queue(
     topology_name: console.TopologyName = None,
 ) -> None:
     """Place queued jobs together, in queue order, with the fewest split groups; list the jobs that must wait."""
-    from planner.cluster.hostlist import fold_names
-    from planner.cluster.job import read_job
+    from planner.cluster import fold_names, read_job
     from planner.scheduling.cluster_changes import place_queue
 
     cluster, _ = _opened(topology, topology_name, running, busy, state)

@@ -4,7 +4,7 @@ import json
 
 from pydantic import BaseModel
 
-from planner.cluster.job import Job, Placement
+from planner.cluster import Job, Placement
 from planner.instance.base import put_ranges
 from planner.instance.instance import Instance
 from planner.plan.plan import Plan

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from planner.checks.cables import free_by_exchange
-from planner.cluster.hostlist import PREFIX, fold, fold_names, width
+from planner.cluster import PREFIX, fold, fold_names, width
 from planner.exports.fabric_parts import BuiltFabric
 from planner.physics.network.dragonfly import Dragonfly
 from planner.physics.network.fabric_designs import WAN_GATEWAY, switch_counts

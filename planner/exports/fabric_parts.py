@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from planner.cluster.hostlist import PREFIX, width
+from planner.cluster import PREFIX, width
 from planner.errors import InputError, InternalError
 from planner.files import escaped, read_text, unescaped, unwritable, write_streamed
 from planner.formats.yaml_text import dump

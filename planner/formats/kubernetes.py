@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from planner.cluster.job import Topology
+from planner.cluster import Topology
 from planner.errors import InputError
 from planner.formats.placed_job import PlacedJob, RankGroup
 from planner.formats.topology_rows import Layered, chains, children_of, from_layers, heights, leaf_of, leaves, shown

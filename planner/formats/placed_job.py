@@ -10,8 +10,7 @@ from typing import Any
 
 from pydantic import Field, ValidationError, model_validator
 
-from planner.cluster.hostlist import fold_names, natural
-from planner.cluster.job import Placement, Topology
+from planner.cluster import Placement, Topology, fold_names, natural
 from planner.errors import InputError
 from planner.files import read_json
 from planner.formats.topology_rows import leaf_of

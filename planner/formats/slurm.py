@@ -10,8 +10,7 @@ from typing import Any
 
 from pydantic import Field
 
-from planner.cluster.hostlist import fold_names
-from planner.cluster.job import Topology
+from planner.cluster import Topology, fold_names
 from planner.errors import InputError
 from planner.files import parse_json, read_text
 from planner.formats import topology_rows

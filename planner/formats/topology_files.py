@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from planner.cluster.hostlist import MAX_NAMES, PREFIX, width
-from planner.cluster.job import Topology
+from planner.cluster import MAX_NAMES, PREFIX, Topology, width
 from planner.errors import InputError
 from planner.files import parse_json, read_text
 from planner.formats import kubernetes, placed_job, slurm

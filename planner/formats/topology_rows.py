@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from planner.cluster.hostlist import MAX_NAMES, expand, fold_names
-from planner.cluster.job import Topology, TopologyBlock, TopologySwitch
+from planner.cluster import MAX_NAMES, Topology, TopologyBlock, TopologySwitch, expand, fold_names
 from planner.errors import InputError
 
 MAX_NAMES_OF_FILE = MAX_NAMES

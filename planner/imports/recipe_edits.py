@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from planner.cluster.hostlist import fold_names, natural
+from planner.cluster import fold_names, natural
 from planner.errors import InputError
 from planner.exports.launch import (
     SHARDING,

@@ -10,7 +10,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.cluster import hostlist
+from planner.cluster import fold, width
 from planner.physics.network.topology import Design
 from planner.plan.plan_sections import Assignment
 
@@ -271,7 +271,7 @@ def assignment(order: list[list[int]], design: Design) -> tuple[Assignment, ...]
                     Assignment(
                         stage=stage,
                         leaf_domain=racks[first] // size,
-                        racks=hostlist.fold(racks[first:k], hostlist.width(design.racks)),
+                        racks=fold(racks[first:k], width(design.racks)),
                     )
                 )
                 first = k

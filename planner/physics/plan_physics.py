@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from planner.cluster import hostlist
+from planner.cluster import parse
 from planner.instance.grid import BalancingAuthority, Grid, PowerNode
 from planner.instance.instance import Instance
 from planner.instance.network import Switch, Wan
@@ -277,7 +277,7 @@ def racks_of(text: str, racks: int) -> list[int] | str:
     if outside:
         return f"rack {outside[0][:20]} of {text[:60]!r} > {racks - 1:,}, the site's last rack"
     try:
-        return hostlist.parse(text)
+        return parse(text)
     except ValueError as error:
         return str(error)
 

@@ -7,8 +7,7 @@ from dataclasses import replace as changed
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from planner.cluster.hostlist import read_hosts
-from planner.cluster.job import (
+from planner.cluster import (
     Defragmentation,
     Figure,
     Job,
@@ -22,6 +21,7 @@ from planner.cluster.job import (
     Topology,
     blocks,
     levels,
+    read_hosts,
     read_job,
     slots,
 )

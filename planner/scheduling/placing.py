@@ -4,8 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from planner.cluster.hostlist import natural
-from planner.cluster.job import (
+from planner.cluster import (
     MEMBER,
     Figure,
     Job,
@@ -17,6 +16,7 @@ from planner.cluster.job import (
     groups_of,
     levels,
     line,
+    natural,
     numbering,
     slots,
 )

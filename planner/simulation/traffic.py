@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from planner.cluster import hostlist
+from planner.cluster import parse
 from planner.errors import InputError
 from planner.files import read_text
 from planner.instance.base import range_of
@@ -284,7 +284,7 @@ def stages(plan: Plan, site: str, part: SimulatedPart) -> list[list[Ints]]:
                 f"placement: stage {fragment.stage} at {site}: the layout has {len(ranks)} stages; {remedy}"
             )
         try:
-            ranks[fragment.stage] += [rack for rack in hostlist.parse(fragment.racks) if rack < len(part.slots)]
+            ranks[fragment.stage] += [rack for rack in parse(fragment.racks) if rack < len(part.slots)]
         except ValueError as error:
             raise InputError(f"placement: {error}; see what `planner check` says of the plan") from None
     return [[part.slots[np.asarray(racks, np.int64), rail] for racks in ranks] for rail in range(part.slots.shape[1])]

@@ -11,8 +11,7 @@ import resource
 import time
 from collections.abc import Callable, Sequence
 
-from planner.cluster.hostlist import natural
-from planner.cluster.job import GroupKind, Job, Topology, TopologySwitch, slots
+from planner.cluster import GroupKind, Job, Topology, TopologySwitch, natural, slots
 from planner.scheduling.session import Cluster
 
 LEAF, PER_POD = 32, 16

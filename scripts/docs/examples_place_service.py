@@ -23,8 +23,7 @@ from socket import SHUT_RDWR
 from threading import BoundedSemaphore, Lock, Timer
 from typing import Any
 
-from planner.cluster.hostlist import fold_names, read_hosts
-from planner.cluster.job import Job, Placement, read_job
+from planner.cluster import Job, Placement, fold_names, read_hosts, read_job
 from planner.errors import InputError, PlannerError
 from planner.files import parse_json
 from planner.formats.topology_files import read_topology

@@ -25,7 +25,7 @@ from planner.checks import check_plan
 from planner.checks import joint_proof as joint_rules
 from planner.checks.check_plan import violations
 from planner.checks.placement import check_placement
-from planner.cluster.job import Job, Placement, Topology, read_job
+from planner.cluster import Job, Placement, Topology, read_job
 from planner.formats.placed_job import SCHEDULER_KEYS
 from planner.formats.topology_files import read_topology
 from planner.instance.instance import Instance, instance_sha256

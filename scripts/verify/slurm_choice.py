@@ -6,8 +6,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from planner.cluster.hostlist import expand, fold_names
-from planner.cluster.job import Job, slots
+from planner.cluster import Job, expand, fold_names, slots
 from planner.formats.slurm import write_conf
 from planner.scheduling.session import Cluster
 

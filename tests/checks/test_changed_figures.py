@@ -12,7 +12,7 @@ from stored_plans import stored
 from worked_plan import LAYOUT, instance_with
 
 import planner
-from planner.cluster.job import GroupKind, Job
+from planner.cluster import GroupKind, Job
 from planner.plan.plan import Plan
 from planner.scheduling.session import Cluster
 

@@ -6,7 +6,7 @@ import pytest
 
 import planner
 from planner.checks.placement import check_placement
-from planner.cluster.job import Job, Placement, Topology, TopologyBlock, TopologySwitch
+from planner.cluster import Job, Placement, Topology, TopologyBlock, TopologySwitch
 
 NODES = tuple(f"n{i}" for i in range(12))
 TOPOLOGY = Topology(

@@ -13,7 +13,7 @@ from worked_plan import small
 
 from planner.cli.console import read_pins
 from planner.cli.main import app
-from planner.cluster.job import read_job
+from planner.cluster import read_job
 from planner.errors import InputError
 from planner.files import MAX_BYTES, MAX_DEPTH, MAX_DIGITS, read_json, read_text
 from planner.formats.slurm import read_states
@@ -253,13 +253,13 @@ def test_a_pipe_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, na
 
 def test_a_pareto_and_a_step_time_take_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kind of a file is seen in what was read of it, not by opening it a second time."""
-    from planner.scheduling import step_time
+    from planner.scheduling import session
 
     seen: list[Any] = []
-    monkeypatch.setattr(step_time, "clock_of", lambda _, plan, __: seen.append(plan))
-    monkeypatch.setattr(step_time, "fastest", lambda *_, **__: None)
+    monkeypatch.setattr(session, "clock_of", lambda _, plan, __: seen.append(plan))
+    monkeypatch.setattr(session, "fastest", lambda *_, **__: None)
     with piped(PLAN.model_dump_json()) as pipe:
-        step_time.place_by_time(None, pipe)  # type: ignore[arg-type]
+        session.place_by_time(None, pipe)  # type: ignore[arg-type]
     monkeypatch.setattr("planner.planning.site_fabrics.frontier", lambda plan, **_: seen.append(plan) or ())
     with piped(PLAN.model_dump_json()) as pipe:
         assert CliRunner().invoke(app, ["fabric", "pareto", pipe]).exit_code == 3

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from planner.cli.main import app
-from planner.cluster.job import mesh_job
+from planner.cluster import mesh_job
 from planner.errors import InputError
 from planner.formats.slurm import read_running
 

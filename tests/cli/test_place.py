@@ -16,8 +16,7 @@ from typer.testing import CliRunner
 
 from planner.checks.placement import check_placement
 from planner.cli.main import app, main
-from planner.cluster.hostlist import expand
-from planner.cluster.job import GroupKind, Job, Placement
+from planner.cluster import GroupKind, Job, Placement, expand
 from planner.formats.slurm import read_states
 from planner.formats.topology_files import write_topology
 from planner.models.placement import proven_levels

@@ -7,7 +7,7 @@ from cluster_worlds import tree
 from typer.testing import CliRunner
 
 from planner.cli.main import app
-from planner.cluster.job import Topology, TopologyBlock
+from planner.cluster import Topology, TopologyBlock
 from planner.errors import InputError
 from planner.formats.topology_files import read_topology, write_topology
 

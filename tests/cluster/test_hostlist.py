@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.cluster.hostlist import MAX_NAMES, MAX_RANGE, expand, fold, fold_names, parse, width
+from planner.cluster import MAX_NAMES, MAX_RANGE, expand, fold, fold_names, parse, width
 
 
 @given(st.lists(st.integers(0, 30_000)), st.integers(1, 6))

@@ -3,7 +3,7 @@
 import pytest
 from worked_plan import edited_at, small
 
-from planner.cluster.job import job_of_plan
+from planner.cluster import job_of_plan
 from planner.errors import InputError
 
 

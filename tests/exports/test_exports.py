@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from worked_plan import edited, edited_at, instance_with, small, worked
 
 from planner.cli.main import app
-from planner.cluster.hostlist import parse
+from planner.cluster import parse
 from planner.errors import InputError
 from planner.exports import fabric_graph, fabric_parts
 from planner.exports.fabric_parts import built_fabric

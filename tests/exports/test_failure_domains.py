@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from worked_plan import instance_with, small, worked
 
 from planner.cli.main import app
-from planner.cluster.hostlist import expand, parse
+from planner.cluster import expand, parse
 from planner.exports import fabric_graph as exported
 from planner.exports.fabric_graph import failure_domains
 from planner.exports.fabric_parts import BuiltFabric, built_fabric

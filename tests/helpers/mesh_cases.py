@@ -4,7 +4,7 @@ import itertools
 import random
 from collections.abc import Iterator, Sequence
 
-from planner.cluster.job import Job, Topology, TopologySwitch
+from planner.cluster import Job, Topology, TopologySwitch
 
 # Which axes exchange in groups, and in which order they are kept together where no bytes are given.
 EXCHANGES = ("tensor", "context", "expert", "data")

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from planner.checks.check_plan import check
-from planner.cluster.hostlist import parse
+from planner.cluster import parse
 from planner.instance.instance import Instance, instance_sha256
 from planner.physics.network import transport
 from planner.physics.network.topology import Design

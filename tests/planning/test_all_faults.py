@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from worked_plan import small
 
-from planner.cluster.job import Job
+from planner.cluster import Job
 from planner.errors import InputError
 from planner.instance.base import RANGES, out_of_range, range_of
 from planner.instance.instance import Instance

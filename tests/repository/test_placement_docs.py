@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from slurm_controller import controller, why_not
 
-from planner.cluster.hostlist import expand, fold_names
+from planner.cluster import expand, fold_names
 from planner.formats.slurm import write_conf
 from planner.formats.topology_files import read_topology
 

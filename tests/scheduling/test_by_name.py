@@ -9,8 +9,7 @@ from mesh_cases import lines, pieces, split
 
 import planner
 from planner.checks.placement import check_placement
-from planner.cluster.hostlist import natural
-from planner.cluster.job import GroupKind, Job, Topology, TopologySwitch
+from planner.cluster import GroupKind, Job, Topology, TopologySwitch, natural
 from planner.errors import InputError
 
 ORDER = {"order": "name"}

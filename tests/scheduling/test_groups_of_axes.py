@@ -6,7 +6,7 @@ from mesh_cases import assignments, lines, order_of, pieces, random_mesh, split
 
 import planner
 from planner.checks.placement import check_placement
-from planner.cluster.job import Job, Placement, Topology
+from planner.cluster import Job, Placement, Topology
 from planner.errors import InputError
 from planner.models.placement.solve import solve
 from planner.models.requests import Options

@@ -11,7 +11,7 @@ import pytest
 from cluster_worlds import some_busy, tree
 
 from planner.checks.placement import check_placement
-from planner.cluster.job import GroupKind, Job, Move, PlacedGroup, Placement, Running
+from planner.cluster import GroupKind, Job, Move, PlacedGroup, Placement, Running
 from planner.errors import InputError
 from planner.models.placement.cluster_changes import LeafLoad, in_order
 from planner.scheduling.cluster_changes import defragment, place_queue, preempt, replace, resize

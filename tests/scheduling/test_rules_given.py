@@ -2,7 +2,7 @@
 
 import pytest
 
-from planner.cluster.job import Job
+from planner.cluster import Job
 from planner.scheduling.placing import rules_of
 
 ALWAYS = "nodes are taken whole, and busy ones stay busy"

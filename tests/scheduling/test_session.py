@@ -10,7 +10,7 @@ from cluster_worlds import renamed, some_busy, tree
 
 import planner
 from planner.checks.placement import check_placement
-from planner.cluster.job import GroupKind, Job, Placement, Topology, TopologyBlock, TopologySwitch, read_job
+from planner.cluster import GroupKind, Job, Placement, Topology, TopologyBlock, TopologySwitch, read_job
 from planner.errors import InputError, PlannerError
 from planner.scheduling.session import Cluster
 

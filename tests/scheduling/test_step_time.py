@@ -9,15 +9,14 @@ from stored_plans import stored
 
 import planner
 from planner.checks.placement import check_placement
-from planner.cluster.job import Job, Topology, TopologySwitch, job_of_plan
+from planner.cluster import Job, Topology, TopologySwitch, job_of_plan
 from planner.errors import InputError
 from planner.formats.topology_files import plan_topology
 from planner.physics.training.parallel_strategy import strategy_of
 from planner.physics.training.step import Conditions
 from planner.physics.training.step_prediction import metrics
 from planner.plan.plan import Plan
-from planner.scheduling.session import Cluster
-from planner.scheduling.step_time import clock_of
+from planner.scheduling.session import Cluster, clock_of
 
 ROOT = Path(__file__).parents[2]
 LAYOUT = {

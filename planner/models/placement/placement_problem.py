@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from planner.cluster.job import Topology
+from planner.cluster import Topology
 from planner.errors import InputError
 from planner.physics.network.transport import lower_bound_split
 from planner.solvers.outcome import Stop

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from ortools.sat.python import cp_model
 
-from planner.cluster.hostlist import parse
+from planner.cluster import parse
 from planner.errors import InternalError
 from planner.models.placement.placement_problem import Packing, PlacementProblem
 from planner.models.placement.shared_holes import (

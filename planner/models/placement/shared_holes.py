@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ortools.sat.python import cp_model
 
-from planner.cluster.hostlist import fold, width
+from planner.cluster import fold, width
 from planner.plan.plan_sections import Assignment
 from planner.solvers.cpsat import CpsatValues
 from planner.solvers.outcome import Outcome

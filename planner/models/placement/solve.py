@@ -17,7 +17,7 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.cluster.job import Slot
+from planner.cluster import Slot
 from planner.models.placement.first_packing import greedy
 from planner.models.placement.placement_problem import (
     ANALYTIC,

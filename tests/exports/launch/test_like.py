@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import planner
 from planner.cli.main import app
-from planner.cluster.job import Job, Topology, TopologySwitch
+from planner.cluster import Job, Topology, TopologySwitch
 from planner.errors import InputError
 from planner.exports.launch import LaunchRun, run_of
 from planner.formats.placed_job import PlacedJob

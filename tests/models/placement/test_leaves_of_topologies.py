@@ -5,7 +5,7 @@ from itertools import combinations
 
 import pytest
 
-from planner.cluster.job import Topology, TopologyBlock, TopologySwitch
+from planner.cluster import Topology, TopologyBlock, TopologySwitch
 from planner.errors import InputError
 from planner.models.placement.placement_problem import Kind, Leaf, LeafNodes, PlacementProblem, leaves_of
 

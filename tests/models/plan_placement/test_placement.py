@@ -7,7 +7,7 @@ from functools import cache
 
 import pytest
 
-from planner.cluster.hostlist import parse
+from planner.cluster import parse
 from planner.models.placement.plan_placement import BoundedPlacement, place_stages
 from planner.models.requests import Options, PlacementRequest
 from planner.physics.network.transport import domain_racks, locality

@@ -1,1 +1,0 @@
-"""Real clusters: jobs, topologies, placements and hostlists."""
