@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 from planner.checks.reliability import Failures
 from planner.instance.hardware import FailingPart, Reliability
 from planner.models.joint.calendar import Calendar
-from planner.physics.reliability.recovery import (
+from planner.physics.recovery import (
     CheckpointedJob,
     best_interval,
-    best_interval_seconds,
     choices,
     way_at,
     ways,
@@ -107,12 +106,6 @@ def test_better_parts_never_stretch_more(seed: int) -> None:
                 assert float(b.stretch) <= float(a.stretch) * (1 + 1e-12), (name, a.recovery, a.target)
 
 
-def restarted(mean: float, write: float) -> Callable[[Decimal], Decimal]:
-    """Return the time of an interval with its write by random stops, over the interval."""
-    m, w = Decimal(mean), Decimal(write)
-    return lambda tau: (((tau + w) / m).exp() - 1) / tau
-
-
 def elastic(job: CheckpointedJob) -> Callable[[Decimal], Decimal]:
     """Return the time of an elastic job by its interval: writes and copies, stalls, lost work, replicas away."""
     r, rate = job.r, Decimal(float(job.stops_per_second))
@@ -147,13 +140,6 @@ def least_at(f: Callable[[Decimal], Decimal], low: float, high: float) -> float:
                 d = a + GOLDEN * (b - a)
                 at_d = f(d.exp())
         return float(((a + b) / 2).exp())
-
-
-@pytest.mark.parametrize("c", [1e-20, 1e-12, 1e-9, 1e-7, 1.9e-4, 2.1e-4, 0.01, 0.5, 3.0, 20.0, 36.0, 38.0, 300.0])
-def test_restarts_write_at_the_interval_of_a_search(c: float) -> None:
-    """The interval is within 1e-9 of a search in exact arithmetic, for writes of any part of the time between stops."""
-    wanted = least_at(restarted(50.0, 50 * c), 50 * min(1e-3, math.sqrt(c)), 50 * min(2.0, 2 * math.sqrt(2 * c)))
-    assert float(best_interval_seconds(50.0, 50 * c)) == pytest.approx(wanted, rel=1e-9)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -193,14 +179,14 @@ def test_writes_that_outlast_the_time_between_stops() -> None:
     assert all(float(w.stretch) > 1e12 for w in ways(job, spares=True) if w.recovery != "elastic")
 
 
-@given(factor=st.floats(1e-4, 1e4), seed=st.integers(0, 1000))
+@given(factor=st.floats(1e-4, 1e4), seed=st.integers(0, 1000), step=st.sampled_from([0.0, 0.0, 5.0, 500.0]))
 @settings(max_examples=100, deadline=None)
-def test_no_other_interval_is_better(factor: float, seed: int) -> None:
-    """No way to go on stretches less at another interval, but for rounding."""
-    job = replace(drawn_job(random.Random(seed)), step_seconds=0.0)
+def test_no_other_interval_is_better(factor: float, seed: int, step: float) -> None:
+    """No way to go on stretches less at another interval that is no shorter than a step, but for rounding."""
+    job = replace(drawn_job(random.Random(seed)), step_seconds=step)
     for way in ways(job, spares=True):
         if 0 < float(way.interval_seconds) < math.inf:
-            other = way_at(job, way.recovery, way.target, way.interval_seconds * factor)
+            other = way_at(job, way.recovery, way.target, np.maximum(way.interval_seconds * factor, step))
             assert float(other.stretch) >= float(way.stretch) * (1 - 1e-13)
 
 

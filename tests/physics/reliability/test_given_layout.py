@@ -12,7 +12,7 @@ from planner.checks.reliability import Failures, at_least, mean_short
 from planner.errors import InputError
 from planner.instance.hardware import Reliability
 from planner.instance.instance import Instance
-from planner.physics.reliability.spares import SITE, upkeep_of
+from planner.physics.spares import SITE, upkeep_of
 from planner.physics.training.transformer import total_parameters
 
 RACKS, STEP = 10, 7.0  # two stages of ten replicas, two to a rack: ten racks of four GPUs, none idle

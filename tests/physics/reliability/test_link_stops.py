@@ -7,7 +7,7 @@ from pydantic import ValidationError
 from planner.errors import InputError
 from planner.instance.hardware import FailingPart, Reliability
 from planner.instance.instance import Instance
-from planner.physics.reliability.recovery import (
+from planner.physics.recovery import (
     NO_LINKS,
     GpuLinks,
     fewest_stops,

@@ -1,43 +1,28 @@
-"""The useful share at other intervals and with other spares meets the plan's own at its own choice."""
+"""The useful share at other intervals and spares meets the plan's own; when failures count, and their section."""
 
-import math
 from itertools import pairwise
 
 import numpy as np
 import pytest
 from failing_plan import RATES, failing
-from hypothesis import given
-from hypothesis import strategies as st
 from worked_plan import edited, small
 
 from planner.instance.hardware import Reliability
-from planner.physics.reliability.recovery import CheckpointedJob, choices, way_at, ways
-from planner.physics.reliability.spares import exposure_of, interval_curves, min_spares, spare_points
+from planner.physics.recovery import CheckpointedJob, choices, stops_per_second, way_at, ways
+from planner.physics.spares import (
+    Upkeep,
+    checkpoint_bytes,
+    counted,
+    exposure_of,
+    interval_curves,
+    min_spares,
+    section,
+    spare_points,
+    stretches,
+)
+from planner.physics.training.transformer import total_parameters
 
 WAYS = [("restart",), ("warm-spares",), ("elastic",), ("restart", "warm-spares", "elastic")]
-
-
-@given(
-    gpus=st.floats(1, 1e6),
-    replicas=st.integers(2, 50),
-    step=st.sampled_from([0.0, 5.0, 500.0]),
-    rare=st.sampled_from([0.0, 0.05, 1.0]),
-    factor=st.floats(1e-3, 1e3),
-)
-def test_no_interval_is_better_than_the_one_taken(
-    gpus: float, replicas: int, step: float, rare: float, factor: float
-) -> None:
-    """At another interval that is no shorter than a step a way stretches time by no less; elastic to second order."""
-    r = Reliability.model_validate(RATES | {"correlated_share": rare})
-    job = CheckpointedJob(
-        r=r, gpus=gpus, replica_gpus=gpus / replicas, state_bytes=6e6, replicas=replicas, step_seconds=step
-    )
-    for way in ways(job, spares=True):
-        own, least = float(way.interval_seconds), float(way.stretch)
-        other = own * factor if math.isfinite(own) else 100.0 * factor
-        found = float(way_at(job, way.recovery, way.target, np.float64(max(other, step))).stretch)
-        second = (least - 1) ** 2 if way.recovery == "elastic" else 0.0
-        assert found >= least / (1 + second) - 1e-9 * least
 
 
 def test_parts_sum_to_the_stretch_at_any_interval() -> None:
@@ -131,3 +116,51 @@ def test_what_cannot_be_computed_has_no_curves() -> None:
     for name in ("reliability", "layout"):
         assert exposure_of(plan.model_copy(update={name: None})) is None
     assert exposure_of(edited(plan, layout__replicas_per_rack=0)) is None
+
+
+@pytest.mark.parametrize(("availability", "counts"), [(1.0, True), (0.9, False)])
+def test_failures_do_not_count_beside_a_given_share_of_time(availability: float, counts: bool) -> None:
+    """A workload that says the share of time that trains has the failures in it; one of all time has them not."""
+    i = failing("restart").instance
+    given = i.model_copy(update={"workload": i.workload.model_copy(update={"availability": availability})})
+    assert (counted(given) is not None) == counts
+
+
+@pytest.mark.parametrize("recovery", ["restart", "warm-spares", "elastic"])
+def test_the_section_is_that_of_the_worked_plan(recovery: str) -> None:
+    """Each figure of a section meets the one that the worked plan has by its own arithmetic."""
+    plan = failing(recovery)
+    stated, u = plan.reliability, exposure_of(plan)
+    standing = u.standing(u.spare_racks)
+    stretch, way = min(stretches(u.job, standing), key=lambda found: float(found[0]))
+    upkeep = Upkeep(
+        way=way,
+        stretch=float(stretch),
+        standing=standing,
+        spare_target=0.9,
+        spare_racks=u.spare_racks,
+        rack_availability=u.rack_availability,
+        work_gpus=4,
+        rails=4,
+    )
+    found = section(u.job, upkeep, plan.layout.metrics.step_days_to_train).model_dump()
+    wanted = stated.model_dump()
+    assert found.keys() == wanted.keys()
+    for name, value in wanted.items():
+        assert found[name] == (value if isinstance(value, str) else pytest.approx(value, rel=1e-9)), name
+
+
+def test_large_jobs_stop_more_often_than_in_proportion() -> None:
+    """Of four times the GPUs measured, and an exponent of 1/2, each stops twice as often; of fewer none more."""
+    plain, grown = (Reliability.model_validate(RATES | {"scale_exponent": x}) for x in (0.0, 0.5))
+    assert stops_per_second(grown, 32) == pytest.approx(2 * stops_per_second(plain, 32))
+    assert stops_per_second(grown, 4) == pytest.approx(stops_per_second(plain, 4))
+
+
+def test_a_checkpoint_holds_weights_and_optimizer() -> None:
+    """Both sizes of a parameter for each of all parameters."""
+    i = failing("restart").instance
+    p, model = i.workload.precision, i.workload.model
+    assert checkpoint_bytes(i, model) == sum(
+        total_parameters(model) * x for x in (p.parameter_bytes, p.optimizer_bytes)
+    )

@@ -108,12 +108,6 @@ def test_the_need_fills_the_window(size: float, window: float, name: str) -> Non
     assert max(each) == pytest.approx(need)
 
 
-def test_no_rate_does_where_the_waiting_fills_the_window() -> None:
-    """A ring of four waits three round trips of 40 ms."""
-    assert math.isinf(form_need_gbps(ring(SITES, 1.0, rtt), WAN, 0.12, rtt))
-    assert math.isfinite(form_need_gbps(ring(SITES, 1.0, rtt), WAN, 0.121, rtt))
-
-
 def test_one_site_exchanges_nothing() -> None:
     """There is no form for fewer than two."""
     assert forms({"east": ["a"]}, 1e9, rtt) == ()
@@ -134,14 +128,6 @@ def test_the_published_exchange(hidden: int, nominal_bytes: float, tbps: float) 
     assert rate == pytest.approx(tbps, abs=0.05)
     exact = form_need_gbps(published(hidden, 1), at_once, 0.1, even) / 1e3
     assert exact == pytest.approx(tbps, rel=0.012)
-
-
-def test_latency_folds_into_the_published_exchange() -> None:
-    """Of the 100 ms, 39 are one round trip: 223 GB then need 29.3 Tbps, and twice that with the headroom."""
-    form = ring(("east", "west"), 100e12 / 224 / 2, lambda *_: 39.0)
-    need = form_need_gbps(form, WAN, 0.1, lambda *_: 39.0)
-    assert need / 1e3 == pytest.approx(29.27, abs=0.01)
-    assert need * WAN.headroom_factor / 1e3 == pytest.approx(58.5, abs=0.1)
 
 
 TEN = "abcdefghij"

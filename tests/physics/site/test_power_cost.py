@@ -63,17 +63,6 @@ def test_annuity_pays_the_dollar_back(rate: float, years: int) -> None:
     )
 
 
-def test_energy() -> None:
-    """A megawatt for a year at $50/MWh is $438,000."""
-    assert cost.energy_usd_per_year(1.0, 50.0) == pytest.approx(438_000.0)
-
-
-def test_links() -> None:
-    """An endpoint link has one transceiver here and a switch link two."""
-    assert cost.endpoint_link_usd(NETWORK) == pytest.approx(1_100.0)
-    assert cost.switch_link_usd(NETWORK) == pytest.approx(2_200.0)
-
-
 def test_fabric() -> None:
     """Two switches, 3 links between them and 5 endpoints: $112,100 and 4,165 W."""
     assert cost.fabric_usd(NETWORK, SWITCH, switches=2, switch_links=3, endpoint_links=5) == pytest.approx(
@@ -82,11 +71,6 @@ def test_fabric() -> None:
     assert cost.fabric_mw(NETWORK, SWITCH, switches=2, switch_links=3, endpoint_links=5) == pytest.approx(
         (4_000 + 15 * 11) / 1e6
     )
-
-
-def test_site() -> None:
-    """A site of 100 MW IT and 125 MW facility costs 5 + 1,000 + 12.5 M$."""
-    assert cost.site_capex_usd(GRID, it_mw=100.0, facility_mw=125.0) == pytest.approx(1_017.5e6)
 
 
 def test_wan_link() -> None:

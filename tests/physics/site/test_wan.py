@@ -68,12 +68,6 @@ def test_need_is_infinite_where_the_wait_fills_the_window() -> None:
     assert math.isfinite(wan.exchange_need_gbps(WAN, 1e9, 0.0625, 62.4))
 
 
-@pytest.mark.parametrize(("need", "waves"), [(0.0, 0), (0.1, 1), (400.0, 1), (400.1, 2), (17_857.0, 45)])
-def test_wavelengths(need: float, waves: int) -> None:
-    """400 Gbps fit one wavelength, a little more takes two."""
-    assert wan.wavelengths(WAN, need) == waves
-
-
 @pytest.mark.parametrize(("waves", "pairs"), [(0, 0), (1, 1), (96, 1), (97, 2)])
 def test_fibre_pairs(waves: int, pairs: int) -> None:
     """96 wavelengths fit one pair, the 97th takes another."""
