@@ -21,11 +21,8 @@ def test_agrees_with_every_choice_of_nodes(seed: int) -> None:
     r = random.Random(seed)
     topology = tree([r.randint(1, 4) for _ in range(4)], 2)
     busy = some_busy(topology, r.choice([0.0, 0.2]), seed)
-    job = Job(
-        name="j",
-        mesh={"pipeline": r.randint(1, 3), r.choice(["data", "tensor"]): r.randint(2, 3)},
-        nodes_per_member=r.choice([1, 1, 2]),
-    )
+    mesh = {"pipeline": r.randint(1, 3), r.choice(["data", "tensor"]): r.randint(2, 3)}
+    job = Job(name="j", mesh=mesh, nodes_per_member=r.choice([1, 1, 2]))
     leaf = {n: s.name for s in topology.switches for n in s.nodes}
     free = sorted((n for n in leaf if n not in busy), key=natural)
     placed = planner.place(topology, job, busy=busy, **ORDER)
@@ -98,13 +95,8 @@ def test_what_no_choice_of_nodes_serves_is_refused(job: dict[str, object], messa
 
 def test_leaves_mixed_by_name_are_refused() -> None:
     """Nodes of two leaves that take turns by name leave no leaf to choose."""
-    topology = Topology(
-        switches=(
-            TopologySwitch(name="a", nodes=("n1", "n3"), parent="r"),
-            TopologySwitch(name="b", nodes=("n2",), parent="r"),
-            TopologySwitch(name="r"),
-        )
-    )
+    leaves = (TopologySwitch(name=x, nodes=n, parent="r") for x, n in (("a", ("n1", "n3")), ("b", ("n2",))))
+    topology = Topology(switches=(*leaves, TopologySwitch(name="r")))
     with pytest.raises(InputError, match="leaf 'a': other leaves' nodes stand between its own by name"):
         planner.place(topology, {"name": "j", "mesh": {"data": 2}}, **ORDER)
 
@@ -113,15 +105,10 @@ def test_an_order_that_is_none_is_found() -> None:
     """Two ranks exchanged break the rule of the checker."""
     topology, job = tree([4, 4], 2), Job(name="j", mesh={"data": 3})
     placed = planner.place(topology, job, **ORDER)
-    turned = placed.model_copy(
-        update={
-            "nodes": (placed.nodes[1], placed.nodes[0], placed.nodes[2]),
-            "groups": (
-                placed.groups[0].model_copy(update={"nodes": (placed.nodes[1], placed.nodes[0], placed.nodes[2])}),
-            ),
-        }
-    )
-    assert {v.rule for v in check_placement(topology, job, turned)} == {"order_of_names"}
+    first, second, third = placed.nodes
+    turned = {"nodes": (second, first, third)}
+    bent = placed.model_copy(update=turned | {"groups": (placed.groups[0].model_copy(update=turned),)})
+    assert {v.rule for v in check_placement(topology, job, bent)} == {"order_of_names"}
 
 
 def test_only_the_nodes_of_an_allocation_are_used() -> None:

@@ -16,6 +16,11 @@ CONF = "SwitchName=leaf1 Nodes=n[1-4]\nSwitchName=leaf2 Nodes=n[5-8]\nSwitchName
 JOB = {"name": "a", "mesh": {"pipeline": 2, "data": 2}}
 
 
+def of_job(job: str, rank: str) -> dict[str, Any]:
+    """Return the metadata of a pod of a job."""
+    return {"annotations": {"planner/job": job}, "labels": {example.INDEX: rank}}
+
+
 @pytest.fixture
 def service(tmp_path: Path) -> example.Service:
     """Return a service over eight nodes."""
@@ -64,11 +69,8 @@ def test_no_request_names_a_file(port: int, tmp_path: Path) -> None:
     """A text in the place of a job is refused, not opened."""
     (tmp_path / "job.json").write_text(json.dumps(JOB))
     name = str(tmp_path / "job.json")
-    pod = {
-        "annotations": {"planner/job": json.dumps(name)},
-        "labels": {"batch.kubernetes.io/job-completion-index": "0"},
-    }
-    requests = {"/place": ({"job": name}, 400), "/slurm": (name, 400), "/filter": ({"Pod": {"metadata": pod}}, 200)}
+    pod = {"metadata": of_job(json.dumps(name), "0")}
+    requests = {"/place": ({"job": name}, 400), "/slurm": (name, 400), "/filter": ({"Pod": pod}, 200)}
     for path, (body, expected) in requests.items():
         status, answer = posted(port, path, json.dumps(body).encode())
         assert status == expected and "must be an object (is str)" in answer["Error"]
@@ -121,8 +123,7 @@ def offered(
     service: example.Service, rank: int, name: str = "a", *, uid: str = "", nodes: list[str] = NAMES
 ) -> dict[str, Any]:
     """Ask for the node of a pod."""
-    label = {"batch.kubernetes.io/job-completion-index": str(rank)}
-    pod = {"annotations": {"planner/job": json.dumps({**JOB, "name": name})}, "labels": label}
+    pod = of_job(json.dumps({**JOB, "name": name}), str(rank))
     owner = {"ownerReferences": [{"kind": "Job", "name": name, "uid": uid}]} if uid else {}
     found: dict[str, Any] = service.answer("/filter", {"Pod": {"metadata": {**pod, **owner}}, "NodeNames": nodes})
     return found
@@ -148,23 +149,19 @@ def test_pods_of_others_keep_their_nodes(port: int, metadata: dict[str, Any]) ->
 
 def test_nodes_that_are_sent_whole_are_answered_so(service: example.Service) -> None:
     """Without a cache the scheduler sends nodes, and reads nodes."""
-    metadata = {"annotations": {"planner/job": json.dumps(JOB)}, "labels": {example.INDEX: "2"}}
     nodes = {"items": [{"metadata": {"name": n}, "spec": {"x": n}} for n in NAMES]}
-    answer = service.answer("/filter", {"Pod": {"metadata": metadata}, "Nodes": nodes})
+    answer = service.answer("/filter", {"Pod": {"metadata": of_job(json.dumps(JOB), "2")}, "Nodes": nodes})
     assert answer["Nodes"] == {"items": [{"metadata": {"name": "n3"}, "spec": {"x": "n3"}}]}
 
 
 @pytest.mark.parametrize(
     ("metadata", "problem"),
     [
-        ({"annotations": {"planner/job": "{"}, "labels": {example.INDEX: "0"}}, "fix the JSON there"),
+        (of_job("{", "0"), "fix the JSON there"),
         ({"annotations": {"planner/job": json.dumps(JOB)}}, "must be the rank of the pod (is '')"),
-        ({"annotations": {"planner/job": json.dumps(JOB)}, "labels": {example.INDEX: "-1"}}, "must be the rank"),
-        ({"annotations": {"planner/job": json.dumps(JOB)}, "labels": {example.INDEX: "4"}}, "must be from 0 to 3"),
-        (
-            {"annotations": {"planner/job": json.dumps({**JOB, "mesh": {"data": 9}})}, "labels": {example.INDEX: "0"}},
-            "9 nodes > 8 free",
-        ),
+        (of_job(json.dumps(JOB), "-1"), "must be the rank"),
+        (of_job(json.dumps(JOB), "4"), "must be from 0 to 3"),
+        (of_job(json.dumps({**JOB, "mesh": {"data": 9}}), "0"), "9 nodes > 8 free"),
     ],
 )
 def test_what_is_wrong_with_a_pod_is_its_error(port: int, metadata: dict[str, Any], problem: str) -> None:

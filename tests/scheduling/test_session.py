@@ -188,36 +188,30 @@ def test_a_tenth_of_a_second_is_enough() -> None:
     assert placed.groups_split == placed.lower_bound_split > 0
 
 
+TRAFFIC = "traffic_bytes_per_step"
+
+
 @pytest.mark.parametrize(
     ("data", "says"),
     [
-        ({"name": "j"}, "either mesh or groups"),
-        ({"name": "j", "mesh": {"data": 0}}, "mesh.data: input should be greater than or equal to 1"),
+        ({}, "either mesh or groups"),
+        ({"mesh": {"data": 0}}, "mesh.data: input should be greater than or equal to 1"),
+        ({"mesh": {"data": 3}, TRAFFIC: {"date": 1}}, f"{TRAFFIC}.date: must be one of data"),
         (
-            {"name": "j", "mesh": {"data": 3}, "traffic_bytes_per_step": {"date": 1}},
-            "traffic_bytes_per_step.date: must be one of data",
-        ),
-        (
-            {"name": "j", "mesh": {"pp": 2, "dp": 2, "ep": 2}, "traffic_bytes_per_step": {"pp": 1e9}},
+            {"mesh": {"pp": 2, "dp": 2, "ep": 2}, TRAFFIC: {"pp": 1e9}},
             "pipeline: is not used; only the bytes of tensor, context, expert, data are; remove it",
         ),
-        (
-            {"name": "j", "mesh": {"pp": 2, "zone": 2, "dp": 2}, "traffic_bytes_per_step": {"dp": 1, "zone": 1}},
-            "traffic_bytes_per_step.zone: is not used",
-        ),
-        (
-            {"name": "j", "groups": [{"name": "a", "size": 3, "count": 1}], "segment_nodes": 2},
-            "multiple of segment_nodes",
-        ),
-        ({"name": "j", "mesh": {"data": 3}, "node_per_member": 2}, "did you mean 'nodes_per_member'"),
-        ({"name": "j", "groups": [{"name": "a", "size": 3, "count": 1}] * 2}, "names must differ"),
-        ({"name": "j", "mesh": {"data": 3, "a=b,c": 2}}, "mesh.a=b,c: groups are named such as data[pipeline=0]"),
+        ({"mesh": {"pp": 2, "zone": 2, "dp": 2}, TRAFFIC: {"dp": 1, "zone": 1}}, f"{TRAFFIC}.zone: is not used"),
+        ({"groups": [{"name": "a", "size": 3, "count": 1}], "segment_nodes": 2}, "multiple of segment_nodes"),
+        ({"mesh": {"data": 3}, "node_per_member": 2}, "did you mean 'nodes_per_member'"),
+        ({"groups": [{"name": "a", "size": 3, "count": 1}] * 2}, "names must differ"),
+        ({"mesh": {"data": 3, "a=b,c": 2}}, "mesh.a=b,c: groups are named such as data[pipeline=0]"),
     ],
 )
 def test_bad_jobs_are_named(data: dict[str, object], says: str) -> None:
     """A job that cannot be read says where and what was expected."""
     with pytest.raises(InputError, match="job: ") as error:
-        read_job(data)
+        read_job({"name": "j", **data})
     assert says in str(error.value)
 
 
