@@ -16,8 +16,8 @@ from planner.instance.instance import Instance
 from planner.instance.read import with_note
 from planner.instance.workload import CORE_ATTENTION
 from planner.physics import step_errors
-from planner.physics.reliability.spares import upkeep_of
 from planner.physics.site import cost
+from planner.physics.spares import upkeep_of
 from planner.physics.step_errors import LikeRows
 from planner.physics.training import step, step_prediction
 from planner.physics.training.operations import TENSOR_CORE_ELEMENTS, Machine, attends_in_fp8

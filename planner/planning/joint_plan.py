@@ -16,9 +16,9 @@ from planner.models.joint.solution import JointSolution
 from planner.models.joint.stages.model import ROUNDING, fastest_split
 from planner.models.joint.world import JointPlan
 from planner.models.requests import Options, resolved_switches
+from planner.physics import spares
 from planner.physics.network import transport
 from planner.physics.network.transport import Locality
-from planner.physics.reliability import spares
 from planner.physics.site import cost, wan
 from planner.physics.site.cost import alike_usd, at_run_prices, rack_of
 from planner.physics.site.wan import assumed_window_seconds

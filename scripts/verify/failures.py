@@ -20,7 +20,7 @@ import simpy
 
 from planner.instance.hardware import FailingPart, Reliability
 from planner.instance.workload import catalogue
-from planner.physics.reliability.recovery import CheckpointedJob, Way, stops_per_second, ways
+from planner.physics.recovery import CheckpointedJob, Way, stops_per_second, ways
 from planner.plan.plan import Plan
 
 APART = 0.01  # of the useful share, more than which is too much

@@ -45,7 +45,7 @@ AREAS = {
         ("physics/site", "models/sites", "models/wan", "checks/site", "models/joint/test_joint_sites.py", *CHECKS),
     ),
     "network": (
-        ("physics/network", "models/fabric", *_checks("fabric", "cables", "placement", "frontiers")),
+        ("physics/network", "models/fabric", *_checks("fabric", "cables", "placement")),
         (
             "physics/network", "models/fabric", "checks/network", "checks/test_check_cluster.py",
             "scheduling/test_groups_of_axes.py", *CHECKS,
@@ -60,7 +60,7 @@ AREAS = {
         ("models/joint", "checks/joint", *CHECKS),
     ),
     "reliability": (
-        ("physics/reliability", *_checks("reliability")),
+        ("physics/recovery.py", "physics/spares.py", *_checks("reliability")),
         (
             "physics/reliability", "checks/reliability", "planning/test_failures.py", "planning/test_evaluate.py",
             *CHECKS,
@@ -72,7 +72,7 @@ AREAS = {
     ),
     "solvers": (("solvers",), ("solvers", "planning/test_planted_decisions.py", "planning/test_limits.py")),
     "planning": (("planning", "api"), ("planning", "checks/test_changed_figures.py")),
-    "scheduling": (("scheduling", "cluster"), ("scheduling", "cluster", "cli/test_place.py", "cli/test_watch.py")),
+    "scheduling": (("scheduling", "cluster.py"), ("scheduling", "cluster", "cli/test_place.py", "cli/test_watch.py")),
     "simulation": (("simulation",), ("simulation", "checks/network/test_check_dragonfly.py")),
     "formats": (
         ("formats", "imports"),

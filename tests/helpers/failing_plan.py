@@ -8,9 +8,9 @@ import numpy as np
 from worked_plan import edited, small
 
 from planner.instance.hardware import Reliability
+from planner.physics import recovery, spares
 from planner.physics.plan_physics import PlanPhysics
-from planner.physics.reliability import recovery, spares
-from planner.physics.reliability.recovery import CheckpointedJob, Way, ways
+from planner.physics.recovery import CheckpointedJob, Way, ways
 from planner.physics.training.transformer import total_parameters
 from planner.plan.plan import Plan
 

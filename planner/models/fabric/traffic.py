@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.models import rack_order
-from planner.physics.reliability.spares import min_spares
+from planner.physics.spares import min_spares
 
 Ints = NDArray[np.integer[Any]]
 Floats = NDArray[np.float64]

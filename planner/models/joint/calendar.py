@@ -19,8 +19,8 @@ from planner.instance.hardware import Reliability
 from planner.instance.instance import Instance
 from planner.instance.network import Network
 from planner.instance.workload import Model
-from planner.physics.reliability import recovery
-from planner.physics.reliability.recovery import (
+from planner.physics import recovery
+from planner.physics.recovery import (
     NO_LINKS,
     CheckpointedJob,
     GpuLinks,
@@ -28,7 +28,7 @@ from planner.physics.reliability.recovery import (
     min_stretch,
     ways,
 )
-from planner.physics.reliability.spares import checkpoint_bytes, counted
+from planner.physics.spares import checkpoint_bytes, counted
 
 Floats = NDArray[np.float64]
 STEP = 1.002  # from one number of GPUs of the table to the next

@@ -21,9 +21,9 @@ from planner.models.joint.places.site_question import PlacedParts
 from planner.models.joint.space import Ints, JointProblem, Strategy
 from planner.models.joint.split import Column, LayerSplit
 from planner.physics.network.fabric_designs import max_joined_racks
-from planner.physics.reliability.recovery import lanes_to_choose
-from planner.physics.reliability.spares import Upkeep
+from planner.physics.recovery import lanes_to_choose
 from planner.physics.site import cost
+from planner.physics.spares import Upkeep
 from planner.solvers.signals import Deadline
 
 if TYPE_CHECKING:

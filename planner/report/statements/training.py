@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from planner.instance.hardware import Reliability
 from planner.instance.workload import CORE_ATTENTION, Software
-from planner.physics.reliability.spares import counted as counted_stops
+from planner.physics.spares import counted as counted_stops
 from planner.physics.training import step, step_prediction
 from planner.physics.training.operations import Machine
 from planner.plan.plan import Plan

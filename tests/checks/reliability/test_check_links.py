@@ -11,7 +11,7 @@ from planner.checks.check_plan import check
 from planner.checks.reliability import Failures, failures_of
 from planner.instance.hardware import Reliability
 from planner.instance.network import Switch
-from planner.physics.reliability.recovery import fewest_stops, stops_per_gpu_second
+from planner.physics.recovery import fewest_stops, stops_per_gpu_second
 from planner.plan.plan import Plan
 from planner.planning.load import load_instance
 

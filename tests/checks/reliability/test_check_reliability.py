@@ -11,7 +11,7 @@ from worked_plan import edited, edited_at, leaves
 from planner.checks.check_plan import check
 from planner.checks.reliability import Failures, at_least, mean_short
 from planner.instance.hardware import Reliability
-from planner.physics.reliability import spares
+from planner.physics import spares
 
 RECOVERIES = ("restart", "warm-spares", "elastic")
 DUE = {"stops", "checkpoints", "spares"}

@@ -16,8 +16,8 @@ from planner.models.joint.places.site_question import SitesExtent
 from planner.models.joint.space import Floats
 from planner.models.joint.split import Column, LayerSplit, Stages
 from planner.models.joint.world import EPS, Shape, World
-from planner.physics.reliability.recovery import CheckpointedJob
-from planner.physics.reliability.spares import SpareEffect, Upkeep, rack_availability, standing_of, stretches
+from planner.physics.recovery import CheckpointedJob
+from planner.physics.spares import SpareEffect, Upkeep, rack_availability, standing_of, stretches
 from planner.physics.training.parallel_strategy import RackBlock
 from planner.physics.training.step_prediction import LayoutFibre
 

@@ -1,8 +1,7 @@
 """How often a job stops, and the time that stops cost: from seconds of steps to seconds on a clock.
 
 Stops come at random with a mean time M between them, of time in which the job trains or writes checkpoints. The
-stretch is the mean time that passes for a second of steps: 1 where nothing fails; its inverse is the useful share.
-"""
+stretch is the mean time that passes for a second of steps: 1 where nothing fails; its inverse is the useful share."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

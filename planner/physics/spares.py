@@ -14,7 +14,7 @@ from planner.instance.hardware import CheckpointTarget, Recovery, Reliability
 from planner.instance.instance import Instance
 from planner.instance.workload import Model
 from planner.physics.plan_physics import PlanPhysics
-from planner.physics.reliability.recovery import (
+from planner.physics.recovery import (
     CheckpointedJob,
     GpuLinks,
     Way,
