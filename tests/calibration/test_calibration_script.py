@@ -4,7 +4,6 @@ import csv
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import accuracy_page
 import calibrate
@@ -164,12 +163,6 @@ def test_a_source_is_predicted_without_itself(tmp_path: Path) -> None:
     assert [errors[c.id] for c in torch] == pytest.approx(wanted.tolist())
 
 
-def table_of(cases: list[Case], errors: list[float]) -> dict[str, Any]:
-    """Return the table of errors."""
-    found = dict(zip([c.id for c in cases], errors, strict=True))
-    return error_classes(cases, found)
-
-
 def test_table_of_errors(tmp_path: Path) -> None:
     """Classes have their rows' bias, interval and ranges; one of few rows takes in what wider ones show."""
     cases, _ = rows_read(tmp_path, *({"step_s": str(1 + i)} for i in range(MIN_ROWS + 9)))
@@ -177,7 +170,8 @@ def test_table_of_errors(tmp_path: Path) -> None:
     narrow = few[0].machine.precision.model_copy(update={"compute": "fp8"})
     few = [replace(c, machine=replace(c.machine, precision=narrow)) for c in few]
     errors = [-0.01] * len(few) + list(np.linspace(-0.2, 0.2, len(many)))
-    found = ErrorTable.model_validate(table_of([*few, *many], errors))
+    own = dict(zip([c.id for c in (*few, *many)], errors, strict=True))
+    found = ErrorTable.model_validate(error_classes([*few, *many], own))
     own = found.classes[next(iter(classes_of(few[0].machine, few[0].strategy)))]
     every = found.classes["any"]
     assert (own.rows, every.rows) == (MIN_ROWS, MIN_ROWS + 9)

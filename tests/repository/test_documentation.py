@@ -66,17 +66,18 @@ def test_references_cover_the_schemas() -> None:
     assert {what for roots in references.PAGES.values() for what in roots} == set(SCHEMAS)
 
 
-def test_a_wrong_command_is_told() -> None:
-    """A command that is not run is refused for an unknown command, an unknown option, or a file that is not there."""
-    assert (
-        list(documentation.faults("planner solve instances/5gw.json -o new.json --time-limit 5 | grep LAYOUT", set()))
-        == []
-    )
-    assert list(documentation.faults("planner sovle instances/5gw.json", set())) == ["planner: has no command 'sovle'"]
-    assert list(documentation.faults("planner fabric export a.json --form csv", {"a.json"})) == [
-        "planner fabric export: has no option --form"
-    ]
-    assert list(documentation.faults("planner check b.json", {"a.json"})) == ["b.json: there is no such file"]
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ("planner solve instances/5gw.json -o new.json --time-limit 5 | grep LAYOUT", []),
+        ("planner sovle instances/5gw.json", ["planner: has no command 'sovle'"]),
+        ("planner fabric export a.json --form csv", ["planner fabric export: has no option --form"]),
+        ("planner check b.json", ["b.json: there is no such file"]),
+    ],
+)
+def test_a_wrong_command_is_told(command: str, told: list[str]) -> None:
+    """An unknown command, an unknown option, or a file that is not there."""
+    assert list(documentation.faults(command, {"a.json"})) == told
 
 
 def test_stale_references_are_told(

@@ -12,18 +12,7 @@ from worked_plan import small
 from planner.cli.schemas import SCHEMAS, schema_text
 
 ROOT = Path(__file__).parents[2]
-HEAVY = (
-    "ortools",
-    "highspy",
-    "pyomo",
-    "pyomo.environ",
-    "scipy",
-    "pandas",
-    "networkx",
-    "matplotlib",
-    "numpy",
-    "pydantic",
-)
+HEAVY = "ortools", "highspy", "pyomo", "pyomo.environ", "scipy", "pandas", "networkx", "matplotlib", "numpy", "pydantic"
 LIGHT = {"numpy", "pydantic"}
 
 

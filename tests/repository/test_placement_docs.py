@@ -44,19 +44,10 @@ def page(port: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[
         for (kind, text), (after, output) in zip(BLOCKS, [*BLOCKS[1:], ("", "")], strict=True):
             if kind not in ("bash", "python"):
                 continue
-            script = text.replace("8765 &", "8765 > service.log 2>&1 & echo $! > service.pid").replace(
-                "8765", str(port)
-            )
-            command = [sys.executable, "-c", script] if kind == "python" else ["bash", "-e", "-c", script]
-            done = subprocess.run(
-                command,
-                cwd=folder,
-                env={**os.environ, "PATH": path},
-                capture_output=True,
-                text=True,
-                timeout=60,
-                check=False,
-            )
+            script = text.replace("8765 &", "8765 > service.log 2>&1 & echo $! > service.pid")
+            command = [sys.executable, "-c"] if kind == "python" else ["bash", "-e", "-c"]
+            how = {"cwd": folder, "env": {**os.environ, "PATH": path}, "capture_output": True, "text": True}
+            done = subprocess.run([*command, script.replace("8765", str(port))], timeout=60, check=False, **how)
             if (folder / "service.pid").exists():
                 services = [int((folder / "service.pid").read_text())]
             assert done.returncode == 0, done.stderr

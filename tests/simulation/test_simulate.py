@@ -39,16 +39,8 @@ def test_patterns_send_and_receive_once() -> None:
     assert (p.source != p.target).all()
     groups = traffic.blocks(slots, 4)
     s = traffic.p2p(groups, 5.0, wrap=True)
-    assert list(zip(s.source.tolist(), s.target.tolist(), strict=True)) == [
-        (0, 12),
-        (3, 15),
-        (6, 18),
-        (9, 21),
-        (12, 24),
-        (15, 27),
-        (24, 0),
-        (27, 3),
-    ]
+    sends = [(a, a + 12) for a in range(0, 18, 3)] + [(24, 0), (27, 3)]
+    assert list(zip(s.source.tolist(), s.target.tolist(), strict=True)) == sends
     ring = traffic.allreduce(groups, 8.0)
     assert list(zip(ring.source.tolist(), ring.target.tolist(), ring.size.tolist(), strict=True))[:5] == [
         (0, 3, 2.0), (3, 6, 2.0), (6, 9, 2.0), (9, 0, 2.0), (12, 15, 2.0)
@@ -74,13 +66,9 @@ def test_a_fabric_over_some_seeds() -> None:
 
 def at_port_rate(plan: Plan) -> Plan:
     """Return the plan with ports as fast as its NICs, which the plan's formula takes them to be."""
-    network, gbps = plan.instance.network, plan.instance.hardware.accelerator.nic_bytes_per_second * 8 / 1e9
-    switches = tuple(s.model_copy(update={"port_gbps": gbps}) for s in network.switches)
-    return plan.model_copy(
-        update={
-            "instance": plan.instance.model_copy(update={"network": network.model_copy(update={"switches": switches})})
-        }
-    )
+    gbps = plan.instance.hardware.accelerator.nic_bytes_per_second * 8 / 1e9
+    boxes = [s.model_copy(update={"port_gbps": gbps}).model_dump() for s in plan.instance.network.switches]
+    return edited_at(plan, "instance.network.switches", boxes)
 
 
 def test_a_planned_site_exchanges_as_placed(plan: Plan) -> None:
@@ -95,9 +83,8 @@ def test_a_planned_site_exchanges_as_placed(plan: Plan) -> None:
         assert s.assumed_line_rates == held.pipeline_send_slowdown
         long = planner.simulate(plan, pattern="p2p", transport="spray", site=site, bytes_per_host=300e6)
         assert formula <= long.mean_line_rates <= 1.05 * formula
-        assert s.flow_bytes == pytest.approx(
-            plan.layout.metrics.pipeline_send_nic_seconds * plan.instance.hardware.accelerator.nic_bytes_per_second
-        )
+        rate = plan.instance.hardware.accelerator.nic_bytes_per_second
+        assert s.flow_bytes == pytest.approx(plan.layout.metrics.pipeline_send_nic_seconds * rate)
 
 
 def test_a_planned_sites_rings(plan: Plan) -> None:
@@ -124,10 +111,8 @@ def test_sends_and_rings_at_once_share_uplinks(plan: Plan) -> None:
     # By packets (scripts/verify/packets.py) 2.50 and 2.47: a host's port gives both a half, an uplink its sends a half.
     assert (sends.mean_line_rates, rings.mean_line_rates) == pytest.approx((2.5, 2.47), rel=0.05)
     planned = planner.simulate(plan, pattern="p2p+allreduce", site="e1", transport="spray")
-    assert [t.assumed_line_rates for t in planned.together] == [
-        plan.fabric.sites["e1"].pipeline_send_slowdown,
-        plan.fabric.sites["e1"].allreduce_slowdown,
-    ]
+    site = plan.fabric.sites["e1"]
+    assert [t.assumed_line_rates for t in planned.together] == [site.pipeline_send_slowdown, site.allreduce_slowdown]
     assert planned.overlap.startswith("yes")
     assert "OVERLAP    yes" in summary(planned) and "p2p: mean" in summary(planned)
     exposed = edited_at(plan, "instance.workload.software.overlaps", ["sends"])
@@ -148,11 +133,8 @@ def test_flows_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "flows.csv"
     path.write_text("src,dst,bytes\n0,2,2\n1,2,1\n")
     s = planner.simulate(K8 | {"host_gbps": 8}, pattern=str(path))
-    assert (s.flows, s.fct_seconds.max, s.runs[0].ideal_seconds) == (
-        2,
-        pytest.approx(3e-9, rel=0.01),
-        pytest.approx(3e-9),
-    )
+    assert s.flows == 2 and s.fct_seconds.max == pytest.approx(3e-9, rel=0.01)
+    assert s.runs[0].ideal_seconds == pytest.approx(3e-9)
 
 
 @pytest.mark.parametrize(
@@ -182,13 +164,10 @@ def test_bad_files_are_named_by_line(tmp_path: Path, text: str, message: str) ->
     ("fabric", "message"),
     [
         ({"hosts": 129, "ports_per_switch": 8}, "hosts must be at most 128"),
-        (
-            {"hosts": 64, "ports_per_switch": 8, "oversubscription": [3]},
-            "oversubscription[0] leaves 1.33333 ports up of 4 down",
-        ),
-        ({"hosts": 64, "ports_per_switch": 8, "down_ports": [5]}, "5 ports down + 5 up > 8 ports"),
-        ({"hosts": 64, "ports_per_switch": 8, "oversubscription": [1, 1, 1]}, "at most 2 entries"),
-        ({"hosts": 64, "ports_per_switch": 8, "plane_shares": [0.9, 0.9]}, "plane_shares must add up to 1 at most"),
+        (K8 | {"oversubscription": [3]}, "oversubscription[0] leaves 1.33333 ports up of 4 down"),
+        (K8 | {"down_ports": [5]}, "5 ports down + 5 up > 8 ports"),
+        (K8 | {"oversubscription": [1, 1, 1]}, "at most 2 entries"),
+        (K8 | {"plane_shares": [0.9, 0.9]}, "plane_shares must add up to 1 at most"),
         ({"hosts": 64, "port_per_switch": 8}, "did you mean 'ports_per_switch'"),
         ({"hosts": 64}, "ports_per_switch: is missing"),
         ({"hosts": 1, "ports_per_switch": 8}, "hosts: input should be greater than or equal to 2 (is 1)"),
@@ -245,92 +224,61 @@ def test_the_command_prints_text_or_json_and_no_traceback(tmp_path: Path, plan: 
     assert (out.returncode, out.stderr) == (0, "")
     assert Simulation.model_validate_json(out.stdout) == planner.simulate(fabric, seeds=2)
     assert "the plan assumes" in run_here("simulate", planned, "--pattern", "p2p", "--transport", "spray").stdout
-    for wrong in (
-        [fabric, "--transport", "x"],
-        [tmp_path / "none.json"],
-        [ROOT / "pyproject.toml"],
-        [ROOT / "instances" / "schema" / "plan.schema.json"],
-    ):
+    schema = ROOT / "instances" / "schema" / "plan.schema.json"
+    for wrong in ([fabric, "--transport", "x"], [tmp_path / "none.json"], [ROOT / "pyproject.toml"], [schema]):
         out = run_here("simulate", *wrong)
-        assert out.returncode == 2
-        assert out.stderr
-        assert "Traceback" not in out.stderr
+        assert out.returncode == 2 and out.stderr and "Traceback" not in out.stderr
+
+
+def asking(**runs: Any) -> Any:
+    """Return the worked plan's network whose slowdown comes from runs."""
+    network = small().instance.network
+    transport = type(network.transport).model_validate({"simulate": runs, "slowdown": 1.5})
+    return network.model_copy(update={"transport": transport})
 
 
 def test_the_slowdown_of_plans_comes_from_runs_where_asked() -> None:
-    """Asked for, the factor is the percentile of the tails over the ideal that `simulate` gives on the same tree.
-
-    Else the constant stands.
-    """
+    """Asked for, the factor is the percentile of tails over the ideal on the same tree; else the constant stands."""
     network = small().instance.network
-    assert (factor(network), transport_slowdown_of(network), transport_slowdown_of(None)) == (
-        None,
-        network.transport.slowdown,
-        1.0,
-    )
-
-    def asked(**runs: Any) -> Any:
-        return network.model_copy(
-            update={"transport": type(network.transport).model_validate({"simulate": runs, "slowdown": 1.5})}
-        )
-
-    hashed = asked(transport="ecmp", seeds=5, percentile=100, hosts=128)
-    found = factor(hashed)
-    box = network.switches[0]
-    tiers, half = found.tiers, box.ports // 2
-    same = {"hosts": found.hosts, "ports_per_switch": box.ports, "tiers": tiers, "down_ports": [half] * (tiers - 1)}
-    runs = planner.simulate(same | {"plane_shares": [1 / box.planes] * box.planes}, seeds=5)
-    slowest = max(r.slowdown for r in runs.runs)
+    known = factor(network), transport_slowdown_of(network), transport_slowdown_of(None)
+    assert known == (None, network.transport.slowdown, 1.0)
+    hashed = asking(transport="ecmp", seeds=5, percentile=100, hosts=128)
+    found, box = factor(hashed), network.switches[0]
+    same = {"hosts": found.hosts, "ports_per_switch": box.ports, "tiers": found.tiers}
+    same |= {"down_ports": [box.ports // 2] * (found.tiers - 1), "plane_shares": [1 / box.planes] * box.planes}
+    slowest = max(r.slowdown for r in planner.simulate(same, seeds=5).runs)
     assert found.slowdown == transport_slowdown_of(hashed) == pytest.approx(slowest, rel=1e-9)
     assert (found.configured_slowdown, found.switch) == (1.5, box.name)
-    assert 1.0 < transport_slowdown_of(asked(transport="spray", hosts=128)) < 1.1
+    assert 1.0 < transport_slowdown_of(asking(transport="spray", hosts=128)) < 1.1
 
 
 @pytest.mark.parametrize("ratio", [1.0, 2.0, 4.0])
 def test_the_factor_is_of_a_tree_with_the_oversubscription_asked_for(ratio: float) -> None:
     """A plan names the tree that its transport was simulated on."""
-    network = small().instance.network
-    runs = {"transport": "spray", "seeds": 1, "hosts": 32, "oversubscription": ratio}
-    transport = type(network.transport).model_validate({"simulate": runs})
-    assert factor(network.model_copy(update={"transport": transport})).oversubscription == ratio
+    assert factor(asking(transport="spray", seeds=1, hosts=32, oversubscription=ratio)).oversubscription == ratio
 
 
 def test_the_checker_replays_the_factor() -> None:
     """A plan that holds a factor that nobody asked for, another than its runs find, or none where asked, is refused."""
-    plain = small()
-    simulated = plain.instance.network.transport.model_validate(
-        {"simulate": {"transport": "ecmp", "seeds": 3, "hosts": 64}}
-    )
-    instance = plain.instance.model_copy(
-        update={"network": plain.instance.network.model_copy(update={"transport": simulated})}
-    )
-    true = factor(instance.network)
-    asked = plain.model_copy(update={"instance": instance})
+    plain, runs = small(), {"transport": "ecmp", "seeds": 3, "hosts": 64}
+    asked = edited_at(plain, "instance.network.transport", {"simulate": runs})
+    true = factor(asked.instance.network)
 
-    def broken(p: Plan) -> list[str]:
-        return [v.message for v in check(p) if v.rule == "transport_factor"]
+    def broken(p: Plan, **changed: Any) -> list[str]:
+        stated = p if not changed else p.model_copy(update={"transport": true.model_copy(update=changed)})
+        return [v.message for v in check(stated) if v.rule == "transport_factor"]
 
-    assert broken(plain) == []
-    assert broken(plain.model_copy(update={"transport": true})) == ["1 factors stated, 0 asked for by the instance"]
+    assert broken(plain) == broken(asked, seeds=3) == []
+    assert broken(plain, seeds=3) == ["1 factors stated, 0 asked for by the instance"]
     assert broken(asked) == ["0 factors stated, 1 asked for by the instance"]
-    assert broken(asked.model_copy(update={"transport": true})) == []
-    low = true.model_copy(update={"slowdown": true.slowdown * 0.99})
-    assert "recomputed" in broken(asked.model_copy(update={"transport": low}))[0]
-    assert "seeds: 4 stated, 3 expected" in broken(
-        asked.model_copy(update={"transport": true.model_copy(update={"seeds": 4})})
-    )
+    assert "recomputed" in broken(asked, slowdown=true.slowdown * 0.99)[0]
+    assert "seeds: 4 stated, 3 expected" in broken(asked, seeds=4)
 
 
 def test_the_constant_is_read_in_one_place() -> None:
-    """Nothing but the simulated reference tree and the plan's own physics reads the constant.
-
-    So no decision misses the runs.
-    """
-    readers = [
-        p.relative_to(ROOT).as_posix()
-        for p in sorted((ROOT / "planner").rglob("*.py"))
-        if ".transport.slowdown" in p.read_text(encoding="utf-8")
-    ]
+    """Nothing but the simulated reference tree and the plan's own physics reads it, so no decision misses the runs."""
+    files = {p.relative_to(ROOT).as_posix(): p.read_text(encoding="utf-8") for p in (ROOT / "planner").rglob("*.py")}
+    readers = sorted(name for name, text in files.items() if ".transport.slowdown" in text)
     assert readers == ["planner/physics/plan_physics.py", "planner/simulation/flow_times.py"]
 
 

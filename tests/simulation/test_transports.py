@@ -3,6 +3,8 @@
 Spraying is ideal where nothing fails, hashing is as far from it as published, failures and planes cost what they must.
 """
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -156,16 +158,10 @@ def test_a_slow_plane_holds_up_what_does_not_see_it() -> None:
 
 # Tail over line-rate time, by packets, mean of 3 seeds, 24 MB: scripts/verify/packets.py. Oversubscription first.
 BY_PACKETS: dict[tuple[int, TransportName], float] = {
-    (1, "ecmp"): 5.10,
-    (1, "adaptive"): 2.59,
-    (1, "spray"): 1.13,
-    (2, "ecmp"): 5.99,
-    (2, "adaptive"): 4.06,
-    (2, "spray"): 2.48,
-    (4, "ecmp"): 7.51,
-    (4, "adaptive"): 6.41,
-    (4, "spray"): 4.78,
-}
+    (1, "ecmp"): 5.10, (1, "adaptive"): 2.59, (1, "spray"): 1.13,
+    (2, "ecmp"): 5.99, (2, "adaptive"): 4.06, (2, "spray"): 2.48,
+    (4, "ecmp"): 7.51, (4, "adaptive"): 6.41, (4, "spray"): 4.78,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("ratio", "transport"), sorted(BY_PACKETS))
@@ -193,23 +189,21 @@ def test_a_switch_sees_its_own_outputs_alone() -> None:
     assert chosen == {"up": {1}, "down": {0, 1}}
 
 
-@pytest.mark.parametrize("transport", ["ecmp", "spray", "adaptive"])
-def test_no_path_left_is_an_error(transport: TransportName) -> None:
-    """When all of a leaf's uplinks fail, the message names the leaf."""
+@pytest.mark.parametrize(
+    ("transport", "failed", "message"),
+    [
+        *((x, [0, 1, 2, 3], r"no path leads .*leaf 0.*fail fewer links") for x in ("ecmp", "spray", "adaptive")),
+        ("ecmp", 9, "from 0 to 8"),
+        ("ecmp", [8], "8 is not the number of a cable"),
+    ],
+)
+def test_failures_that_leave_no_path_or_no_cable_are_errors(
+    transport: TransportName, failed: Any, message: str
+) -> None:
+    """All of a leaf's uplinks, and more cables than the 8 between leaves and spines or one that is not there."""
     tree = tree_of_fabric(Fabric(hosts=8, ports_per_switch=8, tiers=2))
-    flows = permutation(tree.slots, 1.0, 0)
-    with pytest.raises(InputError, match=r"no path leads .*leaf 0.*fail fewer links"):
-        flow_seconds(tree, flows, transport, 0, [0, 1, 2, 3])
-
-
-def test_too_many_failures_or_unknown_cables_are_errors() -> None:
-    """There are 8 cables between the leaves and spines: a ninth cannot fail, and there is no cable 8."""
-    tree = tree_of_fabric(Fabric(hosts=8, ports_per_switch=8, tiers=2))
-    flows = permutation(tree.slots, 1.0, 0)
-    with pytest.raises(InputError, match="from 0 to 8"):
-        flow_seconds(tree, flows, "ecmp", 0, 9)
-    with pytest.raises(InputError, match="8 is not the number of a cable"):
-        flow_seconds(tree, flows, "ecmp", 0, [8])
+    with pytest.raises(InputError, match=message):
+        flow_seconds(tree, permutation(tree.slots, 1.0, 0), transport, 0, failed)
 
 
 def test_dice_do_not_change() -> None:

@@ -16,34 +16,18 @@ from planner.simulation.traffic import permutation, tree_of_design
 @st.composite
 def designs(draw: st.DrawFn) -> Design:
     """Draw a design of three or four tiers whose last pods and domains may be part full."""
-    rails, down, bundle, spines = (
-        draw(st.integers(1, 4)),
-        draw(st.integers(1, 4)),
-        draw(st.integers(1, 2)),
-        draw(st.integers(1, 3)),
-    )
-    x, y = draw(st.integers(1, rails)), draw(st.integers(1, 3))
-    up = draw(st.integers(1, 2))
-    zone = {}
+
+    def some(most: int) -> int:
+        return draw(st.integers(1, most))
+
+    rails, down, bundle, spines = some(4), some(4), some(2), some(3)
+    x, y, up, zone = some(rails), some(3), some(2), {}
     if draw(st.booleans()):
-        zone = {
-            "rails_per_zone": x * draw(st.integers(1, -(-rails // x))),
-            "domains_per_zone": y * draw(st.integers(1, 3)),
-        }
-        zone |= {"core_up": 2 * draw(st.integers(1, 2)), "core_bundle": draw(st.integers(1, 2))}
-    return Design(
-        **zone,
-        ports=256,
-        rails=rails,
-        racks=draw(st.integers(1, 12)),
-        leaf_down=down,
-        leaf_up=spines * bundle,
-        leaf_bundle=bundle,
-        rails_per_pod=x,
-        domains_per_pod=y,
-        spine_up=up * draw(st.integers(1, 2)),
-        spine_bundle=up,
-    )
+        zone = {"rails_per_zone": x * some(-(-rails // x)), "domains_per_zone": y * some(3)}
+        zone |= {"core_up": 2 * some(2), "core_bundle": some(2)}
+    leaves = {"leaf_down": down, "leaf_up": spines * bundle, "leaf_bundle": bundle}
+    pods = {"rails_per_pod": x, "domains_per_pod": y, "spine_up": up * some(2), "spine_bundle": up}
+    return Design(ports=256, rails=rails, racks=some(12), **leaves, **pods, **zone)
 
 
 def nodes_on(tree: Tree, cable: int) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
@@ -106,27 +90,16 @@ def test_all_gpus_of_a_rack_meet_at_its_leaf(racks: int) -> None:
 
 def small_trees() -> list[Tree]:
     """Return trees with bundles, planes and two to four tiers."""
-    d = Design(
-        ports=64,
-        rails=2,
-        racks=5,
-        leaf_down=2,
-        leaf_up=4,
-        leaf_bundle=2,
-        rails_per_pod=2,
-        domains_per_pod=2,
-        spine_up=4,
-        spine_bundle=2,
-    )
+    leaf = {"ports": 64, "rails": 2, "leaf_down": 2}
+    wide = {"leaf_up": 4, "leaf_bundle": 2, "rails_per_pod": 2, "domains_per_pod": 2, "spine_up": 4, "spine_bundle": 2}
+    pod = {"leaf_up": 2, "leaf_bundle": 1, "rails_per_pod": 1, "domains_per_pod": 1, "spine_up": 2, "spine_bundle": 1}
     zone = {"rails_per_zone": 1, "domains_per_zone": 2, "core_up": 2, "core_bundle": 1}
-    pod = {"leaf_bundle": 1, "rails_per_pod": 1, "domains_per_pod": 1, "spine_up": 2, "spine_bundle": 1}
-    zones = Design(ports=64, rails=2, racks=7, leaf_down=2, leaf_up=2, **pod, **zone)
     four = Fabric(hosts=16, ports_per_switch=4, tiers=4, plane_shares=(0.5, 0.25))
     return [
-        tree_of_design(d, cable_rate=1.0, host_rate=1.0, planes=2).tree,
+        tree_of_design(Design(racks=5, **leaf, **wide), cable_rate=1.0, host_rate=1.0, planes=2).tree,
         tree_of_fabric(four),
         tree_of_fabric(Fabric(hosts=8, ports_per_switch=4)),
-        tree_of_design(zones, cable_rate=1.0, host_rate=1.0).tree,
+        tree_of_design(Design(racks=7, **leaf, **pod, **zone), cable_rate=1.0, host_rate=1.0).tree,
     ]
 
 
@@ -142,10 +115,7 @@ def test_hashed_routes_are_paths(tree: Tree, failures: bool) -> None:
     for part in range(r.parts):
         links = r.link[r.start[part] : r.start[part + 1]]
         assert len({int(x) // (2 * each) for x in links}) == 1
-        ups, downs = (
-            [int(x) % each for x in links if x // each % 2 == 0],
-            [int(x) % each for x in links if x // each % 2 == 1],
-        )
+        ups, downs = ([int(x) % each for x in links if x // each % 2 == way] for way in (0, 1))
         flow = int(r.flow[part])
         for cables, end in ((ups, flows.source[flow]), (downs, flows.target[flow])):
             chain = sorted(ends[c] for c in cables)

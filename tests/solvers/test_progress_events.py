@@ -32,26 +32,19 @@ def test_a_solve_reports_phases_incumbents_bounds_and_its_end() -> None:
     assert last.unit == "days" and searched[-1].incumbent == pytest.approx(plan.objective.value)
 
 
-def test_events_of_a_cheapest_plan_are_in_dollars() -> None:
-    """Where cost is minimized incumbents and bounds are dollars, and the last is that of the plan."""
-    events: list[planner.Event] = []
-    question = toy(5, sites=2, forced=True, objective={"minimize": "cost_usd"})
-    question = question.model_copy(update={"limits": question.limits.model_copy(update={"deadline_days": 1e6})})
-    plan = planner.solve(question, on_progress=events.append)
-    assert plan.objective.name == "cost_usd" and {e.unit for e in events} == {"usd"}
-    found = [e for e in events if isinstance(e, planner.IncumbentFound)]
-    assert found[-1].incumbent == pytest.approx(plan.objective.value, rel=1e-6)
-
-
-def test_the_bound_of_the_cheapest_plan_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    """While the cheapest plan is sought its bound in dollars rises, up to the plan's own."""
+def test_events_of_a_cheapest_plan_are_in_dollars(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the cheapest plan is sought its bound in dollars rises up to the plan's own, and incumbents fall to it."""
     monkeypatch.setattr(nodes, "LINE_SECONDS", 0.0)
     events: list[planner.Event] = []
     question = toy(5, sites=2, forced=True, objective={"minimize": "cost_usd"})
     question = question.model_copy(update={"limits": question.limits.model_copy(update={"deadline_days": 1e6})})
     plan = planner.solve(question, on_progress=events.append)
+    value = plan.objective.value
+    assert plan.objective.name == "cost_usd" and {e.unit for e in events} == {"usd"}
+    found = [e for e in events if isinstance(e, planner.IncumbentFound)]
+    assert found[-1].incumbent == pytest.approx(value, rel=1e-6)
     bounds = [e.bound or 0.0 for e in events if isinstance(e, planner.BoundRaised)]
-    assert bounds and bounds == sorted(bounds) and bounds[-1] <= (plan.objective.value or 0.0) + 0.01
+    assert bounds and bounds == sorted(bounds) and bounds[-1] <= value + 0.01
 
 
 def test_pools_report_days_and_their_bound() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from launch_layouts import SUFFIX
-from tiers import slow
+from tiers import more, slow
 
 import planner
 from planner.exports.launch import STACKS, WRITERS, nearest_choices, run_of
@@ -27,6 +27,12 @@ RACKS = {  # of 8 H100 each; mixtures that DeepSpeed's configuration has no word
 }
 CASES = [(model, framework) for model, (_, names) in RACKS.items() for framework in names.split()]
 QUICK = [("llama-2-7b", "torchtitan"), ("llama-2-7b", "deepspeed")]
+SLOW = [
+    ("mixtral-8x7b", "megatron"),
+    ("gpt-oss-20b", "megatron"),
+    ("llama-3.1-70b", "nemo"),
+    ("gpt-oss-20b", "torchtitan"),
+]
 
 
 def asked(config: str, framework: str) -> dict[str, Any]:
@@ -41,7 +47,9 @@ def asked(config: str, framework: str) -> dict[str, Any]:
     return given
 
 
-@pytest.mark.parametrize(("config", "framework"), [*QUICK, *slow(*(case for case in CASES if case not in QUICK))])
+@pytest.mark.parametrize(
+    ("config", "framework"), [*QUICK, *slow(*SLOW), *more(*(case for case in CASES if case not in QUICK + SLOW))]
+)
 def test_the_export_is_the_plan(config: str, framework: str, tmp_path: Path) -> None:
     """It is written as planned, and read back as the same layout."""
     given = asked(config, framework)
