@@ -5,10 +5,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from training_toys import layout, machine_of, precision_of
 
 import planner
-from planner.instance.hardware import Accelerator, Rack
-from planner.instance.workload import Model, Precision, Software, catalogue
+from planner.instance.hardware import Accelerator
+from planner.instance.workload import Model, Software, catalogue
 from planner.physics import step_errors
 from planner.physics.step_errors import MIN_ROWS, classes_of, degrees_of, widest
 from planner.physics.training.operations import Machine
@@ -19,34 +20,20 @@ TABLE, RECENT = step_errors.table(), "megatron-core-2025"
 
 def machine(
     gpu: str = "H100", software: str = "megatron-core-2025", model: str = "llama3-70b", dtype: str = "bf16"
-) -> Any:
+) -> Machine:
     """Return a machine of the catalogue."""
-    roles = ("parameter", "working_parameter", "gradient", "optimizer", "activation", "collective")
-    return Machine(
-        gpu=Accelerator.model_validate(catalogue("accelerators")[gpu]),
-        rack=Rack(name="node", gpus=8, it_kw=1, price_usd=0),
-        software=Software.model_validate(catalogue("software")[software]),
-        model=Model.model_validate(catalogue("models")[model]),
-        precision=Precision.model_validate({"compute": dtype} | {f"{r}_bytes": 2 for r in roles}),
-        sequence=4096,
+    m = machine_of(
+        Accelerator.model_validate(catalogue("accelerators")[gpu]),
+        Model.model_validate(catalogue("models")[model]),
+        4096,
+        precision_of(dtype, gradient=2, optimizer=2),
     )
+    return replace(m, software=Software.model_validate(catalogue("software")[software]))
 
 
 def strategy(replicas: int = 1, **changes: Any) -> ParallelStrategy:
     """Return a layout of eight-way tensor parallelism."""
-    plain = ParallelStrategy(
-        tensor_parallel=8,
-        pipeline_parallel=1,
-        data_parallel_by_site=(replicas,),
-        virtual_stages=1,
-        micro_batch=1,
-        micro_batches=8,
-        recompute="none",
-        sequence_parallel=True,
-        zero_stage=1,
-        layers_per_stage=(80,),
-        replicas_per_rack=1,
-    )
+    plain = layout((80,), tensor_parallel=8, data_parallel_by_site=(replicas,), sequence_parallel=True)
     return replace(plain, **changes)
 
 

@@ -11,28 +11,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_schedule import Pass, interleaved
 
 from planner.instance.workload import Experts, Model
 from planner.physics.training import schedule
 from planner.physics.training.parallel_strategy import block_of, context_racks, padded_sequence, racks_per_replica
 from planner.physics.training.step_prediction import least_first_stage, least_layers, queue_seconds
-
-Pass = tuple[str, int, int]
-
-
-def orders(p: int, v: int, m: int) -> list[list[Pass]]:
-    """Order every device as interleaved 1F1B does.
-
-    Rounds of p micro-batches through all chunks, a short last one in a whole one's slots.
-    """
-    found, total = [], -(-m // p) * p if v > 1 else m
-    for i in range(p):
-        slots = [(c, k) for first in range(0, total, p) for c in range(v) for k in range(first, min(first + p, total))]
-        forward, backward = [("F", c, k) for c, k in slots], [("B", v - 1 - c, k) for c, k in slots]
-        warm = min(len(slots), p - i - 1 if v == 1 else 2 * (p - i - 1) + (v - 1) * p)
-        pairs = [x for pair in zip(forward[warm:], backward, strict=False) for x in pair]
-        found.append([x for x in forward[:warm] + pairs + backward[len(slots) - warm :] if x[2] < m])
-    return found
 
 
 def run(p: int, v: int, m: int, seconds: Callable[[int, str, int], float]) -> dict[Pass, float]:
@@ -41,7 +25,7 @@ def run(p: int, v: int, m: int, seconds: Callable[[int, str, int], float]) -> di
     Return when each ends, by kind, place in the pipeline and micro-batch.
     """
     done: dict[Pass, float] = {}
-    queues, clock, at = orders(p, v, m), [0.0] * p, [0] * p
+    queues, clock, at = [interleaved(p, v, m, i, padded=v > 1) for i in range(p)], [0.0] * p, [0] * p
     while any(a < len(q) for a, q in zip(at, queues, strict=True)):
         for i in range(p):
             while at[i] < len(queues[i]):

@@ -1,16 +1,16 @@
 """What mixtures of experts and narrow heads cost beside their FLOP and their traffic, by hand."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from training_toys import accelerator, machine_of, precision_of, shape
 
-from planner.instance.hardware import Accelerator, GemmEfficiency, Rack
-from planner.instance.workload import Experts, LatentAttention, Model, Precision, Software
+from planner.instance.workload import Experts, LatentAttention, Model
 from planner.physics.training import layer_time
 from planner.physics.training.collectives import LayerKind, Weights
 from planner.physics.training.memory import activation_elements
 from planner.physics.training.operations import (
-    LayerShape,
     Machine,
     Passes,
     head_seconds,
@@ -20,42 +20,17 @@ from planner.physics.training.operations import (
 
 ROUTED = LayerKind(layers=4, routed=True, window=None)
 LOCAL = 4  # of 16 experts, over 4 GPUs
-SHAPE = LayerShape(
-    tensor_parallel=1, micro_batch=1, recompute="none", sequence_parallel=False, context_parallel=1, expert_parallel=4
-)
+SHAPE = shape(e=4)
 
 
-def machine(dtype: str = "fp16", heads: int = 2, softmax_width: float = 0.0, **software: float) -> Machine:
+def machine(
+    dtype: str = "fp16", heads: int = 2, softmax_width: float = 0.0, per_token: int = 2, **software: Any
+) -> Machine:
     """Return nodes of 8 GPUs and a model of 16 experts, two for a token."""
-    return Machine(
-        gpu=Accelerator(
-            name="toy",
-            hbm_bytes=1e12,
-            hbm_bytes_per_second=1e9,
-            peak_flop_per_second={"fp16": 1e6, "fp8": 2e6},
-            gemm_efficiency=GemmEfficiency(max_share={"fp16": 1.0, "fp8": 1.0}),
-            softmax_width=softmax_width,
-            scale_up_bytes_per_second=100.0,
-            scale_up_latency_seconds=0.5,
-            nic_bytes_per_second=10.0,
-            nic_latency_seconds=2.0,
-        ),
-        rack=Rack(name="node", gpus=8, it_kw=1, price_usd=0),
-        software=Software.model_validate({"name": "toy", **software}),
-        model=Model(
-            name="toy",
-            layers=4,
-            hidden=128,
-            heads=heads,
-            vocabulary=16,
-            experts=Experts(count=4 * LOCAL, per_token=2, ffn=8),
-        ),
-        precision=Precision.model_validate(
-            {"compute": dtype, "parameter_bytes": 2, "working_parameter_bytes": 2, "gradient_bytes": 4}
-            | {"optimizer_bytes": 12, "activation_bytes": 2, "collective_bytes": 2}
-        ),
-        sequence=4,
-    )
+    experts = Experts(count=4 * LOCAL, per_token=per_token, ffn=8)
+    model = Model(name="toy", layers=4, hidden=128, heads=heads, vocabulary=16, experts=experts)
+    gpu = accelerator({"fp16": 1e6, "fp8": 2e6}, hbm_bytes_per_second=1e9, softmax_width=softmax_width)
+    return machine_of(gpu, model, 4, precision_of(dtype), **software)
 
 
 @pytest.mark.parametrize(("overlap", "shown"), [(0.0, 1.0), (0.75, 0.25)])
@@ -101,16 +76,8 @@ def test_latent_heads_count_by_their_mean_width() -> None:
     """Scores 192 wide and values 128 wide count as 160: (160 + 128) / 160 over 256 / 128."""
     m = machine(softmax_width=128.0)
     latent = LatentAttention(q_rank=8, kv_rank=8, head_nope=128, head_rope=64, head_value=128)
-    assert narrow_heads(
-        Machine(
-            gpu=m.gpu,
-            rack=m.rack,
-            software=m.software,
-            model=m.model.model_copy(update={"latent_attention": latent}),
-            precision=m.precision,
-            sequence=4,
-        )
-    ) == pytest.approx(0.9)
+    own = m.model.model_copy(update={"latent_attention": latent})
+    assert narrow_heads(replace(m, model=own)) == pytest.approx(0.9)
 
 
 @pytest.mark.parametrize(
@@ -145,19 +112,9 @@ def test_what_a_layer_moves_beside_its_products(per_token: int, tensor_parallel:
     writes one, and its gradient is added to the other's, again two read and one written. A token, of the GPU's part of
     them, is read once and written once; each of its copies is written and read on the way to its expert and back.
     """
-    m = machine()
-    m = Machine(
-        gpu=m.gpu,
-        rack=m.rack,
-        software=m.software,
-        model=m.model.model_copy(update={"experts": Experts(count=4 * LOCAL, per_token=per_token, ffn=8)}),
-        precision=m.precision,
-        sequence=4,
-    )
-    shape = LayerShape(
-        tensor_parallel=tensor_parallel, micro_batch=1, recompute="none", sequence_parallel=False, expert_parallel=4
-    )
-    found = layer_operations(m, shape, routed=True)
+    m = machine(per_token=per_token)
+    own_shape = shape(tensor_parallel, e=4)
+    found = layer_operations(m, own_shape, routed=True)
     one = 4 * 128 * 2 / 1e9
     for passes, whole in ((found.forward, 2 + 3), (found.backward, 3 + 3)):
         seconds = [(o.name, o.seconds) for o in passes]
@@ -177,12 +134,10 @@ def test_casts_of_a_product_by_hand() -> None:
 @pytest.mark.parametrize("context_parallel", [1, 2, 4])
 def test_logits_are_of_a_context_ranks_own_tokens(context_parallel: int) -> None:
     """Three products of 2·128·16 FLOP a token at 1 MFLOP/s, 8 B a logit over 1 GB/s, 14 B a weight of the embedding."""
-    shape = LayerShape(
-        tensor_parallel=1, micro_batch=2, recompute="none", sequence_parallel=False, context_parallel=context_parallel
-    )
+    own_shape = shape(b=2, c=context_parallel)
     own = 2 * 4 / context_parallel
     expected = own * (3 * 2 * 128 * 16 / 1e6 + 16 * 8 / 1e9) + 128 * 16 * 14 / 1e9
-    assert head_seconds(machine(loss_bytes_per_logit=8.0), shape) == pytest.approx(expected)
+    assert head_seconds(machine(loss_bytes_per_logit=8.0), own_shape) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("efficiency", [1.0, 0.5, 0.25])

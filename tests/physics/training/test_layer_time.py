@@ -4,14 +4,17 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
+import training_toys
 from hypothesis import given
 from hypothesis import strategies as st
+from training_toys import accelerator, machine_of, precision_of
 
-from planner.instance.hardware import Accelerator, GemmEfficiency, Rack
-from planner.instance.workload import Experts, Model, Precision, Software
+from planner.instance.hardware import Accelerator
+from planner.instance.workload import Experts, Model, Precision
 from planner.physics.training import collectives, layer_time, memory, operations, schedule, step
 from planner.physics.training.collectives import LayerKind, layer_kinds, weights_of
 from planner.physics.training.layer_time import ReplicaGroup
@@ -21,66 +24,32 @@ from planner.physics.training.parallel_strategy import group_racks
 # s = 4 tokens of h = 8: layer weights 12·64 = 768, their FLOP 2·768·4 = 6,144,
 # causal attention 2·16·8 = 256, logits 2·4·8·16 = 1,024, s·h·2 B = 64 B.
 TOY = Model(name="toy", layers=4, hidden=8, heads=2, vocabulary=16)
-PRECISION = Precision(
-    compute="fp16",
-    parameter_bytes=2,
-    working_parameter_bytes=2,
-    gradient_bytes=4,
-    optimizer_bytes=12,
-    activation_bytes=2,
-    collective_bytes=2,
-)
+PRECISION = precision_of()
 GEMM, ATTENTION = 6.144, 0.256
 DENSE = LayerKind(layers=4, routed=False, window=None)
 
 
 def gpu(*, most: float = 1.0, traffic: float = 0.0, hbm: float = 1e15, kernel: float = 0.0) -> Accelerator:
     """Return a GPU of 1 kFLOP/s with 100 B/s of scale-up at 0.5 s and 10 B/s of NIC at 2 s."""
-    return Accelerator(
-        name="toy",
-        hbm_bytes=1e12,
-        hbm_bytes_per_second=hbm,
-        peak_flop_per_second={"fp16": 1e3, "fp8": 2e3},
-        gemm_efficiency=GemmEfficiency(max_share={"fp16": most, "fp8": most}, operand_traffic=traffic),
-        attention_efficiency=1.0,
-        kernel_seconds=kernel,
-        scale_up_bytes_per_second=100.0,
-        scale_up_latency_seconds=0.5,
-        nic_bytes_per_second=10.0,
-        nic_latency_seconds=2.0,
-    )
+    more = {"hbm_bytes_per_second": hbm, "attention_efficiency": 1.0, "kernel_seconds": kernel}
+    return accelerator({"fp16": 1e3, "fp8": 2e3}, share=most, operand_traffic=traffic, **more)
 
 
 def machine(
     card: Accelerator | None = None, model: Model = TOY, precision: Precision = PRECISION, **software: Any
 ) -> Machine:
     """Return a machine of toy GPUs, 8 a rack."""
-    code = Software.model_validate({"name": "toy", "loss_bytes_per_logit": 0, **software})
-    rack = Rack(name="r", gpus=8, it_kw=1, price_usd=0)
-    return Machine(gpu=card or gpu(), rack=rack, software=code, model=model, precision=precision, sequence=4)
+    return machine_of(card or gpu(), model, 4, precision, **{"loss_bytes_per_logit": 0, **software})
 
 
-def shape(
-    t: int = 1, b: int = 1, recompute: memory.Recompute = "selective", sp: bool = False, c: int = 1, e: int = 1
-) -> LayerShape:
-    """Return a shape."""
-    return LayerShape(
-        tensor_parallel=t,
-        micro_batch=b,
-        recompute=recompute,
-        sequence_parallel=sp,
-        context_parallel=c,
-        expert_parallel=e,
-    )
-
-
+shape = partial(training_toys.shape, recompute="selective")
 SHAPES = st.builds(
     shape,
     st.sampled_from([1, 2, 4, 8]),
     st.integers(1, 4),
-    st.sampled_from(("none", "selective")),
-    st.booleans(),
-    st.sampled_from([1, 2]),
+    recompute=st.sampled_from(("none", "selective")),
+    sp=st.booleans(),
+    c=st.sampled_from([1, 2]),
 )
 
 
@@ -342,23 +311,16 @@ def test_pipeline_send_over_the_nics() -> None:
 
 
 def test_pipeline_send() -> None:
-    """A send takes 2 s, 64 B over the ranks at 10 B/s slowed by 1.5, and the gather of 64 B among the ranks."""
-    assert layer_time.pipeline_send_seconds(machine(), shape(1), 1.5) == pytest.approx(2 + 9.6)
-    assert layer_time.pipeline_send_seconds(machine(), shape(2), 1.5) == pytest.approx(2 + 4.8 + 0.5 + 0.32)
+    """A send takes 2 s, 64 B over the ranks at 10 B/s slowed by 1.5, and the gather of 64 B among the ranks.
 
-
-def test_pipeline_send_under_sequence_parallelism_needs_no_gather() -> None:
-    """Under sequence parallelism the next stage starts from its shards: its first exchange counts the gather."""
-    assert layer_time.pipeline_send_seconds(machine(), shape(2, sp=True), 1.5) == pytest.approx(2 + 4.8)
-
-
-def test_pipeline_send_inside_the_rack() -> None:
-    """Within a rack a send takes the scale-up links' 0.5 s and 64 B at 100 B/s, whatever the network's slowdown."""
-    assert layer_time.pipeline_send_seconds(machine(), shape(1), 1.5, inside=True) == pytest.approx(0.5 + 0.64)
-
-
-def test_unscattered_sends_carry_the_entire_tensor() -> None:
-    """Without scatter every TP rank sends all of 64 B, and nothing is gathered."""
+    Under sequence parallelism the next stage starts from its shards; within a rack the scale-up links take 0.5 s and
+    64 B at 100 B/s, whatever the slowdown. Without scatter every rank sends all, and nothing is gathered.
+    """
+    send = partial(layer_time.pipeline_send_seconds, machine())
+    assert send(shape(1), 1.5) == pytest.approx(2 + 9.6)
+    assert send(shape(2), 1.5) == pytest.approx(2 + 4.8 + 0.5 + 0.32)
+    assert send(shape(2, sp=True), 1.5) == pytest.approx(2 + 4.8)
+    assert send(shape(1), 1.5, inside=True) == pytest.approx(0.5 + 0.64)
     assert layer_time.pipeline_send_seconds(machine(pipeline_scatter=False), shape(2), 1.5) == pytest.approx(2 + 9.6)
 
 
@@ -391,28 +353,6 @@ def test_shards_between_racks() -> None:
     assert layer_time.replica_exchange(*where, GROUP).seconds(2) == pytest.approx(GATHER)
     assert layer_time.replica_exchange(*where, one_rack).seconds(4) == pytest.approx(1.5 + 11.52)
     assert layer_time.replica_exchange(*where, alone).seconds(4) == 0
-
-
-def test_experts_are_shared_by_fewer() -> None:
-    """With every expert on another GPU of 8 a rack its weights pass only between the racks: 1,024 B over 3 racks."""
-    m, s = machine(model=ROUTED), shape(e=8)
-    w = weights_of(m, s)
-    assert w.experts == 16 * 2 * 8 * 8 / 8
-    only = replace(w, shared=0.0)
-    still = 7 * 0.5 + 2 * 2  # of the shared weights, none here
-    found = layer_time.replica_exchange(m, s, only, ReplicaGroup(8, 3)).seconds(4)
-    assert found == pytest.approx(still + 2 * 2 + 2 / 3 * 102.4)
-
-
-def test_ring_of_expert_shards() -> None:
-    """With pairs of GPUs sharing the experts, 4 of a rack have the same ones, and 3 racks as many rings of 3."""
-    m, s = machine(model=ROUTED), shape(e=2)
-    only = replace(weights_of(m, s), shared=0.0)
-    size = only.experts * 4
-    inside, between = 3 * 0.5 + 3 / 4 * size / 100, 2 * 2 + 2 / 3 * (size / 4) / 10
-    none = 7 * 0.5 + 2 * 2  # of the shared weights
-    found = layer_time.replica_exchange(m, s, only, ReplicaGroup(8, 3)).seconds(4)
-    assert found == pytest.approx(none + inside + between)
 
 
 @pytest.mark.parametrize("zero", [0, 1, 2, 3])

@@ -3,23 +3,15 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from training_toys import precision_of, shape
 
-from planner.instance.workload import LatentAttention, Model, Precision
+from planner.instance.workload import LatentAttention, Model
 from planner.physics.training import memory, schedule
-from planner.physics.training.operations import LayerShape
 from planner.physics.training.transformer import layer_parameters
 
 GIB = 2**30
 S = 2048
-MIXED = Precision(
-    compute="fp16",
-    parameter_bytes=2,
-    working_parameter_bytes=2,
-    gradient_bytes=4,
-    optimizer_bytes=12,
-    activation_bytes=2,
-    collective_bytes=2,
-)
+MIXED = precision_of()
 
 
 def gpt(layers: int, hidden: int, heads: int) -> Model:
@@ -43,7 +35,7 @@ def per_layer(model: Model, t: int, recompute: memory.Recompute, sp: bool, b: in
     return memory.activation_bytes_per_layer(
         model,
         S,
-        LayerShape(tensor_parallel=t, micro_batch=b, recompute=recompute, sequence_parallel=sp),
+        shape(t, b=b, recompute=recompute, sp=sp),
         memory.ElementBytes(**{"element": 2.0, **sizes}),
     )
 
@@ -71,13 +63,9 @@ def test_table_2_of_korthikanti(t: int, recompute: memory.Recompute, sp: bool, f
     assert per_layer(GPT22, t, recompute, sp, b=4) == pytest.approx(4 * SBH * factor)
 
 
-def test_one_byte_elements_with_half_byte_masks_halve_everything() -> None:
-    """At one byte an element and half a byte a mask a layer stores s·b·h·(17 + 2.5·a·s/h)."""
+def test_bytes_of_elements_and_masks() -> None:
+    """A layer stores s·b·h·(16·e + 2·m + (2·e + m)·a·s/h), at one byte an element with a mask of a half or a whole."""
     assert per_layer(GPT22, 1, "none", False, element=1.0, mask=0.5) == pytest.approx(SBH * (17 + 2.5 * AS_H))
-
-
-def test_masks_stay_one_byte_when_elements_shrink() -> None:
-    """At one byte an element and a whole byte a mask: s·b·h·(16 + 2 + 3·a·s/h)."""
     assert per_layer(GPT22, 1, "none", False, element=1.0) == pytest.approx(SBH * (18 + 3 * AS_H))
 
 
@@ -149,11 +137,6 @@ def test_embedding_and_head_by_stage(tied: bool, stage: int, p: int, copies: int
     assert memory.stage_extra_parameters(m, stage, p) == copies * 51200 * 6144
 
 
-def test_logits() -> None:
-    """The logits take 4·b·s·V/t bytes (Korthikanti 2022, section 4.3)."""
-    assert memory.logits_bytes(GPT22, S, 4, 8) == 4 * 4 * 2048 * 51200 / 8
-
-
 def test_usable_memory() -> None:
     """The fraction is kept first, then the constant."""
     assert memory.usable_bytes(80e9, 0.05, 1e9) == pytest.approx(75e9)
@@ -184,10 +167,8 @@ def held_by_a_rank(model: Model, s: int, c: int, recompute: memory.Recompute) ->
 def test_a_context_rank_keeps_its_own_tokens(recompute: memory.Recompute, c: int) -> None:
     """Activations of a CP rank are those of its own tokens; only the scores know the whole sequence."""
     model = gpt(2, 64, 4)
-    shape = LayerShape(
-        tensor_parallel=1, micro_batch=3, recompute=recompute, sequence_parallel=False, context_parallel=c
-    )
-    found = memory.activation_bytes_per_layer(model, 128, shape, memory.ElementBytes(2))
+    one = shape(b=3, recompute=recompute, c=c)
+    found = memory.activation_bytes_per_layer(model, 128, one, memory.ElementBytes(2))
     assert found == 3 * held_by_a_rank(model, 128, c, recompute)
 
 
@@ -210,6 +191,6 @@ def test_inputs_of_products_are_kept_in_their_type() -> None:
     wide = {"input of the first norm": 8, "input of the second norm": 8, "Q": 8, "K": 4, "V": 4, "attention": 8}
     wide |= {"gate": 16, "up": 16}
     narrow = {"input of QKV": 8, "input of the projection": 8, "input of the FFN": 8, "input of its second product": 16}
-    shape = LayerShape(tensor_parallel=1, micro_batch=1, recompute="selective", sequence_parallel=False)
-    found = memory.activation_bytes_per_layer(m, 1, shape, memory.ElementBytes(2, mask=0, product=1))
+    one = shape(recompute="selective")
+    found = memory.activation_bytes_per_layer(m, 1, one, memory.ElementBytes(2, mask=0, product=1))
     assert found == 2 * sum(wide.values()) + sum(narrow.values())

@@ -7,24 +7,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from training_toys import accelerator, layout, machine_of, precision_of, shape
 
 from planner.errors import InputError
-from planner.instance.hardware import Accelerator, GemmEfficiency, Rack
 from planner.instance.instance import instance_sha256
 from planner.instance.workload import (
     RECOMPUTE_MODULES,
     Experts,
     LatentAttention,
     Model,
-    Precision,
-    Software,
     catalogue,
 )
 from planner.physics.training import layer_time, memory
 from planner.physics.training.collectives import layer_kinds, weights_of
 from planner.physics.training.memory import discarded_elements
 from planner.physics.training.operations import LayerShape, Machine, layer_operations, narrow_heads
-from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.planning.load import load_instance
 
 H, WIDTH, SEQUENCE = 64, 96, 8
@@ -39,34 +36,17 @@ LATENT = MIXED.model_copy(
     }
 )
 MODELS = {"dense": DENSE, "mixed": MIXED, "latent": LATENT}
-SHAPE = LayerShape(tensor_parallel=2, micro_batch=1, recompute="selective", sequence_parallel=True, expert_parallel=4)
+SHAPE = shape(2, recompute="selective", sp=True, e=4)
 
 
 def machine(model: Model = DENSE, compute: str = "fp16", softmax_width: float = 0.0, **software: Any) -> Machine:
     """Return nodes of 8 GPUs whose every operation takes time."""
-    shares = {"fp16": 0.5, "fp8": 0.75}
-    gpu = Accelerator(
-        name="toy",
-        hbm_bytes=1e12,
-        hbm_bytes_per_second=1e6,
-        peak_flop_per_second={"fp16": 1e6, "fp8": 2e6},
-        gemm_efficiency=GemmEfficiency(max_share=shares, operand_traffic=0.2),
-        kernel_seconds=1e-3,
-        softmax_width=softmax_width,
-        scale_up_bytes_per_second=1e5,
-        scale_up_latency_seconds=1e-3,
-        nic_bytes_per_second=1e4,
-        nic_latency_seconds=1e-3,
-    )
-    roles = {"parameter_bytes": 2, "working_parameter_bytes": 2, "gradient_bytes": 4, "optimizer_bytes": 12}
-    return Machine(
-        gpu=gpu,
-        rack=Rack(name="node", gpus=8, it_kw=1, price_usd=0),
-        software=Software.model_validate({"name": "toy", "launch_seconds": 1e-4, "fp8_recipe": "mxfp8", **software}),
-        model=model,
-        precision=Precision.model_validate({"compute": compute, "activation_bytes": 2, "collective_bytes": 2, **roles}),
-        sequence=SEQUENCE,
-    )
+    gpu = accelerator(
+        {"fp16": 1e6, "fp8": 2e6}, share={"fp16": 0.5, "fp8": 0.75}, operand_traffic=0.2, hbm_bytes_per_second=1e6,
+        kernel_seconds=1e-3, softmax_width=softmax_width, scale_up=(1e5, 1e-3), nic=(1e4, 1e-3),
+    )  # fmt: skip
+    stack = {"launch_seconds": 1e-4, "fp8_recipe": "mxfp8", **software}
+    return machine_of(gpu, model, SEQUENCE, precision_of(compute), **stack)
 
 
 def figures(m: Machine, shape: LayerShape, *, front: bool) -> tuple[float, float]:
@@ -175,19 +155,8 @@ def test_a_layer_that_runs_again_stands_in_work() -> None:
 def test_layers_beside_whole_ones_keep_all_where_modules_are_named() -> None:
     """A framework has whole layers or modules: a plan of full recompute has the bytes of none and of all layers."""
     m = machine(MIXED, recompute_modules=("moe",))
-    strategy = ParallelStrategy(
-        tensor_parallel=2,
-        pipeline_parallel=2,
-        data_parallel_by_site=(2,),
-        virtual_stages=1,
-        micro_batch=1,
-        micro_batches=4,
-        recompute="none",
-        sequence_parallel=True,
-        zero_stage=0,
-        layers_per_stage=(2, 2),
-        replicas_per_rack=2,
-    )
+    degrees = {"tensor_parallel": 2, "data_parallel_by_site": (2,), "micro_batches": 4, "replicas_per_rack": 2}
+    strategy = layout((2, 2), zero_stage=0, sequence_parallel=True, **degrees)
     none = memory.memory_by_stage(m, strategy)["activations"]
     some = memory.memory_by_stage(m, replace(strategy, recompute="full", recomputed_layers_per_stage=(0, 2)))
     assert some["activations"][0] == none[0] and some["activations"][1] < none[1]

@@ -1,11 +1,15 @@
 """Compute-optimal size and data."""
 
+import json
 import math
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import planner
+from planner.instance.workload import DepthLaw, LossLaw, PointsLaw, PowerOf
 from planner.physics.training import transformer
 
 # Hoffmann 2022 (arXiv 2203.15556), table A3, approach 2, as published.
@@ -73,17 +77,6 @@ def test_optimum_spends_the_budget(exponent: float) -> None:
     assert transformer.training_flop(n, d) == pytest.approx(c, rel=0.02)
 
 
-def test_parametric_optimum_is_stationary() -> None:
-    """The closed form has less loss than 1 % more or fewer parameters at the same 6·N·D."""
-
-    def loss(n: float) -> float:
-        return 1.69 + 406.4 / n**0.34 + 410.7 / (SIX_MONTHS / (6 * n)) ** 0.28
-
-    best = transformer.parametric_optimal_parameters(SIX_MONTHS)
-    assert best == pytest.approx(15.75e12, rel=0.001)
-    assert loss(best) < min(loss(0.99 * best), loss(1.01 * best))
-
-
 def test_budget() -> None:
     """1 PFLOP/s for a day at 40 % is 3.456e19 FLOP, at full use 8.64e19."""
     assert transformer.budget_flop(1e15, 86_400) == pytest.approx(8.64e19)
@@ -94,3 +87,57 @@ def test_training_flop() -> None:
     """GPT-3 on 300G tokens takes 6·175e9·300e9 = 3.15e23 FLOP."""
     assert transformer.training_flop(175e9, 300e9) == pytest.approx(3.15e23)
     assert math.isclose(transformer.training_flop(1.0, 1.0), 6.0)
+
+
+CATALOGUE = Path(planner.__file__).parent / "catalogue"
+
+
+def entry(kind: str, name: str) -> dict[str, object]:
+    entry: dict[str, object] = json.loads((CATALOGUE / f"{kind}.json").read_text(encoding="utf-8"))[name]
+    return entry
+
+
+@pytest.mark.parametrize(
+    ("name", "flop"), [("chinchilla-1", 3.85e24), ("chinchilla-2", 4.54e24), ("chinchilla-3", 12.6e24)]
+)
+def test_laws_pass_near_their_published_points(name: str, flop: float) -> None:
+    """Each approach gives 175B at its own compute of table A3, to what a line through nine rounded points allows."""
+    law = PointsLaw.model_validate(entry("scaling_laws", name))
+    assert transformer.best_parameters(law, flop) == pytest.approx(175e9, rel=0.04)
+
+
+@pytest.mark.parametrize("name", ["parametric-2022", "parametric-2024"])
+def test_the_optimum_of_a_loss_law_is_stationary(name: str) -> None:
+    """A hundredth more or fewer parameters for the same compute lose."""
+    law = LossLaw.model_validate(entry("scaling_laws", name))
+    best = transformer.best_parameters(law, 1e25)
+
+    def at(n: float) -> float:
+        return transformer.loss(law, n, transformer.tokens_for(n, 1e25))
+
+    assert at(best) < min(at(0.99 * best), at(1.01 * best))
+
+
+def test_the_published_loss_of_chinchilla() -> None:
+    """70B on 1.4T tokens: 1.69 + 406.4 / 70e9^0.34 + 410.7 / 1.4e12^0.28 = 1.937 by hand."""
+    law = LossLaw.model_validate(entry("scaling_laws", "parametric-2022"))
+    assert transformer.loss(law, 70e9, 1.4e12) == pytest.approx(1.9366, abs=1e-4)
+
+
+def test_batch_laws() -> None:
+    """A fixed batch is its coefficient; powers follow tokens or compute."""
+    asked = {"tokens": 1e12, "flop": 1e24, "parameters": 1e11}
+    assert transformer.power(PowerOf(of="fixed", coefficient=4e6), **asked) == 4e6
+    assert transformer.power(PowerOf.model_validate(entry("batch_laws", "zhang-2024")), **asked) == pytest.approx(
+        22.91 * 1e12**0.47
+    )
+    assert transformer.power(PowerOf.model_validate(entry("batch_laws", "deepseek-2024")), **asked) == pytest.approx(
+        0.292 * 1e24**0.3271
+    )
+
+
+def test_depth_laws() -> None:
+    """An aspect of 128 gives GPT-3's 96 layers of 12,288; the logarithmic law 79."""
+    assert transformer.layers_of(DepthLaw(aspect=128.0), 12_288) == 96
+    log = DepthLaw.model_validate(entry("depth_laws", "levine-2020"))
+    assert transformer.layers_of(log, 12_288) == pytest.approx((math.log(12_288) - 5.039) / 0.0555)

@@ -1,9 +1,11 @@
 """What ZeRO's traffic costs a whole step, by hand: gathers and sums that no pass is long enough to hide."""
 
-import pytest
+from typing import Any
 
-from planner.instance.hardware import Accelerator, GemmEfficiency, Rack
-from planner.instance.workload import Model, Precision, Software
+import pytest
+from training_toys import accelerator, layout, machine_of
+
+from planner.instance.workload import Model
 from planner.physics.training import step_prediction
 from planner.physics.training.operations import Machine
 from planner.physics.training.parallel_strategy import ParallelStrategy, unsupported
@@ -13,53 +15,17 @@ LAYERS, WEIGHTS, EMBEDDING = 3, 12 * 64**2, 16 * 64  # weights of a layer, and o
 MICRO_BATCHES, NODES, GPUS = 5, 4, 8
 
 
-def machine(**software: object) -> Machine:
+def machine(**software: Any) -> Machine:
     """Return nodes of 8 GPUs that compute in no time, with 1 kB/s of scale-up at 0.5 s and 100 B/s of NIC at 2 s."""
-    gpu = Accelerator(
-        name="fast",
-        hbm_bytes=1e12,
-        hbm_bytes_per_second=1e18,
-        peak_flop_per_second={"fp16": 1e18},
-        gemm_efficiency=GemmEfficiency(max_share={"fp16": 1.0}),
-        scale_up_bytes_per_second=1000.0,
-        scale_up_latency_seconds=0.5,
-        nic_bytes_per_second=100.0,
-        nic_latency_seconds=2.0,
-    )
-    precision = Precision(
-        compute="fp16",
-        parameter_bytes=2,
-        working_parameter_bytes=2,
-        gradient_bytes=4,
-        optimizer_bytes=12,
-        activation_bytes=2,
-        collective_bytes=2,
-    )
-    return Machine(
-        gpu=gpu,
-        rack=Rack(name="node", gpus=GPUS, it_kw=1, price_usd=0),
-        software=Software.model_validate({"name": "toy", "loss_bytes_per_logit": 0, **software}),
-        model=Model(name="toy", layers=LAYERS, hidden=64, heads=4, vocabulary=16),
-        precision=precision,
-        sequence=4,
-    )
+    gpu = accelerator({"fp16": 1e18}, hbm_bytes_per_second=1e18, scale_up=(1000.0, 0.5), nic=(100.0, 2.0))
+    model = Model(name="toy", layers=LAYERS, hidden=64, heads=4, vocabulary=16)
+    return machine_of(gpu, model, 4, **{"loss_bytes_per_logit": 0, **software})
 
 
 def strategy(zero: int) -> ParallelStrategy:
     """Return 32 replicas without pipeline and tensor parallelism."""
-    return ParallelStrategy(
-        tensor_parallel=1,
-        pipeline_parallel=1,
-        data_parallel_by_site=(NODES * GPUS,),
-        virtual_stages=1,
-        micro_batch=1,
-        micro_batches=MICRO_BATCHES,
-        recompute="none",
-        sequence_parallel=False,
-        zero_stage=zero,
-        layers_per_stage=(LAYERS,),
-        replicas_per_rack=GPUS,
-    )
+    own = {"data_parallel_by_site": (NODES * GPUS,), "micro_batches": MICRO_BATCHES, "replicas_per_rack": GPUS}
+    return layout((LAYERS,), zero_stage=zero, **own)
 
 
 def ring(element_bytes: int, weights: int = WEIGHTS) -> float:

@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from training_toys import accelerator, layout, machine_of, precision_of, shape
 
-from planner.instance.hardware import Accelerator, GemmEfficiency, Rack
-from planner.instance.workload import Experts, Model, Precision, Software
+from planner.instance.workload import Experts, Model
 from planner.physics.training import memory, operations, schedule, step_prediction
 from planner.physics.training.collectives import front_by_stage, weights_of
-from planner.physics.training.operations import LayerShape, Machine
+from planner.physics.training.operations import Machine
 from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.physics.training.step import Conditions
 
@@ -19,54 +19,20 @@ DENSE = Model(name="d", layers=6, hidden=H, heads=4, ffn=F, gated_ffn=True, voca
 MIXED = DENSE.model_copy(
     update={"experts": Experts(count=8, per_token=2, ffn=48, shared_ffn=32, dense_layers=2), "layers": 7}
 )
-PRECISION = Precision(
-    compute="bf16",
-    parameter_bytes=2,
-    working_parameter_bytes=2,
-    gradient_bytes=4,
-    optimizer_bytes=12,
-    activation_bytes=2,
-    collective_bytes=2,
-)
+PRECISION = precision_of("bf16")
 
 
 def machine(model: Model = DENSE, **software: Any) -> Machine:
     """Return a machine of plain figures; gradients have stand-ins of two bytes, logits take two bytes."""
-    gpu = Accelerator(
-        name="g",
-        hbm_bytes=1e12,
-        hbm_bytes_per_second=1e12,
-        peak_flop_per_second={"bf16": 1e12},
-        gemm_efficiency=GemmEfficiency(max_share={"bf16": 1.0}),
-        scale_up_bytes_per_second=1e12,
-        scale_up_latency_seconds=0.0,
-        nic_bytes_per_second=1e12,
-        nic_latency_seconds=0.0,
-    )
-    code = Software.model_validate(
-        {"name": "s", "weight_gradient_copy_bytes": 2, "logit_memory_bytes": 2, "loss_bytes_per_logit": 0} | software
-    )
-    rack = Rack(name="r", gpus=8, it_kw=1, price_usd=0)
-    return Machine(gpu=gpu, rack=rack, software=code, model=model, precision=PRECISION, sequence=SEQUENCE)
+    gpu = accelerator({"bf16": 1e12}, hbm_bytes_per_second=1e12, scale_up=(1e12, 0.0), nic=(1e12, 0.0))
+    stack = {"weight_gradient_copy_bytes": 2, "logit_memory_bytes": 2, "loss_bytes_per_logit": 0} | software
+    return machine_of(gpu, model, SEQUENCE, PRECISION, **stack)
 
 
 def strategy(layers: tuple[int, ...], v: int = 1, m: int = 8, e: int = 1, d: int = 1) -> ParallelStrategy:
     """Return a pipeline of stages with so many layers, its optimizer sharded over the replicas."""
-    return ParallelStrategy(
-        tensor_parallel=1,
-        pipeline_parallel=len(layers),
-        data_parallel_by_site=(d,),
-        virtual_stages=v,
-        micro_batch=1,
-        micro_batches=m,
-        recompute="none",
-        sequence_parallel=False,
-        zero_stage=1,
-        layers_per_stage=layers,
-        replicas_per_rack=1,
-        expert_parallel=e,
-        stages_per_rack=len(layers),
-    )
+    own = {"data_parallel_by_site": (d,), "virtual_stages": v, "micro_batches": m, "expert_parallel": e}
+    return layout(layers, stages_per_rack=len(layers), **own)
 
 
 def test_a_dense_pipeline_tensor_by_tensor() -> None:
@@ -170,7 +136,7 @@ def test_heads_that_tensor_cores_cannot_load() -> None:
         m = machine(DENSE.model_copy(update={"heads": heads, "head_size": H // 4 if heads == 4 else 12}))
         m = replace(m, software=m.software.model_copy(update={"flash_attention": flash, "score_efficiency": 1.0}))
         share = m.gpu.gemm_efficiency.model_copy(update={"unaligned_share": 0.25})
-        one = LayerShape(tensor_parallel=1, micro_batch=1, recompute="none", sequence_parallel=False)
+        one = shape()
         each = [
             sum(x.seconds for x in operations.layer_operations(y, one, routed=False).forward if x.kind == "attention")
             for y in (m, replace(m, gpu=m.gpu.model_copy(update={"gemm_efficiency": share})))
@@ -193,9 +159,7 @@ def test_the_exchange_of_gradients_at_a_share_of_the_rate() -> None:
 
 def test_weights_of_a_layer_are_not_a_mean() -> None:
     """A layer with experts and one at the front have their own weights."""
-    w = weights_of(
-        machine(MIXED), LayerShape(tensor_parallel=2, micro_batch=1, recompute="none", sequence_parallel=False)
-    )
+    w = weights_of(machine(MIXED), shape(2))
     assert w.front == (4 * H * H + 3 * H * F) / 2
     assert w.shared == (4 * H * H + 3 * H * 32 + 8 * H) / 2
     assert w.experts == 8 * 3 * H * 48
@@ -232,12 +196,11 @@ def test_casts_of_weights_stay(
     Under ZeRO-1 they stay, beside 2 bytes of gradients, and 12 are divided; under ZeRO-3 no cast stays.
     """
     m = narrow(gpu, software, **roles)
-    shape = LayerShape(tensor_parallel=1, micro_batch=1, recompute="none", sequence_parallel=False)
-    w = weights_of(m, shape)
+    w = weights_of(m, shape())
     working = m.precision.working_parameter_bytes
 
     def state(zero: int, layers: int, ends: int) -> float:
-        each = memory.gpu_state_bytes(m, shape, w, layers=layers, ends=ends, zero_stage=zero, replicas=3)
+        each = memory.gpu_state_bytes(m, shape(), w, layers=layers, ends=ends, zero_stage=zero, replicas=3)
         return float(each)
 
     assert state(1, 5, 0) == pytest.approx(5 * w.shared * (layer + 2 + 12 / 3))

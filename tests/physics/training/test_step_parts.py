@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_layer_time import TOY, gpu, machine
+from training_toys import shape
 
-from planner.instance.workload import DepthLaw, Experts, LatentAttention
-from planner.physics.training import collectives, layer_time, memory, schedule, step, step_prediction, transformer
+from planner.instance.workload import Experts, LatentAttention
+from planner.physics.training import collectives, layer_time, memory, schedule, step, step_prediction
 from planner.physics.training.collectives import weights_of
 from planner.physics.training.layer_time import ReplicaGroup
-from planner.physics.training.operations import LayerShape, Machine, head_seconds, layer_operations
+from planner.physics.training.operations import Machine, head_seconds, layer_operations
 from planner.physics.training.parallel_strategy import ParallelStrategy, padded
 from planner.physics.training.step import Conditions
 from planner.physics.training.transformer import layer_parameters
@@ -243,10 +244,7 @@ def test_state_of_shared_weights_and_experts(zero: int, replicas: int, c: int) -
     """
     model = TOY.model_copy(update={"experts": Experts(count=8, per_token=2, ffn=8)})
     m = machine(model=model, buffer_bytes_per_parameter=1.5, sharded_buffer_bytes_per_parameter=0.5)
-    s = LayerShape(
-        tensor_parallel=1, micro_batch=1, recompute="selective", sequence_parallel=False, context_parallel=c,
-        expert_parallel=4,
-    )  # fmt: skip
+    s = shape(recompute="selective", c=c, e=4)
     w = weights_of(m, s)
 
     def state(parameters: float, shards: float) -> float:
@@ -269,22 +267,12 @@ def test_keys_and_values_by_hand() -> None:
     its share: half of the 96 B that two racks exchange, in 2 s of latency and 24/5 s.
     """
     m = machine(precision=machine().precision.model_copy(update={"collective_bytes": 3}))
-    s = LayerShape(
-        tensor_parallel=2, micro_batch=2, recompute="selective", sequence_parallel=False, context_parallel=8,
-    )  # fmt: skip
+    s = shape(2, b=2, recompute="selective", c=8)
     assert collectives.keys_and_values_bytes(m, s) == 192
     assert collectives.context_nic_seconds(m, s, 2.0) == pytest.approx(2 + 192 / 4 / 2 / (10 / 2))
     near = dataclasses.replace(s, context_parallel=4)
     assert collectives.context_nic_seconds(m, near, 2.0) == 0.0
     assert collectives.context_nic_seconds(m, dataclasses.replace(s, context_parallel=1), 2.0) == 0.0
-
-
-def test_depth_of_a_width() -> None:
-    """A width of 4,096 at an aspect of 128 has 32 layers; by logarithms (ln h - 5) / 0.1, and never fewer than one."""
-    assert transformer.layers_of(DepthLaw(aspect=128), 4096) == 32
-    law = DepthLaw(kind="log", intercept=5.0, slope=0.1)
-    assert transformer.layers_of(law, 4096) == pytest.approx((8.317766 - 5) / 0.1, rel=1e-6)
-    assert transformer.layers_of(law, 100) == 1.0
 
 
 def test_a_name_left_in_the_catalogue_is_refused() -> None:
@@ -299,9 +287,7 @@ def test_sites_exchange_every_gradient_of_a_stage_once(t: int, e: int) -> None:
 
     Beside them a router of 8·8 weights in each routed layer; an embedding has 16·8, a gradient 4 bytes.
     """
-    s = LayerShape(
-        tensor_parallel=t, micro_batch=1, recompute="selective", sequence_parallel=False, expert_parallel=e,
-    )  # fmt: skip
+    s = shape(t, recompute="selective", e=e)
     experts = TOY.model_copy(update={"experts": Experts(count=8, per_token=2, ffn=8)})
     for model, layer in ((TOY, 12 * 64), (experts, 4 * 64 + 8 * 2 * 64 + 64)):
         m = machine(model=model)
@@ -318,7 +304,7 @@ def test_products_of_latent_attention(t: int) -> None:
     """
     latent = LatentAttention(q_rank=6, kv_rank=5, head_nope=4, head_rope=3, head_value=7)
     m = machine(model=TOY.model_copy(update={"latent_attention": latent}))
-    s = LayerShape(tensor_parallel=t, micro_batch=1, recompute="selective", sequence_parallel=False)
+    s = shape(t, recompute="selective")
     down = 8 * 6 + 8 * (5 + 3)
     heads = 6 * 2 * (4 + 3) + 5 * 2 * (4 + 7) + 2 * 7 * 8
     ffn = 2 * 8 * 32
