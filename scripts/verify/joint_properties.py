@@ -82,12 +82,12 @@ def main(path: str, seconds: float | None) -> int:
     for name, value in pins.items():
         for other in [x for x in other_values(name, value) if name not in i.pins]:
             t.no_less(f"{name} = {other}", with_pins(i, {name: other}))
-    for change in HELPS:
-        t.no_more(change.__name__, change(i))
-    for change in HARMS:
-        t.no_less(change.__name__, change(i))
-    for change in SAME:
-        t.same(change.__name__, change(i))
+    for name, change in HELPS.items():
+        t.no_more(f"more {name}", change(i))
+    for name, change in HARMS.items():
+        t.no_less(f"dearer {name}", change(i))
+    for name, change in SAME.items():
+        t.same(f"other {name}", change(i))
     t.same("another seed", i, seed=7)
     print(f"{t.wrong} properties fail")
     return int(t.wrong > 0)

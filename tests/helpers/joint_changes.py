@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any
 
-from planner.instance.hardware import Accelerator, Rack
 from planner.instance.instance import Instance
 from planner.instance.network import Switch
 from planner.models.joint.solution import JointSolution
@@ -26,105 +25,33 @@ def _put(part: Any, path: list[str], value: Any) -> Any:
     return part.model_copy(update={path[0]: new})
 
 
-def more_budget(i: Instance) -> Instance:
-    """Add money."""
-    return i if i.limits.budget_usd is None else put(i, limits__budget_usd=i.limits.budget_usd * MORE)
+def at(*paths: str, times: float = 1, plus: float = 0) -> Change:
+    """Return a change of the figures at paths, `*` for each item; what an instance does not have stays out."""
 
+    def changed(part: Any, path: list[str]) -> Any:
+        if part is None or isinstance(part, str):
+            return None
+        if not path:
+            return part * times + plus
+        if path[0] == "*":
+            return tuple(changed(x, path[1:]) for x in part)
+        return part.model_copy(update={path[0]: changed(getattr(part, path[0]), path[1:])})
 
-def more_power(i: Instance) -> Instance:
-    """Add headroom, plants, interconnect, and the limit on all sites."""
-    limit = i.limits.facility_power_mw
-    i = i if limit is None else put(i, limits__facility_power_mw=limit * MORE)
-    if i.grid is None:
+    def change(i: Instance) -> Instance:
+        for path in paths:
+            i = changed(i, path.split("__"))
         return i
-    areas = [b.model_copy(update={"headroom_mw": b.headroom_mw * MORE}) for b in i.grid.balancing_authorities]
-    nodes = [
-        n.model_copy(
-            update={
-                "generation_mw": n.generation_mw * MORE,
-                "interconnect_mw": None if n.interconnect_mw is None else n.interconnect_mw * MORE,
-            }
-        )
-        for n in i.grid.nodes
-    ]
-    return put(i, grid__balancing_authorities=tuple(areas), grid__nodes=tuple(nodes))
 
-
-def more_sites(i: Instance) -> Instance:
-    """Allow one more site."""
-    most = None if i.grid is None else i.grid.rules.max_sites
-    return i if most is None else put(i, grid__rules__max_sites=most + 1)
-
-
-def more_fibre(i: Instance) -> Instance:
-    """Let one more pair of fibres be had between two sites."""
-    return i if i.wan is None else put(i, wan__max_fibre_pairs=i.wan.max_fibre_pairs + 1)
+    return change
 
 
 def more_switches(i: Instance) -> Instance:
     """Add a switch with two ports more than the first, at the price of its ports."""
-    first = None if i.network is None else i.network.switches[0]
-    if i.network is None or not isinstance(first, Switch):
+    if i.network is None or not isinstance(first := i.network.switches[0], Switch):
         return i
     ports = first.ports + 2
     more = first.model_copy(update={"name": "more", "ports": ports, "price_usd": first.price_usd * ports / first.ports})
     return put(i, network__switches=(*i.network.switches, more))
-
-
-def more_batch(i: Instance) -> Instance:
-    """Allow one more sequence in a batch."""
-    tokens = i.limits.max_batch_tokens or 0.0
-    return put(i, limits__max_batch_tokens=tokens + i.workload.sequence_length)
-
-
-def dearer_racks(i: Instance) -> Instance:
-    """Raise the price of racks."""
-    rack = i.hardware.rack
-    return put(i, hardware__rack__price_usd=rack.price_usd * DEARER) if isinstance(rack, Rack) else i
-
-
-def dearer_fabric(i: Instance) -> Instance:
-    """Raise the prices of switches and transceivers."""
-    if i.network is None:
-        return i
-    switches = [
-        s.model_copy(update={"price_usd": s.price_usd * DEARER}) for s in i.network.switches if isinstance(s, Switch)
-    ]
-    i = put(i, network__switches=tuple(switches)) if len(switches) == len(i.network.switches) else i
-    return put(i, network__optics__price_usd=i.network.optics.price_usd * DEARER) if i.network else i
-
-
-def dearer_sites(i: Instance) -> Instance:
-    """Raise the prices of buildings, sites and new lines."""
-    if i.grid is None:
-        return i
-    p = i.grid.prices
-    lines = [x.model_copy(update={"capex_usd": x.capex_usd * DEARER}) for x in i.grid.new_lines]
-    return put(
-        i,
-        grid__prices__building_usd_per_it_mw=p.building_usd_per_it_mw * DEARER,
-        grid__prices__site_usd=p.site_usd * DEARER,
-        grid__new_lines=tuple(lines),
-    )
-
-
-def dearer_fibre(i: Instance) -> Instance:
-    """Raise the prices of fibre and wavelengths."""
-    if i.wan is None:
-        return i
-    return put(
-        i,
-        wan__fibre_usd_per_route_km=i.wan.fibre_usd_per_route_km * DEARER,
-        wan__wavelength_usd=i.wan.wavelength_usd * DEARER,
-    )
-
-
-def slower_nics(i: Instance) -> Instance:
-    """Lower the rate of NICs."""
-    gpu = i.hardware.accelerator
-    if not isinstance(gpu, Accelerator):
-        return i
-    return put(i, hardware__accelerator__nic_bytes_per_second=gpu.nic_bytes_per_second / DEARER)
 
 
 def reordered(i: Instance) -> Instance:
@@ -132,14 +59,8 @@ def reordered(i: Instance) -> Instance:
     if i.network is not None:
         i = put(i, network__switches=tuple(reversed(i.network.switches)))
     if i.grid is not None:
-        g = i.grid
-        i = put(
-            i,
-            grid__nodes=tuple(reversed(g.nodes)),
-            grid__balancing_authorities=tuple(reversed(g.balancing_authorities)),
-            grid__lines=tuple(reversed(g.lines)),
-            grid__new_lines=tuple(reversed(g.new_lines)),
-        )
+        lists = ("nodes", "balancing_authorities", "lines", "new_lines")
+        i = put(i, **{f"grid__{name}": tuple(reversed(getattr(i.grid, name))) for name in lists})
     return i
 
 
@@ -157,16 +78,27 @@ def renamed(i: Instance) -> Instance:
     return put(i, grid__nodes=nodes, grid__lines=ends(g.lines), grid__new_lines=ends(g.new_lines))
 
 
-HELPS: tuple[Change, ...] = (
-    more_budget,
-    more_power,
-    more_sites,
-    more_fibre,
-    more_switches,
-    more_batch,
-)
-HARMS: tuple[Change, ...] = (dearer_racks, dearer_fabric, dearer_sites, dearer_fibre, slower_nics)
-SAME: tuple[Change, ...] = (reordered, renamed)
+GRID_POWER = (
+    "grid__balancing_authorities__*__headroom_mw", "grid__nodes__*__generation_mw", "grid__nodes__*__interconnect_mw",
+)  # fmt: skip
+SITE_PRICES = ("grid__prices__building_usd_per_it_mw", "grid__prices__site_usd", "grid__new_lines__*__capex_usd")
+HELPS: dict[str, Change] = {
+    "budget": at("limits__budget_usd", times=MORE),
+    "power": at("limits__facility_power_mw", *GRID_POWER, times=MORE),
+    "sites": at("grid__rules__max_sites", plus=1),
+    "fibre": at("wan__max_fibre_pairs", plus=1),
+    "switches": more_switches,
+    "racks": lambda i: at("hardware__racks", plus=2)(i) if i.limits.budget_usd is None else i,
+    "batch": lambda i: at("limits__max_batch_tokens", plus=i.workload.sequence_length)(i),
+}
+HARMS: dict[str, Change] = {
+    "racks": at("hardware__rack__price_usd", times=DEARER),
+    "fabric": at("network__switches__*__price_usd", "network__optics__price_usd", times=DEARER),
+    "sites": at(*SITE_PRICES, times=DEARER),
+    "fibre": at("wan__fibre_usd_per_route_km", "wan__wavelength_usd", times=DEARER),
+    "NICs": at("hardware__accelerator__nic_bytes_per_second", times=1 / DEARER),
+}
+SAME: dict[str, Change] = {"order": reordered, "names": renamed}
 
 
 def own_choices(found: JointSolution) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import math
 from functools import cache
 
 import pytest
-from joint_changes import HARMS, HELPS, SAME, Change, other_values, own_choices, with_pins
+from joint_changes import HARMS, HELPS, SAME, other_values, own_choices, put, with_pins
 from joint_solved import solved
 from joint_toys import case
 from tiers import more
@@ -62,36 +62,33 @@ def test_pins_never_improve(seed: int) -> None:
     assert tried > 0
 
 
-@pytest.mark.parametrize("change", HELPS, ids=lambda c: c.__name__)
+@pytest.mark.parametrize("change", [x for x in HELPS if x != "racks"])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_means_never_worsen(seed: int, change: Change) -> None:
+def test_means_never_worsen(seed: int, change: str) -> None:
     """More money, power, sites, fibre, switches or batch never give more days."""
-    assert days(change(case(seed))) <= (free(seed).days or math.inf) * (1 + TIE)
+    assert days(HELPS[change](case(seed))) <= (free(seed).days or math.inf) * (1 + TIE)
 
 
 @pytest.mark.parametrize("racks", [2, 4, 6])
 def test_racks_never_worsen(racks: int) -> None:
     """More racks of a cluster without a budget never give more days."""
     i = case(5)
-    i = i.model_copy(update={"limits": i.limits.model_copy(update={"budget_usd": None})})
-    few, more = (
-        i.model_copy(update={"hardware": i.hardware.model_copy(update={"racks": n})}) for n in (racks, racks + 1)
-    )
+    few, more = (put(i, limits__budget_usd=None, hardware__racks=n) for n in (racks, racks + 1))
     assert days(more) <= days(few) * (1 + TIE)
 
 
-@pytest.mark.parametrize("change", HARMS, ids=lambda c: c.__name__)
+@pytest.mark.parametrize("change", HARMS)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_dearer_parts_never_improve(seed: int, change: Change) -> None:
+def test_dearer_parts_never_improve(seed: int, change: str) -> None:
     """Dearer racks, fabrics, sites or fibre, and slower NICs, never give fewer days."""
-    assert days(change(case(seed))) >= (free(seed).days or 0.0) * (1 - TIE)
+    assert days(HARMS[change](case(seed))) >= (free(seed).days or 0.0) * (1 - TIE)
 
 
-@pytest.mark.parametrize("change", SAME, ids=lambda c: c.__name__)
+@pytest.mark.parametrize("change", SAME)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_order_and_names_change_nothing(seed: int, change: Change) -> None:
+def test_order_and_names_change_nothing(seed: int, change: str) -> None:
     """The order of nodes, lines and switches and the names of nodes change neither days nor capital."""
-    _same(free(seed), solved(change(case(seed))))
+    _same(free(seed), solved(SAME[change](case(seed))))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
