@@ -9,7 +9,6 @@ from planner.instance.workload import SWITCHES, Software, catalogue
 
 
 def stack(release: str, gpu: str, model: str, precision: str = "MXFP8", moe: str = "1", **more: str) -> Stack:
-    """Return the stack of a row."""
     row = {"table": f"{release} NeMo", "gpu_type": gpu, "moe": moe, "precision": precision, "id": "row"}
     return bridge_stack(row | more, model)
 
@@ -78,12 +77,10 @@ def test_dense_models_have_the_stack_of_their_release(release: str, name: str) -
     ],
 )
 def test_releases_are_numbers_of_their_own_series(source: str, release: str, found: Stack) -> None:
-    """Rounds of MLPerf and releases of NeMo are not compared with each other, nor as text."""
     assert recent_stack({"source": source, "release": release}) == found
 
 
 def test_names_of_recipes_say_their_switches() -> None:
-    """Megatron-LM's recipes are named after what they switch on."""
     full = recipe_stack({"id": "a-fullCG_HybridEP_EP-overlap", "precision": "MXFP8"}).switches
     assert (full["cuda_graphs"], full["dispatcher"], full["overlaps"][-1]) == ("whole", "hybrid_ep", "experts")
     plain = recipe_stack({"id": "FP8-blockwise_routerCG", "precision": "FP8"}).switches
@@ -98,7 +95,6 @@ def test_recipes_are_switches_that_a_stack_has() -> None:
 
 
 def test_presets_of_one_library_differ_in_switches_alone() -> None:
-    """What a mechanism costs is the same in each of them."""
     apart = {*SWITCHES, "name", "note", "source", "released"}
     entries = [Software.model_validate(catalogue("software")[name]).model_dump() for name in TUNED]
     plain = [{k: v for k, v in e.items() if k not in apart} for e in entries]

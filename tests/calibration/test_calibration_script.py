@@ -68,7 +68,6 @@ WRONG = {
 
 @pytest.mark.parametrize("what", WRONG)
 def test_an_impossible_row_is_left_out(tmp_path: Path, what: str) -> None:
-    """A row of impossible shape is left out with its reason, and the rows round it are read."""
     change, reason = WRONG[what]
     cases, left = rows_read(tmp_path, {}, change, {})
     assert [c.id for c in cases] == ["0", "2"]
@@ -120,7 +119,6 @@ SHARE = FittedConstant("accelerators", ("H100", "H200"), "gemm_efficiency.max_sh
 
 
 def test_every_constant_is_a_figure_of_its_entries() -> None:
-    """Every constant to fit is a number of each of its catalogue's entries, and its bounds are in order."""
     for constant in CONSTANTS:
         assert 0 < constant.low < constant.high, constant.name
         assert constant.read() >= 0, constant.name
@@ -199,7 +197,6 @@ def test_intervals_hold_for_a_source_that_they_have_not_seen(tmp_path: Path, sou
 
 
 def test_spreads_of_sources_and_rows_are_told_apart(tmp_path: Path) -> None:
-    """Of made-up errors the spreads are those that made them, of sources alone on their machine apart from others."""
     case = rows_read(tmp_path, {})[0][0]
     rng = np.random.default_rng(1)
     rows, errors = list[Case](), dict[str, float]()
@@ -218,7 +215,6 @@ def test_spreads_of_sources_and_rows_are_told_apart(tmp_path: Path) -> None:
 
 
 def test_page_and_points(tmp_path: Path) -> None:
-    """The page gets a line a class and one of all, from the points that the fits wrote; the rest of it stays."""
     cases, _ = rows_read(tmp_path, *({"step_s": "2"} for _ in range(10)))
     errors = {c.id: 0.1 * (i % 2) for i, c in enumerate(cases)}
     write_points(tmp_path / "points.csv", cases, errors, errors)

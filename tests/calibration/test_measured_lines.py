@@ -63,7 +63,6 @@ def test_a_cut_model_and_an_own_network(tmp_path: Path) -> None:
     [("BF16", "bf16"), ("bfloat16", "bf16"), ("float16", "fp16"), ("NVFP4", "fp4"), ("FP8-CS", "fp8"), ("int4", None)],
 )
 def test_names_of_precisions(text: str, dtype: str | None) -> None:
-    """Logs name precisions in many ways."""
     assert dtype_of(text) == dtype
 
 
@@ -104,7 +103,6 @@ CELLS = [(HEADER, {c: v}, message) for c, each in WRONG.items() for v, message i
 
 @pytest.mark.parametrize(("header", "cells", "message"), CELLS)
 def test_a_wrong_cell_is_named(tmp_path: Path, header: tuple[str, ...], cells: dict[str, str], message: str) -> None:
-    """A cell that is wrong is named by file, line, column and value, with a remedy."""
     fine = dict(zip(HEADER, FINE, strict=True))
     rows = [[fine.get(c, "") for c in header], [(fine | cells).get(c, "") for c in header]]
     path = write_rows(tmp_path / "log.csv", rows, header)
@@ -159,7 +157,6 @@ def test_one_machine_a_table(tmp_path: Path) -> None:
     ],
 )
 def test_command_refuses(tmp_path: Path, arguments: list[str], message: str) -> None:
-    """The command ends in one message."""
     path = write_rows(tmp_path / "log.csv", [FINE, FINE], HEADER)
     result = CliRunner().invoke(main.app, ["calibrate", str(path), *arguments])
     assert isinstance(result.exception, InputError)
@@ -178,6 +175,5 @@ def test_command_writes_and_prints(tmp_path: Path) -> None:
 
 
 def test_help_names_every_column() -> None:
-    """Every column has its place in the command's help."""
     words = {w.lower() for w in MEASURED_HELP.replace(",", " ").replace(";", " ").replace("(", " ").split()}
     assert set(COLUMNS) <= words

@@ -36,7 +36,6 @@ def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.mark.parametrize("path", TRUE)
 def test_known_constants_come_back(found: MeasuredConstants, path: str) -> None:
-    """Each constant that differs from the catalogue's is determined, in its interval, away from the catalogue's."""
     x = found.values[path]
     assert x.interval[0] <= TRUE[path] <= x.interval[1]
     off, low, high = abs(np.log(x.value / TRUE[path])), *np.log(x.interval)
@@ -57,7 +56,6 @@ def test_lines_are_predicted(found: MeasuredConstants) -> None:
 
 @pytest.mark.parametrize("name", ["nic_efficiency", "nic_latency_seconds"])
 def test_what_no_line_shows_stays(found: MeasuredConstants, name: str) -> None:
-    """One node says nothing of the network: its constants stay at the catalogue's value, and that is reported."""
     kept = found.kept[GPU + name]
     assert kept.value == catalogue("accelerators")[ACCELERATOR][name]
     assert kept.reason == "no line depends on it"
@@ -88,7 +86,6 @@ def test_alike_lines_determine_less(tmp_path: Path) -> None:
 
 
 def test_one_line_is_too_few(tmp_path: Path) -> None:
-    """One line is refused, with a remedy."""
     log = write_log(tmp_path / "one.csv", {}, SHAPES[:1])
     with pytest.raises(InputError, match="has 1 measured line; give at least 2"):
         planner.calibrate(log, accelerator=ACCELERATOR, software=SOFTWARE)
@@ -150,7 +147,6 @@ def test_sweeps_use_them(found: MeasuredConstants) -> None:
 
 
 def test_constants_of_another_machine_are_refused(found: MeasuredConstants) -> None:
-    """Constants of an accelerator and a stack that the instance has neither of are no silent nothing."""
     asked = question(software="torchtitan")
     asked["hardware"]["accelerator"] = "A100-80GB"
     with pytest.raises(InputError, match="of no use"):
@@ -181,7 +177,6 @@ COMMANDS = "solve", "evaluate", "explain", "limits", "sweep --vary hardware.rack
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_that_predicts_takes_them(tmp_path: Path, command: str) -> None:
-    """Each command reads the constants before it does anything, and refuses what is none in one message."""
     asked, wrong = tmp_path / "asked.json", tmp_path / "constants.json"
     asked.write_text(json.dumps(question()))
     wrong.write_text("[1]")
@@ -192,7 +187,6 @@ def test_every_command_that_predicts_takes_them(tmp_path: Path, command: str) ->
 
 
 def test_a_plan_has_its_own(found: MeasuredConstants, tmp_path: Path) -> None:
-    """A command that is given a plan does not put other constants under it."""
     plan, file = tmp_path / "plan.json", tmp_path / "constants.json"
     plan.write_text(json.dumps({"planner_version": "0", "instance": {}}))
     file.write_text(found.model_dump_json())

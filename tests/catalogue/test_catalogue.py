@@ -35,7 +35,6 @@ ENTRIES = [(kind, name) for kind in sorted(TYPES) for name in catalogue(kind)]
 
 
 def test_entries_are_valid():
-    """Each entry validates and is filed under its own name."""
     found = {(kind, name): TYPES[kind].model_validate(catalogue(kind)[name]).name for kind, name in ENTRIES}
     assert {entry: name for entry, name in found.items() if name != entry[1]} == {}
 
@@ -176,7 +175,6 @@ def test_scaling_laws_hold_six_flop_per_parameter_and_token(approach):
     ],
 )
 def test_keys_of_before_are_read_as_the_switches_in_their_place(old: dict[str, Any], new: dict[str, Any]) -> None:
-    """A share between none and all, which no switch says, is noted as not modelled."""
     found = Software.model_validate({"name": "own", **old})
     assert {key: getattr(found, key) for key in new} == new
     for key in old:

@@ -14,7 +14,6 @@ NETWORK = instance_with().network
 
 
 def network(**choices: object) -> Network:
-    """Return the network with some choices."""
     return Network.model_validate(NETWORK.model_dump() | choices)
 
 
@@ -58,7 +57,6 @@ def test_a_launch_takes_longer_where_experts_overlap() -> None:
 
 
 def test_counts_are_written_as_runs() -> None:
-    """A list of layers of stages is written shortly, and reads back as the list."""
     assert [runs(x) for x in ((), (5,), (2, 2, 2, 1), (1, 2, 2, 1, 1))] == ["", "5", "3x2 1", "1 2x2 2x1"]
     rng = random.Random(1)
     for _ in range(100):

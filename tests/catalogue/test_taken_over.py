@@ -40,7 +40,6 @@ def test_an_accelerator_without_measured_rows_is_like_one_that_has_some() -> Non
 
 @pytest.mark.parametrize(("kind", "name"), LIKE, ids=[name for _, name in LIKE])
 def test_only_what_a_source_states_is_an_entrys_own(kind: str, name: str) -> None:
-    """Every figure of an entry like another is the other's, or has a source that states it."""
     own, whole = RAW[kind][name], catalogue(kind)[name]
     other = catalogue(kind)[own["like"]]
     parts = {k: v for k, v in own.items() if isinstance(v, dict) and "source" in v}

@@ -24,21 +24,18 @@ QUESTIONS: dict[str, dict[str, Any]] = {
 
 
 def plan_of(name: str) -> dict[str, Any]:
-    """Return a plan as JSON."""
     return json.loads(stored(instance_with(pins=LAYOUT, **QUESTIONS[name])).model_dump_json())
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_only_what_is_on_trust_passes(name: str) -> None:
-    """Of every kind of figure of a plan, and of none, each change is noticed or on the list."""
     found = list(results(plan_of(name), each=1))
     assert len(found) > 60
     assert [(x.change.kind, x.change.what) for x in unlisted(found)] == []
 
 
 def test_a_slice_of_the_changes_is_noticed() -> None:
-    """Certificates, objective and proof of a plan: a hundred changes, of which only those on trust pass."""
     data = plan_of("days")
     original = Plan.model_validate(data)
     assert next(iter(planner.check(original)), None) is None
@@ -74,7 +71,6 @@ def test_figures_of_a_placement_are_noticed(job: Job) -> None:
 
 
 def test_every_figure_is_found_and_changed_alone() -> None:
-    """The walk has each number of a plan once, and a change leaves the rest as it is."""
     data = {"status": "optimal", "cost": {"capex_usd": {"a": 1.0, "b": 2.0}, "operation_years": 1}}
     kinds = [kind for kind, _, _ in figures(data)]
     assert kinds.count(".cost.capex_usd.*") == 2 and ".cost.operation_years" in kinds
@@ -86,7 +82,6 @@ def test_every_figure_is_found_and_changed_alone() -> None:
 
 
 def test_what_is_on_trust_has_a_reason() -> None:
-    """Each reason is a sentence, and no pattern is so wide that it hides a value, a bound or a status."""
     assert all(len(why) > 20 for why in ON_TRUST.values())
     hidden = [p for p in ON_TRUST if p.rpartition(".")[2] in ("value", "bound", "gap", "status", "objective", "*")]
     assert hidden == ["certificate.space.*", "proof.max_racks_by_wired_gpus.*", "model_choice.days_by_flop.*"]

@@ -17,12 +17,10 @@ DATA = PLAN.model_dump(mode="json")
 
 
 def test_a_good_plan_breaks_nothing() -> None:
-    """Every rule holds for a plan whose figures come from physics."""
     assert check(PLAN) == []
 
 
 def test_the_checker_loads_no_solver() -> None:
-    """Neither a solver nor a formulation is needed to check a plan, nor loaded."""
     code = (
         "import sys, planner, planner.checks.check_plan\n"
         "heavy = ('ortools', 'pyomo', 'highspy', 'pandas', 'planner.models', 'planner.solvers')\n"
@@ -67,7 +65,6 @@ def test_no_figure_can_be_shaved_or_padded(by: int) -> None:
 @settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_a_bad_plan_never_raises(data: st.DataObject) -> None:
-    """Whatever stands in a plan that can be read at all, the checker answers."""
     changed = PLAN
     values = st.one_of(
         st.sampled_from(
@@ -120,7 +117,6 @@ def test_a_grid_that_leads_nowhere() -> None:
 
 
 def test_an_infeasible_answer_says_why() -> None:
-    """Without a plan only the proof of that is judged: a reason must be given."""
     nothing = {"status": "infeasible", **dict.fromkeys(("sites", "layout", "fabric", "placement", "cost"))}
     words = {"space": PLAN.objective.space, "outside": PLAN.objective.outside}
     nothing["objective"] = {"name": "days_to_train", "value": None, "bound": None, "gap": None, **words}

@@ -61,7 +61,6 @@ def test_a_good_placement_breaks_nothing() -> None:
     ],
 )
 def test_a_false_statement_names_its_rule(key: str, change: Any, rule: str) -> None:
-    """Each edited entry breaks the rule about it."""
     p = placed()
     assert rule in rules(p.model_copy(update={key: change(getattr(p, key))}))
 

@@ -22,7 +22,6 @@ TOTAL = PLAN.cost.total_usd
     ],
 )
 def test_an_edit_names_its_rule(path: str, change: Any, rule: str) -> None:
-    """Each edited entry breaks the rule about it."""
     assert rule in named(edited_at(PLAN, path, change))
 
 

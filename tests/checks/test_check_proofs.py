@@ -46,7 +46,6 @@ def own(plan: Plan) -> set[str]:
 
 @pytest.mark.parametrize("decision", DECISIONS)
 def test_optimal_means_that_the_bound_is_reached(decision: str) -> None:
-    """A bound of nothing is true of every decision, and makes none optimal."""
     path = f"{decision}__certificate__"
     open_gap = {f"{path}bound": 0.0, f"{path}gap": 1.0}
     assert own(edited(PLAN, **open_gap)) == set()
@@ -69,12 +68,10 @@ def test_optimal_means_that_the_bound_is_reached(decision: str) -> None:
     ],
 )
 def test_the_objective(changes: dict[str, Any], rule: str) -> None:
-    """Value, bounds and gaps of the plan agree with physics and with each other."""
     assert rule in named(edited(PLAN, **{f"objective__{k}": v for k, v in changes.items()}))
 
 
 def test_the_plan_proves_no_more_than_its_layout() -> None:
-    """A layout's bound of nothing leaves no more to the plan."""
     weak = {f"{d}__certificate__{k}": v for d in DECISIONS[1:] for k, v in (("bound", 0.0), ("gap", 1.0))}
     share = 1e-9
     assert rules(edited(PLAN, **weak, objective__bound=DAYS * share, objective__gap=1 - share)) == {"objective"}
@@ -96,7 +93,6 @@ def test_the_hash_is_that_of_the_instance() -> None:
 
 
 def test_least_cost_is_an_objective_too() -> None:
-    """Where cost is to be least, the value is the bill's total."""
     plan = CHEAPEST
     assert plan.objective.value == plan.cost.total_usd
     assert rules(plan) == set()
@@ -104,7 +100,6 @@ def test_least_cost_is_an_objective_too() -> None:
 
 
 def test_a_plan_is_optimal_by_proof_alone() -> None:
-    """Optimal means that every certificate is, that the bound is reached, and that the search ended by proof."""
     value = CHEAPEST.cost.total_usd
     proven = {"status": "optimal", "bound": value, "gap": 0.0}
     claims = {f"{d}__certificate__{k}": v for d in DECISIONS for k, v in proven.items()}
@@ -141,7 +136,6 @@ def test_the_cheaper_plan_is_cheaper_and_almost_as_fast(days: float, share_of_ca
     ],
 )
 def test_a_pinned_number_is_kept(pin: str, value: int, rule: str) -> None:
-    """Stripes, blocks and wavelengths other than the pinned ones are found."""
     striped = {"placement__stripes": {"e1": 1, "w1": 1}, "placement__blocks_by_site": {"e1": 3, "w1": 2}}
     assert rule not in named(edited(PLAN, **striped))
     assert rule in named(edited(PLAN, **striped, instance__pins={pin: value}))
@@ -157,7 +151,6 @@ def test_what_ends_the_campus(stated: str, wrong: bool) -> None:
 
 
 def test_a_mark_claims_no_more_than_the_check_recomputes() -> None:
-    """With sites the check takes their answers as they are: a bound that is called recomputed whole is refused."""
     for mark, refused in ((RECOMPUTED_BUT, False), (RECOMPUTED, True), (CONFIRMED, True)):
         claimed = edited(PLAN, layout__certificate__bound=DAYS, layout__certificate__checked=mark)
         assert ("marks[layout]" in named(claimed)) == refused

@@ -45,7 +45,6 @@ def test_cable_list_names_each_port_once() -> None:
 
 
 def test_cable_list_measures_by_the_floor_of_the_instance() -> None:
-    """Media and lengths are those of the instance; what none reaches is said."""
     assert {r["medium"] for r in table(fabric_parts.cable_list(E1))} == {"module"}
     near = {"name": "near", "reach_m": 30, "price_usd": 1}
     plan = small(network__floor=Floor(row_pitch_m=50, racks_per_row=1).model_dump(), network__media=[near])
@@ -55,7 +54,6 @@ def test_cable_list_measures_by_the_floor_of_the_instance() -> None:
 
 
 def test_cheapest_medium_that_reaches() -> None:
-    """A medium is taken up to its reach and while no other is cheaper at that length."""
     media = (Medium(name="a", reach_m=3, price_usd=10), Medium(name="b", reach_m=100, price_usd=5, usd_per_m=2))
     table = MediaTable.of(media)
     assert table.choose(np.array([1.0, 3.0, 3.5, 200.0])).tolist() == [1, 0, 1, NO_MEDIUM]
@@ -80,7 +78,6 @@ PODS = {name: built(DESIGNS[name]) for name in ("rail 1k", "rail under a gateway
 
 @pytest.mark.parametrize("name", PODS)
 def test_leaves_of_a_pod_lead_to_its_own_spines(name: str) -> None:
-    """By pod the leaves of a pod are one node, in any network, that is joined to the spines of that pod alone."""
     x = PODS[name]
     g = fabric_graph.graph(x, by_pod=True)
     joined = {(a, b) for a, b in g.edges if {g.nodes[n]["tier"] for n in (a, b)} == {"leaf", "spine"}}
@@ -135,7 +132,6 @@ def test_exports_name_the_model_of_each_tier() -> None:
 
 
 def test_a_fabric_that_cannot_be_wired_is_refused() -> None:
-    """A plan edited beyond its ports is refused with the way to the reason."""
     bad = edited(PLAN, fabric__sites__e1__tiers=[])
     with pytest.raises(InputError, match="planner check"):
         built_fabric(bad, "e1")
@@ -154,7 +150,6 @@ def test_a_broken_write_leaves_no_file(tmp_path: Path) -> None:
 
 
 def export(folder: Path, *options: str, out: str = "out", data: str = PLAN.model_dump_json()) -> Any:
-    """Run the command on a plan."""
     (folder / "plan.json").write_text(data)
     command = ["fabric", "export", str(folder / "plan.json"), *options, "-o", str(folder / out)]
     return CliRunner().invoke(app, command)
@@ -179,13 +174,11 @@ def test_command_writes_files(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_options_are_named(tmp_path: Path, options: list[str], message: str) -> None:
-    """A wrong option is refused with what it may be."""
     done = export(tmp_path, *options)
     assert isinstance(done.exception, InputError) and message in str(done.exception)
 
 
 def test_a_plan_whose_rack_is_a_name_is_refused(tmp_path: Path) -> None:
-    """Writing the fabric of a plan with a bare name in its instance ends with the rule that it breaks."""
     named = edited_at(PLAN, "instance.hardware.rack", "e1").model_dump_json()
     ran = export(tmp_path, "--site", "e1", "--format", "csv", data=named)
     assert isinstance(ran.exception, InputError)
@@ -193,7 +186,6 @@ def test_a_plan_whose_rack_is_a_name_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_bill_lists_cables_by_place_and_medium() -> None:
-    """Cables stand by the tiers that they join, and those of one place in the order of the instance's media."""
     media = Medium(name="optics", reach_m=1e3, price_usd=900), Medium(name="copper", reach_m=10, price_usd=100)
     x = built(DESIGNS["dragonfly 1k"])
     network = x.network.model_copy(update={"floor": Floor(), "media": media})

@@ -47,7 +47,6 @@ def lost_by_cables(x: BuiltFabric, tier: str) -> float:
 
 @pytest.mark.parametrize("name", TREES)
 def test_uplinks_lost_are_those_of_the_cables(name: str) -> None:
-    """Of spines, cores and super-spines the share lost is that of the cables at the switch."""
     x = TREES[name]
     tiers = {row.tier: row for row in failure_domains(PLAN, x)}
     assert set(tiers) == set(switch_counts(x.design))
@@ -57,7 +56,6 @@ def test_uplinks_lost_are_those_of_the_cables(name: str) -> None:
 
 @pytest.mark.parametrize("name", TREES)
 def test_rows_hold_every_switch_and_rack_once(name: str) -> None:
-    """The switches of a tier's rows are all of them, and their racks all racks; a leaf cuts off what it cables."""
     x = TREES[name]
     rows = failure_domains(PLAN, x)
     for tier, count in switch_counts(x.design).items():
@@ -94,7 +92,6 @@ def test_links_out_of_pods_slow_sends_by_the_share_lost() -> None:
 
 
 def test_ranks_are_those_of_the_racks() -> None:
-    """A row names each rank whose rack is under the switch, by its stage and its place there."""
     stages = PlanPhysics(plan=PLAN).stages["e1"]
     for row in failure_domains(PLAN, E1):
         racks = set(parse(row.racks))
@@ -149,7 +146,6 @@ def test_many_rows_are_merged(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_command_writes_both_forms(tmp_path: Path) -> None:
-    """CSV and JSON hold the same rows."""
     (tmp_path / "plan.json").write_text(PLAN.model_dump_json())
     for name in ("x.csv", "x.json"):
         options = ["--site", "e1", "--format", "failure-domains", "-o", str(tmp_path / name)]

@@ -69,7 +69,6 @@ def test_every_cable_ends_at_an_interface_of_its_own(x: BuiltFabric) -> None:
 
 
 def test_cable_list_has_lanes_and_labels() -> None:
-    """A cable's lane is that of its NIC's network, and its label says both ends."""
     x = split_in_two(E1)
     listed = list(csv.DictReader(io.StringIO("".join(cable_list(x)))))
     assert all(r["label"] == f"{r['from']}:{r['from_port']}--{r['to']}:{r['to_port']}" for r in listed)
@@ -106,7 +105,6 @@ def test_cages_are_of_the_rate_in_their_name() -> None:
 
 
 def test_gpus_take_no_unit_of_their_rack() -> None:
-    """A rack's GPUs fill it whole, so they stand at no height; a switch is a box of one unit."""
     types = {n: "".join(pieces()) for n, pieces in netbox_files(E1).items() if n.startswith("device-types/")}
     heights = {Path(name).stem: yaml.safe_load(text)["u_height"] for name, text in types.items()}
     assert heights == {"box": 1, "gpu-rack-of-4": 0}
@@ -116,12 +114,10 @@ def test_gpus_take_no_unit_of_their_rack() -> None:
 
 @pytest.mark.parametrize(("name", "port"), [("r00-gpu3", "1"), ("leaf-0-0", "7"), ("leaf-0-0", "7/1")])
 def test_interfaces_turn_back_into_ends(name: str, port: str) -> None:
-    """An interface stands for one end, which is the same once read back."""
     assert end_of(*interface_of(name, port)) == (name, port)
 
 
 def test_a_folder_and_a_zip_hold_the_same(tmp_path: Path) -> None:
-    """Files of a folder, and those of a ZIP, are the same, byte by byte, every time."""
     write_netbox(tmp_path / "netbox", E1)
     for name in ("a.zip", "b.zip"):
         write_netbox(tmp_path / name, E1)
@@ -133,7 +129,6 @@ def test_a_folder_and_a_zip_hold_the_same(tmp_path: Path) -> None:
 
 
 def test_a_file_is_no_folder(tmp_path: Path) -> None:
-    """Where a file of that name is there already, the refusal names it."""
     (tmp_path / "netbox").write_text("")
     (tmp_path / "plan.json").write_text(small().model_dump_json())
     options = ["--site", "e1", "--format", "netbox", "-o", str(tmp_path / "netbox")]
@@ -143,7 +138,6 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("by_pod", [False, True])
 def test_graphviz_reads_the_graph(by_pod: bool) -> None:
-    """An edge a line, from the lower tier to the higher one; Graphviz draws it where it is installed."""
     g = fabric_graph.graph(E1, by_pod=by_pod)
     text = "".join(fabric_graph.dot(g))
     drawn = re.findall(r'^  "(\S+)" -- "(\S+)" \[label="(\d+)"', text, re.MULTILINE)
@@ -157,7 +151,6 @@ def test_graphviz_reads_the_graph(by_pod: bool) -> None:
 
 @pytest.mark.parametrize("by_pod", [False, True])
 def test_a_tier_is_a_row_of_the_drawing(by_pod: bool) -> None:
-    """Graphviz is told to draw the nodes of each tier beside each other, every node in one row."""
     g = fabric_graph.graph(E1, by_pod=by_pod)
     lines = re.findall(r"^  \{ rank=same; (.*) \}$", "".join(fabric_graph.dot(g)), re.MULTILINE)
     drawn = [set(re.findall(r'"(\S+)";', line)) for line in lines]

@@ -55,7 +55,6 @@ def test_pods_and_sites() -> None:
 
 
 def test_a_plan_without_a_fabric_is_refused() -> None:
-    """Nothing says where its racks stand."""
     with pytest.raises(InputError, match=r"plan\.json: fabric: the plan has none"):
         plan_topology(Plan.model_construct(fabric=None), "plan.json")
     with pytest.raises(InputError, match=r"fabric\.sites\.west: no racks"):
@@ -63,7 +62,6 @@ def test_a_plan_without_a_fabric_is_refused() -> None:
 
 
 def test_a_plan_file_is_recognised_and_checked(tmp_path: Path) -> None:
-    """A file that says planner_version is read as a plan, with a plan's complaints."""
     data: dict[str, Any] = {"planner_version": "0", "status": "optimal"}
     (tmp_path / "plan.json").write_text(json.dumps(data))
     with pytest.raises(InputError, match=r"plan\.json: instance: is missing"):

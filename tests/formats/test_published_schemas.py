@@ -75,7 +75,6 @@ def test_rankfile_grammar() -> None:
 @pytest.mark.parametrize("name", ["N01", "n_1", "n..1", "n-.a", "-n"])
 @pytest.mark.parametrize("form", ["kueue", "volcano"])
 def test_nodes_that_kubernetes_cannot_have_are_named(name: str, form: str) -> None:
-    """A node's name is used as it stands; one that no Kubernetes node has is refused, not changed."""
     tree = Topology(switches=(TopologySwitch(name="leaf", nodes=(*NODES[:2], name)),))
     with pytest.raises(InputError, match=f"node '{re.escape(name)}' cannot be a Kubernetes node"):
         write_topology(tree, form)

@@ -12,7 +12,6 @@ PIECES = ("a", "7", "/", ".", "-", "\\ ", "\\a", "\\\\", "\\'", '\\"', "'b c'", 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_quotes_and_backslashes_are_taken_off_as_the_shell_does(seed: int) -> None:
-    """A value of letters, quotes and backslashes in any order is what a POSIX shell hands on."""
     rng = random.Random(seed)
     for _ in range(50):
         word = "".join(["v", *rng.choices(PIECES, k=rng.randint(1, 6)), "w"])
@@ -21,6 +20,5 @@ def test_quotes_and_backslashes_are_taken_off_as_the_shell_does(seed: int) -> No
 
 
 def test_a_comment_ends_with_its_line() -> None:
-    """No part of a comment is a flag's value, and the next line is read."""
     text = "run --bf16 # 7\n  --lr 3 # of 5\n# --seed 1\n--data-path a#b #"
     assert read_script(text, "own.sh").flags == {"bf16": None, "lr": "3", "data-path": "a#b"}

@@ -73,7 +73,6 @@ def test_the_controller_reads_the_tree_as_written(slurm: Controller) -> None:
 
 @pytest.mark.parametrize(("seed", "size"), [(1, 1), (2, 13), (3, 64), (4, 128)])
 def test_the_controller_allocates_exactly_the_list(slurm: Controller, seed: int, size: int) -> None:
-    """The planner's sbatch arguments, as they are, get the planner's nodes, all and no others."""
     placed = _placed(seed, size)
     job = slurm.submit(*sbatch_arguments(placed, _topology()))
     try:
@@ -110,7 +109,6 @@ def test_a_list_shorter_than_its_count_is_no_list(slurm: Controller) -> None:
 
 @pytest.mark.usefixtures("slurm")
 def test_a_child_that_is_not_there_is_refused_by_both(tmp_path: Path) -> None:
-    """The reader is at least as strict as the controller."""
     text = write_conf(_topology()).replace("Switches=pod[0-3]", "Switches=pod[0-4]")
     with pytest.raises(RuntimeError, match="pod4"), controller(tmp_path / "run", fold_names(NODES), text):
         pass
@@ -183,7 +181,6 @@ def _random_names(random_: random.Random) -> list[str]:
 
 
 def test_jobs_that_hold_nodes_are_the_controllers(slurm: Controller, tmp_path: Path) -> None:
-    """Jobs whose nodes power up hold them, a cancelled and a held one none: in scontrol's text and in JSON."""
     holding, cancelled = (slurm.submit("-N4", "--exclusive") for _ in range(2))
     nodes = [slurm.allocated(job) for job in (holding, cancelled)]
     slurm.run("scancel", cancelled)
@@ -199,7 +196,6 @@ def test_jobs_that_hold_nodes_are_the_controllers(slurm: Controller, tmp_path: P
 
 
 def test_hostlists_fold_and_expand_as_scontrol_does(slurm: Controller) -> None:
-    """On random names the planner's folding is the controller's to the letter, and each reads the other's."""
     random_ = random.Random(22)
     for _ in range(150):
         names = _random_names(random_)
@@ -221,7 +217,6 @@ def test_hostlists_fold_and_expand_as_scontrol_does(slurm: Controller) -> None:
     ],
 )
 def test_brackets_turn_as_in_slurm(slurm: Controller, text: str) -> None:
-    """Several brackets in one name give their names in Slurm's own order."""
     assert slurm.run("scontrol", "show", "hostnames", text).split() == expand(text)
 
 

@@ -35,7 +35,6 @@ def test_each_state_means_one_thing(tmp_path: Path, state: str, meaning: int) ->
 
 
 def test_a_node_of_two_partitions_is_as_its_worst(tmp_path: Path) -> None:
-    """A node may be listed more than once."""
     found = _read(tmp_path, "n1 idle\nn1 mix\n\nn2 drain\nn2 idle\nn3 idle\nn3 idle\n")
     assert (found.free, found.busy, found.down) == ({"n3"}, {"n1"}, {"n2"})
 
@@ -67,7 +66,6 @@ def _ready(status: str) -> dict[str, Any]:
     ],
 )
 def test_json_of_every_age(tmp_path: Path, data: object) -> None:
-    """sinfo, scontrol and kubectl, as old and new ones print."""
     found = _read(tmp_path, json.dumps(data))
     assert (found.free, found.busy, found.down) == ({"n1"}, frozenset(), {"n2"})
 

@@ -66,7 +66,6 @@ def topologies(draw: st.DrawFn) -> Topology:
 
 @given(topologies())
 def test_yaml_round_trip(topology: Topology) -> None:
-    """A topology.yaml says all that a topology does."""
     assert read_yaml(write_yaml(topology), "topology.yaml") == topology
 
 
@@ -235,14 +234,12 @@ def test_blocks_as_scontrol_prints_them_are_read(tmp_path: Path) -> None:
     ],
 )
 def test_printed_lines_that_contradict_each_other_are_refused(text: str, complaint: str) -> None:
-    """A line cut off, or a file mixed of both, is named with its line."""
     with pytest.raises(InputError, match=complaint):
         read_conf(text, "t")
 
 
 @pytest.mark.parametrize("text", BAD)
 def test_conf_refuses_by_line(text: str) -> None:
-    """What does not hold together is named with its line, whether Slurm accepts it or not."""
     with pytest.raises(InputError, match=r"\Atopology.conf: " + BAD[text]):
         read_conf(text, "topology.conf")
 
@@ -300,14 +297,12 @@ BAD_YAML = {
 
 @pytest.mark.parametrize("text", BAD_YAML)
 def test_yaml_refuses_by_line(text: str) -> None:
-    """The same mistakes in topology.yaml, and YAML beyond the plain."""
     with pytest.raises(InputError, match=r"\Atopology.yaml: " + BAD_YAML[text]):
         read_yaml(text, "topology.yaml")
 
 
 @given(st.text(alphabet="- :[]{}#'\"\\\n\tabn1=,&*|%", max_size=60))
 def test_no_text_ends_in_a_traceback(text: str) -> None:
-    """Any text is a topology or an InputError."""
     for read in (read_conf, read_yaml):
         try:
             read(text, "t")
@@ -316,7 +311,6 @@ def test_no_text_ends_in_a_traceback(text: str) -> None:
 
 
 def test_formats_are_recognised_by_what_they_say(tmp_path: Path) -> None:
-    """The name of a file tells nothing that its text does not."""
     for text in (TREE, YAML, "\n" + YAML.replace("---\n", "")):
         (tmp_path / "topology").write_text(text)
         assert len(read_topology(tmp_path / "topology").switches) == 3
@@ -326,7 +320,6 @@ def test_formats_are_recognised_by_what_they_say(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("form", TOPOLOGY_WRITERS)
 def test_every_format_names_every_node(form: str) -> None:
-    """No node is lost on the way out."""
     tree = read_conf("SwitchName=leaf1 Nodes=one,two\nSwitchName=core Switches=leaf1", "t")
     assert all(name in write_topology(tree, form) for name in ("one", "two"))
     with pytest.raises(InputError, match="did you mean"):

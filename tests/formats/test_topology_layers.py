@@ -67,7 +67,6 @@ def test_topograph(tmp_path: Path) -> None:
     ],
 )
 def test_topograph_refuses_by_path(tmp_path: Path, instances: object, message: str) -> None:
-    """What does not hold together is named with its JSON path."""
     with pytest.raises(InputError, match=message):
         _read(tmp_path, {"instances": instances})
 
@@ -96,7 +95,6 @@ def test_kubernetes_families(tmp_path: Path, keys: tuple[str, str]) -> None:
 
 
 def test_kubernetes_keys_of_ones_own(tmp_path: Path) -> None:
-    """Keys given by hand win; a node that has some of them must have all."""
     data = _nodes({"rack": "r1", "hall": "h"}, {"rack": "r2", "hall": "h"})
     assert _parents(_read(tmp_path, data, keys=("rack", "hall"))) == {"r1": "h", "h": None, "r2": "h"}
     with pytest.raises(InputError, match="no node has a topology label"):
@@ -110,14 +108,12 @@ OTHER = """{ [] {} {"items":3} {"items":[{"kind":"Pod"}]} {"items":[{"metadata":
 
 @pytest.mark.parametrize("text", OTHER.split())
 def test_other_json_is_refused(tmp_path: Path, text: str) -> None:
-    """Any other JSON is an error that names the file."""
     (tmp_path / "x.json").write_text(text)
     with pytest.raises(InputError, match=r"x\.json: "):
         read_topology(tmp_path / "x.json")
 
 
 def test_kueue_labels_read_back(tmp_path: Path) -> None:
-    """The labels that the planner writes are those that it reads."""
     tree = Topology(
         switches=(
             TopologySwitch(name="core"),

@@ -67,7 +67,6 @@ def _of_kind(text: str, kind: str) -> list[Mapping[str, Any]]:
 
 
 def test_sbatch_takes_the_whole_list_and_its_length() -> None:
-    """-N is the length of -w, which any order of names may stand in."""
     words = sbatch_arguments(PLACED, TREE)
     assert words[:-1] == ["--job-name=train", "-N4", "--ntasks-per-node=2", "--exclusive", "-w"]
     assert words[-1] == "n[01-02,05,07]"
@@ -76,7 +75,6 @@ def test_sbatch_takes_the_whole_list_and_its_length() -> None:
 
 
 def test_rank_order_is_kept_where_it_counts() -> None:
-    """The folded list, the hostfile and the rankfile follow the ranks."""
     assert write_placed(PLACED, TREE, "hostlist") == "n[07,05,01-02]\n"
     assert write_placed(PLACED, TREE, "hostfile").split() == ["n07", "n07", "n05", "n05", "n01", "n01", "n02", "n02"]
     ranks = re.findall(r"rank (\d+)=(\S+) slot=(\d+)\n", write_placed(PLACED, TREE, "rankfile"))
@@ -94,7 +92,6 @@ def test_a_list_too_long_for_an_argument_is_refused() -> None:
 
 
 def test_blocks_take_no_hostfile() -> None:
-    """topology/block refuses SLURM_HOSTFILE: so does the writer, and srun's line does without."""
     with pytest.raises(InputError, match="topology/block refuses SLURM_HOSTFILE; take the format hostlist"):
         write_placed(PLACED, BLOCKS, "hostfile")
     assert srun_line(PLACED, BLOCKS) == "srun -N4 -n8"
@@ -134,7 +131,6 @@ def test_hints_for_a_submission_without_the_list() -> None:
 
 
 def test_json_holds_what_a_script_needs() -> None:
-    """Ranks, groups, certificate, and the lines that start them."""
     found = json.loads(write_placed(PLACED, TREE, "json"))
     assert found["nodes"] == list(PLACED.nodes) == expand(found["hostlist"])
     assert found["certificate"] == {"status": "optimal", "bound": 0}
@@ -185,7 +181,6 @@ def test_kueue_gives_each_pod_the_node_of_its_ranks(mesh: dict[str, int]) -> Non
 
 
 def test_kueue_asks_for_no_slices_of_unequal_groups() -> None:
-    """A slice has one size."""
     text = write_placed(_on(1, 2, 3, groups=2), TREE, "kueue")
     assert _of_kind(text, "Job")[0]["spec"]["template"]["metadata"]["annotations"] == {
         "kueue.x-k8s.io/podset-unconstrained-topology": "true"
@@ -193,7 +188,6 @@ def test_kueue_asks_for_no_slices_of_unequal_groups() -> None:
 
 
 def test_volcano_hypernodes_are_the_tree() -> None:
-    """A HyperNode a switch, members by name, tiers from the leaf up."""
     found = {o["metadata"]["name"]: o["spec"] for o in _objects(write_topology(TREE, "volcano"))}
     tiers = dict.fromkeys((f"leaf{i}" for i in range(4)), "1") | {"pod0": "2", "pod1": "2", "core": "3"}
     assert {name: spec["tier"] for name, spec in found.items()} == tiers
@@ -206,7 +200,6 @@ def test_volcano_hypernodes_are_the_tree() -> None:
 
 @pytest.mark.parametrize(("nodes", "tier"), [((1, 4), 1), ((1, 5), 2), ((1, 16), 3)])
 def test_volcano_allows_no_higher_tier_than_the_job_takes(nodes: tuple[int, ...], tier: int) -> None:
-    """The job stays within the lowest switch above all its nodes."""
     assert lowest_common_tier(_on(*nodes), TREE) == tier
     job = _of_kind(write_placed(_on(*nodes, groups=1), TREE, "volcano"), "Job")[0]["spec"]
     assert job["networkTopology"] == {"mode": "hard", "highestTierAllowed": str(tier)}
@@ -214,7 +207,6 @@ def test_volcano_allows_no_higher_tier_than_the_job_takes(nodes: tuple[int, ...]
 
 
 def test_names_that_kubernetes_refuses_are_named() -> None:
-    """Labels and objects have rules of their own."""
     with pytest.raises(InputError, match="job: 'a b' cannot be an object's name"):
         write_placed(PLACED.model_copy(update={"job": "a b"}), TREE, "kueue")
     with pytest.raises(InputError, match="two switches are called 'a-b'"):
@@ -237,14 +229,12 @@ def test_names_that_kubernetes_refuses_are_named() -> None:
 
 
 def test_the_command_offers_the_formats_that_are_written() -> None:
-    """The list of names and the writers are the same, in the same order."""
     assert tuple(WRITERS) == PLACEMENT_FORMATS
     assert tuple(TOPOLOGY_WRITERS) == TOPOLOGY_FORMATS
 
 
 @pytest.mark.parametrize("form", WRITERS)
 def test_every_format_has_every_node(form: str) -> None:
-    """No rank is lost on the way out."""
     text = write_placed(_on(1, 3, 5), TREE, form)
     assert all(re.search(rf"n0?\[?[^\n]*{i}", text) for i in (1, 3, 5))
     with pytest.raises(InputError, match="did you mean"):
@@ -252,7 +242,6 @@ def test_every_format_has_every_node(form: str) -> None:
 
 
 def test_a_node_stands_once() -> None:
-    """A rank order with a node twice is no placement."""
     with pytest.raises(ValueError, match="a node is listed twice"):
         PlacedJob(job="j", nodes=("n1", "n1"))
 

@@ -109,7 +109,6 @@ def test_two_swapped_cables_are_told_as_one_slip(tmp_path: Path) -> None:
 
 
 def test_a_long_list_is_counted(tmp_path: Path) -> None:
-    """Of many differences the first are printed, and the rest counted."""
     first, *_, last = lines = checked(tmp_path, ends(E1)[:1], "--show", "2")[1].splitlines()
     assert first == "e1: 55 cables differ: 55 missing, 0 extra, 0 swapped"
     assert last == "and 53 more" and len(lines) == 4
@@ -131,7 +130,6 @@ HEADER = "from,from_port,to,to_port\n"
     ],
 )
 def test_a_bad_table_is_refused(tmp_path: Path, text: str, message: str) -> None:
-    """The refusal names file, line, value and remedy."""
     (tmp_path / "x.csv").write_text(text)
     with pytest.raises(InputError, match=r"x\.csv") as refused:
         differences(tmp_path / "x.csv", E1)

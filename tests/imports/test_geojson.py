@@ -31,7 +31,6 @@ def assert_valid(data: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("names", ["case4.m", "bus.csv branch.csv gen.csv", "plants.csv", "zones.csv interfaces.csv"])
 def test_valid(tmp_path: Path, names: str) -> None:
-    """Each format gives a valid collection with a feature for each node and line."""
     options = {"at": (40.0, -75.0)} if names == "case4.m" else {}
     g = imported(tmp_path, names, **options).grid
     data = json.loads(json.dumps(geojson(g), allow_nan=False))

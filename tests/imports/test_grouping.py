@@ -54,7 +54,6 @@ def test_partition_within_radius(drawn: list[tuple[tuple[float, float], float, s
 def test_order_does_not_matter(
     drawn: list[tuple[tuple[float, float], float, str]], radius: float, chance: random.Random
 ) -> None:
-    """A list in another order gives the same nodes."""
     given_plants = plants(drawn)
     other = list(given_plants)
     chance.shuffle(other)
@@ -104,7 +103,6 @@ def test_edge_of_the_radius() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_nearest(seed: int) -> None:
-    """The nearest point is that of the great-circle formula."""
     chance = random.Random(seed)
     points = [(chance.uniform(-90, 90), chance.uniform(-180, 180)) for _ in range(40)]
     centre = (chance.uniform(-90, 90), chance.uniform(-180, 180))

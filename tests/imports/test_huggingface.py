@@ -21,7 +21,6 @@ ROUGH_ACTIVE = {"olmoe-1b-7b": 0.05, "glm-4.5": 0.03, "deepseek-v2-lite": 0.15}
 
 
 def known(name: str) -> dict[str, Any]:
-    """Read one public configuration."""
     return json.loads((CONFIGS / f"{name}.json").read_text())
 
 
@@ -35,7 +34,6 @@ def test_parameters_are_the_published(name: str) -> None:
 
 @pytest.mark.parametrize("name", [n for n in NAMES if "active_parameters" in known(n)["published"]])
 def test_active_parameters_are_the_published(name: str) -> None:
-    """So are those that one token meets; publications count the embedding or leave it out."""
     data = known(name)
     model, published = model_of(data["config"], name, name), data["published"]["active_parameters"]
     counts = [active_parameters(model), active_parameters(model, embedding=True)]
@@ -49,7 +47,6 @@ def test_at_least_twenty_public_configurations_have_their_source() -> None:
 
 
 def test_windows() -> None:
-    """Windowed layers by the list, by the family's pattern, in every layer, or in none where switched off."""
     seen = {n: model_of(known(n)["config"], n, n) for n in NAMES}
     windows = {"gemma-2-9b": (4096, 21), "gemma-3-27b": (1024, 52), "gpt-oss-20b": (128, 12)}
     windows |= {"llama-4-maverick": (8192, 36), "llama-4-scout": (8192, 36), "mistral-7b": (4096, 32)}
@@ -85,7 +82,6 @@ TIED = """bloom cohere cohere2 ernie4_5 ernie4_5_moe falcon gemma gemma2 gemma3_
 
 
 def test_embeddings_are_tied_where_transformers_ties_them() -> None:
-    """A configuration that does not say whether embeddings are tied is read as transformers reads it."""
     assert sorted(kind for kind, family in FAMILIES.items() if family.tied) == TIED.split()
     silent = changed("llama-2-7b", tie_word_embeddings=None)
     tied = {kind: model_of(silent | {"model_type": kind}, "x", kind).tied_embeddings for kind in ("llama", "smollm3")}
@@ -126,7 +122,6 @@ def changed(name: str, **keys: Any) -> dict[str, Any]:
     ],
 )
 def test_refused(config: Any, complaint: str) -> None:
-    """What cannot be read is named with file, key, value and remedy."""
     with pytest.raises(InputError) as caught:
         model_of(config, "x", "x")
     assert complaint in str(caught.value).replace("the whole: ", "")
@@ -146,7 +141,6 @@ def test_a_config_is_a_workload(tmp_path: Path) -> None:
 
 
 def test_a_missing_config_is_named(tmp_path: Path) -> None:
-    """A file that is not there is named with the file that the instance asks for."""
     data = json.loads((INSTANCES / "cluster-1k.json").read_text())
     data["workload"]["model"] = "nowhere/config.json"
     (tmp_path / "own.json").write_text(json.dumps(data))
@@ -155,7 +149,6 @@ def test_a_missing_config_is_named(tmp_path: Path) -> None:
 
 
 def test_the_folder_names_the_model(tmp_path: Path) -> None:
-    """A file called config.json has the name of its folder."""
     folder = tmp_path / "Llama-2-7b-hf"
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps(known("llama-2-7b")["config"]))
@@ -163,7 +156,6 @@ def test_the_folder_names_the_model(tmp_path: Path) -> None:
 
 
 def test_the_page_lists_every_family() -> None:
-    """The page of formats names every model_type that is read, and no other."""
     page = (Path(__file__).parents[2] / "docs" / "formats.md").read_text()
     listed = page.partition("`model_type`: ")[2].partition(".\n")[0].replace("\n", " ")
     assert [name.strip() for name in listed.split(",")] == sorted(FAMILIES)

@@ -89,7 +89,6 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_refused(tmp_path: Path, name: str) -> None:
-    """The message names the place, the value and what to do."""
     names, old, new, words = CASES[name]
     files = put(tmp_path, names, old, new)
     positions = next((f for f in files if f.name == "positions.csv"), None)
@@ -148,7 +147,6 @@ def test_table_of_authorities(tmp_path: Path, table: str, words: list[str]) -> N
 
 
 def test_file_that_is_no_text(tmp_path: Path) -> None:
-    """A binary file, and one that is not there, are refused by name."""
     path = tmp_path / "plants.csv"
     with pytest.raises(InputError, match=r"plants\.csv: no such file"):
         import_grid([path], "auto", GridOptions())
@@ -158,14 +156,12 @@ def test_file_that_is_no_text(tmp_path: Path) -> None:
 
 
 def test_no_bound_for_an_unlimited_branch(tmp_path: Path) -> None:
-    """Without any generation nothing stands for a missing rating, so the file is refused."""
     files = put(tmp_path, "bus.csv branch.csv", "0.084,400", "0.084,0")
     with pytest.raises(InputError, match="without a rating"):
         import_grid(files, "auto", GridOptions())
 
 
 def test_a_rating_below_a_kilowatt(tmp_path: Path) -> None:
-    """A branch that carries next to nothing keeps its rating; none is rounded to no line at all."""
     files = put(tmp_path, "case4.m", "-0.1\t0\t100", "-0.1\t0\t0.0002")
     found = import_grid(files, "auto", GridOptions(at=(40.0, -75.0)))
     assert 0.0002 in [x.rating_mw for x in found.grid.lines]

@@ -41,7 +41,6 @@ def read(tmp_path: Path, text: str, name: str = "own.sh") -> ReadItems:
 
 
 def test_every_flag_of_megatron_is_known(tmp_path: Path) -> None:
-    """Of a file with every flag there is, none is unknown; each is in one group and no other."""
     numbers = {n: "2" for n, how in ARGUMENTS.items() if how.get("type") in ("int", "float")}
     numbers |= {"tensor-model-parallel-size": "1", "num-layers": "8", "pipeline-model-parallel-size": "4"}
     flags = [f"--{n} {numbers.get(n, '')}" for n in ARGUMENTS if n not in OFF.split()]
@@ -53,7 +52,6 @@ def test_every_flag_of_megatron_is_known(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("flag", [*TOLD_FLAGS.split(), "recompute-modules=mhc", "optimizer=sgd"])
 def test_flags_of_time_and_memory_are_told(flag: str, tmp_path: Path) -> None:
-    """A flag that changes time or memory and that no figure follows is told by its name."""
     name, _, value = flag.partition("=")
     note = read(tmp_path, f"{BASE} --{name} {value or ''}").note()
     assert note.startswith(f"not modelled: --{name}")
@@ -89,7 +87,6 @@ def test_flags_of_time_and_memory_are_told(flag: str, tmp_path: Path) -> None:
     ],
 )
 def test_flags_set_the_switches_of_the_stack(flags: str, switches: dict[str, Any], tmp_path: Path) -> None:
-    """A switch is off where its flag is missing, as Megatron takes it; each makes a stack, and none is left untold."""
     (tmp_path / "own.sh").write_text(f"{BASE} {flags}")
     run = read_run(tmp_path / "own.sh")
     assert {k: run.switches[k] for k in switches} == switches
@@ -118,7 +115,6 @@ def test_flags_set_the_switches_of_the_stack(flags: str, switches: dict[str, Any
     ],
 )
 def test_overrides_set_the_switches_that_they_state(text: str, switches: dict[str, Any], tmp_path: Path) -> None:
-    """Those of a recipe that its overrides leave out stay those of the stack, other overlaps too; none is untold."""
     (tmp_path / "own.yaml").write_text(f"model:\n  tensor_model_parallel_size: 2\n{text}\n")
     run = read_run(tmp_path / "own.yaml")
     overlaps = {k: v for k, v in switches.items() if isinstance(v, bool) and k in get_args(Overlap)}
@@ -133,14 +129,12 @@ def test_overrides_set_the_switches_that_they_state(text: str, switches: dict[st
 
 
 def test_offloading_of_layers_that_are_not_stated_is_told(tmp_path: Path) -> None:
-    """What share of the layers a recipe offloads is not known without their number."""
     text = "model: {tensor_model_parallel_size: 2, cpu_offloading: true, cpu_offloading_num_layers: 12}"
     (tmp_path / "own.yaml").write_text(text)
     assert "not modelled: model.cpu_offloading" in str(read_run(tmp_path / "own.yaml").items.note())
 
 
 def test_modules_without_figures_are_told(tmp_path: Path) -> None:
-    """Of the modules that selective recompute names those with figures are taken, and the others told."""
     (tmp_path / "own.sh").write_text(f"{BASE} --recompute-granularity selective --recompute-modules moe_act mhc")
     run = read_run(tmp_path / "own.sh")
     assert run.switches["recompute_modules"] == ("moe_act",)
@@ -155,7 +149,6 @@ def test_values_that_are_taken_anyway() -> None:
 
 
 def test_defaults_and_unknown_items(tmp_path: Path) -> None:
-    """What a file leaves out is listed with its default; an unknown name is told."""
     items = read(tmp_path, f"{BASE} --my-own-flag 3")
     assert "--context-parallel-size 1" in items.defaulted and "--recompute-granularity none" in items.defaulted
     assert items.note() == "not modelled: --my-own-flag (unknown)"
@@ -197,7 +190,6 @@ def test_another_precision_is_refused(tmp_path: Path) -> None:
 
 
 def test_it_is_told_on_stderr_and_in_the_plan(tmp_path: Path) -> None:
-    """The command prints it once on stderr; the plan that it writes carries it, and shows it."""
     (tmp_path / "own.sh").write_text(f"{BASE} --optimizer-cpu-offload")
     plan, run, told = str(tmp_path / "own.json"), CliRunner(), "not modelled: --optimizer-cpu-offload"
     out = run.invoke(app, ["evaluate", str(CLUSTER), "--from-flags", str(tmp_path / "own.sh"), "-o", plan])
@@ -207,8 +199,6 @@ def test_it_is_told_on_stderr_and_in_the_plan(tmp_path: Path) -> None:
 
 
 def test_nodes_that_differ(tmp_path: Path) -> None:
-    """Fields that decide which jobs a node runs are told where nodes differ in them, and only there."""
-
     def items(*nodes: dict[str, Any]) -> ReadItems:
         (tmp_path / "n.json").write_text(json.dumps({"nodes": [{"state": ["IDLE"], **n} for n in nodes]}))
         return read_states(tmp_path / "n.json").items
@@ -219,7 +209,6 @@ def test_nodes_that_differ(tmp_path: Path) -> None:
 
 
 def test_speeds_of_links_that_differ(tmp_path: Path) -> None:
-    """Link speeds of switches are told where they differ."""
     lines = "SwitchName=a Nodes=n[1-2] LinkSpeed={}\nSwitchName=b Nodes=n[3-4] LinkSpeed=100\n"
     for speed, told in (("100", None), ("400", "not modelled: LinkSpeed (is 100, 400)")):
         (tmp_path / "t.conf").write_text(lines.format(speed))
@@ -236,13 +225,11 @@ def test_speeds_of_links_that_differ(tmp_path: Path) -> None:
     ],
 )
 def test_numbers_that_a_script_may_set_otherwise_are_told(text: str, line: str | None, tmp_path: Path) -> None:
-    """A branch or loop is not followed: which number is taken is said, of those that are used alone."""
     (tmp_path / "own.sh").write_text(f"{text}pretrain_gpt.py --tensor-model-parallel-size $TP --micro-batch-size 1\n")
     assert read_run(tmp_path / "own.sh").items.not_modelled == (() if line is None else (line,))
 
 
 def test_a_run_of_another_stack_or_of_no_stated_model_is_told(tmp_path: Path) -> None:
-    """It is taken for the instance's, which is said."""
     (tmp_path / "own.toml").write_text("[parallelism]\ntensor_parallel_degree = 2\n")
     lines = list(doubts(read_run(tmp_path / "own.toml"), load_instance("cluster-1k")))
     assert len(lines) == 2 and "states no figures of the model" in lines[0] and "run of torchtitan" in lines[1]
@@ -252,11 +239,9 @@ def test_a_run_of_another_stack_or_of_no_stated_model_is_told(tmp_path: Path) ->
 
 @pytest.mark.parametrize(("flag", "is_"), [("--micro-batch-size", "has no value"), ("--micro-batch-size x", "is 'x'")])
 def test_a_flag_without_its_number_is_named(flag: str, is_: str, tmp_path: Path) -> None:
-    """It is named with its line, and said to have no value, not to have a wrong one."""
     with pytest.raises(InputError, match=rf"line 2: --micro-batch-size: must be a whole number \S*.*\({is_}\)"):
         read(tmp_path, f"pretrain_gpt.py --tensor-model-parallel-size 8\n{flag}\n")
 
 
 def test_a_misspelt_flag_is_unknown(tmp_path: Path) -> None:
-    """No pattern of flags without effect takes one that is almost a flag of time and memory."""
     assert read(tmp_path, f"{BASE} --use-distributed-optimizr").unknown == ("--use-distributed-optimizr",)

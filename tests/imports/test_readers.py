@@ -33,7 +33,6 @@ def test_round_trip(tmp_path: Path, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", SETS)
 def test_order_of_files_does_not_matter(tmp_path: Path, kind: str) -> None:
-    """The tables may come in any order."""
     options = {"at": (40.0, -75.0)} if kind == "matpower" else {}
     back = " ".join(reversed(SETS[kind].split()))
     assert imported(tmp_path, back, **options) == imported(tmp_path, SETS[kind], **options)
@@ -64,7 +63,6 @@ def test_matpower(tmp_path: Path) -> None:
 
 
 def test_matpower_version_1(tmp_path: Path) -> None:
-    """The older files name their tables without a struct."""
     old, head = tmp_path / "old.m", "function [baseMVA, bus, gen, branch] = case4"
     old.write_text(CASE.replace("function mpc = case4", head).replace("mpc.", ""))
     new = imported(tmp_path, "case4.m", at=(0.0, 0.0)).grid
@@ -72,7 +70,6 @@ def test_matpower_version_1(tmp_path: Path) -> None:
 
 
 def test_matpower_isolated_bus(tmp_path: Path) -> None:
-    """An isolated bus and the branches at it are left out."""
     files = put(tmp_path, "case4.m", "; 4 1 7", "; 4 4 7")
     g = import_grid(files, "auto", GridOptions(at=(0.0, 0.0))).grid
     assert [n.id for n in g.nodes] == ["bus-1", "bus-2", "bus-3"]

@@ -79,7 +79,6 @@ def test_faults_of_a_grid_come_at_once() -> None:
     ],
 )
 def test_a_part_of_the_wrong_type_is_named_alone(part: str, value: Any, places: list[str] | None) -> None:
-    """What stands in for a wrong part raises no complaint of its own."""
     expected = places or ["workload.model.layers", "workload.model.vocabulary", "workload.tokens"]
     assert told({**SOUND, part: value}) == expected
 
@@ -109,7 +108,6 @@ def test_a_pin_of_a_part_that_is_not_there_is_refused(pin: str) -> None:
 
 
 def test_faults_of_a_plan_come_at_once() -> None:
-    """Pairs of numbers, lists and mappings of a plan have stand-ins too."""
     data = json.loads(small().model_dump_json())
     data["layout"]["tensor_parallel"] = "x"
     data["certificate"] = 3
@@ -126,6 +124,5 @@ def test_faults_of_a_plan_come_at_once() -> None:
 
 
 def test_a_hidden_width_beyond_any_model_is_told_at_once() -> None:
-    """No divisors of a width of thousands of digits are sought before its range is asked."""
     model = {"name": "m", "layers": 2, "hidden": 10**18 + 1, "heads": 10**17, "vocabulary": 9}
     assert told({**SOUND, "workload": {**WORKLOAD, "model": model}}) == ["workload.model"]

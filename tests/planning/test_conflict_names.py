@@ -23,12 +23,10 @@ from planner.planning.solve import solve_instance
 
 
 def limited(i: Instance, **limits: Any) -> Instance:
-    """Return an instance with other limits."""
     return i.model_copy(update={"limits": i.limits.model_copy(update=limits)})
 
 
 def cluster(**limits: Any) -> Instance:
-    """Return the shipped cluster with other limits."""
     return limited(load_instance("instances/cluster-1k.json"), **limits)
 
 
@@ -38,7 +36,6 @@ def solved(i: Instance) -> Plan:
 
 
 def rules(plan: Plan) -> tuple[str, ...]:
-    """Return the rules in conflict."""
     return () if plan.conflict is None else plan.conflict.rules
 
 
@@ -61,7 +58,6 @@ def test_memory_of_a_large_cluster_takes_no_search() -> None:
 
 @pytest.mark.slow
 def test_replicas_beyond_racks_and_batch_are_refused_in_seconds() -> None:
-    """The pin is in conflict with the racks or the batch, and the reason has both in numbers. CPU seconds count."""
     i, began = cluster(), time.process_time()
     plan = solved(i.model_copy(update={"pins": {**i.pins, "layout.data_parallel": 100_000}}))
     assert plan.status == "infeasible" and rules(plan)[0] == "pins.layout.data_parallel"
@@ -78,7 +74,6 @@ def test_replicas_beyond_racks_and_batch_are_refused_in_seconds() -> None:
     ],
 )
 def test_more_stripes_than_stages_are_refused(pins: dict[str, int], reason: str) -> None:
-    """A pipeline is not cut into more stripes than it has stages: the declared space has no such plan."""
     i = cluster()
     with pytest.raises(InputError, match=reason):
         solved(i.model_copy(update={"pins": {**i.pins, **pins}}))
@@ -98,14 +93,12 @@ def test_switches_slower_than_the_nic_are_refused() -> None:
 
 @pytest.mark.parametrize("pins", [{"fabric.ports_per_switch": 7}, {"fabric.planes": 9}])
 def test_pins_that_leave_no_switch_are_refused(pins: dict[str, int]) -> None:
-    """A pin that none of the switches has is refused with those that there are."""
     i = cluster()
     with pytest.raises(InputError, match=r"leaves none of network.switches; they are 25.6T-64x400G with 64 ports"):
         solved(i.model_copy(update={"pins": {**i.pins, **pins}}))
 
 
 def test_a_deadline_below_every_bound_takes_no_search() -> None:
-    """The first bounds are beyond the deadline: nothing is priced, and the bound that is stated is a true one."""
     i = toy(6)
     free = solve_joint(i, Options(), lambda _: None)
     assert free.days is not None

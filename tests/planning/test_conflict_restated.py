@@ -88,7 +88,6 @@ def test_angles_decide_where_flows_alone_would_not(share: float) -> None:
 
 
 def test_sites_too_far_apart_or_without_fibre_are_no_split() -> None:
-    """Rules of the links between sites are stated too: how far apart they are, and that some fibre joins them."""
     nodes = [node(f"E{i}", site=True, latitude=40.0 + 5 * i) for i in range(2)]
     pins = {"sites.racks.E0": 1, "sites.racks.E1": 1}
     near, far = (case(*nodes, pins=pins, rules={"grid_model": "none", "max_rtt_ms": ms}) for ms in (100.0, 1.0))
@@ -111,7 +110,6 @@ def test_a_shipped_conflict_is_confirmed() -> None:
 
 
 def test_rules_that_can_be_kept_are_no_conflict() -> None:
-    """A made-up conflict is refused where it is to be written."""
     instance, _ = random_case(0)
     why = Conflict(decision="sites", rules=("demand", "site_count"), reason="made up")
     assert holds(instance, why.rules) and feasible(gather(instance, SitesRequest()), why.rules, Options())

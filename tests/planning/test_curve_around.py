@@ -53,7 +53,6 @@ def test_bounds_and_the_share_hold_for_the_enumeration(seed: int) -> None:
 
 @pytest.mark.slow
 def test_a_cluster_pays_the_racks_of_each_point() -> None:
-    """Without a grid points have fewer and fewer racks, and each of them is a plan of such a cluster."""
     found = planner.Session().curve(planner.changed("one-rack", {"hardware.racks": 4}), points=3)
     racks = [x.racks for x in found.curve.points]
     assert racks == sorted(racks) and len(racks) == 3
@@ -87,7 +86,6 @@ def test_the_share_between_points() -> None:
 
 @pytest.fixture(scope="module")
 def drawn() -> Plan:
-    """Return a plan with its curve."""
     return planner.solve(campus(7), curve=True)
 
 
@@ -97,7 +95,6 @@ def rules(plan: Plan, changed: Curve) -> set[str]:
 
 
 def test_changed_curves_are_refused(drawn: Plan) -> None:
-    """A figure that is off, an order that is not one, and a share that the points do not reach are named."""
     curve = drawn.curve
     assert len(curve.points) > 1
     first, *_, last = curve.points
@@ -117,7 +114,6 @@ def test_changed_curves_are_refused(drawn: Plan) -> None:
 
 
 def test_why_there_is_no_curve(drawn: Plan) -> None:
-    """A goal in money, pools and racks without a price are told."""
     i = drawn.instance
     goal = i.model_copy(update={"objective": i.objective.model_copy(update={"minimize": "cost_usd"})})
     assert why_no_curve(drawn) is None

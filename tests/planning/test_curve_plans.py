@@ -18,7 +18,6 @@ from planner.solvers.signals import Deadline
 
 
 def curve_of(i: Instance, *, epsilon: float = 0.1, points: int | None = None) -> Frontier:
-    """Return the curve of an instance."""
     return frontier_of(i, Options(), lambda _: None, epsilon=epsilon, points=points)
 
 
@@ -59,13 +58,11 @@ def test_bounds_and_the_share_hold_for_the_enumeration(seed: int) -> None:
 
 
 def test_an_instance_without_plans_has_no_points() -> None:
-    """A budget below a rack: infeasible, proven."""
     curve = curve_of(without(toy(3, sites=2, forced=True), budget_usd=1.0)).curve
     assert (curve.points, curve.stopped) == ((), "proved")
 
 
 def test_racks_or_a_grid_are_needed() -> None:
-    """A cluster without racks is refused by the key."""
     i = toy(6)
     bare = i.model_copy(update={"grid": None, "hardware": i.hardware.model_copy(update={"racks": None})})
     with pytest.raises(InputError, match=r"hardware\.racks"):

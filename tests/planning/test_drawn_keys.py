@@ -25,7 +25,6 @@ def test_drawn_keys_are_answered_or_refused(seed: int) -> None:
 
 
 def test_every_optional_key_is_drawn() -> None:
-    """Each optional key of the schema is among those drawn, and one draw of all of them differs from the base."""
     assert ALONE > 250
     names = {name for _, name in drawn_keys.optional_keys()}
     assert {"limits.budget_usd", "grid.nodes.0.area_m2", "reliability.parts.gpu.repair_hours"} <= names
@@ -36,7 +35,6 @@ def test_every_optional_key_is_drawn() -> None:
 
 @pytest.mark.slow
 def test_a_proof_without_a_plan_states_the_simulated_slowdown() -> None:
-    """The checker times the columns of a refusal by the slowdown that the planner simulated for its own."""
     data, keys = drawn_keys.instance(178)
     assert "network.transport.simulate" in keys
     data["limits"]["deadline_days"] = 1e-9

@@ -146,7 +146,6 @@ def test_tpu_steps_near_published_ones(model: Any, chips: str, layout: dict[str,
     ],
 )
 def test_what_the_framework_lacks_is_said(software: str, change: dict[str, Any], problem: str | None) -> None:
-    """A layout that the framework cannot run does not run, and the reason names what it has."""
     found = planner.evaluate(question(software), {**FULL, "recompute": "full"} | change).problems
     assert [x for x in found if x.startswith(problem or ("zero", "schedule"))] == ([found[0]] if problem else [])
 
@@ -171,7 +170,6 @@ def test_the_plainest_zero_stage_is_one_that_the_framework_has() -> None:
     ],
 )
 def test_contradictions_are_named(change: dict[str, Any], word: str) -> None:
-    """A layout that is not whole, or that contradicts itself, is bad input that names the pin."""
     layout = {k: v for k, v in {**FULL, **change}.items() if v is not None}
     with pytest.raises(InputError, match="evaluate") as error:
         planner.evaluate(question(), layout)
@@ -193,7 +191,6 @@ def test_command_prints_json_and_nothing_else(tmp_path: Any) -> None:
 
 
 def test_sites_without_a_replica_are_refused() -> None:
-    """Pins that give no site a replica are a mistake that the message names."""
     pins = {"tensor_parallel": 8, "pipeline_parallel": 8, "data_parallel_by_site": {"cluster": 0}}
     wrong = question() | {"pins": {f"layout.{k}": v for k, v in pins.items()}}
     with pytest.raises(InputError, match="no replica"):
@@ -226,7 +223,6 @@ def test_a_zero_stage_left_open_is_the_first_that_fits() -> None:
 
 
 def test_unequal_chunks_are_explained() -> None:
-    """A layout whose chunks wait for one another names what that part rests on."""
     uneven = {"layers_per_stage": [13, 12, 12, 12, 12, 12, 12, 11], "virtual_stages": 3}
     found = planner.evaluate(question(), {**FULL, **uneven, "recompute": "selective", "microbatches_per_step": 61})
     assert found.breakdown_seconds["chunk_wait"] > 0 and found.rests_on["chunk_wait"]

@@ -54,7 +54,6 @@ def test_a_command_without_a_plan_says_what_is_enough(tmp_path: Any) -> None:
 
 @pytest.mark.slow
 def test_command(tmp_path: Any) -> None:
-    """The command tells the breakdown and the runners-up."""
     path = tmp_path / "q.json"
     path.write_text(json.dumps(small()))
     good = CliRunner().invoke(main.app, ["explain", str(path)])
@@ -86,7 +85,6 @@ def test_a_proven_plan_is_not_solved_again(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_plan_of_least_cost_is_explained_in_dollars() -> None:
-    """Where dollars are minimized no other choice costs less, and nothing is compared by days."""
     question = priced() | {"pins": PINS, "limits": small()["limits"] | {"deadline_days": 1e6}}
     found = planner.explain(question)
     assert found.others and all(x.usd is None or x.usd > 0 for x in found.others)
@@ -99,7 +97,6 @@ def test_a_plan_of_least_cost_is_explained_in_dollars() -> None:
 
 
 def test_a_plan_of_least_ownership_is_explained_in_dollars() -> None:
-    """What it costs to buy and run is compared: no other choice costs less."""
     asked = priced(minimize="total_cost_of_ownership_usd") | {"pins": PINS}
     found = planner.explain(asked | {"limits": small()["limits"] | {"deadline_days": 1e6}})
     assert found.others and all(x.loss is None or x.loss >= -1e-9 for x in found.others)
@@ -118,7 +115,6 @@ def test_a_plan_within_a_gap_is_solved_again() -> None:
 
 
 def test_an_interrupt_keeps_what_was_explained() -> None:
-    """After an interrupt nothing more is asked, and the parts so far are returned."""
     stop, parts = planner.Interrupter(), list[Any]()
 
     def note(part: Any) -> None:

@@ -23,7 +23,6 @@ ASKED = instance_with(pins=LAYOUT, objective__tolerance=0.0)
 
 @pytest.fixture(scope="module")
 def plan() -> Plan:
-    """Return the plan of the worked instance."""
     return stored(ASKED)
 
 
@@ -56,7 +55,6 @@ def test_a_limit_is_worth_what_solving_with_more_of_it_saves(
 
 
 def test_dollars_megawatts_memory_and_batch_have_a_worth(found: Explanation) -> None:
-    """Each has its line, with its unit."""
     assert {"budget", "batch", "memory", "headroom"} <= {x.limit for x in found.worth}
     text = summary(found)
     for unit in (" of budget: ", "tokens of batch: ", "1 GB of HBM: ", "MW of headroom: "):
@@ -104,7 +102,6 @@ def test_a_forced_site_costs_what_the_best_split_with_it_costs(plan: Plan) -> No
 
 
 def test_without_time_nothing_is_claimed(monkeypatch: pytest.MonkeyPatch, plan: Plan) -> None:
-    """Alternatives share twice the time of the plan: with none of it they are unproven, with bounds that hold."""
     monkeypatch.setattr(explain, "TIMES", 0.0)
     monkeypatch.setattr(explain, "AT_LEAST", 0.0)
     names: list[Any] = []
@@ -120,6 +117,5 @@ def test_without_time_nothing_is_claimed(monkeypatch: pytest.MonkeyPatch, plan: 
 
 
 def test_more_that_costs_days_is_later(found: Explanation) -> None:
-    """Fibre that is forced on a plan is paid for by racks."""
     x = Worth(limit="fibre", more=1.0, unit="fibre pair", days_saved=-0.5, proved=True)
     assert "  1 fibre pair: 0.5 days later, for its price" in summary(found.model_copy(update={"worth": (x,)}))

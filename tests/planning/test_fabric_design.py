@@ -59,7 +59,6 @@ def usd(plan: Plan) -> float:
 def test_published_designs_come_out(
     hosts: int, families: tuple[str, ...], switches: dict[str, int], links: int
 ) -> None:
-    """At equal requirements the cheapest fabric has the switches and cables of the published one."""
     plan = designed(hosts, families=families)
     f = plan.fabric.sites[CLUSTER]
     assert (plan.status, {t.name: t.switches for t in f.tiers}, f.switch_links) == ("optimal", switches, links)
@@ -113,7 +112,6 @@ def test_all_hosts_are_cabled_and_none_hangs_on_one_switch() -> None:
 
 
 def test_a_budget_below_the_cheapest_is_refused_with_its_figure() -> None:
-    """The reason names the price and the budget, and a budget of the price itself is enough."""
     price = usd(designed(32))
     plan = designed(32, budget_usd=price / 2)
     assert plan.status == "infeasible" and "limits.budget_usd" in plan.conflict.rules
@@ -206,13 +204,11 @@ def test_alternatives_stand_side_by_side() -> None:
     ],
 )
 def test_wrong_options_are_named(wish: dict[str, Any], complaint: str) -> None:
-    """Each complaint names the option."""
     with pytest.raises(InputError, match=complaint):
         designed(4, **wish)
 
 
 def test_a_workload_is_not_dropped_in_silence(tmp_path: Path) -> None:
-    """An instance with a model is refused: `solve` decides over all of it."""
     with pytest.raises(InputError, match="workload"):
         planner.design_fabric("cluster-1k")
     found = CliRunner().invoke(app, ["fabric", "design", "--hosts", "4"])
@@ -222,7 +218,6 @@ def test_a_workload_is_not_dropped_in_silence(tmp_path: Path) -> None:
 
 
 def test_watts_of_a_transceiver_count_alone_too() -> None:
-    """A transceiver's power is taken with its usual price, also when it is nothing."""
     optics = designed(8, transceiver_watts=50.0).instance.network.optics
     free = designed(8, transceiver_usd=5.0, transceiver_watts=0.0).instance.network.optics
     assert (optics.price_usd, optics.power_watts, free.power_watts) == (700, 50, 0)
@@ -233,7 +228,6 @@ OPTIONS = ["--switch", "64x400:1:1"], ["--max-tiers", "2"], ["--transceiver-usd"
 
 @pytest.mark.parametrize("option", OPTIONS)
 def test_options_beside_a_file_are_refused(option: list[str], tmp_path: Path) -> None:
-    """An option that the file answers is named, and not left out in silence."""
     path = tmp_path / "question.json"
     path.write_text("{}", encoding="utf-8")
     found = CliRunner().invoke(app, ["fabric", "design", str(path), *option])
@@ -242,7 +236,6 @@ def test_options_beside_a_file_are_refused(option: list[str], tmp_path: Path) ->
 
 
 def test_pins_of_other_decisions_are_refused() -> None:
-    """A fabric alone has no layout to pin."""
     question = question_of_options(FabricWish(hosts=8, gpus_per_host=8, nic_gbps=400))
     with pytest.raises(InputError, match=r"pins\.layout\.tensor_parallel: decides nothing of a fabric alone"):
         question_of(question, {"layout.tensor_parallel": 8})
@@ -294,7 +287,6 @@ def test_options_that_would_allow_a_kind_do() -> None:
 
 
 def test_a_frontier_of_a_fabric_alone_is_refused_with_its_reason(tmp_path: Path) -> None:
-    """`fabric pareto` needs traffic, which a fabric alone has not."""
     path = tmp_path / "fabric.json"
     path.write_text(designed(8).model_dump_json(), encoding="utf-8")
     found = CliRunner().invoke(app, ["fabric", "pareto", str(path)])
@@ -304,7 +296,6 @@ def test_a_frontier_of_a_fabric_alone_is_refused_with_its_reason(tmp_path: Path)
 
 @pytest.mark.slow
 def test_rules_in_conflict_are_the_fewest() -> None:
-    """Without any one of the rules named there is a fabric; rules that do not matter are not named."""
     found = designed(512, max_tiers=2).conflict.rules
     assert found == ("network.families", "network.max_tiers")  # a rail alone fits two tiers
     cheap = designed(64, budget_usd=usd(designed(64)) * 0.9).conflict.rules
@@ -312,7 +303,6 @@ def test_rules_in_conflict_are_the_fewest() -> None:
 
 
 def test_tails_end_with_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the time ends in the simulation, the fabric is proven all the same, and its tails are not told."""
     plan = designed(32, 1)
 
     def late(*_: Any) -> None:

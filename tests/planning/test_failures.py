@@ -34,7 +34,6 @@ def _refuse(file: Path, *words: str) -> None:
 
 
 def test_a_highs_error_is_no_proof_that_no_sites_exist(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An error inside HiGHS leaves the plan unknown."""
     monkeypatch.setattr(highs, "run", lambda *_, **__: Outcome(stop=Stop.FAILED, detail="SolveError"))
     _refuse(file, "sites", "SolveError")
 

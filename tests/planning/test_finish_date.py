@@ -73,7 +73,6 @@ def solved(i: Instance) -> Plan:
     [(4, False), (7, True), *more((9, True), (14, True), (3, True), (6, False), (12, False), (18, False), (26, False))],
 )
 def test_the_soonest_finish_is_that_of_every_start(seed: int, *, forced: bool) -> None:
-    """No start has a sooner finish than the plan, one has the same, and the plan passes the check with its bound."""
     i = asked(seed, forced=forced)
     plan, ends = solved(i), []
     for months in {node.ready_months for node in i.grid.nodes if node.site}:
@@ -99,7 +98,6 @@ def test_what_is_ready_at_once_changes_nothing(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", slow(3, 12))
 def test_hardware_that_comes_last_decides_the_start(seed: int) -> None:
-    """Where the hardware comes after all sites, the plan is that of the fewest days."""
     plan = solved(asked(seed, hardware=9.0))
     days = solved(goal(asked(seed, hardware=9.0), "days_to_train")).objective.value
     assert days is not None and plan.objective.value == pytest.approx(9 * DAYS_A_MONTH + days, rel=1e-9)
@@ -118,7 +116,6 @@ def test_a_cluster_waits_for_its_hardware() -> None:
 
 @pytest.mark.parametrize(("seed", "forced"), [(4, False), *slow((7, True), (18, False))])
 def test_each_start_has_a_proof_that_is_followed(seed: int, *, forced: bool) -> None:
-    """A start without its proof is noticed, and so is one whose proof lists too little, or a bound that is too high."""
     plan = solved(asked(seed, forced=forced))
     assert plan.proof.alternatives and plan.layout is not None
 
@@ -199,7 +196,6 @@ def test_every_other_start_has_its_end(explanation: tuple[Instance, Plan, Explan
 
 
 def test_a_later_site_is_said_to_be_late(explanation: tuple[Instance, Plan, Explanation]) -> None:
-    """A candidate that is ready after the plan starts is explained by its month, and no other is."""
     i, plan, found = explanation
     assert i.grid is not None and found.sites is not None and plan.sites is not None
     late = {node.id: node.ready_months for node in i.grid.nodes if node.site}

@@ -81,7 +81,6 @@ def test_a_pin_asks_for_four_tiers(tmp_path: Path) -> None:
     ],
 )
 def test_bad_input_is_named(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
-    """A tier too many and a pin that is none are named by path."""
     path = cluster(tmp_path / "asked.json", 8, **changes)
     done = RUN.invoke(app, ["solve", str(path), "-q"])
     assert message in f"{done.output}{done.exception}"

@@ -28,7 +28,6 @@ def asked(seed: int, **limits: float) -> Instance:
 
 @pytest.mark.parametrize("seed", [4, pytest.param(12, marks=pytest.mark.slow)])
 def test_the_plan_is_a_point_of_the_curve(seed: int) -> None:
-    """It is the knee, or the fastest; it passes the check, and the curve is the one of `planner frontier`."""
     plan = solve_instance(asked(seed), OPTIONS, lambda _: None)
     alone = frontier_of(asked(seed), OPTIONS, lambda _: None, epsilon=0.05)
     assert plan.layout is not None and not check(plan)
@@ -73,7 +72,6 @@ def test_no_plan_has_its_reason() -> None:
 
 
 def test_a_curve_is_of_one_gpu() -> None:
-    """Alternatives to the hardware are refused, naming the remedy."""
     given = asked(4).model_dump(mode="json")
     given["hardware"]["alternatives"] = [{"accelerator": "H100", "rack": "DGX-H100"}]
     with pytest.raises(planner.PlannerError, match="a whole curve is of one GPU and rack"):

@@ -76,7 +76,6 @@ def test_a_gpu_that_comes_late_is_chosen_by_its_end() -> None:
 
 @pytest.mark.slow
 def test_the_day_of_the_finish_is_that_of_the_gpu_chosen_by_its_end() -> None:
-    """The goal of the finish chooses as the goal of days does, counts the wait, and has a proof of the other GPU."""
     late = {**OTHERS[0], "ready_months": 0.1}
     plan, days = planner.solve(asked(late, objective={"minimize": "finish_date"})), planner.solve(asked(late))
     assert not planner.check(plan)
@@ -87,7 +86,6 @@ def test_the_day_of_the_finish_is_that_of_the_gpu_chosen_by_its_end() -> None:
 
 
 def test_a_gpu_that_comes_after_the_end_is_not_searched() -> None:
-    """Nothing on it can end as soon, which the check knows without a search."""
     plan = planner.solve(asked({**OTHERS[0], "ready_months": 120.0}))
     assert plan.layout.accelerator == "H100" and not planner.check(plan)
     assert plan.proof.alternatives[0].bound_days == 0
@@ -108,7 +106,6 @@ def test_a_gpu_that_ends_later_is_bought_where_no_other_is_in_time() -> None:
 def test_the_bound_is_that_of_all_gpus_on_the_scale_of_the_chosen(
     bound: float | None, ready_months: float, expected: float | None
 ) -> None:
-    """An unfinished search lowers the bound to its own, later by its delivery; without one there is none."""
     best = HardwareAnswer(load_instance(SMALL), JointSolution(status=JointStatus.OPTIMAL, days=4.0, lower_bound=4.0))
     best = replace(best, solution=replace(best.solution, plan=SimpleNamespace()))  # type: ignore[arg-type]
     hardware = best.instance.hardware.model_copy(update={"ready_months": ready_months})
@@ -129,14 +126,12 @@ def test_the_goal_is_proven_only_where_the_fewest_days_are() -> None:
 
 
 def test_the_price_is_the_alternatives_own() -> None:
-    """A rack at a price that the budget does not pay is not bought."""
     plan = planner.solve(asked({**OTHERS[0], "price_usd": 1e6}))
     assert plan.layout.accelerator == "H100"
 
 
 @pytest.mark.slow
 def test_least_cost_buys_the_cheaper_racks() -> None:
-    """By a deadline that some GPUs meet, the plan costs no more than on any alone."""
     limits = {**SMALL["limits"], "deadline_days": 6.0, "budget_usd": 3e6}
     parts: dict[str, Any] = {"objective": {"minimize": "cost_usd"}, "limits": limits, "network": None}
     plan, single = planner.solve(asked(OTHERS[0], **parts)), planner.solve(asked(**parts))
@@ -154,7 +149,6 @@ def test_least_cost_buys_the_cheaper_racks() -> None:
     ],
 )
 def test_a_changed_proof_is_told(path: str, change: Any) -> None:
-    """Another name, another bound or a proof less is a violation."""
     bent = edited_at(with_an_alternative(), path, change)
     assert any(v.rule.startswith("alternatives") for v in planner.check(bent))
 
@@ -173,13 +167,11 @@ def with_an_alternative() -> Plan:
     ],
 )
 def test_what_is_no_alternative_is_refused(change: dict[str, Any], path: str) -> None:
-    """The same GPU twice, an unknown one, and an unknown key."""
     with pytest.raises(InputError, match=path.replace("[", r"\[").replace("]", r"\]")):
         planner.solve({**SMALL, "hardware": {**SMALL["hardware"], **change}})
 
 
 def test_what_asks_about_one_gpu_refuses_others() -> None:
-    """Predictions, explanations and the whole curve are of one GPU."""
     for ask in (planner.explain, planner.frontier):
         with pytest.raises(InputError, match=r"hardware\.alternatives"):
             ask(asked(*OTHERS))  # type: ignore[operator]

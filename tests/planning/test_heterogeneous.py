@@ -33,7 +33,6 @@ def small(**hardware):
 
 
 def alone(data, name):
-    """Return the question of one of the pools alone."""
     pool = next(p for p in data["hardware"]["pools"] if p["name"] == name)
     return {**data, "hardware": {k: pool[k] for k in ("accelerator", "rack", "racks")}}
 
@@ -44,7 +43,6 @@ def plan():
 
 
 def test_two_pools_train_faster_than_either_alone(plan):
-    """The shares of both pools are better than each pool alone, exchange included, and never under the bound."""
     days = [planner.solve(alone(small(), name)).objective.value for name in ("a100", "h100")]
     assert plan.objective.value < min(days)
     assert 1 / plan.objective.bound <= sum(1 / d for d in days) * (1 + 1e-9)
@@ -87,7 +85,6 @@ def test_exchange_follows_the_tail_between_sites(plan):
 
 
 def test_bill_counts_the_racks_of_all_pools(plan):
-    """The racks of each pool at its own price."""
     a, h = (p.rack.price_usd for p in plan.instance.hardware.pools)
     assert plan.cost.total_usd == 2 * a + 2 * h
 
@@ -122,14 +119,12 @@ REFUSED = [
 
 @pytest.mark.parametrize(("path", "value", "words"), REFUSED)
 def test_what_does_not_go_with_pools_is_refused(path, value, words):
-    """Every part that the pools would leave out of account is named, with what to do."""
     with pytest.raises(InputError) as error:
         load_instance(with_entries(small(), {path: value}))
     assert words in str(error.value)
 
 
 def test_link_without_pools_is_refused():
-    """A link joins pools, so it needs some."""
     data = alone(small(), "h100")
     data["hardware"]["pool_link"] = {"gbps": 100}
     with pytest.raises(InputError, match="pool_link: joins pools"):
@@ -138,14 +133,12 @@ def test_link_without_pools_is_refused():
 
 @pytest.mark.parametrize("command", ["evaluate", "explain"])
 def test_commands_on_one_layout_refuse_pools(command):
-    """What asks about one layout says that pools have several: bad input, and no traceback."""
     found = CliRunner().invoke(app, [command, str(INSTANCE)])
     assert isinstance(found.exception, InputError)
     assert "hardware.pools" in str(found.exception)
 
 
 def test_show_prints_each_pools_share(plan, tmp_path):
-    """The summary names every pool with its sequences, its layout and its wait."""
     path = tmp_path / "plan.json"
     path.write_text(plan.model_dump_json(), encoding="utf-8")
     found = CliRunner().invoke(app, ["show", str(path)])

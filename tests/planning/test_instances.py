@@ -48,27 +48,22 @@ def unsourced(value, path, inherited):
 
 
 def test_the_described_instances_are_there():
-    """Every instance that the documentation speaks of is there, named as its file."""
     described = {"5gw", "5gw-50t", "agache2024-100t", "agache2024-50t", "cluster-1k", "one-rack", "us-134-zones"}
     assert described <= set(NAMES) and all(read(name)["name"] == name for name in NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_instance_is_valid(name):
-    """Each instance validates once its catalogue names are resolved."""
     assert resolved(name).name == name
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_figures_have_sources(name):
-    """Each figure of the world is covered by a source beside or above it."""
     assert list(unsourced(read(name), (), False)) == []
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_sources_name_keys_that_are_there(name):
-    """A source by key names only keys of its object."""
-
     def walk(value):
         if isinstance(value, dict):
             assert not isinstance(value.get("source"), dict) or set(value["source"]) <= set(value)
@@ -156,6 +151,5 @@ PUBLISHED = more(("agache2024-100t", {"layout.data_parallel": 710}))  # a search
 
 @pytest.mark.parametrize(("name", "pins"), [("one-rack", {}), *PUBLISHED])
 def test_its_plan_breaks_nothing(name, pins):
-    """The plan, of the published design one of tens of thousands of racks, is proven and checked."""
     plan = planner.solve(INSTANCES / f"{name}.json", pins=pins)
     assert plan.status == "optimal" and planner.check(plan) == []

@@ -37,7 +37,6 @@ def enumerated(every: Toy) -> dict[Kind, float]:
 @pytest.mark.parametrize("within", [0.05, 0.5])
 @pytest.mark.parametrize(("seed", "how"), [*CASES[:2], *slow(CASES[3], CASES[5]), *more(CASES[2], CASES[4])])
 def test_equals_full_enumeration(seed: int, how: dict[str, Any], within: float) -> None:
-    """Each kind with a plan within the share is there, with its fewest days, and no other."""
     i = toy(seed, **how)
     best = solve_joint(i, Options(), lambda _: None).plan
     found = near_layouts(i, Options(), lambda _: None, within=within)
@@ -63,7 +62,6 @@ def test_the_command_lists_and_writes(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_rows_as_json_and_a_limit() -> None:
-    """The same rows for other programs; at a limit of time what is known, with its exit status."""
     data = json.loads(run_here("layouts", "cluster-1k", "--json", "-q").stdout)
     assert data["proven"] and data["layouts"][0]["share_slower"] == pytest.approx(0, abs=1e-9)
     assert sum(data["layouts"][0]["breakdown_seconds"].values()) == pytest.approx(data["layouts"][0]["step_seconds"])
@@ -71,6 +69,5 @@ def test_rows_as_json_and_a_limit() -> None:
 
 
 def test_several_layouts_in_one_question_are_refused() -> None:
-    """Pools have a layout each."""
     with pytest.raises(InputError, match=r"hardware\.pools"):
         planner.layouts("two-pools")

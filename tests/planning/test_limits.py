@@ -108,7 +108,6 @@ def test_wherever_the_time_ends_the_answer_is_honest(name: str, looks: int, cloc
 
 
 def test_a_limit_behind_the_first_plan_leaves_it(clock: Clock) -> None:
-    """The limit passes as the first plan is found: it comes back, with the gap to a bound that holds."""
     instance = CASES["sites"]()
     best = solve_instance(instance, Options(), lambda _: None)
 

@@ -24,7 +24,6 @@ ROOT = Path(__file__).parents[2]
 
 
 def data(name: str = "5gw") -> dict[str, Any]:
-    """Return an instance as JSON."""
     return json.loads((ROOT / "instances" / f"{name}.json").read_text())
 
 
@@ -74,7 +73,6 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_refused_with_path_and_remedy(name: str) -> None:
-    """Each mistake is named by its path, with the value or the remedy."""
     edit, words = CASES[name]
     d = data()
     d.setdefault("objective", {})
@@ -95,7 +93,6 @@ def test_two_nodes_with_one_id() -> None:
 
 
 def test_heads_that_do_not_divide() -> None:
-    """A head count that leaves no whole head size is refused, and the nearest that does is offered."""
     d = data()
     d["workload"]["model"] = {"name": "m", "layers": 2, "hidden": 192_000, "heads": 280, "vocabulary": 10}
     with pytest.raises(InputError, match="300"):
@@ -107,7 +104,6 @@ def test_heads_that_do_not_divide() -> None:
     [("{", "line 1"), ('{"a": 1, "a": 2}', "twice"), ('{"a": NaN}', "NaN"), ("[]", "JSON object"), ("\xff", "JSON")],
 )
 def test_malformed_file(tmp_path: Path, text: str, word: str) -> None:
-    """A file that is no JSON object is refused with its name and the place."""
     path = tmp_path / "x.json"
     path.write_text(text)
     with pytest.raises(InputError) as error:
@@ -117,7 +113,6 @@ def test_malformed_file(tmp_path: Path, text: str, word: str) -> None:
 
 
 def test_missing_file_names_the_nearest() -> None:
-    """A misspelt file name is answered with the nearest one."""
     with pytest.raises(InputError, match=r"5gw\.json"):
         load_instance(ROOT / "instances" / "5qw.json")
 
@@ -130,7 +125,6 @@ def test_a_rack_of_one_megawatt_is_legal() -> None:
 
 
 def test_loading_twice_changes_nothing() -> None:
-    """An instance that is loaded again is the same instance."""
     once = load_instance(data())
     assert load_instance(once) == once
 
@@ -189,7 +183,6 @@ def test_rules_of_version_2_are_read(rule: str) -> None:
 
 @pytest.mark.parametrize("rule", RULES)
 def test_a_rule_has_one_of_its_two_names(rule: str) -> None:
-    """Both names in one rule are an error, whatever they say; so is another version."""
     d = data()
     d["grid"]["rules"][rule] = {"on": True, "enabled": True}
     with pytest.raises(InputError, match=f"grid.rules.{rule}: has both enabled and on, its old name; keep enabled"):
@@ -214,7 +207,6 @@ def test_a_plan_of_version_2_is_read_and_checked(tmp_path: Path) -> None:
 
 
 def test_an_old_key_without_a_version_has_its_new_name_in_the_hint() -> None:
-    """The version may be left out; then each old key is unknown, and its new name is the remedy."""
     d = data()
     d["network"]["border"] = True
     with pytest.raises(InputError, match="'wan_gateway' since schema version 2"):
@@ -252,5 +244,4 @@ def test_every_new_name_is_a_key_of_a_schema() -> None:
 
 
 def test_public_functions_are_no_modules() -> None:
-    """`planner.solve` is the function, whatever is imported: no module of the package has the name of a public one."""
     assert [name for name in planner.__all__ if find_spec(f"planner.{name}") is not None] == []

@@ -47,7 +47,6 @@ def test_the_fixed_point_is_one(best: Plan) -> None:
 
 
 def test_choosing_again_gives_the_same(best: Plan) -> None:
-    """The choice does not depend on the model that it starts from."""
     assert solve(best.instance).model_choice == best.model_choice
 
 
@@ -61,7 +60,6 @@ def test_the_bracket_holds(best: Plan) -> None:
 
 
 def test_use_is_below_the_ideal_and_its_parts_sum(best: Plan) -> None:
-    """The compute that is used and what each part takes sum to the ideal's."""
     choice = best.model_choice
     used = choice.compute_shares["used"]
     assert 0 < used < 1 and used == pytest.approx(choice.flop / choice.ideal.flop)
@@ -78,7 +76,6 @@ def test_more_never_makes_a_worse_model(best: Plan, more: dict[str, Any]) -> Non
 
 @pytest.mark.parametrize("figure", ["parameters", "flop", "loss"])
 def test_an_edited_choice_is_found(best: Plan, figure: str) -> None:
-    """More parameters, tokens or use than there are break a rule."""
     bent = edited_at(best, f"model_choice.{figure}", lambda x: x * 1.01)
     assert f"choice_figures[{figure}]" in {v.rule for v in check(bent)}
 

@@ -21,7 +21,6 @@ INSTANCES = Path(__file__).parents[2] / "instances"
 
 @pytest.mark.parametrize("sizes", [(), (2, 4)])
 def test_designs_are_of_the_plan_and_of_the_sizes(sizes: tuple[int, ...]) -> None:
-    """Every site has designs that hide what they slow, each of a leaf size asked for."""
     rows = list(frontier(PLAN, leaf_sizes=sizes))
     assert {site for site, _ in rows} == {"e1", "w1"}
     for site, x in rows:
@@ -66,7 +65,6 @@ def test_command_prints_them(tmp_path: Path) -> None:
 
 
 def test_none_is_an_answer(tmp_path: Path) -> None:
-    """A leaf size that no box holds leaves nothing, with its own exit status."""
     done = pareto(tmp_path, "--leaf-sizes", "999")
     says, rules = done.stderr.splitlines()
     assert (done.exit_code, done.stdout, says) == (3, "", "no fabric carries the plan's traffic")

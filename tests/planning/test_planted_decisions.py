@@ -171,7 +171,6 @@ def sound(decision: Callable[[], Answer]) -> tuple[Answer, dict[str, int]]:
 
 @pytest.mark.parametrize(("decision", "solvers"), quick_or_slow(*DECISIONS.items()))
 def test_sound_answers_are_proven(decision: Callable[[], Answer], solvers: tuple[str, ...]) -> None:
-    """Nothing planted: every decision is proven, or proven to be none, by the back ends that are falsified below."""
     (status, _), runs = sound(decision)
     assert status == ("infeasible" if decision in WITHOUT else "optimal")
     assert tuple(name for name in BACK_ENDS if runs[name]) == solvers

@@ -23,7 +23,6 @@ BATCH = "limits.max_batch_tokens is 5e+12, not from 10000 to 3e+09: published ru
 
 @pytest.mark.parametrize("name", [n for n in shipped_names() if n != "limits-h100"])  # is for `planner limits`
 def test_shipped_instances_are_plausible(name: str) -> None:
-    """No figure of an instance that ships is called implausible."""
     assert list(implausible(load_instance(name))) == []
 
 

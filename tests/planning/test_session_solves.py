@@ -33,7 +33,6 @@ def decided(plan: planner.Plan) -> dict[str, Any]:
 
 
 def with_limits(i: Instance, **limits: Any) -> Instance:
-    """Return an instance with other limits."""
     return i.model_copy(update={"limits": i.limits.model_copy(update=limits)})
 
 
@@ -106,7 +105,6 @@ def test_what_a_session_keeps_is_not_asked_again(monkeypatch: pytest.MonkeyPatch
 
 
 def interrupted_at_once() -> planner.Interrupter:
-    """Return an interrupter that is set."""
     stop = planner.Interrupter()
     stop.interrupt()
     return stop
@@ -146,7 +144,6 @@ def test_a_start_that_holds_no_more_is_not_assumed(change: str) -> None:
 @pytest.mark.parametrize("sites", [0, 2])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_column_of_a_plan_is_priced_first(seed: int, sites: int) -> None:
-    """The first incumbent of a solve that starts from the best plan is as fast, and the answer is the same."""
     question = toy(seed, sites=sites, forced=True)
     plan = stored(question)
     if plan.layout is None:
@@ -218,7 +215,6 @@ def test_what_an_enumeration_reads_sets_it_apart() -> None:
 @pytest.mark.parametrize("sites", [0, 2])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_other_tokens_are_answered_without_a_search(seed: int, sites: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same question, or one of other tokens, has the figures and proof of a cold solve, and is not searched."""
     question, session = toy(seed, sites=sites, forced=True), planner.Session()
     more_tokens = planner.changed(question, {"workload.tokens": "x1.1"})
     cold = planner.solve(more_tokens)

@@ -52,7 +52,6 @@ def least(seed: int, **how: Any) -> Plan:
 
 @pytest.mark.parametrize(("seed", "how"), [(6, {}), (14, {"sites": 2, "forced": True}), *more((7, {"sites": 3}))])
 def test_a_plan_of_the_least_cost(seed: int, how: dict[str, Any]) -> None:
-    """The plan is proven, its value is the section's total, and it costs no more than the cheapest to buy."""
     plan = least(seed, **how)
     assert plan.status == "optimal" and check(plan) == []
     assert plan.objective.value == plan.run.total_cost_of_ownership_usd
@@ -76,7 +75,6 @@ def test_another_total_is_refused() -> None:
 
 
 def test_a_budget_below_the_least_cost() -> None:
-    """A budget that the bill is within and the run is not leaves no plan; at the least cost there is one."""
     usd = least(6).objective.value
     assert usd is not None
     none = solved(asked(6, usd * 0.99))
@@ -86,7 +84,6 @@ def test_a_budget_below_the_least_cost() -> None:
 
 
 def test_a_deadline_is_needed() -> None:
-    """Without a deadline the least cost has no end."""
     i = asked(6).model_dump(mode="json", exclude_none=True)
     del i["limits"]["deadline_days"]
     with pytest.raises(InputError, match=r"limits.deadline_days: is missing"):

@@ -20,12 +20,10 @@ from planner.sweeps import sweep_run
 
 
 def other_bill(c: PlanPhysics) -> Iterator[Violation]:
-    """Recompute a bill that no plan states."""
     yield from must_equal("cost", "total", c.plan.cost.total_usd, 7.5, " USD")
 
 
 def defect(_: PlanPhysics) -> Iterator[Violation]:
-    """Fail as a checker with a defect does."""
     raise KeyError("rack 7")
     yield
 
@@ -81,13 +79,11 @@ def test_rows_and_explanations_say_it_too(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_plan_that_passes_says_so() -> None:
-    """A plan that the checker agrees with is verified, without violations."""
     plan = planner.solve(small())
     assert plan.verified is True and plan.violations == () and plan.summary().startswith("one-rack: optimal")
 
 
 def test_no_test_passes_with_an_unverified_plan(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the tests a disagreement is an error."""
     monkeypatch.setitem(check_plan.SECTIONS, "cost", (other_bill,))
     with pytest.raises(InternalError, match="breaks its own rules: cost"):
         planner.solve(small())

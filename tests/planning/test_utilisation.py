@@ -29,7 +29,6 @@ def at(flop: float, *changes: str, days: float = 90.0) -> LimitPoint:
 
 
 def test_utilisation_is_a_share_within_its_bound() -> None:
-    """Use is above nothing, within the bound, and the bound within the tolerance of it or one rack."""
     p = at(1e23)
     assert (
         p.status == "optimal" and p.utilisation is not None and p.utilisation_bound is not None and p.gpus is not None
@@ -40,7 +39,6 @@ def test_utilisation_is_a_share_within_its_bound() -> None:
 
 
 def test_the_fewest_racks_are_those_of_trying_every_number() -> None:
-    """No fewer racks are in time, tried one by one."""
     instance = changed(INSTANCE, read_changes([*FIXED, "limits.max_batch_tokens=2e6"]), searched=False)
     tokens = instance.workload.tokens
     instance = instance.model_copy(update={"workload": instance.workload.model_copy(update={"tokens": tokens / 100})})

@@ -68,7 +68,6 @@ def drawn(seed: int) -> dict[str, Any]:
 
 
 def own_pins(plan: Plan) -> dict[str, Any]:
-    """Return the layout's decisions as pins."""
     return {f"layout.{name}": getattr(plan.layout, name) for name in DECISIONS}
 
 

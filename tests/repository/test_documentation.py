@@ -48,7 +48,6 @@ def test_commands_run(page: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("page", documentation.PAGES)
 def test_links_lead_somewhere(page: str) -> None:
-    """Every link to a file of the repository, and to a heading, leads to one that there is."""
     for target, anchor in LINK.findall(re.sub(r"<!--.*?-->", "", (ROOT / page).read_text(), flags=re.DOTALL)):
         file = (ROOT / page).parent / target if target else ROOT / page
         assert file.exists(), f"{page}: {target}"
@@ -62,7 +61,6 @@ def test_references_are_current(page: str) -> None:
 
 
 def test_references_cover_the_schemas() -> None:
-    """Every schema that the command prints has its place in a reference."""
     assert {what for roots in references.PAGES.values() for what in roots} == set(SCHEMAS)
 
 
@@ -76,7 +74,6 @@ def test_references_cover_the_schemas() -> None:
     ],
 )
 def test_a_wrong_command_is_told(command: str, told: list[str]) -> None:
-    """An unknown command, an unknown option, or a file that is not there."""
     assert list(documentation.faults(command, {"a.json"})) == told
 
 
@@ -92,13 +89,11 @@ def test_stale_references_are_told(
 
 @pytest.mark.parametrize("page", ["README.md", *(f"docs/{p.name}" for p in sorted((ROOT / "docs").glob("*.md")))])
 def test_paths_are_there(page: str) -> None:
-    """Every file and folder of the package, the tests and the scripts that a page names is there."""
     named = re.findall(r"`((?:planner|tests|scripts)/[\w./]*(?:/|\.\w+))`", (ROOT / page).read_text(encoding="utf-8"))
     assert [p for p in named if not (ROOT / p).exists()] == []
 
 
 def test_the_picture_of_the_layers_is_current() -> None:
-    """docs/figures/layers.svg is what its script draws."""
     assert make_architecture.OUT.read_text(encoding="utf-8") == make_architecture.picture()
 
 

@@ -17,6 +17,5 @@ def test_every_entry_is_read() -> None:
 
 
 def test_each_term_stands_in_the_code() -> None:
-    """The name given for a term is a name in the package."""
     used = r"(?<![a-z]){0}(?![a-z])|_{0}\b|\b{0}_"
     assert [term for term, _, name in ENTRIES if not re.search(used.format(re.escape(name)), CODE)] == []

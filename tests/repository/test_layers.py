@@ -13,14 +13,12 @@ ALLOWED: frozenset[tuple[str, str]] = frozenset()  # arrows that run up all the 
 
 
 def test_arrows_run_down() -> None:
-    """No module imports from a layer above its own."""
     upward = {(a, b) for a, targets in arrows().items() for b in targets if layer(b) < layer(a)}
     assert upward == ALLOWED
     assert len(ALLOWED) <= 5
 
 
 def test_no_circles() -> None:
-    """Neither modules nor the folders at the top import each other in a circle."""
     files = nx.DiGraph([(a, b) for a, targets in arrows().items() for b in targets])
     folders = nx.DiGraph([(area(a), area(b)) for a, b in files.edges if area(a) != area(b)])
     assert list(nx.simple_cycles(files)) == []
@@ -28,14 +26,12 @@ def test_no_circles() -> None:
 
 
 def test_the_checker_knows_no_formulation() -> None:
-    """The checker reaches neither formulations nor solvers, whatever it imports."""
     graph = nx.DiGraph([(a, b) for a, targets in arrows().items() for b in targets])
     reached = {b for a in graph if a.startswith("planner.checks") for b in nx.descendants(graph, a)}
     assert {m for m in reached if m.startswith(("planner.models", "planner.solvers"))} == set()
 
 
 def test_files_are_small() -> None:
-    """A file has one topic, and so few lines that it can be read in one go."""
     lines = {name: len(f.read_text(encoding="utf-8").splitlines()) for name, f in modules().items()}
     assert {name: n for name, n in lines.items() if n > MAX_LINES} == {}
 
@@ -52,14 +48,12 @@ def defined_names(tree: ast.AST) -> Iterator[str]:
 
 
 def test_class_names_are_unique() -> None:
-    """One class name means one thing in the whole package."""
     trees = (ast.parse(f.read_text(encoding="utf-8")) for f in modules().values())
     counts = Counter(node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
     assert {name: n for name, n in counts.items() if n > 1} == {}
 
 
 def test_banned_words() -> None:
-    """Names use the field's words, not private ones."""
     remedies = []
     for module, file in modules().items():
         names = {module.rsplit(".", 1)[-1], *defined_names(ast.parse(file.read_text(encoding="utf-8")))}
@@ -69,7 +63,6 @@ def test_banned_words() -> None:
 
 
 def test_every_folder_says_what_it_holds() -> None:
-    """The docstring of each folder is a sentence of its own."""
     packages = {name: f.read_text(encoding="utf-8") for name, f in modules().items() if f.name == "__init__.py"}
     sentences = {name: (ast.get_docstring(ast.parse(text)) or "").splitlines()[:1] for name, text in packages.items()}
     assert [name for name, first in sentences.items() if not first or not first[0].endswith(".")] == []

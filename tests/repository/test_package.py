@@ -23,7 +23,6 @@ def python(code: str) -> str:
 
 @pytest.mark.parametrize("module", ["planner", "planner.cli.main"])
 def test_importing_is_light(module: str) -> None:
-    """Importing the library or the command line loads nothing heavy."""
     assert python(f"import sys, {module}; print(*[m for m in {HEAVY!r} if m in sys.modules])").strip() == ""
 
 
@@ -42,7 +41,6 @@ except SystemExit:
 
 
 def test_a_refused_file_loads_no_solver(tmp_path: Path) -> None:
-    """An instance with a key that no instance has is refused before anything solves."""
     instance = json.loads((ROOT / "instances" / "two-sites-405b.json").read_text(encoding="utf-8"))
     file = tmp_path / "refused.json"
     file.write_text(json.dumps(instance | {"surprise": 1}), encoding="utf-8")
@@ -51,7 +49,6 @@ def test_a_refused_file_loads_no_solver(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["check", "show"])
 def test_looking_at_a_plan_loads_no_solver(command: str, tmp_path: Path) -> None:
-    """The checker and the summary read a plan with a grid, and load neither a solver nor what a solver brings."""
     file = tmp_path / "plan.json"
     file.write_text(small().model_dump_json(), encoding="utf-8")
     assert loaded_by(command, str(file)) <= LIGHT
@@ -60,7 +57,6 @@ def test_looking_at_a_plan_loads_no_solver(command: str, tmp_path: Path) -> None
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["solve", "explain"])
 def test_a_cluster_needs_no_solver(command: str) -> None:
-    """Where there is no grid no model is built: the splits of layers are listed, and no solver is loaded."""
     pins = ["--pin", "layout.tensor_parallel=8", "--pin", "layout.zero_stage=1"]
     asked = loaded_by(command, "instances/one-rack.json", *pins, "--quiet")
     assert asked <= LIGHT
@@ -99,7 +95,6 @@ print(h.getInfo().objective_function_value)
 
 @pytest.mark.parametrize("name", sorted(SCHEMAS))
 def test_schemas_are_current(name: str) -> None:
-    """The committed JSON Schemas are those of the code; `planner schema NAME` prints them."""
     assert (ROOT / "instances" / "schema" / f"{name}.schema.json").read_text(encoding="utf-8") == schema_text(name)
 
 
@@ -125,6 +120,5 @@ def test_wheel_is_whole(tmp_path: Path) -> None:
 
 
 def test_links_for_readers() -> None:
-    """The top-level links lead to the packages and are never imported."""
     assert (ROOT / "models").resolve() == ROOT / "planner" / "models"
     assert (ROOT / "solvers").resolve() == ROOT / "planner" / "solvers"

@@ -60,7 +60,6 @@ def page(port: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[
 
 
 def test_every_command_prints_what_stands_there(page: tuple[Path, list[tuple[str, str]]]) -> None:
-    """All outputs of the page, to the letter."""
     assert [printed for printed, _ in page[1]] == [stands for _, stands in page[1]]
     assert len(page[1]) == sum(kind == "text" for kind, _ in BLOCKS)
 
@@ -90,6 +89,5 @@ def test_slurm_asks_the_service(page: tuple[Path, list[tuple[str, str]]], port: 
 
 
 def asked(port: int, path: str, data: object) -> dict[str, object]:
-    """Return the service's answer."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", json.dumps(data).encode(), timeout=20) as answer:
         return dict(json.load(answer))

@@ -80,13 +80,11 @@ UNPRINTED = {
 
 
 def rows_of(verdict: str) -> list:
-    """Rows whose verdict starts so."""
     return [row for row in ROWS if row.verdict.startswith(verdict)]
 
 
 @pytest.mark.parametrize("row", rows_of("match"), ids=lambda r: r.quantity)
 def test_matching_rows_hold_to_one_percent(row) -> None:
-    """A row said to match is within one percent of the printed figure."""
     assert row.recomputed == pytest.approx(row.paper, rel=0.01)
 
 
@@ -100,7 +98,6 @@ def test_close_rows_hold_to_three_percent_or_to_their_digits(row) -> None:
 
 @pytest.mark.parametrize(("name", "value"), RIGHT.items(), ids=RIGHT)
 def test_right_values_of_what_the_paper_has_wrong(name: str, value: float) -> None:
-    """Each slip has the right value, worked out by hand, and a reason."""
     row = BY_NAME[name]
     assert row.verdict == "inconsistent"
     assert row.right == pytest.approx(value, rel=1e-3)
@@ -116,7 +113,6 @@ def test_no_other_row_is_inconsistent() -> None:
 
 @pytest.mark.parametrize(("name", "value"), UNPRINTED.items(), ids=UNPRINTED)
 def test_values_that_the_paper_leaves_out(name: str, value: float) -> None:
-    """What a planner must check beside the paper has the value worked out by hand."""
     assert BY_NAME[name].paper is None
     assert BY_NAME[name].recomputed == pytest.approx(value, rel=1e-3)
 
@@ -127,7 +123,6 @@ SLIPS |= {"switches at 4:1 and 2:1": 0.02}
 
 @pytest.mark.parametrize("name", SLIPS)
 def test_slips_that_follow_the_papers_rule_repeat_its_figure(name: str) -> None:
-    """Where the slip is in the paper's own rule, that rule gives the printed figure again, so the slip is explained."""
     assert BY_NAME[name].recomputed == pytest.approx(BY_NAME[name].paper, rel=SLIPS[name])
 
 

@@ -4,6 +4,5 @@ from tiers import FIRST, ONE, chosen
 
 
 def test_a_test_keeps_its_cheapest_case() -> None:
-    """Of a test with dear cases the cheapest stays quick up to a bound of its own; a test of one case alike."""
     seconds = {"a[1]": FIRST, "a[2]": FIRST + 1, "a[3]": ONE, "b": FIRST + 0.1, "c": FIRST, "d[1]": 0.1, "d[2]": 0.2}
     assert chosen(seconds) == ["a[1]", "a[2]", "b"]

@@ -88,7 +88,6 @@ def test_groups_of_several_sizes_follow_each_other() -> None:
     ],
 )
 def test_what_no_choice_of_nodes_serves_is_refused(job: dict[str, object], message: str) -> None:
-    """The remedy is named: files that keep any order."""
     with pytest.raises(InputError, match=message):
         planner.place(tree([4, 4], 2), {"name": "j", **job}, **ORDER)
 
@@ -112,7 +111,6 @@ def test_an_order_that_is_none_is_found() -> None:
 
 
 def test_only_the_nodes_of_an_allocation_are_used() -> None:
-    """Ranks are put in order on the nodes that a scheduler gave, and on no other."""
     topology, job = tree([4, 4, 4], 3), Job(name="j", mesh={"pipeline": 2, "data": 3})
     given = ["n00000", "n00004", "n00005", "n00006", "n00008", "n00009"]
     placed = planner.place(topology, job, only="n[00000,00004-00006,00008-00009]")

@@ -17,7 +17,6 @@ JOB = {"name": "a", "mesh": {"pipeline": 2, "data": 2}}
 
 
 def of_job(job: str, rank: str) -> dict[str, Any]:
-    """Return the metadata of a pod of a job."""
     return {"annotations": {"planner/job": job}, "labels": {example.INDEX: rank}}
 
 
@@ -52,13 +51,11 @@ def posted(port: int, path: str, body: bytes, length: int | None = None) -> tupl
 
 
 def test_a_job_is_placed(port: int) -> None:
-    """A request within the limits is answered."""
     status, placed = posted(port, "/place", json.dumps({"job": JOB}).encode())
     assert (status, placed["hostlist"]) == (200, "n[1-4]")
 
 
 def test_an_order_may_be_asked_for(port: int) -> None:
-    """Ranks by name are placed so; an unknown order is refused."""
     status, placed = posted(port, "/place", json.dumps({"job": JOB, "order": "name"}).encode())
     assert (status, placed["order"]) == (200, "name")
     status, answer = posted(port, "/place", json.dumps({"job": JOB, "order": "nam"}).encode())
@@ -66,7 +63,6 @@ def test_an_order_may_be_asked_for(port: int) -> None:
 
 
 def test_no_request_names_a_file(port: int, tmp_path: Path) -> None:
-    """A text in the place of a job is refused, not opened."""
     (tmp_path / "job.json").write_text(json.dumps(JOB))
     name = str(tmp_path / "job.json")
     pod = {"metadata": of_job(json.dumps(name), "0")}
@@ -86,7 +82,6 @@ def test_bodies_that_are_no_job_are_refused(port: int, body: bytes) -> None:
 
 
 def test_a_long_body_is_refused_unread(port: int) -> None:
-    """A body beyond the limit, or of no stated length, is refused before it is read."""
     assert posted(port, "/place", b"", length=example.MAX_BODY + 1)[0] == 413
     assert posted(port, "/place", b"", length=-1)[0] == 411
 
@@ -105,7 +100,6 @@ def test_silent_clients_are_survived(port: int) -> None:
 
 
 def test_a_slow_client_is_cut_off(port: int) -> None:
-    """A client that sends a byte now and then does not outlast the time of a request."""
     with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
         client.sendall(b"POST /place HTTP/1.0\r\nContent-Length: 1000\r\n\r\n")
         started = time.monotonic()
@@ -122,7 +116,6 @@ NAMES = [f"n{i}" for i in range(1, 9)]
 def offered(
     service: example.Service, rank: int, name: str = "a", *, uid: str = "", nodes: list[str] = NAMES
 ) -> dict[str, Any]:
-    """Ask for the node of a pod."""
     pod = of_job(json.dumps({**JOB, "name": name}), str(rank))
     owner = {"ownerReferences": [{"kind": "Job", "name": name, "uid": uid}]} if uid else {}
     found: dict[str, Any] = service.answer("/filter", {"Pod": {"metadata": {**pod, **owner}}, "NodeNames": nodes})
@@ -148,7 +141,6 @@ def test_pods_of_others_keep_their_nodes(port: int, metadata: dict[str, Any]) ->
 
 
 def test_nodes_that_are_sent_whole_are_answered_so(service: example.Service) -> None:
-    """Without a cache the scheduler sends nodes, and reads nodes."""
     nodes = {"items": [{"metadata": {"name": n}, "spec": {"x": n}} for n in NAMES]}
     answer = service.answer("/filter", {"Pod": {"metadata": of_job(json.dumps(JOB), "2")}, "Nodes": nodes})
     assert answer["Nodes"] == {"items": [{"metadata": {"name": "n3"}, "spec": {"x": "n3"}}]}
@@ -165,13 +157,11 @@ def test_nodes_that_are_sent_whole_are_answered_so(service: example.Service) -> 
     ],
 )
 def test_what_is_wrong_with_a_pod_is_its_error(port: int, metadata: dict[str, Any], problem: str) -> None:
-    """The scheduler is answered, and shows the pod's owner why."""
     status, answer = posted(port, "/filter", json.dumps({"Pod": {"metadata": metadata}, "NodeNames": NAMES}).encode())
     assert status == 200 and answer["NodeNames"] == [] and problem in answer["Error"]
 
 
 def test_nodes_whose_pods_never_ask_are_given_back(service: example.Service, clock: list[float]) -> None:
-    """Nodes whose pods never ask are given back in time; those of pods that did are not."""
     assert offered(service, 0)["NodeNames"] == ["n1"]
     for rank in range(4):
         assert len(offered(service, rank, "b")["NodeNames"]) == 1
@@ -197,7 +187,6 @@ def test_the_nodes_of_a_job_that_has_ended_are_given_to_the_next(service: exampl
 
 
 def test_a_pod_that_asks_again_keeps_its_node(service: example.Service, clock: list[float]) -> None:
-    """A pod that is tried again for an hour finds its node; one whose node went to others is told so."""
     for _ in range(6):
         clock[0] += 500.0
         assert offered(service, 1)["NodeNames"] == ["n2"]

@@ -94,7 +94,6 @@ def test_members_of_several_nodes_are_not_cut() -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_a_false_figure_of_an_axis_is_found(seed: int) -> None:
-    """Each count of an axis, changed by one, breaks a rule of the checker; so does one that is left out."""
     topology, job, busy = random_mesh(seed)
     placed = planner.place(topology, job, busy=busy)
     for i, f in enumerate(placed.figures):
@@ -110,7 +109,6 @@ def test_a_false_figure_of_an_axis_is_found(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_both_solvers_agree_on_blocks(seed: int) -> None:
-    """The level that is placed has one minimum, whichever solver proves it."""
     topology, job, busy = random_mesh(seed, max_nodes=24)
     cluster, taken = Cluster(topology), set(busy)
     at = level_to_place(job, [sum(n not in taken for n in x.nodes) for x in cluster.leaves])
@@ -150,7 +148,6 @@ def test_a_replaced_node_serves_what_is_kept_first(seed: int) -> None:
 
 
 def test_what_does_not_search_inner_groups_refuses_them() -> None:
-    """A queue and a preemption count data groups alone."""
     cluster, job = Cluster(tree([8], 1)), Job(name="j", mesh={"data": 2, "tensor": 2})
     with pytest.raises(
         InputError, match=r"queue: job 'j' has tensor groups in addition to its data groups; place it by itself"

@@ -102,7 +102,6 @@ def test_a_shrinking_kind_gives_back_its_split_groups() -> None:
 
 
 def test_only_sizes_may_change() -> None:
-    """Another pipeline is another job."""
     cluster, job, placed = world(1)
     with pytest.raises(InputError, match="only the data axis"):
         resize(cluster, job, placed, Job(name="run", mesh={"pipeline": 9, "data": 2}))
@@ -173,7 +172,6 @@ def runners(seed: int, topology_seed: int = 0) -> tuple[Cluster, list[Running]]:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_preemption_is_the_cheapest_of_all_subsets(seed: int) -> None:
-    """No other set of jobs makes as much room for less."""
     cluster, running = runners(seed)
     job = Job(name="big", mesh={"pipeline": 2, "data": random.Random(seed).randint(2, 5)})
     found = preempt(cluster, job, running)

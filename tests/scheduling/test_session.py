@@ -39,7 +39,6 @@ def levels(p: Placement) -> tuple[int, ...]:
 
 @pytest.mark.parametrize("seed", range(80))
 def test_every_placement_is_replayed(seed: int) -> None:
-    """The checker finds nothing wrong, from the topology alone; a refusal is one too."""
     topology, job, busy = random_world(seed)
     placed = planner.place(topology, job, busy=busy, fragmentation=seed % 2 == 0)
     assert check_placement(topology, job, placed, busy=busy) == []
@@ -60,7 +59,6 @@ def test_names_change_nothing_but_names(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_more_free_nodes_never_hurt(seed: int) -> None:
-    """A node more leaves the levels before fragmentation no worse."""
     topology, job, busy = random_world(seed)
     before = planner.place(topology, job, busy=busy)
     after = planner.place(topology, job, busy=busy[1:])
@@ -131,7 +129,6 @@ def test_a_warm_cluster_follows_states() -> None:
 
 
 def test_threads_share_a_cluster() -> None:
-    """Calls at the same time give what they give one after another."""
     topology = tree([16] * 8, 4)
     cluster = Cluster(topology, busy=some_busy(topology, 0.2, 3))
     jobs = [Job(name=f"j{n}", mesh={"pipeline": 3, "data": n}) for n in range(3, 15)]
@@ -216,7 +213,6 @@ def test_bad_jobs_are_named(data: dict[str, object], says: str) -> None:
 
 
 def test_kinds_of_groups_may_have_the_name_of_an_axis() -> None:
-    """The bytes of a kind weigh its split groups, whatever it is called."""
     groups = [{"name": "pipeline", "size": 3, "count": 1}]
     assert read_job({"name": "j", "groups": groups, "traffic_bytes_per_step": {"pipeline": 1e9}}).weights == (10**6,)
 
@@ -242,13 +238,11 @@ def test_kinds_of_groups_may_have_the_name_of_an_axis() -> None:
     ],
 )
 def test_bad_topologies_are_named(switches: list[TopologySwitch], says: str) -> None:
-    """Switches that form no tree with nodes are refused by name."""
     with pytest.raises(InputError, match=says):
         Cluster(Topology(switches=tuple(switches)))
 
 
 def test_a_wrong_placement_does_not_leave(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the formulation gets wrong, the checker finds before the caller has it."""
     from planner.scheduling import session
 
     def one_node_twice(*args: object) -> Placement:

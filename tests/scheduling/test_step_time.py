@@ -50,7 +50,6 @@ def test_the_faster_of_rings_and_pipelines_within_leaves(plan: Plan) -> None:
 
 
 def test_no_placement_is_faster_than_the_bound(plan: Plan) -> None:
-    """Any rank order takes at least the step without a crossing."""
     topology, job = plan_topology(plan, "plan"), job_of_plan(plan)
     fast, r = planner.place(topology, plan, objective="step-time"), random.Random(1)
     assert fast.step_seconds is not None and fast.step_seconds_bound is not None
@@ -63,7 +62,6 @@ def test_no_placement_is_faster_than_the_bound(plan: Plan) -> None:
 
 
 def test_seconds_are_those_of_the_step_model(plan: Plan) -> None:
-    """With the plan's own crossings the clock shows the plan's own figures."""
     assert plan.fabric is not None and plan.layout is not None and plan.placement is not None
     fabric, topology = plan.fabric.sites["cluster"], plan_topology(plan, "plan")
     clock, job = clock_of(Cluster(topology), plan, "plan"), job_of_plan(plan)
@@ -82,7 +80,6 @@ def test_seconds_are_those_of_the_step_model(plan: Plan) -> None:
 
 
 def test_a_job_without_a_fabric_is_refused(tmp_path: Path, plan: Plan) -> None:
-    """A plain job, a plan without a fabric and a cluster of another shape are each named."""
     topology = plan_topology(plan, "plan")
     (tmp_path / "job.json").write_text(json.dumps({"name": "j", "mesh": {"data": 4}}))
     with pytest.raises(InputError, match=r"job\.json: --objective step-time needs a plan"):
@@ -123,7 +120,6 @@ def all_placements(cluster: Cluster, job: Job) -> Iterator[tuple[str, ...]]:
     [(2, 3, 3, 3), (3, 2, 4, 2), (2, 2, 2, 4), (3, 3, 5, 2), (4, 2, 4, 2), *slow((2, 4, 3, 3))],
 )
 def test_bound_and_best_of_all(plan: Plan, stages: int, replicas: int, leaf: int, leaves: int, wrap: bool) -> None:
-    """No rank order is faster than the bound; the placement is the best of all, or its certificate leaves that open."""
     cluster = Cluster(tree([leaf] * leaves, 2))
     clock = small_clock(plan, cluster, leaf=leaf, per_pod=2, wrap=wrap)
     job = Job(name="j", mesh={"pipeline": stages, "data": replicas})
@@ -140,7 +136,6 @@ def test_bound_and_best_of_all(plan: Plan, stages: int, replicas: int, leaf: int
     [(2, 3, (3, 3)), (3, 2, (4, 2)), (3, 3, (5, 4)), (2, 4, (5, 3)), (1, 4, (2, 2)), (4, 1, (3, 3)), (2, 2, (4,))],
 )
 def test_no_spread_crosses_less(stages: int, replicas: int, rooms: tuple[int, ...], wrap: bool) -> None:
-    """Every way to spread a mesh over blocks is at least as bad, in both, as one of the pairs."""
     pairs = min_crossings(stages, replicas, max_free=max(rooms), blocks=len(rooms), wrap=wrap)
     groups = list(expected_groups(Job(name="j", mesh={"pipeline": stages, "data": replicas})).values())
     for on in itertools.product(range(len(rooms)), repeat=stages * replicas):

@@ -54,7 +54,6 @@ def test_patterns_send_and_receive_once() -> None:
 
 
 def test_a_fabric_over_some_seeds() -> None:
-    """Seeds differ, the same seeds do not, and the summary statistics are those of the runs."""
     s = planner.simulate(K8, seeds=4)
     assert s == planner.simulate(K8, seeds=4)
     assert len({r.fct_seconds for r in s.runs}) > 1
@@ -88,7 +87,6 @@ def test_a_planned_site_exchanges_as_placed(plan: Plan) -> None:
 
 
 def test_a_planned_sites_rings(plan: Plan) -> None:
-    """A planned site's all-reduce has a ring for each stage and index, of the racks of its group."""
     s = planner.simulate(plan, pattern="allreduce", site="e1")
     racks = plan.layout.racks_per_stage_by_site["e1"]
     rails = s.flows // (racks * plan.layout.rack_stages)
@@ -151,7 +149,6 @@ def test_flows_from_a_file(tmp_path: Path) -> None:
     ],
 )
 def test_bad_files_are_named_by_line(tmp_path: Path, text: str, message: str) -> None:
-    """A bad list of flows ends in its file, line, value and remedy."""
     path = tmp_path / "flows.csv"
     path.write_text(text)
     with pytest.raises(InputError) as caught:
@@ -174,7 +171,6 @@ def test_bad_files_are_named_by_line(tmp_path: Path, text: str, message: str) ->
     ],
 )
 def test_bad_fabrics_are_named(fabric: dict[str, Any], message: str) -> None:
-    """A fabric that cannot be wired, or is not whole, ends in what is wrong with it."""
     with pytest.raises(InputError) as caught:
         planner.simulate(fabric)
     assert message in str(caught.value)
@@ -196,14 +192,12 @@ def test_bad_fabrics_are_named(fabric: dict[str, Any], message: str) -> None:
     ],
 )
 def test_bad_options_are_named(options: dict[str, Any], message: str) -> None:
-    """A bad option ends in its name, its value and what is possible."""
     with pytest.raises(InputError) as caught:
         planner.simulate(K8, **options)
     assert message in str(caught.value)
 
 
 def test_a_plan_that_cannot_be_simulated_is_named(plan: Plan) -> None:
-    """A plan without a fabric, a dict that is no plan, and a site that the plan has not end in what is missing."""
     with pytest.raises(InputError, match="no fabric that can be wired"):
         planner.simulate(plan.model_copy(update={"fabric": None}))
     with pytest.raises(InputError, match="plan: plan_version: unknown key"):
@@ -284,7 +278,6 @@ def test_the_constant_is_read_in_one_place() -> None:
 
 @pytest.mark.parametrize("pattern", ["p2p", "allreduce"])
 def test_a_layout_without_sense_is_named(plan: Plan, pattern: str) -> None:
-    """A layout whose racks have no stages is refused with its entry, not divided by."""
     changed = edited_at(plan, "layout.stages_per_rack", 0)
     with pytest.raises(InputError, match="layout: stages_per_rack 0 is not from 1"):
         planner.simulate(changed, pattern=pattern)

@@ -34,7 +34,6 @@ def flows_of(pairs: list[tuple[int, int]]) -> Flows:
 
 
 def test_a_flow_alone_is_not_paused() -> None:
-    """One flow ends at line rate, less a step for each hop, and nothing is paused."""
     tree = tree_of_fabric(Fabric(hosts=128, ports_per_switch=8))
     found = spread(ecmp(tree, flows_of([(0, 127)]), 0), RATE, np.asarray([0]))
     assert LINE <= found.end[0] <= LINE + 7 * Pauses().step_seconds
@@ -94,7 +93,6 @@ def test_without_pauses_the_fullest_link_ends_last(seed: int, ratio: int, failed
 @settings(deadline=None, max_examples=10)
 @given(st.integers(0, 1000))
 def test_bytes_are_conserved_and_no_link_is_outrun(seed: int) -> None:
-    """After every step what waits and what arrived are all bytes, and no link has served more than its rate."""
     tree = tree_of_fabric(Fabric(hosts=16, ports_per_switch=8, tiers=2, oversubscription=(2,)))
     routes = ecmp(tree, permutation(tree.slots, 2e6, seed), seed)
     q = Queues(routes, RATE, Pauses(xoff_bytes=1e5, xon_bytes=5e4), None)
@@ -143,7 +141,6 @@ def test_the_clock_of_who_asks_ends_it(pairs: list[tuple[int, int]]) -> None:
 
 
 def test_an_incast_needs_hosts_and_time() -> None:
-    """Too many hosts, or too few steps, end in a message with both numbers."""
     tree = tree_of_fabric(Fabric(hosts=128, ports_per_switch=8))
     with pytest.raises(InputError, match=r"100 hosts .* 28 senders .* 128 hosts"):
         incast(tree, nodes=100, senders=28, size=SIZE, sent=SIZE, seed=0)

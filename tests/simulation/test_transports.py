@@ -43,7 +43,6 @@ def tail(tree: Tree, transport: TransportName, seed: int, failed: int = 0) -> fl
 
 @pytest.mark.parametrize("transport", ["spray", "ecmp", "adaptive"])
 def test_a_flow_to_its_own_host_ends_at_once(transport: TransportName) -> None:
-    """It loads no link; one to another host ends when its bytes have been sent."""
     flows = Flows(source=np.array([0, 1]), target=np.array([0, 2]), size=np.array([SIZE, SIZE]))
     own, other = flow_seconds(k_ary(4), flows, transport, seed=0)
     assert own == 0.0 and other == pytest.approx(SIZE, rel=0.05)

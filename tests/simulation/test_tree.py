@@ -42,10 +42,7 @@ def nodes_on(tree: Tree, cable: int) -> tuple[tuple[int, int, int], tuple[int, i
 @settings(deadline=None, max_examples=60)
 @given(designs())
 def test_a_designs_cables_are_all_there(d: Design) -> None:
-    """Full pods wire as many cables as the design counts.
-
-    Every GPU has a place of its own on a leaf of its index.
-    """
+    """Full pods wire as many cables as the design counts. Every GPU has a place of its own on a leaf of its index."""
     assert not unwirable(d, cross_rail=True)
     part = tree_of_design(d, cable_rate=1.0, host_rate=1.0)
     tree, slots = part.tree, part.slots

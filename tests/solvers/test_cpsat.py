@@ -24,7 +24,6 @@ def contradiction() -> cp_model.CpModel:
 
 @pytest.mark.parametrize("name", STATUSES)
 def test_every_native_status_has_a_stop(name: str) -> None:
-    """Only a proof is one; an invalid model is a failure, and a limit is no proof."""
     stop = cpsat.STOP_BY_STATUS[STATUSES[name]]
     assert (stop is Stop.PROVED) == (name in ("OPTIMAL", "INFEASIBLE"))
     assert (stop is Stop.FAILED) == (name == "MODEL_INVALID")
@@ -32,7 +31,6 @@ def test_every_native_status_has_a_stop(name: str) -> None:
 
 @pytest.mark.parametrize("name", STATUSES)
 def test_only_infeasible_is_infeasible(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A status that is not the proof of a contradiction never says that there is no solution."""
     monkeypatch.setattr(cp_model.CpSolver, "solve", lambda *_: STATUSES[name])
     monkeypatch.setattr(cp_model.CpSolver, "response_proto", type("Response", (), {"deterministic_time": 0.0})())
     monkeypatch.setattr(cp_model.CpSolver, "status_name", lambda *_: name)
@@ -42,7 +40,6 @@ def test_only_infeasible_is_infeasible(name: str, monkeypatch: pytest.MonkeyPatc
 
 
 def test_an_invalid_model_is_a_failure() -> None:
-    """A variable whose sums overflow makes the model invalid, not infeasible."""
     m = cp_model.CpModel()
     x = m.new_int_var(0, 2**62, "x")
     m.add(2**40 * x >= 1)
@@ -52,14 +49,12 @@ def test_an_invalid_model_is_a_failure() -> None:
 
 
 def test_a_contradiction_is_a_proof_without_a_solution() -> None:
-    """A contradiction is proven, with presolve or without, and leaves no objective."""
     for presolve in (True, False):
         out = cpsat.run(contradiction(), presolve=presolve)
         assert (out.stop, out.solution, out.infeasible, out.objective) == (Stop.PROVED, None, True, None)
 
 
 def test_gap() -> None:
-    """The gap is relative to the incumbent, and unknown without a bound."""
     assert relative_gap(10.0, 9.0) == 0.1
     assert relative_gap(10.0, None) is None
 

@@ -37,7 +37,6 @@ def test_no_bound_is_above_the_optimum(seed: int, whole: bool) -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_wrong_duals_give_a_weaker_bound(seed: int) -> None:
-    """Duals at random, of either sign, are below the optimum too."""
     m, r = random_milp(seed, whole=False), random.Random(seed)
     best, lp = highs.run(m).objective, highs_model(m).h.getLp()
     for _ in range(20):
@@ -46,7 +45,6 @@ def test_wrong_duals_give_a_weaker_bound(seed: int) -> None:
 
 
 def test_a_pressed_side_without_a_limit_gives_none() -> None:
-    """A dual on the side that a row does not have, and a cost on an unbounded column, prove nothing."""
     lp = highspy.HighsLp()
     lp.num_col_, lp.num_row_ = 1, 1
     lp.col_cost_, lp.col_lower_, lp.col_upper_ = [1.0], [0.0], [highspy.kHighsInf]

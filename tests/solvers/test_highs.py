@@ -37,7 +37,6 @@ def test_every_native_status_has_a_stop(name: str) -> None:
 
 @pytest.mark.parametrize("name", STATUSES)
 def test_only_infeasible_is_infeasible(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A status that is no proof of a contradiction never says that there is no solution."""
     monkeypatch.setattr(highspy.Highs, "getModelStatus", lambda _: STATUSES[name])
     outcome = highs.run(small(4.5 if name == "kOptimal" else 20.5))
     assert outcome.infeasible == (name == "kInfeasible")
@@ -54,13 +53,11 @@ def test_optimum_is_proven_with_its_bound() -> None:
 
 @pytest.mark.parametrize("presolve", [True, False])
 def test_infeasible_is_a_proof_without_a_solution(presolve: bool) -> None:
-    """An infeasible model has no solution and no objective."""
     outcome = highs.run(small(at_least=20.5), presolve=presolve)
     assert (outcome.stop, outcome.infeasible, outcome.solution, outcome.objective) == (Stop.PROVED, True, None, None)
 
 
 def test_unbounded_is_a_failure_not_an_answer() -> None:
-    """A formulation without a bound is a defect of planner."""
     m = pyo.ConcreteModel()
     m.x = pyo.Var(domain=pyo.NonNegativeIntegers)
     m.row = pyo.Constraint(expr=m.x >= 1)
@@ -70,7 +67,6 @@ def test_unbounded_is_a_failure_not_an_answer() -> None:
 
 
 def test_a_model_without_objective_is_solved() -> None:
-    """Feasibility alone leaves a solution and no objective."""
     m = small()
     m.del_component(m.goal)
     outcome = highs.run(m)
@@ -80,7 +76,6 @@ def test_a_model_without_objective_is_solved() -> None:
 
 
 def test_no_time_is_a_limit_or_an_answer_never_an_error() -> None:
-    """A limit of zero seconds stops cleanly."""
     m = pyo.ConcreteModel()
     m.x = pyo.Var(range(40), domain=pyo.Binary)
     m.row = pyo.Constraint(
@@ -91,7 +86,6 @@ def test_no_time_is_a_limit_or_an_answer_never_an_error() -> None:
 
 
 def test_values_of_unmentioned_variables_are_zero() -> None:
-    """A variable in no row is not passed to the solver."""
     m = small()
     m.idle = pyo.Var(bounds=(0, 1))
     solution = highs.run(m).solution
@@ -100,7 +94,6 @@ def test_values_of_unmentioned_variables_are_zero() -> None:
 
 @pytest.mark.parametrize("limit", [0.5, 4.5, 12.0, 20.0, 20.5])
 def test_cpsat_agrees_on_the_restated_model(limit: float) -> None:
-    """The restatement in CP-SAT has the same optimum, and the same infeasibility."""
     first, second = highs.run(small(limit)), cpsat.run(restate(small(limit), relax=False))
     assert first.infeasible == second.infeasible
     if first.objective is not None:
@@ -108,7 +101,6 @@ def test_cpsat_agrees_on_the_restated_model(limit: float) -> None:
 
 
 def test_restatement_needs_bounds() -> None:
-    """CP-SAT counts in bounded integers."""
     m = pyo.ConcreteModel()
     m.x = pyo.Var()
     m.row = pyo.Constraint(expr=m.x >= 1)

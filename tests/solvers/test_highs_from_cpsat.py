@@ -40,7 +40,6 @@ def test_only_a_proof_is_infeasible(name: str, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("seed", range(60))
 def test_agrees_with_cpsat(seed: int) -> None:
-    """Value, bound and infeasibility are those of the other solver, and the solution has that value."""
     m, x = random_model(seed)
     a, b = highs_from_cpsat.run(m), cpsat.run(m)
     assert (a.stop, a.infeasible, a.objective) == (b.stop, b.infeasible, b.objective)
@@ -65,7 +64,6 @@ def test_rows_without_variables_and_clauses_are_rows() -> None:
 
 
 def test_other_rules_are_refused() -> None:
-    """A product is no row."""
     m = cp_model.CpModel()
     a, b, c = (m.new_int_var(0, 3, n) for n in "abc")
     m.add_multiplication_equality(c, a, b)

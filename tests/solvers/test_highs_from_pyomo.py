@@ -64,5 +64,4 @@ def test_duals_of_a_row_with_two_sides_are_those_of_the_side_that_presses() -> N
 
 
 def test_ctrl_c_is_taken_by_the_main_thread_alone() -> None:
-    """In the main thread HiGHS ends at Ctrl-C with its best solution."""
     assert highs_model(random_model(0)).h.HandleKeyboardInterrupt

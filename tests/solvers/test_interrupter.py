@@ -33,7 +33,6 @@ def knapsack() -> cp_model.CpModel:
 
 
 def pyomo_knapsack() -> pyo.ConcreteModel:
-    """Return the same as a Pyomo model."""
     m, r = pyo.ConcreteModel(), random.Random(1)
     m.x = pyo.Var(range(300), domain=pyo.Binary)
     m.rows = pyo.ConstraintList()
@@ -104,7 +103,6 @@ def test_only_the_solves_that_have_it_end() -> None:
 
 
 def test_an_interrupter_that_is_set_ends_a_solve_at_once() -> None:
-    """Before any plan the answer is honest: unknown, interrupted, with the reason."""
     stop = Interrupter()
     stop.interrupt()
     plan = planner.solve(toy(5, sites=2, forced=True), interrupt=stop)
@@ -113,7 +111,6 @@ def test_an_interrupter_that_is_set_ends_a_solve_at_once() -> None:
 
 
 def test_a_callback_may_end_the_solve_with_its_first_plan() -> None:
-    """Asked for the end at the first incumbent, the solve returns that plan with bound and gap, which keeps rules."""
     stop, seen = Interrupter(), list[float]()
 
     def first(event: planner.Event) -> None:
@@ -139,7 +136,6 @@ def test_solves_in_threads_give_the_plans_of_one_after_another() -> None:
 
 @pytest.mark.parametrize("asked", ["limit", "interrupted"])
 def test_the_wait_for_another_thread_ends_too(asked: str) -> None:
-    """A solve that waits for its turn counts the wait: its limit and its interrupter end it, unknown and with why."""
     stop, taken, done = Interrupter(), threading.Event(), threading.Event()
 
     def other() -> None:

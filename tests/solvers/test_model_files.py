@@ -16,7 +16,6 @@ from planner.solvers.progress import INDEX, _unique
 
 
 def index(folder: Path) -> list[dict[str, Any]]:
-    """Return the lines of an index."""
     return [json.loads(x) for x in (folder / INDEX).read_text().splitlines()]
 
 
@@ -32,7 +31,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("suffix", ["mps", "lp"])
 def test_a_file_solved_again_has_the_answer_of_the_index(suffix: str, folder: Path) -> None:
-    """HiGHS reads every MPS and LP file and finds the objective that the index states."""
     lines = [x for x in index(folder) if f"{x['model']}.{suffix}" in x["files"]]
     assert len(lines) >= 3 and any(x["status"] == "optimal" for x in lines)
     for line in lines:
@@ -48,7 +46,6 @@ def test_a_file_solved_again_has_the_answer_of_the_index(suffix: str, folder: Pa
 
 
 def test_rows_and_columns_have_the_names_of_the_model(folder: Path) -> None:
-    """A file says what its rows are: the rules by name and the sites that they are of."""
     text = (folder / "0002.lp").read_text()
     assert "headroom(" in text and "modules(E1)" in text
 
@@ -79,7 +76,6 @@ def test_a_folder_that_holds_something_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_command_writes_them(tmp_path: Path) -> None:
-    """`planner solve --models` writes the folder beside the plan."""
     instance = tmp_path / "i.json"
     instance.write_text(toy(5, sites=2, forced=True).model_dump_json(exclude_none=True))
     done = CliRunner().invoke(app, ["solve", str(instance), "--models", str(tmp_path / "m")])

@@ -12,7 +12,6 @@ from planner.solvers.signals import Deadline
 @pytest.mark.parametrize("solution", [None, "x"])
 @pytest.mark.parametrize("infeasible", [False, True])
 def test_only_a_proof_is_called_optimal_or_infeasible(stop: Stop, solution: str | None, infeasible: bool) -> None:
-    """A solution without a proof, or of what is called infeasible, is feasible; without both it is unknown."""
     status = Outcome(stop=stop, solution=solution, infeasible=infeasible).status
     if solution is not None:
         assert status == ("optimal" if stop is Stop.PROVED and not infeasible else "feasible")
@@ -34,12 +33,10 @@ def test_only_a_proof_is_called_optimal_or_infeasible(stop: Stop, solution: str 
 def test_only_a_bound_that_meets_the_value_makes_it_optimal(
     value: float | None, bound: float | None, distance: float, status: str
 ) -> None:
-    """A proof whose bound is away from the value, or absent, is none; without an objective no bound is needed."""
     assert Outcome(stop=Stop.PROVED, solution=1, objective=value, bound=bound, distance=distance).status == status
 
 
 def test_a_solution_read_into_other_terms_keeps_its_proof() -> None:
-    """The rest of the outcome stays, and the first outcome is unchanged."""
     first = Outcome(stop=Stop.LIMIT, solution=[1], objective=3.0, bound=2.0, solver="s", seconds=4.0)
     second = first.with_solution("one")
     assert (second.solution, second.stop, second.objective, second.bound) == ("one", Stop.LIMIT, 3.0, 2.0)
@@ -78,6 +75,5 @@ def test_a_deadline_counts_down_to_zero(
 
 
 def test_a_part_of_a_search_ends_no_later_than_the_whole() -> None:
-    """A capped deadline has the seconds asked for, or those left if fewer."""
     assert [Deadline(whole).capped(2.0).seconds for whole in (10.0, 0.0, None)] == [2.0, 0.0, 2.0]
     assert 4.0 < Deadline(5.0).capped(60.0).seconds <= 5.0

@@ -85,7 +85,6 @@ def test_a_false_infeasible_of_presolve_is_found_by_the_second_run(name: str, mo
 def test_infeasible_in_one_run_and_no_answer_in_the_other_is_unknown(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A second run that fails or ends by the limit proves nothing."""
     solver, run = RUNS[name]
 
     class Once(Planted):
@@ -111,7 +110,6 @@ def test_what_both_runs_find_infeasible_is() -> None:
 
 
 def test_a_bound_on_the_wrong_side_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A bound that excludes the solution beside it is no bound."""
     monkeypatch.setattr(cp_model.CpSolver, "best_objective_bound", property(lambda s: s.objective_value + 5))
     outcome = cpsat.run(linear())
     assert (outcome.status, outcome.bound) == ("feasible", None)
@@ -153,7 +151,6 @@ def test_a_solver_that_raises_in_pyomo_is_unknown(monkeypatch: pytest.MonkeyPatc
 def test_another_highs_is_refused_at_the_first_solve(
     run: Callable[[], Outcome], installed: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The message has what is installed, what must be, and how to get it."""
     for name, number in zip(("MAJOR", "MINOR", "PATCH"), installed, strict=True):
         monkeypatch.setattr(highspy, f"HIGHS_VERSION_{name}", number)
     version = ".".join(map(str, installed))
@@ -162,7 +159,6 @@ def test_another_highs_is_refused_at_the_first_solve(
 
 
 def test_the_series_of_highs_is_that_of_the_package() -> None:
-    """What is refused at the first solve is what the package does not ask for."""
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
     asked = next(x for x in project["project"]["dependencies"] if x.startswith("highspy"))
     series, patch = statuses.SERIES, statuses.FIRST_PATCH
@@ -171,6 +167,5 @@ def test_the_series_of_highs_is_that_of_the_package() -> None:
 
 
 def test_the_declared_space_is_the_one_that_is_searched() -> None:
-    """The numbers in the words of a proof are those of the search."""
     assert MICRO_BATCHES[-1] == certificate.MAX_MICRO_BATCH and certificate.MAX_CONTEXT_RACKS == MOST_CONTEXT_RACKS
     assert certificate.SMALL_BATCH == batch_shares.SMALL_BATCH

@@ -16,7 +16,6 @@ KINDS = {"phase_started", "incumbent_found", "bound_raised", "note", "finished"}
 
 
 def test_a_solve_reports_phases_incumbents_bounds_and_its_end() -> None:
-    """Every event has its figures in one unit; the incumbents fall, the bounds do not, and the end is the plan's."""
     events: list[planner.Event] = []
     plan = planner.solve(toy(5, sites=2, forced=True), on_progress=events.append)
     assert {e.kind for e in events} <= KINDS and {"phase_started", "incumbent_found"} <= {e.kind for e in events}
@@ -48,7 +47,6 @@ def test_events_of_a_cheapest_plan_are_in_dollars(monkeypatch: pytest.MonkeyPatc
 
 
 def test_pools_report_days_and_their_bound() -> None:
-    """Shares of pools are reported in days with a bound, and the end is the plan's."""
     events: list[planner.Event] = []
     plan = planner.solve("two-pools", on_progress=events.append, gap=0.2)
     found = [e for e in events if isinstance(e, planner.IncumbentFound)]
@@ -60,7 +58,6 @@ def test_pools_report_days_and_their_bound() -> None:
 
 @pytest.mark.parametrize("when", ["before", "within"])
 def test_an_explanation_reports_and_ends(when: str) -> None:
-    """It reports the solve and each alternative, and ends at an interrupter with what is proven till then."""
     stop, phases = planner.Interrupter(), list[str]()
     if when == "before":
         stop.interrupt()
@@ -91,7 +88,6 @@ def test_an_infeasible_instance_ends_without_an_incumbent() -> None:
 
 @pytest.mark.parametrize("name", ["on_progress", "progress"])
 def test_a_callback_that_raises_costs_no_plan(name: str, caplog: pytest.LogCaptureFixture) -> None:
-    """A callback that raises is logged by name, called no more, and the plan is the same."""
     calls: list[Any] = []
 
     def broken(what: Any) -> None:
@@ -106,8 +102,6 @@ def test_a_callback_that_raises_costs_no_plan(name: str, caplog: pytest.LogCaptu
 
 
 def test_ctrl_c_in_a_callback_passes() -> None:
-    """What is no Exception is not the callback's mistake: without a plan it reaches the caller."""
-
     def pressed(_: planner.Event) -> None:
         raise KeyboardInterrupt
 
@@ -116,7 +110,6 @@ def test_ctrl_c_in_a_callback_passes() -> None:
 
 
 def test_events_are_frozen_and_write_their_line() -> None:
-    """An event is data that cannot be changed, and its line has unit, bound and gap."""
     events: list[planner.Event] = []
     r = Reporter(on_event=events.append, started=time.perf_counter() - 3)
     r.start("search")

@@ -91,7 +91,6 @@ def test_linear_rows_run_on_either(name: str | None) -> None:
 
 
 def test_unknown_names_are_refused() -> None:
-    """The message lists the solvers there are."""
     assert solver_named(None) is None and solver_named("highs") == "highs"
     with pytest.raises(InputError, match=r"must be one of highs, cpsat \(is 'scip'\)"):
         solver_named("scip")

@@ -18,7 +18,6 @@ def in_turn(cores: list[frozenset[str]], rules: list[str]) -> list[str]:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_it_is_that_of_leaving_out_each_in_turn(seed: int) -> None:
-    """None of it can be left out, and later rules go before others."""
     r = random.Random(seed)
     for _ in range(100):
         rules = [f"r{k}" for k in range(r.randint(1, 9))]
@@ -48,6 +47,5 @@ def test_one_rule_of_many_is_found_by_few_questions() -> None:
 
 
 def test_what_is_not_known_stays() -> None:
-    """Where no question is answered all rules are returned."""
     rules = ["a", "b", "c"]
     assert smallest_conflict(remembered(lambda _: False, rules), rules) == rules

@@ -77,7 +77,6 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 def test_the_package_is_that_of_the_wheel(installed: Path, tmp_path: Path) -> None:
-    """In the fresh environment `planner` is the installed one, with its instances, and no checkout is on the path."""
     code = "import planner, sys; print(planner.__file__); print(sys.path)"
     block = documentation.Block(page=PAGE, line=0, language="python", body=code, words=(), span=(0, 0))
     file, path = documentation.run(block, tmp_path, str(installed))[0].printed

@@ -36,7 +36,6 @@ def own(i: Instance) -> Table:
 
 
 def searched(i: Instance) -> Table:
-    """Return the pipelines of every strategy of the search."""
     found = {}
     for s in strategies(problem_of(i)):
         x = s.pipelines
@@ -48,7 +47,6 @@ def searched(i: Instance) -> Table:
 
 @pytest.mark.parametrize("name", ["cluster-1k", *slow("5gw")])
 def test_shipped_instances(name: str) -> None:
-    """On shipped instances both enumerations are the same, row by row."""
     i = load_instance(INSTANCES / f"{name}.json")
     assert own(i) == searched(i)
 
@@ -79,14 +77,12 @@ def varied(seed: int) -> Instance:
 
 @pytest.mark.parametrize("seed", [*range(14), *more(*range(14, 30))])
 def test_random_instances(seed: int) -> None:
-    """On random models, racks and pins both enumerations are the same, row by row."""
     i = varied(seed)
     assert own(i) == searched(i)
 
 
 @pytest.mark.parametrize("parallelism", [[], ["tensor"], ["pipeline"], ["pipeline", "interleaved"], ["context"]])
 def test_frameworks_that_have_little(parallelism: list[str]) -> None:
-    """With a framework that lacks TP, pipelines or more both enumerations are the same, and have nothing of it."""
     i = varied(3).model_copy(update={"pins": {}})
     software = i.workload.software.model_copy(update={"parallelism": tuple(parallelism)})  # type: ignore[union-attr]
     i = i.model_copy(update={"workload": i.workload.model_copy(update={"software": software})})

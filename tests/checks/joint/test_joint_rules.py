@@ -56,7 +56,6 @@ def test_a_weaker_bound_needs_fewer_columns() -> None:
 
 
 def test_a_bound_without_a_largest_batch_is_refused() -> None:
-    """Without the most tokens of a step the space has no end, and no bound can be recomputed."""
     i = toy(6)
     found, proof = solved_with_proof(i)
     endless = i.model_copy(update={"limits": i.limits.model_copy(update={"max_batch_tokens": None})})

@@ -29,7 +29,6 @@ TOYS: list[tuple[int, dict[str, Any]]] = [
 
 
 def messages(i: Instance, days: float, proof: JointProof) -> list[str]:
-    """Return what is missing."""
     phi = 1.0 if i.network is None else i.network.transport.slowdown
     return [v.message for v in missing_columns(i, days, proof, transport_slowdown=phi)]
 
@@ -105,7 +104,6 @@ REFUSED = [
 
 @pytest.mark.parametrize("i", REFUSED, ids=lambda i: f"{i.name}{', failures' if i.reliability else ''}")
 def test_a_forgotten_column_is_found(i: Instance) -> None:
-    """A proof without one of its columns is refused, by the name of that column, and so is a too high bound of it."""
     found, proof = solved_with_proof(i)
     assert found.days is not None and proof.columns
     check_forgeries(i, found.days, proof, 2)
@@ -116,7 +114,6 @@ FORGED = ("one-rack-*", "cluster-1k-e*", "two-sites-405b-*", "case-[12]?-*")  # 
 
 @pytest.mark.parametrize("file", sorted(f for name in FORGED for f in PLANS.glob(f"{name}.json")), ids=lambda f: f.stem)
 def test_forged_proofs_of_plans_are_refused(file: Path) -> None:
-    """So it is with proofs of shipped instances and of toys that fail."""
     plan = read_plan(file)
     bound = highest_bound(plan)
     assert plan.proof is not None and bound is not None
@@ -145,7 +142,6 @@ def test_a_search_over_less_than_the_declared_space_is_found(seed: int, name: st
 
 
 def test_a_column_outside_the_space_is_named() -> None:
-    """A listed column that the space does not have is reported."""
     i = toy(36, sites=2, forced=True)
     found, proof = solved_with_proof(i)
     assert found.days is not None and proof.columns

@@ -49,14 +49,12 @@ def test_the_sites_milp_is_within(seed: int, years: float) -> None:
 
 @pytest.mark.parametrize("name", ["5gw", "5gw-one-site", "agache2024-100t"])
 def test_the_sites_milp_of_a_shipped_instance_is_within(name: str) -> None:
-    """On shipped grids the MILP finds no more, and not far fewer."""
     i = load_instance(INSTANCES / f"{name}.json")
     most = Sites(instance=i).max_racks(60)
     assert most <= max_racks(i, 60) <= 1.05 * most
 
 
 def grid(i: Instance, **rules: Any) -> Instance:
-    """Return an instance with other rules of its grid."""
     assert i.grid is not None
     given = i.model_dump(mode="json", exclude_none=True)
     given["grid"]["rules"] |= rules
@@ -87,7 +85,6 @@ def test_single_limits() -> None:
 
 
 def test_one_cluster() -> None:
-    """Without a grid the racks at hand are the most, or none that the budget does not pay."""
     i = toy(3)
     assert max_racks(i, 1) == i.hardware.racks and max_sites(i) == 1
     poor = i.model_copy(update={"limits": i.limits.model_copy(update={"budget_usd": 1.0})})
@@ -95,7 +92,6 @@ def test_one_cluster() -> None:
 
 
 def test_stated_racks_hold_from_their_gpus_on() -> None:
-    """A stated figure holds for as many GPUs cabled or more, and never above arithmetic's."""
     i = toy(3, sites=2)
     own = max_racks(i, 2)
     assert own > 1

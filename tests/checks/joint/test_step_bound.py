@@ -49,7 +49,6 @@ def of_kind(seed: int, kind: str) -> Instance:
 
 
 def drawn_ranges(r: random.Random, cut: Cut, x: CutPipelines, number: int) -> CutRanges:
-    """Draw ranges of random pipelines."""
     every = fastest_ranges(cut, x, MaxRacks(cut.space.instance), NEVER)
     if not len(every):
         return every

@@ -44,13 +44,11 @@ def solved(family: str) -> Plan:
 
 @pytest.mark.parametrize(("family", "tiers"), [("dragonfly", ["leaf"]), ("dragonfly+", ["leaf", "spine"])])
 def test_a_solved_dragonfly_passes(family: str, tiers: list[str]) -> None:
-    """Every rule holds, the cables laid one by one among them."""
     f = solved(family).fabric.sites["cluster"]
     assert (f.family, [t.name for t in f.tiers], check(solved(family))) == (family, tiers, []) and f.group_links >= 1
 
 
 def test_a_frontier_with_groups_of_one_router_holds() -> None:
-    """The bundles that join routers of a group lead nowhere where each is a group, and its row is a true one."""
     rows = [x.choices for _, x in frontier(solved("dragonfly"), axes=["cost", "time"])]
     assert {row["domains_per_pod"] for row in rows} >= {1, 2, 4}
     assert [row["leaf_up"] for row in rows if row["group_links"] and row["domains_per_pod"] == 1] == [0]
@@ -76,12 +74,10 @@ def test_a_frontier_with_groups_of_one_router_holds() -> None:
     ],
 )
 def test_an_edit_names_its_rule(path: str, change: Any, rule: str) -> None:
-    """Each edited entry breaks the rule about it."""
     assert rule in named(edited_at(solved("dragonfly"), f"fabric.sites.cluster.{path}", change))
 
 
 def test_the_floor_between_groups() -> None:
-    """A floor above what the groups' links carry is broken."""
     assert "core_share[cluster]" in named(edited_at(solved("dragonfly"), "instance.network.min_core_share", 0.5))
 
 

@@ -63,7 +63,6 @@ PLAN = small()
     ],
 )
 def test_an_edit_names_its_rule(path: str, change: Any, rule: str) -> None:
-    """Each edited entry breaks the rule about it."""
     assert rule in named(edited_at(PLAN, path, change))
 
 
@@ -107,7 +106,6 @@ def test_spines_of_another_model(model: dict[str, Any], rules_of_e1: set[str]) -
 
 
 def test_a_leaf_is_of_the_fabric_s_model() -> None:
-    """The model of the leaves stands twice in a plan, both times the same."""
     two = small(network__switches=[BOX, {**BOX, "name": "other"}])
     assert "switch[e1]" in named(edited_at(two, "fabric.sites.e1.tiers.0.switch", "other"))
 
@@ -129,7 +127,6 @@ def test_edges(path: str, holds: Any, breaks: Any, rule: str) -> None:
 
 
 def test_every_site_has_a_fabric() -> None:
-    """A site without a fabric and a fabric without a site are both found."""
     held = PLAN.model_dump(mode="json")["fabric"]["sites"]
     assert "every_site[w1]" in named(edited(PLAN, fabric__sites={"e1": held["e1"]}))
     assert "every_site[e2]" in named(edited(PLAN, fabric__sites={**held, "e2": held["e1"]}))
@@ -170,7 +167,6 @@ def test_pins(pins: dict[str, Any], broken: set[str]) -> None:
 
 @pytest.mark.parametrize(("tiers", "key"), [(1, "spine_bundle"), (2, "core_down_ports"), (2, "core_up_ports")])
 def test_pins_of_a_tier_that_is_not_there(tiers: int, key: str) -> None:
-    """A fabric without a tier has no ports there: it keeps a pin of none and breaks one of one."""
     plan = edited(PLAN, **{f"fabric__sites__{s}__tiers": lambda every: every[:tiers] for s in ("e1", "w1")})
     for ports, broken in ((0, False), (1, True)):
         pinned = plan.instance.model_copy(update={"pins": {f"fabric.{key}": ports}})
@@ -188,13 +184,11 @@ def test_pins_of_a_tier_that_is_not_there(tiers: int, key: str) -> None:
     ],
 )
 def test_cables_are_ticked_off(path: str, change: int, message: str) -> None:
-    """A switch or cable too many or too few is found by laying every cable."""
     assert message in {v.message for v in check(edited_at(PLAN, path, change)) if v.rule == "cables[e1]"}
 
 
 @pytest.mark.parametrize(("times", "broken"), [(1.0, False), (0.5, False), (1.01, True)])
 def test_the_nic_of_the_hardware_counts(times: float, broken: bool) -> None:
-    """A NIC given beside the accelerator is what the ports must carry."""
     port = min(s.port_gbps for s in PLAN.instance.network.switches)
     assert ("switch" in rules(small(hardware__nic_bytes_per_second=times * port * 1e9 / 8))) == broken
 

@@ -82,7 +82,6 @@ def test_four_tiers_hold() -> None:
     ],
 )
 def test_an_edit_names_its_rule(path: str, change: Any, rule: str) -> None:
-    """Each edited entry breaks the rule about it."""
     assert rule in named(edited_at(PLAN, path, change))
 
 
@@ -168,7 +167,6 @@ def test_a_part_full_zone_closes_the_tree() -> None:
 
 
 def test_picture_page_and_summary_name_the_tier() -> None:
-    """Picture, page and summary tell the super-spines and the zones."""
     text = fabric_tiers(E1)
     assert "8 super-spines" in text and text.count(" cables</text>") == 5
     (drawn, *_) = next(fabric(PLAN)).pictures

@@ -41,7 +41,6 @@ def broken(rows: Sequence[dict[str, Any]], *families: str, leaf_size: int | None
 
 @pytest.mark.parametrize("families", [("rail",), ("rail", "rack"), ("dragonfly",), ("rail", "dragonfly+")])
 def test_true_frontiers_hold(families: tuple[str, ...]) -> None:
-    """What the planner lists breaks no rule, whatever the family."""
     rows = rows_of(*families)
     assert rows and broken(rows, *families) == set()
 
@@ -68,7 +67,6 @@ def test_choices_that_there_are_not() -> None:
 
 
 def test_rows_of_two_models() -> None:
-    """Spines of another model are priced as theirs; one that is not there, or of another rate, is refused."""
     row, rule, box = rows_of("rail")[0], {f"frontier[{SITE}, 0]"}, plan_of(("rail",)).instance.network.switches[0]
     large = {"name": "large", "ports": 2 * box.ports, "price_usd": box.price_usd + 1000}
     boxes = [{**box.model_dump(), **x} for x in ({}, large, {"name": "fast", "port_gbps": 2 * box.port_gbps})]
@@ -108,7 +106,6 @@ def test_a_row_dearer_and_no_better_is_beaten() -> None:
 
 
 def test_a_site_without_a_wan_gateway_leaves_no_ports_to_one() -> None:
-    """However slow the ports are, nothing of the wide area comes to a site that has no WAN gateway."""
     switches = [{**small().instance.network.switches[0].model_dump(), "port_gbps": 0.01}]
     physics = PlanPhysics(plan=small(network__switches=switches))
     network = physics.instance.network

@@ -40,7 +40,6 @@ def test_an_edit_names_its_rule(path: str, change: Any, rule: str | None) -> Non
 
 
 def test_every_site_is_placed() -> None:
-    """A site with replicas and no placement is found, and so is a placement nowhere."""
     held = PLAN.model_dump(mode="json")["placement"]["sites"]
     assert "every_site[w1]" in named(edited(PLAN, placement__sites={"e1": held["e1"]}))
     assert "every_site[e2]" in named(edited(PLAN, placement__sites={**held, "e2": held["e1"]}))

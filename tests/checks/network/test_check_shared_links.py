@@ -67,6 +67,5 @@ def test_sends_are_counted_from_the_order_of_passes(change: dict[str, Any], met:
 
 
 def test_plans_in_which_nothing_meets_say_nothing_of_it() -> None:
-    """A plan of one stage states neither shared links nor a wait."""
     layout = stored("instances/one-rack.json").layout
     assert layout.metrics.sends_beside_rings == 0 and "ring_wait" not in layout.metrics.breakdown_seconds

@@ -100,7 +100,6 @@ def at_rate(plan: Plan, gbps: float) -> Plan:
 
 @pytest.mark.parametrize(("ports", "broken"), [(5, False), (4, True)])
 def test_gradients_fit_the_ports(ports: int, broken: bool) -> None:
-    """Ports that carry exactly what the gradients need do, one port fewer does not."""
     slow = at_rate(PLAN, PLAN.fabric.sites[SITE].wan_gateway.exchange_gbps / 5)
     assert (f"wan_gateway_rate[{SITE}]" in named(edited_at(slow, f"{AT}.wan_gateway.wan_ports", ports))) == broken
 
@@ -132,17 +131,13 @@ def test_the_exchange_slows_what_stays() -> None:
 
 
 def test_a_wan_gateway_only_where_it_is_asked_for() -> None:
-    """A plan without wan_gateways breaks the rule of each site once the instance asks for them.
-
-    The other way round.
-    """
+    """A plan without wan_gateways breaks the rule of each site once the instance asks for them. The other way round."""
     assert {"wan_gateway[e1]", "wan_gateway[w1]"} <= named(small(network__wan_gateway=True))
     assert f"wan_gateway[{SITE}]" in named(edited(PLAN, instance__network__wan_gateway=False))
     assert named(small()) == set()
 
 
 def test_a_wan_gateway_finds_no_ports() -> None:
-    """A design whose top tier is full cannot have a WAN gateway."""
     top = PLAN.fabric.sites[SITE].tiers[-1]
     room = (16 - top.down_ports) * top.switches
     assert f"wirable[{SITE}]" not in named(edited_at(PLAN, f"{AT}.wan_gateway.wan_ports", room))
@@ -167,7 +162,6 @@ def test_exports_name_the_wan_gateway() -> None:
 
 
 def test_alternatives_hold_the_wan_gateway() -> None:
-    """The cheapest alternative of a site costs what its fabric does, WAN gateway and all."""
     least = min(x.merits["cost_usd"] for site, x in frontier(PLAN) if site == SITE)
     assert least == pytest.approx(PLAN.fabric.sites[SITE].cost_usd)
 
@@ -199,7 +193,6 @@ def test_alternatives_are_judged_with_the_wan_gateway(path: str, change: Any, sa
 
 
 def test_one_site_has_no_wan_gateway() -> None:
-    """Where no wavelengths end there is no WAN gateway, asked for or not."""
     data = instance_with(network__wan_gateway=True).model_dump(mode="json") | {"grid": None, "wan": None}
     data |= {"hardware": {**data["hardware"], "racks": 8}, "limits": {"max_batch_tokens": 6000}}
     plan = stored(load_instance(data))

@@ -20,7 +20,6 @@ TWO_LANES, ONE_LANE = 26, 27
 
 @cache
 def plan_of(seed: int) -> Plan:
-    """Plan a toy once."""
     return stored(failing_links(seed))
 
 
@@ -34,7 +33,6 @@ def test_an_honest_plan_breaks_nothing(seed: int) -> None:
 
 @pytest.mark.parametrize(("seed", "factor"), [(TWO_LANES, 0.5), (ONE_LANE, 2)])
 def test_changed_stops_of_links_are_noticed(seed: int, factor: float) -> None:
-    """Stops of links that are those of another number of lanes are refused."""
     bent = edited_at(plan_of(seed), "reliability.stops_per_day_by_part.link", lambda x: x * factor)
     assert {v.rule for v in check(bent)} == {"stops[link]"}
 
@@ -51,7 +49,6 @@ def test_lanes_differ_between_sites() -> None:
 
 @pytest.mark.parametrize("seed", range(0, 30, 3))
 def test_bounds_count_the_same_links(seed: int) -> None:
-    """The fewest stops of any fabric are the same by the checker and by the search."""
     i = load_instance(failing_links(seed))
     found = failures_of(i)
     assert isinstance(i.reliability, Reliability)

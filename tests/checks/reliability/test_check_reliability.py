@@ -19,14 +19,11 @@ DUE = {"stops", "checkpoints", "spares"}
 
 @pytest.mark.parametrize("recovery", RECOVERIES)
 def test_an_honest_plan_breaks_nothing(recovery: str) -> None:
-    """The worked plan of each way to go on holds by every rule."""
     assert check(failing(recovery)) == []
 
 
 @pytest.mark.parametrize("recovery", RECOVERIES)
 def test_each_changed_figure_is_noticed(recovery: str) -> None:
-    """Each number of the section, changed alone, breaks a rule."""
-
     def changed(x: Any) -> Any:
         return not x if isinstance(x, bool) else x + 1 if isinstance(x, int) else x * 1.001 + 1e-6
 
@@ -56,7 +53,6 @@ def test_a_worse_way_to_go_on_is_noticed() -> None:
 
 @pytest.mark.parametrize(("needed", "spare", "p"), [(1, 0, 0.9), (40, 3, 0.97), (900, 30, 0.98), (10_000, 220, 0.981)])
 def test_two_sums_of_binomials_agree(needed: int, spare: int, p: float) -> None:
-    """The checker's chances are those of the physics."""
     assert at_least(needed, needed + spare, p) == pytest.approx(spares.enough_share(needed, spare, p), rel=1e-9)
     assert mean_short(needed, needed + spare, p) == pytest.approx(spares.mean_short(needed, spare, p), rel=1e-6)
 
@@ -132,7 +128,6 @@ def test_days_gained_by_a_cause_are_noticed(away: float) -> None:
 
 @pytest.mark.parametrize(("spare", "rest"), [(0, "1 spare rack under a target"), (-1, "spare racks: -1 stated, 0")])
 def test_a_site_without_spares_has_no_warm_ones(spare: int, rest: str) -> None:
-    """Warm spares stand by at every site: where one has none, or fewer, there is no such way to go on."""
     plan = failing("warm-spares")
     count = plan.reliability.spare_racks_by_site
     for site in count:

@@ -38,13 +38,11 @@ def broken(plan: Plan) -> set[str]:
 
 @pytest.mark.parametrize("changes", [{}, ALL, {"operation": OPERATION}, {"limits__operation_years": 0}], ids=str)
 def test_a_sound_run_breaks_no_rule(changes: dict[str, Any]) -> None:
-    """The section as physics has it is the one that the check counts, with all figures and with none."""
     assert rules(with_run(**changes)) == set()
 
 
 @pytest.mark.parametrize("changes", [{}, *slow(ALL)], ids=["none", "all"])
 def test_no_figure_of_the_run_changes_unnoticed(changes: dict[str, Any]) -> None:
-    """Every figure of the section, changed alone, breaks a rule of the run or cannot be read."""
     data = json.loads(with_run(**changes).model_dump_json())
     found = [x for x in changed_figures.changes(data, each=9) if x.kind.startswith("run.")]
     assert len(found) > 60
@@ -74,12 +72,10 @@ def _noticed(data: dict[str, Any]) -> bool:
     ],
 )
 def test_an_edit_of_the_run_names_its_rule(path: str, change: Any, rule: str) -> None:
-    """Each edited entry breaks the rule about it, with figures on both sides."""
     assert rule in named(edited_at(with_run(**ALL), path, change))
 
 
 def test_a_run_is_not_of_a_plan_without_days() -> None:
-    """A plan that is refused has no run."""
     sound = with_run()
     refused = stored(sound.instance.model_copy(update={"limits": _poor(sound.instance)}))
     assert refused.status == "infeasible" and "reason" not in rules(refused)
@@ -113,7 +109,6 @@ def test_the_budget_of_a_run(over: float, found: set[str]) -> None:
 
 
 def test_a_run_of_no_layout() -> None:
-    """A run stated beside no layout and no pools is refused by its days."""
     plan = with_run()
     found = {v.message for rule in RUN_RULES for v in rule(PlanPhysics(plan=plan.model_copy(update={"layout": None})))}
     assert found == {f"{plan.run.days:g} days stated of a plan that has 0 layouts"}

@@ -33,7 +33,6 @@ def with_upgrades(*bought: tuple[str, int], months: float | None = None) -> Plan
     ],
 )
 def test_upgrades(bought: list[tuple[str, int]], words: str | None) -> None:
-    """Only what a node offers is bought, no more of it than it has, also where it is bought twice."""
     found = {v.message for v in check(with_upgrades(*bought)) if v.rule.startswith("upgrades[")}
     assert found == ({words} if words else set())
 
@@ -63,7 +62,6 @@ def test_what_comes_late(path: str, rule: str) -> None:
     [(0.0, 1.0, False), (0.5, 1.0, False), (0.7, 1.0, False), (0.71, 1.0, True), (0.71, 0.9, False), (0.9, 0.9, True)],
 )
 def test_imports_beyond_own_plants(load: float, share: float, broken: bool) -> None:
-    """What a site draws beyond its node's own plants comes over the circuits that remain."""
     rule = {"enabled": True, "share": share, "reading": "import_share"}
     plan = small(grid__nodes__0__load_mw=load, grid__rules__interconnect=rule)
     assert ("interconnect[e1]" in named(plan)) == broken
@@ -89,7 +87,6 @@ def test_balanced_sites(ratio: float, broken: set[str]) -> None:
 
 @pytest.mark.parametrize("count", [0, -1])
 def test_a_site_of_no_racks(count: int) -> None:
-    """A site that stands has racks."""
     plan = small()
     assert "demand[e1]" in named(edited(plan, sites__sites__0__racks=count))
     assert not any(r.startswith("demand") for r in named(edited(plan, sites__sites__0__racks=1)))
@@ -120,7 +117,6 @@ FULL = {"e1": 1.2, "w1": 0.9}
 
 
 def run(energy: float, drawn: dict[str, float], **other: Any) -> dict[str, Any]:
-    """Return how a split runs in a year."""
     return {"running_mw": drawn, "generation_mw": FED, "flows": FLOWS, "energy_usd_per_year": energy} | other
 
 
@@ -148,7 +144,6 @@ def test_a_year_in_part(mode: str) -> None:
 
 
 def test_a_year_beyond_what_stands() -> None:
-    """No site draws more than it holds, and none draws where none stands."""
     more = run(HOURS * (1.3 * 40 + 0.9 * 80), FULL | {"e1": 1.3}, generation_mw=FED | {"e1": 1.0})
     assert "scenarios[dry, e1]" in named(with_scenarios("robust", dry=more))
     usd = HOURS * (1.2 * 40 + 0.9 * 80)
@@ -166,6 +161,5 @@ def test_a_year_beyond_what_stands() -> None:
     ],
 )
 def test_a_year_has_its_own_grid(change: dict[str, Any], rule: str) -> None:
-    """Power and flows of a scenario keep the rules of its own, and are named with it."""
     usd = HOURS * (1.2 * 40 + 0.9 * 80)
     assert rule in named(with_scenarios("robust", dry=run(usd, FULL, **change)))

@@ -40,7 +40,6 @@ def test_edges(rule: str, path: str, holds: Any, breaks: Any) -> None:
     [("capacity", 1.0, False), ("capacity_n1", 2 / 3, False), ("capacity_n1", 0.67, True)],
 )
 def test_interconnect_readings(reading: str, share: float, broken: bool) -> None:
-    """What remains of the circuits carries a share of the site's load."""
     plan = small(grid__rules__interconnect={"enabled": True, "share": share, "reading": reading})
     assert rules(plan) == ({"interconnect"} if broken else set())
 
@@ -55,14 +54,12 @@ def test_the_explicit_reading(usable: float, broken: bool) -> None:
 
 @pytest.mark.parametrize("rule", ["headroom", "interconnect", "fault_split"])
 def test_a_rule_that_is_off_does_not_bind(rule: str) -> None:
-    """What the instance switches off is not asked for."""
     off: dict[str, Any] = {"headroom": False} if rule == "headroom" else {rule: {"enabled": False}}
     tight = {"grid__balancing_authorities__0__headroom_mw": 0.1} if rule == "headroom" else {}
     assert rules(small(grid__rules={**GRID["rules"], **off}, **tight)) == set()
 
 
 def test_without_flows_an_authority_feeds_its_own() -> None:
-    """Where nothing flows between nodes, the plants of an authority cover its sites."""
     fed = {
         "grid__rules__grid_model": "none",
         "grid__nodes__0__generation_mw": 0.9,

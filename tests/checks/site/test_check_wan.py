@@ -47,7 +47,6 @@ def at(name: str) -> int:
 
 
 def test_a_good_design_breaks_nothing() -> None:
-    """Every rule holds, the fibre survives a cut, and all of the traffic is carried."""
     assert check(PLAN) == []
     assert PLAN.status == "optimal"
     assert [d.name for d in PLAN.wan.demands] == ["sync", "checkpoint", "logs"]
@@ -90,20 +89,17 @@ def test_a_good_design_breaks_nothing() -> None:
     ],
 )
 def test_an_edit_names_its_rule(path: str, change: Any, rule: str) -> None:
-    """Each edited entry breaks the rule about it."""
     assert rule in named(edited_at(PLAN, path, change))
 
 
 @pytest.mark.parametrize("factor", [0.999, 1.001])
 def test_no_figure_can_be_moved(factor: float) -> None:
-    """A figure that is one part in a thousand off is found, either way."""
     assert [path for path in FIGURES if not named(edited_at(PLAN, path, lambda x: x * factor))] == []
 
 
 @given(st.data())
 @settings(max_examples=60, deadline=None)
 def test_a_bad_design_never_raises(data: st.DataObject) -> None:
-    """Whatever an entry is replaced with, the checker answers."""
     path = data.draw(st.sampled_from([p for p, _ in LEAVES]))
     value = data.draw(st.sampled_from([None, -1, 0, 1e300, "nowhere", [], 10**12]))
     try:
@@ -146,7 +142,6 @@ def test_an_exchange_over_thin_fibre_takes_longer() -> None:
 
 
 def test_a_wide_area_that_is_not_asked_for_is_not_designed() -> None:
-    """Without any of the parts that ask for it the links stay an estimate."""
     plan = stored(instance_with())
     assert plan.wan is None
     assert check(plan) == []
@@ -154,7 +149,6 @@ def test_a_wide_area_that_is_not_asked_for_is_not_designed() -> None:
 
 
 def test_free_fibre_is_counted_by_wavelengths_and_km() -> None:
-    """Where neither fibre nor wavelengths have a price a design has the fewest wavelengths times route-km."""
     plan = solved(fibre_usd_per_route_km=0.0, wavelength_usd=0.0)
     assert check(plan) == []
     lit = [e for e in plan.wan.edges if e.wavelengths]

@@ -54,7 +54,6 @@ def test_edges(rule: str, path: str, holds: float, breaks: float) -> None:
     ],
 )
 def test_cuts(change: dict[str, Any], broken: set[str]) -> None:
-    """A cut worked out in full breaks only the rule that it is against."""
     plan = worked(
         instance_with(limits__facility_power_mw=2.1, hardware__accelerator__hbm_bytes=1e8),
         strategy=replace(STRATEGY, **change),
@@ -63,7 +62,6 @@ def test_cuts(change: dict[str, Any], broken: set[str]) -> None:
 
 
 def test_more_chunks_than_layers() -> None:
-    """A stage in more chunks than it has layers is refused at once, not walked through."""
     found = [v.message for v in check(edited(small(), layout__virtual_stages=10**9))]
     assert any("virtual_stages 1,000,000,000 > 4" in message for message in found), found
 
@@ -128,12 +126,10 @@ def test_the_framework_has_what_the_layout_asks(has: dict[str, Any], broken: set
     ],
 )
 def test_an_edit_names_its_rule(path: str, change: Any, rule: str) -> None:
-    """Each edited entry breaks the rule about it."""
     assert rule in named(edited_at(PLAN, path, change))
 
 
 def test_shaving_every_time_alike_is_found() -> None:
-    """Step, parts and days may agree with each other and still be wrong."""
     m = PLAN.layout.metrics
     parts = {k: v * 0.99 for k, v in m.breakdown_seconds.items()}
     shaved = edited(PLAN, layout__metrics__step_seconds=m.step_seconds * 0.99, layout__metrics__breakdown_seconds=parts)

@@ -74,12 +74,10 @@ def test_figures_by_hand(plan: Plan) -> None:
     ],
 )
 def test_an_edit_names_its_rules(plan: Plan, path: str, change: Any, rules: set[str]) -> None:
-    """Every figure of the pools and of their layouts is recomputed; a pool that is not there has no share."""
     assert rules <= named(edited_at(plan, path, change))
 
 
 def test_a_pool_has_a_layout_where_it_has_a_share(plan: Plan) -> None:
-    """A layout that is missing, and one of a pool without a share, break the rule of shares."""
     assert plan.pools is not None
     layouts = plan.model_dump(mode="json")["pools"]["layouts"]
     assert "shares" in named(edited(plan, pools__layouts={"a": layouts["a"]}))
@@ -88,7 +86,6 @@ def test_a_pool_has_a_layout_where_it_has_a_share(plan: Plan) -> None:
 
 
 def test_a_layout_of_a_pool_without_a_share_is_not_judged(plan: Plan) -> None:
-    """Nothing can be timed for no sequences: the share is named, and nothing of the layout."""
     for sequences in ({"a": 0, "b": 3}, {"b": 3}):
         found = named(edited(plan, pools__sequences=sequences))
         assert "shares" in found and not {r for r in found if r.startswith(("pools[a]", "figures"))}
@@ -102,7 +99,6 @@ def test_figures_wait_for_layouts_that_can_be_timed(plan: Plan) -> None:
 
 
 def test_sequences_are_those_of_all_micro_batches(plan: Plan) -> None:
-    """Twice the sequences a micro-batch are twice the share."""
     twice = 2 * plan.pools.sequences["b"]
     found = named(edited(plan, pools__layouts__b__microbatch_sequences=2, pools__sequences__b=twice))
     assert "shares[b]" not in found and "batch" in found
@@ -124,7 +120,6 @@ def test_limits_of_all_pools(plan: Plan, limit: str, rule: str, most: Callable[[
 
 
 def test_a_pool_alone_exchanges_nothing(plan: Plan) -> None:
-    """With one pool left the step is its own, without an exchange; any that is stated is named."""
     layouts = plan.model_dump(mode="json")["pools"]["layouts"]
     step = plan.pools.layouts["b"].metrics.step_seconds
     alone = {"pools__sequences": {"a": 0, "b": 3}, "pools__layouts": {"b": layouts["b"]}, "pools__step_seconds": step}

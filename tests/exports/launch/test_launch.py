@@ -81,7 +81,6 @@ def run_for(model: str, layout: dict[str, Any]) -> tuple[LaunchRun, Plan, Instan
 
 @pytest.mark.parametrize(("framework", "model", "layout"), TRIPS)
 def test_round_trip(framework: str, model: str, layout: dict[str, Any], tmp_path: Path) -> None:
-    """What is exported is read back as the same layout, batch and replicas."""
     run, _, instance = run_for(model, layout)
     file = tmp_path / f"own{SUFFIX[framework]}"
     file.write_text(WRITERS[framework](run))
@@ -146,7 +145,6 @@ def arguments(script: str) -> list[str]:
 
 @pytest.mark.parametrize(("model", "layout"), [(m, x) for f, m, x in TRIPS if f == "megatron"])
 def test_megatron_takes_the_flags(model: str, layout: dict[str, Any]) -> None:
-    """Megatron-LM's argument parser knows every flag, its type and its choice."""
     words = arguments(WRITERS["megatron"](run_for(model, layout)[0]))
     parsed, left = megatron_parser().parse_known_args(words)
     assert left == []
@@ -164,7 +162,6 @@ def test_the_layout_of_the_pipeline() -> None:
 
 
 def test_titan_has_every_module_once() -> None:
-    """The modules of torchtitan's parts are all layers, once, with the embedding and the head at the ends."""
     run, _, _ = run_for("llama3-70b", DENSE | {"layers_per_stage": UNEVEN, "zero_stage": 0})
     parts = tomllib.loads(WRITERS["torchtitan"](run))["parallelism"]["module_fqns_per_model_part"]
     names = [name for part in parts for name in part]
@@ -188,7 +185,6 @@ REFUSED = [
 
 @pytest.mark.parametrize(("framework", "choices", "complaint"), REFUSED)
 def test_refused_layouts(framework: str, choices: dict[str, Any], complaint: str) -> None:
-    """A choice that a framework has no word for is named with its value and what to do."""
     run, _, _ = run_for("llama3-70b", DENSE | choices)
     with pytest.raises(InputError) as caught:
         WRITERS[framework](run)
@@ -301,7 +297,6 @@ def test_plain_stages_are_not_interleaved() -> None:
     [({"layout": None}, "status optimal"), ({"layout": None, "pools": "some"}, "each pool has a layout of its own")],
 )
 def test_a_plan_without_one_layout_has_none_to_start(changes: dict[str, Any], why: str) -> None:
-    """It is refused with the reason: it has none, or one for each of several pools."""
     _, plan, _ = run_for("llama3-70b", DENSE)
     with pytest.raises(InputError, match=why):
         run_of(plan.model_copy(update={"status": "optimal"} | changes), "plan.json")
@@ -391,7 +386,6 @@ def test_the_fastest_near_layout_fits(framework: str) -> None:
 
 
 def test_the_nearest_is_told(tmp_path: Path) -> None:
-    """The command says what it changes and what the step becomes; --exact refuses."""
     _, plan, _ = run_for("llama3-70b", DENSE | REPEATS)
     (tmp_path / "plan.json").write_text(plan.model_dump_json())
     command = ["export", "launch", str(tmp_path / "plan.json")]

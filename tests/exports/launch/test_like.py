@@ -245,7 +245,6 @@ def asked(name: str, layout: dict[str, Any] | None = None, **choices: Any) -> tu
 
 
 def changed_lines(before: str, after: str) -> list[str]:
-    """Return the lines that a text has lost."""
     return [x[2:] for x in difflib.ndiff(before.splitlines(), after.splitlines()) if x.startswith("- ")]
 
 
@@ -282,14 +281,12 @@ def test_nodes_give_the_replicas(name: str, gpus: int, replicas: int, microbatch
     ],
 )
 def test_gpus_of_a_script(line: str, gpus: int | None, tmp_path: Path) -> None:
-    """GPUs are read from every option that states them; what is no figure states none."""
     (tmp_path / "own.sh").write_text(f"{line} pretrain.py --micro-batch-size 1 # -N 9\n")
     assert read_run(tmp_path / "own.sh").gpus == gpus
 
 
 @pytest.mark.parametrize("name", RECIPE)
 def test_its_own_plan_changes_nothing(name: str, tmp_path: Path) -> None:
-    """A recipe into which the plan is written that it describes is the same byte for byte."""
     text, model, length, precision, _ = RECIPE[name]
     file = tmp_path / name
     file.write_text(text)
@@ -306,7 +303,6 @@ MAY_CHANGE = """parallel batch recompute optimizer strategy virtual TP CP NODES 
 
 @pytest.mark.parametrize("name", RECIPE)
 def test_another_plan_is_read_back(name: str, tmp_path: Path) -> None:
-    """Another plan is read back as it is, GPUs and batch with it, and written once more it changes nothing."""
     text, run, instance = asked(name)
     new, told = written_like(text, tmp_path / name, run, instance)
     back = run_of_text(new, tmp_path / name)
@@ -338,7 +334,6 @@ def test_another_plan_is_read_back(name: str, tmp_path: Path) -> None:
     ],
 )
 def test_short_files(name: str, text: str, tmp_path: Path) -> None:
-    """Files that state next to nothing get what the plan needs, in tables of their own where there are none."""
     layout = layout_of(4, 2, 4, sequence_parallel=True, zero_stage=0, microbatches_per_step=4) | FULL
     instance = question("llama3-70b", precision="bf16")
     run = run_of(plan_for(instance, layout), "plan")
@@ -348,7 +343,6 @@ def test_short_files(name: str, text: str, tmp_path: Path) -> None:
 
 
 def test_what_changes_where(tmp_path: Path) -> None:
-    """Values are changed where their variables are assigned; comments, quotes and the other lines stay."""
     text, run, instance = asked("variables.sh")
     new, told = written_like(text, tmp_path / "own.sh", run, instance)
     lost = changed_lines(text, new)
@@ -380,7 +374,6 @@ def test_a_flag_among_others_is_taken_out_with_one_blank(first: bool, tmp_path: 
 
 
 def test_megatron_words_of_the_file(tmp_path: Path) -> None:
-    """Selective recompute and virtual stages are written in the words that the file has for them."""
     text, run, instance = asked("arrays.sh")
     text = text.replace("\t--sequence", "\t--num-virtual-stages-per-pipeline-rank 1\n\t--sequence")
     text = text.replace("    --bf16", "    --recompute-granularity full\n    --bf16")
@@ -511,7 +504,6 @@ def test_modules_of_selective_recompute(name: str, tmp_path: Path) -> None:
 
 
 def test_nodes_without_their_gpus(tmp_path: Path) -> None:
-    """Nodes are changed where the GPUs of a node are not known, which is told."""
     text, run, instance = asked("arrays.sh")
     text = text.replace("GPUS_PER_NODE=8", "GPUS_PER_NODE=$(nvidia-smi -L | wc -l)")
     new, told = written_like(text, tmp_path / "own.sh", run, instance)
@@ -521,7 +513,6 @@ def test_nodes_without_their_gpus(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["own.yaml", "own.toml", "own.json", "own.sh"])
 def test_files_that_say_nothing(name: str, tmp_path: Path) -> None:
-    """An empty file is told what a recipe has."""
     with pytest.raises(InputError, match=rf"{name}: has none of .*, by which a recipe of .* is known; give .* run"):
         run_of_text("" if name == "own.json" else "# later\n", tmp_path / name)
 

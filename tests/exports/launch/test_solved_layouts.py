@@ -51,7 +51,6 @@ def asked(config: str, framework: str) -> dict[str, Any]:
     ("config", "framework"), [*QUICK, *slow(*SLOW), *more(*(case for case in CASES if case not in QUICK + SLOW))]
 )
 def test_the_export_is_the_plan(config: str, framework: str, tmp_path: Path) -> None:
-    """It is written as planned, and read back as the same layout."""
     given = asked(config, framework)
     plan = planner.solve(given)
     assert plan.status == "optimal" and plan.verified
