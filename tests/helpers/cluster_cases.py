@@ -80,7 +80,6 @@ def cost(q: PlacementProblem, placed: tuple[tuple[int, Way], ...]) -> tuple[int,
 
 
 def best(q: PlacementProblem) -> tuple[int, ...]:
-    """Return the minimum cost over all placements."""
     return min(cost(q, p) for p in placements(q))
 
 

@@ -140,5 +140,4 @@ def other_values(name: str, value: Any) -> list[Any]:
 
 
 def with_pins(i: Instance, pins: dict[str, Any]) -> Instance:
-    """Return an instance with more pins."""
     return i.model_copy(update={"pins": {**i.pins, **pins}})

@@ -37,7 +37,6 @@ def _covers(a: Plan, b: Plan) -> bool:
 
 
 def without(i: Instance, **limits: Any) -> Instance:
-    """Return an instance with other limits."""
     return i.model_copy(update={"limits": i.limits.model_copy(update=limits)})
 
 

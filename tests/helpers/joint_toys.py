@@ -10,36 +10,21 @@ PHI = 1.1
 
 
 GPU = {
-    "name": "tiny",
-    "hbm_bytes_per_second": 1e12,
-    "peak_flop_per_second": {"bf16": 1e14},
-    "gemm_efficiency": {"max_share": {"bf16": 0.8}, "operand_traffic": 0.1},
-    "kernel_seconds": 1e-6,
-    "scale_up_bytes_per_second": 2e11,
-    "scale_up_latency_seconds": 4e-6,
-    "nic_latency_seconds": 8e-6,
-}
+    "name": "tiny", "hbm_bytes_per_second": 1e12, "peak_flop_per_second": {"bf16": 1e14},
+    "gemm_efficiency": {"max_share": {"bf16": 0.8}, "operand_traffic": 0.1}, "kernel_seconds": 1e-6,
+    "scale_up_bytes_per_second": 2e11, "scale_up_latency_seconds": 4e-6, "nic_latency_seconds": 8e-6,
+}  # fmt: skip
 PRECISION = {
-    "compute": "bf16",
-    "parameter_bytes": 6,
-    "working_parameter_bytes": 2,
-    "gradient_bytes": 4,
-    "optimizer_bytes": 8,
-    "activation_bytes": 2,
-    "collective_bytes": 2,
-}
+    "compute": "bf16", "parameter_bytes": 6, "working_parameter_bytes": 2, "gradient_bytes": 4, "optimizer_bytes": 8,
+    "activation_bytes": 2, "collective_bytes": 2,
+}  # fmt: skip
 SOFTWARE = {
-    "name": "flash",
-    "launch_seconds": 1e-6,
-    "microbatch_seconds": 1e-4,
-    "step_seconds": 1e-3,
-    "tensor_overlap": 0.5,
+    "name": "flash", "launch_seconds": 1e-6, "microbatch_seconds": 1e-4, "step_seconds": 1e-3, "tensor_overlap": 0.5,
     "sharding_exposed": 0.1,
-}
+}  # fmt: skip
 
 
 def switches(r: random.Random) -> dict[str, Any]:
-    """Draw the switches of a software stack."""
     overlaps = ("context", "experts", "gradients", "parameters", "sends", "tensor")
     return {
         "overlaps": sorted(r.sample(overlaps, r.randint(0, len(overlaps)))),
@@ -86,26 +71,21 @@ def toy(seed: int, *, sites: int = 0, forced: bool = False, **changes: Any) -> I
     given: dict[str, Any] = {
         "name": f"toy {seed}",
         "limits": {
-            "max_batch_tokens": r.randint(4, 8) * 1024,
-            "memory_reserve_fraction": 0.0,
+            "max_batch_tokens": r.randint(4, 8) * 1024, "memory_reserve_fraction": 0.0,
             "budget_usd": racks * rack_usd * r.uniform(1.05, 1.6),
         },
         "workload": {
-            "model": {"name": "m", "layers": layers, "hidden": 1536, "heads": 6, "vocabulary": 4000},
-            "tokens": 1e9,
-            "sequence_length": 1024,
-            "precision": PRECISION,
-            "software": SOFTWARE,
+            "model": {"name": "m", "layers": layers, "hidden": 1536, "heads": 6, "vocabulary": 4000}, "tokens": 1e9,
+            "sequence_length": 1024, "precision": PRECISION, "software": SOFTWARE,
         },
         "hardware": {
-            "accelerator": GPU
-            | {"hbm_bytes": r.choice([0.22e9, 0.35e9, 0.9e9]), "nic_bytes_per_second": r.choice([5e9, 2e10, 8e10])},
-            "rack": {"name": "r", "gpus": gpus, "it_kw": 1000, "price_usd": rack_usd},
-            "racks": racks,
+            "accelerator": GPU | {
+                "hbm_bytes": r.choice([0.22e9, 0.35e9, 0.9e9]), "nic_bytes_per_second": r.choice([5e9, 2e10, 8e10]),
+            },
+            "rack": {"name": "r", "gpus": gpus, "it_kw": 1000, "price_usd": rack_usd}, "racks": racks,
         },
-        "network": network,
-        "pins": {"layout.zero_stage": r.randint(0, 3)},
-    }
+        "network": network, "pins": {"layout.zero_stage": r.randint(0, 3)},
+    }  # fmt: skip
     if forced:
         given["pins"] |= {
             "layout.tensor_parallel": gpus,
@@ -174,12 +154,10 @@ def deeper(seed: int) -> Instance:
 
 
 def with_pins(i: Instance, **pins: Any) -> Instance:
-    """Return an instance with more pins."""
     return i.model_copy(update={"pins": {**i.pins, **pins}})
 
 
 def with_budget(i: Instance, usd: float) -> Instance:
-    """Return an instance with another budget."""
     return i.model_copy(update={"limits": i.limits.model_copy(update={"budget_usd": usd})})
 
 
@@ -189,7 +167,6 @@ RACK_USD, RACK_MW, OVERHEAD = 1000.0, 1.0, 1.2
 
 
 def kind_of(seed: int) -> str:
-    """Return the kind of a case."""
     return KINDS[seed % len(KINDS)]
 
 
@@ -317,14 +294,10 @@ def _network(r: random.Random) -> dict[str, Any]:
 
 def _fibre(r: random.Random) -> dict[str, Any]:
     return {
-        "fibre_usd_per_route_km": r.choice([0.02, 0.1]),
-        "wavelength_usd": r.choice([20, 80]),
-        "wavelength_gbps": r.choice([5.0, 20.0, 100.0]),
-        "max_wavelengths_per_pair": 2,
-        "max_fibre_pairs": 2,
-        "headroom_factor": 1.0,
-        "round_trips": r.choice([0.0, 0.2, 0.2, 1.0, 1.0]),
-    }
+        "fibre_usd_per_route_km": r.choice([0.02, 0.1]), "wavelength_usd": r.choice([20, 80]),
+        "wavelength_gbps": r.choice([5.0, 20.0, 100.0]), "max_wavelengths_per_pair": 2, "max_fibre_pairs": 2,
+        "headroom_factor": 1.0, "round_trips": r.choice([0.0, 0.2, 0.2, 1.0, 1.0]),
+    }  # fmt: skip
 
 
 def _nodes(r: random.Random, count: int, racks: int) -> dict[str, Any]:

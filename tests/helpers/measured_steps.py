@@ -11,19 +11,13 @@ from planner.calibration.measured_steps import read_runs
 ACCELERATOR, SOFTWARE = "H100", "megatron-core-2025"
 HEADER = ("model", "layers", "gpus", "TP", "PP", "seq", "micro_batch", "micro_batches", "precision", "step_s")
 SHAPES = (
-    ("llama-3.1-8b", 8, 8, 1, 1, 4096, 1, 4),
-    ("llama-3.1-8b", 8, 8, 1, 1, 4096, 1, 32),
-    ("llama-3.1-8b", 8, 8, 8, 1, 4096, 1, 4),
-    ("llama-3.1-8b", 8, 8, 8, 1, 4096, 1, 32),
-    ("llama-3.1-8b", 8, 8, 1, 1, 32768, 1, 4),
-    ("llama-3.1-8b", 1, 8, 1, 1, 512, 1, 4),
-    ("llama-3.1-8b", 1, 8, 1, 1, 512, 1, 64),
-    ("llama-3.1-8b", 8, 8, 2, 2, 4096, 1, 8),
-    ("llama-3.1-8b", 8, 8, 2, 2, 4096, 1, 64),
-    ("llama-3.1-70b", 4, 8, 4, 1, 8192, 1, 4),
-    ("llama-3.1-70b", 4, 8, 4, 1, 8192, 1, 16),
-    ("llama-3.1-70b", 4, 8, 8, 1, 8192, 2, 8),
-)
+    ("llama-3.1-8b", 8, 8, 1, 1, 4096, 1, 4), ("llama-3.1-8b", 8, 8, 1, 1, 4096, 1, 32),
+    ("llama-3.1-8b", 8, 8, 8, 1, 4096, 1, 4), ("llama-3.1-8b", 8, 8, 8, 1, 4096, 1, 32),
+    ("llama-3.1-8b", 8, 8, 1, 1, 32768, 1, 4), ("llama-3.1-8b", 1, 8, 1, 1, 512, 1, 4),
+    ("llama-3.1-8b", 1, 8, 1, 1, 512, 1, 64), ("llama-3.1-8b", 8, 8, 2, 2, 4096, 1, 8),
+    ("llama-3.1-8b", 8, 8, 2, 2, 4096, 1, 64), ("llama-3.1-70b", 4, 8, 4, 1, 8192, 1, 4),
+    ("llama-3.1-70b", 4, 8, 4, 1, 8192, 1, 16), ("llama-3.1-70b", 4, 8, 8, 1, 8192, 2, 8),
+)  # fmt: skip
 """Twelve lines of one node: models cut to a few layers, varied micro-batches, degrees and sequences."""
 
 
@@ -38,7 +32,6 @@ def constants_at(paths: Mapping[str, float]) -> tuple[list[FittedConstant], list
 
 
 def write_rows(path: Path, rows: Sequence[Sequence[object]], header: Sequence[str] = HEADER) -> Path:
-    """Write a table."""
     with path.open("w", newline="") as file:
         csv.writer(file).writerows([header, *rows])
     return path

@@ -24,7 +24,6 @@ Value = tuple[int, float] | None  # racks and yearly cost
 
 
 def wire(a: str, b: str, x: float = 0.01, **changes: Any) -> dict[str, Any]:
-    """Return a line with a reactance."""
     return line(a, b, reactance_pu=x, **changes)
 
 

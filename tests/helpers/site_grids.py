@@ -121,22 +121,18 @@ def random_case(seed: int) -> tuple[Instance, SitesRequest]:
         for a, b in r.sample(pairs, 1)
     ]
     rules = {
-        "grid_model": r.choice(["none", "transport", "transport"]),
-        "headroom": r.random() < 0.8,
+        "grid_model": r.choice(["none", "transport", "transport"]), "headroom": r.random() < 0.8,
         "interconnect": {
-            "enabled": r.random() < 0.5,
-            "share": r.choice([0.5, 1.0]),
+            "enabled": r.random() < 0.5, "share": r.choice([0.5, 1.0]),
             "reading": r.choice(["explicit", "capacity", "capacity_n1"]),
         },
         "fault_split": {
-            "enabled": r.random() < 0.2,
-            "min_interconnections": r.choice([1, 2]),
+            "enabled": r.random() < 0.2, "min_interconnections": r.choice([1, 2]),
             "max_share": r.choice([0.5, 0.6, 1.0]),
         },
-        "max_sites": r.choice([None] * 5 + [1, 2]),
-        "min_site_modules": r.choice([1, 1, 1, 2]),
+        "max_sites": r.choice([None] * 5 + [1, 2]), "min_site_modules": r.choice([1, 1, 1, 2]),
         "max_rtt_ms": r.choice([None] * 6 + [1.5, 20.0]),
-    }
+    }  # fmt: skip
     prices = {"building_usd_per_it_mw": 1e5, "interconnection_usd_per_mw": 5e4, "site_usd": r.choice([0, 3e5])}
     prices |= {"discount_rate": r.choice([0.0, 0.07])}
     limits = {"operation_years": r.choice([0, 2])}
@@ -155,17 +151,9 @@ def random_case(seed: int) -> tuple[Instance, SitesRequest]:
     spare = {"E": r.randint(2, 8), "W": r.randint(2, 8)}
     price = {"E": r.choice([30, 40]), "W": r.choice([35, 40])}
     instance = case(
-        *nodes,
-        headroom=spare,
-        usd_per_mwh=price,
-        lines=lines,
-        new_lines=new,
-        rules=rules,
-        prices=prices,
-        limits=limits,
-        hardware=hardware,
-        wan=links,
-    )
+        *nodes, headroom=spare, usd_per_mwh=price, lines=lines, new_lines=new, rules=rules, prices=prices,
+        limits=limits, hardware=hardware, wan=links,
+    )  # fmt: skip
     exchange = (
         GradientExchange(stage_bytes=r.choice([4e9, 2e10]), window_seconds=r.choice([0.05, 0.2]))
         if r.random() < 0.7

@@ -38,7 +38,6 @@ def fibre(
 
 
 def asked(size: float = 1e9, window: float = 0.2, sites: tuple[str, ...] = ("E0", "W0")) -> WanRequest:
-    """Ask for an exchange between sites."""
     return WanRequest(sites=sites, exchanging=sites, exchange=GradientExchange(stage_bytes=size, window_seconds=window))
 
 
@@ -62,7 +61,6 @@ def random_case(seed: int) -> tuple[Instance, WanRequest]:
 
 
 def paths(edges: dict[str, tuple[str, str]], a: str, b: str, seen: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Yield every simple path, by walking."""
     if a == b:
         yield ()
         return

@@ -65,7 +65,6 @@ CASES = [
 
 @pytest.mark.parametrize(("batch", "pools"), CASES)
 def test_brute_force_over_all_shares_agrees(batch, pools):
-    """No shares of a small batch are better than the result, which is proven."""
     tables = [[0.0] + [exact_seconds(p, n) for n in range(1, batch + 1)] for p in pools]
     shares = [s for s in itertools.product(range(batch + 1), repeat=len(pools)) if 0 < sum(s) <= batch]
     best = min(max(t[n] for t, n in zip(tables, s, strict=True)) / sum(s) for s in shares)
@@ -93,7 +92,6 @@ def test_the_slowest_exchange_is_waited_for():
 
 @pytest.mark.slow
 def test_a_larger_batch_is_bounded_where_it_is_not_proven():
-    """In a batch too large for exact shares the bound stays under the result, and both under the faster pool alone."""
     pools = [problem("A100-80GB", 96, racks=2), problem("H100", 96, racks=2)]
     found = balance(pools, 96, tail=lambda _: 0.0, progress=lambda *_: None)
     alone = min(fastest_of(p).seconds for p in pools)
@@ -121,7 +119,6 @@ def test_ways_to_make_up_a_share_are_exact():
 
 
 def test_layouts_with_other_micro_batches_fit_and_are_never_under_the_bound():
-    """A layout with another number of micro-batches fits memory, and takes no less than the bound of its share."""
     asked = problem("H100", 40, racks=4)
     best = fastest_of(asked)
     assert best.strategy is not None

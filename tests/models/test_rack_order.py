@@ -37,7 +37,6 @@ def test_runs_of_any_size_are_counted(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(120))
 def test_the_first_run_in_closed_form(seed: int) -> None:
-    """What leaves the first run of units is what a loop over all flows counts, and no more than the worst run."""
     r = random.Random(seed)
     stages, blocks, wrap = r.randint(1, 9), r.randint(2, 8), r.random() < 0.5
     sizes = np.arange(1, stages * blocks)

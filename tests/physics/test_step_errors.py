@@ -21,7 +21,6 @@ TABLE, RECENT = step_errors.table(), "megatron-core-2025"
 def machine(
     gpu: str = "H100", software: str = "megatron-core-2025", model: str = "llama3-70b", dtype: str = "bf16"
 ) -> Machine:
-    """Return a machine of the catalogue."""
     m = machine_of(
         Accelerator.model_validate(catalogue("accelerators")[gpu]),
         Model.model_validate(catalogue("models")[model]),
@@ -68,7 +67,6 @@ def test_table_is_sound(name: str) -> None:
 
 
 def test_wider_classes_have_more_rows() -> None:
-    """A class has the rows of all narrower ones, and `any` has all."""
     for name, x in TABLE.classes.items():
         for wider in TABLE.classes:
             if name.startswith(f"{wider},") or wider == "any":
@@ -76,7 +74,6 @@ def test_wider_classes_have_more_rows() -> None:
 
 
 def test_interval_is_that_of_the_narrowest_class() -> None:
-    """The interval scales with the prediction, and is that of the first class that the table has."""
     m, s = machine(software="llm-foundry-fsdp"), strategy(4)
     like = step_errors.like_rows(m, s)
     assert like.name == "16-bit dense, several nodes, llm-foundry-fsdp"

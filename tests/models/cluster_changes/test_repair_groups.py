@@ -36,7 +36,6 @@ def best_fill(leaves: tuple[Leaf, ...], groups: tuple[IncompleteGroup, ...]) -> 
 
 @pytest.mark.parametrize("seed", range(120))
 def test_missing_units_agree_with_brute_force(seed: int) -> None:
-    """The leaves that serve groups in need are the best of all, and proven so."""
     leaves, groups = short_case(seed)
     outcome, best = repair(leaves, groups, Options()), best_fill(leaves, groups)
     assert outcome.infeasible == (best is None)

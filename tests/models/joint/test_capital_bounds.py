@@ -54,7 +54,6 @@ def test_a_refusal_with_wan_gateways_says_nothing_of_fewer_wavelengths() -> None
 
 @pytest.mark.parametrize("gateway", [None, False, True])
 def test_a_refusal_of_designed_fibre_says_nothing_of_others(gateway: bool | None) -> None:
-    """Designed fibre of more wavelengths may carry less of other traffic."""
     assert bounds(gateway=gateway, designed=True)._refused_at(2, 5.0, 10_000.0).tolist() == [0, 0, 10_000, 0, 0]
 
 

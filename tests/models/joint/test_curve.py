@@ -113,7 +113,6 @@ def enumerated(seed: int, how: frozenset[tuple[str, Any]]) -> tuple[Instance, li
 
 @cache
 def enumerated_where_parts_fail(seed: int) -> list[tuple[float, float]]:
-    """Enumerate a case once for all shares."""
     return [(x.seconds, x.usd) for x in plans_where_parts_fail(failing(seed))]
 
 
@@ -130,7 +129,6 @@ def test_covers_full_enumeration(seed: int, how: dict[str, Any], epsilon: float)
 @pytest.mark.parametrize("epsilon", [0.1, *more(1e-6)])
 @pytest.mark.parametrize("seed", [16, *slow(26, 12, 24), *more(57)])
 def test_covers_full_enumeration_where_parts_fail(seed: int, epsilon: float) -> None:
-    """On a clock too, with each choice of spares."""
     i = failing(seed)
     assert i.grid is not None
     require_covered(i, enumerated_where_parts_fail(seed), epsilon)
@@ -138,7 +136,6 @@ def test_covers_full_enumeration_where_parts_fail(seed: int, epsilon: float) -> 
 
 @pytest.mark.parametrize(("seed", "how"), CASES, ids=NAMES)
 def test_no_plan_is_below_the_floor_of_capital(seed: int, how: dict[str, Any]) -> None:
-    """The floor grows with racks, and no plan of the enumeration costs less than it does for its racks and sites."""
     i = toy(seed, **how)
     world = world_of(i, Options(), Deadline())
     floor, racks = CapitalFloor(world=world), np.arange(1, 12)

@@ -104,7 +104,6 @@ def test_without_a_share_nothing_is_claimed_of_plans_that_tie() -> None:
     ("seed", "how", "share"), [CASES[0], CASES[2], CASES[-3], *slow(*CASES[3:-4:2], CASES[-1]), *more(*CASES[4:-4:2])]
 )
 def test_the_simplest_within_a_share_equals_full_enumeration(seed: int, how: dict[str, Any], share: float) -> None:
-    """No dearer plan and none of more days is named, and no other such plan has fewer kinds of parallelism."""
     i = toy(seed, **how)
     best, world, search = searched(i, share)
     if best is None:
@@ -170,7 +169,6 @@ def test_indifference_is_never_dropped(change: dict[str, Any]) -> None:
 
 
 def test_a_simpler_plan_keeps_the_deadline() -> None:
-    """Named is no plan behind the deadline, however simple."""
     named = stored("cluster-1k").objective.simplest
     assert named is not None
     late = planner.changed("cluster-1k", {"limits.deadline_days": named.days_to_train * (1 - 1e-6)})
@@ -198,5 +196,4 @@ def test_a_false_simpler_plan_is_refused(bare: bool) -> None:
 
 
 def with_objective(i: Instance, **changes: Any) -> Instance:
-    """Return an instance with another objective."""
     return i.model_copy(update={"objective": i.objective.model_copy(update=changes)})

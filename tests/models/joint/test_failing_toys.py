@@ -58,7 +58,6 @@ def test_links_decide_the_lanes() -> None:
 
 @pytest.mark.parametrize(("toys", "seed"), [(failing, 0), (failing_links, 16), *more((failing, 16), (failing, 27))])
 def test_least_cost_equals_full_enumeration(toys: Toys, seed: int) -> None:
-    """By each of several deadlines on a clock the cheapest plan is the cheapest of all plans in time."""
     i = toys(seed)
     plans, world = every_plan(i), world_of(i, Options(), Deadline(None))
     times = sorted({p.seconds for p in plans})
@@ -98,7 +97,6 @@ def test_no_failures_give_the_answer_without_them(seed: int) -> None:
 
 
 def calendars() -> list[Calendar]:
-    """Return failures of different kinds."""
     own = failing(0).reliability
     assert isinstance(own, Reliability)
     large = own.model_copy(
@@ -119,7 +117,6 @@ def calendars() -> list[Calendar]:
 
 @pytest.mark.parametrize("k", range(4))
 def test_bounds_hold_for_every_number_of_replicas(k: int) -> None:
-    """The bounds over ranges of replicas are within the least of their members, and near it."""
     c, draw = calendars()[k], np.random.default_rng(k)
     for _ in range(200):
         g, most = int(draw.integers(1, 20_000)), int(draw.integers(1, 200))

@@ -170,7 +170,6 @@ def test_a_stack_of_ones_own_has_no_rules() -> None:
     ],
 )
 def test_pins_that_a_framework_does_not_run(stack: str, pins: dict[str, Any]) -> None:
-    """They are refused with the rule's framework and the key that frees them, which does."""
     model = {"layers": 4, "experts": {"count": 4, "per_token": 2, "ffn": 512}}
     own = {f"layout.{name}": value for name, value in pins.items()}
     ruled = under(toy(0), stack, model=model).model_copy(update={"pins": own})

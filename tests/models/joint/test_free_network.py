@@ -21,7 +21,6 @@ from planner.physics.training import step, step_prediction
 
 
 def asked(seed: int) -> Instance:
-    """Return a toy without money."""
     return without(toy(seed), budget_usd=None)
 
 
@@ -63,7 +62,6 @@ def test_no_racks_are_enough() -> None:
 
 
 def test_a_wide_bracket_is_honest() -> None:
-    """With a tolerance the racks proven too few are fewer than those found, by no more than it."""
     i = asked(6)
     days = days_of(i, fastest_on(i, 5).seconds)
     exact, wide = fewest_racks(i, days), fewest_racks(i, days, tolerance=0.5)

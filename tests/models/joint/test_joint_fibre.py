@@ -37,7 +37,6 @@ def request_of(i: Instance, sites: tuple[str, ...], circuit: Circuit, km: float)
 
 @pytest.mark.parametrize("seed", range(16))
 def test_the_cheapest_of_all_pairs_with_its_design(seed: int) -> None:
-    """Capital and design are those of the pair of sites that costs least, each pair designed on its own."""
     i, circuit = three_sites(seed), Circuit(1 + seed % 3, 1e9, 2e9)
     sites, best, found_any = Sites(instance=i), math.inf, False
     for pair, km in sites.data.pairs.items():

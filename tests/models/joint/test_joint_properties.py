@@ -20,7 +20,6 @@ TIE = 1e-9
 
 @cache
 def free(seed: int) -> JointSolution:
-    """Solve a case once."""
     return solved(case(seed))
 
 
@@ -87,7 +86,6 @@ def test_dearer_parts_never_improve(seed: int, change: str) -> None:
 @pytest.mark.parametrize("change", SAME)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_order_and_names_change_nothing(seed: int, change: str) -> None:
-    """The order of nodes, lines and switches and the names of nodes change neither days nor capital."""
     _same(free(seed), solved(SAME[change](case(seed))))
 
 

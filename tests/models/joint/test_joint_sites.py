@@ -69,7 +69,6 @@ def least_usd(i: Instance, racks: tuple[int, ...]) -> float:
 
 
 def placed(i: Instance, parts: tuple[SitePart, ...], circuit: Circuit | None = WIDE) -> PlacedParts | None:
-    """Ask for the cheapest sites."""
     return Sites(instance=i).cheapest(parts, circuit if len(parts) > 1 else None)
 
 

@@ -29,7 +29,6 @@ HELPERS = Path(__file__).parents[2] / "helpers"
 
 @cache
 def enumerated(seed: int) -> Plan | None:
-    """Enumerate a case once."""
     return Toy(case(seed)).best()
 
 
@@ -78,7 +77,6 @@ def test_enumeration_leaves_out_only_what_is_slower(seed: int) -> None:
 
 
 def test_the_enumeration_shares_no_formulation() -> None:
-    """Enumerating loads no module of planner.models or planner.solvers."""
     code = (
         "import sys, joint_brute_force\n"
         "left_out = 'planner.models', 'planner.solvers', 'ortools', 'pyomo'\n"

@@ -108,7 +108,6 @@ def test_fibre_follows_the_sites_that_there_are(seed: int) -> None:
 
 @pytest.mark.parametrize(("seed", "how"), [(6, {}), (36, {"sites": 2, "forced": True})])
 def test_the_cheaper_plan_within_a_share(seed: int, how: dict[str, Any]) -> None:
-    """The cheapest plan within a share of the fewest days is that by the deadline, from the plan known or without."""
     i = toy(seed, **how)
     w = world(i)
     best = cheapest_by(w, math.inf).plan
@@ -125,7 +124,6 @@ def test_the_cheaper_plan_within_a_share(seed: int, how: dict[str, Any]) -> None
 
 
 def in_days(i: Instance, days: float | None) -> LeastCost:
-    """Solve an instance by a deadline."""
     asked = without(i, deadline_days=days)
     return solve_joint_cost(asked, Options(), lambda _: None)
 
@@ -144,7 +142,6 @@ def test_the_deadline_of_an_instance() -> None:
 
 
 def test_a_search_cut_short_claims_no_proof() -> None:
-    """Out of time there is a lower bound at most, and nothing is called infeasible."""
     i = toy(6)
     w = world(i)
     full, cut = cheapest_by(w, math.inf), cheapest_by(world(i), math.inf, time_limit=1e-9)
@@ -153,7 +150,6 @@ def test_a_search_cut_short_claims_no_proof() -> None:
 
 
 def test_columns_grow_within_racks_and_batch() -> None:
-    """A column that is late gets no more blocks than there are racks, and takes no more sequences than a step may."""
     i = planner.changed("cluster-1k", {"hardware.racks": 64})
     w, refused, kept = world(i), 0, 0
     for s in list(strategies(w.problem))[::110]:

@@ -117,7 +117,6 @@ def test_the_checker_enumerates_modules() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_modules_that_no_layer_has_change_nothing(seed: int) -> None:
-    """A dense toy under modules of experts has the plan of the stack without them."""
     i = toy(seed)
     given = i.model_dump(mode="json", exclude_none=True)
     given["workload"]["software"]["recompute_modules"] = ["moe_act", "moe", "layernorm", "mla_up_proj"]
@@ -127,7 +126,6 @@ def test_modules_that_no_layer_has_change_nothing(seed: int) -> None:
 
 
 def test_a_plan_of_modules_is_checked_and_told() -> None:
-    """The plan passes every rule of the checker, and its summary names what runs again."""
     plan = planner.solve(of_modules(("layernorm", "moe_act"), 0.45e9))
     assert plan.layout is not None and plan.layout.recompute == "selective"
     assert planner.check(plan) == []

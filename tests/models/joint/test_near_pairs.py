@@ -37,7 +37,6 @@ def scattered(seed: int) -> Instance:
 
 
 def answers(i: Instance, most_rtt: float) -> list[float]:
-    """Return the capital of some parts."""
     sites, found = Sites(instance=i), []
     for racks in PARTS:
         placed = sites.cheapest(tuple(SitePart(1, n, BARE) for n in racks), Circuit(2, most_rtt))
@@ -57,7 +56,6 @@ def least_usd(sites: Sites, at: SitesExtent) -> float:
 @pytest.mark.parametrize("seed", [1, 2, 8, *more(0, 3, 4, 5, 6, 7, 9)])
 @pytest.mark.parametrize("share", [0.3, 1.0])
 def test_answers_with_all_pairs_are_equal(seed: int, share: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whole questions and those without dear pairs have the same least capital, and pay the same points."""
     i = scattered(seed)
     sites = Sites(instance=i)
     rtts = sites.rtts_ms()

@@ -45,7 +45,6 @@ def test_rounds_without_end_are_not_listed() -> None:
 
 
 def test_columns_do_not_depend_on_the_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tables worked out a few rows at a time give the same plan and bound."""
     toy = joint_toys.toy(7)
     whole = solve_joint(toy, Options(), lambda _: None)
     monkeypatch.setattr(columns, "BLOCK", 7)

@@ -34,7 +34,6 @@ from planner.solvers import signals
 
 
 def solved(i: Instance, options: Options | None = None, **more: Any) -> JointSolution:
-    """Solve with or without a limit."""
     progress = more.pop("progress", lambda _: None)
     return solve_joint(i, options or Options(), progress, **more)
 
@@ -90,7 +89,6 @@ def test_pinned_replicas_have_a_plan_at_once() -> None:
 
 
 def test_a_cache_serves_one_instance() -> None:
-    """Another instance starts the cache anew."""
     cache = JointCache()
     first, second = toy(6), toy(8)
     solved(first, cache=cache)
@@ -98,7 +96,6 @@ def test_a_cache_serves_one_instance() -> None:
 
 
 def test_a_gap_ends_the_search_early() -> None:
-    """A plan within the gap of its bound is optimal by what was asked, and its bound is stated."""
     i = toy(36, sites=2, forced=True)
     exact, loose = solved(i), solved(i, Options(gap=0.5))
     assert exact.days is not None and loose.days is not None and loose.lower_bound is not None
@@ -115,7 +112,6 @@ def test_the_limit_ends_the_search() -> None:
 
 @pytest.mark.parametrize("at", [1, 2])
 def test_an_interrupt_returns_the_incumbent(at: int) -> None:
-    """Interrupted behind its first plans the search returns the best with a bound that holds."""
     i = toy(36, sites=2, forced=True)
     exact, lines = solved(i), []
 
@@ -133,7 +129,6 @@ def test_an_interrupt_returns_the_incumbent(at: int) -> None:
 
 
 def test_an_interrupt_without_a_plan_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Interrupted before the first plan, the search has nothing to return."""
 
     def stop(_: signals.Deadline) -> None:
         raise KeyboardInterrupt
@@ -215,7 +210,6 @@ def test_bounds_under_a_rule_of_recompute(seed: int, stack: str, monkeypatch: py
 
 @pytest.mark.parametrize("seed", [0, 3, 8, 14])
 def test_pipelines_left_out_at_a_glance_hold_no_layers(seed: int) -> None:
-    """What is left out without a look at its stages is left out by that look too, and it is much of what is."""
     free, glance, out = problem_of(toy(seed)), 0, 0
     for share in np.geomspace(1, 0.005, 12):
         problem = replace(free, memory_limit=free.memory_limit * share)
@@ -280,7 +274,6 @@ def test_pinned_replicas_beyond_the_batch_end_the_search_at_once() -> None:
 
 @pytest.mark.parametrize(("p", "m", "v"), [(3, 60, 2), (5, 83, 3), (7, 200, 2), (2, 97, 4)])
 def test_repeated_rounds_may_be_left_out(p: int, m: int, v: int) -> None:
-    """The last pass ends when it does with every round run."""
     forward = (2.3, *(1.1,) * (v - 1))
     backward = (5.0, *(2.4,) * (v - 1))
     whole, _ = schedule.run_passes(p, m, forward, backward)
@@ -290,7 +283,6 @@ def test_repeated_rounds_may_be_left_out(p: int, m: int, v: int) -> None:
 @pytest.mark.parametrize("stack", ["", "megatron-core"])
 @pytest.mark.parametrize("seed", [3, 10])
 def test_the_most_rounds_speak_for_all(seed: int, stack: str) -> None:
-    """No number of rounds is faster than the most of them without waits, which are those of the most replicas."""
     i = deeper(seed).model_dump(mode="json", exclude_none=True)
     i["workload"]["software"]["name"] = stack
     i["limits"]["max_batch_tokens"] *= 6
@@ -365,7 +357,6 @@ def test_pinned_layers_and_packing(seed: int) -> None:
     ],
 )
 def test_pins_outside_the_space_are_refused(pins: dict[str, Any], words: str) -> None:
-    """A pin that the declared space does not hold is refused with the reason."""
     with pytest.raises(InputError, match=words):
         solved(with_pins(toy(8), **pins))
 
@@ -391,7 +382,6 @@ def test_a_layout_alone() -> None:
 
 
 def test_racks_are_asked_for() -> None:
-    """Without a grid the racks must be given."""
     i = toy(8)
     with pytest.raises(InputError, match=r"hardware\.racks"):
         solved(i.model_copy(update={"hardware": i.hardware.model_copy(update={"racks": None})}))

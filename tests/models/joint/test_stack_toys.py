@@ -49,7 +49,6 @@ def made(seed: int, stack: str) -> Instance:
 
 @cache
 def best(seed: int, stack: str) -> Plan | None:
-    """Enumerate a case once."""
     return Toy(made(seed, stack)).best()
 
 
@@ -98,7 +97,6 @@ def test_the_checker_enumerates_what_the_framework_has() -> None:
     ],
 )
 def test_pins_beyond_the_framework_are_refused(stack: str, pins: dict[str, Any], message: str) -> None:
-    """A pin that the framework cannot run is refused with its path, its value and the remedy."""
     i = with_pins(made(5, stack), **{f"layout.{k}": v for k, v in pins.items()})
     with pytest.raises(InputError, match=message):
         problem_of(i)
@@ -107,7 +105,6 @@ def test_pins_beyond_the_framework_are_refused(stack: str, pins: dict[str, Any],
 @pytest.mark.parametrize("schedule", ["1f1b", "zb-h1"])
 @pytest.mark.parametrize("seed", [5, 9, 31])
 def test_what_fills_a_pipeline_is_bounded(seed: int, schedule: str) -> None:
-    """No pipeline comes once for less than its layers fill it, with any number of micro-batches and any ZeRO stage."""
     i = made(seed, "all")
     software = Software.model_validate(SOFTWARE | {"name": "x", "schedules": [schedule]})
     model = i.workload.model.model_copy(update={"layers": 12})  # type: ignore[union-attr]

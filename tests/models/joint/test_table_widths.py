@@ -86,7 +86,6 @@ def test_every_row_stands_in_one_table() -> None:
 
 
 def test_states_of_stages_that_the_stack_lacks_make_no_room() -> None:
-    """What fits with the optimiser's state sharded is no pipeline of a stack without ZeRO."""
     few: list[int] = []
     many: list[int] = []
     for problem, found in ((deep(zero_stages=[0]), few), (deep(zero_stages=[0, 1, 2]), many)):

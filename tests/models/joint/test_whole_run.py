@@ -36,7 +36,6 @@ FACTORS = (1.0, 1.3, 3.0, 40.0)  # of the fewest days
 
 
 def fewest_days(i: Instance) -> float:
-    """Return the days of the fastest plan."""
     found = solve_joint(i, Options(), lambda _: None).days
     assert found is not None
     return found
@@ -78,7 +77,6 @@ def test_equals_full_enumeration(seed: int, how: dict[str, Any], share: float) -
 
 @pytest.mark.parametrize("seed", [3, 14])
 def test_years_that_are_given_count_whatever_the_run(seed: int) -> None:
-    """With the years of operation given every plan is priced over them, and more years never cost less."""
     i = costly(toy(seed, sites=2, forced=True), 0.3)
     days = fewest_days(i) * 3
     found = []
@@ -94,7 +92,6 @@ def test_years_that_are_given_count_whatever_the_run(seed: int) -> None:
 
 
 def test_a_search_cut_short_claims_no_proof() -> None:
-    """Out of time there is a lower bound at most, and nothing is called infeasible."""
     i = costly(toy(6), 0.3)
     days = fewest_days(i) * 2
     limits = i.limits.model_copy(update={"deadline_days": days})

@@ -107,7 +107,6 @@ def test_groups_across_pods_and_the_switches_above() -> None:
 
 @pytest.mark.parametrize("seed", range(28))
 def test_leaves_left_part_free(seed: int) -> None:
-    """Of all leaves that are part-free now the job fills as many as sums of its units can, the smallest first."""
     r = random.Random(seed)
     leaves = [(0, r.randint(0, 5)) for _ in range(r.randint(1, 5))]
     q = problem(leaves, (r.randint(1, 3), r.randint(1, 3)), (r.randint(1, 3), 1), size=5)

@@ -69,7 +69,6 @@ def test_analytic_bounds_hold(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(400, 440))
 def test_no_time_still_places(seed: int) -> None:
-    """Without time to search the packing is whole, and its bounds are below the best."""
     q = random_problem(seed)
     outcome = solve(q, Options(time_limit=0.0))
     f = outcome.solution

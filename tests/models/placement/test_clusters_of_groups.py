@@ -28,7 +28,6 @@ def by_clusters(q: PlacementProblem) -> tuple[int, ...]:
 
 @pytest.mark.parametrize("seed", range(24))
 def test_clusters_agree_with_brute_force(seed: int) -> None:
-    """Every level of the model of clusters is that of the best of all placements, on few leaves and on full ones."""
     easy, full = random_problem(seed, tiers=1 + seed % 2), crowded_problem(seed, tiers=1 + seed % 3)
     assert by_clusters(easy) == best(easy)
     assert by_clusters(full) == best(full)

@@ -75,7 +75,6 @@ def test_bounds_hold_over_all_trees(
 
 
 def test_a_job_that_leaves_its_tree_is_found() -> None:
-    """The checker counts roots from the topology alone, and refuses no job that a tree has room for."""
     switches = (TopologySwitch(name="a", nodes=("n1", "n2")), TopologySwitch(name="b", nodes=("n3", "n4", "n5")))
     topology, job = Topology(switches=switches), Job(name="j", mesh={"data": 3})
     placed = Cluster(topology).place(job)

@@ -50,7 +50,6 @@ def random_case(seed: int, leaves: int, most: int) -> tuple[list[int], Order]:
 
 @pytest.mark.parametrize("seed", range(300))
 def test_agrees_with_brute_force(seed: int) -> None:
-    """Every level is that of the best choice of nodes, and the nodes that are named make it."""
     free, order = random_case(seed, 4 + seed % 2, 5)
     chosen = fewest_cuts(free, order)
     if sum(free) < order.nodes:

@@ -102,7 +102,6 @@ def test_assignment_is_as_reported(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_large_sites_reach_their_bounds(seed: int) -> None:
-    """At sites of thousands of racks every figure of the placement equals the bound proven for it."""
     r = random.Random(seed)
     group, domain = r.randint(10, 150), r.randint(48, 256)
     racks = r.randint(3000, 8000)
@@ -127,7 +126,6 @@ def test_room_at_the_edge(racks: int, infeasible: bool) -> None:
 
 
 def test_whole_groups_follow_each_other() -> None:
-    """Stages are numbered leaf by leaf and racks rank by rank."""
     p = placed(request(20, 4, 5, 10, 2))
     assert [(a.stage, a.leaf_domain, a.racks) for a in p.assignment] == [
         (0, 0, "r[00-04]"),
@@ -138,7 +136,6 @@ def test_whole_groups_follow_each_other() -> None:
 
 
 def test_no_time_still_places() -> None:
-    """Without any time to search a valid placement comes back, with bounds and without a claim of proof."""
     r = request(23_200, 224, 103, 128, 16)
     outcome = place_stages(r, Options(time_limit=0.0), site="a")
     assert outcome.solution is not None

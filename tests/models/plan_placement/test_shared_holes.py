@@ -114,7 +114,6 @@ def test_clusters_stand_beside_the_pods_that_they_share(order: tuple[int, ...]) 
 
 
 def test_the_part_full_domain_is_the_last() -> None:
-    """A part with the part-full domain stands after the others of its pod, and has that domain's number besides."""
     shape = LeafDomains(racks=5 * 7 + 4, domain=7, per_pod=4, groups=3, group=5)
     last = HoleCluster(groups=1, parts=(PodPart(pod=1, leaves=0, last=True),))
     with_one = HoleCluster(groups=1, parts=(PodPart(pod=0, leaves=1), PodPart(pod=1, leaves=1, last=True)))

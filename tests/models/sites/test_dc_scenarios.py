@@ -31,7 +31,6 @@ def test_agrees_with_angles_of_every_year(seed: int, n1: str, new: int, mode: st
 @pytest.mark.parametrize(("n1", "new"), [("off", 1), ("margin", 0), ("node", 1), ("full", 0), ("full", 1)])
 @pytest.mark.parametrize("seed", [200, 201, *more(203)])
 def test_agrees_with_every_split_tried(seed: int, n1: str, new: int, mode: str) -> None:
-    """No split with any circuits built holds more racks or costs less in the years together."""
     instance, request = years_case(seed, mode, n1=n1, new=new)
     plan = solved(instance, request)
     found = (sum(s.racks for s in plan.sites), plan.certificate.objective or 0.0) if plan else None
@@ -97,7 +96,6 @@ def test_an_outage_in_one_year_is_found() -> None:
 
 
 def test_a_flow_against_the_reactances_of_one_year_is_found() -> None:
-    """A flow of the dry year that its injections do not give is named with the year."""
     plan = solved(dry("robust"))
     assert plan is not None
     run = plan.scenarios["dry"]

@@ -32,7 +32,6 @@ def test_properties_of_random_grids(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_a_dispatch_without_sites_keeps_the_rules_as_restated_and_as_checked(seed: int) -> None:
-    """The rules as stated a second time allow zero racks, and the checker finds nothing in the grid's dispatch."""
     made = grid_properties.random_grid(seed)
     instance = grid_properties.instance_of(made.grid)
     assert holds(instance, STATED - set(grid_properties.CAMPUS)) is not False
@@ -70,7 +69,6 @@ def test_plants_feed_other_areas() -> None:
 
 @pytest.mark.parametrize(("generation", "expected"), [(3.0, {"W0": 9}), (9.0, {"E0": 6, "W0": 9})])
 def test_an_area_short_of_plants_forbids_no_site_elsewhere(generation: float, expected: dict[str, int]) -> None:
-    """Without flows an area whose plants do not cover its own load holds no site, and others hold theirs."""
     nodes = node("E0", generation_mw=generation, load_mw=3.0 + 0.5 * (generation < 9)), node("W0", generation_mw=9.0)
     assert racks(case(*nodes, rules={"grid_model": "none"})) == expected
 
@@ -80,7 +78,6 @@ def test_an_area_short_of_plants_forbids_no_site_elsewhere(generation: float, ex
 def test_what_is_fed_in_whatever_is_planned_must_go_somewhere(
     model: str, rating: float, expected: dict[str, int]
 ) -> None:
-    """A negative load feeds sites and loads like a plant that always runs, and no line may be too narrow for it."""
     nodes = node("E0", generation_mw=0.0, load_mw=-3.0, site=False), node("W0", generation_mw=0.0, load_mw=1.0)
     instance = case(*nodes, lines=[line("E0", "W0", rating_mw=rating, reactance_pu=0.01)], rules={"grid_model": model})
     assert racks(instance) == expected

@@ -162,7 +162,6 @@ def test_racks_that_lines_feed(most: int, lines: tuple[dict[str, Any], ...], rul
 
 
 def test_load_behind_a_single_line_goes_dark_and_does_not_forbid_sites_elsewhere() -> None:
-    """The loss of the line to a node without plants drops its load, and the site keeps what the rest carries."""
     far = wire("E1", "E2", rating_mw=3.0)
     nodes = [
         node("E0", generation_mw=0.0),
@@ -222,7 +221,6 @@ def test_a_new_circuit_can_lower_what_the_grid_carries() -> None:
 
 
 def test_the_space_tells_rounds_cuts_and_outages() -> None:
-    """The certificate says what the search for rows took."""
     instance, request = power_case(1, n1="full")
     plan = solved(instance, request)
     assert plan is not None and instance.grid is not None
@@ -249,7 +247,6 @@ def test_binding_names_what_stops_the_next_module(changes: dict[str, Any], rules
 
 
 def test_a_second_model_starts_from_the_rows_of_the_first() -> None:
-    """Rows found once are stated from the start by every other model of the split, of the rules in force alone."""
     instance, request = power_case(3, n1="full")
     data = gather(instance, request)
     m = build(data)
@@ -303,7 +300,6 @@ def test_a_planted_violation_is_found() -> None:
 
 
 def test_a_flow_against_the_reactances_is_found() -> None:
-    """Power sent round a loop keeps the balance, and not the law."""
     lines = [wire("E0", "E1", id="p"), wire("E0", "E1", id="q")]
     instance = case(node("E0", generation_mw=0.0), node("E1", site=False), lines=lines, rules={"grid_model": "dc"})
     plan = solved(instance, SitesRequest(racks=4))

@@ -32,7 +32,6 @@ def contingencies(r: random.Random) -> Any:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_a_cut_of_another_topology_forbids_nothing(seed: int) -> None:
-    """However the plants feed a load, the row is above its limit by no more than its reach times the load."""
     r = random.Random(seed)
     for _ in range(50):
         of = contingencies(r)

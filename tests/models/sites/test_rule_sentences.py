@@ -111,7 +111,6 @@ def test_interconnects(reading: str, share: float, best: str, usable: float) -> 
 
 
 def test_no_share_of_the_load_is_enough_for_any() -> None:
-    """A share of nothing is not divided by."""
     i = questions(rules={"interconnect": {"enabled": True, "share": 0.0, "reading": "explicit"}})
     assert numbers("interconnect", i) == [0, 19]
 

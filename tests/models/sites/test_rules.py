@@ -13,19 +13,16 @@ from planner.models.sites.solve import conflict
 
 
 def test_every_rule_is_checked() -> None:
-    """The checker has a rule of the same name for each rule of the formulation."""
     checks = {rule.__name__ for section in ("sites", "cost") for rule in SECTIONS[section]}
     assert set(RULES) <= checks
 
 
 def test_every_rule_says_its_mathematics() -> None:
-    """Each rule has a docstring and a place of its own among those that a conflict leaves out."""
     assert all(rule.rows.__doc__ for rule in RULES.values())
     assert len({rule.order for rule in RULES.values()}) == len(RULES)
 
 
 def test_soft_rules_have_the_units_of_the_instance() -> None:
-    """A rule that an instance may soften has rows that can be exceeded, in the unit that the instance states."""
     assert {name: RULES[name].unit for name in SOFT_UNITS} == SOFT_UNITS
 
 
@@ -51,7 +48,6 @@ def test_import_share_of_a_site_without_plants(model: str, mw: float, racks: int
 
 
 def test_soft_headroom_does_not_loosen_generation_without_flows() -> None:
-    """Under the grid model `none` a site may exceed its headroom at a price, and never what its plants can spare."""
     rules = {"grid_model": "none", "soft": {"headroom": {"usd_per_year": 1.0, "max_excess": 9.0}}}
     instance = case(node("E0", generation_mw=4.0), headroom={"E": 3.0}, rules=rules)
     plan = sites.solve(instance, ANY, OPTIONS).solution
@@ -61,7 +57,6 @@ def test_soft_headroom_does_not_loosen_generation_without_flows() -> None:
 
 
 def test_a_soft_rule_of_a_conflict_moves_beyond_its_excess() -> None:
-    """What a soft rule must move is counted beyond what it may be exceeded by anyway."""
     rules = {"soft": {"headroom": {"usd_per_year": 1.0, "max_excess": 2.0}}}
     instance = case(node("E0"), headroom={"E": 3.0}, rules=rules)
     request = replace(ANY, racks=8)

@@ -109,7 +109,6 @@ def test_a_soft_rule_is_broken_as_far_as_it_may_be_and_no_further() -> None:
 
 
 def test_an_excess_that_is_not_allowed_is_found() -> None:
-    """A plan that states more excess than the rule allows is refused by the checker."""
     plan = whole(load_instance(soft(5e5), pins={"sites.racks": 7}))
     data = plan.model_dump(mode="json")
     data["instance"]["grid"]["rules"]["soft"]["headroom"]["max_excess"] = 2
@@ -183,7 +182,6 @@ def test_weights_above_one_are_refused() -> None:
 
 @pytest.mark.parametrize("seed", [3, 5, 19, 22, 40, 41, 77])
 def test_near_ties_are_the_best_of_all_sets_of_sites(seed: int) -> None:
-    """The list is that of solving every set of sites on its own, best first."""
     instance, request = random_case(seed)
     assert instance.grid is not None
     names = [n.id for n in instance.grid.nodes if n.site]

@@ -298,7 +298,6 @@ def test_the_cheaper_authority_is_chosen() -> None:
 
 @pytest.mark.parametrize("seed", range(0, 100, 5))
 def test_flows_balance_and_go_no_detours(seed: int) -> None:
-    """At each node generation and flows feed the load, and no power runs in a circle."""
     instance, request = random_case(seed)
     plan = solved(instance, request)
     if plan is None or instance.grid is None or instance.grid.rules.grid_model == "none":
@@ -342,7 +341,6 @@ def test_binding_names_the_line_that_stops_the_next_module() -> None:
 
 
 def test_same_question_same_answer() -> None:
-    """A run repeats but for its seconds."""
     instance, request = random_case(SPLIT)
     first, second = (sites.solve(instance, request, OPTIONS).solution for _ in range(2))
     assert first is not None and second is not None
@@ -352,7 +350,6 @@ def test_same_question_same_answer() -> None:
 
 
 def test_a_tenth_of_a_second_is_enough_for_an_answer() -> None:
-    """A short limit ends cleanly, with a plan or without."""
     outcome = sites.solve(case(node("E0"), node("W0")), ANY, Options(time_limit=0.1))
     assert outcome.stop in (Stop.PROVED, Stop.LIMIT)
 
@@ -395,7 +392,6 @@ CONFLICTS = [
 
 @pytest.mark.parametrize(("instance", "request_", "rules", "number"), CONFLICTS)
 def test_conflicts_in_the_users_terms(instance: Instance, request_: SitesRequest, rules: str, number: str) -> None:
-    """Each rule that leaves nothing is named, with the numbers that collide."""
     found = conflict(instance, request_, OPTIONS)
     assert found is not None and set(found.rules) == set(rules.split()), found
     assert number in found.reason

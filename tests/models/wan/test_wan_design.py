@@ -192,13 +192,11 @@ def test_free_fibre_takes_the_short_way() -> None:
 
 
 def test_a_moment_is_enough_for_an_answer_or_none() -> None:
-    """A limit that leaves no time gives no plan and does not call it infeasible."""
     out = wan.solve(fibre(SQUARE, protection="one_cut"), asked(), Options(time_limit=0.0))
     assert out.solution is not None or not out.infeasible
 
 
 def claiming(plan: WanPlan, factor: float) -> WanPlan:
-    """Return a design that claims another bound."""
     made = plan.certificate.model_copy(update={"bound": plan.certificate.bound * factor})
     return plan.model_copy(update={"certificate": made})
 
@@ -219,7 +217,6 @@ def test_a_second_solver_agrees(seed: int) -> None:
 
 
 def test_a_design_that_leaves_traffic_out_stays_on_trust() -> None:
-    """That the fibre carries no more is not asked again."""
     pair = [edge("n0", "n1", 1000, max_fibre_pairs=1)]
     traffic = [{"name": "copies", "bytes": 1e16, "period_seconds": 60}]
     instance = fibre(pair, sites=("E0", "E1"), traffic=traffic, max_wavelengths_per_pair=1)

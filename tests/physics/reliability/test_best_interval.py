@@ -28,7 +28,6 @@ SEEDS = range(4)
 
 
 def log_uniform(draw: random.Random, low: float, high: float) -> float:
-    """Draw a number whose logarithm is uniform."""
     return math.exp(draw.uniform(math.log(low), math.log(high)))
 
 
@@ -70,7 +69,6 @@ def test_no_step_stretches_less_than_the_bound(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_bound_is_reached(seed: int) -> None:
-    """It is the stretch of some way to go on at its own interval, but for rounding."""
     draw = random.Random(seed)
     for _ in range(100):
         job = replace(drawn_job(draw), step_seconds=0.0)
@@ -87,7 +85,6 @@ BETTER = (
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_better_parts_never_stretch_more(seed: int) -> None:
-    """Parts that fail less, stops that cost less and faster writes never make any way to go on lose more."""
     draw = random.Random(seed)
     for _ in range(40):
         job = replace(drawn_job(draw), step_seconds=draw.choice([0.0, log_uniform(draw, 1e-2, 1e5)]))
@@ -182,7 +179,6 @@ def test_writes_that_outlast_the_time_between_stops() -> None:
 @given(factor=st.floats(1e-4, 1e4), seed=st.integers(0, 1000), step=st.sampled_from([0.0, 0.0, 5.0, 500.0]))
 @settings(max_examples=100, deadline=None)
 def test_no_other_interval_is_better(factor: float, seed: int, step: float) -> None:
-    """No way to go on stretches less at another interval that is no shorter than a step, but for rounding."""
     job = replace(drawn_job(random.Random(seed)), step_seconds=step)
     for way in ways(job, spares=True):
         if 0 < float(way.interval_seconds) < math.inf:
@@ -192,7 +188,6 @@ def test_no_other_interval_is_better(factor: float, seed: int, step: float) -> N
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_job_alone_writes_at_the_interval_that_it_has_in_a_table(seed: int) -> None:
-    """To the last digit, however many steps of the search the other jobs take."""
     job = replace(drawn_job(random.Random(seed)), step_seconds=0.0)
     replicas = np.unique(np.geomspace(2, 1e6, 100).astype(int))
     table = replace(job, gpus=1.0 * replicas * job.replica_gpus, replicas=replicas)

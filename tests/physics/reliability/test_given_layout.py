@@ -45,7 +45,6 @@ def best_share(i: Instance, targets: list[float]) -> tuple[float, float, int]:
 @pytest.mark.parametrize("recoveries", [["restart"], ["warm-spares"], ["elastic"], ["restart", "elastic"]])
 @pytest.mark.parametrize("targets", [[0.9], [0.0, 0.9], [0.5, 0.99, 0.9]])
 def test_the_best_way_and_spares(recoveries: list[str], targets: list[float]) -> None:
-    """The stretch is the least over every way and target, the spare racks are the fewest of its target."""
     i = question(recoveries=recoveries, spare_targets=targets)
     found = upkeep_of(i, STRATEGY, STEP)
     assert found is not None

@@ -76,7 +76,6 @@ def test_links_alone_are_refused() -> None:
 
 
 def refused(i: Instance) -> str:
-    """Return why an instance is not read."""
     with pytest.raises(InputError) as found:
         load_instance(i)
     return str(found.value)

@@ -41,7 +41,6 @@ def test_parts_sum_to_the_stretch_at_any_interval() -> None:
 @pytest.mark.parametrize("names", WAYS)
 @pytest.mark.parametrize("target", [0.0, 0.9])
 def test_curves_meet_the_plan(names: tuple[str, ...], target: float) -> None:
-    """The plan's interval is the best of its way, its useful share the curve's there and that of its spares."""
     if names == ("warm-spares",) and not target:
         return
     plan = failing(*names, target=target)
@@ -77,7 +76,6 @@ def test_a_plan_without_failures_has_no_curves() -> None:
 
 @pytest.mark.parametrize("stage", [0, 1])
 def test_copies_to_neighbours_only_where_they_share_state(stage: int) -> None:
-    """Without ZeRO every replica has the whole state, and a step ends with no copy of it."""
     job = exposure_of(edited(failing("elastic"), layout__zero_stage=stage)).job
     (way,) = ways(job, spares=True)
     assert job.shares_state == bool(stage)
@@ -158,7 +156,6 @@ def test_large_jobs_stop_more_often_than_in_proportion() -> None:
 
 
 def test_a_checkpoint_holds_weights_and_optimizer() -> None:
-    """Both sizes of a parameter for each of all parameters."""
     i = failing("restart").instance
     p, model = i.workload.precision, i.workload.model
     assert checkpoint_bytes(i, model) == sum(

@@ -31,7 +31,6 @@ JOB = CheckpointedJob(r=KNOWN, gpus=16_384.0, replica_gpus=512, replicas=32, sta
     ("mean", "interval", "write", "restart"), [(1000, 100, 5, 300), (300, 200, 20, 50), (5e4, 900, 30, 200)]
 )
 def test_restarts_by_random_stops(mean: float, interval: float, write: float, restart: float) -> None:
-    """The mean time of an interval with its write and all failures on the way is that of random stops."""
     draw, need = np.random.default_rng(3), interval + write
     tries = draw.exponential(mean, 400_000)
     met = tries >= need
@@ -83,7 +82,6 @@ def test_first_orders() -> None:
 @given(away=st.floats(0, 5), stalled=st.floats(0, 100))
 @settings(max_examples=200, deadline=None)
 def test_replicas_that_are_there(away: float, stalled: float) -> None:
-    """The share there meets its own equation, between all and what it is without stalls."""
     y = float(inverse_share_there(away, stalled))
     assert y == pytest.approx(1 + away * y / (y + stalled), rel=1e-9)
     assert 1 - 1e-12 <= y <= 1 + away + 1e-12
@@ -96,7 +94,6 @@ def test_nothing_fails() -> None:
 
 @pytest.mark.parametrize(("needed", "spares", "p"), [(1, 0, 0.9), (5, 2, 0.8), (12, 3, 0.97), (8, 8, 0.5)])
 def test_k_of_n_by_every_pattern(needed: int, spares: int, p: float) -> None:
-    """Chance and mean shortfall are the sums over every pattern of fit racks."""
     n = needed + spares
     chance = short = 0.0
     for pattern in range(2**n):
@@ -191,7 +188,6 @@ def test_racks_that_are_always_or_never_fit() -> None:
     ("needed", "spares", "p"), [(200, 150, 0.6), (400, 3, 0.9), (3000, 900, 0.8), (3000, 100, 0.4)]
 )
 def test_racks_short_by_sums_of_chances(needed: int, spares: int, p: float) -> None:
-    """With many spare racks too, the mean shortfall is that of the binomial law."""
     n = needed + spares
     logs = [
         math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) + k * math.log(p) + (n - k) * math.log1p(-p)

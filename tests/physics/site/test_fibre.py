@@ -42,7 +42,6 @@ def walked(w: Wan, a: str, b: str) -> list[tuple[str, ...]]:
 
 
 def access_km(site: str, node: str) -> float:
-    """Return the length of a site's access."""
     return 1.5 * wan.great_circle_km(*SITES[site], *NODES[node])
 
 
@@ -102,7 +101,6 @@ def test_no_two_routes_over_a_bridge() -> None:
 
 
 def test_two_sites_at_one_node() -> None:
-    """They meet at their node by their accesses alone, which no cut takes out."""
     places = {"A": SITES["A"], "B": (40.0, -76.5)}
     net = fibre.fibre_of(wide([("a", "b", 1)]), places)
     assert net.node == {"A": "a", "B": "a"}

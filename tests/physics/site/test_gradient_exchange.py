@@ -82,7 +82,6 @@ def test_two_levels_win_where_groups_are_near() -> None:
 
 @given(st.floats(1e8, 1e13), st.floats(0.2, 100), st.sampled_from(["ring", "tree", "hierarchical"]))
 def test_the_need_fills_the_window(size: float, window: float, name: str) -> None:
-    """At the rate needed the exchange takes the whole window, and so does each link in its part of it."""
     form = next(f for f in forms({"east": ["a", "b"], "west": ["c", "d"]}, size, rtt) if f.name == name)
     need = form_need_gbps(form, WAN, window, rtt)
     assert seconds(form, WAN, need, rtt) == pytest.approx(window)

@@ -78,7 +78,6 @@ def test_share_lost_with_the_largest_unit(generation: float, unit: float | None,
 
 @pytest.mark.parametrize(("n1", "share"), [("margin", 0.7), ("off", 1.0), ("full", 1.0)])
 def test_ratings_before_a_contingency(n1: str, share: float) -> None:
-    """Only the margin keeps a part of the ratings free."""
     assert normal_share(grid(n1=n1, n1_margin=0.7)) == share
 
 
@@ -99,7 +98,6 @@ def network(lines: list[tuple[int, int, int, float]]) -> PowerNetwork:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_flows_keep_the_balance_and_the_angles(seed: int) -> None:
-    """What goes into a node leaves it, and factors give the flows that the solve gives."""
     net, _ = drawn(seed)
     p = np.random.default_rng(seed).normal(size=8)
     for i in np.unique(net.island):

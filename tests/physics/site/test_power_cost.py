@@ -42,7 +42,6 @@ def test_cooling_area() -> None:
 
 
 def test_a_rack_by_name_is_refused() -> None:
-    """A name left unresolved is an error that says so."""
     with pytest.raises(TypeError, match="is a name"):
         cost.it_mw(Hardware(accelerator="x", rack="NVL72"), 1)
 

@@ -70,7 +70,6 @@ def test_whole_lives_replace_nothing_at_their_end(years: float, times: int) -> N
 
 
 def test_years_by_one_add_up_for_any_life() -> None:
-    """The replacements of every year add up to those of the run, whatever life and length."""
     dice = random.Random(5)
     for _ in range(300):
         years, life = (

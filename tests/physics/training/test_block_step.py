@@ -63,7 +63,6 @@ def by_formula(p: int, v: int, m: int, most: int, f: float, b: float) -> float:
 @settings(max_examples=80, deadline=None)
 @given(st.integers(1, 7), st.integers(1, 4), st.integers(0, 5), st.integers(1, 5), st.integers(1, 9), st.integers(1, 9))
 def test_whole_layers_to_a_chunk(p: int, v: int, more: int, rounds: int, f: int, b: int) -> None:
-    """With equal stages and whole rounds the formulas give what the order of events takes."""
     layers, m = v + more, rounds * p
     assert finish(p, v, m, [chunks(layers, v)] * p, f, b) == pytest.approx(by_formula(p, v, m, layers, f, b))
 

@@ -331,7 +331,6 @@ def test_sends_are_exposed_past_their_chunk(send: float, exposed: float) -> None
 
 
 def test_plain_pipelines_hide_no_send() -> None:
-    """Without interleaving both ways of each micro-batch show, and so does what the framework does not overlap."""
     assert layer_time.exposed_pipeline_send_seconds(3, 1, 0.5, 1.0, 2.0) == pytest.approx(3 * 2 * 0.5)
     assert layer_time.exposed_pipeline_send_seconds(3, 2, 0.5, 1.0, 2.0, overlap=0.25) == pytest.approx(
         6 * 2 * 0.5 * 0.75

@@ -15,7 +15,6 @@ MIXED = precision_of()
 
 
 def gpt(layers: int, hidden: int, heads: int) -> Model:
-    """Return a plain GPT."""
     return Model(name="gpt", layers=layers, hidden=hidden, heads=heads, vocabulary=51200)
 
 
@@ -79,7 +78,6 @@ def test_elements_of_grouped_queries_and_a_gate() -> None:
 def test_figure_1_of_korthikanti(
     model: Model, b: int, p: int, v: int, m: int, state: float, none: float, selective: float
 ) -> None:
-    """State and activations of the first stage are the published GiB, micro-batches in flight included."""
     layers = model.layers // p
     flying = schedule.chunks_in_flight("1f1b", 0, p, v, m) * layers / v
     assert flying * per_layer(model, 8, "none", False, b) / GIB == pytest.approx(none, rel=1e-9)
@@ -144,7 +142,6 @@ def test_usable_memory() -> None:
 
 @given(st.sampled_from([1, 2, 4, 8, 16, 32]), st.sampled_from(memory.RECOMPUTE_MODES), st.booleans())
 def test_activations_fall_with_tp_sp_and_recompute(t: int, recompute: memory.Recompute, sp: bool) -> None:
-    """More TP, sequence parallelism and more recompute never store more."""
     size = per_layer(GPT22, t, recompute, sp)
     assert per_layer(GPT22, 2 * t, recompute, sp) <= size
     assert per_layer(GPT22, t, recompute, True) <= size

@@ -35,7 +35,6 @@ def written(strategy: ps.ParallelStrategy) -> LayoutPlan:
     ],
 )
 def test_a_written_layout_reads_back_as_the_same_strategy(change: dict[str, object]) -> None:
-    """Every field survives the way into a plan and back."""
     strategy = replace(STRATEGY, **change)
     assert ps.strategy_of(written(strategy)) == strategy
 
@@ -64,7 +63,6 @@ def test_lists_of_a_plan_become_tuples() -> None:
 
 
 def test_a_strategy_of_a_shape_has_that_shape() -> None:
-    """The fields of a layer's shape pass into the strategy by name."""
     shape = LayerShape(tensor_parallel=4, micro_batch=2, recompute="none", sequence_parallel=True, context_parallel=2)
     shared = {f.name for f in fields(LayerShape)}
     rest = {f.name: getattr(STRATEGY, f.name) for f in fields(STRATEGY) if f.name not in shared}

@@ -57,7 +57,6 @@ def figures(m: Machine, shape: LayerShape, *, front: bool) -> tuple[float, float
 
 @pytest.mark.parametrize(("name", "compute", "cast"), [*itertools.product(MODELS, ("fp16", "fp8"), (False, True))])
 def test_each_module_more_keeps_no_more_and_takes_no_less(name: str, compute: str, cast: bool) -> None:
-    """Over all sets of modules a layer keeps at least its checkpoint, and what runs again is a part of its forward."""
     model, fronts = MODELS[name], (False, True) if MODELS[name].experts else (False,)
     for front in fronts:
         found = {}
@@ -121,7 +120,6 @@ def test_what_modules_discard_by_hand() -> None:
     ],
 )
 def test_what_modules_run_again_by_hand(module: str, names: tuple[str, ...], exchanges: int) -> None:
-    """The backward pass has the operations of the module once more, and of a dense FFN the exchange of its ranks."""
     m = machine(DENSE if module == "mlp" else MIXED, "fp8", recompute_modules=(module,), launch_seconds=0.0)
     kind = next(k for k in layer_kinds(m.model) if k.routed == (module != "mlp"))
     forward = layer_operations(m, SHAPE, routed=kind.routed).forward

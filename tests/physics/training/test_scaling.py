@@ -27,14 +27,12 @@ def test_power_law_through_two_points() -> None:
 
 
 def test_least_squares_splits_the_error() -> None:
-    """Points of equal x on both sides of a line leave it in their (geometric) middle."""
     law = transformer.fit_power_law([1.0, 1.0, 10.0, 10.0], [1.0, 100.0, 10.0, 1000.0])
     assert (law.slope, law.intercept) == pytest.approx((1.0, 1.0))
 
 
 @given(st.floats(-2, 2), st.floats(-5, 5), st.lists(st.integers(-10, 30), min_size=2, max_size=12, unique=True))
 def test_fit_returns_an_exact_law(slope: float, intercept: float, exponents: list[int]) -> None:
-    """Points on a power law give it back."""
     law = transformer.fit_power_law([10.0**e for e in exponents], [10.0 ** (slope * e + intercept) for e in exponents])
     assert law.slope == pytest.approx(slope, abs=1e-9)
     assert law.intercept == pytest.approx(intercept, abs=1e-7)
@@ -108,7 +106,6 @@ def test_laws_pass_near_their_published_points(name: str, flop: float) -> None:
 
 @pytest.mark.parametrize("name", ["parametric-2022", "parametric-2024"])
 def test_the_optimum_of_a_loss_law_is_stationary(name: str) -> None:
-    """A hundredth more or fewer parameters for the same compute lose."""
     law = LossLaw.model_validate(entry("scaling_laws", name))
     best = transformer.best_parameters(law, 1e25)
 

@@ -81,7 +81,6 @@ def test_dense_layers_stand_at_the_front() -> None:
     [((4, 3), 1, (2, 0)), ((1, 1, 5), 1, (1, 1, 0)), ((4, 3), 2, (2, 0)), ((2, 5), 2, (1, 1)), ((7,), 1, (2,))],
 )
 def test_front_layers_follow_the_chunks(layers: tuple[int, ...], v: int, found: tuple[int, ...]) -> None:
-    """The first chunk of each stage comes before the second of any."""
     assert front_by_stage(MIXED, layers, v) == found
 
 

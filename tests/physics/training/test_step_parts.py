@@ -185,7 +185,6 @@ def test_a_step_is_what_its_parts_take(s: ParallelStrategy, c: Conditions, toget
 @settings(deadline=None)
 @given(strategies(), CONDITIONS)
 def test_what_a_layout_asks_of_the_network(s: ParallelStrategy, c: Conditions) -> None:
-    """Sends beside the smallest chunk of any stage, all-reduces and sites beside backward passes."""
     m = toy(layers=sum(s.layers_per_stage))
     x, found = Layer(m, c, s), step_prediction._network_metrics(padded(m, s.shape), c, s)
     chunk = min(min(schedule.chunk_sizes(n, s.virtual_stages)) for n in s.layers_per_stage)
@@ -276,7 +275,6 @@ def test_keys_and_values_by_hand() -> None:
 
 
 def test_a_name_left_in_the_catalogue_is_refused() -> None:
-    """What was not resolved is an error, not a number."""
     with pytest.raises(TypeError, match="load it through"):
         step._resolved("H100", Machine)
 

@@ -75,7 +75,6 @@ def test_head_size_sets_attention_and_not_hidden() -> None:
 
 
 def test_grouped_queries_leave_the_scores() -> None:
-    """Fewer KV heads shrink K and V, not the FLOP of the scores."""
     grouped = GPT3.model_copy(update={"kv_heads": 8})
     assert tf.attention_flop(grouped, 2048, 1) == tf.attention_flop(GPT3, 2048, 1)
     assert tf.attention_parameters(grouped) == 2 * 12288**2 + 2 * 12288 * 128 * 8
@@ -133,7 +132,6 @@ def test_dense_flop_are_as_before_there_were_kinds() -> None:
 
 @pytest.mark.parametrize("ask", [tf.expert_parameters, tf.moe_layer_parameters])
 def test_dense_model_has_no_expert(ask) -> None:
-    """What is asked of experts in a model without them is an error, not zero."""
     with pytest.raises(ValueError, match="has no experts"):
         ask(GPT3)
 
@@ -179,7 +177,6 @@ def test_latent_attention_by_hand() -> None:
 
 
 def test_latent_heads_as_wide_as_plain_ones_take_the_same_scores() -> None:
-    """With nope + rope and value of the plain head's width, latent attention takes the FLOP of plain attention."""
     same = GPT3.model_copy(
         update={"latent_attention": LatentAttention(q_rank=1, kv_rank=1, head_nope=96, head_rope=32, head_value=128)}
     )
@@ -285,7 +282,6 @@ def test_gpt_oss_windows_halve_its_layers() -> None:
     ],
 )
 def test_impossible_models_are_refused(change, complaint) -> None:
-    """Counts that no model has are refused with what to change."""
     with pytest.raises(ValidationError, match=complaint):
         Model.model_validate({"name": "any", "layers": 5, "hidden": 6, "heads": 2, "vocabulary": 11, **change})
 
