@@ -48,11 +48,6 @@ NAMES = (
 CUT_NAMES = 9  # of them belong to the cut
 
 
-def key_of_column(column: ExcludedColumn) -> Key:
-    """Return what a listed column is known by, replicas apart."""
-    return tuple(getattr(column, name) for name in NAMES)
-
-
 def _cut_key(cut: Cut) -> Key:
     shape = cut.shape
     own = (shape.tensor_parallel, shape.tensor_inner, shape.context_parallel, shape.expert_parallel, shape.micro_batch)
@@ -181,7 +176,7 @@ def missing_columns(
     """
     listed: dict[Key, list[ExcludedColumn]] = {}
     for column in proof.columns:
-        listed.setdefault(key_of_column(column), []).append(column)
+        listed.setdefault(tuple(getattr(column, name) for name in NAMES), []).append(column)
     pass_over = Inspection(
         space=Space(instance=instance, transport_slowdown=transport_slowdown),
         days=days,

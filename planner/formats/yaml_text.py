@@ -203,11 +203,6 @@ class ValuePlace:
     flow: bool = False
 
 
-def yaml_places(text: str) -> dict[str, ValuePlace]:
-    """Return the place of each value of a YAML or JSON document by dotted path, including those of mappings."""
-    return dict(_nodes(yaml.compose(text.replace("\t", " "), Loader=yaml.BaseLoader), ""))
-
-
 def _nodes(node: yaml.Node | None, path: str) -> Iterator[tuple[str, ValuePlace]]:
     for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
         own = f"{path}.{key.value}" if path else str(key.value)
@@ -325,7 +320,10 @@ class TableText(RecipeText):
     def __post_init__(self) -> None:
         """Find the places."""
         try:
-            self.places = toml_places(self.text) if self.kind == "toml" else yaml_places(self.text)
+            if self.kind == "toml":
+                self.places = toml_places(self.text)
+            else:  # by dotted path, including those of mappings
+                self.places = dict(_nodes(yaml.compose(self.text.replace("\t", " "), Loader=yaml.BaseLoader), ""))
         except yaml.YAMLError:  # JSON that is no YAML
             problem = "has a key and its colon in two lines, which is not changed; write them in one"
             raise InputError(f"{self.where}: {problem}") from None

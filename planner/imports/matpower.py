@@ -198,7 +198,14 @@ def read_matpower(path: Path, options: GridOptions) -> Draft:
     if not buses:
         raise InputError(f"{case.file}: mpc.bus has no rows; give a case with buses")
     live = {number: row for number, row in buses.items() if row.get("BUS_TYPE") != ISOLATED}
-    units, idle = _unit_limits(case, buses)
+    units: dict[int, list[float]] = {number: [] for number in buses}  # the MW of those in service
+    idle = 0
+    for row in case.tables["gen"]:
+        bus, mw = _known_bus(row, "GEN_BUS", buses), row.get("PMAX")
+        if row.get("GEN_STATUS") > 0 and mw >= 0:
+            units[bus].append(mw)
+        else:
+            idle += 1
     branches = list(_case_branches(case, buses, live))
     places = _places(case, live, options)
     demand: defaultdict[str, float] = defaultdict(float)
@@ -235,19 +242,6 @@ def _known_bus(row: MatrixRow, column: str, buses: dict[int, MatrixRow]) -> int:
     if number not in buses:
         raise row.wrong(column, "is no bus of mpc.bus", "correct it, or add the bus")
     return number
-
-
-def _unit_limits(case: Case, buses: dict[int, MatrixRow]) -> tuple[dict[int, list[float]], int]:
-    """Return the capacity of each unit in service by bus, and how many rows are none."""
-    units: dict[int, list[float]] = {number: [] for number in buses}
-    idle = 0
-    for row in case.tables["gen"]:
-        bus, mw = _known_bus(row, "GEN_BUS", buses), row.get("PMAX")
-        if row.get("GEN_STATUS") > 0 and mw >= 0:
-            units[bus].append(mw)
-        else:
-            idle += 1
-    return units, idle
 
 
 def _bus_node(number: int, row: MatrixRow, units: list[float], latitude: float, longitude: float) -> DraftNode:

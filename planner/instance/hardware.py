@@ -244,11 +244,6 @@ class Reliability(Sourced):
         """Whether stops depend on the links that join a GPU to its leaves."""
         return any(part.gpu_hours_per_event is None for part in self.parts.values())
 
-    @property
-    def counts_transceivers(self) -> bool:
-        """Whether stops depend on the transceivers of these links."""
-        return any(part.transceiver_hours_per_event is not None for part in self.parts.values())
-
     @model_validator(mode="after")
     def _gpus_fail_too(self) -> Self:
         """Refuse links alone: without transceivers, or with lanes to spare, nothing would ever stop the job."""

@@ -391,11 +391,6 @@ class TrackedItems(Mapping[str, Any]):
         )
 
 
-def with_note(note: str | None, more: str | None) -> str | None:
-    """Return a note with a sentence added."""
-    return "; ".join(text for text in (note, more) if text) or None
-
-
 def not_modelled_notes(instance: Instance) -> Iterator[str]:
     """Yield the sentences in an instance's notes on items that are not modelled, with the part that has the note."""
     work = getattr(instance, "workload", None)

@@ -226,7 +226,11 @@ def _link_problems(instance: Instance) -> Iterator[str]:
     named = next(name for name, part in sorted(reliability.parts.items()) if part.gpu_hours_per_event is None)
     if network is None:
         yield f"reliability.parts.{named}: counts links, and there is no network; give gpu_hours_per_event"
-    elif reliability.counts_transceivers and network.media and network.floor is not None:
+    elif (
+        network.media
+        and network.floor is not None
+        and any(part.transceiver_hours_per_event is not None for part in reliability.parts.values())
+    ):
         kept = "transceiver_hours_per_event"
         yield f"network.media: have no number of transceivers, which {kept} counts; give link_hours_per_event"
     rates = {

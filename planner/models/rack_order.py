@@ -19,20 +19,17 @@ Floats = NDArray[np.float64]
 RunContents = tuple[Ints, Ints, Ints]  # of a stripe by a run: the stripe's width, and two places behind its start
 
 
-def stripe_sizes(stages: int, stripes: int) -> tuple[int, ...]:
-    """Divide the rack stages into stripes as equal as can be, the larger first."""
-    return tuple(stages // stripes + (k < stages % stripes) for k in range(stripes))
-
-
 @lru_cache(maxsize=4096)
 def units(stages: int, blocks: int, stripes: int) -> Ints:
     """Return the place of every unit in the order of racks; shape (stages, blocks).
 
     A stripe lays its part of each block side by side, stage by stage; then the next stripe follows. One stripe: whole
     pipelines side by side; as many as stages: whole all-reduce groups.
+    Stripes are as equal as can be, the larger first.
     """
     found, first = np.empty((stages, blocks), dtype=np.int64), 0
-    for size in stripe_sizes(stages, stripes):
+    for k in range(stripes):
+        size = stages // stripes + (k < stages % stripes)
         inside = np.arange(size)[:, None] + size * np.arange(blocks)[None, :]
         found[first : first + size] = first * blocks + inside
         first += size

@@ -16,7 +16,6 @@ from planner.instance.workload import Model
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.recovery import (
     CheckpointedJob,
-    GpuLinks,
     Way,
     fewest_stops,
     gpu_links,
@@ -208,7 +207,9 @@ def section(job: CheckpointedJob, upkeep: Upkeep, step_days: float) -> Reliabili
         checkpoint_write_seconds=float(way.write_seconds),
         checkpoint_bytes=job.state_bytes,
         stop_seconds=1 / float(job.stops_per_second),
-        stops_per_day_by_part=stops_per_day(job.r, scale, job.links),
+        stops_per_day_by_part={
+            name: rate * scale * SECONDS_PER_DAY for name, rate in part_stops_per_gpu_second(job.r, job.links).items()
+        },
         restart_seconds=float(way.restart_seconds),
         spare_target=upkeep.spare_target,
         spare_racks_by_site=upkeep.spare_racks,
@@ -220,11 +221,6 @@ def section(job: CheckpointedJob, upkeep: Upkeep, step_days: float) -> Reliabili
         lost_days=lost,
         extrapolated=gpus > job.r.measured_gpus,
     )
-
-
-def stops_per_day(rates: Reliability, gpus: float, links: GpuLinks) -> Mapping[str, float]:
-    """Compute the stops per day of `gpus` GPUs at the measured rates, by failing part."""
-    return {name: rate * gpus * SECONDS_PER_DAY for name, rate in part_stops_per_gpu_second(rates, links).items()}
 
 
 SITE = "cluster"

@@ -13,7 +13,6 @@ from planner.calibration.fit import is_tunable
 from planner.errors import InputError
 from planner.instance.base import Frozen
 from planner.instance.instance import Instance
-from planner.instance.read import with_note
 from planner.instance.workload import CORE_ATTENTION
 from planner.physics import step_errors
 from planner.physics.site import cost
@@ -294,7 +293,7 @@ def with_switches(instance: Instance, switches: Mapping[str, Any], where: str, n
         switches = {**switches, "overlaps": tuple(sorted(kept))}
     source = software.source if isinstance(software.source, dict) else {}
     update = {**switches, "source": source | dict.fromkeys(switches, where)} if switches else {}
-    noted = with_note(work.note, f"{where}: {note}") if note is not None else work.note
+    noted = work.note if note is None else "; ".join(text for text in (work.note, f"{where}: {note}") if text)
     work = work.model_copy(update={"software": software.model_copy(update=update), "note": noted})
     return instance.model_copy(update={"workload": work})
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from planner.calibration.constants import Given, MeasuredConstants, put_constants, read_constants
+from planner.calibration.constants import Given, put_constants, read_constants
 from planner.errors import InputError, hint
 from planner.imports.instance_file import FABRIC_PARTS, FabricParts, instance_data, read_config, read_instance_file
 from planner.instance.base import out_of_range
@@ -68,7 +68,10 @@ def load_instance(
         data["pins"] = {**long_names(data.get("pins") or {}, where), **long_names(pins or {}, where)}
     data = with_names_resolved(data, where, faults)
     if constants is not None:
-        data = _with_constants(data, read_constants(constants), where)
+        data, measured = json.loads(json.dumps(data)), read_constants(constants)  # entries of the catalogue are shared
+        if not put_constants(data, measured):
+            names = f"{measured.accelerator!r} and {measured.software!r}"
+            raise InputError(f"{where}: constants of {names} are of no use: it has neither; leave out --constants")
 
     def problems(instance: Instance) -> Iterator[str]:
         sizes = list(out_of_range(instance))
@@ -77,21 +80,6 @@ def load_instance(
         yield from chain(sizes, (problem for problem in relations if problem.partition(": ")[0] not in named))
 
     return validated(Instance, data, where, problems=problems, faults=faults)
-
-
-def _with_constants(data: dict[str, Any], constants: MeasuredConstants, where: str) -> dict[str, Any]:
-    """Put a cluster's own constants in place of the catalogue's.
-
-    Raises
-    ------
-    InputError
-        Neither the accelerator nor the software stack is one of the instance's.
-    """
-    data = json.loads(json.dumps(data))  # entries of the catalogue are shared
-    if not put_constants(data, constants):
-        names = f"{constants.accelerator!r} and {constants.software!r}"
-        raise InputError(f"{where}: constants of {names} are of no use: it has neither; leave out --constants")
-    return data
 
 
 def with_names_resolved(data: dict[str, Any], where: str, faults: Faults) -> dict[str, Any]:

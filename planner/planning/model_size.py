@@ -83,7 +83,19 @@ def solve(instance: Instance, solve_days: SolveDays, progress: Callable[[str], N
             break
         flop = min(bracket.next(flop, deadline, choose.tolerance), ideal)
     if bracket.plan is None:
-        return _as_asked(instance, _unknown(bracket.refused or plan, clock) if clock.passed else bracket.refused)
+        # The refusal of even the smallest model, or of the last, under the instance as it was asked.
+        refusal = _unknown(bracket.refused or plan, clock) if clock.passed else bracket.refused
+        if refusal is None:
+            raise InternalError("no model is trained by the deadline, and none is refused")
+        return refusal.model_copy(
+            update={
+                "instance": instance,
+                "instance_sha256": instance_sha256(instance),
+                "objective": ObjectiveValue(name="loss", value=None, bound=None, gap=None),
+                "sites": None, "layout": None, "fabric": None, "placement": None, "wan": None, "cost": None,
+                "proof": None, "transport": None, "reliability": None, "run": None,
+            }
+        )  # fmt: skip
     return _finished(instance, choose, bracket, solve_days)
 
 
@@ -254,21 +266,6 @@ def _unknown(plan: Plan | None, clock: Deadline) -> Plan | None:
     )
     update = {"status": "unknown", "stopped": clock.cause, "conflict": why, "proof": None, "transport": None}
     return None if plan is None else plan.model_copy(update=update)
-
-
-def _as_asked(instance: Instance, plan: Plan | None) -> Plan:
-    """Return the refusal of even the smallest model, or of the last, under the instance as it was asked."""
-    if plan is None:
-        raise InternalError("no model is trained by the deadline, and none is refused")
-    return plan.model_copy(
-        update={
-            "instance": instance,
-            "instance_sha256": instance_sha256(instance),
-            "objective": ObjectiveValue(name="loss", value=None, bound=None, gap=None),
-            "sites": None, "layout": None, "fabric": None, "placement": None, "wan": None, "cost": None,
-            "proof": None, "transport": None, "reliability": None, "run": None,
-        }
-    )  # fmt: skip
 
 
 class LimitLayout(Frozen):

@@ -372,16 +372,12 @@ class Clock:
             for more, wide in options["pod"]:
                 shares = flows / sizes["leaf"], more / sizes["pod"], 0.0
                 factors.add(self.factors(transport.Locality(share_leaving=shares, allreduces_leaving=(rings, wide, 0))))
-        return min(self.at(send, allreduce) for send, allreduce in _undominated(factors))
-
-
-def _undominated(factors: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Drop pairs that another is no worse than in both: no slower exchange or all-reduce makes a step shorter."""
-    kept: list[tuple[float, float]] = []
-    for send, allreduce in sorted(factors):
-        if not kept or allreduce < kept[-1][1]:
-            kept.append((send, allreduce))
-    return kept
+        # No slower exchange or all-reduce makes a step shorter: a pair no better than another in both is dropped.
+        kept: list[tuple[float, float]] = []
+        for send, allreduce in sorted(factors):
+            if not kept or allreduce < kept[-1][1]:
+                kept.append((send, allreduce))
+        return min(self.at(send, allreduce) for send, allreduce in kept)
 
 
 def clock_of(cluster: Cluster, plan: Plan, where: str) -> Clock:

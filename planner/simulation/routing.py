@@ -340,20 +340,15 @@ class Classes:
 
     def __init__(self, alive: Alive) -> None:
         self.tree, self.counts = alive.tree, alive.counts
-        touched = self._touched()
+        # The positions of each tier to which, or above which, a cable has failed anywhere, from the top tier.
+        touched = list[np.ndarray]()
+        above: np.ndarray = np.zeros(self.tree.widths[-1], bool)
+        for tier in reversed(range(self.tree.tiers)):
+            touched.append((self.counts[tier] < self.tree.bundle[tier]).any(axis=(0, 1)) | above)
+            above = np.asarray(touched[-1].reshape(self.tree.widths[tier], self.tree.up[tier]).any(axis=1))
         self.levels = [_level([(-1, 0, 1, 1, True)])]
         for tier in range(self.tree.tiers):
-            self.levels.append(_above(self.levels[-1], touched[tier], self.tree.up[tier]))
-
-    def _touched(self) -> list[np.ndarray]:
-        """Return the positions of each tier, leaves first, to which, or above which, a cable has failed anywhere."""
-        tree, tiers = self.tree, []
-        above = np.zeros(tree.widths[-1], bool)
-        for tier in reversed(range(tree.tiers)):
-            touched = (self.counts[tier] < tree.bundle[tier]).any(axis=(0, 1)) | above
-            tiers.append(touched)
-            above = touched.reshape(tree.widths[tier], tree.up[tier]).any(axis=1)
-        return tiers[::-1]
+            self.levels.append(_above(self.levels[-1], touched[-1 - tier], self.tree.up[tier]))
 
     @cached_property
     def offsets(self) -> list[int]:

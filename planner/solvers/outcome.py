@@ -199,11 +199,6 @@ def _at(point: Sequence[int], expression: Any) -> int:
     )
 
 
-def _element(constraint: Any, point: Sequence[int]) -> bool:
-    place, entries = _at(point, constraint.element.linear_index), constraint.element.exprs
-    return 0 <= place < len(entries) and _at(point, entries[place]) == _at(point, constraint.element.linear_target)
-
-
 def _table(constraint: Any, solution: Sequence[int]) -> bool:
     wide, values = len(constraint.table.exprs), list(constraint.table.values)
     point = [_at(solution, part) for part in constraint.table.exprs]
@@ -233,7 +228,10 @@ _KINDS: dict[str, Callable[[Any, Sequence[int]], bool]] = {
     "int_prod": lambda constraint, point: (
         math.prod(_at(point, part) for part in constraint.int_prod.exprs) == _at(point, constraint.int_prod.target)
     ),
-    "element": _element,
+    "element": lambda constraint, point: (
+        0 <= (place := _at(point, constraint.element.linear_index)) < len(constraint.element.exprs)
+        and _at(point, constraint.element.exprs[place]) == _at(point, constraint.element.linear_target)
+    ),
     "table": _table,
 }
 

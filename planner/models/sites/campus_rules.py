@@ -166,11 +166,6 @@ def _module_with_energy_musd(data: SplitData) -> float:
     return module_capital_musd(data) + data.instance.limits.budgeted_years * energy
 
 
-def _budget_modules(data: SplitData) -> float | None:
-    limit, capital = data.instance.limits.budget_usd, module_capital_musd(data)
-    return None if limit is None or capital <= 0 else limit / 1e6 / capital
-
-
 def _budget_sentence(data: SplitData) -> str:
     limits, site = data.instance.limits, data.grid.prices.site_usd / 1e6
     return (
@@ -280,7 +275,11 @@ CAMPUS_RULES = (
         scale=1e6,
         movable=True,
         slack=lambda data, _: _module_with_energy_musd(data),
-        max_modules=_budget_modules,
+        max_modules=lambda data: (
+            None
+            if data.instance.limits.budget_usd is None or module_capital_musd(data) <= 0
+            else data.instance.limits.budget_usd / 1e6 / module_capital_musd(data)
+        ),
     ),
     Rule(
         rows=site_count,

@@ -431,7 +431,8 @@ def build(
     rules = rules_without(without)
     bounding = [rule for rule in rules if rule.name not in loose]
     total = site_rules.max_campus_modules(data, bounding, max_modules)
-    max_load_mw = total * data.module_mw + max_extra_mw + data.node_load_mw
+    other_mw = sum(max(0.0, node.load_mw) for node in data.grid.nodes)  # must-run feed left out
+    max_load_mw = total * data.module_mw + max_extra_mw + other_mw
     _variables(model, data, bounding, sites, max_load_mw, total)
     if extend is not None:
         extend(model)

@@ -106,7 +106,15 @@ def conflict(instance: Instance, request: SitesRequest, options: Options) -> Con
     data, deadline = gather(instance, request), Deadline(options.time_limit)
     if not infeasible(data, RULES, options):
         return None
-    rules = _minimal(data, options, deadline)
+
+    def proven(rules: frozenset[str]) -> bool:
+        return not deadline.passed and infeasible(data, rules, replace(options, time_limit=deadline.limit))
+
+    # All of them are needed, as far as there was time; none where laws alone conflict.
+    conflicting = remembered(proven, list(RULES))
+    rules = frozenset(smallest_conflict(conflicting, list(RULES)))
+    if len(rules) == 1 and conflicting(frozenset()):
+        rules = frozenset()
     if deadline.passed:
         return None
     options = replace(options, time_limit=deadline.limit)
@@ -143,17 +151,6 @@ def verified(data: SplitData, rules: Collection[str], options: Options) -> bool:
     m = restate(build(data, without=set(RULES) - set(rules)))
     second = cpsat.run(m, time_limit=options.time_limit, seed=options.seed, threads=options.threads)
     return second.infeasible or infeasible(data, rules, options, presolve=False)
-
-
-def _minimal(data: SplitData, options: Options, deadline: Deadline) -> frozenset[str]:
-    """Return rules in conflict of which all are needed, as far as there was time; none where laws alone conflict."""
-
-    def proven(rules: frozenset[str]) -> bool:
-        return not deadline.passed and infeasible(data, rules, replace(options, time_limit=deadline.limit))
-
-    conflicting = remembered(proven, list(RULES))
-    rules = smallest_conflict(conflicting, list(RULES))
-    return frozenset() if len(rules) == 1 and conflicting(frozenset()) else frozenset(rules)
 
 
 # Rules of the split say nothing of what one node could carry.

@@ -82,11 +82,6 @@ class SplitData:
         """Power of one module at the grid connection."""
         return cost.facility_mw(self.hardware, self.module_racks)
 
-    @property
-    def node_load_mw(self) -> float:
-        """Return the power that nodes draw for other load than sites, must-run feed left out."""
-        return sum(max(0.0, node.load_mw) for node in self.grid.nodes)
-
     def spare_mw(self, authorities: Collection[str]) -> float:
         """Compute the MW that the plants of some authorities can feed in beyond the load of their nodes, at least 0."""
         there = (node for node in self.grid.nodes if node.balancing_authority in authorities)
@@ -148,7 +143,13 @@ def gather(instance: Instance, request: SitesRequest) -> SplitData:
     candidates = {node.id: node for node in sorted(grid.nodes, key=lambda node: node.id) if node.site}
     if not candidates:
         raise InputError('grid.nodes: no node may hold a site; set "site": true on one at least')
-    _require_interconnect(grid)
+    if grid.rules.interconnect.enabled and grid.rules.interconnect.reading == "explicit":
+        for i, node in enumerate(grid.nodes):
+            if node.site and node.interconnect_mw is None:
+                raise InputError(
+                    f"grid.nodes[{i}].interconnect_mw: missing for {node.id!r}; the explicit interconnect rule needs "
+                    'it: give it, set "site": false, or choose the reading "capacity_n1"'
+                )
     gaps = list(power_flow_gaps(grid))
     if gaps:
         raise InputError("\n".join(gaps))
@@ -174,17 +175,6 @@ def gather(instance: Instance, request: SitesRequest) -> SplitData:
         pins=_pins(instance.pins, list(candidates)),
         network=network,
     )
-
-
-def _require_interconnect(grid: Grid) -> None:
-    if not grid.rules.interconnect.enabled or grid.rules.interconnect.reading != "explicit":
-        return
-    for i, node in enumerate(grid.nodes):
-        if node.site and node.interconnect_mw is None:
-            raise InputError(
-                f"grid.nodes[{i}].interconnect_mw: missing for {node.id!r}; the explicit interconnect rule needs it: "
-                'give it, set "site": false, or choose the reading "capacity_n1"'
-            )
 
 
 def _corridors(grid: Grid) -> dict[str, Corridor]:

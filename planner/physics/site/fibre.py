@@ -7,11 +7,11 @@ from itertools import combinations, islice
 from typing import Any
 
 from planner.instance.grid import Grid
-from planner.instance.network import FibreEdge, Traffic, Wan
+from planner.instance.network import FibreEdge, Wan
 from planner.physics.num import tick
 from planner.physics.site import wan as wide
 from planner.physics.site.cost import annuity
-from planner.physics.site.wan import Form, Rtt, every_two, fastest, link_needs, need_gbps
+from planner.physics.site.wan import Form, Rtt, fastest, link_needs, need_gbps
 
 MANY = 256  # places, between all of which it takes long to measure
 Place = tuple[float, float]
@@ -286,25 +286,23 @@ def traffic_demands(wan: Wan, sites: Sequence[str], known: Mapping[str, object])
     """Return the demands of the traffic between known places; traffic that ends at a closed site does not arise."""
     demands = []
     for traffic in wan.traffic:
-        pairs = every_two(sites) if traffic.a is None or traffic.b is None else ((traffic.a, traffic.b),)
+        a, b = traffic.a, traffic.b
+        pairs = combinations(sorted(sites), 2) if a is None or b is None else [(a, b)]
         demands += [
-            _traffic(traffic, one, other) for one, other in pairs if one in known and other in known and one != other
+            Demand(
+                name=traffic.name,
+                a=one,
+                b=other,
+                priority=traffic.priority,
+                size_bytes=traffic.bytes,
+                # Spread over a period, or done by a deadline of which one round trip is waiting.
+                window_seconds=traffic.period_seconds or traffic.deadline_seconds or math.nan,
+                trips=0.0 if traffic.deadline_seconds is None else 1.0,
+            )
+            for one, other in pairs
+            if one in known and other in known and one != other
         ]
     return tuple(demands)
-
-
-def _traffic(traffic: Traffic, start: str, end: str) -> Demand:
-    """Return a demand spread over a period, or done by a deadline of which one round trip is waiting."""
-    window = traffic.period_seconds or traffic.deadline_seconds or math.nan
-    return Demand(
-        name=traffic.name,
-        a=start,
-        b=end,
-        priority=traffic.priority,
-        size_bytes=traffic.bytes,
-        window_seconds=window,
-        trips=0.0 if traffic.deadline_seconds is None else 1.0,
-    )
 
 
 def places_of(wan: Wan, sites: Mapping[str, Place]) -> dict[str, Place]:

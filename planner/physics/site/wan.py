@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations, pairwise, permutations
+from itertools import pairwise, permutations
 
 from planner.instance.network import Wan
 
@@ -228,8 +228,3 @@ def assumed_window_seconds(
         return window_seconds
     transfer = 8 * exchange_bytes(size_bytes, sites) / (gbps * 1e9)
     return transfer + wan.round_trips * (rtt_ms or 0.0) / 1e3
-
-
-def every_two(sites: Sequence[str]) -> tuple[Pair, ...]:
-    """Return the pairs of sites."""
-    return tuple(combinations(sorted(sites), 2))
