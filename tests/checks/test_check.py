@@ -1,15 +1,19 @@
-"""The checker as a whole: silent on a good plan, loads no solver, and never falls over a bad one."""
+"""The checker as a whole: silent on a good plan, loads no solver, never falls over a bad one, and adds up the bill."""
 
+import math
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from joint_bad_plans import bad_plan
 from pydantic import ValidationError
-from worked_plan import edited_at, leaves, named, rules, small
+from worked_plan import edited, edited_at, leaves, named, rules, small
 
 from planner.api.plans import check
+from planner.checks.rule import Number, at_most, exceeds, must_equal, same, show
 from planner.plan.plan import Plan
 
 PLAN = small()
@@ -126,3 +130,114 @@ def test_an_infeasible_answer_says_why() -> None:
     assert check(edited_at(silent, "conflict", conflict)) == []
     assert named(edited_at(PLAN, "conflict", conflict)) == {"reason"}
     assert "reason" in named(edited_at(PLAN, "status", "infeasible"))
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("cp8-3009-days", {"rack_shape", "racks", "metrics"}), ("cp8-3353-days", {"metrics", "breakdown_seconds"})],
+)
+def test_context_over_racks_is_counted(name: str, expected: set[str]) -> None:
+    """CP over racks takes whole racks of TP groups, and NIC time that pipeline exchanges cannot have."""
+    data = bad_plan(name)
+    data["instance"]["hardware"]["overhead_includes_fabric"] = True
+    for part in (x.get("certificate", {}) for x in data.values() if isinstance(x, dict)):
+        part.update({k: None for k in part if k.endswith("bound")})  # columns take minutes; physics is false here
+    data["objective"].update({k: None for k in data["objective"] if k.endswith("bound")})
+    assert expected <= {v.rule.partition("[")[0] for v in check(Plan.model_validate(data))}
+
+
+INF, NAN = math.inf, math.nan
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "agree"),
+    [
+        (None, None, True),
+        (None, 0, False),
+        (0.0, None, False),
+        (3, 3, True),
+        (10**9, 10**9 + 1, False),
+        (1.0, 1.0 + 9e-7, True),
+        (1.0, 1.0 + 2e-6, False),
+        (-1.0, -1.0 - 9e-7, True),
+        (0.0, 1e-12, False),
+        (0.0, 0, True),
+        (3.6, INF, False),
+        (INF, 3.6, False),
+        (INF, INF, True),
+        (INF, -INF, False),
+        (NAN, 1.0, False),
+        (NAN, NAN, False),
+    ],
+)
+def test_figures_agree_within_the_tolerance(a: Number, b: Number, agree: bool) -> None:
+    """A millionth apart is the same, of whole numbers only the same; nothing finite is near an infinity."""
+    assert same(a, b) == agree
+    assert bool(list(must_equal("r", "x", a, b))) != agree
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "above"),
+    [
+        (2, 1, True),
+        (1, 1, False),
+        (10**9 + 1, 10**9, True),
+        (1.0 + 9e-7, 1.0, False),
+        (1.0 + 2e-6, 1.0, True),
+        (1.0, 2.0, False),
+        (-1.0, -1.1, True),
+        (INF, 1.0, True),
+        (1.0, INF, False),
+        (INF, INF, False),
+        (-INF, 1.0, False),
+        (1.0, -INF, True),
+        (NAN, 1.0, True),
+        (1.0, NAN, True),
+    ],
+)
+def test_a_limit_is_exceeded_beyond_the_tolerance(a: float, b: float, above: bool) -> None:
+    """An infinite figure is above every limit but an infinite one, and what is no number is within none."""
+    assert exceeds(a, b) == above
+    found = [v.message for v in at_most("r", a, b, "days", "days allowed")]
+    assert found == ([f"{show(a)} days > {show(b)} days allowed"] if above else [])
+
+
+TOTAL = PLAN.cost.total_usd
+
+
+@pytest.mark.parametrize(
+    ("path", "change", "rule"),
+    [
+        ("cost.total_usd", lambda x: x * 0.99, "total"),
+        ("cost.capex_usd.racks", lambda x: x * 0.99, "parts[capex_usd.racks]"),
+        ("cost.capex_usd.fabric", lambda x: x * 0.99, "parts[capex_usd.fabric]"),
+        ("cost.capex_usd.wan", lambda x: x * 0.99, "parts[capex_usd.wan]"),
+        ("cost.opex_usd_per_year.energy", lambda x: x * 0.99, "parts[opex_usd_per_year.energy]"),
+        ("cost.capex_usd", lambda x: {**x, "gift": -1e6}, "parts[capex_usd.gift]"),
+        ("cost.operation_years", 1, "parts[operation_years]"),
+    ],
+)
+def test_an_edit_of_the_bill_names_its_rule(path: str, change: Any, rule: str) -> None:
+    assert rule in named(edited_at(PLAN, path, change))
+
+
+def test_the_bill_is_not_read_off_the_plan() -> None:
+    """A fabric priced lower breaks the budget still: the bill counts switches and cables, not the plan's own prices."""
+    over = small(limits__budget_usd=TOTAL - 1000)
+    cheap = edited(
+        over, fabric__sites__e1__cost_usd=over.fabric.sites["e1"].cost_usd - 1000, cost__total_usd=TOTAL - 1000
+    )
+    assert "budget" in rules(cheap)
+
+
+@pytest.mark.parametrize(("budget", "broken"), [(TOTAL, set()), (TOTAL - 1, {"budget"}), (1e9, set())])
+def test_budget_edges(budget: float, broken: set[str]) -> None:
+    """A plan at the budget keeps it, a dollar more does not; money may be left over."""
+    assert rules(small(limits__budget_usd=budget)) == broken
+
+
+def test_years_of_operation_count() -> None:
+    """With two years counted, energy is part of the total."""
+    energy = PLAN.cost.opex_usd_per_year["energy"]
+    assert rules(small(limits__operation_years=2, limits__budget_usd=TOTAL + 2 * energy)) == set()
+    assert rules(small(limits__operation_years=2, limits__budget_usd=TOTAL + 2 * energy - 1)) == {"budget"}

@@ -1,9 +1,15 @@
-"""Rules of the site split, on both sides of their edges."""
+"""Rules of the site split and of its power flow, on both sides of their edges."""
 
-from typing import Any
+import json
+from typing import Any, cast
 
+import numpy as np
 import pytest
 from worked_plan import GRID, INSTANCE, edited, edited_at, instance_with, named, rules, small, worked
+
+from planner.api.plans import check
+from planner.checks.power_flow import GridArrays, Solved, _without_circuit
+from planner.plan.plan import Plan
 
 PLAN = small()
 KM = PLAN.sites.links[0].route_km
@@ -134,3 +140,218 @@ def test_the_route_is_the_great_circle_times_the_factor() -> None:
     """A shorter route than the sites' coordinates give is found, and so is the round trip that goes with it."""
     near = edited(PLAN, sites__links__0__route_km=KM * 0.99, sites__links__0__rtt_ms=PLAN.sites.links[0].rtt_ms * 0.99)
     assert "link_figures[e1, w1]" in named(near)
+
+
+# Loads: e1 1.2, w1 0.9 MW; their plants feed 0.9 and 0.9 MW. Lines at e1: 2 x 0.5 MW and a built one of 0.5.
+UPGRADE = {"step_mw": 0.2, "max_steps": 3, "capex_usd": 0.0, "lead_months": 9}
+
+
+def with_upgrades(*bought: tuple[str, int], months: float | None = None) -> Plan:
+    """Return the worked plan whose node e1 can be upgraded, with steps bought and nothing recomputed."""
+    nodes = [{**n, "upgrade": UPGRADE} if n["id"] == "e1" else n for n in GRID["nodes"]]
+    plan = small(grid__nodes=nodes, grid__rules__ready_within_months=months)
+    return edited(plan, sites__upgrades=[{"node": n, "steps": s} for n, s in bought])
+
+
+@pytest.mark.parametrize(
+    ("bought", "words"),
+    [
+        ([("w1", 1)], "1 steps at a node that is none of the 1 that can be upgraded"),
+        ([("e1", 4)], "4 steps (in all 4) are not from 1 to 3"),
+        ([("e1", 0)], "0 steps (in all 0) are not from 1 to 3"),
+        ([("e1", -1)], "-1 steps (in all -1) are not from 1 to 3"),
+        ([("e1", 2), ("e1", 2)], "2 steps (in all 4) are not from 1 to 3"),
+        ([("e1", 3)], None),
+        ([("e1", 1)], None),
+    ],
+)
+def test_upgrades(bought: list[tuple[str, int]], words: str | None) -> None:
+    found = {v.message for v in check(with_upgrades(*bought)) if v.rule.startswith("upgrades[")}
+    assert found == ({words} if words else set())
+
+
+@pytest.mark.parametrize("months", [8.9, 9, 9.1])
+def test_upgrades_that_come_late(months: float) -> None:
+    """An upgrade is ready after its own nine months; without it nobody waits for it."""
+    assert ("ready[e1]" in named(with_upgrades(("e1", 1), months=months))) == (months < 9)
+    assert "ready[e1]" not in named(with_upgrades(months=months))
+
+
+@pytest.mark.parametrize(
+    ("path", "rule"), [("grid__nodes__0__ready_months", "e1"), ("grid__new_lines__0__lead_months", "e1-e2-new")]
+)
+def test_what_comes_late(path: str, rule: str) -> None:
+    """A site and a line in use are ready within the months allowed, to the month."""
+    for late, broken in ((12, set()), (12.1, {f"ready[{rule}]"})):
+        assert named(small(**{path: late, "grid__rules__ready_within_months": 12})) == broken
+    assert named(small(**{path: 500})) == set()
+    idle = {"grid__nodes__1__ready_months": 99, "grid__rules__ready_within_months": 12}
+    assert named(small(**idle)) == set()  # no site stands at e2
+
+
+@pytest.mark.parametrize(
+    ("load", "share", "broken"),
+    # e1 draws 1.2 MW and what stands there already, less its plants' 0.9 MW; two circuits of 0.5 MW remain of three.
+    [(0.0, 1.0, False), (0.5, 1.0, False), (0.7, 1.0, False), (0.71, 1.0, True), (0.71, 0.9, False), (0.9, 0.9, True)],
+)
+def test_imports_beyond_own_plants(load: float, share: float, broken: bool) -> None:
+    rule = {"enabled": True, "share": share, "reading": "import_share"}
+    plan = small(grid__nodes__0__load_mw=load, grid__rules__interconnect=rule)
+    assert ("interconnect[e1]" in named(plan)) == broken
+    assert "interconnect[w1]" not in named(plan)  # its plants feed all that it draws
+
+
+@pytest.mark.parametrize(("own", "broken"), [(1.3, False), (0.2, False), (0.19, True)])
+def test_imports_without_flows(own: float, broken: bool) -> None:
+    """Where no flows are planned, all of a node's plants count for it: 1.2 MW less 0.2 over two circuits of 0.5 MW."""
+    rule = {"enabled": True, "share": 1.0, "reading": "import_share"}
+    plan = small(grid__rules__grid_model="none", grid__nodes__0__generation_mw=own, grid__rules__interconnect=rule)
+    assert ("interconnect[e1]" in named(plan)) == broken
+
+
+@pytest.mark.parametrize(
+    ("ratio", "broken"), [(4 / 3, set()), (1.3, {"share_balance[e1]"}), (1, {"share_balance[e1]"})]
+)
+def test_balanced_sites(ratio: float, broken: set[str]) -> None:
+    """Eight racks are four thirds of six."""
+    assert named(small(grid__rules__share_balance={"enabled": True, "max_ratio": ratio})) == broken
+    assert named(small(grid__rules__share_balance={"enabled": False, "max_ratio": ratio})) == set()
+
+
+@pytest.mark.parametrize("count", [0, -1])
+def test_a_site_of_no_racks(count: int) -> None:
+    plan = small()
+    assert "demand[e1]" in named(edited(plan, sites__sites__0__racks=count))
+    assert not any(r.startswith("demand") for r in named(edited(plan, sites__sites__0__racks=1)))
+
+
+def test_sites_exchange_at_a_rate() -> None:
+    """Two sites with replicas need a rate between them; one that has them all needs none."""
+    plan = small()
+    found = [v for v in check(edited(plan, layout__assumptions__wan_gbps=None)) if v.rule == "wan_need"]
+    assert [v.message for v in found] == ["2 sites exchange gradients > 1, and no rate is assumed between them"]
+    alone = {"e1": 10, "w1": 0}
+    one = edited(plan, layout__assumptions__wan_gbps=None, layout__data_parallel_by_site=alone)
+    assert "wan_need" not in named(one)
+
+
+def with_scenarios(mode: str, **runs: Any) -> Plan:
+    """Return the worked plan, built, for a year in which western energy costs 80 a MWh, with how it runs in it."""
+    years = [{"name": "dry", "weight": 0.25, "energy_usd_per_mwh": {"WEST": 80}}]
+    extra = {"scenarios": mode} | ({"curtailment_usd_per_mwh": 500} if mode == "expected" else {})
+    plan = small(grid__scenarios=years, grid__rules={**GRID["rules"], **extra})
+    return edited(plan, sites__scenarios=json.loads(json.dumps(runs)))
+
+
+HOURS = 8760.0
+FED = {"e1": 0.9, "e2": 0.3, "w1": 0.9}
+FLOWS = small().model_dump(mode="json")["sites"]["flows"]
+FULL = {"e1": 1.2, "w1": 0.9}
+
+
+def run(energy: float, drawn: dict[str, float], **other: Any) -> dict[str, Any]:
+    return {"running_mw": drawn, "generation_mw": FED, "flows": FLOWS, "energy_usd_per_year": energy} | other
+
+
+def test_a_year_in_full() -> None:
+    """All sites draw what they hold, eastern energy at the grid's own 40 a MWh and western at the year's 80."""
+    usd = HOURS * (1.2 * 40 + 0.9 * 80)
+    assert rules(with_scenarios("robust", dry=run(usd, FULL))) == set()
+    assert named(with_scenarios("robust", dry=run(usd * 1.001, FULL))) == {"scenarios[dry]"}
+    assert named(with_scenarios("robust", dry=run(usd, FULL), wet=run(usd, FULL))) == {"scenarios[wet]"}
+    assert named(with_scenarios("robust")) == {"scenarios[dry]"}
+    assert "scenarios[dry]" in named(with_scenarios("off", dry=run(usd, FULL)))
+    assert rules(with_scenarios("off")) == set()
+
+
+@pytest.mark.parametrize("mode", ["robust", "expected"])
+def test_a_year_in_part(mode: str) -> None:
+    """A site that draws less than it holds pays for what is left undone, and breaks a robust split."""
+    usd = HOURS * (1.1 * 40 + 0.9 * 80) + (HOURS * 0.1 * 500 if mode == "expected" else 0.0)
+    less = run(usd, FULL | {"e1": 1.1}, generation_mw=FED | {"e1": 0.8})
+    found = named(with_scenarios(mode, dry=less))
+    assert ("scenarios[dry, e1]" in found) == (mode == "robust")
+    assert "scenarios[dry, w1]" not in found
+    if mode == "expected":
+        assert "scenarios[dry]" not in found
+
+
+def test_a_year_beyond_what_stands() -> None:
+    more = run(HOURS * (1.3 * 40 + 0.9 * 80), FULL | {"e1": 1.3}, generation_mw=FED | {"e1": 1.0})
+    assert "scenarios[dry, e1]" in named(with_scenarios("robust", dry=more))
+    usd = HOURS * (1.2 * 40 + 0.9 * 80)
+    assert "scenarios[dry, e2]" in named(with_scenarios("robust", dry=run(usd, FULL | {"e2": 0.0})))
+    assert "scenarios[dry, w1]" in named(with_scenarios("robust", dry=run(usd, {"e1": 1.2})))
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        ({"generation_mw": FED | {"e1": 0.91}}, "balance[e1] in dry"),
+        ({"generation_mw": FED | {"e2": 0.6}}, "balance[e2] in dry"),
+        ({"generation_mw": FED | {"w1": 1.3}}, "generation[w1] in dry"),
+        ({"flows": [{**x, "mw": x["mw"] * 6} for x in FLOWS]}, "rating[e1-e2-new] in dry"),
+    ],
+)
+def test_a_year_has_its_own_grid(change: dict[str, Any], rule: str) -> None:
+    usd = HOURS * (1.2 * 40 + 0.9 * 80)
+    assert rule in named(with_scenarios("robust", dry=run(usd, FULL, **change)))
+
+
+def ring(*reactance_pu: float) -> GridArrays:
+    """Return three nodes in a ring of single circuits."""
+    none = np.zeros(3)
+    parts: dict[str, Any] = {"available_mw": none, "unit_share": none, "generated_mw": none, "load_mw": none}
+    return GridArrays(
+        names=["a", "b", "c"], lines=["ab", "bc", "ca"], a=np.array([0, 1, 2]), b=np.array([1, 2, 0]),
+        circuits=np.ones(3, dtype=int), rating_mw=none, one_circuit=100 / np.array(reactance_pu), site_mw=none, **parts,
+    )  # fmt: skip
+
+
+def test_reactances_that_cancel_are_named() -> None:
+    """In a ring of x, x and -2x no flow follows: that is said of the figures, which end in no traceback."""
+    with pytest.raises(ArithmeticError, match="no flow follows from their reactances"):
+        Solved.of(ring(0.1, 0.1, -0.2), np.ones(3))
+
+
+def test_a_compensated_line_carries_what_its_reactance_says() -> None:
+    """Of 90 MW from a to b, x = 0.3 beside a detour of 0.2 - 0.05 carries a third: 30 MW, and the detour 60."""
+    flows = cast(Any, Solved.of(ring(0.3, 0.2, -0.05), np.ones(3)).flows(np.array([90.0, -90.0, 0.0])))
+    assert flows == pytest.approx([30.0, -60.0, -60.0])
+
+
+@pytest.mark.parametrize("seed", range(28))
+def test_flows_without_a_circuit_are_those_of_the_grid_without_it(seed: int) -> None:
+    """On meshes of nine nodes, some lines compensated, every loss gives what a solve anew gives."""
+    r = np.random.default_rng(seed)
+    pairs = [(i, (i + 1) % 9) for i in range(9)] + [tuple(r.choice(9, 2, replace=False)) for _ in range(8)]
+    reactance = r.uniform(0.05, 0.5, len(pairs)) * np.where(r.random(len(pairs)) < 0.2 * (seed % 3), -1.0, 1.0)
+    generated, load = r.uniform(0, 50, 9), r.uniform(0, 50, 9)
+    load *= generated.sum() / load.sum()
+    none = np.zeros(9)
+    g = GridArrays(
+        names=list("abcdefghi"), lines=[str(k) for k in range(len(pairs))], a=np.array([p[0] for p in pairs]),
+        b=np.array([p[1] for p in pairs]), circuits=1 + (np.arange(len(pairs)) % 2), rating_mw=none,
+        one_circuit=100 / reactance, site_mw=none, available_mw=none, unit_share=none, generated_mw=generated,
+        load_mw=load,
+    )  # fmt: skip
+    base = Solved.of(g, g.circuits)
+    for line in range(len(pairs)):
+        circuits = g.circuits.copy()
+        circuits[line] -= 1
+        fresh = Solved.of(g, circuits).flows(generated - load)
+        assert base.flows_without(line) == pytest.approx(fresh, rel=1e-5, abs=1e-4)
+
+
+@pytest.mark.parametrize(("load", "named"), [(100.0, []), (120.0, ["security[b, ab]"])])
+def test_an_island_that_its_plants_cannot_feed_is_named(load: float, named: list[str]) -> None:
+    """Without its one circuit, b has its own 100 MW of plants, whatever a could send it."""
+    g = GridArrays(
+        names=["a", "b"], lines=["ab"], a=np.array([0]), b=np.array([1]), circuits=np.ones(1, dtype=int),
+        rating_mw=np.array([200.0]), one_circuit=np.array([1000.0]), available_mw=np.array([100.0, 100.0]),
+        unit_share=np.zeros(2), generated_mw=np.array([80.0, load - 60.0]), load_mw=np.array([20.0, load]),
+        site_mw=np.array([0.0, load]),
+    )  # fmt: skip
+    found = list(_without_circuit(g, 0))
+    assert [v.rule for v in found] == named
+    assert not named or "120 MW fed in after the loss of ab > 100 MW" in found[0].message

@@ -1,0 +1,360 @@
+"""The checker's own columns, their least splits and the floors of ranges, against the search and plain loops."""
+
+import itertools
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from joint_brute_failures import failing
+from joint_brute_force import layer_splits
+from joint_strategies import strategies
+from joint_toys import PHI, deeper, toy, with_pins
+from tiers import more, slow
+
+from planner.checks.joint_columns import Cut, CutPipelines, Ints, MaxRacks, Space, inner_degrees
+from planner.checks.layer_split import PipelineSplits, witness
+from planner.checks.step_bound import (
+    COARSE,
+    CutRanges,
+    StepTimeBound,
+    columns_in_time,
+    fastest_ranges,
+    total_micro_batches,
+)
+from planner.instance.hardware import Accelerator
+from planner.instance.instance import Instance
+from planner.instance.workload import Model
+from planner.models.joint.space import problem_of
+from planner.physics.training import memory, schedule, step_prediction
+from planner.physics.training.layer_time import ReplicaGroup
+from planner.physics.training.parallel_strategy import ParallelStrategy
+from planner.physics.training.step import Conditions
+from planner.physics.training.step_prediction import LargestStage
+from planner.planning.load import load_instance
+
+INSTANCES = Path(__file__).parents[3] / "instances"
+Table = dict[Any, bytes]
+
+
+def own(i: Instance) -> Table:
+    """Return the pipelines of every cut of the checker."""
+    found = {}
+    for cut in Space(instance=i, transport_slowdown=1.1).cuts():
+        every = cut.pipelines()
+        for packed in (False, True):
+            x = every.part((every.stages_per_rack > 1) == packed)
+            columns = (x.p, x.v, x.block_racks, x.block_replicas, x.replicas_per_rack, x.stage_racks, x.wired)
+            if len(x):
+                kind = (cut.shape, cut.schedule, packed, cut.repeats != "no")
+                found[kind] = np.stack(columns).astype(np.int64).tobytes()
+    return found
+
+
+def searched(i: Instance) -> Table:
+    found = {}
+    for s in strategies(problem_of(i)):
+        x = s.pipelines
+        if len(x.p):
+            columns = (x.p, x.v, x.racks, x.replicas, x.replicas_per_rack, x.stage_racks, x.rails)
+            found[s.shape, s.order, s.packed, s.recomputes != "none"] = np.stack(columns).astype(np.int64).tobytes()
+    return found
+
+
+@pytest.mark.parametrize("name", ["cluster-1k", *slow("5gw")])
+def test_shipped_instances(name: str) -> None:
+    i = load_instance(INSTANCES / f"{name}.json")
+    assert own(i) == searched(i)
+
+
+def varied(seed: int) -> Instance:
+    """Return a toy with experts, KV heads, spare ports, several schedules, selective recompute or pins."""
+    r = random.Random(seed)
+    given = toy(seed).model_dump(mode="json", exclude_none=True)
+    given["hardware"]["rack"]["gpus"] = r.choice([4, 6, 8, 18])
+    given["workload"]["model"] |= {"layers": r.randint(3, 9), "heads": 12, "kv_heads": r.choice([4, 12])}
+    given["workload"]["software"] |= r.choice(
+        [{"schedules": ["1f1b", "zb-h1"]}, {"selective_gemm_share": 0.3}, {"flash_attention": False}, {}]
+    )
+    lacks = {"tensor-2d": 0.2, "sequence": 0.2, "context": 0.2, "expert": 0.2, "interleaved": 0.2}
+    given["workload"]["software"]["parallelism"] = [
+        "tensor", "pipeline", *(way for way, chance in lacks.items() if r.random() > chance)
+    ]  # fmt: skip
+    if r.random() < 0.5:
+        given["workload"]["model"]["experts"] = {"count": r.choice([4, 6, 8]), "per_token": 2, "ffn": 512}
+    if r.random() < 0.3:
+        given["network"]["spares"] = {"share": 0.1}
+    pins = {"context_parallel": 2, "pipeline_parallel": 2, "virtual_stages": 1, "recompute": "full", "schedule": "1f1b"}
+    given["pins"] = {f"layout.{k}": v for k, v in pins.items() if r.random() < 0.2}
+    if "layout.context_parallel" in given["pins"]:
+        given["workload"]["software"]["parallelism"].append("context")
+    return Instance.model_validate(given)
+
+
+@pytest.mark.parametrize("seed", [*range(14), *more(*range(14, 30))])
+def test_random_instances(seed: int) -> None:
+    i = varied(seed)
+    assert own(i) == searched(i)
+
+
+@pytest.mark.parametrize("parallelism", [[], ["tensor"], ["pipeline"], ["pipeline", "interleaved"], ["context"]])
+def test_frameworks_that_have_little(parallelism: list[str]) -> None:
+    i = varied(3).model_copy(update={"pins": {}})
+    software = i.workload.software.model_copy(update={"parallelism": tuple(parallelism)})  # type: ignore[union-attr]
+    i = i.model_copy(update={"workload": i.workload.model_copy(update={"software": software})})
+    table = own(i)
+    assert table == searched(i)
+    shapes = [shape for shape, *_ in table]
+    assert ({s.tensor_parallel for s in shapes} == {1}) == ("tensor" not in parallelism)
+    assert ({s.context_parallel for s in shapes} == {1}) == ("context" not in parallelism)
+    assert {s.sequence_parallel for s in shapes} == {False}
+    p, v, *_ = np.concatenate([np.frombuffer(x, dtype=np.int64).reshape(7, -1) for x in table.values()], axis=1)
+    assert (p.max() == 1) == ("pipeline" not in parallelism)
+    assert (v.max() == 1) == ("interleaved" not in parallelism)
+
+
+def test_inner_degrees() -> None:
+    """The grid of 2-D tensor parallelism is the most nearly square one, of two alike that with fewer inner ranks."""
+    inner = {1: [1], 8: [1], 16: [1, 4], 17: [1], 24: [1, 4], 60: [1, 6], 72: [1, 8]}
+    assert {t: inner_degrees(t) for t in inner} == inner
+
+
+def test_a_pinned_split_is_the_only_one() -> None:
+    """Layers and recomputed layers pinned by stage leave one split, timed as the physics does."""
+    given = toy(2).model_dump(mode="json", exclude_none=True)
+    given["workload"]["model"]["layers"] = 3
+    given["hardware"]["accelerator"]["hbm_bytes"] = 1e12
+    pins = {"layout.layers_per_stage": [1, 2], "layout.recomputed_layers_per_stage": [1, 0]}
+    i = with_pins(Instance.model_validate(given), **pins)
+    cut = next(c for c in Space(instance=i, transport_slowdown=1.1).cuts() if c.shape.micro_batch == 1)
+    x = cut.pipelines()
+    for p, fits in ((2, True), (3, False)):
+        part = x.part(np.flatnonzero((x.p == p) & (x.v == 1)))
+        split = PipelineSplits(cut=cut, zero_stage=3, x=part, d=2, micro_batches=np.array([4]), limit=1e9)
+        assert np.isfinite(split.least()) == fits
+        if fits:
+            a, b, host = split.pipeline, split.sharded, cut.machine.software.microbatch_seconds
+            one, two = (
+                float(step_prediction.stage_seconds(a, b, 1, n, r, split.send)) + host for n, r in ((1, 1), (2, 0))
+            )
+            chunk = max(float(step_prediction.chunk_seconds(a, b, 1, n, r)) for n, r in ((1, 1), (2, 0)))
+            assert split.least() == pytest.approx(max(one, two + a.head) + split.once(chunk, 2), rel=1e-12)
+
+
+def every_split(split: PipelineSplits, m: int) -> list[tuple[float, float]]:
+    """Time every split that memory holds, as the physics predicts and with the least wait of unequal chunks."""
+    cut, x = split.cut, split.x
+    p, v, machine = split.p, split.v, split.cut.machine
+    repeats = {"no": lambda _: (0,), "any": lambda n: range(n + 1)}[cut.repeats]
+    group = ReplicaGroup(replicas_per_rack=int(x.replicas_per_rack[0]), racks=split.racks, shards=split.d)
+    conditions = Conditions(pipeline_send_slowdown=PHI, allreduce_slowdown=PHI, transport_slowdown=PHI)
+    found = []
+    for layers in layer_splits(cut.space.layers, p, v):
+        for repeated in itertools.product(*(repeats(n) for n in layers)):
+            full = any(repeated)
+            strategy = ParallelStrategy.of_shape(
+                cut.shape,
+                pipeline_parallel=p,
+                data_parallel_by_site=(split.d,),
+                virtual_stages=v,
+                micro_batches=m,
+                recompute="full" if full else cut.shape.recompute,
+                zero_stage=split.zero_stage,
+                layers_per_stage=layers,
+                recomputed_layers_per_stage=repeated if full else (),
+                replicas_per_rack=int(x.replicas_per_rack[0]),
+                schedule=cut.schedule,
+                stages_per_rack=int(x.stages_per_rack[0]),
+            )
+            used = sum(memory.memory_by_stage(machine, strategy).values())
+            if np.any(used > cut.space.memory_limit * (1 + 1e-12)):
+                continue
+            parts = step_prediction.breakdown(cut.space.machine, conditions, strategy, group)
+            found.append((sum(parts.values()) / m, _with_least_waits(split, m, layers, repeated)))
+    return found
+
+
+def _with_least_waits(split: PipelineSplits, m: int, layers: tuple[int, ...], repeated: tuple[int, ...]) -> float:
+    x, sharded, p, v = split.pipeline, split.sharded, split.p, split.v
+    n = float(schedule.effective_micro_batches(m, p, v))
+    stages = []
+    for k, (a, r) in enumerate(zip(layers, repeated, strict=True)):
+        own = float(step_prediction.stage_seconds(x, sharded, v, a, r, split.send)) + x.machine.software.host_seconds
+        wait = schedule.min_excess_seconds(p, v, m, a, r, float(sharded.layer_seconds), x.times.recompute_seconds)
+        stages.append(n * (own + (x.head if k == p - 1 else 0.0)) + float(wait))
+    chunk = max(
+        float(step_prediction.chunk_seconds(x, sharded, v, a, r)) for a, r in zip(layers, repeated, strict=True)
+    )
+    group = ReplicaGroup(int(split.x.replicas_per_rack[0]), racks=split.racks, shards=split.d, slowdown=PHI)
+    largest, counts = LargestStage(layers=max(layers), chunk_seconds=chunk), schedule.PipelineCounts(p, v, m)
+    once = step_prediction.once_parts(x, sharded, None, counts, group, largest=largest, send=split.send)
+    return (max(stages) + float(sum(once.values()))) / m
+
+
+def some_columns(seed: int, number: int) -> list[tuple[Cut, int, CutPipelines, int, int]]:
+    """Draw columns: a cut, a ZeRO stage, a pipeline, replicas and micro-batches."""
+    r = random.Random(seed)
+    space = Space(instance=deeper(seed), transport_slowdown=PHI)
+    cuts = list(space.cuts())
+    found: list[tuple[Cut, int, CutPipelines, int, int]] = []
+    while len(found) < number:
+        cut = r.choice(cuts)
+        x = cut.pipelines()
+        few = [k for k in range(len(x)) if x.p[k] <= 3 and x.v[k] <= 3]
+        if not few:
+            continue
+        x = x.part([r.choice(few)])
+        low, d = int(x.p[0] if x.v[0] > 1 else 1), r.randint(1, 2)
+        found.append((cut, r.randint(0, 3), x, d, r.randint(low, low + 5)))
+    return found
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_least_split_is_the_best_of_all(seed: int) -> None:
+    """Over random columns with interleaving, ZB-H1, recompute and experts; none fits where no split does."""
+    fitted = 0
+    for cut, zero, x, d, m in some_columns(seed, 12):
+        split = PipelineSplits(cut=cut, zero_stage=zero, x=x, d=d, micro_batches=np.array([m]), limit=1e9)
+        every, least = every_split(split, m), split.least()
+        if not every:
+            assert least == float("inf")
+            continue
+        fitted += 1
+        assert least == pytest.approx(min(own for _, own in every), rel=1e-9)
+        assert least <= min(seconds for seconds, _ in every) * (1 + 1e-9)
+    assert fitted
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_many_micro_batches_at_once(seed: int) -> None:
+    """A witness is found among several micro-batches if and only if one of them alone is below the limit."""
+    for cut, zero, x, d, low in some_columns(200 + seed, 8):
+        batches = np.arange(low, low + 9)
+        each = [
+            PipelineSplits(cut=cut, zero_stage=zero, x=x, d=d, micro_batches=np.array([m]), limit=1e9).least()
+            for m in batches
+        ]
+        finite = sorted(s for s in each if s < float("inf"))
+        for limit in [s * f for s in finite[:: max(1, len(finite) - 1)] for f in (1 - 1e-6, 1 + 1e-6)]:
+            found = witness(cut, zero, x, d, batches, limit)
+            assert (found is not None) == (min(each) < limit)
+            if found is not None:
+                assert found[1] == pytest.approx(each[found[0] - low], rel=1e-12) and found[1] < limit
+
+
+@pytest.mark.parametrize(
+    ("micro_batches", "rounds"),
+    [([1], 0.0), ([2], 0.0), ([3], 1 / 3), ([8], 6 / 8), ([8, 3, 40], 1 / 3), ([8, 2], 0.0), ([20, 8, 40], 6 / 8)],
+)
+def test_rounds_that_wait_are_all_but_two(micro_batches: list[int], rounds: float) -> None:
+    """A round has as many micro-batches as there are stages; of several numbers the smallest share of rounds counts."""
+    for cut, zero, x, d, _ in some_columns(300, 12):
+        p = int(x.p[0])
+        counts = np.array([n * p for n in micro_batches])
+        split = PipelineSplits(cut=cut, zero_stage=zero, x=x, d=d, micro_batches=counts, limit=1e9)
+        assert split.waits == pytest.approx(rounds / p)
+
+
+NEVER = 1e9  # seconds, a limit that excludes nothing
+KINDS = ("plain", "failures", "front", "front and failures")
+
+
+def of_kind(seed: int, kind: str) -> Instance:
+    """Return a toy with interleaving, for some seeds with ZB-H1 or experts; with failures, or dense layers in front.
+
+    Memory holds about a fifth of its columns, and a step so many sequences that unequal chunks wait.
+    """
+    i = deeper(seed)
+    model, gpu = i.workload.model, i.hardware.accelerator
+    assert isinstance(model, Model) and isinstance(gpu, Accelerator)
+    model = model.model_copy(update={"layers": 9 + seed % 4})
+    gpu = gpu.model_copy(update={"hbm_bytes": (0.65e9, 0.7e9, 0.9e9)[seed % 3]})
+    i = i.model_copy(update={"hardware": i.hardware.model_copy(update={"accelerator": gpu})})
+    i = i.model_copy(update={"limits": i.limits.model_copy(update={"max_batch_tokens": 48 * 1024})})
+    if "front" in kind and model.experts is not None:
+        experts = model.experts.model_copy(update={"dense_layers": 1 + seed % 2})
+        model = model.model_copy(update={"experts": experts, "ffn": (256, 16384)[seed // 4 % 2]})
+    i = i.model_copy(update={"workload": i.workload.model_copy(update={"model": model})})
+    return i.model_copy(update={"reliability": failing(seed).reliability}) if "failures" in kind else i
+
+
+def drawn_ranges(r: random.Random, cut: Cut, x: CutPipelines, number: int) -> CutRanges:
+    every = fastest_ranges(cut, x, MaxRacks(cut.space.instance), NEVER)
+    if not len(every):
+        return every
+    every, ends = every.part([r.randrange(len(every)) for _ in range(number)]), []
+    for few, many, m in zip(every.min_replicas, every.max_replicas, every.min_micro_batches, strict=True):
+        low, high = sorted(r.choices(range(few, many + 1), k=2))
+        ends.append((low, high, *sorted(r.choices(range(m, total_micro_batches(cut) // low + 1), k=2))))
+    return CutRanges(every.pipelines, *np.array(ends).T)
+
+
+def drawn_inside(rng: np.random.Generator, cut: Cut, ranges: CutRanges, number: int) -> tuple[Ints, CutRanges]:
+    """Draw columns inside ranges; return the places of the ranges and the single ones."""
+    at = rng.integers(0, len(ranges), number)
+    d = rng.integers(ranges.min_replicas[at], ranges.max_replicas[at], endpoint=True)
+    most = np.minimum(ranges.max_micro_batches[at], total_micro_batches(cut) // d)
+    fine = np.flatnonzero(most >= ranges.min_micro_batches[at])
+    at, d = at[fine], d[fine]
+    m = rng.integers(ranges.min_micro_batches[at], most[fine], endpoint=True)
+    return at, CutRanges(ranges.pipelines.part(at), d, d, m, m)
+
+
+def exact(cut: Cut, zero: int, one: CutRanges) -> float:
+    """Return the least seconds of a sequence of one column on a clock, over every split of its layers."""
+    d, m, x = int(one.min_replicas[0]), one.min_micro_batches, one.pipelines
+    split = PipelineSplits(cut=cut, zero_stage=zero, x=x, d=d, micro_batches=m, limit=NEVER)
+    return split.least() / d / cut.shape.micro_batch * cut.space.column_stretch(d, int(x.p[0]) * cut.shape.gpus)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", [0, 1, *more(2, 3, 4, 5)])
+def test_floors_are_below_exact_times(seed: int, kind: str) -> None:
+    """The floor of a range, under its ZeRO stage and under any, is below each time inside, which splitting ends at."""
+    r, rng = random.Random(seed), np.random.default_rng(seed)
+    space = Space(instance=of_kind(seed, kind), transport_slowdown=PHI)
+    cuts, compared = list(space.cuts()), 0
+    for cut, zero in ((r.choice(cuts), r.randint(0, 3)) for _ in range(20)):
+        ranges = drawn_ranges(r, cut, cut.pipelines(), 16)
+        if not len(ranges):
+            continue
+        at, ones = drawn_inside(rng, cut, ranges, 16)
+        for k in range(len(at)):
+            range_, one = ranges.part([at[k]]), ones.part([k])
+            seconds = exact(cut, zero, one)
+            if seconds == float("inf"):
+                continue
+            compared += 1
+            for stage in (zero, None):
+                assert StepTimeBound(cut=cut, zero_stage=stage, ranges=range_).seconds[0] <= seconds * (1 + 1e-9)
+            left = columns_in_time(cut, zero, range_, seconds * (1 + 1e-6), lambda: False)
+            pairs = [p for x in left for p in zip(x.min_replicas.tolist(), x.min_micro_batches.tolist(), strict=True)]
+            assert (int(one.min_replicas[0]), int(one.min_micro_batches[0])) in pairs
+    assert compared > 5
+
+
+@pytest.mark.parametrize("name", ["cluster-1k", "5gw"])
+def test_floors_of_ranges_are_below_those_inside(name: str) -> None:
+    """Ten thousand random columns of shipped instances are no faster than ranges about them; coarse parts hold more."""
+    space = Space(instance=load_instance(INSTANCES / f"{name}.json"), transport_slowdown=PHI)
+    r, rng, compared, kept = random.Random(0), np.random.default_rng(0), 0, 0
+    cuts = [c for k, c in enumerate(space.cuts()) if k % 97 == 0]
+    while compared < 10_000:
+        cut, zero = r.choice(cuts), r.choice((None, 0, 1, 2, 3))
+        ranges = drawn_ranges(r, cut, cut.pipelines(), 100)
+        if not len(ranges):
+            continue
+        at, ones = drawn_inside(rng, cut, ranges, 1000)
+        if not len(at):
+            continue
+        floors, single = (StepTimeBound(cut=cut, zero_stage=zero, ranges=x) for x in (ranges, ones))
+        for part in ("seconds", "each", "once", "stretch"):
+            assert np.all(getattr(floors, part)[at] <= getattr(single, part) * (1 + 1e-9)), part
+        fast = floors.in_time(float(np.median(single.seconds)))
+        assert len(fast) <= len(ranges) and np.all(fast.min_replicas <= fast.max_replicas)
+        some = single.each * np.linspace(0.9, 1.5, len(ones))
+        held, *coarse = (set(single.holding(some, (n,)).tolist()) for n in (None, *COARSE))
+        assert all(held <= x for x in coarse)
+        compared, kept = compared + len(at), kept + len(held)
+    assert kept > 100
