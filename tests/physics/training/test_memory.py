@@ -1,17 +1,25 @@
-"""Bytes that training keeps on a GPU."""
+"""Bytes that training keeps on a GPU, of a layer and of a stage, tensor by tensor."""
 
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from training_toys import precision_of, shape
+from training_toys import accelerator, layout, machine_of, precision_of, shape
 
-from planner.instance.workload import LatentAttention, Model
-from planner.physics.training import memory, schedule
+from planner.instance.workload import Experts, LatentAttention, Model
+from planner.physics.training import memory, operations, schedule, step_prediction
+from planner.physics.training.collectives import front_by_stage, weights_of
+from planner.physics.training.operations import Machine
+from planner.physics.training.parallel_strategy import ParallelStrategy
+from planner.physics.training.step import Conditions
 from planner.physics.training.transformer import layer_parameters
 
 GIB = 2**30
 S = 2048
-MIXED = precision_of()
+MIXED_BYTES = precision_of()
 
 
 def gpt(layers: int, hidden: int, heads: int) -> Model:
@@ -82,14 +90,14 @@ def test_figure_1_of_korthikanti(
     flying = schedule.chunks_in_flight("1f1b", 0, p, v, m) * layers / v
     assert flying * per_layer(model, 8, "none", False, b) / GIB == pytest.approx(none, rel=1e-9)
     assert flying * per_layer(model, 8, "selective", True, b) / GIB == pytest.approx(selective, rel=1e-9)
-    size = memory.state_bytes(layers * layer_parameters(model) / 8, MIXED, zero_stage=0, shards=1)
+    size = memory.state_bytes(layers * layer_parameters(model) / 8, MIXED_BYTES, zero_stage=0, shards=1)
     assert size / GIB == pytest.approx(state, rel=1e-9)
 
 
 @pytest.mark.parametrize(("zero", "bytes_per_parameter"), [(0, 18), (1, 2 + 4 + 3), (2, 2 + 1 + 3), (3, 0.5 + 1 + 3)])
 def test_state_by_zero_stage(zero: int, bytes_per_parameter: float) -> None:
     """Over four replicas ZeRO divides optimiser, then gradients, then weights."""
-    assert memory.state_bytes(1e9, MIXED, zero_stage=zero, shards=4) == pytest.approx(1e9 * bytes_per_parameter)
+    assert memory.state_bytes(1e9, MIXED_BYTES, zero_stage=zero, shards=4) == pytest.approx(1e9 * bytes_per_parameter)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +109,7 @@ def test_stage_1_divides_the_master_copy_too(
     weights: float, working: float, gradients: float, stays: float, divided: float
 ) -> None:
     """As Megatron-Core's table of its distributed optimiser has it: bytes that stay and bytes over d replicas."""
-    p = MIXED.model_copy(
+    p = MIXED_BYTES.model_copy(
         update={
             "parameter_bytes": weights,
             "working_parameter_bytes": working,
@@ -116,13 +124,13 @@ def test_stage_1_divides_the_master_copy_too(
 @given(st.integers(0, 3), st.integers(1, 1000))
 def test_state_never_grows_with_shards_or_stage(zero: int, shards: int) -> None:
     """More shards or a higher stage never take more memory; one shard takes what no ZeRO takes."""
-    size = memory.state_bytes(1.0, MIXED, zero_stage=zero, shards=shards)
+    size = memory.state_bytes(1.0, MIXED_BYTES, zero_stage=zero, shards=shards)
     assert (
-        memory.state_bytes(1.0, MIXED, zero_stage=zero, shards=shards + 1)
+        memory.state_bytes(1.0, MIXED_BYTES, zero_stage=zero, shards=shards + 1)
         <= size
-        <= memory.state_bytes(1.0, MIXED, zero_stage=0, shards=1)
+        <= memory.state_bytes(1.0, MIXED_BYTES, zero_stage=0, shards=1)
     )
-    assert memory.state_bytes(1.0, MIXED, zero_stage=zero, shards=1) == 18
+    assert memory.state_bytes(1.0, MIXED_BYTES, zero_stage=zero, shards=1) == 18
 
 
 @pytest.mark.parametrize(
@@ -191,3 +199,229 @@ def test_inputs_of_products_are_kept_in_their_type() -> None:
     one = shape(recompute="selective")
     found = memory.activation_bytes_per_layer(m, 1, one, memory.ElementBytes(2, mask=0, product=1))
     assert found == 2 * sum(wide.values()) + sum(narrow.values())
+
+
+H, F, V, SEQUENCE = 64, 160, 1000, 32
+DENSE = Model(name="d", layers=6, hidden=H, heads=4, ffn=F, gated_ffn=True, vocabulary=V, tied_embeddings=False)
+MIXED = DENSE.model_copy(
+    update={"experts": Experts(count=8, per_token=2, ffn=48, shared_ffn=32, dense_layers=2), "layers": 7}
+)
+PRECISION = precision_of("bf16")
+
+
+def machine(model: Model = DENSE, **software: Any) -> Machine:
+    """Return a machine of plain figures; gradients have stand-ins of two bytes, logits take two bytes."""
+    gpu = accelerator({"bf16": 1e12}, hbm_bytes_per_second=1e12, scale_up=(1e12, 0.0), nic=(1e12, 0.0))
+    stack = {"weight_gradient_copy_bytes": 2, "logit_memory_bytes": 2, "loss_bytes_per_logit": 0} | software
+    return machine_of(gpu, model, SEQUENCE, PRECISION, **stack)
+
+
+def strategy(layers: tuple[int, ...], v: int = 1, m: int = 8, e: int = 1, d: int = 1) -> ParallelStrategy:
+    """Return a pipeline of stages with so many layers, its optimizer sharded over the replicas."""
+    own = {"data_parallel_by_site": (d,), "virtual_stages": v, "micro_batches": m, "expert_parallel": e}
+    return layout(layers, stages_per_rack=len(layers), **own)
+
+
+def test_a_dense_pipeline_tensor_by_tensor() -> None:
+    """Two stages of three layers, one replica: 18 bytes a weight, and every tensor that a layer keeps.
+
+    Kept for a token: both norms' inputs and outputs (4·h), Q, K, V and the attention's output (4·h), and of the gated
+    FFN its two inner tensors and their product (3·f). The backward pass begins with the gradients of the layer's
+    output and of both inner tensors. The first stage has two micro-batches in flight. Stand-ins: one of each weight of
+    a layer. The head's peak: logits, four hidden states of the last norm, its own stand-in; it comes with the layer's
+    stand-ins and in place of a layer's gradients.
+    """
+    parts = memory.memory_by_stage(machine(), strategy((3, 3)))
+    layer, kept = 4 * H * H + 3 * H * F, 2 * SEQUENCE * (8 * H + 3 * F)
+    assert parts["state"].tolist() == [18 * (3 * layer + V * H)] * 2
+    assert parts["activations"].tolist() == [2 * 3 * kept, 3 * kept]
+    gradients = 2 * SEQUENCE * (H + 2 * F)
+    assert parts["working"].tolist() == [2 * layer + gradients] * 2
+    head = 2 * SEQUENCE * V + 4 * 2 * SEQUENCE * H + 2 * V * H
+    assert parts["logits"].tolist() == [0, head - gradients]
+
+
+def test_dense_layers_stand_at_the_front() -> None:
+    """Two dense layers and five of experts on stages of 3, 2 and 2: only the first stage has dense ones.
+
+    Experts are divided over four ranks, their optimizer over the two replicas of each that four replicas leave; a
+    token keeps, for each of its two experts, input, output and three inner tensors of 48.
+    """
+    s = strategy((3, 2, 2), e=4, d=4)
+    parts = memory.memory_by_stage(machine(MIXED), s)
+    attention, expert = 4 * H * H, 3 * H * 48
+    dense, shared = attention + 3 * H * F, attention + 3 * H * 32 + 8 * H
+    usual = shared * (6 + 12 / 4) + 8 * expert / 4 * (6 + 12 / 1)
+    ends = V * H * (6 + 12 / 4)
+    assert parts["state"].tolist() == [2 * dense * 9 + usual + ends, 2 * usual, 2 * usual + ends]
+    routed = 2 * SEQUENCE * (8 * H + 3 * 32 + 2 * (2 * H + 3 * 48))
+    front = 2 * SEQUENCE * (8 * H + 3 * F)
+    assert parts["activations"].tolist() == [3 * (routed + 2 * front), 2 * 2 * routed, 2 * routed]
+    gradients = 2 * SEQUENCE * (H + 2 * (2 * H + 2 * 48))
+    copies = 2 * (shared + expert)
+    assert parts["working"][0] == copies + 2 * 3 * H * F + gradients
+    assert parts["working"][1] == copies + gradients
+
+
+@pytest.mark.parametrize(
+    ("layers", "v", "found"),
+    [((4, 3), 1, (2, 0)), ((1, 1, 5), 1, (1, 1, 0)), ((4, 3), 2, (2, 0)), ((2, 5), 2, (1, 1)), ((7,), 1, (2,))],
+)
+def test_front_layers_follow_the_chunks(layers: tuple[int, ...], v: int, found: tuple[int, ...]) -> None:
+    assert front_by_stage(MIXED, layers, v) == found
+
+
+def test_a_step_counts_each_stage_by_its_own_layers() -> None:
+    """The products of a step are those of its slowest stage: the one with the experts, not the mean of both."""
+    m, s = machine(MIXED), strategy((3, 4), e=1)
+    parts = step_prediction.step_breakdown(m, Conditions(pipeline_send_slowdown=1.0, allreduce_slowdown=1.0), s)
+    shared = 4 * H * H + 3 * H * 32
+    tokens = 3 * 2 * SEQUENCE  # forward, and twice that backward, a multiply and an add
+    routed = tokens * (shared + 2 * 3 * H * 48)
+    router = operations.gemm_seconds(m, SEQUENCE, H, 8) * 3
+    assert parts["gemm"] == pytest.approx(8 * 4 * (routed / 1e12 + router), rel=1e-9)
+    # On one stage alone its two dense layers come beside the five with experts.
+    parts = step_prediction.step_breakdown(
+        m, Conditions(pipeline_send_slowdown=1.0, allreduce_slowdown=1.0), strategy((7,))
+    )
+    dense = tokens * (4 * H * H + 3 * H * F)
+    assert parts["gemm"] == pytest.approx(8 * (5 * (routed / 1e12 + router) + 2 * dense / 1e12), rel=1e-9)
+
+
+def test_the_head_fills_the_last_chunk() -> None:
+    """Three layers in two chunks wait for each other; not with a head as long as a layer behind the smaller one.
+
+    Half of such a head fills half of what is missing.
+    """
+    passes, p, m = (1.0, 2.0, 1.0), 8, 64
+
+    def wait(share: float) -> float:
+        return schedule.excess_seconds(p, 2, m, 3, 0, passes, head=(share, 2 * share))
+
+    assert wait(0.0) > wait(0.5) > wait(1.0) == wait(9.0) == 0.0
+    # With the head, the last stage is never done before it would be without.
+    assert wait(0.5) + m * 0.5 * 3 >= wait(0.0)
+
+
+def test_the_last_wave_of_tiles_is_paid_in_full() -> None:
+    """A product of m x k x n takes as long as one whose result has so many more elements, whatever their number."""
+    m = machine()
+    tail = m.gpu.gemm_efficiency.model_copy(update={"tail_elements": 1000.0})
+    slow = replace(m, gpu=m.gpu.model_copy(update={"gemm_efficiency": tail}))
+    for count in (1, 5):
+        more = operations.gemm_seconds(slow, 30, 70, 50, count=count) - operations.gemm_seconds(
+            m, 30, 70, 50, count=count
+        )
+        assert more == pytest.approx(2 * 70 * 1000 / 1e12)
+
+
+def test_heads_that_tensor_cores_cannot_load() -> None:
+    """Scores of heads of 12 run at the share of unaligned ones, of 16 at the whole rate; fused kernels have neither."""
+
+    def scores(heads: int, flash: bool) -> float:
+        m = machine(DENSE.model_copy(update={"heads": heads, "head_size": H // 4 if heads == 4 else 12}))
+        m = replace(m, software=m.software.model_copy(update={"flash_attention": flash, "score_efficiency": 1.0}))
+        share = m.gpu.gemm_efficiency.model_copy(update={"unaligned_share": 0.25})
+        one = shape()
+        each = [
+            sum(x.seconds for x in operations.layer_operations(y, one, routed=False).forward if x.kind == "attention")
+            for y in (m, replace(m, gpu=m.gpu.model_copy(update={"gemm_efficiency": share})))
+        ]
+        return each[1] / each[0]
+
+    assert scores(4, flash=False) == pytest.approx(1.0)
+    assert scores(5, flash=False) == pytest.approx(4.0)
+    assert scores(5, flash=True) == pytest.approx(1.0)
+
+
+def test_the_exchange_of_gradients_at_a_share_of_the_rate() -> None:
+    """At half of the rate of collectives the exposed exchange takes twice as long."""
+    m, s = machine(overlaps=()), strategy((6,), m=1, d=8)
+    half = replace(m, software=m.software.model_copy(update={"data_efficiency": 0.5}))
+    free = Conditions(pipeline_send_slowdown=1.0, allreduce_slowdown=1.0)
+    one, two = (step_prediction.step_breakdown(x, free, s)["data_parallel"] for x in (m, half))
+    assert one > 0 and two == pytest.approx(2 * one)
+
+
+def test_weights_of_a_layer_are_not_a_mean() -> None:
+    """A layer with experts and one at the front have their own weights."""
+    w = weights_of(machine(MIXED), shape(2))
+    assert w.front == (4 * H * H + 3 * H * F) / 2
+    assert w.shared == (4 * H * H + 3 * H * 32 + 8 * H) / 2
+    assert w.experts == 8 * 3 * H * 48
+    assert np.isclose(w.layer, w.shared + w.experts)
+
+
+def narrow(gpu: dict[str, Any], software: dict[str, Any], **roles: Any) -> Machine:
+    """Return the machine of plain figures with products in FP8, weights of 2 bytes in work and 4 of a master copy."""
+    m = machine(**software)
+    widths = {"compute": "fp8", "parameter_bytes": 6, "gradient_bytes": 2, "optimizer_bytes": 8} | roles
+    return replace(m, gpu=m.gpu.model_copy(update=gpu), precision=PRECISION.model_copy(update=widths))
+
+
+@pytest.mark.parametrize(
+    ("gpu", "software", "roles", "layer", "end"),
+    [
+        ({}, {}, {"compute": "bf16"}, 2, 2),
+        ({}, {}, {}, 2 + 1 + 1, 2),
+        ({"any_fp8_layout": True}, {}, {}, 2 + 1, 2),
+        ({"any_fp8_layout": True}, {"fp8_recipe": "mxfp8"}, {}, 2 + 1 + 1, 2),
+        ({}, {"fp8_parameters": True}, {}, 1 + 1, 2),
+        ({"any_fp8_layout": True}, {"fp8_parameters": True}, {}, 1, 2),
+        ({}, {"fp8_parameters": False}, {}, 2 + 1 + 1, 2),
+        ({}, {}, {"working_parameter_bytes": 1, "parameter_bytes": 5}, 1 + 1, 1 + 1),
+        ({}, {}, {"compute": "fp4"}, 2 + 0.5 + 0.5, 2),
+        ({}, {}, {"compute": "fp4", "working_parameter_bytes": 0.5, "parameter_bytes": 4.5}, 0.5, 0.5),
+    ],
+)
+def test_casts_of_weights_stay(
+    gpu: dict[str, Any], software: dict[str, Any], roles: dict[str, Any], layer: float, end: float
+) -> None:
+    """Of each weight of a layer: the one in work and its casts, a second where products take one layout; no embedding.
+
+    Under ZeRO-1 they stay, beside 2 bytes of gradients, and 12 are divided; under ZeRO-3 no cast stays.
+    """
+    m = narrow(gpu, software, **roles)
+    w = weights_of(m, shape())
+    working = m.precision.working_parameter_bytes
+
+    def state(zero: int, layers: int, ends: int) -> float:
+        each = memory.gpu_state_bytes(m, shape(), w, layers=layers, ends=ends, zero_stage=zero, replicas=3)
+        return float(each)
+
+    assert state(1, 5, 0) == pytest.approx(5 * w.shared * (layer + 2 + 12 / 3))
+    assert state(1, 0, 1) == pytest.approx(w.end * (end + 2 + 12 / 3))
+    assert state(0, 5, 0) == pytest.approx(5 * w.shared * (layer + 2 + 12))
+    assert state(3, 5, 0) == pytest.approx(5 * w.shared * (working + 14) / 3)
+
+
+LOGGED_GIB = {8: 58.817, 32: 52.484, 38: 52.151, 40: 52.062, 128: 50.901}
+"""Memory of the logged rank by shards (DP x CP) of Llama 3.1 405B at TP 8 and PP 8: MLPerf Training 5.0, NVIDIA's
+submissions on Eos with 64 to 1,024 nodes (mlcommons/training_results_v5.0)."""
+
+
+def test_bytes_that_shards_divide_are_those_of_the_logs() -> None:
+    """From 8 to more shards a GPU gives up 12 bytes of each of its weights over the shards, to 5 %."""
+    weights = 126 * (2 * 16384**2 * (1 + 8 / 128) + 3 * 16384 * 53248) / 64  # layers of the 405B on one GPU
+    p = PRECISION.model_copy(update={"parameter_bytes": 6, "optimizer_bytes": 8, "gradient_bytes": 2})
+    one = {n: float(memory.state_bytes(weights, p, zero_stage=1, shards=n)) / 2**30 for n in LOGGED_GIB}
+    for shards in (32, 38, 40, 128):
+        assert LOGGED_GIB[8] - LOGGED_GIB[shards] == pytest.approx(one[8] - one[shards], rel=0.05)
+
+
+@pytest.mark.parametrize("replicas", [1, 2, 5])
+@pytest.mark.parametrize("compute", ["bf16", "fp8"])
+def test_stages_of_zero_below_3_need_no_more_bytes_the_higher_they_are(replicas: int, compute: str) -> None:
+    """The search leaves out stages that divide less once one of them has no room: no stage needs more than a lower one.
+
+    Stage 3 does not count: it has gathered weights in work.
+    """
+    roles = {"compute": compute, "parameter_bytes": 6, "optimizer_bytes": 8}
+    for model in (DENSE, MIXED):
+        m = replace(machine(model), precision=PRECISION.model_copy(update=roles))
+        s = strategy((4, 3) if model is MIXED else (3, 3), e=2 if model is MIXED else 1, d=replicas)
+        used = [
+            sum(np.asarray(x) for x in memory.memory_by_stage(m, replace(s, zero_stage=zero)).values())
+            for zero in (0, 1, 2)
+        ]
+        assert np.all(used[0] >= used[1]) and np.all(used[1] >= used[2])

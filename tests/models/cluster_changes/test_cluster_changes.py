@@ -1,0 +1,255 @@
+"""Leaves made free, jobs to stop and units that groups miss: as good as the best of all ways, by plain loops."""
+
+import itertools
+import random
+from collections import Counter
+from functools import cache
+
+import pytest
+from cluster_cases import ways
+
+from planner.models.placement.cluster_changes import (
+    IncompleteGroup,
+    LeafBlock,
+    LeafLoad,
+    PreemptionProblem,
+    _nearest,
+    cost,
+    in_order,
+    minimize_moves,
+    minimize_stop_cost,
+    repair,
+)
+from planner.models.placement.placement_problem import Kind, Leaf
+from planner.models.requests import Options
+from planner.solvers.outcome import Stop
+
+
+def drawn(seed: int) -> tuple[LeafLoad, ...]:
+    """Draw a few leaves of up to six nodes, with nodes that stay, and pieces of one to three."""
+    r = random.Random(seed)
+    leaves = []
+    for _ in range(r.randint(2, 4)):
+        size, pieces = r.randint(3, 6), []
+        fixed = r.choice([0, 0, 0, 1, 2])
+        while (piece := r.randint(1, 3)) <= size - fixed - sum(pieces) and r.random() < 0.6:
+            pieces.append(piece)
+        leaves.append(LeafLoad(size, fixed, tuple(pieces)))
+    return tuple(leaves)
+
+
+def fewest(leaves: tuple[LeafLoad, ...], wanted: int) -> int | None:
+    """Return the fewest nodes whose pieces end on another leaf, over every end with so many free leaves more."""
+    pieces = [(i, n) for i, leaf in enumerate(leaves) for n in leaf.pieces]
+    free_now = sum(not leaf.fixed and not leaf.pieces for leaf in leaves)
+    best = None
+    for end in itertools.product(range(len(leaves)), repeat=len(pieces)):
+        taken = Counter({i: leaf.fixed for i, leaf in enumerate(leaves)})
+        for at, (_, n) in zip(end, pieces, strict=True):
+            taken[at] += n
+        if any(taken[i] > leaf.size for i, leaf in enumerate(leaves)):
+            continue
+        if sum(taken[i] == 0 for i in range(len(leaves))) >= free_now + wanted:
+            moved = sum(n for at, (i, n) in zip(end, pieces, strict=True) if at != i)
+            best = moved if best is None else min(best, moved)
+    return best
+
+
+@pytest.mark.parametrize("wanted", [1, 2])
+@pytest.mark.parametrize("seed", range(30))
+def test_the_fewest_nodes_move(seed: int, wanted: int) -> None:
+    """The nodes moved are the fewest of all ends, every leaf holds its pieces, and as many are free as wanted."""
+    leaves = drawn(seed)
+    least, outcome = fewest(leaves, wanted), minimize_moves(leaves, wanted, Options())
+    assert outcome.stop is Stop.PROVED and outcome.infeasible == (least is None)
+    if outcome.solution is None:
+        return
+    end = outcome.solution.at_end
+    assert Counter(n for (_, n), k in end.items() for _ in range(k)) == Counter(n for x in leaves for n in x.pieces)
+    left = {i: sum(n * k for (at, n), k in end.items() if at == i) for i in range(len(leaves))}
+    assert all(left[i] + leaf.fixed <= leaf.size for i, leaf in enumerate(leaves))
+    gone = sum(n * max(0, k - end.get((i, n), 0)) for i, x in enumerate(leaves) for n, k in Counter(x.pieces).items())
+    assert gone == least == outcome.objective
+    freed = outcome.solution.leaves
+    assert freed == tuple(i for i, x in enumerate(leaves) if x.pieces and not x.fixed and not left[i])
+    assert len(freed) >= wanted
+
+
+def played(leaves: tuple[LeafLoad, ...], pieces: list[tuple[int, int]], steps: list[tuple[int, int]]) -> list[int]:
+    """Make the moves one after another, each into nodes that are free by then; return where the pieces are at last."""
+    free, at = [x.free for x in leaves], [i for i, _ in pieces]
+    for piece, to in steps:
+        assert to != at[piece] and free[to] >= pieces[piece][1]
+        free[at[piece]] += pieces[piece][1]
+        free[to] -= pieces[piece][1]
+        at[piece] = to
+    return at
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_moves_find_their_nodes_free(seed: int) -> None:
+    """Pieces sent to any leaves that hold them all at the end get there, each move into free nodes, or no order is."""
+    r, leaves = random.Random(seed), drawn(seed)
+    pieces = [(i, n) for i, leaf in enumerate(leaves) for n in leaf.pieces]
+    for _ in range(20):
+        ends = [r.randrange(len(leaves)) for _ in pieces]
+        held = [
+            leaf.fixed + sum(n for to, (_, n) in zip(ends, pieces, strict=True) if to == i)
+            for i, leaf in enumerate(leaves)
+        ]
+        if any(n > leaf.size for n, leaf in zip(held, leaves, strict=True)):
+            continue
+        targets = {p: to for p, (to, (i, _)) in enumerate(zip(ends, pieces, strict=True)) if to != i}
+        steps = in_order(leaves, pieces, targets)
+        if steps is not None:
+            assert played(leaves, pieces, steps) == ends
+
+
+def test_two_pieces_change_places_by_a_detour() -> None:
+    """On full leaves of two nodes two pieces trade places by way of a third leaf; the smaller makes the detour.
+
+    Without room elsewhere there is no order; a move that waits for another goes after it.
+    """
+    a, b, spare = LeafLoad(2, 0, (2,)), LeafLoad(2, 0, (2,)), LeafLoad(2, 0, ())
+    pieces = [(0, 2), (1, 2)]
+    steps = in_order((a, b, spare), pieces, {0: 1, 1: 0})
+    assert steps is not None and len(steps) == 3
+    assert played((a, b, spare), pieces, steps) == [1, 0]
+    assert in_order((a, b), pieces, {0: 1, 1: 0}) is None
+    assert in_order((a, b, spare), pieces, {0: 1, 1: 2}) == [(1, 2), (0, 1)]
+    small = LeafLoad(3, 0, (1, 2)), LeafLoad(3, 0, (3,)), LeafLoad(3, 2, ())
+    assert in_order(small, [(0, 1), (0, 2), (1, 3)], {0: 2}) == [(0, 2)]
+    assert in_order((a, b), pieces, {}) == []
+
+
+def room_without(q: PreemptionProblem, stopped: tuple[int, ...]) -> dict[int, int]:
+    """Return the units of each leaf once some jobs have stopped: whole segments of each block."""
+    units = {b.leaf: 0 for b in q.blocks}
+    for b in q.blocks:
+        units[b.leaf] += (b.free + sum(b.owned.get(r, 0) for r in stopped)) // q.segment
+    return units
+
+
+def fits(q: PreemptionProblem, stopped: tuple[int, ...]) -> bool:
+    """Say whether all groups fit, no more of them split than may be, by trying every leaf for every group."""
+    room = room_without(q, stopped)
+    sizes = [k.size for k in q.kinds for _ in range(k.count)]
+
+    @cache
+    def most_whole(at: int, free: tuple[int, ...]) -> int:
+        if at == len(sizes):
+            return 0
+        best = most_whole(at + 1, free)
+        for i, n in enumerate(free):
+            if n >= sizes[at]:
+                best = max(best, 1 + most_whole(at + 1, (*free[:i], n - sizes[at], *free[i + 1 :])))
+        return best
+
+    whole = most_whole(0, tuple(room.values()))
+    return sum(room.values()) >= sum(sizes) and len(sizes) - whole <= q.max_split
+
+
+def cheapest(q: PreemptionProblem) -> int | None:
+    """Return the least cost of all sets of jobs that make room; None where not even all do."""
+    jobs = range(len(q.costs))
+    sets = itertools.chain.from_iterable(itertools.combinations(jobs, n) for n in range(len(q.costs) + 1))
+    return min((sum(q.costs[r] for r in s) for s in sets if fits(q, s)), default=None)
+
+
+def random_problem(seed: int) -> PreemptionProblem:
+    """Return up to five blocks of three leaves, jobs on some of them, and one or two kinds of groups."""
+    r = random.Random(seed)
+    jobs = r.randint(1, 4)
+    blocks = tuple(
+        LeafBlock(
+            leaf=r.randint(0, 2),
+            free=r.randint(0, 4),
+            owned={j: r.randint(1, 4) for j in r.sample(range(jobs), r.randint(0, jobs))},
+        )
+        for _ in range(r.randint(1, 5))
+    )
+    kinds = tuple(Kind(n, r.randint(1, 2)) for n in r.sample(range(1, 6), r.randint(1, 2)))
+    costs = tuple(r.randint(1, 9) for _ in range(jobs))
+    return PreemptionProblem(
+        blocks=blocks, kinds=kinds, segment=r.choice([1, 1, 2]), costs=costs, max_split=r.randint(0, 2)
+    )
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_stops_agree_with_brute_force(seed: int) -> None:
+    """The jobs to stop make room at the least cost of all sets of jobs; there are none where no set makes room."""
+    q = random_problem(seed)
+    outcome, best = minimize_stop_cost(q, Options()), cheapest(q)
+    assert outcome.proved and outcome.infeasible == (best is None)
+    assert (outcome.solution is None) == (best is None)
+    if outcome.solution is not None:
+        assert fits(q, outcome.solution)
+        assert outcome.objective == sum(q.costs[r] for r in outcome.solution) == best
+
+
+@pytest.mark.parametrize(
+    ("segment", "size", "max_split", "stopped"),
+    [
+        (1, 4, 1, ()),  # the four free nodes, in two pieces
+        (1, 5, 1, (0,)),  # the cheap job's two nodes more
+        (1, 5, 0, (1,)),  # three nodes more of the first leaf
+        (2, 3, 1, (1,)),  # three units of the first leaf: 3 nodes are one unit, 6 are three
+        (2, 4, 1, (0, 1)),  # and one of the second, whose one node becomes three
+        (2, 4, 0, None),  # no leaf has eight nodes
+    ],
+)
+def test_stops_by_hand(segment: int, size: int, max_split: int, stopped: tuple[int, ...] | None) -> None:
+    """A group of so many units, where a cheap job holds two nodes of the second leaf and a dear one three of the first.
+
+    Three nodes of the first leaf are free, and one of the second.
+    """
+    q = PreemptionProblem(
+        blocks=(LeafBlock(0, 3, {1: 3}), LeafBlock(1, 1, {0: 2})),
+        kinds=(Kind(size, 1),),
+        segment=segment,
+        costs=(1, 5),
+        max_split=max_split,
+    )
+    assert minimize_stop_cost(q, Options()).solution == stopped
+
+
+def short_case(seed: int) -> tuple[tuple[Leaf, ...], tuple[IncompleteGroup, ...]]:
+    """Return a few leaves and groups that miss a few units."""
+    r = random.Random(seed)
+    leaves = tuple(Leaf((r.randint(0, 1),), r.randint(0, 3), 6) for _ in range(r.randint(2, 4)))
+    groups = tuple(
+        IncompleteGroup(frozenset(r.sample(range(len(leaves)), r.randint(0, 2))), r.randint(1, 3))
+        for _ in range(r.randint(1, 3))
+    )
+    return leaves, groups
+
+
+def best_fill(leaves: tuple[Leaf, ...], groups: tuple[IncompleteGroup, ...]) -> tuple[int, int, int] | None:
+    """Return the least cost over all ways to serve the groups."""
+    best = None
+    for each in itertools.product(*(list(ways(tuple(leaf.free for leaf in leaves), g.missing)) for g in groups)):
+        if all(sum(way[i] for way in each) <= leaf.free for i, leaf in enumerate(leaves)):
+            on = [set(g.stays) | {i for i, n in enumerate(way) if n} for g, way in zip(groups, each, strict=True)]
+            pods = [{leaves[i].path for i in own} for own in on]
+            found = (sum(len(x) > 1 for x in on), sum(len(x) - 1 for x in on), sum(len(p) > 1 for p in pods))
+            best = found if best is None else min(best, found)
+    return best
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_missing_units_agree_with_brute_force(seed: int) -> None:
+    leaves, groups = short_case(seed)
+    outcome, best = repair(leaves, groups, Options()), best_fill(leaves, groups)
+    assert outcome.infeasible == (best is None)
+    if outcome.solution is not None:
+        f = outcome.solution
+        assert f.values == f.bounds == best == cost(leaves, groups, f.taken)
+        assert all(sum(n for (g, _), n in f.taken.items() if g == h) == groups[h].missing for h in range(len(groups)))
+
+
+def test_a_first_repair_looks_near_before_it_looks_wide() -> None:
+    """A group takes from its own leaf, then its pod, then the freer leaf of pod 1; one of no leaf from the freest."""
+    leaves = (Leaf((0,), 1, 6), Leaf((0,), 2, 6), Leaf((1,), 5, 6))
+    assert _nearest(leaves, [IncompleteGroup(frozenset({0}), 3)]) == {(0, 0): 1, (0, 1): 2}
+    assert _nearest(leaves, [IncompleteGroup(frozenset({0}), 4)]) == {(0, 0): 1, (0, 1): 2, (0, 2): 1}
+    assert _nearest(leaves, [IncompleteGroup(frozenset(), 4)]) == {(0, 2): 4}
