@@ -62,7 +62,7 @@ AREAS = {
     "reliability": (
         ("physics/recovery.py", "physics/spares.py", *_checks("reliability")),
         (
-            "physics/reliability", "checks/reliability", "planning/test_failures.py", "planning/test_evaluate.py",
+            "physics/reliability", "checks/reliability", "planning/test_evaluate.py",
             *CHECKS,
         ),
     ),

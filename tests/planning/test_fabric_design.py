@@ -1,4 +1,4 @@
-"""A fabric asked for alone: published designs come out, rules behave as a buyer expects, files go everywhere."""
+"""A fabric asked for alone, fabrics of a plan side by side, and those of four tiers from the command line."""
 
 import json
 import random
@@ -8,19 +8,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from stored_plans import stored
 from tiers import more
 from typer.testing import CliRunner
-from worked_plan import edited_at
+from worked_plan import INSTANCE, edited_at, small
 
 import planner
 from planner.cli.main import app
 from planner.errors import InputError
 from planner.instance.instance import FabricInstance
+from planner.models.joint.solution import JointStatus
+from planner.models.joint.solve import solve_joint
+from planner.models.requests import Options
 from planner.physics.num import tick
-from planner.physics.plan_physics import CLUSTER
+from planner.physics.plan_physics import CLUSTER, PlanPhysics
 from planner.plan.plan import Plan
 from planner.planning import fabric_design
-from planner.planning.load import FabricWish, question_of, question_of_options
+from planner.planning.load import FabricWish, load_instance, question_of, question_of_options
+from planner.planning.site_fabrics import frontier, request_of
 from planner.report.summary import summary
 
 # Switches of each tier and links between switches of non-blocking fabrics of 64 ports of 400 Gb/s, as published for
@@ -321,3 +326,176 @@ def test_tails_of_hashing_are_no_shorter_than_sprayed_ones() -> None:
     plan = designed(32, 1, max_tiers=2, families=("rail",))
     found = [(x.ecmp_tail, x.spray_tail) for x in plan.fabric.alternatives if x.ecmp_tail is not None]
     assert found and all(ecmp >= spray >= 1 for ecmp, spray in found)
+
+
+PLAN = small()
+INSTANCES = Path(__file__).parents[2] / "instances"
+
+
+@pytest.mark.parametrize("sizes", [(), (2, 4)])
+def test_designs_are_of_the_plan_and_of_the_sizes(sizes: tuple[int, ...]) -> None:
+    rows = list(frontier(PLAN, leaf_sizes=sizes))
+    assert {site for site, _ in rows} == {"e1", "w1"}
+    for site, x in rows:
+        request = request_of(PlanPhysics(plan=PLAN), PLAN.layout, site)
+        slowed = request.pipeline_send_seconds * x.merits["pipeline_send_slowdown"]
+        assert slowed <= request.pipeline_send_window_seconds * (1 + 1e-9)
+        assert not sizes or x.choices["leaf_domain_racks"] in sizes
+
+
+def cheapest(plan: Plan, **built: int) -> float:
+    """Return the least cost of a fabric for the plan of one site, other GPUs of which are cabled."""
+    site = plan.fabric.sites["cluster"].model_copy(update=built)
+    fabric = plan.fabric.model_copy(update={"sites": {"cluster": site}})
+    return min(x.merits["cost_usd"] for _, x in frontier(plan.model_copy(update={"fabric": fabric})))
+
+
+def test_only_what_is_cabled_is_joined() -> None:
+    """A plan with one tier of switches over seven racks of ten has no cheaper fabric; half the GPUs cost half."""
+    data = json.loads((INSTANCES / "cluster-1k.json").read_text())
+    data["hardware"]["racks"] = 10
+    data["pins"] = {"layout.tensor_parallel": 4, "layout.pipeline_parallel": 7, "layout.virtual_stages": 4}
+    data["network"] |= {"families": ["rail-only"], "max_tiers": 1}
+    plan = stored(data)
+    own = plan.fabric.sites["cluster"]
+    assert own.cabled_racks == 7
+    assert cheapest(plan) == own.cost_usd < cheapest(plan, cabled_racks=0)
+    assert cheapest(plan, wired_gpus_per_rack=4) == own.cost_usd / 2
+
+
+def pareto(folder: Path, *options: str) -> Any:
+    """Run the command on the worked plan."""
+    (folder / "p.json").write_text(PLAN.model_dump_json())
+    return CliRunner().invoke(app, ["fabric", "pareto", str(folder / "p.json"), *options])
+
+
+def test_command_prints_them(tmp_path: Path) -> None:
+    """The table has a line a design and a head; JSON has the same designs."""
+    shown, data = pareto(tmp_path), json.loads(pareto(tmp_path, "--json").stdout)
+    assert shown.exit_code == 0 and len(shown.stdout.splitlines()) == 1 + len(data) > 1
+    figures = {"site", "cost_usd", "pipeline_send_slowdown", "unavoidable_splits", "power_mw", "leaf_domain_racks"}
+    assert figures <= set(data[0])
+
+
+def test_none_is_an_answer(tmp_path: Path) -> None:
+    done = pareto(tmp_path, "--leaf-sizes", "999")
+    says, rules = done.stderr.splitlines()
+    assert (done.exit_code, done.stdout, says) == (3, "", "no fabric carries the plan's traffic")
+    assert rules.startswith("given: switches of one port rate in one family (rail); at most ")
+    assert "leaf domains of 999 racks" in rules
+
+
+def test_nothing_proven_in_time_is_no_proof(tmp_path: Path) -> None:
+    """Where the time ended before any design was proven, none is said to be impossible."""
+    done = pareto(tmp_path, "--time-limit", "1e-9")
+    assert done.exit_code == 4 and done.stdout == ""
+    assert done.stderr.splitlines()[-1] == "no fabric was proven in the time given; give more"
+
+
+@pytest.mark.parametrize("axes", ["cost,time,power,leaf", "time", "leaf,splits"])
+def test_rows_can_be_drawn(tmp_path: Path, axes: str) -> None:
+    """The rows that are written hold every figure, whatever the axes, and the plot takes them."""
+    rows, picture = tmp_path / "rows.jsonl", tmp_path / "frontier.svg"
+    shown = pareto(tmp_path, "--axes", axes, "-o", str(rows))
+    of = "-x", "cost_usd", "-y", "pipeline_send_slowdown", "--color", "leaf_domain_racks"
+    drawn = CliRunner().invoke(app, ["plot", str(rows), *of, "-o", str(picture)])
+    assert (shown.exit_code, drawn.exit_code) == (0, 0)
+    assert len(rows.read_text().splitlines()) == len(shown.stdout.splitlines()) - 1
+    assert "<svg" in picture.read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--axes", "cost"], "cost alone"),
+        (["--axes", "cost,tme"], "did you mean 'time'"),
+        (["--axes", ""], "is no axis"),
+        (["-o", "rows.csv"], ".jsonl"),
+        (["--leaf-sizes", "4,x"], "--leaf-sizes"),
+    ],
+)
+def test_bad_options_are_refused(tmp_path: Path, options: list[str], words: str) -> None:
+    """An axis that is not known, cost alone and a file of another kind are refused with what to write."""
+    bad = pareto(tmp_path, *options)
+    assert isinstance(bad.exception, InputError) and words in str(bad.exception)
+
+
+RUN = CliRunner()
+ALL_RACKS = {"layout.tensor_parallel": 4, "layout.pipeline_parallel": 8, "layout.data_parallel": 3}
+ONE_LAYOUT = ALL_RACKS | {"layout.virtual_stages": 1, "layout.zero_stage": 1, "layout.recompute": "none"}
+
+
+def cluster(path: Path, ports: int, racks: int = 24, pins: dict[str, Any] | None = None, **network: Any) -> Path:
+    """Write an instance of one cluster of racks of four GPUs, on boxes of so many ports."""
+    box = {**INSTANCE["network"]["switches"][0], "ports": ports, "planes": 1}
+    data = {k: v for k, v in INSTANCE.items() if k not in ("grid", "wan")}
+    data |= {"hardware": {**INSTANCE["hardware"], "racks": racks}, "limits": {"max_batch_tokens": 6000}}
+    data |= {"network": {**INSTANCE["network"], "switches": [box], **network}, "pins": pins or {}}
+    path.write_text(json.dumps(data))
+    return path
+
+
+def solved(folder: Path, *args: Any, **changes: Any) -> dict[str, Any]:
+    """Solve, check and return the plan."""
+    asked, out = cluster(folder / "asked.json", *args, **changes), folder / "plan.json"
+    done = RUN.invoke(app, ["solve", str(asked), "-q", "-o", str(out)])
+    assert done.exit_code == 0, done.output
+    assert RUN.invoke(app, ["check", str(out)]).output == ""
+    return json.loads(out.read_text())
+
+
+@pytest.mark.slow
+def test_small_boxes_need_four_tiers(tmp_path: Path) -> None:
+    """Boxes of five ports cannot join 96 GPUs in three tiers; four do, proven, checked, exported and simulated."""
+    three = load_instance(cluster(tmp_path / "three.json", 5, pins=ONE_LAYOUT, max_tiers=3))
+    assert solve_joint(three, Options(), lambda _: None).status is JointStatus.INFEASIBLE
+    fabric = solved(tmp_path, 5, pins=ALL_RACKS, max_tiers=4)["fabric"]
+    f = fabric["sites"]["cluster"]
+    assert [t["name"] for t in f["tiers"]] == ["leaf", "spine", "core", "super-spine"] and f["zones"] > 1
+    assert fabric["certificate"]["status"] == "optimal"
+    path = tmp_path / "plan.json"
+    for form in ("csv", "graphml", "slurm-conf", "slurm-yaml", "svg"):
+        done = RUN.invoke(app, ["fabric", "export", str(path), "--format", form, "-o", str(tmp_path / form)])
+        assert done.exit_code == 0, done.output
+    assert len((tmp_path / "csv").read_text().splitlines()) == 1 + f["switch_links"] + f["endpoint_links"]
+    for transport in ("spray", "ecmp", "adaptive"):
+        done = RUN.invoke(app, ["simulate", str(path), "--transport", transport, "--hosts", "96", "--json"])
+        assert done.exit_code == 0, done.output
+        found = json.loads(done.output)
+        assert found["hosts"] == 96
+        assert transport != "spray" or 1 <= found["mean_slowdown"] <= 1.2  # few packets a path are not quite even
+
+
+@pytest.mark.slow
+def test_a_pin_asks_for_four_tiers(tmp_path: Path) -> None:
+    """Boxes of sixteen ports do with fewer tiers; there a pin on the core's uplinks is kept, at a cost."""
+    free = solved(tmp_path, 16, max_tiers=4)["fabric"]["sites"]["cluster"]
+    pinned = solved(tmp_path, 16, pins={"fabric.core_up_ports": 1})["fabric"]["sites"]["cluster"]
+    assert len(free["tiers"]) < 4 and free["zones"] == 0
+    assert len(pinned["tiers"]) == 4 and pinned["cost_usd"] > free["cost_usd"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"max_tiers": 5}, "network.max_tiers"),
+        ({"max_tiers": 0}, "network.max_tiers"),
+        ({"pins": {"fabric.core_up": 2}}, "did you mean 'fabric.core_up_ports'"),
+        ({"pins": {"fabric.core_down_ports": "many"}}, "pins.fabric.core_down_ports"),
+    ],
+)
+def test_bad_input_is_named(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    path = cluster(tmp_path / "asked.json", 8, **changes)
+    done = RUN.invoke(app, ["solve", str(path), "-q"])
+    assert message in f"{done.output}{done.exception}"
+    assert done.exit_code != 0
+
+
+@pytest.mark.slow
+def test_a_plan_comes_before_deep_tables() -> None:
+    """Two sites with over a thousand racks each, four tiers allowed, have a plan in seconds of CPU."""
+    asked = planner.changed("two-sites-405b", {"network.max_tiers": 4})
+    end, began = planner.Interrupter(), time.process_time()
+    plan = planner.solve(asked, interrupt=end, on_progress=lambda e: end.interrupt() if e.incumbent else None)
+    assert (plan.status, plan.stopped) == ("feasible", "interrupted")
+    assert time.process_time() - began < 15

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
+from sweeping import PINS
 from tiers import more
 
 import planner
@@ -149,7 +150,7 @@ def test_small_instances_ask_for_less():
 PUBLISHED = more(("agache2024-100t", {"layout.data_parallel": 710}))  # a search over its replicas is that of 5gw
 
 
-@pytest.mark.parametrize(("name", "pins"), [("one-rack", {}), *PUBLISHED])
+@pytest.mark.parametrize(("name", "pins"), [("one-rack", PINS), *PUBLISHED])
 def test_its_plan_breaks_nothing(name, pins):
     plan = planner.solve(INSTANCES / f"{name}.json", pins=pins)
     assert plan.status == "optimal" and planner.check(plan) == []

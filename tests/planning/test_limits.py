@@ -1,5 +1,6 @@
-"""Solves under a limit: wherever the time ends there is a plan that keeps every rule, or "unknown" with the reason."""
+"""Wherever the time ends, a solver fails or the checker disagrees: the plan or the reason is there, and says so."""
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,17 +8,32 @@ from typing import Any
 
 import pytest
 from joint_brute_force import toy
+from stored_plans import stored
+from sweeping import small, written
 from tiers import slow
+from typer.testing import CliRunner
+from worked_plan import instance_with
 
+import planner
+from planner.checks import check_plan
 from planner.checks.check_plan import check
+from planner.checks.rule import Rule, must_equal
+from planner.cli.main import app
+from planner.errors import InternalError
 from planner.instance.instance import Instance
+from planner.models.joint.sites import Sites
 from planner.models.joint.space import strategies_of
 from planner.models.requests import Options
+from planner.physics.plan_physics import PlanPhysics
+from planner.plan.certificate import Violation
 from planner.plan.plan import Plan
+from planner.plan.plan_files import read_plan
 from planner.planning.load import load_instance
 from planner.planning.solve import solve_instance
 from planner.solvers import highs
+from planner.solvers.outcome import Outcome, Stop, UnansweredError
 from planner.solvers.signals import Deadline
+from planner.sweeps import sweep_run
 
 INSTANCES = Path(__file__).parents[2] / "instances"
 PLANS, LONG = ("optimal", "feasible"), 1e6  # seconds: no limit by the clock
@@ -127,3 +143,125 @@ def test_a_gap_is_no_proof() -> None:
     plan = solve_instance(CASES["sites"](), Options(gap=0.9), lambda _: None)
     assert (plan.status, plan.stopped) == ("feasible", "gap") or plan.objective.gap == pytest.approx(0.0, abs=1e-9)
     assert check(plan) == []
+
+
+LIMIT = 4  # exit status where a plan is neither proven nor excluded
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "asked.json"
+    path.write_text(instance_with().model_dump_json(exclude_none=True))
+    return path
+
+
+def _refuse(file: Path, *words: str) -> None:
+    """Solve on the command line: exit status 4, status unknown, and the reason with its words."""
+    ran = CliRunner().invoke(app, ["solve", str(file), "--json", "-q"])
+    plan = json.loads(ran.stdout)
+    assert (ran.exit_code, plan["status"], plan["conflict"]["rules"]) == (LIMIT, "unknown", [])
+    assert all(word in plan["conflict"]["reason"] for word in words)
+    assert "infeasible" not in CliRunner().invoke(app, ["solve", str(file), "-q"]).stdout
+
+
+def test_a_highs_error_is_no_proof_that_no_sites_exist(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(highs, "run", lambda *_, **__: Outcome(stop=Stop.FAILED, detail="SolveError"))
+    _refuse(file, "sites", "SolveError")
+
+
+def test_a_failure_on_the_way_leaves_the_plan_unproven(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a later question to the sites fails, the plan known by then is feasible, not optimal."""
+    exact = instance_with(objective__tolerance=0.0)
+    best, asked = stored(exact), Sites.cheapest
+    assert best.status == "optimal"
+    answers = []
+
+    def failing(self, parts, circuit):
+        if answers:
+            raise UnansweredError("joint sites: MODEL_INVALID")
+        found = asked(self, parts, circuit)
+        answers.extend([found] if found is not None and found.capital_usd <= exact.limits.budget_usd else [])
+        return found
+
+    monkeypatch.setattr(Sites, "cheapest", failing)
+    plan = planner.solve(exact)
+    assert (plan.status, plan.stopped) == ("feasible", "limit")
+    assert plan.objective.bound <= best.objective.value <= plan.objective.value
+
+
+def test_a_layout_that_is_proven_impossible_is_still_infeasible() -> None:
+    """Heads that the pinned degree does not divide are refused as input; a batch of no step is a proven conflict."""
+    with pytest.raises(planner.PlannerError, match="tensor_parallel"):
+        planner.solve(instance_with(pins={"layout.tensor_parallel": 7}))
+    plan = planner.solve(instance_with(pins={"layout.data_parallel": 10_000}))
+    assert plan.status == "infeasible" and plan.conflict.rules == ("pins.layout.data_parallel",)
+
+
+def other_bill(c: PlanPhysics) -> Iterator[Violation]:
+    yield from must_equal("cost", "total", c.plan.cost.total_usd, 7.5, " USD")
+
+
+def defect(_: PlanPhysics) -> Iterator[Violation]:
+    raise KeyError("rack 7")
+    yield
+
+
+@pytest.fixture
+def doubted(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Rule:
+    """Plant a rule that disagrees, and let plans come back as users get them."""
+    monkeypatch.setitem(check_plan.SECTIONS, "cost", (request.param,))
+    monkeypatch.delenv("PLANNER_UNVERIFIED")
+    rule: Rule = request.param
+    return rule
+
+
+@pytest.mark.parametrize("doubted", [other_bill], indirect=True)
+@pytest.mark.usefixtures("doubted")
+def test_a_disagreement_never_costs_the_plan(tmp_path: Path) -> None:
+    """The plan is written with the rule and both figures, the summary begins with them, and the exit status is 5."""
+    given, out = written(tmp_path), tmp_path / "p.json"
+    done = CliRunner().invoke(app, ["solve", str(given), "-q", "-o", str(out)])
+    assert done.exit_code == 5
+    assert done.stdout.startswith("NOT VERIFIED") and "cost: total" in done.stdout.splitlines()[1]
+    plan = read_plan(out)
+    [broken] = plan.violations
+    assert plan.status == "optimal" and plan.verified is False
+    assert (broken.rule, broken.stated, broken.recomputed) == ("cost", plan.cost.total_usd, 7.5)
+    shown = CliRunner().invoke(app, ["show", str(out)])
+    assert shown.stdout == done.stdout and shown.exit_code == 0
+    checked = CliRunner().invoke(app, ["check", str(out)])
+    assert (checked.exit_code, checked.stdout) == (1, f"cost: {broken.message}\n")
+
+
+@pytest.mark.parametrize("doubted", [defect], indirect=True)
+@pytest.mark.usefixtures("doubted")
+def test_a_defect_of_the_checker_never_costs_the_plan() -> None:
+    """A rule that fails is told as the rule `checker` with its error, beside what the others find."""
+    plan = planner.solve(small())
+    assert plan.verified is False and plan.status == "optimal"
+    assert [(v.rule, v.message) for v in plan.violations] == [("checker", "cost.defect failed: KeyError: 'rack 7'")]
+    assert planner.check(plan) == list(plan.violations)
+
+
+@pytest.mark.parametrize("doubted", [other_bill], indirect=True)
+@pytest.mark.usefixtures("doubted")
+def test_rows_and_explanations_say_it_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row of a sweep holds verified false, and sweep and explain end with 5."""
+    monkeypatch.setattr(sweep_run, "at_home", lambda tasks, call, _: ((t, call(t)) for t in tasks))
+    given, out = written(tmp_path), tmp_path / "rows.jsonl"
+    done = CliRunner().invoke(app, ["sweep", str(given), "--vary", "hardware.racks=1", "-q", "-o", str(out)])
+    assert done.exit_code == 5 and "NOT VERIFIED" in done.output
+    assert json.loads(out.read_text())["verified"] is False
+    told = CliRunner().invoke(app, ["explain", str(given), "-q", "--time-limit", "1"])
+    assert told.exit_code == 5 and told.stdout.startswith("NOT VERIFIED")
+
+
+def test_a_plan_that_passes_says_so() -> None:
+    plan = planner.solve(small())
+    assert plan.verified is True and plan.violations == () and plan.summary().startswith("one-rack: optimal")
+
+
+def test_no_test_passes_with_an_unverified_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(check_plan.SECTIONS, "cost", (other_bill,))
+    with pytest.raises(InternalError, match="breaks its own rules: cost"):
+        planner.solve(small())

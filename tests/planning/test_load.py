@@ -1,24 +1,38 @@
-"""Bad input is refused with file, path, value and remedy."""
+"""Bad input is refused with file, path, value and remedy, all faults at once; implausible figures are named."""
 
 import json
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import pytest
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 from stored_plans import stored
 from worked_plan import small
 
 import planner
 from planner import changed
 from planner.cli.schemas import SCHEMAS, schema_text
+from planner.cluster import Job
 from planner.errors import InputError
-from planner.instance.instance import instance_sha256
-from planner.instance.read import BREAKDOWN_PARTS, RENAMED_KEYS, renames_in
-from planner.plan.plan_files import read_plan
+from planner.imports.instance_file import shipped_names
+from planner.instance.base import RANGES, out_of_range, range_of
+from planner.instance.instance import Instance, instance_sha256
+from planner.instance.read import BREAKDOWN_PARTS, RENAMED_KEYS, put_stand_in, renames_in
+from planner.plan.plan import Plan
+from planner.plan.plan_files import plan_of, read_plan
 from planner.planning.evaluate import BEHIND
 from planner.planning.load import load_instance
+from planner.planning.plausible import RANGES as USUAL
+from planner.planning.plausible import implausible
+from planner.planning.plausible import range_of as usual_range
+from planner.report.statements.verdict import implausible_inputs
+from planner.simulation.routing import Fabric
+from planner.sweeps.sweep_run import SweepOptions, tasks_for
 
 ROOT = Path(__file__).parents[2]
 
@@ -245,3 +259,235 @@ def test_every_new_name_is_a_key_of_a_schema() -> None:
 
 def test_public_functions_are_no_modules() -> None:
     assert [name for name in planner.__all__ if find_spec(f"planner.{name}") is not None] == []
+
+
+WORKLOAD = {"model": "llama3-70b", "tokens": 1e11, "sequence_length": 8192}
+SOUND = {
+    "schema_version": 2,
+    "name": "one",
+    "limits": {"max_batch_tokens": 4e6},
+    "workload": WORKLOAD,
+    "hardware": {"accelerator": "GB200", "rack": "GB200-NVL72", "racks": 1},
+}
+
+
+def told(data: dict[str, Any]) -> list[str]:
+    """Return the places that the message about an instance names, sorted."""
+    with pytest.raises(InputError) as error:
+        load_instance(data)
+    return sorted(line.split(": ")[1] for line in str(error.value).splitlines())
+
+
+def test_faults_of_every_kind_come_at_once() -> None:
+    """Unknown names and keys, missing and wrong values, broken relations and useless pins are one message."""
+    own = {
+        "schema_version": 2,
+        "limits": {"budget_uds": 3, "max_batch_tokens": 1024, "deadline_days": -4},
+        "workload": {"model": "lama3-70b", "tokens": "many", "sequence_length": 4096, "precision": "bf17"},
+        "hardware": {"accelerator": "B2000", "rack": {"name": "r", "gpus": 8, "it_kw": -1}, "racks": -1},
+        "objective": {"minimize": "cost_usd"},
+        "network": {"switches": ["51T"], "optics": {"name": "a", "price_usd": 1}, "families": ["torus"]},
+        "pins": {"layout.tensor_paralel": 4, "layout.pipeline_parallel": "x", "sites.racks": 3},
+    }
+    assert told(own) == [
+        *("hardware.accelerator", "hardware.rack.it_kw", "hardware.rack.price_usd", "hardware.racks"),
+        *("limits.budget_uds", "limits.deadline_days", "limits.max_batch_tokens", "name"),
+        *("network.families[0]", "network.optics.power_watts", "network.switches[0]"),
+        *("pins.layout.pipeline_parallel", "pins.layout.tensor_paralel", "pins.sites.racks"),
+        *("workload.model", "workload.precision", "workload.tokens"),
+    ]
+
+
+def test_faults_of_a_grid_come_at_once() -> None:
+    """Names that may be those of a node without a name are not called unknown; all else is."""
+    node = {"id": "n", "balancing_authority": "A", "latitude": 1, "longitude": 1, "generation_mw": 4}
+    area = {"id": "A", "interconnection": "e", "headroom_mw": "5k", "energy_usd_per_mwh": 3}
+    nameless = {k: v for k, v in node.items() if k != "id"} | {"latitude": 100}
+    lines = [{"id": "l", "a": "n", "b": "n", "rating_mw": 3}, {"id": "l", "a": "n", "b": "z", "rating_mw": 3}]
+    grid = {"balancing_authorities": [area], "nodes": [nameless, node], "lines": lines, "rules": {"n1": "node"}}
+    own = {**SOUND, "hardware": {"accelerator": "GB200", "rack": "GB200-NVL72"}, "grid": grid}
+    assert told(own) == [
+        "grid.balancing_authorities[0].headroom_mw",
+        *("grid.lines[0]", "grid.lines[1].id", "grid.nodes[0].id", "grid.nodes[0].latitude", "grid.rules.n1"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "places"),
+    [
+        ("grid", "none", ["grid", "hardware.racks"]),
+        ("network", 3, ["network"]),
+        ("hardware", [], ["hardware"]),
+        ("workload", None, ["workload"]),
+        ("workload", {**WORKLOAD, "model": {"name": "m", "hidden": 10, "heads": 3}, "tokens": -1}, None),
+        ("pins", 3, ["pins"]),
+    ],
+)
+def test_a_part_of_the_wrong_type_is_named_alone(part: str, value: Any, places: list[str] | None) -> None:
+    expected = places or ["workload.model.layers", "workload.model.vocabulary", "workload.tokens"]
+    assert told({**SOUND, part: value}) == expected
+
+
+def test_every_number_has_a_range() -> None:
+    """A figure that no datacenter has is named with its range; 0 stays where its type allows it."""
+    sound = load_instance(SOUND)
+    assert list(out_of_range(sound)) == []
+    for pattern, low, high in RANGES:
+        assert 0 < low < high, pattern
+    for key, value in (("tokens", 1e-300), ("tokens", 1e30)):
+        assert told({**SOUND, "workload": {**WORKLOAD, key: value}}) == [f"workload.{key}"]
+    for batch in (1e18, 1e300):
+        assert told({**SOUND, "limits": {"max_batch_tokens": batch}}) == ["limits.max_batch_tokens"]
+    assert told({**SOUND, "hardware": {**SOUND["hardware"], "racks": 10**8}}) == ["hardware.racks"]  # type: ignore[dict-item]
+    assert range_of("ports", whole=True) == (1, 4096)
+    assert isinstance(sound, Instance)
+
+
+@pytest.mark.parametrize(
+    "pin", ["wan.wavelengths", "sites.racks", "sites.max_sites", "fabric.tiers", "placement.stripes"]
+)
+def test_a_pin_of_a_part_that_is_not_there_is_refused(pin: str) -> None:
+    """A decision that the instance does not ask for cannot be fixed: the reason is told, not the pin ignored."""
+    with pytest.raises(InputError, match=f"pins.{pin}: decides nothing, as the instance has no (grid|network); "):
+        load_instance(SOUND, pins={pin: 1})
+
+
+def test_faults_of_a_plan_come_at_once() -> None:
+    data = json.loads(small().model_dump_json())
+    data["layout"]["tensor_parallel"] = "x"
+    data["certificate"] = 3
+    data["instance"]["limits"]["budget_usd"] = -1
+    with pytest.raises(InputError) as error:
+        plan_of(data, "p.json")
+    named = {line.split(": ")[1] for line in str(error.value).splitlines()}
+    assert {"layout.tensor_parallel", "certificate", "instance.limits.budget_usd"} <= named
+    for model in (Plan, Instance, Job, Fabric):
+        for name, field in model.model_fields.items():
+            given: dict[str, Any] = {name: object()}
+            assert put_stand_in(model, given, (name,), drop=False)
+            assert (name in given) or not field.is_required()
+
+
+def test_a_hidden_width_beyond_any_model_is_told_at_once() -> None:
+    model = {"name": "m", "layers": 2, "hidden": 10**18 + 1, "heads": 10**17, "vocabulary": 9}
+    assert told({**SOUND, "workload": {**WORKLOAD, "model": model}}) == ["workload.model"]
+
+
+BATCH = "limits.max_batch_tokens is 5e+12, not from 10000 to 3e+09: published runs take 0.5 to 60 million tokens a step"
+
+
+@pytest.mark.parametrize("name", [n for n in shipped_names() if n != "limits-h100"])  # is for `planner limits`
+def test_shipped_instances_are_plausible(name: str) -> None:
+    assert list(implausible(load_instance(name))) == []
+
+
+def keys(kind: Any, key: str = "", bounds: tuple[Any, ...] = ()) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """Yield every key of a type that holds numbers, with what its annotations say of them."""
+    origin = get_origin(kind)
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        for name, field in kind.model_fields.items():
+            if name not in ("pins", "schema_version", "source"):
+                at = f"{key}.{name}" if key else name
+                yield from keys(field.annotation, at, tuple(field.metadata))
+    elif origin is Annotated:
+        inner, *said = get_args(kind)
+        found = [m for s in said for m in (s.metadata if isinstance(s, FieldInfo) else [s])]
+        yield from keys(inner, key, (*bounds, *found))
+    elif origin in (Union, UnionType):
+        for part in get_args(kind):
+            yield from keys(part, key, bounds)
+    elif origin is dict:
+        yield from keys(get_args(kind)[1], f"{key}.*")
+    elif origin is tuple:
+        yield from keys(get_args(kind)[0], key)
+    elif kind in (int, float) and origin is not Literal:
+        yield key, bounds
+
+
+def bounded(bounds: tuple[Any, ...]) -> bool:
+    """Return whether a type itself refuses what is too small and what is too large."""
+    low, high = (any(hasattr(b, x) or hasattr(b, y) for b in bounds) for x, y in (("ge", "gt"), ("le", "lt")))
+    return low and high
+
+
+KEYS = sorted(dict(keys(Instance)).items())
+
+
+def test_every_numeric_key_has_a_range() -> None:
+    """A number is bounded by its type on both sides, or has a row in the table; and no row is of no key."""
+    assert len(KEYS) > 200
+    assert [key for key, bounds in KEYS if not bounded(bounds) and usual_range(key) is None] == []
+    used = {id(usual_range(key)) for key, _ in KEYS}
+    assert [end for end, usual in USUAL.items() if id(usual) not in used] == []
+    assert all(x.low < x.high and x.reason for x in USUAL.values())
+
+
+# Ends that are figures of their own, among them a hundred years in days, once around the earth and ten years.
+OWN_ENDS = {36_525.0, 41_000.0, 315_576_000.0, 0.6, 800.0, 1_500.0, 4e6, 1.1e7}
+
+
+def test_ends_are_round_numbers() -> None:
+    """An end is 1, 2, 3 or 5 of a power of ten, or a power of two, as a reader remembers it."""
+    ends = {end for usual in USUAL.values() for end in (usual.low, usual.high)}
+    round_ends = {2.0**n for n in range(-2, 13)} | {float(f"{n}e{k}") for n in (1, 2, 3, 5) for k in range(-9, 33)}
+    assert sorted({abs(end) for end in ends} - round_ends - OWN_ENDS) == []
+
+
+def holding(kind: Any, parts: list[str], value: float) -> Any:
+    """Return an instance of a type that has nothing but a value at a key."""
+    if isinstance(kind, type) and issubclass(kind, BaseModel) and parts and parts[0] in kind.model_fields:
+        inner = holding(kind.model_fields[parts[0]].annotation, parts[1:], value)
+        return None if inner is None else kind.model_construct(**dict.fromkeys(kind.model_fields) | {parts[0]: inner})
+    origin, args = get_origin(kind), get_args(kind)
+    if origin in (Annotated, Union, UnionType):
+        found = (holding(part, parts, value) for part in args if not isinstance(part, FieldInfo))
+        return next((x for x in found if x is not None), None)
+    if origin is tuple:
+        inner = holding(args[0], parts, value)
+        return None if inner is None else (inner,)
+    if origin is dict and parts and parts[0] == "*":
+        inner = holding(args[1], parts[1:], value)
+        return None if inner is None else {"x": inner}
+    return value if kind in (int, float) and not parts else None
+
+
+def test_each_warning_fires_just_outside() -> None:
+    """At either end of a range nothing is said, just beyond it the path, the value and the range; 0 is none."""
+    for key, _ in KEYS:
+        usual = usual_range(key)
+        if usual is None:
+            continue
+        for end, beyond in ((usual.low, -1), (usual.high, 1)):
+            assert list(implausible(holding(Instance, key.split("."), end))) == [], key
+            outside = math.nextafter(end, beyond * math.inf)
+            (line,) = implausible(holding(Instance, key.split("."), outside))
+            path = key.replace("*", "x")
+            assert line.replace("[0]", "").startswith(f"{path} is ") and line.endswith(usual.reason)
+        assert list(implausible(holding(Instance, key.split("."), 0))) == [], key
+
+
+def test_a_key_is_named_once() -> None:
+    """Many figures of one key outside their range are one line, with the first of them and how many there are."""
+    nodes = load_instance("two-sites-405b").grid.nodes  # type: ignore[union-attr]
+    changes = {f"grid.nodes.{n.id}.generation_mw": 1e9 for n in nodes}
+    (line,) = implausible(planner.changed("two-sites-405b", changes))
+    assert line.startswith(
+        f"grid.nodes[0].generation_mw is 1e+09 (and {len(nodes) - 1} more), not from 0.001 to 200000"
+    )
+
+
+def test_a_batch_larger_than_any_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    """A batch of 5e12 tokens made the whole training one step: every call says so, and so does the plan's summary."""
+    asked = planner.changed("one-rack", {"limits.max_batch_tokens": 5e12})
+    layout = {"tensor_parallel": 8, "pipeline_parallel": 1, "data_parallel": 1, "microbatches_per_step": 8}
+    calls: dict[str, Callable[[], object]] = {
+        "evaluate": lambda: planner.evaluate(asked, layout),
+        "solve": lambda: planner.solve(asked, time_limit=0.01),
+        "explain": lambda: planner.explain(asked, time_limit=0.01),
+        "sweep": lambda: tasks_for("one-rack", [{"limits.max_batch_tokens": x} for x in (1e6, 5e12)], SweepOptions()),
+    }
+    for name, call in calls.items():
+        caplog.clear()
+        call()
+        assert [r.message.startswith(f"implausible: {BATCH}") for r in caplog.records] == [True], name
+    assert any(x.text.startswith(BATCH) for x in implausible_inputs(small(limits__max_batch_tokens=5e12)))

@@ -1,20 +1,28 @@
-"""The curve around a plan: points keep every rule, and bounds and share hold for every plan of the enumeration."""
+"""The curve of money against days: around a plan, of an instance, and as a goal; what is proven of its points holds."""
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
 from commands import run_here
 from joint_brute_force import toy
 from joint_cost_brute_force import CostToy, without
+from tiers import slow
 
 import planner
 from planner.checks.check_plan import check
+from planner.cli.console import ExitCode, exit_code
+from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.models.joint.search.days import days
-from planner.models.joint.solve import world_of
+from planner.models.joint.solve import solve_joint, world_of
 from planner.models.requests import Options
 from planner.plan.plan import Curve, Plan
 from planner.planning.alternatives.curve_around import covered_within, why_no_curve
+from planner.planning.explain import explained
+from planner.planning.frontier import Frontier, frontier_of, in_days_of_training
+from planner.planning.layouts import near_layouts
+from planner.planning.solve import options_of, solve_instance
 from planner.report.summary import curve_section, summary
 from planner.solvers.signals import Deadline, Interrupter
 
@@ -156,3 +164,117 @@ def test_the_command_prints_the_plan_then_the_curve(tmp_path: Any, monkeypatch: 
     assert run_here("show", plan).stdout == done.stdout
     alone = run_here("solve", file, "-q", "--point").stdout
     assert done.stdout.startswith(alone) and "CURVE" not in alone
+
+
+def curve_of(i: Instance, *, epsilon: float = 0.1, points: int | None = None) -> Frontier:
+    return frontier_of(i, Options(), lambda _: None, epsilon=epsilon, points=points)
+
+
+@pytest.mark.parametrize(("seed", "sites"), [(3, 2), *slow((14, 2), (36, 3), (6, 1))])
+def test_points_are_plans_that_keep_the_rules(seed: int, sites: int) -> None:
+    """Capital is the bill, days are the layout's, the checker agrees; the last is the fastest plan, proven."""
+    i = toy(seed, sites=sites, forced=True) if sites > 1 else toy(seed)
+    found = curve_of(i)
+    curve = found.curve
+    assert curve.stopped == "proved" and curve.epsilon == 0.1 and len(curve.points) == len(found.plans) > 0
+    for point, plan in zip(curve.points, found.plans, strict=True):
+        assert planner.check(plan) == [] and plan.verified
+        assert point.capital_usd == pytest.approx(plan.cost.total_usd if plan.cost else 0.0, rel=1e-9)
+        assert point.days_to_train == pytest.approx(plan.layout.metrics.days_to_train, rel=1e-9)
+        assert point.bound_days is not None and point.bound_days <= point.days_to_train
+        assert point.racks == sum(point.racks_by_site.values())
+    assert all(a.capital_usd < b.capital_usd and a.days_to_train > b.days_to_train for a, b in pairwise(curve.points))
+    best = planner.solve(i)
+    assert best.objective.value == pytest.approx(curve.points[-1].days_to_train, rel=1e-9)
+    assert curve.points[-1].bound_days == curve.points[-1].days_to_train
+
+
+@pytest.mark.parametrize("seed", [7, *slow(14, 18)])
+def test_bounds_of_an_instance_hold_for_the_enumeration(seed: int) -> None:
+    """No plan of a point's money is under its bound; with points left out the share that is stated still covers all."""
+    i = without(toy(seed, sites=2, forced=True), deadline_days=None)
+    problem = world_of(i, Options(), Deadline()).problem
+    every = [(days(problem, x.seconds), x.usd) for x in CostToy(i).front]
+    for points in (None, 2):
+        curve = curve_of(i, points=points).curve
+        assert points is None or len(curve.points) <= points
+        assert curve.epsilon is not None and curve.slowest_days is not None
+        for late, usd in every:
+            share = min(max(p.days_to_train / late, p.capital_usd / usd) for p in curve.points) - 1
+            assert late >= curve.slowest_days or share <= curve.epsilon * (1 + 1e-6)
+            for p in curve.points:
+                assert usd > p.capital_usd or p.bound_days is None or late >= p.bound_days * (1 - 1e-9)
+
+
+def test_an_instance_without_plans_has_no_points() -> None:
+    curve = curve_of(without(toy(3, sites=2, forced=True), budget_usd=1.0)).curve
+    assert (curve.points, curve.stopped) == ((), "proved")
+
+
+def test_racks_or_a_grid_are_needed() -> None:
+    i = toy(6)
+    bare = i.model_copy(update={"grid": None, "hardware": i.hardware.model_copy(update={"racks": None})})
+    with pytest.raises(InputError, match=r"hardware\.racks"):
+        curve_of(bare)
+
+
+OPTIONS = options_of(time_limit=None, gap=0.05, seed=0, threads=None)
+
+
+def asked(seed: int, **limits: float) -> Instance:
+    """Return a toy over sites that asks for the whole curve."""
+    i = toy(seed, sites=3)
+    objective = i.objective.model_copy(update={"minimize": "frontier"})
+    return i.model_copy(update={"objective": objective, "limits": i.limits.model_copy(update=limits)})
+
+
+@pytest.mark.parametrize("seed", [4, pytest.param(12, marks=pytest.mark.slow)])
+def test_the_plan_is_a_point_of_the_curve(seed: int) -> None:
+    plan = solve_instance(asked(seed), OPTIONS, lambda _: None)
+    alone = frontier_of(asked(seed), OPTIONS, lambda _: None, epsilon=0.05)
+    assert plan.layout is not None and not check(plan)
+    assert [x.capital_usd for x in plan.curve.points] == [x.capital_usd for x in alone.curve.points]
+    own = [x for x in plan.curve.points if x.asked]
+    assert len(own) == 1 and plan.objective.value == pytest.approx(own[0].days_to_train)
+    assert own[0].knee or own[0] is plan.curve.points[-1]
+    assert plan.curve.stopped == "proved" and exit_code(plan, None) == ExitCode.DONE
+    assert "of the curve" in summary(plan, 120)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("gap", [0.05, 0.5])
+def test_a_gap_of_the_curve_is_no_gap_of_its_bounds(gap: float) -> None:
+    """However coarse the curve, no bound is above the fewest days of its capital, and none falls with less money."""
+    i = asked(4)
+    plan = solve_instance(i, options_of(time_limit=None, gap=gap, seed=0, threads=None), lambda _: None)
+    assert not check(plan)
+    bounds = [x.bound_days or 0.0 for x in plan.curve.points]
+    assert bounds == sorted(bounds, reverse=True)
+    for x, bound in zip(plan.curve.points, bounds, strict=True):
+        within = i.model_copy(update={"limits": i.limits.model_copy(update={"budget_usd": x.capital_usd * (1 + 1e-9)})})
+        days = solve_joint(within, Options(), lambda _: None).days
+        assert days is not None and bound <= days * (1 + 1e-9)
+
+
+def test_kinds_of_layout_are_those_of_the_fewest_days() -> None:
+    """Asked of a question for the curve, they are of its fastest plan; a curve itself is not explained."""
+    i = asked(4)
+    found = near_layouts(i, Options(), lambda _: None)
+    days = solve_joint(in_days_of_training(i), Options(), lambda _: None).days
+    assert found.plans and found.fewest_days == pytest.approx(days)
+    with pytest.raises(InputError, match="explain the plan of one budget"):
+        next(explained(solve_instance(i, OPTIONS, lambda _: None), OPTIONS))
+
+
+def test_no_plan_has_its_reason() -> None:
+    """Where no plan keeps the limits, the answer is the refusal with its rules, under the goal that was asked."""
+    plan = solve_instance(asked(4, deadline_days=1e-6), OPTIONS, lambda _: None)
+    assert plan.status == "infeasible" and plan.conflict is not None and plan.objective.name == "frontier"
+    assert not check(plan) and exit_code(plan, None) == ExitCode.INFEASIBLE
+
+
+def test_a_curve_is_of_one_gpu() -> None:
+    given = asked(4).model_dump(mode="json")
+    given["hardware"]["alternatives"] = [{"accelerator": "H100", "rack": "DGX-H100"}]
+    with pytest.raises(planner.PlannerError, match="a whole curve is of one GPU and rack"):
+        planner.solve(given)

@@ -1,0 +1,331 @@
+"""What is named where no plan exists, by two formulations, and which limit one more block of racks would meet."""
+
+import itertools
+import json
+import random
+import time
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from joint_brute_force import toy
+from power_grids import power_case
+from site_grids import case, line, node, random_case
+from stored_plans import stored
+from tiers import slow
+from worked_plan import LAYOUT, instance_with
+
+import planner
+from planner.checks import check_plan
+from planner.checks.check_plan import check
+from planner.errors import InputError, InternalError
+from planner.instance.instance import Instance
+from planner.instance.network import Switch
+from planner.models.joint.solution import JointStatus
+from planner.models.joint.solve import solve_joint
+from planner.models.requests import Options, SitesRequest
+from planner.models.sites.model import RULES
+from planner.models.sites.solve import conflict, feasible, infeasible
+from planner.models.sites.split_data import gather
+from planner.physics.network.fabric_designs import min_fabric_usd
+from planner.plan.certificate import RESTATED, Conflict
+from planner.plan.plan import Plan
+from planner.planning import conflict as conflicts
+from planner.planning import solve
+from planner.planning.conflict_restated import EASED, STATED, holds
+from planner.planning.load import load_instance
+from planner.planning.solve import solve_instance
+from planner.solvers.signals import Deadline
+
+
+def limited(i: Instance, **limits: Any) -> Instance:
+    return i.model_copy(update={"limits": i.limits.model_copy(update=limits)})
+
+
+def cluster(**limits: Any) -> Instance:
+    return limited(load_instance("instances/cluster-1k.json"), **limits)
+
+
+def solved(i: Instance) -> Plan:
+    """Solve without a limit; the plan is checked on its way out."""
+    return solve_instance(i, Options(), lambda _: None)
+
+
+def rules(plan: Plan) -> tuple[str, ...]:
+    return () if plan.conflict is None else plan.conflict.rules
+
+
+@pytest.mark.parametrize("how", [{}, {"sites": 2, "forced": True}])
+def test_memory_that_holds_no_layer_is_named(how: dict[str, Any]) -> None:
+    """Where the reserve leaves a GPU nothing, memory alone is in conflict, whatever the other limits and pins are."""
+    plan = solved(limited(toy(5, **how), memory_reserve_fraction=0.9999999))
+    assert (plan.status, rules(plan)) == ("infeasible", ("memory",))
+
+
+@pytest.mark.slow
+def test_memory_of_a_large_cluster_takes_no_search() -> None:
+    """Memory is judged by the bytes of pipelines: a search, and one more over relaxed limits, took minutes."""
+    i = cluster(memory_reserve_fraction=0.999)
+    plan = solved(i)
+    assert rules(plan) == ("memory",) and "leaves none" in (plan.conflict.reason if plan.conflict else "")
+    found = solve_joint(i, Options(), lambda _: None)
+    assert found.status is JointStatus.INFEASIBLE and set(found.counts) <= {"strategies", "pipelines"}
+
+
+@pytest.mark.slow
+def test_replicas_beyond_racks_and_batch_are_refused_in_seconds() -> None:
+    i, began = cluster(), time.process_time()
+    plan = solved(i.model_copy(update={"pins": {**i.pins, "layout.data_parallel": 100_000}}))
+    assert plan.status == "infeasible" and rules(plan)[0] == "pins.layout.data_parallel"
+    assert rules(plan)[1:] in (("hardware.racks",), ("limits.max_batch_tokens",))
+    assert "100000" in plan.conflict.reason and "128 racks" in plan.conflict.reason
+    assert time.process_time() - began < 20
+
+
+@pytest.mark.parametrize(
+    ("pins", "reason"),
+    [
+        ({"placement.stripes": 999}, "the model has 80 layers; pin 1 to 80"),
+        ({"placement.stripes": 9, "layout.pipeline_parallel": 8}, "pins.layout gives 8 stages; pin 1 to 8"),
+    ],
+)
+def test_more_stripes_than_stages_are_refused(pins: dict[str, int], reason: str) -> None:
+    i = cluster()
+    with pytest.raises(InputError, match=reason):
+        solved(i.model_copy(update={"pins": {**i.pins, **pins}}))
+
+
+def test_switches_slower_than_the_nic_are_refused() -> None:
+    """Without a fabric for any column the search had no answer in minutes; more lanes make one possible."""
+    i = cluster()
+    assert isinstance(i.network.switches[0], Switch)
+    slow = i.network.switches[0].model_copy(update={"port_gbps": 100, "name": "slow"})
+    network = i.network.model_copy(update={"switches": (slow,)})
+    with pytest.raises(InputError, match=r"network.switches.*NIC of 400 Gbps.*max_lanes = 1 \(slow: 100 Gbps\)"):
+        solved(i.model_copy(update={"network": network}))
+    laned = i.model_copy(update={"network": network.model_copy(update={"max_lanes": 4})})
+    assert solve_joint(laned, Options(time_limit=0.01), lambda _: None).status is JointStatus.UNKNOWN
+
+
+@pytest.mark.parametrize("pins", [{"fabric.ports_per_switch": 7}, {"fabric.planes": 9}])
+def test_pins_that_leave_no_switch_are_refused(pins: dict[str, int]) -> None:
+    i = cluster()
+    with pytest.raises(InputError, match=r"leaves none of network.switches; they are 25.6T-64x400G with 64 ports"):
+        solved(i.model_copy(update={"pins": {**i.pins, **pins}}))
+
+
+def test_a_deadline_below_every_bound_takes_no_search() -> None:
+    i = toy(6)
+    free = solve_joint(i, Options(), lambda _: None)
+    assert free.days is not None
+    late = limited(i, deadline_days=free.days / 1e6)
+    found = solve_joint(late, Options(), lambda _: None)
+    assert found.status is JointStatus.INFEASIBLE and "ranges nodes" not in found.counts
+    assert found.lower_bound is not None and free.days / 1e6 < found.lower_bound <= free.days
+    plan = solved(late)
+    assert plan.status == "infeasible" and rules(plan)[0] == "limits.deadline_days"
+    met = solved(limited(i, deadline_days=free.days * 1.001))
+    assert met.objective.value == pytest.approx(free.days)
+
+
+@pytest.mark.parametrize("seed", [7, *slow(2, 9)])
+def test_a_budget_is_named_beside_a_deadline_only_where_more_money_would_be_in_time(seed: int) -> None:
+    """Days that no money buys are the deadline's alone; days that the budget forbids name both."""
+    i = limited(toy(seed, sites=2), budget_usd=None)
+    rich = solve_joint(i, Options(), lambda _: None)
+    assert rich.plan is not None and rich.days is not None
+    less = limited(i, budget_usd=rich.plan.capital_usd * 0.95)
+    poor = solve_joint(less, Options(), lambda _: None).days
+    assert poor is not None and poor > rich.days * 1.01
+    both, alone = limited(less, deadline_days=(rich.days + poor) / 2), limited(less, deadline_days=rich.days * 0.999)
+    for late, named in ((both, ("limits.deadline_days", "limits.budget_usd")), (alone, ("limits.deadline_days",))):
+        plan = solved(late)
+        assert plan.status == "infeasible" and rules(plan) == named
+        assert not planner.check(plan)
+
+
+@pytest.mark.parametrize("pins", [{"fabric.leaf_domain_racks": 64}, {"fabric.leaf_up_ports": 60}])
+def test_a_leaf_that_joins_nothing_is_proven_in_seconds(pins: dict[str, int]) -> None:
+    """Switches of 64 ports keep none for an uplink, or not 60 beside 32 racks: no column is timed to prove it."""
+    i, began = cluster(), time.process_time()
+    plan = solved(i.model_copy(update={"pins": {**i.pins, **pins}}))
+    assert plan.status == "infeasible" and set(pins) <= {r.removeprefix("pins.") for r in rules(plan)}
+    assert time.process_time() - began < 15
+
+
+def test_a_leaf_that_joins_nothing_is_proven_on_a_grid() -> None:
+    """More uplinks than a switch has ports: no site has a fabric, which no search over columns is needed for."""
+    i, began = load_instance("instances/two-sites-405b.json"), time.process_time()
+    plan = solved(i.model_copy(update={"pins": {**i.pins, "fabric.leaf_up_ports": 600}}))
+    assert (plan.status, rules(plan)) == ("infeasible", ("pins.fabric.leaf_up_ports",))
+    assert time.process_time() - began < 30
+
+
+def test_every_rule_in_conflict_is_known_to_the_checker() -> None:
+    """Each limit, pin and rule that may be named is one of the instance's by the checker, about the same decision."""
+    i = limited(toy(0, sites=2), facility_power_mw=5.0, deadline_days=1.0)
+    data = i.model_dump(mode="json", exclude_none=True)
+    data["network"] |= {"max_oversubscription": 1, "survives": "one_spine"}
+    data["wan"]["protection"] = "one_cut"
+    data["pins"] |= {"fabric.tiers": 2, "placement.stripes": 1, "wan.wavelengths": 1}
+    names = [*conflicts._relaxations(Instance.model_validate(data)), "hardware.racks"]
+    assert set(names[:-1]) <= check_plan.rules_of(Instance.model_validate(data)) and len(names) > 10
+    for some in itertools.chain(itertools.combinations(names, 1), itertools.combinations(names, 2)):
+        assert conflicts._decision(list(some)) == check_plan._decision(some), some
+
+
+ROOT = Path(__file__).parents[2]
+SUBSETS = 6
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_both_formulations_agree_on_any_rules(seed: int) -> None:
+    """Of random grids and random sets of rules, what one calls infeasible the other does, and what is known holds."""
+    instance, request = random_case(seed)
+    data, draw = gather(instance, replace(request, racks=None, exchange=None)), random.Random(seed)
+    for _ in range(SUBSETS):
+        names = frozenset(n for n in RULES if draw.random() < 0.6)
+        answer = holds(instance, names, request.fabric_usd_per_rack)
+        assert answer is not False or infeasible(data, names, Options()), sorted(names)
+        assert answer is not True or feasible(data, names, Options()), sorted(names)
+        if names <= STATED - EASED and instance.grid is not None and instance.grid.rules.grid_model != "dc":
+            known = not instance.grid.rules.soft and instance.grid.rules.scenarios == "off"
+            assert not known or answer is not None
+
+
+@pytest.mark.slow
+def test_the_cases_are_of_every_kind() -> None:
+    """Conflicts of the random grids are confirmed, and sets of rules that can be kept are found."""
+    found: Counter[bool | None] = Counter()
+    for seed in range(160):
+        instance, request = random_case(seed)
+        why = conflict(instance, replace(request, racks=None, exchange=None), Options())
+        if why is not None:
+            found[holds(instance, why.rules, request.fabric_usd_per_rack)] += 1
+            loose = set(why.rules[1:])
+            assert holds(instance, loose, request.fabric_usd_per_rack) is not False
+    assert found[False] > 20 and found[True] == 0
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_flows_by_the_dc_equations_agree(seed: int) -> None:
+    """What neither formulation can feed over lines with reactances is the same; circuits to build leave it open."""
+    built = seed % 3 == 0
+    instance, request = power_case(seed, n1=("off", "margin")[seed % 2], new=built)
+    draw = random.Random(seed)
+    for racks in (2, 4, 7, 11):
+        pinned = instance.model_copy(update={"pins": {"sites.racks": racks}})
+        data = gather(pinned, replace(request, racks=None, exchange=None))
+        names = frozenset(n for n in RULES if n in ("pins", "rating", "generation") or draw.random() < 0.4)
+        answer = holds(pinned, names & STATED - EASED, request.fabric_usd_per_rack)
+        if answer is None:
+            assert built
+        else:
+            assert answer is not infeasible(data, names & STATED - EASED, Options())
+
+
+@pytest.mark.parametrize("share", [0.1, 0.9])
+def test_angles_decide_where_flows_alone_would_not(share: float) -> None:
+    """Two lines that could carry 10 MW carry 5.6 MW: nine tenths are on the stiff one."""
+    lines = [
+        line("E0", "E1", id="stiff", rating_mw=5.0, reactance_pu=0.01 * share),
+        line("E0", "E1", id="soft", rating_mw=5.0, reactance_pu=0.01 * (1 - share)),
+    ]
+    nodes = node("E0", generation_mw=99.0, site=False), node("E1", generation_mw=0.0, site=True)
+    for model, most in (("transport", 10), ("dc", 5)):
+        for racks in (most, most + 1):
+            pins = {"sites.racks": racks}
+            grid = case(*nodes, lines=lines, pins=pins, rules={"grid_model": model}, headroom={"E": 100.0})
+            assert holds(grid, {"pins", "rating", "generation"}) is (racks <= most), (model, racks)
+
+
+def test_sites_too_far_apart_or_without_fibre_are_no_split() -> None:
+    nodes = [node(f"E{i}", site=True, latitude=40.0 + 5 * i) for i in range(2)]
+    pins = {"sites.racks.E0": 1, "sites.racks.E1": 1}
+    near, far = (case(*nodes, pins=pins, rules={"grid_model": "none", "max_rtt_ms": ms}) for ms in (100.0, 1.0))
+    assert holds(near, {"pins", "rtt"}) is True and holds(far, {"pins", "rtt"}) is False
+    places = [{"id": n["id"], "latitude": n["latitude"], "longitude": n["longitude"]} for n in nodes]
+    joined = {"fibre_nodes": places, "fibre_edges": [{"a": "E0", "b": "E1", "id": "one"}]}
+    for protection, answer in (("none", None), ("one_cut", False)):
+        grid = case(*nodes, pins=pins, rules={"grid_model": "none"}, wan=joined | {"protection": protection})
+        assert holds(grid, {"pins", "wan_capacity"}) is answer, protection
+
+
+def test_a_shipped_conflict_is_confirmed() -> None:
+    """The campus at one site says why not, twice; a mark that no such conflict has is refused."""
+    plan = stored(ROOT / "instances" / "5gw-one-site.json")
+    assert plan.status == "infeasible"
+    assert plan.conflict.checked == RESTATED and check(plan) == []
+    data = json.loads(plan.model_dump_json())
+    data["conflict"]["checked"] = "recomputed"
+    assert {v.rule for v in check(Plan.model_validate(data))} == {"known_rules"}
+
+
+def test_rules_that_can_be_kept_are_no_conflict() -> None:
+    instance, _ = random_case(0)
+    why = Conflict(decision="sites", rules=("demand", "site_count"), reason="made up")
+    assert holds(instance, why.rules) and feasible(gather(instance, SitesRequest()), why.rules, Options())
+    with pytest.raises(InternalError, match="demand, site_count"):
+        conflicts._restated(instance, why, 0.0)
+
+
+RACK, SITE, CABLED = 10.0, 1000.0, 1.0  # dollars of a rack, of a site, and of the fabric of a rack for each rail
+BLOCK = SimpleNamespace(racks=2, rails=4)
+CAPITAL = 50.0
+
+
+def ended(left: float, *, spare_racks: int = 0, most_racks: float = 100.0, stopped: str = "proved") -> str | None:
+    """Return the limit of a plan of three blocks and some racks beside them, with so many dollars left."""
+
+    def sites(*_: Any) -> Any:
+        return SimpleNamespace(
+            floor_usd=lambda racks, sites: RACK * racks + SITE * sites,
+            min_fabric_usd=lambda rails: CABLED * rails,
+            max_racks=lambda _: most_racks,
+        )
+
+    column = SimpleNamespace(strategy=SimpleNamespace(block=lambda _: BLOCK), p=1)
+    placed = SimpleNamespace(racks={"e1": 3 * BLOCK.racks + spare_racks})
+    plan = SimpleNamespace(column=column, blocks_by_site={"e1": 2, "w1": 1}, capital_usd=CAPITAL, placed=placed)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(solve, "_sites_of", sites)
+        asked = instance_with(limits__budget_usd=CAPITAL + left)
+        return solve.limited_by(asked, SimpleNamespace(plan=plan, stopped=stopped), Options(), Deadline())
+
+
+def test_the_budget_ends_a_plan_where_the_rest_does_not_buy_a_block() -> None:
+    """Two racks and their fabric cost 28 dollars, at a site that is there; what is idle already is not bought again."""
+    assert [ended(left) for left in (27.0, 28.0)] == ["budget", "layout"]
+    assert [ended(left, spare_racks=1) for left in (17.0, 18.0)] == ["budget", "layout"]
+    assert [ended(left, spare_racks=9) for left in (7.0, 8.0)] == ["budget", "layout"]
+
+
+def test_the_grid_ends_a_plan_where_no_money_makes_room() -> None:
+    """Eight racks are wanted: where the sites have seven at any price it is the grid; of an end by time nothing."""
+    assert [ended(1e9, most_racks=most) for most in (7.0, 8.0)] == ["grid", "layout"]
+    assert ended(0.0, stopped="limit") is None
+
+
+@pytest.mark.slow
+def test_one_more_block_breaks_the_budget() -> None:
+    """What is left buys no further block of replicas: its racks, their buildings and grid connection and least fabric.
+
+    With the money of two more, and the dearest fabric that stands, the plan has more blocks and does train faster.
+    """
+    asked = instance_with(pins=LAYOUT)
+    plan, prices, rack = stored(asked), asked.grid.prices, asked.hardware.rack
+    left, racks = asked.limits.budget_usd - plan.cost.total_usd, plan.placement.block_racks
+    it_mw = racks * rack.it_kw / 1e3
+    site_usd = racks * rack.price_usd + it_mw * prices.building_usd_per_it_mw
+    site_usd += it_mw * asked.hardware.facility_overhead_factor * prices.interconnection_usd_per_mw
+    cabled = racks * plan.fabric.sites["e1"].wired_gpus_per_rack
+    assert plan.objective.limited_by == "budget"
+    assert 0 <= left < site_usd + cabled * min_fabric_usd(asked.network)
+    # A 15th block of replicas fills the batch no better than 14, so two are bought.
+    usd = asked.limits.budget_usd + 2 * site_usd + max(x.cost_usd for x in plan.fabric.sites.values())
+    richer = stored(instance_with(pins=LAYOUT, limits__budget_usd=usd))
+    assert sum(richer.placement.blocks_by_site.values()) > sum(plan.placement.blocks_by_site.values())
+    assert richer.objective.value < plan.objective.value
