@@ -129,7 +129,7 @@ class ObjectiveValue(Frozen):
 
 
 class Conflict(Frozen):
-    """Why there is no plan: a smallest set of rules that cannot be met together; no rules: nothing is proven."""
+    """Why there is no plan: a smallest set of rules that cannot be met together; no rules: which is not known."""
 
     decision: Literal["sites", "wan", "layout", "fabric", "placement", "budget"] = Field(
         description="The decision that has no answer."

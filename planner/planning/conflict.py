@@ -29,6 +29,7 @@ MUCH_MORE = 1e6  # factor on the memory of a GPU: more than any layout takes
 MORE_SEQUENCES = 64  # times the batch
 MORE_RACKS = 1024  # times the racks
 CENT = 0.01
+WHY = {"interrupted": "interrupted", "limit": "the time limit came first"}  # a search for rules ended, by its cause
 JUDGED = 10.0  # seconds in which it may be shown that a budget is not why a deadline is missed
 Relax = Callable[[Instance], Instance]
 
@@ -37,31 +38,55 @@ def conflict_of(instance: Instance, options: Options) -> Conflict:
     """Return a smallest set of rules that leaves no plan of an instance that is proven to have none.
 
     With a grid, a conflict of site rules alone is sought first, as no layout can resolve it. Else limits and pins are
-    left out half by half, and stay out where there is still no plan; those whose removal could not be judged before the
-    deadline stay in the set. Memory alone is tested first, which takes no search. A single rule that remains is dropped
-    too where no plan is found without it and the absence of a plan without any of the rules is proven.
+    left out half by half, and stay out where there is still no plan. Memory alone is tested first, which takes no
+    search. A single rule that remains is dropped too where no plan is found without it and the absence of a plan
+    without any of the rules is proven. Where a limit or a signal comes first the conflict names no rules.
     """
     deadline = Deadline(options.time_limit)
+    try:
+        return _smallest(instance, options, deadline)
+    except OutOfTimeError:
+        return _not_determined(WHY[deadline.cause])
+    except UnansweredError as error:
+        return _not_determined(str(error))
+
+
+def _not_determined(why: str, among: list[str] | None = None) -> Conflict:
+    """Return the conflict of a proven absence of plans whose rules a search did not find, or has not yet set apart."""
+    known = f"; they are among {', '.join(among)}" if among else ""
+    reason = f"it is proven that none keeps all limits and pins; rules in conflict: not determined ({why}){known}"
+    return Conflict(decision="layout", rules=(), reason=reason)
+
+
+def _smallest(instance: Instance, options: Options, deadline: Deadline) -> Conflict:
+    """Return the smallest conflict, found before the deadline. OutOfTimeError: the deadline passed before its start."""
     if instance.grid is not None:
         from planner.models.sites import solve as sites_conflict
 
         request = SitesRequest(
-            fabric_usd_per_rack=min_fabric_usd(instance.network), refused=_unjoined(instance, options.seed)
+            fabric_usd_per_rack=min_fabric_usd(instance.network), refused=_unjoined(instance, options.seed, deadline)
         )
-        sites = sites_conflict.conflict(instance, request, options)
+        sites = sites_conflict.conflict(instance, request, replace(options, time_limit=deadline.limit))
         if sites is not None:
-            return _restated(instance, sites, request.fabric_usd_per_rack)
+            return _restated(instance, sites, request.fabric_usd_per_rack, deadline)
     rules = _relaxations(instance)
+
+    unjudged = []  # sets of rules for which there was no time: a rule that is kept may not be needed
 
     def proven(kept: frozenset[str]) -> bool:
         """Return whether it is proven that no plan meets these rules, all others relaxed."""
         left = replace(options, time_limit=deadline.limit)
         relaxed = [relax for rule, relax in rules.items() if rule not in kept]
-        return not deadline.passed and _no_plan(instance, relaxed, left)
+        none = not deadline.passed and _no_plan(instance, relaxed, left)
+        if not none and deadline.passed:
+            unjudged.append(kept)
+        return none
 
     conflicting = remembered(proven, list(rules))
     in_memory = not _never_in_memory(instance, rules, options, deadline)
     kept = smallest_conflict(conflicting, list(rules)) if in_memory else [MEMORY]
+    if unjudged:
+        return _not_determined(WHY[deadline.cause], kept)
     if len(kept) == 1 and not deadline.passed:
         left = replace(options, gap=ANY_PLAN, time_limit=deadline.limit)
         if solve_joint(rules[kept[0]](instance), left, lambda _: None).plan is None and conflicting(frozenset()):
@@ -69,9 +94,9 @@ def conflict_of(instance: Instance, options: Options) -> Conflict:
     return Conflict(decision=_decision(kept), rules=tuple(kept), reason=_reason(instance, kept))
 
 
-def _restated(instance: Instance, why: Conflict, fabric_usd_per_rack: float) -> Conflict:
+def _restated(instance: Instance, why: Conflict, fabric_usd_per_rack: float, deadline: Deadline) -> Conflict:
     """Return a conflict of sites with its mark by an independent formulation. InternalError: its rules can be kept."""
-    answer = holds(instance, why.rules, fabric_usd_per_rack)
+    answer = holds(instance, why.rules, fabric_usd_per_rack, deadline)
     if answer:
         raise InternalError(f"a split keeps {', '.join(why.rules)}, which the formulation calls a conflict")
     return why.model_copy(update={"checked": ON_TRUST if answer is None else RESTATED})
@@ -160,7 +185,7 @@ def without_network_rule(instance: Instance, key: str) -> Instance:
     return instance.model_copy(update={"network": network and network.model_copy(update={key: None})})
 
 
-def _unjoined(instance: Instance, seed: int) -> frozenset[frozenset[str]]:
+def _unjoined(instance: Instance, seed: int, deadline: Deadline) -> frozenset[frozenset[str]]:
     """Return the pairs of sites that cannot exchange where no other site is open: no routes of the fibre join them.
 
     Pinned racks may open a site that exchanges nothing, so that with them no pair is barred.
@@ -168,6 +193,7 @@ def _unjoined(instance: Instance, seed: int) -> frozenset[frozenset[str]]:
     from planner.models.joint.sites import Sites
 
     sites = Sites(instance=instance, seed=seed)
+    sites.deadline = sites.fibre.deadline = deadline
     pins = sites.data.pins
     if not sites.designed or pins.racks is not None or pins.racks_by_site:
         return frozenset()

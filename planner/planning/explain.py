@@ -40,7 +40,7 @@ from planner.planning.frontier import FRONTIER, in_days_of_training
 from planner.planning.session import column_of
 from planner.planning.solve import solve_instance
 from planner.solvers.progress import start
-from planner.solvers.signals import Deadline
+from planner.solvers.signals import Deadline, OutOfTimeError
 from planner.units import money, short
 
 CHOICES = (
@@ -174,7 +174,7 @@ def explained(
         very_best = asked.objective.model_copy(update={"tolerance": 0.0, "indifference": 0.0})
         plan = solve_instance(asked.model_copy(update={"objective": very_best}), options, progress, cache=cache)
     if plan.layout is None:
-        yield _infeasible(plan, plan.instance, options).model_copy(update={"violations": plan.violations})
+        yield from _infeasible(plan, plan.instance, options)
         return
     found = Explanation(name=plan.instance.name, status=plan.status, violations=plan.violations, layout=plan.layout)
     if plan.instance.objective.minimize == FINISH_DATE:
@@ -205,7 +205,7 @@ def explained(
             else:
                 yield (found := found.model_copy(update={"others": (*found.others, other)}))
         yield found.model_copy(update={"others": (*found.others, *ties)})
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, OutOfTimeError):
         yield found.model_copy(update={"interrupted": True})
 
 
@@ -462,14 +462,24 @@ def _worth(x: More, plan: Plan, options: Options, cache: JointCache) -> Worth | 
     return Worth(limit=x.limit, more=x.more, unit=x.unit, proved=found.proved, each=x.each, **figures)
 
 
-def _infeasible(plan: Plan, instance: Instance, options: Options) -> Explanation:
-    """Explain why there is no plan."""
-    why, split = plan.conflict, None
-    if why is not None and why.rules and why.decision == "sites" and instance.grid is not None:
-        split = explain_sites.explained_infeasible(instance, why, options)
-    lacks = tuple(_lacks(instance, why, options)) if why is not None and why.rules and split is None else ()
+def _infeasible(plan: Plan, instance: Instance, options: Options) -> Iterator[Explanation]:
+    """Explain why there is no plan: the conflict, then what would do, rule by rule; at an interrupt what is known."""
+    why = plan.conflict
     outside = "" if why is None or why.decision == "sites" or plan.status != "infeasible" else plan.objective.outside
-    return Explanation(name=instance.name, status=plan.status, conflict=why, outside=outside, lacks=lacks, sites=split)
+    known: dict[str, Any] = {"name": instance.name, "status": plan.status, "violations": plan.violations}
+    found = Explanation(**known, conflict=why, outside=outside)
+    yield found
+    if why is None or not why.rules:
+        return
+    try:
+        if why.decision == "sites" and instance.grid is not None:
+            sites = explain_sites.explained_infeasible(instance, why, options)
+            yield found.model_copy(update={"sites": sites})
+            return
+        for lack in _lacks(instance, why, options):
+            yield (found := found.model_copy(update={"lacks": (*found.lacks, lack)}))
+    except (KeyboardInterrupt, OutOfTimeError):
+        yield found.model_copy(update={"interrupted": True})
 
 
 def _lacks(instance: Instance, why: Conflict, options: Options) -> Iterator[Lack]:
@@ -495,6 +505,8 @@ def _least(instance: Instance, now: float, changed: Any, options: Options, *, wh
 
     def exists(value: float) -> bool:
         found = _timed(changed(instance, value), any_plan)
+        if found.stopped == "interrupted":
+            raise KeyboardInterrupt
         return found.status in (JointStatus.OPTIMAL, JointStatus.FEASIBLE)
 
     low, high = now, 2 * now

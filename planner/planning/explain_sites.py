@@ -85,11 +85,14 @@ class SitesExplanation(Frozen):
 
 
 def explained_infeasible(instance: Instance, conflict: Conflict, options: Options) -> SitesExplanation:
-    """Explain why there is no split."""
+    """Explain why there is no split. OutOfTimeError: a signal ends it."""
     from planner.models.sites import solve as sites_explain
 
     request = SitesRequest()
-    moved = sites_explain.relaxations(instance, request, conflict.rules, options)
+    moved = []
+    for rule in conflict.rules:
+        Deadline().check()  # a signal ends it
+        moved += sites_explain.relaxations(instance, request, (rule,), options)
     return SitesExplanation(
         asked_mw=_asked_mw(instance, request),
         nodes=_nodes(instance, request, options),

@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +18,21 @@ from planner.cli.main import app
 from planner.models.joint.columns import strategy_bound
 from planner.models.joint.search.days import FewestDays
 from planner.models.joint.world import JointPlan
+from planner.plan.certificate import ON_TRUST
 from planner.plan.plan import Plan
+from planner.planning import conflict
 from planner.solvers import highs, signals
 from planner.solvers.outcome import Outcome, Stop
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM]
 
 
-def solve(tmp_path: Path) -> tuple[Result, Path]:
-    """Run the command on a small instance of two sites."""
+def solve(tmp_path: Path, **limits: float) -> tuple[Result, Path]:
+    """Run the command on a small instance of two sites, with other limits."""
     instance, plan = tmp_path / "instance.json", tmp_path / "plan.json"
-    instance.write_text(toy(5, sites=2, forced=True).model_dump_json(exclude_none=True))
+    i = toy(5, sites=2, forced=True)
+    i = i.model_copy(update={"limits": i.limits.model_copy(update=limits)})
+    instance.write_text(i.model_dump_json(exclude_none=True))
     return CliRunner().invoke(app, ["solve", str(instance), "-o", str(plan), "-q"]), plan
 
 
@@ -113,3 +119,57 @@ def test_a_signal_ends_the_reading_of_a_file(
     done, path = solve(tmp_path)
     assert (done.exit_code, path.exists(), searched) == (ExitCode.INTERRUPTED, False, [])
     assert not signals.interrupted()
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_ends_the_search_for_a_conflict(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer stays infeasible, as it is proven; its rules are not determined, and none is said to be needed."""
+    asked = []
+
+    def asks(*args: Any) -> Any:
+        asked.append(args)
+        os.kill(os.getpid(), number)
+        return False
+
+    monkeypatch.setattr(conflict, "_never_in_memory", asks)
+    done, path = solve(tmp_path, memory_reserve_fraction=0.9999)
+    plan = Plan.model_validate_json(path.read_text())
+    assert asked and done.exit_code == ExitCode.INFEASIBLE and plan.status == "infeasible" and plan.conflict is not None
+    assert plan.conflict.rules == () and "not determined (interrupted); they are among" in plan.conflict.reason
+    assert "without any one of them" not in done.stdout and "not determined (interrupted)" in done.stdout
+    assert check(plan) == []
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_before_any_rule_is_judged(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While pairs of sites are priced by their fibre: what is proven infeasible is not called unknown."""
+
+    def priced(*asked: Any) -> Any:
+        os.kill(os.getpid(), number)
+        asked[-1].check()
+
+    monkeypatch.setattr(conflict, "_unjoined", priced)
+    done, path = solve(tmp_path, budget_usd=1.0)
+    plan = Plan.model_validate_json(path.read_text())
+    assert done.exit_code == ExitCode.INFEASIBLE and plan.status == "infeasible" and plan.conflict is not None
+    assert plan.conflict.reason.endswith("not determined (interrupted)") and check(plan) == []
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_does_not_wait_for_a_solver_that_takes_none(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second formulation of a conflict is asked for minutes: the conflict comes without its mark, at once."""
+    forever = threading.Event()
+
+    def slow(*_: Any, **__: Any) -> Any:
+        os.kill(os.getpid(), number)
+        forever.wait(60)
+
+    monkeypatch.setattr("scipy.optimize.milp", slow)
+    started = time.perf_counter()
+    done, path = solve(tmp_path, budget_usd=1.0)
+    plan = Plan.model_validate_json(path.read_text())
+    assert time.perf_counter() - started < 30 and done.exit_code == ExitCode.INFEASIBLE and plan.conflict is not None
+    assert "budget" in plan.conflict.rules and plan.conflict.checked == ON_TRUST and check(plan) == []
+    forever.set()

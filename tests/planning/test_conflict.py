@@ -269,7 +269,7 @@ def test_rules_that_can_be_kept_are_no_conflict() -> None:
     why = Conflict(decision="sites", rules=("demand", "site_count"), reason="made up")
     assert holds(instance, why.rules) and feasible(gather(instance, SitesRequest()), why.rules, Options())
     with pytest.raises(InternalError, match="demand, site_count"):
-        conflicts._restated(instance, why, 0.0)
+        conflicts._restated(instance, why, 0.0, Deadline())
 
 
 RACK, SITE, CABLED = 10.0, 1000.0, 1.0  # dollars of a rack, of a site, and of the fabric of a rack for each rail
@@ -329,3 +329,11 @@ def test_one_more_block_breaks_the_budget() -> None:
     richer = stored(instance_with(pins=LAYOUT, limits__budget_usd=usd))
     assert sum(richer.placement.blocks_by_site.values()) > sum(plan.placement.blocks_by_site.values())
     assert richer.objective.value < plan.objective.value
+
+
+def test_a_limit_leaves_the_rules_undetermined() -> None:
+    """Without time to judge them no rule is said to be needed: those that remain are named as candidates."""
+    i = limited(toy(5), memory_reserve_fraction=0.9999)
+    why = conflicts.conflict_of(i, Options(time_limit=0.0))
+    assert why.rules == () and "not determined (the time limit came first); they are among" in why.reason
+    assert "memory" in why.reason.partition("among")[2]

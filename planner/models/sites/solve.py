@@ -117,9 +117,11 @@ def conflict(instance: Instance, request: SitesRequest, options: Options) -> Con
         rules = frozenset()
     if deadline.passed:
         return None
-    options = replace(options, time_limit=deadline.limit)
     # The set is judged again on its own: without any one rule a split exists, and another backend finds none with all.
-    if not all(feasible(data, rules - {name}, options) for name in rules) or not verified(data, rules, options):
+    for name in rules:
+        if deadline.passed or not feasible(data, rules - {name}, replace(options, time_limit=deadline.limit)):
+            return None
+    if deadline.passed or not verified(data, rules, replace(options, time_limit=deadline.limit)):
         return None
     # The rules that say most to the user are named first.
     reason = "; ".join(RULES[name].sentence(data) for name in reversed(RULES) if name in rules)
@@ -149,8 +151,10 @@ def verified(data: SplitData, rules: Collection[str], options: Options) -> bool:
     from planner.solvers.cpsat_from_pyomo import restate
 
     m = restate(build(data, without=set(RULES) - set(rules)))
+    deadline = Deadline(options.time_limit)
     second = cpsat.run(m, time_limit=options.time_limit, seed=options.seed, threads=options.threads)
-    return second.infeasible or infeasible(data, rules, options, presolve=False)
+    left = replace(options, time_limit=deadline.limit)
+    return second.infeasible or (not deadline.passed and infeasible(data, rules, left, presolve=False))
 
 
 # Rules of the split say nothing of what one node could carry.
@@ -202,6 +206,7 @@ def largest_loads(instance: Instance, request: SitesRequest, options: Options) -
     m.goal = pyo.Objective(expr=sum(m.modules.values()), sense=pyo.maximize)
     loads = []
     for s in data.candidates:
+        Deadline().check()  # a signal ends it
         for other in data.candidates:
             for var in (m.open[other], m.modules[other]):
                 if other == s:
