@@ -6,10 +6,10 @@ domain, the ports, bundles and shapes of every tier above, and the stripes of th
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import product
+from itertools import groupby, product
 from typing import Any
 
 import numpy as np
@@ -19,8 +19,26 @@ from planner.instance.instance import Instance
 from planner.instance.network import FabricFamily, Network, Switch
 from planner.models import rack_order
 from planner.models.fabric import dragonflies, four_tiers, trees
-from planner.models.fabric.design_table import AT, DesignTable, DominanceTest, Floats, no_options, undominated
-from planner.models.fabric.site_mode import LinkPrices, Mode, Pins, Price, SiteMode, switch_modes
+from planner.models.fabric.design_table import (
+    AT,
+    DesignTable,
+    DominanceTest,
+    Ints,
+    joined,
+    no_options,
+    pareto_front,
+    undominated,
+)
+from planner.models.fabric.site_mode import (
+    LeafLoads,
+    LinkPrices,
+    LoadsOfLeaves,
+    Mode,
+    Pins,
+    Prices,
+    SiteMode,
+    switch_modes,
+)
 from planner.models.fabric.traffic import Loads, SiteTraffic
 from planner.models.requests import resolved_switches
 from planner.physics.network.fabric_designs import RackPorts, bill, by_reach, design_for, switch_usd
@@ -38,7 +56,8 @@ COUNTS = (  # of a key, under the names of a design
     "group_links",
 )  # fmt: skip
 TIER_SWITCHES = "switch", "spine_switch", "core_switch"  # pins that name a model
-Builder = Callable[[SiteMode, int, trees.Tops, list[int], Floats], list[DesignTable]]  # of a leaf domain and its loads
+Later = tuple[SiteMode, int]  # racks of a leaf domain
+Builder = Callable[[SiteMode, list[int], LoadsOfLeaves], Iterator[list[DesignTable]]]  # of leaf domains
 SIZE_STEP = 16  # every 16th size of a leaf domain is built first: these rule out most of the others
 MOST_TOPS = 4096  # tables of spines and cores kept
 
@@ -74,7 +93,7 @@ class Templates:
     options_of: dict[Any, list[tuple[Limits, DesignTable]]] = field(default_factory=dict)  # by limits that none covers
     tops: dict[Any, trees.Tops] = field(default_factory=dict)
     loads_of: dict[Any, Loads] = field(default_factory=dict)
-    lengths: dict[int, dict[tuple[str, int, int, int], Price]] = field(default_factory=dict)  # by racks
+    lengths: dict[int, dict[tuple[Any, ...], Prices]] = field(default_factory=dict)  # by racks
     deadline: Deadline = field(default_factory=Deadline)  # of the search; a table cut short by it is not kept
 
     @cached_property
@@ -200,121 +219,94 @@ class Templates:
         for i, mode in enumerate(self.modes(traffic.rails)):
             if _allowed(mode, pins) and self._pairs(mode, pins) and traffic.lanes in (0, mode.lanes):
                 sites.append(self._site(i, mode, traffic, blocks, limits, pins, loads))
-        if self.min_local_share > 0:
-            sites = [s for s in sites if not s.mode.grouped]
+        sites = [s for s in sites if not (s.mode.grouped and self.min_local_share)]
         found, later = self._trees(sites)
         if self.min_local_share > 0:
-            every = self._leaf_loads(sites, {domain for _, domain, _ in later})
-            return self._others(found, later, every, (trees.with_some_domains,))
-        for s in sites:
-            later += [(s, domain, trees.NO_TOPS) for domain in s.domain_sizes()] if s.mode.grouped else []
-        every = self._leaf_loads(sites, {domain for _, domain, _ in later})
-        found = self._others(found, later, every, (trees.with_some_domains, dragonflies.with_groups))
-        return found if shallow and len(found) else self._others(found, later, every, (four_tiers.with_zones,))
+            return self._others(found, later, (trees.with_some_domains,))
+        later += [(s, domain) for s in sites if s.mode.grouped for domain in s.domain_sizes()]
+        found = self._others(found, later, (trees.with_some_domains, dragonflies.with_groups))
+        return found if shallow and len(found) else self._others(found, later, (four_tiers.with_zones,))
 
-    def _trees(self, sites: list[SiteMode]) -> tuple[DesignTable, list[tuple[SiteMode, int, trees.Tops]]]:
+    def _trees(self, sites: list[SiteMode]) -> tuple[DesignTable, list[Later]]:
         """Build the trees whose pods hold all domains, a few sizes of leaf domains first, which rule out most others.
 
         Return them, and the sizes of leaf domains with which any tree may be worth it.
         """
         plain = [s for s in sites if not s.mode.grouped]
-        singles = [trees.single(s) for s in plain]
+        first, parts = [self.rivals, *(trees.single(s) for s in plain)], list[DesignTable]()
         if any(s.pins.get("tiers") == 1 for s in plain):
-            return undominated([self.rivals, *singles], power_counts=self.power_counts), []
-        later: dict[tuple[int, int], tuple[SiteMode, int, trees.Tops]] = {}  # by mode and size, the largest first
-        parts: dict[tuple[int, int], DesignTable] = {}
+            return undominated(first, power_counts=self.power_counts), []
+        later: dict[tuple[int, int], Later] = {}  # by mode and size, the largest first
         for step in (SIZE_STEP, 1):
-            found = undominated(
-                [self.rivals, *singles, *(parts[k] for k in sorted(parts))], power_counts=self.power_counts
-            )
-            for s in plain:
-                s.front = DominanceTest(found, power_counts=self.power_counts)
-            some = [
-                (s, d)
-                for s in plain
-                for d in s.worthwhile_domains(s.domain_sizes()[step // 2 :: step])
-                if (s.index, -d) not in parts
-            ]
-            every = self._leaf_loads(sites, {domain for _, domain in some})
-            for s, domain in some:
-                self.deadline.check()
-                if s.loads.nothing and not s.worthwhile_domains([domain]):
-                    continue
-                if not trees.may_share_a_pod(s, domain):
-                    later[s.index, -domain], parts[s.index, -domain] = (s, domain, trees.NO_TOPS), no_options()
-                    continue
-                stripes, load = every[domain]
-                if not stripes:
-                    parts[s.index, -domain] = no_options()
-                    continue
-                kept = trees.undominated_rows(load)
-                up = s.worthwhile_uplinks(domain, load[kept])
-                if len(up):
-                    tops = self._tops(s, domain)
-                    later[s.index, -domain] = s, domain, tops
-                    tops, n = tops.part(np.flatnonzero(np.isin(tops.up, up))), [stripes[k] for k in kept.tolist()]
-                    part = parts[s.index, -domain] = trees.with_all_domains(s, domain, tops, n, load[kept])
-                    if s.loads.nothing and len(part):  # one design beats all others: those after it meet it at once
-                        found = undominated([found, part], power_counts=self.power_counts)
-                        for x in plain:
-                            x.front = DominanceTest(found, power_counts=self.power_counts)
-        found = undominated([self.rivals, *singles, *(parts[k] for k in sorted(parts))], power_counts=self.power_counts)
-        return found, [later[k] for k in sorted(later)]
+            found = self._met([*first, *parts], plain)
+            some = [(s, s.by_least_price(s.domain_sizes()[step // 2 :: step])[0]) for s in plain]
+            every = self._leaf_loads(sites, {domain for _, domains in some for domain in domains})
+            for s, domains in some:
+                left = [d for d in domains if (s.index, -d) not in later]
+                shared = [d for d in left if trees.may_share_a_pod(s, d)]
+                later |= {(s.index, -d): (s, d) for d in left if d not in shared}
+                # Where one design beats all others, those after it meet it at once.
+                for several in [[d] for d in shared] if s.loads.nothing else [shared]:
+                    self.deadline.check()
+                    ups = s.worthwhile_uplinks(several, every)
+                    later |= {(s.index, -d): (s, d) for d in ups}
+                    tops = {d: self._tops(s, d, up) for d, up in ups.items()}
+                    parts += trees.with_all_domains(s, tops, every)
+                    if s.loads.nothing and tops:
+                        found = self._met([found, parts[-1]], plain)
+            # Of templates that are alike in all the one of the first mode, and of the largest leaf domain, stays.
+            parts = [x.part(np.lexsort((-x.key[:, AT["domain"]], x.key[:, 0]))) for x in [joined(parts)]]
+        return undominated([*first, *parts], power_counts=self.power_counts), [later[k] for k in sorted(later)]
 
-    def _others(
-        self,
-        found: DesignTable,
-        later: list[tuple[SiteMode, int, trees.Tops]],
-        every: Mapping[int, tuple[list[int], Floats]],
-        kinds: tuple[Builder, ...],
-    ) -> DesignTable:
-        """Add pods of some domains, dragonflies, or four tiers: each only where it beats the templates found."""
+    def _met(self, parts: list[DesignTable], sites: list[SiteMode]) -> DesignTable:
+        """Join templates, and let those that sites are yet to list meet them."""
+        found = undominated(parts, power_counts=self.power_counts)
         front = DominanceTest(found, power_counts=self.power_counts)
-        if any(s.loads.nothing for s, *_ in later):  # the cheapest of all rules the others out
-            least: dict[tuple[int, int], float] = {}
-            for s in {s.index: s for s, *_ in later}.values():
-                domains = [domain for x, domain, _ in later if x.index == s.index]
-                least |= {
-                    (s.index, d): usd for d, usd in zip(domains, s.least_prices(domains)[0].tolist(), strict=True)
-                }
-            later = sorted(later, key=lambda x: least[x[0].index, x[1]])
-        for kind in kinds:
-            for s, domain, tops in later:
-                self.deadline.check()
-                s.front = front
-                if not every[domain][0]:
-                    continue
-                more = kind(s, domain, tops, *every[domain])
-                if any(len(x) for x in more):
-                    found = undominated([found, *more], power_counts=self.power_counts)
-                    front = DominanceTest(found, power_counts=self.power_counts)
+        for s in sites:
+            s.front = front
         return found
 
-    def _leaf_loads(self, sites: list[SiteMode], sizes: set[int]) -> dict[int, tuple[list[int], Floats]]:
-        """Compute the loads that leave leaf domains of each size, under every number of stripes."""
+    def _others(self, found: DesignTable, later: list[Later], kinds: tuple[Builder, ...]) -> DesignTable:
+        """Add pods of some domains, dragonflies, or four tiers: each only where it beats the templates found."""
+        sites = list({id(s): s for s, _ in later}.values())
+        every = self._leaf_loads(sites, {domain for _, domain in later})
+        groups = [list(group) for _, group in groupby(later, key=lambda x: x[0].index)]
+        if any(s.loads.nothing for s in sites):  # the cheapest of all rules the others out
+            sizes = [(s, np.array([domain])) for s, domain in later]
+            least = [s.least_prices(d, np.maximum(1, s.leaf_share(d)))[0, 0] for s, d in sizes]
+            groups = [[later[i]] for i in np.argsort(least, kind="stable").tolist()]
+        found = self._met([found], sites)
+        for kind, group in product(kinds, groups):
+            domains = [domain for _, domain in group if len(every[domain].stripes)]
+            for more in kind(group[0][0], domains, every):
+                self.deadline.check()
+                if any(len(x) for x in more):
+                    found = self._met([found, *more], sites)
+        return found
+
+    def _leaf_loads(self, sites: list[SiteMode], sizes: set[int]) -> dict[int, LeafLoads]:
+        """Compute the loads that leave leaf domains of each size, under every number of stripes that is allowed."""
         if not sizes:
             return {}
-        loads, stripes, ordered = sites[0].loads, list(sites[0].stripes), sorted(sizes)
-        counted = []
-        for n in stripes:
-            self.deadline.check()
-            counted.append(loads.at(n, np.array(ordered)))
-        each = np.array(counted).reshape(len(stripes), len(ordered), 4)
-        if self.min_local_share > 0:
-            return self._local(sites[0], stripes, ordered, each)
-        return {size: (stripes, each[:, i]) for i, size in enumerate(ordered)}
-
-    def _local(
-        self, s: SiteMode, stripes: list[int], sizes: list[int], loads: Floats
-    ) -> dict[int, tuple[list[int], Floats]]:
-        """Return the stripes that keep enough all-reduce groups whole, with their loads, by size of leaf domains."""
-        t, asked = s.traffic, np.array(sizes)
-        shares = [rack_order.leaf_local_shares(t.stages, s.blocks, n, t.unit_racks, asked) for n in stripes]
-        kept = np.array(shares).reshape(len(stripes), len(sizes)) >= self.min_local_share
-        return {
-            size: ([n for n, k in zip(stripes, kept[:, i], strict=True) if k], loads[kept[:, i], i])
-            for i, size in enumerate(sizes)
-        }
+        s, stripes = sites[0], list(sites[0].stripes)
+        known, own = s.loads.leaves, (tuple(stripes), self.min_local_share)
+        new = np.array(sorted(size for size in sizes if (size, own) not in known), dtype=np.int64)
+        if len(new):
+            counted, t = [], s.traffic
+            for n in stripes:
+                self.deadline.check()
+                counted.append(s.loads.at(n, new))
+            each, kept = (
+                np.array(counted).reshape(len(stripes), len(new), 4),
+                np.ones((len(stripes), len(new)), dtype=bool),
+            )
+            if self.min_local_share > 0:  # the stripes that keep enough all-reduce groups whole
+                shares = [rack_order.leaf_local_shares(t.stages, s.blocks, n, t.unit_racks, new) for n in stripes]
+                kept = np.array(shares).reshape(kept.shape) >= self.min_local_share
+            for i, size in enumerate(new.tolist()):
+                loads = each[kept[:, i], i]
+                known[size, own] = LeafLoads(np.array(stripes)[kept[:, i]], loads, pareto_front(loads))
+        return {size: known[size, own] for size in sizes}
 
     def _site(
         self, index: int, mode: Mode, traffic: SiteTraffic, blocks: int, limits: Limits, pins: Pins, loads: Loads
@@ -339,8 +331,8 @@ class Templates:
             tick=self.deadline.check,
         )
 
-    def _tops(self, s: SiteMode, domain: int) -> trees.Tops:
-        """Return spines and cores over the leaf domains of a size, for the uplinks that its leaves have ports for.
+    def _tops(self, s: SiteMode, domain: int, up: Ints) -> trees.Tops:
+        """Return spines and cores over the leaf domains of a size, for some uplinks of a leaf.
 
         They depend on the number of domains alone where no lengths and shares of leaf domains count.
         """
@@ -353,9 +345,9 @@ class Templates:
         if key not in self.tops:
             if len(self.tops) >= MOST_TOPS:
                 self.tops.clear()
-            self.tops[key] = trees.tops_over(s, domain, domains, s.ports - 1)
+            self.tops[key] = trees.tops_over(s, domain, s.ports - 1)
         top = self.tops[key]
-        return top.part(np.flatnonzero(top.up <= s.uplinks(domain)))
+        return top.part(np.isin(top.up, up))
 
     def design(self, mode: Mode, traffic: SiteTraffic, blocks: int, key: Mapping[str, int]) -> Design:
         """Return the design of a template's key."""

@@ -1,6 +1,6 @@
 """Tables of fabric templates: joined, limited in price, and without those that others beat."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -15,7 +15,7 @@ KEY = (
     "core_boxes", "zone_rails", "zone_width", "core_up", "core_bundle", "group_links", "spine_model", "core_model",
     "super_spine_boxes", "stripes",
 )  # fmt: skip
-AT_A_TIME = 2000  # templates compared one by one, the cheapest first
+AT_A_TIME = 256  # rows compared with one another
 AT = {name: i for i, name in enumerate(KEY)}
 
 
@@ -62,38 +62,40 @@ def joined(parts: list[DesignTable]) -> DesignTable:
     return DesignTable.joined(parts) if parts else no_options()
 
 
+def pareto_front(points: Floats) -> Ints:
+    """Return the rows that no other matches or beats in all columns; of equal ones the first.
+
+    They come in the order of the first column, then of the next.
+    """
+    order = np.lexsort(points.T[::-1])
+    front = order[:0]
+    for at in range(0, len(order), AT_A_TIME):
+        some = order[at : at + AT_A_TIME]
+        # An earlier row is no worse in the first column.
+        some = some[~_no_worse(points[front, 1:], points[some, 1:]).any(axis=0)]
+        beaten = np.triu(_no_worse(points[some, 1:], points[some, 1:]), 1).any(axis=0)
+        front = np.concatenate([front, some[~beaten]])
+    return front
+
+
+def _no_worse(these: Floats, those: Floats) -> Flags:
+    """Return which of these rows are no worse in any column than each of those: a matrix."""
+    found = np.ones((len(these), len(those)), dtype=bool)
+    for column in range(these.shape[1]):
+        found &= these[:, column, None] <= those[:, column]
+    return found
+
+
 def undominated(parts: list[DesignTable], *, power_counts: bool) -> DesignTable:
-    """Join tables and drop entries that another beats or equals in slowdowns, price and, where it counts, power."""
+    """Join tables and drop entries that another beats or equals in slowdowns, price and, where it counts, power.
+
+    The cheapest come first; where power does not count it still decides between entries of one price.
+    """
     x = joined(parts)
     x = x.part(np.lexsort((x.key[:, AT["stripes"]], x.allreduce, x.send, x.mw, x.usd)))
-    kept, at = no_options(), 0
-    while at < len(x):
-        some = x.part(np.arange(at, min(at + AT_A_TIME, len(x))))
-        if len(kept):
-            some = some.part(
-                ~DominanceTest(kept, power_counts=power_counts).beats(some.send, some.allreduce, some.usd, some.mw)
-            )
-        kept, at = _undominated(joined([kept, some]), power_counts=power_counts), at + AT_A_TIME
-    return kept
-
-
-def _undominated(x: DesignTable, *, power_counts: bool) -> DesignTable:
-    """Drop entries that an earlier entry of a sorted table beats or equals."""
-    if not len(x):
-        return x
-    min_send = np.minimum.accumulate(np.where(x.allreduce <= x.allreduce.min() * (1 + 1e-12), x.send, np.inf))
-    draws = x.mw if power_counts else np.zeros(len(x))
-    # A cheaper entry with the least slowed all-reduces and no slower sends rules an entry out, but for its power.
-    beaten = np.zeros(len(x), dtype=bool) if power_counts else np.append(False, min_send[:-1] <= x.send[1:])
-    front: list[int] = []
-    for i in np.flatnonzero(~beaten).tolist():
-        before = np.array(front, dtype=np.int64)
-        if len(before) and np.any(
-            (x.send[before] <= x.send[i]) & (x.allreduce[before] <= x.allreduce[i]) & (draws[before] <= draws[i])
-        ):
-            continue
-        front.append(i)
-    return x.part(np.array(front, dtype=np.int64))
+    dearer = np.cumsum((np.diff(x.usd, prepend=0.0) != 0) | (np.diff(x.mw, prepend=0.0) != 0))
+    scarce = [x.usd, x.mw] if power_counts else [dearer]
+    return x.part(np.sort(pareto_front(np.stack([*scarce, x.send, x.allreduce], axis=1))))
 
 
 class DominanceTest:
@@ -125,19 +127,20 @@ class DominanceTest:
                 lines[i][better] = lines[i - 1][better]
         return grid
 
-    def beats(self, send: Any, allreduce: Any, usd: Any, mw: Any) -> Flags:
-        """Return which slowdowns some template keeps for no more than such a price, and power where it counts."""
-        send, allreduce, usd, mw = np.broadcast_arrays(send, allreduce, usd, mw)
+    def keeping(self, send: Any, allreduce: Any) -> Iterator[tuple[Floats, Floats]]:
+        """Yield the least price of a template with at most such slowdowns and its power; of power the least too."""
         i = np.searchsorted(self.sends, send, side="right") - 1
         j = np.searchsorted(self.allreduces, allreduce, side="right") - 1
-        found = np.zeros(send.shape, dtype=bool)
-        inside = (i >= 0) & (j >= 0)
+        usd, mw = (np.append(column, np.inf) for column in (self.x.usd, self.x.mw))
         for grid in self.best:
-            k = np.where(inside, grid[np.maximum(i, 0), np.maximum(j, 0)], -1)
-            good = (k >= 0) & (self.x.usd[k] <= usd)
-            if self.power_counts:
-                good &= self.x.mw[k] <= mw
-            found |= good
+            k = np.where((i >= 0) & (j >= 0), grid[np.maximum(i, 0), np.maximum(j, 0)], -1)
+            yield usd[k], mw[k]
+
+    def beats(self, send: Any, allreduce: Any, usd: Any, mw: Any) -> Flags:
+        """Return which slowdowns some template keeps for no more than such a price, and power where it counts."""
+        found = np.zeros(np.broadcast_shapes(*map(np.shape, (send, allreduce, usd, mw))), dtype=bool)
+        for own_usd, own_mw in self.keeping(send, allreduce):
+            found |= (own_usd <= usd) & (own_mw <= mw if self.power_counts else True)
         return found
 
 

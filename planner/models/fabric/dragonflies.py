@@ -7,17 +7,16 @@ ports allow are tried.
 
 import math
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Iterator
 from itertools import product
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from planner.models.fabric.design_table import DesignTable, Flags, Floats, Ints
-from planner.models.fabric.site_mode import BELOW, FREE, TOLERANCE, Price, SiteMode, over, plus
-from planner.models.fabric.traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES
-from planner.models.fabric.trees import PodShape, bundles, part_sizes, undominated_rows
+from planner.models.fabric.design_table import DesignTable, Flags, Floats, Ints, pareto_front
+from planner.models.fabric.site_mode import BELOW, LoadsOfLeaves, Prices, SiteMode, times
+from planner.models.fabric.traffic import SHARES
+from planner.models.fabric.trees import bundles, part_sizes
 from planner.physics.network.dragonfly import DragonflyPlus, router_share, unevenness
 from planner.physics.network.dragonfly import part_sizes as parts_of
 from planner.physics.network.fabric_designs import FAMILIES
@@ -39,24 +38,32 @@ class Ways(NamedTuple):
     links: Ints
 
 
-def with_groups(s: SiteMode, domain: int, *_: Any) -> list[DesignTable]:
-    """Return the dragonflies of a leaf domain, spines of any model, that may beat the templates found so far."""
+class PodShape(NamedTuple):
+    """Shape of groups: `rails` rails of `width` leaf domains of `domain` racks."""
+
+    domain: int
+    rails: int
+    width: int
+
+
+def with_groups(s: SiteMode, domains: list[int], _: LoadsOfLeaves) -> Iterator[list[DesignTable]]:
+    """Yield the dragonflies of leaf domains, spines of any model, that may beat the templates found so far."""
     if not s.mode.grouped:
-        return []
+        return
     plus_family = FAMILIES[s.mode.family].design is DragonflyPlus
     tiers = 1 + plus_family
     shut = {"core_down_ports", "core_up_ports", "spine_bundle", "core_switch"} & set(s.pins)
     if not plus_family:
         shut |= {"leaf_up_ports", "spine_down_ports", "spine_up_ports", "spine_switch"} & set(s.pins)
-        s = replace(s, pairs=((0, 0),))
     if shut or s.pins.get("tiers", tiers) != tiers or s.network.max_tiers < tiers:
-        return []
-    if s.prices.places is None and not s.wan_ports:  # leaves and links to GPUs alone, of any groups
-        usd, mw = s.fixed(domain)
-        if not s.worthwhile(1.0, 1.0, BELOW * usd, BELOW * mw):
-            return []
-    spines = dict.fromkeys((spine, s.pairs[0][1]) for spine, _ in s.pairs)  # groups have no core tier
-    return [x for each in s.with_models(tuple(spines)) for x in _of_models(each, domain, plus_family=plus_family)]
+        return
+    # Groups have no core tier, and of routers all are leaves.
+    spines = tuple(dict.fromkeys((spine, s.pairs[0][1]) for spine, _ in s.pairs)) if plus_family else ((0, 0),)
+    for domain in domains:
+        flat = s.prices.places is None and not s.wan_ports  # leaves and links to GPUs alone, of any groups
+        if flat and not s.worthwhile(1.0, 1.0, *(BELOW * s.fixed(domain))).any():
+            continue
+        yield [x for each in s.with_models(spines) for x in _of_models(each, domain, plus_family=plus_family)]
 
 
 def _of_models(s: SiteMode, domain: int, *, plus_family: bool) -> list[DesignTable]:
@@ -101,51 +108,32 @@ def _floor_links(s: SiteMode, x: PodShape, groups: Groups) -> int:
     if groups.number == 1:
         return 0
     ends = x.domain * s.mode.rail_gpus * x.rails * x.width
-    floor = int(np.ceil(ends * s.network.asked_core_share / s.mode.split * (1 - TOLERANCE)))
-    return max(1, -(-floor // (groups.number - 1)))
+    return max(1, -(-int(s.core_share(ends)) // (groups.number - 1)))
 
 
 def _least_usd(s: SiteMode, domain: int, shapes: Ints) -> tuple[Floats, Flags]:
     """Price shapes with the fewest links and spines that the rules ask; return which may beat the templates so far."""
     m, p, domains, (rails, width) = s.mode, s.prices, s.domains(domain), shapes.T
-    plus_family = FAMILIES[m.family].design is DragonflyPlus
-    across, along = -(-m.rails // rails), -(-domains // width)
-    groups, flat = across * along, p.places is None
-    ends = domain * m.rail_gpus * rails * width
-    floor = np.ceil(ends * s.network.asked_core_share / m.split * (1 - TOLERANCE)).astype(np.int64)
+    groups, flat, leaves = s.pods(domain, rails, width), p.places is None, rails * width
+    floor = s.core_share(domain * m.rail_gpus * leaves)
     links = np.where(groups > 1, np.maximum(1, -(-floor // np.maximum(1, groups - 1))), 0)
-
-    def priced(price: Callable[[int, int], Price]) -> Floats:
-        """Price something of each shape: of all alike where lengths are of no account."""
-        every = shapes[:1] if flat else shapes
-        return np.array([price(*x) for x in every.tolist()]).reshape(-1, 2).T
-
-    if flat:
-        pairs = m.networks * (groups * (groups - 1) // 2)
-        between = np.array(p.flat_link)[:, None] * pairs
-    else:
-        between = priced(lambda x, y: p.between(domain * y, x))
-    if plus_family:
+    if FAMILIES[m.family].design is DragonflyPlus:
         up = max(1, s.leaf_share(domain))
-        needed = -(-(rails * width * up + (groups - 1) * links) // s.spine_ports)
+        needed = -(-(leaves * up + (groups - 1) * links) // s.spine_ports)
         spines = groups * (up // np.maximum(1, up // np.maximum(1, needed)))
-        local = up * priced(lambda _, y: p.leaf_uplink(domain, y)) + np.array(p.endpoints(domain))[:, None]
+        local = up * p.leaf_uplink(domain, width) + p.endpoints(domain)
+        # Spines of single links have the most ports for links out.
+        several = (groups > 1) & ((groups - 1) * links <= s.uplinks(domain) * (s.spine_ports - leaves))
     else:
         squares = [n // part * part**2 + (n % part) ** 2 for n, part in ((m.rails, rails), (domains, width))]
-        local = np.array(p.adjacent_links(1))[:, None] * ((squares[0] * squares[1] - m.rails * domains) // 2)
-        local, spines = local + priced(lambda _, y: p.endpoints(domain * y)), np.zeros_like(groups)
-    gateway = plus(p.wan_gateway(s.wan_ports), p.adjacent_links(s.wan_ports) if flat else FREE)
-    apart = np.where(groups > 1, links * np.where(groups > 1, between, 0.0), 0.0)
-    leaves = m.rails * domains
-    usd, mw = (
-        gateway[i] + m.networks * (leaves * p.switch[i] + spines * s.box_prices[0][i]) + local[i] + apart[i]
-        for i in (0, 1)
-    )
-    several = (groups > 1) | ((rails * width > 1) & (not plus_family))
-    if plus_family:  # spines of single links have the most ports for links out
-        several &= (groups - 1) * links <= s.uplinks(domain) * (s.spine_ports - rails * width)
-    else:  # a router of a largest group has ports for the others there, and its links out
-        several &= rails * width - 1 + -(-(groups - 1) * links // (rails * width)) <= s.uplinks(domain)
+        pairs = (squares[0] * squares[1] - m.rails * domains) // 2
+        local, spines = times(pairs, p.adjacent_links(1)) + p.endpoints(domain * width), 0
+        # A router of a largest group has ports for the others there, and its links out.
+        several = ((groups > 1) | (leaves > 1)) & (leaves - 1 + -(-(groups - 1) * links // leaves) <= s.uplinks(domain))
+    gateway = p.wan_gateway(s.wan_ports) + (p.adjacent_links(s.wan_ports) if flat else 0.0)
+    apart = times(links, p.between(domain * width, rails))
+    boxes = m.networks * (m.rails * domains * p.switch + spines * s.box_prices[0])
+    usd, mw = gateway + boxes + local + apart
     return usd, several & s.worthwhile(1.0, 1.0, BELOW * usd, BELOW * mw)
 
 
@@ -204,24 +192,18 @@ def _exits(s: SiteMode, groups: Groups, w: Ways) -> tuple[Floats, Floats]:
     return w.bundle * share, pod
 
 
-def _prices(s: SiteMode, x: PodShape, groups: Groups, w: Ways) -> tuple[Floats, Floats]:
+def _prices(s: SiteMode, x: PodShape, groups: Groups, w: Ways) -> Prices:
     """Price the dragonflies of a shape."""
-    m, p, domains = s.mode, s.prices, s.domains(x.domain)
-    leaves = m.rails * domains
-    between, gateway = p.between(x.domain * x.width, x.rails), p.wan_gateway(s.wan_ports)
-    gateway = plus(gateway, p.group_wan(x.domain * x.width, x.rails, s.wan_ports))
-    totals = []
+    m, p, pod = s.mode, s.prices, x.domain * x.width
+    gateway = p.wan_gateway(s.wan_ports) + p.group_wan(pod, x.rails, s.wan_ports)
     if FAMILIES[m.family].design is DragonflyPlus:
-        ends, link = p.endpoints(x.domain), p.leaf_uplink(x.domain, x.width)
-        local, spines = [w.up * link[i] for i in (0, 1)], groups.number * (w.up // w.bundle)
+        local, spines = w.up * p.leaf_uplink(x.domain, x.width), groups.number * (w.up // w.bundle)
+        ends = p.endpoints(x.domain)
     else:
-        ends, link = p.endpoints(x.domain * x.width), p.adjacent_links(groups.pairs)
-        local, spines = [w.bundle * link[i] for i in (0, 1)], np.zeros_like(w.links)
-    for i in (0, 1):
-        apart = w.links * between[i] if groups.number > 1 else 0.0
-        boxes = m.networks * (leaves * p.switch[i] + spines * s.box_prices[0][i])
-        totals.append(ends[i] + gateway[i] + boxes + local[i] + apart)
-    return totals[0], totals[1]
+        local, spines, ends = w.bundle * p.adjacent_links(groups.pairs), np.zeros_like(w.links), p.endpoints(pod)
+    apart = w.links * p.between(pod, x.rails) if groups.number > 1 else 0.0
+    boxes = m.networks * (m.rails * s.domains(x.domain) * p.switch + spines * s.box_prices[0])
+    return np.asarray(ends + gateway + boxes + local + apart)
 
 
 def _of_shape(s: SiteMode, x: PodShape, groups: Groups, w: Ways) -> list[DesignTable]:
@@ -237,8 +219,8 @@ def _of_shape(s: SiteMode, x: PodShape, groups: Groups, w: Ways) -> list[DesignT
     stripes = list(s.stripes)
     loads = np.concatenate([s.loads.at(n, np.array([x.domain, x.domain * x.width])).reshape(1, 2, 4) for n in stripes])
     parts = []
-    for k in undominated_rows(loads.reshape(len(stripes), -1)).tolist():
-        send, allreduce, fits = _slowdowns(s, x, groups, w, loads[k])
+    for k in pareto_front(loads.reshape(len(stripes), -1)).tolist():
+        send, allreduce, fits = _crossing(s, x, groups, w, loads[k])
         good = fits & s.worthwhile(send, allreduce, usd, mw)
         up, bundle, links = (column[good] for column in w)
         own = {"leaf_up": up, "leaf_bundle": bundle, "group_links": links, "stripes": stripes[k]}
@@ -259,19 +241,14 @@ def _exchange(s: SiteMode, x: PodShape, groups: Groups, loads: Floats) -> tuple[
     return leaf, (sent + one * rails * share if valiant else 2 * sent * share)
 
 
-def _slowdowns(s: SiteMode, x: PodShape, groups: Groups, w: Ways, loads: Floats) -> tuple[Floats, Floats, Flags]:
+def _crossing(s: SiteMode, x: PodShape, groups: Groups, w: Ways, loads: Floats) -> tuple[Floats, Floats, Flags]:
     """Return the slowdowns over the transport's own, and whether links carry the exchanges of sites and experts."""
     m, (leaf, pod) = s.mode, _exits(s, groups, w)
     at_leaf, at_pod = _exchange(s, x, groups, loads)
-    leaf_over = x.domain * m.rail_gpus / (leaf * m.split)
-    send = over(loads[0][FLOWS] / x.domain * leaf_over, 1 - at_leaf / leaf)
-    allreduce = over(loads[0][ALLREDUCES] / (leaf * m.split / m.rail_gpus), 1 - at_leaf / leaf)
-    fits = loads[0][EXCHANGES] * m.rail_gpus / m.split + at_leaf <= leaf * (1 + TOLERANCE)
+    over = x.domain * m.rail_gpus / (leaf * m.split)
+    send, allreduce, fits = s.crossing(loads[0], x.domain, over, leaf, gone=at_leaf)
     if groups.number > 1:
-        pod_over = x.rails * x.width * leaf / pod
-        sent = loads[1][FLOWS] / (x.domain * x.width) * leaf_over * pod_over
-        send = np.maximum(send, over(sent, 1 - at_pod / pod))
-        reduced = loads[1][ALLREDUCES] / (pod * m.split / (x.rails * m.rail_gpus))
-        allreduce = np.maximum(allreduce, over(reduced, 1 - at_pod / pod))
-        fits &= loads[1][EXCHANGES] * m.rail_gpus * x.rails / m.split + at_pod <= pod * (1 + TOLERANCE)
-    return np.maximum(1.0, send), np.maximum(1.0, allreduce), fits
+        over = over * (x.rails * x.width * leaf / pod)
+        of_pod = s.crossing(loads[1], x.domain * x.width, over, pod, x.rails, gone=at_pod)
+        send, allreduce, fits = np.maximum(send, of_pod[0]), np.maximum(allreduce, of_pod[1]), fits & of_pod[2]
+    return send, allreduce, fits

@@ -16,23 +16,20 @@ from functools import lru_cache
 
 import numpy as np
 
-from planner.models.fabric.design_table import ArrayTable, DesignTable, Flags, Floats, Ints, undominated
-from planner.models.fabric.site_mode import BELOW, TOLERANCE, SiteMode, over
+from planner.models.fabric.design_table import ArrayTable, DesignTable, Flags, Floats, Ints, pareto_front, undominated
+from planner.models.fabric.site_mode import BELOW, TOLERANCE, LoadsOfLeaves, Prices, SiteMode, members
 from planner.models.fabric.traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES
 from planner.models.fabric.trees import (
     NONE,
-    PodShape,
-    Tops,
     fewest_boxes,
     own_boxes,
     part_sizes,
     rail_sizes,
     spine_bundles,
-    undominated_rows,
+    tree_crossing,
     width_sizes,
     wirings,
 )
-from planner.models.fabric.trees import slowdowns as pod_slowdowns
 
 FACTORS = (1.0, 1.5, 2.0, 4.0, math.inf)  # of leaves' slowdowns, which all tiers keep
 ROUNDING = 1e-9  # relative, of prices and slowdowns
@@ -59,8 +56,7 @@ class PodShapeRows(ArrayTable):
     zones: Ints
     zone_pods: Ints
     floor: Ints  # links out of a zone that the core share asks for
-    link_usd: Floats  # of leaf, spine and core: columns
-    link_mw: Floats
+    links: Floats  # price and power (columns) of leaf, spine and core
     usd: Floats
     mw: Floats
 
@@ -81,13 +77,15 @@ class CoreTops(ArrayTable):
     boxes: Ints  # super-spines of a network
 
 
-def with_zones(s: SiteMode, domain: int, _: Tops, __: list[int], leaf_loads: Floats) -> list[DesignTable]:
-    """Return the templates of four tiers of a leaf domain, of any models, that may beat those found so far."""
+def with_zones(s: SiteMode, domains: list[int], every: LoadsOfLeaves) -> Iterator[list[DesignTable]]:
+    """Yield the templates of four tiers of leaf domains, of any models, that may beat those found so far."""
     if s.mode.grouped or s.network.max_tiers < 4 or s.pins.get("tiers", 4) != 4:
-        return []
-    leaf_loads, zones = leaf_loads[undominated_rows(leaf_loads)], _min_zones(s)
-    ups = s.worthwhile_uplinks(domain, leaf_loads, switches=zones + 1, crossings=2 * (zones > 1))
-    return [x for each in s.with_models() for x in _of_models(each, domain, leaf_loads, ups)] if len(ups) else []
+        return
+    zones = _min_zones(s)
+    ups = s.worthwhile_uplinks(domains, every, switches=zones + 1, crossings=2 * (zones > 1))
+    for domain, up in ups.items():
+        loads = every[domain].loads[every[domain].best]
+        yield [x for each in s.with_models() for x in _of_models(each, domain, loads, up)]
 
 
 def _of_models(s: SiteMode, domain: int, leaf_loads: Floats, ups: Ints) -> list[DesignTable]:
@@ -102,12 +100,11 @@ def _of_models(s: SiteMode, domain: int, leaf_loads: Floats, ups: Ints) -> list[
     parts, every = list[DesignTable](), list(s.stripes)
     # Only numbers of stripes of which no other leaves less of a leaf, and of any one size of pods, in all.
     sizes = np.arange(domain, s.racks + domain, domain)
-    kept = undominated_rows(np.array([s.loads.at(n, sizes).ravel() for n in every]))
+    kept = pareto_front(np.array([s.loads.at(n, sizes).ravel() for n in every]))
     for n in (every[k] for k in kept.tolist()):
         s.tick()
         some = rows.part(at)
-        shape, loads = PodShape(domain, some.rails, some.width), _loads(s, domain, some, n)[:2]
-        send, allreduce = pod_slowdowns(s, shape, some.up, some.bundle, v, np.stack(loads, axis=-2))
+        send, allreduce, _ = tree_crossing(s, domain, some, v, *_loads(s, domain, some, n)[:2])
         worth = s.worthwhile(send, allreduce, least, BELOW * some.mw)
         if s.whole:
             for i in np.unique(at[worth]):
@@ -127,7 +124,7 @@ def _at_targets(
     """
     least, send, allreduce = bound
     leaf = s.loads.at(n, np.array([domain]))[0]
-    slow = [[float(x) for x in s.leaf_slowdowns(domain, np.array(float(up)), leaf)] for up in ups.tolist()]
+    slow = [[float(x) for x in s.leaf_crossing(domain, up, leaf)[:2]] for up in ups.tolist()]
     more = itertools.product(FACTORS, FACTORS)
     targets = {(a * x, b * y) for (a, b), (x, y) in itertools.product(slow, list(more))}
     parts = []
@@ -143,9 +140,8 @@ def _at_targets(
 def _keeping(s: SiteMode, domain: int, rows: PodShapeRows, target: tuple[float, float], n: int) -> list[DesignTable]:
     """Return the cheapest template of rows that keeps a target under some stripes; none where none does."""
     leaf, pod, zone = _loads(s, domain, rows, n)
-    send, allreduce = s.leaf_slowdowns(domain, rows.up, leaf)
-    kept = (send <= target[0] * (1 + TOLERANCE)) & (allreduce <= target[1] * (1 + TOLERANCE))
-    kept &= s.leaf_fits(rows.up, leaf)
+    send, allreduce, kept = s.leaf_crossing(domain, rows.up, leaf)
+    kept &= (send <= target[0] * (1 + TOLERANCE)) & (allreduce <= target[1] * (1 + TOLERANCE))
     out = np.ceil(_need(s, pod, rows.rails, target) / rows.spines).astype(np.int64)
     low = np.maximum(rows.low, out)
     return _cheapest(s, domain, rows, low, _need(s, zone, rows.zone_rails, target), kept, n)
@@ -167,7 +163,7 @@ def _cheapest(
         if rows.usd[i[0]] * BELOW > best:
             break
         r, more = rows.part(i), np.arange(int((rows.high - low)[i].max()) + 1)
-        least = r.usd[:, None] + (low[i, None] - r.low[:, None] + more) * (r.spines * r.link_usd[:, 1])[:, None]
+        least = r.usd[:, None] + (low[i, None] - r.low[:, None] + more) * (r.spines * r.links[:, 0, 1])[:, None]
         k, more = np.nonzero((more <= (r.high - low[i])[:, None]) & (least * BELOW <= best))
         tops = _completed(s, domain, r.part(k), low[i][k] + more, need[i][k])
         if len(k) and (least_usd := float(tops.usd.min())) <= best and math.isfinite(least_usd):
@@ -179,43 +175,54 @@ def _cheapest(
 
 def _rows(s: SiteMode, domain: int, ups: Ints, leaf_loads: Floats) -> PodShapeRows:
     """Return the shapes that ports allow and the front does not rule out, with the least that each costs."""
-    m = s.mode
     shapes = np.array(list(itertools.product(rail_sizes(s), width_sizes(s, s.domains(domain)))), dtype=np.int64)
     shapes = shapes.reshape(-1, 2)
     shape, w = wirings(s, domain, shapes, s.uplinks(domain))
     kept = np.flatnonzero(np.isin(w.up, ups))
     shape, w = shape[kept], w.part(kept)
-    zoned = []
+    zoned = [np.empty((0, 7), dtype=np.int64)]
     for k in np.unique(shape).tolist():
         s.tick()
         zones = _zones(s, domain, *shapes[k].tolist())
         zoned.append(np.column_stack([np.full(len(zones), k), zones]))
-    z = np.concatenate([np.empty((0, 7), dtype=np.int64), *zoned])
-    links = _links(s, domain, z)
+    z = np.concatenate(zoned)
+    of_shape, rails, width, zone_rails, zone_width, pods, zones = z.T
+    p, pod, zone = s.prices, domain * width, domain * zone_width
+    each = p.leaf_uplink(domain, width), p.spine_uplink(pod, rails, zone), p.spine_uplink(zone, zone_rails)
+    links = np.stack([np.broadcast_to(x, (2, len(z))) for x in each]).T
     # Every zone of a shape with every wiring of it.
-    first, many = np.searchsorted(shape, z[:, 0]), np.bincount(shape, minlength=len(shapes))[z[:, 0]]
-    i = np.repeat(np.arange(len(z)), many)
-    j = np.repeat(first - np.append(0, np.cumsum(many)[:-1]), many) + np.arange(len(i))
+    i, more = members(np.bincount(shape, minlength=len(shapes))[of_shape])
+    w, links = w.part(np.searchsorted(shape, of_shape)[i] + more), links[i]
     _, rails, width, zone_rails, zone_width, pods, zones = z[i].T
-    zone_pods, w, link = zone_rails // rails * (zone_width // width), w.part(j), links[:, i]
-    ends = domain * m.rail_gpus * zone_rails * zone_width
-    share = np.ceil(ends * s.network.asked_core_share / m.split * (1 - TOLERANCE))
-    floor = np.where(zones > 1, share, 0).astype(np.int64)
+    zone_pods = zone_rails // rails * (zone_width // width)
+    floor = np.where(zones > 1, s.core_share(domain * s.mode.rail_gpus * zone_rails * zone_width), 0)
     # As many ports of cores and super-spines as the links have ends.
     out, pod_links = np.maximum(1, floor), w.spines * w.low
     cores = np.maximum(zones, np.ceil((pods * pod_links + zones * out) / s.core_ports))
     tops = np.maximum(1, np.ceil(zones * out / s.core_ports))
-    (spine_box, core_box), fixed = s.box_prices, s.fixed(domain)
+    (spine_box, core_box), (leaf, spine, core) = s.box_prices, links.T
     usd, mw = (
-        fixed[k] + w.up * link[k, :, 0] + pod_links * link[k, :, 1] + out * link[k, :, 2]
-        + m.networks * (pods * w.spines * spine_box[k] + (cores + tops) * core_box[k])
-        for k in (0, 1)
+        s.fixed(domain) + w.up * leaf + pod_links * spine + out * core
+        + s.mode.networks * (pods * w.spines * spine_box + (cores + tops) * core_box)
     )  # fmt: skip
     rows = PodShapeRows(
-        rails, width, zone_rails, zone_width, w.up, w.bundle, w.low, w.high, pods, zones, zone_pods, floor,
-        link[0], link[1], usd, mw,
-    )  # fmt: skip
-    send, allreduce = s.leaf_slowdowns(domain, w.up, leaf_loads[:, None])
+        rails,
+        width,
+        zone_rails,
+        zone_width,
+        w.up,
+        w.bundle,
+        w.low,
+        w.high,
+        pods,
+        zones,
+        zone_pods,
+        floor,
+        links,
+        usd,
+        mw,
+    )
+    send, allreduce, _ = s.leaf_crossing(domain, w.up, leaf_loads[:, None])
     return rows.part(np.flatnonzero(s.worthwhile(send, allreduce, BELOW * usd, BELOW * mw).any(axis=0)))
 
 
@@ -228,10 +235,8 @@ def _zones(s: SiteMode, domain: int, rails: int, width: int) -> Ints:
     wide, deep = _zone_parts(across, along, s.pins.get("core_down_ports", 0))
     zones = -(-across // wide) * -(-along // deep)
     fits = (wide * deep < s.core_ports) & (zones >= _min_zones(s)) & (zones <= s.core_ports)
-    one = np.ones_like(wide)
-    return np.column_stack(
-        [rails * one, width * one, wide * rails, deep * width, across * along * one, zones]
-    )[fits]  # fmt: skip
+    columns = np.broadcast_arrays(rails, width, wide * rails, deep * width, across * along, zones)
+    return np.asarray(np.column_stack(columns)[fits])
 
 
 @lru_cache(maxsize=4096)
@@ -243,20 +248,6 @@ def _zone_parts(across: int, along: int, core_down: int) -> tuple[Ints, Ints]:
     ]
     wide, deep = np.meshgrid(*sizes, indexing="ij")
     return wide.ravel(), deep.ravel()
-
-
-def _links(s: SiteMode, domain: int, z: Ints) -> Floats:
-    """Price links of zones (rows): dollars and MW, of one uplink of every leaf, of a spine a pod, of a core a zone."""
-    p = s.prices
-    if p.places is None:
-        flat = s.mode.networks * np.array(p.flat_link)[:, None]
-        leaf = np.tile(np.array(p.leaf_uplink(domain, 1))[:, None], len(z))
-        return np.stack([leaf, flat * z[:, 5], flat * z[:, 6]], axis=2)
-    found = [
-        (p.leaf_uplink(domain, y), p.spine_uplink(domain * y, x, domain * deep), p.spine_uplink(domain * deep, wide))
-        for _, x, y, wide, deep, *_ in z.tolist()
-    ]
-    return np.array(found).reshape(-1, 3, 2).transpose(2, 0, 1)
 
 
 def _min_zones(s: SiteMode) -> int:
@@ -281,7 +272,7 @@ def _least_usd(s: SiteMode, domain: int, rows: PodShapeRows) -> tuple[Ints, Ints
         s.tick()
         some = rows.part(np.arange(first, min(first + step, len(rows.up))))
         v = np.arange(1, s.spine_ports + 1)
-        least = some.usd[:, None] + (v - some.low[:, None]) * (some.spines * some.link_usd[:, 1])[:, None]
+        least = some.usd[:, None] + (v - some.low[:, None]) * (some.spines * some.links[:, 0, 1])[:, None]
         inside = (v >= some.low[:, None]) & (v <= some.high[:, None])
         i, k = np.nonzero(inside & s.worthwhile(1.0, 1.0, BELOW * least, BELOW * some.mw[:, None]))
         usd = BELOW * _completed(s, domain, some.part(i), v[k], np.zeros(len(i))).usd
@@ -301,7 +292,7 @@ def _completed(s: SiteMode, domain: int, r: PodShapeRows, v: Ints, need: Floats)
         boxes = _super_spines(s, r.part(i), cores * up)
         fits = np.flatnonzero((up + taken <= s.core_ports) & (boxes < NONE))
         i, columns = i[fits], np.stack([np.full_like(i, bundle), cores, up, boxes])[:, fits]
-        usd = _bill(s, domain, r.part(i), v[i], columns[1], columns[2], columns[3])[0]
+        usd = _bill(s, domain, r.part(i), v[i], *columns[1:])[0]
         better = usd < best[i]
         best[i[better]], chosen[:, i[better]] = usd[better], columns[:, better]
     return CoreTops(best, *chosen)
@@ -348,16 +339,14 @@ def _all_of(s: SiteMode, domain: int, r: PodShapeRows, v: Ints, n: int) -> list[
     `v`: uplinks of a spine with which one may.
     """
     s.tick()
-    leaf, pod, zone = _loads(s, domain, r, n)
     parts, u = [], np.arange(1, s.core_ports)
-    v = v[s.block_fits(r.spines * v, pod, r.rails)] if s.leaf_fits(r.up, leaf)[0] else v[:0]
     each = r.part(np.zeros(len(v), dtype=np.int64))
     for bundle, p in _positions(s, r):
         i, cores, taken = _cores(s, each, v, bundle, p)
         fits = (u >= _fewest_up(s, each.part(i), cores, np.zeros(len(i)))[:, None]) & (
             u + taken[:, None] <= s.core_ports
         )
-        fits &= s.block_fits(cores[:, None] * u, zone, r.zone_rails) & (u == s.pins.get("core_up_ports", u))
+        fits &= u == s.pins.get("core_up_ports", u)
         k, j = np.nonzero(fits)
         i, cores, up = i[k], cores[k], u[j]
         tops = CoreTops(
@@ -372,39 +361,28 @@ def _loads(s: SiteMode, domain: int, r: PodShapeRows, n: int) -> list[Floats]:
     return [s.loads.at(n, domain * x) for x in (np.ones_like(r.width), r.width, r.zone_width)]
 
 
-def _bill(
-    s: SiteMode, domain: int, r: PodShapeRows, v: Ints, cores: Ints, up: Ints, boxes: Ints
-) -> tuple[Floats, Floats]:
+def _bill(s: SiteMode, domain: int, r: PodShapeRows, v: Ints, cores: Ints, up: Ints, boxes: Ints) -> Prices:
     """Price rows with their uplinks of spines, cores of a zone with their uplinks, and super-spines of a network."""
-    (spine_box, core_box), fixed, networks = s.box_prices, s.fixed(domain), s.mode.networks
-
-    def total(i: int) -> Floats:
-        link = (r.link_usd, r.link_mw)[i]
-        links = r.up * link[:, 0] + r.spines * v * link[:, 1] + cores * up * link[:, 2]
-        tops = np.where(boxes < NONE, boxes * core_box[i], np.inf)
-        return np.asarray(
-            fixed[i] + links + networks * (r.pods * r.spines * spine_box[i] + r.zones * cores * core_box[i] + tops)
-        )
-
-    return total(0), total(1)
+    (spine_box, core_box), (leaf, spine, core) = s.box_prices, r.links.T
+    tops = np.where(boxes < NONE, boxes * core_box, np.inf)
+    switches = r.pods * r.spines * spine_box + r.zones * cores * core_box + tops
+    links = r.up * leaf + r.spines * v * spine + cores * up * core
+    return np.asarray(s.fixed(domain) + links + s.mode.networks * switches)
 
 
 def _table(s: SiteMode, domain: int, r: PodShapeRows, v: Ints, tops: CoreTops, n: int) -> DesignTable:
     """Return the templates of rows with their cores and super-spines under some stripes that beat those found."""
-    m, loads = s.mode, _loads(s, domain, r, n)
-    shape = PodShape(domain, r.rails, r.width)
-    send, allreduce = pod_slowdowns(s, shape, r.up, r.bundle, v, np.stack(loads[:2], axis=-2))
-    links, load = tops.cores * tops.up, loads[2]
-    free = 1 - s.exchange_ports * load[..., SHARES] * np.minimum(m.rails, r.zone_rails) / links
-    gpus = domain * m.rail_gpus / m.split * r.rails * r.width * r.zone_pods  # of full zones
-    sent = load[..., FLOWS] / (domain * r.zone_width) * gpus / links
-    reduced = load[..., ALLREDUCES] / (links * m.split / (r.zone_rails * m.rail_gpus))
-    send, allreduce = np.maximum(send, over(sent, free)), np.maximum(allreduce, over(reduced, free))
+    m, (leaf, pod, zone) = s.mode, _loads(s, domain, r, n)
+    own, links = tree_crossing(s, domain, r, v, leaf, pod), tops.cores * tops.up
+    core_down = r.spines * (v // tops.bundle) // tops.cores * r.zone_pods * tops.bundle
+    over = domain * m.rail_gpus / (r.up * m.split) * (r.rails * r.width * r.bundle / v) * (core_down / tops.up)
+    of_zone = s.crossing(zone, domain * r.zone_width, over, links, r.zone_rails)
+    send, allreduce, fits = np.maximum(own[0], of_zone[0]), np.maximum(own[1], of_zone[1]), own[2] & of_zone[2]
     usd, mw = _bill(s, domain, r, v, tops.cores, tops.up, tops.boxes)
     core_bundle, boxes = own_boxes(tops.cores, tops.up, 1, tops.boxes, split=True)
     pinned = "spine_bundle" in s.pins
     bundle, cores = own_boxes(r.spines, v, tops.bundle, tops.cores, split=not pinned)
-    kept = np.flatnonzero(s.worthwhile(send, allreduce, BELOW * usd, BELOW * mw))
+    kept = np.flatnonzero(fits & s.worthwhile(send, allreduce, BELOW * usd, BELOW * mw))
     columns = {
         "leaf_up": r.up, "leaf_bundle": r.bundle, "rails": r.rails, "width": r.width, "zone_rails": r.zone_rails,
         "zone_width": r.zone_width, "spine_up": v, "spine_bundle": bundle, "core_boxes": cores, "core_up": tops.up,

@@ -17,7 +17,7 @@ from planner.instance.hardware import Rack
 from planner.instance.instance import Instance
 from planner.instance.network import Network
 from planner.models.fabric.chooser import Template, Templates
-from planner.models.fabric.design_table import AT, DesignTable, joined, undominated
+from planner.models.fabric.design_table import AT, DesignTable, joined, pareto_front, undominated
 from planner.models.fabric.site_mode import TOLERANCE
 from planner.models.fabric.traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES, Floats, Ints, Loads, SiteTraffic
 from planner.models.requests import FABRIC_AXES, Alternative, FabricRequest, Options, resolved_switches
@@ -166,9 +166,9 @@ def alternatives(
     splits = [unavoidable_splits(request.racks, traffic.group_racks, traffic.groups, n) for n in domain.tolist()]
     outside = np.maximum(0, request.racks - domain)
     by_axis = {"cost": x.usd, "time": x.send, "power": x.mw, "leaf": outside, "splits": splits}
-    kept = _undominated(np.array([by_axis[a] for a in counted], dtype=np.float64).T)
+    kept = pareto_front(_rounded(np.array([by_axis[a] for a in counted], dtype=np.float64).T)).tolist()
     designs = [_alternative(t, traffic, t.template(traffic, request.racks, x, i), counted) for i in kept]
-    designs = [designs[i] for i in _undominated(_figures(designs, counted))]
+    designs = [designs[i] for i in pareto_front(_rounded(_figures(designs, counted))).tolist()]
     if not every and "time" in counted:
         designs = _ladder(designs, counted, t.transport_slowdown)
     if ended:
@@ -202,15 +202,6 @@ def _figures(designs: Sequence[Alternative], axes: Iterable[str]) -> Floats:
 def _rounded(figures: Floats) -> Floats:
     """Round to figures that are equal where sums of prices differ by the order of adding up alone."""
     return np.array([float(f"{x:.{DIGITS}g}") for x in figures.ravel().tolist()]).reshape(figures.shape)
-
-
-def _undominated(figures: Floats) -> list[int]:
-    """Return the rows of figures that no other matches or beats in all columns, in the order of the first columns."""
-    rounded, kept = _rounded(figures), list[int]()
-    for i in np.lexsort(rounded.T[::-1]).tolist():
-        if not (rounded[kept] <= rounded[i]).all(axis=1).any():
-            kept.append(i)
-    return kept
 
 
 def _ladder(designs: list[Alternative], axes: Sequence[str], transport_slowdown: float) -> list[Alternative]:

@@ -1,14 +1,13 @@
 """One switch in one family at one site: its ports, prices of links, pins and loads, which all builders read."""
 
-import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Any
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from planner.instance.network import FabricFamily, Network, Switch
+from planner.instance.network import FabricFamily, Network, Spares, Switch
 from planner.models.fabric.design_table import KEY, DesignTable, DominanceTest, Flags, Floats, Ints, no_options
 from planner.models.fabric.traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES, Loads, SiteTraffic
 from planner.models.requests import resolved_switches
@@ -66,10 +65,6 @@ class Mode:
         """Whether pods are groups joined directly, as of a dragonfly."""
         return FAMILIES[self.family].design.grouped
 
-    def spare(self, network: Network, used: int) -> int:
-        """Return the ports of a leaf kept free."""
-        return spare_ports(used, network.spares)
-
 
 def switch_modes(network: Network, gpus: int, nic_bytes_per_second: float) -> Iterator[Mode]:
     """Yield every switch in every family, for racks of `gpus` GPUs, a NIC split over as many lanes as carry it."""
@@ -92,31 +87,32 @@ def splits(switch: Switch, nic_bytes_per_second: float) -> Iterator[int]:
         split *= 2
 
 
-Price = tuple[float, float]  # dollars, power over the years included, and MW
-FREE: Price = (0.0, 0.0)
+Prices = Floats  # rows: dollars, power over the years included, and MW; a column each, or one for all
 
 
-def plus(a: Price, b: Price) -> Price:
-    """Add two prices."""
-    return a[0] + b[0], a[1] + b[1]
+def times(count: Any, price: Prices) -> Prices:
+    """Multiply prices by counts; no links are free, even where no medium reaches and the price is infinite."""
+    with np.errstate(invalid="ignore"):
+        return np.where(np.equal(count, 0), 0.0, count * price)
 
 
-def times(n: float, a: Price) -> Price:
-    """Multiply a price by n; zero links are free, even where no medium reaches and the price is infinite."""
-    return (n * a[0], n * a[1]) if n else FREE
+def price_of(usd: float, watts: float) -> Prices:
+    """Return a price of dollars and watts."""
+    return np.array([[usd], [watts / 1e6]])
 
 
 @dataclass(kw_only=True)
 class LinkPrices:
     """Prices in USD and power in MW of the links of one mode at a site of `racks` racks, summed over all networks.
 
-    `known` caches the price of one link over each set of lengths, which all modes of a site share.
+    Sizes of domains, pods and zones are numbers or arrays, with a column of prices each. `known` caches the price of
+    one link over each set of lengths, which all modes of a site share.
     """
 
     network: Network
     mode: Mode
     racks: int
-    known: dict[tuple[str, int, int, int], Price] = field(default_factory=dict)
+    known: dict[tuple[Any, ...], Prices] = field(default_factory=dict)
 
     @cached_property
     def places(self) -> Places | None:
@@ -130,119 +126,113 @@ class LinkPrices:
         return media_table(self.network)
 
     @cached_property
-    def switch(self) -> Price:
+    def switch(self) -> Prices:
         """A leaf, and a switch of any tier that has its model."""
         return self.box(self.mode.switch)
 
-    def box(self, switch: Switch) -> Price:
+    def box(self, switch: Switch) -> Prices:
         """Price a switch of any model."""
-        return switch_usd(self.network, switch), switch.power_watts / 1e6
+        return price_of(switch_usd(self.network, switch), switch.power_watts)
 
     @cached_property
-    def flat_link(self) -> Price:
+    def flat_link(self) -> Prices:
         """A link between two switches, by no length."""
         n, s = self.network, self.mode.switch
-        watts = n.cables.switch_transceivers * n.optics.power_watts * s.link_factor
-        return flat_usd(n, s)[1], watts / 1e6
+        return price_of(flat_usd(n, s)[1], n.cables.switch_transceivers * n.optics.power_watts * s.link_factor)
 
-    def endpoints(self, domain: int) -> Price:
+    def endpoints(self, domain: Any) -> Prices:
         """Price all links between GPUs and leaves, each leaf amid the `domain` racks of its domain."""
-        m, n = self.mode, self.network
+        m, n, places = self.mode, self.network, self.places
         ends, factor = m.networks * m.rails * m.rail_gpus, endpoint_factor(m.switch, m.split)
-        if self.places is None:
+        if places is None:
             watts = n.cables.endpoint_transceivers * n.optics.power_watts * factor
-            return times(self.racks * ends, (flat_usd(n, m.switch, m.split)[0], watts / 1e6))
-        places = self.places
-        one = self._sum(("endpoints", domain, 0, 0), lambda: endpoint_metres(places, domain))
-        return times(ends * factor, one)
+            return times(self.racks * ends, price_of(flat_usd(n, m.switch, m.split)[0], watts))
+        return times(ends * factor, self._by_length("endpoints", lambda d: [endpoint_metres(places, d)], domain))
 
-    def leaf_uplink(self, domain: int, width: int) -> Price:
+    def leaf_uplink(self, domain: Any, width: Any) -> Prices:
         """Price one uplink of every leaf, with pods of `width` domains of `domain` racks."""
-        m = self.mode
-        if self.places is None:
+        m, places = self.mode, self.places
+        if places is None:
             return times(m.networks * m.rails * -(-self.racks // domain), self.flat_link)
-        places = self.places
-        one = self._sum(
-            ("leaf", domain, width, 0),
-            lambda: leaf_metres(places, np.arange(0, places.racks, domain), domain, domain * width),
-        )
-        return times(m.networks * m.rails * m.switch.link_factor, one)
 
-    def spine_uplink(self, pod: int, rails: int, zone: int = 0) -> Price:
+        def metres(domain: int, width: int) -> list[Metres]:
+            return [leaf_metres(places, np.arange(0, places.racks, domain), domain, domain * width)]
+
+        return times(m.networks * m.rails * m.switch.link_factor, self._by_length("leaf", metres, domain, width))
+
+    def spine_uplink(self, pod: Any, rails: Any, zone: Any = 0) -> Prices:
         """Price one uplink of one spine of every pod of `pod` racks and `rails` rails, or of one core of every zone.
 
         The switches above are amid the site, or amid zones of `zone` racks.
         """
-        m = self.mode
+        m, places = self.mode, self.places
         across = -(-m.rails // rails)
-        if self.places is None:
+        if places is None:
             return times(m.networks * across * -(-self.racks // pod), self.flat_link)
-        places = self.places
 
-        def metres() -> Metres:
+        def metres(pod: int, zone: int) -> list[Metres]:
             first = np.arange(0, places.racks, pod)
-            return leaf_metres(places, first, pod, zone) if zone else spine_metres(places, first, pod)
+            return [leaf_metres(places, first, pod, zone) if zone else spine_metres(places, first, pod)]
 
-        return times(m.networks * across * m.switch.link_factor, self._sum(("spine", pod, zone, 0), metres))
+        return times(m.networks * across * m.switch.link_factor, self._by_length("spine", metres, pod, zone))
 
-    def wan_gateway(self, ports: int) -> Price:
+    def wan_gateway(self, ports: int) -> Prices:
         """Price the WAN gateway switches of all networks, without their links."""
         m = self.mode
-        return times(m.networks * -(-ports // max(1, m.switch.ports // 2)), self.switch) if ports else FREE
+        return times(m.networks * -(-ports // max(1, m.switch.ports // 2)), self.switch)
 
-    def adjacent_links(self, links: int) -> Price:
+    def adjacent_links(self, links: Any) -> Prices:
         """Price `links` links in each network between switches that are placed together."""
-        m = self.mode
-        if self.places is None:
+        m, places = self.mode, self.places
+        if places is None:
             return times(links * m.networks, self.flat_link)
-        if not links:
-            return FREE
-        places = self.places
-        one = self._sum(("adjacent", 0, 0, 0), lambda: adjacent_metres(places))
+        one = self._by_length("adjacent", lambda _: [adjacent_metres(places)], 0)
         return times(links * m.networks * m.switch.link_factor, one)
 
-    def between(self, pod: int, rails: int) -> Price:
+    def between(self, pod: Any, rails: Any) -> Prices:
         """Price one link between each two groups, each of `pod` racks and `rails` rails."""
-        m = self.mode
-        across, places = -(-m.rails // rails), self.places
-        along = -(-self.racks // pod)
+        m, places = self.mode, self.places
+        across, along = -(-m.rails // rails), -(-self.racks // pod)
+        groups = across * along
         if places is None:
-            groups = across * along
             return times(m.networks * (groups * (groups - 1) // 2), self.flat_link)
-        if ("between", pod, 0, 0) not in self.known:
-            each = [self._priced(metres) for metres in group_metres(places, pod)]
-            self.known["between", pod, 0, 0] = (
-                sum(float(usd.sum()) for usd, _ in each),
-                sum(float(mw.sum()) for _, mw in each),
-            )
-        apart = times(across**2, self.known["between", pod, 0, 0])
+        apart = self._by_length("between", lambda pod: group_metres(places, pod), pod)
         together = self.adjacent_links(along * (across * (across - 1) // 2))
-        return plus(times(m.networks * m.switch.link_factor, apart), together)
+        return times(m.networks * m.switch.link_factor, times(across**2, apart)) + together
 
-    def group_wan(self, pod: int, rails: int, ports: int) -> Price:
+    def group_wan(self, pod: int, rails: int, ports: int) -> Prices:
         """Price the `ports` links of every network's WAN gateway to its groups of `pod` racks and `rails` rails."""
-        m = self.mode
-        across, places = -(-m.rails // rails), self.places
+        m, places = self.mode, self.places
         if not ports or places is None:
             return self.adjacent_links(ports)
-        usd, mw = self._priced(group_wan_metres(places, pod))
-        links = group_wan_links(ports, len(usd) * across, across)
-        some = links > 0
-        total = float((links[some] * usd[some]).sum()), float((links[some] * mw[some]).sum())
+        across, each = -(-m.rails // rails), self._priced(group_wan_metres(places, pod))
+        total = times(group_wan_links(ports, each.shape[1] * across, across), each).sum(axis=1, keepdims=True)
         return times(m.networks * m.switch.link_factor, total)
 
-    def _sum(self, key: tuple[str, int, int, int], metres: Callable[[], Metres]) -> Price:
-        if key not in self.known:
-            usd, mw = self._priced(metres())
-            self.known[key] = float(usd.sum()), float(mw.sum())
-        return self.known[key]
+    def _by_length(self, name: str, metres: Callable[..., Iterable[Metres]], *sizes: Any) -> Prices:
+        """Sum the prices of cables of the lengths that each combination of sizes has; each is computed once."""
+        wanted = list(zip(*(x.ravel().tolist() for x in np.broadcast_arrays(*sizes)), strict=True))
+        for some in dict.fromkeys(wanted):
+            if (name, *some) not in self.known:
+                each = (self._priced(x).sum(axis=1, keepdims=True) for x in metres(*some))
+                self.known[name, *some] = sum(each, np.zeros((2, 1)))
+        return np.concatenate([np.empty((2, 0)), *(self.known[name, *some] for some in wanted)], axis=1)
 
-    def _priced(self, metres: Metres) -> tuple[Metres, Metres]:
-        """Return price, power over the years included, and MW of a cable of each length."""
+    def _priced(self, metres: Metres) -> Prices:
+        """Price a cable of each length."""
         usd, watts = self.media.usd_watts(metres)
-        return usd + watts * self.network.power_usd_per_watt, watts / 1e6
+        return np.stack([usd + watts * self.network.power_usd_per_watt, watts / 1e6])
 
 
+class LeafLoads(NamedTuple):
+    """The loads that leave leaves of a size under each number of stripes, and the rows that none is no worse than."""
+
+    stripes: Ints
+    loads: Floats
+    best: Ints
+
+
+LoadsOfLeaves = Mapping[int, LeafLoads]  # by racks of a leaf domain
 Pins = Mapping[str, Any]
 BELOW = 1 - 1e-12  # times a price: a template that another merely equals is left to the comparison of whole tables
 
@@ -310,7 +300,7 @@ class SiteMode:
         return self.boxes[1].ports
 
     @cached_property
-    def box_prices(self) -> tuple[Price, Price]:
+    def box_prices(self) -> tuple[Prices, Prices]:
         """Price and power of a spine, and of a core."""
         return self.prices.box(self.boxes[0]), self.prices.box(self.boxes[1])
 
@@ -331,21 +321,29 @@ class SiteMode:
         wanted, barred = self.pins.get("stripes"), self.pins.get("not_stripes")
         return (n for n in range(1, self.traffic.stages + 1) if wanted in (None, n) and n != barred)
 
-    def domains(self, domain: int) -> int:
+    def domains(self, domain: Any) -> Any:
         """Count the leaf domains of `domain` racks at the site."""
         return -(-self.racks // domain)
 
-    def uplinks(self, domain: int) -> int:
-        """Count the ports of a leaf that remain for uplinks after the GPUs of `domain` racks and the spare ports."""
-        m, down = self.mode, domain * self.mode.rail_gpus
-        return m.switch.ports - -(-(down + m.spare(self.network, down)) // m.split)
+    def pods(self, domain: int, rails: Any, width: Any) -> Any:
+        """Count the pods of a network, of `rails` rails and `width` leaf domains of `domain` racks."""
+        return -(-self.mode.rails // rails) * -(-self.domains(domain) // width)
 
-    def leaf_share(self, domain: int) -> int:
+    def uplinks(self, domain: Any) -> Any:
+        """Count the ports of a leaf that remain for uplinks after the GPUs of `domain` racks and the spare ports."""
+        s = self.mode.switch
+        return uplinks_left(s.ports, self.mode.split, self.mode.rail_gpus, self.network.spares)[domain]
+
+    def leaf_share(self, domain: Any) -> Any:
         """Count the uplinks that a leaf of `domain` racks needs for the core share and the losses to be survived."""
         n, gpus = self.network, domain * self.mode.rail_gpus
         least = max(n.asked_core_share, 1 / n.tier_ratios[0])
-        share = math.ceil(gpus * least / self.mode.split * (1 - TOLERANCE))
-        return share if n.survives is None else max(share, n.asked_leaf_uplinks)
+        share = np.ceil(gpus * least / self.mode.split * (1 - TOLERANCE)).astype(np.int64)
+        return share if n.survives is None else np.maximum(share, n.asked_leaf_uplinks)
+
+    def core_share(self, ends: Any) -> Any:
+        """Count the links that the core share asks for out of a block of `ends` GPUs' ports."""
+        return np.ceil(ends * self.network.asked_core_share / self.mode.split * (1 - TOLERANCE)).astype(np.int64)
 
     def domain_sizes(self) -> list[int]:
         """List the sizes of leaf domains, the largest first.
@@ -362,128 +360,113 @@ class SiteMode:
         if wanted is not None:
             sizes = [wanted] if wanted > 0 and (wanted % grain == 0 or wanted >= self.racks) else []
         allowed = self.pins.get("leaf_sizes")
-        return [
-            d
-            for d in reversed(sizes)
-            if (allowed is None or d in allowed) and self.uplinks(d) >= max(1, self.leaf_share(d))
-        ]
+        sizes = [d for d in sizes if d <= most and (allowed is None or d in allowed)]
+        every = np.array(sizes[::-1], dtype=np.int64)
+        kept: list[int] = every[self.uplinks(every) >= np.maximum(1, self.leaf_share(every))].tolist()
+        return kept
 
-    def leaf_slowdowns(self, domain: int, up: Floats | Ints, load: Floats) -> tuple[Floats, Floats]:
-        """Return the slowdowns over the transport's own that the uplinks of leaves cause; 1 at the least."""
+    def crossing(
+        self, load: Floats, racks: Any, over: Any, links: Any, rails: Any = 1, *, gone: Any = None
+    ) -> tuple[Floats, Floats, Flags]:
+        """Return the slowdowns over the transport's own of what leaves runs of `racks` racks and `rails` rails.
+
+        And whether its links out carry the exchanges between sites and of experts at once without slowdown. `over`:
+        ports of GPUs below over links. `gone`: the links' worth that the exchange between sites takes.
+        """
         m = self.mode
-        free = 1 - self.exchange_ports * load[..., SHARES] / up if self.exchange_ports else np.asarray(1.0)
-        send = load[..., FLOWS] / domain * (domain * m.rail_gpus / (up * m.split))
-        allreduce = load[..., ALLREDUCES] / (up * m.split / m.rail_gpus)
-        return np.maximum(1.0, over(send, free)), np.maximum(1.0, over(allreduce, free))
+        if gone is None:
+            gone = self.exchange_ports * load[..., SHARES] * np.minimum(m.rails, rails)
+        free = 1 - gone / links if self.exchange_ports else np.asarray(1.0)
+        send = _over_free(load[..., FLOWS] / racks * over, free)
+        allreduce = _over_free(load[..., ALLREDUCES] / (links * m.split / (rails * m.rail_gpus)), free)
+        fits = load[..., EXCHANGES] * m.rail_gpus * rails / m.split + gone <= links * (1 + TOLERANCE)
+        return np.maximum(1.0, send), np.maximum(1.0, allreduce), fits
 
-    def leaf_fits(self, up: Floats | Ints, load: Floats) -> Flags:
-        """Return whether a leaf's uplinks carry the exchanges between sites and of experts at once without slowdown."""
-        m = self.mode
-        needed = load[..., EXCHANGES] * m.rail_gpus / m.split + self.exchange_ports * load[..., SHARES]
-        fits: Flags = needed <= np.asarray(up) * (1 + TOLERANCE)
-        return fits
+    def leaf_crossing(self, domain: Any, up: Any, load: Floats) -> tuple[Floats, Floats, Flags]:
+        """Return the same of what leaves leaves with `up` uplinks, of domains of `domain` racks."""
+        return self.crossing(load, domain, domain * self.mode.rail_gpus / (up * self.mode.split), up)
 
-    def block_fits(self, links: Floats | Ints, load: Floats, rails: Ints) -> Flags:
-        """Return whether the links out of pods or zones of `rails` rails carry both exchanges without slowdown."""
-        m = self.mode
-        gone = self.exchange_ports * load[..., SHARES] * np.minimum(m.rails, rails)
-        fits: Flags = load[..., EXCHANGES] * m.rail_gpus * rails / m.split + gone <= np.asarray(links) * (1 + TOLERANCE)
-        return fits
-
-    def fixed(self, domain: int) -> Price:
+    def fixed(self, domain: Any) -> Prices:
         """Price the parts that a leaf domain's size alone decides: links to GPUs, leaves, and a tree's WAN gateway."""
-        m, p = self.mode, self.prices
-        leaves = m.networks * m.rails * self.domains(domain)
-        own = p.endpoints(domain)[0] + leaves * p.switch[0], p.endpoints(domain)[1] + leaves * p.switch[1]
-        return plus(own, self.tree_wan)
+        leaves = self.mode.networks * self.mode.rails * self.domains(domain)
+        return np.asarray(self.prices.endpoints(domain) + leaves * self.prices.switch + self.tree_wan)
 
     @cached_property
-    def tree_wan(self) -> Price:
+    def tree_wan(self) -> Prices:
         """Price of a WAN gateway and its links to the top tier of a tree, placed next to it."""
-        return plus(self.prices.wan_gateway(self.wan_ports), self.prices.adjacent_links(self.wan_ports))
+        return self.prices.wan_gateway(self.wan_ports) + self.prices.adjacent_links(self.wan_ports)
 
-    def worthwhile_domains(self, domains: list[int]) -> list[int]:
-        """Return the sizes of leaf domains whose trees may be worth it if they slow nothing, by their least price."""
-        usd, mw = self.least_prices(domains)
-        may = self.worthwhile(1.0, 1.0, usd, mw)
-        return [domains[i] for i in np.argsort(usd, kind="stable").tolist() if may[i]]
+    def least_prices(self, domain: Ints, up: Ints, *, switches: int = 0, crossings: int = 0) -> Prices:
+        """Bound the price and power of trees whose leaves have `up` uplinks.
 
-    def least_prices(self, domains: list[int]) -> tuple[Floats, Floats]:
-        """Bound the price and power of trees with leaf domains of some sizes.
-
-        They take the uplinks of each leaf that the core share asks for, at least one, and the ports of spines at their
-        ends; links cost something where they have one price.
+        A tree has the fewest spines that have ports for all uplinks, and `switches` switches more. `crossings`: tiers
+        above the leaves with several blocks, each with the links out that the core share and the ratio of spines ask
+        for. Links cost something where they have one price; switches are of the cheapest models allowed.
         """
-        p, m = self.prices, self.mode
-        boxes = [(p.box(x), x.ports) for x in self.upper_models]
-        port = [m.networks * min(price[i] / ports for price, ports in boxes) for i in (0, 1)]
-        up = np.array([max(1, self.leaf_share(d)) for d in domains], dtype=np.int64)
-        fixed = np.array([self.fixed(d) for d in domains]).reshape(-1, 2).T
-        leaves = m.rails * -(-self.racks // np.array(domains, dtype=np.int64))
-        out = self.links_out(self.crossings, leaves * up)
-        link, above = (0.0, 0.0) if p.places else p.flat_link, (0.0, 0.0) if p.places else p.flat_link
-        usd, mw = (
-            BELOW
-            * (fixed[i] + m.networks * (up * leaves * link[i] + out * above[i]) + (leaves * up + 2 * out) * port[i])
-            for i in (0, 1)
-        )
-        return usd, mw
-
-    @property
-    def crossings(self) -> int:
-        """Tiers above the leaves that pins ask to join several blocks."""
-        tiers = self.pins.get("tiers", 0)
-        return {3: 1, 4: 2}.get(tiers, 0) if min(self.pins.get("min_pods", 1), self.pins.get("min_zones", 1)) > 1 else 0
-
-    def links_out(self, crossings: int, leaf_links: Ints) -> Floats:
-        """Bound the links out of pods and zones, `crossings` tiers of them, by the core share and the ratio of spines.
-
-        `leaf_links`: uplinks of all leaves.
-        """
-        m, n = self.mode, self.network
-        share = crossings * self.racks * m.rails * m.rail_gpus * n.asked_core_share / m.split
-        links: Floats = np.maximum(share, leaf_links * (min(crossings, 1) / n.tier_ratios[1] * (1 - TOLERANCE)))
-        return links
-
-    def worthwhile_uplinks(self, domain: int, leaf_loads: Floats, *, switches: int = 0, crossings: int = 0) -> Ints:
-        """Return the uplinks of a leaf at which some tree with leaf domains of a size may beat the templates so far.
-
-        The tree is priced with the fewest spines that have ports for all uplinks, and `switches` switches more, and is
-        as slow as its leaves under the best number of stripes in `leaf_loads`. `crossings`: tiers above the leaves with
-        several blocks, so that each block has the links out that the core share needs.
-        """
-        m, p, fixed = self.mode, self.prices, self.fixed(domain)
-        up = np.arange(max(1, self.leaf_share(domain)), self.uplinks(domain) + 1)
-        if "leaf_up_ports" in self.pins:
-            up = up[up == self.pins["leaf_up_ports"]]
+        m, n, p, pins = self.mode, self.network, self.prices, self.pins
+        if min(pins.get("min_pods", 1), pins.get("min_zones", 1)) > 1:
+            crossings = max(crossings, {3: 1, 4: 2}.get(pins.get("tiers", 0), 0))
         ends = m.rails * self.domains(domain) * up
-        out = self.links_out(max(crossings, self.crossings), ends)
-        # Upper tiers are of any models allowed: each figure is bounded by the model with the least of it.
-        every = self.upper_models
-        counts = [np.maximum(-(-ends // x.ports) + switches, (ends + 2 * out) / x.ports) for x in every]
-        boxes = [np.min([n * p.box(x)[i] for n, x in zip(counts, every, strict=True)], axis=0) for i in (0, 1)]
-        link, above = (FREE, FREE) if p.places else (p.leaf_uplink(domain, 1), p.flat_link)
-        usd, mw = (BELOW * (fixed[i] + up * link[i] + m.networks * (boxes[i] + out * above[i])) for i in (0, 1))
-        kept = np.flatnonzero(self.worthwhile(1.0, 1.0, usd, mw))
-        if not len(kept):
-            return kept
-        up, usd, mw = up[kept], usd[kept], mw[kept]
-        send, allreduce = self.leaf_slowdowns(domain, up, leaf_loads[:, None])
-        found: Ints = up[self.worthwhile(send, allreduce, usd, mw).any(axis=0)]
-        return found
+        share = crossings * self.racks * m.rails * m.rail_gpus * n.asked_core_share / m.split
+        out = np.maximum(share, ends * (min(crossings, 1) / n.tier_ratios[1] * (1 - TOLERANCE)))
+        boxes = np.min(
+            [
+                np.maximum(-(-ends // x.ports) + switches, (ends + 2 * out) / x.ports) * p.box(x)
+                for x in self.upper_models
+            ],
+            axis=0,
+        )
+        links = 0.0 if p.places else (ends + out) * p.flat_link
+        return np.asarray(BELOW * (self.fixed(domain) + m.networks * (boxes + links)))
 
-    def table(self, send: Floats, allreduce: Floats, usd: Floats, mw: Floats, **columns: Ints | int) -> DesignTable:
-        """Return templates of this mode with the columns of their keys that are not zero."""
-        key = np.zeros((len(usd), len(KEY)), dtype=np.int64)
-        for i, name in enumerate(KEY):
-            key[:, i] = columns.get(name, 0)
-        key[:, 0] = self.index
+    def by_least_price(self, domains: list[int]) -> tuple[list[int], list[float]]:
+        """Return the sizes of leaf domains whose trees may be worth it, with the least price of each."""
+        domain = np.array(domains, dtype=np.int64)
+        usd, mw = self.least_prices(domain, np.maximum(1, self.leaf_share(domain)))
+        order = np.argsort(usd, kind="stable")
+        order = order[self.worthwhile(1.0, 1.0, usd, mw)[order]]
+        return domain[order].tolist(), usd[order].tolist()
+
+    def worthwhile_uplinks(
+        self, domains: list[int], every: LoadsOfLeaves, *, switches: int = 0, crossings: int = 0
+    ) -> dict[int, Ints]:
+        """Return leaf domains with the uplinks of a leaf at which some tree may beat the templates found so far.
+
+        The tree costs at least its least price, and is as slow as its leaves under the best number of stripes.
+        """
+        sizes = np.array(domains, dtype=np.int64)
+        low, high = np.maximum(1, self.leaf_share(sizes)), self.uplinks(sizes)
+        if "leaf_up_ports" in self.pins:
+            low, high = (f(x, self.pins["leaf_up_ports"]) for f, x in ((np.maximum, low), (np.minimum, high)))
+        at, more = members(np.maximum(0, high - low + 1))
+        domain, up = sizes[at], low[at] + more
+        usd, mw = self.least_prices(domain, up, switches=switches, crossings=crossings)
+        kept = np.flatnonzero(self.worthwhile(1.0, 1.0, usd, mw))
+        domain, up, usd, mw = domain[kept], up[kept], usd[kept], mw[kept]
+        i, _, load = under_stripes(domain, every)
+        send, allreduce, _ = self.leaf_crossing(domain[i], up[i], load)
+        i = np.unique(i[self.worthwhile(send, allreduce, usd[i], mw[i])])
+        domain, up = domain[i], up[i]
+        return {d: up[domain == d] for d in domains if d in set(domain.tolist())}
+
+    def table(self, send: Floats, allreduce: Floats, usd: Floats, mw: Floats, **columns: Any) -> DesignTable:
+        """Return templates of this mode within the limits, with the columns of their keys that are not zero."""
+        columns |= {"mode": self.index}
+        key = np.stack([np.broadcast_to(columns.get(name, 0), usd.shape) for name in KEY], axis=1).astype(np.int64)
         phi = self.transport_slowdown
         x = DesignTable(
             phi * np.broadcast_to(send, usd.shape), phi * np.broadcast_to(allreduce, usd.shape), usd, mw, key
         )
         fits = (x.send <= self.max_slowdowns[0]) & (x.allreduce <= self.max_slowdowns[1])
         return x.part(fits & (usd <= self.max_usd) & np.isfinite(usd) & np.isfinite(x.send) & np.isfinite(x.allreduce))
+
+    def caps(self, send: Any, allreduce: Any) -> Floats:
+        """Bound the price of a template with at least such slowdowns that may beat those found so far."""
+        phi, found = self.transport_slowdown, np.full(np.shape(send), self.max_usd)
+        if not self.power_counts:
+            for usd, _ in self.front.keeping(phi * send, phi * allreduce):
+                found = np.minimum(found, usd)
+        return found
 
     def worthwhile(self, send: Any, allreduce: Any, usd: Any, mw: Any) -> Flags:
         """Return which of templates with at least such slowdowns, price and power may beat those found so far."""
@@ -493,7 +476,32 @@ class SiteMode:
         return found
 
 
-def over(load: Floats, free: Floats) -> Floats:
+def _over_free(load: Floats, free: Floats) -> Floats:
     """Return loads over the free share of uplinks, which may be nothing."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(load == 0, 0.0, np.where(free > 0, load / np.where(free > 0, free, 1.0), np.inf))
+        return np.where(load == 0, 0.0, np.where(free > 0, load / free, np.inf))
+
+
+@lru_cache(maxsize=256)
+def uplinks_left(ports: int, split: int, width: int, spares: Spares) -> Ints:
+    """Count the ports of a leaf left for uplinks, by racks of its domain, each with `width` GPUs at the leaf."""
+    down = width * np.arange(ports * split // width + 1)
+    taken = down + np.array([spare_ports(used, spares) for used in down.tolist()])
+    return np.asarray(ports - -(-taken // split), dtype=np.int64)
+
+
+def members(sizes: Ints) -> tuple[Ints, Ints]:
+    """Return the group of every member of groups of some sizes, and its place in the group."""
+    group = np.repeat(np.arange(len(sizes)), sizes)
+    return group, np.arange(len(group)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+
+
+def under_stripes(domain: Ints, every: LoadsOfLeaves) -> tuple[Ints, Ints, Floats]:
+    """Take each of some designs under the best numbers of stripes: its place, the stripes, and the loads of leaves."""
+    sizes, at = np.unique(domain, return_inverse=True)
+    leaves = [every[d] for d in sizes.tolist()]
+    many = np.array([len(x.best) for x in leaves], dtype=np.int64)
+    i, more = members(many[at])
+    row = (np.cumsum(many) - many)[at[i]] + more
+    stripes = np.concatenate([np.empty(0, dtype=np.int64), *(x.stripes[x.best] for x in leaves)])
+    return i, stripes[row], np.concatenate([np.empty((0, 4)), *(x.loads[x.best] for x in leaves)])[row]

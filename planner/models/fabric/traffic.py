@@ -96,6 +96,7 @@ class Loads:
     blocks: int
     shares: bool = True
     rows: dict[int, tuple[Ints, Floats]] = field(default_factory=dict)  # by stripes: row of each size, and rows
+    leaves: dict[Any, Any] = field(default_factory=dict)  # `LeafLoads`, by racks of a leaf and what they are to keep
 
     def at(self, n_stripes: int, sizes: Ints) -> Floats:
         """Return the loads that leave runs of `sizes` racks, one row a size; 0 for a run that holds all racks."""

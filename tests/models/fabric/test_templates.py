@@ -388,8 +388,10 @@ def test_bounds_rule_out_no_template(name: str, monkeypatch: pytest.MonkeyPatch)
     i, traffic, blocks = CASES[name]
     x, gpus = templates(i).options(traffic, blocks), traffic.racks(blocks) * traffic.rails * (1 - 1e-12)
     assert x.usd.min() >= min_fabric_usd(i.network) * gpus and x.mw.min() >= min_fabric_mw(i.network) * gpus
-    monkeypatch.setattr(SiteMode, "worthwhile_domains", lambda _, domains: domains)
-    monkeypatch.setattr(SiteMode, "worthwhile_uplinks", lambda s, domain, *_, **__: np.arange(1, s.uplinks(domain) + 1))
+    every = {"by_least_price": lambda _, domains: (domains, [0.0] * len(domains))}
+    every["worthwhile_uplinks"] = lambda s, domains, *_, **__: {d: np.arange(1, s.uplinks(d) + 1) for d in domains}
+    for method, of_all in every.items():
+        monkeypatch.setattr(SiteMode, method, of_all)
     assert np.array_equal(templates(i).options(traffic, blocks).key, x.key)
 
 

@@ -14,9 +14,8 @@ from fabric_cases import PHI, instance, switch
 from planner.models.fabric import four_tiers
 from planner.models.fabric.chooser import Templates
 from planner.models.fabric.design_table import AT, DesignTable, DominanceTest, no_options
-from planner.models.fabric.site_mode import SiteMode
+from planner.models.fabric.site_mode import LoadsOfLeaves, SiteMode
 from planner.models.fabric.traffic import SiteTraffic
-from planner.models.fabric.trees import Tops
 from planner.solvers.signals import Deadline, OutOfTimeError
 
 Asked = list[tuple[SiteMode, int, np.ndarray[Any, Any]]]
@@ -28,12 +27,10 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
     found: Asked = []
     sought = four_tiers.with_zones
 
-    def noted(
-        s: SiteMode, domain: int, tops: Tops, stripes: list[int], loads: np.ndarray[Any, Any]
-    ) -> list[DesignTable]:
+    def noted(s: SiteMode, domains: list[int], every: LoadsOfLeaves) -> Iterator[list[DesignTable]]:
         if not s.mode.grouped:
-            found.append((s, domain, loads))
-        return sought(s, domain, tops, stripes, loads)
+            found.extend((s, domain, every[domain].loads) for domain in domains)
+        return sought(s, domains, every)
 
     monkeypatch.setattr(four_tiers, "with_zones", noted)
     return found
@@ -46,7 +43,7 @@ def by_loops(draw: random.Random, s: SiteMode, domain: int, loads: np.ndarray[An
     for n in s.stripes:
         leaf = s.loads.at(n, np.array([domain]))[0]
         for up in range(1, s.uplinks(domain) + 1):
-            slow = [float(x) for x in s.leaf_slowdowns(domain, np.array(float(up)), leaf)]
+            slow = [float(x) for x in s.leaf_crossing(domain, up, leaf)[:2]]
             for more in draw.sample(list(itertools.product(four_tiers.FACTORS, four_tiers.FACTORS)), 5):
                 target = slow[0] * more[0], slow[1] * more[1]
                 each = (rows.part(np.array([k])) for k in range(len(rows.up)))
