@@ -1,7 +1,8 @@
-"""Topologies: read as they stand, written as they were, refused by line where they do not hold together."""
+"""Topologies: read as they stand, written as they were, known node by node, refused by line or path."""
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,12 @@ from hypothesis import strategies as st
 from planner.cluster import Topology, TopologyBlock, TopologySwitch
 from planner.errors import InputError
 from planner.formats.slurm import read_conf, read_yaml, write_conf, write_yaml
-from planner.formats.topology_files import TOPOLOGY_WRITERS, read_topology, write_topology
+from planner.formats.topology_files import TOPOLOGY_WRITERS, plan_topology, read_topology, write_topology
+from planner.formats.yaml_text import Node, parse
+from planner.instance.hardware import Hardware
+from planner.instance.instance import Instance
+from planner.plan.plan import Plan
+from planner.plan.plan_sections import FabricPlan, Site, SiteFabric, SitesPlan
 
 TREE = """\
 # two leaves under one core
@@ -324,3 +330,178 @@ def test_every_format_names_every_node(form: str) -> None:
     assert all(name in write_topology(tree, form) for name in ("one", "two"))
     with pytest.raises(InputError, match="did you mean"):
         write_topology(tree, form + "s")
+
+
+INSTANCES = {
+    "instances": [
+        {
+            "id": "n1",
+            "network_layers": ["leaf1", "spine1"],
+            "labels": {"network.topology.nvidia.com/accelerator": "nvl1"},
+        },
+        {"id": "n2", "network_layers": ["leaf1", "spine1"], "attributes": {"nvlink": "nvl1"}},
+        {"id": "n3", "network_layers": ["leaf2", "spine2"], "labels": {}},
+    ]
+}
+
+
+def _nodes(*labels: dict[str, str]) -> dict[str, object]:
+    return {
+        "kind": "List",
+        "items": [{"kind": "Node", "metadata": {"name": f"n{i}", "labels": x}} for i, x in enumerate(labels, 1)],
+    }
+
+
+def _parents(topology: Topology) -> dict[str, str | None]:
+    return {s.name: s.parent for s in topology.switches}
+
+
+def _read(directory: Path, data: object, **options: object) -> Topology:
+    file = directory / "cluster.json"
+    file.write_text(json.dumps(data))
+    return read_topology(file, **options)  # type: ignore[arg-type]
+
+
+def test_topograph(tmp_path: Path) -> None:
+    """Layers are the tree, labels or attributes the scale-up domains; spines without a core get a root."""
+    found = _read(tmp_path, INSTANCES)
+    assert _parents(found) == {"leaf1": "spine1", "spine1": "root", "leaf2": "spine2", "spine2": "root", "root": None}
+    assert found.blocks == (TopologyBlock(name="nvl1", nodes=("n1", "n2")),)
+
+
+@pytest.mark.parametrize(
+    ("instances", "message"),
+    [
+        ([], "instances: must be a list with at least one"),
+        ([7], r"instances\[0\]: must be an object"),
+        ([{"id": "", "network_layers": ["a"]}], r"instances\[0\].id: must be a node's name"),
+        ([{"id": "n1", "network_layers": []}], r"instances\[0\].network_layers: must name the switches above 'n1'"),
+        ([{"id": "n1", "network_layers": ["a"]}] * 2, r"instances\[1\]: node 'n1' is already at instances\[0\]"),
+        (
+            [{"id": f"n{i}", "network_layers": ["a", f"s{i}"]} for i in range(2)],
+            r"instances\[1\]: switch 'a' is below 's0' at instances\[0\] and below 's1'",
+        ),
+        ([{"id": "n1", "network_layers": ["a", "b", "a"]}], r"instances\[0\]: switch 'a' is below 'b'"),
+        (
+            [{"id": "n1", "network_layers": ["a"]}, {"id": "n2", "network_layers": ["b", "a"]}],
+            "switch 'a' has both nodes and switches",
+        ),
+    ],
+)
+def test_topograph_refuses_by_path(tmp_path: Path, instances: object, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        _read(tmp_path, {"instances": instances})
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        ("fabric.topograph.run/tier-0", "fabric.topograph.run/tier-1"),
+        ("network.topology.nvidia.com/leaf", "network.topology.nvidia.com/spine"),
+        ("network.topology.nvidia.com/block", "network.topology.nvidia.com/spine"),
+        ("cloud.google.com/gce-topology-subblock", "cloud.google.com/gce-topology-block"),
+        ("topology.k8s.aws/network-node-layer-3", "topology.k8s.aws/network-node-layer-2"),
+        ("oci.oraclecloud.com/host.rack_id", "oci.oraclecloud.com/host.network_block_id"),
+    ],
+)
+def test_kubernetes_families(tmp_path: Path, keys: tuple[str, str]) -> None:
+    """Each writer's labels are known by themselves; a node without any, such as a control plane, is left out."""
+    leaf, spine = keys
+    found = _read(
+        tmp_path,
+        _nodes({leaf: "a", spine: "s"}, {leaf: "b", spine: "s", "nvidia.com/gpu.clique": "c.1"}, {"other": "x"}),
+    )
+    assert _parents(found) == {"a": "s", "s": None, "b": "s"}
+    assert [s.nodes for s in found.switches] == [("n1",), (), ("n2",)]
+    assert found.blocks == (TopologyBlock(name="c.1", nodes=("n2",)),)
+
+
+def test_kubernetes_keys_of_ones_own(tmp_path: Path) -> None:
+    data = _nodes({"rack": "r1", "hall": "h"}, {"rack": "r2", "hall": "h"})
+    assert _parents(_read(tmp_path, data, keys=("rack", "hall"))) == {"r1": "h", "h": None, "r2": "h"}
+    with pytest.raises(InputError, match="no node has a topology label"):
+        _read(tmp_path, data)
+    with pytest.raises(InputError, match=r"items\[1\]: node 'n2' has no label hall"):
+        _read(tmp_path, _nodes({"rack": "r1", "hall": "h"}, {"rack": "r2"}), keys=("rack", "hall"))
+
+
+OTHER = """{ [] {} {"items":3} {"items":[{"kind":"Pod"}]} {"items":[{"metadata":{}}]} {"planner_version":1}"""
+
+
+@pytest.mark.parametrize("text", OTHER.split())
+def test_other_json_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "x.json").write_text(text)
+    with pytest.raises(InputError, match=r"x\.json: "):
+        read_topology(tmp_path / "x.json")
+
+
+def test_kueue_labels_read_back(tmp_path: Path) -> None:
+    tree = Topology(
+        switches=(
+            TopologySwitch(name="core"),
+            *(TopologySwitch(name=f"leaf{i}", parent="core", nodes=(f"n{i}", f"m{i}")) for i in range(2)),
+        ),
+        blocks=(TopologyBlock(name="b1", nodes=("n0", "m0")),),
+    )
+
+    def plain(node: Node) -> object:
+        if isinstance(node.value, dict):
+            return {k: plain(x) for k, x in node.value.items()}
+        return [plain(x) for x in node.value] if isinstance(node.value, list) else node.value
+
+    objects = [plain(parse(text, "k")) for text in write_topology(tree, "kueue").split("---\n")]
+    found = _read(tmp_path, {"items": [o for o in objects if isinstance(o, dict) and o["kind"] == "Node"]})
+    assert _parents(found) == _parents(tree)
+    assert found.blocks == tree.blocks
+
+
+def _plan(fabrics: dict[str, tuple[int, int]], racks: dict[str, int] | int) -> Plan:
+    """Return the parts of a plan that say where racks stand: (racks a leaf domain, leaf domains a pod) by site."""
+    built = {
+        s: SiteFabric.model_construct(leaf_domain_racks=size, leaf_domains_per_pod=pod)
+        for s, (size, pod) in fabrics.items()
+    }
+    one = isinstance(racks, int)
+    held = () if one else tuple(Site.model_construct(id=s, racks=n) for s, n in racks.items())
+    return Plan.model_construct(
+        fabric=FabricPlan.model_construct(sites=built),
+        sites=None if one else SitesPlan.model_construct(sites=held),
+        instance=Instance.model_construct(hardware=Hardware.model_construct(racks=racks if one else None)),
+    )
+
+
+def _leaves(topology: Topology) -> dict[str, tuple[str, ...]]:
+    return {s.name: s.nodes for s in topology.switches if s.nodes}
+
+
+def test_one_cluster() -> None:
+    """Ten racks, four a leaf: the last leaf is part-full, and racks have the placement's names."""
+    found = plan_topology(_plan({"cluster": (4, 8)}, 10), "plan.json")
+    assert [len(nodes) for nodes in _leaves(found).values()] == [4, 4, 2]
+    assert [n for nodes in _leaves(found).values() for n in nodes] == [f"r{i}" for i in range(10)]
+    assert {s.parent for s in found.switches if s.nodes} == {"cluster"}
+
+
+def test_pods_and_sites() -> None:
+    """Pods stand between leaves and site where there are several; sites have names of their own, joined by the WAN."""
+    found = plan_topology(_plan({"east": (2, 2), "west": (3, 9)}, {"east": 11, "west": 3}), "plan.json")
+    parents = {s.name: s.parent for s in found.switches}
+    assert {n: p for n, p in parents.items() if "pod" in n} == {f"east-pod{i}": "east" for i in range(3)}
+    assert [parents[f"east-leaf{i}"] for i in range(6)] == [f"east-pod{i // 2}" for i in range(6)]
+    assert (parents["west-leaf0"], parents["west"], parents["wan"]) == ("west", "wan", None)
+    assert _leaves(found)["east-leaf5"] == ("east-r10",)
+    assert read_conf(write_conf(found), "t") == found
+
+
+def test_a_plan_without_a_fabric_is_refused() -> None:
+    with pytest.raises(InputError, match=r"plan\.json: fabric: the plan has none"):
+        plan_topology(Plan.model_construct(fabric=None), "plan.json")
+    with pytest.raises(InputError, match=r"fabric\.sites\.west: no racks"):
+        plan_topology(_plan({"west": (3, 1)}, {"east": 3}), "plan.json")
+
+
+def test_a_plan_file_is_recognised_and_checked(tmp_path: Path) -> None:
+    data: dict[str, Any] = {"planner_version": "0", "status": "optimal"}
+    (tmp_path / "plan.json").write_text(json.dumps(data))
+    with pytest.raises(InputError, match=r"plan\.json: instance: is missing"):
+        read_topology(tmp_path / "plan.json")

@@ -1,4 +1,4 @@
-"""The documentation: its commands run, its files and links are there, its references are current."""
+"""The documentation: its commands run, its files and links are there, its references and terms are current."""
 
 import re
 from pathlib import Path
@@ -105,3 +105,20 @@ def test_every_key_is_described(what: str) -> None:
     keys = {f"{kind}.{key}": value for kind, d in kinds.items() for key, value in d.get("properties", {}).items()}
     assert len(keys) >= 10
     assert [key for key, value in keys.items() if len(value.get("description", "").strip()) < 3] == []
+
+
+TEXT = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+ENTRIES = re.findall(r"^- \*\*(.+?)\*\*: (.+) \(`(\w+)`\)", TEXT, re.MULTILINE)
+CODE = "\n".join(f.read_text(encoding="utf-8") for f in sorted((ROOT / "planner").rglob("*.py")))
+
+
+def test_every_entry_is_read() -> None:
+    """Each line of a list is a term, its definition and its name in the code; no term is defined twice."""
+    assert len(ENTRIES) == len(re.findall(r"^- ", TEXT, re.MULTILINE)) >= 50
+    terms = [term.lower() for term, _, _ in ENTRIES]
+    assert sorted(terms) == sorted(set(terms))
+
+
+def test_each_term_stands_in_the_code() -> None:
+    used = r"(?<![a-z]){0}(?![a-z])|_{0}\b|\b{0}_"
+    assert [term for term, _, name in ENTRIES if not re.search(used.format(re.escape(name)), CODE)] == []

@@ -1,4 +1,4 @@
-"""The structure of the package: arrows run down only, files are of one topic, names are the field's words."""
+"""The structure of the package, and which cases of its tests are left to the slow tier."""
 
 import ast
 from collections import Counter
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import networkx as nx
 from banned_words import BANNED, words_of
 from layers import area, arrows, layer, modules
+from tiers import FIRST, ONE, chosen
 
 MAX_LINES = 600  # of a file
 ALLOWED: frozenset[tuple[str, str]] = frozenset()  # arrows that run up all the same; at most five
@@ -67,3 +68,8 @@ def test_every_folder_says_what_it_holds() -> None:
     sentences = {name: (ast.get_docstring(ast.parse(text)) or "").splitlines()[:1] for name, text in packages.items()}
     assert [name for name, first in sentences.items() if not first or not first[0].endswith(".")] == []
     assert len({first[0] for first in sentences.values()}) == len(sentences)
+
+
+def test_a_test_keeps_its_cheapest_case() -> None:
+    seconds = {"a[1]": FIRST, "a[2]": FIRST + 1, "a[3]": ONE, "b": FIRST + 0.1, "c": FIRST, "d[1]": 0.1, "d[2]": 0.2}
+    assert chosen(seconds) == ["a[1]", "a[2]", "b"]

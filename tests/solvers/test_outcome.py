@@ -1,9 +1,21 @@
-"""What a solve leaves, and its clock: statuses, certificates and deadlines."""
+"""What a solve leaves: statuses, certificates and deadlines; wrong answers planted in each back end are no proof."""
 
 import math
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
 
+import highspy
+import pyomo.environ as pyo
 import pytest
+from ortools.sat.python import cp_model
+from planted import ANSWERS, BACK_ENDS, Planted, plant_in_cpsat, plant_in_highs
 
+from planner.errors import InputError
+from planner.models import batch_shares
+from planner.models.joint.space import MICRO_BATCHES, MOST_CONTEXT_RACKS
+from planner.plan import certificate
+from planner.solvers import cpsat, cpsat_from_pyomo, highs, highs_from_cpsat, statuses
 from planner.solvers.outcome import Outcome, Stop
 from planner.solvers.signals import Deadline
 
@@ -77,3 +89,157 @@ def test_a_deadline_counts_down_to_zero(
 def test_a_part_of_a_search_ends_no_later_than_the_whole() -> None:
     assert [Deadline(whole).capped(2.0).seconds for whole in (10.0, 0.0, None)] == [2.0, 0.0, 2.0]
     assert 4.0 < Deadline(5.0).capped(60.0).seconds <= 5.0
+
+
+TRUE = 18.0
+
+
+def linear() -> cp_model.CpModel:
+    """Return a model of whole numbers with 18 as its least, which all zeros break."""
+    m = cp_model.CpModel()
+    x, z = m.new_int_var(0, 9, "x"), m.new_int_var(0, 9, "z")
+    m.add(x + z >= 9)
+    m.minimize(2 * x + 3 * z)
+    return m
+
+
+def milp() -> pyo.ConcreteModel:
+    """Return the same through Pyomo."""
+    m = pyo.ConcreteModel()
+    m.x = pyo.Var(bounds=(0, 9), domain=pyo.NonNegativeIntegers)
+    m.z = pyo.Var(bounds=(0, 9), domain=pyo.NonNegativeIntegers)
+    m.row = pyo.Constraint(expr=m.x + m.z >= 9)
+    m.goal = pyo.Objective(expr=2 * m.x + 3 * m.z)
+    return m
+
+
+RUNS = {
+    "CP-SAT": ("cpsat", lambda: cpsat.run(linear())),
+    "HiGHS from CP-SAT": ("highs", lambda: highs_from_cpsat.run(linear())),
+    "CP-SAT from Pyomo": ("cpsat", lambda: cpsat_from_pyomo.run(milp())),
+    "HiGHS through Pyomo": ("highs", lambda: highs.run(milp())),
+}
+EXPECTED = {"invalid": "unknown", "unknown": "unknown", "raises": "unknown", "zeros": "unknown", "gap": "feasible"}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_sound_answers_are_optimal(name: str) -> None:
+    """Without anything planted, every back end proves 18."""
+    outcome: Outcome = RUNS[name][1]()
+    assert (outcome.status, outcome.objective, outcome.bound) == ("optimal", TRUE, TRUE)
+
+
+@pytest.mark.parametrize("answer", [a for a in ANSWERS if a != "infeasible"])
+@pytest.mark.parametrize("name", RUNS)
+def test_a_wrong_answer_is_no_proof(name: str, answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is invalid, unknown, raised or no solution is unknown; a gap of 90 % that is called optimal is feasible."""
+    solver, run = RUNS[name]
+    planted = Planted(answer)
+    BACK_ENDS[solver](monkeypatch, planted)
+    outcome = run()
+    assert planted.falsified >= 1
+    assert outcome.status == EXPECTED[answer], outcome
+    assert not outcome.proved and not outcome.infeasible and outcome.detail
+    assert (outcome.objective == TRUE) == (answer == "gap")
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_false_infeasible_of_presolve_is_found_by_the_second_run(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run without presolve has a solution that keeps the rows, which is believed; both runs were made."""
+    solver, run = RUNS[name]
+    planted = Planted("infeasible")
+    BACK_ENDS[solver](monkeypatch, planted)
+    outcome = run()
+    assert planted.presolved[:2] == [True, False]
+    assert (outcome.infeasible, outcome.objective) == (False, TRUE)
+    assert outcome.status == "optimal"
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_infeasible_in_one_run_and_no_answer_in_the_other_is_unknown(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    solver, run = RUNS[name]
+
+    class Once(Planted):
+        """Infeasible with presolve, an unknown status without."""
+
+        def hits(self, *, presolve: bool) -> bool:
+            self.answer = "infeasible" if presolve else "unknown"
+            return super().hits(presolve=presolve)
+
+    BACK_ENDS[solver](monkeypatch, Once("infeasible"))
+    outcome = run()
+    assert (outcome.status, outcome.infeasible) == ("unknown", False)
+    assert "infeasible in one run" in outcome.detail
+
+
+def test_what_both_runs_find_infeasible_is() -> None:
+    """A row that nothing keeps is infeasible in all four."""
+    m, p = linear(), milp()
+    m.add(m.get_int_var_from_proto_index(0) + m.get_int_var_from_proto_index(1) <= 8)
+    p.more = pyo.Constraint(expr=p.x + p.z <= 8)
+    for outcome in (cpsat.run(m), highs_from_cpsat.run(m), cpsat_from_pyomo.run(p), highs.run(p)):
+        assert outcome.status == "infeasible"
+
+
+def test_a_bound_on_the_wrong_side_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cp_model.CpSolver, "best_objective_bound", property(lambda s: s.objective_value + 5))
+    outcome = cpsat.run(linear())
+    assert (outcome.status, outcome.bound) == ("feasible", None)
+
+
+def test_every_kind_of_constraint_is_put_to_the_test() -> None:
+    """A solution keeps each constraint that formulations here have; changed in one variable it breaks the one on it."""
+    from planner.solvers.outcome import broken_by_integers
+
+    m = cp_model.CpModel()
+    a, b = m.new_bool_var("a"), m.new_bool_var("b")
+    x, y, z, w = (m.new_int_var(-5, 20, n) for n in "xyzw")
+    m.add_exactly_one([a, b]).with_name("one")
+    m.add_at_most_one([a, b]).with_name("at most one")
+    m.add_bool_or([a, b]).with_name("or")
+    m.add_implication(a, b.negated()).with_name("implies")
+    m.add(x == 3).only_enforce_if(a)
+    m.add_multiplication_equality(y, [x, x])
+    m.add_abs_equality(z, x - 5)
+    m.add_element(x, [4, 5, 6, 7], w)
+    m.add_allowed_assignments([x, w], [[3, 7], [2, 6]])
+    sound = [1, 0, 3, 9, 2, 7]
+    assert broken_by_integers(m.proto, sound) == ""
+    for place, wrong in ((0, 0), (1, 1), (2, 4), (3, 8), (4, 1), (5, 6), (5, 99)):
+        assert broken_by_integers(m.proto, [*sound[:place], wrong, *sound[place + 1 :]])
+    assert broken_by_integers(m.proto, sound[:-1])
+
+
+def test_a_solver_that_raises_in_pyomo_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message has what was raised."""
+    for plant in (plant_in_cpsat, plant_in_highs):
+        plant(monkeypatch, Planted("raises"))
+    assert "RuntimeError: planted" in highs.run(milp()).detail
+    assert "RuntimeError: planted" in cpsat.run(linear()).detail
+
+
+@pytest.mark.parametrize("installed", [(1, 12, 0), (1, 13, 0), (1, 14, 0), (1, 15, 1), (2, 13, 1)])
+@pytest.mark.parametrize("run", [lambda: highs.run(milp()), lambda: highs_from_cpsat.run(linear())])
+def test_another_highs_is_refused_at_the_first_solve(
+    run: Callable[[], Outcome], installed: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, number in zip(("MAJOR", "MINOR", "PATCH"), installed, strict=True):
+        monkeypatch.setattr(highspy, f"HIGHS_VERSION_{name}", number)
+    version = ".".join(map(str, installed))
+    with pytest.raises(InputError, match=rf"highspy>=1.13.1,<1.14 \(is {version}\).*pip install"):
+        run()
+
+
+def test_the_series_of_highs_is_that_of_the_package() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
+    asked = next(x for x in project["project"]["dependencies"] if x.startswith("highspy"))
+    series, patch = statuses.SERIES, statuses.FIRST_PATCH
+    assert asked == f"highspy>={series[0]}.{series[1]}.{patch},<{series[0]}.{series[1] + 1}"
+    statuses.require_highs()
+
+
+def test_the_declared_space_is_the_one_that_is_searched() -> None:
+    assert MICRO_BATCHES[-1] == certificate.MAX_MICRO_BATCH and certificate.MAX_CONTEXT_RACKS == MOST_CONTEXT_RACKS
+    assert certificate.SMALL_BATCH == batch_shares.SMALL_BATCH
