@@ -1,4 +1,4 @@
-"""The `place` of the library on named clusters, in any order and by name: replayed by the checker, of all ways the best."""
+"""The `place` of the library on named clusters, in any order and by name: replayed by the checker, the best of all."""
 
 import itertools
 import multiprocessing
