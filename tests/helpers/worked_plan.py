@@ -32,82 +32,40 @@ from planner.plan.plan_sections import FabricPlan, LayoutMetrics, Link, SharedLi
 RACKS = {"e1": 8, "w1": 6}
 # A layout fixed in part, so that the planner finds the plan of the instance in a moment.
 LAYOUT = {
-    "layout.tensor_parallel": 2,
-    "layout.context_parallel": 1,
-    "layout.pipeline_parallel": 2,
-    "layout.zero_stage": 1,
+    f"layout.{name}": n for name, n in (("tensor_parallel", 2), ("context_parallel", 1), ("pipeline_parallel", 2))
 }
+LAYOUT |= {"layout.zero_stage": 1}
 BUILT = {"e1-e2-new": 1}
 STRATEGY = ParallelStrategy(
-    tensor_parallel=2,
-    pipeline_parallel=2,
-    data_parallel_by_site=(6, 4),
-    virtual_stages=2,
-    micro_batch=1,
-    micro_batches=4,
-    recompute="selective",
-    sequence_parallel=True,
-    zero_stage=1,
-    layers_per_stage=(4, 4),
+    tensor_parallel=2, pipeline_parallel=2, data_parallel_by_site=(6, 4), virtual_stages=2, micro_batch=1,
+    micro_batches=4, recompute="selective", sequence_parallel=True, zero_stage=1, layers_per_stage=(4, 4),
     replicas_per_rack=2,
-)
-WIRING = {
-    "ports": 16,
-    "rails": 4,
-    "leaf_down": 4,
-    "leaf_up": 2,
-    "leaf_bundle": 1,
-    "rails_per_pod": 2,
-    "domains_per_pod": 2,
-    "spine_up": 2,
-    "spine_bundle": 1,
-}
+)  # fmt: skip
+WIRING = {"ports": 16, "rails": 4, "leaf_down": 4, "leaf_up": 2, "leaf_bundle": 1}
+WIRING |= {"rails_per_pod": 2, "domains_per_pod": 2, "spine_up": 2, "spine_bundle": 1}
 # Stage, leaf domain and racks of each piece, by site.
 ASSIGNMENT = {"e1": [(0, 0, "r[0-2]"), (1, 1, "r[4-6]")], "w1": [(0, 0, "r[0-1]"), (1, 0, "r[2-3]")]}
-PRECISION = {
-    "compute": "bf16",
-    "parameter_bytes": 6,
-    "working_parameter_bytes": 2,
-    "gradient_bytes": 4,
-    "optimizer_bytes": 8,
-    "activation_bytes": 2,
-    "collective_bytes": 2,
-}
-GPU = {
-    "name": "slow",
-    "hbm_bytes": 4e6,
-    "hbm_bytes_per_second": 1e9,
-    "peak_flop_per_second": {"bf16": 1e7},
-    "gemm_efficiency": {"max_share": {"bf16": 0.5}},
-    "scale_up_bytes_per_second": 1e8,
-    "scale_up_latency_seconds": 1e-6,
-    "nic_bytes_per_second": 1e6,
-    "nic_latency_seconds": 1e-5,
-}
+PRECISION = {"compute": "bf16", "parameter_bytes": 6, "gradient_bytes": 4, "optimizer_bytes": 8}
+PRECISION |= dict.fromkeys(("working_parameter_bytes", "activation_bytes", "collective_bytes"), 2)
+GPU = {"name": "slow", "hbm_bytes": 4e6, "hbm_bytes_per_second": 1e9, "peak_flop_per_second": {"bf16": 1e7}}
+GPU |= {"gemm_efficiency": {"max_share": {"bf16": 0.5}}, "nic_bytes_per_second": 1e6, "nic_latency_seconds": 1e-5}
+GPU |= {"scale_up_bytes_per_second": 1e8, "scale_up_latency_seconds": 1e-6}
+
+
+def _node(name: str, area: str, latitude: int, longitude: int, **figures: Any) -> dict[str, Any]:
+    return {"id": name, "balancing_authority": area, "latitude": latitude, "longitude": longitude, **figures}
+
+
 GRID = {
     "balancing_authorities": [
         {"id": "EAST", "interconnection": "eastern", "headroom_mw": 1.5, "energy_usd_per_mwh": 40},
         {"id": "WEST", "interconnection": "western", "headroom_mw": 1.2, "energy_usd_per_mwh": 50},
     ],
     "nodes": [
-        {
-            "id": "e1",
-            "balancing_authority": "EAST",
-            "latitude": 40,
-            "longitude": -76,
-            "generation_mw": 1.3,
-            "area_m2": 1000,
-        },
-        {
-            "id": "e2",
-            "balancing_authority": "EAST",
-            "latitude": 41,
-            "longitude": -77,
-            "generation_mw": 0.5,
-            "site": False,
-        },
-        {"id": "w1", "balancing_authority": "WEST", "latitude": 33, "longitude": -113, "generation_mw": 1.2},
-        {"id": "w2", "balancing_authority": "WEST", "latitude": 34, "longitude": -112, "generation_mw": 0.5},
+        _node("e1", "EAST", 40, -76, generation_mw=1.3, area_m2=1000),
+        _node("e2", "EAST", 41, -77, generation_mw=0.5, site=False),
+        _node("w1", "WEST", 33, -113, generation_mw=1.2),
+        _node("w2", "WEST", 34, -112, generation_mw=0.5),
     ],
     "lines": [
         {"id": "e1-e2", "a": "e1", "b": "e2", "circuits": 2, "rating_mw": 0.5},
@@ -301,19 +259,9 @@ def _proof(
     objective: float, *, how: str = FORMULATION, what: str = UNITS["days_to_train"], by: str = ""
 ) -> Certificate:
     """Return a certificate that claims no bound: a plan by hand proves nothing; its words are those of a proof."""
-    return Certificate(
-        status="feasible",
-        objective=objective,
-        bound=None,
-        gap=None,
-        solver=by or GRID_BRANCHING,
-        formulation=how,
-        variables=0,
-        constraints=0,
-        seconds=0,
-        seed=0,
-        minimizes=what,
-    )
+    none = {"bound": None, "gap": None, "variables": 0, "constraints": 0, "seconds": 0, "seed": 0}
+    words = {"solver": by or GRID_BRANCHING, "formulation": how, "minimizes": what}
+    return Certificate(status="feasible", objective=objective, **none, **words)
 
 
 def _link(instance: Instance, m: LayoutMetrics) -> Link:
