@@ -89,22 +89,18 @@ class PoolSearch:
 
     def min_seconds(self, low: int, high: int) -> float:
         """Bound the seconds of a step of every share from `low` to `high`."""
-        if 0 < low == high and self.problem.max_sequences <= SMALL_BATCH:
-            return self._exact_seconds(low)
-        return low * self.rate(high) if low else 0.0
-
-    def _exact_seconds(self, n: int) -> float:
-        """Return the fewest seconds of a step of exactly n sequences; infinite where no layout makes them up."""
-        if n not in self.exact:
+        if not 0 < low == high or self.problem.max_sequences > SMALL_BATCH:
+            return low * self.rate(high) if low else 0.0
+        if low not in self.exact:  # the fewest seconds of exactly as many; infinite where no layout makes them up
             fewest = math.inf
-            for pins in factorisations(self.problem, n):
-                problem = replace(self.problem, max_sequences=n, pins={**self.problem.pins, **pins})
+            for pins in factorisations(self.problem, low):
+                problem = replace(self.problem, max_sequences=low, pins={**self.problem.pins, **pins})
                 result = fastest_of(problem, time_limit=self.deadline.limit)
-                fewest = min(fewest, result.bound * n)
+                fewest = min(fewest, result.bound * low)
                 if result.strategy is not None:
-                    self._add_point(result.strategy, result.seconds * n)
-            self.exact[n] = fewest
-        return self.exact[n]
+                    self._add_point(result.strategy, result.seconds * low)
+            self.exact[low] = fewest
+        return self.exact[low]
 
 
 def sequences_of(strategy: ParallelStrategy) -> int:

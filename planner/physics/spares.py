@@ -32,25 +32,16 @@ from planner.plan.plan import Plan
 from planner.plan.plan_sections import ReliabilityPlan
 
 
-def repair_shares(rates: Reliability) -> dict[str, float]:
-    """Compute the mean number in repair per GPU at work, by the unit that a failure takes out: `gpu` or `rack`.
-
-    It is the sum of MTTR/MTBF over the parts; a part of a rack counts for each of the rack's GPUs.
-    """
-    found = {"gpu": 0.0, "rack": 0.0}
-    for part in rates.parts.values():
-        if part.gpu_hours_per_event is not None:
-            found[part.out] += part.repair_hours / part.gpu_hours_per_event
-    return found
-
-
 def rack_availability(rates: Reliability, gpus: int, spare_gpus: int) -> float:
     """Compute the share of time in which at least `gpus` GPUs of a rack with `spare_gpus` spare ones are fit for work.
 
     GPUs fail independently, each fit for MTBF/(MTBF + MTTR) of the time: the k-of-n formula. The rack's other parts
-    have no spares.
+    have no spares; each counts for each of the rack's GPUs.
     """
-    share = repair_shares(rates)
+    share = {"gpu": 0.0, "rack": 0.0}  # in repair per GPU at work, by what a failure takes out: the sum of MTTR/MTBF
+    for part in rates.parts.values():
+        if part.gpu_hours_per_event is not None:
+            share[part.out] += part.repair_hours / part.gpu_hours_per_event
     fit = 1 / (1 + share["gpu"])
     return enough_share(gpus, spare_gpus, fit) / (1 + share["rack"] * gpus)
 

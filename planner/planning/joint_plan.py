@@ -351,9 +351,11 @@ class Assembly:
         (section, design), placed = self.sites, self.choice.placed
         if section is None or placed is None:
             return None, None
+        from planner.models.joint.places.confirm import confirmed
         from planner.models.joint.places.section import over_the_run
 
-        mark = sites_mark(section.certificate, self.at_sites, placed, self.options, self.seconds)
+        left = _seconds_left(section.certificate, self.options, self.seconds)
+        mark = confirmed(self.at_sites, placed, left) if left > 0 else ON_TRUST
         made = section.certificate.model_copy(update={"checked": mark})
         if self.instance.objective.minimize == "total_cost_of_ownership_usd":
             made = over_the_run(made, self.value, alike_usd(self.instance, self.counted_years))
@@ -435,17 +437,6 @@ def plan_of(
         seed=options.seed,
         time_limit_seconds=options.time_limit,
     )
-
-
-def sites_mark(first: Certificate, sites: "Sites", placed: "PlacedParts", options: Options, spent: float) -> str:
-    """Name what confirms the certificate of sites: CP-SAT, or a dual bound in exact arithmetic.
-
-    `spent`: the seconds that the plan took so far.
-    """
-    from planner.models.joint.places.confirm import confirmed
-
-    left = _seconds_left(first, options, spent)
-    return confirmed(sites, placed, left) if left > 0 else ON_TRUST
 
 
 def wan_mark(

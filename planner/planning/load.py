@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
@@ -93,13 +93,14 @@ def with_names_resolved(data: dict[str, Any], where: str, faults: Faults) -> dic
     for (part, key), kind in NAMED.items():
         if isinstance(data.get(part), dict):
             _resolve(data[part], key, kind, part, faults)
-    if isinstance(data.get("hardware"), dict):
-        _resolve_pools(data["hardware"], faults)
-        alternatives = data["hardware"].get("alternatives")
-        for i, choice in enumerate(alternatives if isinstance(alternatives, list) else ()):
-            for key in ("accelerator", "rack"):
-                if isinstance(choice, dict):
-                    _resolve(choice, key, NAMED["hardware", key], f"hardware.alternatives[{i}]", faults)
+    hardware = data["hardware"] if isinstance(data.get("hardware"), dict) else {}
+    for part in ("pools", "alternatives"):
+        entries = hardware[part] if isinstance(hardware.get(part), list) else []
+        for (i, entry), key in product(enumerate(entries), ("accelerator", "rack")):
+            if isinstance(entry, dict):
+                _resolve(entry, key, NAMED["hardware", key], f"hardware.{part}[{i}]", faults)
+                if part == "pools" and i == 0 and key in entry:  # the hardware's too, where it has none
+                    hardware.setdefault(key, entry[key])
     if isinstance(data.get("reliability"), str):
         data["reliability"] = _entry("reliability", data["reliability"], "reliability", faults)
     network = data.get("network")
@@ -121,17 +122,6 @@ def _resolve(holder: dict[str, Any], key: str, kind: str, where: str, faults: Fa
         _entry(kind, given[LIKE], f"{where}.{key}.{LIKE}", faults)
         if given[LIKE] in catalogue(kind):
             holder[key] = completed(given, catalogue(kind))
-
-
-def _resolve_pools(hardware: dict[str, Any], faults: Faults) -> None:
-    """Put catalogue entries in place of the pools' names; the first pool's are the hardware's where it has none."""
-    pools = hardware.get("pools")
-    for i, pool in enumerate(pools if isinstance(pools, list) else ()):
-        for key in ("accelerator", "rack"):
-            if isinstance(pool, dict):
-                _resolve(pool, key, NAMED["hardware", key], f"hardware.pools[{i}]", faults)
-            if isinstance(pool, dict) and i == 0 and key in pool:
-                hardware.setdefault(key, pool[key])
 
 
 def _resolve_choice(workload: dict[str, Any], where: str, faults: Faults) -> None:

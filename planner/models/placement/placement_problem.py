@@ -167,19 +167,15 @@ def boundaries(problem: PlacementProblem, within: Counter[int], across: int) -> 
     """
     if problem.line >= problem.groups:
         return max(len(within) + across - 1, 0)
-    order = number_pods(problem.line, within, across)
-    # A line starts at each multiple of its length; two groups across pods (None) are never in one pod.
-    return sum(i % problem.line > 0 and (pod is None or pod != order[i - 1]) for i, pod in enumerate(order))
-
-
-def number_pods(line: int, within: Counter[int], across: int) -> list[int | None]:
-    """Return the pod of each group in numbered order: whole lines, the rest of each pod, None for those across pods."""
+    # The pod of each group in numbered order: whole lines, the rest of each pod, None for those across pods.
     order: list[int | None] = []
     for pod, count in sorted(within.items()):
-        order.extend([pod] * (count // line * line))
+        order += [pod] * (count // problem.line * problem.line)
     for pod, count in sorted(within.items()):
-        order.extend([pod] * (count % line))
-    return order + [None] * across
+        order += [pod] * (count % problem.line)
+    order += [None] * across
+    # A line starts at each multiple of its length; two groups across pods (None) are never in one pod.
+    return sum(i % problem.line > 0 and (own is None or own != order[i - 1]) for i, own in enumerate(order))
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,7 +71,10 @@ def min_crossing_pods(
     The first packing is returned where `search` is not asked for, as it is where the analytic bound proves it.
     """
     clusters = pack_first_fit(shape, choice)
-    bound = analytic_cross_pod(shape, choice.groups)
+    # Without a solver: each pod takes no more split groups than its holes together do.
+    holes, per_pod = [racks % shape.group for racks in shape.free], shape.per_pod
+    kept = sum(sum(holes[i : i + per_pod]) // shape.group for i in range(0, len(holes), per_pod))
+    bound = max(0, choice.groups - kept)
     if not search or _crossing(shape, clusters) <= bound:
         return clusters, bound
     proven = bound
@@ -87,14 +90,6 @@ def min_crossing_pods(
         if _crossing(shape, clusters) <= bound:
             break
     return clusters, proven
-
-
-def analytic_cross_pod(shape: LeafDomains, split: int) -> int:
-    """Bound the groups across pods without a solver: each pod takes no more split groups than its holes together do."""
-    holes = [racks % shape.group for racks in shape.free]
-    return max(
-        0, split - sum(sum(holes[i : i + shape.per_pod]) // shape.group for i in range(0, len(holes), shape.per_pod))
-    )
 
 
 def pack_first_fit(shape: LeafDomains, choice: ChosenClusters) -> list[HoleCluster]:

@@ -379,12 +379,6 @@ def loosen(block: Any, rule: Rule, limit: float, name: str = "excess") -> Any:
     return excess
 
 
-def soften(block: Any, data: SplitData) -> None:
-    """Let the rows of the soft rules be exceeded."""
-    for name, soft in sorted(data.grid.rules.soft.items()):
-        loosen(block, RULES[name], soft.max_excess / RULES[name].scale)
-
-
 def penalty_musd(block: Any, data: SplitData) -> Any:
     """Return the price of the excess of soft rules for a year, in M$."""
     total: Any = 0.0
@@ -439,7 +433,8 @@ def build(
     _balance(model, data)
     for rule in rules:
         rule.rows(model, data)
-    soften(model, data)
+    for name, soft in sorted(data.grid.rules.soft.items()):
+        loosen(model, RULES[name], soft.max_excess / RULES[name].scale)
     for name, year in scenarios(data).items():
         block = add_block(model, year, name, total)
         _power(block, year, bounding, max_load_mw)
