@@ -187,32 +187,6 @@ def test_stops_agree_with_brute_force(seed: int) -> None:
         assert outcome.objective == sum(q.costs[r] for r in outcome.solution) == best
 
 
-@pytest.mark.parametrize(
-    ("segment", "size", "max_split", "stopped"),
-    [
-        (1, 4, 1, ()),  # the four free nodes, in two pieces
-        (1, 5, 1, (0,)),  # the cheap job's two nodes more
-        (1, 5, 0, (1,)),  # three nodes more of the first leaf
-        (2, 3, 1, (1,)),  # three units of the first leaf: 3 nodes are one unit, 6 are three
-        (2, 4, 1, (0, 1)),  # and one of the second, whose one node becomes three
-        (2, 4, 0, None),  # no leaf has eight nodes
-    ],
-)
-def test_stops_by_hand(segment: int, size: int, max_split: int, stopped: tuple[int, ...] | None) -> None:
-    """A group of so many units, where a cheap job holds two nodes of the second leaf and a dear one three of the first.
-
-    Three nodes of the first leaf are free, and one of the second.
-    """
-    q = PreemptionProblem(
-        blocks=(LeafBlock(0, 3, {1: 3}), LeafBlock(1, 1, {0: 2})),
-        kinds=(Kind(size, 1),),
-        segment=segment,
-        costs=(1, 5),
-        max_split=max_split,
-    )
-    assert minimize_stop_cost(q, Options()).solution == stopped
-
-
 def short_case(seed: int) -> tuple[tuple[Leaf, ...], tuple[IncompleteGroup, ...]]:
     """Return a few leaves and groups that miss a few units."""
     r = random.Random(seed)

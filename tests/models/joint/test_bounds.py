@@ -244,14 +244,6 @@ def test_bounds_in_memory_are_in_the_unit_of_the_seconds_given() -> None:
     assert tight
 
 
-def test_every_row_stands_in_one_table() -> None:
-    """Rows of all numbers of stages, in any order, stand in one table each."""
-    p = np.random.default_rng(0).permutation(np.repeat(np.arange(1, 129), 20))
-    tables = list(bounds._by_width(p))
-    assert sorted(np.concatenate(tables).tolist()) == list(range(len(p)))
-    assert [(int(p[t].min()), int(p[t].max())) for t in tables] == [(1, 8), (9, 32), (33, 128)]
-
-
 def test_states_of_stages_that_the_stack_lacks_make_no_room() -> None:
     few: list[int] = []
     many: list[int] = []

@@ -120,30 +120,6 @@ def test_the_simplest_within_a_share_equals_full_enumeration(seed: int, how: dic
         assert simplicity(plan)[1] == min(kinds(x) for x in LocalToy(i).tying(limit, best.capital_usd))
 
 
-@pytest.mark.parametrize(
-    ("seed", "how", "share"), [CASES[0], CASES[4], CASES[-3], *slow(*CASES[8:-4:2]), *more(*CASES[9:-4:2])]
-)
-def test_a_search_that_goes_on_finds_what_a_new_one_finds(seed: int, how: dict[str, Any], share: float) -> None:
-    """Capital, groups under one leaf, rank, and the simpler plan within twice the share are those of a new search."""
-    i = toy(seed, **how)
-    best, world, search = searched(i, 2 * share)
-    if best is None:
-        pytest.skip("the toy has no plan")
-    one = ends_within(world, best, share, simpler=2 * share, search=search)
-    other = ends_within(world_of(i, Options(), Deadline()), best, share, simpler=2 * share)
-    assert one.capital.capital_usd == pytest.approx(other.capital.capital_usd, rel=1e-12)
-    assert one.capital.lower_bound_usd == pytest.approx(other.capital.lower_bound_usd, rel=1e-12)
-    for name in ("local", "simple", "simpler"):
-        a, b = getattr(one, name), getattr(other, name)
-        assert (a is None) == (b is None)
-        if a is not None:
-            assert (simplicity(a.plan)[1:5], local_share(a.plan), a.proven) == (
-                simplicity(b.plan)[1:5],
-                local_share(b.plan),
-                b.proven,
-            )
-
-
 def test_indifference_takes_the_simpler_plan() -> None:
     """Within the indifference the simplest plan is chosen, checked as such; without, it is named beside the choice."""
     i = toy(17)

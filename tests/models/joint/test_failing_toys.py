@@ -1,7 +1,6 @@
 """The joint optimum where parts and links fail equals full enumeration; what the calendar bounds for the search."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -32,30 +31,6 @@ def test_equals_full_enumeration(toys: Toys, seed: int) -> None:
     require_optimum(toys(seed), best_of(toys(seed)), rel=1e-8)
 
 
-@pytest.mark.slow
-def test_the_toys_choose_differently() -> None:
-    """Among the toys more than one way to go on is best, and some plans have spares and some none."""
-    plans = [p for seed in SEEDS if (p := solved(failing(seed)).plan) is not None and p.upkeep is not None]
-    assert len({p.upkeep.way.recovery for p in plans if p.upkeep}) > 1
-    assert len({p.column.sparing.target > 0 for p in plans}) == 2
-
-
-@pytest.mark.slow
-def test_links_decide_the_lanes() -> None:
-    """Toys whose cheapest switch has two links a GPU take the dearer one with one link where links fail."""
-
-    def lanes(i: Instance) -> set[int]:
-        plan = solved(i).plan
-        return {t.design.lanes for t in plan.templates.values()} if plan is not None else set()
-
-    def steady(i: Instance) -> Instance:
-        assert isinstance(i.reliability, Reliability)
-        parts = {k: p for k, p in i.reliability.parts.items() if p.gpu_hours_per_event}
-        return changed(i, parts=parts)
-
-    assert any(lanes(steady(failing_links(s))) == {2} and lanes(failing_links(s)) == {1} for s in (27, 18, 6, 14))
-
-
 @pytest.mark.parametrize(("toys", "seed"), [(failing, 0), (failing_links, 16), *more((failing, 16), (failing, 27))])
 def test_least_cost_equals_full_enumeration(toys: Toys, seed: int) -> None:
     i = toys(seed)
@@ -76,12 +51,6 @@ def test_spares_of_ties_stand_on_racks_that_are_there() -> None:
     assert plan.status == "optimal" and planner.check(plan) == []
     assert plan.reliability is not None and plan.layout is not None
     assert plan.layout.racks_per_replica + sum(plan.reliability.spare_racks_by_site.values()) <= 3
-
-
-def changed(i: Instance, **keys: Any) -> Instance:
-    """Return an instance with other figures of its failures."""
-    assert isinstance(i.reliability, Reliability)
-    return i.model_copy(update={"reliability": i.reliability.model_copy(update=keys)})
 
 
 @pytest.mark.parametrize("seed", [0, 16])

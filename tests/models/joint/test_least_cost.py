@@ -1,20 +1,15 @@
 """The least cost by a deadline: equal to full enumeration, never dearer with more time, and the fastest of equals."""
 
 import math
-from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 from joint_brute_force import toy
 from joint_cost_brute_force import CostToy, without
-from joint_strategies import strategies
 from tiers import more
 
-import planner
 from planner.errors import InputError
 from planner.instance.instance import Instance
-from planner.models.joint.columns import column_at, free_seconds, table_of
 from planner.models.joint.least_cost import (
     LeastCost,
     cheaper_within,
@@ -22,10 +17,6 @@ from planner.models.joint.least_cost import (
     days_of,
     solve_joint_cost,
 )
-from planner.models.joint.search.capital import LeastCapital
-from planner.models.joint.search.dive import grown
-from planner.models.joint.search.least_prices import floor_of
-from planner.models.joint.search.ranges import NEVER
 from planner.models.joint.solution import JointStatus
 from planner.models.joint.solve import solve_joint, world_of
 from planner.models.joint.world import World
@@ -139,31 +130,3 @@ def test_the_deadline_of_an_instance() -> None:
     assert (any_time.days or 0.0) > best.days
     assert (never.status, never.plan, never.capital_usd) == (JointStatus.INFEASIBLE, None, None)
     assert never.least_days is not None and best.days * 0.3 < never.least_days <= best.days * (1 + 1e-9)
-
-
-def test_a_search_cut_short_claims_no_proof() -> None:
-    i = toy(6)
-    w = world(i)
-    full, cut = cheapest_by(w, math.inf), cheapest_by(world(i), math.inf, time_limit=1e-9)
-    assert cut.stopped == "limit" and cut.status in (JointStatus.UNKNOWN, JointStatus.FEASIBLE)
-    assert (cut.lower_bound_usd or 0.0) <= (full.capital_usd or 0.0)
-
-
-def test_columns_grow_within_racks_and_batch() -> None:
-    i = planner.changed("cluster-1k", {"hardware.racks": 64})
-    w, refused, kept = world(i), 0, 0
-    for s in list(strategies(w.problem))[::110]:
-        of = table_of(w, s)
-        for at in range(0, len(of), 9):
-            few = np.maximum(of.rows.d // 4, 1)[[at]]
-            column = column_at(s, 1, replace(of.rows.part(np.array([at])), d=few), 0)
-            for share in (0.5, 0.2):
-                limit = free_seconds(w, column, NEVER) * share
-                goal = LeastCapital(world=w, floor=floor_of(w), limit=limit, budget=math.inf)
-                found, block = grown(goal, column, 10**6), s.block(column.p)
-                refused += found is None and math.isfinite(limit)
-                if found is not None and block is not None:
-                    kept += found.d > column.d
-                    assert block.blocks(found.d) * block.racks <= 64
-                    assert found.d * found.m * s.shape.micro_batch <= w.problem.max_sequences
-    assert refused and kept

@@ -208,22 +208,6 @@ def test_bounds_under_a_rule_of_recompute(seed: int, stack: str, monkeypatch: py
     assert looked and higher
 
 
-@pytest.mark.parametrize("seed", [0, 3, 8, 14])
-def test_pipelines_left_out_at_a_glance_hold_no_layers(seed: int) -> None:
-    free, glance, out = problem_of(toy(seed)), 0, 0
-    for share in np.geomspace(1, 0.005, 12):
-        problem = replace(free, memory_limit=free.memory_limit * share)
-        world = World(problem=problem, sites=None, templates=None)
-        for s in list(strategies(problem))[::2]:
-            _, rows = pipelines_of(world, s)
-            for zero in (0, 2, 3) if len(rows) else ():
-                may = bounds._may_hold_layers(s, zero, rows)
-                holds = bounds._holds_whole_layers(s, rows, bounds._memory_of(s, zero, rows, rows.d))
-                assert not np.any(holds & ~may) and np.array_equal(bounds.holds_layers(s, zero, rows), holds)
-                glance, out = glance + int(np.sum(~may)), out + int(np.sum(~holds))
-    assert glance > out / 2
-
-
 def test_memory_slows_the_slowest_stage() -> None:
     """Where no stage holds its layers without recomputing some, the bound is above the time of even stages."""
     problem = problem_of(toy(3))

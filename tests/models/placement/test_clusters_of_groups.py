@@ -43,23 +43,6 @@ def test_placements_by_clusters_agree_with_brute_force(seed: int, monkeypatch: p
     assert f.values == f.bounds == replayed(q, f) == best(q)
 
 
-def test_two_groups_share_a_hole_of_one_pod() -> None:
-    """Leaves of 4, 3 and 3 units in one pod and of 2 in another take four groups of 3, by hand.
-
-    Three stand whole; the fourth takes the unit left on the first leaf and the leaf of the other pod: it crosses, the
-    pods are two runs and a group across of one line, two boundaries, and every leaf is full.
-    """
-    free = ((0, 4), (0, 3), (0, 3), (1, 2))
-    q = PlacementProblem(leaves=tuple(Leaf((pod,), n, n) for pod, n in free), kinds=(Kind(3, 4),), line=4)
-    assert by_clusters(q) == best(q) == (1, 1, 1, 1, 0)
-
-
-def test_groups_that_follow_no_other_have_no_boundaries() -> None:
-    """Three groups, each a line of its own, in one pod: no neighbours, and no fewer boundaries than none."""
-    q = PlacementProblem(leaves=(Leaf((0,), 2, 2), Leaf((0,), 4, 4)), kinds=(Kind(2, 3),), line=1)
-    assert by_clusters(q) == (0, 0, 0, 0, 0)
-
-
 def started(q: PlacementProblem) -> Progress:
     """Return the state of a search that has the first packing and no bounds."""
     packing = greedy(q)

@@ -63,27 +63,6 @@ def test_agrees_with_brute_force(seed: int) -> None:
     assert hasty.values == counted(order, [leaf for leaf, t in enumerate(hasty.taken) for _ in range(t)])
 
 
-@pytest.mark.parametrize("member", [1, 2, 4])
-def test_a_group_that_every_leaf_cuts(member: int) -> None:
-    """One node a leaf: as many pieces as leaves, and every member of more than one node is cut."""
-    order = Order(groups=(4,), member=member)
-    chosen = fewest_cuts((1, 1, 1, 1), order)
-    assert chosen is not None
-    assert chosen.values == (4 // member if member > 1 else 0, 1, 3)
-
-
-def test_more_leaves_never_cut_more() -> None:
-    """A leaf more, wherever it stands by name, leaves the minimum no worse."""
-    for seed in range(60):
-        free, order = random_case(seed, 6, 6)
-        chosen = fewest_cuts(free, order)
-        if chosen is not None:
-            r = random.Random(seed)
-            free.insert(r.randint(0, 6), r.randint(1, 6))
-            more = fewest_cuts(free, order)
-            assert more is not None and more.values <= chosen.values
-
-
 def test_pieces_take_the_first_free_segments_of_one_block_in_order() -> None:
     """Two pieces of two on blocks of three and two: each in a block of its own, its segments ascending."""
     numbers = [7, 8, 7, 8, 7]

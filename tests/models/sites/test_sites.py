@@ -3,7 +3,6 @@
 from dataclasses import replace
 from typing import Any
 
-import pyomo.environ as pyo
 import pytest
 from site_grids import ANY, OPTIONS, best, case, line, node, racks, random_case, solved
 from tiers import more
@@ -12,20 +11,11 @@ from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.models.requests import GradientExchange, Options, SitesRequest
 from planner.models.sites import solve as sites
-from planner.models.sites.model import build, yearly_musd
 from planner.models.sites.solve import conflict, infeasible, verified
 from planner.models.sites.split_data import gather
-from planner.solvers import cpsat, highs
-from planner.solvers.cpsat_from_pyomo import restate
 from planner.solvers.outcome import Stop
 
 SPLIT = 19  # A random case with two sites and flows.
-
-
-def changed(instance: Instance, **grid: Any) -> Instance:
-    data = instance.model_dump()
-    data["grid"] |= grid
-    return Instance.model_validate(data)
 
 
 # Agreement
@@ -58,26 +48,6 @@ def test_wavelengths_count_against_the_budget() -> None:
         plan = solved(instance, exchange)
         found.add(0 if plan is None else sum(s.racks for s in plan.sites))
     assert len(found) > 3
-
-
-@pytest.mark.parametrize("seed", range(0, 100, 5))
-def test_agrees_with_cpsat(seed: int) -> None:
-    """In whole MW the same rows in CP-SAT have the same most modules and the same least cost."""
-    data = gather(*random_case(seed))
-    m = build(data)
-    m.goal = pyo.Objective(expr=sum(m.modules.values()), sense=pyo.maximize)
-    first, second = highs.run(m, absolute_gap=0.99), cpsat.run(restate(m, unit=1.0, relax=False))
-    assert first.infeasible == second.infeasible
-    if first.objective is None or second.objective is None:
-        return
-    most = round(first.objective)
-    assert most == round(-second.objective / 1e6)
-    m.del_component(m.goal)
-    m.most = pyo.Constraint(expr=sum(m.modules.values()) == most)
-    m.goal = pyo.Objective(expr=yearly_musd(m, data))
-    first, second = highs.run(m), cpsat.run(restate(m, unit=1.0, relax=False))
-    assert first.objective is not None and second.objective is not None
-    assert second.objective / 1e6 == pytest.approx(first.objective, abs=1e-4)
 
 
 @pytest.mark.parametrize("seed", [*range(64), *more(*range(64, 160))])
@@ -199,16 +169,6 @@ EDGES = [
 def test_racks_at_the_edge_of_a_rule(instance: Instance, request_: SitesRequest, most: int) -> None:
     """A figure holds as many racks as it must, a little less one rack fewer."""
     assert racks(instance, request_) == most
-
-
-@pytest.mark.parametrize(("mw", "most"), [(3.0, 5), (2.999, 4)])
-def test_new_circuits_carry_power(mw: float, most: int) -> None:
-    """A circuit of 3 MW is built when racks need it, and bears its price."""
-    new = [{"id": "k", "a": "E0", "b": "E1", "rating_mw": mw, "capex_usd": 1e6}]
-    plan = solved(case(one(generation_mw=2.0), FAR, new_lines=new))
-    assert plan is not None
-    assert sum(s.racks for s in plan.sites) == most
-    assert [(k.line, k.circuits) for k in plan.new_lines] == [("k", 1)]
 
 
 @pytest.mark.parametrize(("rating", "most"), [(1.0, 6), (2.0, 8), (5.0, 8)])

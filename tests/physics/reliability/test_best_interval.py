@@ -309,18 +309,6 @@ def test_a_restart_is_the_sum_of_its_stages(recovery: str) -> None:
     assert float(Failures(r=r, state_bytes=1.0).restart_seconds(16.0, recovery)) == pytest.approx(expected)
 
 
-def test_elastic_without_correlated_stops_writes_no_checkpoints() -> None:
-    """Nothing is ever read back, so that stalls and replicas away are all that is lost, to first order."""
-    r = KNOWN.model_copy(update={"correlated_share": 0.0})
-    job = replace(JOB, r=r, gpus=512.0, replica_gpus=16)
-    (way,) = (w for w in ways(job, spares=False) if w.recovery == "elastic")
-    mean = 1 / float(job.stops_per_second)
-    assert math.isinf(way.interval_seconds)
-    assert float(way.parts["checkpoints"]) == 0.0
-    wanted = 1 + r.elastic_stall_seconds / mean + 16 / 512 / mean * r.rejoin_seconds
-    assert float(way.stretch) == pytest.approx(wanted, abs=1e-5)
-
-
 @pytest.mark.parametrize("gpus", [4.0, 512.0, 98_304.0])
 @pytest.mark.parametrize("step", [0.0, 0.5, 5.0, 4000.0])
 @pytest.mark.parametrize("shared", [False, True])

@@ -18,8 +18,6 @@ from planner.physics.recovery import CheckpointedJob, choices, stops_per_second,
 from planner.physics.spares import (
     SITE,
     Upkeep,
-    checkpoint_bytes,
-    counted,
     exposure_of,
     interval_curves,
     min_spares,
@@ -124,14 +122,6 @@ def test_what_cannot_be_computed_has_no_curves() -> None:
     assert exposure_of(edited(plan, layout__replicas_per_rack=0)) is None
 
 
-@pytest.mark.parametrize(("availability", "counts"), [(1.0, True), (0.9, False)])
-def test_failures_do_not_count_beside_a_given_share_of_time(availability: float, counts: bool) -> None:
-    """A workload that says the share of time that trains has the failures in it; one of all time has them not."""
-    i = failing("restart").instance
-    given = i.model_copy(update={"workload": i.workload.model_copy(update={"availability": availability})})
-    assert (counted(given) is not None) == counts
-
-
 @pytest.mark.parametrize("recovery", ["restart", "warm-spares", "elastic"])
 def test_the_section_is_that_of_the_worked_plan(recovery: str) -> None:
     """Each figure of a section meets the one that the worked plan has by its own arithmetic."""
@@ -161,14 +151,6 @@ def test_large_jobs_stop_more_often_than_in_proportion() -> None:
     plain, grown = (Reliability.model_validate(RATES | {"scale_exponent": x}) for x in (0.0, 0.5))
     assert stops_per_second(grown, 32) == pytest.approx(2 * stops_per_second(plain, 32))
     assert stops_per_second(grown, 4) == pytest.approx(stops_per_second(plain, 4))
-
-
-def test_a_checkpoint_holds_weights_and_optimizer() -> None:
-    i = failing("restart").instance
-    p, model = i.workload.precision, i.workload.model
-    assert checkpoint_bytes(i, model) == sum(
-        total_parameters(model) * x for x in (p.parameter_bytes, p.optimizer_bytes)
-    )
 
 
 RACKS, STEP = 10, 7.0  # two stages of ten replicas, two to a rack: ten racks of four GPUs, none idle

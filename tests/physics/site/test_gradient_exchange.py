@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from planner.instance.network import Wan
 from planner.physics.site import wan
-from planner.physics.site.wan import Form, form_need_gbps, forms, hierarchical, link_needs, ring, seconds, tree
+from planner.physics.site.wan import form_need_gbps, forms, hierarchical, link_needs, ring, seconds, tree
 
 WAN = Wan()
 SITES = ("a", "b", "c", "d")
@@ -94,23 +94,6 @@ def test_the_need_fills_the_window(size: float, window: float, name: str) -> Non
 def test_one_site_exchanges_nothing() -> None:
     """There is no form for fewer than two."""
     assert forms({"east": ["a"]}, 1e9, rtt) == ()
-
-
-def published(hidden: int, layers: int) -> Form:
-    """Return the exchange of one layer's FP4 gradients between two sites, of a model of 12·h² weights a layer."""
-    return ring(("east", "west"), 12 * hidden**2 * 0.5 * layers, lambda *_: 39.0)
-
-
-@pytest.mark.parametrize(
-    ("hidden", "nominal_bytes", "tbps"), [(192_000, 100e12 / 224 / 2, 17.9), (132_000, 52.5e12 / 252 / 2, 8.3)]
-)
-def test_the_published_exchange(hidden: int, nominal_bytes: float, tbps: float) -> None:
-    """A layer's gradients in 100 ms are 17.9 Tbps for the 24-month model (14 in print), 8.3 for the 6-month one."""
-    at_once = Wan(round_trips=0.0)
-    rate = form_need_gbps(ring(("east", "west"), nominal_bytes, even), at_once, 0.1, even) / 1e3
-    assert rate == pytest.approx(tbps, abs=0.05)
-    exact = form_need_gbps(published(hidden, 1), at_once, 0.1, even) / 1e3
-    assert exact == pytest.approx(tbps, rel=0.012)
 
 
 TEN = "abcdefghij"

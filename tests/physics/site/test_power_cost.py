@@ -29,12 +29,6 @@ GRID = Grid(balancing_authorities=(), nodes=(), prices=PRICES)
 WAN = Wan(fibre_usd_per_route_km=1_000.0, wavelength_usd=40_000.0, fibre_life_years=20.0, max_wavelengths_per_pair=96)
 
 
-def test_power_of_the_hundred_billion_dollar_datacentre() -> None:
-    """23,200 racks of 125 kW draw 2.9 GW, with a quarter more for the facility 3.625 GW."""
-    assert cost.it_mw(HARDWARE, 23_200) == pytest.approx(2900.0)
-    assert cost.facility_mw(HARDWARE, 23_200) == pytest.approx(3625.0)
-
-
 def test_cooling_area() -> None:
     """The facility's 3.625 GW at 2 kW/m² take 1,812,500 m²; without a density there is no area."""
     assert cost.cooling_m2(HARDWARE, 23_200) == pytest.approx(1_812_500.0)

@@ -93,18 +93,6 @@ def test_the_excess_is_bounded_from_below(
     assert float(schedule.min_excess_seconds(p, v, m, v + more, recompute, f + b, f)) <= found + 1e-9
 
 
-@pytest.mark.parametrize(
-    ("p", "v", "layers", "share"), [(24, 3, 5, 0.29), (24, 3, 8, 0.1), (24, 2, 3, 0.3), (24, 3, 6, 0.0)]
-)
-def test_unequal_chunks_cost_about_a_layer_of_every_micro_batch(p: int, v: int, layers: int, share: float) -> None:
-    """Chunks of 2, 2 and 1 layers wait almost as if all had 2.
-
-    a layer of every micro-batch is lost once the pipeline is long.
-    """
-    excess = schedule.excess_seconds(p, v, 12 * p, layers, 0, (1.0, 2.0, 1.0))
-    assert excess / (12 * p * layers * 3) == pytest.approx(share * (layers % v > 0), abs=0.16)
-
-
 @settings(max_examples=80, deadline=None)
 @given(st.integers(2, 6), st.integers(1, 3), st.integers(1, 17), st.data(), st.integers(1, 9), st.integers(1, 9))
 def test_unequal_stages_take_no_longer_than_the_largest_everywhere(

@@ -343,15 +343,6 @@ def test_the_exchange_of_gradients_at_a_share_of_the_rate() -> None:
     assert one > 0 and two == pytest.approx(2 * one)
 
 
-def test_weights_of_a_layer_are_not_a_mean() -> None:
-    """A layer with experts and one at the front have their own weights."""
-    w = weights_of(machine(MIXED), shape(2))
-    assert w.front == (4 * H * H + 3 * H * F) / 2
-    assert w.shared == (4 * H * H + 3 * H * 32 + 8 * H) / 2
-    assert w.experts == 8 * 3 * H * 48
-    assert np.isclose(w.layer, w.shared + w.experts)
-
-
 def narrow(gpu: dict[str, Any], software: dict[str, Any], **roles: Any) -> Machine:
     """Return the machine of plain figures with products in FP8, weights of 2 bytes in work and 4 of a master copy."""
     m = machine(**software)

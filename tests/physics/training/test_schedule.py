@@ -13,7 +13,6 @@ from planner.physics.training.schedule import (
     Schedule,
     chunk_sizes,
     excess_seconds,
-    finish_seconds,
     min_excess_seconds,
 )
 
@@ -255,17 +254,6 @@ def test_chunks_that_are_alike_add_nothing(p: int, v: int, layers: int, recomput
     """One chunk a stage, and chunks of as many layers and as many recomputed: exactly nothing is added."""
     for m in (1, 3, 7, 12):
         assert excess_seconds(p, v, m, layers, recomputed, SECONDS) == 0.0
-
-
-def test_two_stages_of_unlike_chunks() -> None:
-    """Two stages of two chunks, of two seconds each way and of one, and two micro-batches, by hand.
-
-    Passes by when they end, forward of the first and second chunk, then backward of the second and first: of stage 0
-    at 2, 4, 5, 7 and 9, 11, 14, 16; of stage 1 at 4, 6, 7, 9 and 8, 10, 12, 14. That is two times a stage and the
-    larger chunk once: its size adds nothing more.
-    """
-    assert finish_seconds(2, 2, (2.0, 1.0), (2.0, 1.0)) == 16.0 == 2 * 6 + 4
-    assert excess_seconds(2, 2, 2, 3, 0, (1.0, 1.0, 0.0)) == 0.0
 
 
 @pytest.mark.parametrize(
