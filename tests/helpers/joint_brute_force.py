@@ -275,15 +275,15 @@ class Toy:
                     racks = sizes[0] * c.block.stage_racks
                     yield self.times.seconds(c, racks, shards, self.phi, self.phi, None), c, sizes, shards
 
-    def best(self, *, prune: bool = True) -> Plan | None:
+    def best(self) -> Plan | None:
         """Return the fastest plan, of equal ones the cheapest; None where there is none.
 
-        `prune`: leave out what is slower than a plan found even where nothing slows it, as slowdowns and fibre make
-        nothing faster.
+        What is slower than a plan found even where nothing slows it is left out: slowdowns and fibre make nothing
+        faster.
         """
         found: Plan | None = None
         for free, c, sizes, shards in sorted(self.work(), key=lambda x: x[0]):
-            if math.isinf(free) or (prune and found is not None and free > found.seconds * (1 + SAME)):
+            if math.isinf(free) or (found is not None and free > found.seconds * (1 + SAME)):
                 break
             found = self._better(found, c, sizes, shards)
         return found
