@@ -1,4 +1,4 @@
-"""Results that the searches of one instance share, as they do not depend on its budget, deadline or tokens."""
+"""Results that the searches of one instance share, as they do not depend on its size, deadline or tokens."""
 
 import math
 from dataclasses import dataclass, field, replace
@@ -9,6 +9,7 @@ from planner.instance.references_and_pins import hardware_kind
 from planner.models.fabric.chooser import Templates
 from planner.models.joint.space import Flags, Floats, JointProblem, Strategy, strategies_of, strategy, ways_to_cut
 from planner.models.joint.split import Column
+from planner.physics.site.cost import rack_of
 from planner.physics.training.operations import LayerShape
 from planner.solvers.signals import Deadline
 
@@ -19,9 +20,10 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True)
 class JointCache:
-    """Strategies, bounds, times on a free network, tables of fabrics, answers of the sites, and plans by budget.
+    """Strategies, bounds, times on a free network, tables of fabrics, answers of the sites, and plans by size.
 
-    It serves instances that differ in budget, deadline, tokens, objective and name alone; for any other it starts anew.
+    It serves instances that differ in budget, racks of a cluster, deadline, tokens, objective and name alone; for any
+    other it starts anew.
     """
 
     question: Any = None
@@ -34,13 +36,13 @@ class JointCache:
     tables: dict[Strategy, Any] = field(default_factory=dict)  # of the pipelines of each
     holding: dict[Strategy, Flags] = field(default_factory=dict)  # pipelines that may hold the model
     stage_terms: dict[tuple[Strategy, int], Any] = field(default_factory=dict)  # least terms of each
-    tables_for: float = math.inf  # the budget up to which they hold
+    tables_for: tuple[float, float] = (math.inf, math.inf)  # the budget and the racks up to which they hold
     free: dict[Column, float] = field(default_factory=dict)
     slower: dict[Column, float] = field(default_factory=dict)  # lower bounds on seconds a sequence on a free network
     templates: Templates | None = None
     sites: "Sites | None" = None
     site_bounds: "SiteBounds | None" = None
-    plans: dict[float, Any] = field(default_factory=dict)
+    plans: dict[float, Any] = field(default_factory=dict)  # by size
     search: Any = None  # the last search by days, where another goal may go on with it
     cheapest: list[Any] = field(default_factory=list)  # the plans of searches by cost
     by_hardware: dict[Any, "JointCache"] = field(default_factory=dict)  # of its alternatives
@@ -48,7 +50,7 @@ class JointCache:
     answers: list[Any] = field(default_factory=list)  # proven, each behind its question
 
     def serves(self, instance: Instance) -> bool:
-        """Return whether it is that of an instance, whatever its budget, deadline, tokens and objective."""
+        """Return whether it is that of an instance, whatever its budget, racks, deadline, tokens and objective."""
         return self.question is not None and bool(self.question[0] == _question(instance))
 
     def of(self, instance: Instance) -> "JointCache":
@@ -58,9 +60,9 @@ class JointCache:
         return self.by_hardware.setdefault(hardware_kind(instance.hardware), JointCache())
 
     def serve(self, instance: Instance, without: dict[str, Any], *how: Any) -> None:
-        """Make the cache that of an instance: start anew where more than the budget differs.
+        """Make the cache that of an instance: start anew where more than its size differs.
 
-        Tables of pipelines at a budget serve all smaller ones.
+        Tables of pipelines at a budget and racks serve all smaller ones.
         """
         question = _question(instance), without, how
         if question != self.question:
@@ -68,9 +70,9 @@ class JointCache:
             for name in self.__dataclass_fields__:
                 setattr(self, name, getattr(fresh, name))
             self.without = without
-        budget = math.inf if instance.limits.budget_usd is None else instance.limits.budget_usd
-        if budget > self.tables_for or not self.tables:
-            self.tables_for, self.tables, self.holding, self.stage_terms = budget, {}, {}, {}
+        most = _most(instance)
+        if not self.tables or any(new > old for new, old in zip(most, self.tables_for, strict=True)):
+            self.tables_for, self.tables, self.holding, self.stage_terms = most, {}, {}, {}
         if self.sites is not None and self.sites.budget_usd != instance.limits.budget_usd:
             self.sites.pay(instance)
 
@@ -109,18 +111,32 @@ class JointCache:
             found += self.cut[degrees]
         return found
 
-    def warm_starts(self, budget: float) -> list[tuple[float, Any]]:
-        """Return the plans of the budgets nearest to one, below and above it."""
-        below = max((b for b in self.plans if b <= budget), default=None)
-        above = min((b for b in self.plans if b > budget), default=None)
-        return [(b, self.plans[b]) for b in (below, above) if b is not None]
+    def warm_starts(self, size: float) -> list[tuple[float, Any]]:
+        """Return the plans of the sizes nearest to one, below and above it."""
+        below = max((x for x in self.plans if x <= size), default=None)
+        above = min((x for x in self.plans if x > size), default=None)
+        return [(x, self.plans[x]) for x in (below, above) if x is not None]
+
+
+def _most(instance: Instance) -> tuple[float, float]:
+    """Return the money and the racks that tables may count on; none where the money does not pay a cluster's racks."""
+    money, racks = instance.limits.budget_usd or math.inf, instance.hardware.racks
+    if instance.grid is not None or racks is None:
+        return money, math.inf
+    return (money, racks) if racks * rack_of(instance.hardware).price_usd <= money else (0.0, 0.0)
 
 
 def _question(instance: Instance) -> Instance:
-    """Return an instance without budget, deadline, tokens, objective and name, which only select among its plans."""
+    """Return an instance without size, deadline, tokens, objective and name, which only select among its plans.
+
+    The racks of a cluster are its size, but under a limit on power, where they take it from the fabric.
+    """
     limits = instance.limits.model_copy(update={"budget_usd": None, "deadline_days": None})
     work = instance.workload.model_copy(update={"tokens": 1.0})  # days are counted from seconds a sequence
-    return instance.model_copy(update={"limits": limits, "workload": work, "objective": Objective(), "name": ""})
+    changed = {"limits": limits, "workload": work, "objective": Objective(), "name": ""}
+    if instance.grid is None and limits.facility_power_mw is None and instance.hardware.racks is not None:
+        changed["hardware"] = instance.hardware.model_copy(update={"racks": 1})
+    return instance.model_copy(update=changed)
 
 
 __all__ = ["JointCache"]

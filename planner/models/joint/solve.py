@@ -57,7 +57,7 @@ def solve_joint(
     loop = Loop(goal=goal)
     solution = _solution(goal, stopped=loop.run(), failure=loop.failure)
     if solution.plan is not None:
-        cache.plans[world.budget] = solution.plan
+        cache.plans[world.size] = solution.plan
     cache.search = loop if within and solution.stopped == "proved" else None
     return solution
 

@@ -157,6 +157,11 @@ class World:
         return self.problem.instance.limits.budget_usd or NO_BUDGET
 
     @property
+    def size(self) -> float:
+        """Money that a campus may cost; racks of a cluster."""
+        return self.budget if self.sites is not None else float(self.problem.instance.hardware.racks or 0)
+
+    @property
     def max_open(self) -> int:
         """Most sites that may hold blocks."""
         return 1 if self.sites is None else self.sites.max_open

@@ -160,7 +160,7 @@ class _Questions:
         """Seek the fewest days at a size, within a tenth."""
         instance, most_usd = self._changed(size)
         left = replace(self.options, time_limit=self.deadline.limit)
-        best = best_choice(instance, left, self.deadline, lambda _: None, self._cache()).best
+        best = best_choice(instance, left, self.deadline, lambda _: None, self.cache).best
         base, found = alone_on(self.instance, best.instance.hardware), best.solution
         self.work += sum(found.counts.values())
         bound = math.inf if found.status is JointStatus.INFEASIBLE else found.lower_bound or 0.0
@@ -180,10 +180,6 @@ class _Questions:
             return self.instance.model_copy(update={"limits": limits}), size
         hardware = self.instance.hardware.model_copy(update={"racks": int(size)})
         return self.instance.model_copy(update={"hardware": hardware}), (size + 1) * rack_of(hardware).price_usd * TIGHT
-
-    def _cache(self) -> JointCache:
-        """Return the tables of the plan's search, where they serve: a budget changes nothing in them, racks do."""
-        return self.cache if self.instance.grid is not None else JointCache()
 
     def written(self, stopped: str) -> Frontier:
         """Return the curve: its points with the bound of each, and the share within which they cover all others."""

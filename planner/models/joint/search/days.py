@@ -142,12 +142,15 @@ class FewestDays(Goal):
         column = None if self.first is None else self.first(self.world)
         if column is not None:
             dive.descend(self, column)
-        dive.dive(self, loop, self.world.cache.warm_starts(self.world.budget))
+        dive.dive(self, loop, self.world.cache.warm_starts(self.world.size))
 
     def all_open(self) -> None:
-        """Seek faster plans than the first, a few choices from it; a proof is as soon at those of few strategies."""
-        proof_of_few = self.gap == 0 and len(self.world.strategies()) <= dive.CLIMBED
-        if self.incumbent is not None and self.distance > CLOSE and not proof_of_few:
+        """Seek faster plans than the first, a few choices from it.
+
+        A proof is as soon at those of few strategies, and within a gap the plans of other sizes are near enough.
+        """
+        soon = len(self.world.strategies()) <= dive.CLIMBED if self.gap == 0 else bool(self.world.cache.plans)
+        if self.incumbent is not None and self.distance > CLOSE and not soon:
             dive.climb(self, self.incumbent.column)
 
     def tick(self) -> None:

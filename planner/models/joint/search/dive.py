@@ -42,12 +42,12 @@ STEPS, MORE_BLOCKS = 6, 1.5  # in which they do, and by how much at most in one
 
 
 def dive(goal: Goal, loop: OpenNodes, known: list[tuple[float, JointPlan]]) -> None:
-    """Find a first incumbent from the plans of other budgets, else among a sample of strategies.
+    """Find a first incumbent from the plans of other sizes, else among a sample of strategies.
 
     The sample is searched by the columns that are fastest on a free network.
     """
-    for budget, plan in known:
-        descend(goal, _rescaled(plan.column, goal.world.budget / budget))
+    for size, plan in known:
+        descend(goal, _rescaled(plan.column, goal.world.size / size))
     if goal.has_plan:
         return
     best = goal.cutoff(0.0)
