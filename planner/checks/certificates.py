@@ -127,24 +127,21 @@ def _value(physics: PlanPhysics) -> float | None:
         physics.metrics.days_to_train if physics.metrics else days_of_pools(physics),
     )
     figures = {"days_to_train": days, "cost_usd": price.total_usd if price else None, "loss": stated_loss(physics)}
-    figures["frontier"] = days
-    figures["finish_date"] = None if days is None else days + _waiting_days(physics)
+    figures["frontier"] = figures["finish_date"] = days
+    if days is not None:  # from the decision to the first of training: the latest of all that the plan puts to use
+        waits = [physics.instance.hardware.ready_months]
+        if physics.instance.grid is not None:
+            grid = physics.grid
+            waits += [place.node.ready_months for place in physics.standing]
+            waits += [line.lead_months for line in grid.new_lines if line.id in physics.built]
+            waits += [node.upgrade.lead_months for node in grid.nodes if node.upgrade and node.id in physics.steps]
+        figures["finish_date"] = days + DAYS_A_MONTH * max(waits)
     whole = "total_cost_of_ownership_usd"
     return (
         cost.total_usd(physics)
         if physics.instance.objective.minimize == whole
         else figures[physics.instance.objective.minimize]
     )
-
-
-def _waiting_days(physics: PlanPhysics) -> float:
-    """Recompute the days from the decision to the first of training: the latest of all that the plan puts to use."""
-    waits = [physics.instance.hardware.ready_months]
-    if physics.instance.grid is not None:
-        waits += [place.node.ready_months for place in physics.standing]
-        waits += [line.lead_months for line in physics.grid.new_lines if line.id in physics.built]
-        waits += [node.upgrade.lead_months for node in physics.grid.nodes if node.upgrade and node.id in physics.steps]
-    return DAYS_A_MONTH * max(waits)
 
 
 def objective(physics: PlanPhysics) -> Iterator[certificate.Violation]:

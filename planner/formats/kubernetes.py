@@ -34,17 +34,11 @@ def _instance_rows(instances: list[Any], source: str) -> Iterator[Layered]:
         if not isinstance(layers, list) or not layers or not all(isinstance(layer, str) and layer for layer in layers):
             rule = f"must name the switches above {name!r}, leaf first (is {shown(layers)})"
             raise InputError(f"{source}: {where}.network_layers: {rule}")
-        yield Layered(where, name, tuple(layers), _domain(item))
-
-
-def _domain(item: Mapping[str, Any]) -> str | None:
-    labels, attributes = item.get("labels"), item.get("attributes")
-    if isinstance(labels, dict):
-        for key in DOMAIN_LABELS:
-            if isinstance(labels.get(key), str) and labels[key]:
-                return str(labels[key])
-    nvlink = attributes.get("nvlink") if isinstance(attributes, dict) else None
-    return nvlink if isinstance(nvlink, str) and nvlink else None
+        labels, attributes = item.get("labels"), item.get("attributes")
+        domains = [labels.get(key) for key in DOMAIN_LABELS] if isinstance(labels, dict) else []
+        domains += [attributes.get("nvlink")] if isinstance(attributes, dict) else []
+        domain = next((text for text in domains if isinstance(text, str) and text), None)
+        yield Layered(where, name, tuple(layers), domain)
 
 
 TIER = "fabric.topograph.run/tier-{}"

@@ -35,11 +35,6 @@ def area(model: Any, data: SplitData) -> None:
     )
 
 
-def _area_modules(data: SplitData, site: str, _: int) -> float | None:
-    land, module = data.candidates[site].area_m2, cost.cooling_m2(data.hardware, data.module_racks)
-    return None if land is None or module is None else (land + soft_excess(data, "area")) / module
-
-
 def _area_sentence(data: SplitData) -> str:
     land = {site: node.area_m2 or 0.0 for site, node in data.candidates.items() if node.area_m2 is not None}
     best = max(land, key=lambda site: (land[site], site))
@@ -182,7 +177,12 @@ SITE_RULES = (
         scale=1e3,
         movable=True,
         slack=lambda data, _: _module_m2(data) / 1e3,
-        max_site_modules=_area_modules,
+        max_site_modules=lambda data, site, _: (
+            None
+            if (land := data.candidates[site].area_m2) is None
+            or (module := cost.cooling_m2(data.hardware, data.module_racks)) is None
+            else (land + soft_excess(data, "area")) / module
+        ),
     ),
     Rule(
         rows=interconnect,

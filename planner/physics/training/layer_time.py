@@ -93,21 +93,17 @@ def tensor_exchange_seconds(m: Machine, s: LayerShape, kind: LayerKind, *, of_ff
         halves = s.sequence_parallel
         each = all_gather(size, levels) + reduce_scatter(size, levels) if halves else all_reduce(size, levels)
         return float(count * (each * exposed + start))
+    # The input and output widths of the products that are divided.
+    attention, hidden = model.heads * model.head, model.hidden
+    width = model.experts.shared_ffn if kind.routed and model.experts is not None else model.ffn_width
+    ffn = [(hidden, width), (width, hidden)] + ([(hidden, width)] if model.gated_ffn else []) if width else []
+    widths = ffn if of_ffn else [(hidden, attention + 2 * model.kv * model.head), (attention, hidden), *ffn]
     total: Num = 0.0
     inner, outer = s.tensor_inner, t // s.tensor_inner
-    for d_in, d_out in _linear_layers(m, kind)[2 * of_ffn :]:
+    for d_in, d_out in widths:
         total += all_reduce(element * d_out / outer, group_levels(m, stride=1, ranks=inner)) + start
         total += all_reduce(element * d_in / inner, group_levels(m, stride=inner, ranks=outer)) + start
     return float(total) / 2 * exposed  # one of the two belongs to the forward pass, the other to the backward
-
-
-def _linear_layers(m: Machine, kind: LayerKind) -> list[tuple[int, int]]:
-    """Return the input and output widths of a layer's products that 2-D tensor parallelism divides."""
-    model, experts = m.model, m.model.experts
-    inner, h = model.heads * model.head, model.hidden
-    width = experts.shared_ffn if kind.routed and experts is not None else model.ffn_width
-    ffn = [(h, width), (width, h)] + ([(h, width)] if model.gated_ffn else []) if width else []
-    return [(h, inner + 2 * model.kv * model.head), (inner, h), *ffn]
 
 
 def domains_of_token(experts: Experts, domains: float) -> float:
