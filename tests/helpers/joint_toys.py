@@ -7,8 +7,8 @@ from typing import Any
 from planner.instance.instance import Instance
 
 PHI = 1.1
-
-
+WAN = {"max_wavelengths_per_pair": 2, "max_fibre_pairs": 2, "headroom_factor": 1.0}
+SITE_PRICES = {"building_usd_per_it_mw": 100, "interconnection_usd_per_mw": 20}
 GPU = {
     "name": "tiny", "hbm_bytes_per_second": 1e12, "peak_flop_per_second": {"bf16": 1e14},
     "gemm_efficiency": {"max_share": {"bf16": 0.8}, "operand_traffic": 0.1}, "kernel_seconds": 1e-6,
@@ -52,22 +52,9 @@ def toy(seed: int, *, sites: int = 0, forced: bool = False, **changes: Any) -> I
     r = random.Random(seed)
     layers, gpus, rack_usd = r.randint(2, 3), r.randint(2, 3), 1000.0
     racks = r.randint(3, 6)
-    network = {
-        "switches": [
-            {
-                "name": f"s{k}",
-                "ports": k,
-                "port_gbps": 800,
-                "price_usd": r.choice([50, 200, 400]) * k / 8,
-                "power_watts": 100 * k,
-            }
-            for k in (r.randint(3, 5), 8)
-        ],
-        "optics": {"name": "o", "price_usd": r.choice([5, 20]), "power_watts": 10},
-        "cables": {"endpoint_usd": 3, "switch_usd": 4},
-        "transport": {"slowdown": PHI},
-        "max_tiers": 3,
-    }
+    ports = (r.randint(3, 5), 8)
+    boxes = [_switch(f"s{k}", k, r.choice([50, 200, 400]), 100) for k in ports]
+    network = _network(boxes, r.choice([5, 20]))
     given: dict[str, Any] = {
         "name": f"toy {seed}",
         "limits": {
@@ -99,37 +86,41 @@ def toy(seed: int, *, sites: int = 0, forced: bool = False, **changes: Any) -> I
         given["hardware"]["overhead_includes_fabric"] = r.random() < 0.5
         given["hardware"].pop("racks")
         given["grid"] = _grid(r, sites)
-        given["wan"] = {
-            "fibre_usd_per_route_km": r.choice([0.1, 1.0]),
-            "wavelength_usd": 20,
+        given["wan"] = WAN | {
+            "fibre_usd_per_route_km": r.choice([0.1, 1.0]), "wavelength_usd": 20,
             "wavelength_gbps": r.choice([0.5, 5.0]),
-            "max_wavelengths_per_pair": 2,
-            "max_fibre_pairs": 2,
-            "headroom_factor": 1.0,
-        }
+        }  # fmt: skip
     return Instance.model_validate(given | changes)
 
 
-def _grid(r: random.Random, sites: int) -> dict[str, Any]:
-    names = "EWT"[:sites]
-    places = {"E": (40.0, -76.0), "W": (33.0, -80.0), "T": (36.0, -90.0)}
+def _switch(name: str, ports: int, usd: float, watts: float) -> dict[str, Any]:
+    """Return a switch by its price for eight ports and its power for one."""
+    figures = {"price_usd": usd * ports / 8, "power_watts": watts * ports}
+    return {"name": name, "ports": ports, "port_gbps": 800} | figures
+
+
+def _network(switches: list[dict[str, Any]], optics_usd: float) -> dict[str, Any]:
     return {
-        "balancing_authorities": [
-            {"id": n, "interconnection": n, "headroom_mw": r.choice([1.3, 2.5, 3.7]), "energy_usd_per_mwh": 40}
-            for n in names
-        ],
-        "nodes": [
-            {
-                "id": f"{n}1",
-                "balancing_authority": n,
-                "latitude": places[n][0],
-                "longitude": places[n][1],
-                "generation_mw": 100,
-            }
-            for n in names
-        ],
+        "switches": switches, "optics": {"name": "o", "price_usd": optics_usd, "power_watts": 10},
+        "cables": {"endpoint_usd": 3, "switch_usd": 4}, "transport": {"slowdown": PHI}, "max_tiers": 3,
+    }  # fmt: skip
+
+
+def _area(name: str, headroom_mw: float, usd: float) -> dict[str, Any]:
+    return {"id": name, "interconnection": name, "headroom_mw": headroom_mw, "energy_usd_per_mwh": usd}
+
+
+def _place(name: str, at: tuple[float, float], **figures: Any) -> dict[str, Any]:
+    return {"id": name, "balancing_authority": name[0], "latitude": at[0], "longitude": at[1]} | figures
+
+
+def _grid(r: random.Random, sites: int) -> dict[str, Any]:
+    places = dict(itertools.islice({"E": (40.0, -76.0), "W": (33.0, -80.0), "T": (36.0, -90.0)}.items(), sites))
+    return {
+        "balancing_authorities": [_area(n, r.choice([1.3, 2.5, 3.7]), 40) for n in places],
+        "nodes": [_place(f"{n}1", at, generation_mw=100) for n, at in places.items()],
         "rules": {"grid_model": "none", "generation": False, "max_sites": min(sites, 2)},
-        "prices": {"building_usd_per_it_mw": 100, "interconnection_usd_per_mw": 20, "site_usd": r.choice([50, 300])},
+        "prices": SITE_PRICES | {"site_usd": r.choice([50, 300])},
     }
 
 
@@ -182,34 +173,24 @@ def case(seed: int) -> Instance:
     given: dict[str, Any] = {
         "name": f"case {seed}, {kind}",
         "workload": {"tokens": 1e9, "precision": PRECISION, "software": SOFTWARE, **_model(r, kind)},
-        "hardware": {
-            "accelerator": GPU
-            | {
-                "hbm_bytes": r.choice(small),
-                "nic_bytes_per_second": r.choice([1e9, 2e9, 5e9, 2e10] if kind != "context" else [1e10, 4e10, 8e10]),
-            },
-            "rack": {"name": "r", "gpus": gpus, "it_kw": 1e3 * RACK_MW, "price_usd": RACK_USD},
-            "racks": racks,
-        },
-        "network": _network(r),
-        "pins": {"layout.zero_stage": r.randint(0, 3)} if r.random() < 0.8 else {},
     }
-    sequence = given["workload"]["sequence_length"]
-    sequences = r.randint(1, 2) if kind == "context" else r.randint(3, 6)
-    given["limits"] = {
-        "max_batch_tokens": sequences * sequence,
-        "memory_reserve_fraction": 0.0,
-        "budget_usd": racks * RACK_USD * r.uniform(1.05, 1.5),
+    hbm = r.choice(small)
+    nic = r.choice([1e9, 2e9, 5e9, 2e10] if kind != "context" else [1e10, 4e10, 8e10])
+    given["hardware"] = {
+        "accelerator": GPU | {"hbm_bytes": hbm, "nic_bytes_per_second": nic},
+        "rack": {"name": "r", "gpus": gpus, "it_kw": 1e3 * RACK_MW, "price_usd": RACK_USD},
+        "racks": racks,
     }
-    if kind == "experts":
-        given["pins"]["layout.sequence_parallel"] = False
-    sequence = given["workload"]["sequence_length"]
-    sequences = r.randint(1, 2) if kind == "context" else r.randint(3, 6)
-    given["limits"] = {
-        "max_batch_tokens": sequences * sequence,
-        "memory_reserve_fraction": 0.0,
-        "budget_usd": racks * RACK_USD * r.uniform(1.05, 1.5),
-    }
+    ports = (("a", r.randint(3, 4)), ("b", r.choice([5, 5, 6, 8])))
+    boxes = [_switch(f"{n}{k}", k, r.choice([50, 150, 300]), r.choice([100, 4000])) for n, k in ports]
+    given["network"] = _network(boxes, r.choice([5, 20, 60]))
+    given["pins"] = {"layout.zero_stage": r.randint(0, 3)} if r.random() < 0.8 else {}
+    for _ in range(2):  # the second draw counts
+        sequences = r.randint(1, 2) if kind == "context" else r.randint(3, 6)
+        given["limits"] = {
+            "max_batch_tokens": sequences * given["workload"]["sequence_length"], "memory_reserve_fraction": 0.0,
+            "budget_usd": racks * RACK_USD * r.uniform(1.05, 1.5),
+        }  # fmt: skip
     if kind == "experts":
         given["pins"]["layout.sequence_parallel"] = False
     if forced and (kind in ("cluster", "site") or (kind == "grid" and r.random() < 0.4)):
@@ -273,30 +254,10 @@ def _model(r: random.Random, kind: str) -> dict[str, Any]:
     return {"model": model, "sequence_length": 8192 if kind == "context" else 1024}
 
 
-def _network(r: random.Random) -> dict[str, Any]:
-    return {
-        "switches": [
-            {
-                "name": f"{name}{k}",
-                "ports": k,
-                "port_gbps": 800,
-                "price_usd": r.choice([50, 150, 300]) * k / 8,
-                "power_watts": r.choice([100, 4000]) * k,
-            }
-            for name, k in (("a", r.randint(3, 4)), ("b", r.choice([5, 5, 6, 8])))
-        ],
-        "optics": {"name": "o", "price_usd": r.choice([5, 20, 60]), "power_watts": 10},
-        "cables": {"endpoint_usd": 3, "switch_usd": 4},
-        "transport": {"slowdown": PHI},
-        "max_tiers": 3,
-    }
-
-
 def _fibre(r: random.Random) -> dict[str, Any]:
-    return {
+    return WAN | {
         "fibre_usd_per_route_km": r.choice([0.02, 0.1]), "wavelength_usd": r.choice([20, 80]),
-        "wavelength_gbps": r.choice([5.0, 20.0, 100.0]), "max_wavelengths_per_pair": 2, "max_fibre_pairs": 2,
-        "headroom_factor": 1.0, "round_trips": r.choice([0.0, 0.2, 0.2, 1.0, 1.0]),
+        "wavelength_gbps": r.choice([5.0, 20.0, 100.0]), "round_trips": r.choice([0.0, 0.2, 0.2, 1.0, 1.0]),
     }  # fmt: skip
 
 
@@ -310,52 +271,30 @@ def _nodes(r: random.Random, count: int, racks: int) -> dict[str, Any]:
     most = max(2.0, racks / len(areas)) if count > 1 else 1.6 * racks
     return {
         "balancing_authorities": [
-            {
-                "id": a,
-                "interconnection": a,
-                "headroom_mw": rack * r.uniform(0.9, 2.0) * most,
-                "energy_usd_per_mwh": r.choice([30, 50]),
-            }
-            for a in areas
+            _area(a, rack * r.uniform(0.9, 2.0) * most, r.choice([30, 50])) for a in areas
         ],
         "nodes": [
-            {
-                "id": n,
-                "balancing_authority": n[0],
-                "latitude": PLACES[n][0],
-                "longitude": PLACES[n][1],
-                "generation_mw": rack * r.uniform(0.8, 2.2) * most,
-                "interconnect_mw": rack * r.uniform(0.8, 1.6) * most / 2,
-                "site": k == 0 or r.random() < 0.9,
-            }
+            _place(
+                n, PLACES[n], generation_mw=rack * r.uniform(0.8, 2.2) * most,
+                interconnect_mw=rack * r.uniform(0.8, 1.6) * most / 2, site=k == 0 or r.random() < 0.9,
+            )
             for k, n in enumerate(names)
         ],
         "lines": [{"id": f"{a}-{b}", "a": a, "b": b, "rating_mw": rack * r.uniform(0.5, 2.5)} for a, b in pairs],
         "new_lines": [
-            {
-                "id": f"new-{a}-{b}",
-                "a": a,
-                "b": b,
-                "max_circuits": 1,
-                "rating_mw": rack * r.uniform(0.5, 2.5),
-                "capex_usd": r.choice([20, 200]),
-            }
+            {"id": f"new-{a}-{b}", "a": a, "b": b, "max_circuits": 1, "rating_mw": rack * r.uniform(0.5, 2.5),
+             "capex_usd": r.choice([20, 200])}
             for a, b in pairs
         ],
         "rules": {
             "grid_model": r.choice(["none", "transport", "transport"]),
-            "interconnect": {"enabled": r.random() < 0.5, "reading": r.choice(["explicit", "explicit", "capacity"])}
-            if pairs
-            else {"enabled": r.random() < 0.5},
+            "interconnect": {"enabled": r.random() < 0.5}
+            | ({"reading": r.choice(["explicit", "explicit", "capacity"])} if pairs else {}),
             "fault_split": {"enabled": split, "max_share": r.choice([0.6, 0.8])},
             "max_sites": min(count, r.choice([2, 2, 3])),
         },
-        "prices": {
-            "building_usd_per_it_mw": 100,
-            "interconnection_usd_per_mw": 20,
-            "site_usd": r.choice([20, 150]),
-        },
-    }
+        "prices": SITE_PRICES | {"site_usd": r.choice([20, 150])},
+    }  # fmt: skip
 
 
 def free_fibre(i: Instance) -> Instance:
@@ -371,34 +310,19 @@ def merged(i: Instance) -> Instance:
     if i.grid is None:
         return i
     g = i.grid
-    area = g.balancing_authorities[0].model_copy(
-        update={
-            "headroom_mw": sum(b.headroom_mw for b in g.balancing_authorities),
-            "energy_usd_per_mwh": min(b.energy_usd_per_mwh for b in g.balancing_authorities),
-        }
-    )
-    node = g.nodes[0].model_copy(
-        update={
-            "balancing_authority": area.id,
-            "generation_mw": sum(n.generation_mw for n in g.nodes),
-            "site": True,
-        }
-    )
-    rules = g.rules.model_copy(
-        update={
-            "fault_split": g.rules.fault_split.model_copy(update={"enabled": False}),
-            "interconnect": g.rules.interconnect.model_copy(update={"enabled": False}),
-            "max_sites": 1,
-            "max_rtt_ms": None,
-        }
-    )
+    areas, nodes = g.balancing_authorities, g.nodes
+    figures = {"headroom_mw": sum(b.headroom_mw for b in areas)}
+    figures["energy_usd_per_mwh"] = min(b.energy_usd_per_mwh for b in areas)
+    area = areas[0].model_copy(update=figures)
+    plants = {"balancing_authority": area.id, "generation_mw": sum(n.generation_mw for n in nodes), "site": True}
+    off = {
+        name: getattr(g.rules, name).model_copy(update={"enabled": False}) for name in ("fault_split", "interconnect")
+    }
+    rules = g.rules.model_copy(update=off | {"max_sites": 1, "max_rtt_ms": None})
     one = g.model_copy(
         update={
-            "balancing_authorities": (area,),
-            "nodes": (node,),
-            "lines": (),
-            "new_lines": (),
-            "rules": rules,
+            "balancing_authorities": (area,), "nodes": (nodes[0].model_copy(update=plants),), "lines": (),
+            "new_lines": (), "rules": rules,
         }
-    )
+    )  # fmt: skip
     return i.model_copy(update={"grid": one})

@@ -46,34 +46,20 @@ def power_case(seed: int, *, n1: str = "off", new: int = 0, model: str = "dc") -
     ends += r.sample(spare, min(len(spare), r.randint(1, 4)))
     lines = [
         wire(
-            a,
-            b,
-            r.choice([0.005, 0.01, 0.02, 0.03]),
-            rating_mw=r.choice([1.5, 2, 3, 4]),
-            circuits=r.choice([1, 1, 2, 3]),
-            id=f"{i}",
+            a, b, r.choice([0.005, 0.01, 0.02, 0.03]), rating_mw=r.choice([1.5, 2, 3, 4]),
+            circuits=r.choice([1, 1, 2, 3]), id=f"{i}",
         )
         for i, (a, b) in enumerate(ends)
-    ]
+    ]  # fmt: skip
     built = [
         {
-            "id": f"new{i}",
-            "a": a,
-            "b": b,
-            "rating_mw": r.choice([1, 2, 4]),
-            "max_circuits": r.choice([1, 2]),
-            "reactance_pu": r.choice([0.005, 0.02]),
+            "id": f"new{i}", "a": a, "b": b, "rating_mw": r.choice([1, 2, 4]), "max_circuits": r.choice([1, 2]),
+            "reactance_pu": r.choice([0.005, 0.02]), "capex_usd": r.choice([0, 3e5, 2e6]),
         }
-        | {"capex_usd": r.choice([0, 3e5, 2e6])}
         for i, (a, b) in enumerate(r.sample(list(itertools.combinations(names, 2)), new))
-    ]
-    rules = {
-        "grid_model": model,
-        "n1": n1,
-        "headroom": r.random() < 0.5,
-        "max_sites": r.choice([None, 1, 2]),
-        "n1_margin": 0.6,
-    }
+    ]  # fmt: skip
+    rules = {"grid_model": model, "n1": n1, "headroom": r.random() < 0.5, "max_sites": r.choice([None, 1, 2])}
+    rules["n1_margin"] = 0.6
     prices = {"site_usd": r.choice([0, 3e5]), "building_usd_per_it_mw": 1e5}
     usd = {"E": 40.0, "W": r.choice([30.0, 50.0])}
     instance = case(

@@ -109,17 +109,9 @@ def random_case(seed: int) -> tuple[Instance, SitesRequest]:
     ]
     pairs = list(itertools.combinations(names, 2))
     lines = [line(a, b, rating_mw=r.randint(1, 3), circuits=r.randint(1, 2)) for a, b in pairs if r.random() < 0.4]
-    new = [
-        {
-            "id": f"new-{a}-{b}",
-            "a": a,
-            "b": b,
-            "rating_mw": r.randint(1, 4),
-            "max_circuits": r.randint(1, 2),
-            "capex_usd": r.choice([0, 2e5, 9e5]),
-        }
-        for a, b in r.sample(pairs, 1)
-    ]
+    ((a, b),) = r.sample(pairs, 1)
+    new = line(a, b, id=f"new-{a}-{b}", rating_mw=r.randint(1, 4), max_circuits=r.randint(1, 2))
+    new["capex_usd"] = r.choice([0, 2e5, 9e5])
     rules = {
         "grid_model": r.choice(["none", "transport", "transport"]), "headroom": r.random() < 0.8,
         "interconnect": {
@@ -141,36 +133,24 @@ def random_case(seed: int) -> tuple[Instance, SitesRequest]:
     if r.random() < 0.3:
         limits["facility_power_mw"] = r.randint(2, 8)
     hardware = {"racks_per_module": r.choice([1, 1, 1, 2]), "cooling_kw_per_m2": 1.0}
-    links = {
-        "fibre_usd_per_route_km": 50,
-        "wavelength_usd": 2e3,
-        "max_wavelengths_per_pair": 4,
-        "max_fibre_pairs": 3,
-        "headroom_factor": 1.5,
-    }
+    links = {"fibre_usd_per_route_km": 50, "wavelength_usd": 2e3, "max_wavelengths_per_pair": 4}
+    links |= {"max_fibre_pairs": 3, "headroom_factor": 1.5}
     spare = {"E": r.randint(2, 8), "W": r.randint(2, 8)}
     price = {"E": r.choice([30, 40]), "W": r.choice([35, 40])}
     instance = case(
-        *nodes, headroom=spare, usd_per_mwh=price, lines=lines, new_lines=new, rules=rules, prices=prices,
+        *nodes, headroom=spare, usd_per_mwh=price, lines=lines, new_lines=[new], rules=rules, prices=prices,
         limits=limits, hardware=hardware, wan=links,
     )  # fmt: skip
-    exchange = (
-        GradientExchange(stage_bytes=r.choice([4e9, 2e10]), window_seconds=r.choice([0.05, 0.2]))
-        if r.random() < 0.7
-        else None
-    )
+    exchange = None
+    if r.random() < 0.7:
+        exchange = GradientExchange(stage_bytes=r.choice([4e9, 2e10]), window_seconds=r.choice([0.05, 0.2]))
     return instance, SitesRequest(racks=r.choice([None] * 5 + [2, 4]), fabric_usd_per_rack=1e5, exchange=exchange)
 
 
 def best(instance: Instance, request: SitesRequest) -> tuple[int, float] | None:
     """Return the most racks and then the least yearly cost over every split, or None."""
-    found = ((racks, usd) for racks, usd in splits(instance, request))
+    found = ((sum(racks.values()), usd) for racks, usd in placed_splits(instance, request))
     return min(found, key=lambda x: (-x[0], x[1]), default=None)
-
-
-def splits(instance: Instance, request: SitesRequest) -> Iterator[tuple[int, float]]:
-    """Yield racks and yearly cost of every split that keeps the rules."""
-    return ((sum(racks.values()), usd) for racks, usd in placed_splits(instance, request))
 
 
 def placed_splits(instance: Instance, request: SitesRequest) -> Iterator[tuple[dict[str, int], float]]:
