@@ -11,7 +11,6 @@ from planner.checks.rule import TOLERANCE, Rule, at_most, broken, must_be, must_
 from planner.instance.network import Wan
 from planner.physics.plan_physics import PlanPhysics, PoweredSite
 from planner.physics.site import fibre, wan
-from planner.physics.site import wan as gradient_exchange
 from planner.physics.site import wan as wide
 from planner.physics.site.fibre import Demand, SiteFibre
 from planner.physics.site.grid import usable_interconnect_mw
@@ -290,7 +289,7 @@ class Requirements:
     forms: tuple[Form, ...]
     form: Form | None
     demands: dict[tuple[str, str, str], Demand]
-    rtt_ms: gradient_exchange.Rtt
+    rtt_ms: wide.Rtt
 
 
 def requirements(physics: PlanPhysics) -> Requirements | None:
@@ -312,7 +311,7 @@ def requirements(physics: PlanPhysics) -> Requirements | None:
         return net.rtt_ms(routes[0]) if routes else math.inf
 
     assumptions, size = layout.assumptions, metrics.gradient_bytes_per_stage
-    window = gradient_exchange.assumed_window_seconds(
+    window = wide.assumed_window_seconds(
         physics.wan,
         size,
         len(physics.replicas),
@@ -320,7 +319,7 @@ def requirements(physics: PlanPhysics) -> Requirements | None:
         assumptions.wan_gbps,
         assumptions.wan_rtt_ms,
     )
-    offered = gradient_exchange.forms(groups, size, rtt)
+    offered = wide.forms(groups, size, rtt)
     form = fibre.choose_form(physics.wan, offered, window, rtt)
     demands = (
         *fibre.sync_demands(physics.wan, form, window, rtt),
@@ -354,14 +353,10 @@ def fastest_form(physics: PlanPhysics, req: Requirements, design: WanPlan) -> It
     yield from must_be(
         "fastest_form", "forms", sorted(form.name for form in design.forms), sorted(form.name for form in req.forms)
     )
-    need = (
-        gradient_exchange.form_need_gbps(req.form, physics.wan, req.window_seconds, req.rtt_ms)
-        if req.form
-        else math.inf
-    )
+    need = wide.form_need_gbps(req.form, physics.wan, req.window_seconds, req.rtt_ms) if req.form else math.inf
     for form in req.forms:
-        rate = gradient_exchange.form_need_gbps(form, physics.wan, req.window_seconds, req.rtt_ms)
-        took = gradient_exchange.seconds(form, physics.wan, need, req.rtt_ms) if math.isfinite(need) else None
+        rate = wide.form_need_gbps(form, physics.wan, req.window_seconds, req.rtt_ms)
+        took = wide.seconds(form, physics.wan, need, req.rtt_ms) if math.isfinite(need) else None
         for stated in (other for other in design.forms if other.name == form.name):
             yield from must_be(f"fastest_form[{form.name}]", "order", stated.order, form.order)
             finite = rate if math.isfinite(rate) else None

@@ -43,7 +43,6 @@ from paper_inputs import (
 from planner.instance.network import Wan
 from planner.physics.site import cost, wan
 from planner.physics.training import collectives, layer_time, memory, schedule, transformer
-from planner.physics.training import transformer as training_scaling_laws
 
 
 def infrastructure() -> Iterator[Row]:
@@ -82,16 +81,13 @@ def scaling_laws() -> Iterator[Row]:
     """Compute-optimal sizes (section 3.1)."""
     rate, points = RACKS * RACK_FLOP_PER_SECOND, laws()
     budgets = {
-        "6 months": training_scaling_laws.budget_flop(rate, MONTHS_6),
-        "24 months": training_scaling_laws.budget_flop(rate, MONTHS_24),
+        "6 months": transformer.budget_flop(rate, MONTHS_6),
+        "24 months": transformer.budget_flop(rate, MONTHS_24),
     }
     two = points["chinchilla-2"]
-    data = {
-        k: float(training_scaling_laws.optimal_tokens(c, two["flop"], two["tokens"])) / 1e12 for k, c in budgets.items()
-    }
+    data = {k: float(transformer.optimal_tokens(c, two["flop"], two["tokens"])) / 1e12 for k, c in budgets.items()}
     size = {
-        k: float(training_scaling_laws.optimal_parameters(c, two["flop"], two["parameters"])) / 1e12
-        for k, c in budgets.items()
+        k: float(transformer.optimal_parameters(c, two["flop"], two["parameters"])) / 1e12 for k, c in budgets.items()
     }
     yield Row("budget, 6 months", "1e27 FLOP", 519, budgets["6 months"] / 1e27, why="180 days at the whole sparse peak")
     yield Row("parameters, 6 months", "T", 52.5, size["6 months"], why="approach 2 of Hoffmann 2022")
@@ -100,16 +96,16 @@ def scaling_laws() -> Iterator[Row]:
     d24 = data["24 months"]
     why = "6·103.5T·3226T is 2.00e30 FLOP, the budget 2.08e30: a digit slip"
     yield Row("tokens, 24 months", "T", 3226, d24, right=d24, why=why)
-    value = budgets["24 months"] / training_scaling_laws.training_flop(103.5e12, 1.0) / 1e12
+    value = budgets["24 months"] / transformer.training_flop(103.5e12, 1.0) / 1e12
     yield Row("tokens as budget / 6N, 24 months", "T", None, value)
     yield Row("bytes per token behind 15 PB", "B", None, 15e15 / 3226e12, why="plausible; the paper gives no figure")
     for key, law in (("1", points["chinchilla-1"]), ("3", points["chinchilla-3"])):
         for months, c in budgets.items():
-            n = float(training_scaling_laws.optimal_parameters(c, law["flop"], law["parameters"])) / 1e12
+            n = float(transformer.optimal_parameters(c, law["flop"], law["parameters"])) / 1e12
             why = "the size hangs on the choice of approach"
             yield Row(f"parameters, {months}, by approach {key}", "T", None, n, why=why)
     for months, c in budgets.items():
-        value = float(training_scaling_laws.parametric_optimal_parameters(c)) / 1e12
+        value = float(transformer.parametric_optimal_parameters(c)) / 1e12
         yield Row(f"parameters, {months}, by the parametric loss", "T", None, value)
 
 
