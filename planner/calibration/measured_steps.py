@@ -32,14 +32,6 @@ class MeasuredRun:
     seconds: float
 
 
-def scale_up_domain(gpu: str) -> Rack:
-    """Return the scale-up domain of a GPU of the catalogue: a rack where it comes in one alone, else a node of 8."""
-    for name, rack in catalogue("racks").items():
-        if name.startswith(f"{gpu}-NVL"):
-            return Rack.model_validate(rack)
-    return NODE
-
-
 def accelerator(name: str, nic_bytes_per_second: float | None) -> Accelerator:
     """Return an accelerator of the catalogue, with another NIC where its rate is given."""
     gpu = Accelerator.model_validate(catalogue("accelerators")[name])
@@ -237,9 +229,10 @@ def _machine(line: TableLine, gpu: str | None, software: str | None) -> Machine:
     if dtype not in found.peak_flop_per_second:
         has = ", ".join(sorted(found.peak_flop_per_second))
         line.refuse("precision", f"must be a type that {name} has", f"choose one of {has}")
+    own = next((rack for key, rack in catalogue("racks").items() if key.startswith(f"{name}-NVL")), None)
     return Machine(
         gpu=found,
-        rack=scale_up_domain(name),
+        rack=NODE if own is None else Rack.model_validate(own),  # the GPU comes in racks alone, or in nodes of 8
         software=Software.model_validate(catalogue("software")[stack]),
         model=_model(line),
         precision=precision(dtype, gradient_bytes=4.0),

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.checks.joint_columns import Cut, CutPipelines, Floats, Ints, MaxRacks, max_sites
-from planner.instance.instance import Instance
 from planner.physics.training import memory, schedule, step, step_prediction
 from planner.physics.training.collectives import front_layers
 from planner.physics.training.layer_time import ReplicaGroup
@@ -95,12 +94,6 @@ def total_micro_batches(cut: Cut) -> int:
     return cut.space.sequences // cut.shape.micro_batch
 
 
-def pinned_replicas(instance: Instance) -> int | None:
-    """Return the replicas that pins ask for, in all or by site; None where they are free."""
-    by_site = instance.pins.get("layout.data_parallel_by_site")
-    return instance.pins.get("layout.data_parallel") if by_site is None else sum(by_site.values())
-
-
 def fastest_ranges(cut: Cut, pipelines: CutPipelines, racks: MaxRacks, limit: float) -> CutRanges:
     """Return every pipeline with all replicas and micro-batches, but those too few for a limit in seconds a sequence.
 
@@ -116,7 +109,8 @@ def fastest_ranges(cut: Cut, pipelines: CutPipelines, racks: MaxRacks, limit: fl
     few = np.ceil(np.maximum(gpus / pipelines.p, shape.expert_parallel) / shape.gpus).astype(np.int64)
     many, low = most // pipelines.block_racks * pipelines.block_replicas, np.where(pipelines.v > 1, pipelines.p, 1)
     high = np.full_like(pipelines.p, total)
-    replicas, batches = pinned_replicas(cut.space.instance), pins.get("layout.microbatches_per_step")
+    by_site, batches = pins.get("layout.data_parallel_by_site"), pins.get("layout.microbatches_per_step")
+    replicas = pins.get("layout.data_parallel") if by_site is None else sum(by_site.values())
     if replicas is not None:
         few, many = np.maximum(few, replicas), np.minimum(many, replicas)
     if batches is not None:

@@ -10,7 +10,7 @@ installed circuits, which are decided once. Cuts limit flows after a contingency
 themselves.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -397,11 +397,6 @@ def excess_of(block: Any) -> dict[str, float]:
             if (var.value or 0.0) > 1e-6:
                 excess[name] = var.value * rule.scale
     return dict(sorted(excess.items()))
-
-
-def excess_usd(data: SplitData, excess: Mapping[str, float]) -> float:
-    """Return the price of the excess of soft rules for a year, in USD; `excess` is in the rules' units."""
-    return sum(data.grid.rules.soft[rule_of(name).name].usd_per_year * amount for name, amount in excess.items())
 
 
 def build(

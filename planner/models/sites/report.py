@@ -16,7 +16,6 @@ from planner.models.sites.model import (
     Dispatch,
     SplitSolution,
     build,
-    excess_usd,
     rule_of,
     rules_without,
     security_space,
@@ -330,7 +329,8 @@ def _yearly_usd(data: SplitData, solution: SplitSolution, links: tuple[Link, ...
     elif years:
         own, weight = weights(data)
         energy = own * energy + sum(weight[n] * usd for n, usd in years.items())
-    energy += excess_usd(data, solution.excess)
+    soft = data.grid.rules.soft
+    energy += sum(soft[rule_of(name).name].usd_per_year * amount for name, amount in solution.excess.items())
     annual = built * cost.annuity(prices.discount_rate, prices.site_life_years)
     return energy + annual + sum(link.usd_per_year for link in links)
 
