@@ -72,9 +72,7 @@ def test_one_site_has_one_bound() -> None:
         ([2.0, 5.0], 1.0, 1, [0.0]),
     ],
 )
-def test_round_trips_that_may_be_the_longest(
-    known: list[float], round_trips: float, sites: int, tried: list[float]
-) -> None:
+def test_round_trips_that_may_be_the_longest(known, round_trips, sites, tried) -> None:
     """Each that the sites have; where an exchange waits for none the longest alone, and at one site there is none."""
     wan = SimpleNamespace(round_trips=round_trips)
     world: Any = SimpleNamespace(sites=SimpleNamespace(rtts_ms=lambda: known), problem=SimpleNamespace(wan=wan))

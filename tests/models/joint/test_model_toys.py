@@ -94,9 +94,7 @@ MODULES: list[tuple[tuple[str, ...], float, str | None, tuple[str, bool]]] = [
 
 
 @pytest.mark.parametrize(("modules", "hbm", "pin", "wanted"), MODULES)
-def test_modules_equal_full_enumeration(
-    modules: tuple[str, ...], hbm: float, pin: str | None, wanted: tuple[str, bool]
-) -> None:
+def test_modules_equal_full_enumeration(modules, hbm, pin, wanted) -> None:
     """As memory grows whole layers run again, then modules, then nothing."""
     i = of_modules(modules, hbm, **({} if pin is None else {"layout.recompute": pin}))
     best = ModuleToy(i).best()

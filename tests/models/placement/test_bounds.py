@@ -84,9 +84,7 @@ def test_boundaries_by_pods_in_use() -> None:
         ([(0, 3), (0, 3), (1, 3), (1, 3), (2, 3)], (2, 6), 6, 1, False, 3),
     ],
 )
-def test_boundaries_of_equal_groups(
-    free: list[tuple[int, int]], kind: tuple[int, int], line: int, across: int, whole: bool, least: int
-) -> None:
+def test_boundaries_of_equal_groups(free, kind, line, across, whole, least) -> None:
     """Neighbours along lines that are not in one pod, at the least."""
     assert problems.min_boundaries(problem(free, kind, line=line), across, whole=whole) == least
 

@@ -51,9 +51,7 @@ def started(q: PlacementProblem) -> Progress:
 
 
 @pytest.mark.parametrize(("most", "written"), [(8, True), (7, False)])
-def test_a_model_is_written_down_where_its_variables_are_few(
-    most: int, written: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_is_written_down_where_its_variables_are_few(most, written, monkeypatch) -> None:
     """Holes of four sizes, each with what is left and a group of one kind: eight variables at the most."""
     monkeypatch.setattr(proven_levels, "MAX_VARIABLES", most)
     q = PlacementProblem(leaves=(Leaf((0,), 4, 4), Leaf((0,), 2, 4)), kinds=(Kind(3, 2),), line=2)

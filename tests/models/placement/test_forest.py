@@ -67,9 +67,7 @@ def test_no_tree_is_large_enough() -> None:
         ((1, 5), [((1, 5), (1, 5)), ((1, 6), (1, 3))], (1, 3)),
     ],
 )
-def test_bounds_hold_over_all_trees(
-    best_values: tuple[int, ...], trees: list[tuple[tuple[int, ...], tuple[int, ...]]], bounds: tuple[int, ...]
-) -> None:
+def test_bounds_hold_over_all_trees(best_values, trees, bounds) -> None:
     """A tree that may still be better, or as good, keeps its say."""
     assert over_all(best_values, trees) == bounds
 

@@ -66,9 +66,7 @@ def test_the_most_that_a_node_carries(seed: int) -> None:
         ({"area_m2": 500.0, "interconnect_mw": 0.4}, {"interconnect": {"enabled": True, "reading": "explicit"}}, set()),
     ],
 )
-def test_what_stops_a_node_that_carries_nothing(
-    figures: dict[str, Any], rules: dict[str, Any], stops: set[str]
-) -> None:
+def test_what_stops_a_node_that_carries_nothing(figures, rules, stops) -> None:
     """Each rule without which alone one module would fit is named; of two that both stop it neither is."""
     i = case(node("E0", **figures), rules=rules, hardware={"cooling_kw_per_m2": 1.0})
     (found,) = sites.largest_loads(i, SitesRequest(), OPTIONS)
@@ -120,9 +118,7 @@ def test_nothing_is_forced_without_time_or_a_split() -> None:
         (9000.0, 5.0, 5.0, 2.9, {"headroom[E]"}),
     ],
 )
-def test_what_stops_the_third_module(
-    area: float, rating: float, spare: float, headroom: float, names: set[str]
-) -> None:
+def test_what_stops_the_third_module(area, rating, spare, headroom, names) -> None:
     """Plants that are not at work, and room on lines, count as what they are; all that stops it is named, no more."""
     wire = line("E0", "E1", rating_mw=rating)
     nodes = node("E0", generation_mw=2.0, area_m2=area), node("E1", generation_mw=spare, site=False)
@@ -244,9 +240,7 @@ def fed(
         ([wire("E0", "E1", rating_mw=6.0, circuits=1)], {"n1": "margin", "n1_margin": 0.5}, {"rating[E0-E1]": 1.0}),
     ],
 )
-def test_a_price_is_what_one_more_rack_in_the_cheap_east_saves(
-    lines: list[dict[str, Any]], rules: dict[str, Any], expected: dict[str, float]
-) -> None:
+def test_a_price_is_what_one_more_rack_in_the_cheap_east_saves(lines, rules, expected) -> None:
     """The one limit in the way has a price, and so have plants at the site itself, which has none; no other has."""
     instance, request = fed(*lines, **rules)
     found = {name: pytest.approx(x * RACK) for name, x in ({"generation[E0]": 1.0} | expected).items()}

@@ -75,9 +75,7 @@ def test_an_area_short_of_plants_forbids_no_site_elsewhere(generation: float, ex
 
 @pytest.mark.parametrize("model", ["transport", "dc"])
 @pytest.mark.parametrize(("rating", "expected"), [(3.0, {"W0": 2}), (2.0, {})])
-def test_what_is_fed_in_whatever_is_planned_must_go_somewhere(
-    model: str, rating: float, expected: dict[str, int]
-) -> None:
+def test_what_is_fed_in_whatever_is_planned_must_go_somewhere(model, rating, expected) -> None:
     nodes = node("E0", generation_mw=0.0, load_mw=-3.0, site=False), node("W0", generation_mw=0.0, load_mw=1.0)
     instance = case(*nodes, lines=[line("E0", "W0", rating_mw=rating, reactance_pu=0.01)], rules={"grid_model": model})
     assert racks(instance) == expected

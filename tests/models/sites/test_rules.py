@@ -182,7 +182,7 @@ SENTENCES: list[tuple[str, dict[str, Any], int | None, str]] = [
         "budget",
         {"limits": {"budget_usd": 5e6}, "prices": {"site_usd": 0}},
         None,
-        "is 5 M$, a module costs at least 1 M",
+        "is 5 M$, a module costs at least 1 M$|",
     ),
     ("min_site", {}, None, "a site holds 3 modules at least (3 MW)"),
     ("site_count", {}, None, "grid.rules.max_sites is 2"),

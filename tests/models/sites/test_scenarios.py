@@ -147,9 +147,7 @@ def test_an_expected_split_may_run_less_in_a_dry_year() -> None:
     [((40, 42), (40, 30), 0.1, "E"), ((40, 42), (40, 30), 0.5, "W"), ((40, 45), (60, 52), 0.5, "W"),
      ((40, 45), (60, 52), 0.3, "E"), ((50, 20), (50, 90), 0.4, "W"), ((50, 20), (50, 90), 0.6, "E")],
 )  # fmt: skip
-def test_a_scenario_counts_by_its_weight(
-    own: tuple[int, int], year: tuple[int, int], weight: float, chosen: str
-) -> None:
+def test_a_scenario_counts_by_its_weight(own, year, weight, chosen) -> None:
     """A rack goes where the weighted mean of its energy is least: (1 - weight) own years, and as many of the other."""
     mean = [(1 - weight) * a + weight * b for a, b in zip(own, year, strict=True)]
     assert "EW"[mean.index(min(mean))] == chosen

@@ -49,9 +49,7 @@ def test_the_largest_circuit_is_of_the_node() -> None:
         ({"5": 0, "6": 2}, 0, 400, 450, 300),
     ],
 )
-def test_what_a_node_can_draw(
-    built: dict[str, int], steps: int, explicit: float, capacity: float, less_one: float
-) -> None:
+def test_what_a_node_can_draw(built, steps, explicit, capacity, less_one) -> None:
     """The figure given, or 3·100 + 150 MW of circuits, with those built and steps of 30 MW; less the largest."""
     assert usable_interconnect_mw(grid(), NODE, built, steps) == explicit
     assert usable_interconnect_mw(grid("capacity"), NODE, built, steps) == capacity

@@ -136,9 +136,7 @@ CABLES = {"network__cables": {"endpoint_usd": 30.0, "switch_usd": 20.0}}
 @pytest.mark.parametrize("life", [None, 3.0])
 @pytest.mark.parametrize("operation", [UPKEEP, {}, {"staff_usd_per_year": 1.0}])
 @pytest.mark.parametrize("cables", [CABLES, {}])
-def test_capital_at_run_prices_is_what_the_run_costs(
-    years: float, life: float | None, operation: dict[str, Any], cables: dict[str, Any]
-) -> None:
+def test_capital_at_run_prices_is_what_the_run_costs(years, life, operation, cables) -> None:
     """Racks and fabric with upkeep and replacements, sites as they are, and the energy of so many years."""
     figures = {"hardware__rack__life_years": life, "operation": operation, "network__power_usd_per_watt": 3.0} | cables
     plan = small(**figures)

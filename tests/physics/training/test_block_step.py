@@ -84,9 +84,7 @@ def test_whole_layers_to_a_chunk(p: int, v: int, more: int, rounds: int, f: int,
     st.floats(0.3, 3),
     st.floats(0.3, 5),
 )
-def test_the_excess_is_bounded_from_below(
-    p: int, v: int, more: int, rounds: int, data: st.DataObject, f: float, b: float
-) -> None:
+def test_the_excess_is_bounded_from_below(p, v, more, rounds, data, f, b) -> None:
     """Unequal chunks, of layers or of recomputed ones, wait at least for what the bound says in the order of events."""
     recompute, m = data.draw(st.integers(0, v + more)), rounds * p + data.draw(st.integers(0, p - 1))
     found = schedule.excess_seconds(p, v, m, v + more, recompute, (f, b, f))
@@ -95,9 +93,7 @@ def test_the_excess_is_bounded_from_below(
 
 @settings(max_examples=80, deadline=None)
 @given(st.integers(2, 6), st.integers(1, 3), st.integers(1, 17), st.data(), st.integers(1, 9), st.integers(1, 9))
-def test_unequal_stages_take_no_longer_than_the_largest_everywhere(
-    p: int, v: int, m: int, data: st.DataObject, f: int, b: int
-) -> None:
+def test_unequal_stages_take_no_longer_than_the_largest_everywhere(p, v, m, data, f, b) -> None:
     """A pipeline of unequal stages, or with a short last round.
 
     Takes no longer than the formulas say of its largest stage.
@@ -196,9 +192,7 @@ def test_a_long_walk_can_be_ended(pipeline: int) -> None:
 
 
 @pytest.mark.parametrize(("pipeline", "micro_batches", "v"), [(3, 8, 3), (5, 5, 1), (4, 16, 2)])
-def test_passes_one_by_one_end_when_passes_in_waves_do(
-    pipeline: int, micro_batches: int, v: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_passes_one_by_one_end_when_passes_in_waves_do(pipeline, micro_batches, v, monkeypatch) -> None:
     """A loop over passes, and arrays of those that run at once, end at the same seconds to the last digit."""
     seconds = tuple(1.0 + 0.1 * k for k in range(v)), tuple(2.0 + 0.3 * k for k in range(v))
     finish, ends = schedule.run_passes(pipeline, micro_batches, *seconds)

@@ -83,9 +83,7 @@ def test_elements_of_grouped_queries_and_a_gate() -> None:
 
 
 @pytest.mark.parametrize(("model", "b", "p", "v", "m", "state", "none", "selective"), FIGURE_1)
-def test_figure_1_of_korthikanti(
-    model: Model, b: int, p: int, v: int, m: int, state: float, none: float, selective: float
-) -> None:
+def test_figure_1_of_korthikanti(model, b, p, v, m, state, none, selective) -> None:
     layers = model.layers // p
     flying = schedule.chunks_in_flight("1f1b", 0, p, v, m) * layers / v
     assert flying * per_layer(model, 8, "none", False, b) / GIB == pytest.approx(none, rel=1e-9)
@@ -105,9 +103,7 @@ def test_state_by_zero_stage(zero: int, bytes_per_parameter: float) -> None:
     [(6, 2, 4, 6, 12), (6, 2, 2, 4, 12), (4, 4, 4, 8, 8)],
     ids=["bf16 weights, fp32 gradients", "16 bits both", "fp32"],
 )
-def test_stage_1_divides_the_master_copy_too(
-    weights: float, working: float, gradients: float, stays: float, divided: float
-) -> None:
+def test_stage_1_divides_the_master_copy_too(weights, working, gradients, stays, divided) -> None:
     """As Megatron-Core's table of its distributed optimiser has it: bytes that stay and bytes over d replicas."""
     p = MIXED_BYTES.model_copy(
         update={
@@ -365,9 +361,7 @@ def narrow(gpu: dict[str, Any], software: dict[str, Any], **roles: Any) -> Machi
         ({}, {}, {"compute": "fp4", "working_parameter_bytes": 0.5, "parameter_bytes": 4.5}, 0.5, 0.5),
     ],
 )
-def test_casts_of_weights_stay(
-    gpu: dict[str, Any], software: dict[str, Any], roles: dict[str, Any], layer: float, end: float
-) -> None:
+def test_casts_of_weights_stay(gpu, software, roles, layer, end) -> None:
     """Of each weight of a layer: the one in work and its casts, a second where products take one layout; no embedding.
 
     Under ZeRO-1 they stay, beside 2 bytes of gradients, and 12 are divided; under ZeRO-3 no cast stays.

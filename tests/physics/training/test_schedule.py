@@ -175,9 +175,7 @@ def test_plain_sends_show_beside_the_bubble(p: int, m: int, f: int, b: int, send
 
 @settings(max_examples=100, deadline=None)
 @given(st.integers(1, 5), st.integers(2, 4), st.integers(1, 4), seconds, seconds, st.data())
-def test_interleaved_sends_show_in_the_bubble_only(
-    p: int, v: int, rounds: int, f: int, b: int, data: st.DataObject
-) -> None:
+def test_interleaved_sends_show_in_the_bubble_only(p, v, rounds, f, b, data) -> None:
     send, m = data.draw(st.integers(0, min(f, b))) if p > 1 else 0, rounds * p
     assert run_1f1b(p, v, m, (f, b, 0), send) == v * m * (f + b) + schedule.bubble_seconds("1f1b", p, v, f, b, 0, send)
 

@@ -106,9 +106,7 @@ class SharedStep:
     st.integers(2, 5), st.integers(1, 3), st.integers(1, 2), st.integers(2, 20), st.integers(2, 20),
     st.integers(1, 3), st.floats(0.05, 0.5), st.floats(0.05, 40),
 )  # fmt: skip
-def test_the_last_micro_batch_waits_for_a_ring_at_every_send(
-    p: int, v: int, rounds: int, f: int, b: int, layers: int, share: float, ring: float
-) -> None:
+def test_the_last_micro_batch_waits_for_a_ring_at_every_send(p, v, rounds, f, b, layers, share, ring) -> None:
     """A step on shared NICs is later by the wait of each send that the schedule counts, and its rings by no more.
 
     So the exchange that ends last takes its own time, and no other pass or micro-batch waits.

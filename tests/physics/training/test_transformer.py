@@ -215,9 +215,7 @@ def test_all_weights_are_the_publishers_total_within_a_hundredth(name: str, tota
 
 
 @pytest.mark.parametrize(("name", "active", "embedding"), ACTIVE)
-def test_weights_that_a_token_meets_are_the_publishers_within_a_hundredth(
-    name: str, active: float, embedding: bool
-) -> None:
+def test_weights_that_a_token_meets_are_the_publishers_within_a_hundredth(name, active, embedding) -> None:
     assert tf.active_parameters(known(name), embedding=embedding) == pytest.approx(active, rel=0.01)
 
 
