@@ -3,7 +3,7 @@
 import math
 import os
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from planner.instance.instance import TOLERANCE, Instance
 from planner.models.joint.cache import JointCache
 from planner.models.joint.ends import End, Ends, ends_within, kinds_of, local_share, simplest_within
 from planner.models.joint.least_cost import cheaper_within, days_of
+from planner.models.joint.search.loop import Loop
 from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.solve import world_of
 from planner.models.joint.split import Column
@@ -217,10 +218,10 @@ def _ended_by_choice(
     """Return the plan that the ends of the choice leave of those as fast, and what the objective says of others.
 
     These are the ends and a simpler plan. At a tolerance of 0 the plan is the fastest, and a cheaper one that is almost
-    as fast is named.
+    as fast is named. None of them is faster than the fastest.
     """
     report_bounds(progress, solution.days, solution.lower_bound)
-    best, most, goal = solution.plan, _most_given_up(instance, solution, options.gap or 0.0), instance.objective
+    best, most = solution.plan, _most_given_up(instance, solution, options.gap or 0.0)
     if (
         best is None
         or most is None
@@ -232,15 +233,54 @@ def _ended_by_choice(
     if search is not None and search.goal.incumbent is not best:
         search = None
     world = world_of(instance, options, deadline, cache)
+    while True:
+        proven = solution.lower_bound is not None and solution.lower_bound >= (solution.days or 0.0) * (1 - EPS)
+        kept = None if search is None or proven else search.left()
+        choice = _choice(world, solution, best, most, progress, deadline, search, proven=proven)
+        fastest = min(choice.seen, key=lambda plan: plan.seconds, default=best)
+        if fastest.seconds >= best.seconds * (1 - EPS):
+            return choice.solution, choice.more
+        # Within a gap a plan of an end may be faster than the fastest so far: it is that, and the ends begin from it.
+        best, solution = fastest, replace(solution, plan=fastest, days=days_of(world.problem, fastest.seconds))
+        most = _most_given_up(instance, solution, options.gap or 0.0) or 0.0
+        report_bounds(progress, solution.days, solution.lower_bound)
+        if search is not None:
+            search = None if kept is None else Loop(goal=search.goal, heap=kept.nodes, opened=kept.shapes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """The plan that the ends of a choice leave, what the objective says of others, and every plan that an end left."""
+
+    solution: JointSolution
+    more: dict[str, Any]
+    seen: tuple[JointPlan, ...] = ()
+
+
+def _choice(
+    world: World,
+    solution: JointSolution,
+    best: JointPlan,
+    most: float,
+    progress: Progress,
+    deadline: Deadline,
+    search: Loop | None,
+    *,
+    proven: bool,
+) -> _Choice:
+    """Return what the ends leave behind the fastest plan, slower than it by at most the share `most`."""
+    instance = world.problem.instance
+    goal = instance.objective
     indifferent = goal.indifference > goal.tolerance
     simpler = min(goal.indifference if indifferent else SIMPLER_WITHIN, most)
     if instance.network is None and instance.grid is None and goal.tolerance in (0.0, TOLERANCE) and not indifferent:
         if not goal.tolerance:
-            return solution, {}
+            return _Choice(solution, {})
         start(progress, "a simpler layout")  # every plan of a layout alone costs the same
         left = None if search is None else search.left()
         simplest = simplest_within(world, best, best.seconds * (1 + simpler), left)
-        return solution, {"simplest": None if simplest.plan is best else _simpler(world, best, simplest)}
+        named = None if simplest.plan is best else _simpler(world, best, simplest)
+        return _Choice(solution, {"simplest": named}, (simplest.plan,))
     start(progress, "a cheaper plan")
     reported = notes(progress)
     if goal.tolerance or indifferent:
@@ -254,16 +294,15 @@ def _ended_by_choice(
             progress=reported,
             search=search,
         )
-        proven = solution.lower_bound is not None and solution.lower_bound >= (solution.days or 0.0) * (1 - EPS)
         plan, ends = found.plan or best, _ends(world, best, found, proven=proven)
         chosen = replace(solution, plan=plan, days=days_of(world.problem, plan.seconds), stopped=found.capital.stopped)
-        return chosen, {"ends": ends, "simplest": _simpler(world, best, found.simpler)}
+        return _Choice(chosen, {"ends": ends, "simplest": _simpler(world, best, found.simpler)}, found.plans)
     cheap = cheaper_within(world, best, ALMOST_AS_FAST, time_limit=deadline.limit, progress=reported)
     if cheap.plan is None or cheap.capital_usd is None or cheap.capital_usd > best.capital_usd - CENTS:
-        return solution, {}
+        return _Choice(solution, {})
     racks = sum(cheap.plan.placed.racks.values()) if cheap.plan.placed else instance.hardware.racks or 0
-    named = CheaperPlan(days_to_train=cheap.days or 0.0, capital_usd=cheap.capital_usd, racks=racks)
-    return solution, {"cheaper": named}
+    cheaper = CheaperPlan(days_to_train=cheap.days or 0.0, capital_usd=cheap.capital_usd, racks=racks)
+    return _Choice(solution, {"cheaper": cheaper}, (cheap.plan,))
 
 
 def _simpler(world: World, best: JointPlan, found: End | None) -> SimplerPlan | None:

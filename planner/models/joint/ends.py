@@ -52,6 +52,12 @@ class Ends:
         last = self.simple or self.local
         return self.capital.plan if last is None else last.plan
 
+    @property
+    def plans(self) -> tuple[JointPlan, ...]:
+        """Every plan that an end left, an alternative to the choice among them."""
+        ends = tuple(end.plan for end in (self.local, self.simple, self.simpler) if end is not None)
+        return ends if self.capital.plan is None else (self.capital.plan, *ends)
+
 
 def ends_within(
     world: World,

@@ -173,3 +173,23 @@ def test_a_false_simpler_plan_is_refused(bare: bool) -> None:
 
 def with_objective(i: Instance, **changes: Any) -> Instance:
     return i.model_copy(update={"objective": i.objective.model_copy(update=changes)})
+
+
+@pytest.mark.parametrize("seed", [10, *slow(8, 16, 21, 26)])
+def test_within_a_gap_no_end_is_faster_than_the_fastest(seed: int) -> None:
+    """A plan of an end that is faster than the search's own, which ended at a gap, is the fastest so far."""
+    plan = planner.solve(toy(seed, sites=2), gap=0.4)
+    ends, simplest = plan.objective.ends, plan.objective.simplest
+    assert plan.status == "feasible" and ends and planner.check(plan) == []
+    assert all(end.days_to_train >= ends[0].value * (1 - 1e-9) for end in ends)
+    assert simplest is None or simplest.loss >= -1e-9
+
+
+def test_a_faster_simpler_plan_is_the_answer() -> None:
+    """Behind a search that ended at a gap, a simpler layout of fewer days is the plan, and no alternative to it."""
+    i = planner.changed("one-rack", {"hardware.racks": 3})
+    fixed = {"layout.context_parallel": 1, "layout.sequence_parallel": True, "layout.recompute": "none"}
+    plan = planner.solve(i, gap=0.1, pins=fixed)
+    assert plan.layout is not None and plan.layout.pipeline_parallel == 1 and plan.objective.simplest is None
+    assert plan.objective.value == pytest.approx(2.254831, rel=1e-6)
+    assert planner.check(plan) == []
