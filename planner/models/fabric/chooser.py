@@ -35,7 +35,6 @@ from planner.models.fabric.site_mode import (
     LoadsOfLeaves,
     Mode,
     Pins,
-    Prices,
     SiteMode,
     switch_modes,
 )
@@ -93,7 +92,7 @@ class Templates:
     options_of: dict[Any, list[tuple[Limits, DesignTable]]] = field(default_factory=dict)  # by limits that none covers
     tops: dict[Any, trees.Tops] = field(default_factory=dict)
     loads_of: dict[Any, Loads] = field(default_factory=dict)
-    lengths: dict[int, dict[tuple[Any, ...], Prices]] = field(default_factory=dict)  # by racks
+    lengths: dict[int, dict[tuple[Any, ...], tuple[float, float]]] = field(default_factory=dict)  # by racks
     deadline: Deadline = field(default_factory=Deadline)  # of the search; a table cut short by it is not kept
 
     @cached_property
@@ -239,15 +238,17 @@ class Templates:
         later: dict[tuple[int, int], Later] = {}  # by mode and size, the largest first
         for step in (SIZE_STEP, 1):
             found = self._met([*first, *parts], plain)
-            some = [(s, s.by_least_price(s.domain_sizes()[step // 2 :: step])[0]) for s in plain]
-            every = self._leaf_loads(sites, {domain for _, domains in some for domain in domains})
-            for s, domains in some:
-                left = [d for d in domains if (s.index, -d) not in later]
+            some = [(s, s.by_least_price(s.domain_sizes()[step // 2 :: step])) for s in plain]
+            every = self._leaf_loads(sites, {domain for _, least in some for domain in least})
+            for s, least in some:
+                left = [d for d in least if (s.index, -d) not in later]
                 shared = [d for d in left if trees.may_share_a_pod(s, d)]
                 later |= {(s.index, -d): (s, d) for d in left if d not in shared}
                 # Where one design beats all others, those after it meet it at once.
                 for several in [[d] for d in shared] if s.loads.nothing else [shared]:
                     self.deadline.check()
+                    if several and least[several[0]] > s.most_usd:
+                        break
                     ups = s.worthwhile_uplinks(several, every)
                     later |= {(s.index, -d): (s, d) for d in ups}
                     tops = {d: self._tops(s, d, up) for d, up in ups.items()}
@@ -270,13 +271,15 @@ class Templates:
         """Add pods of some domains, dragonflies, or four tiers: each only where it beats the templates found."""
         sites = list({id(s): s for s, _ in later}.values())
         every = self._leaf_loads(sites, {domain for _, domain in later})
-        groups = [list(group) for _, group in groupby(later, key=lambda x: x[0].index)]
+        groups = [(0.0, list(group)) for _, group in groupby(later, key=lambda x: x[0].index)]
         if any(s.loads.nothing for s in sites):  # the cheapest of all rules the others out
-            sizes = [(s, np.array([domain])) for s, domain in later]
-            least = [s.least_prices(d, np.maximum(1, s.leaf_share(d)))[0, 0] for s, d in sizes]
-            groups = [[later[i]] for i in np.argsort(least, kind="stable").tolist()]
+            sizes = [(group[0][0], np.array([domain for _, domain in group])) for _, group in groups]
+            least = np.concatenate([s.least_prices(d, np.maximum(1, s.leaf_share(d)))[0] for s, d in sizes])
+            groups = [(least[i], [later[i]]) for i in np.argsort(least, kind="stable").tolist()]
         found = self._met([found], sites)
-        for kind, group in product(kinds, groups):
+        for kind, (usd, group) in product(kinds, groups):
+            if usd > group[0][0].most_usd and not group[0][0].mode.grouped:
+                continue
             domains = [domain for _, domain in group if len(every[domain].stripes)]
             for more in kind(group[0][0], domains, every):
                 self.deadline.check()

@@ -112,7 +112,7 @@ class LinkPrices:
     network: Network
     mode: Mode
     racks: int
-    known: dict[tuple[Any, ...], Prices] = field(default_factory=dict)
+    known: dict[tuple[Any, ...], tuple[float, float]] = field(default_factory=dict)
 
     @cached_property
     def places(self) -> Places | None:
@@ -214,9 +214,9 @@ class LinkPrices:
         wanted = list(zip(*(x.ravel().tolist() for x in np.broadcast_arrays(*sizes)), strict=True))
         for some in dict.fromkeys(wanted):
             if (name, *some) not in self.known:
-                each = (self._priced(x).sum(axis=1, keepdims=True) for x in metres(*some))
-                self.known[name, *some] = sum(each, np.zeros((2, 1)))
-        return np.concatenate([np.empty((2, 0)), *(self.known[name, *some] for some in wanted)], axis=1)
+                usd, mw = sum((self._priced(x).sum(axis=1) for x in metres(*some)), np.zeros(2)).tolist()
+                self.known[name, *some] = usd, mw
+        return np.array([self.known[name, *some] for some in wanted]).reshape(-1, 2).T
 
     def _priced(self, metres: Metres) -> Prices:
         """Price a cable of each length."""
@@ -419,13 +419,12 @@ class SiteMode:
         links = 0.0 if p.places else (ends + out) * p.flat_link
         return np.asarray(BELOW * (self.fixed(domain) + m.networks * (boxes + links)))
 
-    def by_least_price(self, domains: list[int]) -> tuple[list[int], list[float]]:
-        """Return the sizes of leaf domains whose trees may be worth it, with the least price of each."""
+    def by_least_price(self, domains: list[int]) -> dict[int, float]:
+        """Return the sizes of leaf domains whose trees may be worth it, with the least price of each, in its order."""
         domain = np.array(domains, dtype=np.int64)
         usd, mw = self.least_prices(domain, np.maximum(1, self.leaf_share(domain)))
-        order = np.argsort(usd, kind="stable")
-        order = order[self.worthwhile(1.0, 1.0, usd, mw)[order]]
-        return domain[order].tolist(), usd[order].tolist()
+        may = self.worthwhile(1.0, 1.0, usd, mw)
+        return {domains[i]: float(usd[i]) for i in np.argsort(usd, kind="stable").tolist() if may[i]}
 
     def worthwhile_uplinks(
         self, domains: list[int], every: LoadsOfLeaves, *, switches: int = 0, crossings: int = 0
@@ -459,6 +458,12 @@ class SiteMode:
         )
         fits = (x.send <= self.max_slowdowns[0]) & (x.allreduce <= self.max_slowdowns[1])
         return x.part(fits & (usd <= self.max_usd) & np.isfinite(usd) & np.isfinite(x.send) & np.isfinite(x.allreduce))
+
+    @property
+    def most_usd(self) -> float:
+        """Bound the price of a template that may beat those found so far: the cheapest's where none slows traffic."""
+        least = self.front.x.usd.min(initial=self.max_usd)
+        return float(least) if self.loads.nothing and not self.power_counts else self.max_usd
 
     def caps(self, send: Any, allreduce: Any) -> Floats:
         """Bound the price of a template with at least such slowdowns that may beat those found so far."""

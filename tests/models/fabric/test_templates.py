@@ -388,7 +388,7 @@ def test_bounds_rule_out_no_template(name: str, monkeypatch: pytest.MonkeyPatch)
     i, traffic, blocks = CASES[name]
     x, gpus = templates(i).options(traffic, blocks), traffic.racks(blocks) * traffic.rails * (1 - 1e-12)
     assert x.usd.min() >= min_fabric_usd(i.network) * gpus and x.mw.min() >= min_fabric_mw(i.network) * gpus
-    every = {"by_least_price": lambda _, domains: (domains, [0.0] * len(domains))}
+    every = {"by_least_price": lambda _, domains: dict.fromkeys(domains, 0.0)}
     every["worthwhile_uplinks"] = lambda s, domains, *_, **__: {d: np.arange(1, s.uplinks(d) + 1) for d in domains}
     for method, of_all in every.items():
         monkeypatch.setattr(SiteMode, method, of_all)
