@@ -66,8 +66,8 @@ def test_every_conflict_is_a_smallest_one(seed: int) -> None:
 # Rules at their edges: a rack takes 1 MW and costs 1 M$
 
 
-def edge(name: str, most: int, instance: Instance, request: SitesRequest = ANY) -> Any:
-    return pytest.param(instance, request, most, id=name)
+def edge(name: object, most: int, *nodes: dict[str, Any], request: SitesRequest = ANY, **parts: Any) -> Any:
+    return pytest.param(case(*nodes, **parts), request, most, id=f"{name}")
 
 
 def one(**figures: Any) -> dict[str, Any]:
@@ -80,88 +80,64 @@ def rule(name: str, **changes: Any) -> dict[str, Any]:
 
 E0, W0, FAR = node("E0"), node("W0"), node("E1", site=False)
 THREE = [node(n, generation_mw=3.0) for n in ("E0", "E1", "E2")]
-LARGE_AND_SMALL = node("E0", generation_mw=3.0), node("E1", generation_mw=2.0)
+UNLIKE = node("E0", generation_mw=3.0), node("E1", generation_mw=2.0)
 TWO_CIRCUITS = [line("E0", "E1", rating_mw=2.0, circuits=2)]
 APART = gather(case(E0, W0), ANY).rtt_ms(("E0", "W0"))
+FAR_PLANTS = [node("W0", generation_mw=9.0, site=False)]
+LATE = SitesRequest(exchange=GradientExchange(stage_bytes=1.0, window_seconds=0.01))
+FABRIC = {"request": SitesRequest(fabric_usd_per_rack=1e5), "prices": {"site_usd": 1e5}}
+BY_FOUR = {"hardware": {"racks_per_module": 4}}
 EDGES = [
-    *(edge(f"headroom {mw}", n, case(E0, headroom={"E": mw})) for mw, n in ((4.0, 4), (3.999, 3))),
-    edge("headroom switched off", 10, case(E0, headroom={"E": 2.0}, rules={"headroom": False})),
+    *(edge(f"headroom {mw}", n, E0, headroom={"E": mw}) for mw, n in ((4.0, 4), (3.999, 3))),
+    edge("headroom switched off", 10, E0, headroom={"E": 2.0}, rules={"headroom": False}),
     *(
-        edge(f"plants {mw}, {model}", n, case(one(generation_mw=mw), rules={"grid_model": model}))
+        edge(f"plants {mw}, {model}", n, one(generation_mw=mw), rules={"grid_model": model})
         for mw, n in ((4.0, 4), (3.999, 3))
         for model in ("none", "transport")
     ),
     # An authority feeds in all that its plants can, whatever its headroom, even into another's site.
-    edge(
-        "plants of another authority",
-        9,
-        case(
-            one(generation_mw=0.0),
-            node("W0", generation_mw=9.0, site=False),
-            lines=[line("E0", "W0")],
-            headroom={"W": 3.0},
-        ),
-    ),
+    edge("far", 9, one(generation_mw=0.0), *FAR_PLANTS, lines=[line("E0", "W0")], headroom={"W": 3.0}),
     *(
-        edge(f"rating {mw}", n, case(one(generation_mw=2.0), FAR, lines=[line("E1", "E0", rating_mw=mw, circuits=2)]))
+        edge(f"rating {mw}", n, one(generation_mw=2.0), FAR, lines=[line("E1", "E0", rating_mw=mw, circuits=2)])
         for mw, n in ((2.0, 6), (1.999, 5))
     ),
-    edge(
-        "without flows lines do not matter",
-        5,
-        case(one(generation_mw=2.0), node("E1", generation_mw=3.0, site=False), rules={"grid_model": "none"}),
-    ),
+    # Without flows lines do not matter.
+    edge("no flows", 5, one(generation_mw=2.0), FAR | {"generation_mw": 3.0}, rules={"grid_model": "none"}),
     *(
-        edge(f"interconnect {mw}", n, case(one(interconnect_mw=mw), rules=rule("interconnect")))
+        edge(f"interconnect {mw}", n, one(interconnect_mw=mw), rules=rule("interconnect"))
         for mw, n in ((2.0, 4), (1.999, 3))
     ),
     *(
-        edge(f"interconnect {way}", n, case(E0, FAR, lines=TWO_CIRCUITS, rules=rule("interconnect", reading=way)))
+        edge(f"interconnect {way}", n, E0, FAR, lines=TWO_CIRCUITS, rules=rule("interconnect", reading=way))
         for way, n in (("capacity", 8), ("capacity_n1", 4))
     ),
     *(
-        edge(f"area {m2}", n, case(one(area_m2=m2), hardware={"cooling_kw_per_m2": 2.0}))
+        edge(f"area {m2}", n, one(area_m2=m2), hardware={"cooling_kw_per_m2": 2.0})
         for m2, n in ((2000.0, 4), (1999.0, 3))
     ),
-    *(edge(f"{most} sites", n, case(*THREE, rules={"max_sites": most})) for most, n in ((1, 3), (2, 6), (None, 9))),
+    *(edge(f"{most} sites", n, *THREE, rules={"max_sites": most}) for most, n in ((1, 3), (2, 6), (None, 9))),
+    *(edge(f"least {x}", n, *UNLIKE, rules={"min_site_modules": x}) for x, n in ((2, 5), (3, 3), (4, 0))),
     *(
-        edge(f"{least} modules a site", n, case(*LARGE_AND_SMALL, rules={"min_site_modules": least}))
-        for least, n in ((2, 5), (3, 3), (4, 0))
-    ),
-    *(
-        edge(f"share {x}", n, case(E0, node("W0", generation_mw=2.0), rules=rule("fault_split", max_share=x)))
+        edge(f"share {x}", n, E0, node("W0", generation_mw=2.0), rules=rule("fault_split", max_share=x))
         for x, n in ((0.6, 5), (0.59, 4), (0.5, 4))
     ),
-    edge("two interconnections", 20, case(E0, W0, rules=rule("fault_split"))),
-    edge("one interconnection", 0, case(E0, node("E1"), rules=rule("fault_split"))),
-    *(edge(f"rtt {n}", n, case(E0, W0, rules={"max_rtt_ms": ms})) for ms, n in ((APART, 20), (APART - 1e-6, 10))),
-    edge(
-        "round trips fill the window",
-        10,
-        case(E0, W0),
-        SitesRequest(exchange=GradientExchange(stage_bytes=1.0, window_seconds=0.01)),
-    ),
-    *(
-        edge(
-            f"budget {usd}",
-            n,
-            case(E0, limits={"budget_usd": usd}, prices={"site_usd": 1e5}),
-            SitesRequest(fabric_usd_per_rack=1e5),
-        )
-        for usd, n in ((4.4e6 + 1e5, 4), (4.4e6 + 1e5 - 1, 3))
-    ),
+    edge("two interconnections", 20, E0, W0, rules=rule("fault_split")),
+    edge("one interconnection", 0, E0, node("E1"), rules=rule("fault_split")),
+    *(edge(f"rtt {n}", n, E0, W0, rules={"max_rtt_ms": ms}) for ms, n in ((APART, 20), (APART - 1e-6, 10))),
+    edge("round trips fill the window", 10, E0, W0, request=LATE),
+    *(edge(f"budget {usd}", n, E0, limits={"budget_usd": usd}, **FABRIC) for usd, n in ((4.5e6, 4), (4.5e6 - 1, 3))),
     # A year of 1 MW at 40 $/MWh adds 0.35 M$ to a rack.
     *(
-        edge(f"{years} years of energy", n, case(E0, limits={"budget_usd": 4.0e6, "operation_years": years}))
+        edge(f"{years} years of energy", n, E0, limits={"budget_usd": 4.0e6, "operation_years": years})
         for years, n in ((0.0, 4), (1.0, 2))
     ),
     *(
-        edge(f"facility {mw}", n, case(one(generation_mw=2.0), W0, limits={"facility_power_mw": mw}))
+        edge(f"facility {mw}", n, one(generation_mw=2.0), W0, limits={"facility_power_mw": mw})
         for mw, n in ((4.0, 4), (3.999, 3))
     ),
-    *(edge(f"{n} asked", m, case(E0), SitesRequest(racks=n)) for n, m in ((10, 10), (11, 0), (6, 6))),
-    edge("modules of four", 8, case(E0, hardware={"racks_per_module": 4})),
-    edge("no whole modules", 0, case(E0, hardware={"racks_per_module": 4}), SitesRequest(racks=6)),
+    *(edge(f"{n} asked", most, E0, request=SitesRequest(racks=n)) for n, most in ((10, 10), (11, 0), (6, 6))),
+    edge("modules of four", 8, E0, **BY_FOUR),
+    edge("no whole modules", 0, E0, request=SitesRequest(racks=6), **BY_FOUR),
 ]
 
 
@@ -317,36 +293,32 @@ def test_a_tenth_of_a_second_is_enough_for_an_answer() -> None:
 # Conflicts
 
 
-SMALL_RACK = {"name": "r", "gpus": 8, "it_kw": 125, "price_usd": 1e6}
-SPLIT_RULE = rule("fault_split")
+def clash(rules: str, number: str, *nodes: dict[str, Any], request: SitesRequest = ANY, **parts: Any) -> Any:
+    return pytest.param(case(*nodes, **parts), request, rules, number, id=f"{rules}, {number}")
+
+
+SMALL = {"rack": {"name": "r", "gpus": 8, "it_kw": 125, "price_usd": 1e6}, "facility_overhead_factor": 1.4}
+SPLIT_RULE, FED_OVER_2_MW = rule("fault_split"), [line("E0", "E1", rating_mw=2.0)]
+LACKS_LINES = "at a site itself at most 1 MW (E0); lines into a site carry 2 MW"
 TIGHT = SitesRequest(exchange=GradientExchange(stage_bytes=1.0, window_seconds=0.001))
+FOUR, SIX, ELEVEN = (SitesRequest(racks=n) for n in (4, 6, 11))
 CONFLICTS = [
-    (
-        case(E0, headroom={"E": 0.1}, hardware={"rack": SMALL_RACK, "facility_overhead_factor": 1.4}),
-        ANY,
-        "demand headroom",
-        "0.175 MW",
-    ),
-    (case(one(generation_mw=0.5)), ANY, "demand generation", "0.5 MW"),
-    (case(E0), SitesRequest(racks=11), "demand headroom", "11 MW"),
-    (case(E0, limits={"budget_usd": 9e5}), ANY, "demand budget", "0.9 M$"),
-    (case(E0, limits={"facility_power_mw": 0.5}), ANY, "demand facility_power", "0.5"),
-    (case(E0, hardware={"racks_per_module": 4}), SitesRequest(racks=6), "demand", "modules of 4"),
-    (case(E0, W0, rules=SPLIT_RULE | {"max_sites": 1}), ANY, "fault_split site_count", "max_sites is 1"),
-    (case(E0, W0, rules=SPLIT_RULE | {"max_rtt_ms": 5.0}), ANY, "fault_split rtt", "is 5"),
-    (case(E0, rules=SPLIT_RULE), ANY, "fault_split", "eastern"),
-    (case(THREE[0], rules={"min_site_modules": 4}), ANY, "demand generation min_site", "4 modules"),
-    (case(one(interconnect_mw=0.2), rules=rule("interconnect")), ANY, "demand interconnect", "0.2 MW"),
-    (case(one(area_m2=100.0), hardware={"cooling_kw_per_m2": 2.0}), ANY, "demand area", "500 m²"),
-    (
-        case(one(generation_mw=1.0), FAR, lines=[line("E0", "E1", rating_mw=2.0)]),
-        SitesRequest(racks=4),
-        "demand rating generation",
-        "at a site itself at most 1 MW (E0); lines into a site carry 2 MW",
-    ),
-    (case(E0, pins={"sites.racks.E0": 11}), ANY, "pins headroom", "sites.racks.E0=11"),
-    (case(E0, pins={"sites.racks": 3}), SitesRequest(racks=4), "demand pins", "sites.racks=3"),
-    (case(E0, W0, rules=SPLIT_RULE), TIGHT, "fault_split wan_capacity", "Gbps"),
+    clash("demand headroom", "0.175 MW", E0, headroom={"E": 0.1}, hardware=SMALL),
+    clash("demand generation", "0.5 MW", one(generation_mw=0.5)),
+    clash("demand headroom", "11 MW", E0, request=ELEVEN),
+    clash("demand budget", "0.9 M$", E0, limits={"budget_usd": 9e5}),
+    clash("demand facility_power", "0.5", E0, limits={"facility_power_mw": 0.5}),
+    clash("demand", "modules of 4", E0, request=SIX, **BY_FOUR),
+    clash("fault_split site_count", "max_sites is 1", E0, W0, rules=SPLIT_RULE | {"max_sites": 1}),
+    clash("fault_split rtt", "is 5", E0, W0, rules=SPLIT_RULE | {"max_rtt_ms": 5.0}),
+    clash("fault_split", "eastern", E0, rules=SPLIT_RULE),
+    clash("demand generation min_site", "4 modules", THREE[0], rules={"min_site_modules": 4}),
+    clash("demand interconnect", "0.2 MW", one(interconnect_mw=0.2), rules=rule("interconnect")),
+    clash("demand area", "500 m²", one(area_m2=100.0), hardware={"cooling_kw_per_m2": 2.0}),
+    clash("demand rating generation", LACKS_LINES, one(generation_mw=1.0), FAR, request=FOUR, lines=FED_OVER_2_MW),
+    clash("pins headroom", "sites.racks.E0=11", E0, pins={"sites.racks.E0": 11}),
+    clash("demand pins", "sites.racks=3", E0, request=FOUR, pins={"sites.racks": 3}),
+    clash("fault_split wan_capacity", "Gbps", E0, W0, request=TIGHT, rules=SPLIT_RULE),
 ]
 
 
