@@ -62,8 +62,8 @@ AREAS = {
     "reliability": (
         ("physics/recovery.py", "physics/spares.py", *_checks("reliability")),
         (
-            "physics/reliability", "checks/reliability", "planning/test_evaluate.py",
-            *CHECKS,
+            *(f"physics/test_{x}.py" for x in ("best_interval", "link_stops", "plan_curves")),
+            "checks/reliability", "planning/test_evaluate.py", *CHECKS,
         ),
     ),
     "placement": (
