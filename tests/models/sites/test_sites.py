@@ -293,7 +293,7 @@ def test_a_tenth_of_a_second_is_enough_for_an_answer() -> None:
 # Conflicts
 
 
-def clash(rules: str, number: str, *nodes: dict[str, Any], request: SitesRequest = ANY, **parts: Any) -> Any:
+def clash(rules: str, number: str, /, *nodes: dict[str, Any], request: SitesRequest = ANY, **parts: Any) -> Any:
     return pytest.param(case(*nodes, **parts), request, rules, number, id=f"{rules}, {number}")
 
 

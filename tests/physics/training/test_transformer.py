@@ -12,43 +12,21 @@ from pydantic import ValidationError
 
 import planner
 from planner.instance.workload import DepthLaw, Experts, LatentAttention, LossLaw, Model, PointsLaw, PowerOf, catalogue
-from planner.physics.training import transformer
 from planner.physics.training import transformer as tf
 
 GPT3 = Model(name="GPT-3 175B", layers=96, hidden=12288, heads=96, vocabulary=51200)
-LLAMA = Model(
-    name="Llama 3 70B",
-    layers=80,
-    hidden=8192,
-    heads=64,
-    kv_heads=8,
-    ffn=28672,
-    gated_ffn=True,
-    vocabulary=128256,
-    tied_embeddings=False,
-)
-MIXED = Model(
-    name="2 dense and 3 routed layers",
-    layers=5,
-    hidden=6,
-    heads=2,
-    ffn=10,
-    vocabulary=11,
-    experts=Experts(count=4, per_token=2, ffn=3, shared_ffn=5, dense_layers=2),
-)
-LATENT = Model(
-    name="latent",
-    layers=1,
-    hidden=10,
-    heads=3,
-    vocabulary=7,
-    latent_attention=LatentAttention(q_rank=5, kv_rank=4, head_nope=3, head_rope=2, head_value=6),
-)
+FEW = Experts(count=4, per_token=2, ffn=3, shared_ffn=5, dense_layers=2)
+MIXED = Model(name="2 dense, 3 routed", layers=5, hidden=6, heads=2, ffn=10, vocabulary=11, experts=FEW)
+RANKS = LatentAttention(q_rank=5, kv_rank=4, head_nope=3, head_rope=2, head_value=6)
+LATENT = Model(name="latent", layers=1, hidden=10, heads=3, vocabulary=7, latent_attention=RANKS)
 WINDOWED = Model(name="windowed", layers=3, hidden=8, heads=2, window=3, window_layers=2, vocabulary=7)
 
 
 def known(name: str) -> Model:
     return Model.model_validate(catalogue("models")[name])
+
+
+LLAMA = known("llama-3.1-70b")
 
 
 def test_layer_flop() -> None:
@@ -272,13 +250,13 @@ SIX_MONTHS = 33.408e21 * 180 * 86_400
 
 
 def test_least_squares_splits_the_error() -> None:
-    law = transformer.fit_power_law([1.0, 1.0, 10.0, 10.0], [1.0, 100.0, 10.0, 1000.0])
+    law = tf.fit_power_law([1.0, 1.0, 10.0, 10.0], [1.0, 100.0, 10.0, 1000.0])
     assert (law.slope, law.intercept) == pytest.approx((1.0, 1.0))
 
 
 @given(st.floats(-2, 2), st.floats(-5, 5), st.lists(st.integers(-10, 30), min_size=2, max_size=12, unique=True))
 def test_fit_returns_an_exact_law(slope: float, intercept: float, exponents: list[int]) -> None:
-    law = transformer.fit_power_law([10.0**e for e in exponents], [10.0 ** (slope * e + intercept) for e in exponents])
+    law = tf.fit_power_law([10.0**e for e in exponents], [10.0 ** (slope * e + intercept) for e in exponents])
     assert law.slope == pytest.approx(slope, abs=1e-9)
     assert law.intercept == pytest.approx(intercept, abs=1e-7)
 
@@ -296,32 +274,32 @@ def test_fit_returns_an_exact_law(slope: float, intercept: float, exponents: lis
 def test_refuses_what_has_no_line(x: list[float], y: list[float]) -> None:
     """One x, unequal lengths and values without a logarithm are refused."""
     with pytest.raises(ValueError, match="power law"):
-        transformer.fit_power_law(x, y)
+        tf.fit_power_law(x, y)
 
 
 def test_approach_2_has_the_published_exponents() -> None:
     """Approach 2 gives N ~ C^0.49 and D ~ C^0.51 (Hoffmann 2022, table 2)."""
-    assert transformer.fit_power_law(FLOP, PARAMETERS).slope == pytest.approx(0.49, abs=0.001)
-    assert transformer.fit_power_law(FLOP, TOKENS).slope == pytest.approx(0.51, abs=0.001)
+    assert tf.fit_power_law(FLOP, PARAMETERS).slope == pytest.approx(0.49, abs=0.001)
+    assert tf.fit_power_law(FLOP, TOKENS).slope == pytest.approx(0.51, abs=0.001)
 
 
 def test_optimum_of_half_a_year_and_of_two() -> None:
     """5.196e29 FLOP give 52.5T parameters on 1650T tokens, four times that 103.5T."""
-    assert transformer.optimal_parameters(SIX_MONTHS, FLOP, PARAMETERS) == pytest.approx(52.5e12, rel=0.01)
-    assert transformer.optimal_tokens(SIX_MONTHS, FLOP, TOKENS) == pytest.approx(1650e12, rel=0.01)
-    assert transformer.optimal_parameters(4 * SIX_MONTHS, FLOP, PARAMETERS) == pytest.approx(103.5e12, rel=0.01)
+    assert tf.optimal_parameters(SIX_MONTHS, FLOP, PARAMETERS) == pytest.approx(52.5e12, rel=0.01)
+    assert tf.optimal_tokens(SIX_MONTHS, FLOP, TOKENS) == pytest.approx(1650e12, rel=0.01)
+    assert tf.optimal_parameters(4 * SIX_MONTHS, FLOP, PARAMETERS) == pytest.approx(103.5e12, rel=0.01)
 
 
 def test_budget() -> None:
     """1 PFLOP/s for a day at 40 % is 3.456e19 FLOP, at full use 8.64e19."""
-    assert transformer.budget_flop(1e15, 86_400) == pytest.approx(8.64e19)
-    assert transformer.budget_flop(1e15, 86_400, utilisation=0.4) == pytest.approx(3.456e19)
+    assert tf.budget_flop(1e15, 86_400) == pytest.approx(8.64e19)
+    assert tf.budget_flop(1e15, 86_400, utilisation=0.4) == pytest.approx(3.456e19)
 
 
 def test_training_flop() -> None:
     """GPT-3 on 300G tokens takes 6·175e9·300e9 = 3.15e23 FLOP."""
-    assert transformer.training_flop(175e9, 300e9) == pytest.approx(3.15e23)
-    assert math.isclose(transformer.training_flop(1.0, 1.0), 6.0)
+    assert tf.training_flop(175e9, 300e9) == pytest.approx(3.15e23)
+    assert math.isclose(tf.training_flop(1.0, 1.0), 6.0)
 
 
 CATALOGUE = Path(planner.__file__).parent / "catalogue"
@@ -338,16 +316,16 @@ def entry(kind: str, name: str) -> dict[str, object]:
 def test_laws_pass_near_their_published_points(name: str, flop: float) -> None:
     """Each approach gives 175B at its own compute of table A3, to what a line through nine rounded points allows."""
     law = PointsLaw.model_validate(entry("scaling_laws", name))
-    assert transformer.best_parameters(law, flop) == pytest.approx(175e9, rel=0.04)
+    assert tf.best_parameters(law, flop) == pytest.approx(175e9, rel=0.04)
 
 
 @pytest.mark.parametrize("name", ["parametric-2022", "parametric-2024"])
 def test_the_optimum_of_a_loss_law_is_stationary(name: str) -> None:
     law = LossLaw.model_validate(entry("scaling_laws", name))
-    best = transformer.best_parameters(law, 1e25)
+    best = tf.best_parameters(law, 1e25)
 
     def at(n: float) -> float:
-        return transformer.loss(law, n, transformer.tokens_for(n, 1e25))
+        return tf.loss(law, n, tf.tokens_for(n, 1e25))
 
     assert at(best) < min(at(0.99 * best), at(1.01 * best))
 
@@ -355,23 +333,23 @@ def test_the_optimum_of_a_loss_law_is_stationary(name: str) -> None:
 def test_the_published_loss_of_chinchilla() -> None:
     """70B on 1.4T tokens: 1.69 + 406.4 / 70e9^0.34 + 410.7 / 1.4e12^0.28 = 1.937 by hand."""
     law = LossLaw.model_validate(entry("scaling_laws", "parametric-2022"))
-    assert transformer.loss(law, 70e9, 1.4e12) == pytest.approx(1.9366, abs=1e-4)
+    assert tf.loss(law, 70e9, 1.4e12) == pytest.approx(1.9366, abs=1e-4)
 
 
 def test_batch_laws() -> None:
     """A fixed batch is its coefficient; powers follow tokens or compute."""
     asked = {"tokens": 1e12, "flop": 1e24, "parameters": 1e11}
-    assert transformer.power(PowerOf(of="fixed", coefficient=4e6), **asked) == 4e6
-    assert transformer.power(PowerOf.model_validate(entry("batch_laws", "zhang-2024")), **asked) == pytest.approx(
+    assert tf.power(PowerOf(of="fixed", coefficient=4e6), **asked) == 4e6
+    assert tf.power(PowerOf.model_validate(entry("batch_laws", "zhang-2024")), **asked) == pytest.approx(
         22.91 * 1e12**0.47
     )
-    assert transformer.power(PowerOf.model_validate(entry("batch_laws", "deepseek-2024")), **asked) == pytest.approx(
+    assert tf.power(PowerOf.model_validate(entry("batch_laws", "deepseek-2024")), **asked) == pytest.approx(
         0.292 * 1e24**0.3271
     )
 
 
 def test_depth_laws() -> None:
     """An aspect of 128 gives GPT-3's 96 layers of 12,288; the logarithmic law 79."""
-    assert transformer.layers_of(DepthLaw(aspect=128.0), 12_288) == 96
+    assert tf.layers_of(DepthLaw(aspect=128.0), 12_288) == 96
     log = DepthLaw.model_validate(entry("depth_laws", "levine-2020"))
-    assert transformer.layers_of(log, 12_288) == pytest.approx((math.log(12_288) - 5.039) / 0.0555)
+    assert tf.layers_of(log, 12_288) == pytest.approx((math.log(12_288) - 5.039) / 0.0555)
