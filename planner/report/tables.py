@@ -21,6 +21,7 @@ from planner.instance.workload import Model, catalogue
 from planner.plan.plan import Figure, Plan, digest
 from planner.plan.plan_files import read_plan
 from planner.plan.plan_sections import layout_in_short
+from planner.planning.finish_date import FINISH_DATE
 from planner.report.statements.statement import Statement
 from planner.report.summary import PIPE, fitted, statements
 from planner.sweeps.axes import canonical
@@ -113,7 +114,10 @@ def headline(side: Side) -> str:
         return status + (f": {reason}" if reason else "")
     days, usd = side.number("layout.metrics.days_to_train"), side.number("cost.total_usd")
     parts = [f"loss {value:.4f}"] if name == "loss" else []
-    parts += [] if days is None and name != "days_to_train" else [f"{value if days is None else days:,.1f} days"]
+    if name == FINISH_DATE:
+        parts += [f"{value:,.1f} {UNITS[name]}", *([] if days is None else [f"{days:,.1f} days of training"])]
+    else:
+        parts += [] if days is None and name != "days_to_train" else [f"{value if days is None else days:,.1f} days"]
     parts += [] if usd is None else [money(usd)]
     racks = side.number("sites.racks")
     parts += [] if racks is None else [f"{racks:,.0f} racks"]
@@ -147,9 +151,11 @@ def brings(before: Side, after: Side) -> str:
     if before.number("objective.value") is None or after.number("objective.value") is None:
         return f"{before.figures.get('status')} -> {after.figures.get('status')}"
     parts: list[str] = []
-    for key, unit in (("layout.metrics.days_to_train", "days"), ("objective.value", "")):
+    goals = [str(side.figures.get("objective.name")) for side in (before, after)]
+    trained = "days of training" if FINISH_DATE in goals else "days"
+    for key, unit in (("layout.metrics.days_to_train", trained), ("objective.value", "")):
         old, new = before.number(key), after.number(key)
-        own = unit or UNITS.get(str(after.figures.get("objective.name")), "")
+        own = unit or (UNITS.get(goals[1], "") if goals[0] == goals[1] else "")
         if old is not None and new is not None and own and not any(own in part for part in parts):
             share = f" ({percent((new - old) / old)})" if old and abs(new - old) > NOTHING * abs(old) else ""
             moved = f"{new - old:+,.4g}" if abs(new - old) > NOTHING * max(abs(old), abs(new)) else "0"
@@ -157,8 +163,12 @@ def brings(before: Side, after: Side) -> str:
     usd = [side.number("cost.total_usd") for side in (before, after)]
     if usd[0] is not None and usd[1] is not None:
         parts.append(f"{_dollars(usd[1] - usd[0])} of capital")
+    if FINISH_DATE in goals and goals[0] != goals[1]:
+        dated = before if goals[0] == FINISH_DATE else after
+        end = dated.number("objective.value") or 0.0
+        parts.append(f"{dated.name} alone counts days from the decision ({end:,.4g})")
     left = after.number("slack.budget_usd")
-    in_dollars = str(after.figures.get("objective.name")).endswith("_usd")  # the budget not spent is then the saving
+    in_dollars = goals[1].endswith("_usd")  # the budget not spent is then the saving
     if left is not None and left > 0 and usd[1] and left > SMALL * usd[1] and not in_dollars:
         parts.append(f"{money(left)} of the budget is not spent")
     was, idle = idle_racks(before), idle_racks(after)
@@ -183,8 +193,14 @@ def best(sides: Sequence[Side]) -> str:
         or side.number("objective.value") is None
         for side in sides
     )
+    dated = [side.figures.get("objective.name") == FINISH_DATE for side in sides]
+    what_days, by_days = "fewest days", ("layout.metrics.days_to_train", "objective.value")
+    if all(dated):
+        what_days, by_days = "fewest days from the decision", ("objective.value",)
+    elif any(dated):
+        what_days, by_days = "fewest days of training", ("layout.metrics.days_to_train",)
     for what, keys, show in (
-        ("fewest days", ("layout.metrics.days_to_train", "objective.value"), lambda value: f"{value:,.1f}"),
+        (what_days, by_days, lambda value: f"{value:,.1f}"),
         ("least money", ("cost.total_usd",), money),
     ):
         figures = [
@@ -192,7 +208,7 @@ def best(sides: Sequence[Side]) -> str:
             for side in sides
         ]
         known = [(value, name) for value, name in figures if value is not None]
-        if known and (what != "fewest days" or in_days):
+        if known and (what == "least money" or in_days):
             value, name = min(known)
             alike = sum(other == value for other, _ in known) - 1
             more = f" and {counted(alike, 'other')}" if alike else ""

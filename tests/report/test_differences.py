@@ -63,6 +63,22 @@ def test_the_change_of_a_plan_is_signed_and_relative() -> None:
     assert changes(a, b) == "b"
 
 
+def test_a_finish_date_is_compared_in_its_own_days() -> None:
+    """Days from the decision are set beside such days alone; against any other goal only days of training are."""
+    days = "layout__metrics__days_to_train"
+    late = side("late", objective__name="finish_date", objective__value=80.0, **{days: 20.0})
+    soon = side("soon", objective__name="finish_date", objective__value=35.0, **{days: 25.0})
+    curve = side("curve", objective__name="frontier", objective__value=20.0, **{days: 20.0})
+    assert brings(late, soon) == "+5 days of training (25.0 %), -45 days from the decision (-56.2 %)"
+    for before, after in ((late, curve), (curve, late)):
+        assert brings(before, after) == "0 days of training, late alone counts days from the decision (80)"
+    assert best([late, soon]) == "fewest days from the decision: soon (35.0)"
+    assert best([soon, curve]) == "fewest days of training: curve (20.0)"
+    assert headline(late).startswith("80.0 days from the decision, 20.0 days of training; ")
+    loss = side("loss", objective__name="loss", objective__value=2.0, **{days: 20.0})
+    assert brings(curve, loss) == "0 days"
+
+
 def test_idle_racks_are_named_in_dollars() -> None:
     """A tenth of the GPUs do no work: a tenth of what the racks cost."""
     figures = {"objective__value": 9.0, "cost__total_usd": 8e9, "cost__capex_usd__racks": 6e9}
