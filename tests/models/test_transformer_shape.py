@@ -66,7 +66,6 @@ def test_large_shapes_are_buildable(target: float) -> None:
     """Every target from 7e9 to 3e14 has a shape within a hundredth: whole multiples of heads, width within bounds."""
     family = Family()
     found = model_size.choose_shape(family, DepthLaw(aspect=128.0), target)
-    assert found is not None
     assert abs(model_size.size(found) / target - 1) <= 0.01
     assert found.heads % 8 == 0 and found.hidden == found.heads * 128
     assert 32 <= found.hidden / found.layers <= 2048

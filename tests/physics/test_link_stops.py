@@ -44,7 +44,6 @@ def test_lanes_stand_in_for_each_other_where_asked() -> None:
 def test_lanes_of_an_instance() -> None:
     """The lanes to choose from are those of its switches; the fewest stops are of one link, or of two with failover."""
     i = failing_links(0)
-    assert isinstance(i.reliability, Reliability) and i.network is not None
     assert lanes_to_choose(i) == [1, 2]
     assert gpu_links(i.network, 2) == GpuLinks(2, 2 * i.network.cables.endpoint_transceivers)
     for failover, fewest in ((False, 1), (True, 2)):

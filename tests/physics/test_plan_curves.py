@@ -185,7 +185,6 @@ def best_share(i: Instance, targets: list[float]) -> tuple[float, float, int]:
 def test_the_best_way_and_spares(recoveries: list[str], targets: list[float]) -> None:
     i = question(recoveries=recoveries, spare_targets=targets)
     found = upkeep_of(i, STRATEGY, STEP)
-    assert found is not None
     stretch, target, spare = best_share(i, targets)
     assert found[1].stretch == pytest.approx(stretch, rel=1e-9)
     assert (found[1].spare_target, found[1].spare_racks) == (target, {SITE: spare})

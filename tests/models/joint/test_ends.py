@@ -108,7 +108,6 @@ def test_the_simplest_within_a_share_equals_full_enumeration(seed: int, how: dic
     best, world, search = searched(i, share)
     if best is None:
         pytest.skip("the toy has no plan")
-    assert search is not None
     limit = best.seconds * (1 + share)
     found = simplest_within(world, best, limit, search.left())
     plan = found.plan
@@ -146,7 +145,6 @@ def test_indifference_is_never_dropped(change: dict[str, Any]) -> None:
 
 def test_a_simpler_plan_keeps_the_deadline() -> None:
     named = stored("cluster-1k").objective.simplest
-    assert named is not None
     late = planner.changed("cluster-1k", {"limits.deadline_days": named.days_to_train * (1 - 1e-6)})
     plan = planner.solve(late)
     x = plan.objective.simplest

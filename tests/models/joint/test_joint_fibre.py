@@ -28,7 +28,6 @@ def three_sites(seed: int) -> Instance:
 def request_of(i: Instance, sites: tuple[str, ...], circuit: Circuit, km: float) -> WanRequest:
     """Return what two sites exchange: a ring's bytes at the rate of the wavelengths, and one round trip."""
     w = i.wan
-    assert w is not None
     rate = circuit.wavelengths * w.wavelength_gbps * 1e9 / w.headroom_factor
     seconds = 8 * wan.exchange_bytes(circuit.stage_bytes, 2) / rate + w.round_trips * wan.rtt_ms(w, km) / 1e3
     asked = GradientExchange(stage_bytes=circuit.stage_bytes, window_seconds=seconds)
@@ -50,7 +49,6 @@ def test_the_cheapest_of_all_pairs_with_its_design(seed: int) -> None:
     assert (found is not None) == found_any
     if found is None:
         return
-    assert found.wan is not None
     assert found.capital_usd == pytest.approx(RACKS_USD + best, rel=1e-12)
     assert found.wan.capex_usd == pytest.approx(best)
     known, any_size = sites.least(PARTS, circuit), sites.least(PARTS, replace(circuit, stage_bytes=0.0))

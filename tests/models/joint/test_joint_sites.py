@@ -61,7 +61,6 @@ def bare(*racks: int) -> tuple[SitePart, ...]:
 
 def least_usd(i: Instance, racks: tuple[int, ...]) -> float:
     """Try every site for every part by the formulation with angles: the least capital, with fibre between each two."""
-    assert i.grid is not None
     names, best, sites = [n.id for n in i.grid.nodes if n.site], math.inf, Sites(instance=i)
     for chosen in itertools.permutations(names, len(racks)):
         where = dict.fromkeys(names, 0) | dict(zip(chosen, racks, strict=True))
@@ -130,7 +129,6 @@ def test_a_robust_scenario_binds() -> None:
     assert placed(alone, bare(3)) is not None
     assert placed(with_years(alone, "robust", dry), bare(3)) is None
     two = placed(with_years(case(node("E0"), node("W0")), "robust", dry), bare(3))
-    assert two is not None
     assert set(two.parts) == {"W0"}
     i = with_network(with_years(alone, "expected", dry, curtailment_usd_per_mwh=100.0))
     less = placed(i, (SitePart(1, 2, ((0.0, 1.0),)),))
@@ -147,8 +145,6 @@ def test_a_soft_rule_is_paid_in_the_capital() -> None:
     i, hard = (case(node("E0"), headroom={"E": 2.0}, rules=r) for r in ({"soft": soft}, {}))
     assert placed(hard, bare(3)) is None
     found, two = placed(i, bare(3)), placed(i, bare(2))
-    assert found is not None
-    assert two is not None
     assert found.capital_usd - two.capital_usd == pytest.approx(RACK_USD + 4e5)
     assert placed(i, bare(4)) is None
     split = sites_section(Sites(instance=i), found, {})
@@ -161,7 +157,6 @@ def test_racks_beside_the_blocks_are_bought_only_where_pinned() -> None:
     assert placed(i, bare(1)) is None
     for pins in ({"sites.racks": 3}, {"sites.racks.E1": 3, "sites.racks.E0": 0}):
         found = placed(i.model_copy(update={"pins": pins}), bare(1))
-        assert found is not None
         assert sum(found.racks.values()) == 3
         assert found.capital_usd == pytest.approx(3 * RACK_USD)
     assert placed(i.model_copy(update={"pins": {"sites.racks": 3}}), bare(2, 2)) is None
@@ -186,7 +181,6 @@ def test_sites_without_a_price_of_fibre_pay_the_default() -> None:
     for name, wan in (("default", None), ("silent", {}), ("free", {"fibre_usd_per_route_km": 0, "wavelength_usd": 0})):
         i = case(*far, **({} if wan is None else {"wan": wan}))
         found = placed(i, bare(1, 1), Circuit(10, 1e9))
-        assert found is not None
         usd[name] = found.capital_usd
         km = Sites(instance=i).data.pairs["E0", "W0"]
     assert usd["free"] == pytest.approx(2 * RACK_USD)
@@ -207,7 +201,6 @@ def test_cpsat_proves_again_what_is_cheapest(seed: int) -> None:
     i = power_case(seed, model="transport", new=1)[0]
     sites, parts = Sites(instance=with_network(i)), tuple(SitePart(1, n, ((3e4, 0.3), (2e4, 0.7))) for n in (2, 1))
     found = sites.cheapest(parts, WIDE)
-    assert found is not None
     assert confirmed(sites, found, 20) == "confirmed by CP-SAT"
     claimed = replace(found.proof, bound_usd=found.proof.bound_usd + 1e3)
     assert confirmed(sites, replace(found, proof=claimed), 20) == "on trust"
@@ -275,7 +268,6 @@ def test_fabrics_whose_power_is_no_load_add_their_price_to_capital_and_bound() -
     i = case(node("E0"), node("E1"))
     parts = (SitePart(1, 2, ((3e4, 0.3), (2e4, 0.7))), SitePart(1, 1, ((5e4, 0.1),)))
     found, alone = placed(i, parts), placed(i, bare(2, 1))
-    assert found is not None and alone is not None
     assert found.capital_usd == pytest.approx(alone.capital_usd + 7e4)
     assert found.proof.bound_usd == pytest.approx(found.capital_usd) != pytest.approx(alone.capital_usd)
     assert {found.racks[site]: fabric for site, (_, fabric) in found.parts.items()} == {2: 1, 1: 0}
@@ -340,7 +332,6 @@ def test_dear_pairs_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     rtt = sites.rtts_ms()[-1]
     q = sites.question((SitePart(1, 2, BARE), SitePart(1, 1, BARE)), Circuit(2, rtt), {})
     kept = without_dear_pairs(q, stated, sites.run)
-    assert kept is not None
     assert 0 < sum(math.isfinite(x) for x in kept.pair_usd.values()) < len(q.data.pairs) / 2
     q = sites.question((SitePart(1, 9, BARE), SitePart(1, 1, BARE)), Circuit(2, rtt), {})
     assert without_dear_pairs(q, stated, sites.run) is None
@@ -395,7 +386,6 @@ def test_the_cheaper_of_two_equal_nodes_is_taken(cheap: str, parts: dict[str, di
         instance.model_dump() | parts | ({"limits": LIMITS | {"deadline_days": 1e3}})
     )
     plan = planner.solve(instance)
-    assert plan.sites is not None
     assert [s.id for s in plan.sites.sites] == [f"{cheap}0"]
     assert plan.status == plan.sites.certificate.status == "optimal"
     assert planner.check(plan) == []
@@ -409,6 +399,5 @@ def test_parts_of_two_sites_move_together() -> None:
     free = {"fibre_usd_per_route_km": 0, "wavelength_usd": 0}
     instance = case(*nodes, usd_per_mwh=usd, rules=rules, limits=LIMITS, wan=free, headroom={"W": 10.0})
     plan = planner.solve(instance)
-    assert plan.sites is not None
     assert {s.id[0] for s in plan.sites.sites} == {"W"}
     assert planner.check(plan) == []

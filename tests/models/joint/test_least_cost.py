@@ -84,7 +84,6 @@ def test_what_is_given_up_is_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_fibre_follows_the_sites_that_there_are(seed: int) -> None:
     """Where the nearest sites have no power, a limit that only they would keep asks for more fibre, or other plans."""
     i = without(toy(seed, sites=3, forced=True), budget_usd=None)
-    assert i.grid is not None
     headroom = {a.id: 0.01 if a.id == "W" else 3.7 for a in i.grid.balancing_authorities}
     areas = [a.model_copy(update={"headroom_mw": headroom[a.id]}) for a in i.grid.balancing_authorities]
     i = i.model_copy(update={"grid": i.grid.model_copy(update={"balancing_authorities": tuple(areas)})})
@@ -93,7 +92,6 @@ def test_fibre_follows_the_sites_that_there_are(seed: int) -> None:
     assert len(limits) > 2
     for limit in limits:
         best, found = every.cheapest(limit), cheapest_by(w, limit)
-        assert best is not None
         assert found.capital_usd == pytest.approx(best.usd, rel=1e-9)
 
 
@@ -103,10 +101,8 @@ def test_the_cheaper_plan_within_a_share(seed: int, how: dict[str, Any]) -> None
     w = world(i)
     best = cheapest_by(w, math.inf).plan
     fastest = solve_joint(i, Options(), lambda _: None).plan
-    assert fastest is not None and best is not None
     for share in (0.0, 0.2, 0.9):
         known, alone = cheaper_within(w, fastest, share), cheapest_by(world(i), fastest.seconds * (1 + share))
-        assert known.plan is not None and alone.plan is not None
         assert known.capital_usd == pytest.approx(alone.capital_usd or 0.0)
         assert known.plan.seconds == pytest.approx(alone.plan.seconds)
         assert best.capital_usd - 0.01 <= (known.capital_usd or 0.0) <= fastest.capital_usd + 0.01

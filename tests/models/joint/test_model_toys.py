@@ -15,7 +15,6 @@ from tiers import more
 
 import planner
 from planner.instance.instance import Instance
-from planner.instance.workload import Model
 from planner.report.summary import summary
 
 ROOMY, TIGHT = 0.5e9, 0.43e9  # bytes of memory: with room for all activations, and without
@@ -37,7 +36,6 @@ def in_front(seed: int, dense: int, ffn: int) -> Instance:
     """Return a toy of three layers, so many of them dense at the front with an FFN of this width."""
     i = case(seed)
     model = i.workload.model
-    assert isinstance(model, Model) and model.experts is not None
     experts = model.experts.model_copy(update={"dense_layers": dense})
     model = model.model_copy(update={"experts": experts, "layers": 3, "ffn": ffn})
     return i.model_copy(update={"workload": i.workload.model_copy(update={"model": model})})
@@ -99,7 +97,6 @@ def test_modules_equal_full_enumeration(modules, hbm, pin, wanted) -> None:
     i = of_modules(modules, hbm, **({} if pin is None else {"layout.recompute": pin}))
     best = ModuleToy(i).best()
     found = require_proven_optimum(i, best).plan
-    assert best is not None and found is not None
     kept = found.column.strategy.shape.recompute
     assert (kept, any(found.split.recomputed)) == wanted and best.column.shape.recompute == kept
 
@@ -179,5 +176,4 @@ def test_overlaps_equal_full_enumeration(hbm: float, layers: int, pins: dict[str
     i = overlapping(hbm, layers=layers, **pins)
     best = OverlapToy(i).best()
     found = require_proven_optimum(i, best).plan
-    assert best is not None and found is not None
     assert found.column.strategy.shape.experts_overlap == best.column.shape.experts_overlap == overlaps

@@ -76,7 +76,6 @@ def test_steps_of_one_choice_lead_to_a_faster_plan(seed: int, monkeypatch: pytes
 def test_pinned_replicas_have_a_plan_at_once() -> None:
     """The most even columns with the replicas that are pinned give a plan before any search; a late one gives none."""
     optimum = solved(toy(2)).plan
-    assert optimum is not None
     i = with_pins(toy(2), **{"layout.data_parallel": optimum.column.d})
     goal = FewestDays(world=world_of(i, Options(), signals.Deadline()))
     columns = [x for s in goal.world.strategies() for x in dive.likely(goal.world, s, math.inf)]
@@ -148,7 +147,6 @@ def test_a_tie_is_decided_by_capital() -> None:
 def test_an_open_node_of_equal_time_is_asked() -> None:
     """A node whose bound equals the incumbent's time stays open: it may hold a cheaper plan."""
     found = solved(toy(6)).plan
-    assert found is not None
     i = toy(6)
     goal = FewestDays(world=World(problem=problem_of(i), sites=None, templates=None))
     loop = Loop(goal=goal)
@@ -315,7 +313,6 @@ def test_pinned_layers_and_packing(seed: int) -> None:
     free = solved(i)
     assert free.plan is not None and free.days is not None
     block, split = free.plan.column.strategy.block(free.plan.column.p), free.plan.split
-    assert block is not None
     packing = {"layout.replicas_per_rack": block.replicas_per_rack, "layout.stages_per_rack": block.stages_per_rack}
     layers = {"layout.layers_per_stage": [*split.layers], "layout.recomputed_layers_per_stage": [*split.recomputed]}
     assert solved(with_pins(i, **packing, **layers)).days == pytest.approx(free.days, rel=1e-9)

@@ -68,7 +68,6 @@ def test_equals_full_enumeration(seed: int, how: dict[str, Any], share: float) -
     every, soonest = RunToy(i), fewest_days(i)
     for factor in FACTORS:
         found, best = least(i, soonest * factor), every.cheapest(soonest * factor / days_of(i, 1.0))
-        assert best is not None
         assert found.plan is not None and found.status is JointStatus.OPTIMAL
         assert found.capital_usd == pytest.approx(best.usd, rel=1e-9)
         assert found.lower_bound_usd == found.capital_usd

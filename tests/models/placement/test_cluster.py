@@ -72,7 +72,6 @@ def test_no_time_still_places(seed: int) -> None:
     q = random_problem(seed)
     outcome = solve(q, Options(time_limit=0.0))
     f = outcome.solution
-    assert f is not None
     assert f.values == replayed(q, f)
     assert all(b <= v for b, v in zip(f.bounds, best(q), strict=True))
     assert (outcome.stop is Stop.PROVED) == (f.values == f.bounds)
@@ -202,7 +201,6 @@ def test_fragmentation_is_proven(seed: int, sizes: tuple[int, ...]) -> None:
     """The last level meets its bound, is no worse than best fit's, and is what the leaves show."""
     q = half_free(seed, sizes)
     best_fit, searched = (solve(q, Options(time_limit=100.0), fragmentation=f).solution for f in (False, True))
-    assert best_fit is not None and searched is not None
     assert names(q)[-1] == "leaves left part-free"
     assert searched.values == searched.bounds
     assert searched.values[:-1] == best_fit.values[:-1] and searched.values[-1] <= best_fit.values[-1]
@@ -213,6 +211,5 @@ def test_a_bound_is_given_where_it_is_not_searched() -> None:
     """Best fit leaves more part-free than needed here; its bound is valid, and no proof is claimed of it."""
     q = half_free(0, (12, 5))
     best_fit, searched = (solve(q, Options(time_limit=100.0), fragmentation=f) for f in (False, True))
-    assert best_fit.solution is not None and searched.solution is not None
     assert best_fit.stop is Stop.PROVED and best_fit.solution.searched == len(names(q)) - 1
     assert best_fit.solution.bounds[-1] <= searched.solution.values[-1] < best_fit.solution.values[-1]

@@ -88,7 +88,6 @@ def test_binding_names_the_year_that_stops_the_next_module(rules: dict[str, Any]
 def test_an_outage_in_one_year_is_found() -> None:
     """A split planned without outages in mind is refused for the year that does not survive one, and for no other."""
     plan = solved(dry("robust"))
-    assert plan is not None
     flow = tuple(f.model_copy(update={"mw": -2.0}) for f in plan.flows)
     own = plan.model_copy(update={"generation_mw": {"E0": 4.0, "E1": 2.0}, "flows": flow})
     found = {v.rule for v in violations(dry("robust", n1="full"), own)}
@@ -97,7 +96,6 @@ def test_an_outage_in_one_year_is_found() -> None:
 
 def test_a_flow_against_the_reactances_of_one_year_is_found() -> None:
     plan = solved(dry("robust"))
-    assert plan is not None
     run = plan.scenarios["dry"]
     turned = tuple(f.model_copy(update={"mw": f.mw / 2}) for f in run.flows)
     broken = plan.model_copy(update={"scenarios": {"dry": run.model_copy(update={"flows": turned})}})

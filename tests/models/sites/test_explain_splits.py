@@ -163,7 +163,6 @@ def by_angles(instance: Instance, request: SitesRequest, plan: SitesPlan) -> flo
 
 
 def moved(instance: Instance, line: str, mw: float) -> Instance:
-    assert instance.grid is not None
     lines = [x.model_dump() | {"rating_mw": x.rating_mw + mw * (x.id == line)} for x in instance.grid.lines]
     return changed(instance, lines=lines)
 
@@ -171,7 +170,6 @@ def moved(instance: Instance, line: str, mw: float) -> Instance:
 def dear(seed: int, n1: str, new: int = 0) -> tuple[Instance, SitesRequest]:
     """Return a random split whose sites differ in price and are not full, so that ratings steer the cost."""
     instance, _ = power_case(seed, n1=n1, new=new)
-    assert instance.grid is not None
     areas = [
         {"id": f"E{i}", "interconnection": "eastern", "headroom_mw": 50.0, "energy_usd_per_mwh": 30.0 + 10 * i}
         for i in range(3)

@@ -68,7 +68,6 @@ def with_built(instance: Instance, built: tuple[int, ...]) -> tuple[Instance, fl
 def test_new_circuits_under_outages_agree_with_trying_all(seed: int, n1: str) -> None:
     """The best over every number of built circuits, each with all its outages in full, is what the search finds."""
     instance, request = power_case(seed, n1=n1, new=2)
-    assert instance.grid is not None
     tried = []
     for built in itertools.product(*(range(x.max_circuits + 1) for x in instance.grid.new_lines)):
         existing, usd = with_built(instance, built)
@@ -178,7 +177,6 @@ def test_a_new_circuit_joins_two_parts() -> None:
     ]
     nodes = node("E0", generation_mw=0.0), node("E1", site=False)
     plan = solved(case(*nodes, new_lines=new, rules={"grid_model": "dc"}))
-    assert plan is not None
     assert [(n.line, n.circuits) for n in plan.new_lines] == [("k", 2)]
     assert sum(s.racks for s in plan.sites) == 8
 
@@ -198,7 +196,6 @@ def test_a_new_circuit_can_lower_what_the_grid_carries() -> None:
 def test_the_space_tells_rounds_cuts_and_outages() -> None:
     instance, request = power_case(1, n1="full")
     plan = solved(instance, request)
-    assert plan is not None and instance.grid is not None
     units = sum(n.generation_mw > 0 and n.largest_unit_mw != 0 for n in instance.grid.nodes)
     assert plan.certificate.space["outages"] == len(instance.grid.lines) + units
     assert {"rounds", "rating_cuts", "outage_cuts"} <= set(plan.certificate.space)

@@ -153,7 +153,6 @@ def test_interconnect_loses_the_largest_circuit_built_or_not(rating: float, most
     rules = rule("interconnect", reading="capacity_n1")
     new = [{"id": "k", "a": "E0", "b": "E1", "rating_mw": rating, "capex_usd": 1e3}]
     plan = solved(case(E0, FAR, lines=TWO_CIRCUITS, new_lines=new, rules=rules))
-    assert plan is not None
     assert (plan.sites[0].racks, plan.sites[0].interconnect_mw) == (most, min(2.0 + rating, 4.0))
 
 
@@ -227,7 +226,6 @@ def test_two_lines_of_one_id_are_refused() -> None:
 def test_the_cheaper_authority_is_chosen() -> None:
     """Racks go where energy costs least."""
     plan = solved(case(node("E0"), node("W0"), usd_per_mwh={"E": 40.0, "W": 39.0}), SitesRequest(racks=5))
-    assert plan is not None
     assert [(s.id, s.racks) for s in plan.sites] == [("W0", 5)]
     assert plan.certificate.objective == pytest.approx(5 * 8760 * 39)
 
@@ -264,14 +262,12 @@ def test_flows_balance_and_go_no_detours(seed: int) -> None:
 def test_binding_names_the_rule_that_stops_the_next_module(changes: dict[str, Any], name: str) -> None:
     """The rule without room for one module more is named."""
     plan = solved(case(node("E0"), **({"headroom": {"E": 99.0}} | changes)))
-    assert plan is not None
     assert name in plan.certificate.binding
 
 
 def test_binding_names_the_line_that_stops_the_next_module() -> None:
     """Where power is spare but cannot come, the line is named and not the plants."""
     plan = solved(case(node("E0", generation_mw=1.0), node("E1", site=False), lines=[line("E0", "E1", rating_mw=2.0)]))
-    assert plan is not None
     assert "rating[E0-E1]" in plan.certificate.binding
     assert "generation[E1]" not in plan.certificate.binding
 
@@ -279,7 +275,6 @@ def test_binding_names_the_line_that_stops_the_next_module() -> None:
 def test_same_question_same_answer() -> None:
     instance, request = random_case(SPLIT)
     first, second = (sites.solve(instance, request, OPTIONS).solution for _ in range(2))
-    assert first is not None and second is not None
     assert first.model_dump(exclude={"certificate": {"seconds"}}) == second.model_dump(
         exclude={"certificate": {"seconds"}}
     )

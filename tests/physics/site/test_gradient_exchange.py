@@ -129,7 +129,6 @@ def test_two_levels_of_unlike_counts() -> None:
         (["abc", "def"], (4 / 3, 2), (1 / 3, 1)),
     ):
         form = hierarchical([tuple(g) for g in groups], 3e9, on_a_line)
-        assert form is not None
         assert [(p.link_bytes / 3e9, p.trips) for p in form.phases] == [
             (pytest.approx(inside[0]), inside[1]),
             (pytest.approx(across[0]), across[1]),
