@@ -194,14 +194,14 @@ def best(sides: Sequence[Side]) -> str:
         for side in sides
     )
     dated = [side.figures.get("objective.name") == FINISH_DATE for side in sides]
-    what_days, by_days = "fewest days", ("layout.metrics.days_to_train", "objective.value")
+    what_days, by_days = "fewest days", ["layout.metrics.days_to_train", "objective.value"]
     if all(dated):
-        what_days, by_days = "fewest days from the decision", ("objective.value",)
+        what_days, by_days = "fewest days from the decision", ["objective.value"]
     elif any(dated):
-        what_days, by_days = "fewest days of training", ("layout.metrics.days_to_train",)
+        what_days, by_days = "fewest days of training", ["layout.metrics.days_to_train"]
     for what, keys, show in (
         (what_days, by_days, lambda value: f"{value:,.1f}"),
-        ("least money", ("cost.total_usd",), money),
+        ("least money", ["cost.total_usd"], money),
     ):
         figures = [
             (next((value for key in keys if (value := side.number(key)) is not None), None), side.name)
