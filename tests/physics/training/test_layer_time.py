@@ -81,19 +81,18 @@ def test_smaller_products_never_run_faster_per_flop(rows: float, traffic: float)
 
 
 @pytest.mark.parametrize("t", [1, 2])
-def test_layer_products(t: int) -> None:
-    """The layer's 6,144 FLOP forward, and twice that backward, run over t ranks.
+@pytest.mark.parametrize("c", [1, 2])
+def test_layer_products(t: int, c: int) -> None:
+    """The layer's 6,144 FLOP forward, and twice that backward, run over t ranks, over c CP ranks on half the tokens.
 
-    Causal attention has 256 FLOP forward, and backward five products for two.
+    Causal attention has 256 FLOP forward, and backward five products for two. A gated FFN reads two matrices in:
+    8·32·2·4 = 2,048 FLOP more.
     """
-    assert seconds(machine(), shape(t), "gemm") == pytest.approx((GEMM / t, 2 * GEMM / t))
-    assert seconds(machine(), shape(t), "attention") == pytest.approx((ATTENTION / t, 2.5 * ATTENTION / t))
-
-
-def test_context_parallelism_halves_all_work() -> None:
-    """Over two CP ranks each has half the tokens and half the attention."""
-    assert seconds(machine(), shape(c=2), "gemm")[0] == pytest.approx(GEMM / 2)
-    assert seconds(machine(), shape(c=2), "attention")[0] == pytest.approx(ATTENTION / 2)
+    n = t * c
+    assert seconds(machine(), shape(t, c=c), "gemm") == pytest.approx((GEMM / n, 2 * GEMM / n))
+    assert seconds(machine(), shape(t, c=c), "attention") == pytest.approx((ATTENTION / n, 2.5 * ATTENTION / n))
+    gated = machine(model=TOY.model_copy(update={"gated_ffn": True}))
+    assert seconds(gated, shape(t, c=c), "gemm")[0] == pytest.approx((GEMM + 2.048) / n)
 
 
 def test_unfused_scores_skip_no_masked_half() -> None:
@@ -130,12 +129,6 @@ def test_a_softmax_that_its_kernel_does_not_take(t: int, b: int, fused: bool) ->
     assert [moved(x.backward) for x in alone] == pytest.approx(back)
 
 
-def test_gate_widens_the_first_ffn_product() -> None:
-    """A gated FFN reads two matrices in: 8·32·2·4 = 2,048 FLOP more."""
-    gated = TOY.model_copy(update={"gated_ffn": True})
-    assert seconds(machine(model=gated), shape(), "gemm")[0] == pytest.approx(GEMM + 2.048)
-
-
 @pytest.mark.parametrize(("t", "sp", "moved"), [(1, False, 80 + 64), (2, False, 80 + 32), (2, True, 40 + 32)])
 def test_elementwise_bytes(t: int, sp: bool, moved: float) -> None:
     """10·h elements a token, divided under sequence parallelism, and the FFN's 2·f, at 2 bytes for 4 tokens."""
@@ -163,17 +156,11 @@ def test_tensor_exchange_moves_the_entire_tensor() -> None:
     assert layer_time.tensor_exchange_seconds(machine(), shape(2), DENSE) == pytest.approx(2 * 1.64)
     assert layer_time.tensor_exchange_seconds(machine(), shape(4), DENSE) == pytest.approx(2 * (6 * 0.5 + 1.5 * 0.64))
     assert layer_time.tensor_exchange_seconds(machine(), shape(2, sp=True), DENSE) == pytest.approx(2 * 1.64)
-
-
-def test_overlap_needs_sequence_parallelism() -> None:
-    """A framework that hides three quarters of the exchange does so only where tokens are split."""
+    # A framework that hides three quarters of the exchange does so only where tokens are split.
     m = machine(tensor_overlap=0.75)
     assert layer_time.tensor_exchange_seconds(m, shape(2, sp=True), DENSE) == pytest.approx(2 * 1.64 / 4)
     assert layer_time.tensor_exchange_seconds(m, shape(2), DENSE) == pytest.approx(2 * 1.64)
-
-
-def test_tensor_ranks_beyond_a_rack_use_the_nics() -> None:
-    """16 ranks on racks of 8: the ring inside, then 8 B of each over 2 racks at 10 B/s and 2 s."""
+    # 16 ranks on racks of 8: the ring inside, then 8 B of each over 2 racks at 10 B/s and 2 s.
     inside, between = 2 * (7 * 0.5 + 7 / 8 * 0.64), 2 * (2 + 0.5 * 0.8)
     assert layer_time.tensor_exchange_seconds(machine(), shape(16), DENSE) == pytest.approx(2 * (inside + between))
 
@@ -304,18 +291,14 @@ def test_head(t: int) -> None:
         assert operations.head_seconds(m, shape(t)) == pytest.approx((3.072 + 64 * loss + 128 * 14) / t)
 
 
-def test_pipeline_send_over_the_nics() -> None:
-    """Each of t ranks sends its part of 64 B at 10 B/s."""
-    assert layer_time.pipeline_send_nic_seconds(machine(), shape(1)) == pytest.approx(6.4)
-    assert layer_time.pipeline_send_nic_seconds(machine(), shape(2, b=3)) == pytest.approx(9.6)
-
-
 def test_pipeline_send() -> None:
     """A send takes 2 s, 64 B over the ranks at 10 B/s slowed by 1.5, and the gather of 64 B among the ranks.
 
     Under sequence parallelism the next stage starts from its shards; within a rack the scale-up links take 0.5 s and
     64 B at 100 B/s, whatever the slowdown. Without scatter every rank sends all, and nothing is gathered.
     """
+    assert layer_time.pipeline_send_nic_seconds(machine(), shape(1)) == pytest.approx(6.4)
+    assert layer_time.pipeline_send_nic_seconds(machine(), shape(2, b=3)) == pytest.approx(9.6)
     send = partial(layer_time.pipeline_send_seconds, machine())
     assert send(shape(1), 1.5) == pytest.approx(2 + 9.6)
     assert send(shape(2), 1.5) == pytest.approx(2 + 4.8 + 0.5 + 0.32)
@@ -326,15 +309,14 @@ def test_pipeline_send() -> None:
 
 @pytest.mark.parametrize(("send", "exposed"), [(0.5, 0.0), (1.0, 0.0), (1.5, 6 * 0.5), (3.0, 6 * (2.0 + 1.0))])
 def test_sends_are_exposed_past_their_chunk(send: float, exposed: float) -> None:
-    """Of 3 micro-batches in 2 chunks each send exposes what exceeds 1 s forward and 2 s backward."""
-    assert layer_time.exposed_pipeline_send_seconds(3, 2, send, 1.0, 2.0) == pytest.approx(exposed)
+    """Of 3 micro-batches in 2 chunks each send exposes what exceeds 1 s forward and 2 s backward.
 
-
-def test_plain_pipelines_hide_no_send() -> None:
-    assert layer_time.exposed_pipeline_send_seconds(3, 1, 0.5, 1.0, 2.0) == pytest.approx(3 * 2 * 0.5)
-    assert layer_time.exposed_pipeline_send_seconds(3, 2, 0.5, 1.0, 2.0, overlap=0.25) == pytest.approx(
-        6 * 2 * 0.5 * 0.75
-    )
+    Without interleaving both ways of each micro-batch show, and so does what the framework does not overlap.
+    """
+    found = layer_time.exposed_pipeline_send_seconds
+    assert found(3, 2, send, 1.0, 2.0) == pytest.approx(exposed)
+    assert found(3, 1, send, 1.0, 2.0) == pytest.approx(3 * 2 * send)
+    assert found(3, 2, 0.5, 1.0, 2.0, overlap=0.25) == pytest.approx(6 * 2 * 0.5 * 0.75)
 
 
 HALF = shape(2)
@@ -428,29 +410,16 @@ def test_exchange_between_sites(backward: float, exposed: float) -> None:
     assert layer_time.wan_tail_seconds(1e9, 8.0, 40.0, 0.0, 2, backward) == pytest.approx(exposed)
 
 
-def test_optimizer_reads_and_writes_its_state() -> None:
-    """1 GB of state at 1 GB/s takes 2 s."""
+def test_figures_of_a_step() -> None:
+    """1 GB of state at 1 GB/s takes 2 s; 1,000 steps of 86.4 s are a day; 1e15 FLOP on 2e14 FLOP/s in 10 s a half.
+
+    The largest of v chunks has the rounded-up share; 721 replicas at 7 a rack are 103 racks, one more takes another.
+    """
     assert layer_time.optimizer_seconds(gpu(hbm=1e9), 1e9) == pytest.approx(2.0)
-
-
-@pytest.mark.parametrize(("layers", "v", "chunk"), [(6, 2, 3), (7, 2, 4), (1, 1, 1), (8, 3, 3)])
-def test_layers_per_chunk(layers: int, v: int, chunk: int) -> None:
-    """The largest of v chunks has the rounded-up share."""
-    assert schedule.layers_per_chunk(layers, v) == chunk
-
-
-@pytest.mark.parametrize(("replicas", "per_rack", "racks"), [(7, 7, 1), (8, 7, 2), (721, 7, 103), (1, 9, 1)])
-def test_group_racks(replicas: int, per_rack: int, racks: int) -> None:
-    """721 replicas at 7 a rack are 103 racks, one more than full takes another."""
-    assert group_racks(replicas, unit=1, racks=1, replicas_per_rack=per_rack) == racks
-
-
-def test_days_to_train() -> None:
-    """1,000 steps of 86.4 s are a day, at half the time available two."""
     assert layer_time.days_to_train(1e9, 1e6, 86.4, 1.0) == pytest.approx(1.0)
     assert layer_time.days_to_train(1e9, 1e6, 86.4, 0.5) == pytest.approx(2.0)
-
-
-def test_model_flop_utilisation() -> None:
-    """1e15 FLOP on two GPUs of 1e14 FLOP/s in 10 s is a half."""
     assert layer_time.model_flop_utilisation(1e15, 2, 1e14, 10.0) == pytest.approx(0.5)
+    for layers, v, chunk in ((6, 2, 3), (7, 2, 4), (1, 1, 1), (8, 3, 3)):
+        assert schedule.layers_per_chunk(layers, v) == chunk
+    for replicas, per_rack, racks in ((7, 7, 1), (8, 7, 2), (721, 7, 103), (1, 9, 1)):
+        assert group_racks(replicas, unit=1, racks=1, replicas_per_rack=per_rack) == racks
