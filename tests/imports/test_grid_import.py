@@ -208,12 +208,6 @@ def test_agrees_with_paper_and_pencil(seed: int) -> None:
     assert [{p.id for p in group} for group in group_plants(given_plants, 25)] == by_hand(given_plants, 25)
 
 
-def test_no_chains() -> None:
-    """Plants in a row of steps within the radius do not become one node: each is near the largest, or in another."""
-    row = [plant(i, 40 + 0.2 * i, -76, 1000 - i, "A") for i in range(10)]
-    assert [len(g) for g in group_plants(row, 25)] == [2, 2, 2, 2, 2]
-
-
 def test_edge_of_the_radius() -> None:
     """A plant just within the radius belongs to the node; one just outside does not; the same place always does."""
     two = [plant(1, 40, -76, 1000, "A"), plant(2, 40.2, -76, 20, "A")]

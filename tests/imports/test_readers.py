@@ -270,13 +270,6 @@ def test_refused(tmp_path: Path, name: str) -> None:
     assert all(w in str(caught.value) for w in words), str(caught.value)
 
 
-def test_files_as_they_are_pass(tmp_path: Path) -> None:
-    """The same files without a mistake are imported, so that each refusal above is for its mistake."""
-    for names in {names for names, *_ in CASES.values()}:
-        files = [f for f in put(tmp_path, names) if f.name != "positions.csv"]
-        assert import_grid(files, "auto", GridOptions(at=(40.0, -75.0))).grid.nodes
-
-
 @pytest.mark.parametrize(
     ("names", "kind", "words"),
     [

@@ -69,29 +69,6 @@ def test_no_tensor_group_is_split_where_none_must_be() -> None:
     assert placed.certificate.status == "optimal" and "split tensor groups" in placed.certificate.minimizes
 
 
-def test_bytes_choose_which_axis_is_kept_whole() -> None:
-    """Two data groups of four or four tensor groups of two fit leaves of four; those with more bytes are whole."""
-    topology = tree([3, 3, 2], 3)
-    for heavy, light in (("data", "tensor"), ("tensor", "data")):
-        mesh = {"data": 2, "tensor": 3} if heavy == "tensor" else {"data": 3, "tensor": 2}
-        job = Job(name="j", mesh=mesh, traffic_bytes_per_step={heavy: 2e9, light: 1e9})
-        placed = planner.place(topology, job)
-        assert split(lines(job, heavy), leaves_of(topology, placed.nodes)) == 0
-        assert split(lines(job, light), leaves_of(topology, placed.nodes)) == 3
-
-
-def test_members_of_several_nodes_are_not_cut() -> None:
-    """Leaves of five hold two members of two nodes; cut along the nodes alone, a member would lie on two leaves."""
-    topology = tree([5, 5, 5], 3)
-    job = Job(name="j", mesh={"pipeline": 3, "data": 2}, nodes_per_member=2)
-    placed = planner.place(topology, job, busy=[])
-    assert (figure(placed, "split members"), figure(placed, "split groups")) == ((0, 0), (0, 0))
-    wide = Job(name="j", mesh={"data": 7}, nodes_per_member=2)
-    cut = planner.place(topology, wide)
-    assert figure(cut, "split members") == (1, 1)
-    assert split(lines(wide, "member"), leaves_of(topology, cut.nodes)) == 1
-
-
 @pytest.mark.parametrize("seed", range(40))
 def test_a_false_figure_of_an_axis_is_found(seed: int) -> None:
     topology, job, busy = random_mesh(seed)

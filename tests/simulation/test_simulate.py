@@ -1,6 +1,7 @@
 """`simulate` as a library and as a command: patterns, plans, fabrics, and messages for bad input."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -171,9 +172,8 @@ def test_bad_files_are_named_by_line(tmp_path: Path, text: str, message: str) ->
     ],
 )
 def test_bad_fabrics_are_named(fabric: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError, match=re.escape(message)):
         planner.simulate(fabric)
-    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -192,9 +192,8 @@ def test_bad_fabrics_are_named(fabric: dict[str, Any], message: str) -> None:
     ],
 )
 def test_bad_options_are_named(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError, match=re.escape(message)):
         planner.simulate(K8, **options)
-    assert message in str(caught.value)
 
 
 def test_a_plan_that_cannot_be_simulated_is_named(plan: Plan) -> None:

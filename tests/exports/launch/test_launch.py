@@ -4,6 +4,7 @@ import argparse
 import json
 import math
 import random
+import re
 import shlex
 import tomllib
 from dataclasses import replace
@@ -186,9 +187,8 @@ REFUSED = [
 @pytest.mark.parametrize(("framework", "choices", "complaint"), REFUSED)
 def test_refused_layouts(framework: str, choices: dict[str, Any], complaint: str) -> None:
     run, _, _ = run_for("llama3-70b", DENSE | choices)
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError, match=re.escape(complaint)):
         WRITERS[framework](run)
-    assert complaint in str(caught.value)
 
 
 def test_experts_are_whole_on_their_gpu(tmp_path: Path) -> None:
@@ -449,9 +449,8 @@ def test_a_script_of_ones_own(tmp_path: Path) -> None:
 def test_bad_files(name: str, old: str, new: str, complaint: str, tmp_path: Path) -> None:
     """A file that cannot be read, or that contradicts the instance, is named with key, value and remedy."""
     (tmp_path / name).write_text(OWN.replace(old, new))
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError, match=re.escape(complaint)):
         layout_of_run(read_run(tmp_path / name), question("llama3-70b"), name)
-    assert complaint in str(caught.value)
 
 
 @pytest.mark.parametrize(
