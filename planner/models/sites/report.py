@@ -1,7 +1,7 @@
 """Write a solution of the site split as the plan's section: sites, links, power, prices, proof and binding limits."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -218,28 +218,36 @@ def with_plan(
         binding=binding(data, m, solution),
     )
     stop = outcome.stop if proof is None or proof.stop == Stop.PROVED else proof.stop
-    return replace(result.with_solution(_plan(data, solution, links, certificate)), stop=stop)
+    section = sites_plan(data, solution, {}, links=links, certificate=certificate)
+    return replace(result.with_solution(section), stop=stop)
 
 
-def _plan(data: SplitData, solution: SplitSolution, links: tuple[Link, ...], certificate: Certificate) -> SitesPlan:
-    runs: dict[str, ScenarioRun] = {}
-    for name, year in scenarios(data).items():
-        dispatch = solution.scenarios[name]
-        runs[name] = ScenarioRun(
-            running_mw=_nonzero(dispatch.load),
-            generation_mw=_nonzero(dispatch.generated),
-            flows=_flows(dispatch.flow),
-            energy_usd_per_year=_scenario_usd(data, year, solution, dispatch),
-        )
+def sites_plan(
+    data: SplitData,
+    solution: SplitSolution,
+    fabric_mw: Mapping[str, float],
+    *,
+    links: tuple[Link, ...],
+    certificate: Certificate,
+) -> SitesPlan:
+    """Return the sites section of a plan; `fabric_mw` is the power of the fabric in MW by site, 0 where it is not."""
     return SitesPlan(
-        sites=tuple(_site(data, s, n, solution) for s, n in sorted(solution.modules.items())),
+        sites=tuple(_site(data, s, solution, fabric_mw.get(s, 0.0)) for s in sorted(solution.modules)),
         links=links,
         new_lines=tuple(NewCircuits(line=k, circuits=n) for k, n in sorted(solution.circuits.items())),
         upgrades=tuple(Upgrade(node=n, steps=k) for n, k in sorted(solution.steps.items())),
         generation_mw=_nonzero(solution.generated),
         flows=_flows(solution.flow),
         excess=tuple(_excess(data, name, x) for name, x in solution.excess.items()),
-        scenarios=runs,
+        scenarios={
+            name: ScenarioRun(
+                running_mw=_nonzero(of.load),
+                generation_mw=_nonzero(of.generated),
+                flows=_flows(of.flow),
+                energy_usd_per_year=_scenario_usd(data, year, solution, of, fabric_mw),
+            )
+            for name, year, of in ((name, year, solution.scenarios[name]) for name, year in scenarios(data).items())
+        },
         certificate=certificate,
     )
 
@@ -260,19 +268,21 @@ def _excess(data: SplitData, name: str, amount: float) -> Excess:
     return Excess(rule=name, amount=amount, unit=rule.unit or "", usd_per_year=usd)
 
 
-def _scenario_usd(data: SplitData, year: SplitData, solution: SplitSolution, dispatch: Dispatch) -> float:
+def _scenario_usd(
+    data: SplitData, year: SplitData, solution: SplitSolution, dispatch: Dispatch, fabric_mw: Mapping[str, float]
+) -> float:
     """Price the energy of a scenario, and the curtailed work."""
     usd = 0.0
     for s, n in sorted(solution.modules.items()):
         drawn = round(dispatch.load.get(s, 0.0), 6)
-        curtailed = max(cost.facility_mw(data.hardware, n * data.module_racks) - drawn, 0.0)
+        curtailed = max(cost.facility_mw(data.hardware, n * data.module_racks, fabric_mw.get(s, 0.0)) - drawn, 0.0)
         usd += cost.energy_usd_per_year(drawn, year.usd_per_mwh(s))
         usd += cost.energy_usd_per_year(curtailed, data.grid.rules.curtailment_usd_per_mwh)
     return usd
 
 
-def _site(data: SplitData, site: str, modules: int, solution: SplitSolution) -> Site:
-    node, racks = data.candidates[site], modules * data.module_racks
+def _site(data: SplitData, site: str, solution: SplitSolution, fabric_mw: float) -> Site:
+    node, racks = data.candidates[site], solution.modules[site] * data.module_racks
     usable = None
     if data.grid.rules.interconnect.enabled:
         usable = usable_interconnect_mw(data.grid, node, solution.circuits, solution.steps.get(site, 0))
@@ -280,13 +290,13 @@ def _site(data: SplitData, site: str, modules: int, solution: SplitSolution) -> 
         id=site,
         balancing_authority=node.balancing_authority,
         interconnection=data.interconnection(site),
-        modules=modules,
+        modules=solution.modules[site],
         racks=racks,
         gpus=racks * cost.rack_of(data.hardware).gpus,
-        it_mw=cost.it_mw(data.hardware, racks),
-        facility_mw=cost.facility_mw(data.hardware, racks),
+        it_mw=cost.it_mw(data.hardware, racks, fabric_mw),
+        facility_mw=cost.facility_mw(data.hardware, racks, fabric_mw),
         interconnect_mw=usable,
-        cooling_m2=cost.cooling_m2(data.hardware, racks),
+        cooling_m2=cost.cooling_m2(data.hardware, racks, fabric_mw),
         latitude=node.latitude,
         longitude=node.longitude,
     )
@@ -294,17 +304,20 @@ def _site(data: SplitData, site: str, modules: int, solution: SplitSolution) -> 
 
 def _links(data: SplitData, sites: list[str]) -> tuple[Link, ...]:
     pairs = [(a, b) for a, b in data.pairs if a in sites and b in sites]
-    return tuple(_link(data, pair, len(sites)) for pair in pairs)
+    return tuple(
+        link_of(data, pair, data.wavelengths(pair, len(sites)) or 0, required_gbps=data.need_gbps(pair, len(sites)))
+        for pair in pairs
+    )
 
 
-def _link(data: SplitData, pair: tuple[str, str], sites: int) -> Link:
-    waves = data.wavelengths(pair, sites) or 0
+def link_of(data: SplitData, pair: tuple[str, str], waves: int, *, required_gbps: float) -> Link:
+    """Return the link between two open sites of some wavelengths."""
     return Link(
         a=pair[0],
         b=pair[1],
         route_km=data.pairs[pair],
         rtt_ms=data.rtt_ms(pair),
-        required_gbps=data.need_gbps(pair, sites),
+        required_gbps=required_gbps,
         wavelengths=waves,
         capacity_gbps=waves * data.wan.wavelength_gbps,
         fibre_pairs=wan.fibre_pairs(data.wan, waves),
@@ -323,7 +336,7 @@ def _yearly_usd(data: SplitData, solution: SplitSolution, links: tuple[Link, ...
     built += sum((data.corridors[k].capex_usd or 0.0) * n for k, n in solution.circuits.items())
     built += sum(data.step_usd(s) * n for s, n in solution.steps.items())
     prices = data.grid.prices
-    years = {n: _scenario_usd(data, w, solution, solution.scenarios[n]) for n, w in scenarios(data).items()}
+    years = {n: _scenario_usd(data, w, solution, solution.scenarios[n], {}) for n, w in scenarios(data).items()}
     if years and data.grid.rules.scenarios == "robust":
         energy = max(energy, *years.values())
     elif years:

@@ -8,13 +8,12 @@ from planner.models.joint.places.milp import stated
 from planner.models.joint.places.site_question import PlacedParts, SiteQuestion
 from planner.models.joint.sites import Sites
 from planner.models.sites import model
-from planner.models.sites.model import Dispatch, dispatch, excess_of, security_space
+from planner.models.sites.model import SplitSolution, dispatch, excess_of, security_space
+from planner.models.sites.report import link_of, sites_plan
 from planner.models.sites.site_rules import max_sites
 from planner.models.sites.split_data import SplitData, block_of, expected_musd, scenarios, years
-from planner.physics.site import cost, wan
-from planner.physics.site.grid import usable_interconnect_mw
 from planner.plan.certificate import SITES_FORMULATION, SITES_MINIMIZES, SITES_RUN_MINIMIZES, Certificate
-from planner.plan.plan_sections import Excess, Flow, Link, NewCircuits, ScenarioRun, Site, SitesPlan, Upgrade, WanPlan
+from planner.plan.plan_sections import Link, SitesPlan, WanPlan
 from planner.solvers import highs
 from planner.solvers.outcome import UnansweredError, relative_gap
 
@@ -30,18 +29,22 @@ def sites_section(sites: Sites, placed: PlacedParts, fabric_mw: dict[str, float]
     m = stated(q)
     _fix(m, q, placed)
     _settle(m, q, sites.seed)
-    return SitesPlan(
-        sites=tuple(_site(q.data, s, n, placed, fabric_mw.get(s, 0.0)) for s, n in sorted(placed.racks.items())),
-        links=tuple(_link(q.data, p, placed) for p in q.data.pairs if set(p) <= set(placed.racks)),
-        new_lines=tuple(NewCircuits(line=k, circuits=n) for k, n in sorted(placed.circuits.items())),
-        upgrades=tuple(Upgrade(node=n, steps=k) for n, k in sorted(placed.steps.items())),
-        generation_mw=_nonzero(dispatch(m, q.data).generated),
-        flows=_flows(dispatch(m, q.data)),
-        excess=tuple(_excess(q.data, name, x) for name, x in excess_of(m).items()),
-        scenarios={
-            n: _run(q.data, year, dispatch(block_of(m, n), year), placed, fabric_mw)
-            for n, year in scenarios(q.data).items()
-        },
+    own, data = dispatch(m, q.data), q.data
+    pairs = [pair for pair in data.pairs if set(pair) <= set(placed.racks)]
+    solution = SplitSolution(
+        modules={site: racks // data.module_racks for site, racks in placed.racks.items()},
+        circuits=placed.circuits,
+        steps=placed.steps,
+        generated=own.generated,
+        flow=own.flow,
+        excess=excess_of(m),
+        scenarios={n: dispatch(block_of(m, n), year) for n, year in scenarios(data).items()},
+    )
+    return sites_plan(
+        data,
+        solution,
+        fabric_mw,
+        links=tuple(_link(data, pair, placed) for pair in pairs),
         certificate=_certificate(sites, q, placed, given),
     )
 
@@ -131,75 +134,11 @@ def _solve(m: Any, seed: int) -> None:
         var.set_value(round(x) if var.is_integer() or var.is_binary() else x, skip_validation=True)
 
 
-def _site(data: SplitData, site: str, racks: int, placed: PlacedParts, fabric_mw: float) -> Site:
-    node, h, usable = data.candidates[site], data.hardware, None
-    if data.grid.rules.interconnect.enabled:
-        usable = usable_interconnect_mw(data.grid, node, placed.circuits, placed.steps.get(site, 0))
-    return Site(
-        id=site,
-        balancing_authority=node.balancing_authority,
-        interconnection=data.interconnection(site),
-        modules=racks // data.module_racks,
-        racks=racks,
-        gpus=racks * cost.rack_of(h).gpus,
-        it_mw=cost.it_mw(h, racks, fabric_mw),
-        facility_mw=cost.facility_mw(h, racks, fabric_mw),
-        interconnect_mw=usable,
-        cooling_m2=cost.cooling_m2(h, racks, fabric_mw),
-        latitude=node.latitude,
-        longitude=node.longitude,
-    )
-
-
 def _link(data: SplitData, pair: tuple[str, str], placed: PlacedParts) -> Link:
     """Return the link between two open sites: the wavelengths of the plan, none where one of them holds no blocks."""
     lit = placed.circuit is not None and set(pair) <= set(placed.parts)
     waves = placed.circuit.wavelengths if placed.circuit is not None and lit else 0
-    return Link(
-        a=pair[0],
-        b=pair[1],
-        route_km=data.pairs[pair],
-        rtt_ms=data.rtt_ms(pair),
-        required_gbps=waves * data.wan.wavelength_gbps,
-        wavelengths=waves,
-        capacity_gbps=waves * data.wan.wavelength_gbps,
-        fibre_pairs=wan.fibre_pairs(data.wan, waves),
-        usd_per_year=cost.link_usd_per_year(data.grid, data.wan, data.link_prices(pair), waves),
-    )
-
-
-def _nonzero(mw: dict[str, float]) -> dict[str, float]:
-    """Return powers to the watt, without those that round to nothing."""
-    rounded = {n: round(x, 6) for n, x in sorted(mw.items())}
-    return {n: x for n, x in rounded.items() if x}
-
-
-def _flows(of: Dispatch) -> tuple[Flow, ...]:
-    return tuple(Flow(line=k, mw=x) for k, x in _nonzero(of.flow).items())
-
-
-def _excess(data: SplitData, name: str, amount: float) -> Excess:
-    rule, amount = model.rule_of(name), round(amount, 6)
-    usd = data.grid.rules.soft[rule.name].usd_per_year * amount
-    return Excess(rule=name, amount=amount, unit=rule.unit or "", usd_per_year=usd)
-
-
-def _run(
-    data: SplitData, year: SplitData, of: Dispatch, placed: PlacedParts, fabric_mw: dict[str, float]
-) -> ScenarioRun:
-    """Return how the sites run in a scenario, at its prices of energy and of curtailed work."""
-    usd = 0.0
-    for s, racks in sorted(placed.racks.items()):
-        drawn = round(of.load.get(s, 0.0), 6)
-        idle = max(cost.facility_mw(data.hardware, racks, fabric_mw.get(s, 0.0)) - drawn, 0.0)
-        usd += cost.energy_usd_per_year(drawn, year.usd_per_mwh(s))
-        usd += cost.energy_usd_per_year(idle, data.grid.rules.curtailment_usd_per_mwh)
-    return ScenarioRun(
-        running_mw=_nonzero(of.load),
-        generation_mw=_nonzero(of.generated),
-        flows=_flows(of),
-        energy_usd_per_year=usd,
-    )
+    return link_of(data, pair, waves, required_gbps=waves * data.wan.wavelength_gbps)
 
 
 def _certificate(sites: Sites, q: SiteQuestion, placed: PlacedParts, given: str) -> Certificate:
