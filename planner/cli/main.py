@@ -39,6 +39,7 @@ COMMANDS: tuple[Callable[..., None], ...] = (
         sweep_commands.plot,
         plan_commands.report,
         plan_commands.compare,
+        plan_commands.serve,
         sweep_commands.sweep,
         cluster_commands.topology,
     ),

@@ -467,3 +467,34 @@ def report(
             stack.enter_context(console.requiring_sound(plan, path))
         page = report_page([(path.stem, plan) for path, plan in given], date.today())
     write_atomically(output, page)
+
+
+def serve(
+    instance: console.InstanceFile,
+    port: Annotated[int, typer.Option(help="Port of this machine; 0: any that is free.")] = 8765,
+    time_limit: Annotated[float | None, typer.Option(help="Seconds of each question.")] = None,
+    change: console.Changes = None,
+    seed: console.Seed = 0,
+) -> None:
+    """Open a page of this machine on which the instance is asked again with other limits, goals and prices."""
+    import signal
+
+    from planner.imports.instance_file import holds_plan
+    from planner.planning.load import load_instance
+    from planner.serve.local_server import HOST, local_server
+    from planner.serve.question_thread import QuestionThread
+
+    questions = QuestionThread(load_instance(console.what_if(instance, change)), time_limit=time_limit, seed=seed)
+    server = local_server(questions, port)
+    if holds_plan(instance) and not change:
+        questions.keep(read_plan(instance))
+    else:
+        questions.ask({})
+    print(f"http://{HOST}:{server.server_port}/ shows {questions.instance.name}; Ctrl-C ends it", flush=True)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        server.serve_forever()
+    except KeyboardInterrupt:
+        questions.stop(wait_seconds=2.0)
+    finally:
+        server.server_close()

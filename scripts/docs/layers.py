@@ -12,7 +12,7 @@ PACKAGE = ROOT / "planner"
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("planner", "planner.__main__"),
     ("planner.cli", "planner.api"),
-    ("planner.report", "planner.sweeps"),
+    ("planner.report", "planner.serve", "planner.sweeps"),
     ("planner.planning", "planner.scheduling"),
     ("planner.imports", "planner.exports", "planner.formats", "planner.calibration"),
     ("planner.models", "planner.checks"),

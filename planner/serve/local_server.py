@@ -1,0 +1,203 @@
+"""The server of the page: this machine's own browsers alone reach it, and it loads nothing from elsewhere."""
+
+import json
+import secrets
+from collections.abc import Callable
+from datetime import date
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.resources import files
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from planner.errors import InputError, needed
+from planner.plan.plan import Plan
+from planner.plan.plan_sections import layout_in_short
+from planner.report.page.page import report_page
+from planner.report.plots.sweep_plot import style
+from planner.serve.question_thread import FIELDS, AskedQuestion, QuestionThread
+from planner.units import duration, money, percent
+
+HOST = "127.0.0.1"
+MOST_BYTES = 1 << 16  # of a form
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'self'; frame-ancestors 'none'"
+"""What a browser lets the pages ask for: nothing from elsewhere, and no script."""
+
+
+def local_server(questions: QuestionThread, port: int) -> ThreadingHTTPServer:
+    """Return a server of the page at a port of this machine, 0: any that is free; it serves once it is told to.
+
+    Raises
+    ------
+    InputError
+        The port cannot be had, or jinja2 is not installed.
+    """
+    with needed("serve", "jinja2", "report"):
+        import jinja2
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
+    text = (files("planner.serve") / "page.html.jinja").read_text(encoding="utf-8")
+    template, token = environment.from_string(text), secrets.token_urlsafe(16)
+
+    class Handler(_PageHandler):
+        """The handler of this server's page."""
+
+    Handler.questions, Handler.token, Handler.render = questions, token, staticmethod(template.render)
+    try:
+        server = ThreadingHTTPServer((HOST, port), Handler)
+    except (OSError, OverflowError) as error:
+        raise InputError(f"--port {port}: cannot be had ({error}); give another, or 0 for any that is free") from None
+    Handler.names = tuple(f"{name}:{server.server_port}" for name in (HOST, "localhost"))
+    return server
+
+
+class _PageHandler(BaseHTTPRequestHandler):
+    """Answers the requests of one page: `/`, `/state.json`, `/plan/N.html`, `/plan/N.json`; a form asks or stops."""
+
+    questions: QuestionThread
+    names: tuple[str, ...]  # of this server
+    token: str
+    render: Callable[..., str]
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Print no line a request."""
+
+    def do_GET(self) -> None:
+        """Return the page, or what was found."""
+        path = urlsplit(self.path).path
+        if not self._is_local():
+            self._send(HTTPStatus.FORBIDDEN, "text/plain", "the page is for this machine alone")
+        elif path == "/":
+            self._send(HTTPStatus.OK, "text/html", self._page())
+        elif path == "/state.json":
+            self._send(HTTPStatus.OK, "application/json", json.dumps([_figures(x) for x in self.questions.asked]))
+        elif (plan := self._plan_at(path)) is not None:
+            if path.endswith(".json"):
+                self._send(HTTPStatus.OK, "application/json", plan.model_dump_json(indent=1) + "\n")
+            else:
+                page = report_page([(plan.instance.name, plan)], date.today())
+                self._send(HTTPStatus.OK, "text/html", page)
+        else:
+            self._send(HTTPStatus.NOT_FOUND, "text/plain", f"{path}: there is no such page; the questions are at /")
+
+    def do_POST(self) -> None:
+        """Take the form: a question, or the end of the one that is being answered."""
+        size = self.headers.get("Content-Length", "")
+        if not self._is_local() or not size.isdecimal() or int(size) > MOST_BYTES:
+            self._send(HTTPStatus.FORBIDDEN, "text/plain", "the form is for this page alone")
+            return
+        form = parse_qs(self.rfile.read(int(size)).decode("utf-8", "replace"), keep_blank_values=True)
+        fields = {name: values[-1] for name, values in form.items()}
+        if not secrets.compare_digest(fields.pop("token", "").encode(), self.token.encode()):
+            self._send(HTTPStatus.FORBIDDEN, "text/plain", "the form is not of this page; load it again")
+            return
+        if "stop" in fields:
+            self.questions.stop()
+        else:
+            self.questions.try_to_ask(fields, fields.pop("others", ""), with_curve="curve" in fields)
+        self.send_response(HTTPStatus.SEE_OTHER)
+        self.send_header("Location", "/")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def _is_local(self) -> bool:
+        """Return whether the browser asked for this machine by its own name, not by one that leads here."""
+        return self.headers.get("Host") in self.names
+
+    def _plan_at(self, path: str) -> Plan | None:
+        number, dot, kind = path.removeprefix("/plan/").partition(".")
+        known = {str(x.number): x.plan for x in self.questions.asked}
+        return known.get(number) if dot and kind in ("html", "json") and path.startswith("/plan/") else None
+
+    def _page(self) -> str:
+        values = self.questions.values()
+        running = self.questions.running
+        return self.render(
+            style=style(),
+            name=self.questions.instance.name,
+            token=self.token,
+            complaint=self.questions.complaint,
+            fields=[(path, label, values[path], choices) for path, label, choices in FIELDS if path in values],
+            running=None if running is None else _progress(running),
+            answers=[_row(x) for x in reversed(self.questions.asked) if x is not running],
+        )
+
+    def _send(self, status: HTTPStatus, kind: str, text: str) -> None:
+        content = text.encode("utf-8")
+        self.send_response(status)
+        for name, value in (
+            ("Content-Type", f"{kind}; charset=utf-8"),
+            ("Content-Length", str(len(content))),
+            ("Cache-Control", "no-store"),
+            ("Content-Security-Policy", POLICY),
+            ("X-Content-Type-Options", "nosniff"),
+        ):
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(content)
+
+
+def _asked_for(question: AskedQuestion) -> str:
+    return ", ".join(question.changes) or "the instance as it is"
+
+
+def _in_unit(value: float | None, unit: str) -> str:
+    """Return a figure of the goal in its unit: days, dollars, or a bare number for the loss."""
+    if value is None:
+        return "none yet"
+    return {"days": f"{value:,.4g} days", "usd": money(value)}.get(unit, f"{value:,.5g}")
+
+
+def _progress(question: AskedQuestion) -> dict[str, str]:
+    """Return what the page says of the question that is being answered."""
+    event = question.event
+    found = {"what": _asked_for(question), "elapsed": duration(question.elapsed_seconds), "line": "reading"}
+    if event is not None:
+        gap = "" if event.gap is None else f", gap {percent(event.gap)}"
+        best, bound = _in_unit(event.incumbent, event.unit), _in_unit(event.bound, event.unit)
+        found["line"] = f"{event.phase}: best {best}, bound {bound}{gap}"
+    return found
+
+
+def _row(question: AskedQuestion) -> dict[str, Any]:
+    """Return a question that was answered, as a row of the page."""
+    plan = question.plan
+    if plan is None:
+        return {"number": question.number, "what": _asked_for(question), "error": question.error}
+    unit = "usd" if plan.instance.objective.in_dollars else "days" if plan.instance.objective.in_days else ""
+    return {
+        "number": question.number,
+        "what": _asked_for(question),
+        "error": question.error,
+        "status": plan.status + ("" if plan.stopped == "proved" else f" ({plan.stopped})"),
+        "good": plan.status in ("optimal", "feasible") and not plan.violations,
+        "value": _in_unit(plan.objective.value, unit) if plan.objective.value is not None else "",
+        "gap": "" if plan.objective.gap is None else percent(plan.objective.gap),
+        "days": "" if plan.layout is None else f"{plan.layout.metrics.days_to_train:,.4g}",
+        "capital": "" if plan.cost is None else money(plan.cost.total_usd),
+        "layout": "" if plan.layout is None else layout_in_short(plan.layout),
+        "reason": "" if plan.conflict is None else plan.conflict.reason,
+        "took": duration(question.elapsed_seconds),
+        "curve": () if plan.curve is None else [_point(x) for x in plan.curve.points],
+    }
+
+
+def _point(point: Any) -> tuple[str, ...]:
+    bound = "" if point.bound_days is None else f"{point.bound_days:,.4g}"
+    mark = "knee" if point.knee else "this plan" if point.asked else ""
+    return money(point.capital_usd), f"{point.days_to_train:,.4g}", bound, percent(point.mfu), point.layout, mark
+
+
+def _figures(question: AskedQuestion) -> dict[str, Any]:
+    """Return a question and how far it is, for a script."""
+    plan, event = question.plan, question.event
+    return {
+        "number": question.number,
+        "changes": list(question.changes),
+        "answered": question.seconds is not None,
+        "elapsed_seconds": question.elapsed_seconds,
+        "phase": None if event is None else event.phase,
+        "value": (None if event is None else event.incumbent) if plan is None else plan.objective.value,
+        "bound": (None if event is None else event.bound) if plan is None else plan.objective.bound,
+        "status": None if plan is None else plan.status,
+        "error": question.error or None,
+    }

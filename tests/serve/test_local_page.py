@@ -1,0 +1,123 @@
+"""The local page: questions are answered as solves are, one after another; no other machine or page gets an answer."""
+
+import json
+import re
+import threading
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from joint_toys import toy
+
+import planner
+from planner.errors import InputError
+from planner.instance.instance import Instance
+from planner.plan.plan import Plan
+from planner.serve.local_server import local_server
+from planner.serve.question_thread import QuestionThread
+
+SEED = 3
+
+
+class Page:
+    """A page that is served, as a browser sees it."""
+
+    def __init__(self, questions: QuestionThread) -> None:
+        self.questions, self.server = questions, local_server(questions, 0)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def get(self, path: str, **headers: str) -> str:
+        """Return what is at a path."""
+        url = f"http://127.0.0.1:{self.server.server_port}{path}"
+        with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=30) as answer:
+            text: str = answer.read().decode()
+            return text
+
+    def post(self, **fields: str) -> str:
+        """Send the form, and return the page that comes next."""
+        token = re.search(r'name="token" value="([^"]+)"', self.get("/"))
+        data = urllib.parse.urlencode({"token": token[1] if token else "", **fields}).encode()
+        url = f"http://127.0.0.1:{self.server.server_port}/"
+        with urllib.request.urlopen(urllib.request.Request(url, data=data), timeout=30) as answer:
+            text: str = answer.read().decode()
+            return text
+
+    def answered(self) -> list[dict[str, Any]]:
+        """Return all questions once none is being answered."""
+        while self.questions.running is not None:
+            time.sleep(0.01)
+        found: list[dict[str, Any]] = json.loads(self.get("/state.json"))
+        return found
+
+
+@pytest.fixture
+def question() -> Instance:
+    return toy(SEED)
+
+
+@pytest.fixture
+def page(question: Instance) -> Iterator[Page]:
+    served = Page(QuestionThread(question))
+    yield served
+    served.server.shutdown()
+    served.server.server_close()
+
+
+def test_questions_are_answered_as_solves_are(page: Page, question: Instance) -> None:
+    """With fields, with further changes and with neither; a plan comes back as a page and as a file that checks."""
+    racks = question.hardware.racks or 0
+    page.post()
+    page.answered()
+    page.post(**{"hardware.racks": str(racks - 1), "others": "workload.tokens=x2", "curve": "1"})
+    first, second = page.answered()
+    fewer = planner.changed(question, {"hardware.racks": racks - 1, "workload.tokens": "x2"})
+    for row, asked in ((first, question), (second, fewer)):
+        plan = planner.solve(asked)
+        assert (row["status"], row["value"]) == (plan.status, plan.objective.value)
+    assert second["changes"] == [f"hardware.racks={racks - 1}", "workload.tokens=x2"]
+    written = Plan.model_validate_json(page.get("/plan/2.json"))
+    assert planner.check(written) == []
+    assert written.curve is not None
+    assert written.curve.points
+    assert "What less money buys" in page.get("/")
+    assert question.name in page.get("/plan/1.html")
+
+
+def test_what_is_wrong_is_said_on_the_page(page: Page) -> None:
+    text = page.post(**{"limits.deadline_days": "soon"})
+    assert "limits.deadline_days" in text
+    assert page.answered() == []
+    assert "limits.deadline_days" not in page.post(**{"limits.budget_usd": "1"}).split("<form")[0]
+    (only,) = page.answered()
+    assert only["status"] == "infeasible"
+
+
+def test_a_stopped_question_has_its_best_plan_so_far(page: Page) -> None:
+    page.questions.ask({})
+    page.post(stop="1")
+    (only,) = page.answered()
+    assert only["answered"]
+    page.questions.ask({})  # and the next one runs again
+    assert page.answered()[-1]["status"] == "optimal"
+
+
+def test_strangers_get_nothing(page: Page) -> None:
+    """A name that leads here from elsewhere, a form of another page, and paths that are none."""
+    for path, headers, status in (("/", {"Host": "evil.example"}, 403), ("/plan/9.json", {}, 404), ("/x", {}, 404)):
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            page.get(path, **headers)
+        assert refused.value.code == status
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        page.post(token="guessed")
+    assert refused.value.code == 403
+    assert page.questions.asked == []
+
+
+def test_a_port_that_is_taken(page: Page) -> None:
+    for port in (page.server.server_port, 1 << 20):
+        with pytest.raises(InputError, match=f"--port {port}: cannot be had"):
+            local_server(page.questions, port)
