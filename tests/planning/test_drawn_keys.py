@@ -9,7 +9,7 @@ from planner.errors import InputError
 
 QUICK = (1, 60, 171, 300)
 ALONE = len(drawn_keys.optional_keys())
-TIERS = range(0, 2 * ALONE, 28)  # of the slow one
+TIERS = range(0, 2 * ALONE, 56)  # of the slow one
 
 
 @pytest.mark.parametrize("seed", [*QUICK, *slow(*TIERS), *more(*(n for n in range(0, 2 * ALONE, 7) if n not in TIERS))])

@@ -19,7 +19,7 @@ from planner.plan.certificate import Conflict
 from planner.plan.plan import Plan
 from planner.planning.joint_proof import without_plan
 
-DEAR = 5  # the seed of the dearest of the first ten
+DEAR = 5  # a dear seed; those before it are quicker
 RATES = {"parts": {"gpu": {"gpu_hours_per_event": 50_000, "repair_hours": 4}}}
 DECISIONS = (
     *("tensor_parallel", "pipeline_parallel", "data_parallel", "virtual_stages"),
@@ -88,7 +88,7 @@ def test_rates_of_ones_own() -> None:
     assert plan.reliability.checkpoint_write_seconds == 0 and plan.reliability.useful_share < 1
 
 
-@pytest.mark.parametrize("seed", [*slow(*(n for n in range(10) if n != DEAR)), *more(DEAR, *range(10, 40))])
+@pytest.mark.parametrize("seed", [*slow(*range(DEAR)), *more(*range(DEAR, 40))])
 def test_whole_instances(seed: int) -> None:
     """A solve ends with a plan or a proof that holds, and its own decisions as pins give the same value."""
     asked = drawn(seed)

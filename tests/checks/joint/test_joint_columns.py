@@ -92,7 +92,7 @@ def varied(seed: int) -> Instance:
     return Instance.model_validate(given)
 
 
-@pytest.mark.parametrize("seed", [*range(14), *more(*range(14, 30))])
+@pytest.mark.parametrize("seed", [*range(8), *more(*range(8, 30))])
 def test_random_instances(seed: int) -> None:
     i = varied(seed)
     assert own(i) == searched(i)
@@ -210,7 +210,7 @@ def some_columns(seed: int, number: int) -> list[tuple[Cut, int, CutPipelines, i
     return found
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", [0, 2, 5, 6, *more(1, 3, 4, 7)])
 def test_the_least_split_is_the_best_of_all(seed: int) -> None:
     """Over random columns with interleaving, ZB-H1, recompute and experts; none fits where no split does."""
     fitted = 0
@@ -308,8 +308,11 @@ def exact(cut: Cut, zero: int, one: CutRanges) -> float:
     return split.least() / d / cut.shape.micro_batch * cut.space.column_stretch(d, int(x.p[0]) * cut.shape.gpus)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", [0, 1, *more(2, 3, 4, 5)])
+CASES = (1, "plain"), (0, "front and failures"), (0, "failures"), (1, "front")
+OTHERS = [(seed, kind) for kind in KINDS for seed in range(6) if (seed, kind) not in CASES]
+
+
+@pytest.mark.parametrize(("seed", "kind"), [*CASES, *more(*OTHERS)])
 def test_floors_are_below_exact_times(seed: int, kind: str) -> None:
     """The floor of a range, under its ZeRO stage and under any, is below each time inside, which splitting ends at."""
     r, rng = random.Random(seed), np.random.default_rng(seed)
