@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from ortools.sat.python import cp_model
 
+from planner.models.placement.first_packing import with_split
 from planner.models.placement.placement_problem import Packing, Piece, PlacementProblem
 from planner.models.placement.shared_holes import next_fit
 from planner.solvers.cpsat import CpsatValues
@@ -294,8 +295,8 @@ def split_cluster(sizes: Sequence[int], parts: Sequence[PodHoles], over: Sequenc
 Holes = dict[int, dict[int, list[int]]]  # pod -> hole -> leaves, those best left alone first
 
 
-def decode(flows: JobPlacementModel, values: CpsatValues) -> tuple[Packing, list[int]]:
-    """Return the whole groups, the pieces of the clusters, and the groups of each kind that are still to be split."""
+def decode(flows: JobPlacementModel, values: CpsatValues) -> Packing:
+    """Return the whole groups, the pieces of the clusters, and those of the groups that the model only counts."""
     packing = Packing()
     holes: Holes = {}
     for pod in flows.pods:
@@ -315,7 +316,11 @@ def decode(flows: JobPlacementModel, values: CpsatValues) -> tuple[Packing, list
             )
             packing.split.extend(split_cluster([kind.size for kind in flows.q.kinds], *parts))
             left = [count - member for count, member in zip(left, members, strict=True)]
-    return with_whole_groups(packing), left
+    packing = with_whole_groups(packing)
+    if any(left):
+        rest = with_split(flows.q, packing.whole, left)
+        packing = with_whole_groups(Packing(whole=Counter(rest.whole), split=[*packing.split, *rest.split]))
+    return packing
 
 
 def with_whole_groups(packing: Packing) -> Packing:

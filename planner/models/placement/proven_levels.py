@@ -34,7 +34,7 @@ from planner.models.placement.cpsat_model import (
     walk,
     with_whole_groups,
 )
-from planner.models.placement.first_packing import Exchange, with_split
+from planner.models.placement.first_packing import Exchange
 from planner.models.placement.placement_problem import Packing, Piece, PlacementProblem, Progress, measure
 from planner.models.placement.plan_placement import place_equal
 from planner.models.requests import Options
@@ -432,7 +432,7 @@ def _model(problem: PlacementProblem, progress: Progress, level: int, options: O
     holes = max(leaf.free for leaf in problem.leaves) * (len(problem.pods) if by_pod else 1)
     if _affordable(holes * (len(problem.kinds) + 1 + (slots or 0)), left, SECONDS_PER_VARIABLE):
         flows = formulate(problem, by_pod=by_pod, slots=slots)
-        return _Model(flows, partial(_split_the_rest, flows), _runs(options, "cpsat"))
+        return _Model(flows, partial(decode, flows), _runs(options, "cpsat"))
     return None
 
 
@@ -479,15 +479,6 @@ def _search(model: _Model, progress: Progress, level: int, options: Options) -> 
             progress.improve(packing, measure(flows.q, packing).values)
         proofs.append(_proven(outcome, value if exclude else None))
     progress.bounds[level] = max(progress.bounds[level], min(proofs))
-
-
-def _split_the_rest(flows: JobPlacementModel, values: CpsatValues) -> Packing:
-    """Read the packing, and split the groups that the model only counts."""
-    packing, left = decode(flows, values)
-    if any(left):
-        rest = with_split(flows.q, packing.whole, left)
-        packing = with_whole_groups(Packing(whole=Counter(rest.whole), split=[*packing.split, *rest.split]))
-    return packing
 
 
 def _proven(outcome: Outcome[CpsatValues], excluded: int | None) -> int:
