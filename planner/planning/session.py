@@ -170,9 +170,9 @@ class Session:
     """Solves that keep what they learn: the next one, of the same instance with another budget, takes far less time.
 
     What hardware, workload, software, network and grid decide is kept between solves: ways to cut the model, their
-    times, tables of fabrics, answers of the sites, and the plans as starts. A change of budget, of a cluster's
-    racks, of deadline, tokens, objective or name goes on from it; any other begins anew. The answer and its proof are those of `planner.solve`.
-    Its solves may come from several threads: they take turns.
+    times, tables of fabrics, answers of the sites, and the plans as starts. A change of budget, of a cluster's racks,
+    of deadline, tokens, objective or name goes on from it; any other begins anew. The answer and its proof are those
+    of `planner.solve`. Its solves may come from several threads: they take turns.
     """
 
     def __init__(self) -> None:

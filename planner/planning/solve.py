@@ -34,12 +34,12 @@ from planner.plan.plan import Plan
 from planner.plan.plan_sections import in_short
 from planner.planning import heterogeneous, model_size
 from planner.planning.conflict import conflict_of, over_budget, too_late
-from planner.planning.frontier import FRONTIER, plan_of_frontier
+from planner.planning.frontier import FRONTIER, checked_plan, plan_of_frontier
 from planner.planning.hardware_choice import HardwareAnswer, HardwareChoice, best_choice, with_alternatives
 from planner.planning.joint_plan import plan_of
 from planner.planning.joint_proof import Answered, inspection, unanswered
 from planner.solvers.outcome import UnansweredError
-from planner.solvers.progress import notes, report_bounds, start, turn
+from planner.solvers.progress import Reporter, notes, report_bounds, start, turn
 from planner.solvers.registry import solver_named
 from planner.solvers.signals import ENDED, Deadline, OutOfTimeError, uninterrupted
 
@@ -69,6 +69,8 @@ def solve_instance(
     if instance.grid is not None:
         with uninterrupted():
             import planner.models.joint.sites  # noqa: F401  # Pyomo and HiGHS, before the clock of the solve starts
+    if isinstance(progress, Reporter):
+        progress.writer = lambda found: checked_plan(found[0], found[1], found[2], options)
     deadline = Deadline(options.time_limit)
     with turn(deadline) as mine:
         if not mine:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
 
@@ -216,6 +217,14 @@ class IncumbentFound(Event):
     """A better plan was found; `text` names its choices."""
 
     kind: ClassVar[str] = "incumbent_found"
+    writer: Callable[[], Any] | None = field(default=None, repr=False, compare=False)
+
+    def plan(self) -> Any:
+        """Write the plan that was found, checked and without a claim of a bound, which takes up to seconds.
+
+        None where no whole plan is known yet: of pools, of a question inside another, of a fabric alone.
+        """
+        return None if self.writer is None else self.writer()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,6 +275,7 @@ class Reporter:
     on_line: Lines | None = None
     on_event: Callable[[Event], Any] | None = None
     unit: Unit = "days"
+    writer: Callable[[Any], Any] | None = None  # of the plan of what a search found
     phase: str = "reading"
     incumbent: float | None = None
     bound: float | None = None
@@ -283,22 +293,25 @@ class Reporter:
             self.incumbent = self.bound = None
         self._emit(PhaseStarted)
 
-    def figures(self, text: str, incumbent: float | None, bound: float | None, choices: str = "") -> None:
+    def figures(
+        self, text: str, incumbent: float | None, bound: float | None, choices: str = "", found: Any = None
+    ) -> None:
         """Report incumbent and bound of a search in the reporter's unit.
 
-        `text`: the same as a line. `choices`: those of a new plan, in words.
+        `text`: the same as a line. `choices`: those of a new plan, in words. `found`: what the writer makes a plan of.
         """
         self._write(text)
-        self.report_bounds(incumbent, bound, choices)
+        self.report_bounds(incumbent, bound, choices, found)
 
-    def report_bounds(self, incumbent: float | None, bound: float | None, choices: str = "") -> None:
+    def report_bounds(self, incumbent: float | None, bound: float | None, choices: str = "", found: Any = None) -> None:
         """Report incumbent and bound without a line of text."""
         better = incumbent is not None and incumbent != self.incumbent
         raised = bound is not None and (self.bound is None or bound > self.bound)
         self.incumbent = self.incumbent if incumbent is None else incumbent
         self.bound = bound if raised else self.bound
         if better:
-            self._emit(IncumbentFound, text=choices)
+            written = None if self.writer is None or found is None else partial(self.writer, found)
+            self._emit(IncumbentFound, text=choices, writer=written)
         elif raised:
             self._emit(BoundRaised)
 
@@ -347,10 +360,12 @@ def _log(name: str) -> None:
     logging.getLogger("planner").warning(text, name, exc_info=True)
 
 
-def report(progress: Lines, text: str, incumbent: float | None, bound: float | None, choices: str = "") -> None:
+def report(
+    progress: Lines, text: str, incumbent: float | None, bound: float | None, choices: str = "", found: Any = None
+) -> None:
     """Report the progress of a search: incumbent and bound to a reporter, a line of text to any other callback."""
     if isinstance(progress, Reporter):
-        progress.figures(text, incumbent, bound, choices)
+        progress.figures(text, incumbent, bound, choices, found)
     else:
         progress(text)
 

@@ -52,6 +52,26 @@ def test_events_of_a_cheapest_plan_are_in_dollars(monkeypatch: pytest.MonkeyPatc
     assert bounds and bounds == sorted(bounds) and bounds[-1] <= value + 0.01
 
 
+@pytest.mark.parametrize("minimize", ["days_to_train", "finish_date", "cost_usd", "total_cost_of_ownership_usd"])
+@pytest.mark.parametrize("sites", [0, 2])
+def test_a_plan_that_is_found_can_be_had_at_once(minimize: str, sites: int) -> None:
+    """Each better plan is written and checked on request, at the value that its event states; the last is the best."""
+    question = toy(2, sites=sites, objective={"minimize": minimize})
+    question = question.model_copy(update={"limits": question.limits.model_copy(update={"deadline_days": 1e6})})
+    plans: list[tuple[float, planner.Plan]] = []
+
+    def look(event: planner.Event) -> None:
+        if isinstance(event, planner.IncumbentFound) and event.phase == "search":
+            plans.append((event.incumbent or 0.0, event.plan()))
+
+    best = planner.solve(question, on_progress=look)
+    assert plans and plans[-1][1].objective.value == pytest.approx(best.objective.value)
+    for value, plan in plans:
+        assert (plan.status, plan.verified, planner.check(plan)) == ("feasible", True, [])
+        assert plan.objective.value == pytest.approx(value)
+        assert plan.objective.bound is None
+
+
 def test_pools_report_days_and_their_bound() -> None:
     events: list[planner.Event] = []
     plan = planner.solve("two-pools", on_progress=events.append, gap=0.2)
@@ -60,6 +80,7 @@ def test_pools_report_days_and_their_bound() -> None:
     assert all(e.bound is not None and e.incumbent is not None and e.bound <= e.incumbent for e in found)
     assert found[-1].incumbent == pytest.approx(plan.pools.days_to_train, rel=0.02)
     assert events[-1].incumbent == plan.objective.value
+    assert found[-1].plan() is None
 
 
 @pytest.mark.parametrize("when", ["before", "within"])

@@ -97,9 +97,9 @@ class CapitalSearch:
 
         def kept(plan: JointPlan) -> None:
             c, usd = plan.column, plan.capital_usd
-            choices = f"{_described(plan)}, {c.d} replicas, {c.m} micro-batches"
-            line = f"${usd / 1e9:,.3f}B, {days_of(problem, plan.seconds):,.2f} days: {choices}"
-            report(progress, line, usd, goal.bound or None, choices)
+            choices, value = f"{_described(plan)}, {c.d} replicas, {c.m} micro-batches", days_of(problem, plan.seconds)
+            line = f"${usd / 1e9:,.3f}B, {value:,.2f} days: {choices}"
+            report(progress, line, usd, goal.bound or None, choices, (problem.instance, plan, value))
 
         if known is not None and known.seconds > seconds * (1 + EPS):
             known = None

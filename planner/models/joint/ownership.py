@@ -124,7 +124,8 @@ class RunSearch:
         if years <= shortest * (1 + EPS) or priced[0] == priced[1]:
             if usd < self.usd - CENTS or self.best is None:
                 self.best, self.usd = found, usd
-                report(self.progress, f"${usd / 1e9:,.3f}B in {found.days:,.2f} days", usd, self.bound)
+                line, written_from = f"${usd / 1e9:,.3f}B in {found.days:,.2f} days", (self.instance, plan, found.days)
+                report(self.progress, line, usd, self.bound, found=written_from)
             return
         report(self.progress, f"no plan under ${self.bound / 1e9:,.3f}B", None, usd)
         below = seconds * BELOW

@@ -253,10 +253,10 @@ class FewestDays(Goal):
         if self.incumbent is None or self.target.improved_by(plan.seconds, plan.capital_usd):
             self.incumbent = plan
             self.world.count("incumbents")
-            self.speak(f", ${plan.capital_usd / 1e9:,.3f}B: ", described(plan))
+            self.speak(f", ${plan.capital_usd / 1e9:,.3f}B: ", described(plan), plan)
 
-    def speak(self, more: str, choices: str = "") -> None:
-        """Report value, bound and gap."""
+    def speak(self, more: str, choices: str = "", found: JointPlan | None = None) -> None:
+        """Report value, bound and gap; of a plan that was found what it can be written from."""
         self.spoke = time.perf_counter()
         problem, best, bound = self.world.problem, self.incumbent, self.bound
         known = days(problem, bound) if math.isfinite(bound) and bound > 0 else None
@@ -266,7 +266,8 @@ class FewestDays(Goal):
             return
         value = days(problem, best.seconds)
         line = f"{value:,.1f} days, {limit}, gap {100 * self.distance:.1f} %{more}{choices}"
-        report(self.progress, line, value, known, choices)
+        written_from = None if found is None else (problem.instance, found, value)
+        report(self.progress, line, value, known, choices, written_from)
 
 
 def days(problem: JointProblem, seconds: float) -> float:
