@@ -24,6 +24,7 @@ from planner.models.fabric.design_table import (
     DesignTable,
     DominanceTest,
     Ints,
+    Limits,
     joined,
     no_options,
     pareto_front,
@@ -46,9 +47,8 @@ from planner.physics.network.topology import Design
 from planner.physics.network.transport import allreduce_slowdown, free_uplinks, pipeline_send_slowdown, wan_ports
 from planner.solvers.signals import Deadline
 
-Limits = tuple[float, tuple[float, float]]  # dollars, slowdowns of sends and allreduces
 PRICE_STEP = 50e6  # dollars to which a limit on prices is rounded up, so that a table serves several shapes
-MOST_LOADS = 24  # orders of racks whose counts are kept
+MOST_LOADS = 40  # orders of racks whose counts are kept
 SWITCH_PINS = ("switch", "family", "ports_per_switch", "planes", "spine_switch", "core_switch")
 COUNTS = (  # of a key, under the names of a design
     "leaf_up", "leaf_bundle", "spine_up", "spine_bundle", "core_up", "core_bundle", "core_boxes", "super_spine_boxes",
@@ -191,12 +191,10 @@ class Templates:
         known = (*self.options_of.get((*key, shallow), ()), *self.options_of.get((*key, False), ()))
         found = next((x for own, x in known if _covers(own, limits)), None)
         if found is None:
-            found = self._built(traffic, blocks, limits, pins, shallow=shallow)
+            listed = [x.within(limits) for _, x in known]  # within other limits, which rule out most of the others
+            found = self._built(traffic, blocks, limits, pins, listed, shallow=shallow)
             self.options_of.setdefault((*key, shallow), []).append((limits, found))
-        send, allreduce = max_slowdowns
-        fits = (found.usd <= max_usd) & (found.send <= send) & (found.allreduce <= allreduce)
-        fits &= found.mw <= self.max_mw
-        return found if fits.all() else found.part(fits)
+        return found.within(limits, self.max_mw)
 
     def _asked(self, traffic: SiteTraffic) -> SiteTraffic:
         """Return the traffic, without that of a WAN gateway where none is designed."""
@@ -212,27 +210,32 @@ class Templates:
             self.loads_of[key] = traffic.loads(blocks, shares=shares)
         return self.loads_of[key]
 
-    def _built(self, traffic: SiteTraffic, blocks: int, limits: Limits, pins: Pins, *, shallow: bool) -> DesignTable:
-        """Build trees with all domains in a pod first, then the other shapes and families that may beat them."""
+    def _built(
+        self, traffic: SiteTraffic, blocks: int, limits: Limits, pins: Pins, listed: list[DesignTable], *, shallow: bool
+    ) -> DesignTable:
+        """Build trees with all domains in a pod first, then the other shapes and families that may beat them.
+
+        `listed`: some of the templates.
+        """
         loads, sites = self._loads(traffic, blocks), []
         for i, mode in enumerate(self.modes(traffic.rails)):
             if _allowed(mode, pins) and self._pairs(mode, pins) and traffic.lanes in (0, mode.lanes):
                 sites.append(self._site(i, mode, traffic, blocks, limits, pins, loads))
         sites = [s for s in sites if not (s.mode.grouped and self.min_local_share)]
-        found, later = self._trees(sites)
+        found, later = self._trees(sites, listed)
         if self.min_local_share > 0:
             return self._others(found, later, (trees.with_some_domains,))
         later += [(s, domain) for s in sites if s.mode.grouped for domain in s.domain_sizes()]
         found = self._others(found, later, (trees.with_some_domains, dragonflies.with_groups))
         return found if shallow and len(found) else self._others(found, later, (four_tiers.with_zones,))
 
-    def _trees(self, sites: list[SiteMode]) -> tuple[DesignTable, list[Later]]:
+    def _trees(self, sites: list[SiteMode], listed: list[DesignTable]) -> tuple[DesignTable, list[Later]]:
         """Build the trees whose pods hold all domains, a few sizes of leaf domains first, which rule out most others.
 
         Return them, and the sizes of leaf domains with which any tree may be worth it.
         """
         plain = [s for s in sites if not s.mode.grouped]
-        first, parts = [self.rivals, *(trees.single(s) for s in plain)], list[DesignTable]()
+        first, parts = [self.rivals, *(trees.single(s) for s in plain), *listed], list[DesignTable]()
         if any(s.pins.get("tiers") == 1 for s in plain):
             return undominated(first, power_counts=self.power_counts), []
         later: dict[tuple[int, int], Later] = {}  # by mode and size, the largest first

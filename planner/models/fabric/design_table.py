@@ -1,5 +1,6 @@
 """Tables of fabric templates: joined, limited in price, and without those that others beat."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -15,6 +16,7 @@ KEY = (
     "core_boxes", "zone_rails", "zone_width", "core_up", "core_bundle", "group_links", "spine_model", "core_model",
     "super_spine_boxes", "stripes",
 )  # fmt: skip
+Limits = tuple[float, tuple[float, float]]  # dollars, slowdowns of sends and allreduces
 AT_A_TIME = 256  # rows compared with one another
 AT = {name: i for i, name in enumerate(KEY)}
 
@@ -49,6 +51,12 @@ class DesignTable(ArrayTable):
 
     def __len__(self) -> int:
         return len(self.usd)
+
+    def within(self, limits: Limits, max_mw: float = math.inf) -> Self:
+        """Return the entries within limits on price and slowdowns, and a limit on power."""
+        max_usd, (send, allreduce) = limits
+        fits = (self.usd <= max_usd) & (self.send <= send) & (self.allreduce <= allreduce) & (self.mw <= max_mw)
+        return self if fits.all() else self.part(fits)
 
 
 def no_options() -> DesignTable:
