@@ -229,14 +229,6 @@ def weights_of(m: Machine, s: LayerShape) -> Weights:
     return Weights(shared=rest, experts=routed / s.expert_parallel, end=end, front=dense)
 
 
-def kv_elements(model: Model) -> int:
-    """Return the elements of keys and values of one layer and token, which context parallelism passes on."""
-    latent = model.latent_attention
-    if latent is None:
-        return 2 * model.kv * model.head
-    return latent.kv_rank + latent.head_rope
-
-
 def context_levels(m: Machine, s: LayerShape, slowdown: float) -> tuple[Level, ...]:
     """Return the levels of a CP group.
 
@@ -247,7 +239,9 @@ def context_levels(m: Machine, s: LayerShape, slowdown: float) -> tuple[Level, .
 
 def keys_and_values_bytes(m: Machine, s: LayerShape) -> float:
     """Count the bytes of keys and values that one TP rank gathers of a layer and micro-batch, all ranks' together."""
-    return s.micro_batch * m.sequence * kv_elements(m.model) / s.tensor_parallel * m.precision.collective_bytes
+    model, latent = m.model, m.model.latent_attention
+    elements = 2 * model.kv * model.head if latent is None else latent.kv_rank + latent.head_rope  # of a token
+    return s.micro_batch * m.sequence * elements / s.tensor_parallel * m.precision.collective_bytes
 
 
 def context_exchange_seconds(m: Machine, s: LayerShape, attention: float, slowdown: float) -> float:

@@ -33,11 +33,6 @@ def _ffn_weights(model: Model, width: int) -> int:
     return (3 if model.gated_ffn else 2) * model.hidden * width
 
 
-def ffn_parameters(model: Model) -> int:
-    """Return the weights of a dense layer's FFN: two matrices, or three where it is gated."""
-    return _ffn_weights(model, model.ffn_width)
-
-
 def _experts(model: Model) -> Experts:
     if model.experts is None:
         raise ValueError(f"model {model.name!r} has no experts")
@@ -62,7 +57,7 @@ def moe_layer_parameters(model: Model) -> int:
 
 def dense_layer_parameters(model: Model) -> int:
     """Return the weights of one layer with a dense FFN: 12·h² for the plain GPT (Narayanan 2021, eq. 2, no biases)."""
-    return attention_parameters(model) + ffn_parameters(model)
+    return attention_parameters(model) + _ffn_weights(model, model.ffn_width)
 
 
 def layer_parameters(model: Model) -> int:
