@@ -101,9 +101,7 @@ def test_constants_on_a_bound_are_named() -> None:
     assert [line.split(" is ")[0] for line in on_a_bound([c, c], [0.01005, 0.995])] == ["torchtitan: step_seconds"] * 2
 
 
-def test_the_script_ends_with_one_where_a_constant_is_on_a_bound(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_script_ends_with_one_where_a_constant_is_on_a_bound(tmp_path, monkeypatch, capsys):
     """The status is 1 and the constant is named where one lies on a bound, else 0."""
     rows_read(tmp_path, {}, {"TP": "0"})
     monkeypatch.setattr("sys.argv", ["calibrate.py", str(tmp_path / "published_steps.csv")])
@@ -253,9 +251,7 @@ def stack(release: str, gpu: str, model: str, precision: str = "MXFP8", moe: str
         ("26.02", "GB200", "qwen3-235b-a22b", "hybrid_ep", "part", False),
     ],
 )
-def test_switches_of_a_mixture_of_experts(
-    release: str, gpu: str, model: str, dispatcher: str, graphs: str, overlap: bool
-) -> None:
+def test_switches_of_a_mixture_of_experts(release, gpu, model, dispatcher, graphs, overlap):
     """Releases, machines and models as the published recipes have them; whole graphs come with fused experts."""
     found = stack(release, gpu, model)
     assert (found.switches["dispatcher"], found.switches["cuda_graphs"]) == (dispatcher, graphs)
@@ -273,9 +269,7 @@ def test_switches_of_a_mixture_of_experts(
         ("26.02", "GB200", "qwen3-235b-a22b", "MXFP8", None),
     ],
 )
-def test_modules_that_recipes_run_again(
-    release: str, gpu: str, model: str, precision: str, modules: tuple[str, ...] | None
-) -> None:
+def test_modules_that_recipes_run_again(release, gpu, model, precision, modules):
     """A recipe that runs modules of a layer again says which; of others the switch stays as the preset has it."""
     assert stack(release, gpu, model, precision).switches.get("recompute_modules") == modules
 

@@ -137,9 +137,7 @@ def test_why_there_is_no_curve(drawn: Plan) -> None:
         ("frontier", 1e-6, "there is no plan to draw it around"),
     ],
 )
-def test_a_curve_that_is_left_out_has_its_reason(
-    minimize: str, deadline: float | None, why: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_curve_that_is_left_out_has_its_reason(minimize, deadline, why, caplog):
     """Asked for a curve, the library logs and reports why there is none; a plan that holds its own needs no reason."""
     i = campus(7)
     goal = i.objective.model_copy(update={"minimize": minimize})

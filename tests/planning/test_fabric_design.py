@@ -61,9 +61,7 @@ def usd(plan: Plan) -> float:
 
 
 @pytest.mark.parametrize(("hosts", "families", "switches", "links"), PUBLISHED)
-def test_published_designs_come_out(
-    hosts: int, families: tuple[str, ...], switches: dict[str, int], links: int
-) -> None:
+def test_published_designs_come_out(hosts, families, switches, links):
     plan = designed(hosts, families=families)
     f = plan.fabric.sites[CLUSTER]
     assert (plan.status, {t.name: t.switches for t in f.tiers}, f.switch_links) == ("optimal", switches, links)

@@ -97,9 +97,7 @@ def test_the_day_of_the_finish_is_that_of_the_gpu_chosen_by_its_end() -> None:
     ("bound", "ready_months", "expected"),
     [(2.0, 0.0, 2.0), (2.0, 1 / 30.4375, 3.0), (5.0, 0.0, 4.0), (0.0, 0.0, None), (None, 0.0, None)],
 )
-def test_the_bound_is_that_of_all_gpus_on_the_scale_of_the_chosen(
-    bound: float | None, ready_months: float, expected: float | None
-) -> None:
+def test_the_bound_is_that_of_all_gpus_on_the_scale_of_the_chosen(bound, ready_months, expected):
     best = HardwareAnswer(load_instance(SMALL), JointSolution(status=JointStatus.OPTIMAL, days=4.0, lower_bound=4.0))
     best = replace(best, solution=replace(best.solution, plan=SimpleNamespace()))  # type: ignore[arg-type]
     hardware = best.instance.hardware.model_copy(update={"ready_months": ready_months})

@@ -51,26 +51,17 @@ def test_replacing_moves_the_failed_ranks_alone(seed: int) -> None:
     assert check_placement(cluster.topology, job, found.placement, busy=busy) == []
 
 
-def test_a_broken_segment_moves_whole() -> None:
-    """Of a segment of two with one node failed both ranks move: it must stay in one block."""
+@pytest.mark.parametrize(("data", "segment", "failed"), [(2, 2, 0), (1, 4, 2)])
+def test_a_broken_segment_moves_whole(data: int, segment: int, failed: int) -> None:
+    """All ranks of a segment with a node failed move to one block, also where the job is one segment: one member."""
     cluster = Cluster(tree([8], 1, block=4))
-    job = Job(name="j", mesh={"data": 2}, nodes_per_member=2, segment_nodes=2)
+    job = Job(name="j", mesh={"data": data}, nodes_per_member=segment, segment_nodes=segment)
     placed = cluster.place(job)
-    found = replace(cluster, job, placed, [placed.nodes[0]])
-    assert [m.rank for m in found.moves] == [0, 1]
-    assert check_placement(cluster.topology, job, found.placement, busy=[placed.nodes[0]]) == []
-
-
-def test_a_job_that_is_one_segment_moves_whole() -> None:
-    """Of one member, which is a segment of four, there is no larger group: all of it moves to another block."""
-    cluster = Cluster(tree([8], 1, block=4))
-    job = Job(name="j", mesh={"data": 1}, nodes_per_member=4, segment_nodes=4)
-    placed = cluster.place(job)
-    cluster.set_busy(placed.nodes)
-    found = replace(cluster, job, placed, [placed.nodes[2]])
-    assert [m.rank for m in found.moves] == [0, 1, 2, 3]
-    assert not set(found.placement.nodes) & set(placed.nodes)
-    assert check_placement(cluster.topology, job, found.placement, busy=placed.nodes) == []
+    out = placed.nodes if data == 1 else (placed.nodes[failed],)
+    cluster.set_busy(placed.nodes if data == 1 else ())
+    found = replace(cluster, job, placed, [placed.nodes[failed]])
+    assert [m.rank for m in found.moves] == list(range(segment))
+    assert check_placement(cluster.topology, job, found.placement, busy=out) == []
 
 
 @pytest.mark.parametrize("seed", range(40))

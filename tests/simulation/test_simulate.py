@@ -159,41 +159,31 @@ def test_bad_files_are_named_by_line(tmp_path: Path, text: str, message: str) ->
 
 
 @pytest.mark.parametrize(
-    ("fabric", "message"),
+    ("fabric", "options", "message"),
     [
-        ({"hosts": 129, "ports_per_switch": 8}, "hosts must be at most 128"),
-        (K8 | {"oversubscription": [3]}, "oversubscription[0] leaves 1.33333 ports up of 4 down"),
-        (K8 | {"down_ports": [5]}, "5 ports down + 5 up > 8 ports"),
-        (K8 | {"oversubscription": [1, 1, 1]}, "at most 2 entries"),
-        (K8 | {"plane_shares": [0.9, 0.9]}, "plane_shares must add up to 1 at most"),
-        ({"hosts": 64, "port_per_switch": 8}, "did you mean 'ports_per_switch'"),
-        ({"hosts": 64}, "ports_per_switch: is missing"),
-        ({"hosts": 1, "ports_per_switch": 8}, "hosts: input should be greater than or equal to 2 (is 1)"),
+        ({"hosts": 129, "ports_per_switch": 8}, {}, "hosts must be at most 128"),
+        (K8 | {"oversubscription": [3]}, {}, "oversubscription[0] leaves 1.33333 ports up of 4 down"),
+        (K8 | {"down_ports": [5]}, {}, "5 ports down + 5 up > 8 ports"),
+        (K8 | {"oversubscription": [1, 1, 1]}, {}, "at most 2 entries"),
+        (K8 | {"plane_shares": [0.9, 0.9]}, {}, "plane_shares must add up to 1 at most"),
+        ({"hosts": 64, "port_per_switch": 8}, {}, "did you mean 'ports_per_switch'"),
+        ({"hosts": 64}, {}, "ports_per_switch: is missing"),
+        ({"hosts": 1, "ports_per_switch": 8}, {}, "hosts: input should be greater than or equal to 2 (is 1)"),
+        (K8, {"transport": "rocky"}, "--transport rocky: must be one of ecmp, spray, adaptive"),
+        (K8, {"pattern": "rocky"}, "--pattern rocky: must be one of permutation, p2p, allreduce, alltoall"),
+        (K8, {"pattern": "no.csv"}, "no such file"),
+        (K8, {"seeds": 0}, "seeds: must be a whole number from 1 to 10,000 (is 0)"),
+        (K8, {"hosts": 1}, "hosts: must be a whole number from 2 to 1,048,576 (is 1)"),
+        (K8, {"hosts": 129}, "hosts must be at most 128"),
+        (K8, {"bytes_per_host": 0.0}, "bytes_per_host: must be a number from 0.001"),
+        (K8, {"failed_links": 10**6}, "--failed-links 1000000: must be from 0 to 256"),
+        (K8, {"site": "e1"}, "a fabric has no sites"),
+        (K8, {"group": 1, "pattern": "allreduce"}, "no host sends to another"),
     ],
 )
-def test_bad_fabrics_are_named(fabric: dict[str, Any], message: str) -> None:
+def test_bad_fabrics_and_options_are_named(fabric: dict[str, Any], options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=re.escape(message)):
-        planner.simulate(fabric)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"transport": "rocky"}, "--transport rocky: must be one of ecmp, spray, adaptive"),
-        ({"pattern": "rocky"}, "--pattern rocky: must be one of permutation, p2p, allreduce, alltoall"),
-        ({"pattern": "no.csv"}, "no such file"),
-        ({"seeds": 0}, "seeds: must be a whole number from 1 to 10,000 (is 0)"),
-        ({"hosts": 1}, "hosts: must be a whole number from 2 to 1,048,576 (is 1)"),
-        ({"hosts": 129}, "hosts must be at most 128"),
-        ({"bytes_per_host": 0.0}, "bytes_per_host: must be a number from 0.001"),
-        ({"failed_links": 10**6}, "--failed-links 1000000: must be from 0 to 256"),
-        ({"site": "e1"}, "a fabric has no sites"),
-        ({"group": 1, "pattern": "allreduce"}, "no host sends to another"),
-    ],
-)
-def test_bad_options_are_named(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=re.escape(message)):
-        planner.simulate(K8, **options)
+        planner.simulate(fabric, **options)
 
 
 def test_a_plan_that_cannot_be_simulated_is_named(plan: Plan) -> None:

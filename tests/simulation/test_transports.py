@@ -3,8 +3,6 @@
 Spraying is ideal where nothing fails, hashing is as far from it as published, failures and planes cost what they must.
 """
 
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -188,9 +186,7 @@ def test_a_switch_sees_its_own_outputs_alone() -> None:
         ("ecmp", [8], "8 is not the number of a cable"),
     ],
 )
-def test_failures_that_leave_no_path_or_no_cable_are_errors(
-    transport: TransportName, failed: Any, message: str
-) -> None:
+def test_failures_that_leave_no_path_or_no_cable_are_errors(transport, failed, message):
     """All of a leaf's uplinks, and more cables than the 8 between leaves and spines or one that is not there."""
     tree = tree_of_fabric(Fabric(hosts=8, ports_per_switch=8, tiers=2))
     with pytest.raises(InputError, match=message):

@@ -2,7 +2,6 @@
 
 import math
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
 
 import highspy
@@ -42,9 +41,7 @@ def test_only_a_proof_is_called_optimal_or_infeasible(stop: Stop, solution: str 
         (None, None, 0.0, "optimal"),
     ],
 )
-def test_only_a_bound_that_meets_the_value_makes_it_optimal(
-    value: float | None, bound: float | None, distance: float, status: str
-) -> None:
+def test_only_a_bound_that_meets_the_value_makes_it_optimal(value, bound, distance, status):
     assert Outcome(stop=Stop.PROVED, solution=1, objective=value, bound=bound, distance=distance).status == status
 
 
@@ -76,9 +73,7 @@ def test_a_certificate_states_the_outcome() -> None:
     [(10.0, 4.0, 4.0, 6.0, False), (10.0, 10.0, 10.0, 0.0, True), (10.0, 50.0, 50.0, 0.0, True),
      (None, 1e9, 1e9, math.inf, False)],
 )  # fmt: skip
-def test_a_deadline_counts_down_to_zero(
-    limit: float | None, now: float, elapsed: float, left: float, passed: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_deadline_counts_down_to_zero(limit, now, elapsed, left, passed, monkeypatch):
     """Seconds left fall with the clock and never below 0; no limit is infinity to arithmetic and None to solvers."""
     monkeypatch.setattr("time.perf_counter", lambda: 100.0 + now)
     deadline = Deadline(limit, started=100.0)
@@ -157,9 +152,7 @@ def test_a_false_infeasible_of_presolve_is_found_by_the_second_run(name: str, mo
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_infeasible_in_one_run_and_no_answer_in_the_other_is_unknown(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_infeasible_in_one_run_and_no_answer_in_the_other_is_unknown(name, monkeypatch):
     solver, run = RUNS[name]
 
     class Once(Planted):
@@ -215,9 +208,7 @@ def test_every_kind_of_constraint_is_put_to_the_test() -> None:
 
 @pytest.mark.parametrize("installed", [(1, 12, 0), (1, 13, 0), (1, 14, 0), (1, 15, 1), (2, 13, 1)])
 @pytest.mark.parametrize("run", [lambda: highs.run(milp()), lambda: highs_from_cpsat.run(linear())])
-def test_another_highs_is_refused_at_the_first_solve(
-    run: Callable[[], Outcome], installed: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_highs_is_refused_at_the_first_solve(run, installed, monkeypatch):
     for name, number in zip(("MAJOR", "MINOR", "PATCH"), installed, strict=True):
         monkeypatch.setattr(highspy, f"HIGHS_VERSION_{name}", number)
     version = ".".join(map(str, installed))

@@ -40,22 +40,35 @@ def test_edges(rule: str, path: str, holds: Any, breaks: Any) -> None:
     assert breaks is None or rules(small(**{path: breaks})) == {rule}
 
 
+W1 = "interconnect[w1]"
+LOAD, OWN = "grid__nodes__0__load_mw", "grid__nodes__0__generation_mw"
+NO_FLOWS = {"grid__rules__grid_model": "none"}
+
+
 @pytest.mark.parametrize(
-    ("reading", "share", "broken"),
-    # e1: two circuits of 0.5 MW and a built one of 0.5; w1: two of 0.6 MW.
-    [("capacity", 1.0, False), ("capacity_n1", 2 / 3, False), ("capacity_n1", 0.67, True)],
+    ("reading", "share", "changes", "broken"),
+    [
+        # e1: two circuits of 0.5 MW and a built one of 0.5; w1: two of 0.6 MW.
+        ("capacity", 1.0, {}, set()),
+        ("capacity_n1", 2 / 3, {}, set()),
+        ("capacity_n1", 0.67, {}, {W1}),
+        # The node's own figure counts, and half of the 0.9 MW of w1 is needed.
+        ("explicit", 0.5, {"grid__nodes__0__interconnect_mw": 2.0, "grid__nodes__2__interconnect_mw": 0.45}, set()),
+        ("explicit", 0.5, {"grid__nodes__0__interconnect_mw": 2.0, "grid__nodes__2__interconnect_mw": 0.4499}, {W1}),
+        # e1 draws 1.2 MW and what stands there already, less its plants' 0.9; two circuits of 0.5 MW remain of three.
+        *(("import_share", 1.0, {LOAD: load}, set()) for load in (0.0, 0.5, 0.7)),
+        ("import_share", 1.0, {LOAD: 0.71}, {"interconnect[e1]"}),
+        ("import_share", 0.9, {LOAD: 0.71}, set()),
+        ("import_share", 0.9, {LOAD: 0.9}, {"interconnect[e1]"}),
+        # Where no flows are planned all plants of e1 count for it, over its two circuits.
+        *(("import_share", 1.0, NO_FLOWS | {OWN: own}, set()) for own in (1.3, 0.2)),
+        ("import_share", 1.0, NO_FLOWS | {OWN: 0.19}, {"interconnect[e1]"}),
+    ],
 )
-def test_interconnect_readings(reading: str, share: float, broken: bool) -> None:
-    plan = small(grid__rules__interconnect={"enabled": True, "share": share, "reading": reading})
-    assert rules(plan) == ({"interconnect"} if broken else set())
-
-
-@pytest.mark.parametrize(("usable", "broken"), [(0.45, False), (0.4499, True)])
-def test_the_explicit_reading(usable: float, broken: bool) -> None:
-    """The node's own figure counts, and half of 0.9 MW is needed."""
-    nodes = [{**n, "interconnect_mw": usable if n["id"] == "w1" else 2.0} for n in GRID["nodes"]]
-    plan = small(grid__nodes=nodes, grid__rules__interconnect={"enabled": True, "share": 0.5, "reading": "explicit"})
-    assert named(plan) == ({"interconnect[w1]"} if broken else set())
+def test_interconnect_readings(reading: str, share: float, changes: dict[str, Any], broken: set[str]) -> None:
+    rule = {"enabled": True, "share": share, "reading": reading}
+    found = named(small(grid__rules__interconnect=rule, **changes))
+    assert {x for x in found if x.startswith("interconnect")} == broken
 
 
 @pytest.mark.parametrize("rule", ["headroom", "interconnect", "fault_split"])
@@ -187,26 +200,6 @@ def test_what_comes_late(path: str, rule: str) -> None:
     assert named(small(**{path: 500})) == set()
     idle = {"grid__nodes__1__ready_months": 99, "grid__rules__ready_within_months": 12}
     assert named(small(**idle)) == set()  # no site stands at e2
-
-
-@pytest.mark.parametrize(
-    ("load", "share", "broken"),
-    # e1 draws 1.2 MW and what stands there already, less its plants' 0.9 MW; two circuits of 0.5 MW remain of three.
-    [(0.0, 1.0, False), (0.5, 1.0, False), (0.7, 1.0, False), (0.71, 1.0, True), (0.71, 0.9, False), (0.9, 0.9, True)],
-)
-def test_imports_beyond_own_plants(load: float, share: float, broken: bool) -> None:
-    rule = {"enabled": True, "share": share, "reading": "import_share"}
-    plan = small(grid__nodes__0__load_mw=load, grid__rules__interconnect=rule)
-    assert ("interconnect[e1]" in named(plan)) == broken
-    assert "interconnect[w1]" not in named(plan)  # its plants feed all that it draws
-
-
-@pytest.mark.parametrize(("own", "broken"), [(1.3, False), (0.2, False), (0.19, True)])
-def test_imports_without_flows(own: float, broken: bool) -> None:
-    """Where no flows are planned, all of a node's plants count for it: 1.2 MW less 0.2 over two circuits of 0.5 MW."""
-    rule = {"enabled": True, "share": 1.0, "reading": "import_share"}
-    plan = small(grid__rules__grid_model="none", grid__nodes__0__generation_mw=own, grid__rules__interconnect=rule)
-    assert ("interconnect[e1]" in named(plan)) == broken
 
 
 @pytest.mark.parametrize(

@@ -262,9 +262,7 @@ def test_experts_overlap_where_megatron_can(changes: dict[str, Any], able: bool)
         ({"tensor_parallel": 1, "sequence_parallel": True}, ("tensor",), set()),
     ],
 )
-def test_other_exchanges_overlap_where_megatron_can(
-    changes: dict[str, Any], overlaps: tuple[str, ...], flags: set[str]
-) -> None:
+def test_other_exchanges_overlap_where_megatron_can(changes, overlaps, flags):
     """Parameters are gathered beside compute where ZeRO divides them and gradients are too; TP under sequences."""
     software = Software.model_validate(catalogue("software")["megatron-bridge"])
     switched = software.model_copy(update={"overlaps": overlaps})
