@@ -3,26 +3,20 @@
 Cables, graph, picture, trees and page.
 """
 
-import csv
-import io
-from collections import Counter
 from typing import Any
 
-import networkx as nx
-import numpy as np
 import pytest
 from worked_plan import edited_at, instance_with, named, rules, worked
 
 from planner.api.plans import check
 from planner.exports import fabric_graph
-from planner.exports.fabric_parts import built_fabric, cable_list
+from planner.exports.fabric_parts import built_fabric
 from planner.formats.topology_files import plan_topology
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.plan import Plan
 from planner.report.page.drawings import fabric_tiers
 from planner.report.page.page import fabric
 from planner.report.summary import summary
-from planner.simulation.traffic import part_of_plan
 
 # Two racks a leaf domain; pods of two rails of one domain; zones of all four rails of two domains.
 ZONES = {"leaf_down": 2, "domains_per_pod": 1, "rails_per_zone": 4, "domains_per_zone": 2}
@@ -124,28 +118,6 @@ def test_pins(pins: dict[str, Any], broken: set[str]) -> None:
     assert named(zoned(pins=pins)) == broken
 
 
-def test_cable_list_joins_zones() -> None:
-    """Every port has one cable, and each super-spine a bundle of two from the core of each zone."""
-    rows = list(csv.DictReader(io.StringIO("".join(cable_list(E1)))))
-    assert len(rows) == E1.fabric.endpoint_links + E1.fabric.switch_links
-    assert len({(r[end], r[f"{end}_port"]) for r in rows for end in ("from", "to")}) == 2 * len(rows)
-    bundles = Counter((r["from"], r["to"]) for r in rows if r["to"].startswith("super-spine"))
-    assert set(bundles.values()) == {2} and len(bundles) == E1.design.cores * 2
-
-
-@pytest.mark.parametrize("by_pod", [False, True])
-def test_graph_holds_every_cable(by_pod: bool) -> None:
-    """Edges sum to the cables and nodes to the switches; by pod the cores are kept apart by zone."""
-    g = nx.parse_graphml("\n".join(nx.generate_graphml(fabric_graph.graph(E1, by_pod=by_pod))))
-    assert sum(c for *_, c in g.edges(data="cables")) == E1.fabric.endpoint_links + E1.fabric.switch_links
-    assert sum(n.get("switches", 0) for _, n in g.nodes(data=True)) == E1.fabric.switches
-    assert nx.is_connected(g)
-    if by_pod:
-        assert {"core-zone-0", "core-zone-1", "super-spine"} <= set(g)
-    else:
-        assert g.number_of_edges() == fabric_graph.edges(E1)
-
-
 def test_slurm_tree_has_four_levels() -> None:
     """Leaves under pods, pods under zones, zones under the super-spine."""
     plan = zoned({"leaf_down": 1, "domains_per_pod": 2, "domains_per_zone": 4})
@@ -172,11 +144,3 @@ def test_picture_page_and_summary_name_the_tier() -> None:
     (drawn, *_) = next(fabric(PLAN)).pictures
     assert "8 super-spine" in drawn.svg
     assert "8 super-spines; $" in summary(PLAN) and "75 % zones" in summary(PLAN)
-
-
-def test_the_whole_plan_is_simulated() -> None:
-    """The plan's tree has a place for every GPU, two zones and the cables of the design."""
-    _, part = part_of_plan(PLAN, "e1", None)
-    tree, d = part.tree, E1.design
-    assert (tree.tiers, len(np.unique(part.slots)), tree.down[3]) == (4, d.endpoint_links, d.zones)
-    assert tree.cables == (d.endpoint_links, d.leaves * d.leaf_up, d.spines * d.spine_up, d.cores * d.core_up)

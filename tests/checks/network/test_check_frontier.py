@@ -9,7 +9,7 @@ from worked_plan import edited_at, small
 
 from planner.checks.cost import _design
 from planner.checks.cost import frontier as rules
-from planner.models.requests import FABRIC_AXES
+from planner.models import FABRIC_AXES
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.plan import Plan
 from planner.planning.site_fabrics import frontier
