@@ -19,8 +19,8 @@ from planner.api.plans import (
 )
 from planner.api.views import VIEWS, show_versions, to_frame
 from planner.errors import InputError, PlannerError
+from planner.plan import provide
 from planner.version import __version__
-from planner.views import provide
 
 if TYPE_CHECKING:
     from planner.cluster import Job, Placement, Topology

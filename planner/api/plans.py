@@ -132,7 +132,7 @@ def design_fabric(
     time_limit
         Seconds for the search; a kind of fabric that was not searched by then is named.
     """
-    from planner.models.requests import Options
+    from planner.models import Options
     from planner.planning.fabric_design import design_fabric as designed
     from planner.planning.load import question_of
 

@@ -1,1 +1,111 @@
-"""One formulation per decision: data in, decision and certificate out."""
+"""One formulation per decision: data in, decision and certificate out; the requests that one makes of the next.
+
+A request is explicit, typed, and all that the next decision knows of those before it.
+"""
+
+from dataclasses import dataclass, field
+
+from planner.instance.network import Switch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How hard to search, and on which solver; None is the solver's default, and each formulation's usual solver."""
+
+    time_limit: float | None = None
+    gap: float | None = None
+    seed: int = 0
+    threads: int | None = None
+    solver: str | None = None  # one of planner.solvers.registry.SOLVERS, for formulations that several can solve
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GradientExchange:
+    """What the sites must exchange per step: one stage at a time, each within the backward pass of the next stage."""
+
+    stage_bytes: float
+    window_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SitesRequest:
+    """What the site split must provide. `racks` None: as many whole modules as the budget and the grid allow."""
+
+    racks: int | None = None
+    fabric_usd_per_rack: float = 0.0
+    exchange: GradientExchange | None = None
+    refused: frozenset[frozenset[str]] = frozenset()  # sets of sites that no design of the wide area joins
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WanRequest:
+    """What the wide area must join: open sites, those that train, and the exchange in the time that a step assumes."""
+
+    sites: tuple[str, ...]
+    exchanging: tuple[str, ...]
+    exchange: GradientExchange
+    capital: bool = False  # the design of least capital, not of least yearly cost
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FabricRequest:
+    """What one site's fabric must carry so that the layout's traffic stays hidden.
+
+    Ideal times are at the NIC's rate; a slowdown is allowed up to the window, and up to the transport's own slowdown
+    where the ideal alone fills the window. Groups of `exchange_racks` racks exchange tokens with their experts all to
+    all: nothing hides that, so the transport's own slowdown is all that it may suffer. Wavelengths of `wan_gbps` each
+    way end at its WAN gateway, to which the racks of one stage at a time send gradients at `exchange_gbps`, and back.
+    `rack_gpus` of each rack are cabled, where it is not all of them.
+    """
+
+    racks: int
+    group_racks: int
+    groups: int
+    pipeline_send_seconds: float
+    pipeline_send_window_seconds: float
+    allreduce_seconds: float
+    allreduce_window_seconds: float
+    exchange_racks: int = 1
+    wan_gbps: float = 0.0
+    exchange_gbps: float = 0.0
+    rack_gpus: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacementRequest:
+    """What one site's placement must place: `groups` replica groups of equal size on leaf domains of a fabric."""
+
+    racks: int
+    groups: int
+    group_racks: int
+    leaf_domain_racks: int
+    domains_per_pod: int
+
+
+# Axes in which fabrics are compared, all minimized, and the figure of merit of each.
+FABRIC_AXES = {
+    "cost": "cost_usd",
+    "time": "pipeline_send_slowdown",
+    "power": "power_mw",
+    "leaf": "racks_outside_leaf",
+    "splits": "unavoidable_splits",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alternative:
+    """A non-dominated alternative of one decision: its figures of merit, all minimized, and its choices."""
+
+    merits: dict[str, float]
+    choices: dict[str, object] = field(default_factory=dict)
+
+
+def resolved_switches(switches: tuple[Switch | str, ...]) -> list[Switch]:
+    """Return the switches of an instance whose catalogue names were resolved on loading.
+
+    TypeError where some are still names.
+    """
+    named = [switch for switch in switches if isinstance(switch, str)]
+    if named:
+        raise TypeError(f"network.switches: {named} are names; load the instance through planner.load")
+    return [switch for switch in switches if not isinstance(switch, str)]

@@ -18,7 +18,7 @@ import pyomo.core as pyo
 from planner.instance.grid import Grid
 from planner.instance.instance import Instance
 from planner.instance.network import Wan
-from planner.models.requests import Options, WanRequest
+from planner.models import Options, WanRequest
 from planner.physics.site import fibre, wan
 from planner.physics.site.fibre import Demand, Edge, Route, SiteFibre
 from planner.physics.site.wan import Form

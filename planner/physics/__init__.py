@@ -1,4 +1,30 @@
 """The formulas, each in one place with its source: plain functions, SI units, no solver, no files.
 
-Arguments typed ``Num`` may be floats or numpy arrays of them; the formulas are plain arithmetic and broadcast.
+Arguments typed ``Num`` may be floats or numpy arrays of them; the formulas are plain arithmetic and broadcast. Long
+computations look at a clock between their steps.
 """
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, TypeAlias
+
+Num: TypeAlias = Any  # a float or an array of floats: mypy has no type under which both take the same arithmetic
+
+
+_tick: ContextVar[Callable[[], None]] = ContextVar("tick", default=lambda: None)
+
+
+def tick() -> None:
+    """Let whoever asked for the computation end it."""
+    _tick.get()()
+
+
+@contextmanager
+def ticking(call: Callable[[], None]) -> Iterator[None]:
+    """Call this between the steps of the computations within."""
+    token = _tick.set(call)
+    try:
+        yield
+    finally:
+        _tick.reset(token)

@@ -1,7 +1,8 @@
 """How often a job stops, and the time that stops cost: from seconds of steps to seconds on a clock.
 
 Stops come at random with a mean time M between them, of time in which the job trains or writes checkpoints. The
-stretch is the mean time that passes for a second of steps: 1 where nothing fails; its inverse is the useful share."""
+stretch is the mean time that passes for a second of steps: 1 where nothing fails; its inverse is the useful share.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,8 +14,8 @@ import numpy as np
 from planner.instance.hardware import CheckpointTarget, Recovery, Reliability
 from planner.instance.instance import Instance
 from planner.instance.network import Network, Switch
+from planner.physics import Num
 from planner.physics.network.links import lanes_of
-from planner.physics.num import Num
 
 SECONDS_PER_HOUR = 3600.0
 

@@ -1,1 +1,24 @@
-"""What comes back: the decisions, their metrics and their certificates."""
+"""What comes back: the decisions, their metrics and their certificates, and how a plan is looked at.
+
+The views of a plan are named here, so that a plan has the methods, and provided by the layers above it.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from planner.errors import InternalError
+
+_VIEWS: dict[str, Callable[..., Any]] = {}
+
+
+def provide(views: dict[str, Callable[..., Any]]) -> None:
+    """Take the functions that show a plan, by the names of its methods; `import planner` gives them."""
+    _VIEWS.update(views)
+
+
+def view(name: str) -> Callable[..., Any]:
+    """Return the function behind a method of a plan."""
+    try:
+        return _VIEWS[name]
+    except KeyError:
+        raise InternalError(f"{name}: no layer provides this view of a plan; import planner first") from None

@@ -18,6 +18,7 @@ from pydantic import (
 from planner.instance.base import Frozen, SchemaVersion
 from planner.instance.instance import FabricInstance, Instance, instance_sha256
 from planner.instance.workload import ModelChoice
+from planner.plan import view
 from planner.plan.certificate import Certificate, Conflict, JointProof, ObjectiveValue, Status, Violation
 from planner.plan.plan_sections import (
     FabricPlan,
@@ -30,7 +31,6 @@ from planner.plan.plan_sections import (
     WanPlan,
 )
 from planner.units import counted
-from planner.views import view
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

@@ -10,10 +10,10 @@ from planner.errors import InternalError
 from planner.instance.hardware import Accelerator
 from planner.instance.instance import Instance
 from planner.instance.network import Wan
+from planner.models import Options, SitesRequest
 from planner.models.joint.columns import some_in_memory
 from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.solve import solve_joint, world_of
-from planner.models.requests import Options, SitesRequest
 from planner.physics.network.fabric_designs import min_fabric_usd
 from planner.physics.site.cost import rack_of
 from planner.physics.training import step

@@ -12,13 +12,13 @@ from planner.errors import InputError
 from planner.instance.base import Frozen
 from planner.instance.hardware import Accelerator
 from planner.instance.instance import FabricInstance, Instance
+from planner.models import Options
 from planner.models.joint.cache import JointCache
 from planner.models.joint.least_cost import solve_joint_cost
 from planner.models.joint.ownership import least_run_cost
 from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.solve import solve_joint
 from planner.models.joint.world import JointPlan
-from planner.models.requests import Options
 from planner.plan.certificate import Conflict, Status, Violation, disagreement
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import LayoutPlan

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from planner.instance.base import Frozen
 from planner.instance.instance import Instance
-from planner.models.requests import GradientExchange, Options, SitesRequest
+from planner.models import GradientExchange, Options, SitesRequest
 from planner.physics.site import cost
 from planner.plan.certificate import Conflict
 from planner.plan.plan import Plan

@@ -14,14 +14,14 @@ import numpy as np
 from planner.instance.hardware import Rack
 from planner.instance.instance import FabricInstance, instance_sha256
 from planner.instance.network import FabricFamily, Network
+from planner.models import Options, resolved_switches
 from planner.models.fabric.chooser import Template, Templates
 from planner.models.fabric.design_table import KEY, DesignTable
 from planner.models.fabric.site_mode import switch_modes
 from planner.models.fabric.traffic import Floats, Ints, Loads, SiteTraffic
-from planner.models.requests import Options, resolved_switches
+from planner.physics import ticking
 from planner.physics.network.fabric_designs import FAMILIES
 from planner.physics.network.transport import Locality
-from planner.physics.num import ticking
 from planner.physics.plan_physics import CLUSTER
 from planner.plan.certificate import Certificate, Conflict, ObjectiveValue
 from planner.plan.plan import Cost, Plan

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from planner.checks.check_plan import check
 from planner.errors import InputError
 from planner.instance.instance import Instance, instance_sha256
+from planner.models import Options
 from planner.models.joint.cache import JointCache
 from planner.models.joint.search.curve import WholeCurve, racks_with_spares
 from planner.models.joint.search.days import days
@@ -15,8 +16,7 @@ from planner.models.joint.search.goal import Stopped
 from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.solve import solve_joint, world_of
 from planner.models.joint.world import JointPlan
-from planner.models.requests import Options
-from planner.physics.num import ticking
+from planner.physics import ticking
 from planner.plan.certificate import ObjectiveValue
 from planner.plan.plan import Curve, CurvePoint, Plan, changed_decisions, digest
 from planner.plan.plan_sections import layout_in_short

@@ -8,6 +8,7 @@ from typing import Any
 from planner.instance.hardware import Hardware, HardwareAlternative
 from planner.instance.instance import Instance, instance_sha256
 from planner.instance.references_and_pins import hardware_kind
+from planner.models import Options
 from planner.models.joint.cache import JointCache
 from planner.models.joint.least_cost import solve_joint_cost
 from planner.models.joint.ownership import least_run_cost
@@ -15,7 +16,6 @@ from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.solve import solve_joint
 from planner.models.joint.split import Column
 from planner.models.joint.world import CENTS, EPS, World
-from planner.models.requests import Options
 from planner.physics.site.cost import rack_of
 from planner.plan.certificate import AlternativeProof
 from planner.plan.plan import Plan

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from planner.instance.instance import Instance, instance_sha256
-from planner.models import batch_shares
+from planner.models import Options, batch_shares
 from planner.models.batch_shares import PoolLayout, Shares
 from planner.models.joint.free_network import conditions_of, problem_on
 from planner.models.joint.space import JointProblem
-from planner.models.requests import Options
 from planner.physics import step_errors
 from planner.physics.site import cost
 from planner.physics.site.cost import bill

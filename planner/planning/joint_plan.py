@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 from planner.errors import InternalError
 from planner.instance.instance import Instance, instance_sha256
 from planner.instance.network import Wan
-from planner.models import rack_order
+from planner.models import Options, rack_order, resolved_switches
 from planner.models.joint.ends import freed_of_rules
 from planner.models.joint.free_network import strategy_of
 from planner.models.joint.solution import JointSolution
 from planner.models.joint.stages.model import ROUNDING, fastest_split
 from planner.models.joint.world import JointPlan
-from planner.models.requests import Options, resolved_switches
 from planner.physics import spares
 from planner.physics.network import transport
 from planner.physics.network.transport import Locality

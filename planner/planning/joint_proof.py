@@ -13,10 +13,10 @@ from typing import Any
 from planner.checks.joint_columns import max_racks
 from planner.checks.joint_proof import highest_bound
 from planner.instance.instance import Instance, instance_sha256
+from planner.models import Options
 from planner.models.joint.cache import JointCache
 from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.split import Column
-from planner.models.requests import Options
 from planner.physics.network.fabric_designs import min_fabric_usd
 from planner.physics.site.cost import rack_of
 from planner.plan.certificate import OUTSIDE, Conflict, ExcludedColumn, JointProof, ObjectiveValue, declared_space

@@ -10,13 +10,13 @@ from planner.errors import InputError
 from planner.exports.launch import LaunchRun, layout_question, nearest_choices, recomputed_under
 from planner.instance.framework_rules import Overlap
 from planner.instance.instance import Instance
+from planner.models import Options
 from planner.models.joint.cache import JointCache
 from planner.models.joint.search.days import days
 from planner.models.joint.search.kinds import FastestOfEachKind, kind_of
 from planner.models.joint.search.loop import Loop
 from planner.models.joint.solve import solve_joint, world_of
-from planner.models.requests import Options
-from planner.physics.num import ticking
+from planner.physics import ticking
 from planner.physics.training.parallel_strategy import even_layers, layout_values, strategy_of
 from planner.physics.training.step import machine_of
 from planner.plan.plan import Plan

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from planner.checks.check_plan import check
 from planner.instance.instance import Instance, instance_sha256
+from planner.models import Options
 from planner.models.joint.cache import JointCache
 from planner.models.joint.space import Strategy
 from planner.models.joint.split import Column
 from planner.models.joint.world import World
-from planner.models.requests import Options
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import LayoutPlan
 from planner.planning.alternatives.curve_around import POINTS, curve_around, why_no_curve

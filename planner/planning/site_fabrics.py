@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from planner.errors import InputError, InternalError, hint
 from planner.instance.instance import Instance
 from planner.instance.network import Network, Switch
+from planner.models import FABRIC_AXES, Alternative, FabricRequest, Options
 from planner.models.fabric.chooser import Template
-from planner.models.requests import FABRIC_AXES, Alternative, FabricRequest, Options
 from planner.physics.network.fabric_designs import bill, models_of, wan_gateway_bill
 from planner.physics.network.topology import Design
 from planner.physics.network.transport import (

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from planner.checks.check_plan import check
 from planner.errors import InputError, InternalError
 from planner.instance.instance import TOLERANCE, Instance
+from planner.models import Options
 from planner.models.joint.cache import JointCache
 from planner.models.joint.ends import End, Ends, ends_within, kinds_of, local_share, simplest_within
 from planner.models.joint.least_cost import cheaper_within, days_of
@@ -18,8 +19,7 @@ from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.solve import world_of
 from planner.models.joint.split import Column
 from planner.models.joint.world import CENTS, EPS, JointPlan, World
-from planner.models.requests import Options
-from planner.physics.num import ticking
+from planner.physics import ticking
 from planner.plan.certificate import (
     ALMOST_AS_FAST,
     SIMPLER_WITHIN,

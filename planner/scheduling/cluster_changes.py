@@ -27,6 +27,7 @@ from planner.cluster import (
 )
 from planner.errors import InputError
 from planner.formats.placed_job import read_placement
+from planner.models import Options
 from planner.models.placement.cluster_changes import IncompleteGroup, Repair, repair
 from planner.models.placement.placement_problem import (
     Kind,
@@ -39,7 +40,6 @@ from planner.models.placement.placement_problem import (
     used,
 )
 from planner.models.placement.solve import FORMULATION, Ranked, Solution, in_rank_order, solve
-from planner.models.requests import Options
 from planner.scheduling.placing import (
     Counted,
     across_pods,

@@ -21,6 +21,7 @@ from planner.cluster import (
     slots,
 )
 from planner.errors import InputError
+from planner.models import Options
 from planner.models.placement.placement_problem import Kind, Leaf, LeafNodes, PlacementProblem, leaves_of, names
 from planner.models.placement.solve import (
     FORMULATION,
@@ -32,7 +33,6 @@ from planner.models.placement.solve import (
     in_rank_order,
     rank,
 )
-from planner.models.requests import Options
 from planner.physics.network.transport import lower_bound_split
 from planner.plan.certificate import Certificate
 from planner.solvers.outcome import Outcome, Stop

@@ -19,9 +19,9 @@ from planner.files import parse_json, read_json, read_text
 from planner.formats.slurm import REMEDY, jobs_in, read_running
 from planner.instance.network import Network
 from planner.instance.read import complaints
+from planner.models import Options
 from planner.models.placement.placement_problem import PlacementProblem
 from planner.models.placement.solve import Solution, solve, solve_in_one_tree
-from planner.models.requests import Options
 from planner.physics.network import transport
 from planner.physics.network.topology import Design
 from planner.physics.plan_physics import PlanPhysics

@@ -10,7 +10,7 @@ import numpy as np
 
 from planner.errors import InputError
 from planner.instance.network import Network, Switch, TransportRuns
-from planner.physics.num import tick
+from planner.physics import tick
 from planner.plan.plan_sections import TransportFactor
 from planner.simulation import routing
 from planner.simulation.routing import (

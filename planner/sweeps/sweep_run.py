@@ -20,7 +20,7 @@ from planner.calibration.constants import Given, MeasuredConstants, names_an_ent
 from planner.errors import InputError, PlannerError, needed
 from planner.files import require_folder, write_atomically
 from planner.instance.instance import Instance, instance_sha256
-from planner.models.requests import Options
+from planner.models import Options
 from planner.planning.load import load_instance
 from planner.planning.plausible import warn
 from planner.planning.solve import options_of

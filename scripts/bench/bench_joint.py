@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from planner.instance.instance import Instance
+from planner.models import Options
 from planner.models.joint.cache import JointCache
 from planner.models.joint.solution import JointSolution
 from planner.models.joint.solve import solve_joint
-from planner.models.requests import Options
 from planner.planning.load import load_instance
 
 INSTANCES = Path(__file__).parents[2] / "instances"

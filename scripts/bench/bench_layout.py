@@ -12,10 +12,10 @@ import time
 from dataclasses import dataclass
 
 from planner.instance.instance import Instance
+from planner.models import Options
 from planner.models.joint.cache import JointCache
 from planner.models.joint.solution import JointSolution
 from planner.models.joint.solve import solve_joint
-from planner.models.requests import Options
 from planner.planning.load import load_instance
 
 SEQUENCE, SHOWN = 2048, 25  # tokens; lines of a profile

@@ -69,7 +69,7 @@ def question(grid: dict[str, Any], model: str, n1: str, sites: int) -> Any:
 
 def solved(run: str, grid: dict[str, Any], gw: float, sites: int, limit: float, results: Any) -> None:
     """Solve one question in this process, and put seconds, peak memory and what was found into the queue."""
-    from planner.models.requests import Options, SitesRequest
+    from planner.models import Options, SitesRequest
 
     racks = 16 * round(gw * 1e3 / MODULE_MW)
     model = "transport" if run == "transport" else "dc"

@@ -22,7 +22,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("planner.instance", "planner.plan", "planner.cluster", "planner.catalogue"),
     (
         *("planner.errors", "planner.files"),
-        *("planner.units", "planner.version", "planner.views"),
+        *("planner.units", "planner.version"),
     ),
 )
 

@@ -14,7 +14,7 @@ import pyomo.environ as pyo
 
 from planner.instance.grid import Grid, Line, NewLine, PowerNode
 from planner.instance.instance import Instance
-from planner.models.requests import SitesRequest
+from planner.models import SitesRequest
 from planner.models.sites.model import build
 from planner.models.sites.split_data import SplitData, gather, years
 

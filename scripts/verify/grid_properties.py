@@ -15,7 +15,7 @@ import pyomo.environ as pyo
 
 from planner.instance.grid import BalancingAuthority, Grid, Line, PowerNode
 from planner.instance.instance import Instance
-from planner.models.requests import Options, SitesRequest
+from planner.models import Options, SitesRequest
 from planner.models.sites import solve as sites
 from planner.models.sites.model import build
 from planner.models.sites.split_data import gather

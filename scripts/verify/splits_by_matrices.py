@@ -14,7 +14,7 @@ from scipy.optimize import linprog
 
 from planner.instance.grid import Grid, Scenario
 from planner.instance.instance import Instance
-from planner.models.requests import SitesRequest
+from planner.models import SitesRequest
 from planner.physics.site import cost
 
 Matrix = npt.NDArray[Any]

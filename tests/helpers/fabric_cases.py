@@ -6,10 +6,9 @@ from functools import cache
 
 from planner.instance.instance import Instance
 from planner.instance.network import Switch
-from planner.models import rack_order
+from planner.models import FabricRequest, rack_order
 from planner.models.fabric.chooser import Template, Templates
 from planner.models.fabric.frontier import worst_traffic
-from planner.models.requests import FabricRequest
 from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus
 from planner.physics.network.topology import Design
 from planner.physics.network.transport import (

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from planner.instance.instance import Instance
 from planner.instance.network import Switch
-from planner.models.requests import FabricRequest
+from planner.models import FabricRequest
 from planner.physics.network.links import spare_ports
 from planner.physics.network.topology import Design
 

@@ -12,7 +12,7 @@ from site_grids import case, line, node
 from planner.checks import power_flow
 from planner.checks import power_flow as site_rules
 from planner.instance.instance import Instance
-from planner.models.requests import SitesRequest
+from planner.models import SitesRequest
 from planner.models.sites.model import yearly_musd
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.certificate import Violation

@@ -13,7 +13,7 @@ from joint_toys import PRECISION
 from planner.instance.grid import Grid
 from planner.instance.instance import Instance
 from planner.instance.network import Wan
-from planner.models.requests import GradientExchange, Options, SitesRequest
+from planner.models import GradientExchange, Options, SitesRequest
 from planner.models.sites import solve as sites
 from planner.physics.site import cost, wan
 from planner.physics.site.grid import usable_interconnect_mw

@@ -24,9 +24,9 @@ from planner.checks.check_plan import check
 from planner.errors import InputError, InternalError
 from planner.instance.instance import Instance
 from planner.instance.network import Switch
+from planner.models import Options, SitesRequest
 from planner.models.joint.solution import JointStatus
 from planner.models.joint.solve import solve_joint
-from planner.models.requests import Options, SitesRequest
 from planner.models.sites.model import RULES
 from planner.models.sites.solve import conflict, feasible, infeasible
 from planner.models.sites.split_data import gather

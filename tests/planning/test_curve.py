@@ -14,9 +14,9 @@ from planner.checks.check_plan import check
 from planner.cli.console import ExitCode, exit_code
 from planner.errors import InputError
 from planner.instance.instance import Instance
+from planner.models import Options
 from planner.models.joint.search.days import days
 from planner.models.joint.solve import solve_joint, world_of
-from planner.models.requests import Options
 from planner.plan.plan import Curve, Plan
 from planner.planning.alternatives.curve_around import covered_within, why_no_curve
 from planner.planning.explain import explained

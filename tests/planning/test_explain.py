@@ -14,7 +14,7 @@ from worked_plan import LAYOUT, instance_with
 import planner
 from planner.cli import main
 from planner.instance.instance import Instance
-from planner.models.requests import GradientExchange, SitesRequest
+from planner.models import GradientExchange, SitesRequest
 from planner.models.sites import solve as sites_explain
 from planner.plan.plan import Plan
 from planner.planning import explain

@@ -17,10 +17,10 @@ import planner
 from planner.cli.main import app
 from planner.errors import InputError
 from planner.instance.instance import FabricInstance
+from planner.models import Options
 from planner.models.joint.solution import JointStatus
 from planner.models.joint.solve import solve_joint
-from planner.models.requests import Options
-from planner.physics.num import tick
+from planner.physics import tick
 from planner.physics.plan_physics import CLUSTER, PlanPhysics
 from planner.plan.plan import Plan
 from planner.planning import fabric_design

@@ -11,8 +11,8 @@ from tiers import more, slow
 from planner.checks.check_plan import check
 from planner.instance.hardware import DAYS_A_MONTH
 from planner.instance.instance import Instance
+from planner.models import Options
 from planner.models.joint.solve import solve_joint
-from planner.models.requests import Options
 from planner.plan.plan import Plan
 from planner.planning import explain
 from planner.planning.alternatives.more import pinned

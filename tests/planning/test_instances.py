@@ -9,7 +9,7 @@ from sweeping import PINS
 from tiers import more
 
 import planner
-from planner.models.requests import Options, SitesRequest
+from planner.models import Options, SitesRequest
 from planner.models.sites import solve as sites
 from planner.planning.load import load_instance
 from planner.solvers.outcome import Stop

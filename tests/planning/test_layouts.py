@@ -13,10 +13,10 @@ from tiers import more, slow
 
 import planner
 from planner.errors import InputError
+from planner.models import Options
 from planner.models.joint.search.days import days
 from planner.models.joint.search.kinds import Kind, kind_of
 from planner.models.joint.solve import solve_joint, world_of
-from planner.models.requests import Options
 from planner.planning.layouts import near_layouts
 from planner.solvers.signals import Deadline
 

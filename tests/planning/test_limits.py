@@ -21,9 +21,9 @@ from planner.checks.rule import Rule, must_equal
 from planner.cli.main import app
 from planner.errors import InternalError
 from planner.instance.instance import Instance
+from planner.models import Options
 from planner.models.joint.sites import Sites
 from planner.models.joint.space import strategies_of
-from planner.models.requests import Options
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.certificate import Violation
 from planner.plan.plan import Plan

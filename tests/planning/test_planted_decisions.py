@@ -15,7 +15,7 @@ from wan_graphs import random_case
 
 import planner
 from planner.instance.workload import DepthLaw, Family
-from planner.models import model_size, wan
+from planner.models import Options, model_size, wan
 from planner.models.placement import solve as placement
 from planner.models.placement.cluster_changes import (
     IncompleteGroup,
@@ -28,7 +28,6 @@ from planner.models.placement.cluster_changes import (
     repair,
 )
 from planner.models.placement.placement_problem import Kind, Leaf
-from planner.models.requests import Options
 from planner.models.sites import solve as sites
 from planner.plan.plan import Plan
 from planner.solvers.outcome import Outcome, UnansweredError

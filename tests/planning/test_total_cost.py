@@ -14,10 +14,10 @@ from worked_plan import edited_at
 from planner.checks.check_plan import check
 from planner.errors import InputError
 from planner.instance.instance import Instance
+from planner.models import Options
 from planner.models.joint.least_cost import LeastCost
 from planner.models.joint.ownership import RunSearch, Span
 from planner.models.joint.solve import solve_joint
-from planner.models.requests import Options
 from planner.physics.site.cost import alike_usd, at_run_prices
 from planner.plan.plan import Plan
 from planner.planning.load import load_instance

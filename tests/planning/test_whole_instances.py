@@ -13,8 +13,8 @@ from tiers import more, slow
 import planner
 from planner.errors import InputError
 from planner.instance.instance import Instance
+from planner.models import Options
 from planner.models.joint.solve import solve_joint
-from planner.models.requests import Options
 from planner.plan.certificate import Conflict
 from planner.plan.plan import Plan
 from planner.planning.joint_proof import without_plan

@@ -8,8 +8,8 @@ import planner
 from planner.checks.placement import check_placement
 from planner.cluster import Job, Placement, Topology
 from planner.errors import InputError
+from planner.models import Options
 from planner.models.placement.solve import solve
-from planner.models.requests import Options
 from planner.scheduling.cluster_changes import place_queue, preempt, replace
 from planner.scheduling.placing import in_blocks, level_to_place
 from planner.scheduling.session import Cluster

@@ -17,7 +17,7 @@ import numpy as np
 from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.instance.network import FabricFamily, Network, Switch
-from planner.models import rack_order
+from planner.models import rack_order, resolved_switches
 from planner.models.fabric import dragonflies, four_tiers, trees
 from planner.models.fabric.design_table import (
     AT,
@@ -40,7 +40,6 @@ from planner.models.fabric.site_mode import (
     switch_modes,
 )
 from planner.models.fabric.traffic import Loads, SiteTraffic
-from planner.models.requests import resolved_switches
 from planner.physics.network.fabric_designs import RackPorts, bill, by_reach, design_for, switch_usd
 from planner.physics.network.links import same_ports
 from planner.physics.network.topology import Design

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from planner.instance.hardware import Rack
 from planner.instance.instance import Instance
 from planner.instance.network import Network
+from planner.models import FABRIC_AXES, Alternative, FabricRequest, Options, resolved_switches
 from planner.models.fabric.chooser import Template, Templates
 from planner.models.fabric.design_table import AT, DesignTable, joined, pareto_front, undominated
 from planner.models.fabric.site_mode import TOLERANCE
 from planner.models.fabric.traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES, Floats, Ints, Loads, SiteTraffic
-from planner.models.requests import FABRIC_AXES, Alternative, FabricRequest, Options, resolved_switches
 from planner.physics.network.transport import exchange_bound
 from planner.simulation.flow_times import transport_slowdown_of
 from planner.solvers.signals import Deadline, OutOfTimeError

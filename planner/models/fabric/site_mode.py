@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from planner.instance.network import FabricFamily, Network, Spares, Switch
+from planner.models import resolved_switches
 from planner.models.fabric.design_table import KEY, DesignTable, DominanceTest, Flags, Floats, Ints, no_options
 from planner.models.fabric.traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES, Loads, SiteTraffic
-from planner.models.requests import resolved_switches
 from planner.physics.network.fabric_designs import (
     FAMILIES,
     by_reach,

@@ -7,6 +7,7 @@ from typing import Any
 
 from planner.errors import InputError
 from planner.instance.instance import Instance
+from planner.models import Options
 from planner.models.joint.cache import JointCache
 from planner.models.joint.free_network import least_seconds
 from planner.models.joint.search.capital import LeastCapital
@@ -17,7 +18,6 @@ from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.solve import world_of
 from planner.models.joint.space import JointProblem
 from planner.models.joint.world import CENTS, EPS, JointPlan, World
-from planner.models.requests import Options
 from planner.physics.training import layer_time
 from planner.plan.certificate import ALMOST_AS_FAST
 from planner.solvers.progress import report

@@ -11,12 +11,12 @@ from typing import Any
 import pyomo.core as pyo
 
 from planner.instance.instance import Instance
+from planner.models import SitesRequest
 from planner.models.joint.places.fibre_design import LARGE_BYTES, FibreDesigns
 from planner.models.joint.places.milp import LEFT_OUT, stated, total_musd
 from planner.models.joint.places.near_pairs import CENT_MUSD, without_dear_pairs
 from planner.models.joint.places.site_question import Circuit, Joined, PlacedParts, Proof, SitePart, SiteQuestion
 from planner.models.joint.space import DEFAULT_WAN
-from planner.models.requests import SitesRequest
 from planner.models.sites import model
 from planner.models.sites.model import build, penalty_musd
 from planner.models.sites.site_rules import max_campus_modules, max_sites

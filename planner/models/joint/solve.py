@@ -7,6 +7,7 @@ from typing import Any
 from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.instance.references_and_pins import ONE_SITE
+from planner.models import Options
 from planner.models.fabric.chooser import Templates
 from planner.models.joint.cache import JointCache
 from planner.models.joint.search.days import FewestDays, days
@@ -16,7 +17,6 @@ from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.space import problem_of
 from planner.models.joint.split import Column
 from planner.models.joint.world import EPS, World
-from planner.models.requests import Options
 from planner.physics.site import cost
 from planner.solvers.signals import Deadline
 

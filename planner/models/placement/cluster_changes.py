@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from planner.models import Options
 from planner.models.placement.placement_problem import Kind, Leaf
 from planner.models.placement.solve import solver_affordable
-from planner.models.requests import Options
 from planner.solvers.outcome import Outcome, Stop
 from planner.solvers.signals import Deadline
 

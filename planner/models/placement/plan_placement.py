@@ -20,6 +20,7 @@ from ortools.sat.python import cp_model
 
 from planner.cluster import parse
 from planner.errors import InternalError
+from planner.models import Options, PlacementRequest
 from planner.models.placement.placement_problem import Packing, PlacementProblem
 from planner.models.placement.shared_holes import (
     ChosenClusters,
@@ -36,7 +37,6 @@ from planner.models.placement.shared_holes import (
     min_pieces,
     place,
 )
-from planner.models.requests import Options, PlacementRequest
 from planner.physics.network.transport import domain_racks, lower_bound_split
 from planner.plan.plan_sections import Assignment
 from planner.solvers.cpsat import CpsatValues, run

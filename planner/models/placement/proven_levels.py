@@ -16,6 +16,7 @@ from functools import partial
 
 from ortools.sat.python import cp_model
 
+from planner.models import Options
 from planner.models.placement.cpsat_model import (
     JobPlacementModel,
     PodHoles,
@@ -37,7 +38,6 @@ from planner.models.placement.cpsat_model import (
 from planner.models.placement.first_packing import Exchange
 from planner.models.placement.placement_problem import Packing, Piece, PlacementProblem, Progress, measure
 from planner.models.placement.plan_placement import place_equal
-from planner.models.requests import Options
 from planner.solvers.cpsat import CpsatValues
 from planner.solvers.outcome import Outcome, Stop
 from planner.solvers.registry import linear_runner

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.cluster import Slot
+from planner.models import Options
 from planner.models.placement.first_packing import greedy
 from planner.models.placement.placement_problem import (
     ANALYTIC,
@@ -32,7 +33,6 @@ from planner.models.placement.placement_problem import (
     min_split_groups,
     part_free,
 )
-from planner.models.requests import Options
 from planner.solvers.outcome import Outcome, Stop
 from planner.solvers.signals import Deadline, uninterrupted
 

@@ -13,7 +13,7 @@ from typing import Any
 import pyomo.core as pyo
 
 from planner.instance.instance import Instance
-from planner.models.requests import Options, SitesRequest
+from planner.models import Options, SitesRequest
 from planner.models.sites import model
 from planner.models.sites.model import RULES, SplitSolution, build, read, rule_of, yearly_musd
 from planner.models.sites.report import MaxRacksProof, binding, with_plan

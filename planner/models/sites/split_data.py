@@ -19,7 +19,7 @@ from planner.instance.hardware import Hardware
 from planner.instance.instance import Instance
 from planner.instance.network import Wan
 from planner.instance.references_and_pins import power_flow_gaps
-from planner.models.requests import SitesRequest
+from planner.models import SitesRequest
 from planner.models.sites.dc_network import Corridor, DcNetwork
 from planner.physics.site import cost, fibre, wan
 from planner.physics.site.cost import HOURS_PER_YEAR

@@ -36,6 +36,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from planner.physics import Num
 from planner.physics.network.links import (
     CableRun,
     Ends,
@@ -50,7 +51,6 @@ from planner.physics.network.links import (
     leaf_metres,
 )
 from planner.physics.network.topology import TIERS, Design
-from planner.physics.num import Num
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,8 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.instance.network import Wan
+from planner.physics import Num
 from planner.physics.network.topology import BLOCKS, Design
-from planner.physics.num import Num
 from planner.physics.site.wan import exchange_need_gbps, wavelengths
 from planner.plan.plan_sections import Link, WanPlan
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from planner.instance.grid import Grid
 from planner.instance.network import FibreEdge, Wan
-from planner.physics.num import tick
+from planner.physics import tick
 from planner.physics.site import wan as wide
 from planner.physics.site.cost import annuity
 from planner.physics.site.wan import Form, Rtt, fastest, link_needs, need_gbps

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.instance.workload import Model
-from planner.physics.num import Num
+from planner.physics import Num
 from planner.physics.training.operations import LayerShape, Machine
 from planner.physics.training.transformer import (
     dense_layer_parameters,

@@ -8,7 +8,7 @@ import numpy as np
 
 from planner.instance.hardware import Accelerator
 from planner.instance.workload import Experts, RecomputeModule, Software
-from planner.physics.num import Num
+from planner.physics import Num
 from planner.physics.training.collectives import (
     LayerKind,
     Weights,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from planner.instance.workload import Model, Precision, RecomputeModule
-from planner.physics.num import Num
+from planner.physics import Num
 from planner.physics.training import schedule
 from planner.physics.training.collectives import Weights, front_by_stage, front_layers, layer_kinds, weights_of
 from planner.physics.training.operations import (

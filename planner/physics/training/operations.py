@@ -10,7 +10,7 @@ from typing import Literal, get_args
 from planner.instance.base import Dtype
 from planner.instance.hardware import Accelerator, Rack
 from planner.instance.workload import Fp8Recipe, Model, Precision, Software
-from planner.physics.num import Num
+from planner.physics import Num
 from planner.physics.training.transformer import attention_inputs, attention_score_flop
 
 COMPUTE_BYTES: dict[Dtype, float] = {"fp4": 0.5, "fp8": 1.0, "bf16": 2.0, "fp16": 2.0, "fp32": 4.0}

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.physics.num import Num
+from planner.physics import Num
 
 Schedule = Literal["1f1b", "zb-h1"]
 SCHEDULES: tuple[Schedule, ...] = ("1f1b", "zb-h1")

@@ -8,7 +8,7 @@ import numpy as np
 from planner.instance.hardware import Accelerator, Hardware, Pool, PoolLink, Rack
 from planner.instance.instance import Instance
 from planner.instance.workload import Model, Software
-from planner.physics.num import Num
+from planner.physics import Num
 from planner.physics.site import wan
 from planner.physics.training import layer_time, memory, schedule
 from planner.physics.training.collectives import weights_of

@@ -13,9 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from planner.instance.instance import Instance
-from planner.physics import step_errors
+from planner.physics import Num, step_errors
 from planner.physics.network.transport import wait_for_others
-from planner.physics.num import Num
 from planner.physics.site import wan
 from planner.physics.training import layer_time, memory, schedule, step
 from planner.physics.training.collectives import (

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.instance.workload import DepthLaw, Experts, LossLaw, Model, PointsLaw, PowerOf
-from planner.physics.num import Num
+from planner.physics import Num
 
 
 def attention_parameters(model: Model) -> int:

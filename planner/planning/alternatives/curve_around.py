@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from planner.instance.instance import FabricInstance, Instance
+from planner.models import Options
 from planner.models.joint.cache import JointCache
 from planner.models.joint.solution import JointStatus
-from planner.models.requests import Options
-from planner.physics.num import ticking
+from planner.physics import ticking
 from planner.physics.site.cost import rack_of
 from planner.plan.plan import Curve, Plan
 from planner.planning.frontier import Frontier, curve_point, knee_of, plan_of_point

@@ -8,6 +8,7 @@ from functools import cache
 import pytest
 from cluster_cases import ways
 
+from planner.models import Options
 from planner.models.placement.cluster_changes import (
     IncompleteGroup,
     LeafBlock,
@@ -21,7 +22,6 @@ from planner.models.placement.cluster_changes import (
     repair,
 )
 from planner.models.placement.placement_problem import Kind, Leaf
-from planner.models.requests import Options
 from planner.solvers.outcome import Stop
 
 

@@ -13,8 +13,8 @@ from tiers import more
 
 from planner.instance.instance import Instance
 from planner.instance.network import Switch
+from planner.models import FabricRequest, Options
 from planner.models.fabric.frontier import alternatives, unavoidable_splits
-from planner.models.requests import FabricRequest, Options
 from planner.physics.network.fabric_designs import bill
 from planner.physics.network.links import spare_ports
 from planner.physics.network.topology import Design, unwirable

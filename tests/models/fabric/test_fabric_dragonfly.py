@@ -13,7 +13,7 @@ from fabric_cases import cheapest, dearer, hidden, instance, request, switch
 from tiers import more
 
 from planner.instance.instance import Instance
-from planner.models.requests import FabricRequest
+from planner.models import FabricRequest
 from planner.physics.network.dragonfly import Dragonfly
 from planner.physics.network.fabric_designs import bill
 from planner.physics.network.topology import unwirable

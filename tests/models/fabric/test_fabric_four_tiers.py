@@ -12,8 +12,8 @@ from fabric_zone_cases import FAMILIES, enough_between, every_design, pinned
 from tiers import more
 
 from planner.instance.instance import Instance
+from planner.models import FabricRequest, Options
 from planner.models.fabric.frontier import alternatives
-from planner.models.requests import FabricRequest, Options
 from planner.physics.network.fabric_designs import bill
 from planner.physics.network.topology import unwirable
 

@@ -10,7 +10,7 @@ from tiers import more
 
 from planner.checks.cables import count
 from planner.instance.instance import Instance
-from planner.models.requests import FabricRequest
+from planner.models import FabricRequest
 from planner.physics.network.fabric_designs import bill, lay
 from planner.physics.network.topology import unwirable
 from planner.physics.network.transport import wan_ports

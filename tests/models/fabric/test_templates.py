@@ -17,12 +17,11 @@ from tiers import more
 from planner.exports.fabric_parts import BuiltFabric, bill_of_materials
 from planner.instance.instance import Instance
 from planner.instance.network import Floor, Switch
-from planner.models import rack_order
+from planner.models import FabricRequest, rack_order
 from planner.models.fabric.chooser import Templates
 from planner.models.fabric.design_table import DesignTable
 from planner.models.fabric.site_mode import SiteMode
 from planner.models.fabric.traffic import SiteTraffic
-from planner.models.requests import FabricRequest
 from planner.physics.network.fabric_designs import Bill, bill, min_fabric_mw, min_fabric_usd
 from planner.physics.network.topology import Design, unwirable
 from planner.physics.network.transport import (

@@ -13,6 +13,7 @@ from joint_strategies import strategies, with_rule
 from tiers import slow
 
 from planner.instance.instance import Instance
+from planner.models import Options
 from planner.models.joint import bounds
 from planner.models.joint.bounds import RowConditions
 from planner.models.joint.columns import (
@@ -31,7 +32,6 @@ from planner.models.joint.space import Floats, JointProblem, problem_of
 from planner.models.joint.split import Column, Stages
 from planner.models.joint.stages.model import Patterns, fastest_split
 from planner.models.joint.world import World
-from planner.models.requests import Options
 from planner.planning.load import load_instance
 from planner.solvers.signals import Deadline
 

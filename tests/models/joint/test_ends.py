@@ -13,12 +13,12 @@ from tiers import more, slow
 
 import planner
 from planner.instance.instance import Instance
+from planner.models import Options
 from planner.models.joint.cache import JointCache
 from planner.models.joint.ends import ends_within, local_share, simplest_within, simplicity
 from planner.models.joint.search.loop import Loop
 from planner.models.joint.solve import solve_joint, world_of
 from planner.models.joint.world import JointPlan, World
-from planner.models.requests import Options
 from planner.physics.training.parallel_strategy import RackBlock
 from planner.plan.certificate import SIMPLER_WITHIN
 from planner.solvers.signals import Deadline

@@ -12,11 +12,11 @@ from tiers import more
 import planner
 from planner.instance.hardware import FailingPart, Reliability
 from planner.instance.instance import Instance
+from planner.models import Options
 from planner.models.joint.calendar import Calendar
 from planner.models.joint.least_cost import cheapest_by
 from planner.models.joint.solution import JointStatus
 from planner.models.joint.solve import world_of
-from planner.models.requests import Options
 from planner.solvers.signals import Deadline
 
 SEEDS = (0, 10, 16, 26, 12, 27, 13, 43, 4)

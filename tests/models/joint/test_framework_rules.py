@@ -16,9 +16,9 @@ from planner.imports.instance_file import Wish, first_instance
 from planner.instance.framework_rules import FREE, rules_of
 from planner.instance.instance import Instance
 from planner.instance.workload import Model
+from planner.models import Options
 from planner.models.joint.solve import solve_joint
 from planner.models.joint.space import problem_of
-from planner.models.requests import Options
 from planner.plan.certificate import declared_space
 from planner.plan.plan_sections import LayoutPlan
 from planner.report.summary import summary

@@ -6,6 +6,7 @@ from joint_cost_brute_force import without
 from tiers import more, slow
 
 from planner.instance.instance import Instance
+from planner.models import Options
 from planner.models.joint.free_network import (
     _below,
     conditions_of,
@@ -16,7 +17,6 @@ from planner.models.joint.free_network import (
     racks_of,
 )
 from planner.models.joint.solve import solve_joint
-from planner.models.requests import Options
 from planner.physics.training import step, step_prediction
 
 

@@ -7,11 +7,11 @@ import pytest
 from wan_graphs import random_case
 
 from planner.instance.instance import Instance
+from planner.models import GradientExchange, Options, WanRequest
 from planner.models import wan as wan_design
 from planner.models.joint.places.section import sites_section, wan_section
 from planner.models.joint.places.site_question import Circuit, Joined, SitePart
 from planner.models.joint.sites import Sites
-from planner.models.requests import GradientExchange, Options, WanRequest
 from planner.physics.site import wan
 
 PARTS = (SitePart(1, 2, ((0.0, 0.0),)), SitePart(1, 1, ((0.0, 0.0),)))

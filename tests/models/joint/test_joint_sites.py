@@ -18,6 +18,7 @@ from tiers import more
 import planner
 from planner.checks import power_flow
 from planner.instance.instance import Instance
+from planner.models import SitesRequest
 from planner.models.joint import bounds
 from planner.models.joint.places import near_pairs, site_bounds
 from planner.models.joint.places.confirm import confirmed
@@ -27,7 +28,6 @@ from planner.models.joint.places.section import sites_section
 from planner.models.joint.places.site_bounds import SiteBounds, rounded_up
 from planner.models.joint.places.site_question import Circuit, PlacedParts, SitePart, SitesExtent
 from planner.models.joint.sites import Sites
-from planner.models.requests import SitesRequest
 from planner.models.sites.model import penalty_musd
 from planner.models.sites.split_data import capital_musd
 from planner.physics.plan_physics import PlanPhysics

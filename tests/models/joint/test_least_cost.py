@@ -10,6 +10,7 @@ from tiers import more
 
 from planner.errors import InputError
 from planner.instance.instance import Instance
+from planner.models import Options
 from planner.models.joint.least_cost import (
     LeastCost,
     cheaper_within,
@@ -20,7 +21,6 @@ from planner.models.joint.least_cost import (
 from planner.models.joint.solution import JointStatus
 from planner.models.joint.solve import solve_joint, world_of
 from planner.models.joint.world import World
-from planner.models.requests import Options
 from planner.solvers.signals import Deadline
 
 CASES: list[tuple[int, dict[str, Any]]] = [

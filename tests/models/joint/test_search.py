@@ -15,6 +15,7 @@ from joint_toys import deeper
 
 from planner.errors import InputError
 from planner.instance.instance import Instance
+from planner.models import Options
 from planner.models.joint import bounds
 from planner.models.joint.bounds import RowConditions
 from planner.models.joint.cache import JointCache
@@ -27,7 +28,6 @@ from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.solve import solve_joint, world_of
 from planner.models.joint.space import problem_of
 from planner.models.joint.world import Target, World
-from planner.models.requests import Options
 from planner.physics.training import schedule
 from planner.planning.load import load_instance
 from planner.solvers import signals

@@ -15,13 +15,13 @@ from joint_cost_brute_force import CostToy, without
 from tiers import more, slow
 
 from planner.instance.instance import Instance
+from planner.models import Options
 from planner.models.joint.search.capital_floor import CapitalFloor
 from planner.models.joint.search.curve import WholeCurve
 from planner.models.joint.search.first_plans import first_plans
 from planner.models.joint.search.front import Front
 from planner.models.joint.solve import world_of
 from planner.models.joint.world import JointPlan
-from planner.models.requests import Options
 from planner.solvers.signals import Deadline
 
 CASES: list[tuple[int, dict[str, Any]]] = [

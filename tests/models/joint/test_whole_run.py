@@ -9,12 +9,12 @@ from joint_run_brute_force import RunToy, run_toy
 from tiers import more
 
 from planner.instance.instance import Instance
+from planner.models import Options
 from planner.models.joint.free_network import days_of
 from planner.models.joint.least_cost import LeastCost
 from planner.models.joint.ownership import least_run_cost
 from planner.models.joint.solution import JointStatus
 from planner.models.joint.solve import solve_joint
-from planner.models.requests import Options
 
 CASES: dict[str, Any] = {  # seed, kind of toy, and what operation costs as a share of the racks
     "cluster": (0, {}, 0.03),

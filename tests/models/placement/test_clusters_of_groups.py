@@ -5,12 +5,12 @@ from collections import Counter
 import pytest
 from cluster_cases import best, crowded_problem, random_problem, replayed
 
+from planner.models import Options
 from planner.models.placement import proven_levels
 from planner.models.placement.cpsat_model import formulate, levels
 from planner.models.placement.first_packing import greedy
 from planner.models.placement.placement_problem import Kind, Leaf, PlacementProblem, Progress, boundaries, measure
 from planner.models.placement.solve import solve
-from planner.models.requests import Options
 from planner.solvers.cpsat import run
 
 

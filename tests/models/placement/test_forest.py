@@ -8,9 +8,9 @@ from cluster_cases import best, random_problem
 
 from planner.checks.placement import check_placement
 from planner.cluster import Job, Topology, TopologySwitch
+from planner.models import Options
 from planner.models.placement.placement_problem import Kind, Leaf, PlacementProblem
 from planner.models.placement.solve import over_all, solve_in_one_tree
-from planner.models.requests import Options
 from planner.scheduling.session import Cluster
 from planner.solvers.outcome import Stop
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from planner.models import Options
 from planner.models.placement.placement_problem import Kind, Leaf, PlacementProblem
 from planner.models.placement.plan_placement import place_equal, request_of
-from planner.models.requests import Options
 
 
 def problem(*pods: list[int], kinds: tuple[Kind, ...] = (Kind(2, 3),)) -> PlacementProblem:

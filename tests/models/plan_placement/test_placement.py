@@ -8,8 +8,8 @@ from functools import cache
 import pytest
 
 from planner.cluster import parse
+from planner.models import Options, PlacementRequest
 from planner.models.placement.plan_placement import BoundedPlacement, place_stages
-from planner.models.requests import Options, PlacementRequest
 from planner.physics.network.transport import domain_racks, locality
 from planner.plan.plan_sections import Assignment
 from planner.solvers.outcome import Stop

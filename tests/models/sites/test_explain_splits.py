@@ -9,7 +9,7 @@ from power_grids import changed, power_case, wire, with_years
 from site_grids import OPTIONS, case, line, node, placed_splits, random_case
 
 from planner.instance.instance import Instance
-from planner.models.requests import SitesRequest
+from planner.models import SitesRequest
 from planner.models.sites import solve as sites
 from planner.models.sites.model import yearly_musd
 from planner.physics.site.grid import normal_share

@@ -7,7 +7,7 @@ from site_grids import case, line, node
 from planner.checks import power_flow
 from planner.checks import sites as site_rules
 from planner.instance.instance import Instance
-from planner.models.requests import Options, SitesRequest
+from planner.models import Options, SitesRequest
 from planner.models.sites import solve as sites
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.certificate import Certificate

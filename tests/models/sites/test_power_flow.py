@@ -12,7 +12,7 @@ from tiers import more
 
 from planner.errors import InputError
 from planner.instance.instance import Instance
-from planner.models.requests import SitesRequest
+from planner.models import SitesRequest
 from planner.models.sites.model import RULES, build
 from planner.models.sites.solve import conflict, infeasible
 from planner.models.sites.split_data import gather

@@ -14,7 +14,7 @@ from worked_plan import instance_with
 from planner.checks.check_plan import SECTIONS
 from planner.instance.grid import SOFT_UNITS
 from planner.instance.instance import Instance
-from planner.models.requests import GradientExchange, SitesRequest
+from planner.models import GradientExchange, SitesRequest
 from planner.models.sites import solve as sites
 from planner.models.sites.dc_network import GridCut
 from planner.models.sites.model import RULES, _reserve_cut

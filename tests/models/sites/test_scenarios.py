@@ -11,7 +11,7 @@ from worked_plan import named
 from planner.checks.check_plan import check
 from planner.errors import InputError
 from planner.instance.instance import Instance
-from planner.models.requests import SitesRequest
+from planner.models import SitesRequest
 from planner.models.sites import solve as sites
 from planner.models.sites.split_data import gather
 from planner.plan.plan import Plan

@@ -9,7 +9,7 @@ from tiers import more
 
 from planner.errors import InputError
 from planner.instance.instance import Instance
-from planner.models.requests import GradientExchange, Options, SitesRequest
+from planner.models import GradientExchange, Options, SitesRequest
 from planner.models.sites import solve as sites
 from planner.models.sites.solve import conflict, infeasible, verified
 from planner.models.sites.split_data import gather

@@ -8,8 +8,7 @@ import pytest
 from wan_graphs import asked, cheapest, edge, fibre, random_case
 
 from planner.instance.instance import Instance
-from planner.models import wan
-from planner.models.requests import Options, WanRequest
+from planner.models import Options, WanRequest, wan
 from planner.models.wan import confirmed, gather
 from planner.physics.site.fibre import link_prices
 from planner.plan.certificate import BOUNDED, CONFIRMED, ON_TRUST

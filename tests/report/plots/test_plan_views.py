@@ -15,8 +15,8 @@ from matplotlib import pyplot
 from stored_plans import stored
 
 import planner
-from planner import views
 from planner.errors import InternalError
+from planner.plan import view
 from planner.report.summary import summary
 from planner.sweeps.row_store import row_of_plan
 
@@ -133,7 +133,7 @@ def test_versions(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_view_that_no_layer_provides_is_a_defect() -> None:
     """A plan alone, without the layers above it, names the view that is missing."""
     with pytest.raises(InternalError, match="no layer provides"):
-        views.view("no_such_view")
+        view("no_such_view")
 
 
 def test_looking_loads_only_what_it_needs() -> None:

@@ -7,10 +7,10 @@ that a bound on them holds for the dc question too.
 import math
 from dataclasses import replace
 
+from planner.models import SitesRequest
 from planner.models.joint.places.milp import stated
 from planner.models.joint.places.site_question import PlacedParts, SiteQuestion
 from planner.models.joint.sites import Sites
-from planner.models.requests import SitesRequest
 from planner.models.sites.split_data import gather
 from planner.plan.certificate import BOUNDED, CONFIRMED
 from planner.solvers.highs_model import lower_bound

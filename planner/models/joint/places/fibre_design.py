@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.instance.instance import Instance
+from planner.models import GradientExchange, Options, WanRequest
 from planner.models import wan as wan_data
 from planner.models import wan as wan_design
 from planner.models.joint.places.site_question import Circuit, Joined
-from planner.models.requests import GradientExchange, Options, WanRequest
 from planner.models.sites.model import rules_without
 from planner.models.sites.site_rules import max_sites
 from planner.models.sites.split_data import Pair, SplitData

@@ -13,7 +13,7 @@ from planner.models.sites.report import link_of, sites_plan
 from planner.models.sites.site_rules import max_sites
 from planner.models.sites.split_data import SplitData, block_of, expected_musd, scenarios, years
 from planner.plan.certificate import SITES_FORMULATION, SITES_MINIMIZES, SITES_RUN_MINIMIZES, Certificate
-from planner.plan.plan_sections import Link, SitesPlan, WanPlan
+from planner.plan.plan_sections import SitesPlan, WanPlan
 from planner.solvers import highs
 from planner.solvers.outcome import UnansweredError, relative_gap
 
@@ -30,7 +30,9 @@ def sites_section(sites: Sites, placed: PlacedParts, fabric_mw: dict[str, float]
     _fix(m, q, placed)
     _settle(m, q, sites.seed)
     own, data = dispatch(m, q.data), q.data
-    pairs = [pair for pair in data.pairs if set(pair) <= set(placed.racks)]
+    waves = placed.circuit.wavelengths if placed.circuit is not None else 0
+    # A link has the wavelengths of the plan; none where one of its sites holds no blocks.
+    lit = {pair: waves * (set(pair) <= set(placed.parts)) for pair in data.pairs if set(pair) <= set(placed.racks)}
     solution = SplitSolution(
         modules={site: racks // data.module_racks for site, racks in placed.racks.items()},
         circuits=placed.circuits,
@@ -44,7 +46,7 @@ def sites_section(sites: Sites, placed: PlacedParts, fabric_mw: dict[str, float]
         data,
         solution,
         fabric_mw,
-        links=tuple(_link(data, pair, placed) for pair in pairs),
+        links=tuple(link_of(data, pair, n, required_gbps=n * data.wan.wavelength_gbps) for pair, n in lit.items()),
         certificate=_certificate(sites, q, placed, given),
     )
 
@@ -132,13 +134,6 @@ def _solve(m: Any, seed: int) -> None:
     for var in m.component_data_objects(pyo.Var):
         x = outcome.solution.of(var)
         var.set_value(round(x) if var.is_integer() or var.is_binary() else x, skip_validation=True)
-
-
-def _link(data: SplitData, pair: tuple[str, str], placed: PlacedParts) -> Link:
-    """Return the link between two open sites: the wavelengths of the plan, none where one of them holds no blocks."""
-    lit = placed.circuit is not None and set(pair) <= set(placed.parts)
-    waves = placed.circuit.wavelengths if placed.circuit is not None and lit else 0
-    return link_of(data, pair, waves, required_gbps=waves * data.wan.wavelength_gbps)
 
 
 def _certificate(sites: Sites, q: SiteQuestion, placed: PlacedParts, given: str) -> Certificate:
