@@ -70,6 +70,20 @@ def test_racks_of_a_cluster_come_and_go_as_money_does(seed: int) -> None:
         assert planner.check(plan) == []
 
 
+@pytest.mark.parametrize("seed", [4, *more(0, 6)])
+def test_the_least_cost_of_a_cluster_is_of_its_own_racks(seed: int) -> None:
+    """All racks of a cluster are paid: the plan of fewer of them is not the cheapest of more."""
+    question, session = toy(seed), planner.Session()
+    objective = question.objective.model_copy(update={"minimize": "cost_usd"})
+    question = with_limits(question.model_copy(update={"objective": objective}), deadline_days=1e4)
+    racks = question.hardware.racks or 1
+    for count in (racks, racks + 1, racks):
+        changed = question.model_copy(update={"hardware": question.hardware.model_copy(update={"racks": count})})
+        plan, cold = session.solve(changed), planner.solve(changed)
+        assert (plan.status, plan.objective.value) == (cold.status, cold.objective.value)
+        assert planner.check(plan) == []
+
+
 @pytest.mark.parametrize("sites", [0, 2])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_deadlines_and_objectives_share_what_is_kept(seed: int, sites: int) -> None:

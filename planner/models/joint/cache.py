@@ -44,7 +44,8 @@ class JointCache:
     site_bounds: "SiteBounds | None" = None
     plans: dict[float, Any] = field(default_factory=dict)  # by size
     search: Any = None  # the last search by days, where another goal may go on with it
-    cheapest: list[Any] = field(default_factory=list)  # the plans of searches by cost
+    cheapest: list[Any] = field(default_factory=list)  # the plans of searches by cost, all of one number of racks
+    paid_racks: int | None = None  # of a cluster, whose racks all are in the cost of those plans
     by_hardware: dict[Any, "JointCache"] = field(default_factory=dict)  # of its alternatives
     inspected: list[Any] = field(default_factory=list)  # proofs that were enumerated again and hold
     answers: list[Any] = field(default_factory=list)  # proven, each behind its question
@@ -73,6 +74,8 @@ class JointCache:
         most = _most(instance)
         if not self.tables or any(new > old for new, old in zip(most, self.tables_for, strict=True)):
             self.tables_for, self.tables, self.holding, self.stage_terms = most, {}, {}, {}
+        if self.paid_racks != instance.hardware.racks:
+            self.paid_racks, self.cheapest = instance.hardware.racks, []
         if self.sites is not None and self.sites.budget_usd != instance.limits.budget_usd:
             self.sites.pay(instance)
 
