@@ -1,4 +1,4 @@
-"""Placements written: what each scheduler takes, in the order of the ranks, and what it would refuse."""
+"""Placements and topologies written: what each scheduler takes and publishes of its format, and what it refuses."""
 
 import json
 import os
@@ -280,3 +280,52 @@ def test_torchrun_gets_its_place_by_name(named: str, tmp_path: Path) -> None:
         ]
     strange = started("n70")
     assert (strange.returncode, strange.stderr) == (1, "n70 is no node of this job\n")
+
+
+# What Kueue and Volcano publish of their formats: kubernetes-sigs/kueue, kueue.x-k8s.io_topologies.yaml and
+# kueue.x-k8s.io_resourceflavors.yaml in config/components/crd/bases; volcano-sh/volcano,
+# config/crd/volcano/bases/topology.volcano.sh_hypernodes.yaml.
+SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+LABEL_KEY = re.compile(
+    r"([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])"
+)
+LABEL_VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
+
+
+@pytest.mark.parametrize("text", [write_topology(TREE, "kueue"), write_placed(PLACED, TREE, "kueue")])
+def test_kueue_topology_levels(text: str) -> None:
+    """One to eight levels, each a label's key of 316 letters at most, none twice, the host's name last if at all."""
+    (topology,) = _of_kind(text, "Topology")
+    assert topology["apiVersion"] == "kueue.x-k8s.io/v1beta1" and topology["spec"].keys() == {"levels"}
+    levels = [x["nodeLabel"] for x in topology["spec"]["levels"]]
+    assert 1 <= len(levels) <= 8 and len(set(levels)) == len(levels)
+    assert all(LABEL_KEY.fullmatch(x) and len(x) <= 316 for x in levels)
+    assert "kubernetes.io/hostname" not in levels[:-1]
+    for node in _of_kind(text, "Node"):
+        labels = node["metadata"]["labels"]
+        assert SUBDOMAIN.fullmatch(node["metadata"]["name"])
+        assert all(LABEL_KEY.fullmatch(k) and LABEL_VALUE.fullmatch(v) and len(v) <= 63 for k, v in labels.items())
+        assert all(x in labels for x in levels if x != "kubernetes.io/hostname")
+
+
+def test_volcano_hypernode_schema() -> None:
+    """A tier is a whole number; each member is a Node or HyperNode, selected by one matcher of an exact object name."""
+    for hypernode in _objects(write_topology(TREE, "volcano")):
+        assert (hypernode["apiVersion"], hypernode["kind"]) == ("topology.volcano.sh/v1alpha1", "HyperNode")
+        spec = hypernode["spec"]
+        assert spec.keys() == {"tier", "members"} and int(spec["tier"]) >= 0 and spec["members"]
+        for member in spec["members"]:
+            assert member.keys() == {"type", "selector"} and member["type"] in ("Node", "HyperNode")
+            assert member["selector"].keys() == {"exactMatch"} and member["selector"]["exactMatch"].keys() == {"name"}
+            name = member["selector"]["exactMatch"]["name"]
+            assert SUBDOMAIN.fullmatch(name) and len(name) <= 253
+
+
+@pytest.mark.parametrize("name", ["N01", "n_1", "n..1", "n-.a", "-n"])
+@pytest.mark.parametrize("form", ["kueue", "volcano"])
+def test_nodes_that_kubernetes_cannot_have_are_named(name: str, form: str) -> None:
+    tree = Topology(switches=(TopologySwitch(name="leaf", nodes=(*NODES[:2], name)),))
+    with pytest.raises(InputError, match=f"node '{re.escape(name)}' cannot be a Kubernetes node"):
+        write_topology(tree, form)
+    with pytest.raises(InputError, match=f"node '{re.escape(name)}' cannot be a Kubernetes node"):
+        write_placed(PLACED.model_copy(update={"nodes": (name,), "groups": ()}), tree, form)
