@@ -77,9 +77,7 @@ def test_a_wrong_command_is_told(command: str, told: list[str]) -> None:
     assert list(documentation.faults(command, {"a.json"})) == told
 
 
-def test_stale_references_are_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_stale_references_are_told(tmp_path, monkeypatch, capsys):
     """The script's check ends with 1 and names a page that is not current."""
     monkeypatch.setattr(references, "DOCS", tmp_path)
     monkeypatch.setattr("sys.argv", ["make_reference.py", "--check"])

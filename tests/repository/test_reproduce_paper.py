@@ -138,9 +138,7 @@ def test_slips_that_follow_the_papers_rule_repeat_its_figure(name: str) -> None:
         (None, 1.0, None, "not printed"),
     ],
 )
-def test_verdict_on_both_sides_of_its_edges(
-    paper: float | None, recomputed: float, digits: int | None, verdict: str
-) -> None:
+def test_verdict_on_both_sides_of_its_edges(paper, recomputed, digits, verdict):
     """One percent matches, three percent or the printed digits are close, beyond is inconsistent."""
     assert Row("q", "", paper, recomputed, digits).verdict == verdict
 
