@@ -3,12 +3,30 @@
 import random
 from collections import Counter
 
-from planner.models.placement.first_packing import Exchange, best_fit
+from planner.models.placement.first_packing import Exchange, best_fit, greedy
 from planner.models.placement.placement_problem import Kind, Leaf, Packing, PlacementProblem
 
 
 def used(q: PlacementProblem, packing: Packing, i: int) -> int:
     return sum(n * q.kinds[k].size for (leaf, k), n in packing.whole.items() if leaf == i)
+
+
+def test_holes_of_two_pods_meet_in_one() -> None:
+    """Two holes of 2 in leaves of different pods come together by one exchange of leaves that have equal room."""
+    q = PlacementProblem(leaves=tuple(Leaf((i // 2,), 6, 6) for i in range(4)), kinds=(Kind(4, 3), Kind(6, 2)), line=5)
+    packing = Packing(whole=Counter({(0, 0): 1, (1, 1): 1, (2, 0): 1, (3, 1): 1}))
+    pieces = Exchange(q, packing, {2: [0, 2], 0: [1, 3]}).gather(Counter({2: 2}))
+    assert pieces is not None
+    assert len({q.pod_of[i] for i, _ in pieces}) == 1
+    assert all(q.leaves[i].free - used(q, packing, i) == 2 for i, _ in pieces)
+    assert Counter(k for (_, k), n in packing.whole.items() for _ in range(n)) == {0: 2, 1: 2}
+
+
+def test_a_pod_too_small_holds_no_chain() -> None:
+    """Three holes do not fit the two leaves of any pod."""
+    q = PlacementProblem(leaves=tuple(Leaf((i // 2,), 6, 6) for i in range(4)), kinds=(Kind(4, 5),), line=5)
+    packing = Packing(whole=Counter({(i, 0): 1 for i in range(4)}))
+    assert Exchange(q, packing, {2: [0, 1, 2, 3]}).gather(Counter({2: 3})) is None
 
 
 def test_nothing_is_lost_or_made() -> None:
@@ -50,3 +68,15 @@ def test_part_used_leaves_are_filled_before_free_ones() -> None:
     assert (dict(placed), left) == ({(1, 1): 1, (3, 0): 1}, [0, 0])
     placed, left = best_fit(q, range(5), [0, 4])
     assert (dict(placed), left) == ({(1, 1): 1, (0, 1): 1, (4, 1): 1}, [0, 1])
+
+
+def test_the_rest_goes_to_the_fullest_pod_that_holds_it() -> None:
+    """Pods of six, four and nine units: groups of six in one pod alone; of thirteen units the roomiest is filled first.
+
+    Then the four units that are left go to the pod of four.
+    """
+    leaves = (Leaf((0,), 6, 6), Leaf((1,), 4, 4), Leaf((2,), 9, 9))
+    one = greedy(PlacementProblem(leaves=leaves, kinds=(Kind(2, 2), Kind(1, 2)), line=4))
+    assert {q for q, _ in one.whole} == {0} and not one.split
+    two = greedy(PlacementProblem(leaves=leaves, kinds=(Kind(3, 3), Kind(2, 2)), line=5))
+    assert dict(two.whole) == {(2, 0): 3, (1, 1): 2} and not two.split
