@@ -30,15 +30,7 @@ from planner.models.fabric.design_table import (
     pareto_front,
     undominated,
 )
-from planner.models.fabric.site_mode import (
-    LeafLoads,
-    LinkPrices,
-    LoadsOfLeaves,
-    Mode,
-    Pins,
-    SiteMode,
-    switch_modes,
-)
+from planner.models.fabric.site_mode import LeafLoads, LinkPrices, LoadsOfLeaves, Mode, Pins, SiteMode, switch_modes
 from planner.models.fabric.traffic import Loads, SiteTraffic
 from planner.physics.network.fabric_designs import RackPorts, bill, by_reach, design_for, switch_usd
 from planner.physics.network.links import same_ports

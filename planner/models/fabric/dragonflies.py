@@ -6,10 +6,9 @@ ports allow are tried.
 """
 
 import math
-from collections import Counter
 from collections.abc import Iterator
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,11 +22,10 @@ from planner.physics.network.fabric_designs import FAMILIES
 
 
 class Groups(NamedTuple):
-    """The groups of a shape: how many, the numbers of leaves (or routers) that they have, and the pairs in groups."""
+    """The groups of a shape: how many, and the numbers of leaves (or routers) that they have."""
 
     number: int
     sizes: tuple[int, ...]
-    pairs: int
 
 
 class Ways(NamedTuple):
@@ -76,12 +74,9 @@ def _of_models(s: SiteMode, domain: int, *, plus_family: bool) -> list[DesignTab
         if may[at]:
             s.tick()
             x = PodShape(domain, *shapes[at].tolist())
-            by_rail, by_domain = parts_of(s.mode.rails, x.rails), parts_of(s.domains(x.domain), x.width)
-            numbers = Counter[int]()  # of groups by their leaves
-            for (across, n), (along, k) in product(by_rail.items(), by_domain.items()):
-                numbers[across * along] += n * k
-            pairs = sum(n * (size * (size - 1) // 2) for size, n in numbers.items())
-            groups = Groups(numbers.total(), tuple(sorted(numbers)), pairs)
+            parts_of_both = product(parts_of(s.mode.rails, x.rails), parts_of(s.domains(domain), x.width))
+            sizes = tuple(sorted({across * along for across, along in parts_of_both}))
+            groups = Groups(s.pods(domain, x.rails, x.width), sizes)
             found = _of_shape(s, x, groups, (_spine_ways if plus_family else _router_ways)(s, x, groups))
             parts, best = [*parts, *found], min([best, *(float(x.usd.min()) for x in found)])
     return parts
@@ -95,7 +90,7 @@ def _shapes(s: SiteMode, domain: int) -> Ints:
         if pin in s.pins:
             every = every[every == s.pins[pin]]
         elif s.network.group_routing != "valiant" and "spine_down_ports" not in s.pins:
-            every = part_sizes(items, items)
+            every = part_sizes(items)
         return every
 
     of_both = sizes(s.mode.rails, "rails_per_pod"), sizes(s.domains(domain), "leaf_domains_per_pod")
@@ -103,38 +98,48 @@ def _shapes(s: SiteMode, domain: int) -> Ints:
     return np.asarray(shapes[shapes.prod(axis=1) <= max(s.ports, s.spine_ports)])
 
 
-def _floor_links(s: SiteMode, x: PodShape, groups: Groups) -> int:
-    """Return the links between two groups that the core share asks for."""
-    if groups.number == 1:
-        return 0
-    ends = x.domain * s.mode.rail_gpus * x.rails * x.width
-    return max(1, -(-int(s.core_share(ends)) // (groups.number - 1)))
+def _floor_links(s: SiteMode, domain: int, leaves: Any, groups: Any) -> Any:
+    """Return the links between two groups of some leaves that the core share asks for; none of a group alone."""
+    share = s.core_share(domain * s.mode.rail_gpus * leaves)
+    return np.where(groups > 1, np.maximum(1, -(-share // np.maximum(1, groups - 1))), 0)
 
 
 def _least_usd(s: SiteMode, domain: int, shapes: Ints) -> tuple[Floats, Flags]:
     """Price shapes with the fewest links and spines that the rules ask; return which may beat the templates so far."""
-    m, p, domains, (rails, width) = s.mode, s.prices, s.domains(domain), shapes.T
-    groups, flat, leaves = s.pods(domain, rails, width), p.places is None, rails * width
-    floor = s.core_share(domain * m.rail_gpus * leaves)
-    links = np.where(groups > 1, np.maximum(1, -(-floor // np.maximum(1, groups - 1))), 0)
-    if FAMILIES[m.family].design is DragonflyPlus:
+    p, (rails, width) = s.prices, shapes.T
+    groups, leaves = s.pods(domain, rails, width), rails * width
+    links = _floor_links(s, domain, leaves, groups)
+    if FAMILIES[s.mode.family].design is DragonflyPlus:
         up = max(1, s.leaf_share(domain))
         needed = -(-(leaves * up + (groups - 1) * links) // s.spine_ports)
-        spines = groups * (up // np.maximum(1, up // np.maximum(1, needed)))
-        local = up * p.leaf_uplink(domain, width) + p.endpoints(domain)
+        inner, spines = up, groups * (up // np.maximum(1, up // np.maximum(1, needed)))
         # Spines of single links have the most ports for links out.
         several = (groups > 1) & ((groups - 1) * links <= s.uplinks(domain) * (s.spine_ports - leaves))
     else:
-        squares = [n // part * part**2 + (n % part) ** 2 for n, part in ((m.rails, rails), (domains, width))]
-        pairs = (squares[0] * squares[1] - m.rails * domains) // 2
-        local, spines = times(pairs, p.adjacent_links(1)) + p.endpoints(domain * width), 0
+        inner, spines = 1, 0
         # A router of a largest group has ports for the others there, and its links out.
-        several = ((groups > 1) | (leaves > 1)) & (leaves - 1 + -(-(groups - 1) * links // leaves) <= s.uplinks(domain))
-    gateway = p.wan_gateway(s.wan_ports) + (p.adjacent_links(s.wan_ports) if flat else 0.0)
-    apart = times(links, p.between(domain * width, rails))
-    boxes = m.networks * (m.rails * domains * p.switch + spines * s.box_prices[0])
-    usd, mw = gateway + boxes + local + apart
+        out = -(-(groups - 1) * links // leaves)
+        several = ((groups > 1) | (leaves > 1)) & (leaves - 1 + out <= s.uplinks(domain))
+    wan = p.adjacent_links(s.wan_ports) if p.places is None else 0.0
+    usd, mw = _bill(s, domain, rails, width, wan, (inner, spines, links))
     return usd, several & s.worthwhile(1.0, 1.0, BELOW * usd, BELOW * mw)
+
+
+def _bill(s: SiteMode, domain: int, rails: Any, width: Any, wan: Any, counts: tuple[Any, Any, Any]) -> Prices:
+    """Price dragonflies, whose links to a WAN gateway cost `wan`.
+
+    `counts`: uplinks of a leaf, or links between two routers of a group; spines; links between two groups.
+    """
+    m, p, domains, (inner, spines, links) = s.mode, s.prices, s.domains(domain), counts
+    if FAMILIES[m.family].design is DragonflyPlus:
+        ends, local = p.endpoints(domain), p.leaf_uplink(domain, width)
+    else:
+        of_both = (m.rails, rails), (domains, width)
+        squares = math.prod(n // part * part**2 + (n % part) ** 2 for n, part in of_both)
+        ends, local = p.endpoints(domain * width), p.adjacent_links((squares - m.rails * domains) // 2)
+    boxes = m.networks * (m.rails * domains * p.switch + spines * s.box_prices[0])
+    apart = times(links, p.between(domain * width, rails))
+    return np.asarray(ends + (p.wan_gateway(s.wan_ports) + wan) + boxes + inner * local + apart)
 
 
 def _router_ways(s: SiteMode, x: PodShape, groups: Groups) -> Ways:
@@ -142,7 +147,9 @@ def _router_ways(s: SiteMode, x: PodShape, groups: Groups) -> Ways:
     left, others = s.uplinks(x.domain), groups.number - 1
     most = [(left // max(1, a - 1) if a > 1 else left, left * a // max(1, others)) for a in groups.sizes]
     bundle = np.arange(1, (min(b for b, _ in most) if max(groups.sizes) > 1 else 1) + 1)
-    links = np.arange(_floor_links(s, x, groups), (min(m for _, m in most) if others else 0) + 1)
+    links = np.arange(
+        int(_floor_links(s, x.domain, x.rails * x.width, groups.number)), (min(m for _, m in most) if others else 0) + 1
+    )
     if "leaf_bundle" in s.pins:
         bundle = bundle[bundle == s.pins["leaf_bundle"]]
     b, m = (v.ravel() for v in np.meshgrid(bundle, links, indexing="ij"))
@@ -165,7 +172,7 @@ def _spine_ways(s: SiteMode, x: PodShape, groups: Groups) -> Ways:
     spines, others = up // bundle, groups.number - 1
     free = s.spine_ports - down - -(-s.wan_ports // (groups.number * spines))
     most = np.maximum(free, 0) * spines // others
-    links = np.arange(_floor_links(s, x, groups), int(most.max(initial=0)) + 1)
+    links = np.arange(int(_floor_links(s, x.domain, x.rails * x.width, groups.number)), int(most.max(initial=0)) + 1)
     row, at = np.nonzero(links <= most[:, None])
     m = links[at]
     if "spine_up_ports" in s.pins:
@@ -192,25 +199,14 @@ def _exits(s: SiteMode, groups: Groups, w: Ways) -> tuple[Floats, Floats]:
     return w.bundle * share, pod
 
 
-def _prices(s: SiteMode, x: PodShape, groups: Groups, w: Ways) -> Prices:
-    """Price the dragonflies of a shape."""
-    m, p, pod = s.mode, s.prices, x.domain * x.width
-    gateway = p.wan_gateway(s.wan_ports) + p.group_wan(pod, x.rails, s.wan_ports)
-    if FAMILIES[m.family].design is DragonflyPlus:
-        local, spines = w.up * p.leaf_uplink(x.domain, x.width), groups.number * (w.up // w.bundle)
-        ends = p.endpoints(x.domain)
-    else:
-        local, spines, ends = w.bundle * p.adjacent_links(groups.pairs), np.zeros_like(w.links), p.endpoints(pod)
-    apart = w.links * p.between(pod, x.rails) if groups.number > 1 else 0.0
-    boxes = m.networks * (m.rails * s.domains(x.domain) * p.switch + spines * s.box_prices[0])
-    return np.asarray(ends + gateway + boxes + local + apart)
-
-
 def _of_shape(s: SiteMode, x: PodShape, groups: Groups, w: Ways) -> list[DesignTable]:
     """Return the templates of a shape, under every number of stripes, that may beat those found so far."""
     if not len(w.links):
         return []
-    usd, mw = _prices(s, x, groups, w)
+    plus_family = FAMILIES[s.mode.family].design is DragonflyPlus
+    inner, spines = (w.up, groups.number * (w.up // w.bundle)) if plus_family else (w.bundle, np.zeros_like(w.links))
+    wan = s.prices.group_wan(x.domain * x.width, x.rails, s.wan_ports)
+    usd, mw = _bill(s, *x, wan, (inner, spines, w.links))
     no_slowdown = np.ones(1)
     keep = np.isfinite(usd) & s.worthwhile(no_slowdown, no_slowdown, usd, mw)
     w, usd, mw = Ways(*(column[keep] for column in w)), usd[keep], mw[keep]

@@ -243,7 +243,7 @@ def _zones(s: SiteMode, domain: int, rails: int, width: int) -> Ints:
 def _zone_parts(across: int, along: int, core_down: int) -> tuple[Ints, Ints]:
     """Return pods of a zone across and along: the fewest for each count; every divisor of a core's pinned ports."""
     sizes = [
-        np.array([v for v in range(1, items + 1) if core_down % v == 0]) if core_down else part_sizes(items, items)
+        np.array([v for v in range(1, items + 1) if core_down % v == 0]) if core_down else part_sizes(items)
         for items in (across, along)
     ]
     wide, deep = np.meshgrid(*sizes, indexing="ij")

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.models.fabric.design_table import ArrayTable, DesignTable, Flags, Floats, Ints, pareto_front
+from planner.models.fabric.design_table import ArrayTable, DesignTable, Flags, Floats, Ints, no_options, pareto_front
 from planner.models.fabric.site_mode import (
     BELOW,
     TOLERANCE,
@@ -86,9 +86,9 @@ def own_boxes(below: Ints, up: Ints, bundle: Ints | int, boxes: Ints, *, split: 
     return np.where(alone, up // each, bundle), np.where(alone, 0, boxes)
 
 
-def rail_sizes(s: SiteMode, pin: str = "spine_down_ports") -> list[int]:
+def rail_sizes(s: SiteMode) -> list[int]:
     """List the rails of a pod: for each count of pods the fewest; every divisor where the ports down are pinned."""
-    return _sizes(s.mode.rails, s.pins.get(pin), s.pins.get("rails_per_pod"))
+    return _sizes(s.mode.rails, s.pins.get("spine_down_ports"), s.pins.get("rails_per_pod"))
 
 
 def width_sizes(s: SiteMode, domains: int, *, all_sizes: bool = False) -> list[int]:
@@ -104,7 +104,7 @@ def _sizes(items: int, down: int | None, wanted: int | None) -> list[int]:
         return [wanted] if 1 <= wanted <= items and (down is None or down % wanted == 0) else []
     if down is not None:
         return [v for v in range(1, items + 1) if down % v == 0]
-    return [int(v) for v in part_sizes(items, items)]
+    return [int(v) for v in part_sizes(items)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +158,9 @@ def single(s: SiteMode) -> DesignTable:
     above = {"leaf_up_ports", "spine_down_ports", "spine_up_ports", "core_down_ports", "core_up_ports"}
     above |= {"leaf_bundle", "spine_bundle", "rails_per_pod", "leaf_domains_per_pod", "spine_switch", "core_switch"}
     alike = all(pins.get(name, value) == value for name, value in own.items()) and not above & set(pins)
-    fits = alike and racks in pins.get("leaf_sizes", (racks,)) and taken + s.wan_ports <= s.ports
-    usd, mw = (s.prices.endpoints(racks) + m.networks * s.prices.switch + s.tree_wan)[:, : int(fits)]
+    if not alike or racks not in pins.get("leaf_sizes", (racks,)) or taken + s.wan_ports > s.ports:
+        return no_options()
+    usd, mw = s.prices.endpoints(racks) + m.networks * s.prices.switch + s.tree_wan
     return s.table(np.ones(1), np.ones(1), usd, mw, domain=racks, stripes=next(iter(s.stripes), 1))
 
 
@@ -287,10 +288,9 @@ def with_all_domains(s: SiteMode, tops: dict[int, Tops], every: LoadsOfLeaves) -
 
 
 @cache
-def part_sizes(items: int, max_parts: int) -> Ints:
+def part_sizes(items: int) -> Ints:
     """Return the sizes ceil(items / parts), once each: no smaller size makes as few parts."""
-    parts = np.arange(1, min(items, max_parts) + 1, dtype=np.int64)
-    return np.unique(-(-items // parts))
+    return np.unique(-(-items // np.arange(1, items + 1, dtype=np.int64)))
 
 
 MOST_WAYS = 1 << 16  # of leaves and spine uplinks, priced at a time
@@ -381,37 +381,39 @@ def _promising(s: SiteMode, domain: int, up: Ints, leaves: LeafLoads, first: Flo
     leaves at least, so that it must cost less than the templates no slower than these, and as the first pod with the
     most uplinks that leave it cheaper: links out of a pod by stripes (rows), zero where the case is not worthwhile.
     """
-    m, n, (spine_box, core_box), fixed = s.mode, s.network, s.box_prices, s.fixed(domain)
+    m, n, ports, (spine_box, core_box) = s.mode, s.network, s.spine_ports, (x[..., None] for x in s.box_prices)
     shapes = _shapes(s, domain)
-    caps = s.caps(*s.leaf_crossing(domain, up, leaves.loads[leaves.best][:, None])[:2]).max(axis=0)
-    row, at = (x.ravel() for x in np.indices((len(shapes), len(up))))
-    rails, width, up = *shapes[row].T, up[at]
+    rails, width = shapes.T[..., None]  # a row each; uplinks are columns
     pods, leaf_count = s.pods(domain, rails, width), rails * width
-    spines = up // _largest_bundles(s.ports)[np.minimum((s.spine_ports - 1) // leaf_count, s.ports), up]
+    spines = up // _largest_bundles(s.ports)[np.minimum((ports - 1) // leaf_count, s.ports), up]
     floor = np.where(pods > 1, s.core_share(domain * m.rail_gpus * leaf_count), 0)
     ratio = np.where(pods > 1, n.tier_ratios[1], math.inf)  # of ports down of a spine to one up
     links = np.maximum(np.maximum(floor, np.ceil(leaf_count / ratio * up * (1 - TOLERANCE))), spines)
-    needed = np.maximum(spines, -(-(leaf_count * up + links) // s.spine_ports))
+    needed = np.maximum(spines, -(-(leaf_count * up + links) // ports))
     cores = np.maximum(1, -(-pods * links // s.core_ports))
     of_shape = s.prices.leaf_uplink(domain, shapes[:, 1]), s.prices.spine_uplink(domain * shapes[:, 1], shapes[:, 0])
-    leaf, spine = (np.broadcast_to(x, (2, len(shapes)))[:, row] for x in of_shape)
-    base, position = fixed + up * leaf, m.networks * pods * spine_box
+    leaf, spine = (np.broadcast_to(x, (2, len(shapes)))[..., None] for x in of_shape)
+    base, position = s.fixed(domain)[..., None] + up * leaf, m.networks * pods * spine_box
     prices = base + needed * position + links * spine + m.networks * cores * core_box
-    kept = np.flatnonzero((prices[0] <= caps[at]) & s.worthwhile(1.0, 1.0, *prices))
-    row, rails, width, up, pods, leaf_count, spines = (
-        x[kept] for x in (row, rails, width, up, pods, leaf_count, spines)
+    caps = s.caps(*s.leaf_crossing(domain, up, leaves.loads[leaves.best][:, None])[:2]).max(axis=0)
+    row, at = np.nonzero(s.worthwhile(1.0, 1.0, *prices) if s.power_counts else prices[0] <= caps)
+    if not len(row):
+        return shapes, row, at, np.empty((len(leaves.stripes), 0))
+    prices, base, spines, up = prices[:, row, at], base[0, row, at], spines[row, at], up[at]
+    rails, width, pods, leaf_count, each, spine = (
+        x[row, 0] for x in (rails, width, pods, leaf_count, position[0], spine[0])
     )
     send, allreduce, _ = s.leaf_crossing(domain, up, leaves.loads[:, None])
-    most = np.broadcast_to(up * (s.spine_ports - leaf_count), send.shape).astype(np.float64)
-    link = np.maximum(1e-6, spine[0, kept] + m.networks * pods * core_box[0] / s.core_ports)
-    left, each = s.caps(send, allreduce) - base[0, kept], position[0, kept]
+    link = np.maximum(1e-6, spine + m.networks * pods * core_box[0, 0, 0] / s.core_ports)
+    left = s.caps(send, allreduce) - base
     # The links take ports of `spines` spines or more.
-    by_ports = (left - each * leaf_count * up / s.spine_ports) / (link + each / s.spine_ports)
-    most = np.maximum(1.0, np.minimum(most, np.minimum((left - each * spines) / link, by_ports) * (1 + 1e-9)))
+    by_ports = (left - each * leaf_count * up / ports) / (link + each / ports)
+    by_price = np.minimum((left - each * spines) / link, by_ports) * (1 + 1e-9)
+    most = np.maximum(1.0, np.minimum(up * (ports - leaf_count), by_price))
     sent = m.rail_gpus * rails / (most * m.split)
     send = np.maximum(send, first[:, width, FLOWS] * sent)
     allreduce = np.maximum(allreduce, first[:, width, ALLREDUCES] * sent)
-    worth = s.worthwhile(send, allreduce, *prices[:, kept])
+    worth = s.worthwhile(send, allreduce, *prices)
     kept = np.flatnonzero(worth.any(axis=0))
     used, row = np.unique(row[kept], return_inverse=True)
     return shapes[used], row, up[kept], np.where(worth, most, 0.0)[:, kept]
