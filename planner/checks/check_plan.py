@@ -308,7 +308,7 @@ def pools_in_conflict(physics: PlanPhysics) -> Iterator[Violation]:
     if physics.plan.status != "infeasible" or why is None or POOLS not in why.rules:
         return
     if "limits.facility_power_mw" in why.rules:
-        drawn, power = step.facility_mw(physics.instance), limits.facility_power_mw
+        drawn, power = step.pools_mw(physics.instance), limits.facility_power_mw
         if power is not None and drawn <= power:
             yield broken("pools_in_conflict", f"{show(drawn)} MW of all pools <= {show(power)} MW, no conflict")
     if "limits.budget_usd" in why.rules:

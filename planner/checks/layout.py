@@ -411,7 +411,7 @@ def _times(physics: PlanPhysics) -> tuple[dict[str, float], dict[str, float]] | 
     link, count = physics.instance.hardware.pool_link, len(predicted)
     steps = {name: figures.step_seconds for name, figures in predicted.items()}
     exchanges = {
-        name: step.exchange_seconds(link, figures, max(pools.layouts[name].layers_per_stage), count)
+        name: step.pool_exchange_seconds(link, figures, max(pools.layouts[name].layers_per_stage), count)
         for name, figures in predicted.items()
     }
     return steps, exchanges
@@ -457,7 +457,7 @@ def limits(physics: PlanPhysics) -> Iterator[Violation]:
     if deadline is not None and recomputed is not None:
         yield from at_most("limits[deadline]", recomputed, deadline, "days to train", "days until the deadline")
     if power is not None:
-        drawn = step.facility_mw(physics.instance)
+        drawn = step.pools_mw(physics.instance)
         yield from at_most("limits[facility_power]", drawn, power, "MW of all pools", "MW at most")
 
 

@@ -67,7 +67,9 @@ class PoolProblems:
         return [
             0.0
             if point is None
-            else step.exchange_seconds(link, self.metrics(k, point), max(point.strategy.layers_per_stage), training)
+            else step.pool_exchange_seconds(
+                link, self.metrics(k, point), max(point.strategy.layers_per_stage), training
+            )
             for k, point in enumerate(points)
         ]
 
@@ -117,7 +119,7 @@ def solve(instance: Instance, options: Options, progress: Callable[[str], None])
 
 def _limits_in_conflict(instance: Instance) -> Conflict | None:
     """Return the limit that the racks of all pools break, whatever their layouts; None where they break none."""
-    power, drawn = instance.limits.facility_power_mw, step.facility_mw(instance)
+    power, drawn = instance.limits.facility_power_mw, step.pools_mw(instance)
     if power is not None and drawn > power * (1 + 1e-9):
         reason = f"the pools draw {drawn:,.6g} MW > {power:,.6g} MW"
         return Conflict(decision="sites", rules=("hardware.pools", "limits.facility_power_mw"), reason=reason)

@@ -250,8 +250,8 @@ def test_exchange_follows_the_tail_between_sites(plan):
     backward = m.wan_window_seconds / layers
     for training, ring in ((2, 1.0), (3, 4 / 3)):
         wanted = wan_tail_seconds(ring * m.gradient_bytes_per_stage, 800, 1, 1, layers, backward)
-        assert step.exchange_seconds(link, m, layers, training) == pytest.approx(wanted)
-    assert step.exchange_seconds(link, m, layers, 1) == 0.0
+        assert step.pool_exchange_seconds(link, m, layers, training) == pytest.approx(wanted)
+    assert step.pool_exchange_seconds(link, m, layers, 1) == 0.0
 
 
 @pytest.mark.slow

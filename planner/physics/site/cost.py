@@ -19,7 +19,7 @@ from planner.instance.instance import Instance, Operation
 from planner.instance.network import Network, Switch, Wan
 from planner.physics.site.wan import fibre_pairs
 from planner.physics.training import step
-from planner.physics.training.step import racks_usd
+from planner.physics.training.step import pools_usd
 from planner.plan.plan import Cost, RunPlan, SiteRun, YearRun
 from planner.plan.plan_sections import LayoutPlan, SiteFabric, SitesPlan, WanPlan
 
@@ -123,7 +123,7 @@ def bill(
     links between sites.
     """
     pools = bool(instance.hardware.pools)
-    capex = {"racks": racks_usd(instance) if pools else racks * rack_of(instance.hardware).price_usd}
+    capex = {"racks": pools_usd(instance) if pools else racks * rack_of(instance.hardware).price_usd}
     opex: dict[str, float] = {}
     if fabrics is not None:
         capex["fabric"] = sum(fabric.cost_usd for fabric in fabrics.values())
@@ -353,7 +353,7 @@ def section(
         mw = {site.id: site.facility_mw for site in sites.sites}
         return Run(instance, days, bill, mw, {site.id: site.balancing_authority for site in sites.sites}).section()
     if instance.hardware.pools:
-        drawn = step.facility_mw(instance)
+        drawn = step.pools_mw(instance)
     else:
         drawn = facility_mw(instance.hardware, racks, sum(fabric.power_mw for fabric in (fabrics or {}).values()))
     return Run(instance, days, bill, {CLUSTER: drawn}, {}).section()

@@ -1,4 +1,4 @@
-"""Parts of a training step that several orders of its passes share, and the network conditions of the step."""
+"""Parts of a training step that several orders of its passes share, its network conditions, and the step of pools."""
 
 from dataclasses import dataclass
 from typing import TypeVar
@@ -162,7 +162,7 @@ def pool_instance(instance: Instance, pool: Pool, sequences: int) -> Instance:
     return instance.model_copy(update={"hardware": hardware, "limits": limits})
 
 
-def exchange_seconds(link: PoolLink | None, metrics: LayoutMetrics, layers: int, training: int) -> float:
+def pool_exchange_seconds(link: PoolLink | None, metrics: LayoutMetrics, layers: int, training: int) -> float:
     """Compute the exposed seconds of a pool's exchange of gradients with the other pools, as between sites of a layout.
 
     `layers`: layers of the pool's largest stage; the gradients of one cross at the link's rate during the backward pass
@@ -175,12 +175,12 @@ def exchange_seconds(link: PoolLink | None, metrics: LayoutMetrics, layers: int,
     return float(layer_time.wan_tail_seconds(size, link.gbps, link.rtt_ms, ROUND_TRIPS, layers, backward))
 
 
-def racks_usd(instance: Instance) -> float:
+def pools_usd(instance: Instance) -> float:
     """Price the racks of all pools."""
     return sum(p.racks * p.rack.price_usd for p in instance.hardware.pools if not isinstance(p.rack, str))
 
 
-def facility_mw(instance: Instance) -> float:
+def pools_mw(instance: Instance) -> float:
     """Power of all pools, overhead included, in MW."""
     it_kw = sum(p.racks * p.rack.it_kw for p in instance.hardware.pools if not isinstance(p.rack, str))
     return it_kw / 1e3 * instance.hardware.facility_overhead_factor
