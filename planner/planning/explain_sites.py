@@ -89,10 +89,7 @@ def explained_infeasible(instance: Instance, conflict: Conflict, options: Option
     from planner.models.sites import solve as sites_explain
 
     request = SitesRequest()
-    moved = []
-    for rule in conflict.rules:
-        Deadline().check()  # a signal ends it
-        moved += sites_explain.relaxations(instance, request, (rule,), options)
+    moved = sites_explain.relaxations(instance, request, conflict.rules, options)
     return SitesExplanation(
         asked_mw=_asked_mw(instance, request),
         nodes=_nodes(instance, request, options),

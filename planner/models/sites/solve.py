@@ -241,7 +241,12 @@ def relaxations(
 ) -> list[SplitRelaxation]:
     """Return by how much each rule of a conflict must move at least, all others kept; a solution verifies each."""
     data = gather(instance, request)
-    found = [_move(data, name, options) for name in rules if RULES[name].movable]
+    found = []
+    for name in rules:
+        Deadline().check()  # a signal ends it
+        if RULES[name].movable:
+            found.append(_move(data, name, options))
+    Deadline().check()
     if "rtt" in rules:
         found.append(_move_rtt(data, options))
     if "demand" in rules or ("pins" in rules and "sites.racks" in instance.pins):
