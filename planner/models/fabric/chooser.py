@@ -2,7 +2,7 @@
 
 What each costs and draws, and how it slows a column's traffic. A template is a switch in a family, d racks to a leaf
 domain, the ports, bundles and shapes of every tier above, and the stripes of the order of racks. What it costs is
-`price.bill` of its design; the tables add up the same switches and links for all of them at once.
+`bill` of its design; the tables add up the same switches and links for all of them at once.
 """
 
 import math
@@ -293,10 +293,8 @@ class Templates:
             for n in stripes:
                 self.deadline.check()
                 counted.append(s.loads.at(n, new))
-            each, kept = (
-                np.array(counted).reshape(len(stripes), len(new), 4),
-                np.ones((len(stripes), len(new)), dtype=bool),
-            )
+            each = np.array(counted).reshape(len(stripes), len(new), 4)
+            kept = np.ones(each.shape[:2], dtype=bool)
             if self.min_local_share > 0:  # the stripes that keep enough all-reduce groups whole
                 shares = [rack_order.leaf_local_shares(t.stages, s.blocks, n, t.unit_racks, new) for n in stripes]
                 kept = np.array(shares).reshape(kept.shape) >= self.min_local_share
@@ -311,22 +309,11 @@ class Templates:
         racks = traffic.racks(blocks)
         known = self.lengths.setdefault(racks, {})
         return SiteMode(
-            network=self.network,
-            mode=mode,
-            index=index,
-            pins=pins,
-            traffic=traffic,
-            blocks=blocks,
-            loads=loads,
-            transport_slowdown=self.transport_slowdown,
-            power_counts=self.power_counts,
-            whole=self.whole,
-            max_usd=limits[0],
-            max_slowdowns=limits[1],
-            pairs=self._pairs(mode, pins),
+            network=self.network, mode=mode, index=index, pins=pins, traffic=traffic, blocks=blocks, loads=loads,
+            transport_slowdown=self.transport_slowdown, power_counts=self.power_counts, whole=self.whole,
+            max_usd=limits[0], max_slowdowns=limits[1], pairs=self._pairs(mode, pins), tick=self.deadline.check,
             prices=LinkPrices(network=self.network, mode=mode, racks=racks, known=known),
-            tick=self.deadline.check,
-        )
+        )  # fmt: skip
 
     def _tops(self, s: SiteMode, domain: int, up: Ints) -> trees.Tops:
         """Return spines and cores over the leaf domains of a size, for some uplinks of a leaf.

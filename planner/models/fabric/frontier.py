@@ -95,18 +95,12 @@ def worst_traffic(network: Network, request: FabricRequest, gpus: int) -> tuple[
     """Return a request's traffic in racks of `gpus` GPUs, and its largest send slowdown: infinite without sends."""
     own, r = transport_slowdown_of(network), request
     send = _largest(r.pipeline_send_seconds, r.pipeline_send_window_seconds, own)
+    most = _largest(r.allreduce_seconds, r.allreduce_window_seconds, own) / own
     traffic = WorstTraffic(
-        stages=1,
-        unit_racks=1,
-        wrap=False,
-        rails=r.rack_gpus or gpus,
-        exchange_racks=r.exchange_racks,
-        wan_gbps=r.wan_gbps,
-        exchange_gbps=r.exchange_gbps,
-        group_racks=r.group_racks,
-        groups=r.groups,
-        max_allreduce=_largest(r.allreduce_seconds, r.allreduce_window_seconds, own) / own,
-    )
+        stages=1, unit_racks=1, wrap=False, rails=r.rack_gpus or gpus, exchange_racks=r.exchange_racks,
+        wan_gbps=r.wan_gbps, exchange_gbps=r.exchange_gbps, group_racks=r.group_racks, groups=r.groups,
+        max_allreduce=most,
+    )  # fmt: skip
     return traffic, send
 
 

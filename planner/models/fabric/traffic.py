@@ -126,13 +126,7 @@ class Loads:
     def _counted(self, n_stripes: int, sizes: tuple[int, ...]) -> Floats:
         t = self.traffic
         x = rack_order.leaving(
-            t.stages,
-            self.blocks,
-            n_stripes,
-            t.unit_racks,
-            sizes,
-            wrap=t.wrap,
-            exchange_racks=t.exchange_racks,
-            shares=self.shares,
-        )
+            t.stages, self.blocks, n_stripes, t.unit_racks, sizes,
+            wrap=t.wrap, exchange_racks=t.exchange_racks, shares=self.shares,
+        )  # fmt: skip
         return np.stack([x.flows, x.allreduces, x.stage_shares, x.exchanges], axis=1).astype(np.float64)

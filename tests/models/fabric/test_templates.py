@@ -190,6 +190,18 @@ def test_the_whole_table_has_all_of_the_other(name: str) -> None:
         assert tuple(figures[k]) == pytest.approx((found.send, found.allreduce, found.usd, found.mw))
 
 
+@pytest.mark.parametrize("name", [*CASES, "pods of some domains"])
+def test_power_leaves_no_cheap_template_out(name: str) -> None:
+    """Where power counts, no template without it is cheaper than all that are no slower."""
+    boxes = switch(16, 1e5), switch(32, 1.5e5, planes=2)
+    pods = instance(8, *boxes), SiteTraffic(stages=5, unit_racks=2, wrap=True, rails=8), 52
+    cases = CASES | {"pods of some domains": pods}
+    i, traffic, blocks = cases[name]
+    cheap, x = (templates(i, power_counts=counts).options(traffic, blocks) for counts in (False, True))
+    assert len(cheap)
+    assert all(beaten(x, *row) for row in zip(cheap.send, cheap.allreduce, cheap.usd, strict=True))
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_no_template_beats_another(name: str) -> None:
     """None is as calm, cheap and frugal as another."""
