@@ -162,12 +162,16 @@ def test_the_layout_of_the_pipeline() -> None:
     assert layout == "Et*10|t*11|t*11|t*10|t*9|t*10|t*10|t*9L"
 
 
-def test_titan_has_every_module_once() -> None:
-    run, _, _ = run_for("llama3-70b", DENSE | {"layers_per_stage": UNEVEN, "zero_stage": 0})
-    parts = tomllib.loads(WRITERS["torchtitan"](run))["parallelism"]["module_fqns_per_model_part"]
-    names = [name for part in parts for name in part]
-    assert names == ["tok_embeddings", *(f"layers.{i}" for i in range(80)), "norm", "output"]
-    assert [len(p) for p in parts] == [20, 21, 21, 21]
+@pytest.mark.parametrize(("virtual", "schedule"), [(1, "1F1B"), (2, "Interleaved1F1B")])
+def test_titan_has_every_module_once(virtual: int, schedule: str) -> None:
+    """The modules of torchtitan's parts are all layers, once, with the embedding and the head at the ends."""
+    run, _, _ = run_for("llama3-70b", DENSE | {"layers_per_stage": UNEVEN, "zero_stage": 0, "virtual_stages": virtual})
+    written = tomllib.loads(WRITERS["torchtitan"](run))["parallelism"]
+    parts = written["module_fqns_per_model_part"]
+    modules = ["tok_embeddings", *(f"layers.{i}" for i in range(80)), "norm", "output"]
+    assert [name for part in parts for name in part] == modules
+    assert written["pipeline_parallel_schedule"] == schedule and len(parts) == 4 * virtual
+    assert virtual > 1 or [len(p) for p in parts] == [20, 21, 21, 21]
 
 
 REPEATS = {"recompute": "full", "recomputed_layers_per_stage": [3, 3, 3, 4]}
