@@ -152,6 +152,7 @@ def test_exports_name_the_model_of_each_tier() -> None:
     x = built_fabric(mixed, "e1")
     bill = table(fabric_parts.bill_of_materials(x))
     counts = {r["part"]: int(r["count"]) for r in bill if r["where"] == "fabric"}
+    assert "0" not in {r["count"] for r in bill}
     assert counts == {"box": x.design.leaves + x.design.cores, "large": spines}
     models = {(n["tier"], n["model"]) for _, n in fabric_graph.graph(x, by_pod=False).nodes(data=True) if "model" in n}
     assert models == {("leaf", "box"), ("spine", "large"), ("core", "box")}
