@@ -187,6 +187,8 @@ RANGES: Mapping[str, NumberRange] = {
     "headroom_share": NumberRange(0, 100, remedy="0.1 is ten percent of the peak demand"),
     "energy_usd_per_mwh": NumberRange(0, 1e6),
     "spare_share": NumberRange(0, 1),
+    # Of the local page.
+    "port": NumberRange(0, 65_535, whole=True, remedy="0 is any that is free"),
 }
 
 

@@ -44,7 +44,7 @@ def local_server(questions: QuestionThread, port: int) -> ThreadingHTTPServer:
     Handler.questions, Handler.token, Handler.render = questions, token, staticmethod(template.render)
     try:
         server = ThreadingHTTPServer((HOST, port), Handler)
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         raise InputError(f"--port {port}: cannot be had ({error}); give another, or 0 for any that is free") from None
     Handler.names = tuple(f"{name}:{server.server_port}" for name in (HOST, "localhost"))
     return server

@@ -203,10 +203,15 @@ class Strategy:
     within: Pipeline
     weights: Weights
     bytes: LayerBytes
+    under_zero: dict[tuple[int, bool], Pipeline] = field(init=False, repr=False, default_factory=dict)
 
     def pipeline(self, zero_stage: int, *, inside: bool) -> Pipeline:
         """Return the times of the pipeline under a ZeRO stage, all stages `inside` a rack or not."""
-        return replace(self.within if inside else self.between, zero_stage=zero_stage)
+        known = self.under_zero.get((zero_stage, inside))
+        if known is None:
+            known = replace(self.within if inside else self.between, zero_stage=zero_stage)
+            self.under_zero[zero_stage, inside] = known
+        return known
 
     @property
     def machine(self) -> Machine:

@@ -110,6 +110,7 @@ class World:
     templates: Templates | None
     counts: dict[str, int] = field(default_factory=dict)
     most_blocks: dict[Strategy, Ints] = field(init=False, default_factory=dict)  # at the budget; a copy has its own
+    most_racks: dict[int, int] = field(init=False, default_factory=dict)  # the same, by GPUs of a rack cabled
     cache: JointCache = field(default_factory=JointCache)
     deadline: Deadline = field(default_factory=Deadline)  # of the search
     unproven: Unproven = field(default_factory=Unproven)  # a copy shares it: its budget alone differs
@@ -180,6 +181,11 @@ class World:
 
     def max_racks(self, rails: int) -> int:
         """Bound the racks that any plan can have with `rails` GPUs of each cabled."""
+        if rails not in self.most_racks:
+            self.most_racks[rails] = self._max_racks(rails)
+        return self.most_racks[rails]
+
+    def _max_racks(self, rails: int) -> int:
         joined = math.inf
         if self.templates is not None:
             joined = max_joined_racks(self.templates.network, self.problem.instance.pins, rails)

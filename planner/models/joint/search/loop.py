@@ -276,7 +276,7 @@ class Loop:
             if len(staged.at) <= FEW_RANGES:
                 staged = in_memory(self.goal, staged)
                 if zero < GATHERING:
-                    x = x.part(np.flatnonzero(~without_room(self.world, zero, x)))
+                    x = x.where(~without_room(self.world, zero, x))
             found.append(staged)
         return found[::-1]
 
@@ -390,13 +390,12 @@ class Loop:
     @staticmethod
     def _parted(x: Ranges, which: Flags) -> tuple[Ranges, Ranges]:
         """Return the ranges that are so, and those that are not."""
-        return x.part(np.flatnonzero(which)), x.part(np.flatnonzero(~which))
+        return x.where(which), x.where(~which)
 
 
 def _still_open(goal: Goal, x: Ranges) -> Ranges:
     """Return the ranges that may still hold plans of use."""
-    kept = (goal.keys(x.seconds, x.usd) < np.inf) & (x.low < x.high)
-    return x if kept.all() else x.part(np.flatnonzero(kept))
+    return x.where((goal.keys(x.seconds, x.usd) < np.inf) & (x.low < x.high))
 
 
 EXPAND: dict[type, tuple[str, Callable[[Loop, float, float, Any], None]]] = {

@@ -60,8 +60,25 @@ class Ranges:
 
     def part(self, which: Any) -> "Ranges":
         """Return some of the ranges."""
-        names = ("at", "low", "high", "seconds", "usd", "each", "once", "layer", "in_memory", "done")
-        return replace(self, **{name: getattr(self, name)[which] for name in names})
+        return Ranges(
+            of=self.of,
+            zero=self.zero,
+            at=self.at[which],
+            low=self.low[which],
+            high=self.high[which],
+            seconds=self.seconds[which],
+            usd=self.usd[which],
+            each=self.each[which],
+            once=self.once[which],
+            layer=self.layer[which],
+            in_memory=self.in_memory[which],
+            done=self.done[which],
+            times=self.times,
+        )
+
+    def where(self, which: Flags) -> "Ranges":
+        """Return the ranges of which something holds: the same object where it holds of all."""
+        return self if which.all() else self.part(np.flatnonzero(which))
 
     @property
     def rows(self) -> StrategyRows:
@@ -120,7 +137,7 @@ def all_ranges(of: StrategyTable, low: Ints, high: Ints, at: Ints) -> Ranges:
 def under_stage(x: Ranges, zero: int) -> Ranges:
     """Return ranges under a ZeRO stage, without floors of their own yet; a framework may have it for no pipelines."""
     piped = zero in x.of.strategy.machine.software.zero_stages_under(2)
-    some = x if piped else x.part(np.flatnonzero(x.of.rows.p[x.at] == 1))
+    some = x if piped else x.where(x.of.rows.p[x.at] == 1)
     return replace(some, zero=zero, in_memory=np.zeros(len(some.at), dtype=bool))
 
 
@@ -132,7 +149,7 @@ def bounded(goal: RangesGoal, x: Ranges) -> Ranges:
     """
     s = x.of.strategy
     x = replace(x, high=np.minimum(x.high, goal.most_blocks(x)))
-    x = x.part(np.flatnonzero(x.low < x.high))
+    x = x.where(x.low < x.high)
     if not len(x.at):
         return x
     rows = x.rows
@@ -212,7 +229,7 @@ def _under_cutoff(goal: RangesGoal, x: Ranges, rows: StrategyRows) -> Ranges:
     low = np.maximum(x.low, np.ceil(fewest / rows.block_replicas).astype(np.int64) - 1)
     usd = np.maximum(x.usd, goal.usd((low + 1) * x.of.racks[x.at], x.of.rails[x.at]))
     x = replace(x, low=low, seconds=seconds, usd=usd)
-    return x.part(np.flatnonzero((low < x.high) & (goal.keys(seconds, usd) < np.inf)))
+    return x.where((low < x.high) & (goal.keys(seconds, usd) < np.inf))
 
 
 @dataclass(frozen=True, slots=True)
