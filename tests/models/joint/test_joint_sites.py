@@ -307,7 +307,7 @@ def least_by_a_goal(sites: Sites, at: SitesExtent) -> float:
     return math.inf if outcome.objective is None else outcome.objective * 1e6
 
 
-@pytest.mark.parametrize("seed", [1, 2, 8, *more(0, 3, 4, 5, 6, 7, 9)])
+@pytest.mark.parametrize("seed", [1, 8, *more(0, 2, 3, 4, 5, 6, 7, 9)])
 @pytest.mark.parametrize("share", [0.3, 1.0])
 def test_answers_with_all_pairs_are_equal(seed: int, share: float, monkeypatch: pytest.MonkeyPatch) -> None:
     i = scattered(seed)

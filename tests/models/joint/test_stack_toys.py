@@ -29,7 +29,7 @@ STACKS: dict[str, dict[str, Any]] = {
     "softmax of four": {"flash_attention": False, "fused_softmax_multiple": 4, "launch_seconds": 5e-5},
     "FSDP without pipelines": {"zero_stages": [0, 1, 2, 3], "pipelined_zero_stages": [0, 1]},
 }
-CASES = [(seed, stack) for seed in (5, 9, 31) for stack in STACKS]
+CASES = [(seed, stack) for seed in (5, 9) for stack in STACKS]
 
 
 def made(seed: int, stack: str) -> Instance:
@@ -52,7 +52,7 @@ def best(seed: int, stack: str) -> Plan | None:
     return Toy(made(seed, stack)).best()
 
 
-@pytest.mark.parametrize(("seed", "stack"), [*CASES, *more(*((36, stack) for stack in STACKS))])
+@pytest.mark.parametrize(("seed", "stack"), [*CASES, *more(*((seed, stack) for seed in (31, 36) for stack in STACKS))])
 def test_equals_full_enumeration(seed: int, stack: str) -> None:
     """Search and loops over all that the framework has agree, and the checker finds nothing below the bound."""
     i = made(seed, stack)
