@@ -105,7 +105,7 @@ def test_sends_and_rings_at_once_share_uplinks(plan: Plan) -> None:
     fabric = {"hosts": 4, "ports_per_switch": 8, "tiers": 2, "down_ports": [2], "oversubscription": [2], "host_gbps": 8}
     s = planner.simulate(fabric, pattern="p2p+allreduce", transport="spray", group=2, bytes_per_host=24e6)
     sends, rings = s.together
-    assert (s.pattern, s.flows, s.overlap, s.assumed_line_rates) == ("p2p+allreduce", 6, None, None)
+    assert (s.pattern, s.flows, s.steps, s.overlap, s.assumed_line_rates) == ("p2p+allreduce", 6, 1, None, None)
     assert (sends.alone_line_rates, rings.alone_line_rates) == pytest.approx((2, 1), rel=0.05)
     # By packets (scripts/verify/packets.py) 2.50 and 2.47: a host's port gives both a half, an uplink its sends a half.
     assert (sends.mean_line_rates, rings.mean_line_rates) == pytest.approx((2.5, 2.47), rel=0.05)
