@@ -396,7 +396,8 @@ def _promising(s: SiteMode, domain: int, up: Ints, leaves: LeafLoads, first: Flo
     base, position = s.fixed(domain)[..., None] + up * leaf, m.networks * pods * spine_box
     prices = base + needed * position + links * spine + m.networks * cores * core_box
     caps = s.caps(*s.leaf_crossing(domain, up, leaves.loads[leaves.best][:, None])[:2]).max(axis=0)
-    row, at = np.nonzero(s.worthwhile(1.0, 1.0, *prices) if s.power_counts else prices[0] <= caps)
+    may = s.worthwhile(1.0, 1.0, *prices) if s.power_counts else (prices[0] <= caps) & np.isfinite(prices[0])
+    row, at = np.nonzero(may)
     if not len(row):
         return shapes, row, at, np.empty((len(leaves.stripes), 0))
     prices, base, spines, up = prices[:, row, at], base[0, row, at], spines[row, at], up[at]
