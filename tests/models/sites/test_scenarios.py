@@ -212,7 +212,7 @@ def test_what_would_do_does() -> None:
     rules = ("interconnect", "site_count", "demand", "headroom")
     found = {x.rule: x for x in sites.relaxations(short(), request, rules, OPTIONS)}
     assert found["interconnect"].rows == {"interconnect[E0]": pytest.approx(1.0)}
-    assert found["demand"].amount == 2 and found["site_count"].amount == 1
+    assert found["demand"].amount == 2 and found["demand"].proved and found["site_count"].amount == 1
     assert "headroom" not in found or found["headroom"].amount == 0  # moving it does not help
     nodes = [node("E0", interconnect_mw=3), node("E1", interconnect_mw=1)]
     data = short().model_dump(exclude_none=True)
