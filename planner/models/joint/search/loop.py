@@ -23,7 +23,15 @@ from typing import Any
 
 import numpy as np
 
-from planner.models.joint.columns import column_at, free_seconds, rounds_of, some_in_memory, strategy_bound, table_of
+from planner.models.joint.columns import (
+    column_at,
+    free_seconds,
+    pipelines_in_memory,
+    rounds_of,
+    some_in_memory,
+    strategy_bound,
+    table_of,
+)
 from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.search.goal import Goal, Node, Stopped
 from planner.models.joint.search.ranges import (
@@ -237,8 +245,11 @@ class Loop:
         """Open ranges of all numbers of blocks of the pipelines of a strategy."""
         of = table_of(self.world, s)
         self.world.count("pipelines", len(of))
+        # While there is no plan memory may be why: what can never hold the model needs no terms of its steps.
+        holding = None if self.goal.has_plan else pipelines_in_memory(self.world, s)
         for x in self.goal.first_ranges(of):
-            self.push_ranges(bounded(self.goal, replace(x, seconds=np.maximum(x.seconds, t))))
+            some = x if holding is None or x.of is not of else x.where(holding[x.at])
+            self.push_ranges(bounded(self.goal, replace(some, seconds=np.maximum(some.seconds, t))))
 
     def _open_ranges(self, t: float, c: float, x: Ranges) -> None:
         """Halve the wide ranges of a batch that are to be opened now, and give the others a ZeRO stage.
