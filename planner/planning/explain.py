@@ -345,9 +345,9 @@ def _answer(
     *,
     layout: LayoutPlan | None = None,
 ) -> _Answer:
-    """Return the least dollars by the deadline where they are minimized, else the fewest days, however late.
+    """Return the least dollars by the deadline, the fewest days however late, or the soonest end from any start.
 
-    Of the day of the end, the soonest from any start, with days of training by the deadline.
+    The goal of the instance says which; the soonest end is that of a training within the deadline.
     """
     if instance.objective.in_dollars:
         if instance.objective.minimize == "cost_usd":

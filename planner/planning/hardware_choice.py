@@ -109,7 +109,10 @@ def best_choice(
     `within`: share of the days by which plans of the first may be slower and be of use to a goal that goes on.
     """
     answers, asked = list[HardwareAnswer](), sorted(each_alone(instance), key=_dollars_a_flop)
-    for alone in sorted((start for one in asked for start in each_start(one)), key=_first_to_start):
+    questions = [start for one in asked for start in each_start(one)]
+    if instance.objective.minimize == FINISH_DATE:  # what may start first is likely to end first
+        questions.sort(key=latest_start_days)
+    for alone in questions:
         left = replace(options, time_limit=deadline.limit)
         solution = _answer(alone, left, progress, cache.of(alone), first, _best(answers), within)
         answers.append(HardwareAnswer(alone, solution))
@@ -120,11 +123,6 @@ def best_choice(
     others = tuple(answer for answer in answers if answer is not best)
     in_order = tuple(sorted(others, key=lambda other: asked_at(instance, other.instance)))
     return HardwareChoice(best=HardwareAnswer(best.instance, bounded_by_all(best, others)), others=in_order)
-
-
-def _first_to_start(instance: Instance) -> float:
-    """Return the days by which questions are ordered: those until the start where the finish is the goal."""
-    return latest_start_days(instance) if instance.objective.minimize == FINISH_DATE else 0.0
 
 
 def asked_at(instance: Instance, alone: Instance) -> int:

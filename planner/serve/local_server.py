@@ -11,7 +11,6 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from planner.errors import InputError, needed
-from planner.plan.plan import Plan
 from planner.plan.plan_sections import layout_in_short
 from planner.report.page.page import report_page
 from planner.report.plots.sweep_plot import style
@@ -64,13 +63,14 @@ class _PageHandler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Return the page, or what was found."""
         path = urlsplit(self.path).path
+        pages = {f"/plan/{x.number}.{kind}": x.plan for x in self.questions.asked for kind in ("html", "json")}
         if not self._is_local():
             self._send(HTTPStatus.FORBIDDEN, "text/plain", "the page is for this machine alone")
         elif path == "/":
             self._send(HTTPStatus.OK, "text/html", self._page())
         elif path == "/state.json":
             self._send(HTTPStatus.OK, "application/json", json.dumps([_figures(x) for x in self.questions.asked]))
-        elif (plan := self._plan_at(path)) is not None:
+        elif (plan := pages.get(path)) is not None:
             if path.endswith(".json"):
                 self._send(HTTPStatus.OK, "application/json", plan.model_dump_json(indent=1) + "\n")
             else:
@@ -102,11 +102,6 @@ class _PageHandler(BaseHTTPRequestHandler):
     def _is_local(self) -> bool:
         """Return whether the browser asked for this machine by its own name, not by one that leads here."""
         return self.headers.get("Host") in self.names
-
-    def _plan_at(self, path: str) -> Plan | None:
-        number, dot, kind = path.removeprefix("/plan/").partition(".")
-        known = {str(x.number): x.plan for x in self.questions.asked}
-        return known.get(number) if dot and kind in ("html", "json") and path.startswith("/plan/") else None
 
     def _page(self) -> str:
         values = self.questions.values()

@@ -92,7 +92,7 @@ def climb(goal: Goal, column: Column) -> None:
     improve(every[:: max(1, len(every) // CLIMBED)])
     while len(better) > known:
         known, here = len(better), _choices(better[-1].strategy)
-        improve(s for s in every if _differ(_choices(s), here) == 1)
+        improve(s for s in every if sum(x != y for x, y in zip(_choices(s), here, strict=True)) == 1)
     for faster in reversed(better[1:]):
         if descend(goal, faster, first=world.problem.calendar is not None):
             return
@@ -109,10 +109,6 @@ def _choices(s: Strategy) -> tuple[Any, ...]:
         s.order,
         s.packed,
     )
-
-
-def _differ(a: tuple[Any, ...], b: tuple[Any, ...]) -> int:
-    return sum(x != y for x, y in zip(a, b, strict=True))
 
 
 def _rescaled(column: Column, share: float) -> Column:
