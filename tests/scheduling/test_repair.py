@@ -14,7 +14,7 @@ from planner.checks.placement import check_placement
 from planner.cluster import GroupKind, Job, Move, PlacedGroup, Placement, Running
 from planner.errors import InputError
 from planner.models.placement.cluster_changes import LeafLoad, in_order
-from planner.scheduling.cluster_changes import defragment, place_queue, preempt, replace, resize
+from planner.scheduling.cluster_changes import _targets, defragment, place_queue, preempt, replace, resize
 from planner.scheduling.session import Cluster
 
 
@@ -301,3 +301,15 @@ def test_nothing_to_choose() -> None:
     large = Job(name="a", mesh={"data": 9})
     assert place_queue(cluster, [large]).waiting == ("a",)
     assert preempt(cluster, large, []).cost is None
+
+
+def test_a_piece_that_moves_stays_in_its_pod_where_it_can() -> None:
+    """Of two leaves with room the one in the same pod is taken, though the other comes first."""
+    cluster = Cluster(tree([2, 2, 2, 2], 2))
+    first, second, third, fourth = range(4)
+    pods = [leaf.path[:1] for leaf in cluster.leaves]
+    assert pods[first] == pods[second] != pods[third] == pods[fourth]
+    moved = _targets(cluster, [(0, fourth, (0, 1))], {(first, 2): 1, (third, 2): 1})
+    assert moved == {0: third}
+    stays = _targets(cluster, [(0, fourth, (0, 1))], {(first, 2): 1, (fourth, 2): 1})
+    assert stays == {}
