@@ -410,3 +410,12 @@ def test_rules_are_named_where_they_bind(segment_nodes: int, trees: int, more: s
     """A job of single nodes has no rule of segments, and a cluster of one tree none of trees."""
     job = Job(name="run", mesh={"data": 2}, nodes_per_member=4, segment_nodes=segment_nodes)
     assert rules_of(job, trees) == ALWAYS + more
+
+
+@pytest.mark.parametrize("begun", range(3))
+def test_a_leaf_that_is_begun_is_filled_before_another_is(begun: int) -> None:
+    """Whichever of the leaves it is: no leaf that is whole is broken for a job that fits beside what runs."""
+    topology = tree([4, 4, 4], 3)
+    busy = topology.switches[2 + begun].nodes[:2]
+    placed = Cluster(topology, busy=busy).place(Job(name="small", mesh={"data": 2}))
+    assert set(placed.nodes) == set(topology.switches[2 + begun].nodes[2:])
