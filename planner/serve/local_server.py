@@ -93,7 +93,7 @@ class _PageHandler(BaseHTTPRequestHandler):
         if "stop" in fields:
             self.questions.stop()
         else:
-            self.questions.try_to_ask(fields, fields.pop("others", ""), with_curve="curve" in fields)
+            self.questions.try_to_ask(fields)
         self.send_response(HTTPStatus.SEE_OTHER)
         self.send_header("Location", "/")
         self.send_header("Content-Length", "0")
@@ -104,14 +104,16 @@ class _PageHandler(BaseHTTPRequestHandler):
         return self.headers.get("Host") in self.names
 
     def _page(self) -> str:
-        values = self.questions.values()
-        running = self.questions.running
+        sent, running = self.questions.sent, self.questions.running
+        values = {path: sent.get(path, value) for path, value in self.questions.values().items()}
         return self.render(
             style=style(),
             name=self.questions.instance.name,
             token=self.token,
             complaint=self.questions.complaint,
             fields=[(path, label, values[path], choices) for path, label, choices in FIELDS if path in values],
+            others=sent.get("others", ""),
+            curve="curve" in sent,
             running=None if running is None else _progress(running),
             answers=[_row(x) for x in reversed(self.questions.asked) if x is not running],
         )
@@ -172,6 +174,7 @@ def _row(question: AskedQuestion) -> dict[str, Any]:
         "layout": "" if plan.layout is None else layout_in_short(plan.layout),
         "reason": "" if plan.conflict is None else plan.conflict.reason,
         "took": duration(question.elapsed_seconds),
+        "no_curve": question.no_curve,
         "curve": () if plan.curve is None else [_point(x) for x in plan.curve.points],
     }
 

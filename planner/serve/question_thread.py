@@ -4,10 +4,10 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 from planner.errors import InputError, PlannerError
-from planner.instance.instance import Instance
+from planner.instance.instance import Goal, Instance
 from planner.plan.plan import Plan
 from planner.planning.alternatives.curve_around import why_no_curve
 from planner.planning.session import Session
@@ -23,11 +23,7 @@ FIELDS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("limits.facility_power_mw", "Power of the facility (MW)", ()),
     ("limits.max_batch_tokens", "Largest batch (tokens)", ()),
     ("workload.tokens", "Tokens to train on", ()),
-    (
-        "objective.minimize",
-        "Goal",
-        ("days_to_train", "finish_date", "cost_usd", "total_cost_of_ownership_usd", "frontier", "loss"),
-    ),
+    ("objective.minimize", "Goal", get_args(Goal)),
 )
 
 
@@ -43,6 +39,8 @@ class AskedQuestion:
         What differs from the instance of the page, PATH=VALUE each.
     event
         What the search reported last.
+    no_curve
+        Why what less money buys was not drawn, where it was asked for.
     """
 
     number: int
@@ -51,6 +49,7 @@ class AskedQuestion:
     with_curve: bool = False
     plan: Plan | None = None
     error: str = ""
+    no_curve: str = ""
     event: Event | None = None
     begun: float = field(default_factory=time.perf_counter)
     seconds: float | None = None  # that it took, once it is answered
@@ -68,6 +67,7 @@ class QuestionThread:
         self.instance = instance
         self.asked: list[AskedQuestion] = []
         self.complaint = ""  # about the form that was sent last
+        self.sent: dict[str, str] = {}  # by that form, which the next one begins with
         self._session, self._interrupter = Session(), Interrupter()
         self._time_limit, self._seed = time_limit, seed
         self._thread: threading.Thread | None = None
@@ -117,11 +117,11 @@ class QuestionThread:
             self._thread = threading.Thread(target=self._answer, args=(question,), daemon=True)
             self._thread.start()
 
-    def try_to_ask(self, fields: Mapping[str, str], others: str, *, with_curve: bool) -> None:
-        """Begin a question, or keep what is wrong with it for the page to show."""
-        self.complaint = ""
+    def try_to_ask(self, sent: Mapping[str, str]) -> None:
+        """Begin the question of a form, or keep what is wrong with it for the page to show."""
+        self.complaint, self.sent = "", dict(sent)
         try:
-            self.ask(fields, others, with_curve=with_curve)
+            self.ask(sent, sent.get("others", ""), with_curve="curve" in sent)
         except InputError as error:
             self.complaint = str(error)
 
@@ -146,7 +146,10 @@ class QuestionThread:
         limits: dict[str, Any] = {"time_limit": self._time_limit, "seed": self._seed, "on_progress": note}
         try:
             question.plan = self._session.solve(question.instance, interrupt=self._interrupter, **limits)
-            if question.with_curve and why_no_curve(question.plan) is None and not self._interrupter.interrupted:
+            why = "the search was stopped before it" if self._interrupter.interrupted else why_no_curve(question.plan)
+            if question.with_curve and why is not None:
+                question.no_curve = why
+            elif question.with_curve:
                 curve = self._session.curve(question.plan, interrupt=self._interrupter, **limits).curve
                 question.plan = question.plan.model_copy(update={"curve": curve})
         except PlannerError as error:

@@ -180,6 +180,7 @@ def _unique(names: Sequence[str]) -> list[str]:
 
 
 Unit = Literal["days", "usd"]
+WRITER = "writer"  # of an event's plan: no field, so that events are still compared, sent and written as data
 Lines = Callable[[str], None]
 
 
@@ -212,19 +213,20 @@ class PhaseStarted(Event):
     kind: ClassVar[str] = "phase_started"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class IncumbentFound(Event):
     """A better plan was found; `text` names its choices."""
 
     kind: ClassVar[str] = "incumbent_found"
-    writer: Callable[[], Any] | None = field(default=None, repr=False, compare=False)
 
     def plan(self) -> Any:
         """Write the plan that was found, checked and without a claim of a bound, which takes up to seconds.
 
-        None where no whole plan is known yet: of pools, of a question inside another, of a fabric alone.
+        None where no whole plan is known yet: of pools, of a question inside another, of a fabric alone, and of an
+        event that came from another process.
         """
-        return None if self.writer is None else self.writer()
+        writer = vars(self).get(WRITER)
+        return None if writer is None else writer()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -310,8 +312,7 @@ class Reporter:
         self.incumbent = self.incumbent if incumbent is None else incumbent
         self.bound = bound if raised else self.bound
         if better:
-            written = None if self.writer is None or found is None else partial(self.writer, found)
-            self._emit(IncumbentFound, text=choices, writer=written)
+            self._emit(IncumbentFound, found, text=choices)
         elif raised:
             self._emit(BoundRaised)
 
@@ -336,7 +337,7 @@ class Reporter:
             self.on_line = None
             _log("progress")
 
-    def _emit(self, kind: type[Event], **more: Any) -> None:
+    def _emit(self, kind: type[Event], found: Any = None, **more: Any) -> None:
         if self.on_event is None:
             return
         event = kind(
@@ -348,6 +349,8 @@ class Reporter:
             gap=self.gap,
             **more,
         )
+        if self.writer is not None and found is not None:
+            vars(event)[WRITER] = partial(self.writer, found)
         try:
             self.on_event(event)
         except Exception:

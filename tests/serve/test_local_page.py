@@ -48,8 +48,10 @@ class Page:
 
     def answered(self) -> list[dict[str, Any]]:
         """Return all questions once none is being answered."""
-        while self.questions.running is not None:
+        late = time.monotonic() + 60
+        while self.questions.running is not None and time.monotonic() < late:
             time.sleep(0.01)
+        assert self.questions.running is None
         found: list[dict[str, Any]] = json.loads(self.get("/state.json"))
         return found
 
@@ -88,20 +90,40 @@ def test_questions_are_answered_as_solves_are(page: Page, question: Instance) ->
 
 
 def test_what_is_wrong_is_said_on_the_page(page: Page) -> None:
-    text = page.post(**{"limits.deadline_days": "soon"})
-    assert "limits.deadline_days" in text
+    """What was typed stays in the form, beside the complaint."""
+    text = page.post(**{"limits.deadline_days": "soon", "others": "tp=1"})
+    assert "limits.deadline_days" in text.split("<form")[0]
+    assert 'value="soon"' in text and ">tp=1</textarea>" in text
     assert page.answered() == []
     assert "limits.deadline_days" not in page.post(**{"limits.budget_usd": "1"}).split("<form")[0]
     (only,) = page.answered()
     assert only["status"] == "infeasible"
 
 
-def test_a_stopped_question_has_its_best_plan_so_far(page: Page) -> None:
-    page.questions.ask({})
-    page.post(stop="1")
-    (only,) = page.answered()
-    assert only["answered"]
-    page.questions.ask({})  # and the next one runs again
+def test_a_curve_that_is_not_drawn_says_why(page: Page) -> None:
+    page.post(curve="1", **{"objective.minimize": "cost_usd", "limits.deadline_days": "400"})
+    assert [row["status"] for row in page.answered()] == ["optimal"]
+    assert "No curve of less money: the goal is money (cost_usd)" in page.get("/")
+
+
+def test_a_stopped_question_ends_with_its_best_plan(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search that would go on for ever ends as the form is sent; the next question runs again, to its proof."""
+    solve = planner.Session.solve
+
+    def endless(self: planner.Session, instance: Instance, *, interrupt: planner.Interrupter, **limits: Any) -> Plan:
+        plan = solve(self, instance, **limits)
+        while not interrupt.interrupted:
+            time.sleep(0.01)
+        return plan.model_copy(update={"stopped": "interrupted", "status": "feasible"})
+
+    with monkeypatch.context() as patched:
+        patched.setattr(planner.Session, "solve", endless)
+        page.post()
+        assert page.questions.running is not None
+        assert 'http-equiv="refresh"' in page.get("/")
+        page.post(stop="1")
+        assert [row["status"] for row in page.answered()] == ["feasible"]
+    page.post()
     assert page.answered()[-1]["status"] == "optimal"
 
 

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import logging
+import pickle
 import time
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,8 @@ def test_a_plan_that_is_found_can_be_had_at_once(minimize: str, sites: int) -> N
     def look(event: planner.Event) -> None:
         if isinstance(event, planner.IncumbentFound) and event.phase == "search":
             plans.append((event.incumbent or 0.0, event.plan()))
+            sent = pickle.loads(pickle.dumps(event))
+            assert sent == event and sent.plan() is None and json.dumps(dataclasses.asdict(event))
 
     best = planner.solve(question, on_progress=look)
     assert plans and plans[-1][1].objective.value == pytest.approx(best.objective.value)
