@@ -37,6 +37,7 @@ from planner.planning.finish_date import (
     start_months,
 )
 from planner.planning.frontier import FRONTIER, in_days_of_training
+from planner.planning.hardware_choice import best_choice, each_alone, in_time
 from planner.planning.session import column_of
 from planner.planning.solve import solve_instance
 from planner.solvers.progress import start
@@ -375,28 +376,18 @@ def _soonest(
     *,
     layout: LayoutPlan | None,
 ) -> _Answer:
-    """Return the soonest end of all starts, in days from the decision; a later start only where it may end sooner."""
-    clock, late = Deadline(options.time_limit), (instance.limits.deadline_days or math.inf) * (1 + ROUNDING)
-    best, bound = _Answer(None, None, None, None, proved=True), math.inf
-    for one in each_start(instance):
-        ready = latest_start_days(one)
-        rival = math.inf if best.value is None else best.value - ready
-        if rival <= 0:
-            break
-        same = cache if cache.serves(one) else JointCache(timed=cache.timed)
-        left = replace(options, time_limit=clock.limit)
-        found = _timed(one, left, without, cache=same, layout=layout, rival_days=rival)
-        if found.stopped == "interrupted":
-            raise KeyboardInterrupt
-        proved = best.proved and found.stopped == "proved"
-        least = math.inf if found.status is JointStatus.INFEASIBLE else found.lower_bound or 0.0
-        bound = min(bound, ready + least) if least <= late else bound
-        best = replace(best, proved=proved)
-        if found.days is not None and found.days <= late and ready + found.days < (best.value or math.inf):
-            end = ready + found.days
-            best = _Answer(end, None, end, found.plan, proved, start_days=ready)
-    known = min(bound, best.value or math.inf)
-    return replace(best, bound=known if math.isfinite(known) else None)
+    """Return the soonest end of all starts within the deadline, in days from the decision."""
+    first = None if layout is None else lambda world: column_of(layout, world)
+    asked, quiet, deadline = each_alone(instance)[0], lambda _: None, Deadline(options.time_limit)
+    best = best_choice(asked, options, deadline, quiet, cache, first, without=without).best
+    found, ready, proved = best.solution, best.ready_days, best.solution.stopped == "proved"
+    if found.stopped == "interrupted":
+        raise KeyboardInterrupt
+    bound = None if found.lower_bound is None else ready + found.lower_bound
+    if found.days is None or not in_time(best):
+        return _Answer(None, bound, None, None, proved)
+    end = ready + found.days
+    return _Answer(end, bound, end, found.plan, proved, start_days=ready)
 
 
 def _other_starts(plan: Plan) -> list[Instance]:
@@ -431,19 +422,13 @@ def _timed(
     *,
     cache: JointCache | None = None,
     layout: LayoutPlan | None = None,
-    rival_days: float = math.inf,
 ) -> JointSolution:
-    """Return the fewest days of an instance, whatever it minimizes and however late that is; a layout comes first.
-
-    `rival_days`: slower plans are not looked for.
-    """
+    """Return the fewest days of an instance, whatever it minimizes and however late that is; a layout comes first."""
     objective = instance.objective.model_copy(update={"minimize": "days_to_train"})
     limits = instance.limits.model_copy(update={"deadline_days": None})
     asked = instance.model_copy(update={"objective": objective, "limits": limits})
     first = None if layout is None else lambda world: column_of(layout, world)
-    return solve_joint(
-        asked, options, lambda _: None, without=without or {}, cache=cache, first=first, rival_days=rival_days
-    )
+    return solve_joint(asked, options, lambda _: None, without=without, cache=cache, first=first)
 
 
 def _worth(x: More, plan: Plan, options: Options, cache: JointCache) -> Worth | None:

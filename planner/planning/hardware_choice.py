@@ -103,10 +103,12 @@ def best_choice(
     cache: JointCache,
     first: First | None = None,
     within: float = 0.0,
+    without: dict[str, Any] | None = None,
 ) -> HardwareChoice:
     """Search on each GPU and rack, likely the best first; a later one only for what beats the best so far.
 
     `within`: share of the days by which plans of the first may be slower and be of use to a goal that goes on.
+    `without`: values of choices, by the paths of their pins, that no plan may have.
     """
     answers, asked = list[HardwareAnswer](), sorted(each_alone(instance), key=_dollars_a_flop)
     questions = [start for one in asked for start in each_start(one)]
@@ -114,7 +116,7 @@ def best_choice(
         questions.sort(key=latest_start_days)
     for alone in questions:
         left = replace(options, time_limit=deadline.limit)
-        solution = _answer(alone, left, progress, cache.of(alone), first, _best(answers), within)
+        solution = _answer(alone, left, progress, cache.of(alone), first, _best(answers), within, without)
         answers.append(HardwareAnswer(alone, solution))
     late = (answer for answer in answers if answer.solution.plan is not None)
     # Where there is no plan, the reasons are those of the question that leaves nothing out.
@@ -146,26 +148,29 @@ def _answer(
     progress: Callable[[str], None],
     cache: JointCache,
     first: First | None,
-    best: HardwareAnswer | None = None,
-    within: float = 0.0,
+    best: HardwareAnswer | None,
+    within: float,
+    without: dict[str, Any] | None,
 ) -> JointSolution:
     """Search on one GPU and rack, where there are others for what beats the best so far."""
     goal = alone.objective.minimize
     if goal == "total_cost_of_ownership_usd":
-        return least_run_cost(alone, options, progress).as_joint()
+        return least_run_cost(alone, options, progress, without=without).as_joint()
     if goal == "cost_usd":
         if best is not None and best.solution.plan is not None:
             usd = best.solution.plan.capital_usd - 2 * CENTS
             limits = alone.limits.model_copy(update={"budget_usd": min(alone.limits.budget_usd or math.inf, usd)})
             alone = alone.model_copy(update={"limits": limits})
-        return solve_joint_cost(alone, options, progress, cache=cache).as_joint()
+        return solve_joint_cost(alone, options, progress, without=without, cache=cache).as_joint()
     rival = math.inf
     if best is not None and best.solution.days is not None:
         rival = best.solution.days + best.ready_days - latest_start_days(alone)
     if rival <= 0:
         return JointSolution(status=JointStatus.INFEASIBLE)
     kept = within if math.isinf(rival) else 0.0
-    return solve_joint(alone, options, progress, cache=cache, first=first, rival_days=rival, within=kept)
+    return solve_joint(
+        alone, options, progress, without=without, cache=cache, first=first, rival_days=rival, within=kept
+    )
 
 
 def _best(answers: list[HardwareAnswer]) -> HardwareAnswer | None:
@@ -178,10 +183,10 @@ def _best(answers: list[HardwareAnswer]) -> HardwareAnswer | None:
             return answer.solution.plan.capital_usd
         return answer.solution.lower_bound or 0.0  # of the whole run: its cost, where that is proven
 
-    return min((answer for answer in answers if _in_time(answer)), key=merit, default=None)
+    return min((answer for answer in answers if in_time(answer)), key=merit, default=None)
 
 
-def _in_time(answer: HardwareAnswer) -> bool:
+def in_time(answer: HardwareAnswer) -> bool:
     """Return whether a plan was found that trains within the deadline."""
     late = answer.instance.limits.deadline_days or math.inf
     return answer.solution.plan is not None and (answer.solution.days or 0.0) <= late * (1 + EPS)
@@ -192,13 +197,15 @@ def bounded_by_all(best: HardwareAnswer, others: tuple[HardwareAnswer, ...]) -> 
     solution = best.solution
     if not others:
         return solution
-    bounds = [solution.lower_bound, *(_bound_of_alternative(other, best) for other in others)]
     stopped = next((other.solution.stopped for other in others if other.solution.stopped != "proved"), solution.stopped)
-    if solution.plan is None:
-        unknown = any(answer.solution.status is not JointStatus.INFEASIBLE for answer in (best, *others))
-        return replace(solution, status=JointStatus.UNKNOWN if unknown else solution.status, stopped=stopped)
+    if all(answer.solution.status is JointStatus.INFEASIBLE for answer in (best, *others)):
+        return replace(solution, stopped=stopped)
+    own = _bound_of_alternative(best, best) if solution.plan is None else solution.lower_bound
+    bounds = [own, *(_bound_of_alternative(other, best) for other in others)]
     known = [bound for bound in bounds if bound is not None and math.isfinite(bound)]
-    bound = None if any(bound is None for bound in bounds) or min(known) <= 0 else min(known)
+    bound = None if None in bounds or min(known, default=0.0) <= 0 else min(known)
+    if solution.plan is None:
+        return replace(solution, status=JointStatus.UNKNOWN, lower_bound=bound, stopped=stopped)
     free = solution.fabric_free_bound
     free = free if free is None or bound is None else min(free, bound)
     return replace(solution, lower_bound=bound, stopped=stopped, fabric_free_bound=free)

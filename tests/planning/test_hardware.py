@@ -108,6 +108,17 @@ def test_the_bound_is_that_of_all_gpus_on_the_scale_of_the_chosen(bound, ready_m
     assert found.lower_bound == (None if expected is None else pytest.approx(expected))
 
 
+def test_without_a_plan_the_bound_is_that_of_all_choices() -> None:
+    """A choice that may start a month earlier has plans that end earlier than the bound of the latest says."""
+    late = load_instance({**SMALL, "hardware": SMALL["hardware"] | {"ready_months": 1.0}})
+    unknown = JointSolution(status=JointStatus.UNKNOWN, lower_bound=40.0, stopped="limit")
+    best, other = HardwareAnswer(late, unknown), HardwareAnswer(load_instance(SMALL), unknown)
+    found = bounded_by_all(best, (other,))
+    assert found.status is JointStatus.UNKNOWN and found.lower_bound == pytest.approx(40.0 - 30.4375)
+    none = HardwareAnswer(other.instance, JointSolution(status=JointStatus.INFEASIBLE))
+    assert bounded_by_all(best, (none,)).lower_bound == pytest.approx(40.0)
+
+
 def test_the_goal_is_proven_only_where_the_fewest_days_are() -> None:
     """A gap that was asked for is left, and the end says that a faster plan may exist; without one none does."""
     for gap in (0.5, None):
