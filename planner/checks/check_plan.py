@@ -30,7 +30,7 @@ from planner.instance.workload import Model, Precision, Software
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site.cost import bill
 from planner.physics.training import step
-from planner.plan.certificate import ON_TRUST, OUTSIDE, RESTATED, UNITS, Conflict, JointProof, Violation, declared_space
+from planner.plan.certificate import OUTSIDE, RESTATED, UNITS, Conflict, JointProof, Violation, declared_space
 from planner.plan.plan import Plan
 
 SECTIONS: dict[str, tuple[Rule, ...]] = {
@@ -209,7 +209,7 @@ def known_rules(physics: PlanPhysics) -> Iterator[Violation]:
             yield broken("known_rules", f"{name} is none of the {len(known)} rules of the instance")
         elif times > 1:
             yield broken("known_rules", f"{name} occurs {times} times > 1")
-    expected = (ON_TRUST, RESTATED) if why.rules and set(why.rules) <= SITE_RULES else ("",)
+    expected = (*certificates.AGREED, RESTATED) if why.rules and set(why.rules) <= SITE_RULES else ("",)
     if why.checked not in ("", *expected):
         yield broken("known_rules", f"the conflict is stated to be {why.checked!r}, which no such one is")
     if not why.reason.strip():

@@ -138,8 +138,8 @@ class Conflict(Frozen):
     reason: str = Field(description="The same in a sentence.")
     checked: str = Field(
         "",
-        description="Of rules of the sites: `confirmed by a formulation of its own`, or `on trust` where that cannot "
-        "state them; of others empty, as `planner check` counts columns and limits itself.",
+        description="Of rules of the sites: `confirmed by CP-SAT`, or by a dual bound in exact arithmetic, or "
+        "`on trust` where neither says so; of others empty, as `planner check` counts columns and limits itself.",
     )
 
 
@@ -249,7 +249,7 @@ RECOMPUTED, RECOMPUTED_BUT, CONFIRMED, BOUNDED, ON_TRUST = (
     "confirmed by a dual bound",
     "on trust",
 )
-RESTATED = "confirmed by a formulation of its own"  # of rules in conflict
+RESTATED = "confirmed by a formulation of its own"  # of rules in conflict, in plans of earlier versions
 BRANCHING = "branch and bound over columns"
 GRID_BRANCHING = f"{BRANCHING}; HiGHS"
 FORMULATION = (

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from planner.errors import InternalError
 from planner.instance.hardware import Accelerator
 from planner.instance.instance import Instance
 from planner.instance.network import Wan
@@ -17,8 +16,7 @@ from planner.models.joint.solve import solve_joint, world_of
 from planner.physics.network.fabric_designs import min_fabric_usd
 from planner.physics.site.cost import rack_of
 from planner.physics.training import step
-from planner.plan.certificate import ON_TRUST, RESTATED, Conflict
-from planner.planning.conflict_restated import holds
+from planner.plan.certificate import Conflict
 from planner.solvers.outcome import UnansweredError, remembered, smallest_conflict
 from planner.solvers.signals import Deadline, OutOfTimeError
 from planner.units import money
@@ -66,9 +64,9 @@ def _smallest(instance: Instance, options: Options, deadline: Deadline) -> Confl
         request = SitesRequest(
             fabric_usd_per_rack=min_fabric_usd(instance.network), refused=_unjoined(instance, options.seed, deadline)
         )
-        sites = sites_conflict.conflict(instance, request, replace(options, time_limit=deadline.limit))
-        if sites is not None:
-            return _restated(instance, sites, request.fabric_usd_per_rack, deadline)
+        found = sites_conflict.conflict(instance, request, replace(options, time_limit=deadline.limit))
+        if found is not None:
+            return found
     rules = _relaxations(instance)
 
     unjudged = []  # sets of rules for which there was no time: a rule that is kept may not be needed
@@ -92,14 +90,6 @@ def _smallest(instance: Instance, options: Options, deadline: Deadline) -> Confl
         if solve_joint(rules[kept[0]](instance), left, lambda _: None).plan is None and conflicting(frozenset()):
             kept = []
     return Conflict(decision=_decision(kept), rules=tuple(kept), reason=_reason(instance, kept))
-
-
-def _restated(instance: Instance, why: Conflict, fabric_usd_per_rack: float, deadline: Deadline) -> Conflict:
-    """Return a conflict of sites with its mark by an independent formulation. InternalError: its rules can be kept."""
-    answer = holds(instance, why.rules, fabric_usd_per_rack, deadline)
-    if answer:
-        raise InternalError(f"a split keeps {', '.join(why.rules)}, which the formulation calls a conflict")
-    return why.model_copy(update={"checked": ON_TRUST if answer is None else RESTATED})
 
 
 def too_late(instance: Instance, solution: JointSolution, options: Options) -> Conflict | None:

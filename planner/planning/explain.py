@@ -19,6 +19,7 @@ from planner.models.joint.ownership import least_run_cost
 from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.solve import solve_joint
 from planner.models.joint.world import JointPlan
+from planner.models.sites.explanation import SitesExplanation
 from planner.plan.certificate import Conflict, Status, Violation, disagreement
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import LayoutPlan
@@ -26,7 +27,6 @@ from planner.planning import explain_sites
 from planner.planning.alternatives.more import More, limited, limits_of, pinned, with_hbm, with_racks
 from planner.planning.conflict import ANY_PLAN, without_network_rule
 from planner.planning.evaluate import memory_lines, time_lines
-from planner.planning.explain_sites import SitesExplanation
 from planner.planning.finish_date import (
     FINISH_DATE,
     each_start,

@@ -1,13 +1,10 @@
 """Explain a split over sites, or why there is none: the largest load of each node, relaxations, prices, near-ties."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from pydantic import Field
-
-from planner.instance.base import Frozen
 from planner.instance.instance import Instance
 from planner.models import GradientExchange, Options, SitesRequest
+from planner.models.sites.explanation import Rejected, SitesExplanation
 from planner.physics.site import cost
 from planner.plan.certificate import Conflict
 from planner.plan.plan import Plan
@@ -15,85 +12,18 @@ from planner.planning.finish_date import FINISH_DATE, start_months
 from planner.solvers.signals import Deadline
 from planner.units import money
 
-if TYPE_CHECKING:
-    from planner.models.sites.solve import Forced
-
 CENT = 0.01  # dollars: less is rounding
-
-
-class NodeLoad(Frozen):
-    """The largest load that one node could carry alone under the rules of the grid."""
-
-    node: str
-    racks: int
-    mw: float
-    stopped_by: tuple[str, ...] = Field(description="Rules that exclude one module more.")
-    missing_mw: float | None = Field(None, description="What it lacks of the load asked for, if any is.")
-
-
-class Rejected(Frozen):
-    """A candidate that the plan does not open, and why: what it could carry of the load, and what opening it costs."""
-
-    node: str
-    mw: float = Field(description="The largest load that it could carry alone.")
-    missing_mw: float = Field(description="What it lacks of the load of the whole plan.")
-    stopped_by: tuple[str, ...] = Field(description="Rules that exclude one module more there.")
-    dearer_usd_per_year: float | None = Field(
-        None,
-        description="Of the cheapest split of the same racks that opens it; null: none, or the time ended before.",
-    )
-    no_split: bool = Field(False, description="It is proven that no split of the same racks opens it.")
-    ready_months: float | None = Field(
-        None, description="From the decision, where the day of the plan's end is minimized and it starts before that."
-    )
-
-
-class Relaxation(Frozen):
-    """A rule that, moved alone by the smallest amount, lets a split exist."""
-
-    rule: str
-    amount: float
-    unit: str
-    rows: dict[str, float] = Field(description="By how much each of its rows moves.")
-    proved: bool
-
-
-class LimitPrice(Frozen):
-    """What one more unit of a limit saves per year, for small changes, open sites and lines as they are."""
-
-    rule: str
-    unit: str
-    usd_per_year: float
-
-
-class Near(Frozen):
-    """Another set of sites that is nearly as good."""
-
-    racks_by_site: dict[str, int]
-    usd_per_year: float
-
-
-class SitesExplanation(Frozen):
-    """What each node could carry, what would do, what limits are worth, and near-best splits."""
-
-    asked_mw: float | None = Field(None, description="Load asked for; null where it is free.")
-    nodes: tuple[NodeLoad, ...] = ()
-    relaxations: tuple[Relaxation, ...] = Field((), description="For an infeasible split.")
-    prices: tuple[LimitPrice, ...] = Field((), description="For a plan.")
-    rejected: tuple[Rejected, ...] = Field((), description="Candidates that the plan leaves closed, and why.")
-    near: tuple[Near, ...] = Field((), description="The best splits over different sets of sites, the plan's first.")
 
 
 def explained_infeasible(instance: Instance, conflict: Conflict, options: Options) -> SitesExplanation:
     """Explain why there is no split. OutOfTimeError: a signal ends it."""
-    from planner.models.sites import solve as sites_explain
+    from planner.models.sites import solve as sites
 
-    request = SitesRequest()
-    moved = sites_explain.relaxations(instance, request, conflict.rules, options)
+    request, racks = SitesRequest(), instance.pins.get("sites.racks")
     return SitesExplanation(
-        asked_mw=_asked_mw(instance, request),
-        nodes=_nodes(instance, request, options),
-        relaxations=tuple(Relaxation.model_validate(x, from_attributes=True) for x in moved),
+        asked_mw=None if racks is None else cost.facility_mw(instance.hardware, racks),
+        nodes=tuple(sites.largest_loads(instance, request, options)),
+        relaxations=tuple(sites.relaxations(instance, request, conflict.rules, options)),
     )
 
 
@@ -104,31 +34,34 @@ def explained_plan(
     split, layout = plan.sites, plan.layout
     if split is None or layout is None:
         return None
-    from planner.models.sites import solve as sites_explain
+    from planner.models.sites import solve as sites
 
     m, exchange = layout.metrics, None
     if len(split.sites) > 1 and plan.instance.wan is not None:
         exchange = GradientExchange(stage_bytes=m.gradient_bytes_per_stage, window_seconds=m.wan_window_seconds)
     request = SitesRequest(racks=sum(s.racks for s in split.sites), exchange=exchange)
-    prices = sites_explain.shadow_prices(plan.instance, request, split)
     # A budget already spent on fabric cannot be asked again of the split alone: the total is given, so it is left out.
     free = plan.instance.model_copy(update={"limits": plan.instance.limits.model_copy(update={"budget_usd": None})})
-    others = sites_explain.near_best(free, request, options, count=near, within=within) if near else []
-    nodes = _nodes(plan.instance, request, options)
-    asked = sum(s.facility_mw for s in split.sites)
+    nodes = tuple(sites.largest_loads(plan.instance, request, options))
     closed = [x for x in nodes if x.node not in {s.id for s in split.sites}]
-    known = {
-        x.node: x for x in sites_explain.forced_open(free, request, options, [x.node for x in closed if x.mw], deadline)
-    }
-    late = _ready_after_the_start(plan)
+    asked, able = sum(s.facility_mw for s in split.sites), [x.node for x in closed if x.mw]
+    dearer, late = dict(sites.forced_open(free, request, options, able, deadline)), _ready_after_the_start(plan)
     return SitesExplanation(
         nodes=nodes,
-        rejected=tuple(_rejected(x, asked, known.get(x.node), late.get(x.node)) for x in closed),
-        prices=tuple(LimitPrice.model_validate(p, from_attributes=True) for p in prices),
-        near=tuple(
-            Near(racks_by_site={s.id: s.racks for s in x.sites}, usd_per_year=x.certificate.objective or 0.0)
-            for x in others
+        rejected=tuple(
+            Rejected(
+                node=x.node,
+                mw=x.mw,
+                missing_mw=max(asked - x.mw, 0.0),
+                stopped_by=x.stopped_by,
+                dearer_usd_per_year=dearer.get(x.node),
+                no_split=x.node in dearer and dearer[x.node] is None,
+                ready_months=late.get(x.node),
+            )
+            for x in closed
         ),
+        prices=tuple(sites.shadow_prices(plan.instance, request, split)),
+        near=tuple(sites.near_best(free, request, options, count=near, within=within) if near else ()),
     )
 
 
@@ -139,42 +72,6 @@ def _ready_after_the_start(plan: Plan) -> dict[str, float]:
         return {}
     start = start_months(plan.instance, plan.sites)
     return {node.id: node.ready_months for node in grid.nodes if node.site and node.ready_months > start}
-
-
-def _rejected(x: NodeLoad, asked_mw: float, forced: "Forced | None", ready_months: float | None) -> Rejected:
-    """Return why a candidate is closed."""
-    return Rejected(
-        node=x.node,
-        mw=x.mw,
-        missing_mw=max(asked_mw - x.mw, 0.0),
-        stopped_by=x.stopped_by,
-        dearer_usd_per_year=None if forced is None else forced.dearer_usd_per_year,
-        no_split=forced is not None and forced.dearer_usd_per_year is None,
-        ready_months=ready_months,
-    )
-
-
-def _asked_mw(instance: Instance, request: SitesRequest) -> float | None:
-    """Return the load of the racks asked for; None where their number is free."""
-    racks = request.racks or instance.pins.get("sites.racks")
-    return None if racks is None else cost.facility_mw(instance.hardware, racks)
-
-
-def _nodes(instance: Instance, request: SitesRequest, options: Options) -> tuple[NodeLoad, ...]:
-    """Return the largest load that each node could carry alone."""
-    from planner.models.sites import solve as sites_explain
-
-    asked = _asked_mw(instance, request)
-    return tuple(
-        NodeLoad(
-            node=x.node,
-            racks=x.racks,
-            mw=x.mw,
-            stopped_by=x.stopped_by,
-            missing_mw=None if asked is None else max(asked - x.mw, 0.0),
-        )
-        for x in sites_explain.largest_loads(instance, request, options)
-    )
 
 
 def summary(e: SitesExplanation, rows: int = 12) -> Iterator[str]:

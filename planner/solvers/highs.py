@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyomo.core as pyo
 from pyomo.version import version as pyomo_version
 
-from planner.solvers.highs_model import HighsModel, highs_model
+from planner.solvers.highs_model import HighsModel, has_no_point, highs_model
 from planner.solvers.outcome import Outcome, agreed, attempted, believed, broken_by, value_of
 from planner.solvers.progress import begin_highs, end, models_wanted, write_highs
 from planner.solvers.signals import Deadline
@@ -67,8 +67,9 @@ class LazyResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Duals:
-    """The change of the objective for one more unit of a row's limit: by stated row, and by the name of lazy rows."""
+    """The optimum, and its change for one more unit of a row's limit: by stated row, and by the name of lazy rows."""
 
+    objective: float
     stated: Mapping[Any, float]
     lazy: Mapping[str, float] = field(default_factory=dict)
 
@@ -171,30 +172,15 @@ class HighsSearch:
                 return status
             self.add(rows)
 
-    def stops(self, column: int, limit: float, fixed: Mapping[int, float]) -> set[str]:
-        """Return the rows that keep a column below a limit with others fixed, binaries among them at whole values."""
-        for i, at in fixed.items():
-            self.h.changeColBounds(int(self.at[i]), at, at)
-        self.h.changeColBounds(int(self.at[column]), 0.0, limit)
-        costs = np.zeros(self.h.getNumCol())
-        costs[self.at[column]] = -self.sense
-        self.h.changeColsCost(len(costs), np.arange(len(costs), dtype=np.int32), costs)
-        if self._keep_all(whole=True, quick=False) != _Status.kOptimal or self.point()[self.at[column]] >= limit - 1e-6:
-            return set()
-        duals = self._duals()
-        stated = {row.name for row, dual in duals.stated.items() if abs(dual) > 1e-6}
-        return stated | {name for name, dual in duals.lazy.items() if abs(dual) > 1e-6}
-
     def duals(self) -> Duals | None:
         """Solve a model whose binaries are fixed at whole values and return its duals; None where it has no optimum."""
-        return self._duals() if self._keep_all(whole=True, quick=False) == _Status.kOptimal else None
-
-    def _duals(self) -> Duals:
+        if self._keep_all(whole=True, quick=False) != _Status.kOptimal:
+            return None
         dual = self.h.getSolution().row_dual
         lazy: dict[str, float] = {}
         for i, name in self.lazy.items():
             lazy[name] = lazy.get(name, 0.0) + dual[i]
-        return Duals(stated=self.stated.duals(dual), lazy=lazy)
+        return Duals(objective=self.h.getInfo().objective_function_value, stated=self.stated.duals(dual), lazy=lazy)
 
     def tighten(self) -> Any:
         """Bound each gated column by its own largest value, which also adds the lazy rows that limit it.
@@ -444,11 +430,26 @@ def duals(model: pyo.ConcreteModel) -> Duals | None:
     require_highs()
     lazy: RowSource | None = getattr(model, "lazy", None)
     if lazy is not None:
-        options = _Search(0.0, ABSOLUTE_GAP, 0, 1, True).options
-        return HighsSearch(model, lazy, options | {"threads": 1}, None).duals()
+        return _relaxing(model, lazy, None).duals()
     built = highs_model(model)
     built.h.setOptionValue("threads", 1)
     built.h.run()
     if built.h.getModelStatus() != _Native.kOptimal:
         return None
-    return Duals(stated=built.duals(built.h.getSolution().row_dual))
+    optimum = built.h.getInfo().objective_function_value
+    return Duals(objective=optimum, stated=built.duals(built.h.getSolution().row_dual))
+
+
+def refuted(model: pyo.ConcreteModel, *, time_limit: float | None = None) -> bool:
+    """Return whether a ray of the duals of its relaxation proves in exact fractions that a model has no point."""
+    require_highs()
+    lazy: RowSource | None = getattr(model, "lazy", None)
+    if lazy is None:
+        return has_no_point(highs_model(model).h, time_limit)
+    search = _relaxing(model, lazy, time_limit)
+    search.relax()
+    return has_no_point(search.h, search.deadline.limit)
+
+
+def _relaxing(model: pyo.ConcreteModel, lazy: RowSource, time_limit: float | None) -> HighsSearch:
+    return HighsSearch(model, lazy, _Search(0.0, ABSOLUTE_GAP, 0, 1, True).options | {"threads": 1}, time_limit)

@@ -148,6 +148,24 @@ def lower_bound(model: pyo.ConcreteModel, *, time_limit: float | None = None) ->
     return bound_of(lp, list(solution.row_dual)) if solution.dual_valid else None
 
 
+def has_no_point(highs: Any, time_limit: float | None = None) -> bool:
+    """Return whether a ray of the duals proves in exact fractions that the relaxation of a model in HiGHS has no point.
+
+    The rows, added up with a ray as their factors, then ask for more than the bounds of all columns allow (Farkas).
+    """
+    if len(highs.getLp().a_matrix_.value_) > MAX_NONZEROS:
+        return False
+    options = {"solve_relaxation": True, "presolve": "off", "time_limit": INF if time_limit is None else time_limit}
+    for key, option in options.items():
+        highs.setOptionValue(key, option)
+    highs.changeColsCost(highs.getNumCol(), np.arange(highs.getNumCol(), dtype=np.int32), np.zeros(highs.getNumCol()))
+    highs.changeObjectiveOffset(0.0)
+    highs.run()
+    _, found, ray = highs.getDualRay()
+    lp = highs.getLp()
+    return bool(found) and any((bound_of(lp, [sign * y for y in ray]) or 0.0) > 0 for sign in (1, -1))
+
+
 def bound_of(lp: Any, duals: list[float]) -> float | None:
     """Return the bound that duals give of a model in HiGHS, rounded down; None where a column or side is unbounded."""
     total, reduced = Fraction(lp.offset_), [Fraction(cost) for cost in lp.col_cost_]

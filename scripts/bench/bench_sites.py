@@ -12,12 +12,14 @@ import argparse
 import json
 import multiprocessing
 import resource
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
 from made_grid import made_grid
 
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "helpers"))
 RUNS = ("transport", "dc", "dc-angles", "n1", "n1-angles")
 GPU = {
     "name": "gpu",
@@ -78,9 +80,9 @@ def solved(run: str, grid: dict[str, Any], gw: float, sites: int, limit: float, 
     if run.endswith("angles"):
         found = _angles(instance, SitesRequest(racks=racks), limit)
     else:
-        from planner.models.sites import solve as split
+        from best_splits import split
 
-        outcome = split.solve(instance, SitesRequest(racks=racks), Options(time_limit=limit))
+        outcome = split(instance, SitesRequest(racks=racks), Options(time_limit=limit))
         plan = outcome.solution
         space = plan.certificate.space if plan else {}
         effort = ", ".join(f"{k} {space[k]}" for k in ("rounds", "rating_cuts", "outages", "outage_cuts") if k in space)

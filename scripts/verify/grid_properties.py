@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pyomo.environ as pyo
+from best_splits import split
 
 from planner.instance.grid import BalancingAuthority, Grid, Line, PowerNode
 from planner.instance.instance import Instance
 from planner.models import Options, SitesRequest
-from planner.models.sites import solve as sites
 from planner.models.sites.model import build
 from planner.models.sites.split_data import gather
 from planner.planning.load import load_instance
@@ -65,7 +65,7 @@ def zero_racks(instance: Instance) -> bool:
 
 def optimum(instance: Instance) -> Value:
     """Return the most modules and their least yearly cost; None where there is no split."""
-    outcome = sites.solve(instance, ANY, OPTIONS)
+    outcome = split(instance)
     assert outcome.infeasible or outcome.proved
     plan = outcome.solution
     return None if plan is None else (sum(s.modules for s in plan.sites), plan.certificate.objective or 0.0)

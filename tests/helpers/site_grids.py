@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import networkx as nx
+from best_splits import split
 from joint_toys import PRECISION
 
 from planner.instance.grid import Grid
 from planner.instance.instance import Instance
 from planner.instance.network import Wan
 from planner.models import GradientExchange, Options, SitesRequest
-from planner.models.sites import solve as sites
 from planner.physics.site import cost, wan
 from planner.physics.site.grid import usable_interconnect_mw
 from planner.plan.plan_sections import SitesPlan
@@ -38,7 +38,7 @@ ANY, OPTIONS = SitesRequest(), Options()
 
 def solved(instance: Instance, request: SitesRequest = ANY) -> SitesPlan | None:
     """Return the best split, None where there is provably none."""
-    outcome = sites.solve(instance, request, OPTIONS)
+    outcome = split(instance, request)
     assert outcome.stop == Stop.PROVED
     assert outcome.infeasible == (outcome.solution is None)
     return outcome.solution

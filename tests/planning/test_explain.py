@@ -214,15 +214,13 @@ def test_a_forced_site_costs_what_the_best_split_with_it_costs(plan: Plan) -> No
     request = SitesRequest(racks=sum(s.racks for s in plan.sites.sites), exchange=exchange)
     free = ASKED.model_copy(update={"limits": ASKED.limits.model_copy(update={"budget_usd": None})})
     every = sites_explain.near_best(free, request, OPTIONS, count=99, within=1e9)
-    best = min(x.certificate.objective for x in every)
+    best = min(x.usd_per_year for x in every)
     nodes = [n.id for n in ASKED.grid.nodes if n.site]
-    asked = list(sites_explain.forced_open(free, request, OPTIONS, nodes, Deadline()))
-    assert [x.node for x in asked] == nodes
-    for x in asked:
-        with_it = [p.certificate.objective for p in every if x.node in {s.id for s in p.sites}]
-        assert (x.dearer_usd_per_year is None) == (not with_it)
-        if with_it:
-            assert x.dearer_usd_per_year == pytest.approx(min(with_it) - best, rel=1e-6, abs=1.0)
+    asked = dict(sites_explain.forced_open(free, request, OPTIONS, nodes, Deadline()))
+    assert list(asked) == nodes
+    for name, dearer in asked.items():
+        with_it = [x.usd_per_year for x in every if name in x.racks_by_site]
+        assert dearer == (pytest.approx(min(with_it) - best, rel=1e-6, abs=1.0) if with_it else None)
     assert not list(sites_explain.forced_open(free, request, OPTIONS, nodes, Deadline(0.0)))
 
 

@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any
 
 import pytest
+from best_splits import split
 from cluster_cases import crowded_problem
 from joint_toys import toy, with_budget
 from planted import ANSWERS, BACK_ENDS, Planted
@@ -28,7 +29,6 @@ from planner.models.placement.cluster_changes import (
     repair,
 )
 from planner.models.placement.placement_problem import Kind, Leaf
-from planner.models.sites import solve as sites
 from planner.plan.plan import Plan
 from planner.solvers.outcome import Outcome, UnansweredError
 
@@ -64,11 +64,11 @@ def joint_least_cost() -> Answer:
 
 
 def sites_of_a_transport_grid() -> Answer:
-    return _of_outcome(sites.solve(*power_case(3, model="transport"), Options()))
+    return _of_outcome(split(*power_case(3, model="transport")))
 
 
 def sites_of_a_dc_grid() -> Answer:
-    return _of_outcome(sites.solve(*power_case(3, n1="full"), Options()))
+    return _of_outcome(split(*power_case(3, n1="full")))
 
 
 def fibre() -> Answer:

@@ -14,8 +14,6 @@ import pyomo.core as pyo
 from planner.models.sites.split_data import Pair, SplitData, capital_musd, energy_musd, module_capital_musd
 from planner.physics.site import cost
 
-NO_ROOM = 2e-6  # slack of a row that counts no modules: above what rounding leaves
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
@@ -39,14 +37,10 @@ class Rule:
     index_names
         Leading entries of a row's index that name it to the user (None: all); the rest tell apart the parts of one
         limit.
-    index
-        What the first entry of a row's index names; rows of a place without an open site bind nothing.
     unit, scale
         Unit of the limit in reports, and how many of these one unit of the rows is; None: the rows cannot be exceeded.
     movable
         An explanation may ask by how much the limit must move.
-    slack
-        What one more module takes of a row's slack, for the first entry of the row's index; None: not judged by slack.
     racks
         Racks in all that the rule fixes.
     max_modules, max_site_modules, min_site_modules
@@ -65,11 +59,9 @@ class Rule:
     components: tuple[str, ...] = ()
     yearly: bool = False
     index_names: int | None = None
-    index: Literal["site", "authority"] | None = None
     unit: str | None = None
     scale: float = 1.0
     movable: bool = False
-    slack: Callable[[SplitData, Any], float] | None = None
     racks: Callable[[SplitData], int | None] = lambda _: None
     max_modules: Callable[[SplitData], float | None] = lambda _: None
     max_site_modules: Callable[[SplitData, str, int], float | None] = lambda *_: None
@@ -103,11 +95,6 @@ def load_mw(model: Any, data: SplitData, sites: Any) -> Any:
     return data.module_mw * sum(model.modules[site] for site in sites) + (
         0 if extra is None else sum(extra[site] for site in sites)
     )
-
-
-def no_room(_: SplitData, __: Any) -> float:
-    """Return the slack that stops the next module where a row counts something else than modules."""
-    return NO_ROOM
 
 
 def megawatts(value: float) -> str:
@@ -160,17 +147,13 @@ def budget(model: Any, data: SplitData) -> None:
         model.budget = pyo.Constraint(expr=spent <= limits.budget_usd / 1e6)
 
 
-def _module_with_energy_musd(data: SplitData) -> float:
-    """Return the capital of a module and its energy over the counted years, at the cheapest candidate."""
-    energy = min(data.energy_musd(site) for site in data.candidates)
-    return module_capital_musd(data) + data.instance.limits.budgeted_years * energy
-
-
 def _budget_sentence(data: SplitData) -> str:
     limits, site = data.instance.limits, data.grid.prices.site_usd / 1e6
+    energy = min(data.energy_musd(site) for site in data.candidates)  # at the cheapest candidate
+    module = module_capital_musd(data) + limits.budgeted_years * energy
     return (
         f"limits.budget_usd is {(limits.budget_usd or 0.0) / 1e6:,.6g} M$, "
-        f"a module costs at least {_module_with_energy_musd(data):,.6g} M$"
+        f"a module costs at least {module:,.6g} M$"
         + (f" with {limits.budgeted_years:g} years of energy" if limits.budgeted_years else "")
         + (f" and an open site {site:,.6g} M$" if site else "")
     )
@@ -262,7 +245,6 @@ CAMPUS_RULES = (
         sentence=_pins_sentence,
         order=160,
         scope="split",
-        slack=no_room,
         racks=lambda data: data.pins.racks,
         max_sites=lambda data: data.pins.max_sites,
     ),
@@ -274,7 +256,6 @@ CAMPUS_RULES = (
         unit="USD",
         scale=1e6,
         movable=True,
-        slack=lambda data, _: _module_with_energy_musd(data),
         max_modules=lambda data: (
             None
             if data.instance.limits.budget_usd is None or module_capital_musd(data) <= 0
@@ -288,7 +269,6 @@ CAMPUS_RULES = (
         scope="split",
         unit="sites",
         movable=True,
-        slack=no_room,
         max_sites=lambda data: (
             None
             if data.grid.rules.max_sites is None
@@ -302,7 +282,6 @@ CAMPUS_RULES = (
         scope="grid",
         unit="MW",
         movable=True,
-        slack=lambda data, _: data.module_mw,
         max_modules=lambda data: (
             None
             if data.instance.limits.facility_power_mw is None
@@ -316,9 +295,6 @@ CAMPUS_RULES = (
         scope="split",
         index_names=1,
         unit="modules",
-        slack=lambda data, index: (
-            NO_ROOM if index == "min_interconnections" else 1 - data.grid.rules.fault_split.max_share
-        ),
         max_site_modules=lambda data, _, modules: (
             data.grid.rules.fault_split.max_share * modules if data.grid.rules.fault_split.enabled else None
         ),
@@ -338,6 +314,5 @@ CAMPUS_RULES = (
         ),
         order=60,
         scope="split",
-        slack=no_room,
     ),
 )

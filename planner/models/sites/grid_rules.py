@@ -290,10 +290,8 @@ GRID_RULES = (
         order=120,
         scope="grid",
         yearly=True,
-        index="authority",
         unit="MW",
         movable=True,
-        slack=lambda data, _: data.module_mw,
         max_modules=lambda data: (
             (
                 sum(area.headroom_mw for area in data.authorities.values())

@@ -7,7 +7,7 @@ from typing import Any
 import pyomo.core as pyo
 
 from planner.models.sites import campus_rules
-from planner.models.sites.campus_rules import Rule, load_mw, megawatts, no_room, soft_excess
+from planner.models.sites.campus_rules import Rule, load_mw, megawatts, soft_excess
 from planner.models.sites.split_data import Pair, SplitData
 from planner.physics.site import cost, wan
 from planner.physics.site.grid import largest_circuit_mw, usable_interconnect_mw
@@ -18,10 +18,6 @@ def min_site(model: Any, data: SplitData) -> None:
     minimum = data.grid.rules.min_site_modules
     sites = list(data.candidates) if minimum > 1 else []
     model.min_site = pyo.Constraint(sites, rule=lambda model, s: model.modules[s] >= minimum * model.open[s])
-
-
-def _module_m2(data: SplitData) -> float:
-    return cost.cooling_m2(data.hardware, data.module_racks) or 0.0
 
 
 def area(model: Any, data: SplitData) -> None:
@@ -39,7 +35,8 @@ def _area_sentence(data: SplitData) -> str:
     land = {site: node.area_m2 or 0.0 for site, node in data.candidates.items() if node.area_m2 is not None}
     best = max(land, key=lambda site: (land[site], site))
     largest = f"the largest limited site, {best}, has area_m2 {land[best]:,.6g}"
-    return f"a module's cooling takes {_module_m2(data):,.6g} m²; {largest}"
+    module_m2 = cost.cooling_m2(data.hardware, data.module_racks) or 0.0
+    return f"a module's cooling takes {module_m2:,.6g} m²; {largest}"
 
 
 def interconnect(model: Any, data: SplitData) -> None:
@@ -162,21 +159,17 @@ SITE_RULES = (
         ),
         order=80,
         scope="split",
-        index="site",
         unit="modules",
         movable=True,
-        slack=no_room,
     ),
     Rule(
         rows=area,
         sentence=_area_sentence,
         order=90,
         scope="site",
-        index="site",
         unit="m2",
         scale=1e3,
         movable=True,
-        slack=lambda data, _: _module_m2(data) / 1e3,
         max_site_modules=lambda data, site, _: (
             None
             if (land := data.candidates[site].area_m2) is None
@@ -190,10 +183,8 @@ SITE_RULES = (
         order=100,
         scope="site",
         index_names=1,
-        index="site",
         unit="MW",
         movable=True,
-        slack=lambda data, _: data.grid.rules.interconnect.share * data.module_mw,
         max_site_modules=_interconnect_modules,
     ),
     Rule(rows=ready, sentence=_ready_sentence, order=70, scope="site"),

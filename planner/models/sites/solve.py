@@ -1,13 +1,12 @@
-"""Decide the megawatts of each site and the links between sites; name the conflict of rules, and explain a split.
+"""Name the rules in conflict where no split of sites exists, and say what each rule forbids or costs.
 
-First the most racks where the total is free, then the minimum yearly cost for that total. Power flows by transport
-(each corridor within its rating, lossless), by the DC equations, with contingencies where asked (lazy rows), or not at
-all. Every two open sites are joined by a link: a mesh, of which a ring uses a part.
+All of it is asked of the one model of the split (`model.build`): with rules left out, with the rows of one loosened,
+with a site alone or forced open, or with its integers real, so that each row has a price. Costs are yearly: energy,
+sites, lines and the links of a mesh between all open sites.
 """
 
-import math
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pyomo.core as pyo
@@ -15,94 +14,25 @@ import pyomo.core as pyo
 from planner.instance.instance import Instance
 from planner.models import Options, SitesRequest
 from planner.models.sites import model
+from planner.models.sites.explanation import LimitPrice, Near, NodeLoad, Relaxation
 from planner.models.sites.model import RULES, SplitSolution, build, read, rule_of, yearly_musd
-from planner.models.sites.report import MaxRacksProof, binding, with_plan
 from planner.models.sites.split_data import SplitData, gather, years
-from planner.plan.certificate import Conflict
+from planner.physics.site import cost
+from planner.plan.certificate import BOUNDED, CONFIRMED, ON_TRUST, Conflict
 from planner.plan.plan_sections import SitesPlan
 from planner.solvers import highs
-from planner.solvers.highs import Duals
 from planner.solvers.outcome import Outcome, Stop, remembered, smallest_conflict
 from planner.solvers.registry import run_milp
 from planner.solvers.signals import Deadline
 
-MAX_RACKS_SHARE = 0.7  # of the time; the rest is for the cost: a split that is large but dear is a poor answer
-
-
-def solve(instance: Instance, request: SitesRequest, options: Options) -> Outcome[SitesPlan]:
-    """Return the split with the most racks (where the total is free), and among those of minimum yearly cost."""
-    return solve_data(gather(instance, request), options)
-
-
-def solve_data(
-    data: SplitData, options: Options, *, sites: int | None = None, excluded: Sequence[frozenset[str]] = ()
-) -> Outcome[SitesPlan]:
-    """Solve a split; `sites` fixes the number of open sites, and none of the `excluded` sets may be open as a whole."""
-    deadline = Deadline(options.time_limit)
-    m = build(data, sites=sites)
-    m.no_good = pyo.Constraint(
-        range(len(excluded)), rule=lambda m, i: sum(1 - x if s in excluded[i] else x for s, x in m.open.items()) >= 1
-    )
-    proof = solution = None
-    if data.racks is None:
-        # A bound less than one module away is a proof, whatever gap was asked.
-        m.goal = pyo.Objective(expr=sum(m.modules.values()), sense=pyo.maximize)
-        limit = None if deadline.limit is None else MAX_RACKS_SHARE * deadline.left
-        limits = {"time_limit": limit, "seed": options.seed, "threads": options.threads}
-        first = run_milp(m, solver=options.solver, absolute_gap=0.99, **limits)
-        m.del_component(m.goal)
-        solution = None if first.solution is None else read(m, data, first.solution)
-        if solution is None:
-            return replace(first.with_solution(None), bound=None, seconds=deadline.elapsed)
-        bound = solution.total if first.bound is None else math.floor(first.bound + 1e-6)
-        proof = MaxRacksProof(modules=solution.total, bound=max(bound, solution.total), stop=first.stop)
-        m.max_racks = pyo.Constraint(expr=sum(m.modules.values()) == solution.total)
-    m.goal = pyo.Objective(expr=yearly_musd(m, data))
-    limits = {"time_limit": deadline.limit, "gap": options.gap, "seed": options.seed, "threads": options.threads}
-    outcome = run_milp(m, solver=options.solver, **limits)
-    if outcome.solution is not None:
-        solution = _shortest_flows(m, data, outcome.solution, replace(options, time_limit=deadline.limit))
-    elif solution is None:
-        return replace(outcome.with_solution(None), bound=None, seconds=deadline.elapsed)
-    # Where the time limit passes without a cheaper split, return that of the first solve with the bound reached so far.
-    return with_plan(data, m, solution, proof, outcome, options.seed, deadline)
-
-
-def _shortest_flows(m: Any, data: SplitData, values: highs.HighsValues, options: Options) -> SplitSolution:
-    """Keep the decisions and minimize the flows: the cost leaves these free, and loops would confuse a reader."""
-    solution = read(m, data, values)
-    # Under dc, angles leave no choice.
-    if not solution.flow or data.network is not None:
-        return solution
-    for var in m.component_data_objects(pyo.Var):
-        # What a soft rule is exceeded by stays as it was chosen: it has a price, and the flows have none.
-        if var.is_integer() or var.is_binary() or var.parent_component().local_name.endswith("_excess"):
-            var.fix()
-    # With the integers fixed, only the rows of the power flow matter.
-    power_flow = {id(m.component(name)) for name in ("balance", "generation", "rating")}
-    others = [c for c in m.component_objects(pyo.Constraint, active=True) if id(c) not in power_flow]
-    for component in others:
-        component.deactivate()
-    corridors = list(m.flow)
-    m.size = pyo.Var(corridors, domain=pyo.NonNegativeReals)
-    m.forward = pyo.Constraint(corridors, rule=lambda m, k: m.flow[k] <= m.size[k])
-    m.backward = pyo.Constraint(corridors, rule=lambda m, k: -m.flow[k] <= m.size[k])
-    m.goal.deactivate()
-    m.length = pyo.Objective(expr=sum(m.size.values()))
-    outcome = highs.run(m, time_limit=options.time_limit, seed=options.seed, threads=options.threads)
-    if outcome.solution is not None:
-        of = outcome.solution.of
-        generated, flow = ({k: of(v) for k, v in variables.items()} for variables in (m.generated, m.flow))
-        solution = replace(solution, generated=generated, flow=flow)
-    for part in (m.length, m.forward, m.backward, m.size):
-        m.del_component(part)
-    for component in others:
-        component.activate()
-    return solution
+# Rules of the split say nothing of what one node could carry.
+_SPLIT = frozenset(name for name, rule in RULES.items() if rule.scope == "split")
+_MAX_MOVE = 1e7  # more than any limit is moved by, in any rows' unit
+_ROUNDING = 1e-6  # of a module, and of a row's price in modules
 
 
 def conflict(instance: Instance, request: SitesRequest, options: Options) -> Conflict | None:
-    """Return a smallest conflict; None where a split exists, or where infeasibility is not proven twice."""
+    """Return a smallest conflict, marked by what confirms it; None where a split exists, or where that is not known."""
     data, deadline = gather(instance, request), Deadline(options.time_limit)
     if not infeasible(data, RULES, options):
         return None
@@ -117,128 +47,123 @@ def conflict(instance: Instance, request: SitesRequest, options: Options) -> Con
         rules = frozenset()
     if deadline.passed:
         return None
-    # The set is judged again on its own: without any one rule a split exists, and another backend finds none with all.
+    # The set is judged again on its own: without any one rule a split exists.
     for name in rules:
         if deadline.passed or not feasible(data, rules - {name}, replace(options, time_limit=deadline.limit)):
             return None
-    if deadline.passed or not verified(data, rules, replace(options, time_limit=deadline.limit)):
-        return None
+    mark = confirmed(data, rules, replace(options, time_limit=deadline.limit))
     # The rules that say most to the user are named first.
     reason = "; ".join(RULES[name].sentence(data) for name in reversed(RULES) if name in rules)
-    return Conflict(decision="sites", rules=tuple(sorted(rules)), reason=reason)
+    return Conflict(decision="sites", rules=tuple(sorted(rules)), reason=reason, checked=mark)
 
 
-def infeasible(data: SplitData, rules: Collection[str], options: Options, *, presolve: bool = True) -> bool:
-    """Return whether HiGHS proves that no split satisfies these rules."""
-    return _split(data, rules, options, presolve=presolve).infeasible
+def infeasible(data: SplitData, rules: Collection[str], options: Options) -> bool:
+    """Return whether it is proven, in two runs, that no split satisfies these rules."""
+    return _split(data, rules, options).infeasible
 
 
 def feasible(data: SplitData, rules: Collection[str], options: Options) -> bool:
-    """Return whether HiGHS has a split that satisfies these rules: without an answer, nothing is known."""
+    """Return whether there is a split that satisfies these rules: without an answer, nothing is known."""
     return _split(data, rules, options).solution is not None
 
 
-def _split(
-    data: SplitData, rules: Collection[str], options: Options, *, presolve: bool = True
-) -> Outcome[highs.HighsValues]:
-    m = build(data, without=set(RULES) - set(rules))
-    return highs.run(m, time_limit=options.time_limit, seed=options.seed, threads=options.threads, presolve=presolve)
+def _split(data: SplitData, rules: Collection[str], options: Options) -> Outcome[highs.HighsValues]:
+    return _run(build(data, without=set(RULES) - set(rules)), options)
 
 
-def verified(data: SplitData, rules: Collection[str], options: Options) -> bool:
-    """Verify infeasibility by CP-SAT; where rounding to kW hides it there, by HiGHS without presolve."""
-    from planner.solvers import cpsat
-    from planner.solvers.cpsat_from_pyomo import restate
+def confirmed(data: SplitData, rules: Collection[str], options: Options) -> str:
+    """Return what confirms that no split satisfies these rules.
 
-    m = restate(build(data, without=set(RULES) - set(rules)))
-    deadline = Deadline(options.time_limit)
-    second = cpsat.run(m, time_limit=options.time_limit, seed=options.seed, threads=options.threads)
-    left = replace(options, time_limit=deadline.limit)
-    return second.infeasible or (not deadline.passed and infeasible(data, rules, left, presolve=False))
+    CONFIRMED by CP-SAT, in whole kilowatts and dollars, which leaves out lazy rows; BOUNDED by the duals of the
+    relaxation in exact fractions; ON_TRUST where neither says so. With the solver highs CP-SAT is not asked.
+    """
+    deadline, m = Deadline(options.time_limit), build(data, without=set(RULES) - set(rules))
+    if options.solver != "highs" and not deadline.passed:
+        from planner.solvers import cpsat
+        from planner.solvers.cpsat_from_pyomo import restate
 
-
-# Rules of the split say nothing of what one node could carry.
-_SPLIT = tuple(name for name, rule in RULES.items() if rule.scope == "split")
-_MAX_MOVE = 1e7  # more than any limit is moved by, in any rows' unit
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MaxNodeLoad:
-    """The most that one node could carry alone, and the rules that stop it there."""
-
-    node: str
-    racks: int
-    mw: float
-    stopped_by: tuple[str, ...]
-    proved: bool
+        second = cpsat.run(restate(m), time_limit=deadline.limit, seed=options.seed, threads=options.threads)
+        if second.infeasible:
+            return CONFIRMED
+    return BOUNDED if not deadline.passed and highs.refuted(m, time_limit=deadline.limit) else ON_TRUST
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SplitRelaxation:
-    """A rule that, moved alone, lets a split exist: by how much, row by row."""
-
-    rule: str
-    amount: float
-    unit: str
-    rows: dict[str, float]
-    proved: bool
+def _run(m: Any, options: Options, absolute_gap: float | None = None) -> Outcome[highs.HighsValues]:
+    limits = {"time_limit": options.time_limit, "seed": options.seed, "threads": options.threads}
+    return run_milp(m, solver=options.solver, absolute_gap=absolute_gap, **limits)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowPrice:
-    """The yearly value in USD of one more unit of a row's limit, with divisible modules and wavelengths."""
-
-    rule: str
-    unit: str
-    usd_per_year: float
-
-
-def _run(m: Any, options: Options, absolute_gap: float | None = None) -> Any:
-    return highs.run(
-        m, absolute_gap=absolute_gap, time_limit=options.time_limit, seed=options.seed, threads=options.threads
-    )
-
-
-def largest_loads(instance: Instance, request: SitesRequest, options: Options) -> list[MaxNodeLoad]:
+def largest_loads(instance: Instance, request: SitesRequest, options: Options) -> list[NodeLoad]:
     """Return the largest load of every candidate, the largest first."""
     data = gather(instance, replace(request, racks=None, exchange=None))
+    asked = request.racks or data.pins.racks
     m = build(data, without=_SPLIT)
     m.goal = pyo.Objective(expr=sum(m.modules.values()), sense=pyo.maximize)
     loads = []
-    for s in data.candidates:
+    for site in data.candidates:
         Deadline().check()  # a signal ends it
         for other in data.candidates:
             for var in (m.open[other], m.modules[other]):
-                if other == s:
+                if other == site:
                     var.unfix()
                 else:
                     var.fix(0)
-        # Less than one module away is a proof.
-        loads.append(_node_load(data, m, s, _run(m, options, absolute_gap=0.99)))
+        outcome = _run(m, options, absolute_gap=0.99)  # less than one module away is a proof
+        solution = None if outcome.solution is None else read(m, data, outcome.solution)
+        modules = 0 if solution is None else solution.total
+        mw = modules * data.module_mw
+        loads.append(
+            NodeLoad(
+                node=site,
+                racks=modules * data.module_racks,
+                mw=mw,
+                stopped_by=_stopped_by(data, site, solution if modules else None),
+                missing_mw=None if asked is None else max(cost.facility_mw(data.hardware, asked) - mw, 0.0),
+            )
+        )
     return sorted(loads, key=lambda x: (-x.racks, x.node))
 
 
-def _node_load(data: SplitData, m: Any, site: str, outcome: Any) -> MaxNodeLoad:
-    proved = outcome.stop is Stop.PROVED
-    if outcome.solution is None:
-        return MaxNodeLoad(node=site, racks=0, mw=0.0, stopped_by=(), proved=proved)
-    solution = read(m, data, outcome.solution)
-    n = solution.total
-    stopped_by = list(binding(data, m, solution) if n else ())
-    for name in (name for name in RULES if n == 0 and name not in _SPLIT):
-        # Without one of these rules, each alone, one module would fit at the site.
-        m = build(data, without=(*_SPLIT, name))
-        m.one = pyo.Constraint(expr=m.modules[site] >= 1)
-        if highs.run(m).solution is not None:
-            stopped_by.append(f"{name}[{site}]" if RULES[name].scope == "site" else name)
-    return MaxNodeLoad(
-        node=site, racks=n * data.module_racks, mw=n * data.module_mw, stopped_by=tuple(stopped_by), proved=proved
-    )
+def _stopped_by(data: SplitData, site: str, solution: SplitSolution | None) -> tuple[str, ...]:
+    """Name the rows that keep one module more from a site that is open alone.
+
+    Circuits and steps are those of the solution, or all that can be bought where not one module fits. The rows with a
+    price in the largest divisible load are named and their rules left out, until one more fits without those: so each
+    limit that stops it on its own is named. Where there is no load at all, a rule is named without which there is.
+    """
+    wanted, left_out, names = 1 + (0 if solution is None else solution.total), set(_SPLIT), set[str]()
+    no_plants = {RULES["generation"].label(n.id) for n in data.grid.nodes if n.generation_mw <= 0}
+
+    def priced(without: set[str]) -> tuple[float, dict[str, float]] | None:
+        m = build(data, without=without, loose=set(RULES), max_modules=wanted)
+        built = {k: circuits.ub for k, circuits in m.circuits.items()} if solution is None else solution.circuits
+        _fix(m, {site}, built, {s: x.ub for s, x in m.steps.items()} if solution is None else solution.steps)
+        m.used_if_open.deactivate()
+        for other, modules in m.modules.items():
+            if other != site:
+                modules.fix(0)
+        m.goal = pyo.Objective(expr=m.modules[site], sense=pyo.maximize)
+        return _row_prices(m, data)
+
+    while True:
+        answer = priced(left_out)
+        if answer is None:
+            found = {name for name in RULES if name not in left_out and priced(left_out | {name}) is not None}
+            names |= {f"{name}[{site}]" if RULES[name].scope == "site" else name for name in found}
+        else:
+            rows = {name for name, price in answer[1].items() if price > _ROUNDING and answer[0] < wanted - _ROUNDING}
+            # Plants where there are none would help almost anywhere: named where nothing else would.
+            rows = {row for row in rows if row.partition(" in ")[0] not in no_plants} or rows
+            found = {rule_of(row).name for row in rows}
+            names |= rows
+        if not found:
+            return tuple(sorted(names))
+        left_out |= found
 
 
 def relaxations(
     instance: Instance, request: SitesRequest, rules: Collection[str], options: Options
-) -> list[SplitRelaxation]:
+) -> list[Relaxation]:
     """Return by how much each rule of a conflict must move at least, all others kept; a solution verifies each."""
     data = gather(instance, request)
     found = []
@@ -249,12 +174,12 @@ def relaxations(
     Deadline().check()
     if "rtt" in rules:
         found.append(_move_rtt(data, options))
-    if "demand" in rules or ("pins" in rules and "sites.racks" in instance.pins):
-        found.append(_fewer_racks(instance, request, options))
+    if data.racks is not None and ("demand" in rules or ("pins" in rules and data.pins.racks is not None)):
+        found.append(_fewer_racks(instance, request, data.racks, options))
     return [x for x in found if x is not None]
 
 
-def _move(data: SplitData, name: str, options: Options) -> SplitRelaxation | None:
+def _move(data: SplitData, name: str, options: Options) -> Relaxation | None:
     """Minimise the sum by which one rule's rows move, beyond the excess that a soft rule allows anyway."""
     rule = RULES[name]
     # Where a rule also bounds something else, that bound gives way with it.
@@ -264,15 +189,14 @@ def _move(data: SplitData, name: str, options: Options) -> SplitRelaxation | Non
         return None
     m.goal = pyo.Objective(expr=sum(excess.values()))
     outcome = _run(m, options)
-    if outcome.solution is None or outcome.objective is None:
+    if outcome.solution is None:
         return None
-    moves = {n: outcome.solution.of(v) for n, v in excess.items()}
-    rows = {n: x * rule.scale for n, x in moves.items() if x > 1e-6}
+    rows = {n: x * rule.scale for n, var in excess.items() if (x := outcome.solution.of(var)) > 1e-6}
     proved = outcome.stop is Stop.PROVED
-    return SplitRelaxation(rule=name, amount=sum(rows.values()), unit=rule.unit or "", rows=rows, proved=proved)
+    return Relaxation(rule=name, amount=sum(rows.values()), unit=rule.unit or "", rows=rows, proved=proved)
 
 
-def _move_rtt(data: SplitData, options: Options) -> SplitRelaxation | None:
+def _move_rtt(data: SplitData, options: Options) -> Relaxation | None:
     """Minimise the longest round trip between open sites; return its excess over the limit, in ms and km of route."""
     limit = data.grid.rules.max_rtt_ms or 0.0
     m = build(data, without=("rtt",))
@@ -285,30 +209,28 @@ def _move_rtt(data: SplitData, options: Options) -> SplitRelaxation | None:
     m.reach = pyo.Constraint(list(far), rule=reach)
     m.goal = pyo.Objective(expr=m.longest)
     outcome = _run(m, options)
-    if outcome.solution is None or outcome.objective is None:
+    if outcome.objective is None:
         return None
     ms = outcome.objective - limit
     km = ms / data.wan.rtt_ms_per_100_route_km * 100
-    return SplitRelaxation(
-        rule="rtt", amount=km, unit="km of route", rows={"ms": ms}, proved=outcome.stop is Stop.PROVED
-    )
+    return Relaxation(rule="rtt", amount=km, unit="km of route", rows={"ms": ms}, proved=outcome.stop is Stop.PROVED)
 
 
-def _fewer_racks(instance: Instance, request: SitesRequest, options: Options) -> SplitRelaxation | None:
+def _fewer_racks(instance: Instance, request: SitesRequest, asked: int, options: Options) -> Relaxation | None:
     """Find the most racks that fit, and return how many fewer these are than asked for."""
-    asked = request.racks or instance.pins.get("sites.racks")
-    if asked is None:
-        return None
     free = instance.model_copy(update={"pins": {k: v for k, v in instance.pins.items() if k != "sites.racks"}})
-    out = solve(free, replace(request, racks=None), options)
-    racks = sum(s.racks for s in out.solution.sites) if out.solution else 0
-    if not racks:
+    data = gather(free, replace(request, racks=None))
+    m = build(data)
+    m.goal = pyo.Objective(expr=sum(m.modules.values()), sense=pyo.maximize)
+    outcome = _run(m, options, absolute_gap=0.99)
+    if outcome.solution is None:
         return None
-    proved = out.stop is Stop.PROVED
-    return SplitRelaxation(rule="demand", amount=float(asked - racks), unit="racks fewer", rows={}, proved=proved)
+    racks = data.module_racks * read(m, data, outcome.solution).total
+    proved = outcome.stop is Stop.PROVED
+    return Relaxation(rule="demand", amount=float(asked - racks), unit="racks fewer", rows={}, proved=proved)
 
 
-def shadow_prices(instance: Instance, request: SitesRequest, plan: SitesPlan) -> list[RowPrice]:
+def shadow_prices(instance: Instance, request: SitesRequest, plan: SitesPlan) -> list[LimitPrice]:
     """Compute the USD that one more unit of each limit saves per year, with the plan's sites and lines, dearest first.
 
     Modules and wavelengths are divisible there, so a price holds for small changes only. Under dc the lazy rows have
@@ -317,23 +239,26 @@ def shadow_prices(instance: Instance, request: SitesRequest, plan: SitesPlan) ->
     data = gather(instance, request)
     # A limit must act through its own row, or its price would be that of a bound.
     m = build(data, loose=set(RULES) - {"demand", "pins"})
-    _fix_as_planned(m, plan)
-    m.goal = pyo.Objective(expr=yearly_musd(m, data))
-    duals = highs.duals(m)
-    return sorted(_prices(m, data, duals), key=lambda p: (-p.usd_per_year, p.rule)) if duals else []
-
-
-def _fix_as_planned(m: Any, plan: SitesPlan) -> None:
-    """Fix sites, circuits and upgrades as planned, and make every other integer real."""
-    steps = {u.node: u.steps for u in plan.upgrades}
     circuits = {n.line: n.circuits for n in plan.new_lines}
-    opened = {x.id for x in plan.sites}
+    _fix(m, {x.id for x in plan.sites}, circuits, {u.node: u.steps for u in plan.upgrades})
+    m.goal = pyo.Objective(expr=yearly_musd(m, data))
+    prices = []
+    for name, musd in (_row_prices(m, data) or (0.0, dict[str, float]()))[1].items():
+        rule = rule_of(name)
+        saved = musd * 1e6 / rule.scale
+        if saved > 1e-3 and rule.unit is not None:
+            prices.append(LimitPrice(rule=name, unit=rule.unit, usd_per_year=saved))
+    return sorted(prices, key=lambda p: (-p.usd_per_year, p.rule))
+
+
+def _fix(m: Any, opened: Collection[str], circuits: dict[str, int], steps: dict[str, int]) -> None:
+    """Fix open sites, circuits and upgrades, and make every other integer real."""
     values: dict[str, Callable[[Any], int]] = {
         "open": lambda s: int(s in opened),
         "steps": lambda s: steps.get(s, 0),
         "at_least": lambda n: int(len(opened) >= n),
         "circuits": lambda k: circuits.get(k, 0),
-        "built": lambda k: int(k in circuits),
+        "built": lambda k: int(circuits.get(k, 0) > 0),
         "installed": lambda key: int(key[1] < circuits.get(key[0], 0)),
     }
     for var in m.component_data_objects(pyo.Var):
@@ -344,85 +269,68 @@ def _fix_as_planned(m: Any, plan: SitesPlan) -> None:
                 var.fix(values[name](var.index()))
 
 
-def _prices(m: Any, data: SplitData, duals: Duals) -> Iterator[RowPrice]:
-    """Yield the price of each limit, its rows that a report calls by one name added up."""
+def _row_prices(m: Any, data: SplitData) -> tuple[float, dict[str, float]] | None:
+    """Return the optimum, and by how much one more unit of each limit changes it, rows of one name added up."""
+    duals = highs.duals(m)
+    if duals is None:
+        return None
     total: dict[str, float] = {}
     for year in years(m, data):
-        for rule in (rule for rule in RULES.values() if rule.unit is not None):
+        for rule in RULES.values():
             for component in (rule.name, *rule.components):
                 for index, row in (year.block.component(component) or {}).items():
                     name = rule.label(index) + year.suffix
                     total[name] = total.get(name, 0.0) + duals.stated.get(row, 0.0)
     for name, dual in duals.lazy.items():
         total[name] = total.get(name, 0.0) + dual
-    for name, dual in total.items():
-        rule = rule_of(name)
-        saved = abs(dual) * 1e6 / rule.scale
-        if saved > 1e-3:
-            yield RowPrice(rule=name, unit=rule.unit or "", usd_per_year=saved)
+    return duals.objective, {name: abs(dual) for name, dual in total.items()}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Forced:
-    """The extra yearly cost in USD of the cheapest split that opens one more node; None: no split opens it."""
-
-    node: str
-    dearer_usd_per_year: float | None
-    proved: bool
+def _cheapest(instance: Instance, request: SitesRequest) -> tuple[SplitData, Any]:
+    """State the split of least yearly cost."""
+    data = gather(instance, request)
+    m = build(data)
+    m.goal = pyo.Objective(expr=yearly_musd(m, data))
+    return data, m
 
 
 def forced_open(
     instance: Instance, request: SitesRequest, options: Options, nodes: Sequence[str], deadline: Deadline
-) -> Iterator[Forced]:
-    """Yield for each node in turn the extra yearly cost of the cheapest split that opens it, until the deadline."""
-    data = gather(instance, request)
-    m = build(data)
-    m.goal = pyo.Objective(expr=yearly_musd(m, data))
+) -> Iterator[tuple[str, float | None]]:
+    """Yield each node with the USD a year by which the cheapest split that opens it is dearer, until the deadline.
+
+    None: it is proven that no split opens it. A node is left out whose answer did not come.
+    """
+    _, m = _cheapest(instance, request)
     best = _run(m, replace(options, time_limit=deadline.limit))
-    if best.objective is None:
-        return
-    for node in nodes:
+    for node in nodes if best.objective is not None else ():
         if deadline.passed:
             return
-        pinned = m.open[node].fixed
         m.open[node].fix(1)
         found = _run(m, replace(options, time_limit=deadline.limit))
-        if not pinned:
-            m.open[node].unfix()
+        m.open[node].unfix()
         if found.objective is not None:
-            more = max(0.0, (found.objective - best.objective) * 1e6)
-            yield Forced(node=node, dearer_usd_per_year=more, proved=found.stop is Stop.PROVED)
+            yield node, max(0.0, (found.objective - (best.objective or 0.0)) * 1e6)
         elif found.infeasible:
-            yield Forced(node=node, dearer_usd_per_year=None, proved=True)
-        if pinned:
-            m.open[node].fix(0)
+            yield node, None
 
 
-def near_best(
-    instance: Instance, request: SitesRequest, options: Options, *, count: int, within: float
-) -> list[SitesPlan]:
-    """Return the `count` best splits over different sets of sites, racks and cost a rack within a share of the best.
+def near_best(instance: Instance, request: SitesRequest, options: Options, *, count: int, within: float) -> list[Near]:
+    """Return the `count` cheapest splits over different sets of sites, their yearly cost within a share of the least.
 
-    Each is the best split (most racks, then minimum cost) that opens none of the sets before it: proven by no-good
-    cuts.
+    Each is the cheapest that opens none of the sets before it: proven by no-good cuts. `request` says how many racks.
     """
-    data = gather(instance, request)
-    excluded: list[frozenset[str]] = []
-    splits: list[SitesPlan] = []
-    racks, usd = 0, 0.0
+    data, m = _cheapest(instance, request)
+    m.no_good = pyo.ConstraintList()
+    splits: list[Near] = []
     while len(splits) < count:
-        plan = solve_data(data, options, excluded=excluded).solution
-        if plan is None or plan.certificate.objective is None:
+        outcome = _run(m, options)
+        if outcome.solution is None or outcome.objective is None:
             break
-        total = sum(s.racks for s in plan.sites)
-        each = plan.certificate.objective / total
-        if not splits:
-            racks, usd = total, each
-        if total < (1 - within) * racks:
+        usd, split = outcome.objective * 1e6, read(m, data, outcome.solution)
+        if splits and usd > (1 + within) * splits[0].usd_per_year:
             break
-        excluded.append(frozenset(s.id for s in plan.sites))
-        if each <= (1 + within) * usd:
-            splits.append(plan)
-        elif total == racks:
-            break  # those that follow hold no more racks, and for the same racks cost no less
+        racks = {s: n * data.module_racks for s, n in sorted(split.modules.items())}
+        splits.append(Near(racks_by_site=racks, usd_per_year=usd))
+        m.no_good.add(sum(1 - x if s in split.modules else x for s, x in m.open.items()) >= 1)
     return splits

@@ -4,12 +4,13 @@ from typing import Any
 
 import pytest
 from power_grids import angles, same, violations, wire, with_years, years_case
-from site_grids import case, node, solved
+from site_grids import ANY, OPTIONS, case, node, solved
 from splits_by_matrices import best_split
 from tiers import more
 
 from planner import check, solve
 from planner.instance.instance import Instance, Limits
+from planner.models.sites.solve import largest_loads
 from planner.planning.load import load_instance
 
 pytestmark = pytest.mark.slow
@@ -79,10 +80,10 @@ def test_a_plant_out_leaves_what_the_circuits_carry(rules: dict[str, Any], most:
 @pytest.mark.parametrize(
     ("rules", "name"), [({}, "rating[E0-E1] in dry"), ({"n1": "full"}, "security[E0-E1,E0-E1] in dry")]
 )
-def test_binding_names_the_year_that_stops_the_next_module(rules: dict[str, Any], name: str) -> None:
-    """In the grid's own year there is room; the corridor of the dry one has none."""
-    plan = solved(dry("robust", **rules))
-    assert plan is not None and plan.certificate.binding == (name,)
+def test_the_year_is_named_that_stops_the_next_module(rules: dict[str, Any], name: str) -> None:
+    """In the grid's own year there is room; the corridor of the dry one has none, and the site's plants are out."""
+    (found,) = largest_loads(dry("robust", **rules), ANY, OPTIONS)
+    assert found.stopped_by == ("generation[E0] in dry", name)
 
 
 def test_an_outage_in_one_year_is_found() -> None:

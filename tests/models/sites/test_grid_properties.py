@@ -2,25 +2,24 @@
 
 import grid_properties
 import pytest
+from best_splits import split
+from conflict_restated import STATED, holds
 from site_grids import case, line, node
 
 from planner.checks import power_flow
 from planner.checks import sites as site_rules
 from planner.instance.instance import Instance
-from planner.models import Options, SitesRequest
-from planner.models.sites import solve as sites
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.certificate import Certificate
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import Flow, SitesPlan
-from planner.planning.conflict_restated import STATED, holds
 
 IMPORTS = {"enabled": True, "share": 0.5, "reading": "import_share"}
 
 
 def racks(instance: Instance) -> dict[str, int]:
     """Return the racks by site of the best split, none where there is none."""
-    plan = sites.solve(instance, SitesRequest(), Options()).solution
+    plan = split(instance).solution
     return {s.id: s.racks for s in plan.sites} if plan else {}
 
 

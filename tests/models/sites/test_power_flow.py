@@ -14,7 +14,7 @@ from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.models import SitesRequest
 from planner.models.sites.model import RULES, build
-from planner.models.sites.solve import conflict, infeasible
+from planner.models.sites.solve import conflict, infeasible, largest_loads
 from planner.models.sites.split_data import gather
 from planner.physics.site import cost
 from planner.plan.plan_sections import SitesPlan
@@ -209,13 +209,13 @@ def test_the_space_tells_rounds_cuts_and_outages() -> None:
         ({"rating_mw": 30.0, "circuits": 2}, {}, "generation[E1]"),
     ],
 )
-def test_binding_names_what_stops_the_next_module(changes: dict[str, Any], rules: dict[str, Any], name: str) -> None:
+def test_what_stops_stops_the_next_module(changes: dict[str, Any], rules: dict[str, Any], name: str) -> None:
     """A corridor, an outage of it, or the plants beyond: whichever leaves no room for one more."""
     nodes = node("E0", generation_mw=0.0), node("E1", site=False, largest_unit_mw=0.0)
-    plan = solved(
-        case(*nodes, lines=[wire("E0", "E1", **changes)], headroom={"E": 99.0}, rules={"grid_model": "dc"} | rules)
-    )
-    assert plan is not None and plan.certificate.binding == (name,)
+    rules = {"grid_model": "dc"} | rules
+    instance = case(*nodes, lines=[wire("E0", "E1", **changes)], headroom={"E": 99.0}, rules=rules)
+    (found,) = largest_loads(instance, ANY, OPTIONS)
+    assert found.stopped_by == (name,)
 
 
 def test_a_second_model_starts_from_the_rows_of_the_first() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from best_splits import split
 from site_grids import ANY, OPTIONS, case, line, node
 from worked_plan import instance_with
 
@@ -52,14 +53,14 @@ def test_import_share_of_a_site_without_plants(model: str, mw: float, racks: int
     circuits = line("E0", "E1", rating_mw=mw, circuits=2, reactance_pu=0.01)
     rule = {"enabled": True, "reading": "import_share", "share": 1.0}
     instance = case(*nodes, lines=[circuits], rules={"grid_model": model, "interconnect": rule})
-    plan = sites.solve(instance, ANY, OPTIONS).solution
+    plan = split(instance).solution
     assert [s.racks for s in plan.sites] == [racks]
 
 
 def test_soft_headroom_does_not_loosen_generation_without_flows() -> None:
     rules = {"grid_model": "none", "soft": {"headroom": {"usd_per_year": 1.0, "max_excess": 9.0}}}
     instance = case(node("E0", generation_mw=4.0), headroom={"E": 3.0}, rules=rules)
-    plan = sites.solve(instance, ANY, OPTIONS).solution
+    plan = split(instance).solution
     assert [s.racks for s in plan.sites] == [4]
     assert {x.rule: x.amount for x in plan.excess} == {"headroom[E]": 1.0}
 

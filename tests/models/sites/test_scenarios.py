@@ -1,10 +1,11 @@
 """The split under soft rules, late parts, upgrades and scenarios; its near-ties, relaxations and prices of limits."""
 
-from itertools import combinations
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from site_grids import ANY, OPTIONS, case, line, node, racks, random_case
+from best_splits import split
+from site_grids import ANY, OPTIONS, case, line, node, placed_splits, racks, random_case
 from stored_plans import stored
 from worked_plan import named
 
@@ -13,7 +14,6 @@ from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.models import SitesRequest
 from planner.models.sites import solve as sites
-from planner.models.sites.split_data import gather
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import SitesPlan
 from planner.planning.load import load_instance
@@ -22,7 +22,7 @@ BATCH = {"max_batch_tokens": 12800}
 
 
 def planned(instance: Instance, request: SitesRequest = ANY) -> SitesPlan:
-    plan = sites.solve(instance, request, OPTIONS).solution
+    plan = split(instance, request).solution
     assert plan is not None
     return plan
 
@@ -131,7 +131,8 @@ def test_a_robust_split_runs_whole_in_every_year() -> None:
     assert racks(dry("robust")) == 5
     plan = whole(load_instance(dry("robust"), pins={"sites.racks": 5}))
     assert plan.sites is not None and plan.sites.scenarios["dry"].running_mw == {"E0": 4.0, "W0": 1.0}
-    assert set(planned(dry("robust")).certificate.binding) >= {"generation[E0]", "generation[W0] in dry"}
+    stops = {x.node: x.stopped_by for x in sites.largest_loads(dry("robust"), ANY, OPTIONS)}
+    assert stops == {"E0": ("generation[E0]",), "W0": ("generation[W0] in dry",)}
 
 
 def test_an_expected_split_may_run_less_in_a_dry_year() -> None:
@@ -174,20 +175,14 @@ def test_weights_above_one_are_refused() -> None:
 @pytest.mark.parametrize("seed", [3, 5, 19, 22, 40, 41, 77])
 def test_near_ties_are_the_best_of_all_sets_of_sites(seed: int) -> None:
     instance, request = random_case(seed)
-    names = [n.id for n in instance.grid.nodes if n.site]
-    every = []
-    for k in range(1, len(names) + 1):
-        for chosen in combinations(names, k):
-            nodes = tuple(n.model_copy(update={"site": n.id in chosen}) for n in instance.grid.nodes)
-            alone = instance.model_copy(update={"grid": instance.grid.model_copy(update={"nodes": nodes})})
-            plan = sites.solve_data(gather(alone, request), OPTIONS, sites=k).solution
-            if plan is not None:
-                every.append((-sum(s.racks for s in plan.sites), plan.certificate.objective or 0.0))
-    found = sites.near_best(instance, request, OPTIONS, count=99, within=1e9)
-    merits = [(-sum(s.racks for s in x.sites), x.certificate.objective or 0.0) for x in found]
-    assert len(merits) == len(every)
-    for mine, best in zip(merits, sorted(every), strict=True):
-        assert mine == (best[0], pytest.approx(best[1], abs=1.0))
+    asked, least = replace(request, racks=racks(instance, request) - 1), dict[frozenset[str], float]()
+    for by_site, usd_per_year in placed_splits(instance, asked):
+        opened = frozenset(by_site)
+        least[opened] = min(usd_per_year, least.get(opened, usd_per_year))
+    found = sites.near_best(instance, asked, OPTIONS, count=99, within=1e9)
+    assert [x.usd_per_year for x in found] == pytest.approx(sorted(least.values()), abs=1.0)
+    assert {frozenset(x.racks_by_site) for x in found} == set(least)
+    assert all(sum(x.racks_by_site.values()) == asked.racks for x in found)
 
 
 def test_near_ties_end_where_they_are_no_longer_near() -> None:

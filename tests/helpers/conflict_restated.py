@@ -1,24 +1,21 @@
-"""Rules of sites in conflict once more: a small model of its own, read from the instance, without the formulation.
+"""The rules of sites once more: a small model of its own, read from the instance, to test the formulation against.
 
-It shares no row, bound or data set with `planner/models/sites/`, and another library hands it to the solver. Rules that
-it cannot state leave the conflict to what the formulation's two solvers say.
+It shares no row, bound or data set with `planner/models/sites/`, and another library hands it to the solver.
 """
 
-import threading
 from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
-from queue import Empty, Queue
 
 import numpy as np
+from scipy.optimize import Bounds, LinearConstraint, milp
 
 from planner.instance.grid import Grid, PowerNode
 from planner.instance.instance import Instance
 from planner.instance.network import Wan
 from planner.physics.site import cost, fibre, wan
 from planner.physics.site.grid import normal_share, usable_interconnect_mw
-from planner.solvers.signals import Deadline
 
 STATED = frozenset(
     (
@@ -29,7 +26,6 @@ STATED = frozenset(
 # Stated without what fibre costs, as if all circuits were built, and of the wide area only which sites no fibre joins.
 EASED = frozenset(("budget", "interconnect", "wan_capacity"))
 MANY = 100
-WAKE_SECONDS = 0.1  # between looks at the deadline
 MOST_MODULES = 1e5  # of a site: of more a solver's tolerance of open sites would count
 Name = tuple[str, Hashable]
 Row = dict[Name, float]
@@ -57,44 +53,20 @@ class LinearRows:
         if high is not None:
             self.rows.append((row, low, high))
 
-    def feasible(self, deadline: Deadline) -> bool | None:
-        """Return whether values exist that keep all rows; None without an answer before the deadline.
-
-        The solver runs in a thread of its own, as no signal ends it; one that is left behind ends with the process.
-        """
-        from scipy.optimize import Bounds, LinearConstraint, milp
-
+    def feasible(self) -> bool | None:
+        """Return whether values exist that keep all rows; None without an answer."""
         matrix = np.zeros((len(self.rows), len(self.columns)))
         for i, (row, _, _) in enumerate(self.rows):
             for name, factor in row.items():
                 matrix[i, self.columns[name]] += factor
         low, high = (np.array([r[k] for r in self.rows]) for k in (1, 2))
-        finished: Queue[int | Exception] = Queue()
-
-        def solve() -> None:
-            try:
-                found = milp(
-                    np.zeros(len(self.columns)),
-                    constraints=LinearConstraint(matrix, low, high),
-                    bounds=Bounds(np.array(self.low), np.array(self.high)),
-                    integrality=np.array(self.whole),
-                    options={} if deadline.limit is None else {"time_limit": deadline.limit},
-                )
-                finished.put(found.status)
-            except Exception as error:  # raised again where the caller waits
-                finished.put(error)
-
-        threading.Thread(target=solve, daemon=True).start()
-        while True:
-            try:
-                status = finished.get(timeout=WAKE_SECONDS)
-                break
-            except Empty:
-                if deadline.passed:
-                    return None
-        if isinstance(status, Exception):
-            raise status
-        return {0: True, 2: False}.get(status)
+        found = milp(
+            np.zeros(len(self.columns)),
+            constraints=LinearConstraint(matrix, low, high),
+            bounds=Bounds(np.array(self.low), np.array(self.high)),
+            integrality=np.array(self.whole),
+        )
+        return {0: True, 2: False}.get(found.status)
 
 
 @dataclass(frozen=True)
@@ -143,10 +115,8 @@ class ConflictQuestion:
         return found
 
 
-def holds(
-    instance: Instance, rules: Collection[str], fabric_usd_per_rack: float = 0.0, deadline: Deadline | None = None
-) -> bool | None:
-    """Return whether some split keeps the rules named; None where that is not known here, or not before a deadline.
+def holds(instance: Instance, rules: Collection[str], fabric_usd_per_rack: float = 0.0) -> bool | None:
+    """Return whether some split keeps the rules named; None where that is not known here.
 
     A split that only the eased rules allow is not known to be one, and neither is one on circuits that are to be built,
     whose flows the DC equations are not asked of.
@@ -162,7 +132,7 @@ def holds(
     _variables(q, m)
     for name in sorted(rules):
         ROWS[name](q, m)
-    answer = m.feasible(Deadline() if deadline is None else deadline)
+    answer = m.feasible()
     eased = EASED & set(rules) or (grid.rules.grid_model == "dc" and grid.new_lines)
     return None if answer and eased else answer
 
