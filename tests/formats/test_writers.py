@@ -241,9 +241,11 @@ def test_every_format_has_every_node(form: str) -> None:
         write_placed(PLACED, TREE, form + "x")
 
 
-def test_a_node_stands_once() -> None:
+def test_a_job_has_a_name_and_each_node_once() -> None:
     with pytest.raises(ValueError, match="a node is listed twice"):
         PlacedJob(job="j", nodes=("n1", "n1"))
+    with pytest.raises(ValueError, match="job\n"):
+        PlacedJob(job="", nodes=("n1",))
 
 
 YAML = "true|No|0x1f|12|1e3|a: b|a #b|- x||null|~|n[01-02]|n[1-2],m7|[1-2]|key:|é|a/b.c_d-e"
