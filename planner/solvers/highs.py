@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any, Protocol
 
 import highspy
@@ -54,15 +55,14 @@ class RowSource(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LazyResult:
-    """The result of a search with lazy rows: the best point that keeps all rows, its value, and the bound."""
+class SearchResult:
+    """The result of a search: the best point that keeps all rows, the bound, and how many lazy rows there were."""
 
     status: Any
     point: npt.NDArray[np.float64] | None
-    objective: float | None
     bound: float | None
     infeasible: bool
-    rows: int
+    rows: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,7 +223,7 @@ class HighsSearch:
         self.h.changeColsBounds(len(self.whole), self.whole, self.low, self.high)
         self.h.changeColsIntegrality(len(self.whole), self.whole, kinds)
 
-    def search(self, relative_gap: float, absolute_gap: float) -> LazyResult:
+    def search(self, relative_gap: float, absolute_gap: float) -> SearchResult:
         """Return the best point that satisfies all rows, lazy ones included.
 
         The integers of each solution are fixed and the other columns solved again until all rows hold: mostly the value
@@ -264,8 +264,7 @@ class HighsSearch:
                 break
             status = _Status.kOptimal
         infeasible = point is None and status in _INFEASIBLE
-        rows = len(self.lazy)
-        return LazyResult(status=status, point=point, objective=value, bound=bound, infeasible=infeasible, rows=rows)
+        return SearchResult(status=status, point=point, bound=bound, infeasible=infeasible, rows=len(self.lazy))
 
 
 SOLVER = f"{HIGHS} through Pyomo {pyomo_version}"
@@ -274,7 +273,6 @@ ENUMERATION = 1 << 16  # the rule of presolve that lost better solutions of 1 sp
 SMALL = 2000  # columns of a MILP whose root is solved faster than by a second presolve or a first jump
 # Of 32 MILPs over sites of 100 to 300 columns both take 74 % longer, and find nothing that the root does not.
 QUICK_ROOT = {"mip_allow_restart": False, "mip_heuristic_run_feasibility_jump": False}
-_Native = highspy.HighsModelStatus
 UNDECIDED = "UnboundedOrInfeasible"
 
 
@@ -336,8 +334,6 @@ def run(
 
     def once(*, presolve: bool) -> Outcome[HighsValues]:
         how = _Search(gap or 0.0, distance, seed, threads or 1, presolve)
-        if getattr(model, "lazy", None) is not None:
-            return attempted(lambda: _solve_lazily(model, deadline.limit, how), SOLVER)
         return attempted(lambda: _solve(model, deadline.limit, how, stated), SOLVER)
 
     outcome = once(presolve=presolve)
@@ -349,71 +345,27 @@ def run(
 def _solve(
     model: pyo.ConcreteModel, time_limit: float | None, how: _Search, stated: list[HighsModel]
 ) -> Outcome[HighsValues]:
-    """Solve a model with all its rows; `stated` has it where it was run before, and gets it."""
-    clock, built = Deadline(), stated[0].copied() if stated else highs_model(model)
-    if not stated:
-        stated.append(built)
-    highs = built.h
-    gaps = {"mip_rel_gap": how.gap, "mip_abs_gap": how.absolute_gap, "threads": how.threads}
-    quick = QUICK_ROOT if highs.getNumCol() < SMALL else {}
-    for key, option in (how.options | gaps | quick).items():
-        highs.setOptionValue(key, option)
-    if time_limit is not None:
-        highs.setOptionValue("time_limit", max(time_limit, 0.0))
-    stem = begin_highs(highs, *built.names) if models_wanted() else None
-    highs.run()
-    status, info, lp = highs.getModelStatus(), highs.getInfo(), highs.getLp()
-    solved = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
-    point = np.asarray(highs.getSolution().col_value) if solved else None
-    outcome = Outcome(
-        stop=stop_of(status),
-        solution=None if point is None else HighsValues(partial(built.value, point=point)),
-        objective=value_of(lp, point) if point is not None and built.has_goal else None,
-        bound=_bound(info, optimal=status == _Native.kOptimal) if built.has_goal else None,
-        distance=how.absolute_gap,
-        infeasible=status == _Native.kInfeasible,
-        detail=str(status.name)[1:],
-        solver=SOLVER,
-        variables=model.nvariables(),
-        constraints=model.nconstraints(),
-        seconds=clock.elapsed,
-    )
-    broken = "" if point is None else broken_by(lp, point)
-    allowed = how.gap * max(1.0, abs(outcome.objective or 0.0))
-    return end(stem, believed(outcome, broken=broken, minimize=_minimizes(lp), allowed=allowed))
-
-
-def _bound(info: Any, *, optimal: bool) -> float | None:
-    """Return the dual bound; for a model without integers its optimum, or None before it is reached."""
-    if info.mip_node_count >= 0:
-        return float(info.mip_dual_bound) if math.isfinite(info.mip_dual_bound) else None
-    return float(info.objective_function_value) if optimal else None
-
-
-def _minimizes(lp: Any) -> bool:
-    return bool(lp.sense_ == highspy.ObjSense.kMinimize)
-
-
-def _solve_lazily(model: pyo.ConcreteModel, time_limit: float | None, how: _Search) -> Outcome[HighsValues]:
-    clock, rows = Deadline(time_limit), model.lazy
-    gaps = {"mip_rel_gap": how.gap, "mip_abs_gap": how.absolute_gap}
-    search = HighsSearch(model, rows, how.options | gaps | {"threads": how.threads}, time_limit)
-    stem = begin_highs(search.h) if models_wanted() else None
-    result = search.search(how.gap, how.absolute_gap)
-    search.restore()
-    write_highs(stem, search.h)  # once more, with the rows that were added
-    point, lp = result.point, search.h.getLp()
-
-    def value(variable: Any) -> float:
-        return float(point[search.column[id(variable)]]) if point is not None and id(variable) in search.column else 0.0
-
+    """Solve a model; `stated` has one without lazy rows where it was run before, and gets it."""
+    clock, lazy = Deadline(time_limit), getattr(model, "lazy", None)
+    options = how.options | {"mip_rel_gap": how.gap, "mip_abs_gap": how.absolute_gap, "threads": how.threads}
+    if lazy is not None:
+        search = HighsSearch(model, lazy, options, time_limit)
+        built, stem = search.stated, begin_highs(search.h) if models_wanted() else None
+        result = search.search(how.gap, how.absolute_gap)
+        search.restore()
+        write_highs(stem, search.h)  # once more, with the rows that were added
+    else:
+        built = stated[0].copied() if stated else highs_model(model)
+        stated[:] = [built]
+        stem, result = _at_once(built, options, time_limit)
+    lp, point = built.h.getLp(), result.point
     outcome = Outcome(
         stop=stop_of(result.status),
-        solution=None if point is None else HighsValues(value),
-        objective=result.objective if point is None else value_of(lp, point),
-        bound=result.bound,
+        solution=None if point is None else HighsValues(partial(built.value, point=point)),
+        objective=value_of(lp, point) if point is not None and built.has_goal else None,
+        bound=result.bound if built.has_goal else None,
         distance=how.absolute_gap,
-        infeasible=result.infeasible and result.status == _Native.kInfeasible,
+        infeasible=result.infeasible and result.status == _Status.kInfeasible,
         detail=str(result.status.name)[1:],
         solver=SOLVER,
         variables=model.nvariables(),
@@ -422,7 +374,28 @@ def _solve_lazily(model: pyo.ConcreteModel, time_limit: float | None, how: _Sear
     )
     broken = "" if point is None else broken_by(lp, point)
     allowed = how.gap * max(1.0, abs(outcome.objective or 0.0))
-    return end(stem, believed(outcome, broken=broken, minimize=_minimizes(lp), allowed=allowed))
+    minimizes = bool(lp.sense_ == highspy.ObjSense.kMinimize)
+    return end(stem, believed(outcome, broken=broken, minimize=minimizes, allowed=allowed))
+
+
+def _at_once(built: HighsModel, options: dict[str, Any], time_limit: float | None) -> tuple[Path | None, SearchResult]:
+    """Run HiGHS on a model with all its rows; return the file stem of the model, if it is written, and the result."""
+    highs = built.h
+    quick = QUICK_ROOT if highs.getNumCol() < SMALL else {}
+    limit = {} if time_limit is None else {"time_limit": max(time_limit, 0.0)}
+    for key, option in (options | quick | limit).items():
+        highs.setOptionValue(key, option)
+    stem = begin_highs(highs, *built.names) if models_wanted() else None
+    highs.run()
+    status, info = highs.getModelStatus(), highs.getInfo()
+    solved = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
+    point = np.asarray(highs.getSolution().col_value) if solved else None
+    bound = None  # for a model without integers its optimum, none before it is reached
+    if info.mip_node_count >= 0 and math.isfinite(info.mip_dual_bound):
+        bound = float(info.mip_dual_bound)
+    elif info.mip_node_count < 0 and status == _Status.kOptimal:
+        bound = float(info.objective_function_value)
+    return stem, SearchResult(status=status, point=point, bound=bound, infeasible=status == _Status.kInfeasible)
 
 
 def duals(model: pyo.ConcreteModel) -> Duals | None:
@@ -434,7 +407,7 @@ def duals(model: pyo.ConcreteModel) -> Duals | None:
     built = highs_model(model)
     built.h.setOptionValue("threads", 1)
     built.h.run()
-    if built.h.getModelStatus() != _Native.kOptimal:
+    if built.h.getModelStatus() != _Status.kOptimal:
         return None
     optimum = built.h.getInfo().objective_function_value
     return Duals(objective=optimum, stated=built.duals(built.h.getSolution().row_dual))

@@ -6,7 +6,6 @@ Mathematical Programming 99, 283-296). The duals may be wrong by any rounding: t
 """
 
 import math
-import threading
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -19,8 +18,7 @@ from pyomo.core.base.enums import SortComponents
 from pyomo.repn.linear import LinearRepnVisitor
 from pyomo.repn.util import VarRecorder
 
-from planner.solvers.signals import watch
-from planner.solvers.statuses import require_highs
+from planner.solvers.statuses import require_highs, silent
 
 INF = highspy.kHighsInf
 
@@ -37,7 +35,7 @@ class HighsModel:
 
     def copied(self) -> "HighsModel":
         """Return the model for another run, which knows nothing of the first."""
-        highs = _silent()
+        highs = silent()
         highs.passModel(self.h.getLp())
         return replace(self, h=highs)
 
@@ -62,21 +60,12 @@ class HighsModel:
 
 def highs_model(model: pyo.ConcreteModel) -> HighsModel:
     """Return a linear Pyomo model in HiGHS, which is silent and stops at Ctrl-C and at an interrupter."""
-    highs, linear = _silent(), _Linear()
+    highs, linear = silent(), _Linear()
     goals = list(model.component_data_objects(pyo.Objective, active=True))
     rows = list(model.component_data_objects(pyo.Constraint, active=True))
     lp = linear.lp(rows, goals[0] if goals else None)
     highs.passModel(lp)
     return HighsModel(highs, linear.column, tuple(rows), bool(goals), linear.variables)
-
-
-def _silent() -> Any:
-    highs = highspy.Highs()
-    highs.setOptionValue("output_flag", False)
-    # HiGHS has one handler of Ctrl-C a process, which only the main thread gets to see.
-    highs.HandleKeyboardInterrupt = threading.current_thread() is threading.main_thread()
-    watch(highs)
-    return highs
 
 
 class _Linear:

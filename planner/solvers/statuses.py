@@ -1,10 +1,13 @@
-"""The statuses of HiGHS and its tolerance; without Pyomo, which takes a second to load."""
+"""HiGHS without a model: its statuses and its tolerance; without Pyomo, which takes a second to load."""
+
+import threading
+from typing import Any
 
 import highspy
 
 from planner.errors import InputError
 from planner.solvers.outcome import Stop
-from planner.solvers.signals import interrupted
+from planner.solvers.signals import interrupted, watch
 
 HIGHS = f"HiGHS {highspy.HIGHS_VERSION_MAJOR}.{highspy.HIGHS_VERSION_MINOR}.{highspy.HIGHS_VERSION_PATCH}"
 FEASIBILITY = 1e-9  # A megawatt-sized row is then kept to a milliwatt; the checks allow 1e-6 of a figure.
@@ -47,6 +50,16 @@ def stop_of(status: highspy.HighsModelStatus) -> Stop:
     """Return why a run ended; one that had no time left because its end was asked for was interrupted."""
     stop = STOP_BY_STATUS[status]
     return Stop.INTERRUPTED if stop is Stop.LIMIT and interrupted() else stop
+
+
+def silent() -> Any:
+    """Return a HiGHS without a model, which is silent and stops at Ctrl-C and at an interrupter."""
+    highs = highspy.Highs()
+    highs.setOptionValue("output_flag", False)
+    # HiGHS has one handler of Ctrl-C a process, which only the main thread gets to see.
+    highs.HandleKeyboardInterrupt = threading.current_thread() is threading.main_thread()
+    watch(highs)
+    return highs
 
 
 def require_highs() -> None:
