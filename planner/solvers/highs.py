@@ -1,7 +1,7 @@
 """Run a Pyomo model on HiGHS; one with lazy rows adds those that its relaxation, then a solution, breaks."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -78,23 +78,22 @@ class HighsSearch:
     """One model in HiGHS, translated once; lazy rows are added to it as points break them."""
 
     def __init__(
-        self, model: pyo.ConcreteModel, rows: RowSource, options: dict[str, Any], time_limit: float | None
+        self, model: pyo.ConcreteModel, rows: RowSource | None, options: dict[str, Any], time_limit: float | None
     ) -> None:
         self.stated = highs_model(model)
         self.h, self.column = self.stated.h, self.stated.column
         self.rows, self.deadline = rows, Deadline(time_limit)
         for key, value in options.items():
             self.h.setOptionValue(key, value)
-        for column in rows.columns:  # one that no row mentions is not in HiGHS yet
+        columns = () if rows is None else rows.columns
+        for column in columns:  # one that no row mentions is not in HiGHS yet
             if column is not None and id(column) not in self.column:
                 self.column[id(column)] = self.h.getNumCol()
                 low, high = (column.value, column.value) if column.fixed else (column.lb, column.ub)
                 self.h.addCol(0.0, low, high, 0, np.empty(0, dtype=np.int32), np.empty(0))
                 if column.is_integer() or column.is_binary():
                     self.h.changeColIntegrality(self.column[id(column)], highspy.HighsVarType.kInteger)
-        self.at = np.asarray(
-            [-1 if column is None else self.column[id(column)] for column in rows.columns], dtype=np.int64
-        )
+        self.at = np.asarray([-1 if column is None else self.column[id(column)] for column in columns], dtype=np.int64)
         kinds = self.h.getLp().integrality_
         self.whole = np.asarray(
             [i for i, kind in enumerate(kinds) if kind == highspy.HighsVarType.kInteger], dtype=np.int32
@@ -103,7 +102,7 @@ class HighsSearch:
         self.low, self.high = np.asarray(lp.col_lower_)[self.whole], np.asarray(lp.col_upper_)[self.whole]
         self.sense = 1.0 if lp.sense_ == highspy.ObjSense.kMinimize else -1.0
         self.lazy: dict[int, str] = {}
-        self.add(rows.known())
+        self.add([] if rows is None else rows.known())
 
     def add(self, rows: Sequence[LazyRow], *, kept: bool = False) -> None:
         """State rows; a column without a variable is zero. Rows `kept` are never dropped."""
@@ -165,15 +164,27 @@ class HighsSearch:
         while True:
             status = self.run()
             self.h.setOptionValue("simplex_strategy", _DUAL)
-            if status != _Status.kOptimal:
+            if status != _Status.kOptimal or self.rows is None:
                 return status
             rows = self.rows.broken(np.where(self.at >= 0, self.point()[self.at], 0.0), whole=whole, quick=quick)
             if not rows:
                 return status
             self.add(rows)
 
+    def bound(self, bounds: Iterable[tuple[Any, float, float]]) -> None:
+        """Give variables bounds for the runs to come; one that no row mentions has no column, and nothing to bound."""
+        for variable, low, high in bounds:
+            if id(variable) in self.column:
+                self.h.changeColBounds(self.column[id(variable)], low, high)
+
+    def reprice(self, costs: Iterable[tuple[Any, float]]) -> None:
+        """Give variables another cost in the objective for the runs to come."""
+        for variable, cost in costs:
+            if id(variable) in self.column:
+                self.h.changeColCost(self.column[id(variable)], cost)
+
     def duals(self) -> Duals | None:
-        """Solve a model whose binaries are fixed at whole values and return its duals; None where it has no optimum."""
+        """Solve with integers relaxed, binaries at whole bounds, and return the duals; None where it has no optimum."""
         if self._keep_all(whole=True, quick=False) != _Status.kOptimal:
             return None
         dual = self.h.getSolution().row_dual
@@ -190,7 +201,7 @@ class HighsSearch:
         lp = self.h.getLp()
         costs, every = np.asarray(lp.col_cost_), np.arange(lp.num_col_, dtype=np.int32)
         none = np.zeros(len(every))
-        for column, gate in self.rows.gates:
+        for column, gate in () if self.rows is None else self.rows.gates:
             at = self.at[column]
             none[at] = -self.sense
             self.h.changeColsCost(len(every), every, none)
@@ -215,7 +226,8 @@ class HighsSearch:
         place = dict(zip(kept.tolist(), range(len(kept)), strict=True))
         self.h.deleteRows(len(rows), np.asarray(rows, dtype=np.int32))
         self.lazy = {place[i]: name for i, name in self.lazy.items() if i in place}
-        self.rows.forget()
+        if self.rows is not None:
+            self.rows.forget()
 
     def restore(self) -> None:
         """Make the integers whole and free again."""
@@ -398,31 +410,15 @@ def _at_once(built: HighsModel, options: dict[str, Any], time_limit: float | Non
     return stem, SearchResult(status=status, point=point, bound=bound, infeasible=status == _Status.kInfeasible)
 
 
-def duals(model: pyo.ConcreteModel) -> Duals | None:
-    """Solve a model without integers and return the dual of each row; None where it has no optimum."""
+def relaxed(model: pyo.ConcreteModel, *, time_limit: float | None = None) -> HighsSearch:
+    """Return a model in HiGHS for runs of its relaxation."""
     require_highs()
-    lazy: RowSource | None = getattr(model, "lazy", None)
-    if lazy is not None:
-        return _relaxing(model, lazy, None).duals()
-    built = highs_model(model)
-    built.h.setOptionValue("threads", 1)
-    built.h.run()
-    if built.h.getModelStatus() != _Status.kOptimal:
-        return None
-    optimum = built.h.getInfo().objective_function_value
-    return Duals(objective=optimum, stated=built.duals(built.h.getSolution().row_dual))
+    options = _Search(0.0, ABSOLUTE_GAP, 0, 1, True).options | {"threads": 1}
+    return HighsSearch(model, getattr(model, "lazy", None), options, time_limit)
 
 
 def refuted(model: pyo.ConcreteModel, *, time_limit: float | None = None) -> bool:
     """Return whether a ray of the duals of its relaxation proves in exact fractions that a model has no point."""
-    require_highs()
-    lazy: RowSource | None = getattr(model, "lazy", None)
-    if lazy is None:
-        return has_no_point(highs_model(model).h, time_limit)
-    search = _relaxing(model, lazy, time_limit)
+    search = relaxed(model, time_limit=time_limit)
     search.relax()
     return has_no_point(search.h, search.deadline.limit)
-
-
-def _relaxing(model: pyo.ConcreteModel, lazy: RowSource, time_limit: float | None) -> HighsSearch:
-    return HighsSearch(model, lazy, _Search(0.0, ABSOLUTE_GAP, 0, 1, True).options | {"threads": 1}, time_limit)

@@ -7,6 +7,7 @@ sites, lines and the links of a mesh between all open sites.
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import pyomo.core as pyo
@@ -99,7 +100,7 @@ def largest_loads(instance: Instance, request: SitesRequest, options: Options) -
     asked = request.racks or data.pins.racks
     m = build(data, without=_SPLIT)
     m.goal = pyo.Objective(expr=sum(m.modules.values()), sense=pyo.maximize)
-    loads = []
+    solutions: dict[str, SplitSolution | None] = {}
     for site in data.candidates:
         Deadline().check()  # a signal ends it
         for other in data.candidates:
@@ -109,46 +110,57 @@ def largest_loads(instance: Instance, request: SitesRequest, options: Options) -
                 else:
                     var.fix(0)
         outcome = _run(m, options, absolute_gap=0.99)  # less than one module away is a proof
-        solution = None if outcome.solution is None else read(m, data, outcome.solution)
-        modules = 0 if solution is None else solution.total
+        split = None if outcome.solution is None else read(m, data, outcome.solution)
+        solutions[site] = split if split is not None and split.total else None
+    most = max((split.total for split in solutions.values() if split is not None), default=0)
+
+    @cache
+    def priced(without: frozenset[str]) -> _PricedSplit:
+        m = build(data, without=without, loose=set(RULES), max_modules=most + 1)
+        m.used_if_open.deactivate()
+        m.goal = pyo.Objective(expr=sum(m.modules.values()), sense=pyo.maximize)
+        return _PricedSplit(m, data)
+
+    loads = []
+    for site, split in solutions.items():
+        Deadline().check()
+        modules = 0 if split is None else split.total
         mw = modules * data.module_mw
         loads.append(
             NodeLoad(
                 node=site,
                 racks=modules * data.module_racks,
                 mw=mw,
-                stopped_by=_stopped_by(data, site, solution if modules else None),
+                stopped_by=_stopped_by(data, priced, site, split),
                 missing_mw=None if asked is None else max(cost.facility_mw(data.hardware, asked) - mw, 0.0),
             )
         )
     return sorted(loads, key=lambda x: (-x.racks, x.node))
 
 
-def _stopped_by(data: SplitData, site: str, solution: SplitSolution | None) -> tuple[str, ...]:
+def _stopped_by(
+    data: SplitData, priced: Callable[[frozenset[str]], "_PricedSplit"], site: str, solution: SplitSolution | None
+) -> tuple[str, ...]:
     """Name the rows that keep one module more from a site that is open alone.
 
     Circuits and steps are those of the solution, or all that can be bought where not one module fits. The rows with a
     price in the largest divisible load are named and their rules left out, until one more fits without those: so each
     limit that stops it on its own is named. Where there is no load at all, a rule is named without which there is.
     """
-    wanted, left_out, names = 1 + (0 if solution is None else solution.total), set(_SPLIT), set[str]()
+    wanted, names, left_out = 1 + (0 if solution is None else solution.total), set[str](), _SPLIT
     no_plants = {RULES["generation"].label(n.id) for n in data.grid.nodes if n.generation_mw <= 0}
+    built = None if solution is None else (solution.circuits, solution.steps)
 
-    def priced(without: set[str]) -> tuple[float, dict[str, float]] | None:
-        m = build(data, without=without, loose=set(RULES), max_modules=wanted)
-        built = {k: circuits.ub for k, circuits in m.circuits.items()} if solution is None else solution.circuits
-        _fix(m, {site}, built, {s: x.ub for s, x in m.steps.items()} if solution is None else solution.steps)
-        m.used_if_open.deactivate()
-        for other, modules in m.modules.items():
-            if other != site:
-                modules.fix(0)
-        m.goal = pyo.Objective(expr=m.modules[site], sense=pyo.maximize)
-        return _row_prices(m, data)
+    def alone(without: frozenset[str]) -> tuple[float, dict[str, float]] | None:
+        split = priced(without)
+        # A cost of the sites that are closed would be a price of rows that hold them alone.
+        split.search.reprice((modules, float(other == site)) for other, modules in split.m.modules.items())
+        return split.at({site}, built, {other: wanted * int(other == site) for other in data.candidates})
 
     while True:
-        answer = priced(left_out)
+        answer = alone(left_out)
         if answer is None:
-            found = {name for name in RULES if name not in left_out and priced(left_out | {name}) is not None}
+            found = {name for name in RULES if name not in left_out and alone(left_out | {name}) is not None}
             names |= {f"{name}[{site}]" if RULES[name].scope == "site" else name for name in found}
         else:
             rows = {name for name, price in answer[1].items() if price > _ROUNDING and answer[0] < wanted - _ROUNDING}
@@ -239,11 +251,11 @@ def shadow_prices(instance: Instance, request: SitesRequest, plan: SitesPlan) ->
     data = gather(instance, request)
     # A limit must act through its own row, or its price would be that of a bound.
     m = build(data, loose=set(RULES) - {"demand", "pins"})
-    circuits = {n.line: n.circuits for n in plan.new_lines}
-    _fix(m, {x.id for x in plan.sites}, circuits, {u.node: u.steps for u in plan.upgrades})
+    built = {n.line: n.circuits for n in plan.new_lines}, {u.node: u.steps for u in plan.upgrades}
     m.goal = pyo.Objective(expr=yearly_musd(m, data))
     prices = []
-    for name, musd in (_row_prices(m, data) or (0.0, dict[str, float]()))[1].items():
+    answer = _PricedSplit(m, data).at({x.id for x in plan.sites}, built)
+    for name, musd in (answer or (0.0, dict[str, float]()))[1].items():
         rule = rule_of(name)
         saved = musd * 1e6 / rule.scale
         if saved > 1e-3 and rule.unit is not None:
@@ -251,39 +263,51 @@ def shadow_prices(instance: Instance, request: SitesRequest, plan: SitesPlan) ->
     return sorted(prices, key=lambda p: (-p.usd_per_year, p.rule))
 
 
-def _fix(m: Any, opened: Collection[str], circuits: dict[str, int], steps: dict[str, int]) -> None:
-    """Fix open sites, circuits and upgrades, and make every other integer real."""
-    values: dict[str, Callable[[Any], int]] = {
-        "open": lambda s: int(s in opened),
-        "steps": lambda s: steps.get(s, 0),
-        "at_least": lambda n: int(len(opened) >= n),
-        "circuits": lambda k: circuits.get(k, 0),
-        "built": lambda k: int(circuits.get(k, 0) > 0),
-        "installed": lambda key: int(key[1] < circuits.get(key[0], 0)),
-    }
-    for var in m.component_data_objects(pyo.Var):
-        if var.is_integer() or var.is_binary():
-            var.domain = pyo.NonNegativeReals
-            name = var.parent_component().local_name
-            if name in values:
-                var.fix(values[name](var.index()))
+class _PricedSplit:
+    """A split with open sites, circuits and upgrades fixed and every other integer real: each row has a price."""
 
+    def __init__(self, m: Any, data: SplitData) -> None:
+        self.m, self.search = m, highs.relaxed(m)
+        self.names = {
+            row: rule.label(index) + year.suffix
+            for year in years(m, data)
+            for rule in RULES.values()
+            for component in (rule.name, *rule.components)
+            for index, row in (year.block.component(component) or {}).items()
+        }
 
-def _row_prices(m: Any, data: SplitData) -> tuple[float, dict[str, float]] | None:
-    """Return the optimum, and by how much one more unit of each limit changes it, rows of one name added up."""
-    duals = highs.duals(m)
-    if duals is None:
-        return None
-    total: dict[str, float] = {}
-    for year in years(m, data):
-        for rule in RULES.values():
-            for component in (rule.name, *rule.components):
-                for index, row in (year.block.component(component) or {}).items():
-                    name = rule.label(index) + year.suffix
-                    total[name] = total.get(name, 0.0) + duals.stated.get(row, 0.0)
-    for name, dual in duals.lazy.items():
-        total[name] = total.get(name, 0.0) + dual
-    return duals.objective, {name: abs(dual) for name, dual in total.items()}
+    def at(
+        self,
+        opened: Collection[str],
+        built: tuple[dict[str, int], dict[str, int]] | None,
+        most: dict[str, int] | None = None,
+    ) -> tuple[float, dict[str, float]] | None:
+        """Return the optimum, and by how much one more unit of each limit changes it, rows of one name added up.
+
+        `built`: circuits by corridor and steps by node; None: all that can be bought. `most` bounds modules by site.
+        """
+        m = self.m
+        circuits, steps = built or ({k: x.ub for k, x in m.circuits.items()}, {s: x.ub for s, x in m.steps.items()})
+        values: dict[str, Callable[[Any], int]] = {
+            "open": lambda s: int(s in opened),
+            "steps": lambda s: steps.get(s, 0),
+            "at_least": lambda n: int(len(opened) >= n),
+            "circuits": lambda k: circuits.get(k, 0),
+            "built": lambda k: int(circuits.get(k, 0) > 0),
+            "installed": lambda key: int(key[1] < circuits.get(key[0], 0)),
+        }
+        self.search.bound((m.modules[site], 0, modules) for site, modules in (most or {}).items())
+        for name, value in values.items():
+            variables = (m.component(name) or {}).items()
+            self.search.bound((variable, value(index), value(index)) for index, variable in variables)
+        duals = self.search.duals()
+        if duals is None:
+            return None
+        total: dict[str, float] = {}
+        named = [(self.names[row], dual) for row, dual in duals.stated.items() if dual and row in self.names]
+        for name, dual in (*named, *duals.lazy.items()):
+            total[name] = total.get(name, 0.0) + dual
+        return duals.objective, {name: abs(dual) for name, dual in total.items()}
 
 
 def _cheapest(instance: Instance, request: SitesRequest) -> tuple[SplitData, Any]:
