@@ -260,13 +260,7 @@ def _ends(physics: PlanPhysics) -> Iterator[certificate.Violation]:
             )
         if end.name == "simplest" and physics.plan.layout is not None:
             layout = physics.plan.layout
-            degrees = (
-                layout.tensor_parallel,
-                layout.context_parallel,
-                layout.expert_parallel,
-                layout.pipeline_parallel,
-                layout.data_parallel,
-            )
+            degrees = (*layout.degrees, layout.pipeline_parallel, layout.data_parallel)
             yield from must_equal(rule, "kinds of parallelism", end.value, sum(degree > 1 for degree in degrees))
     budget = physics.instance.limits.budget_usd
     if budget is not None:
@@ -440,7 +434,7 @@ def formulations(physics: PlanPhysics) -> Iterator[certificate.Violation]:
         return
     gbps = layout.assumptions.wan_gbps
     waves = 0 if gbps is None else round(gbps * physics.wan.headroom_factor / physics.wan.wavelength_gbps)
-    degrees = (layout.tensor_parallel, layout.context_parallel, layout.pipeline_parallel, layout.data_parallel)
+    degrees = (*layout.degrees[:2], layout.pipeline_parallel, layout.data_parallel)
     yield from must_be(
         "formulations[sites]", "given", sites.certificate.given, certificate.given_to_sites(*degrees, waves)
     )

@@ -113,7 +113,7 @@ class Space:
 
     def _takes(self, shape: LayerShape) -> bool:
         """Return whether rules of the framework leave a cut of a layer."""
-        tensor, context, expert, rule = shape.tensor_parallel, shape.context_parallel, shape.expert_parallel, self.rules
+        (tensor, context, expert), rule = shape.degrees, self.rules
         experts = self.machine.model.experts is not None
         asks = rule.sequence_parallel == "always" or (rule.sequence_parallel == "with experts" and experts)
         if (asks and tensor > 1 and not shape.sequence_parallel) or (shape.tensor_inner > 1 and not rule.tensor_2d):
@@ -350,7 +350,7 @@ class Cut:
         stages in a rack as fit. Cuts that split a replica alike share the result.
         """
         shape, known = self.shape, self.space.known_pipelines
-        key = (shape.tensor_parallel, shape.context_parallel, shape.expert_parallel, self.schedule)
+        key = (*shape.degrees, self.schedule)
         if key not in known:
             known[key] = self._pipelines()
         found = known[key]
@@ -388,9 +388,7 @@ class Cut:
         """Return the block of one rack stage; those of longer pipelines have as many more racks."""
         return block_of(
             self.space.gpus,
-            tensor_parallel=self.shape.tensor_parallel,
-            context_parallel=self.shape.context_parallel,
-            expert_parallel=self.shape.expert_parallel,
+            self.shape.degrees,
             pipeline_parallel=1,
             stages_per_rack=stages_per_rack,
             replicas_per_rack=self.space.instance.pins.get("layout.replicas_per_rack"),

@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import pairwise
 from typing import Any
 
@@ -18,7 +18,8 @@ from planner.instance.hardware import DAYS_A_MONTH, HardwareAlternative, Rack
 from planner.instance.instance import Instance
 from planner.physics.network.fabric_designs import min_fabric_usd
 from planner.physics.plan_physics import PlanPhysics
-from planner.physics.training.parallel_strategy import RackBlock, block_of
+from planner.physics.training.operations import LayerShape
+from planner.physics.training.parallel_strategy import LAYOUT_KEYS, RackBlock, block_of, shape_values
 from planner.plan.certificate import ExcludedColumn, JointProof, Violation
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import LayoutPlan
@@ -30,28 +31,12 @@ RULE = "joint_columns"
 Key = tuple[Any, ...]
 
 
-NAMES = (
-    "tensor_parallel",
-    "tensor_parallel_inner",
-    "context_parallel",
-    "expert_parallel",
-    "microbatch_sequences",
-    "sequence_parallel",
-    "recompute",
-    "schedule",
-    "experts_overlap",
-    "zero_stage",
-    "pipeline_parallel",
-    "virtual_stages",
-    "stages_per_rack",
-)
-CUT_NAMES = 9  # of them belong to the cut
+CUT = (*(LAYOUT_KEYS.get(choice.name, choice.name) for choice in fields(LayerShape)), "schedule")
+NAMES = (*CUT, "zero_stage", "pipeline_parallel", "virtual_stages", "stages_per_rack")
 
 
 def _cut_key(cut: Cut) -> Key:
-    shape = cut.shape
-    own = (shape.tensor_parallel, shape.tensor_inner, shape.context_parallel, shape.expert_parallel, shape.micro_batch)
-    return (*own, shape.sequence_parallel, shape.recompute, cut.schedule, shape.experts_overlap)
+    return (*shape_values(cut.shape).values(), cut.schedule)
 
 
 def key_of(cut: Cut, zero_stage: int, pipelines: CutPipelines, i: int) -> Key:
@@ -61,7 +46,7 @@ def key_of(cut: Cut, zero_stage: int, pipelines: CutPipelines, i: int) -> Key:
 
 def name_of(key: Key) -> str:
     """Name a column in words."""
-    tensor, inner, context, expert, batch, together, recompute, schedule, overlap, zero, p, v, q = key
+    tensor, batch, recompute, together, context, expert, inner, overlap, schedule, zero, p, v, q = key
     parts = [
         f"TP {tensor}" + (f" (inner {inner})" if inner > 1 else ""),
         f"CP {context}" if context > 1 else "",
@@ -91,7 +76,7 @@ class Inspection:
     def __post_init__(self) -> None:
         """Sort the listed columns by their cuts."""
         for key in self.listed:
-            self.by_cut.setdefault(key[:CUT_NAMES], []).append(key)
+            self.by_cut.setdefault(key[: len(CUT)], []).append(key)
 
     @property
     def limit(self) -> float:
@@ -109,7 +94,7 @@ class Inspection:
                 return
             pipelines = cut.pipelines()
             for key in self.by_cut.get(_cut_key(cut), ()):  # note the listed columns that the space has
-                zero = key[CUT_NAMES]
+                zero = key[len(CUT)]
                 same = (pipelines.p == key[-3]) & (pipelines.v == key[-2]) & (pipelines.stages_per_rack == key[-1])
                 if zero in self.space.zero_stages and bool(np.any(same & self.space.runs(zero, pipelines.p))):
                     self.met.add(key)
@@ -276,9 +261,7 @@ def block_of_layout(gpus: int, layout: LayoutPlan) -> RackBlock | None:
     """Return the block of racks that holds whole replicas of a layout."""
     return block_of(
         gpus,
-        tensor_parallel=layout.tensor_parallel,
-        context_parallel=layout.context_parallel,
-        expert_parallel=layout.expert_parallel,
+        layout.degrees,
         pipeline_parallel=layout.pipeline_parallel,
         stages_per_rack=layout.stages_per_rack,
         replicas_per_rack=layout.replicas_per_rack,
@@ -315,9 +298,8 @@ def joint_proof(physics: PlanPhysics) -> Iterator[Violation]:
     block = block_of_layout(physics.gpus_per_rack, layout)
     if block is None:
         racks_are = f"racks of {physics.gpus_per_rack} GPUs"
-        yield broken(
-            "joint_proof", f"TP {layout.tensor_parallel} x CP {layout.context_parallel} on {racks_are}: no block"
-        )
+        tensor, context, _ = layout.degrees
+        yield broken("joint_proof", f"TP {tensor} x CP {context} on {racks_are}: no block")
         return
     objective, network = physics.plan.objective, physics.instance.network
     days = objective.value if in_days else layout.metrics.days_to_train

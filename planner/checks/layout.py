@@ -52,7 +52,7 @@ def rack_shape(physics: PlanPhysics) -> Iterator[Violation]:
     """Check that a rack has the GPUs of its stages and replicas, and that a larger replica has the racks it needs."""
     for layout in _layouts(physics):
         unit = strategy_of(layout).shape.gpus
-        need = racks_per_replica(physics.gpus_per_rack, layout.tensor_parallel, layout.context_parallel)
+        need = racks_per_replica(physics.gpus_per_rack, *layout.degrees[:2])
         yield from must_equal("rack_shape", f"racks_per_replica for {unit} GPUs", layout.racks_per_replica, need)
         gpus = layout.stages_per_rack * layout.replicas_per_rack * unit
         what = f"GPUs of {layout.stages_per_rack} stages of {layout.replicas_per_rack} replicas"
@@ -300,7 +300,7 @@ RULES: tuple[Rule, ...] = (
 
 def broken_rules(rules: FrameworkRules, layout: LayoutPlan, model: Model, sequence: int) -> Iterator[str]:
     """Yield each choice of a layout that a framework does not run, for a model and the tokens of a sequence."""
-    tensor, unit, parts = layout.tensor_parallel, layout.tensor_parallel * layout.context_parallel, rules.sequence_parts
+    (tensor, context, _), unit, parts = layout.degrees, layout.stage_gpus, rules.sequence_parts
     has_experts, divides = model.experts is not None, parts != "any"
     routed = rules.experts_over_tensors and has_experts and max(tensor, layout.expert_parallel) > 1
     rounds, in_parts = rules.whole_rounds and layout.virtual_stages > 1, unit * (2 if parts == "halves" else 1)
@@ -313,13 +313,7 @@ def broken_rules(rules: FrameworkRules, layout: LayoutPlan, model: Model, sequen
         yield f"layout.layers_per_stage: as many on each stage (are {list(layout.layers_per_stage)})"
     divided = (
         (rounds, "layout.microbatches_per_step", layout.microbatches_per_step, "the stages", layout.pipeline_parallel),
-        (
-            divides and layout.context_parallel > 1,
-            "workload.sequence_length",
-            sequence,
-            "2 x CP",
-            2 * layout.context_parallel,
-        ),
+        (divides and context > 1, "workload.sequence_length", sequence, "2 x CP", 2 * context),
         (divides and layout.sequence_parallel, "workload.sequence_length", sequence, "its parts under TP", in_parts),
         (
             rules.whole_expert_groups,

@@ -300,9 +300,11 @@ def table(points: Sequence["LimitPoint"], days: float) -> Iterator[str]:
 
 
 def _layout(point: "LimitPoint", layout: "LimitLayout") -> str:
+    from planner.plan.plan_sections import DEGREES
+
     wide = "".join(
         f" {name} {degree}"
-        for name, degree in (("CP", layout.context_parallel), ("EP", layout.expert_parallel))
+        for name, degree in zip(("CP", "EP"), (getattr(layout, key) for key in DEGREES[1:3]), strict=True)
         if degree > 1
     )
     pipeline = f"PP {layout.pipeline_parallel} v {layout.virtual_stages}"

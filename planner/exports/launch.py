@@ -53,7 +53,7 @@ class LaunchRun:
     def gpus(self) -> int:
         """Ranks that are started."""
         layout = self.layout
-        return layout.tensor_parallel * layout.context_parallel * layout.pipeline_parallel * self.data_parallel
+        return layout.stage_gpus * layout.pipeline_parallel * self.data_parallel
 
     @property
     def node_gpus(self) -> int:

@@ -20,7 +20,7 @@ from planner.exports.launch import (
 from planner.formats import placed_job
 from planner.formats.shell_script import Script, ScriptText, started, typed
 from planner.formats.yaml_text import TableText
-from planner.imports.megatron_flags import OwnRun
+from planner.imports.megatron_flags import DEGREE_KEYS, OwnRun
 from planner.imports.training_run import (
     NEMO_NAMES,
     STARTED,
@@ -33,6 +33,7 @@ from planner.imports.training_run import (
 )
 from planner.instance.instance import Instance
 from planner.instance.workload import CORE_ATTENTION
+from planner.plan.plan_sections import DEGREES
 
 # The keys of a framework that say each choice of a layout. A choice that the file has as the plan does is not touched.
 _MEGATRON_STAGES = """pipeline-model-parallel-size pipeline-model-parallel-layout num-layers-per-virtual-pipeline-stage
@@ -46,9 +47,7 @@ _TITAN_BATCH = """training.local_batch_size training.global_batch_size
 _DEEPSPEED_BATCH = "train_batch_size train_micro_batch_size_per_gpu gradient_accumulation_steps"
 KEYS: dict[str, dict[str, str]] = {
     "megatron": {
-        "tensor_parallel": "tensor-model-parallel-size expert-tensor-parallel-size",
-        "context_parallel": "context-parallel-size",
-        "expert_parallel": "expert-model-parallel-size expert-tensor-parallel-size",
+        **DEGREE_KEYS["megatron"],
         "expert_tensor": "expert-tensor-parallel-size",
         "sequence_parallel": "sequence-parallel",
         "pipeline_parallel": _MEGATRON_STAGES,
@@ -59,9 +58,7 @@ KEYS: dict[str, dict[str, str]] = {
         "batch": "global-batch-size",
     },
     "torchtitan": {
-        "tensor_parallel": "parallelism.tensor_parallel_degree parallelism.expert_tensor_parallel_degree",
-        "context_parallel": "parallelism.context_parallel_degree",
-        "expert_parallel": "parallelism.expert_parallel_degree parallelism.expert_tensor_parallel_degree",
+        **DEGREE_KEYS["torchtitan"],
         "expert_tensor": "parallelism.expert_tensor_parallel_degree",
         "pipeline_parallel": _TITAN_STAGES,
         "data_parallel": f"{_TITAN_DATA} {_TITAN_BATCH}",
@@ -80,6 +77,9 @@ KEYS: dict[str, dict[str, str]] = {
         "batch": _DEEPSPEED_BATCH,
     },
 }
+for _framework in DEGREE_KEYS:  # the degree of experts' tensors follows from both where it is left out
+    for _choice in ("tensor_parallel", "expert_parallel"):
+        KEYS[_framework][_choice] += " " + KEYS[_framework]["expert_tensor"]
 KEYS["nemo"] = {
     choice: " ".join(nemo_names(flag)[0] for flag in flags.split()) for choice, flags in KEYS["megatron"].items()
 }
@@ -98,7 +98,7 @@ KEPT = (
     "parallelism.expert_tensor_parallel_degree",
 )
 # Degrees that a recipe has of its own where its overrides do not state them.
-DEGREES = ("tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel", "zero_stage", "recompute")
+OF_RECIPE = (*DEGREE_KEYS["megatron"], "zero_stage", "recompute")
 GRANULARITY, VIRTUAL_LAYERS = "recompute-granularity", "num-layers-per-virtual-pipeline-stage"
 QUEUES = "CUDA_DEVICE_MAX_CONNECTIONS"
 VIRTUAL_STAGES = "num-virtual-stages-per-pipeline-rank"
@@ -124,7 +124,7 @@ def written_like(
     if file.framework == "nemo" or (file.framework == "torchtitan" and isinstance(recipe, ScriptText)):
         unstated = [
             keys[name].split()[0]
-            for name in DEGREES
+            for name in OF_RECIPE
             if name not in wrong and not set(keys[name].split()) & set(present)
         ]
         if unstated:
@@ -179,9 +179,8 @@ def _change_keys(
 
 def differences(file: OwnRun, run: LaunchRun) -> dict[str, tuple[Any, Any]]:
     """Return the choices that a file has otherwise than a run, each with the file's value and the run's."""
-    layout, own = run.layout, {"context_parallel": 1, "expert_parallel": 1, "virtual_stages": 1} | file.layout
-    names = ["tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel", "virtual_stages"]
-    names += ["microbatch_sequences", "zero_stage", "recompute"]
+    layout, own = run.layout, dict.fromkeys((*DEGREES[1:3], "virtual_stages"), 1) | file.layout
+    names = [*DEGREE_KEYS["megatron"], "virtual_stages", "microbatch_sequences", "zero_stage", "recompute"]
     pairs: dict[str, tuple[Any, Any]] = {"expert_tensor": (file.expert_tensor, 1)}
     if "sequence_parallel" in own and max(own["tensor_parallel"], layout.tensor_parallel) > 1:
         names.append("sequence_parallel")

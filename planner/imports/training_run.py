@@ -1,6 +1,7 @@
 """Read a user's own training run from any framework's file, as pins for an instance that it must agree with."""
 
 import itertools
+import math
 import re
 import tomllib
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ from planner.files import parse_json, read_text
 from planner.formats.shell_script import Script, read_script, started, typed
 from planner.formats.yaml_text import YAML, read_yaml_data
 from planner.imports.megatron_flags import (
+    DEGREE_KEYS,
     KNOWN_BY,
     NO_WORDS,
     REMEDY,
@@ -28,6 +30,7 @@ from planner.instance.hardware import Rack
 from planner.instance.instance import Instance
 from planner.instance.read import NO_EFFECT, ReadItems, TrackedItems
 from planner.instance.workload import Model
+from planner.plan.plan_sections import STAGE_DEGREES
 
 
 def read_run(path: Path) -> OwnRun:
@@ -106,7 +109,7 @@ TITAN_WITHOUT = re.compile(
     r"(job|profiling|metrics|optimizer\.(lr|eps|beta.|name|weight_decay)|lr_scheduler|checkpoint|comm|fault_tolerance|"
     r"validation|debug|experimental\.custom.*|model)(\..*)?|training\.(dataset.*|steps|seed|max_norm|gc_.*|"
     r"deterministic|mixed_precision_.*)|activation_checkpoint\.selective_ac_option|quantize\..*filter_fqns|"
-    r"parallelism\.(pipeline_parallel_schedule|context_parallel_degree)|compile\.enable"
+    r"parallelism\.pipeline_parallel_schedule|compile\.enable"
 )
 DEEPSPEED_WITHOUT = re.compile(
     r"(optimizer|scheduler|bf16|fp16|tensorboard|wandb|csv_monitor|flops_profiler|comms_logger|checkpoint|data_types|"
@@ -143,13 +146,10 @@ def torchtitan_run(values: RunValues, gpus: int | None) -> OwnRun:
     shard = values.count("parallelism.data_parallel_shard_degree", -1)
     replicate = values.count("parallelism.data_parallel_replicate_degree")
     kept = values.choice("parallelism.fsdp_reshard_after_forward", ("default", "always", "never"), "default")
-    stages = values.count("parallelism.pipeline_parallel_degree")
+    stages = values.count(DEGREE_KEYS["torchtitan"]["pipeline_parallel"])
     keeps = kept == "never" or (kept == "default" and stages > 1)
-    layout: dict[str, Any] = {
-        "tensor_parallel": values.count("parallelism.tensor_parallel_degree"),
-        "pipeline_parallel": stages,
-        "context_parallel": values.count("parallelism.context_parallel_degree"),
-        "expert_parallel": values.count("parallelism.expert_parallel_degree"),
+    layout: dict[str, Any] = {choice: values.count(key) for choice, key in DEGREE_KEYS["torchtitan"].items()}
+    layout |= {
         "zero_stage": 0 if shard == 1 else 2 if keeps else 3,
         "recompute": values.choice("activation_checkpoint.mode", ("none", "selective", "full"), "selective"),
     }
@@ -291,7 +291,7 @@ def layout_of_run(run: OwnRun, instance: Instance, where: str) -> dict[str, Any]
         is_ = f"{run.expert_tensor}, the tensor parallelism where it is left out"
         raise InputError(f"{where}: {EXPERT_TENSOR[run.framework]}: must be 1 (is {is_}): {WHOLE_EXPERTS}; set it to 1")
     layout = dict(run.layout)
-    unit = layout["tensor_parallel"] * layout["pipeline_parallel"] * layout.get("context_parallel", 1)
+    unit = layout["pipeline_parallel"] * math.prod(layout.get(name, 1) for name in STAGE_DEGREES)
     if "data_parallel" not in layout:
         rack, racks = instance.hardware.rack, instance.hardware.racks
         own = racks * rack.gpus if racks is not None and isinstance(rack, Rack) else None

@@ -230,12 +230,10 @@ def upkeep_of(
     InputError
         No way to go on ever trains: too few racks are fit for work at any time.
     """
-    rates, machine, shape = counted(instance), step.machine_of(instance), strategy.shape
+    rates, machine = counted(instance), step.machine_of(instance)
     block = block_of(
         machine.rack.gpus,
-        tensor_parallel=shape.tensor_parallel,
-        context_parallel=shape.context_parallel,
-        expert_parallel=shape.expert_parallel,
+        strategy.shape.degrees,
         pipeline_parallel=strategy.pipeline_parallel,
         stages_per_rack=strategy.stages_per_rack,
         replicas_per_rack=strategy.replicas_per_rack,

@@ -93,9 +93,7 @@ def classes_of(m: Machine, strategy: ParallelStrategy) -> Iterator[str]:
 def degrees_of(m: Machine, strategy: ParallelStrategy) -> dict[str, int]:
     """Return the degrees of a run whose measured range is known, by the words of reports."""
     return {
-        "TP": strategy.tensor_parallel,
-        "CP": strategy.context_parallel,
-        "EP": strategy.expert_parallel,
+        **dict(zip(("TP", "CP", "EP"), strategy.shape.degrees, strict=True)),
         "PP": strategy.pipeline_parallel,
         "DP": strategy.data_parallel,
         "virtual stages": strategy.virtual_stages,

@@ -166,11 +166,8 @@ def disagreement(violations: Sequence[Violation]) -> Iterator[str]:
         yield f"  and {len(violations) - LISTED_VIOLATIONS} more, in the plan's violations"
 
 
-class ExcludedColumn(Frozen):
-    """A way to cut the model that would be faster than the bound on a free network: the sites refused each such choice.
-
-    It covers replicas from `min_data_parallel` to `max_data_parallel` and any number of micro-batches.
-    """
+class LayoutChoices(Frozen):
+    """The choices of a layout that cut the model and its sequences."""
 
     tensor_parallel: int = Field(description="As in the layout.")
     tensor_parallel_inner: int = Field(1, description="As in the layout.")
@@ -180,6 +177,16 @@ class ExcludedColumn(Frozen):
     virtual_stages: int = Field(1, description="As in the layout.")
     microbatch_sequences: int = Field(1, description="As in the layout.")
     sequence_parallel: bool = Field(False, description="As in the layout.")
+    zero_stage: Literal[0, 1, 2, 3] = Field(0, description="As in the layout.")
+    schedule: Literal["1f1b", "zb-h1"] = Field("1f1b", description="As in the layout.")
+
+
+class ExcludedColumn(LayoutChoices):
+    """A way to cut the model that would be faster than the bound on a free network: the sites refused each such choice.
+
+    It covers replicas from `min_data_parallel` to `max_data_parallel` and any number of micro-batches.
+    """
+
     recompute: Literal["none", "selective"] = Field(
         "none", description="What a layer keeps that is not recomputed whole; others are, as memory asks."
     )
@@ -188,8 +195,6 @@ class ExcludedColumn(Frozen):
         description="False: the experts' exchange overlaps nothing, as layers are recomputed or the pipeline has no "
         "interleaved stages.",
     )
-    zero_stage: Literal[0, 1, 2, 3] = Field(0, description="As in the layout.")
-    schedule: Literal["1f1b", "zb-h1"] = Field("1f1b", description="As in the layout.")
     stages_per_rack: int = Field(1, description="As in the layout.")
     min_data_parallel: int = Field(description="Fewest replicas that it covers.")
     max_data_parallel: int = Field(description="Most replicas that it covers.")

@@ -51,6 +51,10 @@ class LayoutMetrics(Frozen):
     wan_window_seconds: float = Field(description="Backward pass of one stage, which hides that exchange.")
 
 
+DEGREES = "tensor_parallel", "context_parallel", "expert_parallel", "pipeline_parallel", "data_parallel"
+STAGE_DEGREES = DEGREES[:2]  # whose product is the GPUs of a stage of a replica
+
+
 class LayoutPlan(Frozen):
     """The parallel strategy of a training step."""
 
@@ -86,6 +90,16 @@ class LayoutPlan(Frozen):
     certificate: Certificate = Field(description="What is proven of it.")
 
     @property
+    def degrees(self) -> tuple[int, int, int]:
+        """Degrees of tensor, context and expert parallelism."""
+        return self.tensor_parallel, self.context_parallel, self.expert_parallel
+
+    @property
+    def stage_gpus(self) -> int:
+        """GPUs of one stage of a replica."""
+        return self.tensor_parallel * self.context_parallel
+
+    @property
     def rack_stages(self) -> int:
         """Groups of racks that carry different stages: what the fabric joins and the placement places."""
         return -(-self.pipeline_parallel // self.stages_per_rack)
@@ -106,8 +120,7 @@ class PoolsPlan(Frozen):
 
 def layout_in_short(layout: LayoutPlan) -> str:
     """Write a layout in a few words: the degrees of parallelism above 1, pipeline and data always, chunks a stage."""
-    inner = (layout.tensor_parallel, layout.context_parallel, layout.expert_parallel)
-    return in_short((*inner, layout.pipeline_parallel, layout.data_parallel), layout.virtual_stages)
+    return in_short((*layout.degrees, layout.pipeline_parallel, layout.data_parallel), layout.virtual_stages)
 
 
 def in_short(degrees: tuple[int, int, int, int, int], virtual_stages: int) -> str:

@@ -30,7 +30,7 @@ from planner.physics.training.parallel_strategy import (
 )
 from planner.physics.training.step import Conditions
 from planner.plan.plan import RunPlan
-from planner.plan.plan_sections import Assumptions, LayoutMetrics, LayoutPlan
+from planner.plan.plan_sections import DEGREES, STAGE_DEGREES, Assumptions, LayoutMetrics, LayoutPlan
 from planner.simulation.flow_times import transport_slowdown_of
 from planner.solvers.outcome import Outcome, Stop
 from planner.units import counted
@@ -178,7 +178,7 @@ def _that_fits(instance: Instance, strategy: ParallelStrategy) -> tuple[Parallel
 def _with_defaults(instance: Instance, pinned: dict[str, Any]) -> dict[str, Any]:
     """Return the pins, and the plainest value of each choice that is left open, by the keys of the layout."""
     machine, stages, replicas = step.machine_of(instance), pinned["pipeline_parallel"], pinned["data_parallel"]
-    gpus, unit = machine.rack.gpus, pinned["tensor_parallel"] * pinned.get("context_parallel", 1)
+    gpus, unit = machine.rack.gpus, math.prod(pinned.get(name, 1) for name in STAGE_DEGREES)
     sequences = pinned.get("microbatch_sequences", 1)
     recomputes = any(pinned.get("recomputed_layers_per_stage", ()))
     known = {
@@ -392,9 +392,7 @@ def _constants(instance: Instance, part: str) -> tuple[Constant, ...]:
 
 # The part of a step that each degree sets, whose constants are extrapolated with it.
 SETS = {
-    "TP": "tensor_parallel",
-    "CP": "context_parallel",
-    "EP": "expert_parallel",
+    **dict(zip(("TP", "CP", "EP"), DEGREES, strict=False)),
     "PP": "pipeline_send",
     "DP": "data_parallel",
     "GPUs": "data_parallel",
@@ -443,8 +441,9 @@ def _constant(machine: Machine, path: str) -> Constant:
 def summary(result: Evaluation, *, why: bool = False) -> str:
     """Return the prediction as one screen of text: time and memory by part; `why`: with the constants behind them."""
     layout = result.layout
+    tensor, context, expert = layout.degrees
     degrees = (
-        f"TP {layout.tensor_parallel} x CP {layout.context_parallel} x EP {layout.expert_parallel} "
+        f"TP {tensor} x CP {context} x EP {expert} "
         f"x PP {layout.pipeline_parallel} (v {layout.virtual_stages}, {layout.schedule}) x DP {layout.data_parallel:,}"
     )
     lines = [

@@ -22,7 +22,7 @@ from planner.models.joint.world import JointPlan
 from planner.models.sites.explanation import SitesExplanation
 from planner.plan.certificate import Conflict, Status, Violation, disagreement
 from planner.plan.plan import Plan
-from planner.plan.plan_sections import LayoutPlan
+from planner.plan.plan_sections import DEGREES, LayoutPlan
 from planner.planning import explain_sites
 from planner.planning.alternatives.more import More, limited, limits_of, pinned, with_hbm, with_racks
 from planner.planning.conflict import ANY_PLAN, without_network_rule
@@ -45,10 +45,7 @@ from planner.solvers.signals import Deadline, OutOfTimeError
 from planner.units import money, short
 
 CHOICES = (
-    "tensor_parallel",
-    "context_parallel",
-    "expert_parallel",
-    "pipeline_parallel",
+    *DEGREES[:4],
     "virtual_stages",
     "microbatch_sequences",
     "zero_stage",

@@ -10,13 +10,13 @@ from planner.instance.instance import Instance, instance_sha256
 from planner.models import Options
 from planner.models.joint.cache import JointCache
 from planner.models.joint.search.curve import WholeCurve, racks_with_spares
-from planner.models.joint.search.days import days
 from planner.models.joint.search.first_plans import first_plans
 from planner.models.joint.search.goal import Stopped
 from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.solve import solve_joint, world_of
 from planner.models.joint.world import JointPlan
 from planner.physics import ticking
+from planner.physics.training.layer_time import days_of
 from planner.plan.certificate import ObjectiveValue
 from planner.plan.plan import Curve, CurvePoint, Plan, changed_decisions, digest
 from planner.plan.plan_sections import layout_in_short
@@ -200,11 +200,13 @@ def _written(
     of_all = found[-1][1] if fastest else 0.0
     for at in chosen:
         usd, seconds, choice = found[at]
-        plan = plan_of_point(instance, choice, days(problem, seconds), options)
+        plan = plan_of_point(instance, choice, days_of(problem.instance, seconds), options)
         bound = of_all or None if proven is None else min(seconds, max(front.cutoff(usd, proven), of_all))
-        least = None if bound is None else days(problem, bound)
+        least = None if bound is None else days_of(problem.instance, bound)
         point = curve_point(plan, least, plans[-1] if plans else None, knee=at == knee)
-        written.append(point.model_copy(update={"days_to_train": days(problem, seconds), "capital_usd": usd}))
+        written.append(
+            point.model_copy(update={"days_to_train": days_of(problem.instance, seconds), "capital_usd": usd})
+        )
         plans.append(plan)
     kept = [found[at][:2] for at in chosen]
     left_out = max((min(max(t / b, u / a) for u, t in kept) - 1 for a, b, _ in found), default=0.0)
@@ -212,7 +214,7 @@ def _written(
         points=tuple(written),
         epsilon=None if proven is None else (1 + proven) * (1 + left_out) - 1 if left_out > 0 else proven,
         most_usd=front.most_usd if math.isfinite(front.most_usd) else None,
-        slowest_days=days(problem, front.slowest) if math.isfinite(front.slowest) else None,
+        slowest_days=days_of(problem.instance, front.slowest) if math.isfinite(front.slowest) else None,
         stopped=stopped,
     )
     return Frontier(instance, curve, tuple(plans))

@@ -75,10 +75,7 @@ class PoolProblems:
 
     def days(self, seconds_per_sequence: float) -> float:
         """Compute the days to train from the seconds per sequence."""
-        workload = self.instance.workload
-        return layer_time.days_to_train(
-            workload.tokens, workload.sequence_length, seconds_per_sequence, workload.availability
-        )
+        return layer_time.days_of(self.instance, seconds_per_sequence)
 
 
 def solve(instance: Instance, options: Options, progress: Callable[[str], None]) -> Plan:

@@ -336,10 +336,8 @@ class Assembly:
         sites = self.at_sites
         fabric_mw = {site: template.mw for site, template in self.choice.templates.items()}
         column = self.choice.column
-        shape = column.strategy.shape
-        given = given_to_sites(
-            shape.tensor_parallel, shape.context_parallel, column.p, column.d, self.choice.wavelengths
-        )
+        tensor, context, _ = column.strategy.shape.degrees
+        given = given_to_sites(tensor, context, column.p, column.d, self.choice.wavelengths)
         with signals.finishing():
             section = sites_section(sites, placed, fabric_mw, given=given)
             return section, wan_section(sites, placed, window_seconds=self.metrics.wan_window_seconds)

@@ -19,6 +19,7 @@ from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.split import Column
 from planner.physics.network.fabric_designs import min_fabric_usd
 from planner.physics.site.cost import rack_of
+from planner.physics.training.parallel_strategy import shape_values
 from planner.plan.certificate import OUTSIDE, Conflict, ExcludedColumn, JointProof, ObjectiveValue, declared_space
 from planner.plan.plan import Plan
 from planner.simulation.flow_times import factor
@@ -62,16 +63,9 @@ def _grouped(columns: Sequence[tuple[float, Column]]) -> Iterator[ExcludedColumn
     for (s, p, v, zero, order, q), by_replicas in groups.items():
         for first, last in _ranges(sorted(by_replicas)):
             yield ExcludedColumn(
-                tensor_parallel=s.tensor_parallel,
-                tensor_parallel_inner=s.tensor_inner,
-                context_parallel=s.context_parallel,
-                expert_parallel=s.expert_parallel,
+                **shape_values(s),
                 pipeline_parallel=p,
                 virtual_stages=v,
-                microbatch_sequences=s.micro_batch,
-                sequence_parallel=s.sequence_parallel,
-                recompute=s.recompute,
-                experts_overlap=s.experts_overlap,
                 zero_stage=zero,
                 schedule=order,
                 stages_per_rack=q,

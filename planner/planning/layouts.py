@@ -12,14 +12,15 @@ from planner.instance.framework_rules import Overlap
 from planner.instance.instance import Instance
 from planner.models import Options
 from planner.models.joint.cache import JointCache
-from planner.models.joint.search.days import days
 from planner.models.joint.search.kinds import FastestOfEachKind, kind_of
 from planner.models.joint.search.loop import Loop
 from planner.models.joint.solve import solve_joint, world_of
 from planner.physics import ticking
+from planner.physics.training.layer_time import days_of
 from planner.physics.training.parallel_strategy import even_layers, layout_values, strategy_of
 from planner.physics.training.step import machine_of
 from planner.plan.plan import Plan
+from planner.plan.plan_sections import STAGE_DEGREES
 from planner.planning.evaluate import Evaluation, evaluated, with_switches
 from planner.planning.frontier import checked_plan, in_days_of_training
 from planner.solvers.progress import start, turn
@@ -64,7 +65,7 @@ def near_layouts(
         goal.incumbent = best.plan
         stopped = Loop(goal=goal).run()
     ranked = sorted(goal.kinds.values(), key=lambda plan: (plan.seconds, plan.capital_usd, kind_of(plan.column)))
-    plans = tuple(checked_plan(instance, plan, days(world.problem, plan.seconds), options) for plan in ranked)
+    plans = tuple(checked_plan(instance, plan, days_of(instance, plan.seconds), options) for plan in ranked)
     proven = best.stopped == stopped == "proved" and not goal.ended
     return NearLayouts(plans, within, best.days, proven=proven)
 
@@ -181,7 +182,7 @@ def _near(question: Instance, framework: str, layout: dict[str, Any]) -> Iterato
         and work.software.has("interleaved")
     ):
         chunks = list(range(1, min(*split, MAX_CHUNKS) + 1))
-    ranks = layout["data_parallel"] * layout["context_parallel"] * layout["tensor_parallel"]
+    ranks = layout["data_parallel"] * math.prod(layout[name] for name in STAGE_DEGREES)
     experts = [layout["expert_parallel"]]
     if work.model.experts is not None and work.software.has("expert"):
         experts += [

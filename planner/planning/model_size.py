@@ -22,7 +22,7 @@ from planner.models.model_size import ModelCandidate, instance_with, law_of, los
 from planner.physics.training import step, step_prediction, transformer
 from planner.physics.training.layer_time import SECONDS_PER_DAY
 from planner.physics.training.parallel_strategy import layout_values
-from planner.plan.certificate import Conflict, ObjectiveValue
+from planner.plan.certificate import Conflict, LayoutChoices, ObjectiveValue
 from planner.plan.plan import Plan
 from planner.solvers.outcome import UnansweredError
 from planner.solvers.signals import ENDED, Deadline
@@ -268,18 +268,11 @@ def _unknown(plan: Plan | None, clock: Deadline) -> Plan | None:
     return None if plan is None else plan.model_copy(update=update)
 
 
-class LimitLayout(Frozen):
+class LimitLayout(LayoutChoices):
     """The parallel strategy of a point."""
 
-    tensor_parallel: int
-    context_parallel: int
-    pipeline_parallel: int
-    virtual_stages: int
     data_parallel: int
-    expert_parallel: int
-    microbatch_sequences: int
     microbatches_per_step: int
-    zero_stage: int
 
 
 class LimitPoint(Frozen):

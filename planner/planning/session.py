@@ -13,6 +13,7 @@ from planner.models.joint.cache import JointCache
 from planner.models.joint.space import Strategy
 from planner.models.joint.split import Column
 from planner.models.joint.world import World
+from planner.physics.training.parallel_strategy import shape_values
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import LayoutPlan
 from planner.planning.alternatives.curve_around import POINTS, curve_around, why_no_curve
@@ -51,16 +52,8 @@ def column_of(layout: LayoutPlan, world: World) -> Column | None:
 def _cuts(strategy: Strategy, layout: LayoutPlan) -> bool:
     """Return whether a strategy cuts a layer, and shares racks, as a layout does."""
     shape = strategy.shape
-    same = (
-        (shape.tensor_parallel, layout.tensor_parallel),
-        (shape.tensor_inner, layout.tensor_parallel_inner),
-        (shape.context_parallel, layout.context_parallel),
-        (shape.expert_parallel, layout.expert_parallel),
-        (shape.micro_batch, layout.microbatch_sequences),
-        (shape.sequence_parallel, layout.sequence_parallel),
-        (strategy.order, layout.schedule),
-    )
-    if any(one != other for one, other in same):
+    own = shape_values(shape) | {"schedule": strategy.order}
+    if any(getattr(layout, key) != value for key, value in own.items() if key not in ("recompute", "experts_overlap")):
         return False
     kept = shape.recompute == layout.recompute and strategy.recomputes != "some"
     kept = strategy.recomputes != "none" if layout.recompute == "full" else kept

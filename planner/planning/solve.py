@@ -13,13 +13,14 @@ from planner.instance.instance import TOLERANCE, Instance
 from planner.models import Options
 from planner.models.joint.cache import JointCache
 from planner.models.joint.ends import End, Ends, ends_within, kinds_of, local_share, simplest_within
-from planner.models.joint.least_cost import cheaper_within, days_of
+from planner.models.joint.least_cost import cheaper_within
 from planner.models.joint.search.loop import Loop
 from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.solve import world_of
 from planner.models.joint.split import Column
 from planner.models.joint.world import CENTS, EPS, JointPlan, World
 from planner.physics import ticking
+from planner.physics.training.layer_time import days_of
 from planner.plan.certificate import (
     ALMOST_AS_FAST,
     SIMPLER_WITHIN,
@@ -243,7 +244,7 @@ def _ended_by_choice(
         if fastest.seconds >= best.seconds * (1 - EPS):
             return choice.solution, choice.more
         # Within a gap a plan of an end may be faster than the fastest so far: it is that, and the ends begin from it.
-        best, solution = fastest, replace(solution, plan=fastest, days=days_of(world.problem, fastest.seconds))
+        best, solution = fastest, replace(solution, plan=fastest, days=days_of(world.problem.instance, fastest.seconds))
         most = _most_given_up(instance, solution, options.gap or 0.0) or 0.0
         report_bounds(progress, solution.days, solution.lower_bound)
         if search is not None:
@@ -297,7 +298,9 @@ def _choice(
             search=search,
         )
         plan, ends = found.plan or best, _ends(world, best, found, proven=proven)
-        chosen = replace(solution, plan=plan, days=days_of(world.problem, plan.seconds), stopped=found.capital.stopped)
+        chosen = replace(
+            solution, plan=plan, days=days_of(world.problem.instance, plan.seconds), stopped=found.capital.stopped
+        )
         return _Choice(chosen, {"ends": ends, "simplest": _simpler(world, best, found.simpler)}, found.plans)
     cheap = cheaper_within(world, best, ALMOST_AS_FAST, time_limit=deadline.limit, progress=reported)
     if cheap.plan is None or cheap.capital_usd is None or cheap.capital_usd > best.capital_usd - CENTS:
@@ -314,12 +317,10 @@ def _simpler(world: World, best: JointPlan, found: End | None) -> SimplerPlan | 
     plan = found.plan
     column, shape = plan.column, plan.column.strategy.shape
     return SimplerPlan(
-        days_to_train=days_of(world.problem, plan.seconds),
+        days_to_train=days_of(world.problem.instance, plan.seconds),
         loss=plan.seconds / best.seconds - 1,
         capital_usd=plan.capital_usd,
-        layout=in_short(
-            (shape.tensor_parallel, shape.context_parallel, shape.expert_parallel, column.p, column.d), column.v
-        ),
+        layout=in_short((*shape.degrees, column.p, column.d), column.v),
         layers_per_stage=plan.split.layers,
         recomputed_layers=sum(plan.split.recomputed),
         proven=found.proven,
@@ -341,10 +342,10 @@ def _ends(world: World, best: JointPlan, found: Ends, *, proven: bool) -> tuple[
     """Return the plan that each end of the choice left; `proven`: no plan is faster than the fastest."""
 
     def of(name: EndName, other: JointPlan, value: float, *, proven: bool) -> ChoiceEnd:
-        days = days_of(world.problem, other.seconds)
+        days = days_of(world.problem.instance, other.seconds)
         return ChoiceEnd(name=name, value=value, days_to_train=days, capital_usd=other.capital_usd, proven=proven)
 
-    ends = [of("goal", best, days_of(world.problem, best.seconds), proven=proven)]
+    ends = [of("goal", best, days_of(world.problem.instance, best.seconds), proven=proven)]
     if found.capital.plan is not None:
         chosen = found.capital.plan
         ends.append(of("capital", chosen, chosen.capital_usd, proven=found.capital.status is JointStatus.OPTIMAL))

@@ -20,7 +20,7 @@ from planner.instance.hardware import Accelerator
 from planner.instance.workload import Model, catalogue
 from planner.plan.plan import Figure, Plan, digest
 from planner.plan.plan_files import read_plan
-from planner.plan.plan_sections import layout_in_short
+from planner.plan.plan_sections import DEGREES, layout_in_short
 from planner.planning.finish_date import FINISH_DATE
 from planner.report.statements.statement import Statement
 from planner.report.summary import PIPE, fitted, statements
@@ -369,8 +369,8 @@ def _cell(figure: Figure, first: Figure = None) -> str:
     ) + times
 
 
-DEGREES = (
-    *("tensor_parallel", "context_parallel", "expert_parallel", "pipeline_parallel", "data_parallel"),
+LAYOUT_COLUMNS = (
+    *DEGREES,
     *("virtual_stages", "microbatch_sequences", "microbatches_per_step", "zero_stage", "recompute"),
 )
 
@@ -385,7 +385,7 @@ def layout_rows(found: "NearLayouts") -> list[dict[str, Any]]:
         metrics, fewest = layout.metrics, found.fewest_days or math.inf
         row: dict[str, Any] = {"layout": layout_in_short(layout), "days_to_train": metrics.days_to_train}
         row["share_slower"] = max(0.0, metrics.days_to_train / fewest - 1)
-        row |= {name: getattr(layout, name) for name in DEGREES}
+        row |= {name: getattr(layout, name) for name in LAYOUT_COLUMNS}
         row["layers_per_stage"] = list(layout.layers_per_stage)
         row |= {"step_seconds": metrics.step_seconds, "mfu": metrics.mfu}
         row |= {"memory_bytes_per_gpu": metrics.memory_bytes_per_gpu, "gpus_used": layout.gpus_used}

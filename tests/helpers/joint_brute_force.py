@@ -226,9 +226,7 @@ class Toy:
                 if self.fine(pipeline_parallel=p, virtual_stages=v) and self.runs(pipeline=p, interleaved=v):
                     block = block_of(
                         g,
-                        tensor_parallel=s.tensor_parallel,
-                        context_parallel=s.context_parallel,
-                        expert_parallel=s.expert_parallel,
+                        s.degrees,
                         pipeline_parallel=p,
                         stages_per_rack=q,
                         replicas_per_rack=self.pins.get("replicas_per_rack"),

@@ -15,8 +15,8 @@ from planner.cli.console import ExitCode, exit_code
 from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.models import Options
-from planner.models.joint.search.days import days
 from planner.models.joint.solve import solve_joint, world_of
+from planner.physics.training.layer_time import days_of
 from planner.plan.plan import Curve, Plan
 from planner.planning.alternatives.curve_around import covered_within, why_no_curve
 from planner.planning.explain import explained
@@ -48,7 +48,7 @@ def test_bounds_and_the_share_hold_for_the_enumeration(seed: int) -> None:
         assert check(own) == [] and point.capital_usd == (own.cost.total_usd if own.cost else None)
     problem = world_of(i, Options(), Deadline()).problem
     for x in CostToy(i).front:
-        late = days(problem, x.seconds)
+        late = days_of(problem.instance, x.seconds)
         assert curve.none_below_usd is None or x.usd > curve.none_below_usd
         share = min(max(p.days_to_train / late, p.capital_usd / x.usd) for p in curve.points) - 1
         assert x.usd < curve.least_usd * (1 - 1e-9) or share <= curve.epsilon * (1 + 1e-6) + 1e-9
@@ -192,7 +192,7 @@ def test_bounds_of_an_instance_hold_for_the_enumeration(seed: int) -> None:
     """No plan of a point's money is under its bound; with points left out the share that is stated still covers all."""
     i = without(toy(seed, sites=2, forced=True), deadline_days=None)
     problem = world_of(i, Options(), Deadline()).problem
-    every = [(days(problem, x.seconds), x.usd) for x in CostToy(i).front]
+    every = [(days_of(problem.instance, x.seconds), x.usd) for x in CostToy(i).front]
     for points in (None, 2):
         curve = curve_of(i, points=points).curve
         assert points is None or len(curve.points) <= points

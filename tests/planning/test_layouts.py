@@ -14,9 +14,9 @@ from tiers import more, slow
 import planner
 from planner.errors import InputError
 from planner.models import Options
-from planner.models.joint.search.days import days
 from planner.models.joint.search.kinds import Kind, kind_of
 from planner.models.joint.solve import solve_joint, world_of
+from planner.physics.training.layer_time import days_of
 from planner.planning.layouts import near_layouts
 from planner.solvers.signals import Deadline
 
@@ -47,7 +47,7 @@ def test_equals_full_enumeration(seed: int, how: dict[str, Any], within: float) 
         x = plan.layout
         assert plan.verified
         kind = x.tensor_parallel, x.context_parallel, x.expert_parallel, x.pipeline_parallel
-        assert x.metrics.days_to_train == pytest.approx(days(problem, wanted[kind]), rel=1e-9)
+        assert x.metrics.days_to_train == pytest.approx(days_of(problem.instance, wanted[kind]), rel=1e-9)
     assert kind_of(best.column) in wanted
 
 

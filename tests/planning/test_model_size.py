@@ -14,7 +14,8 @@ from planner.cli import main
 from planner.cli.sweep_commands import fall, wall
 from planner.errors import InputError
 from planner.instance.workload import catalogue
-from planner.models.joint.free_network import days_of, fastest_on, fewest_racks
+from planner.models.joint.free_network import fastest_on, fewest_racks
+from planner.physics.training.layer_time import days_of
 from planner.plan.plan import Plan
 from planner.planning.model_size import LimitPoint
 from planner.sweeps.axes import changed, read_changes

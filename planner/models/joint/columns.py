@@ -16,6 +16,7 @@ from planner.models.joint.micro_batches import BLOCK, Pruning, micro_batches, mo
 from planner.models.joint.space import Flags, Floats, Ints, JointProblem, Strategy, StrategyPipelines
 from planner.models.joint.split import Column, Stages
 from planner.models.joint.world import World
+from planner.physics.training.parallel_strategy import context_racks
 
 RAILS_STEP = 12  # GPUs of a rack cabled, between which the most racks are bounded by the fewer
 
@@ -37,8 +38,7 @@ def strategy_bound(world: World, s: Strategy) -> float:
     The racks are bounded with the fewest GPUs of each cabled that the strategy can have.
     """
     shape, gpus = s.shape, s.problem.gpus
-    unit = gpus // shape.tensor_parallel
-    c = max(1, -(-shape.context_parallel // unit))
+    c = context_racks(gpus, *shape.degrees[:2])
     replicas = max_racks(world, shape.gpus // c) * (gpus // shape.gpus if c == 1 else 1 / c)
     most, calendar = min(replicas, s.problem.max_sequences * s.problem.layers), s.problem.calendar
     if most <= 0:

@@ -246,7 +246,7 @@ def least_simplicity(column: Column) -> Rank:
 def pipeline_ranks(of: StrategyTable, best: Rank) -> tuple[Ints, int]:
     """Return a number of each pipeline of a strategy, in the order of `least_simplicity`, and that of the best rank."""
     s, rows = of.strategy.shape, of.rows
-    kinds = sum(x > 1 for x in (s.tensor_parallel, s.context_parallel, s.expert_parallel)) + (rows.p > 1)
+    kinds = sum(x > 1 for x in s.degrees) + (rows.p > 1)
     layers = of.strategy.machine.model.layers
 
     def number(kinds: Any, uneven: Any, v: Any, p: Any) -> Any:
@@ -260,5 +260,5 @@ def pipeline_ranks(of: StrategyTable, best: Rank) -> tuple[Ints, int]:
 def kinds_of(c: Column) -> int:
     """Count the kinds of parallelism of more than one rank."""
     s = c.strategy.shape
-    degrees = (s.tensor_parallel, s.context_parallel, s.expert_parallel, c.p, c.d)
+    degrees = (*s.degrees, c.p, c.d)
     return sum(x > 1 for x in degrees)

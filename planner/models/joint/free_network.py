@@ -17,7 +17,7 @@ from planner.models.joint.search.loop import Loop
 from planner.models.joint.space import JointProblem, problem_of
 from planner.models.joint.split import Column
 from planner.models.joint.world import CENTS, EPS, JointPlan, World
-from planner.physics.training import layer_time
+from planner.physics.training.layer_time import days_of
 from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.physics.training.step import Conditions
 from planner.plan.certificate import Status
@@ -112,12 +112,6 @@ def strategy_of(plan: JointPlan) -> ParallelStrategy:
         stages_per_rack=block.stages_per_rack,
         schedule=s.order,
     )
-
-
-def days_of(instance: Instance, seconds_per_sequence: float) -> float:
-    """Compute the days to train from the seconds a sequence."""
-    w = instance.workload
-    return float(layer_time.days_to_train(w.tokens, w.sequence_length, seconds_per_sequence, w.availability))
 
 
 @dataclass(kw_only=True)

@@ -11,6 +11,7 @@ from planner.models import Options
 from planner.models.joint.cache import JointCache
 from planner.models.joint.free_network import least_seconds
 from planner.models.joint.search.capital import LeastCapital
+from planner.models.joint.search.days import described
 from planner.models.joint.search.goal import Stopped
 from planner.models.joint.search.least_prices import floor_of
 from planner.models.joint.search.loop import Loop
@@ -18,7 +19,7 @@ from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.solve import world_of
 from planner.models.joint.space import JointProblem
 from planner.models.joint.world import CENTS, EPS, JointPlan, World
-from planner.physics.training import layer_time
+from planner.physics.training.layer_time import days_of
 from planner.plan.certificate import ALMOST_AS_FAST
 from planner.solvers.progress import report
 from planner.solvers.signals import Deadline
@@ -56,15 +57,9 @@ class LeastCost:
         )
 
 
-def days_of(problem: JointProblem, seconds: float) -> float:
-    """Compute the days to train from the seconds a sequence."""
-    w = problem.instance.workload
-    return float(layer_time.days_to_train(w.tokens, w.sequence_length, seconds, w.availability))
-
-
 def seconds_of(problem: JointProblem, days: float) -> float:
     """Compute the seconds a sequence at which training takes `days` days."""
-    return days / days_of(problem, 1.0)
+    return days / days_of(problem.instance, 1.0)
 
 
 @dataclass(kw_only=True)
@@ -96,8 +91,7 @@ class CapitalSearch:
         world.end_at(Deadline(time_limit))
 
         def kept(plan: JointPlan) -> None:
-            c, usd = plan.column, plan.capital_usd
-            choices, value = f"{_described(plan)}, {c.d} replicas, {c.m} micro-batches", days_of(problem, plan.seconds)
+            usd, choices, value = plan.capital_usd, described(plan), days_of(problem.instance, plan.seconds)
             line = f"${usd / 1e9:,.3f}B, {value:,.2f} days: {choices}"
             report(progress, line, usd, goal.bound or None, choices, (problem.instance, plan, value))
 
@@ -139,13 +133,6 @@ def cheapest_by(
     return CapitalSearch.begun(world, limit, known=known, time_limit=time_limit, progress=progress).run()
 
 
-def _described(plan: JointPlan) -> str:
-    """Name how a plan cuts the model, and its blocks by site."""
-    c, s = plan.column, plan.column.strategy.shape
-    blocks = "+".join(map(str, plan.shape.blocks))
-    return f"TP {s.tensor_parallel} x CP {s.context_parallel} x PP {c.p}, v {c.v}, blocks {blocks}"
-
-
 def _result(goal: LeastCapital, *, stopped: Stopped, failure: str) -> LeastCost:
     """Return the result of a search: its plan, if any, and the bounds proven."""
     plan, problem, counts = goal.incumbent, goal.world.problem, dict(sorted(goal.world.counts.items()))
@@ -154,7 +141,7 @@ def _result(goal: LeastCapital, *, stopped: Stopped, failure: str) -> LeastCost:
         status = JointStatus.INFEASIBLE if proven else JointStatus.UNKNOWN
         bound = goal.bound if stopped != "proved" else None
         least = None if stopped != "proved" else least_seconds(goal.world)
-        days = None if least is None or not math.isfinite(least) else days_of(problem, least)
+        days = None if least is None or not math.isfinite(least) else days_of(problem.instance, least)
         return LeastCost(
             status=status,
             capital_usd=None,
@@ -170,7 +157,7 @@ def _result(goal: LeastCapital, *, stopped: Stopped, failure: str) -> LeastCost:
         status=JointStatus.OPTIMAL if bound >= plan.capital_usd - CENTS else JointStatus.FEASIBLE,
         capital_usd=plan.capital_usd,
         lower_bound_usd=bound,
-        days=days_of(problem, plan.seconds),
+        days=days_of(problem.instance, plan.seconds),
         least_days=None,
         plan=plan,
         stopped=stopped,

@@ -16,7 +16,6 @@ from typing import Any
 from planner.instance.instance import Instance
 from planner.models import Options
 from planner.models.joint.cache import JointCache
-from planner.models.joint.free_network import days_of
 from planner.models.joint.least_cost import LeastCost, cheapest_by, seconds_of
 from planner.models.joint.search.goal import Stopped
 from planner.models.joint.solution import JointStatus
@@ -24,6 +23,7 @@ from planner.models.joint.solve import world_of
 from planner.models.joint.space import problem_of
 from planner.models.joint.world import CENTS, EPS, JointPlan
 from planner.physics.site.cost import alike_usd, at_run_prices, years_of
+from planner.physics.training.layer_time import days_of
 from planner.solvers.progress import report
 from planner.solvers.signals import Deadline
 

@@ -6,6 +6,7 @@ from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.instance.workload import Parallelism, Software
 from planner.physics.training.operations import Machine
+from planner.physics.training.parallel_strategy import NEEDS
 
 SHOWN = 24  # values of a choice that an error lists
 REASONS = {
@@ -13,16 +14,7 @@ REASONS = {
     "stages_per_rack": "a rack holds one stage of a pipeline, or as many as fit",
     "tensor_parallel_inner": "TP is one-dimensional, or the squarest grid from 16 ranks on",
 }
-NEEDS: dict[str, Parallelism] = {
-    "tensor_parallel": "tensor",
-    "tensor_parallel_inner": "tensor-2d",
-    "sequence_parallel": "sequence",
-    "context_parallel": "context",
-    "expert_parallel": "expert",
-    "pipeline_parallel": "pipeline",
-    "virtual_stages": "interleaved",
-}
-RULED = {"context_parallel", "pipeline_parallel", "tensor_parallel_inner"}  # whose values rules of a framework narrow
+RULED: set[Parallelism] = {"context", "pipeline", "tensor-2d"}  # whose degrees rules of a framework narrow
 OTHER = "choose another workload.software, or add it to its"
 
 
@@ -52,7 +44,7 @@ def refuse_pins(problem: PinnedProblem, free: dict[str, list[Any]]) -> None:
         if wanted is not None and wanted not in values:
             known = ", ".join(map(str, values[:SHOWN]))
             why = _missing(problem.machine.software, name, wanted) or (f" ({REASONS[name]})" if name in REASONS else "")
-            why += freed(problem) if name in RULED else ""
+            why += freed(problem) if NEEDS.get(name) in RULED else ""
             raise InputError(f"pins['layout.{name}']: {wanted!r} is outside the declared space; it has {known}{why}")
     if problem.pin("data_parallel_by_site") is not None:
         raise InputError(

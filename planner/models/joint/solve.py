@@ -10,7 +10,7 @@ from planner.instance.references_and_pins import ONE_SITE
 from planner.models import Options
 from planner.models.fabric.chooser import Templates
 from planner.models.joint.cache import JointCache
-from planner.models.joint.search.days import FewestDays, days
+from planner.models.joint.search.days import FewestDays
 from planner.models.joint.search.goal import Stopped
 from planner.models.joint.search.loop import Loop
 from planner.models.joint.solution import JointSolution, JointStatus
@@ -18,6 +18,7 @@ from planner.models.joint.space import problem_of
 from planner.models.joint.split import Column
 from planner.models.joint.world import EPS, World
 from planner.physics.site import cost
+from planner.physics.training.layer_time import days_of
 from planner.solvers.signals import Deadline
 
 
@@ -52,7 +53,7 @@ def solve_joint(
     """
     deadline, cache = Deadline(options.time_limit), JointCache() if cache is None else cache
     world = world_of(instance, options, deadline, cache, without)
-    rival = rival_days / days(world.problem, 1.0)
+    rival = rival_days / days_of(world.problem.instance, 1.0)
     goal = FewestDays(world=world, progress=progress, gap=options.gap or 0.0, first=first, rival=rival, within=within)
     loop = Loop(goal=goal)
     solution = _solution(goal, stopped=loop.run(), failure=loop.failure)
@@ -119,14 +120,14 @@ def _solution(goal: FewestDays, *, stopped: Stopped, failure: str) -> JointSolut
     free = min(goal.free, bound)
     return JointSolution(
         status=status,
-        days=None if best is None else days(problem, best.seconds),
-        lower_bound=None if known is None else days(problem, known),
-        fabric_free_bound=None if known is None else days(problem, free),
+        days=None if best is None else days_of(problem.instance, best.seconds),
+        lower_bound=None if known is None else days_of(problem.instance, known),
+        fabric_free_bound=None if known is None else days_of(problem.instance, free),
         plan=best,
         counts=dict(sorted(goal.world.counts.items())),
         stopped=stopped,
         failure=failure,
-        excluded=tuple((days(problem, key), c) for key, c in goal.columns if key < bound),
+        excluded=tuple((days_of(problem.instance, key), c) for key, c in goal.columns if key < bound),
         max_racks=dict(goal.world.sites.most) if goal.world.sites is not None else {},
     )
 

@@ -231,10 +231,9 @@ class Strategy:
     def block(self, pipeline: int) -> RackBlock | None:
         """Return the block of racks of a pipeline of `pipeline` stages; None where it has none."""
         s, problem = self.shape, self.problem
-        degrees = (s.tensor_parallel, s.context_parallel, s.expert_parallel)
         replicas = problem.pin("replicas_per_rack")
         return _block(
-            problem.gpus, *degrees, pipeline, packed=self.packed, all_rails=problem.all_rails, replicas=replicas
+            problem.gpus, *s.degrees, pipeline, packed=self.packed, all_rails=problem.all_rails, replicas=replicas
         )
 
     @cached_property
@@ -245,9 +244,7 @@ class Strategy:
         virtual = tuple(problem.options("virtual_stages", _stage_counts(problem, "interleaved")))
         packing = problem.pin("replicas_per_rack"), problem.pin("stages_per_rack")
         where = (problem.gpus, problem.all_rails, problem.layers, stages, virtual, packing)
-        every = _pipelines(
-            s.tensor_parallel, s.context_parallel, s.expert_parallel, self.packed, self.order == "1f1b", where
-        )
+        every = _pipelines(*s.degrees, self.packed, self.order == "1f1b", where)
         own = _alternates(problem, s, self.recomputes, every.p, every.v)
         return every if own.all() else every.part(np.flatnonzero(own))
 
@@ -275,9 +272,7 @@ def _block(
 ) -> RackBlock | None:
     found = block_of(
         gpus,
-        tensor_parallel=t,
-        context_parallel=c,
-        expert_parallel=e,
+        (t, c, e),
         pipeline_parallel=pipeline,
         stages_per_rack=min(pipeline, gpus // (t * c)) if packed else 1,
         replicas_per_rack=replicas,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.instance.hardware import Accelerator
+from planner.instance.instance import Instance
 from planner.instance.workload import Experts, RecomputeModule, Software
 from planner.physics import Num
 from planner.physics.training.collectives import (
@@ -83,7 +84,7 @@ def tensor_exchange_seconds(m: Machine, s: LayerShape, kind: LayerKind, *, of_ff
     t, model = s.tensor_parallel, m.model
     if t == 1:
         return 0.0
-    element = s.micro_batch * m.sequence / s.context_parallel * m.precision.collective_bytes
+    element = s.tokens(m.sequence) * m.precision.collective_bytes
     start, overlaps = m.software.collective_seconds, s.sequence_parallel and m.software.hides("tensor")
     exposed = 1 - m.software.tensor_overlap if overlaps else 1.0
     if s.tensor_inner == 1:
@@ -145,7 +146,7 @@ def expert_exchange_seconds(m: Machine, s: LayerShape, passes: float = math.inf)
     experts = m.model.experts
     if experts is None or s.expert_parallel == 1:
         return 0.0
-    own = s.micro_batch * m.sequence / s.context_parallel / s.tensor_parallel
+    own = s.tokens(m.sequence) / s.tensor_parallel
     one = m.expert_imbalance * own * m.model.hidden * m.precision.collective_bytes
     near, far = group_levels(m, stride=1, ranks=s.expert_parallel)
     if m.software.dispatcher == "all_to_all":
@@ -266,7 +267,7 @@ def layer_times(m: Machine, s: LayerShape, nic_slowdown: float = 1.0, *, front: 
 
 def pipeline_send_bytes(m: Machine, s: LayerShape) -> float:
     """Compute the bytes that a TP rank sends to the next stage: 1/t of b·s·h if scattered (Narayanan 2021), or all."""
-    size = s.micro_batch * m.sequence / s.context_parallel * m.model.hidden * m.precision.collective_bytes
+    size = s.tokens(m.sequence) * m.model.hidden * m.precision.collective_bytes
     return size / s.tensor_parallel if m.software.pipeline_scatter or s.sequence_parallel else size
 
 
@@ -310,7 +311,7 @@ def exposed_pipeline_send_seconds(
 def ranks_in_rack(m: Machine, s: LayerShape, replicas_per_rack: Num) -> Num:
     """Return the ranks of one rack with the same weights: its replicas and their CP ranks that are in this rack."""
     one_rack = s.gpus <= m.rack.gpus
-    return replicas_per_rack * s.context_parallel if one_rack else max(1, m.rack.gpus // s.tensor_parallel)
+    return replicas_per_rack * s.degrees[1] if one_rack else max(1, m.rack.gpus // s.tensor_parallel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -475,6 +476,12 @@ def optimizer_seconds(gpu: Accelerator, state_bytes: Num) -> Num:
 def days_to_train(tokens: float, tokens_per_step: float, step_seconds: float, availability: float) -> float:
     """Compute the days of wall time: tokens over those of a step, at the share of time in which steps advance."""
     return tokens / tokens_per_step * step_seconds / availability / SECONDS_PER_DAY
+
+
+def days_of(instance: Instance, seconds_per_sequence: float) -> float:
+    """Compute the days to train on all tokens of an instance from the seconds a sequence."""
+    w = instance.workload
+    return float(days_to_train(w.tokens, w.sequence_length, seconds_per_sequence, w.availability))
 
 
 def model_flop_utilisation(model_flop: float, gpus: int, peak: float, seconds: float) -> float:

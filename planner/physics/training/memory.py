@@ -154,7 +154,7 @@ def activation_bytes_per_layer(
     narrower, the attention's output is kept in both types, for its own backward and for the projection's (Transformer
     Engine saves the cast input of a product).
     """
-    t, tokens, element = s.tensor_parallel, sequence * s.micro_batch / s.context_parallel, sizes.element
+    t, tokens, element = s.tensor_parallel, s.tokens(sequence), sizes.element
     if s.recompute == "full":
         return element * tokens * model.hidden / s.split
     common, divided = activation_elements(model, routed=routed, imbalance=imbalance)
@@ -169,7 +169,7 @@ def activation_bytes_per_layer(
     linear = tokens * (whole / s.split + inner / t)
     if s.recompute == "selective":
         return linear
-    scores = (2 * element + sizes.mask) * s.micro_batch * model.heads * sequence**2 / (t * s.context_parallel)
+    scores = (2 * element + sizes.mask) * s.micro_batch * model.heads * sequence**2 / s.gpus
     return linear + scores
 
 
@@ -204,13 +204,12 @@ def logits_bytes(
     model: Model,
     sequence: Num,
     micro_batch: Num,
-    tensor_parallel: Num,
+    gpus: Num,
     *,
-    context_parallel: Num = 1,
     logit_bytes: float = 4.0,
 ) -> Num:
-    """Compute the bytes of the last stage's logits, in FP32 by default (Korthikanti 2022, section 4.3)."""
-    return logit_bytes * micro_batch * sequence * model.vocabulary / (tensor_parallel * context_parallel)
+    """Compute the bytes of the last stage's logits on one of `gpus`, in FP32 by default (Korthikanti 2022, 4.3)."""
+    return logit_bytes * micro_batch * sequence * model.vocabulary / gpus
 
 
 def usable_bytes(hbm_bytes: float, reserve_fraction: float, reserve_bytes: float) -> float:
@@ -275,9 +274,9 @@ def layer_bytes(m: Machine, s: LayerShape, *, front: bool = False) -> LayerBytes
     dropped = m.software.selective_gemm_share if modules else 0.0
     x = discarded_elements(m.model, modules, routed=routed, imbalance=m.expert_imbalance)
     divided = attention * x.attention + product * x.inputs + element * x.others
-    selective = tokens(m, s) * (product * x.common_inputs / s.split + divided / s.tensor_parallel)
+    selective = s.tokens(m.sequence) * (product * x.common_inputs / s.split + divided / s.tensor_parallel)
     common, wide = gradient_elements(m.model, routed=routed)
-    gradients = element * tokens(m, s) * (common / s.split + wide / s.tensor_parallel)
+    gradients = element * s.tokens(m.sequence) * (common / s.split + wide / s.tensor_parallel)
     kept = (stored(mode) - selective) * (1 - dropped)
     return LayerBytes(
         kept=kept * stays,
@@ -287,11 +286,6 @@ def layer_bytes(m: Machine, s: LayerShape, *, front: bool = False) -> LayerBytes
         gradients=gradients,
         offloaded=kept * m.software.activation_offload,
     )
-
-
-def tokens(m: Machine, s: LayerShape) -> float:
-    """Count the tokens of a micro-batch on one context-parallel rank."""
-    return s.micro_batch * m.sequence / s.context_parallel
 
 
 def gpu_state_bytes(
@@ -312,7 +306,7 @@ def gpu_state_bytes(
         own = state_bytes(parameters, m.precision, zero_stage=zero_stage, shards=shards, cast_bytes=cast_bytes)
         return own + parameters * (m.software.buffer_bytes_per_parameter + divided)
 
-    usual, over = layers - front, replicas * s.context_parallel
+    usual, over = layers - front, replicas * s.degrees[1]
     own, embeddings = usual * w.shared + front * w.front, ends * w.end
     apart = end_cast != cast
     shared = state(own + (0.0 if apart else embeddings), over)
@@ -345,12 +339,11 @@ def head_bytes(m: Machine, s: LayerShape, w: Weights) -> float:
         m.model,
         m.sequence,
         s.micro_batch,
-        s.tensor_parallel,
-        context_parallel=s.context_parallel,
+        s.gpus,
         logit_bytes=m.software.logit_memory_bytes or (2.0 if m.software.fused_loss else 4.0),
     )
     hidden = 2 / s.split + (3 if s.split > 1 else 2)
-    states = hidden * tokens(m, s) * m.model.hidden * m.precision.activation_bytes
+    states = hidden * s.tokens(m.sequence) * m.model.hidden * m.precision.activation_bytes
     return float(logits + states + m.software.weight_gradient_copy_bytes * w.end)
 
 

@@ -66,6 +66,15 @@ class LayerShape:
         return self.tensor_parallel * self.context_parallel
 
     @property
+    def degrees(self) -> tuple[int, int, int]:
+        """Degrees of tensor, context and expert parallelism."""
+        return self.tensor_parallel, self.context_parallel, self.expert_parallel
+
+    def tokens(self, sequence: int) -> float:
+        """Count the tokens of a micro-batch of such sequences on one CP rank."""
+        return self.micro_batch * sequence / self.context_parallel
+
+    @property
     def split(self) -> int:
         """Ranks over which sequence parallelism divides the tokens between products; 1 without it."""
         return self.tensor_parallel if self.sequence_parallel else 1
@@ -266,7 +275,7 @@ def layer_operations(m: Machine, s: LayerShape, *, routed: bool, window: int | N
     `routed`: the layer's FFN is a mixture of experts; `window`: the tokens that its attention sees (None: all).
     """
     passes = Passes(m, [], [])
-    tokens = s.micro_batch * m.sequence / s.context_parallel
+    tokens = s.tokens(m.sequence)
     h = m.model.hidden
     _norm_and_residual(passes, tokens, s)
     _attention(passes, tokens, s, window)
@@ -436,7 +445,7 @@ def head_seconds(m: Machine, s: LayerShape) -> float:
     The gradient of the token embedding is included: it is cleared, summed up by token, and added to the main gradient.
     In a pipeline of several stages it belongs to another stage, whose time is below the head's.
     """
-    tokens, columns = s.micro_batch * m.sequence / s.context_parallel, m.model.vocabulary / s.tensor_parallel
+    tokens, columns = s.tokens(m.sequence), m.model.vocabulary / s.tensor_parallel
     dtype, h = attention_dtype(m), m.model.hidden
     sizes = ((tokens, h, columns), (tokens, columns, h), (h, tokens, columns))  # forward, input and weight gradient
     products = sum(gemm_seconds(m, *size, dtype=dtype) for size in sizes)

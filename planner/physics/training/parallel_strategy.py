@@ -81,21 +81,21 @@ class RackBlock:
 
 def block_of(
     gpus: int,
+    degrees: tuple[int, int, int],
     *,
-    tensor_parallel: int,
-    context_parallel: int,
-    expert_parallel: int,
     pipeline_parallel: int,
     stages_per_rack: int,
     replicas_per_rack: int | None = None,
 ) -> RackBlock | None:
     """Return the block of a layout on racks of `gpus` GPUs; None where it has none in the declared space.
 
+    `degrees`: of tensor, context and expert parallelism.
+
     CP fills whole racks or stays in one: any degree up to floor(g/t), and multiples of it. A rack takes as many
     replicas as it holds unless their number is given, with experts as many as make whole expert groups in a rack, or a
     group of whole racks.
     """
-    t, k, e, q = tensor_parallel, context_parallel, expert_parallel, stages_per_rack
+    (t, k, e), q = degrees, stages_per_rack
     if t > gpus:
         return None
     unit = gpus // t
@@ -280,20 +280,23 @@ class ParallelStrategy:
         return racks_per_replica(gpus_per_rack, self.tensor_parallel, self.context_parallel)
 
 
+NEEDS: dict[str, Parallelism] = {
+    "tensor_parallel": "tensor",
+    "tensor_parallel_inner": "tensor-2d",
+    "sequence_parallel": "sequence",
+    "context_parallel": "context",
+    "expert_parallel": "expert",
+    "pipeline_parallel": "pipeline",
+    "virtual_stages": "interleaved",
+}
+"""What a framework must have for a choice of the layout other than none of it."""
+
+
 def unsupported(software: Software, strategy: ParallelStrategy) -> Iterator[str]:
     """Yield the choices of a strategy that the framework does not support, as complaints."""
-    x, stages = strategy, strategy.pipeline_parallel
-    asked: dict[Parallelism, tuple[str, int]] = {
-        "tensor": ("tensor_parallel", x.tensor_parallel),
-        "tensor-2d": ("tensor_parallel_inner", x.tensor_inner),
-        "sequence": ("sequence_parallel", 1 + x.sequence_parallel),
-        "context": ("context_parallel", x.context_parallel),
-        "expert": ("expert_parallel", x.expert_parallel),
-        "pipeline": ("pipeline_parallel", stages),
-        "interleaved": ("virtual_stages", x.virtual_stages),
-    }
-    for way, (key, degree) in asked.items():
-        if degree > 1 and not software.has(way):
+    values, stages = layout_values(strategy), strategy.pipeline_parallel
+    for key, way in NEEDS.items():
+        if values[key] > (key != "sequence_parallel") and not software.has(way):
             yield f'{key} > 1: {software.name} has no "{way}" among its parallelism'
     has = software.zero_stages_under(stages)
     if strategy.zero_stage not in has:
@@ -317,6 +320,11 @@ def read_strategy(layout: Mapping[str, Any]) -> ParallelStrategy:
 def strategy_of(layout: LayoutPlan) -> ParallelStrategy:
     """Read the strategy of a plan's layout."""
     return read_strategy(dict(layout))
+
+
+def shape_values(shape: LayerShape) -> dict[str, Any]:
+    """Return the choices that cut a layer by the keys of the `layout` section, and whether experts overlap."""
+    return {LAYOUT_KEYS.get(f.name, f.name): getattr(shape, f.name) for f in fields(shape)}
 
 
 def layout_values(strategy: ParallelStrategy) -> dict[str, Any]:

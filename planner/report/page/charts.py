@@ -8,7 +8,7 @@ from html import escape
 from itertools import groupby
 from typing import Any
 
-from planner.plan.plan_sections import LayoutPlan
+from planner.plan.plan_sections import DEGREES, LayoutPlan
 from planner.report.plots.sweep_rows import plain
 from planner.units import memory
 
@@ -362,7 +362,7 @@ def stages(in_memory: Sequence[StageMemory], limit: float) -> str:
 SCHEDULE_LEFT, STAGE_BAR, STAGE_STEP = 62.0, 22.0, 27.0
 STAGE_ROWS = 6  # stages that are drawn: the first, the last and some between them
 ALONE = 10  # passes of the drain that are drawn one by one; of more, that many wider ones
-EXCHANGES = ("tensor_parallel", "context_parallel", "expert_parallel", "pipeline_send", "sharding")
+EXCHANGES = (*DEGREES[:3], "pipeline_send", "sharding")
 BUBBLES = ("pipeline_bubble", "chunk_wait", "ring_wait")
 GRADIENTS, ENDS = ("data_parallel", "between_sites"), ("optimizer", "cpu_overhead")
 STAGE_SHADES = {"compute": "c0", "exposed exchange": "c5", "bubble": "c4", "gradients": "c3", "optimiser, host": "c6"}

@@ -24,8 +24,8 @@ from planner.report.page.drawings import fabric_tiers, plan_map
 from planner.report.plots.plan_plots import bound_corners, plan_corners
 from planner.report.plots.sweep_plot import POLICY, style
 from planner.report.plots.sweep_rows import name_and_unit, plain
-from planner.report.statements.statement import Statement, days, short_percent
-from planner.report.statements.training import OTHER, STEP_PARTS, days_by_part, machine_of, recomputes, shown_days
+from planner.report.statements.statement import STEP_PARTS, Statement, days, short_percent
+from planner.report.statements.training import OTHER, days_by_part, machine_of, recomputes, shown_days
 from planner.report.summary import by_section, curve_claims, rounded_down, statements
 from planner.units import amount, counted, duration, memory, money, percent, short
 

@@ -17,25 +17,28 @@ SECTIONS = (*get_args(Topic), *BY_KIND.values())
 CHECKED = {"recomputed": "the checker derives all of it again", "on trust": "on trust to the solver"}
 LIKELY = "4 of 5 like measured runs"
 SMALL = 5e-4  # share of a total below which a part is left out
-PART_NAMES = {
-    "gemm": "matrix products",
-    "head": "embedding and loss",
-    "cpu_overhead": "framework overhead",
-    "launch": "kernel launches",
-    "elementwise": "elementwise work",
-    "quantise": "quantisation",
-    "recompute": "recomputation",
-    "optimizer": "optimiser",
-    "tensor_parallel": "tensor-parallel exchange",
-    "context_parallel": "context-parallel exchange",
-    "expert_parallel": "expert exchange",
-    "data_parallel": "data-parallel exchange",
-    "between_sites": "exchange between sites",
-    "sharding": "ZeRO exchange",
-    "pipeline_send": "pipeline sends",
-    "chunk_wait": "waits of uneven chunks",
-    "ring_wait": "pipeline sends behind rings",
+# Parts of a step in words by the row that they belong to, in the order of the rows.
+STEP_PARTS = {
+    "compute": {
+        "gemm": "matrix products",
+        "attention": "attention",
+        "elementwise": "elementwise work",
+        "quantise": "quantisation",
+        "recompute": "recomputation",
+        "head": "embedding and loss",
+        "optimizer": "optimiser",
+    },
+    "tensor exchange": {"tensor_parallel": "tensor-parallel exchange"},
+    "context exchange": {"context_parallel": "context-parallel exchange"},
+    "expert exchange": {"expert_parallel": "expert exchange"},
+    "data exchange": {"data_parallel": "data-parallel exchange"},
+    "exchange between sites": {"between_sites": "exchange between sites"},
+    "sharding exchange": {"sharding": "ZeRO exchange"},
+    "pipeline sends": {"pipeline_send": "pipeline sends", "ring_wait": "pipeline sends behind rings"},
+    "pipeline bubble": {"pipeline_bubble": "pipeline bubble", "chunk_wait": "waits of uneven chunks"},
+    "host": {"launch": "kernel launches", "cpu_overhead": "framework overhead", "offload": "offload"},
 }
+PART_NAMES = {part: name for row in STEP_PARTS.values() for part, name in row.items()}
 
 
 @dataclass(frozen=True, slots=True)

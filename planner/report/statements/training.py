@@ -10,7 +10,7 @@ from planner.physics.training import step, step_prediction
 from planner.physics.training.operations import Machine
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import LayoutPlan, ReliabilityPlan
-from planner.report.statements.statement import LIKELY, Statement, days, shares_of, short_percent
+from planner.report.statements.statement import LIKELY, STEP_PARTS, Statement, days, shares_of, short_percent
 from planner.units import counted, duration, memory, percent, short, storage, words
 
 NAMED_PARTS = 4  # of a step, on the first screen
@@ -62,10 +62,11 @@ def degrees(plan: Plan, layout: LayoutPlan) -> str:
     model = plan.instance.workload.model
     experts = not isinstance(model, str) and model.experts is not None
     inner = f" ({layout.tensor_parallel_inner} inner)" if layout.tensor_parallel_inner > 1 else ""
-    context = f" x CP {layout.context_parallel}" if experts or layout.context_parallel > 1 else ""
-    expert = f", EP {layout.expert_parallel}" if experts or layout.expert_parallel > 1 else ""
+    tensor, cp, ep = layout.degrees
+    context = f" x CP {cp}" if experts or cp > 1 else ""
+    expert = f", EP {ep}" if experts or ep > 1 else ""
     pipeline = f"PP {layout.pipeline_parallel}"
-    return f"TP {layout.tensor_parallel}{inner}{context} x {pipeline} x DP {layout.data_parallel:,}{expert}"
+    return f"TP {tensor}{inner}{context} x {pipeline} x DP {layout.data_parallel:,}{expert}"
 
 
 def _schedule(layout: LayoutPlan) -> str:
@@ -124,19 +125,6 @@ def pools(plan: Plan) -> Iterator[Statement]:
             yield Statement(statement.kind, "pools", f"{name}: {statement.text}", interval=statement.interval)
 
 
-# Parts of a step by the row that they belong to, in the order of the rows.
-STEP_PARTS = {
-    "compute": ("gemm", "attention", "elementwise", "quantise", "recompute", "head", "optimizer"),
-    "tensor exchange": ("tensor_parallel",),
-    "context exchange": ("context_parallel",),
-    "expert exchange": ("expert_parallel",),
-    "data exchange": ("data_parallel",),
-    "exchange between sites": ("between_sites",),
-    "sharding exchange": ("sharding",),
-    "pipeline sends": ("pipeline_send", "ring_wait"),
-    "pipeline bubble": ("pipeline_bubble", "chunk_wait"),
-    "host": ("launch", "cpu_overhead", "offload"),
-}
 OTHER = "other parts of a step"
 STEPS, CALENDAR, AWAY = "days of steps", "days on a calendar", "not at work"
 CAUSES = 4  # of stops that are named

@@ -364,7 +364,7 @@ def _idle_gpus(plan: Plan, layout: LayoutPlan) -> Iterator[Statement]:
         return
     usd = plan.cost.capex_usd.get("racks") if plan.cost else None
     worth = f": {money(usd * (idle - spare) / bought)} of racks" if usd else ""
-    unit = layout.tensor_parallel * layout.context_parallel
+    unit = layout.stage_gpus
     work = (
         math.ceil(unit / layout.racks_per_replica) * layout.replicas_per_rack * layout.stages_per_rack
     )  # GPUs of a rack
@@ -373,7 +373,8 @@ def _idle_gpus(plan: Plan, layout: LayoutPlan) -> Iterator[Statement]:
     text = f"{idle - spare:,} of {bought:,} GPUs ({share}) are idle{spares}{worth}."
     if not spare and work and each > work and (each - work) * racks >= 0.9 * idle:
         # GPUs idle in every rack come from the layout; the few others are in racks that no block fills.
-        why = f"TP {layout.tensor_parallel} x CP {layout.context_parallel} uses {work}"
+        tensor, context, _ = layout.degrees
+        why = f"TP {tensor} x CP {context} uses {work}"
         text = f"{each - work} of {each} GPUs in each rack are idle ({why}){worth}."
     yield Statement("warning", "layout", text, True, path="layout.gpus_idle")
 

@@ -10,7 +10,6 @@ from planner.models import Options
 from planner.models.joint.free_network import (
     _below,
     conditions_of,
-    days_of,
     fastest_on,
     fewest_racks,
     problem_on,
@@ -18,6 +17,7 @@ from planner.models.joint.free_network import (
 )
 from planner.models.joint.solve import solve_joint
 from planner.physics.training import step, step_prediction
+from planner.physics.training.layer_time import days_of
 
 
 def asked(seed: int) -> Instance:

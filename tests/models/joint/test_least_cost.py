@@ -15,12 +15,12 @@ from planner.models.joint.least_cost import (
     LeastCost,
     cheaper_within,
     cheapest_by,
-    days_of,
     solve_joint_cost,
 )
 from planner.models.joint.solution import JointStatus
 from planner.models.joint.solve import solve_joint, world_of
 from planner.models.joint.world import World
+from planner.physics.training.layer_time import days_of
 from planner.solvers.signals import Deadline
 
 CASES: list[tuple[int, dict[str, Any]]] = [
@@ -62,7 +62,7 @@ def test_equals_full_enumeration(seed: int, how: dict[str, Any], budget: bool) -
         best, found = every.cheapest(limit), cheapest_by(w, limit)
         if best is None:
             assert (found.status, found.plan, found.capital_usd) == (JointStatus.INFEASIBLE, None, None)
-            assert found.least_days is None or found.least_days <= days_of(w.problem, fastest) * (1 + 1e-9)
+            assert found.least_days is None or found.least_days <= days_of(w.problem.instance, fastest) * (1 + 1e-9)
             continue
         assert found.plan is not None and found.status is JointStatus.OPTIMAL
         assert found.capital_usd == pytest.approx(best.usd, rel=1e-9)

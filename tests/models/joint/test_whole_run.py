@@ -10,11 +10,11 @@ from tiers import more
 
 from planner.instance.instance import Instance
 from planner.models import Options
-from planner.models.joint.free_network import days_of
 from planner.models.joint.least_cost import LeastCost
 from planner.models.joint.ownership import least_run_cost
 from planner.models.joint.solution import JointStatus
 from planner.models.joint.solve import solve_joint
+from planner.physics.training.layer_time import days_of
 
 CASES: dict[str, Any] = {  # seed, kind of toy, and what operation costs as a share of the racks
     "cluster": (0, {}, 0.03),

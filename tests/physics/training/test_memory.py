@@ -175,7 +175,7 @@ def test_a_context_rank_keeps_its_own_tokens(recompute: memory.Recompute, c: int
 
 def test_a_context_rank_has_the_logits_of_its_own_tokens() -> None:
     """A rank of CP 8 has the logits of an eighth of the tokens, in FP32, over its part of the vocabulary."""
-    assert memory.logits_bytes(GPT22, 4096, 2, 4, context_parallel=8) == 4 * (2 * 4096 // 8) * (51200 // 4)
+    assert memory.logits_bytes(GPT22, 4096, 2, 4 * 8) == 4 * (2 * 4096 // 8) * (51200 // 4)
 
 
 def test_tensors_kept_of_latent_attention() -> None:

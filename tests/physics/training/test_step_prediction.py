@@ -157,9 +157,7 @@ def test_blocks() -> None:
     """A block holds whole replicas, with experts as many racks as make a CP group and an expert group whole."""
 
     def block(t: int, k: int, e: int, p: int, q: int) -> tuple[int, ...] | None:
-        b = block_of(
-            72, tensor_parallel=t, context_parallel=k, expert_parallel=e, pipeline_parallel=p, stages_per_rack=q
-        )
+        b = block_of(72, (t, k, e), pipeline_parallel=p, stages_per_rack=q)
         return b and (b.context_racks, b.stage_racks, b.racks, b.replicas, b.rails)
 
     assert block(60, 6, 1, 45, 1) == (6, 6, 270, 1, 60)

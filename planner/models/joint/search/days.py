@@ -14,10 +14,10 @@ from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.search import dive
 from planner.models.joint.search.goal import LINE_SECONDS, Goal, Key, OpenNodes
 from planner.models.joint.search.ranges import Ranges
-from planner.models.joint.space import Flags, Floats, Ints, JointProblem
+from planner.models.joint.space import Flags, Floats, Ints
 from planner.models.joint.split import Column
 from planner.models.joint.world import EPS, JointPlan, Target, World
-from planner.physics.training.layer_time import SECONDS_PER_DAY
+from planner.physics.training.layer_time import days_of
 from planner.solvers.progress import report
 
 NEAR = 1.02  # above the least time on a free network: most optima lie below
@@ -120,7 +120,7 @@ class FewestDays(Goal):
     def too_late(self) -> bool:
         """Whether the bound is beyond the deadline, which then no plan meets."""
         deadline = self.world.problem.instance.limits.deadline_days
-        return deadline is not None and days(self.world.problem, self.bound) > deadline * (1 + EPS)
+        return deadline is not None and days_of(self.world.problem.instance, self.bound) > deadline * (1 + EPS)
 
     def keys(self, t: Floats, c: Floats) -> Floats:
         """Return the seconds; infinite above those of plans of use."""
@@ -259,28 +259,22 @@ class FewestDays(Goal):
         """Report value, bound and gap; of a plan that was found what it can be written from."""
         self.spoke = time.perf_counter()
         problem, best, bound = self.world.problem, self.incumbent, self.bound
-        known = days(problem, bound) if math.isfinite(bound) and bound > 0 else None
+        known = days_of(problem.instance, bound) if math.isfinite(bound) and bound > 0 else None
         limit = "no bound yet" if known is None else f"bound {known:,.1f}"
         if best is None:
             report(self.progress, f"no plan yet, {limit}", None, known)
             return
-        value = days(problem, best.seconds)
+        value = days_of(problem.instance, best.seconds)
         line = f"{value:,.1f} days, {limit}, gap {100 * self.distance:.1f} %{more}{choices}"
         written_from = None if found is None else (problem.instance, found, value)
         report(self.progress, line, value, known, choices, written_from)
 
 
-def days(problem: JointProblem, seconds: float) -> float:
-    """Compute the days to train from the seconds a sequence."""
-    w = problem.instance.workload
-    return w.tokens / w.sequence_length * seconds / w.availability / SECONDS_PER_DAY
-
-
 def described(plan: JointPlan) -> str:
     """Return a plan's choices in a line."""
     c = plan.column
-    s = c.strategy.shape
+    tensor, context, _ = c.strategy.shape.degrees
     return (
-        f"TP {s.tensor_parallel} x CP {s.context_parallel} x PP {c.p}, v {c.v}, {c.d} replicas, "
+        f"TP {tensor} x CP {context} x PP {c.p}, v {c.v}, {c.d} replicas, "
         f"{c.m} micro-batches, blocks {'+'.join(map(str, plan.shape.blocks))}"
     )

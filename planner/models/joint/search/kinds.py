@@ -19,7 +19,7 @@ Kind = tuple[int, int, int, int]  # tensor, context, expert and pipeline paralle
 def kind_of(c: Column) -> Kind:
     """Return the kind of layout of a column."""
     s = c.strategy.shape
-    return s.tensor_parallel, s.context_parallel, s.expert_parallel, c.p
+    return (*s.degrees, c.p)
 
 
 @dataclass(kw_only=True)
