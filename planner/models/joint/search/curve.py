@@ -18,7 +18,6 @@ from planner.models.joint.free_network import racks_of
 from planner.models.joint.places.fastest import fastest
 from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.search.capital_floor import CapitalFloor
-from planner.models.joint.search.days import days
 from planner.models.joint.search.front import Front
 from planner.models.joint.search.goal import Goal, Key, OpenNodes, Stopped
 from planner.models.joint.search.loop import Loop
@@ -26,10 +25,11 @@ from planner.models.joint.search.ranges import NEVER, Ranges, all_ranges
 from planner.models.joint.space import Flags, Floats, Ints, Strategy
 from planner.models.joint.split import Column
 from planner.models.joint.world import CENTS, EPS, JointPlan, Shape, World, open_sites, shapes, spared
+from planner.physics.training.layer_time import days_of
 
 HOT = 0.5  # of the largest gap of a batch, from which on its ranges are opened
 SLOWEST = 20.0  # times the least floor of the table: slower plans are outside the box
-NARROW = 0.3  # of its blocks, within which a range is not halved under any ZeRO stage
+NARROW = 1  # of its blocks, within which a range is not halved under any ZeRO stage
 COLUMN_STEP = 0.5  # of capital: columns are priced once a step of half the gap
 NEAR = 0.01  # above its floor, a capital at which a shape is priced first
 
@@ -99,7 +99,7 @@ class WholeCurve(Goal):
         """Fix the box before the search: plans that are many times slower than the least floor are outside."""
         least = [float(of.seconds(of.rows, of.each, of.once).min()) for of in self.tables.values()]
         deadline = self.world.problem.instance.limits.deadline_days
-        late = math.inf if deadline is None else deadline / days(self.world.problem, 1.0)
+        late = math.inf if deadline is None else deadline / days_of(self.world.problem.instance, 1.0)
         self.front.slowest = min(late * (1 + 1e-9), SLOWEST * min(least, default=math.inf))
 
     def run(self) -> Stopped:

@@ -101,9 +101,10 @@ def climb(goal: Goal, column: Column) -> None:
 def _choices(s: Strategy) -> tuple[Any, ...]:
     """List the choices that a step changes one of; TP, CP and micro-batches are one, the tokens of a GPU."""
     x = s.shape
+    tensor, context, expert = x.degrees
     return (
-        (x.tensor_parallel, x.tensor_inner, x.context_parallel, x.micro_batch),
-        x.expert_parallel,
+        (tensor, x.tensor_inner, context, x.micro_batch),
+        expert,
         (x.recompute, s.recomputes),
         x.sequence_parallel,
         s.order,
@@ -249,10 +250,10 @@ def least_usd(goal: Goal, column: Column) -> float:
     return min((goal.sites_floor(column, k, 0.0) for k in open_sites(goal.world, column)), default=math.inf)
 
 
-def cheap_columns(goal: Goal, loop: OpenNodes) -> list[tuple[float, Column]]:
-    """List (floor of capital, column) pairs of a sample of strategies, least first, that meet the cutoff.
+def cheap_columns(goal: Goal, loop: OpenNodes) -> Iterator[tuple[float, Column]]:
+    """Yield (floor of capital, column) pairs of a sample of strategies that meet the cutoff on a free network.
 
-    Their times are those on a free network.
+    The first of them comes at once, so that there is a plan before all of them are timed; then those of least floor.
     """
     found: list[tuple[float, int, Ranges]] = []
     for _, s in sampled(loop, MANY_SAMPLED):
@@ -274,27 +275,35 @@ def cheap_columns(goal: Goal, loop: OpenNodes) -> list[tuple[float, Column]]:
         if x.of.strategy.problem.pin("data_parallel") is None:
             rows = replace(rows, d=np.minimum((x.low + 1) * rows.block_replicas, rows.d))
         column = grown(goal, column_at(x.of.strategy, x.zero or 0, rows, 0), int(x.of.rows.d[x.at][0]))
-        if column is not None:
-            timely.append((least_usd(goal, column), order, column))
-            best = min(best, timely[-1][0])
-    return [(usd, column) for usd, _, column in sorted(timely)[:CHEAP] if math.isfinite(usd)]
+        least = math.inf if column is None else least_usd(goal, column)
+        if column is None or math.isinf(least):
+            continue
+        if math.isinf(best):
+            yield least, column
+        timely.append((least, order, column))
+        best = min(best, least)
+    for usd, _, column in sorted(timely)[:CHEAP]:
+        yield usd, column
 
 
 def grown(goal: Goal, column: Column, most: int) -> Column | None:
     """Return a column with as few blocks more as bring its time on a free network under the limit.
 
-    Where memory is short its floor is far below its time, and more blocks leave more memory.
+    Where memory is short its floor is far below its time, and more blocks leave more memory. None where it takes more
+    steps than a few, or costs more than a plan that is known.
     """
     block, limit = column.strategy.block(column.p), goal.cutoff(0.0) * (1 - 2 * EPS)
     if block is None or _pinned(column):
         return column if block is not None and free_seconds(goal.world, column, limit) < limit else None
     replicas, most = column.d, min(most, max_racks(goal.world, block.rails) // block.racks * block.replicas)
     for _ in range(STEPS):
-        found, seconds = _filled(goal.world, column, replicas, NEVER)
+        found, seconds = _filled(goal.world, column, replicas, limit * MORE_BLOCKS)
         if seconds < limit:
             return found
         if replicas >= most:
             return None
         more = min(seconds / limit, MORE_BLOCKS) if math.isfinite(seconds) else MORE_BLOCKS
         replicas = min(most, math.ceil(block.blocks(replicas) * more + EPS) * block.replicas)
+        if not goal.opens(0.0, least_usd(goal, replace(column, d=replicas))):
+            return None
     return None
