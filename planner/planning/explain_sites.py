@@ -6,6 +6,7 @@ from planner.instance.instance import Instance
 from planner.models import GradientExchange, Options, SitesRequest
 from planner.models.sites.explanation import Rejected, SitesExplanation
 from planner.physics.site import cost
+from planner.physics.site.wan import assumed_window_seconds
 from planner.plan.certificate import Conflict
 from planner.plan.plan import Plan
 from planner.planning.finish_date import FINISH_DATE, start_months
@@ -36,9 +37,18 @@ def explained_plan(
         return None
     from planner.models.sites import solve as sites
 
-    m, exchange = layout.metrics, None
-    if len(split.sites) > 1 and plan.instance.wan is not None:
-        exchange = GradientExchange(stage_bytes=m.gradient_bytes_per_stage, window_seconds=m.wan_window_seconds)
+    m, assumed, links, exchange = layout.metrics, layout.assumptions, plan.instance.wan, None
+    if len(split.sites) > 1 and links is not None:
+        # As long as the plan's own exchange takes, hidden or not, so that its sites are one of the splits.
+        window = assumed_window_seconds(
+            links,
+            m.gradient_bytes_per_stage,
+            len(split.sites),
+            m.wan_window_seconds,
+            assumed.wan_gbps,
+            assumed.wan_rtt_ms,
+        )
+        exchange = GradientExchange(stage_bytes=m.gradient_bytes_per_stage, window_seconds=window)
     request = SitesRequest(racks=sum(s.racks for s in split.sites), exchange=exchange)
     # A budget already spent on fabric cannot be asked again of the split alone: the total is given, so it is left out.
     free = plan.instance.model_copy(update={"limits": plan.instance.limits.model_copy(update={"budget_usd": None})})
@@ -83,24 +93,25 @@ def summary(e: SitesExplanation, rows: int = 12) -> Iterator[str]:
         limited = f"; limited by {', '.join(best.stopped_by)}" if best.stopped_by else ""
         yield f"ONE SITE   {e.asked_mw:,.6g} MW needed: {best.node} {carries}{limited}"
     for moved in e.relaxations:
+        unit = moved.unit.removesuffix("s") if moved.amount == 1 else moved.unit
         others = ", ".join(f"{name} {amount:+,.6g}" for name, amount in moved.rows.items() if name != moved.rule)
         unproven = "" if moved.proved else ", not proven the smallest"
-        yield f"WOULD DO   {moved.rule}: {moved.amount:,.6g} {moved.unit}{f' ({others})' if others else ''}{unproven}"
+        yield f"WOULD DO   {moved.rule}: {moved.amount:,.6g} {unit}{f' ({others})' if others else ''}{unproven}"
     if e.nodes:
         yield "NODES      the largest load that each candidate could carry alone, and what limits it"
         yield from (f"  {x.node:24}{x.mw:12,.1f} MW  {', '.join(x.stopped_by) or 'nothing'}" for x in e.nodes[:rows])
         if len(e.nodes) > rows:
-            yield f"  … {len(e.nodes) - rows} more with less"
+            yield f"  … {len(e.nodes) - rows} more, none with more"
     if e.rejected:
         yield "REJECTED   candidates that the plan does not use, and why"
         yield from (f"  {x.node:24}{_why_closed(x)}" for x in e.rejected[:rows])
         if len(e.rejected) > rows:
-            yield f"  … {len(e.rejected) - rows} more that carry less"
+            yield f"  … {len(e.rejected) - rows} more, none carries more"
     if e.prices:
         yield "WORTH      one more unit of each limit, sites and lines as they are"
         for p in e.prices[:rows]:
             limit = f" of {meaning(p.rule)}" if meaning(p.rule) else ""
-            yield f"  {p.rule:34}{p.usd_per_year:14,.2f} USD a year per {p.unit}{limit}"
+            yield f"  {p.rule:34}{p.usd_per_year:14,.2f} USD a year per {p.unit.removesuffix('s')}{limit}"
     if len(e.near) > 1:
         yield "NEAR-TIES  the best splits over other sets of sites"
         best_usd = e.near[0].usd_per_year
@@ -120,7 +131,7 @@ def _why_closed(x: Rejected) -> str:
     if x.no_split:
         return f"{carries}; no split of these racks opens it"
     if x.dearer_usd_per_year is None:
-        return carries
+        return f"{carries}; the cost of a split with it was not found in time"
     if x.dearer_usd_per_year < CENT:
         return f"{carries}; a split with it costs no more"
     return f"{carries}; a split with it costs {money(x.dearer_usd_per_year)} a year more"

@@ -18,7 +18,9 @@ from planner.models import GradientExchange, SitesRequest
 from planner.models.sites import solve as sites_explain
 from planner.plan.plan import Plan
 from planner.planning import explain
+from planner.planning.alternatives.more import limits_of
 from planner.planning.explain import Explanation, Worth, summary
+from planner.planning.explain_sites import explained_plan
 from planner.planning.solve import options_of
 from planner.solvers.signals import Deadline
 
@@ -222,6 +224,30 @@ def test_a_forced_site_costs_what_the_best_split_with_it_costs(plan: Plan) -> No
         with_it = [x.usd_per_year for x in every if name in x.racks_by_site]
         assert dearer == (pytest.approx(min(with_it) - best, rel=1e-6, abs=1.0) if with_it else None)
     assert not list(sites_explain.forced_open(free, request, OPTIONS, nodes, Deadline(0.0)))
+
+
+def test_the_sites_of_a_plan_are_a_split_though_its_exchange_is_not_hidden(plan: Plan) -> None:
+    """A window that hides nothing of the exchange excludes no sites: the step is as long as the exchange takes."""
+    metrics = plan.layout.metrics.model_copy(update={"wan_window_seconds": 1e-9})
+    short = plan.model_copy(update={"layout": plan.layout.model_copy(update={"metrics": metrics})})
+    found = explained_plan(short, OPTIONS, near=99, within=1e9, deadline=Deadline())
+    assert {s.id: s.racks for s in plan.sites.sites}.keys() in [x.racks_by_site.keys() for x in found.near]
+    assert len(plan.sites.sites) > 1
+
+
+def test_one_fibre_pair_more_than_may_be_leased_has_a_worth(plan: Plan) -> None:
+    """The instance that asks for it may lease it."""
+    link = plan.sites.links[0]
+    wan = ASKED.wan.model_copy(update={"max_fibre_pairs": link.fibre_pairs})
+    x = next(
+        x
+        for x in limits_of(plan.model_copy(update={"instance": ASKED.model_copy(update={"wan": wan})}))
+        if x.limit == "fibre"
+    )
+    waves, lit = x.instance.pins["wan.wavelengths"], x.instance.wan
+    assert (
+        waves == link.wavelengths + lit.max_wavelengths_per_pair <= lit.max_wavelengths_per_pair * lit.max_fibre_pairs
+    )
 
 
 def test_without_time_nothing_is_claimed(monkeypatch: pytest.MonkeyPatch, plan: Plan) -> None:

@@ -59,8 +59,10 @@ def _grid_limits(plan: Plan) -> Iterator[More]:
         yield More("headroom", more, "MW of headroom", instance.model_copy(update={"grid": grid}))
     if wan and instance.wan is not None and "wan.wavelengths" not in instance.pins:
         pair = instance.wan.max_wavelengths_per_pair
-        lit = pinned(instance, "wan.wavelengths", wan[0].wavelengths + pair)
-        yield More("fibre", 1.0, "fibre pair", lit)
+        waves = wan[0].wavelengths + pair
+        leased = max(instance.wan.max_fibre_pairs, -(-waves // pair))  # one more than all of them has its worth too
+        lit = instance.model_copy(update={"wan": instance.wan.model_copy(update={"max_fibre_pairs": leased})})
+        yield More("fibre", 1.0, "fibre pair", pinned(lit, "wan.wavelengths", waves))
 
 
 def pinned(instance: Instance, path: str, value: Any) -> Instance:
