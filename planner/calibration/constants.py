@@ -135,6 +135,13 @@ class MeasuredLine(Frozen):
     left_out_error: float | None = Field(None, description="The same, of constants fitted without the line.")
 
 
+class CommonFactor(Frozen):
+    """By how much lines are slower than the catalogue predicts them, on average."""
+
+    value: Positive
+    interval: tuple[Positive, Positive] = Field(description="In which it lies with 90 %.")
+
+
 class MeasuredConstants(Frozen):
     """Constants of one accelerator and one software stack, fitted to measured lines."""
 
@@ -144,6 +151,9 @@ class MeasuredConstants(Frozen):
     measured: str = Field(description="The table that they were fitted to.")
     number_of_lines: Count
     noise: Positive = Field(description="Standard deviation of a line's relative error.")
+    common: CommonFactor | None = Field(
+        None, description="Of the lines' steps; it moves what lines depend on, and nothing that is kept."
+    )
     values: dict[str, MeasuredConstant] = Field(description="By path in an instance; what the lines move.")
     kept: dict[str, KeptConstant] = Field({}, description="By path; what no line depends on.")
     lines: tuple[MeasuredLine, ...] = ()

@@ -1,10 +1,10 @@
-"""Fit constants to measured steps by robust least squares; a user's few steps with the catalogue as prior."""
+"""Fit constants to a user's few measured steps, with the catalogue and what its rows leave open as prior."""
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from planner.calibration.constants import (
     GPU,
     MAX_SHARE,
     SIXTEEN_BITS,
+    CommonFactor,
     FittedConstant,
     KeptConstant,
     Kind,
@@ -22,17 +23,17 @@ from planner.calibration.constants import (
     entries_with,
 )
 from planner.calibration.measured_steps import MeasuredRun
+from planner.calibration.shrinkage import Numbers, Prior, Shifts, shifts
 from planner.errors import InputError
+from planner.physics import step_errors
 from planner.physics.training import step_prediction
 from planner.physics.training.operations import Machine
 from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.physics.training.step import Conditions
 
-Numbers = np.ndarray[Any, np.dtype[np.float64]]
 UNLOADED = Conditions(pipeline_send_slowdown=1.0, allreduce_slowdown=1.0)
 TINY = 1e-12  # in place of a constant of zero, whose logarithm would not be finite
 STEP = 1e-4  # of a constant's logarithm, for its slope
-START_INSIDE = 0.02  # of the range of a logarithm: the solver needs a start strictly within the bounds
 
 
 class Measured(Protocol):
@@ -51,15 +52,6 @@ class Measured(Protocol):
         """Seconds of a step; None where none was measured."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fitted:
-    """The constants of a fit, and how the weighted residuals of rows and prior change with their logarithms."""
-
-    values: list[float]
-    residuals: Numbers
-    slopes: Numbers
-
-
 def step_seconds(m: Machine, strategy: ParallelStrategy) -> float:
     """Predict the seconds of a step on an unloaded network."""
     return math.fsum(step_prediction.step_breakdown(m, UNLOADED, strategy).values())
@@ -70,62 +62,6 @@ def log_errors(runs: Sequence[Measured], constants: Sequence[FittedConstant], va
     names = {r.machine.gpu.name for r in runs}, {r.machine.software.name for r in runs}
     entries = entries_with(constants, values, *names)
     return np.array([math.log(step_seconds(entries.machine(r.machine), r.strategy) / (r.seconds or 1.0)) for r in runs])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Robust:
-    """How a fit counts errors, and where it ends: errors over `scale` count less than their square, by the `loss`."""
-
-    scale: float
-    loss: str = "soft_l1"
-    evaluations: int = 60
-    tolerance: float = 1e-8
-
-
-def fit(
-    runs: Sequence[Measured],
-    constants: Sequence[FittedConstant],
-    robust: Robust,
-    *,
-    weights: Numbers,
-    prior: float | Numbers,
-    centre: Sequence[float] | None = None,
-    start: Sequence[float] | None = None,
-) -> Fitted:
-    """Return the constants that fit measured runs best, searched from `start`: the centre of the prior unless given.
-
-    `weights` multiply the log errors; `prior` multiplies a constant's distance from the centre (the catalogue's value
-    unless given), in logarithms, and keeps what the runs do not determine.
-    """
-    from scipy.optimize import least_squares
-
-    low, high = np.log([c.low for c in constants]), np.log([c.high for c in constants])
-    inside = START_INSIDE * (high - low)
-
-    def interior(values: Sequence[float]) -> Numbers:
-        return np.clip(np.log(np.maximum(values, TINY)), low + inside, high - inside)
-
-    middle = interior([c.read() for c in constants] if centre is None else centre)
-
-    def residuals(x: Numbers) -> Numbers:
-        return np.concatenate([log_errors(runs, constants, list(np.exp(x))) * weights, (x - middle) * prior])
-
-    slopes = slopes_of(runs, constants, weights, np.broadcast_to(prior, middle.shape), high)
-    result = least_squares(
-        residuals,
-        middle if start is None else interior(start),
-        jac=slopes,
-        bounds=(low, high),
-        method="trf",
-        loss=robust.loss,
-        f_scale=robust.scale,
-        max_nfev=robust.evaluations,
-        ftol=robust.tolerance,
-        xtol=robust.tolerance,
-    )
-    return Fitted(
-        values=[float(f"{v:.4g}") for v in np.exp(result.x)], residuals=residuals(result.x), slopes=slopes(result.x)
-    )
 
 
 def slopes_of(
@@ -150,25 +86,25 @@ def slopes_of(
     return slopes
 
 
-SHARES, WORK, SECONDS = 0.25, 0.5, 1.5  # standard deviations of a prior, of a logarithm
-DETERMINED = 0.5  # of the prior's standard deviation, at most, is left of a constant that lines determine
+SHARES, WORK, SECONDS = 0.25, 0.5, 1.5  # standard deviations of a logarithm where lines alone speak of it
+DETERMINED = 0.5  # of that standard deviation, at most, is left of a constant that lines determine
 NARROW = 0.4  # standard deviation of a logarithm, at most, of a constant that lines determine: a factor of 2 at 90 %
-NOISE, MIN_NOISE = 0.02, 0.003  # standard deviation of a line's log error: at first, and the least that is believed
-ROUNDS = 3  # of fitting and estimating the noise
-ROBUST = 2.0  # standard deviations from which a line counts less than its square
-CONFIDENCE = 0.9
-NEAR_ENOUGH = 1e-4  # relative change of the sum of squares, and of the logarithms, that ends a fit
+UNKNOWN = 0.5  # of that standard deviation is before any line that of a constant that no published row has
+ROUNDS = 12  # of slopes taken anew, at most
+FARTHEST = 1.0  # that a constant's logarithm moves in a round
+NEAR_ENOUGH = 1e-4  # change of the lines' logarithms that ends them
+REACH = 1.645  # standard deviations of a 90 % interval
 EFFECT = 1e-4  # of a step's logarithm a unit of a constant's logarithm: less is no effect
 MOVE = 0.01  # of a constant, to see its effect
 NO_EFFECT = "no line depends on it"
 NONE = "the catalogue's entry has none of it"
-MIN_SPARE = 0.02  # of a line, at least, that does not follow from itself
 TOGETHER = 0.7  # correlation from which two constants are not told apart
+RATES = (MAX_SHARE, "attention_efficiency", "hbm_efficiency", "scale_up_efficiency", "nic_efficiency")
 
 
 @dataclass(frozen=True, slots=True)
 class Tunable:
-    """A figure that measured steps may determine, with its bounds and its expected spread around the catalogue's."""
+    """A figure that measured steps may determine, with its bounds and the spread that lines must narrow."""
 
     kind: Kind
     path: str
@@ -177,7 +113,6 @@ class Tunable:
     spread: float
 
 
-# Launches: twice what the catalogue's rows leave of them (0.12), or few lines could tell them from a step's constants.
 TUNABLES: tuple[Tunable, ...] = (
     Tunable("accelerators", "attention_efficiency", 0.1, 1.0, SHARES),
     Tunable("accelerators", "softmax_width", 1.0, 1000.0, WORK),
@@ -221,25 +156,6 @@ def is_tunable(path: str) -> bool:
     return path in TUNABLE_PATHS or path.startswith(GPU + MAX_SHARE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Posterior:
-    """The constants fitted to lines: their values, standard deviations of their logarithms, and correlations.
-
-    `leverages`: how much a line's own error draws its prediction, the diagonal of the hat matrix.
-    """
-
-    values: Numbers
-    deviations: Numbers
-    correlations: Numbers
-    noise: float
-    leverages: Numbers
-
-    @property
-    def spare_lines(self) -> float:
-        """Lines that the fit leaves over: their number less the trace of the hat matrix."""
-        return len(self.leverages) - float(np.sum(self.leverages))
-
-
 def calibrated(runs: Sequence[MeasuredRun], path: Path) -> MeasuredConstants:
     """Return the constants that a user's measured steps determine, the rest at the catalogue's values.
 
@@ -263,21 +179,21 @@ def calibrated(runs: Sequence[MeasuredRun], path: Path) -> MeasuredConstants:
         if float(np.max(moved)) / math.log(1 + MOVE) >= EFFECT:
             tunables.append((c, spread))
     constants, spreads = [c for c, _ in tunables], np.array([s for _, s in tunables])
-    first = _posterior(runs, constants, spreads)
-    alone = first.deviations <= np.minimum(NARROW, DETERMINED * spreads)
+    found = _posterior(runs, constants, spreads)
+    errors = log_errors(runs, constants, found.values)
     return MeasuredConstants(
         accelerator=gpu,
         software=software,
         measured=path.name,
         number_of_lines=len(runs),
-        noise=first.noise,
+        noise=found.shifts.noise,
+        common=_common(found, float(np.mean(errors - base))),
         values={
-            _path(c): _measured(c, first, i, "" if alone[i] else _reason(constants, first, i))
-            for i, c in enumerate(constants)
+            _path(c): _measured(c, found, i, _reason(constants, spreads, found, i)) for i, c in enumerate(constants)
         },
         kept={_path(c): KeptConstant(value=c.read(), reason=NO_EFFECT) for c, _ in every if c not in constants}
         | {_path(c): KeptConstant(value=0.0, reason=NONE) for c, _ in named if c.read() == 0},
-        lines=_lines(runs, log_errors(runs, constants, list(first.values)), first.leverages),
+        lines=_lines(runs, errors, base, found.shifts.left_out),
     )
 
 
@@ -291,66 +207,92 @@ def _path(c: FittedConstant) -> str:
     return (GPU if c.kind == "accelerators" else CODE) + c.path
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Posterior:
+    """The constants fitted to lines, the shifts of their logarithms, and how the lines change with these."""
+
+    values: list[float]
+    shifts: Shifts
+    slopes: Numbers
+
+
 def _posterior(runs: Sequence[MeasuredRun], constants: Sequence[FittedConstant], spreads: Numbers) -> Posterior:
-    noise, start, robust = NOISE, None, Robust(scale=ROBUST, tolerance=NEAR_ENOUGH)
+    """Fit the shifts with slopes taken anew where they lead; a constant that meets a bound stays there."""
+    low, high = np.log([c.low for c in constants]), np.log([c.high for c in constants])
+    start = np.clip(np.log(np.maximum([c.read() for c in constants], TINY)), low, high)
+    prior = _prior(runs[0].machine, constants, spreads)
+    one, none = np.ones(len(runs)), np.zeros(len(constants))
+    slopes_at = slopes_of(runs, constants, one, none, high)
+    x, bound = start, none > 0
     for _ in range(ROUNDS):
-        weights = np.full(len(runs), 1 / noise)
-        fitted = fit(runs, constants, robust, weights=weights, prior=1 / spreads, start=start)
-        start = fitted.values
-        posterior = _laplace(fitted, len(runs), noise)
-        left = float(np.sum((fitted.residuals[: len(runs)] * noise) ** 2))
-        noise = max(MIN_NOISE, math.sqrt(left / max(1.0, posterior.spare_lines)))
-    return replace(posterior, noise=noise)
+        slopes = slopes_at(x)[: len(runs)] * ~bound
+        errors = log_errors(runs, constants, list(np.exp(x)))
+        found = shifts(errors - slopes @ (x - start), slopes, prior)
+        towards = np.where(bound, x, x + np.clip(start + found.mean - x, -FARTHEST, FARTHEST))
+        before, x = x, np.clip(towards, low, high)
+        bound |= x != towards
+        if np.max(np.abs(slopes @ (x - before)), initial=0.0) < NEAR_ENOUGH:
+            break
+    return Posterior(values=[float(f"{v:.4g}") for v in np.exp(x)], shifts=found, slopes=slopes)
 
 
-def _laplace(fitted: Fitted, lines: int, noise: float) -> Posterior:
-    """Return the normal posterior round a fit: the inverse of the squared slopes of lines and prior."""
-    slopes = fitted.slopes
-    covariance = np.linalg.inv(slopes.T @ slopes)
-    deviations = np.sqrt(np.diag(covariance))
-    data = slopes[:lines]
-    return Posterior(
-        values=np.array(fitted.values),
-        deviations=deviations,
-        correlations=covariance / np.outer(deviations, deviations),
-        noise=noise,
-        leverages=np.diag(data @ covariance @ data.T),
+def _prior(machine: Machine, constants: Sequence[FittedConstant], spreads: Numbers) -> Prior:
+    """Return what published rows say of constants: the posterior of the catalogue's fit, and how sources differ."""
+    table, sources = step_errors.support_table(), step_errors.table().spreads
+    place = {(s.kind, s.path): i for i, s in enumerate(table.constants) if s.touches(machine)}
+    at = [place.get((c.kind, c.path), -1 - j) for j, c in enumerate(constants)]
+    wide = [table.constants[i].deviation if i >= 0 else UNKNOWN * s for i, s in zip(at, spreads, strict=True)]
+    per_cent = {(i, j): x for i, j, x in table.correlations}
+    together = [[100 * (i == j) + per_cent.get((i, j), 0) + per_cent.get((j, i), 0) for j in at] for i in at]
+    sizes, axes = np.linalg.eigh(np.array(together) / 100)
+    return Prior(
+        common=np.array([-1.0 if c.path.startswith(RATES) else float(c.path.endswith("_seconds")) for c in constants]),
+        between=sources.unmeasured if step_errors.unmeasured(machine) else sources.measured,
+        open_root=np.array(wide)[:, None] * axes * np.sqrt(np.maximum(sizes, 0.0)),
     )
 
 
-def _measured(c: FittedConstant, p: Posterior, i: int, shared_with: str) -> MeasuredConstant:
-    from scipy.stats import t
+def _common(p: Posterior, moved: float) -> CommonFactor:
+    """Return how much longer than by the catalogue the lines' steps are predicted, in a mean of logarithms."""
+    along = np.mean(p.slopes, axis=0)
+    reach = REACH * math.sqrt(max(0.0, float(along @ p.shifts.covariance @ along)))
+    low, high = (float(f"{math.exp(moved + x):.4g}") for x in (-reach, reach))
+    return CommonFactor(value=float(f"{math.exp(moved):.4g}"), interval=(low, high))
 
-    reach = float(t.ppf((1 + CONFIDENCE) / 2, max(2.0, p.spare_lines))) * float(p.deviations[i])
-    value = float(p.values[i])
+
+def _measured(c: FittedConstant, p: Posterior, i: int, shared_with: str) -> MeasuredConstant:
+    reach, value = REACH * math.sqrt(p.shifts.covariance[i, i]), p.values[i]
     low, high = max(c.low, value * math.exp(-reach)), min(c.high, value * math.exp(reach))
     interval = float(f"{low:.4g}"), float(f"{high:.4g}")
     return MeasuredConstant(value=value, interval=interval, catalogue=c.read(), shared_with=shared_with)
 
 
-def _reason(constants: Sequence[FittedConstant], p: Posterior, i: int) -> str:
-    others = np.abs(p.correlations[i]).copy()
+def _reason(constants: Sequence[FittedConstant], spreads: Numbers, p: Posterior, i: int) -> str:
+    """Return why the lines do not determine a constant where nothing is known beforehand; empty where they do."""
+    covariance = np.linalg.inv(p.slopes.T @ p.slopes / p.shifts.noise**2 + np.diag(spreads**-2))
+    deviations = np.sqrt(np.diag(covariance))
+    if deviations[i] <= min(NARROW, DETERMINED * spreads[i]):
+        return ""
+    others = np.abs(covariance[i] / deviations)
     others[i] = 0.0
     j = int(np.argmax(others))
-    if others[j] >= TOGETHER:
+    if others[j] >= TOGETHER * deviations[i]:
         return f"the lines do not tell it from {constants[j].path}"
     return "the lines depend on it too little"
 
 
-def _lines(runs: Sequence[MeasuredRun], errors: Numbers, leverages: Numbers) -> tuple[MeasuredLine, ...]:
-    """Return each line with its predictions; `errors` are logarithms of predicted over measured seconds.
-
-    Without a line its error is larger by 1 / (1 - leverage), as far as the fit is linear (Allen 1974, PRESS).
-    """
-    catalogue, without = np.exp(log_errors(runs, [], [])), errors / np.maximum(1 - leverages, MIN_SPARE)
+def _lines(
+    runs: Sequence[MeasuredRun], errors: Numbers, catalogue: Numbers, left_out: Numbers
+) -> tuple[MeasuredLine, ...]:
+    """Return each line with its predictions; all are logarithms of predicted over measured seconds."""
     return tuple(
         MeasuredLine(
             line=r.line,
             measured_seconds=r.seconds,
             predicted_seconds=r.seconds * math.exp(x),
-            catalogue_seconds=r.seconds * float(y),
+            catalogue_seconds=r.seconds * math.exp(y),
             error=math.expm1(x),
             left_out_error=math.expm1(z),
         )
-        for r, x, y, z in zip(runs, errors.tolist(), catalogue, without.tolist(), strict=True)
+        for r, x, y, z in zip(runs, errors.tolist(), catalogue.tolist(), left_out.tolist(), strict=True)
     )

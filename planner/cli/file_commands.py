@@ -110,16 +110,20 @@ def calibrate(
 
 
 def table(constants: "MeasuredConstants") -> "Iterator[str]":
-    """Write what the lines determine with its intervals, what they move with it, what stays, and each line's errors."""
+    """Write the common factor, what the lines determine, what they move with it, what stays, and each line's errors."""
     lines = f"{constants.number_of_lines} lines of {constants.measured}"
     yield f"{constants.accelerator}, {constants.software}: {lines}, noise {constants.noise:.1%}"
+    if constants.common is not None:
+        low, high = constants.common.interval
+        factor = f"COMMON FACTOR {constants.common.value:.4g} (with 90 %: {low:.4g} to {high:.4g})"
+        yield f"{factor}: of these steps over the catalogue's, on average"
     yield f"{'DETERMINED':52}{'value':>11}{'90 % interval':>24}{'catalogue':>12}"
     alone = {path: value for path, value in constants.values.items() if not value.shared_with}
     for path, value in alone.items():
         low, high = value.interval
         yield f"  {path:50}{value.value:>11.4g}{f'{low:.4g} to {high:.4g}':>24}{value.catalogue:>12.4g}"
     if not alone:
-        yield "  none alone: give more lines, with other layouts and micro-batches"
+        yield "  none alone, only all together: give more lines, with other layouts and micro-batches"
     yield f"{'MOVED WITH OTHERS':52}{'value':>11}{'catalogue':>12}"
     for path, value in constants.values.items():
         if path not in alone:

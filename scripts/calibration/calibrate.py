@@ -14,21 +14,31 @@ for a term that is missing.
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from calibration_rows import Case, groups, read
-from catalogue_files import on_a_bound, write
+from catalogue_files import catalogue_with, on_a_bound, write
 from constant_support import write_support
 from error_table import error_classes, write_errors, write_points
 from fitted_constants import CONSTANTS, KNOWN
-from held_out import errors_by_fold, errors_by_half, errors_by_source, fit_rows, fitted
+from held_out import (
+    HalfErrors,
+    clusters,
+    constants_without,
+    errors_by_fold,
+    errors_by_half,
+    errors_by_source,
+    fit_rows,
+    fitted,
+)
 from recent_classes import lines, recent
 from rule_of_thumb import comparison
 
-from planner.calibration.fit import Numbers, log_errors
+from planner.calibration.fit import log_errors
+from planner.calibration.shrinkage import Numbers
 from planner.instance.workload import catalogue
 
 CATALOGUE = Path(__file__).resolve().parents[2] / "planner" / "catalogue"
@@ -40,6 +50,9 @@ TOGETHER: dict[str, Callable[[str], bool]] = {
     "FP8 and FP4 on B200, GB200, B300, GB300": lambda g: "B200 FP" in g or "B300 FP" in g,
     "FP8 and FP4 on B200 and GB200": lambda g: "B200 FP" in g,
 }
+
+
+SAME = 1e-6  # of a step: no difference
 
 
 def predict(cases: list[Case], values: Sequence[float]) -> Numbers:
@@ -148,15 +161,30 @@ def report_sources(cases: list[Case], values: Sequence[float]) -> None:
     print("\n".join(comparison([c for c in cases if not c.natural], errors)))
 
 
-def report_halves(cases: list[Case]) -> None:
-    """Print the errors on each half of a cluster of the catalogue, of one factor, and of constants by the other."""
-    print(f"{'by the other half of a cluster':84}{'rows':>6}{'catalogue':>11}{'factor':>8}{'calibrated':>12}")
-    every = []
-    for name, e in errors_by_half(cases):
-        print(f"{name[:84]:84}{e.rows:>6}{e.catalogue:>11.1%}{e.factor:>8.1%}{e.calibrated:>12.1%}", flush=True)
-        every.append((e.catalogue, e.factor, e.calibrated))
-    mean = np.mean(every, axis=0)
-    print(f"{'mean of clusters':84}{len(every):>6}{mean[0]:>11.1%}{mean[1]:>8.1%}{mean[2]:>12.1%}")
+def report_halves(cases: list[Case], values: Sequence[float]) -> None:
+    """Print the errors on each half of a cluster, of one factor and of constants by the other half.
+
+    Once from the catalogue, which was fitted to these rows too, once from constants fitted without the source.
+    """
+    found = clusters(cases)
+    print_halves("from the catalogue", {names: errors_by_half(rows) for names, rows in found.items()})
+    without: dict[tuple[str, str, str], HalfErrors] = {}
+    for source, own in constants_without(cases, KNOWN, values, lambda c: c.source):
+        with catalogue_with(CONSTANTS, own):
+            without |= {names: errors_by_half(rows) for names, rows in found.items() if names[0] == source}
+    print_halves("from constants fitted without the source", without)
+
+
+def print_halves(title: str, errors: Mapping[tuple[str, ...], HalfErrors]) -> None:
+    """Print the errors by the other half of each cluster, their mean, and how constants compare with a factor."""
+    print(f"{f'by the other half of a cluster, {title}':84}{'rows':>6}{'before':>11}{'factor':>8}{'calibrated':>12}")
+    for names, e in errors.items():
+        print(f"{', '.join(names)[:84]:84}{e.rows:>6}{e.before:>11.1%}{e.factor:>8.1%}{e.calibrated:>12.1%}")
+    before, factor, own = np.array([(e.before, e.factor, e.calibrated) for e in errors.values()]).T
+    mean = f"{np.mean(before):>11.1%}{np.mean(factor):>8.1%}{np.mean(own):>12.1%}"
+    print(f"{'mean of clusters':84}{len(errors):>6}{mean}")
+    better = f"no worse than one factor on {np.sum(own <= factor + SAME)} of {len(errors)} clusters"
+    print(f"{better}; where worse, by {100 * max(0.0, np.max(own - factor)):.2f} per cent of the step at most")
 
 
 def read_all(tables: Sequence[Path]) -> list[Case]:
@@ -207,7 +235,7 @@ def main() -> None:
     if given.folds:
         report_folds(timed, values)
     if given.halves:
-        report_halves(timed)
+        report_halves(timed, values)
     if given.errors:
         even = [c for c in timed if not c.natural]
         errors = errors_by_source(even, KNOWN, values)

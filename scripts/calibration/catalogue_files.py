@@ -1,11 +1,14 @@
 """Put fitted constants into the files of a catalogue, and name those that lie on a bound of their fit."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 from planner.calibration.constants import TYPES, FittedConstant, put
+from planner.instance.workload import catalogue
 
 
 def on_a_bound(constants: Sequence[FittedConstant], values: Sequence[float], tolerance: float = 0.01) -> list[str]:
@@ -30,6 +33,21 @@ def write(folder: Path, constants: Sequence[FittedConstant], values: Sequence[fl
             for name in constant.entries if constant.kind == kind else ():
                 put(entries[name], constant.path, value)
         path.write_text(laid_out(entries), encoding="utf-8")
+
+
+@contextmanager
+def catalogue_with(constants: Sequence[FittedConstant], values: Sequence[float]) -> Iterator[None]:
+    """Put the constants into this process's catalogue for a while."""
+    for kind in TYPES:
+        entries = catalogue(kind)
+        entries |= deepcopy(entries)
+        for constant, value in zip(constants, values, strict=True):
+            for name in constant.entries if constant.kind == kind else ():
+                put(entries[name], constant.path, value)
+    try:
+        yield
+    finally:
+        catalogue.cache_clear()
 
 
 def laid_out(entries: dict[str, Any]) -> str:

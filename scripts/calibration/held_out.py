@@ -8,17 +8,21 @@ from pathlib import Path
 import numpy as np
 from calibration_rows import FOLDS, Case, hash_of
 from fitted_constants import Known
+from scipy.optimize import least_squares
 
 from planner.calibration.constants import CODE, GPU, FittedConstant, Kind, MeasuredConstants
-from planner.calibration.fit import TINY, Numbers, Robust, calibrated, fit, log_errors, slopes_of
+from planner.calibration.fit import TINY, calibrated, log_errors, slopes_of
 from planner.calibration.measured_steps import MeasuredRun
+from planner.calibration.shrinkage import Numbers
 
 PRIOR = 0.024  # weight of one spread between a constant and its centre, beside that of a row's log error
 SCALE = 0.06  # a log error above it counts less than its square, and hardly more the larger it is (Cauchy)
 SOURCE_POWER = -0.45  # of a source's rows of a kind: between a like say for each row and a like say for each source
 MOST_ROWS = 60  # of a source and kind that a fit takes in, by the hash of their ids: more say nothing new
-EVALUATIONS = 4  # of a fit
+EVALUATIONS, TOLERANCE = 4, 1e-8  # of a fit
+START_INSIDE = 0.02  # of the range of a logarithm: the solver needs a start strictly within the bounds
 FEWEST_OF_A_CLUSTER, MOST_OF_A_CLUSTER = 8, 24  # rows that are halved
+HALVINGS, SEED = 6, 0
 CHORDS = 4  # steps of a fit that starts from one of all rows, with the slopes of that one
 
 
@@ -41,17 +45,33 @@ def fit_rows(cases: Sequence[Case]) -> list[Case]:
 def fitted(
     cases: Sequence[Case], known: Sequence[Known], start: Sequence[float], evaluations: int = EVALUATIONS
 ) -> list[float]:
-    """Return the constants that fit the cases best, searched from a start."""
-    found = fit(
-        cases,
-        [k.constant for k in known],
-        Robust(scale=SCALE, loss="cauchy", evaluations=evaluations),
-        weights=weights_of(cases),
-        prior=np.array([PRIOR / k.spread for k in known]),
-        centre=[k.centre for k in known],
-        start=start,
+    """Return the constants that fit the cases best by robust least squares, searched from a start."""
+    constants = [k.constant for k in known]
+    low, high = np.log([c.low for c in constants]), np.log([c.high for c in constants])
+    inside = START_INSIDE * (high - low)
+
+    def interior(values: Sequence[float]) -> Numbers:
+        return np.clip(np.log(np.maximum(values, TINY)), low + inside, high - inside)
+
+    weights, prior = weights_of(cases), np.array([PRIOR / k.spread for k in known])
+    centre = interior([k.centre for k in known])
+
+    def residuals(x: Numbers) -> Numbers:
+        return np.concatenate([log_errors(cases, constants, list(np.exp(x))) * weights, (x - centre) * prior])
+
+    result = least_squares(
+        residuals,
+        interior(start),
+        jac=slopes_of(cases, constants, weights, prior, high),
+        bounds=(low, high),
+        method="trf",
+        loss="cauchy",
+        f_scale=SCALE,
+        max_nfev=evaluations,
+        ftol=TOLERANCE,
+        xtol=TOLERANCE,
     )
-    return found.values
+    return [float(f"{v:.4g}") for v in np.exp(result.x)]
 
 
 def errors_by_source(cases: Sequence[Case], known: Sequence[Known], values: Sequence[float]) -> dict[str, float]:
@@ -67,7 +87,19 @@ def errors_by_fold(cases: Sequence[Case], known: Sequence[Known], values: Sequen
 def _errors_left_out(
     cases: Sequence[Case], known: Sequence[Known], values: Sequence[float], part_of: Callable[[Case], str]
 ) -> dict[str, float]:
-    """Return each case's error, as predicted over measured seconds less 1, of constants fitted without its part.
+    """Return each case's error, as predicted over measured seconds less 1, of constants fitted without its part."""
+    errors: dict[str, float] = {}
+    for part, own in constants_without(cases, known, values, part_of):
+        out = [c for c in cases if part_of(c) == part]
+        each = np.expm1(log_errors(out, [k.constant for k in known], own))
+        errors.update(zip((c.id for c in out), each.tolist(), strict=True))
+    return errors
+
+
+def constants_without(
+    cases: Sequence[Case], known: Sequence[Known], values: Sequence[float], part_of: Callable[[Case], str]
+) -> Iterator[tuple[str, list[float]]]:
+    """Yield the constants that are fitted without each part of the cases.
 
     The fits start from the constants given, and differ from theirs by so little that the slopes are taken but once.
     """
@@ -77,45 +109,47 @@ def _errors_left_out(
     middle, weights = np.log([k.centre for k in known]), weights_of(rows)
     first = np.clip(np.log(np.maximum(values, TINY)), low, high)
     slopes = slopes_of(rows, constants, weights, prior, high)(first)
-    errors: dict[str, float] = {}
     for part in sorted({part_of(c) for c in cases}):
-        kept, out = [i for i, c in enumerate(rows) if part_of(c) != part], [c for c in cases if part_of(c) == part]
+        kept = [i for i, c in enumerate(rows) if part_of(c) != part]
         print(f"fit without {part}: {len(kept)} rows", flush=True)
         runs, own = [rows[i] for i in kept], np.concatenate([slopes[kept], slopes[len(rows) :]])
         x: Numbers = first
         for _ in range(CHORDS):
             left = np.concatenate([log_errors(runs, constants, list(np.exp(x))) * weights[kept], (x - middle) * prior])
             x = np.asarray(np.clip(x - robust_step(own, left), low, high), dtype=np.float64)
-        each = np.expm1(log_errors(out, constants, list(np.exp(x))))
-        errors.update(zip((c.id for c in out), each.tolist(), strict=True))
-    return errors
+        yield part, np.exp(x).tolist()
 
 
 @dataclass(frozen=True, slots=True)
 class HalfErrors:
-    """Mean errors on rows of one cluster of the catalogue, of one factor, and of constants, by the other rows."""
+    """Mean errors on rows of one cluster, of the constants before, of one factor, and of calibrated constants."""
 
     rows: int
-    catalogue: float
+    before: float
     factor: float
     calibrated: float
 
 
-def errors_by_half(cases: Sequence[Case]) -> Iterator[tuple[str, HalfErrors]]:
-    """Yield the errors on each half of a cluster's rows, by the hash of their ids, of what its other half says.
-
-    A cluster is one source on one accelerator and stack; its constants are those that a user's `calibrate` finds, the
-    factor the median of measured over predicted.
-    """
+def clusters(cases: Sequence[Case]) -> dict[tuple[str, str, str], list[Case]]:
+    """Return the rows of each source on one accelerator and stack that has enough, those of the least hashes."""
     members: dict[tuple[str, str, str], list[Case]] = {}
     for c in sorted(cases, key=lambda c: hash_of(c.id)):
         if not c.natural:
             members.setdefault((c.source, c.machine.gpu.name, c.machine.software.name), []).append(c)
-    for names, rows in sorted(members.items()):
-        if len(rows) < FEWEST_OF_A_CLUSTER:
-            continue
-        few, errors = rows[:MOST_OF_A_CLUSTER], []
-        for seen, unseen in ((few[::2], few[1::2]), (few[1::2], few[::2])):
+    found = {names: rows[:MOST_OF_A_CLUSTER] for names, rows in sorted(members.items())}
+    return {names: rows for names, rows in found.items() if len(rows) >= FEWEST_OF_A_CLUSTER}
+
+
+def errors_by_half(rows: Sequence[Case], halvings: int = HALVINGS) -> HalfErrors:
+    """Return the errors on each half of a cluster's rows of what its other half says, a mean of random halvings.
+
+    Constants are those that a user's `calibrate` finds, the factor is the median of measured over predicted.
+    """
+    errors, random = [], np.random.default_rng(SEED)
+    for _ in range(halvings):
+        mixed = [rows[i] for i in random.permutation(len(rows))]
+        middle = len(mixed) // 2
+        for seen, unseen in ((mixed[:middle], mixed[middle:]), (mixed[middle:], mixed[:middle])):
             lines = [
                 MeasuredRun(line=i, machine=c.machine, strategy=c.strategy, seconds=c.seconds or 1.0)
                 for i, c in enumerate(seen, 2)
@@ -124,9 +158,8 @@ def errors_by_half(cases: Sequence[Case]) -> Iterator[tuple[str, HalfErrors]]:
             constants = [FittedConstant(*_part_of(path, own), 0.0, 1.0) for path in own.values]
             before, plain = log_errors(seen, [], []), log_errors(unseen, [], [])
             after = log_errors(unseen, constants, [x.value for x in own.values.values()])
-            errors.append(np.abs(np.expm1([plain, plain - np.median(before), after])))
-        mean = np.concatenate(errors, axis=1).mean(axis=1).tolist()
-        yield ", ".join(names), HalfErrors(len(few), *mean)
+            errors.append(np.mean(np.abs(np.expm1([plain, plain - np.median(before), after])), axis=1))
+    return HalfErrors(len(rows), *np.mean(errors, axis=0).tolist())
 
 
 def _part_of(path: str, own: MeasuredConstants) -> tuple[Kind, tuple[str, ...], str]:

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from bridge_recipes import BRIDGE, BRIDGE_2025, Stack, bridge_stack, recipe_stack, recipes
 from calibration_rows import Case, read
-from catalogue_files import laid_out, on_a_bound, write
+from catalogue_files import catalogue_with, laid_out, on_a_bound, write
 from error_table import error_classes, multiple_of, spreads_of, write_points
 from fitted_constants import CONSTANTS, TUNED, Known
-from held_out import errors_by_source
+from held_out import clusters, errors_by_half, errors_by_source
 from recent_rows import NEMO_2, recent_stack
 
 from planner.calibration.constants import CODE, GPU, FittedConstant, value_at
@@ -159,6 +159,34 @@ def test_a_source_is_predicted_without_itself(tmp_path: Path) -> None:
     errors = errors_by_source([*cases, *torch], known, [0.7, 0.8])
     wanted = np.expm1(log_errors(torch, [a100], [0.4]))
     assert [errors[c.id] for c in torch] == pytest.approx(wanted.tolist())
+
+
+def test_a_catalogue_of_other_constants_ends_with_its_use() -> None:
+    """Constants are put into every entry for a while, and what reads the catalogue predicts by them."""
+    before = SHARE.read()
+    with catalogue_with([SHARE], [0.5]):
+        assert all(
+            value_at(Accelerator.model_validate(catalogue("accelerators")[n]), SHARE.path) == 0.5 for n in SHARE.entries
+        )
+    assert SHARE.read() == before != 0.5
+
+
+def test_half_a_cluster_predicts_the_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Rows that take half as long again as predicted: a factor and constants by one half both predict the other."""
+    few, _ = rows_read(tmp_path, *({"TP": t, "DP": str(8 // int(t))} for t in "1248"))
+    rows, _ = rows_read(
+        tmp_path, *({"TP": t, "DP": str(8 // int(t)), "seq": s} for t in "1248" for s in ("1024", "4096"))
+    )
+    assert clusters(few) == {} and [len(x) for x in clusters([*few, *rows]).values()] == [12]
+    found = clusters(
+        [replace(c, seconds=1.5 * (c.seconds or 0) * float(np.exp(log_errors([c], [], [])[0]))) for c in rows]
+    )
+    errors = {names: errors_by_half(cases, halvings=1) for names, cases in found.items()}
+    (of_rows,) = errors.values()
+    assert (of_rows.rows, of_rows.before, of_rows.factor) == (8, pytest.approx(1 / 3), pytest.approx(0.0, abs=1e-9))
+    assert of_rows.calibrated < 0.02
+    calibrate.print_halves("of two", errors | {("one",): replace(of_rows, calibrated=0.0)})
+    assert "no worse than one factor on 1 of 2 clusters" in capsys.readouterr().out
 
 
 def test_table_of_errors(tmp_path: Path) -> None:

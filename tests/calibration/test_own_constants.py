@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from measured_steps import ACCELERATOR, SHAPES, SOFTWARE, write_log, write_rows
+from measured_steps import ACCELERATOR, SHAPES, SOFTWARE, constants_at, write_log, write_rows
 from tiers import slow
 from typer.testing import CliRunner
 
 import planner
-from planner.calibration.constants import CODE, GPU, MeasuredConstants, value_at
-from planner.calibration.fit import TUNABLES
+from planner.calibration.constants import CODE, GPU, MeasuredConstants, entries_with, value_at
+from planner.calibration.fit import TUNABLES, step_seconds
 from planner.calibration.measured_steps import COLUMNS, MeasuredRun, dtype_of, read_runs
 from planner.cli import main
-from planner.cli.file_commands import MEASURED_HELP
+from planner.cli.file_commands import MEASURED_HELP, table
 from planner.errors import InputError
 from planner.instance.hardware import Accelerator
 from planner.instance.workload import Software, catalogue
@@ -86,6 +86,50 @@ def test_alike_lines_determine_less(tmp_path: Path) -> None:
     alike = planner.calibrate(log, accelerator=ACCELERATOR, software=SOFTWARE)
     assert alike.values[STEP].shared_with
     assert alike.values[CODE + "microbatch_seconds"].shared_with
+
+
+def scaled_log(path: Path, factor: float, shapes: Sequence[Sequence[object]] = SHAPES) -> Path:
+    """Write the log of a cluster whose steps take a factor as long as the catalogue predicts."""
+    header, *rows = [line.rsplit(",", 1) for line in write_log(path, {}, shapes).read_text().splitlines()]
+    lines = [f"{row},{factor * float(seconds):.6g}" for row, seconds in rows]
+    path.write_text("\n".join([",".join(header), *lines]) + "\n")
+    return path
+
+
+def test_lines_of_the_catalogue_move_nothing(tmp_path: Path) -> None:
+    """A cluster that is as the catalogue says keeps its constants, and the common factor is one."""
+    log = scaled_log(tmp_path / "same.csv", 1.0, SHAPES[::2])
+    same = planner.calibrate(log, accelerator=ACCELERATOR, software=SOFTWARE)
+    assert same.common is not None and same.common.value == pytest.approx(1.0, abs=1e-4)
+    assert same.common.interval[0] <= 1 <= same.common.interval[1] < 1.01
+    for x in same.values.values():
+        assert x.value == pytest.approx(x.catalogue, rel=2e-3)
+
+
+@pytest.mark.parametrize("factor", slow(1.2, 0.85))
+def test_lines_off_by_one_factor_move_it(tmp_path: Path, factor: float) -> None:
+    """Steps that all take a factor as long: its interval holds it, and so do lines that were not fitted."""
+    log = scaled_log(tmp_path / "slow.csv", factor, SHAPES[::2])
+    found = planner.calibrate(log, accelerator=ACCELERATOR, software=SOFTWARE)
+    assert found.common is not None
+    assert found.common.interval[0] <= factor <= found.common.interval[1]
+    assert found.common.value == pytest.approx(factor, rel=0.005)
+    rest = read_runs(scaled_log(tmp_path / "rest.csv", factor, SHAPES[1::2]), ACCELERATOR, SOFTWARE)
+    entries = entries_with(*constants_at({k: x.value for k, x in found.values.items()}), {ACCELERATOR}, {SOFTWARE})
+    assert [step_seconds(entries.machine(r.machine), r.strategy) for r in rest] == pytest.approx(
+        [r.seconds for r in rest], rel=0.02
+    )
+
+
+def test_what_is_not_determined_is_said(tmp_path: Path) -> None:
+    """Where no constant is determined alone, the command says so, and by which factor it moves them together."""
+    log = scaled_log(tmp_path / "alike.csv", 1.3, [SHAPES[0]] * 3)
+    alike = planner.calibrate(log, accelerator=ACCELERATOR, software=SOFTWARE)
+    text = "\n".join(table(alike))
+    assert all(x.shared_with for x in alike.values.values())
+    assert "none alone, only all together: give more lines, with other layouts" in text
+    assert alike.common is not None and f"COMMON FACTOR {alike.common.value:.4g} (with 90 %: " in text
+    assert alike.common.interval[0] <= 1.3 <= alike.common.interval[1]
 
 
 def test_one_line_is_too_few(tmp_path: Path) -> None:
