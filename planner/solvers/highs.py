@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any, Protocol
 
 import highspy
@@ -17,7 +16,7 @@ from planner.solvers.highs_model import HighsModel, has_no_point, highs_model
 from planner.solvers.outcome import Outcome, agreed, attempted, believed, broken_by, value_of
 from planner.solvers.progress import begin_highs, end, models_wanted, write_highs
 from planner.solvers.signals import Deadline
-from planner.solvers.statuses import FEASIBILITY, HIGHS, require_highs, stop_of
+from planner.solvers.statuses import FEASIBILITY, HIGHS, SearchResult, require_highs, run_at_once, stop_of
 
 _Status, _Strategy = highspy.HighsModelStatus, highspy.simplex_constants.SimplexStrategy
 LOOSE = 1e-6  # A row with more slack than this does not matter at a relaxation's optimum.
@@ -52,17 +51,6 @@ class RowSource(Protocol):
 
         `whole`: its integers are whole; `quick`: rows that take long to separate may be left out.
         """
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchResult:
-    """The result of a search: the best point that keeps all rows, the bound, and how many lazy rows there were."""
-
-    status: Any
-    point: npt.NDArray[np.float64] | None
-    bound: float | None
-    infeasible: bool
-    rows: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -369,7 +357,9 @@ def _solve(
     else:
         built = stated[0].copied() if stated else highs_model(model)
         stated[:] = [built]
-        stem, result = _at_once(built, options, time_limit)
+        quick = QUICK_ROOT if built.h.getNumCol() < SMALL else {}
+        names = built.names if models_wanted() else ()
+        stem, result = run_at_once(built.h, options | quick, time_limit, names)
     lp, point = built.h.getLp(), result.point
     outcome = Outcome(
         stop=stop_of(result.status),
@@ -388,26 +378,6 @@ def _solve(
     allowed = how.gap * max(1.0, abs(outcome.objective or 0.0))
     minimizes = bool(lp.sense_ == highspy.ObjSense.kMinimize)
     return end(stem, believed(outcome, broken=broken, minimize=minimizes, allowed=allowed))
-
-
-def _at_once(built: HighsModel, options: dict[str, Any], time_limit: float | None) -> tuple[Path | None, SearchResult]:
-    """Run HiGHS on a model with all its rows; return the file stem of the model, if it is written, and the result."""
-    highs = built.h
-    quick = QUICK_ROOT if highs.getNumCol() < SMALL else {}
-    limit = {} if time_limit is None else {"time_limit": max(time_limit, 0.0)}
-    for key, option in (options | quick | limit).items():
-        highs.setOptionValue(key, option)
-    stem = begin_highs(highs, *built.names) if models_wanted() else None
-    highs.run()
-    status, info = highs.getModelStatus(), highs.getInfo()
-    solved = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
-    point = np.asarray(highs.getSolution().col_value) if solved else None
-    bound = None  # for a model without integers its optimum, none before it is reached
-    if info.mip_node_count >= 0 and math.isfinite(info.mip_dual_bound):
-        bound = float(info.mip_dual_bound)
-    elif info.mip_node_count < 0 and status == _Status.kOptimal:
-        bound = float(info.objective_function_value)
-    return stem, SearchResult(status=status, point=point, bound=bound, infeasible=status == _Status.kInfeasible)
 
 
 def relaxed(model: pyo.ConcreteModel, *, time_limit: float | None = None) -> HighsSearch:

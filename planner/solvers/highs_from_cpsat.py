@@ -6,16 +6,14 @@ from functools import partial
 from typing import Any
 
 import highspy
-import numpy as np
 from ortools.sat.python import cp_model
 
 from planner.solvers.cpsat import CpsatValues
 from planner.solvers.outcome import Outcome, Stop, agreed, attempted, believed, broken_by_integers, integer_value
-from planner.solvers.progress import begin_highs, end, models_wanted
+from planner.solvers.progress import end
 from planner.solvers.signals import Deadline
-from planner.solvers.statuses import HIGHS, require_highs, silent, stop_of
+from planner.solvers.statuses import HIGHS, linear_program, require_highs, run_at_once, silent, stop_of
 
-INF = highspy.kHighsInf
 FAR = 2**62  # CP-SAT writes a side without a limit as one beyond this.
 
 
@@ -59,26 +57,21 @@ def run(
 def _run(model: cp_model.CpModel, lp: Any, deadline: Deadline, options: dict[str, Any]) -> Outcome[CpsatValues]:
     highs, proto = silent(), model.proto
     highs.passModel(lp)
-    limit = {} if deadline.limit is None else {"time_limit": deadline.limit}
-    for key, value in ({"mip_rel_gap": 0.0} | options | limit).items():
-        highs.setOptionValue(key, value)
-    stem = begin_highs(highs) if models_wanted() else None
-    highs.run()
-    status, info = highs.getModelStatus(), highs.getInfo()
-    point: list[int] | None = None
-    if info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible:
-        point = [round(value) for value in highs.getSolution().col_value]
-        point = None if broken_by_integers(proto, point) else point  # some row is broken once the point is rounded
+    stem, result = run_at_once(highs, {"mip_rel_gap": 0.0} | options, deadline.limit)
+    status = result.status
+    point = None if result.point is None else [round(value) for value in result.point]
+    if point is not None and broken_by_integers(proto, point):
+        point = None  # some row is broken once the point is rounded
     # All variables are bounded, so that of the two only one can be.
     infeasible = status in (highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kUnboundedOrInfeasible)
     stop = Stop.PROVED if infeasible else stop_of(status)
-    bounded = model.has_objective() and not infeasible and np.isfinite(info.mip_dual_bound)
+    bounded = model.has_objective() and not infeasible and result.bound is not None
     scale = (proto.objective.scaling_factor or 1.0) if model.has_objective() else 1.0  # below 0 where it is maximized
     outcome = Outcome(
         stop=Stop.FAILED if stop is Stop.PROVED and point is None and not infeasible else stop,
         solution=None if point is None else CpsatValues(partial(_value, point)),
         objective=integer_value(proto, point) if point is not None and model.has_objective() else None,
-        bound=scale * info.mip_dual_bound if bounded else None,
+        bound=scale * (result.bound or 0.0) if bounded else None,
         infeasible=infeasible,
         detail=str(status.name)[1:],
         solver=HIGHS,
@@ -97,7 +90,7 @@ def _value(point: Sequence[int], expression: cp_model.LinearExprT) -> int:
 
 def _lp(model: cp_model.CpModel) -> Any:
     """Return the arrays of a model as HiGHS has them."""
-    proto, starts, index, values, sides = model.proto, [0], list[int](), list[float](), list[tuple[float, float]]()
+    proto, rows = model.proto, []
     for constraint in proto.constraints:
         row: dict[int, int] = {}
         if len(constraint.enforcement_literal) or not (constraint.has_linear() or constraint.has_bool_or()):
@@ -112,23 +105,10 @@ def _lp(model: cp_model.CpModel) -> Any:
             for column, factor in zip(constraint.linear.vars, constraint.linear.coeffs, strict=True):
                 row[column] = row.get(column, 0) + factor
         kept = {column: factor for column, factor in row.items() if factor}
-        index += kept
-        values += kept.values()
-        starts.append(len(index))
-        sides.append((-INF if low < -FAR else low, INF if high > FAR else high))
-    lp, domains = highspy.HighsLp(), [list(variable.domain) for variable in proto.variables]
-    lp.num_col_, lp.num_row_ = len(domains), len(sides)
-    cost = np.zeros(len(domains))
+        rows.append((kept, None if low < -FAR else low, None if high > FAR else high))
+    domains, costs, offset = [list(variable.domain) for variable in proto.variables], dict[int, int](), 0.0
     if model.has_objective():
-        np.add.at(cost, list(proto.objective.vars), list(proto.objective.coeffs))
-        lp.offset_ = proto.objective.offset
-    lp.col_cost_ = cost
-    lp.col_lower_ = np.asarray([domain[0] for domain in domains], dtype=float)
-    lp.col_upper_ = np.asarray([domain[-1] for domain in domains], dtype=float)
-    lp.row_lower_ = np.asarray([low for low, _ in sides], dtype=float)
-    lp.row_upper_ = np.asarray([high for _, high in sides], dtype=float)
-    lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-    lp.a_matrix_.start_, lp.a_matrix_.index_ = np.asarray(starts), np.asarray(index, dtype=np.int32)
-    lp.a_matrix_.value_ = np.asarray(values, dtype=float)
-    lp.integrality_ = [highspy.HighsVarType.kInteger] * len(domains)
-    return lp
+        offset = proto.objective.offset
+        for column, factor in zip(proto.objective.vars, proto.objective.coeffs, strict=True):
+            costs[column] = costs.get(column, 0) + factor
+    return linear_program([(domain[0], domain[-1], True) for domain in domains], rows, costs, offset)

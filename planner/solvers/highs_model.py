@@ -18,7 +18,7 @@ from pyomo.core.base.enums import SortComponents
 from pyomo.repn.linear import LinearRepnVisitor
 from pyomo.repn.util import VarRecorder
 
-from planner.solvers.statuses import require_highs, silent
+from planner.solvers.statuses import linear_program, require_highs, silent
 
 INF = highspy.kHighsInf
 
@@ -88,32 +88,15 @@ class _Linear:
 
     def lp(self, rows: list[Any], goal: Any) -> Any:
         """Return the arrays of the model as HiGHS has them."""
-        starts: list[int] = [0]
-        index: list[int] = []
-        values: list[float] = []
-        low, high = [], []
+        stated = []
         for row in rows:
-            lower, body, upper = row.to_bounded_expression(evaluate_bounds=True)
+            low, body, high = row.to_bounded_expression(evaluate_bounds=True)
             terms, constant = self._terms(body)
-            index += terms.keys()
-            values += terms.values()
-            starts.append(len(index))
-            low.append(-INF if lower is None else lower - constant)
-            high.append(INF if upper is None else upper - constant)
+            stated.append((terms, None if low is None else low - constant, None if high is None else high - constant))
         costs, offset = ({}, 0.0) if goal is None else self._terms(goal.expr)
-        lp, columns = highspy.HighsLp(), [self.variables[key] for key in self.column]
-        lp.num_col_, lp.num_row_ = len(columns), len(rows)
-        lp.row_lower_, lp.row_upper_ = np.array(low, dtype=np.float64), np.array(high, dtype=np.float64)
-        lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-        lp.a_matrix_.start_, lp.a_matrix_.index_ = np.array(starts, dtype=np.int32), np.array(index, dtype=np.int32)
-        lp.a_matrix_.value_ = np.array(values, dtype=np.float64)
-        bounds = [column.bounds for column in columns]
-        lp.col_lower_ = np.array([-INF if low is None else low for low, _ in bounds], dtype=np.float64)
-        lp.col_upper_ = np.array([INF if high is None else high for _, high in bounds], dtype=np.float64)
-        whole, free = highspy.HighsVarType.kInteger, highspy.HighsVarType.kContinuous
-        lp.integrality_ = [whole if column.is_integer() or column.is_binary() else free for column in columns]
-        lp.col_cost_ = np.array([costs.get(i, 0.0) for i in range(len(columns))], dtype=np.float64)
-        lp.offset_ = offset
+        variables = [self.variables[key] for key in self.column]
+        columns = [(*variable.bounds, variable.is_integer() or variable.is_binary()) for variable in variables]
+        lp = linear_program(columns, stated, costs, offset)
         if goal is not None and goal.sense == pyo.maximize:
             lp.sense_ = highspy.ObjSense.kMaximize
         return lp
