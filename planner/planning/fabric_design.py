@@ -16,9 +16,9 @@ from planner.instance.instance import FabricInstance, instance_sha256
 from planner.instance.network import FabricFamily, Network
 from planner.models import Options, resolved_switches
 from planner.models.fabric.chooser import Template, Templates
-from planner.models.fabric.design_table import KEY, DesignTable
+from planner.models.fabric.design_table import KEY, DesignTable, Floats, Ints
 from planner.models.fabric.site_mode import switch_modes
-from planner.models.fabric.traffic import Floats, Ints, Loads, SiteTraffic
+from planner.models.fabric.traffic import Loads, SiteTraffic
 from planner.physics import ticking
 from planner.physics.network.fabric_designs import FAMILIES
 from planner.physics.network.transport import Locality
@@ -76,9 +76,9 @@ class NothingToCarry(Loads):
         """Return no load of runs of some sizes."""
         return np.zeros((len(sizes), 4))
 
-    def first_runs(self, n_stripes: Ints, domain: int, domains: int) -> Floats:  # noqa: ARG002
+    def first_runs(self, stripes: Ints, sizes: Ints) -> Floats:
         """Return no load of the first pods."""
-        return np.zeros((len(n_stripes), domains, 4))
+        return np.zeros((len(sizes), len(stripes), 4))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

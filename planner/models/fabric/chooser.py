@@ -9,30 +9,29 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import groupby, product
-from typing import Any
+from itertools import product
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.instance.network import FabricFamily, Network, Switch
-from planner.models import rack_order, resolved_switches
+from planner.models import resolved_switches
 from planner.models.fabric import dragonflies, four_tiers, trees
 from planner.models.fabric.design_table import (
     AT,
     DesignTable,
     DominanceTest,
+    Floats,
     Ints,
     Limits,
-    joined,
     no_options,
-    pareto_front,
     undominated,
 )
-from planner.models.fabric.site_mode import LeafLoads, LinkPrices, LoadsOfLeaves, Mode, Pins, SiteMode, switch_modes
-from planner.models.fabric.traffic import Loads, SiteTraffic
-from planner.physics.network.fabric_designs import RackPorts, bill, by_reach, design_for, switch_usd
+from planner.models.fabric.site_mode import LinkPrices, Mode, Pins, SiteMode, Trees, switch_modes
+from planner.models.fabric.traffic import LeafLoads, Loads, SiteTraffic
+from planner.physics.network.fabric_designs import RackPorts, bill, design_for, switch_usd
 from planner.physics.network.links import same_ports
 from planner.physics.network.topology import Design
 from planner.physics.network.transport import allreduce_slowdown, free_uplinks, pipeline_send_slowdown, wan_ports
@@ -46,10 +45,22 @@ COUNTS = (  # of a key, under the names of a design
     "group_links",
 )  # fmt: skip
 TIER_SWITCHES = "switch", "spine_switch", "core_switch"  # pins that name a model
-Later = tuple[SiteMode, int]  # racks of a leaf domain
-Builder = Callable[[SiteMode, list[int], LoadsOfLeaves], Iterator[list[DesignTable]]]  # of leaf domains
-SIZE_STEP = 16  # every 16th size of a leaf domain is built first: these rule out most of the others
-MOST_TOPS = 4096  # tables of spines and cores kept
+
+
+class Builder(NamedTuple):
+    """An enumerator of one kind of fabric: the templates of leaf domains that may beat those found so far."""
+
+    build: Callable[[SiteMode, Ints, LeafLoads], Iterator[list[DesignTable]]]
+    sizes: Callable[[SiteMode], Ints]  # of leaf domains over which pins and ports allow it
+    tiers: int  # the fewest, for the bound on prices
+    first: int = 1  # every so many-th size is built first: these rule out most of the others
+
+
+ALL_DOMAINS = Builder(trees.with_all_domains, trees.sizes_of_all_domains, 2, first=16)
+SOME_DOMAINS = Builder(trees.with_some_domains, trees.sizes_of_some_domains, 3)
+GROUPS = Builder(dragonflies.with_groups, dragonflies.sizes_of_groups, 1)
+ZONES = Builder(four_tiers.with_zones, four_tiers.sizes_of_zones, 4)
+FEW = 4  # sizes of leaf domains that are looked at together where the cheapest design rules the others out
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +92,7 @@ class Templates:
     min_local_share: float = 0.0  # of the all-reduce groups under one leaf; above 0 only trees of up to three tiers
     whole: bool = False  # all undominated templates: also between the cheapest and the most frugal, and of four tiers
     options_of: dict[Any, list[tuple[Limits, DesignTable]]] = field(default_factory=dict)  # by limits that none covers
-    tops: dict[Any, trees.Tops] = field(default_factory=dict)
+    tops: dict[Any, tuple[Trees, Floats]] = field(default_factory=dict)  # of pods with all leaf domains
     loads_of: dict[Any, Loads] = field(default_factory=dict)
     lengths: dict[int, dict[tuple[Any, ...], tuple[float, float]]] = field(default_factory=dict)  # by racks
     deadline: Deadline = field(default_factory=Deadline)  # of the search; a table cut short by it is not kept
@@ -208,50 +219,72 @@ class Templates:
 
         `listed`: some of the templates.
         """
-        loads, sites = self._loads(traffic, blocks), []
+        racks, sites = traffic.racks(blocks), list[SiteMode]()
+        known = self.lengths.setdefault(racks, {})
         for i, mode in enumerate(self.modes(traffic.rails)):
-            if _allowed(mode, pins) and self._pairs(mode, pins) and traffic.lanes in (0, mode.lanes):
-                sites.append(self._site(i, mode, traffic, blocks, limits, pins, loads))
-        sites = [s for s in sites if not (s.mode.grouped and self.min_local_share)]
-        found, later = self._trees(sites, listed)
-        if self.min_local_share > 0:
-            return self._others(found, later, (trees.with_some_domains,))
-        later += [(s, domain) for s in sites if s.mode.grouped for domain in s.domain_sizes()]
-        found = self._others(found, later, (trees.with_some_domains, dragonflies.with_groups))
-        return found if shallow and len(found) else self._others(found, later, (four_tiers.with_zones,))
+            if (
+                not _allowed(mode, pins)
+                or traffic.lanes not in (0, mode.lanes)
+                or (mode.grouped and self.min_local_share)
+            ):
+                continue
+            one = SiteMode(
+                network=self.network, mode=mode, index=i, pins=pins, traffic=traffic, blocks=blocks,
+                loads=self._loads(traffic, blocks), transport_slowdown=self.transport_slowdown,
+                power_counts=self.power_counts, whole=self.whole, max_usd=limits[0], max_slowdowns=limits[1],
+                prices=LinkPrices(network=self.network, mode=mode, racks=racks, known=known),
+                tick=self.deadline.check, tops=self.tops,
+            )  # fmt: skip
+            pairs = self._pairs(mode, pins)
+            if mode.grouped:  # groups have no cores, and of routers all are leaves
+                pairs = tuple(dict.fromkeys((spine * mode.has_spines, 0) for spine, _ in pairs))
+            for k, (spine, core) in enumerate(pairs):
+                first = spine not in (other for other, _ in pairs[:k])
+                sites.append(replace(one, spine=spine, core=core, first_core=first))
+        alone = [
+            trees.single(s)
+            for k, s in enumerate(sites)
+            if not s.mode.grouped and s.mode not in [x.mode for x in sites[:k]]
+        ]
+        found = self._met([self.rivals, *alone, *listed], sites)
+        found = self._with(found, sites, ALL_DOMAINS)
+        found = self._with(found, sites, SOME_DOMAINS)
+        if not self.min_local_share:
+            found = self._with(found, sites, GROUPS)
+            found = found if shallow and len(found) else self._with(found, sites, ZONES)
+        return found
 
-    def _trees(self, sites: list[SiteMode], listed: list[DesignTable]) -> tuple[DesignTable, list[Later]]:
-        """Build the trees whose pods hold all domains, a few sizes of leaf domains first, which rule out most others.
+    def _with(self, found: DesignTable, sites: list[SiteMode], kind: Builder) -> DesignTable:
+        """Add the templates of a kind, each only where it beats those found so far.
 
-        Return them, and the sizes of leaf domains with which any tree may be worth it.
+        Where nothing slows traffic the cheapest rules the others out, so that those of the least price come first, a
+        few sizes of leaf domains at a time.
         """
-        plain = [s for s in sites if not s.mode.grouped]
-        first, parts = [self.rivals, *(trees.single(s) for s in plain), *listed], list[DesignTable]()
-        if any(s.pins.get("tiers") == 1 for s in plain):
-            return undominated(first, power_counts=self.power_counts), []
-        later: dict[tuple[int, int], Later] = {}  # by mode and size, the largest first
-        for step in (SIZE_STEP, 1):
-            found = self._met([*first, *parts], plain)
-            some = [(s, s.by_least_price(s.domain_sizes()[step // 2 :: step])) for s in plain]
-            every = self._leaf_loads(sites, {domain for _, least in some for domain in least})
-            for s, least in some:
-                left = [d for d in least if (s.index, -d) not in later]
-                shared = [d for d in left if trees.may_share_a_pod(s, d)]
-                later |= {(s.index, -d): (s, d) for d in left if d not in shared}
-                # Where one design beats all others, those after it meet it at once.
-                for several in [[d] for d in shared] if s.loads.nothing else [shared]:
-                    self.deadline.check()
-                    if several and least[several[0]] > s.most_usd:
-                        break
-                    ups = s.worthwhile_uplinks(several, every)
-                    later |= {(s.index, -d): (s, d) for d in ups}
-                    tops = {d: self._tops(s, d, up) for d, up in ups.items()}
-                    parts += trees.with_all_domains(s, tops, every)
-                    if s.loads.nothing and tops:
-                        found = self._met([found, parts[-1]], plain)
-            # Of templates that are alike in all the one of the first mode, and of the largest leaf domain, stays.
-            parts = [x.part(np.lexsort((-x.key[:, AT["domain"]], x.key[:, 0]))) for x in [joined(parts)]]
-        return undominated([*first, *parts], power_counts=self.power_counts), [later[k] for k in sorted(later)]
+        every, begun = {id(s): kind.sizes(s) for s in sites if len(s.stripes)}, slice(kind.first // 2, None, kind.first)
+        for first in (True, False) if kind.first > 1 else (True,):
+            groups = list[tuple[float, SiteMode, Ints, Floats]]()
+            for s in sites:
+                sizes = every.get(id(s), s.domain_sizes[:0])
+                sizes = sizes[begun] if first else np.delete(sizes, begun)
+                if len(sizes):
+                    prices = s.least_prices(sizes, s.leaf_share(sizes), kind.tiers)
+                    order = np.argsort(prices[0], kind="stable")
+                    order = order[s.worthwhile(1.0, 1.0, *prices)[order]]
+                    groups += [(prices[0, order[0]], s, sizes[order], prices[:, order])] if len(order) else []
+            if not groups:
+                continue
+            one = groups[0][1]  # of the same traffic and pins as all
+            sizes = np.unique(np.concatenate([group[2] for group in groups]))
+            leaves = one.loads.leaves(sizes, one.stripes, self.min_local_share, self.deadline.check)
+            for _, s, domains, prices in sorted(groups, key=lambda x: x[0]) if one.loads.nothing else groups:
+                few, left = FEW if s.loads.nothing and not s.mode.grouped else len(domains), np.arange(len(domains))
+                while len(left := left[s.worthwhile(1.0, 1.0, *prices[:, left])]):
+                    for more in kind.build(s, domains[left[:few]], leaves):
+                        self.deadline.check()
+                        if any(len(x) for x in more):
+                            found = self._met([found, *more], sites)
+                    left = left[few:]
+        return found
 
     def _met(self, parts: list[DesignTable], sites: list[SiteMode]) -> DesignTable:
         """Join templates, and let those that sites are yet to list meet them."""
@@ -260,78 +293,6 @@ class Templates:
         for s in sites:
             s.front = front
         return found
-
-    def _others(self, found: DesignTable, later: list[Later], kinds: tuple[Builder, ...]) -> DesignTable:
-        """Add pods of some domains, dragonflies, or four tiers: each only where it beats the templates found."""
-        sites = list({id(s): s for s, _ in later}.values())
-        every = self._leaf_loads(sites, {domain for _, domain in later})
-        groups = [(0.0, list(group)) for _, group in groupby(later, key=lambda x: x[0].index)]
-        if any(s.loads.nothing for s in sites):  # the cheapest of all rules the others out
-            sizes = [(group[0][0], np.array([domain for _, domain in group])) for _, group in groups]
-            least = np.concatenate([s.least_prices(d, np.maximum(1, s.leaf_share(d)))[0] for s, d in sizes])
-            groups = [(least[i], [later[i]]) for i in np.argsort(least, kind="stable").tolist()]
-        found = self._met([found], sites)
-        for kind, (usd, group) in product(kinds, groups):
-            if usd > group[0][0].most_usd and not group[0][0].mode.grouped:
-                continue
-            domains = [domain for _, domain in group if len(every[domain].stripes)]
-            for more in kind(group[0][0], domains, every):
-                self.deadline.check()
-                if any(len(x) for x in more):
-                    found = self._met([found, *more], sites)
-        return found
-
-    def _leaf_loads(self, sites: list[SiteMode], sizes: set[int]) -> dict[int, LeafLoads]:
-        """Compute the loads that leave leaf domains of each size, under every number of stripes that is allowed."""
-        if not sizes:
-            return {}
-        s, stripes = sites[0], list(sites[0].stripes)
-        known, own = s.loads.leaves, (tuple(stripes), self.min_local_share)
-        new = np.array(sorted(size for size in sizes if (size, own) not in known), dtype=np.int64)
-        if len(new):
-            counted, t = [], s.traffic
-            for n in stripes:
-                self.deadline.check()
-                counted.append(s.loads.at(n, new))
-            each = np.array(counted).reshape(len(stripes), len(new), 4)
-            kept = np.ones(each.shape[:2], dtype=bool)
-            if self.min_local_share > 0:  # the stripes that keep enough all-reduce groups whole
-                shares = [rack_order.leaf_local_shares(t.stages, s.blocks, n, t.unit_racks, new) for n in stripes]
-                kept = np.array(shares).reshape(kept.shape) >= self.min_local_share
-            for i, size in enumerate(new.tolist()):
-                loads = each[kept[:, i], i]
-                known[size, own] = LeafLoads(np.array(stripes)[kept[:, i]], loads, pareto_front(loads))
-        return {size: known[size, own] for size in sizes}
-
-    def _site(
-        self, index: int, mode: Mode, traffic: SiteTraffic, blocks: int, limits: Limits, pins: Pins, loads: Loads
-    ) -> SiteMode:
-        racks = traffic.racks(blocks)
-        known = self.lengths.setdefault(racks, {})
-        return SiteMode(
-            network=self.network, mode=mode, index=index, pins=pins, traffic=traffic, blocks=blocks, loads=loads,
-            transport_slowdown=self.transport_slowdown, power_counts=self.power_counts, whole=self.whole,
-            max_usd=limits[0], max_slowdowns=limits[1], pairs=self._pairs(mode, pins), tick=self.deadline.check,
-            prices=LinkPrices(network=self.network, mode=mode, racks=racks, known=known),
-        )  # fmt: skip
-
-    def _tops(self, s: SiteMode, domain: int, up: Ints) -> trees.Tops:
-        """Return spines and cores over the leaf domains of a size, for some uplinks of a leaf.
-
-        They depend on the number of domains alone where no lengths and shares of leaf domains count.
-        """
-        domains, n = s.domains(domain), self.network
-        apart = (s.racks, domain) if by_reach(n) or n.asked_core_share or n.max_oversubscription else ()
-        key = (
-            s.mode.switch.name, s.mode.family, s.mode.rails, s.mode.split, domains, apart, s.wan_ports,
-            s.exchange_ports, tuple(sorted(s.pins.items())),
-        )  # fmt: skip
-        if key not in self.tops:
-            if len(self.tops) >= MOST_TOPS:
-                self.tops.clear()
-            self.tops[key] = trees.tops_over(s, domain, s.ports - 1)
-        top = self.tops[key]
-        return top.part(np.isin(top.up, up))
 
     def design(self, mode: Mode, traffic: SiteTraffic, blocks: int, key: Mapping[str, int]) -> Design:
         """Return the design of a template's key."""

@@ -26,9 +26,11 @@ class ArrayTable:
 
     __slots__: tuple[str, ...] = ()
 
-    def part(self, which: Flags | Ints) -> Self:
+    def part(self, which: Flags | Ints | slice) -> Self:
         """Return some of the rows."""
         return type(self)(*[getattr(self, name)[which] for name in self.__slots__])
+
+    __getitem__ = part
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
@@ -65,11 +67,6 @@ def no_options() -> DesignTable:
     return DesignTable(none, none, none, none, np.empty((0, len(KEY)), dtype=np.int64))
 
 
-def joined(parts: list[DesignTable]) -> DesignTable:
-    """Join tables."""
-    return DesignTable.joined(parts) if parts else no_options()
-
-
 def pareto_front(points: Floats) -> Ints:
     """Return the rows that no other matches or beats in all columns; of equal ones the first.
 
@@ -97,10 +94,13 @@ def _no_worse(these: Floats, those: Floats) -> Flags:
 def undominated(parts: list[DesignTable], *, power_counts: bool) -> DesignTable:
     """Join tables and drop entries that another beats or equals in slowdowns, price and, where it counts, power.
 
-    The cheapest come first; where power does not count it still decides between entries of one price.
+    The cheapest come first; where power does not count it still decides between entries of one price. Of entries that
+    are alike in all the one with the fewest stripes, then of fewer tiers, the first mode and the largest leaf domain
+    stays.
     """
-    x = joined(parts)
-    x = x.part(np.lexsort((x.key[:, AT["stripes"]], x.allreduce, x.send, x.mw, x.usd)))
+    x = DesignTable.joined(parts) if parts else no_options()
+    mode, domain, core_up, stripes = (x.key[:, AT[name]] for name in ("mode", "domain", "core_up", "stripes"))
+    x = x.part(np.lexsort((-domain, mode, core_up > 0, stripes, x.allreduce, x.send, x.mw, x.usd)))
     dearer = np.cumsum((np.diff(x.usd, prepend=0.0) != 0) | (np.diff(x.mw, prepend=0.0) != 0))
     scarce = [x.usd, x.mw] if power_counts else [dearer]
     return x.part(np.sort(pareto_front(np.stack([*scarce, x.send, x.allreduce], axis=1))))
@@ -110,46 +110,38 @@ class DominanceTest:
     """A test of dominance: whether a template slows traffic no more for no more money, and power where that counts.
 
     Tables over all pairs of slowdowns of sends and allreduces hold the cheapest template with at most these slowdowns,
-    and the one that draws least power.
+    and the one that draws least power; their last row and column have none, for slowdowns that no template keeps.
     """
 
     def __init__(self, x: DesignTable, *, power_counts: bool) -> None:
         self.x, self.power_counts = x, power_counts
         self.sends, send = np.unique(x.send, return_inverse=True)
         self.allreduces, allreduce = np.unique(x.allreduce, return_inverse=True)
-        at = send.ravel() * max(1, len(self.allreduces)) + allreduce.ravel()
-        self.best = [self._best(at, x.usd)] if len(x) else []
-        if power_counts and len(x):
-            self.best.append(self._best(at, x.mw))
-
-    def _best(self, at: Ints, score: Floats) -> Ints:
-        """Return, by pair of slowdowns, the template of least score with at most these slowdowns; -1 without one."""
-        rows, columns = len(self.sends), len(self.allreduces)
-        best = np.full(rows * columns, -1, dtype=np.int64)
-        order = np.argsort(-score, kind="stable")
-        best[at[order]] = order  # the last one written is the least
-        grid, value = best.reshape(rows, columns), np.append(score, np.inf)
-        for lines in (grid, grid.T):
-            for i in range(1, len(lines)):
-                better = value[lines[i - 1]] < value[lines[i]]
-                lines[i][better] = lines[i - 1][better]
-        return grid
+        usd, mw = np.append(x.usd, np.inf), np.append(x.mw, np.inf)
+        self.best = list[tuple[Floats, Floats]]()
+        for score in [usd, mw][: 1 + power_counts]:
+            grid = np.full((len(self.sends) + 1, len(self.allreduces) + 1), -1, dtype=np.int64)
+            order = np.argsort(-score[:-1], kind="stable")
+            grid[send[order], allreduce[order]] = order  # the last one written is the least
+            for lines in (grid[:-1, :-1], grid[:-1, :-1].T):
+                for i in range(1, len(lines)):
+                    better = score[lines[i - 1]] < score[lines[i]]
+                    lines[i][better] = lines[i - 1][better]
+            self.best.append((usd[grid], mw[grid]))
 
     def keeping(self, send: Any, allreduce: Any) -> Iterator[tuple[Floats, Floats]]:
         """Yield the least price of a template with at most such slowdowns and its power; of power the least too."""
         i = np.searchsorted(self.sends, send, side="right") - 1
         j = np.searchsorted(self.allreduces, allreduce, side="right") - 1
-        usd, mw = (np.append(column, np.inf) for column in (self.x.usd, self.x.mw))
-        for grid in self.best:
-            k = np.where((i >= 0) & (j >= 0), grid[np.maximum(i, 0), np.maximum(j, 0)], -1)
-            yield usd[k], mw[k]
+        for usd, mw in self.best:
+            yield usd[i, j], mw[i, j]
 
     def beats(self, send: Any, allreduce: Any, usd: Any, mw: Any) -> Flags:
         """Return which slowdowns some template keeps for no more than such a price, and power where it counts."""
-        found = np.zeros(np.broadcast_shapes(*map(np.shape, (send, allreduce, usd, mw))), dtype=bool)
+        found: Any = False
         for own_usd, own_mw in self.keeping(send, allreduce):
-            found |= (own_usd <= usd) & (own_mw <= mw if self.power_counts else True)
-        return found
+            found = found | ((own_usd <= usd) & (own_mw <= mw) if self.power_counts else own_usd <= usd)
+        return np.asarray(found)
 
 
 def least_at(x: DesignTable, sends: Floats, allreduce: float) -> Floats:

@@ -11,16 +11,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from planner.instance.hardware import Rack
 from planner.instance.instance import Instance
 from planner.instance.network import Network
 from planner.models import FABRIC_AXES, Alternative, FabricRequest, Options, resolved_switches
 from planner.models.fabric.chooser import Template, Templates
-from planner.models.fabric.design_table import AT, DesignTable, joined, pareto_front, undominated
+from planner.models.fabric.design_table import AT, DesignTable, Floats, Ints, no_options, pareto_front, undominated
 from planner.models.fabric.site_mode import TOLERANCE
-from planner.models.fabric.traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES, Floats, Ints, Loads, SiteTraffic
+from planner.models.fabric.traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES, Loads, SiteTraffic
 from planner.physics.network.transport import exchange_bound
 from planner.simulation.flow_times import transport_slowdown_of
 from planner.solvers.signals import Deadline, OutOfTimeError
@@ -86,9 +85,9 @@ class WorstLoads(Loads):
         found[:, EXCHANGES] = np.maximum(tokens, groups / t.max_allreduce) * inside
         return found
 
-    def first_runs(self, n_stripes: NDArray[np.int64], domain: int, domains: int) -> Floats:
-        """Return the loads of pods, by domains of a pod."""
-        return np.tile(self.at(1, domain * np.arange(domains)), (len(n_stripes), 1, 1))
+    def first_runs(self, stripes: Ints, sizes: Ints) -> Floats:
+        """Return the loads that leave runs of `sizes` racks, which the first has too: by size and stripes."""
+        return np.repeat(self.at(1, sizes)[:, None], len(stripes), axis=1)
 
 
 def worst_traffic(network: Network, request: FabricRequest, gpus: int) -> tuple[WorstTraffic, float]:
@@ -155,7 +154,7 @@ def alternatives(
     except OutOfTimeError:
         ended = "time ended at {} proven designs; the frontier may have more"
     # Those that none matches or beats, by the figures of the table, and of these by the exact ones.
-    x = joined(list(found.values()))
+    x = DesignTable.joined([no_options(), *found.values()])
     domain = x.key[:, AT["domain"]]
     splits = [unavoidable_splits(request.racks, traffic.group_racks, traffic.groups, n) for n in domain.tolist()]
     outside = np.maximum(0, request.racks - domain)

@@ -1,16 +1,28 @@
-"""One switch in one family at one site: its ports, prices of links, pins and loads, which all builders read."""
+"""One switch in one family at one site, with the models above its leaves: what every builder of designs reads.
+
+The designs of trees are one record, `Trees`, with one bill and one count of slowdowns for two, three and four tiers.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from planner.instance.network import FabricFamily, Network, Spares, Switch
 from planner.models import resolved_switches
-from planner.models.fabric.design_table import KEY, DesignTable, DominanceTest, Flags, Floats, Ints, no_options
-from planner.models.fabric.traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES, Loads, SiteTraffic
+from planner.models.fabric.design_table import (
+    KEY,
+    ArrayTable,
+    DesignTable,
+    DominanceTest,
+    Flags,
+    Floats,
+    Ints,
+    no_options,
+)
+from planner.models.fabric.traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES, LeafLoads, Loads, SiteTraffic
 from planner.physics.network.fabric_designs import (
     FAMILIES,
     by_reach,
@@ -36,6 +48,10 @@ from planner.physics.network.links import (
 from planner.physics.network.transport import leaf_ports, wan_ports
 
 TOLERANCE = 1e-9  # relative, on slowdowns: 1.05 · 4 must count as within 4.2
+BELOW = 1 - 1e-12  # times a price: a template that another merely equals is left to the comparison of whole tables
+LARGEST = np.finfo(np.float64).max
+Prices = Floats  # rows: dollars, power over the years included, and MW; a column each, or one for all
+Pins = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,40 +81,30 @@ class Mode:
         """Whether pods are groups joined directly, as of a dragonfly."""
         return FAMILIES[self.family].design.grouped
 
+    @property
+    def has_spines(self) -> bool:
+        """Whether leaves have spines above, as all have but the routers of a dragonfly."""
+        return len(FAMILIES[self.family].design.tier_names) > 1
+
 
 def switch_modes(network: Network, gpus: int, nic_bytes_per_second: float) -> Iterator[Mode]:
-    """Yield every switch in every family, for racks of `gpus` GPUs, a NIC split over as many lanes as carry it."""
+    """Yield every switch in every family, for racks of `gpus` GPUs, a NIC split over as many lanes as carry it.
+
+    A port may be split into 1, 2, 4 and so on parts that still carry a NIC, as many as the switch allows.
+    """
     for s in resolved_switches(network.switches):
-        lanes = lanes_of(s, nic_bytes_per_second)
+        lanes, nics = lanes_of(s, nic_bytes_per_second), s.port_gbps * 1e9 / (nic_bytes_per_second * 8)
         if lanes > network.max_lanes:
             continue
+        splits = [1 << n for n in range(s.breakout.bit_length()) if n == 0 or 1 << n <= nics * (1 + TOLERANCE)]
         for family in dict.fromkeys(network.families):
-            for split in splits(s, nic_bytes_per_second):
-                yield Mode(s, family, *FAMILIES[family].rack_ports(gpus), lanes, split)
-
-
-def splits(switch: Switch, nic_bytes_per_second: float) -> Iterator[int]:
-    """Yield 1, 2, 4 and so on: parts of a port that still carry a NIC, as many as the switch allows."""
-    split = 1
-    while split <= switch.breakout and (
-        split == 1 or nic_bytes_per_second * 8 * split <= switch.port_gbps * 1e9 * (1 + TOLERANCE)
-    ):
-        yield split
-        split *= 2
-
-
-Prices = Floats  # rows: dollars, power over the years included, and MW; a column each, or one for all
+            yield from (Mode(s, family, *FAMILIES[family].rack_ports(gpus), lanes, split) for split in splits)
 
 
 def times(count: Any, price: Prices) -> Prices:
     """Multiply prices by counts; no links are free, even where no medium reaches and the price is infinite."""
     with np.errstate(invalid="ignore"):
         return np.where(np.equal(count, 0), 0.0, count * price)
-
-
-def price_of(usd: float, watts: float) -> Prices:
-    """Return a price of dollars and watts."""
-    return np.array([[usd], [watts / 1e6]])
 
 
 @dataclass(kw_only=True)
@@ -125,20 +131,16 @@ class LinkPrices:
         """The kinds of cable."""
         return media_table(self.network)
 
-    @cached_property
-    def switch(self) -> Prices:
-        """A leaf, and a switch of any tier that has its model."""
-        return self.box(self.mode.switch)
-
     def box(self, switch: Switch) -> Prices:
         """Price a switch of any model."""
-        return price_of(switch_usd(self.network, switch), switch.power_watts)
+        return np.array([[switch_usd(self.network, switch)], [switch.power_watts / 1e6]])
 
     @cached_property
     def flat_link(self) -> Prices:
         """A link between two switches, by no length."""
         n, s = self.network, self.mode.switch
-        return price_of(flat_usd(n, s)[1], n.cables.switch_transceivers * n.optics.power_watts * s.link_factor)
+        watts = n.cables.switch_transceivers * n.optics.power_watts * s.link_factor
+        return np.array([[flat_usd(n, s)[1]], [watts / 1e6]])
 
     def endpoints(self, domain: Any) -> Prices:
         """Price all links between GPUs and leaves, each leaf amid the `domain` racks of its domain."""
@@ -146,46 +148,47 @@ class LinkPrices:
         ends, factor = m.networks * m.rails * m.rail_gpus, endpoint_factor(m.switch, m.split)
         if places is None:
             watts = n.cables.endpoint_transceivers * n.optics.power_watts * factor
-            return times(self.racks * ends, price_of(flat_usd(n, m.switch, m.split)[0], watts))
+            return self.racks * ends * np.array([[flat_usd(n, m.switch, m.split)[0]], [watts / 1e6]])
         return times(ends * factor, self._by_length("endpoints", lambda d: [endpoint_metres(places, d)], domain))
 
     def leaf_uplink(self, domain: Any, width: Any) -> Prices:
         """Price one uplink of every leaf, with pods of `width` domains of `domain` racks."""
-        m, places = self.mode, self.places
-        if places is None:
-            return times(m.networks * m.rails * -(-self.racks // domain), self.flat_link)
 
-        def metres(domain: int, width: int) -> list[Metres]:
-            return [leaf_metres(places, np.arange(0, places.racks, domain), domain, domain * width)]
+        def metres(places: Places, domain: int, width: int) -> Metres:
+            return leaf_metres(places, np.arange(0, places.racks, domain), domain, domain * width)
 
-        return times(m.networks * m.rails * m.switch.link_factor, self._by_length("leaf", metres, domain, width))
+        return self._uplinks("leaf", metres, self.mode.rails, domain, width)
 
     def spine_uplink(self, pod: Any, rails: Any, zone: Any = 0) -> Prices:
         """Price one uplink of one spine of every pod of `pod` racks and `rails` rails, or of one core of every zone.
 
         The switches above are amid the site, or amid zones of `zone` racks.
         """
-        m, places = self.mode, self.places
-        across = -(-m.rails // rails)
-        if places is None:
-            return times(m.networks * across * -(-self.racks // pod), self.flat_link)
 
-        def metres(pod: int, zone: int) -> list[Metres]:
+        def metres(places: Places, pod: int, zone: int) -> Metres:
             first = np.arange(0, places.racks, pod)
-            return [leaf_metres(places, first, pod, zone) if zone else spine_metres(places, first, pod)]
+            return leaf_metres(places, first, pod, zone) if zone else spine_metres(places, first, pod)
 
-        return times(m.networks * across * m.switch.link_factor, self._by_length("spine", metres, pod, zone))
+        return self._uplinks("spine", metres, -(-self.mode.rails // rails), pod, zone)
+
+    def _uplinks(self, name: str, metres: Callable[..., Metres], across: Any, run: Any, over: Any) -> Prices:
+        """Price a link up from each run of `run` racks, `across` at a place, to switches amid `over` racks or runs."""
+        m, places = self.mode, self.places
+        if places is None:
+            return np.asarray(m.networks * across * -(-self.racks // run) * self.flat_link)
+        each = self._by_length(name, lambda *sizes: [metres(places, *sizes)], run, over)
+        return times(m.networks * across * m.switch.link_factor, each)
 
     def wan_gateway(self, ports: int) -> Prices:
         """Price the WAN gateway switches of all networks, without their links."""
         m = self.mode
-        return times(m.networks * -(-ports // max(1, m.switch.ports // 2)), self.switch)
+        return m.networks * -(-ports // max(1, m.switch.ports // 2)) * self.box(m.switch)
 
     def adjacent_links(self, links: Any) -> Prices:
         """Price `links` links in each network between switches that are placed together."""
         m, places = self.mode, self.places
         if places is None:
-            return times(links * m.networks, self.flat_link)
+            return np.asarray(links * m.networks * self.flat_link)
         one = self._by_length("adjacent", lambda _: [adjacent_metres(places)], 0)
         return times(links * m.networks * m.switch.link_factor, one)
 
@@ -193,9 +196,8 @@ class LinkPrices:
         """Price one link between each two groups, each of `pod` racks and `rails` rails."""
         m, places = self.mode, self.places
         across, along = -(-m.rails // rails), -(-self.racks // pod)
-        groups = across * along
         if places is None:
-            return times(m.networks * (groups * (groups - 1) // 2), self.flat_link)
+            return np.asarray(m.networks * (across * along * (across * along - 1) // 2) * self.flat_link)
         apart = self._by_length("between", lambda pod: group_metres(places, pod), pod)
         together = self.adjacent_links(along * (across * (across - 1) // 2))
         return times(m.networks * m.switch.link_factor, times(across**2, apart)) + together
@@ -211,12 +213,17 @@ class LinkPrices:
 
     def _by_length(self, name: str, metres: Callable[..., Iterable[Metres]], *sizes: Any) -> Prices:
         """Sum the prices of cables of the lengths that each combination of sizes has; each is computed once."""
-        wanted = list(zip(*(x.ravel().tolist() for x in np.broadcast_arrays(*sizes)), strict=True))
-        for some in dict.fromkeys(wanted):
+        columns = np.stack([x.ravel() for x in np.broadcast_arrays(*sizes)]).astype(np.int64)
+        _, first, at = np.unique(
+            np.array([1, 1 << 31])[: len(columns)] @ columns, return_index=True, return_inverse=True
+        )
+        found = []
+        for some in columns[:, first].T.tolist():
             if (name, *some) not in self.known:
                 usd, mw = sum((self._priced(x).sum(axis=1) for x in metres(*some)), np.zeros(2)).tolist()
                 self.known[name, *some] = usd, mw
-        return np.array([self.known[name, *some] for some in wanted]).reshape(-1, 2).T
+            found.append(self.known[name, *some])
+        return np.array(found).reshape(-1, 2)[at].T
 
     def _priced(self, metres: Metres) -> Prices:
         """Price a cable of each length."""
@@ -224,22 +231,45 @@ class LinkPrices:
         return np.stack([usd + watts * self.network.power_usd_per_watt, watts / 1e6])
 
 
-class LeafLoads(NamedTuple):
-    """The loads that leave leaves of a size under each number of stripes, and the rows that none is no worse than."""
+@dataclass(frozen=True, slots=True)
+class Trees(ArrayTable):
+    """Trees of two to four tiers, one entry each; zero where a tree has no such tier.
 
-    stripes: Ints
-    loads: Floats
-    best: Ints
+    Pods have `rails` rails of `width` leaf domains of `domain` racks, zones `zone_rails` of `zone_width`; a leaf has
+    `up` uplinks in bundles of `bundle`, a spine `spine_up` in bundles of `spine_bundle`, and a core `core_up`. `cores`
+    are those of a zone, or of a network without zones, and `super_spines` those of a network, whether or not positions
+    share them.
+    """
 
+    domain: Ints
+    rails: Ints
+    width: Ints
+    up: Ints
+    bundle: Ints
+    spine_up: Ints
+    spine_bundle: Ints
+    cores: Ints
+    zone_rails: Ints
+    zone_width: Ints
+    core_up: Ints
+    super_spines: Ints
 
-LoadsOfLeaves = Mapping[int, LeafLoads]  # by racks of a leaf domain
-Pins = Mapping[str, Any]
-BELOW = 1 - 1e-12  # times a price: a template that another merely equals is left to the comparison of whole tables
+    @classmethod
+    def of(cls, **columns: Any) -> "Trees":
+        """Return trees of columns, numbers or arrays of one length; those not given are zero."""
+        given = dict(zip(columns, np.broadcast_arrays(*columns.values()), strict=True))
+        none = np.zeros_like(next(iter(given.values())))
+        return cls(*(given.get(name, none) for name in cls.__slots__))
+
+    @property
+    def spines(self) -> Ints:
+        """Spines of a pod."""
+        return self.up // self.bundle
 
 
 @dataclass(kw_only=True)
 class SiteMode:
-    """The inputs from which the templates of one mode at one site are built.
+    """The inputs from which the templates of one mode at one site are built, with one pair of models above leaves.
 
     `front` holds the templates found so far, which later ones must beat in something.
     """
@@ -258,9 +288,10 @@ class SiteMode:
     max_slowdowns: tuple[float, float]
     prices: LinkPrices
     tick: Callable[[], None]  # raises where the time is over
-    pairs: tuple[tuple[int, int], ...] = ((0, 0),)  # that spines and cores may be of
+    tops: dict[Any, tuple[Trees, Prices]] = field(default_factory=dict)  # over all leaf domains, which sites share
     spine: int = 0  # model of spines: its place in network.switches, from 1; 0 where it is the leaf's
     core: int = 0  # the same of cores
+    first_core: bool = True  # no pair before has these spines: it stands for fabrics of spines without cores
     front: DominanceTest = field(default_factory=lambda: DominanceTest(no_options(), power_counts=False))
 
     @cached_property
@@ -273,11 +304,6 @@ class SiteMode:
         """Ports of a leaf."""
         return self.mode.switch.ports
 
-    def with_models(self, pairs: tuple[tuple[int, int], ...] = ()) -> Iterator["SiteMode"]:
-        """Yield the site with each pair of models that spines and cores may be of, or with some of them."""
-        for spine, core in pairs or self.pairs:
-            yield self if (spine, core) == (self.spine, self.core) else replace(self, spine=spine, core=core)
-
     @cached_property
     def boxes(self) -> tuple[Switch, Switch]:
         """The models of spines and cores."""
@@ -285,16 +311,11 @@ class SiteMode:
         return every[self.spine - 1] if self.spine else leaf, every[self.core - 1] if self.core else leaf
 
     @cached_property
-    def upper_models(self) -> list[Switch]:
-        """Every model that spines or cores may be of."""
-        return list({x.boxes[k].name: x.boxes[k] for x in self.with_models() for k in (0, 1)}.values())
-
-    @property
     def spine_ports(self) -> int:
         """Ports of a spine."""
         return self.boxes[0].ports
 
-    @property
+    @cached_property
     def core_ports(self) -> int:
         """Ports of a core."""
         return self.boxes[1].ports
@@ -315,17 +336,17 @@ class SiteMode:
         m = self.mode
         return leaf_ports(self.traffic.exchange_gbps, m.networks * m.rails, m.switch.port_gbps)
 
-    @property
-    def stripes(self) -> Iterator[int]:
+    @cached_property
+    def stripes(self) -> Ints:
         """Numbers of stripes that pins allow."""
         wanted, barred = self.pins.get("stripes"), self.pins.get("not_stripes")
-        return (n for n in range(1, self.traffic.stages + 1) if wanted in (None, n) and n != barred)
+        return np.array([n for n in range(1, self.traffic.stages + 1) if wanted in (None, n) and n != barred], np.int64)
 
     def domains(self, domain: Any) -> Any:
         """Count the leaf domains of `domain` racks at the site."""
         return -(-self.racks // domain)
 
-    def pods(self, domain: int, rails: Any, width: Any) -> Any:
+    def pods(self, domain: Any, rails: Any, width: Any) -> Any:
         """Count the pods of a network, of `rails` rails and `width` leaf domains of `domain` racks."""
         return -(-self.mode.rails // rails) * -(-self.domains(domain) // width)
 
@@ -339,31 +360,29 @@ class SiteMode:
         n, gpus = self.network, domain * self.mode.rail_gpus
         least = max(n.asked_core_share, 1 / n.tier_ratios[0])
         share = np.ceil(gpus * least / self.mode.split * (1 - TOLERANCE)).astype(np.int64)
-        return share if n.survives is None else np.maximum(share, n.asked_leaf_uplinks)
+        return np.maximum(share, 1 if n.survives is None else n.asked_leaf_uplinks)
 
     def core_share(self, ends: Any) -> Any:
         """Count the links that the core share asks for out of a block of `ends` GPUs' ports."""
         return np.ceil(ends * self.network.asked_core_share / self.mode.split * (1 - TOLERANCE)).astype(np.int64)
 
-    def domain_sizes(self) -> list[int]:
-        """List the sizes of leaf domains, the largest first.
+    @cached_property
+    def domain_sizes(self) -> Ints:
+        """Sizes of leaf domains, the largest first.
 
         Whole multiples of the traffic's grain, no more than the site has unless a pin says so, and a port left for an
         uplink.
         """
-        grain, width = self.traffic.grain, self.mode.rail_gpus
+        grain, width, pins = self.traffic.grain, self.mode.rail_gpus, self.pins
         most = self.mode.switch.ports * self.mode.split // width
         sizes: list[int] = list(range(grain, min(most, self.racks) + 1, grain))
-        wanted, down = self.pins.get("leaf_domain_racks"), self.pins.get("leaf_down_ports")
+        wanted, down = pins.get("leaf_domain_racks"), pins.get("leaf_down_ports")
         if down is not None:
             wanted = down // width if down % width == 0 and wanted in (None, down // width) else 0
         if wanted is not None:
-            sizes = [wanted] if wanted > 0 and (wanted % grain == 0 or wanted >= self.racks) else []
-        allowed = self.pins.get("leaf_sizes")
-        sizes = [d for d in sizes if d <= most and (allowed is None or d in allowed)]
-        every = np.array(sizes[::-1], dtype=np.int64)
-        kept: list[int] = every[self.uplinks(every) >= np.maximum(1, self.leaf_share(every))].tolist()
-        return kept
+            sizes = [wanted] if 0 < wanted <= most and (wanted % grain == 0 or wanted >= self.racks) else []
+        every = np.array([d for d in sizes[::-1] if d in pins.get("leaf_sizes", (d,))], dtype=np.int64)
+        return np.asarray(every[self.uplinks(every) >= self.leaf_share(every)])
 
     def crossing(
         self, load: Floats, racks: Any, over: Any, links: Any, rails: Any = 1, *, gone: Any = None
@@ -375,10 +394,15 @@ class SiteMode:
         """
         m = self.mode
         if gone is None:
-            gone = self.exchange_ports * load[..., SHARES] * np.minimum(m.rails, rails)
-        free = 1 - gone / links if self.exchange_ports else np.asarray(1.0)
-        send = _over_free(load[..., FLOWS] / racks * over, free)
-        allreduce = _over_free(load[..., ALLREDUCES] / (links * m.split / (rails * m.rail_gpus)), free)
+            gone = self.exchange_ports * load[..., SHARES] * np.minimum(m.rails, rails) if self.exchange_ports else 0.0
+        send = load[..., FLOWS] / racks * over
+        allreduce = load[..., ALLREDUCES] / (links * m.split / (rails * m.rail_gpus))
+        if self.exchange_ports:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                free = 1 - gone / links
+                send, allreduce = (
+                    np.where(x == 0, 0.0, np.where(free > 0, x / free, np.inf)) for x in (send, allreduce)
+                )
         fits = load[..., EXCHANGES] * m.rail_gpus * rails / m.split + gone <= links * (1 + TOLERANCE)
         return np.maximum(1.0, send), np.maximum(1.0, allreduce), fits
 
@@ -386,78 +410,126 @@ class SiteMode:
         """Return the same of what leaves leaves with `up` uplinks, of domains of `domain` racks."""
         return self.crossing(load, domain, domain * self.mode.rail_gpus / (up * self.mode.split), up)
 
+    def tree_crossing(self, x: Trees, *loads: Floats) -> tuple[Floats, Floats, Flags]:
+        """Return the same of what leaves the leaves, pods and, of four tiers, zones of trees with such loads."""
+        over = x.domain * self.mode.rail_gpus / (x.up * self.mode.split)
+        found = [self.crossing(loads[0], x.domain, over, x.up)]
+        if len(loads) > 1:
+            over = over * (x.rails * x.width * x.bundle / x.spine_up)
+            found.append(self.crossing(loads[1], x.domain * x.width, over, x.spines * x.spine_up, x.rails))
+        if len(loads) > 2:
+            zone_pods = x.zone_rails // x.rails * (x.zone_width // x.width)
+            down = x.spines * (x.spine_up // x.spine_bundle) // x.cores * zone_pods * x.spine_bundle
+            zone, links = x.domain * x.zone_width, x.cores * x.core_up
+            found.append(self.crossing(loads[2], zone, over * (down / x.core_up), links, x.zone_rails))
+        send, allreduce, fits = zip(*found, strict=True)
+        return np.maximum.reduce(send), np.maximum.reduce(allreduce), np.logical_and.reduce(fits)
+
+    def tree_bill(self, x: Trees) -> Prices:
+        """Price all above the leaves of trees: their uplinks, and the switches and links of the tiers above."""
+        p, (spine_box, core_box), pod, zone = self.prices, self.box_prices, x.domain * x.width, x.domain * x.zone_width
+        switches, zoned = self.pods(x.domain, x.rails, x.width) * x.spines * spine_box, x.zone_rails.any()
+        links: Any = 0.0
+        if x.spine_up.any():
+            zones = self.pods(x.domain, x.zone_rails, x.zone_width) if zoned else 1
+            switches = switches + zones * x.cores * core_box
+            links = times(x.spines * x.spine_up, p.spine_uplink(pod, x.rails, zone))
+        if zoned:
+            switches = switches + x.super_spines * core_box
+            links = links + times(x.cores * x.core_up, p.spine_uplink(zone, x.zone_rails))
+        return np.asarray(x.up * p.leaf_uplink(x.domain, x.width) + (self.mode.networks * switches + links))
+
     def fixed(self, domain: Any) -> Prices:
         """Price the parts that a leaf domain's size alone decides: links to GPUs, leaves, and a tree's WAN gateway."""
         leaves = self.mode.networks * self.mode.rails * self.domains(domain)
-        return np.asarray(self.prices.endpoints(domain) + leaves * self.prices.switch + self.tree_wan)
+        return np.asarray(self.prices.endpoints(domain) + leaves * self.prices.box(self.mode.switch) + self.tree_wan)
 
     @cached_property
     def tree_wan(self) -> Prices:
         """Price of a WAN gateway and its links to the top tier of a tree, placed next to it."""
         return self.prices.wan_gateway(self.wan_ports) + self.prices.adjacent_links(self.wan_ports)
 
-    def least_prices(self, domain: Ints, up: Ints, *, switches: int = 0, crossings: int = 0) -> Prices:
-        """Bound the price and power of trees whose leaves have `up` uplinks.
+    @property
+    def min_zones(self) -> int:
+        """Fewest zones of four tiers: one is of use only where a pin, or a WAN gateway, asks for its super-spines."""
+        return self.pins.get("min_zones") or (1 if {"tiers", "core_up_ports"} & set(self.pins) or self.wan_ports else 2)
 
-        A tree has the fewest spines that have ports for all uplinks, and `switches` switches more. `crossings`: tiers
-        above the leaves with several blocks, each with the links out that the core share and the ratio of spines ask
-        for. Links cost something where they have one price; switches are of the cheapest models allowed.
+    def least_prices(self, domain: Ints, up: Any, tiers: int = 2) -> Prices:
+        """Bound the price and power of trees of at least `tiers` tiers whose leaves have `up` uplinks.
+
+        A tree has the fewest spines that have ports for all uplinks, and a core and super-spines above. Where pods, or
+        zones, are joined, each has the links out that the core share and the ratio of spines ask for. Links cost
+        something where they have one price. Of a dragonfly only leaves and links to GPUs count, and nothing where these
+        depend on the groups.
         """
         m, n, p, pins = self.mode, self.network, self.prices, self.pins
+        if m.grouped:
+            return BELOW * self.fixed(domain) * (p.places is None and not self.wan_ports)
+        joined, switches = (tiers > 2, tiers - 2) if tiers < 4 else (2 * (self.min_zones > 1), self.min_zones + 1)
         if min(pins.get("min_pods", 1), pins.get("min_zones", 1)) > 1:
-            crossings = max(crossings, {3: 1, 4: 2}.get(pins.get("tiers", 0), 0))
+            joined = max(joined, {3: 1, 4: 2}.get(pins.get("tiers", 0), 0))
         ends = m.rails * self.domains(domain) * up
-        share = crossings * self.racks * m.rails * m.rail_gpus * n.asked_core_share / m.split
-        out = np.maximum(share, ends * (min(crossings, 1) / n.tier_ratios[1] * (1 - TOLERANCE)))
-        boxes = np.min(
-            [
-                np.maximum(-(-ends // x.ports) + switches, (ends + 2 * out) / x.ports) * p.box(x)
-                for x in self.upper_models
-            ],
-            axis=0,
-        )
-        links = 0.0 if p.places else (ends + out) * p.flat_link
+        share = self.racks * m.rails * m.rail_gpus * n.asked_core_share / m.split
+        of_pods = np.maximum(share, ends / n.tier_ratios[1]) * (1 - TOLERANCE) * (joined > 0)
+        of_zones = share * (1 - TOLERANCE) * (joined > 1)
+        # Links out of pods take ports of spines and of cores; those out of zones of cores and of super-spines.
+        spines = np.maximum(-(-ends // self.spine_ports), (ends + of_pods) / self.spine_ports)
+        cores = np.maximum(switches, (of_pods + 2 * of_zones) / self.core_ports)
+        links = 0.0 if p.places else (ends + of_pods + of_zones) * p.flat_link
+        boxes = spines * self.box_prices[0] + cores * self.box_prices[1]
         return np.asarray(BELOW * (self.fixed(domain) + m.networks * (boxes + links)))
 
-    def by_least_price(self, domains: list[int]) -> dict[int, float]:
-        """Return the sizes of leaf domains whose trees may be worth it, with the least price of each, in its order."""
-        domain = np.array(domains, dtype=np.int64)
-        usd, mw = self.least_prices(domain, np.maximum(1, self.leaf_share(domain)))
-        may = self.worthwhile(1.0, 1.0, usd, mw)
-        return {domains[i]: float(usd[i]) for i in np.argsort(usd, kind="stable").tolist() if may[i]}
+    def worthwhile_uplinks(self, domains: Ints, leaves: LeafLoads, tiers: int = 2) -> tuple[Ints, Ints]:
+        """Return leaf domains with uplinks of a leaf at which some tree may beat the templates found so far.
 
-    def worthwhile_uplinks(
-        self, domains: list[int], every: LoadsOfLeaves, *, switches: int = 0, crossings: int = 0
-    ) -> dict[int, Ints]:
-        """Return leaf domains with the uplinks of a leaf at which some tree may beat the templates found so far.
-
-        The tree costs at least its least price, and is as slow as its leaves under the best number of stripes.
+        The tree costs at least its least price, and is as slow as its leaves under the best number of stripes. Rows are
+        in the order of the domains, uplinks ascending.
         """
-        sizes = np.array(domains, dtype=np.int64)
-        low, high = np.maximum(1, self.leaf_share(sizes)), self.uplinks(sizes)
+        low, high = self.leaf_share(domains), self.uplinks(domains)
         if "leaf_up_ports" in self.pins:
             low, high = (f(x, self.pins["leaf_up_ports"]) for f, x in ((np.maximum, low), (np.minimum, high)))
         at, more = members(np.maximum(0, high - low + 1))
-        domain, up = sizes[at], low[at] + more
-        usd, mw = self.least_prices(domain, up, switches=switches, crossings=crossings)
+        domain, up = domains[at], low[at] + more
+        usd, mw = self.least_prices(domain, up, tiers)
         kept = np.flatnonzero(self.worthwhile(1.0, 1.0, usd, mw))
         domain, up, usd, mw = domain[kept], up[kept], usd[kept], mw[kept]
-        i, _, load = under_stripes(domain, every)
+        i, _, load = leaves.best_of(domain)
         send, allreduce, _ = self.leaf_crossing(domain[i], up[i], load)
-        i = np.unique(i[self.worthwhile(send, allreduce, usd[i], mw[i])])
-        domain, up = domain[i], up[i]
-        return {d: up[domain == d] for d in domains if d in set(domain.tolist())}
+        kept = np.zeros(len(domain), dtype=bool)
+        kept[i[self.worthwhile(send, allreduce, usd[i], mw[i])]] = True
+        return domain[kept], up[kept]
 
-    def table(self, send: Floats, allreduce: Floats, usd: Floats, mw: Floats, **columns: Any) -> DesignTable:
+    def table(self, send: Floats, allreduce: Floats, prices: Prices, **columns: Any) -> DesignTable:
         """Return templates of this mode within the limits, with the columns of their keys that are not zero."""
+        usd, mw = prices
         columns |= {"mode": self.index}
-        key = np.stack([np.broadcast_to(columns.get(name, 0), usd.shape) for name in KEY], axis=1).astype(np.int64)
+        key = np.zeros((len(usd), len(KEY)), dtype=np.int64)
+        for i, name in enumerate(KEY):
+            key[:, i] = columns.get(name, 0)
         phi = self.transport_slowdown
-        x = DesignTable(
-            phi * np.broadcast_to(send, usd.shape), phi * np.broadcast_to(allreduce, usd.shape), usd, mw, key
-        )
+        send, allreduce = (phi * np.broadcast_to(x, usd.shape) for x in (send, allreduce))
+        x = DesignTable(send, allreduce, usd, mw, key)
         fits = (x.send <= self.max_slowdowns[0]) & (x.allreduce <= self.max_slowdowns[1])
         return x.part(fits & (usd <= self.max_usd) & np.isfinite(usd) & np.isfinite(x.send) & np.isfinite(x.allreduce))
+
+    def tree_table(self, x: Trees, send: Floats, allreduce: Floats, prices: Prices, stripes: Any) -> DesignTable:
+        """Return the templates of trees; boxes of the top tiers that positions share are told from those of their own.
+
+        Bundles of single links may be joined to larger ones, unless a pin wants the bundle.
+        """
+        columns: dict[str, Any] = {name: getattr(x, name) for name in KEY if name in Trees.__slots__}
+        columns |= {"leaf_up": x.up, "leaf_bundle": x.bundle, "spine_model": self.spine, "stripes": stripes}
+        columns["core_model"] = self.core * (x.spine_up > 0)
+        if x.spine_up.any():
+            split = "spine_bundle" not in self.pins
+            columns["spine_bundle"], columns["core_boxes"] = own_boxes(
+                x.spines, x.spine_up, x.spine_bundle, x.cores, split=split
+            )
+        if x.core_up.any():
+            columns["core_bundle"], columns["super_spine_boxes"] = own_boxes(
+                x.cores, x.core_up, 1, x.super_spines, split=True
+            )
+        return self.table(send, allreduce, prices, **columns)
 
     @property
     def most_usd(self) -> float:
@@ -473,18 +545,28 @@ class SiteMode:
                 found = np.minimum(found, usd)
         return found
 
+    def within(self, send: Any, allreduce: Any) -> Flags:
+        """Return which slowdowns are within the limits."""
+        most_send, most_allreduce = self.max_slowdowns
+        phi = self.transport_slowdown
+        return np.asarray((phi * send <= most_send) & (phi * allreduce <= most_allreduce))
+
     def worthwhile(self, send: Any, allreduce: Any, usd: Any, mw: Any) -> Flags:
         """Return which of templates with at least such slowdowns, price and power may beat those found so far."""
         phi = self.transport_slowdown
-        within = np.isfinite(usd) & (phi * send <= self.max_slowdowns[0]) & (phi * allreduce <= self.max_slowdowns[1])
-        found: Flags = (usd <= self.max_usd) & within & ~self.front.beats(phi * send, phi * allreduce, usd, mw)
-        return found
+        found: Flags = (usd <= min(self.max_usd, LARGEST)) & self.within(send, allreduce)
+        return found & ~self.front.beats(phi * send, phi * allreduce, usd, mw)
 
 
-def _over_free(load: Floats, free: Floats) -> Floats:
-    """Return loads over the free share of uplinks, which may be nothing."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(load == 0, 0.0, np.where(free > 0, load / free, np.inf))
+def own_boxes(below: Ints, up: Ints, bundle: Ints | int, boxes: Ints, *, split: bool) -> tuple[Ints, Ints]:
+    """Return the bundles of switches below and the boxes that positions share: none where each can have its own.
+
+    `split`: bundles of single links may be joined to larger ones.
+    """
+    each = np.maximum(boxes // np.maximum(below, 1), 1)
+    joined = (up == bundle * each) | (np.equal(bundle, 1) & split)
+    alone = (below * each == boxes) & (up % each == 0) & joined
+    return np.where(alone, up // each, bundle), np.where(alone, 0, boxes)
 
 
 @lru_cache(maxsize=256)
@@ -499,14 +581,3 @@ def members(sizes: Ints) -> tuple[Ints, Ints]:
     """Return the group of every member of groups of some sizes, and its place in the group."""
     group = np.repeat(np.arange(len(sizes)), sizes)
     return group, np.arange(len(group)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-
-
-def under_stripes(domain: Ints, every: LoadsOfLeaves) -> tuple[Ints, Ints, Floats]:
-    """Take each of some designs under the best numbers of stripes: its place, the stripes, and the loads of leaves."""
-    sizes, at = np.unique(domain, return_inverse=True)
-    leaves = [every[d] for d in sizes.tolist()]
-    many = np.array([len(x.best) for x in leaves], dtype=np.int64)
-    i, more = members(many[at])
-    row = (np.cumsum(many) - many)[at[i]] + more
-    stripes = np.concatenate([np.empty(0, dtype=np.int64), *(x.stripes[x.best] for x in leaves)])
-    return i, stripes[row], np.concatenate([np.empty((0, 4)), *(x.loads[x.best] for x in leaves)])[row]

@@ -1,16 +1,15 @@
 """The demands of a column's traffic on the fabric of a site, counted on the order of racks in stripes."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from planner.models import rack_order
+from planner.models.fabric.design_table import Flags, Floats, Ints, pareto_front
 from planner.physics.spares import min_spares
 
-Ints = NDArray[np.integer[Any]]
-Floats = NDArray[np.float64]
 FLOWS, ALLREDUCES, SHARES, EXCHANGES = range(4)  # columns of what `Loads.at` returns
 
 
@@ -96,7 +95,7 @@ class Loads:
     blocks: int
     shares: bool = True
     rows: dict[int, tuple[Ints, Floats]] = field(default_factory=dict)  # by stripes: row of each size, and rows
-    leaves: dict[Any, Any] = field(default_factory=dict)  # `LeafLoads`, by racks of a leaf and what they are to keep
+    known: dict[Any, tuple[Floats, Flags]] = field(default_factory=dict)  # of leaves, by their racks and stripes
 
     def at(self, n_stripes: int, sizes: Ints) -> Floats:
         """Return the loads that leave runs of `sizes` racks, one row a size; 0 for a run that holds all racks."""
@@ -113,15 +112,44 @@ class Loads:
         found: Floats = loads[row[wanted]]
         return found
 
-    def first_runs(self, n_stripes: NDArray[np.int64], domain: int, domains: int) -> Floats:
-        """Bound the loads of pods from below by those of the first pod: by stripes and by domains of a pod."""
+    def first_runs(self, stripes: Ints, sizes: Ints) -> Floats:
+        """Bound the loads that leave runs of `sizes` racks from below by the first run's: by size and stripes."""
         t = self.traffic
-        found = np.zeros((len(n_stripes), domains, 4))
-        if domain % t.unit_racks == 0 and domains > 1:
-            sizes = np.arange(1, domains) * (domain // t.unit_racks)
-            flows, allreduces = rack_order.first_run(t.stages, self.blocks, n_stripes, sizes, wrap=t.wrap)
-            found[:, 1:, FLOWS], found[:, 1:, ALLREDUCES] = flows * t.unit_racks, allreduces
+        found = np.zeros((len(sizes), len(stripes), 4))
+        inside = (sizes % t.unit_racks == 0) & (sizes < t.work_racks(self.blocks))
+        if inside.any():
+            units = sizes[inside] // t.unit_racks
+            flows, allreduces = rack_order.first_run(t.stages, self.blocks, stripes, units, wrap=t.wrap)
+            found[inside, :, FLOWS], found[inside, :, ALLREDUCES] = flows.T * t.unit_racks, allreduces.T
         return found
+
+    def leaves(self, sizes: Ints, stripes: Ints, min_local_share: float, tick: Callable[[], None]) -> "LeafLoads":
+        """Return the loads that leave leaves of `sizes` racks, ascending, under each of some numbers of stripes.
+
+        They are infinite under stripes with a smaller share of the all-reduce groups whole under one leaf. `tick` is
+        called between the counts.
+        """
+        own = stripes.tobytes(), min_local_share
+        new = np.array([size for size in sizes.tolist() if (size, own) not in self.known], dtype=np.int64)
+        if len(new):
+            loads = np.full((len(new), len(stripes), 4), np.inf)
+            for k, n in enumerate(stripes.tolist()):
+                tick()
+                kept = np.arange(len(new))
+                if min_local_share > 0:
+                    t = self.traffic
+                    shares = rack_order.leaf_local_shares(t.stages, self.blocks, n, t.unit_racks, new)
+                    kept = np.flatnonzero(shares >= min_local_share)
+                if len(kept):
+                    loads[kept, k] = self.at(n, new[kept])
+            for size, each in zip(new.tolist(), loads, strict=True):
+                best = np.zeros(len(stripes), dtype=bool)
+                best[pareto_front(each) if len(each) > 1 else 0] = True
+                self.known[size, own] = each, best & np.isfinite(each[:, 0])
+        found = [self.known[size, own] for size in sizes.tolist()]
+        shape = len(sizes), len(stripes)
+        loads, best = np.array([x for x, _ in found]).reshape(*shape, 4), np.array([x for _, x in found], dtype=bool)
+        return LeafLoads(sizes, stripes, loads, best.reshape(shape))
 
     def _counted(self, n_stripes: int, sizes: tuple[int, ...]) -> Floats:
         t = self.traffic
@@ -130,3 +158,27 @@ class Loads:
             wrap=t.wrap, exchange_racks=t.exchange_racks, shares=self.shares,
         )  # fmt: skip
         return np.stack([x.flows, x.allreduces, x.stage_shares, x.exchanges], axis=1).astype(np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class LeafLoads:
+    """The loads that leave leaves: of some sizes, ascending (rows), under some numbers of stripes (columns).
+
+    `best` are the stripes that no other matches or beats in all loads of a size.
+    """
+
+    sizes: Ints
+    stripes: Ints
+    loads: Floats  # by size, stripes and kind of load
+    best: Flags
+
+    def of(self, domain: Ints) -> Floats:
+        """Return the loads of leaf domains of such sizes: by domain, stripes and kind."""
+        found: Floats = self.loads[np.searchsorted(self.sizes, domain)]
+        return found
+
+    def best_of(self, domain: Ints) -> tuple[Ints, Ints, Floats]:
+        """Take leaf domains under each of the best numbers of stripes: the place of each, stripes, and loads."""
+        at = np.searchsorted(self.sizes, domain)
+        i, n = np.nonzero(self.best[at])
+        return i, self.stripes[n], self.loads[at[i], n]

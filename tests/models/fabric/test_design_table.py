@@ -124,5 +124,5 @@ def test_the_least_price_at_a_slowdown(seed: int) -> None:
 def test_tables_joined() -> None:
     """Tables in a row are one."""
     some = drawn(7, 9)
-    whole = tables.joined([table(some[:4]), tables.no_options(), table(some[4:])])
-    assert entries_of(whole) == some and len(tables.joined([])) == 0
+    whole = DesignTable.joined([table(some[:4]), tables.no_options(), table(some[4:])])
+    assert entries_of(whole) == some and len(tables.undominated([], power_counts=True)) == 0

@@ -19,7 +19,7 @@ from planner.instance.instance import Instance
 from planner.instance.network import Floor, Switch
 from planner.models import FabricRequest, rack_order
 from planner.models.fabric.chooser import Templates
-from planner.models.fabric.design_table import DesignTable
+from planner.models.fabric.design_table import DesignTable, Ints
 from planner.models.fabric.site_mode import SiteMode
 from planner.models.fabric.traffic import SiteTraffic
 from planner.physics.network.fabric_designs import Bill, bill, min_fabric_mw, min_fabric_usd
@@ -399,10 +399,14 @@ def test_bounds_rule_out_no_template(name: str, monkeypatch: pytest.MonkeyPatch)
     i, traffic, blocks = CASES[name]
     x, gpus = templates(i).options(traffic, blocks), traffic.racks(blocks) * traffic.rails * (1 - 1e-12)
     assert x.usd.min() >= min_fabric_usd(i.network) * gpus and x.mw.min() >= min_fabric_mw(i.network) * gpus
-    every = {"by_least_price": lambda _, domains: dict.fromkeys(domains, 0.0)}
-    every["worthwhile_uplinks"] = lambda s, domains, *_, **__: {d: np.arange(1, s.uplinks(d) + 1) for d in domains}
-    for method, of_all in every.items():
-        monkeypatch.setattr(SiteMode, method, of_all)
+
+    def all_uplinks(s: SiteMode, domains: Ints, *_: Any, **__: Any) -> tuple[Ints, Ints]:
+        both = [(domain, up) for domain in domains.tolist() for up in range(1, int(s.uplinks(domain)) + 1)]
+        domain, up = np.array(both, dtype=np.int64).reshape(-1, 2).T
+        return domain, up
+
+    monkeypatch.setattr(SiteMode, "least_prices", lambda _, domains, *__: np.zeros((2, len(domains))))
+    monkeypatch.setattr(SiteMode, "worthwhile_uplinks", all_uplinks)
     assert np.array_equal(templates(i).options(traffic, blocks).key, x.key)
 
 

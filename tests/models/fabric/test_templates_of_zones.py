@@ -5,49 +5,47 @@ import math
 import random
 import time
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pytest
 from fabric_cases import PHI, instance, switch
 
-from planner.models.fabric import four_tiers
+from planner.models.fabric import chooser, four_tiers
 from planner.models.fabric.chooser import Templates
-from planner.models.fabric.design_table import AT, DesignTable, DominanceTest, no_options
-from planner.models.fabric.site_mode import LoadsOfLeaves, SiteMode
+from planner.models.fabric.design_table import AT, DominanceTest, Ints, no_options
+from planner.models.fabric.site_mode import SiteMode
 from planner.models.fabric.traffic import SiteTraffic
 from planner.solvers.signals import Deadline, OutOfTimeError
 
-Asked = list[tuple[SiteMode, int, np.ndarray[Any, Any]]]
+Asked = list[SiteMode]
 
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
-    """Note which leaf domains four tiers are sought over."""
+    """Note the sites at which four tiers are sought."""
     found: Asked = []
-    sought = four_tiers.with_zones
 
-    def noted(s: SiteMode, domains: list[int], every: LoadsOfLeaves) -> Iterator[list[DesignTable]]:
-        if not s.mode.grouped:
-            found.extend((s, domain, every[domain].loads) for domain in domains)
-        return sought(s, domains, every)
+    def noted(s: SiteMode) -> Ints:
+        found.extend([s] * (not s.mode.grouped))
+        return four_tiers.sizes_of_zones(s)
 
-    monkeypatch.setattr(four_tiers, "with_zones", noted)
+    monkeypatch.setattr(chooser, "ZONES", chooser.ZONES._replace(sizes=noted))
     return found
 
 
-def by_loops(draw: random.Random, s: SiteMode, domain: int, loads: np.ndarray[Any, Any]) -> Iterator[tuple[Any, float]]:
+def by_loops(draw: random.Random, s: SiteMode, domain: int) -> Iterator[tuple[tuple[float, float], float]]:
     """Yield the cheapest of all rows at a few targets of each leaf, one by one, whatever else was found."""
     s.front = DominanceTest(no_options(), power_counts=False)
-    rows = four_tiers._rows(s, domain, np.arange(1, s.ports), loads)
-    for n in s.stripes:
+    leaves = s.loads.leaves(np.array([domain]), s.stripes, 0.0, s.tick)
+    rows = four_tiers._rows(s, domain, np.arange(1, s.uplinks(domain) + 1), leaves.loads[0])
+    for n in s.stripes.tolist():
         leaf = s.loads.at(n, np.array([domain]))[0]
         for up in range(1, s.uplinks(domain) + 1):
             slow = [float(x) for x in s.leaf_crossing(domain, up, leaf)[:2]]
             for more in draw.sample(list(itertools.product(four_tiers.FACTORS, four_tiers.FACTORS)), 5):
                 target = slow[0] * more[0], slow[1] * more[1]
-                each = (rows.part(np.array([k])) for k in range(len(rows.up)))
-                found = [float(x.usd[0]) for r in each for x in four_tiers._keeping(s, domain, r, target, n)]
+                each = (rows.part(np.array([k])) for k in range(len(rows.usd)))
+                found = [float(x.usd[0]) for r in each for x in four_tiers._keeping(s, r, target, n)]
                 if found:
                     yield target, min(found)
 
@@ -61,8 +59,8 @@ def test_no_four_tiers_at_a_target_are_missing(seed: int, asked: Asked) -> None:
     t = Templates(instance=i, transport_slowdown=PHI, power_counts=False)
     x = t.options(traffic, r.choice([3, 4]))
     seen = 0
-    for s, domain, loads in asked:
-        for (send, allreduce), usd in by_loops(r, s, domain, loads):
+    for site, domain in [(s, domain) for s in asked for domain in s.domain_sizes.tolist()]:
+        for (send, allreduce), usd in by_loops(r, site, domain):
             seen += 1
             as_slow = (x.send <= PHI * send * (1 + 1e-8)) & (x.allreduce <= PHI * allreduce * (1 + 1e-8))
             assert np.any(as_slow & (x.usd <= usd * (1 + 1e-9))), (domain, send, allreduce, usd)
