@@ -8,7 +8,6 @@ import numpy as np
 
 from planner.instance.hardware import Accelerator
 from planner.instance.instance import Instance
-from planner.instance.network import Wan
 from planner.models import Options, SitesRequest
 from planner.models.joint.columns import some_in_memory
 from planner.models.joint.solution import JointSolution, JointStatus
@@ -17,6 +16,7 @@ from planner.physics.network.fabric_designs import min_fabric_usd
 from planner.physics.site.cost import rack_of
 from planner.physics.training import step
 from planner.plan.certificate import Conflict
+from planner.planning.instance_parts import with_hbm, with_part
 from planner.solvers.outcome import UnansweredError, remembered, smallest_conflict
 from planner.solvers.signals import Deadline, OutOfTimeError
 from planner.units import money
@@ -127,7 +127,7 @@ def over_budget(instance: Instance, usd: float | None, bound_usd: float | None) 
 
 def _late_for_any_money(instance: Instance, deadline: float, options: Options) -> bool:
     """Return whether it is proven within `JUDGED` seconds that no plan meets the deadline even without a budget."""
-    free, clock = _limit(instance, "budget_usd", None), Deadline(min(options.time_limit or JUDGED, JUDGED))
+    free, clock = with_part(instance, "limits", budget_usd=None), Deadline(min(options.time_limit or JUDGED, JUDGED))
     for gap in (ANY_PLAN, None):  # a first plan within the deadline answers it; else bounds must exclude all
         try:
             found = solve_joint(free, replace(options, gap=gap, time_limit=clock.limit), lambda _: None)
@@ -147,32 +147,26 @@ def _relaxations(instance: Instance) -> dict[str, Relax]:
         rules[f"pins.{path}"] = lambda question, path=path: question.model_copy(  # type: ignore[misc]
             update={"pins": {key: value for key, value in question.pins.items() if key != path}}
         )
-    rules["limits.max_batch_tokens"] = lambda question: _limit(
-        question, "max_batch_tokens", (question.limits.max_batch_tokens or 0) * MORE_SEQUENCES
+    rules["limits.max_batch_tokens"] = lambda question: with_part(
+        question, "limits", max_batch_tokens=(question.limits.max_batch_tokens or 0) * MORE_SEQUENCES
     )
     for name in ("facility_power_mw", "budget_usd", "deadline_days"):
         if getattr(limits, name) is not None:
-            rules[f"limits.{name}"] = lambda question, name=name: _limit(question, name, None)  # type: ignore[misc]
+            rules[f"limits.{name}"] = lambda question, name=name: with_part(question, "limits", **{name: None})  # type: ignore[misc]
     if instance.hardware.racks is not None:
-        rules["hardware.racks"] = lambda question: _hardware(
-            question, racks=(question.hardware.racks or 0) * MORE_RACKS
+        rules["hardware.racks"] = lambda question: with_part(
+            question, "hardware", racks=(question.hardware.racks or 0) * MORE_RACKS
         )
     wan = instance.wan
     if wan is not None and wan.protection == "one_cut":
-        rules["wan.protection"] = lambda question: _wan(question, protection="none")
+        rules["wan.protection"] = lambda question: with_part(question, "wan", protection="none")
     if wan is not None and wan.fibre_edges:
-        rules["wan.fibre_edges"] = lambda question: _wan(question, fibre_nodes=(), fibre_edges=())
+        rules["wan.fibre_edges"] = lambda question: with_part(question, "wan", fibre_nodes=(), fibre_edges=())
     for key in ("max_oversubscription", "survives"):
         if instance.network is not None and getattr(instance.network, key) is not None:
-            rules[f"network.{key}"] = lambda question, key=key: without_network_rule(question, key)  # type: ignore[misc]
+            rules[f"network.{key}"] = lambda question, key=key: with_part(question, "network", **{key: None})  # type: ignore[misc]
     rules[MEMORY] = _with_memory
     return rules
-
-
-def without_network_rule(instance: Instance, key: str) -> Instance:
-    """Return an instance whose network does not ask for something."""
-    network = instance.network
-    return instance.model_copy(update={"network": network and network.model_copy(update={key: None})})
 
 
 def _unjoined(instance: Instance, seed: int, deadline: Deadline) -> frozenset[frozenset[str]]:
@@ -192,24 +186,10 @@ def _unjoined(instance: Instance, seed: int, deadline: Deadline) -> frozenset[fr
     )
 
 
-def _limit(instance: Instance, name: str, value: Any) -> Instance:
-    return instance.model_copy(update={"limits": instance.limits.model_copy(update={name: value})})
-
-
-def _hardware(instance: Instance, **values: Any) -> Instance:
-    return instance.model_copy(update={"hardware": instance.hardware.model_copy(update=values)})
-
-
-def _wan(instance: Instance, **values: Any) -> Instance:
-    return instance.model_copy(update={"wan": (instance.wan or Wan()).model_copy(update=values)})
-
-
 def _with_memory(instance: Instance) -> Instance:
     gpu = instance.hardware.accelerator
-    if not isinstance(gpu, Accelerator):
-        raise TypeError("the instance still has catalogue names; load it through planner.load")
-    free = _limit(instance, "memory_reserve_fraction", 0.0)
-    return _hardware(free, accelerator=gpu.model_copy(update={"hbm_bytes": gpu.hbm_bytes * MUCH_MORE}))
+    size = gpu.hbm_bytes if isinstance(gpu, Accelerator) else 0.0
+    return with_hbm(with_part(instance, "limits", memory_reserve_fraction=0.0), size * MUCH_MORE)
 
 
 def _never_in_memory(instance: Instance, rules: dict[str, Relax], options: Options, deadline: Deadline) -> bool:

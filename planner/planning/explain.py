@@ -24,8 +24,8 @@ from planner.plan.certificate import Conflict, Status, Violation, disagreement
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import DEGREES, LayoutPlan
 from planner.planning import explain_sites
-from planner.planning.alternatives.more import More, limited, limits_of, pinned, with_hbm, with_racks
-from planner.planning.conflict import ANY_PLAN, without_network_rule
+from planner.planning.alternatives.more import More, limits_of
+from planner.planning.conflict import ANY_PLAN
 from planner.planning.evaluate import memory_lines, time_lines
 from planner.planning.finish_date import (
     FINISH_DATE,
@@ -38,6 +38,7 @@ from planner.planning.finish_date import (
 )
 from planner.planning.frontier import FRONTIER, in_days_of_training
 from planner.planning.hardware_choice import best_choice, each_alone, in_time
+from planner.planning.instance_parts import in_fewest_days, pinned, with_hbm, with_part
 from planner.planning.session import column_of
 from planner.planning.solve import solve_instance
 from planner.solvers.progress import start
@@ -169,8 +170,8 @@ def explained(
             raise InputError("objective.minimize: is frontier, a curve of many plans; explain the plan of one budget")
     else:
         asked = in_days_of_training(asked)
-        very_best = asked.objective.model_copy(update={"tolerance": 0.0, "indifference": 0.0})
-        plan = solve_instance(asked.model_copy(update={"objective": very_best}), options, progress, cache=cache)
+        very_best = with_part(asked, "objective", tolerance=0.0, indifference=0.0)
+        plan = solve_instance(very_best, options, progress, cache=cache)
     if plan.layout is None:
         yield from _infeasible(plan, plan.instance, options)
         return
@@ -258,8 +259,7 @@ def _variants(plan: Plan) -> Iterator[Variant]:
         yield Variant("recompute", layout.recompute, "none", pinned(instance, "layout.recompute", "none"), {})
     rules = instance.workload.rules
     if rules.framework:
-        work = instance.workload.model_copy(update={"framework_rules": False})
-        freed = instance.model_copy(update={"workload": work})
+        freed = with_part(instance, "workload", framework_rules=False)
         yield Variant("workload.framework_rules", f"{rules.framework}'s", "none", freed, {})
     stripes = plan.placement.stripes if plan.placement else {}
     if stripes and "placement.stripes" not in instance.pins and layout is not None and layout.rack_stages > 1:
@@ -273,12 +273,13 @@ def _variants(plan: Plan) -> Iterator[Variant]:
     for name in sorted({name for f in plan.fabric.sites.values() for name in f.models} if plan.fabric else ()):
         rest = tuple(s for s in network.switches if not isinstance(s, str) and s.name != name) if network else ()
         if network is not None and rest:
-            other = instance.model_copy(update={"network": network.model_copy(update={"switches": rest})})
-            yield Variant("switch", name, "any other", other, {})
+            yield Variant("switch", name, "any other", with_part(instance, "network", switches=rest), {})
     for key in ("max_oversubscription", "survives"):
         asked = getattr(network, key) if network else None
         if asked is not None:
-            yield Variant(f"network.{key}", f"{asked}", "not asked for", without_network_rule(instance, key), {})
+            yield Variant(
+                f"network.{key}", f"{asked}", "not asked for", with_part(instance, "network", **{key: None}), {}
+            )
 
 
 def _other(v: Variant, plan: Plan, options: Options, cache: JointCache) -> Other:
@@ -421,9 +422,7 @@ def _timed(
     layout: LayoutPlan | None = None,
 ) -> JointSolution:
     """Return the fewest days of an instance, whatever it minimizes and however late that is; a layout comes first."""
-    objective = instance.objective.model_copy(update={"minimize": "days_to_train"})
-    limits = instance.limits.model_copy(update={"deadline_days": None})
-    asked = instance.model_copy(update={"objective": objective, "limits": limits})
+    asked = in_fewest_days(instance)
     first = None if layout is None else lambda world: column_of(layout, world)
     return solve_joint(asked, options, lambda _: None, without=without, cache=cache, first=first)
 
@@ -466,27 +465,29 @@ def _infeasible(plan: Plan, instance: Instance, options: Options) -> Iterator[Ex
 
 def _lacks(instance: Instance, why: Conflict, options: Options) -> Iterator[Lack]:
     """Yield the limits in conflict that alone, and least, let a plan exist."""
-    gpu, h, batch = instance.hardware.accelerator, instance.hardware, instance.limits.max_batch_tokens
-    if "memory" in why.rules and isinstance(gpu, Accelerator):
-        needed = _least(instance, gpu.hbm_bytes, with_hbm, options)
-        if needed is not None:
-            yield Lack(limit="memory", now=gpu.hbm_bytes / 1e9, needed=needed / 1e9, unit="GB of HBM a GPU")
-    if "limits.max_batch_tokens" in why.rules and batch is not None:
-        needed = _least(instance, batch, lambda x, v: limited(x, "max_batch_tokens", v), options)
-        if needed is not None:
-            yield Lack(limit="limits.max_batch_tokens", now=batch, needed=needed, unit="tokens a step")
-    if "hardware.racks" in why.rules and h.racks is not None:
-        needed = _least(instance, h.racks, with_racks, options, whole=True)
-        if needed is not None:
-            yield Lack(limit="hardware.racks", now=h.racks, needed=needed, unit="racks")
+    gpu, racks, batch = instance.hardware.accelerator, instance.hardware.racks, instance.limits.max_batch_tokens
+    hbm = gpu.hbm_bytes if isinstance(gpu, Accelerator) else None
+    limits: tuple[tuple[str, float | None, float, str, Callable[[float], Instance]], ...] = (
+        ("memory", hbm, 1e9, "GB of HBM a GPU", lambda value: with_hbm(instance, value)),
+        (
+            *("limits.max_batch_tokens", batch, 1, "tokens a step"),
+            lambda value: with_part(instance, "limits", max_batch_tokens=value),
+        ),
+        ("hardware.racks", racks, 1, "racks", lambda value: with_part(instance, "hardware", racks=int(value))),
+    )
+    for limit, now, scale, unit, changed in limits:
+        if limit in why.rules and now is not None:
+            needed = _least(now, changed, options, whole=limit == "hardware.racks")
+            if needed is not None:
+                yield Lack(limit=limit, now=now / scale, needed=needed / scale, unit=unit)
 
 
-def _least(instance: Instance, now: float, changed: Any, options: Options, *, whole: bool = False) -> float | None:
+def _least(now: float, changed: Callable[[float], Instance], options: Options, *, whole: bool) -> float | None:
     """Return the least value of a limit, to the precision, with which a plan was found; None where none was."""
     any_plan = replace(options, gap=ANY_PLAN)
 
     def exists(value: float) -> bool:
-        found = _timed(changed(instance, value), any_plan)
+        found = _timed(changed(value), any_plan)
         if found.stopped == "interrupted":
             raise KeyboardInterrupt
         return found.status in (JointStatus.OPTIMAL, JointStatus.FEASIBLE)

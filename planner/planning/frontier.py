@@ -20,6 +20,7 @@ from planner.physics.training.layer_time import days_of
 from planner.plan.certificate import ObjectiveValue
 from planner.plan.plan import Curve, CurvePoint, Plan, changed_decisions, digest
 from planner.plan.plan_sections import layout_in_short
+from planner.planning.instance_parts import with_part
 from planner.planning.joint_plan import plan_of
 from planner.solvers.outcome import UnansweredError, relative_gap
 from planner.solvers.progress import report, start, turn
@@ -140,17 +141,16 @@ def plan_of_frontier(
 
 def in_days_of_training(instance: Instance) -> Instance:
     """Return the question for the fewest days in place of one for the whole curve; any other as it is."""
-    return _with_goal(instance, "days_to_train") if instance.objective.minimize == FRONTIER else instance
-
-
-def _with_goal(instance: Instance, minimize: str) -> Instance:
-    objective = instance.objective.model_copy(update={"minimize": minimize})
-    return instance.model_copy(update={"objective": objective})
+    return (
+        with_part(instance, "objective", minimize="days_to_train")
+        if instance.objective.minimize == FRONTIER
+        else instance
+    )
 
 
 def _relabelled(plan: Plan, objective: ObjectiveValue) -> Plan:
     """Return a plan as the answer to the question for the whole curve; of a cluster with the racks of the plan."""
-    asked = _with_goal(plan.instance, FRONTIER)
+    asked = with_part(plan.instance, "objective", minimize=FRONTIER)
     changed = {"instance": asked, "instance_sha256": instance_sha256(asked), "objective": objective, "proof": None}
     return plan.model_copy(update=changed)
 
@@ -223,8 +223,7 @@ def _written(
 def plan_of_point(instance: Instance, choice: JointPlan, value: float, options: Options) -> Plan:
     """Return a point's plan, of which no bound is claimed, checked; of a cluster with the racks that it uses."""
     if instance.grid is None:
-        hardware = instance.hardware.model_copy(update={"racks": racks_with_spares(choice)})
-        instance = instance.model_copy(update={"hardware": hardware})
+        instance = with_part(instance, "hardware", racks=racks_with_spares(choice))
     return checked_plan(instance, choice, value, options)
 
 

@@ -20,6 +20,7 @@ from planner.physics.site.cost import rack_of
 from planner.plan.certificate import AlternativeProof
 from planner.plan.plan import Plan
 from planner.planning.finish_date import FINISH_DATE, each_start, latest_start_days, latest_start_months
+from planner.planning.instance_parts import with_part
 from planner.planning.joint_proof import refused_of
 from planner.solvers.signals import Deadline
 
@@ -66,16 +67,12 @@ def each_alone(instance: Instance) -> list[Instance]:
         }
         own |= {"nic_bytes_per_second": alternative.nic_bytes_per_second, "ready_months": alternative.ready_months}
         every.append(hardware.model_copy(update=own))
-    return [_with(instance, alternative) for alternative in every]
+    return [instance.model_copy(update={"hardware": alternative}) for alternative in every]
 
 
 def alone_on(instance: Instance, hardware: Hardware) -> Instance:
     """Return the instance with that one of its GPUs and racks alone that some hardware names."""
     return next(alone for alone in each_alone(instance) if hardware_kind(alone.hardware) == hardware_kind(hardware))
-
-
-def _with(instance: Instance, hardware: Hardware) -> Instance:
-    return instance.model_copy(update={"hardware": hardware})
 
 
 def reordered(instance: Instance, chosen: Instance) -> Instance:
@@ -92,7 +89,8 @@ def reordered(instance: Instance, chosen: Instance) -> Instance:
         )
         for other in others
     )
-    return _with(instance, chosen.hardware.model_copy(update={"alternatives": alternatives}))
+    own = chosen.hardware.model_copy(update={"alternatives": alternatives})
+    return instance.model_copy(update={"hardware": own})
 
 
 def best_choice(
@@ -159,8 +157,7 @@ def _answer(
     if goal == "cost_usd":
         if best is not None and best.solution.plan is not None:
             usd = best.solution.plan.capital_usd - 2 * CENTS
-            limits = alone.limits.model_copy(update={"budget_usd": min(alone.limits.budget_usd or math.inf, usd)})
-            alone = alone.model_copy(update={"limits": limits})
+            alone = with_part(alone, "limits", budget_usd=min(alone.limits.budget_usd or math.inf, usd))
         return solve_joint_cost(alone, options, progress, without=without, cache=cache).as_joint()
     rival = math.inf
     if best is not None and best.solution.days is not None:

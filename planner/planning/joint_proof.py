@@ -22,6 +22,7 @@ from planner.physics.site.cost import rack_of
 from planner.physics.training.parallel_strategy import shape_values
 from planner.plan.certificate import OUTSIDE, Conflict, ExcludedColumn, JointProof, ObjectiveValue, declared_space
 from planner.plan.plan import Plan
+from planner.planning.instance_parts import with_part
 from planner.simulation.flow_times import factor
 from planner.solvers.outcome import relative_gap
 from planner.solvers.progress import models_wanted
@@ -175,8 +176,7 @@ class Answered:
         )
         if not whole or instance.hardware.alternatives or instance.hardware.pools:
             return None
-        work = instance.workload.model_copy(update={"tokens": 1.0})
-        asked = instance.model_copy(update={"workload": work, "name": ""})
+        asked = with_part(instance, "workload", tokens=1.0).model_copy(update={"name": ""})
         return asked, options.seed, options.threads, self.seek_others
 
     def known(self) -> tuple[JointSolution, dict[str, Any]] | None:

@@ -24,6 +24,7 @@ from planner.physics.training.layer_time import SECONDS_PER_DAY
 from planner.physics.training.parallel_strategy import layout_values
 from planner.plan.certificate import Conflict, LayoutChoices, ObjectiveValue
 from planner.plan.plan import Plan
+from planner.planning.instance_parts import in_fewest_days, with_part
 from planner.solvers.outcome import UnansweredError
 from planner.solvers.signals import ENDED, Deadline
 
@@ -109,7 +110,7 @@ def _tried(
 ) -> Plan | None:
     """Plan the model that the law gives for a compute and move the bracket; return the plan, if there is one."""
     deadline, candidate = instance.limits.deadline_days or 0.0, model_for(choose, flop)
-    plan = solve_days(_timed(instance_with(instance, candidate)))
+    plan = solve_days(in_fewest_days(instance_with(instance, candidate)))
     model = f"{flop:.4g} FLOP, {candidate.parameters:.4g} parameters"
     if plan.layout is None:
         bracket.refused = plan
@@ -140,16 +141,6 @@ def _first(instance: Instance, deadline: float) -> float:
     )
 
 
-def _timed(instance: Instance) -> Instance:
-    """Return the question of the fewest days, without the deadline: how far a model misses it guides the bracket."""
-    return instance.model_copy(
-        update={
-            "objective": instance.objective.model_copy(update={"minimize": "days_to_train"}),
-            "limits": instance.limits.model_copy(update={"deadline_days": None}),
-        }
-    )
-
-
 def _ideal_flop(plan: Plan, deadline: float) -> float:
     """Return the compute of all GPUs of the plan at their peak until the deadline."""
     machine = step.machine_of(plan.instance)
@@ -172,8 +163,7 @@ def _finished(instance: Instance, choose: Choose, bracket: Bracket, solve_days: 
     if plan is None or plan.layout is None or deadline is None:
         raise InternalError("there is no plan of a model")
     tokens = plan.instance.workload.tokens * deadline / plan.layout.metrics.days_to_train
-    work = plan.instance.workload.model_copy(update={"tokens": tokens})
-    stretched = solve_days(plan.instance.model_copy(update={"workload": work}))
+    stretched = solve_days(with_part(plan.instance, "workload", tokens=tokens))
     plan = stretched if _in_time(stretched, deadline) else plan  # cut short, it may be slower than the one it stretches
     choice = choice_of(plan, choose, deadline, bracket)
     limits = plan.instance.limits.model_copy(update={"deadline_days": deadline})

@@ -37,6 +37,7 @@ from planner.planning import heterogeneous, model_size
 from planner.planning.conflict import conflict_of, over_budget, too_late
 from planner.planning.frontier import FRONTIER, checked_plan, plan_of_frontier
 from planner.planning.hardware_choice import HardwareAnswer, HardwareChoice, best_choice, with_alternatives
+from planner.planning.instance_parts import with_part
 from planner.planning.joint_plan import plan_of
 from planner.planning.joint_proof import Answered, inspection, unanswered
 from planner.solvers.outcome import UnansweredError
@@ -395,8 +396,7 @@ def limited_by(instance: Instance, solution: JointSolution, options: Options, de
     idle = sum(choice.placed.racks.values()) - used if choice.placed else 0
     least_usd = here.floor_usd(max(0, block.racks - idle), 0) + block.racks * here.min_fabric_usd(block.rails)
     try:
-        free = instance.limits.model_copy(update={"budget_usd": None})
-        rich = _sites_of(instance.model_copy(update={"limits": free}), options, deadline)
+        rich = _sites_of(with_part(instance, "limits", budget_usd=None), options, deadline)
         if more > rich.max_racks(block.rails):
             return "grid"
         return "budget" if left < least_usd or more > here.max_racks(block.rails) else "layout"

@@ -15,9 +15,9 @@ from planner.models import Options
 from planner.models.joint.solve import solve_joint
 from planner.plan.plan import Plan
 from planner.planning import explain
-from planner.planning.alternatives.more import pinned
 from planner.planning.explain import Explanation
 from planner.planning.finish_date import start_days
+from planner.planning.instance_parts import pinned
 from planner.planning.solve import options_of, solve_instance
 from planner.report.summary import summary
 

@@ -18,6 +18,7 @@ from planner.physics.site.cost import rack_of
 from planner.plan.plan import Curve, Plan
 from planner.planning.frontier import Frontier, curve_point, knee_of, plan_of_point
 from planner.planning.hardware_choice import alone_on, best_choice, named
+from planner.planning.instance_parts import with_part
 from planner.solvers.outcome import UnansweredError
 from planner.solvers.progress import start, turn
 from planner.solvers.signals import Deadline, OutOfTimeError
@@ -176,10 +177,9 @@ class _Questions:
     def _changed(self, size: float) -> tuple[Instance, float]:
         """Return the instance of a size, and the capital up to which its answer holds, since more racks cost more."""
         if self.instance.grid is not None:
-            limits = self.instance.limits.model_copy(update={"budget_usd": size})
-            return self.instance.model_copy(update={"limits": limits}), size
-        hardware = self.instance.hardware.model_copy(update={"racks": int(size)})
-        return self.instance.model_copy(update={"hardware": hardware}), (size + 1) * rack_of(hardware).price_usd * TIGHT
+            return with_part(self.instance, "limits", budget_usd=size), size
+        rack_usd = rack_of(self.instance.hardware).price_usd
+        return with_part(self.instance, "hardware", racks=int(size)), (size + 1) * rack_usd * TIGHT
 
     def written(self, stopped: str) -> Frontier:
         """Return the curve: its points with the bound of each, and the share within which they cover all others."""

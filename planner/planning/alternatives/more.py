@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from planner.instance.hardware import Accelerator
 from planner.instance.instance import Instance
 from planner.plan.plan import Plan
+from planner.planning.instance_parts import pinned, with_hbm, with_part
 
 MILLION = 1e6
 SMALL_CHANGE = 0.01  # of a limit, for which its worth is computed by solving again
@@ -28,20 +28,20 @@ def limits_of(plan: Plan) -> Iterator[More]:
     instance, limits, hardware = plan.instance, plan.instance.limits, plan.instance.hardware
     if limits.budget_usd:
         more = limits.budget_usd * SMALL_CHANGE
-        yield More("budget", more, "USD", limited(instance, "budget_usd", limits.budget_usd + more), MILLION)
+        yield More("budget", more, "USD", with_part(instance, "limits", budget_usd=limits.budget_usd + more), MILLION)
     if limits.max_batch_tokens:
         layout = plan.layout
         step = layout.data_parallel * layout.microbatch_sequences * instance.workload.sequence_length if layout else 0
         more = max(limits.max_batch_tokens * SMALL_CHANGE, float(step))
-        bigger = limited(instance, "max_batch_tokens", limits.max_batch_tokens + more)
+        bigger = with_part(instance, "limits", max_batch_tokens=limits.max_batch_tokens + more)
         yield More("batch", more, "tokens of batch", bigger, MILLION)
     if isinstance(hardware.accelerator, Accelerator):
         yield More("memory", 1.0, "GB of HBM", with_hbm(instance, hardware.accelerator.hbm_bytes + 1e9))
     if hardware.racks is not None and instance.grid is None:
-        yield More("racks", 1.0, "rack", with_racks(instance, hardware.racks + 1))
+        yield More("racks", 1.0, "rack", with_part(instance, "hardware", racks=hardware.racks + 1))
     if limits.facility_power_mw:
         more = limits.facility_power_mw * SMALL_CHANGE
-        raised = limited(instance, "facility_power_mw", limits.facility_power_mw + more)
+        raised = with_part(instance, "limits", facility_power_mw=limits.facility_power_mw + more)
         yield More("facility power", more, "MW of the facility", raised)
     yield from _grid_limits(plan)
 
@@ -55,35 +55,10 @@ def _grid_limits(plan: Plan) -> Iterator[More]:
             for area in instance.grid.balancing_authorities
         )
         more = sum(area.headroom_mw for area in instance.grid.balancing_authorities) * SMALL_CHANGE
-        grid = instance.grid.model_copy(update={"balancing_authorities": areas})
-        yield More("headroom", more, "MW of headroom", instance.model_copy(update={"grid": grid}))
+        yield More("headroom", more, "MW of headroom", with_part(instance, "grid", balancing_authorities=areas))
     if wan and instance.wan is not None and "wan.wavelengths" not in instance.pins:
         pair = instance.wan.max_wavelengths_per_pair
         waves = wan[0].wavelengths + pair
         leased = max(instance.wan.max_fibre_pairs, -(-waves // pair))  # one more than all of them has its worth too
-        lit = instance.model_copy(update={"wan": instance.wan.model_copy(update={"max_fibre_pairs": leased})})
+        lit = with_part(instance, "wan", max_fibre_pairs=leased)
         yield More("fibre", 1.0, "fibre pair", pinned(lit, "wan.wavelengths", waves))
-
-
-def pinned(instance: Instance, path: str, value: Any) -> Instance:
-    """Return an instance with one pin more."""
-    return instance.model_copy(update={"pins": {**instance.pins, path: value}})
-
-
-def limited(instance: Instance, name: str, value: float) -> Instance:
-    """Return an instance with another limit."""
-    return instance.model_copy(update={"limits": instance.limits.model_copy(update={name: value})})
-
-
-def with_hbm(instance: Instance, value: float) -> Instance:
-    """Return an instance whose GPUs have `value` bytes of HBM."""
-    gpu = instance.hardware.accelerator
-    if not isinstance(gpu, Accelerator):
-        raise TypeError("the instance still has catalogue names; load it through planner.load")
-    more = gpu.model_copy(update={"hbm_bytes": value})
-    return instance.model_copy(update={"hardware": instance.hardware.model_copy(update={"accelerator": more})})
-
-
-def with_racks(instance: Instance, value: float) -> Instance:
-    """Return an instance with `value` racks, rounded down."""
-    return instance.model_copy(update={"hardware": instance.hardware.model_copy(update={"racks": int(value)})})
