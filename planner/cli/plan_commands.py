@@ -316,6 +316,12 @@ def evaluate(
 
         # What is written must be what its own instance gives, so the layout is predicted once more without the rest.
         alone = layout_question(request, evaluation.layout.gpus_used + evaluation.layout.gpus_idle)
+        whole, racks = evaluation.layout.whole_racks, alone.hardware.racks or 0
+        if whole > racks:
+            print(
+                f"{output}: of {whole:,} racks: a plan has no two stages meet in one as in {racks:,}", file=sys.stderr
+            )
+            alone = alone.model_copy(update={"hardware": alone.hardware.model_copy(update={"racks": whole})})
         left_out = [part for part in OTHER_DECISIONS if getattr(request, part) is not None]
         if left_out:
             print(f"{output}: of the layout alone, without {', '.join(left_out)}", file=sys.stderr)

@@ -104,6 +104,11 @@ class LayoutPlan(Frozen):
         """Groups of racks that carry different stages: what the fabric joins and the placement places."""
         return -(-self.pipeline_parallel // self.stages_per_rack)
 
+    @property
+    def whole_racks(self) -> int:
+        """Racks that carry stages, where no rack carries parts of two that are not together in others."""
+        return self.rack_stages * sum(self.racks_per_stage_by_site.values())
+
 
 class PoolsPlan(Frozen):
     """Shares of each step's batch of pools of different GPUs, in sequences; each pool has its own strategy."""

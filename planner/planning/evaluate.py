@@ -181,6 +181,8 @@ def _with_defaults(instance: Instance, pinned: dict[str, Any]) -> dict[str, Any]
     gpus, unit = machine.rack.gpus, math.prod(pinned.get(name, 1) for name in STAGE_DEGREES)
     sequences = pinned.get("microbatch_sequences", 1)
     recomputes = any(pinned.get("recomputed_layers_per_stage", ()))
+    # Where replicas of a stage fill racks, ranks in order put them side by side, and stages meet in a rack at most.
+    at_hand = None if replicas * unit >= gpus else instance.hardware.racks
     known = {
         "virtual_stages": 1,
         "microbatch_sequences": sequences,
@@ -188,7 +190,7 @@ def _with_defaults(instance: Instance, pinned: dict[str, Any]) -> dict[str, Any]
         "sequence_parallel": False,
         "zero_stage": min(machine.software.zero_stages_under(stages), default=0),
         "layers_per_stage": even_layers(machine.model.layers, stages),
-        "stages_per_rack": min_stages_per_rack(gpus, unit, stages, replicas, instance.hardware.racks),
+        "stages_per_rack": min_stages_per_rack(gpus, unit, stages, replicas, at_hand),
     } | pinned
     if "microbatches_per_step" not in known:
         known["microbatches_per_step"] = _micro_batches(instance, replicas * sequences)
@@ -252,9 +254,11 @@ def _problems(instance: Instance, strategy: ParallelStrategy, metrics: LayoutMet
 
 
 def _racks(gpus: int, strategy: ParallelStrategy) -> int:
-    """Return the racks that a layout needs."""
-    replicas = math.ceil(strategy.data_parallel / strategy.replicas_per_rack)
-    return strategy.rack_stages * replicas * strategy.racks_per_replica(gpus)
+    """Return the racks that a layout needs; of replicas that fill theirs, those of all ranks in order."""
+    spread = strategy.racks_per_replica(gpus)
+    if strategy.stages_per_rack == 1 and strategy.replicas_per_rack * strategy.shape.gpus == gpus * spread:
+        return math.ceil(strategy.gpus / gpus)
+    return strategy.rack_stages * math.ceil(strategy.data_parallel / strategy.replicas_per_rack) * spread
 
 
 def _section(

@@ -80,6 +80,20 @@ def test_what_does_not_run_is_said() -> None:
     assert [p.split(":")[0] for p in problems] == ["racks", "batch"]
 
 
+def test_an_odd_number_of_replicas_lies_side_by_side_in_racks() -> None:
+    """21 replicas of TP 4 over 8 stages are 672 ranks in order: 84 nodes, in half of which no two stages meet.
+
+    They take as long as 22 replicas on 88 nodes do: the NICs of a node carry one stage, not two of one replica.
+    """
+    layout = {**FULL, "tensor_parallel": 4, "recompute": "selective", "zero_stage": 1}
+    odd, even = (
+        planner.evaluate(question(racks=racks), {**layout, "data_parallel": n}) for racks, n in ((84, 21), (88, 22))
+    )
+    assert not [x for x in odd.problems if x.startswith("racks")]
+    assert (odd.layout.replicas_per_rack, odd.layout.stages_per_rack, odd.layout.whole_racks) == (2, 1, 88)
+    assert odd.step_seconds == pytest.approx(even.step_seconds, rel=0.001)
+
+
 SHARDED = {"pipeline_parallel": 1, "microbatches_per_step": 1, "zero_stage": 3, "recompute": "full"}
 
 
