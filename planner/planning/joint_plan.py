@@ -13,7 +13,7 @@ from planner.models import Options, rack_order, resolved_switches
 from planner.models.joint.ends import freed_of_rules
 from planner.models.joint.free_network import strategy_of
 from planner.models.joint.solution import JointSolution
-from planner.models.joint.stages.model import ROUNDING, fastest_split
+from planner.models.joint.stage_layers import ROUNDING, fastest_split
 from planner.models.joint.world import JointPlan
 from planner.physics import spares
 from planner.physics.network import transport

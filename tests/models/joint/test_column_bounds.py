@@ -30,7 +30,7 @@ from planner.models.joint.search.ranges import Ranges, all_ranges, bounded, in_m
 from planner.models.joint.solve import world_of
 from planner.models.joint.space import Floats, JointProblem, problem_of
 from planner.models.joint.split import Column, Stages
-from planner.models.joint.stages.model import Patterns, fastest_split
+from planner.models.joint.stage_layers import Patterns, fastest_split
 from planner.models.joint.world import World
 from planner.planning.load import load_instance
 from planner.solvers.signals import Deadline
