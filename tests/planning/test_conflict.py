@@ -16,7 +16,7 @@ from joint_brute_force import toy
 from power_grids import power_case
 from site_grids import case, line, node, random_case
 from stored_plans import stored
-from tiers import slow
+from tiers import more, slow
 from worked_plan import LAYOUT, instance_with
 
 import planner
@@ -131,7 +131,7 @@ def test_a_deadline_below_every_bound_takes_no_search() -> None:
     assert met.objective.value == pytest.approx(free.days)
 
 
-@pytest.mark.parametrize("seed", [7, *slow(2, 9)])
+@pytest.mark.parametrize("seed", [7, *slow(2), *more(9)])
 def test_a_budget_is_named_beside_a_deadline_only_where_more_money_would_be_in_time(seed: int) -> None:
     """Days that no money buys are the deadline's alone; days that the budget forbids name both."""
     i = limited(toy(seed, sites=2), budget_usd=None)
@@ -147,7 +147,7 @@ def test_a_budget_is_named_beside_a_deadline_only_where_more_money_would_be_in_t
         assert not planner.check(plan)
 
 
-@pytest.mark.parametrize("pins", [{"fabric.leaf_domain_racks": 64}, {"fabric.leaf_up_ports": 60}])
+@pytest.mark.parametrize("pins", [*slow({"fabric.leaf_domain_racks": 64}), *more({"fabric.leaf_up_ports": 60})])
 def test_a_leaf_that_joins_nothing_is_proven_in_seconds(pins: dict[str, int]) -> None:
     """Switches of 64 ports keep none for an uplink, or not 60 beside 32 racks: no column is timed to prove it."""
     i, began = cluster(), time.process_time()
@@ -200,14 +200,14 @@ def test_both_formulations_agree_on_any_rules(seed: int) -> None:
 def test_the_cases_are_of_every_kind() -> None:
     """Conflicts of the random grids are confirmed, and sets of rules that can be kept are found."""
     found: Counter[bool | None] = Counter()
-    for seed in range(160):
+    for seed in range(80):
         instance, request = random_case(seed)
         why = conflict(instance, replace(request, racks=None, exchange=None), Options())
         if why is not None:
             found[holds(instance, why.rules, request.fabric_usd_per_rack)] += 1
             loose = set(why.rules[1:])
             assert holds(instance, loose, request.fabric_usd_per_rack) is not False
-    assert found[False] > 20 and found[True] == 0
+    assert found[False] > 10 and found[True] == 0
 
 
 @pytest.mark.parametrize("seed", range(30))

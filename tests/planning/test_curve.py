@@ -7,7 +7,7 @@ import pytest
 from commands import run_here
 from joint_brute_force import toy
 from joint_cost_brute_force import CostToy, without
-from tiers import slow
+from tiers import more, slow
 
 import planner
 from planner.checks.check_plan import check
@@ -32,8 +32,7 @@ def campus(seed: int) -> Instance:
     return without(toy(seed, sites=2), deadline_days=None)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", [7, 2, 14, 18])
+@pytest.mark.parametrize("seed", [*slow(7, 14), *more(2, 18)])
 def test_bounds_and_the_share_hold_for_the_enumeration(seed: int) -> None:
     """No plan of a point's money is under its bound; every plan of the box is covered within the share."""
     i = campus(seed)
@@ -168,7 +167,7 @@ def curve_of(i: Instance, *, epsilon: float = 0.1, points: int | None = None) ->
     return frontier_of(i, Options(), lambda _: None, epsilon=epsilon, points=points)
 
 
-@pytest.mark.parametrize(("seed", "sites"), [(3, 2), *slow((14, 2), (36, 3), (6, 1))])
+@pytest.mark.parametrize(("seed", "sites"), [(3, 2), *slow((36, 3), (6, 1)), *more((14, 2))])
 def test_points_are_plans_that_keep_the_rules(seed: int, sites: int) -> None:
     """Capital is the bill, days are the layout's, the checker agrees; the last is the fastest plan, proven."""
     i = toy(seed, sites=sites, forced=True) if sites > 1 else toy(seed)
@@ -187,7 +186,7 @@ def test_points_are_plans_that_keep_the_rules(seed: int, sites: int) -> None:
     assert curve.points[-1].bound_days == curve.points[-1].days_to_train
 
 
-@pytest.mark.parametrize("seed", [7, *slow(14, 18)])
+@pytest.mark.parametrize("seed", [7, *slow(14), *more(18)])
 def test_bounds_of_an_instance_hold_for_the_enumeration(seed: int) -> None:
     """No plan of a point's money is under its bound; with points left out the share that is stated still covers all."""
     i = without(toy(seed, sites=2, forced=True), deadline_days=None)
@@ -226,7 +225,7 @@ def asked(seed: int, **limits: float) -> Instance:
     return i.model_copy(update={"objective": objective, "limits": i.limits.model_copy(update=limits)})
 
 
-@pytest.mark.parametrize("seed", [4, pytest.param(12, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seed", [4, *more(12)])
 def test_the_plan_is_a_point_of_the_curve(seed: int) -> None:
     plan = solve_instance(asked(seed), OPTIONS, lambda _: None)
     alone = frontier_of(asked(seed), OPTIONS, lambda _: None, epsilon=0.05)
@@ -239,8 +238,7 @@ def test_the_plan_is_a_point_of_the_curve(seed: int) -> None:
     assert "of the curve" in summary(plan, 120)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("gap", [0.05, 0.5])
+@pytest.mark.parametrize("gap", [*slow(0.5), *more(0.05)])
 def test_a_gap_of_the_curve_is_no_gap_of_its_bounds(gap: float) -> None:
     """However coarse the curve, no bound is above the fewest days of its capital, and none falls with less money."""
     i = asked(4)

@@ -67,7 +67,7 @@ def test_a_command_without_a_plan_says_what_is_enough(tmp_path: Any) -> None:
 @pytest.mark.slow
 def test_command(tmp_path: Any) -> None:
     path = tmp_path / "q.json"
-    path.write_text(json.dumps(small()))
+    path.write_text(json.dumps(small() | {"pins": PINS}))
     good = CliRunner().invoke(main.app, ["explain", str(path)])
     assert good.exit_code == 0
     assert "INSTEAD" in good.stdout

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from stored_plans import stored
 from typer.testing import CliRunner
 from worked_plan import edited_at, named, with_entries
 
@@ -53,14 +54,14 @@ def alone(x: dict[str, Any], **parts: Any) -> Plan:
     found = asked(**parts)
     own = {k: v for k, v in x.items() if k not in ("price_usd", "ready_months")}
     found["hardware"] = {**found["hardware"], **own, "alternatives": []}
-    return planner.solve(found)
+    return stored(found)
 
 
 @pytest.mark.slow
 def test_the_plan_is_that_of_the_best_alone() -> None:
     """Days and bound are the least of all GPUs alone; the plan passes the check and names its GPU."""
     plan = planner.solve(asked(*OTHERS))
-    singles = {"H100": planner.solve(SMALL), **{x["accelerator"]: alone(x) for x in OTHERS}}
+    singles = {"H100": stored(SMALL), **{x["accelerator"]: alone(x) for x in OTHERS}}
     values = {name: x.objective.value for name, x in singles.items() if x.objective.value is not None}
     best = min(values, key=lambda name: values[name])
     assert plan.status == "optimal" and not planner.check(plan)
@@ -74,7 +75,7 @@ def test_the_plan_is_that_of_the_best_alone() -> None:
 @pytest.mark.slow
 def test_a_gpu_that_comes_late_is_chosen_by_its_end() -> None:
     """The faster GPU is chosen while it ends sooner in spite of its delivery; the check knows both."""
-    first, second = planner.solve(SMALL).objective.value, alone(OTHERS[0]).objective.value
+    first, second = stored(SMALL).objective.value, alone(OTHERS[0]).objective.value
     assert first is not None and second is not None and second < first
     months = (first - second) / DAYS_A_MONTH
     for ready, chosen in ((0.9 * months, "H200"), (1.1 * months, "H100")):
