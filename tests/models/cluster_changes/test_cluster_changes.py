@@ -14,6 +14,7 @@ from planner.models.placement.cluster_changes import (
     LeafBlock,
     LeafLoad,
     PreemptionProblem,
+    _kept,
     _nearest,
     cost,
     in_order,
@@ -227,3 +228,8 @@ def test_a_first_repair_looks_near_before_it_looks_wide() -> None:
     assert _nearest(leaves, [IncompleteGroup(frozenset({0}), 3)]) == {(0, 0): 1, (0, 1): 2}
     assert _nearest(leaves, [IncompleteGroup(frozenset({0}), 4)]) == {(0, 0): 1, (0, 1): 2, (0, 2): 1}
     assert _nearest(leaves, [IncompleteGroup(frozenset(), 4)]) == {(0, 2): 4}
+
+
+def test_a_leaf_of_a_groups_own_is_kept_behind_all_others() -> None:
+    """Of leaves alike that no group has, one is looked at for each missing unit."""
+    assert _kept([Leaf((0,), 1, 6)] * 4, [IncompleteGroup(frozenset({3}), 1)], 1) == [0, 3]
