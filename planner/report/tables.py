@@ -103,7 +103,7 @@ def headline(side: Side) -> str:
         return " ".join(
             statement.text
             for statement in side.reported
-            if statement.section == "verdict" and statement.first and not statement.runner_up
+            if statement.section == "verdict" and statement.first and not statement.instead
         )
     status = str(side.figures.get("status", "no status"))
     if side.figures.get("verified") is False:

@@ -100,7 +100,6 @@ def test_the_verdict_says_what_is_proven() -> None:
 
     proven = verdict(gap=0.0, bound=o.value)
     assert proven.text == f"Trains in {days(o.value)} days (likely {days(low)} to {days(high)}). Proven optimal."
-    assert proven.interval == (low, high) and proven.source
     faster = verdict(gap=0.0, bound=o.value, fabric_free_bound=0.9 * o.value).text
     assert faster.endswith(f"no fabric, at any price, could bring it below {days(0.9 * o.value)} (10.0 % less).")
     open_gap = verdict(gap=0.25, bound=0.75 * o.value, stopped="limit").text

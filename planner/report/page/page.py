@@ -491,7 +491,7 @@ def _section(name: str, plan: Plan, reported: Sequence[Statement]) -> dict[str, 
         "unverified": "; ".join(statement.text for statement in reported if statement.kind == "fault"),
         "about": f"{plan.instance.name}, solved by planner {plan.planner_version}",
         "verdict": in_one_sentence(first),
-        "instead": [statement.text for statement in first if statement.runner_up and statement.topic == "verdict"],
+        "instead": [statement.text for statement in first if statement.instead],
         "headlines": list(headlines(plan)),
         "lists": [
             (
@@ -502,7 +502,7 @@ def _section(name: str, plan: Plan, reported: Sequence[Statement]) -> dict[str, 
             ("Risks", [_on_page(statement) for statement in first if statement.kind == "warning"]),
         ],
         "blocks": [block for part in BLOCKS for block in part(plan)],
-        "reported": by_section(reported, _with_range),
+        "reported": by_section(reported),
         "tables": list(tables(plan)),
     }
 
@@ -512,19 +512,12 @@ def _on_page(statement: Statement) -> str:
     return statement.text.replace("(--verbose)", "(below, in full)")
 
 
-def _with_range(statement: Statement) -> str:
-    if statement.interval is None or "likely" in statement.text:
-        return statement.text
-    low, high = statement.interval
-    return f"{statement.text} (in all likely {low:.3g} to {high:.3g})"
-
-
 def in_one_sentence(first: Sequence[Statement]) -> str:
     """Join purchase, sites, price, days and proof of the first screen."""
     parts = [
         statement
         for statement in first
-        if statement.topic == "verdict" and statement.kind in ("verdict", "choice") and not statement.runner_up
+        if statement.topic == "verdict" and statement.kind in ("verdict", "choice") and not statement.instead
     ]
     texts = [statement.text for statement in sorted(parts, key=lambda statement: statement.kind == "verdict")]
     sentences = [sentence.rstrip(".") for text in texts for sentence in text.split(". ")]

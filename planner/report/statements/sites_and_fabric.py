@@ -36,7 +36,7 @@ def purchase(plan: Plan) -> Iterator[Statement]:
     budget = plan.instance.limits.budget_usd
     of = f" (budget {money(budget)})" if budget else ""
     text = f"Buys {bought}{at} for {money(plan.cost.total_usd)}{of}."
-    yield Statement("choice", "verdict", text, True, path="cost.total_usd")
+    yield Statement("choice", "verdict", text, True)
 
 
 def sites(plan: Plan) -> Iterator[Statement]:
@@ -48,7 +48,7 @@ def sites(plan: Plan) -> Iterator[Statement]:
     for index, site in enumerate(split.sites):
         authority = f"{site.balancing_authority}, {site.interconnection}"
         text = f"{site.id} ({authority}): {counted(site.racks, 'rack')}, {site.facility_mw:,.0f} MW"
-        yield Statement("choice", "sites", text, index < shown, path=f"sites.sites.{index}")
+        yield Statement("choice", "sites", text, index < shown)
     if rest := split.sites[shown:]:
         racks, mw = sum(site.racks for site in rest), sum(site.facility_mw for site in rest)
         text = f"{len(rest)} more sites ({', '.join(site.id for site in rest)}): {racks:,} racks, {mw:,.0f} MW"
@@ -61,9 +61,9 @@ def sites(plan: Plan) -> Iterator[Statement]:
     for index, link in enumerate(() if plan.wan else split.links):  # a designed wide area says more than this estimate
         far = f"{link.a} to {link.b}: {link.route_km:,.0f} km, {link.rtt_ms:.1f} ms"
         text = f"{far}; {link.required_gbps / 1e3:,.1f} Tbps, {counted(link.fibre_pairs, 'fibre pair')}"
-        yield Statement("figure", "sites", text, index < NAMED_LINKS, path=f"sites.links.{index}")
+        yield Statement("figure", "sites", text, index < NAMED_LINKS)
         lit = f"{link.a} to {link.b}: {counted(link.wavelengths, 'wavelength')}, {money(link.usd_per_year)} a year"
-        yield Statement("figure", "sites", lit, path=f"sites.links.{index}.wavelengths")
+        yield Statement("figure", "sites", lit)
     yield from _works(split)
     if grid is not None and grid.rules.grid_model == "dc":
         load = sum(node.load_mw for node in grid.nodes)
@@ -86,7 +86,7 @@ def _works(sites: SitesPlan) -> Iterator[Statement]:
     for name, run in sites.scenarios.items():
         power = sum(run.running_mw.values())
         text = f"In {name}: {power:,.0f} MW run, energy {money(run.energy_usd_per_year)} a year."
-        yield Statement("figure", "sites", text, path=f"sites.scenarios.{name}")
+        yield Statement("figure", "sites", text)
 
 
 def wan(plan: Plan) -> Iterator[Statement]:
@@ -140,34 +140,33 @@ def fabric(plan: Plan) -> Iterator[Statement]:
         text = (
             f"{site}{family}: {', '.join(tier_words(tier, fabric) for tier in fabric.tiers)}; {money(fabric.cost_usd)}"
         )
-        yield Statement("choice", "fabric", text, index < NAMED_FABRICS, path=f"fabric.sites.{site}.tiers")
+        yield Statement("choice", "fabric", text, index < NAMED_FABRICS)
     if rest := by_site[NAMED_FABRICS:]:
         usd = money(sum(fabric.cost_usd for _, fabric in rest))
         text = f"{counted(len(rest), 'more fabric')} ({', '.join(site for site, _ in rest)}): {usd}"
         yield Statement("choice", "fabric", text, True)
-    yield Statement("figure", "fabric", _sends([fabric for _, fabric in by_site]), True, path="fabric.sites")
+    yield Statement("figure", "fabric", _sends([fabric for _, fabric in by_site]), True)
     for site, fabric in by_site:
         yield from _site_fabric(site, fabric)
 
 
 def _site_fabric(site: str, fabric: SiteFabric) -> Iterator[Statement]:
-    path = f"fabric.sites.{site}"
     planes = f"{counted(fabric.planes, 'plane')} of {fabric.boxes}"
     takes = f"{planes}; {fabric.switches:,} switches, {fabric.switch_links:,} links"
     wired = f"; {fabric.wired_gpus_per_rack} GPUs of a rack cabled" if fabric.wired_gpus_per_rack else ""
     racks = f"{counted(fabric.leaf_domain_racks, 'rack')} under a leaf{wired}"
-    yield Statement("figure", "fabric", f"{site}: {takes}; {racks}", path=f"{path}.switches")
+    yield Statement("figure", "fabric", f"{site}: {takes}; {racks}")
     rings = f"all-reduces {_over(fabric.allreduce_slowdown)}"
-    yield Statement("figure", "fabric", f"{site}: {_sends([fabric]).lower()}; {rings}", path=f"{path}.p2p_seconds")
+    yield Statement("figure", "fabric", f"{site}: {_sends([fabric]).lower()}; {rings}")
     if fabric.shared_links:
         worst = max(fabric.shared_links, key=lambda link: link.together_slowdown)
         link = {"nic": "NICs"}.get(worst.link, f"uplinks of a {worst.link}")
         text = f"{site}: where the schedule lets sends and rings meet, the {link} take {_over(worst.together_slowdown)}"
-        yield Statement("figure", "fabric", text, path=f"{path}.shared_links")
+        yield Statement("figure", "fabric", text)
     if (gateway := fabric.wan_gateway) is not None:
         ports = f"{counted(gateway.wan_ports, 'port')} to the wide area, {gateway.uplinks:,} up"
         text = f"{site}: WAN gateway of {gateway.wan_gbps:,.0f} Gbps: {counted(gateway.switches, 'switch')}, {ports}"
-        yield Statement("choice", "fabric", f"{text}, {money(gateway.cost_usd)}", path=f"{path}.wan_gateway")
+        yield Statement("choice", "fabric", f"{text}, {money(gateway.cost_usd)}")
 
 
 def _sends(fabrics: Sequence[SiteFabric]) -> str:
@@ -205,7 +204,7 @@ def transport(plan: Plan) -> Iterator[Statement]:
         runs = f"percentile {simulated.percentile:g} of {simulated.seeds} seeds, {tree}"
         text = f"{simulated.transport}: {simulated.slowdown:.3f} times the fluid ideal ({runs})"
         text += f", in place of {simulated.configured_slowdown:g}"
-        yield Statement("figure", "transport", text, source="simulated", path="transport.slowdown")
+        yield Statement("figure", "transport", text)
 
 
 def placement(plan: Plan) -> Iterator[Statement]:
@@ -214,14 +213,14 @@ def placement(plan: Plan) -> Iterator[Statement]:
     if placed is None:
         return
     text = groups(placed.groups, placed.groups_leaf_local, placed.lower_bound_split, placed.extra_pieces)
-    yield Statement("figure", "placement", text, True, path="placement.groups_leaf_local")
+    yield Statement("figure", "placement", text, True)
     if placed.groups_cross_pod:
         text = f"{placed.groups_cross_pod:,} of {placed.groups:,} all-reduce groups cross pods"
-        yield Statement("figure", "placement", text, path="placement.groups_cross_pod")
+        yield Statement("figure", "placement", text)
     for site, stripes in sorted(placed.stripes.items()):
         blocks = f"{placed.blocks_by_site.get(site, 0):,} blocks of {counted(placed.block_racks, 'rack')}"
         order = "whole pipelines side by side" if stripes == 1 else f"in {stripes} stripes of stages"
-        yield Statement("choice", "placement", f"{site}: {blocks}, {order}", path=f"placement.stripes.{site}")
+        yield Statement("choice", "placement", f"{site}: {blocks}, {order}")
 
 
 def groups(total: int, local: int, unavoidable: int, extra: int) -> str:
@@ -250,7 +249,7 @@ def fabric_verdict(plan: Plan) -> Iterator[Statement]:
     sure = f"Proven cheapest of its kind ({asked})." if plan.status == "optimal" else "Not proven cheapest: time limit."
     each = money(plan.cost.total_usd / max(1, gpus * (hardware.racks or 0)))
     text = f"Joins {what} for {money(plan.cost.total_usd)} ({each} a GPU), {power(fabric.power_mw)}. {sure}"
-    yield Statement("verdict", "verdict", text, True, path="cost.total_usd")
+    yield Statement("verdict", "verdict", text, True)
 
 
 def chosen_fabric(plan: Plan) -> Iterator[Statement]:
@@ -260,7 +259,7 @@ def chosen_fabric(plan: Plan) -> Iterator[Statement]:
     fabric, network, chosen = plan.fabric.sites[CLUSTER], plan.instance.network, plan.fabric.alternatives[0]
     one = f" of {fabric.switch}" if fabric.boxes == fabric.switch else ""
     text = f"{chosen.name}: {', '.join(tier_words(tier, fabric) for tier in fabric.tiers)}{one}"
-    yield Statement("choice", "fabric", text, True, path=f"fabric.sites.{CLUSTER}.tiers")
+    yield Statement("choice", "fabric", text, True)
     links = f"{fabric.endpoint_links:,} links to GPUs, {fabric.switch_links:,} between switches"
     planes = f"; {counted(fabric.planes, 'plane')}" if fabric.planes > 1 else ""
     leaf = f"{counted(fabric.leaf_domain_racks, 'host')} under a leaf"
@@ -291,7 +290,7 @@ def fabric_price(plan: Plan) -> Iterator[Statement]:
     of = {switch.name: switch for switch in offered}
     boxes = sum(tier.switches * of[name].price_usd for tier, name in zip(fabric.tiers, fabric.models, strict=True))
     text = f"{money(fabric.cost_usd)} = switches {money(boxes)}, links {money(fabric.cost_usd - boxes)}"
-    yield Statement("figure", "money", text, True, path="cost.total_usd")
+    yield Statement("figure", "money", text, True)
     from_these = ", ".join(f"{switch.name} ({money(switch.price_usd)}, {switch.power_watts:g} W)" for switch in offered)
     optics = (
         f"transceivers {network.optics.name} at {money(network.optics.price_usd)}, {network.optics.power_watts:g} W"
@@ -304,19 +303,19 @@ def other_kinds(plan: Plan) -> Iterator[Statement]:
     """State each other kind of fabric and why it lost, those with a design on the first screen."""
     for kind in plan.fabric.alternatives[1:] if plan.fabric else ():
         if kind.fabric is None:
-            yield Statement("choice", "fabric", f"{kind.name}: none; {kind.lost}", runner_up=kind.name)
+            yield Statement("choice", "fabric", f"{kind.name}: none; {kind.lost}")
             continue
         fabric = kind.fabric
         counts = f"{money(fabric.cost_usd)}, {power(fabric.power_mw)}, {counted(fabric.switches, 'switch')}"
         text = f"{kind.name}: {counts}, {kind.bisection_tbps or 0.0:,.1f} Tb/s; {kind.lost}"
-        yield Statement("choice", "fabric", text, True, runner_up=kind.name)
+        yield Statement("choice", "fabric", text, True)
 
 
 def fabric_proof(plan: Plan) -> Iterator[Statement]:
     """State the proof."""
     if plan.fabric is not None:
         yield proof_of("fabric", plan.fabric.certificate)
-        yield Statement("proof", "fabric", f"Space: {plan.objective.space}.", path="objective.space")
+        yield Statement("proof", "fabric", f"Space: {plan.objective.space}.")
 
 
 def fabric_cautions(plan: Plan) -> Iterator[Statement]:

@@ -45,19 +45,15 @@ PART_NAMES = {part: name for row in STEP_PARTS.values() for part, name in row.it
 class Statement:
     """One thing that a plan says, in words that need no other line.
 
-    `first`: on the first screen. `interval`: the range of a figure, in its unit. `source`: what a range or a figure
-    rests on. `runner_up`: what a choice is preferred to. `path`: of the figure in the plan. `short`: fuller statements
-    of the same follow.
+    `first`: on the first screen. `instead`: names what the plan's choice is preferred to. `short`: fuller statements of
+    the same follow.
     """
 
     kind: Kind
     topic: Topic
     text: str
     first: bool = False
-    interval: tuple[float, float] | None = None
-    source: str = ""
-    runner_up: str = ""
-    path: str = ""
+    instead: bool = False
     short: bool = False
 
     @property

@@ -24,37 +24,33 @@ def layout(plan: Plan) -> Iterator[Statement]:
 
 def _layout(plan: Plan, layout: LayoutPlan, *, first: bool) -> Iterator[Statement]:
     metrics = layout.metrics
-    yield Statement("choice", "layout", f"{degrees(plan, layout)}, {_schedule(layout)}", first, path="layout")
+    yield Statement("choice", "layout", f"{degrees(plan, layout)}, {_schedule(layout)}", first)
     batch = (
         f"{counted(layout.microbatches_per_step, 'micro-batch')} of {counted(layout.microbatch_sequences, 'sequence')}"
     )
     text = (
         f"{batch}, {short(metrics.tokens_per_step)} tokens a step; ZeRO-{layout.zero_stage}; {recomputes(plan, layout)}"
     )
-    yield Statement("choice", "layout", text, first, path="layout.microbatches_per_step")
+    yield Statement("choice", "layout", text, first)
     sequence = "; sequence parallel" if layout.sequence_parallel else ""
     stages = "a stage" if layout.pipeline_parallel > 1 else "in one stage"
     at_work = f"{layout.gpus_used:,} GPUs train, {layout.gpus_idle:,} do not"
     low, high = min(layout.layers_per_stage), max(layout.layers_per_stage)
     text = f"{low if low == high else f'{low} to {high}'} layers {stages}{sequence}; {at_work}"
-    yield Statement("choice", "layout", text, path="layout.layers_per_stage")
+    yield Statement("choice", "layout", text)
     # What a software stack sets that no measured run of this kind had.
     unmeasured = (
         ("cpu_overhead", "launch") if "software" in step_prediction.extrapolations(plan.instance, layout) else ()
     )
     notes = dict.fromkeys(unmeasured, " (extrapolated)")
-    low_days, high_days = metrics.days_to_train_interval
-    interval = (
-        metrics.step_seconds * low_days / metrics.days_to_train,
-        metrics.step_seconds * high_days / metrics.days_to_train,
-    )
-    for most in (NAMED_PARTS, None):
-        few, path = most is not None, "layout.metrics.step_seconds"
+    fast, slow = (metrics.step_seconds * days / metrics.days_to_train for days in metrics.days_to_train_interval)
+    for most, likely in ((NAMED_PARTS, ""), (None, f" (likely {fast:.3g} to {slow:.3g})")):
         shares = shares_of(metrics.breakdown_seconds, metrics.step_seconds, notes, most)
-        text = f"Step {metrics.step_seconds:.3g} s: {shares}"
-        yield Statement("figure", "layout", text, first and few, interval, path=path, short=few)
+        few = most is not None
+        text = f"Step {metrics.step_seconds:.3g} s{likely}: {shares}"
+        yield Statement("figure", "layout", text, first and few, short=few)
     in_use = f"{memory(metrics.memory_bytes_per_gpu)} of {memory(metrics.memory_limit_bytes)} on the fullest GPU"
-    yield Statement("figure", "layout", f"MFU {short_percent(metrics.mfu)}; {in_use}", first, path="layout.metrics.mfu")
+    yield Statement("figure", "layout", f"MFU {short_percent(metrics.mfu)}; {in_use}", first)
 
 
 def degrees(plan: Plan, layout: LayoutPlan) -> str:
@@ -104,7 +100,7 @@ def pools(plan: Plan) -> Iterator[Statement]:
     total, exchange = sum(shared.sequences.values()), max(shared.exchange_seconds.values())
     batch = f"{total:,} sequences ({short(shared.tokens_per_step)} tokens) a step of {shared.step_seconds:.3g} s"
     exposed = f"exchange between pools {exchange:.3g} s exposed" if exchange else "exchange between pools not counted"
-    yield Statement("choice", "pools", f"{batch}; {exposed}", True, path="pools.step_seconds")
+    yield Statement("choice", "pools", f"{batch}; {exposed}", True)
     for name, count in shared.sequences.items():
         share = f"{name}: {count:,} sequences ({short_percent(count / total)})"
         own = shared.layouts.get(name)
@@ -119,10 +115,9 @@ def pools(plan: Plan) -> Iterator[Statement]:
             "pools",
             f"{text}; {recomputes(plan, own)}",
             True,
-            path=f"pools.layouts.{name}",
         )
         for statement in _layout(plan, own, first=False):
-            yield Statement(statement.kind, "pools", f"{name}: {statement.text}", interval=statement.interval)
+            yield Statement(statement.kind, "pools", f"{name}: {statement.text}")
 
 
 OTHER = "other parts of a step"
@@ -193,9 +188,8 @@ def calendar(plan: Plan) -> Iterator[Statement]:
     if section is None:
         return
     low, high = section.days_to_train_interval
-    path = "layout.metrics.days_to_train" if plan.layout else "pools.days_to_train"
     text = f"{days(section.days_to_train)} days, likely {days(low)} to {days(high)}: {LIKELY} lie in it"
-    yield Statement("figure", "days", text, interval=(low, high), source=LIKELY, path=path)
+    yield Statement("figure", "days", text)
     share, reliability = plan.instance.workload.availability, plan.instance.reliability
     if plan.reliability is not None and plan.layout is not None:
         yield from _with_stops(plan, plan.reliability, plan.layout)
@@ -214,12 +208,12 @@ def _both(steps: float, on_calendar: float) -> str:
 
 def _with_stops(plan: Plan, reliability: ReliabilityPlan, layout: LayoutPlan) -> Iterator[Statement]:
     text = f"{_both(layout.metrics.step_days_to_train, layout.metrics.days_to_train)}."
-    yield Statement("figure", "days", text, True, path="layout.metrics.useful_share")
+    yield Statement("figure", "days", text, True)
     recovery = reliability.recovery
     every = f"A stop every {duration(reliability.stop_seconds)} of work; {GOES_ON[recovery]} ({words(recovery)})"
     inputs = plan.instance.reliability
     rates = f" (rates of {inputs.name})" if isinstance(inputs, Reliability) and inputs.name else ""
-    yield Statement("figure", "days", f"{every}.", True, path="reliability.stop_seconds")
+    yield Statement("figure", "days", f"{every}.", True)
     total = sum(reliability.stops_per_day_by_part.values())
     by_share = sorted(reliability.stops_per_day_by_part.items(), key=lambda item: (-item[1], item[0]))
     causes = [f"{name} {short_percent(stops / total)}" for name, stops in by_share[:CAUSES]]
@@ -228,7 +222,7 @@ def _with_stops(plan: Plan, reliability: ReliabilityPlan, layout: LayoutPlan) ->
     costs = (
         f"A stop costs {duration(reliability.restart_seconds)} and the lost work. By cause{rates}: {', '.join(causes)}."
     )
-    yield Statement("figure", "days", costs, path="reliability.stops_per_day_by_part")
+    yield Statement("figure", "days", costs)
     copies = ""
     if reliability.recovery == "elastic" and layout.zero_stage > 0:
         copies = "; each step ends with a copy of the sharded state to memory of neighbours"
@@ -240,7 +234,7 @@ def _with_stops(plan: Plan, reliability: ReliabilityPlan, layout: LayoutPlan) ->
         between, written = reliability.checkpoint_interval_seconds, reliability.checkpoint_write_seconds
         often = f"every {duration(between)}, written in {duration(written)}"
         text = f"A checkpoint of {size} to {target} {often}{copies}."
-    yield Statement("choice", "days", text, path="reliability.checkpoint_interval_seconds")
+    yield Statement("choice", "days", text)
     sites = [f"{count:,} at {site}" for site, count in sorted(reliability.spare_racks_by_site.items()) if count]
     racks = f"Spare racks: {', '.join(sites)}" if sites else "No spare racks"
     gpus = (
@@ -252,7 +246,7 @@ def _with_stops(plan: Plan, reliability: ReliabilityPlan, layout: LayoutPlan) ->
     if reliability.recovery == "elastic":
         replicas = counted(layout.data_parallel, "replica")
         enough = f"of {replicas} {reliability.replicas_short:,.3g} are short of racks on average"
-    yield Statement("choice", "days", f"{racks}; {gpus}; {enough}.", path="reliability.spare_racks_by_site")
+    yield Statement("choice", "days", f"{racks}; {gpus}; {enough}.")
     if reliability.extrapolated and isinstance(inputs, Reliability):
         grow = (
             "in proportion to GPUs"

@@ -16,7 +16,7 @@ from planner.plan.plan_sections import LayoutPlan
 from planner.planning.finish_date import start_days
 from planner.planning.plausible import implausible
 from planner.report.statements.sites_and_fabric import racks_of
-from planner.report.statements.statement import LIKELY, Statement, days, short_percent
+from planner.report.statements.statement import Statement, days, short_percent
 from planner.units import amount, counted, memory, money, percent, short, words
 
 PROVEN = 1e-9  # relative: a gap of rounding alone
@@ -32,7 +32,7 @@ ENDED = {
 def faults(plan: Plan) -> Iterator[Statement]:
     """State before all else that the checker disagrees with the plan, and on which rules."""
     for line in disagreement(plan.violations):
-        yield Statement("fault", "verdict", line.strip(), True, path="violations")
+        yield Statement("fault", "verdict", line.strip(), True)
 
 
 def verdict(plan: Plan) -> Iterator[Statement]:
@@ -40,11 +40,7 @@ def verdict(plan: Plan) -> Iterator[Statement]:
     if plan.conflict is not None:
         yield from _no_plan(plan, plan.conflict)
     elif plan.objective.value is not None:
-        comes_to, interval = _comes_to(plan, plan.objective.value)
-        source = "" if interval is None else LIKELY
-        path = "layout.metrics.days_to_train" if plan.layout else "objective.value"
-        text = f"{comes_to} {_sureness(plan)}"
-        yield Statement("verdict", "verdict", text, True, interval, source, path=path)
+        yield Statement("verdict", "verdict", f"{_comes_to(plan, plan.objective.value)} {_sureness(plan)}", True)
         yield from _ends(plan)
         yield from _alternatives(plan)
         yield from _cheaper(plan, plan.objective.value)
@@ -65,27 +61,27 @@ def _no_plan(plan: Plan, why: Conflict) -> Iterator[Statement]:
         yield Statement("limit", "verdict", text, True)
     if plan.status == "infeasible" and why.decision != "sites" and plan.objective.outside:
         text = f"Infeasible over the declared space; not in it: {plan.objective.outside}"
-        yield Statement("proof", "verdict", text, True, path="objective.outside")
+        yield Statement("proof", "verdict", text, True)
 
 
-def _comes_to(plan: Plan, value: float) -> tuple[str, tuple[float, float] | None]:
-    """Return the sentence on the plan's objective and days, and the interval of its days."""
-    section = plan.layout.metrics if plan.layout else plan.pools
-    interval = None if section is None else section.days_to_train_interval
-    likely = "" if interval is None else f" (likely {days(interval[0])} to {days(interval[1])})"
-    trains = "" if section is None else f"{days(section.days_to_train)} days{likely}"
+def _comes_to(plan: Plan, value: float) -> str:
+    """Write the sentence on the plan's objective and its days with their range."""
+    section, trains = plan.layout.metrics if plan.layout else plan.pools, ""
+    if section is not None:
+        low, high = section.days_to_train_interval
+        trains = f"{days(section.days_to_train)} days (likely {days(low)} to {days(high)})"
     match plan.objective.name:
         case "cost_usd":
-            return f"Costs {money(value)} to buy; trains in {trains}.", interval
+            return f"Costs {money(value)} to buy; trains in {trains}."
         case "total_cost_of_ownership_usd":
-            return f"Costs {money(value)} to buy and to run until the model is trained, in {trains}.", interval
+            return f"Costs {money(value)} to buy and to run until the model is trained, in {trains}."
         case "finish_date":
             wait = start_days(plan.instance, plan.sites)
             start = f"from day {days(wait)} on, when all that it uses is ready" if wait else "from the first day on"
-            return f"Ends {days(value)} days after the decision: trains in {trains} {start}.", interval
+            return f"Ends {days(value)} days after the decision: trains in {trains} {start}."
         case "loss":
-            return f"Reaches a loss of {value:.4f} nats a token in {trains}.", interval
-    return f"Trains in {trains or f'{days(value)} days'}.", interval
+            return f"Reaches a loss of {value:.4f} nats a token in {trains}."
+    return f"Trains in {trains or f'{days(value)} days'}."
 
 
 def _sureness(plan: Plan) -> str:
@@ -133,12 +129,10 @@ def _ends(plan: Plan) -> Iterator[Statement]:
     if len(ends) < 2:
         return
     goal, last = plan.objective.ends[0], plan.objective.ends[-1]
-    saved, path = goal.capital_usd - last.capital_usd, "objective.ends"
+    saved = goal.capital_usd - last.capital_usd
     given, share = f"{days(goal.days_to_train)} days", f"{100 * plan.instance.objective.tolerance:g} %"
     if "capital" in ends and not ends["capital"].proven:
-        yield Statement(
-            "proof", "verdict", f"Not all plans within {share} were looked at for less money.", True, path=path
-        )
+        yield Statement("proof", "verdict", f"Not all plans within {share} were looked at for less money.", True)
     if last.days_to_train > goal.days_to_train * (1 + PROVEN):
         gains = [f"costs {money(saved)} less"] if saved > LITTLE * goal.capital_usd else []
         if "leaf_local" in ends and ends["leaf_local"].days_to_train != ends["capital"].days_to_train:
@@ -148,14 +142,14 @@ def _ends(plan: Plan) -> Iterator[Statement]:
         found = "" if plan.status == "optimal" else " found"
         what = " and ".join(gains or ["ties"])
         text = f"The fastest plan{found} takes {given}; this one, within {share} of that, {what}."
-        runner_up = f"{money(goal.capital_usd)}, {given}"
-        yield Statement("choice", "verdict", text, True, runner_up=runner_up, path=path)
-    for name, what in (("leaf_local", "all-reduce groups whole under one leaf"), ("simplest", "the simplest layout")):
+        yield Statement("choice", "verdict", text, True, instead=True)
+    for name, what, none in (
+        ("leaf_local", "{} of all-reduce groups whole under one leaf", "has more"),
+        ("simplest", "the simplest layout", "is simpler"),
+    ):
         if name in ends:
-            figure = f"{percent(ends[name].value)} of " if name == "leaf_local" else ""
-            sure = "of plans that tie none has more" if name == "leaf_local" else "of plans that tie none is simpler"
-            text = f"Within {share}: {figure}{what}; {sure if ends[name].proven else 'others may have more'}."
-            yield Statement("proof", "verdict", text, path=path)
+            sure = f"of plans that tie none {none}" if ends[name].proven else "others may have more"
+            yield Statement("proof", "verdict", f"Within {share}: {what.format(percent(ends[name].value))}; {sure}.")
 
 
 def _alternatives(plan: Plan) -> Iterator[Statement]:
@@ -165,12 +159,11 @@ def _alternatives(plan: Plan) -> Iterator[Statement]:
         return
     head = f"Chosen among {len(others) + 1} GPUs"
     if plan.objective.name == "finish_date" and plan.status == "optimal":
-        text = f"{head} by the end; no other ends as soon."
-        yield Statement("choice", "verdict", text, True, path="layout.accelerator")
+        yield Statement("choice", "verdict", f"{head} by the end; no other ends as soon.", True)
         return
     if proof is None or len(proof.alternatives) != len(others) or plan.status != "optimal":
         why = "the plan holds no proof of the others" if plan.status == "optimal" else "not proven the best"
-        yield Statement("choice", "verdict", f"{head}; {why}.", True, path="layout.accelerator")
+        yield Statement("choice", "verdict", f"{head}; {why}.", True)
         return
     texts = []
     for alternative, own in zip(proof.alternatives, others, strict=True):
@@ -180,7 +173,7 @@ def _alternatives(plan: Plan) -> Iterator[Statement]:
         texts.append(f"{alternative.accelerator} {known}{_ready(own.ready_months)}")
     own_wait = _ready(plan.instance.hardware.ready_months)
     text = f"{head}{own_wait and f' (this one{own_wait})'}; others: {'; '.join(texts)}."
-    yield Statement("choice", "verdict", text, True, runner_up="; ".join(texts), path="layout.accelerator")
+    yield Statement("choice", "verdict", text, True, instead=True)
 
 
 def _ready(months: float) -> str:
@@ -195,9 +188,8 @@ def _cheaper(plan: Plan, value: float) -> Iterator[Statement]:
     slow = f"{days(cheaper.days_to_train)} days ({100 * (cheaper.days_to_train - value) / value:+.2g} %)"
     less = f"{money(saved)} less, {counted(cheaper.racks, 'rack')}"
     text = f"Cheaper: {money(cheaper.capital_usd)} ({less}) trains in {slow}."
-    runner_up = f"{money(cheaper.capital_usd)}, {days(cheaper.days_to_train)} days"
     worth = saved >= 0.01 * plan.cost.total_usd  # less is no choice that a reader weighs
-    yield Statement("choice", "verdict", text, worth, runner_up=runner_up, path="objective.cheaper")
+    yield Statement("choice", "verdict", text, worth, instead=True)
 
 
 def _simplest(plan: Plan) -> Iterator[Statement]:
@@ -207,15 +199,12 @@ def _simplest(plan: Plan) -> Iterator[Statement]:
         return
     stages = len(set(simplest.layers_per_stage))
     even = "" if len(simplest.layers_per_stage) == 1 else ", even stages" if stages == 1 else ", uneven stages"
-    recompute = (
-        f", {counted(simplest.recomputed_layers, 'layer')} recomputed"
-        if simplest.recomputed_layers
-        else ", no recompute"
-    )
+    layers = simplest.recomputed_layers
+    recompute = f"{counted(layers, 'layer')} recomputed" if layers else "no recompute"
     slower = f"{100 * simplest.loss:+.2g} % ({days(simplest.days_to_train)} days)"
-    slower += ", inside the error of the prediction, no dearer"
-    text = f"Simpler: {simplest.layout}{even}{recompute}: {slower}."
-    yield Statement("choice", "verdict", text, True, runner_up=simplest.layout, path="objective.simplest")
+    sure = "inside the error of the prediction, no dearer"
+    text = f"Simpler: {simplest.layout}{even}, {recompute}: {slower}, {sure}."
+    yield Statement("choice", "verdict", text, True, instead=True)
 
 
 def _freed(plan: Plan) -> Iterator[Statement]:
@@ -225,11 +214,7 @@ def _freed(plan: Plan) -> Iterator[Statement]:
         return
     faster = f"{percent(freed.faster)} faster"
     text = f"Free of {freed.framework}'s rules for the layers of stages, the same degrees are {faster}."
-    recomputed = f"{counted(sum(freed.recomputed_layers_per_stage), 'layer')} recomputed, " * bool(
-        freed.recomputed_layers_per_stage
-    )
-    runner_up = f"{recomputed}{faster}"
-    yield Statement("choice", "verdict", text, freed.faster >= WORTH, runner_up=runner_up, path="objective.freed")
+    yield Statement("choice", "verdict", text, freed.faster >= WORTH, instead=True)
 
 
 def model_choice(plan: Plan) -> Iterator[Statement]:
@@ -240,19 +225,16 @@ def model_choice(plan: Plan) -> Iterator[Statement]:
     model = plan.instance.workload.model
     shape = "" if isinstance(model, str) else f": {model.layers} layers of {model.hidden:,}, {model.heads} heads"
     size = f"{choice.parameters / 1e12:,.2f}T parameters on {choice.tokens / 1e12:,.1f}T tokens{shape}"
-    text, runner_up = f"{size}; {choice.flop:.4g} FLOP by the deadline, proven below {choice.flop_bound:.4g}", ""
+    text = f"{size}; {choice.flop:.4g} FLOP by the deadline, proven below {choice.flop_bound:.4g}"
     if choice.assumed is not None:
-        runner_up = f"assumed were {choice.assumed.parameters / 1e12:,.1f}T on {choice.assumed.tokens / 1e12:,.0f}T"
-        text += f"; {runner_up}"
-    yield Statement("choice", "model", text, True, runner_up=runner_up, path="model_choice.flop")
+        text += f"; assumed were {choice.assumed.parameters / 1e12:,.1f}T on {choice.assumed.tokens / 1e12:,.0f}T"
+    yield Statement("choice", "model", text, True)
     ideal = choice.ideal
     parts = sorted(((share, part) for part, share in choice.compute_shares.items() if abs(share) >= 5e-4), reverse=True)
     goes = ", ".join(f"{short_percent(share)} {words(part)}" for share, part in parts)
     size = f"{ideal.parameters / 1e12:,.1f}T on {ideal.tokens / 1e12:,.0f}T"
-    full = f"At full use {size}, loss {ideal.loss:.4f}; its compute goes to"
-    yield Statement("figure", "model", f"{full}: {goes}", path="model_choice.compute_shares")
-    batch = f"Batch of {choice.batch_tokens / 1e6:,.1f}M tokens"
-    yield Statement("figure", "model", batch, path="model_choice.batch_tokens")
+    yield Statement("figure", "model", f"At full use {size}, loss {ideal.loss:.4f}; its compute goes to: {goes}")
+    yield Statement("figure", "model", f"Batch of {choice.batch_tokens / 1e6:,.1f}M tokens")
 
 
 LITTLE = 1e-4  # share of the capital, below which less of it is no gain
@@ -272,7 +254,7 @@ def limits(plan: Plan) -> Iterator[Statement]:
         first, *full = full
         yield replace(first, text=f"{first.text.removesuffix('.')}; {end[0].lower()}{end[1:]}")
     elif end:
-        yield Statement("limit", "money", end, True, path="objective.limited_by")
+        yield Statement("limit", "money", end, True)
     yield from full
 
 
@@ -280,15 +262,15 @@ def _full(plan: Plan, layout: LayoutPlan) -> Iterator[Statement]:
     metrics, most = layout.metrics, plan.instance.limits.max_batch_tokens
     if most is not None and metrics.tokens_per_step >= FULL * most:
         text = f"Batch: {short(metrics.tokens_per_step)} of {short(most)} tokens a step."
-        yield Statement("limit", "layout", text, True, path="layout.metrics.tokens_per_step")
+        yield Statement("limit", "layout", text, True)
     if metrics.memory_bytes_per_gpu >= FULL * metrics.memory_limit_bytes:
         used, limit = memory(metrics.memory_bytes_per_gpu), memory(metrics.memory_limit_bytes)
         text = f"Memory: {used} of {limit} on the fullest GPU."
-        yield Statement("limit", "layout", text, True, path="layout.metrics.memory_bytes_per_gpu")
+        yield Statement("limit", "layout", text, True)
     deadline = plan.instance.limits.deadline_days
     if deadline is not None and metrics.days_to_train >= FULL * deadline:
         text = f"Deadline: {metrics.days_to_train:,.1f} of {deadline:,.1f} days."
-        yield Statement("limit", "days", text, True, path="layout.metrics.days_to_train")
+        yield Statement("limit", "days", text, True)
 
 
 def _end(plan: Plan) -> str:
@@ -376,7 +358,7 @@ def _idle_gpus(plan: Plan, layout: LayoutPlan) -> Iterator[Statement]:
         tensor, context, _ = layout.degrees
         why = f"TP {tensor} x CP {context} uses {work}"
         text = f"{each - work} of {each} GPUs in each rack are idle ({why}){worth}."
-    yield Statement("warning", "layout", text, True, path="layout.gpus_idle")
+    yield Statement("warning", "layout", text, True)
 
 
 def without_source(value: object, where: str) -> Iterator[str]:
@@ -416,9 +398,9 @@ def capital(plan: Plan) -> Iterator[Statement]:
     if plan.cost is None:
         return
     parts = ", ".join(f"{words(part)} {money(usd)}" for part, usd in plan.cost.capex_usd.items() if usd)
-    yield Statement("figure", "money", f"{money(plan.cost.total_usd)} = {parts}", True, path="cost.total_usd")
+    yield Statement("figure", "money", f"{money(plan.cost.total_usd)} = {parts}", True)
     if running := ", ".join(f"{part} {money(usd)}" for part, usd in plan.cost.opex_usd_per_year.items()):
-        yield Statement("figure", "money", f"A year of operation: {running}", path="cost.opex_usd_per_year")
+        yield Statement("figure", "money", f"A year of operation: {running}")
 
 
 def run(plan: Plan) -> Iterator[Statement]:
@@ -432,13 +414,13 @@ def run_statements(instance: Instance, run: RunPlan) -> Iterator[Statement]:
     each = f"${run.usd_per_million_tokens:,.4g} a million tokens"
     length = f"{run.years:,.1f} years" if run.years >= 1 else f"{run.years * 365:,.3g} days"
     whole = f"{money(run.total_cost_of_ownership_usd)} over {length}"
-    yield Statement("figure", "money", f"To own and run: {whole}, {each}", True, path="run.total_cost_of_ownership_usd")
+    yield Statement("figure", "money", f"To own and run: {whole}, {each}", True)
     parts = ", ".join(f"{words(part)} {money(usd)}" for part, usd in run.usd.items() if usd)
-    yield Statement("figure", "money", f"That is {parts}", path="run.usd")
+    yield Statement("figure", "money", f"That is {parts}")
     tonnes = "" if run.carbon_tonnes is None else f"; {amount(run.carbon_tonnes)} t of CO2"
     joules = run.energy_joules_per_token
     by_token = f"{amount(joules)} J a token ({amount(joules * TOKENS / 3.6e9)} MWh a million)"
-    yield Statement("figure", "money", f"{amount(run.energy_mwh)} MWh, {by_token}{tonnes}", path="run.energy_mwh")
+    yield Statement("figure", "money", f"{amount(run.energy_mwh)} MWh, {by_token}{tonnes}")
     replaced = []
     for name, times in run.replacements.items():
         if times:
@@ -447,9 +429,9 @@ def run_statements(instance: Instance, run: RunPlan) -> Iterator[Statement]:
             replaced.append(f"{what} {TIMES.get(times) or counted(times, 'time')}{usd}")
     if replaced:
         text = f"Outlasts its hardware; replaced: {', '.join(replaced)}."
-        yield Statement("warning", "money", text, True, path="run.replacements")
+        yield Statement("warning", "money", text, True)
     if run.not_counted:
         names = dict.fromkeys(NAMES.get(key.rpartition(".")[2], key) for key in run.not_counted)
         where = dict.fromkeys(key.rpartition(".")[0] for key in run.not_counted if "." in key)
         text = f"Excluded: {', '.join(names)}" + (f" (set under {', '.join(where)})." if where else ".")
-        yield Statement("warning", "money", text, True, path="run.not_counted")
+        yield Statement("warning", "money", text, True)
