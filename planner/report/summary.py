@@ -7,7 +7,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from planner.errors import InputError
 from planner.instance.instance import FabricInstance
@@ -43,17 +43,8 @@ from planner.units import aligned, amount, counted, money
 if TYPE_CHECKING:
     from planner.planning.frontier import Frontier
 
-CURVE_HEAD = ("", "capital", "days", "at least", "MFU", "racks", "idle GPUs")
-MOST_SEGMENTS = 8  # of whose bounds the lines below the table speak; the table has all
 CONSTANT_PRODUCT = 0.05  # of racks x days, within which a curve is as good as straight
 FEWEST_POINTS = 2  # points of a curve that can be straight
-
-
-def without_plan(curve: Curve) -> str:
-    """Write why a curve has no points."""
-    if curve.stopped == "proved":
-        return f"infeasible\nNo plan{_curve_box(curve)} keeps all rules (proven); `planner explain` says which rules."
-    return f"no plan so far: the search was ended by {_ended(curve)}; what plans there are is not known"
 
 
 def _ended(curve: Curve) -> str:
@@ -68,13 +59,33 @@ def _curve_box(curve: Curve) -> str:
     return f"{money_limit}{slowest}"
 
 
+def rounded_down(days: float) -> str:
+    """Write days in four digits, rounded down so that the claim of a bound stays true."""
+    unit = 10.0 ** (math.floor(math.log10(days)) - 3) if days > 0 else 1.0
+    return amount(math.floor(days / unit + 1e-9) * unit)
+
+
+# Figures of a point of a curve: the heading of each by its key, and how it is written.
+CURVE_FIGURES: dict[str, tuple[str, Callable[[Any], str]]] = {
+    "capital_usd": ("capital", money),
+    "days_to_train": ("days", amount),
+    "bound_days": ("at least", rounded_down),
+    "mfu": ("MFU", short_percent),
+    "racks": ("racks", "{:,}".format),
+    "idle_gpus": ("idle GPUs", "{:,}".format),
+}
+
+
+def curve_figures(point: CurvePoint) -> dict[str, str]:
+    """Return the figures of a point as text by key; a dash where there is none."""
+    values = {key: getattr(point, key) for key in CURVE_FIGURES}
+    return {key: "-" if value is None else CURVE_FIGURES[key][1](value) for key, value in values.items()}
+
+
 def curve_table(points: Sequence[CurvePoint]) -> list[str]:
     """Write a line a point: its figures, then its layout and the other changes against the point before it."""
-    figures = [CURVE_HEAD]
-    for point in points:
-        least = "-" if point.bound_days is None else rounded_down(point.bound_days)
-        cells = ("knee" if point.knee else "", money(point.capital_usd), amount(point.days_to_train), least)
-        figures.append((*cells, short_percent(point.mfu), f"{point.racks:,}", f"{point.idle_gpus:,}"))
+    figures = [["", *(heading for heading, _ in CURVE_FIGURES.values())]]
+    figures += [["knee" if point.knee else "", *curve_figures(point).values()] for point in points]
     texts = ["layout, and what else changes", *("; ".join((point.layout, *point.changes)) for point in points)]
     return [f"{line}  {text}" for line, text in zip(aligned(figures).split("\n"), texts, strict=True)]
 
@@ -84,49 +95,45 @@ def curve_section(curve: Curve) -> str:
     if len(curve.points) < FEWEST_POINTS:
         other = "none of less money was found" if curve.none_below_usd is None else _none_below(curve)
         return f"CURVE      This plan alone; {other}."
-    head = (
-        f"CURVE      What less money buys: {counted(len(curve.points), 'plan')}, none beaten in both capital and days"
-    )
-    if curve.stopped != "proved":
-        head += f" (ended by {_ended(curve)})"
+    ended = "" if curve.stopped == "proved" else f" (ended by {_ended(curve)})"
+    plans = f"{counted(len(curve.points), 'plan')}, none beaten in both capital and days"
     lines = [*curve_table(curve.points), *curve_claims(curve)]
-    return "\n".join([head, *(f"           {line}" for line in lines)])
+    return "\n".join([f"CURVE      What less money buys: {plans}{ended}", *(f"{'':{INDENT}}{line}" for line in lines)])
 
 
-def curve_claims(curve: Curve) -> list[str]:
-    """Write what a curve that a plan holds says of its points: the knee, the proven share, and money for no plan."""
-    below = [] if curve.none_below_usd is None else [_none_below(curve).capitalize() + "."]
-    share = [] if curve.epsilon is None else [*_covers(curve)]
-    return [*knee(curve.points), *share, *below]
+def curve_text(frontier: "Frontier", epsilon: float, width: int | None = None) -> str:
+    """Write a curve: its plans by rising capital with their bounds, the knee or why there is none, the proven share.
+
+    `epsilon` is the share within which a row was asked for; no line is longer than `width` columns.
+    """
+    curve, name = frontier.curve, frontier.instance.name
+    if not curve.points and curve.stopped == "proved":
+        why = f"No plan{_curve_box(curve)} keeps all rules (proven); `planner explain` says which rules."
+        return fitted(f"{name}: infeasible\n{why}", width)
+    if not curve.points:
+        what = f"the search was ended by {_ended(curve)}; what plans there are is not known"
+        return fitted(f"{name}: no plan so far: {what}", width)
+    lines = [f"{name}: {counted(len(curve.points), 'plan')} that no other beats in both capital and days"]
+    lines += [*curve_table(curve.points), *curve_claims(curve)]
+    if curve.stopped != "proved":
+        lines.append(f"The search was ended by {_ended(curve)} before {rounded_up(epsilon)} was proven.")
+    return fitted("\n".join(lines), width)
+
+
+def curve_claims(curve: Curve) -> Iterator[str]:
+    """Write what a curve says of its points and of other plans: the knee, the proven share, and money for no plan."""
+    yield from knee(curve.points)
+    if curve.epsilon is None:
+        yield "Of other plans nothing is proven."
+    else:
+        share = rounded_up(curve.epsilon)
+        yield f"For every plan{_curve_box(curve)} a row is within {share} in money and days (proven)."
+    if curve.none_below_usd is not None:
+        yield f"{_none_below(curve).capitalize()}."
 
 
 def _none_below(curve: Curve) -> str:
     return f"no plan of at most {money(curve.none_below_usd or 0.0)} keeps all rules (proven)"
-
-
-def proven(curve: Curve, epsilon: float) -> Iterator[str]:
-    """Write what the curve proves of plans that are not its rows, and the reason for a search ended before epsilon."""
-    if curve.stopped != "proved":
-        yield f"The search was ended by {_ended(curve)} before {rounded_up(epsilon)} was proven."
-    if curve.epsilon is None:
-        yield "Of other plans nothing is proven."
-        return
-    yield from _covers(curve)
-
-
-def _covers(curve: Curve) -> Iterator[str]:
-    share = rounded_up(curve.epsilon or 0.0)
-    yield f"For every plan{_curve_box(curve)} a row is within {share} in money and days (proven)."
-
-
-def segments(points: Sequence[CurvePoint]) -> Iterator[str]:
-    """Write the fewest days for some money: of a few points all, of many those at both ends and at the knee."""
-    bounds = [point for point in points if point.bound_days is not None]
-    if len(bounds) > MOST_SEGMENTS:
-        bounds = [bound for bound in bounds if bound.knee or bound in (bounds[0], bounds[-1])]
-    for bound in bounds:
-        days = rounded_down(bound.bound_days or 0.0)
-        yield f"No plan of at most {money(bound.capital_usd)} trains in less than {days} days."
 
 
 def knee(points: Sequence[CurvePoint]) -> Iterator[str]:
@@ -156,12 +163,6 @@ def rounded_up(share: float) -> str:
     percent = 100 * share
     unit = 10.0 ** (math.floor(math.log10(percent)) - 1) if percent > 0 else 1.0
     return f"{math.ceil(percent / unit - 1e-9) * unit:.6g} %"
-
-
-def rounded_down(days: float) -> str:
-    """Write days in four digits, rounded down so that the claim of a bound stays true."""
-    unit = 10.0 ** (math.floor(math.log10(days)) - 3) if days > 0 else 1.0
-    return amount(math.floor(days / unit + 1e-9) * unit)
 
 
 STATED = (
@@ -261,17 +262,3 @@ def lines_of(reported: Iterable[Statement], bars: Iterable[str] = ()) -> Iterato
     for name in sorted(texts, key=SECTIONS.index):
         for number, text in enumerate(texts[name]):
             yield f"  {text}" if name == "verdict" else f"{name.upper() if number == 0 else '':{INDENT}}{text}"
-
-
-def curve_text(frontier: "Frontier", epsilon: float, width: int | None = None) -> str:
-    """Write a curve: its plans by rising capital, its proven epsilon and bounds, and the knee or why there is none.
-
-    `epsilon` is the share within which a row was asked for; no line is longer than `width` columns.
-    """
-    curve = frontier.curve
-    if not curve.points:
-        return fitted(f"{frontier.instance.name}: {without_plan(curve)}", width)
-    plans = counted(len(curve.points), "plan")
-    head = f"{frontier.instance.name}: {plans} that no other beats in both capital and days"
-    lines = [head, *curve_table(curve.points), *proven(curve, epsilon), *segments(curve.points)]
-    return fitted("\n".join([*lines, *knee(curve.points)]), width)

@@ -26,7 +26,7 @@ from planner.report.plots.sweep_plot import POLICY, style
 from planner.report.plots.sweep_rows import name_and_unit, plain
 from planner.report.statements.statement import STEP_PARTS, Statement, days, short_percent
 from planner.report.statements.training import OTHER, days_by_part, machine_of, recomputes, shown_days
-from planner.report.summary import by_section, curve_claims, rounded_down, statements
+from planner.report.summary import CURVE_FIGURES, by_section, curve_claims, curve_figures, statements
 from planner.units import amount, counted, duration, memory, money, percent, short
 
 MOST = "what each place could hold at most with all lines built"
@@ -246,17 +246,16 @@ def money_against_days(plan: Plan) -> Iterator[charts.PageBlock]:
 
 
 def _curve_table(curve: Curve) -> charts.PageTable:
-    head = ("capital", "days", "at least", "MFU", "racks", "idle GPUs", "layout", "what else changes")
+    head = (*(heading for heading, _ in CURVE_FIGURES.values()), "layout", "what else changes")
     rows: list[charts.PageRow] = []
     for at, point in enumerate(curve.points):
-        shown = {"capital_usd": money(point.capital_usd), "days_to_train": amount(point.days_to_train)}
-        shown |= {} if point.bound_days is None else {"bound_days": rounded_down(point.bound_days)}
-        shown |= {"mfu": short_percent(point.mfu), "racks": f"{point.racks:,}", "idle_gpus": f"{point.idle_gpus:,}"}
-        cells = {key: charts.figure(f"curve.points.{at}.{key}", getattr(point, key), shown[key]) for key in shown}
-        figures = (cells.get(key, "-") for key in ("capital_usd", "days_to_train", "bound_days", "mfu", "racks"))
+        figures = (
+            text if text == "-" else charts.figure(f"curve.points.{at}.{key}", getattr(point, key), text)
+            for key, text in curve_figures(point).items()
+        )
         marks = ", ".join(["this plan"] * point.asked + ["knee"] * point.knee)
         layout = f"{point.layout} ({marks})" if marks else point.layout
-        rows.append((*figures, cells["idle_gpus"], layout, "; ".join(point.changes) or "-"))
+        rows.append((*figures, layout, "; ".join(point.changes) or "-"))
     return charts.PageTable("Plans that none beats in both capital and days", head, rows, head[-2:])
 
 
