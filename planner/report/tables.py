@@ -4,7 +4,6 @@ import csv
 import io
 import json
 import math
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,6 @@ from rich.console import Console
 from rich.table import Table
 
 from planner.errors import InputError, hint
-from planner.files import read_text, unescaped
 from planner.imports.instance_file import shipped_folder
 from planner.instance.hardware import Accelerator
 from planner.instance.workload import Model, catalogue
@@ -22,10 +20,11 @@ from planner.plan.plan import Figure, Plan, digest
 from planner.plan.plan_files import read_plan
 from planner.plan.plan_sections import DEGREES, layout_in_short
 from planner.planning.finish_date import FINISH_DATE
+from planner.report.plots.sweep_rows import leaves, read_rows
 from planner.report.statements.statement import Statement
 from planner.report.summary import PIPE, fitted, statements
 from planner.sweeps.axes import canonical
-from planner.sweeps.row_store import LINES, RowObjective, read_rows
+from planner.sweeps.row_store import LINES, TABLES, RowObjective
 from planner.sweeps.sweep_run import point_text
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ IDLE = 1e-3  # share of the money from which idle racks are named
 SMALL = 0.02  # of the largest term, below which one is left out
 NOTHING = 1e-9  # relative: the same but for rounding
 UNITS = {"days_to_train": "days", "finish_date": "days from the decision", "loss": "nats a token"}
-NAMES = ("name", "source", "note")  # of an instance: words about it, no part of the question
+WORDS = {"source", "note"}  # of an instance: about it, no part of the question
 STEP, LOST, CAPITAL = "layout.metrics.breakdown_seconds.", "reliability.lost_days.", "cost.capex_usd."
 STEP_SECONDS, STEP_DAYS = "layout.metrics.step_seconds", "layout.metrics.step_days_to_train"
 
@@ -62,19 +61,6 @@ class Side:
         """Return the figures that are numbers and whose names begin so, by the rest of their names."""
         figures = {name.removeprefix(front): self.number(name) for name in self.figures if name.startswith(front)}
         return {name: value for name, value in figures.items() if value is not None}
-
-
-def _leaves(value: Any, where: str) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            if key not in NAMES or (where and key == "name"):
-                yield from _leaves(inner, f"{where}.{key}" if where else key)
-    elif isinstance(value, list):
-        for index, inner in enumerate(value):
-            own = inner.get("id", inner.get("name")) if isinstance(inner, dict) else None
-            yield from _leaves(inner, f"{where}[{index if own is None else own}]")
-    else:
-        yield where, value
 
 
 def verdicts(sides: Sequence[Side]) -> Iterator[str]:
@@ -246,65 +232,36 @@ Rows = dict[str, list[Figure]]
 NOT_COMPARED = ("key", "index", "seconds", "planner_version")  # of a row: not part of the answer
 # The order in which a reader asks: what, how well, which decisions, at what price, how near the limits, how sure.
 SECTIONS = ("", "objective", "sites", "layout", "fabric", "placement", "reliability", "cost", "run", "slack")
-MOST_DIGITS = 300  # of a whole number that a float holds too
 LEAST_COLUMN = 14  # characters of a column of figures
-NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
 SAME = 1e-12  # relative: sums in another order differ by less
 
 
 def columns_of_file(path: Path, index: int | None, *, several: bool) -> list[Side]:
     """Read a plan, or the rows of a sweep: all of them, or the one of an index."""
-    if path.suffix in LINES:
-        rows = [
-            (entry.index, point_text(entry.point), entry.flat())
-            for entry in sorted(read_rows(path), key=lambda row: row.index)
-        ]
-    elif path.suffix == ".csv":
-        rows = list(_csv_rows(path))
-    else:
+    if path.suffix not in (*LINES, *TABLES):
         if index is not None:
             raise InputError(f"{path}#{index}: only rows of a sweep have an index; give the plan's file alone")
         return [side_of(path.stem, read_plan(path))]
-    rows = [row for row in rows if index in (None, row[0])]
-    if not rows:
-        which = "" if index is None else f" of index {index}"
-        raise InputError(f"{path}: has no row{which}; give the rows of `planner sweep`")
-    front = f"{path.stem} " if several else ""
-    figures = [{key: value for key, value in flat.items() if key not in NOT_COMPARED} for _, _, flat in rows]
-    return [Side(front + (name or f"#{i}"), values) for (i, name, _), values in zip(rows, figures, strict=True)]
-
-
-def _csv_rows(path: Path) -> Iterator[tuple[int, str, dict[str, Figure]]]:
-    try:
-        rows = list(csv.DictReader(io.StringIO(read_text(path, "give the table of a sweep"), newline="")))
-    except csv.Error as error:
-        raise InputError(f"{path}: cannot be read ({error}); give the table of a sweep") from None
-    for number, row in enumerate(rows, 2):
-        names = list(row)
-        if None in row.values() or None in names:
-            raise InputError(f"{path}: line {number}: has not one cell a column; add or remove commas")
-        if not {"index", "key", "status"} <= set(names) or not re.fullmatch(r"[0-9]{1,18}", row["index"]):
-            raise InputError(
-                f"{path}: line {number}: is no row of a sweep; its columns must hold index, key and status"
-            )
-        figures = {key: _figure(value, f"{path}: line {number}: {key}") for key, value in row.items()}
-        point = {name: figures[name] for name in names[names.index("key") + 1 : names.index("status")]}
-        yield int(row["index"]), point_text(point), {key: value for key, value in figures.items() if value != ""}
-
-
-def _figure(text: str, where: str) -> Figure:
-    """Read a cell: a number where it is one, and words such as inf and nan as they are."""
-    if not NUMBER.fullmatch(text):
-        return {"True": True, "False": False}.get(text, unescaped(text))
-    if not math.isfinite(float(text)):
-        raise InputError(f"{where}: {text[:40]} is beyond the largest number of 1.8e308; give a finite figure")
-    return int(text) if text.lstrip("+-").isdigit() and len(text) < MOST_DIGITS else float(text)
+    sides = []
+    for row in sorted(read_rows(path), key=lambda row: row.get("index", -1)):
+        if not {"index", "key", "status"} <= row.keys():
+            raise InputError(f"{path}: is no table of a sweep; its columns must hold index, key and status")
+        if index in (None, row["index"]):
+            names = list(row)
+            point = {name: row[name] for name in names[names.index("key") + 1 : names.index("status")]}
+            figures = {key: value for key, value in row.items() if key not in NOT_COMPARED}
+            name = point_text(point) or f"#{row['index']}"
+            sides.append(Side(f"{path.stem} {name}" if several else name, figures))
+    if not sides:
+        raise InputError(f"{path}: has no row of index {index}; give an index of the rows of `planner sweep`")
+    return sides
 
 
 def side_of(name: str, plan: Plan) -> Side:
     """Return a plan as one side of a comparison."""
-    asked = dict(_leaves(plan.instance.model_dump(mode="json", exclude_none=True), ""))
-    return Side(name, figures_of(plan), asked, statements(plan))
+    asked = leaves(plan.instance.model_dump(mode="json", exclude_none=True), entry="[{}]")
+    question = {path: value for path, value in asked if path != "name" and not WORDS & set(path.split("."))}
+    return Side(name, figures_of(plan), question, statements(plan))
 
 
 def figures_of(plan: Plan) -> dict[str, Figure]:

@@ -82,23 +82,23 @@ class Row(Frozen):
 
         A curve is its proven share and its points: a column for each of their figures, joined by semicolons.
         """
-        own = self.model_dump(mode="json", exclude={"point", "plan", "objective", "schema_version", "base", "curve"})
+        own = self.model_dump(mode="json", exclude={"point", "plan", "objective", "schema_version", "base"})
         own |= {key: "; ".join(getattr(self, key)) or None for key in ("rules", "extrapolated")}
         objective = {
             f"objective.{key}": value for key, value in (self.objective or RowObjective(name="")).model_dump().items()
         }
-        front = {key: own.pop(key) for key in ("index", "key")}
-        return {**front, **self.point, **own, **objective, **self.plan, **_flat_curve(self.curve)}
+        front, curve = {key: own.pop(key) for key in ("index", "key")}, flat_curve(own.pop("curve"))
+        return {**front, **self.point, **own, **objective, **self.plan, **curve}
 
 
-def _flat_curve(curve: Curve | None) -> dict[str, Any]:
-    """Return the columns of a curve: its proven share, how many points it has, and the figures of all of them."""
+def flat_curve(curve: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the columns of a curve in JSON: its proven share, how many points it has, the figures of all of them."""
     if curve is None:
         return {}
-    columns: dict[str, Any] = {"curve.epsilon": curve.epsilon, "curve.stopped": curve.stopped}
-    columns["curve.count"] = len(curve.points)
+    columns: dict[str, Any] = {"curve.epsilon": curve["epsilon"], "curve.stopped": curve["stopped"]}
+    columns["curve.count"] = len(curve["points"])
     for name in CURVE_FIGURES:
-        values = [getattr(point, name) for point in curve.points]
+        values = [point[name] for point in curve["points"]]
         texts = ["-" if x is None else x if isinstance(x, str) else f"{x:.10g}" for x in values]
         columns[f"curve.points.{name}"] = "; ".join(texts)
     return columns

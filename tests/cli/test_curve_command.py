@@ -172,8 +172,6 @@ def test_plot_and_compare_read_the_rows(ending: str, monkeypatch: pytest.MonkeyP
     axes = ("-x", "frontier.capital_usd", "-y", "objective.value", "--log", "xy")
     drawn = run_here("plot", rows, *axes, "-o", tmp_path / "a.svg")
     assert (drawn.returncode, drawn.stderr) == (0, "")
-    if ending == "parquet":  # which compare does not read, of a sweep either
-        return
     done = run_here("compare", rows, "--json")
     assert done.returncode == 0
     figures = json.loads(done.stdout)

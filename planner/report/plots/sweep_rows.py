@@ -4,13 +4,15 @@ import csv
 import difflib
 import io
 import math
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from planner.errors import InputError
 from planner.files import parse_json, read_text, unescaped
-from planner.sweeps.row_store import read_parquet
+from planner.plan.plan import Figure
+from planner.sweeps.row_store import LINES, flat_curve, read_parquet
 from planner.units import short
 
 UNITS = {
@@ -77,6 +79,8 @@ ENDS: tuple[Sense, Sense] = ("min", "max")
 SENSES: dict[str, tuple[Sense, Sense]] = {f"{first}-{second}": (first, second) for second in ENDS for first in ENDS}
 PLANNED = ("optimal", "feasible")  # of a row's status: there is a plan
 WRAPPERS = ("point.", "plan.")  # parts of a row whose figures go by their own names
+NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
+MOST_DIGITS = 300  # of a whole number that a float holds too
 
 
 def read_rows(path: Path) -> list[Row]:
@@ -85,21 +89,26 @@ def read_rows(path: Path) -> list[Row]:
     Raise InputError where the file cannot be read, or a line is no row; the message names the line.
     """
     if path.suffix == ".parquet":
-        rows = [_typed(row) for row in read_parquet(path)]
+        numbered = list(enumerate(read_parquet(path), 1))
     else:
         text = read_text(path, "give the rows of `planner sweep`")
-        rows = [_typed(row) for row in _csv_rows(path, text)] if path.suffix == ".csv" else list(_lines(path, text))
-    rows = list({row.get("key", number): row for number, row in enumerate(rows)}.values())  # of each point the latest
+        numbered = list(_csv_rows(path, text) if path.suffix == ".csv" else _lines(path, text))
+    rows: dict[Any, Row] = {}
+    for number, cells in numbered:
+        where = f"{path}: line {number}"
+        row = {key: value for key, value in cells.items() if value is not None}
+        if path.suffix not in LINES:
+            texts = {key: value for key, value in row.items() if isinstance(value, str)}
+            row |= {key: _figure(text, f"{where}: {key}") for key, text in texts.items()}
+        if not isinstance(row.get("index", 0), int):
+            raise InputError(f"{where}: index: must be a whole number (is {row['index']}); give the rows of a sweep")
+        rows[row.get("key", number)] = row  # of each point the latest
     if not rows:
         raise InputError(f"{path}: holds no rows; run `planner sweep -o {path}` first")
-    return rows
+    return list(rows.values())
 
 
-def _typed(row: dict[str, Any]) -> Row:
-    return {key: _value(value) if isinstance(value, str) else value for key, value in row.items() if value is not None}
-
-
-def _lines(path: Path, text: str) -> Iterator[Row]:
+def _lines(path: Path, text: str) -> Iterator[tuple[int, Row]]:
     lines = text.split("\n")
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -114,44 +123,49 @@ def _lines(path: Path, text: str) -> Iterator[Row]:
             raise InputError(
                 f"{path}: line {number}: must be an object (is {line[:60]}); give the rows of `planner sweep`"
             )
-        yield flattened({key: value for key, value in row.items() if key != "base"})
+        yield number, flattened(row)
 
 
-def _csv_rows(path: Path, text: str) -> Iterator[dict[str, str]]:
+def _csv_rows(path: Path, text: str) -> Iterator[tuple[int, Row]]:
     # Not splitlines: a cell may hold U+0085, U+2028 or U+2029.
     rows = csv.DictReader(io.StringIO(text, newline=""))
     try:
         for row in rows:
-            yield {key: unescaped(value) for key, value in row.items() if key is not None and value not in ("", None)}
+            if None in row or None in row.values():
+                raise InputError(f"{path}: line {rows.line_num}: has not one cell a column; add or remove commas")
+            yield rows.line_num, {key: value for key, value in row.items() if value}
     except csv.Error as error:
         raise InputError(f"{path}: line {rows.line_num}: {error}; correct the cell there") from None
 
 
-def _value(text: str) -> Any:
-    try:
-        return parse_json(text, "cell")
-    except InputError:
-        return {"True": True, "False": False}.get(text, text)
+def _figure(value: str, where: str) -> Figure:
+    """Read a cell: a number or a truth value where it reads as one, and words such as inf as they are."""
+    if not NUMBER.fullmatch(value):
+        return {"true": True, "false": False}.get(value.lower(), unescaped(value))
+    if not math.isfinite(float(value)):
+        raise InputError(f"{where}: {value[:40]} is beyond the largest number of 1.8e308; give a finite figure")
+    return int(value) if value.lstrip("+-").isdigit() and len(value) < MOST_DIGITS else float(value)
 
 
 def flattened(row: dict[str, Any]) -> Row:
     """Return a row on one level; entries of lists go by their id or name, else by place."""
+    plain = {key: value for key, value in row.items() if key not in ("schema_version", "base", "curve")}
+    plain |= {key: "; ".join(row[key]) for key in ("rules", "extrapolated") if row.get(key)}
     figures: Row = {}
-    for path, value in _leaves(row, ""):
-        name = next((path.removeprefix(wrapper) for wrapper in WRAPPERS if path.startswith(wrapper)), path)
-        figures.setdefault(name, value)
-    return figures
+    for path, value in leaves(plain):
+        figures.setdefault(next((path[len(front) :] for front in WRAPPERS if path.startswith(front)), path), value)
+    return figures | flat_curve(row.get("curve"))
 
 
-def _leaves(value: Any, where: str) -> Iterator[tuple[str, Any]]:
-    front = f"{where}." if where else ""
+def leaves(value: Any, where: str = "", entry: str = ".{}") -> Iterator[tuple[str, Any]]:
+    """Yield the figures of nested objects and lists by path; `entry` writes the id, name or place in a list."""
     if isinstance(value, dict):
         for key, child in value.items():
-            yield from _leaves(child, front + str(key))
+            yield from leaves(child, f"{where}.{key}" if where else str(key), entry)
     elif isinstance(value, list):
         for index, child in enumerate(value):
             name = child.get("id") or child.get("name") if isinstance(child, dict) else None
-            yield from _leaves(child, f"{front}{name or index}")
+            yield from leaves(child, where + entry.format(name or index), entry)
     else:
         yield where, value
 
@@ -182,10 +196,7 @@ def number(row: Row, path: str) -> float | None:
 def why_none(row: Row) -> str:
     """Return why a row has no plan: its status and the rules in conflict, or else the reason."""
     status = str(row.get("status") or "no status")
-    rules = row.get("rules")
-    if not isinstance(rules, str) or not rules:
-        rules = "; ".join(str(value) for key, value in sorted(row.items()) if key.startswith("rules."))
-    why = rules or str(row.get("reason") or row.get("stopped") or "")
+    why = str(row.get("rules") or row.get("reason") or row.get("stopped") or "")
     return f"{status}: {why}" if why else status
 
 
