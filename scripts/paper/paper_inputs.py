@@ -80,6 +80,22 @@ class Row:
         return "inconsistent"
 
 
+def chinchilla_layer_forward_flop(model: Model, sequence: int) -> float:
+    """Compute the forward FLOP of one layer and sequence, 24·s·h² + 4·s²·h + 3·a·s² (Hoffmann 2022, app. F)."""
+    return float(transformer.layer_forward_flop(model, sequence, 1, causal=False) + 3 * model.heads * sequence**2)
+
+
+def chinchilla_forward_flop(model: Model, sequence: int) -> float:
+    """Compute the forward FLOP of the model and one sequence (Hoffmann 2022, app. F).
+
+    Layers, and embedding and logits at 2·s·V·h each. The appendix knows layers of one kind only; with experts and a few
+    dense layers all count as the prevailing kind.
+    """
+    return model.layers * chinchilla_layer_forward_flop(model, sequence) + 2 * float(
+        transformer.head_forward_flop(model, sequence, 1)
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """One of the paper's two models with the layout it picks."""
@@ -162,7 +178,7 @@ class Case:
     @property
     def layer_flop(self) -> float:
         """FLOP of one layer and sequence, forward."""
-        return float(transformer.chinchilla_layer_forward_flop(self.model(), SEQUENCE))
+        return chinchilla_layer_forward_flop(self.model(), SEQUENCE)
 
     def forward_seconds(self, *, dense: bool = False) -> float:
         """Compute the ideal seconds of one layer, forward."""

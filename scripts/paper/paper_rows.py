@@ -34,6 +34,7 @@ from paper_inputs import (
     WINDOW,
     Case,
     Row,
+    chinchilla_forward_flop,
     gpu,
     level,
     pair,
@@ -85,10 +86,10 @@ def scaling_laws() -> Iterator[Row]:
         "24 months": transformer.budget_flop(rate, MONTHS_24),
     }
     two = points["chinchilla-2"]
-    data = {k: float(transformer.optimal_tokens(c, two["flop"], two["tokens"])) / 1e12 for k, c in budgets.items()}
-    size = {
-        k: float(transformer.optimal_parameters(c, two["flop"], two["parameters"])) / 1e12 for k, c in budgets.items()
-    }
+    data, size = (
+        {k: float(transformer.fit_power_law(two["flop"], two[what]).at(c)) / 1e12 for k, c in budgets.items()}
+        for what in ("tokens", "parameters")
+    )
     yield Row("budget, 6 months", "1e27 FLOP", 519, budgets["6 months"] / 1e27, why="180 days at the whole sparse peak")
     yield Row("parameters, 6 months", "T", 52.5, size["6 months"], why="approach 2 of Hoffmann 2022")
     yield Row("tokens, 6 months", "T", 1650, data["6 months"])
@@ -101,7 +102,7 @@ def scaling_laws() -> Iterator[Row]:
     yield Row("bytes per token behind 15 PB", "B", None, 15e15 / 3226e12, why="plausible; the paper gives no figure")
     for key, law in (("1", points["chinchilla-1"]), ("3", points["chinchilla-3"])):
         for months, c in budgets.items():
-            n = float(transformer.optimal_parameters(c, law["flop"], law["parameters"])) / 1e12
+            n = float(transformer.fit_power_law(law["flop"], law["parameters"]).at(c)) / 1e12
             why = "the size hangs on the choice of approach"
             yield Row(f"parameters, {months}, by approach {key}", "T", None, n, why=why)
     for months, c in budgets.items():
@@ -123,7 +124,7 @@ def architecture() -> Iterator[Row]:
         yield Row(f"heads, {c.name}", "", HEADS_STATED, a, right=a, why=why)
     m = CASES[0].model()
     square = m.layers * (4 * m.hidden + 3 * m.heads)
-    linear = float(transformer.chinchilla_forward_flop(m, 1)) - square
+    linear = chinchilla_forward_flop(m, 1) - square
     length = (math.sqrt(linear**2 + 4 * square * 6.52e18) - linear) / (2 * square)
     why = "32,000 and not 32,768"
     yield Row('sequence ("32k") that gives the 6.52e18 FLOP of Table 4', "", 32_000, length, why=why)
@@ -230,7 +231,7 @@ def compute() -> Iterator[Row]:
         "FLOP per model, forward",
         "1e18",
         (6.52, 3.5),
-        lambda c: float(transformer.chinchilla_forward_flop(c.model(), SEQUENCE)) / 1e18,
+        lambda c: chinchilla_forward_flop(c.model(), SEQUENCE) / 1e18,
     )
     yield from pair("FLOP per layer, forward", "1e15", (29, 13.9), lambda c: c.layer_flop / 1e15)
     why = "at the whole sparse peak"

@@ -158,6 +158,11 @@ MAX_YEARS = 100  # that are listed one by one
 ROUNDING = 1e-9  # of a count of lives: a run of just two lives replaces once
 
 
+def operation_of(instance: Instance) -> Operation:
+    """Return the costs of operation other than energy that a grid prices; all unset where the instance states none."""
+    return instance.operation or Operation()
+
+
 def years_of(days: float) -> float:
     """Convert days to years of 8,760 hours, as the bill counts them."""
     return days * HOURS_PER_DAY / HOURS_PER_YEAR
@@ -166,16 +171,6 @@ def years_of(days: float) -> float:
 def energy_mwh(mw: float, years: float) -> float:
     """Compute the energy of a constant draw."""
     return mw * HOURS_PER_YEAR * years
-
-
-def energy_joules_per_token(mw: float, days: float, tokens: float) -> float:
-    """Compute the energy of a run by token."""
-    return mw * HOURS_PER_DAY * days * JOULES_PER_MWH / tokens
-
-
-def carbon_tonnes(mwh: float, kg_per_mwh: float) -> float:
-    """Compute the mass of CO2, in tonnes, emitted for an energy in MWh at an intensity in kg per MWh."""
-    return mwh * kg_per_mwh / 1e3
 
 
 def replacements(years: float, life_years: float | None) -> int:
@@ -218,11 +213,6 @@ class Run:
         given = self.instance.limits.operation_years
         return years_of(self.days) if given is None else given
 
-    @property
-    def operation(self) -> Operation:
-        """Costs of operation other than energy that a grid prices; all unset where the instance states none."""
-        return self.instance.operation or Operation()
-
     @cached_property
     def bought(self) -> tuple[Bought, ...]:
         """Racks, or those of each pool, and the fabric."""
@@ -240,7 +230,7 @@ class Run:
         racks = Bought("racks", "rack_replacement", usd["racks"], life, "hardware.rack.life_years")
         if "fabric" not in usd:
             return (racks,)
-        life, key = self.operation.fabric_life_years, "operation.fabric_life_years"
+        life, key = operation_of(self.instance).fabric_life_years, "operation.fabric_life_years"
         return racks, Bought("fabric", "fabric_replacement", usd["fabric"], life, key)
 
     @cached_property
@@ -249,9 +239,9 @@ class Run:
         return {name: self._site(name, mw) for name, mw in sorted(self.mw.items())}
 
     def _site(self, name: str, mw: float) -> SiteRun:
-        grid, price, carbon = self.instance.grid, None, None
+        grid, operation, price, carbon = self.instance.grid, operation_of(self.instance), None, None
         if grid is None:
-            price, carbon = self.operation.energy_usd_per_mwh, self.operation.carbon_kg_per_mwh
+            price, carbon = operation.energy_usd_per_mwh, operation.carbon_kg_per_mwh
         elif name in self.authority:
             area = next(area for area in grid.balancing_authorities if area.id == self.authority[name])
             price, carbon = area.energy_usd_per_mwh, area.carbon_kg_per_mwh
@@ -261,13 +251,13 @@ class Run:
             energy_mwh=mwh,
             usd_per_mwh=price,
             energy_usd=None if price is None else mwh * price,
-            carbon_tonnes=None if carbon is None else carbon_tonnes(mwh, carbon),
+            carbon_tonnes=None if carbon is None else mwh * carbon / 1e3,  # kg to tonnes
         )
 
     @property
     def upkeep_usd_per_year(self) -> dict[str, float]:
         """Costs in USD that are the same every year, by part; parts whose price is unknown are left out."""
-        operation, found = self.operation, {}
+        operation, found = operation_of(self.instance), {}
         if all(site.usd_per_mwh is not None for site in self.sites.values()):
             found["energy"] = sum(
                 energy_mwh(site.facility_mw, 1.0) * (site.usd_per_mwh or 0.0) for site in self.sites.values()
@@ -307,7 +297,7 @@ class Run:
 
     def not_counted(self) -> Iterator[str]:
         """Yield the keys of the instance that would add to the run and are left out."""
-        operation, grid = self.operation, self.instance.grid
+        operation, grid = operation_of(self.instance), self.instance.grid
         if grid is not None and not self.authority:
             yield "grid"  # the sites are not chosen
         if self.instance.network is not None and "fabric" not in self.bill.capex_usd:
@@ -332,7 +322,7 @@ class Run:
             total_cost_of_ownership_usd=total,
             usd_per_million_tokens=total / tokens * 1e6,
             energy_mwh=sum(site.energy_mwh for site in self.sites.values()),
-            energy_joules_per_token=energy_joules_per_token(sum(self.mw.values()), self.days, tokens),
+            energy_joules_per_token=sum(self.mw.values()) * HOURS_PER_DAY * self.days * JOULES_PER_MWH / tokens,
             carbon_tonnes=None if any(value is None for value in carbon) else sum(value or 0.0 for value in carbon),
             sites=self.sites,
             by_year=self.by_year,
@@ -375,7 +365,7 @@ def at_run_prices(instance: Instance, years: float) -> Instance:
     Racks and fabric are priced with maintenance and replacements, as `Run` counts them. Energy is priced by the years
     of operation where a grid prices it, else by the watt of the fabric.
     """
-    operation, limits, network = _operation(instance), instance.limits, instance.network
+    operation, limits, network = operation_of(instance), instance.limits, instance.network
     rack = rack_of(instance.hardware)
     priced = rack.model_copy(update={"price_usd": rack.price_usd * _times(operation, years, rack.life_years)})
     if network is not None:
@@ -394,15 +384,11 @@ def alike_usd(instance: Instance, years: float) -> float:
 
     The energy is included only for an instance without a grid that states its price.
     """
-    operation, hardware = _operation(instance), instance.hardware
+    operation, hardware = operation_of(instance), instance.hardware
     staff = years * (operation.staff_usd_per_year or 0.0)
     if instance.grid is not None or operation.energy_usd_per_mwh is None:
         return staff
     return staff + years * energy_usd_per_year(facility_mw(hardware, hardware.racks or 0), operation.energy_usd_per_mwh)
-
-
-def _operation(instance: Instance) -> Operation:
-    return instance.operation or Operation()
 
 
 def _times(operation: Operation, years: float, life_years: float | None) -> float:
@@ -415,7 +401,7 @@ def _watt_usd(instance: Instance, years: float) -> float:
 
     It is counted by the sites where there is a grid.
     """
-    operation, hardware = _operation(instance), instance.hardware
+    operation, hardware = operation_of(instance), instance.hardware
     if instance.grid is not None or hardware.overhead_includes_fabric or operation.energy_usd_per_mwh is None:
         return 0.0
     return years * energy_usd_per_year(hardware.facility_overhead_factor / WATTS_PER_MW, operation.energy_usd_per_mwh)

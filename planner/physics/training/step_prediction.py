@@ -328,22 +328,16 @@ def once_parts(
     return parts | {"ring_wait": ring_wait_seconds(x, met, group, virtual_stages=v, max_layers=largest.layers)}
 
 
-def breakdown(machine: Machine, c: Conditions, strategy: ParallelStrategy, group: ReplicaGroup) -> dict[str, float]:
+def step_breakdown(
+    machine: Machine, c: Conditions, strategy: ParallelStrategy, group: ReplicaGroup | None = None
+) -> dict[str, float]:
     """Compute the seconds of one step by part; the parts sum to the step.
 
     The stage whose layers, recomputation, head, exposed exchange and unequal chunks take longest sets the time;
     filling and draining take the largest chunk of any stage on every other stage.
     """
-    inside = strategy.stages_per_rack >= strategy.pipeline_parallel
-    x = pipeline_of(
-        machine,
-        strategy.shape,
-        zero_stage=strategy.zero_stage,
-        order=strategy.schedule,
-        inside=inside,
-        transport_slowdown=c.transport_slowdown,
-    )
-    group = replace(group, slowdown=c.allreduce_slowdown)
+    x = pipeline_of_strategy(machine, c, strategy)
+    group = replace(group or _group(machine, strategy), slowdown=c.allreduce_slowdown)
     sharded, p, v = sharded_times(x, group), strategy.pipeline_parallel, strategy.virtual_stages
     counts, send = PipelineCounts(p, v, strategy.micro_batches), float(x.send(c.pipeline_send_slowdown, p))
     layers, recompute = np.array(strategy.layers_per_stage), np.array(strategy.recomputed)
@@ -387,11 +381,6 @@ def _fibre(c: Conditions, replicas_by_site: Sequence[int]) -> LayoutFibre | None
     if sites < 2 or c.wan_gbps is None:
         return None
     return LayoutFibre(sites=sites, gbps=c.wan_gbps, rtt_ms=c.wan_rtt_ms, round_trips=c.wan_round_trips)
-
-
-def step_breakdown(m: Machine, c: Conditions, strategy: ParallelStrategy) -> dict[str, float]:
-    """Compute the seconds of one step by part; the parts sum to the step."""
-    return breakdown(m, c, strategy, _group(m, strategy))
 
 
 def stage_bytes(m: Machine, strategy: ParallelStrategy) -> dict[str, np.ndarray[tuple[int], np.dtype[np.float64]]]:

@@ -174,20 +174,6 @@ def model_flop_per_token(model: Model, sequence: Num, *, causal: bool = True) ->
     return 3 * forward / sequence
 
 
-def chinchilla_layer_forward_flop(model: Model, sequence: Num) -> Num:
-    """Compute the forward FLOP of one layer and sequence, 24·s·h² + 4·s²·h + 3·a·s² (Hoffmann 2022, app. F)."""
-    return layer_forward_flop(model, sequence, 1, causal=False) + 3 * model.heads * sequence**2
-
-
-def chinchilla_forward_flop(model: Model, sequence: Num) -> Num:
-    """Compute the forward FLOP of the model and one sequence (Hoffmann 2022, app. F).
-
-    Layers, and embedding and logits at 2·s·V·h each. The appendix knows layers of one kind only; with experts and a few
-    dense layers all count as the prevailing kind.
-    """
-    return model.layers * chinchilla_layer_forward_flop(model, sequence) + 2 * head_forward_flop(model, sequence, 1)
-
-
 def attention_inputs(model: Model) -> int:
     """Return the elements per token of queries, keys and values, over all TP ranks."""
     latent = model.latent_attention
@@ -224,16 +210,6 @@ def fit_power_law(x: Sequence[float], y: Sequence[float]) -> PowerLaw:
     return PowerLaw(slope, float(w.mean() - slope * u.mean()))
 
 
-def optimal_parameters(budget: Num, flop: Sequence[float], parameters: Sequence[float]) -> Num:
-    """Compute the optimal parameters N of a FLOP budget on the line through (FLOP, N) of Hoffmann 2022, table A3."""
-    return fit_power_law(flop, parameters).at(budget)
-
-
-def optimal_tokens(budget: Num, flop: Sequence[float], tokens: Sequence[float]) -> Num:
-    """Compute the optimal tokens D of a FLOP budget on the line through (FLOP, D) of Hoffmann 2022, table A3."""
-    return fit_power_law(flop, tokens).at(budget)
-
-
 def parametric_optimal_parameters(
     budget: Num, *, a: float = 406.4, b: float = 410.7, alpha: float = 0.34, beta: float = 0.28
 ) -> Num:
@@ -258,7 +234,7 @@ def training_flop(parameters: Num, tokens: Num) -> Num:
 def best_parameters(law: PointsLaw | LossLaw, flop: float) -> float:
     """Return the parameters of the best model for a budget of FLOP."""
     if isinstance(law, PointsLaw):
-        return float(optimal_parameters(flop, law.flop, law.parameters))
+        return float(fit_power_law(law.flop, law.parameters).at(flop))
     return float(parametric_optimal_parameters(flop, a=law.a, b=law.b, alpha=law.alpha, beta=law.beta))
 
 

@@ -170,7 +170,7 @@ def every_split(split: PipelineSplits, m: int) -> list[tuple[float, float]]:
             used = sum(memory.memory_by_stage(machine, strategy).values())
             if np.any(used > cut.space.memory_limit * (1 + 1e-12)):
                 continue
-            parts = step_prediction.breakdown(cut.space.machine, conditions, strategy, group)
+            parts = step_prediction.step_breakdown(cut.space.machine, conditions, strategy, group)
             found.append((sum(parts.values()) / m, _with_least_waits(split, m, layers, repeated)))
     return found
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from paper_inputs import chinchilla_forward_flop, chinchilla_layer_forward_flop
 from pydantic import ValidationError
 
 import planner
@@ -54,12 +55,10 @@ def test_model_flop_per_token_is_narayanans() -> None:
 
 def test_chinchilla_flop_adds_softmax_and_embedding() -> None:
     """Hoffmann 2022 counts 3·a·s² a layer for the softmax, and the embedding like the logits."""
-    extra = tf.chinchilla_layer_forward_flop(GPT3, 2048) - tf.layer_forward_flop(GPT3, 2048, 1, causal=False)
+    extra = chinchilla_layer_forward_flop(GPT3, 2048) - tf.layer_forward_flop(GPT3, 2048, 1, causal=False)
     assert extra == 3 * 96 * 2048**2
-    assert (
-        tf.chinchilla_forward_flop(GPT3, 2048) - 96 * tf.chinchilla_layer_forward_flop(GPT3, 2048)
-        == 4 * 2048 * 629_145_600
-    )
+    whole, layers = chinchilla_forward_flop(GPT3, 2048), 96 * chinchilla_layer_forward_flop(GPT3, 2048)
+    assert whole - layers == 4 * 2048 * 629_145_600
 
 
 @given(st.integers(1, 64), st.integers(1, 64), st.integers(1, 4096), st.integers(1, 8))
@@ -285,9 +284,10 @@ def test_approach_2_has_the_published_exponents() -> None:
 
 def test_optimum_of_half_a_year_and_of_two() -> None:
     """5.196e29 FLOP give 52.5T parameters on 1650T tokens, four times that 103.5T."""
-    assert tf.optimal_parameters(SIX_MONTHS, FLOP, PARAMETERS) == pytest.approx(52.5e12, rel=0.01)
-    assert tf.optimal_tokens(SIX_MONTHS, FLOP, TOKENS) == pytest.approx(1650e12, rel=0.01)
-    assert tf.optimal_parameters(4 * SIX_MONTHS, FLOP, PARAMETERS) == pytest.approx(103.5e12, rel=0.01)
+    size, data = tf.fit_power_law(FLOP, PARAMETERS), tf.fit_power_law(FLOP, TOKENS)
+    assert size.at(SIX_MONTHS) == pytest.approx(52.5e12, rel=0.01)
+    assert data.at(SIX_MONTHS) == pytest.approx(1650e12, rel=0.01)
+    assert size.at(4 * SIX_MONTHS) == pytest.approx(103.5e12, rel=0.01)
 
 
 def test_budget() -> None:
