@@ -37,7 +37,7 @@ TERMS = 4  # of days and of dollars that are named
 IDLE = 1e-3  # share of the money from which idle racks are named
 SMALL = 0.02  # of the largest term, below which one is left out
 NOTHING = 1e-9  # relative: the same but for rounding
-UNITS = {"days_to_train": "days", "finish_date": "days from the decision", "loss": "nats a token"}
+UNITS = {FINISH_DATE: "days from the decision", "loss": "nats a token"}  # of objectives other than days of training
 WORDS = {"source", "note"}  # of an instance: about it, no part of the question
 STEP, LOST, CAPITAL = "layout.metrics.breakdown_seconds.", "reliability.lost_days.", "cost.capex_usd."
 STEP_SECONDS, STEP_DAYS = "layout.metrics.step_seconds", "layout.metrics.step_days_to_train"
@@ -57,6 +57,17 @@ class Side:
         value = self.figures.get(key)
         return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
+    @property
+    def goal(self) -> str:
+        """Name of the objective."""
+        return str(self.figures.get("objective.name", ""))
+
+    @property
+    def days(self) -> float | None:
+        """Days of training; None where they are not known."""
+        days = self.number("layout.metrics.days_to_train")
+        return self.number("objective.value") if days is None and self.goal == "days_to_train" else days
+
     def parts(self, front: str) -> dict[str, float]:
         """Return the figures that are numbers and whose names begin so, by the rest of their names."""
         figures = {name.removeprefix(front): self.number(name) for name in self.figures if name.startswith(front)}
@@ -74,40 +85,31 @@ def verdicts(sides: Sequence[Side]) -> Iterator[str]:
         front = "" if len(sides) == 2 else f"{side.name} beside {first.name}: "
         yield f"{front}{changes(first, side)}: {brings(first, side)}"
         yield from (f"  {line}" for line in terms(first, side))
-        known = {statement.text for statement in first.reported}
-        own = [
-            statement.text
-            for statement in side.reported
-            if statement.first and statement.kind in ("limit", "warning") and statement.text not in known
-        ]
-        yield from (f"  {side.name}: {text}" for text in own)
+        known = {said.text for said in first.reported}
+        for said in side.reported:
+            if said.first and said.kind in ("limit", "warning") and said.text not in known:
+                yield f"  {side.name}: {said.text}"
 
 
 def headline(side: Side) -> str:
     """Write the result of a plan: its verdict and money; for a row its objective, money and status."""
     if side.reported:
-        return " ".join(
-            statement.text
-            for statement in side.reported
-            if statement.section == "verdict" and statement.first and not statement.instead
-        )
+        verdict = (said for said in side.reported if said.section == "verdict" and said.first and not said.instead)
+        return " ".join(said.text for said in verdict)
     status = str(side.figures.get("status", "no status"))
     if side.figures.get("verified") is False:
         status += ", not verified"
-    value, name = side.number("objective.value"), str(side.figures.get("objective.name", ""))
+    value, dated = side.number("objective.value"), side.goal == FINISH_DATE
     if value is None:
         reason = side.figures.get("reason")
         return status + (f": {reason}" if reason else "")
-    days, usd = side.number("layout.metrics.days_to_train"), side.number("cost.total_usd")
-    parts = [f"loss {value:.4f}"] if name == "loss" else []
-    if name == FINISH_DATE:
-        parts += [f"{value:,.1f} {UNITS[name]}", *([] if days is None else [f"{days:,.1f} days of training"])]
-    else:
-        parts += [] if days is None and name != "days_to_train" else [f"{value if days is None else days:,.1f} days"]
-    parts += [] if usd is None else [money(usd)]
-    racks = side.number("sites.racks")
-    parts += [] if racks is None else [f"{racks:,.0f} racks"]
-    return f"{', '.join(parts)}; {status}"
+    parts = [f"loss {value:.4f}"] if side.goal == "loss" else [f"{value:,.1f} {UNITS[FINISH_DATE]}"] if dated else []
+    shown = (
+        (side.days, lambda days: f"{days:,.1f} days{' of training' * dated}"),
+        (side.number("cost.total_usd"), money),
+        (side.number("sites.racks"), lambda racks: f"{racks:,.0f} racks"),
+    )
+    return f"{', '.join(parts + [show(value) for value, show in shown if value is not None])}; {status}"
 
 
 def changes(before: Side, after: Side) -> str:
@@ -136,26 +138,25 @@ def brings(before: Side, after: Side) -> str:
     """Write the changes of days, objective, capital and idle racks from one side to the other, and unspent budget."""
     if before.number("objective.value") is None or after.number("objective.value") is None:
         return f"{before.figures.get('status')} -> {after.figures.get('status')}"
-    parts: list[str] = []
-    goals = [str(side.figures.get("objective.name")) for side in (before, after)]
-    trained = "days of training" if FINISH_DATE in goals else "days"
-    for key, unit in (("layout.metrics.days_to_train", trained), ("objective.value", "")):
-        old, new = before.number(key), after.number(key)
-        own = unit or (UNITS.get(goals[1], "") if goals[0] == goals[1] else "")
-        if old is not None and new is not None and own and not any(own in part for part in parts):
-            share = f" ({percent((new - old) / old)})" if old and abs(new - old) > NOTHING * abs(old) else ""
-            moved = f"{new - old:+,.4g}" if abs(new - old) > NOTHING * max(abs(old), abs(new)) else "0"
-            parts.append(f"{moved} {own}{share}")
+    parts, goals = list[str](), (before.goal, after.goal)
+    compared = [(before.days, after.days, "days of training" if FINISH_DATE in goals else "days")]
+    if goals[0] == goals[1] and after.goal in UNITS:
+        compared.append((before.number("objective.value"), after.number("objective.value"), UNITS[after.goal]))
+    for old, new, unit in compared:
+        if old is not None and new is not None:
+            moves = abs(new - old) > NOTHING * max(abs(old), abs(new))
+            share = f" ({percent((new - old) / old)})" if old and moves else ""
+            parts.append(f"{f'{new - old:+,.4g}' if moves else '0'} {unit}{share}")
     usd = [side.number("cost.total_usd") for side in (before, after)]
     if usd[0] is not None and usd[1] is not None:
         parts.append(f"{_dollars(usd[1] - usd[0])} of capital")
     if FINISH_DATE in goals and goals[0] != goals[1]:
-        dated = before if goals[0] == FINISH_DATE else after
+        dated = before if before.goal == FINISH_DATE else after
         end = dated.number("objective.value") or 0.0
         parts.append(f"{dated.name} alone counts days from the decision ({end:,.4g})")
     left = after.number("slack.budget_usd")
-    in_dollars = goals[1].endswith("_usd")  # the budget not spent is then the saving
-    if left is not None and left > 0 and usd[1] and left > SMALL * usd[1] and not in_dollars:
+    # The budget that a goal in dollars does not spend is the saving.
+    if left and usd[1] and left > SMALL * usd[1] and not after.goal.endswith("_usd"):
         parts.append(f"{money(left)} of the budget is not spent")
     was, idle = idle_racks(before), idle_racks(after)
     if usd[1] and idle - was > IDLE * usd[1]:
@@ -171,30 +172,15 @@ def idle_racks(side: Side) -> float:
 
 def best(sides: Sequence[Side]) -> str:
     """Name the side of fewest days and that of least money, however many there are; nothing where none is a plan."""
-    found = []
+    dated, found = [side.goal == FINISH_DATE for side in sides], []
+    soonest = "fewest days from the decision" if all(dated) else f"fewest days{' of training' * any(dated)}"
+    days = [(side.number("objective.value") if all(dated) else side.days, side.name) for side in sides]
     # Days are compared where those of each side are known, or it has no plan.
-    in_days = all(
-        side.figures.get("objective.name") == "days_to_train"
-        or side.number("layout.metrics.days_to_train") is not None
-        or side.number("objective.value") is None
-        for side in sides
-    )
-    dated = [side.figures.get("objective.name") == FINISH_DATE for side in sides]
-    what_days, by_days = "fewest days", ["layout.metrics.days_to_train", "objective.value"]
-    if all(dated):
-        what_days, by_days = "fewest days from the decision", ["objective.value"]
-    elif any(dated):
-        what_days, by_days = "fewest days of training", ["layout.metrics.days_to_train"]
-    for what, keys, show in (
-        (what_days, by_days, lambda value: f"{value:,.1f}"),
-        ("least money", ["cost.total_usd"], money),
-    ):
-        figures = [
-            (next((value for key in keys if (value := side.number(key)) is not None), None), side.name)
-            for side in sides
-        ]
-        known = [(value, name) for value, name in figures if value is not None]
-        if known and (what == "least money" or in_days):
+    if any(side.days is None and side.number("objective.value") is not None for side in sides):
+        days = []
+    capital = [(side.number("cost.total_usd"), side.name) for side in sides]
+    for what, figures, show in ((soonest, days, "{:,.1f}".format), ("least money", capital, money)):
+        if known := [(value, name) for value, name in figures if value is not None]:
             value, name = min(known)
             alike = sum(other == value for other, _ in known) - 1
             more = f" and {counted(alike, 'other')}" if alike else ""
@@ -336,19 +322,22 @@ def layout_rows(found: "NearLayouts") -> list[dict[str, Any]]:
     """Return a row of figures for each layout: degrees, days, time by part, memory, racks and capital."""
     rows = []
     for plan in found.plans:
-        layout = plan.layout
-        if layout is None:
+        if (layout := plan.layout) is None:
             continue
         metrics, fewest = layout.metrics, found.fewest_days or math.inf
-        row: dict[str, Any] = {"layout": layout_in_short(layout), "days_to_train": metrics.days_to_train}
-        row["share_slower"] = max(0.0, metrics.days_to_train / fewest - 1)
-        row |= {name: getattr(layout, name) for name in LAYOUT_COLUMNS}
-        row["layers_per_stage"] = list(layout.layers_per_stage)
-        row |= {"step_seconds": metrics.step_seconds, "mfu": metrics.mfu}
-        row |= {"memory_bytes_per_gpu": metrics.memory_bytes_per_gpu, "gpus_used": layout.gpus_used}
-        row["capital_usd"] = None if plan.cost is None else plan.cost.total_usd
-        row["breakdown_seconds"] = dict(metrics.breakdown_seconds)
-        rows.append(row)
+        rows.append(
+            {
+                "layout": layout_in_short(layout),
+                "days_to_train": metrics.days_to_train,
+                "share_slower": max(0.0, metrics.days_to_train / fewest - 1),
+                **{name: getattr(layout, name) for name in LAYOUT_COLUMNS},
+                "layers_per_stage": list(layout.layers_per_stage),
+                **{name: getattr(metrics, name) for name in ("step_seconds", "mfu", "memory_bytes_per_gpu")},
+                "gpus_used": layout.gpus_used,
+                "capital_usd": None if plan.cost is None else plan.cost.total_usd,
+                "breakdown_seconds": dict(metrics.breakdown_seconds),
+            }
+        )
     return rows
 
 
@@ -357,44 +346,33 @@ def table_text(found: "NearLayouts", name: str) -> str:
     rows = layout_rows(found)
     if not rows:
         return f"{name}: no plan{'' if found.proven else ' in time'}; `planner solve` says why"
-    head = ("days", "slower", "layout", "chunks", "batch", "ZeRO", "memory", "MFU", "capital")
-    lines = [head]
+    lines = [["layout", "days", "slower", "chunks", "batch", "ZeRO", "memory", "MFU", "capital"]]
     for row in rows:
-        capital = "" if row["capital_usd"] is None else money(row["capital_usd"])
+        figures = [row["layout"].partition(",")[0], f"{row['days_to_train']:.4g}", f"{100 * row['share_slower']:.2f} %"]
         batch = f"{row['microbatches_per_step']} x {row['microbatch_sequences']}"
-        figures = (f"{row['days_to_train']:.4g}", f"{100 * row['share_slower']:.2f} %", row["layout"].partition(",")[0])
-        more = (str(row["virtual_stages"]), batch, str(row["zero_stage"]), memory(row["memory_bytes_per_gpu"]))
-        lines.append((*figures, *more, f"{100 * row['mfu']:.0f} %", capital))
-    widths = [max(len(line[k]) for line in lines) for k in range(len(head))]
-    table = []
-    for line in lines:
-        cells = (
-            cell.ljust(width) if k == 2 else cell.rjust(width)
-            for k, (cell, width) in enumerate(zip(line, widths, strict=True))
-        )
-        table.append("  ".join(cells).rstrip())
-    fewest = f"{found.fewest_days:.4g} days" + ("" if found.proven else ", the fewest found")
-    within = f"{100 * found.within:g} % of {fewest}"
+        figures += [str(row["virtual_stages"]), batch, str(row["zero_stage"]), memory(row["memory_bytes_per_gpu"])]
+        capital = "" if row["capital_usd"] is None else money(row["capital_usd"])
+        lines.append([*figures, f"{100 * row['mfu']:.0f} %", capital])
+    within = f"{100 * found.within:g} % of {found.fewest_days:.4g} days"
     end = (
         f"No other kind of layout has a plan within {within} (proven)."
         if found.proven
-        else (f"Within {within}; not proven to be all.")
+        else f"Within {within}, the fewest found; not proven to be all."
     )
     title = f"{name}: {counted(len(rows), 'kind')} of layout, each by its fastest plan"
-    return "\n".join([title, *table, end])
+    return "\n".join([title, aligned(lines, left=1), end])
 
 
 def csv_text(rows: list[dict[str, Any]]) -> str:
     """Write the rows as CSV, the parts of a step in columns of their own."""
-    flat = []
-    for row in rows:
-        parts = {f"{name}_seconds": seconds for name, seconds in row["breakdown_seconds"].items()}
-        stages = "+".join(map(str, row["layers_per_stage"]))
-        flat.append({**row, "layers_per_stage": stages, **parts})
-        del flat[-1]["breakdown_seconds"]
-    names = list(dict.fromkeys(name for row in flat for name in row))
+    flat = [
+        {key: value for key, value in row.items() if key != "breakdown_seconds"}
+        | {"layers_per_stage": "+".join(map(str, row["layers_per_stage"]))}
+        | {f"{name}_seconds": seconds for name, seconds in row["breakdown_seconds"].items()}
+        for row in rows
+    ]
     file = io.StringIO()
-    writer = csv.DictWriter(file, names, restval="", lineterminator="\n")
+    writer = csv.DictWriter(file, list(dict.fromkeys(name for row in flat for name in row)), lineterminator="\n")
     writer.writeheader()
     writer.writerows(flat)
     return file.getvalue()
