@@ -15,7 +15,7 @@ from tiers import slow
     ("kind", "cases"),
     [
         *(("options", 25), ("paths", 25), ("environment", 4)),
-        *slow(("options", 80), ("paths", 80), ("environment", 12), ("solve", 14)),  # scripts/verify/fuzz.py has more
+        *slow(("options", 50), ("paths", 50), ("environment", 8), ("solve", 10)),  # scripts/verify/fuzz.py has more
     ],
 )
 def test_no_command_ends_in_a_traceback(kind: str, cases: int) -> None:

@@ -120,14 +120,16 @@ WIDE = [pytest.param(*case, 0.2, id=name) for case, name in zip(CASES, NAMES, st
 EXACT = [(*case, 1e-6) for case in CASES]
 
 
-@pytest.mark.parametrize(("seed", "how", "epsilon"), [*WIDE, *slow(*EXACT[::3]), *more(*EXACT[1::3], *EXACT[2::3])])
+@pytest.mark.parametrize(
+    ("seed", "how", "epsilon"), [*WIDE, *slow(*EXACT[::5]), *more(*(x for x in EXACT if x not in EXACT[::5]))]
+)
 def test_covers_full_enumeration(seed: int, how: dict[str, Any], epsilon: float) -> None:
     """Every plan of the enumeration is within epsilon of one that is held, and none held beats the enumeration."""
     require_covered(*enumerated(seed, frozenset(how.items())), epsilon)
 
 
 @pytest.mark.parametrize("epsilon", [0.1, *more(1e-6)])
-@pytest.mark.parametrize("seed", [16, *slow(26, 12, 24), *more(57)])
+@pytest.mark.parametrize("seed", [16, *slow(12), *more(26, 24, 57)])
 def test_covers_full_enumeration_where_parts_fail(seed: int, epsilon: float) -> None:
     i = failing(seed)
     assert i.grid is not None
