@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from planner.instance.instance import instance_sha256
+from planner.instance.instance import Instance, instance_sha256
 from planner.plan.plan import Plan
 from planner.plan.plan_files import read_plan
 from planner.planning.load import load_instance
@@ -28,8 +28,7 @@ SOLVED: dict[str, Plan] = {}  # what the slow tier solved in this process, by th
 def stored(instance: Any, pins: dict[str, Any] | None = None) -> Plan:
     """Return the plan of an instance, as `planner.solve` does, from its file in tests/plans."""
     asked = load_instance(instance, pins=pins)
-    name, known = re.sub(r"[^a-z0-9]+", "-", asked.name.lower()).strip("-"), instance_sha256(asked)
-    file = PLANS / f"{name}-{known[:8]}.json"
+    known, file = instance_sha256(asked), file_of(asked)
     if not file.exists():
         assert SLOW or MAKE in os.environ, f"{file} is not there; run tests/helpers/stored_plans.py to make it"
         import planner
@@ -40,6 +39,12 @@ def stored(instance: Any, pins: dict[str, Any] | None = None) -> Plan:
             return SOLVED[known]
         _write(file, SOLVED[known])
     return _read(file)
+
+
+def file_of(asked: Instance) -> Path:
+    """Return where the plan of an instance is stored, if it is."""
+    name = re.sub(r"[^a-z0-9]+", "-", asked.name.lower()).strip("-")
+    return PLANS / f"{name}-{instance_sha256(asked)[:8]}.json"
 
 
 @cache
