@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,38 +30,59 @@ PLACEMENT_FORMATS = (
 TOPOLOGY_FORMATS = ("conf", "yaml", "kueue", "volcano")
 
 
-def place(
-    topology: Annotated[Path, typer.Option(help="Topology file.")],
-    job: Annotated[Path | None, typer.Option(help="Job file, or a plan (JSON).")] = None,
-    nodes: Annotated[int | None, typer.Option(help="Nodes of the job, in place of a file.")] = None,
-    mesh: Annotated[str | None, typer.Option(help="Its mesh in rank order, such as pipeline=4,data=12.")] = None,
-    name: Annotated[str, typer.Option(help="Its name.")] = "job",
-    gpus_per_node: Annotated[int | None, typer.Option(help="Its ranks on one node.")] = None,
-    busy: Annotated[str, typer.Option(help="Hostlist of nodes in use or down; the job avoids them.")] = "",
-    state: Annotated[Path | None, typer.Option(help="File of node states; only idle nodes are used.")] = None,
-    form: Annotated[str, typer.Option("--format", help=f"What to write: {', '.join(PLACEMENT_FORMATS)}.")] = "hostlist",
-    output: console.InsteadOfStdout = None,
-    time_limit: Annotated[float | None, typer.Option(help="Seconds for the proofs, 10 unless given.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the solver.")] = 0,
-    threads: Annotated[int | None, typer.Option(help="Threads of the solver; 1 unless given.")] = None,
-    objective: Annotated[
-        str, typer.Option(help="locality, or step-time: a plan's job by its predicted step on the plan's fabric.")
-    ] = "locality",
-    fragmentation: Annotated[
-        bool, typer.Option("--fragmentation", help="Among equal placements, leave the fewest leaves partly free.")
-    ] = False,
-    order: Annotated[
-        str, typer.Option(help="Order of ranks: any, or name where the launcher numbers them by node name.")
-    ] = "any",
-    only: Annotated[str | None, typer.Option(help="Hostlist of nodes that the job may use: an allocation.")] = None,
-    topology_name: console.TopologyName = None,
-    label: console.NodeLabels = None,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FreeNodes:
+    """The nodes that a job may have."""
+
+    topology: Annotated[Path, typer.Option(help="Topology file.")]
+    topology_name: console.TopologyName = None
+    label: console.NodeLabels = None
+    busy: Annotated[str, typer.Option(help="Hostlist of nodes in use or down; the job avoids them.")] = ""
+    state: Annotated[Path | None, typer.Option(help="File of node states; only idle nodes are used.")] = None
+    only: Annotated[str | None, typer.Option(help="Hostlist of nodes that the job may use: an allocation.")] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacedJob:
+    """The job to place: its file, or its mesh in options."""
+
+    job: Annotated[Path | None, typer.Option(help="Job file, or a plan (JSON).")] = None
+    nodes: Annotated[int | None, typer.Option(help="Nodes of the job, in place of a file.")] = None
+    mesh: Annotated[str | None, typer.Option(help="Its mesh in rank order, such as pipeline=4,data=12.")] = None
+    name: Annotated[str, typer.Option(help="Its name.")] = "job"
+    gpus_per_node: Annotated[int | None, typer.Option(help="Its ranks on one node.")] = None
     running: Annotated[
         Path | None, typer.Option(help="The job's placement as it runs (from --format json), where nodes of it failed.")
-    ] = None,
+    ] = None
     replace: Annotated[
         str, typer.Option(help="Hostlist of failed nodes of the running job: their ranks alone move.")
-    ] = "",
+    ] = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacementSearch:
+    """Which placement is best, and how long it is sought."""
+
+    objective: Annotated[
+        str, typer.Option(help="locality, or step-time: a plan's job by its predicted step on the plan's fabric.")
+    ] = "locality"
+    fragmentation: Annotated[
+        bool, typer.Option("--fragmentation", help="Among equal placements, leave the fewest leaves partly free.")
+    ] = False
+    order: Annotated[
+        str, typer.Option(help="Order of ranks: any, or name where the launcher numbers them by node name.")
+    ] = "any"
+    time_limit: Annotated[float | None, typer.Option(help="Seconds for the proofs, 10 unless given.")] = None
+    seed: Annotated[int, typer.Option(help="Seed of the solver.")] = 0
+    threads: Annotated[int | None, typer.Option(help="Threads of the solver; 1 unless given.")] = None
+
+
+def place(
+    free: FreeNodes,
+    given: PlacedJob,
+    search: PlacementSearch,
+    form: Annotated[str, typer.Option("--format", help=f"What to write: {', '.join(PLACEMENT_FORMATS)}.")] = "hostlist",
+    output: console.InsteadOfStdout = None,
     log: console.Log = None,
 ) -> None:
     """Place one job on free nodes with the fewest split groups, then fragments, then groups across pods."""
@@ -72,30 +94,37 @@ def place(
 
     console.require_choice("--format", form, PLACEMENT_FORMATS)
     require_writable(output)
-    if bool(replace) != (running is not None):
+    job, running, objective = given.job, given.running, search.objective
+    if bool(given.replace) != (running is not None):
         raise InputError("--replace, --running: give both: the failed nodes, and the placement that they failed in")
-    inline = job is None or nodes is not None or mesh is not None
+    inline = job is None or given.nodes is not None or given.mesh is not None
     if inline and job is not None:
         raise InputError(f"--job {job}: a job's file has its nodes and its mesh; leave out --nodes and --mesh")
     if inline and (running is not None or objective != "locality"):
         raise InputError("--job: --replace and --objective step-time need the job's file; give it")
     from planner.cluster import mesh_job
 
-    wanted = mesh_job(name, mesh, nodes, gpus_per_node=gpus_per_node) if job is None else job
-    options: dict[str, Any] = {"time_limit": time_limit, "seed": seed, "threads": threads}
-    cluster = read_topology(topology, keys=label or (), name=topology_name)
-    options |= _nodes_in_use(cluster, topology, state, busy)
+    wanted = mesh_job(given.name, given.mesh, given.nodes, gpus_per_node=given.gpus_per_node) if job is None else job
+    options: dict[str, Any] = {"time_limit": search.time_limit, "seed": search.seed, "threads": search.threads}
+    cluster = read_topology(free.topology, keys=free.label or (), name=free.topology_name)
+    options |= _nodes_in_use(cluster, free)
     if running is not None and job is not None:
         from planner.scheduling.cluster_changes import replace_in_files
 
-        if order != "any" or only is not None:
+        if search.order != "any" or free.only is not None:
             raise InputError("--replace: --order and --only do not go with it; leave them out")
-        placement = replace_in_files(cluster, job, running, replace, **options)
+        placement = replace_in_files(cluster, job, running, given.replace, **options)
     else:
         with console.progress_line(log=log) as report:
             report("placing")
             placement = planner.place(
-                cluster, wanted, fragmentation=fragmentation, objective=objective, order=order, only=only, **options
+                cluster,
+                wanted,
+                fragmentation=search.fragmentation,
+                objective=objective,
+                order=search.order,
+                only=free.only,
+                **options,
             )
             report(f"placed: {placement.certificate.status}")
     if not placement.nodes:
@@ -123,7 +152,7 @@ def _tell_of_pipelines_whole(job: Path) -> None:
         print(note, file=sys.stderr)
 
 
-def _nodes_in_use(cluster: "Topology", topology: Path, state: Path | None, busy: str) -> dict[str, Any]:
+def _nodes_in_use(cluster: "Topology", free: FreeNodes) -> dict[str, Any]:
     """Return the nodes in use by name and by state; tell what of both files no placement follows.
 
     States are read once: they may come from a pipe.
@@ -132,11 +161,14 @@ def _nodes_in_use(cluster: "Topology", topology: Path, state: Path | None, busy:
     from planner.formats.slurm import read_states, states_on
     from planner.formats.topology_files import topology_items
 
-    reported, found = [(topology, topology_items(topology))], read_hosts(busy, "busy") if busy else []
-    if state is not None:
-        states = read_states(state)
-        reported.append((state, states.items))
-        found += sorted(states_on(cluster, states, str(state)).taken)
+    reported, found = (
+        [(free.topology, topology_items(free.topology))],
+        read_hosts(free.busy, "busy") if free.busy else [],
+    )
+    if free.state is not None:
+        states = read_states(free.state)
+        reported.append((free.state, states.items))
+        found += sorted(states_on(cluster, states, str(free.state)).taken)
     for path, items in reported:
         if note := items.note():
             print(f"{path}: {note}", file=sys.stderr)
@@ -212,17 +244,6 @@ def topology_summary(cluster: "Topology") -> str:
     return ", ".join(parts)
 
 
-TopologyFile = Annotated[Path, typer.Option("--topology", help="Topology file.")]
-RunningFiles = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--running", help="Running jobs: output of `squeue --json` or `scontrol show job`, or a placement (JSON)."
-    ),
-]
-Busy = Annotated[
-    str, typer.Option(help="Hostlist of nodes that are taken or broken, in addition to those of running jobs.")
-]
-State = Annotated[Path | None, typer.Option(help="File of node states; only idle nodes are used.")]
 TimeLimit = Annotated[float | None, typer.Option(help="Seconds for the proof, 10 unless given.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON and nothing else.")]
 JobFile = Annotated[Path | None, typer.Option("--job", help="Job file, or a plan (JSON).")]
@@ -230,17 +251,33 @@ Nodes = Annotated[int | None, typer.Option(help="Nodes of the job, in place of a
 Mesh = Annotated[str | None, typer.Option(help="Its mesh in rank order, such as pipeline=4,data=12.")]
 
 
-def _opened(
-    topology: Path, name: str | None, running: Iterable[Path] | None, busy: str, state: Path | None
-) -> "tuple[Cluster, list[Running]]":
-    from planner.formats.topology_files import read_topology
-    from planner.scheduling.session import opened, running_jobs
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterInUse:
+    """The cluster that a command changes: its files, what runs on it, and which of its nodes are taken."""
 
-    cluster, taken = opened(read_topology(topology, name=name), busy, state)
-    jobs = running_jobs(cluster, list(running or ()))
-    cluster.set_busy(taken)
-    cluster.set_busy(node for job in jobs for node in job.placement.nodes)
-    return cluster, jobs
+    topology: Annotated[Path, typer.Option("--topology", help="Topology file.")]
+    topology_name: console.TopologyName = None
+    running: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--running", help="Running jobs: output of `squeue --json` or `scontrol show job`, or a placement (JSON)."
+        ),
+    ] = None
+    busy: Annotated[
+        str, typer.Option(help="Hostlist of nodes that are taken or broken, in addition to those of running jobs.")
+    ] = ""
+    state: Annotated[Path | None, typer.Option(help="File of node states; only idle nodes are used.")] = None
+
+    def opened(self) -> "tuple[Cluster, list[Running]]":
+        """Read the cluster, and the jobs that run on it."""
+        from planner.formats.topology_files import read_topology
+        from planner.scheduling.session import opened, running_jobs
+
+        cluster, taken = opened(read_topology(self.topology, name=self.topology_name), self.busy, self.state)
+        jobs = running_jobs(cluster, list(self.running or ()))
+        cluster.set_busy(taken)
+        cluster.set_busy(node for job in jobs for node in job.placement.nodes)
+        return cluster, jobs
 
 
 def _ended(
@@ -263,19 +300,15 @@ def _moves(moves: "Iterable[Move]") -> Iterable[str]:
 
 
 def defragment(
-    topology: TopologyFile,
-    running: RunningFiles = None,
+    files: ClusterInUse,
     leaves: Annotated[int, typer.Option(help="Whole leaves to free.")] = 1,
-    busy: Busy = "",
-    state: State = None,
     time_limit: TimeLimit = None,
     as_json: AsJson = False,
-    topology_name: console.TopologyName = None,
 ) -> None:
     """Free whole leaves by moving the fewest nodes of running jobs; print the moves in an order that works."""
     from planner.scheduling.cluster_changes import defragment as solve
 
-    cluster, jobs = _opened(topology, topology_name, running, busy, state)
+    cluster, jobs = files.opened()
     found = solve(cluster, jobs, leaves=leaves, time_limit=time_limit)
     status = found.certificate.status
     none = "no moves were found that free" if status == "unknown" else "no moves free"
@@ -287,26 +320,22 @@ def defragment(
 
 
 def preempt(
-    topology: TopologyFile,
-    running: RunningFiles = None,
+    files: ClusterInUse,
     job: JobFile = None,
     nodes: Nodes = None,
     mesh: Mesh = None,
     max_split: Annotated[
         int | None, typer.Option(help="Most all-reduce groups of the new job that may span leaves.")
     ] = None,
-    busy: Busy = "",
-    state: State = None,
     time_limit: TimeLimit = None,
     as_json: AsJson = False,
-    topology_name: console.TopologyName = None,
 ) -> None:
     """Choose which running jobs to preempt so that a job fits, at the least sum of priority times nodes."""
     from planner.cluster import fold_names, mesh_job, read_job
     from planner.scheduling.cluster_changes import preempt as solve
 
     wanted = read_job(job) if job is not None else mesh_job("job", mesh, nodes)
-    cluster, jobs = _opened(topology, topology_name, running, busy, state)
+    cluster, jobs = files.opened()
     found = solve(cluster, wanted, jobs, max_split=max_split, time_limit=time_limit)
     of = {
         job.placement.job: f"{job.placement.job} ({_nodes(job.placement)}, priority {job.priority:,})" for job in jobs
@@ -318,16 +347,12 @@ def preempt(
 
 
 def resize(
-    topology: TopologyFile,
+    files: ClusterInUse,
     mesh: Annotated[str, typer.Option(help="The running job's mesh in rank order, such as pipeline=4,data=12.")],
     to: Annotated[str, typer.Option(help="Its mesh afterwards: another size of data.")],
-    running: RunningFiles = None,
     name: Annotated[str | None, typer.Option(help="Which of the running jobs, where there are several.")] = None,
-    busy: Busy = "",
-    state: State = None,
     time_limit: TimeLimit = None,
     as_json: AsJson = False,
-    topology_name: console.TopologyName = None,
 ) -> None:
     """Grow or shrink the data parallelism of a running job; the ranks that stay do not move."""
     from planner.cluster import fold_names, mesh_job
@@ -335,7 +360,7 @@ def resize(
     from planner.scheduling.cluster_changes import resize as solve
     from planner.scheduling.session import own_placement
 
-    cluster, jobs = _opened(topology, topology_name, running, busy, state)
+    cluster, jobs = files.opened()
     names = [job.placement.job for job in jobs]
     if name is None and len(names) != 1:
         raise InputError(f"--name: must say which of {len(names)} running jobs ({', '.join(names[:5]) or 'none'})")
@@ -353,20 +378,16 @@ def resize(
 
 
 def queue(
-    topology: TopologyFile,
+    files: ClusterInUse,
     job: Annotated[list[Path], typer.Option("--job", help="Job file, first in the queue first; may be repeated.")],
-    running: RunningFiles = None,
-    busy: Busy = "",
-    state: State = None,
     time_limit: TimeLimit = None,
     as_json: AsJson = False,
-    topology_name: console.TopologyName = None,
 ) -> None:
     """Place queued jobs together, in queue order, with the fewest split groups; list the jobs that must wait."""
     from planner.cluster import fold_names, read_job
     from planner.scheduling.cluster_changes import place_queue
 
-    cluster, _ = _opened(topology, topology_name, running, busy, state)
+    cluster, _ = files.opened()
     found = place_queue(cluster, [read_job(path) for path in job], time_limit=time_limit)
     count = len(found.placements)
     runs = f"{counted(count, 'job')} {'runs' if count == 1 else 'run'}, {counted(found.groups_split, 'split group')}"

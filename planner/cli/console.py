@@ -6,7 +6,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from datetime import UTC, datetime
 from enum import IntEnum
 from pathlib import Path
@@ -148,12 +149,16 @@ InstanceFile = Annotated[
     Path, typer.Argument(help="Instance (JSON or YAML), a plan for its instance, or a name that ships, such as 5gw.")
 ]
 PlanFile = Annotated[Path, typer.Argument(help="Plan file (JSON).")]
-Pins = Annotated[list[str] | None, typer.Option("--pin", help="Fix a decision: PATH=VALUE.")]
+Pins = Annotated[
+    list[str] | None,
+    typer.Option("--pin", help="Fix a decision: PATH=VALUE, such as layout.tensor_parallel=10."),
+]
 Changes = Annotated[
     list[str] | None, typer.Option("--set", help="Change the instance: PATH=VALUE, PATH=x1.2, PATH=+100 or PATH=-20%.")
 ]
 Gap = Annotated[float | None, typer.Option(help="Stop at this relative gap to the proven bound.")]
 Seed = Annotated[int, typer.Option(help="Seed of the solvers.")]
+Threads = Annotated[int | None, typer.Option(help="Threads of the solvers; 1 unless given.")]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress on stderr.")]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="All that the plan says, proofs included.")]
 Log = Annotated[Path | None, typer.Option("--log", help="Add lines of progress with timestamps to this file.")]
@@ -165,6 +170,43 @@ NodeLabels = Annotated[
 Constants = Annotated[
     Path | None, typer.Option(help="Constants of your cluster, from `planner calibrate`; they replace the catalogue's.")
 ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedInstance:
+    """The instance that a command is asked about, with the user's changes and constants."""
+
+    instance: InstanceFile
+    change: Changes = None
+    constants: Constants = None
+
+    def changed(self, *, searched: bool = True) -> "Instance | Path":
+        """Return the instance with the values of --set in place of its own; its path where there are none."""
+        return what_if(self.instance, self.change, searched=searched)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PinnedInstance(AskedInstance):
+    """The instance that a command is asked about, some of its decisions fixed."""
+
+    pin: Pins = None
+
+    @property
+    def pins(self) -> dict[str, Any]:
+        """Read the pins of --pin."""
+        return read_pins(self.pin or [])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """Where a command says how far it is."""
+
+    quiet: Quiet = False
+    log: Log = None
+
+    def line(self) -> "AbstractContextManager[Watch]":
+        """Yield what the search of the command reports to."""
+        return progress_line(self.quiet, self.log)
 
 
 PATIENCE = 2.0  # seconds before a command shows anything
@@ -304,7 +346,7 @@ def watched(command: Callable[..., None]) -> Callable[..., None]:
 
     A number is named in complaints as its option is written.
     """
-    spelled = {}
+    command, spelled = _flat(command), {}
     for name, parameter in inspect.signature(command).parameters.items():
         option = parameter.annotation.__metadata__[0]
         written = (option.default, *(option.param_decls or ()), f"--{name.replace('_', '-')}")
@@ -316,6 +358,30 @@ def watched(command: Callable[..., None]) -> Callable[..., None]:
         with watching(command.__name__):
             called(*args, **options)
 
+    return run
+
+
+def _flat(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command whose parameters that are records stand as the options that these consist of."""
+    parameters, records = list[inspect.Parameter](), dict[str, Any]()
+    for name, parameter in inspect.signature(command).parameters.items():
+        if is_dataclass(parameter.annotation):
+            records[name] = parameter.annotation
+            options = [(x.name, x.type, x.default) for x in fields(parameter.annotation)]
+        else:
+            options = [(name, parameter.annotation, parameter.default)]
+        for option, annotation, default in options:
+            given = inspect.Parameter.empty if default is MISSING else default
+            kind = inspect.Parameter.KEYWORD_ONLY
+            parameters.append(inspect.Parameter(option, kind, default=given, annotation=annotation))
+
+    def run(**options: Any) -> None:
+        made = {name: kind(**{x.name: options.pop(x.name) for x in fields(kind)}) for name, kind in records.items()}
+        command(**made, **options)
+
+    functools.update_wrapper(run, command)
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return run
 
 

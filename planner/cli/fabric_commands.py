@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,33 +19,47 @@ if TYPE_CHECKING:
     from planner.exports.fabric_parts import BuiltFabric
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FabricOptions:
+    """The fabric that is asked for, in options; none of them where a file says it."""
+
+    hosts: Annotated[int | None, typer.Option(help="Hosts, or racks, that the fabric joins; all are cabled.")] = None
+    gpus_per_host: Annotated[int | None, typer.Option(help="GPUs of a host, each with its NIC.")] = None
+    nic_gbps: Annotated[float | None, typer.Option(help="Rate of one NIC, in Gb/s.")] = None
+    switch: Annotated[
+        list[str] | None,
+        typer.Option(help="Switch to choose from: a name (`planner catalogue switches`) or PORTSxGBPS:DOLLARS:WATTS."),
+    ] = None
+    family: Annotated[
+        list[str] | None, typer.Option(help="rail (unless given), rack, rail-only, dragonfly or dragonfly+.")
+    ] = None
+    oversubscription: Annotated[
+        str | None, typer.Option(help="Most ports down to one up: 4:1, by tier 1:1,7:1, or any; 1:1 unless given.")
+    ] = None
+    survives: Annotated[
+        str | None, typer.Option(help="Loss that cuts no two leaves: one_spine (unless given), one_leaf_uplink, none.")
+    ] = None
+    planes: Annotated[int | None, typer.Option(help="Planes of the fabric.")] = None
+    max_tiers: Annotated[int | None, typer.Option(help="Most tiers of switches: 4 unless given.")] = None
+    floor: Annotated[str | None, typer.Option(help="PITCHxROW in metres: cables are priced by length.")] = None
+    transceiver_usd: Annotated[float | None, typer.Option(help="Price of one transceiver.")] = None
+    transceiver_watts: Annotated[float | None, typer.Option(help="Power of one transceiver.")] = None
+    budget: Annotated[float | None, typer.Option(help="Most that the fabric may cost, in dollars.")] = None
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """List the options that were given, as they are spelled, with their values."""
+        every = {f"--{field.name.replace('_', '-')}": getattr(self, field.name) for field in fields(self)}
+        return {option: value for option, value in every.items() if value is not None}
+
+
 def design(
     given: Annotated[
         Path | None,
         typer.Argument(metavar="[FILE]", help="File with network and hardware and no workload, in place of options."),
     ] = None,
-    hosts: Annotated[int | None, typer.Option(help="Hosts, or racks, that the fabric joins; all are cabled.")] = None,
-    gpus_per_host: Annotated[int | None, typer.Option(help="GPUs of a host, each with its NIC.")] = None,
-    nic_gbps: Annotated[float | None, typer.Option(help="Rate of one NIC, in Gb/s.")] = None,
-    switch: Annotated[
-        list[str] | None,
-        typer.Option(help="Switch to choose from: a name (`planner catalogue switches`) or PORTSxGBPS:DOLLARS:WATTS."),
-    ] = None,
-    family: Annotated[
-        list[str] | None, typer.Option(help="rail (unless given), rack, rail-only, dragonfly or dragonfly+.")
-    ] = None,
-    oversubscription: Annotated[
-        str | None, typer.Option(help="Most ports down to one up: 4:1, by tier 1:1,7:1, or any; 1:1 unless given.")
-    ] = None,
-    survives: Annotated[
-        str | None, typer.Option(help="Loss that cuts no two leaves: one_spine (unless given), one_leaf_uplink, none.")
-    ] = None,
-    planes: Annotated[int | None, typer.Option(help="Planes of the fabric.")] = None,
-    max_tiers: Annotated[int | None, typer.Option(help="Most tiers of switches: 4 unless given.")] = None,
-    floor: Annotated[str | None, typer.Option(help="PITCHxROW in metres: cables are priced by length.")] = None,
-    transceiver_usd: Annotated[float | None, typer.Option(help="Price of one transceiver.")] = None,
-    transceiver_watts: Annotated[float | None, typer.Option(help="Power of one transceiver.")] = None,
-    budget: Annotated[float | None, typer.Option(help="Most that the fabric may cost, in dollars.")] = None,
+    *,
+    wish: FabricOptions,
     pin: console.Pins = None,
     time_limit: Annotated[float | None, typer.Option(help="Seconds for the search.")] = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the fabric here, as a plan.")] = None,
@@ -56,37 +71,31 @@ def design(
     from planner.report.summary import summary, terminal_width
 
     require_writable(output)
-    needed = {"--hosts": hosts, "--gpus-per-host": gpus_per_host, "--nic-gbps": nic_gbps}
-    named = [name for name, value in needed.items() if value is not None]
     pins = console.read_pins(pin or [])
     if given is not None:
-        asked = needed | {"--switch": switch, "--family": family, "--oversubscription": oversubscription}
-        asked |= {"--survives": survives, "--planes": planes, "--max-tiers": max_tiers, "--floor": floor}
-        asked |= {"--transceiver-usd": transceiver_usd, "--transceiver-watts": transceiver_watts, "--budget": budget}
-        for option, value in asked.items():
-            if value is not None:
-                raise InputError(f"{option}: {given} says what the fabric is for; give the file or options")
+        for option in wish.given:
+            raise InputError(f"{option}: {given} says what the fabric is for; give the file or options")
         question = question_of(given, pins)
-    elif hosts is None or gpus_per_host is None or nic_gbps is None:
-        missing = ", ".join(sorted(needed.keys() - named))
+    elif wish.hosts is None or wish.gpus_per_host is None or wish.nic_gbps is None:
+        missing = ", ".join(sorted({"--hosts", "--gpus-per-host", "--nic-gbps"} - wish.given.keys()))
         raise InputError(f"{missing}: missing; or give a file with `network` and `hardware`")
     else:
-        wish = FabricWish(
-            hosts=hosts,
-            gpus_per_host=gpus_per_host,
-            nic_gbps=nic_gbps,
-            switches=tuple(switch or ()),
-            families=tuple(family or ()),
-            oversubscription=oversubscription,
-            survives=survives,
-            planes=planes,
-            max_tiers=max_tiers or MAX_TIERS,
-            floor=floor,
-            transceiver_usd=transceiver_usd,
-            transceiver_watts=transceiver_watts,
-            budget_usd=budget,
+        asked = FabricWish(
+            hosts=wish.hosts,
+            gpus_per_host=wish.gpus_per_host,
+            nic_gbps=wish.nic_gbps,
+            switches=tuple(wish.switch or ()),
+            families=tuple(wish.family or ()),
+            oversubscription=wish.oversubscription,
+            survives=wish.survives,
+            planes=wish.planes,
+            max_tiers=wish.max_tiers or MAX_TIERS,
+            floor=wish.floor,
+            transceiver_usd=wish.transceiver_usd,
+            transceiver_watts=wish.transceiver_watts,
+            budget_usd=wish.budget,
         )
-        question = question_of(question_of_options(wish), pins)
+        question = question_of(question_of_options(asked), pins)
     plan = planner.design_fabric(question, time_limit=time_limit)
     if output is not None:
         write_atomically(output, plan.model_dump_json(indent=1) + "\n")
@@ -268,39 +277,36 @@ def _sizes(text: str | None) -> list[int]:
     return [int(part) for part in parts]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """The exchange to simulate, and the runs of it, as `planner.simulate` takes them."""
+
+    pattern: Annotated[
+        str,
+        typer.Option(help="permutation, p2p, allreduce, alltoall, several (p2p+allreduce), or a CSV src,dst,bytes."),
+    ] = "permutation"
+    transport: Annotated[str, typer.Option(help="ecmp, spray or adaptive.")] = "ecmp"
+    seeds: Annotated[int, typer.Option(help="Runs: other hashes, permutations and failed links.")] = 1
+    site: Annotated[str | None, typer.Option(help="Site of the plan; its largest where not given.")] = None
+    failed_links: Annotated[int, typer.Option(help="Cables between switches that are out.")] = 0
+    hosts: Annotated[int | None, typer.Option(help="Hosts to simulate.")] = None
+    bytes_per_host: Annotated[float | None, typer.Option("--bytes", help="Bytes that one host sends in all.")] = None
+    group: Annotated[
+        int | None, typer.Option(help="Hosts of a group (a stage, in p2p), in place of a plan's placement.")
+    ] = None
+
+
 def simulate(
     network: Annotated[
         Path,
         typer.Argument(metavar="PLAN|FABRIC", help="Plan file, or fabric file (hosts, ports_per_switch, tiers, ...)."),
     ],
-    pattern: Annotated[
-        str,
-        typer.Option(help="permutation, p2p, allreduce, alltoall, several (p2p+allreduce), or a CSV src,dst,bytes."),
-    ] = "permutation",
-    transport: Annotated[str, typer.Option(help="ecmp, spray or adaptive.")] = "ecmp",
-    seeds: Annotated[int, typer.Option(help="Runs: other hashes, permutations and failed links.")] = 1,
-    site: Annotated[str | None, typer.Option(help="Site of the plan; its largest where not given.")] = None,
-    failed_links: Annotated[int, typer.Option(help="Cables between switches that are out.")] = 0,
-    hosts: Annotated[int | None, typer.Option(help="Hosts to simulate.")] = None,
-    bytes_per_host: Annotated[float | None, typer.Option("--bytes", help="Bytes that one host sends in all.")] = None,
-    group: Annotated[
-        int | None, typer.Option(help="Hosts of a group (a stage, in p2p), in place of a plan's placement.")
-    ] = None,
+    exchange: Exchange,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")] = False,
 ) -> None:
     """Simulate an exchange over every cable, with queues and pauses at switches; print its time over the ideal."""
     import planner
     from planner.simulation.simulate import summary
 
-    simulation = planner.simulate(
-        network,
-        pattern=pattern,
-        transport=transport,
-        seeds=seeds,
-        site=site,
-        failed_links=failed_links,
-        hosts=hosts,
-        bytes_per_host=bytes_per_host,
-        group=group,
-    )
+    simulation = planner.simulate(network, **asdict(exchange))
     print(simulation.model_dump_json(indent=1) if as_json else summary(simulation))

@@ -4,6 +4,7 @@ import json
 import sys
 import time
 from contextlib import ExitStack
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,31 +26,33 @@ if TYPE_CHECKING:
     from planner.solvers.signals import Deadline
 
 
-def solve(
-    instance: console.InstanceFile,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the plan here.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the plan and nothing else.")] = False,
-    time_limit: Annotated[float | None, typer.Option(help="Seconds; then the best plan so far, with its gap.")] = None,
-    gap: console.Gap = None,
-    seed: console.Seed = 0,
-    threads: Annotated[int | None, typer.Option(help="Threads of the solvers; 1 unless given.")] = None,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    """How long a plan is sought, how near to the bound, and by which solvers."""
+
+    time_limit: Annotated[float | None, typer.Option(help="Seconds; then the best plan so far, with its gap.")] = None
+    gap: console.Gap = None
+    seed: console.Seed = 0
+    threads: console.Threads = None
     solver: Annotated[
         str | None,
         typer.Option(
             help="Solver that explains why no sites exist: highs or cpsat; highs also skips the second proof."
         ),
-    ] = None,
-    pin: Annotated[
-        list[str] | None, typer.Option(help="Fix a decision: PATH=VALUE, such as layout.tensor_parallel=10.")
-    ] = None,
-    change: console.Changes = None,
-    quiet: console.Quiet = False,
-    log: console.Log = None,
+    ] = None
+
+
+def solve(
+    asked: console.PinnedInstance,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the plan here.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the plan and nothing else.")] = False,
+    *,
+    search: Search,
+    progress: console.Progress,
     models: Annotated[
         Path | None,
         typer.Option(help="Write each model that a solver is asked (MPS, LP) and its log into this folder."),
     ] = None,
-    constants: console.Constants = None,
     verbose: console.Verbose = False,
     point: Annotated[
         bool,
@@ -66,23 +69,23 @@ def solve(
     from planner.report.summary import curve_section, fitted, summary, terminal_width
     from planner.solvers.signals import Deadline
 
-    pins, asked = console.read_pins(pin or []), console.what_if(instance, change)
+    pins, instance = asked.pins, asked.changed()
     plan: Plan | None = None
     ended = False
     try:
-        with ending_searches(), console.progress_line(quiet, log) as watch:
-            session, shown, deadline = Session(), watch.shown, Deadline(time_limit)
+        with ending_searches(), progress.line() as watch:
+            session, shown, deadline = Session(), watch.shown, Deadline(search.time_limit)
             plan = session.solve(
-                asked,
-                time_limit=time_limit,
-                gap=gap,
-                seed=seed,
-                threads=threads,
-                solver=solver,
+                instance,
+                time_limit=search.time_limit,
+                gap=search.gap,
+                seed=search.seed,
+                threads=search.threads,
+                solver=search.solver,
                 pins=pins,
                 on_progress=watch.event,
                 models=models,
-                constants=constants,
+                constants=asked.constants,
             )
             _write_plan(plan, output)
             console.tell_not_modelled(plan.instance)
@@ -90,7 +93,7 @@ def solve(
                 print(summary(plan, terminal_width(), verbose=verbose), flush=True)
             if not point:
                 watch.shown = shown  # printing took the line away
-                curve = _curve_of(plan, session, deadline, watch, seed=seed, threads=threads)
+                curve = _curve_of(plan, session, deadline, watch, search)
                 if isinstance(curve, Curve):
                     plan = plan.model_copy(update={"curve": curve})
                     _write_plan(plan, output)
@@ -105,7 +108,7 @@ def solve(
         ended = True
     if as_json:
         print(plan.model_dump_json(indent=1))
-    raise typer.Exit(console.ExitCode.INTERRUPTED if ended else console.exit_code(plan, gap))
+    raise typer.Exit(console.ExitCode.INTERRUPTED if ended else console.exit_code(plan, search.gap))
 
 
 def _write_plan(plan: "Plan", output: Path | None) -> None:
@@ -114,7 +117,7 @@ def _write_plan(plan: "Plan", output: Path | None) -> None:
 
 
 def _curve_of(
-    plan: "Plan", session: "Session", deadline: "Deadline", watch: console.Watch, *, seed: int, threads: int | None
+    plan: "Plan", session: "Session", deadline: "Deadline", watch: console.Watch, search: Search
 ) -> "Curve | str | None":
     """Return what less money buys, in the time that is left; why there is no such curve; None where it is plain."""
     from planner.planning.alternatives.curve_around import why_no_curve
@@ -126,7 +129,7 @@ def _curve_of(
         why = "a signal ended the search before it" if interrupted() else "the time limit came first"
     if why is not None:
         return why
-    left = deadline.limit
+    left, seed, threads = deadline.limit, search.seed, search.threads
     return session.curve(plan, time_limit=left, seed=seed, threads=threads, on_progress=watch.event).curve
 
 
@@ -134,23 +137,28 @@ EPSILON_HELP = "End where a row is within this share of every plan, in capital a
 OUTPUT_HELP = "Write a row a point here: .jsonl, .csv or .parquet as of a sweep; .json: the curve."
 
 
-def frontier(
-    instance: console.InstanceFile,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help=OUTPUT_HELP)] = None,
-    epsilon: Annotated[float, typer.Option(help=EPSILON_HELP)] = 0.1,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurveSearch:
+    """How long a curve is sought, how near to every plan, and how many of its points are shown."""
+
+    epsilon: Annotated[float, typer.Option(help=EPSILON_HELP)] = 0.1
     points: Annotated[
         int | None, typer.Option(help="Most points, both ends and the knee among them; all unless given.")
-    ] = None,
-    time_limit: Annotated[float | None, typer.Option(help="Seconds; then the curve as far as it is proven.")] = None,
-    change: console.Changes = None,
-    seed: console.Seed = 0,
-    threads: Annotated[int | None, typer.Option(help="Threads of the solvers; 1 unless given.")] = None,
+    ] = None
+    time_limit: Annotated[float | None, typer.Option(help="Seconds; then the curve as far as it is proven.")] = None
+    seed: console.Seed = 0
+    threads: console.Threads = None
+
+
+def frontier(
+    asked: console.AskedInstance,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help=OUTPUT_HELP)] = None,
+    *,
+    search: CurveSearch,
     plot: Annotated[Path | None, typer.Option(help="Draw days against capital here (.svg, .png).")] = None,
     plans: Annotated[Path | None, typer.Option(help="Write the plan of each point into this folder.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the curve as JSON and nothing else.")] = False,
-    quiet: console.Quiet = False,
-    log: console.Log = None,
-    constants: console.Constants = None,
+    progress: console.Progress,
 ) -> None:
     """Print the plans that no other beats in both money and days, and how far that is proven."""
     import planner
@@ -164,21 +172,21 @@ def frontier(
             raise InputError(f"{output}: must end in {', '.join(ENDINGS)} (is {ending!r})")
         if output.suffix == ".parquet":
             need_pyarrow()
-    if holds_plan(instance):
-        print(f"{instance}: is a plan; the curve is of its instance, and starts anew", file=sys.stderr)
+    if holds_plan(asked.instance):
+        print(f"{asked.instance}: is a plan; the curve is of its instance, and starts anew", file=sys.stderr)
     require_writable(output, plot)
     console.require_picture(plot)
     started = time.perf_counter()
-    with console.folder_for(plans), ending_searches(), console.progress_line(quiet, log) as watch:
+    with console.folder_for(plans), ending_searches(), progress.line() as watch:
         front = planner.frontier(
-            console.what_if(instance, change),
-            epsilon=epsilon,
-            points=points,
-            time_limit=time_limit,
-            seed=seed,
-            threads=threads,
+            asked.changed(),
+            epsilon=search.epsilon,
+            points=search.points,
+            time_limit=search.time_limit,
+            seed=search.seed,
+            threads=search.threads,
             on_progress=watch.event,
-            constants=constants,
+            constants=asked.constants,
         )
     _write_curve(front, output, plot, plans, time.perf_counter() - started)
     if as_json:
@@ -186,23 +194,20 @@ def frontier(
     else:
         from planner.report.summary import curve_text, terminal_width
 
-        print(curve_text(front, epsilon, terminal_width()))
-    raise typer.Exit(_status(front, epsilon))
+        print(curve_text(front, search.epsilon, terminal_width()))
+    raise typer.Exit(_status(front, search.epsilon))
 
 
 def layouts(
-    instance: console.InstanceFile,
+    asked: console.PinnedInstance,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the rows here (.json, .csv).")] = None,
     within: Annotated[float, typer.Option(help="Share of the fewest days that a layout may take longer.")] = 0.02,
     time_limit: Annotated[float | None, typer.Option(help="Seconds; then the layouts so far.")] = None,
-    pin: console.Pins = None,
-    change: console.Changes = None,
+    *,
     seed: console.Seed = 0,
-    threads: Annotated[int | None, typer.Option(help="Threads of the solvers; 1 unless given.")] = None,
+    threads: console.Threads = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON and nothing else.")] = False,
-    quiet: console.Quiet = False,
-    log: console.Log = None,
-    constants: console.Constants = None,
+    progress: console.Progress,
 ) -> None:
     """List the kinds of layout that are nearly as fast as the fastest, each by its fastest plan."""
     import planner
@@ -211,22 +216,22 @@ def layouts(
     if output is not None and output.suffix not in (".json", ".csv"):
         raise InputError(f"{output}: must end in .json or .csv (is {output.suffix or 'without an ending'!r})")
     require_writable(output)
-    with ending_searches(), console.progress_line(quiet, log) as watch:
+    with ending_searches(), progress.line() as watch:
         found = planner.layouts(
-            console.what_if(instance, change),
+            asked.changed(),
             within=within,
             time_limit=time_limit,
             seed=seed,
             threads=threads,
-            pins=console.read_pins(pin or []),
+            pins=asked.pins,
             on_progress=watch.event,
-            constants=constants,
+            constants=asked.constants,
         )
     rows = layout_rows(found)
     written = {"within": found.within, "fewest_days": found.fewest_days, "proven": found.proven, "layouts": rows}
     if output is not None:
         write_atomically(output, csv_text(rows) if output.suffix == ".csv" else json.dumps(written, indent=1) + "\n")
-    name = found.plans[0].instance.name if found.plans else instance.stem
+    name = found.plans[0].instance.name if found.plans else asked.instance.stem
     print(json.dumps(written, indent=1) if as_json else table_text(found, name))
     if not found.plans:
         raise typer.Exit(console.ExitCode.INFEASIBLE if found.proven else console.ExitCode.LIMIT)
@@ -334,25 +339,22 @@ def evaluate(
 
 
 def explain(
-    instance: console.InstanceFile,
+    asked: console.PinnedInstance,
     as_json: Annotated[bool, typer.Option("--json", help="Print the explanation as JSON and nothing else.")] = False,
     time_limit: Annotated[float | None, typer.Option(help="Seconds for the plan, and for each alternative.")] = None,
-    pin: console.Pins = None,
-    change: console.Changes = None,
     near: Annotated[int, typer.Option(help="List the N best splits, each over another set of sites.")] = 0,
     within: Annotated[
         float, typer.Option(help="Largest cost of a split of --near above the best: 0.05 is 5 %.")
     ] = 0.05,
-    quiet: console.Quiet = False,
-    log: console.Log = None,
-    constants: console.Constants = None,
+    *,
+    progress: console.Progress,
 ) -> None:
     """Explain why there is no plan and what would allow one; or what limits a plan and what each choice costs."""
     import planner
     from planner.planning.explain import summary
     from planner.report.summary import fitted, terminal_width
 
-    pins, asked = console.read_pins(pin or []), console.what_if(instance, change)
+    pins, instance = asked.pins, asked.changed()
     printed = 0
 
     def print_more(grown: "Explanation") -> None:
@@ -362,14 +364,14 @@ def explain(
             print("\n".join(lines[printed:]), flush=True)
         printed = len(lines)
 
-    with console.progress_line(quiet, log) as watch:
+    with progress.line() as watch:
         explanation = planner.explain(
-            asked,
+            instance,
             time_limit=time_limit,
             pins=pins,
             near=near,
             within=within,
-            constants=constants,
+            constants=asked.constants,
             on_progress=watch.event,
             on_part=print_more,
         )

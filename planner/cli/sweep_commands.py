@@ -31,31 +31,40 @@ VARY_HELP = (
 )
 
 
-def sweep(
-    instance: console.InstanceFile,
-    output: Annotated[Path, typer.Option("-o", "--output", help="Rows: .jsonl, .csv or .parquet.")],
-    vary: Annotated[list[str] | None, typer.Option(help=VARY_HELP)] = None,
-    change: console.Changes = None,
-    pairs: Annotated[
-        Path | None, typer.Option(help="Points taken together: a CSV with a column a path, or JSONL.")
-    ] = None,
-    plans: Annotated[Path | None, typer.Option(help="Write complete plans into this folder.")] = None,
-    workers: Annotated[int | None, typer.Option(help="Worker processes; as many as cores unless given.")] = None,
-    dask: Annotated[
-        str | None, typer.Option(help="Solve on a Dask cluster: the scheduler's address, or local.")
-    ] = None,
-    part_of: Annotated[
-        str | None, typer.Option("--shard", help="Solve the I-th of N parts alone: I/N, I from 1.")
-    ] = None,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepPoints:
+    """The points of a sweep, and which of them are solved."""
+
+    vary: Annotated[list[str] | None, typer.Option(help=VARY_HELP)] = None
+    pairs: Annotated[Path | None, typer.Option(help="Points taken together: a CSV with a column a path, or JSONL.")] = (
+        None
+    )
+    part_of: Annotated[str | None, typer.Option("--shard", help="Solve the I-th of N parts alone: I/N, I from 1.")] = (
+        None
+    )
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the file: points with a row are left out but for failed ones.")
-    ] = False,
-    time_limit: Annotated[float | None, typer.Option(help="Seconds for each point.")] = None,
-    gap: console.Gap = None,
-    seed: console.Seed = 0,
-    quiet: console.Quiet = False,
-    log: console.Log = None,
-    constants: console.Constants = None,
+    ] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepSolves:
+    """How each point of a sweep is solved, and where."""
+
+    workers: Annotated[int | None, typer.Option(help="Worker processes; as many as cores unless given.")] = None
+    dask: Annotated[str | None, typer.Option(help="Solve on a Dask cluster: the scheduler's address, or local.")] = None
+    time_limit: Annotated[float | None, typer.Option(help="Seconds for each point.")] = None
+    gap: console.Gap = None
+    seed: console.Seed = 0
+
+
+def sweep(
+    asked: console.AskedInstance,
+    output: Annotated[Path, typer.Option("-o", "--output", help="Rows: .jsonl, .csv or .parquet.")],
+    grid: SweepPoints,
+    solves: SweepSolves,
+    progress: console.Progress,
+    plans: Annotated[Path | None, typer.Option(help="Write complete plans into this folder.")] = None,
 ) -> None:
     """Solve an instance at every point of a grid; write one row per point as it finishes."""
     from planner.sweeps.axes import points_of, read_pairs, read_vary, require_apart, shard_of
@@ -63,28 +72,35 @@ def sweep(
     from planner.sweeps.sweep_run import SweepOptions, dask_executor, rows_of, tasks_for
 
     journal_of(output)
-    points = points_of(read_vary(vary or []), None if pairs is None else read_pairs(pairs))
-    require_apart(change or [], points)
+    points = points_of(read_vary(grid.vary or []), None if grid.pairs is None else read_pairs(grid.pairs))
+    require_apart(asked.change or [], points)
     require_writable(output)
-    part = None if part_of is None else shard_of(part_of)
-    options = SweepOptions(shard=part, time_limit=time_limit, gap=gap, seed=seed, plans=plans, constants=constants)
+    part = None if grid.part_of is None else shard_of(grid.part_of)
+    options = SweepOptions(
+        shard=part,
+        time_limit=solves.time_limit,
+        gap=solves.gap,
+        seed=solves.seed,
+        plans=plans,
+        constants=asked.constants,
+    )
     with console.folder_for(plans):
-        tasks = tasks_for(console.what_if(instance, change), points, options)
-    keys = {task.key for task in tasks}
-    with Store(output, resume=resume, base=tasks[0].base if tasks else None) as store:
-        progress = SweepProgress(total=len(keys), resumed=len(keys & store.finished), counts=_statuses(store, keys))
-        del progress.counts[FAILED]  # these are tried again
+        tasks = tasks_for(asked.changed(), points, options)
+    workers, keys = solves.workers, {task.key for task in tasks}
+    with Store(output, resume=grid.resume, base=tasks[0].base if tasks else None) as store:
+        sweeping = SweepProgress(total=len(keys), resumed=len(keys & store.finished), counts=_statuses(store, keys))
+        del sweeping.counts[FAILED]  # these are tried again
         try:
-            cluster = nullcontext() if dask is None else dask_executor(dask, workers)
-            with cluster as executor, console.progress_line(quiet, log) as report:
-                report(progress.line())
+            cluster = nullcontext() if solves.dask is None else dask_executor(solves.dask, workers)
+            with cluster as executor, progress.line() as report:
+                report(sweeping.line())
                 for row in rows_of(tasks, options, finished=store.finished, executor=executor, workers=workers):
                     store.append(row)
-                    progress.counts[row.status] += 1
-                    report(progress.line())
+                    sweeping.counts[row.status] += 1
+                    report(sweeping.line())
         except KeyboardInterrupt:
-            _end(store, progress, keys, console.ExitCode.INTERRUPTED)
-        _end(store, progress, keys, console.ExitCode.DONE)
+            _end(store, sweeping, keys, console.ExitCode.INTERRUPTED)
+        _end(store, sweeping, keys, console.ExitCode.DONE)
 
 
 def _statuses(store: "Store", keys: set[str]) -> Counter[str]:
@@ -196,16 +212,36 @@ FALL = 0.8  # of the best utilisation: below it the run wastes a fifth of what G
 USEFUL = ("gemm", "attention")  # parts of a step that train the model
 
 
-def limits(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitsInstance(console.AskedInstance):
+    """The instance whose limits are asked for, of which the racks are free."""
+
     instance: Annotated[
         Path, typer.Argument(help="Instance file (JSON): hardware and workload.choose; racks are free.")
-    ],
-    days: Annotated[float, typer.Option(help="Duration of every run.")] = 90.0,
-    start: Annotated[float, typer.Option("--from", help="Smallest compute, FLOP.")] = 1e24,
-    stop: Annotated[float, typer.Option("--to", help="Largest compute, FLOP.")] = 1e32,
-    points: Annotated[int, typer.Option(help="Points, evenly spread in logarithms.")] = 33,
-    change: console.Changes = None,
-    tolerance: Annotated[float, typer.Option(help="Relative width of the bracket around the fewest GPUs.")] = 0.01,
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitsRuns:
+    """The runs whose utilisation is asked for: how long each takes, and of how much compute."""
+
+    days: Annotated[float, typer.Option(help="Duration of every run.")] = 90.0
+    start: Annotated[float, typer.Option("--from", help="Smallest compute, FLOP.")] = 1e24
+    stop: Annotated[float, typer.Option("--to", help="Largest compute, FLOP.")] = 1e32
+    points: Annotated[int, typer.Option(help="Points, evenly spread in logarithms.")] = 33
+    tolerance: Annotated[float, typer.Option(help="Relative width of the bracket around the fewest GPUs.")] = 0.01
+
+    @property
+    def flop(self) -> list[float]:
+        """List the compute of each run, rising."""
+        if not self.start < self.stop:
+            raise InputError(f"--from and --to: must be rising (are {self.start:g} and {self.stop:g})")
+        return [self.start * (self.stop / self.start) ** (k / (self.points - 1)) for k in range(self.points)]
+
+
+def limits(
+    asked: LimitsInstance,
+    runs: LimitsRuns,
     time_limit: Annotated[float | None, typer.Option(help="Seconds of one layout search.")] = None,
     workers: Annotated[int | None, typer.Option(help="Processes; one a core unless given.")] = None,
     output: Annotated[
@@ -213,12 +249,10 @@ def limits(
     ] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw utilisation against compute here (svg, png).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the points as JSON lines and nothing else.")] = False,
-    constants: console.Constants = None,
     log: console.Log = None,
 ) -> None:
     """Print the best GPU utilisation as models grow, where it falls, and where no layout meets the deadline."""
-    if not start < stop:
-        raise InputError(f"--from and --to: must be rising (are {start:g} and {stop:g})")
+    flop = runs.flop
     require_writable(output, plot)
     console.require_picture(plot)
     from concurrent.futures import ProcessPoolExecutor
@@ -228,23 +262,24 @@ def limits(
     from planner.planning.load import load_instance
     from planner.sweeps.axes import changed, read_changes
 
-    given = instance if constants is None else load_instance(instance, searched=False, constants=constants)
-    asked = changed(given, read_changes(change or []), searched=False)
-    flop = [start * (stop / start) ** (k / (points - 1)) for k in range(points)]
+    given: Any = asked.instance
+    if asked.constants is not None:
+        given = load_instance(given, searched=False, constants=asked.constants)
+    question = changed(given, read_changes(asked.change or []), searched=False)
     series: list[LimitPoint] = []
     pool = ProcessPoolExecutor(workers or os.cpu_count(), mp_context=get_context("forkserver"))
     with pool, console.progress_line(as_json, log) as report:
         # The points that take longest come last: started first, they do not leave a core idle at the end.
-        options: dict[str, Any] = {"days": days, "tolerance": tolerance, "time_limit": time_limit}
-        for point in points_of(asked, flop[::-1], executor=pool, **options):
+        options: dict[str, Any] = {"days": runs.days, "tolerance": runs.tolerance, "time_limit": time_limit}
+        for point in points_of(question, flop[::-1], executor=pool, **options):
             series.insert(0, point)
-            report(f"{len(series)} of {points} points, {point.flop:.3g} FLOP: {point.status}")
+            report(f"{len(series)} of {runs.points} points, {point.flop:.3g} FLOP: {point.status}")
     lines = "".join(point.model_dump_json() + "\n" for point in series)
     if output is not None:
         write_atomically(output, lines)
     if plot is not None:
-        write_atomically(plot, _picture(series, days, plot.suffix.removeprefix(".")))
-    print(lines if as_json else "\n".join(table(series, days)), end="" if as_json else "\n")
+        write_atomically(plot, _picture(series, runs.days, plot.suffix.removeprefix(".")))
+    print(lines if as_json else "\n".join(table(series, runs.days)), end="" if as_json else "\n")
     raise typer.Exit(
         console.ExitCode.DONE
         if all(point.status in ("optimal", "infeasible") for point in series)
