@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections import defaultdict
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -85,6 +86,8 @@ def test_all_gpus_of_a_rack_meet_at_its_leaf(racks: int) -> None:
     part = tree_of_design(d, cable_rate=1.0, host_rate=1.0)
     assert part.slots.shape == (racks, 4) and len(np.unique(part.slots)) == d.endpoint_links
     assert (part.slots // d.leaf_down == np.arange(racks)[:, None] // 2).all()
+    part = tree_of_design(replace(d, rails=2), cable_rate=1.0, host_rate=1.0, rails=1)
+    assert "(one pod; traffic that keeps its index loads no link of the others)" in part.described
 
 
 def small_trees() -> list[Tree]:
