@@ -84,6 +84,7 @@ def test_one_section_is_shown_whole() -> None:
     text = summary(PLAN, section="fabric")
     assert "planes of" in text or "plane of" in text
     assert "LAYOUT" not in text and "PROOF      fabric: " in text
+    assert f"ipeline sends {max(x.p2p_seconds for x in PLAN.fabric.sites.values()) * 1e3:.3g} ms" in text
     with pytest.raises(InputError, match=r"section: must be one of verdict, sites, .*proof \(is 'fabrics'\)"):
         summary(PLAN, section="fabrics")
 
