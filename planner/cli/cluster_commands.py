@@ -43,7 +43,7 @@ class FreeNodes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlacedJob:
+class JobOptions:
     """The job to place: its file, or its mesh in options."""
 
     job: Annotated[Path | None, typer.Option(help="Job file, or a plan (JSON).")] = None
@@ -79,7 +79,7 @@ class PlacementSearch:
 
 def place(
     free: FreeNodes,
-    given: PlacedJob,
+    given: JobOptions,
     search: PlacementSearch,
     form: Annotated[str, typer.Option("--format", help=f"What to write: {', '.join(PLACEMENT_FORMATS)}.")] = "hostlist",
     output: console.InsteadOfStdout = None,

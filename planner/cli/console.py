@@ -198,7 +198,7 @@ class PinnedInstance(AskedInstance):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class ProgressOptions:
     """Where a command says how far it is."""
 
     quiet: Quiet = False

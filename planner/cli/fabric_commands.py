@@ -278,7 +278,7 @@ def _sizes(text: str | None) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exchange:
+class ExchangeOptions:
     """The exchange to simulate, and the runs of it, as `planner.simulate` takes them."""
 
     pattern: Annotated[
@@ -301,7 +301,7 @@ def simulate(
         Path,
         typer.Argument(metavar="PLAN|FABRIC", help="Plan file, or fabric file (hosts, ports_per_switch, tiers, ...)."),
     ],
-    exchange: Exchange,
+    exchange: ExchangeOptions,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")] = False,
 ) -> None:
     """Simulate an exchange over every cable, with queues and pauses at switches; print its time over the ideal."""

@@ -48,7 +48,7 @@ def solve(
     as_json: Annotated[bool, typer.Option("--json", help="Print the plan and nothing else.")] = False,
     *,
     search: Search,
-    progress: console.Progress,
+    progress: console.ProgressOptions,
     models: Annotated[
         Path | None,
         typer.Option(help="Write each model that a solver is asked (MPS, LP) and its log into this folder."),
@@ -158,7 +158,7 @@ def frontier(
     plot: Annotated[Path | None, typer.Option(help="Draw days against capital here (.svg, .png).")] = None,
     plans: Annotated[Path | None, typer.Option(help="Write the plan of each point into this folder.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the curve as JSON and nothing else.")] = False,
-    progress: console.Progress,
+    progress: console.ProgressOptions,
 ) -> None:
     """Print the plans that no other beats in both money and days, and how far that is proven."""
     import planner
@@ -207,7 +207,7 @@ def layouts(
     seed: console.Seed = 0,
     threads: console.Threads = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON and nothing else.")] = False,
-    progress: console.Progress,
+    progress: console.ProgressOptions,
 ) -> None:
     """List the kinds of layout that are nearly as fast as the fastest, each by its fastest plan."""
     import planner
@@ -347,7 +347,7 @@ def explain(
         float, typer.Option(help="Largest cost of a split of --near above the best: 0.05 is 5 %.")
     ] = 0.05,
     *,
-    progress: console.Progress,
+    progress: console.ProgressOptions,
 ) -> None:
     """Explain why there is no plan and what would allow one; or what limits a plan and what each choice costs."""
     import planner

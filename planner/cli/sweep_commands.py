@@ -63,7 +63,7 @@ def sweep(
     output: Annotated[Path, typer.Option("-o", "--output", help="Rows: .jsonl, .csv or .parquet.")],
     grid: SweepPoints,
     solves: SweepSolves,
-    progress: console.Progress,
+    progress: console.ProgressOptions,
     plans: Annotated[Path | None, typer.Option(help="Write complete plans into this folder.")] = None,
 ) -> None:
     """Solve an instance at every point of a grid; write one row per point as it finishes."""
