@@ -89,7 +89,7 @@ def slopes_of(
 SHARES, WORK, SECONDS = 0.25, 0.5, 1.5  # standard deviations of a logarithm where lines alone speak of it
 DETERMINED = 0.5  # of that standard deviation, at most, is left of a constant that lines determine
 NARROW = 0.4  # standard deviation of a logarithm, at most, of a constant that lines determine: a factor of 2 at 90 %
-UNKNOWN = 0.5  # of that standard deviation is before any line that of a constant that no published row has
+PLAUSIBLE = 0.5  # of that standard deviation, at most, is that of a constant before any line
 ROUNDS = 12  # of slopes taken anew, at most
 FARTHEST = 1.0  # that a constant's logarithm moves in a round
 NEAR_ENOUGH = 1e-4  # change of the lines' logarithms that ends them
@@ -241,7 +241,7 @@ def _prior(machine: Machine, constants: Sequence[FittedConstant], spreads: Numbe
     table, sources = step_errors.support_table(), step_errors.table().spreads
     place = {(s.kind, s.path): i for i, s in enumerate(table.constants) if s.touches(machine)}
     at = [place.get((c.kind, c.path), -1 - j) for j, c in enumerate(constants)]
-    wide = [table.constants[i].deviation if i >= 0 else UNKNOWN * s for i, s in zip(at, spreads, strict=True)]
+    wide = [table.constants[i].deviation if i >= 0 else PLAUSIBLE * s for i, s in zip(at, spreads, strict=True)]
     per_cent = {(i, j): x for i, j, x in table.correlations}
     together = [[100 * (i == j) + per_cent.get((i, j), 0) + per_cent.get((j, i), 0) for j in at] for i in at]
     sizes, axes = np.linalg.eigh(np.array(together) / 100)
@@ -249,6 +249,7 @@ def _prior(machine: Machine, constants: Sequence[FittedConstant], spreads: Numbe
         common=np.array([-1.0 if c.path.startswith(RATES) else float(c.path.endswith("_seconds")) for c in constants]),
         between=sources.unmeasured if step_errors.unmeasured(machine) else sources.measured,
         open_root=np.array(wide)[:, None] * axes * np.sqrt(np.maximum(sizes, 0.0)),
+        plausible=PLAUSIBLE * spreads,
     )
 
 

@@ -8,7 +8,7 @@ that are all off alike move the common factor, and only lines that differ in ord
 """
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -30,12 +30,14 @@ class Prior:
     """What is known of the constants before the lines, in logarithms.
 
     `common`: how they move with a factor of all steps; `between`: the standard deviation of that factor between
-    sources; `open_root`: a matrix root of the covariance that the tables leave of them.
+    sources; `open_root`: a matrix root of the covariance that the tables leave of them; `plausible`: the standard
+    deviation of each that no stretch of it exceeds.
     """
 
     common: Numbers
     between: float
     open_root: Numbers
+    plausible: Numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,9 +52,10 @@ class Shifts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fits:
-    """A fit of every combination: its effects with their covariance, each line's rest and leverage, its evidence."""
+    """Fits of combinations: shifts of constants with their covariance, each line's rest and leverage, the evidence."""
 
-    values: Numbers
+    scales: Numbers
+    means: Numbers
     covariances: Numbers
     rests: Numbers
     leverage: Numbers
@@ -64,28 +67,34 @@ def shifts(errors: Numbers, slopes: Numbers, prior: Prior) -> Shifts:
 
     `errors` are logarithms of predicted over measured seconds at no shift.
     """
-    moves = np.column_stack([prior.common, prior.open_root])  # of the constants, by a unit of each effect
-    effects, single = slopes @ moves, prior.open_root.shape[1]
-    combinations = list(itertools.product(COMMON, STRETCHES, RESTS))
-    widths = np.array([[prior.between * common, *[stretch] * single] for common, stretch, _ in combinations])
-    scales = np.array([scale for *_, scale in combinations])
-    fits = _fits(errors, effects, widths, scales)
+    each = [_fits(errors, slopes, prior, stretch) for stretch in STRETCHES]
+    fits = Fits(**{x.name: np.concatenate([getattr(f, x.name) for f in each]) for x in fields(Fits)})
     weights = _shares(fits.evidence)
-    each = fits.values @ moves.T
-    mean = weights @ each
+    mean = weights @ fits.means
+    apart = fits.means - mean
     return Shifts(
         mean=mean,
-        covariance=moves @ np.tensordot(weights, fits.covariances, 1) @ moves.T
-        + ((each - mean).T * weights) @ (each - mean),
-        noise=AS_NORMAL * float(np.exp(weights @ np.log(scales))),
-        left_out=_left_out(scales, fits),
+        covariance=np.tensordot(weights, fits.covariances, 1) + (apart.T * weights) @ apart,
+        noise=AS_NORMAL * float(np.exp(weights @ np.log(fits.scales))),
+        left_out=_left_out(fits),
     )
 
 
-def _fits(errors: Numbers, effects: Numbers, widths: Numbers, scales: Numbers) -> Fits:
-    """Fit each combination of standard deviations of the effects (a row) and scale of the rest."""
-    pairs, unit = widths[:, :, None] * widths[:, None, :], np.eye(effects.shape[1])
-    rests = np.zeros((len(scales), len(errors)))
+def _moves(prior: Prior, stretch: float) -> Numbers:
+    """Return how constants move with the common factor, a column, and with what is open of them, stretched."""
+    wide = stretch * np.sqrt(np.sum(prior.open_root**2, axis=1)) / prior.plausible
+    return np.column_stack([prior.common, prior.open_root * (stretch / np.sqrt(1 + wide**2))[:, None]])
+
+
+def _fits(errors: Numbers, slopes: Numbers, prior: Prior, stretch: float) -> Fits:
+    """Fit each combination of a standard deviation of the common factor and a scale of the rest, at one stretch."""
+    moves = _moves(prior, stretch)
+    effects, unit = slopes @ moves, np.eye(moves.shape[1])
+    combinations = list(itertools.product(COMMON, RESTS))
+    widths = np.ones((len(combinations), len(unit)))
+    widths[:, 0] = [prior.between * common for common, _ in combinations]
+    scales = np.array([scale for _, scale in combinations])
+    pairs, rests = widths[:, :, None] * widths[:, None, :], np.zeros((len(scales), len(errors)))
     for _ in range(REWEIGHTINGS):
         trust = (FREEDOM + 1) / (FREEDOM * scales[:, None] ** 2 + rests**2)
         inner = unit + pairs * ((effects.T * trust[:, None, :]) @ effects)
@@ -96,10 +105,14 @@ def _fits(errors: Numbers, effects: Numbers, widths: Numbers, scales: Numbers) -
     known = unit + INFORMATION * (inner - unit)
     tails = np.sum(np.log1p((rests / scales[:, None]) ** 2 / FREEDOM), axis=1)
     fit = -len(errors) * np.log(scales) - (FREEDOM + 1) / 2 * tails - np.sum(scores**2, axis=1) / 2
-    evidence = BELIEF * (fit - np.linalg.slogdet(known)[1] / 2)
-    leverage = trust * np.einsum("mni,ni->mn", effects @ (pairs * shrunk), effects)
-    covariances = pairs * np.linalg.inv(known)
-    return Fits(values=values, covariances=covariances, rests=rests, leverage=leverage, evidence=evidence)
+    return Fits(
+        scales=scales,
+        means=values @ moves.T,
+        covariances=moves @ (pairs * np.linalg.inv(known)) @ moves.T,
+        rests=rests,
+        leverage=trust * np.einsum("mni,ni->mn", effects @ (pairs * shrunk), effects),
+        evidence=BELIEF * (fit - np.linalg.slogdet(known)[1] / 2),
+    )
 
 
 def _shares(logarithms: Numbers) -> Numbers:
@@ -107,12 +120,12 @@ def _shares(logarithms: Numbers) -> Numbers:
     return np.asarray(shares / shares.sum(axis=0))
 
 
-def _left_out(scales: Numbers, fits: Fits) -> Numbers:
-    """Return each line's log error by effects, and weights of combinations, that are fitted without it.
+def _left_out(fits: Fits) -> Numbers:
+    """Return each line's log error by shifts, and weights of combinations, that are fitted without it.
 
     Without a line its rest is larger by 1 / (1 - leverage), as far as the fit is linear (Allen 1974, PRESS).
     """
     spare = 1 - np.minimum(MOST_LEVERAGE, fits.leverage)
-    rests, scale = fits.rests / spare, scales[:, None] / np.sqrt(spare)
+    rests, scale = fits.rests / spare, fits.scales[:, None] / np.sqrt(spare)
     density = -np.log(scale) - (FREEDOM + 1) / 2 * np.log1p((rests / scale) ** 2 / FREEDOM)
     return np.asarray(np.sum(_shares(fits.evidence[:, None] - BELIEF * density) * rests, axis=0))

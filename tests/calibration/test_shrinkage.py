@@ -11,7 +11,7 @@ RATES = np.array([-1.0, -1.0, 1.0, 1.0])
 
 
 def prior() -> Prior:
-    return Prior(common=RATES, between=BETWEEN, open_root=OPEN * np.eye(len(RATES)))
+    return Prior(common=RATES, between=BETWEEN, open_root=OPEN * np.eye(len(RATES)), plausible=np.full(len(RATES), 0.3))
 
 
 def shares(lines: int, seed: int = 0) -> Numbers:
@@ -37,7 +37,7 @@ def test_lines_that_agree_move_nothing(lines: int) -> None:
 def test_noise_moves_little(noise: float) -> None:
     """Errors in no order, round none, move no constant by as much as one line is off."""
     moves = [np.abs(of_factor(1.0, 10, noise, seed).mean) for seed in range(40)]
-    assert np.mean(moves) < noise / 2
+    assert np.mean(moves) < 0.6 * noise
     assert np.max(moves) < 3 * noise
 
 
@@ -100,4 +100,4 @@ def test_what_no_line_shows_stays_as_open_as_it_was() -> None:
     slopes[:, 0] = 0.0
     found = shifts(0.02 * np.random.default_rng(0).standard_normal(12), slopes, prior())
     assert abs(found.mean[0]) < 0.02
-    assert found.covariance[0, 0] > 0.5 * OPEN**2
+    assert found.covariance[0, 0] > 0.4 * OPEN**2
