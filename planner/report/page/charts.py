@@ -47,15 +47,6 @@ class Picture:
 
 
 @dataclass(frozen=True, slots=True)
-class PageBlock:
-    """One part of the argument: its pictures, and the tables that explain them."""
-
-    title: str
-    pictures: Sequence[Picture] = ()
-    tables: Sequence[PageTable] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Headline:
     """A figure of the first screen: its likely range in words, and as shares of the bar that it is drawn in."""
 

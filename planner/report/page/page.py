@@ -1,7 +1,7 @@
 """The page of one plan or several, and the blocks of a plan's section with every figure of the plan in tables."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import date
 from importlib.resources import files
@@ -17,8 +17,7 @@ from planner.physics.site.grid import usable_interconnect_mw
 from planner.physics.spares import exposure_of, interval_curves, spare_points
 from planner.physics.training import step_prediction
 from planner.physics.training.parallel_strategy import read_strategy
-from planner.plan.plan import Curve, Plan
-from planner.plan.plan_sections import LayoutPlan
+from planner.plan.plan import Plan
 from planner.report.page import charts
 from planner.report.page.drawings import fabric_tiers, plan_map
 from planner.report.plots.plan_plots import bound_corners, plan_corners
@@ -66,7 +65,10 @@ SPARES = (
 )
 
 
-def where(plan: Plan) -> Iterator[charts.PageBlock]:
+Shown = Iterator[charts.Picture | charts.PageTable]
+
+
+def where(plan: Plan) -> Shown:
     """Show open sites and other places on a map, and for each place its maximum MW and why it is not open."""
     grid = plan.instance.grid
     if grid is None or not grid.nodes:
@@ -77,6 +79,7 @@ def where(plan: Plan) -> Iterator[charts.PageBlock]:
     drawn_on = "Albers equal-area; outline: Natural Earth"
     drawn_on = drawn_on if in_us else "Places only: they lie beyond the outline that this page has"
     caption = f"Sites (area by power), other places where one may stand (rings){lines}{links}. {drawn_on}."
+    yield charts.Picture(svg, caption)
     alike: dict[tuple[str, str, str], list[str]] = {}
     for _, name, *cells in sorted(_candidates(plan, grid), key=lambda row: -row[0]):
         alike.setdefault((cells[0], cells[1], cells[2]), []).append(name)
@@ -88,8 +91,8 @@ def where(plan: Plan) -> Iterator[charts.PageBlock]:
         rows.append((", ".join(names[:LISTED_PLACES]) + more, *rest)[:width])
     what = f"Places that are not open, and {MOST} with the sites as planned" if plan.sites else MOST.capitalize()
     what += f"; {len(rows) - PLACE_ROWS} more rows are left out" if len(rows) > PLACE_ROWS else ""
-    table = [charts.PageTable(what, head[:width], rows[:PLACE_ROWS], head[2:width])] if rows else []
-    yield charts.PageBlock("Where", (charts.Picture(svg, caption),), table)
+    if rows:
+        yield charts.PageTable(what, head[:width], rows[:PLACE_ROWS], head[2:width])
 
 
 def _candidates(plan: Plan, grid: Grid) -> Iterator[tuple[float, str, str, str, str]]:
@@ -137,30 +140,23 @@ def _why(plan: Plan, grid: Grid, node: PowerNode, most: float) -> str:
     return ENDS.get(plan.objective.limited_by or "", ENDS["grid"])
 
 
-def steps(plan: Plan) -> Iterator[charts.PageBlock]:
-    """Show the schedule of the layout, or of each pool's, and the memory of its stages against HBM."""
-    if plan.layout is not None:
-        yield charts.PageBlock("How a step runs", [_schedule("", plan.layout), *_memory(plan, plan.layout)])
-    elif plan.pools is not None:
-        yield charts.PageBlock(
-            "How a step runs", [_schedule(f"{name}: ", layout) for name, layout in plan.pools.layouts.items()]
-        )
+def schedules(plan: Plan) -> Shown:
+    """Show the schedule of the layout, or of each pool's."""
+    pools = plan.pools.layouts if plan.pools else {}
+    layouts = {"": plan.layout} if plan.layout else {f"{name}: ": layout for name, layout in pools.items()}
+    for name, layout in layouts.items():
+        parts = layout.metrics.breakdown_seconds
+        bubble = sum(parts.get(part, 0.0) for part in charts.BUBBLES) / layout.metrics.step_seconds
+        stages = counted(layout.pipeline_parallel, "stage")
+        of = f"{stages}, {counted(layout.microbatches_per_step, 'micro-batch')} a replica"
+        caption = f"{name}{of}: {short_percent(bubble)} of the step is bubble. {SCHEDULE}"
+        yield charts.Picture(charts.schedule(name, layout), caption)
 
 
-def _schedule(name: str, layout: LayoutPlan) -> charts.Picture:
-    bubble = (
-        sum(layout.metrics.breakdown_seconds.get(name, 0.0) for name in charts.BUBBLES) / layout.metrics.step_seconds
-    )
-    stages = counted(layout.pipeline_parallel, "stage")
-    of = f"{stages}, {counted(layout.microbatches_per_step, 'micro-batch')} a replica"
-    return charts.Picture(
-        charts.schedule(name, layout), f"{name}{of}: {short_percent(bubble)} of the step is bubble. {SCHEDULE}"
-    )
-
-
-def _memory(plan: Plan, layout: LayoutPlan) -> Iterator[charts.Picture]:
-    machine, limit = machine_of(plan), layout.metrics.memory_limit_bytes
-    if machine is None or list(layout_faults(layout)):
+def memory_of_stages(plan: Plan) -> Shown:
+    """Show the memory of the stages of the layout against HBM."""
+    layout, machine = plan.layout, machine_of(plan)
+    if layout is None or machine is None or list(layout_faults(layout)):
         return
     parts = {
         name: size.tolist()
@@ -171,30 +167,26 @@ def _memory(plan: Plan, layout: LayoutPlan) -> Iterator[charts.Picture]:
     for stage, layers in enumerate(layout.layers_per_stage):
         own = {name: size[stage] for name, size in parts.items() if size[stage] > 0}
         in_memory.append(charts.StageMemory(layers=layers, repeated=recomputed[stage] if recomputed else 0, parts=own))
+    limit = layout.metrics.memory_limit_bytes
     caption = f"Memory of a GPU of each stage; dashed: {memory(limit)}, HBM less its reserves."
     yield charts.Picture(charts.stages(in_memory, limit), f"{caption} The plan {recomputes(plan, layout)}.")
 
 
-def days_and_money(plan: Plan) -> Iterator[charts.PageBlock]:
-    """Show the parts that the days add up from, capital by part and power by site, each against its limit."""
-    if pictures := [*_days(plan), *_cost(plan), *_power(plan)]:
-        yield charts.PageBlock("Days, money and power", pictures)
-
-
-def _days(plan: Plan) -> Iterator[charts.Picture]:
+def days_of_parts(plan: Plan) -> Shown:
+    """Show the parts that the days add up from."""
     rows, bars = days_by_part(plan), []
     for row in rows:
         shade = SUM if row.is_sum else SHADES.get(row.name, EXCHANGE if row.name in STEP_PARTS else LOST)
         bars.append(charts.Bar(row.name, row.days, shade, row.is_sum))
     if rows:
-        svg = charts.waterfall(
-            "Days of steps and days on a calendar", bars, lambda days: shown_days(rows[-1].days, days)
-        )
+        alt = "Days of steps and days on a calendar"
+        svg = charts.waterfall(alt, bars, lambda days: shown_days(rows[-1].days, days))
         lost = ", orange is lost to stops and to what guards against them" if plan.reliability else ""
         yield charts.Picture(svg, f"{DAYS}{lost}.")
 
 
-def _cost(plan: Plan) -> Iterator[charts.Picture]:
+def capital_by_part(plan: Plan) -> Shown:
+    """Show the capital by part, against its budget."""
     cost, budget = plan.cost, plan.instance.limits.budget_usd
     if cost is None:
         return
@@ -209,7 +201,8 @@ def _cost(plan: Plan) -> Iterator[charts.Picture]:
     yield charts.Picture(charts.stacked("Cost by part", bars, shades, money), f"Money by part{dashed}.")
 
 
-def _power(plan: Plan) -> Iterator[charts.Picture]:
+def power_by_site(plan: Plan) -> Shown:
+    """Show the power of each site, and that of all against its limit."""
     sites, most = plan.sites, plan.instance.limits.facility_power_mw
     if sites is None or not sites.sites:
         return
@@ -218,21 +211,22 @@ def _power(plan: Plan) -> Iterator[charts.Picture]:
     totals = {name: sum(site[name] for site in parts.values()) for name in ("IT", "overhead")}
     rows = [*((name, part, None) for name, part in parts.items()), ("all sites", totals, limit)]
     rows = rows if len(sites.sites) > 1 or limit else rows[:1]
-    svg = charts.stacked(
-        "Facility power by site", rows, charts.colours(("IT", "overhead")), lambda mw: f"{amount(mw)} MW"
-    )
-    dashed = "; the dashed line is the limit" if limit else ""
-    yield charts.Picture(svg, f"Facility power by site{dashed}.")
+    svg = charts.stacked("Facility power by site", rows, charts.colours(("IT", "overhead")), power_in_mw)
+    yield charts.Picture(svg, f"Facility power by site{'; the dashed line is the limit' if limit else ''}.")
 
 
-def money_against_days(plan: Plan) -> Iterator[charts.PageBlock]:
+def power_in_mw(mw: float) -> str:
+    """Write MW."""
+    return f"{amount(mw)} MW"
+
+
+def money_against_days(plan: Plan) -> Shown:
     """Show the curve of a plan that holds one: the days that its plans reach for their capital, and a table of them."""
     curve = plan.curve
     if curve is None or not curve.points:
         return
     own = next((point for point in curve.points if point.asked), curve.points[-1])
     reached, proven = plan_corners(curve), bound_corners(curve.points)
-    pictures = []
     if len(curve.points) > 1 and all(usd > 0 and days > 0 for usd, days in (*reached, *proven)):
         lines = [charts.ChartLine("plans", reached, 0)]
         lines += [charts.ChartLine("no plan is below, proven", proven, 1)] if proven else []
@@ -241,11 +235,7 @@ def money_against_days(plan: Plan) -> Iterator[charts.PageBlock]:
         y_axis = charts.ChartAxis("days to train", short, log=True)
         alt = f"Days to train against capital: {counted(len(curve.points), 'plan')}"
         svg = charts.curve(alt, lines, (own.capital_usd, own.days_to_train), x_axis, y_axis)
-        pictures.append(charts.Picture(svg, f"{CURVE} {' '.join(curve_claims(curve))}"))
-    yield charts.PageBlock("Money against days", pictures, [_curve_table(curve)])
-
-
-def _curve_table(curve: Curve) -> charts.PageTable:
+        yield charts.Picture(svg, f"{CURVE} {' '.join(curve_claims(curve))}")
     head = (*(heading for heading, _ in CURVE_FIGURES.values()), "layout", "what else changes")
     rows: list[charts.PageRow] = []
     for at, point in enumerate(curve.points):
@@ -253,76 +243,63 @@ def _curve_table(curve: Curve) -> charts.PageTable:
             text if text == "-" else charts.figure(f"curve.points.{at}.{key}", getattr(point, key), text)
             for key, text in curve_figures(point).items()
         )
-        marks = ", ".join(["this plan"] * point.asked + ["knee"] * point.knee)
-        layout = f"{point.layout} ({marks})" if marks else point.layout
+        marked = ", ".join(["this plan"] * point.asked + ["knee"] * point.knee)
+        layout = f"{point.layout} ({marked})" if marked else point.layout
         rows.append((*figures, layout, "; ".join(point.changes) or "-"))
-    return charts.PageTable("Plans that none beats in both capital and days", head, rows, head[-2:])
+    yield charts.PageTable("Plans that none beats in both capital and days", head, rows, head[-2:])
 
 
-def fabric(plan: Plan) -> Iterator[charts.PageBlock]:
+def fabric(plan: Plan) -> Shown:
     """Show each site's tiers of switches; of one that cannot be wired there is no picture."""
-    pictures = []
     for site in sorted(plan.fabric.sites if plan.fabric else ())[:FABRICS]:
         with suppress(InputError, ValueError):
             caption = f"{site}, from the top tier down to the racks of one leaf domain."
-            pictures.append(charts.Picture(fabric_tiers(built_fabric(plan, site)), caption))
-    if pictures:
-        yield charts.PageBlock("Fabric", pictures)
+            yield charts.Picture(fabric_tiers(built_fabric(plan, site)), caption)
 
 
-def stops(plan: Plan) -> Iterator[charts.PageBlock]:
+def stops(plan: Plan) -> Shown:
     """Show the useful share of time by checkpoint interval and by spares, where failures count."""
     reliability, exposure = plan.reliability, exposure_of(plan) if plan.reliability and plan.layout else None
     if reliability is None or exposure is None:
         return
-    pictures, seconds = [], reliability.checkpoint_interval_seconds
+    seconds, useful = reliability.checkpoint_interval_seconds, reliability.useful_share
     y_axis = charts.ChartAxis("time that trains", lambda share: f"{100 * share:.4g} %")
     if seconds is not None and (curves := interval_curves(exposure)):
         lines = []
         for index, curve in enumerate(curves):
             way = "elastic" if curve.recovery == "elastic" else f"{curve.recovery.replace('-', ' ')}, {curve.target}"
             lines.append(charts.ChartLine(way, list(zip(curve.seconds, curve.share, strict=True)), index))
-        # Marks without decimals that are zero.
-        x_axis = charts.ChartAxis(
-            "between checkpoints", lambda seconds: duration(seconds).replace(".0 ", " "), TIMES, log=True
-        )
-        useful = percent(reliability.useful_share)
-        alt = f"Time that trains by checkpoint interval: the plan has {useful} at {duration(seconds)}"
-        pictures.append(
-            charts.Picture(charts.curve(alt, lines, (seconds, reliability.useful_share), x_axis, y_axis), INTERVAL)
-        )
+
+        def mark(seconds: float) -> str:
+            return duration(seconds).replace(".0 ", " ")  # without decimals that are zero
+
+        x_axis = charts.ChartAxis("between checkpoints", mark, TIMES, log=True)
+        alt = f"Time that trains by checkpoint interval: the plan has {percent(useful)} at {duration(seconds)}"
+        yield charts.Picture(charts.curve(alt, lines, (seconds, useful), x_axis, y_axis), INTERVAL)
     if len(points := spare_points(exposure)) > 1:
         racks = sum(reliability.spare_racks_by_site.values())
         marks = [mark for mark in charts.even_marks(0, points[-1].racks) if mark == round(mark)]
         line = charts.ChartLine("", [(float(point.racks), point.share) for point in points], 0)
-        useful = percent(reliability.useful_share)
-        alt = f"Time that trains by spare racks: the plan has {useful} with {counted(racks, 'rack')}"
         x_axis = charts.ChartAxis("spare racks", "{:,.0f}".format, marks)
-        pictures.append(
-            charts.Picture(charts.curve(alt, [line], (float(racks), reliability.useful_share), x_axis, y_axis), SPARES)
-        )
-    if pictures:
-        yield charts.PageBlock("Stops, checkpoints and spares", pictures)
+        alt = f"Time that trains by spare racks: the plan has {percent(useful)} with {counted(racks, 'rack')}"
+        yield charts.Picture(charts.curve(alt, [line], (float(racks), useful), x_axis, y_axis), SPARES)
 
 
-def scenarios(plan: Plan) -> Iterator[charts.PageBlock]:
+def scenarios(plan: Plan) -> Shown:
     """Show the power in MW that each site runs in each scenario."""
     sites = plan.sites
     if sites is None or not sites.scenarios:
         return
-    capacity, ids = (
-        charts.Limit(sum(site.facility_mw for site in sites.sites), "capacity"),
-        [site.id for site in sites.sites],
-    )
-    by_name = sorted(sites.scenarios.items())
-    bars = [(name, {site: run.running_mw.get(site, 0.0) for site in ids}, capacity) for name, run in by_name]
-    svg = charts.stacked(
-        "Power that runs in each scenario, by site", bars, charts.colours(ids), lambda mw: f"{amount(mw)} MW"
-    )
-    yield charts.PageBlock("Years that may come", (charts.Picture(svg, SCENARIOS),))
+    ids, capacity = [site.id for site in sites.sites], sum(site.facility_mw for site in sites.sites)
+    bars = [
+        (name, {site: run.running_mw.get(site, 0.0) for site in ids}, charts.Limit(capacity, "capacity"))
+        for name, run in sorted(sites.scenarios.items())
+    ]
+    alt = "Power that runs in each scenario, by site"
+    yield charts.Picture(charts.stacked(alt, bars, charts.colours(ids), power_in_mw), SCENARIOS)
 
 
-def model(plan: Plan) -> Iterator[charts.PageBlock]:
+def model(plan: Plan) -> Shown:
     """Show the shares of the ideal's compute, and the compute of the best model for the deadline against the ideal."""
     choice = plan.model_choice
     if choice is None:
@@ -331,15 +308,14 @@ def model(plan: Plan) -> Iterator[charts.PageBlock]:
     named = {plain(name): size for name, size in parts.items()}
     alt = "Where the compute of the ideal goes"
     goes = charts.stacked(alt, [("6·N·D at full use", named, None)], charts.colours(list(named)), short_percent)
+    yield charts.Picture(goes, IDEAL)
     bars = [
         ("had by the deadline", {"had": choice.flop}, charts.Limit(choice.flop_bound, "proven too much")),
         ("at full use", {"at full use": choice.ideal.flop}, None),
     ]
     shades = {"had": "c0", "at full use": "c5"}
-    compute = charts.stacked("Compute that is had, its bound and the ideal's", bars, shades, "{:.4g}".format)
-    yield charts.PageBlock(
-        "The best model for the deadline", (charts.Picture(goes, IDEAL), charts.Picture(compute, BOUND))
-    )
+    alt = "Compute that is had, its bound and the ideal's"
+    yield charts.Picture(charts.stacked(alt, bars, shades, "{:.4g}".format), BOUND)
 
 
 PARTS = (
@@ -450,8 +426,17 @@ def _text(path: str, value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{amount(value)} {unit}".rstrip()
 
 
-# In the order of the page.
-BLOCKS = (*(where, steps, days_and_money, money_against_days, fabric, stops, scenarios), model)
+# Pictures and tables by title, in the order of the page.
+BLOCKS: dict[str, tuple[Callable[[Plan], Shown], ...]] = {
+    "Where": (where,),
+    "How a step runs": (schedules, memory_of_stages),
+    "Days, money and power": (days_of_parts, capital_by_part, power_by_site),
+    "Money against days": (money_against_days,),
+    "Fabric": (fabric,),
+    "Stops, checkpoints and spares": (stops,),
+    "Years that may come": (scenarios,),
+    "The best model for the deadline": (model,),
+}
 BUILT = ("sites", "wan", "model", "layout", "pools", "fabric")  # sections on purchases and choices
 
 
@@ -465,7 +450,8 @@ def report_page(plans: Sequence[tuple[str, Plan]], made: date) -> str:
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.tests.update(figure=lambda value: isinstance(value, charts.PageFigure))
+    environment.tests["figure"] = lambda value: isinstance(value, charts.PageFigure)
+    environment.tests["picture"] = lambda value: isinstance(value, charts.Picture)
     template = environment.from_string((files("planner.report.page") / "page.html.jinja").read_text(encoding="utf-8"))
     given = [name for name, _ in plans]
     names = [name if given.count(name) == 1 else f"{name} ({number})" for number, name in enumerate(given, 1)]
@@ -500,7 +486,7 @@ def _section(name: str, plan: Plan, reported: Sequence[Statement]) -> dict[str, 
             ("Limits", [_on_page(statement) for statement in first if statement.kind == "limit"]),
             ("Risks", [_on_page(statement) for statement in first if statement.kind == "warning"]),
         ],
-        "blocks": [block for part in BLOCKS for block in part(plan)],
+        "blocks": {title: [shown for part in parts for shown in part(plan)] for title, parts in BLOCKS.items()},
         "reported": by_section(reported),
         "tables": list(tables(plan)),
     }

@@ -141,6 +141,6 @@ def test_a_part_full_zone_closes_the_tree() -> None:
 def test_picture_page_and_summary_name_the_tier() -> None:
     text = fabric_tiers(E1)
     assert "8 super-spines" in text and text.count(" cables</text>") == 5
-    (drawn, *_) = next(fabric(PLAN)).pictures
+    drawn = next(fabric(PLAN))
     assert "8 super-spine" in drawn.svg
     assert "8 super-spines; $" in summary(PLAN) and "75 % zones" in summary(PLAN)

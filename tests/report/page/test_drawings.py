@@ -13,7 +13,7 @@ from worked_plan import edited, instance_with, small, worked
 from planner.plan.plan_sections import LayoutPlan
 from planner.report.page.charts import HIGH, WIDTH, StageMemory, pieces, schedule, stacked, stages, width_of
 from planner.report.page.drawings import Label, at_work, labels, plan_map
-from planner.report.page.page import days_and_money, steps, where
+from planner.report.page.page import BLOCKS, days_of_parts, memory_of_stages, schedules, where
 from planner.report.statements.training import STEP_PARTS
 
 RECT = re.compile(r'<rect x="([\d.]+)" y="([\d.]+)" width="([\d.]+)" height="([\d.]+)" class="(\w+)"><title>([^<]*)<')
@@ -99,10 +99,9 @@ def test_pools_have_a_schedule_each() -> None:
         "certificate": plan.layout.certificate.model_dump(mode="json"),
     }
     both = edited(plan, layout=None, pools=pools)
-    (block,) = steps(both)
-    assert [p.caption.split(":")[0] for p in block.pictures] == ["a", "b"]
+    assert [p.caption.split(":")[0] for p in schedules(both)] == ["a", "b"]
     assert 'data-path="pools.step_seconds" value="2.0"' in page_of(both).split("<h3>Where")[0]
-    assert list(steps(infeasible())) == []
+    assert [shown for part in BLOCKS["How a step runs"] for shown in part(infeasible())] == []
 
 
 def test_memory_of_stages_is_to_scale_and_merged() -> None:
@@ -123,23 +122,23 @@ def test_memory_of_stages_is_to_scale_and_merged() -> None:
 @pytest.mark.parametrize("choice", ["full", "selective"])
 def test_the_fullest_stage_is_the_plans(choice: str) -> None:
     """The highest bar holds what the plan says of its worst GPU; layers that run again are named under full alone."""
-    (block,) = steps(edited(small(), layout__recompute=choice))
-    assert ("recomputed;" in block.pictures[1].svg) == (choice == "full")
+    (picture,) = memory_of_stages(edited(small(), layout__recompute=choice))
+    assert ("recomputed;" in picture.svg) == (choice == "full")
     plan = small()
-    (block,) = steps(plan)
-    assert f"fullest {plan.layout.metrics.memory_bytes_per_gpu / 1e6:,.3g} MB" in block.pictures[1].svg
+    (picture,) = memory_of_stages(plan)
+    assert f"fullest {plan.layout.metrics.memory_bytes_per_gpu / 1e6:,.3g} MB" in picture.svg
 
 
 def test_a_layout_that_contradicts_itself_has_no_memory_by_stage() -> None:
     """A plan that names more stages than it lists is drawn without it, and at once."""
-    (block,) = steps(edited(small(), layout__pipeline_parallel=10**9, layout__layers_per_stage=[2, 3]))
-    assert len(block.pictures) == 1
+    plan = edited(small(), layout__pipeline_parallel=10**9, layout__layers_per_stage=[2, 3])
+    assert len(list(schedules(plan))) == 1 and list(memory_of_stages(plan)) == []
 
 
 def why(plan: object) -> dict[str, tuple[str, ...]]:
     """Return the rows of the places that are not open, by name."""
-    (block,) = where(plan)
-    return {name: row[1:] for table in block.tables for row in table.rows for name in row[0].split(", ")}
+    _, *tables = where(plan)
+    return {name: row[1:] for table in tables for row in table.rows for name in row[0].split(", ")}
 
 
 def test_places_that_are_not_open_say_why() -> None:
@@ -186,8 +185,8 @@ def test_the_map_tells_lit_spans_from_those_for_cuts() -> None:
 
 def bars_of(plan: object) -> list[tuple[float, float, str]]:
     """Return left end, width and class of each bar of the waterfall."""
-    (block,) = days_and_money(plan)
-    return [(float(x), float(w), c) for x, _, w, h, c, _ in RECT.findall(block.pictures[0].svg) if h == "13"]
+    (picture,) = days_of_parts(plan)
+    return [(float(x), float(w), c) for x, _, w, h, c, _ in RECT.findall(picture.svg) if h == "13"]
 
 
 @pytest.mark.parametrize("plan", [small(), small(workload__availability=0.8), failing("elastic")], ids=str)
@@ -206,15 +205,15 @@ def test_the_waterfall_joins_and_ends_at_the_days(plan: object) -> None:
 def test_bars_of_days_are_coloured_by_what_they_are() -> None:
     """Compute, exchanges, idle parts and what stops take have a colour each, as the words below the bars say."""
     plan = failing("restart", "elastic")
-    (block,) = days_and_money(plan)
-    colours = {tip.partition(":")[0]: c for *_, c, tip in RECT.findall(block.pictures[0].svg)}
+    (picture,) = days_of_parts(plan)
+    colours = {tip.partition(":")[0]: c for *_, c, tip in RECT.findall(picture.svg)}
     lost = [name for name, days in plan.reliability.lost_days.items() if days]
     kinds = {"c0": ("compute",), "c4": ("pipeline bubble", "host"), "c1": tuple(lost)}
     kinds["c5"] = tuple(name for name in STEP_PARTS if "exchange" in name or "sends" in name)
     assert lost and any(name in colours for name in kinds["c5"])
     for colour, names in kinds.items():
         assert {colours[name] for name in names if name in colours} <= {colour}
-    assert "orange is lost to stops" in block.pictures[0].caption
+    assert "orange is lost to stops" in picture.caption
 
 
 def test_a_part_below_zero_counts_in_the_sum_alone() -> None:
