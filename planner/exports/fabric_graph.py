@@ -12,8 +12,11 @@ from typing import Any
 import numpy as np
 
 from planner.checks.cables import free_by_exchange
-from planner.cluster import PREFIX, fold, fold_names, width
+from planner.cluster import Topology, fold, fold_names, width
 from planner.exports.fabric_parts import BuiltFabric
+from planner.formats import slurm
+from planner.formats.topology_files import site_rows
+from planner.formats.topology_rows import tree
 from planner.physics.network.dragonfly import Dragonfly
 from planner.physics.network.fabric_designs import WAN_GATEWAY, switch_counts
 from planner.physics.network.links import Ints
@@ -115,56 +118,21 @@ def _label(built: BuiltFabric, tier: str, node: int, *, by_pod: bool) -> str:
     return built.names[tier][node]
 
 
-Switch = tuple[str, str, str]  # name, "nodes" or "children", hostlist of them
-
-
-def tree(built: BuiltFabric) -> Iterator[Switch]:
-    """Yield the switches of the tree from the leaf domains up."""
-    design = built.design
-    digits = width(design.racks)
-    size = design.domain_racks
-    for i in range(design.domains):
-        yield (
-            _name("leaf", i, design.domains),
-            "nodes",
-            _run(PREFIX, i * size, min((i + 1) * size, design.racks), digits),
-        )
-    below, count, domains_below = "leaf", design.domains, 1
-    for word, domains in (("pod", design.domains_per_pod), ("zone", design.domains_per_zone)):
-        blocks, each = -(-design.domains // (domains or design.domains)), domains // domains_below
-        if blocks > 1:
-            for i in range(blocks):
-                yield (
-                    _name(word, i, blocks),
-                    "children",
-                    _run(below, i * each, min((i + 1) * each, count), width(count)),
-                )
-            below, count, domains_below = word, blocks, domains
-    if count > 1:
-        yield "super-spine" if design.zones else "core", "children", _run(below, 0, count, width(count))
-
-
 def topology_conf(built: BuiltFabric) -> Iterator[str]:
     """Write topology.conf for the plugin topology/tree."""
     yield f"# {built.site}: {built.fabric.switches} switches of {built.fabric.boxes}; nodes are racks\n"
-    for name, kind, members in tree(built):
-        yield f"SwitchName={name} {'Nodes' if kind == 'nodes' else 'Switches'}={members}\n"
+    yield slurm.write_conf(_topology(built))
 
 
 def topology_yaml(built: BuiltFabric) -> Iterator[str]:
     """Write topology.yaml with one tree, the default."""
-    yield "---\n- topology: fabric\n  cluster_default: true\n  tree:\n    switches:\n"
-    for name, kind, members in tree(built):
-        yield f"      - switch: {name}\n        {kind}: {members}\n"
+    yield slurm.write_yaml(_topology(built))
 
 
-def _name(word: str, i: int, count: int) -> str:
-    return f"{word}{i:0{width(count)}d}"
-
-
-def _run(word: str, first: int, after: int, digits: int) -> str:
-    one = f"{word}{first:0{digits}d}"
-    return one if after - first == 1 else f"{word}[{first:0{digits}d}-{after - 1:0{digits}d}]"
+def _topology(built: BuiltFabric) -> Topology:
+    root = "super-spine" if built.design.zones else "core"
+    rows = list(site_rows(built.site, built.fabric, built.design.racks, root))
+    return tree(built.site, rows if built.design.domains > 1 else rows[:1])  # one leaf has no switch above it
 
 
 MAX_ROWS = 200  # of a tier; more are merged where they are alike

@@ -38,14 +38,14 @@ def plan_topology(plan: Plan, source: str) -> Topology:
         if racks.get(site, 0) < 1 or fabric.leaf_domain_racks < 1 or fabric.leaf_domains_per_pod < 1:
             where = f"{source}: fabric.sites.{site}"
             raise InputError(f"{where}: no racks, or a leaf domain or pod of none; run `planner check` on the plan")
-        rows += _site(site, fabric, racks[site], f"{site}-" if several else "")
+        rows += site_rows(site, fabric, racks[site], site, f"{site}-" if several else "")
     if several:
         rows.append(SwitchRow("fabric.sites", WAN, children=tuple(sorted(plan.fabric.sites))))
     return tree(source, rows)
 
 
-def _site(site: str, fabric: SiteFabric, racks: int, prefix: str) -> Iterator[SwitchRow]:
-    """Lay racks out as the placement does: leaf domain by leaf domain, the last one part-full."""
+def site_rows(site: str, fabric: SiteFabric, racks: int, root: str, prefix: str = "") -> Iterator[SwitchRow]:
+    """Yield the switches of a site up to its root: racks as placed, leaf domain by leaf domain, the last part-full."""
     where, digits = f"fabric.sites.{site}", width(racks)
     size, per_pod = fabric.leaf_domain_racks, fabric.leaf_domains_per_pod
     leaves = []
@@ -62,7 +62,7 @@ def _site(site: str, fabric: SiteFabric, racks: int, prefix: str) -> Iterator[Sw
                 yield SwitchRow(where, f"{prefix}{word}{i}", children=block)
             below = tuple(f"{prefix}{word}{i}" for i in range(len(blocks)))
             domains_below = domains
-    yield SwitchRow(where, site, children=below)
+    yield SwitchRow(where, root, children=below)
 
 
 FORMATS = "topology.conf, topology.yaml, topograph's graph, Kubernetes' nodes, or a plan"
@@ -112,7 +112,6 @@ def _from_json(data: Any, source: str, keys: Sequence[str]) -> Topology:
 
         return read_kubernetes(data, source, keys)
     if "planner_version" in data:
-        pass
         from planner.plan.plan_files import plan_of
 
         return plan_topology(plan_of(data, source), source)

@@ -85,17 +85,17 @@ def verdicts(sides: Sequence[Side]) -> Iterator[str]:
         front = "" if len(sides) == 2 else f"{side.name} beside {first.name}: "
         yield f"{front}{changes(first, side)}: {brings(first, side)}"
         yield from (f"  {line}" for line in terms(first, side))
-        known = {said.text for said in first.reported}
-        for said in side.reported:
-            if said.first and said.kind in ("limit", "warning") and said.text not in known:
-                yield f"  {side.name}: {said.text}"
+        known = {fact.text for fact in first.reported}
+        for fact in side.reported:
+            if fact.first and fact.kind in ("limit", "warning") and fact.text not in known:
+                yield f"  {side.name}: {fact.text}"
 
 
 def headline(side: Side) -> str:
     """Write the result of a plan: its verdict and money; for a row its objective, money and status."""
     if side.reported:
-        verdict = (said for said in side.reported if said.section == "verdict" and said.first and not said.instead)
-        return " ".join(said.text for said in verdict)
+        verdict = (fact for fact in side.reported if fact.section == "verdict" and fact.first and not fact.instead)
+        return " ".join(fact.text for fact in verdict)
     status = str(side.figures.get("status", "no status"))
     if side.figures.get("verified") is False:
         status += ", not verified"
