@@ -45,7 +45,7 @@ SECTIONS: dict[str, tuple[Rule, ...]] = {
     "run": cost.RUN_RULES,
     "choice": model_choice.RULES,
     "curve": cost.CURVE_RULES,
-    "proofs": (*certificates.RULES, *certificates.CLAIM_RULES, *joint.RULES),
+    "proofs": (*certificates.RULES, *joint.RULES),
 }
 
 

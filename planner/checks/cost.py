@@ -5,13 +5,25 @@ No point of a curve or frontier dominates another, and the figures of each follo
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from planner.checks import sites
 from planner.checks.fabric import lost_joints, priced, share_out, tiers_over
-from planner.checks.rule import Rule, at_most, broken, exceeds, must_be, must_equal, show
+from planner.checks.rule import (
+    Rule,
+    Violations,
+    at_most,
+    broken,
+    exceeds,
+    figures,
+    must_be,
+    must_equal,
+    needs,
+    one_each,
+    parts,
+    show,
+)
 from planner.instance.instance import Operation
 from planner.instance.network import Network
 from planner.physics.network.fabric_designs import FAMILIES, design_for
@@ -22,329 +34,297 @@ from planner.physics.network.transport import free_uplinks, pipeline_send_slowdo
 from planner.physics.plan_physics import CLUSTER, PlanPhysics
 from planner.physics.site.cost import bill as bill_of
 from planner.physics.site.cost import rack_of
-from planner.plan.certificate import Violation
-from planner.plan.plan import Cost, Curve, CurvePoint, Plan, RunPlan
+from planner.plan.plan import Cost, Curve, Plan, RunPlan
 from planner.plan.plan_sections import LayoutPlan, layout_in_short
 
 
 def recomputed(plan: Plan, physics: PlanPhysics) -> Cost | None:
     """Price a plan from its counts; None where the price of a part is not known."""
-    known = {place.site.id for place in physics.standing}
-    split = plan.sites
+    split, fabrics, network = plan.sites, plan.fabric.sites if plan.fabric else None, physics.instance.network
     if split is not None:
-        if any(site.id not in known for site in split.sites):
+        standing = {place.site.id: place.authority.id for place in physics.standing}
+        if any(site.id not in standing for site in split.sites):
             return None
-        exact = []
-        for site in split.sites:
-            place = physics.site_named(site.id)
-            area = place.authority.id if place else site.balancing_authority
-            mw = {"facility_mw": physics.load_mw(site.id, site.racks), "it_mw": physics.it_mw(site.id, site.racks)}
-            exact.append(site.model_copy(update={"balancing_authority": area, **mw}))
-        km = {(link.a, link.b): sites.route_km(physics, one, other) for _, link, one, other in sites.links(physics)}
-        parts = {
-            "sites": tuple(exact),
+        exact = tuple(
+            site.model_copy(
+                update={
+                    "balancing_authority": standing[site.id],
+                    "facility_mw": physics.load_mw(site.id, site.racks),
+                    "it_mw": physics.it_mw(site.id, site.racks),
+                }
+            )
+            for site in split.sites
+        )
+        km = {(link.a, link.b): physics.route_km(link.a, link.b) for _, link in sites.links(physics)}
+        links = ((link, km.get((link.a, link.b), link.route_km)) for link in split.links)
+        known = {
+            "sites": exact,
             "new_lines": tuple(line for line in split.new_lines if line.line in physics.built),
             "upgrades": tuple(upgrade for upgrade in split.upgrades if upgrade.node in physics.steps),
-            "links": tuple(
-                link.model_copy(update={"route_km": km[link.a, link.b]}) if (link.a, link.b) in km else link
-                for link in split.links
-            ),
+            "links": tuple(link.model_copy(update={"route_km": route}) for link, route in links),
         }
-        split = split.model_copy(update=parts)
-    fabrics = plan.fabric.sites if plan.fabric is not None else None
-    if fabrics is not None and physics.instance.network is not None:
+        split = split.model_copy(update=known)
+    if fabrics is not None and network is not None:
         if set(fabrics) != set(physics.wired):
             return None
-        usd = {
-            site: priced(physics, physics.instance.network, fabric, physics.wired[site]).usd
-            for site, fabric in fabrics.items()
-        }
-        fabrics = {site: fabric.model_copy(update={"cost_usd": usd[site]}) for site, fabric in fabrics.items()}
+        usd = {site: priced(physics, network, own, physics.wired[site]).usd for site, own in fabrics.items()}
+        fabrics = {site: own.model_copy(update={"cost_usd": usd[site]}) for site, own in fabrics.items()}
     return bill_of(physics.instance, sum(physics.racks_by_site.values()), split, fabrics, sites.repriced(physics))
 
 
-def parts(physics: PlanPhysics) -> Iterator[Violation]:
+def bill(physics: PlanPhysics) -> Violations:
     """Check that every part of the bill, and their total, are as counts and prices give them."""
-    stated, bill_now = physics.plan.cost, recomputed(physics.plan, physics)
-    if stated is None or bill_now is None:
+    stated, found = physics.plan.cost, recomputed(physics.plan, physics)
+    if stated is None or found is None:
         return
     for name in ("capex_usd", "opex_usd_per_year"):
-        given, computed = getattr(stated, name), getattr(bill_now, name)
-        for part in sorted(set(given) | set(computed)):
-            yield from must_equal(f"parts[{name}.{part}]", part, given.get(part), computed.get(part), " USD")
-    yield from must_equal("parts[operation_years]", "operation_years", stated.operation_years, bill_now.operation_years)
-    yield from must_equal("total", "total_usd", stated.total_usd, bill_now.total_usd, " USD")
+        own, wanted = ({f"{name}.{part}": usd for part, usd in getattr(side, name).items()} for side in (stated, found))
+        yield from parts("parts", own, wanted, " USD")
+    yield from must_equal("parts[operation_years]", "operation_years", stated.operation_years, found.operation_years)
+    yield from figures("total", stated, {"total_usd": found.total_usd})
 
 
-def budget(physics: PlanPhysics) -> Iterator[Violation]:
+def budget(physics: PlanPhysics) -> Violations:
     """Check that the recomputed total is within the budget, to the cent."""
-    limit, cost_now = physics.instance.limits.budget_usd, recomputed(physics.plan, physics)
-    if limit is not None and cost_now is not None and cost_now.total_usd > limit + 0.01:
-        yield broken("budget", f"{show(cost_now.total_usd)} USD in all > {show(limit)} USD budget")
+    limit, found = physics.instance.limits.budget_usd, recomputed(physics.plan, physics)
+    if limit is not None and found is not None and found.total_usd > limit + CENT:
+        yield broken("budget", f"{show(found.total_usd)} USD in all > {show(limit)} USD budget")
 
 
-RULES: tuple[Rule, ...] = (parts, budget)
+def run_budget(physics: PlanPhysics) -> Violations:
+    """Check that the whole run is within the budget, to the cent, where the total cost of ownership is minimised."""
+    limit, asked = physics.instance.limits.budget_usd, physics.instance.objective.minimize
+    usd = total_usd(physics) if limit is not None and asked == "total_cost_of_ownership_usd" else None
+    if limit is not None and usd is not None and usd > limit + CENT:
+        yield broken("budget[run]", f"{show(usd)} USD until the run ends > {show(limit)} USD budget")
 
 
+CENT = 0.01
 YEAR_HOURS = 365 * 24
 LISTED_YEARS = 100
 SLACK = 1e-9  # of a count of lives or of years
-# Name, part of the money, price, life in years and the key that states it.
-Bought = tuple[str, str, float, float | None, str]
-Cents = partial(must_equal, unit=" USD")
 
 
-def _section(physics: PlanPhysics) -> Iterator[tuple[RunPlan, Cost, float]]:
-    """Yield the section with the bill recomputed and the days that the plan states, where it has all three."""
-    layout, pools, run = physics.plan.layout, physics.plan.pools, physics.plan.run
-    found = pools.days_to_train if pools is not None else layout.metrics.days_to_train if layout is not None else None
-    money = recomputed(physics.plan, physics)
-    if run is not None and money is not None and found is not None:
-        yield run, money, found
+class Draw(NamedTuple):
+    """The draw of a site over the run, and the price and the carbon of its energy, None where not known."""
+
+    mw: float
+    usd_per_mwh: float | None
+    carbon_kg_per_mwh: float | None
 
 
-def _years(physics: PlanPhysics, days: float) -> float:
-    given = physics.instance.limits.operation_years
-    return days * 24 / YEAR_HOURS if given is None else given
+class Bought(NamedTuple):
+    """What may be replaced: the part of the money that it is, its price, its life, and the key that states the life."""
+
+    part: str
+    usd: float
+    life_years: float | None
+    key: str
+
+    def ended(self, years: float) -> int:
+        """Count the lives that end before so many years do."""
+        return 0 if self.life_years is None else max(0, math.ceil(years / self.life_years - SLACK) - 1)
 
 
-def _loads(physics: PlanPhysics) -> dict[str, tuple[float, float | None, float | None]]:
-    """Return the draw of every site in MW, and the price and the carbon of its MWh."""
-    if physics.instance.grid is not None:
-        areas = ((place.site, place.authority) for place in physics.standing)
-        return {
-            site.id: (physics.load_mw(site.id, site.racks), area.energy_usd_per_mwh, area.carbon_kg_per_mwh)
-            for site, area in areas
-        }
-    operation, hardware = physics.instance.operation or Operation(), physics.instance.hardware
-    drawn = sum(physics.load_mw(site, racks) for site, racks in physics.racks_by_site.items())
-    for pool in hardware.pools:
-        if not isinstance(pool.rack, str):
-            drawn += pool.racks * pool.rack.it_kw * hardware.facility_overhead_factor / 1e3
-    return {CLUSTER: (drawn, operation.energy_usd_per_mwh, operation.carbon_kg_per_mwh)}
+class Run(NamedTuple):
+    """A plan over its run, in years: its bill, and what is drawn, bought and paid each year."""
+
+    bill: Cost
+    days: float
+    years: float
+    draws: dict[str, Draw]  # by site
+    bought: dict[str, Bought]
+    yearly_usd: dict[str, float]  # by part, other than replacements
+
+    def spent(self, until: float) -> dict[str, float]:
+        """Compute the cost in USD from the start to a year, by part, without capital; the end replaces nothing."""
+        found = {part: usd * until for part, usd in self.yearly_usd.items()}
+        for one in self.bought.values():
+            if one.life_years is not None:
+                found[one.part] = found.get(one.part, 0.0) + one.usd * one.ended(until)
+        return found
+
+    def mwh(self, years: float) -> float:
+        """Compute the energy of all sites in MWh."""
+        return sum(draw.mw for draw in self.draws.values()) * years * YEAR_HOURS
 
 
-def _bought(physics: PlanPhysics, money: Cost) -> Iterator[Bought]:
+def _run(physics: PlanPhysics, days: float | None) -> Run | None:
+    """Return a plan over a run of so many days to train; None where these or a price are not known."""
     hardware, operation = physics.instance.hardware, physics.instance.operation or Operation()
-    for i, pool in enumerate(hardware.pools):
-        if not isinstance(pool.rack, str):
-            key = f"hardware.pools[{i}].rack.life_years"
-            yield pool.name, "rack_replacement", pool.racks * pool.rack.price_usd, pool.rack.life_years, key
+    money, given = recomputed(physics.plan, physics), physics.instance.limits.operation_years
+    if money is None or days is None:
+        return None
+    pools = {pool.name: (i, pool, pool.rack) for i, pool in enumerate(hardware.pools) if not isinstance(pool.rack, str)}
+    if physics.instance.grid is not None:
+        places = ((place.site, place.authority) for place in physics.standing)
+        draws = {
+            site.id: Draw(physics.load_mw(site.id, site.racks), area.energy_usd_per_mwh, area.carbon_kg_per_mwh)
+            for site, area in places
+        }
+    else:
+        drawn = sum(physics.load_mw(site, racks) for site, racks in physics.racks_by_site.items())
+        in_pools = sum(pool.racks * rack.it_kw for _, pool, rack in pools.values()) / 1e3
+        drawn += in_pools * hardware.facility_overhead_factor
+        draws = {CLUSTER: Draw(drawn, operation.energy_usd_per_mwh, operation.carbon_kg_per_mwh)}
+    bought = {
+        name: Bought(
+            "rack_replacement", pool.racks * rack.price_usd, rack.life_years, f"hardware.pools[{i}].rack.life_years"
+        )
+        for name, (i, pool, rack) in pools.items()
+    }
     if not hardware.pools and not isinstance(hardware.rack, str):
         life, usd = hardware.rack.life_years, money.capex_usd["racks"]
-        yield "racks", "rack_replacement", usd, life, "hardware.rack.life_years"
+        bought["racks"] = Bought("rack_replacement", usd, life, "hardware.rack.life_years")
     if "fabric" in money.capex_usd:
         life, usd = operation.fabric_life_years, money.capex_usd["fabric"]
-        yield "fabric", "fabric_replacement", usd, life, "operation.fabric_life_years"
-
-
-def _ends(years: float, life: float | None) -> int:
-    """Count the lives that end before the run does."""
-    return 0 if life is None else max(0, int(-(-(years / life - SLACK) // 1)) - 1)
-
-
-def _yearly(physics: PlanPhysics, money: Cost) -> dict[str, float]:
-    """Compute the yearly costs in USD other than replacements, by part."""
-    operation, loads = physics.instance.operation or Operation(), _loads(physics).values()
-    found = {part: usd for part, usd in money.opex_usd_per_year.items() if part != "energy"}
-    if all(price is not None for _, price, _ in loads):
-        found["energy"] = sum(mw * (price or 0.0) for mw, price, _ in loads) * YEAR_HOURS
+        bought["fabric"] = Bought("fabric_replacement", usd, life, "operation.fabric_life_years")
+    yearly = {part: usd for part, usd in money.opex_usd_per_year.items() if part != "energy"}
+    if all(draw.usd_per_mwh is not None for draw in draws.values()):
+        yearly["energy"] = sum(draw.mw * (draw.usd_per_mwh or 0.0) for draw in draws.values()) * YEAR_HOURS
     if operation.maintenance_share_per_year is not None:
-        found["maintenance"] = (
-            sum(usd for _, _, usd, _, _ in _bought(physics, money)) * operation.maintenance_share_per_year
-        )
+        yearly["maintenance"] = sum(one.usd for one in bought.values()) * operation.maintenance_share_per_year
     if operation.staff_usd_per_year is not None:
-        found["staff"] = operation.staff_usd_per_year
-    return found
-
-
-def _spent(physics: PlanPhysics, money: Cost, years: float, start: float, end: float) -> dict[str, float]:
-    """Compute the cost in USD of a run of `years` years from year `start` to `end`, by part, without capital."""
-    found = {part: usd * (end - start) for part, usd in _yearly(physics, money).items()}
-    for _, part, usd, life, _ in _bought(physics, money):
-        if life is not None:
-            last = _ends(years, life)
-            until = last if end >= years - SLACK else min(last, _ends(end, life))
-            found[part] = found.get(part, 0.0) + usd * (until - min(last, _ends(start, life)))
-    return found
+        yearly["staff"] = operation.staff_usd_per_year
+    years = days * 24 / YEAR_HOURS if given is None else given
+    return Run(bill=money, days=days, years=years, draws=draws, bought=bought, yearly_usd=yearly)
 
 
 def total_usd(physics: PlanPhysics) -> float | None:
     """Recompute the cost in USD of a plan over its run, capital included; None where its days or a price is unknown."""
-    layout, bill = physics.plan.layout, recomputed(physics.plan, physics)
-    if layout is None or bill is None:
-        return None
-    years = _years(physics, layout.metrics.days_to_train)
-    return sum(bill.capex_usd.values()) + sum(_spent(physics, bill, years, 0.0, years).values())
+    run = _run(physics, physics.plan.layout.metrics.days_to_train if physics.plan.layout else None)
+    return sum(run.bill.capex_usd.values()) + sum(run.spent(run.years).values()) if run is not None else None
 
 
-def run_budget(physics: PlanPhysics) -> Iterator[Violation]:
-    """Check that the whole run is within the budget, to the cent, where the total cost of ownership is minimised."""
-    limit, usd = physics.instance.limits.budget_usd, total_usd(physics)
-    asked = physics.instance.objective.minimize == "total_cost_of_ownership_usd"
-    if asked and limit is not None and usd is not None and usd > limit + 0.01:
-        yield broken("budget[run]", f"{show(usd)} USD until the run ends > {show(limit)} USD budget")
+@needs("run")
+def run_rules(physics: PlanPhysics, stated: RunPlan) -> Violations:
+    """Check the days and years of a run, and that a plan without days has none; then its energy and its money."""
+    layout, pools = physics.plan.layout, physics.plan.pools
+    if layout is None and pools is None:
+        yield broken("run_length", f"{stated.days:g} days stated of a plan that has 0 layouts")
+    days = pools.days_to_train if pools is not None else layout.metrics.days_to_train if layout is not None else None
+    run = _run(physics, days)
+    if run is not None:
+        yield from figures("run_length", stated, {"days": run.days, "years": run.years})
+        for rule in (energy, money, by_year):
+            yield from rule(physics, stated, run)
 
 
-def length(physics: PlanPhysics) -> Iterator[Violation]:
-    """Check the days and the years that are counted, and that a plan without days has no run."""
-    if physics.plan.run is not None and physics.plan.layout is None and physics.plan.pools is None:
-        yield broken("run_length", f"{physics.plan.run.days:g} days stated of a plan that has 0 layouts")
-    for run, _, days in _section(physics):
-        yield from must_equal("run_length", "days of the run against those to train", run.days, days)
-        yield from must_equal("run_length", "years counted", run.years, _years(physics, days))
-
-
-def energy(physics: PlanPhysics) -> Iterator[Violation]:
+def energy(physics: PlanPhysics, stated: RunPlan, run: Run) -> Violations:
     """Check the power, energy, energy cost and CO2 of every site, and their sums."""
-    for run, _, days in _section(physics):
-        loads, years, tokens = _loads(physics), _years(physics, days), physics.instance.workload.tokens
-        yield from must_be("run_energy", "sites", sorted(run.sites), sorted(loads))
-        for name in sorted(set(run.sites) & set(loads)):
-            (mw, price, carbon), site, rule = loads[name], run.sites[name], f"run_energy[{name}]"
-            mwh = mw * years * YEAR_HOURS
-            yield from must_equal(rule, "facility_mw", site.facility_mw, mw, " MW")
-            yield from must_equal(rule, "energy_mwh", site.energy_mwh, mwh, " MWh")
-            yield from must_equal(rule, "usd_per_mwh", site.usd_per_mwh, price, " USD a MWh")
-            yield from Cents(rule, "energy_usd", site.energy_usd, None if price is None else mwh * price)
-            tonnes = None if carbon is None else mwh * carbon / 1e3
-            yield from must_equal(rule, "carbon_tonnes", site.carbon_tonnes, tonnes, " t")
-        drawn = sum(mw for mw, _, _ in loads.values())
-        yield from must_equal("run_energy", "energy_mwh", run.energy_mwh, drawn * years * YEAR_HOURS, " MWh")
-        by_token = drawn * 1e6 * days * 86400 / tokens
-        yield from must_equal("run_energy", "joules a token", run.energy_joules_per_token, by_token, " J")
-        known = [mw * years * YEAR_HOURS * kg / 1e3 for mw, _, kg in loads.values() if kg is not None]
-        all_known = len(known) == len(loads)
-        yield from must_equal("run_energy", "carbon", run.carbon_tonnes, sum(known) if all_known else None, " t")
+    yield from one_each("run_energy", "sites", stated.sites, run.draws)
+    carbon: list[float | None] = []
+    for name, draw in run.draws.items():
+        mwh, kg = draw.mw * run.years * YEAR_HOURS, draw.carbon_kg_per_mwh
+        carbon.append(None if kg is None else mwh * kg / 1e3)
+        found = {
+            "facility_mw": draw.mw,
+            "energy_mwh": mwh,
+            "usd_per_mwh": draw.usd_per_mwh,
+            "energy_usd": None if draw.usd_per_mwh is None else mwh * draw.usd_per_mwh,
+            "carbon_tonnes": carbon[-1],
+        }
+        if name in stated.sites:
+            yield from figures(f"run_energy[{name}]", stated.sites[name], found)
+    joules = run.mwh(1.0) / YEAR_HOURS * 1e6 * run.days * 86400
+    found = {
+        "energy_mwh": run.mwh(run.years),
+        "energy_joules_per_token": joules / physics.instance.workload.tokens,
+        "carbon_tonnes": None if None in carbon else sum(tonnes or 0.0 for tonnes in carbon),
+    }
+    yield from figures("run_energy", stated, found)
 
 
-def replaced(physics: PlanPhysics) -> Iterator[Violation]:
-    """Check how often racks and fabric are replaced."""
-    for run, money, days in _section(physics):
-        found = {name: _ends(_years(physics, days), life) for name, _, _, life, _ in _bought(physics, money)}
-        yield from must_be("run_replaced", "what may be replaced", sorted(run.replacements), sorted(found))
-        for name in sorted(set(run.replacements) & set(found)):
-            yield from must_equal(f"run_replaced[{name}]", "replacements", run.replacements[name], found[name])
+def money(physics: PlanPhysics, stated: RunPlan, run: Run) -> Violations:
+    """Check what is replaced, each part of a run's cost, their sum in total and by token, and the costs left out."""
+    replaced = {name: one.ended(run.years) for name, one in run.bought.items()}
+    yield from parts("run_replaced", stated.replacements, replaced)
+    found = {"capital": sum(run.bill.capex_usd.values())} | run.spent(run.years)
+    yield from parts("run_money", stated.usd, found, " USD")
+    total, tokens = sum(found.values()), physics.instance.workload.tokens
+    in_all = {"total_cost_of_ownership_usd": total, "usd_per_million_tokens": total / (tokens / 1e6)}
+    yield from figures("run_money", stated, in_all)
+    operation = physics.instance.operation or Operation()
+    names = ["maintenance_share_per_year", "staff_usd_per_year"]
+    names += ["energy_usd_per_mwh"] if physics.instance.grid is None else []
+    left_out = [f"operation.{name}" for name in names if getattr(operation, name) is None]
+    left_out += [one.key for one in run.bought.values() if one.life_years is None]
+    yield from must_be("run_money", "not counted", sorted(stated.not_counted), sorted(left_out))
 
 
-def money(physics: PlanPhysics) -> Iterator[Violation]:
-    """Check every part of the cost of a run, their sum in total and per million tokens, and the costs left out."""
-    for run, bill, days in _section(physics):
-        years = _years(physics, days)
-        found = {"capital": sum(bill.capex_usd.values())} | _spent(physics, bill, years, 0.0, years)
-        for part in sorted(set(found) | set(run.usd)):
-            yield from Cents(f"run_money[{part}]", part, run.usd.get(part), found.get(part))
-        total, tokens = sum(found.values()), physics.instance.workload.tokens
-        yield from Cents("run_money", "total cost of ownership", run.total_cost_of_ownership_usd, total)
-        by_token = total / (tokens / 1e6)
-        yield from Cents("run_money", "cost of a million tokens", run.usd_per_million_tokens, by_token)
-        operation = physics.instance.operation or Operation()
-        names = ("maintenance_share_per_year", "staff_usd_per_year")
-        given = {f"operation.{name}": getattr(operation, name) for name in names}
-        if physics.instance.grid is None:
-            given["operation.energy_usd_per_mwh"] = operation.energy_usd_per_mwh
-        not_counted = [key for key, value in given.items() if value is None]
-        not_counted += [key for _, _, _, life, key in _bought(physics, bill) if life is None]
-        yield from must_be("run_money", "not counted", sorted(run.not_counted), sorted(not_counted))
-        yield from must_equal("run_money", "keys not counted", len(run.not_counted), len(set(run.not_counted)))
-
-
-def by_year(physics: PlanPhysics) -> Iterator[Violation]:
+def by_year(_: PlanPhysics, stated: RunPlan, run: Run) -> Violations:
     """Check each listed year of a run: its length in years, its energy in MWh, and its spending by part in USD."""
-    for run, bill, days in _section(physics):
-        years, drawn = _years(physics, days), sum(mw for mw, _, _ in _loads(physics).values())
-        ends = [float(year) for year in range(1, LISTED_YEARS + 1) if year < years - SLACK]
-        ends = [*ends, years] if years > SLACK and len(ends) < LISTED_YEARS else ends
-        yield from must_equal("run_by_year", "years listed", len(run.by_year), len(ends))
-        start: float = 0.0
-        for number, (year, end) in enumerate(zip(run.by_year, ends, strict=False)):
-            rule, now = f"run_by_year[{number}]", _spent(physics, bill, years, start, end)
-            yield from must_equal(rule, "part of a year", year.years, end - start)
-            yield from must_equal(rule, "energy_mwh", year.energy_mwh, drawn * (end - start) * YEAR_HOURS, " MWh")
-            for part in sorted(set(now) | set(year.usd)):
-                yield from Cents(f"{rule}[{part}]", part, year.usd.get(part), now.get(part))
-            start = end
+    ends = [float(year) for year in range(1, LISTED_YEARS + 1) if year < run.years - SLACK]
+    ends = [*ends, run.years] if run.years > SLACK and len(ends) < LISTED_YEARS else ends
+    yield from must_equal("run_by_year", "years listed", len(stated.by_year), len(ends))
+    for number, (year, (start, end)) in enumerate(zip(stated.by_year, pairwise([0.0, *ends]), strict=False)):
+        rule, before, now = f"run_by_year[{number}]", run.spent(start), run.spent(end)
+        yield from figures(rule, year, {"years": end - start, "energy_mwh": run.mwh(end - start)})
+        yield from parts(rule, year.usd, {part: usd - before[part] for part, usd in now.items()}, " USD")
 
 
-RUN_RULES: tuple[Rule, ...] = (length, energy, replaced, money, by_year, run_budget)
+RULES: tuple[Rule, ...] = (bill, budget)
+RUN_RULES: tuple[Rule, ...] = (run_rules, run_budget)
 
 
-def curve_order(physics: PlanPhysics) -> Iterator[Violation]:
-    """Check that days fall as capital rises, and that bounds, which fall too, lie below the days."""
-    for number, (before, after) in enumerate(pairwise(_points(physics)), 1):
-        if not (before.capital_usd < after.capital_usd and before.days_to_train > after.days_to_train):
-            sides = [f"{show(point.capital_usd)} USD in {show(point.days_to_train)} days" for point in (before, after)]
-            yield broken(f"curve_order[{number}]", f"{sides[1]} against {sides[0]} at the point before")
-        if (
-            before.bound_days is not None
-            and after.bound_days is not None
-            and exceeds(after.bound_days, before.bound_days)
-        ):
-            bounds = f"{show(after.bound_days)} days for more money, {show(before.bound_days)} at the point before"
-            yield broken(f"curve_order[{number}]", f"bound of {bounds}", after.bound_days, before.bound_days)
+@needs("curve")
+def curve_points(physics: PlanPhysics, curve: Curve) -> Violations:
+    """Check that each point has figures that a plan can have, and that days and bounds fall as capital rises.
 
-
-def curve_points(physics: PlanPhysics) -> Iterator[Violation]:
-    """Check that each point has figures that a plan can have: its racks paid, within budget and deadline."""
-    limits, rack, knees = physics.instance.limits, rack_of(physics.instance.hardware), 0
-    for number, point in enumerate(_points(physics)):
+    Its racks are paid, and it is within budget and deadline; no point beats its own bound.
+    """
+    limits, rack = physics.instance.limits, rack_of(physics.instance.hardware)
+    for number, point in enumerate(curve.points):
         rule = f"curve_points[{number}]"
         yield from must_be(rule, "racks of its sites", sum(point.racks_by_site.values()), point.racks)
-        if exceeds(point.racks * rack.price_usd, point.capital_usd):
-            yield broken(
-                rule, f"{show(point.racks)} racks alone cost more", point.capital_usd, point.racks * rack.price_usd
-            )
-        if limits.budget_usd is not None and exceeds(point.capital_usd, limits.budget_usd):
-            yield broken(rule, "is above limits.budget_usd", point.capital_usd, limits.budget_usd)
-        if limits.deadline_days is not None and exceeds(point.days_to_train, limits.deadline_days):
-            yield broken(rule, "is later than limits.deadline_days", point.days_to_train, limits.deadline_days)
-        if point.bound_days is not None and exceeds(point.bound_days, point.days_to_train):
-            yield broken(rule, "is faster than its own bound", point.days_to_train, point.bound_days)
-        if not (0 < point.mfu <= 1 and 0 <= point.idle_gpus <= point.racks * rack.gpus):
-            yield broken(
-                rule, f"MFU {show(point.mfu)} with {show(point.idle_gpus)} idle GPUs of {show(point.racks)} racks"
-            )
-        knees += point.knee
-    if knees > 1:
-        yield broken("curve_points", f"{knees} knees, one at most expected", knees, 1)
-
-
-def curve_of_plan(physics: PlanPhysics) -> Iterator[Violation]:
-    """Check that the point of the plan itself, if one is, has the plan's figures, and that no point beats its bound."""
-    curve, layout, cost = physics.plan.curve, physics.plan.layout, physics.plan.cost
-    if curve is None or layout is None or cost is None:
-        return
-    own = [point for point in curve.points if point.asked]
-    if len(own) > 1:
-        yield broken("curve_of_plan", f"{len(own)} points are the plan's, one at most expected", len(own), 1)
-    for point in own:
-        for name, stated, found in (
-            ("days", point.days_to_train, layout.metrics.days_to_train),
-            ("capital", point.capital_usd, cost.total_usd),
-            ("MFU", point.mfu, layout.metrics.mfu),
-            ("idle GPUs", point.idle_gpus, layout.gpus_idle),
+        for limit in (
+            (point.racks * rack.price_usd, point.capital_usd, "USD of its racks", "USD"),
+            (point.capital_usd, limits.budget_usd, "USD", "USD of the budget"),
+            (point.days_to_train, limits.deadline_days, "days", "days until the deadline"),
+            (point.bound_days, point.days_to_train, "days, its bound", "days"),
         ):
-            yield from must_equal("curve_of_plan", name, stated, found)
-        yield from must_be("curve_of_plan", "layout", point.layout, layout_in_short(layout))
+            yield from at_most(rule, *limit)
+        if not (0 < point.mfu <= 1 and 0 <= point.idle_gpus <= point.racks * rack.gpus):
+            idle = f"{show(point.idle_gpus)} idle GPUs of {show(point.racks)} racks"
+            yield broken(rule, f"MFU {show(point.mfu)} with {idle}")
+    for number, (before, after) in enumerate(pairwise(curve.points), 1):
+        rule = f"curve_order[{number}]"
+        if not (before.capital_usd < after.capital_usd and before.days_to_train > after.days_to_train):
+            sides = [f"{show(point.capital_usd)} USD in {show(point.days_to_train)} days" for point in (before, after)]
+            yield broken(rule, f"{sides[1]} against {sides[0]} at the point before")
+        more = "days, the bound for more money"
+        yield from at_most(rule, after.bound_days, before.bound_days, more, "at the point before")
+    for rule, what in (("curve_points", "knee"), ("curve_of_plan", "asked")):
+        number = sum(getattr(point, what) for point in curve.points)
+        yield from at_most(rule, number, 1, f"points are the {'knee' if what == 'knee' else 'plan'}", "at most")
+
+
+@needs("curve", "layout", "cost")
+def curve_of_plan(physics: PlanPhysics, curve: Curve, layout: LayoutPlan, cost: Cost) -> Violations:
+    """Check that the point of the plan itself, if one is, has the plan's figures, and that no point beats its bound."""
+    found = {
+        "days_to_train": layout.metrics.days_to_train,
+        "capital_usd": cost.total_usd,
+        "mfu": layout.metrics.mfu,
+        "idle_gpus": layout.gpus_idle,
+        "layout": layout_in_short(layout),
+    }
     bound = physics.plan.objective.bound if physics.instance.objective.minimize == "days_to_train" else None
-    for point in curve.points if bound is not None else ():
-        if exceeds(bound or 0.0, point.days_to_train):
-            yield broken("curve_of_plan", "a point is faster than the bound of the plan", point.days_to_train, bound)
+    for point in curve.points:
+        yield from figures("curve_of_plan", point, found if point.asked else {})
+        yield from at_most("curve_of_plan", bound, point.days_to_train, "days, the bound of the plan", "days")
 
 
-def curve_share(physics: PlanPhysics) -> Iterator[Violation]:
+@needs("curve")
+def curve_share(physics: PlanPhysics, curve: Curve) -> Violations:
     """Check that the points cover, within the share stated, every plan whose days are as its point's bound allows.
 
     Where the whole curve is the goal, its share rests on nodes of the search that the plan does not hold.
     """
-    curve, goal = physics.plan.curve, physics.instance.objective.minimize
-    if curve is None or curve.epsilon is None or not curve.points or goal == "frontier":
+    if curve.epsilon is None or not curve.points or physics.instance.objective.minimize == "frontier":
         return
-    first = curve.points[0]
-    needed = _share(curve)
-    if exceeds(needed, curve.epsilon):
-        yield broken("curve_share", "the points cover others within more than the share", curve.epsilon, needed)
-    if curve.least_usd is None or exceeds(first.capital_usd, curve.least_usd):
+    yield from at_most("curve_share", _share(curve), curve.epsilon, "within which points cover others", "stated")
+    if curve.least_usd is None or exceeds(curve.points[0].capital_usd, curve.least_usd):
         yield broken("curve_share", "plans below the first point are covered by none", curve.least_usd, None)
 
 
@@ -355,20 +335,17 @@ def _share(curve: Curve) -> float:
     one by the share that its capital is above the cheaper one's, the cheaper one at no more capital.
     """
     covers: list[float] = []
-    for number, point in enumerate(curve.points):
+    for before, point in zip((None, *curve.points), curve.points, strict=False):
         if point.bound_days is None or point.bound_days <= 0:
             return math.inf
-        least = curve.points[number - 1].capital_usd if number else point.capital_usd
-        own = max(point.days_to_train / point.bound_days, point.capital_usd / least)
-        covers.append(min(own, curve.points[number - 1].days_to_train / point.bound_days) if number else own)
+        own = point.days_to_train / point.bound_days
+        if before is not None:
+            own = min(max(own, point.capital_usd / before.capital_usd), before.days_to_train / point.bound_days)
+        covers.append(own)
     return max(covers) - 1
 
 
-def _points(physics: PlanPhysics) -> tuple[CurvePoint, ...]:
-    return () if physics.plan.curve is None else physics.plan.curve.points
-
-
-CURVE_RULES: tuple[Rule, ...] = (curve_order, curve_points, curve_of_plan, curve_share)
+CURVE_RULES: tuple[Rule, ...] = (curve_points, curve_of_plan, curve_share)
 
 
 Row = Mapping[str, Any]  # figures and choices of a design
@@ -382,7 +359,7 @@ BUNDLES = ("leaf_up", "leaf_bundle"), ("spine_up", "spine_bundle"), ("core_up", 
 
 def frontier(
     physics: PlanPhysics, site: str, rows: Sequence[Row], merits: Sequence[str], *, leaf_size: int | None = None
-) -> Iterator[Violation]:
+) -> Violations:
     """Check the rows of a site, by cost: the figures of each, and that no other matches or beats it in all merits."""
     network, layout = physics.instance.network, physics.plan.layout
     if network is None or layout is None:
@@ -448,9 +425,7 @@ def _gateway(physics: PlanPhysics, site: str) -> tuple[float, float]:
     return (gateway.wan_gbps, gateway.exchange_gbps) if gateway else (0.0, 0.0)
 
 
-def _row(
-    rule: str, physics: PlanPhysics, network: Network, layout: LayoutPlan, site: str, row: Row
-) -> Iterator[Violation]:
+def _row(rule: str, physics: PlanPhysics, network: Network, layout: LayoutPlan, site: str, row: Row) -> Violations:
     """Check that a row can be wired, keeps the network's rules, hides slowed traffic, and states its own figures."""
     design, (switch, *above) = _design(physics, network, site, row), [physics.switches[name] for name in _models(row)]
     reasons = list(unwirable(design, cross_rail=True))
@@ -462,25 +437,23 @@ def _row(
     yield from tiers_over(rule, network.tier_ratios, design)
     yield from lost_joints(rule, network.survives, design)
     price, slow = fabric_bill(network, switch, design, above), _slowdown(physics, layout, site, row, design)
-    groups, size = layout.rack_stages, max(1, layout.racks_per_stage_by_site[site])
-    full, last = divmod(
-        design.racks, design.domain_racks
-    )  # each group is a run of racks, and the last leaf domain part-full
-    figures = {
+    size = max(1, layout.racks_per_stage_by_site[site])
+    # Each group is a run of racks, and the last leaf domain part-full.
+    full, last = divmod(design.racks, design.domain_racks)
+    found = {
         "cost_usd": price.usd,
         "power_mw": price.mw,
         "pipeline_send_slowdown": slow,
         "racks_outside_leaf": max(0, design.racks - design.domain_racks),
-        "unavoidable_splits": max(0, groups - (full * (design.domain_racks // size) + last // size)),
+        "unavoidable_splits": max(0, layout.rack_stages - full * (design.domain_racks // size) - last // size),
         "switches": design.switches,
         "tiers": design.tiers,
         "planes": switch.planes * design.lanes,
         "leaf_domain_racks": design.domain_racks,
     }
-    for name, figure in figures.items():
+    for name, figure in found.items():
         yield from must_equal(rule, name, row[name], figure)
-    metrics = layout.metrics
-    ideal, window = metrics.pipeline_send_nic_seconds, metrics.pipeline_send_window_seconds
+    ideal, window = layout.metrics.pipeline_send_nic_seconds, layout.metrics.pipeline_send_window_seconds
     hidden = max(window, ideal * physics.transport_slowdown)
     yield from at_most(rule, ideal * slow, hidden, "s of a pipeline send", "s that hide it")
 
@@ -499,7 +472,7 @@ def _slowdown(physics: PlanPhysics, layout: LayoutPlan, site: str, row: Row, des
     return pipeline_send_slowdown(physics.transport_slowdown, design, *leaving, free=free)
 
 
-def _order(site: str, rows: Sequence[Row], merits: Sequence[str]) -> Iterator[Violation]:
+def _order(site: str, rows: Sequence[Row], merits: Sequence[str]) -> Violations:
     """Check that rows rise in cost and that none is matched or beaten in every merit by another."""
     for i, row in enumerate(rows[1:], start=1):
         if exceeds(rows[i - 1]["cost_usd"], row["cost_usd"]):

@@ -27,7 +27,7 @@ from planner.physics.training.collectives import Weights, front_layers, weights_
 from planner.physics.training.layer_time import SECONDS_PER_DAY
 from planner.physics.training.memory import LayerBytes, layer_bytes
 from planner.physics.training.operations import LayerShape, Machine, limits_expert_overlap
-from planner.physics.training.parallel_strategy import RackBlock, block_of
+from planner.physics.training.parallel_strategy import block_of
 from planner.physics.training.schedule import Schedule, may_overlap_experts
 from planner.physics.training.step_prediction import Pipeline
 
@@ -108,8 +108,8 @@ class Space:
         """Return the numbers of micro-batches that rules of the framework leave a pipeline with these replicas."""
         if self.rules.whole_expert_groups and replicas * shape.gpus % shape.expert_parallel:
             return micro_batches[:0]
-        in_rounds = self.rules.whole_rounds and int(pipelines.v[0]) > 1
-        return micro_batches[micro_batches % int(pipelines.p[0]) == 0] if in_rounds else micro_batches
+        in_rounds = self.rules.whole_rounds and int(pipelines.v) > 1
+        return micro_batches[micro_batches % int(pipelines.p) == 0] if in_rounds else micro_batches
 
     def _takes(self, shape: LayerShape) -> bool:
         """Return whether rules of the framework leave a cut of a layer."""
@@ -130,10 +130,9 @@ class Space:
 
     def days(self, seconds_per_sequence: float) -> float:
         """Compute the days to train on all tokens from the seconds per sequence."""
-        workload = self.instance.workload
-        return (
-            workload.tokens / workload.sequence_length * seconds_per_sequence / workload.availability / SECONDS_PER_DAY
-        )
+        work = self.instance.workload
+        steps = work.tokens / work.sequence_length / work.availability
+        return steps * seconds_per_sequence / SECONDS_PER_DAY
 
     @cached_property
     def failures(self) -> Failures | None:
@@ -161,68 +160,52 @@ class Space:
         return days / self.days(1.0)
 
     def cuts(self) -> Iterator["Cut"]:
-        """Yield every way to cut a layer, with each schedule."""
-        schedules = self.pinned("schedule", self.machine.software.schedules)
-        taken = (shape for shape in self._shapes() if self._takes(shape))
-        kept = itertools.product(taken, self._recomputations())
-        each = (
-            cut for shape, (keeps, repeats) in kept for cut in self._exchanges(replace(shape, recompute=keeps), repeats)
-        )
-        for one, repeats, overlapping in each:
-            phi = self.transport_slowdown
-            times = step_prediction.pipeline_of(
-                self.machine, one, zero_stage=0, order="1f1b", inside=False, transport_slowdown=phi
-            )
-            for schedule in schedules:
-                yield Cut(
-                    space=self,
-                    shape=one,
-                    schedule=schedule,
-                    repeats=repeats,
-                    times=replace(times, order=schedule),
-                    overlapping=overlapping,
-                )
+        """Yield every way to cut a layer, with each schedule.
 
-    def _exchanges(self, shape: LayerShape, repeats: Repeats) -> Iterator[tuple[LayerShape, Repeats, bool | None]]:
-        """Yield a cut with its experts' exchange overlapped and exposed, and under which pipelines each is.
-
-        Under those of one stage or with interleaving it overlaps unless layers run again, under the others never.
+        Where the experts' exchange overlaps under some pipelines alone, it is overlapped and exposed: under those of
+        one stage or with interleaving it overlaps unless layers run again, under the others never.
         """
-        if not limits_expert_overlap(self.machine, shape):
-            yield shape, repeats, None
-            return
-        exposed = replace(shape, experts_overlap=False)
-        if repeats != "some":
-            yield shape, "no", True
-        if repeats != "no":
-            yield exposed, "some", True
-        yield exposed, repeats, False
+        machine, phi = self.machine, self.transport_slowdown
+        schedules = self.pinned("schedule", machine.software.schedules)
+        taken = (shape for shape in self._shapes() if self._takes(shape))
+        for shape, (keeps, repeats) in itertools.product(taken, self._recomputations()):
+            whole = replace(shape, recompute=keeps)
+            exposed = replace(whole, experts_overlap=False)
+            ways: list[tuple[LayerShape, Repeats, bool | None]] = [(whole, repeats, None)]
+            if limits_expert_overlap(machine, whole):
+                ways = [(whole, "no", True)] if repeats != "some" else []
+                ways += [(exposed, "some", True)] if repeats != "no" else []
+                ways += [(exposed, repeats, False)]
+            for one, again, overlapping in ways:
+                times = step_prediction.pipeline_of(
+                    machine, one, zero_stage=0, order="1f1b", inside=False, transport_slowdown=phi
+                )
+                for schedule in schedules:
+                    own = replace(times, order=schedule)
+                    yield Cut(
+                        space=self, shape=one, schedule=schedule, repeats=again, times=own, overlapping=overlapping
+                    )
 
     def _shapes(self) -> Iterator[LayerShape]:
-        model, framework = self.machine.model, set(self.machine.software.parallelism)
-        heads = math.gcd(model.heads, model.kv) if "tensor" in framework else 1
-        experts = model.experts.count if model.experts and "expert" in framework else 1
-        split = [degree for degree in range(1, experts + 1) if experts % degree == 0]
-        for tensor in self.pinned(
-            "tensor_parallel", [degree for degree in range(1, self.gpus + 1) if heads % degree == 0]
-        ):
+        model, has = self.machine.model, set(self.machine.software.parallelism)
+        heads = math.gcd(model.heads, model.kv) if "tensor" in has else 1
+        experts = model.experts.count if model.experts and "expert" in has else 1
+        split = self.pinned("expert_parallel", _divisors(experts, experts))
+        for tensor in self.pinned("tensor_parallel", _divisors(heads, self.gpus)):
             fit = self.gpus // tensor
             contexts = [*range(1, fit + 1), *range(2 * fit, MAX_CONTEXT_RACKS * fit + 1, fit)]
-            for context in self.pinned("context_parallel", contexts if "context" in framework else [1]):
-                sizes = range(1, min(MAX_MICRO_BATCH, self.sequences) + 1) if context == 1 else range(1, 2)
-                for batch, expert, inner, together in itertools.product(
-                    self.pinned("microbatch_sequences", [size for size in sizes if size <= self.sequences]),
-                    self.pinned("expert_parallel", split),
-                    self.pinned("tensor_parallel_inner", inner_degrees(tensor) if "tensor-2d" in framework else [1]),
-                    self.pinned(
-                        "sequence_parallel", (False, True) if tensor > 1 and "sequence" in framework else (False,)
-                    ),
-                ):
+            inners = self.pinned("tensor_parallel_inner", inner_degrees(tensor) if "tensor-2d" in has else [1])
+            together = (False, True) if tensor > 1 and "sequence" in has else (False,)
+            sequence = self.pinned("sequence_parallel", together)
+            for context in self.pinned("context_parallel", contexts if "context" in has else [1]):
+                most = min(MAX_MICRO_BATCH if context == 1 else 1, self.sequences)
+                batches = self.pinned("microbatch_sequences", range(1, most + 1))
+                for batch, expert, inner, scattered in itertools.product(batches, split, inners, sequence):
                     yield LayerShape(
                         tensor_parallel=tensor,
                         micro_batch=batch,
                         recompute="none",
-                        sequence_parallel=together,
+                        sequence_parallel=scattered,
                         context_parallel=context,
                         expert_parallel=expert,
                         tensor_inner=inner,
@@ -264,13 +247,17 @@ class Space:
         return any(has[name] for name in named - {"core_attn"})
 
 
+def _divisors(number: int, most: int) -> list[int]:
+    return [degree for degree in range(1, most + 1) if number % degree == 0]
+
+
 def inner_degrees(degree: int) -> list[int]:
     """Return the inner degrees of TP: one-dimensional, and for many ranks the most nearly square grid."""
-    divisors = [size for size in range(2, degree) if degree % size == 0] if degree >= MIN_GRID_TENSOR_PARALLEL else []
-    square = sorted(
-        divisors, key=lambda size: (max(Fraction(size * size, degree), Fraction(degree, size * size)), size)
-    )[:1]
-    return sorted({1, *square})
+    if degree < MIN_GRID_TENSOR_PARALLEL:
+        return [1]
+    sides = _divisors(degree, degree - 1)[1:]
+    square = sorted(sides, key=lambda side: (max(Fraction(side * side, degree), Fraction(degree, side * side)), side))
+    return [1, *square[:1]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,20 +336,17 @@ class Cut:
         Pipelines and interleaving are included as far as the framework supports them, and packed pipelines have as many
         stages in a rack as fit. Cuts that split a replica alike share the result.
         """
-        shape, known = self.shape, self.space.known_pipelines
-        key = (*shape.degrees, self.schedule)
+        known, key = self.space.known_pipelines, (*self.shape.degrees, self.schedule)
         if key not in known:
             known[key] = self._pipelines()
-        found = known[key]
-        return (
-            found if self.overlapping is None else found.part(may_overlap_experts(found.p, found.v) == self.overlapping)
-        )
+        found, overlapping = known[key], self.overlapping
+        return found if overlapping is None else found.part(may_overlap_experts(found.p, found.v) == overlapping)
 
     def _pipelines(self) -> CutPipelines:
-        layers, fit = self.space.layers, self.space.gpus // self.shape.gpus
-        framework = self.machine.software.parallelism
+        layers, gpus, pins = self.space.layers, self.space.gpus, self.space.instance.pins
+        fit, framework = gpus // self.shape.gpus, self.machine.software.parallelism
         stages = np.arange(1, (layers if "pipeline" in framework else 1) + 1)
-        if self.space.rules.even_stages and "layout.layers_per_stage" not in self.space.instance.pins:
+        if self.space.rules.even_stages and "layout.layers_per_stage" not in pins:
             stages = stages[layers % stages == 0]
         chunks = self.schedule == "1f1b" and "interleaved" in framework
         most = np.where(stages > 1, layers // stages, 1) if chunks else np.ones_like(stages)
@@ -372,36 +356,20 @@ class Cut:
         q = np.append(np.ones_like(p), np.minimum(p[packed], fit))
         p, v = np.append(p, p[packed]), np.append(v, v[packed])
         kinds, at = np.unique(q, return_inverse=True)
-        blocks = [self._block(int(kind)) for kind in kinds]
-        table = np.array([_figures(block) for block in blocks], dtype=np.int64).reshape(-1, 5)[at]
-        racks, replicas, per_rack, stage_racks, wired = table.T
-        wired = np.where(self.space.wires_all & (wired > 0), self.space.gpus, wired)
+        rows = []  # of the block of one rack stage; those of longer pipelines have as many more racks
+        for kind in kinds.tolist():
+            own = {"stages_per_rack": kind, "replicas_per_rack": pins.get("layout.replicas_per_rack")}
+            block = block_of(gpus, self.shape.degrees, pipeline_parallel=1, **own)
+            names = ("racks", "replicas", "replicas_per_rack", "stage_racks", "rails")
+            rows.append([0 if block is None else getattr(block, name) for name in names])
+        racks, replicas, per_rack, stage_racks, wired = np.array(rows, dtype=np.int64).reshape(-1, 5)[at].T
+        wired = np.where(self.space.wires_all & (wired > 0), gpus, wired)
         found = CutPipelines(p, v, q, -(-p // q) * racks, replicas, per_rack, stage_racks, wired)
         fine = replicas > 0
-        for name in ("pipeline_parallel", "virtual_stages", "stages_per_rack", "replicas_per_rack"):
-            pin = self.space.instance.pins.get(f"layout.{name}")
-            if pin is not None:
-                fine &= getattr(found, COLUMN_OF.get(name, name)) == pin
+        columns = {"pipeline_parallel": p, "virtual_stages": v, "stages_per_rack": q, "replicas_per_rack": per_rack}
+        for name, column in columns.items():
+            fine &= column == pins.get(f"layout.{name}", column)
         return found.part(np.flatnonzero(fine))
-
-    def _block(self, stages_per_rack: int) -> RackBlock | None:
-        """Return the block of one rack stage; those of longer pipelines have as many more racks."""
-        return block_of(
-            self.space.gpus,
-            self.shape.degrees,
-            pipeline_parallel=1,
-            stages_per_rack=stages_per_rack,
-            replicas_per_rack=self.space.instance.pins.get("layout.replicas_per_rack"),
-        )
-
-
-COLUMN_OF = {"pipeline_parallel": "p", "virtual_stages": "v"}
-
-
-def _figures(block: RackBlock | None) -> tuple[int, int, int, int, int]:
-    if block is None:
-        return 0, 0, 0, 0, 0
-    return block.racks, block.replicas, block.replicas_per_rack, block.stage_racks, block.rails
 
 
 SLACK = 1e-9  # relative, so that rounding never takes a module away
@@ -413,17 +381,22 @@ def max_racks(instance: Instance, wired_gpus: int) -> int:
 
     The bound is whole modules within the budget (racks, buildings, connections, the cheapest link and leaf port of each
     cabled GPU, and the counted years of the cheapest energy), the power of the campus, and the capacity of the sites.
+    Without a grid it is the racks at hand that a pinned fabric joins, or none where their price or power is too much.
     """
-    if instance.grid is None:
-        return _owned(instance, wired_gpus)
-    hardware, grid, pins, power = instance.hardware, instance.grid, instance.pins, instance.limits.facility_power_mw
-    limits = [_by_budget(instance, grid, wired_gpus), _by_sites(instance, grid)]
+    hardware, grid, limits, network = instance.hardware, instance.grid, instance.limits, instance.network
+    power, budget = limits.facility_power_mw, limits.budget_usd
+    if grid is None:
+        racks = hardware.racks or 0
+        over_power = power is not None and cost.facility_mw(hardware, racks) > power * (1 + SLACK)
+        over_budget = budget is not None and racks * cost.rack_of(hardware).price_usd > budget + CENT
+        joined = racks if network is None else min(racks, max_joined_racks(network, instance.pins, wired_gpus))
+        return 0 if over_power or over_budget else int(joined)
+    most = [_by_budget(instance, grid, wired_gpus), _by_sites(instance, grid)]
     if power is not None and "facility_power" not in grid.rules.soft:
-        limits.append(power / cost.facility_mw(hardware, hardware.racks_per_module))
-    modules = min(limits)
-    whole = 0 if modules <= 0 else math.floor(min(modules, 1e9) * (1 + SLACK))
+        most.append(power / cost.facility_mw(hardware, hardware.racks_per_module))
+    whole = math.floor(max(0.0, min(*most, 1e9)) * (1 + SLACK))
     racks = whole * hardware.racks_per_module
-    wanted = pins.get("sites.racks", racks)
+    wanted = instance.pins.get("sites.racks", racks)
     return wanted if wanted <= racks else 0
 
 
@@ -432,77 +405,51 @@ def max_sites(instance: Instance) -> int:
     grid = instance.grid
     if grid is None:
         return 1
-    limits = [len(_candidates(grid))]
-    if grid.rules.max_sites is not None and "site_count" not in grid.rules.soft:
-        limits.append(grid.rules.max_sites)
-    if "sites.max_sites" in instance.pins:
-        limits.append(int(instance.pins["sites.max_sites"]))
-    return max(1, min(limits))
-
-
-def _owned(instance: Instance, wired_gpus: int) -> int:
-    """Return the racks at hand that a pinned fabric joins, or none where their price or power breaks a limit."""
-    hardware, limits, network = instance.hardware, instance.limits, instance.network
-    racks = hardware.racks or 0
-    joined = racks if network is None else int(min(racks, max_joined_racks(network, instance.pins, wired_gpus)))
-    over_power = limits.facility_power_mw is not None and cost.facility_mw(hardware, racks) > (
-        limits.facility_power_mw * (1 + SLACK)
-    )
-    usd = racks * cost.rack_of(hardware).price_usd
-    return 0 if over_power or (limits.budget_usd is not None and usd > limits.budget_usd + CENT) else joined
+    limits = [len(_candidates(grid)), instance.pins.get("sites.max_sites")]
+    limits += [grid.rules.max_sites] if "site_count" not in grid.rules.soft else []
+    return max(1, min(int(limit) for limit in limits if limit is not None))
 
 
 def _by_budget(instance: Instance, grid: Grid, wired_gpus: int) -> float:
     """Bound the modules that the budget pays, in modules."""
-    limits, hardware = instance.limits, instance.hardware
+    limits, hardware, racks = instance.limits, instance.hardware, instance.hardware.racks_per_module
     if limits.budget_usd is None:
         return math.inf
-    per_module = hardware.racks_per_module
-    load = cost.facility_mw(hardware, per_module)
-    fixed = cost.site_capex_usd(grid, it_mw=0.0, facility_mw=0.0)
-    module = cost.site_capex_usd(grid, it_mw=cost.it_mw(hardware, per_module), facility_mw=load) - fixed
-    module += per_module * (cost.rack_of(hardware).price_usd + wired_gpus * min_fabric_usd(instance.network))
+    load, fixed = cost.facility_mw(hardware, racks), cost.site_capex_usd(grid, it_mw=0.0, facility_mw=0.0)
+    module = cost.site_capex_usd(grid, it_mw=cost.it_mw(hardware, racks), facility_mw=load) - fixed
+    module += racks * (cost.rack_of(hardware).price_usd + wired_gpus * min_fabric_usd(instance.network))
     areas = {area.id: area.energy_usd_per_mwh for area in grid.balancing_authorities}
     energy = min((areas[node.balancing_authority] for node in _candidates(grid)), default=0.0)
     module += limits.budgeted_years * cost.energy_usd_per_year(load, energy)
     split = grid.rules.fault_split
-    least_sites = split.min_interconnections if split.enabled else 1
-    left = limits.budget_usd + CENT - least_sites * fixed
-    return math.inf if module <= 0 else left / module
+    sites = split.min_interconnections if split.enabled else 1
+    return math.inf if module <= 0 else (limits.budget_usd + CENT - sites * fixed) / module
 
 
 def _by_sites(instance: Instance, grid: Grid) -> float:
-    """Bound the modules that the largest sites take together: as many as may be open, each within its own limits."""
-    largest, areas = max_sites(instance), {area.id: area for area in grid.balancing_authorities}
-    headroom = grid.rules.headroom and "headroom" not in grid.rules.soft
+    """Bound the modules that the largest sites take together: as many as may be open, each within its own limits.
+
+    Of a campus no interconnection of which may hold more than a share, T <= sum of min(room, share·T). The right side
+    grows with T, so putting a bound in gives a bound; it settles within a few rounds.
+    """
+    largest, split = max_sites(instance), grid.rules.fault_split
     load = cost.facility_mw(instance.hardware, instance.hardware.racks_per_module)
+    headroom = grid.rules.headroom and "headroom" not in grid.rules.soft
+    areas = {area.id: (area, area.headroom_mw / load if headroom else math.inf) for area in grid.balancing_authorities}
     by_area: dict[str, float] = defaultdict(float)
     by_interconnection: dict[str, list[float]] = defaultdict(list)
     for node in _candidates(grid):
-        area = areas[node.balancing_authority]
-        room = _site_modules(instance, grid, node)
-        room = min(room, area.headroom_mw / load) if headroom else room
+        area, within = areas[node.balancing_authority]
+        room = min(_site_modules(instance, grid, node), within)
         by_area[area.id] += room
         by_interconnection[area.interconnection].append(room)
     every = sorted((room for rooms in by_interconnection.values() for room in rooms), reverse=True)
-    limit = sum(every[:largest])
-    if headroom:
-        limit = min(limit, sum(min(modules, areas[area].headroom_mw / load) for area, modules in by_area.items()))
-    return _within_split(
-        grid, limit, {name: sum(sorted(rooms, reverse=True)[:largest]) for name, rooms in by_interconnection.items()}
-    )
-
-
-def _within_split(grid: Grid, limit: float, rooms: Mapping[str, float]) -> float:
-    """Bound a campus no interconnection of which may hold more than a share: T <= sum of min(room, share·T).
-
-    The right side grows with T, so putting a bound in gives a bound; it settles within a few rounds.
-    """
-    split = grid.rules.fault_split
+    limit = min(sum(every[:largest]), sum(min(modules, areas[area][1]) for area, modules in by_area.items()))
     if not split.enabled or not math.isfinite(limit):
         return limit
+    most = [sum(sorted(rooms, reverse=True)[:largest]) for rooms in by_interconnection.values()]
     for _ in range(100):
-        lower = min(limit, sum(min(room, split.max_share * limit) for room in rooms.values()))
+        lower = min(limit, sum(min(room, split.max_share * limit) for room in most))
         if lower >= limit * (1 - SLACK):
             break
         limit = lower
@@ -517,16 +464,14 @@ def _candidates(grid: Grid) -> list[PowerNode]:
 def _site_modules(instance: Instance, grid: Grid, node: PowerNode) -> float:
     """Bound the modules of one site by its land, its circuits with all built and bought, and a pin."""
     hardware, soft, limits = instance.hardware, grid.rules.soft, [math.inf]
-    load = cost.facility_mw(hardware, hardware.racks_per_module)
-    land = cost.cooling_m2(hardware, hardware.racks_per_module)
+    land, rule = cost.cooling_m2(hardware, hardware.racks_per_module), grid.rules.interconnect
     if land is not None and node.area_m2 is not None and "area" not in soft:
         limits.append(node.area_m2 / land)
-    rule = grid.rules.interconnect
     if rule.enabled and rule.share > 0 and rule.reading != "import_share" and "interconnect" not in soft:
         built = {line.id: line.max_circuits for line in grid.new_lines}
         usable = usable_interconnect_mw(grid, node, built, node.upgrade.max_steps if node.upgrade else 0)
         if usable is not None:
-            limits.append(usable / rule.share / load)
+            limits.append(usable / rule.share / cost.facility_mw(hardware, hardware.racks_per_module))
     pin = instance.pins.get(f"sites.racks.{node.id}")
     if pin is not None:
         limits.append(pin / hardware.racks_per_module)

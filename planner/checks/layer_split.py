@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.checks.joint_columns import Cut, CutPipelines, Floats, Ints, max_sites
+from planner.checks.joint_columns import Cut, CutPipelines, Floats, Ints
+from planner.checks.step_bound import ColumnTimes, CutRanges
 from planner.physics.training import memory, schedule, step_prediction
 from planner.physics.training.collectives import front_layers
-from planner.physics.training.layer_time import ReplicaGroup
-from planner.physics.training.step import ShardedTimes
 from planner.physics.training.step_prediction import LargestStage, Pipeline
 
 ROUNDING = 1e-12  # relative, of bytes and of seconds
@@ -25,56 +24,42 @@ NEVER = 1 << 40  # layers to recompute where not even that makes room
 
 
 @dataclass(frozen=True, kw_only=True)
-class PipelineSplits:
+class PipelineSplits(ColumnTimes):
     """The splits of one pipeline with its replicas, for some numbers of micro-batches, ascending.
 
     All seconds are those of a micro-batch: a step's over its micro-batches. Splits that take `limit` seconds or more
     are of no interest.
     """
 
-    cut: Cut
     zero_stage: int
-    x: CutPipelines  # one entry
-    d: int
     micro_batches: Ints
     limit: float
     each: int = -1  # layers that each chunk recomputes, by a rule of the framework; -1: any number
 
+    @staticmethod
+    def of(
+        cut: Cut, zero_stage: int, x: CutPipelines, replicas: int, micro_batches: Ints, limit: float
+    ) -> "PipelineSplits":
+        """Return the splits of a pipeline, which stands alone in `x`, with a number of replicas."""
+        ends = (np.asarray(end) for end in (replicas, replicas, micro_batches[0], micro_batches[-1]))
+        return PipelineSplits(
+            cut=cut, zero_stage=zero_stage, ranges=CutRanges(x, *ends), micro_batches=micro_batches, limit=limit
+        )
+
     @property
     def p(self) -> int:
         """Stages."""
-        return int(self.x.p[0])
+        return int(self.x.p)
 
     @property
     def v(self) -> int:
         """Virtual stages."""
-        return int(self.x.v[0])
+        return int(self.x.v)
 
     @cached_property
     def pipeline(self) -> Pipeline:
         """Times of the pipeline."""
-        return self.cut.timed(self.zero_stage, inside=-(-self.p // int(self.x.stages_per_rack[0])) == 1)
-
-    @cached_property
-    def racks(self) -> int:
-        """Racks of the largest all-reduce at least: that of the site with most blocks."""
-        blocks = -(-self.d // int(self.x.block_replicas[0]))
-        return -(-blocks // max_sites(self.cut.space.instance)) * int(self.x.stage_racks[0])
-
-    @cached_property
-    def sharded(self) -> ShardedTimes:
-        """Seconds of one layer and micro-batch, with the ZeRO traffic that compute does not hide."""
-        return step_prediction.sharded_times(self.pipeline, self._group)
-
-    @property
-    def _group(self) -> ReplicaGroup:
-        per_rack, slowdown = int(self.x.replicas_per_rack[0]), self.cut.space.transport_slowdown
-        return ReplicaGroup(replicas_per_rack=per_rack, racks=self.racks, shards=self.d, slowdown=slowdown)
-
-    @cached_property
-    def send(self) -> float:
-        """Seconds of one exchange between stages."""
-        return float(self.pipeline.send(self.cut.space.transport_slowdown, self.p))
+        return self.cut.timed(self.zero_stage, inside=bool(self.inside))
 
     @cached_property
     def rounds(self) -> float:
@@ -105,21 +90,16 @@ class PipelineSplits:
         """Dense layers at the front, which the first stage has; one entry a stage."""
         return np.where(np.arange(self.p) == 0, front_layers(self.cut.machine.model), 0)[:, None]
 
-    def _bytes(self, recomputed: Any) -> Floats:
+    def _bytes(self, recomputed: Any) -> Any:
         """Bytes on a GPU of every stage with each size."""
         space, fewest = self.cut.space, int(self.micro_batches[0])
+        counts, stages = schedule.PipelineCounts(self.p, self.v, fewest), np.arange(self.p)[:, None]
+        layers = memory.StageLayers(stage=stages, layers=self.sizes[None, :], recomputed=recomputed, front=self._front)
+        d, zero, order = int(self.ranges.min_replicas), self.zero_stage, self.cut.schedule
         parts = memory.memory_by_part(
-            self.cut.machine,
-            self.cut.shape,
-            schedule.PipelineCounts(self.p, self.v, fewest),
-            memory.StageLayers(
-                stage=np.arange(self.p)[:, None], layers=self.sizes[None, :], recomputed=recomputed, front=self._front
-            ),
-            zero_stage=self.zero_stage,
-            replicas=self.d,
-            order=self.cut.schedule,
+            self.cut.machine, self.cut.shape, counts, layers, zero_stage=zero, replicas=d, order=order
         )
-        return np.asarray(sum(parts.values()) / (space.memory_limit * (1 + ROUNDING)), dtype=np.float64)
+        return sum(parts.values()) / (space.memory_limit * (1 + ROUNDING))
 
     @cached_property
     def recomputed(self) -> Ints:
@@ -181,33 +161,25 @@ class PipelineSplits:
         return np.asarray(np.where(self.fits, found, np.inf), dtype=np.float64)
 
     @cached_property
-    def chunk(self) -> Floats:
+    def chunk(self) -> Any:
         """Seconds of the largest chunk of every stage with each size."""
-        repeats = np.where(self.fits, self.recomputed, 0)
-        return np.asarray(
-            step_prediction.chunk_seconds(self.pipeline, self.sharded, self.v, self.sizes[None, :], repeats),
-            dtype=np.float64,
-        )
+        repeats, sizes = np.where(self.fits, self.recomputed, 0), self.sizes[None, :]
+        return step_prediction.chunk_seconds(self.pipeline, self.sharded, self.v, sizes, repeats)
 
     def once(self, chunk: float, layers: int) -> float:
         """Seconds that a step takes once, over the most micro-batches: its largest chunk and stage are given."""
         ends = {1, self.p, int(self.micro_batches[0]), int(self.micro_batches[-1])}
         counts = [end for end in ends if self.micro_batches[0] <= end <= self.micro_batches[-1]]
         most = min(self.p, int(self.micro_batches[-1]))  # of a round: it hides the most
-        one = int(self.micro_batches[0]) == int(self.micro_batches[-1])
-        parts = [
-            step_prediction.once_parts(
-                self.pipeline,
-                self.sharded,
-                None,
-                schedule.PipelineCounts(self.p, self.v, count, None if one else schedule.Rounds(most, most)),
-                self._group,
-                largest=LargestStage(layers=layers, chunk_seconds=chunk),
-                send=self.send,
+        rounds = None if self.micro_batches[0] == self.micro_batches[-1] else schedule.Rounds(most, most)
+        largest, found = LargestStage(layers=layers, chunk_seconds=chunk), []
+        for count in counts if self.cut.schedule == "zb-h1" else counts[:1]:
+            own = schedule.PipelineCounts(self.p, self.v, count, rounds)
+            parts = step_prediction.once_parts(
+                self.pipeline, self.sharded, None, own, self.group, largest=largest, send=self.send
             )
-            for count in (counts if self.cut.schedule == "zb-h1" else counts[:1])
-        ]
-        return min(float(sum(part.values())) for part in parts) / int(self.micro_batches[-1])
+            found.append(float(sum(parts.values())))
+        return min(found) / int(self.micro_batches[-1])
 
     def least(self) -> float:
         """Return the least seconds of a micro-batch; infinite where none are below the limit."""
@@ -274,9 +246,7 @@ def witness(
     The seconds are its minimum a micro-batch over splits of the layers. `micro_batches` are ascending; a set of them is
     halved while its lower bound is below the limit.
     """
-    found = PipelineSplits(
-        cut=cut, zero_stage=zero_stage, x=pipelines, d=replicas, micro_batches=micro_batches, limit=limit
-    ).least()
+    found = PipelineSplits.of(cut, zero_stage, pipelines, replicas, micro_batches, limit).least()
     if math.isinf(found):
         return None
     if len(micro_batches) == 1:

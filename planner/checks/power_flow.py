@@ -14,13 +14,26 @@ from functools import cached_property
 from itertools import chain
 from typing import Any
 
-from planner.checks.rule import TOLERANCE, Rule, at_most, broken, must_be, must_equal, show
-from planner.instance.grid import SOFT_UNITS, Scenario
+import numpy as np
+
+from planner.checks.rule import (
+    TOLERANCE,
+    Rule,
+    Violations,
+    at_most,
+    broken,
+    figures,
+    must_be,
+    must_equal,
+    needs,
+    one_each,
+    show,
+)
+from planner.instance.grid import SOFT_UNITS, Line, NewLine
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site import cost
 from planner.physics.site.grid import lost_share, normal_share
-from planner.plan.certificate import Violation
-from planner.plan.plan_sections import Flow, ScenarioRun
+from planner.plan.plan_sections import Flow, SitesPlan
 
 BALANCE_MW = 1e-4  # power flows are written to the watt; a node adds up several
 
@@ -61,23 +74,12 @@ def years(physics: PlanPhysics) -> Iterator[YearFigures]:
             )
 
 
-def _excess(physics: PlanPhysics, year: YearFigures, rule: str) -> float:
-    """Return the excess of a soft rule that the plan states; scenarios have none."""
-    return 0.0 if year.suffix else physics.excess(rule)
-
-
-def headroom(physics: PlanPhysics) -> Iterator[Violation]:
-    """Check that the draw of each authority's sites is within its headroom."""
-    for year in years(physics) if physics.grid.rules.headroom else ():
-        for area, mw in _by_authority(physics, year).items():
-            rule = f"headroom[{area}]"
-            yield from at_most(
-                rule + year.suffix,
-                mw,
-                year.headroom[area] + _excess(physics, year, rule),
-                "MW drawn by its sites",
-                "MW headroom",
-            )
+def _within(
+    physics: PlanPhysics, year: YearFigures, rule: str, mw: float, limit: float, left: str, right: str
+) -> Violations:
+    """Check a limit of a year in MW, with the excess of a soft rule that the plan states; scenarios have none."""
+    excess = 0.0 if year.suffix else physics.excess(rule)
+    yield from at_most(rule + year.suffix, mw, limit + excess, left, right)
 
 
 def _by_authority(physics: PlanPhysics, year: YearFigures) -> dict[str, float]:
@@ -87,55 +89,48 @@ def _by_authority(physics: PlanPhysics, year: YearFigures) -> dict[str, float]:
     return dict(sorted(mw.items()))
 
 
-def generation(physics: PlanPhysics) -> Iterator[Violation]:
+def headroom(physics: PlanPhysics) -> Violations:
+    """Check that the draw of each authority's sites is within its headroom."""
+    for year in years(physics) if physics.grid.rules.headroom else ():
+        for area, mw in _by_authority(physics, year).items():
+            sides = year.headroom[area], "MW drawn by its sites", "MW headroom"
+            yield from _within(physics, year, f"headroom[{area}]", mw, *sides)
+
+
+def generation(physics: PlanPhysics) -> Violations:
     """Check that each node feeds in no more than its plants can.
 
     An authority's sites are fed, where no flows are stated, by its own plants' power above its load.
     """
+    rules, right = physics.grid.rules, "MW that its plants can spare"
     for year in years(physics):
         for node, mw in sorted(year.generated.items()):
-            if node not in year.available:
-                yield broken(
-                    f"generation[{node}]{year.suffix}",
-                    f"{show(mw)} MW fed in at a node that is none of the grid's {len(year.available)}",
-                )
-            else:
-                yield from at_most(f"generation[{node}]{year.suffix}", 0.0, mw, "MW at least", "MW fed in")
-        if physics.grid.rules.generation:
-            yield from _plants(physics, year)
-            for area, drawn in _by_authority(physics, year).items() if physics.grid.rules.grid_model == "none" else ():
-                rule = f"generation[{area}]"
-                spare = sum(
-                    year.available[node.id] - node.load_mw
-                    for node in physics.grid.nodes
-                    if node.balancing_authority == area
-                )
-                limit = max(0.0, spare) + _excess(physics, year, rule)
-                yield from at_most(rule + year.suffix, drawn, limit, "MW drawn", "MW that its plants can spare")
+            rule, limit = f"generation[{node}]", year.available.get(node)
+            yield from at_most(rule + year.suffix, 0.0, mw, "MW at least", "MW fed in")
+            if limit is None:
+                nodes = f"none of the grid's {len(year.available)}"
+                yield broken(rule + year.suffix, f"{show(mw)} MW fed in at a node that is {nodes}")
+            elif rules.generation:
+                yield from _within(physics, year, rule, mw, limit, "MW fed in", right)
+        if rules.generation and rules.grid_model == "none":
+            for area, mw in _by_authority(physics, year).items():
+                nodes_of = [node for node in physics.grid.nodes if node.balancing_authority == area]
+                limit = max(0.0, sum(year.available[node.id] - node.load_mw for node in nodes_of))
+                yield from _within(physics, year, f"generation[{area}]", mw, limit, "MW drawn", right)
 
 
-def _plants(physics: PlanPhysics, year: YearFigures) -> Iterator[Violation]:
-    for node, mw in sorted(year.generated.items()):
-        if node in year.available:
-            rule = f"generation[{node}]"
-            yield from at_most(
-                rule + year.suffix,
-                mw,
-                year.available[node] + _excess(physics, year, rule),
-                "MW fed in",
-                "MW that its plants can spare",
-            )
+def _circuits(physics: PlanPhysics) -> Iterator[tuple[Line | NewLine, int]]:
+    """Yield each corridor with its circuits, those that the plan builds included."""
+    yield from ((line, line.circuits) for line in physics.grid.lines)
+    yield from ((line, physics.built.get(line.id, 0)) for line in physics.grid.new_lines)
 
 
-def balance(physics: PlanPhysics) -> Iterator[Violation]:
+def balance(physics: PlanPhysics) -> Violations:
     """Check that at each node generation plus inflow is its own load and its site's."""
-    if physics.grid.rules.grid_model == "none":
-        return
-    drawn = {node.id: node.load_mw for node in physics.grid.nodes}
-    ends = {line.id: (line.a, line.b) for line in physics.grid.lines} | {
-        line.id: (line.a, line.b) for line in physics.grid.new_lines
-    }
-    for year in years(physics):
+    grid = physics.grid
+    drawn = {node.id: node.load_mw for node in grid.nodes}
+    ends = {line.id: (line.a, line.b) for line, _ in _circuits(physics)}
+    for year in years(physics) if grid.rules.grid_model != "none" else ():
         net = {node: year.generated.get(node, 0.0) for node in year.available}
         for flow in year.flows:
             if flow.line in ends:
@@ -145,80 +140,60 @@ def balance(physics: PlanPhysics) -> Iterator[Violation]:
         for node, mw in sorted(net.items()):
             load = year.load.get(node, 0.0) + drawn[node]
             if abs(mw - load) > max(BALANCE_MW, TOLERANCE * load):
-                yield broken(
-                    f"balance[{node}]{year.suffix}",
-                    f"{show(mw)} MW from its plants and corridors, {show(load)} MW drawn",
-                )
+                sides = f"{show(mw)} MW from its plants and corridors, {show(load)} MW drawn"
+                yield broken(f"balance[{node}]{year.suffix}", sides)
 
 
-def rating(physics: PlanPhysics) -> Iterator[Violation]:
+def rating(physics: PlanPhysics) -> Violations:
     """Check that each corridor's flow, in both directions, is within its circuits, built ones included."""
     share = normal_share(physics.grid)
-    capacity = {line.id: share * line.circuits * line.rating_mw for line in physics.grid.lines}
-    capacity |= {line.id: share * physics.built.get(line.id, 0) * line.rating_mw for line in physics.grid.new_lines}
+    capacity = {line.id: share * circuits * line.rating_mw for line, circuits in _circuits(physics)}
     for year in years(physics):
         for line, count in sorted(Counter(flow.line for flow in year.flows).items()):
-            if line not in capacity:
-                yield broken(
-                    f"rating[{line}]{year.suffix}", f"a flow on a corridor that is none of the grid's {len(capacity)}"
-                )
-            if count > 1:
-                yield broken(f"rating[{line}]{year.suffix}", f"{count} flows > 1")
+            if count > int(line in capacity):
+                what = f"{count} flows, {int(line in capacity)} at most on one of {len(capacity)} corridors"
+                yield broken(f"rating[{line}]{year.suffix}", what)
         for flow in year.flows:
             if flow.line in capacity:
-                rule = f"rating[{flow.line}]"
-                yield from at_most(
-                    rule + year.suffix,
-                    abs(flow.mw),
-                    capacity[flow.line] + _excess(physics, year, rule),
-                    "MW flow",
-                    "MW of its circuits",
-                )
+                sides = capacity[flow.line], "MW flow", "MW of its circuits"
+                yield from _within(physics, year, f"rating[{flow.line}]", abs(flow.mw), *sides)
 
 
-def scenarios(physics: PlanPhysics) -> Iterator[Violation]:
+@needs("sites")
+def scenarios(physics: PlanPhysics, plan: SitesPlan) -> Violations:
     """Check that the split runs in every scenario that counts: in full if it must be robust, else within its limits."""
-    plan, rules = physics.plan.sites, physics.grid.rules
-    if plan is None:
-        return
+    rules = physics.grid.rules
     known = {scenario.name: scenario for scenario in physics.grid.scenarios} if rules.scenarios != "off" else {}
-    for name in sorted(set(known) ^ set(plan.scenarios)):
-        yield broken(f"scenarios[{name}]", "is missing" if name in known else "is none that counts")
-    for name, run in sorted(plan.scenarios.items()):
-        if name in known:
-            yield from _scenario(physics, known[name], run)
+    yield from one_each("scenarios", "runs of the scenario", plan.scenarios, known)
+    for name in sorted(known.keys() & plan.scenarios.keys()):
+        usd, scenario, run = 0.0, known[name], plan.scenarios[name]
+        for place in physics.standing:
+            rule, full = f"scenarios[{name}, {place.site.id}]", physics.load_mw(place.site.id, place.site.racks)
+            drawn, sides = run.running_mw.get(place.site.id, 0.0), ("MW drawn", "MW that the site holds")
+            yield from at_most(rule, drawn, full + BALANCE_MW, *sides)
+            if rules.scenarios == "robust":
+                yield from at_most(rule, full, drawn + BALANCE_MW, *reversed(sides))
+            price = scenario.energy_usd_per_mwh.get(place.authority.id, place.authority.energy_usd_per_mwh)
+            usd += cost.energy_usd_per_year(drawn, price)
+            usd += cost.energy_usd_per_year(max(full - drawn, 0.0), rules.curtailment_usd_per_mwh)
+        for site in sorted(run.running_mw.keys() - {place.site.id for place in physics.standing}):
+            yield broken(f"scenarios[{name}, {site}]", "draws power where there is no site")
+        yield from figures(f"scenarios[{name}]", run, {"energy_usd_per_year": usd})
 
 
-def _scenario(physics: PlanPhysics, scenario: Scenario, run: ScenarioRun) -> Iterator[Violation]:
-    usd, name, rules = 0.0, scenario.name, physics.grid.rules
-    for place in physics.standing:
-        rule, full = f"scenarios[{name}, {place.site.id}]", physics.load_mw(place.site.id, place.site.racks)
-        drawn = run.running_mw.get(place.site.id, 0.0)
-        yield from at_most(rule, drawn, full + BALANCE_MW, "MW drawn", "MW that the site holds")
-        if rules.scenarios == "robust":
-            yield from at_most(rule, full, drawn + BALANCE_MW, "MW that the site holds", "MW drawn")
-        price = scenario.energy_usd_per_mwh.get(place.authority.id, place.authority.energy_usd_per_mwh)
-        usd += cost.energy_usd_per_year(drawn, price)
-        usd += cost.energy_usd_per_year(max(full - drawn, 0.0), rules.curtailment_usd_per_mwh)
-    for site in sorted(set(run.running_mw) - {place.site.id for place in physics.standing}):
-        yield broken(f"scenarios[{name}, {site}]", "draws power where there is no site")
-    yield from must_equal(f"scenarios[{name}]", "energy_usd_per_year", run.energy_usd_per_year, usd, " USD")
-
-
-def excess(physics: PlanPhysics) -> Iterator[Violation]:
+@needs("sites")
+def excess(physics: PlanPhysics, plan: SitesPlan) -> Violations:
     """Check that only soft rules are exceeded, no further than they may be, in their unit and at their price."""
-    for over in physics.plan.sites.excess if physics.plan.sites else ():
-        family = over.rule.partition("[")[0]
+    for over in plan.excess:
+        family, rule = over.rule.partition("[")[0], f"excess[{over.rule}]"
         soft = physics.grid.rules.soft.get(family)
         if soft is None:
-            yield broken(f"excess[{over.rule}]", f"{show(over.amount)} {over.unit} beyond a rule that is hard")
+            yield broken(rule, f"{show(over.amount)} {over.unit} beyond a rule that is hard")
             continue
-        yield from at_most(f"excess[{over.rule}]", 0.0, over.amount, "at least", "stated")
-        yield from at_most(f"excess[{over.rule}]", over.amount, soft.max_excess, over.unit, f"{over.unit} at most")
-        yield from must_equal(
-            f"excess[{over.rule}]", "usd_per_year", over.usd_per_year, over.amount * soft.usd_per_year, " USD"
-        )
-        yield from must_be(f"excess[{over.rule}]", "unit", over.unit, SOFT_UNITS[family])
+        yield from at_most(rule, 0.0, over.amount, "at least", "stated")
+        yield from at_most(rule, over.amount, soft.max_excess, over.unit, f"{over.unit} at most")
+        yield from must_equal(rule, "usd_per_year", over.usd_per_year, over.amount * soft.usd_per_year, " USD")
+        yield from must_be(rule, "unit", over.unit, SOFT_UNITS[family])
 
 
 YEAR_RULES: tuple[Rule, ...] = (headroom, generation, balance, rating, scenarios, excess)
@@ -255,16 +230,29 @@ class GridArrays:
         """Flows with everything in service."""
         return self.base.flows(self.generated_mw - self.load_mw)
 
+    def islands(self, circuits: Any) -> Any:
+        """Return the number of the island that each node is in."""
+        from scipy.sparse import csr_matrix
+        from scipy.sparse.csgraph import connected_components
+
+        on, size = circuits > 0, len(self.names)
+        joined = csr_matrix((circuits[on], (self.a[on], self.b[on])), shape=(size, size))
+        return connected_components(joined, directed=False)[1]
+
+    def without(self, line: int) -> Any:
+        """Return the circuits that are left without one of a corridor."""
+        return self.circuits - (np.arange(len(self.lines)) == line)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Solved:
-    """A Laplacian in factors: one node of each island has zero angle."""
+    """A Laplacian in factors: one node of each island has zero angle, the others are free."""
 
     grid: GridArrays
     weight: Any
     island: Any
-    matrix: Any
     free: Any
+    matrix: Any  # of the free nodes
     factor: Any
 
     @staticmethod
@@ -276,144 +264,99 @@ class Solved:
         ArithmeticError
             If negative reactances cancel others, so that no flow follows.
         """
-        import numpy as np
+        from scipy.sparse import csr_matrix
         from scipy.sparse.linalg import splu
 
-        weight = circuits * grid.one_circuit
-        matrix, island = _laplacian(grid, weight), _islands(grid, circuits)
-        free = np.setdiff1d(np.arange(len(grid.names)), np.unique(island, return_index=True)[1])
+        weight, island, size = circuits * grid.one_circuit, grid.islands(circuits), len(grid.names)
+        rows, columns = (
+            np.concatenate([grid.a, grid.b, grid.a, grid.b]),
+            np.concatenate([grid.b, grid.a, grid.a, grid.b]),
+        )
+        entries = np.concatenate([-weight, -weight, weight, weight])
+        free = np.setdiff1d(np.arange(size), np.unique(island, return_index=True)[1])
+        whole = csr_matrix((entries, (rows, columns)), shape=(size, size))
+        matrix = whole[free][:, free].tocsc()
         try:
-            factor = splu(matrix[free][:, free].tocsc()) if len(free) else None
+            factor = splu(matrix) if len(free) else None
         except RuntimeError as error:
             raise ArithmeticError(f"grid.lines: no flow follows from their reactances ({error})") from None
-        return Solved(grid=grid, weight=weight, island=island, matrix=matrix, free=free, factor=factor)
+        return Solved(grid=grid, weight=weight, island=island, free=free, matrix=matrix, factor=factor)
 
     def flows(self, injection_mw: Any) -> Any:
         """Solve B theta = P; columns are cases."""
-        import numpy as np
-
         theta = np.zeros_like(injection_mw, dtype=float)
         if self.factor is not None:
             theta[self.free] = self.factor.solve(np.ascontiguousarray(injection_mw[self.free]))
         return (self.weight * (theta[self.grid.a] - theta[self.grid.b]).T).T
 
-    def flows_without(self, line: int) -> Any:
-        """Solve the network without one circuit, still connected, by conjugate gradients on its own matrix."""
-        import numpy as np
-        from scipy.sparse.linalg import LinearOperator, cg
-
-        grid = self.grid
-        weight = self.weight.copy()
-        weight[line] -= grid.one_circuit[line]
-        i, j, lost = grid.a[line], grid.b[line], float(grid.one_circuit[line])
-        free, factor, reduced = self.free, self.factor, self._reduced
-        place = np.full(len(grid.names), -1)
-        place[free] = np.arange(len(free))
-
-        def multiply(theta: Any) -> Any:
-            # The reduced matrix less the circuit's own four entries.
-            apart = (theta[place[i]] if place[i] >= 0 else 0.0) - (theta[place[j]] if place[j] >= 0 else 0.0)
-            product = reduced @ theta
-            for end, way in ((place[i], 1.0), (place[j], -1.0)):
-                if end >= 0:
-                    product[end] -= way * lost * apart
-            return product
-
-        right = (grid.generated_mw - grid.load_mw)[free]
-        size = (len(free), len(free))
-        answer, _ = cg(
-            LinearOperator(size, multiply), right, rtol=1e-13, maxiter=20, M=LinearOperator(size, factor.solve)
-        )
-        if np.abs(multiply(answer) - right).max() > 1e-7 * max(float(np.abs(right).max()), 1.0):
-            circuits = grid.circuits.copy()
-            circuits[line] -= 1
-            return Solved.of(grid, circuits).flows(grid.generated_mw - grid.load_mw)
-        theta = np.zeros(len(grid.names))
-        theta[free] = answer
-        return weight * (theta[grid.a] - theta[grid.b])
-
     @cached_property
-    def _reduced(self) -> Any:
-        return self.matrix[self.free][:, self.free].tocsr()
+    def _angles(self) -> Any:
+        return self.factor.solve((self.grid.generated_mw - self.grid.load_mw)[self.free])
 
+    def flows_without(self, line: int) -> Any:
+        """Solve the network without one circuit, still connected, as a change of rank one of its matrix.
 
-def _laplacian(grid: GridArrays, weight: Any) -> Any:
-    import numpy as np
-    from scipy.sparse import csr_matrix
-
-    rows = np.concatenate([grid.a, grid.b, grid.a, grid.b])
-    columns = np.concatenate([grid.b, grid.a, grid.a, grid.b])
-    return csr_matrix(
-        (np.concatenate([-weight, -weight, weight, weight]), (rows, columns)), shape=(len(grid.names), len(grid.names))
-    )
-
-
-def _islands(grid: GridArrays, circuits: Any) -> Any:
-    from scipy.sparse import csr_matrix
-    from scipy.sparse.csgraph import connected_components
-
-    on = circuits > 0
-    joined = csr_matrix((circuits[on], (grid.a[on], grid.b[on])), shape=(len(grid.names), len(grid.names)))
-    return connected_components(joined, directed=False)[1]
+        The answer is held against the changed matrix; where rounding has spoilt it, that matrix is factorised.
+        """
+        grid, injection = self.grid, self.grid.generated_mw - self.grid.load_mw
+        ends, lost = np.zeros(len(grid.names)), float(grid.one_circuit[line])
+        ends[grid.a[line]], ends[grid.b[line]] = 1.0, -1.0
+        own, right = ends[self.free], injection[self.free]
+        shift = self.factor.solve(own)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            answer = self._angles + shift * (lost * (own @ self._angles) / (1 - lost * (own @ shift)))
+        error = self.matrix @ answer - own * (lost * (own @ answer)) - right
+        if not np.abs(error).max() <= 1e-9 * max(float(np.abs(right).max()), 1.0):
+            return Solved.of(grid, grid.without(line)).flows(injection)
+        theta = np.zeros(len(grid.names))
+        theta[self.free] = answer
+        return (self.weight - lost * (np.arange(len(grid.lines)) == line)) * (theta[grid.a] - theta[grid.b])
 
 
 def read(physics: PlanPhysics) -> Iterator[tuple[YearFigures, GridArrays]]:
     """Yield the grid as the plan builds it in each year; nothing without a power flow."""
-    for year in years(physics) if physics.grid.rules.grid_model == "dc" else ():
-        yield year, _grid(physics, year)
-
-
-def _grid(physics: PlanPhysics, year: YearFigures) -> GridArrays:
-    import numpy as np
-
-    nodes = [
-        node.model_copy(update={"generation_mw": year.available[node.id]})
-        for node in sorted(physics.grid.nodes, key=lambda node: node.id)
-    ]
+    nodes = sorted(physics.grid.nodes, key=lambda node: node.id)
     at = {node.id: i for i, node in enumerate(nodes)}
-    corridors = [
-        (line.id, line.a, line.b, line.circuits, line.rating_mw, line.reactance_pu) for line in physics.grid.lines
-    ]
-    corridors += [
-        (line.id, line.a, line.b, physics.built.get(line.id, 0), line.rating_mw, line.reactance_pu)
-        for line in physics.grid.new_lines
-    ]
-    rows = [corridor for corridor in corridors if corridor[3] > 0 and corridor[1] != corridor[2] and corridor[5]]
-    return GridArrays(
-        names=[node.id for node in nodes],
-        lines=[row[0] for row in rows],
-        a=np.array([at[row[1]] for row in rows], dtype=int),
-        b=np.array([at[row[2]] for row in rows], dtype=int),
-        circuits=np.array([row[3] for row in rows], dtype=float),
-        rating_mw=np.array([row[4] for row in rows], dtype=float),
-        one_circuit=np.array([100.0 / (row[5] or 1.0) for row in rows]),
-        available_mw=np.array([node.generation_mw for node in nodes]),
-        unit_share=np.array([lost_share(node) for node in nodes]),
-        generated_mw=np.array([year.generated.get(node.id, 0.0) for node in nodes]),
-        load_mw=np.array([year.load.get(node.id, 0.0) + node.load_mw for node in nodes]),
-        site_mw=np.array([year.load.get(node.id, 0.0) for node in nodes]),
-    )
+    rows = [row for row in _circuits(physics) if row[1] > 0 and row[0].a != row[0].b and row[0].reactance_pu]
+    lines = [line for line, _ in rows]
+    for year in years(physics) if physics.grid.rules.grid_model == "dc" else ():
+        own = [node.model_copy(update={"generation_mw": year.available[node.id]}) for node in nodes]
+        site_mw = np.array([year.load.get(node.id, 0.0) for node in nodes])
+        yield (
+            year,
+            GridArrays(
+                names=[node.id for node in nodes],
+                lines=[line.id for line in lines],
+                a=np.array([at[line.a] for line in lines], dtype=int),
+                b=np.array([at[line.b] for line in lines], dtype=int),
+                circuits=np.array([circuits for _, circuits in rows], dtype=float),
+                rating_mw=np.array([line.rating_mw for line in lines], dtype=float),
+                one_circuit=np.array([100.0 / (line.reactance_pu or 1.0) for line in lines]),
+                available_mw=np.array([node.generation_mw for node in own]),
+                unit_share=np.array([lost_share(node) for node in own]),
+                generated_mw=np.array([year.generated.get(node.id, 0.0) for node in nodes]),
+                load_mw=site_mw + np.array([node.load_mw for node in nodes]),
+                site_mw=site_mw,
+            ),
+        )
 
 
-def power_flow(physics: PlanPhysics) -> Iterator[Violation]:
+def power_flow(physics: PlanPhysics) -> Violations:
     """Check that the flow stated on every corridor is that of the reactances."""
     for year, grid in read(physics):
         stated = {flow.line: flow.mw for flow in year.flows}
-        for line, mw in zip(grid.lines, grid.flow, strict=True):
+        for line, mw in zip(grid.lines, grid.flow.tolist(), strict=True):
             if abs(stated.get(line, 0.0) - mw) > max(FLOW_MW, TOLERANCE * abs(mw)):
-                message = f"{show(stated.get(line, 0.0))} MW stated, {show(float(mw))} MW by the reactances"
+                message = f"{show(stated.get(line, 0.0))} MW stated, {show(mw)} MW by the reactances"
                 yield broken(f"power_flow[{line}]{year.suffix}", message)
 
 
-def security(physics: PlanPhysics) -> Iterator[Violation]:
+def security(physics: PlanPhysics) -> Violations:
     """Check that after each N-1 contingency circuits are within their ratings, and plants within their spare power."""
     full = physics.grid.rules.n1 == "full"
     for year, grid in read(physics) if physics.grid.rules.n1 in ("node", "full") else ():
-        lines = (
-            range(len(grid.lines))
-            if full
-            else sorted({line for place in physics.standing for line in _largest(grid, place.node.id)})
-        )
+        largest = {line for place in physics.standing for line in _largest(grid, place.node.id)}
+        lines = range(len(grid.lines)) if full else sorted(largest)
         lost = chain.from_iterable(_without_circuit(grid, line) for line in lines if abs(grid.flow[line]) > STILL_MW)
         for violation in chain(lost, _without_units(grid) if full else ()):
             yield violation.model_copy(update={"rule": violation.rule + year.suffix})
@@ -425,7 +368,7 @@ def _largest(grid: GridArrays, node: str) -> list[int]:
     return [k for k in here if grid.rating_mw[k] == max(grid.rating_mw[j] for j in here)]
 
 
-def _overload(grid: GridArrays, flow: Any, circuits: Any, lost: str) -> Iterator[Violation]:
+def _overload(grid: GridArrays, flow: Any, circuits: Any, lost: str) -> Violations:
     """Name the corridor that a contingency overloads most."""
     if not grid.lines:
         return
@@ -437,12 +380,10 @@ def _overload(grid: GridArrays, flow: Any, circuits: Any, lost: str) -> Iterator
         yield from at_most(rule, carries, limit, left, "MW of its circuits")
 
 
-def _without_circuit(grid: GridArrays, line: int) -> Iterator[Violation]:
+def _without_circuit(grid: GridArrays, line: int) -> Violations:
     """Lose a circuit: flows shift, or the plants of the two islands that it leaves respond on their own."""
-    circuits = grid.circuits.copy()
-    circuits[line] -= 1
-    name = grid.lines[line]
-    island = _islands(grid, circuits) if circuits[line] == 0 else grid.base.island
+    circuits, name = grid.without(line), grid.lines[line]
+    island = grid.islands(circuits) if circuits[line] == 0 else grid.base.island
     if island[grid.a[line]] == island[grid.b[line]]:
         yield from _overload(grid, grid.base.flows_without(line), circuits, name)
         return
@@ -463,16 +404,14 @@ def _without_circuit(grid: GridArrays, line: int) -> Iterator[Violation]:
     yield from _overload(grid, Solved.of(grid, circuits).flows(generated - drawn), circuits, name)
 
 
-def _above(rule: str, mw: float, limit: float, available: float, what: str, right: str = "") -> Iterator[Violation]:
+def _above(rule: str, mw: float, limit: float, available: float, what: str, right: str = "") -> Violations:
     """Yield a violation for a plant above its limit in MW by more than the rounding of its generation."""
     if mw - limit > FLOW_MW + TOLERANCE * available:
         yield broken(rule, f"{show(float(mw))} {what} > {show(float(limit))} {right or 'MW that its plants can spare'}")
 
 
-def _without_units(grid: GridArrays) -> Iterator[Violation]:
+def _without_units(grid: GridArrays) -> Violations:
     """Lose each largest unit: the island's plants make up for it, and each has kept its share as reserve."""
-    import numpy as np
-
     total = np.bincount(grid.base.island, weights=grid.available_mw)[grid.base.island]
     unit_mw = grid.unit_share * grid.generated_mw
     share = np.zeros(len(total))

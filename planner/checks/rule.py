@@ -1,20 +1,54 @@
-"""Compare numbers of a plan with recomputed ones, and word the violations, for all rules."""
+"""Compare figures of a plan with recomputed ones, alone or by the table, and word the violations, for all rules."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import wraps
+from typing import Any
 
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.certificate import Violation
 
 TOLERANCE = 1e-6  # relative, on every figure that is recomputed in floating point
-Rule = Callable[[PlanPhysics], Iterator[Violation]]
+Violations = Iterator[Violation]
+Rule = Callable[[PlanPhysics], Violations]
 Number = float | int | None
+UNITS = {
+    "usd": " USD", "mw": " MW", "mwh": " MWh", "gbps": " Gbps", "km": " km", "ms": " ms", "seconds": " s",
+    "m2": " m²", "tonnes": " t",
+}  # fmt: skip
 
 
-def same(a: Number, b: Number) -> bool:
-    """Return whether two figures agree within the tolerance; whole numbers and infinities must be equal."""
-    if a is None or b is None:
-        return a is b
+def needs(*names: str) -> Callable[[Callable[..., Violations]], Rule]:
+    """Hand a rule the parts of the plan that it is about; it is broken by nothing where one of them is not there.
+
+    A layout counts as there where its figures can be computed with.
+    """
+
+    def of(rule: Callable[..., Violations]) -> Rule:
+        @wraps(rule)
+        def checked(physics: PlanPhysics) -> Violations:
+            parts = [_part(physics, name) for name in names]
+            if not any(part is None for part in parts):
+                yield from rule(physics, *parts)
+
+        return checked
+
+    return of
+
+
+def _part(physics: PlanPhysics, name: str) -> Any:
+    if name == "layout" and physics.faults:
+        return None
+    if name in ("metrics", "replicas"):
+        return getattr(physics, name)
+    return getattr(physics.instance if name == "network" else physics.plan, name, None)
+
+
+def same(a: Any, b: Any) -> bool:
+    """Return whether two figures agree within the tolerance; whole numbers, infinities and texts must be equal."""
+    if not isinstance(a, (int, float)) or not isinstance(b, (int, float)):
+        return a is b if a is None or b is None else bool(a == b)
     if (isinstance(a, int) and isinstance(b, int)) or not (math.isfinite(a) and math.isfinite(b)):
         return a == b
     return abs(a - b) <= TOLERANCE * max(abs(a), abs(b))
@@ -48,19 +82,48 @@ def _value(value: object) -> float | int | str | None:
     return value if isinstance(value, float) and math.isfinite(value) else str(value)
 
 
-def must_equal(rule: str, what: str, stated: Number, found: Number, unit: str = "") -> Iterator[Violation]:
+def must_equal(rule: str, what: str, stated: Any, found: Any, unit: str = "") -> Violations:
     """Check that a stated figure is the recomputed one."""
     if not same(stated, found):
         yield broken(rule, f"{what}: {show(stated)}{unit} stated, {show(found)}{unit} recomputed", stated, found)
 
 
-def must_be(rule: str, what: str, stated: object, wanted: object) -> Iterator[Violation]:
+def must_be(rule: str, what: str, stated: object, wanted: object) -> Violations:
     """Check that a stated value is the only one that is right."""
     if stated != wanted:
         yield broken(rule, f"{what}: {show(stated)} stated, {show(wanted)} expected", stated, wanted)
 
 
-def at_most(rule: str, left: float, right: float, left_is: str, right_is: str) -> Iterator[Violation]:
-    """Check that the left side is within the right one; `left_is` and `right_is` are their units and meanings."""
-    if exceeds(left, right):
+def at_most(rule: str, left: float | None, right: float | None, left_is: str, right_is: str) -> Violations:
+    """Check that the left side is within the right one; nothing where either is not there.
+
+    `left_is` and `right_is` are their units and meanings.
+    """
+    if left is not None and right is not None and exceeds(left, right):
         yield broken(rule, f"{show(left)} {left_is} > {show(right)} {right_is}", right, left)
+
+
+def figures(rule: str, section: object, found: Mapping[str, Any]) -> Violations:
+    """Check figures of a section, by the names of their fields, against the recomputed ones."""
+    for name, value in found.items():
+        yield from must_equal(rule, name, getattr(section, name), value, unit_of(name))
+
+
+def parts(rule: str, stated: Mapping[str, Any], found: Mapping[str, Any], unit: str = "") -> Violations:
+    """Check every part of a table by name, those that only one side has included."""
+    for name in sorted(stated.keys() | found.keys()):
+        yield from must_equal(f"{rule}[{name}]", name, stated.get(name), found.get(name), unit)
+
+
+def one_each(rule: str, what: str, stated: Iterable[Any], wanted: Iterable[Any]) -> Violations:
+    """Check that every name wanted is stated once, and that no other is."""
+    times, expected = Counter(iter(stated)), set(wanted)
+    for name in sorted(times.keys() | expected):
+        if times[name] != int(name in expected):
+            label = name if isinstance(name, str) else ", ".join(name)
+            yield broken(f"{rule}[{label}]", f"{times[name]} {what}, {int(name in expected)} expected")
+
+
+def unit_of(name: str) -> str:
+    """Return the unit that the name of a field ends with, or has before `per`."""
+    return next((UNITS[word] for word in name.split("_") if word in UNITS), "")

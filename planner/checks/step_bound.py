@@ -60,15 +60,13 @@ class CutRanges:
         return found.part(np.flatnonzero(fine))
 
     def columns(self) -> Iterator[tuple[CutPipelines, int, Ints]]:
-        """Yield each pipeline with a number of replicas, and the micro-batches of its single ranges, ascending."""
-        pipelines = self.pipelines
-        keys = np.stack(
-            [pipelines.p, pipelines.v, pipelines.stages_per_rack, self.min_replicas, self.min_micro_batches]
-        )
+        """Yield each pipeline alone, a number of replicas, and the micro-batches of its single ranges, ascending."""
+        pipelines, own = self.pipelines, (self.min_replicas, self.min_micro_batches)
+        keys = np.stack([pipelines.p, pipelines.v, pipelines.stages_per_rack, *own])
         order = np.lexsort(keys[::-1])
         starts = np.flatnonzero(np.append(True, np.any(np.diff(keys[:4, order], axis=1) != 0, axis=0)))
         for some in np.split(order, starts[1:]):
-            yield pipelines.part(some[:1]), int(self.min_replicas[some[0]]), self.min_micro_batches[some]
+            yield pipelines.part(some[0]), int(self.min_replicas[some[0]]), self.min_micro_batches[some]
 
     def split(self) -> "CutRanges":
         """Part each range by its replicas, or by its micro-batches where there is one number of replicas."""
@@ -119,11 +117,8 @@ def fastest_ranges(cut: Cut, pipelines: CutPipelines, racks: MaxRacks, limit: fl
 
 
 @dataclass(frozen=True, kw_only=True)
-class StepTimeBound:
-    """Floors on the time of ranges under one ZeRO stage, or under each of them where it is None.
-
-    All seconds but `seconds` are those of a micro-batch, or of the parts that occur once a step.
-    """
+class ColumnTimes:
+    """Times of pipelines of a cut with ranges of replicas, under one ZeRO stage, or under each where it is None."""
 
     cut: Cut
     zero_stage: int | None
@@ -134,41 +129,49 @@ class StepTimeBound:
         """The pipelines."""
         return self.ranges.pipelines
 
-    def part(self, which: Any) -> "StepTimeBound":
-        """Return the floors of some ranges."""
-        return replace(self, ranges=self.ranges.part(which))
-
     @cached_property
     def pipeline(self) -> Pipeline:
-        """Times of the pipeline."""
+        """Times of the pipeline, of stages in own racks."""
         return replace(self.cut.times, zero_stage=self.zero_stage or 0)
 
     @cached_property
-    def racks(self) -> Ints:
-        """Racks of the largest all-reduce at least: that of the site with most blocks."""
+    def group(self) -> ReplicaGroup:
+        """The largest all-reduce at least: on the racks of the site with most blocks."""
         blocks = -(-self.ranges.min_replicas // self.x.block_replicas)
-        return -(-blocks // max_sites(self.cut.space.instance)) * self.x.stage_racks
-
-    @cached_property
-    def sharded(self) -> ShardedTimes:
-        """Seconds of one layer and micro-batch, with the ZeRO traffic that compute does not hide."""
-        return step_prediction.sharded_times(self.pipeline, self._group)
-
-    @property
-    def _group(self) -> ReplicaGroup:
         return ReplicaGroup(
             replicas_per_rack=self.x.replicas_per_rack,
-            racks=self.racks,
+            racks=-(-blocks // max_sites(self.cut.space.instance)) * self.x.stage_racks,
             shards=self.ranges.max_replicas,
             slowdown=self.cut.space.transport_slowdown,
         )
 
     @cached_property
+    def sharded(self) -> ShardedTimes:
+        """Seconds of one layer and micro-batch, with the ZeRO traffic that compute does not hide."""
+        return step_prediction.sharded_times(self.pipeline, self.group)
+
+    @property
+    def inside(self) -> Any:
+        """Whether all stages are in one rack."""
+        return -(-self.x.p // self.x.stages_per_rack) == 1
+
+    @cached_property
     def send(self) -> Floats:
         """Seconds of one exchange between stages."""
-        inside = -(-self.x.p // self.x.stages_per_rack) == 1
-        far, near = (np.asarray(self.cut.send_seconds[inside] * (self.x.p > 1)) for inside in (False, True))
-        return np.asarray(np.where(inside, near, far), dtype=np.float64)
+        far, near = self.cut.send_seconds
+        return np.asarray(np.where(self.inside, near, far) * (self.x.p > 1), dtype=np.float64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepTimeBound(ColumnTimes):
+    """Floors on the time of ranges.
+
+    All seconds but `seconds` are those of a micro-batch, or of the parts that occur once a step.
+    """
+
+    def part(self, which: Any) -> "StepTimeBound":
+        """Return the floors of some ranges."""
+        return replace(self, ranges=self.ranges.part(which))
 
     @cached_property
     def layers(self) -> Floats:
@@ -176,52 +179,42 @@ class StepTimeBound:
         return np.ceil(self.cut.least_layers / self.x.p - ROUNDING)
 
     @cached_property
-    def chunk(self) -> Floats:
+    def chunk(self) -> Any:
         """Seconds of the largest chunk at least."""
-        found = step_prediction.chunk_seconds(self.pipeline, self.sharded, self.x.v, self.layers, 0)
-        return np.asarray(found, dtype=np.float64)
+        return step_prediction.chunk_seconds(self.pipeline, self.sharded, self.x.v, self.layers, 0)
 
-    def _stage(self, layers: Floats) -> Floats:
+    def _stage(self, layers: Floats) -> Any:
         """Bound the seconds of a micro-batch on a stage with `layers` layers from below."""
         found = step_prediction.stage_seconds(self.pipeline, self.sharded, self.x.v, layers, 0, self.send)
         head = np.where(self.x.p == 1, self.pipeline.head, 0.0)
-        return np.asarray(found + head + self.cut.machine.software.host_seconds, dtype=np.float64)
-
-    @cached_property
-    def rounds(self) -> Floats:
-        """Lower bound on the micro-batches with the loss of short rounds, over the micro-batches.
-
-        It is 1 for ranges that contain a number of whole rounds.
-        """
-        p, low, high = self.x.p, self.ranges.min_micro_batches, self.ranges.max_micro_batches
-        short = schedule.effective_micro_batches(high, p, self.x.v) / high
-        return np.asarray(np.where(high // p > (low - 1) // p, 1.0, short), dtype=np.float64)
-
-    @cached_property
-    def waits(self) -> Floats:
-        """Rounds in which unequal chunks wait, over micro-batches, at least: those at the end of the first round."""
-        p, low, high = self.x.p, self.ranges.min_micro_batches, self.ranges.max_micro_batches
-        m = np.minimum(low // p * p + p - 1, high)
-        return np.asarray(np.maximum(0, m // p - 2) / m, dtype=np.float64)
+        return found + head + self.cut.machine.software.host_seconds
 
     @cached_property
     def each(self) -> Floats:
-        """Least seconds of a micro-batch: its largest stage has chunks alike, or waits for a larger one each round."""
-        pipelines, layers, times = self.x, self.layers, self.cut.times.times
-        wait = schedule.min_excess_seconds(
-            pipelines.p, pipelines.v, 3 * pipelines.p, layers, 0, self.sharded.layer_seconds, times.recompute_seconds
-        )
-        stage = self._stage(layers)
-        unequal = np.maximum(self.rounds * stage, stage + self.waits * wait)
-        alike = self.rounds * self._stage(np.ceil(layers / pipelines.v) * pipelines.v)
+        """Least seconds of a micro-batch: its largest stage has chunks alike, or waits for a larger one each round.
+
+        A short last round counts in full, unless the range has a number of whole rounds. Unequal chunks wait in the
+        fewest rounds, over micro-batches, of the range: those at the end of its first round.
+        """
+        p, v, low, high = self.x.p, self.x.v, self.ranges.min_micro_batches, self.ranges.max_micro_batches
+        short = schedule.effective_micro_batches(high, p, v) / high
+        rounds = np.where(high // p > (low - 1) // p, 1.0, short)
+        last = np.minimum(low // p * p + p - 1, high)
+        waits = np.maximum(0, last // p - 2) / last
+        again = self.cut.times.times.recompute_seconds
+        wait = schedule.min_excess_seconds(p, v, 3 * p, self.layers, 0, self.sharded.layer_seconds, again)
+        stage = self._stage(self.layers)
+        unequal = np.maximum(rounds * stage, stage + waits * wait)
+        alike = rounds * self._stage(np.ceil(self.layers / v) * v)
         return np.asarray(np.minimum(unequal, alike) + self.ends, dtype=np.float64)
 
     @cached_property
     def once(self) -> Floats:
         """Lower bound on the seconds of the parts that occur once a step."""
-        fill = self._fill(self.ranges.min_micro_batches)
+        low, high = self.ranges.min_micro_batches, self.ranges.max_micro_batches
+        fill = self._fill(low)
         if self.cut.schedule == "zb-h1":  # changes steadily with micro-batches, up to a full pipeline
-            fill = np.minimum(fill, self._fill(self.ranges.max_micro_batches))
+            fill = np.minimum(fill, self._fill(high))
         return np.asarray(fill + self._tails[0], dtype=np.float64)
 
     @property
@@ -231,15 +224,9 @@ class StepTimeBound:
 
     def _fill(self, micro_batches: Ints) -> Any:
         """Seconds of filling and draining the pipeline."""
-        pipelines, chunks = self.x, self.chunk * self.x.v
+        p, v, send = self.x.p, self.x.v, self.send
         return step.pipeline_bubble_seconds(
-            self.sharded,
-            self.cut.schedule,
-            pipelines.p,
-            pipelines.v,
-            chunks,
-            send_seconds=self.send,
-            micro_batches=micro_batches,
+            self.sharded, self.cut.schedule, p, v, self.chunk * v, send_seconds=send, micro_batches=micro_batches
         )
 
     @cached_property
@@ -247,26 +234,21 @@ class StepTimeBound:
         """Seconds after the passes of a step, and `ends`; for unknown ZeRO stages the CPU's overhead alone."""
         if self.zero_stage is None:
             return self.cut.machine.software.step_seconds, 0.0
-        rounds = schedule.Rounds(*2 * (np.minimum(self.ranges.max_micro_batches, self.x.p),))
+        most = np.minimum(self.ranges.max_micro_batches, self.x.p)
+        counts = schedule.PipelineCounts(self.x.p, self.x.v, 1, schedule.Rounds(most, most))
+        largest = LargestStage(layers=self.layers, chunk_seconds=self.chunk)
         parts = step_prediction.once_parts(
-            self.pipeline,
-            self.sharded,
-            None,
-            schedule.PipelineCounts(self.x.p, self.x.v, 1, rounds),
-            self._group,
-            largest=LargestStage(layers=self.layers, chunk_seconds=self.chunk),
-            send=self.send,
-            alone=True,
+            self.pipeline, self.sharded, None, counts, self.group, largest=largest, send=self.send, alone=True
         )
         ends = parts.pop("end_sharding")
         del parts["pipeline_bubble"]
         return sum(parts.values()), ends
 
     @cached_property
-    def micro_batches(self) -> Ints:
-        """Micro-batches of a step in all, at most."""
+    def once_a_micro_batch(self) -> Floats:
+        """Seconds that occur once a step, over the most micro-batches of all replicas."""
         every = self.ranges.max_replicas * self.ranges.max_micro_batches
-        return np.asarray(np.minimum(every, total_micro_batches(self.cut)), dtype=np.int64)
+        return np.asarray(self.once / np.minimum(every, total_micro_batches(self.cut)), dtype=np.float64)
 
     @cached_property
     def stretch_of_more(self) -> Floats:
@@ -286,13 +268,13 @@ class StepTimeBound:
     @cached_property
     def seconds(self) -> Floats:
         """Least seconds of a sequence, on a clock."""
-        steps = self.each / self.ranges.max_replicas + self.once / self.micro_batches
+        steps = self.each / self.ranges.max_replicas + self.once_a_micro_batch
         return steps * self.stretch / self.cut.shape.micro_batch
 
     def in_time(self, limit: float, which: Any = slice(None)) -> CutRanges:
         """Return those ranges that may take less than a limit in seconds a sequence, with ends drawn together."""
         ranges, micro_batch, gpus = self.ranges, self.cut.shape.micro_batch, self.x.p * self.cut.shape.gpus
-        left = np.maximum(limit * micro_batch - self.once / self.micro_batches * self.stretch, 0.0)
+        left = np.maximum(limit * micro_batch - self.once_a_micro_batch * self.stretch, 0.0)
         spare = np.maximum(limit * micro_batch * ranges.max_replicas / self.stretch - self.each, NOTHING)
         with np.errstate(divide="ignore"):
             ends = self.cut.space.fewest_gpus(left / (self.each * gpus)) / gpus, self.once / spare
@@ -332,31 +314,23 @@ class StepTimeBound:
     def _most_layers(self, some: Ints, stage: Ints, seconds: Floats, *, every: bool) -> Floats:
         """Return the layers but front ones that stages hold at most; with embeddings and head if it is `every` one."""
         cut, machine, shape, order = self.cut, self.cut.machine, self.cut.shape, self.cut.schedule
+        fewest, shards, layer_seconds = (
+            self.ranges.min_micro_batches,
+            self.ranges.max_replicas,
+            self.sharded.layer_seconds,
+        )
         p, v, m, d, send, layer = (
             np.asarray(array + 0 * self.x.p)[some, None]
-            for array in (
-                self.x.p,
-                self.x.v,
-                self.ranges.min_micro_batches,
-                self.ranges.max_replicas,
-                self.send,
-                self.sharded.layer_seconds,
-            )
+            for array in (self.x.p, self.x.v, fewest, shards, self.send, layer_seconds)
         )
         zero = self.zero_stage or 0
         overlap = np.where(v > 1, float(machine.software.hides("sends")), 0.0)
         seconds = seconds - machine.software.host_seconds - 2 * v * (1 - overlap) * send
         room = np.full_like(seconds, cut.space.memory_limit)
         if every:
-            parts = memory.memory_by_part(
-                machine,
-                shape,
-                schedule.PipelineCounts(p, v, m),
-                memory.StageLayers(stage=np.concatenate([0 * p, 0 * p + 1, p - 1], axis=1), layers=0),
-                zero_stage=zero,
-                replicas=d,
-                order=order,
-            )
+            ends = memory.StageLayers(stage=np.concatenate([0 * p, 0 * p + 1, p - 1], axis=1), layers=0)
+            counts = schedule.PipelineCounts(p, v, m)
+            parts = memory.memory_by_part(machine, shape, counts, ends, zero_stage=zero, replicas=d, order=order)
             first, others, last = np.moveaxis(room - sum(parts.values()), 1, 0)[..., None]
             room = np.where(stage == 0, first, np.where(stage == p - 1, last, others))
             seconds = np.where(stage == p - 1, seconds - self.pipeline.head, seconds)

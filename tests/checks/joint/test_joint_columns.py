@@ -2,6 +2,7 @@
 
 import itertools
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,6 @@ from planner.instance.instance import Instance
 from planner.instance.workload import Model
 from planner.models.joint.space import problem_of
 from planner.physics.training import memory, schedule, step_prediction
-from planner.physics.training.layer_time import ReplicaGroup
 from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.physics.training.step import Conditions
 from planner.physics.training.step_prediction import LargestStage
@@ -130,8 +130,8 @@ def test_a_pinned_split_is_the_only_one() -> None:
     cut = next(c for c in Space(instance=i, transport_slowdown=1.1).cuts() if c.shape.micro_batch == 1)
     x = cut.pipelines()
     for p, fits in ((2, True), (3, False)):
-        part = x.part(np.flatnonzero((x.p == p) & (x.v == 1)))
-        split = PipelineSplits(cut=cut, zero_stage=3, x=part, d=2, micro_batches=np.array([4]), limit=1e9)
+        part = x.part(np.flatnonzero((x.p == p) & (x.v == 1))[0])
+        split = PipelineSplits.of(cut, 3, part, 2, np.array([4]), 1e9)
         assert np.isfinite(split.least()) == fits
         if fits:
             a, b, host = split.pipeline, split.sharded, cut.machine.software.microbatch_seconds
@@ -147,7 +147,7 @@ def every_split(split: PipelineSplits, m: int) -> list[tuple[float, float]]:
     cut, x = split.cut, split.x
     p, v, machine = split.p, split.v, split.cut.machine
     repeats = {"no": lambda _: (0,), "any": lambda n: range(n + 1)}[cut.repeats]
-    group = ReplicaGroup(replicas_per_rack=int(x.replicas_per_rack[0]), racks=split.racks, shards=split.d)
+    group, d = replace(split.group, slowdown=1.0), int(split.ranges.min_replicas)
     conditions = Conditions(pipeline_send_slowdown=PHI, allreduce_slowdown=PHI, transport_slowdown=PHI)
     found = []
     for layers in layer_splits(cut.space.layers, p, v):
@@ -156,16 +156,16 @@ def every_split(split: PipelineSplits, m: int) -> list[tuple[float, float]]:
             strategy = ParallelStrategy.of_shape(
                 cut.shape,
                 pipeline_parallel=p,
-                data_parallel_by_site=(split.d,),
+                data_parallel_by_site=(d,),
                 virtual_stages=v,
                 micro_batches=m,
                 recompute="full" if full else cut.shape.recompute,
                 zero_stage=split.zero_stage,
                 layers_per_stage=layers,
                 recomputed_layers_per_stage=repeated if full else (),
-                replicas_per_rack=int(x.replicas_per_rack[0]),
+                replicas_per_rack=int(x.replicas_per_rack),
                 schedule=cut.schedule,
-                stages_per_rack=int(x.stages_per_rack[0]),
+                stages_per_rack=int(x.stages_per_rack),
             )
             used = sum(memory.memory_by_stage(machine, strategy).values())
             if np.any(used > cut.space.memory_limit * (1 + 1e-12)):
@@ -186,9 +186,8 @@ def _with_least_waits(split: PipelineSplits, m: int, layers: tuple[int, ...], re
     chunk = max(
         float(step_prediction.chunk_seconds(x, sharded, v, a, r)) for a, r in zip(layers, repeated, strict=True)
     )
-    group = ReplicaGroup(int(split.x.replicas_per_rack[0]), racks=split.racks, shards=split.d, slowdown=PHI)
     largest, counts = LargestStage(layers=max(layers), chunk_seconds=chunk), schedule.PipelineCounts(p, v, m)
-    once = step_prediction.once_parts(x, sharded, None, counts, group, largest=largest, send=split.send)
+    once = step_prediction.once_parts(x, sharded, None, counts, split.group, largest=largest, send=split.send)
     return (max(stages) + float(sum(once.values()))) / m
 
 
@@ -204,8 +203,8 @@ def some_columns(seed: int, number: int) -> list[tuple[Cut, int, CutPipelines, i
         few = [k for k in range(len(x)) if x.p[k] <= 3 and x.v[k] <= 3]
         if not few:
             continue
-        x = x.part([r.choice(few)])
-        low, d = int(x.p[0] if x.v[0] > 1 else 1), r.randint(1, 2)
+        x = x.part(r.choice(few))
+        low, d = int(x.p if x.v > 1 else 1), r.randint(1, 2)
         found.append((cut, r.randint(0, 3), x, d, r.randint(low, low + 5)))
     return found
 
@@ -215,7 +214,7 @@ def test_the_least_split_is_the_best_of_all(seed: int) -> None:
     """Over random columns with interleaving, ZB-H1, recompute and experts; none fits where no split does."""
     fitted = 0
     for cut, zero, x, d, m in some_columns(seed, 12):
-        split = PipelineSplits(cut=cut, zero_stage=zero, x=x, d=d, micro_batches=np.array([m]), limit=1e9)
+        split = PipelineSplits.of(cut, zero, x, d, np.array([m]), 1e9)
         every, least = every_split(split, m), split.least()
         if not every:
             assert least == float("inf")
@@ -231,10 +230,7 @@ def test_many_micro_batches_at_once(seed: int) -> None:
     """A witness is found among several micro-batches if and only if one of them alone is below the limit."""
     for cut, zero, x, d, low in some_columns(200 + seed, 8):
         batches = np.arange(low, low + 9)
-        each = [
-            PipelineSplits(cut=cut, zero_stage=zero, x=x, d=d, micro_batches=np.array([m]), limit=1e9).least()
-            for m in batches
-        ]
+        each = [PipelineSplits.of(cut, zero, x, d, np.array([m]), 1e9).least() for m in batches]
         finite = sorted(s for s in each if s < float("inf"))
         for limit in [s * f for s in finite[:: max(1, len(finite) - 1)] for f in (1 - 1e-6, 1 + 1e-6)]:
             found = witness(cut, zero, x, d, batches, limit)
@@ -250,9 +246,9 @@ def test_many_micro_batches_at_once(seed: int) -> None:
 def test_rounds_that_wait_are_all_but_two(micro_batches: list[int], rounds: float) -> None:
     """A round has as many micro-batches as there are stages; of several numbers the smallest share of rounds counts."""
     for cut, zero, x, d, _ in some_columns(300, 12):
-        p = int(x.p[0])
+        p = int(x.p)
         counts = np.array([n * p for n in micro_batches])
-        split = PipelineSplits(cut=cut, zero_stage=zero, x=x, d=d, micro_batches=counts, limit=1e9)
+        split = PipelineSplits.of(cut, zero, x, d, counts, 1e9)
         assert split.waits == pytest.approx(rounds / p)
 
 
@@ -303,9 +299,9 @@ def drawn_inside(rng: np.random.Generator, cut: Cut, ranges: CutRanges, number: 
 
 def exact(cut: Cut, zero: int, one: CutRanges) -> float:
     """Return the least seconds of a sequence of one column on a clock, over every split of its layers."""
-    d, m, x = int(one.min_replicas[0]), one.min_micro_batches, one.pipelines
-    split = PipelineSplits(cut=cut, zero_stage=zero, x=x, d=d, micro_batches=m, limit=NEVER)
-    return split.least() / d / cut.shape.micro_batch * cut.space.column_stretch(d, int(x.p[0]) * cut.shape.gpus)
+    d, m, x = int(one.min_replicas[0]), one.min_micro_batches, one.pipelines.part(0)
+    split = PipelineSplits.of(cut, zero, x, d, m, NEVER)
+    return split.least() / d / cut.shape.micro_batch * cut.space.column_stretch(d, int(x.p) * cut.shape.gpus)
 
 
 CASES = (1, "plain"), (0, "front and failures"), (0, "failures"), (1, "front")

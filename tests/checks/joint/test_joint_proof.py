@@ -23,6 +23,7 @@ from planner.models.joint.sites import Sites
 from planner.models.joint.solution import JointSolution
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.certificate import JointProof
+from planner.plan.plan import Plan
 from planner.plan.plan_files import read_plan
 from planner.planning.load import load_instance
 
@@ -171,7 +172,9 @@ def violations(i: Instance, found: JointSolution, proof: JointProof, **changes: 
     block = found.plan.column.strategy.block(found.plan.column.p)
     own: dict[str, Any] = {"days": found.days, "bound": found.lower_bound, "wired_gpus": block.rails}
     own |= {"racks_in_use": sum(block.racks * n for n in found.plan.blocks_by_site.values())}
-    return [f"{v.rule}: {v.message}" for v in proof_violations(i, proof, transport_slowdown=PHI, **(own | changes))]
+    physics = PlanPhysics(plan=Plan.model_construct(instance=i, transport=None))
+    assert physics.transport_slowdown == PHI
+    return [f"{v.rule}: {v.message}" for v in proof_violations(physics, i, proof, **(own | changes))]
 
 
 def test_an_honest_proof_passes_and_bent_ones_do_not() -> None:

@@ -13,7 +13,7 @@ from tiers import more, slow
 from worked_plan import INSTANCE, edited, edited_at, instance_with, named, rules, small, worked
 
 from planner.api.plans import check
-from planner.checks.fabric import cut_by, pods_of_one_switch
+from planner.checks.fabric import cut_by, wirable
 from planner.checks.fabric import pins as fabric_pins
 from planner.errors import InputError
 from planner.instance.network import Network
@@ -282,10 +282,10 @@ def test_leaves_without_a_tier_above_have_no_pods(name: str | None) -> None:
     one = {f"fabric__sites__e1__{k}": n for k, n in (NO_PODS | ({name: 1} if name else {})).items()}
     leaves = PLAN.model_dump(mode="json")["fabric"]["sites"]["e1"]["tiers"][:1]
     plan = edited(PLAN, fabric__sites__e1__tiers=leaves, **one)
-    found = [v.message for v in pods_of_one_switch(PlanPhysics(plan=plan)) if v.rule == "pods_of_one_switch[e1]"]
+    found = [v.message for v in wirable(PlanPhysics(plan=plan)) if v.rule == "pods_of_one_switch[e1]"]
     assert len(found) == bool(name)
-    assert name is None or f"{name} of one tier" in found[0]
-    assert not list(pods_of_one_switch(PlanPhysics(plan=PLAN)))
+    assert name is None or found[0].startswith(f"{name}: 1 stated")
+    assert not list(wirable(PlanPhysics(plan=PLAN)))
 
 
 QUICK = options_of(time_limit=None, gap=None, seed=0, threads=1)

@@ -169,7 +169,7 @@ def with_upgrades(*bought: tuple[str, int], months: float | None = None) -> Plan
 @pytest.mark.parametrize(
     ("bought", "words"),
     [
-        ([("w1", 1)], "1 steps at a node that is none of the 1 that can be upgraded"),
+        ([("w1", 1)], "1 steps where none can be had"),
         ([("e1", 4)], "4 steps (in all 4) are not from 1 to 3"),
         ([("e1", 0)], "0 steps (in all 0) are not from 1 to 3"),
         ([("e1", -1)], "-1 steps (in all -1) are not from 1 to 3"),
