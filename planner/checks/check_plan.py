@@ -4,7 +4,7 @@ Limits are compared with figures recomputed from the decisions, never with those
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from planner.checks import (
     cables,
@@ -21,7 +21,7 @@ from planner.checks import (
 from planner.checks import joint_proof as joint
 from planner.checks.fabric import transport_factor
 from planner.checks.joint_proof import max_racks_stated, missing_columns
-from planner.checks.rule import Rule, broken, must_be, show
+from planner.checks.rule import Rule, Violations, at_most, broken, must_be, show
 from planner.instance.grid import Line, NewLine
 from planner.instance.hardware import Accelerator, Rack
 from planner.instance.instance import FabricInstance, Instance
@@ -57,7 +57,7 @@ def check(plan: Plan, *, stop: Callable[[], bool] = lambda: False) -> list[Viola
     return list(violations(plan, stop=stop))
 
 
-def violations(plan: Plan, *, stop: Callable[[], bool] = lambda: False) -> Iterator[Violation]:
+def violations(plan: Plan, *, stop: Callable[[], bool] = lambda: False) -> Violations:
     """Yield the rules that the plan breaks one by one, as `check` has them."""
     physics = PlanPhysics(plan=plan, stop=stop)
     if isinstance(plan.instance, FabricInstance):
@@ -76,7 +76,7 @@ def violations(plan: Plan, *, stop: Callable[[], bool] = lambda: False) -> Itera
         yield from _run(section, rules, physics)
 
 
-def _run(section: str, rules: tuple[Rule, ...], physics: PlanPhysics) -> Iterator[Violation]:
+def _run(section: str, rules: tuple[Rule, ...], physics: PlanPhysics) -> Violations:
     """Run rules one by one; figures that no arithmetic holds for break a rule like any other.
 
     A defect of a rule itself is reported as the rule `checker`, and hides nothing that the others find.
@@ -90,54 +90,48 @@ def _run(section: str, rules: tuple[Rule, ...], physics: PlanPhysics) -> Iterato
             yield broken("checker", f"{section}.{rule.__name__} failed: {type(error).__name__}: {error}")
 
 
-def names_resolved(physics: PlanPhysics) -> Iterator[Violation]:
+def names_resolved(physics: PlanPhysics) -> Violations:
     """Check that every part of the instance is given in full, not as a catalogue name."""
     hardware, workload, network = physics.instance.hardware, physics.instance.workload, physics.instance.network
-    parts: list[tuple[str, object, type]] = [
-        ("hardware.accelerator", hardware.accelerator, Accelerator),
-        ("hardware.rack", hardware.rack, Rack),
-        *((f"hardware.pools[{i}].accelerator", pool.accelerator, Accelerator) for i, pool in enumerate(hardware.pools)),
-        *((f"hardware.pools[{i}].rack", pool.rack, Rack) for i, pool in enumerate(hardware.pools)),
-        ("workload.model", workload.model, Model),
-        ("workload.software", workload.software, Software),
-        ("workload.precision", workload.precision, Precision),
-        ("reliability", physics.instance.reliability, object),
-        *((f"network.switches[{i}]", switch, object) for i, switch in enumerate(network.switches if network else ())),
-        *((f"network.media[{i}]", medium, object) for i, medium in enumerate(network.media if network else ())),
-    ]
-    for path, part, kind in parts:
+    kinds: dict[str, type] = {"accelerator": Accelerator, "rack": Rack}
+    kinds |= {"model": Model, "software": Software, "precision": Precision}
+    owners: list[tuple[str, object]] = [("hardware", hardware), ("workload", workload)]
+    owners += [(f"hardware.pools[{i}]", pool) for i, pool in enumerate(hardware.pools)]
+    named = [(f"{path}.{name}", getattr(of, name, None), kinds[name]) for path, of in owners for name in kinds]
+    named = [(path, part, kind) for path, part, kind in named if part is not None]
+    for key in ("switches", "media") if network else ():
+        named += [(f"network.{key}[{i}]", part, object) for i, part in enumerate(getattr(network, key))]
+    for path, part, kind in (*named, ("reliability", physics.instance.reliability, object)):
         if isinstance(part, str) or not isinstance(part, kind):
             yield broken("names_resolved", f"instance.{path} is the name {part!r}; a plan has it in full")
 
 
-def known_references(physics: PlanPhysics) -> Iterator[Violation]:
+def known_references(physics: PlanPhysics) -> Violations:
     """Check that every id of the grid is unique, every reference is known and every pin names a decision."""
-    yield from (broken("known_references", f"instance.{problem}") for problem in check_pins(physics.instance))
-    grid = physics.grid
-    yield from (broken("known_references", f"instance.{problem}") for problem in pool_problems(physics.instance))
-    yield from (broken("known_references", f"instance.{problem}") for problem in wan_problems(grid, physics.wan))
+    grid, instance = physics.grid, physics.instance
     lines: list[Line | NewLine] = [*grid.lines, *grid.new_lines]
     ids = {
         "authority": [area.id for area in grid.balancing_authorities],
         "node": [node.id for node in grid.nodes],
         "line": [line.id for line in lines],
     }
+    wrong = [f"instance.{fault}" for fault in (*check_pins(instance), *pool_problems(instance))]
+    wrong += [f"instance.{fault}" for fault in wan_problems(grid, physics.wan)]
     for what, names in ids.items():
-        repeated = {name: count for name, count in Counter(names).items() if count > 1}
-        yield from (
-            broken("known_references", f"{what} {name!r} occurs {count} times > 1") for name, count in repeated.items()
-        )
+        times = Counter(names).items()
+        wrong += [f"{what} {name!r} occurs {count} times > 1" for name, count in times if count > 1]
     for node in grid.nodes:
         if node.balancing_authority not in ids["authority"]:
             none_of = f"none of the {len(ids['authority'])} authorities"
-            yield broken("known_references", f"node {node.id!r} is in {node.balancing_authority!r}, {none_of}")
+            wrong.append(f"node {node.id!r} is in {node.balancing_authority!r}, {none_of}")
     for line in lines:
         if not {line.a, line.b} <= set(ids["node"]):
             ends = f"from {line.a!r} to {line.b!r} ends at none of the {len(ids['node'])} nodes"
-            yield broken("known_references", f"line {line.id!r} {ends}")
+            wrong.append(f"line {line.id!r} {ends}")
+    yield from (broken("known_references", fault) for fault in wrong)
 
 
-def peak_known(physics: PlanPhysics) -> Iterator[Violation]:
+def peak_known(physics: PlanPhysics) -> Violations:
     """Check that the accelerator has a peak rate for the compute precision."""
     machine = step.machine_of(physics.instance)
     if machine.precision.compute not in machine.gpu.peak_flop_per_second:
@@ -145,19 +139,12 @@ def peak_known(physics: PlanPhysics) -> Iterator[Violation]:
         yield broken("peak_known", f"{machine.gpu.name} has no peak for {machine.precision.compute}, only for {known}")
 
 
-def complete(physics: PlanPhysics) -> Iterator[Violation]:
+def complete(physics: PlanPhysics) -> Violations:
     """Check that the plan has a section for every decision that the instance asks for, and no other."""
     plan, instance = physics.plan, physics.instance
-    pooled = bool(instance.hardware.pools)
-    asked = {
-        "sites": instance.grid is not None,
-        "layout": not pooled,
-        "pools": pooled,
-        "fabric": instance.network is not None,
-        "cost": True,
-    }
-    asked["placement"] = instance.network is not None
-    for section, wanted in asked.items():
+    pooled, wired = bool(instance.hardware.pools), instance.network is not None
+    asked = {"sites": instance.grid is not None, "layout": not pooled, "pools": pooled, "cost": True}
+    for section, wanted in (asked | {"fabric": wired, "placement": wired}).items():
         present = getattr(plan, section) is not None
         if present != wanted:
             yield broken("complete", f"{section}: {int(present)} sections, {int(wanted)} asked for by the instance")
@@ -196,25 +183,22 @@ def rules_of(instance: Instance) -> set[str]:
     return names | (set(SITE_RULES) if instance.grid is not None else set())
 
 
-def known_rules(physics: PlanPhysics) -> Iterator[Violation]:
+def known_rules(physics: PlanPhysics) -> Violations:
     """Check that a conflict names rules of the instance, each once, and that a plan of unknown status names none."""
     plan, why = physics.plan, physics.plan.conflict
     if why is None:
         return
     if plan.status == "unknown":
         yield from must_be("known_rules", "rules in conflict of what is unknown", why.rules, ())
-    known = rules_of(physics.instance)
+    known, of_sites = rules_of(physics.instance), set(why.rules) <= SITE_RULES
     for name, times in Counter(why.rules).items():
-        if name not in known:
-            yield broken("known_rules", f"{name} is none of the {len(known)} rules of the instance")
-        elif times > 1:
-            yield broken("known_rules", f"{name} occurs {times} times > 1")
-    expected = (*certificates.AGREED, RESTATED) if why.rules and set(why.rules) <= SITE_RULES else ("",)
-    if why.checked not in ("", *expected):
+        if times > int(name in known):
+            yield broken("known_rules", f"{name} occurs {times} times; once each of the {len(known)} rules there are")
+    if why.checked not in ("", *((*certificates.AGREED, RESTATED) if why.rules and of_sites else ())):
         yield broken("known_rules", f"the conflict is stated to be {why.checked!r}, which no such one is")
     if not why.reason.strip():
         yield broken("known_rules", "0 words of a reason")
-    if why.rules and not set(why.rules) <= SITE_RULES:
+    if not of_sites:
         yield from must_be("known_rules", "decision", why.decision, _decision(why.rules))
 
 
@@ -234,22 +218,21 @@ def _decision(rules: tuple[str, ...]) -> str:
     return next((name for name in ("fabric", "placement", "wan") if name in names), "layout")
 
 
-def ended(physics: PlanPhysics) -> Iterator[Violation]:
+def ended(physics: PlanPhysics) -> Violations:
     """Check that a search of unknown status did not end by proof, and that a plan without decisions claims no bound."""
     plan, objective = physics.plan, physics.plan.objective
     if plan.status == "unknown" and plan.stopped == "proved":
         yield broken("ended", "unknown, yet the search ended by proof")
-    if plan.threads < 1:
-        yield broken("ended", f"{plan.threads} threads < 1")
+    yield from at_most("ended", 1, plan.threads, "thread at least", "threads")
     yield from must_be("ended", "objective", objective.name, physics.instance.objective.minimize)
     for name in ("bound", "gap", "joint_bound", "joint_gap", "fabric_free_bound", "limited_by", "cheaper"):
         yield from must_be("ended", f"objective.{name} of a plan without decisions", getattr(objective, name), None)
     joint = objective.name in UNITS and not physics.instance.hardware.pools
     for name, text in (("space", declared_space(physics.instance.workload.rules)), ("outside", OUTSIDE)):
         yield from must_be("ended", f"objective.{name}", getattr(objective, name), text if joint else "")
-    if plan.proof is not None and (plan.status == "unknown" or plan.proof != _refused(plan.proof)):
-        yield broken("ended", f"{plan.status}, yet a proof of more than the racks and columns that were refused")
     if plan.proof is not None:
+        if plan.status == "unknown" or plan.proof != _refused(plan.proof):
+            yield broken("ended", f"{plan.status}, yet a proof of more than the racks and columns that were refused")
         yield from transport_factor(physics)  # the times of the proof have it
     for name in ("model_choice", *(["transport"] if plan.proof is None else [])):
         if getattr(plan, name) is not None:
@@ -261,60 +244,53 @@ def _refused(proof: JointProof) -> JointProof:
     return JointProof(max_racks_by_wired_gpus=proof.max_racks_by_wired_gpus, columns=proof.columns)
 
 
-def no_column(physics: PlanPhysics) -> Iterator[Violation]:
+def no_column(physics: PlanPhysics) -> Violations:
     """Check that no column keeps the rules in conflict, but those that the sites or the budget refused.
 
     A conflict of sites, fabric or fibre is more than columns can show; there the proof is on trust.
     """
-    why, proof = physics.plan.conflict, physics.plan.proof
-    if physics.plan.status != "infeasible" or why is None or not _of_columns(physics.instance, why):
+    why, proof, instance, phi = physics.plan.conflict, physics.plan.proof, physics.instance, physics.transport_slowdown
+    if physics.plan.status != "infeasible" or why is None or not _of_columns(instance, why):
         return
     if proof is None:
         yield broken("no_column", f"{', '.join(why.rules)} are in conflict by 0 proofs, 1 expected")
         return
-    deadline = physics.instance.limits.deadline_days
+    deadline = instance.limits.deadline_days
     days = deadline if deadline is not None and "limits.deadline_days" in why.rules else ANY_DAYS
     for i, column in enumerate(proof.columns):
-        if not (1 <= column.min_data_parallel <= column.max_data_parallel and column.lower_bound_days < days):
-            replicas = f"{column.min_data_parallel:,} to {column.max_data_parallel:,} replicas"
-            what = f"{replicas} in {show(column.lower_bound_days)} days, listed as below {show(days)} days"
-            yield broken(f"no_column[{i}]", what)
+        low, high = column.min_data_parallel, column.max_data_parallel
+        if not (1 <= low <= high and column.lower_bound_days < days):
+            what = f"{low:,} to {high:,} replicas in {show(column.lower_bound_days)} days"
+            yield broken(f"no_column[{i}]", f"{what}, listed as below {show(days)} days")
     if len(set(proof.columns)) < len(proof.columns):
         yield broken("no_column", f"{len(proof.columns)} columns, {len(set(proof.columns))} of them different")
-    yield from max_racks_stated(physics.instance, proof, racks_in_use=0, wired_gpus=0)
-    own = missing_columns(
-        physics.instance, days, _refused(proof), transport_slowdown=physics.transport_slowdown, stop=physics.stop
-    )
-    yield from (violation.model_copy(update={"rule": "no_column"}) for violation in own)
+    yield from max_racks_stated(instance, proof, racks_in_use=0, wired_gpus=0)
+    for own in missing_columns(instance, days, _refused(proof), transport_slowdown=phi, stop=physics.stop):
+        yield own.model_copy(update={"rule": "no_column"})
 
 
 def _of_columns(instance: Instance, why: Conflict) -> bool:
     """Return whether columns can refute a conflict: a question in days of one pool, whose parts are given in full."""
-    hardware, workload = instance.hardware, instance.workload
-    if hardware.pools:
-        return False
-    full = (
-        isinstance(hardware.accelerator, Accelerator)
-        and isinstance(hardware.rack, Rack)
-        and isinstance(workload.model, Model)
-    )
+    hardware, model = instance.hardware, instance.workload.model
+    named = any(isinstance(part, str) for part in (hardware.accelerator, hardware.rack, model))
     in_days = instance.objective.minimize == "days_to_train" and instance.limits.max_batch_tokens is not None
-    return full and in_days and bool(why.rules) and all(name.startswith(BY_COLUMNS) for name in why.rules)
+    by_columns = bool(why.rules) and all(name.startswith(BY_COLUMNS) for name in why.rules)
+    return by_columns and in_days and not named and not hardware.pools
 
 
-def pools_in_conflict(physics: PlanPhysics) -> Iterator[Violation]:
+def pools_in_conflict(physics: PlanPhysics) -> Violations:
     """Check in numbers that the racks of all pools break the limit that they are said to break."""
     why, limits = physics.plan.conflict, physics.instance.limits
     if physics.plan.status != "infeasible" or why is None or POOLS not in why.rules:
         return
-    if "limits.facility_power_mw" in why.rules:
-        drawn, power = step.pools_mw(physics.instance), limits.facility_power_mw
-        if power is not None and drawn <= power:
-            yield broken("pools_in_conflict", f"{show(drawn)} MW of all pools <= {show(power)} MW, no conflict")
-    if "limits.budget_usd" in why.rules:
-        usd, budget = bill(physics.instance, 0, None, None).total_usd, limits.budget_usd
-        if budget is not None and usd <= budget:
-            yield broken("pools_in_conflict", f"{show(usd)} USD of all pools <= {show(budget)} USD, no conflict")
+    usd = bill(physics.instance, 0, None, None).total_usd
+    for rule, drawn, limit, unit in (
+        ("limits.facility_power_mw", step.pools_mw(physics.instance), limits.facility_power_mw, "MW"),
+        ("limits.budget_usd", usd, limits.budget_usd, "USD"),
+    ):
+        if rule in why.rules and limit is not None and drawn <= limit:
+            sides = f"{show(drawn)} {unit} of all pools <= {show(limit)} {unit}"
+            yield broken("pools_in_conflict", f"{sides}, no conflict")
 
 
 CONFLICT_RULES: tuple[Rule, ...] = (known_rules, ended, pools_in_conflict, no_column)

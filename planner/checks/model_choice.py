@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from planner.checks.rule import Rule, at_most, broken, must_be, must_equal
-from planner.instance.workload import Choose, Ideal, LossLaw, Model, ModelChoice, PointsLaw, PowerOf
+from planner.checks.rule import Rule, Violations, at_most, broken, figures, must_be, must_equal, needs
+from planner.instance.workload import Choose, LossLaw, Model, ModelChoice, PointsLaw, PowerOf
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.training import step, transformer
 from planner.physics.training.layer_time import SECONDS_PER_DAY
-from planner.plan.certificate import Violation
+from planner.plan.plan_sections import LayoutMetrics, LayoutPlan
 
 
 class CheckedModelChoice(NamedTuple):
@@ -35,23 +35,22 @@ def stated_loss(physics: PlanPhysics) -> float | None:
     return None
 
 
-def chosen(physics: PlanPhysics) -> Iterator[Violation]:
+def chosen(physics: PlanPhysics) -> Violations:
     """Check that a model is chosen where one was asked for, and only there."""
     asked, stated = physics.instance.objective.minimize == "loss", physics.plan.model_choice is not None
     if stated != asked:
         yield broken("chosen", f"{int(stated)} choices of a model in the plan, {int(asked)} asked for")
 
 
-def buildable(physics: PlanPhysics) -> Iterator[Violation]:
+def buildable(physics: PlanPhysics) -> Violations:
     """Check that heads, layers and width divide as the family asks, and the width's ratio to the depth."""
     for choice in _choices(physics):
         model, family = choice.model, choice.asked.family
-        multiples = {
-            "heads": (model.heads, family.heads_multiple_of),
-            "layers": (model.layers, family.layers_multiple_of),
-            "hidden": (model.hidden, model.heads),
-        }
-        for what, (value, part) in multiples.items():
+        for what, value, part in (
+            ("heads", model.heads, family.heads_multiple_of),
+            ("layers", model.layers, family.layers_multiple_of),
+            ("hidden", model.hidden, model.heads),
+        ):
             if value % part:
                 yield broken(f"buildable[{what}]", f"{value} is no multiple of {part}")
         yield from must_equal("buildable[head_size]", "head_size", model.head, family.head_size)
@@ -60,115 +59,97 @@ def buildable(physics: PlanPhysics) -> Iterator[Violation]:
         yield from at_most(rule, aspect, family.max_aspect, what, f"{what} at most")
 
 
-def choice_figures(physics: PlanPhysics) -> Iterator[Violation]:
+def _peak(physics: PlanPhysics) -> float:
+    """Return the FLOP a second of one GPU at its peak."""
+    machine = step.machine_of(physics.instance)
+    return machine.gpu.peak_flop_per_second[machine.precision.compute]
+
+
+def choice_figures(physics: PlanPhysics) -> Violations:
     """Check that size, compute and losses follow from the model, its tokens and the laws, and that shares add up."""
     for choice in _choices(physics):
-        loss, tokens = stated_loss(physics), physics.instance.workload.tokens
+        loss, tokens, stated, asked = (
+            stated_loss(physics),
+            physics.instance.workload.tokens,
+            choice.stated,
+            choice.asked,
+        )
         if loss is None:
             return
         size = float(transformer.active_parameters(choice.model, embedding=True))
-        flop, stated = float(transformer.training_flop(size, tokens)), choice.stated
-        yield from must_equal("choice_figures[parameters]", "parameters", stated.parameters, size)
-        yield from must_equal("choice_figures[tokens]", "tokens", stated.tokens, tokens)
-        yield from must_equal("choice_figures[flop]", "6·N·D", stated.flop, flop)
-        yield from must_equal("choice_figures[loss]", "loss", stated.loss, loss)
+        flop = float(transformer.training_flop(size, tokens))  # 6·N·D
+        for name, value in {"parameters": size, "tokens": tokens, "flop": flop, "loss": loss}.items():
+            yield from figures(f"choice_figures[{name}]", stated, {name: value})
         shares, rule = sum(stated.compute_shares.values()), "choice_figures[compute_shares]"
         yield from must_equal(rule, "sum of the shares of the ideal", shares, 1.0)
-        yield from _law_figures(physics, choice, size)
+        rate, seconds = asked.assumed_flop_per_second, (physics.instance.limits.deadline_days or 0.0) * SECONDS_PER_DAY
+        gpus = sum(physics.racks_by_site.values()) * physics.gpus_per_rack
+        full = float(transformer.budget_flop(gpus * _peak(physics), seconds))
+        given, assumed = stated.assumed is not None, rate is not None
+        yield from must_be("choice_figures[assumed]", "whether a rate is assumed", given, assumed)
+        ideals = [("ideal", stated.ideal, full)]
+        if rate is not None and stated.assumed is not None:
+            ideals.append(("assumed", stated.assumed, float(transformer.budget_flop(gpus * rate, seconds))))
+        for name, ideal, budget in ideals:
+            yield from figures(f"choice_figures[{name}]", ideal, _model_at(choice, budget))
+        yield from _bound_figures(physics, choice, full)
+        rule, bound = "choice_figures[flop_bound]", "FLOP proven to be too many"
+        yield from at_most(rule, stated.flop, stated.flop_bound, "FLOP of the model", bound)
+        if isinstance(asked.law, (PointsLaw, LossLaw)):
+            off = abs(size / transformer.best_parameters(asked.law, stated.flop) - 1)
+            slack = asked.family.tolerance + asked.tolerance
+            yield from at_most("choice_figures[law]", off, slack, "away from the law's parameters", "allowed")
 
 
-def _law_figures(physics: PlanPhysics, choice: CheckedModelChoice, size: float) -> Iterator[Violation]:
-    law, stated = choice.asked.law, choice.stated
-    rate = choice.asked.assumed_flop_per_second
-    gpus, seconds = (
-        sum(physics.racks_by_site.values()) * physics.gpus_per_rack,
-        (physics.instance.limits.deadline_days or 0.0) * SECONDS_PER_DAY,
-    )
-    machine = step.machine_of(physics.instance)
-    peak = machine.gpu.peak_flop_per_second[machine.precision.compute]
-    full = float(transformer.budget_flop(gpus * peak, seconds))
-    yield from _ideal_figures(choice, "ideal", stated.ideal, full)
-    yield from must_be(
-        "choice_figures[assumed]", "whether a rate is assumed", stated.assumed is not None, rate is not None
-    )
-    if rate is not None and stated.assumed is not None:
-        yield from _ideal_figures(
-            choice, "assumed", stated.assumed, float(transformer.budget_flop(gpus * rate, seconds))
-        )
-    yield from _bound_figures(physics, choice, full)
-    rule = "choice_figures[flop_bound]"
-    yield from at_most(rule, stated.flop, stated.flop_bound, "FLOP of the model", "FLOP proven to be too many")
-    if isinstance(law, (PointsLaw, LossLaw)):
-        off = abs(size / transformer.best_parameters(law, stated.flop) - 1)
-        slack = choice.asked.family.tolerance + choice.asked.tolerance
-        yield from at_most("choice_figures[law]", off, slack, "away from the law's parameters", "allowed")
-
-
-def _loss_at(choice: CheckedModelChoice, flop: float) -> tuple[float, float, float] | None:
-    """Return parameters, tokens and loss of the model that the laws give for a compute, its shape left open."""
+def _model_at(choice: CheckedModelChoice, flop: float) -> dict[str, float]:
+    """Return compute, parameters, tokens and loss of the laws' model for it, its shape left open; none without laws."""
     law, loss = choice.asked.law, choice.asked.law if isinstance(choice.asked.law, LossLaw) else choice.asked.loss
     if not isinstance(law, (PointsLaw, LossLaw)) or not isinstance(loss, LossLaw):
-        return None
+        return {}
     size = transformer.best_parameters(law, flop)
     tokens = transformer.tokens_for(size, flop)
-    return size, tokens, transformer.loss(loss, size, tokens)
+    return {"flop": flop, "parameters": size, "tokens": tokens, "loss": transformer.loss(loss, size, tokens)}
 
 
-def _ideal_figures(choice: CheckedModelChoice, name: str, stated: Ideal, flop: float) -> Iterator[Violation]:
-    figures = _loss_at(choice, flop)
-    if figures is None:
-        return
-    rule = f"choice_figures[{name}]"
-    for what, value in zip(("flop", "parameters", "tokens", "loss"), (flop, *figures), strict=True):
-        yield from must_equal(rule, what, getattr(stated, what), value)
-
-
-def _bound_figures(physics: PlanPhysics, choice: CheckedModelChoice, full: float) -> Iterator[Violation]:
+def _bound_figures(physics: PlanPhysics, choice: CheckedModelChoice, full: float) -> Violations:
     """Check the bound on loss and compute: no more compute than all GPUs have at their peak, and its own loss."""
-    stated, at_bound = choice.stated, _loss_at(choice, choice.stated.flop_bound)
-    batch = physics.instance.limits.max_batch_tokens or 0.0
+    stated, at_bound, rule = choice.stated, _model_at(choice, choice.stated.flop_bound), "choice_figures[loss_bound]"
+    batch, bound = physics.instance.limits.max_batch_tokens or 0.0, physics.plan.objective.bound
     yield from must_equal("choice_figures[batch_tokens]", "tokens of a step at most", stated.batch_tokens, batch)
-    most = max(full, stated.flop)
-    yield from at_most("choice_figures[flop_bound]", stated.flop_bound, most, "FLOP, the bound", "FLOP at the peak")
-    if at_bound is not None:
-        loss = min(at_bound[2], stated.loss)
-        yield from must_equal("choice_figures[loss_bound]", "loss at the bound", stated.loss_bound, loss)
-    if physics.plan.objective.bound is not None:
-        what = "bound on the loss against the choice's"
-        yield from must_equal("choice_figures[loss_bound]", what, physics.plan.objective.bound, stated.loss_bound)
+    sides = "FLOP, the bound", "FLOP at the peak"
+    yield from at_most("choice_figures[flop_bound]", stated.flop_bound, max(full, stated.flop), *sides)
+    if at_bound:
+        yield from figures(rule, stated, {"loss_bound": min(at_bound["loss"], stated.loss)})
+    if bound is not None:
+        yield from must_equal(rule, "bound on the loss against the choice's", bound, stated.loss_bound)
     for flop, days in stated.days_by_flop.items():
         if not (flop.replace(".", "").replace("e+", "").isdigit() and days > 0):
             yield broken("choice_figures[days_by_flop]", f"{days:g} days for {flop!r} FLOP")
 
 
-def compute_shares(physics: PlanPhysics) -> Iterator[Violation]:
+@needs("metrics", "layout")
+def compute_shares(physics: PlanPhysics, metrics: LayoutMetrics, layout: LayoutPlan) -> Violations:
     """Check the shares of peak compute: 6·N·D at the peak, the loss to each part of the step, idle GPUs, and stops."""
-    metrics, layout = physics.metrics, physics.plan.layout
-    if metrics is None or layout is None:
-        return
     for choice in _choices(physics):
-        machine = step.machine_of(physics.instance)
-        peak = machine.gpu.peak_flop_per_second[machine.precision.compute]
-        used = layout.gpus_used
-        share = (
-            used / (used + layout.gpus_idle) * metrics.useful_share / metrics.step_seconds
-        )  # of a second of the step
+        used, stated = layout.gpus_used, choice.stated.compute_shares
+        at_work = used / (used + layout.gpus_idle)
+        share = at_work * metrics.useful_share / metrics.step_seconds  # of a second of the step
         size = float(transformer.active_parameters(choice.model, embedding=True))
-        useful = float(transformer.training_flop(size, metrics.tokens_per_step)) / (peak * used) * share
-        parts = {name: seconds * share for name, seconds in metrics.breakdown_seconds.items() if seconds > 0}
-        parts["gemm"] = parts.get("gemm", 0.0) - useful
-        parts |= {
+        useful = float(transformer.training_flop(size, metrics.tokens_per_step)) / (_peak(physics) * used) * share
+        found = {name: seconds * share for name, seconds in metrics.breakdown_seconds.items() if seconds > 0}
+        found["gemm"] = found.get("gemm", 0.0) - useful
+        found |= {
             "used": useful,
-            "idle GPUs": (1 - used / (used + layout.gpus_idle)) * metrics.useful_share,
+            "idle GPUs": (1 - at_work) * metrics.useful_share,
             "stopped": 1 - metrics.useful_share,
         }
-        for name in sorted(parts.keys() | choice.stated.compute_shares.keys()):
-            stated, part = choice.stated.compute_shares.get(name, 0.0), parts.get(name, 0.0)
-            if abs(stated - part) > 1e-9:
-                yield from must_equal(f"compute_shares[{name}]", "share of the ideal's compute", stated, part)
+        for name in sorted(found.keys() | stated.keys()):
+            given, own = stated.get(name, 0.0), found.get(name, 0.0)
+            if abs(given - own) > 1e-9:
+                yield from must_equal(f"compute_shares[{name}]", "share of the ideal's compute", given, own)
 
 
-def critical_batch(physics: PlanPhysics) -> Iterator[Violation]:
+def critical_batch(physics: PlanPhysics) -> Violations:
     """Check that a step is within the critical batch of the law, or is one sequence."""
     for choice in _choices(physics):
         law, stated = choice.asked.critical_batch, choice.stated

@@ -6,7 +6,6 @@ formulas.
 """
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.checks.rule import Rule, at_most, broken, must_be, must_equal
+from planner.checks.rule import Rule, Violations, at_most, broken, figures, must_be, must_equal, needs, parts
 from planner.instance.hardware import CheckpointTarget, Recovery, Reliability
 from planner.instance.instance import Instance
 from planner.instance.network import Switch
@@ -22,11 +21,10 @@ from planner.physics.plan_physics import PlanPhysics
 from planner.physics.training import step
 from planner.physics.training.parallel_strategy import strategy_of
 from planner.physics.training.transformer import total_parameters
-from planner.plan.certificate import Violation
 from planner.plan.plan_sections import LayoutPlan, ReliabilityPlan
 
 Floats = NDArray[np.float64]
-HOUR = 3600.0
+HOUR, DAY = 3600.0, 86_400.0
 GRID = 1e-3  # of the logarithm of GPUs, between which bounds are tabulated
 MOST_GPUS = 1e10  # of the table
 MOST_TURNS = 60  # of a search that halves its interval, or of one that squares its error
@@ -48,16 +46,12 @@ class Failures:
     @cached_property
     def part_rates(self) -> dict[str, float]:
         """Stops a second of one GPU by part, at the measured size; a NIC with links to spare goes on over them."""
-        alone = self.links < 2 or not self.r.lane_failover
+        links = self.links if self.links < 2 or not self.r.lane_failover else 0
+        units = {"gpu": 1, "link": links, "transceiver": links * self.transceivers_per_link}
         found = {}
-        for name, part in self.r.parts.items():
-            if part.gpu_hours_per_event is not None:
-                found[name] = 1 / part.gpu_hours_per_event / HOUR
-            elif part.link_hours_per_event is not None:
-                found[name] = alone * self.links / part.link_hours_per_event / HOUR
-            else:
-                each = self.links * self.transceivers_per_link
-                found[name] = alone * each / (part.transceiver_hours_per_event or math.inf) / HOUR
+        for name, part in self.r.parts.items():  # each is counted by one of its keys
+            hours = {what: getattr(part, f"{what}_hours_per_event") for what in units}
+            (found[name],) = (units[what] / each / HOUR for what, each in hours.items() if each is not None)
         return found
 
     @cached_property
@@ -72,20 +66,16 @@ class Failures:
 
     def write_seconds(self, gpus: Any, target: CheckpointTarget) -> Floats:
         """Return the seconds to write a checkpoint."""
-        own = {"storage": self.r.storage_bytes_per_second_per_gpu, "memory": self.r.memory_bytes_per_second_per_gpu}[
-            target
-        ]
+        own = getattr(self.r, f"{target}_bytes_per_second_per_gpu")
         return np.zeros_like(np.asarray(gpus, dtype=np.float64)) if own is None else self.state_bytes / own / gpus
 
     def restart_seconds(self, gpus: Any, recovery: Recovery) -> Any:
         """Compute the seconds that a stop takes without the work that is lost."""
-        reliability = self.r
         if recovery == "elastic":
-            return reliability.elastic_stall_seconds + 0.0 * gpus
-        warm = recovery == "warm-spares"
-        fixed = reliability.warm_restart_seconds if warm else reliability.restart_seconds
-        each = reliability.warm_restart_seconds_per_gpu if warm else reliability.restart_seconds_per_gpu
-        return reliability.detection_seconds + reliability.power_ramp_seconds + fixed + each * gpus
+            return self.r.elastic_stall_seconds + 0.0 * gpus
+        way = "warm_restart_seconds" if recovery == "warm-spares" else "restart_seconds"
+        fixed, each = getattr(self.r, way), getattr(self.r, f"{way}_per_gpu")
+        return self.r.detection_seconds + self.r.power_ramp_seconds + fixed + each * gpus
 
     def interval_seconds(
         self, gpus: Any, way: Way, step_seconds: Any, *, shared: bool = False, replica_gpus: Any = 0.0
@@ -160,14 +150,9 @@ class Failures:
 
     def ways(self, *, spares: bool) -> list[Way]:
         """List the ways to go on that the figures allow."""
-        reliability = self.r
-        near = [
-            target
-            for target in reliability.checkpoint_targets
-            if target == "storage" or reliability.memory_bytes_per_second_per_gpu is not None
-        ]
-        found: list[Way] = []
-        for recovery in reliability.recoveries:
+        in_memory, found = self.r.memory_bytes_per_second_per_gpu is not None, list[Way]()
+        near = [target for target in self.r.checkpoint_targets if target == "storage" or in_memory]
+        for recovery in self.r.recoveries:
             if recovery == "elastic":
                 found.append(("elastic", "storage"))
             elif recovery == "restart" or spares:
@@ -202,12 +187,11 @@ class Failures:
 
     @cached_property
     def _least_above(self) -> Floats:
-        """Tabulate the least stretch of larger jobs."""
         return np.asarray(np.minimum.accumulate(self._sizes[1][::-1])[::-1])
 
     @cached_property
     def _least_per_gpu(self) -> Floats:
-        """Tabulate the least stretch a GPU of jobs up to the next size, negative so that it rises."""
+        # Of jobs up to the next size, negative so that it rises.
         gpus, found = self._sizes
         return np.asarray(-np.minimum.accumulate(found / gpus) * math.exp(-GRID))
 
@@ -247,11 +231,8 @@ def failures_of(instance: Instance) -> Failures | None:
     ends = instance.network.cables.endpoint_transceivers
     nic, known = instance.hardware.gpu_nic_bytes_per_second * 8e-9, instance.network.switches
     ports = {math.ceil(nic / switch.port_gbps * (1 - 1e-9)) for switch in known if isinstance(switch, Switch)}
-    own = [
-        replace(failures, links=max(1, port), transceivers_per_link=ends)
-        for port in ports
-        if port <= instance.network.max_lanes
-    ]
+    lanes = (max(1, port) for port in ports if port <= instance.network.max_lanes)
+    own = [replace(failures, links=links, transceivers_per_link=ends) for links in lanes]
     return min(own, key=lambda wired: wired.gpu_rate, default=failures)
 
 
@@ -303,166 +284,113 @@ def mean_short(needed: int, n: int, p: float) -> float:
     return 0.0 if p >= 1 else float(math.fsum(_chances(n, p)[:needed] * (needed - np.arange(needed))))
 
 
-DAY = 86_400.0
-
-
-def counted(physics: PlanPhysics) -> Iterator[Violation]:
+def counted(physics: PlanPhysics) -> Violations:
     """Check that a plan says how it meets failures where the instance has any, and only there."""
     wanted = failures_of(physics.instance) is not None and physics.plan.layout is not None
     if wanted != (physics.plan.reliability is not None):
         yield broken("counted", f"{int(not wanted)} reliability sections, {int(wanted)} expected")
 
 
-def _sections(physics: PlanPhysics) -> Iterator[tuple[ReliabilityPlan, LayoutPlan, Failures]]:
-    reliability, layout, failures = physics.plan.reliability, physics.plan.layout, failures_of(physics.instance)
-    if reliability is not None and layout is not None and failures is not None and not physics.faults:
-        yield reliability, layout, _wired(physics, failures)
+@needs("reliability", "layout")
+def sections(physics: PlanPhysics, plan: ReliabilityPlan, layout: LayoutPlan) -> Violations:
+    """Check all figures of the section, by the failures of a plan's own fabrics.
+
+    Without a fabric they are those of the fabric whose links fail least. NICs have as many lanes at every site where
+    links are counted.
+    """
+    failures, fabrics = failures_of(physics.instance), physics.plan.fabric.sites if physics.plan.fabric else {}
+    lanes = sorted({fabric.lanes for fabric in fabrics.values()})
+    if failures is None:
+        return
+    if failures.r.counts_links and len(lanes) > 1:
+        yield broken("lanes", f"NICs of {lanes} lanes at the sites; as many at all of them expected")
+    failures = replace(failures, links=lanes[-1]) if lanes else failures
+    for rule in (stops, checkpoints, spares, useful_share):
+        yield from rule(physics, plan, layout, failures)
 
 
-def _wired(physics: PlanPhysics, failures: Failures) -> Failures:
-    """Return the failures of a plan's own fabrics; without one, of that whose links fail least."""
-    lanes = [fabric.lanes for fabric in physics.plan.fabric.sites.values()] if physics.plan.fabric else []
-    return replace(failures, links=max(lanes)) if lanes else failures
-
-
-def lanes(physics: PlanPhysics) -> Iterator[Violation]:
-    """Check that NICs have as many lanes at every site where links are counted."""
-    for _, __, failures in _sections(physics):
-        if failures.r.counts_links and physics.plan.fabric:
-            found = sorted({fabric.lanes for fabric in physics.plan.fabric.sites.values()})
-            if len(found) > 1:
-                yield broken("lanes", f"NICs of {found} lanes at the sites; as many at all of them expected")
-
-
-def stops(physics: PlanPhysics) -> Iterator[Violation]:
+def stops(_: PlanPhysics, plan: ReliabilityPlan, layout: LayoutPlan, failures: Failures) -> Violations:
     """Check how often the job stops, and for which parts."""
-    for reliability, layout, failures in _sections(physics):
-        rate = float(failures.rate(layout.gpus_used))
-        yield from must_equal("stops", "mean time between stops", reliability.stop_seconds, 1 / rate, " s")
-        yield from must_be("stops", "parts", sorted(reliability.stops_per_day_by_part), sorted(failures.r.parts))
-        for name in failures.r.parts:
-            found = rate * DAY * failures.part_rates[name] / failures.gpu_rate
-            yield from must_equal(f"stops[{name}]", "stops a day", reliability.stops_per_day_by_part.get(name), found)
-        yield from must_be(
-            "stops", "extrapolated", reliability.extrapolated, layout.gpus_used > failures.r.measured_gpus
-        )
+    rate = float(failures.rate(layout.gpus_used))
+    by_part = {name: rate * DAY * own / failures.gpu_rate for name, own in failures.part_rates.items()}
+    found = {"stop_seconds": 1 / rate, "extrapolated": layout.gpus_used > failures.r.measured_gpus}
+    yield from figures("stops", plan, found)
+    yield from parts("stops", plan.stops_per_day_by_part, by_part, " stops a day")
 
 
-def checkpoints(physics: PlanPhysics) -> Iterator[Violation]:
+def checkpoints(_: PlanPhysics, plan: ReliabilityPlan, layout: LayoutPlan, failures: Failures) -> Violations:
     """Check the bytes of a checkpoint, the seconds to write it and between two, and the seconds of a restart."""
-    for reliability, layout, failures in _sections(physics):
-        gpus, way = float(layout.gpus_used), (reliability.recovery, reliability.checkpoint_target)
-        yield from must_equal(
-            "checkpoints", "bytes of a checkpoint", reliability.checkpoint_bytes, failures.state_bytes
-        )
-        wrote = float(failures.write_seconds(gpus, way[1]))
-        yield from must_equal("checkpoints", "to write one", reliability.checkpoint_write_seconds, wrote, " s")
-        each, shared = gpus / layout.data_parallel, layout.zero_stage > 0
-        found = float(
-            failures.interval_seconds(gpus, way, layout.metrics.step_seconds, shared=shared, replica_gpus=each)
-        )
-        stated = reliability.checkpoint_interval_seconds
-        yield from must_equal("checkpoints", "interval", stated, found if found < float("inf") else None, " s")
-        yield from must_equal(
-            "checkpoints",
-            "cost of a stop",
-            reliability.restart_seconds,
-            float(failures.restart_seconds(gpus, way[0])),
-            " s",
-        )
+    gpus, way = float(layout.gpus_used), (plan.recovery, plan.checkpoint_target)
+    each, shared, step_seconds = gpus / layout.data_parallel, layout.zero_stage > 0, layout.metrics.step_seconds
+    interval = float(failures.interval_seconds(gpus, way, step_seconds, shared=shared, replica_gpus=each))
+    found = {
+        "checkpoint_bytes": failures.state_bytes,
+        "checkpoint_write_seconds": float(failures.write_seconds(gpus, way[1])),
+        "checkpoint_interval_seconds": interval if interval < math.inf else None,
+        "restart_seconds": float(failures.restart_seconds(gpus, way[0])),
+    }
+    yield from figures("checkpoints", plan, found)
 
 
-def spares(physics: PlanPhysics) -> Iterator[Violation]:
+def spares(physics: PlanPhysics, plan: ReliabilityPlan, layout: LayoutPlan, failures: Failures) -> Violations:
     """Check that the spare racks of every site are there and are the fewest for their target."""
-    for reliability, layout, failures in _sections(physics):
-        own = layout.stages_per_rack * layout.replicas_per_rack * strategy_of(layout).shape.gpus
-        work = -(-own // layout.racks_per_replica)
-        yield from must_be("spares", "sites", sorted(reliability.spare_racks_by_site), sorted(physics.replicas))
-        yield from at_most(
-            "spares", work + reliability.spare_gpus_per_rack, physics.gpus_per_rack, "GPUs work and stand by", "GPUs"
-        )
-        fit = failures.rack_availability(work, reliability.spare_gpus_per_rack)
-        yield from must_equal("spares", "share of time in which a rack is fit", reliability.rack_availability, fit)
-        targets = set(failures.r.spare_targets)
-        if reliability.spare_target not in targets:
-            yield broken("spares", f"a target of {reliability.spare_target:g}, none of {sorted(targets)}")
-        for site, racks in sorted(reliability.spare_racks_by_site.items()):
-            needed, rule = physics.racks_in_use.get(site, 0), f"spares[{site}]"
-            yield from at_most(
-                rule, needed + racks, physics.racks_by_site.get(site, 0), "racks work and stand by", "racks at the site"
-            )
-            if reliability.spare_target <= 0 or racks < 0:
-                yield from must_equal(rule, "spare racks", racks, 0)
-                continue
-            yield from at_most(rule, 1, racks, "spare rack under a target", "spare racks")
-            reached = at_least(needed, needed + racks, fit)
-            yield from at_most(rule, reliability.spare_target, reached, "of the time asked for", "with enough racks")
-            if racks > 1:
-                fewer = at_least(needed, needed + racks - 1, fit)
-                yield from at_most(rule, fewer, reliability.spare_target, "of the time with a rack less", "asked for")
-        for site in sorted(physics.plan.fabric.sites) if physics.plan.fabric else ():
-            need = physics.racks_in_use.get(site, 0) + reliability.spare_racks_by_site.get(site, 0)
-            yield from at_most(
-                f"spares[{site}]", need, physics.cabled_racks(site), "racks work and stand by", "racks are cabled"
-            )
-            wired = physics.wired_gpus_per_rack(site)
-            yield from at_most(
-                f"spares[{site}]", reliability.spare_gpus_per_rack, wired, "GPUs stand by", "GPUs of a rack are cabled"
-            )
+    own = layout.stages_per_rack * layout.replicas_per_rack * strategy_of(layout).shape.gpus
+    work, spare, targets = -(-own // layout.racks_per_replica), plan.spare_gpus_per_rack, set(failures.r.spare_targets)
+    fit = failures.rack_availability(work, spare)
+    yield from must_be("spares", "sites", sorted(plan.spare_racks_by_site), sorted(physics.replicas))
+    yield from at_most("spares", work + spare, physics.gpus_per_rack, "GPUs work and stand by", "GPUs")
+    yield from figures("spares", plan, {"rack_availability": fit})
+    if plan.spare_target not in targets:
+        yield broken("spares", f"a target of {plan.spare_target:g}, none of {sorted(targets)}")
+    for site, racks in sorted(plan.spare_racks_by_site.items()):
+        rule, needed = f"spares[{site}]", physics.racks_in_use.get(site, 0)
+        there, both = physics.racks_by_site.get(site, 0), "racks work and stand by"
+        yield from at_most(rule, needed + racks, there, both, "racks at the site")
+        if plan.spare_target <= 0 or racks < 0:
+            yield from must_equal(rule, "spare racks", racks, 0)
+            continue
+        yield from at_most(rule, 1, racks, "spare rack under a target", "spare racks")
+        reached = at_least(needed, needed + racks, fit)
+        yield from at_most(rule, plan.spare_target, reached, "of the time asked for", "with enough racks")
+        fewer = at_least(needed, needed + racks - 1, fit) if racks > 1 else None
+        yield from at_most(rule, fewer, plan.spare_target, "of the time with a rack less", "asked for")
+    for site in sorted(physics.plan.fabric.sites) if physics.plan.fabric else ():
+        rule, need = f"spares[{site}]", physics.racks_in_use.get(site, 0) + plan.spare_racks_by_site.get(site, 0)
+        wired = physics.wired_gpus_per_rack(site)
+        yield from at_most(rule, need, physics.cabled_racks(site), "racks work and stand by", "racks are cabled")
+        yield from at_most(rule, spare, wired, "GPUs stand by", "GPUs of a rack are cabled")
 
 
-def _stretches(
-    physics: PlanPhysics, reliability: ReliabilityPlan, layout: LayoutPlan, failures: Failures
-) -> dict[tuple[str, str], float]:
-    """Compute the stretch of every way to resume, given the spare racks at the sites."""
-    there, down = _standing(physics, reliability, layout)
-    all_spared = all(spares > 0 for spares in reliability.spare_racks_by_site.values())
-    gpus, replicas = float(layout.gpus_used), layout.data_parallel
-    found: dict[tuple[str, str], float] = {}
-    for way in failures.ways(spares=all_spared):
-        own = failures.stretch(
-            gpus, gpus / replicas, replicas, way, layout.metrics.step_seconds, shared=layout.zero_stage > 0
-        )
-        left = 1 - down / replicas if way[0] == "elastic" else there
-        found[way] = float(own) / left if left > 0 else float("inf")
-    return found
-
-
-def _standing(physics: PlanPhysics, reliability: ReliabilityPlan, layout: LayoutPlan) -> tuple[float, float]:
-    """Return the share of time in which all sites have enough racks, and the mean replicas down for want of racks."""
-    there, short = 1.0, 0.0
-    for site, spares in reliability.spare_racks_by_site.items():
-        needed = physics.racks_in_use.get(site, 0)
-        there *= at_least(needed, needed + spares, reliability.rack_availability)
-        short += mean_short(needed, needed + spares, reliability.rack_availability)
-    unit = strategy_of(layout).unit_racks(physics.gpus_per_rack)
-    return there, short * layout.replicas_per_rack * (unit // layout.racks_per_replica)
-
-
-def useful_share(physics: PlanPhysics) -> Iterator[Violation]:
+def useful_share(physics: PlanPhysics, plan: ReliabilityPlan, layout: LayoutPlan, failures: Failures) -> Violations:
     """Check the share of time that trains, the days lost by cause, and that no other way to resume trains more."""
-    for reliability, layout, failures in _sections(physics):
-        there, down = _standing(physics, reliability, layout)
-        yield from must_equal("useful_share", "share of time with enough racks", reliability.enough_racks_share, there)
-        yield from must_equal("useful_share", "replicas short of racks", reliability.replicas_short, down)
-        ways = _stretches(physics, reliability, layout, failures)
-        own = ways.get((reliability.recovery, reliability.checkpoint_target))
-        if own is None:
-            yield broken(
-                "useful_share",
-                f"{reliability.recovery} with checkpoints in {reliability.checkpoint_target}: 0 such ways to go on",
-            )
-            return
-        yield from must_equal("useful_share", "useful share", reliability.useful_share, 1 / own)
-        yield from must_equal("useful_share", "of the metrics", layout.metrics.useful_share, reliability.useful_share)
-        yield from at_most("useful_share", own, min(ways.values()), "seconds a second of steps", "by the best way")
-        lost = sum(reliability.lost_days.values())
-        days = layout.metrics.days_to_train - layout.metrics.step_days_to_train
-        yield from must_equal("useful_share", "days lost by cause against the days without steps", lost, days)
-        for name, value in reliability.lost_days.items():
-            yield from at_most(
-                f"useful_share[{name}]", 0.0, value + 1e-9 * layout.metrics.days_to_train, "days", "days lost"
-            )
+    # The share of time in which all sites have enough racks, and the mean replicas down for want of racks.
+    there, short, fit, metrics = 1.0, 0.0, plan.rack_availability, layout.metrics
+    for site, racks in plan.spare_racks_by_site.items():
+        needed = physics.racks_in_use.get(site, 0)
+        there *= at_least(needed, needed + racks, fit)
+        short += mean_short(needed, needed + racks, fit)
+    unit = strategy_of(layout).unit_racks(physics.gpus_per_rack)
+    down = short * layout.replicas_per_rack * (unit // layout.racks_per_replica)
+    yield from figures("useful_share", plan, {"enough_racks_share": there, "replicas_short": down})
+    gpus, replicas, shared = float(layout.gpus_used), layout.data_parallel, layout.zero_stage > 0
+    ways: dict[tuple[str, str], float] = {}
+    for way in failures.ways(spares=all(racks > 0 for racks in plan.spare_racks_by_site.values())):
+        took = failures.stretch(gpus, gpus / replicas, replicas, way, metrics.step_seconds, shared=shared)
+        left = 1 - down / replicas if way[0] == "elastic" else there
+        ways[way] = float(took) / left if left > 0 else math.inf
+    own = ways.get((plan.recovery, plan.checkpoint_target))
+    if own is None:
+        way_on = f"{plan.recovery} with checkpoints in {plan.checkpoint_target}"
+        yield broken("useful_share", f"{way_on}: 0 such ways to go on")
+        return
+    yield from figures("useful_share", plan, {"useful_share": 1 / own})
+    yield from must_equal("useful_share", "of the metrics", metrics.useful_share, plan.useful_share)
+    yield from at_most("useful_share", own, min(ways.values()), "seconds a second of steps", "by the best way")
+    lost, days = sum(plan.lost_days.values()), metrics.days_to_train - metrics.step_days_to_train
+    yield from must_equal("useful_share", "days lost by cause against the days without steps", lost, days)
+    for name, value in plan.lost_days.items():
+        rounded = value + 1e-9 * metrics.days_to_train
+        yield from at_most(f"useful_share[{name}]", 0.0, rounded, "days", "days lost")
 
 
-RULES: tuple[Rule, ...] = (counted, lanes, stops, checkpoints, spares, useful_share)
+RULES: tuple[Rule, ...] = (counted, sections)

@@ -118,7 +118,7 @@ def test_copies_of_a_plan_without_zero_are_noticed() -> None:
     """Without ZeRO no step ends with a copy to a neighbour: another interval, and more of the time trains."""
     found = check(edited(failing("elastic"), layout__zero_stage=0))
     messages = {(v.rule, v.message.partition(":")[0]) for v in found}
-    assert {("checkpoints", "interval"), ("useful_share", "useful share")} <= messages
+    assert {("checkpoints", "checkpoint_interval_seconds"), ("useful_share", "useful_share")} <= messages
 
 
 @pytest.mark.parametrize("away", [5.0, 1e-3])
