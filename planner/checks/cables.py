@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.checks import sites
-from planner.checks.rule import Rule, Violations, at_most, broken, figures, must_be, must_equal, needs
+from planner.checks.rule import Violations, at_most, broken, figures, must_be, must_equal, needs
 from planner.instance.network import Network
 from planner.physics.network.dragonfly import Dragonfly
 from planner.physics.network.fabric_designs import WAN_GATEWAY, StageCables, lay, wan_gateway_bill
@@ -166,7 +166,7 @@ def cables(physics: PlanPhysics) -> Violations:
                 yield broken(rule, f"{tier.name}: {used:,} ports of a switch in use > {stated}")
 
 
-CABLE_RULES: tuple[Rule, ...] = (cables,)
+CABLE_RULES = (cables,)
 
 
 def wan_gateway(physics: PlanPhysics) -> Violations:
@@ -337,4 +337,4 @@ def shared_links(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
                     yield from must_equal(rule, f"{name} on the {link.link}", getattr(link, name), figure)
 
 
-WAN_GATEWAY_RULES: tuple[Rule, ...] = (wan_gateway, wan_gateway_figures, shared_links)
+WAN_GATEWAY_RULES = (wan_gateway, wan_gateway_figures, shared_links)

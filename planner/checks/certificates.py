@@ -9,19 +9,7 @@ from planner.checks import cost, sites
 from planner.checks.cost import recomputed
 from planner.checks.layout import days as days_of_pools
 from planner.checks.model_choice import stated_loss
-from planner.checks.rule import (
-    TOLERANCE,
-    Rule,
-    Violations,
-    at_most,
-    broken,
-    must_be,
-    must_equal,
-    needs,
-    one_each,
-    same,
-    show,
-)
+from planner.checks.rule import TOLERANCE, Violations, at_most, broken, must_be, must_equal, needs, one_each, same, show
 from planner.instance.hardware import DAYS_A_MONTH
 from planner.instance.instance import instance_sha256
 from planner.instance.workload import Model
@@ -428,8 +416,8 @@ def stopped(physics: PlanPhysics) -> Violations:
     yield from at_most("stopped", 1, plan.threads, "thread at least", "threads")
 
 
-WITHOUT_PLAN: tuple[Rule, ...] = (instance_hash, reason)
-RULES: tuple[Rule, ...] = (
+WITHOUT_PLAN = (instance_hash, reason)
+RULES = (
     instance_hash, reason, each_certificate, objective, cheaper, simplest, freed, ends, status,
     claims, shares_space, declared_space, stopped,
 )  # fmt: skip

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 from planner.checks import sites
 from planner.checks.fabric import lost_joints, priced, share_out, tiers_over
 from planner.checks.rule import (
-    Rule,
     Violations,
     at_most,
     broken,
@@ -263,8 +262,8 @@ def by_year(_: PlanPhysics, stated: RunPlan, run: Run) -> Violations:
         yield from parts(rule, year.usd, {part: usd - before[part] for part, usd in now.items()}, " USD")
 
 
-RULES: tuple[Rule, ...] = (bill, budget)
-RUN_RULES: tuple[Rule, ...] = (run_rules, run_budget)
+RULES = (bill, budget)
+RUN_RULES = (run_rules, run_budget)
 
 
 @needs("curve")
@@ -345,7 +344,7 @@ def _share(curve: Curve) -> float:
     return max(covers) - 1
 
 
-CURVE_RULES: tuple[Rule, ...] = (curve_points, curve_of_plan, curve_share)
+CURVE_RULES = (curve_points, curve_of_plan, curve_share)
 
 
 Row = Mapping[str, Any]  # figures and choices of a design

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 
 from planner.checks.cables import CABLE_RULES, Wired, fabrics, free_by_exchange, wired
-from planner.checks.rule import Rule, Violations, at_most, broken, figures, must_be, must_equal, needs, show
+from planner.checks.rule import Violations, at_most, broken, figures, must_be, must_equal, needs, show
 from planner.instance.instance import instance_sha256
 from planner.instance.network import Network
 from planner.physics.network.fabric_designs import Bill, bill, design_fault
@@ -348,7 +348,7 @@ def cheapest(physics: PlanPhysics, plan: FabricPlan, network: Network) -> Violat
             yield from at_most("cheapest", usd, fabric.cost_usd * (1 + 1e-9), "dollars", f"of {other.name}")
 
 
-RULES: tuple[Rule, ...] = (
+RULES = (
     every_site, switch, wirable, wiring, network_rules, transport_factor, slowdowns, cabled, unit_exchange, pins,
 )  # fmt: skip
-ALONE: tuple[Rule, ...] = (question, one_fabric, switch, wirable, wiring, network_rules, *CABLE_RULES, cheapest)
+ALONE = (question, one_fabric, switch, wirable, wiring, network_rules, *CABLE_RULES, cheapest)

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.checks.layout import broken_shapes
 from planner.checks.reliability import Failures, failures_of
 from planner.instance.framework_rules import FrameworkRules
 from planner.instance.grid import Grid, PowerNode
@@ -111,23 +112,6 @@ class Space:
         in_rounds = self.rules.whole_rounds and int(pipelines.v) > 1
         return micro_batches[micro_batches % int(pipelines.p) == 0] if in_rounds else micro_batches
 
-    def _takes(self, shape: LayerShape) -> bool:
-        """Return whether rules of the framework leave a cut of a layer."""
-        (tensor, context, expert), rule = shape.degrees, self.rules
-        experts = self.machine.model.experts is not None
-        asks = rule.sequence_parallel == "always" or (rule.sequence_parallel == "with experts" and experts)
-        if (asks and tensor > 1 and not shape.sequence_parallel) or (shape.tensor_inner > 1 and not rule.tensor_2d):
-            return False
-        if rule.experts_over_tensors and experts and max(tensor, expert) > 1 and expert % (tensor * context):
-            return False
-        parts = {
-            "any": (1, 1),
-            "ranks": (2 * context, context * tensor),
-            "halves": (2 * context, 2 * context * tensor),
-        }[rule.sequence_parts]
-        cut = [parts[0]] * (context > 1) + [parts[1]] * shape.sequence_parallel
-        return all(self.machine.sequence % degree == 0 for degree in cut)
-
     def days(self, seconds_per_sequence: float) -> float:
         """Compute the days to train on all tokens from the seconds per sequence."""
         work = self.instance.workload
@@ -167,7 +151,8 @@ class Space:
         """
         machine, phi = self.machine, self.transport_slowdown
         schedules = self.pinned("schedule", machine.software.schedules)
-        taken = (shape for shape in self._shapes() if self._takes(shape))
+        rules, model, sequence = self.rules, machine.model, machine.sequence
+        taken = (shape for shape in self._shapes() if not any(broken_shapes(rules, shape, model, sequence)))
         for shape, (keeps, repeats) in itertools.product(taken, self._recomputations()):
             whole = replace(shape, recompute=keeps)
             exposed = replace(whole, experts_overlap=False)

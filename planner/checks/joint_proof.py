@@ -11,7 +11,7 @@ import numpy as np
 
 from planner.checks.joint_columns import Cut, CutPipelines, Ints, MaxRacks, Space, max_racks
 from planner.checks.layer_split import witness
-from planner.checks.rule import Rule, Violations, at_most, broken, must_be, must_equal, needs, show
+from planner.checks.rule import Violations, at_most, broken, must_be, must_equal, needs, show
 from planner.checks.step_bound import CutRanges, StepTimeBound, columns_in_time, fastest_ranges
 from planner.instance.hardware import DAYS_A_MONTH, Accelerator, HardwareAlternative, Rack
 from planner.instance.instance import Instance
@@ -374,4 +374,4 @@ def limited_by(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
         yield from at_most("limited_by", more, most, "racks with a further block", "racks by budget, power and sites")
 
 
-RULES: tuple[Rule, ...] = (joint_proof, alternatives, starts, limited_by)
+RULES = (joint_proof, alternatives, starts, limited_by)

@@ -4,18 +4,7 @@ import math
 from collections.abc import Iterator
 from itertools import combinations
 
-from planner.checks.rule import (
-    Rule,
-    Violations,
-    at_most,
-    broken,
-    figures,
-    must_be,
-    must_equal,
-    needs,
-    one_each,
-    parts,
-)
+from planner.checks.rule import Violations, at_most, broken, figures, must_be, must_equal, needs, one_each, parts
 from planner.instance.framework_rules import FrameworkRules
 from planner.instance.references_and_pins import PINS
 from planner.instance.workload import Model
@@ -23,6 +12,7 @@ from planner.physics import step_errors
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site import wan
 from planner.physics.training import layer_time, step
+from planner.physics.training.operations import LayerShape
 from planner.physics.training.parallel_strategy import racks_per_replica, strategy_of, unsupported
 from planner.physics.training.schedule import recomputed_alike
 from planner.plan.certificate import Violation
@@ -218,51 +208,50 @@ def pins(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
             yield from must_be(f"pins[{path}]", name, chosen[name], wanted)
 
 
-RULES: tuple[Rule, ...] = (
+RULES = (
     well_formed, degrees, framework, replicas, batch, metrics, assumed_slowdowns, assumed_wan, pins,
 )  # fmt: skip
 
 
 def broken_rules(rules: FrameworkRules, layout: LayoutPlan, model: Model, sequence: int) -> Iterator[str]:
     """Yield each choice of a layout that a framework does not run, for a model and the tokens of a sequence."""
-    (tensor, context, expert), unit = layout.degrees, layout.stage_gpus
-    has_experts, divides = model.experts is not None, rules.sequence_parts != "any"
-    routed = rules.experts_over_tensors and has_experts and max(tensor, expert) > 1
-    wanted = {"free": False, "with experts": has_experts, "always": True}[rules.sequence_parallel]
     layers, repeated = list(layout.layers_per_stage), list(layout.recomputed_layers_per_stage)
-    alike = f"{rules.recompute} (are {repeated} of stages of {layers})"
-    for path, wrong, asked in (
-        ("recomputed_layers_per_stage", not _recomputed_alike(rules.recompute, layout), alike),
-        ("recompute", not rules.selective and layout.recompute == "selective", "none or full (is 'selective')"),
-        (
-            "layers_per_stage",
-            rules.even_stages and len(set(layers)) > 1,
-            f"as many on each stage (are {layers})",
-        ),
-        (
-            "tensor_parallel_inner",
-            layout.tensor_parallel_inner > 1 and not rules.tensor_2d,
-            f"1 alone (is {layout.tensor_parallel_inner})",
-        ),
-        (
-            "sequence_parallel",
-            wanted and tensor > 1 and not layout.sequence_parallel,
-            f"true under TP {tensor} (is false)",
-        ),
-    ):
-        if wrong:
-            yield f"layout.{path}: {asked}"
-    in_parts, counts = unit * (2 if rules.sequence_parts == "halves" else 1), layout.microbatches_per_step
-    length, rounds = "workload.sequence_length", rules.whole_rounds and layout.virtual_stages > 1
-    for holds, path, number, of, divisor in (
-        (rounds, "layout.microbatches_per_step", counts, "the stages", layout.pipeline_parallel),
-        (divides and context > 1, length, sequence, "2 x CP", 2 * context),
-        (divides and layout.sequence_parallel, length, sequence, "its parts under TP", in_parts),
-        (rules.whole_expert_groups, "layout.data_parallel", unit * layout.data_parallel, "EP, times TP x CP", expert),
-        (routed, "layout.expert_parallel", expert, "TP x CP", unit),
-    ):
-        if holds and number % divisor:
-            yield f"{path}: a multiple of {of}, {divisor:,} (is {number:,})"
+    if not _recomputed_alike(rules.recompute, layout):
+        counts = f"{repeated} of stages of {layers}"
+        yield f"layout.recomputed_layers_per_stage: {rules.recompute} (are {counts})"
+    if not rules.selective and layout.recompute == "selective":
+        yield "layout.recompute: none or full (is 'selective')"
+    if rules.even_stages and len(set(layers)) > 1:
+        yield f"layout.layers_per_stage: as many on each stage (are {layers})"
+    stages, batches = layout.pipeline_parallel, layout.microbatches_per_step
+    if rules.whole_rounds and layout.virtual_stages > 1:
+        yield from _a_multiple("layout.microbatches_per_step", batches, "the stages", stages)
+    if rules.whole_expert_groups:
+        gpus = layout.stage_gpus * layout.data_parallel
+        yield from _a_multiple("layout.data_parallel", gpus, "EP, times TP x CP", layout.expert_parallel)
+    yield from broken_shapes(rules, strategy_of(layout).shape, model, sequence)
+
+
+def broken_shapes(rules: FrameworkRules, shape: LayerShape, model: Model, sequence: int) -> Iterator[str]:
+    """Yield each choice that cuts a layer in a way that a framework does not run."""
+    (tensor, context, expert), experts = shape.degrees, model.experts is not None
+    if shape.tensor_inner > 1 and not rules.tensor_2d:
+        yield f"layout.tensor_parallel_inner: 1 alone (is {shape.tensor_inner})"
+    wanted = {"free": False, "with experts": experts, "always": True}[rules.sequence_parallel]
+    if wanted and tensor > 1 and not shape.sequence_parallel:
+        yield f"layout.sequence_parallel: true under TP {tensor} (is false)"
+    if rules.experts_over_tensors and experts and max(tensor, expert) > 1:
+        yield from _a_multiple("layout.expert_parallel", expert, "TP x CP", shape.gpus)
+    if rules.sequence_parts != "any" and context > 1:
+        yield from _a_multiple("workload.sequence_length", sequence, "2 x CP", 2 * context)
+    if rules.sequence_parts != "any" and shape.sequence_parallel:
+        parts = shape.gpus * (2 if rules.sequence_parts == "halves" else 1)
+        yield from _a_multiple("workload.sequence_length", sequence, "its parts under TP", parts)
+
+
+def _a_multiple(path: str, number: int, of: str, divisor: int) -> Iterator[str]:
+    if number % divisor:
+        yield f"{path}: a multiple of {of}, {divisor:,} (is {number:,})"
 
 
 def _recomputed_alike(rule: str, layout: LayoutPlan) -> bool:
@@ -354,4 +343,4 @@ def pools_figures(physics: PlanPhysics, pools: PoolsPlan) -> Violations:
     yield from at_most("limits[deadline]", found, limits.deadline_days, "days to train", "days until the deadline")
 
 
-POOL_RULES: tuple[Rule, ...] = (shares, layouts, pools_figures)
+POOL_RULES = (shares, layouts, pools_figures)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from planner.checks.rule import Rule, Violations, at_most, broken, figures, must_be, must_equal, needs
+from planner.checks.rule import Violations, at_most, broken, figures, must_be, must_equal, needs
 from planner.instance.workload import Choose, LossLaw, Model, ModelChoice, PointsLaw, PowerOf
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.training import step, transformer
@@ -68,12 +68,7 @@ def _peak(physics: PlanPhysics) -> float:
 def choice_figures(physics: PlanPhysics) -> Violations:
     """Check that size, compute and losses follow from the model, its tokens and the laws, and that shares add up."""
     for choice in _choices(physics):
-        loss, tokens, stated, asked = (
-            stated_loss(physics),
-            physics.instance.workload.tokens,
-            choice.stated,
-            choice.asked,
-        )
+        loss, (asked, stated, _), tokens = stated_loss(physics), choice, physics.instance.workload.tokens
         if loss is None:
             return
         size = float(transformer.active_parameters(choice.model, embedding=True))
@@ -160,4 +155,4 @@ def critical_batch(physics: PlanPhysics) -> Violations:
             yield from at_most("critical_batch", tokens, limit, "tokens a step", "tokens at most, by the law")
 
 
-RULES: tuple[Rule, ...] = (chosen, buildable, choice_figures, compute_shares, critical_batch)
+RULES = (chosen, buildable, choice_figures, compute_shares, critical_batch)

@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import pairwise
 from math import prod
 
-from planner.checks.rule import Rule, Violations, at_most, broken, figures, must_be, must_equal, needs, one_each
+from planner.checks.rule import Violations, at_most, broken, figures, must_be, must_equal, needs, one_each
 from planner.cluster import Job, Placement, Topology
 from planner.instance.references_and_pins import BLOCKS_AT, pinned_blocks
 from planner.physics.network import transport
@@ -139,7 +139,7 @@ def pins(physics: PlanPhysics, placement: PlacementPlan) -> Violations:
         yield from must_equal(f"pins[{BLOCKS_AT}{site}]", "blocks against the pin", stated, number)
 
 
-RULES: tuple[Rule, ...] = (every_site, racks, group_size, placed_groups, blocks, pins)
+RULES = (every_site, racks, group_size, placed_groups, blocks, pins)
 
 
 STOPPED = ("proved", "limit", "interrupted", "failed")

@@ -18,7 +18,6 @@ import numpy as np
 
 from planner.checks.rule import (
     TOLERANCE,
-    Rule,
     Violations,
     at_most,
     broken,
@@ -196,7 +195,7 @@ def excess(physics: PlanPhysics, plan: SitesPlan) -> Violations:
         yield from must_be(rule, "unit", over.unit, SOFT_UNITS[family])
 
 
-YEAR_RULES: tuple[Rule, ...] = (headroom, generation, balance, rating, scenarios, excess)
+YEAR_RULES = (headroom, generation, balance, rating, scenarios, excess)
 
 
 FLOW_MW = 1e-3  # generation is written to the watt, and a flow adds up many nodes
@@ -435,4 +434,4 @@ def _without_units(grid: GridArrays) -> Violations:
         yield from _above(rule, grid.generated_mw[n], limit, grid.available_mw[n], "MW fed in", right)
 
 
-RULES: tuple[Rule, ...] = (power_flow, security)
+RULES = (power_flow, security)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.checks.rule import Rule, Violations, at_most, broken, figures, must_be, must_equal, needs, parts
+from planner.checks.rule import Violations, at_most, broken, figures, must_be, must_equal, needs, parts
 from planner.instance.hardware import CheckpointTarget, Recovery, Reliability
 from planner.instance.instance import Instance
 from planner.instance.network import Switch
@@ -393,4 +393,4 @@ def useful_share(physics: PlanPhysics, plan: ReliabilityPlan, layout: LayoutPlan
         yield from at_most(f"useful_share[{name}]", 0.0, rounded, "days", "days lost")
 
 
-RULES: tuple[Rule, ...] = (counted, sections)
+RULES = (counted, sections)

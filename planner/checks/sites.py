@@ -9,7 +9,6 @@ from itertools import combinations
 from planner.checks import power_flow
 from planner.checks.rule import (
     TOLERANCE,
-    Rule,
     Violations,
     at_most,
     broken,
@@ -258,7 +257,7 @@ def demand(physics: PlanPhysics) -> Violations:
         yield from at_most(f"demand[{site}]", 1, racks, "rack at least", "racks")
 
 
-RULES: tuple[Rule, ...] = (
+RULES = (
     known_site, site_figures, demand, facility_power, *power_flow.YEAR_RULES, new_circuits, upgrades, ready,
     interconnect, area, site_count, min_site, share_balance, fault_split, rtt, linked, link_figures,
     wan_capacity, wan_need, pins,
@@ -493,4 +492,4 @@ def replay(physics: PlanPhysics, design: WanPlan) -> Violations:
             yield from rule(physics, req, design)
 
 
-WAN_RULES: tuple[Rule, ...] = (designed, replay)
+WAN_RULES = (designed, replay)
