@@ -8,12 +8,10 @@ flows from the racks placed.
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from planner.checks import sites
 from planner.checks.rule import Violations, at_most, broken, figures, must_be, must_equal, needs
@@ -57,59 +55,44 @@ def wired(physics: PlanPhysics) -> Iterator[Wired]:
 MAX_TICKED = 10**8  # cables, or ports of a tier, that are ticked off one by one: a byte each
 
 
-@dataclass
 class Count:
-    """The counts of a stream of cables.
+    """The counts of a stream of cables: by stage, ports in use by tier and switch, and ports that are wrong.
 
-    Attributes
-    ----------
-    cables
-        Cables by stage.
-    used
-        Ports in use by tier and switch.
-    ticked
-        Ports in use by tier.
-    twice, absent
-        Ports with more than one cable, and ports that are not there.
+    `twice` are ports with more than one cable, `absent` those that are not there.
     """
 
-    cables: dict[tuple[str, str], int] = field(default_factory=dict)
-    used: dict[str, NDArray[np.bool_]] = field(default_factory=dict)
-    ticked: dict[str, int] = field(default_factory=dict)
-    twice: list[str] = field(default_factory=list)
-    absent: list[str] = field(default_factory=list)
+    def __init__(self, tiers: dict[str, tuple[int, int]]) -> None:
+        self.cables: Counter[tuple[str, str]] = Counter()
+        self.used = {tier: np.zeros(shape, dtype=np.bool_) for tier, shape in tiers.items()}
+        self.ticked: Counter[str] = Counter()  # ports in use by tier
+        self.twice: list[str] = []
+        self.absent: list[str] = []
+
+    def tick(self, tier: str, switch: Ints, port: Ints) -> None:
+        """Mark ports as used, and name the first that is used already or not there."""
+        switches, ports = self.used[tier].shape
+        there = (switch >= 0) & (switch < switches) & (port >= 0) & (port < ports)
+        if not there.all():
+            i, shape = int(np.argmin(there)), f"{switches:,} switches of {ports:,} ports"
+            self.absent.append(f"{tier} {switch[i]:,} port {port[i]:,}: beyond {shape}")
+        flat, at = self.used[tier].reshape(-1), (switch * ports + port)[there]
+        taken, ticked = at[flat[at]], self.ticked[tier] + len(at)
+        flat[at] = True
+        self.ticked[tier] = int(np.count_nonzero(flat))
+        if self.ticked[tier] < ticked:
+            seen, times = np.unique(at, return_counts=True)
+            first = int(np.concatenate([taken, seen[times > 1]]).min())
+            self.twice.append(f"{tier} {first // ports:,} port {first % ports:,} has more than 1 cable")
 
 
 def count(stream: Iterable[StageCables], tiers: dict[str, tuple[int, int]]) -> Count:
     """Tick off both ends of every cable; `tiers`: how many switches a tier has and how many ports each of them."""
-    total = Count(used={tier: np.zeros(shape, dtype=np.bool_) for tier, shape in tiers.items()})
+    total = Count(tiers)
     for cable in stream:
-        stage = cable.low_tier, cable.high_tier
-        total.cables[stage] = total.cables.get(stage, 0) + len(cable.low)
-        for tier, switch, port in (
-            (cable.low_tier, cable.low, cable.low_port),
-            (cable.high_tier, cable.high, cable.high_port),
-        ):
-            _tick(total, tier, switch, port)
+        total.cables[cable.low_tier, cable.high_tier] += len(cable.low)
+        total.tick(cable.low_tier, cable.low, cable.low_port)
+        total.tick(cable.high_tier, cable.high, cable.high_port)
     return total
-
-
-def _tick(total: Count, tier: str, switch: Ints, port: Ints) -> None:
-    """Mark ports as used, and name the first that is used already or not there."""
-    switches, ports = total.used[tier].shape
-    there = (switch >= 0) & (switch < switches) & (port >= 0) & (port < ports)
-    if not there.all():
-        i = int(np.argmin(there))
-        total.absent.append(f"{tier} {switch[i]:,} port {port[i]:,}: beyond {switches:,} switches of {ports:,} ports")
-    flat, at = total.used[tier].reshape(-1), (switch * ports + port)[there]
-    taken = at[flat[at]]
-    flat[at] = True
-    ticked = total.ticked.get(tier, 0) + len(at)
-    total.ticked[tier] = int(np.count_nonzero(flat))
-    if total.ticked[tier] < ticked:
-        seen, times = np.unique(at, return_counts=True)
-        first = int(np.concatenate([taken, seen[times > 1]]).min())
-        total.twice.append(f"{tier} {first // ports:,} port {first % ports:,} has more than 1 cable")
 
 
 def in_parts(stream: Iterable[StageCables], split: int) -> Iterator[StageCables]:

@@ -9,7 +9,7 @@ from planner.checks import cost, sites
 from planner.checks.cost import recomputed
 from planner.checks.layout import days as days_of_pools
 from planner.checks.model_choice import stated_loss
-from planner.checks.rule import TOLERANCE, Violations, at_most, broken, must_be, must_equal, needs, one_each, same, show
+from planner.checks.rule import TOLERANCE, Violations, at_most, broken, must_be, must_equal, needs, once, same, show
 from planner.instance.hardware import DAYS_A_MONTH
 from planner.instance.instance import instance_sha256
 from planner.instance.workload import Model
@@ -377,15 +377,15 @@ def _marks(physics: PlanPhysics) -> Iterator[Claim]:
     joint = certificate.joint_mark(goal, grid=grid, columns=columns)
     for name, claim in certificates(physics.plan).items():
         marks = (joint,) if name in JOINT else AGREED if name in BY_MILP else (certificate.ON_TRUST,)
-        bare = claim.bound is None or name not in DECISIONS
-        yield f"marks[{name}]", claim, {"checked": ("",) if bare else ("", *marks)}
+        unmarked = claim.bound is None or name not in DECISIONS
+        yield f"marks[{name}]", claim, {"checked": ("",) if unmarked else ("", *marks)}
 
 
 @needs("pools")
 def shares_space(physics: PlanPhysics, pools: PoolsPlan) -> Violations:
     """Check the space of the shares' certificate: its keys, the pools, and how the search of them ended."""
     space, ended = pools.certificate.space, pools.certificate.space.get("ended")
-    yield from one_each("pools_claims", "keys of the space", space, ("boxes", "ended", "pools", "searches"))
+    yield from once("pools_claims", "keys of the space", space, ("boxes", "ended", "pools", "searches"))
     yield from must_be("pools_claims", "pools searched", space.get("pools"), len(physics.instance.hardware.pools))
     by_proof = physics.plan.stopped in ("proved", "gap")
     if ended not in ("proved", "limit", "interrupted") or (ended == "proved") != by_proof:

@@ -10,19 +10,7 @@ from typing import Any, NamedTuple
 
 from planner.checks import sites
 from planner.checks.fabric import lost_joints, priced, share_out, tiers_over
-from planner.checks.rule import (
-    Violations,
-    at_most,
-    broken,
-    exceeds,
-    figures,
-    must_be,
-    must_equal,
-    needs,
-    one_each,
-    parts,
-    show,
-)
+from planner.checks.rule import Violations, at_most, broken, exceeds, figures, must_be, must_equal, needs, parts, show
 from planner.instance.instance import Operation
 from planner.instance.network import Network
 from planner.physics.network.fabric_designs import FAMILIES, design_for
@@ -211,7 +199,7 @@ def run_rules(physics: PlanPhysics, stated: RunPlan) -> Violations:
 
 def energy(physics: PlanPhysics, stated: RunPlan, run: Run) -> Violations:
     """Check the power, energy, energy cost and CO2 of every site, and their sums."""
-    yield from one_each("run_energy", "sites", stated.sites, run.draws)
+    yield from must_be("run_energy", "sites", sorted(stated.sites), sorted(run.draws))
     carbon: list[float | None] = []
     for name, draw in run.draws.items():
         mwh, kg = draw.mw * run.years * YEAR_HOURS, draw.carbon_kg_per_mwh

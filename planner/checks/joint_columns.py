@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.checks.layout import broken_shapes
-from planner.checks.reliability import Failures, failures_of
-from planner.instance.framework_rules import FrameworkRules
+from planner.checks.reliability import failures_of
 from planner.instance.grid import Grid, PowerNode
 from planner.instance.instance import Instance
 from planner.physics.network.fabric_designs import max_joined_racks, min_fabric_usd
@@ -42,63 +41,25 @@ MIN_GRID_TENSOR_PARALLEL = 16  # ranks from which 2-D tensor parallelism belongs
 Repeats = Literal["no", "any", "some"]  # layers of a stage that may be recomputed whole; some: one at least
 
 
-@dataclass(frozen=True, kw_only=True)
 class Space:
     """The declared space of an instance under its pins."""
 
-    instance: Instance
-    transport_slowdown: float
-
-    @cached_property
-    def machine(self) -> Machine:
-        """GPU, rack, framework and model."""
-        return step.machine_of(self.instance)
-
-    @cached_property
-    def known_pipelines(self) -> dict[tuple[Any, ...], "CutPipelines"]:
-        """Pipelines that were enumerated."""
-        return {}
-
-    @property
-    def rules(self) -> FrameworkRules:
-        """Rules of the framework for layouts."""
-        return self.instance.workload.rules
-
-    @property
-    def gpus(self) -> int:
-        """GPUs of a rack."""
-        return self.machine.rack.gpus
-
-    @property
-    def layers(self) -> int:
-        """Layers of the model."""
-        return self.machine.model.layers
-
-    @cached_property
-    def sequences(self) -> int:
-        """Most sequences of a step."""
-        return math.floor((self.instance.limits.max_batch_tokens or 0.0) / self.machine.sequence)
-
-    @cached_property
-    def memory_limit(self) -> float:
-        """Bytes of a GPU that may be filled."""
-        return step.memory_limit_bytes(self.instance)
-
-    @property
-    def wires_all(self) -> bool:
-        """Whether idle GPUs are cabled too: they are the spares."""
-        network = self.instance.network
-        return network is not None and (network.spares.share > 0 or network.spares.failure_chance > 0)
+    def __init__(self, *, instance: Instance, transport_slowdown: float) -> None:
+        self.instance, self.transport_slowdown = instance, transport_slowdown
+        self.machine, self.rules, network = step.machine_of(instance), instance.workload.rules, instance.network
+        self.gpus, self.layers = self.machine.rack.gpus, self.machine.model.layers
+        self.sequences = math.floor((instance.limits.max_batch_tokens or 0.0) / self.machine.sequence)  # of a step
+        self.memory_limit = step.memory_limit_bytes(instance)
+        self.failures = failures_of(instance)
+        self.zero_stages = self.pinned("zero_stage", sorted(self.machine.software.zero_stages))
+        # Idle GPUs are cabled too where they are the spares.
+        self.wires_all = network is not None and (network.spares.share > 0 or network.spares.failure_chance > 0)
+        self.known_pipelines: dict[tuple[Any, ...], CutPipelines] = {}
 
     def pinned(self, name: str, values: Iterable[Any]) -> list[Any]:
         """Return the values that a pin of the layout leaves."""
         pin = self.instance.pins.get(f"layout.{name}")
         return [value for value in values if pin is None or value == pin]
-
-    @cached_property
-    def zero_stages(self) -> list[int]:
-        """ZeRO stages that the framework has and a pin leaves."""
-        return self.pinned("zero_stage", sorted(self.machine.software.zero_stages))
 
     def runs(self, zero_stage: int, stages: Ints) -> NDArray[np.bool_]:
         """Return, for each number of pipeline stages, whether the framework supports a ZeRO stage with it."""
@@ -117,11 +78,6 @@ class Space:
         work = self.instance.workload
         steps = work.tokens / work.sequence_length / work.availability
         return steps * seconds_per_sequence / SECONDS_PER_DAY
-
-    @cached_property
-    def failures(self) -> Failures | None:
-        """Failures that count."""
-        return failures_of(self.instance)
 
     def stretch(self, replicas: Any, replica_gpus: Any) -> Any:
         """Return the least seconds on a clock for one of steps; 1 where failures do not count."""
@@ -161,14 +117,14 @@ class Space:
                 ways = [(whole, "no", True)] if repeats != "some" else []
                 ways += [(exposed, "some", True)] if repeats != "no" else []
                 ways += [(exposed, repeats, False)]
-            for one, again, overlapping in ways:
+            for one, kept, overlapping in ways:
                 times = step_prediction.pipeline_of(
                     machine, one, zero_stage=0, order="1f1b", inside=False, transport_slowdown=phi
                 )
                 for schedule in schedules:
                     own = replace(times, order=schedule)
                     yield Cut(
-                        space=self, shape=one, schedule=schedule, repeats=again, times=own, overlapping=overlapping
+                        space=self, shape=one, schedule=schedule, repeats=kept, times=own, overlapping=overlapping
                     )
 
     def _shapes(self) -> Iterator[LayerShape]:

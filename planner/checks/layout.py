@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 from itertools import combinations
 
-from planner.checks.rule import Violations, at_most, broken, figures, must_be, must_equal, needs, one_each, parts
+from planner.checks.rule import Violations, at_most, broken, figures, must_be, must_equal, needs, once, parts
 from planner.instance.framework_rules import FrameworkRules
 from planner.instance.references_and_pins import PINS
 from planner.instance.workload import Model
@@ -38,27 +38,18 @@ def degrees(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
     over GPUs of one stage and site.
     """
     model, strategy = step.machine_of(physics.instance).model, strategy_of(layout)
-    tensor, inner, stages, chunks = (
-        getattr(layout, name)
-        for name in ("tensor_parallel", "tensor_parallel_inner", "pipeline_parallel", "virtual_stages")
-    )
-    shared, repeated = math.gcd(model.heads, model.kv), sum(layout.recomputed_layers_per_stage)
-    experts, heads = model.experts.count if model.experts else 1, f"{model.heads} heads and {model.kv} KV heads"
+    (tensor, _, expert), inner = layout.degrees, layout.tensor_parallel_inner
+    stages, chunks, repeats = layout.pipeline_parallel, layout.virtual_stages, sum(layout.recomputed_layers_per_stage)
+    shared, heads = math.gcd(model.heads, model.kv), f"{model.heads} heads and {model.kv} KV heads"
+    experts = model.experts.count if model.experts else 1
+    recompute = f"{repeats} layers are recomputed > 0, and recompute is {layout.recompute}"
     for rule, wrong, message in (
         ("tensor_parallel", shared % tensor, f"{tensor} does not divide {shared}, shared by {heads}"),
         ("tensor_parallel", tensor == 1 and layout.sequence_parallel, "sequence parallelism over 1 rank, 2 at least"),
         ("tensor_parallel", tensor % inner, f"an inner degree of {inner} does not divide {tensor}"),
-        (
-            "expert_parallel",
-            experts % layout.expert_parallel,
-            f"{layout.expert_parallel} does not divide {experts} experts",
-        ),
+        ("expert_parallel", experts % expert, f"{expert} does not divide {experts} experts"),
         ("interleaving", chunks > 1 and stages == 1, f"{chunks} virtual stages > 1 on one pipeline stage"),
-        (
-            "recomputed",
-            layout.recompute != "full" and repeated,
-            f"{repeated} layers are recomputed > 0, and recompute is {layout.recompute}",
-        ),
+        ("recomputed", layout.recompute != "full" and repeats, recompute),
     ):
         if wrong:
             yield broken(rule, message)
@@ -70,13 +61,7 @@ def degrees(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
     on_rack = f"GPUs of {layout.stages_per_rack} stages of {layout.replicas_per_rack} replicas"
     for limit in (
         ("rack_shape", packed * unit, racks_gpus, on_rack, "GPUs in their racks"),
-        (
-            "expert_parallel",
-            layout.expert_parallel,
-            together,
-            "GPUs share the experts",
-            "GPUs of a stage at the smallest site",
-        ),
+        ("expert_parallel", expert, together, "GPUs share the experts", "GPUs of a stage at the smallest site"),
         ("layers", chunks, min(layout.layers_per_stage), "virtual stages", "layers on the smallest stage"),
         ("schedule", chunks if layout.schedule != "1f1b" else 1, 1, "virtual stages", f"that {layout.schedule} has"),
         ("interleaving", stages if chunks > 1 else 0, layout.microbatches_per_step, "stages", "micro-batches"),
@@ -103,7 +88,7 @@ def replicas(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
     for site in sorted(by_site.keys() - planned.keys()):
         sites = f"{by_site[site]} replicas at {site!r}, none of the plan's {len(planned)} sites"
         yield broken(f"replicas[{site}]", sites)
-    yield from one_each("racks", "entries of racks_per_stage_by_site", layout.racks_per_stage_by_site, by_site)
+    yield from once("racks", "entries of racks_per_stage_by_site", layout.racks_per_stage_by_site, by_site)
     for site, count in sorted(by_site.items()):
         rule, need = f"racks[{site}]", strategy.site_group_racks(count, physics.gpus_per_rack)
         stated, what = layout.racks_per_stage_by_site.get(site), f"racks of a stage for {count:,} replicas"

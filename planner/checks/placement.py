@@ -3,12 +3,10 @@
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
 from math import prod
 
-from planner.checks.rule import Violations, at_most, broken, figures, must_be, must_equal, needs, one_each
+from planner.checks.rule import Violations, at_most, broken, figures, must_be, must_equal, needs, once
 from planner.cluster import Job, Placement, Topology
 from planner.instance.references_and_pins import BLOCKS_AT, pinned_blocks
 from planner.physics.network import transport
@@ -27,7 +25,7 @@ def every_site(physics: PlanPhysics, placement: PlacementPlan) -> Violations:
         yield broken(f"every_site[{site}]", f"{int(site in placed)} placements, {int(site in wanted)} expected")
     for name in ("stripes", "blocks_by_site"):
         if getattr(placement, name):
-            yield from one_each("known_sites", f"entries of {name}", getattr(placement, name), placed)
+            yield from once("known_sites", f"entries of {name}", getattr(placement, name), placed)
 
 
 @needs("placement")
@@ -148,7 +146,7 @@ SLACK = 1e-9  # of a ratio: rounding
 
 def check_placement(topology: Topology, job: Job, placed: Placement, *, busy: Collection[str] = ()) -> list[Violation]:
     """Return the rules that a placement breaks; nothing where it breaks none."""
-    replay = Replay(topology, job, placed, frozenset(busy))
+    replay = Replay(topology, job, placed, busy)
     stated = list(statements(job, placed))
     if not placed.nodes:
         return [*stated, *refusal(replay)]
@@ -160,64 +158,38 @@ def check_placement(topology: Topology, job: Job, placed: Placement, *, busy: Co
     return [*stated, *order_of_names(placed), *(violation for rule in rules for violation in rule(replay))]
 
 
-@dataclass(frozen=True)
 class Replay:
     """A placement of a job on a cluster, with the leaf of each node and the switches above it."""
 
-    topology: Topology
-    job: Job
-    placed: Placement
-    busy: frozenset[str]
-
-    @cached_property
-    def chains(self) -> dict[str, list[str]]:
-        """Return the switches above each switch, the root last."""
-        parent = {switch.name: switch.parent for switch in self.topology.switches}
-        chains: dict[str, list[str]] = {}
-        for switch in self.topology.switches:
-            chains[switch.name], at = [], switch.parent
+    def __init__(self, topology: Topology, job: Job, placed: Placement, busy: Collection[str]) -> None:
+        self.topology, self.job, self.placed, self.busy = topology, job, placed, set(busy)
+        self.by_blocks = topology.kind == "block" or not topology.switches  # which then are the leaves
+        leaves = topology.blocks if self.by_blocks else topology.switches
+        self.leaf = {node: leaf.name for leaf in leaves for node in leaf.nodes}
+        self.block = {node: block.name for block in topology.blocks for node in block.nodes}
+        self.free = Counter(leaf for node, leaf in self.leaf.items() if node not in self.busy)
+        parent = {switch.name: switch.parent for switch in topology.switches}
+        self.chains: dict[str, list[str]] = {}  # the switches above each switch, the root last
+        for switch in topology.switches:
+            self.chains[switch.name], at = [], switch.parent
             while at is not None:
-                chains[switch.name].append(at)
+                self.chains[switch.name].append(at)
                 at = parent[at]
-        return chains
+        self.above = self._above()
 
-    @cached_property
-    def by_blocks(self) -> bool:
-        """Return whether the scheduler places by blocks, which then are the leaves."""
-        return self.topology.kind == "block" or not self.topology.switches
-
-    @cached_property
-    def leaf(self) -> dict[str, str]:
-        """Return the leaf of each node."""
-        leaves = self.topology.blocks if self.by_blocks else self.topology.switches
-        return {node: leaf.name for leaf in leaves for node in leaf.nodes}
-
-    @cached_property
-    def block(self) -> dict[str, str]:
-        """Return the block of each node that is in one."""
-        return {node: block.name for block in self.topology.blocks for node in block.nodes}
-
-    @cached_property
-    def above(self) -> dict[str, tuple[str, ...]]:
+    def _above(self) -> dict[str, tuple[str, ...]]:
         """Return the switches above each leaf, as many for all, without a root that all share."""
         if self.by_blocks:
             base, *larger = self.topology.block_sizes or (0,)
             spans = [size // base for size in larger if size // base < len(self.topology.blocks)]
-            return {
-                block.name: tuple(f"{tier}:{i // span}" for tier, span in enumerate(spans))
-                for i, block in enumerate(self.topology.blocks)
-            }
+            names = [block.name for block in self.topology.blocks]
+            return {name: tuple(f"{tier}:{i // of}" for tier, of in enumerate(spans)) for i, name in enumerate(names)}
         chains = {switch.name: self.chains[switch.name] for switch in self.topology.switches if switch.nodes}
         if len({chain[-1] if chain else "" for chain in chains.values()}) == 1:
             chains = {name: chain[:-1] for name, chain in chains.items()}
         depth = max(map(len, chains.values()), default=0)
         named = {name: chain or [name] for name, chain in chains.items()}
         return {name: tuple(chain + chain[-1:] * (depth - len(chain)))[:depth] for name, chain in named.items()}
-
-    @cached_property
-    def free(self) -> Counter[str]:
-        """Count the free nodes under each leaf."""
-        return Counter(leaf for node, leaf in self.leaf.items() if node not in self.busy)
 
     def root(self, leaf: str) -> str:
         """Return the root above a leaf; one for all of what is no tree."""

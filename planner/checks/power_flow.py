@@ -16,18 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.checks.rule import (
-    TOLERANCE,
-    Violations,
-    at_most,
-    broken,
-    figures,
-    must_be,
-    must_equal,
-    needs,
-    one_each,
-    show,
-)
+from planner.checks.rule import TOLERANCE, Violations, at_most, broken, figures, must_be, must_equal, needs, once, show
 from planner.instance.grid import SOFT_UNITS, Line, NewLine
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site import cost
@@ -163,7 +152,7 @@ def scenarios(physics: PlanPhysics, plan: SitesPlan) -> Violations:
     """Check that the split runs in every scenario that counts: in full if it must be robust, else within its limits."""
     rules = physics.grid.rules
     known = {scenario.name: scenario for scenario in physics.grid.scenarios} if rules.scenarios != "off" else {}
-    yield from one_each("scenarios", "runs of the scenario", plan.scenarios, known)
+    yield from once("scenarios", "runs of the scenario", plan.scenarios, known)
     for name in sorted(known.keys() & plan.scenarios.keys()):
         usd, scenario, run = 0.0, known[name], plan.scenarios[name]
         for place in physics.standing:

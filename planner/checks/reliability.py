@@ -174,36 +174,31 @@ class Failures:
         return float(self.min_stretch(replicas, replica_gpus))
 
     @cached_property
-    def _sizes(self) -> tuple[Floats, Floats]:
-        """Tabulate sizes of jobs, and the least stretch of those from each to the next.
+    def _table(self) -> tuple[Floats, Floats, Floats]:
+        """Tabulate sizes of jobs, the least stretch of larger jobs, and the least a GPU of those up to the next size.
 
         Stops are those of the smaller size, and checkpoints are written by the larger; elastic jobs lose replicas of no
-        GPUs, as the replicas that are away may be negligible against the stalls.
+        GPUs, as the replicas that are away may be negligible against the stalls. What is a GPU's is negative, so that
+        it rises.
         """
         gpus = np.exp(GRID * np.arange(math.ceil(math.log(MOST_GPUS) / GRID)))
         writes = replace(self, state_bytes=self.state_bytes * math.exp(-GRID))
         found = np.minimum.reduce([writes.stretch(gpus, 0.0, 2, way) for way in self.ways(spares=True)])
-        return gpus, np.asarray(found * (1 - ROUNDING), dtype=np.float64)
-
-    @cached_property
-    def _least_above(self) -> Floats:
-        return np.asarray(np.minimum.accumulate(self._sizes[1][::-1])[::-1])
-
-    @cached_property
-    def _least_per_gpu(self) -> Floats:
-        # Of jobs up to the next size, negative so that it rises.
-        gpus, found = self._sizes
-        return np.asarray(-np.minimum.accumulate(found / gpus) * math.exp(-GRID))
+        found = np.asarray(found * (1 - ROUNDING), dtype=np.float64)
+        above = np.minimum.accumulate(found[::-1])[::-1]
+        return gpus, np.asarray(above), np.asarray(-np.minimum.accumulate(found / gpus) * math.exp(-GRID))
 
     def stretch_from(self, replicas: Any, replica_gpus: Any) -> Floats:
         """Bound from below the stretch of every job with `replicas` replicas or more."""
+        _, above, _ = self._table
         at = np.floor(np.log(np.maximum(np.asarray(replicas) * replica_gpus, 1.0)) / GRID - ROUNDING).astype(np.int64)
-        return np.asarray(self._least_above[np.clip(at, 0, len(self._least_above) - 1)], dtype=np.float64)
+        return np.asarray(above[np.clip(at, 0, len(above) - 1)], dtype=np.float64)
 
     def fewest_gpus(self, rate: Any) -> Floats:
         """Bound from below the GPUs of any job whose stretch per GPU is at most `rate`."""
-        at = np.searchsorted(self._least_per_gpu, -np.asarray(rate, dtype=np.float64))
-        return np.asarray(self._sizes[0][np.minimum(at, len(self._least_per_gpu) - 1)] * (1 - ROUNDING))
+        gpus, _, each = self._table
+        at = np.searchsorted(each, -np.asarray(rate, dtype=np.float64))
+        return np.asarray(gpus[np.minimum(at, len(each) - 1)] * (1 - ROUNDING))
 
     def repairs(self, out: str) -> float:
         """Compute the mean number in repair per GPU at work, of the units `out` that failures take: `gpu` or `rack`."""

@@ -12,7 +12,6 @@ from planner.plan.certificate import Violation
 TOLERANCE = 1e-6  # relative, on every figure that is recomputed in floating point
 Violations = Iterator[Violation]
 Rule = Callable[[PlanPhysics], Violations]
-Number = float | int | None
 UNITS = {
     "usd": " USD", "mw": " MW", "mwh": " MWh", "gbps": " Gbps", "km": " km", "ms": " ms", "seconds": " s",
     "m2": " m²", "tonnes": " t",
@@ -40,8 +39,8 @@ def needs(*names: str) -> Callable[[Callable[..., Violations]], Rule]:
 def _part(physics: PlanPhysics, name: str) -> Any:
     if name == "layout" and physics.faults:
         return None
-    if name in ("metrics", "replicas"):
-        return getattr(physics, name)
+    if name == "metrics":
+        return physics.metrics
     return getattr(physics.instance if name == "network" else physics.plan, name, None)
 
 
@@ -115,7 +114,7 @@ def parts(rule: str, stated: Mapping[str, Any], found: Mapping[str, Any], unit: 
         yield from must_equal(f"{rule}[{name}]", name, stated.get(name), found.get(name), unit)
 
 
-def one_each(rule: str, what: str, stated: Iterable[Any], wanted: Iterable[Any]) -> Violations:
+def once(rule: str, what: str, stated: Iterable[Any], wanted: Iterable[Any]) -> Violations:
     """Check that every name wanted is stated once, and that no other is."""
     times, expected = Counter(iter(stated)), set(wanted)
     for name in sorted(times.keys() | expected):

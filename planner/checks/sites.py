@@ -7,18 +7,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from planner.checks import power_flow
-from planner.checks.rule import (
-    TOLERANCE,
-    Violations,
-    at_most,
-    broken,
-    figures,
-    must_be,
-    must_equal,
-    needs,
-    one_each,
-    show,
-)
+from planner.checks.rule import TOLERANCE, Violations, at_most, broken, figures, must_be, must_equal, needs, once, show
 from planner.physics.plan_physics import PlanPhysics, PoweredSite
 from planner.physics.site import fibre, wan
 from planner.physics.site.fibre import Demand, Edge, SiteFibre
@@ -196,7 +185,7 @@ def linked(physics: PlanPhysics, plan: SitesPlan) -> Violations:
     """Check that every two open sites are joined by one link, and nothing else is."""
     wanted = combinations(sorted(place.site.id for place in physics.standing), 2)
     stated = (tuple(sorted({link.a, link.b})) for link in plan.links)
-    yield from one_each("linked", "links", stated, wanted)
+    yield from once("linked", "links", stated, wanted)
 
 
 def link_figures(physics: PlanPhysics) -> Violations:
@@ -353,7 +342,7 @@ def fastest_form(physics: PlanPhysics, req: Requirements, design: WanPlan) -> Vi
 def demands(_: PlanPhysics, req: Requirements, design: WanPlan) -> Violations:
     """Check that every demand is stated once, the exchange carried whole, the rest as carried and missing."""
     stated = ((demand.name, demand.a, demand.b) for demand in design.demands)
-    yield from one_each("demands", "entries", stated, req.demands)
+    yield from once("demands", "entries", stated, req.demands)
     for name, demand, given in req.stated(design):
         rule, share = f"demands{name}", math.fsum(route.share for route in demand.routes)
         rate = given.gbps(req.rtt_ms(demand.a, demand.b))

@@ -201,8 +201,8 @@ class StepTimeBound(ColumnTimes):
         rounds = np.where(high // p > (low - 1) // p, 1.0, short)
         last = np.minimum(low // p * p + p - 1, high)
         waits = np.maximum(0, last // p - 2) / last
-        again = self.cut.times.times.recompute_seconds
-        wait = schedule.min_excess_seconds(p, v, 3 * p, self.layers, 0, self.sharded.layer_seconds, again)
+        more = self.cut.times.times.recompute_seconds
+        wait = schedule.min_excess_seconds(p, v, 3 * p, self.layers, 0, self.sharded.layer_seconds, more)
         stage = self._stage(self.layers)
         unequal = np.maximum(rounds * stage, stage + waits * wait)
         alike = rounds * self._stage(np.ceil(self.layers / v) * v)

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from worked_plan import edited, edited_at, leaves, named, rules, small
 
 from planner.api.plans import check
-from planner.checks.rule import Number, at_most, exceeds, must_equal, same, show
+from planner.checks.rule import at_most, exceeds, must_equal, same, show
 from planner.plan.plan import Plan
 
 PLAN = small()
@@ -141,7 +141,7 @@ UNLIKE = *APART, (INF, -INF), (NAN, 1.0), (NAN, NAN)
 
 
 @pytest.mark.parametrize(("a", "b", "agree"), [*((*x, True) for x in ALIKE), *((*x, False) for x in UNLIKE)])
-def test_figures_agree_within_the_tolerance(a: Number, b: Number, agree: bool) -> None:
+def test_figures_agree_within_the_tolerance(a: float | None, b: float | None, agree: bool) -> None:
     """A millionth apart is the same, of whole numbers only the same; nothing finite is near an infinity."""
     assert same(a, b) == agree
     assert bool(list(must_equal("r", "x", a, b))) != agree
