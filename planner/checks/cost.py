@@ -92,7 +92,7 @@ LISTED_YEARS = 100
 SLACK = 1e-9  # of a count of lives or of years
 
 
-class Draw(NamedTuple):
+class SiteDraw(NamedTuple):
     """The draw of a site over the run, and the price and the carbon of its energy, None where not known."""
 
     mw: float
@@ -100,7 +100,7 @@ class Draw(NamedTuple):
     carbon_kg_per_mwh: float | None
 
 
-class Bought(NamedTuple):
+class BoughtPart(NamedTuple):
     """What may be replaced: the part of the money that it is, its price, its life, and the key that states the life."""
 
     part: str
@@ -113,14 +113,14 @@ class Bought(NamedTuple):
         return 0 if self.life_years is None else max(0, math.ceil(years / self.life_years - SLACK) - 1)
 
 
-class Run(NamedTuple):
+class CheckedRun(NamedTuple):
     """A plan over its run, in years: its bill, and what is drawn, bought and paid each year."""
 
     bill: Cost
     days: float
     years: float
-    draws: dict[str, Draw]  # by site
-    bought: dict[str, Bought]
+    draws: dict[str, SiteDraw]  # by site
+    bought: dict[str, BoughtPart]
     yearly_usd: dict[str, float]  # by part, other than replacements
 
     def spent(self, until: float) -> dict[str, float]:
@@ -136,7 +136,7 @@ class Run(NamedTuple):
         return sum(draw.mw for draw in self.draws.values()) * years * YEAR_HOURS
 
 
-def _run(physics: PlanPhysics, days: float | None) -> Run | None:
+def _run(physics: PlanPhysics, days: float | None) -> CheckedRun | None:
     """Return a plan over a run of so many days to train; None where these or a price are not known."""
     hardware, operation = physics.instance.hardware, physics.instance.operation or Operation()
     money, given = recomputed(physics.plan, physics), physics.instance.limits.operation_years
@@ -146,26 +146,26 @@ def _run(physics: PlanPhysics, days: float | None) -> Run | None:
     if physics.instance.grid is not None:
         places = ((place.site, place.authority) for place in physics.standing)
         draws = {
-            site.id: Draw(physics.load_mw(site.id, site.racks), area.energy_usd_per_mwh, area.carbon_kg_per_mwh)
+            site.id: SiteDraw(physics.load_mw(site.id, site.racks), area.energy_usd_per_mwh, area.carbon_kg_per_mwh)
             for site, area in places
         }
     else:
         drawn = sum(physics.load_mw(site, racks) for site, racks in physics.racks_by_site.items())
         in_pools = sum(pool.racks * rack.it_kw for _, pool, rack in pools.values()) / 1e3
         drawn += in_pools * hardware.facility_overhead_factor
-        draws = {CLUSTER: Draw(drawn, operation.energy_usd_per_mwh, operation.carbon_kg_per_mwh)}
+        draws = {CLUSTER: SiteDraw(drawn, operation.energy_usd_per_mwh, operation.carbon_kg_per_mwh)}
     bought = {
-        name: Bought(
+        name: BoughtPart(
             "rack_replacement", pool.racks * rack.price_usd, rack.life_years, f"hardware.pools[{i}].rack.life_years"
         )
         for name, (i, pool, rack) in pools.items()
     }
     if not hardware.pools and not isinstance(hardware.rack, str):
         life, usd = hardware.rack.life_years, money.capex_usd["racks"]
-        bought["racks"] = Bought("rack_replacement", usd, life, "hardware.rack.life_years")
+        bought["racks"] = BoughtPart("rack_replacement", usd, life, "hardware.rack.life_years")
     if "fabric" in money.capex_usd:
         life, usd = operation.fabric_life_years, money.capex_usd["fabric"]
-        bought["fabric"] = Bought("fabric_replacement", usd, life, "operation.fabric_life_years")
+        bought["fabric"] = BoughtPart("fabric_replacement", usd, life, "operation.fabric_life_years")
     yearly = {part: usd for part, usd in money.opex_usd_per_year.items() if part != "energy"}
     if all(draw.usd_per_mwh is not None for draw in draws.values()):
         yearly["energy"] = sum(draw.mw * (draw.usd_per_mwh or 0.0) for draw in draws.values()) * YEAR_HOURS
@@ -174,7 +174,7 @@ def _run(physics: PlanPhysics, days: float | None) -> Run | None:
     if operation.staff_usd_per_year is not None:
         yearly["staff"] = operation.staff_usd_per_year
     years = days * 24 / YEAR_HOURS if given is None else given
-    return Run(bill=money, days=days, years=years, draws=draws, bought=bought, yearly_usd=yearly)
+    return CheckedRun(bill=money, days=days, years=years, draws=draws, bought=bought, yearly_usd=yearly)
 
 
 def total_usd(physics: PlanPhysics) -> float | None:
@@ -197,7 +197,7 @@ def run_rules(physics: PlanPhysics, stated: RunPlan) -> Violations:
             yield from rule(physics, stated, run)
 
 
-def energy(physics: PlanPhysics, stated: RunPlan, run: Run) -> Violations:
+def energy(physics: PlanPhysics, stated: RunPlan, run: CheckedRun) -> Violations:
     """Check the power, energy, energy cost and CO2 of every site, and their sums."""
     yield from must_be("run_energy", "sites", sorted(stated.sites), sorted(run.draws))
     carbon: list[float | None] = []
@@ -222,7 +222,7 @@ def energy(physics: PlanPhysics, stated: RunPlan, run: Run) -> Violations:
     yield from figures("run_energy", stated, found)
 
 
-def money(physics: PlanPhysics, stated: RunPlan, run: Run) -> Violations:
+def money(physics: PlanPhysics, stated: RunPlan, run: CheckedRun) -> Violations:
     """Check what is replaced, each part of a run's cost, their sum in total and by token, and the costs left out."""
     replaced = {name: one.ended(run.years) for name, one in run.bought.items()}
     yield from parts("run_replaced", stated.replacements, replaced)
@@ -239,7 +239,7 @@ def money(physics: PlanPhysics, stated: RunPlan, run: Run) -> Violations:
     yield from must_be("run_money", "not counted", sorted(stated.not_counted), sorted(left_out))
 
 
-def by_year(_: PlanPhysics, stated: RunPlan, run: Run) -> Violations:
+def by_year(_: PlanPhysics, stated: RunPlan, run: CheckedRun) -> Violations:
     """Check each listed year of a run: its length in years, its energy in MWh, and its spending by part in USD."""
     ends = [float(year) for year in range(1, LISTED_YEARS + 1) if year < run.years - SLACK]
     ends = [*ends, run.years] if run.years > SLACK and len(ends) < LISTED_YEARS else ends
