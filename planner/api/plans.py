@@ -180,8 +180,7 @@ def explain(
     from planner.plan.plan import Plan
     from planner.plan.plan_files import read_plan
     from planner.planning.explain import Explanation, explained, proven_plan
-    from planner.planning.load import load_instance
-    from planner.planning.plausible import warn
+    from planner.planning.session import read_question
     from planner.planning.solve import options_of
     from planner.solvers.progress import Reporter, turn
     from planner.solvers.signals import Deadline, ended_by
@@ -191,8 +190,7 @@ def explain(
         plan, instance = instance, instance.instance
     elif isinstance(instance, (str, Path)) and holds_plan(Path(instance)):
         plan = read_plan(Path(instance))
-    request = of_one_layout(load_instance(instance, pins=pins, constants=constants))
-    warn(request)
+    request = read_question(instance, pins, constants, of_one_layout)
     options = options_of(time_limit=time_limit, gap=None, seed=seed, threads=threads)
     reporter = Reporter(on_event=on_progress, unit="usd" if request.objective.in_dollars else "days")
     known = plan is not None and request == plan.instance and proven_plan(plan)
@@ -254,8 +252,7 @@ def frontier(
     """
     from planner.instance.references_and_pins import refuse_without_curve
     from planner.planning import frontier as search
-    from planner.planning.load import load_instance
-    from planner.planning.plausible import warn
+    from planner.planning.session import read_question
     from planner.planning.solve import options_of
     from planner.solvers.progress import Reporter
     from planner.solvers.signals import ended_by, ending_at_once
@@ -263,8 +260,7 @@ def frontier(
     options = options_of(time_limit=time_limit, gap=None, seed=seed, threads=threads)
     with ending_at_once():
         asked = changed(instance, set) if set else instance
-        request = refuse_without_curve(load_instance(asked, constants=constants))
-    warn(request)
+        request = read_question(asked, None, constants, refuse_without_curve)
     reporter = Reporter(on_line=progress, on_event=on_progress)
     with ended_by(interrupt):
         return search.frontier_of(request, options, reporter, epsilon=epsilon, points=points)
@@ -307,14 +303,13 @@ def layouts(
     """
     from planner.instance.references_and_pins import of_one_layout
     from planner.planning.layouts import near_layouts
-    from planner.planning.load import load_instance
+    from planner.planning.session import read_question
     from planner.planning.solve import options_of
     from planner.solvers.progress import Reporter
-    from planner.solvers.signals import ended_by, ending_at_once
+    from planner.solvers.signals import ended_by
 
     options = options_of(time_limit=time_limit, gap=None, seed=seed, threads=threads)
-    with ending_at_once():
-        request = of_one_layout(load_instance(instance, pins=pins, constants=constants))
+    request = read_question(instance, pins, constants, of_one_layout)
     with ended_by(interrupt):
         return near_layouts(request, options, Reporter(on_event=on_progress), within=within)
 

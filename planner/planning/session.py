@@ -114,10 +114,11 @@ def read_question(
     instance: Instance | Mapping[str, Any] | str | Path,
     pins: Mapping[str, Any] | None,
     constants: "MeasuredConstants | Mapping[str, Any] | str | Path | None",
+    accepted: Callable[[Instance], Instance] = lambda loaded: loaded,
 ) -> Instance:
-    """Return the instance to solve, as it is loaded; warn of its implausible figures."""
+    """Return the instance to solve, as it is loaded and `accepted`; warn of its implausible figures."""
     with ending_at_once():
-        loaded = load_instance(instance, pins=pins, constants=constants)
+        loaded = accepted(load_instance(instance, pins=pins, constants=constants))
     warn(loaded)
     return loaded
 
