@@ -105,6 +105,14 @@ def test_more_choice_is_never_dearer(seed: int) -> None:
     assert usd(designed(hosts + 1, gpus, **own)) >= base * (1 - 1e-9) or hosts + 1 <= ports
 
 
+def test_more_uplinks_may_take_fewer_spines() -> None:
+    """Nine uplinks of a leaf go to three spines, where the eight that the ratio asks for would go to four."""
+    own = {"switches": ("48x800:26000:300",), "families": ("dragonfly+",), "floor": "0.6x2.4", "survives": "none"}
+    plan = designed(128, nic=800, oversubscription="4:1", **own)
+    leaf, spine = plan.fabric.sites[CLUSTER].tiers
+    assert (leaf.down_ports, leaf.up_ports, leaf.bundle, spine.switches) == (32, 9, 3, 12)
+
+
 def test_all_hosts_are_cabled_and_none_hangs_on_one_switch() -> None:
     """Eight hosts that one switch would take are joined by two spines, unless no loss need be survived."""
     plan = designed(8, 8)

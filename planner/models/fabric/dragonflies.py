@@ -94,8 +94,8 @@ def _least_prices(s: SiteMode, domain: Ints, rails: Ints, width: Ints) -> tuple[
     links = _floor_links(s, domain, leaves, groups)
     if s.mode.has_spines:
         inner = s.leaf_share(domain)
-        needed = -(-(leaves * inner + (groups - 1) * links) // s.spine_ports)
-        spines = groups * (inner // np.maximum(1, inner // np.maximum(1, needed)))
+        # More uplinks than the rules ask may be wired to fewer spines, but not to fewer than have ports for all links.
+        spines = groups * -(-(leaves * inner + (groups - 1) * links) // s.spine_ports)
         # Spines of single links have the most ports for links out.
         several = (groups > 1) & ((groups - 1) * links <= s.uplinks(domain) * (s.spine_ports - leaves))
     else:

@@ -20,6 +20,7 @@ from planner.physics.network.links import spare_ports
 NONE = 1 << 40  # core boxes where there is no way to wire them: above any count
 MOST_TOPS = 4096  # sets of spines and cores over pods of all leaf domains that are kept
 MOST_WAYS = 1 << 16  # of leaves and spine uplinks, priced at a time
+SAMPLE = 64  # of so many pods of some leaf domains one is built first
 MOST_CASES = 1 << 17  # of shapes and uplinks of leaves under each number of stripes, bounded at a time
 
 
@@ -268,10 +269,15 @@ def with_some_domains(s: SiteMode, domains: Ints, leaves: LeafLoads) -> Iterator
         parts.append(np.stack([np.tile(own, len(x)), np.repeat(x, len(own)), np.repeat(y, len(own))]))
     case, rails, width = np.concatenate(parts, axis=1)
     bound = _bounded(s, case, Trees.of(domain=domain[case], rails=rails, width=width, up=up[case]), cases)
-    step = max(1, MOST_CASES // max(1, len(leaves.stripes)))
-    for at in range(0, len(bound.case), step):
-        s.tick()
-        yield _with_pods(s, bound.part(slice(at, at + step)), cases, leaves)
+    # A few of all prices first, which rule out most of the others.
+    order, step = np.argsort(bound.usd, kind="stable"), max(1, MOST_CASES // max(1, len(leaves.stripes)))
+    for some in order[::SAMPLE], np.delete(order, slice(None, None, SAMPLE)):
+        left = some
+        while len(left := left[s.worthwhile(1.0, 1.0, bound.usd[left], bound.mw[left])]):
+            s.tick()
+            cap = np.minimum(cases.cap, s.caps(cases.send, cases.allreduce))
+            yield _with_pods(s, bound.part(left[:step]), cases._replace(cap=cap), leaves)
+            left = left[step:]
 
 
 class Cases(NamedTuple):
