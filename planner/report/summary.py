@@ -13,13 +13,8 @@ from planner.errors import InputError
 from planner.instance.instance import FabricInstance
 from planner.plan.plan import Curve, CurvePoint, Plan
 from planner.report.statements.sites_and_fabric import (
-    chosen_fabric,
     fabric,
-    fabric_cautions,
-    fabric_price,
-    fabric_proof,
-    fabric_verdict,
-    other_kinds,
+    fabric_alone,
     placement,
     purchase,
     sites,
@@ -169,7 +164,6 @@ STATED = (
     *(faults, verdict, purchase, model_choice, sites, wan, layout, pools, fabric, transport, placement),
     *(calendar, capital, run, limits, implausible_inputs, cautions),
 )
-FABRIC_ALONE = faults, fabric_verdict, chosen_fabric, fabric_price, other_kinds, fabric_proof, fabric_cautions
 CERTIFIED: tuple[Topic, ...] = ("sites", "wan", "layout", "pools", "fabric", "placement")
 INDENT = 11  # columns of a section's name
 HANG = 2  # columns that the rest of a line is set in by
@@ -182,13 +176,14 @@ COLUMNS_WITHOUT_BAR = 60  # columns of a line with a bar that are not the bar's
 
 def statements(plan: Plan) -> tuple[Statement, ...]:
     """Return all that a plan says, section after section; of a question without an answer why there is none."""
-    if isinstance(plan.instance, FabricInstance):
-        parts = FABRIC_ALONE if plan.conflict is None else (faults, verdict)
-        stated = [statement for part in parts for statement in part(plan)]
-    elif plan.conflict is not None:
-        stated = [statement for part in (faults, verdict, implausible_inputs) for statement in part(plan)]
-    else:
-        stated = [statement for part in STATED for statement in part(plan)]
+    alone, answered = isinstance(plan.instance, FabricInstance), plan.conflict is None
+    parts: tuple[Callable[[Plan], Iterator[Statement]], ...] = (faults, verdict, implausible_inputs)
+    if alone:
+        parts = (faults, fabric_alone) if answered else (faults, verdict)
+    elif answered:
+        parts = STATED
+    stated = [statement for part in parts for statement in part(plan)]
+    if answered and not alone:
         stated += [proof_of(topic, getattr(plan, topic).certificate) for topic in CERTIFIED if getattr(plan, topic)]
     return tuple(sorted(stated, key=lambda statement: SECTIONS.index(statement.section)))
 

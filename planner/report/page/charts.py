@@ -10,6 +10,7 @@ from typing import Any
 
 from planner.plan.plan_sections import DEGREES, LayoutPlan
 from planner.report.plots.sweep_rows import plain
+from planner.report.statements.training import DaysPart
 from planner.units import memory
 
 PALETTE = 8  # colours of the style sheet, c0 to c7
@@ -245,16 +246,6 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
-    """A part of a waterfall, or a sum, which begins at 0."""
-
-    name: str
-    value: float
-    shade: str
-    is_sum: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class StageMemory:
     """The layers of a stage, how many of them run again, and its bytes by part."""
 
@@ -295,20 +286,20 @@ def stacked(
     return drawing(end, alt, "".join(drawn) + names)
 
 
-def waterfall(alt: str, bars: Sequence[Bar], show: Callable[[float], str]) -> str:
-    """Draw a bar a line on one scale, joined where they end; parts below zero go back."""
+def waterfall(alt: str, bars: Sequence[tuple[DaysPart, str]], show: Callable[[float], str]) -> str:
+    """Draw a bar in its shade a line, joined where they end: parts below zero go back, sums begin at 0."""
     spans: list[tuple[float, float]] = []
-    for bar in bars:
+    for bar, _ in bars:
         start = 0.0 if bar.is_sum or not spans else spans[-1][1]
-        spans.append((start, start + bar.value))
+        spans.append((start, start + bar.days))
     scale = (WIDTH - FALL_LEFT - FALL_RIGHT) / (max((end for _, end in spans), default=0.0) or 1.0)
     drawn: list[str] = []
-    for row, (bar, (start, end)) in enumerate(zip(bars, spans, strict=True)):
+    for row, ((bar, shade), (start, end)) in enumerate(zip(bars, spans, strict=True)):
         y, low, high = TOP + row * FALL_STEP, FALL_LEFT + min(start, end) * scale, FALL_LEFT + max(start, end) * scale
         style = "strong" if bar.is_sum else ""
-        drawn += [text(0, y + 11, bar.name, style), text(WIDTH, y + 11, show(bar.value), style, "end")]
+        drawn += [text(0, y + 11, bar.name, style), text(WIDTH, y + 11, show(bar.days), style, "end")]
         # What is thinner than a line still shows that it is there.
-        drawn.append(rect(low, y + 1, max(high - low, 0.8), FALL_BAR, bar.shade, f"{bar.name}: {show(bar.value)}"))
+        drawn.append(rect(low, y + 1, max(high - low, 0.8), FALL_BAR, shade, f"{bar.name}: {show(bar.days)}"))
         if row + 1 < len(bars):
             x = FALL_LEFT + end * scale
             drawn.append(line(x, y + 1 + FALL_BAR, x, y + 1 + FALL_STEP, "line"))

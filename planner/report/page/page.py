@@ -174,11 +174,12 @@ def memory_of_stages(plan: Plan) -> Shown:
 
 def days_of_parts(plan: Plan) -> Shown:
     """Show the parts that the days add up from."""
-    rows, bars = days_by_part(plan), []
-    for row in rows:
-        shade = SUM if row.is_sum else SHADES.get(row.name, EXCHANGE if row.name in STEP_PARTS else LOST)
-        bars.append(charts.Bar(row.name, row.days, shade, row.is_sum))
+    rows = days_by_part(plan)
     if rows:
+        bars = [
+            (row, SUM if row.is_sum else SHADES.get(row.name, EXCHANGE if row.name in STEP_PARTS else LOST))
+            for row in rows
+        ]
         alt = "Days of steps and days on a calendar"
         svg = charts.waterfall(alt, bars, lambda days: shown_days(rows[-1].days, days))
         lost = ", orange is lost to stops and to what guards against them" if plan.reliability else ""

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 
-from planner.instance.network import Switch
+from planner.instance.network import Network, Switch
 from planner.physics.network.fabric_designs import by_reach
 from planner.physics.network.links import media_of
 from planner.physics.plan_physics import CLUSTER
 from planner.plan.plan import Plan
-from planner.plan.plan_sections import SiteFabric, SitesPlan, Tier, WanPlan
+from planner.plan.plan_sections import FabricAlternative, SiteFabric, SitesPlan, Tier, WanPlan
 from planner.report.statements.statement import Statement, proof_of, short_percent
 from planner.units import amount, counted, money, power
 
@@ -238,25 +238,47 @@ def groups(total: int, local: int, unavoidable: int, extra: int) -> str:
 SURVIVED = {"one_spine": "any one switch above the leaves", "one_leaf_uplink": "any one link between leaf and spine"}
 
 
-def fabric_verdict(plan: Plan) -> Iterator[Statement]:
-    """State the hosts and GPUs that the fabric joins, its cost and power, and whether a cheaper one is possible."""
-    if plan.cost is None or plan.fabric is None or CLUSTER not in plan.fabric.sites:
+def fabric_alone(plan: Plan) -> Iterator[Statement]:
+    """State a fabric that is asked for alone: verdict, the chosen one, its price, the kinds that lost, and cautions."""
+    network, cost, section = plan.instance.network, plan.cost, plan.fabric
+    if network is None or cost is None or section is None or CLUSTER not in section.sites:
         return
-    hardware, fabric = plan.instance.hardware, plan.fabric.sites[CLUSTER]
-    gpus, nic = fabric.wired_gpus_per_rack, hardware.gpu_nic_bytes_per_second * 8 / 1e9
-    what = f"{counted(hardware.racks or 0, 'host')} of {counted(gpus, 'GPU')} ({nic:g} Gb/s each)"
-    asked = ", ".join(plan.instance.network.families) if plan.instance.network else ""
+    fabric, hardware = section.sites[CLUSTER], plan.instance.hardware
+    gpus, nic_gbps = fabric.wired_gpus_per_rack, hardware.gpu_nic_bytes_per_second * 8 / 1e9
+    what = f"{counted(hardware.racks or 0, 'host')} of {counted(gpus, 'GPU')} ({nic_gbps:g} Gb/s each)"
+    asked = ", ".join(network.families)
     sure = f"Proven cheapest of its kind ({asked})." if plan.status == "optimal" else "Not proven cheapest: time limit."
-    each = money(plan.cost.total_usd / max(1, gpus * (hardware.racks or 0)))
-    text = f"Joins {what} for {money(plan.cost.total_usd)} ({each} a GPU), {power(fabric.power_mw)}. {sure}"
+    each = money(cost.total_usd / max(1, gpus * (hardware.racks or 0)))
+    text = f"Joins {what} for {money(cost.total_usd)} ({each} a GPU), {power(fabric.power_mw)}. {sure}"
     yield Statement("verdict", "verdict", text, True)
+    chosen, *others = section.alternatives
+    yield from _chosen(fabric, chosen, network.survives)
+    yield from _price(fabric, network)
+    for kind in others:
+        text = f"none; {kind.lost}"
+        if (other := kind.fabric) is not None:
+            counts = f"{money(other.cost_usd)}, {power(other.power_mw)}, {counted(other.switches, 'switch')}"
+            text = f"{counts}, {kind.bisection_tbps or 0.0:,.1f} Tb/s; {kind.lost}"
+        yield Statement("choice", "fabric", f"{kind.name}: {text}", other is not None)
+    yield proof_of("fabric", section.certificate)
+    yield Statement("proof", "fabric", f"Space: {plan.objective.space}.")
+    (port_gbps,) = (switch.port_gbps for switch in _offered(network) if switch.name == fabric.switch)
+    rate, carried = port_gbps * fabric.lanes, nic_gbps * fabric.split
+    if carried < rate * (1 - WHOLE_RATE):
+        text = f"Ports of {rate:g} Gb/s carry {carried:g} Gb/s of NICs: the rest is bought and not used"
+        remedy = "ports of the NIC's rate, or ports that split (51.2T-64x800G-breakout), would carry more"
+        yield Statement("warning", "fabric", f"{text}; {remedy}.", True)
+    if network.floor is None:
+        text = "Links have one price whatever their length: give the floor to price them by reach."
+        yield Statement("warning", "fabric", text, True)
+    budget = plan.instance.limits.budget_usd
+    if budget and budget > cost.total_usd:
+        left = f"${budget - cost.total_usd:,.0f} of the budget of {money(budget)}"
+        yield Statement("limit", "money", f"{left} ({short_percent(1 - cost.total_usd / budget)}) is not spent.", True)
 
 
-def chosen_fabric(plan: Plan) -> Iterator[Statement]:
-    """State the chosen fabric: switches by tier, links, capacity between halves, and the loss that it survives."""
-    if plan.instance.network is None or plan.fabric is None or CLUSTER not in plan.fabric.sites:
-        return
-    fabric, network, chosen = plan.fabric.sites[CLUSTER], plan.instance.network, plan.fabric.alternatives[0]
+def _chosen(fabric: SiteFabric, chosen: FabricAlternative, survives: str | None) -> Iterator[Statement]:
+    """State switches by tier, links, capacity between halves, and the loss that the fabric survives."""
     one = f" of {fabric.switch}" if fabric.boxes == fabric.switch else ""
     text = f"{chosen.name}: {', '.join(tier_words(tier, fabric) for tier in fabric.tiers)}{one}"
     yield Statement("choice", "fabric", text, True)
@@ -265,82 +287,34 @@ def chosen_fabric(plan: Plan) -> Iterator[Statement]:
     leaf = f"{counted(fabric.leaf_domain_racks, 'host')} under a leaf"
     yield Statement("figure", "fabric", f"{fabric.switches:,} switches, {links}{planes}; {leaf}", True)
     carried = f"Carries {chosen.bisection_tbps or 0.0:,.1f} Tb/s between two halves of the hosts"
-    if chosen.fabric is not None and chosen.fabric.family == "rail-only":
+    family = chosen.fabric.family if chosen.fabric is not None else ""
+    if family == "rail-only":
         carried += " within each rail"
     if chosen.ecmp_tail is not None and chosen.spray_tail is not None:
         tails = f"{chosen.ecmp_tail:.2g} times its time at line rate under ECMP, {chosen.spray_tail:.2g} sprayed"
         carried += f"; the slowest flow of a random permutation takes {tails}"
-    elif chosen.fabric is not None and chosen.fabric.family.startswith("dragonfly"):
-        carried += "; tails are simulated of trees alone"
     else:
-        carried += "; tails were not simulated"
+        trees_alone = family.startswith("dragonfly")
+        carried += "; tails are simulated of trees alone" if trees_alone else "; tails were not simulated"
     yield Statement("figure", "fabric", carried, True)
-    ends = f"{counted(fabric.tiers[0].down_ports, 'GPU port')}"
-    loss = f"Survives the loss of {SURVIVED[network.survives]}; " if network.survives else "No loss is provided for; "
-    yield Statement("figure", "fabric", f"{loss}a leaf's loss cuts its {ends}.", True)
+    loss = f"Survives the loss of {SURVIVED[survives]}; " if survives else "No loss is provided for; "
+    cut = counted(fabric.tiers[0].down_ports, "GPU port")
+    yield Statement("figure", "fabric", f"{loss}a leaf's loss cuts its {cut}.", True)
 
 
-def fabric_price(plan: Plan) -> Iterator[Statement]:
+def _price(fabric: SiteFabric, network: Network) -> Iterator[Statement]:
     """State the price by part, and the figures that it rests on."""
-    network = plan.instance.network
-    if network is None or plan.cost is None or plan.fabric is None or CLUSTER not in plan.fabric.sites:
-        return
-    fabric = plan.fabric.sites[CLUSTER]
-    offered = [switch for switch in network.switches if isinstance(switch, Switch)]
-    of = {switch.name: switch for switch in offered}
+    of = {switch.name: switch for switch in _offered(network)}
     boxes = sum(tier.switches * of[name].price_usd for tier, name in zip(fabric.tiers, fabric.models, strict=True))
     text = f"{money(fabric.cost_usd)} = switches {money(boxes)}, links {money(fabric.cost_usd - boxes)}"
     yield Statement("figure", "money", text, True)
-    from_these = ", ".join(f"{switch.name} ({money(switch.price_usd)}, {switch.power_watts:g} W)" for switch in offered)
-    optics = (
-        f"transceivers {network.optics.name} at {money(network.optics.price_usd)}, {network.optics.power_watts:g} W"
-    )
-    media = ", ".join(medium.name for medium in media_of(network)) if by_reach(network) else ""
-    yield Statement("figure", "money", f"Chosen from {from_these}; {media or optics}", True)
+    offered = [f"{switch.name} ({money(switch.price_usd)}, {switch.power_watts:g} W)" for switch in _offered(network)]
+    optics = network.optics
+    links = f"transceivers {optics.name} at {money(optics.price_usd)}, {optics.power_watts:g} W"
+    if by_reach(network):
+        links = ", ".join(medium.name for medium in media_of(network)) or links
+    yield Statement("figure", "money", f"Chosen from {', '.join(offered)}; {links}", True)
 
 
-def other_kinds(plan: Plan) -> Iterator[Statement]:
-    """State each other kind of fabric and why it lost, those with a design on the first screen."""
-    for kind in plan.fabric.alternatives[1:] if plan.fabric else ():
-        if kind.fabric is None:
-            yield Statement("choice", "fabric", f"{kind.name}: none; {kind.lost}")
-            continue
-        fabric = kind.fabric
-        counts = f"{money(fabric.cost_usd)}, {power(fabric.power_mw)}, {counted(fabric.switches, 'switch')}"
-        text = f"{kind.name}: {counts}, {kind.bisection_tbps or 0.0:,.1f} Tb/s; {kind.lost}"
-        yield Statement("choice", "fabric", text, True)
-
-
-def fabric_proof(plan: Plan) -> Iterator[Statement]:
-    """State the proof."""
-    if plan.fabric is not None:
-        yield proof_of("fabric", plan.fabric.certificate)
-        yield Statement("proof", "fabric", f"Space: {plan.objective.space}.")
-
-
-def fabric_cautions(plan: Plan) -> Iterator[Statement]:
-    """Warn of costs that the price leaves out, capacity that NICs do not use, and budget that is left over."""
-    network, budget = plan.instance.network, plan.instance.limits.budget_usd
-    if network is None or plan.cost is None:
-        return
-    if plan.fabric is not None and CLUSTER in plan.fabric.sites:
-        fabric, nic = plan.fabric.sites[CLUSTER], plan.instance.hardware.gpu_nic_bytes_per_second * 8 / 1e9
-        rate = (
-            next(
-                switch.port_gbps
-                for switch in network.switches
-                if isinstance(switch, Switch) and switch.name == fabric.switch
-            )
-            * fabric.lanes
-        )
-        if nic * fabric.split < rate * (1 - WHOLE_RATE):
-            text = f"Ports of {rate:g} Gb/s carry {nic * fabric.split:g} Gb/s of NICs: the rest is bought and not used"
-            remedy = "ports of the NIC's rate, or ports that split (51.2T-64x800G-breakout), would carry more"
-            yield Statement("warning", "fabric", f"{text}; {remedy}.", True)
-    if network.floor is None:
-        text = "Links have one price whatever their length: give the floor to price them by reach."
-        yield Statement("warning", "fabric", text, True)
-    if budget and budget > plan.cost.total_usd:
-        left = f"${budget - plan.cost.total_usd:,.0f} of the budget of {money(budget)}"
-        share = short_percent(1 - plan.cost.total_usd / budget)
-        yield Statement("limit", "money", f"{left} ({share}) is not spent.", True)
+def _offered(network: Network) -> list[Switch]:
+    return [switch for switch in network.switches if isinstance(switch, Switch)]

@@ -1,7 +1,7 @@
 """Statements on the layout and on the days of a run: parts of a step and its memory, stops, checkpoints and spares."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from planner.instance.hardware import Reliability
 from planner.instance.workload import CORE_ATTENTION, Software
@@ -132,8 +132,7 @@ NOT_STATED = "The plan does not say what stops cost, though its instance counts 
 NOTHING_FAILS = "Failures not modelled. Set reliability: llama3-2024 to include them."
 
 
-@dataclass(frozen=True, slots=True)
-class DaysPart:
+class DaysPart(NamedTuple):
     """A row: days of a part, or a sum so far."""
 
     name: str

@@ -12,7 +12,6 @@ from planner.report.page.charts import (
     CURVE_LEFT,
     CURVE_TOP,
     WIDTH,
-    Bar,
     ChartAxis,
     ChartLine,
     curve,
@@ -20,6 +19,7 @@ from planner.report.page.charts import (
     waterfall,
 )
 from planner.report.page.page import stops
+from planner.report.statements.training import DaysPart
 
 WAYS = [("restart",), ("warm-spares",), ("elastic",), ("restart", "warm-spares", "elastic")]
 RECT = re.compile(r'<rect x="([\d.]+)" y="[\d.]+" width="([\d.]+)" height="13" class="(\w+)"')
@@ -33,7 +33,9 @@ def test_without_failures_there_is_no_chart() -> None:
 
 def test_parts_below_zero_go_back() -> None:
     """A bar of a part below zero ends to the left, inside the drawing."""
-    svg = waterfall("bars", [Bar("a", 10, "c0"), Bar("b", -4, "c1"), Bar("s", 6, "rest", True)], str)
+    svg = waterfall(
+        "bars", [(DaysPart("a", 10), "c0"), (DaysPart("b", -4), "c1"), (DaysPart("s", 6, True), "rest")], str
+    )
     (a, wa, _), (b, wb, _), (s, ws, _) = ((float(x), float(w), c) for x, w, c in RECT.findall(svg))
     assert b + wb == pytest.approx(a + wa) and wb == pytest.approx(0.4 * wa, abs=0.1)
     assert (s, ws) == (a, pytest.approx(0.6 * wa, abs=0.1))
