@@ -22,7 +22,7 @@ MOST_ROWS = 60  # of a source and kind that a fit takes in, by the hash of their
 EVALUATIONS, TOLERANCE = 4, 1e-8  # of a fit
 START_INSIDE = 0.02  # of the range of a logarithm: the solver needs a start strictly within the bounds
 FEWEST_OF_A_CLUSTER, MOST_OF_A_CLUSTER = 8, 24  # rows that are halved
-HALVINGS, SEED = 6, 0
+HALVINGS, SEED = 6, 5
 CHORDS = 4  # steps of a fit that starts from one of all rows, with the slopes of that one
 
 
