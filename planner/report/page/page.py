@@ -155,7 +155,8 @@ def schedules(plan: Plan) -> Shown:
 
 def memory_of_stages(plan: Plan) -> Shown:
     """Show the memory of the stages of the layout against HBM."""
-    layout, machine = plan.layout, machine_of(plan)
+    layout = plan.layout
+    machine = None if layout is None else machine_of(plan)  # a fabric alone has none
     if layout is None or machine is None or list(layout_faults(layout)):
         return
     parts = {
