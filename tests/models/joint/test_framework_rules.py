@@ -209,7 +209,8 @@ def test_both_sides_of_each_rule(stack: str, change: dict[str, Any], sequence: i
     )
     plain = {"sequence_parallel": True, "virtual_stages": 1, "microbatches_per_step": 5, "recompute": "none"}
     layers = {"layers_per_stage": (4, 4), "recomputed_layers_per_stage": (), "tensor_parallel_inner": 1}
-    layout = LayoutPlan.model_construct(**{**BASE, **plain, **layers, **change})
+    rest = {"data_parallel_by_site": {"cluster": 4}, "microbatch_sequences": 1, "replicas_per_rack": 1, "zero_stage": 0}
+    layout = LayoutPlan.model_construct(**{**BASE, **plain, **layers, **rest, **change})
     assert [what.partition(":")[0] for what in broken_rules(rules_of(stack), layout, model, sequence)] == (
         [complaint] if complaint else []
     )
