@@ -24,7 +24,6 @@ from planner.plan.certificate import Conflict, Status, Violation, disagreement
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import DEGREES, LayoutPlan
 from planner.planning import explain_sites
-from planner.planning.alternatives.more import More, limits_of
 from planner.planning.conflict import ANY_PLAN
 from planner.planning.evaluate import memory_lines, time_lines
 from planner.planning.finish_date import (
@@ -39,6 +38,7 @@ from planner.planning.finish_date import (
 from planner.planning.frontier import FRONTIER, in_days_of_training
 from planner.planning.hardware_choice import best_choice, each_alone, in_time
 from planner.planning.instance_parts import in_fewest_days, pinned, with_hbm, with_part
+from planner.planning.raised_limits import More, limits_of
 from planner.planning.session import column_of
 from planner.planning.solve import solve_instance
 from planner.solvers.progress import start

@@ -18,7 +18,7 @@ from planner.models import Options
 from planner.models.joint.solve import solve_joint, world_of
 from planner.physics.training.layer_time import days_of
 from planner.plan.plan import Curve, Plan
-from planner.planning.alternatives.curve_around import covered_within, why_no_curve
+from planner.planning.curve_around import covered_within, why_no_curve
 from planner.planning.explain import explained
 from planner.planning.frontier import Frontier, frontier_of, in_days_of_training
 from planner.planning.layouts import near_layouts
