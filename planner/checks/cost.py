@@ -32,20 +32,14 @@ def recomputed(plan: Plan, physics: PlanPhysics) -> Cost | None:
         standing = {place.site.id: place.authority.id for place in physics.standing}
         if any(site.id not in standing for site in split.sites):
             return None
-        exact = tuple(
-            site.model_copy(
-                update={
-                    "balancing_authority": standing[site.id],
-                    "facility_mw": physics.load_mw(site.id, site.racks),
-                    "it_mw": physics.it_mw(site.id, site.racks),
-                }
-            )
-            for site in split.sites
-        )
+        exact = []
+        for site in split.sites:
+            mw = {"facility_mw": physics.load_mw(site.id, site.racks), "it_mw": physics.it_mw(site.id, site.racks)}
+            exact.append(site.model_copy(update={"balancing_authority": standing[site.id], **mw}))
         km = {(link.a, link.b): physics.route_km(link.a, link.b) for _, link in sites.links(physics)}
         links = ((link, km.get((link.a, link.b), link.route_km)) for link in split.links)
         known = {
-            "sites": exact,
+            "sites": tuple(exact),
             "new_lines": tuple(line for line in split.new_lines if line.line in physics.built),
             "upgrades": tuple(upgrade for upgrade in split.upgrades if upgrade.node in physics.steps),
             "links": tuple(link.model_copy(update={"route_km": route}) for link, route in links),
@@ -154,12 +148,10 @@ def _run(physics: PlanPhysics, days: float | None) -> CheckedRun | None:
         in_pools = sum(pool.racks * rack.it_kw for _, pool, rack in pools.values()) / 1e3
         drawn += in_pools * hardware.facility_overhead_factor
         draws = {CLUSTER: SiteDraw(drawn, operation.energy_usd_per_mwh, operation.carbon_kg_per_mwh)}
-    bought = {
-        name: BoughtPart(
-            "rack_replacement", pool.racks * rack.price_usd, rack.life_years, f"hardware.pools[{i}].rack.life_years"
-        )
-        for name, (i, pool, rack) in pools.items()
-    }
+    bought = {}
+    for name, (i, pool, rack) in pools.items():
+        usd, key = pool.racks * rack.price_usd, f"hardware.pools[{i}].rack.life_years"
+        bought[name] = BoughtPart("rack_replacement", usd, rack.life_years, key)
     if not hardware.pools and not isinstance(hardware.rack, str):
         life, usd = hardware.rack.life_years, money.capex_usd["racks"]
         bought["racks"] = BoughtPart("rack_replacement", usd, life, "hardware.rack.life_years")

@@ -86,14 +86,8 @@ def wirable(physics: PlanPhysics) -> Violations:
             yield from (broken(rule, reason) for reason in reasons)
         yield from at_most(rule, len(fabric.tiers), network.max_tiers, "tiers", "tiers allowed")
         if len(fabric.tiers) == 1 and fabric.family == "rail":
-            above = (
-                "rails_per_pod",
-                "leaf_domains_per_pod",
-                "pods",
-                "rails_per_zone",
-                "leaf_domains_per_zone",
-                "zones",
-            )
+            above = [f"{what}{of}" for of in ("pod", "zone") for what in ("rails_per_", "leaf_domains_per_")]
+            above += ["pods", "zones"]
             yield from figures(f"pods_of_one_switch[{site}]", fabric, dict.fromkeys(above, 0))
 
 

@@ -227,14 +227,11 @@ def highest_bound(plan: Plan) -> float | None:
 @needs("layout")
 def joint_proof(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
     """Check every bound that a plan states in days; one without a proof has only arithmetic to rest on."""
-    proof, goal, objective = (
-        physics.plan.proof or JointProof(),
-        physics.instance.objective.minimize,
-        physics.plan.objective,
-    )
+    plan, goal = physics.plan, physics.instance.objective.minimize
+    proof, objective = plan.proof or JointProof(), plan.objective
     # A layout under the goal loss is the fastest of the chosen model, whose loss the objective is.
-    bound = highest_bound(physics.plan) if goal == "days_to_train" else layout.certificate.bound
-    if goal not in ("days_to_train", "loss") or (physics.plan.proof is None and bound is None):
+    bound = highest_bound(plan) if goal == "days_to_train" else layout.certificate.bound
+    if goal not in ("days_to_train", "loss") or (plan.proof is None and bound is None):
         return
     block, network = _block(physics, layout), physics.instance.network
     if block is None:

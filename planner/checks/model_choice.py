@@ -133,11 +133,8 @@ def compute_shares(physics: PlanPhysics, metrics: LayoutMetrics, layout: LayoutP
         useful = float(transformer.training_flop(size, metrics.tokens_per_step)) / (_peak(physics) * used) * share
         found = {name: seconds * share for name, seconds in metrics.breakdown_seconds.items() if seconds > 0}
         found["gemm"] = found.get("gemm", 0.0) - useful
-        found |= {
-            "used": useful,
-            "idle GPUs": (1 - at_work) * metrics.useful_share,
-            "stopped": 1 - metrics.useful_share,
-        }
+        trained = metrics.useful_share
+        found |= {"used": useful, "idle GPUs": (1 - at_work) * trained, "stopped": 1 - trained}
         for name in sorted(found.keys() | stated.keys()):
             given, own = stated.get(name, 0.0), found.get(name, 0.0)
             if abs(given - own) > 1e-9:

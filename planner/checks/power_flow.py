@@ -256,11 +256,8 @@ class Solved:
         from scipy.sparse.linalg import splu
 
         weight, island, size = circuits * grid.one_circuit, grid.islands(circuits), len(grid.names)
-        rows, columns = (
-            np.concatenate([grid.a, grid.b, grid.a, grid.b]),
-            np.concatenate([grid.b, grid.a, grid.a, grid.b]),
-        )
-        entries = np.concatenate([-weight, -weight, weight, weight])
+        a, b, entries = grid.a, grid.b, np.concatenate([-weight, -weight, weight, weight])
+        rows, columns = np.concatenate([a, b, a, b]), np.concatenate([b, a, a, b])
         free = np.setdiff1d(np.arange(size), np.unique(island, return_index=True)[1])
         whole = csr_matrix((entries, (rows, columns)), shape=(size, size))
         matrix = whole[free][:, free].tocsc()

@@ -314,15 +314,9 @@ class StepTimeBound(ColumnTimes):
     def _most_layers(self, some: Ints, stage: Ints, seconds: Floats, *, every: bool) -> Floats:
         """Return the layers but front ones that stages hold at most; with embeddings and head if it is `every` one."""
         cut, machine, shape, order = self.cut, self.cut.machine, self.cut.shape, self.cut.schedule
-        fewest, shards, layer_seconds = (
-            self.ranges.min_micro_batches,
-            self.ranges.max_replicas,
-            self.sharded.layer_seconds,
-        )
-        p, v, m, d, send, layer = (
-            np.asarray(array + 0 * self.x.p)[some, None]
-            for array in (self.x.p, self.x.v, fewest, shards, self.send, layer_seconds)
-        )
+        arrays = (self.x.p, self.x.v, self.ranges.min_micro_batches, self.ranges.max_replicas, self.send)
+        spread = (np.asarray(array + 0 * self.x.p)[some, None] for array in (*arrays, self.sharded.layer_seconds))
+        p, v, m, d, send, layer = spread
         zero = self.zero_stage or 0
         overlap = np.where(v > 1, float(machine.software.hides("sends")), 0.0)
         seconds = seconds - machine.software.host_seconds - 2 * v * (1 - overlap) * send
