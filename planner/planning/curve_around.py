@@ -185,7 +185,11 @@ class _Questions:
         """Return the curve: its points with the bound of each, and the share within which they cover all others."""
         plans = self.front()
         answers = [*self.answers, MinDaysProof(math.inf, self.asked.objective.bound or 0.0)]
-        bounds = [self._bound(answers, plan, last=plan is plans[-1]) for plan in plans]
+        bounds = []
+        for plan in plans:  # of the last point the bound is that of the whole box
+            most = math.inf if plan is plans[-1] else usd_of(plan)
+            least = max(answer.least_days for answer in answers if answer.most_usd >= most)
+            bounds.append(min(least, days_of(plan)))
         figures = [(usd_of(plan), days_of(plan)) for plan in plans]
         knee = knee_of(figures)
         points = []
@@ -204,16 +208,6 @@ class _Questions:
             stopped=stopped,
         )
         return Frontier(self.instance, curve, tuple(plans))
-
-    @staticmethod
-    def _bound(answers: list[MinDaysProof], plan: Plan, *, last: bool) -> float:
-        """Bound the days of all plans of at most a plan's capital; of the last point those of the whole box."""
-        bounds = [
-            answer.least_days
-            for answer in answers
-            if (math.isinf(answer.most_usd) if last else answer.most_usd >= usd_of(plan))
-        ]
-        return min(max(bounds), days_of(plan))
 
 
 def covered_within(points: list[tuple[float, float]], bounds: list[float]) -> float:

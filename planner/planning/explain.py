@@ -181,7 +181,10 @@ def explained(
     yield found
     seconds = max(clock.elapsed, plan.layout.certificate.seconds)  # of the search for the plan
     share = _Share(Deadline(max(AT_LEAST, TIMES * seconds)), options, progress)
-    more, variants, starts = list(limits_of(plan)), list(_variants(plan)), _other_starts(plan)
+    more, variants, starts = list(limits_of(plan)), list(_variants(plan)), list[Instance]()
+    if plan.instance.objective.minimize == FINISH_DATE:
+        own = start_months(plan.instance, plan.sites)
+        starts = [one for one in each_start(plan.instance) if latest_start_months(one) != own]
     share.parts = len(more) + len(variants) + len(starts) + (plan.sites is not None)
     try:
         if plan.sites is not None:
@@ -386,14 +389,6 @@ def _soonest(
         return _Answer(None, bound, None, None, proved)
     end = ready + found.days
     return _Answer(end, bound, end, found.plan, proved, start_days=ready)
-
-
-def _other_starts(plan: Plan) -> list[Instance]:
-    """List the questions of the months from which on a plan of the soonest end does not start; none for other goals."""
-    if plan.instance.objective.minimize != FINISH_DATE:
-        return []
-    own = start_months(plan.instance, plan.sites)
-    return [one for one in each_start(plan.instance) if latest_start_months(one) != own]
 
 
 def _from(asked: Instance, plan: Plan, share: "_Share", cache: JointCache) -> OtherStart:

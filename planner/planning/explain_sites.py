@@ -56,7 +56,11 @@ def explained_plan(
     nodes = tuple(sites.largest_loads(plan.instance, request, options))
     closed = [x for x in nodes if x.node not in {s.id for s in split.sites}]
     asked, able = sum(s.facility_mw for s in split.sites), [x.node for x in closed if x.mw]
-    dearer, late = dict(sites.forced_open(free, request, options, able, deadline)), _ready_after_the_start(plan)
+    dearer = dict(sites.forced_open(free, request, options, able, deadline))
+    late, grid = dict[str, float](), plan.instance.grid  # months after which sites are ready that miss the start
+    if grid is not None and plan.instance.objective.minimize == FINISH_DATE:
+        start = start_months(plan.instance, plan.sites)
+        late = {node.id: node.ready_months for node in grid.nodes if node.site and node.ready_months > start}
     return SitesExplanation(
         nodes=nodes,
         rejected=tuple(
@@ -74,15 +78,6 @@ def explained_plan(
         prices=tuple(sites.shadow_prices(plan.instance, request, split)),
         near=tuple(sites.near_best(free, request, options, count=near, within=within) if near else ()),
     )
-
-
-def _ready_after_the_start(plan: Plan) -> dict[str, float]:
-    """Return the months after which sites are ready that come after the start of a plan of the soonest end."""
-    grid, goal = plan.instance.grid, plan.instance.objective.minimize
-    if grid is None or goal != FINISH_DATE:
-        return {}
-    start = start_months(plan.instance, plan.sites)
-    return {node.id: node.ready_months for node in grid.nodes if node.site and node.ready_months > start}
 
 
 def summary(e: SitesExplanation, rows: int = 12) -> Iterator[str]:

@@ -168,7 +168,7 @@ def report_halves(cases: list[Case], values: Sequence[float]) -> None:
     """
     found = clusters(cases)
     print_halves("from the catalogue", {names: errors_by_half(rows) for names, rows in found.items()})
-    without: dict[tuple[str, str, str], HalfErrors] = {}
+    without: dict[tuple[str, ...], HalfErrors] = {}
     for source, own in constants_without(cases, KNOWN, values, lambda c: c.source):
         with catalogue_with(CONSTANTS, own):
             without |= {names: errors_by_half(rows) for names, rows in found.items() if names[0] == source}

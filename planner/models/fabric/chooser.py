@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
+from operator import ge
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -191,7 +192,7 @@ class Templates:
         pins, traffic, limits = self.pins(site), self._asked(traffic), (max_usd, max_slowdowns)
         key = traffic, blocks, tuple(sorted(pins.items()))
         known = (*self.options_of.get((*key, shallow), ()), *self.options_of.get((*key, False), ()))
-        found = next((x for own, x in known if _covers(own, limits)), None)
+        found = next((x for own, x in known if own[0] >= limits[0] and all(map(ge, own[1], limits[1]))), None)
         if found is None:
             listed = [x.within(limits) for _, x in known]  # within other limits, which rule out most of the others
             found = self._built(traffic, blocks, limits, pins, listed, shallow=shallow)
@@ -339,11 +340,6 @@ class Templates:
         phi = self.transport_slowdown
         send = pipeline_send_slowdown(phi, d, *shares, free=free)
         return send, allreduce_slowdown(phi, d, *groups, free=free)
-
-
-def _covers(wide: Limits, narrow: Limits) -> bool:
-    """Return whether limits are no narrower than others."""
-    return wide[0] >= narrow[0] and all(a >= b for a, b in zip(wide[1], narrow[1], strict=True))
 
 
 def _allowed(mode: Mode, pins: Pins) -> bool:

@@ -307,10 +307,7 @@ class PodBounds(ArrayTable):
 
 
 def _bounded(s: SiteMode, case: Ints, x: Trees, cases: Cases) -> PodBounds:
-    """Bound the price of pods: the fewest spines that ports allow, and the links out that the rules ask for.
-
-    Each spine has one link at least, with its ports of cores.
-    """
+    """Bound the price of pods: the fewest spines that ports allow, with links out as rules ask, one each at least."""
     m, n, ports, (spine_box, core_box), p = s.mode, s.network, s.spine_ports, s.box_prices, s.prices
     pods, leaf_count = s.pods(x.domain, x.rails, x.width), x.rails * x.width
     spines = x.up // _largest_bundles(s.ports)[np.minimum((ports - 1) // leaf_count, s.ports), x.up]

@@ -26,7 +26,15 @@ def sites_plan(
         upgrades=tuple(Upgrade(node=n, steps=k) for n, k in sorted(solution.steps.items())),
         generation_mw=_nonzero(solution.generated),
         flows=_flows(solution.flow),
-        excess=tuple(_excess(data, name, x) for name, x in solution.excess.items()),
+        excess=tuple(
+            Excess(
+                rule=name,
+                amount=(amount := round(x, 6)),
+                unit=(rule := rule_of(name)).unit or "",
+                usd_per_year=data.grid.rules.soft[rule.name].usd_per_year * amount,
+            )
+            for name, x in solution.excess.items()
+        ),
         scenarios={
             name: ScenarioRun(
                 running_mw=_nonzero(of.load),
@@ -48,12 +56,6 @@ def _nonzero(mw: dict[str, float]) -> dict[str, float]:
 
 def _flows(mw: dict[str, float]) -> tuple[Flow, ...]:
     return tuple(Flow(line=k, mw=x) for k, x in _nonzero(mw).items())
-
-
-def _excess(data: SplitData, name: str, amount: float) -> Excess:
-    rule, amount = rule_of(name), round(amount, 6)
-    usd = data.grid.rules.soft[rule.name].usd_per_year * amount
-    return Excess(rule=name, amount=amount, unit=rule.unit or "", usd_per_year=usd)
 
 
 def _scenario_usd(

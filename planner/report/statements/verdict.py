@@ -45,7 +45,11 @@ def verdict(plan: Plan) -> Iterator[Statement]:
         yield from _alternatives(plan)
         yield from _cheaper(plan, plan.objective.value)
         yield from _simplest(plan)
-        yield from _freed(plan)
+        freed = plan.objective.freed
+        if freed is not None:
+            faster = f"{percent(freed.faster)} faster"
+            text = f"Free of {freed.framework}'s rules for the layers of stages, the same degrees are {faster}."
+            yield Statement("choice", "verdict", text, freed.faster >= WORTH, instead=True)
 
 
 def _no_plan(plan: Plan, why: Conflict) -> Iterator[Statement]:
@@ -205,16 +209,6 @@ def _simplest(plan: Plan) -> Iterator[Statement]:
     sure = "inside the error of the prediction, no dearer"
     text = f"Simpler: {simplest.layout}{even}, {recompute}: {slower}, {sure}."
     yield Statement("choice", "verdict", text, True, instead=True)
-
-
-def _freed(plan: Plan) -> Iterator[Statement]:
-    """State the time that the framework's rules cost at the plan's own degrees of parallelism."""
-    freed = plan.objective.freed
-    if freed is None:
-        return
-    faster = f"{percent(freed.faster)} faster"
-    text = f"Free of {freed.framework}'s rules for the layers of stages, the same degrees are {faster}."
-    yield Statement("choice", "verdict", text, freed.faster >= WORTH, instead=True)
 
 
 def model_choice(plan: Plan) -> Iterator[Statement]:
