@@ -53,7 +53,7 @@ AREAS = {
     ),
     "training": (
         ("physics/training", *_checks("layout", "model_choice")),
-        ("physics/training", "checks/training", "checks/joint", *CHECKS),
+        ("physics/training", "checks/training", "checks/joint", "models/joint/test_framework_rules.py", *CHECKS),
     ),
     "joint": (
         ("models/joint", *_checks("joint_columns", "joint_proof", "layer_split", "step_bound")),
@@ -78,7 +78,7 @@ AREAS = {
         ("formats", "imports"),
         (
             "formats", "imports", "exports/launch/test_launch.py", "exports/launch/test_like.py",
-            *(f"cli/test_{x}.py" for x in ("first_steps", "inputs", "topology_command")),
+            *(f"cli/test_{x}.py" for x in ("first_steps", "inputs", "jobs_that_run", "topology_command")),
         ),
     ),
     "sweeps": (("sweeps",), ("sweeps",)),
