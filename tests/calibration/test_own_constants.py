@@ -39,10 +39,14 @@ def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.mark.parametrize("path", TRUE)
 def test_known_constants_come_back(found: MeasuredConstants, path: str) -> None:
+    """Of lines without noise the true values lie within a standard deviation; what is known beforehand draws a little.
+
+    The interval of 90 % has 3.29 of these.
+    """
     x = found.values[path]
     assert x.interval[0] <= TRUE[path] <= x.interval[1]
     off, low, high = abs(np.log(x.value / TRUE[path])), *np.log(x.interval)
-    assert off < (high - low) / 10
+    assert off < (high - low) / 3.29
     assert found.number_of_lines < 12 or off < 0.1
     assert abs(np.log(x.value / TRUE[path])) < abs(np.log(x.catalogue / TRUE[path])) / 3
 
