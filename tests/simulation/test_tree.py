@@ -200,7 +200,8 @@ def by_paths(tree: Tree, flows: Flows, alive: Alive) -> Routes:
 
 def bottlenecks(routes: Routes, flows: int) -> np.ndarray:
     """Return the largest load over capacity among the links of each flow."""
-    found, full = np.zeros(flows), routes.load(routes.size) / routes.capacity
+    found, load = np.zeros(flows), routes.load(routes.size)
+    full = np.divide(load, routes.capacity, out=np.zeros_like(load), where=load > 0)  # a dead link has neither
     np.maximum.at(found, routes.flow[routes.owner()], full[routes.link])
     return found
 
