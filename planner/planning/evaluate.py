@@ -256,9 +256,11 @@ def _problems(instance: Instance, strategy: ParallelStrategy, metrics: LayoutMet
 def _racks(gpus: int, strategy: ParallelStrategy) -> int:
     """Return the racks that a layout needs; of replicas that fill theirs, those of all ranks in order."""
     spread = strategy.racks_per_replica(gpus)
-    if strategy.stages_per_rack == 1 and strategy.replicas_per_rack * strategy.shape.gpus == gpus * spread:
+    together = strategy.replicas_per_rack
+    full = strategy.data_parallel >= together and together * strategy.shape.gpus == gpus * spread
+    if strategy.stages_per_rack == 1 and full:
         return math.ceil(strategy.gpus / gpus)
-    return strategy.rack_stages * math.ceil(strategy.data_parallel / strategy.replicas_per_rack) * spread
+    return strategy.rack_stages * math.ceil(strategy.data_parallel / together) * spread
 
 
 def _section(

@@ -94,6 +94,14 @@ def test_an_odd_number_of_replicas_lies_side_by_side_in_racks() -> None:
     assert odd.step_seconds == pytest.approx(even.step_seconds, rel=0.001)
 
 
+def test_a_replica_that_fills_no_rack_takes_one_a_stage() -> None:
+    """Eight stages of one replica of TP 4 leave half of eight nodes idle where these are not too many."""
+    alone = {**FULL, "tensor_parallel": 4, "recompute": "full", "zero_stage": 1, "stages_per_rack": 1}
+    found = planner.evaluate(question(), alone).layout
+    assert (found.gpus_used, found.gpus_idle, found.whole_racks) == (32, 32, 8)
+    assert [x.split(":")[0] for x in planner.evaluate(question(racks=7), alone).problems][-1:] == ["racks"]
+
+
 SHARDED = {"pipeline_parallel": 1, "microbatches_per_step": 1, "zero_stage": 3, "recompute": "full"}
 
 
