@@ -234,7 +234,7 @@ def context_levels(m: Machine, s: LayerShape, slowdown: float) -> tuple[Level, .
 
     The ranks of a rack, then the racks at the NIC's rate over the network's slowdown.
     """
-    return group_levels(m, stride=s.tensor_parallel, ranks=s.degrees[1], slowdown=slowdown)
+    return group_levels(m, stride=s.tensor_parallel, ranks=s.context_parallel, slowdown=slowdown)
 
 
 def keys_and_values_bytes(m: Machine, s: LayerShape) -> float:
@@ -251,7 +251,7 @@ def context_exchange_seconds(m: Machine, s: LayerShape, attention: float, slowdo
     hierarchical all-gather (Thakur 2005): inside the rack, then over c racks, where each GPU carries its share over its
     own NIC: (c-1)/c · K·c/κ bytes of K, at the NIC's rate over the slowdown. The backward pass pays it twice.
     """
-    if s.degrees[1] == 1:
+    if s.context_parallel == 1:
         return 0.0
     time = (
         float(all_gather(keys_and_values_bytes(m, s), context_levels(m, s, slowdown))) + m.software.collective_seconds
@@ -264,7 +264,7 @@ def context_nic_seconds(m: Machine, s: LayerShape, slowdown: float = 1.0) -> flo
 
     A NIC does one thing at a time: what CP takes is lost to the window that hides pipeline exchanges.
     """
-    if s.degrees[1] == 1:
+    if s.context_parallel == 1:
         return 0.0
     near, far = context_levels(m, s, slowdown)
     if far.ranks <= 1:

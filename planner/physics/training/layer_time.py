@@ -311,7 +311,7 @@ def exposed_pipeline_send_seconds(
 def ranks_in_rack(m: Machine, s: LayerShape, replicas_per_rack: Num) -> Num:
     """Return the ranks of one rack with the same weights: its replicas and their CP ranks that are in this rack."""
     one_rack = s.gpus <= m.rack.gpus
-    return replicas_per_rack * s.degrees[1] if one_rack else max(1, m.rack.gpus // s.tensor_parallel)
+    return replicas_per_rack * s.context_parallel if one_rack else max(1, m.rack.gpus // s.tensor_parallel)
 
 
 @dataclass(frozen=True, slots=True)

@@ -306,7 +306,8 @@ def gpu_state_bytes(
         own = state_bytes(parameters, m.precision, zero_stage=zero_stage, shards=shards, cast_bytes=cast_bytes)
         return own + parameters * (m.software.buffer_bytes_per_parameter + divided)
 
-    usual, over = layers - front, replicas * s.degrees[1]
+    (_, context, _), usual = s.degrees, layers - front
+    over = replicas * context
     own, embeddings = usual * w.shared + front * w.front, ends * w.end
     apart = end_cast != cast
     shared = state(own + (0.0 if apart else embeddings), over)

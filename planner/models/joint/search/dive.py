@@ -280,7 +280,8 @@ def cheap_columns(goal: Goal, loop: OpenNodes) -> Iterator[tuple[float, Column]]
             continue
         if math.isinf(best):
             yield least, column
-        timely.append((least, order, column))
+        else:
+            timely.append((least, order, column))
         best = min(best, least)
     for usd, _, column in sorted(timely)[:CHEAP]:
         yield usd, column
