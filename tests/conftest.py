@@ -1,16 +1,17 @@
-"""What all tests share: the answer to Ctrl-C, which tests are left to the slow tier, and what a quick one may cost."""
+"""What all tests share: the answer to Ctrl-C, the tier that each test is of, and what a quick one may cost."""
 
 import importlib
 import os
 import signal
-from collections.abc import Generator
+from collections.abc import Collection, Generator
 from typing import Any
 
 import pytest
 import stored_plans
 import tiers
 
-QUICK_CASES = 4  # of a test over seeds in the quick tier, always the same ones; the slow tier has the others
+QUICK_CASES = 4  # of a test over seeds in the quick tier, always the same ones
+CASES = 12  # of a test over seeds in both tiers; scripts/verify/all_seeds.py has the others
 OF_A_TERMINAL = "COLUMNS", "LINES", "FORCE_COLOR"  # they change how wide and how coloured a command prints
 MAX_CPU_SECONDS = 2.0  # of a quick test, with the processes that it starts; tiers.py leaves half of it for noise
 NOISE = 3.0  # times as much on a loaded machine, or where no test before has filled what a worker keeps
@@ -38,10 +39,10 @@ def pytest_configure() -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave to the slow tier what is measured to be dear, controllers, and random cases but for four of each test.
 
-    Long tests come first.
+    Long tests come first. Random cases beyond those of both tiers run in scripts/verify/all_seeds.py alone.
     """
     dear = tiers.dear_cases()
     for item in items:
@@ -51,17 +52,34 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     tests: dict[str, dict[str, list[pytest.Item]]] = {}
     for item in items:
         call = getattr(item, "callspec", None)
-        if call is not None and isinstance(call.params.get("seed"), int) and not item.get_closest_marker("slow"):
+        if call is not None and isinstance(call.params.get("seed"), int):
             others = repr({name: value for name, value in call.params.items() if name != "seed"})
             tests.setdefault(item.nodeid.partition("[")[0], {}).setdefault(others, []).append(item)
+    beyond: set[int] = set()
     for by_others in tests.values():
-        rows = list(by_others.values())
-        # Each turn takes another seed, and as long as there are some another value of the other parameters.
-        turns = [(rows[turn % len(rows)], turn) for turn in range(QUICK_CASES)]
-        quick = {id(row[turn % len(row)]) for row, turn in turns}
-        for item in (item for row in rows for item in row if id(item) not in quick):
+        cheap = [[item for item in row if not item.get_closest_marker("slow")] for row in by_others.values()]
+        quick = _in_turns(cheap, QUICK_CASES)
+        for item in (item for row in cheap for item in row if id(item) not in quick):
             item.add_marker(pytest.mark.slow)
+        both = quick | _in_turns(list(by_others.values()), CASES - len(quick), without=quick)
+        beyond |= {id(item) for row in by_others.values() for item in row} - both
+    if tiers.ALL not in os.environ:
+        config.hook.pytest_deselected(items=[item for item in items if id(item) in beyond])
+        items[:] = [item for item in items if id(item) not in beyond]
     items.sort(key=lambda item: not item.nodeid.startswith(LONG))
+
+
+def _in_turns(rows: list[list[pytest.Item]], count: int, without: Collection[int] = ()) -> set[int]:
+    """Return the ids of items, one of each row in turn, another seed each time: those of a test's other parameters."""
+    left = [[item for item in row if id(item) not in without] for row in rows]
+    left = [row for row in left if row]
+    chosen: set[int] = set()
+    for turn in range(count):
+        row = left[turn % len(left)] if left else []
+        first = turn % max(1, len(row))
+        fresh = [id(item) for item in row[first:] + row[:first] if id(item) not in chosen]
+        chosen.update(fresh[:1])
+    return chosen
 
 
 def cpu_seconds() -> float:

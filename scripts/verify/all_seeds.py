@@ -1,4 +1,4 @@
-"""Run the properties of the tests that know more cases than both tiers take, with all their cases.
+"""Run the tests that know more cases than both tiers take, with all their cases.
 
 Run `.venv/bin/python scripts/verify/all_seeds.py [PYTEST ARGUMENTS]`: `-k NAME` picks some, `--numprocesses auto` takes
 all cores. The cases left out of the tiers take too long for every change: run them before a release, and where a
@@ -12,11 +12,12 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-KNOWS_MORE = re.compile(r"^from tiers import .*\bmore\b", re.MULTILINE)
+# Files that name such cases, and those with tests over seeds, of which tests/conftest.py takes some.
+KNOWS_MORE = re.compile(r"^from tiers import .*\bmore\b|parametrize\([^)]*\bseed\b", re.MULTILINE)
 
 
 def files() -> list[str]:
-    """Return the test files that name cases beyond those of the tiers."""
+    """Return the test files that may have cases beyond those of the tiers."""
     every = sorted((ROOT / "tests").rglob("test_*.py"))
     return [str(f.relative_to(ROOT)) for f in every if KNOWS_MORE.search(f.read_text(encoding="utf-8"))]
 
