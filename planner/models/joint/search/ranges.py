@@ -17,7 +17,6 @@ from planner.models.joint.columns import (
 from planner.models.joint.space import Flags, Floats, Ints, Strategy
 from planner.models.joint.world import World
 
-LIKE = 1.6  # times as many blocks as a range has, up to which terms that are known bound those of the range
 CUTS = 1.1  # cutoffs of ranges that are within this factor share one
 NEVER = 1e18  # seconds, in place of infinity
 NAMES = 1 << 32  # numbers that a name made of two may have
@@ -196,8 +195,7 @@ def _stage_terms(
         nan = [np.full(len(x.of), np.nan) for _ in range(4)]
         kept = world.cache.stage_terms[s, zero] = StageTerms(np.zeros(len(x.of), dtype=np.int64), *nan)
     found = StageTerms(x.high, *(y[x.at] for y in (kept.each, kept.once, kept.layer, kept.in_memory)))
-    high = kept.high[x.at]
-    new = np.flatnonzero((high < x.high) | (high > x.high * LIKE))
+    new = np.flatnonzero(kept.high[x.at] != x.high)
     if len(new):
         t, once = terms_under_zero(s, zero, rows.part(new))
         found.each[new], found.once[new], found.layer[new], found.in_memory[new] = t.each, once, t.layer, np.nan
@@ -206,9 +204,7 @@ def _stage_terms(
         each, layer = found.each[unknown], found.layer[unknown]
         found.in_memory[unknown] = each_in_memory(s, zero, rows.part(unknown), each, layer)
     if len(new) or len(unknown):
-        for computed in (new, unknown):
-            high[computed] = x.high[computed]
-        kept.high[x.at], kept.each[x.at], kept.once[x.at] = high, found.each, found.once
+        kept.high[x.at], kept.each[x.at], kept.once[x.at] = x.high, found.each, found.once
         kept.layer[x.at], kept.in_memory[x.at] = found.layer, found.in_memory
     return found
 
@@ -218,7 +214,7 @@ def without_room(world: World, zero: int, x: Ranges) -> Flags:
     kept = world.cache.stage_terms.get((x.of.strategy, zero))
     if kept is None:
         return np.zeros(len(x.at), dtype=bool)
-    return np.asarray((kept.high[x.at] >= x.high) & np.isinf(kept.in_memory[x.at]))
+    return np.asarray((kept.high[x.at] == x.high) & np.isinf(kept.in_memory[x.at]))
 
 
 def _under_cutoff(goal: RangesGoal, x: Ranges, rows: StrategyRows) -> Ranges:
