@@ -12,7 +12,7 @@ import numpy as np
 from planner.models.joint.bounds import RowConditions
 from planner.models.joint.calendar import NO_SPARES, Sparing
 from planner.models.joint.space import Floats, Ints, Strategy
-from planner.physics.training import memory, schedule, step_prediction
+from planner.physics.training import memory, schedule, step, step_prediction
 from planner.physics.training.collectives import front_layers
 from planner.physics.training.layer_time import ReplicaGroup
 from planner.physics.training.schedule import PipelineCounts
@@ -74,7 +74,8 @@ class Thresholds:
 
 
 T = TypeVar("T", LayerSplit, Thresholds)
-KEPT = ("pipeline", "group", "counts", "sharded", "send", "effective", "sizes", "least_sizes")  # whatever recomputes
+# Whatever stages recompute.
+KEPT = "pipeline", "group", "counts", "sharded", "send", "effective", "sizes", "least_sizes", "_tails"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -279,28 +280,58 @@ class Stages:
             step_prediction.chunk_seconds(self.pipeline, self.sharded, self.column.v, self.sizes[None, :], recompute)
         )
 
-    def once(self, chunk: float, most: int) -> float:
-        """Seconds that a step takes once at a largest chunk and most layers of a stage."""
+    @cached_property
+    def _tails(self) -> list[Floats]:
+        """Parts of a step that come once, but for filling the pipeline, by the most layers of a stage from one on."""
+        most = np.arange(1, self.column.strategy.problem.layers + 1)
         parts = step_prediction.once_parts(
             self.pipeline,
             self.sharded,
             self.conditions.fibre,
             self.counts,
             self.group,
-            largest=LargestStage(layers=most, chunk_seconds=chunk),
+            largest=LargestStage(layers=most, chunk_seconds=0.0),
             send=self.send,
         )
-        return float(sum(parts.values()))
+        return [np.broadcast_to(parts[name], most.shape) for name in parts if name != "pipeline_bubble"]
+
+    @property
+    def _mean(self) -> int:
+        """Layers of the largest stage at least."""
+        return math.ceil(self.column.strategy.problem.layers / self.column.p)
+
+    def once(self, chunk: float, most: int) -> float:
+        """Seconds that a step takes once at a largest chunk and most layers of a stage."""
+        c = self.column
+        filling = step.pipeline_bubble_seconds(
+            self.sharded, c.strategy.order, c.p, c.v, chunk * c.v, send_seconds=self.send, micro_batches=c.m
+        )
+        return sum((float(part[most - 1]) for part in self._tails), start=float(filling))
+
+    @cached_property
+    def _up_to(self) -> tuple[Floats, Floats]:
+        """Most seconds, and most of a largest chunk, of all sizes of a stage up to each; shape (stages, sizes)."""
+        return np.maximum.accumulate(self.seconds, axis=1), np.maximum.accumulate(self.chunk, axis=1)
 
     def caps(self, stage: float, chunk: float, most: int) -> Ints:
         """Most layers of each stage within the limits: every size up to it keeps them; `v - 1` where none does."""
-        fine = (self.seconds <= stage) & (self.chunk <= chunk) & (self.sizes <= most)[None, :]
-        return np.asarray(np.cumprod(fine, axis=1).sum(axis=1) + self.column.v - 1)
+        seconds, chunks = self._up_to
+        within = ((seconds <= stage) & (chunks <= chunk)).sum(axis=1)
+        return np.asarray(np.minimum(within + self.column.v - 1, max(most, self.column.v - 1)))
 
-    def holds(self, stage: float, chunk: float, most: int) -> bool:
-        """Return whether the limits admit a split."""
-        caps = self.caps(stage, chunk, most)
-        return bool(np.all(caps >= self.least_sizes) and caps.sum() >= self.column.strategy.problem.layers)
+    def _least(self, limited: Floats, other: Floats, limit: float, most: int) -> float:
+        """Return the least limit on one figure that admits a split under one on the other; infinite where none does.
+
+        Each layer of a stage beyond one a chunk is a place that a limit opens: as many must be open as there are
+        layers, and those of the fewest layers of each stage.
+        """
+        c, places = self.column, most - self.column.v + 1
+        needed, fewest = c.strategy.problem.layers - c.p * (c.v - 1), self.least_sizes - c.v
+        if needed > c.p * places or fewest.max() >= places:
+            return math.inf
+        opened_at = np.where(other[:, :places] <= limit, limited[:, :places], np.inf)
+        last = np.partition(opened_at, needed - 1, axis=None)[needed - 1]
+        return float(max(last, opened_at[np.arange(c.p), fewest].max()))
 
     def limits(self) -> Iterator[Thresholds]:
         """Yield the limits that could be best: for each most layers the least stage time at each largest chunk."""
@@ -311,17 +342,18 @@ class Stages:
             yield from self._pinned(wanted)
             return
         values, chunks = _increasing(self.seconds), _increasing(self.chunk[self.seconds < np.inf])
-        best = self.cutoff
-        for most in range(math.ceil(self.column.strategy.problem.layers / self.column.p), int(self.sizes[-1]) + 1):
+        best, (by_seconds, by_chunk) = self.cutoff, self._up_to
+        for most in range(self._mean, int(self.sizes[-1]) + 1):
             widest = self.effective * (most * float(self.sharded.layer_seconds) - self._spared)
             if most < self.column.v or widest >= best:
                 continue
             at = len(chunks)
-            while at > 0:  # a stage that takes as long as the best step, or longer, is of no use
-                stage = self._least_stage(values[: np.searchsorted(values, best)], float(chunks[at - 1]), most)
-                if stage is None:
+            while at > 0:
+                least = self._least(by_seconds, by_chunk, float(chunks[at - 1]), most)
+                if least >= best:  # a stage that takes as long as the best step, or longer, is of no use
                     break
-                at = self._least_chunk(chunks[:at], stage, most)
+                stage = float(values[np.searchsorted(values, least)])
+                at = int(np.searchsorted(chunks, self._least(by_chunk, by_seconds, stage, most)))
                 chunk = float(chunks[at])
                 seconds = stage + self.once(chunk, most)
                 if seconds < best:
@@ -337,26 +369,6 @@ class Stages:
         seconds = stage + self.once(chunk, most)
         if seconds < self.cutoff:
             yield Thresholds(seconds=seconds, stage=stage, chunk=chunk, most=most)
-
-    def _least_chunk(self, chunks: Floats, stage: float, most: int) -> int:
-        """Return the index of the least largest chunk that a limit on stages admits.
-
-        The last one is known to be admitted.
-        """
-        low, high = 0, len(chunks) - 1
-        while low < high:
-            middle = (low + high) // 2
-            low, high = (low, middle) if self.holds(stage, float(chunks[middle]), most) else (middle + 1, high)
-        return low
-
-    def _least_stage(self, values: Floats, chunk: float, most: int) -> float | None:
-        low, high = 0, len(values)
-        if not high or not self.holds(float(values[-1]), chunk, most):
-            return None
-        while low < high:
-            middle = (low + high) // 2
-            low, high = (low, middle) if self.holds(float(values[middle]), chunk, most) else (middle + 1, high)
-        return float(values[low])
 
     @property
     def _has_rule(self) -> bool:
@@ -393,6 +405,14 @@ class Stages:
         found.__dict__.update({name: self.__dict__[name] for name in kept if name in self.__dict__})
         return found
 
+    def _within(self, cutoff: float) -> Self:
+        """Return the stages under a lower cutoff, of fewer sizes; figures that do not depend on these are kept."""
+        found = replace(self, cutoff=cutoff)
+        found.__dict__.update({name: self.__dict__[name] for name in KEPT if name in self.__dict__ and name != "sizes"})
+        if "_needed" in self.__dict__:
+            found.__dict__["_needed"] = self._needed[:, : len(found.sizes)]
+        return found
+
     def least(self) -> Thresholds | None:
         """Return the limits of the fastest split; None where none takes less than the cutoff."""
         if self._has_rule:
@@ -406,13 +426,13 @@ class Stages:
             cutoff = self.cutoff if best is None else best.seconds
             if stages.each > 0 and stages._min_seconds >= cutoff:
                 break  # as are those of more
-            best = solve(stages if best is None else replace(stages, cutoff=cutoff)) or best
+            best = solve(stages if best is None else stages._within(cutoff)) or best
         return best
 
     @property
     def _min_seconds(self) -> float:
         """Bound the seconds of a step: the largest stage has the mean of the layers at least."""
-        v, layers = self.column.v, math.ceil(self.column.strategy.problem.layers / self.column.p)
+        v, layers = self.column.v, self._mean
         recomputed = schedule.recomputed_alike(layers, v, self.each)
         stage = float(step_prediction.stage_seconds(self.pipeline, self.sharded, v, layers, recomputed, self.send))
         chunk = float(step_prediction.chunk_seconds(self.pipeline, self.sharded, v, layers, recomputed))
