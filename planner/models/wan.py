@@ -26,7 +26,7 @@ from planner.plan.certificate import BOUNDED, CONFIRMED, LEAST_YEARLY, ON_TRUST,
 from planner.plan.plan_sections import LEAST_CAPITAL, ExchangeForm, WanDemand, WanEdge, WanPlan, WanRoute
 from planner.solvers import highs
 from planner.solvers.highs_model import lower_bound
-from planner.solvers.outcome import Outcome, Stop, relative_gap, second_proof
+from planner.solvers.outcome import Outcome, Stop, Values, relative_gap, second_proof
 from planner.solvers.registry import run_milp
 from planner.solvers.signals import Deadline
 
@@ -282,7 +282,7 @@ Shares = dict[tuple[str, int], float]
 
 
 def with_plan(
-    data: WanData, model: Any, outcome: Outcome[highs.HighsValues], seed: int, deadline: Deadline, *, proven: bool
+    data: WanData, model: Any, outcome: Outcome[Values], seed: int, deadline: Deadline, *, proven: bool
 ) -> Outcome[WanPlan]:
     """Return the outcome with the plan's section, its objective recomputed from the physics."""
     of = outcome.solution.of if outcome.solution else float
@@ -444,7 +444,7 @@ def routed_traffic(data: WanData) -> list[str]:
     return [key for key, demand in data.demands.items() if demand.priority and data.options[key]]
 
 
-def _run(model: Any, options: Options, deadline: Deadline) -> Outcome[highs.HighsValues]:
+def _run(model: Any, options: Options, deadline: Deadline) -> Outcome[Values]:
     return highs.run(
         model, time_limit=deadline.limit, gap=options.gap, absolute_gap=0.0, seed=options.seed, threads=options.threads
     )
@@ -452,7 +452,7 @@ def _run(model: Any, options: Options, deadline: Deadline) -> Outcome[highs.High
 
 def _by_priority(
     model: Any, data: WanData, traffic: list[str], options: Options, deadline: Deadline
-) -> tuple[Outcome[highs.HighsValues], bool]:
+) -> tuple[Outcome[Values], bool]:
     """Maximize the Gbps of each priority in turn, then minimize the cost; also return whether every step was proven."""
     proven = True
     model.admitted_before = pyo.ConstraintList()
@@ -488,7 +488,7 @@ def _no_route(data: WanData, demand: str) -> str:
     )
 
 
-def _missing_capacity(data: WanData, options: Options, deadline: Deadline) -> Outcome[highs.HighsValues]:
+def _missing_capacity(data: WanData, options: Options, deadline: Deadline) -> Outcome[Values]:
     """Minimise the sum over edges of the Gb/s missing for the exchange alone; `detail` names the edges and rates."""
     model = build(data, elastic=True)
     for demand, i in model.share:

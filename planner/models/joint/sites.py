@@ -25,7 +25,7 @@ from planner.physics.network.fabric_designs import min_fabric_mw, min_fabric_usd
 from planner.physics.site import cost
 from planner.plan.plan_sections import WanPlan
 from planner.solvers import highs
-from planner.solvers.outcome import Outcome, UnansweredError
+from planner.solvers.outcome import Outcome, UnansweredError, Values
 from planner.solvers.signals import Deadline
 
 
@@ -276,7 +276,7 @@ class Sites:
             raise UnansweredError(f"joint sites: the MILP ended without a proven answer ({outcome.detail})")
         return read_placed(m, q, outcome)
 
-    def run(self, m: Any, *, absolute_gap: float = CENT_MUSD, gap: float = 0.0) -> Outcome[highs.HighsValues]:
+    def run(self, m: Any, *, absolute_gap: float = CENT_MUSD, gap: float = 0.0) -> Outcome[Values]:
         """Solve a model of the sites in the time that is left; raise where the time came first."""
         left = self.deadline.limit
         outcome = highs.run(
@@ -309,7 +309,7 @@ def _limit_budget(m: Any, s: Sites, fabrics: Any) -> None:
     m.spent = pyo.Constraint(expr=spent <= limits.budget_usd / 1e6)
 
 
-def read_placed(m: Any, q: SiteQuestion, outcome: Outcome[highs.HighsValues]) -> PlacedParts:
+def read_placed(m: Any, q: SiteQuestion, outcome: Outcome[Values]) -> PlacedParts:
     """Read a solution; the capital is added up again from whole decisions."""
     values = outcome.solution
     if values is None:
