@@ -20,6 +20,7 @@ from planner.instance.instance import Instance
 from planner.instance.network import Wan
 from planner.models import Options, WanRequest
 from planner.physics.site import fibre, wan
+from planner.physics.site.cost import link_capex_usd, link_usd_per_year, yearly_rates
 from planner.physics.site.fibre import Demand, Edge, Route, SiteFibre
 from planner.physics.site.wan import Form
 from planner.plan.certificate import BOUNDED, CONFIRMED, LEAST_YEARLY, ON_TRUST, UNPRICED, WAN_FORMULATION
@@ -247,9 +248,9 @@ def cost(model: Any, data: WanData) -> Any:
     edges = {edge: data.fibre.edges[edge] for edge in model.waves}
     if not priced(data):
         return sum(edges[edge].route_km / 1e3 * model.waves[edge] for edge in edges)
-    rates = {name: (edge.pair_usd, edge.wavelength_usd) for name, edge in edges.items()}
+    rates = {name: edge.prices for name, edge in edges.items()}
     if not data.request.capital:
-        rates = {name: fibre.yearly_rates(edge, data.wan, data.grid) for name, edge in edges.items()}
+        rates = {name: yearly_rates(data.grid, data.wan, edge.prices) for name, edge in edges.items()}
     return sum(rates[edge][0] / 1e6 * model.pairs[edge] + rates[edge][1] / 1e6 * model.waves[edge] for edge in edges)
 
 
@@ -290,7 +291,7 @@ def with_plan(
         key: min(share, 1.0) for key, variable in model.share.items() if (share := of(variable)) > MIN_SHARE
     }
     edges = tuple(_edges(data, shares))
-    capital = math.fsum(fibre.capex_usd(data.fibre.edges[edge.id], data.wan, edge.wavelengths) for edge in edges)
+    capital = math.fsum(link_capex_usd(data.wan, data.fibre.edges[edge.id].prices, edge.wavelengths) for edge in edges)
     yearly = capital if data.request.capital else sum(edge.usd_per_year for edge in edges)
     value = yearly if priced(data) else sum(edge.route_km * edge.wavelengths for edge in edges)
     bound = None if outcome.bound is None else min(outcome.bound * scale(data), value)
@@ -354,7 +355,7 @@ def _edges(data: WanData, shares: Shares) -> Iterator[WanEdge]:
                 wavelengths=waves,
                 fibre_pairs=wan.fibre_pairs(data.wan, waves),
                 capacity_gbps=waves * data.wan.wavelength_gbps,
-                usd_per_year=fibre.usd_per_year(edge, data.wan, data.grid, waves),
+                usd_per_year=link_usd_per_year(data.grid, data.wan, edge.prices, waves),
             )
 
 

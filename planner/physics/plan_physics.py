@@ -151,15 +151,14 @@ class PlanPhysics:
             return 0.0
         return sum(excess.amount for excess in self.plan.sites.excess if excess.rule == rule)
 
-    def site_named(self, name: str) -> PoweredSite | None:
-        """Return an open site by id."""
-        return next((place for place in self.standing if place.site.id == name), None)
+    @cached_property
+    def places(self) -> dict[str, fibre.Place]:
+        """Latitude and longitude of each open site, in degrees."""
+        return {place.site.id: (place.node.latitude, place.node.longitude) for place in self.standing}
 
     @cached_property
     def _route_km(self) -> dict[tuple[str, str], float]:
-        return fibre.reach(
-            self.wan, {place.site.id: (place.node.latitude, place.node.longitude) for place in self.standing}
-        ).km
+        return fibre.reach(self.wan, self.places).km
 
     def route_km(self, start: str, end: str) -> float:
         """Return the length of the shortest fibre route between two open sites, in km."""
@@ -167,8 +166,7 @@ class PlanPhysics:
 
     def link_usd_per_year(self, link: Link) -> float:
         """Compute the yearly price of a link by its wavelengths, over all the fibre that they light, in dollars."""
-        ends = {place.site.id: (place.node.latitude, place.node.longitude) for place in self.standing}
-        ends = {name: at for name, at in ends.items() if name in (link.a, link.b)}
+        ends = {name: at for name, at in self.places.items() if name in (link.a, link.b)}
         prices = fibre.link_prices(self.wan, ends) if len(ends) == len({link.a, link.b}) > 1 else (0.0, 0.0)
         return cost.link_usd_per_year(self.grid, self.wan, prices, link.wavelengths)
 
@@ -254,18 +252,17 @@ class PlanPhysics:
         layout = self.plan.layout
         if layout is None:
             return {}
-        found: dict[str, Locality] = {}
-        for site, ranks in self.stages.items():
-            if site in self.wired:
-                design = self.wired[site]
-                found[site] = locality(
-                    ranks,
-                    leaf_domain_racks=design.domain_racks,
-                    domains_per_pod=design.domains_per_pod or 1,
-                    domains_per_zone=design.domains_per_zone,
-                    wrap=layout.virtual_stages > 1,
-                )
-        return found
+        return {
+            site: locality(
+                ranks,
+                leaf_domain_racks=self.wired[site].domain_racks,
+                domains_per_pod=self.wired[site].domains_per_pod or 1,
+                domains_per_zone=self.wired[site].domains_per_zone,
+                wrap=layout.virtual_stages > 1,
+            )
+            for site, ranks in self.stages.items()
+            if site in self.wired
+        }
 
 
 def racks_of(text: str, racks: int) -> list[int] | str:

@@ -134,19 +134,15 @@ class CheckpointedJob:
         rate = rates.storage_bytes_per_second_per_gpu if target == "storage" else rates.memory_bytes_per_second_per_gpu
         return 0.0 if rate is None else self.state_bytes / (np.maximum(self.gpus, self.writers) * rate)
 
-    @property
-    def restart_seconds(self) -> Any:
-        """Seconds from a failure to training at full power, of the whole job."""
-        rates = self.r
-        own = rates.restart_seconds + rates.restart_seconds_per_gpu * self.gpus
-        return rates.detection_seconds + own + rates.power_ramp_seconds
-
-    @property
-    def warm_restart_seconds(self) -> Any:
-        """Seconds from a failure to training at full power where the job restarts on warm spare racks."""
-        rates = self.r
-        own = rates.warm_restart_seconds + rates.warm_restart_seconds_per_gpu * self.gpus
-        return rates.detection_seconds + own + rates.power_ramp_seconds
+    def restart_seconds(self, recovery: Recovery = "restart") -> Any:
+        """Return the seconds from a failure to training at full power, of the whole job, perhaps on warm spares."""
+        rates, warm = self.r, recovery == "warm-spares"
+        fixed, each = (
+            (rates.warm_restart_seconds, rates.warm_restart_seconds_per_gpu)
+            if warm
+            else (rates.restart_seconds, rates.restart_seconds_per_gpu)
+        )
+        return rates.detection_seconds + fixed + each * self.gpus + rates.power_ramp_seconds
 
 
 def best_interval_seconds(mean: Num, write: Num) -> Any:
@@ -217,7 +213,7 @@ def ways(job: CheckpointedJob, *, spares: bool) -> Iterator[Way]:
             stretch=np.ones_like(np.asarray(job.gpus, dtype=np.float64)),
             interval_seconds=np.inf,
             write_seconds=job.write_seconds(rates.checkpoint_targets[0]),
-            restart_seconds=job.restart_seconds,
+            restart_seconds=job.restart_seconds(),
             parts={},
         )
         return
@@ -273,21 +269,15 @@ def _elastic_interval(job: CheckpointedJob, write: Any) -> Any:
 
 
 def way_at(job: CheckpointedJob, recovery: Recovery, target: CheckpointTarget, interval: Any) -> Way:
-    """Return a way to go on with checkpoints at any interval, in seconds."""
+    """Return a way to go on with checkpoints at any interval, in seconds.
+
+    A whole job restarts from its last checkpoint. Copies in memory are lost in correlated stops, so that storage keeps
+    older ones: of these the stretch is that of a rare stop, 1 + w/τ + c·τ/(2M) at its best τ.
+    """
     if recovery == "elastic":
         return _elastic_at(job, target, interval)
-    return _restarted_at(job, recovery, target, interval)
-
-
-def _restarted_at(job: CheckpointedJob, recovery: Recovery, target: CheckpointTarget, interval: Any) -> Way:
-    """Return the way that restarts the whole job from its last checkpoint.
-
-    Copies in memory are lost in correlated stops, so that storage keeps older ones: of these the stretch is that of a
-    rare stop, 1 + w/τ + c·τ/(2M) at its best τ.
-    """
     mean = 1 / job.stops_per_second
-    restart = job.restart_seconds if recovery == "restart" else job.warm_restart_seconds
-    write = job.write_seconds(target)
+    restart, write = job.restart_seconds(recovery), job.write_seconds(target)
     stretch = restart_stretch(mean, interval, write, restart)
     # The share of time that copies in storage take, and the work that correlated stops lose to them.
     older = np.sqrt(2 * job.r.correlated_share * job.write_seconds("storage") / mean) if target == "memory" else 0.0
@@ -324,7 +314,7 @@ def inverse_share_there(away: Any, stalled: Any) -> Any:
 
 def _stalls(job: CheckpointedJob) -> Any:
     """Return the seconds that elastic stops stall the job for a second of work, correlated ones by a whole restart."""
-    return (job.r.elastic_stall_seconds + job.r.correlated_share * job.restart_seconds) * job.stops_per_second
+    return (job.r.elastic_stall_seconds + job.r.correlated_share * job.restart_seconds()) * job.stops_per_second
 
 
 def _copies(job: CheckpointedJob) -> Any:

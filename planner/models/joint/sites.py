@@ -114,7 +114,8 @@ class Sites:
 
     def fibre_usd(self, km: float, wavelengths: int) -> float:
         """Price of the fibre of a pair of sites so far apart, where it is not designed."""
-        return cost.wan_fibre_usd(self.data.wan, km, wavelengths) + cost.wan_wavelength_usd(self.data.wan, wavelengths)
+        wan = self.data.wan
+        return cost.link_capex_usd(wan, (km * wan.fibre_usd_per_route_km, wan.wavelength_usd), wavelengths)
 
     def max_racks(self, rails: int) -> int:
         """Bound the racks that any plan can use with `rails` GPUs of each cabled.

@@ -47,8 +47,6 @@ from planner.physics.network.links import (
     endpoint_metres,
     group_metres,
     group_wan_links,
-    group_wan_metres,
-    leaf_metres,
 )
 from planner.physics.network.topology import TIERS, Design
 
@@ -298,8 +296,11 @@ class Dragonfly(Design):
 
     def wan_runs(self, places: Places) -> Iterator[CableRun]:
         """Yield the cables between the WAN gateway, amid the site, and the groups in turn, each amid its racks."""
-        links = self.networks * group_wan_links(self.wan_ports, self.pods, self.pods_across)
-        yield group_wan_metres(places, self.racks_around("spine")), links
+        links, pod = (
+            self.networks * group_wan_links(self.wan_ports, self.pods, self.pods_across),
+            self.racks_around("spine"),
+        )
+        yield places.to_middle(np.arange(0, self.racks, pod), pod, self.racks), links
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -408,7 +409,7 @@ class DragonflyPlus(Dragonfly):
         """Yield the cables of each stage of a dragonfly+, those of GPUs first; leaves are amid their domain's racks."""
         domain, pod = self.domain_racks, self.racks_around("spine")
         yield endpoint_metres(places, domain), self.endpoint_links // self.racks
-        metres = leaf_metres(places, np.arange(0, self.racks, domain), domain, pod)
+        metres = places.to_middle(np.arange(0, self.racks, domain), domain, pod)
         yield metres, self.networks * self.rails * self.leaf_up
         yield from self._global_runs(places)
 

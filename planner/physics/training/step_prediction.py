@@ -103,17 +103,19 @@ def inside_rack(x: Pipeline) -> Pipeline:
 
 
 def sharded_times(x: Pipeline, group: ReplicaGroup) -> ShardedTimes:
-    """Compute the times of a layer under ZeRO, in seconds.
+    """Compute a layer's seconds of compute, exposed ZeRO traffic and free NIC; broadcasts over the racks of a group.
 
-    The time that CP takes of the NIC, once forward and twice backward, is lost to the exchange of stages.
+    Each pass hides its traffic up to its own length, but for the share that the framework exposes in any case. The time
+    that CP takes of the NIC, once forward and twice backward, is lost to the exchange of stages.
     """
-    own = step.sharded_times(x.machine, x.shape, x.times, group, zero_stage=x.zero_stage)
-    if x.context_nic == 0:
-        return own
-    return replace(
-        own,
-        free_forward_seconds=np.maximum(0.0, own.free_forward_seconds - x.context_nic),
-        free_backward_seconds=np.maximum(0.0, own.free_backward_seconds - 2 * x.context_nic),
+    m, f, b = x.machine, x.times.forward_seconds, x.times.backward_seconds
+    forward, backward = layer_time.sharding_traffic_seconds(m, x.shape, weights_of(m, x.shape), x.zero_stage, group)
+    exposed = m.software.sharding_exposed * (forward + backward)
+    return ShardedTimes(
+        times=x.times,
+        sharding_seconds=np.maximum(0.0, forward - f) + np.maximum(0.0, backward - b) + exposed,
+        free_forward_seconds=np.maximum(0.0, f - forward - x.context_nic),
+        free_backward_seconds=np.maximum(0.0, b - backward - 2 * x.context_nic),
     )
 
 
@@ -301,26 +303,29 @@ def once_parts(
     both as if `alone`.
     """
     p, v, micro_batches = counts.pipeline, counts.virtual_stages, counts.micro_batches
-    tails = step.tail_parts(
-        x.machine,
-        x.shape,
-        group,
-        pipeline=p,
-        zero_stage=x.zero_stage,
-        overlapped=OverlappedPasses(
-            layers=largest.layers,
-            forward_seconds=x.times.forward_seconds,
-            backward_seconds=x.times.backward_seconds,
-            chunks=v,
-            rounds=counts.rounds or schedule.rounds_of(micro_batches, p),
-        ),
+    m, s, w = x.machine, x.shape, weights_of(x.machine, x.shape)
+    end = memory.end_copies(m.model, 0, p)
+    # The stage that ends last is taken to be as large as the largest.
+    overlapped = OverlappedPasses(
+        layers=largest.layers,
+        forward_seconds=x.times.forward_seconds,
+        backward_seconds=x.times.backward_seconds,
+        chunks=v,
+        rounds=counts.rounds or schedule.rounds_of(micro_batches, p),
     )
+    stage = {"layers": largest.layers, "ends": end, "zero_stage": x.zero_stage, "replicas": group.shards}
+    tails = {
+        "data_parallel": layer_time.data_parallel_tail_seconds(
+            m, s, w, group, zero_stage=x.zero_stage, overlapped=overlapped, end=end
+        ),
+        "optimizer": layer_time.optimizer_seconds(m.gpu, memory.gpu_state_bytes(m, s, w, **stage)),
+        "cpu_overhead": m.software.step_seconds,
+    }
     fill = step.pipeline_bubble_seconds(
         sharded, x.order, p, v, largest.chunk_seconds * v, send_seconds=send, micro_batches=micro_batches
     )
     between = between_sites_seconds(x, fibre, pipeline=p, virtual_stages=v, layers=largest.layers)
-    w, end = weights_of(x.machine, x.shape), memory.end_copies(x.machine.model, 0, p)
-    ends = layer_time.end_sharding_seconds(x.machine, x.shape, w, x.zero_stage, group, end=end)
+    ends = layer_time.end_sharding_seconds(m, s, w, x.zero_stage, group, end=end)
     parts = {"pipeline_bubble": fill, **tails, "between_sites": between, "end_sharding": micro_batches * ends}
     if alone:
         return parts

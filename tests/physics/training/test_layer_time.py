@@ -15,7 +15,7 @@ from training_toys import accelerator, machine_of, precision_of
 
 from planner.instance.hardware import Accelerator
 from planner.instance.workload import Experts, Model, Precision
-from planner.physics.training import collectives, layer_time, memory, operations, schedule, step
+from planner.physics.training import collectives, layer_time, memory, operations, schedule, step_prediction
 from planner.physics.training.collectives import LayerKind, layer_kinds, weights_of
 from planner.physics.training.layer_time import ReplicaGroup
 from planner.physics.training.operations import LayerShape, Machine
@@ -340,11 +340,13 @@ def test_shards_between_racks() -> None:
 def test_time_that_sharding_leaves(zero: int) -> None:
     """A pass longer than its traffic leaves the rest of its time to the NIC; a shorter one exposes the rest."""
     m = machine(gpu(), sharding_exposed=0.25)
-    times = layer_time.layer_times(m, HALF)
+    way: dict[str, Any] = {"zero_stage": zero, "order": "1f1b", "inside": False, "transport_slowdown": 1.0}
+    x = replace(step_prediction.pipeline_of(m, HALF, **way), machine=m, context_nic=0.0)
     forward, backward = layer_time.sharding_traffic_seconds(m, HALF, WEIGHTS, zero, GROUP)
     for f, b in ((forward + 2.0, backward + 5.0), (forward / 2, backward / 3)):
-        own = replace(times, forward_seconds=f, backward_seconds=b)
-        found = step.sharded_times(m, HALF, own, GROUP, zero_stage=zero)
+        found = step_prediction.sharded_times(
+            replace(x, times=replace(x.times, forward_seconds=f, backward_seconds=b)), GROUP
+        )
         left = (2.0, 5.0) if f > forward else (0.0, 0.0)
         hidden_not = 0.0 if f > forward else forward / 2 + backward * 2 / 3
         assert (found.free_forward_seconds, found.free_backward_seconds) == pytest.approx(left)
