@@ -42,7 +42,7 @@ from planner.physics.network.links import (
     lanes_of,
     spare_ports,
 )
-from planner.physics.network.transport import leaf_ports, wan_ports
+from planner.physics.network.transport import wan_ports
 
 TOLERANCE = 1e-9  # relative, on slowdowns: 1.05 · 4 must count as within 4.2
 BELOW = 1 - 1e-12  # times a price: a template that another merely equals is left to the comparison of whole tables
@@ -331,7 +331,7 @@ class SiteMode:
     def exchange_ports(self) -> float:
         """Uplinks' worth that gradients to other sites take of a leaf whose domain has a whole stage."""
         m = self.mode
-        return leaf_ports(self.traffic.exchange_gbps, m.networks * m.rails, m.switch.port_gbps)
+        return self.traffic.exchange_gbps / (m.networks * m.rails) / m.switch.port_gbps
 
     @cached_property
     def stripes(self) -> Ints:

@@ -90,16 +90,6 @@ class Dragonfly(Design):
         return 0
 
     @property
-    def spines(self) -> int:
-        """Spine switches of all networks: 0, as a dragonfly has no tier above its routers."""
-        return 0
-
-    @property
-    def cores(self) -> int:
-        """Core switches of all networks: 0, as links join the groups directly."""
-        return 0
-
-    @property
     def pod_uplinks(self) -> int:
         """Links that leave a group."""
         return (self.pods - 1) * self.group_links
@@ -309,30 +299,14 @@ class DragonflyPlus(Dragonfly):
 
     tier_names: ClassVar[tuple[str, ...]] = TIERS[:2]
 
-    @property
-    def spines_per_pod(self) -> int:
-        """Spines of a group."""
-        return self.leaf_up // self.leaf_bundle
-
-    @property
-    def spines(self) -> int:
-        """Spine switches."""
-        return self.networks * self.pods * self.spines_per_pod
+    # Leaves and spines of a group are those of a tree's pod.
+    spines_per_pod, up_ports, least_up_ports = Design.spines_per_pod, Design.up_ports, Design.least_up_ports
+    racks_around = Design.racks_around
 
     @property
     def local_links(self) -> int:
         """Cables inside groups."""
         return self.leaves * self.leaf_up
-
-    @property
-    def up_ports(self) -> int:
-        """Ports of a leaf towards spines."""
-        return self.leaf_up
-
-    @property
-    def least_up_ports(self) -> int:
-        """Ports of a leaf towards spines; all leaves have as many."""
-        return self.leaf_up
 
     @property
     def leaf_exit(self) -> float:
@@ -349,10 +323,6 @@ class DragonflyPlus(Dragonfly):
         if self.valiant:
             return self.pod_uplinks / 2
         return self.group_links if self.group_links < s else s * (self.group_links // s)
-
-    def racks_around(self, tier: str) -> int:
-        """Count the racks among which a switch of a tier is placed: for a leaf, those of its domain."""
-        return Design.racks_around(self, tier)
 
     def faults(self) -> list[str]:
         """Return which ports or bundles do not add up."""

@@ -268,18 +268,13 @@ def exchange_gbps(
     return math.fsum(exchange_need_gbps(wan, *exchange, link.rtt_ms) for link in own)
 
 
-def leaf_ports(gbps: float, leaves: int, port_gbps: float) -> float:
-    """Return the ports' worth of uplinks that the exchange takes of each of the leaves that share a rate."""
-    return gbps / leaves / port_gbps
-
-
 def uplink_loads(design: Design, gbps: float, port_gbps: float, *stage_in: float) -> dict[str, tuple[float, float]]:
     """Return of leaf, pod and zone the uplinks' worth that the exchange loads below the WAN gateway, and the uplinks.
 
     `stage_in`: the largest shares of one stage's racks in one leaf domain, in one pod and in one zone. The leaves of
     one domain in all networks share the rate.
     """
-    return design.exchange_loads(leaf_ports(gbps, design.networks * design.rails, port_gbps), stage_in)
+    return design.exchange_loads(gbps / (design.networks * design.rails) / port_gbps, stage_in)
 
 
 def free_uplinks(design: Design, gbps: float, port_gbps: float, *stage_shares: float) -> FreeUplinks:

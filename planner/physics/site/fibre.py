@@ -256,15 +256,16 @@ def sync_demands(wan: Wan, form: Form | None, window_seconds: float, rtt_ms: Rtt
     """
     if form is None:
         return ()
-    common = {"name": SYNC, "priority": 0, "factor": wan.headroom_factor}
     return tuple(
         Demand(
-            **common,
+            name=SYNC,
             a=a,
             b=b,
+            priority=0,
             size_bytes=phase.link_bytes,
             window_seconds=part,
             trips=wan.round_trips * phase.trips,
+            factor=wan.headroom_factor,
         )
         for phase, part in zip(form.phases, wide.phase_windows(form, wan, window_seconds, rtt_ms), strict=True)
         for a, b in phase.links

@@ -289,23 +289,15 @@ def pipeline_send_seconds(m: Machine, s: LayerShape, slowdown: float, *, inside:
     return crossing + gather + m.software.pipeline_start_seconds
 
 
-def exposed_pipeline_send_seconds(
-    micro_batches: Num,
-    virtual_stages: Num,
-    send_seconds: Num,
-    forward_window: Num,
-    backward_window: Num,
-    *,
-    overlap: float = 1.0,
-) -> Num:
-    """Compute the seconds of pipeline sends per step that compute does not hide, both ways.
+def exposed_send_seconds(send_seconds: Num, forward_window: Num, backward_window: Num, *, overlap: Num) -> Num:
+    """Compute the seconds of pipeline sends of a chunk and micro-batch that compute does not hide, both ways.
 
     They are what the framework does not overlap, and the excess over the chunk's windows (seconds). Plain 1F1B hides
     none: each of its passes waits for the one before to cross and come back.
     """
-    hidden = np.where(np.asarray(virtual_stages) > 1, overlap, 0.0) * send_seconds
+    hidden = overlap * send_seconds
     excess = np.maximum(0.0, hidden - forward_window) + np.maximum(0.0, hidden - backward_window)
-    return micro_batches * virtual_stages * (2 * (send_seconds - hidden) + excess)
+    return 2 * (send_seconds - hidden) + excess
 
 
 def ranks_in_rack(m: Machine, s: LayerShape, replicas_per_rack: Num) -> Num:

@@ -195,11 +195,6 @@ def end_copies(model: Model, stage: Num, pipeline: Num) -> Num:
     return np.minimum(ends, 1) if model.tied_embeddings else ends
 
 
-def stage_extra_parameters(model: Model, stage: Num, pipeline: Num) -> Num:
-    """Return the weights of a stage outside its layers: its embeddings."""
-    return end_copies(model, stage, pipeline) * embedding_parameters(model)
-
-
 def logits_bytes(
     model: Model,
     sequence: Num,
@@ -397,7 +392,7 @@ def memory_by_part(
     stage, layers, recomputed = (np.asarray(x) for x in (stages.stage, stages.layers, stages.recomputed))
     in_flight = schedule.chunks_in_flight(order, stage, pipeline, virtual_stages, counts.micro_batches)
     share = recomputed / np.maximum(layers, 1)
-    chunk = schedule.layers_per_chunk(layers, virtual_stages) * (each.kept + share * (each.checkpoint - each.kept))
+    chunk = np.ceil(layers / virtual_stages) * (each.kept + share * (each.checkpoint - each.kept))
     working = working_bytes(m, s, w, each, zero_stage=zero_stage, recomputed=recomputed, front=front)
     ends = end_copies(m.model, stage, pipeline)
     size = {"layers": layers, "ends": ends, "zero_stage": zero_stage, "replicas": replicas, "front": front}
@@ -447,4 +442,5 @@ def stage_gradient_bytes(m: Machine, s: LayerShape, layers: Num, *, stage: Num, 
     """Compute the gradient bytes of all TP ranks and experts of a stage, which sites exchange."""
     w = weights_of(m, s)
     weights = layers * (w.shared * s.tensor_parallel + w.experts * s.expert_parallel)
-    return (weights + stage_extra_parameters(m.model, stage, pipeline)) * m.precision.gradient_bytes
+    ends = end_copies(m.model, stage, pipeline) * embedding_parameters(m.model)
+    return (weights + ends) * m.precision.gradient_bytes

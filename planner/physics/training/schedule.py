@@ -130,11 +130,6 @@ def chunks_in_flight(schedule: Schedule, stage: Num, pipeline: Num, virtual_stag
     return np.minimum(np.where(np.asarray(virtual_stages) == 1, plain, interleaved), virtual_stages * micro_batches)
 
 
-def layers_per_chunk(layers: Num, virtual_stages: Num) -> Num:
-    """Return the layers of the largest of the v chunks of a stage."""
-    return np.ceil(layers / virtual_stages)
-
-
 def recomputed_alike(layers: Num, virtual_stages: int, each: int) -> Num:
     """Return the layers that a stage of some layers recomputes where each of its chunks recomputes `each`, or all."""
     least, more = np.asarray(layers) // virtual_stages, np.asarray(layers) % virtual_stages

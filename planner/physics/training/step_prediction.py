@@ -124,12 +124,13 @@ def exposed_seconds(x: Pipeline, sharded: ShardedTimes, virtual_stages: Num, lay
 
     l mod v of them have a layer more.
     """
-    v, overlap = np.asarray(virtual_stages), float(x.machine.software.hides("sends"))
+    v = np.asarray(virtual_stages)
+    overlap = (v > 1) * float(x.machine.software.hides("sends"))
     small, larger = np.asarray(layers) // v, np.asarray(layers) % v
 
     def chunk(size: Num) -> Num:
         hidden = (size * sharded.free_forward_seconds, size * sharded.free_backward_seconds)
-        return layer_time.exposed_pipeline_send_seconds(1, v, send, *hidden, overlap=overlap) / v
+        return layer_time.exposed_send_seconds(send, *hidden, overlap=overlap)
 
     return larger * chunk(small + 1) + (v - larger) * chunk(small)
 

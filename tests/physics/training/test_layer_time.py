@@ -313,10 +313,10 @@ def test_sends_are_exposed_past_their_chunk(send: float, exposed: float) -> None
 
     Without interleaving both ways of each micro-batch show, and so does what the framework does not overlap.
     """
-    found = layer_time.exposed_pipeline_send_seconds
-    assert found(3, 2, send, 1.0, 2.0) == pytest.approx(exposed)
-    assert found(3, 1, send, 1.0, 2.0) == pytest.approx(3 * 2 * send)
-    assert found(3, 2, 0.5, 1.0, 2.0, overlap=0.25) == pytest.approx(6 * 2 * 0.5 * 0.75)
+    found = layer_time.exposed_send_seconds
+    assert 6 * found(send, 1.0, 2.0, overlap=1.0) == pytest.approx(exposed)
+    assert 3 * found(send, 1.0, 2.0, overlap=0.0) == pytest.approx(3 * 2 * send)
+    assert 6 * found(0.5, 1.0, 2.0, overlap=0.25) == pytest.approx(6 * 2 * 0.5 * 0.75)
 
 
 HALF = shape(2)
@@ -415,13 +415,11 @@ def test_exchange_between_sites(backward: float, exposed: float) -> None:
 def test_figures_of_a_step() -> None:
     """1 GB of state at 1 GB/s takes 2 s; 1,000 steps of 86.4 s are a day; 1e15 FLOP on 2e14 FLOP/s in 10 s a half.
 
-    The largest of v chunks has the rounded-up share; 721 replicas at 7 a rack are 103 racks, one more takes another.
+    721 replicas at 7 a rack are 103 racks, one more takes another.
     """
     assert layer_time.optimizer_seconds(gpu(hbm=1e9), 1e9) == pytest.approx(2.0)
     assert layer_time.days_to_train(1e9, 1e6, 86.4, 1.0) == pytest.approx(1.0)
     assert layer_time.days_to_train(1e9, 1e6, 86.4, 0.5) == pytest.approx(2.0)
     assert layer_time.model_flop_utilisation(1e15, 2, 1e14, 10.0) == pytest.approx(0.5)
-    for layers, v, chunk in ((6, 2, 3), (7, 2, 4), (1, 1, 1), (8, 3, 3)):
-        assert schedule.layers_per_chunk(layers, v) == chunk
     for replicas, per_rack, racks in ((7, 7, 1), (8, 7, 2), (721, 7, 103), (1, 9, 1)):
         assert group_racks(replicas, unit=1, racks=1, replicas_per_rack=per_rack) == racks

@@ -136,7 +136,7 @@ def test_state_never_grows_with_shards_or_stage(zero: int, shards: int) -> None:
 def test_embedding_and_head_by_stage(tied: bool, stage: int, p: int, copies: int) -> None:
     """The first stage holds the embedding and the last the head; alone, tied weights are stored once."""
     m = GPT22.model_copy(update={"tied_embeddings": tied})
-    assert memory.stage_extra_parameters(m, stage, p) == copies * 51200 * 6144
+    assert memory.end_copies(m, stage, p) == copies
 
 
 def test_usable_memory() -> None:
