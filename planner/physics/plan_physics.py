@@ -232,19 +232,19 @@ class PlanPhysics:
     @cached_property
     def stages(self) -> dict[str, list[list[int]]]:
         """Racks of each stage in rank order by site, of assignments that can be read."""
-        placed = self.plan.placement.sites if self.plan.placement else {}
-        return {site: ranks for site in placed if (ranks := self._ranks(site)) is not None}
-
-    def _ranks(self, site: str) -> list[list[int]] | None:
-        if self.plan.placement is None or self.plan.layout is None or self.faults or site not in self.racks_by_site:
-            return None
-        ranks: list[list[int]] = [[] for _ in range(self.plan.layout.rack_stages)]
-        for fragment in self.plan.placement.sites[site].assignment:
-            racks = racks_of(fragment.racks, self.cabled_racks(site))
-            if isinstance(racks, str) or not 0 <= fragment.stage < len(ranks):
-                return None
-            ranks[fragment.stage] += racks
-        return ranks
+        layout, placement, found = self.plan.layout, self.plan.placement, dict[str, list[list[int]]]()
+        if placement is None or layout is None or self.faults:
+            return {}
+        for site in (site for site in placement.sites if site in self.racks_by_site):
+            ranks: list[list[int]] = [[] for _ in range(layout.rack_stages)]
+            for fragment in placement.sites[site].assignment:
+                racks = racks_of(fragment.racks, self.cabled_racks(site))
+                if isinstance(racks, str) or not 0 <= fragment.stage < len(ranks):
+                    break
+                ranks[fragment.stage] += racks
+            else:
+                found[site] = ranks
+        return found
 
     @cached_property
     def crossings(self) -> dict[str, Locality]:

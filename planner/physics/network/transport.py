@@ -158,8 +158,8 @@ def _flows(stages: Sequence[Sequence[int]], *, wrap: bool) -> tuple[Racks, Racks
         pairs.append((ranks[-1], ranks[0]))
     if not pairs:
         return np.empty(0, np.int64), np.empty(0, np.int64)
-    both = [(left[: min(len(left), len(right))], right[: min(len(left), len(right))]) for left, right in pairs]
-    return np.concatenate([left for left, _ in both]), np.concatenate([right for _, right in both])
+    source = np.concatenate([left[: len(right)] for left, right in pairs])
+    return source, np.concatenate([right[: len(left)] for left, right in pairs])
 
 
 def _fragments(stages: Sequence[Sequence[int]], block: int) -> tuple[Racks, Racks]:

@@ -223,23 +223,20 @@ class Run:
     @cached_property
     def sites(self) -> dict[str, SiteRun]:
         """Power of each site, with its energy price and carbon intensity where they are known."""
-        return {name: self._site(name, mw) for name, mw in sorted(self.mw.items())}
-
-    def _site(self, name: str, mw: float) -> SiteRun:
-        grid, operation, price, carbon = self.instance.grid, operation_of(self.instance), None, None
-        if grid is None:
-            price, carbon = operation.energy_usd_per_mwh, operation.carbon_kg_per_mwh
-        elif name in self.authority:
-            area = next(area for area in grid.balancing_authorities if area.id == self.authority[name])
-            price, carbon = area.energy_usd_per_mwh, area.carbon_kg_per_mwh
-        mwh = energy_mwh(mw, self.years)
-        return SiteRun(
-            facility_mw=mw,
-            energy_mwh=mwh,
-            usd_per_mwh=price,
-            energy_usd=None if price is None else mwh * price,
-            carbon_tonnes=None if carbon is None else mwh * carbon / 1e3,  # kg to tonnes
-        )
+        grid, operation, runs = self.instance.grid, operation_of(self.instance), {}
+        areas = {} if grid is None else {area.id: area for area in grid.balancing_authorities}
+        for name, mw in sorted(self.mw.items()):
+            priced = operation if grid is None else areas.get(self.authority.get(name, ""))
+            price, carbon = (None, None) if priced is None else (priced.energy_usd_per_mwh, priced.carbon_kg_per_mwh)
+            mwh = energy_mwh(mw, self.years)
+            runs[name] = SiteRun(
+                facility_mw=mw,
+                energy_mwh=mwh,
+                usd_per_mwh=price,
+                energy_usd=None if price is None else mwh * price,
+                carbon_tonnes=None if carbon is None else mwh * carbon / 1e3,  # kg to tonnes
+            )
+        return runs
 
     @property
     def upkeep_usd_per_year(self) -> dict[str, float]:

@@ -256,13 +256,10 @@ def layer_times(m: Machine, s: LayerShape, nic_slowdown: float = 1.0, *, front: 
     kinds = [k for k in layer_kinds(m.model) if k.routed != dense]
     layers = sum(k.layers for k in kinds)
     each = [(k.layers / layers, kind_times(m, s, k, nic_slowdown)) for k in kinds]
-    return LayerTimes(
-        forward_seconds=math.fsum(w * x.forward_seconds for w, x in each),
-        backward_seconds=math.fsum(w * x.backward_seconds for w, x in each),
-        recompute_seconds=math.fsum(w * x.recompute_seconds for w, x in each),
-        weight_gradient_seconds=math.fsum(w * x.weight_gradient_seconds for w, x in each),
-        parts={part: math.fsum(w * x.parts[part] for w, x in each) for part in each[0][1].parts},
-    )
+    passes = ("forward_seconds", "backward_seconds", "recompute_seconds", "weight_gradient_seconds")
+    mean = {name: math.fsum(w * getattr(x, name) for w, x in each) for name in passes}
+    parts = {part: math.fsum(w * x.parts[part] for w, x in each) for part in each[0][1].parts}
+    return LayerTimes(**mean, parts=parts)
 
 
 def pipeline_send_bytes(m: Machine, s: LayerShape) -> float:

@@ -335,8 +335,8 @@ def _attention(p: Passes, tokens: Num, s: LayerShape, window: int | None) -> Non
         p.forward.append(LayerOperation("attention", "attention", float(seconds + m.gpu.kernel_seconds)))
         p.backward.append(LayerOperation("attention", "attention", float(2.5 * seconds + m.gpu.kernel_seconds)))
         if s.context_parallel > 1:
-            # A kernel for each rank's keys, its result added to the others' in FP32. Forward the output is read, the sum
-            # read and written; backward the gradients of Q, and of K and V, are (Transformer Engine,
+            # A kernel for each rank's keys, its result added to the others' in FP32. Forward the output is read, the
+            # sum read and written; backward the gradients of Q, and of K and V, are (Transformer Engine,
             # attention/context_parallel.py: flash_attn_fwd_out_correction and the gradients' accumulation).
             wide = 3 * s.context_parallel * tokens * COMPUTE_BYTES["fp32"] / m.precision.activation_bytes / t
             p.elementwise("merge of CP ranks", wide * inner, wide * (inner + 2 * model.kv * model.head))

@@ -200,17 +200,9 @@ class ParallelStrategy:
     @property
     def shape(self) -> LayerShape:
         """The part that sets a layer's cost; under full recompute that of the layers that are not recomputed."""
-        return LayerShape(
-            tensor_parallel=self.tensor_parallel,
-            micro_batch=self.micro_batch,
-            recompute=self.recompute,
-            sequence_parallel=self.sequence_parallel,
-            context_parallel=self.context_parallel,
-            expert_parallel=self.expert_parallel,
-            tensor_inner=self.tensor_inner,
-            experts_overlap=bool(may_overlap_experts(self.pipeline_parallel, self.virtual_stages))
-            and not any(self.recomputed),
-        )
+        own = {f.name: getattr(self, f.name) for f in fields(LayerShape) if f.name != "experts_overlap"}
+        overlap = bool(may_overlap_experts(self.pipeline_parallel, self.virtual_stages)) and not any(self.recomputed)
+        return LayerShape(**own, experts_overlap=overlap)
 
     @property
     def recomputed(self) -> tuple[int, ...]:

@@ -177,11 +177,6 @@ def chunk_seconds(x: Pipeline, sharded: ShardedTimes, virtual_stages: Num, layer
     )
 
 
-def passes(x: Pipeline, sharded: ShardedTimes) -> tuple[float, float, float]:
-    """Return the seconds of a layer forward, backward with the exposed ZeRO traffic, and recomputed."""
-    return x.times.forward_seconds, float(sharded.layer_seconds) - x.times.forward_seconds, x.times.recompute_seconds
-
-
 def excess_seconds(
     x: Pipeline,
     sharded: ShardedTimes,
@@ -196,7 +191,8 @@ def excess_seconds(
 
     The `last` stage has the head in its last chunk, a third of it forward: one product of three.
     """
-    each, head = passes(x, sharded), (x.head / 3, 2 * x.head / 3) if last else (0.0, 0.0)
+    forward, head = x.times.forward_seconds, (x.head / 3, 2 * x.head / 3) if last else (0.0, 0.0)
+    each = forward, float(sharded.layer_seconds) - forward, x.times.recompute_seconds
     p, v, m = counts.pipeline, counts.virtual_stages, counts.micro_batches
     return schedule.excess_seconds(p, v, m, layers, recomputed, each, head=head, tick=tick)
 
