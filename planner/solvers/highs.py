@@ -257,8 +257,7 @@ class HighsSearch:
                 status = outer if inner == _Status.kOptimal else _Status.kUnknown
                 break
             status = _Status.kOptimal
-        infeasible = point is None and status in INFEASIBLE
-        return SearchResult(status=status, point=point, bound=bound, infeasible=infeasible, rows=len(self.lazy))
+        return SearchResult(status=status, point=point, bound=bound, rows=len(self.lazy))
 
 
 SOLVER = f"{HIGHS} through Pyomo {pyomo_version}"
@@ -338,7 +337,7 @@ def _solve(
         objective=value_of(lp, point) if point is not None and built.has_goal else None,
         bound=result.bound if built.has_goal else None,
         distance=distance,
-        infeasible=result.infeasible and result.status == _Status.kInfeasible,
+        infeasible=result.status == _Status.kInfeasible and (lazy is None or point is None),
         detail=str(result.status.name)[1:],
         solver=SOLVER,
         variables=model.nvariables(),

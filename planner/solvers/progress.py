@@ -251,41 +251,16 @@ class Reporter:
 
     def __call__(self, text: str) -> None:
         """Report a line of text without figures of its own."""
-        self._pass_on("on_line", text)
-        self._emit(Note, text=text)
-
-    def start(self, phase: str, *, anew: bool = False) -> None:
-        """Report that a part of the work begins; `anew`: one that asks another question, without figures yet."""
-        self.phase = phase
-        if anew:
-            self.incumbent = self.bound = None
-        self._emit(PhaseStarted)
-
-    def figures(
-        self, text: str, incumbent: float | None, bound: float | None, choices: str = "", found: Any = None
-    ) -> None:
-        """Report incumbent and bound of a search in the reporter's unit.
-
-        `text`: the same as a line, if any. `choices`: those of a new plan, in words. `found`: what the writer makes a
-        plan of.
-        """
-        if text:
-            self._pass_on("on_line", text)
-        better = incumbent is not None and incumbent != self.incumbent
-        raised = bound is not None and (self.bound is None or bound > self.bound)
-        self.incumbent = self.incumbent if incumbent is None else incumbent
-        self.bound = bound if raised else self.bound
-        if better:
-            self._emit(IncumbentFound, found, text=choices)
-        elif raised:
-            self._emit(BoundRaised)
+        self.pass_on("on_line", text)
+        self.emit(Note, text=text)
 
     def finish(self, status: str, stopped: str, incumbent: float | None, bound: float | None) -> None:
         """Report the end with the figures of the plan."""
         self.phase, self.incumbent, self.bound = "done", incumbent, bound
-        self._emit(Finished, status=status, stopped=stopped)
+        self.emit(Finished, status=status, stopped=stopped)
 
-    def _emit(self, kind: type[Event], found: Any = None, **more: Any) -> None:
+    def emit(self, kind: type[Event], found: Any = None, **more: Any) -> None:
+        """Pass on an event of some kind with the present figures."""
         if self.on_event is None:
             return
         gap = None  # of bound and incumbent over the incumbent
@@ -295,9 +270,10 @@ class Reporter:
         event = kind(elapsed_seconds=time.perf_counter() - self.started, **more)
         if self.writer is not None and found is not None:
             vars(event)[WRITER] = partial(self.writer, found)
-        self._pass_on("on_event", event)
+        self.pass_on("on_event", event)
 
-    def _pass_on(self, callback: Literal["on_line", "on_event"], what: Any) -> None:
+    def pass_on(self, callback: Literal["on_line", "on_event"], what: Any) -> None:
+        """Call a callback, which is logged and called no more where it raises."""
         call = getattr(self, callback)
         if call is None:
             return
@@ -313,11 +289,24 @@ class Reporter:
 def report(
     progress: Lines, text: str, incumbent: float | None, bound: float | None, choices: str = "", found: Any = None
 ) -> None:
-    """Report the progress of a search: incumbent and bound to a reporter, a line of text, if any, to others."""
-    if isinstance(progress, Reporter):
-        progress.figures(text, incumbent, bound, choices, found)
-    elif text:
-        progress(text)
+    """Report the progress of a search: incumbent and bound to a reporter, in its unit, a line of text to any callback.
+
+    `text`: the line, if any. `choices`: those of a new plan, in words. `found`: what the writer makes a plan of.
+    """
+    if not isinstance(progress, Reporter):
+        if text:
+            progress(text)
+        return
+    if text:
+        progress.pass_on("on_line", text)
+    better = incumbent is not None and incumbent != progress.incumbent
+    raised = bound is not None and (progress.bound is None or bound > progress.bound)
+    progress.incumbent = progress.incumbent if incumbent is None else incumbent
+    progress.bound = bound if raised else progress.bound
+    if better:
+        progress.emit(IncumbentFound, found, text=choices)
+    elif raised:
+        progress.emit(BoundRaised)
 
 
 def notes(progress: Lines) -> Lines:
@@ -326,6 +315,10 @@ def notes(progress: Lines) -> Lines:
 
 
 def start(progress: Lines, phase: str, *, anew: bool = False) -> None:
-    """Report that a part of the work begins, where that is asked for."""
-    if isinstance(progress, Reporter):
-        progress.start(phase, anew=anew)
+    """Report that a part of the work begins; `anew`: one that asks another question, without figures yet."""
+    if not isinstance(progress, Reporter):
+        return
+    progress.phase = phase
+    if anew:
+        progress.incumbent = progress.bound = None
+    progress.emit(PhaseStarted)

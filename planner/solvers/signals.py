@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import FrameType
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 T = TypeVar("T")
 
@@ -66,20 +66,6 @@ def interrupted() -> bool:
 def interruptible() -> bool:
     """Return whether anything may ask for the end but for a limit."""
     return _watching.is_set() or _interrupter.get() is not None
-
-
-def watch(highs: Any) -> None:
-    """Let whatever may ask for the end stop the runs of a HiGHS, which asks back every few milliseconds of its work."""
-    if not interruptible():
-        return
-    asked = asked_to_end()
-
-    def end(event: Any) -> None:
-        if asked():
-            event.interrupt()
-
-    for callback in (highs.cbSimplexInterrupt, highs.cbIpmInterrupt, highs.cbMipInterrupt):
-        callback.subscribe(end)
 
 
 @contextmanager

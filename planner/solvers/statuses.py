@@ -14,7 +14,7 @@ import numpy.typing as npt
 from planner.errors import InputError
 from planner.solvers.outcome import Stop
 from planner.solvers.progress import begin_highs
-from planner.solvers.signals import interrupted, watch
+from planner.solvers.signals import asked_to_end, interrupted, interruptible
 
 HIGHS = f"HiGHS {highspy.HIGHS_VERSION_MAJOR}.{highspy.HIGHS_VERSION_MINOR}.{highspy.HIGHS_VERSION_PATCH}"
 
@@ -48,7 +48,11 @@ def loaded(lp: Any) -> Any:
     highs.setOptionValue("output_flag", False)
     # HiGHS has one handler of Ctrl-C a process, which only the main thread gets to see.
     highs.HandleKeyboardInterrupt = threading.current_thread() is threading.main_thread()
-    watch(highs)
+    if interruptible():
+        asked = asked_to_end()
+        for callback in (highs.cbSimplexInterrupt, highs.cbIpmInterrupt, highs.cbMipInterrupt):
+            # HiGHS asks every few milliseconds of its work.
+            callback.subscribe(lambda event: event.interrupt() if asked() else None)
     highs.passModel(lp)
     return highs
 
@@ -95,7 +99,6 @@ class SearchResult:
     status: Any
     point: npt.NDArray[np.float64] | None
     bound: float | None
-    infeasible: bool
     rows: int = 0
 
 
@@ -116,7 +119,7 @@ def run_at_once(
         bound = float(info.mip_dual_bound)
     elif info.mip_node_count < 0 and status == _Status.kOptimal:
         bound = float(info.objective_function_value)
-    return stem, SearchResult(status=status, point=point, bound=bound, infeasible=status == _Status.kInfeasible)
+    return stem, SearchResult(status=status, point=point, bound=bound)
 
 
 def require_highs() -> None:
