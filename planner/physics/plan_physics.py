@@ -210,15 +210,14 @@ class PlanPhysics:
     def designs(self) -> dict[str, Design]:
         """The design behind each site's fabric, of fabrics whose choices can be computed with."""
         fabrics = self.plan.fabric.sites if self.plan.fabric else {}
-        designs = {site: self._design(site, fabric) for site, fabric in fabrics.items() if site in self.racks_by_site}
-        return {site: design for site, design in designs.items() if design is not None}
-
-    def _design(self, site: str, fabric: SiteFabric) -> Design | None:
-        network, racks = self.instance.network, self.cabled_racks(site)
-        if network is None or design_fault(fabric, racks) or not {fabric.switch, *fabric.models} <= set(self.switches):
-            return None
-        gpus = self.wired_gpus_per_rack(site)
-        return design_of(fabric, racks, switches=self.switches, gpus=gpus, network=network)
+        network, found = self.instance.network, dict[str, Design]()
+        for site, fabric in fabrics.items():
+            racks, known = self.cabled_racks(site), {fabric.switch, *fabric.models} <= set(self.switches)
+            if network is None or site not in self.racks_by_site or design_fault(fabric, racks) or not known:
+                continue
+            gpus = self.wired_gpus_per_rack(site)
+            found[site] = design_of(fabric, racks, switches=self.switches, gpus=gpus, network=network)
+        return found
 
     def above(self, fabric: SiteFabric) -> tuple[Switch, ...]:
         """Return the models of the tiers above the leaves of a fabric whose models are known."""
@@ -295,21 +294,6 @@ def layout_faults(layout: LayoutPlan) -> Iterator[str]:
     inner, outer = layout.tensor_parallel_inner, layout.tensor_parallel
     if inner > outer:
         yield f"tensor_parallel_inner {inner:,} > {outer:,}, tensor_parallel"
-    yield from _stage_faults(layout)
-    by_site = sorted(layout.data_parallel_by_site.items())
-    wrong = [(site, count) for site, count in by_site if not 0 <= count <= MAX_COUNT]
-    yield from (f"data_parallel_by_site.{site} {count:,} is not from 0 to {MAX_COUNT:,}" for site, count in wrong)
-    if not any(count for _, count in by_site):
-        yield "data_parallel_by_site has no replica, at least 1 is needed"
-    for key in ("pipeline_send_slowdown", "allreduce_slowdown", "wan_gbps"):
-        value = getattr(layout.assumptions, key)
-        if value is not None and not (value > 0 and math.isfinite(value)):
-            yield f"assumptions.{key} {value:g} is not above 0"
-    if layout.assumptions.wan_rtt_ms is not None and layout.assumptions.wan_rtt_ms < 0:
-        yield f"assumptions.wan_rtt_ms {layout.assumptions.wan_rtt_ms:g} < 0"
-
-
-def _stage_faults(layout: LayoutPlan) -> Iterator[str]:
     layers, recomputed = layout.layers_per_stage, layout.recomputed_layers_per_stage
     if len(layers) != layout.pipeline_parallel:
         yield f"layers_per_stage has {len(layers):,} entries, {layout.pipeline_parallel:,} stages"
@@ -321,3 +305,14 @@ def _stage_faults(layout: LayoutPlan) -> Iterator[str]:
     if recomputed and not (within and len(recomputed) == len(layers)):
         first = list(recomputed)[:8]
         yield f"recomputed_layers_per_stage {first} are not counts within the {len(layers):,} stages' layers"
+    by_site = sorted(layout.data_parallel_by_site.items())
+    wrong = [(site, count) for site, count in by_site if not 0 <= count <= MAX_COUNT]
+    yield from (f"data_parallel_by_site.{site} {count:,} is not from 0 to {MAX_COUNT:,}" for site, count in wrong)
+    if not any(count for _, count in by_site):
+        yield "data_parallel_by_site has no replica, at least 1 is needed"
+    for key in ("pipeline_send_slowdown", "allreduce_slowdown", "wan_gbps"):
+        value = getattr(layout.assumptions, key)
+        if value is not None and not (value > 0 and math.isfinite(value)):
+            yield f"assumptions.{key} {value:g} is not above 0"
+    if layout.assumptions.wan_rtt_ms is not None and layout.assumptions.wan_rtt_ms < 0:
+        yield f"assumptions.wan_rtt_ms {layout.assumptions.wan_rtt_ms:g} < 0"

@@ -86,7 +86,8 @@ NEWTON_STEPS = 60  # towards the best interval, from one side; the last of them 
 MOST_STALLED = 1e12  # seconds of stalls per second of work: replicas that are away are negligible against it
 LARGE = 100.0  # the time of writing a checkpoint over the mean time between stops
 SMALL = 0.01  # the time between checkpoints and their writing over the mean time between stops
-ENOUGH = 1e-10  # relative change behind which the next would be of rounding; the stretch is flat there
+# Relative change behind which the next would be of rounding: of a table each job stops where it does alone.
+ENOUGH = 1e-10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,16 +159,12 @@ def best_interval_seconds(mean: Num, write: Num) -> Any:
         # Below SMALL the two terms cancel; there is their series, whose next term is 1e-13 of it.
         series = u * u * (1 / 2 - u * (1 / 6 - u * (1 / 24 - u * (1 / 120 - u / 720))))
         excess = np.where(u < SMALL, series, u + np.expm1(-u)) - c
-        step = _unless_small(-excess / np.where(u > 0, -np.expm1(-u), 1.0), u)
+        step = -excess / np.where(u > 0, -np.expm1(-u), 1.0)
+        step = np.where(np.abs(step) > ENOUGH * u, step, 0.0)
         if not np.any(step):
             break
         u = u + step
     return -np.expm1(-u) * mean
-
-
-def _unless_small(step: Any, of: Any) -> Any:
-    """Return steps, and none where they are of rounding: a job alone has the interval that it has in a table."""
-    return np.where(np.abs(step) > ENOUGH * of, step, 0.0)
 
 
 def restart_stretch(mean: Num, interval: Num, write: Num, restart: Num) -> Any:
@@ -260,7 +257,7 @@ def _elastic_interval(job: CheckpointedJob, write: Any) -> Any:
         slope = y * y * (y - 1) / (y * y + stalls + lost)
         with np.errstate(divide="ignore", invalid="ignore"):
             step = np.where(t > 0, (kappa * (stalls + y * y) - t) / (1 + kappa * slope / lost), 0.0)
-        step = _unless_small(step, t)
+        step = np.where(np.abs(step) > ENOUGH * t, step, 0.0)
         if not np.any(step):
             break
         t = t + step

@@ -13,7 +13,7 @@ from planner.errors import InputError
 from planner.instance.hardware import CheckpointTarget, Recovery, Reliability
 from planner.instance.instance import Instance
 from planner.instance.workload import Model
-from planner.physics.plan_physics import PlanPhysics
+from planner.physics.plan_physics import CLUSTER, PlanPhysics
 from planner.physics.recovery import (
     CheckpointedJob,
     Way,
@@ -215,9 +215,6 @@ def section(job: CheckpointedJob, upkeep: Upkeep, step_days: float) -> Reliabili
     )
 
 
-SITE = "cluster"
-
-
 def upkeep_of(
     instance: Instance, strategy: ParallelStrategy, step_seconds: float
 ) -> tuple[CheckpointedJob, Upkeep] | None:
@@ -265,7 +262,7 @@ def upkeep_of(
                     stretch=float(stretch),
                     standing=there,
                     spare_target=target,
-                    spare_racks={SITE: spare},
+                    spare_racks={CLUSTER: spare},
                     rack_availability=fit,
                     work_gpus=block.work_gpus,
                     rails=block.work_gpus,

@@ -346,16 +346,10 @@ def _bills(network: Network, design: Design, runs: Callable[[Places], Iterator[C
         return
     media = media_table(network)
     for metres, cables in runs(Places(network.floor, design.racks)):
-        if isinstance(cables, int) and cables == 0:  # also where no medium would reach
-            yield Bill(0.0, 0.0)
-            continue
-        usd, watts = media.usd_watts(metres)
-        if isinstance(cables, int):
-            yield Bill(cables * float(usd.sum()), cables * float(watts.sum()) / 1e6)
-        else:
-            laid = cables > 0  # a place with no cable needs no medium
-            usd, watts = cables[laid] * usd[laid], cables[laid] * watts[laid]
-            yield Bill(float(usd.sum()), float(watts.sum()) / 1e6)
+        count = np.broadcast_to(cables, metres.shape)
+        laid = count > 0  # a place with no cable needs no medium
+        usd, watts = media.usd_watts(metres[laid])
+        yield Bill(float((count[laid] * usd).sum()), float((count[laid] * watts).sum()) / 1e6)
 
 
 def media_table(network: Network) -> MediaTable:

@@ -9,7 +9,7 @@ from typing import Any
 from planner.instance.network import FibreEdge, Wan
 from planner.physics import tick
 from planner.physics.site import wan as wide
-from planner.physics.site.wan import Form, Rtt, fastest, need_gbps
+from planner.physics.site.wan import Form, Rtt, need_gbps
 
 MANY = 256  # places, between all of which it takes long to measure
 Place = tuple[float, float]
@@ -304,6 +304,9 @@ def places_of(wan: Wan, sites: Mapping[str, Place]) -> dict[str, Place]:
 
 
 def choose_form(wan: Wan, offered: Sequence[Form], window_seconds: float, rtt_ms: Rtt) -> Form | None:
-    """Return the form that the instance names; the fastest where it names none that the sites can take."""
-    named = [form for form in offered if form.name == wan.exchange]
-    return named[0] if named else fastest(offered, wan, window_seconds, rtt_ms) if offered else None
+    """Return the form that the instance names; where it names none that the sites can take, that of the lowest rate.
+
+    At that rate it is the only one within the window.
+    """
+    named = [form for form in offered if form.name == wan.exchange] or offered
+    return min(named, key=lambda form: wide.form_need_gbps(form, wan, window_seconds, rtt_ms), default=None)

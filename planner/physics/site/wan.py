@@ -85,7 +85,8 @@ def ring(sites: Sequence[str], size_bytes: float, rtt_ms: Rtt) -> Form:
     """
     order = _ring_order(sorted(sites), rtt_ms)
     n = len(order)
-    links = tuple(sorted({_pair(one, other) for one, other in pairwise((*order, order[0])) if one != other}))
+    hops = {(min(hop), max(hop)) for hop in pairwise((*order, order[0]))}
+    links = tuple(sorted(hop for hop in hops if hop[0] != hop[1]))
     return Form(
         name="ring", order=order, phases=(Phase(links=links, link_bytes=exchange_bytes(size_bytes, n), trips=n - 1),)
     )
@@ -101,7 +102,7 @@ def tree(sites: Sequence[str], size_bytes: float, rtt_ms: Rtt) -> Form:
         sorted(sites), key=lambda site: sorted((rtt_ms(site, other) for other in sites if other != site), reverse=True)
     )
     leaves = [site for site in sorted(sites) if site != root]
-    links = tuple(sorted(_pair(root, leaf) for leaf in leaves))
+    links = tuple(sorted((min(root, leaf), max(root, leaf)) for leaf in leaves))
     return Form(name="tree", order=(root, *leaves), phases=(Phase(links=links, link_bytes=2 * size_bytes, trips=1),))
 
 
@@ -127,10 +128,6 @@ def hierarchical(groups: Sequence[Sequence[str]], size_bytes: float, rtt_ms: Rtt
         order=tuple(site for ring in inside for site in ring.order),
         phases=(together(inside), together(across)),
     )
-
-
-def _pair(one: str, other: str) -> Pair:
-    return (one, other) if one < other else (other, one)
 
 
 def _ring_order(sites: Sequence[str], rtt_ms: Rtt) -> tuple[str, ...]:
@@ -171,11 +168,6 @@ def seconds(form: Form, wan: Wan, gbps: float, rtt_ms: Rtt) -> float:
 def form_need_gbps(form: Form, wan: Wan, window_seconds: float, rtt_ms: Rtt) -> float:
     """Compute the rate on every link at which the exchange fills the window: 8·S/(T - k·RTT), summed over phases."""
     return need_gbps(sum(phase.link_bytes for phase in form.phases), window_seconds, sum(_waits(form, wan, rtt_ms)))
-
-
-def fastest(offered: Sequence[Form], wan: Wan, window_seconds: float, rtt_ms: Rtt) -> Form:
-    """Return the form that needs the lowest rate: at that rate it is the only one within the window."""
-    return min(offered, key=lambda form: form_need_gbps(form, wan, window_seconds, rtt_ms))
 
 
 def phase_windows(form: Form, wan: Wan, window_seconds: float, rtt_ms: Rtt) -> list[float]:

@@ -27,8 +27,6 @@ from planner.physics.training.transformer import (
     expert_parameters,
 )
 
-RECOMPUTE_MODES: tuple[Recompute, ...] = ("none", "selective", "full")
-
 
 def activation_elements(model: Model, *, routed: bool = False, imbalance: float = 1.0) -> tuple[float, float]:
     """Return the stored elements of one layer per token: (kept by every TP rank, divided over TP ranks).
@@ -77,11 +75,6 @@ class Discarded:
     attention: float = 0.0
     inputs: float = 0.0
     others: float = 0.0
-
-    @property
-    def any(self) -> bool:
-        """Whether there are any."""
-        return self.common_inputs + self.attention + self.inputs + self.others > 0
 
 
 def discarded_elements(
@@ -233,7 +226,7 @@ class LayerBytes:
 def repeats_modules(m: Machine) -> bool:
     """Return whether selective recompute discards tensors other than unfused scores in some layer of the model."""
     modules, kinds = m.software.recompute_modules, {k.routed for k in layer_kinds(m.model)}
-    return any(discarded_elements(m.model, modules, routed=routed).any for routed in kinds)
+    return any(discarded_elements(m.model, modules, routed=routed) != Discarded() for routed in kinds)
 
 
 def repeated_modules(m: Machine, s: LayerShape) -> tuple[RecomputeModule, ...]:

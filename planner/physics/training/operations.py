@@ -261,12 +261,8 @@ class Passes:
     def elementwise(self, name: str, forward_elements: Num, backward_elements: Num) -> None:
         """Add an element-wise operation that moves the given numbers of elements in the forward and backward pass."""
         e = self.m.precision.activation_bytes
-        self.forward.append(
-            LayerOperation(name, "elementwise", float(elementwise_seconds(self.m, forward_elements * e)))
-        )
-        self.backward.append(
-            LayerOperation(name, "elementwise", float(elementwise_seconds(self.m, backward_elements * e)))
-        )
+        for operations, elements in ((self.forward, forward_elements), (self.backward, backward_elements)):
+            operations.append(LayerOperation(name, "elementwise", float(elementwise_seconds(self.m, elements * e))))
 
 
 def layer_operations(m: Machine, s: LayerShape, *, routed: bool, window: int | None = None) -> Passes:

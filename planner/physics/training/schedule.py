@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from planner.physics import Num
 
 Schedule = Literal["1f1b", "zb-h1"]
-SCHEDULES: tuple[Schedule, ...] = ("1f1b", "zb-h1")
 
 
 def bubble_seconds(

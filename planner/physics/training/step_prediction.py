@@ -7,7 +7,6 @@ whole rounds of micro-batches this is the time of 1F1B.
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -360,11 +359,14 @@ def step_breakdown(
         for part, seconds in x.times.parts.items()
     }
     parts |= {"sharding": n * slow_layers * sharded.sharding_seconds, "head": n * heads[slowest]}
+    sites, fibre = sum(d > 0 for d in strategy.data_parallel_by_site), None
+    if sites > 1 and c.wan_gbps is not None:
+        fibre = LayoutFibre(sites=sites, gbps=c.wan_gbps, rtt_ms=c.wan_rtt_ms, round_trips=c.wan_round_trips)
     parts["pipeline_send"] = n * exposed_seconds(x, sharded, v, slow_layers, send)
     parts |= once_parts(
         x,
         sharded,
-        _fibre(c, strategy.data_parallel_by_site),
+        fibre,
         counts,
         group,
         largest=LargestStage(layers=most, chunk_seconds=np.max(chunk_seconds(x, sharded, v, layers, recompute))),
@@ -375,14 +377,6 @@ def step_breakdown(
     parts["recompute"] += n * repeated * x.times.recompute_seconds
     parts["launch"] += n * machine.software.host_seconds
     return {k: float(v) for k, v in parts.items() if k != "ring_wait" or v}
-
-
-def _fibre(c: Conditions, replicas_by_site: Sequence[int]) -> LayoutFibre | None:
-    """Return the fibre between the sites that hold replicas; None where one holds all or the links have no rate."""
-    sites = sum(d > 0 for d in replicas_by_site)
-    if sites < 2 or c.wan_gbps is None:
-        return None
-    return LayoutFibre(sites=sites, gbps=c.wan_gbps, rtt_ms=c.wan_rtt_ms, round_trips=c.wan_round_trips)
 
 
 def stage_bytes(m: Machine, strategy: ParallelStrategy) -> dict[str, np.ndarray[tuple[int], np.dtype[np.float64]]]:

@@ -76,9 +76,8 @@ def _over_layers(model: Model, moe_layer: int) -> int:
 
 def total_parameters(model: Model) -> int:
     """Return all weights over all kinds of layers: 12·L·h² + V·h for the plain GPT with tied embeddings."""
-    return _over_layers(model, layer_parameters(model)) + embedding_parameters(model) * (
-        1 if model.tied_embeddings else 2
-    )
+    ends = 1 if model.tied_embeddings else 2
+    return _over_layers(model, layer_parameters(model)) + ends * embedding_parameters(model)
 
 
 def active_parameters(model: Model, *, embedding: bool = False) -> int:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.instance.network import Wan
-from planner.physics.site import wan
+from planner.physics.site import fibre, wan
 from planner.physics.site.fibre import sync_demands
 from planner.physics.site.wan import form_need_gbps, forms, hierarchical, ring, seconds, tree
 
@@ -72,12 +72,12 @@ def test_unequal_groups_have_no_two_levels(groups: list[list[str]]) -> None:
 @pytest.mark.parametrize(("window", "name"), [(0.079, "tree"), (0.081, "ring")])
 def test_tight_windows_go_by_tree_and_wide_ones_by_ring(window: float, name: str) -> None:
     """Three sites 20 ms apart: 2·S in T - 20 ms against 4/3·S in T - 40 ms are the same rate at 80 ms."""
-    assert wan.fastest(forms({"x": SITES[:3]}, 1e9, even), WAN, window, even).name == name
+    assert fibre.choose_form(WAN, forms({"x": SITES[:3]}, 1e9, even), window, even).name == name
 
 
 def test_two_levels_win_where_groups_are_near() -> None:
     """Four sites on two coasts: the ring's bytes and fewer waits."""
-    found = wan.fastest(forms({"east": ["a", "b"], "west": ["c", "d"]}, 1e12, rtt), WAN, 10.0, rtt)
+    found = fibre.choose_form(WAN, forms({"east": ["a", "b"], "west": ["c", "d"]}, 1e12, rtt), 10.0, rtt)
     assert found.name == "hierarchical"
 
 

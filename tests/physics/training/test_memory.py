@@ -144,7 +144,7 @@ def test_usable_memory() -> None:
     assert memory.usable_bytes(80e9, 0.05, 1e9) == pytest.approx(75e9)
 
 
-@given(st.sampled_from([1, 2, 4, 8, 16, 32]), st.sampled_from(memory.RECOMPUTE_MODES), st.booleans())
+@given(st.sampled_from([1, 2, 4, 8, 16, 32]), st.sampled_from(["none", "selective", "full"]), st.booleans())
 def test_activations_fall_with_tp_sp_and_recompute(t: int, recompute: memory.Recompute, sp: bool) -> None:
     size = per_layer(GPT22, t, recompute, sp)
     assert per_layer(GPT22, 2 * t, recompute, sp) <= size
