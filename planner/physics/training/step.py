@@ -98,9 +98,6 @@ def pipeline_bubble_seconds(
     return schedule.bubble_seconds(order, pipeline, virtual_stages, *passes, send_seconds, micro_batches=micro_batches)
 
 
-ROUND_TRIPS = 1.0  # that an exchange of gradients waits for
-
-
 def pool_instance(instance: Instance, pool: Pool, sequences: int) -> Instance:
     """Return the layout question of one pool alone, with its share of the batch as the most that a step may hold."""
     hardware = Hardware(
@@ -121,13 +118,14 @@ def pool_exchange_seconds(link: PoolLink | None, metrics: LayoutMetrics, layers:
     """Compute the exposed seconds of a pool's exchange of gradients with the other pools, as between sites of a layout.
 
     `layers`: layers of the pool's largest stage; the gradients of one cross at the link's rate during the backward pass
-    of the next. `training`: pools that take part in the ring. Without a link the exchange takes no time.
+    of the next. `training`: pools that take part in the ring, which waits for
+    one round trip. Without a link the exchange takes no time.
     """
     if link is None or training < 2:
         return 0.0
     size = wan.exchange_bytes(metrics.gradient_bytes_per_stage, training)
     backward = metrics.wan_window_seconds / layers
-    return float(layer_time.wan_tail_seconds(size, link.gbps, link.rtt_ms, ROUND_TRIPS, layers, backward))
+    return float(layer_time.wan_tail_seconds(size, link.gbps, link.rtt_ms, 1.0, layers, backward))
 
 
 def pools_usd(instance: Instance) -> float:
