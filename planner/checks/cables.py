@@ -20,8 +20,8 @@ from planner.physics.network.dragonfly import Dragonfly
 from planner.physics.network.fabric_designs import WAN_GATEWAY, StageCables, lay, wan_gateway_bill
 from planner.physics.network.fabric_designs import stages as cable_stages
 from planner.physics.network.links import Ints
-from planner.physics.network.topology import Design
-from planner.physics.network.transport import FreeUplinks, free_share, uplink_loads, wan_gbps, wan_ports
+from planner.physics.network.topology import BLOCKS, Design
+from planner.physics.network.transport import FreeUplinks, free_uplinks, uplink_loads, wan_gbps, wan_ports
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site import wan as wide_area
 from planner.physics.training import step
@@ -197,12 +197,13 @@ def wan_gateway_figures(physics: PlanPhysics) -> Violations:
         }
         yield from figures(f"wan_gateway_counts[{site}]", gateway, found)
         if site in physics.crossings:
-            rule, loads = f"wan_gateway_uplinks[{site}]", _loads(physics, site, design, switch.port_gbps)
+            rule, near = f"wan_gateway_uplinks[{site}]", physics.crossings[site].stage_in
+            loads = uplink_loads(design, exchange_gbps(physics, site), switch.port_gbps, *near)
             for level, (load, links) in loads.items():
                 sides = f"Gbps of gradients at a {level}", "Gbps of its uplinks"
                 yield from at_most(rule, load * switch.port_gbps, links * switch.port_gbps, *sides)
-            free = free_share(loads)
-            taken = {f"{level}_uplink_share": 1 - getattr(free, level) for level in ("leaf", "pod", "zone")}
+            each = (loads.get(level, (0.0, 1.0)) for level in BLOCKS)
+            taken = {f"{level}_uplink_share": load / links for level, (load, links) in zip(BLOCKS, each, strict=True)}
             yield from figures(rule, gateway, taken)
 
 
@@ -221,17 +222,13 @@ def exchange_gbps(physics: PlanPhysics, site: str) -> float:
     return math.fsum(wide_area.exchange_need_gbps(physics.wan, size, window, link.rtt_ms) for link in links)
 
 
-def _loads(physics: PlanPhysics, site: str, design: Design, port_gbps: float) -> dict[str, tuple[float, float]]:
-    """Recompute the load of the exchange on the uplinks of the leaf, pod and zone with the largest share of a stage."""
-    return uplink_loads(design, exchange_gbps(physics, site), port_gbps, *physics.crossings[site].stage_in)
-
-
 def free_by_exchange(physics: PlanPhysics, site: str, design: Design) -> FreeUplinks:
     """Recompute the share of a site's uplinks that the exchange leaves free; all of them without a WAN gateway."""
     fabric = physics.plan.fabric.sites[site] if physics.plan.fabric else None
     if fabric is None or fabric.wan_gateway is None or site not in physics.crossings:
         return FreeUplinks()
-    return free_share(_loads(physics, site, design, physics.switches[fabric.switch].port_gbps))
+    rate, near = physics.switches[fabric.switch].port_gbps, physics.crossings[site].stage_in
+    return free_uplinks(design, exchange_gbps(physics, site), rate, *near)
 
 
 FIGURES = ("pipeline_send_slowdown", "allreduce_slowdown", "together_slowdown")

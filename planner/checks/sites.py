@@ -10,6 +10,7 @@ from planner.checks import power_flow
 from planner.checks.rule import TOLERANCE, Violations, at_most, broken, figures, must_be, must_equal, needs, once, show
 from planner.physics.plan_physics import PlanPhysics, PoweredSite
 from planner.physics.site import fibre, wan
+from planner.physics.site.cost import link_capex_usd, link_usd_per_year
 from planner.physics.site.fibre import Demand, Edge, SiteFibre
 from planner.physics.site.grid import usable_interconnect_mw
 from planner.plan.plan_sections import LEAST_CAPITAL, LayoutMetrics, LayoutPlan, Link, SitesPlan, WanDemand, WanPlan
@@ -291,7 +292,7 @@ def requirements(physics: PlanPhysics) -> Requirements | None:
     metrics, layout = physics.metrics, physics.plan.layout
     if not physics.wan.designed or len(physics.standing) < 2 or metrics is None or layout is None:
         return None
-    places = {place.site.id: (place.node.latitude, place.node.longitude) for place in physics.standing}
+    places = physics.places
     groups: dict[str, list[str]] = {}
     for place in physics.standing:
         if place.site.id in physics.replicas:
@@ -442,14 +443,14 @@ def edges(physics: PlanPhysics, req: Requirements, design: WanPlan) -> Violation
             "route_km": offered.route_km,
             "fibre_pairs": wan.fibre_pairs(net, edge.wavelengths),
             "capacity_gbps": edge.wavelengths * net.wavelength_gbps,
-            "usd_per_year": fibre.usd_per_year(offered, net, physics.grid, edge.wavelengths),
+            "usd_per_year": link_usd_per_year(physics.grid, net, offered.prices, edge.wavelengths),
         }
         yield from figures(rule, edge, found)
     yield from figures("edges", design, {"capex_usd": _capex_usd(physics, req, design)})
 
 
 def _capex_usd(physics: PlanPhysics, req: Requirements, design: WanPlan) -> float:
-    return math.fsum(fibre.capex_usd(edge, physics.wan, wavelengths) for edge, wavelengths in req.lit(design))
+    return math.fsum(link_capex_usd(physics.wan, edge.prices, waves) for edge, waves in req.lit(design))
 
 
 def repriced(physics: PlanPhysics) -> WanPlan | None:
@@ -469,7 +470,8 @@ def objective(physics: PlanPhysics) -> float | None:
         return math.fsum(edge.route_km * wavelengths for edge, wavelengths in req.lit(design))
     if design.certificate.minimizes == LEAST_CAPITAL:
         return _capex_usd(physics, req, design)
-    return math.fsum(fibre.usd_per_year(edge, physics.wan, physics.grid, number) for edge, number in req.lit(design))
+    grid, net = physics.grid, physics.wan
+    return math.fsum(link_usd_per_year(grid, net, edge.prices, waves) for edge, waves in req.lit(design))
 
 
 @needs("wan")

@@ -20,13 +20,14 @@ from planner.instance.instance import Instance
 from planner.instance.network import Wan
 from planner.models import Options, WanRequest
 from planner.physics.site import fibre, wan
+from planner.physics.site.cost import link_capex_usd, link_usd_per_year, yearly_rates
 from planner.physics.site.fibre import Demand, Edge, Route, SiteFibre
 from planner.physics.site.wan import Form
 from planner.plan.certificate import BOUNDED, CONFIRMED, LEAST_YEARLY, ON_TRUST, UNPRICED, WAN_FORMULATION
 from planner.plan.plan_sections import LEAST_CAPITAL, ExchangeForm, WanDemand, WanEdge, WanPlan, WanRoute
 from planner.solvers import highs
 from planner.solvers.highs_model import lower_bound
-from planner.solvers.outcome import Outcome, Stop, relative_gap, second_proof
+from planner.solvers.outcome import Outcome, Stop, Values, relative_gap, second_proof
 from planner.solvers.registry import run_milp
 from planner.solvers.signals import Deadline
 
@@ -247,9 +248,9 @@ def cost(model: Any, data: WanData) -> Any:
     edges = {edge: data.fibre.edges[edge] for edge in model.waves}
     if not priced(data):
         return sum(edges[edge].route_km / 1e3 * model.waves[edge] for edge in edges)
-    rates = {name: (edge.pair_usd, edge.wavelength_usd) for name, edge in edges.items()}
+    rates = {name: edge.prices for name, edge in edges.items()}
     if not data.request.capital:
-        rates = {name: fibre.yearly_rates(edge, data.wan, data.grid) for name, edge in edges.items()}
+        rates = {name: yearly_rates(data.grid, data.wan, edge.prices) for name, edge in edges.items()}
     return sum(rates[edge][0] / 1e6 * model.pairs[edge] + rates[edge][1] / 1e6 * model.waves[edge] for edge in edges)
 
 
@@ -282,7 +283,7 @@ Shares = dict[tuple[str, int], float]
 
 
 def with_plan(
-    data: WanData, model: Any, outcome: Outcome[highs.HighsValues], seed: int, deadline: Deadline, *, proven: bool
+    data: WanData, model: Any, outcome: Outcome[Values], seed: int, deadline: Deadline, *, proven: bool
 ) -> Outcome[WanPlan]:
     """Return the outcome with the plan's section, its objective recomputed from the physics."""
     of = outcome.solution.of if outcome.solution else float
@@ -290,7 +291,7 @@ def with_plan(
         key: min(share, 1.0) for key, variable in model.share.items() if (share := of(variable)) > MIN_SHARE
     }
     edges = tuple(_edges(data, shares))
-    capital = math.fsum(fibre.capex_usd(data.fibre.edges[edge.id], data.wan, edge.wavelengths) for edge in edges)
+    capital = math.fsum(link_capex_usd(data.wan, data.fibre.edges[edge.id].prices, edge.wavelengths) for edge in edges)
     yearly = capital if data.request.capital else sum(edge.usd_per_year for edge in edges)
     value = yearly if priced(data) else sum(edge.route_km * edge.wavelengths for edge in edges)
     bound = None if outcome.bound is None else min(outcome.bound * scale(data), value)
@@ -354,7 +355,7 @@ def _edges(data: WanData, shares: Shares) -> Iterator[WanEdge]:
                 wavelengths=waves,
                 fibre_pairs=wan.fibre_pairs(data.wan, waves),
                 capacity_gbps=waves * data.wan.wavelength_gbps,
-                usd_per_year=fibre.usd_per_year(edge, data.wan, data.grid, waves),
+                usd_per_year=link_usd_per_year(data.grid, data.wan, edge.prices, waves),
             )
 
 
@@ -444,7 +445,7 @@ def routed_traffic(data: WanData) -> list[str]:
     return [key for key, demand in data.demands.items() if demand.priority and data.options[key]]
 
 
-def _run(model: Any, options: Options, deadline: Deadline) -> Outcome[highs.HighsValues]:
+def _run(model: Any, options: Options, deadline: Deadline) -> Outcome[Values]:
     return highs.run(
         model, time_limit=deadline.limit, gap=options.gap, absolute_gap=0.0, seed=options.seed, threads=options.threads
     )
@@ -452,7 +453,7 @@ def _run(model: Any, options: Options, deadline: Deadline) -> Outcome[highs.High
 
 def _by_priority(
     model: Any, data: WanData, traffic: list[str], options: Options, deadline: Deadline
-) -> tuple[Outcome[highs.HighsValues], bool]:
+) -> tuple[Outcome[Values], bool]:
     """Maximize the Gbps of each priority in turn, then minimize the cost; also return whether every step was proven."""
     proven = True
     model.admitted_before = pyo.ConstraintList()
@@ -488,7 +489,7 @@ def _no_route(data: WanData, demand: str) -> str:
     )
 
 
-def _missing_capacity(data: WanData, options: Options, deadline: Deadline) -> Outcome[highs.HighsValues]:
+def _missing_capacity(data: WanData, options: Options, deadline: Deadline) -> Outcome[Values]:
     """Minimise the sum over edges of the Gb/s missing for the exchange alone; `detail` names the edges and rates."""
     model = build(data, elastic=True)
     for demand, i in model.share:

@@ -151,15 +151,14 @@ class PlanPhysics:
             return 0.0
         return sum(excess.amount for excess in self.plan.sites.excess if excess.rule == rule)
 
-    def site_named(self, name: str) -> PoweredSite | None:
-        """Return an open site by id."""
-        return next((place for place in self.standing if place.site.id == name), None)
+    @cached_property
+    def places(self) -> dict[str, fibre.Place]:
+        """Latitude and longitude of each open site, in degrees."""
+        return {place.site.id: (place.node.latitude, place.node.longitude) for place in self.standing}
 
     @cached_property
     def _route_km(self) -> dict[tuple[str, str], float]:
-        return fibre.reach(
-            self.wan, {place.site.id: (place.node.latitude, place.node.longitude) for place in self.standing}
-        ).km
+        return fibre.reach(self.wan, self.places).km
 
     def route_km(self, start: str, end: str) -> float:
         """Return the length of the shortest fibre route between two open sites, in km."""
@@ -167,8 +166,7 @@ class PlanPhysics:
 
     def link_usd_per_year(self, link: Link) -> float:
         """Compute the yearly price of a link by its wavelengths, over all the fibre that they light, in dollars."""
-        ends = {place.site.id: (place.node.latitude, place.node.longitude) for place in self.standing}
-        ends = {name: at for name, at in ends.items() if name in (link.a, link.b)}
+        ends = {name: at for name, at in self.places.items() if name in (link.a, link.b)}
         prices = fibre.link_prices(self.wan, ends) if len(ends) == len({link.a, link.b}) > 1 else (0.0, 0.0)
         return cost.link_usd_per_year(self.grid, self.wan, prices, link.wavelengths)
 
@@ -212,15 +210,14 @@ class PlanPhysics:
     def designs(self) -> dict[str, Design]:
         """The design behind each site's fabric, of fabrics whose choices can be computed with."""
         fabrics = self.plan.fabric.sites if self.plan.fabric else {}
-        designs = {site: self._design(site, fabric) for site, fabric in fabrics.items() if site in self.racks_by_site}
-        return {site: design for site, design in designs.items() if design is not None}
-
-    def _design(self, site: str, fabric: SiteFabric) -> Design | None:
-        network, racks = self.instance.network, self.cabled_racks(site)
-        if network is None or design_fault(fabric, racks) or not {fabric.switch, *fabric.models} <= set(self.switches):
-            return None
-        gpus = self.wired_gpus_per_rack(site)
-        return design_of(fabric, racks, switches=self.switches, gpus=gpus, network=network)
+        network, found = self.instance.network, dict[str, Design]()
+        for site, fabric in fabrics.items():
+            racks, known = self.cabled_racks(site), {fabric.switch, *fabric.models} <= set(self.switches)
+            if network is None or site not in self.racks_by_site or design_fault(fabric, racks) or not known:
+                continue
+            gpus = self.wired_gpus_per_rack(site)
+            found[site] = design_of(fabric, racks, switches=self.switches, gpus=gpus, network=network)
+        return found
 
     def above(self, fabric: SiteFabric) -> tuple[Switch, ...]:
         """Return the models of the tiers above the leaves of a fabric whose models are known."""
@@ -234,19 +231,19 @@ class PlanPhysics:
     @cached_property
     def stages(self) -> dict[str, list[list[int]]]:
         """Racks of each stage in rank order by site, of assignments that can be read."""
-        placed = self.plan.placement.sites if self.plan.placement else {}
-        return {site: ranks for site in placed if (ranks := self._ranks(site)) is not None}
-
-    def _ranks(self, site: str) -> list[list[int]] | None:
-        if self.plan.placement is None or self.plan.layout is None or self.faults or site not in self.racks_by_site:
-            return None
-        ranks: list[list[int]] = [[] for _ in range(self.plan.layout.rack_stages)]
-        for fragment in self.plan.placement.sites[site].assignment:
-            racks = racks_of(fragment.racks, self.cabled_racks(site))
-            if isinstance(racks, str) or not 0 <= fragment.stage < len(ranks):
-                return None
-            ranks[fragment.stage] += racks
-        return ranks
+        layout, placement, found = self.plan.layout, self.plan.placement, dict[str, list[list[int]]]()
+        if placement is None or layout is None or self.faults:
+            return {}
+        for site in (site for site in placement.sites if site in self.racks_by_site):
+            ranks: list[list[int]] = [[] for _ in range(layout.rack_stages)]
+            for fragment in placement.sites[site].assignment:
+                racks = racks_of(fragment.racks, self.cabled_racks(site))
+                if isinstance(racks, str) or not 0 <= fragment.stage < len(ranks):
+                    break
+                ranks[fragment.stage] += racks
+            else:
+                found[site] = ranks
+        return found
 
     @cached_property
     def crossings(self) -> dict[str, Locality]:
@@ -254,18 +251,17 @@ class PlanPhysics:
         layout = self.plan.layout
         if layout is None:
             return {}
-        found: dict[str, Locality] = {}
-        for site, ranks in self.stages.items():
-            if site in self.wired:
-                design = self.wired[site]
-                found[site] = locality(
-                    ranks,
-                    leaf_domain_racks=design.domain_racks,
-                    domains_per_pod=design.domains_per_pod or 1,
-                    domains_per_zone=design.domains_per_zone,
-                    wrap=layout.virtual_stages > 1,
-                )
-        return found
+        return {
+            site: locality(
+                ranks,
+                leaf_domain_racks=self.wired[site].domain_racks,
+                domains_per_pod=self.wired[site].domains_per_pod or 1,
+                domains_per_zone=self.wired[site].domains_per_zone,
+                wrap=layout.virtual_stages > 1,
+            )
+            for site, ranks in self.stages.items()
+            if site in self.wired
+        }
 
 
 def racks_of(text: str, racks: int) -> list[int] | str:
@@ -298,21 +294,6 @@ def layout_faults(layout: LayoutPlan) -> Iterator[str]:
     inner, outer = layout.tensor_parallel_inner, layout.tensor_parallel
     if inner > outer:
         yield f"tensor_parallel_inner {inner:,} > {outer:,}, tensor_parallel"
-    yield from _stage_faults(layout)
-    by_site = sorted(layout.data_parallel_by_site.items())
-    wrong = [(site, count) for site, count in by_site if not 0 <= count <= MAX_COUNT]
-    yield from (f"data_parallel_by_site.{site} {count:,} is not from 0 to {MAX_COUNT:,}" for site, count in wrong)
-    if not any(count for _, count in by_site):
-        yield "data_parallel_by_site has no replica, at least 1 is needed"
-    for key in ("pipeline_send_slowdown", "allreduce_slowdown", "wan_gbps"):
-        value = getattr(layout.assumptions, key)
-        if value is not None and not (value > 0 and math.isfinite(value)):
-            yield f"assumptions.{key} {value:g} is not above 0"
-    if layout.assumptions.wan_rtt_ms is not None and layout.assumptions.wan_rtt_ms < 0:
-        yield f"assumptions.wan_rtt_ms {layout.assumptions.wan_rtt_ms:g} < 0"
-
-
-def _stage_faults(layout: LayoutPlan) -> Iterator[str]:
     layers, recomputed = layout.layers_per_stage, layout.recomputed_layers_per_stage
     if len(layers) != layout.pipeline_parallel:
         yield f"layers_per_stage has {len(layers):,} entries, {layout.pipeline_parallel:,} stages"
@@ -324,3 +305,14 @@ def _stage_faults(layout: LayoutPlan) -> Iterator[str]:
     if recomputed and not (within and len(recomputed) == len(layers)):
         first = list(recomputed)[:8]
         yield f"recomputed_layers_per_stage {first} are not counts within the {len(layers):,} stages' layers"
+    by_site = sorted(layout.data_parallel_by_site.items())
+    wrong = [(site, count) for site, count in by_site if not 0 <= count <= MAX_COUNT]
+    yield from (f"data_parallel_by_site.{site} {count:,} is not from 0 to {MAX_COUNT:,}" for site, count in wrong)
+    if not any(count for _, count in by_site):
+        yield "data_parallel_by_site has no replica, at least 1 is needed"
+    for key in ("pipeline_send_slowdown", "allreduce_slowdown", "wan_gbps"):
+        value = getattr(layout.assumptions, key)
+        if value is not None and not (value > 0 and math.isfinite(value)):
+            yield f"assumptions.{key} {value:g} is not above 0"
+    if layout.assumptions.wan_rtt_ms is not None and layout.assumptions.wan_rtt_ms < 0:
+        yield f"assumptions.wan_rtt_ms {layout.assumptions.wan_rtt_ms:g} < 0"

@@ -86,7 +86,8 @@ NEWTON_STEPS = 60  # towards the best interval, from one side; the last of them 
 MOST_STALLED = 1e12  # seconds of stalls per second of work: replicas that are away are negligible against it
 LARGE = 100.0  # the time of writing a checkpoint over the mean time between stops
 SMALL = 0.01  # the time between checkpoints and their writing over the mean time between stops
-ENOUGH = 1e-10  # relative change behind which the next would be of rounding; the stretch is flat there
+# Relative change behind which the next would be of rounding: of a table each job stops where it does alone.
+ENOUGH = 1e-10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,19 +135,15 @@ class CheckpointedJob:
         rate = rates.storage_bytes_per_second_per_gpu if target == "storage" else rates.memory_bytes_per_second_per_gpu
         return 0.0 if rate is None else self.state_bytes / (np.maximum(self.gpus, self.writers) * rate)
 
-    @property
-    def restart_seconds(self) -> Any:
-        """Seconds from a failure to training at full power, of the whole job."""
-        rates = self.r
-        own = rates.restart_seconds + rates.restart_seconds_per_gpu * self.gpus
-        return rates.detection_seconds + own + rates.power_ramp_seconds
-
-    @property
-    def warm_restart_seconds(self) -> Any:
-        """Seconds from a failure to training at full power where the job restarts on warm spare racks."""
-        rates = self.r
-        own = rates.warm_restart_seconds + rates.warm_restart_seconds_per_gpu * self.gpus
-        return rates.detection_seconds + own + rates.power_ramp_seconds
+    def restart_seconds(self, recovery: Recovery = "restart") -> Any:
+        """Return the seconds from a failure to training at full power, of the whole job, perhaps on warm spares."""
+        rates, warm = self.r, recovery == "warm-spares"
+        fixed, each = (
+            (rates.warm_restart_seconds, rates.warm_restart_seconds_per_gpu)
+            if warm
+            else (rates.restart_seconds, rates.restart_seconds_per_gpu)
+        )
+        return rates.detection_seconds + fixed + each * self.gpus + rates.power_ramp_seconds
 
 
 def best_interval_seconds(mean: Num, write: Num) -> Any:
@@ -162,16 +159,12 @@ def best_interval_seconds(mean: Num, write: Num) -> Any:
         # Below SMALL the two terms cancel; there is their series, whose next term is 1e-13 of it.
         series = u * u * (1 / 2 - u * (1 / 6 - u * (1 / 24 - u * (1 / 120 - u / 720))))
         excess = np.where(u < SMALL, series, u + np.expm1(-u)) - c
-        step = _unless_small(-excess / np.where(u > 0, -np.expm1(-u), 1.0), u)
+        step = -excess / np.where(u > 0, -np.expm1(-u), 1.0)
+        step = np.where(np.abs(step) > ENOUGH * u, step, 0.0)
         if not np.any(step):
             break
         u = u + step
     return -np.expm1(-u) * mean
-
-
-def _unless_small(step: Any, of: Any) -> Any:
-    """Return steps, and none where they are of rounding: a job alone has the interval that it has in a table."""
-    return np.where(np.abs(step) > ENOUGH * of, step, 0.0)
 
 
 def restart_stretch(mean: Num, interval: Num, write: Num, restart: Num) -> Any:
@@ -217,7 +210,7 @@ def ways(job: CheckpointedJob, *, spares: bool) -> Iterator[Way]:
             stretch=np.ones_like(np.asarray(job.gpus, dtype=np.float64)),
             interval_seconds=np.inf,
             write_seconds=job.write_seconds(rates.checkpoint_targets[0]),
-            restart_seconds=job.restart_seconds,
+            restart_seconds=job.restart_seconds(),
             parts={},
         )
         return
@@ -264,7 +257,7 @@ def _elastic_interval(job: CheckpointedJob, write: Any) -> Any:
         slope = y * y * (y - 1) / (y * y + stalls + lost)
         with np.errstate(divide="ignore", invalid="ignore"):
             step = np.where(t > 0, (kappa * (stalls + y * y) - t) / (1 + kappa * slope / lost), 0.0)
-        step = _unless_small(step, t)
+        step = np.where(np.abs(step) > ENOUGH * t, step, 0.0)
         if not np.any(step):
             break
         t = t + step
@@ -273,21 +266,15 @@ def _elastic_interval(job: CheckpointedJob, write: Any) -> Any:
 
 
 def way_at(job: CheckpointedJob, recovery: Recovery, target: CheckpointTarget, interval: Any) -> Way:
-    """Return a way to go on with checkpoints at any interval, in seconds."""
+    """Return a way to go on with checkpoints at any interval, in seconds.
+
+    A whole job restarts from its last checkpoint. Copies in memory are lost in correlated stops, so that storage keeps
+    older ones: of these the stretch is that of a rare stop, 1 + w/τ + c·τ/(2M) at its best τ.
+    """
     if recovery == "elastic":
         return _elastic_at(job, target, interval)
-    return _restarted_at(job, recovery, target, interval)
-
-
-def _restarted_at(job: CheckpointedJob, recovery: Recovery, target: CheckpointTarget, interval: Any) -> Way:
-    """Return the way that restarts the whole job from its last checkpoint.
-
-    Copies in memory are lost in correlated stops, so that storage keeps older ones: of these the stretch is that of a
-    rare stop, 1 + w/τ + c·τ/(2M) at its best τ.
-    """
     mean = 1 / job.stops_per_second
-    restart = job.restart_seconds if recovery == "restart" else job.warm_restart_seconds
-    write = job.write_seconds(target)
+    restart, write = job.restart_seconds(recovery), job.write_seconds(target)
     stretch = restart_stretch(mean, interval, write, restart)
     # The share of time that copies in storage take, and the work that correlated stops lose to them.
     older = np.sqrt(2 * job.r.correlated_share * job.write_seconds("storage") / mean) if target == "memory" else 0.0
@@ -324,7 +311,7 @@ def inverse_share_there(away: Any, stalled: Any) -> Any:
 
 def _stalls(job: CheckpointedJob) -> Any:
     """Return the seconds that elastic stops stall the job for a second of work, correlated ones by a whole restart."""
-    return (job.r.elastic_stall_seconds + job.r.correlated_share * job.restart_seconds) * job.stops_per_second
+    return (job.r.elastic_stall_seconds + job.r.correlated_share * job.restart_seconds()) * job.stops_per_second
 
 
 def _copies(job: CheckpointedJob) -> Any:

@@ -13,7 +13,7 @@ from planner.errors import InputError
 from planner.instance.hardware import CheckpointTarget, Recovery, Reliability
 from planner.instance.instance import Instance
 from planner.instance.workload import Model
-from planner.physics.plan_physics import PlanPhysics
+from planner.physics.plan_physics import CLUSTER, PlanPhysics
 from planner.physics.recovery import (
     CheckpointedJob,
     Way,
@@ -104,7 +104,6 @@ def mean_short(needed: int, spares: int, availability: float) -> float:
 
 
 SECONDS_PER_DAY = 86_400.0
-SHORT = {"elastic": "replicas short of racks"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,7 +189,9 @@ def section(job: CheckpointedJob, upkeep: Upkeep, step_days: float) -> Reliabili
     scale = gpus * float(scale_factor(job.r, gpus))
     interval = float(way.interval_seconds)
     lost = {name: float(share) * step_days for name, share in way.parts.items()}
-    lost[SHORT.get(way.recovery, "waiting for racks")] = (upkeep.stretch - float(way.stretch)) * step_days
+    lost["replicas short of racks" if way.recovery == "elastic" else "waiting for racks"] = (
+        upkeep.stretch - float(way.stretch)
+    ) * step_days
     return ReliabilityPlan(
         recovery=way.recovery,
         checkpoint_target=way.target,
@@ -212,9 +213,6 @@ def section(job: CheckpointedJob, upkeep: Upkeep, step_days: float) -> Reliabili
         lost_days=lost,
         extrapolated=gpus > job.r.measured_gpus,
     )
-
-
-SITE = "cluster"
 
 
 def upkeep_of(
@@ -264,7 +262,7 @@ def upkeep_of(
                     stretch=float(stretch),
                     standing=there,
                     spare_target=target,
-                    spare_racks={SITE: spare},
+                    spare_racks={CLUSTER: spare},
                     rack_availability=fit,
                     work_gpus=block.work_gpus,
                     rails=block.work_gpus,
@@ -371,20 +369,14 @@ def spare_points(exposure: Exposure) -> list[SparePoint]:
     For a plan without spares, each site's are in proportion to the fewest that give it enough racks for 99 % of the
     time.
     """
-    own = {site: exposure.spare_racks.get(site, 0) for site in exposure.needed}
-    whole = (
-        own
-        if any(own.values())
-        else {site: min_spares(count, exposure.rack_availability, TARGET) for site, count in exposure.needed.items()}
-    )
-    points = {point.racks: point for point in _points(exposure, whole)}
-    return [points[number] for number in sorted(points)]
-
-
-def _points(exposure: Exposure, whole: Mapping[str, int]) -> Iterator[SparePoint]:
+    whole = {site: exposure.spare_racks.get(site, 0) for site in exposure.needed}
+    if not any(whole.values()):
+        whole = {site: min_spares(count, exposure.rack_availability, TARGET) for site, count in exposure.needed.items()}
+    points: dict[int, SparePoint] = {}
     for part in range(2 * STEPS + 1):
         racks = {site: round(count * part / STEPS) for site, count in whole.items()}
         found = [(float(stretch), way) for stretch, way in stretches(exposure.job, exposure.standing(racks))]
         if found:
             stretch, way = min(found, key=lambda pair: pair[0])
-            yield SparePoint(sum(racks.values()), way.recovery, way.target, 1 / stretch)
+            points[sum(racks.values())] = SparePoint(sum(racks.values()), way.recovery, way.target, 1 / stretch)
+    return [points[number] for number in sorted(points)]

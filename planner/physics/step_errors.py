@@ -155,10 +155,8 @@ def outside(m: Machine, strategy: ParallelStrategy) -> dict[str, str]:
 def unmeasured(m: Machine, errors: ErrorTable | None = None) -> dict[str, str]:
     """Return the accelerator and the stack that no measured row of the precision has, each with a sentence."""
     known, sentences = errors or table(), dict[str, str]()
-    for part, name, measured in (
-        ("accelerator", m.gpu.name, known.accelerators),
-        ("software", m.software.name, known.software),
-    ):
+    named = {"accelerator": m.gpu.name, "software": m.software.name}
+    for (part, name), measured in zip(named.items(), (known.accelerators, known.software), strict=True):
         if width(m) not in measured.get(name, ()):
             sentences[part] = f"no measured row of {name} in {width(m)}"
     return sentences
@@ -166,6 +164,7 @@ def unmeasured(m: Machine, errors: ErrorTable | None = None) -> dict[str, str]:
 
 MOVE = 0.01  # of a constant's logarithm, for the slope of a step
 SIXTEEN_BITS = ("bf16", "fp16")  # one share of peak for both
+PARTS = {"accelerators": "gpu", "software": "software"}  # of a machine, by the kind of its constants
 
 
 class ConstantSupport(Frozen):
@@ -180,7 +179,7 @@ class ConstantSupport(Frozen):
 
     def touches(self, machine: Machine) -> bool:
         """Return whether it is a constant of a machine."""
-        return (machine.gpu.name if self.kind == "accelerators" else machine.software.name) in self.entries
+        return getattr(machine, PARTS[self.kind]).name in self.entries
 
 
 class SupportTable(Frozen):
@@ -208,21 +207,19 @@ def step_deviation(machine: Machine, seconds: Callable[[Machine], float]) -> flo
     own = [i for i, constant in enumerate(table.constants) if constant.touches(machine)]
     if not own:
         return 0.0
+
+    def moved(constant: ConstantSupport) -> Machine:  # a little larger
+        part = PARTS[constant.kind]
+        return replace(machine, **{part: _scaled(getattr(machine, part), constant.path.split("."))})
+
     base, place = math.log(seconds(machine)), {i: place for place, i in enumerate(own)}
-    slopes = np.array([math.log(seconds(moved(machine, table.constants[i]))) - base for i in own]) / MOVE
+    slopes = np.array([math.log(seconds(moved(table.constants[i]))) - base for i in own]) / MOVE
     along = slopes * np.array([table.constants[i].deviation for i in own])
     together = np.eye(len(own))
     for i, j, per_cent in table.correlations:
         if i in place and j in place:
             together[place[i], place[j]] = together[place[j], place[i]] = per_cent / 100
     return math.sqrt(max(0.0, float(along @ together @ along)))
-
-
-def moved(machine: Machine, constant: ConstantSupport) -> Machine:
-    """Return a machine with a constant of it a little larger."""
-    if constant.kind == "accelerators":
-        return replace(machine, gpu=_scaled(machine.gpu, constant.path.split(".")))
-    return replace(machine, software=_scaled(machine.software, constant.path.split(".")))
 
 
 def _scaled(part: Any, keys: list[str]) -> Any:

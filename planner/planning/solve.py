@@ -41,7 +41,7 @@ from planner.planning.instance_parts import with_part
 from planner.planning.joint_plan import plan_of
 from planner.planning.joint_proof import Answered, inspection, unanswered
 from planner.solvers.outcome import UnansweredError
-from planner.solvers.progress import Reporter, notes, report_bounds, start, turn
+from planner.solvers.progress import Reporter, notes, report, start, turn
 from planner.solvers.registry import solver_named
 from planner.solvers.signals import ENDED, Deadline, OutOfTimeError, uninterrupted
 
@@ -224,7 +224,7 @@ def _ended_by_choice(
     These are the ends and a simpler plan. At a tolerance of 0 the plan is the fastest, and a cheaper one that is almost
     as fast is named. None of them is faster than the fastest.
     """
-    report_bounds(progress, solution.days, solution.lower_bound)
+    report(progress, "", solution.days, solution.lower_bound)
     best, most = solution.plan, _most_given_up(instance, solution, options.gap or 0.0)
     if (
         best is None
@@ -247,7 +247,7 @@ def _ended_by_choice(
         # Within a gap a plan of an end may be faster than the fastest so far: it is that, and the ends begin from it.
         best, solution = fastest, replace(solution, plan=fastest, days=days_of(world.problem.instance, fastest.seconds))
         most = _most_given_up(instance, solution, options.gap or 0.0) or 0.0
-        report_bounds(progress, solution.days, solution.lower_bound)
+        report(progress, "", solution.days, solution.lower_bound)
         if search is not None:
             search = None if kept is None else Loop(goal=search.goal, heap=kept.nodes, opened=kept.shapes)
 

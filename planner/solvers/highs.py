@@ -1,7 +1,7 @@
 """Run a Pyomo model on HiGHS; one with lazy rows adds those that its relaxation, then a solution, breaks."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
@@ -12,16 +12,16 @@ import numpy.typing as npt
 import pyomo.core as pyo
 from pyomo.version import version as pyomo_version
 
-from planner.solvers.highs_model import HighsModel, has_no_point, highs_model
-from planner.solvers.outcome import Outcome, agreed, attempted, believed, broken_by, value_of
+from planner.solvers.highs_model import MAX_NONZEROS, HighsModel, bound_of, highs_model
+from planner.solvers.outcome import Outcome, Values, believed, broken_by, run_twice, value_of
 from planner.solvers.progress import begin_highs, end, models_wanted, write_highs
 from planner.solvers.signals import Deadline
-from planner.solvers.statuses import FEASIBILITY, HIGHS, SearchResult, require_highs, run_at_once, stop_of
+from planner.solvers.statuses import HIGHS, INFEASIBLE, SearchResult, loaded, require_highs, run_at_once, stop_of
 
 _Status, _Strategy = highspy.HighsModelStatus, highspy.simplex_constants.SimplexStrategy
+FEASIBILITY = 1e-9  # A megawatt-sized row is then kept to a milliwatt; the checks allow 1e-6 of a figure.
 LOOSE = 1e-6  # A row with more slack than this does not matter at a relaxation's optimum.
 _DUAL, _PRIMAL = (int(value) for value in (_Strategy.kSimplexStrategyDual, _Strategy.kSimplexStrategyPrimal))
-_INFEASIBLE = (_Status.kInfeasible, _Status.kUnboundedOrInfeasible)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,24 +69,21 @@ class HighsSearch:
         self, model: pyo.ConcreteModel, rows: RowSource | None, options: dict[str, Any], time_limit: float | None
     ) -> None:
         self.stated = highs_model(model)
-        self.h, self.column = self.stated.h, self.stated.column
+        self.h, self.column = loaded(self.stated.lp), self.stated.column
         self.rows, self.deadline = rows, Deadline(time_limit)
         for key, value in options.items():
             self.h.setOptionValue(key, value)
-        columns = () if rows is None else rows.columns
+        columns, integer = () if rows is None else rows.columns, highspy.HighsVarType.kInteger
         for column in columns:  # one that no row mentions is not in HiGHS yet
             if column is not None and id(column) not in self.column:
                 self.column[id(column)] = self.h.getNumCol()
                 low, high = (column.value, column.value) if column.fixed else (column.lb, column.ub)
                 self.h.addCol(0.0, low, high, 0, np.empty(0, dtype=np.int32), np.empty(0))
                 if column.is_integer() or column.is_binary():
-                    self.h.changeColIntegrality(self.column[id(column)], highspy.HighsVarType.kInteger)
+                    self.h.changeColIntegrality(self.column[id(column)], integer)
         self.at = np.asarray([-1 if column is None else self.column[id(column)] for column in columns], dtype=np.int64)
-        kinds = self.h.getLp().integrality_
-        self.whole = np.asarray(
-            [i for i, kind in enumerate(kinds) if kind == highspy.HighsVarType.kInteger], dtype=np.int32
-        )
         lp = self.h.getLp()
+        self.whole = np.flatnonzero([kind == integer for kind in lp.integrality_]).astype(np.int32)
         self.low, self.high = np.asarray(lp.col_lower_)[self.whole], np.asarray(lp.col_upper_)[self.whole]
         self.sense = 1.0 if lp.sense_ == highspy.ObjSense.kMinimize else -1.0
         self.lazy: dict[int, str] = {}
@@ -96,21 +93,12 @@ class HighsSearch:
         """State rows; a column without a variable is zero. Rows `kept` are never dropped."""
         if not rows:
             return
-        parts = [
-            (self.at[row.columns][self.at[row.columns] >= 0], row.values[self.at[row.columns] >= 0]) for row in rows
-        ]
-        starts = np.cumsum([0] + [len(i) for i, _ in parts])[:-1].astype(np.int32)
-        index = np.concatenate([i for i, _ in parts]).astype(np.int32)
-        upper = np.asarray([row.upper for row in rows])
-        self.h.addRows(
-            len(rows),
-            np.full(len(rows), -highspy.kHighsInf),
-            upper,
-            len(index),
-            starts,
-            index,
-            np.concatenate([values for _, values in parts]),
-        )
+        columns = [self.at[row.columns] for row in rows]
+        starts = np.cumsum([0, *(np.count_nonzero(each >= 0) for each in columns[:-1])]).astype(np.int32)
+        index, values = np.concatenate(columns), np.concatenate([row.values for row in rows])
+        index, values = index[index >= 0].astype(np.int32), values[index >= 0]
+        low, high = np.full(len(rows), -highspy.kHighsInf), np.asarray([row.upper for row in rows])
+        self.h.addRows(len(rows), low, high, len(index), starts, index, values)
         if not kept:
             self.lazy |= {self.h.getNumRow() - len(rows) + i: row.name for i, row in enumerate(rows)}
 
@@ -133,18 +121,23 @@ class HighsSearch:
         """Return the values of all columns of the model."""
         return np.asarray(self.h.getSolution().col_value)
 
-    def relax(self, fixed: npt.NDArray[np.float64] | None = None, *, quick: bool = False, turned: bool = False) -> Any:
-        """Solve with integers relaxed, or fixed at whole values, and add rows until none is broken."""
+    def relax(
+        self,
+        fixed: npt.NDArray[np.float64] | None = None,
+        *,
+        whole: bool = False,
+        quick: bool = False,
+        turned: bool = False,
+    ) -> Any:
+        """Solve with integers relaxed, or fixed at whole values, and add rows until none is broken.
+
+        `whole`: their bounds are whole too. `turned`: the objective is another one than in the run before. The point is
+        then still feasible, and the primal simplex starts from it; new rows are for the dual simplex. Measured on
+        10,000 buses: two thirds of the time of the dual alone.
+        """
         if fixed is not None:
             self.h.changeColsBounds(len(self.whole), self.whole, fixed, fixed)
-        return self._keep_all(whole=fixed is not None, quick=quick, turned=turned)
-
-    def _keep_all(self, *, whole: bool, quick: bool, turned: bool = False) -> Any:
-        """Add rows until none is broken; `turned`: the objective is another one than in the run before.
-
-        The point is then still feasible, and the primal simplex starts from it; new rows are for the dual simplex.
-        Measured on 10,000 buses: two thirds of the time of the dual alone.
-        """
+        whole = whole or fixed is not None
         kinds = np.full(len(self.whole), int(highspy.HighsVarType.kContinuous), dtype=np.uint8)
         self.h.changeColsIntegrality(len(self.whole), self.whole, kinds)
         if turned:
@@ -173,13 +166,14 @@ class HighsSearch:
 
     def duals(self) -> Duals | None:
         """Solve with integers relaxed, binaries at whole bounds, and return the duals; None where it has no optimum."""
-        if self._keep_all(whole=True, quick=False) != _Status.kOptimal:
+        if self.relax(whole=True) != _Status.kOptimal:
             return None
         dual = self.h.getSolution().row_dual
         lazy: dict[str, float] = {}
         for i, name in self.lazy.items():
             lazy[name] = lazy.get(name, 0.0) + dual[i]
-        return Duals(objective=self.h.getInfo().objective_function_value, stated=self.stated.duals(dual), lazy=lazy)
+        stated = dict(zip(self.stated.rows, map(float, dual), strict=False))  # lazy rows follow
+        return Duals(objective=self.h.getInfo().objective_function_value, stated=stated, lazy=lazy)
 
     def tighten(self) -> Any:
         """Bound each gated column by its own largest value, which also adds the lazy rows that limit it.
@@ -238,7 +232,7 @@ class HighsSearch:
         while status == _Status.kOptimal:
             self.restore()
             status = self.run()
-            if status in _INFEASIBLE:
+            if status in INFEASIBLE:
                 break
             dual = float(self.h.getInfo().mip_dual_bound)
             if math.isfinite(dual):  # the better of the bound and that of the run just made
@@ -251,7 +245,7 @@ class HighsSearch:
                 candidate = self.h.getInfo().objective_function_value
                 if value is None or self.sense * candidate < self.sense * value:
                     point, value = self.point(), candidate
-            elif inner not in _INFEASIBLE:
+            elif inner not in INFEASIBLE:
                 status = inner
                 break
             same = self.h.getNumRow() == stated  # the next run would answer the same
@@ -263,8 +257,7 @@ class HighsSearch:
                 status = outer if inner == _Status.kOptimal else _Status.kUnknown
                 break
             status = _Status.kOptimal
-        infeasible = point is None and status in _INFEASIBLE
-        return SearchResult(status=status, point=point, bound=bound, infeasible=infeasible, rows=len(self.lazy))
+        return SearchResult(status=status, point=point, bound=bound, rows=len(self.lazy))
 
 
 SOLVER = f"{HIGHS} through Pyomo {pyomo_version}"
@@ -273,37 +266,21 @@ ENUMERATION = 1 << 16  # the rule of presolve that lost better solutions of 1 sp
 SMALL = 2000  # columns of a MILP whose root is solved faster than by a second presolve or a first jump
 # Of 32 MILPs over sites of 100 to 300 columns both take 74 % longer, and find nothing that the root does not.
 QUICK_ROOT = {"mip_allow_restart": False, "mip_heuristic_run_feasibility_jump": False}
-UNDECIDED = "UnboundedOrInfeasible"
 
 
-@dataclass(frozen=True, slots=True)
-class HighsValues:
-    """The values of a solution, read by variable."""
-
-    of: Callable[[Any], float]
-
-
-@dataclass(frozen=True, slots=True)
-class _Search:
-    """How a run searches: gaps, seed, threads and presolve."""
-
-    gap: float
-    absolute_gap: float
-    seed: int
-    threads: int
-    presolve: bool
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """Return the HiGHS options other than gaps, threads and time."""
-        return {
-            "random_seed": self.seed,
-            "presolve": "on" if self.presolve else "off",
-            "presolve_rule_off": ENUMERATION,
-            "mip_feasibility_tolerance": FEASIBILITY,
-            "primal_feasibility_tolerance": FEASIBILITY,
-            "dual_feasibility_tolerance": FEASIBILITY,
-        }
+def _options(
+    *, gap: float = 0.0, distance: float = ABSOLUTE_GAP, seed: int = 0, threads: int = 1, presolve: bool = True
+) -> dict[str, Any]:
+    """Return the HiGHS options of a run, without its time."""
+    feasibility = ("mip_feasibility_tolerance", "primal_feasibility_tolerance", "dual_feasibility_tolerance")
+    return dict.fromkeys(feasibility, FEASIBILITY) | {
+        "mip_rel_gap": gap,
+        "mip_abs_gap": distance,
+        "random_seed": seed,
+        "threads": threads,
+        "presolve": "on" if presolve else "off",
+        "presolve_rule_off": ENUMERATION,
+    }
 
 
 def run(
@@ -314,8 +291,7 @@ def run(
     absolute_gap: float | None = None,
     seed: int = 0,
     threads: int | None = None,
-    presolve: bool = True,
-) -> Outcome[HighsValues]:
+) -> Outcome[Values]:
     """Solve a Pyomo model; on one thread unless asked otherwise, and to a gap of zero, so that a run repeats exactly.
 
     A model with rows that are added as they are broken has them as `model.lazy`.
@@ -324,50 +300,44 @@ def run(
     ----------
     absolute_gap
         Distance of bound and incumbent, in the objective's unit, that counts as proven; None: 1e-6.
-    presolve
-        Off makes a second, independent run of the same model.
     """
     require_highs()
     deadline = Deadline(time_limit)
     distance = ABSOLUTE_GAP if absolute_gap is None else absolute_gap
     stated: list[HighsModel] = []  # once, for both runs
 
-    def once(*, presolve: bool) -> Outcome[HighsValues]:
-        how = _Search(gap or 0.0, distance, seed, threads or 1, presolve)
-        return attempted(lambda: _solve(model, deadline.limit, how, stated), SOLVER)
+    def once(presolve: bool) -> Outcome[Values]:
+        options = _options(gap=gap or 0.0, distance=distance, seed=seed, threads=threads or 1, presolve=presolve)
+        return _solve(model, deadline.limit, options, stated)
 
-    outcome = once(presolve=presolve)
-    if outcome.detail == UNDECIDED and presolve:  # presolve alone cannot tell the two apart; the simplex can
-        return once(presolve=False)
-    return agreed(outcome, once(presolve=not presolve)) if outcome.infeasible else outcome
+    return run_twice(once, SOLVER)
 
 
 def _solve(
-    model: pyo.ConcreteModel, time_limit: float | None, how: _Search, stated: list[HighsModel]
-) -> Outcome[HighsValues]:
+    model: pyo.ConcreteModel, time_limit: float | None, options: dict[str, Any], stated: list[HighsModel]
+) -> Outcome[Values]:
     """Solve a model; `stated` has one without lazy rows where it was run before, and gets it."""
     clock, lazy = Deadline(time_limit), getattr(model, "lazy", None)
-    options = how.options | {"mip_rel_gap": how.gap, "mip_abs_gap": how.absolute_gap, "threads": how.threads}
+    gap, distance = options["mip_rel_gap"], options["mip_abs_gap"]
     if lazy is not None:
         search = HighsSearch(model, lazy, options, time_limit)
-        built, stem = search.stated, begin_highs(search.h) if models_wanted() else None
-        result = search.search(how.gap, how.absolute_gap)
+        built, h, stem = search.stated, search.h, begin_highs(search.h)
+        result = search.search(gap, distance)
         search.restore()
-        write_highs(stem, search.h)  # once more, with the rows that were added
+        write_highs(stem, h)  # once more, with the rows that were added
     else:
-        built = stated[0].copied() if stated else highs_model(model)
+        built = stated[0] if stated else highs_model(model)
         stated[:] = [built]
-        quick = QUICK_ROOT if built.h.getNumCol() < SMALL else {}
-        names = built.names if models_wanted() else ()
-        stem, result = run_at_once(built.h, options | quick, time_limit, names)
-    lp, point = built.h.getLp(), result.point
+        quick, h = QUICK_ROOT if len(built.column) < SMALL else {}, loaded(built.lp)
+        stem, result = run_at_once(h, options | quick, time_limit, built.names if models_wanted() else ())
+    lp, point = h.getLp(), result.point
     outcome = Outcome(
         stop=stop_of(result.status),
-        solution=None if point is None else HighsValues(partial(built.value, point=point)),
+        solution=None if point is None else Values(partial(built.value, point=point)),
         objective=value_of(lp, point) if point is not None and built.has_goal else None,
         bound=result.bound if built.has_goal else None,
-        distance=how.absolute_gap,
-        infeasible=result.infeasible and result.status == _Status.kInfeasible,
+        distance=distance,
+        infeasible=result.status == _Status.kInfeasible and (lazy is None or point is None),
         detail=str(result.status.name)[1:],
         solver=SOLVER,
         variables=model.nvariables(),
@@ -375,20 +345,32 @@ def _solve(
         seconds=clock.elapsed,
     )
     broken = "" if point is None else broken_by(lp, point)
-    allowed = how.gap * max(1.0, abs(outcome.objective or 0.0))
-    minimizes = bool(lp.sense_ == highspy.ObjSense.kMinimize)
-    return end(stem, believed(outcome, broken=broken, minimize=minimizes, allowed=allowed))
+    allowed = gap * max(1.0, abs(outcome.objective or 0.0))
+    return end(stem, believed(outcome, broken=broken, minimize=built.minimizes, allowed=allowed))
 
 
 def relaxed(model: pyo.ConcreteModel, *, time_limit: float | None = None) -> HighsSearch:
     """Return a model in HiGHS for runs of its relaxation."""
     require_highs()
-    options = _Search(0.0, ABSOLUTE_GAP, 0, 1, True).options | {"threads": 1}
-    return HighsSearch(model, getattr(model, "lazy", None), options, time_limit)
+    return HighsSearch(model, getattr(model, "lazy", None), _options(), time_limit)
 
 
 def refuted(model: pyo.ConcreteModel, *, time_limit: float | None = None) -> bool:
-    """Return whether a ray of the duals of its relaxation proves in exact fractions that a model has no point."""
+    """Return whether a ray of the duals of its relaxation proves in exact fractions that a model has no point.
+
+    The rows, lazy ones included, added up with a ray as their factors, then ask for more than the bounds of all columns
+    allow (Farkas).
+    """
     search = relaxed(model, time_limit=time_limit)
     search.relax()
-    return has_no_point(search.h, search.deadline.limit)
+    h = search.h
+    if len(h.getLp().a_matrix_.value_) > MAX_NONZEROS:
+        return False
+    limit = highspy.kHighsInf if search.deadline.limit is None else search.deadline.limit
+    for key, option in {"solve_relaxation": True, "presolve": "off", "time_limit": limit}.items():
+        h.setOptionValue(key, option)
+    h.changeColsCost(h.getNumCol(), np.arange(h.getNumCol(), dtype=np.int32), np.zeros(h.getNumCol()))
+    h.changeObjectiveOffset(0.0)
+    h.run()
+    _, found, ray = h.getDualRay()
+    return bool(found) and any((bound_of(h.getLp(), [sign * y for y in ray]) or 0.0) > 0 for sign in (1, -1))

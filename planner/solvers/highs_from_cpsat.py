@@ -5,14 +5,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import highspy
 from ortools.sat.python import cp_model
 
-from planner.solvers.cpsat import CpsatValues
-from planner.solvers.outcome import Outcome, Stop, agreed, attempted, believed, broken_by_integers, integer_value
+from planner.solvers.outcome import Outcome, Stop, Values, believed, broken_by_integers, integer_value, run_twice
 from planner.solvers.progress import end
 from planner.solvers.signals import Deadline
-from planner.solvers.statuses import HIGHS, linear_program, require_highs, run_at_once, silent, stop_of
+from planner.solvers.statuses import HIGHS, INFEASIBLE, linear_program, loaded, require_highs, run_at_once, stop_of
 
 FAR = 2**62  # CP-SAT writes a side without a limit as one beyond this.
 
@@ -25,7 +23,7 @@ def run(
     threads: int | None = None,
     presolve: bool = True,
     repeat: bool = True,
-) -> Outcome[CpsatValues]:
+) -> Outcome[Values]:
     """Solve a CP-SAT model of linear rows to a gap of zero; its solution is read by variable, not by expression.
 
     Tolerances are those of HiGHS, as narrower ones (1e-9) have made it call 2 the optimum where 1 is. A solution is
@@ -43,43 +41,39 @@ def run(
         If a rule of the model is not linear, or holds only under a condition.
     """
     require_highs()
-    deadline, lp = Deadline(time_limit), _lp(model)
+    deadline, lp, proto = Deadline(time_limit), _lp(model), model.proto
+    goal = model.has_objective()
+    scale = (proto.objective.scaling_factor or 1.0) if goal else 1.0  # below 0 where it is maximized
 
-    def once(*, presolve: bool) -> Outcome[CpsatValues]:
-        how = {"threads": threads or 1, "random_seed": seed, "presolve": "on" if presolve else "off"}
-        return attempted(lambda: _run(model, lp, deadline, how), HIGHS)
+    def once(presolve: bool) -> Outcome[Values]:
+        options = {
+            "mip_rel_gap": 0.0,
+            "threads": threads or 1,
+            "random_seed": seed,
+            "presolve": "on" if presolve else "off",
+        }
+        stem, result = run_at_once(loaded(lp), options, deadline.limit)
+        point = None if result.point is None else [round(value) for value in result.point]
+        if point is not None and broken_by_integers(proto, point):
+            point = None  # some row is broken once the point is rounded
+        # All variables are bounded, so that of the two only one can be.
+        infeasible = result.status in INFEASIBLE
+        stop = Stop.PROVED if infeasible else stop_of(result.status)
+        outcome = Outcome(
+            stop=Stop.FAILED if stop is Stop.PROVED and point is None and not infeasible else stop,
+            solution=None if point is None else Values(partial(_value, point)),
+            objective=integer_value(proto, point) if point is not None and goal else None,
+            bound=scale * result.bound if goal and not infeasible and result.bound is not None else None,
+            infeasible=infeasible,
+            detail=str(result.status.name)[1:],
+            solver=HIGHS,
+            variables=len(proto.variables),
+            constraints=len(proto.constraints),
+            seconds=deadline.elapsed,
+        )
+        return end(stem, believed(outcome, minimize=scale > 0))
 
-    outcome = once(presolve=presolve)
-    outcome = agreed(outcome, once(presolve=not presolve)) if repeat and outcome.infeasible else outcome
-    return replace(outcome, seconds=deadline.elapsed)
-
-
-def _run(model: cp_model.CpModel, lp: Any, deadline: Deadline, options: dict[str, Any]) -> Outcome[CpsatValues]:
-    highs, proto = silent(), model.proto
-    highs.passModel(lp)
-    stem, result = run_at_once(highs, {"mip_rel_gap": 0.0} | options, deadline.limit)
-    status = result.status
-    point = None if result.point is None else [round(value) for value in result.point]
-    if point is not None and broken_by_integers(proto, point):
-        point = None  # some row is broken once the point is rounded
-    # All variables are bounded, so that of the two only one can be.
-    infeasible = status in (highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kUnboundedOrInfeasible)
-    stop = Stop.PROVED if infeasible else stop_of(status)
-    bounded = model.has_objective() and not infeasible and result.bound is not None
-    scale = (proto.objective.scaling_factor or 1.0) if model.has_objective() else 1.0  # below 0 where it is maximized
-    outcome = Outcome(
-        stop=Stop.FAILED if stop is Stop.PROVED and point is None and not infeasible else stop,
-        solution=None if point is None else CpsatValues(partial(_value, point)),
-        objective=integer_value(proto, point) if point is not None and model.has_objective() else None,
-        bound=scale * (result.bound or 0.0) if bounded else None,
-        infeasible=infeasible,
-        detail=str(status.name)[1:],
-        solver=HIGHS,
-        variables=len(proto.variables),
-        constraints=len(proto.constraints),
-        seconds=deadline.elapsed,
-    )
-    return end(stem, believed(outcome, minimize=scale > 0))
+    return replace(run_twice(once, HIGHS, presolve=presolve, repeat=repeat), seconds=deadline.elapsed)
 
 
 def _value(point: Sequence[int], expression: cp_model.LinearExprT) -> int:

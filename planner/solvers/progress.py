@@ -11,12 +11,13 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
 
 from planner.errors import InputError
 from planner.solvers.outcome import Outcome
-from planner.solvers.signals import Deadline
+from planner.solvers.signals import Deadline, holding
 
 WAKE_SECONDS = 0.05  # between looks at the limit and the interrupter while another thread has the turn
 _lock = threading.RLock()
@@ -26,9 +27,8 @@ _lock = threading.RLock()
 def turn(deadline: Deadline) -> Iterator[bool]:
     """Wait for the process's one turn to solve; yield whether it came before the deadline. One thread may nest it."""
     lock = _lock
-    mine = lock.acquire(timeout=WAKE_SECONDS)
-    while not mine and not deadline.passed:
-        mine = lock.acquire(timeout=WAKE_SECONDS)
+    while not (mine := lock.acquire(timeout=WAKE_SECONDS)) and not deadline.passed:
+        pass
     try:
         yield mine
     finally:
@@ -50,37 +50,7 @@ T = TypeVar("T")
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.,()#-]+")
 
 
-@dataclass(slots=True)
-class Recorder:
-    """The folder that models are written into, and how many are there."""
-
-    folder: Path
-    count: int = 0
-
-    def next(self) -> Path:
-        """Return the next file without its suffix."""
-        self.count += 1
-        return self.folder / f"{self.count:04d}"
-
-    def note(self, stem: Path, outcome: Outcome[Any]) -> None:
-        """Write an answer into the index."""
-        line = {
-            "model": stem.name,
-            "files": sorted(file.name for file in self.folder.glob(f"{stem.name}.*")),
-            "solver": outcome.solver,
-            "variables": outcome.variables,
-            "constraints": outcome.constraints,
-            "status": outcome.status,
-            "detail": outcome.detail,
-            "objective": outcome.objective,
-            "bound": outcome.bound,
-            "seconds": round(outcome.seconds, 6),
-        }
-        with (self.folder / INDEX).open("a", encoding="utf-8") as index:
-            index.write(json.dumps(line) + "\n")
-
-
-_recorder: ContextVar[Recorder | None] = ContextVar("recorder", default=None)
+_stems: ContextVar[Iterator[Path] | None] = ContextVar("stems", default=None)  # of the files of models, without suffix
 
 
 @contextmanager
@@ -102,29 +72,25 @@ def recording(folder: Path | None) -> Iterator[None]:
         (folder / INDEX).touch()
     except OSError as error:
         raise InputError(f"{folder}: cannot be written ({error.strerror}); give another folder") from None
-    token = _recorder.set(Recorder(folder))
-    try:
+    with holding(_stems, map(folder.joinpath, map("{:04d}".format, count(1)))):
         yield
-    finally:
-        _recorder.reset(token)
 
 
 def models_wanted() -> bool:
     """Return whether models are to be written."""
-    return _recorder.get() is not None
+    return _stems.get() is not None
 
 
 def begin_highs(highs: Any, columns: Sequence[str] = (), rows: Sequence[str] = ()) -> Path | None:
     """Send the log of a HiGHS to its file; name its columns and rows, where they have names, and write it."""
-    recorder = _recorder.get()
-    if recorder is None:
+    stem = next(_stems.get() or iter(()), None)
+    if stem is None:
         return None
-    stem = recorder.next()
     for give, names in ((highs.passColName, columns), (highs.passRowName, rows)):
         for i, name in enumerate(_unique(names)):
             give(i, name)
-    log = str(stem.with_suffix(".log"))
-    for option, value in (("output_flag", True), ("log_to_console", False), ("log_file", log)):
+    options = {"output_flag": True, "log_to_console": False, "log_file": str(stem.with_suffix(".log"))}
+    for option, value in options.items():
         highs.setOptionValue(option, value)
     write_highs(stem, highs)
     return stem
@@ -139,10 +105,9 @@ def write_highs(stem: Path | None, highs: Any) -> None:
 
 def begin_cpsat(model: Any, solver: Any) -> Path | None:
     """Write a CP-SAT model as the text of its protocol buffer, and send the solver's log to its file."""
-    recorder = _recorder.get()
-    if recorder is None:
+    stem = next(_stems.get() or iter(()), None)
+    if stem is None:
         return None
-    stem = recorder.next()
     model.export_to_file(str(stem.with_suffix(".pbtxt")))
     log = stem.with_suffix(".log")
 
@@ -157,12 +122,17 @@ def begin_cpsat(model: Any, solver: Any) -> Path | None:
 
 def end(stem: Path | None, outcome: Outcome[T]) -> Outcome[T]:
     """Write the answer of a model into the index and return it; a failure to write is logged only."""
-    recorder = _recorder.get()
-    if stem is not None and recorder is not None:
-        try:
-            recorder.note(stem, outcome)
-        except OSError as error:
-            logging.getLogger("planner").warning("%s: cannot be written (%s)", recorder.folder, error.strerror)
+    if stem is None:
+        return outcome
+    folder = stem.parent
+    figures = ("solver", "variables", "constraints", "status", "detail", "objective", "bound")
+    line = {"model": stem.name, "files": sorted(file.name for file in folder.glob(f"{stem.name}.*"))}
+    line |= {name: getattr(outcome, name) for name in figures} | {"seconds": round(outcome.seconds, 6)}
+    try:
+        with (folder / INDEX).open("a", encoding="utf-8") as index:
+            index.write(json.dumps(line) + "\n")
+    except OSError as error:
+        logging.getLogger("planner").warning("%s: cannot be written (%s)", folder, error.strerror)
     return outcome
 
 
@@ -203,7 +173,17 @@ class Event:
 
     def line(self) -> str:
         """Write phase, incumbent, bound and gap in a line."""
-        return _line(self)
+        unit = {"days": "{:,.2f} days", "usd": "${:,.0f}"}[self.unit]
+        parts = [self.phase]
+        if self.incumbent is not None:
+            parts.append(unit.format(self.incumbent))
+        if self.bound is not None:
+            parts.append("bound " + unit.format(self.bound))
+        if self.gap is not None:
+            parts.append(f"gap {100 * self.gap:.2f} %")
+        if isinstance(self, Finished):
+            parts.append(self.status if self.stopped == "proved" else f"{self.status}, ended by {self.stopped}")
+        return ", ".join(parts) + (f": {self.text}" if self.text else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,20 +232,6 @@ class Finished(Event):
     stopped: str
 
 
-def _line(event: Event) -> str:
-    unit = {"days": "{:,.2f} days", "usd": "${:,.0f}"}[event.unit]
-    parts = [event.phase]
-    if event.incumbent is not None:
-        parts.append(unit.format(event.incumbent))
-    if event.bound is not None:
-        parts.append("bound " + unit.format(event.bound))
-    if event.gap is not None:
-        parts.append(f"gap {100 * event.gap:.2f} %")
-    if isinstance(event, Finished):
-        parts.append(event.status if event.stopped == "proved" else f"{event.status}, ended by {event.stopped}")
-    return ", ".join(parts) + (f": {event.text}" if event.text else "")
-
-
 @dataclass(slots=True, kw_only=True)
 class Reporter:
     """Passes on what a search reports: lines to one callback, events to another.
@@ -285,92 +251,62 @@ class Reporter:
 
     def __call__(self, text: str) -> None:
         """Report a line of text without figures of its own."""
-        self._write(text)
-        self._emit(Note, text=text)
-
-    def start(self, phase: str, *, anew: bool = False) -> None:
-        """Report that a part of the work begins; `anew`: one that asks another question, without figures yet."""
-        self.phase = phase
-        if anew:
-            self.incumbent = self.bound = None
-        self._emit(PhaseStarted)
-
-    def figures(
-        self, text: str, incumbent: float | None, bound: float | None, choices: str = "", found: Any = None
-    ) -> None:
-        """Report incumbent and bound of a search in the reporter's unit.
-
-        `text`: the same as a line. `choices`: those of a new plan, in words. `found`: what the writer makes a plan of.
-        """
-        self._write(text)
-        self.report_bounds(incumbent, bound, choices, found)
-
-    def report_bounds(self, incumbent: float | None, bound: float | None, choices: str = "", found: Any = None) -> None:
-        """Report incumbent and bound without a line of text."""
-        better = incumbent is not None and incumbent != self.incumbent
-        raised = bound is not None and (self.bound is None or bound > self.bound)
-        self.incumbent = self.incumbent if incumbent is None else incumbent
-        self.bound = bound if raised else self.bound
-        if better:
-            self._emit(IncumbentFound, found, text=choices)
-        elif raised:
-            self._emit(BoundRaised)
+        self.pass_on("on_line", text)
+        self.emit(Note, text=text)
 
     def finish(self, status: str, stopped: str, incumbent: float | None, bound: float | None) -> None:
         """Report the end with the figures of the plan."""
         self.phase, self.incumbent, self.bound = "done", incumbent, bound
-        self._emit(Finished, status=status, stopped=stopped)
+        self.emit(Finished, status=status, stopped=stopped)
 
-    @property
-    def gap(self) -> float | None:
-        """Distance of bound and incumbent over the incumbent."""
-        if self.incumbent is None or self.bound is None or not self.incumbent:
-            return None
-        return max(0.0, self.incumbent - self.bound) / abs(self.incumbent)
-
-    def _write(self, text: str) -> None:
-        if self.on_line is None:
-            return
-        try:
-            self.on_line(text)
-        except Exception:
-            self.on_line = None
-            _log("progress")
-
-    def _emit(self, kind: type[Event], found: Any = None, **more: Any) -> None:
+    def emit(self, kind: type[Event], found: Any = None, **more: Any) -> None:
+        """Pass on an event of some kind with the present figures."""
         if self.on_event is None:
             return
-        event = kind(
-            elapsed_seconds=time.perf_counter() - self.started,
-            phase=self.phase,
-            unit=self.unit,
-            incumbent=self.incumbent,
-            bound=self.bound,
-            gap=self.gap,
-            **more,
-        )
+        gap = None  # of bound and incumbent over the incumbent
+        if self.incumbent and self.bound is not None:
+            gap = max(0.0, self.incumbent - self.bound) / abs(self.incumbent)
+        more |= {"phase": self.phase, "unit": self.unit, "incumbent": self.incumbent, "bound": self.bound, "gap": gap}
+        event = kind(elapsed_seconds=time.perf_counter() - self.started, **more)
         if self.writer is not None and found is not None:
             vars(event)[WRITER] = partial(self.writer, found)
+        self.pass_on("on_event", event)
+
+    def pass_on(self, callback: Literal["on_line", "on_event"], what: Any) -> None:
+        """Call a callback, which is logged and called no more where it raises."""
+        call = getattr(self, callback)
+        if call is None:
+            return
         try:
-            self.on_event(event)
+            call(what)
         except Exception:
-            self.on_event = None
-            _log("on_progress")
-
-
-def _log(name: str) -> None:
-    text = "the callback %s raised and is called no more; the solve goes on"
-    logging.getLogger("planner").warning(text, name, exc_info=True)
+            setattr(self, callback, None)
+            text = "the callback %s raised and is called no more; the solve goes on"
+            name = {"on_line": "progress", "on_event": "on_progress"}[callback]
+            logging.getLogger("planner").warning(text, name, exc_info=True)
 
 
 def report(
     progress: Lines, text: str, incumbent: float | None, bound: float | None, choices: str = "", found: Any = None
 ) -> None:
-    """Report the progress of a search: incumbent and bound to a reporter, a line of text to any other callback."""
-    if isinstance(progress, Reporter):
-        progress.figures(text, incumbent, bound, choices, found)
-    else:
-        progress(text)
+    """Report the progress of a search: incumbent and bound to a reporter, in its unit, a line of text to any callback.
+
+    `text`: the line, if any. `choices`: those of a new plan, in words. `found`: what the writer makes a plan of.
+    """
+    if not isinstance(progress, Reporter):
+        if text:
+            progress(text)
+        return
+    if text:
+        progress.pass_on("on_line", text)
+    better = incumbent is not None and incumbent != progress.incumbent
+    raised = bound is not None and (progress.bound is None or bound > progress.bound)
+    progress.incumbent = progress.incumbent if incumbent is None else incumbent
+    progress.bound = bound if raised else progress.bound
+    if better:
+        progress.emit(IncumbentFound, found, text=choices)
+    elif raised:
+        progress.emit(BoundRaised)
 
 
 def notes(progress: Lines) -> Lines:
@@ -378,13 +314,11 @@ def notes(progress: Lines) -> Lines:
     return progress.__call__ if isinstance(progress, Reporter) else progress
 
 
-def report_bounds(progress: Lines, incumbent: float | None, bound: float | None) -> None:
-    """Report incumbent and bound at the end of a part of the work to a reporter, without a line of text."""
-    if isinstance(progress, Reporter):
-        progress.report_bounds(incumbent, bound)
-
-
 def start(progress: Lines, phase: str, *, anew: bool = False) -> None:
-    """Report that a part of the work begins, where that is asked for."""
-    if isinstance(progress, Reporter):
-        progress.start(phase, anew=anew)
+    """Report that a part of the work begins; `anew`: one that asks another question, without figures yet."""
+    if not isinstance(progress, Reporter):
+        return
+    progress.phase = phase
+    if anew:
+        progress.incumbent = progress.bound = None
+    progress.emit(PhaseStarted)

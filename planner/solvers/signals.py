@@ -5,11 +5,13 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import FrameType
-from typing import Any, Literal
+from typing import Literal, TypeVar
+
+T = TypeVar("T")
 
 
 class Interrupter:
@@ -48,19 +50,17 @@ _at_once: ContextVar[bool] = ContextVar("at_once", default=False)
 _interrupter: ContextVar[Interrupter | None] = ContextVar("interrupter", default=None)
 
 
+def asked_to_end() -> Callable[[], bool]:
+    """Return `interrupted` for a thread of a solver's own, which is not in this context."""
+    if _finishing.get():
+        return lambda: False
+    given = _interrupter.get()
+    return lambda: _asked.is_set() or (given is not None and given.interrupted)
+
+
 def interrupted() -> bool:
     """Return whether a signal asked all searches of the process to end, or an interrupter those of this thread."""
-    if _finishing.get():
-        return False
-    given = _interrupter.get()
-    return _asked.is_set() or (given is not None and given.interrupted)
-
-
-def asked_to_end() -> Callable[[], bool]:
-    """Return the same question as `interrupted` for a thread of a solver's own, which is not in this context."""
-    given = None if _finishing.get() else _interrupter.get()
-    finishing_now = _finishing.get()
-    return lambda: not finishing_now and (_asked.is_set() or (given is not None and given.interrupted))
+    return asked_to_end()()
 
 
 def interruptible() -> bool:
@@ -68,53 +68,31 @@ def interruptible() -> bool:
     return _watching.is_set() or _interrupter.get() is not None
 
 
-def watch(highs: Any) -> None:
-    """Let whatever may ask for the end stop the runs of a HiGHS, which asks back every few milliseconds of its work."""
-    if not interruptible():
-        return
-    asked = asked_to_end()
-
-    def end(event: Any) -> None:
-        if asked():
-            event.interrupt()
-
-    for callback in (highs.cbSimplexInterrupt, highs.cbIpmInterrupt, highs.cbMipInterrupt):
-        callback.subscribe(end)
-
-
 @contextmanager
-def ended_by(interrupter: Interrupter | None) -> Iterator[None]:
+def holding(variable: ContextVar[T], value: T) -> Iterator[None]:
+    """Give a variable of the context a value within."""
+    token = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(token)
+
+
+def ended_by(interrupter: Interrupter | None) -> AbstractContextManager[None]:
     """Let an interrupter end the searches within; None leaves the one that is there."""
-    if interrupter is None:
-        yield
-        return
-    token = _interrupter.set(interrupter)
-    try:
-        yield
-    finally:
-        _interrupter.reset(token)
+    return nullcontext() if interrupter is None else holding(_interrupter, interrupter)
 
 
-@contextmanager
-def finishing() -> Iterator[None]:
+def finishing() -> AbstractContextManager[None]:
     """Let work finish that the present plan needs to be written, though a signal asked to end; a second one raises."""
-    token = _finishing.set(True)
-    try:
-        yield
-    finally:
-        _finishing.reset(token)
+    return holding(_finishing, True)
 
 
-@contextmanager
-def ending_at_once() -> Iterator[None]:
+def ending_at_once() -> AbstractContextManager[None]:
     """Let the first Ctrl-C or SIGTERM raise, as while a file is read, and one that came before it."""
     if _asked.is_set():
         raise KeyboardInterrupt
-    token = _at_once.set(True)
-    try:
-        yield
-    finally:
-        _at_once.reset(token)
+    return holding(_at_once, True)
 
 
 @contextmanager

@@ -13,43 +13,26 @@ import numpy.typing as npt
 
 from planner.errors import InputError
 from planner.solvers.outcome import Stop
-from planner.solvers.progress import begin_highs, models_wanted
-from planner.solvers.signals import interrupted, watch
+from planner.solvers.progress import begin_highs
+from planner.solvers.signals import asked_to_end, interrupted, interruptible
 
 HIGHS = f"HiGHS {highspy.HIGHS_VERSION_MAJOR}.{highspy.HIGHS_VERSION_MINOR}.{highspy.HIGHS_VERSION_PATCH}"
-FEASIBILITY = 1e-9  # A megawatt-sized row is then kept to a milliwatt; the checks allow 1e-6 of a figure.
 
-SERIES = (
-    1,
-    13,
-)  # 1.14.0 returns wrong optima, 1.15 cannot share a process with OR-Tools 9.15; pyproject.toml has it too
-FIRST_PATCH = 1  # of the series
+SERIES, FIRST_PATCH = (1, 13), 1  # as in pyproject.toml, which says what is wrong with other series
 
-_Native = highspy.HighsModelStatus
-
+_Status = highspy.HighsModelStatus
+INFEASIBLE = (_Status.kInfeasible, _Status.kUnboundedOrInfeasible)
 # Total over the native statuses; a test walks the enum. Pyomo's own conditions are coarser: they lose the interrupt.
+# Every formulation here is bounded, so that kUnbounded is no answer.
+_NAMES_BY_STOP = {
+    Stop.PROVED: "Optimal Infeasible",
+    Stop.LIMIT: "TimeLimit IterationLimit SolutionLimit MemoryLimit ObjectiveBound ObjectiveTarget",
+    Stop.INTERRUPTED: "Interrupt HighsInterrupt",
+    Stop.FAILED: "Unbounded UnboundedOrInfeasible ModelEmpty Notset LoadError ModelError PresolveError SolveError "
+    "PostsolveError Unknown",
+}
 STOP_BY_STATUS = {
-    _Native.kOptimal: Stop.PROVED,
-    _Native.kInfeasible: Stop.PROVED,
-    _Native.kTimeLimit: Stop.LIMIT,
-    _Native.kIterationLimit: Stop.LIMIT,
-    _Native.kSolutionLimit: Stop.LIMIT,
-    _Native.kMemoryLimit: Stop.LIMIT,
-    _Native.kObjectiveBound: Stop.LIMIT,
-    _Native.kObjectiveTarget: Stop.LIMIT,
-    _Native.kInterrupt: Stop.INTERRUPTED,
-    _Native.kHighsInterrupt: Stop.INTERRUPTED,
-    # Every formulation here is bounded, so neither of these is an answer.
-    _Native.kUnbounded: Stop.FAILED,
-    _Native.kUnboundedOrInfeasible: Stop.FAILED,
-    _Native.kModelEmpty: Stop.FAILED,
-    _Native.kNotset: Stop.FAILED,
-    _Native.kLoadError: Stop.FAILED,
-    _Native.kModelError: Stop.FAILED,
-    _Native.kPresolveError: Stop.FAILED,
-    _Native.kSolveError: Stop.FAILED,
-    _Native.kPostsolveError: Stop.FAILED,
-    _Native.kUnknown: Stop.FAILED,
+    getattr(_Status, f"k{name}"): stop for stop, names in _NAMES_BY_STOP.items() for name in names.split()
 }
 
 
@@ -59,13 +42,18 @@ def stop_of(status: highspy.HighsModelStatus) -> Stop:
     return Stop.INTERRUPTED if stop is Stop.LIMIT and interrupted() else stop
 
 
-def silent() -> Any:
-    """Return a HiGHS without a model, which is silent and stops at Ctrl-C and at an interrupter."""
+def loaded(lp: Any) -> Any:
+    """Return a HiGHS with a model, which is silent and stops at Ctrl-C and at an interrupter."""
     highs = highspy.Highs()
     highs.setOptionValue("output_flag", False)
     # HiGHS has one handler of Ctrl-C a process, which only the main thread gets to see.
     highs.HandleKeyboardInterrupt = threading.current_thread() is threading.main_thread()
-    watch(highs)
+    if interruptible():
+        asked = asked_to_end()
+        for callback in (highs.cbSimplexInterrupt, highs.cbIpmInterrupt, highs.cbMipInterrupt):
+            # HiGHS asks every few milliseconds of its work.
+            callback.subscribe(lambda event: event.interrupt() if asked() else None)
+    highs.passModel(lp)
     return highs
 
 
@@ -84,10 +72,16 @@ def linear_program(
     rows
         Factors by column, and the least and largest sum.
     """
-    lp = highspy.HighsLp()
+    lp, infinite = highspy.HighsLp(), highspy.kHighsInf
+
+    def limits(values: Iterable[float | None], none: float) -> npt.NDArray[np.float64]:
+        return np.array([none if value is None else value for value in values], dtype=np.float64)
+
     lp.num_col_, lp.num_row_, lp.offset_ = len(columns), len(rows), offset
-    lp.col_lower_, lp.col_upper_ = _limits((low, high) for low, high, _ in columns)
-    lp.row_lower_, lp.row_upper_ = _limits((low, high) for _, low, high in rows)
+    lp.col_lower_ = limits((low for low, _, _ in columns), -infinite)
+    lp.col_upper_ = limits((high for _, high, _ in columns), infinite)
+    lp.row_lower_ = limits((low for _, low, _ in rows), -infinite)
+    lp.row_upper_ = limits((high for _, _, high in rows), infinite)
     whole, free = highspy.HighsVarType.kInteger, highspy.HighsVarType.kContinuous
     lp.integrality_ = [whole if integer else free for _, _, integer in columns]
     lp.col_cost_ = np.array([costs.get(i, 0.0) for i in range(len(columns))], dtype=np.float64)
@@ -98,15 +92,6 @@ def linear_program(
     return lp
 
 
-def _limits(
-    pairs: Iterable[tuple[float | None, float | None]],
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    every = list(pairs)
-    low = [-highspy.kHighsInf if low is None else low for low, _ in every]
-    high = [highspy.kHighsInf if high is None else high for _, high in every]
-    return np.array(low, dtype=np.float64), np.array(high, dtype=np.float64)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchResult:
     """The result of a search: the best point that keeps all rows, the bound, and how many lazy rows there were."""
@@ -114,7 +99,6 @@ class SearchResult:
     status: Any
     point: npt.NDArray[np.float64] | None
     bound: float | None
-    infeasible: bool
     rows: int = 0
 
 
@@ -125,18 +109,17 @@ def run_at_once(
     limit = {} if time_limit is None else {"time_limit": max(time_limit, 0.0)}
     for key, option in {**options, **limit}.items():
         highs.setOptionValue(key, option)
-    stem = begin_highs(highs, *names) if models_wanted() else None
+    stem = begin_highs(highs, *names)
     highs.run()
-    status, info, optimal = highs.getModelStatus(), highs.getInfo(), highspy.HighsModelStatus.kOptimal
+    status, info = highs.getModelStatus(), highs.getInfo()
     solved = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
     point = np.asarray(highs.getSolution().col_value) if solved else None
     bound = None  # for a model without integers its optimum, none before it is reached
     if info.mip_node_count >= 0 and math.isfinite(info.mip_dual_bound):
         bound = float(info.mip_dual_bound)
-    elif info.mip_node_count < 0 and status == optimal:
+    elif info.mip_node_count < 0 and status == _Status.kOptimal:
         bound = float(info.objective_function_value)
-    infeasible = status == highspy.HighsModelStatus.kInfeasible
-    return stem, SearchResult(status=status, point=point, bound=bound, infeasible=infeasible)
+    return stem, SearchResult(status=status, point=point, bound=bound)
 
 
 def require_highs() -> None:

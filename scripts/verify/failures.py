@@ -97,7 +97,7 @@ class Run:
             away.append(self.env.now + r.rejoin_seconds)
             lost = r.elastic_stall_seconds
             if self.draw.random() < r.correlated_share:
-                lost += float(job.restart_seconds)
+                lost += float(job.restart_seconds())
                 self.done, since = self.done - since, 0.0
             yield self.env.timeout(lost)
 

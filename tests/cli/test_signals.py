@@ -24,7 +24,7 @@ from planner.plan.certificate import ON_TRUST
 from planner.plan.plan import Plan
 from planner.planning import conflict
 from planner.solvers import highs, signals
-from planner.solvers.outcome import Outcome, Stop
+from planner.solvers.outcome import Outcome, Stop, Values
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM]
 
@@ -51,7 +51,7 @@ def test_a_signal_behind_the_first_plan_leaves_it(number: int, tmp_path: Path, m
         if not signals.interrupted():
             os.kill(os.getpid(), number)
 
-    def slow(model: Any, time_limit: float | None, *how: Any) -> Outcome[highs.HighsValues]:
+    def slow(model: Any, time_limit: float | None, *how: Any) -> Outcome[Values]:
         if time_limit is not None and time_limit <= 0:
             return Outcome(stop=Stop.LIMIT, detail="TimeLimit")
         return answer(model, time_limit, *how)

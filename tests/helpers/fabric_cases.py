@@ -5,7 +5,7 @@ from collections import Counter
 from functools import cache
 
 from planner.instance.instance import Instance
-from planner.instance.network import Switch
+from planner.instance.network import Network, Switch
 from planner.models import FabricRequest, rack_order
 from planner.models.fabric.chooser import Template, Templates
 from planner.models.fabric.frontier import worst_traffic
@@ -20,6 +20,14 @@ from planner.physics.network.transport import (
 )
 
 PHI = 1.05
+
+
+def flat_price(network: Network, box: Switch, d: Design) -> tuple[float, float]:
+    """Return the price in USD and the power in MW of a design of one model, each switch, cable and transceiver once."""
+    cables, optics = network.cables, network.optics
+    modules = d.switch_links * cables.switch_transceivers + d.endpoint_links * cables.endpoint_transceivers
+    usd = d.switch_links * cables.switch_usd + d.endpoint_links * cables.endpoint_usd + modules * optics.price_usd
+    return d.switches * box.price_usd + usd, (d.switches * box.power_watts + modules * optics.power_watts) / 1e6
 
 
 @cache

@@ -107,7 +107,9 @@ class SiteCosts:
         used = [k for k, n in enumerate(racks) if n]
         for a, b in itertools.combinations(used, 2):
             km = self.km(a, b)
-            total += cost.wan_fibre_usd(self.wan, km, waves) + cost.wan_wavelength_usd(self.wan, waves)
+            total += cost.link_capex_usd(
+                self.wan, (km * self.wan.fibre_usd_per_route_km, self.wan.wavelength_usd), waves
+            )
         return total
 
     def _allowed(self, modules: Sequence[int]) -> bool:

@@ -259,7 +259,7 @@ def _priced(instance: Instance, request: SitesRequest, racks: dict[str, int], ci
         ):
             return None
         waves = wan.wavelengths(w, need)
-        links += cost.wan_fibre_usd(w, km, waves) + cost.wan_wavelength_usd(w, waves)
+        links += cost.link_capex_usd(w, (km * w.fibre_usd_per_route_km, w.wavelength_usd), waves)
         links_yearly += cost.link_usd_per_year(g, w, (km * w.fibre_usd_per_route_km, w.wavelength_usd), waves)
     capital = sum(racks.values()) * (cost.rack_of(h).price_usd + request.fabric_usd_per_rack) + built + links
     budget = instance.limits.budget_usd

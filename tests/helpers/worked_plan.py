@@ -3,6 +3,8 @@
 import json
 from typing import Any
 
+from fabric_cases import flat_price
+
 from planner.checks.check_plan import check
 from planner.cluster import parse
 from planner.instance.instance import Instance, instance_sha256
@@ -358,10 +360,6 @@ def _counts(d: Design) -> dict[str, int]:
     return {"switches": d.switches, "switch_links": d.switch_links, "endpoint_links": d.endpoint_links}
 
 
-def _usd(instance: Instance, d: Design) -> float:
-    return cost.fabric_usd(instance.network, instance.network.switches[0], **_counts(d))
-
-
 def _fabric(instance: Instance, d: Design, where: Any, m: LayoutMetrics) -> SiteFabric:
     network, box = instance.network, instance.network.switches[0]
     send, allreduce = _slowdowns(instance, d, where)
@@ -382,8 +380,7 @@ def _fabric(instance: Instance, d: Design, where: Any, m: LayoutMetrics) -> Site
             "chips": d.switches * box.planes,
             "split": d.split,
             **_counts(d),
-            "cost_usd": _usd(instance, d),
-            "power_mw": cost.fabric_mw(network, box, **_counts(d)),
+            **dict(zip(("cost_usd", "power_mw"), flat_price(network, box, d), strict=True)),
             "leaf_domain_racks": d.leaf_down,
             "leaf_domains": d.domains,
             "rails_per_pod": d.rails_per_pod,

@@ -115,7 +115,7 @@ def elastic(job: CheckpointedJob) -> Callable[[Decimal], Decimal]:
     r, rate = job.r, Decimal(float(job.stops_per_second))
     write, share = Decimal(float(job.write_seconds("storage"))), Decimal(r.correlated_share)
     away = rate * Decimal(job.replica_gpus) / Decimal(job.gpus) * Decimal(r.rejoin_seconds)
-    stalls = rate * (Decimal(r.elastic_stall_seconds) + share * Decimal(float(job.restart_seconds)))
+    stalls = rate * (Decimal(r.elastic_stall_seconds) + share * Decimal(float(job.restart_seconds())))
     copies = Decimal(float(job.write_seconds("memory"))) / Decimal(job.step_seconds) if job.shares_state else Decimal(0)
 
     def stretch(tau: Decimal) -> Decimal:
@@ -167,7 +167,7 @@ def test_elastic_jobs_write_at_the_interval_of_a_search(seed: int) -> None:
 def test_a_job_that_mostly_stalls_writes_at_the_interval_of_a_search() -> None:
     """So is that of a job that stalls for 49 seconds of every second of work."""
     job = replace(drawn_job(random.Random(2051)), step_seconds=1e-3)
-    stalled = job.r.elastic_stall_seconds + job.r.correlated_share * float(job.restart_seconds)
+    stalled = job.r.elastic_stall_seconds + job.r.correlated_share * float(job.restart_seconds())
     assert stalled * float(job.stops_per_second) > 49
     found = float(best_interval(job, "elastic", "storage"))
     assert found == pytest.approx(least_at(elastic(job), found / 1e3, found * 1e3), rel=1e-9)
@@ -250,7 +250,7 @@ def test_first_orders() -> None:
         tau, w = float(way.interval_seconds), float(way.write_seconds)
         if way.recovery == "elastic":
             away = job.replica_gpus / job.gpus / mean * r.rejoin_seconds
-            rare = r.correlated_share * (float(job.restart_seconds) + tau / 2) / mean
+            rare = r.correlated_share * (float(job.restart_seconds()) + tau / 2) / mean
             wanted = 1 - w / tau - away - r.elastic_stall_seconds / mean - rare
         elif way.target == "storage":
             wanted = 1 - w / tau - tau / (2 * mean) - float(way.restart_seconds) / mean

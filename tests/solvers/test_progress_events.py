@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 import planner
 from planner.cli.main import app
 from planner.models.joint.search import capital as nodes
-from planner.solvers.progress import INDEX, Reporter, _unique, report
+from planner.solvers.progress import INDEX, Reporter, _unique, report, start
 
 KINDS = {"phase_started", "incumbent_found", "bound_raised", "note", "finished"}
 
@@ -142,7 +142,7 @@ def test_ctrl_c_in_a_callback_passes() -> None:
 def test_events_are_frozen_and_write_their_line() -> None:
     events: list[planner.Event] = []
     r = Reporter(on_event=events.append, started=time.perf_counter() - 3)
-    r.start("search")
+    start(r, "search")
     report(r, "as before", 12.5, 10.0, "TP 8")
     report(r, "as before", 12.5, 11.0)
     assert [e.kind for e in events] == ["phase_started", "incumbent_found", "bound_raised"]

@@ -39,13 +39,10 @@ from planner.physics.network.links import (
     endpoint_metres,
     group_metres,
     group_wan_links,
-    group_wan_metres,
     lanes_of,
-    leaf_metres,
     spare_ports,
-    spine_metres,
 )
-from planner.physics.network.transport import leaf_ports, wan_ports
+from planner.physics.network.transport import wan_ports
 
 TOLERANCE = 1e-9  # relative, on slowdowns: 1.05 · 4 must count as within 4.2
 BELOW = 1 - 1e-12  # times a price: a template that another merely equals is left to the comparison of whole tables
@@ -155,7 +152,7 @@ class LinkPrices:
         """Price one uplink of every leaf, with pods of `width` domains of `domain` racks."""
 
         def metres(places: Places, domain: int, width: int) -> Metres:
-            return leaf_metres(places, np.arange(0, places.racks, domain), domain, domain * width)
+            return places.to_middle(np.arange(0, places.racks, domain), domain, domain * width)
 
         return self._uplinks("leaf", metres, self.mode.rails, domain, width)
 
@@ -166,8 +163,7 @@ class LinkPrices:
         """
 
         def metres(places: Places, pod: int, zone: int) -> Metres:
-            first = np.arange(0, places.racks, pod)
-            return leaf_metres(places, first, pod, zone) if zone else spine_metres(places, first, pod)
+            return places.to_middle(np.arange(0, places.racks, pod), pod, zone or places.racks)
 
         return self._uplinks("spine", metres, -(-self.mode.rails // rails), pod, zone)
 
@@ -207,7 +203,8 @@ class LinkPrices:
         m, places = self.mode, self.places
         if not ports or places is None:
             return self.adjacent_links(ports)
-        across, each = -(-m.rails // rails), self._priced(group_wan_metres(places, pod))
+        lengths = places.to_middle(np.arange(0, places.racks, pod), pod, places.racks)
+        across, each = -(-m.rails // rails), self._priced(lengths)
         total = times(group_wan_links(ports, each.shape[1] * across, across), each).sum(axis=1, keepdims=True)
         return times(m.networks * m.switch.link_factor, total)
 
@@ -334,7 +331,7 @@ class SiteMode:
     def exchange_ports(self) -> float:
         """Uplinks' worth that gradients to other sites take of a leaf whose domain has a whole stage."""
         m = self.mode
-        return leaf_ports(self.traffic.exchange_gbps, m.networks * m.rails, m.switch.port_gbps)
+        return self.traffic.exchange_gbps / (m.networks * m.rails) / m.switch.port_gbps
 
     @cached_property
     def stripes(self) -> Ints:

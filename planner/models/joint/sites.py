@@ -25,7 +25,7 @@ from planner.physics.network.fabric_designs import min_fabric_mw, min_fabric_usd
 from planner.physics.site import cost
 from planner.plan.plan_sections import WanPlan
 from planner.solvers import highs
-from planner.solvers.outcome import Outcome, UnansweredError
+from planner.solvers.outcome import Outcome, UnansweredError, Values
 from planner.solvers.signals import Deadline
 
 
@@ -114,7 +114,8 @@ class Sites:
 
     def fibre_usd(self, km: float, wavelengths: int) -> float:
         """Price of the fibre of a pair of sites so far apart, where it is not designed."""
-        return cost.wan_fibre_usd(self.data.wan, km, wavelengths) + cost.wan_wavelength_usd(self.data.wan, wavelengths)
+        wan = self.data.wan
+        return cost.link_capex_usd(wan, (km * wan.fibre_usd_per_route_km, wan.wavelength_usd), wavelengths)
 
     def max_racks(self, rails: int) -> int:
         """Bound the racks that any plan can use with `rails` GPUs of each cabled.
@@ -276,7 +277,7 @@ class Sites:
             raise UnansweredError(f"joint sites: the MILP ended without a proven answer ({outcome.detail})")
         return read_placed(m, q, outcome)
 
-    def run(self, m: Any, *, absolute_gap: float = CENT_MUSD, gap: float = 0.0) -> Outcome[highs.HighsValues]:
+    def run(self, m: Any, *, absolute_gap: float = CENT_MUSD, gap: float = 0.0) -> Outcome[Values]:
         """Solve a model of the sites in the time that is left; raise where the time came first."""
         left = self.deadline.limit
         outcome = highs.run(
@@ -309,7 +310,7 @@ def _limit_budget(m: Any, s: Sites, fabrics: Any) -> None:
     m.spent = pyo.Constraint(expr=spent <= limits.budget_usd / 1e6)
 
 
-def read_placed(m: Any, q: SiteQuestion, outcome: Outcome[highs.HighsValues]) -> PlacedParts:
+def read_placed(m: Any, q: SiteQuestion, outcome: Outcome[Values]) -> PlacedParts:
     """Read a solution; the capital is added up again from whole decisions."""
     values = outcome.solution
     if values is None:

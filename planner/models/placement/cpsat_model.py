@@ -15,7 +15,7 @@ from ortools.sat.python import cp_model
 from planner.models.placement.first_packing import with_split
 from planner.models.placement.placement_problem import Packing, Piece, PlacementProblem
 from planner.models.placement.shared_holes import next_fit
-from planner.solvers.cpsat import CpsatValues
+from planner.solvers.outcome import Values
 
 Expr = cp_model.LinearExprT
 
@@ -295,7 +295,7 @@ def split_cluster(sizes: Sequence[int], parts: Sequence[PodHoles], over: Sequenc
 Holes = dict[int, dict[int, list[int]]]  # pod -> hole -> leaves, those best left alone first
 
 
-def decode(flows: JobPlacementModel, values: CpsatValues) -> Packing:
+def decode(flows: JobPlacementModel, values: Values) -> Packing:
     """Return the whole groups, the pieces of the clusters, and those of the groups that the model only counts."""
     packing = Packing()
     holes: Holes = {}
@@ -329,7 +329,7 @@ def with_whole_groups(packing: Packing) -> Packing:
     return Packing(whole=whole, split=[(k, pieces) for k, pieces in packing.split if len(pieces) > 1])
 
 
-def walk(flows: JobPlacementModel, values: CpsatValues, pod: int, packing: Packing) -> dict[int, list[int]]:
+def walk(flows: JobPlacementModel, values: Values, pod: int, packing: Packing) -> dict[int, list[int]]:
     """Lead the leaves of a pod along the flow, wholly free ones to rest first; return them by the hole they keep."""
     at: dict[int, list[int]] = {}
     for i in flows.pods[pod]:
@@ -372,7 +372,7 @@ def spread(
 
 
 def _parts(
-    flows: JobPlacementModel, values: CpsatValues, j: int, members: Sequence[int], holes: Holes
+    flows: JobPlacementModel, values: Values, j: int, members: Sequence[int], holes: Holes
 ) -> tuple[list[PodHoles], list[int]]:
     """Return a cluster's holes pod by pod with the groups local to each, and the kinds of its other groups."""
     problem, left = flows.q, list(members)

@@ -39,8 +39,8 @@ from planner.models.placement.shared_holes import (
 )
 from planner.physics.network.transport import domain_racks, lower_bound_split
 from planner.plan.plan_sections import Assignment
-from planner.solvers.cpsat import CpsatValues, run
-from planner.solvers.outcome import Outcome, Stop
+from planner.solvers.cpsat import run
+from planner.solvers.outcome import Outcome, Stop, Values
 from planner.solvers.signals import Deadline
 
 Arc = tuple[int, int]  # (holes left before, holes of the part)
@@ -248,7 +248,7 @@ def _path(parts: Sequence[int], start: int) -> Iterator[Arc]:
         left -= u
 
 
-def _clusters(division: PlanPlacementModel, values: CpsatValues) -> list[HoleCluster]:
+def _clusters(division: PlanPlacementModel, values: Values) -> list[HoleCluster]:
     chosen = next((key for key, variable in division.last.items() if values.of(variable)), None)
     packs = {arc: values.of(variable) for arc, variable in division.packs.items()}
     tail = division.shape.tail - (chosen[1] if chosen else 0)
@@ -321,7 +321,7 @@ class Ledger:
     deadline: Deadline
     stop: Stop = Stop.LIMIT
 
-    def run(self, model: cp_model.CpModel) -> Outcome[CpsatValues]:
+    def run(self, model: cp_model.CpModel) -> Outcome[Values]:
         """Solve within the time left."""
         limit, options = self.deadline.limit, self.options
         outcome = run(model, time_limit=limit, seed=options.seed, threads=options.threads)

@@ -38,8 +38,7 @@ from planner.models.placement.cpsat_model import (
 from planner.models.placement.first_packing import Exchange
 from planner.models.placement.placement_problem import Packing, Piece, PlacementProblem, Progress, measure
 from planner.models.placement.plan_placement import place_equal
-from planner.solvers.cpsat import CpsatValues
-from planner.solvers.outcome import Outcome, Stop
+from planner.solvers.outcome import Outcome, Stop, Values
 from planner.solvers.registry import linear_runner
 
 Share = tuple[int, tuple[Piece, ...]]  # (units, pieces)
@@ -130,7 +129,7 @@ def join_shares(
 
 
 def joined_groups(
-    problem: PlacementProblem, pools: Sequence[SwitchShares], shares: Mapping[int, Sequence[Share]], values: CpsatValues
+    problem: PlacementProblem, pools: Sequence[SwitchShares], shares: Mapping[int, Sequence[Share]], values: Values
 ) -> Iterator[Split]:
     """Return the groups across pods with their pieces, as the pools join the shares of the pods."""
     at_hand = {pod: list(own) for pod, own in shares.items()}
@@ -150,7 +149,7 @@ def joined_groups(
 
 
 def _joined(
-    problem: PlacementProblem, pool: SwitchShares, shares: Sequence[Share], values: CpsatValues
+    problem: PlacementProblem, pool: SwitchShares, shares: Sequence[Share], values: Values
 ) -> Iterator[tuple[int | None, Share]]:
     """Follow the flow of a pool: its groups by kind, and its shares that go up without a kind."""
     by_units: dict[int, list[Share]] = {}
@@ -299,7 +298,7 @@ def count_chains(flows: JobPlacementModel, pod: int, chain: Chains, max_split: i
 
 
 def decode_chains(
-    flows: JobPlacementModel, chains: dict[int, Chains], pools: Sequence[SwitchShares], values: CpsatValues
+    flows: JobPlacementModel, chains: dict[int, Chains], pools: Sequence[SwitchShares], values: Values
 ) -> Packing:
     """Return the whole groups, and the pieces of the split ones along their chains."""
     packing, sizes = Packing(), sizes_of(flows.q)
@@ -318,7 +317,7 @@ def decode_chains(
     return with_whole_groups(packing)
 
 
-def _gathered(flows: JobPlacementModel, flow: Chains, values: CpsatValues, packing: Packing) -> Iterator[Split]:
+def _gathered(flows: JobPlacementModel, flow: Chains, values: Values, packing: Packing) -> Iterator[Split]:
     """Return the pieces of chains that know no pods, each within a pod where leaves can be exchanged so."""
     sizes = [kind.size for kind in flows.q.kinds]
     exchange, spanning = Exchange(flows.q, packing, walk(flows, values, 0, packing)), []
@@ -333,7 +332,7 @@ def _gathered(flows: JobPlacementModel, flow: Chains, values: CpsatValues, packi
         yield from split_cluster(sizes, *spread(flows.q, groups, used, rest))
 
 
-def _followed(sizes: Sequence[int], chain: Chains, values: CpsatValues) -> Iterator[tuple[Counter[int], Counter[int]]]:
+def _followed(sizes: Sequence[int], chain: Chains, values: Values) -> Iterator[tuple[Counter[int], Counter[int]]]:
     """Follow the flow chain by chain: the groups by kind and the holes by size of each."""
     opened, closed = (
         Counter({at: values.of(variable) for at, variable in flow.items()}) for flow in (chain.opened, chain.closed)
@@ -408,8 +407,8 @@ class _Model:
     """A model of a level with those before it fixed, its reader, and the runs that must agree on a proof."""
 
     f: JobPlacementModel
-    read: Callable[[CpsatValues], Packing]
-    runs: tuple[Callable[..., Outcome[CpsatValues]], ...]
+    read: Callable[[Values], Packing]
+    runs: tuple[Callable[..., Outcome[Values]], ...]
 
 
 def _model(problem: PlacementProblem, progress: Progress, level: int, options: Options) -> _Model | None:
@@ -436,7 +435,7 @@ def _model(problem: PlacementProblem, progress: Progress, level: int, options: O
     return None
 
 
-def _runs(options: Options, usual: str) -> tuple[Callable[..., Outcome[CpsatValues]], ...]:
+def _runs(options: Options, usual: str) -> tuple[Callable[..., Outcome[Values]], ...]:
     """Return the runs of a model: one of CP-SAT, whose arithmetic is exact, or two of HiGHS that must agree."""
     run = linear_runner(options.solver, usual=usual)
     return (run,) if (options.solver or usual) == "cpsat" else (run, partial(run, presolve=False))
@@ -481,7 +480,7 @@ def _search(model: _Model, progress: Progress, level: int, options: Options) -> 
     progress.bounds[level] = max(progress.bounds[level], min(proofs))
 
 
-def _proven(outcome: Outcome[CpsatValues], excluded: int | None) -> int:
+def _proven(outcome: Outcome[Values], excluded: int | None) -> int:
     """Return the whole number that a run proves, where only values below `excluded` were searched, if there is one.
 
     A run that failed proves nothing. Nor does one without a solution that excluded none: its rows admit the incumbent.

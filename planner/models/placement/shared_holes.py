@@ -14,8 +14,7 @@ from ortools.sat.python import cp_model
 
 from planner.cluster import fold, width
 from planner.plan.plan_sections import Assignment
-from planner.solvers.cpsat import CpsatValues
-from planner.solvers.outcome import Outcome
+from planner.solvers.outcome import Outcome, Values
 
 Group = list[tuple[int, int]]  # (leaf domain, racks) in rank order
 
@@ -191,7 +190,7 @@ def next_fit(sizes: Sequence[int], rooms: Sequence[int]) -> list[Group]:
     return cuts
 
 
-Run = Callable[[cp_model.CpModel], Outcome[CpsatValues]]
+Run = Callable[[cp_model.CpModel], Outcome[Values]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

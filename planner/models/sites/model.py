@@ -43,8 +43,8 @@ from planner.models.sites.split_data import (
 )
 from planner.physics.site import cost
 from planner.physics.site.grid import Floats, Integers
-from planner.solvers import highs
 from planner.solvers.highs import LazyRow
+from planner.solvers.outcome import Values
 
 MAX_CUTS = 150  # overloads made cuts in one round: more slow the LP down before the first have acted
 MAX_CUTS_PER_LINE = 3  # of one monitored line: more say nearly the same
@@ -538,7 +538,7 @@ class SplitSolution:
         return sum(self.modules.values())
 
 
-def read(model: Any, data: SplitData, values: highs.HighsValues) -> SplitSolution:
+def read(model: Any, data: SplitData, values: Values) -> SplitSolution:
     """Read a solution, integers rounded, and set the model to it."""
     for var in model.component_data_objects(pyo.Var):
         value = values.of(var)

@@ -22,7 +22,7 @@ from planner.physics.site import cost
 from planner.plan.certificate import BOUNDED, CONFIRMED, ON_TRUST, Conflict
 from planner.plan.plan_sections import SitesPlan
 from planner.solvers import highs
-from planner.solvers.outcome import Outcome, Stop, remembered, smallest_conflict
+from planner.solvers.outcome import Outcome, Stop, Values, remembered, smallest_conflict
 from planner.solvers.registry import run_milp
 from planner.solvers.signals import Deadline
 
@@ -68,7 +68,7 @@ def feasible(data: SplitData, rules: Collection[str], options: Options) -> bool:
     return _split(data, rules, options).solution is not None
 
 
-def _split(data: SplitData, rules: Collection[str], options: Options) -> Outcome[highs.HighsValues]:
+def _split(data: SplitData, rules: Collection[str], options: Options) -> Outcome[Values]:
     return _run(build(data, without=set(RULES) - set(rules)), options)
 
 
@@ -89,7 +89,7 @@ def confirmed(data: SplitData, rules: Collection[str], options: Options) -> str:
     return BOUNDED if not deadline.passed and highs.refuted(m, time_limit=deadline.limit) else ON_TRUST
 
 
-def _run(m: Any, options: Options, absolute_gap: float | None = None) -> Outcome[highs.HighsValues]:
+def _run(m: Any, options: Options, absolute_gap: float | None = None) -> Outcome[Values]:
     limits = {"time_limit": options.time_limit, "seed": options.seed, "threads": options.threads}
     return run_milp(m, solver=options.solver, absolute_gap=absolute_gap, **limits)
 

@@ -47,8 +47,6 @@ from planner.physics.network.links import (
     endpoint_metres,
     group_metres,
     group_wan_links,
-    group_wan_metres,
-    leaf_metres,
 )
 from planner.physics.network.topology import TIERS, Design
 
@@ -89,16 +87,6 @@ class Dragonfly(Design):
     @property
     def spines_per_pod(self) -> int:
         """Spines of a group: 0, as a dragonfly has no tier above its routers."""
-        return 0
-
-    @property
-    def spines(self) -> int:
-        """Spine switches of all networks: 0, as a dragonfly has no tier above its routers."""
-        return 0
-
-    @property
-    def cores(self) -> int:
-        """Core switches of all networks: 0, as links join the groups directly."""
         return 0
 
     @property
@@ -298,8 +286,11 @@ class Dragonfly(Design):
 
     def wan_runs(self, places: Places) -> Iterator[CableRun]:
         """Yield the cables between the WAN gateway, amid the site, and the groups in turn, each amid its racks."""
-        links = self.networks * group_wan_links(self.wan_ports, self.pods, self.pods_across)
-        yield group_wan_metres(places, self.racks_around("spine")), links
+        links, pod = (
+            self.networks * group_wan_links(self.wan_ports, self.pods, self.pods_across),
+            self.racks_around("spine"),
+        )
+        yield places.to_middle(np.arange(0, self.racks, pod), pod, self.racks), links
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -308,30 +299,14 @@ class DragonflyPlus(Dragonfly):
 
     tier_names: ClassVar[tuple[str, ...]] = TIERS[:2]
 
-    @property
-    def spines_per_pod(self) -> int:
-        """Spines of a group."""
-        return self.leaf_up // self.leaf_bundle
-
-    @property
-    def spines(self) -> int:
-        """Spine switches."""
-        return self.networks * self.pods * self.spines_per_pod
+    # Leaves and spines of a group are those of a tree's pod.
+    spines_per_pod, up_ports, least_up_ports = Design.spines_per_pod, Design.up_ports, Design.least_up_ports
+    racks_around = Design.racks_around
 
     @property
     def local_links(self) -> int:
         """Cables inside groups."""
         return self.leaves * self.leaf_up
-
-    @property
-    def up_ports(self) -> int:
-        """Ports of a leaf towards spines."""
-        return self.leaf_up
-
-    @property
-    def least_up_ports(self) -> int:
-        """Ports of a leaf towards spines; all leaves have as many."""
-        return self.leaf_up
 
     @property
     def leaf_exit(self) -> float:
@@ -348,10 +323,6 @@ class DragonflyPlus(Dragonfly):
         if self.valiant:
             return self.pod_uplinks / 2
         return self.group_links if self.group_links < s else s * (self.group_links // s)
-
-    def racks_around(self, tier: str) -> int:
-        """Count the racks among which a switch of a tier is placed: for a leaf, those of its domain."""
-        return Design.racks_around(self, tier)
 
     def faults(self) -> list[str]:
         """Return which ports or bundles do not add up."""
@@ -408,7 +379,7 @@ class DragonflyPlus(Dragonfly):
         """Yield the cables of each stage of a dragonfly+, those of GPUs first; leaves are amid their domain's racks."""
         domain, pod = self.domain_racks, self.racks_around("spine")
         yield endpoint_metres(places, domain), self.endpoint_links // self.racks
-        metres = leaf_metres(places, np.arange(0, self.racks, domain), domain, pod)
+        metres = places.to_middle(np.arange(0, self.racks, domain), domain, pod)
         yield metres, self.networks * self.rails * self.leaf_up
         yield from self._global_runs(places)
 

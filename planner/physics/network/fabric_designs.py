@@ -15,7 +15,7 @@ from planner.instance.network import FabricFamily, Floor, Network, Switch
 from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus
 from planner.physics.network.links import CableRun, Ends, Ints, MediaTable, Metres, Places, Stage, media_of, spare_ports
 from planner.physics.network.topology import TIERS, Design
-from planner.physics.site.cost import endpoint_link_usd, fabric_mw, fabric_usd, switch_link_usd
+from planner.physics.site.cost import endpoint_link_usd, switch_link_usd
 from planner.plan.plan_sections import SiteFabric
 
 MAX_LANES = 16  # of a NIC: an instance allows no more
@@ -319,12 +319,11 @@ def wan_gateway_bill(network: Network, switch: Switch, design: Design) -> Bill:
     """
     if not design.wan_ports:
         return Bill(0.0, 0.0)
-    switches = {"switches": design.wan_gateways, "switch_links": 0, "endpoint_links": 0}
     links = _flat(network, design.wan_gateway_links, 0)
     if by_reach(network):
         (links,) = _bills(network, design, design.wan_runs)
-    usd = fabric_usd(network, switch, **switches) + switch.link_factor * links.usd
-    mw = fabric_mw(network, switch, **switches) + switch.link_factor * links.mw
+    usd = design.wan_gateways * switch.price_usd + switch.link_factor * links.usd
+    mw = design.wan_gateways * switch.power_watts / 1e6 + switch.link_factor * links.mw
     return Bill(usd + mw * 1e6 * network.power_usd_per_watt, mw)
 
 
@@ -335,9 +334,10 @@ def endpoint_factor(switch: Switch, split: int) -> float:
 
 def _flat(network: Network, switch_links: int, endpoint_links: int) -> Bill:
     """Return links at the one price of their kind."""
-    free = Switch(name="", ports=1, port_gbps=1, price_usd=0, power_watts=0)
-    counts = {"switches": 0, "switch_links": switch_links, "endpoint_links": endpoint_links}
-    return Bill(fabric_usd(network, free, **counts), fabric_mw(network, free, **counts))
+    cables = network.cables
+    usd = switch_links * switch_link_usd(network) + endpoint_links * endpoint_link_usd(network)
+    modules = switch_links * cables.switch_transceivers + endpoint_links * cables.endpoint_transceivers
+    return Bill(usd, modules * network.optics.power_watts / 1e6)
 
 
 def _bills(network: Network, design: Design, runs: Callable[[Places], Iterator[CableRun]]) -> Iterator[Bill]:
@@ -346,16 +346,10 @@ def _bills(network: Network, design: Design, runs: Callable[[Places], Iterator[C
         return
     media = media_table(network)
     for metres, cables in runs(Places(network.floor, design.racks)):
-        if isinstance(cables, int) and cables == 0:  # also where no medium would reach
-            yield Bill(0.0, 0.0)
-            continue
-        usd, watts = media.usd_watts(metres)
-        if isinstance(cables, int):
-            yield Bill(cables * float(usd.sum()), cables * float(watts.sum()) / 1e6)
-        else:
-            laid = cables > 0  # a place with no cable needs no medium
-            usd, watts = cables[laid] * usd[laid], cables[laid] * watts[laid]
-            yield Bill(float(usd.sum()), float(watts.sum()) / 1e6)
+        count = np.broadcast_to(cables, metres.shape)
+        laid = count > 0  # a place with no cable needs no medium
+        usd, watts = media.usd_watts(metres[laid])
+        yield Bill(float((count[laid] * usd).sum()), float((count[laid] * watts).sum()) / 1e6)
 
 
 def media_table(network: Network) -> MediaTable:

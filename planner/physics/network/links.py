@@ -97,6 +97,14 @@ class Places:
         length: Metres = np.abs(one - other).sum(axis=1) + 2 * self.floor.rise_m + spread * self.floor.spread_m
         return length
 
+    def to_middle(self, first: Ints, size: Ints | int, around: Ints | int, *, spread: bool = True) -> Metres:
+        """Return the length of cables from the middle of the `size` racks behind each `first` to the `around` racks'.
+
+        Runs of `around` racks follow each other from the site's first rack; the last may be smaller.
+        """
+        begin = first // around * around
+        return self.metres(self.middle(first, first + size), self.middle(begin, begin + around), spread=spread)
+
 
 def media_of(network: Network) -> tuple[Medium, ...]:
     """Return the media of an instance whose catalogue names were resolved on loading.
@@ -145,27 +153,7 @@ class MediaTable:
 
 def endpoint_metres(places: Places, domain: int) -> Metres:
     """Return the length of a cable from each rack to its leaves, in the middle of the domain."""
-    rack = np.arange(places.racks, dtype=np.int64)
-    first = rack // domain * domain
-    return places.metres(places.middle(rack, rack + 1), places.middle(first, first + domain), spread=False)
-
-
-def leaf_metres(places: Places, leaf: Ints, domain: int, pod: Ints | int) -> Metres:
-    """Return the length of a cable from the leaves of domains that begin at racks `leaf` to their spines, amid the pod.
-
-    It is also that from the spines of pods to their cores in four tiers, amid the zone's racks.
-    """
-    first = leaf // pod * pod
-    return places.metres(places.middle(leaf, leaf + domain), places.middle(first, first + pod), spread=True)
-
-
-def spine_metres(places: Places, first: Ints, pod: Ints | int) -> Metres:
-    """Return the length of a cable from the spines of pods that begin at racks `first` to the cores, amid the site.
-
-    It is that from the cores of zones to the super-spines in four tiers.
-    """
-    site = np.zeros(1, dtype=np.int64)
-    return places.metres(places.middle(first, first + pod), places.middle(site, site + places.racks), spread=True)
+    return places.to_middle(np.arange(places.racks, dtype=np.int64), 1, domain, spread=False)
 
 
 def adjacent_metres(places: Places) -> Metres:
@@ -186,11 +174,6 @@ def group_metres(places: Places, pod: int) -> Iterator[Metres]:
         low, high = np.nonzero(np.arange(at, min(at + step, len(first)))[:, None] < np.arange(len(first)))
         if len(low):
             yield places.metres(middle[at + low], middle[high], spread=True)
-
-
-def group_wan_metres(places: Places, pod: int) -> Metres:
-    """Compute the length in metres of a cable from the middle of the site to each group of `pod` racks."""
-    return spine_metres(places, np.arange(0, places.racks, pod, dtype=np.int64), pod)
 
 
 def group_wan_links(ports: int, groups: int, across: int) -> Ints:

@@ -43,8 +43,6 @@ from planner.physics.network.links import (
     Stage,
     adjacent_metres,
     endpoint_metres,
-    leaf_metres,
-    spine_metres,
 )
 
 TIERS = ("leaf", "spine", "core", "super-spine")  # of switches, from the GPUs up
@@ -435,14 +433,13 @@ class Design:
         pod, zone = domain * self.domains_per_pod, domain * self.domains_per_zone
         yield endpoint_metres(places, domain), self.endpoint_links // self.racks
         if self.tiers > 1:
-            metres = leaf_metres(places, np.arange(0, self.racks, domain), domain, pod)
+            metres = places.to_middle(np.arange(0, self.racks, domain), domain, pod)
             yield metres, self.networks * self.rails * self.leaf_up
         if self.tiers > 2:
-            pods = np.arange(0, self.racks, pod)
-            metres = leaf_metres(places, pods, pod, zone) if self.tiers > 3 else spine_metres(places, pods, pod)
+            metres = places.to_middle(np.arange(0, self.racks, pod), pod, zone if self.tiers > 3 else self.racks)
             yield metres, self.networks * self.pods_across * self.pod_uplinks
         if self.tiers > 3:
-            metres = spine_metres(places, np.arange(0, self.racks, zone), zone)
+            metres = places.to_middle(np.arange(0, self.racks, zone), zone, self.racks)
             yield metres, self.networks * self.zones_across * self.zone_uplinks
 
     def wan_runs(self, places: Places) -> Iterator[CableRun]:

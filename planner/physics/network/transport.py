@@ -20,7 +20,8 @@ and rings of all-reduces are each timed by their own load, and by the sum of bot
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
+from operator import mul
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,9 +39,9 @@ Racks = NDArray[np.int64]
 class Locality:
     """Traffic out of the worst leaf domain, pod and zone of a site, in this order; 0 for a zone where there is none."""
 
-    share_leaving: tuple[float, float, float]  # flows that leave, over the racks of the block
-    allreduces_leaving: tuple[int, int, int]
-    stage_in: tuple[float, float, float] = (0.0, 0.0, 0.0)  # largest share of a stage's racks in one block
+    share_leaving: tuple[float, ...]  # flows that leave, over the racks of the block
+    allreduces_leaving: tuple[int, ...]
+    stage_in: tuple[float, ...] = (0.0, 0.0, 0.0)  # largest share of a stage's racks in one block
     groups_split: int = 0
     extra_pieces: int = 0
     groups_cross_pod: int = 0
@@ -55,22 +56,15 @@ def locality(
     domains_per_zone: int = 0,
 ) -> Locality:
     """Compute the traffic of one site's placement out of leaf domains, pods and zones; 0 domains a zone: no zones."""
-    leaf, pod, zone = (leaf_domain_racks * count for count in (1, domains_per_pod, domains_per_zone))
+    domains = [1, domains_per_pod, *([domains_per_zone] if domains_per_zone else [])]
+    blocks, no_zone = [leaf_domain_racks * count for count in domains], (0,) * (3 - len(domains))
     return Locality(
-        share_leaving=(
-            share_leaving(stages, leaf, wrap=wrap),
-            share_leaving(stages, pod, wrap=wrap),
-            share_leaving(stages, zone, wrap=wrap) if zone else 0.0,
-        ),
-        allreduces_leaving=(
-            allreduces_leaving(stages, leaf),
-            allreduces_leaving(stages, pod),
-            allreduces_leaving(stages, zone) if zone else 0,
-        ),
-        stage_in=(stage_share(stages, leaf), stage_share(stages, pod), stage_share(stages, zone) if zone else 0.0),
-        groups_split=groups_split(stages, leaf),
-        extra_pieces=extra_fragments(stages, leaf),
-        groups_cross_pod=groups_split(stages, pod),
+        share_leaving=(*(share_leaving(stages, block, wrap=wrap) for block in blocks), *no_zone),
+        allreduces_leaving=(*(allreduces_leaving(stages, block) for block in blocks), *no_zone),
+        stage_in=(*(stage_share(stages, block) for block in blocks), *no_zone),
+        groups_split=groups_split(stages, blocks[0]),
+        extra_pieces=extra_fragments(stages, blocks[0]),
+        groups_cross_pod=groups_split(stages, blocks[1]),
     )
 
 
@@ -164,8 +158,8 @@ def _flows(stages: Sequence[Sequence[int]], *, wrap: bool) -> tuple[Racks, Racks
         pairs.append((ranks[-1], ranks[0]))
     if not pairs:
         return np.empty(0, np.int64), np.empty(0, np.int64)
-    both = [(left[: min(len(left), len(right))], right[: min(len(left), len(right))]) for left, right in pairs]
-    return np.concatenate([left for left, _ in both]), np.concatenate([right for _, right in both])
+    source = np.concatenate([left[: len(right)] for left, right in pairs])
+    return source, np.concatenate([right[: len(left)] for left, right in pairs])
 
 
 def _fragments(stages: Sequence[Sequence[int]], block: int) -> tuple[Racks, Racks]:
@@ -219,12 +213,8 @@ def min_crossings(
     for a in range(1, stages + 1):
         if a * replicas >= n:
             crossings.append((-(-n // a), a))
-    return _best({(b if wrap else -(-b // 2), max(a, int(split))) for b, a in crossings})
-
-
-def _best(pairs: set[Crossing]) -> list[Crossing]:
     kept: list[Crossing] = []
-    for b, a in sorted(pairs):
+    for b, a in sorted({(b if wrap else -(-b // 2), max(a, int(split))) for b, a in crossings}):
         if not kept or a < kept[-1][1]:
             kept.append((b, a))
     return kept
@@ -278,28 +268,19 @@ def exchange_gbps(
     return math.fsum(exchange_need_gbps(wan, *exchange, link.rtt_ms) for link in own)
 
 
-def leaf_ports(gbps: float, leaves: int, port_gbps: float) -> float:
-    """Return the ports' worth of uplinks that the exchange takes of each of the leaves that share a rate."""
-    return gbps / leaves / port_gbps
-
-
 def uplink_loads(design: Design, gbps: float, port_gbps: float, *stage_in: float) -> dict[str, tuple[float, float]]:
     """Return of leaf, pod and zone the uplinks' worth that the exchange loads below the WAN gateway, and the uplinks.
 
     `stage_in`: the largest shares of one stage's racks in one leaf domain, in one pod and in one zone. The leaves of
     one domain in all networks share the rate.
     """
-    return design.exchange_loads(leaf_ports(gbps, design.networks * design.rails, port_gbps), stage_in)
-
-
-def free_share(loads: dict[str, tuple[float, float]]) -> FreeUplinks:
-    """Return the share of the uplinks of leaf, pod and zone that loads leave free."""
-    return FreeUplinks(**{level: 1 - load / links for level, (load, links) in loads.items()})
+    return design.exchange_loads(gbps / (design.networks * design.rails) / port_gbps, stage_in)
 
 
 def free_uplinks(design: Design, gbps: float, port_gbps: float, *stage_shares: float) -> FreeUplinks:
     """Return the share of the uplinks below the WAN gateway that the exchange between sites leaves free."""
-    return free_share(uplink_loads(design, gbps, port_gbps, *stage_shares))
+    loads = uplink_loads(design, gbps, port_gbps, *stage_shares)
+    return FreeUplinks(**{level: 1 - load / links for level, (load, links) in loads.items()})
 
 
 ALL_FREE = FreeUplinks()
@@ -327,10 +308,8 @@ def allreduce_slowdown(transport_slowdown: float, design: Design, *groups: int, 
 
 def send_loads(design: Design, shares: Sequence[float], free: FreeUplinks = ALL_FREE) -> dict[str, float]:
     """Return the load of pipeline sends on the free uplinks of leaf, pod and zone, by the shares that go up."""
-    leaf = design.leaf_oversubscription
-    pod = leaf * design.spine_oversubscription
-    every = leaf, pod, pod * design.core_oversubscription
-    return _over_free([share * over for share, over in zip(shares, every, strict=False)], free)
+    over = accumulate((design.leaf_oversubscription, design.spine_oversubscription, design.core_oversubscription), mul)
+    return _over_free([share * down for share, down in zip(shares, over, strict=False)], free)
 
 
 def ring_loads(design: Design, groups: Sequence[int], free: FreeUplinks = ALL_FREE) -> dict[str, float]:
@@ -342,11 +321,8 @@ def ring_loads(design: Design, groups: Sequence[int], free: FreeUplinks = ALL_FR
 
 def _over_free(loads: Sequence[float], free: FreeUplinks) -> dict[str, float]:
     """Return loads over the free share of the uplinks of leaf, pod and zone, which may be nothing."""
-    shares = free.leaf, free.pod, free.zone
-    return {
-        block: 0.0 if load == 0 else load / share if share > 0 else math.inf
-        for block, load, share in zip(BLOCKS, loads, shares, strict=False)
-    }
+    shares = zip(BLOCKS, loads, (free.leaf, free.pod, free.zone), strict=False)
+    return {block: 0.0 if load == 0 else load / share if share > 0 else math.inf for block, load, share in shares}
 
 
 def shared_links(
@@ -357,15 +333,12 @@ def shared_links(
     Flows share a link evenly whatever they carry (max-min fairness: Bertsekas and Gallager 1992, Data Networks, section
     6.5.2), so that their loads add. On its NIC a GPU has one flow of each.
     """
+
+    def slowed(load: float) -> float:
+        return transport_slowdown * max(1.0, load)
+
     loads = {"nic": (1.0, 1.0)} | {name: (sends[name], rings[name]) for name in sends if sends[name] + rings[name]}
-    return {
-        name: (
-            transport_slowdown * max(1.0, send),
-            transport_slowdown * max(1.0, ring),
-            transport_slowdown * max(1.0, send + ring),
-        )
-        for name, (send, ring) in loads.items()
-    }
+    return {name: (slowed(send), slowed(ring), slowed(send + ring)) for name, (send, ring) in loads.items()}
 
 
 def wait_for_others(own_seconds: Num, slowdown: Num, other_seconds: Num) -> Num:

@@ -16,7 +16,7 @@ from planner.instance.base import Frozen
 from planner.instance.grid import Grid
 from planner.instance.hardware import Hardware, Rack
 from planner.instance.instance import Instance, Operation
-from planner.instance.network import Network, Switch, Wan
+from planner.instance.network import Network, Wan
 from planner.physics.site.wan import fibre_pairs
 from planner.physics.training import step
 from planner.physics.training.step import pools_usd
@@ -71,43 +71,30 @@ def switch_link_usd(network: Network) -> float:
     return network.cables.switch_usd + network.cables.switch_transceivers * network.optics.price_usd
 
 
-def fabric_usd(network: Network, switch: Switch, *, switches: int, switch_links: int, endpoint_links: int) -> float:
-    """Compute the price of a fabric by its counts of switches and links."""
-    links = switch_links * switch_link_usd(network) + endpoint_links * endpoint_link_usd(network)
-    return switches * switch.price_usd + links
-
-
-def fabric_mw(network: Network, switch: Switch, *, switches: int, switch_links: int, endpoint_links: int) -> float:
-    """Compute the power of a fabric's switches and transceivers."""
-    cables = network.cables
-    modules = switch_links * cables.switch_transceivers + endpoint_links * cables.endpoint_transceivers
-    return (switches * switch.power_watts + modules * network.optics.power_watts) / 1e6
-
-
 def site_capex_usd(grid: Grid, *, it_mw: float, facility_mw: float) -> float:
     """Compute the capital of an open site: fixed, building per IT MW, and connection per facility MW."""
     prices = grid.prices
     return prices.site_usd + prices.building_usd_per_it_mw * it_mw + prices.interconnection_usd_per_mw * facility_mw
 
 
-def wan_fibre_usd(wan: Wan, route_km: float, waves: int) -> float:
-    """Compute the price of the fibre pairs of a WAN link."""
-    return fibre_pairs(wan, waves) * route_km * wan.fibre_usd_per_route_km
-
-
-def wan_wavelength_usd(wan: Wan, waves: int) -> float:
-    """Compute the price of the equipment for a WAN link's wavelengths."""
-    return waves * wan.wavelength_usd
-
-
-def link_usd_per_year(grid: Grid, wan: Wan, prices: tuple[float, float], waves: int) -> float:
-    """Compute the yearly price of a WAN link: fibre over its life, equipment over its own.
+def link_capex_usd(wan: Wan, prices: tuple[float, float], waves: int) -> float:
+    """Compute the price of a WAN link in USD: its fibre pairs, and the equipment for its wavelengths.
 
     `prices`: of one fibre pair and of one wavelength all the way (`fibre.link_prices`).
     """
+    return fibre_pairs(wan, waves) * prices[0] + waves * prices[1]
+
+
+def yearly_rates(grid: Grid, wan: Wan, prices: tuple[float, float]) -> tuple[float, float]:
+    """Compute the yearly price of one fibre pair, over its life, and of one wavelength, over that of equipment."""
     rates, (pair, wave) = grid.prices, prices
-    lease = fibre_pairs(wan, waves) * pair * annuity(rates.discount_rate, wan.fibre_life_years)
-    return lease + waves * wave * annuity(rates.discount_rate, rates.it_life_years)
+    years = wan.fibre_life_years, rates.it_life_years
+    return pair * annuity(rates.discount_rate, years[0]), wave * annuity(rates.discount_rate, years[1])
+
+
+def link_usd_per_year(grid: Grid, wan: Wan, prices: tuple[float, float], waves: int) -> float:
+    """Compute the yearly price of a WAN link: fibre over its life, equipment over its own; prices as for capital."""
+    return link_capex_usd(wan, yearly_rates(grid, wan, prices), waves)
 
 
 def bill(
@@ -140,8 +127,8 @@ def bill(
             capex["wan"] = design.capex_usd
         elif instance.wan is not None or sites.links:
             wan = instance.wan or Wan()
-            links = [(link.route_km, link.wavelengths) for link in sites.links]
-            capex["wan"] = sum(wan_fibre_usd(wan, km, waves) + wan_wavelength_usd(wan, waves) for km, waves in links)
+            links = [(link.route_km * wan.fibre_usd_per_route_km, link.wavelengths) for link in sites.links]
+            capex["wan"] = sum(link_capex_usd(wan, (pair, wan.wavelength_usd), waves) for pair, waves in links)
         price = {area.id: area.energy_usd_per_mwh for area in instance.grid.balancing_authorities}
         opex["energy"] = sum(
             energy_usd_per_year(site.facility_mw, price[site.balancing_authority]) for site in sites.sites
@@ -236,23 +223,20 @@ class Run:
     @cached_property
     def sites(self) -> dict[str, SiteRun]:
         """Power of each site, with its energy price and carbon intensity where they are known."""
-        return {name: self._site(name, mw) for name, mw in sorted(self.mw.items())}
-
-    def _site(self, name: str, mw: float) -> SiteRun:
-        grid, operation, price, carbon = self.instance.grid, operation_of(self.instance), None, None
-        if grid is None:
-            price, carbon = operation.energy_usd_per_mwh, operation.carbon_kg_per_mwh
-        elif name in self.authority:
-            area = next(area for area in grid.balancing_authorities if area.id == self.authority[name])
-            price, carbon = area.energy_usd_per_mwh, area.carbon_kg_per_mwh
-        mwh = energy_mwh(mw, self.years)
-        return SiteRun(
-            facility_mw=mw,
-            energy_mwh=mwh,
-            usd_per_mwh=price,
-            energy_usd=None if price is None else mwh * price,
-            carbon_tonnes=None if carbon is None else mwh * carbon / 1e3,  # kg to tonnes
-        )
+        grid, operation, runs = self.instance.grid, operation_of(self.instance), {}
+        areas = {} if grid is None else {area.id: area for area in grid.balancing_authorities}
+        for name, mw in sorted(self.mw.items()):
+            priced = operation if grid is None else areas.get(self.authority.get(name, ""))
+            price, carbon = (None, None) if priced is None else (priced.energy_usd_per_mwh, priced.carbon_kg_per_mwh)
+            mwh = energy_mwh(mw, self.years)
+            runs[name] = SiteRun(
+                facility_mw=mw,
+                energy_mwh=mwh,
+                usd_per_mwh=price,
+                energy_usd=None if price is None else mwh * price,
+                carbon_tonnes=None if carbon is None else mwh * carbon / 1e3,  # kg to tonnes
+            )
+        return runs
 
     @property
     def upkeep_usd_per_year(self) -> dict[str, float]:
@@ -366,17 +350,27 @@ def at_run_prices(instance: Instance, years: float) -> Instance:
     of operation where a grid prices it, else by the watt of the fabric.
     """
     operation, limits, network = operation_of(instance), instance.limits, instance.network
-    rack = rack_of(instance.hardware)
-    priced = rack.model_copy(update={"price_usd": rack.price_usd * _times(operation, years, rack.life_years)})
+    hardware, rack, price = instance.hardware, rack_of(instance.hardware), operation.energy_usd_per_mwh
+
+    def times(life_years: float | None) -> float:
+        """Compute how many times a price is paid: once at first, for maintenance, and per replacement."""
+        return 1 + (operation.maintenance_share_per_year or 0.0) * years + replacements(years, life_years)
+
     if network is not None:
-        network = _priced(network, _times(operation, years, operation.fabric_life_years), _watt_usd(instance, years))
-    return instance.model_copy(
-        update={
-            "hardware": instance.hardware.model_copy(update={"rack": priced}),
-            "network": network,
-            "limits": limits.model_copy(update={"operation_years": years if instance.grid is not None else None}),
+        each, watt = times(operation.fabric_life_years), 0.0
+        if instance.grid is None and not hardware.overhead_includes_fabric and price is not None:
+            watt = years * energy_usd_per_year(hardware.facility_overhead_factor / WATTS_PER_MW, price)
+        priced = {
+            "switches": tuple(_scaled(switch, each, "price_usd") for switch in network.switches),
+            "optics": _scaled(network.optics, each, "price_usd"),
+            "cables": _scaled(network.cables, each, "endpoint_usd", "switch_usd"),
+            "media": tuple(_scaled(medium, each, "price_usd", "usd_per_m") for medium in network.media),
+            "power_usd_per_watt": network.power_usd_per_watt * each + watt,
         }
-    )
+        network = network.model_copy(update=priced)
+    bought = hardware.model_copy(update={"rack": _scaled(rack, times(rack.life_years), "price_usd")})
+    limits = limits.model_copy(update={"operation_years": years if instance.grid is not None else None})
+    return instance.model_copy(update={"hardware": bought, "network": network, "limits": limits})
 
 
 def alike_usd(instance: Instance, years: float) -> float:
@@ -389,35 +383,6 @@ def alike_usd(instance: Instance, years: float) -> float:
     if instance.grid is not None or operation.energy_usd_per_mwh is None:
         return staff
     return staff + years * energy_usd_per_year(facility_mw(hardware, hardware.racks or 0), operation.energy_usd_per_mwh)
-
-
-def _times(operation: Operation, years: float, life_years: float | None) -> float:
-    """Compute how many times the price of a purchase is paid: once at first, for maintenance, and per replacement."""
-    return 1 + (operation.maintenance_share_per_year or 0.0) * years + replacements(years, life_years)
-
-
-def _watt_usd(instance: Instance, years: float) -> float:
-    """Return the energy of a watt of fabric over the years, overhead with it; none where no price or no draw is known.
-
-    It is counted by the sites where there is a grid.
-    """
-    operation, hardware = operation_of(instance), instance.hardware
-    if instance.grid is not None or hardware.overhead_includes_fabric or operation.energy_usd_per_mwh is None:
-        return 0.0
-    return years * energy_usd_per_year(hardware.facility_overhead_factor / WATTS_PER_MW, operation.energy_usd_per_mwh)
-
-
-def _priced(network: Network, times: float, watt_usd: float) -> Network:
-    """Return a network with prices multiplied by `times`, and `watt_usd` added to the price of a watt."""
-    return network.model_copy(
-        update={
-            "switches": tuple(_scaled(switch, times, "price_usd") for switch in network.switches),
-            "optics": _scaled(network.optics, times, "price_usd"),
-            "cables": _scaled(network.cables, times, "endpoint_usd", "switch_usd"),
-            "media": tuple(_scaled(medium, times, "price_usd", "usd_per_m") for medium in network.media),
-            "power_usd_per_watt": network.power_usd_per_watt * times + watt_usd,
-        }
-    )
 
 
 def _scaled(priced: Priced, times: float, *names: str) -> Priced:

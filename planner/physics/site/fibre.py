@@ -6,12 +6,10 @@ from dataclasses import dataclass
 from itertools import combinations, islice
 from typing import Any
 
-from planner.instance.grid import Grid
 from planner.instance.network import FibreEdge, Wan
 from planner.physics import tick
 from planner.physics.site import wan as wide
-from planner.physics.site.cost import annuity
-from planner.physics.site.wan import Form, Rtt, fastest, link_needs, need_gbps
+from planner.physics.site.wan import Form, Rtt, need_gbps
 
 MANY = 256  # places, between all of which it takes long to measure
 Place = tuple[float, float]
@@ -30,6 +28,11 @@ class Edge:
     pair_usd: float
     wavelength_usd: float
     cut: bool
+
+    @property
+    def prices(self) -> tuple[float, float]:
+        """Prices of a fibre pair and of a wavelength, in USD."""
+        return self.pair_usd, self.wavelength_usd
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,24 +218,6 @@ def link_prices(wan: Wan, ends: Mapping[str, Place]) -> tuple[float, float]:
     return min(prices, key=lambda price: price[0] + wan.max_wavelengths_per_pair * price[1], default=flat)
 
 
-def capex_usd(edge: Edge, wan: Wan, waves: int) -> float:
-    """Compute the price of an edge's fibre pairs and of the equipment for its wavelengths."""
-    return wide.fibre_pairs(wan, waves) * edge.pair_usd + waves * edge.wavelength_usd
-
-
-def yearly_rates(edge: Edge, wan: Wan, grid: Grid) -> tuple[float, float]:
-    """Compute the yearly price of one fibre pair, over its life, and of one wavelength, over that of equipment."""
-    rate = grid.prices.discount_rate
-    pair = edge.pair_usd * annuity(rate, wan.fibre_life_years)
-    return pair, edge.wavelength_usd * annuity(rate, grid.prices.it_life_years)
-
-
-def usd_per_year(edge: Edge, wan: Wan, grid: Grid, waves: int) -> float:
-    """Compute the yearly price of an edge by its wavelengths."""
-    pair, wave = yearly_rates(edge, wan, grid)
-    return wide.fibre_pairs(wan, waves) * pair + waves * wave
-
-
 SYNC = "sync"
 
 
@@ -264,21 +249,26 @@ class Demand:
 
 
 def sync_demands(wan: Wan, form: Form | None, window_seconds: float, rtt_ms: Rtt) -> tuple[Demand, ...]:
-    """Return a demand for each link of the exchange, its headroom included."""
+    """Return a demand for each link of the exchange, its headroom included, in its phase's part of the window.
+
+    A link on a longer route than assumed needs more by its own round trips alone: it keeps its phase's part, and with
+    it every step of the phase.
+    """
     if form is None:
         return ()
     return tuple(
         Demand(
             name=SYNC,
-            a=need.link[0],
-            b=need.link[1],
+            a=a,
+            b=b,
             priority=0,
-            size_bytes=need.link_bytes,
-            window_seconds=need.window_seconds,
-            trips=need.trips,
+            size_bytes=phase.link_bytes,
+            window_seconds=part,
+            trips=wan.round_trips * phase.trips,
             factor=wan.headroom_factor,
         )
-        for need in link_needs(form, wan, window_seconds, rtt_ms)
+        for phase, part in zip(form.phases, wide.phase_windows(form, wan, window_seconds, rtt_ms), strict=True)
+        for a, b in phase.links
     )
 
 
@@ -314,6 +304,9 @@ def places_of(wan: Wan, sites: Mapping[str, Place]) -> dict[str, Place]:
 
 
 def choose_form(wan: Wan, offered: Sequence[Form], window_seconds: float, rtt_ms: Rtt) -> Form | None:
-    """Return the form that the instance names; the fastest where it names none that the sites can take."""
-    named = [form for form in offered if form.name == wan.exchange]
-    return named[0] if named else fastest(offered, wan, window_seconds, rtt_ms) if offered else None
+    """Return the form that the instance names; where it names none that the sites can take, that of the lowest rate.
+
+    At that rate it is the only one within the window.
+    """
+    named = [form for form in offered if form.name == wan.exchange] or offered
+    return min(named, key=lambda form: wide.form_need_gbps(form, wan, window_seconds, rtt_ms), default=None)

@@ -81,15 +81,6 @@ class PowerNetwork:
         self.susceptance: Floats = BASE_MVA * self.circuits / np.asarray(reactance_pu, dtype=np.float64)
 
     @cached_property
-    def _laplacian(self) -> Any:
-        from scipy import sparse  # where needed: it takes seconds to load once Pyomo is there
-
-        ends, other = np.concatenate([self.a, self.b]), np.concatenate([self.b, self.a])
-        weight = np.tile(self.susceptance, 2)
-        off = sparse.coo_matrix((weight, (ends, other)), shape=(self.nodes, self.nodes)).tocsr()
-        return sparse.diags(np.asarray(off.sum(axis=1)).ravel()) - off
-
-    @cached_property
     def island(self) -> Integers:
         """Number of the island of each node; islands are numbered in the order of their first nodes."""
         from scipy import sparse
@@ -105,11 +96,16 @@ class PowerNetwork:
     @cached_property
     def _factor(self) -> tuple[Integers, Any]:
         """Nodes but each island's first, its reference, and the factors of their Laplacian."""
+        from scipy import sparse  # where needed: it takes seconds to load once Pyomo is there
         from scipy.sparse.linalg import splu
 
+        ends, other = np.concatenate([self.a, self.b]), np.concatenate([self.b, self.a])
+        weight = np.tile(self.susceptance, 2)
+        off = sparse.coo_matrix((weight, (ends, other)), shape=(self.nodes, self.nodes)).tocsr()
+        laplacian = sparse.diags(np.asarray(off.sum(axis=1)).ravel()) - off
         _, reference = np.unique(self.island, return_index=True)
         free: Integers = np.setdiff1d(np.arange(self.nodes), reference)
-        reduced = self._laplacian.tocsc()[free][:, free].tocsc()
+        reduced = laplacian.tocsc()[free][:, free].tocsc()
         options: dict[str, Any] = {}
         if (self.susceptance > 0).all():
             # A grounded Laplacian is symmetric and positive definite: it needs no pivoting, and so fills little.

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise, permutations
 
 from planner.instance.network import Wan
@@ -77,16 +77,6 @@ class Form:
     phases: tuple[Phase, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkNeed:
-    """The need of one link of a form: bytes each way in its phase's part of the window, less its own round trips."""
-
-    link: Pair
-    link_bytes: float
-    trips: float
-    window_seconds: float
-
-
 def ring(sites: Sequence[str], size_bytes: float, rtt_ms: Rtt) -> Form:
     """Return the ring: reduce-scatter and all-gather in 2·(n-1) steps of S/n, each waiting one way of the slowest link.
 
@@ -95,7 +85,8 @@ def ring(sites: Sequence[str], size_bytes: float, rtt_ms: Rtt) -> Form:
     """
     order = _ring_order(sorted(sites), rtt_ms)
     n = len(order)
-    links = tuple(sorted({_pair(one, other) for one, other in pairwise((*order, order[0])) if one != other}))
+    hops = {(min(hop), max(hop)) for hop in pairwise((*order, order[0]))}
+    links = tuple(sorted(hop for hop in hops if hop[0] != hop[1]))
     return Form(
         name="ring", order=order, phases=(Phase(links=links, link_bytes=exchange_bytes(size_bytes, n), trips=n - 1),)
     )
@@ -111,7 +102,7 @@ def tree(sites: Sequence[str], size_bytes: float, rtt_ms: Rtt) -> Form:
         sorted(sites), key=lambda site: sorted((rtt_ms(site, other) for other in sites if other != site), reverse=True)
     )
     leaves = [site for site in sorted(sites) if site != root]
-    links = tuple(sorted(_pair(root, leaf) for leaf in leaves))
+    links = tuple(sorted((min(root, leaf), max(root, leaf)) for leaf in leaves))
     return Form(name="tree", order=(root, *leaves), phases=(Phase(links=links, link_bytes=2 * size_bytes, trips=1),))
 
 
@@ -126,28 +117,17 @@ def hierarchical(groups: Sequence[Sequence[str]], size_bytes: float, rtt_ms: Rtt
     g, m = len(groups[0]) if groups else 0, len(groups)
     if m < 2 or g < 2 or any(len(group) != g for group in groups):
         return None
-    sizes = size_bytes, size_bytes / g
-    inside = [ring(group, sizes[0], rtt_ms) for group in groups]
-    across = [ring(row, sizes[1], rtt_ms) for row in zip(*(sorted(group) for group in groups), strict=True)]
+
+    def together(rings: Sequence[Form]) -> Phase:  # of one size, at the same time
+        return replace(rings[0].phases[0], links=tuple(sorted(link for ring in rings for link in ring.phases[0].links)))
+
+    inside = [ring(group, size_bytes, rtt_ms) for group in groups]
+    across = [ring(row, size_bytes / g, rtt_ms) for row in zip(*(sorted(group) for group in groups), strict=True)]
     return Form(
         name="hierarchical",
         order=tuple(site for ring in inside for site in ring.order),
-        phases=(_together(inside), _together(across)),
+        phases=(together(inside), together(across)),
     )
-
-
-def _together(rings: Sequence[Form]) -> Phase:
-    """Return the phase of rings of one size at the same time."""
-    first = rings[0].phases[0]
-    return Phase(
-        links=tuple(sorted(link for ring in rings for link in ring.phases[0].links)),
-        link_bytes=first.link_bytes,
-        trips=first.trips,
-    )
-
-
-def _pair(one: str, other: str) -> Pair:
-    return (one, other) if one < other else (other, one)
 
 
 def _ring_order(sites: Sequence[str], rtt_ms: Rtt) -> tuple[str, ...]:
@@ -170,11 +150,8 @@ def forms(groups: Mapping[str, Sequence[str]], size_bytes: float, rtt_ms: Rtt) -
     if len(sites) < 2:
         return ()
     two_level = hierarchical([sorted(groups[name]) for name in sorted(groups)], size_bytes, rtt_ms)
-    return (
-        ring(sites, size_bytes, rtt_ms),
-        tree(sites, size_bytes, rtt_ms),
-        *(() if two_level is None else (two_level,)),
-    )
+    plain = ring(sites, size_bytes, rtt_ms), tree(sites, size_bytes, rtt_ms)
+    return plain if two_level is None else (*plain, two_level)
 
 
 def _waits(form: Form, wan: Wan, rtt_ms: Rtt) -> Iterator[float]:
@@ -193,28 +170,15 @@ def form_need_gbps(form: Form, wan: Wan, window_seconds: float, rtt_ms: Rtt) -> 
     return need_gbps(sum(phase.link_bytes for phase in form.phases), window_seconds, sum(_waits(form, wan, rtt_ms)))
 
 
-def fastest(offered: Sequence[Form], wan: Wan, window_seconds: float, rtt_ms: Rtt) -> Form:
-    """Return the form that needs the lowest rate: at that rate it is the only one within the window."""
-    return min(offered, key=lambda form: form_need_gbps(form, wan, window_seconds, rtt_ms))
+def phase_windows(form: Form, wan: Wan, window_seconds: float, rtt_ms: Rtt) -> list[float]:
+    """Share the window out over the phases of an exchange so that they fill it at equal rates, in seconds.
 
-
-def link_needs(form: Form, wan: Wan, window_seconds: float, rtt_ms: Rtt) -> tuple[LinkNeed, ...]:
-    """Return the need of each link, with the window shared out over the phases so that they fill it at equal rates.
-
-    Where no rate fills it, the parts are in proportion to the waits, so that no phase fits its own. A link on a longer
-    route than assumed needs more by its own round trips alone: it keeps its phase's part of the window, and with it
-    every step of the phase.
+    Where no rate fills it, the parts are in proportion to the waits, so that no phase fits its own.
     """
     rate, waits = form_need_gbps(form, wan, window_seconds, rtt_ms), list(_waits(form, wan, rtt_ms))
     if math.isfinite(rate):
-        parts = [8 * phase.link_bytes / rate / 1e9 + wait for phase, wait in zip(form.phases, waits, strict=True)]
-    else:
-        parts = [window_seconds * (wait / sum(waits) if 0 < sum(waits) < math.inf else 1.0) for wait in waits]
-    return tuple(
-        LinkNeed(link=link, link_bytes=phase.link_bytes, trips=wan.round_trips * phase.trips, window_seconds=part)
-        for phase, part in zip(form.phases, parts, strict=True)
-        for link in phase.links
-    )
+        return [8 * phase.link_bytes / rate / 1e9 + wait for phase, wait in zip(form.phases, waits, strict=True)]
+    return [window_seconds * (wait / sum(waits) if 0 < sum(waits) < math.inf else 1.0) for wait in waits]
 
 
 def assumed_window_seconds(

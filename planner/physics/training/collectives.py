@@ -229,14 +229,6 @@ def weights_of(m: Machine, s: LayerShape) -> Weights:
     return Weights(shared=rest, experts=routed / s.expert_parallel, end=end, front=dense)
 
 
-def context_levels(m: Machine, s: LayerShape, slowdown: float) -> tuple[Level, ...]:
-    """Return the levels of a CP group.
-
-    The ranks of a rack, then the racks at the NIC's rate over the network's slowdown.
-    """
-    return group_levels(m, stride=s.tensor_parallel, ranks=s.context_parallel, slowdown=slowdown)
-
-
 def keys_and_values_bytes(m: Machine, s: LayerShape) -> float:
     """Count the bytes of keys and values that one TP rank gathers of a layer and micro-batch, all ranks' together."""
     model, latent = m.model, m.model.latent_attention
@@ -253,9 +245,8 @@ def context_exchange_seconds(m: Machine, s: LayerShape, attention: float, slowdo
     """
     if s.context_parallel == 1:
         return 0.0
-    time = (
-        float(all_gather(keys_and_values_bytes(m, s), context_levels(m, s, slowdown))) + m.software.collective_seconds
-    )
+    levels = group_levels(m, stride=s.tensor_parallel, ranks=s.context_parallel, slowdown=slowdown)
+    time = float(all_gather(keys_and_values_bytes(m, s), levels)) + m.software.collective_seconds
     return max(0.0, time - attention) if m.software.hides("context") else time
 
 
@@ -266,7 +257,7 @@ def context_nic_seconds(m: Machine, s: LayerShape, slowdown: float = 1.0) -> flo
     """
     if s.context_parallel == 1:
         return 0.0
-    near, far = context_levels(m, s, slowdown)
+    near, far = group_levels(m, stride=s.tensor_parallel, ranks=s.context_parallel, slowdown=slowdown)
     if far.ranks <= 1:
         return 0.0
     return float(all_gather(keys_and_values_bytes(m, s) / near.ranks, (far,)))

@@ -256,13 +256,10 @@ def layer_times(m: Machine, s: LayerShape, nic_slowdown: float = 1.0, *, front: 
     kinds = [k for k in layer_kinds(m.model) if k.routed != dense]
     layers = sum(k.layers for k in kinds)
     each = [(k.layers / layers, kind_times(m, s, k, nic_slowdown)) for k in kinds]
-    return LayerTimes(
-        forward_seconds=math.fsum(w * x.forward_seconds for w, x in each),
-        backward_seconds=math.fsum(w * x.backward_seconds for w, x in each),
-        recompute_seconds=math.fsum(w * x.recompute_seconds for w, x in each),
-        weight_gradient_seconds=math.fsum(w * x.weight_gradient_seconds for w, x in each),
-        parts={part: math.fsum(w * x.parts[part] for w, x in each) for part in each[0][1].parts},
-    )
+    passes = ("forward_seconds", "backward_seconds", "recompute_seconds", "weight_gradient_seconds")
+    mean = {name: math.fsum(w * getattr(x, name) for w, x in each) for name in passes}
+    parts = {part: math.fsum(w * x.parts[part] for w, x in each) for part in each[0][1].parts}
+    return LayerTimes(**mean, parts=parts)
 
 
 def pipeline_send_bytes(m: Machine, s: LayerShape) -> float:
@@ -289,23 +286,15 @@ def pipeline_send_seconds(m: Machine, s: LayerShape, slowdown: float, *, inside:
     return crossing + gather + m.software.pipeline_start_seconds
 
 
-def exposed_pipeline_send_seconds(
-    micro_batches: Num,
-    virtual_stages: Num,
-    send_seconds: Num,
-    forward_window: Num,
-    backward_window: Num,
-    *,
-    overlap: float = 1.0,
-) -> Num:
-    """Compute the seconds of pipeline sends per step that compute does not hide, both ways.
+def exposed_send_seconds(send_seconds: Num, forward_window: Num, backward_window: Num, *, overlap: Num) -> Num:
+    """Compute the seconds of pipeline sends of a chunk and micro-batch that compute does not hide, both ways.
 
     They are what the framework does not overlap, and the excess over the chunk's windows (seconds). Plain 1F1B hides
     none: each of its passes waits for the one before to cross and come back.
     """
-    hidden = np.where(np.asarray(virtual_stages) > 1, overlap, 0.0) * send_seconds
+    hidden = overlap * send_seconds
     excess = np.maximum(0.0, hidden - forward_window) + np.maximum(0.0, hidden - backward_window)
-    return micro_batches * virtual_stages * (2 * (send_seconds - hidden) + excess)
+    return 2 * (send_seconds - hidden) + excess
 
 
 def ranks_in_rack(m: Machine, s: LayerShape, replicas_per_rack: Num) -> Num:

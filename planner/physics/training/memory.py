@@ -27,8 +27,6 @@ from planner.physics.training.transformer import (
     expert_parameters,
 )
 
-RECOMPUTE_MODES: tuple[Recompute, ...] = ("none", "selective", "full")
-
 
 def activation_elements(model: Model, *, routed: bool = False, imbalance: float = 1.0) -> tuple[float, float]:
     """Return the stored elements of one layer per token: (kept by every TP rank, divided over TP ranks).
@@ -77,11 +75,6 @@ class Discarded:
     attention: float = 0.0
     inputs: float = 0.0
     others: float = 0.0
-
-    @property
-    def any(self) -> bool:
-        """Whether there are any."""
-        return self.common_inputs + self.attention + self.inputs + self.others > 0
 
 
 def discarded_elements(
@@ -195,11 +188,6 @@ def end_copies(model: Model, stage: Num, pipeline: Num) -> Num:
     return np.minimum(ends, 1) if model.tied_embeddings else ends
 
 
-def stage_extra_parameters(model: Model, stage: Num, pipeline: Num) -> Num:
-    """Return the weights of a stage outside its layers: its embeddings."""
-    return end_copies(model, stage, pipeline) * embedding_parameters(model)
-
-
 def logits_bytes(
     model: Model,
     sequence: Num,
@@ -238,7 +226,7 @@ class LayerBytes:
 def repeats_modules(m: Machine) -> bool:
     """Return whether selective recompute discards tensors other than unfused scores in some layer of the model."""
     modules, kinds = m.software.recompute_modules, {k.routed for k in layer_kinds(m.model)}
-    return any(discarded_elements(m.model, modules, routed=routed).any for routed in kinds)
+    return any(discarded_elements(m.model, modules, routed=routed) != Discarded() for routed in kinds)
 
 
 def repeated_modules(m: Machine, s: LayerShape) -> tuple[RecomputeModule, ...]:
@@ -397,7 +385,7 @@ def memory_by_part(
     stage, layers, recomputed = (np.asarray(x) for x in (stages.stage, stages.layers, stages.recomputed))
     in_flight = schedule.chunks_in_flight(order, stage, pipeline, virtual_stages, counts.micro_batches)
     share = recomputed / np.maximum(layers, 1)
-    chunk = schedule.layers_per_chunk(layers, virtual_stages) * (each.kept + share * (each.checkpoint - each.kept))
+    chunk = np.ceil(layers / virtual_stages) * (each.kept + share * (each.checkpoint - each.kept))
     working = working_bytes(m, s, w, each, zero_stage=zero_stage, recomputed=recomputed, front=front)
     ends = end_copies(m.model, stage, pipeline)
     size = {"layers": layers, "ends": ends, "zero_stage": zero_stage, "replicas": replicas, "front": front}
@@ -447,4 +435,5 @@ def stage_gradient_bytes(m: Machine, s: LayerShape, layers: Num, *, stage: Num, 
     """Compute the gradient bytes of all TP ranks and experts of a stage, which sites exchange."""
     w = weights_of(m, s)
     weights = layers * (w.shared * s.tensor_parallel + w.experts * s.expert_parallel)
-    return (weights + stage_extra_parameters(m.model, stage, pipeline)) * m.precision.gradient_bytes
+    ends = end_copies(m.model, stage, pipeline) * embedding_parameters(m.model)
+    return (weights + ends) * m.precision.gradient_bytes

@@ -261,12 +261,8 @@ class Passes:
     def elementwise(self, name: str, forward_elements: Num, backward_elements: Num) -> None:
         """Add an element-wise operation that moves the given numbers of elements in the forward and backward pass."""
         e = self.m.precision.activation_bytes
-        self.forward.append(
-            LayerOperation(name, "elementwise", float(elementwise_seconds(self.m, forward_elements * e)))
-        )
-        self.backward.append(
-            LayerOperation(name, "elementwise", float(elementwise_seconds(self.m, backward_elements * e)))
-        )
+        for operations, elements in ((self.forward, forward_elements), (self.backward, backward_elements)):
+            operations.append(LayerOperation(name, "elementwise", float(elementwise_seconds(self.m, elements * e))))
 
 
 def layer_operations(m: Machine, s: LayerShape, *, routed: bool, window: int | None = None) -> Passes:
@@ -334,22 +330,15 @@ def _attention(p: Passes, tokens: Num, s: LayerShape, window: int | None) -> Non
         # The backward kernel computes the scores again: five products where the forward has two (Dao 2023).
         p.forward.append(LayerOperation("attention", "attention", float(seconds + m.gpu.kernel_seconds)))
         p.backward.append(LayerOperation("attention", "attention", float(2.5 * seconds + m.gpu.kernel_seconds)))
-        _merge_of_ranks(p, tokens, s, inner)
+        if s.context_parallel > 1:
+            # A kernel for each rank's keys, its result added to the others' in FP32. Forward the output is read, the
+            # sum read and written; backward the gradients of Q, and of K and V, are (Transformer Engine,
+            # attention/context_parallel.py: flash_attn_fwd_out_correction and the gradients' accumulation).
+            wide = 3 * s.context_parallel * tokens * COMPUTE_BYTES["fp32"] / m.precision.activation_bytes / t
+            p.elementwise("merge of CP ranks", wide * inner, wide * (inner + 2 * model.kv * model.head))
     else:
         _unfused_scores(p, s)
     p.gemm("projection", tokens, inner / t, model.hidden)
-
-
-def _merge_of_ranks(p: Passes, tokens: Num, s: LayerShape, inner: int) -> None:
-    """Add the sums over context-parallel ranks: a kernel for each rank's keys, its result added to the others' in FP32.
-
-    Forward the output is read, the sum read and written; backward the gradients of Q, and of K and V, are (Transformer
-    Engine, attention/context_parallel.py: flash_attn_fwd_out_correction and the gradients' accumulation).
-    """
-    c, model = s.context_parallel, p.m.model
-    if c > 1:
-        wide = 3 * c * tokens * COMPUTE_BYTES["fp32"] / p.m.precision.activation_bytes / s.tensor_parallel
-        p.elementwise("merge of CP ranks", wide * inner, wide * (inner + 2 * model.kv * model.head))
 
 
 def narrow_heads(m: Machine) -> float:

@@ -120,25 +120,15 @@ def block_of(
     )
 
 
-def padded_sequence(sequence: int, *, tensor_parallel: int, context_parallel: int, sequence_parallel: bool) -> int:
-    """Return the tokens that a sequence takes once it is padded.
+def padded(m: Machine, s: LayerShape) -> Machine:
+    """Return the machine with its sequences padded for a shape: work, bytes and time are those of the padded length.
 
     Under sequence parallelism every CP rank holds two chunks (the causal balance of ring attention, Brandon 2023,
     arXiv 2311.09431; Megatron-Core pads to a multiple of 2·CP), and TP divides the tokens of a rank: a multiple of
     CP·lcm(2, TP). Without it, and without CP, whole parts are enough: a multiple of CP.
     """
-    unit = context_parallel * (math.lcm(2, tensor_parallel) if sequence_parallel else 1)
-    return -(-sequence // unit) * unit
-
-
-def padded(m: Machine, s: LayerShape) -> Machine:
-    """Return the machine with its sequences padded for a shape: work, bytes and time are those of the padded length."""
-    sequence = padded_sequence(
-        m.sequence,
-        tensor_parallel=s.tensor_parallel,
-        context_parallel=s.context_parallel,
-        sequence_parallel=s.sequence_parallel,
-    )
+    unit = s.context_parallel * (math.lcm(2, s.tensor_parallel) if s.sequence_parallel else 1)
+    sequence = -(-m.sequence // unit) * unit
     return m if sequence == m.sequence else replace(m, sequence=sequence)
 
 
@@ -210,17 +200,9 @@ class ParallelStrategy:
     @property
     def shape(self) -> LayerShape:
         """The part that sets a layer's cost; under full recompute that of the layers that are not recomputed."""
-        return LayerShape(
-            tensor_parallel=self.tensor_parallel,
-            micro_batch=self.micro_batch,
-            recompute=self.recompute,
-            sequence_parallel=self.sequence_parallel,
-            context_parallel=self.context_parallel,
-            expert_parallel=self.expert_parallel,
-            tensor_inner=self.tensor_inner,
-            experts_overlap=bool(may_overlap_experts(self.pipeline_parallel, self.virtual_stages))
-            and not any(self.recomputed),
-        )
+        own = {f.name: getattr(self, f.name) for f in fields(LayerShape) if f.name != "experts_overlap"}
+        overlap = bool(may_overlap_experts(self.pipeline_parallel, self.virtual_stages)) and not any(self.recomputed)
+        return LayerShape(**own, experts_overlap=overlap)
 
     @property
     def recomputed(self) -> tuple[int, ...]:

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from planner.physics import Num
 
 Schedule = Literal["1f1b", "zb-h1"]
-SCHEDULES: tuple[Schedule, ...] = ("1f1b", "zb-h1")
 
 
 def bubble_seconds(
@@ -128,11 +127,6 @@ def chunks_in_flight(schedule: Schedule, stage: Num, pipeline: Num, virtual_stag
     plain = pipeline - stage
     interleaved = 2 * (pipeline - stage - 1) + (virtual_stages - 1) * pipeline + 1
     return np.minimum(np.where(np.asarray(virtual_stages) == 1, plain, interleaved), virtual_stages * micro_batches)
-
-
-def layers_per_chunk(layers: Num, virtual_stages: Num) -> Num:
-    """Return the layers of the largest of the v chunks of a stage."""
-    return np.ceil(layers / virtual_stages)
 
 
 def recomputed_alike(layers: Num, virtual_stages: int, each: int) -> Num:

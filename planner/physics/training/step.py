@@ -3,18 +3,14 @@
 from dataclasses import dataclass
 from typing import TypeVar
 
-import numpy as np
-
 from planner.instance.hardware import Accelerator, Hardware, Pool, PoolLink, Rack
 from planner.instance.instance import Instance
 from planner.instance.workload import Model, Software
 from planner.physics import Num
 from planner.physics.site import wan
 from planner.physics.training import layer_time, memory, schedule
-from planner.physics.training.collectives import weights_of
-from planner.physics.training.layer_time import LayerTimes, OverlappedPasses, ReplicaGroup
-from planner.physics.training.memory import gpu_state_bytes
-from planner.physics.training.operations import LayerShape, Machine
+from planner.physics.training.layer_time import LayerTimes
+from planner.physics.training.operations import Machine
 from planner.physics.training.schedule import Schedule
 from planner.plan.plan_sections import LayoutMetrics
 
@@ -81,47 +77,6 @@ class ShardedTimes:
         return self.times.forward_seconds + self.times.backward_seconds + self.sharding_seconds
 
 
-def sharded_times(
-    m: Machine,
-    s: LayerShape,
-    times: LayerTimes,
-    group: ReplicaGroup,
-    *,
-    zero_stage: int,
-) -> ShardedTimes:
-    """Compute a layer's seconds of compute, exposed ZeRO traffic and free NIC; broadcasts over the racks of a group.
-
-    Each pass hides its traffic up to its own length, but for the share that the framework exposes in any case.
-    """
-    forward, backward = layer_time.sharding_traffic_seconds(m, s, weights_of(m, s), zero_stage, group)
-    f, b = times.forward_seconds, times.backward_seconds
-    exposed = m.software.sharding_exposed * (forward + backward)
-    return ShardedTimes(
-        times=times,
-        sharding_seconds=np.maximum(0.0, forward - f) + np.maximum(0.0, backward - b) + exposed,
-        free_forward_seconds=np.maximum(0.0, f - forward),
-        free_backward_seconds=np.maximum(0.0, b - backward),
-    )
-
-
-def tail_parts(
-    m: Machine, s: LayerShape, group: ReplicaGroup, *, pipeline: int, zero_stage: int, overlapped: OverlappedPasses
-) -> dict[str, Num]:
-    """Compute the seconds that come once a step: gradients within a site, optimiser, CPU overhead.
-
-    The stage that ends last is taken to be as large as the largest; broadcasts over racks, replicas and layers.
-    """
-    w, end, layers = weights_of(m, s), memory.end_copies(m.model, 0, pipeline), overlapped.layers
-    state = gpu_state_bytes(m, s, w, layers=layers, ends=end, zero_stage=zero_stage, replicas=group.shards)
-    return {
-        "data_parallel": layer_time.data_parallel_tail_seconds(
-            m, s, w, group, zero_stage=zero_stage, overlapped=overlapped, end=end
-        ),
-        "optimizer": layer_time.optimizer_seconds(m.gpu, state),
-        "cpu_overhead": m.software.step_seconds,
-    }
-
-
 def pipeline_bubble_seconds(
     sharded: ShardedTimes,
     order: Schedule,
@@ -141,9 +96,6 @@ def pipeline_bubble_seconds(
     chunk = stage_seconds / virtual_stages
     passes = (chunk * forward, chunk * (1 - forward - weights), chunk * weights)
     return schedule.bubble_seconds(order, pipeline, virtual_stages, *passes, send_seconds, micro_batches=micro_batches)
-
-
-ROUND_TRIPS = 1.0  # that an exchange of gradients waits for
 
 
 def pool_instance(instance: Instance, pool: Pool, sequences: int) -> Instance:
@@ -166,13 +118,14 @@ def pool_exchange_seconds(link: PoolLink | None, metrics: LayoutMetrics, layers:
     """Compute the exposed seconds of a pool's exchange of gradients with the other pools, as between sites of a layout.
 
     `layers`: layers of the pool's largest stage; the gradients of one cross at the link's rate during the backward pass
-    of the next. `training`: pools that take part in the ring. Without a link the exchange takes no time.
+    of the next. `training`: pools that take part in the ring, which waits for
+    one round trip. Without a link the exchange takes no time.
     """
     if link is None or training < 2:
         return 0.0
     size = wan.exchange_bytes(metrics.gradient_bytes_per_stage, training)
     backward = metrics.wan_window_seconds / layers
-    return float(layer_time.wan_tail_seconds(size, link.gbps, link.rtt_ms, ROUND_TRIPS, layers, backward))
+    return float(layer_time.wan_tail_seconds(size, link.gbps, link.rtt_ms, 1.0, layers, backward))
 
 
 def pools_usd(instance: Instance) -> float:

@@ -7,7 +7,6 @@ whole rounds of micro-batches this is the time of 1F1B.
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -103,17 +102,19 @@ def inside_rack(x: Pipeline) -> Pipeline:
 
 
 def sharded_times(x: Pipeline, group: ReplicaGroup) -> ShardedTimes:
-    """Compute the times of a layer under ZeRO, in seconds.
+    """Compute a layer's seconds of compute, exposed ZeRO traffic and free NIC; broadcasts over the racks of a group.
 
-    The time that CP takes of the NIC, once forward and twice backward, is lost to the exchange of stages.
+    Each pass hides its traffic up to its own length, but for the share that the framework exposes in any case. The time
+    that CP takes of the NIC, once forward and twice backward, is lost to the exchange of stages.
     """
-    own = step.sharded_times(x.machine, x.shape, x.times, group, zero_stage=x.zero_stage)
-    if x.context_nic == 0:
-        return own
-    return replace(
-        own,
-        free_forward_seconds=np.maximum(0.0, own.free_forward_seconds - x.context_nic),
-        free_backward_seconds=np.maximum(0.0, own.free_backward_seconds - 2 * x.context_nic),
+    m, f, b = x.machine, x.times.forward_seconds, x.times.backward_seconds
+    forward, backward = layer_time.sharding_traffic_seconds(m, x.shape, weights_of(m, x.shape), x.zero_stage, group)
+    exposed = m.software.sharding_exposed * (forward + backward)
+    return ShardedTimes(
+        times=x.times,
+        sharding_seconds=np.maximum(0.0, forward - f) + np.maximum(0.0, backward - b) + exposed,
+        free_forward_seconds=np.maximum(0.0, f - forward - x.context_nic),
+        free_backward_seconds=np.maximum(0.0, b - backward - 2 * x.context_nic),
     )
 
 
@@ -122,12 +123,13 @@ def exposed_seconds(x: Pipeline, sharded: ShardedTimes, virtual_stages: Num, lay
 
     l mod v of them have a layer more.
     """
-    v, overlap = np.asarray(virtual_stages), float(x.machine.software.hides("sends"))
+    v = np.asarray(virtual_stages)
+    overlap = (v > 1) * float(x.machine.software.hides("sends"))
     small, larger = np.asarray(layers) // v, np.asarray(layers) % v
 
     def chunk(size: Num) -> Num:
         hidden = (size * sharded.free_forward_seconds, size * sharded.free_backward_seconds)
-        return layer_time.exposed_pipeline_send_seconds(1, v, send, *hidden, overlap=overlap) / v
+        return layer_time.exposed_send_seconds(send, *hidden, overlap=overlap)
 
     return larger * chunk(small + 1) + (v - larger) * chunk(small)
 
@@ -174,11 +176,6 @@ def chunk_seconds(x: Pipeline, sharded: ShardedTimes, virtual_stages: Num, layer
     )
 
 
-def passes(x: Pipeline, sharded: ShardedTimes) -> tuple[float, float, float]:
-    """Return the seconds of a layer forward, backward with the exposed ZeRO traffic, and recomputed."""
-    return x.times.forward_seconds, float(sharded.layer_seconds) - x.times.forward_seconds, x.times.recompute_seconds
-
-
 def excess_seconds(
     x: Pipeline,
     sharded: ShardedTimes,
@@ -193,7 +190,8 @@ def excess_seconds(
 
     The `last` stage has the head in its last chunk, a third of it forward: one product of three.
     """
-    each, head = passes(x, sharded), (x.head / 3, 2 * x.head / 3) if last else (0.0, 0.0)
+    forward, head = x.times.forward_seconds, (x.head / 3, 2 * x.head / 3) if last else (0.0, 0.0)
+    each = forward, float(sharded.layer_seconds) - forward, x.times.recompute_seconds
     p, v, m = counts.pipeline, counts.virtual_stages, counts.micro_batches
     return schedule.excess_seconds(p, v, m, layers, recomputed, each, head=head, tick=tick)
 
@@ -301,26 +299,29 @@ def once_parts(
     both as if `alone`.
     """
     p, v, micro_batches = counts.pipeline, counts.virtual_stages, counts.micro_batches
-    tails = step.tail_parts(
-        x.machine,
-        x.shape,
-        group,
-        pipeline=p,
-        zero_stage=x.zero_stage,
-        overlapped=OverlappedPasses(
-            layers=largest.layers,
-            forward_seconds=x.times.forward_seconds,
-            backward_seconds=x.times.backward_seconds,
-            chunks=v,
-            rounds=counts.rounds or schedule.rounds_of(micro_batches, p),
-        ),
+    m, s, w = x.machine, x.shape, weights_of(x.machine, x.shape)
+    end = memory.end_copies(m.model, 0, p)
+    # The stage that ends last is taken to be as large as the largest.
+    overlapped = OverlappedPasses(
+        layers=largest.layers,
+        forward_seconds=x.times.forward_seconds,
+        backward_seconds=x.times.backward_seconds,
+        chunks=v,
+        rounds=counts.rounds or schedule.rounds_of(micro_batches, p),
     )
+    stage = {"layers": largest.layers, "ends": end, "zero_stage": x.zero_stage, "replicas": group.shards}
+    tails = {
+        "data_parallel": layer_time.data_parallel_tail_seconds(
+            m, s, w, group, zero_stage=x.zero_stage, overlapped=overlapped, end=end
+        ),
+        "optimizer": layer_time.optimizer_seconds(m.gpu, memory.gpu_state_bytes(m, s, w, **stage)),
+        "cpu_overhead": m.software.step_seconds,
+    }
     fill = step.pipeline_bubble_seconds(
         sharded, x.order, p, v, largest.chunk_seconds * v, send_seconds=send, micro_batches=micro_batches
     )
     between = between_sites_seconds(x, fibre, pipeline=p, virtual_stages=v, layers=largest.layers)
-    w, end = weights_of(x.machine, x.shape), memory.end_copies(x.machine.model, 0, p)
-    ends = layer_time.end_sharding_seconds(x.machine, x.shape, w, x.zero_stage, group, end=end)
+    ends = layer_time.end_sharding_seconds(m, s, w, x.zero_stage, group, end=end)
     parts = {"pipeline_bubble": fill, **tails, "between_sites": between, "end_sharding": micro_batches * ends}
     if alone:
         return parts
@@ -358,11 +359,14 @@ def step_breakdown(
         for part, seconds in x.times.parts.items()
     }
     parts |= {"sharding": n * slow_layers * sharded.sharding_seconds, "head": n * heads[slowest]}
+    sites, fibre = sum(d > 0 for d in strategy.data_parallel_by_site), None
+    if sites > 1 and c.wan_gbps is not None:
+        fibre = LayoutFibre(sites=sites, gbps=c.wan_gbps, rtt_ms=c.wan_rtt_ms, round_trips=c.wan_round_trips)
     parts["pipeline_send"] = n * exposed_seconds(x, sharded, v, slow_layers, send)
     parts |= once_parts(
         x,
         sharded,
-        _fibre(c, strategy.data_parallel_by_site),
+        fibre,
         counts,
         group,
         largest=LargestStage(layers=most, chunk_seconds=np.max(chunk_seconds(x, sharded, v, layers, recompute))),
@@ -373,14 +377,6 @@ def step_breakdown(
     parts["recompute"] += n * repeated * x.times.recompute_seconds
     parts["launch"] += n * machine.software.host_seconds
     return {k: float(v) for k, v in parts.items() if k != "ring_wait" or v}
-
-
-def _fibre(c: Conditions, replicas_by_site: Sequence[int]) -> LayoutFibre | None:
-    """Return the fibre between the sites that hold replicas; None where one holds all or the links have no rate."""
-    sites = sum(d > 0 for d in replicas_by_site)
-    if sites < 2 or c.wan_gbps is None:
-        return None
-    return LayoutFibre(sites=sites, gbps=c.wan_gbps, rtt_ms=c.wan_rtt_ms, round_trips=c.wan_round_trips)
 
 
 def stage_bytes(m: Machine, strategy: ParallelStrategy) -> dict[str, np.ndarray[tuple[int], np.dtype[np.float64]]]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.instance.workload import DepthLaw, Experts, LossLaw, Model, PointsLaw, PowerOf
+from planner.instance.workload import DepthLaw, LossLaw, Model, PointsLaw, PowerOf
 from planner.physics import Num
 
 
@@ -33,26 +33,11 @@ def _ffn_weights(model: Model, width: int) -> int:
     return (3 if model.gated_ffn else 2) * model.hidden * width
 
 
-def _experts(model: Model) -> Experts:
-    if model.experts is None:
-        raise ValueError(f"model {model.name!r} has no experts")
-    return model.experts
-
-
 def expert_parameters(model: Model) -> int:
     """Return the weights of one routed expert."""
-    return _ffn_weights(model, _experts(model).ffn)
-
-
-def _always_active_parameters(model: Model) -> int:
-    """Return the weights of a layer with experts that every token meets: attention, shared experts, router."""
-    experts = _experts(model)
-    return attention_parameters(model) + _ffn_weights(model, experts.shared_ffn) + model.hidden * experts.count
-
-
-def moe_layer_parameters(model: Model) -> int:
-    """Return the weights of one layer with routed experts, all of them counted (arXiv 2412.19437, eqs. 12-15)."""
-    return _always_active_parameters(model) + _experts(model).count * expert_parameters(model)
+    if model.experts is None:
+        raise ValueError(f"model {model.name!r} has no experts")
+    return _ffn_weights(model, model.experts.ffn)
 
 
 def dense_layer_parameters(model: Model) -> int:
@@ -62,14 +47,20 @@ def dense_layer_parameters(model: Model) -> int:
 
 def layer_parameters(model: Model) -> int:
     """Return the weights of one layer of the prevailing kind: with all experts where the model has any, else dense."""
-    return dense_layer_parameters(model) if model.experts is None else moe_layer_parameters(model)
+    return _layer_weights(model, 0 if model.experts is None else model.experts.count)
 
 
 def active_layer_parameters(model: Model) -> int:
     """Return the weights that one token meets in a layer of the prevailing kind: its top-k of the routed experts."""
+    return _layer_weights(model, 0 if model.experts is None else model.experts.per_token)
+
+
+def _layer_weights(model: Model, experts: int) -> int:
+    """Return the weights of attention, shared experts, router and some experts (arXiv 2412.19437, eqs. 12-15)."""
     if model.experts is None:
         return dense_layer_parameters(model)
-    return _always_active_parameters(model) + model.experts.per_token * expert_parameters(model)
+    shared = attention_parameters(model) + _ffn_weights(model, model.experts.shared_ffn)
+    return shared + model.hidden * model.experts.count + experts * expert_parameters(model)
 
 
 def embedding_parameters(model: Model) -> int:
@@ -85,9 +76,8 @@ def _over_layers(model: Model, moe_layer: int) -> int:
 
 def total_parameters(model: Model) -> int:
     """Return all weights over all kinds of layers: 12·L·h² + V·h for the plain GPT with tied embeddings."""
-    return _over_layers(model, layer_parameters(model)) + embedding_parameters(model) * (
-        1 if model.tied_embeddings else 2
-    )
+    ends = 1 if model.tied_embeddings else 2
+    return _over_layers(model, layer_parameters(model)) + ends * embedding_parameters(model)
 
 
 def active_parameters(model: Model, *, embedding: bool = False) -> int:
@@ -129,49 +119,26 @@ def attention_score_flop(
     return 2 * per_pair * np.minimum(reach * sequence - reach * (reach - 1) / 2, sequence**2 / 2)
 
 
-def attention_flop(
-    model: Model, sequence: Num, micro_batch: Num, *, causal: bool = True, windowed: bool = False
-) -> Num:
-    """Compute the forward FLOP of one layer's scores and their product with V, for a full or a windowed layer."""
-    return attention_score_flop(model, sequence, micro_batch, causal=causal, window=model.window if windowed else None)
-
-
-def layer_forward_flop(
-    model: Model, sequence: Num, micro_batch: Num, *, causal: bool = True, dense: bool = False, windowed: bool = False
-) -> Num:
-    """Compute the FLOP of one layer, forward: 24·b·s·h² + 4·b·s²·h for the plain GPT (Narayanan 2021, appendix).
-
-    The layer is of the prevailing kind, or `dense`, with full attention, or `windowed`; tokens use their top-k experts
-    only.
-    """
-    weights = dense_layer_parameters(model) if dense else active_layer_parameters(model)
-    return gemm_flop(weights, micro_batch * sequence) + attention_flop(
-        model, sequence, micro_batch, causal=causal, windowed=windowed
-    )
-
-
 def layers_forward_flop(model: Model, sequence: Num, micro_batch: Num, *, causal: bool = True) -> Num:
-    """Compute the FLOP of all layers, forward, each by its kind of FFN and of attention."""
+    """Compute the FLOP of all layers, forward, each by its kind of FFN and of attention.
+
+    That is L·(24·b·s·h² + 4·b·s²·h) for the plain GPT (Narayanan 2021, appendix); tokens use their top-k experts only.
+    """
     products = gemm_flop(_over_layers(model, active_layer_parameters(model)), micro_batch * sequence)
-    full = (model.layers - model.window_layers) * attention_flop(model, sequence, micro_batch, causal=causal)
+    full = attention_score_flop(model, sequence, micro_batch, causal=causal)
     if not model.window_layers:
-        return products + full
-    return (
-        products
-        + full
-        + model.window_layers * attention_flop(model, sequence, micro_batch, causal=causal, windowed=True)
-    )
-
-
-def head_forward_flop(model: Model, sequence: Num, micro_batch: Num) -> Num:
-    """Compute the FLOP of the logits, forward: 2·b·s·h·V."""
-    return gemm_flop(embedding_parameters(model), micro_batch * sequence)
+        return products + model.layers * full
+    windowed = attention_score_flop(model, sequence, micro_batch, causal=causal, window=model.window)
+    return products + (model.layers - model.window_layers) * full + model.window_layers * windowed
 
 
 def model_flop_per_token(model: Model, sequence: Num, *, causal: bool = True) -> Num:
-    """Compute the FLOP per token that MFU counts: forward, and twice that backward, without recompute."""
-    forward = layers_forward_flop(model, sequence, 1, causal=causal) + head_forward_flop(model, sequence, 1)
-    return 3 * forward / sequence
+    """Compute the FLOP per token that MFU counts: forward, and twice that backward, without recompute.
+
+    The logits take 2·s·h·V forward.
+    """
+    head = gemm_flop(embedding_parameters(model), sequence)
+    return 3 * (layers_forward_flop(model, sequence, 1, causal=causal) + head) / sequence
 
 
 def attention_inputs(model: Model) -> int:

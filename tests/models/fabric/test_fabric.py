@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Iterator
 
 import pytest
-from fabric_cases import cheapest, dearer, hidden, instance, request, switch
+from fabric_cases import cheapest, dearer, flat_price, hidden, instance, request, switch
 from fabric_graph import meets
 from tiers import more
 
@@ -18,7 +18,6 @@ from planner.models.fabric.frontier import alternatives, unavoidable_splits
 from planner.physics.network.fabric_designs import bill
 from planner.physics.network.links import spare_ports
 from planner.physics.network.topology import Design, unwirable
-from planner.physics.site.cost import fabric_usd
 
 # --- brute force ----------------------------------------------------------------------------------------------------
 
@@ -86,8 +85,7 @@ def brute_force(i: Instance, r: FabricRequest) -> tuple[float, int] | None:
                 or not hidden(i, r, d)
             ):
                 continue
-            counts = {"switches": d.switches, "switch_links": d.switch_links, "endpoint_links": d.endpoint_links}
-            key = (fabric_usd(i.network, s, **counts), splits(r, d))
+            key = (flat_price(i.network, s, d)[0], splits(r, d))
             best = key if best is None else min(best, key)
     return best
 

@@ -33,7 +33,7 @@ from planner.models.sites.split_data import capital_musd
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.plan import Plan
 from planner.solvers import highs
-from planner.solvers.outcome import Outcome, Stop, UnansweredError
+from planner.solvers.outcome import Outcome, Stop, UnansweredError, Values
 
 SWITCH = {"name": "s", "ports": 8, "port_gbps": 800, "price_usd": 100, "power_watts": 100}
 NETWORK = {
@@ -223,7 +223,7 @@ def cut_short(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
     """End every solve of the sites at a limit, with the solution that it has."""
     run = sites.run
 
-    def limited(m: Any, **options: Any) -> Outcome[highs.HighsValues]:
+    def limited(m: Any, **options: Any) -> Outcome[Values]:
         return replace(run(m, **options), stop=Stop.LIMIT)
 
     monkeypatch.setattr(sites, "run", limited)
@@ -255,7 +255,7 @@ def test_an_answer_cut_short_refuses_nothing(monkeypatch: pytest.MonkeyPatch) ->
     sites = Sites(instance=case(node("E0")))
     run = sites.run
 
-    def nothing(m: Any, **options: Any) -> Outcome[highs.HighsValues]:
+    def nothing(m: Any, **options: Any) -> Outcome[Values]:
         return replace(run(m, **options), stop=Stop.LIMIT, solution=None, infeasible=False)
 
     monkeypatch.setattr(sites, "run", nothing)

@@ -9,7 +9,7 @@ from wan_graphs import paths
 
 from planner.instance.grid import Grid, SitePrices
 from planner.instance.network import FibreEdge, FibreNode, Wan
-from planner.physics.site import fibre, wan
+from planner.physics.site import cost, fibre, wan
 
 NODES = {"a": (40.0, -76.0), "b": (41.0, -88.0), "c": (35.0, -90.0), "d": (39.0, -105.0), "e": (33.0, -112.0)}
 # Near the nodes a and e, and not at them: a site reaches its node by a great circle, 1.5 times as long.
@@ -196,7 +196,7 @@ def test_the_price_of_an_edge_by_the_year() -> None:
     )  # fmt: skip
     grid = Grid(balancing_authorities=(), nodes=(), prices=prices)
     worth = [sum(1.1**-y for y in range(1, life + 1)) for life in (10, 4)]
-    pair, wave = fibre.yearly_rates(edge, w, grid)
+    pair, wave = cost.yearly_rates(grid, w, edge.prices)
     assert (pair * worth[0], wave * worth[1]) == (pytest.approx(300), pytest.approx(40))
-    assert fibre.usd_per_year(edge, w, grid, 9) == pytest.approx(2 * 300 / worth[0] + 9 * 40 / worth[1])
-    assert [fibre.capex_usd(edge, w, n) for n in (0, 8, 9)] == [0, 300 + 8 * 40, 2 * 300 + 9 * 40]
+    assert cost.link_usd_per_year(grid, w, edge.prices, 9) == pytest.approx(2 * 300 / worth[0] + 9 * 40 / worth[1])
+    assert [cost.link_capex_usd(w, edge.prices, n) for n in (0, 8, 9)] == [0, 300 + 8 * 40, 2 * 300 + 9 * 40]

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.instance.network import Wan
-from planner.physics.site import wan
-from planner.physics.site.wan import form_need_gbps, forms, hierarchical, link_needs, ring, seconds, tree
+from planner.physics.site import fibre, wan
+from planner.physics.site.fibre import sync_demands
+from planner.physics.site.wan import form_need_gbps, forms, hierarchical, ring, seconds, tree
 
 WAN = Wan()
 SITES = ("a", "b", "c", "d")
@@ -71,12 +72,12 @@ def test_unequal_groups_have_no_two_levels(groups: list[list[str]]) -> None:
 @pytest.mark.parametrize(("window", "name"), [(0.079, "tree"), (0.081, "ring")])
 def test_tight_windows_go_by_tree_and_wide_ones_by_ring(window: float, name: str) -> None:
     """Three sites 20 ms apart: 2·S in T - 20 ms against 4/3·S in T - 40 ms are the same rate at 80 ms."""
-    assert wan.fastest(forms({"x": SITES[:3]}, 1e9, even), WAN, window, even).name == name
+    assert fibre.choose_form(WAN, forms({"x": SITES[:3]}, 1e9, even), window, even).name == name
 
 
 def test_two_levels_win_where_groups_are_near() -> None:
     """Four sites on two coasts: the ring's bytes and fewer waits."""
-    found = wan.fastest(forms({"east": ["a", "b"], "west": ["c", "d"]}, 1e12, rtt), WAN, 10.0, rtt)
+    found = fibre.choose_form(WAN, forms({"east": ["a", "b"], "west": ["c", "d"]}, 1e12, rtt), 10.0, rtt)
     assert found.name == "hierarchical"
 
 
@@ -85,9 +86,9 @@ def test_the_need_fills_the_window(size: float, window: float, name: str) -> Non
     form = next(f for f in forms({"east": ["a", "b"], "west": ["c", "d"]}, size, rtt) if f.name == name)
     need = form_need_gbps(form, WAN, window, rtt)
     assert seconds(form, WAN, need, rtt) == pytest.approx(window)
-    shared = link_needs(form, WAN, window, rtt)
-    assert {x.link for x in shared} == {p for phase in form.phases for p in phase.links}
-    each = [wan.need_gbps(x.link_bytes, x.window_seconds, x.trips * rtt(*x.link) / 1e3) for x in shared]
+    shared = sync_demands(WAN, form, window, rtt)
+    assert {(x.a, x.b) for x in shared} == {p for phase in form.phases for p in phase.links}
+    each = [wan.need_gbps(x.size_bytes, x.window_seconds, x.trips * rtt(x.a, x.b) / 1e3) for x in shared]
     assert max(each) == pytest.approx(need)
 
 
@@ -159,13 +160,13 @@ def test_a_window_that_the_waits_fill_is_shared_by_them() -> None:
     """Phases of 10 and 40 ms in a window of 20: no rate fits, and each phase has its part by its wait."""
     form = hierarchical([["a", "b"], ["c", "d"]], 1e9, rtt)
     assert form is not None
-    found = {x.link: x for x in link_needs(form, WAN, 0.02, rtt)}
+    found = {(x.a, x.b): x for x in sync_demands(WAN, form, 0.02, rtt)}
     assert found["a", "b"].window_seconds == pytest.approx(0.02 * 10 / 50)
     assert found["a", "c"].window_seconds == pytest.approx(0.02 * 40 / 50)
-    slow = {x.link: wan.need_gbps(x.link_bytes, x.window_seconds, x.trips * rtt(*x.link) / 1e3) for x in found.values()}
+    slow = {at: wan.need_gbps(x.size_bytes, x.window_seconds, x.trips * rtt(*at) / 1e3) for at, x in found.items()}
     assert math.isinf(slow["a", "b"]) and math.isinf(slow["a", "c"])
     at_once = Wan(round_trips=0.0)
-    assert {x.window_seconds for x in link_needs(ring(SITES, 1e9, rtt), at_once, 0.0, rtt)} == {0.0}
+    assert {x.window_seconds for x in sync_demands(at_once, ring(SITES, 1e9, rtt), 0.0, rtt)} == {0.0}
 
 
 @pytest.mark.parametrize(
@@ -182,4 +183,4 @@ def test_round_trips_count_as_often_as_the_exchange_waits() -> None:
     """Three trips for one: the ring of three waits six times 40 ms, and every link says so."""
     thrice, three = Wan(round_trips=3.0), ring(SITES[:3], 1e10, rtt)
     assert seconds(three, thrice, 100.0, rtt) == pytest.approx(0.8 * 4 / 3 + 6 * 0.040)
-    assert {x.trips for x in link_needs(three, thrice, 5.0, rtt)} == {6.0}
+    assert {x.trips for x in sync_demands(thrice, three, 5.0, rtt)} == {6.0}

@@ -56,24 +56,15 @@ def test_annuity_pays_the_dollar_back(rate: float, years: int) -> None:
     )
 
 
-def test_fabric() -> None:
-    """Two switches, 3 links between them and 5 endpoints: $112,100 and 4,165 W."""
-    assert cost.fabric_usd(NETWORK, SWITCH, switches=2, switch_links=3, endpoint_links=5) == pytest.approx(
-        100_000 + 6_600 + 5_500
-    )
-    assert cost.fabric_mw(NETWORK, SWITCH, switches=2, switch_links=3, endpoint_links=5) == pytest.approx(
-        (4_000 + 15 * 11) / 1e6
-    )
-
-
 def test_wan_link() -> None:
     """97 wavelengths over 1,000 km take two pairs, $2M of fibre over 20 years and $3.88M of equipment over 5."""
-    assert cost.wan_fibre_usd(WAN, 1_000.0, 97) == pytest.approx(2e6)
-    assert cost.wan_fibre_usd(WAN, 1_000.0, 96) == pytest.approx(1e6)
-    assert cost.wan_wavelength_usd(WAN, 97) == pytest.approx(3.88e6)
-    assert cost.link_usd_per_year(
-        GRID, WAN, (1_000.0 * WAN.fibre_usd_per_route_km, WAN.wavelength_usd), 97
-    ) == pytest.approx(2e6 * 0.0943929 + 3.88e6 * 0.2438907, rel=1e-6)
+    prices = 1_000.0 * WAN.fibre_usd_per_route_km, WAN.wavelength_usd
+    assert cost.link_capex_usd(WAN, (prices[0], 0.0), 97) == pytest.approx(2e6)
+    assert cost.link_capex_usd(WAN, (prices[0], 0.0), 96) == pytest.approx(1e6)
+    assert cost.link_capex_usd(WAN, (0.0, prices[1]), 97) == pytest.approx(3.88e6)
+    assert cost.link_usd_per_year(GRID, WAN, prices, 97) == pytest.approx(
+        2e6 * 0.0943929 + 3.88e6 * 0.2438907, rel=1e-6
+    )
 
 
 def test_the_fabric_has_no_part_of_the_racks_power_twice() -> None:

@@ -15,7 +15,7 @@ from training_toys import accelerator, machine_of, precision_of
 
 from planner.instance.hardware import Accelerator
 from planner.instance.workload import Experts, Model, Precision
-from planner.physics.training import collectives, layer_time, memory, operations, schedule, step
+from planner.physics.training import collectives, layer_time, memory, operations, schedule, step_prediction
 from planner.physics.training.collectives import LayerKind, layer_kinds, weights_of
 from planner.physics.training.layer_time import ReplicaGroup
 from planner.physics.training.operations import LayerShape, Machine
@@ -313,10 +313,10 @@ def test_sends_are_exposed_past_their_chunk(send: float, exposed: float) -> None
 
     Without interleaving both ways of each micro-batch show, and so does what the framework does not overlap.
     """
-    found = layer_time.exposed_pipeline_send_seconds
-    assert found(3, 2, send, 1.0, 2.0) == pytest.approx(exposed)
-    assert found(3, 1, send, 1.0, 2.0) == pytest.approx(3 * 2 * send)
-    assert found(3, 2, 0.5, 1.0, 2.0, overlap=0.25) == pytest.approx(6 * 2 * 0.5 * 0.75)
+    found = layer_time.exposed_send_seconds
+    assert 6 * found(send, 1.0, 2.0, overlap=1.0) == pytest.approx(exposed)
+    assert 3 * found(send, 1.0, 2.0, overlap=0.0) == pytest.approx(3 * 2 * send)
+    assert 6 * found(0.5, 1.0, 2.0, overlap=0.25) == pytest.approx(6 * 2 * 0.5 * 0.75)
 
 
 HALF = shape(2)
@@ -340,11 +340,13 @@ def test_shards_between_racks() -> None:
 def test_time_that_sharding_leaves(zero: int) -> None:
     """A pass longer than its traffic leaves the rest of its time to the NIC; a shorter one exposes the rest."""
     m = machine(gpu(), sharding_exposed=0.25)
-    times = layer_time.layer_times(m, HALF)
+    way: dict[str, Any] = {"zero_stage": zero, "order": "1f1b", "inside": False, "transport_slowdown": 1.0}
+    x = replace(step_prediction.pipeline_of(m, HALF, **way), machine=m, context_nic=0.0)
     forward, backward = layer_time.sharding_traffic_seconds(m, HALF, WEIGHTS, zero, GROUP)
     for f, b in ((forward + 2.0, backward + 5.0), (forward / 2, backward / 3)):
-        own = replace(times, forward_seconds=f, backward_seconds=b)
-        found = step.sharded_times(m, HALF, own, GROUP, zero_stage=zero)
+        found = step_prediction.sharded_times(
+            replace(x, times=replace(x.times, forward_seconds=f, backward_seconds=b)), GROUP
+        )
         left = (2.0, 5.0) if f > forward else (0.0, 0.0)
         hidden_not = 0.0 if f > forward else forward / 2 + backward * 2 / 3
         assert (found.free_forward_seconds, found.free_backward_seconds) == pytest.approx(left)
@@ -413,13 +415,11 @@ def test_exchange_between_sites(backward: float, exposed: float) -> None:
 def test_figures_of_a_step() -> None:
     """1 GB of state at 1 GB/s takes 2 s; 1,000 steps of 86.4 s are a day; 1e15 FLOP on 2e14 FLOP/s in 10 s a half.
 
-    The largest of v chunks has the rounded-up share; 721 replicas at 7 a rack are 103 racks, one more takes another.
+    721 replicas at 7 a rack are 103 racks, one more takes another.
     """
     assert layer_time.optimizer_seconds(gpu(hbm=1e9), 1e9) == pytest.approx(2.0)
     assert layer_time.days_to_train(1e9, 1e6, 86.4, 1.0) == pytest.approx(1.0)
     assert layer_time.days_to_train(1e9, 1e6, 86.4, 0.5) == pytest.approx(2.0)
     assert layer_time.model_flop_utilisation(1e15, 2, 1e14, 10.0) == pytest.approx(0.5)
-    for layers, v, chunk in ((6, 2, 3), (7, 2, 4), (1, 1, 1), (8, 3, 3)):
-        assert schedule.layers_per_chunk(layers, v) == chunk
     for replicas, per_rack, racks in ((7, 7, 1), (8, 7, 2), (721, 7, 103), (1, 9, 1)):
         assert group_racks(replicas, unit=1, racks=1, replicas_per_rack=per_rack) == racks

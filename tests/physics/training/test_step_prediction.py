@@ -1,6 +1,7 @@
 """Blocks of racks, chunks of unequal layers in the order of their events, queues between sites, ZeRO's traffic."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,16 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_schedule import Pass, interleaved
-from training_toys import accelerator, layout, machine_of
+from training_toys import accelerator, layout, machine_of, shape
 
 from planner.instance.workload import Experts, Model
-from planner.physics.training import schedule, step_prediction
+from planner.physics.training import parallel_strategy, schedule, step_prediction
 from planner.physics.training.operations import Machine
 from planner.physics.training.parallel_strategy import (
     ParallelStrategy,
     block_of,
     context_racks,
-    padded_sequence,
     racks_per_replica,
     unsupported,
 )
@@ -144,7 +144,8 @@ def test_the_queue_covers_interleaved_chunks(p: int, v: int, m: int, service: fl
 )
 def test_padding(tokens: int, t: int, k: int, sp: bool, padded: int) -> None:
     """Sequences are whole multiples of what their ranks divide."""
-    assert padded_sequence(tokens, tensor_parallel=t, context_parallel=k, sequence_parallel=sp) == padded
+    m = replace(machine(), sequence=tokens)
+    assert parallel_strategy.padded(m, shape(t=t, c=k, sp=sp)).sequence == padded
 
 
 def test_tp_groups_stay_in_a_rack() -> None:

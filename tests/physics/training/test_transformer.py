@@ -32,17 +32,21 @@ LLAMA = known("llama-3.1-70b")
 
 def test_layer_flop() -> None:
     """24·b·s·h² + 4·b·s²·h at s = 2048: 7,421,703,487,488 and 206,158,430,208, half of it with a causal mask."""
-    assert tf.layer_forward_flop(GPT3, 2048, 1, causal=False) == 7_421_703_487_488 + 206_158_430_208
-    assert tf.layer_forward_flop(GPT3, 2048, 3, causal=False) == 3 * 7_627_861_917_696
-    assert tf.layer_forward_flop(GPT3, 2048, 1) == 7_421_703_487_488 + 103_079_215_104
-    assert tf.head_forward_flop(GPT3, 2048, 2) == 2 * 2 * 2048 * 629_145_600
-    assert tf.attention_flop(GPT3, 2048, 1, windowed=True) == tf.attention_flop(GPT3, 2048, 1) == 103_079_215_104
+    assert tf.layers_forward_flop(GPT3, 2048, 1, causal=False) == 96 * (7_421_703_487_488 + 206_158_430_208)
+    assert tf.layers_forward_flop(GPT3, 2048, 3, causal=False) == 96 * 3 * 7_627_861_917_696
+    assert tf.layers_forward_flop(GPT3, 2048, 1) == 96 * (7_421_703_487_488 + 103_079_215_104)
+    assert tf.gemm_flop(tf.embedding_parameters(GPT3), 2 * 2048) == 2 * 2 * 2048 * 629_145_600
+    assert (
+        tf.attention_score_flop(GPT3, 2048, 1, window=GPT3.window)
+        == tf.attention_score_flop(GPT3, 2048, 1)
+        == 103_079_215_104
+    )
 
 
 def test_head_size_sets_attention_and_not_hidden() -> None:
     """With heads narrower than h/a the scores take 4·b·s²·a·head."""
     narrow = GPT3.model_copy(update={"head_size": 64})
-    assert tf.attention_flop(narrow, 2048, 1, causal=False) == 4 * 2048**2 * 96 * 64
+    assert tf.attention_score_flop(narrow, 2048, 1, causal=False) == 4 * 2048**2 * 96 * 64
 
 
 def test_model_flop_per_token_is_narayanans() -> None:
@@ -55,8 +59,8 @@ def test_model_flop_per_token_is_narayanans() -> None:
 
 def test_chinchilla_flop_adds_softmax_and_embedding() -> None:
     """Hoffmann 2022 counts 3·a·s² a layer for the softmax, and the embedding like the logits."""
-    extra = chinchilla_layer_forward_flop(GPT3, 2048) - tf.layer_forward_flop(GPT3, 2048, 1, causal=False)
-    assert extra == 3 * 96 * 2048**2
+    extra = 96 * chinchilla_layer_forward_flop(GPT3, 2048) - tf.layers_forward_flop(GPT3, 2048, 1, causal=False)
+    assert extra == 96 * 3 * 96 * 2048**2
     whole, layers = chinchilla_forward_flop(GPT3, 2048), 96 * chinchilla_layer_forward_flop(GPT3, 2048)
     assert whole - layers == 4 * 2048 * 629_145_600
 
@@ -67,7 +71,7 @@ def test_plain_gpt_formulas_hold_for_every_size(heads: int, head: int, s: int, b
     h = heads * head
     m = Model(name="any", layers=1, hidden=h, heads=heads, vocabulary=7)
     assert tf.layer_parameters(m) == 12 * h**2
-    assert tf.layer_forward_flop(m, s, b, causal=False) == 24 * b * s * h**2 + 4 * b * s**2 * h
+    assert tf.layers_forward_flop(m, s, b, causal=False) == 24 * b * s * h**2 + 4 * b * s**2 * h
 
 
 def test_dense_figures_by_kind_are_those_of_the_layer() -> None:
@@ -78,7 +82,8 @@ def test_dense_figures_by_kind_are_those_of_the_layer() -> None:
         == tf.active_layer_parameters(LLAMA)
         == 855_638_016
     )
-    assert tf.layers_forward_flop(LLAMA, 4096, 2) == 80 * tf.layer_forward_flop(LLAMA, 4096, 2)
+    layer = tf.gemm_flop(855_638_016, 2 * 4096) + tf.attention_score_flop(LLAMA, 4096, 2)
+    assert tf.layers_forward_flop(LLAMA, 4096, 2) == 80 * layer
     assert isinstance(tf.layers_forward_flop(LLAMA, 4096, 2), int)
     assert tf.active_parameters(GPT3) == tf.active_parameters(GPT3, embedding=True) == tf.total_parameters(GPT3)
     assert tf.active_parameters(LLAMA, embedding=True) == tf.total_parameters(LLAMA)
@@ -93,17 +98,16 @@ def test_dense_flop_are_as_before_there_were_kinds() -> None:
     )
 
 
-@pytest.mark.parametrize("ask", [tf.expert_parameters, tf.moe_layer_parameters])
-def test_dense_model_has_no_expert(ask) -> None:
+def test_dense_model_has_no_expert() -> None:
     with pytest.raises(ValueError, match="has no experts"):
-        ask(GPT3)
+        tf.expert_parameters(GPT3)
 
 
 def test_experts_by_hand() -> None:
     """Hidden 6, 4 experts of 3 and shared ones of 5: 2·6·3 each, 2·6·5, a router of 6·4, beside attention of 4·6²."""
     assert tf.attention_parameters(MIXED) == 144
     assert tf.expert_parameters(MIXED) == 36
-    assert tf.moe_layer_parameters(MIXED) == tf.layer_parameters(MIXED) == 144 + 24 + 60 + 4 * 36
+    assert tf.layer_parameters(MIXED) == 144 + 24 + 60 + 4 * 36
     assert tf.active_layer_parameters(MIXED) == 144 + 24 + 60 + 2 * 36
     assert tf.dense_layer_parameters(MIXED) == 144 + 2 * 6 * 10
     assert tf.total_parameters(MIXED) == 2 * 264 + 3 * 372 + 66
@@ -112,27 +116,26 @@ def test_experts_by_hand() -> None:
 
 def test_tokens_work_in_their_own_experts_only() -> None:
     """Products take two FLOP a weight that the token meets; scores 2·s²·a·head a causal layer: 2·7²·2·3 here."""
-    assert tf.layer_forward_flop(MIXED, 7, 1) == 2 * 7 * 300 + 588
-    assert tf.layer_forward_flop(MIXED, 7, 1, dense=True) == 2 * 7 * 264 + 588
-    assert tf.layers_forward_flop(MIXED, 7, 1) == 3 * 4788 + 2 * 4284
+    assert tf.layers_forward_flop(MIXED, 7, 1) == 3 * (2 * 7 * 300 + 588) + 2 * (2 * 7 * 264 + 588)
     assert tf.model_flop_per_token(MIXED, 7) == 3 * (3 * 4788 + 2 * 4284 + 2 * 7 * 66) / 7
 
 
 def test_latent_attention_by_hand() -> None:
     """Down 10·(5 + 4 + 2), queries up 5·3·(3 + 2), keys and values up 4·3·(3 + 6), out 3·6·10."""
     assert tf.attention_parameters(LATENT) == 110 + 75 + 108 + 180
-    assert tf.attention_flop(LATENT, 8, 2, causal=False) == 2 * 2 * 8**2 * 3 * ((3 + 2) + 6)
-    assert tf.attention_flop(LATENT, 8, 2) == 2 * 8**2 * 3 * 11
+    assert tf.attention_score_flop(LATENT, 8, 2, causal=False) == 2 * 2 * 8**2 * 3 * ((3 + 2) + 6)
+    assert tf.attention_score_flop(LATENT, 8, 2) == 2 * 8**2 * 3 * 11
 
 
 def test_window_by_hand() -> None:
     """Ten positions in a window of 3 see 1 + 2 + 3 + 7·3 = 27 pairs, each 4·a·head FLOP; the full layer has 10²/2."""
-    assert tf.attention_flop(WINDOWED, 10, 1, windowed=True) == 27 * 4 * 2 * 4
-    assert tf.attention_flop(WINDOWED, 10, 1) == 50 * 4 * 2 * 4
-    assert list(tf.attention_flop(WINDOWED, np.array([2.0, 10.0]), 1, windowed=True)) == [2 * 32, 27 * 32]
-    assert tf.attention_flop(WINDOWED, 10, 1, causal=False, windowed=True) == 100 * 32
-    assert tf.layer_forward_flop(WINDOWED, 10, 1) == 2 * 10 * 768 + 50 * 32
-    assert tf.layer_forward_flop(WINDOWED, 10, 1, windowed=True) == 2 * 10 * 768 + 27 * 32
+    assert tf.attention_score_flop(WINDOWED, 10, 1, window=WINDOWED.window) == 27 * 4 * 2 * 4
+    assert tf.attention_score_flop(WINDOWED, 10, 1) == 50 * 4 * 2 * 4
+    assert list(tf.attention_score_flop(WINDOWED, np.array([2.0, 10.0]), 1, window=WINDOWED.window)) == [
+        2 * 32,
+        27 * 32,
+    ]
+    assert tf.attention_score_flop(WINDOWED, 10, 1, causal=False, window=WINDOWED.window) == 100 * 32
     assert tf.layers_forward_flop(WINDOWED, 10, 1) == 3 * 2 * 10 * 768 + (2 * 27 + 50) * 32
 
 
@@ -201,7 +204,7 @@ def test_gpt_oss_windows_halve_its_layers() -> None:
     model = known("gpt-oss-120b")
     assert 2 * model.window_layers == model.layers
     pairs = 128 * 8192 - 128 * 127 // 2
-    assert tf.attention_flop(model, 8192, 1, windowed=True) == pairs * 4 * 64 * 64
+    assert tf.attention_score_flop(model, 8192, 1, window=model.window) == pairs * 4 * 64 * 64
     scores = tf.layers_forward_flop(model, 8192, 1) - 2 * 8192 * 36 * tf.active_layer_parameters(model)
     assert scores == 18 * 4 * 64 * 64 * (pairs + 8192**2 // 2)
 

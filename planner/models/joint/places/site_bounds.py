@@ -26,8 +26,7 @@ from planner.models.joint.places.site_question import COARSE_BITS, Circuit, Site
 from planner.models.joint.sites import Sites
 from planner.models.joint.space import Floats
 from planner.models.sites.model import build
-from planner.solvers import highs
-from planner.solvers.outcome import UnansweredError
+from planner.solvers.outcome import UnansweredError, Values
 
 EPS = 1e-9
 CENTS = 0.005
@@ -101,7 +100,7 @@ class SiteBounds:
         self.known[at] = max(self.known.get(at, 0.0), most)
         return False
 
-    def _learn(self, m: Any, q: SiteQuestion, at: SitesExtent, values: highs.HighsValues) -> None:
+    def _learn(self, m: Any, q: SiteQuestion, at: SitesExtent, values: Values) -> None:
         """Record the capital of sites that the MILP returned, at the tightest point that they hold."""
         holders = [x for x in q.data.candidates if sum(round(values.of(m.part[x, k])) for k in range(len(q.kinds)))]
         racks = {x: round(values.of(m.modules[x])) * q.data.module_racks for x in q.data.candidates}
