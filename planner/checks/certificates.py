@@ -8,7 +8,7 @@ from typing import Any
 from planner.checks import cost, sites
 from planner.checks.cost import recomputed
 from planner.checks.layout import days as days_of_pools
-from planner.checks.model_choice import stated_loss
+from planner.checks.layout import stated_loss
 from planner.checks.rule import TOLERANCE, Violations, at_most, broken, must_be, must_equal, needs, once, same, show
 from planner.instance.hardware import DAYS_A_MONTH
 from planner.instance.instance import instance_sha256

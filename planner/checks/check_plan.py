@@ -12,7 +12,6 @@ from planner.checks import (
     cost,
     fabric,
     layout,
-    model_choice,
     placement,
     power_flow,
     reliability,
@@ -43,7 +42,7 @@ SECTIONS: dict[str, tuple[Rule, ...]] = {
     "reliability": reliability.RULES,
     "cost": cost.RULES,
     "run": cost.RUN_RULES,
-    "choice": model_choice.RULES,
+    "choice": layout.CHOICE_RULES,
     "curve": cost.CURVE_RULES,
     "proofs": (*certificates.RULES, *joint.RULES),
 }

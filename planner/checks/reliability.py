@@ -6,6 +6,7 @@ formulas.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
@@ -211,6 +212,13 @@ class Failures:
         return enough / (1 + gpus * self.repairs("rack"))
 
 
+class NoFailures:
+    """Stretch of jobs that never stop, as `Failures` bounds those of others."""
+
+    min_stretch = column_stretch = stretch_from = staticmethod(lambda *_: 1.0)
+    fewest_gpus = staticmethod(lambda rate: 1 / rate)
+
+
 def failures_of(instance: Instance) -> Failures | None:
     """Return the failures that count, for the fabric whose links fail least.
 
@@ -237,13 +245,8 @@ def _in_training(away: Any, stalled: Any) -> Any:
     The equation is x - 1 - A·x/(x + s) = 0 with A = `away` and s = `stalled`; its left side is convex, so that Newton's
     steps from 1 + A descend to the root.
     """
-    x = 1 + away + 0.0 * stalled
-    for _ in range(MOST_TURNS):
-        error = x - 1 - away * x / (x + stalled)
-        x = x - error / (1 - away * stalled / (x + stalled) ** 2)
-        if np.all(error <= CLOSE * x):
-            break
-    return x
+    down = lambda x: (x - 1 - away * x / (x + stalled)) / (1 - away * stalled / (x + stalled) ** 2)  # noqa: E731
+    return _descend(1 + away + 0.0 * stalled, down)
 
 
 def _lambert_root(c: Any) -> Any:
@@ -252,13 +255,17 @@ def _lambert_root(c: Any) -> Any:
     The left side is concave and falls, so that no step passes the root.
     """
     c = np.minimum(c, 30.0)  # beyond it u is 1 but for 3e-14
-    u = -np.expm1(-1 - c)
+    return _descend(-np.expm1(-1 - c), lambda u: -(u + np.log1p(-u) + c) * (1 - u) / u)
+
+
+def _descend(x: Any, down: Callable[[Any], Any]) -> Any:
+    """Return the root that Newton's steps down from above it reach; `down` returns the length of a step."""
     for _ in range(MOST_TURNS):
-        down = (u + np.log1p(-u) + c) * (1 - u) / u
-        u = u + down
-        if np.all(-down <= CLOSE * u):
+        step_down = down(x)
+        x = x - step_down
+        if np.all(step_down <= CLOSE * x):
             break
-    return u
+    return x
 
 
 @lru_cache(maxsize=4096)

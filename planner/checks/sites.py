@@ -58,28 +58,17 @@ def facility_power(physics: PlanPhysics) -> Violations:
 
 
 @needs("sites")
-def new_circuits(physics: PlanPhysics, plan: SitesPlan) -> Violations:
-    """Check that circuits are built only where they can be, and no more than can."""
-    limits = {line.id: line.max_circuits for line in physics.grid.new_lines}
-    for line in plan.new_lines:
-        in_all = physics.built.get(line.line)
-        yield from _bought(f"new_circuits[{line.line}]", line.circuits, "circuits", in_all, limits.get(line.line))
-
-
-@needs("sites")
-def upgrades(physics: PlanPhysics, plan: SitesPlan) -> Violations:
-    """Check that only interconnect that can be bought is bought, and no more than can."""
-    limits = {node.id: node.upgrade.max_steps for node in physics.grid.nodes if node.upgrade}
-    for bought in plan.upgrades:
-        in_all = physics.steps.get(bought.node)
-        yield from _bought(f"upgrades[{bought.node}]", bought.steps, "steps", in_all, limits.get(bought.node))
-
-
-def _bought(rule: str, count: int, what: str, in_all: int | None, limit: int | None) -> Violations:
-    if in_all is None or limit is None:
-        yield broken(rule, f"{count} {what} where none can be had")
-    elif count < 1 or in_all > limit:
-        yield broken(rule, f"{count} {what} (in all {in_all}) are not from 1 to {limit}")
+def bought(physics: PlanPhysics, plan: SitesPlan) -> Violations:
+    """Check that circuits are built and interconnect is bought only where they can be, and no more than can."""
+    lines = {line.id: line.max_circuits for line in physics.grid.new_lines}
+    nodes = {node.id: node.upgrade.max_steps for node in physics.grid.nodes if node.upgrade}
+    rows = [("new_circuits", own.line, own.circuits, "circuits", physics.built, lines) for own in plan.new_lines]
+    rows += [("upgrades", own.node, own.steps, "steps", physics.steps, nodes) for own in plan.upgrades]
+    for rule, name, count, what, in_all, limits in rows:
+        if name not in in_all or name not in limits:
+            yield broken(f"{rule}[{name}]", f"{count} {what} where none can be had")
+        elif count < 1 or in_all[name] > limits[name]:
+            yield broken(f"{rule}[{name}]", f"{count} {what} (in all {in_all[name]}) are not from 1 to {limits[name]}")
 
 
 def waits(physics: PlanPhysics) -> Iterator[tuple[str, str, float]]:
@@ -247,8 +236,8 @@ def demand(physics: PlanPhysics) -> Violations:
 
 
 RULES = (
-    known_site, site_figures, demand, facility_power, *power_flow.YEAR_RULES, new_circuits, upgrades, ready,
-    interconnect, area, site_count, min_site, share_balance, fault_split, rtt, linked, link_figures,
+    known_site, site_figures, demand, facility_power, *power_flow.YEAR_RULES, bought, ready, interconnect,
+    area, site_count, min_site, share_balance, fault_split, rtt, linked, link_figures,
     wan_capacity, wan_need, pins,
 )  # fmt: skip
 
@@ -277,6 +266,10 @@ class Requirements:
     def lit(self, design: WanPlan) -> list[tuple[Edge, int]]:
         """Return the edges of a design that exist, each with its wavelengths."""
         return [(self.fibre.edges[edge.id], edge.wavelengths) for edge in design.edges if edge.id in self.fibre.edges]
+
+    def capex_usd(self, physics: PlanPhysics, design: WanPlan) -> float:
+        """Recompute the capital of the wavelengths of a design, in USD."""
+        return math.fsum(fibre.capex_usd(edge, physics.wan, number) for edge, number in self.lit(design))
 
 
 def window_seconds(physics: PlanPhysics, layout: LayoutPlan, metrics: LayoutMetrics) -> float:
@@ -445,11 +438,7 @@ def edges(physics: PlanPhysics, req: Requirements, design: WanPlan) -> Violation
             "usd_per_year": fibre.usd_per_year(offered, net, physics.grid, edge.wavelengths),
         }
         yield from figures(rule, edge, found)
-    yield from figures("edges", design, {"capex_usd": _capex_usd(physics, req, design)})
-
-
-def _capex_usd(physics: PlanPhysics, req: Requirements, design: WanPlan) -> float:
-    return math.fsum(fibre.capex_usd(edge, physics.wan, wavelengths) for edge, wavelengths in req.lit(design))
+    yield from figures("edges", design, {"capex_usd": req.capex_usd(physics, design)})
 
 
 def repriced(physics: PlanPhysics) -> WanPlan | None:
@@ -457,7 +446,7 @@ def repriced(physics: PlanPhysics) -> WanPlan | None:
     req, design = requirements(physics), physics.plan.wan
     if req is None or design is None:
         return design
-    return design.model_copy(update={"capex_usd": _capex_usd(physics, req, design)})
+    return design.model_copy(update={"capex_usd": req.capex_usd(physics, design)})
 
 
 def objective(physics: PlanPhysics) -> float | None:
@@ -468,7 +457,7 @@ def objective(physics: PlanPhysics) -> float | None:
     if not any(edge.pair_usd or edge.wavelength_usd for edge in req.fibre.edges.values()):
         return math.fsum(edge.route_km * wavelengths for edge, wavelengths in req.lit(design))
     if design.certificate.minimizes == LEAST_CAPITAL:
-        return _capex_usd(physics, req, design)
+        return req.capex_usd(physics, design)
     return math.fsum(fibre.usd_per_year(edge, physics.wan, physics.grid, number) for edge, number in req.lit(design))
 
 
