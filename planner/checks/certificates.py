@@ -416,7 +416,7 @@ def stopped(physics: PlanPhysics) -> Violations:
     yield from at_most("stopped", 1, plan.threads, "thread at least", "threads")
 
 
-WITHOUT_PLAN = (instance_hash, reason)
+WITHOUT_PLAN = (instance_hash, reason, stopped)
 RULES = (
     instance_hash, reason, each_certificate, objective, cheaper, simplest, freed, ends, status,
     claims, shares_space, declared_space, stopped,

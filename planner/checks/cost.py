@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from planner.checks import sites
-from planner.checks.fabric import lost_joints, priced, share_out, tiers_over
+from planner.checks.fabric import network_limits, priced
 from planner.checks.rule import Violations, at_most, broken, exceeds, figures, must_be, must_equal, needs, parts, show
 from planner.instance.instance import Operation
 from planner.instance.network import Network
@@ -352,7 +352,13 @@ def frontier(
             yield from _row(rule, physics, network, layout, site, row)
         if leaf_size is not None:
             yield from must_equal(rule, "leaf_domain_racks asked for", row["leaf_domain_racks"], leaf_size)
-    yield from _order(site, rows, merits)
+    for i, row in enumerate(rows[1:], start=1):
+        if exceeds(rows[i - 1]["cost_usd"], row["cost_usd"]):
+            yield broken(f"frontier[{site}, {i}]", "costs less than the row before it; rows go by cost")
+    for i, row in enumerate(rows):
+        better = [k for k, other in enumerate(rows) if k != i and all(other[merit] <= row[merit] for merit in merits)]
+        if better:
+            yield broken(f"frontier[{site}, {i}]", f"row {better[0]} is as good or better in {', '.join(merits)}")
 
 
 def _faults(physics: PlanPhysics, network: Network, row: Row) -> Iterator[str]:
@@ -412,9 +418,7 @@ def _row(rule: str, physics: PlanPhysics, network: Network, layout: LayoutPlan, 
     if reasons:
         return
     yield from at_most(rule, design.tiers, network.max_tiers, "tiers", "tiers allowed")
-    yield from share_out(rule, network.asked_core_share, design)
-    yield from tiers_over(rule, network.tier_ratios, design)
-    yield from lost_joints(rule, network.survives, design)
+    yield from (fault.model_copy(update={"rule": rule}) for fault in network_limits(network, row["family"], design))
     price, slow = fabric_bill(network, switch, design, above), _slowdown(physics, layout, site, row, design)
     size = max(1, layout.racks_per_stage_by_site[site])
     # Each group is a run of racks, and the last leaf domain part-full.
@@ -449,14 +453,3 @@ def _slowdown(physics: PlanPhysics, layout: LayoutPlan, site: str, row: Row, des
     above = (design.domains_per_pod, design.domains_per_zone)
     leaving = [float(design.domains > 1), *(float(0 < count < design.domains) for count in above)]
     return pipeline_send_slowdown(physics.transport_slowdown, design, *leaving, free=free)
-
-
-def _order(site: str, rows: Sequence[Row], merits: Sequence[str]) -> Violations:
-    """Check that rows rise in cost and that none is matched or beaten in every merit by another."""
-    for i, row in enumerate(rows[1:], start=1):
-        if exceeds(rows[i - 1]["cost_usd"], row["cost_usd"]):
-            yield broken(f"frontier[{site}, {i}]", "costs less than the row before it; rows go by cost")
-    for i, row in enumerate(rows):
-        better = [k for k, other in enumerate(rows) if k != i and all(other[merit] <= row[merit] for merit in merits)]
-        if better:
-            yield broken(f"frontier[{site}, {i}]", f"row {better[0]} is as good or better in {', '.join(merits)}")
