@@ -62,7 +62,7 @@ def violations(plan: Plan, *, stop: Callable[[], bool] = lambda: False) -> Viola
     if isinstance(plan.instance, FabricInstance):
         yield from _run("fabric", fabric.ALONE, physics)
         return
-    for rules in (INSTANCE_RULES, MACHINE_RULES):  # without these nothing else can be computed
+    for rules in ((names_resolved, known_references), (peak_known,)):  # without these nothing else can be computed
         found = list(_run("instance", rules, physics))
         yield from found
         if found:
@@ -70,9 +70,9 @@ def violations(plan: Plan, *, stop: Callable[[], bool] = lambda: False) -> Viola
     if plan.status in ("infeasible", "unknown"):
         yield from _run("proofs", (*certificates.WITHOUT_PLAN, *CONFLICT_RULES), physics)
         return
-    yield from _run("plan", PLAN_RULES, physics)
-    for section, rules in SECTIONS.items():
-        yield from _run(section, rules, physics)
+    yield from _run("plan", (complete,), physics)
+    for section, of_section in SECTIONS.items():
+        yield from _run(section, of_section, physics)
 
 
 def _run(section: str, rules: tuple[Rule, ...], physics: PlanPhysics) -> Violations:
@@ -147,11 +147,6 @@ def complete(physics: PlanPhysics) -> Violations:
         present = getattr(plan, section) is not None
         if present != wanted:
             yield broken("complete", f"{section}: {int(present)} sections, {int(wanted)} asked for by the instance")
-
-
-INSTANCE_RULES: tuple[Rule, ...] = (names_resolved, known_references)
-MACHINE_RULES: tuple[Rule, ...] = (peak_known,)
-PLAN_RULES: tuple[Rule, ...] = (complete,)
 
 
 ANY_DAYS = 1e12  # a bound in days that every column that can be built is below

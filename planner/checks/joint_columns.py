@@ -54,6 +54,9 @@ class Space:
         self.failures = failures_of(instance) or NoFailures()
         self.zero_stages = self.pinned("zero_stage", sorted(self.machine.software.zero_stages))
         # Idle GPUs are cabled too where they are the spares.
+        work = instance.workload
+        sequences = work.tokens / work.sequence_length / work.availability
+        self.days_a_second = sequences / SECONDS_PER_DAY  # days to train for a second a sequence
         self.wires_all = network is not None and (network.spares.share > 0 or network.spares.failure_chance > 0)
         self.known_pipelines: dict[tuple[Any, ...], CutPipelines] = {}
 
@@ -73,16 +76,6 @@ class Space:
             return micro_batches[:0]
         in_rounds = self.rules.whole_rounds and int(pipelines.v) > 1
         return micro_batches[micro_batches % int(pipelines.p) == 0] if in_rounds else micro_batches
-
-    def days(self, seconds_per_sequence: float) -> float:
-        """Compute the days to train on all tokens from the seconds per sequence."""
-        work = self.instance.workload
-        steps = work.tokens / work.sequence_length / work.availability
-        return steps * seconds_per_sequence / SECONDS_PER_DAY
-
-    def seconds_per_sequence(self, days: float) -> float:
-        """Compute the seconds per sequence at which training takes `days` days."""
-        return days / self.days(1.0)
 
     def cuts(self) -> Iterator["Cut"]:
         """Yield every way to cut a layer, with each schedule.

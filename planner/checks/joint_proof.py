@@ -69,7 +69,7 @@ def missing_columns(
     with the lowest floors come first. Once `stop` is true, no further column is looked at.
     """
     space = Space(instance=instance, transport_slowdown=transport_slowdown)
-    racks, limit = MaxRacks(instance, proof.max_racks_by_wired_gpus), space.seconds_per_sequence(days) * (1 - ROUNDING)
+    racks, limit = MaxRacks(instance, proof.max_racks_by_wired_gpus), days / space.days_a_second * (1 - ROUNDING)
     listed: dict[Key, list[ExcludedColumn]] = {}
     for column in proof.columns:
         listed.setdefault(tuple(getattr(column, name) for name in NAMES), []).append(column)
@@ -105,7 +105,7 @@ def _columns_below(
 ) -> Violations:
     """Yield columns that are faster than the proof's bound, up to `MOST_NAMED`; cuts with the lowest floors first."""
     wrong: set[Key] = set()
-    limit = space.seconds_per_sequence(days) * (1 - ROUNDING)
+    limit = days / space.days_a_second * (1 - ROUNDING)
     for _, _, cut, ranges in sorted(cuts, key=lambda entry: entry[:2]):
         for zero in space.zero_stages:
             runs = ranges.part(np.flatnonzero(space.runs(zero, ranges.p)))
@@ -139,9 +139,9 @@ def _faster(
         return None
     stretch = space.failures.column_stretch(replicas, int(pipelines.p) * cut.shape.gpus)
     per_batch = replicas * cut.shape.micro_batch / stretch
-    limit = space.seconds_per_sequence(days) * (1 - ROUNDING) * per_batch
+    limit = days / space.days_a_second * (1 - ROUNDING) * per_batch
     found = witness(cut, zero, pipelines, replicas, counts, limit)
-    return None if found is None else (found[0], space.days(found[1] / per_batch))
+    return None if found is None else (found[0], found[1] / per_batch * space.days_a_second)
 
 
 def max_racks_stated(instance: Instance, proof: JointProof, *, racks_in_use: int, wired_gpus: int) -> Violations:

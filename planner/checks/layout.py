@@ -86,7 +86,10 @@ def framework(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
 
 @needs("layout")
 def replicas(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
-    """Check the replicas by site, the racks of every stage's replicas, and the GPUs that work and that idle."""
+    """Check the replicas by site, the racks of every stage's replicas, and the GPUs that work and that idle.
+
+    The tokens of a step are within the critical batch.
+    """
     by_site, planned, strategy = layout.data_parallel_by_site, physics.racks_by_site, strategy_of(layout)
     what = "data_parallel against the sum by site"
     yield from must_equal("replicas", what, layout.data_parallel, sum(by_site.values()))
@@ -104,17 +107,12 @@ def replicas(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
     total = sum(planned.values()) * physics.gpus_per_rack
     yield from figures("gpus", layout, {"gpus_used": used, "gpus_idle": total - used})
     yield from at_most("gpus", used, total, "GPUs used", "GPUs bought")
+    tokens, limit = _sequences(layout) * physics.instance.workload.sequence_length, physics.instance.limits
+    yield from at_most("batch", tokens, limit.max_batch_tokens, "tokens a step", "tokens of the critical batch")
 
 
 def _sequences(layout: LayoutPlan) -> int:
     return layout.data_parallel * layout.microbatches_per_step * layout.microbatch_sequences
-
-
-@needs("layout")
-def batch(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
-    """Check that the tokens of a step are within the critical batch."""
-    tokens, limit = _sequences(layout) * physics.instance.workload.sequence_length, physics.instance.limits
-    yield from at_most("batch", tokens, limit.max_batch_tokens, "tokens a step", "tokens of the critical batch")
 
 
 @needs("layout", "metrics")
@@ -199,14 +197,17 @@ def pins(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
 
 
 RULES = (
-    well_formed, degrees, framework, replicas, batch, metrics, assumed_slowdowns, assumed_wan, pins,
+    well_formed, degrees, framework, replicas, metrics, assumed_slowdowns, assumed_wan, pins,
 )  # fmt: skip
 
 
 def broken_rules(rules: FrameworkRules, layout: LayoutPlan, model: Model, sequence: int) -> Iterator[str]:
     """Yield each choice of a layout that a framework does not run, for a model and the tokens of a sequence."""
     layers, repeated = list(layout.layers_per_stage), list(layout.recomputed_layers_per_stage)
-    if not _recomputed_alike(rules.recompute, layout):
+    most = max(layers)
+    numbers = {"free": (), "all or none": (0, most), "chunks alike": range(most + 1)}[rules.recompute]
+    alike = ([int(recomputed_alike(each, layout.virtual_stages, k)) for each in layers] for k in numbers)
+    if rules.recompute != "free" and repeated and repeated not in alike:
         counts = f"{repeated} of stages of {layers}"
         yield f"layout.recomputed_layers_per_stage: {rules.recompute} (are {counts})"
     if not rules.selective and layout.recompute == "selective":
@@ -242,15 +243,6 @@ def broken_shapes(rules: FrameworkRules, shape: LayerShape, model: Model, sequen
 def _a_multiple(path: str, number: int, of: str, divisor: int) -> Iterator[str]:
     if number % divisor:
         yield f"{path}: a multiple of {of}, {divisor:,} (is {number:,})"
-
-
-def _recomputed_alike(rule: str, layout: LayoutPlan) -> bool:
-    """Return whether the layers that stages recompute are those of one number for every chunk, or all or none."""
-    layers, counts = layout.layers_per_stage, layout.recomputed_layers_per_stage
-    most = max(layers)
-    numbers = {"free": (), "all or none": (0, most), "chunks alike": range(most + 1)}[rule]
-    alike = ([int(recomputed_alike(each, layout.virtual_stages, k)) for each in layers] for k in numbers)
-    return rule == "free" or not counts or list(counts) in alike
 
 
 def _pool_plans(physics: PlanPhysics, pools: PoolsPlan) -> dict[str, PlanPhysics]:
@@ -452,8 +444,16 @@ def _bound_figures(physics: PlanPhysics, choice: CheckedModelChoice, full: float
 
 @needs("metrics", "layout")
 def compute_shares(physics: PlanPhysics, metrics: LayoutMetrics, layout: LayoutPlan) -> Violations:
-    """Check the shares of peak compute: 6·N·D at the peak, the loss to each part of the step, idle GPUs, and stops."""
+    """Check the shares of peak compute: 6·N·D at the peak, the loss to each part of the step, idle GPUs, and stops.
+
+    A step is within the critical batch of the law, or is one sequence.
+    """
     for choice in _choices(physics):
+        law, model = choice.asked.critical_batch, choice.stated
+        if isinstance(law, PowerOf):
+            by_law = transformer.power(law, tokens=model.tokens, flop=model.flop, parameters=model.parameters)
+            limit, tokens = max(by_law, float(physics.instance.workload.sequence_length)), metrics.tokens_per_step
+            yield from at_most("critical_batch", tokens, limit, "tokens a step", "tokens at most, by the law")
         used, stated = layout.gpus_used, choice.stated.compute_shares
         at_work = used / (used + layout.gpus_idle)
         share = at_work * metrics.useful_share / metrics.step_seconds  # of a second of the step
@@ -469,15 +469,4 @@ def compute_shares(physics: PlanPhysics, metrics: LayoutMetrics, layout: LayoutP
                 yield from must_equal(f"compute_shares[{name}]", "share of the ideal's compute", given, own)
 
 
-def critical_batch(physics: PlanPhysics) -> Violations:
-    """Check that a step is within the critical batch of the law, or is one sequence."""
-    for choice in _choices(physics):
-        law, stated = choice.asked.critical_batch, choice.stated
-        if isinstance(law, PowerOf) and physics.metrics is not None:
-            by_law = transformer.power(law, tokens=stated.tokens, flop=stated.flop, parameters=stated.parameters)
-            limit = max(by_law, float(physics.instance.workload.sequence_length))
-            tokens = physics.metrics.tokens_per_step
-            yield from at_most("critical_batch", tokens, limit, "tokens a step", "tokens at most, by the law")
-
-
-CHOICE_RULES = (chosen, buildable, choice_figures, compute_shares, critical_batch)
+CHOICE_RULES = (chosen, buildable, choice_figures, compute_shares)

@@ -307,31 +307,23 @@ def sections(physics: PlanPhysics, plan: ReliabilityPlan, layout: LayoutPlan) ->
     if failures.r.counts_links and len(lanes) > 1:
         yield broken("lanes", f"NICs of {lanes} lanes at the sites; as many at all of them expected")
     failures = replace(failures, links=lanes[-1]) if lanes else failures
-    for rule in (stops, checkpoints, spares, useful_share):
-        yield from rule(physics, plan, layout, failures)
-
-
-def stops(_: PlanPhysics, plan: ReliabilityPlan, layout: LayoutPlan, failures: Failures) -> Violations:
-    """Check how often the job stops, and for which parts."""
-    rate = float(failures.rate(layout.gpus_used))
-    by_part = {name: rate * DAY * own / failures.gpu_rate for name, own in failures.part_rates.items()}
-    found = {"stop_seconds": 1 / rate, "extrapolated": layout.gpus_used > failures.r.measured_gpus}
-    yield from figures("stops", plan, found)
-    yield from parts("stops", plan.stops_per_day_by_part, by_part, " stops a day")
-
-
-def checkpoints(_: PlanPhysics, plan: ReliabilityPlan, layout: LayoutPlan, failures: Failures) -> Violations:
-    """Check the bytes of a checkpoint, the seconds to write it and between two, and the seconds of a restart."""
     gpus, way = float(layout.gpus_used), (plan.recovery, plan.checkpoint_target)
     each, shared, step_seconds = gpus / layout.data_parallel, layout.zero_stage > 0, layout.metrics.step_seconds
+    rate = float(failures.rate(gpus))
     interval = float(failures.interval_seconds(gpus, way, step_seconds, shared=shared, replica_gpus=each))
-    found = {
+    stops = {"stop_seconds": 1 / rate, "extrapolated": layout.gpus_used > failures.r.measured_gpus}
+    by_part = {name: rate * DAY * own / failures.gpu_rate for name, own in failures.part_rates.items()}
+    checkpoints = {
         "checkpoint_bytes": failures.state_bytes,
         "checkpoint_write_seconds": float(failures.write_seconds(gpus, way[1])),
         "checkpoint_interval_seconds": interval if interval < math.inf else None,
         "restart_seconds": float(failures.restart_seconds(gpus, way[0])),
     }
-    yield from figures("checkpoints", plan, found)
+    yield from figures("stops", plan, stops)
+    yield from parts("stops", plan.stops_per_day_by_part, by_part, " stops a day")
+    yield from figures("checkpoints", plan, checkpoints)
+    for rule in (spares, useful_share):
+        yield from rule(physics, plan, layout, failures)
 
 
 def spares(physics: PlanPhysics, plan: ReliabilityPlan, layout: LayoutPlan, failures: Failures) -> Violations:
