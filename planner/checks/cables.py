@@ -288,10 +288,6 @@ def _most_flows(stages: list[list[int]], block: int, *, wrap: bool) -> tuple[int
     return max([*out.values(), *into.values(), 0]), max(rings.values(), default=0)
 
 
-def _over(flows: int, links: float) -> float:
-    return 0.0 if not flows else flows / links if links else math.inf
-
-
 @needs("layout")
 def shared_links(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
     """Check the slowdowns of the links that sends and rings cross at once: alone, and with the flows of both added."""
@@ -307,7 +303,8 @@ def shared_links(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
                 flows = _most_flows(stages, racks, wrap=layout.virtual_stages > 1)
                 left = links * max(0.0, getattr(free, level))
                 if any(flows):
-                    expected[level] = _over(flows[0], left), _over(flows[1], left)
+                    sends, rings = (number and (number / left if left else math.inf) for number in flows)
+                    expected[level] = float(sends), float(rings)
         yield from must_be(rule, "links", sorted(link.link for link in fabric.shared_links), sorted(expected))
         for link in fabric.shared_links:
             sends, rings = expected.get(link.link, (1.0, 1.0))

@@ -8,7 +8,7 @@ from typing import Any
 from planner.checks import cost, sites
 from planner.checks.cost import recomputed
 from planner.checks.layout import days as days_of_pools
-from planner.checks.model_choice import stated_loss
+from planner.checks.layout import stated_loss
 from planner.checks.rule import TOLERANCE, Violations, at_most, broken, must_be, must_equal, needs, once, same, show
 from planner.instance.hardware import DAYS_A_MONTH
 from planner.instance.instance import instance_sha256
@@ -416,7 +416,7 @@ def stopped(physics: PlanPhysics) -> Violations:
     yield from at_most("stopped", 1, plan.threads, "thread at least", "threads")
 
 
-WITHOUT_PLAN = (instance_hash, reason)
+WITHOUT_PLAN = (instance_hash, reason, stopped)
 RULES = (
     instance_hash, reason, each_certificate, objective, cheaper, simplest, freed, ends, status,
     claims, shares_space, declared_space, stopped,

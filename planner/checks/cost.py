@@ -9,8 +9,9 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from planner.checks import sites
-from planner.checks.fabric import lost_joints, priced, share_out, tiers_over
+from planner.checks.fabric import network_limits, priced
 from planner.checks.rule import Violations, at_most, broken, exceeds, figures, must_be, must_equal, needs, parts, show
+from planner.instance.grid import BalancingAuthority
 from planner.instance.instance import Operation
 from planner.instance.network import Network
 from planner.physics.network.fabric_designs import FAMILIES, design_for
@@ -86,14 +87,6 @@ LISTED_YEARS = 100
 SLACK = 1e-9  # of a count of lives or of years
 
 
-class SiteDraw(NamedTuple):
-    """The draw of a site over the run, and the price and the carbon of its energy, None where not known."""
-
-    mw: float
-    usd_per_mwh: float | None
-    carbon_kg_per_mwh: float | None
-
-
 class BoughtPart(NamedTuple):
     """What may be replaced: the part of the money that it is, its price, its life, and the key that states the life."""
 
@@ -113,7 +106,7 @@ class CheckedRun(NamedTuple):
     bill: Cost
     days: float
     years: float
-    draws: dict[str, SiteDraw]  # by site
+    draws: dict[str, tuple[float, BalancingAuthority | Operation]]  # MW by site, and what has its price and carbon
     bought: dict[str, BoughtPart]
     yearly_usd: dict[str, float]  # by part, other than replacements
 
@@ -127,7 +120,7 @@ class CheckedRun(NamedTuple):
 
     def mwh(self, years: float) -> float:
         """Compute the energy of all sites in MWh."""
-        return sum(draw.mw for draw in self.draws.values()) * years * YEAR_HOURS
+        return sum(mw for mw, _ in self.draws.values()) * years * YEAR_HOURS
 
 
 def _run(physics: PlanPhysics, days: float | None) -> CheckedRun | None:
@@ -137,17 +130,14 @@ def _run(physics: PlanPhysics, days: float | None) -> CheckedRun | None:
     if money is None or days is None:
         return None
     pools = {pool.name: (i, pool, pool.rack) for i, pool in enumerate(hardware.pools) if not isinstance(pool.rack, str)}
-    if physics.instance.grid is not None:
-        places = ((place.site, place.authority) for place in physics.standing)
-        draws = {
-            site.id: SiteDraw(physics.load_mw(site.id, site.racks), area.energy_usd_per_mwh, area.carbon_kg_per_mwh)
-            for site, area in places
-        }
-    else:
+    draws: dict[str, tuple[float, BalancingAuthority | Operation]] = {
+        place.site.id: (physics.load_mw(place.site.id, place.site.racks), place.authority) for place in physics.standing
+    }
+    if physics.instance.grid is None:
         drawn = sum(physics.load_mw(site, racks) for site, racks in physics.racks_by_site.items())
         in_pools = sum(pool.racks * rack.it_kw for _, pool, rack in pools.values()) / 1e3
         drawn += in_pools * hardware.facility_overhead_factor
-        draws = {CLUSTER: SiteDraw(drawn, operation.energy_usd_per_mwh, operation.carbon_kg_per_mwh)}
+        draws = {CLUSTER: (drawn, operation)}
     bought = {}
     for name, (i, pool, rack) in pools.items():
         usd, key = pool.racks * rack.price_usd, f"hardware.pools[{i}].rack.life_years"
@@ -159,8 +149,8 @@ def _run(physics: PlanPhysics, days: float | None) -> CheckedRun | None:
         life, usd = operation.fabric_life_years, money.capex_usd["fabric"]
         bought["fabric"] = BoughtPart("fabric_replacement", usd, life, "operation.fabric_life_years")
     yearly = {part: usd for part, usd in money.opex_usd_per_year.items() if part != "energy"}
-    if all(draw.usd_per_mwh is not None for draw in draws.values()):
-        yearly["energy"] = sum(draw.mw * (draw.usd_per_mwh or 0.0) for draw in draws.values()) * YEAR_HOURS
+    if all(area.energy_usd_per_mwh is not None for _, area in draws.values()):
+        yearly["energy"] = sum(mw * (area.energy_usd_per_mwh or 0.0) for mw, area in draws.values()) * YEAR_HOURS
     if operation.maintenance_share_per_year is not None:
         yearly["maintenance"] = sum(one.usd for one in bought.values()) * operation.maintenance_share_per_year
     if operation.staff_usd_per_year is not None:
@@ -193,14 +183,14 @@ def energy(physics: PlanPhysics, stated: RunPlan, run: CheckedRun) -> Violations
     """Check the power, energy, energy cost and CO2 of every site, and their sums."""
     yield from must_be("run_energy", "sites", sorted(stated.sites), sorted(run.draws))
     carbon: list[float | None] = []
-    for name, draw in run.draws.items():
-        mwh, kg = draw.mw * run.years * YEAR_HOURS, draw.carbon_kg_per_mwh
+    for name, (mw, area) in run.draws.items():
+        mwh, kg, usd = mw * run.years * YEAR_HOURS, area.carbon_kg_per_mwh, area.energy_usd_per_mwh
         carbon.append(None if kg is None else mwh * kg / 1e3)
         found = {
-            "facility_mw": draw.mw,
+            "facility_mw": mw,
             "energy_mwh": mwh,
-            "usd_per_mwh": draw.usd_per_mwh,
-            "energy_usd": None if draw.usd_per_mwh is None else mwh * draw.usd_per_mwh,
+            "usd_per_mwh": usd,
+            "energy_usd": None if usd is None else mwh * usd,
             "carbon_tonnes": carbon[-1],
         }
         if name in stated.sites:
@@ -298,30 +288,22 @@ def curve_of_plan(physics: PlanPhysics, curve: Curve, layout: LayoutPlan, cost: 
 def curve_share(physics: PlanPhysics, curve: Curve) -> Violations:
     """Check that the points cover, within the share stated, every plan whose days are as its point's bound allows.
 
+    A plan between two neighbours takes at least the bound in days of the dearer one. Either point covers it: the dearer
+    one by the share that its capital is above the cheaper one's, the cheaper one at no more capital.
     Where the whole curve is the goal, its share rests on nodes of the search that the plan does not hold.
     """
     if curve.epsilon is None or not curve.points or physics.instance.objective.minimize == "frontier":
         return
-    yield from at_most("curve_share", _share(curve), curve.epsilon, "within which points cover others", "stated")
+    share = 0.0
+    for before, point in zip((None, *curve.points), curve.points, strict=False):
+        bound = point.bound_days or 0.0
+        own = point.days_to_train / bound if bound > 0 else math.inf
+        if before is not None and bound > 0:
+            own = min(max(own, point.capital_usd / before.capital_usd), before.days_to_train / bound)
+        share = max(share, own - 1)
+    yield from at_most("curve_share", share, curve.epsilon, "within which points cover others", "stated")
     if curve.least_usd is None or exceeds(curve.points[0].capital_usd, curve.least_usd):
         yield broken("curve_share", "plans below the first point are covered by none", curve.least_usd, None)
-
-
-def _share(curve: Curve) -> float:
-    """Return the share within which a curve's points cover the plans between its least and its most capital.
-
-    A plan between two neighbours takes at least the bound in days of the dearer one. Either point covers it: the dearer
-    one by the share that its capital is above the cheaper one's, the cheaper one at no more capital.
-    """
-    covers: list[float] = []
-    for before, point in zip((None, *curve.points), curve.points, strict=False):
-        if point.bound_days is None or point.bound_days <= 0:
-            return math.inf
-        own = point.days_to_train / point.bound_days
-        if before is not None:
-            own = min(max(own, point.capital_usd / before.capital_usd), before.days_to_train / point.bound_days)
-        covers.append(own)
-    return max(covers) - 1
 
 
 CURVE_RULES = (curve_points, curve_of_plan, curve_share)
@@ -352,7 +334,13 @@ def frontier(
             yield from _row(rule, physics, network, layout, site, row)
         if leaf_size is not None:
             yield from must_equal(rule, "leaf_domain_racks asked for", row["leaf_domain_racks"], leaf_size)
-    yield from _order(site, rows, merits)
+    for i, row in enumerate(rows[1:], start=1):
+        if exceeds(rows[i - 1]["cost_usd"], row["cost_usd"]):
+            yield broken(f"frontier[{site}, {i}]", "costs less than the row before it; rows go by cost")
+    for i, row in enumerate(rows):
+        better = [k for k, other in enumerate(rows) if k != i and all(other[merit] <= row[merit] for merit in merits)]
+        if better:
+            yield broken(f"frontier[{site}, {i}]", f"row {better[0]} is as good or better in {', '.join(merits)}")
 
 
 def _faults(physics: PlanPhysics, network: Network, row: Row) -> Iterator[str]:
@@ -412,9 +400,7 @@ def _row(rule: str, physics: PlanPhysics, network: Network, layout: LayoutPlan, 
     if reasons:
         return
     yield from at_most(rule, design.tiers, network.max_tiers, "tiers", "tiers allowed")
-    yield from share_out(rule, network.asked_core_share, design)
-    yield from tiers_over(rule, network.tier_ratios, design)
-    yield from lost_joints(rule, network.survives, design)
+    yield from (fault.model_copy(update={"rule": rule}) for fault in network_limits(network, row["family"], design))
     price, slow = fabric_bill(network, switch, design, above), _slowdown(physics, layout, site, row, design)
     size = max(1, layout.racks_per_stage_by_site[site])
     # Each group is a run of racks, and the last leaf domain part-full.
@@ -449,14 +435,3 @@ def _slowdown(physics: PlanPhysics, layout: LayoutPlan, site: str, row: Row, des
     above = (design.domains_per_pod, design.domains_per_zone)
     leaving = [float(design.domains > 1), *(float(0 < count < design.domains) for count in above)]
     return pipeline_send_slowdown(physics.transport_slowdown, design, *leaving, free=free)
-
-
-def _order(site: str, rows: Sequence[Row], merits: Sequence[str]) -> Violations:
-    """Check that rows rise in cost and that none is matched or beaten in every merit by another."""
-    for i, row in enumerate(rows[1:], start=1):
-        if exceeds(rows[i - 1]["cost_usd"], row["cost_usd"]):
-            yield broken(f"frontier[{site}, {i}]", "costs less than the row before it; rows go by cost")
-    for i, row in enumerate(rows):
-        better = [k for k, other in enumerate(rows) if k != i and all(other[merit] <= row[merit] for merit in merits)]
-        if better:
-            yield broken(f"frontier[{site}, {i}]", f"row {better[0]} is as good or better in {', '.join(merits)}")

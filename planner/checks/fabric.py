@@ -143,65 +143,50 @@ def priced(physics: PlanPhysics, network: Network, fabric: SiteFabric, design: D
 
 
 def network_rules(physics: PlanPhysics) -> Violations:
-    """Check the share of its rate that can leave a full leaf, pod and zone, and the loss that the fabric survives.
-
-    No more ports of GPUs share a link out of one than the instance allows. For a list of ratios by tier, no more ports
-    down of a leaf, and of a spine where there are several pods, share a port up.
-    """
+    """Check the share of its rate that can leave a full leaf, pod and zone, and the loss that the fabric survives."""
     for site, fabric, network, design in wired(physics):
-        yield from share_out(f"core_share[{site}]", network.min_core_share, design)
-        rule, most = f"oversubscription[{site}]", network.max_oversubscription
-        yield from tiers_over(rule, network.tier_ratios, design) if most is not None else ()
-        if most is not None and not isinstance(most, tuple) and most < math.inf:
-            for block, ends, links in _edges(design):
-                what = f"ports of GPUs out of a {block}"
-                yield from at_most(rule, float(ends), most * links, what, f"at {most:g} to each of {links:,} links")
-        if network.survives is not None and design.grouped:
-            yield broken(f"survival[{site}]", f"{network.survives} is of trees, and the fabric is a {fabric.family}")
-        else:
-            yield from lost_joints(f"survival[{site}]", network.survives, design)
+        for fault in network_limits(network, fabric.family, design):
+            yield fault.model_copy(update={"rule": f"{fault.rule}[{site}]"})
 
 
-def _edges(design: Design) -> Iterator[tuple[str, int, float]]:
-    """Yield (name, GPU ports, uplinks) of a full leaf, pod and zone where there are several; uplinks in GPU ports.
+def network_limits(network: Network, family: str, design: Design) -> Violations:
+    """Check a design against the oversubscription that its network allows, and the loss that it is to survive.
 
-    A switch that holds every endpoint has nothing above it that could be narrower.
+    No more ports of GPUs share a link out of a full block than the instance allows. For a list of ratios by tier, no
+    more ports down of a leaf, and of a spine where there are several pods, share a port up. A switch that holds every
+    endpoint has nothing above it that could be narrower. A loss to survive leaves every two leaves of a tree joined.
     """
+    most, survives = network.max_oversubscription, network.survives
     pod, zone = design.rails_per_pod * design.domains_per_pod, design.rails_per_zone * design.domains_per_zone
-    for name, several, leaves, links in (
+    for block, several, leaves, links in (
         ("leaf", not design.single, 1, design.least_up_ports),
         ("pod", design.pods > 1, pod, design.pod_uplinks),
         ("zone", design.zones > 1, zone, design.zone_uplinks),
     ):
+        ends, up = design.leaf_down * leaves, float(links * design.split)
         if several:
-            yield name, design.leaf_down * leaves, float(links * design.split)
-
-
-def share_out(rule: str, least: float, design: Design) -> Violations:
-    """Check that the share `least` of a full leaf's, pod's and zone's rate can leave it where there are several."""
-    for block, ends, up in _edges(design):
-        sides = f"of {ends:,} ports may leave a {block}", f"ports' worth of a {block}'s uplinks"
-        yield from at_most(rule, least * ends, up, *sides)
-
-
-def tiers_over(rule: str, most: tuple[float, float], design: Design) -> Violations:
-    """Check the ports down to a port up of a leaf, and of a spine where there are several pods."""
-    down_up = (
-        (design.leaf_down, design.leaf_up * design.split, not design.single),
-        (design.spine_down, design.spine_up, design.pods > 1),
-    )
-    for tier, ratio, (down, up, several) in zip(("leaf", "spine"), most, down_up, strict=True):
+            sides = f"of {ends:,} ports may leave a {block}", f"ports' worth of a {block}'s uplinks"
+            yield from at_most("core_share", network.min_core_share * ends, up, *sides)
+            if most is not None and not isinstance(most, tuple) and most < math.inf:
+                what = f"ports of GPUs out of a {block}"
+                yield from at_most(
+                    "oversubscription", float(ends), most * up, what, f"at {most:g} to each of {up:,} links"
+                )
+    leaf, spine = network.tier_ratios
+    for tier, ratio, down, up, several in (
+        ("leaf", leaf, design.leaf_down, design.leaf_up * design.split, not design.single),
+        ("spine", spine, design.spine_down, design.spine_up, design.pods > 1),
+    ):
         if several and ratio < math.inf:
-            yield from at_most(rule, down / max(up, 1e-9), ratio, f"ports down to a port up of a {tier}", "allowed")
-
-
-def lost_joints(rule: str, asked: str | None, design: Design) -> Violations:
-    """Check that a loss to survive cuts no two leaves of a tree."""
-    up, spines = cut_by(design)
-    if up and asked is not None:
-        yield from at_most(rule, 2, up, "links of a leaf upwards needed", "there")
-    if spines and asked == "one_spine":
-        yield from at_most(rule, 2, spines, "ways up from a leaf that share no switch needed", "there")
+            what = f"ports down to a port up of a {tier}"
+            yield from at_most("oversubscription", down / max(up, 1e-9), ratio, what, "allowed")
+    links, spines = cut_by(design)
+    if survives is not None and design.grouped:
+        yield broken("survival", f"{survives} is of trees, and the fabric is a {family}")
+    elif survives is not None and links:
+        yield from at_most("survival", 2, links, "links of a leaf upwards needed", "there")
+    if survives == "one_spine" and spines and not design.grouped:
+        yield from at_most("survival", 2, spines, "ways up from a leaf that share no switch needed", "there")
 
 
 def cut_by(design: Design) -> tuple[int, int]:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.checks.layout import broken_shapes
-from planner.checks.reliability import failures_of
+from planner.checks.reliability import NoFailures, failures_of
 from planner.instance.grid import Grid, PowerNode
 from planner.instance.instance import Instance
 from planner.physics.network.fabric_designs import max_joined_racks, min_fabric_usd
@@ -38,6 +38,7 @@ MAX_MICRO_BATCH = 16  # sequences
 MAX_CONTEXT_RACKS = 16
 ROUNDING = 1e-9  # of a number of layers that is whole but for rounding
 MIN_GRID_TENSOR_PARALLEL = 16  # ranks from which 2-D tensor parallelism belongs to the space
+PARTS = 8  # of a range that stays open
 Repeats = Literal["no", "any", "some"]  # layers of a stage that may be recomputed whole; some: one at least
 
 
@@ -50,9 +51,12 @@ class Space:
         self.gpus, self.layers = self.machine.rack.gpus, self.machine.model.layers
         self.sequences = math.floor((instance.limits.max_batch_tokens or 0.0) / self.machine.sequence)  # of a step
         self.memory_limit = step.memory_limit_bytes(instance)
-        self.failures = failures_of(instance)
+        self.failures = failures_of(instance) or NoFailures()
         self.zero_stages = self.pinned("zero_stage", sorted(self.machine.software.zero_stages))
         # Idle GPUs are cabled too where they are the spares.
+        work = instance.workload
+        sequences = work.tokens / work.sequence_length / work.availability
+        self.days_a_second = sequences / SECONDS_PER_DAY  # days to train for a second a sequence
         self.wires_all = network is not None and (network.spares.share > 0 or network.spares.failure_chance > 0)
         self.known_pipelines: dict[tuple[Any, ...], CutPipelines] = {}
 
@@ -72,32 +76,6 @@ class Space:
             return micro_batches[:0]
         in_rounds = self.rules.whole_rounds and int(pipelines.v) > 1
         return micro_batches[micro_batches % int(pipelines.p) == 0] if in_rounds else micro_batches
-
-    def days(self, seconds_per_sequence: float) -> float:
-        """Compute the days to train on all tokens from the seconds per sequence."""
-        work = self.instance.workload
-        steps = work.tokens / work.sequence_length / work.availability
-        return steps * seconds_per_sequence / SECONDS_PER_DAY
-
-    def stretch(self, replicas: Any, replica_gpus: Any) -> Any:
-        """Return the least seconds on a clock for one of steps; 1 where failures do not count."""
-        return 1.0 if self.failures is None else self.failures.min_stretch(replicas, replica_gpus)
-
-    def column_stretch(self, replicas: int, replica_gpus: int) -> float:
-        """Bound the stretch of a column with `replicas` replicas; 1 where no failures are modelled."""
-        return 1.0 if self.failures is None else self.failures.column_stretch(replicas, replica_gpus)
-
-    def stretch_from(self, replicas: Any, replica_gpus: Any) -> Any:
-        """Bound the stretch of every column with `replicas` replicas or more; 1 where no failures are modelled."""
-        return 1.0 if self.failures is None else self.failures.stretch_from(replicas, replica_gpus)
-
-    def fewest_gpus(self, rate: Any) -> Any:
-        """Bound from below the GPUs of a job whose stretch, clock seconds per second of steps, is <= rate · GPUs."""
-        return 1 / rate if self.failures is None else self.failures.fewest_gpus(rate)
-
-    def seconds_per_sequence(self, days: float) -> float:
-        """Compute the seconds per sequence at which training takes `days` days."""
-        return days / self.days(1.0)
 
     def cuts(self) -> Iterator["Cut"]:
         """Yield every way to cut a layer, with each schedule.
@@ -203,7 +181,10 @@ def inner_degrees(degree: int) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class CutPipelines:
-    """Pipelines of a cut, one entry each: stages, virtual stages, and the blocks of racks that hold the replicas."""
+    """Pipelines of a cut, one entry each: stages, virtual stages, and the blocks of racks that hold the replicas.
+
+    Each has a range of replicas and one of micro-batches, both ends included; `fastest_ranges` sets the widest.
+    """
 
     p: Ints
     v: Ints
@@ -213,13 +194,62 @@ class CutPipelines:
     replicas_per_rack: Ints
     stage_racks: Ints
     wired: Ints
+    min_replicas: Ints
+    max_replicas: Ints
+    min_micro_batches: Ints
+    max_micro_batches: Ints
 
     def part(self, which: Any) -> "CutPipelines":
         """Return some of the pipelines."""
         return CutPipelines(*(getattr(self, name)[which] for name in self.__slots__))
 
     def __len__(self) -> int:
-        return len(self.p)
+        return len(self.min_replicas)
+
+    def over(self, min_replicas: Any, max_replicas: Any, least: Any, most: Any) -> "CutPipelines":
+        """Return the pipelines with other ranges; `least` and `most` micro-batches."""
+        own = {"min_replicas": min_replicas, "max_replicas": max_replicas}
+        return replace(self, **own, min_micro_batches=least, max_micro_batches=most)
+
+    @property
+    def single(self) -> NDArray[np.bool_]:
+        """Which ranges have one number of replicas and one of micro-batches."""
+        return np.asarray((self.min_replicas == self.max_replicas) & (self.min_micro_batches == self.max_micro_batches))
+
+    def within(self, total: int) -> "CutPipelines":
+        """Return the ranges clipped to a step of `total` micro-batches over all replicas, without those left empty."""
+        found = replace(
+            self,
+            max_replicas=np.minimum(self.max_replicas, total // self.min_micro_batches),
+            max_micro_batches=np.minimum(self.max_micro_batches, total // self.min_replicas),
+        )
+        fine = (found.min_replicas <= found.max_replicas) & (found.min_micro_batches <= found.max_micro_batches)
+        return found.part(np.flatnonzero(fine))
+
+    def columns(self) -> Iterator[tuple["CutPipelines", int, Ints]]:
+        """Yield each pipeline alone, a number of replicas, and the micro-batches of its single ranges, ascending."""
+        keys = np.stack([self.p, self.v, self.stages_per_rack, self.min_replicas, self.min_micro_batches])
+        order = np.lexsort(keys[::-1])
+        starts = np.flatnonzero(np.append(True, np.any(np.diff(keys[:4, order], axis=1) != 0, axis=0)))
+        for some in np.split(order, starts[1:]):
+            yield self.part(some[0]), int(self.min_replicas[some[0]]), self.min_micro_batches[some]
+
+    def split(self) -> "CutPipelines":
+        """Part each range by its replicas, or by its micro-batches where there is one number of replicas."""
+        one = self.min_replicas == self.max_replicas
+        low = np.where(one, self.min_micro_batches, self.min_replicas)
+        size = np.where(one, self.max_micro_batches, self.max_replicas) - low + 1
+        parts = np.minimum(size, PARTS)
+        row = np.repeat(np.arange(len(self)), parts)
+        k = np.arange(len(row)) - np.repeat(np.cumsum(parts) - parts, parts)
+        first, last = low[row] + size[row] * k // parts[row], low[row] + size[row] * (k + 1) // parts[row] - 1
+        part, one = self.part(row), one[row]
+        return part.over(
+            np.where(one, part.min_replicas, first),
+            np.where(one, part.max_replicas, last),
+            np.where(one, first, part.min_micro_batches),
+            np.where(one, last, part.max_micro_batches),
+        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -305,7 +335,9 @@ class Cut:
             rows.append([0 if block is None else getattr(block, name) for name in names])
         racks, replicas, per_rack, stage_racks, wired = np.array(rows, dtype=np.int64).reshape(-1, 5)[at].T
         wired = np.where(self.space.wires_all & (wired > 0), gpus, wired)
-        found = CutPipelines(p, v, q, -(-p // q) * racks, replicas, per_rack, stage_racks, wired)
+        found = CutPipelines(
+            p, v, q, -(-p // q) * racks, replicas, per_rack, stage_racks, wired, *[np.ones_like(p)] * 4
+        )
         fine = replicas > 0
         columns = {"pipeline_parallel": p, "virtual_stages": v, "stages_per_rack": q, "replicas_per_rack": per_rack}
         for name, column in columns.items():

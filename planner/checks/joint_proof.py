@@ -12,7 +12,7 @@ import numpy as np
 from planner.checks.joint_columns import Cut, CutPipelines, Ints, MaxRacks, Space, max_racks
 from planner.checks.layer_split import witness
 from planner.checks.rule import Violations, at_most, broken, must_be, must_equal, needs, show
-from planner.checks.step_bound import CutRanges, StepTimeBound, columns_in_time, fastest_ranges
+from planner.checks.step_bound import StepTimeBound, columns_in_time, fastest_ranges
 from planner.instance.hardware import DAYS_A_MONTH, Accelerator, HardwareAlternative, Rack
 from planner.instance.instance import Instance
 from planner.physics.network.fabric_designs import min_fabric_usd
@@ -69,19 +69,23 @@ def missing_columns(
     with the lowest floors come first. Once `stop` is true, no further column is looked at.
     """
     space = Space(instance=instance, transport_slowdown=transport_slowdown)
-    racks, limit = MaxRacks(instance, proof.max_racks_by_wired_gpus), space.seconds_per_sequence(days) * (1 - ROUNDING)
+    racks, limit = MaxRacks(instance, proof.max_racks_by_wired_gpus), days / space.days_a_second * (1 - ROUNDING)
     listed: dict[Key, list[ExcludedColumn]] = {}
     for column in proof.columns:
         listed.setdefault(tuple(getattr(column, name) for name in NAMES), []).append(column)
     unmet: dict[Key, set[Key]] = {}  # listed columns by cut, until the space is found to have them
     for key in listed:
         unmet.setdefault(key[: len(CUT)], set()).add(key)
-    found: list[tuple[float, int, Cut, CutRanges]] = []
+    found: list[tuple[float, int, Cut, CutPipelines]] = []
     for cut in space.cuts():
         if stop():
             return
         pipelines, own = cut.pipelines(), unmet.get(_cut_key(cut), set())
-        own -= {key for key in own if _has(space, pipelines, *key[len(CUT) :])}
+        for key in list(own):
+            zero, p, v, per_rack = key[len(CUT) :]
+            same = (pipelines.p == p) & (pipelines.v == v) & (pipelines.stages_per_rack == per_rack)
+            if zero in space.zero_stages and np.any(same & space.runs(zero, pipelines.p)):
+                own.remove(key)
         floor = StepTimeBound(cut=cut, zero_stage=None, ranges=fastest_ranges(cut, pipelines, racks, limit))
         ranges = floor.in_time(limit) if len(floor.ranges) else floor.ranges
         if len(ranges):
@@ -92,25 +96,19 @@ def missing_columns(
             yield broken(RULE, f"{name_of(key)}: listed by the proof, and not in the declared space (0 such columns)")
 
 
-def _has(space: Space, pipelines: CutPipelines, zero_stage: int, p: int, v: int, stages_per_rack: int) -> bool:
-    """Return whether a cut has a pipeline, under a ZeRO stage that the framework runs it with."""
-    same = (pipelines.p == p) & (pipelines.v == v) & (pipelines.stages_per_rack == stages_per_rack)
-    return zero_stage in space.zero_stages and bool(np.any(same & space.runs(zero_stage, pipelines.p)))
-
-
 def _columns_below(
     space: Space,
-    cuts: list[tuple[float, int, Cut, CutRanges]],
+    cuts: list[tuple[float, int, Cut, CutPipelines]],
     days: float,
     listed: dict[Key, list[ExcludedColumn]],
     stop: Callable[[], bool],
 ) -> Violations:
     """Yield columns that are faster than the proof's bound, up to `MOST_NAMED`; cuts with the lowest floors first."""
     wrong: set[Key] = set()
-    limit = space.seconds_per_sequence(days) * (1 - ROUNDING)
+    limit = days / space.days_a_second * (1 - ROUNDING)
     for _, _, cut, ranges in sorted(cuts, key=lambda entry: entry[:2]):
         for zero in space.zero_stages:
-            runs = ranges.part(np.flatnonzero(space.runs(zero, ranges.pipelines.p)))
+            runs = ranges.part(np.flatnonzero(space.runs(zero, ranges.p)))
             for some in columns_in_time(cut, zero, runs, limit, stop):
                 for pipelines, replicas, micro_batches in some.columns():
                     own = (zero, int(pipelines.p), int(pipelines.v), int(pipelines.stages_per_rack))
@@ -139,11 +137,11 @@ def _faster(
     space, counts = cut.space, cut.space.counts(cut.shape, pipelines, replicas, micro_batches)
     if not len(counts):
         return None
-    stretch = space.column_stretch(replicas, int(pipelines.p) * cut.shape.gpus)
+    stretch = space.failures.column_stretch(replicas, int(pipelines.p) * cut.shape.gpus)
     per_batch = replicas * cut.shape.micro_batch / stretch
-    limit = space.seconds_per_sequence(days) * (1 - ROUNDING) * per_batch
+    limit = days / space.days_a_second * (1 - ROUNDING) * per_batch
     found = witness(cut, zero, pipelines, replicas, counts, limit)
-    return None if found is None else (found[0], space.days(found[1] / per_batch))
+    return None if found is None else (found[0], found[1] / per_batch * space.days_a_second)
 
 
 def max_racks_stated(instance: Instance, proof: JointProof, *, racks_in_use: int, wired_gpus: int) -> Violations:
@@ -164,8 +162,24 @@ def max_racks_stated(instance: Instance, proof: JointProof, *, racks_in_use: int
         yield from at_most(f"max_racks_stated[{high}]", fewer, more, *sides)
 
 
-def bounds_in_order(days: float | None, bound: float | None, proof: JointProof) -> Violations:
-    """Check that the bound over every fabric is within that of every listed column, within the bound and the value."""
+def proof_violations(
+    physics: PlanPhysics,
+    asked: Instance,
+    proof: JointProof,
+    days: float | None,
+    bound: float | None,
+    *,
+    racks_in_use: int = 0,
+    wired_gpus: int = 0,
+) -> Violations:
+    """Check a proof of days to train: `days` is a plan's value, `bound` the claimed lower bound of every plan.
+
+    The bound over every fabric is within that of every listed column, within the bound and the value.
+    """
+    usd = proof.min_fabric_usd_per_wired_gpu
+    if usd is not None or proof.columns or proof.max_racks_by_wired_gpus or proof.counts:  # else no price is needed
+        wanted = min_fabric_usd(asked.network) if asked.network is not None else None
+        yield from must_equal("min_fabric_stated", "cheapest link and leaf port of a GPU", usd, wanted, " USD")
     rule, free, every = "joint_bounds", proof.fabric_free_bound_days, "days, the bound over every fabric"
     yield from at_most(rule, bound, days, "days, the bound", "days, the value")
     for column, times in Counter(proof.columns).items():
@@ -177,24 +191,6 @@ def bounds_in_order(days: float | None, bound: float | None, proof: JointProof) 
             yield broken(f"{rule}[{i}]", f"replicas from {low:,} to {high:,} are none")
         yield from at_most(f"{rule}[{i}]", free, listed.lower_bound_days, every, what)
     yield from at_most(rule, free, bound, every, "days, the bound")
-
-
-def proof_violations(
-    physics: PlanPhysics,
-    asked: Instance,
-    proof: JointProof,
-    days: float | None,
-    bound: float | None,
-    *,
-    racks_in_use: int = 0,
-    wired_gpus: int = 0,
-) -> Violations:
-    """Check a proof of days to train: `days` is a plan's value, `bound` the claimed lower bound of every plan."""
-    usd = proof.min_fabric_usd_per_wired_gpu
-    if usd is not None or proof.columns or proof.max_racks_by_wired_gpus or proof.counts:  # else no price is needed
-        wanted = min_fabric_usd(asked.network) if asked.network is not None else None
-        yield from must_equal("min_fabric_stated", "cheapest link and leaf port of a GPU", usd, wanted, " USD")
-    yield from bounds_in_order(days, bound, proof)
     stated = list(max_racks_stated(asked, proof, racks_in_use=racks_in_use, wired_gpus=wired_gpus))
     yield from stated
     if bound is None:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.checks.joint_columns import Cut, CutPipelines, Floats, Ints
-from planner.checks.step_bound import ColumnTimes, CutRanges
+from planner.checks.step_bound import ColumnTimes
 from planner.physics.training import memory, schedule, step_prediction
 from planner.physics.training.collectives import front_layers
 from planner.physics.training.step_prediction import LargestStage, Pipeline
@@ -43,18 +43,18 @@ class PipelineSplits(ColumnTimes):
         """Return the splits of a pipeline, which stands alone in `x`, with a number of replicas."""
         ends = (np.asarray(end) for end in (replicas, replicas, micro_batches[0], micro_batches[-1]))
         return PipelineSplits(
-            cut=cut, zero_stage=zero_stage, ranges=CutRanges(x, *ends), micro_batches=micro_batches, limit=limit
+            cut=cut, zero_stage=zero_stage, ranges=x.over(*ends), micro_batches=micro_batches, limit=limit
         )
 
     @property
     def p(self) -> int:
         """Stages."""
-        return int(self.x.p)
+        return int(self.ranges.p)
 
     @property
     def v(self) -> int:
         """Virtual stages."""
-        return int(self.x.v)
+        return int(self.ranges.v)
 
     @cached_property
     def pipeline(self) -> Pipeline:

@@ -1,17 +1,22 @@
-"""Rules of the layout and of pools of different GPUs: the parallel strategy and all that physics predicts of it."""
+"""Rules of the layout, of pools of different GPUs, and of a chosen model.
+
+The parallel strategy and all that physics predicts of it; a model that can be built, is of the scaling law's size and
+is trained by the deadline.
+"""
 
 import math
 from collections.abc import Iterator
 from itertools import combinations
+from typing import NamedTuple
 
 from planner.checks.rule import Violations, at_most, broken, figures, must_be, must_equal, needs, once, parts
 from planner.instance.framework_rules import FrameworkRules
 from planner.instance.references_and_pins import PINS
-from planner.instance.workload import Model
+from planner.instance.workload import Choose, LossLaw, Model, ModelChoice, PointsLaw, PowerOf
 from planner.physics import step_errors
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site import wan
-from planner.physics.training import layer_time, step
+from planner.physics.training import layer_time, step, transformer
 from planner.physics.training.operations import LayerShape
 from planner.physics.training.parallel_strategy import racks_per_replica, strategy_of, unsupported
 from planner.physics.training.schedule import recomputed_alike
@@ -81,7 +86,10 @@ def framework(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
 
 @needs("layout")
 def replicas(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
-    """Check the replicas by site, the racks of every stage's replicas, and the GPUs that work and that idle."""
+    """Check the replicas by site, the racks of every stage's replicas, and the GPUs that work and that idle.
+
+    The tokens of a step are within the critical batch.
+    """
     by_site, planned, strategy = layout.data_parallel_by_site, physics.racks_by_site, strategy_of(layout)
     what = "data_parallel against the sum by site"
     yield from must_equal("replicas", what, layout.data_parallel, sum(by_site.values()))
@@ -99,17 +107,12 @@ def replicas(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
     total = sum(planned.values()) * physics.gpus_per_rack
     yield from figures("gpus", layout, {"gpus_used": used, "gpus_idle": total - used})
     yield from at_most("gpus", used, total, "GPUs used", "GPUs bought")
+    tokens, limit = _sequences(layout) * physics.instance.workload.sequence_length, physics.instance.limits
+    yield from at_most("batch", tokens, limit.max_batch_tokens, "tokens a step", "tokens of the critical batch")
 
 
 def _sequences(layout: LayoutPlan) -> int:
     return layout.data_parallel * layout.microbatches_per_step * layout.microbatch_sequences
-
-
-@needs("layout")
-def batch(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
-    """Check that the tokens of a step are within the critical batch."""
-    tokens, limit = _sequences(layout) * physics.instance.workload.sequence_length, physics.instance.limits
-    yield from at_most("batch", tokens, limit.max_batch_tokens, "tokens a step", "tokens of the critical batch")
 
 
 @needs("layout", "metrics")
@@ -194,14 +197,17 @@ def pins(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
 
 
 RULES = (
-    well_formed, degrees, framework, replicas, batch, metrics, assumed_slowdowns, assumed_wan, pins,
+    well_formed, degrees, framework, replicas, metrics, assumed_slowdowns, assumed_wan, pins,
 )  # fmt: skip
 
 
 def broken_rules(rules: FrameworkRules, layout: LayoutPlan, model: Model, sequence: int) -> Iterator[str]:
     """Yield each choice of a layout that a framework does not run, for a model and the tokens of a sequence."""
     layers, repeated = list(layout.layers_per_stage), list(layout.recomputed_layers_per_stage)
-    if not _recomputed_alike(rules.recompute, layout):
+    most = max(layers)
+    numbers = {"free": (), "all or none": (0, most), "chunks alike": range(most + 1)}[rules.recompute]
+    alike = ([int(recomputed_alike(each, layout.virtual_stages, k)) for each in layers] for k in numbers)
+    if rules.recompute != "free" and repeated and repeated not in alike:
         counts = f"{repeated} of stages of {layers}"
         yield f"layout.recomputed_layers_per_stage: {rules.recompute} (are {counts})"
     if not rules.selective and layout.recompute == "selective":
@@ -237,15 +243,6 @@ def broken_shapes(rules: FrameworkRules, shape: LayerShape, model: Model, sequen
 def _a_multiple(path: str, number: int, of: str, divisor: int) -> Iterator[str]:
     if number % divisor:
         yield f"{path}: a multiple of {of}, {divisor:,} (is {number:,})"
-
-
-def _recomputed_alike(rule: str, layout: LayoutPlan) -> bool:
-    """Return whether the layers that stages recompute are those of one number for every chunk, or all or none."""
-    layers, counts = layout.layers_per_stage, layout.recomputed_layers_per_stage
-    most = max(layers)
-    numbers = {"free": (), "all or none": (0, most), "chunks alike": range(most + 1)}[rule]
-    alike = ([int(recomputed_alike(each, layout.virtual_stages, k)) for each in layers] for k in numbers)
-    return rule == "free" or not counts or list(counts) in alike
 
 
 def _pool_plans(physics: PlanPhysics, pools: PoolsPlan) -> dict[str, PlanPhysics]:
@@ -329,3 +326,147 @@ def pools_figures(physics: PlanPhysics, pools: PoolsPlan) -> Violations:
 
 
 POOL_RULES = (shares, layouts, pools_figures)
+
+
+class CheckedModelChoice(NamedTuple):
+    """The question of a model choice, the figures that the plan states of the model, and the model itself."""
+
+    asked: Choose
+    stated: ModelChoice
+    model: Model
+
+
+def _choices(physics: PlanPhysics) -> Iterator[CheckedModelChoice]:
+    """Yield the choice where a model was asked for and the plan states one."""
+    asked, stated, model = physics.instance.workload.choose, physics.plan.model_choice, physics.instance.workload.model
+    if asked is not None and stated is not None and isinstance(model, Model):
+        yield CheckedModelChoice(asked, stated, model)
+
+
+def stated_loss(physics: PlanPhysics) -> float | None:
+    """Return the loss of the plan's model and tokens by the law that states it; None where no model was chosen."""
+    for choice in _choices(physics):
+        law = choice.asked.law if isinstance(choice.asked.law, LossLaw) else choice.asked.loss
+        size = float(transformer.active_parameters(choice.model, embedding=True))
+        return transformer.loss(law, size, physics.instance.workload.tokens) if isinstance(law, LossLaw) else None
+    return None
+
+
+def chosen(physics: PlanPhysics) -> Violations:
+    """Check that a model is chosen where one was asked for, and only there."""
+    asked, stated = physics.instance.objective.minimize == "loss", physics.plan.model_choice is not None
+    if stated != asked:
+        yield broken("chosen", f"{int(stated)} choices of a model in the plan, {int(asked)} asked for")
+
+
+def buildable(physics: PlanPhysics) -> Violations:
+    """Check that heads, layers and width divide as the family asks, and the width's ratio to the depth."""
+    for choice in _choices(physics):
+        model, family = choice.model, choice.asked.family
+        for what, value, part in (
+            ("heads", model.heads, family.heads_multiple_of),
+            ("layers", model.layers, family.layers_multiple_of),
+            ("hidden", model.hidden, model.heads),
+        ):
+            if value % part:
+                yield broken(f"buildable[{what}]", f"{value} is no multiple of {part}")
+        yield from must_equal("buildable[head_size]", "head_size", model.head, family.head_size)
+        rule, aspect, what = "buildable[aspect]", model.hidden / model.layers, "hidden over layers"
+        yield from at_most(rule, family.min_aspect, aspect, f"{what} at least", what)
+        yield from at_most(rule, aspect, family.max_aspect, what, f"{what} at most")
+
+
+def _peak(physics: PlanPhysics) -> float:
+    """Return the FLOP a second of one GPU at its peak."""
+    machine = step.machine_of(physics.instance)
+    return machine.gpu.peak_flop_per_second[machine.precision.compute]
+
+
+def choice_figures(physics: PlanPhysics) -> Violations:
+    """Check that size, compute and losses follow from the model, its tokens and the laws, and that shares add up."""
+    for choice in _choices(physics):
+        loss, (asked, stated, _), tokens = stated_loss(physics), choice, physics.instance.workload.tokens
+        if loss is None:
+            return
+        size = float(transformer.active_parameters(choice.model, embedding=True))
+        flop = float(transformer.training_flop(size, tokens))  # 6·N·D
+        for name, value in {"parameters": size, "tokens": tokens, "flop": flop, "loss": loss}.items():
+            yield from figures(f"choice_figures[{name}]", stated, {name: value})
+        shares, rule = sum(stated.compute_shares.values()), "choice_figures[compute_shares]"
+        yield from must_equal(rule, "sum of the shares of the ideal", shares, 1.0)
+        rate, seconds = (
+            asked.assumed_flop_per_second,
+            (physics.instance.limits.deadline_days or 0.0) * layer_time.SECONDS_PER_DAY,
+        )
+        gpus = sum(physics.racks_by_site.values()) * physics.gpus_per_rack
+        full = float(transformer.budget_flop(gpus * _peak(physics), seconds))
+        given, assumed = stated.assumed is not None, rate is not None
+        yield from must_be("choice_figures[assumed]", "whether a rate is assumed", given, assumed)
+        ideals = [("ideal", stated.ideal, full)]
+        if rate is not None and stated.assumed is not None:
+            ideals.append(("assumed", stated.assumed, float(transformer.budget_flop(gpus * rate, seconds))))
+        for name, ideal, budget in ideals:
+            yield from figures(f"choice_figures[{name}]", ideal, _model_at(choice, budget))
+        yield from _bound_figures(physics, choice, full)
+        rule, bound = "choice_figures[flop_bound]", "FLOP proven to be too many"
+        yield from at_most(rule, stated.flop, stated.flop_bound, "FLOP of the model", bound)
+        if isinstance(asked.law, (PointsLaw, LossLaw)):
+            off = abs(size / transformer.best_parameters(asked.law, stated.flop) - 1)
+            slack = asked.family.tolerance + asked.tolerance
+            yield from at_most("choice_figures[law]", off, slack, "away from the law's parameters", "allowed")
+
+
+def _model_at(choice: CheckedModelChoice, flop: float) -> dict[str, float]:
+    """Return compute, parameters, tokens and loss of the laws' model for it, its shape left open; none without laws."""
+    law, loss = choice.asked.law, choice.asked.law if isinstance(choice.asked.law, LossLaw) else choice.asked.loss
+    if not isinstance(law, (PointsLaw, LossLaw)) or not isinstance(loss, LossLaw):
+        return {}
+    size = transformer.best_parameters(law, flop)
+    tokens = transformer.tokens_for(size, flop)
+    return {"flop": flop, "parameters": size, "tokens": tokens, "loss": transformer.loss(loss, size, tokens)}
+
+
+def _bound_figures(physics: PlanPhysics, choice: CheckedModelChoice, full: float) -> Violations:
+    """Check the bound on loss and compute: no more compute than all GPUs have at their peak, and its own loss."""
+    stated, at_bound, rule = choice.stated, _model_at(choice, choice.stated.flop_bound), "choice_figures[loss_bound]"
+    batch, bound = physics.instance.limits.max_batch_tokens or 0.0, physics.plan.objective.bound
+    yield from must_equal("choice_figures[batch_tokens]", "tokens of a step at most", stated.batch_tokens, batch)
+    sides = "FLOP, the bound", "FLOP at the peak"
+    yield from at_most("choice_figures[flop_bound]", stated.flop_bound, max(full, stated.flop), *sides)
+    if at_bound:
+        yield from figures(rule, stated, {"loss_bound": min(at_bound["loss"], stated.loss)})
+    if bound is not None:
+        yield from must_equal(rule, "bound on the loss against the choice's", bound, stated.loss_bound)
+    for flop, days in stated.days_by_flop.items():
+        if not (flop.replace(".", "").replace("e+", "").isdigit() and days > 0):
+            yield broken("choice_figures[days_by_flop]", f"{days:g} days for {flop!r} FLOP")
+
+
+@needs("metrics", "layout")
+def compute_shares(physics: PlanPhysics, metrics: LayoutMetrics, layout: LayoutPlan) -> Violations:
+    """Check the shares of peak compute: 6·N·D at the peak, the loss to each part of the step, idle GPUs, and stops.
+
+    A step is within the critical batch of the law, or is one sequence.
+    """
+    for choice in _choices(physics):
+        law, model = choice.asked.critical_batch, choice.stated
+        if isinstance(law, PowerOf):
+            by_law = transformer.power(law, tokens=model.tokens, flop=model.flop, parameters=model.parameters)
+            limit, tokens = max(by_law, float(physics.instance.workload.sequence_length)), metrics.tokens_per_step
+            yield from at_most("critical_batch", tokens, limit, "tokens a step", "tokens at most, by the law")
+        used, stated = layout.gpus_used, choice.stated.compute_shares
+        at_work = used / (used + layout.gpus_idle)
+        share = at_work * metrics.useful_share / metrics.step_seconds  # of a second of the step
+        size = float(transformer.active_parameters(choice.model, embedding=True))
+        useful = float(transformer.training_flop(size, metrics.tokens_per_step)) / (_peak(physics) * used) * share
+        found = {name: seconds * share for name, seconds in metrics.breakdown_seconds.items() if seconds > 0}
+        found["gemm"] = found.get("gemm", 0.0) - useful
+        trained = metrics.useful_share
+        found |= {"used": useful, "idle GPUs": (1 - at_work) * trained, "stopped": 1 - trained}
+        for name in sorted(found.keys() | stated.keys()):
+            given, own = stated.get(name, 0.0), found.get(name, 0.0)
+            if abs(given - own) > 1e-9:
+                yield from must_equal(f"compute_shares[{name}]", "share of the ideal's compute", given, own)
+
+
+CHOICE_RULES = (chosen, buildable, choice_figures, compute_shares)

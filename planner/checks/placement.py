@@ -3,8 +3,9 @@
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
-from itertools import pairwise
-from math import prod
+from functools import cached_property
+from itertools import count as numbers_from_0
+from itertools import islice, pairwise, product
 
 from planner.checks.rule import Violations, at_most, broken, figures, must_be, must_equal, needs, once
 from planner.cluster import Job, Placement, Topology
@@ -175,10 +176,10 @@ class Replay:
             while at is not None:
                 self.chains[switch.name].append(at)
                 at = parent[at]
-        self.above = self._above()
 
-    def _above(self) -> dict[str, tuple[str, ...]]:
-        """Return the switches above each leaf, as many for all, without a root that all share."""
+    @cached_property
+    def above(self) -> dict[str, tuple[str, ...]]:
+        """The switches above each leaf, as many for all, without a root that all share."""
         if self.by_blocks:
             base, *larger = self.topology.block_sizes or (0,)
             spans = [size // base for size in larger if size // base < len(self.topology.blocks)]
@@ -289,25 +290,19 @@ def ranks_of_groups(job: Job, placed: Placement) -> Violations:
 def expected_groups(job: Job) -> dict[str, list[int]]:
     """Return the ranks of each group by name: of a mesh those that differ in the data axis alone."""
     if job.mesh is not None:
-        labels = {key: ",".join(f"{axis}={at}" for axis, at in key) for key in lines_of(job, "data")}
-        return {f"data[{labels[key]}]" if key else "data": ranks for key, ranks in lines_of(job, "data").items()}
-    sizes = [(f"{kind.name}[{i}]", kind.size) for kind in job.groups for i in range(kind.count)]
-    found: dict[str, list[int]] = {}
-    first = 0
-    for name, size in sizes:
-        found[name] = list(range(first, first + size))
-        first += size
-    return found
+        lines = lines_of(job, "data")
+        labels = {key: ",".join(f"{axis}={at}" for axis, at in key) for key in lines}
+        return {f"data[{labels[key]}]" if key else "data": ranks for key, ranks in lines.items()}
+    ranks = numbers_from_0()
+    sizes = {f"{kind.name}[{i}]": kind.size for kind in job.groups for i in range(kind.count)}
+    return {name: list(islice(ranks, size)) for name, size in sizes.items()}
 
 
-def _members(job: Job) -> Iterator[tuple[dict[str, int], range]]:
+def _members(job: Job) -> Iterator[tuple[dict[str, int], list[int]]]:
     """Yield the place of each member of a mesh along its axes, and its ranks."""
-    axes, per_member = list((job.mesh or {}).items()), job.nodes_per_member
-    for member in range(prod(size for _, size in axes)):
-        rest, at = member, {}
-        for axis, size in reversed(axes):
-            rest, at[axis] = divmod(rest, size)
-        yield {axis: at[axis] for axis, _ in axes}, range(member * per_member, (member + 1) * per_member)
+    mesh, ranks = job.mesh or {}, numbers_from_0()
+    for at in product(*map(range, mesh.values())):
+        yield dict(zip(mesh, at, strict=True)), list(islice(ranks, job.nodes_per_member))
 
 
 def lines_of(job: Job, axis: str) -> dict[tuple[tuple[str, int], ...], list[int]]:

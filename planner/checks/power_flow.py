@@ -62,12 +62,13 @@ def years(physics: PlanPhysics) -> Iterator[YearFigures]:
             )
 
 
-def _within(
-    physics: PlanPhysics, year: YearFigures, rule: str, mw: float, limit: float, left: str, right: str
+def within(
+    physics: PlanPhysics, rule: str, left: float | None, right: float | None, left_is: str, right_is: str, year: str
 ) -> Violations:
-    """Check a limit of a year in MW, with the excess of a soft rule that the plan states; scenarios have none."""
-    excess = 0.0 if year.suffix else physics.excess(rule)
-    yield from at_most(rule + year.suffix, mw, limit + excess, left, right)
+    """Check a limit of the sites, with the excess of a soft rule that the plan states; a scenario's year has none."""
+    excess = 0.0 if year else physics.excess(rule)
+    limit = right + excess if excess and right is not None else right
+    yield from at_most(rule + year, left, limit, left_is, right_is)
 
 
 def _by_authority(physics: PlanPhysics, year: YearFigures) -> dict[str, float]:
@@ -82,7 +83,7 @@ def headroom(physics: PlanPhysics) -> Violations:
     for year in years(physics) if physics.grid.rules.headroom else ():
         for area, mw in _by_authority(physics, year).items():
             sides = year.headroom[area], "MW drawn by its sites", "MW headroom"
-            yield from _within(physics, year, f"headroom[{area}]", mw, *sides)
+            yield from within(physics, f"headroom[{area}]", mw, *sides, year.suffix)
 
 
 def generation(physics: PlanPhysics) -> Violations:
@@ -99,12 +100,12 @@ def generation(physics: PlanPhysics) -> Violations:
                 nodes = f"none of the grid's {len(year.available)}"
                 yield broken(rule + year.suffix, f"{show(mw)} MW fed in at a node that is {nodes}")
             elif rules.generation:
-                yield from _within(physics, year, rule, mw, limit, "MW fed in", right)
+                yield from within(physics, rule, mw, limit, "MW fed in", right, year.suffix)
         if rules.generation and rules.grid_model == "none":
             for area, mw in _by_authority(physics, year).items():
                 nodes_of = [node for node in physics.grid.nodes if node.balancing_authority == area]
                 limit = max(0.0, sum(year.available[node.id] - node.load_mw for node in nodes_of))
-                yield from _within(physics, year, f"generation[{area}]", mw, limit, "MW drawn", right)
+                yield from within(physics, f"generation[{area}]", mw, limit, "MW drawn", right, year.suffix)
 
 
 def _circuits(physics: PlanPhysics) -> Iterator[tuple[Line | NewLine, int]]:
@@ -144,7 +145,7 @@ def rating(physics: PlanPhysics) -> Violations:
         for flow in year.flows:
             if flow.line in capacity:
                 sides = capacity[flow.line], "MW flow", "MW of its circuits"
-                yield from _within(physics, year, f"rating[{flow.line}]", abs(flow.mw), *sides)
+                yield from within(physics, f"rating[{flow.line}]", abs(flow.mw), *sides, year.suffix)
 
 
 @needs("sites")
@@ -211,7 +212,7 @@ class GridArrays:
     @cached_property
     def base(self) -> "Solved":
         """The flow with everything in service."""
-        return Solved.of(self, self.circuits)
+        return Solved(self, self.circuits)
 
     @cached_property
     def flow(self) -> Any:
@@ -232,19 +233,10 @@ class GridArrays:
         return self.circuits - (np.arange(len(self.lines)) == line)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Solved:
     """A Laplacian in factors: one node of each island has zero angle, the others are free."""
 
-    grid: GridArrays
-    weight: Any
-    island: Any
-    free: Any
-    matrix: Any  # of the free nodes
-    factor: Any
-
-    @staticmethod
-    def of(grid: GridArrays, circuits: Any) -> "Solved":
+    def __init__(self, grid: GridArrays, circuits: Any) -> None:
         """Factorise the network with these circuits.
 
         Raises
@@ -255,17 +247,17 @@ class Solved:
         from scipy.sparse import csr_matrix
         from scipy.sparse.linalg import splu
 
-        weight, island, size = circuits * grid.one_circuit, grid.islands(circuits), len(grid.names)
-        a, b, entries = grid.a, grid.b, np.concatenate([-weight, -weight, weight, weight])
+        self.grid, self.weight, self.island = grid, circuits * grid.one_circuit, grid.islands(circuits)
+        a, b, size = grid.a, grid.b, len(grid.names)
+        entries = np.concatenate([-self.weight, -self.weight, self.weight, self.weight])
         rows, columns = np.concatenate([a, b, a, b]), np.concatenate([b, a, a, b])
-        free = np.setdiff1d(np.arange(size), np.unique(island, return_index=True)[1])
+        self.free = np.setdiff1d(np.arange(size), np.unique(self.island, return_index=True)[1])
         whole = csr_matrix((entries, (rows, columns)), shape=(size, size))
-        matrix = whole[free][:, free].tocsc()
+        self.matrix = whole[self.free][:, self.free].tocsc()
         try:
-            factor = splu(matrix) if len(free) else None
+            self.factor: Any = splu(self.matrix) if len(self.free) else None
         except RuntimeError as error:
             raise ArithmeticError(f"grid.lines: no flow follows from their reactances ({error})") from None
-        return Solved(grid=grid, weight=weight, island=island, free=free, matrix=matrix, factor=factor)
 
     def flows(self, injection_mw: Any) -> Any:
         """Solve B theta = P; columns are cases."""
@@ -292,7 +284,7 @@ class Solved:
             answer = self._angles + shift * (lost * (own @ self._angles) / (1 - lost * (own @ shift)))
         error = self.matrix @ answer - own * (lost * (own @ answer)) - right
         if not np.abs(error).max() <= 1e-9 * max(float(np.abs(right).max()), 1.0):
-            return Solved.of(grid, grid.without(line)).flows(injection)
+            return Solved(grid, grid.without(line)).flows(injection)
         theta = np.zeros(len(grid.names))
         theta[self.free] = answer
         return (self.weight - lost * (np.arange(len(grid.lines)) == line)) * (theta[grid.a] - theta[grid.b])
@@ -340,17 +332,15 @@ def security(physics: PlanPhysics) -> Violations:
     """Check that after each N-1 contingency circuits are within their ratings, and plants within their spare power."""
     full = physics.grid.rules.n1 == "full"
     for year, grid in read(physics) if physics.grid.rules.n1 in ("node", "full") else ():
-        largest = {line for place in physics.standing for line in _largest(grid, place.node.id)}
-        lines = range(len(grid.lines)) if full else sorted(largest)
-        lost = chain.from_iterable(_without_circuit(grid, line) for line in lines if abs(grid.flow[line]) > STILL_MW)
+        lines = set(range(len(grid.lines))) if full else set()
+        for node in () if full else (grid.names.index(place.node.id) for place in physics.standing):
+            here = np.flatnonzero((grid.a == node) | (grid.b == node))
+            lines |= set(here[grid.rating_mw[here] == grid.rating_mw[here].max(initial=0.0)].tolist())
+        lost = chain.from_iterable(
+            _without_circuit(grid, line) for line in sorted(lines) if abs(grid.flow[line]) > STILL_MW
+        )
         for violation in chain(lost, _without_units(grid) if full else ()):
             yield violation.model_copy(update={"rule": violation.rule + year.suffix})
-
-
-def _largest(grid: GridArrays, node: str) -> list[int]:
-    i = grid.names.index(node)
-    here = [k for k in range(len(grid.lines)) if i in (grid.a[k], grid.b[k])]
-    return [k for k in here if grid.rating_mw[k] == max(grid.rating_mw[j] for j in here)]
 
 
 def _overload(grid: GridArrays, flow: Any, circuits: Any, lost: str) -> Violations:
@@ -386,7 +376,7 @@ def _without_circuit(grid: GridArrays, line: int) -> Violations:
         rule, what = f"security[{grid.names[node]}, {name}]", f"MW fed in after the loss of {name}"
         limit = grid.available_mw[node]
         yield from _above(rule, generated[node], limit, limit, what)
-    yield from _overload(grid, Solved.of(grid, circuits).flows(generated - drawn), circuits, name)
+    yield from _overload(grid, Solved(grid, circuits).flows(generated - drawn), circuits, name)
 
 
 def _above(rule: str, mw: float, limit: float, available: float, what: str, right: str = "") -> Violations:

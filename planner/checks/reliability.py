@@ -6,6 +6,7 @@ formulas.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
@@ -211,6 +212,13 @@ class Failures:
         return enough / (1 + gpus * self.repairs("rack"))
 
 
+class NoFailures:
+    """Stretch of jobs that never stop, as `Failures` bounds those of others."""
+
+    min_stretch = column_stretch = stretch_from = staticmethod(lambda *_: 1.0)
+    fewest_gpus = staticmethod(lambda rate: 1 / rate)
+
+
 def failures_of(instance: Instance) -> Failures | None:
     """Return the failures that count, for the fabric whose links fail least.
 
@@ -237,13 +245,8 @@ def _in_training(away: Any, stalled: Any) -> Any:
     The equation is x - 1 - A·x/(x + s) = 0 with A = `away` and s = `stalled`; its left side is convex, so that Newton's
     steps from 1 + A descend to the root.
     """
-    x = 1 + away + 0.0 * stalled
-    for _ in range(MOST_TURNS):
-        error = x - 1 - away * x / (x + stalled)
-        x = x - error / (1 - away * stalled / (x + stalled) ** 2)
-        if np.all(error <= CLOSE * x):
-            break
-    return x
+    down = lambda x: (x - 1 - away * x / (x + stalled)) / (1 - away * stalled / (x + stalled) ** 2)  # noqa: E731
+    return _descend(1 + away + 0.0 * stalled, down)
 
 
 def _lambert_root(c: Any) -> Any:
@@ -252,13 +255,17 @@ def _lambert_root(c: Any) -> Any:
     The left side is concave and falls, so that no step passes the root.
     """
     c = np.minimum(c, 30.0)  # beyond it u is 1 but for 3e-14
-    u = -np.expm1(-1 - c)
+    return _descend(-np.expm1(-1 - c), lambda u: -(u + np.log1p(-u) + c) * (1 - u) / u)
+
+
+def _descend(x: Any, down: Callable[[Any], Any]) -> Any:
+    """Return the root that Newton's steps down from above it reach; `down` returns the length of a step."""
     for _ in range(MOST_TURNS):
-        down = (u + np.log1p(-u) + c) * (1 - u) / u
-        u = u + down
-        if np.all(-down <= CLOSE * u):
+        step_down = down(x)
+        x = x - step_down
+        if np.all(step_down <= CLOSE * x):
             break
-    return u
+    return x
 
 
 @lru_cache(maxsize=4096)
@@ -300,31 +307,23 @@ def sections(physics: PlanPhysics, plan: ReliabilityPlan, layout: LayoutPlan) ->
     if failures.r.counts_links and len(lanes) > 1:
         yield broken("lanes", f"NICs of {lanes} lanes at the sites; as many at all of them expected")
     failures = replace(failures, links=lanes[-1]) if lanes else failures
-    for rule in (stops, checkpoints, spares, useful_share):
-        yield from rule(physics, plan, layout, failures)
-
-
-def stops(_: PlanPhysics, plan: ReliabilityPlan, layout: LayoutPlan, failures: Failures) -> Violations:
-    """Check how often the job stops, and for which parts."""
-    rate = float(failures.rate(layout.gpus_used))
-    by_part = {name: rate * DAY * own / failures.gpu_rate for name, own in failures.part_rates.items()}
-    found = {"stop_seconds": 1 / rate, "extrapolated": layout.gpus_used > failures.r.measured_gpus}
-    yield from figures("stops", plan, found)
-    yield from parts("stops", plan.stops_per_day_by_part, by_part, " stops a day")
-
-
-def checkpoints(_: PlanPhysics, plan: ReliabilityPlan, layout: LayoutPlan, failures: Failures) -> Violations:
-    """Check the bytes of a checkpoint, the seconds to write it and between two, and the seconds of a restart."""
     gpus, way = float(layout.gpus_used), (plan.recovery, plan.checkpoint_target)
     each, shared, step_seconds = gpus / layout.data_parallel, layout.zero_stage > 0, layout.metrics.step_seconds
+    rate = float(failures.rate(gpus))
     interval = float(failures.interval_seconds(gpus, way, step_seconds, shared=shared, replica_gpus=each))
-    found = {
+    stops = {"stop_seconds": 1 / rate, "extrapolated": layout.gpus_used > failures.r.measured_gpus}
+    by_part = {name: rate * DAY * own / failures.gpu_rate for name, own in failures.part_rates.items()}
+    checkpoints = {
         "checkpoint_bytes": failures.state_bytes,
         "checkpoint_write_seconds": float(failures.write_seconds(gpus, way[1])),
         "checkpoint_interval_seconds": interval if interval < math.inf else None,
         "restart_seconds": float(failures.restart_seconds(gpus, way[0])),
     }
-    yield from figures("checkpoints", plan, found)
+    yield from figures("stops", plan, stops)
+    yield from parts("stops", plan.stops_per_day_by_part, by_part, " stops a day")
+    yield from figures("checkpoints", plan, checkpoints)
+    for rule in (spares, useful_share):
+        yield from rule(physics, plan, layout, failures)
 
 
 def spares(physics: PlanPhysics, plan: ReliabilityPlan, layout: LayoutPlan, failures: Failures) -> Violations:

@@ -27,21 +27,14 @@ def needs(*names: str) -> Callable[[Callable[..., Violations]], Rule]:
     def of(rule: Callable[..., Violations]) -> Rule:
         @wraps(rule)
         def checked(physics: PlanPhysics) -> Violations:
-            parts = [_part(physics, name) for name in names]
-            if not any(part is None for part in parts):
-                yield from rule(physics, *parts)
+            owners = {"network": physics.instance, "metrics": physics}
+            found = [getattr(owners.get(name, physics.plan), name, None) for name in names]
+            if not any(part is None for part in found) and not ("layout" in names and physics.faults):
+                yield from rule(physics, *found)
 
         return checked
 
     return of
-
-
-def _part(physics: PlanPhysics, name: str) -> Any:
-    if name == "layout" and physics.faults:
-        return None
-    if name == "metrics":
-        return physics.metrics
-    return getattr(physics.instance if name == "network" else physics.plan, name, None)
 
 
 def same(a: Any, b: Any) -> bool:
@@ -105,7 +98,8 @@ def at_most(rule: str, left: float | None, right: float | None, left_is: str, ri
 def figures(rule: str, section: object, found: Mapping[str, Any]) -> Violations:
     """Check figures of a section, by the names of their fields, against the recomputed ones."""
     for name, value in found.items():
-        yield from must_equal(rule, name, getattr(section, name), value, unit_of(name))
+        unit = next((UNITS[word] for word in name.split("_") if word in UNITS), "")  # at the end, or before `per`
+        yield from must_equal(rule, name, getattr(section, name), value, unit)
 
 
 def parts(rule: str, stated: Mapping[str, Any], found: Mapping[str, Any], unit: str = "") -> Violations:
@@ -121,8 +115,3 @@ def once(rule: str, what: str, stated: Iterable[Any], wanted: Iterable[Any]) -> 
         if times[name] != int(name in expected):
             label = name if isinstance(name, str) else ", ".join(name)
             yield broken(f"{rule}[{label}]", f"{times[name]} {what}, {int(name in expected)} expected")
-
-
-def unit_of(name: str) -> str:
-    """Return the unit that the name of a field ends with, or has before `per`."""
-    return next((UNITS[word] for word in name.split("_") if word in UNITS), "")

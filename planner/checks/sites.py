@@ -49,38 +49,18 @@ def site_figures(physics: PlanPhysics) -> Violations:
         yield from figures(rule, site, found)
 
 
-def facility_power(physics: PlanPhysics) -> Violations:
-    """Check that the draw of all sites is within the limit."""
-    limit = physics.instance.limits.facility_power_mw
-    if limit is not None:
-        drawn = sum(physics.load_mw(site, racks) for site, racks in physics.racks_by_site.items())
-        limit += physics.excess("facility_power")
-        yield from at_most("facility_power", drawn, limit, "MW drawn by all sites", "MW limit")
-
-
 @needs("sites")
-def new_circuits(physics: PlanPhysics, plan: SitesPlan) -> Violations:
-    """Check that circuits are built only where they can be, and no more than can."""
-    limits = {line.id: line.max_circuits for line in physics.grid.new_lines}
-    for line in plan.new_lines:
-        in_all = physics.built.get(line.line)
-        yield from _bought(f"new_circuits[{line.line}]", line.circuits, "circuits", in_all, limits.get(line.line))
-
-
-@needs("sites")
-def upgrades(physics: PlanPhysics, plan: SitesPlan) -> Violations:
-    """Check that only interconnect that can be bought is bought, and no more than can."""
-    limits = {node.id: node.upgrade.max_steps for node in physics.grid.nodes if node.upgrade}
-    for bought in plan.upgrades:
-        in_all = physics.steps.get(bought.node)
-        yield from _bought(f"upgrades[{bought.node}]", bought.steps, "steps", in_all, limits.get(bought.node))
-
-
-def _bought(rule: str, count: int, what: str, in_all: int | None, limit: int | None) -> Violations:
-    if in_all is None or limit is None:
-        yield broken(rule, f"{count} {what} where none can be had")
-    elif count < 1 or in_all > limit:
-        yield broken(rule, f"{count} {what} (in all {in_all}) are not from 1 to {limit}")
+def bought(physics: PlanPhysics, plan: SitesPlan) -> Violations:
+    """Check that circuits are built and interconnect is bought only where they can be, and no more than can."""
+    lines = {line.id: line.max_circuits for line in physics.grid.new_lines}
+    nodes = {node.id: node.upgrade.max_steps for node in physics.grid.nodes if node.upgrade}
+    rows = [("new_circuits", own.line, own.circuits, "circuits", physics.built, lines) for own in plan.new_lines]
+    rows += [("upgrades", own.node, own.steps, "steps", physics.steps, nodes) for own in plan.upgrades]
+    for rule, name, count, what, in_all, limits in rows:
+        if name not in in_all or name not in limits:
+            yield broken(f"{rule}[{name}]", f"{count} {what} where none can be had")
+        elif count < 1 or in_all[name] > limits[name]:
+            yield broken(f"{rule}[{name}]", f"{count} {what} (in all {in_all[name]}) are not from 1 to {limits[name]}")
 
 
 def waits(physics: PlanPhysics) -> Iterator[tuple[str, str, float]]:
@@ -95,82 +75,62 @@ def waits(physics: PlanPhysics) -> Iterator[tuple[str, str, float]]:
             yield "upgrade", node.id, node.upgrade.lead_months
 
 
-def ready(physics: PlanPhysics) -> Violations:
-    """Check that nothing in use comes too late."""
-    limit = physics.grid.rules.ready_within_months
-    for kind, name, months in waits(physics):
-        yield from at_most(f"ready[{name}]", months, limit, f"months to the {kind}", "months at most")
+def each_site(physics: PlanPhysics) -> Violations:
+    """Check the land, size and circuits of each site.
 
-
-def interconnect(physics: PlanPhysics) -> Violations:
-    """Check that a share of a site's load fits on the circuits that remain under the rule's reading."""
-    rule = physics.grid.rules.interconnect
+    The cooling fits on the land, a share of the load on the circuits that remain under the rule's reading; no site is
+    smaller than the minimum or larger than a multiple of the smallest.
+    """
+    rules, rule = physics.grid.rules, physics.grid.rules.interconnect
     fed = physics.plan.sites.generation_mw if physics.plan.sites else {}
-    for place in physics.standing if rule.enabled else ():
-        draw, node = physics.load_mw(place.site.id, place.site.racks), place.node
-        if rule.reading == "import_share":
-            own = node.generation_mw if physics.grid.rules.grid_model == "none" else fed.get(node.id, 0.0)
-            draw = max(draw + node.load_mw - own, 0.0)
-        name, left = f"interconnect[{place.site.id}]", f"MW, {rule.share:.0%} of the site's draw"
-        usable = (_usable_mw(physics, place) or 0.0) + physics.excess(name)
-        yield from at_most(name, rule.share * draw, usable, left, f"MW usable ({rule.reading})")
-
-
-def area(physics: PlanPhysics) -> Violations:
-    """Check that the cooling of a site fits on its land."""
-    for place in physics.standing:
-        name, land = f"area[{place.site.id}]", place.node.area_m2
-        need = physics.cooling_m2(place.site.id, place.site.racks)
-        yield from at_most(
-            name, need, None if land is None else land + physics.excess(name), "m² of cooling", "m² of land"
-        )
-
-
-def site_count(physics: PlanPhysics) -> Violations:
-    """Check that no more sites are open than the rules allow."""
-    if physics.grid.rules.max_sites is not None:
-        limit = physics.grid.rules.max_sites + round(physics.excess("site_count"))
-        yield from at_most("site_count", len(physics.standing), limit, "open sites", "sites allowed")
-
-
-def min_site(physics: PlanPhysics) -> Violations:
-    """Check that no site is smaller than the minimum size."""
-    minimum, right = physics.grid.rules.min_site_modules, "modules at the site"
-    for place in physics.standing:
-        yield from at_most(f"min_site[{place.site.id}]", minimum, place.site.modules, "modules at least", right)
-
-
-def share_balance(physics: PlanPhysics) -> Violations:
-    """Check that no site is larger than a multiple of the smallest."""
-    rule = physics.grid.rules.share_balance
     smallest = min((place.site.racks for place in physics.standing), default=0)
-    for place in physics.standing if rule.enabled else ():
-        limit, right = rule.max_ratio * smallest, f"racks, {rule.max_ratio:g} times {smallest:,}"
-        yield from at_most(f"share_balance[{place.site.id}]", float(place.site.racks), limit, "racks", right)
+    for place in physics.standing:
+        site, node, draw, usable = place.site, place.node, physics.load_mw(place.site.id, place.site.racks), None
+        if rule.reading == "import_share":
+            own = node.generation_mw if rules.grid_model == "none" else fed.get(node.id, 0.0)
+            draw = max(draw + node.load_mw - own, 0.0)
+        if rule.enabled:
+            usable = _usable_mw(physics, place) or 0.0
+        ratio = rules.share_balance.max_ratio
+        most, times = ratio * smallest if rules.share_balance.enabled else None, f"racks, {ratio:g} times {smallest:,}"
+        share, reading = f"MW, {rule.share:.0%} of the site's draw", f"MW usable ({rule.reading})"
+        for name, left, right, left_is, right_is in (
+            ("interconnect", rule.share * draw, usable, share, reading),
+            ("area", physics.cooling_m2(site.id, site.racks), node.area_m2, "m² of cooling", "m² of land"),
+            ("min_site", rules.min_site_modules, site.modules, "modules at least", "modules at the site"),
+            ("share_balance", float(site.racks), most, "racks", times),
+        ):
+            yield from power_flow.within(physics, f"{name}[{site.id}]", left, right, left_is, right_is, "")
 
 
-def fault_split(physics: PlanPhysics) -> Violations:
-    """Check that sites are in enough interconnections, with no more than a share of all racks in any one."""
-    rule = physics.grid.rules.fault_split
-    if not rule.enabled or not physics.standing:
-        return
-    racks: Counter[str] = Counter()
+def all_sites(physics: PlanPhysics) -> Violations:
+    """Check the sites together: draw, number, interconnections, distances, racks, and that nothing comes too late.
+
+    Sites are in enough interconnections, with no more than a share of all racks in any one.
+    """
+    rules, split, racks = physics.grid.rules, physics.grid.rules.fault_split, Counter[str]()
     for place in physics.standing:
         racks[place.authority.interconnection] += place.site.racks
-    minimum, right = rule.min_interconnections, "interconnections with a site"
-    yield from at_most("fault_split", minimum, len(racks), "interconnections at least", right)
-    total = sum(racks.values())
-    limit, right = rule.max_share * total, f"racks, {rule.max_share:.0%} of {total:,}"
-    for name, count in sorted(racks.items()):
-        yield from at_most(f"fault_split[{name}]", float(count), limit, "racks", right)
-
-
-def rtt(physics: PlanPhysics) -> Violations:
-    """Check that no two sites are farther apart than the longest round trip."""
-    limit = physics.grid.rules.max_rtt_ms
-    for one, other in combinations((place.site.id for place in physics.standing), 2) if limit is not None else ():
+    drawn = sum(physics.load_mw(site, count) for site, count in physics.racks_by_site.items())
+    limit, share = physics.instance.limits.facility_power_mw, f"racks, {split.max_share:.0%} of {racks.total():,}"
+    rows: list[tuple[str, float, float | None, str, str]] = [
+        ("facility_power", drawn, limit, "MW drawn by all sites", "MW limit"),
+        ("site_count", len(physics.standing), rules.max_sites, "open sites", "sites allowed"),
+    ]
+    if split.enabled and racks:
+        right = "interconnections with a site"
+        rows.append(("fault_split", split.min_interconnections, len(racks), "interconnections at least", right))
+        most = split.max_share * racks.total()
+        rows += [(f"fault_split[{name}]", float(count), most, "racks", share) for name, count in sorted(racks.items())]
+    for one, other in combinations((place.site.id for place in physics.standing), 2):
         ms = wan.rtt_ms(physics.wan, physics.route_km(one, other))
-        yield from at_most(f"rtt[{one}, {other}]", ms, limit, "ms round trip", "ms limit")
+        rows.append((f"rtt[{one}, {other}]", ms, rules.max_rtt_ms, "ms round trip", "ms limit"))
+    for kind, name, months in waits(physics):
+        rows.append((f"ready[{name}]", months, rules.ready_within_months, f"months to the {kind}", "months at most"))
+    for site, count in sorted(physics.racks_by_site.items()):
+        rows.append((f"demand[{site}]", 1, count, "rack at least", "racks"))
+    for row in rows:
+        yield from power_flow.within(physics, *row, "")
 
 
 def links(physics: PlanPhysics) -> Iterator[tuple[str, Link]]:
@@ -190,25 +150,23 @@ def linked(physics: PlanPhysics, plan: SitesPlan) -> Violations:
 
 
 def link_figures(physics: PlanPhysics) -> Violations:
-    """Check that a link's route, round trip, capacity, fibre and price follow from its ends and wavelengths."""
+    """Check that a link's route, round trip, capacity, fibre and price follow from its ends and wavelengths.
+
+    It has the wavelengths for its required rate, within the fibre that can be leased.
+    """
+    limit = physics.wan.max_wavelengths_per_pair * physics.wan.max_fibre_pairs
     for name, link in links(physics):
-        km = physics.route_km(link.a, link.b)
+        km, gbps = physics.route_km(link.a, link.b), link.wavelengths * physics.wan.wavelength_gbps
         found = {
             "route_km": km,
             "rtt_ms": wan.rtt_ms(physics.wan, km),
-            "capacity_gbps": link.wavelengths * physics.wan.wavelength_gbps,
+            "capacity_gbps": gbps,
             "fibre_pairs": wan.fibre_pairs(physics.wan, link.wavelengths),
             "usd_per_year": physics.link_usd_per_year(link),
         }
         yield from figures(f"link_figures[{name}]", link, found)
-
-
-def wan_capacity(physics: PlanPhysics) -> Violations:
-    """Check that each link has the wavelengths for its required rate, within the fibre that can be leased."""
-    limit = physics.wan.max_wavelengths_per_pair * physics.wan.max_fibre_pairs
-    for name, link in links(physics):
-        rule, gbps = f"wan_capacity[{name}]", link.wavelengths * physics.wan.wavelength_gbps
-        yield from at_most(rule, link.required_gbps, gbps, "Gbps required", f"Gbps of {link.wavelengths} wavelengths")
+        rule, lit = f"wan_capacity[{name}]", f"Gbps of {link.wavelengths} wavelengths"
+        yield from at_most(rule, link.required_gbps, gbps, "Gbps required", lit)
         yield from at_most(rule, link.wavelengths, limit, "wavelengths", "wavelengths on all fibre that can be leased")
         yield from at_most(rule, 0, link.wavelengths, "wavelengths at least", "wavelengths")
 
@@ -241,16 +199,9 @@ def pins(physics: PlanPhysics, _: SitesPlan) -> Violations:
     yield from at_most("pins[sites.max_sites]", len(planned), limit, "open sites", "sites pinned")
 
 
-def demand(physics: PlanPhysics) -> Violations:
-    """Check that every site has racks: a positive number of them."""
-    for site, racks in sorted(physics.racks_by_site.items()):
-        yield from at_most(f"demand[{site}]", 1, racks, "rack at least", "racks")
-
-
 RULES = (
-    known_site, site_figures, demand, facility_power, *power_flow.YEAR_RULES, new_circuits, upgrades, ready,
-    interconnect, area, site_count, min_site, share_balance, fault_split, rtt, linked, link_figures,
-    wan_capacity, wan_need, pins,
+    known_site, site_figures, all_sites, each_site, *power_flow.YEAR_RULES, bought, linked, link_figures, wan_need,
+    pins,
 )  # fmt: skip
 
 
@@ -278,6 +229,10 @@ class Requirements:
     def lit(self, design: WanPlan) -> list[tuple[Edge, int]]:
         """Return the edges of a design that exist, each with its wavelengths."""
         return [(self.fibre.edges[edge.id], edge.wavelengths) for edge in design.edges if edge.id in self.fibre.edges]
+
+    def capex_usd(self, physics: PlanPhysics, design: WanPlan) -> float:
+        """Recompute the capital of the wavelengths of a design, in USD."""
+        return math.fsum(link_capex_usd(physics.wan, edge.prices, waves) for edge, waves in self.lit(design))
 
 
 def window_seconds(physics: PlanPhysics, layout: LayoutPlan, metrics: LayoutMetrics) -> float:
@@ -446,11 +401,7 @@ def edges(physics: PlanPhysics, req: Requirements, design: WanPlan) -> Violation
             "usd_per_year": link_usd_per_year(physics.grid, net, offered.prices, edge.wavelengths),
         }
         yield from figures(rule, edge, found)
-    yield from figures("edges", design, {"capex_usd": _capex_usd(physics, req, design)})
-
-
-def _capex_usd(physics: PlanPhysics, req: Requirements, design: WanPlan) -> float:
-    return math.fsum(link_capex_usd(physics.wan, edge.prices, waves) for edge, waves in req.lit(design))
+    yield from figures("edges", design, {"capex_usd": req.capex_usd(physics, design)})
 
 
 def repriced(physics: PlanPhysics) -> WanPlan | None:
@@ -458,7 +409,7 @@ def repriced(physics: PlanPhysics) -> WanPlan | None:
     req, design = requirements(physics), physics.plan.wan
     if req is None or design is None:
         return design
-    return design.model_copy(update={"capex_usd": _capex_usd(physics, req, design)})
+    return design.model_copy(update={"capex_usd": req.capex_usd(physics, design)})
 
 
 def objective(physics: PlanPhysics) -> float | None:
@@ -469,7 +420,7 @@ def objective(physics: PlanPhysics) -> float | None:
     if not any(edge.pair_usd or edge.wavelength_usd for edge in req.fibre.edges.values()):
         return math.fsum(edge.route_km * wavelengths for edge, wavelengths in req.lit(design))
     if design.certificate.minimizes == LEAST_CAPITAL:
-        return _capex_usd(physics, req, design)
+        return req.capex_usd(physics, design)
     grid, net = physics.grid, physics.wan
     return math.fsum(link_usd_per_year(grid, net, edge.prices, waves) for edge, waves in req.lit(design))
 

@@ -22,69 +22,8 @@ from planner.physics.training.step_prediction import LargestStage, Pipeline
 ROUNDING = 1e-9  # relative, and of a number of layers that is whole but for rounding
 MOST_CELLS = 1 << 21  # stages worked out at a time
 MOST_RANGES = 1 << 16  # worked out at a time
-PARTS = 8  # of a range that stays open
 COARSE = (1, 6)  # parts of a pipeline whose last stage, with the fewest chunks in flight, first represents the part
 NOTHING = 1e-9  # seconds or bytes, for none by which something is divided
-
-
-@dataclass(frozen=True, slots=True)
-class CutRanges:
-    """Pipelines of a cut with ranges of replicas and of micro-batches, both ends included; one entry each."""
-
-    pipelines: CutPipelines
-    min_replicas: Ints
-    max_replicas: Ints
-    min_micro_batches: Ints
-    max_micro_batches: Ints
-
-    def part(self, which: Any) -> "CutRanges":
-        """Return some of the ranges."""
-        return CutRanges(self.pipelines.part(which), *(getattr(self, name)[which] for name in self.__slots__[1:]))
-
-    def __len__(self) -> int:
-        return len(self.min_replicas)
-
-    @property
-    def single(self) -> NDArray[np.bool_]:
-        """Which ranges have one number of replicas and one of micro-batches."""
-        return np.asarray((self.min_replicas == self.max_replicas) & (self.min_micro_batches == self.max_micro_batches))
-
-    def within(self, total: int) -> "CutRanges":
-        """Return the ranges clipped to a step of `total` micro-batches over all replicas, without those left empty."""
-        found = replace(
-            self,
-            max_replicas=np.minimum(self.max_replicas, total // self.min_micro_batches),
-            max_micro_batches=np.minimum(self.max_micro_batches, total // self.min_replicas),
-        )
-        fine = (found.min_replicas <= found.max_replicas) & (found.min_micro_batches <= found.max_micro_batches)
-        return found.part(np.flatnonzero(fine))
-
-    def columns(self) -> Iterator[tuple[CutPipelines, int, Ints]]:
-        """Yield each pipeline alone, a number of replicas, and the micro-batches of its single ranges, ascending."""
-        pipelines, own = self.pipelines, (self.min_replicas, self.min_micro_batches)
-        keys = np.stack([pipelines.p, pipelines.v, pipelines.stages_per_rack, *own])
-        order = np.lexsort(keys[::-1])
-        starts = np.flatnonzero(np.append(True, np.any(np.diff(keys[:4, order], axis=1) != 0, axis=0)))
-        for some in np.split(order, starts[1:]):
-            yield pipelines.part(some[0]), int(self.min_replicas[some[0]]), self.min_micro_batches[some]
-
-    def split(self) -> "CutRanges":
-        """Part each range by its replicas, or by its micro-batches where there is one number of replicas."""
-        one = self.min_replicas == self.max_replicas
-        low = np.where(one, self.min_micro_batches, self.min_replicas)
-        size = np.where(one, self.max_micro_batches, self.max_replicas) - low + 1
-        parts = np.minimum(size, PARTS)
-        row = np.repeat(np.arange(len(self)), parts)
-        k = np.arange(len(row)) - np.repeat(np.cumsum(parts) - parts, parts)
-        first, last = low[row] + size[row] * k // parts[row], low[row] + size[row] * (k + 1) // parts[row] - 1
-        part, one = self.part(row), one[row]
-        return CutRanges(
-            part.pipelines,
-            np.where(one, part.min_replicas, first),
-            np.where(one, part.max_replicas, last),
-            np.where(one, first, part.min_micro_batches),
-            np.where(one, last, part.max_micro_batches),
-        )
 
 
 def total_micro_batches(cut: Cut) -> int:
@@ -92,7 +31,7 @@ def total_micro_batches(cut: Cut) -> int:
     return cut.space.sequences // cut.shape.micro_batch
 
 
-def fastest_ranges(cut: Cut, pipelines: CutPipelines, racks: MaxRacks, limit: float) -> CutRanges:
+def fastest_ranges(cut: Cut, pipelines: CutPipelines, racks: MaxRacks, limit: float) -> CutPipelines:
     """Return every pipeline with all replicas and micro-batches, but those too few for a limit in seconds a sequence.
 
     The replicas fill whole blocks within the maximum racks, and experts are spread over all of them; an interleaved
@@ -103,7 +42,7 @@ def fastest_ranges(cut: Cut, pipelines: CutPipelines, racks: MaxRacks, limit: fl
     for wired in set(pipelines.wired.tolist()):
         most[pipelines.wired == wired] = racks(wired)
     each = cut.least_layers * (times.forward_seconds + times.backward_seconds) / shape.micro_batch
-    gpus = float(cut.space.fewest_gpus(limit / (each * shape.gpus))) * (1 - ROUNDING)
+    gpus = float(cut.space.failures.fewest_gpus(limit / (each * shape.gpus))) * (1 - ROUNDING)
     few = np.ceil(np.maximum(gpus / pipelines.p, shape.expert_parallel) / shape.gpus).astype(np.int64)
     many, low = most // pipelines.block_racks * pipelines.block_replicas, np.where(pipelines.v > 1, pipelines.p, 1)
     high = np.full_like(pipelines.p, total)
@@ -113,7 +52,7 @@ def fastest_ranges(cut: Cut, pipelines: CutPipelines, racks: MaxRacks, limit: fl
         few, many = np.maximum(few, replicas), np.minimum(many, replicas)
     if batches is not None:
         low, high = np.maximum(low, batches), np.minimum(high, batches)
-    return CutRanges(pipelines, few, many, low, high).within(total)
+    return pipelines.over(few, many, low, high).within(total)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,12 +61,7 @@ class ColumnTimes:
 
     cut: Cut
     zero_stage: int | None
-    ranges: CutRanges
-
-    @property
-    def x(self) -> CutPipelines:
-        """The pipelines."""
-        return self.ranges.pipelines
+    ranges: CutPipelines
 
     @cached_property
     def pipeline(self) -> Pipeline:
@@ -137,10 +71,10 @@ class ColumnTimes:
     @cached_property
     def group(self) -> ReplicaGroup:
         """The largest all-reduce at least: on the racks of the site with most blocks."""
-        blocks = -(-self.ranges.min_replicas // self.x.block_replicas)
+        blocks = -(-self.ranges.min_replicas // self.ranges.block_replicas)
         return ReplicaGroup(
-            replicas_per_rack=self.x.replicas_per_rack,
-            racks=-(-blocks // max_sites(self.cut.space.instance)) * self.x.stage_racks,
+            replicas_per_rack=self.ranges.replicas_per_rack,
+            racks=-(-blocks // max_sites(self.cut.space.instance)) * self.ranges.stage_racks,
             shards=self.ranges.max_replicas,
             slowdown=self.cut.space.transport_slowdown,
         )
@@ -153,13 +87,13 @@ class ColumnTimes:
     @property
     def inside(self) -> Any:
         """Whether all stages are in one rack."""
-        return -(-self.x.p // self.x.stages_per_rack) == 1
+        return -(-self.ranges.p // self.ranges.stages_per_rack) == 1
 
     @cached_property
     def send(self) -> Floats:
         """Seconds of one exchange between stages."""
         far, near = self.cut.send_seconds
-        return np.asarray(np.where(self.inside, near, far) * (self.x.p > 1), dtype=np.float64)
+        return np.asarray(np.where(self.inside, near, far) * (self.ranges.p > 1), dtype=np.float64)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,17 +110,17 @@ class StepTimeBound(ColumnTimes):
     @cached_property
     def layers(self) -> Floats:
         """Layers of the largest stage at least."""
-        return np.ceil(self.cut.least_layers / self.x.p - ROUNDING)
+        return np.ceil(self.cut.least_layers / self.ranges.p - ROUNDING)
 
     @cached_property
     def chunk(self) -> Any:
         """Seconds of the largest chunk at least."""
-        return step_prediction.chunk_seconds(self.pipeline, self.sharded, self.x.v, self.layers, 0)
+        return step_prediction.chunk_seconds(self.pipeline, self.sharded, self.ranges.v, self.layers, 0)
 
     def _stage(self, layers: Floats) -> Any:
         """Bound the seconds of a micro-batch on a stage with `layers` layers from below."""
-        found = step_prediction.stage_seconds(self.pipeline, self.sharded, self.x.v, layers, 0, self.send)
-        head = np.where(self.x.p == 1, self.pipeline.head, 0.0)
+        found = step_prediction.stage_seconds(self.pipeline, self.sharded, self.ranges.v, layers, 0, self.send)
+        head = np.where(self.ranges.p == 1, self.pipeline.head, 0.0)
         return found + head + self.cut.machine.software.host_seconds
 
     @cached_property
@@ -196,7 +130,8 @@ class StepTimeBound(ColumnTimes):
         A short last round counts in full, unless the range has a number of whole rounds. Unequal chunks wait in the
         fewest rounds, over micro-batches, of the range: those at the end of its first round.
         """
-        p, v, low, high = self.x.p, self.x.v, self.ranges.min_micro_batches, self.ranges.max_micro_batches
+        own, p, v = self.ranges, self.ranges.p, self.ranges.v
+        low, high = own.min_micro_batches, own.max_micro_batches
         short = schedule.effective_micro_batches(high, p, v) / high
         rounds = np.where(high // p > (low - 1) // p, 1.0, short)
         last = np.minimum(low // p * p + p - 1, high)
@@ -224,7 +159,7 @@ class StepTimeBound(ColumnTimes):
 
     def _fill(self, micro_batches: Ints) -> Any:
         """Seconds of filling and draining the pipeline."""
-        p, v, send = self.x.p, self.x.v, self.send
+        p, v, send = self.ranges.p, self.ranges.v, self.send
         return step.pipeline_bubble_seconds(
             self.sharded, self.cut.schedule, p, v, self.chunk * v, send_seconds=send, micro_batches=micro_batches
         )
@@ -234,8 +169,8 @@ class StepTimeBound(ColumnTimes):
         """Seconds after the passes of a step, and `ends`; for unknown ZeRO stages the CPU's overhead alone."""
         if self.zero_stage is None:
             return self.cut.machine.software.step_seconds, 0.0
-        most = np.minimum(self.ranges.max_micro_batches, self.x.p)
-        counts = schedule.PipelineCounts(self.x.p, self.x.v, 1, schedule.Rounds(most, most))
+        most = np.minimum(self.ranges.max_micro_batches, self.ranges.p)
+        counts = schedule.PipelineCounts(self.ranges.p, self.ranges.v, 1, schedule.Rounds(most, most))
         largest = LargestStage(layers=self.layers, chunk_seconds=self.chunk)
         parts = step_prediction.once_parts(
             self.pipeline, self.sharded, None, counts, self.group, largest=largest, send=self.send, alone=True
@@ -253,8 +188,8 @@ class StepTimeBound(ColumnTimes):
     @cached_property
     def stretch_of_more(self) -> Floats:
         """Bound from below the stretch, clock seconds per second of steps, of jobs with the least replicas or more."""
-        found = self.cut.space.stretch_from(self.ranges.min_replicas, self.x.p * self.cut.shape.gpus)
-        return np.asarray(found + 0.0 * self.x.p, dtype=np.float64)
+        found = self.cut.space.failures.stretch_from(self.ranges.min_replicas, self.ranges.p * self.cut.shape.gpus)
+        return np.asarray(found + 0.0 * self.ranges.p, dtype=np.float64)
 
     @cached_property
     def stretch(self) -> Floats:
@@ -262,7 +197,7 @@ class StepTimeBound(ColumnTimes):
         found, low = self.stretch_of_more.copy(), self.ranges.min_replicas
         one = np.flatnonzero(low == self.ranges.max_replicas)
         if len(one):
-            found[one] = self.cut.space.stretch(low[one], self.x.p[one] * self.cut.shape.gpus)
+            found[one] = self.cut.space.failures.min_stretch(low[one], self.ranges.p[one] * self.cut.shape.gpus)
         return found
 
     @cached_property
@@ -271,13 +206,13 @@ class StepTimeBound(ColumnTimes):
         steps = self.each / self.ranges.max_replicas + self.once_a_micro_batch
         return steps * self.stretch / self.cut.shape.micro_batch
 
-    def in_time(self, limit: float, which: Any = slice(None)) -> CutRanges:
+    def in_time(self, limit: float, which: Any = slice(None)) -> CutPipelines:
         """Return those ranges that may take less than a limit in seconds a sequence, with ends drawn together."""
-        ranges, micro_batch, gpus = self.ranges, self.cut.shape.micro_batch, self.x.p * self.cut.shape.gpus
+        ranges, micro_batch, gpus = self.ranges, self.cut.shape.micro_batch, self.ranges.p * self.cut.shape.gpus
         left = np.maximum(limit * micro_batch - self.once_a_micro_batch * self.stretch, 0.0)
         spare = np.maximum(limit * micro_batch * ranges.max_replicas / self.stretch - self.each, NOTHING)
         with np.errstate(divide="ignore"):
-            ends = self.cut.space.fewest_gpus(left / (self.each * gpus)) / gpus, self.once / spare
+            ends = self.cut.space.failures.fewest_gpus(left / (self.each * gpus)) / gpus, self.once / spare
         low, least = (np.ceil(np.minimum(end * (1 - ROUNDING), 2.0**62)).astype(np.int64) for end in ends)
         found = replace(
             ranges,
@@ -294,14 +229,14 @@ class StepTimeBound(ColumnTimes):
         """
         few = np.arange(len(self.ranges))
         for part in parts:
-            size = max(1, MOST_CELLS // (part or int(self.x.p[few].max(initial=1))))
+            size = max(1, MOST_CELLS // (part or int(self.ranges.p[few].max(initial=1))))
             blocks = [few[at : at + size] for at in range(0, len(few), size)]
             few = np.concatenate([few[:0], *(some[self._hold(some, seconds[some, None], part)] for some in blocks)])
         return few
 
     def _hold(self, some: Ints, seconds: Floats, parts: int | None) -> NDArray[np.bool_]:
         """Return which ranges hold all layers, each part as its last stage, or every stage where no parts are given."""
-        p = self.x.p[some, None]
+        p = self.ranges.p[some, None]
         if parts is None:
             ends = np.arange(1, int(p.max()) + 1)[None, :]
             number = np.where(ends <= p, 1, 0)
@@ -314,8 +249,8 @@ class StepTimeBound(ColumnTimes):
     def _most_layers(self, some: Ints, stage: Ints, seconds: Floats, *, every: bool) -> Floats:
         """Return the layers but front ones that stages hold at most; with embeddings and head if it is `every` one."""
         cut, machine, shape, order = self.cut, self.cut.machine, self.cut.shape, self.cut.schedule
-        arrays = (self.x.p, self.x.v, self.ranges.min_micro_batches, self.ranges.max_replicas, self.send)
-        spread = (np.asarray(array + 0 * self.x.p)[some, None] for array in (*arrays, self.sharded.layer_seconds))
+        arrays = (self.ranges.p, self.ranges.v, self.ranges.min_micro_batches, self.ranges.max_replicas, self.send)
+        spread = (np.asarray(array + 0 * self.ranges.p)[some, None] for array in (*arrays, self.sharded.layer_seconds))
         p, v, m, d, send, layer = spread
         zero = self.zero_stage or 0
         overlap = np.where(v > 1, float(machine.software.hides("sends")), 0.0)
@@ -341,8 +276,8 @@ class StepTimeBound(ColumnTimes):
 
 
 def columns_in_time(
-    cut: Cut, zero_stage: int, ranges: CutRanges, limit: float, stop: Callable[[], bool]
-) -> Iterator[CutRanges]:
+    cut: Cut, zero_stage: int, ranges: CutPipelines, limit: float, stop: Callable[[], bool]
+) -> Iterator[CutPipelines]:
     """Yield arrays of single (replicas, micro-batches) whose floor is below a limit in seconds a sequence.
 
     Ranges that fit the limit and the memory are split until they are single, those of the last split first.

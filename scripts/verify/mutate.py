@@ -52,7 +52,7 @@ AREAS = {
         ),
     ),
     "training": (
-        ("physics/training", *_checks("layout", "model_choice")),
+        ("physics/training", *_checks("layout")),
         ("physics/training", "checks/training", "checks/joint", "models/joint/test_framework_rules.py", *CHECKS),
     ),
     "joint": (

@@ -18,7 +18,6 @@ from planner.checks.joint_columns import Cut, CutPipelines, Ints, MaxRacks, Spac
 from planner.checks.layer_split import PipelineSplits, witness
 from planner.checks.step_bound import (
     COARSE,
-    CutRanges,
     StepTimeBound,
     columns_in_time,
     fastest_ranges,
@@ -144,7 +143,7 @@ def test_a_pinned_split_is_the_only_one() -> None:
 
 def every_split(split: PipelineSplits, m: int) -> list[tuple[float, float]]:
     """Time every split that memory holds, as the physics predicts and with the least wait of unequal chunks."""
-    cut, x = split.cut, split.x
+    cut, x = split.cut, split.ranges
     p, v, machine = split.p, split.v, split.cut.machine
     repeats = {"no": lambda _: (0,), "any": lambda n: range(n + 1)}[cut.repeats]
     group, d = replace(split.group, slowdown=1.0), int(split.ranges.min_replicas)
@@ -275,7 +274,7 @@ def of_kind(seed: int, kind: str) -> Instance:
     return i.model_copy(update={"reliability": failing(seed).reliability}) if "failures" in kind else i
 
 
-def drawn_ranges(r: random.Random, cut: Cut, x: CutPipelines, number: int) -> CutRanges:
+def drawn_ranges(r: random.Random, cut: Cut, x: CutPipelines, number: int) -> CutPipelines:
     every = fastest_ranges(cut, x, MaxRacks(cut.space.instance), NEVER)
     if not len(every):
         return every
@@ -283,10 +282,10 @@ def drawn_ranges(r: random.Random, cut: Cut, x: CutPipelines, number: int) -> Cu
     for few, many, m in zip(every.min_replicas, every.max_replicas, every.min_micro_batches, strict=True):
         low, high = sorted(r.choices(range(few, many + 1), k=2))
         ends.append((low, high, *sorted(r.choices(range(m, total_micro_batches(cut) // low + 1), k=2))))
-    return CutRanges(every.pipelines, *np.array(ends).T)
+    return every.over(*np.array(ends).T)
 
 
-def drawn_inside(rng: np.random.Generator, cut: Cut, ranges: CutRanges, number: int) -> tuple[Ints, CutRanges]:
+def drawn_inside(rng: np.random.Generator, cut: Cut, ranges: CutPipelines, number: int) -> tuple[Ints, CutPipelines]:
     """Draw columns inside ranges; return the places of the ranges and the single ones."""
     at = rng.integers(0, len(ranges), number)
     d = rng.integers(ranges.min_replicas[at], ranges.max_replicas[at], endpoint=True)
@@ -294,14 +293,14 @@ def drawn_inside(rng: np.random.Generator, cut: Cut, ranges: CutRanges, number: 
     fine = np.flatnonzero(most >= ranges.min_micro_batches[at])
     at, d = at[fine], d[fine]
     m = rng.integers(ranges.min_micro_batches[at], most[fine], endpoint=True)
-    return at, CutRanges(ranges.pipelines.part(at), d, d, m, m)
+    return at, ranges.part(at).over(d, d, m, m)
 
 
-def exact(cut: Cut, zero: int, one: CutRanges) -> float:
+def exact(cut: Cut, zero: int, one: CutPipelines) -> float:
     """Return the least seconds of a sequence of one column on a clock, over every split of its layers."""
-    d, m, x = int(one.min_replicas[0]), one.min_micro_batches, one.pipelines.part(0)
+    d, m, x = int(one.min_replicas[0]), one.min_micro_batches, one.part(0)
     split = PipelineSplits.of(cut, zero, x, d, m, NEVER)
-    return split.least() / d / cut.shape.micro_batch * cut.space.column_stretch(d, int(x.p) * cut.shape.gpus)
+    return split.least() / d / cut.shape.micro_batch * cut.space.failures.column_stretch(d, int(x.p) * cut.shape.gpus)
 
 
 CASES = (1, "plain"), (0, "front and failures"), (0, "failures"), (1, "front")

@@ -304,12 +304,12 @@ def ring(*reactance_pu: float) -> GridArrays:
 def test_reactances_that_cancel_are_named() -> None:
     """In a ring of x, x and -2x no flow follows: that is said of the figures, which end in no traceback."""
     with pytest.raises(ArithmeticError, match="no flow follows from their reactances"):
-        Solved.of(ring(0.1, 0.1, -0.2), np.ones(3))
+        Solved(ring(0.1, 0.1, -0.2), np.ones(3))
 
 
 def test_a_compensated_line_carries_what_its_reactance_says() -> None:
     """Of 90 MW from a to b, x = 0.3 beside a detour of 0.2 - 0.05 carries a third: 30 MW, and the detour 60."""
-    flows = cast(Any, Solved.of(ring(0.3, 0.2, -0.05), np.ones(3)).flows(np.array([90.0, -90.0, 0.0])))
+    flows = cast(Any, Solved(ring(0.3, 0.2, -0.05), np.ones(3)).flows(np.array([90.0, -90.0, 0.0])))
     assert flows == pytest.approx([30.0, -60.0, -60.0])
 
 
@@ -328,11 +328,11 @@ def test_flows_without_a_circuit_are_those_of_the_grid_without_it(seed: int) -> 
         one_circuit=100 / reactance, site_mw=none, available_mw=none, unit_share=none, generated_mw=generated,
         load_mw=load,
     )  # fmt: skip
-    base = Solved.of(g, g.circuits)
+    base = Solved(g, g.circuits)
     for line in range(len(pairs)):
         circuits = g.circuits.copy()
         circuits[line] -= 1
-        fresh = Solved.of(g, circuits).flows(generated - load)
+        fresh = Solved(g, circuits).flows(generated - load)
         assert base.flows_without(line) == pytest.approx(fresh, rel=1e-5, abs=1e-4)
 
 

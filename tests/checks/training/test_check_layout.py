@@ -8,7 +8,7 @@ import pytest
 from worked_plan import STRATEGY, edited, edited_at, instance_with, named, rules, small, worked
 
 from planner.checks.check_plan import check
-from planner.checks.model_choice import CheckedModelChoice, _bound_figures, buildable, stated_loss
+from planner.checks.layout import CheckedModelChoice, _bound_figures, buildable, stated_loss
 from planner.instance.workload import LossLaw, Model, PowerOf
 
 PLAN = small()

@@ -46,7 +46,7 @@ def test_a_dispatch_without_sites_keeps_the_rules_as_restated_and_as_checked(see
         certificate=Certificate.model_construct(),
     )
     c = PlanPhysics(plan=Plan.model_construct(instance=instance, sites=plan, layout=None, fabric=None, placement=None))
-    rules = (*power_flow.YEAR_RULES, site_rules.interconnect)
+    rules = (*power_flow.YEAR_RULES, site_rules.each_site)
     assert [v for rule in rules for v in rule(c)] == []
 
 
