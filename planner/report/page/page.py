@@ -4,11 +4,10 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import date
-from importlib.resources import files
 from itertools import groupby
 from typing import Any
 
-from planner.errors import InputError, needed
+from planner.errors import InputError
 from planner.exports.fabric_parts import built_fabric
 from planner.instance.grid import Grid, PowerNode
 from planner.physics.plan_physics import layout_faults
@@ -17,11 +16,10 @@ from planner.physics.site.grid import usable_interconnect_mw
 from planner.physics.spares import exposure_of, interval_curves, spare_points
 from planner.physics.training import step_prediction
 from planner.physics.training.parallel_strategy import read_strategy
-from planner.plan.plan import Plan
+from planner.plan.plan import Curve, Plan
 from planner.report.page import charts
 from planner.report.page.drawings import fabric_tiers, plan_map
 from planner.report.plots.plan_plots import bound_corners, plan_corners
-from planner.report.plots.sweep_plot import POLICY, style
 from planner.report.plots.sweep_rows import name_and_unit, plain
 from planner.report.statements.statement import STEP_PARTS, Statement, days, short_percent
 from planner.report.statements.training import OTHER, days_by_part, machine_of, recomputes, shown_days
@@ -238,6 +236,11 @@ def money_against_days(plan: Plan) -> Shown:
         alt = f"Days to train against capital: {counted(len(curve.points), 'plan')}"
         svg = charts.curve(alt, lines, (own.capital_usd, own.days_to_train), x_axis, y_axis)
         yield charts.Picture(svg, f"{CURVE} {' '.join(curve_claims(curve))}")
+    yield curve_table(curve)
+
+
+def curve_table(curve: Curve) -> charts.PageTable:
+    """Return a table of a curve: a row a plan with its figures, its layout and what else changes."""
     head = (*(heading for heading, _ in CURVE_FIGURES.values()), "layout", "what else changes")
     rows: list[charts.PageRow] = []
     for at, point in enumerate(curve.points):
@@ -248,7 +251,7 @@ def money_against_days(plan: Plan) -> Shown:
         marked = ", ".join(["this plan"] * point.asked + ["knee"] * point.knee)
         layout = f"{point.layout} ({marked})" if marked else point.layout
         rows.append((*figures, layout, "; ".join(point.changes) or "-"))
-    yield charts.PageTable("Plans that none beats in both capital and days", head, rows, head[-2:])
+    return charts.PageTable("Plans that none beats in both capital and days", head, rows, head[-2:])
 
 
 def fabric(plan: Plan) -> Shown:
@@ -447,22 +450,12 @@ def report_page(plans: Sequence[tuple[str, Plan]], made: date) -> str:
 
     Raise InputError where jinja2 is not installed.
     """
-    with needed("report", "jinja2", "report"):
-        import jinja2
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.tests["figure"] = lambda value: isinstance(value, charts.PageFigure)
-    environment.tests["picture"] = lambda value: isinstance(value, charts.Picture)
-    template = environment.from_string((files("planner.report.page") / "page.html.jinja").read_text(encoding="utf-8"))
     given = [name for name, _ in plans]
     names = [name if given.count(name) == 1 else f"{name} ({number})" for number, name in enumerate(given, 1)]
     reported = [statements(plan) for _, plan in plans]
-    return template.render(
+    return charts.template("report", "report/page/page.html.jinja").render(
         title=", ".join(names),
         made=f"{made.day} {made:%B %Y}",
-        policy=POLICY,
-        style=style(),
         sections=[_section(name, plan, own) for name, (_, plan), own in zip(names, plans, reported, strict=True)],
         comparison=side_by_side(names, [plan for _, plan in plans], reported) if len(plans) > 1 else None,
     )
