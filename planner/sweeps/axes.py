@@ -49,8 +49,8 @@ def parts_of(path: str) -> list[str | int]:
     return parts
 
 
-def check_path(instance: Instance, path: str) -> None:
-    """Refuse a path that leads nowhere in the instance."""
+def check_path(instance: Instance, path: str) -> Any:
+    """Return the value at a path, None where it is open. InputError: the path leads nowhere in the instance."""
     path = canonical(path)
     if path.startswith(PIN):
         pin, nodes = path.removeprefix(PIN), instance.grid.nodes if instance.grid else ()
@@ -59,7 +59,7 @@ def check_path(instance: Instance, path: str) -> None:
             near = difflib.get_close_matches(pin, known, 1, 0.4)
             hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(PINS)}"
             raise InputError(f"{path}: no such decision; {hint}")
-        return
+        return instance.pins.get(pin)
     value: Any = instance
     parts = parts_of(path)
     for depth, part in enumerate(parts):
@@ -80,6 +80,7 @@ def check_path(instance: Instance, path: str) -> None:
     if isinstance(value, (tuple, dict)):
         kind = "list" if isinstance(value, tuple) else "object"
         raise InputError(f"{path}: is a whole {kind}; name one value inside it")
+    return value
 
 
 def _position(path: str, where: str, part: str | int, entries: tuple[Any, ...]) -> int:
@@ -226,9 +227,8 @@ def changed(
     for path, value in changes.items():
         relative = RELATIVE.fullmatch(value) if isinstance(value, str) else None
         try:
-            if not _is_name(path, value):
-                check_path(base, path)
-            put(data, base, path, value if relative is None else _moved(_now(data, path), relative, path))
+            now = None if _is_name(path, value) else check_path(base, path)
+            put(data, base, path, value if relative is None else _moved(now, relative, path))
         except InputError as error:
             raise InputError(f"{where}: {error}") from None
         if _is_name(path, value):
@@ -264,22 +264,6 @@ def _moved(now: Any, change: re.Match[str], path: str) -> float:
         moved = now + sign * number
     moved = float(f"{moved:.12g}")  # what sums and products of decimals leave behind
     return int(moved) if isinstance(now, int) and moved.is_integer() and math.isfinite(moved) else moved
-
-
-def _now(data: Any, path: str) -> Any:
-    path = canonical(path)
-    if path.startswith("pins."):
-        return data.get("pins", {}).get(path.removeprefix("pins."))
-    found = data
-    for part in parts_of(path):
-        if isinstance(found, list):
-            names = [entry.get("id", entry.get("name")) if isinstance(entry, dict) else None for entry in found]
-            found = found[part if isinstance(part, int) else names.index(part)]
-        else:
-            found = found.get(part)
-        if found is None:
-            return None
-    return found
 
 
 MAX_VALUES = 1_000_000  # of one axis; more is a typing mistake, and would fill memory before the first solve
