@@ -211,7 +211,8 @@ def layouts(
 ) -> None:
     """List the kinds of layout that are nearly as fast as the fastest, each by its fastest plan."""
     import planner
-    from planner.report.tables import csv_text, layout_rows, table_text
+    from planner.report.tables import flat_layouts, layout_rows, table_text
+    from planner.sweeps.row_store import write_table
 
     if output is not None and output.suffix not in (".json", ".csv"):
         raise InputError(f"{output}: must end in .json or .csv (is {output.suffix or 'without an ending'!r})")
@@ -229,8 +230,10 @@ def layouts(
         )
     rows = layout_rows(found)
     written = {"within": found.within, "fewest_days": found.fewest_days, "proven": found.proven, "layouts": rows}
-    if output is not None:
-        write_atomically(output, csv_text(rows) if output.suffix == ".csv" else json.dumps(written, indent=1) + "\n")
+    if output is not None and output.suffix == ".csv":
+        write_table(output, flat_layouts(rows))
+    elif output is not None:
+        write_atomically(output, json.dumps(written, indent=1) + "\n")
     name = found.plans[0].instance.name if found.plans else asked.instance.stem
     print(json.dumps(written, indent=1) if as_json else table_text(found, name))
     if not found.plans:

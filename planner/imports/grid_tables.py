@@ -1,8 +1,6 @@
 """Read drafts of a grid from plant lists (EIA-860) and ReEDS' zones; drafts, CSV tables and plants of all formats."""
 
-import csv
 import difflib
-import io
 import math
 import re
 from collections import defaultdict
@@ -14,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.errors import InputError
-from planner.files import read_text
+from planner.files import csv_rows, read_text
 from planner.instance.read import TrackedItems
 from planner.physics.site.wan import EARTH_RADIUS_KM
 
@@ -218,29 +216,18 @@ def names(tables: Mapping[str, CsvTable]) -> str:
 
 def read_table(path: Path) -> CsvTable:
     """Read a CSV file; its header is the first row with two filled cells, so that a title above it does no harm."""
-    file, reader = str(path), csv.reader(io.StringIO(read_text(path), newline=""), strict=True)
-    header: list[str] = []
-    rows: list[CsvRow] = []
-    looked_up = set[str]()
-    try:
-        for cells in reader:
-            stripped = [cell.strip() for cell in cells]
-            if not header:
-                header = stripped if sum(map(bool, stripped)) >= 2 else []
-                if twice := sorted({name for name in header if name and header.count(name) > 1}):
-                    problem = f"column {twice[0]!r} is given twice in the header"
-                    raise InputError(f"{file}: line {reader.line_num}: {problem}; rename or remove one")
-            elif any(stripped):
-                if len(stripped) != len(header):
-                    problem = f"has {len(stripped)} cells where the header has {len(header)}"
-                    raise InputError(f"{file}: line {reader.line_num}: {problem}; add or remove commas")
-                given = {name: cell for name, cell in zip(header, stripped, strict=True) if name}
-                rows.append(CsvRow(file, reader.line_num, TrackedItems(given, looked_up)))
-    except csv.Error as error:
-        raise InputError(f"{file}: line {reader.line_num}: {error}; correct the quotes there") from None
+    rows, looked_up = csv_rows(path, read_text(path), titled=True), set[str]()
+    line, first = next(rows, (1, []))
+    header = [cell.strip() for cell in first]
     if not header:
-        raise InputError(f"{file}: has no header of two columns or more; give a CSV file with a comma between columns")
-    return CsvTable(file, tuple(name for name in header if name), tuple(rows), looked_up)
+        raise InputError(f"{path}: has no header of two columns or more; give a CSV file with a comma between columns")
+    if twice := sorted({name for name in header if name and header.count(name) > 1}):
+        raise InputError(f"{path}: line {line}: column {twice[0]!r} is given twice in the header; rename or remove one")
+    named = (
+        (line, {name: cell.strip() for name, cell in zip(header, cells, strict=True) if name}) for line, cells in rows
+    )
+    made = tuple(CsvRow(str(path), line, TrackedItems(cells, looked_up)) for line, cells in named)
+    return CsvTable(str(path), tuple(filter(None, header)), made, looked_up)
 
 
 # Names of a column: short ones, and those of EIA-860's "Plant" and "Generator" sheets.

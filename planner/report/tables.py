@@ -1,6 +1,5 @@
 """Tables: plans and rows of sweeps side by side, layouts near the fastest, and the catalogue's entries."""
 
-import csv
 import io
 import json
 import math
@@ -363,19 +362,14 @@ def table_text(found: "NearLayouts", name: str) -> str:
     return "\n".join([title, aligned(lines, left=1), end])
 
 
-def csv_text(rows: list[dict[str, Any]]) -> str:
-    """Write the rows as CSV, the parts of a step in columns of their own."""
-    flat = [
+def flat_layouts(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows on one level, as a table has them: the parts of a step in columns of their own."""
+    return [
         {key: value for key, value in row.items() if key != "breakdown_seconds"}
         | {"layers_per_stage": "+".join(map(str, row["layers_per_stage"]))}
         | {f"{name}_seconds": seconds for name, seconds in row["breakdown_seconds"].items()}
         for row in rows
     ]
-    file = io.StringIO()
-    writer = csv.DictWriter(file, list(dict.fromkeys(name for row in flat for name in row)), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(flat)
-    return file.getvalue()
 
 
 Entry = dict[str, Any]

@@ -1,8 +1,6 @@
 """Dotted paths into an instance, checked and changed, and the axes of a sweep: ranges, lists and pairs."""
 
-import csv
 import difflib
-import io
 import itertools
 import math
 import re
@@ -15,7 +13,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import BaseModel
 
 from planner.errors import InputError
-from planner.files import json_or_text, parse_json, read_text
+from planner.files import csv_rows, json_lines, json_or_text, read_text
 from planner.instance.instance import Instance
 from planner.instance.references_and_pins import PINS, RACKS_AT, long_name
 from planner.instance.workload import REPLACED, Software
@@ -374,44 +372,21 @@ def _limited(where: str, count: int) -> None:
 def read_pairs(path: Path) -> Axis:
     """Read points taken together: a CSV with a column a path, or JSON lines with an object a point."""
     text = read_text(path, "give a CSV or a JSONL file")
-    read = _pairs_from_lines if path.suffix in (".jsonl", ".ndjson") else _pairs_from_csv
-    points = list(read(path, text))
+    points: list[Point] = []
+    if path.suffix in (".jsonl", ".ndjson"):
+        for number, point in json_lines(path, text, "give path and value, one object a line"):
+            if not point:
+                raise InputError(f"{path}: line {number}: has no path; give path and value, one object a line")
+            points.append({canonical(key): value for key, value in point.items()})
+    else:
+        rows = csv_rows(path, text)
+        head = [canonical(cell.strip()) for cell in next(rows, (1, []))[1]]
+        for number, cells in rows:
+            values = [json_or_text(cell.strip(), f"{path}: line {number}") for cell in cells]
+            points.append(dict(zip(head, values, strict=True)))
     if not points:
         raise InputError(f"{path}: has no points; give a row a point, below a header of paths")
     return points
-
-
-def _pairs_from_lines(path: Path, text: str) -> Iterator[Point]:
-    # Not splitlines: JSON text may hold U+0085, U+2028 and U+2029 as they are.
-    for number, line in enumerate(text.split("\n"), 1):
-        if not line.strip():
-            continue
-        point = parse_json(line, f"{path}: line {number}")
-        if not isinstance(point, dict) or not point:
-            raise InputError(
-                f"{path}: line {number}: must be an object of path and value (is {line[:60]}); give one a line"
-            )
-        yield {canonical(key): value for key, value in point.items()}
-
-
-def _pairs_from_csv(path: Path, text: str) -> Iterator[Point]:
-    rows = csv.reader(io.StringIO(text, newline=""), strict=True)
-    try:
-        yield from _points(path, rows)
-    except csv.Error as error:
-        raise InputError(f"{path}: line {rows.line_num}: {error}; correct the quotes there") from None
-
-
-def _points(path: Path, rows: Any) -> Iterator[Point]:
-    head = [canonical(cell.strip()) for cell in next(rows, [])]
-    for row in rows:
-        if not any(cell.strip() for cell in row):
-            continue
-        if len(row) != len(head):
-            problem = f"has {len(row)} cells under {len(head)} columns"
-            raise InputError(f"{path}: line {rows.line_num}: {problem}; give one a column")
-        where = f"{path}: line {rows.line_num}"
-        yield {name: json_or_text(cell.strip(), where) for name, cell in zip(head, row, strict=True)}
 
 
 def grid_of(axes: Sequence[Axis]) -> list[Point]:
