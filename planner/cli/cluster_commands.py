@@ -28,17 +28,24 @@ PLACEMENT_FORMATS = (
     *("hostlist", "sbatch", "hostfile", "mpi-hostfile", "rankfile", "torchrun", "json", "kueue", "volcano"),
 )
 TOPOLOGY_FORMATS = ("conf", "yaml", "kueue", "volcano")
+TopologyFile = Annotated[Path, typer.Option("--topology", help="Topology file.")]
+NodeStates = Annotated[Path | None, typer.Option("--state", help="File of node states; only idle nodes are used.")]
+TimeLimit = Annotated[float | None, typer.Option(help="Seconds for the proof, 10 unless given.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON and nothing else.")]
+JobFile = Annotated[Path | None, typer.Option("--job", help="Job file, or a plan (JSON).")]
+Nodes = Annotated[int | None, typer.Option(help="Nodes of the job, in place of a file.")]
+Mesh = Annotated[str | None, typer.Option(help="Its mesh in rank order, such as pipeline=4,data=12.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreeNodes:
     """The nodes that a job may have."""
 
-    topology: Annotated[Path, typer.Option(help="Topology file.")]
+    topology: TopologyFile
     topology_name: console.TopologyName = None
     label: console.NodeLabels = None
     busy: Annotated[str, typer.Option(help="Hostlist of nodes in use or down; the job avoids them.")] = ""
-    state: Annotated[Path | None, typer.Option(help="File of node states; only idle nodes are used.")] = None
+    state: NodeStates = None
     only: Annotated[str | None, typer.Option(help="Hostlist of nodes that the job may use: an allocation.")] = None
 
 
@@ -46,9 +53,9 @@ class FreeNodes:
 class JobOptions:
     """The job to place: its file, or its mesh in options."""
 
-    job: Annotated[Path | None, typer.Option(help="Job file, or a plan (JSON).")] = None
-    nodes: Annotated[int | None, typer.Option(help="Nodes of the job, in place of a file.")] = None
-    mesh: Annotated[str | None, typer.Option(help="Its mesh in rank order, such as pipeline=4,data=12.")] = None
+    job: JobFile = None
+    nodes: Nodes = None
+    mesh: Mesh = None
     name: Annotated[str, typer.Option(help="Its name.")] = "job"
     gpus_per_node: Annotated[int | None, typer.Option(help="Its ranks on one node.")] = None
     running: Annotated[
@@ -73,8 +80,8 @@ class PlacementSearch:
         str, typer.Option(help="Order of ranks: any, or name where the launcher numbers them by node name.")
     ] = "any"
     time_limit: Annotated[float | None, typer.Option(help="Seconds for the proofs, 10 unless given.")] = None
-    seed: Annotated[int, typer.Option(help="Seed of the solver.")] = 0
-    threads: Annotated[int | None, typer.Option(help="Threads of the solver; 1 unless given.")] = None
+    seed: console.Seed = 0
+    threads: console.Threads = None
 
 
 def place(
@@ -244,18 +251,11 @@ def topology_summary(cluster: "Topology") -> str:
     return ", ".join(parts)
 
 
-TimeLimit = Annotated[float | None, typer.Option(help="Seconds for the proof, 10 unless given.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON and nothing else.")]
-JobFile = Annotated[Path | None, typer.Option("--job", help="Job file, or a plan (JSON).")]
-Nodes = Annotated[int | None, typer.Option(help="Nodes of the job, in place of a file.")]
-Mesh = Annotated[str | None, typer.Option(help="Its mesh in rank order, such as pipeline=4,data=12.")]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterInUse:
     """The cluster that a command changes: its files, what runs on it, and which of its nodes are taken."""
 
-    topology: Annotated[Path, typer.Option("--topology", help="Topology file.")]
+    topology: TopologyFile
     topology_name: console.TopologyName = None
     running: Annotated[
         list[Path] | None,
@@ -266,7 +266,7 @@ class ClusterInUse:
     busy: Annotated[
         str, typer.Option(help="Hostlist of nodes that are taken or broken, in addition to those of running jobs.")
     ] = ""
-    state: Annotated[Path | None, typer.Option(help="File of node states; only idle nodes are used.")] = None
+    state: NodeStates = None
 
     def opened(self) -> "tuple[Cluster, list[Running]]":
         """Read the cluster, and the jobs that run on it."""

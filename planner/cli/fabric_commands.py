@@ -112,11 +112,6 @@ AXES_HELP = (
 )
 
 
-@app.callback()
-def fabric() -> None:
-    """Work with the fabric of a site."""
-
-
 app.command()(design)
 
 

@@ -148,11 +148,6 @@ def table(constants: "MeasuredConstants") -> "Iterator[str]":
 import_app = typer.Typer(help="Read models from other tools' files.", rich_markup_mode=None, no_args_is_help=True)
 
 
-@import_app.callback()
-def _import() -> None:
-    """Read models from other tools' files."""
-
-
 @import_app.command()
 def hf(
     config: Annotated[
@@ -177,11 +172,6 @@ def hf(
 
 export_app = typer.Typer(help="Write plans for other tools.", rich_markup_mode=None, no_args_is_help=True)
 FRAMEWORKS = ("megatron", "torchtitan", "nemo", "deepspeed")
-
-
-@export_app.callback()
-def _export() -> None:
-    """Write plans for other tools."""
 
 
 @export_app.command()
@@ -244,11 +234,6 @@ def launch(
 
 
 grid_app = typer.Typer(help="Read grids from other tools' files.", no_args_is_help=True)
-
-
-@grid_app.callback()
-def _grid() -> None:
-    """Read grids from other tools' files."""
 
 
 @grid_app.command("import")

@@ -1,6 +1,5 @@
 """`planner sweep`, `plot`, `limits`: many points, their picture, and utilisation against compute."""
 
-import io
 import math
 import os
 import sys
@@ -17,9 +16,11 @@ import typer
 from planner.cli import console
 from planner.errors import InputError
 from planner.files import require_writable, write_atomically
-from planner.units import counted, words
+from planner.units import counted, duration, words
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from planner.planning.model_size import LimitLayout, LimitPoint
     from planner.sweeps.row_store import Store
 
@@ -158,14 +159,6 @@ class SweepProgress:
         return f"{self.counts.total()} of {self.total} points ({by_status})"
 
 
-def duration(seconds: float) -> str:
-    """Write a time in the unit that suits."""
-    for unit, size in (("h", 3600.0), ("min", 60.0)):
-        if seconds >= size:
-            return f"{seconds / size:.1f} {unit}"
-    return f"{seconds:.0f} s"
-
-
 FORMS = ("svg", "png", "html")
 LOGS = ("", "x", "y", "xy")
 
@@ -278,7 +271,10 @@ def limits(
     if output is not None:
         write_atomically(output, lines)
     if plot is not None:
-        write_atomically(plot, _picture(series, runs.days, plot.suffix.removeprefix(".")))
+        from planner.report.plots.sweep_plot import picture_of
+
+        name, form = f"utilisation over compute, {runs.days:g} days", plot.suffix.removeprefix(".")
+        write_atomically(plot, picture_of(lambda: _figure(series, runs.days), name, form))
     print(lines if as_json else "\n".join(table(series, runs.days)), end="" if as_json else "\n")
     raise typer.Exit(
         console.ExitCode.DONE
@@ -350,10 +346,11 @@ def _layout(point: "LimitPoint", layout: "LimitLayout") -> str:
     return f"{degrees} {batch}; {words(part)} {100 * share:.0f} %{proof}"
 
 
-def _picture(points: Sequence["LimitPoint"], days: float, form: str) -> bytes:
-    from matplotlib import pyplot as plt
+def _figure(points: Sequence["LimitPoint"], days: float) -> "Figure":
+    from matplotlib.figure import Figure
 
-    figure, axes = plt.subplots(figsize=(7, 4))
+    figure = Figure(figsize=(7, 4))
+    axes = figure.add_subplot()
     trained = [point for point in points if point.utilisation is not None]
     flop = [point.flop for point in trained]
     axes.semilogx(
@@ -368,7 +365,4 @@ def _picture(points: Sequence["LimitPoint"], days: float, form: str) -> bytes:
     axes.set(xlabel="training compute, FLOP", ylabel="utilisation, %", ylim=(0, None))
     axes.set(title=f"Best use of the GPUs, {days:g} days")
     axes.legend(fontsize=8)
-    drawn = io.BytesIO()
-    figure.savefig(drawn, format=form, metadata={"Date": None} if form == "svg" else None)
-    plt.close(figure)
-    return drawn.getvalue()
+    return figure
