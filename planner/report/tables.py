@@ -54,7 +54,7 @@ class Side:
     def number(self, key: str) -> float | None:
         """Return a figure that is a number."""
         value = self.figures.get(key)
-        return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+        return float(value) if _is_number(value) else None
 
     @property
     def goal(self) -> str:
@@ -126,7 +126,7 @@ def changes(before: Side, after: Side) -> str:
     for key in differ[:CHANGES]:
         old, new = before.asked.get(key), after.asked.get(key)
         words = f"{short(old)} -> {short(new)}"
-        if old and all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in (old, new)):
+        if old and _is_number(old) and _is_number(new):
             words += f" ({100 * (new - old) / abs(old):+.3g} %)"
         named.append(f"{canonical(key).removesuffix('.name')} {words}")
     more = [f"{len(differ) - CHANGES} other values"] if len(differ) > CHANGES else []

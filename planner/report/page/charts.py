@@ -1,6 +1,5 @@
 """Elements and templates of pages, and charts: bars, waterfall, memory of stages, lines over an axis, schedule."""
 
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,9 +24,9 @@ PALETTE = 8  # colours of the style sheet, c0 to c7
 class PageFigure:
     """A figure of the plan as text, with its path and exact value, which let a reader check it against the plan."""
 
-    text: str
     path: str
-    value: str
+    value: Any
+    text: str
 
 
 PageCell = str | PageFigure
@@ -84,11 +83,6 @@ def template(command: str, name: str) -> "jinja2.Template":
     environment.tests["figure"] = lambda value: isinstance(value, PageFigure)
     environment.tests["picture"] = lambda value: isinstance(value, Picture)
     return environment.get_template(name)
-
-
-def figure(path: str, value: Any, text: str) -> PageFigure:
-    """Return a figure that carries its exact value."""
-    return PageFigure(text=text, path=path, value=json.dumps(value))
 
 
 def colours(parts: Sequence[str]) -> dict[str, str]:

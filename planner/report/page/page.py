@@ -24,7 +24,7 @@ from planner.report.plots.sweep_rows import name_and_unit, plain
 from planner.report.statements.statement import STEP_PARTS, Statement, days, short_percent
 from planner.report.statements.training import OTHER, days_by_part, machine_of, recomputes, shown_days
 from planner.report.summary import CURVE_FIGURES, by_section, curve_claims, curve_figures, statements
-from planner.units import amount, counted, duration, memory, money, percent, short
+from planner.units import amount, counted, duration, memory, money, percent, power, short
 
 MOST = "what each place could hold at most with all lines built"
 PLACE_ROWS, LISTED_PLACES = 8, 6  # rows of the table of places, and names of a row
@@ -211,13 +211,8 @@ def power_by_site(plan: Plan) -> Shown:
     totals = {name: sum(site[name] for site in parts.values()) for name in ("IT", "overhead")}
     rows = [*((name, part, None) for name, part in parts.items()), ("all sites", totals, limit)]
     rows = rows if len(sites.sites) > 1 or limit else rows[:1]
-    svg = charts.stacked("Facility power by site", rows, charts.colours(("IT", "overhead")), power_in_mw)
+    svg = charts.stacked("Facility power by site", rows, charts.colours(("IT", "overhead")), power)
     yield charts.Picture(svg, f"Facility power by site{'; the dashed line is the limit' if limit else ''}.")
-
-
-def power_in_mw(mw: float) -> str:
-    """Write MW."""
-    return f"{amount(mw)} MW"
 
 
 def money_against_days(plan: Plan) -> Shown:
@@ -245,7 +240,7 @@ def curve_table(curve: Curve) -> charts.PageTable:
     rows: list[charts.PageRow] = []
     for at, point in enumerate(curve.points):
         figures = (
-            text if text == "-" else charts.figure(f"curve.points.{at}.{key}", getattr(point, key), text)
+            text if text == "-" else charts.PageFigure(f"curve.points.{at}.{key}", getattr(point, key), text)
             for key, text in curve_figures(point).items()
         )
         marked = ", ".join(["this plan"] * point.asked + ["knee"] * point.knee)
@@ -301,7 +296,7 @@ def scenarios(plan: Plan) -> Shown:
         for name, run in sorted(sites.scenarios.items())
     ]
     alt = "Power that runs in each scenario, by site"
-    yield charts.Picture(charts.stacked(alt, bars, charts.colours(ids), power_in_mw), SCENARIOS)
+    yield charts.Picture(charts.stacked(alt, bars, charts.colours(ids), power), SCENARIOS)
 
 
 def model(plan: Plan) -> Shown:
@@ -415,7 +410,7 @@ def _cell(at: str, key: str, value: Any) -> charts.PageCell:
             f"{count} x {_text(path, item)}" if count > 1 else _text(path, item) for item, count in runs[:LISTED_ROWS]
         )
     # A key that is a number with a point in it is no path.
-    return charts.figure(path, value, _text(path, value)) if "." not in key else _text(at, value)
+    return charts.PageFigure(path, value, _text(path, value)) if "." not in key else _text(at, value)
 
 
 def _text(path: str, value: Any) -> str:
@@ -515,7 +510,7 @@ def headlines(plan: Plan) -> Iterator[charts.Headline]:
         return
     value, (low, high) = section.days_to_train, section.days_to_train_interval
     top = max(high, value)
-    shown = charts.figure(f"{at}.days_to_train", value, f"{days(value)} days")
+    shown = charts.PageFigure(f"{at}.days_to_train", value, f"{days(value)} days")
     likely = f"likely {days(low)} to {days(high)} (4 of 5 like runs)"
     yield charts.Headline("Trains in", shown, likely, low / top, high / top, value / top)
     if plan.cost is not None:
@@ -525,17 +520,17 @@ def headlines(plan: Plan) -> Iterator[charts.Headline]:
             left = f"{money(budget - usd)} left" if usd <= budget else f"{money(usd - budget)} over"
             text = f"of a budget of {money(budget)}, {left}"
         shares = (min(1.0, usd / budget), 1.0) if budget else (0.0, 0.0)
-        yield charts.Headline("Costs", charts.figure("cost.total_usd", usd, money(usd)), text, 0.0, *shares)
+        yield charts.Headline("Costs", charts.PageFigure("cost.total_usd", usd, money(usd)), text, 0.0, *shares)
     slow, fast = (value / bound for bound in (high, low))  # the range of a rate is that of the days, turned over
     if plan.layout is not None:
         mfu = plan.layout.metrics.mfu
-        shown = charts.figure("layout.metrics.mfu", mfu, short_percent(mfu))
+        shown = charts.PageFigure("layout.metrics.mfu", mfu, short_percent(mfu))
         text = f"model FLOP utilisation; likely {short_percent(mfu * slow)} to {short_percent(mfu * fast)}"
         yield charts.Headline("Uses of the GPUs' peak", shown, text, mfu * slow, min(1.0, mfu * fast), mfu)
     elif plan.pools is not None:
         seconds = plan.pools.step_seconds
         text = f"likely {seconds / fast:.3g} to {seconds / slow:.3g} s"
-        shown = charts.figure("pools.step_seconds", seconds, f"{seconds:.3g} s")
+        shown = charts.PageFigure("pools.step_seconds", seconds, f"{seconds:.3g} s")
         yield charts.Headline("A step takes", shown, text, low / top, high / top, value / top)
 
 
