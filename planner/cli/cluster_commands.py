@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -112,27 +112,19 @@ def place(
     from planner.cluster import mesh_job
 
     wanted = mesh_job(given.name, given.mesh, given.nodes, gpus_per_node=given.gpus_per_node) if job is None else job
-    options: dict[str, Any] = {"time_limit": search.time_limit, "seed": search.seed, "threads": search.threads}
     cluster = read_topology(free.topology, keys=free.label or (), name=free.topology_name)
-    options |= _nodes_in_use(cluster, free)
+    busy = _nodes_in_use(cluster, free)
     if running is not None and job is not None:
         from planner.scheduling.cluster_changes import replace_in_files
 
         if search.order != "any" or free.only is not None:
             raise InputError("--replace: --order and --only do not go with it; leave them out")
-        placement = replace_in_files(cluster, job, running, given.replace, **options)
+        options: dict[str, Any] = {"time_limit": search.time_limit, "seed": search.seed, "threads": search.threads}
+        placement = replace_in_files(cluster, job, running, given.replace, busy=busy, **options)
     else:
         with console.progress_line(log=log) as report:
             report("placing")
-            placement = planner.place(
-                cluster,
-                wanted,
-                fragmentation=search.fragmentation,
-                objective=objective,
-                order=search.order,
-                only=free.only,
-                **options,
-            )
+            placement = planner.place(cluster, wanted, only=free.only, busy=busy, **asdict(search))
             report(f"placed: {placement.certificate.status}")
     if not placement.nodes:
         print(f"{placement.reason}\ngiven: {placement.certificate.given}")
@@ -159,7 +151,7 @@ def _tell_of_pipelines_whole(job: Path) -> None:
         print(note, file=sys.stderr)
 
 
-def _nodes_in_use(cluster: "Topology", free: FreeNodes) -> dict[str, Any]:
+def _nodes_in_use(cluster: "Topology", free: FreeNodes) -> list[str]:
     """Return the nodes in use by name and by state; tell what of both files no placement follows.
 
     States are read once: they may come from a pipe.
@@ -168,10 +160,8 @@ def _nodes_in_use(cluster: "Topology", free: FreeNodes) -> dict[str, Any]:
     from planner.formats.slurm import read_states, states_on
     from planner.formats.topology_files import topology_items
 
-    reported, found = (
-        [(free.topology, topology_items(free.topology))],
-        read_hosts(free.busy, "busy") if free.busy else [],
-    )
+    reported = [(free.topology, topology_items(free.topology))]
+    found = read_hosts(free.busy, "busy") if free.busy else []
     if free.state is not None:
         states = read_states(free.state)
         reported.append((free.state, states.items))
@@ -179,7 +169,7 @@ def _nodes_in_use(cluster: "Topology", free: FreeNodes) -> dict[str, Any]:
     for path, items in reported:
         if note := items.note():
             print(f"{path}: {note}", file=sys.stderr)
-    return {"busy": found}
+    return found
 
 
 def placement_text(placement: "Placement", form: str, topology: "Topology") -> str:

@@ -4,7 +4,7 @@ import json
 import sys
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -76,16 +76,7 @@ def solve(
         with ending_searches(), progress.line() as watch:
             session, shown, deadline = Session(), watch.shown, Deadline(search.time_limit)
             plan = session.solve(
-                instance,
-                time_limit=search.time_limit,
-                gap=search.gap,
-                seed=search.seed,
-                threads=search.threads,
-                solver=search.solver,
-                pins=pins,
-                on_progress=watch.event,
-                models=models,
-                constants=asked.constants,
+                instance, **asdict(search), pins=pins, on_progress=watch.event, models=models, constants=asked.constants
             )
             _write_plan(plan, output)
             console.tell_not_modelled(plan.instance)
@@ -178,16 +169,7 @@ def frontier(
     console.require_picture(plot)
     started = time.perf_counter()
     with console.folder_for(plans), ending_searches(), progress.line() as watch:
-        front = planner.frontier(
-            asked.changed(),
-            epsilon=search.epsilon,
-            points=search.points,
-            time_limit=search.time_limit,
-            seed=search.seed,
-            threads=search.threads,
-            on_progress=watch.event,
-            constants=asked.constants,
-        )
+        front = planner.frontier(asked.changed(), **asdict(search), on_progress=watch.event, constants=asked.constants)
     _write_curve(front, output, plot, plans, time.perf_counter() - started)
     if as_json:
         print(front.curve.model_dump_json(indent=1))
