@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from planner.cli import console
-from planner.errors import InputError
-from planner.files import require_writable
+from planner.errors import InputError, hint
+from planner.files import read_json, require_writable
 from planner.solvers.signals import uninterrupted
 from planner.units import counted
 
@@ -141,8 +141,6 @@ def place(
 
 def _tell_of_pipelines_whole(job: Path) -> None:
     """Tell that a plan counts on pipelines under one leaf where it splits groups that it need not split."""
-    from planner.files import read_json
-
     data = read_json(job)
     placed = data.get("placement") if isinstance(data, dict) and "planner_version" in data else None
     if placed and placed["groups_split"] > placed["lower_bound_split"]:
@@ -346,7 +344,6 @@ def resize(
 ) -> None:
     """Grow or shrink the data parallelism of a running job; the ranks that stay do not move."""
     from planner.cluster import fold_names, mesh_job
-    from planner.errors import hint
     from planner.scheduling.cluster_changes import resize as solve
     from planner.scheduling.session import own_placement
 

@@ -15,7 +15,7 @@ from planner.cli import console
 from planner.errors import InputError
 from planner.files import exists, require_writable, write_atomically
 from planner.plan.plan_files import read_plan
-from planner.solvers.signals import ending_searches, interrupted
+from planner.solvers.signals import Deadline, ending_searches, interrupted
 from planner.units import counted
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from planner.planning.explain import Explanation
     from planner.planning.frontier import Frontier
     from planner.planning.session import Session
-    from planner.solvers.signals import Deadline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +66,6 @@ def solve(
     require_writable(output)
     from planner.plan.plan import Curve
     from planner.report.summary import curve_section, fitted, summary, terminal_width
-    from planner.solvers.signals import Deadline
 
     pins, instance = asked.pins, asked.changed()
     plan: Plan | None = None
@@ -108,7 +106,7 @@ def _write_plan(plan: "Plan", output: Path | None) -> None:
 
 
 def _curve_of(
-    plan: "Plan", session: "Session", deadline: "Deadline", watch: console.Watch, search: Search
+    plan: "Plan", session: "Session", deadline: Deadline, watch: console.Watch, search: Search
 ) -> "Curve | str | None":
     """Return what less money buys, in the time that is left; why there is no such curve; None where it is plain."""
     from planner.planning.curve_around import why_no_curve

@@ -14,6 +14,7 @@ from planner.formats.placed_job import PlacedJob
 from planner.formats.topology_rows import SwitchRow, near, tree
 from planner.instance.read import ReadItems
 from planner.plan.plan import Plan
+from planner.plan.plan_files import plan_of
 from planner.plan.plan_sections import SiteFabric
 
 WAN = "wan"
@@ -80,12 +81,8 @@ def read_topology(path: str | Path, *, keys: Sequence[str] = (), name: str | Non
     if text.lstrip().startswith("{"):
         return _from_json(parse_json(text, str(path)), str(path), keys)
     if path.suffix in {".yaml", ".yml"} or _first(text).startswith(("%YAML", "---", "- ", "-\t", "[")):
-        from planner.formats.slurm import read_yaml
-
-        return read_yaml(text, str(path), name)
-    from planner.formats.slurm import read_conf
-
-    return read_conf(text, str(path))
+        return slurm.read_yaml(text, str(path), name)
+    return slurm.read_conf(text, str(path))
 
 
 def topology_items(path: str | Path) -> ReadItems:
@@ -104,16 +101,10 @@ def _from_json(data: Any, source: str, keys: Sequence[str]) -> Topology:
     if not isinstance(data, dict):
         raise InputError(f"{source}: must be a JSON object (is {type(data).__name__}); give {FORMATS}")
     if "instances" in data:
-        from planner.formats.kubernetes import read_topograph
-
-        return read_topograph(data, source)
+        return kubernetes.read_topograph(data, source)
     if "items" in data:
-        from planner.formats.kubernetes import read_kubernetes
-
-        return read_kubernetes(data, source, keys)
+        return kubernetes.read_kubernetes(data, source, keys)
     if "planner_version" in data:
-        from planner.plan.plan_files import plan_of
-
         return plan_topology(plan_of(data, source), source)
     keys = ", ".join(list(data)[:8]) or "none"
     raise InputError(f"{source}: is no topology known here (its keys are {keys}); give {FORMATS}")

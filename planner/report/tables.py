@@ -12,9 +12,11 @@ from rich.console import Console
 from rich.table import Table
 
 from planner.errors import InputError, hint
+from planner.files import read_json
 from planner.imports.instance_file import shipped_folder
 from planner.instance.hardware import Accelerator
 from planner.instance.workload import Model, catalogue
+from planner.physics.training.transformer import active_parameters, total_parameters
 from planner.plan.plan import Figure, Plan, digest
 from planner.plan.plan_files import read_plan
 from planner.plan.plan_sections import DEGREES, layout_in_short
@@ -377,8 +379,6 @@ COLUMNS = 96  # of a source, so that its line fits a terminal
 
 
 def _model(entry: Entry) -> list[str]:
-    from planner.physics.training.transformer import active_parameters, total_parameters
-
     model = Model.model_validate(entry)
     weights = [f"{count(model) / 1e9:,.4g}B" for count in (total_parameters, active_parameters)]
     experts = f"{model.experts.count} x {model.experts.per_token}" if model.experts else "-"
@@ -436,8 +436,6 @@ def entries(kind: str) -> dict[str, Entry]:
     if kind not in KINDS:
         raise InputError(f"catalogue: {kind!r} is no part of it; {hint(kind, list(KINDS))}")
     if kind == "instances":
-        from planner.files import read_json
-
         return {path.stem: read_json(path) for path in sorted(shipped_folder().glob("*.json"))}
     return catalogue(kind)
 

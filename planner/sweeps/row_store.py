@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from pydantic import Field, field_serializer, field_validator
+from pydantic import Field, ValidationError, field_serializer, field_validator
 
 from planner.errors import InputError, needed
 from planner.files import csv_text, read_bytes, require_writable, unwritable, write_atomically, write_fallback
@@ -300,8 +300,6 @@ def _require_same(path: Path, rows: Sequence[Row], base: Mapping[str, str] | Non
 
 def parse_rows(path: Path, data: bytes) -> list[Row]:
     """Read rows from complete lines, or name the line that is none."""
-    from pydantic import ValidationError
-
     rows = []
     # Not splitlines of the text: JSON may hold U+0085, U+2028 and U+2029 as they are.
     for number, line in enumerate(data.split(b"\n")[:-1], 1):

@@ -21,9 +21,10 @@ from planner.errors import InputError, PlannerError, needed
 from planner.files import require_folder, write_atomically
 from planner.instance.instance import Instance, instance_sha256
 from planner.models import Options
+from planner.models.joint.cache import JointCache
 from planner.planning.load import load_instance
 from planner.planning.plausible import warn
-from planner.planning.solve import options_of
+from planner.planning.solve import options_of, solve_instance
 from planner.sweeps.axes import Point, canonical, check_path, in_shard, put
 from planner.sweeps.row_store import Row, failed_row, row_of_plan
 from planner.version import __version__
@@ -122,9 +123,6 @@ _kept: dict[str, Any] = {}  # what this process keeps from point to point: it sa
 
 def solve_point(task: Task) -> PointAnswer:
     """Solve one point; whatever goes wrong is the reason of its row."""
-    from planner.models.joint.cache import JointCache
-    from planner.planning.solve import solve_instance
-
     started = time.perf_counter()
     try:
         with _one_at_a_time:
