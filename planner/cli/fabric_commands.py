@@ -86,8 +86,7 @@ def design(
         asked = FabricWish(**given_options | lists)
         question = question_of(question_of_options(asked), pins)
     plan = planner.design_fabric(question, time_limit=time_limit)
-    if output is not None:
-        write_atomically(output, plan.model_dump_json(indent=1) + "\n")
+    console.write_model(plan, output)
     print(plan.model_dump_json(indent=1) if as_json else summary(plan, terminal_width()))
     raise typer.Exit(console.exit_code(plan, None))
 

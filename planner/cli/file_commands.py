@@ -103,10 +103,8 @@ def calibrate(
 
     require_writable(output)
     constants = planner.calibrate(measured, accelerator=accelerator, software=software)
-    text = constants.model_dump_json(indent=1)
-    if output is not None:
-        write_atomically(output, text + "\n")
-    print(text if as_json else "\n".join(table(constants)))
+    console.write_model(constants, output)
+    print(constants.model_dump_json(indent=1) if as_json else "\n".join(table(constants)))
     raise typer.Exit(console.ExitCode.DONE)
 
 

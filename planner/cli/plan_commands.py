@@ -76,7 +76,7 @@ def solve(
             plan = session.solve(
                 instance, **asdict(search), pins=pins, on_progress=watch.event, models=models, constants=asked.constants
             )
-            _write_plan(plan, output)
+            console.write_model(plan, output)
             console.tell_not_modelled(plan.instance)
             if not as_json:
                 print(summary(plan, terminal_width(), verbose=verbose), flush=True)
@@ -85,7 +85,7 @@ def solve(
                 curve = _curve_of(plan, session, deadline, watch, search)
                 if isinstance(curve, Curve):
                     plan = plan.model_copy(update={"curve": curve})
-                    _write_plan(plan, output)
+                    console.write_model(plan, output)
                 ended = interrupted()
                 if not as_json and curve is not None:
                     text = curve_section(curve) if isinstance(curve, Curve) else f"No curve of less money: {curve}."
@@ -98,11 +98,6 @@ def solve(
     if as_json:
         print(plan.model_dump_json(indent=1))
     raise typer.Exit(console.ExitCode.INTERRUPTED if ended else console.exit_code(plan, search.gap))
-
-
-def _write_plan(plan: "Plan", output: Path | None) -> None:
-    if output is not None:
-        write_atomically(output, plan.model_dump_json(indent=1) + "\n")
 
 
 def _curve_of(
@@ -223,14 +218,14 @@ def layouts(
 
 def _write_curve(front: "Frontier", output: Path | None, plot: Path | None, plans: Path | None, seconds: float) -> None:
     from planner.report.plots.plan_plots import staircase
-    from planner.sweeps.row_store import CURVE, curve_plan_file, curve_rows, write_rows
+    from planner.sweeps.row_store import CURVE, curve_rows, write_rows
 
     if output is not None and output.suffix == CURVE:
-        write_atomically(output, front.curve.model_dump_json(indent=1) + "\n")
+        console.write_model(front.curve, output)
     elif output is not None:
         write_rows(output, list(curve_rows(front, seconds)))
     for index, plan in enumerate(front.plans if plans is not None else ()):
-        write_atomically(curve_plan_file(plans or Path(), index), plan.model_dump_json(indent=1) + "\n")
+        console.write_model(plan, (plans or Path()) / f"{index:03d}.json")  # by the index of its row
     if plot is not None:
         write_atomically(plot, staircase(front.curve, front.instance.name, plot.suffix.removeprefix(".")))
 
@@ -313,8 +308,7 @@ def evaluate(
         left_out = [part for part in OTHER_DECISIONS if getattr(request, part) is not None]
         if left_out:
             print(f"{output}: of the layout alone, without {', '.join(left_out)}", file=sys.stderr)
-        plan = plan_of_layout(alone, evaluated(alone).layout)
-        write_atomically(output, plan.model_dump_json(indent=1) + "\n")
+        console.write_model(plan_of_layout(alone, evaluated(alone).layout), output)
     money = "\n".join(lines_of(run_statements(request, evaluation.run)))
     text = fitted(f"{summary(evaluation, why=why)}\n{money}", terminal_width())
     print(evaluation.model_dump_json(indent=1) if as_json else text)

@@ -14,7 +14,7 @@ from planner.cluster import Topology, fold_names
 from planner.errors import InputError
 from planner.files import parse_json, read_text
 from planner.formats import topology_rows
-from planner.formats.kubernetes import down_nodes, node_names
+from planner.formats.kubernetes import node_states
 from planner.formats.yaml_text import Node, dump, parse
 from planner.instance.base import Frozen
 from planner.instance.read import ReadItems
@@ -296,16 +296,10 @@ def write_yaml(topology: Topology) -> str:
     documents: list[dict[str, Any]] = []
     if topology.kind == "tree":
         children = topology_rows.children_of(topology)
+        below = ({"nodes": box.nodes} if box.nodes else {"children": children[box.name]} for box in topology.switches)
         switches = [
-            {
-                "switch": switch.name,
-                **(
-                    {"nodes": fold_names(switch.nodes)}
-                    if switch.nodes
-                    else {"children": fold_names(children[switch.name])}
-                ),
-            }
-            for switch in topology.switches
+            {"switch": box.name, **{key: fold_names(names) for key, names in own.items()}}
+            for box, own in zip(topology.switches, below, strict=True)
         ]
         documents.append({"topology": TREE, "cluster_default": True, "tree": {"switches": switches}})
     if topology.blocks:
@@ -360,8 +354,8 @@ def read_states(path: str | Path) -> NodeStates:
         return _worst_states(_from_text(text, str(path)))
     data = parse_json(text, str(path))
     if "items" in data:
-        down = down_nodes(data, str(path))
-        return NodeStates(free=frozenset(node_names(data, str(path))) - down, down=down)
+        free, down = node_states(data, str(path))
+        return NodeStates(free=free, down=down)
     found = _worst_states(_from_json(data, str(path)))
     if not found.free | found.taken:
         raise InputError(f"{path}: names no node; print it by sinfo --json")

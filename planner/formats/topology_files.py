@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from planner.cluster import MAX_NAMES, PREFIX, Topology, width
+from planner.cluster import MAX_NAMES, PREFIX, Topology, fold_names, width
 from planner.errors import InputError
 from planner.files import parse_json, read_text
 from planner.formats import kubernetes, placed_job, slurm
@@ -122,7 +122,7 @@ def as_document(placed: PlacedJob, topology: Topology) -> dict[str, Any]:
     hostfile = placed_job.HOSTFILE.format(job=placed.job)
     return {
         **placed.model_dump(mode="json"),
-        "hostlist": placed_job.rank_hostlist(placed),
+        "hostlist": fold_names(placed.nodes),
         "sbatch": placed_job.sbatch_line(placed, topology),
         "srun": placed_job.srun_line(placed, topology),
         "mpirun": {
@@ -135,7 +135,7 @@ def as_document(placed: PlacedJob, topology: Topology) -> dict[str, Any]:
 
 
 WRITERS: Mapping[str, Writer] = {
-    "hostlist": lambda placed, _: placed_job.rank_hostlist(placed) + "\n",
+    "hostlist": lambda placed, _: fold_names(placed.nodes) + "\n",
     "sbatch": lambda placed, topology: placed_job.sbatch_line(placed, topology) + "\n",
     "hostfile": placed_job.hostfile,
     "mpi-hostfile": lambda placed, _: placed.hostfile,

@@ -370,8 +370,3 @@ def curve_rows(frontier: Frontier, seconds: float) -> Iterator[Row]:
         own = {"frontier.layout": found.layout, "frontier.idle_gpus": found.idle_gpus, "frontier.knee": found.knee}
         row = row_of_plan(index, key, point, plan, seconds)
         yield row.model_copy(update={"objective": objective, "plan": {**digest(plan), **own}})
-
-
-def curve_plan_file(folder: Path, index: int) -> Path:
-    """Return the file of the plan of a point, named by the index of its row."""
-    return folder / f"{index:03d}.json"
