@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from planner.cluster import MAX_NAMES, PREFIX, Topology, fold_names, width
-from planner.errors import InputError
+from planner.errors import InputError, hint
 from planner.files import parse_json, read_text
 from planner.formats import kubernetes, placed_job, slurm
 from planner.formats.placed_job import PlacedJob
-from planner.formats.topology_rows import SwitchRow, near, tree
+from planner.formats.topology_rows import SwitchRow, tree
 from planner.instance.read import ReadItems
 from planner.plan.plan import Plan
 from planner.plan.plan_files import plan_of
@@ -159,7 +159,7 @@ def write_placed(placed: PlacedJob, topology: Topology, form: str) -> str:
     Raise InputError if there is no such format, or the scheduler would refuse what it asks.
     """
     if form not in WRITERS:
-        raise InputError(f"--format {form!r}: unknown; {near(form, WRITERS)}")
+        raise InputError(f"--format {form!r}: unknown; {hint(form, WRITERS)}")
     return WRITERS[form](placed, topology)
 
 
@@ -169,5 +169,5 @@ def write_topology(topology: Topology, form: str) -> str:
     Raise InputError if there is no such format, or it cannot hold the topology.
     """
     if form not in TOPOLOGY_WRITERS:
-        raise InputError(f"topology format {form!r}: unknown; {near(form, TOPOLOGY_WRITERS)}")
+        raise InputError(f"topology format {form!r}: unknown; {hint(form, TOPOLOGY_WRITERS)}")
     return TOPOLOGY_WRITERS[form](topology)

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel
 
-from planner.errors import InputError
+from planner.errors import InputError, hint
 from planner.files import csv_rows, json_lines, json_or_text, read_text
 from planner.instance.instance import Instance
 from planner.instance.references_and_pins import PINS, RACKS_AT, long_name
@@ -54,9 +54,7 @@ def check_path(instance: Instance, path: str) -> Any:
         pin, nodes = path.removeprefix(PIN), instance.grid.nodes if instance.grid else ()
         known = [*PINS, *(RACKS_AT + node.id for node in nodes if node.site)]
         if pin not in known:
-            near = difflib.get_close_matches(pin, known, 1, 0.4)
-            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(PINS)}"
-            raise InputError(f"{path}: no such decision; {hint}")
+            raise InputError(f"{path}: no such decision; {hint(pin, known)}")
         return instance.pins.get(pin)
     value: Any = instance
     parts = parts_of(path)
@@ -88,10 +86,8 @@ def _position(path: str, where: str, part: str | int, entries: tuple[Any, ...]) 
         return part
     names = [str(getattr(entry, "id", None) or getattr(entry, "name", None) or "") for entry in entries]
     if part not in names:
-        near = difflib.get_close_matches(part, names, 1, 0.4)
-        known = ", ".join(name for name in names if name) or "positions only"
-        hint = f"did you mean {near[0]!r}?" if near else f"known: {known}"
-        raise InputError(f"{path}: {where} has no {part!r}; {hint}")
+        known = [name for name in names if name]
+        raise InputError(f"{path}: {where} has no {part!r}; {hint(part, known) if known else 'known: positions only'}")
     return names.index(part)
 
 

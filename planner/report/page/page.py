@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import date
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Any
 
 from planner.errors import InputError
@@ -339,10 +339,8 @@ def tables(plan: Plan) -> Iterator[tuple[str, list[charts.PageTable]]]:
         if value:
             name = plain(path.rpartition(".")[2])
             yield ("question: " if "." in path else "") + name, list(_tables(path, value, name))
-    yield (
-        "run of the planner",
-        list(_tables("", {key: value for key, value in data.items() if not isinstance(value, dict)}, "run")),
-    )
+    own = {key: value for key, value in data.items() if not isinstance(value, dict)}
+    yield "run of the planner", list(_tables("", own, "run"))
 
 
 def _tables(path: str, value: Any, name: str) -> Iterator[charts.PageTable]:
@@ -355,12 +353,8 @@ def _tables(path: str, value: Any, name: str) -> Iterator[charts.PageTable]:
     elif rows := [(_name(path, key), _cell(path, key, entry)) for key, entry in entries.items() if _is_figure(entry)]:
         is_text = any(isinstance(entry, (str, list)) and len(str(entry)) > TEXT for entry in entries.values())
         yield charts.PageTable(name, ("", "value"), rows[:LISTED_ROWS], ("value",) if is_text else ())
-    objects = [
-        (key, entry)
-        for key, entry in entries.items()
-        if entry and isinstance(entry, (dict, list)) and not _is_figure(entry)
-    ]
-    for key, entry in objects[:LISTED_ROWS]:
+    objects = (item for item in entries.items() if item[1] and isinstance(item[1], (dict, list)))
+    for key, entry in islice((item for item in objects if not _is_figure(item[1])), LISTED_ROWS):
         yield from _tables(f"{path}.{key}".removeprefix("."), entry, f"{name}: {_called(key, entry)}")
 
 
@@ -374,13 +368,10 @@ def _grid(path: str, entries: Mapping[str, Any], name: str) -> Iterator[charts.P
     cells = [[_cell(f"{path}.{at}", key, entry.get(key)) for key in keys] for at, entry in entries.items()]
     heads = tuple(_name(f"{path}.0", key) for key in keys)
     if keys and len(entries) <= ACROSS:
-        rows: list[charts.PageRow] = [
-            (head, *column) for head, column in zip(heads, zip(*cells, strict=True), strict=True)
-        ]
-        yield charts.PageTable(name, ("", *names), rows)
+        yield charts.PageTable(name, ("", *names), list(zip(heads, *cells, strict=True)))
     elif keys:
         more = f"; {len(cells) - LISTED_ROWS:,} more are in the plan" if len(cells) > LISTED_ROWS else ""
-        rows = [(name, *row) for name, row in zip(names[:LISTED_ROWS], cells, strict=False)]
+        rows: list[charts.PageRow] = [(name, *row) for name, row in zip(names[:LISTED_ROWS], cells, strict=False)]
         yield charts.PageTable(name + more, ("", *heads), rows)
 
 
@@ -405,10 +396,8 @@ def _cell(at: str, key: str, value: Any) -> charts.PageCell:
     if value in (None, "", []):
         return "-"
     if isinstance(value, list):
-        runs = [(item, len(list(group))) for item, group in groupby(value)]
-        return ", ".join(
-            f"{count} x {_text(path, item)}" if count > 1 else _text(path, item) for item, count in runs[:LISTED_ROWS]
-        )
+        runs = [(f"{len(list(group))} x ", _text(path, item)) for item, group in groupby(value)]
+        return ", ".join(count.removeprefix("1 x ") + text for count, text in runs[:LISTED_ROWS])
     # A key that is a number with a point in it is no path.
     return charts.PageFigure(path, value, _text(path, value)) if "." not in key else _text(at, value)
 
