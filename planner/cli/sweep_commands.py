@@ -206,15 +206,6 @@ USEFUL = ("gemm", "attention")  # parts of a step that train the model
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LimitsInstance(console.AskedInstance):
-    """The instance whose limits are asked for, of which the racks are free."""
-
-    instance: Annotated[
-        Path, typer.Argument(help="Instance file (JSON): hardware and workload.choose; racks are free.")
-    ]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LimitsRuns:
     """The runs whose utilisation is asked for: how long each takes, and of how much compute."""
 
@@ -233,7 +224,7 @@ class LimitsRuns:
 
 
 def limits(
-    asked: LimitsInstance,
+    asked: console.AskedInstance,
     runs: LimitsRuns,
     time_limit: Annotated[float | None, typer.Option(help="Seconds of one layout search.")] = None,
     workers: Annotated[int | None, typer.Option(help="Processes; one a core unless given.")] = None,
@@ -244,7 +235,10 @@ def limits(
     as_json: Annotated[bool, typer.Option("--json", help="Print the points as JSON lines and nothing else.")] = False,
     log: console.Log = None,
 ) -> None:
-    """Print the best GPU utilisation as models grow, where it falls, and where no layout meets the deadline."""
+    """Print the best GPU utilisation as models grow, where it falls, and where no layout meets the deadline.
+
+    The instance has hardware, whose racks are free, and workload.choose.
+    """
     flop = runs.flop
     require_writable(output, plot)
     console.require_picture(plot)

@@ -21,7 +21,7 @@ from planner.report.statements.sites_and_fabric import (
     transport,
     wan,
 )
-from planner.report.statements.statement import SECTIONS, Statement, Topic, proof_of, short_percent
+from planner.report.statements.statement import SECTIONS, Statement, Topic, proof_of, short_percent, status_of
 from planner.report.statements.training import calendar, day_bars, layout, pools
 from planner.report.statements.verdict import (
     capital,
@@ -243,7 +243,7 @@ def summary(plan: Plan, width: int | None = None, *, verbose: bool = False, sect
         chosen = [fact for fact in reported if section in (fact.topic, fact.section) and not fact.short]
     else:
         chosen = [statement for statement in reported if (not statement.short if verbose else statement.first)]
-    head = f"{plan.instance.name}: {plan.status}" + ("" if plan.stopped == "proved" else f" ({plan.stopped})")
+    head = f"{plan.instance.name}: {status_of(plan)}"
     if plan.layout is not None and plan.layout.certificate.solver == "none":  # nothing was searched
         head = f"{plan.instance.name}: your layout"
     bars = list(day_bars(plan, BARS if width is None else max(8, min(BARS, width - COLUMNS_WITHOUT_BAR))))

@@ -13,6 +13,7 @@ from planner.errors import InputError
 from planner.plan.plan_sections import layout_in_short
 from planner.report.page.charts import template
 from planner.report.page.page import curve_table, report_page
+from planner.report.statements.statement import status_of
 from planner.serve.question_thread import FIELDS, AskedQuestion, QuestionThread
 from planner.units import duration, money, percent
 
@@ -159,7 +160,7 @@ def _row(question: AskedQuestion) -> dict[str, Any]:
         "number": question.number,
         "what": _asked_for(question),
         "error": question.error,
-        "status": plan.status + ("" if plan.stopped == "proved" else f" ({plan.stopped})"),
+        "status": status_of(plan),
         "good": plan.status in ("optimal", "feasible") and not plan.violations,
         "value": _in_unit(plan.objective.value, unit) if plan.objective.value is not None else "",
         "gap": "" if plan.objective.gap is None else percent(plan.objective.gap),

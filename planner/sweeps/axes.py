@@ -10,6 +10,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
+import numpy as np
 from pydantic import BaseModel
 
 from planner.errors import InputError, hint
@@ -354,10 +355,8 @@ def _counted(where: str, kind: str, start: float, stop: float, count: float) -> 
     _limited(where, int(count))
     if kind == "log" and (start <= 0 or stop <= 0):
         raise InputError(f"{where}: the ends of a log range must be above 0")
-    parts = [k / (int(count) - 1) for k in range(int(count))]
-    if kind == "log":
-        return [_rounded(start * (stop / start) ** part) for part in parts]
-    return [_rounded(start + (stop - start) * part) for part in parts]
+    spaced = np.geomspace if kind == "log" else np.linspace
+    return [_rounded(value) for value in spaced(start, stop, int(count)).tolist()]
 
 
 def _limited(where: str, count: int) -> None:

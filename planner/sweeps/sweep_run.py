@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager, suppress
+from copy import deepcopy
 from dataclasses import dataclass, field
 from hashlib import sha256
 from multiprocessing import connection, get_context, parent_process
@@ -72,7 +73,7 @@ def tasks_of(
     plain = base.model_dump(mode="json", exclude_none=True)
     parts = parts_of(base)
     for index, point in enumerate(points):
-        data = _copied(plain)
+        data = deepcopy(plain)
         for path, value in point.items():
             put(data, base, path, value)
         try:
@@ -95,12 +96,6 @@ def parts_of(base: Instance) -> dict[str, str]:
     """Return a hash of each part of a sweep's instance, so that a resumed sweep can name the part that changed."""
     parts = base.model_dump(mode="json").items()
     return {name: sha256(json.dumps(part, sort_keys=True).encode()).hexdigest()[:12] for name, part in parts}
-
-
-def _copied(data: Any) -> Any:
-    if isinstance(data, dict):
-        return {key: _copied(value) for key, value in data.items()}
-    return [_copied(item) for item in data] if isinstance(data, list) else data
 
 
 def key_of(instance: Instance, options: Options) -> str:

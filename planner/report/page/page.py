@@ -21,7 +21,7 @@ from planner.report.page import charts
 from planner.report.page.drawings import fabric_tiers, plan_map
 from planner.report.plots.plan_plots import bound_corners, plan_corners
 from planner.report.plots.sweep_rows import name_and_unit, plain
-from planner.report.statements.statement import STEP_PARTS, Statement, days, short_percent
+from planner.report.statements.statement import STEP_PARTS, Statement, days, short_percent, status_of
 from planner.report.statements.training import OTHER, days_by_part, machine_of, recomputes, shown_days
 from planner.report.summary import CURVE_FIGURES, by_section, curve_claims, curve_figures, statements
 from planner.units import amount, counted, duration, memory, money, percent, power, short
@@ -450,7 +450,7 @@ def _section(name: str, plan: Plan, reported: Sequence[Statement]) -> dict[str, 
     return {
         "name": name,
         "anchor": "plan-" + (re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "x"),
-        "status": plan.status + ("" if plan.stopped == "proved" else f" ({plan.stopped})"),
+        "status": status_of(plan),
         "good": plan.status in ("optimal", "feasible") and not plan.violations,
         "unverified": "; ".join(statement.text for statement in reported if statement.kind == "fault"),
         "about": f"{plan.instance.name}, solved by planner {plan.planner_version}",
