@@ -181,8 +181,8 @@ def statements(plan: Plan) -> tuple[Statement, ...]:
     """Return all that a plan says, section after section; of a question without an answer why there is none."""
     alone, answered = isinstance(plan.instance, FabricInstance), plan.conflict is None
     if answered and not alone:
-        said = [(part, (plan, getattr(plan, name)) if name else (plan,)) for name, part in STATED]
-        stated = [fact for part, given in said if None not in given for fact in part(*given)]
+        calls = [(part, (plan, getattr(plan, name)) if name else (plan,)) for name, part in STATED]
+        stated = [fact for part, given in calls if None not in given for fact in part(*given)]
         stated += [proof_of(topic, getattr(plan, topic).certificate) for topic in CERTIFIED if getattr(plan, topic)]
     else:
         second = verdict if not answered else fabric_alone
