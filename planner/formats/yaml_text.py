@@ -32,11 +32,18 @@ class Node:
     plain: bool = True
 
 
+@dataclass(slots=True)
+class _Open:
+    """A list or mapping that is not closed yet, and the key that waits for its value."""
+
+    node: Node
+    key: str | None = None
+
+
 def parse(text: str, source: str) -> Node:
     """Read one document; scalars stay text, and an empty one is null."""
     try:
-        _require_plain(yaml.parse(text, Loader=_LOADER), source)
-        root = yaml.compose(text, Loader=_LOADER)
+        return _built(yaml.parse(text, Loader=_LOADER), source)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         what = "; ".join(part for part in (error.context, error.problem) if part)
@@ -45,42 +52,62 @@ def parse(text: str, source: str) -> Node:
     except (yaml.YAMLError, UnicodeError) as error:
         what = str(error).splitlines()[0]
         raise InputError(f"{source}: line 1: is no YAML: {what}; write it as plain text") from None
-    return Node(1, "") if root is None else _node(root, source)
 
 
-def _require_plain(events: Iterator[yaml.Event], source: str) -> None:
-    """Refuse what is not read here: several documents, anchors and tags, and nests that are too deep."""
-    depth = documents = 0
+def _built(events: Iterator[yaml.Event], source: str) -> Node:
+    """Build the values of a document from its events, without recursion."""
+    root: Node | None = None
+    open_nodes: list[_Open] = []
     for event in events:
         line = event.start_mark.line + 1
-        documents += isinstance(event, yaml.DocumentStartEvent)
-        if documents > 1:
-            raise InputError(f"{source}: line {line}: a second document begins; keep one a file")
-        tag = getattr(event, "tag", None)
-        if isinstance(event, yaml.NodeEvent) and (event.anchor or tag):
-            what = f"tag {tag}" if tag else f"anchor {event.anchor}"
-            raise InputError(f"{source}: line {line}: {what} is YAML that is not read here; write the value itself")
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > _DEEPEST:
-            raise InputError(f"{source}: line {line}: is nested deeper than {_DEEPEST}; flatten it")
+        if isinstance(event, (yaml.SequenceEndEvent, yaml.MappingEndEvent)):
+            open_nodes.pop()
+        if not isinstance(event, (yaml.NodeEvent, yaml.DocumentStartEvent)):
+            continue
+        if isinstance(event, yaml.DocumentStartEvent):
+            if root is not None:
+                raise InputError(f"{source}: line {line}: a second document begins; keep one a file")
+            continue
+        node = _node(event, source, line)
+        if not open_nodes:
+            root = node
+        else:
+            _add(open_nodes[-1], node, source)
+        if not isinstance(event, yaml.ScalarEvent):
+            open_nodes.append(_Open(node))
+            if len(open_nodes) > _DEEPEST:
+                raise InputError(f"{source}: line {line}: is nested deeper than {_DEEPEST}; flatten it")
+    return Node(1, "") if root is None else root
 
 
-def _node(node: yaml.Node, source: str) -> Node:
-    line = node.start_mark.line + 1
-    if isinstance(node, yaml.ScalarNode):
-        return Node(line, node.value, plain=not node.style)
-    if isinstance(node, yaml.SequenceNode):
-        return Node(line, [_node(item, source) for item in node.value])
-    pairs: dict[str, Node] = {}
-    for key, value in node.value:
-        where = f"{source}: line {key.start_mark.line + 1}"
-        if not isinstance(key, yaml.ScalarNode):
-            raise InputError(f"{where}: a key must be a text; write such as topology: fabric")
-        if key.value in pairs:
-            first = pairs[key.value].line
-            raise InputError(f"{where}: {key.value!r} is given twice in one mapping (first at line {first}); keep one")
-        pairs[key.value] = _node(value, source)
-    return Node(line, pairs)
+def _node(event: yaml.NodeEvent, source: str, line: int) -> Node:
+    tag = getattr(event, "tag", None)
+    if isinstance(event, yaml.AliasEvent) or event.anchor or tag:
+        what = f"tag {tag}" if tag else f"anchor {event.anchor}"
+        raise InputError(f"{source}: line {line}: {what} is YAML that is not read here; write the value itself")
+    if isinstance(event, yaml.ScalarEvent):
+        return Node(line, event.value, plain=not event.style)
+    return Node(line, [] if isinstance(event, yaml.SequenceStartEvent) else {})
+
+
+def _add(parent: _Open, node: Node, source: str) -> None:
+    """Add a value to the open node: as an item of a list, as a key of a mapping, or as the value of its last key."""
+    if isinstance(parent.node.value, list):
+        parent.node.value.append(node)
+        return
+    if not isinstance(parent.node.value, dict):
+        raise TypeError(type(parent.node.value))
+    if parent.key is not None:
+        parent.node.value[parent.key] = node
+        parent.key = None
+        return
+    if not isinstance(node.value, str):
+        raise InputError(f"{source}: line {node.line}: a key must be a text; write such as topology: fabric")
+    if node.value in parent.node.value:
+        first = parent.node.value[node.value].line
+        problem = f"{node.value!r} is given twice in one mapping (first at line {first})"
+        raise InputError(f"{source}: line {node.line}: {problem}; keep one")
+    parent.key = node.value
 
 
 def dump(value: Any) -> str:
