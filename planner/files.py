@@ -341,8 +341,8 @@ def csv_rows(path: Path, text: str, *, delimiter: str = ",", titled: bool = Fals
     reader, width = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True), 0
     try:
         for row in reader:
-            filled = sum(bool(cell.strip()) for cell in row)
-            if filled > (titled and not width):
+            header = titled and not width
+            if sum(map(bool, map(str.strip, row))) > 1 if header else any(map(str.strip, row)):
                 width = width or len(row)
                 if len(row) != width:
                     problem = f"has {len(row)} cells where the header has {width}"
