@@ -21,14 +21,14 @@ class InternalError(PlannerError):
     """A plan broke a rule of the checker: a defect of planner, not of the input."""
 
 
-def hint(name: str, known: Collection[str], cutoff: float = CUTOFF) -> str:
-    """Return the nearest known name as a question, letter case aside; all of them where none is near."""
+def hint(name: str, known: Collection[str], cutoff: float = CUTOFF, most: int = MOST_SHOWN) -> str:
+    """Return the nearest known name as a question, letter case aside; `most` of them where none is near."""
     folded = {name.lower(): name for name in known}
     near = difflib.get_close_matches(name.lower(), list(folded), 1, cutoff) if len(known) <= MOST_COMPARED else []
     if near:
         return f"did you mean {folded[near[0]]!r}?"
-    more = f", ... ({len(known):,} in all)" if len(known) > MOST_SHOWN else ""
-    return f"known: {', '.join(islice(known, MOST_SHOWN)) or 'none'}{more}"
+    more = f", ... ({len(known):,} in all)" if len(known) > most else ""
+    return f"known: {', '.join(islice(known, most)) or 'none'}{more}"
 
 
 @contextmanager

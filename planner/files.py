@@ -1,13 +1,15 @@
 """Read text and JSON files within limits, each opened once; write files completely or not at all, cells as text."""
 
+import csv
 import difflib
+import io
 import json
 import math
 import os
 import re
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from errno import EACCES
 from pathlib import Path
 from typing import Any
@@ -319,6 +321,55 @@ def write_fallback(path: Path, pieces: Callable[[], Iterable[str | bytes]]) -> P
 def escaped(text: str) -> str:
     """Return a text for a cell: with an apostrophe before it where it begins like a formula and is no number."""
     return f"'{text}" if text.lstrip("'").startswith(FORMULA) and not _is_number(text) else text
+
+
+def csv_text(rows: Iterable[Iterable[Any]]) -> str:
+    """Write rows of cells as CSV, texts so that no spreadsheet runs them; numbers stay numbers."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerows([escaped(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)
+    return text.getvalue()
+
+
+def csv_rows(path: Path, text: str, *, delimiter: str = ",", titled: bool = False) -> Iterator[tuple[int, list[str]]]:
+    """Yield the header of a CSV file and each row that has a filled cell, with the line on which it ends.
+
+    `titled`: rows above the header have one filled cell. InputError names the line of quotes that do not close, or of a
+    row that has not as many cells as the header.
+    """
+    # Not splitlines: a cell may hold U+0085, U+2028 or U+2029.
+    reader, width = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True), 0
+    try:
+        for row in reader:
+            header = titled and not width
+            if sum(map(bool, map(str.strip, row))) > 1 if header else any(map(str.strip, row)):
+                width = width or len(row)
+                if len(row) != width:
+                    problem = f"has {len(row)} cells where the header has {width}"
+                    raise InputError(f"{path}: line {reader.line_num}: {problem}; add or remove commas")
+                yield reader.line_num, row
+    except csv.Error as error:
+        raise InputError(f"{path}: line {reader.line_num}: {error}; correct the quotes there") from None
+
+
+def json_lines(path: Path, text: str, remedy: str, *, torn: bool = False) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the objects of JSON lines, each with its line; `torn`: a last line that is no JSON is left out.
+
+    InputError: a line is no JSON, or no object.
+    """
+    lines = text.split("\n")  # not splitlines: JSON text may hold U+0085, U+2028 and U+2029 as they are
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            item = parse_json(line, f"{path}: line {number}")
+        except InputError:
+            if torn and number == len(lines):
+                return
+            raise
+        if not isinstance(item, dict):
+            raise InputError(f"{path}: line {number}: must be an object (is {line[:60]}); {remedy}")
+        yield number, item
 
 
 def unescaped(cell: str) -> str:

@@ -3,15 +3,15 @@
 import json
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from planner.cli import console
-from planner.errors import InputError
-from planner.files import require_writable
+from planner.errors import InputError, hint
+from planner.files import read_json, require_writable
 from planner.solvers.signals import uninterrupted
 from planner.units import counted
 
@@ -28,17 +28,24 @@ PLACEMENT_FORMATS = (
     *("hostlist", "sbatch", "hostfile", "mpi-hostfile", "rankfile", "torchrun", "json", "kueue", "volcano"),
 )
 TOPOLOGY_FORMATS = ("conf", "yaml", "kueue", "volcano")
+TopologyFile = Annotated[Path, typer.Option("--topology", help="Topology file.")]
+NodeStates = Annotated[Path | None, typer.Option("--state", help="File of node states; only idle nodes are used.")]
+TimeLimit = Annotated[float | None, typer.Option(help="Seconds for the proof, 10 unless given.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON and nothing else.")]
+JobFile = Annotated[Path | None, typer.Option("--job", help="Job file, or a plan (JSON).")]
+Nodes = Annotated[int | None, typer.Option(help="Nodes of the job, in place of a file.")]
+Mesh = Annotated[str | None, typer.Option(help="Its mesh in rank order, such as pipeline=4,data=12.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreeNodes:
     """The nodes that a job may have."""
 
-    topology: Annotated[Path, typer.Option(help="Topology file.")]
+    topology: TopologyFile
     topology_name: console.TopologyName = None
     label: console.NodeLabels = None
     busy: Annotated[str, typer.Option(help="Hostlist of nodes in use or down; the job avoids them.")] = ""
-    state: Annotated[Path | None, typer.Option(help="File of node states; only idle nodes are used.")] = None
+    state: NodeStates = None
     only: Annotated[str | None, typer.Option(help="Hostlist of nodes that the job may use: an allocation.")] = None
 
 
@@ -46,9 +53,9 @@ class FreeNodes:
 class JobOptions:
     """The job to place: its file, or its mesh in options."""
 
-    job: Annotated[Path | None, typer.Option(help="Job file, or a plan (JSON).")] = None
-    nodes: Annotated[int | None, typer.Option(help="Nodes of the job, in place of a file.")] = None
-    mesh: Annotated[str | None, typer.Option(help="Its mesh in rank order, such as pipeline=4,data=12.")] = None
+    job: JobFile = None
+    nodes: Nodes = None
+    mesh: Mesh = None
     name: Annotated[str, typer.Option(help="Its name.")] = "job"
     gpus_per_node: Annotated[int | None, typer.Option(help="Its ranks on one node.")] = None
     running: Annotated[
@@ -73,8 +80,8 @@ class PlacementSearch:
         str, typer.Option(help="Order of ranks: any, or name where the launcher numbers them by node name.")
     ] = "any"
     time_limit: Annotated[float | None, typer.Option(help="Seconds for the proofs, 10 unless given.")] = None
-    seed: Annotated[int, typer.Option(help="Seed of the solver.")] = 0
-    threads: Annotated[int | None, typer.Option(help="Threads of the solver; 1 unless given.")] = None
+    seed: console.Seed = 0
+    threads: console.Threads = None
 
 
 def place(
@@ -105,27 +112,19 @@ def place(
     from planner.cluster import mesh_job
 
     wanted = mesh_job(given.name, given.mesh, given.nodes, gpus_per_node=given.gpus_per_node) if job is None else job
-    options: dict[str, Any] = {"time_limit": search.time_limit, "seed": search.seed, "threads": search.threads}
     cluster = read_topology(free.topology, keys=free.label or (), name=free.topology_name)
-    options |= _nodes_in_use(cluster, free)
+    busy = _nodes_in_use(cluster, free)
     if running is not None and job is not None:
         from planner.scheduling.cluster_changes import replace_in_files
 
         if search.order != "any" or free.only is not None:
             raise InputError("--replace: --order and --only do not go with it; leave them out")
-        placement = replace_in_files(cluster, job, running, given.replace, **options)
+        options: dict[str, Any] = {"time_limit": search.time_limit, "seed": search.seed, "threads": search.threads}
+        placement = replace_in_files(cluster, job, running, given.replace, busy=busy, **options)
     else:
         with console.progress_line(log=log) as report:
             report("placing")
-            placement = planner.place(
-                cluster,
-                wanted,
-                fragmentation=search.fragmentation,
-                objective=objective,
-                order=search.order,
-                only=free.only,
-                **options,
-            )
+            placement = planner.place(cluster, wanted, only=free.only, busy=busy, **asdict(search))
             report(f"placed: {placement.certificate.status}")
     if not placement.nodes:
         print(f"{placement.reason}\ngiven: {placement.certificate.given}")
@@ -142,8 +141,6 @@ def place(
 
 def _tell_of_pipelines_whole(job: Path) -> None:
     """Tell that a plan counts on pipelines under one leaf where it splits groups that it need not split."""
-    from planner.files import read_json
-
     data = read_json(job)
     placed = data.get("placement") if isinstance(data, dict) and "planner_version" in data else None
     if placed and placed["groups_split"] > placed["lower_bound_split"]:
@@ -152,7 +149,7 @@ def _tell_of_pipelines_whole(job: Path) -> None:
         print(note, file=sys.stderr)
 
 
-def _nodes_in_use(cluster: "Topology", free: FreeNodes) -> dict[str, Any]:
+def _nodes_in_use(cluster: "Topology", free: FreeNodes) -> list[str]:
     """Return the nodes in use by name and by state; tell what of both files no placement follows.
 
     States are read once: they may come from a pipe.
@@ -161,10 +158,8 @@ def _nodes_in_use(cluster: "Topology", free: FreeNodes) -> dict[str, Any]:
     from planner.formats.slurm import read_states, states_on
     from planner.formats.topology_files import topology_items
 
-    reported, found = (
-        [(free.topology, topology_items(free.topology))],
-        read_hosts(free.busy, "busy") if free.busy else [],
-    )
+    reported = [(free.topology, topology_items(free.topology))]
+    found = read_hosts(free.busy, "busy") if free.busy else []
     if free.state is not None:
         states = read_states(free.state)
         reported.append((free.state, states.items))
@@ -172,7 +167,7 @@ def _nodes_in_use(cluster: "Topology", free: FreeNodes) -> dict[str, Any]:
     for path, items in reported:
         if note := items.note():
             print(f"{path}: {note}", file=sys.stderr)
-    return {"busy": found}
+    return found
 
 
 def placement_text(placement: "Placement", form: str, topology: "Topology") -> str:
@@ -244,18 +239,11 @@ def topology_summary(cluster: "Topology") -> str:
     return ", ".join(parts)
 
 
-TimeLimit = Annotated[float | None, typer.Option(help="Seconds for the proof, 10 unless given.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON and nothing else.")]
-JobFile = Annotated[Path | None, typer.Option("--job", help="Job file, or a plan (JSON).")]
-Nodes = Annotated[int | None, typer.Option(help="Nodes of the job, in place of a file.")]
-Mesh = Annotated[str | None, typer.Option(help="Its mesh in rank order, such as pipeline=4,data=12.")]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterInUse:
     """The cluster that a command changes: its files, what runs on it, and which of its nodes are taken."""
 
-    topology: Annotated[Path, typer.Option("--topology", help="Topology file.")]
+    topology: TopologyFile
     topology_name: console.TopologyName = None
     running: Annotated[
         list[Path] | None,
@@ -266,7 +254,7 @@ class ClusterInUse:
     busy: Annotated[
         str, typer.Option(help="Hostlist of nodes that are taken or broken, in addition to those of running jobs.")
     ] = ""
-    state: Annotated[Path | None, typer.Option(help="File of node states; only idle nodes are used.")] = None
+    state: NodeStates = None
 
     def opened(self) -> "tuple[Cluster, list[Running]]":
         """Read the cluster, and the jobs that run on it."""
@@ -356,7 +344,6 @@ def resize(
 ) -> None:
     """Grow or shrink the data parallelism of a running job; the ranks that stay do not move."""
     from planner.cluster import fold_names, mesh_job
-    from planner.errors import hint
     from planner.scheduling.cluster_changes import resize as solve
     from planner.scheduling.session import own_placement
 

@@ -21,6 +21,7 @@ from planner.units import bounded
 from planner.version import __version__
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
     from rich.live import Live
 
     from planner.instance.instance import Instance
@@ -117,6 +118,12 @@ def print_or_write(text: str, output: Path | None) -> None:
         print(text, end="")
     else:
         write_atomically(output, text)
+
+
+def write_model(model: "BaseModel", output: Path | None) -> None:
+    """Write a plan or the like as JSON to the file of -o, if there is one."""
+    if output is not None:
+        write_atomically(output, model.model_dump_json(indent=1) + "\n")
 
 
 def tell_not_modelled(instance: "Instance") -> None:

@@ -67,7 +67,7 @@ def design(
 ) -> None:
     """Print the cheapest fabric that joins all hosts, with its proof, and why other kinds lost."""
     import planner
-    from planner.planning.load import MAX_TIERS, FabricWish, question_of, question_of_options
+    from planner.planning.load import FabricWish, question_of, question_of_options
     from planner.report.summary import summary, terminal_width
 
     require_writable(output)
@@ -80,25 +80,13 @@ def design(
         missing = ", ".join(sorted({"--hosts", "--gpus-per-host", "--nic-gbps"} - wish.given.keys()))
         raise InputError(f"{missing}: missing; or give a file with `network` and `hardware`")
     else:
-        asked = FabricWish(
-            hosts=wish.hosts,
-            gpus_per_host=wish.gpus_per_host,
-            nic_gbps=wish.nic_gbps,
-            switches=tuple(wish.switch or ()),
-            families=tuple(wish.family or ()),
-            oversubscription=wish.oversubscription,
-            survives=wish.survives,
-            planes=wish.planes,
-            max_tiers=wish.max_tiers or MAX_TIERS,
-            floor=wish.floor,
-            transceiver_usd=wish.transceiver_usd,
-            transceiver_watts=wish.transceiver_watts,
-            budget_usd=wish.budget,
-        )
+        names = {"switch": "switches", "family": "families", "budget": "budget_usd"}
+        given_options = {names.get(name, name): value for name, value in asdict(wish).items() if value is not None}
+        lists = {name: tuple(value) for name, value in given_options.items() if isinstance(value, list)}
+        asked = FabricWish(**given_options | lists)
         question = question_of(question_of_options(asked), pins)
     plan = planner.design_fabric(question, time_limit=time_limit)
-    if output is not None:
-        write_atomically(output, plan.model_dump_json(indent=1) + "\n")
+    console.write_model(plan, output)
     print(plan.model_dump_json(indent=1) if as_json else summary(plan, terminal_width()))
     raise typer.Exit(console.exit_code(plan, None))
 
@@ -110,11 +98,6 @@ AXES_HELP = (
     "What no design may be beaten in at once: cost, and any of time (the slowdown of a pipeline send), power, "
     "leaf (larger), splits."
 )
-
-
-@app.callback()
-def fabric() -> None:
-    """Work with the fabric of a site."""
 
 
 app.command()(design)

@@ -3,6 +3,7 @@
 import json
 import math
 import sys
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
 
@@ -102,10 +103,8 @@ def calibrate(
 
     require_writable(output)
     constants = planner.calibrate(measured, accelerator=accelerator, software=software)
-    text = constants.model_dump_json(indent=1)
-    if output is not None:
-        write_atomically(output, text + "\n")
-    print(text if as_json else "\n".join(table(constants)))
+    console.write_model(constants, output)
+    print(constants.model_dump_json(indent=1) if as_json else "\n".join(table(constants)))
     raise typer.Exit(console.ExitCode.DONE)
 
 
@@ -148,11 +147,6 @@ def table(constants: "MeasuredConstants") -> "Iterator[str]":
 import_app = typer.Typer(help="Read models from other tools' files.", rich_markup_mode=None, no_args_is_help=True)
 
 
-@import_app.callback()
-def _import() -> None:
-    """Read models from other tools' files."""
-
-
 @import_app.command()
 def hf(
     config: Annotated[
@@ -177,11 +171,6 @@ def hf(
 
 export_app = typer.Typer(help="Write plans for other tools.", rich_markup_mode=None, no_args_is_help=True)
 FRAMEWORKS = ("megatron", "torchtitan", "nemo", "deepspeed")
-
-
-@export_app.callback()
-def _export() -> None:
-    """Write plans for other tools."""
 
 
 @export_app.command()
@@ -246,9 +235,31 @@ def launch(
 grid_app = typer.Typer(help="Read grids from other tools' files.", no_args_is_help=True)
 
 
-@grid_app.callback()
-def _grid() -> None:
-    """Read grids from other tools' files."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GridCompletion:
+    """What completes or overrides the files of a grid, as `GridOptions` has it."""
+
+    radius_km: Annotated[float, typer.Option(help="Plants this near a larger one join its node (plant lists).")] = 25.0
+    positions: Annotated[Path | None, typer.Option(help="Table bus, lat, lon for a MATPOWER case.")] = None
+    at: Annotated[str | None, typer.Option(help="LAT,LON of the buses that --positions does not name.")] = None
+    authorities: Annotated[
+        Path | None,
+        typer.Option(
+            help="Table authority, headroom_mw, energy_usd_per_mwh, interconnection, source; cells may be empty."
+        ),
+    ] = None
+    headroom_share: Annotated[
+        float | None,
+        typer.Option(help="Headroom as a share of peak demand; of installed capacity where no file has demand."),
+    ] = None
+    energy_usd_per_mwh: Annotated[float | None, typer.Option(help="Price where --authorities gives none.")] = None
+    interconnection: Annotated[
+        str | None, typer.Option(help="Synchronous area where neither files nor --authorities name it.")
+    ] = None
+    spare_share: Annotated[float, typer.Option(help="Share of installed capacity that can feed sites.")] = 1.0
+    sites: Annotated[int | None, typer.Option(help="Let sites stand only on the N nodes with most generation.")] = None
+    only: Annotated[list[str] | None, typer.Option(help="Keep this balancing authority alone; may be repeated.")] = None
+    source: Annotated[str | None, typer.Option(help="Where the files come from; written as the grid's source.")] = None
 
 
 @grid_app.command("import")
@@ -265,29 +276,8 @@ def import_(
     ] = None,
     name: Annotated[str | None, typer.Option(help="Name of the instance that --into writes.")] = None,
     geojson: Annotated[Path | None, typer.Option(help="Write nodes and lines here as GeoJSON.")] = None,
-    radius_km: Annotated[float, typer.Option(help="Plants this near a larger one join its node (plant lists).")] = 25.0,
-    positions: Annotated[Path | None, typer.Option(help="Table bus, lat, lon for a MATPOWER case.")] = None,
-    at: Annotated[str | None, typer.Option(help="LAT,LON of the buses that --positions does not name.")] = None,
-    authorities: Annotated[
-        Path | None,
-        typer.Option(
-            help="Table authority, headroom_mw, energy_usd_per_mwh, interconnection, source; cells may be empty."
-        ),
-    ] = None,
-    headroom_share: Annotated[
-        float | None,
-        typer.Option(help="Headroom as a share of peak demand; of installed capacity where no file has demand."),
-    ] = None,
-    energy_usd_per_mwh: Annotated[float | None, typer.Option(help="Price where --authorities gives none.")] = None,
-    interconnection: Annotated[
-        str | None, typer.Option(help="Synchronous area where neither files nor --authorities name it.")
-    ] = None,
-    spare_share: Annotated[float, typer.Option(help="Share of installed capacity that can feed sites.")] = 1.0,
-    sites: Annotated[int | None, typer.Option(help="Let sites stand only on the N nodes with most generation.")] = None,
-    only: Annotated[
-        list[str] | None, typer.Option(help="Keep this balancing authority alone; may be repeated.")
-    ] = None,
-    source: Annotated[str | None, typer.Option(help="Where the files come from; written as the grid's source.")] = None,
+    *,
+    completion: GridCompletion,
 ) -> None:
     """Make the grid of an instance from files of MATPOWER, RTS-GMLC, EIA-860 or ReEDS; name what they leave open."""
     from planner.imports.grid_tables import GridOptions
@@ -296,24 +286,12 @@ def import_(
     from planner.instance.grid import Grid
     from planner.planning.load import load_instance
 
-    place = _place(at)
+    place = _place(completion.at)
     require_writable(output, geojson)
     if name is not None and into is None:
         raise InputError(f"--name {name}: names the instance that --into writes; give --into INSTANCE")
-    options = GridOptions(
-        radius_km=radius_km,
-        positions=positions,
-        at=place,
-        authorities=authorities,
-        headroom_share=headroom_share,
-        energy_usd_per_mwh=energy_usd_per_mwh,
-        interconnection=interconnection,
-        spare_share=spare_share,
-        sites=sites,
-        only=tuple(only or ()),
-        source=source,
-    )
-    imported = import_grid(files, kind, options)
+    given = asdict(completion) | {"at": place, "only": tuple(completion.only or ())}
+    imported = import_grid(files, kind, GridOptions(**given))
     grid = imported.grid
     data = {"grid": part(grid)} if into is None else instance_with(into, grid, name)
     if into is not None:

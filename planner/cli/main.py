@@ -54,6 +54,7 @@ for name, group in (
     ("grid", file_commands.grid_app),
     ("fabric", fabric_commands.app),
 ):
+    group.callback()(lambda: None)  # or its one command would have no name
     for registered in group.registered_commands:
         if registered.callback is not None:
             registered.callback = watched(registered.callback)

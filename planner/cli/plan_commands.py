@@ -4,7 +4,7 @@ import json
 import sys
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,7 +15,7 @@ from planner.cli import console
 from planner.errors import InputError
 from planner.files import exists, require_writable, write_atomically
 from planner.plan.plan_files import read_plan
-from planner.solvers.signals import ending_searches, interrupted
+from planner.solvers.signals import Deadline, ending_searches, interrupted
 from planner.units import counted
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from planner.planning.explain import Explanation
     from planner.planning.frontier import Frontier
     from planner.planning.session import Session
-    from planner.solvers.signals import Deadline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +66,6 @@ def solve(
     require_writable(output)
     from planner.plan.plan import Curve
     from planner.report.summary import curve_section, fitted, summary, terminal_width
-    from planner.solvers.signals import Deadline
 
     pins, instance = asked.pins, asked.changed()
     plan: Plan | None = None
@@ -76,18 +74,9 @@ def solve(
         with ending_searches(), progress.line() as watch:
             session, shown, deadline = Session(), watch.shown, Deadline(search.time_limit)
             plan = session.solve(
-                instance,
-                time_limit=search.time_limit,
-                gap=search.gap,
-                seed=search.seed,
-                threads=search.threads,
-                solver=search.solver,
-                pins=pins,
-                on_progress=watch.event,
-                models=models,
-                constants=asked.constants,
+                instance, **asdict(search), pins=pins, on_progress=watch.event, models=models, constants=asked.constants
             )
-            _write_plan(plan, output)
+            console.write_model(plan, output)
             console.tell_not_modelled(plan.instance)
             if not as_json:
                 print(summary(plan, terminal_width(), verbose=verbose), flush=True)
@@ -96,7 +85,7 @@ def solve(
                 curve = _curve_of(plan, session, deadline, watch, search)
                 if isinstance(curve, Curve):
                     plan = plan.model_copy(update={"curve": curve})
-                    _write_plan(plan, output)
+                    console.write_model(plan, output)
                 ended = interrupted()
                 if not as_json and curve is not None:
                     text = curve_section(curve) if isinstance(curve, Curve) else f"No curve of less money: {curve}."
@@ -111,13 +100,8 @@ def solve(
     raise typer.Exit(console.ExitCode.INTERRUPTED if ended else console.exit_code(plan, search.gap))
 
 
-def _write_plan(plan: "Plan", output: Path | None) -> None:
-    if output is not None:
-        write_atomically(output, plan.model_dump_json(indent=1) + "\n")
-
-
 def _curve_of(
-    plan: "Plan", session: "Session", deadline: "Deadline", watch: console.Watch, search: Search
+    plan: "Plan", session: "Session", deadline: Deadline, watch: console.Watch, search: Search
 ) -> "Curve | str | None":
     """Return what less money buys, in the time that is left; why there is no such curve; None where it is plain."""
     from planner.planning.curve_around import why_no_curve
@@ -178,16 +162,7 @@ def frontier(
     console.require_picture(plot)
     started = time.perf_counter()
     with console.folder_for(plans), ending_searches(), progress.line() as watch:
-        front = planner.frontier(
-            asked.changed(),
-            epsilon=search.epsilon,
-            points=search.points,
-            time_limit=search.time_limit,
-            seed=search.seed,
-            threads=search.threads,
-            on_progress=watch.event,
-            constants=asked.constants,
-        )
+        front = planner.frontier(asked.changed(), **asdict(search), on_progress=watch.event, constants=asked.constants)
     _write_curve(front, output, plot, plans, time.perf_counter() - started)
     if as_json:
         print(front.curve.model_dump_json(indent=1))
@@ -211,7 +186,8 @@ def layouts(
 ) -> None:
     """List the kinds of layout that are nearly as fast as the fastest, each by its fastest plan."""
     import planner
-    from planner.report.tables import csv_text, layout_rows, table_text
+    from planner.report.tables import flat_layouts, layout_rows, table_text
+    from planner.sweeps.row_store import write_table
 
     if output is not None and output.suffix not in (".json", ".csv"):
         raise InputError(f"{output}: must end in .json or .csv (is {output.suffix or 'without an ending'!r})")
@@ -229,8 +205,10 @@ def layouts(
         )
     rows = layout_rows(found)
     written = {"within": found.within, "fewest_days": found.fewest_days, "proven": found.proven, "layouts": rows}
-    if output is not None:
-        write_atomically(output, csv_text(rows) if output.suffix == ".csv" else json.dumps(written, indent=1) + "\n")
+    if output is not None and output.suffix == ".csv":
+        write_table(output, flat_layouts(rows))
+    elif output is not None:
+        write_atomically(output, json.dumps(written, indent=1) + "\n")
     name = found.plans[0].instance.name if found.plans else asked.instance.stem
     print(json.dumps(written, indent=1) if as_json else table_text(found, name))
     if not found.plans:
@@ -240,14 +218,14 @@ def layouts(
 
 def _write_curve(front: "Frontier", output: Path | None, plot: Path | None, plans: Path | None, seconds: float) -> None:
     from planner.report.plots.plan_plots import staircase
-    from planner.sweeps.row_store import CURVE, curve_plan_file, curve_rows, write_rows
+    from planner.sweeps.row_store import CURVE, curve_rows, write_rows
 
     if output is not None and output.suffix == CURVE:
-        write_atomically(output, front.curve.model_dump_json(indent=1) + "\n")
+        console.write_model(front.curve, output)
     elif output is not None:
         write_rows(output, list(curve_rows(front, seconds)))
     for index, plan in enumerate(front.plans if plans is not None else ()):
-        write_atomically(curve_plan_file(plans or Path(), index), plan.model_dump_json(indent=1) + "\n")
+        console.write_model(plan, (plans or Path()) / f"{index:03d}.json")  # by the index of its row
     if plot is not None:
         write_atomically(plot, staircase(front.curve, front.instance.name, plot.suffix.removeprefix(".")))
 
@@ -330,8 +308,7 @@ def evaluate(
         left_out = [part for part in OTHER_DECISIONS if getattr(request, part) is not None]
         if left_out:
             print(f"{output}: of the layout alone, without {', '.join(left_out)}", file=sys.stderr)
-        plan = plan_of_layout(alone, evaluated(alone).layout)
-        write_atomically(output, plan.model_dump_json(indent=1) + "\n")
+        console.write_model(plan_of_layout(alone, evaluated(alone).layout), output)
     money = "\n".join(lines_of(run_statements(request, evaluation.run)))
     text = fitted(f"{summary(evaluation, why=why)}\n{money}", terminal_width())
     print(evaluation.model_dump_json(indent=1) if as_json else text)
@@ -418,7 +395,8 @@ def show(
 
 def compare(
     files: Annotated[
-        list[str], typer.Argument(help="Plans (JSON) and sweeps (JSONL, CSV); FILE#N takes the row of index N alone.")
+        list[str],
+        typer.Argument(help="Plans (JSON) and sweeps (JSONL, CSV, Parquet); FILE#N takes the row of index N alone."),
     ],
     diff: Annotated[bool, typer.Option("--diff", help="Only what differs.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,

@@ -1,6 +1,5 @@
 """`planner sweep`, `plot`, `limits`: many points, their picture, and utilisation against compute."""
 
-import io
 import math
 import os
 import sys
@@ -17,9 +16,11 @@ import typer
 from planner.cli import console
 from planner.errors import InputError
 from planner.files import require_writable, write_atomically
-from planner.units import counted, words
+from planner.units import counted, duration, words
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from planner.planning.model_size import LimitLayout, LimitPoint
     from planner.sweeps.row_store import Store
 
@@ -158,14 +159,6 @@ class SweepProgress:
         return f"{self.counts.total()} of {self.total} points ({by_status})"
 
 
-def duration(seconds: float) -> str:
-    """Write a time in the unit that suits."""
-    for unit, size in (("h", 3600.0), ("min", 60.0)):
-        if seconds >= size:
-            return f"{seconds / size:.1f} {unit}"
-    return f"{seconds:.0f} s"
-
-
 FORMS = ("svg", "png", "html")
 LOGS = ("", "x", "y", "xy")
 
@@ -213,15 +206,6 @@ USEFUL = ("gemm", "attention")  # parts of a step that train the model
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LimitsInstance(console.AskedInstance):
-    """The instance whose limits are asked for, of which the racks are free."""
-
-    instance: Annotated[
-        Path, typer.Argument(help="Instance file (JSON): hardware and workload.choose; racks are free.")
-    ]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LimitsRuns:
     """The runs whose utilisation is asked for: how long each takes, and of how much compute."""
 
@@ -240,7 +224,7 @@ class LimitsRuns:
 
 
 def limits(
-    asked: LimitsInstance,
+    asked: console.AskedInstance,
     runs: LimitsRuns,
     time_limit: Annotated[float | None, typer.Option(help="Seconds of one layout search.")] = None,
     workers: Annotated[int | None, typer.Option(help="Processes; one a core unless given.")] = None,
@@ -251,7 +235,10 @@ def limits(
     as_json: Annotated[bool, typer.Option("--json", help="Print the points as JSON lines and nothing else.")] = False,
     log: console.Log = None,
 ) -> None:
-    """Print the best GPU utilisation as models grow, where it falls, and where no layout meets the deadline."""
+    """Print the best GPU utilisation as models grow, where it falls, and where no layout meets the deadline.
+
+    The instance has hardware, whose racks are free, and workload.choose.
+    """
     flop = runs.flop
     require_writable(output, plot)
     console.require_picture(plot)
@@ -278,7 +265,10 @@ def limits(
     if output is not None:
         write_atomically(output, lines)
     if plot is not None:
-        write_atomically(plot, _picture(series, runs.days, plot.suffix.removeprefix(".")))
+        from planner.report.plots.sweep_plot import picture_of
+
+        name, form = f"utilisation over compute, {runs.days:g} days", plot.suffix.removeprefix(".")
+        write_atomically(plot, picture_of(lambda: _figure(series, runs.days), name, form))
     print(lines if as_json else "\n".join(table(series, runs.days)), end="" if as_json else "\n")
     raise typer.Exit(
         console.ExitCode.DONE
@@ -350,10 +340,11 @@ def _layout(point: "LimitPoint", layout: "LimitLayout") -> str:
     return f"{degrees} {batch}; {words(part)} {100 * share:.0f} %{proof}"
 
 
-def _picture(points: Sequence["LimitPoint"], days: float, form: str) -> bytes:
-    from matplotlib import pyplot as plt
+def _figure(points: Sequence["LimitPoint"], days: float) -> "Figure":
+    from matplotlib.figure import Figure
 
-    figure, axes = plt.subplots(figsize=(7, 4))
+    figure = Figure(figsize=(7, 4))
+    axes = figure.add_subplot()
     trained = [point for point in points if point.utilisation is not None]
     flop = [point.flop for point in trained]
     axes.semilogx(
@@ -368,7 +359,4 @@ def _picture(points: Sequence["LimitPoint"], days: float, form: str) -> bytes:
     axes.set(xlabel="training compute, FLOP", ylabel="utilisation, %", ylim=(0, None))
     axes.set(title=f"Best use of the GPUs, {days:g} days")
     axes.legend(fontsize=8)
-    drawn = io.BytesIO()
-    figure.savefig(drawn, format=form, metadata={"Date": None} if form == "svg" else None)
-    plt.close(figure)
-    return drawn.getvalue()
+    return figure

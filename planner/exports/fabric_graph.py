@@ -1,7 +1,5 @@
 """Write a fabric as a graph and as Slurm's topology, and compute the effect of the failure of each of its switches."""
 
-import csv
-import io
 import json
 import math
 from collections import Counter
@@ -14,6 +12,7 @@ import numpy as np
 from planner.checks.cables import free_by_exchange
 from planner.cluster import Topology, fold, fold_names, width
 from planner.exports.fabric_parts import BuiltFabric
+from planner.files import csv_text
 from planner.formats import slurm
 from planner.formats.topology_files import site_rows
 from planner.formats.topology_rows import tree
@@ -261,15 +260,9 @@ def _effect(built: BuiltFabric, row: FailureDomain, racks: int, placed: int | No
 
 def failure_domains_csv(plan: Plan, built: BuiltFabric) -> Iterator[str]:
     """Write the failure domains as CSV."""
-    text = io.StringIO()
-    table = csv.writer(text, lineterminator="\n")
-    table.writerow(field.name for field in fields(FailureDomain))
-    for row in failure_domains(plan, built):
-        table.writerow(
-            f"{value:.6g}" if isinstance(value, float) else "" if value is None else value
-            for value in asdict(row).values()
-        )
-    yield text.getvalue()
+    rows = (asdict(row).values() for row in failure_domains(plan, built))
+    cells = ([f"{value:.6g}" if isinstance(value, float) else value for value in row] for row in rows)
+    yield csv_text([[field.name for field in fields(FailureDomain)], *cells])
 
 
 def failure_domains_json(plan: Plan, built: BuiltFabric) -> Iterator[str]:

@@ -1,6 +1,5 @@
 """The fabric of one site: names, cable list and bill of materials as planned, also for NetBox, and cables as built."""
 
-import csv
 import io
 import re
 import zipfile
@@ -16,7 +15,7 @@ import numpy as np
 
 from planner.cluster import PREFIX, width
 from planner.errors import InputError, InternalError
-from planner.files import escaped, read_text, unescaped, unwritable, write_streamed
+from planner.files import csv_rows, csv_text, read_text, unescaped, unwritable, write_streamed
 from planner.formats.yaml_text import dump
 from planner.instance.network import Floor, Medium, Network, Switch
 from planner.physics.network import fabric_designs
@@ -167,7 +166,7 @@ def cable_list(built: BuiltFabric) -> Iterator[str]:
     """Write the list as CSV, a block of cables at a time, with the parts that the fabric is priced with."""
     yield CABLE_HEADER
     names = *(medium.name for medium in built.media), NONE_REACHES, built.network.optics.name
-    cells = {name: _row([name]).rstrip("\n") for name in names}
+    cells = {name: csv_text([[name]]).rstrip("\n") for name in names}
     for _, block in labelled(built):
         yield "".join(
             f"{cable.low},{cable.low_port},{cable.high},{cable.high_port},{cable.metres:.1f},{cells[cable.medium]},{cable.lane},{cable.label}\n"
@@ -232,15 +231,15 @@ def bill_of_materials(built: BuiltFabric) -> Iterator[str]:
     total, stated = sum(line.usd for line in lines), built.fabric.cost_usd
     if abs(total - stated) > max(CENT / 2, ROUNDING * stated):
         raise InternalError(f"bill of {built.site}: lines of {total:,.2f} USD, the fabric costs {stated:,.2f} USD")
-    yield _row(BILL_HEADER)
+    yield csv_text([BILL_HEADER])
     before, cents = 0.0, 0
     for line in lines:
         before += line.usd
         upto = round(before * 100)
         metres = "" if line.metres is None else f"{line.metres:.1f}"
-        yield _row((line.part, line.where, "" if line.count is None else line.count, metres, _usd(upto - cents)))
+        yield csv_text([(line.part, line.where, "" if line.count is None else line.count, metres, _usd(upto - cents))])
         cents = upto
-    yield _row(("total", built.site, "", "", _usd(cents)))
+    yield csv_text([("total", built.site, "", "", _usd(cents))])
 
 
 def _lines(built: BuiltFabric) -> Iterator[BillLine]:
@@ -287,14 +286,6 @@ def _by_length(built: BuiltFabric) -> Iterator[BillLine]:
         yield BillLine(built.media[key[0]].name, key[1], count, usd[key], metres[key])
 
 
-def _row(values: Iterable[object]) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerow(
-        [escaped(value) if isinstance(value, str) else value for value in values]
-    )
-    return text.getvalue()
-
-
 def _usd(cents: int) -> str:
     return f"{cents // 100}.{cents % 100:02d}"
 
@@ -335,10 +326,7 @@ def netbox_files(built: BuiltFabric) -> Files:
             yield f"{columns}\n"
             rest = iter(rows())
             while block := list(islice(rest, BLOCK)):
-                text = io.StringIO()
-                cells = ([escaped(value) if isinstance(value, str) else value for value in row] for row in block)
-                csv.writer(text, lineterminator="\n").writerows(cells)
-                yield text.getvalue()
+                yield csv_text(block)
 
         return lines
 
@@ -543,34 +531,25 @@ def _read(path: Path, fabric: BuiltFabric) -> tuple[Ends, dict[str, int]]:
     )
     text = read_text(path, "give a cable list in CSV")
     head = text.partition("\n")[0]
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=max(",;|\t", key=head.count), strict=True)
+    table = csv_rows(path, text, delimiter=max(",;|\t", key=head.count))
+    columns, netbox = _columns(path, [cell.strip().lower() for cell in next(table, (1, []))[1]])
     built, lines, rows = dict[str, str](), dict[str, int](), 0
-    try:
-        header = [cell.strip().lower() for cell in next(reader, [])]
-        columns, netbox = _columns(path, header)
-        for row in filter(any, reader):
-            rows += 1
-            where = f"{path}: line {reader.line_num}"
-            if len(row) != len(header):
-                problem = f"has {len(row)} cells where the header has {len(header)}"
-                raise InputError(f"{where}: {problem}; add or remove commas")
-            cells = [unescaped(row[column].strip()) for column in columns]
-            if netbox:  # a port's label is in brackets behind its name
-                low, high = (
-                    end_of(cells[i].removeprefix(f"{fabric.site}-"), cells[i + 1].partition(" (")[0]) for i in (0, 2)
-                )
-            else:
-                low, high = (cells[0], cells[1]), (cells[2], cells[3])
-            one, other = ":".join(low), ":".join(high)
-            own = [end for end, (box, port) in ((one, low), (other, high)) if box in boxes and PORT.fullmatch(port)]
-            for end in own:
-                if lines.setdefault(end, reader.line_num) != reader.line_num or one == other:
-                    problem = f"port {end} has a cable already, of line {lines[end]}"
-                    raise InputError(f"{where}: {problem}; correct one of the two")
-            if own:
-                built[one], built[other] = other, one
-    except csv.Error as error:
-        raise InputError(f"{path}: line {reader.line_num}: {error}; correct the quotes there") from None
+    for rows, (line, row) in enumerate(table, 1):  # noqa: B007
+        cells = [unescaped(row[column].strip()) for column in columns]
+        if netbox:  # a port's label is in brackets behind its name
+            low, high = (
+                end_of(cells[i].removeprefix(f"{fabric.site}-"), cells[i + 1].partition(" (")[0]) for i in (0, 2)
+            )
+        else:
+            low, high = (cells[0], cells[1]), (cells[2], cells[3])
+        one, other = ":".join(low), ":".join(high)
+        own = [end for end, (box, port) in ((one, low), (other, high)) if box in boxes and PORT.fullmatch(port)]
+        for end in own:
+            if lines.setdefault(end, line) != line or one == other:
+                problem = f"port {end} has a cable already, of line {lines[end]}"
+                raise InputError(f"{path}: line {line}: {problem}; correct one of the two")
+        if own:
+            built[one], built[other] = other, one
     if not built:
         problem = f"none of its {counted(rows, 'cable')} is at a port of the fabric of {fabric.site}"
         remedy = "give cables of this site, or another --site"

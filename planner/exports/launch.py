@@ -510,16 +510,11 @@ def deepspeed_keys(run: LaunchRun) -> dict[str, Any]:
     }
 
 
-def deepspeed_json(run: LaunchRun) -> str:
-    """Write a DeepSpeed configuration. InputError: DeepSpeed has no setting for a choice of the layout."""
-    return json.dumps(deepspeed_keys(run), indent=2) + "\n"
-
-
 WRITERS: dict[str, Callable[[LaunchRun], str]] = {
     "megatron": megatron_script,
     "torchtitan": torchtitan_toml,
     "nemo": nemo_yaml,
-    "deepspeed": deepspeed_json,
+    "deepspeed": lambda run: json.dumps(deepspeed_keys(run), indent=2) + "\n",
 }
 
 

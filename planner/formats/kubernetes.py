@@ -79,10 +79,12 @@ def read_kubernetes(data: Mapping[str, Any], source: str, keys: Sequence[str] = 
     return from_layers(source, _node_rows(nodes, source, keys))
 
 
-def down_nodes(data: Mapping[str, Any], source: str) -> frozenset[str]:
-    """Return the nodes that take no pods: cordoned, or not Ready."""
-    down = set()
+def node_states(data: Mapping[str, Any], source: str) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the nodes that take pods, and those that take none: cordoned, or not Ready."""
+    names, down = set(), set()
     for where, item in _items(data, source):
+        name = _name(item, source, where)
+        names.add(name)
         spec = _object(item, "spec", f"{source}: {where}")
         conditions = _object(item, "status", f"{source}: {where}").get("conditions") or []
         if not isinstance(conditions, list):
@@ -91,13 +93,8 @@ def down_nodes(data: Mapping[str, Any], source: str) -> frozenset[str]:
         conditions = [condition for condition in conditions if isinstance(condition, dict)]
         ready = [condition.get("status") for condition in conditions if condition.get("type") == "Ready"]
         if spec.get("unschedulable") is True or (ready and ready[0] != "True"):
-            down.add(_name(item, source, where))
-    return frozenset(down)
-
-
-def node_names(data: Mapping[str, Any], source: str) -> list[str]:
-    """Return the nodes of the list."""
-    return [_name(item, source, where) for where, item in _items(data, source)]
+            down.add(name)
+    return frozenset(names - down), frozenset(down)
 
 
 def _items(data: Mapping[str, Any], source: str) -> Iterator[tuple[str, dict[str, Any]]]:

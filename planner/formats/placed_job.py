@@ -86,11 +86,6 @@ MAX_ARGUMENT_BYTES = 131_071  # Linux takes no longer argument (MAX_ARG_STRLEN i
 HOSTFILE = "{job}.hostfile"
 
 
-def rank_hostlist(placed: PlacedJob) -> str:
-    """Return the nodes folded in rank order."""
-    return fold_names(placed.nodes)
-
-
 def hostfile(placed: PlacedJob, topology: Topology | None = None) -> str:
     """Return a SLURM_HOSTFILE: a line a rank, in rank order.
 

@@ -11,10 +11,10 @@ from typing import Any
 from pydantic import Field
 
 from planner.cluster import Topology, fold_names
-from planner.errors import InputError
+from planner.errors import InputError, hint
 from planner.files import parse_json, read_text
 from planner.formats import topology_rows
-from planner.formats.kubernetes import down_nodes, node_names
+from planner.formats.kubernetes import node_states
 from planner.formats.yaml_text import Node, dump, parse
 from planner.instance.base import Frozen
 from planner.instance.read import ReadItems
@@ -133,9 +133,7 @@ def _line_pairs(line: str, source: str, where: str) -> Pairs:
             raise InputError(f"{source}: {where}: {text}; write such as SwitchName=leaf1 Nodes=n[1-4]")
         key = _SPELLING.get(match["key"].lower())
         if key is None:
-            raise InputError(
-                f"{source}: {where}: unknown keyword {match['key']!r}; {topology_rows.near(match['key'], KEYWORDS)}"
-            )
+            raise InputError(f"{source}: {where}: unknown keyword {match['key']!r}; {hint(match['key'], KEYWORDS)}")
         if key in pairs:
             raise InputError(f"{source}: {where}: {key}= is given twice on one line; keep one")
         pairs[key] = match["plain"] if match["quoted"] is None else match["quoted"]
@@ -191,7 +189,7 @@ def read_yaml(text: str, source: str, name: str | None = None) -> Topology:
     if not topologies:
         raise InputError(f"{source}: line 1: there is no topology; write such as - topology: fabric")
     if name is not None and name not in topologies:
-        raise InputError(f"{source}: there is no topology {name!r}; {topology_rows.near(name, topologies)}")
+        raise InputError(f"{source}: there is no topology {name!r}; {hint(name, topologies)}")
     flags = {
         name: str(topology["cluster_default"].value).lower()
         for name, topology in topologies.items()
@@ -282,9 +280,7 @@ def _mapping(node: Node, source: str, what: str, known: tuple[str, ...], needed:
         raise InputError(f"{source}: line {node.line}: {what} must be a mapping with {keys}; give some of these")
     for key, inner in node.value.items():
         if key not in known:
-            raise InputError(
-                f"{source}: line {inner.line}: unknown keyword {key!r} in {what}; {topology_rows.near(key, known)}"
-            )
+            raise InputError(f"{source}: line {inner.line}: unknown keyword {key!r} in {what}; {hint(key, known)}")
     for key in needed:
         if key not in node.value:
             raise InputError(f"{source}: line {node.line}: {what} has no {key!r}; add it")
@@ -296,16 +292,10 @@ def write_yaml(topology: Topology) -> str:
     documents: list[dict[str, Any]] = []
     if topology.kind == "tree":
         children = topology_rows.children_of(topology)
+        below = ({"nodes": box.nodes} if box.nodes else {"children": children[box.name]} for box in topology.switches)
         switches = [
-            {
-                "switch": switch.name,
-                **(
-                    {"nodes": fold_names(switch.nodes)}
-                    if switch.nodes
-                    else {"children": fold_names(children[switch.name])}
-                ),
-            }
-            for switch in topology.switches
+            {"switch": box.name, **{key: fold_names(names) for key, names in own.items()}}
+            for box, own in zip(topology.switches, below, strict=True)
         ]
         documents.append({"topology": TREE, "cluster_default": True, "tree": {"switches": switches}})
     if topology.blocks:
@@ -360,8 +350,8 @@ def read_states(path: str | Path) -> NodeStates:
         return _worst_states(_from_text(text, str(path)))
     data = parse_json(text, str(path))
     if "items" in data:
-        down = down_nodes(data, str(path))
-        return NodeStates(free=frozenset(node_names(data, str(path))) - down, down=down)
+        free, down = node_states(data, str(path))
+        return NodeStates(free=free, down=down)
     found = _worst_states(_from_json(data, str(path)))
     if not found.free | found.taken:
         raise InputError(f"{path}: names no node; print it by sinfo --json")
@@ -392,7 +382,7 @@ def require_known(names: Iterable[str], topology: Topology, source: str) -> None
     if strange:
         are = "is no node" if len(strange) == 1 else "are no nodes"
         listed = topology_rows.some([repr(node) for node in strange])
-        raise InputError(f"{source}: {listed} {are} of the topology; {topology_rows.near(strange[0], sorted(known))}")
+        raise InputError(f"{source}: {listed} {are} of the topology; {hint(strange[0], sorted(known), most=5)}")
 
 
 def known_nodes(topology: Topology) -> frozenset[str]:
@@ -430,7 +420,7 @@ def _meaning(text: str, source: str, where: str) -> int:
     worst = FREE
     for word in (state.lower(), *text[len(state) :]):
         if word not in MEANING:
-            raise InputError(f"{source}: {where}: unknown state {text!r}; {topology_rows.near(word, sorted(MEANING))}")
+            raise InputError(f"{source}: {where}: unknown state {text!r}; {hint(word, sorted(MEANING))}")
         worst = max(worst, MEANING[word])
     return worst
 

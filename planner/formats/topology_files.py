@@ -6,14 +6,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from planner.cluster import MAX_NAMES, PREFIX, Topology, width
-from planner.errors import InputError
+from planner.cluster import MAX_NAMES, PREFIX, Topology, fold_names, width
+from planner.errors import InputError, hint
 from planner.files import parse_json, read_text
 from planner.formats import kubernetes, placed_job, slurm
 from planner.formats.placed_job import PlacedJob
-from planner.formats.topology_rows import SwitchRow, near, tree
+from planner.formats.topology_rows import SwitchRow, tree
 from planner.instance.read import ReadItems
 from planner.plan.plan import Plan
+from planner.plan.plan_files import plan_of
 from planner.plan.plan_sections import SiteFabric
 
 WAN = "wan"
@@ -80,12 +81,8 @@ def read_topology(path: str | Path, *, keys: Sequence[str] = (), name: str | Non
     if text.lstrip().startswith("{"):
         return _from_json(parse_json(text, str(path)), str(path), keys)
     if path.suffix in {".yaml", ".yml"} or _first(text).startswith(("%YAML", "---", "- ", "-\t", "[")):
-        from planner.formats.slurm import read_yaml
-
-        return read_yaml(text, str(path), name)
-    from planner.formats.slurm import read_conf
-
-    return read_conf(text, str(path))
+        return slurm.read_yaml(text, str(path), name)
+    return slurm.read_conf(text, str(path))
 
 
 def topology_items(path: str | Path) -> ReadItems:
@@ -104,16 +101,10 @@ def _from_json(data: Any, source: str, keys: Sequence[str]) -> Topology:
     if not isinstance(data, dict):
         raise InputError(f"{source}: must be a JSON object (is {type(data).__name__}); give {FORMATS}")
     if "instances" in data:
-        from planner.formats.kubernetes import read_topograph
-
-        return read_topograph(data, source)
+        return kubernetes.read_topograph(data, source)
     if "items" in data:
-        from planner.formats.kubernetes import read_kubernetes
-
-        return read_kubernetes(data, source, keys)
+        return kubernetes.read_kubernetes(data, source, keys)
     if "planner_version" in data:
-        from planner.plan.plan_files import plan_of
-
         return plan_topology(plan_of(data, source), source)
     keys = ", ".join(list(data)[:8]) or "none"
     raise InputError(f"{source}: is no topology known here (its keys are {keys}); give {FORMATS}")
@@ -131,7 +122,7 @@ def as_document(placed: PlacedJob, topology: Topology) -> dict[str, Any]:
     hostfile = placed_job.HOSTFILE.format(job=placed.job)
     return {
         **placed.model_dump(mode="json"),
-        "hostlist": placed_job.rank_hostlist(placed),
+        "hostlist": fold_names(placed.nodes),
         "sbatch": placed_job.sbatch_line(placed, topology),
         "srun": placed_job.srun_line(placed, topology),
         "mpirun": {
@@ -144,7 +135,7 @@ def as_document(placed: PlacedJob, topology: Topology) -> dict[str, Any]:
 
 
 WRITERS: Mapping[str, Writer] = {
-    "hostlist": lambda placed, _: placed_job.rank_hostlist(placed) + "\n",
+    "hostlist": lambda placed, _: fold_names(placed.nodes) + "\n",
     "sbatch": lambda placed, topology: placed_job.sbatch_line(placed, topology) + "\n",
     "hostfile": placed_job.hostfile,
     "mpi-hostfile": lambda placed, _: placed.hostfile,
@@ -168,7 +159,7 @@ def write_placed(placed: PlacedJob, topology: Topology, form: str) -> str:
     Raise InputError if there is no such format, or the scheduler would refuse what it asks.
     """
     if form not in WRITERS:
-        raise InputError(f"--format {form!r}: unknown; {near(form, WRITERS)}")
+        raise InputError(f"--format {form!r}: unknown; {hint(form, WRITERS)}")
     return WRITERS[form](placed, topology)
 
 
@@ -178,5 +169,5 @@ def write_topology(topology: Topology, form: str) -> str:
     Raise InputError if there is no such format, or it cannot hold the topology.
     """
     if form not in TOPOLOGY_WRITERS:
-        raise InputError(f"topology format {form!r}: unknown; {near(form, TOPOLOGY_WRITERS)}")
+        raise InputError(f"topology format {form!r}: unknown; {hint(form, TOPOLOGY_WRITERS)}")
     return TOPOLOGY_WRITERS[form](topology)

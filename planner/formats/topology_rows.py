@@ -1,6 +1,5 @@
 """Rows of any topology file, validated and made a Topology: switches, blocks, nodes with the switches above them."""
 
-import difflib
 import json
 import re
 from collections import Counter
@@ -10,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from planner.cluster import MAX_NAMES, Topology, TopologyBlock, TopologySwitch, expand, fold_names
-from planner.errors import InputError
+from planner.errors import InputError, hint
 
 MAX_NAMES_OF_FILE = MAX_NAMES
 SHOWN = 20  # Further complaints are counted, not printed: a file with one fault may have a thousand.
@@ -47,13 +46,6 @@ def raise_all(source: str, problems: Iterable[str]) -> None:
         lines = [*lines[:SHOWN], f"{source}: and {len(lines) - SHOWN:,} more like these"]
     if lines:
         raise InputError("\n".join(lines))
-
-
-def near(name: str, known: Iterable[str]) -> str:
-    """Return the nearest known name, or some of them."""
-    names = list(known)
-    close = difflib.get_close_matches(name, names, 1, 0.4) if len(names) <= 5_000 else []
-    return f"did you mean {close[0]!r}?" if close else f"known: {some(names)}"
 
 
 def some(names: Sequence[str], limit: int = 5) -> str:
@@ -213,7 +205,8 @@ def _children(rows: Sequence[SwitchRow]) -> Iterator[str]:
     for row in rows:
         for child in row.children:
             if child not in known:
-                yield f"{row.where}: switch {row.name!r} has the unknown child {child!r}; {near(child, sorted(known))}"
+                remedy = hint(child, sorted(known), most=5)
+                yield f"{row.where}: switch {row.name!r} has the unknown child {child!r}; {remedy}"
             elif child in above:
                 other = above[child]
                 two = f"a child of {other.name!r} ({other.where}) and of {row.name!r}"

@@ -119,20 +119,21 @@ def _dumped(value: Any) -> Iterator[str]:
     if isinstance(value, Mapping):
         for key, inner in value.items():
             if isinstance(inner, (Mapping, list, tuple)) and inner:
-                yield f"{_scalar(key)}:"
+                yield f"{scalar(key)}:"
                 yield from (f"  {line}" for line in _dumped(inner))
             else:
-                yield f"{_scalar(key)}: {_scalar(inner)}"
+                yield f"{scalar(key)}: {scalar(inner)}"
     elif isinstance(value, Sequence) and not isinstance(value, str):
         for inner in value:
-            first, *rest = _dumped(inner) if isinstance(inner, (Mapping, list, tuple)) and inner else (_scalar(inner),)
+            first, *rest = _dumped(inner) if isinstance(inner, (Mapping, list, tuple)) and inner else (scalar(inner),)
             yield f"- {first}"
             yield from (f"  {line}" for line in rest)
     else:
-        yield _scalar(value)
+        yield scalar(value)
 
 
-def _scalar(value: Any) -> str:
+def scalar(value: Any) -> str:
+    """Write a scalar on one line, a text in quotes where any reader might take it for something else."""
     return value if isinstance(value, str) and _SAFE.fullmatch(value) else json.dumps(value, ensure_ascii=False)
 
 

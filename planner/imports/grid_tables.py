@@ -1,12 +1,10 @@
 """Read drafts of a grid from plant lists (EIA-860) and ReEDS' zones; drafts, CSV tables and plants of all formats."""
 
-import csv
 import difflib
-import io
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.errors import InputError
-from planner.files import read_text
+from planner.files import csv_rows, read_text
 from planner.instance.read import TrackedItems
 from planner.physics.site.wan import EARTH_RADIUS_KM
 
@@ -133,11 +131,12 @@ def groups(points: Vectors, size: Sequence[float], radius_km: float) -> Iterator
 
 @dataclass(frozen=True, slots=True)
 class CsvRow:
-    """One row of a table, with the line on which it ends."""
+    """One row of a table, with the line on which it ends; `matrix` names a table of a case, which has no header."""
 
     file: str
     line: int
     cells: Mapping[str, str]
+    matrix: str = ""
 
     def text(self, column: str) -> str:
         """Return a cell that must not be empty."""
@@ -145,7 +144,14 @@ class CsvRow:
             raise self.wrong(column, "must not be empty", "fill it in, or remove the row")
         return self.cells[column]
 
-    def number(self, column: str, *, low: float = -math.inf, high: float = math.inf) -> float:
+    def number(
+        self,
+        column: str,
+        *,
+        low: float = -math.inf,
+        high: float = math.inf,
+        remedy: str = "correct it, or remove the row",
+    ) -> float:
         """Return a cell that must be a finite number within bounds."""
         bounds = f" of at least {low:g}" if math.isfinite(low) else ""
         if math.isfinite(high):
@@ -155,13 +161,24 @@ class CsvRow:
         except ValueError:
             value = math.nan
         if not math.isfinite(value) or not low <= value <= high:
-            raise self.wrong(column, f"must be a number{bounds}", "correct it, or remove the row")
+            raise self.wrong(column, f"must be a finite number{bounds}", remedy)
         return value
 
     def wrong(self, column: str, problem: str, remedy: str) -> InputError:
         """Return the error that names a cell."""
-        where = f"{self.file}: line {self.line}, column {column!r}"
-        return InputError(f"{where}: {problem} (is {self.cells[column]!r}); {remedy}")
+        where, is_ = f"column {column!r}", repr(self.cells[column])
+        if self.matrix:
+            where, is_ = f"{self.matrix} column {[*self.cells].index(column) + 1} ({column})", self.cells[column]
+        return InputError(f"{self.file}: line {self.line}, {where}: {problem} (is {is_}); {remedy}")
+
+
+def by_name(rows: Iterable[CsvRow], column: str, what: str, remedy: str = "keep one row") -> dict[str, CsvRow]:
+    """Return rows by their cell in a column, which names a plant, bus or the like; refuse a name that comes twice."""
+    named: dict[str, CsvRow] = {}
+    for row in rows:
+        if (first := named.setdefault(row.text(column), row)) is not row:
+            raise row.wrong(column, f"is already the {what} of line {first.line}", remedy)
+    return named
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +203,11 @@ class CsvTable:
             raise InputError(f"{self.file}: column {' or '.join(map(repr, names))} is missing; {hint}")
         return column
 
+    def need_all(self, *names: str) -> None:
+        """Refuse the table where one of its columns is missing."""
+        for name in names:
+            self.need(name)
+
 
 def names(tables: Mapping[str, CsvTable]) -> str:
     """List the files of some tables, without their folders."""
@@ -194,29 +216,18 @@ def names(tables: Mapping[str, CsvTable]) -> str:
 
 def read_table(path: Path) -> CsvTable:
     """Read a CSV file; its header is the first row with two filled cells, so that a title above it does no harm."""
-    file, reader = str(path), csv.reader(io.StringIO(read_text(path), newline=""), strict=True)
-    header: list[str] = []
-    rows: list[CsvRow] = []
-    looked_up = set[str]()
-    try:
-        for cells in reader:
-            stripped = [cell.strip() for cell in cells]
-            if not header:
-                header = stripped if sum(map(bool, stripped)) >= 2 else []
-                if twice := sorted({name for name in header if name and header.count(name) > 1}):
-                    problem = f"column {twice[0]!r} is given twice in the header"
-                    raise InputError(f"{file}: line {reader.line_num}: {problem}; rename or remove one")
-            elif any(stripped):
-                if len(stripped) != len(header):
-                    problem = f"has {len(stripped)} cells where the header has {len(header)}"
-                    raise InputError(f"{file}: line {reader.line_num}: {problem}; add or remove commas")
-                given = {name: cell for name, cell in zip(header, stripped, strict=True) if name}
-                rows.append(CsvRow(file, reader.line_num, TrackedItems(given, looked_up)))
-    except csv.Error as error:
-        raise InputError(f"{file}: line {reader.line_num}: {error}; correct the quotes there") from None
+    rows, looked_up = csv_rows(path, read_text(path), titled=True), set[str]()
+    line, first = next(rows, (1, []))
+    header = [cell.strip() for cell in first]
     if not header:
-        raise InputError(f"{file}: has no header of two columns or more; give a CSV file with a comma between columns")
-    return CsvTable(file, tuple(name for name in header if name), tuple(rows), looked_up)
+        raise InputError(f"{path}: has no header of two columns or more; give a CSV file with a comma between columns")
+    if twice := sorted({name for name in header if name and header.count(name) > 1}):
+        raise InputError(f"{path}: line {line}: column {twice[0]!r} is given twice in the header; rename or remove one")
+    named = (
+        (line, {name: cell.strip() for name, cell in zip(header, cells, strict=True) if name}) for line, cells in rows
+    )
+    made = tuple(CsvRow(str(path), line, TrackedItems(cells, looked_up)) for line, cells in named)
+    return CsvTable(str(path), tuple(filter(None, header)), made, looked_up)
 
 
 # Names of a column: short ones, and those of EIA-860's "Plant" and "Generator" sheets.
@@ -252,15 +263,10 @@ def read_plants(table: CsvTable, generators: CsvTable | None) -> list[Plant]:
     units = None if generators is None else _units(generators)
     capacity = table.need(*CAPACITY) if units is None else None
     state, region = table.find(*STATE), table.find(*REGION)
-    plants: dict[str, Plant] = {}
-    lines: dict[str, int] = {}
-    for row in table.rows:
-        name = row.text(columns["id"])
-        if name in plants:
-            raise row.wrong(columns["id"], f"is already the plant of line {lines[name]}", "keep one row")
+    plants = []
+    for name, row in sorted(by_name(table.rows, columns["id"], "plant").items()):
         mine = [] if units is None else units.get(name, [])
-        lines[name] = row.line
-        plants[name] = Plant(
+        plant = Plant(
             id=name,
             name=row.text(columns["name"]),
             state=row.cells[state] if state else "",
@@ -271,9 +277,10 @@ def read_plants(table: CsvTable, generators: CsvTable | None) -> list[Plant]:
             authority=row.cells[columns["ba"]],
             region=row.cells[region] if region else "",
         )
+        plants.append(plant)
     if not plants:
         raise InputError(f"{table.file}: has no plants below its header; add rows")
-    return [plants[key] for key in sorted(plants)]
+    return plants
 
 
 def _units(table: CsvTable) -> dict[str, list[float]]:
@@ -287,10 +294,7 @@ def _units(table: CsvTable) -> dict[str, list[float]]:
 def read_peaks(table: CsvTable) -> dict[str, float]:
     """Return the peak demand of each balancing authority, in MW; one without demand of its own has none."""
     key, peak = table.need("ba", "authority"), table.need("peak_mw", "peak_mw_clean_2023_24")
-    rows: dict[str, CsvRow] = {}
-    for row in table.rows:
-        if rows.setdefault(row.text(key), row) is not row:
-            raise row.wrong(key, f"is already the authority of line {rows[row.cells[key]].line}", "keep one row")
+    rows = by_name(table.rows, key, "authority")
     return {name: mw for name, row in rows.items() if (mw := row.number(peak, low=0)) > 0}
 
 
@@ -423,13 +427,9 @@ def authority(row: CsvRow) -> str:
 
 
 def _zones(table: CsvTable) -> dict[str, CsvRow]:
-    for column in ("zone", "lat", "lon", "state", "interconnect", "planning_group"):
-        table.need(column)
-    zones: dict[str, CsvRow] = {}
-    area: dict[str, CsvRow] = {}
+    table.need_all("zone", "lat", "lon", "state", "interconnect", "planning_group")
+    zones, area = by_name(table.rows, "zone", "zone", "rename one"), dict[str, CsvRow]()
     for row in table.rows:
-        if zones.setdefault(row.text("zone"), row) is not row:
-            raise row.wrong("zone", f"is already the zone of line {zones[row.cells['zone']].line}", "rename one")
         first = area.setdefault(authority(row), row)
         if row.text("interconnect") != first.text("interconnect"):
             problem = f"is another than line {first.line} has for the same planning group"
@@ -441,8 +441,7 @@ def _zones(table: CsvTable) -> dict[str, CsvRow]:
 
 def _interfaces(table: CsvTable, zones: dict[str, CsvRow]) -> tuple[tuple[DraftBranch, ...], int]:
     """Return the corridors that carry something both ways, and how many do not."""
-    for column in ("from", "to", "mw_forward", "mw_reverse"):
-        table.need(column)
+    table.need_all("from", "to", "mw_forward", "mw_reverse")
     kind = table.find("type")
     corridors = []
     shut = 0

@@ -1,18 +1,14 @@
 """Find and read the file of an instance, or write a first one: short, commented YAML that solves as it is."""
 
-import math
 import os
-import re
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
-
 from planner.errors import InputError, hint
 from planner.files import exists
-from planner.formats.yaml_text import YAML, read_data
+from planner.formats.yaml_text import YAML, read_data, scalar
 from planner.imports.huggingface import read_model
 from planner.instance.workload import Model, catalogue
 from planner.physics.training.transformer import active_parameters
@@ -186,13 +182,6 @@ def rack_of(accelerator: str) -> str:
     raise InputError(f"--accelerator: no rack of the catalogue has {accelerator!r}; choose another, and write the rack")
 
 
-def _scalar(text: str) -> str:
-    """Write a text on one line of YAML, quoted where any reader might take it for something else."""
-    style = None if re.fullmatch(r"[A-Za-z][A-Za-z0-9_./-]*", text) else '"'
-    written: str = yaml.safe_dump(text, default_style=style, allow_unicode=True, width=math.inf)
-    return written.removesuffix("...\n").rstrip("\n")
-
-
 def _model(name: str) -> Model:
     if name.endswith(".json"):
         return read_model(Path(name))
@@ -205,7 +194,7 @@ def _head(wish: Wish) -> str:
     return f"""\
 # A planning question. Solve it: planner solve FILE -o plan.json
 # Every key with its meaning: planner schema instance, docs/instance.md. Names: planner catalogue.
-name: {_scalar(wish.name)}
+name: {scalar(wish.name)}
 limits:{money}
   max_batch_tokens: 16e6  # most tokens of an optimiser step that still train as well (Llama 3: 16M)
 """
@@ -222,7 +211,7 @@ def _workload(name: str, wish: Wish) -> str:
     shown = os.path.relpath(name, wish.folder) if name.endswith(".json") else name
     return f"""\
 workload:
-  model: {_scalar(shown)}  # of `planner catalogue models`, or the path of a Hugging Face config.json
+  model: {scalar(shown)}  # of `planner catalogue models`, or the path of a Hugging Face config.json
   tokens: {tokens:.12g}  # {why}
   sequence_length: 8192
   precision: bf16  # `planner catalogue precisions`

@@ -17,6 +17,7 @@ from planner.imports.grid_tables import (
     DraftBranch,
     DraftNode,
     GridOptions,
+    by_name,
     counted,
     names,
     read_table,
@@ -34,34 +35,7 @@ _TABLE = r"(?:\w+\.)?(?:bus|gen|branch)\s*"
 _CHANGES = re.compile(rf"^\s*(?:{_TABLE}\([^=]*\)\s*=(?!=)|{_TABLE}=|mpc\s*=(?!\s*struct\b))")
 
 
-@dataclass(frozen=True, slots=True)
-class MatrixRow:
-    """One row of a table."""
-
-    file: str
-    table: str
-    line: int
-    values: tuple[float, ...]
-
-    def get(self, column: str) -> float:
-        """Return a value by the column's name; it must be finite."""
-        value = self.values[COLUMNS[self.table].index(column)]
-        if not math.isfinite(value):
-            raise self.wrong(column, "must be finite", "correct it")
-        return value
-
-    def number(self, column: str) -> int:
-        """Return a value that must be a positive whole number, such as a bus."""
-        value = self.get(column)
-        if value != int(value) or value < 1:
-            raise self.wrong(column, "must be a positive whole number", "correct it")
-        return int(value)
-
-    def wrong(self, column: str, problem: str, remedy: str) -> InputError:
-        """Return the error that names a value."""
-        number = COLUMNS[self.table].index(column)
-        where = f"{self.file}: line {self.line}, {self.table} column {number + 1} ({column})"
-        return InputError(f"{where}: {problem} (is {self.values[number]:g}); {remedy}")
+BUSES = ("BUS_I", "GEN_BUS", "F_BUS", "T_BUS")  # columns of numbers of buses
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +44,7 @@ class Case:
 
     file: str
     base_mva: float
-    tables: dict[str, tuple[MatrixRow, ...]]
+    tables: dict[str, tuple[CsvRow, ...]]
     dc_lines: int
 
 
@@ -159,18 +133,24 @@ def _matrix_body(
     raise InputError(f"{file}: line {lines[first][0]}: table {name!r} is never closed; add ]; after its last row")
 
 
-def _matrix_rows(file: str, name: str, rows: list[tuple[int, list[str]]]) -> Iterator[MatrixRow]:
+def _matrix_rows(file: str, name: str, rows: list[tuple[int, list[str]]]) -> Iterator[CsvRow]:
     columns = COLUMNS[name]
     for line, words in rows:
         if len(words) < len(columns):
             needed = f"{len(columns)} are needed ({', '.join(columns)})"
             problem = f"a row of {name!r} has {len(words)} values where {needed}"
             raise InputError(f"{file}: line {line}: {problem}; complete it")
-        values = (
-            _matrix_value(file, line, f"{name} column {i + 1} ({column})", word)
-            for i, (column, word) in enumerate(zip(columns, words, strict=False))
+        values = [
+            _matrix_value(file, line, f"{name} column {i} ({column})", word)
+            for i, (column, word) in enumerate(zip(columns, words, strict=False), 1)
+        ]
+        row = CsvRow(
+            file, line, {key: repr(value).removesuffix(".0") for key, value in zip(columns, values, strict=True)}, name
         )
-        yield MatrixRow(file, name, line, tuple(values))
+        for column in set(BUSES) & set(columns):
+            if row.number(column) % 1 or row.number(column) < 1:
+                raise row.wrong(column, "must be a positive whole number", "correct it")
+        yield row
 
 
 def _matrix_value(file: str, line: int, what: str, word: str) -> float:
@@ -191,29 +171,29 @@ Place = tuple[float, float]
 def read_matpower(path: Path, options: GridOptions) -> Draft:
     """Read a case: a node for each bus in service, an authority for each area."""
     case = read_case(path)
-    buses: dict[int, MatrixRow] = {}
-    for row in case.tables["bus"]:
-        if (first := buses.setdefault(row.number("BUS_I"), row)) is not row:
-            raise row.wrong("BUS_I", f"is already the bus of line {first.line}", "renumber one")
+    buses = by_name(case.tables["bus"], "BUS_I", "bus", "renumber one")
     if not buses:
         raise InputError(f"{case.file}: mpc.bus has no rows; give a case with buses")
-    live = {number: row for number, row in buses.items() if row.get("BUS_TYPE") != ISOLATED}
-    units: dict[int, list[float]] = {number: [] for number in buses}  # the MW of those in service
+    live = {number: row for number, row in buses.items() if row.number("BUS_TYPE") != ISOLATED}
+    units: dict[str, list[float]] = {number: [] for number in buses}  # the MW of those in service
     idle = 0
     for row in case.tables["gen"]:
-        bus, mw = _known_bus(row, "GEN_BUS", buses), row.get("PMAX")
-        if row.get("GEN_STATUS") > 0 and mw >= 0:
+        bus, mw = _known_bus(row, "GEN_BUS", buses), row.number("PMAX")
+        if row.number("GEN_STATUS") > 0 and mw >= 0:
             units[bus].append(mw)
         else:
             idle += 1
     branches = list(_case_branches(case, buses, live))
     places = _places(case, live, options)
     demand: defaultdict[str, float] = defaultdict(float)
-    for row in live.values():
-        demand[_matpower_area(row)] += row.get("PD")
+    nodes = []
+    for number, row in live.items():
+        area, load_mw = f"area-{row.number('BUS_AREA'):g}", row.number("PD")
+        demand[area] += load_mw
+        nodes.append(_node(number, area, places[number], units[number], load_mw, f"{row.number('BASE_KV'):g} kV"))
     return Draft(
         source=f"MATPOWER case {path.name}",
-        nodes=tuple(_bus_node(number, row, units[number], *places[number]) for number, row in live.items()),
+        nodes=tuple(nodes),
         branches=tuple(branch for branch, _ in branches),
         authorities=tuple(DraftAuthority(id=area, peak_mw=max(0.0, mw)) for area, mw in demand.items()),
         notes=counted(
@@ -222,58 +202,56 @@ def read_matpower(path: Path, options: GridOptions) -> Draft:
             (len(case.tables["branch"]) - len(branches), "branches out of service left out"),
             (sum(branch.reactance_pu is None for branch, _ in branches), NO_REACTANCE),
             (sum(shifted for _, shifted in branches), "phase shifters written without their shift"),
-            (sum(row.get("PD") < 0 for row in live.values()), "buses of negative demand feed in whatever is planned"),
+            (sum(node.load_mw < 0 for node in nodes), "buses of negative demand feed in whatever is planned"),
             (case.dc_lines, "rows of mpc.dcline left out"),
         ),
     )
 
 
-def bus_id(number: int | str) -> str:
+def bus_id(number: str) -> str:
     """Return the id of a bus's node."""
     return f"bus-{number}"
 
 
-def _matpower_area(row: MatrixRow) -> str:
-    return f"area-{row.get('BUS_AREA'):g}"
+def _known_bus(row: CsvRow, column: str, buses: dict[str, CsvRow]) -> str:
+    if row.text(column) not in buses:
+        raise row.wrong(column, "is no bus of the table of buses", "correct it, or add the bus")
+    return row.text(column)
 
 
-def _known_bus(row: MatrixRow, column: str, buses: dict[int, MatrixRow]) -> int:
-    number = row.number(column)
-    if number not in buses:
-        raise row.wrong(column, "is no bus of mpc.bus", "correct it, or add the bus")
-    return number
+def _ends(row: CsvRow, start: str, end: str, buses: dict[str, CsvRow]) -> tuple[str, str]:
+    ends = _known_bus(row, start, buses), _known_bus(row, end, buses)
+    if ends[0] == ends[1]:
+        raise row.wrong(end, "is the bus that the branch comes from", "correct it, or remove the branch")
+    return ends
 
 
-def _bus_node(number: int, row: MatrixRow, units: list[float], latitude: float, longitude: float) -> DraftNode:
+def _node(
+    number: str, area: str, place: Place, units: list[float] | None, load_mw: float, note: str | None
+) -> DraftNode:
     return DraftNode(
         id=bus_id(number),
-        authority=_matpower_area(row),
-        latitude=latitude,
-        longitude=longitude,
-        installed_mw=sum(units),
-        load_mw=row.get("PD"),
-        largest_unit_mw=max(units, default=None),
-        note=f"{row.get('BASE_KV'):g} kV",
+        authority=area,
+        latitude=place[0],
+        longitude=place[1],
+        installed_mw=None if units is None else sum(units),
+        load_mw=load_mw,
+        largest_unit_mw=max(units or (), default=None),
+        note=note,
     )
 
 
-def _case_branches(
-    case: Case, buses: dict[int, MatrixRow], live: dict[int, MatrixRow]
-) -> Iterator[tuple[DraftBranch, bool]]:
+def _case_branches(case: Case, buses: dict[str, CsvRow], live: dict[str, CsvRow]) -> Iterator[tuple[DraftBranch, bool]]:
     """Yield the branches in service, and whether each shifts the phase."""
     for row in case.tables["branch"]:
-        start, end = _known_bus(row, "F_BUS", buses), _known_bus(row, "T_BUS", buses)
-        if start == end:
-            raise row.wrong("T_BUS", "is the bus that the branch comes from", "correct it, or remove the branch")
-        rating = row.get("RATE_A")
-        if rating < 0:
-            raise row.wrong("RATE_A", "must be at least 0", "correct it, or write 0 for no limit")
-        if row.get("BR_STATUS") > 0 and start in live and end in live:
-            tap, shift = row.get("TAP"), row.get("SHIFT")
+        start, end = _ends(row, "F_BUS", "T_BUS", buses)
+        rating = row.number("RATE_A", low=0, remedy="correct it, or write 0 for no limit")
+        if row.number("BR_STATUS") > 0 and start in live and end in live:
+            tap, shift = row.number("TAP"), row.number("SHIFT")
             note = None
-            if tap or live[start].get("BASE_KV") != live[end].get("BASE_KV"):
+            if tap or live[start].number("BASE_KV") != live[end].number("BASE_KV"):
                 note = f"transformer, ratio {tap:g}" if tap else "transformer"
-            x_pu = reactance(row.get("BR_X"), tap, case.base_mva)
+            x_pu = reactance(row.number("BR_X"), tap, case.base_mva)
             branch = DraftBranch(a=bus_id(start), b=bus_id(end), rating_mw=rating or None, reactance_pu=x_pu, note=note)
             yield branch, shift != 0
 
@@ -287,7 +265,7 @@ def reactance(x_pu: float, ratio: float, base_mva: float) -> float | None:
     return float(f"{x:.10g}") if x else None
 
 
-def _places(case: Case, live: dict[int, MatrixRow], options: GridOptions) -> dict[int, Place]:
+def _places(case: Case, live: dict[str, CsvRow], options: GridOptions) -> dict[str, Place]:
     """Return the place of each bus: from the table of positions, else the one place given for all others.
 
     Raise InputError where a bus has neither.
@@ -299,7 +277,7 @@ def _places(case: Case, live: dict[int, MatrixRow], options: GridOptions) -> dic
     if options.at is not None:
         return {number: places.get(number, options.at) for number in live}
     if options.positions is not None:
-        named = ", ".join(map(str, without[:6])) + (" …" if len(without) > 6 else "")
+        named = ", ".join(without[:6]) + (" …" if len(without) > 6 else "")
         problem = f"no position for {len(without):,} buses of {case.file} ({named})"
         raise InputError(f"{options.positions}: {problem}; add them, or give --at LAT,LON for the rest")
     raise InputError(
@@ -309,14 +287,14 @@ def _places(case: Case, live: dict[int, MatrixRow], options: GridOptions) -> dic
     )
 
 
-def _positions(path: Path, buses: set[int]) -> dict[int, Place]:
+def _positions(path: Path, buses: set[str]) -> dict[str, Place]:
     """Read the table of positions; rows of other buses are of no use here, and do no harm."""
     table = read_table(path)
     bus, lat = table.need("bus", "BUS_I", "Bus ID"), table.need("lat", "latitude")
     lon = table.need("lon", "lng", "longitude")
-    places: dict[int, Place] = {}
+    places: dict[str, Place] = {}
     for row in table.rows:
-        number = int(row.number(bus, low=1))
+        number = f"{int(row.number(bus, low=1))}"
         if number in places:
             raise row.wrong(bus, "is given twice", "keep one row")
         places[number] = (row.number(lat, low=-90, high=90), row.number(lon, low=-180, high=180))
@@ -329,26 +307,27 @@ RTS_BASE_MVA = 100.0
 
 def read_rts_gmlc(tables: dict[str, CsvTable], _: GridOptions) -> Draft:
     """Read the three tables: a node for each bus, an authority for each area."""
-    bus = tables["bus"]
-    for column in ("Bus ID", "MW Load", "Area", "lat", "lng"):
-        bus.need(column)
-    buses: dict[str, CsvRow] = {}
-    demand: defaultdict[str, float] = defaultdict(float)
-    for row in bus.rows:
-        if buses.setdefault(row.text("Bus ID"), row) is not row:
-            raise row.wrong("Bus ID", f"is already the bus of line {buses[row.cells['Bus ID']].line}", "renumber one")
-        demand[_rts_area(row)] += row.number("MW Load", low=0)
+    tables["bus"].need_all("Bus ID", "MW Load", "Area", "lat", "lng")
+    buses = by_name(tables["bus"].rows, "Bus ID", "bus", "renumber one")
     units: dict[str, list[float]] | None = None
     if "gen" in tables:
-        tables["gen"].need("Bus ID")
-        tables["gen"].need("PMax MW")
+        tables["gen"].need_all("Bus ID", "PMax MW")
         units = {number: [] for number in buses}
         for row in tables["gen"].rows:
-            units[_known_rts_bus(row, "Bus ID", buses)].append(row.number("PMax MW", low=0))
-    branches = _rts_branches(tables["branch"], buses) if "branch" in tables else ()
+            units[_known_bus(row, "Bus ID", buses)].append(row.number("PMax MW", low=0))
+    demand: defaultdict[str, float] = defaultdict(float)
+    nodes = []
+    for number, row in buses.items():
+        area, load_mw = f"area-{row.text('Area')}", row.number("MW Load", low=0)
+        demand[area] += load_mw
+        voltage = f"{row.cells['BaseKV']} kV" if row.cells.get("BaseKV") else None
+        note = ", ".join(part for part in (row.cells.get("Bus Name"), voltage) if part) or None
+        place = row.number("lat", low=-90, high=90), row.number("lng", low=-180, high=180)
+        nodes.append(_node(number, area, place, None if units is None else units[number], load_mw, note))
+    branches = tuple(_rts_branches(tables["branch"], buses)) if "branch" in tables else ()
     return Draft(
         source=f"RTS-GMLC tables {names(tables)}; their notice must go with every copy",
-        nodes=tuple(_rts_node(number, row, None if units is None else units[number]) for number, row in buses.items()),
+        nodes=tuple(nodes),
         branches=branches,
         authorities=tuple(DraftAuthority(id=area, peak_mw=mw) for area, mw in sorted(demand.items())),
         notes=(
@@ -358,41 +337,11 @@ def read_rts_gmlc(tables: dict[str, CsvTable], _: GridOptions) -> Draft:
     )
 
 
-def _rts_area(row: CsvRow) -> str:
-    return f"area-{row.text('Area')}"
-
-
-def _known_rts_bus(row: CsvRow, column: str, buses: dict[str, CsvRow]) -> str:
-    if row.text(column) not in buses:
-        raise row.wrong(column, "is no bus of the bus table", "correct it, or add the bus")
-    return row.cells[column]
-
-
-def _rts_node(number: str, row: CsvRow, units: list[float] | None) -> DraftNode:
-    voltage = f"{row.cells['BaseKV']} kV" if row.cells.get("BaseKV") else None
-    note = ", ".join(part for part in (row.cells.get("Bus Name"), voltage) if part)
-    return DraftNode(
-        id=bus_id(number),
-        authority=_rts_area(row),
-        latitude=row.number("lat", low=-90, high=90),
-        longitude=row.number("lng", low=-180, high=180),
-        installed_mw=None if units is None else sum(units),
-        load_mw=row.number("MW Load", low=0) if row.cells.get("MW Load") else 0.0,
-        largest_unit_mw=max(units, default=None) if units else None,
-        note=note or None,
-    )
-
-
-def _rts_branches(table: CsvTable, buses: dict[str, CsvRow]) -> tuple[DraftBranch, ...]:
-    for column in ("From Bus", "To Bus", "X", "Cont Rating", "Tr Ratio"):
-        table.need(column)
-    branches = []
+def _rts_branches(table: CsvTable, buses: dict[str, CsvRow]) -> Iterator[DraftBranch]:
+    table.need_all("From Bus", "To Bus", "X", "Cont Rating", "Tr Ratio")
     for row in table.rows:
-        start, end = _known_rts_bus(row, "From Bus", buses), _known_rts_bus(row, "To Bus", buses)
-        if start == end:
-            raise row.wrong("To Bus", "is the bus that the branch comes from", "correct it, or remove the branch")
+        start, end = _ends(row, "From Bus", "To Bus", buses)
         ratio = row.number("Tr Ratio", low=0)
         rating, x_pu = row.number("Cont Rating", low=0) or None, reactance(row.number("X"), ratio, RTS_BASE_MVA)
         note = f"transformer, ratio {ratio:g}" if ratio else None
-        branches.append(DraftBranch(a=bus_id(start), b=bus_id(end), rating_mw=rating, reactance_pu=x_pu, note=note))
-    return tuple(branches)
+        yield DraftBranch(a=bus_id(start), b=bus_id(end), rating_mw=rating, reactance_pu=x_pu, note=note)

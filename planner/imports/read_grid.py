@@ -1,6 +1,5 @@
 """Read a grid from files of any format, complete a draft, write the grid, and test whether it can feed its own load."""
 
-import difflib
 import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -135,9 +134,7 @@ def _only(draft: Draft, wanted: tuple[str, ...]) -> Draft:
     known = sorted(authority.id for authority in draft.authorities)
     for name in wanted:
         if name not in known:
-            near = difflib.get_close_matches(name, known, 1, 0.4)
-            question = f"did you mean {near[0]}? " if near else ""
-            raise InputError(f"--only {name}: no such balancing authority; {question}known: {', '.join(known)}")
+            raise InputError(f"--only {name}: no such balancing authority; {hint(name, known)}")
     nodes = tuple(node for node in draft.nodes if node.authority in wanted)
     kept = {node.id for node in nodes}
     return replace(

@@ -21,7 +21,7 @@ from planner.report.statements.sites_and_fabric import (
     transport,
     wan,
 )
-from planner.report.statements.statement import SECTIONS, Statement, Topic, proof_of, short_percent
+from planner.report.statements.statement import SECTIONS, Statement, Topic, proof_of, short_percent, status_of
 from planner.report.statements.training import calendar, day_bars, layout, pools
 from planner.report.statements.verdict import (
     capital,
@@ -30,7 +30,7 @@ from planner.report.statements.verdict import (
     implausible_inputs,
     limits,
     model_choice,
-    run,
+    run_statements,
     verdict,
 )
 from planner.units import aligned, amount, counted, money
@@ -160,9 +160,12 @@ def rounded_up(share: float) -> str:
     return f"{math.ceil(percent / unit - 1e-9) * unit:.6g} %"
 
 
-STATED = (
-    *(faults, verdict, purchase, model_choice, sites, wan, layout, pools, fabric, transport, placement),
-    *(calendar, capital, run, limits, implausible_inputs, cautions),
+# What a plan with an answer says, by the section that it is said of, "": of the whole.
+STATED: tuple[tuple[str, Callable[..., Iterator[Statement]]], ...] = (
+    *(("", faults), ("", verdict), ("cost", purchase), ("model_choice", model_choice), ("sites", sites), ("wan", wan)),
+    *(("layout", layout), ("pools", pools), ("fabric", fabric), ("transport", transport), ("placement", placement)),
+    *(("", calendar), ("cost", capital), ("run", lambda plan, run: run_statements(plan.instance, run)), ("", limits)),
+    *(("", implausible_inputs), ("", cautions)),
 )
 CERTIFIED: tuple[Topic, ...] = ("sites", "wan", "layout", "pools", "fabric", "placement")
 INDENT = 11  # columns of a section's name
@@ -177,14 +180,14 @@ COLUMNS_WITHOUT_BAR = 60  # columns of a line with a bar that are not the bar's
 def statements(plan: Plan) -> tuple[Statement, ...]:
     """Return all that a plan says, section after section; of a question without an answer why there is none."""
     alone, answered = isinstance(plan.instance, FabricInstance), plan.conflict is None
-    parts: tuple[Callable[[Plan], Iterator[Statement]], ...] = (faults, verdict, implausible_inputs)
-    if alone:
-        parts = (faults, fabric_alone) if answered else (faults, verdict)
-    elif answered:
-        parts = STATED
-    stated = [statement for part in parts for statement in part(plan)]
     if answered and not alone:
+        calls = [(part, (plan, getattr(plan, name)) if name else (plan,)) for name, part in STATED]
+        stated = [fact for part, given in calls if None not in given for fact in part(*given)]
         stated += [proof_of(topic, getattr(plan, topic).certificate) for topic in CERTIFIED if getattr(plan, topic)]
+    else:
+        second = verdict if not answered else fabric_alone
+        parts = (faults, second) if alone else (faults, second, implausible_inputs)
+        stated = [fact for part in parts for fact in part(plan)]
     return tuple(sorted(stated, key=lambda statement: SECTIONS.index(statement.section)))
 
 
@@ -240,7 +243,7 @@ def summary(plan: Plan, width: int | None = None, *, verbose: bool = False, sect
         chosen = [fact for fact in reported if section in (fact.topic, fact.section) and not fact.short]
     else:
         chosen = [statement for statement in reported if (not statement.short if verbose else statement.first)]
-    head = f"{plan.instance.name}: {plan.status}" + ("" if plan.stopped == "proved" else f" ({plan.stopped})")
+    head = f"{plan.instance.name}: {status_of(plan)}"
     if plan.layout is not None and plan.layout.certificate.solver == "none":  # nothing was searched
         head = f"{plan.instance.name}: your layout"
     bars = list(day_bars(plan, BARS if width is None else max(8, min(BARS, width - COLUMNS_WITHOUT_BAR))))

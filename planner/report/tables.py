@@ -1,6 +1,5 @@
 """Tables: plans and rows of sweeps side by side, layouts near the fastest, and the catalogue's entries."""
 
-import csv
 import io
 import json
 import math
@@ -13,9 +12,11 @@ from rich.console import Console
 from rich.table import Table
 
 from planner.errors import InputError, hint
+from planner.files import read_json
 from planner.imports.instance_file import shipped_folder
 from planner.instance.hardware import Accelerator
 from planner.instance.workload import Model, catalogue
+from planner.physics.training.transformer import active_parameters, total_parameters
 from planner.plan.plan import Figure, Plan, digest
 from planner.plan.plan_files import read_plan
 from planner.plan.plan_sections import DEGREES, layout_in_short
@@ -55,7 +56,7 @@ class Side:
     def number(self, key: str) -> float | None:
         """Return a figure that is a number."""
         value = self.figures.get(key)
-        return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+        return float(value) if _is_number(value) else None
 
     @property
     def goal(self) -> str:
@@ -127,7 +128,7 @@ def changes(before: Side, after: Side) -> str:
     for key in differ[:CHANGES]:
         old, new = before.asked.get(key), after.asked.get(key)
         words = f"{short(old)} -> {short(new)}"
-        if old and all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in (old, new)):
+        if old and _is_number(old) and _is_number(new):
             words += f" ({100 * (new - old) / abs(old):+.3g} %)"
         named.append(f"{canonical(key).removesuffix('.name')} {words}")
     more = [f"{len(differ) - CHANGES} other values"] if len(differ) > CHANGES else []
@@ -363,19 +364,14 @@ def table_text(found: "NearLayouts", name: str) -> str:
     return "\n".join([title, aligned(lines, left=1), end])
 
 
-def csv_text(rows: list[dict[str, Any]]) -> str:
-    """Write the rows as CSV, the parts of a step in columns of their own."""
-    flat = [
+def flat_layouts(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows on one level, as a table has them: the parts of a step in columns of their own."""
+    return [
         {key: value for key, value in row.items() if key != "breakdown_seconds"}
         | {"layers_per_stage": "+".join(map(str, row["layers_per_stage"]))}
         | {f"{name}_seconds": seconds for name, seconds in row["breakdown_seconds"].items()}
         for row in rows
     ]
-    file = io.StringIO()
-    writer = csv.DictWriter(file, list(dict.fromkeys(name for row in flat for name in row)), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(flat)
-    return file.getvalue()
 
 
 Entry = dict[str, Any]
@@ -383,8 +379,6 @@ COLUMNS = 96  # of a source, so that its line fits a terminal
 
 
 def _model(entry: Entry) -> list[str]:
-    from planner.physics.training.transformer import active_parameters, total_parameters
-
     model = Model.model_validate(entry)
     weights = [f"{count(model) / 1e9:,.4g}B" for count in (total_parameters, active_parameters)]
     experts = f"{model.experts.count} x {model.experts.per_token}" if model.experts else "-"
@@ -442,8 +436,6 @@ def entries(kind: str) -> dict[str, Entry]:
     if kind not in KINDS:
         raise InputError(f"catalogue: {kind!r} is no part of it; {hint(kind, list(KINDS))}")
     if kind == "instances":
-        from planner.files import read_json
-
         return {path.stem: read_json(path) for path in sorted(shipped_folder().glob("*.json"))}
     return catalogue(kind)
 

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from datetime import date
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from importlib.resources import files
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from planner.errors import InputError, needed
+from planner.errors import InputError
 from planner.plan.plan_sections import layout_in_short
-from planner.report.page.page import report_page
-from planner.report.plots.sweep_plot import style
+from planner.report.page.charts import template
+from planner.report.page.page import curve_table, report_page
+from planner.report.statements.statement import status_of
 from planner.serve.question_thread import FIELDS, AskedQuestion, QuestionThread
 from planner.units import duration, money, percent
 
@@ -31,16 +31,12 @@ def local_server(questions: QuestionThread, port: int) -> ThreadingHTTPServer:
     InputError
         The port cannot be had, or jinja2 is not installed.
     """
-    with needed("serve", "jinja2", "report"):
-        import jinja2
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
-    text = (files("planner.serve") / "page.html.jinja").read_text(encoding="utf-8")
-    template, token = environment.from_string(text), secrets.token_urlsafe(16)
+    page, token = template("serve", "serve/page.html.jinja"), secrets.token_urlsafe(16)
 
     class Handler(_PageHandler):
         """The handler of this server's page."""
 
-    Handler.questions, Handler.token, Handler.render = questions, token, staticmethod(template.render)
+    Handler.questions, Handler.token, Handler.render = questions, token, staticmethod(page.render)
     try:
         server = ThreadingHTTPServer((HOST, port), Handler)
     except OSError as error:
@@ -107,7 +103,6 @@ class _PageHandler(BaseHTTPRequestHandler):
         sent, running = self.questions.sent, self.questions.running
         values = {path: sent.get(path, value) for path, value in self.questions.values().items()}
         return self.render(
-            style=style(),
             name=self.questions.instance.name,
             token=self.token,
             complaint=self.questions.complaint,
@@ -165,7 +160,7 @@ def _row(question: AskedQuestion) -> dict[str, Any]:
         "number": question.number,
         "what": _asked_for(question),
         "error": question.error,
-        "status": plan.status + ("" if plan.stopped == "proved" else f" ({plan.stopped})"),
+        "status": status_of(plan),
         "good": plan.status in ("optimal", "feasible") and not plan.violations,
         "value": _in_unit(plan.objective.value, unit) if plan.objective.value is not None else "",
         "gap": "" if plan.objective.gap is None else percent(plan.objective.gap),
@@ -175,14 +170,8 @@ def _row(question: AskedQuestion) -> dict[str, Any]:
         "reason": "" if plan.conflict is None else plan.conflict.reason,
         "took": duration(question.elapsed_seconds),
         "no_curve": question.no_curve,
-        "curve": () if plan.curve is None else [_point(x) for x in plan.curve.points],
+        "curve": None if plan.curve is None else curve_table(plan.curve),
     }
-
-
-def _point(point: Any) -> tuple[str, ...]:
-    bound = "" if point.bound_days is None else f"{point.bound_days:,.4g}"
-    mark = "knee" if point.knee else "this plan" if point.asked else ""
-    return money(point.capital_usd), f"{point.days_to_train:,.4g}", bound, percent(point.mfu), point.layout, mark
 
 
 def _figures(question: AskedQuestion) -> dict[str, Any]:

@@ -1,8 +1,6 @@
 """Dotted paths into an instance, checked and changed, and the axes of a sweep: ranges, lists and pairs."""
 
-import csv
 import difflib
-import io
 import itertools
 import math
 import re
@@ -12,10 +10,11 @@ from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
+import numpy as np
 from pydantic import BaseModel
 
-from planner.errors import InputError
-from planner.files import json_or_text, parse_json, read_text
+from planner.errors import InputError, hint
+from planner.files import csv_rows, json_lines, json_or_text, read_text
 from planner.instance.instance import Instance
 from planner.instance.references_and_pins import PINS, RACKS_AT, long_name
 from planner.instance.workload import REPLACED, Software
@@ -49,17 +48,15 @@ def parts_of(path: str) -> list[str | int]:
     return parts
 
 
-def check_path(instance: Instance, path: str) -> None:
-    """Refuse a path that leads nowhere in the instance."""
+def check_path(instance: Instance, path: str) -> Any:
+    """Return the value at a path, None where it is open. InputError: the path leads nowhere in the instance."""
     path = canonical(path)
     if path.startswith(PIN):
         pin, nodes = path.removeprefix(PIN), instance.grid.nodes if instance.grid else ()
         known = [*PINS, *(RACKS_AT + node.id for node in nodes if node.site)]
         if pin not in known:
-            near = difflib.get_close_matches(pin, known, 1, 0.4)
-            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(PINS)}"
-            raise InputError(f"{path}: no such decision; {hint}")
-        return
+            raise InputError(f"{path}: no such decision; {hint(pin, known)}")
+        return instance.pins.get(pin)
     value: Any = instance
     parts = parts_of(path)
     for depth, part in enumerate(parts):
@@ -80,6 +77,7 @@ def check_path(instance: Instance, path: str) -> None:
     if isinstance(value, (tuple, dict)):
         kind = "list" if isinstance(value, tuple) else "object"
         raise InputError(f"{path}: is a whole {kind}; name one value inside it")
+    return value
 
 
 def _position(path: str, where: str, part: str | int, entries: tuple[Any, ...]) -> int:
@@ -89,10 +87,8 @@ def _position(path: str, where: str, part: str | int, entries: tuple[Any, ...]) 
         return part
     names = [str(getattr(entry, "id", None) or getattr(entry, "name", None) or "") for entry in entries]
     if part not in names:
-        near = difflib.get_close_matches(part, names, 1, 0.4)
-        known = ", ".join(name for name in names if name) or "positions only"
-        hint = f"did you mean {near[0]!r}?" if near else f"known: {known}"
-        raise InputError(f"{path}: {where} has no {part!r}; {hint}")
+        known = [name for name in names if name]
+        raise InputError(f"{path}: {where} has no {part!r}; {hint(part, known) if known else 'known: positions only'}")
     return names.index(part)
 
 
@@ -226,9 +222,8 @@ def changed(
     for path, value in changes.items():
         relative = RELATIVE.fullmatch(value) if isinstance(value, str) else None
         try:
-            if not _is_name(path, value):
-                check_path(base, path)
-            put(data, base, path, value if relative is None else _moved(_now(data, path), relative, path))
+            now = None if _is_name(path, value) else check_path(base, path)
+            put(data, base, path, value if relative is None else _moved(now, relative, path))
         except InputError as error:
             raise InputError(f"{where}: {error}") from None
         if _is_name(path, value):
@@ -264,22 +259,6 @@ def _moved(now: Any, change: re.Match[str], path: str) -> float:
         moved = now + sign * number
     moved = float(f"{moved:.12g}")  # what sums and products of decimals leave behind
     return int(moved) if isinstance(now, int) and moved.is_integer() and math.isfinite(moved) else moved
-
-
-def _now(data: Any, path: str) -> Any:
-    path = canonical(path)
-    if path.startswith("pins."):
-        return data.get("pins", {}).get(path.removeprefix("pins."))
-    found = data
-    for part in parts_of(path):
-        if isinstance(found, list):
-            names = [entry.get("id", entry.get("name")) if isinstance(entry, dict) else None for entry in found]
-            found = found[part if isinstance(part, int) else names.index(part)]
-        else:
-            found = found.get(part)
-        if found is None:
-            return None
-    return found
 
 
 MAX_VALUES = 1_000_000  # of one axis; more is a typing mistake, and would fill memory before the first solve
@@ -376,10 +355,8 @@ def _counted(where: str, kind: str, start: float, stop: float, count: float) -> 
     _limited(where, int(count))
     if kind == "log" and (start <= 0 or stop <= 0):
         raise InputError(f"{where}: the ends of a log range must be above 0")
-    parts = [k / (int(count) - 1) for k in range(int(count))]
-    if kind == "log":
-        return [_rounded(start * (stop / start) ** part) for part in parts]
-    return [_rounded(start + (stop - start) * part) for part in parts]
+    spaced = np.geomspace if kind == "log" else np.linspace
+    return [_rounded(value) for value in spaced(start, stop, int(count)).tolist()]
 
 
 def _limited(where: str, count: int) -> None:
@@ -390,44 +367,21 @@ def _limited(where: str, count: int) -> None:
 def read_pairs(path: Path) -> Axis:
     """Read points taken together: a CSV with a column a path, or JSON lines with an object a point."""
     text = read_text(path, "give a CSV or a JSONL file")
-    read = _pairs_from_lines if path.suffix in (".jsonl", ".ndjson") else _pairs_from_csv
-    points = list(read(path, text))
+    points: list[Point] = []
+    if path.suffix in (".jsonl", ".ndjson"):
+        for number, point in json_lines(path, text, "give path and value, one object a line"):
+            if not point:
+                raise InputError(f"{path}: line {number}: has no path; give path and value, one object a line")
+            points.append({canonical(key): value for key, value in point.items()})
+    else:
+        rows = csv_rows(path, text)
+        head = [canonical(cell.strip()) for cell in next(rows, (1, []))[1]]
+        for number, cells in rows:
+            values = [json_or_text(cell.strip(), f"{path}: line {number}") for cell in cells]
+            points.append(dict(zip(head, values, strict=True)))
     if not points:
         raise InputError(f"{path}: has no points; give a row a point, below a header of paths")
     return points
-
-
-def _pairs_from_lines(path: Path, text: str) -> Iterator[Point]:
-    # Not splitlines: JSON text may hold U+0085, U+2028 and U+2029 as they are.
-    for number, line in enumerate(text.split("\n"), 1):
-        if not line.strip():
-            continue
-        point = parse_json(line, f"{path}: line {number}")
-        if not isinstance(point, dict) or not point:
-            raise InputError(
-                f"{path}: line {number}: must be an object of path and value (is {line[:60]}); give one a line"
-            )
-        yield {canonical(key): value for key, value in point.items()}
-
-
-def _pairs_from_csv(path: Path, text: str) -> Iterator[Point]:
-    rows = csv.reader(io.StringIO(text, newline=""), strict=True)
-    try:
-        yield from _points(path, rows)
-    except csv.Error as error:
-        raise InputError(f"{path}: line {rows.line_num}: {error}; correct the quotes there") from None
-
-
-def _points(path: Path, rows: Any) -> Iterator[Point]:
-    head = [canonical(cell.strip()) for cell in next(rows, [])]
-    for row in rows:
-        if not any(cell.strip() for cell in row):
-            continue
-        if len(row) != len(head):
-            problem = f"has {len(row)} cells under {len(head)} columns"
-            raise InputError(f"{path}: line {rows.line_num}: {problem}; give one a column")
-        where = f"{path}: line {rows.line_num}"
-        yield {name: json_or_text(cell.strip(), where) for name, cell in zip(head, row, strict=True)}
 
 
 def grid_of(axes: Sequence[Axis]) -> list[Point]:

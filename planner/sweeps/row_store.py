@@ -1,6 +1,5 @@
 """Rows of a sweep, one a point, and their file: appended by one writer, resumed, made a table at the end."""
 
-import csv
 import fcntl
 import io
 import json
@@ -12,10 +11,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from pydantic import Field, field_serializer, field_validator
+from pydantic import Field, ValidationError, field_serializer, field_validator
 
 from planner.errors import InputError, needed
-from planner.files import escaped, read_bytes, require_writable, unwritable, write_atomically, write_fallback
+from planner.files import csv_text, read_bytes, require_writable, unwritable, write_atomically, write_fallback
 from planner.instance.base import Frozen
 from planner.physics.training import step_prediction
 from planner.plan.plan import Curve, Figure, Plan, digest
@@ -301,8 +300,6 @@ def _require_same(path: Path, rows: Sequence[Row], base: Mapping[str, str] | Non
 
 def parse_rows(path: Path, data: bytes) -> list[Row]:
     """Read rows from complete lines, or name the line that is none."""
-    from pydantic import ValidationError
-
     rows = []
     # Not splitlines of the text: JSON may hold U+0085, U+2028 and U+2029 as they are.
     for number, line in enumerate(data.split(b"\n")[:-1], 1):
@@ -316,27 +313,33 @@ def parse_rows(path: Path, data: bytes) -> list[Row]:
 
 def write_rows(path: Path, rows: Sequence[Row]) -> None:
     """Write all rows at once, in the form that the ending asks for: lines, CSV or Parquet."""
-    if path.suffix == ".csv":
-        write_atomically(path, csv_text(rows))
-    elif path.suffix == ".parquet":
-        pyarrow, parquet = need_pyarrow()
-        table = io.BytesIO()
-        parquet.write_table(pyarrow.table(columns_of(rows)), table)
-        write_atomically(path, table.getvalue())
+    if path.suffix in TABLES:
+        write_table(path, [row.flat() for row in rows])
     else:
         write_atomically(path, "".join(map(_line_of, rows)))
+
+
+def write_table(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write rows of one level as CSV or Parquet."""
+    columns = columns_of(rows)
+    if path.suffix == ".csv":
+        write_atomically(path, csv_text([columns, *zip(*columns.values(), strict=True)]))
+        return
+    pyarrow, parquet = need_pyarrow()
+    table = io.BytesIO()
+    parquet.write_table(pyarrow.table(columns), table)
+    write_atomically(path, table.getvalue())
 
 
 def _line_of(row: Row) -> str:
     return row.model_dump_json(exclude_none=True) + "\n"
 
 
-def columns_of(rows: Sequence[Row]) -> dict[str, list[Any]]:
+def columns_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     """Return rows as columns; a column of numbers and texts becomes texts, one of integers and other numbers floats."""
-    flat = [row.flat() for row in rows]
     columns: dict[str, list[Any]] = {}
-    for name in dict.fromkeys(name for row in flat for name in row):
-        values = [row.get(name) for row in flat]
+    for name in dict.fromkeys(name for row in rows for name in row):
+        values = [row.get(name) for row in rows]
         plain = [json.dumps(value) if isinstance(value, (dict, list)) else value for value in values]
         kinds = {type(value) for value in plain if value is not None}
         if kinds == {int, float}:
@@ -345,18 +348,6 @@ def columns_of(rows: Sequence[Row]) -> dict[str, list[Any]]:
             plain = [None if item is None else item if isinstance(item, str) else json.dumps(item) for item in plain]
         columns[name] = plain
     return columns
-
-
-def csv_text(rows: Sequence[Row]) -> str:
-    """Write rows as CSV."""
-    columns = columns_of(rows)
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(columns)
-    # A text that a spreadsheet would run as a formula gets an apostrophe; numbers stay numbers.
-    rows_of_cells = zip(*columns.values(), strict=True)
-    writer.writerows([escaped(value) if isinstance(value, str) else value for value in row] for row in rows_of_cells)
-    return out.getvalue()
 
 
 CURVE = ".json"  # the curve itself, with its proven epsilon
@@ -379,8 +370,3 @@ def curve_rows(frontier: Frontier, seconds: float) -> Iterator[Row]:
         own = {"frontier.layout": found.layout, "frontier.idle_gpus": found.idle_gpus, "frontier.knee": found.knee}
         row = row_of_plan(index, key, point, plan, seconds)
         yield row.model_copy(update={"objective": objective, "plan": {**digest(plan), **own}})
-
-
-def curve_plan_file(folder: Path, index: int) -> Path:
-    """Return the file of the plan of a point, named by the index of its row."""
-    return folder / f"{index:03d}.json"

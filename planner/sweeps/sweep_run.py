@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager, suppress
+from copy import deepcopy
 from dataclasses import dataclass, field
 from hashlib import sha256
 from multiprocessing import connection, get_context, parent_process
@@ -21,9 +22,10 @@ from planner.errors import InputError, PlannerError, needed
 from planner.files import require_folder, write_atomically
 from planner.instance.instance import Instance, instance_sha256
 from planner.models import Options
+from planner.models.joint.cache import JointCache
 from planner.planning.load import load_instance
 from planner.planning.plausible import warn
-from planner.planning.solve import options_of
+from planner.planning.solve import options_of, solve_instance
 from planner.sweeps.axes import Point, canonical, check_path, in_shard, put
 from planner.sweeps.row_store import Row, failed_row, row_of_plan
 from planner.version import __version__
@@ -71,7 +73,7 @@ def tasks_of(
     plain = base.model_dump(mode="json", exclude_none=True)
     parts = parts_of(base)
     for index, point in enumerate(points):
-        data = _copied(plain)
+        data = deepcopy(plain)
         for path, value in point.items():
             put(data, base, path, value)
         try:
@@ -96,12 +98,6 @@ def parts_of(base: Instance) -> dict[str, str]:
     return {name: sha256(json.dumps(part, sort_keys=True).encode()).hexdigest()[:12] for name, part in parts}
 
 
-def _copied(data: Any) -> Any:
-    if isinstance(data, dict):
-        return {key: _copied(value) for key, value in data.items()}
-    return [_copied(item) for item in data] if isinstance(data, list) else data
-
-
 def key_of(instance: Instance, options: Options) -> str:
     """Return a hash of a solve's instance, the planner's version and the options that may change the answer."""
     text = f"{instance_sha256(instance)} {__version__} {options.time_limit} {options.gap} {options.seed}"
@@ -122,9 +118,6 @@ _kept: dict[str, Any] = {}  # what this process keeps from point to point: it sa
 
 def solve_point(task: Task) -> PointAnswer:
     """Solve one point; whatever goes wrong is the reason of its row."""
-    from planner.models.joint.cache import JointCache
-    from planner.planning.solve import solve_instance
-
     started = time.perf_counter()
     try:
         with _one_at_a_time:

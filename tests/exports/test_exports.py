@@ -157,7 +157,7 @@ def test_exports_name_the_model_of_each_tier() -> None:
     models = {(n["tier"], n["model"]) for _, n in fabric_graph.graph(x, by_pod=False).nodes(data=True) if "model" in n}
     assert models == {("leaf", "box"), ("spine", "large"), ("core", "box")}
     assert "switches of box and large" in next(fabric_graph.topology_conf(x))
-    assert f"{spines} spines of large" in next(fabric(mixed)).text
+    assert f"{spines} spines of large" in next(fabric(mixed, mixed.fabric)).text
 
 
 def test_a_fabric_that_cannot_be_wired_is_refused() -> None:

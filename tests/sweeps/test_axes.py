@@ -116,7 +116,7 @@ def test_axes_make_a_grid_and_pairs_are_one_axis(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "problem"),
     [
-        ("p.csv", "a,b\n1\n", "line 2: has 1 cells under 2 columns"),
+        ("p.csv", "a,b\n1\n", "line 2: has 1 cells where the header has 2"),
         ("p.jsonl", "{}\n", "line 1"),
         ("p.jsonl", "{'a'", "line 1"),
         ("p.jsonl", f"[{'1, ' * 30}1]\n", f"(is [{'1, ' * 19}1,); give"),  # no more of a long line than its begin

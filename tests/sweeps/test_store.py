@@ -24,7 +24,7 @@ from planner.errors import InputError
 from planner.report.plots import sweep_rows as drawn
 from planner.report.tables import columns_of_file
 from planner.sweeps import sweep_run
-from planner.sweeps.row_store import Row, Store, csv_text, failed_row, read_rows, row_of_plan, write_rows
+from planner.sweeps.row_store import Row, Store, failed_row, read_rows, row_of_plan, write_rows
 from planner.sweeps.sweep_run import PointAnswer, SweepOptions, Task, on_executor, parts_of, tasks_for
 
 RACKS = "hardware.racks"
@@ -278,7 +278,7 @@ def test_no_cell_of_a_table_is_a_formula(tmp_path: Path) -> None:
     """Texts that a spreadsheet would compute are escaped, numbers are not, and both are read back as they were."""
     rows = [row(i, reason=text, plan={"figure": -1.5 * i}) for i, text in enumerate(TEXTS)]
     path = tmp_path / "rows.csv"
-    path.write_text(csv_text(rows))
+    write_rows(path, rows)
     with path.open(newline="") as file:
         cells = list(csv.DictReader(file))
     assert [c["reason"][:1] for c in cells] == ["'", "'", "'", "'", "'", "'", "p", "-", "a"]
@@ -324,11 +324,13 @@ def test_the_row_of_a_plan_with_a_curve_holds_the_curve(tmp_path: Path) -> None:
     write_rows(tmp_path / "rows.jsonl", made)
     whole, without = read_rows(tmp_path / "rows.jsonl")
     assert whole.curve == plan.curve and without.curve is None
-    first, second = csv.DictReader(csv_text(made).splitlines())
+    write_rows(tmp_path / "rows.csv", made)
+    first, second = csv.DictReader((tmp_path / "rows.csv").read_text().splitlines())
     assert first["curve.epsilon"] == "0.0987" and first["curve.count"] == "4" and second["curve.epsilon"] == ""
     assert first["curve.points.days_to_train"] == "40; 16; 11.5; 10.9"
     assert first["curve.points.bound_days"] == "38; 15.4321; -; 10.9"
     side, _ = columns_of_file(tmp_path / "rows.jsonl", None, several=False)
     assert side.number("curve.epsilon") == 0.0987
-    assert "curve" not in csv_text([row(1)])
+    write_rows(tmp_path / "one.csv", [row(1)])
+    assert "curve" not in (tmp_path / "one.csv").read_text()
     assert drawn.read_rows(tmp_path / "rows.jsonl")[0]["curve.epsilon"] == 0.0987

@@ -100,16 +100,16 @@ def test_infeasible_point_is_a_row_with_its_reason() -> None:
 
 def test_failed_point_is_a_row_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     """An exception at one point is the reason of its row; the other points go on."""
-    from planner.planning import solve as planning_solve
+    from planner.sweeps import sweep_run
 
-    solve = planning_solve.solve_instance
+    solve = sweep_run.solve_instance
 
     def fails_at_two(instance: Any, *args: Any, **how: Any) -> Plan:
         if instance.hardware.racks == 2:
             raise RuntimeError("no luck")
         return solve(instance, *args, **how)
 
-    monkeypatch.setattr(planning_solve, "solve_instance", fails_at_two)
+    monkeypatch.setattr(sweep_run, "solve_instance", fails_at_two)
     with ThreadPoolExecutor(1) as pool:
         rows = list(planner.sweep(small(), {RACKS: [1, 2, 3]}, executor=pool))
     assert [r.status for r in rows] == ["optimal", "failed", "optimal"]

@@ -1,17 +1,21 @@
-"""Elements of a page, and its charts: bars, a waterfall, memory of stages, lines over an axis, a step's schedule."""
+"""Elements and templates of pages, and charts: bars, waterfall, memory of stages, lines over an axis, schedule."""
 
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from importlib.resources import files
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from planner.errors import needed
 from planner.plan.plan_sections import DEGREES, LayoutPlan
 from planner.report.plots.sweep_rows import plain
 from planner.report.statements.training import DaysPart
 from planner.units import memory
+
+if TYPE_CHECKING:
+    import jinja2
 
 PALETTE = 8  # colours of the style sheet, c0 to c7
 
@@ -20,9 +24,9 @@ PALETTE = 8  # colours of the style sheet, c0 to c7
 class PageFigure:
     """A figure of the plan as text, with its path and exact value, which let a reader check it against the plan."""
 
-    text: str
     path: str
-    value: str
+    value: Any
+    text: str
 
 
 PageCell = str | PageFigure
@@ -59,9 +63,26 @@ class Headline:
     at: float
 
 
-def figure(path: str, value: Any, text: str) -> PageFigure:
-    """Return a figure that carries its exact value."""
-    return PageFigure(text=text, path=path, value=json.dumps(value))
+def style() -> str:
+    """Return the style sheet of all pages."""
+    return (files("planner.report") / "data" / "page.css").read_text(encoding="utf-8")
+
+
+def template(command: str, name: str) -> "jinja2.Template":
+    """Return a template of pages by its path in the package. InputError: jinja2 is not installed for a command."""
+    with needed(command, "jinja2", "report"):
+        import jinja2
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("planner", ""),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals["style"] = style()
+    environment.tests["figure"] = lambda value: isinstance(value, PageFigure)
+    environment.tests["picture"] = lambda value: isinstance(value, Picture)
+    return environment.get_template(name)
 
 
 def colours(parts: Sequence[str]) -> dict[str, str]:

@@ -22,8 +22,7 @@ from planner.physics.network.dragonfly import Dragonfly
 from planner.physics.network.fabric_designs import WAN_GATEWAY, stages, switch_counts
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import Link, WanPlan
-from planner.report.page.charts import WIDTH, drawing, el, line, path, rect, shown, text, title, width_of
-from planner.report.plots.sweep_plot import style
+from planner.report.page.charts import WIDTH, drawing, el, line, path, rect, shown, style, text, title, width_of
 from planner.units import amount, counted
 
 # Units: the room for words, and where boxes begin and end.

@@ -4,11 +4,10 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import date
-from importlib.resources import files
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Any
 
-from planner.errors import InputError, needed
+from planner.errors import InputError
 from planner.exports.fabric_parts import built_fabric
 from planner.instance.grid import Grid, PowerNode
 from planner.physics.plan_physics import layout_faults
@@ -17,16 +16,15 @@ from planner.physics.site.grid import usable_interconnect_mw
 from planner.physics.spares import exposure_of, interval_curves, spare_points
 from planner.physics.training import step_prediction
 from planner.physics.training.parallel_strategy import read_strategy
-from planner.plan.plan import Plan
+from planner.plan.plan import Curve, Plan
 from planner.report.page import charts
 from planner.report.page.drawings import fabric_tiers, plan_map
 from planner.report.plots.plan_plots import bound_corners, plan_corners
-from planner.report.plots.sweep_plot import POLICY, style
 from planner.report.plots.sweep_rows import name_and_unit, plain
-from planner.report.statements.statement import STEP_PARTS, Statement, days, short_percent
+from planner.report.statements.statement import STEP_PARTS, Statement, days, short_percent, status_of
 from planner.report.statements.training import OTHER, days_by_part, machine_of, recomputes, shown_days
 from planner.report.summary import CURVE_FIGURES, by_section, curve_claims, curve_figures, statements
-from planner.units import amount, counted, duration, memory, money, percent, short
+from planner.units import amount, counted, duration, memory, money, percent, power, short
 
 MOST = "what each place could hold at most with all lines built"
 PLACE_ROWS, LISTED_PLACES = 8, 6  # rows of the table of places, and names of a row
@@ -213,13 +211,8 @@ def power_by_site(plan: Plan) -> Shown:
     totals = {name: sum(site[name] for site in parts.values()) for name in ("IT", "overhead")}
     rows = [*((name, part, None) for name, part in parts.items()), ("all sites", totals, limit)]
     rows = rows if len(sites.sites) > 1 or limit else rows[:1]
-    svg = charts.stacked("Facility power by site", rows, charts.colours(("IT", "overhead")), power_in_mw)
+    svg = charts.stacked("Facility power by site", rows, charts.colours(("IT", "overhead")), power)
     yield charts.Picture(svg, f"Facility power by site{'; the dashed line is the limit' if limit else ''}.")
-
-
-def power_in_mw(mw: float) -> str:
-    """Write MW."""
-    return f"{amount(mw)} MW"
 
 
 def money_against_days(plan: Plan) -> Shown:
@@ -238,17 +231,22 @@ def money_against_days(plan: Plan) -> Shown:
         alt = f"Days to train against capital: {counted(len(curve.points), 'plan')}"
         svg = charts.curve(alt, lines, (own.capital_usd, own.days_to_train), x_axis, y_axis)
         yield charts.Picture(svg, f"{CURVE} {' '.join(curve_claims(curve))}")
+    yield curve_table(curve)
+
+
+def curve_table(curve: Curve) -> charts.PageTable:
+    """Return a table of a curve: a row a plan with its figures, its layout and what else changes."""
     head = (*(heading for heading, _ in CURVE_FIGURES.values()), "layout", "what else changes")
     rows: list[charts.PageRow] = []
     for at, point in enumerate(curve.points):
         figures = (
-            text if text == "-" else charts.figure(f"curve.points.{at}.{key}", getattr(point, key), text)
+            text if text == "-" else charts.PageFigure(f"curve.points.{at}.{key}", getattr(point, key), text)
             for key, text in curve_figures(point).items()
         )
         marked = ", ".join(["this plan"] * point.asked + ["knee"] * point.knee)
         layout = f"{point.layout} ({marked})" if marked else point.layout
         rows.append((*figures, layout, "; ".join(point.changes) or "-"))
-    yield charts.PageTable("Plans that none beats in both capital and days", head, rows, head[-2:])
+    return charts.PageTable("Plans that none beats in both capital and days", head, rows, head[-2:])
 
 
 def fabric(plan: Plan) -> Shown:
@@ -298,7 +296,7 @@ def scenarios(plan: Plan) -> Shown:
         for name, run in sorted(sites.scenarios.items())
     ]
     alt = "Power that runs in each scenario, by site"
-    yield charts.Picture(charts.stacked(alt, bars, charts.colours(ids), power_in_mw), SCENARIOS)
+    yield charts.Picture(charts.stacked(alt, bars, charts.colours(ids), power), SCENARIOS)
 
 
 def model(plan: Plan) -> Shown:
@@ -341,10 +339,8 @@ def tables(plan: Plan) -> Iterator[tuple[str, list[charts.PageTable]]]:
         if value:
             name = plain(path.rpartition(".")[2])
             yield ("question: " if "." in path else "") + name, list(_tables(path, value, name))
-    yield (
-        "run of the planner",
-        list(_tables("", {key: value for key, value in data.items() if not isinstance(value, dict)}, "run")),
-    )
+    own = {key: value for key, value in data.items() if not isinstance(value, dict)}
+    yield "run of the planner", list(_tables("", own, "run"))
 
 
 def _tables(path: str, value: Any, name: str) -> Iterator[charts.PageTable]:
@@ -357,12 +353,8 @@ def _tables(path: str, value: Any, name: str) -> Iterator[charts.PageTable]:
     elif rows := [(_name(path, key), _cell(path, key, entry)) for key, entry in entries.items() if _is_figure(entry)]:
         is_text = any(isinstance(entry, (str, list)) and len(str(entry)) > TEXT for entry in entries.values())
         yield charts.PageTable(name, ("", "value"), rows[:LISTED_ROWS], ("value",) if is_text else ())
-    objects = [
-        (key, entry)
-        for key, entry in entries.items()
-        if entry and isinstance(entry, (dict, list)) and not _is_figure(entry)
-    ]
-    for key, entry in objects[:LISTED_ROWS]:
+    objects = (item for item in entries.items() if item[1] and isinstance(item[1], (dict, list)))
+    for key, entry in islice((item for item in objects if not _is_figure(item[1])), LISTED_ROWS):
         yield from _tables(f"{path}.{key}".removeprefix("."), entry, f"{name}: {_called(key, entry)}")
 
 
@@ -376,13 +368,10 @@ def _grid(path: str, entries: Mapping[str, Any], name: str) -> Iterator[charts.P
     cells = [[_cell(f"{path}.{at}", key, entry.get(key)) for key in keys] for at, entry in entries.items()]
     heads = tuple(_name(f"{path}.0", key) for key in keys)
     if keys and len(entries) <= ACROSS:
-        rows: list[charts.PageRow] = [
-            (head, *column) for head, column in zip(heads, zip(*cells, strict=True), strict=True)
-        ]
-        yield charts.PageTable(name, ("", *names), rows)
+        yield charts.PageTable(name, ("", *names), list(zip(heads, *cells, strict=True)))
     elif keys:
         more = f"; {len(cells) - LISTED_ROWS:,} more are in the plan" if len(cells) > LISTED_ROWS else ""
-        rows = [(name, *row) for name, row in zip(names[:LISTED_ROWS], cells, strict=False)]
+        rows: list[charts.PageRow] = [(name, *row) for name, row in zip(names[:LISTED_ROWS], cells, strict=False)]
         yield charts.PageTable(name + more, ("", *heads), rows)
 
 
@@ -407,12 +396,10 @@ def _cell(at: str, key: str, value: Any) -> charts.PageCell:
     if value in (None, "", []):
         return "-"
     if isinstance(value, list):
-        runs = [(item, len(list(group))) for item, group in groupby(value)]
-        return ", ".join(
-            f"{count} x {_text(path, item)}" if count > 1 else _text(path, item) for item, count in runs[:LISTED_ROWS]
-        )
+        runs = [(f"{len(list(group))} x ", _text(path, item)) for item, group in groupby(value)]
+        return ", ".join(count.removeprefix("1 x ") + text for count, text in runs[:LISTED_ROWS])
     # A key that is a number with a point in it is no path.
-    return charts.figure(path, value, _text(path, value)) if "." not in key else _text(at, value)
+    return charts.PageFigure(path, value, _text(path, value)) if "." not in key else _text(at, value)
 
 
 def _text(path: str, value: Any) -> str:
@@ -447,22 +434,12 @@ def report_page(plans: Sequence[tuple[str, Plan]], made: date) -> str:
 
     Raise InputError where jinja2 is not installed.
     """
-    with needed("report", "jinja2", "report"):
-        import jinja2
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.tests["figure"] = lambda value: isinstance(value, charts.PageFigure)
-    environment.tests["picture"] = lambda value: isinstance(value, charts.Picture)
-    template = environment.from_string((files("planner.report.page") / "page.html.jinja").read_text(encoding="utf-8"))
     given = [name for name, _ in plans]
     names = [name if given.count(name) == 1 else f"{name} ({number})" for number, name in enumerate(given, 1)]
     reported = [statements(plan) for _, plan in plans]
-    return template.render(
+    return charts.template("report", "report/page/page.html.jinja").render(
         title=", ".join(names),
         made=f"{made.day} {made:%B %Y}",
-        policy=POLICY,
-        style=style(),
         sections=[_section(name, plan, own) for name, (_, plan), own in zip(names, plans, reported, strict=True)],
         comparison=side_by_side(names, [plan for _, plan in plans], reported) if len(plans) > 1 else None,
     )
@@ -473,7 +450,7 @@ def _section(name: str, plan: Plan, reported: Sequence[Statement]) -> dict[str, 
     return {
         "name": name,
         "anchor": "plan-" + (re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "x"),
-        "status": plan.status + ("" if plan.stopped == "proved" else f" ({plan.stopped})"),
+        "status": status_of(plan),
         "good": plan.status in ("optimal", "feasible") and not plan.violations,
         "unverified": "; ".join(statement.text for statement in reported if statement.kind == "fault"),
         "about": f"{plan.instance.name}, solved by planner {plan.planner_version}",
@@ -522,7 +499,7 @@ def headlines(plan: Plan) -> Iterator[charts.Headline]:
         return
     value, (low, high) = section.days_to_train, section.days_to_train_interval
     top = max(high, value)
-    shown = charts.figure(f"{at}.days_to_train", value, f"{days(value)} days")
+    shown = charts.PageFigure(f"{at}.days_to_train", value, f"{days(value)} days")
     likely = f"likely {days(low)} to {days(high)} (4 of 5 like runs)"
     yield charts.Headline("Trains in", shown, likely, low / top, high / top, value / top)
     if plan.cost is not None:
@@ -532,17 +509,17 @@ def headlines(plan: Plan) -> Iterator[charts.Headline]:
             left = f"{money(budget - usd)} left" if usd <= budget else f"{money(usd - budget)} over"
             text = f"of a budget of {money(budget)}, {left}"
         shares = (min(1.0, usd / budget), 1.0) if budget else (0.0, 0.0)
-        yield charts.Headline("Costs", charts.figure("cost.total_usd", usd, money(usd)), text, 0.0, *shares)
+        yield charts.Headline("Costs", charts.PageFigure("cost.total_usd", usd, money(usd)), text, 0.0, *shares)
     slow, fast = (value / bound for bound in (high, low))  # the range of a rate is that of the days, turned over
     if plan.layout is not None:
         mfu = plan.layout.metrics.mfu
-        shown = charts.figure("layout.metrics.mfu", mfu, short_percent(mfu))
+        shown = charts.PageFigure("layout.metrics.mfu", mfu, short_percent(mfu))
         text = f"model FLOP utilisation; likely {short_percent(mfu * slow)} to {short_percent(mfu * fast)}"
         yield charts.Headline("Uses of the GPUs' peak", shown, text, mfu * slow, min(1.0, mfu * fast), mfu)
     elif plan.pools is not None:
         seconds = plan.pools.step_seconds
         text = f"likely {seconds / fast:.3g} to {seconds / slow:.3g} s"
-        shown = charts.figure("pools.step_seconds", seconds, f"{seconds:.3g} s")
+        shown = charts.PageFigure("pools.step_seconds", seconds, f"{seconds:.3g} s")
         yield charts.Headline("A step takes", shown, text, low / top, high / top, value / top)
 
 

@@ -1,7 +1,7 @@
 """Pictures of one plan on matplotlib axes, and the staircase of money against days."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from planner.errors import InputError, needed
@@ -24,9 +24,9 @@ LARGEST = 400.0  # square points of the largest site
 
 def plot_step(plan: Plan, ax: "Axes | None" = None) -> "Axes":
     """Draw the parts of a training step, in seconds, the longest first."""
-    metrics, axes = _section(plan, "layout", plan.layout).metrics, _axes(ax)
-    _bars(axes, {name_of_part(name): seconds for name, seconds in metrics.breakdown_seconds.items()}, "s")
-    axes.set_xlabel("seconds of a step")
+    metrics = _section(plan, "layout", plan.layout).metrics
+    parts = {name_of_part(name): seconds for name, seconds in metrics.breakdown_seconds.items()}
+    axes = _bars(_axes(ax), parts, "seconds of a step", "{:.3g} s".format)
     axes.set_title(f"{plan.instance.name}: step of {metrics.step_seconds:.4g} s, MFU {metrics.mfu:.1%}")
     return axes
 
@@ -50,9 +50,8 @@ def plot_memory(plan: Plan, ax: "Axes | None" = None) -> "Axes":
 
 def plot_cost(plan: Plan, ax: "Axes | None" = None) -> "Axes":
     """Draw the capital by part, in dollars, the dearest first."""
-    parts, axes = _section(plan, "cost", plan.cost).capex_usd, _axes(ax)
-    _bars(axes, parts, "usd")
-    axes.set_xlabel("USD")
+    parts = _section(plan, "cost", plan.cost).capex_usd
+    axes = _bars(_axes(ax), parts, "USD", money)
     axes.set_title(f"{plan.instance.name}: {money(sum(parts.values()))} of capital")
     return axes
 
@@ -94,19 +93,17 @@ def _axes(ax: "Axes | None") -> "Axes":
     return axes
 
 
-def _bars(axes: "Axes", parts: Mapping[str, float], unit: str) -> None:
+def _bars(axes: "Axes", parts: Mapping[str, float], label: str, show: Callable[[float], str]) -> "Axes":
     total = sum(parts.values())
-    shown = {name: size for name, size in parts.items() if size > SMALL * total}
-    rest = total - sum(shown.values())
-    rows = sorted(shown.items(), key=lambda row: -row[1])
-    if rest > 0:
-        rows.append(("other", rest))
-    names = [plain(name) for name, _ in rows]
-    drawn = axes.barh(names, [size for _, size in rows], color=COLOURS[0])
-    texts = [money(size) if unit == "usd" else f"{size:.3g} {unit}" for _, size in rows]
-    axes.bar_label(drawn, labels=texts, padding=3, fontsize="small")
+    rows = sorted(((size, plain(name)) for name, size in parts.items() if size > SMALL * total), reverse=True)
+    rest = total - sum(size for size, _ in rows)
+    rows += [(rest, "other")] if rest > 0 else []
+    drawn = axes.barh([name for _, name in rows], [size for size, _ in rows], color=COLOURS[0])
+    axes.bar_label(drawn, labels=[show(size) for size, _ in rows], padding=3, fontsize="small")
     axes.invert_yaxis()
     axes.margins(x=0.15)
+    axes.set_xlabel(label)
+    return axes
 
 
 MONEY, DAYS = "capital_usd", "days_to_train"

@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
-from importlib.resources import files
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from planner.errors import InputError, needed
 from planner.plan.plan import LANES, changed_decisions
+from planner.report.page.charts import PageTable, template
 from planner.report.plots.sweep_rows import (
     Row,
     Sense,
@@ -27,13 +27,14 @@ from planner.report.plots.sweep_rows import (
 from planner.units import counted, short
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
+    from matplotlib.text import Text
 
 
 TINTS = ("#CFE3F2", "#F6DDC4")  # of bands, neighbours in turn
-STRIP_LETTER = 0.052  # inches of a letter of the strip
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +94,9 @@ def edges_of(xs: Sequence[float], *, logarithmic: bool = False) -> list[float]:
     return [math.exp(end) for end in ends] if logarithmic else ends
 
 
-def draw_strip(axes: "Axes", rows: Sequence[Row], x: str, *, inches: float) -> None:
-    """Draw the lanes; rows are in the order of x, one an x; `inches` is the width of the axes, whose scale is set."""
-    lanes = lanes_of(rows, x)
+def draw_strip(axes: "Axes", rows: Sequence[Row], x: str) -> list[tuple["Artist", "Text"]]:
+    """Draw the lanes; rows are in the order of x, one an x, whose scale is set. Return each bar with its text."""
+    lanes, texts = lanes_of(rows, x), list[tuple["Artist", "Text"]]()
     axes.set_yticks(range(len(lanes)), list(lanes), fontsize=7.5)
     axes.set_ylim(len(lanes) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
@@ -103,21 +104,19 @@ def draw_strip(axes: "Axes", rows: Sequence[Row], x: str, *, inches: float) -> N
     if not lanes:
         style = {"transform": axes.transAxes, "fontsize": 7.5, "color": "#606060"}
         axes.text(0.5, 0.5, "the same decisions all along", ha="center", va="center", **style)
-        return
+        return []
     xs = [number(row, x) or 0.0 for row in rows]
-    logarithmic = axes.get_xscale() == "log"
-    edges = edges_of(xs, logarithmic=logarithmic)
-    scale = math.log if logarithmic else float
-    low, high = axes.get_xlim()
-    per_inch = (max(scale(high), scale(edges[-1])) - min(scale(low), scale(edges[0]))) / inches
+    edges = edges_of(xs, logarithmic=axes.get_xscale() == "log")
     for lane, bands in enumerate(lanes.values()):
-        for k, band in enumerate(bands):
-            left, right = edges[xs.index(band.first)], edges[xs.index(band.last) + 1]
-            style = {"facecolor": TINTS[k % 2], "edgecolor": "white", "linewidth": 0.8}
-            axes.broken_barh([(left, right - left)], (lane - 0.4, 0.8), **style)
-            if len(band.value) * STRIP_LETTER * per_inch <= scale(right) - scale(left):
-                middle = math.sqrt(left * right) if logarithmic else (left + right) / 2
-                axes.text(middle, lane, band.value, ha="center", va="center", fontsize=6.5)
+        left = [edges[xs.index(band.first)] for band in bands]
+        wide = [edges[xs.index(band.last) + 1] - start for band, start in zip(bands, left, strict=True)]
+        shades = [TINTS[place % 2] for place in range(len(bands))]
+        bars = axes.barh([lane] * len(bands), wide, left=left, color=shades, edgecolor="white", linewidth=0.8)
+        for bar in bars:
+            bar.sticky_edges.x.clear()  # a margin is left of the first bar too
+        names = axes.bar_label(bars, [band.value for band in bands], label_type="center", fontsize=6.5)
+        texts += zip(bars, names, strict=True)
+    return texts
 
 
 Point = tuple[float, float]
@@ -127,7 +126,6 @@ GREY, FAILED = "#B0B0B0", "#A00000"
 # Inches: a line of text; left of the axes, above and below them; the plot; between it and its strip. Matplotlib's own
 # layouts differ from run to run in the last digit, which the same picture twice must not.
 LINE, LEFT, TOP, BOTTOM, MAIN, GAP = 0.17, 0.85, 0.35, 0.55, 3.6, 0.12
-LEGEND_LETTER = 0.062  # of a legend
 # Facets in a picture; reasons, each a mark of its own, in a legend; lines of changes below the picture.
 MAX_FACETS, MAX_REASONS, MAX_CHANGES = 12, 3, 6
 # Text as paths and a fixed salt: the same rows give the same bytes, and no reader's fonts matter.
@@ -150,30 +148,6 @@ class PlotRequest:
     color: str | None = None
     log: str = ""
     senses: tuple[Sense, Sense] | None = ("min", "min")
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """The size of one plot with its strip, in inches."""
-
-    width: float
-    strip: float
-    right: float
-
-    @property
-    def inner(self) -> float:
-        """Width of the axes."""
-        return self.width - LEFT - self.right
-
-    @property
-    def height(self) -> float:
-        """Height of all."""
-        return TOP + MAIN + GAP + self.strip + BOTTOM
-
-    def axes_at(self, left: float, base: float, tall: float, figure: "Figure", **shared: "Axes | None") -> "Axes":
-        """Add axes at a place of the figure."""
-        width, height = figure.get_size_inches()
-        return figure.add_axes((left / width, base / height, self.inner / width, tall / height), **shared)
 
 
 def drawn(rows: Sequence[Row], request: PlotRequest, form: str) -> bytes:
@@ -239,23 +213,30 @@ def _sweep_figure(rows: Sequence[Row], request: PlotRequest) -> "Figure":
     scaled = request.color is None or len(values) > len(COLOURS)
     shades = None if scaled else dict(zip(values, COLOURS, strict=False))
     across, down = min(3, len(parts)), -(-len(parts) // 3)
-    right = 0.15 if request.color is None or shades else 1.05
-    cell = Cell(7.2 if across == 1 else 4.6, strip=0.25 + 0.2 * lanes, right=right)
-    height = cell.height * down + foot
-    figure = Figure(figsize=(cell.width * across, height))
-    panels: list[Axes] = []
+    wide, right = 7.2 if across == 1 else 4.6, 0.15 if request.color is None or shades else 1.05
+    rows_of_cell = [TOP, MAIN, GAP, 0.25 + 0.2 * lanes, BOTTOM]
+    height = sum(rows_of_cell) * down + foot
+    figure = Figure(figsize=(wide * across, height))
+    edge = {"left": 0.0, "right": 1.0, "bottom": foot / height, "top": 1.0, "wspace": 0.0, "hspace": 0.0}
+    grid = figure.add_gridspec(
+        5 * down,
+        3 * across,
+        **edge,
+        width_ratios=[LEFT, wide - LEFT - right, right] * across,
+        height_ratios=rows_of_cell * down,
+    )
+    first, texts = None, []
     for index, ((name, part), best) in enumerate(zip(parts, strips, strict=True)):
         row, column = divmod(index, across)
-        left, base = column * cell.width + LEFT, height - (row + 1) * cell.height + BOTTOM
-        first = panels[0] if panels else None
-        main = cell.axes_at(left, base + cell.strip + GAP, MAIN, figure, sharex=first, sharey=first)
+        main = figure.add_subplot(grid[5 * row + 1, 3 * column + 1], sharex=first, sharey=first)
         _panel(main, part, request, shades)
         main.set_title(name or title(request), fontsize=10)
-        below = cell.axes_at(left, base, cell.strip, figure, sharex=main)
+        below = figure.add_subplot(grid[5 * row + 3, 3 * column + 1], sharex=main)
         _name_axes(main, below, request)
-        panels.append(main)
-        draw_strip(below, best, request.x, inches=cell.inner)
-    _make_room(panels, cell.inner)
+        first = first or main
+        texts += draw_strip(below, best, request.x)
+    for bar, text in texts:
+        text.set_visible(text.get_window_extent().width <= bar.get_window_extent().width)
     lines = changes[:MAX_CHANGES]
     lines += [f"and {len(changes) - MAX_CHANGES} more changes"] if len(changes) > MAX_CHANGES else []
     for level, text in enumerate(lines):  # below the picture, the first at the top
@@ -267,28 +248,6 @@ def best_rows(rows: Sequence[Row], request: PlotRequest) -> list[Row]:
     """Return the best plan for each x."""
     largest = request.senses is not None and request.senses[1] == "max"
     return best_by_x([row for row in rows if planned(row)], request.x, request.y, largest=largest)
-
-
-def _make_room(panels: "Sequence[Axes]", inches: float) -> None:
-    """Raise the top of all plots where the legend of one would lie on its points."""
-    needed_height = 0.0
-    for axes in panels:
-        legend = axes.get_legend()
-        names = [entry.get_text() for entry in legend.get_texts()] + [legend.get_title().get_text()] if legend else []
-        if not names:
-            continue
-        wide, tall = (0.55 + LEGEND_LETTER * max(map(len, names))) / inches, (0.15 + LINE * len(names)) / MAIN
-        points = [
-            point for line in axes.get_lines() if line.get_transform() == axes.transData for point in line.get_xydata()
-        ]
-        points += [point for dots in axes.collections for point in dots.get_offsets()]
-        places = [axes.transAxes.inverted().transform(axes.transData.transform(point)) for point in points]
-        if any(x > 1 - wide and y > 1 - tall for x, y in places):
-            needed_height = max(needed_height, tall)
-    if needed_height:
-        to_axes = panels[0].transData + panels[0].transAxes.inverted()
-        x, _ = to_axes.transform((panels[0].get_xlim()[0], panels[0].get_ylim()[0]))
-        panels[0].set_ylim(top=to_axes.inverted().transform((x, 1 / (1 - needed_height)))[1])
 
 
 def _name_axes(main: "Axes", below: "Axes", request: PlotRequest) -> None:
@@ -350,7 +309,7 @@ def _panel(axes: "Axes", rows: Sequence[Row], request: PlotRequest, shades: dict
     handles, names = axes.get_legend_handles_labels()
     if handles:
         sizes = {"fontsize": 7.5, "title_fontsize": 7.5, "framealpha": 0.85}
-        axes.legend(handles, names, title=heading, edgecolor="none", loc="upper right", **sizes)
+        axes.legend(handles, names, title=heading, edgecolor="none", loc="best", **sizes)
 
 
 def _group(axes: "Axes", points: Sequence[Point], request: PlotRequest, shade: str, name: str) -> None:
@@ -398,37 +357,31 @@ def _without_plan(axes: "Axes", rows: Sequence[Row], request: PlotRequest, incom
         axes.plot([], [], " ", label=f"{incomplete} plans without these figures")
 
 
-# No source of any kind is allowed: the browser itself keeps the page from asking for anything.
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-
-
-def style() -> str:
-    """Return the style sheet of all pages."""
-    return (files("planner.report") / "data" / "page.css").read_text(encoding="utf-8")
-
-
 def plot_page(rows: Sequence[Row], request: PlotRequest, svg: str) -> str:
-    """Return the best point, the changes along the axis, the picture and its points, folded, as one HTML page."""
+    """Return the best point, the changes along the axis, the picture and its points, folded, as one HTML page.
+
+    Raise InputError where jinja2 is not installed.
+    """
     name = title(request)
     described = f'<svg role="img" aria-label="{escape(name)}: each point is in the table below"'
-    inline = svg[svg.index("<svg") :].replace("<svg", described, 1)
-    changes = []
-    for facet, part in facets_of(rows, request.facet):
-        texts = changes_of(best_rows(part, request), request.x)
-        items = [f"<li>{escape(text)}</li>" for text in texts] or ["<li>nothing</li>"]
-        changes += [f"<h3>What changes{escape(f' ({facet})' if facet else '')}</h3>\n<ul>", *items, "</ul>"]
-    return "\n".join(
-        [
-            '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
-            f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">\n<link rel="icon" href="data:,">',
-            f"<title>{escape(name)}</title>\n<style>\n{style()}</style>\n</head>\n<body>\n<main>\n<h1>{escape(name)}</h1>",
-            f'<p class="verdict">{escape(_sweep_verdict(rows, request))}</p>',
-            *changes,
-            f'<figure class="wide plot" tabindex="0">{inline}</figure>',
-            *_point_table(rows, request),
-            "</main>\n</body>\n</html>\n",
-        ]
+    paths = list(dict.fromkeys(path for path in (request.x, request.facet, request.color, request.y) if path))
+    in_order = sorted(rows, key=lambda row: [by_value(row.get(path)) for path in paths])
+    # A row without a plan has its reason in place of the status.
+    cells = [
+        (
+            *("-" if row.get(path) is None else quantity(path, row.get(path)) for path in paths),
+            str(row["status"]) if planned(row) else why_none(row),
+        )
+        for row in in_order
+    ]
+    return template("plot", "report/page/plot.html.jinja").render(
+        name=name,
+        verdict=_sweep_verdict(rows, request),
+        changes=[
+            (facet, changes_of(best_rows(part, request), request.x)) for facet, part in facets_of(rows, request.facet)
+        ],
+        svg=svg[svg.index("<svg") :].replace("<svg", described, 1),
+        points=PageTable("Every point of the sweep", (*map(label, paths), "status"), cells, ("status",)),
     )
 
 
@@ -442,22 +395,3 @@ def _sweep_verdict(rows: Sequence[Row], request: PlotRequest) -> str:
     value, at = quantity(request.y, best[request.y]), quantity(request.x, best.get(request.x))
     of, along = (name_and_unit(path)[0] for path in (request.y, request.x))
     return f"{count}; {'most' if most else 'least'} {of}: {value}, at {along} {at}."
-
-
-def _point_table(rows: Sequence[Row], request: PlotRequest) -> list[str]:
-    paths = list(dict.fromkeys(path for path in (request.x, request.facet, request.color, request.y) if path))
-    head = "".join(f'<th scope="col">{escape(label(path))}</th>' for path in paths)
-    body = []
-    for row in sorted(rows, key=lambda row: [by_value(row.get(path)) for path in paths]):
-        cells = "".join(
-            f"<td>{'-' if row.get(path) is None else escape(quantity(path, row.get(path)))}</td>" for path in paths
-        )
-        # A row without a plan has its reason here.
-        status = escape(str(row["status"]) if planned(row) else why_none(row))
-        body.append(f'<tr>{cells}<td class="text">{status}</td></tr>')
-    return [
-        '<details><summary>All points</summary>\n<div class="scroll"><table>',
-        f'<thead><tr>{head}<th class="text" scope="col">status</th></tr></thead>\n<tbody>',
-        *body,
-        "</tbody></table></div></details>",
-    ]

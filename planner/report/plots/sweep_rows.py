@@ -1,8 +1,6 @@
 """Rows of a sweep as they are drawn: their names and units, figures by dotted path, the frontier of points."""
 
-import csv
 import difflib
-import io
 import math
 import re
 from collections.abc import Iterator, Sequence
@@ -10,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from planner.errors import InputError
-from planner.files import parse_json, read_text, unescaped
+from planner.files import csv_rows, json_lines, read_text, unescaped
 from planner.plan.plan import Figure
 from planner.sweeps.row_store import LINES, flat_curve, read_parquet
 from planner.units import short
@@ -91,12 +89,18 @@ def read_rows(path: Path) -> list[Row]:
     if path.suffix == ".parquet":
         numbered = list(enumerate(read_parquet(path), 1))
     else:
-        text = read_text(path, "give the rows of `planner sweep`")
-        numbered = list(_csv_rows(path, text) if path.suffix == ".csv" else _lines(path, text))
+        remedy = "give the rows of `planner sweep`"
+        text = read_text(path, remedy)
+        if path.suffix == ".csv":
+            cells = csv_rows(path, text)
+            head = next(cells, (1, []))[1]
+            numbered = [(line, {key: cell or None for key, cell in zip(head, row, strict=True)}) for line, row in cells]
+        else:
+            numbered = [(line, flattened(row)) for line, row in json_lines(path, text, remedy, torn=True)]
     rows: dict[Any, Row] = {}
-    for number, cells in numbered:
+    for number, found in numbered:
         where = f"{path}: line {number}"
-        row = {key: value for key, value in cells.items() if value is not None}
+        row = {key: value for key, value in found.items() if value is not None}
         if path.suffix not in LINES:
             texts = {key: value for key, value in row.items() if isinstance(value, str)}
             row |= {key: _figure(text, f"{where}: {key}") for key, text in texts.items()}
@@ -106,36 +110,6 @@ def read_rows(path: Path) -> list[Row]:
     if not rows:
         raise InputError(f"{path}: holds no rows; run `planner sweep -o {path}` first")
     return list(rows.values())
-
-
-def _lines(path: Path, text: str) -> Iterator[tuple[int, Row]]:
-    lines = text.split("\n")
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            row = parse_json(line, f"{path}: line {number}")
-        except InputError:
-            if number == len(lines):
-                return
-            raise
-        if not isinstance(row, dict):
-            raise InputError(
-                f"{path}: line {number}: must be an object (is {line[:60]}); give the rows of `planner sweep`"
-            )
-        yield number, flattened(row)
-
-
-def _csv_rows(path: Path, text: str) -> Iterator[tuple[int, Row]]:
-    # Not splitlines: a cell may hold U+0085, U+2028 or U+2029.
-    rows = csv.DictReader(io.StringIO(text, newline=""))
-    try:
-        for row in rows:
-            if None in row or None in row.values():
-                raise InputError(f"{path}: line {rows.line_num}: has not one cell a column; add or remove commas")
-            yield rows.line_num, {key: value for key, value in row.items() if value}
-    except csv.Error as error:
-        raise InputError(f"{path}: line {rows.line_num}: {error}; correct the cell there") from None
 
 
 def _figure(value: str, where: str) -> Figure:

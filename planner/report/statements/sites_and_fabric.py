@@ -6,8 +6,17 @@ from planner.instance.network import Network, Switch
 from planner.physics.network.fabric_designs import by_reach
 from planner.physics.network.links import media_of
 from planner.physics.plan_physics import CLUSTER
-from planner.plan.plan import Plan
-from planner.plan.plan_sections import FabricAlternative, SiteFabric, SitesPlan, Tier, WanPlan
+from planner.plan.plan import Cost, Plan
+from planner.plan.plan_sections import (
+    FabricAlternative,
+    FabricPlan,
+    PlacementPlan,
+    SiteFabric,
+    SitesPlan,
+    Tier,
+    TransportFactor,
+    WanPlan,
+)
 from planner.report.statements.statement import Statement, proof_of, short_percent
 from planner.units import amount, counted, money, power
 
@@ -20,10 +29,10 @@ def racks_of(plan: Plan) -> int | None:
     return sum(site.racks for site in plan.sites.sites) if plan.sites else plan.instance.hardware.racks
 
 
-def purchase(plan: Plan) -> Iterator[Statement]:
+def purchase(plan: Plan, cost: Cost) -> Iterator[Statement]:
     """State the purchase: racks with their GPUs, sites, price and budget."""
     racks, hardware = racks_of(plan), plan.instance.hardware
-    if plan.cost is None or (racks is None and not hardware.pools):
+    if racks is None and not hardware.pools:
         return
     if hardware.pools:
         bought = " and ".join(f"{counted(pool.racks, 'rack')} of {pool.name}" for pool in hardware.pools)
@@ -35,15 +44,13 @@ def purchase(plan: Plan) -> Iterator[Statement]:
     at = f" at {ids[0] if len(ids) == 1 else counted(len(ids), 'site')}" if ids else ""
     budget = plan.instance.limits.budget_usd
     of = f" (budget {money(budget)})" if budget else ""
-    text = f"Buys {bought}{at} for {money(plan.cost.total_usd)}{of}."
+    text = f"Buys {bought}{at} for {money(cost.total_usd)}{of}."
     yield Statement("choice", "verdict", text, True)
 
 
-def sites(plan: Plan) -> Iterator[Statement]:
+def sites(plan: Plan, split: SitesPlan) -> Iterator[Statement]:
     """State each open site with its load, the links between sites, and the lines and interconnects built."""
-    split, grid = plan.sites, plan.instance.grid
-    if split is None:
-        return
+    grid = plan.instance.grid
     shown = len(split.sites) if len(split.sites) <= NAMED_SITES else NAMED_SITES - 1
     for index, site in enumerate(split.sites):
         authority = f"{site.balancing_authority}, {site.interconnection}"
@@ -89,11 +96,8 @@ def _works(sites: SitesPlan) -> Iterator[Statement]:
         yield Statement("figure", "sites", text)
 
 
-def wan(plan: Plan) -> Iterator[Statement]:
+def wan(_: Plan, design: WanPlan) -> Iterator[Statement]:
     """State the routes between sites, the lit fibre, the cuts that it survives, and other traffic."""
-    design = plan.wan
-    if design is None:
-        return
     for demand in [demand for demand in design.demands if demand.priority == 0]:
         route, backup = demand.routes[0], ""
         if route.backup_rtt_ms is not None:
@@ -130,11 +134,9 @@ AT_LINE_RATE = 0.005  # relative: of a slowdown
 WHOLE_RATE = 1e-9  # of a port's rate, below which rounding may be
 
 
-def fabric(plan: Plan) -> Iterator[Statement]:
+def fabric(_: Plan, section: FabricPlan) -> Iterator[Statement]:
     """State each site's switches by tier, their cost, and the slowdown of pipeline sends in them."""
-    if plan.fabric is None:
-        return
-    by_site = sorted(plan.fabric.sites.items())
+    by_site = sorted(section.sites.items())
     for index, (site, fabric) in enumerate(by_site):
         family = "" if fabric.family == "rail" else f" ({fabric.family})"
         text = (
@@ -197,21 +199,16 @@ def _over(slowdown: float) -> str:
     return slower if slowdown < 2 else f"{slowdown:.2f} times its time at line rate"
 
 
-def transport(plan: Plan) -> Iterator[Statement]:
+def transport(_: Plan, simulated: TransportFactor) -> Iterator[Statement]:
     """State the slowdown of the transport that was simulated, and the constant that it replaces."""
-    if (simulated := plan.transport) is not None:
-        tree = f"{simulated.pattern} of {simulated.hosts:,} hosts, {simulated.tiers} tiers of {simulated.switch}"
-        runs = f"percentile {simulated.percentile:g} of {simulated.seeds} seeds, {tree}"
-        text = f"{simulated.transport}: {simulated.slowdown:.3f} times the fluid ideal ({runs})"
-        text += f", in place of {simulated.configured_slowdown:g}"
-        yield Statement("figure", "transport", text)
+    tree = f"{simulated.pattern} of {simulated.hosts:,} hosts, {simulated.tiers} tiers of {simulated.switch}"
+    runs = f"percentile {simulated.percentile:g} of {simulated.seeds} seeds, {tree}"
+    text = f"{simulated.transport}: {simulated.slowdown:.3f} times the fluid ideal ({runs})"
+    yield Statement("figure", "transport", f"{text}, in place of {simulated.configured_slowdown:g}")
 
 
-def placement(plan: Plan) -> Iterator[Statement]:
+def placement(_: Plan, placed: PlacementPlan) -> Iterator[Statement]:
     """State how many all-reduce groups stay under one leaf, and the order of racks."""
-    placed = plan.placement
-    if placed is None:
-        return
     text = groups(placed.groups, placed.groups_leaf_local, placed.lower_bound_split, placed.extra_pieces)
     yield Statement("figure", "placement", text, True)
     if placed.groups_cross_pod:

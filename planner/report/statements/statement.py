@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from planner.plan.certificate import Certificate
+from planner.plan.plan import Plan
 from planner.units import gap, percent, words
 
 Kind = Literal["fault", "verdict", "figure", "choice", "limit", "warning", "proof"]
@@ -60,6 +61,11 @@ class Statement:
     def section(self) -> str:
         """Return the section of a summary in which it is read."""
         return BY_KIND.get(self.kind, self.topic)
+
+
+def status_of(plan: Plan) -> str:
+    """Write a plan's status, and why the search ended where that is no proof."""
+    return plan.status + ("" if plan.stopped == "proved" else f" ({plan.stopped})")
 
 
 def name_of_part(key: str) -> str:

@@ -9,20 +9,15 @@ from planner.physics.spares import counted as counted_stops
 from planner.physics.training import step, step_prediction
 from planner.physics.training.operations import Machine
 from planner.plan.plan import Plan
-from planner.plan.plan_sections import LayoutPlan, ReliabilityPlan
+from planner.plan.plan_sections import LayoutPlan, PoolsPlan, ReliabilityPlan
 from planner.report.statements.statement import LIKELY, STEP_PARTS, Statement, days, shares_of, short_percent
 from planner.units import counted, duration, memory, percent, short, storage, words
 
 NAMED_PARTS = 4  # of a step, on the first screen
 
 
-def layout(plan: Plan) -> Iterator[Statement]:
-    """State degrees, schedule and memory of the layout, and the parts of its step."""
-    if plan.layout is not None:
-        yield from _layout(plan, plan.layout, first=True)
-
-
-def _layout(plan: Plan, layout: LayoutPlan, *, first: bool) -> Iterator[Statement]:
+def layout(plan: Plan, layout: LayoutPlan, *, first: bool = True) -> Iterator[Statement]:
+    """State degrees, schedule and memory of a layout, and the parts of its step; `first`: some on the first screen."""
     metrics = layout.metrics
     yield Statement("choice", "layout", f"{degrees(plan, layout)}, {_schedule(layout)}", first)
     batch = (
@@ -92,11 +87,8 @@ def machine_of(plan: Plan) -> Machine | None:
     return step.machine_of(plan.instance) if step_prediction.has_machine(plan.instance) else None
 
 
-def pools(plan: Plan) -> Iterator[Statement]:
+def pools(plan: Plan, shared: PoolsPlan) -> Iterator[Statement]:
     """State the shares of the batch that pools of different GPUs take, and the layout of each."""
-    shared = plan.pools
-    if shared is None:
-        return
     total, exchange = sum(shared.sequences.values()), max(shared.exchange_seconds.values())
     batch = f"{total:,} sequences ({short(shared.tokens_per_step)} tokens) a step of {shared.step_seconds:.3g} s"
     exposed = f"exchange between pools {exchange:.3g} s exposed" if exchange else "exchange between pools not counted"
@@ -109,14 +101,9 @@ def pools(plan: Plan) -> Iterator[Statement]:
             continue
         waits = shared.step_seconds - exchange - own.metrics.step_seconds
         step_of = f"step {own.metrics.step_seconds:.3g} s at MFU {short_percent(own.metrics.mfu)}, waits {waits:.3g} s"
-        text = f"{share}; {step_of}; {degrees(plan, own)}, {_schedule(own)}"
-        yield Statement(
-            "choice",
-            "pools",
-            f"{text}; {recomputes(plan, own)}",
-            True,
-        )
-        for statement in _layout(plan, own, first=False):
+        text = f"{share}; {step_of}; {degrees(plan, own)}, {_schedule(own)}; {recomputes(plan, own)}"
+        yield Statement("choice", "pools", text, True)
+        for statement in layout(plan, own, first=False):
             yield Statement(statement.kind, "pools", f"{name}: {statement.text}")
 
 

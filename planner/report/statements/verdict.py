@@ -9,9 +9,10 @@ from pydantic import BaseModel
 from planner.instance.base import Sourced
 from planner.instance.instance import Instance
 from planner.instance.read import not_modelled_notes
+from planner.instance.workload import ModelChoice
 from planner.physics.training import step_prediction
 from planner.plan.certificate import Conflict, disagreement
-from planner.plan.plan import Plan, RunPlan
+from planner.plan.plan import Cost, Plan, RunPlan
 from planner.plan.plan_sections import LayoutPlan
 from planner.planning.finish_date import start_days
 from planner.planning.plausible import implausible
@@ -211,11 +212,8 @@ def _simplest(plan: Plan) -> Iterator[Statement]:
     yield Statement("choice", "verdict", text, True, instead=True)
 
 
-def model_choice(plan: Plan) -> Iterator[Statement]:
+def model_choice(plan: Plan, choice: ModelChoice) -> Iterator[Statement]:
     """State the model that is chosen for the deadline, its bound, and the model of full use."""
-    choice = plan.model_choice
-    if choice is None:
-        return
     model = plan.instance.workload.model
     shape = "" if isinstance(model, str) else f": {model.layers} layers of {model.hidden:,}, {model.heads} heads"
     size = f"{choice.parameters / 1e12:,.2f}T parameters on {choice.tokens / 1e12:,.1f}T tokens{shape}"
@@ -240,8 +238,6 @@ NAMED_SOURCES = 4  # inputs without one that are named
 
 def limits(plan: Plan) -> Iterator[Statement]:
     """State which of batch, memory and deadline is full, and which of money, power and racks binds."""
-    if plan.conflict is not None:
-        return
     full = list(_full(plan, plan.layout)) if plan.layout is not None else []
     end = _end(plan)
     if end and full and plan.objective.limited_by == "layout":  # the full one is the limit, and racks are none
@@ -305,8 +301,6 @@ def implausible_inputs(plan: Plan) -> Iterator[Statement]:
 
 def cautions(plan: Plan) -> Iterator[Statement]:
     """State unspent money, idle GPUs, extrapolations beyond measured runs, and inputs without a source."""
-    if plan.conflict is not None:
-        return
     budget = plan.instance.limits.budget_usd
     if plan.cost is not None and budget is not None and not plan.instance.objective.in_dollars:
         left = budget - plan.cost.total_usd
@@ -387,20 +381,12 @@ NAMES = {
 }
 
 
-def capital(plan: Plan) -> Iterator[Statement]:
-    """State the bill by part, the yearly costs, and the rest of the budget."""
-    if plan.cost is None:
-        return
-    parts = ", ".join(f"{words(part)} {money(usd)}" for part, usd in plan.cost.capex_usd.items() if usd)
-    yield Statement("figure", "money", f"{money(plan.cost.total_usd)} = {parts}", True)
-    if running := ", ".join(f"{part} {money(usd)}" for part, usd in plan.cost.opex_usd_per_year.items()):
+def capital(_: Plan, cost: Cost) -> Iterator[Statement]:
+    """State the bill by part, and the yearly costs."""
+    parts = ", ".join(f"{words(part)} {money(usd)}" for part, usd in cost.capex_usd.items() if usd)
+    yield Statement("figure", "money", f"{money(cost.total_usd)} = {parts}", True)
+    if running := ", ".join(f"{part} {money(usd)}" for part, usd in cost.opex_usd_per_year.items()):
         yield Statement("figure", "money", f"A year of operation: {running}")
-
-
-def run(plan: Plan) -> Iterator[Statement]:
-    """State the whole run of a plan, if it has one."""
-    if plan.run is not None:
-        yield from run_statements(plan.instance, plan.run)
 
 
 def run_statements(instance: Instance, run: RunPlan) -> Iterator[Statement]:
