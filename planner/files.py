@@ -355,7 +355,7 @@ def csv_rows(path: Path, text: str, *, delimiter: str = ",", titled: bool = Fals
 def json_lines(path: Path, text: str, remedy: str, *, torn: bool = False) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the objects of JSON lines, each with its line; `torn`: a last line that is no JSON is left out.
 
-    InputError: a line is no JSON, or no object.
+    `InputError`: a line is no JSON, or no object.
     """
     lines = text.split("\n")  # not splitlines: JSON text may hold U+0085, U+2028 and U+2029 as they are
     for number, line in enumerate(lines, 1):

@@ -87,7 +87,10 @@ class Failures:
             best = self._elastic_interval(gpus, replica_gpus, 1 + self._copied(gpus, step_seconds, shared=shared))
         else:
             c = write * rate
-            root = _lambert_root(c)
+            # 1 + W(-exp(-1 - c)), the u between 0 and 1 with u + ln(1 - u) = -c, by Newton's steps down from above it:
+            # the left side is concave and falls, so that no step passes the root. Beyond 30 u is 1 but for 3e-14.
+            most = np.minimum(c, 30.0)
+            root = _descend(-np.expm1(-1 - most), lambda u: -(u + np.log1p(-u) + most) * (1 - u) / u)
             p = np.sqrt(-2 * np.expm1(-c))  # by which W is expanded at its branch point
             terms = p * (1 - p * (1 / 3 - p * (11 / 72 - p * 43 / 540)))
             best = np.where(c < SERIES, terms, root) / rate
@@ -247,15 +250,6 @@ def _in_training(away: Any, stalled: Any) -> Any:
     """
     down = lambda x: (x - 1 - away * x / (x + stalled)) / (1 - away * stalled / (x + stalled) ** 2)  # noqa: E731
     return _descend(1 + away + 0.0 * stalled, down)
-
-
-def _lambert_root(c: Any) -> Any:
-    """Return 1 + W(-exp(-1 - c)), the u between 0 and 1 with u + ln(1 - u) = -c, by Newton's steps down from above it.
-
-    The left side is concave and falls, so that no step passes the root.
-    """
-    c = np.minimum(c, 30.0)  # beyond it u is 1 but for 3e-14
-    return _descend(-np.expm1(-1 - c), lambda u: -(u + np.log1p(-u) + c) * (1 - u) / u)
 
 
 def _descend(x: Any, down: Callable[[Any], Any]) -> Any:

@@ -23,7 +23,10 @@ class Switch(Sourced):
     breakout: Annotated[int, Field(ge=1, le=16)] = Field(
         1, description="Most slower ports that a leaf's port towards GPUs can be split into."
     )
-    breakout_link_factor: Positive = Field(1.0, description="Price and power at a split port over a whole one's.")
+    breakout_link_factor: Positive = Field(
+        1.0,
+        description="Price and power of a link at a port split `breakout` ways over a whole one's; more if split less.",
+    )
 
 
 class Optics(Sourced):

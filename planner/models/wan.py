@@ -223,14 +223,14 @@ def loads(data: WanData) -> dict[tuple[str, str], list[Term]]:
     for _, _, option, cuts in options:
         states |= {(edge, "normal"): None for edge in option.primary}
         states |= {(edge, cut): cut for cut in cuts for edge in option.backup or ()}
-    return {key: list(_terms(options, key[0], states[key])) for key in sorted(states)}
-
-
-def _terms(options: list[Any], edge: str, cut: str | None) -> Iterator[Term]:
-    for demand, i, option, cuts in options:
-        rate = option.rate(edge, cut, cuts)
-        if rate:
-            yield demand, i, rate
+    return {
+        (edge, state): [
+            (demand, i, rate)
+            for demand, i, option, cuts in options
+            if (rate := option.rate(edge, states[edge, state], cuts))
+        ]
+        for edge, state in sorted(states)
+    }
 
 
 def priced(data: WanData) -> bool:

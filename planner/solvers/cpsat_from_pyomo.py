@@ -82,7 +82,7 @@ def run(
 def restate(model: pyo.ConcreteModel) -> cp_model.CpModel:
     """Return a Pyomo MILP over integers, continuous variables in thousandths, whose infeasibility proves the model's.
 
-    Each row is widened by what rounding can cost.
+    Rows are widened by what rounding can cost.
     """
     return _translate(highs_model(model), relax=True, scale=OBJECTIVE_SCALE).cp
 

@@ -405,14 +405,6 @@ class Stages:
         found.__dict__.update({name: self.__dict__[name] for name in kept if name in self.__dict__})
         return found
 
-    def _within(self, cutoff: float) -> Self:
-        """Return the stages under a lower cutoff, of fewer sizes; figures that do not depend on these are kept."""
-        found = replace(self, cutoff=cutoff)
-        found.__dict__.update({name: self.__dict__[name] for name in KEPT if name in self.__dict__ and name != "sizes"})
-        if "_needed" in self.__dict__:
-            found.__dict__["_needed"] = self._needed[:, : len(found.sizes)]
-        return found
-
     def least(self) -> Thresholds | None:
         """Return the limits of the fastest split; None where none takes less than the cutoff."""
         if self._has_rule:
@@ -426,7 +418,13 @@ class Stages:
             cutoff = self.cutoff if best is None else best.seconds
             if stages.each > 0 and stages._min_seconds >= cutoff:
                 break  # as are those of more
-            best = solve(stages if best is None else stages._within(cutoff)) or best
+            under = stages
+            if best is not None:  # with fewer sizes; figures that do not depend on these are kept
+                under = replace(stages, cutoff=cutoff)
+                known = stages.__dict__
+                under.__dict__.update({name: known[name] for name in KEPT if name in known and name != "sizes"})
+                under.__dict__["_needed"] = stages._needed[:, : len(under.sizes)]
+            best = solve(under) or best
         return best
 
     @property

@@ -5,6 +5,7 @@ import itertools
 import math
 from collections import Counter
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -81,7 +82,9 @@ def one_by_one(n: Network, d: Design, tiers: set[str] | None = None) -> tuple[fl
             usd, watts = usd + k * model.price_usd, watts + k * model.power_watts
     measure = lengths(d, n.floor) if n.floor is not None else None
     for c in (c for c in lay(d, block=10**6) if tiers is None or c.low_tier in tiers):
-        factor = s.link_factor * (s.breakout_link_factor if c.low_tier == "gpu" and d.split > 1 else 1)
+        split = c.low_tier == "gpu" and d.split > 1
+        share = s.breakout_link_factor * s.breakout / d.split if split else 1  # of a whole port's link
+        factor = s.link_factor * float(np.clip(share, *sorted((1, s.breakout_link_factor)))) if split else s.link_factor
         for metres, count in Counter(measure(c).tolist() if measure else [0.0] * len(c.low)).items():
             each = medium(n, metres) if measure else kind(n, gpu=c.low_tier == "gpu")
             usd, watts = usd + count * factor * each[0], watts + count * factor * each[1]
