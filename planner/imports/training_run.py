@@ -300,6 +300,8 @@ def layout_of_run(run: OwnRun, instance: Instance, where: str) -> dict[str, Any]
             raise InputError(f"{where}: says no number of GPUs (--nnodes, --nproc-per-node); add it, or --pin dp=...")
         if gpus < unit:
             raise InputError(f"{where}: {gpus:,} GPUs are fewer than the {unit:,} of one replica; correct the degrees")
+        if run.gpus is not None and gpus % unit:
+            raise InputError(f"{where}: {gpus:,} GPUs are no multiple of the {unit:,} of one replica; correct either")
         layout["data_parallel"] = gpus // unit
     if "microbatches_per_step" not in layout and run.batch_sequences is not None:
         each = layout["data_parallel"] * layout["microbatch_sequences"]

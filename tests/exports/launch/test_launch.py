@@ -437,6 +437,7 @@ def test_a_script_of_ones_own(tmp_path: Path) -> None:
         ("own.sh", "TP=8;", "TP=x;", "line 6: --tensor-model-parallel-size: must be a whole number from 1 (is 'x')"),
         ("own.sh", "=1024", "=1025", "global batch of 1,025 sequences is no multiple of 32 = 32 replicas x 1"),
         ("own.sh", "PP=4", "PP=400", "own.sh: 1,024 GPUs are fewer than the 3,200 of one replica"),
+        ("own.sh", "PP=4", "PP=3", "own.sh: 1,024 GPUs are no multiple of the 24 of one replica; correct either"),
         ("own.sh", '"\nMODEL', "\nMODEL", "own.sh: cannot be read as a shell script"),
         ("own.sh", "--sequence-parallel", f"{PIPELINE} 'Et*40|xt*40L'", "'x' is none of E, t, m, L"),
         ("own.sh", "--sequence-parallel", f"{PIPELINE} 'Et*999999|L'", "expands to more than 100,000"),
