@@ -266,7 +266,7 @@ def test_columns_of_mixed_kinds() -> None:
         a.row.model_copy(update={"point": {"x": x, "y": y}})
         for (_, a), x, y in zip(done_twice(), (1, 2.5), ("word", 3), strict=True)
     )
-    columns = columns_of([a, b])
+    columns = columns_of([a.flat(), b.flat()])
     assert (columns["x"], columns["y"]) == ([1.0, 2.5], ["word", "3"])
     assert runs((2, 2, 2, 1)) == "3x2 1"
 
