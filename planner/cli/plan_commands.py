@@ -370,9 +370,12 @@ def check(plan: console.PlanFile) -> None:
     """Verify a plan against the instance inside it; print each violated rule, nothing where all hold."""
     import planner
 
-    violations = planner.check(read_plan(plan))
+    given = read_plan(plan)
+    violations = planner.check(given)
     for violation in violations:
         print(f"{violation.rule}: {violation.message}")
+    if not violations and given.status == "unknown":
+        print(f"{plan}: holds no decisions to check: its search ended without a plan", file=sys.stderr)
     raise typer.Exit(console.ExitCode.BROKEN if violations else console.ExitCode.DONE)
 
 

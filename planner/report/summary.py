@@ -108,7 +108,8 @@ def curve_text(frontier: "Frontier", epsilon: float, width: int | None = None) -
     if not curve.points:
         what = f"the search was ended by {_ended(curve)}; what plans there are is not known"
         return fitted(f"{name}: no plan so far: {what}", width)
-    lines = [f"{name}: {counted(len(curve.points), 'plan')} that no other beats in both capital and days"]
+    unbeaten = "that no other" if curve.stopped == "proved" else "so far, of which no other"
+    lines = [f"{name}: {counted(len(curve.points), 'plan')} {unbeaten} beats in both capital and days"]
     lines += [*curve_table(curve.points), *curve_claims(curve)]
     if curve.stopped != "proved":
         lines.append(f"The search was ended by {_ended(curve)} before {rounded_up(epsilon)} was proven.")

@@ -113,6 +113,7 @@ def test_exit_statuses_with_plans(
     done = run_here("frontier", "one-rack")
     assert done.returncode == status
     assert text in done.stdout
+    assert ("so far, of which no other beats" in done.stdout) == (changes.get("stopped", "proved") != "proved")
 
 
 @pytest.mark.parametrize(
