@@ -86,8 +86,7 @@ NEWTON_STEPS = 60  # towards the best interval, from one side; the last of them 
 MOST_STALLED = 1e12  # seconds of stalls per second of work: replicas that are away are negligible against it
 LARGE = 100.0  # the time of writing a checkpoint over the mean time between stops
 SMALL = 0.01  # the time between checkpoints and their writing over the mean time between stops
-# Relative change behind which the next would be of rounding: of a table each job stops where it does alone.
-ENOUGH = 1e-10
+ENOUGH = 1e-10  # relative change below which a step is of rounding: in a table each job stops where it does alone
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -322,8 +322,8 @@ class Stages:
     def _least(self, limited: Floats, other: Floats, limit: float, most: int) -> float:
         """Return the least limit on one figure that admits a split under one on the other; infinite where none does.
 
-        Each layer of a stage beyond one a chunk is a place that a limit opens: as many must be open as there are
-        layers, and those of the fewest layers of each stage.
+        Each size of a stage, from one layer a chunk on, opens at its own limit. The open sizes and the `v - 1` layers
+        below them must hold the model, and each stage its fewest layers.
         """
         c, places = self.column, most - self.column.v + 1
         needed, fewest = c.strategy.problem.layers - c.p * (c.v - 1), self.least_sizes - c.v

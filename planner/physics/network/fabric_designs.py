@@ -328,13 +328,9 @@ def wan_gateway_bill(network: Network, switch: Switch, design: Design) -> Bill:
 
 
 def endpoint_factor(switch: Switch, split: int) -> float:
-    """Return price and power of a GPU's link over those of the network's optics, cables and media.
-
-    A port split less than it can be has dearer links, in proportion to their share of it.
-    """
-    least, most = sorted((1.0, switch.breakout_link_factor))
-    share = min(most, max(least, switch.breakout_link_factor * switch.breakout / split)) if split > 1 else 1.0
-    return switch.link_factor * share
+    """Return price and power of a GPU's link over those of the network's links, by its share of a split port."""
+    least = switch.breakout_link_factor
+    return switch.link_factor * (sorted((1.0, least, least * switch.breakout / split))[1] if split > 1 else 1.0)
 
 
 def _flat(network: Network, switch_links: int, endpoint_links: int) -> Bill:
