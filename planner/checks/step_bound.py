@@ -43,7 +43,8 @@ def fastest_ranges(cut: Cut, pipelines: CutPipelines, racks: MaxRacks, limit: fl
         most[pipelines.wired == wired] = racks(wired)
     each = cut.least_layers * (times.forward_seconds + times.backward_seconds) / shape.micro_batch
     gpus = float(cut.space.failures.fewest_gpus(limit / (each * shape.gpus))) * (1 - ROUNDING)
-    few = np.ceil(np.maximum(gpus / pipelines.p, shape.expert_parallel) / shape.gpus).astype(np.int64)
+    few = np.ceil(np.maximum(gpus / pipelines.p, shape.expert_parallel) / shape.gpus)
+    few = np.minimum(few, total + 1.0).astype(np.int64)  # a limit of no time asks for GPUs without end
     many, low = most // pipelines.block_racks * pipelines.block_replicas, np.where(pipelines.v > 1, pipelines.p, 1)
     high = np.full_like(pipelines.p, total)
     by_site, batches = pins.get("layout.data_parallel_by_site"), pins.get("layout.microbatches_per_step")

@@ -163,7 +163,7 @@ def test_deadline_that_cannot_be_met(tmp_path: Path) -> None:
 def test_time_limit_still_gives_a_plan(tmp_path: Path) -> None:
     """A limit that is reached gives the plan found by then with its gap, and says of none that it may yet exist."""
     plan = tmp_path / "plan.json"
-    for seconds in (0.5, 8, 16, 32, 64):  # until one is long enough for a first plan on the machine at hand
+    for seconds in (0.5, 4, 8, 16, 32, 64):  # until one is long enough for a first plan on the machine at hand
         out = run_here("solve", ROOT / "instances" / "agache2024-100t.json", "--time-limit", str(seconds), "-o", plan)
         checked = run_here("check", plan)
         data = json.loads(plan.read_text())
@@ -172,7 +172,7 @@ def test_time_limit_still_gives_a_plan(tmp_path: Path) -> None:
             break
         assert (out.returncode, data["status"], data["stopped"]) == (4, "unknown", "limit"), out.stderr
     assert (out.returncode, data["status"], data["stopped"]) == (4, "feasible", "limit"), out.stderr
-    assert 0 < data["objective"]["gap"] < 1
+    assert 0 <= data["objective"]["gap"] < 1  # 0: the days are proven, and the limit came before the end of the choice
 
 
 def test_a_plan_that_cannot_be_written_is_not_lost() -> None:
