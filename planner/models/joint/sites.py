@@ -6,8 +6,10 @@ A part is a number of blocks at one site.
 import math
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from typing import Any
 
+import numpy as np
 import pyomo.core as pyo
 
 from planner.instance.instance import Instance
@@ -16,7 +18,7 @@ from planner.models.joint.places.fibre_design import LARGE_BYTES, FibreDesigns
 from planner.models.joint.places.milp import LEFT_OUT, stated, total_musd
 from planner.models.joint.places.near_pairs import CENT_MUSD, without_dear_pairs
 from planner.models.joint.places.site_question import Circuit, Joined, PlacedParts, Proof, SitePart, SiteQuestion
-from planner.models.joint.space import DEFAULT_WAN
+from planner.models.joint.space import DEFAULT_WAN, Floats
 from planner.models.sites import model
 from planner.models.sites.model import build, penalty_musd
 from planner.models.sites.site_rules import max_campus_modules, max_sites
@@ -27,6 +29,8 @@ from planner.plan.plan_sections import WanPlan
 from planner.solvers import highs
 from planner.solvers.outcome import Outcome, UnansweredError, Values
 from planner.solvers.signals import Deadline
+
+MOST_GROUPS = 100_000  # of sites whose routes are all added up
 
 
 @dataclass(kw_only=True)
@@ -39,6 +43,7 @@ class Sites:
     solved: int = 0
     placed: dict[Any, PlacedParts | None] = field(default_factory=dict)
     racks: dict[float | None, dict[int, int]] = field(default_factory=dict)  # the most, by budget and GPUs cabled
+    groups: dict[int, tuple[Floats, Floats]] = field(default_factory=dict)  # round trips and least km, by sites
     deadline: Deadline = field(default_factory=Deadline)  # of the search; an answer cut short by it is not returned
 
     def __post_init__(self) -> None:
@@ -90,10 +95,41 @@ class Sites:
         found = sorted({self.data.rtt_ms(p) for p in self.data.pairs if p not in self.data.disconnected})
         return [x for x in found if limit is None or x <= limit]
 
-    def min_routes_km(self, sites: int) -> float:
-        """Bound from below the total km of the routes between all pairs of `sites` sites: the sum of the shortest."""
-        known = sorted(km for p, km in self.data.pairs.items() if p not in self.data.disconnected)
-        return math.fsum(known[: sites * (sites - 1) // 2])
+    def min_routes_km(self, sites: int, rtt_ms: float = math.inf) -> float:
+        """Bound from below the total km of the routes between all pairs of `sites` sites, no two farther than a trip.
+
+        It is infinite where no sites are so near. Of many groups of sites each route is at least one of the shortest of
+        both its ends.
+        """
+        if sites < 2:
+            return 0.0
+        if sites not in self.groups:
+            self.groups[sites] = self._groups(sites)
+        trips, least = self.groups[sites]
+        at = int(np.searchsorted(trips, rtt_ms * (1 + 1e-12), side="right"))
+        return float(least[at - 1]) if at else math.inf
+
+    def _groups(self, sites: int) -> tuple[Floats, Floats]:
+        """Return longest round trips between sites of a group, ascending, and the least km of groups up to each."""
+        names = {x: i for i, x in enumerate(self.data.candidates)}
+        km, trips = (np.full((len(names), len(names)), np.inf) for _ in range(2))
+        longest = max(self.rtts_ms(), default=-math.inf)
+        for p, length in self.data.pairs.items():
+            if p not in self.data.disconnected and self.data.rtt_ms(p) <= longest and set(p) <= set(names):
+                i, j = names[p[0]], names[p[1]]
+                km[i, j] = km[j, i] = length
+                trips[i, j] = trips[j, i] = self.data.rtt_ms(p)
+        if math.comb(len(names), sites) > MOST_GROUPS:
+            stars = np.sort(np.sort(km, axis=1)[:, : sites - 1].sum(axis=1))[:sites].sum() / 2
+            shortest = np.sort(km[np.triu_indices(len(names), 1)])[: sites * (sites - 1) // 2].sum()
+            return np.zeros(1), np.array([max(stars, shortest)])
+        group = np.array(list(combinations(range(len(names)), sites)), dtype=np.int64).reshape(-1, sites)
+        ends = list(combinations(range(sites), 2))
+        total = sum(km[group[:, i], group[:, j]] for i, j in ends)
+        farthest = np.max([trips[group[:, i], group[:, j]] for i, j in ends], axis=0)
+        order = np.argsort(farthest, kind="stable")
+        order = order[np.isfinite(farthest[order])]
+        return farthest[order], np.minimum.accumulate(np.asarray(total)[order])
 
     def min_joined_usd(self, sites: int) -> float:
         """Bound from below the price in USD of the fibre that joins `sites` sites.
@@ -133,6 +169,11 @@ class Sites:
     def min_fabric_mw(self, rails: int) -> float:
         """Bound from below the power in MW of a rack's share of the fabric with `rails` GPUs cabled, if it counts."""
         return rails * min_fabric_mw(self.instance.network) if self.counts_power else 0.0
+
+    @property
+    def fabric_usd_per_mw(self) -> float:
+        """Price in USD of the building and the interconnection of a MW of a fabric, if its power counts."""
+        return 1e6 * self.data.load_musd * self.data.hardware.facility_overhead_factor if self.counts_power else 0.0
 
     def _most_racks(self, rails: int) -> int:
         """Solve for the most racks in use: pinned ones that are idle take no fabric."""
@@ -299,14 +340,13 @@ def _kinds(parts: tuple[SitePart, ...]) -> tuple[tuple[SitePart, int], ...]:
 
 def _limit_budget(m: Any, s: Sites, fabrics: Any) -> None:
     """Keep capital, penalties of soft rules and the counted years of energy within the budget."""
-    limits, prices, h = s.instance.limits, s.data.grid.prices, s.data.hardware
+    limits = s.instance.limits
     if limits.budget_usd is None:
         return
     spent = capital_musd(m, s.data) + fabrics + penalty_musd(m, s.data)
     spent += limits.budgeted_years * energy_musd(m, s.data)
     if m.component("extra_mw") is not None:
-        each = prices.building_usd_per_it_mw / h.facility_overhead_factor + prices.interconnection_usd_per_mw
-        spent += each / 1e6 * sum(m.extra_mw.values())
+        spent += s.data.load_musd * sum(m.extra_mw.values())
     m.spent = pyo.Constraint(expr=spent <= limits.budget_usd / 1e6)
 
 

@@ -221,10 +221,18 @@ def spared(world: World, column: Column) -> list[Column]:
     return [replace(column, sparing=x, lanes=n) for x in sparings(calendar.r, idle=idle) for n in lanes]
 
 
-def shapes(column: Column, sites: int) -> Iterator[Shape]:
+def largest_parts(column: Column, sites: int) -> range:
+    """Return the numbers of blocks that the largest of some sites may have of a column's."""
+    block = column.strategy.block(column.p)
+    total = 0 if block is None else block.blocks(column.d)
+    return range(-(-total // sites), total - sites + 2)
+
+
+def shapes(column: Column, sites: int, largest: range | None = None) -> Iterator[Shape]:
     """Yield every way to share a column's blocks out over `sites` sites, up to an exchange of sites.
 
-    Shapes are in ascending order of their largest part, and contain the pinned numbers of blocks.
+    Shapes are in ascending order of their largest part, and contain the pinned numbers of blocks. `largest`: only those
+    whose largest part is within it.
     """
     s = column.strategy
     block = s.block(column.p)
@@ -233,7 +241,7 @@ def shapes(column: Column, sites: int) -> Iterator[Shape]:
     total = block.blocks(column.d)
     missing = total * block.replicas - column.d
     pinned = Counter(n for n in pinned_blocks(s.problem.instance).values() if n)
-    for blocks in _partitions(total, sites, total):
+    for blocks in _partitions(total, sites, largest_parts(column, sites) if largest is None else largest):
         if not pinned <= Counter(blocks):
             continue
         replicas = [n * block.replicas for n in blocks]
@@ -242,12 +250,12 @@ def shapes(column: Column, sites: int) -> Iterator[Shape]:
             yield Shape(blocks, min(replicas))
 
 
-def _partitions(total: int, parts: int, most: int) -> Iterator[tuple[int, ...]]:
-    """Yield the ways to write a total as `parts` positive parts of at most `most`, none larger than the one before."""
-    if parts == 1:
-        if total <= most:
-            yield (total,)
-        return
-    for largest in range(-(-total // parts), min(most, total - parts + 1) + 1):
-        for rest in _partitions(total - largest, parts - 1, largest):
-            yield (largest, *rest)
+def _partitions(total: int, parts: int, largest: range) -> Iterator[tuple[int, ...]]:
+    """Yield the ways to write a total as positive parts, none larger than the one before, the first within a range."""
+    for most in largest:
+        left = total - most
+        if parts == 1 and not left:
+            yield (most,)
+        elif parts > 1 and left >= parts - 1:
+            for rest in _partitions(left, parts - 1, range(-(-left // (parts - 1)), min(most, left - parts + 2) + 1)):
+                yield (most, *rest)

@@ -113,6 +113,12 @@ class SplitData:
         """Return the synchronous area of a site."""
         return self.authorities[self.candidates[site].balancing_authority].interconnection
 
+    @property
+    def load_musd(self) -> float:
+        """Price in M$ of the building and the interconnection of a MW more that a site draws."""
+        prices, overhead = self.grid.prices, self.hardware.facility_overhead_factor
+        return (prices.building_usd_per_it_mw / overhead + prices.interconnection_usd_per_mw) / 1e6
+
     def rtt_ms(self, pair: Pair) -> float:
         """Return the round trip between two sites."""
         return wan.rtt_ms(self.wan, self.pairs[pair])

@@ -54,6 +54,11 @@ class CapitalBounds:
         return np.array([n for n in range(1, most + 1) if wanted in (None, n)], dtype=np.int64)
 
     @property
+    def _power_usd(self) -> float:
+        """The price of the least power of all fabrics, which comes with the sites."""
+        return 0.0
+
+    @property
     def _most_bytes(self) -> float:
         """Bound the gradients of a stage from above: a stage of more layers takes longer than the cutoff."""
         q, sites = self.shape_problem, self.shape_problem.world.sites
@@ -89,15 +94,15 @@ class CapitalBounds:
         The shortest route's fibre, or what the sites returned. What sites cost at n wavelengths they cost at fewer
         but for at most the longest route's fibre, and at more by the shortest's.
         """
-        q, sites = self.shape_problem, self.shape_problem.world.sites
+        q, sites, count = self.shape_problem, self.shape_problem.world.sites, len(self.shape_problem.shape.blocks)
         known = float(q.site_bounds_by_rtt[q.rtts_ms.index(rtt)])
         if sites is None or not q.several:
-            return np.array([max([self._first_floor(), known, *self.lower_bounds.values()])])
+            return np.array([max([q.floor_usd + self._power_usd, known, *self.lower_bounds.values()])])
         key = len(self.lower_bounds), known, self._most_bytes
         if rtt not in self.floor_tables or self.floor_tables[rtt][0] != key:
-            near = self._first_floor() + q.min_fibre_usd
-            if sites.designed and len(q.shape.blocks) == 2:
-                near = self._first_floor() + sites.fibre.least_usd(self._most_bytes, rtt)[: len(near)]
+            near = q.floor_usd + self._power_usd + (q.min_fibre_usd if sites.designed else q.fibre_usd(sites.min_routes_km(count, rtt)))
+            if sites.designed and count == 2:
+                near = q.floor_usd + self._power_usd + sites.fibre.least_usd(self._most_bytes, rtt)[: len(near)]
             found = np.maximum(near, self._elsewhere(1, rtt, known))
             for (n, t), usd in self.lower_bounds.items():
                 if t >= rtt:
@@ -135,9 +140,3 @@ class CapitalBounds:
         if network is not None and network.wan_gateway:
             return np.where(numbers >= n, usd, 0.0)
         return self._elsewhere(n, rtt, usd)
-
-    def _first_floor(self) -> float:
-        q, sites = self.shape_problem, self.shape_problem.world.sites
-        if sites is None:
-            return q.world.owned_usd
-        return sum(sites.floor_usd(q.traffic.racks(g), 1) for g in q.shape.blocks)

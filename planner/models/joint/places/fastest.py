@@ -60,25 +60,56 @@ class FastestSearch(CapitalBounds):
         Where power counts all are listed, since a fabric of less power may beat one that is cheap and slows less.
         """
         q = self.shape_problem
-        phi, sites = q.world.problem.transport_slowdown, q.world.sites
         if q.world.templates is None:
+            phi = q.world.problem.transport_slowdown
             return [SlowdownLevel(phi, phi, 0.0)]
-        parts = [self.options[g] for g in q.shape.blocks]
-        if any(not len(x) for x in parts):
+        parts = self._parts
+        if not parts or any(not len(x) for x in parts):
             return []
         sends, allreduces = (np.unique(np.concatenate([getattr(x, n) for x in parts])) for n in ("send", "allreduce"))
-        every = sites is not None and sites.counts_power
         found: list[SlowdownLevel] = []
         lowest = np.full(len(sends), np.inf)
         for allreduce in allreduces.tolist():
             q.world.deadline.check()
-            usd = np.sum([least_at(x, sends, allreduce) for x in parts], axis=0)
+            usd = self._least_usd(sends, allreduce) - self._power_usd
             worth = np.isfinite(usd)
-            if not every:
+            if not self._lists_all:
                 worth &= (usd < lowest * (1 - 1e-15)) & np.append(True, usd[1:] < usd[:-1])
             found += [SlowdownLevel(float(sends[i]), allreduce, float(usd[i])) for i in np.flatnonzero(worth)]
             lowest = np.minimum(lowest, usd)
         return found
+
+    @property
+    def _lists_all(self) -> bool:
+        """Whether slowdowns are listed that others beat in price."""
+        sites = self.shape_problem.world.sites
+        return sites is not None and sites.counts_power
+
+    @property
+    def _parts(self) -> list[DesignTable]:
+        """The templates of each part."""
+        return [self.options[g] for g in self.shape_problem.shape.blocks]
+
+    def _least_usd(self, sends: Floats, allreduce: float) -> Floats:
+        """Return the least price of the fabrics of all parts and of their power by slowdown of sends."""
+        return np.asarray(np.sum([least_at(self._with_power(x), sends, allreduce) for x in self._parts], axis=0))
+
+    def _with_power(self, x: DesignTable) -> DesignTable:
+        """Return a table with the price of the power that each fabric draws in its price."""
+        sites = self.shape_problem.world.sites
+        each = 0.0 if sites is None else sites.fabric_usd_per_mw
+        return replace(x, usd=x.usd + each * x.mw) if each else x
+
+    @cached_property
+    def _power_usd(self) -> float:
+        """The price of the least power that the fabrics of all parts draw, which comes with the sites."""
+        sites = self.shape_problem.world.sites
+        return 0.0 if sites is None else sites.fabric_usd_per_mw * self._least_mw
+
+    @property
+    def _least_mw(self) -> float:
+        """The least power that the fabrics of all parts draw."""
+        return sum(float(x.mw.min()) for x in self._parts if len(x))
 
     @cached_property
     def _level_usd(self) -> Floats:
@@ -168,12 +199,15 @@ class FastestSearch(CapitalBounds):
         ]
 
     def _cheaper_fibre(self, near: float, far: float) -> bool:
-        """Return whether designed fibre may cost less where two sites may be farther apart."""
+        """Return whether fibre may cost less where two sites may be farther apart."""
         q, sites = self.shape_problem, self.shape_problem.world.sites
-        if sites is None or not sites.designed or len(q.shape.blocks) != 2:
+        if sites is None or not q.several:
             return False
+        count = len(q.shape.blocks)
+        if not sites.designed:
+            return sites.min_routes_km(count, far) < sites.min_routes_km(count, near)
         a, b = (sites.fibre.least_usd(self._most_bytes, rtt) for rtt in (near, far))
-        return bool(np.any(b < a))
+        return count == 2 and bool(np.any(b < a))
 
     def _affordable(self, rtt: float) -> list[tuple[float, SlowdownLevel, int]]:
         """List the slowdowns that the money may pay, the fastest first.

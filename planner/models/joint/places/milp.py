@@ -146,15 +146,14 @@ def design_fibre(m: Any, q: SiteQuestion) -> None:
 
 def total_musd(m: Any, q: SiteQuestion) -> Any:
     """Sum capital of sites, racks, lines, fabrics and fibre, counted energy and a year's soft penalties, in M$."""
-    prices, h, years = q.data.grid.prices, q.data.hardware, q.data.instance.limits.budgeted_years
+    years = q.data.instance.limits.budgeted_years
     fabrics = sum(q.kinds[k][0].fabrics[f][0] / 1e6 * m.fabric[x, k, f] for x, k, f in m.fabric)
     usd = {p: x for p, x in q.pair_usd.items() if math.isfinite(x)}
     fibre = sum(usd.get(p, 0.0) / 1e6 * m.lit[p] for p in m.lit) + m.design_musd
     total = capital_musd(m, q.data) + fabrics + fibre + penalty_musd(m, q.data)
     total += years * yearly_energy_musd(m, q) if years else 0.0
     if q.counts_power:
-        each = prices.building_usd_per_it_mw / h.facility_overhead_factor + prices.interconnection_usd_per_mw
-        total += each / 1e6 * sum(fabric_mw(q, k, f) * m.fabric[x, k, f] for x, k, f in m.fabric)
+        total += q.data.load_musd * sum(fabric_mw(q, k, f) * m.fabric[x, k, f] for x, k, f in m.fabric)
     return total
 
 

@@ -173,6 +173,14 @@ class ShapeProblem:
         """Racks of all blocks."""
         return sum(self.traffic.racks(g) for g in self.shape.blocks)
 
+    @cached_property
+    def floor_usd(self) -> float:
+        """The least capital of the racks at the sites, without fabrics and fibre."""
+        sites = self.world.sites
+        if sites is None:
+            return self.world.owned_usd
+        return sum(sites.floor_usd(self.traffic.racks(g), 1) for g in self.shape.blocks)
+
     @property
     def min_fabrics_usd(self) -> float:
         """Price of the least fabrics of all racks."""
@@ -260,6 +268,8 @@ class ShapeProblem:
         """Price the fibre between all sites, given the length of all routes, by the number of wavelengths of each."""
         wan, sites = self.world.problem.wan, len(self.shape.blocks)
         n = np.arange(wan.max_wavelengths_per_pair * wan.max_fibre_pairs + 1)
+        if math.isinf(routes_km):
+            return np.full(len(n), math.inf)
         pairs = np.ceil(n / wan.max_wavelengths_per_pair)
         lit = n * wan.wavelength_usd * (sites * (sites - 1) // 2)
         return np.asarray(pairs * routes_km * wan.fibre_usd_per_route_km + lit, dtype=np.float64)
@@ -315,8 +325,13 @@ class ShapeProblem:
             g: templates.options(
                 self.traffic, g, self._most_fabric_usd(g), site, max_slowdowns=slowest, shallow=shallow
             )
-            for g in sorted(set(self.shape.blocks))
+            for g in self.sizes
         }
+
+    @property
+    def sizes(self) -> list[int]:
+        """The numbers of blocks of the sites."""
+        return sorted(set(self.shape.blocks))
 
     def _most_fabric_usd(self, blocks: int) -> float:
         """Bound the price in USD of the fabric of a part of `blocks` blocks.
@@ -327,7 +342,7 @@ class ShapeProblem:
         if world.sites is None:
             return world.budget - world.owned_usd
         others = (self.racks - traffic.racks(blocks)) * world.sites.min_fabric_usd(traffic.rails)
-        floor = sum(world.sites.floor_usd(traffic.racks(g), 1) for g in self.shape.blocks)
+        floor = self.floor_usd
         if world.site_bounds is not None:
             floor = max(floor, world.site_bounds.bound(self.point(self.rtts_ms[-1] if self.rtts_ms else 0.0)))
         return world.budget - floor - others

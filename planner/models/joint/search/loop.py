@@ -6,7 +6,8 @@ A node is a set of plans with floors of seconds a sequence and of capital:
     ranges      many pipelines of it, of each a range of blocks, under a ZeRO stage or any
     columns     counts of replicas and micro-batches of such pipelines, in the order of the goal
     column      one of them, with its best split of layers on a network that slows nothing
-    shapes      the ways to share its blocks out over a number of sites, the most even first
+    class       the ways to share its blocks out over a number of sites, the largest part within a range
+    shapes      those of one largest part
     shape       one of these, which the goal prices with sites, fabrics and fibre
 
 The goal puts nodes in order and says which may hold a plan of use. No floor of a node is below that of the node that
@@ -17,6 +18,7 @@ use, none is left. Nothing is left out that a floor does not exclude.
 import heapq
 import itertools
 import math
+from bisect import bisect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -32,6 +34,7 @@ from planner.models.joint.columns import (
     strategy_bound,
     table_of,
 )
+from planner.models.joint.places.shape_class import ShapeClass
 from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.search.goal import Goal, Node, Stopped
 from planner.models.joint.search.ranges import (
@@ -47,7 +50,7 @@ from planner.models.joint.search.ranges import (
 )
 from planner.models.joint.space import Flags, Strategy
 from planner.models.joint.split import Column
-from planner.models.joint.world import Shape, World, open_sites, shapes, spared
+from planner.models.joint.world import Shape, World, largest_parts, open_sites, shapes, spared
 from planner.solvers.outcome import UnansweredError
 from planner.solvers.signals import OutOfTimeError
 
@@ -55,6 +58,19 @@ SAMPLED = 800  # degrees by which a layer is cut, among which first plans are so
 FEW_RANGES = 64  # of a batch, which memory bounds in less time than a wait among the open nodes takes
 GATHERING = 3  # the ZeRO stage that needs room for gathered weights, as those that divide less do not
 STALE = 0.98  # of a key, above which one that has changed is taken as it is
+
+
+@dataclass(frozen=True, slots=True)
+class ClassLeft:
+    """Shapes of a column over a number of sites, the most blocks of a site within a range.
+
+    `timed`: the floor of their time is known.
+    """
+
+    column: Column
+    sites: int
+    largest: range
+    timed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +167,7 @@ class Loop:
         elif isinstance(what, Columns) and not what.usd.any():
             for columns in repriced(goal, what):
                 self._push_columns(columns)
-        elif isinstance(what, ShapesLeft):
+        elif isinstance(what, ClassLeft | ShapesLeft):
             self.push(t, goal.sites_floor(what.column, what.sites, c), what)
         else:
             self.push(t, c, what)
@@ -346,7 +362,33 @@ class Loop:
         for choice in spared(self.world, column):
             for sites in open_sites(self.world, choice):
                 floor = self.goal.sites_floor(choice, sites, c)
-                self.push(t, floor, ShapesLeft(choice, sites, shapes(choice, sites)))
+                self.push(t, floor, ClassLeft(choice, sites, largest_parts(choice, sites)))
+
+    def _open_class(self, t: float, c: float, x: ClassLeft) -> None:
+        """Bound the time of a class at the capital that its shapes may spend; halve one that is timed.
+
+        Where the sites house no shape of a largest part they house none of a larger one.
+        """
+        goal, world = self.goal, self.goal.shapes_world
+        if x.sites == 1 or (len(x.largest) == 1 and (x.sites == 2 or x.timed)):  # then few shapes are left
+            self.push(t, c, ShapesLeft(x.column, x.sites, shapes(x.column, x.sites, x.largest)))
+            return
+        if x.timed:
+            middle = len(x.largest) // 2
+            for half in (x.largest[:middle], x.largest[middle:]):
+                self.push(t, c, replace(x, largest=half, timed=False))
+            return
+
+        def unhoused(most: int) -> bool:
+            return not goal.houses(ShapeClass.of(world, x.column, x.sites, range(most, most + 1)))
+
+        housed = x.largest[: bisect(x.largest, False, key=unhoused)]
+        if not housed:
+            return
+        self.world.count("classes")
+        least = ShapeClass.of(world, x.column, x.sites, housed).least_seconds(goal.cutoff(c))
+        if math.isfinite(least):
+            self.push(max(t, least), c, replace(x, largest=housed, timed=True))
 
     def _open_shapes(self, t: float, c: float, x: ShapesLeft) -> None:
         """Open the next shape of a column, and those behind it where they may still be of use.
@@ -414,6 +456,7 @@ EXPAND: dict[type, tuple[str, Callable[[Loop, float, float, Any], None]]] = {
     Ranges: ("ranges", Loop._open_ranges),
     Columns: ("columns", Loop._open_columns),
     Column: ("column", Loop._open_column),
+    ClassLeft: ("class", Loop._open_class),
     ShapesLeft: ("shapes", Loop._open_shapes),
     OpenShape: ("shape", Loop._open_shape),
 }
