@@ -55,6 +55,10 @@ class FastestSearch(CapitalBounds):
 
     @cached_property
     def levels(self) -> list[SlowdownLevel]:
+        """List the slowdowns that may be worth their price."""
+        return self._levels()
+
+    def _levels(self) -> list[SlowdownLevel]:
         """List the slowdowns that may be worth their price: fabrics with smaller ones cost more.
 
         Where power counts all are listed, since a fabric of less power may beat one that is cheap and slows less.

@@ -1,13 +1,13 @@
 """Floors of many shapes of a column at once: over a number of sites, whose largest part is within a range."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import ge
 from typing import Any
 
-import numpy as np
-
-from planner.models.fabric.design_table import DesignTable, least_at
+from planner.models.fabric.design_table import DesignTable
+from planner.models.joint.places.capital_bounds import SlowdownLevel
 from planner.models.joint.places.fastest import FastestSearch, NetworkCandidate
 from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.space import Floats
@@ -62,17 +62,64 @@ class ShapeClass(ShapeProblem):
         """Bound the clock seconds a sequence from below."""
         return seconds * self.free_stretch
 
-    def least_seconds(self, cutoff: float) -> float:
-        """Bound the seconds a sequence of every shape that the money may pay; infinite where none meets the cutoff."""
-        if len(self.sizes) > MOST_TABLES and self.world.templates is not None:
+    def least_seconds(self, cutoff: float, *, fabrics: bool) -> float:
+        """Bound the seconds a sequence of every shape that the money may pay; infinite where none meets the cutoff.
+
+        `fabrics`: those that may be built are priced, not only links and leaf ports of the GPUs.
+        """
+        if fabrics and (len(self.sizes) > MOST_TABLES or self.world.templates is None):
             return 0.0
-        search = _ClassSearch(shape_problem=self, cutoff=cutoff)
+        search = (_WithFabrics if fabrics else _WithEndpoints)(shape_problem=self, cutoff=cutoff)
         found = search.next(Target(cutoff / (1 + EPS), math.inf, self.world.budget))
         return math.inf if found is None else found.seconds * (1 - EPS)
 
+    def options(self, cutoff: float, *, shallow: bool = False) -> dict[int, DesignTable]:
+        """Return, under the key of one block, the fabrics of sites of every size, with a block's share of each.
 
-class _ClassSearch(FastestSearch):
-    """The least time of a class, with fabrics at the least price a block of any number of blocks of a site."""
+        A table within some limits serves other classes whose limits are no wider.
+        """
+        templates, known = self.world.templates, self.world.cache.shares
+        if templates is None:
+            return {}
+        limits, parts = (self._most_fabric_usd(self.high), self.max_slowdowns(cutoff)), list[DesignTable]()
+        for g in self.sizes:
+            own, x = known.get((self.traffic, g), ((0.0, (0.0, 0.0)), None))
+            if x is None or own[0] < limits[0] or not all(map(ge, own[1], limits[1])):
+                x = templates.options(self.traffic, g, limits[0], max_slowdowns=limits[1])
+                x = replace(x, usd=x.usd / g, mw=x.mw / g)
+                known[self.traffic, g] = limits, x
+            parts.append(x)
+        return {1: DesignTable.joined(parts).within((math.inf, limits[1]))}
+
+
+class _WithEndpoints(FastestSearch):
+    """The least time of a class with fabrics that slow nothing, at the price of links and leaf ports of the GPUs."""
+
+    @cached_property
+    def levels(self) -> list[SlowdownLevel]:
+        """List the one level."""
+        q = self.shape_problem
+        phi = q.world.problem.transport_slowdown
+        return [SlowdownLevel(phi, phi, q.min_fabrics_usd)]
+
+    @property
+    def _least_mw(self) -> float:
+        """The least power that all fabrics draw."""
+        q = self.shape_problem
+        return 0.0 if q.world.sites is None else q.racks * q.world.sites.min_fabric_mw(q.traffic.rails)
+
+    def _fewest_wavelengths(self, c: NetworkCandidate) -> NetworkCandidate:
+        """Return the candidate: of a class its time alone counts."""
+        return c
+
+
+class _WithFabrics(_WithEndpoints):
+    """The least time of a class with fabrics at the least price of a block of sites of any number of blocks."""
+
+    @cached_property
+    def levels(self) -> list[SlowdownLevel]:
+        """List the slowdowns that may be worth their price."""
+        return self._levels()
 
     @property
     def _lists_all(self) -> bool:
@@ -81,21 +128,15 @@ class _ClassSearch(FastestSearch):
 
     @property
     def _parts(self) -> list[DesignTable]:
-        """The fabrics of each number of blocks that has any."""
-        return [x for x in self.options.values() if len(x)]
+        """The fabrics of a block."""
+        return list(self.options.values())
 
     def _least_usd(self, sends: Floats, allreduce: float) -> Floats:
-        """Bound the price of all fabrics by slowdown of sends."""
-        q = self.shape_problem
-        each = [least_at(self._with_power(x), sends, allreduce) / g for g, x in self.options.items() if len(x)]
-        return np.asarray(np.min(each, axis=0) * sum(q.shape.blocks))
+        """Bound the price of all fabrics and of their power by slowdown of sends."""
+        return super()._least_usd(sends, allreduce) * sum(self.shape_problem.shape.blocks)
 
     @property
     def _least_mw(self) -> float:
         """The least power that all fabrics draw."""
-        each = (float(x.mw.min()) / g for g, x in self.options.items() if len(x))
-        return min(each, default=0.0) * sum(self.shape_problem.shape.blocks)
-
-    def _fewest_wavelengths(self, c: NetworkCandidate) -> NetworkCandidate:
-        """Return the candidate: of a class its time alone counts."""
-        return c
+        each = min((float(x.mw.min()) for x in self._parts if len(x)), default=0.0)
+        return each * sum(self.shape_problem.shape.blocks)

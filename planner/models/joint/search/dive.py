@@ -183,11 +183,15 @@ def descend(goal: Goal, column: Column, *, first: bool = False) -> bool:
 
 
 def _descending(column: Column) -> Iterator[int]:
-    """Yield replicas of a column, a block fewer each time, then half as many: fabrics may join far fewer racks."""
+    """Yield replicas of a column, then of whole blocks, one fewer each time, then half as many.
+
+    Fabrics may join far fewer racks.
+    """
     block, replicas = column.strategy.block(column.p), column.d
     each = 0 if block is None else block.replicas
-    yield from range(replicas, 0, -each)[:FEWER_BLOCKS] if each else ()
-    fewer = replicas - FEWER_BLOCKS * each
+    whole = (replicas - 1) // each * each if each else 0
+    yield from (replicas, *range(whole, 0, -each)[: FEWER_BLOCKS - 1]) if each else ()
+    fewer = whole - (FEWER_BLOCKS - 1) * each
     while each and fewer > 0:
         yield fewer
         fewer //= 2

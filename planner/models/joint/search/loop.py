@@ -57,6 +57,7 @@ from planner.solvers.signals import OutOfTimeError
 SAMPLED = 800  # degrees by which a layer is cut, among which first plans are sought before all of them are timed
 FEW_RANGES = 64  # of a batch, which memory bounds in less time than a wait among the open nodes takes
 GATHERING = 3  # the ZeRO stage that needs room for gathered weights, as those that divide less do not
+FLOORS = 2  # of the time of a class, before it is halved
 STALE = 0.98  # of a key, above which one that has changed is taken as it is
 
 
@@ -64,13 +65,13 @@ STALE = 0.98  # of a key, above which one that has changed is taken as it is
 class ClassLeft:
     """Shapes of a column over a number of sites, the most blocks of a site within a range.
 
-    `timed`: the floor of their time is known.
+    `floors`: how many floors of their time are known, the second with the fabrics that may be built.
     """
 
     column: Column
     sites: int
     largest: range
-    timed: bool = False
+    floors: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,25 +371,26 @@ class Loop:
         Where the sites house no shape of a largest part they house none of a larger one.
         """
         goal, world = self.goal, self.goal.shapes_world
-        if x.sites == 1 or (len(x.largest) == 1 and (x.sites == 2 or x.timed)):  # then few shapes are left
+        if x.sites == 1 or (len(x.largest) == 1 and (x.sites == 2 or x.floors == FLOORS)):  # then few shapes are left
             self.push(t, c, ShapesLeft(x.column, x.sites, shapes(x.column, x.sites, x.largest)))
             return
-        if x.timed:
+        if x.floors == FLOORS:
             middle = len(x.largest) // 2
             for half in (x.largest[:middle], x.largest[middle:]):
-                self.push(t, c, replace(x, largest=half, timed=False))
+                self.push(t, c, replace(x, largest=half, floors=0))
             return
 
         def unhoused(most: int) -> bool:
             return not goal.houses(ShapeClass.of(world, x.column, x.sites, range(most, most + 1)))
 
-        housed = x.largest[: bisect(x.largest, False, key=unhoused)]
+        housed = x.largest if x.floors else x.largest[: bisect(x.largest, False, key=unhoused)]
         if not housed:
             return
         self.world.count("classes")
-        least = ShapeClass.of(world, x.column, x.sites, housed).least_seconds(goal.cutoff(c))
+        some = ShapeClass.of(world, x.column, x.sites, housed)
+        least = some.least_seconds(goal.cutoff(c), fabrics=x.floors > 0)
         if math.isfinite(least):
-            self.push(max(t, least), c, replace(x, largest=housed, timed=True))
+            self.push(max(t, least), c, replace(x, largest=housed, floors=x.floors + 1))
 
     def _open_shapes(self, t: float, c: float, x: ShapesLeft) -> None:
         """Open the next shape of a column, and those behind it where they may still be of use.
