@@ -76,7 +76,7 @@ class CheapestSearch(FastestSearch):
             # The least fabrics: for each GPU cabled its link and a port of the cheapest leaf.
             rails = self.shape_problem.racks * self.shape_problem.traffic.rails
             yield self._base(first, last) + rails * self.floor_usd.rail_usd
-        choices = self._first_choices()
+        choices = [SlowdownChoice(*x) for x in self.fewest_waves()]
         if not choices:
             return
         yield min(self._base(c.waves, last) + c.level.usd for c in choices)
@@ -93,20 +93,6 @@ class CheapestSearch(FastestSearch):
                     yield answer
                 else:
                     heapq.heappush(heap, (max(usd, usd_of), next(order), answer))
-
-    def _first_choices(self) -> list[SlowdownChoice]:
-        """Pair the slowdowns that may meet the cutoff with the fewest wavelengths that even stages need."""
-        waves, rtt, levels = self._wavelengths, self._rtts[0], self.levels
-        if not levels:
-            return []
-        seconds = self._bounds([(x, int(waves[-1])) for x in levels], rtt)
-        near = [x for x, bound in zip(levels, seconds, strict=True) if bound < self.cutoff]
-        low, high = np.zeros(len(near), dtype=np.int64), np.full(len(near), len(waves) - 1)
-        while (low < high).any():
-            middle = (low + high) // 2
-            fits = self._bounds([(x, int(n)) for x, n in zip(near, waves[middle], strict=True)], rtt) < self.cutoff
-            low, high = np.where(fits, low, np.minimum(middle + 1, high)), np.where(fits, middle, high)
-        return [SlowdownChoice(x, int(n)) for x, n in zip(near, waves[low], strict=True)]
 
     def _fewest(self, level: SlowdownLevel, rtt: float, above: int) -> int | None:
         """Return the fewest wavelengths, more than `above`, with which slowdowns meet the cutoff at a round trip."""

@@ -154,6 +154,20 @@ class FastestSearch(CapitalBounds):
                     best = found
         return None if best is None else self._fewest_wavelengths(best)
 
+    def fewest_waves(self) -> list[tuple[SlowdownLevel, int]]:
+        """Pair the slowdowns that may meet the cutoff with the fewest wavelengths that even stages need."""
+        if not self.levels or not self._rtts or not len(self._wavelengths):
+            return []
+        waves, rtt = self._wavelengths, self._rtts[0]
+        seconds = self._bounds([(x, int(waves[-1])) for x in self.levels], rtt)
+        near = [x for x, bound in zip(self.levels, seconds, strict=True) if bound < self.cutoff]
+        low, high = np.zeros(len(near), dtype=np.int64), np.full(len(near), len(waves) - 1)
+        while (low < high).any():
+            middle = (low + high) // 2
+            fits = self._bounds([(x, int(n)) for x, n in zip(near, waves[middle], strict=True)], rtt) < self.cutoff
+            low, high = np.where(fits, low, np.minimum(middle + 1, high)), np.where(fits, middle, high)
+        return [(x, int(n)) for x, n in zip(near, waves[low], strict=True)]
+
     def _fewest_wavelengths(self, c: NetworkCandidate) -> NetworkCandidate:
         """Return the candidate with as few wavelengths as keep its time."""
         limit = c.seconds * (1 + EPS / 2)

@@ -62,16 +62,19 @@ class ShapeClass(ShapeProblem):
         """Bound the clock seconds a sequence from below."""
         return seconds * self.free_stretch
 
-    def least_seconds(self, cutoff: float, *, fabrics: bool) -> float:
-        """Bound the seconds a sequence of every shape that the money may pay; infinite where none meets the cutoff.
+    def floors(self, cutoff: float, *, fabrics: bool, capital: bool) -> tuple[float, float]:
+        """Bound seconds a sequence and capital of every shape that the money may pay; both infinite where none is.
 
-        `fabrics`: those that may be built are priced, not only links and leaf ports of the GPUs.
+        `fabrics`: those that may be built are priced, not only links and leaf ports of the GPUs. `capital`: it is asked
+        for too.
         """
         if fabrics and (len(self.sizes) > MOST_TABLES or self.world.templates is None):
-            return 0.0
+            return 0.0, 0.0
         search = (_WithFabrics if fabrics else _WithEndpoints)(shape_problem=self, cutoff=cutoff)
         found = search.next(Target(cutoff / (1 + EPS), math.inf, self.world.budget))
-        return math.inf if found is None else found.seconds * (1 - EPS)
+        if found is None:
+            return math.inf, math.inf
+        return found.seconds * (1 - EPS), search.least_usd() if capital else 0.0
 
     def options(self, cutoff: float, *, shallow: bool = False) -> dict[int, DesignTable]:
         """Return, under the key of one block, the fabrics of sites of every size, with a block's share of each.
@@ -111,6 +114,11 @@ class _WithEndpoints(FastestSearch):
     def _fewest_wavelengths(self, c: NetworkCandidate) -> NetworkCandidate:
         """Return the candidate: of a class its time alone counts."""
         return c
+
+    def least_usd(self) -> float:
+        """Bound the capital of the shapes that meet the cutoff."""
+        floors = self._lower_bounds(self.shape_problem.rtts_ms[-1])
+        return min((float(floors[n]) + level.usd for level, n in self.fewest_waves()), default=math.inf)
 
 
 class _WithFabrics(_WithEndpoints):

@@ -100,6 +100,11 @@ class FewestDays(Goal):
         return self.most_seconds * (1 + self.within)
 
     @property
+    def counts_capital(self) -> bool:
+        """Whether floors of capital put nodes in order: they do not."""
+        return False
+
+    @property
     def goes_on(self) -> bool:
         """Whether a goal of plans almost as fast goes on."""
         return self.within > 0

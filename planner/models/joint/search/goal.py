@@ -45,6 +45,11 @@ class Goal(ABC):
         return False
 
     @property
+    def counts_capital(self) -> bool:
+        """Whether floors of capital put nodes in order."""
+        return True
+
+    @property
     @abstractmethod
     def has_plan(self) -> bool:
         """Whether there is a plan yet."""

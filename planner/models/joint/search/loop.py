@@ -388,9 +388,9 @@ class Loop:
             return
         self.world.count("classes")
         some = ShapeClass.of(world, x.column, x.sites, housed)
-        least = some.least_seconds(goal.cutoff(c), fabrics=x.floors > 0)
+        least, usd = some.floors(goal.cutoff(c), fabrics=x.floors > 0, capital=goal.counts_capital)
         if math.isfinite(least):
-            self.push(max(t, least), c, replace(x, largest=housed, floors=x.floors + 1))
+            self.push(max(t, least), max(c, usd), replace(x, largest=housed, floors=x.floors + 1))
 
     def _open_shapes(self, t: float, c: float, x: ShapesLeft) -> None:
         """Open the next shape of a column, and those behind it where they may still be of use.
