@@ -6,8 +6,7 @@ A node is a set of plans with floors of seconds a sequence and of capital:
     ranges      many pipelines of it, of each a range of blocks, under a ZeRO stage or any
     columns     counts of replicas and micro-batches of such pipelines, in the order of the goal
     column      one of them, with its best split of layers on a network that slows nothing
-    class       the ways to share its blocks out over a number of sites, the largest part within a range
-    shapes      those of one largest part
+    shapes      the ways to share its blocks out over a number of sites, the largest part within a range
     shape       one of these, which the goal prices with sites, fabrics and fibre
 
 The goal puts nodes in order and says which may hold a plan of use. No floor of a node is below that of the node that
@@ -62,25 +61,23 @@ STALE = 0.98  # of a key, above which one that has changed is taken as it is
 
 
 @dataclass(frozen=True, slots=True)
-class ClassLeft:
-    """Shapes of a column over a number of sites, the most blocks of a site within a range.
+class ShapesLeft:
+    """Shapes of a column over a number of sites that were not opened yet, the most blocks of a site within a range.
 
-    `floors`: how many floors of their time are known, the second with the fabrics that may be built.
+    `floors`: how many floors of their time and capital are known, the second with the fabrics that may be built.
+    `rest`: once some of a range of one number were opened, the others.
     """
 
     column: Column
     sites: int
     largest: range
     floors: int = 0
+    rest: Iterator[Shape] | None = None
 
-
-@dataclass(frozen=True, slots=True)
-class ShapesLeft:
-    """Shapes of a column over a number of sites that were not opened yet, the most blocks of a site ascending."""
-
-    column: Column
-    sites: int
-    rest: Iterator[Shape]
+    @property
+    def few(self) -> bool:
+        """Whether no more than one shape is left."""
+        return len(self.largest) == 1 and self.sites <= 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +130,7 @@ class Loop:
         heap, nodes = [], []
         for *at, what in self.heap:
             own, other = what, what
-            if isinstance(what, ShapesLeft):
+            if isinstance(what, ShapesLeft) and what.rest is not None:
                 mine, others = itertools.tee(what.rest)
                 own, other = replace(what, rest=mine), replace(what, rest=others)
             heap.append((*at, own))
@@ -168,8 +165,8 @@ class Loop:
         elif isinstance(what, Columns) and not what.usd.any():
             for columns in repriced(goal, what):
                 self._push_columns(columns)
-        elif isinstance(what, ClassLeft | ShapesLeft):
-            self.push(t, goal.sites_floor(what.column, what.sites, c), what)
+        elif isinstance(what, ShapesLeft):
+            self.push(t, goal.sites_floor(what.column, what.sites, c), replace(what, floors=0))
         else:
             self.push(t, c, what)
 
@@ -363,22 +360,23 @@ class Loop:
         for choice in spared(self.world, column):
             for sites in open_sites(self.world, choice):
                 floor = self.goal.sites_floor(choice, sites, c)
-                self.push(t, floor, ClassLeft(choice, sites, largest_parts(choice, sites)))
+                self.push(t, floor, ShapesLeft(choice, sites, largest_parts(choice, sites)))
 
-    def _open_class(self, t: float, c: float, x: ClassLeft) -> None:
-        """Bound the time of a class at the capital that its shapes may spend; halve one that is timed.
-
-        Where the sites house no shape of a largest part they house none of a larger one.
-        """
-        goal, world = self.goal, self.goal.shapes_world
-        if x.sites == 1 or (len(x.largest) == 1 and (x.sites == 2 or x.floors == FLOORS)):  # then few shapes are left
-            self.push(t, c, ShapesLeft(x.column, x.sites, shapes(x.column, x.sites, x.largest)))
-            return
-        if x.floors == FLOORS:
+    def _open_shapes(self, t: float, c: float, x: ShapesLeft) -> None:
+        """Bound time and capital of shapes within the money of a plan of use; then halve their range, down to one."""
+        if x.floors < FLOORS and not x.few:
+            self._bound_shapes(t, c, x)
+        elif len(x.largest) > 1:
             middle = len(x.largest) // 2
             for half in (x.largest[:middle], x.largest[middle:]):
                 self.push(t, c, replace(x, largest=half, floors=0))
-            return
+        else:
+            rest = shapes(x.column, x.sites, x.largest) if x.rest is None else x.rest
+            self._open_next_shape(t, c, replace(x, rest=rest))
+
+    def _bound_shapes(self, t: float, c: float, x: ShapesLeft) -> None:
+        """Sharpen the floors of shapes, of those alone that the sites may house: none above a largest part."""
+        goal, world = self.goal, self.goal.shapes_world
 
         def unhoused(most: int) -> bool:
             return not goal.houses(ShapeClass.of(world, x.column, x.sites, range(most, most + 1)))
@@ -386,20 +384,20 @@ class Loop:
         housed = x.largest if x.floors else x.largest[: bisect(x.largest, False, key=unhoused)]
         if not housed:
             return
-        self.world.count("classes")
+        self.world.count("classes of shapes")
         some = ShapeClass.of(world, x.column, x.sites, housed)
         least, usd = some.floors(goal.cutoff(c), fabrics=x.floors > 0, capital=goal.counts_capital)
         if math.isfinite(least):
             self.push(max(t, least), max(c, usd), replace(x, largest=housed, floors=x.floors + 1))
 
-    def _open_shapes(self, t: float, c: float, x: ShapesLeft) -> None:
+    def _open_next_shape(self, t: float, c: float, x: ShapesLeft) -> None:
         """Open the next shape of a column, and those behind it where they may still be of use.
 
         Less even shapes take no less time; where the money pays no sites for one it pays none for those behind it,
         unless these need fewer spare racks.
         """
         goal, phi, cut = self.goal, self.world.problem.transport_slowdown, self.goal.cutoff(c)
-        for shape in x.rest:
+        for shape in x.rest or ():
             goal.tick()
             q = ShapeProblem(world=goal.shapes_world, column=x.column, shape=shape)
             if math.isinf(q.min_stretch):  # never enough racks at all sites; less even shapes may differ
@@ -458,7 +456,6 @@ EXPAND: dict[type, tuple[str, Callable[[Loop, float, float, Any], None]]] = {
     Ranges: ("ranges", Loop._open_ranges),
     Columns: ("columns", Loop._open_columns),
     Column: ("column", Loop._open_column),
-    ClassLeft: ("class", Loop._open_class),
     ShapesLeft: ("shapes", Loop._open_shapes),
     OpenShape: ("shape", Loop._open_shape),
 }
