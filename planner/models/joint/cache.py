@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from planner.instance.instance import Instance, Objective
 from planner.instance.references_and_pins import hardware_kind
 from planner.models.fabric.chooser import Templates
-from planner.models.fabric.design_table import DesignTable, Limits
 from planner.models.joint.space import Flags, Floats, JointProblem, Strategy, strategies_of, strategy, ways_to_cut
 from planner.models.joint.split import Column
 from planner.physics.site.cost import rack_of
@@ -41,7 +40,6 @@ class JointCache:
     free: dict[Column, float] = field(default_factory=dict)
     slower: dict[Column, float] = field(default_factory=dict)  # lower bounds on seconds a sequence on a free network
     templates: Templates | None = None
-    shares: dict[Any, tuple[Limits, DesignTable]] = field(default_factory=dict)  # of a block, by traffic and blocks
     sites: "Sites | None" = None
     site_bounds: "SiteBounds | None" = None
     plans: dict[float, Any] = field(default_factory=dict)  # by size

@@ -100,9 +100,10 @@ class CapitalBounds:
             return np.array([max([q.floor_usd + self._power_usd, known, *self.lower_bounds.values()])])
         key = len(self.lower_bounds), known, self._most_bytes
         if rtt not in self.floor_tables or self.floor_tables[rtt][0] != key:
-            near = q.floor_usd + self._power_usd + (q.min_fibre_usd if sites.designed else q.fibre_usd(sites.min_routes_km(count, rtt)))
+            fibre = q.min_fibre_usd if sites.designed else q.fibre_usd(sites.min_routes_km(count, rtt))
             if sites.designed and count == 2:
-                near = q.floor_usd + self._power_usd + sites.fibre.least_usd(self._most_bytes, rtt)[: len(near)]
+                fibre = sites.fibre.least_usd(self._most_bytes, rtt)[: len(fibre)]
+            near = q.floor_usd + self._power_usd + fibre
             found = np.maximum(near, self._elsewhere(1, rtt, known))
             for (n, t), usd in self.lower_bounds.items():
                 if t >= rtt:

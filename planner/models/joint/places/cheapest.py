@@ -12,8 +12,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
-import numpy as np
-
 from planner.models.joint.places.built import built, exchanged_bytes
 from planner.models.joint.places.capital_bounds import SlowdownLevel
 from planner.models.joint.places.fastest import AGREEMENT_ROUNDS, FastestSearch, NetworkCandidate

@@ -1,12 +1,14 @@
 """Floors of many shapes of a column at once: over a number of sites, whose largest part is within a range."""
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
-from operator import ge
 from typing import Any
 
-from planner.models.fabric.design_table import DesignTable
+import numpy as np
+
+from planner.models.fabric.design_table import DesignTable, least_at
 from planner.models.joint.places.capital_bounds import SlowdownLevel
 from planner.models.joint.places.fastest import FastestSearch, NetworkCandidate
 from planner.models.joint.places.shape_problem import ShapeProblem
@@ -76,27 +78,30 @@ class ShapeClass(ShapeProblem):
             return math.inf, math.inf
         return found.seconds * (1 - EPS), search.least_usd() if capital else 0.0
 
-    def options(self, cutoff: float, *, shallow: bool = False) -> dict[int, DesignTable]:
-        """Return, under the key of one block, the fabrics of sites of every size, with a block's share of each.
+    def least_sum(self, of: Mapping[int, Floats]) -> Floats:
+        """Return the least sum over the sites of any shape, of what a site has by its blocks; infinite where none is.
 
-        A table within some limits serves other classes whose limits are no wider.
+        By a dynamic programme over the sites, the one with the most blocks last.
         """
-        templates, known = self.world.templates, self.world.cache.shares
-        if templates is None:
-            return {}
-        limits, parts = (self._most_fabric_usd(self.high), self.max_slowdowns(cutoff)), list[DesignTable]()
-        for g in self.sizes:
-            own, x = known.get((self.traffic, g), ((0.0, (0.0, 0.0)), None))
-            if x is None or own[0] < limits[0] or not all(map(ge, own[1], limits[1])):
-                x = templates.options(self.traffic, g, limits[0], max_slowdowns=limits[1])
-                x = replace(x, usd=x.usd / g, mw=x.mw / g)
-                known[self.traffic, g] = limits, x
-            parts.append(x)
-        return {1: DesignTable.joined(parts).within((math.inf, limits[1]))}
+        sizes, sites = self.sizes, len(self.shape.blocks)
+        values = np.stack([of[g] for g in sizes])
+        over = sum(self.shape.blocks) - sites * sizes[0]  # blocks over the fewest at each site
+        least = np.full((over + 1, values.shape[1]), np.inf)
+        least[0] = 0.0
+        for site in range(sites):
+            first = self.shape.blocks[0] - sizes[0] if site == sites - 1 else 0
+            more = np.full_like(least, np.inf)
+            for k in range(first, min(len(sizes), over + 1)):
+                more[k:] = np.minimum(more[k:], least[: over + 1 - k] + values[k])
+            least = more
+        return np.asarray(least[over])
 
 
+@dataclass(kw_only=True)
 class _WithEndpoints(FastestSearch):
     """The least time of a class with fabrics that slow nothing, at the price of links and leaf ports of the GPUs."""
+
+    shape_problem: ShapeClass
 
     @cached_property
     def levels(self) -> list[SlowdownLevel]:
@@ -121,8 +126,9 @@ class _WithEndpoints(FastestSearch):
         return min((float(floors[n]) + level.usd for level, n in self.fewest_waves()), default=math.inf)
 
 
+@dataclass(kw_only=True)
 class _WithFabrics(_WithEndpoints):
-    """The least time of a class with fabrics at the least price of a block of sites of any number of blocks."""
+    """The least time of a class with the fabrics that may be built, those of any of its shapes."""
 
     @cached_property
     def levels(self) -> list[SlowdownLevel]:
@@ -136,15 +142,17 @@ class _WithFabrics(_WithEndpoints):
 
     @property
     def _parts(self) -> list[DesignTable]:
-        """The fabrics of a block."""
-        return list(self.options.values())
+        """The fabrics of all sizes of a site that have any."""
+        return [x for x in self.options.values() if len(x)]
 
     def _least_usd(self, sends: Floats, allreduce: float) -> Floats:
-        """Bound the price of all fabrics and of their power by slowdown of sends."""
-        return super()._least_usd(sends, allreduce) * sum(self.shape_problem.shape.blocks)
+        """Return the least price of the fabrics of any shape and of their power by slowdown of sends."""
+        usd = {g: least_at(self._with_power(x), sends, allreduce) for g, x in self.options.items()}
+        return self.shape_problem.least_sum(usd)
 
     @property
     def _least_mw(self) -> float:
-        """The least power that all fabrics draw."""
-        each = min((float(x.mw.min()) for x in self._parts if len(x)), default=0.0)
-        return each * sum(self.shape_problem.shape.blocks)
+        """The least power that all fabrics of a shape draw; 0 where no shape has any."""
+        mw = {g: np.array([x.mw.min() if len(x) else math.inf]) for g, x in self.options.items()}
+        found = float(self.shape_problem.least_sum(mw)[0])
+        return found if math.isfinite(found) else 0.0

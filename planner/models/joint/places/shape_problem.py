@@ -334,18 +334,19 @@ class ShapeProblem:
         return sorted(set(self.shape.blocks))
 
     def _most_fabric_usd(self, blocks: int) -> float:
-        """Bound the price in USD of the fabric of a part of `blocks` blocks.
+        """Bound the price in USD of the fabric of a part of `blocks` blocks, the others with the least fabrics."""
+        if self.world.sites is None:
+            return self._most_fabrics_usd
+        others = self.racks - self.traffic.racks(blocks)
+        return self._most_fabrics_usd - others * self.world.sites.min_fabric_usd(self.traffic.rails)
 
-        It is the budget less the least capital of all parts without fabrics, and less the least fabrics of the others.
-        """
-        world, traffic = self.world, self.traffic
-        if world.sites is None:
-            return world.budget - world.owned_usd
-        others = (self.racks - traffic.racks(blocks)) * world.sites.min_fabric_usd(traffic.rails)
-        floor = self.floor_usd
-        if world.site_bounds is not None:
-            floor = max(floor, world.site_bounds.bound(self.point(self.rtts_ms[-1] if self.rtts_ms else 0.0)))
-        return world.budget - floor - others
+    @cached_property
+    def _most_fabrics_usd(self) -> float:
+        """The budget less the least capital of all parts without fabrics."""
+        site_bounds, floor = self.world.site_bounds, self.floor_usd
+        if site_bounds is not None:
+            floor = max(floor, site_bounds.bound(self.point(self.rtts_ms[-1] if self.rtts_ms else 0.0)))
+        return self.world.budget - floor
 
 
 def first(count: int, fits: Callable[[int], bool]) -> int | None:
