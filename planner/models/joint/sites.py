@@ -156,7 +156,8 @@ class Sites:
     def max_racks(self, rails: int) -> int:
         """Bound the racks that any plan can use with `rails` GPUs of each cabled.
 
-        Each of these GPUs has the cheapest link and leaf port, at the least power, and the fibre is free.
+        Each of these GPUs has the cheapest link and leaf port, at the least power; the fibre has one wavelength and the
+        shortest routes of as many sites.
         """
         if rails not in self.most:
             self.most[rails] = self._most_racks(rails)
@@ -179,6 +180,7 @@ class Sites:
         """Solve for the most racks in use: pinned ones that are idle take no fabric."""
         h, each = self.data.hardware, self.data.module_racks
         limits = [max_campus_modules(self.data, model.rules_without())]
+        joined = {k: usd for k in range(self.max_open + 1) if math.isfinite(usd := self.min_joined_usd(k))}
         mw = h.facility_overhead_factor * self.min_fabric_mw(rails) * each
 
         def use_racks(m: Any) -> None:
@@ -186,6 +188,11 @@ class Sites:
             sites = list(m.modules)
             m.used = pyo.Var(sites, domain=pyo.NonNegativeReals, bounds=(0, limits[0]))
             m.using = pyo.Constraint(sites, rule=lambda m, s: m.used[s] <= m.modules[s])
+            m.holds = pyo.Var(sites, domain=pyo.Binary)
+            m.holding = pyo.Constraint(sites, rule=lambda m, s: m.used[s] <= limits[0] * m.holds[s])
+            m.number = pyo.Var(list(joined), domain=pyo.Binary)
+            m.one_number = pyo.Constraint(expr=sum(m.number.values()) == 1)
+            m.holders = pyo.Constraint(expr=sum(m.holds.values()) <= sum(k * m.number[k] for k in joined))
             if mw:
                 m.extra_mw = pyo.Var(sites, domain=pyo.NonNegativeReals, bounds=(0, mw * limits[0]))
                 m.fabric_power = pyo.Constraint(sites, rule=lambda m, s: m.extra_mw[s] == mw * m.used[s])
@@ -198,7 +205,8 @@ class Sites:
             max_modules=limits[0],
         )
         used = sum(m.used.values())
-        _limit_budget(m, self, used * each * self.min_fabric_usd(rails) / 1e6)
+        fibre = sum(joined[k] * m.number[k] for k in joined)
+        _limit_budget(m, self, (used * each * self.min_fabric_usd(rails) + fibre) / 1e6)
         m.goal = pyo.Objective(expr=used, sense=pyo.maximize)
         outcome = self.run(m, absolute_gap=0.99)
         if outcome.infeasible:
@@ -338,12 +346,15 @@ def _kinds(parts: tuple[SitePart, ...]) -> tuple[tuple[SitePart, int], ...]:
     return tuple(sorted(Counter(parts).items(), key=lambda x: (-x[0].blocks, x[0].racks)))
 
 
-def _limit_budget(m: Any, s: Sites, fabrics: Any) -> None:
-    """Keep capital, penalties of soft rules and the counted years of energy within the budget."""
+def _limit_budget(m: Any, s: Sites, network: Any) -> None:
+    """Keep capital, penalties of soft rules and the counted years of energy within the budget.
+
+    `network`: the price of fabrics and fibre in M$.
+    """
     limits = s.instance.limits
     if limits.budget_usd is None:
         return
-    spent = capital_musd(m, s.data) + fabrics + penalty_musd(m, s.data)
+    spent = capital_musd(m, s.data) + network + penalty_musd(m, s.data)
     spent += limits.budgeted_years * energy_musd(m, s.data)
     if m.component("extra_mw") is not None:
         spent += s.data.load_musd * sum(m.extra_mw.values())
