@@ -15,6 +15,7 @@ from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.space import Floats
 from planner.models.joint.split import Column
 from planner.models.joint.world import EPS, Shape, Target, World
+from planner.physics.training.step_prediction import between_sites_seconds
 
 MOST_TABLES = 48  # of fabrics, by blocks of a site: classes of parts of more sizes are halved before they are timed
 
@@ -63,6 +64,22 @@ class ShapeClass(ShapeProblem):
     def on_clock(self, seconds: Any) -> Any:
         """Bound the clock seconds a sequence from below."""
         return seconds * self.free_stretch
+
+    @property
+    def fibre_seconds(self) -> float:
+        """The least seconds a sequence, on a clock, that the exchange between the sites of any shape adds.
+
+        Over the widest fibre that the money may pay with as many racks, between stages as even as can be.
+        """
+        c, bounds = self.column, self.world.site_bounds
+        if not self.several or bounds is None:
+            return 0.0
+        key = self.world.budget, len(self.shape.blocks), self.racks, self.traffic.rails
+        if key not in bounds.fibres:
+            bounds.fibres[key] = self.best_fibre
+        x, layers = c.strategy.pipeline(c.zero, inside=False), -(-c.strategy.problem.layers // c.p)
+        seconds = between_sites_seconds(x, bounds.fibres[key], pipeline=c.p, virtual_stages=c.v, layers=layers)
+        return float(self.on_clock(seconds / c.sequences))
 
     def floors(self, cutoff: float, *, fabrics: bool, capital: bool) -> tuple[float, float]:
         """Bound seconds a sequence and capital of every shape that the money may pay; both infinite where none is.

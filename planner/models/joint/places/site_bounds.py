@@ -26,6 +26,7 @@ from planner.models.joint.places.site_question import COARSE_BITS, Circuit, Site
 from planner.models.joint.sites import Sites
 from planner.models.joint.space import Floats
 from planner.models.sites.model import build
+from planner.physics.training.step_prediction import LayoutFibre
 from planner.solvers.outcome import UnansweredError, Values
 
 EPS = 1e-9
@@ -48,6 +49,7 @@ class SiteBounds:
     )  # capital that does not pay a point; infinite: none does
     paid: dict[SitesExtent, float] = field(default_factory=dict)  # capital of sites that hold a point
     tables: dict[tuple[int, int, int], tuple[int, Floats]] = field(default_factory=dict)
+    fibres: dict[Any, LayoutFibre | None] = field(default_factory=dict)  # the widest, by money, sites, racks and rails
 
     def bound(self, at: SitesExtent) -> float:
         """Bound the capital from below by the points known."""

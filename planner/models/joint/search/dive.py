@@ -34,6 +34,7 @@ DIVES = 40  # columns that are tried for a first incumbent
 LIKELY_ZEROS = (1, 3)
 MUCH_STOPPED = 2.0  # times what failures stretch a column by at least: above it fewer blocks leave money for spares
 FEWER_BLOCKS = 8  # with which a first incumbent is sought
+BISECTIONS = 6  # between blocks that the money pays and those that it does not
 MANY_SAMPLED = 400  # strategies in which a first cheap plan is sought
 LIKELY_PIPELINES = 4  # of a strategy under a ZeRO stage
 CHEAP = 20  # columns that are priced for it
@@ -159,42 +160,47 @@ def _pinned(column: Column) -> bool:
 def descend(goal: Goal, column: Column, *, first: bool = False) -> bool:
     """Price a column with fewer and fewer blocks, which leave more money to fabrics, as long as that is faster.
 
-    Return whether any could be. `first`: only until one is; where failures count, the best of a sample is far from
-    the best of all.
+    Where the money pays none of them, seek the most that it pays, between far fewer blocks and those. Return whether
+    any could be priced. `first`: only until one is; where failures count, the best of a sample is far from the best of
+    all.
     """
-    priced = False
-    pinned = _pinned(column)
-    for k, replicas in enumerate(_descending(column)):
-        if k >= (1 if pinned else FEWER_BLOCKS) and (pinned or goal.has_plan):
-            break
-        goal.tick()
-        fewer = _with_replicas(goal, column, replicas, pinned=pinned)
-        if fewer is None:
-            if priced:
-                break
-            continue
-        plan = _likely_plan(goal, fewer)
-        if plan is not None:
-            goal.keep(plan)
-            priced = True
-            if first:
-                break
+    block, pinned, priced = column.strategy.block(column.p), _pinned(column), False
+    each, whole = (1, 0) if block is None else (block.replicas, (column.d - 1) // block.replicas)
+    refused = whole + 1
+    for blocks in range(whole + 1, max(whole - FEWER_BLOCKS, 0), -1)[: 1 if pinned else FEWER_BLOCKS]:
+        fewer = _with_replicas(goal, column, min(column.d, blocks * each), pinned=pinned)
+        if fewer is None and priced:
+            return True
+        if fewer is not None:
+            found = _priced(goal, fewer)
+            priced, refused = priced or found, refused if found else blocks
+            if found and first:
+                return True
+    if priced or pinned:
+        return priced
+    paid = refused
+    while not priced and paid > 1:
+        paid = paid * 7 // 8 if goal.has_plan else paid // 2
+        fewer = _with_replicas(goal, column, paid * each, pinned=False)
+        if fewer is None and goal.has_plan:
+            return False
+        priced = fewer is not None and _priced(goal, fewer)
+        refused = refused if priced else paid
+    for _ in range(BISECTIONS if priced and not first else 0):
+        middle = (paid + refused) // 2
+        fewer = _with_replicas(goal, column, middle * each, pinned=False)
+        found = fewer is not None and _priced(goal, fewer)
+        paid, refused = (middle, refused) if found else (paid, middle)
     return priced
 
 
-def _descending(column: Column) -> Iterator[int]:
-    """Yield replicas of a column, then of whole blocks, one fewer each time, then half as many.
-
-    Fabrics may join far fewer racks.
-    """
-    block, replicas = column.strategy.block(column.p), column.d
-    each = 0 if block is None else block.replicas
-    whole = (replicas - 1) // each * each if each else 0
-    yield from (replicas, *range(whole, 0, -each)[: FEWER_BLOCKS - 1]) if each else ()
-    fewer = whole - (FEWER_BLOCKS - 1) * each
-    while each and fewer > 0:
-        yield fewer
-        fewer //= 2
+def _priced(goal: Goal, column: Column) -> bool:
+    """Return whether a column has a plan that the money pays, which is kept."""
+    goal.tick()
+    plan = _likely_plan(goal, column)
+    if plan is not None:
+        goal.keep(plan)
+    return plan is not None
 
 
 def _likely_plan(goal: Goal, column: Column) -> JointPlan | None:

@@ -357,10 +357,12 @@ class Loop:
     def _open_column(self, t: float, c: float, column: Column) -> None:
         """Open the shapes of a column with each choice of spares, over each number of sites."""
         self.goal.opened(self, t, c, column)
+        free = free_seconds(self.world, column, min(self.goal.cutoff(c), NEVER))
         for choice in spared(self.world, column):
             for sites in open_sites(self.world, choice):
-                floor = self.goal.sites_floor(choice, sites, c)
-                self.push(t, floor, ShapesLeft(choice, sites, largest_parts(choice, sites)))
+                floor, largest = self.goal.sites_floor(choice, sites, c), largest_parts(choice, sites)
+                some = ShapeClass.of(self.goal.shapes_world, choice, sites, largest)
+                self.push(max(t, free + some.fibre_seconds), floor, ShapesLeft(choice, sites, largest))
 
     def _open_shapes(self, t: float, c: float, x: ShapesLeft) -> None:
         """Bound time and capital of shapes within the money of a plan of use; then halve their range, down to one."""
