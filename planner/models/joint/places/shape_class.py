@@ -1,8 +1,9 @@
 """Floors of many shapes of a column at once: over a number of sites, whose largest part is within a range."""
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,7 +15,7 @@ from planner.models.joint.places.fastest import FastestSearch, NetworkCandidate
 from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.space import Floats
 from planner.models.joint.split import Column
-from planner.models.joint.world import EPS, Shape, Target, World
+from planner.models.joint.world import CENTS, EPS, Shape, Target, World
 from planner.physics.training.step_prediction import between_sites_seconds
 
 MOST_TABLES = 48  # of fabrics, by blocks of a site: classes of parts of more sizes are halved before they are timed
@@ -90,7 +91,10 @@ class ShapeClass(ShapeProblem):
         if fabrics and (len(self.sizes) > MOST_TABLES or self.world.templates is None):
             return 0.0, 0.0
         search = (_WithFabrics if fabrics else _WithEndpoints)(shape_problem=self, cutoff=cutoff)
-        found = search.next(Target(cutoff / (1 + EPS), math.inf, self.world.budget))
+        target = Target(cutoff / (1 + EPS), math.inf, self.world.budget)
+        found = search.next(target)
+        while fabrics and found is not None and search.refuses(found):
+            found = search.next(target)
         if found is None:
             return math.inf, math.inf
         return found.seconds * (1 - EPS), search.least_usd() if capital else 0.0
@@ -136,6 +140,21 @@ class _WithEndpoints(FastestSearch):
     def _fewest_wavelengths(self, c: NetworkCandidate) -> NetworkCandidate:
         """Return the candidate: of a class its time alone counts."""
         return c
+
+    def refuses(self, c: NetworkCandidate) -> bool:
+        """Return whether no sites are paid with a candidate; then learn from how many wavelengths on none are."""
+        q, waves = self.shape_problem, self._wavelengths[self._wavelengths <= c.wavelengths].tolist()
+        bounds, sites, left = q.world.site_bounds, q.world.sites, q.world.budget - c.level.usd
+        if bounds is None or sites is None or sites.designed:
+            return False
+
+        def unpaid(n: int) -> bool:
+            return bounds.exceeds(replace(q.point(c.rtt_ms), wavelengths=n), left - self._power_usd)
+
+        if not unpaid(waves[-1]):
+            return False
+        self.lower_bounds[waves[bisect_left(waves, True, key=unpaid)], c.rtt_ms] = left + 2 * CENTS
+        return True
 
     def least_usd(self) -> float:
         """Bound the capital of the shapes that meet the cutoff."""

@@ -1,12 +1,12 @@
 """Bound from below the capital of any sites for given racks, without fabrics: by known points, monotone between them.
 
-A point is a number of sites that hold blocks, their racks in all, the racks of the largest, and the longest round
-trip between two. The least capital grows with both counts of racks and falls with the round trip, so an answer at one
-point is one at many others, of other shapes, columns and budgets.
+A point is a number of sites that hold blocks, their racks in all, the racks of the largest, the longest round trip
+between two, and the wavelengths between them. The least capital grows with racks and wavelengths and falls with the
+round trip, so an answer at one point is one at many others, of other shapes, columns and budgets.
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -62,7 +62,7 @@ class SiteBounds:
         if count != len(self.known) or len(table) != len(rtts_ms):
             table, rtts = np.zeros(len(rtts_ms)), np.array(rtts_ms)
             for p, usd in self.known.items():
-                if p.sites == at.sites and p.racks <= at.racks and p.largest <= at.largest:
+                if p.covers(replace(at, rtt_ms=p.rtt_ms)):
                     table[rtts <= p.rtt_ms] = np.maximum(table[rtts <= p.rtt_ms], usd)
             self.tables[key] = len(self.known), table
         return table
@@ -84,7 +84,7 @@ class SiteBounds:
 
     def _pays(self, at: SitesExtent, usd: float) -> bool:
         """Ask the sites' MILP whether an amount pays a point, and record the answer."""
-        s, circuit = self.sites, Circuit(1, at.rtt_ms) if at.sites > 1 else None
+        s, circuit = self.sites, Circuit(at.wavelengths, at.rtt_ms) if at.sites > 1 else None
         s.deadline.check()
         most = usd * (1 + EPS) + CENTS if usd < MUCH_USD else math.inf
         parts = (SitePart(1, at.largest, ((0.0, 0.0),)), *[SitePart(0, 1, ((0.0, 0.0),))] * (at.sites - 1))
@@ -112,6 +112,7 @@ class SiteBounds:
             racks=max(at.racks, sum(racks.values())),
             largest=max(at.largest, max((racks[x] for x in holders), default=0)),
             rtt_ms=max(trips, default=at.rtt_ms),
+            wavelengths=at.wavelengths,
         )
         for var in m.component_data_objects(pyo.Var):
             var.set_value(values.of(var), skip_validation=True)

@@ -133,12 +133,16 @@ class PlacedParts:
 
 @dataclass(frozen=True, slots=True)
 class SitesExtent:
-    """Sites that hold blocks, racks in all and of the largest site, and the longest round trip between two."""
+    """Sites that hold blocks, racks in all and of the largest site, and the longest round trip between two.
+
+    `wavelengths`: of the fibre between every two of them.
+    """
 
     sites: int
     racks: int
     largest: int
     rtt_ms: float
+    wavelengths: int = 1
 
     @property
     def coarse(self) -> "SitesExtent":
@@ -146,12 +150,16 @@ class SitesExtent:
         return replace(self, racks=_down(self.racks), largest=_down(self.largest))
 
     def covers(self, other: "SitesExtent") -> bool:
-        """Return whether a lower bound at this point holds at the other: no fewer racks, no longer round trip there."""
+        """Return whether a lower bound at this point holds at the other.
+
+        There are no fewer racks and wavelengths, and no longer round trip there.
+        """
         return (
             self.sites == other.sites
             and self.racks <= other.racks
             and self.largest <= other.largest
             and self.rtt_ms >= other.rtt_ms
+            and self.wavelengths <= other.wavelengths
         )
 
 

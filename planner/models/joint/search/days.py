@@ -239,7 +239,9 @@ class FewestDays(Goal):
                     q = shape.search.shape_problem
                     self.unpaid.add((q.traffic, q.shape.blocks))
                 return None
-            if shape.pending.seconds > t * (1 + EPS):
+            # A plan far below the incumbent is asked for at once: it closes the nodes above it.
+            soon = shape.pending.seconds * (1 + CLOSE) < self.most_seconds
+            if shape.pending.seconds > t * (1 + EPS) and not soon:
                 return shape.pending.seconds, c
         candidate, shape.pending = shape.pending, None
         found = shape.search.try_sites(candidate, self.target)
