@@ -18,7 +18,7 @@ from planner.models.joint.split import Column
 from planner.models.joint.world import CENTS, EPS, Shape, Target, World
 from planner.physics.training.step_prediction import between_sites_seconds
 
-MOST_TABLES = 48  # of fabrics, by blocks of a site: classes of parts of more sizes are halved before they are timed
+MOST_TABLES = 128  # of fabrics, by blocks of a site: classes of parts of more sizes are halved before they are timed
 
 
 @dataclass(kw_only=True)
