@@ -70,16 +70,20 @@ class ShapeClass(ShapeProblem):
     def fibre_seconds(self) -> float:
         """The least seconds a sequence, on a clock, that the exchange between the sites of any shape adds.
 
-        Over the widest fibre that the money may pay with as many racks, between stages as even as can be.
+        Over the widest fibre that the money may pay with as many racks, between stages as even as can be. It is
+        infinite where the money pays no sites.
         """
         c, bounds = self.column, self.world.site_bounds
-        if not self.several or bounds is None:
+        if bounds is None:
             return 0.0
         key = self.world.budget, len(self.shape.blocks), self.racks, self.traffic.rails
         if key not in bounds.fibres:
-            bounds.fibres[key] = self.best_fibre
+            bounds.fibres[key] = self.may_be_housed, self.best_fibre
+        housed, fibre = bounds.fibres[key]
+        if not housed or fibre is None:
+            return 0.0 if housed else math.inf
         x, layers = c.strategy.pipeline(c.zero, inside=False), -(-c.strategy.problem.layers // c.p)
-        seconds = between_sites_seconds(x, bounds.fibres[key], pipeline=c.p, virtual_stages=c.v, layers=layers)
+        seconds = between_sites_seconds(x, fibre, pipeline=c.p, virtual_stages=c.v, layers=layers)
         return float(self.on_clock(seconds / c.sequences))
 
     def floors(self, cutoff: float, *, fabrics: bool, capital: bool) -> tuple[float, float]:

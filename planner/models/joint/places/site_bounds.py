@@ -49,7 +49,9 @@ class SiteBounds:
     )  # capital that does not pay a point; infinite: none does
     paid: dict[SitesExtent, float] = field(default_factory=dict)  # capital of sites that hold a point
     tables: dict[tuple[int, int, int], tuple[int, Floats]] = field(default_factory=dict)
-    fibres: dict[Any, LayoutFibre | None] = field(default_factory=dict)  # the widest, by money, sites, racks and rails
+    fibres: dict[Any, tuple[bool, LayoutFibre | None]] = field(
+        default_factory=dict
+    )  # whether sites are paid and the widest fibre between them, by money, sites, racks and rails
 
     def bound(self, at: SitesExtent) -> float:
         """Bound the capital from below by the points known."""

@@ -336,6 +336,10 @@ class Loop:
             if x.usd[x.place] > c:
                 self._push_columns(x)
                 return
+        if not x.in_rounds and not self._in_reach(t, c, column):
+            self.goal.opened(self, t, c, column)
+            self._push_columns(replace(x, place=x.place + 1))
+            return
         exact = max(t, free_seconds(self.world, column, min(goal.cutoff(c), NEVER), waits=not x.in_rounds))
         if x.in_rounds:
             self._open_rounds(exact, c, x)
@@ -343,6 +347,19 @@ class Loop:
             self.push(exact, c, column)
             goal.timed(column, exact)
         self._push_columns(replace(x, place=x.place + 1))
+
+    def _in_reach(self, t: float, c: float, column: Column) -> bool:
+        """Return whether a column may be of use with the fibre between as many sites as hold it.
+
+        Where failures count their stretch of a longer step is not known from its floor.
+        """
+        if self.world.sites is None or self.world.problem.calendar is not None:
+            return True
+        some = (
+            ShapeClass.of(self.goal.shapes_world, column, k, largest_parts(column, k))
+            for k in open_sites(self.world, column)
+        )
+        return any(self.goal.opens(t + x.fibre_seconds, c) for x in some)
 
     def _open_rounds(self, t: float, c: float, x: Columns) -> None:
         """Open the columns for which the next one speaks, where its seconds without waits may be of use."""
