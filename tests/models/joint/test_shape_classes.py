@@ -1,0 +1,137 @@
+"""Floors of classes of shapes, at random toys of two to four sites: no plan of any of their shapes is below."""
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from joint_brute_force import toy
+from tiers import more
+
+from planner.instance.instance import Instance
+from planner.models import Options
+from planner.models.joint import sites as joint_sites
+from planner.models.joint.columns import column_at, free_seconds, pipelines_of
+from planner.models.joint.places.fastest import fastest
+from planner.models.joint.places.shape_class import ShapeClass
+from planner.models.joint.places.shape_problem import ShapeProblem
+from planner.models.joint.sites import Sites
+from planner.models.joint.solve import world_of
+from planner.models.joint.split import Column
+from planner.models.joint.world import Shape, World, largest_parts, shapes
+from planner.planning.load import load_instance
+from planner.solvers.signals import Deadline
+
+INSTANCES = Path(__file__).parents[3] / "instances"
+TOWNS = {"a": (32.4, -99.7, 0.5), "b": (32.7, -99.2, 0.4), "c": (33.5, -98.9, 0.6), "d": (32.1, -97.7, 0.45)}
+
+
+def small_sites(budget_usd: float, sites: int) -> Instance:
+    """Return nodes of 8 GPUs at some of four towns, none of which holds more than some 30 of them."""
+    i = load_instance(INSTANCES / "two-sites-405b.json").model_dump(mode="json", exclude_none=True)
+    i["limits"] = {"budget_usd": budget_usd, "max_batch_tokens": 1e6}
+    i["workload"] |= {"model": "llama-2-7b", "sequence_length": 4096}
+    i["grid"]["nodes"] = [
+        {
+            "id": name,
+            "balancing_authority": area,
+            "latitude": x,
+            "longitude": y,
+            "generation_mw": mw,
+            "interconnect_mw": mw,
+        }
+        for (name, (x, y, mw)), area in zip(TOWNS.items(), ("ERCOT", "ERCOT", "AEP", "AEP"), strict=True)
+    ]
+    i["grid"]["rules"]["max_sites"] = sites
+    i["grid"]["prices"] |= {"site_usd": 1e5}
+    i["network"]["max_tiers"] = 2
+    return load_instance(i)
+
+
+def columns(world: World, sites: int) -> Iterator[Column]:
+    """Yield columns of a world whose blocks fill some sites: with all replicas of a pipeline, and with one fewer."""
+    for s in world.strategies():
+        _, rows = pipelines_of(world, s)
+        for j, fewer in itertools.product(range(len(rows)), (0, 1)):
+            column, block = column_at(s, 0, rows, j), s.block(int(rows.p[j]))
+            if block is not None and column.d > fewer and sites <= block.blocks(column.d - fewer) <= 14:
+                yield replace(column, d=column.d - fewer)
+
+
+def shares_of(total: int, sites: int) -> list[tuple[int, ...]]:
+    """List the ways to share blocks out, by walking all tuples."""
+    every = itertools.product(range(1, total + 1), repeat=sites)
+    return sorted({tuple(sorted(x, reverse=True)) for x in every if sum(x) == total})
+
+
+@pytest.mark.parametrize(("budget_musd", "sites"), [(36, 3), *more((40, 2), (30, 2), (48, 3), (40, 4), (60, 4))])
+def test_no_plan_is_below_the_floors_of_its_class(budget_musd: int, sites: int) -> None:
+    """Floors of seconds, with and without the fabrics that may be built, and of capital; some shapes are not paid."""
+    world, seen, unpaid = world_of(small_sites(budget_musd * 1e6, sites), Options(), Deadline()), 0, 0
+    for column in itertools.islice(columns(world, sites), 0, 4000, 1333):
+        for shape in itertools.islice(shapes(column, sites), 0, None, 2):
+            plan = fastest(ShapeProblem(world=world, column=column, shape=shape), math.inf)
+            for largest in (largest_parts(column, sites), range(shape.blocks[0], shape.blocks[0] + 1)):
+                some = ShapeClass.of(world, column, sites, largest)
+                cutoff = 1e9 if plan is None else plan.seconds * (1 + 1e-6)
+                floors = [some.floors(cutoff, fabrics=x, capital=True) for x in (False, True)]
+                unpaid += math.isinf(floors[1][0])
+                if plan is None:
+                    continue
+                seen += 1
+                assert max(x[0] for x in floors) <= plan.seconds * (1 + 1e-9)
+                assert max(x[1] for x in floors) <= plan.capital_usd * (1 + 1e-9)
+                free = free_seconds(world, column, 1e9)
+                assert free + some.fibre_seconds <= plan.seconds * (1 + 1e-9)
+    assert seen and unpaid, (seen, unpaid)
+
+
+@pytest.mark.parametrize(("total", "sites"), [(2, 2), (7, 3), (9, 4), (12, 3)])
+def test_ranges_of_largest_parts_hold_every_way_to_share_once(total: int, sites: int) -> None:
+    """Halves of a range hold its shapes, and the least sum over any of them is that of a walk over all."""
+    i = toy(7, sites=2, forced=True)
+    world = world_of(i, Options(), Deadline())
+    column = next(columns(world, 1))
+    block = column.strategy.block(column.p)
+    assert block is not None
+    column = replace(column, d=total * block.replicas)
+    every = largest_parts(column, sites)
+    halves = every[: len(every) // 2], every[len(every) // 2 :]
+    found = [x.blocks for half in halves for x in shapes(column, sites, half)]
+    assert sorted(found) == shares_of(total, sites)
+    prices = {g: [(7 * g) % 5 + g, float("inf") if g == 3 else (3 * g) % 7] for g in range(1, total + 1)}
+    for largest in (every, *(half for half in halves if half)):
+        some = ShapeClass.of(world, column, sites, largest)
+        least = [
+            min(
+                (sum(prices[g][k] for g in x) for x in shares_of(total, sites) if x[0] in largest),
+                default=math.inf,
+            )
+            for k in (0, 1)
+        ]
+        assert some.least_sum({g: joint_sites.np.array(prices[g], dtype=float) for g in some.sizes}).tolist() == least
+        assert some.shape == next(x for x in shapes(column, sites, largest)) or isinstance(some.shape, Shape)
+
+
+def test_the_shortest_routes_of_some_sites(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the best group within each round trip; of too many groups no more than that."""
+    i = load_instance(INSTANCES / "us-134-zones.json")
+    sites = Sites(instance=i)
+    names = sorted(sites.data.candidates)[:9]
+    kept = {p: km for p, km in sites.data.pairs.items() if set(p) <= set(names)}
+    sites.data = replace(sites.data, candidates={x: sites.data.candidates[x] for x in names}, pairs=kept)
+    trips = sites.rtts_ms()
+    for count, rtt in itertools.product((2, 3, 4), trips[:: max(1, len(trips) // 6)]):
+        least = math.inf
+        for group in itertools.combinations(names, count):
+            pairs = [p for p in kept if set(p) <= set(group)]
+            if all(p not in sites.data.disconnected and sites.data.rtt_ms(p) <= rtt for p in pairs):
+                least = min(least, sum(kept[p] for p in pairs))
+        assert sites.min_routes_km(count, rtt) == pytest.approx(least)
+        with monkeypatch.context() as patch:
+            patch.setattr(joint_sites, "MOST_GROUPS", 0)
+            loose = replace(sites, groups={}, instance=i)
+            loose.data = sites.data
+            assert 0 < loose.min_routes_km(count, rtt) <= least * (1 + 1e-12)
