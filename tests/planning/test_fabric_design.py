@@ -280,9 +280,47 @@ def test_figures_are_written_for_a_reader() -> None:
 
 def test_ports_faster_than_the_nic_are_told() -> None:
     """A NIC of 400 Gb/s on a whole port of 800 leaves half of it; on half a port, or one of its rate, nothing."""
-    assert "carry 400 Gb/s of NICs" in summary(designed(8, switches=("51.2T-64x800G",)), 200)
+    told = summary(designed(8, switches=("51.2T-64x800G",)), 200)
+    assert "carry 400 Gb/s of NICs" in told and "Links between switches carry it whole" in told
     assert "of NICs" not in summary(designed(8, switches=("51.2T-64x800G-breakout",)), 200)
     assert "of NICs" not in summary(designed(8), 200)
+
+
+def cheapest_by_hand(hosts: int, rails: int, ports: int, price: float, link: float, ratio: float) -> float:
+    """Return the price of the cheapest tree of two tiers by plain loops, for NICs of 400 Gb/s on ports of 800.
+
+    Every leaf has `down` hosts of one rail; its uplinks go in equal bundles to spines that reach all leaves. Two
+    spines at least, of which one may be lost.
+    """
+    best = float("inf")
+    for down in range(1, ports):
+        leaves = rails * -(-hosts // down)
+        for up in range(2, ports - down + 1):
+            if 400 * down > ratio * 800 * up + 1e-6:
+                continue
+            for bundle in (b for b in range(1, up // 2 + 1) if up % b == 0 and b * leaves <= ports):
+                best = min(best, (leaves + up // bundle) * price + (hosts * rails + leaves * up) * link)
+    return best
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_ports_of_twice_the_rate_of_a_nic_carry_two_up(seed: int) -> None:
+    """On whole ports of 800 Gb/s a NIC of 400 takes half of a link up: the price is that of loops over the rates."""
+    r = random.Random(seed)
+    ports, hosts, rails, ratio = r.choice([8, 12, 16]), r.randint(3, 30), r.choice([1, 2, 3]), r.choice([1, 1.5, 3])
+    price, optic = r.choice([1000, 30_000]), r.choice([100.0, 900.0])
+    own = {"switches": (f"{ports}x800:{price}:500",), "transceiver_usd": optic, "transceiver_watts": 5.0}
+    plan = designed(hosts, rails, max_tiers=2, oversubscription=f"{ratio:g}:1", **own)
+    by_hand = cheapest_by_hand(hosts, rails, ports, price, 2 * optic, ratio)
+    assert usd(plan) == pytest.approx(by_hand)
+
+
+def test_a_thousand_hosts_on_ports_of_800() -> None:
+    """16 uplinks of 800 Gb/s carry 32 NICs of 400, so a leaf of 64 ports takes 42 hosts and 21 uplinks at 1:1."""
+    plan = designed(1000, switches=("64x800:60000:1500",))
+    leaf, spine, _ = plan.fabric.sites[CLUSTER].tiers
+    assert (leaf.down_ports, leaf.up_ports, leaf.oversubscription, spine.oversubscription) == (42, 21, 1.0, 1.0)
+    assert plan.fabric.alternatives[0].bisection_tbps == pytest.approx(8000 * 0.4 / 2)
 
 
 def test_options_that_would_allow_a_kind_do() -> None:

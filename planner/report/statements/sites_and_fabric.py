@@ -262,9 +262,11 @@ def fabric_alone(plan: Plan) -> Iterator[Statement]:
     (port_gbps,) = (switch.port_gbps for switch in _offered(network) if switch.name == fabric.switch)
     rate, carried = port_gbps * fabric.lanes, nic_gbps * fabric.split
     if carried < rate * (1 - WHOLE_RATE):
-        text = f"Ports of {rate:g} Gb/s carry {carried:g} Gb/s of NICs: the rest is bought and not used"
-        remedy = "ports of the NIC's rate, or ports that split (51.2T-64x800G-breakout), would carry more"
-        yield Statement("warning", "fabric", f"{text}; {remedy}.", True)
+        text = (
+            f"Leaf ports of {rate:g} Gb/s carry {carried:g} Gb/s of NICs towards GPUs: the rest is bought and not used"
+        )
+        remedy = "ports of the NIC's rate, or ports that split (51.2T-64x800G-breakout), would carry more there"
+        yield Statement("warning", "fabric", f"{text}; {remedy}. Links between switches carry it whole.", True)
     if network.floor is None:
         text = "Links have one price whatever their length: give the floor to price them by reach."
         yield Statement("warning", "fabric", text, True)
