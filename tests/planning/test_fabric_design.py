@@ -323,6 +323,47 @@ def test_a_thousand_hosts_on_ports_of_800() -> None:
     assert plan.fabric.alternatives[0].bisection_tbps == pytest.approx(8000 * 0.4 / 2)
 
 
+def cheapest_of_three_tiers(hosts: int, rails: int, ports: int, price: float, link: float) -> float:
+    """Return the price of the cheapest tree of two or three tiers at 1:1, by plain loops over every wiring.
+
+    Two spines to a leaf and two cores at least; cores take bundles of the spines of all pods in turn.
+    """
+    best = float("inf")
+    for down, up in ((d, u) for d in range(1, hosts + 1) for u in range(max(2, d), ports - d + 1)):
+        domains = -(-hosts // down)
+        below = rails * domains * (price + up * link) + hosts * rails * link
+        for bundle in (b for b in range(1, up // 2 + 1) if up % b == 0 and below < best):
+            spines = up // bundle
+            if bundle * rails * domains <= ports:
+                best = min(best, below + spines * price)
+            for x, y in ((x, y) for x in range(1, rails + 1) for y in range(1, domains + 1) if x * y * bundle < ports):
+                pods = -(-rails // x) * -(-domains // y)
+                for out in range(max(1, -(-down * x * y // spines)), ports - x * y * bundle + 1):
+                    usd = below + pods * spines * (price + out * link)
+                    for b in (b for b in range(1, out + 1) if out % b == 0 and pods * b <= ports and usd < best):
+                        cores = max(2, -(-spines * out // b // (ports // (pods * b))))
+                        best = min(best, usd + cores * price) if cores <= spines * out // b else best
+    return best
+
+
+@pytest.mark.parametrize(("hosts", "gpus"), [(14, 72), (18, 66), (5, 8)])
+def test_leaves_of_racks_of_many_gpus_are_part_full(hosts: int, gpus: int) -> None:
+    """A leaf by rail has one GPU of each host, however many ports it has free: no wiring of the space is cheaper.
+
+    The summary says so where half of the ports are free, with the spine's ports where they are why there is a third
+    tier, and the GPUs parted otherwise cost less.
+    """
+    plan = designed(hosts, gpus, max_tiers=3)
+    assert usd(plan) == pytest.approx(cheapest_of_three_tiers(hosts, gpus, 64, 36_000, 1_400))
+    told = re.search(r"(\d+) of a leaf's 64 ports are in use.*", summary(plan, 400))
+    leaf = plan.fabric.sites[CLUSTER].tiers[0]
+    assert int(told[1]) == leaf.down_ports + leaf.up_ports <= 32 if hosts <= 16 else told is None
+    if hosts <= 16:
+        assert ("72 leaves are more than a spine's 64 ports join, hence 3 tiers" in told[0]) == (gpus == 72)
+        asked = re.search(r"Asked for as (\d+) hosts of (\d+) GPU", told[0])
+        assert usd(designed(int(asked[1]), int(asked[2]), max_tiers=3)) < usd(plan)
+
+
 def test_options_that_would_allow_a_kind_do() -> None:
     """What a kind that lost names is enough: asked with these options it is chosen or as cheap as what is."""
     plan = designed(32, oversubscription="1:1,3:1")
