@@ -147,7 +147,8 @@ def fabric(_: Plan, section: FabricPlan) -> Iterator[Statement]:
         usd = money(sum(fabric.cost_usd for _, fabric in rest))
         text = f"{counted(len(rest), 'more fabric')} ({', '.join(site for site, _ in rest)}): {usd}"
         yield Statement("choice", "fabric", text, True)
-    yield Statement("figure", "fabric", _sends([fabric for _, fabric in by_site]), True)
+    if any(fabric.p2p_seconds for _, fabric in by_site):
+        yield Statement("figure", "fabric", _sends([fabric for _, fabric in by_site]), True)
     for site, fabric in by_site:
         yield from _site_fabric(site, fabric)
 
@@ -158,8 +159,8 @@ def _site_fabric(site: str, fabric: SiteFabric) -> Iterator[Statement]:
     wired = f"; {fabric.wired_gpus_per_rack} GPUs of a rack cabled" if fabric.wired_gpus_per_rack else ""
     racks = f"{counted(fabric.leaf_domain_racks, 'rack')} under a leaf{wired}"
     yield Statement("figure", "fabric", f"{site}: {takes}; {racks}")
-    rings = f"all-reduces {_over(fabric.allreduce_slowdown)}"
-    yield Statement("figure", "fabric", f"{site}: {_sends([fabric]).lower()}; {rings}")
+    sends = f"{_sends([fabric]).lower()}; " if fabric.p2p_seconds else ""
+    yield Statement("figure", "fabric", f"{site}: {sends}all-reduces {_over(fabric.allreduce_slowdown)}")
     if fabric.shared_links:
         worst = max(fabric.shared_links, key=lambda link: link.together_slowdown)
         link = {"nic": "NICs"}.get(worst.link, f"uplinks of a {worst.link}")
