@@ -539,11 +539,12 @@ def test_small_boxes_need_four_tiers(tmp_path: Path) -> None:
         assert done.exit_code == 0, done.output
     assert len((tmp_path / "csv").read_text().splitlines()) == 1 + f["switch_links"] + f["endpoint_links"]
     for transport in ("spray", "ecmp", "adaptive"):
-        done = RUN.invoke(app, ["simulate", str(path), "--transport", transport, "--hosts", "96", "--json"])
+        own = ["--transport", transport, "--hosts", "96", "--bytes", "1e6"]
+        done = RUN.invoke(app, ["simulate", str(path), *own, "--json"])
         assert done.exit_code == 0, done.output
         found = json.loads(done.output)
         assert found["hosts"] == 96
-        assert transport != "spray" or 1 <= found["mean_slowdown"] <= 1.2  # few packets a path are not quite even
+        assert transport != "spray" or 1 <= found["mean_slowdown"] <= 1.1  # packets are not quite even
 
 
 @pytest.mark.slow
