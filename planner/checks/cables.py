@@ -52,6 +52,19 @@ def wired(physics: PlanPhysics) -> Iterator[Wired]:
             yield Wired(site, fabric, network, physics.wired[site])
 
 
+class LinkRates(NamedTuple):
+    """Rates in Gbps of a GPU's link to its leaf, a lane of its NIC, and of a link between switches, a whole port."""
+
+    gpu_gbps: float
+    switch_gbps: float
+
+
+def link_rates(physics: PlanPhysics, fabric: SiteFabric) -> LinkRates:
+    """Recompute the rates of a fabric's links from the instance's NIC and its leaf's switch."""
+    nic_gbps = physics.instance.hardware.gpu_nic_bytes_per_second / 125e6
+    return LinkRates(nic_gbps / fabric.lanes, physics.switches[fabric.switch].port_gbps)
+
+
 MAX_TICKED = 10**8  # cables, or ports of a tier, that are ticked off one by one: a byte each
 
 
@@ -254,25 +267,25 @@ def sends_that_meet(physics: PlanPhysics, layout: LayoutPlan) -> float:
     return 2 * sends_back + 2 * layout.microbatches_per_step * shown
 
 
-def _links_out(design: Design) -> dict[str, tuple[int, float]]:
-    """Count the racks of a leaf domain, pod and zone, and the links that leave each for one GPU of each rack in it.
+def _links_out(design: Design, rates: LinkRates) -> dict[str, tuple[int, float]]:
+    """Count the racks of a leaf domain, pod and zone, and the NICs' worth of links out of it for a GPU of each rack.
 
     A tree's are its cables over the blocks that they leave; a dragonfly's are those that flows are assured of.
     """
     cables = {stage.low: stage.count for stage in cable_stages(design) if stage.low != WAN_GATEWAY}
     leaf, pod, zone = (design.domain_racks * of for of in (1, design.domains_per_pod, design.domains_per_zone))
-    in_pod, split = design.rails_per_pod * design.rail_gpus, design.split
+    in_pod, each = design.rails_per_pod * design.rail_gpus, rates.switch_gbps / rates.gpu_gbps
     if isinstance(design, Dragonfly):
-        found = {"leaf": (leaf, design.leaf_exit / design.rail_gpus * split)}
-        return found | ({"pod": (pod, design.pod_exit / in_pod * split)} if design.pods > 1 else {})
+        found = {"leaf": (leaf, design.leaf_exit / design.rail_gpus * each)}
+        return found | ({"pod": (pod, design.pod_exit / in_pod * each)} if design.pods > 1 else {})
     found = {}
     if design.tiers > 1:
-        found["leaf"] = leaf, cables["leaf"] / design.leaves / design.rail_gpus * split
+        found["leaf"] = leaf, cables["leaf"] / design.leaves / design.rail_gpus * each
     if design.tiers > 2:
-        found["pod"] = pod, cables["spine"] / (design.networks * design.pods) / in_pod * split
+        found["pod"] = pod, cables["spine"] / (design.networks * design.pods) / in_pod * each
     if design.tiers > 3:
         in_zone = design.rails_per_zone * design.rail_gpus
-        found["zone"] = zone, cables["core"] / (design.networks * design.zones) / in_zone * split
+        found["zone"] = zone, cables["core"] / (design.networks * design.zones) / in_zone * each
     return found
 
 
@@ -299,7 +312,7 @@ def shared_links(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
         rule, stages, expected = f"shared_links[{site}]", physics.stages[site], dict[str, tuple[float, float]]()
         if met and max(map(len, stages), default=0) > 1:
             free, expected["nic"] = free_by_exchange(physics, site, design), (1.0, 1.0)
-            for level, (racks, links) in _links_out(design).items():
+            for level, (racks, links) in _links_out(design, link_rates(physics, fabric)).items():
                 flows = _most_flows(stages, racks, wrap=layout.virtual_stages > 1)
                 left = links * max(0.0, getattr(free, level))
                 if any(flows):

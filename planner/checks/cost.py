@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from planner.checks import sites
+from planner.checks.cables import LinkRates
 from planner.checks.fabric import network_limits, priced
 from planner.checks.rule import Violations, at_most, broken, exceeds, figures, must_be, must_equal, needs, parts, show
 from planner.instance.grid import BalancingAuthority
@@ -382,7 +383,8 @@ def _design(physics: PlanPhysics, network: Network, site: str, row: Row) -> Desi
     own = {name: row.get(name, 0) for name in COUNTS if not (family.design.grouped and name in of_trees)}
     own["wan_ports"] = wan_ports(_gateway(physics, site)[0], rack.apart * own["lanes"], switch.port_gbps)
     models = [physics.switches[name] for name in _models(row)]
-    return design_for(row["family"], network, models, physics.cabled_racks(site), rack, **own)
+    nic = physics.instance.hardware.gpu_nic_bytes_per_second
+    return design_for(row["family"], network, models, physics.cabled_racks(site), rack, nic, **own)
 
 
 def _gateway(physics: PlanPhysics, site: str) -> tuple[float, float]:
@@ -400,7 +402,11 @@ def _row(rule: str, physics: PlanPhysics, network: Network, layout: LayoutPlan, 
     if reasons:
         return
     yield from at_most(rule, design.tiers, network.max_tiers, "tiers", "tiers allowed")
-    yield from (fault.model_copy(update={"rule": rule}) for fault in network_limits(network, row["family"], design))
+    nic_gbps = physics.instance.hardware.gpu_nic_bytes_per_second / 125e6
+    rates = LinkRates(nic_gbps / row["lanes"], switch.port_gbps)
+    yield from (
+        fault.model_copy(update={"rule": rule}) for fault in network_limits(network, row["family"], design, rates)
+    )
     price, slow = fabric_bill(network, switch, design, above), _slowdown(physics, layout, site, row, design)
     size = max(1, layout.racks_per_stage_by_site[site])
     # Each group is a run of racks, and the last leaf domain part-full.

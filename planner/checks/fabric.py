@@ -6,10 +6,11 @@ A fabric requested alone is built of the offered parts, cables every host, and i
 import math
 from collections.abc import Iterator
 
-from planner.checks.cables import CABLE_RULES, Wired, fabrics, free_by_exchange, wired
+from planner.checks.cables import CABLE_RULES, LinkRates, Wired, fabrics, free_by_exchange, link_rates, wired
 from planner.checks.rule import Violations, at_most, broken, figures, must_be, must_equal, needs, show
 from planner.instance.instance import instance_sha256
 from planner.instance.network import Network
+from planner.physics.network.dragonfly import Dragonfly
 from planner.physics.network.fabric_designs import Bill, bill, design_fault
 from planner.physics.network.links import media_of
 from planner.physics.network.topology import Design, unwirable
@@ -91,11 +92,14 @@ def wirable(physics: PlanPhysics) -> Violations:
             yield from figures(f"pods_of_one_switch[{site}]", fabric, dict.fromkeys(above, 0))
 
 
-def _tier(design: Design, tier: str) -> dict[str, float]:
-    """Return the figures of a tier as the wiring makes them."""
-    down = design.endpoint_links // design.networks if design.single else design.leaf_down
+def _tier(design: Design, tier: str, rates: LinkRates) -> dict[str, float]:
+    """Return the figures of a tier as the wiring makes them; the oversubscription of a leaf by the `rates` of links."""
+    down, over = design.endpoint_links // design.networks if design.single else design.leaf_down, 1.0
+    if not design.single:
+        up = design.leaf_exit if isinstance(design, Dragonfly) else design.leaf_up
+        over = down * rates.gpu_gbps / (up * rates.switch_gbps)
     rows = {
-        "leaf": (design.leaves, down, design.up_ports, design.leaf_oversubscription, design.leaf_bundle),
+        "leaf": (design.leaves, down, design.up_ports, over, design.leaf_bundle),
         "spine": (
             *(design.spines, design.spine_down, design.spine_up),
             *(design.spine_oversubscription, design.spine_bundle),
@@ -114,7 +118,9 @@ def wiring(physics: PlanPhysics) -> Violations:
     """
     for site, fabric, network, design in wired(physics):
         for tier in fabric.tiers:
-            yield from figures(f"tiers[{site}, {tier.name}]", tier, _tier(design, tier.name))
+            yield from figures(
+                f"tiers[{site}, {tier.name}]", tier, _tier(design, tier.name, link_rates(physics, fabric))
+            )
         found = {
             "switches": design.switches,
             "chips": design.switches * physics.switches[fabric.switch].planes,
@@ -145,16 +151,17 @@ def priced(physics: PlanPhysics, network: Network, fabric: SiteFabric, design: D
 def network_rules(physics: PlanPhysics) -> Violations:
     """Check the share of its rate that can leave a full leaf, pod and zone, and the loss that the fabric survives."""
     for site, fabric, network, design in wired(physics):
-        for fault in network_limits(network, fabric.family, design):
+        for fault in network_limits(network, fabric.family, design, link_rates(physics, fabric)):
             yield fault.model_copy(update={"rule": f"{fault.rule}[{site}]"})
 
 
-def network_limits(network: Network, family: str, design: Design) -> Violations:
+def network_limits(network: Network, family: str, design: Design, rates: LinkRates) -> Violations:
     """Check a design against the oversubscription that its network allows, and the loss that it is to survive.
 
-    No more ports of GPUs share a link out of a full block than the instance allows. For a list of ratios by tier, no
-    more ports down of a leaf, and of a spine where there are several pods, share a port up. A switch that holds every
-    endpoint has nothing above it that could be narrower. A loss to survive leaves every two leaves of a tree joined.
+    The rate of the GPUs of a full block over that of its links out is no more than the instance allows. For a list of
+    ratios by tier, so is the rate of a leaf's GPUs over that of its uplinks, and of a spine's ports down over up where
+    there are several pods. A switch that holds every endpoint has nothing above it that could be narrower. A loss to
+    survive leaves every two leaves of a tree joined.
     """
     most, survives = network.max_oversubscription, network.survives
     pod, zone = design.rails_per_pod * design.domains_per_pod, design.rails_per_zone * design.domains_per_zone
@@ -163,22 +170,22 @@ def network_limits(network: Network, family: str, design: Design) -> Violations:
         ("pod", design.pods > 1, pod, design.pod_uplinks),
         ("zone", design.zones > 1, zone, design.zone_uplinks),
     ):
-        ends, up = design.leaf_down * leaves, float(links * design.split)
+        ends, up = design.leaf_down * leaves * rates.gpu_gbps, links * rates.switch_gbps
         if several:
-            sides = f"of {ends:,} ports may leave a {block}", f"ports' worth of a {block}'s uplinks"
+            sides = f"of {ends:,.0f} Gbps of GPUs may leave a {block}", f"Gbps of a {block}'s uplinks"
             yield from at_most("core_share", network.min_core_share * ends, up, *sides)
             if most is not None and not isinstance(most, tuple) and most < math.inf:
-                what = f"ports of GPUs out of a {block}"
+                what = f"Gbps of GPUs out of a {block}"
                 yield from at_most(
-                    "oversubscription", float(ends), most * up, what, f"at {most:g} to each of {up:,} links"
+                    "oversubscription", ends, most * up, what, f"at {most:g}:1 over {up:,.0f} Gbps of uplinks"
                 )
     leaf, spine = network.tier_ratios
     for tier, ratio, down, up, several in (
-        ("leaf", leaf, design.leaf_down, design.leaf_up * design.split, not design.single),
+        ("leaf", leaf, design.leaf_down * rates.gpu_gbps, design.leaf_up * rates.switch_gbps, not design.single),
         ("spine", spine, design.spine_down, design.spine_up, design.pods > 1),
     ):
         if several and ratio < math.inf:
-            what = f"ports down to a port up of a {tier}"
+            what = f"Gbps down to one up of a {tier}"
             yield from at_most("oversubscription", down / max(up, 1e-9), ratio, what, "allowed")
     links, spines = cut_by(design)
     if survives is not None and design.grouped:

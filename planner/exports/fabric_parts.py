@@ -391,15 +391,15 @@ def _devices(built: BuiltFabric, rack_type: str) -> Iterator[Row]:
 def _interfaces(built: BuiltFabric) -> Iterator[Row]:
     """Yield the interfaces of no device type: a rack's NICs as they are cabled, and parts of leaves' split ports."""
     design = built.design
-    cage = _cage(built.switch.port_gbps / design.split)
+    nic, part_of_port = _cage(design.nic_gbps), _cage(built.switch.port_gbps / design.split)
     for rack in built.names["rack"]:
         for gpu in range(design.gpus_per_rack):
             for lane in range(design.lanes):
                 device, name = interface_of(f"{rack}-gpu{gpu:0{width(design.gpus_per_rack)}d}", str(lane))
-                yield f"{built.site}-{device}", name, cage, "true"
+                yield f"{built.site}-{device}", name, nic, "true"
     for leaf in built.names["leaf"] if design.split > 1 else ():
         for part in range(design.leaf_down_used * design.split):
-            yield f"{built.site}-{leaf}", f"port{part // design.split}/{part % design.split}", cage, "true"
+            yield f"{built.site}-{leaf}", f"port{part // design.split}/{part % design.split}", part_of_port, "true"
 
 
 def _cables(built: BuiltFabric) -> Iterator[Row]:

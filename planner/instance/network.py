@@ -130,13 +130,14 @@ class Network(Sourced):
     max_lanes: Annotated[int, Field(ge=1, le=16)] = Field(1, description="Most networks that a NIC is split over.")
     min_core_share: Fraction = Field(
         0.0,
-        description="Least rate out of a full leaf, pod and zone over that of its GPUs' ports; 1: every tier is 1:1.",
+        description="Least rate out of a full leaf, pod and zone over that of its GPUs' links; 1: every tier is 1:1.",
     )
     max_oversubscription: Ratio | Annotated[tuple[Ratio, ...], Field(min_length=1, max_length=2)] | None = Field(
         None,
-        description="Most ports of GPUs to a link out of a full leaf, pod and zone: 1 is non-blocking, 4 is 4:1; the "
-        "same as a min_core_share of one over it. A list, of trees: most ports down to a port up of a leaf, and of a "
-        "spine where there are several pods: [1, 7] is 1:1 at leaves, 7:1 above. Absent: whatever hides the traffic.",
+        description="Most rate of GPUs to that of the links out of a full leaf, pod and zone: 1 is non-blocking, 4 is "
+        "4:1; the same as a min_core_share of one over it. A list, of trees: most rate down to rate up of a leaf, and "
+        "of a spine where there are several pods: [1, 7] is 1:1 at leaves, 7:1 above. Absent: whatever hides the "
+        "traffic.",
     )
     survives: Literal["one_spine", "one_leaf_uplink"] | None = Field(
         None,
@@ -163,19 +164,19 @@ class Network(Sourced):
 
     @property
     def asked_core_share(self) -> float:
-        """Least rate out of a full leaf, pod and zone that either key asks for, over that of its GPUs' ports."""
+        """Least rate out of a full leaf, pod and zone that either key asks for, over that of its GPUs' links."""
         most = self.max_oversubscription
         return max(self.min_core_share, 0.0 if most is None or isinstance(most, tuple) else 1 / most)
 
     @property
     def tier_ratios(self) -> tuple[float, float]:
-        """Most ports down to a port up that a list asks for, at a leaf and at a spine; infinity where it does not."""
+        """Most rate down to rate up that a list asks for, at a leaf and at a spine; infinity where it does not."""
         most = self.max_oversubscription
         leaf, spine, *_ = (*most, math.inf, math.inf) if isinstance(most, tuple) else (math.inf, math.inf)
         return leaf, spine
 
     def ratio_of(self, tier: int) -> float | None:
-        """Bound the ports down to a port up of a leaf (0), spine (1) or core (2); None: any."""
+        """Bound the rate down to rate up of a leaf (0), spine (1) or core (2); None: any."""
         own = self.tier_ratios[tier] if tier < len(self.tier_ratios) else math.inf
         most = min(own, 1 / self.asked_core_share if self.asked_core_share else math.inf)
         return most if math.isfinite(most) else None

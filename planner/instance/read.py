@@ -108,13 +108,15 @@ def complaints(error: ValidationError, where: str, model: type[BaseModel], data:
 
 def _errors(error: ValidationError, model: type[BaseModel], data: Any) -> Iterator[tuple[Location, str]]:
     """Yield the place of each validation error and its complaint."""
-    errors = error.errors(include_url=False)
-    # An object where a name would do too is meant as the object.
-    meant = [
-        error for error in errors if error["type"] != "string_type" or not isinstance(error["input"], (dict, list))
+    errors = [
+        (located(fault["loc"], data, missing=fault["type"] == "missing"), fault)
+        for fault in error.errors(include_url=False)
     ]
-    for fault in meant or errors:
-        path = located(fault["loc"], data, missing=fault["type"] == "missing")
+    # Of a key with several forms the value is meant as the one that it has: an object, a list, or a number or name.
+    meant = [path for path, fault in errors if not _of_another_form(fault["type"], fault["input"])]
+    for path, fault in errors:
+        if _of_another_form(fault["type"], fault["input"]) and any(own[: len(path)] == path for own in meant):
+            continue
         if fault["type"] == "extra_forbidden":
             yield path, f"unknown key; {_key_hint(fault['loc'], model)}"
         elif fault["type"] == "missing":
@@ -122,9 +124,16 @@ def _errors(error: ValidationError, model: type[BaseModel], data: Any) -> Iterat
         else:
             message = fault["msg"].removeprefix("Value error, ")
             message = OBJECT_DUE.sub("must be an object", message[0].lower() + message[1:])
+            message = message.replace("tuple", "list").replace(" after validation", "")
             shown = json.dumps(fault["input"], default=str)
             value = "" if isinstance(fault["input"], (dict, list)) else f" (is {shown[:80]})"
             yield path, f"{message}{value}; fix it there"
+
+
+def _of_another_form(kind: str, value: Any) -> bool:
+    """Return whether an error asks for a list of a number or name, or for a number or name of a list or an object."""
+    nested = isinstance(value, (dict, list, tuple))
+    return kind in (("string_type", "float_type", "int_type") if nested else ("tuple_type", "list_type"))
 
 
 def located(location: Location, data: Any, *, missing: bool) -> Location:

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from planner.cluster import parse
 from planner.instance.grid import BalancingAuthority, Grid, PowerNode
+from planner.instance.hardware import Accelerator
 from planner.instance.instance import Instance
 from planner.instance.network import Switch, Wan
 from planner.physics.network.fabric_designs import design_fault, design_of
@@ -206,17 +207,27 @@ class PlanPhysics:
         network = self.instance.network
         return {switch.name: switch for switch in network.switches if isinstance(switch, Switch)} if network else {}
 
+    @property
+    def nic_known(self) -> bool:
+        """Whether the instance states the rate of a NIC, itself or with its accelerator."""
+        hardware = self.instance.hardware
+        return hardware.nic_bytes_per_second is not None or isinstance(hardware.accelerator, Accelerator)
+
     @cached_property
     def designs(self) -> dict[str, Design]:
         """The design behind each site's fabric, of fabrics whose choices can be computed with."""
         fabrics = self.plan.fabric.sites if self.plan.fabric else {}
         network, found = self.instance.network, dict[str, Design]()
+        if not self.nic_known:
+            return found
         for site, fabric in fabrics.items():
             racks, known = self.cabled_racks(site), {fabric.switch, *fabric.models} <= set(self.switches)
             if network is None or site not in self.racks_by_site or design_fault(fabric, racks) or not known:
                 continue
-            gpus = self.wired_gpus_per_rack(site)
-            found[site] = design_of(fabric, racks, switches=self.switches, gpus=gpus, network=network)
+            nic, gpus = self.instance.hardware.gpu_nic_bytes_per_second, self.wired_gpus_per_rack(site)
+            found[site] = design_of(
+                fabric, racks, switches=self.switches, gpus=gpus, network=network, nic_bytes_per_second=nic
+            )
         return found
 
     def above(self, fabric: SiteFabric) -> tuple[Switch, ...]:

@@ -93,6 +93,13 @@ class CurvePoint(Frozen):
     )
 
 
+def proven_knee(points: Sequence[CurvePoint]) -> CurvePoint | None:
+    """Return the knee of a curve whose ends and knee have proven bounds; else what is not known may move it."""
+    knee = next((point for point in points if point.knee), None)
+    known = knee is not None and all(x.bound_days is not None for x in (points[0], knee, points[-1]))
+    return knee if known else None
+
+
 class Curve(Frozen):
     """The curve of an instance in a box of money and days."""
 
@@ -112,7 +119,7 @@ class Curve(Frozen):
     stopped: str = Field(description="Why the search ended: proved (at the epsilon asked for), limit or interrupted.")
 
 
-__all__ = ["Curve", "CurvePoint"]
+__all__ = ["Curve", "CurvePoint", "proven_knee"]
 
 
 class Cost(Frozen):

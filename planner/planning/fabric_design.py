@@ -134,7 +134,7 @@ def design_fabric(instance: FabricInstance, options: Options) -> Plan:
     ranked = sorted(
         kinds, key=lambda kind: (kind is not best, kind.template is None, kind.template.usd if kind.template else 0.0)
     )
-    tails = {best.name: _tails(instance, network, best.template, deadline)}
+    tails = {best.name: _tails(network, best.template, deadline)}
     section = FabricPlan(
         sites={CLUSTER: _section(instance, network, best.template)},
         certificate=_certificate(usd, deadline, complete=complete),
@@ -279,15 +279,12 @@ def _why_none(instance: FabricInstance, network: Network, kind: FabricKind) -> s
     gpus = (instance.hardware.racks or 0) * _gpus(instance)
     most = max((switch.ports for switch in resolved_switches(network.switches)), default=0)
     joined = gpus // _gpus(instance) if kind.family == "rail-only" else gpus
-    parts = max(
-        (mode.split for mode in switch_modes(network, 1, instance.hardware.gpu_nic_bytes_per_second)), default=1
-    )
-    ratios = [network.ratio_of(tier) for tier in range(kind.tiers - 1)]
-    down = [most - 1 if ratio is None else int(most * ratio / (1 + ratio)) for ratio in ratios]
-    reach, of_rack = parts * most * math.prod(down), FAMILIES[kind.family].rack_ports(_gpus(instance)).rail_gpus
-    if not _grouped(kind) and down and of_rack > parts * down[0]:
-        at = "" if ratios[0] is None else f" at {ratios[0]:g}:1"
-        return f"a leaf of {most} ports takes at most {parts * down[0]:,} GPUs{at}, a host has {of_rack:,} at each"
+    nic, ratio = instance.hardware.gpu_nic_bytes_per_second, network.ratio_of(0) or math.inf
+    leaf, reach = _most_gpus(network, kind.tiers, nic)
+    of_rack = FAMILIES[kind.family].rack_ports(_gpus(instance)).rail_gpus
+    if not _grouped(kind) and kind.tiers > 1 and of_rack > leaf:
+        at = "" if ratio == math.inf else f" at {ratio:g}:1"
+        return f"a leaf of {most} ports takes at most {leaf:,} GPUs{at}, a host has {of_rack:,} at each"
     if not _grouped(kind) and joined > reach:
         tiers = f"{kind.tiers} tier{'s' * (kind.tiers > 1)} of {most} ports"
         has = "a rail has" if kind.family == "rail-only" else "there are"
@@ -298,7 +295,30 @@ def _why_none(instance: FabricInstance, network: Network, kind: FabricKind) -> s
     return "no wiring with equal bundles keeps the rules" + (" and pins" if instance.pins else "")
 
 
-def _tails(instance: FabricInstance, network: Network, template: Template, deadline: Deadline) -> Tails:
+def _most_gpus(network: Network, tiers: int, nic_bytes_per_second: float) -> tuple[int, int]:
+    """Bound the GPUs of a leaf below others, and those that trees of some tiers join.
+
+    Where one ratio is of all tiers together, what a leaf leaves of it counts for the tiers above, most where they share
+    it alike.
+    """
+    most = max((switch.ports for switch in resolved_switches(network.switches)), default=0)
+    ratios, between, found = [network.ratio_of(tier) or math.inf for tier in range(tiers)], tiers - 2, [(0, 0)]
+    for mode in switch_modes(network, 1, nic_bytes_per_second):
+        if tiers == 1:
+            found.append((0, mode.switch.ports * mode.split))
+        for gpus in range(1, (mode.switch.ports - 1) * mode.split * (tiers > 1) + 1):
+            left = ratios[0] * mode.link_nics * (mode.switch.ports - -(-gpus // mode.split)) / gpus
+            if left < 1 - 1e-9:
+                break
+            alike = not isinstance(network.max_oversubscription, tuple)
+            each = [left ** (1 / between)] * between if alike and between else ratios[1 : tiers - 1]
+            down = [most - 1 if ratio == math.inf else most * ratio / (1 + ratio) for ratio in each]
+            found.append((gpus, int(most * gpus * math.prod(down) * (1 + 1e-9))))
+    leaf, reach = zip(*found, strict=True)
+    return max(leaf), max(reach)
+
+
+def _tails(network: Network, template: Template, deadline: Deadline) -> Tails:
     """Return the mean tail of a random permutation over the line rate of a NIC under ECMP and under spraying.
 
     Return `NO_TAILS` where the fabric is not simulated, or the time ends first.
@@ -307,7 +327,7 @@ def _tails(instance: FabricInstance, network: Network, template: Template, deadl
     switch = next(switch for switch in resolved_switches(network.switches) if switch.name == template.switch)
     if design.grouped or switch.planes > MAX_PLANES or design.racks * design.gpus_per_rack < 2:
         return NO_TAILS
-    tree = part_of_design(design, switch, instance.hardware.gpu_nic_bytes_per_second, most=SIMULATED_HOSTS).tree
+    tree = part_of_design(design, switch.planes, most=SIMULATED_HOSTS).tree
     found: list[list[float]] = [[], []]
     try:
         with ticking(deadline.check):

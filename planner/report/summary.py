@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from planner.errors import InputError
 from planner.instance.instance import FabricInstance
-from planner.plan.plan import Curve, CurvePoint, Plan
+from planner.plan.plan import Curve, CurvePoint, Plan, proven_knee
 from planner.report.statements.sites_and_fabric import (
     fabric,
     fabric_alone,
@@ -80,7 +80,8 @@ def curve_figures(point: CurvePoint) -> dict[str, str]:
 def curve_table(points: Sequence[CurvePoint]) -> list[str]:
     """Write a line a point: its figures, then its layout and the other changes against the point before it."""
     figures = [["", *(heading for heading, _ in CURVE_FIGURES.values())]]
-    figures += [["knee" if point.knee else "", *curve_figures(point).values()] for point in points]
+    bend = proven_knee(points)
+    figures += [["knee" if point is bend else "", *curve_figures(point).values()] for point in points]
     texts = ["layout, and what else changes", *("; ".join((point.layout, *point.changes)) for point in points)]
     return [f"{line}  {text}" for line, text in zip(aligned(figures).split("\n"), texts, strict=True)]
 
@@ -134,7 +135,7 @@ def _none_below(curve: Curve) -> str:
 
 def knee(points: Sequence[CurvePoint]) -> Iterator[str]:
     """Write the plan behind which money saves few days; of a curve without one whether it is as good as straight."""
-    bend = next((point for point in points if point.knee), None)
+    bend = proven_knee(points)
     if bend is not None:
         where = f"{money(bend.capital_usd)}, {amount(bend.days_to_train)} days"
         # By how much twice the money divides the days on the way from one plan to another, on average.
@@ -143,6 +144,9 @@ def knee(points: Sequence[CurvePoint]) -> Iterator[str]:
             for less, more in ((points[0], bend), (bend, points[-1]))
         )
         yield f"Knee: {where}; twice the money divides the days by {below:.2f} up to it, by {above:.2f} behind it."
+        return
+    if any(point.knee for point in points):
+        yield "No knee is named: the bounds of the curve's ends and of its bend are not all proven."
         return
     if len(points) < FEWEST_POINTS:
         return

@@ -14,7 +14,6 @@ from planner.cluster import parse
 from planner.errors import InputError
 from planner.files import read_text
 from planner.instance.base import range_of
-from planner.instance.network import Switch
 from planner.physics.network.topology import Design
 from planner.physics.plan_physics import PlanPhysics, layout_faults
 from planner.plan.plan import Plan
@@ -231,26 +230,23 @@ def part_of_plan(plan: Plan, site: str | None, hosts: int | None) -> tuple[str, 
     InputError: the plan has no such site, or no fabric.
     """
     physics = PlanPhysics(plan=plan)
+    if not physics.nic_known:
+        raise InputError("simulate: the plan's accelerator is only a name; solve the instance again")
     if not physics.wired or plan.fabric is None:
         raise InputError("simulate: the plan has no fabric that can be wired; solve an instance with a `network` part")
     name = site or max(sorted(physics.wired), key=lambda site: physics.wired[site].racks)
     if name not in physics.wired:
         raise InputError(f"--site {name!r}: is no site of the plan; choose one of {', '.join(sorted(physics.wired))}")
-    if isinstance(plan.instance.hardware.accelerator, str) and plan.instance.hardware.nic_bytes_per_second is None:
-        raise InputError("simulate: the plan's accelerator is only a name; solve the instance again")
     design, switch = physics.wired[name], physics.switches[plan.fabric.sites[name].switch]
-    hardware = plan.instance.hardware
     if design.grouped:
         family = plan.fabric.sites[name].family
         raise InputError(f"simulate: {name} has a {family}; only trees are simulated, so plan with other families")
     if switch.planes > MAX_PLANES:
         raise InputError(f"simulate: {switch.name} has {switch.planes:,} planes; at most {MAX_PLANES:,} are simulated")
-    return name, part_of_design(design, switch, hardware.gpu_nic_bytes_per_second, hosts)
+    return name, part_of_design(design, switch.planes, hosts)
 
 
-def part_of_design(
-    design: Design, switch: Switch, nic_bytes_per_second: float, hosts: int | None = None, *, most: int = MAX_HOSTS
-) -> SimulatedPart:
+def part_of_design(design: Design, planes: int, hosts: int | None = None, *, most: int = MAX_HOSTS) -> SimulatedPart:
     """Return a part of a design with about `hosts` hosts: the pods, or zones, of the first GPU indices.
 
     The part has all racks where they are few enough. Without `hosts` it has one block of indices and at most `most`
@@ -260,9 +256,8 @@ def part_of_design(
     wanted = hosts or min(block * design.rail_gpus * design.racks, most)
     rails = min(design.rails, -(-max(1, wanted // design.racks) // (block * design.rail_gpus)) * block)
     racks = min(design.racks, -(-wanted // (rails * design.rail_gpus)))
-    rate = switch.port_gbps * 1e9 / 8
-    rates = {"cable_rate": rate, "host_rate": min(rate, nic_bytes_per_second)}
-    return tree_of_design(design, **rates, planes=switch.planes, racks=racks, rails=rails)
+    rates = {"cable_rate": design.link_gbps * 1e9 / 8, "host_rate": design.nic_gbps * 1e9 / 8}
+    return tree_of_design(design, **rates, planes=planes, racks=racks, rails=rails)
 
 
 def stages(plan: Plan, site: str, part: SimulatedPart) -> list[list[Ints]]:

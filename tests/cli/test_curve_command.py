@@ -242,3 +242,15 @@ def test_bad_input_leaves_no_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     answer_with(monkeypatch, made(curve()))
     assert run_here("frontier", "no-such.json", "--plans", tmp_path / "plans").returncode == 2
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("unproven", [0, 1, 3])
+def test_no_knee_is_named_where_its_place_is_not_proven(monkeypatch: pytest.MonkeyPatch, unproven: int) -> None:
+    """Where a plan at an end of the curve, or the knee itself, has no proven bound, another may bend the curve."""
+    points = [
+        (usd, days, None if n == unproven else bound, racks) for n, (usd, days, bound, racks) in enumerate(POINTS)
+    ]
+    answer_with(monkeypatch, made(curve(tuple(points))))
+    told = run_here("frontier", "one-rack").stdout
+    assert "\nknee " not in told and "Knee:" not in told
+    assert "No knee is named: the bounds of the curve's ends and of its bend are not all proven.\n" in told

@@ -82,11 +82,17 @@ def test_cable_list_has_lanes_and_labels() -> None:
     assert Counter(r["lane"] for r in listed) == {lane: len(listed) // 2 for lane in "01"}
 
 
+def at_rates(x: BuiltFabric, port_gbps: float, nic_gbps: float) -> BuiltFabric:
+    """Return a fabric with other rates of a switch's ports and of a NIC's lane."""
+    design = replace(x.design, nic_gbps=nic_gbps, link_gbps=port_gbps)
+    return replace(x, switch=x.switch.model_copy(update={"port_gbps": port_gbps}), design=design)
+
+
 def test_parts_of_a_split_port_have_a_cage_at_their_own_rate() -> None:
-    """A port of 400 Gb/s split in two has parts of 200, and so have the NICs at their other ends."""
-    fast = E1.switch.model_copy(update={"port_gbps": 400})
-    whole, split = (replace(x, switch=fast) for x in (E1, split_in_two(E1)))
-    assert {r["type"] for r in rows(whole, "interfaces.csv")} == {"400gbase-x-osfp"}
+    """A port of 400 Gb/s split in two has parts of 200; a NIC has its own rate, whatever the port's."""
+    split = at_rates(split_in_two(E1), 400, 200)
+    for nic, cage in ((400, "400gbase-x-osfp"), (100, "100gbase-x-qsfp28")):
+        assert {r["type"] for r in rows(at_rates(E1, 400, nic), "interfaces.csv")} == {cage}
     interfaces = rows(split, "interfaces.csv")
     assert {"gpu" in r["name"] for r in interfaces} == {True, False}
     assert {r["type"] for r in interfaces} == {"200gbase-x-qsfp56"}
@@ -99,8 +105,7 @@ def test_cages_are_of_the_rate_in_their_name() -> None:
     for gbps, cage in fabric_parts.CAGES.items():
         number, unit = re.fullmatch(r"([\d.]+)(g|t)base-.*", cage).groups()
         assert float(number) * {"g": 1, "t": 1000}[unit] == gbps
-        fast = E1.switch.model_copy(update={"port_gbps": gbps})
-        assert {r["type"] for r in rows(replace(E1, switch=fast), "interfaces.csv")} == {cage}
+        assert {r["type"] for r in rows(at_rates(E1, gbps, gbps), "interfaces.csv")} == {cage}
     assert {r["type"] for r in rows(E1, "interfaces.csv")} == {"other"}
 
 

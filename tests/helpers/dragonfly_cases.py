@@ -32,6 +32,8 @@ def every_dragonfly(i: Instance, r: FabricRequest) -> Iterator[tuple[Switch, Swi
             "leaf_down": down,
             "leaf_spare": spare,
             "split": split,
+            "nic_gbps": 800.0,
+            "link_gbps": s.port_gbps,
             "valiant": n.group_routing == "valiant",
             "wan_ports": wan_ports(r.wan_gbps, 1, s.port_gbps),
         }
@@ -49,13 +51,10 @@ def every_dragonfly(i: Instance, r: FabricRequest) -> Iterator[tuple[Switch, Swi
 
 def enough_between_groups(i: Instance, d: Dragonfly) -> bool:
     """Say whether a leaf's and a full group's links carry the least share of their GPUs' ports."""
-    share, total = i.network.min_core_share, (d.pods - 1) * d.group_links
+    least, total = i.network.min_core_share * d.leaf_down * d.nic_gbps - 1e-6, (d.pods - 1) * d.group_links
     if isinstance(d, DragonflyPlus):
         leaf = d.leaf_up
     else:
         leaf = min((a - 1) * d.leaf_bundle + total // a for a in d.group_sizes)
-    return leaf * d.split >= share * d.leaf_down - 1e-9 and (
-        d.pods < 2
-        or d.pod_uplinks * d.split
-        >= i.network.min_core_share * d.leaf_down * d.rails_per_pod * d.domains_per_pod - 1e-9
-    )
+    group = d.pods < 2 or d.pod_uplinks * d.link_gbps >= least * d.rails_per_pod * d.domains_per_pod
+    return leaf * d.link_gbps >= least and group

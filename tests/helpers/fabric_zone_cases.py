@@ -93,6 +93,8 @@ def every_design(
             "apart": apart,
             "lanes": lanes,
             "split": split,
+            "nic_gbps": 800 / lanes,
+            "link_gbps": s.port_gbps,
         }
         for racks in range(1, max(r.racks, s.ports * split // width) + 1):
             down = racks * width
@@ -109,17 +111,10 @@ def every_design(
 
 def enough_between(i: Instance, d: Design) -> bool:
     """Say whether a leaf's, a full pod's and a full zone's uplinks carry the least share of their GPUs' ports."""
-    leaf = d.single or d.leaf_up * d.split >= i.network.min_core_share * d.leaf_down - 1e-9
-    pod = (
-        d.pods < 2
-        or d.pod_uplinks * d.split
-        >= i.network.min_core_share * d.leaf_down * d.rails_per_pod * d.domains_per_pod - 1e-9
-    )
-    zone = (
-        d.zones < 2
-        or d.zone_uplinks * d.split
-        >= i.network.min_core_share * d.leaf_down * d.rails_per_zone * d.domains_per_zone - 1e-9
-    )
+    least = i.network.min_core_share * d.leaf_down * d.nic_gbps - 1e-6
+    leaf = d.single or d.leaf_up * d.link_gbps >= least
+    pod = d.pods < 2 or d.pod_uplinks * d.link_gbps >= least * d.rails_per_pod * d.domains_per_pod
+    zone = d.zones < 2 or d.zone_uplinks * d.link_gbps >= least * d.rails_per_zone * d.domains_per_zone
     return leaf and pod and zone
 
 

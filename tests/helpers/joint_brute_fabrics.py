@@ -155,6 +155,7 @@ def fabrics(
         split = math.ceil(gpu.nic_bytes_per_second * 8e-9 / s.port_gbps - 1e-9)
         if split > n.max_lanes or lanes not in (0, split):
             continue
+        carried = s.port_gbps * split / (gpu.nic_bytes_per_second * 8e-9)  # NICs' worth of a link between switches
         if racks * rails <= s.ports:
             found.add(prices.fabric(racks * rails, Tree.of([(1, s)], 0), phi, phi, split))
         alike = [
@@ -165,7 +166,7 @@ def fabrics(
             for spine, core in itertools.product(alike, repeat=2):
                 for u, t in trees(s, spine, core, -(-racks // d), d, rails, n.max_tiers):
                     for flows, allreduces in counted:
-                        slow = phi * max(1.0, flows / u), phi * max(1.0, allreduces / u)
+                        slow = phi * max(1.0, flows / (u * carried)), phi * max(1.0, allreduces / (u * carried))
                         found.add(prices.fabric(racks * rails, t, *slow, split))
     return unbeaten(found)
 

@@ -90,7 +90,14 @@ def toy(seed: int, *, sites: int = 0, forced: bool = False, **changes: Any) -> I
             "fibre_usd_per_route_km": r.choice([0.1, 1.0]), "wavelength_usd": 20,
             "wavelength_gbps": r.choice([0.5, 5.0]),
         }  # fmt: skip
+    _set_port_rates(given, 1.0)
     return Instance.model_validate(given | changes)
+
+
+def _set_port_rates(given: dict[str, Any], nics: float) -> None:
+    """Give every switch ports that carry `nics` NICs."""
+    for switch in given["network"]["switches"]:
+        switch["port_gbps"] = nics * given["hardware"]["accelerator"]["nic_bytes_per_second"] * 8 / 1e9
 
 
 def _switch(name: str, ports: int, usd: float, watts: float) -> dict[str, Any]:
@@ -212,6 +219,7 @@ def case(seed: int) -> Instance:
         given["hardware"]["overhead_includes_fabric"] = r.random() < 0.5
         given["grid"], given["wan"] = _nodes(r, nodes, given["hardware"]["racks"]), _fibre(r)
         given["limits"]["budget_usd"] += given["hardware"].pop("racks") * (250 if nodes > 1 else 160)
+    _set_port_rates(given, 1.5 if seed % 3 == 2 else 1.0)
     return Instance.model_validate(given)
 
 

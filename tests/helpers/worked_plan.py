@@ -104,7 +104,9 @@ INSTANCE: dict[str, Any] = {
     "grid": GRID,
     "wan": {"wavelength_gbps": 0.001, "wavelength_usd": 1e3, "fibre_usd_per_route_km": 10},
     "network": {
-        "switches": [{"name": "box", "ports": 16, "port_gbps": 1, "planes": 2, "price_usd": 1e4, "power_watts": 100}],
+        "switches": [
+            {"name": "box", "ports": 16, "port_gbps": 0.008, "planes": 2, "price_usd": 1e4, "power_watts": 100}
+        ],
         "optics": {"name": "module", "price_usd": 100, "power_watts": 5},
     },
 }
@@ -161,7 +163,9 @@ def worked(
 ) -> Plan:
     """Work out the whole plan for choices given in full, whether they keep the rules or not."""
     racks, assignment = racks or RACKS, assignment or ASSIGNMENT
-    designs = {s: Design(racks=n, **{**WIRING, **wiring}) for s, n in racks.items()}
+    rates = {"nic_gbps": instance.hardware.gpu_nic_bytes_per_second * 8e-9 / wiring.get("lanes", 1)}
+    rates |= {"link_gbps": instance.network.switches[0].port_gbps}
+    designs = {s: Design(racks=n, **{**WIRING, **wiring}, **rates) for s, n in racks.items()}
     stages = {s: _stages(a, strategy.pipeline_parallel) for s, a in assignment.items()}
     where = {s: _where(designs[s], stages[s], wrap=strategy.virtual_stages > 1) for s in racks}
     send, allreduce = (max(s) for s in zip(*(_slowdowns(instance, designs[s], where[s]) for s in racks), strict=True))

@@ -280,9 +280,88 @@ def test_figures_are_written_for_a_reader() -> None:
 
 def test_ports_faster_than_the_nic_are_told() -> None:
     """A NIC of 400 Gb/s on a whole port of 800 leaves half of it; on half a port, or one of its rate, nothing."""
-    assert "carry 400 Gb/s of NICs" in summary(designed(8, switches=("51.2T-64x800G",)), 200)
+    told = summary(designed(8, switches=("51.2T-64x800G",)), 200)
+    assert "carry 400 Gb/s of NICs" in told and "Links between switches carry it whole" in told
     assert "of NICs" not in summary(designed(8, switches=("51.2T-64x800G-breakout",)), 200)
     assert "of NICs" not in summary(designed(8), 200)
+
+
+def cheapest_by_hand(hosts: int, rails: int, ports: int, price: float, link: float, ratio: float) -> float:
+    """Return the price of the cheapest tree of two tiers by plain loops, for NICs of 400 Gb/s on ports of 800.
+
+    Every leaf has `down` hosts of one rail; its uplinks go in equal bundles to spines that reach all leaves. Two
+    spines at least, of which one may be lost.
+    """
+    best = float("inf")
+    for down in range(1, ports):
+        leaves = rails * -(-hosts // down)
+        for up in range(2, ports - down + 1):
+            if 400 * down > ratio * 800 * up + 1e-6:
+                continue
+            for bundle in (b for b in range(1, up // 2 + 1) if up % b == 0 and b * leaves <= ports):
+                best = min(best, (leaves + up // bundle) * price + (hosts * rails + leaves * up) * link)
+    return best
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_ports_of_twice_the_rate_of_a_nic_carry_two_up(seed: int) -> None:
+    """On whole ports of 800 Gb/s a NIC of 400 takes half of a link up: the price is that of loops over the rates."""
+    r = random.Random(seed)
+    ports, hosts, rails, ratio = r.choice([8, 12, 16]), r.randint(3, 30), r.choice([1, 2, 3]), r.choice([1, 1.5, 3])
+    price, optic = r.choice([1000, 30_000]), r.choice([100.0, 900.0])
+    own = {"switches": (f"{ports}x800:{price}:500",), "transceiver_usd": optic, "transceiver_watts": 5.0}
+    plan = designed(hosts, rails, max_tiers=2, oversubscription=f"{ratio:g}:1", **own)
+    by_hand = cheapest_by_hand(hosts, rails, ports, price, 2 * optic, ratio)
+    assert usd(plan) == pytest.approx(by_hand)
+
+
+def test_a_thousand_hosts_on_ports_of_800() -> None:
+    """16 uplinks of 800 Gb/s carry 32 NICs of 400, so a leaf of 64 ports takes 42 hosts and 21 uplinks at 1:1."""
+    plan = designed(1000, switches=("64x800:60000:1500",))
+    leaf, spine, _ = plan.fabric.sites[CLUSTER].tiers
+    assert (leaf.down_ports, leaf.up_ports, leaf.oversubscription, spine.oversubscription) == (42, 21, 1.0, 1.0)
+    assert plan.fabric.alternatives[0].bisection_tbps == pytest.approx(8000 * 0.4 / 2)
+
+
+def cheapest_of_three_tiers(hosts: int, rails: int, ports: int, price: float, link: float) -> float:
+    """Return the price of the cheapest tree of two or three tiers at 1:1, by plain loops over every wiring.
+
+    Two spines to a leaf and two cores at least; cores take bundles of the spines of all pods in turn.
+    """
+    best = float("inf")
+    for down, up in ((d, u) for d in range(1, hosts + 1) for u in range(max(2, d), ports - d + 1)):
+        domains = -(-hosts // down)
+        below = rails * domains * (price + up * link) + hosts * rails * link
+        for bundle in (b for b in range(1, up // 2 + 1) if up % b == 0 and below < best):
+            spines = up // bundle
+            if bundle * rails * domains <= ports:
+                best = min(best, below + spines * price)
+            for x, y in ((x, y) for x in range(1, rails + 1) for y in range(1, domains + 1) if x * y * bundle < ports):
+                pods = -(-rails // x) * -(-domains // y)
+                for out in range(max(1, -(-down * x * y // spines)), ports - x * y * bundle + 1):
+                    usd = below + pods * spines * (price + out * link)
+                    for b in (b for b in range(1, out + 1) if out % b == 0 and pods * b <= ports and usd < best):
+                        cores = max(2, -(-spines * out // b // (ports // (pods * b))))
+                        best = min(best, usd + cores * price) if cores <= spines * out // b else best
+    return best
+
+
+@pytest.mark.parametrize(("hosts", "gpus"), [(14, 72), (18, 66), (5, 8)])
+def test_leaves_of_racks_of_many_gpus_are_part_full(hosts: int, gpus: int) -> None:
+    """A leaf by rail has one GPU of each host, however many ports it has free: no wiring of the space is cheaper.
+
+    The summary says so where half of the ports are free, with the spine's ports where they are why there is a third
+    tier, and the GPUs parted otherwise cost less.
+    """
+    plan = designed(hosts, gpus, max_tiers=3)
+    assert usd(plan) == pytest.approx(cheapest_of_three_tiers(hosts, gpus, 64, 36_000, 1_400))
+    told = re.search(r"(\d+) of a leaf's 64 ports are in use.*", summary(plan, 400))
+    leaf = plan.fabric.sites[CLUSTER].tiers[0]
+    assert int(told[1]) == leaf.down_ports + leaf.up_ports <= 32 if hosts <= 16 else told is None
+    if hosts <= 16:
+        assert ("72 leaves are more than a spine's 64 ports join, hence 3 tiers" in told[0]) == (gpus == 72)
+        asked = re.search(r"Asked for as (\d+) hosts of (\d+) GPU", told[0])
+        assert usd(designed(int(asked[1]), int(asked[2]), max_tiers=3)) < usd(plan)
 
 
 def test_options_that_would_allow_a_kind_do() -> None:
@@ -460,11 +539,12 @@ def test_small_boxes_need_four_tiers(tmp_path: Path) -> None:
         assert done.exit_code == 0, done.output
     assert len((tmp_path / "csv").read_text().splitlines()) == 1 + f["switch_links"] + f["endpoint_links"]
     for transport in ("spray", "ecmp", "adaptive"):
-        done = RUN.invoke(app, ["simulate", str(path), "--transport", transport, "--hosts", "96", "--json"])
+        own = ["--transport", transport, "--hosts", "96", "--bytes", "1e6"]
+        done = RUN.invoke(app, ["simulate", str(path), *own, "--json"])
         assert done.exit_code == 0, done.output
         found = json.loads(done.output)
         assert found["hosts"] == 96
-        assert transport != "spray" or 1 <= found["mean_slowdown"] <= 1.2  # few packets a path are not quite even
+        assert transport != "spray" or 1 <= found["mean_slowdown"] <= 1.1  # packets are not quite even
 
 
 @pytest.mark.slow

@@ -78,6 +78,21 @@ def test_refused_with_path_and_remedy(path: str, value: Any, words: list[str]) -
 
 
 @pytest.mark.parametrize(
+    ("value", "complaint"),
+    [
+        (0.5, "max_oversubscription: input should be greater than or equal to 1 (is 0.5); fix it there"),
+        ([1, 0.5], "max_oversubscription[1]: input should be greater than or equal to 1 (is 0.5); fix it there"),
+        ([1, 2, 3], "max_oversubscription: list should have at most 2 items, not 3; fix it there"),
+    ],
+)
+def test_a_key_of_several_forms_has_one_complaint(value: Any, complaint: str) -> None:
+    """A ratio may be a number or a list of them: what is wrong is told of the form that was given, and of no other."""
+    with pytest.raises(InputError) as error:
+        load_instance(with_entries(data("cluster-1k"), {"network.max_oversubscription": value}))
+    assert str(error.value).partition("network.")[2] == complaint
+
+
+@pytest.mark.parametrize(
     ("text", "word"),
     [("{", "line 1"), ('{"a": 1, "a": 2}', "twice"), ('{"a": NaN}', "NaN"), ("[]", "JSON object"), ("\xff", "JSON")],
 )

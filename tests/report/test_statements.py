@@ -89,6 +89,15 @@ def test_one_section_is_shown_whole() -> None:
         summary(PLAN, section="fabrics")
 
 
+def test_sends_are_told_where_there_are_some() -> None:
+    """Without a pipeline no stage sends, and nothing is said of sends; of all-reduces it is."""
+    sites = {name: x.model_copy(update={"p2p_seconds": 0.0}) for name, x in PLAN.fabric.sites.items()}
+    text = summary(
+        PLAN.model_copy(update={"fabric": PLAN.fabric.model_copy(update={"sites": sites})}), section="fabric"
+    )
+    assert "ipeline sends" not in text and "all-reduces" in text
+
+
 def test_the_verdict_says_what_is_proven() -> None:
     """Days with their range and the proof; a gap with what ended the search; money, loss; no bound."""
     low, high = PLAN.layout.metrics.days_to_train_interval

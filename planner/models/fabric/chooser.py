@@ -304,8 +304,8 @@ class Templates:
         own["wan_ports"] = wan_ports(self._asked(traffic).wan_gbps, m.networks, m.switch.port_gbps)
         own |= {"rails_per_pod": k["rails"], "domains_per_pod": k["width"]}
         own |= {"rails_per_zone": k["zone_rails"], "domains_per_zone": k["zone_width"]}
-        rack, models = RackPorts(m.rails, m.rail_gpus, m.apart), self._models(m, k)
-        return design_for(m.family, self.network, models, traffic.racks(blocks), rack, **own)
+        rack, nic = RackPorts(m.rails, m.rail_gpus, m.apart), self.instance.hardware.gpu_nic_bytes_per_second
+        return design_for(m.family, self.network, self._models(m, k), traffic.racks(blocks), rack, nic, **own)
 
     def _models(self, mode: Mode, key: Mapping[str, int]) -> list[Switch]:
         """Return the models of a template's tiers from the leaf up; super-spines are of the cores' model."""

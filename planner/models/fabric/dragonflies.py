@@ -220,7 +220,7 @@ def _crossing(s: SiteMode, x: Groups, w: Ways, loads: Floats) -> tuple[Floats, F
         at_leaf = one * loads[0][SHARES] + one * m.rails * (at_router / s.wan_ports)
         sent, share = one * loads[1][SHARES] * x.rails, per_group / s.wan_ports
         at_pod = sent + one * m.rails * share if s.network.group_routing == "valiant" else 2 * sent * share
-    over = x.domain * m.rail_gpus / (leaf * m.split)
+    over = x.domain * m.rail_gpus / (leaf * m.link_nics)
     send, allreduce, fits = s.crossing(loads[0], x.domain, over, leaf, gone=at_leaf)
     if x.number > 1:
         over = over * (x.rails * x.width * leaf / pod)

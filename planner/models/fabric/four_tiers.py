@@ -199,7 +199,7 @@ def _need(s: SiteMode, load: Floats, rails: Ints, target: tuple[float, float]) -
     sent = np.maximum(load[..., FLOWS] / target[0], load[..., ALLREDUCES] / target[1])
     sent = np.maximum(sent, load[..., EXCHANGES])
     gone = s.exchange_ports * load[..., SHARES] * np.minimum(rails, m.rails)
-    return np.asarray((sent * m.rail_gpus * rails / m.split + gone) * (1 - TOLERANCE))
+    return np.asarray((sent * m.rail_gpus * rails / m.link_nics + gone) * (1 - TOLERANCE))
 
 
 def _least_usd(s: SiteMode, rows: ZoneRows) -> tuple[Ints, Ints, Floats]:

@@ -39,6 +39,7 @@ from planner.physics.network.links import (
     endpoint_metres,
     group_metres,
     group_wan_links,
+    lane_gbps,
     lanes_of,
     spare_ports,
 )
@@ -61,7 +62,13 @@ class Mode:
     rail_gpus: int
     apart: int
     lanes: int
+    nic_gbps: float  # of a GPU's link to its leaf
     split: int = 1
+
+    @property
+    def link_nics(self) -> float:
+        """NICs, or lanes of them, whose full rate a link between switches carries."""
+        return self.switch.port_gbps / self.nic_gbps
 
     @property
     def networks(self) -> int:
@@ -90,12 +97,15 @@ def switch_modes(network: Network, gpus: int, nic_bytes_per_second: float) -> It
     A port may be split into 1, 2, 4 and so on parts that still carry a NIC, as many as the switch allows.
     """
     for s in resolved_switches(network.switches):
-        lanes, nics = lanes_of(s, nic_bytes_per_second), s.port_gbps * 1e9 / (nic_bytes_per_second * 8)
+        lanes = lanes_of(s, nic_bytes_per_second)
+        rate = lane_gbps(nic_bytes_per_second, lanes)
         if lanes > network.max_lanes:
             continue
-        splits = [1 << n for n in range(s.breakout.bit_length()) if n == 0 or 1 << n <= nics * (1 + TOLERANCE)]
+        splits = [
+            1 << n for n in range(s.breakout.bit_length()) if n == 0 or rate * (1 << n) <= s.port_gbps * (1 + TOLERANCE)
+        ]
         for family in dict.fromkeys(network.families):
-            yield from (Mode(s, family, *FAMILIES[family].rack_ports(gpus), lanes, split) for split in splits)
+            yield from (Mode(s, family, *FAMILIES[family].rack_ports(gpus), lanes, rate, split) for split in splits)
 
 
 def times(count: Any, price: Prices) -> Prices:
@@ -356,12 +366,12 @@ class SiteMode:
         """Count the uplinks that a leaf of `domain` racks needs for the core share and the losses to be survived."""
         n, gpus = self.network, domain * self.mode.rail_gpus
         least = max(n.asked_core_share, 1 / n.tier_ratios[0])
-        share = np.ceil(gpus * least / self.mode.split * (1 - TOLERANCE)).astype(np.int64)
+        share = np.ceil(gpus * least / self.mode.link_nics * (1 - TOLERANCE)).astype(np.int64)
         return np.maximum(share, 1 if n.survives is None else n.asked_leaf_uplinks)
 
     def core_share(self, ends: Any) -> Any:
         """Count the links that the core share asks for out of a block of `ends` GPUs' ports."""
-        return np.ceil(ends * self.network.asked_core_share / self.mode.split * (1 - TOLERANCE)).astype(np.int64)
+        return np.ceil(ends * self.network.asked_core_share / self.mode.link_nics * (1 - TOLERANCE)).astype(np.int64)
 
     @cached_property
     def domain_sizes(self) -> Ints:
@@ -387,29 +397,29 @@ class SiteMode:
         """Return the slowdowns over the transport's own of what leaves runs of `racks` racks and `rails` rails.
 
         And whether its links out carry the exchanges between sites and of experts at once without slowdown. `over`:
-        ports of GPUs below over links. `gone`: the links' worth that the exchange between sites takes.
+        the rate of GPUs below over that of links. `gone`: the links' worth that the exchange between sites takes.
         """
         m = self.mode
         if gone is None:
             gone = self.exchange_ports * load[..., SHARES] * np.minimum(m.rails, rails) if self.exchange_ports else 0.0
         send = load[..., FLOWS] / racks * over
-        allreduce = load[..., ALLREDUCES] / (links * m.split / (rails * m.rail_gpus))
+        allreduce = load[..., ALLREDUCES] / (links * m.link_nics / (rails * m.rail_gpus))
         if self.exchange_ports:
             with np.errstate(divide="ignore", invalid="ignore"):
                 free = 1 - gone / links
                 send, allreduce = (
                     np.where(x == 0, 0.0, np.where(free > 0, x / free, np.inf)) for x in (send, allreduce)
                 )
-        fits = load[..., EXCHANGES] * m.rail_gpus * rails / m.split + gone <= links * (1 + TOLERANCE)
+        fits = load[..., EXCHANGES] * m.rail_gpus * rails / m.link_nics + gone <= links * (1 + TOLERANCE)
         return np.maximum(1.0, send), np.maximum(1.0, allreduce), fits
 
     def leaf_crossing(self, domain: Any, up: Any, load: Floats) -> tuple[Floats, Floats, Flags]:
         """Return the same of what leaves leaves with `up` uplinks, of domains of `domain` racks."""
-        return self.crossing(load, domain, domain * self.mode.rail_gpus / (up * self.mode.split), up)
+        return self.crossing(load, domain, domain * self.mode.rail_gpus / (up * self.mode.link_nics), up)
 
     def tree_crossing(self, x: Trees, *loads: Floats) -> tuple[Floats, Floats, Flags]:
         """Return the same of what leaves the leaves, pods and, of four tiers, zones of trees with such loads."""
-        over = x.domain * self.mode.rail_gpus / (x.up * self.mode.split)
+        over = x.domain * self.mode.rail_gpus / (x.up * self.mode.link_nics)
         found = [self.crossing(loads[0], x.domain, over, x.up)]
         if len(loads) > 1:
             over = over * (x.rails * x.width * x.bundle / x.spine_up)
@@ -466,7 +476,7 @@ class SiteMode:
         if min(pins.get("min_pods", 1), pins.get("min_zones", 1)) > 1:
             joined = max(joined, {3: 1, 4: 2}.get(pins.get("tiers", 0), 0))
         ends = m.rails * self.domains(domain) * up
-        share = self.racks * m.rails * m.rail_gpus * n.asked_core_share / m.split
+        share = self.racks * m.rails * m.rail_gpus * n.asked_core_share / m.link_nics
         of_pods = np.maximum(share, ends / n.tier_ratios[1]) * (1 - TOLERANCE) * (joined > 0)
         of_zones = share * (1 - TOLERANCE) * (joined > 1)
         # Links out of pods take ports of spines and of cores; those out of zones of cores and of super-spines.

@@ -371,7 +371,7 @@ def _most_links(s: SiteMode, x: PodBounds, cases: Cases, leaves: LeafLoads) -> t
     most = np.maximum(1.0, np.minimum(up * (ports - leaf_count), by_price))
     sizes, at = np.unique(x.domain * x.width, return_inverse=True)
     first = s.loads.first_runs(leaves.stripes, sizes)[at]
-    sent = (s.mode.rail_gpus * x.rails)[:, None] / (most * s.mode.split)
+    sent = (s.mode.rail_gpus * x.rails)[:, None] / (most * s.mode.link_nics)
     send = np.maximum(cases.send[x.case], first[..., FLOWS] * sent)
     allreduce = np.maximum(cases.allreduce[x.case], first[..., ALLREDUCES] * sent)
     return np.where(s.worthwhile(send, allreduce, usd, x.mw[:, None]), most, 0.0), first

@@ -131,11 +131,11 @@ class Dragonfly(Design):
     @property
     def core_share(self) -> float:
         """Share of the rate of its endpoints that can leave a full leaf, and cross between halves of the groups."""
-        leaf = self.least_up_ports * self.split / self.leaf_down
+        leaf = self.least_up_ports * self.link_nics / self.leaf_down
         half = self.pods // 2
         if not half:
             return min(1.0, leaf)
-        across = half * (self.pods - half) * self.group_links * self.split * self.networks
+        across = half * (self.pods - half) * self.group_links * self.link_nics * self.networks
         return min(1.0, leaf, across / (self.endpoint_links / 2))
 
     @property
@@ -154,8 +154,8 @@ class Dragonfly(Design):
 
     @property
     def leaf_oversubscription(self) -> float:
-        """Endpoints of a router over the links that they are assured of inside its group."""
-        return self.leaf_down / (self.leaf_exit * self.split)
+        """Rate of a router's endpoints over that of the links that they are assured of inside its group."""
+        return self.leaf_down / (self.leaf_exit * self.link_nics)
 
     @property
     def spine_oversubscription(self) -> float:

@@ -13,7 +13,18 @@ import numpy as np
 
 from planner.instance.network import FabricFamily, Floor, Network, Switch
 from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus
-from planner.physics.network.links import CableRun, Ends, Ints, MediaTable, Metres, Places, Stage, media_of, spare_ports
+from planner.physics.network.links import (
+    CableRun,
+    Ends,
+    Ints,
+    MediaTable,
+    Metres,
+    Places,
+    Stage,
+    lane_gbps,
+    media_of,
+    spare_ports,
+)
 from planner.physics.network.topology import TIERS, Design
 from planner.physics.site.cost import endpoint_link_usd, switch_link_usd
 from planner.plan.plan_sections import SiteFabric
@@ -84,7 +95,13 @@ def max_joined_racks(network: Network, pins: Mapping[str, Any], wired_gpus: int)
 
 
 def design_for(
-    family: FabricFamily, network: Network, models: Sequence[Switch], racks: int, rack: RackPorts, **choices: Any
+    family: FabricFamily,
+    network: Network,
+    models: Sequence[Switch],
+    racks: int,
+    rack: RackPorts,
+    nic_bytes_per_second: float,
+    **choices: Any,
 ) -> Design:
     """Return the design that `choices` give for `racks` racks; `models` are the tiers' switches from the leaf up."""
     kind, (leaf, *above) = FAMILIES[family].design, models
@@ -92,16 +109,26 @@ def design_for(
     choices |= {name: switch.ports for name, switch in names if switch.name != leaf.name}
     spare, valiant = spare_ports(choices["leaf_down"], network.spares), network.group_routing == "valiant"
     choices |= {"ports": leaf.ports, "racks": racks, "leaf_spare": spare, "valiant": kind.grouped and valiant}
-    return kind.of(**choices, **rack._asdict())
+    rates = {"nic_gbps": lane_gbps(nic_bytes_per_second, choices["lanes"]), "link_gbps": leaf.port_gbps}
+    return kind.of(**choices, **rates, **rack._asdict())
 
 
-def design_of(fabric: SiteFabric, racks: int, *, switches: Mapping[str, Switch], gpus: int, network: Network) -> Design:
+def design_of(
+    fabric: SiteFabric,
+    racks: int,
+    *,
+    switches: Mapping[str, Switch],
+    gpus: int,
+    network: Network,
+    nic_bytes_per_second: float,
+) -> Design:
     """Return the design of a plan's fabric at a site of `racks` racks, each with `gpus` GPUs.
 
     The fabric must be free of the faults that `design_fault` reports; `switches` holds the switch models by name.
     """
     leaf, spine, family = fabric.tiers[0], fabric.tiers[1] if len(fabric.tiers) > 1 else None, FAMILIES[fabric.family]
     rack, kind = family.rack_ports(gpus), family.design
+    joined = racks, rack, nic_bytes_per_second
     models = [switches[name] for name in (fabric.switch, *fabric.models[1:])]
     own: dict[str, Any] = {
         "leaf_down": leaf.down_ports,
@@ -113,13 +140,13 @@ def design_of(fabric: SiteFabric, racks: int, *, switches: Mapping[str, Switch],
     own["wan_ports"] = -(-fabric.wan_gateway.wan_ports // (rack.apart * fabric.lanes)) if fabric.wan_gateway else 0
     own |= {"leaf_up": leaf.up_ports} if spine or not kind.grouped else {}
     if kind.grouped:
-        return design_for(fabric.family, network, models, racks, rack, **own, group_links=fabric.group_links)
+        return design_for(fabric.family, network, models, *joined, **own, group_links=fabric.group_links)
     own |= {"spine_up": spine.up_ports, "spine_bundle": spine.bundle} if spine else {}
     own |= {"core_boxes": fabric.core_boxes, "super_spine_boxes": fabric.super_spine_boxes}
     if len(fabric.tiers) == len(kind.tier_names):
         own |= {"core_up": fabric.tiers[2].up_ports, "core_bundle": fabric.tiers[2].bundle}
         own |= {"rails_per_zone": fabric.rails_per_zone, "domains_per_zone": fabric.leaf_domains_per_zone}
-    return design_for(fabric.family, network, models, racks, rack, **own)
+    return design_for(fabric.family, network, models, *joined, **own)
 
 
 def design_fault(fabric: SiteFabric, racks: int) -> str | None:

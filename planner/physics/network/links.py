@@ -34,6 +34,11 @@ def lanes_of(switch: Switch, nic_bytes_per_second: float) -> int:
     return max(1, math.ceil(nic_bytes_per_second * 8 / (switch.port_gbps * 1e9) / (1 + LANE_TOLERANCE)))
 
 
+def lane_gbps(nic_bytes_per_second: float, lanes: int) -> float:
+    """Compute the rate in Gb/s of one of a NIC's lanes, which its link to a leaf runs at."""
+    return nic_bytes_per_second * 8 / 1e9 / lanes
+
+
 def same_ports(one: Switch, other: Switch) -> bool:
     """Return whether cables join two models: ports of one rate over as many planes, whose links have one price."""
     return (one.port_gbps, one.planes, one.link_factor) == (other.port_gbps, other.planes, other.link_factor)

@@ -13,7 +13,8 @@ links from that core of each zone to each of them: a super-spine each, or `super
 them in turn.
 
 Ports and bundles are those of one switch. A leaf's port may be split into `split` slower ones, each for a GPU:
-`leaf_down` and `leaf_spare` count these; a link between switches takes a whole port and carries what `split` GPUs send.
+`leaf_down` and `leaf_spare` count these; a link between switches takes a whole port and runs at its rate, `link_gbps`,
+whatever the `nic_gbps` of a GPU's link. Oversubscription and shares are of rates, not of ports.
 A tier may have switches of more or fewer ports than a leaf, at the same rate and in as many planes: a cable joins equal
 ports. Counts are of switches and cables of all networks, but for domains and pods, which every network has alike: a
 switch holds one chip of every plane and a cable carries every plane. A WAN gateway, of the leaf's model, takes
@@ -71,6 +72,8 @@ class Design:
     lanes: int = 1
     leaf_spare: int = 0
     split: int = 1
+    nic_gbps: float = 1.0  # of a GPU's link to its leaf: the rate of its NIC, or of one lane of it
+    link_gbps: float = 1.0  # of a link between switches: the rate of a whole port
     wan_ports: int = 0
     rails_per_zone: int = 0
     domains_per_zone: int = 0
@@ -98,6 +101,11 @@ class Design:
     def gpus_per_rack(self) -> int:
         """GPUs of a rack."""
         return self.rails * self.rail_gpus * self.apart
+
+    @property
+    def link_nics(self) -> float:
+        """NICs, or lanes of them, whose full rate a link between switches carries."""
+        return self.link_gbps / self.nic_gbps
 
     @property
     def single(self) -> bool:
@@ -284,12 +292,12 @@ class Design:
     def allreduce_uplinks(self) -> dict[str, float]:
         """Links out of a leaf, pod and zone per flow of every GPU that a rack has there, which all-reduces share."""
         rails = {"leaf": 1, "pod": self.rails_per_pod, "zone": self.rails_per_zone}
-        return {block: links * self.split / (rails[block] * self.rail_gpus) for block, links in self.exits.items()}
+        return {block: links * self.link_nics / (rails[block] * self.rail_gpus) for block, links in self.exits.items()}
 
     @property
     def leaf_oversubscription(self) -> float:
-        """Down over up at the leaf; 1 in a single switch."""
-        return 1.0 if self.single else self.leaf_down / (self.leaf_up * self.split)
+        """Rate down over rate up at the leaf; 1 in a single switch."""
+        return 1.0 if self.single else self.leaf_down / (self.leaf_up * self.link_nics)
 
     @property
     def spine_oversubscription(self) -> float:
@@ -306,13 +314,13 @@ class Design:
         """Share of the rate of its endpoints that can leave a full leaf, pod and zone that are not alone; at most 1."""
         shares = [1.0]
         if not self.single:
-            shares.append(self.least_up_ports * self.split / self.leaf_down)
+            shares.append(self.least_up_ports * self.link_nics / self.leaf_down)
         for blocks, leaves, links in (
             (self.pods, self.rails_per_pod * self.domains_per_pod, self.pod_uplinks),
             (self.zones, self.rails_per_zone * self.domains_per_zone, self.zone_uplinks),
         ):
             if blocks > 1:
-                shares.append(links * self.split / (self.leaf_down * leaves))
+                shares.append(links * self.link_nics / (self.leaf_down * leaves))
         return min(shares)
 
     @property

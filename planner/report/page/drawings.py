@@ -273,7 +273,7 @@ def _links(built: BuiltFabric) -> list[DrawnLinks]:
     for stage in stages(design):
         cables[stage.low, stage.high] += stage.count
     gpus, reached = (design.rail_gpus * design.rails, 1) if design.single else (design.rail_gpus, design.rails_per_pod)
-    links = [DrawnLinks("pairs", cables["gpu", "leaf"], gpus, gbps / design.split, reached)]
+    links = [DrawnLinks("pairs", cables["gpu", "leaf"], gpus, design.nic_gbps, reached)]
     if design.spines:
         links.append(DrawnLinks("pairs", cables["leaf", "spine"], design.leaf_bundle, gbps))
     if design.cores:

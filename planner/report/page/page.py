@@ -16,7 +16,7 @@ from planner.physics.site.grid import usable_interconnect_mw
 from planner.physics.spares import exposure_of, interval_curves, spare_points
 from planner.physics.training import step_prediction
 from planner.physics.training.parallel_strategy import read_strategy
-from planner.plan.plan import Curve, Plan
+from planner.plan.plan import Curve, Plan, proven_knee
 from planner.report.page import charts
 from planner.report.page.drawings import fabric_tiers, plan_map
 from planner.report.plots.plan_plots import bound_corners, plan_corners
@@ -238,12 +238,13 @@ def curve_table(curve: Curve) -> charts.PageTable:
     """Return a table of a curve: a row a plan with its figures, its layout and what else changes."""
     head = (*(heading for heading, _ in CURVE_FIGURES.values()), "layout", "what else changes")
     rows: list[charts.PageRow] = []
+    bend = proven_knee(curve.points)
     for at, point in enumerate(curve.points):
         figures = (
             text if text == "-" else charts.PageFigure(f"curve.points.{at}.{key}", getattr(point, key), text)
             for key, text in curve_figures(point).items()
         )
-        marked = ", ".join(["this plan"] * point.asked + ["knee"] * point.knee)
+        marked = ", ".join(["this plan"] * point.asked + ["knee"] * (point is bend))
         layout = f"{point.layout} ({marked})" if marked else point.layout
         rows.append((*figures, layout, "; ".join(point.changes) or "-"))
     return charts.PageTable("Plans that none beats in both capital and days", head, rows, head[-2:])

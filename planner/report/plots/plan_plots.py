@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from planner.errors import InputError, needed
-from planner.plan.plan import Curve, CurvePoint, Plan
+from planner.plan.plan import Curve, CurvePoint, Plan, proven_knee
 from planner.report.page.drawings import albers, flat, in_us
 from planner.report.plots.sweep_plot import COLOURS, Point, name_log_ticks, picture_of
 from planner.report.plots.sweep_rows import label, plain
@@ -165,12 +165,10 @@ def _figure(curve: Curve, name: str) -> "Figure":
         axes.plot(*zip(*reached, strict=True), color=COLOURS[0], linewidth=1.2, label="plans", zorder=3)
         plans = [(point.capital_usd, point.days_to_train) for point in curve.points]
         axes.plot(*zip(*plans, strict=True), "o", color=COLOURS[0], markersize=4, zorder=3)
-    for point in curve.points:
-        if point.knee:
-            text = f"knee: {money(point.capital_usd)}, {amount(point.days_to_train)} days"
-            axes.plot(
-                [point.capital_usd], [point.days_to_train], "*", color=COLOURS[4], markersize=11, label=text, zorder=4
-            )
+    if (bend := proven_knee(curve.points)) is not None:
+        text = f"knee: {money(bend.capital_usd)}, {amount(bend.days_to_train)} days"
+        at = [bend.capital_usd], [bend.days_to_train]
+        axes.plot(*at, "*", color=COLOURS[4], markersize=11, label=text, zorder=4)
     if reached or proven:
         axes.legend(fontsize=7.5, framealpha=0.85, edgecolor="none", loc="upper right")
     axes.set_xlabel(label(MONEY))

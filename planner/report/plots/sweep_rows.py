@@ -149,15 +149,22 @@ def planned(row: Row) -> bool:
     return row.get("status") in PLANNED
 
 
+USUAL = ("cost.total_usd", "layout.metrics.days_to_train", "layout.metrics.mfu")  # figures that are named as examples
+
+
 def check_path(rows: Sequence[Row], option: str, path: str) -> None:
-    """Refuse a path that no row has, naming its option and the nearest that some row has."""
+    """Refuse a path that no row has, naming its option, the nearest that some row has, and where to read them."""
     known = sorted({key for row in rows for key in row})
     if path in known:
         return
-    last = path.rpartition(".")[2]
-    near = [key for key in known if key.rpartition(".")[2] == last] or difflib.get_close_matches(path, known, 3, 0.5)
-    hint = f"did you mean {' or '.join(near[:3])}?" if near else f"known: {', '.join(known)}"
-    raise InputError(f"{option} {path}: no row has this figure; {hint}")
+    folded = path.lower()
+    last, names = folded.rpartition(".")[2], {key: key.lower() for key in known}
+    near = [key for key, name in names.items() if name.rpartition(".")[2] == last]
+    near = near or [key for key, name in names.items() if folded in name]
+    near = near or difflib.get_close_matches(path, known, 3, 0.5)
+    usual = [key for key in USUAL if key in known] or known[:3]
+    hint = f"did you mean {' or '.join(near[:3])}?" if near else f"such as {', '.join(usual) or 'none'} do;"
+    raise InputError(f"{option} {path}: no row has this figure; {hint} `planner compare ROWS` lists figures")
 
 
 def number(row: Row, path: str) -> float | None:

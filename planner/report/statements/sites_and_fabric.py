@@ -1,6 +1,6 @@
 """Statements on the purchase, sites and fibre, each site's fabric, placement, and a fabric asked for alone."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from planner.instance.network import Network, Switch
 from planner.physics.network.fabric_designs import by_reach
@@ -147,7 +147,8 @@ def fabric(_: Plan, section: FabricPlan) -> Iterator[Statement]:
         usd = money(sum(fabric.cost_usd for _, fabric in rest))
         text = f"{counted(len(rest), 'more fabric')} ({', '.join(site for site, _ in rest)}): {usd}"
         yield Statement("choice", "fabric", text, True)
-    yield Statement("figure", "fabric", _sends([fabric for _, fabric in by_site]), True)
+    if any(fabric.p2p_seconds for _, fabric in by_site):
+        yield Statement("figure", "fabric", _sends([fabric for _, fabric in by_site]), True)
     for site, fabric in by_site:
         yield from _site_fabric(site, fabric)
 
@@ -158,8 +159,8 @@ def _site_fabric(site: str, fabric: SiteFabric) -> Iterator[Statement]:
     wired = f"; {fabric.wired_gpus_per_rack} GPUs of a rack cabled" if fabric.wired_gpus_per_rack else ""
     racks = f"{counted(fabric.leaf_domain_racks, 'rack')} under a leaf{wired}"
     yield Statement("figure", "fabric", f"{site}: {takes}; {racks}")
-    rings = f"all-reduces {_over(fabric.allreduce_slowdown)}"
-    yield Statement("figure", "fabric", f"{site}: {_sends([fabric]).lower()}; {rings}")
+    sends = f"{_sends([fabric]).lower()}; " if fabric.p2p_seconds else ""
+    yield Statement("figure", "fabric", f"{site}: {sends}all-reduces {_over(fabric.allreduce_slowdown)}")
     if fabric.shared_links:
         worst = max(fabric.shared_links, key=lambda link: link.together_slowdown)
         link = {"nic": "NICs"}.get(worst.link, f"uplinks of a {worst.link}")
@@ -262,9 +263,12 @@ def fabric_alone(plan: Plan) -> Iterator[Statement]:
     (port_gbps,) = (switch.port_gbps for switch in _offered(network) if switch.name == fabric.switch)
     rate, carried = port_gbps * fabric.lanes, nic_gbps * fabric.split
     if carried < rate * (1 - WHOLE_RATE):
-        text = f"Ports of {rate:g} Gb/s carry {carried:g} Gb/s of NICs: the rest is bought and not used"
-        remedy = "ports of the NIC's rate, or ports that split (51.2T-64x800G-breakout), would carry more"
-        yield Statement("warning", "fabric", f"{text}; {remedy}.", True)
+        text = (
+            f"Leaf ports of {rate:g} Gb/s carry {carried:g} Gb/s of NICs towards GPUs: the rest is bought and not used"
+        )
+        remedy = "ports of the NIC's rate, or ports that split (51.2T-64x800G-breakout), would carry more there"
+        yield Statement("warning", "fabric", f"{text}; {remedy}. Links between switches carry it whole.", True)
+    yield from _ports_left(fabric, hardware.racks or 0, {switch.name: switch.ports for switch in _offered(network)})
     if network.floor is None:
         text = "Links have one price whatever their length: give the floor to price them by reach."
         yield Statement("warning", "fabric", text, True)
@@ -297,6 +301,21 @@ def _chosen(fabric: SiteFabric, chosen: FabricAlternative, survives: str | None)
     loss = f"Survives the loss of {SURVIVED[survives]}; " if survives else "No loss is provided for; "
     cut = counted(fabric.tiers[0].down_ports, "GPU port")
     yield Statement("figure", "fabric", f"{loss}a leaf's loss cuts its {cut}.", True)
+
+
+def _ports_left(fabric: SiteFabric, hosts: int, ports_of: Mapping[str, int]) -> Iterator[Statement]:
+    """State why a rail's leaf that has all hosts leaves half of its ports or more free, and what would fill them."""
+    leaf, gpus = fabric.tiers[0], fabric.wired_gpus_per_rack
+    used = -(-(leaf.down_ports + fabric.leaf_spare_ports) // fabric.split) + leaf.up_ports
+    parts = [n for n in range(2, fabric.ports_per_switch // used + 1) if gpus % n == 0]
+    if fabric.family != "rail" or fabric.leaf_domains > 1 or len(fabric.tiers) == 1 or not parts:
+        return
+    text = f"{used} of a leaf's {fabric.ports_per_switch} ports are in use: a leaf by rail takes one GPU of each host"
+    spine = ports_of[fabric.models[1]]
+    if len(fabric.tiers) > 2 and gpus > spine:
+        text += f"; {gpus} leaves are more than a spine's {spine} ports join, hence {len(fabric.tiers)} tiers"
+    other = f"{hosts * parts[-1]:,} hosts of {counted(gpus // parts[-1], 'GPU')}"
+    yield Statement("warning", "fabric", f"{text}. Asked for as {other}, it takes {parts[-1]} of each host.", True)
 
 
 def _price(fabric: SiteFabric, network: Network) -> Iterator[Statement]:

@@ -13,14 +13,15 @@ from tiers import more, slow
 from worked_plan import INSTANCE, edited, edited_at, instance_with, named, rules, small, worked
 
 from planner.api.plans import check
-from planner.checks.fabric import cut_by, wirable
+from planner.checks.cables import LinkRates
+from planner.checks.fabric import cut_by, network_limits, wirable
 from planner.checks.fabric import pins as fabric_pins
 from planner.errors import InputError
 from planner.instance.network import Network
 from planner.models import FabricRequest
 from planner.models.joint.solution import JointStatus
 from planner.models.joint.solve import solve_joint
-from planner.physics.network.topology import unwirable
+from planner.physics.network.topology import Design, unwirable
 from planner.physics.plan_physics import PlanPhysics
 from planner.planning.conflict import _decision, _reason, _relaxations
 from planner.planning.load import load_instance
@@ -253,7 +254,18 @@ def test_a_split_port_carries_its_nics(gbps: float, broken: set[str]) -> None:
     boxes = [{**BOX, "port_gbps": gbps, "breakout": 2}]
     plan = worked(instance_with(network__switches=boxes), split=2, leaf_up=2, leaf_bundle=1)
     assert {n.partition("[")[0] for n in named(plan)} == broken
-    assert plan.fabric.sites["e1"].tiers[0].oversubscription == 4 / (2 * 2)
+    assert plan.fabric.sites["e1"].tiers[0].oversubscription == pytest.approx(4 * 0.008 / (2 * gbps))
+
+
+@pytest.mark.parametrize(("most", "up", "broken"), [(1.0, 21, False), (1.0, 20, True), (3.0, 7, False), (3.0, 6, True)])
+@pytest.mark.parametrize("by_tier", [False, True])
+def test_oversubscription_is_of_rates(most: float, up: int, broken: bool, by_tier: bool) -> None:
+    """42 NICs of 400 Gb/s need 21 uplinks of 800 at 1:1 and 7 at 3:1, all of one pod."""
+    n = instance_with(network__max_oversubscription=[most] if by_tier else most).network
+    side = {"rails": 8, "racks": 84, "leaf_down": 42, "rails_per_pod": 8, "domains_per_pod": 2}
+    d = Design(ports=64, leaf_up=up, leaf_bundle=1, **side)
+    found = [v.rule for v in network_limits(n, "rail", d, LinkRates(400.0, 800.0))]
+    assert found == ["oversubscription"] * broken
 
 
 @pytest.mark.parametrize(("experts", "leaf_up", "broken"), [(4, 1, False), (8, 1, True), (8, 2, False)])

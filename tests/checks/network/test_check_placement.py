@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from stored_plans import stored
 from worked_plan import ASSIGNMENT, edited, edited_at, instance_with, named, rules, small, worked
 
-from planner.checks.cables import _links_out, _most_flows, sends_that_meet
+from planner.checks.cables import LinkRates, _links_out, _most_flows, sends_that_meet
 from planner.physics.network.topology import Design, unwirable
 from planner.physics.network.transport import locality, ring_loads, send_loads
 from planner.physics.plan_physics import PlanPhysics
@@ -86,7 +86,7 @@ def placed(draw: st.DrawFn) -> tuple[Design, list[list[int]], bool]:
     own: dict[str, Any] = {"ports": 4096, "rails": rails, "racks": racks, "leaf_down": domain, "split": split}
     own |= {"leaf_up": 2 * draw(st.integers(1, 3)), "leaf_bundle": draw(st.sampled_from([1, 2]))}
     own |= {"rails_per_pod": rails, "domains_per_pod": draw(st.integers(1, 3)) if tiers > 2 else 24}
-    own |= {"lanes": draw(st.integers(1, 2))}
+    own |= {"lanes": draw(st.integers(1, 2)), "nic_gbps": 400.0, "link_gbps": draw(st.sampled_from([400.0, 1000.0]))}
     if tiers > 2:
         own |= {"spine_up": draw(st.integers(1, 4)), "spine_bundle": 1}
     if tiers > 3:
@@ -107,7 +107,7 @@ def test_loads_of_cables_and_racks_are_those_of_the_formula(x: tuple[Design, lis
     where = locality(stages, **blocks, domains_per_zone=d.domains_per_zone, wrap=wrap)
     sends = send_loads(d, where.share_leaving)
     rings = ring_loads(d, where.allreduces_leaving)
-    for level, (racks, links) in _links_out(d).items():
+    for level, (racks, links) in _links_out(d, LinkRates(d.nic_gbps, d.link_gbps)).items():
         flows, groups = _most_flows(stages, racks, wrap=wrap)
         assert (flows / links, groups / links) == pytest.approx((sends[level], rings[level]))
 

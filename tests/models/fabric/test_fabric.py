@@ -159,6 +159,7 @@ def designs_by_family(i: Instance, r: FabricRequest) -> Iterator[tuple[Switch, D
             if split > max(1, min(s.breakout, s.port_gbps / 800)):
                 continue
             own = {"ports": s.ports, "rail_gpus": width, "apart": apart, "lanes": lanes, "split": split}
+            own |= {"nic_gbps": 800 / lanes, "link_gbps": s.port_gbps}
 
             def side(ends: int, own: dict[str, int] = own, width: int = width) -> dict[str, int]:
                 down = ends * width
@@ -207,10 +208,11 @@ def family_case(seed: int) -> tuple[Instance, FabricRequest]:
 def enough_between_pods(i: Instance, d: Design) -> bool:
     """Say whether a leaf's and a full pod's uplinks carry the least share of their GPUs' ports."""
     share = max(i.network.min_core_share, 1 / (i.network.max_oversubscription or math.inf))
-    if not d.single and d.leaf_up * d.split < share * d.leaf_down - 1e-9:
+    least = share * d.leaf_down * d.nic_gbps - 1e-6
+    if not d.single and d.leaf_up * d.link_gbps < least:
         return False
-    ends = d.leaf_down * d.rails_per_pod * d.domains_per_pod
-    return d.pods < 2 or d.spines_per_pod * d.spine_up * d.split >= share * ends - 1e-9
+    pod = d.spines_per_pod * d.spine_up * d.link_gbps
+    return d.pods < 2 or pod >= least * d.rails_per_pod * d.domains_per_pod
 
 
 def breakout_case(seed: int) -> tuple[Instance, FabricRequest]:

@@ -293,13 +293,13 @@ def core_share_kept(i: Instance, d: Design) -> bool:
     most = i.network.max_oversubscription or math.inf
     if isinstance(most, tuple):
         leaf, spine = (*most, math.inf)[:2]
-        kept = d.single or d.leaf_down <= leaf * d.leaf_up * d.split * (1 + 1e-9)
+        kept = d.single or d.leaf_down * d.nic_gbps <= leaf * d.leaf_up * d.link_gbps * (1 + 1e-9)
         return kept and (d.pods < 2 or d.spine_down <= spine * d.spine_up * (1 + 1e-9))
     share = max(i.network.min_core_share, 1 / most)
-    if not d.single and d.leaf_up * d.split < share * d.leaf_down * (1 - 1e-9):
+    least = share * d.leaf_down * d.nic_gbps * (1 - 1e-9)
+    if not d.single and d.leaf_up * d.link_gbps < least:
         return False
-    ends = d.leaf_down * d.rails_per_pod * d.domains_per_pod
-    return d.pods < 2 or d.pod_uplinks * d.split >= share * ends * (1 - 1e-9)
+    return d.pods < 2 or d.pod_uplinks * d.link_gbps >= least * d.rails_per_pod * d.domains_per_pod
 
 
 @pytest.mark.parametrize("families", [["rail"], ["rack"], ["rail-only"]])
@@ -441,13 +441,13 @@ def test_without_a_gateway_its_traffic_is_of_no_account() -> None:
 
 
 @pytest.mark.parametrize("families", [["rail"], ["rack"], ["dragonfly"], ["dragonfly+"]])
-@pytest.mark.parametrize("breakout", [1, 2])
-def test_a_full_share_holds_of_leaves_too(families: list[str], breakout: int) -> None:
-    """At a share of 1 every leaf has as many ports' worth up as down, also where one leaf domain holds the site.
+@pytest.mark.parametrize(("faster", "breakout"), [(1, 1), (2, 2), (2, 1)])
+def test_a_full_share_holds_of_leaves_too(families: list[str], faster: int, breakout: int) -> None:
+    """At a share of 1 every leaf has as much rate up as down, also where one leaf domain holds the site.
 
-    A port split in two serves two GPUs, so as many ports up as half the GPUs are 1:1.
+    A port of twice the NIC's rate, split or whole, carries two GPUs up, so as many as half the GPUs are 1:1.
     """
-    box = switch(20 // breakout, 1e5, port_gbps=800 * breakout, breakout=breakout)
+    box = switch(20 // breakout, 1e5, port_gbps=800 * faster, breakout=breakout)
     i = instance(4, box, families=families, min_core_share=1.0)
     traffic = SiteTraffic(stages=2, unit_racks=1, wrap=True, rails=4)
     t = templates(i)
@@ -458,10 +458,10 @@ def test_a_full_share_holds_of_leaves_too(families: list[str], breakout: int) ->
         d = t.template(traffic, 3, x, k).design
         up = d.leaf_up if families[0] != "dragonfly" else min((a - 1) * d.leaf_bundle for a in d.group_sizes)
         up += 0 if families[0] != "dragonfly" else d.pod_uplinks // min(d.group_sizes)
-        assert d.single or up * d.split >= d.leaf_down
-        ratios.append((d.leaf_down, up, d.split))
+        assert d.single or up * faster >= d.leaf_down
+        ratios.append((d.leaf_down, up))
     if families == ["rail"]:
-        assert any(0 < up < down for down, up, _ in ratios) == (breakout == 2)
+        assert any(0 < up < down for down, up in ratios) == (faster == 2)
 
 
 def test_a_slower_nic_may_have_a_slower_port() -> None:

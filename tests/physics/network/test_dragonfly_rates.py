@@ -15,6 +15,8 @@ SIDE = {
     "leaf_down": 6,
     "rail_gpus": 3,
     "split": 2,
+    "nic_gbps": 400.0,
+    "link_gbps": 800.0,
     "leaf_bundle": 4,
     "rails_per_pod": 2,
     "domains_per_pod": 3,

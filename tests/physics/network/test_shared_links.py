@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.instance.network import Switch
 from planner.physics.network.topology import Design
 from planner.physics.network.transport import (
     FreeUplinks,
@@ -93,13 +92,12 @@ def test_simulated_sends_beside_their_own_rings(stages: list[list[int]], wiring:
 
     So it is no slower than the step says: its own time and as much of the ring's.
     """
-    d = Design(**LEAVES, **wiring)
+    d = Design(**LEAVES, **wiring, nic_gbps=800.0, link_gbps=800.0)
     x = locality(stages, leaf_domain_racks=d.domain_racks, domains_per_pod=d.domains_per_pod, wrap=False)
     sends = send_loads(d, x.share_leaving)
     links = shared_links(1.0, sends, ring_loads(d, x.allreduces_leaving))
     send, ring = (max(factors[k] for factors in links.values()) for k in (0, 1))
-    switch = Switch(name="s", ports=64, port_gbps=800, planes=1, price_usd=1, power_watts=1)
-    part, size = part_of_design(d, switch, 100e9), 300e6
+    part, size = part_of_design(d, planes=1), 300e6
     for i in (1, 4):
         own, before = ([part.slots[stages[k], rail] for rail in range(2)] for k in (i, i - 1))
         back = joined([traffic.p2p([a, b], size) for a, b in zip(own, before, strict=True)])
@@ -107,3 +105,19 @@ def test_simulated_sends_beside_their_own_rings(stages: list[list[int]], wiring:
         took = float(ends.max()) / (size / 100e9)
         assert took == pytest.approx(links["nic"][2], rel=0.05)
         assert took <= 1.05 * (send + float(wait_for_others(1.0, ring, 8.0)))
+
+
+@pytest.mark.parametrize(("up", "times"), [(4, 1.0), (2, 2.0), (1, 4.0)])
+def test_links_between_switches_run_at_the_rate_of_ports(up: int, times: float) -> None:
+    """Eight NICs of 400 Gb/s send all up over links of 800, sprayed cable by cable: four links carry them at line rate.
+
+    The fluid times of the simulation are the slowdown that the physics states.
+    """
+    leaf = {"leaf_down": 8, "leaf_up": up, "leaf_bundle": 1, "rails_per_pod": 1, "domains_per_pod": 2}
+    d = Design(ports=64, rails=1, racks=16, **leaf, nic_gbps=400.0, link_gbps=800.0)
+    part, size = part_of_design(d, planes=1), 300e6
+    flows = traffic.p2p([part.slots[:8, 0], part.slots[8:, 0]], size)
+    took = float(flow_seconds(part.tree, flows, "spray", 0).max()) / (size / 50e9)
+    assert took == pytest.approx(times, rel=0.05)
+    assert pipeline_send_slowdown(1.0, d, 1.0) == times
+    assert allreduce_slowdown(1.0, d, 8) == times

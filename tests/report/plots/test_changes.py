@@ -89,6 +89,23 @@ def test_unknown_path_is_answered_with_the_nearest() -> None:
         check_path([flattened(row(50))], "-y", "days_to_train")
 
 
+@pytest.mark.parametrize(
+    ("path", "told", "others"),
+    [
+        ("MFU", "did you mean layout.metrics.mfu?", "days_to_train"),
+        ("metrics.days", "did you mean layout.metrics.days_to_train?", "mfu"),
+        ("bogus", "such as layout.metrics.days_to_train, layout.metrics.mfu do;", "seconds"),
+    ],
+)
+def test_a_path_like_no_other_does_not_list_all(path: str, told: str, others: str) -> None:
+    """A part of a path is near, letter case aside; where nothing is, examples and where to read them are told."""
+    rows = [{"status": "optimal", "layout.metrics.days_to_train": 9.5, "layout.metrics.mfu": 0.4, "seconds": 1}]
+    with pytest.raises(InputError) as error:
+        check_path(rows, "-x", path)
+    assert f"no row has this figure; {told} `planner compare ROWS` lists figures" in str(error.value)
+    assert others not in str(error.value)
+
+
 def test_why_there_is_no_plan() -> None:
     """Rules in conflict come before the reason."""
     assert why_none(flattened(row(20))) == "infeasible: limits.budget_usd; memory"
