@@ -75,7 +75,7 @@ def test_catalogue_of_all_and_of_one() -> None:
 
 @pytest.mark.parametrize("accelerator", sorted(x for x in catalogue("accelerators") if racks_with(x)))
 def test_first_instances_load(accelerator: str) -> None:
-    """A first instance of every accelerator that a rack is built for, at sites and as one cluster, is one that can be solved."""
+    """A first instance of every accelerator that has a rack, at sites and as one cluster, is one that can be solved."""
     dtypes = catalogue("accelerators")[accelerator]["peak_flop_per_second"]
     for sites in (0, 2):
         text = first_instance(Wish(accelerator=accelerator, sites=sites, budget_usd=3e9))
