@@ -10,7 +10,7 @@ from planner.errors import InputError, hint
 from planner.files import exists
 from planner.formats.yaml_text import YAML, read_data, scalar
 from planner.imports.huggingface import read_model
-from planner.instance.workload import Model, catalogue
+from planner.instance.workload import Model, catalogue, racks_with
 from planner.physics.training.transformer import active_parameters
 from planner.plan.plan_files import kind_of, other_kind, without_schema_key
 
@@ -170,16 +170,16 @@ def _named(kind: str, name: str, option: str) -> dict[str, Any]:
 
 
 def rack_of(accelerator: str) -> str:
-    """Return the catalogue's rack or node of an accelerator: the one that shares most of its name.
+    """Return the first rack or node of the catalogue that is built for an accelerator.
 
     Raise InputError where no rack of the catalogue has the accelerator.
     """
-    words = accelerator.split("-")
-    for count in range(len(words), 0, -1):
-        for rack in catalogue("racks"):
-            if f"-{'-'.join(words[:count])}-" in f"-{rack}-" and ("seed" in rack) == ("seed" in accelerator):
-                return rack
-    raise InputError(f"--accelerator: no rack of the catalogue has {accelerator!r}; choose another, and write the rack")
+    found = racks_with(accelerator)
+    if not found:
+        raise InputError(
+            f"--accelerator: no rack of the catalogue has {accelerator!r}; choose another, and write the rack"
+        )
+    return found[0]
 
 
 def _model(name: str) -> Model:

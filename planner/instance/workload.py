@@ -24,6 +24,11 @@ def catalogue(kind: str) -> dict[str, Any]:
     return {name: completed(entry, entries) if isinstance(entry, dict) else entry for name, entry in entries.items()}
 
 
+def racks_with(accelerator: str) -> list[str]:
+    """Return the racks and nodes of the catalogue that are built for an accelerator."""
+    return [rack for rack, entry in catalogue("rack_accelerators").items() if accelerator in entry["accelerators"]]
+
+
 def completed(entry: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
     """Return an entry in full: one that is `like` another has its figures, but for the name, the note and its own.
 

@@ -1,5 +1,6 @@
 """Why no plan exists: a smallest set of limits and pins that no plan meets together, each of them needed."""
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -81,15 +82,44 @@ def _smallest(instance: Instance, options: Options, deadline: Deadline) -> Confl
         return none
 
     conflicting = remembered(proven, list(rules))
-    in_memory = not _never_in_memory(instance, rules, options, deadline)
-    kept = smallest_conflict(conflicting, list(rules)) if in_memory else [MEMORY]
+    if _never_in_memory(instance, rules, options, deadline):
+        kept = [MEMORY]
+    elif _owned_usd(instance) > (instance.limits.budget_usd or math.inf) + CENT:  # whatever the other rules are
+        kept = ["limits.budget_usd"]
+    else:
+        kept = smallest_conflict(conflicting, list(rules))
     if unjudged:
         return _not_determined(WHY[deadline.cause], kept)
+    enough = ""
     if len(kept) == 1 and not deadline.passed:
         left = replace(options, gap=ANY_PLAN, time_limit=deadline.limit)
-        if solve_joint(rules[kept[0]](instance), left, lambda _: None).plan is None and conflicting(frozenset()):
+        freed = solve_joint(rules[kept[0]](instance), left, lambda _: None)
+        if freed.plan is None and conflicting(frozenset()):
             kept = []
-    return Conflict(decision=_decision(kept), rules=tuple(kept), reason=_reason(instance, kept))
+        in_time = freed.days is not None and freed.days <= (instance.limits.deadline_days or math.inf)
+        if freed.plan is not None and in_time and kept == ["limits.budget_usd"]:
+            enough = f"; a plan that keeps the rest costs {money(freed.plan.capital_usd)}"
+    return Conflict(decision=_decision(kept), rules=tuple(kept), reason=_reason(instance, kept) + enough)
+
+
+def _owned_usd(instance: Instance) -> float:
+    """Price the racks of a cluster in USD, all of which every plan pays; 0 where a grid leaves their number open."""
+    hardware = instance.hardware
+    return 0.0 if instance.grid is not None else (hardware.racks or 0) * rack_of(hardware).price_usd
+
+
+def _budget_sentence(instance: Instance) -> str:
+    """Return the budget, and where the racks alone cost more the least that any plan costs, in words."""
+    budget, owned, hardware = instance.limits.budget_usd or 0.0, _owned_usd(instance), instance.hardware
+    said = f"the budget is {money(budget)}"
+    if owned <= budget + CENT:
+        return said
+    least = owned + min_fabric_usd(instance.network)  # one GPU's link and port: a plan has more
+    racks = "1 rack" if hardware.racks == 1 else f"{hardware.racks or 0:,} racks"
+    fabric = " with the least fabric" if instance.network is not None else ""
+    paid, each = int(budget // rack_of(hardware).price_usd), money(rack_of(hardware).price_usd)
+    fewer = f"; `hardware.racks` of {paid:,} or fewer may do" if paid else "; it pays no rack"
+    return f"{said}; its {racks}{fabric} cost at least {money(least)} ({each} a rack{fewer})"
 
 
 def too_late(instance: Instance, solution: JointSolution, options: Options) -> Conflict | None:
@@ -232,7 +262,7 @@ def _reason(instance: Instance, rules: list[str]) -> str:
     sentences = {
         MEMORY: f"{usable:,.1f} GB of a GPU can be used" if usable > 0 else "the memory kept free on a GPU leaves none",
         "limits.max_batch_tokens": f"a step may take {sequences:,} sequences",
-        "limits.budget_usd": f"the budget is {money(limits.budget_usd or 0.0)}",
+        "limits.budget_usd": _budget_sentence(instance),
         "limits.facility_power_mw": f"the facility may draw {limits.facility_power_mw or 0:,.6g} MW",
         "limits.deadline_days": f"training must end in {limits.deadline_days or 0:,.6g} days",
         "wan.protection": "any one fibre edge may be cut",

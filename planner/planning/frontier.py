@@ -10,7 +10,7 @@ from planner.instance.instance import Instance, instance_sha256
 from planner.models import Options
 from planner.models.joint.cache import JointCache
 from planner.models.joint.search.curve import WholeCurve, racks_with_spares
-from planner.models.joint.search.first_plans import first_plans
+from planner.models.joint.search.front import Front
 from planner.models.joint.search.goal import Stopped
 from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.solve import solve_joint, world_of
@@ -20,13 +20,22 @@ from planner.physics.training.layer_time import days_of
 from planner.plan.certificate import ObjectiveValue
 from planner.plan.plan import Curve, CurvePoint, Plan, changed_decisions, digest
 from planner.plan.plan_sections import layout_in_short
+from planner.planning.budget_questions import (
+    POINTS,
+    WIDE,
+    BudgetQuestions,
+    MinDaysProof,
+    PricedPoint,
+    covered_within,
+    point_of,
+)
+from planner.planning.choice_ends import ended_by_choice, kept_within
 from planner.planning.instance_parts import with_part
 from planner.planning.joint_plan import plan_of
 from planner.solvers.outcome import UnansweredError, relative_gap
 from planner.solvers.progress import report, start, turn
 from planner.solvers.signals import Deadline, OutOfTimeError
 
-FIRST = 8  # budgets in geometric steps at which first plans are sought
 WITHIN = 0.1  # share in days and capital within which the curve is proven unless another is asked for
 FRONTIER = "frontier"  # the goal of an instance that asks for the whole curve
 LINE_SHARE = 0.9  # of what was proven before, at which the progress says so
@@ -71,49 +80,77 @@ def frontier_of(
     """
     if instance.grid is None and instance.hardware.racks is None:
         raise InputError("hardware.racks: is missing; give the racks of the cluster, or a grid to choose them")
-    instance = in_days_of_training(instance)
-    deadline, cache = Deadline(options.time_limit), JointCache()
+    instance, options = in_days_of_training(instance), replace(options, gap=None)
+    deadline, cache, front = Deadline(options.time_limit), JointCache(), Front()
     stopped: Stopped = "proved"
+    search, questions = None, None
     with turn(deadline) as mine, ticking(deadline.check):
         if not mine:
             return _nothing(instance, deadline.cause)
         try:
-            search = _search(instance, options, deadline, cache, epsilon, progress)
-        except OutOfTimeError:
-            return _nothing(instance, deadline.cause)
-        proven = False
-        try:
-            start(progress, "first plans")
-            search.box()
-            # While the fastest plan is not known, the box ends at the budget, or at what all racks cost.
-            world = search.world
-            budget = world.problem.instance.limits.budget_usd
-            most_usd = math.inf if budget is None else budget
-            search.front.most_usd = most_usd if world.sites is not None else min(most_usd, 2 * world.owned_usd)
-            first_plans(search, FIRST)
             start(progress, "the fastest plan")
-            left = None if deadline.limit is None else deadline.limit / 2  # its end is one point of many
-            best = solve_joint(instance, replace(options, time_limit=left, gap=None), progress, cache=cache)
-            search.world.end_at(deadline)
-            if best.status is JointStatus.INFEASIBLE:
+            fastest, chosen = _fastest(instance, options, progress, cache, deadline)
+            if fastest.status is JointStatus.INFEASIBLE:
                 return _nothing(instance, "proved")
-            search.keep(best.plan)
-            proven = best.status is JointStatus.OPTIMAL
-            if proven:  # what costs more than the fastest plan is beaten by it
-                search.front.most_usd = search.front.usd[-1]
+            asked = [_kept(front, instance, x.plan, x.days) for x in (fastest, chosen) if x.plan and x.days]
+            if asked:
+                questions = BudgetQuestions(
+                    asked=asked[-1],
+                    instance=instance,
+                    options=options,
+                    progress=progress,
+                    deadline=deadline,
+                    cache=cache,
+                    answers=[MinDaysProof(math.inf, fastest.lower_bound or 0.0)],
+                )
+                for point in questions.run(POINTS if epsilon > WIDE - 1 else math.inf):
+                    if point.choice is not None:
+                        front.add(point.choice.seconds, point.usd, point.choice)
             start(progress, "the curve")
+            search = _search(instance, options, deadline, cache, epsilon, progress, front)
+            search.box()
+            if asked and fastest.status is JointStatus.OPTIMAL:  # what costs more than the fastest is beaten by it
+                front.most_usd = front.usd[-1]
+            else:  # the box ends at the budget, or at what all racks cost
+                budget = instance.limits.budget_usd or math.inf
+                front.most_usd = budget if instance.grid is not None else min(budget, 2 * search.world.owned_usd)
             stopped = search.run()
         except OutOfTimeError:
             stopped = deadline.cause
         except UnansweredError:
             stopped = "limit"
         except KeyboardInterrupt:
-            if not search.front.plans:
+            if not front.plans:
                 raise
             stopped = "interrupted"
-        if not search.front.plans:
+        if not front.plans:
             return _nothing(instance, stopped)
-        return _written(instance, search, options, stopped, points, fastest=proven)
+        return _written(instance, front, search, questions, options, stopped, points)
+
+
+def _fastest(
+    instance: Instance, options: Options, progress: Callable[[str], None], cache: JointCache, deadline: Deadline
+) -> tuple[JointSolution, JointSolution]:
+    """Return the fastest plan, and that which the ends of the choice leave of those as fast, as a solve finds them.
+
+    They have half of the time: their proof is one point of many.
+    """
+    half = Deadline(None if deadline.limit is None else deadline.limit / 2)
+    left = replace(options, time_limit=half.limit)
+    fastest = solve_joint(instance, left, progress, cache=cache, within=kept_within(instance))
+    left = replace(options, time_limit=half.limit)
+    try:
+        return fastest, ended_by_choice(instance, fastest, left, progress, half, cache)[0]
+    except OutOfTimeError:
+        deadline.check()
+        return fastest, fastest
+
+
+def _kept(front: Front, instance: Instance, choice: JointPlan, days: float) -> PricedPoint:
+    """Hand a plan of the whole instance to the front."""
+    point = point_of(instance, choice, days, instance)
+    front.add(choice.seconds, point.usd, choice)
+    return point
 
 
 def plan_of_frontier(
@@ -162,6 +199,7 @@ def _search(
     cache: JointCache,
     epsilon: float,
     progress: Callable[[str], None],
+    front: Front,
 ) -> WholeCurve:
     """Return the search for the curve, which says how far it is each time that the proven share has fallen a little."""
     reported = math.inf
@@ -176,7 +214,7 @@ def _search(
             report(progress, text, None, None)
 
     world = world_of(instance, replace(options, time_limit=deadline.limit), deadline, cache)
-    return WholeCurve(world=world, epsilon=epsilon, progress=say)
+    return WholeCurve(world=world, epsilon=epsilon, front=front, progress=say)
 
 
 def _nothing(instance: Instance, stopped: str) -> Frontier:
@@ -186,35 +224,51 @@ def _nothing(instance: Instance, stopped: str) -> Frontier:
 
 
 def _written(
-    instance: Instance, search: WholeCurve, options: Options, stopped: str, points: int | None, *, fastest: bool
+    instance: Instance,
+    front: Front,
+    search: WholeCurve | None,
+    questions: BudgetQuestions | None,
+    options: Options,
+    stopped: str,
+    points: int | None,
 ) -> Frontier:
-    """Return the curve with the plan of each point; `fastest`: the last is proven the fastest of all plans."""
-    front, problem = search.front, search.world.problem
-    proven = search.proven if math.isfinite(search.proven) and math.isinf(search.world.given_up) else None
+    """Return the curve with the plan of each point.
+
+    Where the search for the whole curve was ended early, the answers to the questions may prove more of the plans
+    between the first and the last.
+    """
+    proven = None
+    if search is not None and math.isfinite(search.proven) and math.isinf(search.world.given_up):
+        proven = search.proven
     found = list(zip(front.usd, front.seconds, front.plans, strict=True))
-    knee = knee_of([(usd, seconds) for usd, seconds, _ in found])
+    figures = [(usd, days_of(instance, seconds)) for usd, seconds, _ in found]
+    bounds = []
+    for at, (usd, days) in enumerate(figures):  # what no plan of the whole box is below, none of less capital is
+        known = 0.0 if questions is None else questions.min_days(usd if at < len(figures) - 1 else math.inf)
+        bound = 0.0 if proven is None else days_of(instance, front.cutoff(usd, proven))
+        bounds.append(min(days, max(known, bound)))
+    least, most = None, front.most_usd if math.isfinite(front.most_usd) else None
+    covered = covered_within(figures, bounds)
+    if stopped != "proved" and covered < (math.inf if proven is None else proven):
+        proven, least, most = covered, figures[0][0], figures[-1][0]
+    knee = knee_of(figures)
     chosen = _chosen(len(found), points, knee)
     plans: list[Plan] = []
     written = []
-    # What no plan of the whole box is below, none of less capital is.
-    of_all = found[-1][1] if fastest else 0.0
     for at in chosen:
-        usd, seconds, choice = found[at]
-        plan = plan_of_point(instance, choice, days_of(problem.instance, seconds), options)
-        bound = of_all or None if proven is None else min(seconds, max(front.cutoff(usd, proven), of_all))
-        least = None if bound is None else days_of(problem.instance, bound)
-        point = curve_point(plan, least, plans[-1] if plans else None, knee=at == knee)
-        written.append(
-            point.model_copy(update={"days_to_train": days_of(problem.instance, seconds), "capital_usd": usd})
-        )
+        plan = plan_of_point(instance, found[at][2], figures[at][1], options)
+        point = curve_point(plan, bounds[at] or None, plans[-1] if plans else None, knee=at == knee)
+        usd, days = figures[at]
+        written.append(point.model_copy(update={"days_to_train": days, "capital_usd": usd}))
         plans.append(plan)
     kept = [found[at][:2] for at in chosen]
     left_out = max((min(max(t / b, u / a) for u, t in kept) - 1 for a, b, _ in found), default=0.0)
     curve = Curve(
         points=tuple(written),
         epsilon=None if proven is None else (1 + proven) * (1 + left_out) - 1 if left_out > 0 else proven,
-        most_usd=front.most_usd if math.isfinite(front.most_usd) else None,
-        slowest_days=days_of(problem.instance, front.slowest) if math.isfinite(front.slowest) else None,
+        most_usd=most,
+        least_usd=least,
+        slowest_days=days_of(instance, front.slowest) if math.isfinite(front.slowest) else None,
         stopped=stopped,
     )
     return Frontier(instance, curve, tuple(plans))

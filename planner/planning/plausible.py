@@ -11,7 +11,9 @@ from typing import NamedTuple
 
 from pydantic import BaseModel
 
+from planner.instance.hardware import Hardware, HardwareAlternative, Pool
 from planner.instance.instance import Instance
+from planner.instance.workload import catalogue, racks_with
 
 
 class PlausibleRange(NamedTuple):
@@ -249,6 +251,12 @@ RANGES: Mapping[str, PlausibleRange] = {
 
 
 def implausible(instance: Instance) -> Iterator[str]:
+    """Yield a line for each key of an instance that is implausible, and for each rack that is built for another GPU."""
+    yield from implausible_figures(instance)
+    yield from racks_of_others(instance.hardware)
+
+
+def implausible_figures(instance: Instance) -> Iterator[str]:
     """Yield a line for each key of an instance with figures outside its plausible range: the first, and how many."""
     outside: dict[str, list[tuple[str, float]]] = {}
     for path, key, value in figures(instance):
@@ -258,6 +266,25 @@ def implausible(instance: Instance) -> Iterator[str]:
     for key, ((path, value), *others) in outside.items():
         more = f" (and {len(others)} more)" if others else ""
         yield f"{path} is {value:.6g}{more}, not {range_of(key)}"
+
+
+def racks_of_others(hardware: Hardware) -> Iterator[str]:
+    """Yield a line for each accelerator of the catalogue in a rack of the catalogue that is built for others."""
+    kinds: list[tuple[str, Hardware | HardwareAlternative | Pool]] = [("hardware", hardware)]
+    for name in ("alternatives", "pools"):
+        kinds += [(f"hardware.{name}[{i}]", own) for i, own in enumerate(getattr(hardware, name))]
+    for path, own in kinds:
+        if isinstance(own.accelerator, str) or isinstance(own.rack, str):
+            continue
+        chip, rack = own.accelerator.name, own.rack.name
+        built_for = catalogue("rack_accelerators").get(rack, {}).get("accelerators", [chip])
+        if chip in built_for or chip not in catalogue("accelerators"):
+            continue
+        right = " or ".join(racks_with(chip)) or "one of your own with its gpus, it_kw and price_usd"
+        yield (
+            f"{path}.rack is {rack}, a rack of {' or '.join(built_for)}, and {path}.accelerator is {chip}: "
+            f"price and power are those of {rack}; set {path}.rack to {right}"
+        )
 
 
 def warn(*instances: Instance) -> None:

@@ -16,7 +16,8 @@ from planner.models.joint.world import World
 from planner.physics.training.parallel_strategy import shape_values
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import LayoutPlan
-from planner.planning.curve_around import POINTS, curve_around, why_no_curve
+from planner.planning.budget_questions import POINTS
+from planner.planning.curve_around import curve_around, why_no_curve
 from planner.planning.frontier import Frontier
 from planner.planning.load import load_instance
 from planner.planning.plausible import warn

@@ -412,8 +412,9 @@ def _by_keys(*keys: str) -> Callable[[Entry], list[str]]:
 KINDS: dict[str, tuple[tuple[str, ...], Callable[[Entry], list[str]]]] = {
     "models": (("weights", "for a token", "layers", "hidden", "experts x used"), _model),
     "accelerators": (("HBM", "TFLOP/s", "scale-up", "NIC", "types"), _accelerator),
-    "racks": (("GPUs", "IT kW", "price"), lambda entry: [
-        f"{entry['gpus']:,}", f"{entry['it_kw']:,g}", f"${entry['price_usd']:,.0f}"
+    "racks": (("GPUs", "IT kW", "price", "accelerator"), lambda entry: [
+        f"{entry['gpus']:,}", f"{entry['it_kw']:,g}", f"${entry['price_usd']:,.0f}",
+        " or ".join(catalogue("rack_accelerators")[entry["name"]]["accelerators"]),
     ]),
     "switches": (("ports", "Gb/s", "price_usd", "watts"), _by_keys("ports", "port_gbps", "price_usd", "power_watts")),
     "media": (("reach m", "price_usd", "watts"), _by_keys("reach_m", "price_usd", "power_watts")),

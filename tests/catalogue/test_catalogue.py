@@ -85,6 +85,15 @@ def test_catalogue_has_the_generations():
     assert set(GPUS.split()) <= set(catalogue("accelerators")) and set(RACKS.split()) <= set(catalogue("racks"))
 
 
+def test_racks_say_which_accelerators_they_are_built_for():
+    """Each rack has at least one accelerator of the catalogue and where that is from."""
+    built_for = catalogue("rack_accelerators")
+    assert set(built_for) == set(catalogue("racks"))
+    for name, entry in built_for.items():
+        assert entry["accelerators"] and set(entry["accelerators"]) <= set(catalogue("accelerators")), name
+        assert entry["source"].strip(), name
+
+
 def test_stacks_say_what_they_can_run():
     """Each framework states its ZeRO stages and ways to divide a step, with a source; ideal alone leaves them out."""
     for name, entry in catalogue("software").items():

@@ -17,8 +17,9 @@ from planner.errors import InputError
 from planner.formats.yaml_text import read_yaml_data
 from planner.imports.instance_file import FABRIC_PARTS, Wish, first_instance, rack_of, shipped_names
 from planner.instance.instance import Instance
-from planner.instance.workload import catalogue
+from planner.instance.workload import catalogue, racks_with
 from planner.planning.load import load_instance
+from planner.planning.plausible import implausible
 from planner.report.tables import KINDS
 from planner.sweeps.axes import canonical
 
@@ -58,7 +59,8 @@ def test_catalogue_lists_every_name(kind: str) -> None:
 def test_catalogue_has_every_kind() -> None:
     """Every file of the catalogue that an instance names entries of is listed."""
     files = {p.stem for p in (ROOT / "planner" / "catalogue").glob("*.json")}
-    assert files - set(KINDS) == {"step_errors", "constant_support"}  # of predictions, which nothing names
+    # Of predictions, and of racks, in whose table it is: nothing names their entries.
+    assert files - set(KINDS) == {"step_errors", "constant_support", "rack_accelerators"}
 
 
 def test_catalogue_of_all_and_of_one() -> None:
@@ -71,21 +73,21 @@ def test_catalogue_of_all_and_of_one() -> None:
         assert isinstance(result.exception, InputError) and complaint in str(result.exception)
 
 
-@pytest.mark.parametrize("accelerator", sorted(catalogue("accelerators")))
+@pytest.mark.parametrize("accelerator", sorted(x for x in catalogue("accelerators") if racks_with(x)))
 def test_first_instances_load(accelerator: str) -> None:
-    """A first instance of every accelerator, at sites and as one cluster, is one that can be solved."""
+    """A first instance of every accelerator that has a rack, at sites and as one cluster, is one that can be solved."""
     dtypes = catalogue("accelerators")[accelerator]["peak_flop_per_second"]
     for sites in (0, 2):
         text = first_instance(Wish(accelerator=accelerator, sites=sites, budget_usd=3e9))
         instance = load_instance(read_yaml_data(text, "first"))
         assert instance.workload.precision.compute == "bf16" and "bf16" in dtypes
         assert (instance.grid is not None) == bool(sites)
-        assert instance.limits.budget_usd == 3e9
+        assert instance.limits.budget_usd == 3e9 and list(implausible(instance)) == []
         assert len(text.splitlines()) < 45 and text.count("#") >= 5
 
 
 def test_racks_of_accelerators() -> None:
-    """The rack of an accelerator is the one that shares most of its name."""
+    """The rack of an accelerator is the first that is built for it."""
     assert rack_of("B200") == "DGX-B200"
     assert rack_of("GB200") == "GB200-NVL72"
     assert rack_of("A100-40GB") == "DGX-A100"
@@ -136,6 +138,7 @@ def test_a_name_is_only_a_name(name: str, tmp_path: Path, monkeypatch: pytest.Mo
         (("--sites", "9"), "--sites: must be from 0 (one cluster) to 5 (is 9)"),
         (("--sites", "2", "--racks", "4"), "--racks 4: power and budget decide the racks of sites"),
         (("--budget", "-1"), "--budget: must be a number above 0 up to 1e+15 (is -1.0)"),
+        (("--accelerator", "TPU-v7x"), "--accelerator: no rack of the catalogue has 'TPU-v7x'"),
         (("--model", "llama3"), "--model: 'llama3' is not in the catalogue; did you mean 'llama3-70b'?"),
         (("--accelerator", "B20"), "--accelerator: 'B20' is not in the catalogue; did you mean 'B200'?"),
         (("--model", "none/config.json"), "none/config.json: no such file"),

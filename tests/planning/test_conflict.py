@@ -3,6 +3,7 @@
 import itertools
 import json
 import random
+import re
 import time
 from collections import Counter
 from dataclasses import replace
@@ -26,6 +27,7 @@ from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.instance.network import Switch
 from planner.models import Options
+from planner.models.joint.least_cost import solve_joint_cost
 from planner.models.joint.solution import JointStatus
 from planner.models.joint.solve import solve_joint
 from planner.models.sites.model import RULES
@@ -39,6 +41,7 @@ from planner.planning import solve
 from planner.planning.load import load_instance
 from planner.planning.solve import solve_instance
 from planner.solvers.signals import Deadline
+from planner.units import money
 
 
 def limited(i: Instance, **limits: Any) -> Instance:
@@ -145,6 +148,40 @@ def test_a_budget_is_named_beside_a_deadline_only_where_more_money_would_be_in_t
         plan = solved(late)
         assert plan.status == "infeasible" and rules(plan) == named
         assert not planner.check(plan)
+
+
+@pytest.mark.parametrize(("left", "fewer"), [(0.5, "it pays no rack"), (1.5, "`hardware.racks` of 1 or fewer may do")])
+def test_a_budget_below_the_price_of_the_racks_takes_no_search_for_rules(left, fewer, monkeypatch) -> None:
+    """It is named with the least that any plan costs, and with what one costs; at their price rules are searched."""
+    i = toy(6)
+    i = i.model_copy(update={"hardware": i.hardware.model_copy(update={"racks": 2})})
+    price = i.hardware.rack.price_usd
+    least = 2 * price + min_fabric_usd(i.network)
+    asked: list[float | None] = []
+
+    def searched(question: Instance, *_: Any) -> Any:
+        asked.append(question.limits.budget_usd)
+        return SimpleNamespace(plan=SimpleNamespace(capital_usd=9e9), days=1.0, status=JointStatus.INFEASIBLE)
+
+    monkeypatch.setattr(conflicts, "solve_joint", searched)
+    why = conflicts.conflict_of(limited(i, budget_usd=left * price), Options())
+    assert (why.rules, asked) == (("limits.budget_usd",), [None])
+    assert f"cost at least {money(least)} ({money(price)} a rack; {fewer})" in why.reason
+    assert why.reason.endswith("; a plan that keeps the rest costs $9.00B")
+    conflicts.conflict_of(limited(i, budget_usd=2 * price), Options())
+    assert len(asked) > 2
+
+
+@pytest.mark.slow
+def test_no_plan_costs_less_than_the_least_that_a_refusal_names() -> None:
+    """The cheapest plan of a cluster lies between the amount that every plan costs and that of the plan named."""
+    i = limited(toy(6), budget_usd=1.0)
+    plan = solved(i)
+    said = re.findall(r"at least \$([\d.]+)K .* keeps the rest costs \$([\d.]+)K", plan.conflict.reason)
+    least, enough = (1e3 * float(x) for x in said[0])
+    cheapest = solve_joint_cost(limited(i, budget_usd=None), Options(), lambda _: None).capital_usd
+    assert plan.status == "infeasible" and not check(plan)
+    assert 0.9 * cheapest < least <= cheapest <= enough * 1.01 < 1.1 * cheapest
 
 
 @pytest.mark.parametrize("pins", [*slow({"fabric.leaf_domain_racks": 64}), *more({"fabric.leaf_up_ports": 60})])

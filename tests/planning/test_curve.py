@@ -18,7 +18,8 @@ from planner.models import Options
 from planner.models.joint.solve import solve_joint, world_of
 from planner.physics.training.layer_time import days_of
 from planner.plan.plan import Curve, Plan
-from planner.planning.curve_around import covered_within, why_no_curve
+from planner.planning.budget_questions import covered_within
+from planner.planning.curve_around import why_no_curve
 from planner.planning.explain import explained
 from planner.planning.frontier import Frontier, frontier_of, in_days_of_training
 from planner.planning.layouts import near_layouts
@@ -184,6 +185,17 @@ def test_points_are_plans_that_keep_the_rules(seed: int, sites: int) -> None:
     best = planner.solve(i)
     assert best.objective.value == pytest.approx(curve.points[-1].days_to_train, rel=1e-9)
     assert curve.points[-1].bound_days == curve.points[-1].days_to_train
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 9.0])
+def test_a_frontier_begins_with_the_curve_of_a_solve(drawn: Plan, epsilon: float) -> None:
+    """However coarse it is asked for, no plan of the solve's curve beats all of its plans in capital or days."""
+    found = curve_of(drawn.instance, epsilon=epsilon).curve.points
+    assert len(drawn.curve.points) > 1
+    for x in drawn.curve.points:
+        assert any(
+            p.capital_usd <= x.capital_usd + 0.01 and p.days_to_train <= x.days_to_train * (1 + 1e-9) for p in found
+        )
 
 
 @pytest.mark.parametrize("seed", [7, *slow(14), *more(18)])

@@ -28,7 +28,7 @@ from planner.plan.plan_files import plan_of, read_plan
 from planner.planning.evaluate import BEHIND
 from planner.planning.load import load_instance
 from planner.planning.plausible import RANGES as USUAL
-from planner.planning.plausible import implausible
+from planner.planning.plausible import implausible, implausible_figures
 from planner.planning.plausible import range_of as usual_range
 from planner.report.statements.verdict import implausible_inputs
 from planner.simulation.routing import Fabric
@@ -433,12 +433,12 @@ def test_each_warning_fires_just_outside() -> None:
         if usual is None:
             continue
         for end, beyond in ((usual.low, -1), (usual.high, 1)):
-            assert list(implausible(holding(Instance, key.split("."), end))) == [], key
+            assert list(implausible_figures(holding(Instance, key.split("."), end))) == [], key
             outside = math.nextafter(end, beyond * math.inf)
-            (line,) = implausible(holding(Instance, key.split("."), outside))
+            (line,) = implausible_figures(holding(Instance, key.split("."), outside))
             path = key.replace("*", "x")
             assert line.replace("[0]", "").startswith(f"{path} is ") and line.endswith(usual.reason)
-        assert list(implausible(holding(Instance, key.split("."), 0))) == [], key
+        assert list(implausible_figures(holding(Instance, key.split("."), 0))) == [], key
 
 
 def test_a_key_is_named_once() -> None:
@@ -466,3 +466,25 @@ def test_a_batch_larger_than_any_is_named(caplog: pytest.LogCaptureFixture) -> N
         call()
         assert [r.message.startswith(f"implausible: {BATCH}") for r in caplog.records] == [True], name
     assert any(x.text.startswith(BATCH) for x in implausible_inputs(small(limits__max_batch_tokens=5e12)))
+
+
+@pytest.mark.parametrize(
+    ("hardware", "words"),
+    [
+        ({"accelerator": "H100"}, ["hardware.rack is DGX-B200", "a rack of B200", "is H100", "to DGX-H100"]),
+        ({"accelerator": "H200", "rack": "DGX-H100"}, ["a rack of H100", "is H200", "to DGX-H200"]),
+        ({"accelerator": "TPU-v7x"}, ["to one of your own with its gpus, it_kw and price_usd"]),
+        (
+            {"alternatives": [{"accelerator": "H100", "rack": "DGX-A100"}]},
+            ["hardware.alternatives[0].rack is DGX-A100"],
+        ),
+        ({"accelerator": "H100", "rack": "DGX-H100"}, []),
+        ({"accelerator": {"like": "H100", "name": "my-gpu"}}, []),  # whoever has a GPU of his own has its rack
+        ({"rack": {"name": "my-rack", "gpus": 8, "it_kw": 10, "price_usd": 3e5}}, []),
+    ],
+)
+def test_a_rack_built_for_another_accelerator_is_named(hardware: dict[str, Any], words: list[str]) -> None:
+    """The line names both and the racks that carry the accelerator; `two-sites-405b` has B200 in DGX-B200."""
+    asked = with_entries(data("two-sites-405b"), {f"hardware.{key}": value for key, value in hardware.items()})
+    found = list(implausible(load_instance(asked)))
+    assert len(found) == bool(words) and all(word in line for line in found for word in words), found

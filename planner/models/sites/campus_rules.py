@@ -155,7 +155,7 @@ def _budget_sentence(data: SplitData) -> str:
         f"limits.budget_usd is {(limits.budget_usd or 0.0) / 1e6:,.6g} M$, "
         f"a module costs at least {module:,.6g} M$"
         + (f" with {limits.budgeted_years:g} years of energy" if limits.budgeted_years else "")
-        + (f" and an open site {site:,.6g} M$" if site else "")
+        + (f" and an open site {site:,.6g} M$, together {module + site:,.6g} M$" if site else "")
     )
 
 

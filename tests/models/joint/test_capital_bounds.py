@@ -25,7 +25,7 @@ def bounds(*, gateway: bool | None, designed: bool = False, sites: int = 2) -> C
     network = None if gateway is None else SimpleNamespace(wan_gateway=gateway)
     placed = SimpleNamespace(
         designed=designed,
-        min_routes_km=lambda sites, rtt_ms=0.0: 100.0 * (sites * (sites - 1) // 2),
+        min_routes_km=lambda sites, _rtt_ms=0.0: 100.0 * (sites * (sites - 1) // 2),
         fibre=SimpleNamespace(least_usd=lambda: np.zeros(5)),
         data=SimpleNamespace(wan=SimpleNamespace(rtt_ms_per_100_route_km=1.0)),
     )

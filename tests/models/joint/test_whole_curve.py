@@ -18,7 +18,6 @@ from planner.instance.instance import Instance
 from planner.models import Options
 from planner.models.joint.search.capital_floor import CapitalFloor
 from planner.models.joint.search.curve import WholeCurve
-from planner.models.joint.search.first_plans import first_plans
 from planner.models.joint.search.front import Front
 from planner.models.joint.solve import world_of
 from planner.models.joint.world import JointPlan
@@ -91,7 +90,6 @@ def require_covered(i: Instance, every: list[tuple[float, float]], epsilon: floa
     search.progress = lambda s: proven.append(s.proven)
     search.front.slowest = 2 * max((t for t, _ in every), default=1.0)
     search.front.most_usd = search.world.budget
-    first_plans(search, 4)
     search.run()
     found = list(zip(search.front.seconds, search.front.usd, strict=True))
     assert search.proven == epsilon

@@ -179,7 +179,12 @@ SENTENCES: list[tuple[str, dict[str, Any], int | None, str]] = [
     ("ready", {"rules": {"ready_within_months": 17.0}}, None, "3 of 3 sites, E1 the first in 18 and 2 new lines come"),
     ("ready", {"rules": {"ready_within_months": 99.0}}, None, "is 99: 0 of 3 sites and 0 new lines come later|"),
     # A rack for 1 M$, 2 for the building, 0.5 to connect, and 8760·40 dollars a year in the west.
-    ("budget", {}, None, "is 90 M$, a module costs at least 4.5512 M$ with 3 years of energy and an open site 4 M$|"),
+    (
+        "budget",
+        {},
+        None,
+        "a module costs at least 4.5512 M$ with 3 years of energy and an open site 4 M$, together 8.5512 M$|",
+    ),
     (
         "budget",
         {"limits": {"budget_usd": 5e6}, "prices": {"site_usd": 0}},

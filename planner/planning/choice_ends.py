@@ -1,0 +1,192 @@
+"""The ends of the choice among plans that are nearly as fast: less capital, groups under one leaf, simplicity."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from planner.instance.instance import TOLERANCE, Instance
+from planner.models import Options
+from planner.models.joint.cache import JointCache
+from planner.models.joint.ends import End, Ends, ends_within, kinds_of, local_share, simplest_within
+from planner.models.joint.least_cost import cheaper_within
+from planner.models.joint.search.loop import Loop
+from planner.models.joint.solution import JointSolution, JointStatus
+from planner.models.joint.solve import world_of
+from planner.models.joint.world import CENTS, EPS, JointPlan, World
+from planner.physics.training.layer_time import days_of
+from planner.plan.certificate import ALMOST_AS_FAST, SIMPLER_WITHIN, CheaperPlan, ChoiceEnd, EndName, SimplerPlan
+from planner.plan.plan_sections import in_short
+from planner.solvers.progress import notes, report, start
+from planner.solvers.signals import Deadline
+
+Progress = Callable[[str], None]
+
+
+def ended_by_choice(
+    instance: Instance,
+    solution: JointSolution,
+    options: Options,
+    progress: Progress,
+    deadline: Deadline,
+    cache: JointCache,
+    *,
+    seek_others: bool = True,
+) -> tuple[JointSolution, dict[str, Any]]:
+    """Return the plan that the ends of the choice leave of those as fast, and what the objective says of others.
+
+    These are the ends and a simpler plan. At a tolerance of 0 the plan is the fastest, and a cheaper one that is almost
+    as fast is named. None of them is faster than the fastest.
+    """
+    report(progress, "", solution.days, solution.lower_bound)
+    best, most = solution.plan, _most_given_up(instance, solution, options.gap or 0.0)
+    if (
+        best is None
+        or most is None
+        or solution.stopped != "proved"
+        or not _others_asked(instance, seek_others=seek_others)
+    ):
+        return solution, {}
+    search, cache.search = cache.search, None
+    if search is not None and search.goal.incumbent is not best:
+        search = None
+    world = world_of(instance, options, deadline, cache)
+    while True:
+        proven = solution.lower_bound is not None and solution.lower_bound >= (solution.days or 0.0) * (1 - EPS)
+        kept = None if search is None or proven else search.left()
+        choice = _choice(world, solution, best, most, progress, deadline, search, proven=proven)
+        fastest = min(choice.seen, key=lambda plan: plan.seconds, default=best)
+        if fastest.seconds >= best.seconds * (1 - EPS):
+            return choice.solution, choice.more
+        # Within a gap a plan of an end may be faster than the fastest so far: it is that, and the ends begin from it.
+        best, solution = fastest, replace(solution, plan=fastest, days=days_of(world.problem.instance, fastest.seconds))
+        most = _most_given_up(instance, solution, options.gap or 0.0) or 0.0
+        report(progress, "", solution.days, solution.lower_bound)
+        if search is not None:
+            search = None if kept is None else Loop(goal=search.goal, heap=kept.nodes, opened=kept.shapes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """The plan that the ends of a choice leave, what the objective says of others, and every plan that an end left."""
+
+    solution: JointSolution
+    more: dict[str, Any]
+    seen: tuple[JointPlan, ...] = ()
+
+
+def _choice(
+    world: World,
+    solution: JointSolution,
+    best: JointPlan,
+    most: float,
+    progress: Progress,
+    deadline: Deadline,
+    search: Loop | None,
+    *,
+    proven: bool,
+) -> _Choice:
+    """Return what the ends leave behind the fastest plan, slower than it by at most the share `most`."""
+    instance = world.problem.instance
+    goal = instance.objective
+    indifferent = goal.indifference > goal.tolerance
+    simpler = min(goal.indifference if indifferent else SIMPLER_WITHIN, most)
+    if instance.network is None and instance.grid is None and goal.tolerance in (0.0, TOLERANCE) and not indifferent:
+        if not goal.tolerance:
+            return _Choice(solution, {})
+        start(progress, "a simpler layout")  # every plan of a layout alone costs the same
+        left = None if search is None else search.left()
+        simplest = simplest_within(world, best, best.seconds * (1 + simpler), left)
+        named = None if simplest.plan is best else _simpler(world, best, simplest)
+        return _Choice(solution, {"simplest": named}, (simplest.plan,))
+    start(progress, "a cheaper plan")
+    reported = notes(progress)
+    if goal.tolerance or indifferent:
+        found = ends_within(
+            world,
+            best,
+            min(goal.tolerance, most),
+            simpler=simpler,
+            indifferent=indifferent,
+            time_limit=deadline.limit,
+            progress=reported,
+            search=search,
+        )
+        plan, ends = found.plan or best, _ends(world, best, found, proven=proven)
+        chosen = replace(
+            solution, plan=plan, days=days_of(world.problem.instance, plan.seconds), stopped=found.capital.stopped
+        )
+        return _Choice(chosen, {"ends": ends, "simplest": _simpler(world, best, found.simpler)}, found.plans)
+    cheap = cheaper_within(world, best, ALMOST_AS_FAST, time_limit=deadline.limit, progress=reported)
+    if cheap.plan is None or cheap.capital_usd is None or cheap.capital_usd > best.capital_usd - CENTS:
+        return _Choice(solution, {})
+    racks = sum(cheap.plan.placed.racks.values()) if cheap.plan.placed else instance.hardware.racks or 0
+    cheaper = CheaperPlan(days_to_train=cheap.days or 0.0, capital_usd=cheap.capital_usd, racks=racks)
+    return _Choice(solution, {"cheaper": cheaper}, (cheap.plan,))
+
+
+def _simpler(world: World, best: JointPlan, found: End | None) -> SimplerPlan | None:
+    """Return the section on the simpler plan, with its loss of time against the best; None where none was found."""
+    if found is None:
+        return None
+    plan = found.plan
+    column, shape = plan.column, plan.column.strategy.shape
+    return SimplerPlan(
+        days_to_train=days_of(world.problem.instance, plan.seconds),
+        loss=plan.seconds / best.seconds - 1,
+        capital_usd=plan.capital_usd,
+        layout=in_short((*shape.degrees, column.p, column.d), column.v),
+        layers_per_stage=plan.split.layers,
+        recomputed_layers=sum(plan.split.recomputed),
+        proven=found.proven,
+    )
+
+
+def _most_given_up(instance: Instance, solution: JointSolution, gap: float) -> float | None:
+    """Return the largest share of the fewest days that the gap asked for and the deadline leave to be given up."""
+    days = solution.days
+    if days is None or not days:
+        return None
+    most = math.inf if instance.limits.deadline_days is None else instance.limits.deadline_days
+    if gap and solution.lower_bound is not None:
+        most = min(most, solution.lower_bound / (1 - gap))
+    return max(0.0, most / days - 1)
+
+
+def _ends(world: World, best: JointPlan, found: Ends, *, proven: bool) -> tuple[ChoiceEnd, ...]:
+    """Return the plan that each end of the choice left; `proven`: no plan is faster than the fastest."""
+
+    def of(name: EndName, other: JointPlan, value: float, *, proven: bool) -> ChoiceEnd:
+        days = days_of(world.problem.instance, other.seconds)
+        return ChoiceEnd(name=name, value=value, days_to_train=days, capital_usd=other.capital_usd, proven=proven)
+
+    ends = [of("goal", best, days_of(world.problem.instance, best.seconds), proven=proven)]
+    if found.capital.plan is not None:
+        chosen = found.capital.plan
+        ends.append(of("capital", chosen, chosen.capital_usd, proven=found.capital.status is JointStatus.OPTIMAL))
+    if found.local is not None:
+        ends.append(
+            of("leaf_local", found.local.plan, local_share(found.plan or found.local.plan), proven=found.local.proven)
+        )
+    if found.simple is not None:
+        kinds = kinds_of(found.simple.plan.column)
+        ends.append(of("simplest", found.simple.plan, kinds, proven=found.simple.proven))
+    return tuple(ends)
+
+
+def kept_within(instance: Instance, *, seek_others: bool = True) -> float:
+    """Return the share of the fewest days by which plans may be slower that the same search keeps for the ends."""
+    goal = instance.objective
+    if goal.minimize != "days_to_train" or not _others_asked(instance, seek_others=seek_others):
+        return 0.0
+    return max(goal.tolerance, goal.indifference, SIMPLER_WITHIN if goal.tolerance else 0.0)
+
+
+def _others_asked(instance: Instance, *, seek_others: bool) -> bool:
+    """Whether others than the fastest are looked for: where no gateways take minutes.
+
+    A tolerance or an indifference of the user's own asks for them in any case.
+    """
+    network, goal = instance.network, instance.objective
+    own = goal.tolerance not in (0.0, TOLERANCE) or goal.indifference > goal.tolerance
+    return own or (seek_others and not (network is not None and network.wan_gateway))
