@@ -15,7 +15,7 @@ from planner.checks.rule import Violations, at_most, broken, must_be, must_equal
 from planner.checks.step_bound import StepTimeBound, columns_in_time, fastest_ranges
 from planner.instance.hardware import DAYS_A_MONTH, Accelerator, HardwareAlternative, Rack
 from planner.instance.instance import Instance
-from planner.physics.network.fabric_designs import min_fabric_usd
+from planner.physics.network.fabric_designs import max_joined_racks, min_fabric_usd
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.training.operations import LayerShape
 from planner.physics.training.parallel_strategy import LAYOUT_KEYS, RackBlock, block_of, shape_values
@@ -359,8 +359,13 @@ def limited_by(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
             yield broken("limited_by", f"tolerance stated, of the fastest plan: {show(fastest)} and {show(value)} days")
     elif stated is not None and physics.instance.grid is None:
         owned = physics.instance.hardware.racks or 0
-        yield from must_be("limited_by", "limited_by", stated, "owned_racks" if more > owned else "layout")
-    elif stated == "owned_racks" or (stated == "budget" and limits.budget_usd is None):
+        network, fabric, joined = physics.instance.network, physics.plan.fabric, math.inf
+        if network is not None and fabric is not None:
+            wired = physics.wired_gpus_per_rack(next(iter(fabric.sites)))
+            joined = max_joined_racks(network, physics.instance.pins, wired)
+        end = "owned_racks" if more > owned else "fabric" if more > joined else "layout"
+        yield from must_be("limited_by", "limited_by", stated, end)
+    elif stated in ("owned_racks", "fabric") or (stated == "budget" and limits.budget_usd is None):
         yield broken("limited_by", f"{stated} stated, of a grid without such a limit")
     elif stated == "layout" and found is not None:
         most = max_racks(physics.instance, found[0].rails)

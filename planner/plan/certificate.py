@@ -37,7 +37,7 @@ class Certificate(Frozen):
     binding: tuple[str, ...] = Field((), description="Rules that hold with equality, or stop the next better decision.")
 
 
-LimitedBy = Literal["grid", "budget", "owned_racks", "layout", "tolerance"]
+LimitedBy = Literal["grid", "budget", "owned_racks", "fabric", "layout", "tolerance"]
 ALMOST_AS_FAST = 0.005  # share of the days, within which the cheapest plan is named in addition to the fastest
 
 
@@ -108,9 +108,10 @@ class ObjectiveValue(Frozen):
     outside: str = Field("", description="What is not in it.")
     limited_by: LimitedBy | None = Field(
         None,
-        description="What one more block of racks meets: power and sites, the budget, or the racks owned; `layout` "
-        "where all allow it and no plan is faster with it; `tolerance` where faster plans have more racks, and within "
-        "the tolerance of their days this one is cheaper. Null: not determined.",
+        description="What one more block of racks meets: power and sites, the budget, the racks owned, or the most "
+        "that a pinned leaf or a lone tier of switches joins (`fabric`); `layout` where all allow it and no plan is "
+        "faster with it; `tolerance` where faster plans have more racks, and within the tolerance of their days this "
+        "one is cheaper. Null: not determined.",
     )
     cheaper: CheaperPlan | None = Field(
         None,

@@ -111,15 +111,15 @@ def _owned_usd(instance: Instance) -> float:
 def _budget_sentence(instance: Instance) -> str:
     """Return the budget, and where the racks alone cost more the least that any plan costs, in words."""
     budget, owned, hardware = instance.limits.budget_usd or 0.0, _owned_usd(instance), instance.hardware
-    said = f"the budget is {money(budget)}"
+    text = f"the budget is {money(budget)}"
     if owned <= budget + CENT:
-        return said
+        return text
     least = owned + min_fabric_usd(instance.network)  # one GPU's link and port: a plan has more
     racks = "1 rack" if hardware.racks == 1 else f"{hardware.racks or 0:,} racks"
     fabric = " with the least fabric" if instance.network is not None else ""
     paid, each = int(budget // rack_of(hardware).price_usd), money(rack_of(hardware).price_usd)
     fewer = f"; `hardware.racks` of {paid:,} or fewer may do" if paid else "; it pays no rack"
-    return f"{said}; its {racks}{fabric} cost at least {money(least)} ({each} a rack{fewer})"
+    return f"{text}; its {racks}{fabric} cost at least {money(least)} ({each} a rack{fewer})"
 
 
 def too_late(instance: Instance, solution: JointSolution, options: Options) -> Conflict | None:

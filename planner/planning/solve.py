@@ -16,6 +16,7 @@ from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.split import Column
 from planner.models.joint.world import EPS, World
 from planner.physics import ticking
+from planner.physics.network.fabric_designs import max_joined_racks
 from planner.plan.certificate import (
     Conflict,
     LimitedBy,
@@ -207,7 +208,7 @@ def limited_by(instance: Instance, solution: JointSolution, options: Options, de
 
     It is `grid` where power and sites have no room for the block at any price, `budget` where the rest of the budget
     does not buy it on the cheapest fabric, and else `layout`: no strategy is faster with the block. Without a grid it
-    is `owned_racks` in place of the first two.
+    is in place of the first two `owned_racks`, or `fabric` where a pinned leaf or the only tier joins no more.
     """
     choice = solution.plan
     block = None if choice is None else choice.column.strategy.block(choice.column.p)
@@ -216,7 +217,11 @@ def limited_by(instance: Instance, solution: JointSolution, options: Options, de
     used = block.racks * sum(choice.blocks_by_site.values())
     more = used + block.racks
     if instance.grid is None:
-        return "owned_racks" if more > (instance.hardware.racks or 0) else "layout"
+        if more > (instance.hardware.racks or 0):
+            return "owned_racks"
+        network = instance.network
+        joined = math.inf if network is None else max_joined_racks(network, instance.pins, block.rails)
+        return "fabric" if more > joined else "layout"
     here, left = _sites_of(instance, options, deadline), (instance.limits.budget_usd or math.inf) - choice.capital_usd
     idle = sum(choice.placed.racks.values()) - used if choice.placed else 0
     least_usd = here.floor_usd(max(0, block.racks - idle), 0) + block.racks * here.min_fabric_usd(block.rails)

@@ -40,6 +40,7 @@ from planner.planning import conflict as conflicts
 from planner.planning import solve
 from planner.planning.load import load_instance
 from planner.planning.solve import solve_instance
+from planner.report.summary import summary
 from planner.solvers.signals import Deadline
 from planner.units import money
 
@@ -339,6 +340,27 @@ def ended(left: float, *, spare_racks: int = 0, most_racks: float = 100.0, stopp
         patched.setattr(solve, "_sites_of", sites)
         asked = instance_with(limits__budget_usd=CAPITAL + left)
         return solve.limited_by(asked, SimpleNamespace(plan=plan, stopped=stopped), Options(), Deadline())
+
+
+@pytest.mark.parametrize(("racks", "end"), [(0, "layout"), (1, "fabric"), (99, "owned_racks")])
+def test_a_lone_tier_of_switches_ends_a_plan_where_it_joins_no_further_block(racks: int, end: str) -> None:
+    """64 ports join 16 racks by 4 GPUs of each; of a cluster without that many racks these end the plan."""
+    i = planner.changed("cluster-1k", {"network.max_tiers": 1, "hardware.racks": 40})
+    i = i.model_copy(update={"pins": {}})
+    column = SimpleNamespace(strategy=SimpleNamespace(block=lambda _: BLOCK), p=1)
+    plan = SimpleNamespace(column=column, blocks_by_site={"cluster": 7 + racks})
+    assert solve.limited_by(i, SimpleNamespace(plan=plan, stopped="proved"), Options(), Deadline()) == end
+
+
+@pytest.mark.slow
+def test_racks_that_one_tier_leaves_idle_are_its_own() -> None:
+    """The plan says so, and the checker takes no other limit for it."""
+    i = planner.changed("cluster-1k", {"network.max_tiers": 1, "hardware.racks": 16})
+    plan = planner.solve(i.model_copy(update={"pins": {}}))
+    assert plan.objective.limited_by == "fabric" and not check(plan)
+    assert "(network.max_tiers is 1) joins at most 8 racks, no room for" in summary(plan)
+    layout = plan.model_copy(update={"objective": plan.objective.model_copy(update={"limited_by": "layout"})})
+    assert {v.rule for v in check(layout)} == {"limited_by"}
 
 
 def test_the_budget_ends_a_plan_where_the_rest_does_not_buy_a_block() -> None:

@@ -37,6 +37,7 @@ ENDS = {
     "budget": "not needed: the budget is spent at the open sites",
     "tolerance": "not needed: more racks would hardly train faster",
     "layout": "not needed: more racks would not train faster",
+    "fabric": "not needed: the fabric joins no more racks",
     "owned_racks": "not needed: the racks given stand at the open sites",
     "grid": "left out by the best split that was found",
 }

@@ -10,6 +10,8 @@ from planner.instance.base import Sourced
 from planner.instance.instance import Instance
 from planner.instance.read import not_modelled_notes
 from planner.instance.workload import ModelChoice
+from planner.physics.network.fabric_designs import max_joined_racks
+from planner.physics.site.cost import rack_of
 from planner.physics.training import step_prediction
 from planner.plan.certificate import Conflict, disagreement
 from planner.plan.plan import Cost, Plan, RunPlan
@@ -272,21 +274,39 @@ def _end(plan: Plan) -> str:
         else "one more replica"
     )
     budget, racks = plan.instance.limits.budget_usd, racks_of(plan)
+    text = ""
     match plan.objective.limited_by:
         case "budget" if plan.cost is not None and budget is not None:
-            return f"Budget: {money(budget - plan.cost.total_usd)} is left, less than {block} costs."
+            text = f"Budget: {money(budget - plan.cost.total_usd)} is left, less than {block} costs."
         case "grid":
-            return f"Power and sites: they cannot feed {block}."
+            text = f"Power and sites: they cannot feed {block}."
         case "owned_racks":
             free = (racks or 0) - placement.block_racks * sum(placement.blocks_by_site.values()) if placement else 0
             left = f"{free:,} of {racks:,} are left over, too few" if free else f"{racks or 0:,} given, no room"
-            return f"Racks: {left} for {block}."
+            text = f"Racks: {left} for {block}."
+        case "fabric":
+            text = f"Fabric: {_joined(plan)}, no room for {block}."
         case "tolerance":
             share = f"{100 * plan.instance.objective.tolerance:g} %"
-            return f"Tolerance: {block} would train at most {share} faster."
+            text = f"Tolerance: {block} would train at most {share} faster."
         case "layout":
-            return f"{block[0].upper()}{block[1:]} would not train faster."
-    return ""
+            text = f"{block[0].upper()}{block[1:]} would not train faster."
+    return text
+
+
+def _joined(plan: Plan) -> str:
+    """Write how many racks a site's pinned leaf, or its only tier of switches, joins."""
+    network, pins, placed = plan.instance.network, plan.instance.pins, plan.placement
+    if network is None or plan.fabric is None or placed is None:
+        return ""
+    site = next(iter(plan.fabric.sites.values()))
+    wired = site.wired_gpus_per_rack or rack_of(plan.instance.hardware).gpus
+    most = max_joined_racks(network, pins, wired)
+    joins = f"joins at most {counted(int(most), 'rack')}" if math.isfinite(most) else "is full"
+    if network.max_tiers > 1 and pins.get("fabric.tiers", 2) > 1:
+        return f"a leaf as pinned {joins}"
+    limit = "network.max_tiers" if network.max_tiers == 1 else "pins.fabric.tiers"
+    return f"one tier of {site.switch} ({limit} is 1) {joins}"
 
 
 def implausible_inputs(plan: Plan) -> Iterator[Statement]:
