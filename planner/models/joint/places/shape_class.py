@@ -86,7 +86,7 @@ class ShapeClass(ShapeProblem):
         seconds = between_sites_seconds(x, fibre, pipeline=c.p, virtual_stages=c.v, layers=layers)
         return float(self.on_clock(seconds / c.sequences))
 
-    def floors(self, cutoff: float, *, fabrics: bool, capital: bool) -> tuple[float, float]:
+    def lower_bounds(self, cutoff: float, *, fabrics: bool, capital: bool) -> tuple[float, float]:
         """Bound seconds a sequence and capital of every shape that the money may pay; both infinite where none is.
 
         `fabrics`: those that may be built are priced, not only links and leaf ports of the GPUs. `capital`: it is asked
@@ -162,8 +162,8 @@ class _WithEndpoints(FastestSearch):
 
     def least_usd(self) -> float:
         """Bound the capital of the shapes that meet the cutoff."""
-        floors = self._lower_bounds(self.shape_problem.rtts_ms[-1])
-        return min((float(floors[n]) + level.usd for level, n in self.fewest_waves()), default=math.inf)
+        capital = self._lower_bounds(self.shape_problem.rtts_ms[-1])
+        return min((float(capital[n]) + level.usd for level, n in self.fewest_waves()), default=math.inf)
 
 
 @dataclass(kw_only=True)
