@@ -19,6 +19,7 @@ from planner.models.joint.world import CENTS, EPS, Shape, Target, World
 from planner.physics.training.step_prediction import between_sites_seconds
 
 MOST_TABLES = 128  # of fabrics, by blocks of a site: classes of parts of more sizes are halved before they are timed
+REFUSALS = 4  # of a class, each by some questions to the sites; the bound after them holds as well
 
 
 @dataclass(kw_only=True)
@@ -97,8 +98,9 @@ class ShapeClass(ShapeProblem):
         search = (_WithFabrics if fabrics else _WithEndpoints)(shape_problem=self, cutoff=cutoff)
         target = Target(cutoff / (1 + EPS), math.inf, self.world.budget)
         found = search.next(target)
-        while fabrics and found is not None and search.refuses(found):
-            found = search.next(target)
+        for _ in range(REFUSALS if fabrics else 0):
+            if found is not None and search.refuses(found):
+                found = search.next(target)
         if found is None:
             return math.inf, math.inf
         return found.seconds * (1 - EPS), search.least_usd() if capital else 0.0

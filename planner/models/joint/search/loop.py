@@ -76,8 +76,8 @@ class ShapesLeft:
 
     @property
     def few(self) -> bool:
-        """Whether no more than one shape is left."""
-        return len(self.largest) == 1 and self.sites <= 2
+        """Whether the shapes are few, one of each largest part, so that they are opened without a bound of all."""
+        return self.sites <= 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,7 +385,7 @@ class Loop:
         """Bound time and capital of shapes within the money of a plan of use; then halve their range, down to one."""
         if x.bounded < BOUNDS and not x.few:
             self._bound_shapes(t, c, x)
-        elif len(x.largest) > 1:
+        elif len(x.largest) > 1 and not x.few:
             middle = len(x.largest) // 2
             for half in (x.largest[:middle], x.largest[middle:]):
                 self.push(t, c, replace(x, largest=half, bounded=0))
