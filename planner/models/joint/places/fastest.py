@@ -108,7 +108,8 @@ class FastestSearch(CapitalBounds):
     def _power_usd(self) -> float:
         """The price of the least power that the fabrics of all parts draw, which comes with the sites."""
         sites = self.shape_problem.world.sites
-        return 0.0 if sites is None else sites.fabric_usd_per_mw * self._least_mw
+        each = 0.0 if sites is None else sites.fabric_usd_per_mw  # none without a network
+        return each * self._least_mw if each else 0.0
 
     @property
     def _least_mw(self) -> float:
