@@ -19,7 +19,7 @@ from planner.models.joint.world import CENTS, EPS, Shape, Target, World
 from planner.physics.training.step_prediction import between_sites_seconds
 
 MOST_TABLES = 128  # of fabrics, by blocks of a site: classes of parts of more sizes are halved before they are timed
-REFUSALS = 4  # of a class, each by some questions to the sites; the bound after them holds as well
+REFUSALS = 12  # of a class, each by some questions to the sites; the bound after them holds as well
 
 
 @dataclass(kw_only=True)
