@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from joint_brute_force import toy
 from tiers import more
@@ -20,7 +21,7 @@ from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.sites import Sites
 from planner.models.joint.solve import world_of
 from planner.models.joint.split import Column
-from planner.models.joint.world import Shape, World, largest_parts, shapes
+from planner.models.joint.world import World, largest_parts, shapes
 from planner.planning.load import load_instance
 from planner.solvers.signals import Deadline
 
@@ -88,6 +89,17 @@ def test_no_plan_is_below_the_floors_of_its_class(budget_musd: int, sites: int) 
     assert seen and unpaid, (seen, unpaid)
 
 
+def test_blocks_of_other_sizes_are_housed_as_they_are() -> None:
+    """Of as many racks in all those in small blocks are housed, and those in blocks that no site holds are not."""
+    world, found = world_of(small_sites(60e6, 2), Options(), Deadline()), dict[int, set[bool]]()
+    for column in sorted(columns(world, 2), key=lambda x: -x.replica_gpus)[::37]:
+        some = ShapeClass.of(world, column, 2, largest_parts(column, 2))
+        housed = math.isfinite(some.fibre_seconds)
+        assert housed == some.may_be_housed
+        found.setdefault(some.racks, set()).add(housed)
+    assert {True, False} in found.values()
+
+
 @pytest.mark.parametrize(("total", "sites"), [(2, 2), (7, 3), (9, 4), (12, 3)])
 def test_ranges_of_largest_parts_hold_every_way_to_share_once(total: int, sites: int) -> None:
     """Halves of a range hold its shapes, and the least sum over any of them is that of a walk over all."""
@@ -111,8 +123,8 @@ def test_ranges_of_largest_parts_hold_every_way_to_share_once(total: int, sites:
             )
             for k in (0, 1)
         ]
-        assert some.least_sum({g: joint_sites.np.array(prices[g], dtype=float) for g in some.sizes}).tolist() == least
-        assert some.shape == next(x for x in shapes(column, sites, largest)) or isinstance(some.shape, Shape)
+        assert some.least_sum({g: np.array(prices[g], dtype=float) for g in some.sizes}).tolist() == least
+        assert some.shape.blocks == next(shapes(column, sites, largest)).blocks
 
 
 def test_the_shortest_routes_of_some_sites(monkeypatch: pytest.MonkeyPatch) -> None:

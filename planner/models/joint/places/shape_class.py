@@ -77,7 +77,7 @@ class ShapeClass(ShapeProblem):
         c, bounds = self.column, self.world.site_bounds
         if bounds is None:
             return 0.0
-        key = self.world.budget, len(self.shape.blocks), self.racks, self.traffic.rails
+        key = self.world.budget, self.point(0.0), self.traffic.rails
         if key not in bounds.fibres:
             bounds.fibres[key] = self.may_be_housed, self.best_fibre
         housed, fibre = bounds.fibres[key]

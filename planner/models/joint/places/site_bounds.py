@@ -51,7 +51,7 @@ class SiteBounds:
     tables: dict[tuple[int, int, int], tuple[int, Floats]] = field(default_factory=dict)
     fibres: dict[Any, tuple[bool, LayoutFibre | None]] = field(
         default_factory=dict
-    )  # whether sites are paid and the widest fibre between them, by money, sites, racks and rails
+    )  # whether the money pays any sites, and the widest fibre between them, by money, point and GPUs cabled
 
     def bound(self, at: SitesExtent) -> float:
         """Bound the capital from below by the points known."""
