@@ -59,10 +59,10 @@ class LinkRates(NamedTuple):
     switch_gbps: float
 
 
-def link_rates(physics: PlanPhysics, fabric: SiteFabric) -> LinkRates:
-    """Recompute the rates of a fabric's links from the instance's NIC and its leaf's switch."""
+def link_rates(physics: PlanPhysics, lanes: int, switch: str) -> LinkRates:
+    """Recompute the rates of links from the instance's NIC, its lanes, and the switch of the leaves."""
     nic_gbps = physics.instance.hardware.gpu_nic_bytes_per_second / 125e6
-    return LinkRates(nic_gbps / fabric.lanes, physics.switches[fabric.switch].port_gbps)
+    return LinkRates(nic_gbps / lanes, physics.switches[switch].port_gbps)
 
 
 MAX_TICKED = 10**8  # cables, or ports of a tier, that are ticked off one by one: a byte each
@@ -312,7 +312,7 @@ def shared_links(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
         rule, stages, expected = f"shared_links[{site}]", physics.stages[site], dict[str, tuple[float, float]]()
         if met and max(map(len, stages), default=0) > 1:
             free, expected["nic"] = free_by_exchange(physics, site, design), (1.0, 1.0)
-            for level, (racks, links) in _links_out(design, link_rates(physics, fabric)).items():
+            for level, (racks, links) in _links_out(design, link_rates(physics, fabric.lanes, fabric.switch)).items():
                 flows = _most_flows(stages, racks, wrap=layout.virtual_stages > 1)
                 left = links * max(0.0, getattr(free, level))
                 if any(flows):

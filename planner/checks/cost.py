@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from planner.checks import sites
-from planner.checks.cables import LinkRates
+from planner.checks.cables import link_rates
 from planner.checks.fabric import network_limits, priced
 from planner.checks.rule import Violations, at_most, broken, exceeds, figures, must_be, must_equal, needs, parts, show
 from planner.instance.grid import BalancingAuthority
@@ -402,8 +402,7 @@ def _row(rule: str, physics: PlanPhysics, network: Network, layout: LayoutPlan, 
     if reasons:
         return
     yield from at_most(rule, design.tiers, network.max_tiers, "tiers", "tiers allowed")
-    nic_gbps = physics.instance.hardware.gpu_nic_bytes_per_second / 125e6
-    rates = LinkRates(nic_gbps / row["lanes"], switch.port_gbps)
+    rates = link_rates(physics, row["lanes"], switch.name)
     yield from (
         fault.model_copy(update={"rule": rule}) for fault in network_limits(network, row["family"], design, rates)
     )

@@ -119,7 +119,9 @@ def wiring(physics: PlanPhysics) -> Violations:
     for site, fabric, network, design in wired(physics):
         for tier in fabric.tiers:
             yield from figures(
-                f"tiers[{site}, {tier.name}]", tier, _tier(design, tier.name, link_rates(physics, fabric))
+                f"tiers[{site}, {tier.name}]",
+                tier,
+                _tier(design, tier.name, link_rates(physics, fabric.lanes, fabric.switch)),
             )
         found = {
             "switches": design.switches,
@@ -151,7 +153,7 @@ def priced(physics: PlanPhysics, network: Network, fabric: SiteFabric, design: D
 def network_rules(physics: PlanPhysics) -> Violations:
     """Check the share of its rate that can leave a full leaf, pod and zone, and the loss that the fabric survives."""
     for site, fabric, network, design in wired(physics):
-        for fault in network_limits(network, fabric.family, design, link_rates(physics, fabric)):
+        for fault in network_limits(network, fabric.family, design, link_rates(physics, fabric.lanes, fabric.switch)):
             yield fault.model_copy(update={"rule": f"{fault.rule}[{site}]"})
 
 

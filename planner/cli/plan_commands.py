@@ -104,7 +104,7 @@ def _curve_of(
     plan: "Plan", session: "Session", deadline: Deadline, watch: console.Watch, search: Search
 ) -> "Curve | str | None":
     """Return what less money buys, in the time that is left; why there is no such curve; None where it is plain."""
-    from planner.planning.curve_around import why_no_curve
+    from planner.planning.frontier import why_no_curve
 
     if plan.status in ("infeasible", "unknown") or plan.curve is not None:  # or the curve was the goal
         return None

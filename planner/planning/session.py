@@ -17,8 +17,7 @@ from planner.physics.training.parallel_strategy import shape_values
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import LayoutPlan
 from planner.planning.budget_questions import POINTS
-from planner.planning.curve_around import curve_around, why_no_curve
-from planner.planning.frontier import Frontier
+from planner.planning.frontier import Frontier, curve_around, why_no_curve
 from planner.planning.load import load_instance
 from planner.planning.plausible import warn
 from planner.planning.solve import options_of, solve_instance

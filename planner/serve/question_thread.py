@@ -9,7 +9,7 @@ from typing import Any, get_args
 from planner.errors import InputError, PlannerError
 from planner.instance.instance import Goal, Instance
 from planner.plan.plan import Plan
-from planner.planning.curve_around import why_no_curve
+from planner.planning.frontier import why_no_curve
 from planner.planning.session import Session
 from planner.solvers.progress import Event
 from planner.solvers.signals import Interrupter

@@ -55,14 +55,15 @@ class FastestSearch(CapitalBounds):
 
     @cached_property
     def levels(self) -> list[SlowdownLevel]:
-        """List the slowdowns that may be worth their price."""
-        return self._levels()
-
-    def _levels(self) -> list[SlowdownLevel]:
-        """List the slowdowns that may be worth their price: fabrics with smaller ones cost more.
+        """List the slowdowns that may be worth their price.
 
         Where power counts all are listed, since a fabric of less power may beat one that is cheap and slows less.
         """
+        sites = self.shape_problem.world.sites
+        return self._levels(every=sites is not None and sites.counts_power)
+
+    def _levels(self, *, every: bool) -> list[SlowdownLevel]:
+        """List the slowdowns that may be worth their price, or `every` one: fabrics with smaller ones cost more."""
         q = self.shape_problem
         if q.world.templates is None:
             phi = q.world.problem.transport_slowdown
@@ -77,17 +78,11 @@ class FastestSearch(CapitalBounds):
             q.world.deadline.check()
             usd = self._least_usd(sends, allreduce) - self._power_usd
             worth = np.isfinite(usd)
-            if not self._lists_all:
+            if not every:
                 worth &= (usd < lowest * (1 - 1e-15)) & np.append(True, usd[1:] < usd[:-1])
             found += [SlowdownLevel(float(sends[i]), allreduce, float(usd[i])) for i in np.flatnonzero(worth)]
             lowest = np.minimum(lowest, usd)
         return found
-
-    @property
-    def _lists_all(self) -> bool:
-        """Whether slowdowns are listed that others beat in price."""
-        sites = self.shape_problem.world.sites
-        return sites is not None and sites.counts_power
 
     @property
     def _parts(self) -> list[DesignTable]:
@@ -109,12 +104,7 @@ class FastestSearch(CapitalBounds):
         """The price of the least power that the fabrics of all parts draw, which comes with the sites."""
         sites = self.shape_problem.world.sites
         each = 0.0 if sites is None else sites.fabric_usd_per_mw  # none without a network
-        return each * self._least_mw if each else 0.0
-
-    @property
-    def _least_mw(self) -> float:
-        """The least power that the fabrics of all parts draw."""
-        return sum(float(x.mw.min()) for x in self._parts if len(x))
+        return each * sum(float(x.mw.min()) for x in self._parts if len(x)) if each else 0.0
 
     @cached_property
     def _level_usd(self) -> Floats:

@@ -15,7 +15,7 @@ from planner.models.joint.places.fastest import FastestSearch, NetworkCandidate
 from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.space import Floats
 from planner.models.joint.split import Column
-from planner.models.joint.world import CENTS, EPS, Shape, Target, World
+from planner.models.joint.world import CENTS, EPS, Shape, Target, World, largest_parts
 from planner.physics.training.step_prediction import between_sites_seconds
 
 MOST_TABLES = 128  # of fabrics, by blocks of a site: classes of parts of more sizes are halved before they are timed
@@ -33,8 +33,9 @@ class ShapeClass(ShapeProblem):
     high: int
 
     @classmethod
-    def of(cls, world: World, column: Column, sites: int, largest: range) -> "ShapeClass":
-        """Return the class of the shapes with a number of blocks in a range at the largest of some sites."""
+    def of(cls, world: World, column: Column, sites: int, largest: range | None = None) -> "ShapeClass":
+        """Return the class of all shapes over some sites, or of those whose largest part is in a range."""
+        largest = largest_parts(column, sites) if largest is None else largest
         block = column.strategy.block(column.p)
         left = 0 if block is None else block.blocks(column.d) - largest[0]
         rest = [left // (sites - 1) + (i < left % (sites - 1)) for i in range(sites - 1)] if sites > 1 else []
@@ -137,11 +138,11 @@ class _WithEndpoints(FastestSearch):
         phi = q.world.problem.transport_slowdown
         return [SlowdownLevel(phi, phi, q.min_fabrics_usd)]
 
-    @property
-    def _least_mw(self) -> float:
-        """The least power that all fabrics draw."""
-        q = self.shape_problem
-        return 0.0 if q.world.sites is None else q.racks * q.world.sites.min_fabric_mw(q.traffic.rails)
+    @cached_property
+    def _power_usd(self) -> float:
+        """The price of the least power of any fabrics."""
+        q, sites = self.shape_problem, self.shape_problem.world.sites
+        return 0.0 if sites is None else sites.fabric_usd_per_mw * q.racks * sites.min_fabric_mw(q.traffic.rails)
 
     def _fewest_wavelengths(self, c: NetworkCandidate) -> NetworkCandidate:
         """Return the candidate: of a class its time alone counts."""
@@ -174,13 +175,8 @@ class _WithFabrics(_WithEndpoints):
 
     @cached_property
     def levels(self) -> list[SlowdownLevel]:
-        """List the slowdowns that may be worth their price."""
-        return self._levels()
-
-    @property
-    def _lists_all(self) -> bool:
-        """Whether slowdowns are listed that others beat in price: never, as no fabric is chosen."""
-        return False
+        """List the slowdowns that may be worth their price; of those that others beat none, as no fabric is chosen."""
+        return self._levels(every=False)
 
     @property
     def _parts(self) -> list[DesignTable]:
@@ -192,9 +188,11 @@ class _WithFabrics(_WithEndpoints):
         usd = {g: least_at(self._with_power(x), sends, allreduce) for g, x in self.options.items()}
         return self.shape_problem.least_sum(usd)
 
-    @property
-    def _least_mw(self) -> float:
-        """The least power that all fabrics of a shape draw; 0 where no shape has any."""
+    @cached_property
+    def _power_usd(self) -> float:
+        """The price of the least power that all fabrics of a shape draw; 0 where no shape has any."""
+        sites = self.shape_problem.world.sites
+        each = 0.0 if sites is None else sites.fabric_usd_per_mw
         mw = {g: np.array([x.mw.min() if len(x) else math.inf]) for g, x in self.options.items()}
-        found = float(self.shape_problem.least_sum(mw)[0])
-        return found if math.isfinite(found) else 0.0
+        least = float(self.shape_problem.least_sum(mw)[0])
+        return each * least if math.isfinite(least) else 0.0

@@ -355,10 +355,8 @@ class Loop:
         """
         if self.world.sites is None or self.world.problem.calendar is not None:
             return True
-        some = (
-            ShapeClass.of(self.goal.shapes_world, column, k, largest_parts(column, k))
-            for k in open_sites(self.world, column)
-        )
+        world = self.goal.shapes_world
+        some = (ShapeClass.of(world, column, sites) for sites in open_sites(world, column))
         return any(self.goal.opens(t + x.fibre_seconds, c) for x in some)
 
     def _open_rounds(self, t: float, c: float, x: Columns) -> None:
@@ -377,9 +375,9 @@ class Loop:
         free = free_seconds(self.world, column, min(self.goal.cutoff(c), NEVER))
         for choice in spared(self.world, column):
             for sites in open_sites(self.world, choice):
-                floor, largest = self.goal.sites_floor(choice, sites, c), largest_parts(choice, sites)
-                some = ShapeClass.of(self.goal.shapes_world, choice, sites, largest)
-                self.push(max(t, free + some.fibre_seconds), floor, ShapesLeft(choice, sites, largest))
+                floor = self.goal.sites_floor(choice, sites, c)
+                least = free + ShapeClass.of(self.goal.shapes_world, choice, sites).fibre_seconds
+                self.push(max(t, least), floor, ShapesLeft(choice, sites, largest_parts(choice, sites)))
 
     def _open_shapes(self, t: float, c: float, x: ShapesLeft) -> None:
         """Bound time and capital of shapes within the money of a plan of use; then halve their range, down to one."""
@@ -390,8 +388,7 @@ class Loop:
             for half in (x.largest[:middle], x.largest[middle:]):
                 self.push(t, c, replace(x, largest=half, bounded=0))
         else:
-            rest = shapes(x.column, x.sites, x.largest) if x.rest is None else x.rest
-            self._open_next_shape(t, c, replace(x, rest=rest))
+            self._open_next_shape(t, c, x, shapes(x.column, x.sites, x.largest) if x.rest is None else x.rest)
 
     def _bound_shapes(self, t: float, c: float, x: ShapesLeft) -> None:
         """Sharpen the floors of shapes, of those alone that the sites may house: none above a largest part."""
@@ -409,14 +406,14 @@ class Loop:
         if math.isfinite(least):
             self.push(max(t, least), max(c, usd), replace(x, largest=housed, bounded=x.bounded + 1))
 
-    def _open_next_shape(self, t: float, c: float, x: ShapesLeft) -> None:
+    def _open_next_shape(self, t: float, c: float, x: ShapesLeft, rest: Iterator[Shape]) -> None:
         """Open the next shape of a column, and those behind it where they may still be of use.
 
         Less even shapes take no less time; where the money pays no sites for one it pays none for those behind it,
         unless these need fewer spare racks.
         """
         goal, phi, cut = self.goal, self.world.problem.transport_slowdown, self.goal.cutoff(c)
-        for shape in x.rest or ():
+        for shape in rest:
             goal.tick()
             q = ShapeProblem(world=goal.shapes_world, column=x.column, shape=shape)
             if math.isinf(q.min_stretch):  # never enough racks at all sites; less even shapes may differ
@@ -442,7 +439,7 @@ class Loop:
             self.push(own, floor, OpenShape(goal.begin_shape(q)))
             if goal.goes_on and goal.opens(own, floor):
                 self.opened.append(KnownShape(own, floor, x.column, shape))
-            self.push(max(t, least), c, x)
+            self.push(max(t, least), c, replace(x, rest=rest))
             return
 
     def _open_shape(self, t: float, c: float, x: OpenShape) -> None:
