@@ -122,7 +122,7 @@ class BudgetQuestions:
                 yield middle
 
     def _answer(self, size: float) -> PricedPoint | None:
-        """Seek the fewest days at a size, within a tenth; None where there is no plan in time."""
+        """Seek the fewest days at a size, within a tenth; None where the time ends before there is a plan."""
         instance, most_usd = self._changed(size)
         left = replace(self.options, time_limit=self.deadline.limit, gap=WITHIN)
         best = best_choice(instance, left, self.deadline, lambda _: None, self.cache).best
