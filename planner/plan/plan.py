@@ -94,7 +94,7 @@ class CurvePoint(Frozen):
 
 
 def proven_knee(points: Sequence[CurvePoint]) -> CurvePoint | None:
-    """Return the knee of a curve whose ends and knee have proven bounds; None where one of them has none, which could move it."""
+    """Return the knee of a curve whose ends and knee have proven bounds; None where a bound is missing: it may move."""
     knee = next((point for point in points if point.knee), None)
     known = knee is not None and all(x.bound_days is not None for x in (points[0], knee, points[-1]))
     return knee if known else None
