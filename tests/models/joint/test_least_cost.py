@@ -72,7 +72,7 @@ def test_equals_full_enumeration(seed: int, how: dict[str, Any], budget: bool) -
 
 @pytest.mark.parametrize(("seed", "how"), CASES[5:17:3])
 def test_a_gap_ends_the_search_early_with_a_bound_that_holds(seed: int, how: dict[str, Any]) -> None:
-    """The bound is below the cheapest plan of the enumeration by at most the gap, and takes fewer nodes than the proof."""
+    """The bound is below the cheapest plan of the enumeration by at most the gap, and takes fewer nodes."""
     i = toy(seed, **how)
     every, opened = CostToy(i), dict[float, int]()
     limit = 2 * min(x.seconds for x in every.front)
