@@ -76,13 +76,13 @@ def test_no_plan_is_below_the_floors_of_its_class(budget_musd: int, sites: int) 
             for largest in (largest_parts(column, sites), range(shape.blocks[0], shape.blocks[0] + 1)):
                 some = ShapeClass.of(world, column, sites, largest)
                 cutoff = 1e9 if plan is None else plan.seconds * (1 + 1e-6)
-                floors = [some.floors(cutoff, fabrics=x, capital=True) for x in (False, True)]
-                unpaid += math.isinf(floors[1][0])
+                bounds = [some.lower_bounds(cutoff, fabrics=x, capital=True) for x in (False, True)]
+                unpaid += math.isinf(bounds[1][0])
                 if plan is None:
                     continue
                 seen += 1
-                assert max(x[0] for x in floors) <= plan.seconds * (1 + 1e-9)
-                assert max(x[1] for x in floors) <= plan.capital_usd * (1 + 1e-9)
+                assert max(x[0] for x in bounds) <= plan.seconds * (1 + 1e-9)
+                assert max(x[1] for x in bounds) <= plan.capital_usd * (1 + 1e-9)
                 free = free_seconds(world, column, 1e9)
                 assert free + some.fibre_seconds <= plan.seconds * (1 + 1e-9)
     assert seen and unpaid, (seen, unpaid)

@@ -19,6 +19,7 @@ from planner.models.joint.world import CENTS, EPS, Shape, Target, World
 from planner.physics.training.step_prediction import between_sites_seconds
 
 MOST_TABLES = 128  # of fabrics, by blocks of a site: classes of parts of more sizes are halved before they are timed
+REFUSALS = 4  # of a class, each by some questions to the sites; the bound after them holds as well
 
 
 @dataclass(kw_only=True)
@@ -86,7 +87,7 @@ class ShapeClass(ShapeProblem):
         seconds = between_sites_seconds(x, fibre, pipeline=c.p, virtual_stages=c.v, layers=layers)
         return float(self.on_clock(seconds / c.sequences))
 
-    def floors(self, cutoff: float, *, fabrics: bool, capital: bool) -> tuple[float, float]:
+    def lower_bounds(self, cutoff: float, *, fabrics: bool, capital: bool) -> tuple[float, float]:
         """Bound seconds a sequence and capital of every shape that the money may pay; both infinite where none is.
 
         `fabrics`: those that may be built are priced, not only links and leaf ports of the GPUs. `capital`: it is asked
@@ -97,8 +98,9 @@ class ShapeClass(ShapeProblem):
         search = (_WithFabrics if fabrics else _WithEndpoints)(shape_problem=self, cutoff=cutoff)
         target = Target(cutoff / (1 + EPS), math.inf, self.world.budget)
         found = search.next(target)
-        while fabrics and found is not None and search.refuses(found):
-            found = search.next(target)
+        for _ in range(REFUSALS if fabrics else 0):
+            if found is not None and search.refuses(found):
+                found = search.next(target)
         if found is None:
             return math.inf, math.inf
         return found.seconds * (1 - EPS), search.least_usd() if capital else 0.0
@@ -162,8 +164,8 @@ class _WithEndpoints(FastestSearch):
 
     def least_usd(self) -> float:
         """Bound the capital of the shapes that meet the cutoff."""
-        floors = self._lower_bounds(self.shape_problem.rtts_ms[-1])
-        return min((float(floors[n]) + level.usd for level, n in self.fewest_waves()), default=math.inf)
+        capital = self._lower_bounds(self.shape_problem.rtts_ms[-1])
+        return min((float(capital[n]) + level.usd for level, n in self.fewest_waves()), default=math.inf)
 
 
 @dataclass(kw_only=True)

@@ -56,7 +56,7 @@ from planner.solvers.signals import OutOfTimeError
 SAMPLED = 800  # degrees by which a layer is cut, among which first plans are sought before all of them are timed
 FEW_RANGES = 64  # of a batch, which memory bounds in less time than a wait among the open nodes takes
 GATHERING = 3  # the ZeRO stage that needs room for gathered weights, as those that divide less do not
-FLOORS = 2  # of the time of a class, before it is halved
+BOUNDS = 2  # of the time of a class, before it is halved
 STALE = 0.98  # of a key, above which one that has changed is taken as it is
 
 
@@ -64,20 +64,20 @@ STALE = 0.98  # of a key, above which one that has changed is taken as it is
 class ShapesLeft:
     """Shapes of a column over a number of sites that were not opened yet, the most blocks of a site within a range.
 
-    `floors`: how many floors of their time and capital are known, the second with the fabrics that may be built.
+    `bounded`: how many floors of their time and capital are known, the second with the fabrics that may be built.
     `rest`: once some of a range of one number were opened, the others.
     """
 
     column: Column
     sites: int
     largest: range
-    floors: int = 0
+    bounded: int = 0
     rest: Iterator[Shape] | None = None
 
     @property
     def few(self) -> bool:
-        """Whether no more than one shape is left."""
-        return len(self.largest) == 1 and self.sites <= 2
+        """Whether the shapes are few, one of each largest part, so that they are opened without a bound of all."""
+        return self.sites <= 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ class Loop:
             for columns in repriced(goal, what):
                 self._push_columns(columns)
         elif isinstance(what, ShapesLeft):
-            self.push(t, goal.sites_floor(what.column, what.sites, c), replace(what, floors=0))
+            self.push(t, goal.sites_floor(what.column, what.sites, c), replace(what, bounded=0))
         else:
             self.push(t, c, what)
 
@@ -386,12 +386,12 @@ class Loop:
 
     def _open_shapes(self, t: float, c: float, x: ShapesLeft) -> None:
         """Bound time and capital of shapes within the money of a plan of use; then halve their range, down to one."""
-        if x.floors < FLOORS and not x.few:
+        if x.bounded < BOUNDS and not x.few:
             self._bound_shapes(t, c, x)
-        elif len(x.largest) > 1:
+        elif len(x.largest) > 1 and not x.few:
             middle = len(x.largest) // 2
             for half in (x.largest[:middle], x.largest[middle:]):
-                self.push(t, c, replace(x, largest=half, floors=0))
+                self.push(t, c, replace(x, largest=half, bounded=0))
         else:
             rest = shapes(x.column, x.sites, x.largest) if x.rest is None else x.rest
             self._open_next_shape(t, c, replace(x, rest=rest))
@@ -403,14 +403,14 @@ class Loop:
         def unhoused(most: int) -> bool:
             return not goal.houses(ShapeClass.of(world, x.column, x.sites, range(most, most + 1)))
 
-        housed = x.largest if x.floors else x.largest[: bisect(x.largest, False, key=unhoused)]
+        housed = x.largest if x.bounded else x.largest[: bisect(x.largest, False, key=unhoused)]
         if not housed:
             return
         self.world.count("classes of shapes")
         some = ShapeClass.of(world, x.column, x.sites, housed)
-        least, usd = some.floors(goal.cutoff(c), fabrics=x.floors > 0, capital=goal.counts_capital)
+        least, usd = some.lower_bounds(goal.cutoff(c), fabrics=x.bounded > 0, capital=goal.counts_capital)
         if math.isfinite(least):
-            self.push(max(t, least), max(c, usd), replace(x, largest=housed, floors=x.floors + 1))
+            self.push(max(t, least), max(c, usd), replace(x, largest=housed, bounded=x.bounded + 1))
 
     def _open_next_shape(self, t: float, c: float, x: ShapesLeft) -> None:
         """Open the next shape of a column, and those behind it where they may still be of use.
