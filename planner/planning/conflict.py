@@ -11,6 +11,7 @@ from planner.instance.hardware import Accelerator
 from planner.instance.instance import Instance
 from planner.models import Options, SitesRequest
 from planner.models.joint.columns import some_in_memory
+from planner.models.joint.least_cost import solve_joint_cost
 from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.solve import solve_joint, world_of
 from planner.physics.network.fabric_designs import min_fabric_usd
@@ -30,6 +31,7 @@ MORE_RACKS = 1024  # times the racks
 CENT = 0.01
 WHY = {"interrupted": "interrupted", "limit": "the time limit came first"}  # a search for rules ended, by its cause
 JUDGED = 10.0  # seconds in which it may be shown that a budget is not why a deadline is missed
+NEARLY = 0.05  # share within which the least money for a plan is named
 Relax = Callable[[Instance], Instance]
 
 
@@ -90,16 +92,28 @@ def _smallest(instance: Instance, options: Options, deadline: Deadline) -> Confl
         kept = smallest_conflict(conflicting, list(rules))
     if unjudged:
         return _not_determined(WHY[deadline.cause], kept)
-    enough = ""
     if len(kept) == 1 and not deadline.passed:
         left = replace(options, gap=ANY_PLAN, time_limit=deadline.limit)
         freed = solve_joint(rules[kept[0]](instance), left, lambda _: None)
         if freed.plan is None and conflicting(frozenset()):
             kept = []
-        in_time = freed.days is not None and freed.days <= (instance.limits.deadline_days or math.inf)
-        if freed.plan is not None and in_time and kept == ["limits.budget_usd"]:
-            enough = f"; a plan that keeps the rest costs {money(freed.plan.capital_usd)}"
+    enough = _enough(instance, options, deadline) if "limits.budget_usd" in kept else ""
     return Conflict(decision=_decision(kept), rules=tuple(kept), reason=_reason(instance, kept) + enough)
+
+
+def _enough(instance: Instance, options: Options, deadline: Deadline) -> str:
+    """Return in words what the cheapest plan without the budget costs, within a share, and what none costs less than.
+
+    Empty where none was found in time.
+    """
+    free = with_part(instance, "limits", budget_usd=None)
+    left = min(JUDGED, math.inf if deadline.limit is None else deadline.limit)
+    found = solve_joint_cost(free, replace(options, gap=NEARLY, time_limit=left), lambda _: None)
+    if found.plan is None or found.capital_usd is None:
+        return ""
+    least = found.lower_bound_usd or 0.0
+    none = f", and none less than {money(least)}" if (instance.limits.budget_usd or 0.0) < least else ""
+    return f"; a plan that keeps the rest costs {money(found.capital_usd)}{none}"
 
 
 def _owned_usd(instance: Instance) -> float:

@@ -162,13 +162,18 @@ def test_a_budget_below_the_price_of_the_racks_takes_no_search_for_rules(left, f
 
     def searched(question: Instance, *_: Any) -> Any:
         asked.append(question.limits.budget_usd)
-        return SimpleNamespace(plan=SimpleNamespace(capital_usd=9e9), days=1.0, status=JointStatus.INFEASIBLE)
+        return SimpleNamespace(plan="any", days=1.0, status=JointStatus.INFEASIBLE)
+
+    def cheapest(question: Instance, options: Options, _: Any) -> Any:
+        assert question.limits.budget_usd is None and (options.gap, options.time_limit) == (0.05, 10.0)
+        return SimpleNamespace(plan="cheap", capital_usd=9e9, lower_bound_usd=8e9)
 
     monkeypatch.setattr(conflicts, "solve_joint", searched)
+    monkeypatch.setattr(conflicts, "solve_joint_cost", cheapest)
     why = conflicts.conflict_of(limited(i, budget_usd=left * price), Options())
     assert (why.rules, asked) == (("limits.budget_usd",), [None])
     assert f"cost at least {money(least)} ({money(price)} a rack; {fewer})" in why.reason
-    assert why.reason.endswith("; a plan that keeps the rest costs $9.00B")
+    assert why.reason.endswith("; a plan that keeps the rest costs $9.00B, and none less than $8.00B")
     conflicts.conflict_of(limited(i, budget_usd=2 * price), Options())
     assert len(asked) > 2
 
@@ -178,11 +183,15 @@ def test_no_plan_costs_less_than_the_least_that_a_refusal_names() -> None:
     """The cheapest plan of a cluster lies between the amount that every plan costs and that of the plan named."""
     i = limited(toy(6), budget_usd=1.0)
     plan = solved(i)
-    said = re.findall(r"at least \$([\d.]+)K .* keeps the rest costs \$([\d.]+)K", plan.conflict.reason)
-    least, enough = (1e3 * float(x) for x in said[0])
+    said = re.findall(
+        r"at least \$([\d.]+)K .* keeps the rest costs \$([\d.]+)K, and none less than \$([\d.]+)K",
+        plan.conflict.reason,
+    )
+    least, enough, bound = (1e3 * float(x) for x in said[0])
     cheapest = solve_joint_cost(limited(i, budget_usd=None), Options(), lambda _: None).capital_usd
     assert plan.status == "infeasible" and not check(plan)
     assert 0.9 * cheapest < least <= cheapest <= enough * 1.01 < 1.1 * cheapest
+    assert 0.94 * cheapest < bound <= cheapest * 1.001
 
 
 @pytest.mark.parametrize("pins", [*slow({"fabric.leaf_domain_racks": 64}), *more({"fabric.leaf_up_ports": 60})])

@@ -79,13 +79,15 @@ class CapitalSearch:
         *,
         known: JointPlan | None = None,
         within: float = 0.0,
+        gap: float = 0.0,
         time_limit: float | None = None,
         progress: Callable[[str], None] = lambda _: None,
         search: Loop | None = None,
     ) -> "CapitalSearch":
         """Begin a search of plans of no more seconds a sequence, from a plan that is known.
 
-        `within`: share of the least capital within which plans tie. `search`: one by days that kept all such plans.
+        `within`: share of the least capital within which plans tie. `gap`: at which the search ends. `search`: one by
+        days that kept all such plans.
         """
         problem = world.problem
         world.end_at(Deadline(time_limit))
@@ -106,6 +108,7 @@ class CapitalSearch:
             bounded=lambda usd: report(progress, f"no plan under ${usd / 1e9:,.3f}B", None, usd),
             incumbent=known,
             within=within,
+            end_gap=gap,
         )
         loop = Loop(goal=goal) if search is None else search
         return cls(world=world, goal=goal, loop=loop, goes_on=search is not None)
@@ -121,6 +124,7 @@ def cheapest_by(
     deadline_seconds_per_sequence: float,
     *,
     known: JointPlan | None = None,
+    gap: float = 0.0,
     time_limit: float | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> LeastCost:
@@ -130,7 +134,7 @@ def cheapest_by(
     search on sites and templates, which are not asked again.
     """
     limit = deadline_seconds_per_sequence
-    return CapitalSearch.begun(world, limit, known=known, time_limit=time_limit, progress=progress).run()
+    return CapitalSearch.begun(world, limit, known=known, gap=gap, time_limit=time_limit, progress=progress).run()
 
 
 def _result(goal: LeastCapital, *, stopped: Stopped, failure: str) -> LeastCost:
@@ -152,9 +156,11 @@ def _result(goal: LeastCapital, *, stopped: Stopped, failure: str) -> LeastCost:
             stopped=stopped,
             counts=counts,
         )
-    bound = min(plan.capital_usd, goal.world.given_up_usd, goal.bound if stopped != "proved" else math.inf)
+    open_usd = goal.bound if stopped != "proved" or goal.at_gap else math.inf
+    bound = min(plan.capital_usd, goal.world.given_up_usd, open_usd)
+    proven = bound >= min(plan.capital_usd - CENTS, plan.capital_usd * (1 - goal.end_gap))
     return LeastCost(
-        status=JointStatus.OPTIMAL if bound >= plan.capital_usd - CENTS else JointStatus.FEASIBLE,
+        status=JointStatus.OPTIMAL if proven else JointStatus.FEASIBLE,
         capital_usd=plan.capital_usd,
         lower_bound_usd=bound,
         days=days_of(problem.instance, plan.seconds),
@@ -185,7 +191,8 @@ def solve_joint_cost(
     limit = math.inf if days is None else seconds_of(world.problem, days)
     in_time = [x for x in cache.cheapest if x.seconds <= limit * (1 + EPS) and x.capital_usd <= world.budget]
     known = min(in_time, key=lambda x: (x.capital_usd, x.seconds), default=None)
-    found = cheapest_by(world, limit, known=known, time_limit=deadline.limit, progress=progress)
+    gap = options.gap or 0.0
+    found = cheapest_by(world, limit, known=known, gap=gap, time_limit=deadline.limit, progress=progress)
     if found.plan is not None and found.plan is not known:
         cache.cheapest.append(found.plan)
     return found

@@ -70,6 +70,24 @@ def test_equals_full_enumeration(seed: int, how: dict[str, Any], budget: bool) -
         assert found.plan.seconds == pytest.approx(best.seconds, rel=1e-9)
 
 
+@pytest.mark.parametrize(("seed", "how"), CASES[5:17:3])
+def test_a_gap_ends_the_search_early_with_a_bound_that_holds(seed: int, how: dict[str, Any]) -> None:
+    """The bound is below the cheapest plan of the enumeration by at most the gap, and takes fewer nodes."""
+    i = toy(seed, **how)
+    every, opened = CostToy(i), dict[float, int]()
+    limit = 2 * min(x.seconds for x in every.front)
+    best = every.cheapest(limit)
+    assert best is not None
+    for gap in (0.0, 0.5):
+        found = cheapest_by(world(i), limit, gap=gap)
+        assert found.status is JointStatus.OPTIMAL and found.capital_usd is not None
+        assert found.lower_bound_usd is not None
+        assert found.lower_bound_usd <= best.usd * (1 + 1e-9) <= found.capital_usd * (1 + 2e-9)
+        assert found.lower_bound_usd >= (1 - gap) * found.capital_usd * (1 - 1e-9)
+        opened[gap] = sum(found.counts.values())
+    assert opened[0.5] < opened[0.0]
+
+
 def test_what_is_given_up_is_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the gateways of all sites are left undecided, a budget proves nothing: neither that no plan is in time."""
     monkeypatch.setattr("planner.models.joint.places.cheapest.has_gateways", lambda *_: True)

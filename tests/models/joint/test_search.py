@@ -13,7 +13,10 @@ from joint_brute_force import toy, with_budget, with_pins
 from joint_strategies import strategies, with_rule
 from joint_toys import deeper
 
+from planner.checks.check_plan import check
 from planner.errors import InputError
+from planner.formats.yaml_text import read_yaml_data
+from planner.imports.instance_file import Wish, first_instance
 from planner.instance.instance import Instance
 from planner.models import Options
 from planner.models.joint import bounds
@@ -21,7 +24,7 @@ from planner.models.joint.bounds import RowConditions
 from planner.models.joint.cache import JointCache
 from planner.models.joint.columns import column_at, columns_of, free_seconds, pipelines_of, rounds_of, under_zero
 from planner.models.joint.micro_batches import Pruning, most_rounds, rounds_up_to
-from planner.models.joint.search import dive
+from planner.models.joint.search import days, dive
 from planner.models.joint.search.days import FewestDays
 from planner.models.joint.search.loop import Loop
 from planner.models.joint.solution import JointSolution, JointStatus
@@ -29,6 +32,7 @@ from planner.models.joint.solve import solve_joint, world_of
 from planner.models.joint.space import problem_of
 from planner.models.joint.world import Target, World
 from planner.physics.training import schedule
+from planner.planning.joint_plan import plan_of
 from planner.planning.load import load_instance
 from planner.solvers import signals
 
@@ -50,6 +54,59 @@ def test_a_cache_changes_nothing(seed: int, how: dict[str, Any]) -> None:
         assert (shared.plan is None) == (alone.plan is None)
         if shared.plan is not None and alone.plan is not None:
             assert shared.plan.capital_usd == pytest.approx(alone.plan.capital_usd, rel=1e-9)
+
+
+def one_dear_rack(**limits: float) -> Instance:
+    """Return a site that pays one rack of 72 GPUs, and one switch of 64 ports, but no leaf for each of the GPUs."""
+    wish = Wish(accelerator="GB200", model="qwen3-8b", sites=1, budget_usd=30e6, tokens=3e12)
+    data = read_yaml_data(first_instance(wish), "one_dear_rack")
+    data["limits"] |= limits
+    return load_instance(data, pins={"layout.pipeline_parallel": 1, "layout.zero_stage": 1})
+
+
+@pytest.mark.slow
+def test_a_fabric_out_of_reach_leaves_a_first_plan_of_fewer_gpus() -> None:
+    """The columns that are fastest on a free network cable all 72 GPUs of the rack; the first plan cables 64."""
+    goal = FewestDays(world=world_of(one_dear_rack(), Options(), signals.Deadline()))
+    loop = Loop(goal=goal)
+    for s in goal.world.strategies():
+        loop.push(0.0, 0.0, s)
+    dive.dive(goal, loop, [])
+    best = goal.incumbent
+    assert best is not None and best.capital_usd <= 30e6
+    block = best.column.strategy.block(1)
+    assert block is not None and block.rails == 64
+
+
+def test_the_first_plan_comes_before_the_last_strategy_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A time limit that comes soon leaves the plan of one strategy of the sample."""
+    i = toy(6)
+    goal, looked = FewestDays(world=world_of(i, Options(), signals.Deadline())), list[bool]()
+    likely = dive.likely
+
+    def seen(*given: Any) -> Any:
+        looked.append(goal.has_plan)
+        return likely(*given)
+
+    monkeypatch.setattr(dive, "likely", seen)
+    loop = Loop(goal=goal)
+    for s in goal.world.strategies():
+        loop.push(0.0, 0.0, s)
+    dive.dive(goal, loop, [])
+    assert looked[-1] and not looked[0]
+
+
+@pytest.mark.slow
+def test_columns_that_no_money_pays_are_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few columns are opened where the fabric of most is out of reach; the optimum is that of opening all."""
+    i = one_dear_rack(max_batch_tokens=1e6)
+    found = solved(i)
+    monkeypatch.setattr(days, "FEW_SHAPES", 0)
+    every = solved(i)
+    assert found.status is every.status is JointStatus.OPTIMAL
+    assert found.days == pytest.approx(every.days, rel=1e-12)
+    assert 10 * found.counts["column nodes"] < every.counts["column nodes"]
+    assert check(plan_of(i, found, Options(), 0.0)) == []  # the proof lists what was not timed too
 
 
 @pytest.mark.parametrize("seed", [2, 6, 17])

@@ -62,6 +62,8 @@ class LeastCapital(Goal):
         On the capital of every plan.
     within
         Share of the least capital within which plans tie; nodes that may hold such stay open for the goal that goes on.
+    end_gap
+        Share of the capital that the bound may be below it where the search ends; `at_gap`: it ended so.
     kept, bounded
         Called with each better plan, and now and then with the bound.
     """
@@ -78,6 +80,8 @@ class LeastCapital(Goal):
     incumbent: JointPlan | None = None
     prices: dict[tuple[SitePart, ...], Prices] = field(default_factory=dict)
     grown: set[tuple[int, int, int]] = field(default_factory=set)  # kinds of which a late column was grown
+    end_gap: float = 0.0
+    at_gap: bool = False
     bound: float = 0.0
     spoke: float = field(default_factory=time.perf_counter)
 
@@ -185,7 +189,10 @@ class LeastCapital(Goal):
         """Raise the bound to the least capital of the open nodes; end where these can only tie."""
         self.bound = max(self.bound, c)
         best = self.incumbent
-        return self.within > 0 and best is not None and (c > best.capital_usd + CENTS or bool(self._late(t, c)))
+        if best is None:
+            return False
+        self.at_gap = self.end_gap > 0 and self.bound >= best.capital_usd * (1 - self.end_gap)
+        return self.at_gap or (self.within > 0 and (c > best.capital_usd + CENTS or bool(self._late(t, c))))
 
     def usd(self, racks: Any, rails: Any) -> Floats:
         """Bound the capital of a number of racks by their prices."""

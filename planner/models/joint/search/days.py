@@ -1,5 +1,6 @@
 """The goal of fewest days within a budget; of plans as fast, to rounding, the cheapest."""
 
+import itertools
 import math
 import time
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from planner.models.joint.search.goal import LINE_SECONDS, Goal, Key, OpenNodes
 from planner.models.joint.search.ranges import Ranges
 from planner.models.joint.space import Flags, Floats, Ints
 from planner.models.joint.split import Column
-from planner.models.joint.world import EPS, JointPlan, Target, World
+from planner.models.joint.world import EPS, JointPlan, Target, World, open_sites, shapes, spared
 from planner.physics.training.layer_time import days_of
 from planner.solvers.progress import report
 
@@ -26,6 +27,7 @@ FEW_REPLICAS = 1000  # of ranges, all columns of which are listed at once
 SMALL_STEPS, STEPS = 8, 16  # how often; the later ones square the factor each time
 DESCENTS = 6  # columns of least bound that are tried with fewer blocks
 EARLY = 10  # columns that are priced as soon as they are timed, while no plan is known
+FEW_SHAPES = 8  # of a column: with fewer it is asked before it is timed whether the money pays any of them
 CLOSE = 2e-3  # of an incumbent to its bound, within which fewer blocks are left to the search
 
 
@@ -57,7 +59,7 @@ class FewestDays(Goal):
         Share by which plans may be slower than the fastest and be of use to another goal, which goes on: nodes that may
         hold such stay open.
     unpaid
-        Shapes, by what their fabrics must know of them, that leave no money for any fabric.
+        Shapes, by what their fabrics must know of them, that leave no money for any fabric; `payable`: for some.
     """
 
     world: World
@@ -73,6 +75,7 @@ class FewestDays(Goal):
     descended: set[tuple[int, int, int]] = field(default_factory=set)  # strategies and pipelines: fewer blocks tried
     early: set[tuple[int, int, int]] = field(default_factory=set)  # strategies and pipelines priced so
     unpaid: set[tuple[SiteTraffic, tuple[int, ...]]] = field(default_factory=set)
+    payable: set[tuple[SiteTraffic, tuple[int, ...]]] = field(default_factory=set)
     loop: OpenNodes | None = None
     spoke: float = field(default_factory=time.perf_counter)
 
@@ -218,6 +221,26 @@ class FewestDays(Goal):
         """Return whether an earlier answer says that the money pays no sites, or no fabrics, for a shape."""
         return q.known_unhoused or (bool(self.unpaid) and (q.traffic, q.shape.blocks) in self.unpaid)
 
+    def refuses(self, column: Column, seconds: float) -> bool:
+        """Return whether earlier answers refuse all shapes of a column, few as they are; remember it at its bound.
+
+        Where little more than the sites can be paid, thousands of columns would be timed in vain.
+        """
+        if not self.unpaid:
+            return False
+        every = (
+            ShapeProblem(world=self.world, column=choice, shape=shape)
+            for choice in spared(self.world, column)
+            for sites in open_sites(self.world, choice)
+            for shape in shapes(choice, sites)
+        )
+        few = list(itertools.islice(every, FEW_SHAPES))
+        if len(few) >= FEW_SHAPES or not all(self.known_unhoused(q) for q in few):
+            return False
+        self.free = min(self.free, seconds)
+        self.columns.append((seconds, column))
+        return True
+
     def houses(self, q: ShapeProblem) -> bool:
         """Return whether the money may pay any sites for a shape, the least fabrics with them."""
         return q.may_be_housed
@@ -235,8 +258,8 @@ class FewestDays(Goal):
         if shape.pending is None:
             shape.pending = shape.search.next(self.target)
             if shape.pending is None:
-                if shape.search.is_unpaid:
-                    q = shape.search.shape_problem
+                q = shape.search.shape_problem
+                if self._leaves_nothing(shape.search):
                     self.unpaid.add((q.traffic, q.shape.blocks))
                 return None
             # A plan far below the incumbent is asked for at once: it closes the nodes above it.
@@ -248,6 +271,18 @@ class FewestDays(Goal):
         if found is not None:
             self.keep(found)
         return candidate.seconds, c
+
+    def _leaves_nothing(self, search: FastestSearch) -> bool:
+        """Return whether a shape leaves no money for any fabric; one of few blocks is asked again without a cutoff."""
+        q = search.shape_problem
+        if math.isinf(search.cutoff):
+            return search.is_unpaid
+        if q.several or q.shape.blocks[0] >= FEW_SHAPES or (q.traffic, q.shape.blocks) in self.payable:
+            return False
+        if FastestSearch(shape_problem=q, cutoff=math.inf).is_unpaid:
+            return True
+        self.payable.add((q.traffic, q.shape.blocks))
+        return False
 
     def keep(self, plan: JointPlan) -> None:
         """Make a plan the incumbent if it is faster, or as fast and cheaper."""

@@ -37,6 +37,7 @@ FEWER_BLOCKS = 8  # with which a first incumbent is sought
 BISECTIONS = 6  # between blocks that the money pays and those that it does not
 MANY_SAMPLED = 400  # strategies in which a first cheap plan is sought
 LIKELY_PIPELINES = 4  # of a strategy under a ZeRO stage
+EACH_RAILS = 4  # of those with as many GPUs of a rack cabled
 CHEAP = 20  # columns that are priced for it
 GROWN = 150  # columns that get blocks until they meet the cutoff
 STEPS, MORE_BLOCKS = 6, 1.5  # in which they do, and by how much at most in one
@@ -59,9 +60,35 @@ def dive(goal: Goal, loop: OpenNodes, known: list[tuple[float, JointPlan]]) -> N
             for exact, column in likely(goal.world, s, best):
                 best = exact
                 found.append((exact, len(found), column))
+            if found and not goal.has_plan:  # a time limit that comes soon leaves this one
+                descend(goal, found[-1][2], first=True)
     for _, _, column in sorted(found)[:DIVES]:
         if descend(goal, column, first=goal.world.problem.calendar is not None):
             return
+    if not goal.has_plan:
+        for column in by_rails(goal, loop):
+            if descend(goal, column, first=True):
+                return
+
+
+def by_rails(goal: Goal, loop: OpenNodes) -> list[Column]:
+    """Return a likely column for each number of GPUs of a rack that are cabled, the fastest first.
+
+    Where all of them are cabled a fabric may be out of reach that one switch less a rack is not.
+    """
+    by_number, found = dict[int, list[Strategy]](), list[tuple[float, int, Column]]()
+    for _, s in sampled(loop, MANY_SAMPLED):
+        block = s.block(1)
+        if block is not None:
+            by_number.setdefault(block.rails, []).append(s)
+    for strategies in by_number.values():
+        best = goal.cutoff(0.0)
+        for s in strategies[:: max(1, len(strategies) // EACH_RAILS)]:
+            goal.tick()
+            for exact, column in likely(goal.world, s, best):
+                best = exact
+                found.append((exact, len(found), column))
+    return [column for _, _, column in sorted(found)]
 
 
 def sampled(loop: OpenNodes, count: int) -> list[tuple[float, Strategy]]:

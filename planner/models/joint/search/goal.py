@@ -147,6 +147,10 @@ class Goal(ABC):
         """Return whether it is known, without a question to the sites, that the money pays none for a shape."""
         return False
 
+    def refuses(self, column: Column, seconds: float) -> bool:
+        """Return whether it is known before a column is timed, which its bound says, that the money pays none of it."""
+        return False
+
     def houses(self, q: ShapeProblem) -> bool:
         """Return whether the money may pay sites for a shape; where it does not, it pays none for less even ones."""
         return True

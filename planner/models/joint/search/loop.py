@@ -340,6 +340,9 @@ class Loop:
             self.goal.opened(self, t, c, column)
             self._push_columns(replace(x, place=x.place + 1))
             return
+        if goal.refuses(column, t):
+            self._push_columns(replace(x, place=x.place + 1))
+            return
         exact = max(t, free_seconds(self.world, column, min(goal.cutoff(c), NEVER), waits=not x.in_rounds))
         if x.in_rounds:
             self._open_rounds(exact, c, x)
