@@ -24,7 +24,7 @@ from planner.physics.site import cost
 from planner.physics.site.grid import usable_interconnect_mw
 from planner.physics.training import step, step_prediction
 from planner.physics.training.collectives import Weights, front_layers, weights_of
-from planner.physics.training.layer_time import SECONDS_PER_DAY
+from planner.physics.training.layer_time import SECONDS_PER_DAY, LayerTimes
 from planner.physics.training.memory import LayerBytes, layer_bytes
 from planner.physics.training.operations import LayerShape, Machine, limits_expert_overlap
 from planner.physics.training.parallel_strategy import block_of
@@ -86,6 +86,7 @@ class Space:
         machine, phi = self.machine, self.transport_slowdown
         schedules = self.pinned("schedule", machine.software.schedules)
         rules, model, sequence = self.rules, machine.model, machine.sequence
+        fronts = dict[LayerShape, LayerTimes]()
         taken = (shape for shape in self._shapes() if not any(broken_shapes(rules, shape, model, sequence)))
         for shape, (keeps, repeats) in itertools.product(taken, self._recomputations()):
             whole = replace(shape, recompute=keeps)
@@ -97,7 +98,7 @@ class Space:
                 ways += [(exposed, repeats, False)]
             for one, kept, overlapping in ways:
                 times = step_prediction.pipeline_of(
-                    machine, one, zero_stage=0, order="1f1b", inside=False, transport_slowdown=phi
+                    machine, one, zero_stage=0, order="1f1b", inside=False, transport_slowdown=phi, fronts=fronts
                 )
                 for schedule in schedules:
                     own = replace(times, order=schedule)

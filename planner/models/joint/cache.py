@@ -10,6 +10,7 @@ from planner.models.fabric.chooser import Templates
 from planner.models.joint.space import Flags, Floats, JointProblem, Strategy, strategies_of, strategy, ways_to_cut
 from planner.models.joint.split import Column
 from planner.physics.site.cost import rack_of
+from planner.physics.training.layer_time import LayerTimes
 from planner.physics.training.operations import LayerShape
 from planner.solvers.signals import Deadline
 
@@ -31,7 +32,7 @@ class JointCache:
     listed: list[Strategy] | None = None
     degrees: list[tuple[LayerShape, str]] | None = None  # by which layers may be cut
     cut: dict[tuple[LayerShape, str], list[Strategy]] = field(default_factory=dict)  # strategies by their degrees
-    timed: dict[tuple[LayerShape, str], Strategy] = field(default_factory=dict)  # one of each degrees, of any question
+    timed: dict[LayerShape, Strategy] = field(default_factory=dict)  # one of each shape, of any question
     terms: dict[Strategy, tuple[Floats, Floats]] = field(default_factory=dict)
     tables: dict[Strategy, Any] = field(default_factory=dict)  # of the pipelines of each
     holding: dict[Strategy, Flags] = field(default_factory=dict)  # pipelines that may hold the model
@@ -104,13 +105,14 @@ class JointCache:
         known = next((x.problem for x in self.timed.values()), problem)
         if (known.machine, known.transport_slowdown) != (problem.machine, problem.transport_slowdown):
             self.timed = {}
-        found = []
+        found, fronts = [], dict[LayerShape, LayerTimes]()
         for degrees in self._degrees(problem)[::step]:
             deadline.check()
             if degrees not in self.cut:
-                one = self.timed.get(degrees) or strategy(problem, *degrees)
-                self.timed[degrees] = one
-                self.cut[degrees] = strategies_of(one if one.problem is problem else replace(one, problem=problem))
+                shape, recomputes = degrees
+                one = self.timed.get(shape) or strategy(problem, shape, recomputes, fronts)
+                self.timed[shape] = one
+                self.cut[degrees] = strategies_of(replace(one, problem=problem, recomputes=recomputes))
             found += self.cut[degrees]
         return found
 

@@ -21,6 +21,7 @@ from planner.models.joint.calendar import Calendar, calendar_of
 from planner.models.joint.pins import freed, refuse_pins
 from planner.physics.training import memory, step, step_prediction
 from planner.physics.training.collectives import Weights, weights_of
+from planner.physics.training.layer_time import LayerTimes
 from planner.physics.training.memory import LayerBytes
 from planner.physics.training.operations import LayerShape, Machine, limits_expert_overlap
 from planner.physics.training.parallel_strategy import RackBlock, block_of
@@ -324,12 +325,17 @@ def strategies_of(one: Strategy) -> list[Strategy]:
     return found
 
 
-def strategy(problem: JointProblem, shape: LayerShape, recomputes: str) -> Strategy:
-    """Return the strategy of degrees whose stages run in turn, each in a rack of its own, with its times and bytes."""
+def strategy(
+    problem: JointProblem, shape: LayerShape, recomputes: str, fronts: dict[LayerShape, LayerTimes] | None = None
+) -> Strategy:
+    """Return the strategy of degrees whose stages run in turn, each in a rack of its own, with its times and bytes.
+
+    `fronts` keeps the times of dense layers at the front (`pipeline_of`).
+    """
     order: Schedule = "1f1b"
     phi = problem.transport_slowdown
     between = step_prediction.pipeline_of(
-        problem.machine, shape, zero_stage=0, order=order, inside=False, transport_slowdown=phi
+        problem.machine, shape, zero_stage=0, order=order, inside=False, transport_slowdown=phi, fronts=fronts
     )
     within = step_prediction.inside_rack(between)
     m = between.machine

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -260,6 +260,11 @@ def layer_times(m: Machine, s: LayerShape, nic_slowdown: float = 1.0, *, front: 
     mean = {name: math.fsum(w * getattr(x, name) for w, x in each) for name in passes}
     parts = {part: math.fsum(w * x.parts[part] for w, x in each) for part in each[0][1].parts}
     return LayerTimes(**mean, parts=parts)
+
+
+def dense_shape(s: LayerShape) -> LayerShape:
+    """Return a shape of which a dense layer takes as long: it matters only whether experts are divided at all."""
+    return replace(s, expert_parallel=min(s.expert_parallel, 2))
 
 
 def pipeline_send_bytes(m: Machine, s: LayerShape) -> float:

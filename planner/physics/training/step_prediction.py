@@ -73,12 +73,27 @@ class Pipeline:
 
 
 def pipeline_of(
-    machine: Machine, shape: LayerShape, *, zero_stage: int, order: Schedule, inside: bool, transport_slowdown: float
+    machine: Machine,
+    shape: LayerShape,
+    *,
+    zero_stage: int,
+    order: Schedule,
+    inside: bool,
+    transport_slowdown: float,
+    fronts: dict[LayerShape, LayerTimes] | None = None,
 ) -> Pipeline:
-    """Time a layer strategy; `inside`: all stages share a rack, and exchange within its scale-up domain."""
+    """Time a layer strategy; `inside`: all stages share a rack, and exchange within its scale-up domain.
+
+    `fronts` keeps the times of dense layers at the front, of one machine and slowdown: most shapes have those of
+    another.
+    """
     m = padded(machine, shape)
-    times = layer_time.layer_times(m, shape, transport_slowdown)
-    front = layer_time.layer_times(m, shape, transport_slowdown, front=True) if front_layers(m.model) else times
+    times = front = layer_time.layer_times(m, shape, transport_slowdown)
+    if front_layers(m.model):
+        fronts, dense = {} if fronts is None else fronts, layer_time.dense_shape(shape)
+        if dense not in fronts:
+            fronts[dense] = layer_time.layer_times(m, dense, transport_slowdown, front=True)
+        front = fronts[dense]
     one, two = (layer_time.pipeline_send_seconds(m, shape, x, inside=inside) for x in (1.0, 2.0))
     return Pipeline(
         machine=m,
