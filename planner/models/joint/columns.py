@@ -276,6 +276,8 @@ def columns_of(
     """
     problem, b, rows = s.problem, s.shape.micro_batch, pipes.rows
     total, wanted = problem.max_sequences // b, problem.pin("data_parallel")
+    group = problem.expert_group(s.shape)
+    even = group // math.gcd(group, s.shape.gpus)  # replicas come in multiples of it: they divide the experts evenly
     found: list[tuple[Floats, StrategyRows]] = []
     picks, counts_d, counts_m = [], [], []
     waiting = 0
@@ -292,13 +294,13 @@ def columns_of(
         if more_than is not None:
             low = max(low, int(more_than[i]) + 1)
         if max_blocks_off is not None:
-            low = max(low, most - max_blocks_off * int(rows.block_replicas[i]))
+            low = max(low, most // even * even - max_blocks_off * int(rows.block_replicas[i]))
         d = (
             np.arange(low, most + 1)
             if wanted is None
             else np.array([wanted] if low <= wanted <= most else [], dtype=np.int64)
         )
-        d = d[d * s.shape.gpus % problem.expert_group(s.shape) == 0]
+        d = d[d % even == 0]
         pruning = Pruning(each, min_fill_layer(s), limit, max_blocks_off is not None)
         counts = most_rounds if in_rounds else micro_batches
         d, m = counts(problem, d, total, int(rows.p[i]), int(rows.v[i]), pruning)

@@ -12,11 +12,13 @@ from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.models import Options
 from planner.models.joint.least_cost import (
+    CapitalSearch,
     LeastCost,
     cheaper_within,
     cheapest_by,
     solve_joint_cost,
 )
+from planner.models.joint.search import capital
 from planner.models.joint.solution import JointStatus
 from planner.models.joint.solve import solve_joint, world_of
 from planner.models.joint.world import World
@@ -52,8 +54,12 @@ def world(i: Instance) -> World:
 
 
 @pytest.mark.parametrize(("seed", "how", "budget"), BOTH)
-def test_equals_full_enumeration(seed: int, how: dict[str, Any], budget: bool) -> None:
-    """Capital and time are those of the cheapest of all plans in time, the fastest of equal ones, at any deadline."""
+def test_equals_full_enumeration(seed: int, how: dict[str, Any], budget: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Capital and time are those of the cheapest of all plans in time, the fastest of equal ones, at any deadline.
+
+    Of odd seeds cheaper plans than the first are sought before the search, as where there are many strategies.
+    """
+    monkeypatch.setattr(capital, "CLIMBED", 0 if seed % 2 else capital.CLIMBED)
     i = toy(seed, **how)
     i = i if budget else without(i, budget_usd=None)
     every, w = CostToy(i), world(i)
@@ -68,6 +74,27 @@ def test_equals_full_enumeration(seed: int, how: dict[str, Any], budget: bool) -
         assert found.capital_usd == pytest.approx(best.usd, rel=1e-9)
         assert found.lower_bound_usd == found.capital_usd
         assert found.plan.seconds == pytest.approx(best.seconds, rel=1e-9)
+
+
+@pytest.mark.parametrize(("seed", "how"), [CASES[1], CASES[3], CASES[5]])
+def test_cheaper_plans_than_the_first_are_sought(
+    seed: int, how: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the fastest plan questions for less and less money lead to a cheaper one that meets the deadline too."""
+    for name, value in {"CLIMBED": 0, "CLOSE": 1 - 1e-6, "CHEAPER": 30}.items():  # plans of a toy differ by little
+        monkeypatch.setattr(capital, name, value)
+    i = toy(seed, **how)
+    every, w = CostToy(i), world(i)
+    limit = min(x.seconds for x in every.front) * 4
+    fastest = solve_joint(i, Options(), lambda _: None).plan
+    assert fastest is not None
+    search = CapitalSearch.begun(w, limit)
+    search.goal.seeks, search.goal.incumbent = True, fastest
+    search.goal.all_open()
+    found, least = search.goal.incumbent, every.cheapest(limit)
+    assert least is not None and least.usd <= found.capital_usd + 0.01 < fastest.capital_usd
+    assert found.seconds <= limit * (1 + 1e-9)
+    assert w.sites is None or w.sites.budget_usd == i.limits.budget_usd
 
 
 @pytest.mark.parametrize(("seed", "how"), CASES[5:17:3])

@@ -18,7 +18,8 @@ from planner.models.joint.places.fastest import fastest
 from planner.models.joint.places.racks_prices import Prices
 from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.places.site_question import SitePart
-from planner.models.joint.search.dive import cheap_columns, grown, least_usd
+from planner.models.joint.search.days import FewestDays
+from planner.models.joint.search.dive import CLIMBED, cheap_columns, climb, grown, least_usd, rescaled
 from planner.models.joint.search.goal import LINE_SECONDS, Goal, Key, OpenNodes
 from planner.models.joint.search.least_prices import MinPrices
 from planner.models.joint.search.ranges import Ranges
@@ -30,6 +31,8 @@ SLICE = 1.02  # factor on capital: columns are listed up to it at a time
 LATE = 4 * CENTS  # by which nodes that can but tie come after those that may be cheaper, or as cheap and faster
 FAR = 1.03  # times its bound, up to which the cheapest plan so far is left to the search
 KINDS_GROWN = 100  # strategies and pipelines whose columns are grown until they meet the deadline
+CHEAPER = 5  # questions for a cheaper plan than the first
+CLOSE = 0.97  # of the capital of a plan, above which none is asked for
 KNOWN = 1.5  # times the least capital of a batch: up to a cheapest plan no dearer its columns are listed at once
 
 
@@ -82,6 +85,7 @@ class LeastCapital(Goal):
     grown: set[tuple[int, int, int]] = field(default_factory=set)  # kinds of which a late column was grown
     end_gap: float = 0.0
     at_gap: bool = False
+    seeks: bool = False  # whether no plan was known at first
     bound: float = 0.0
     spoke: float = field(default_factory=time.perf_counter)
 
@@ -141,6 +145,7 @@ class LeastCapital(Goal):
 
     def begin(self, loop: OpenNodes) -> None:
         """Seek first plans: price the columns of least floor that meet the deadline, of a sample of strategies."""
+        self.seeks = self.seeks or self.incumbent is None
         if self.incumbent is not None:
             return
         for usd, column in cheap_columns(self, loop):
@@ -148,6 +153,41 @@ class LeastCapital(Goal):
             if self.incumbent is not None and usd >= self.incumbent.capital_usd:
                 return
             self._try(usd, column)
+
+    def all_open(self) -> None:
+        """Seek cheaper plans than the first: the fastest for less money, as long as they meet the limit.
+
+        The cheapest columns by their floors miss it, or are far from the cheapest plan. A proof is as soon at those of
+        few strategies.
+        """
+        refused = 0.0
+        for _ in range(CHEAPER if self.seeks and len(self.world.strategies()) > CLIMBED else 0):
+            best = self.incumbent
+            usd = (
+                0.0
+                if best is None
+                else max(best.capital_usd * best.seconds / self.limit, math.sqrt(refused * best.capital_usd))
+            )
+            if best is None or not 0 < usd < CLOSE * best.capital_usd:
+                return
+            found = self._fast(best, usd)
+            if found is None:
+                refused = usd
+            else:
+                self.keep(found)
+
+    def _fast(self, near: JointPlan, usd: float) -> JointPlan | None:
+        """Return a fast plan for an amount that meets the limit, sought a few choices from another."""
+        world, sites = self.world_of(usd), self.world.sites
+        goal = FewestDays(world=world, rival=self.limit)
+        if sites is not None:
+            sites.pay(world.problem.instance)
+        try:
+            climb(goal, rescaled(near.column, usd / near.capital_usd))
+        finally:
+            if sites is not None:
+                sites.pay(self.world.problem.instance)
+        return goal.incumbent
 
     def timed(self, column: Column, seconds: float) -> None:
         """Grow the first late columns of each kind until they meet the deadline, while plans are far from the bound.

@@ -28,8 +28,11 @@ from planner.models.joint.world import EPS, JointPlan, World, open_sites, shapes
 
 SAMPLED = 40  # strategies that are looked at, of all in the order of their bounds
 CLIMBED = 300  # strategies from the best of which faster ones are sought
+ALMOST = 1.15  # times the least time on a free network, up to which the fastest of a strategy is priced too
+STARTS = 4  # the fastest strategies, from which others are a choice away
 LOOKED = 300_000  # pipelines, after which no more are sought
 LIKELY_STAGES = 6  # numbers of stages of a strategy under a ZeRO stage that are looked at
+TIMED = 6  # columns of those that are timed exactly
 DIVES = 40  # columns that are tried for a first incumbent
 LIKELY_ZEROS = (1, 3)
 MUCH_STOPPED = 2.0  # times what failures stretch a column by at least: above it fewer blocks leave money for spares
@@ -49,7 +52,7 @@ def dive(goal: Goal, loop: OpenNodes, known: list[tuple[float, JointPlan]]) -> N
     The sample is searched by the columns that are fastest on a free network.
     """
     for size, plan in known:
-        descend(goal, _rescaled(plan.column, goal.world.size / size))
+        descend(goal, rescaled(plan.column, goal.world.size / size))
     if goal.has_plan:
         return
     best = goal.cutoff(0.0)
@@ -102,28 +105,31 @@ def climb(goal: Goal, column: Column) -> None:
 
     A sample seldom has the fastest strategy, but one that is a few choices from it.
     """
-    world, best, better = goal.world, free_seconds(goal.world, column, NEVER), [column]
-
+    world, best, found = goal.world, free_seconds(goal.world, column, NEVER), dict[int, tuple[float, Column]]()
     looked = 0
 
     def improve(strategies: Iterable[Strategy]) -> None:
         nonlocal best, looked
         for s in strategies:
             goal.tick()
-            if looked < LOOKED and strategy_bound(world, s) < best:
+            if looked < LOOKED and id(s) not in found and strategy_bound(world, s) < best * ALMOST:
                 looked += len(table_of(world, s))
-                for exact, faster in likely(world, s, best):
-                    best = exact
-                    better.append(faster)
+                for exact, other in likely(world, s, best * ALMOST):
+                    found[id(s)] = exact, other
+                    best = min(best, exact)
 
-    every, known = world.strategies(), 0
+    def fastest_first() -> list[tuple[float, Column]]:
+        return sorted(found.values(), key=lambda x: x[0])
+
+    every, left = world.strategies(), set[int]()
     improve(every[:: max(1, len(every) // CLIMBED)])
-    while len(better) > known:
-        known, here = len(better), _choices(better[-1].strategy)
+    while at := [x.strategy for _, x in [(best, column), *fastest_first()][:STARTS] if id(x.strategy) not in left]:
+        left.add(id(at[0]))
+        here = _choices(at[0])
         improve(s for s in every if sum(x != y for x, y in zip(_choices(s), here, strict=True)) == 1)
-    for faster in reversed(better[1:]):
-        if descend(goal, faster, first=world.problem.calendar is not None):
-            return
+    for seconds, other in fastest_first()[:DIVES]:
+        if seconds < goal.cutoff(0.0):
+            descend(goal, other, first=world.problem.calendar is not None)
 
 
 def _choices(s: Strategy) -> tuple[Any, ...]:
@@ -140,7 +146,7 @@ def _choices(s: Strategy) -> tuple[Any, ...]:
     )
 
 
-def _rescaled(column: Column, share: float) -> Column:
+def rescaled(column: Column, share: float) -> Column:
     """Return a column with as many replicas more as there is money more, and a block."""
     block, s = column.strategy.block(column.p), column.strategy
     if _pinned(column):
@@ -166,12 +172,13 @@ def likely(world: World, s: Strategy, cutoff: float) -> Iterator[tuple[float, Co
             continue
         order = np.argsort(found.keys, kind="stable")
         firsts = np.sort(np.unique(found.rows.p[order], return_index=True)[1])  # of each number of stages
-        some = found.part(order[firsts[:LIKELY_STAGES]])
+        likely_stages = found.rows.p[order[firsts[:LIKELY_STAGES]]]
+        some = found.part(order[np.isin(found.rows.p[order], likely_stages)])
         cells = columns_of(world, s, zero, some, cutoff, max_blocks_off=2)
         if cells is None:
             continue
         times, columns = cells
-        for j in np.argsort(times, kind="stable")[:3]:
+        for j in np.argsort(times, kind="stable")[:TIMED]:
             column = column_at(s, zero, columns, int(j))
             exact = free_seconds(world, column, cutoff)
             if exact < cutoff:
