@@ -129,6 +129,17 @@ def test_a_budget_below_the_cheapest_is_refused_with_its_figure() -> None:
     assert usd(designed(32, budget_usd=price)) == price
 
 
+@pytest.mark.parametrize(("hosts", "wish"), [(4, {}), (4, {"max_tiers": 1}), (1, {"families": ("rack", "rail")})])
+def test_one_switch_is_of_leaves_by_host_too(hosts: int, wish: dict[str, Any]) -> None:
+    """Where no loss is survived one switch takes all hosts, whatever the family, and is listed once."""
+    plan = designed(hosts, survives="none", **{"families": ("rack",), **wish})
+    assert usd(plan) == usd(designed(hosts, survives="none")) == 36_000 + hosts * 8 * 1_400
+    assert [x.name for x in plan.fabric.alternatives if x.fabric and x.fabric.switches == 1] == [
+        plan.fabric.alternatives[0].name
+    ]
+    assert "1 switch, " in summary(plan, 200)
+
+
 @pytest.mark.parametrize("family", ["rail", "rail-only"])
 def test_one_host_has_a_fabric(family: str) -> None:
     """A single host is joined to leaves, or to one switch a rail, though nothing crosses it."""

@@ -283,10 +283,10 @@ def _chosen(fabric: SiteFabric, chosen: FabricAlternative, survives: str | None)
     one = f" of {fabric.switch}" if fabric.boxes == fabric.switch else ""
     text = f"{chosen.name}: {', '.join(tier_words(tier, fabric) for tier in fabric.tiers)}{one}"
     yield Statement("choice", "fabric", text, True)
-    links = f"{fabric.endpoint_links:,} links to GPUs, {fabric.switch_links:,} between switches"
+    links = f"{counted(fabric.endpoint_links, 'link')} to GPUs, {fabric.switch_links:,} between switches"
     planes = f"; {counted(fabric.planes, 'plane')}" if fabric.planes > 1 else ""
     leaf = f"{counted(fabric.leaf_domain_racks, 'host')} under a leaf"
-    yield Statement("figure", "fabric", f"{fabric.switches:,} switches, {links}{planes}; {leaf}", True)
+    yield Statement("figure", "fabric", f"{counted(fabric.switches, 'switch')}, {links}{planes}; {leaf}", True)
     carried = f"Carries {chosen.bisection_tbps or 0.0:,.1f} Tb/s between two halves of the hosts"
     family = chosen.fabric.family if chosen.fabric is not None else ""
     if family == "rail-only":
