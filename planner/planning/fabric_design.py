@@ -146,7 +146,7 @@ def design_fabric(instance: FabricInstance, options: Options) -> Plan:
 def _kinds(network: Network) -> Iterator[FabricKind]:
     """Yield the kinds that the tiers allow: those of the families asked for first, one switch for all but once."""
     families = sorted(KINDS, key=lambda family: family not in network.families)
-    repeated = max(("rail", "rack"), key=families.index)  # under one switch a leaf by rail and by host are the same
+    repeated = next(family for family in reversed(families) if family in ("rail", "rack"))  # of one switch alike
     for family in families:
         for tiers in KINDS[family]:
             if tiers <= network.max_tiers and (tiers > 1 or family != repeated):
