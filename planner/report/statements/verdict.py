@@ -133,7 +133,7 @@ def _over_fabrics(plan: Plan, *, exact: bool) -> str:
 
 
 def _most_joined(plan: Plan) -> float:
-    """Bound the racks that rules and pins of the network let a fabric join, with the GPUs cabled that the plan cables."""
+    """Bound the racks that rules and pins of the network let a fabric join, as many GPUs cabled as of the plan."""
     site = next(iter(plan.fabric.sites.values()), None) if plan.fabric else None
     return max_joined_racks(plan.instance, (site and site.wired_gpus_per_rack) or rack_of(plan.instance.hardware).gpus)
 
