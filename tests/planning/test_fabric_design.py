@@ -297,6 +297,16 @@ def test_ports_faster_than_the_nic_are_told() -> None:
     assert "of NICs" not in summary(designed(8), 200)
 
 
+def test_ports_that_split_are_not_missed_where_they_stay_whole() -> None:
+    """A leaf of one GPU of each of eight hosts has ports to spare: none is split, and no others are wanted."""
+    given = {"switches": ("64x800:36000:1000",), "transceiver_usd": 700.0, "transceiver_watts": 9.0}
+    question = question_of_options(FabricWish(hosts=8, gpus_per_host=72, nic_gbps=400, **given))
+    boxes = (question.network.switches[0].model_copy(update={"breakout": 2}),)
+    network = question.network.model_copy(update={"switches": boxes, "max_tiers": 3})
+    plan = planner.design_fabric(question.model_copy(update={"network": network}))
+    assert plan.fabric.sites[CLUSTER].split == 1 and "of NICs" not in summary(plan, 200)
+
+
 def cheapest_by_hand(hosts: int, rails: int, ports: int, price: float, link: float, ratio: float) -> float:
     """Return the price of the cheapest tree of two tiers by plain loops, for NICs of 400 Gb/s on ports of 800.
 
