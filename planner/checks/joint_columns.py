@@ -357,14 +357,13 @@ def max_racks(instance: Instance, wired_gpus: int) -> int:
     cabled GPU, and the counted years of the cheapest energy), the power of the campus, and the capacity of the sites.
     Without a grid it is the racks at hand that a pinned fabric joins, or none where their price or power is too much.
     """
-    hardware, grid, limits, network = instance.hardware, instance.grid, instance.limits, instance.network
+    hardware, grid, limits = instance.hardware, instance.grid, instance.limits
     power, budget = limits.facility_power_mw, limits.budget_usd
     if grid is None:
         racks = hardware.racks or 0
         over_power = power is not None and cost.facility_mw(hardware, racks) > power * (1 + SLACK)
         over_budget = budget is not None and racks * cost.rack_of(hardware).price_usd > budget + CENT
-        joined = racks if network is None else min(racks, max_joined_racks(network, instance.pins, wired_gpus))
-        return 0 if over_power or over_budget else int(joined)
+        return 0 if over_power or over_budget else int(min(racks, max_joined_racks(instance, wired_gpus)))
     most = [_by_budget(instance, grid, wired_gpus), _by_sites(instance, grid)]
     if power is not None and "facility_power" not in grid.rules.soft:
         most.append(power / cost.facility_mw(hardware, hardware.racks_per_module))

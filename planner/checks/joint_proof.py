@@ -359,10 +359,9 @@ def limited_by(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
             yield broken("limited_by", f"tolerance stated, of the fastest plan: {show(fastest)} and {show(value)} days")
     elif stated is not None and physics.instance.grid is None:
         owned = physics.instance.hardware.racks or 0
-        network, fabric, joined = physics.instance.network, physics.plan.fabric, math.inf
-        if network is not None and fabric is not None:
-            wired = physics.wired_gpus_per_rack(next(iter(fabric.sites)))
-            joined = max_joined_racks(network, physics.instance.pins, wired)
+        fabric, joined = physics.plan.fabric, math.inf
+        if fabric is not None:
+            joined = max_joined_racks(physics.instance, physics.wired_gpus_per_rack(next(iter(fabric.sites))))
         end = "owned_racks" if more > owned else "fabric" if more > joined else "layout"
         yield from must_be("limited_by", "limited_by", stated, end)
     elif stated in ("owned_racks", "fabric") or (stated == "budget" and limits.budget_usd is None):

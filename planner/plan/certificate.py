@@ -109,7 +109,7 @@ class ObjectiveValue(Frozen):
     limited_by: LimitedBy | None = Field(
         None,
         description="What one more block of racks meets: power and sites, the budget, the racks owned, or the most "
-        "that a pinned leaf or a lone tier of switches joins (`fabric`); `layout` where all allow it and no plan is "
+        "that a pinned leaf, or one or two tiers, can join (`fabric`); `layout` where all allow it and no plan is "
         "faster with it; `tolerance` where faster plans have more racks, and within the tolerance of their days this "
         "one is cheaper. Null: not determined.",
     )

@@ -36,7 +36,7 @@ from planner.version import __version__
 
 KINDS: dict[FabricFamily, range] = {  # tiers that a family can have
     "rail": range(1, 5),
-    "rack": range(2, 5),
+    "rack": range(1, 5),
     "rail-only": range(1, 5),
     "dragonfly+": range(2, 3),
     "dragonfly": range(1, 2),
@@ -144,11 +144,12 @@ def design_fabric(instance: FabricInstance, options: Options) -> Plan:
 
 
 def _kinds(network: Network) -> Iterator[FabricKind]:
-    """Yield the kinds that the tiers allow: those of the families asked for first."""
+    """Yield the kinds that the tiers allow: those of the families asked for first, one switch for all but once."""
     families = sorted(KINDS, key=lambda family: family not in network.families)
+    repeated = next(family for family in reversed(families) if family in ("rail", "rack"))  # of one switch alike
     for family in families:
         for tiers in KINDS[family]:
-            if tiers <= network.max_tiers:
+            if tiers <= network.max_tiers and (tiers > 1 or family != repeated):
                 yield FabricKind(family=family, tiers=tiers)
 
 

@@ -208,7 +208,7 @@ def limited_by(instance: Instance, solution: JointSolution, options: Options, de
 
     It is `grid` where power and sites have no room for the block at any price, `budget` where the rest of the budget
     does not buy it on the cheapest fabric, and else `layout`: no strategy is faster with the block. Without a grid it
-    is in place of the first two `owned_racks`, or `fabric` where a pinned leaf or the only tier joins no more.
+    is in place of the first two `owned_racks`, or `fabric` where a pinned leaf, one tier or two join no more.
     """
     choice = solution.plan
     block = None if choice is None else choice.column.strategy.block(choice.column.p)
@@ -219,9 +219,7 @@ def limited_by(instance: Instance, solution: JointSolution, options: Options, de
     if instance.grid is None:
         if more > (instance.hardware.racks or 0):
             return "owned_racks"
-        network = instance.network
-        joined = math.inf if network is None else max_joined_racks(network, instance.pins, block.rails)
-        return "fabric" if more > joined else "layout"
+        return "fabric" if more > max_joined_racks(instance, block.rails) else "layout"
     here, left = _sites_of(instance, options, deadline), (instance.limits.budget_usd or math.inf) - choice.capital_usd
     idle = sum(choice.placed.racks.values()) - used if choice.placed else 0
     least_usd = here.floor_usd(max(0, block.racks - idle), 0) + block.racks * here.min_fabric_usd(block.rails)

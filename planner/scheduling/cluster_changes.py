@@ -1,9 +1,11 @@
 """Jobs placed together, stopped for another, moved, repaired, grown and shrunk; each result carries its proof."""
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as changed
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -186,7 +188,7 @@ def preempt(
     time_limit: float | None = None,
     seed: int = 0,
 ) -> Preemption:
-    """Choose the running jobs to stop, with the minimum sum of priority times nodes, so that a job fits.
+    """Choose the running jobs to stop, the fewest with the minimum sum of priority times nodes, so that a job fits.
 
     `max_split`: split groups that the job may have then; the fewest that stopping all would allow, unless given.
     """
@@ -416,8 +418,9 @@ def resize(
 ) -> Mended:
     """Grow or shrink a running job to `new` without moving a rank that stays.
 
-    A mesh may differ in its data axis, groups in size and count. A group that shrinks returns its smallest pieces, a
-    kind that loses groups those that are most split. What grows is served as by `replace`.
+    A mesh may differ in its data axis, groups in size and count. A group that shrinks returns its smallest pieces and
+    stays in one pod where as many pieces can, a kind that loses groups returns those that are most split. What grows is
+    served as by `replace`.
     """
     fixed = [{axis: size for axis, size in (j.mesh or {}).items() if axis != "data"} for j in (job, new)]
     if (job.mesh is None) != (new.mesh is None) or fixed[0] != fixed[1] or job.segment_nodes != new.segment_nodes:
@@ -433,13 +436,23 @@ def resize(
         members = groups.get(_family(new, slot), [])
         size = len(slot.ranks) // new.segment_nodes
         units = members.pop(0) if members else []
-        on = _on(cluster, units)
-        # Those of the largest pieces stay.
-        leaves = [cluster.leaf_of[unit[0]] for unit in units]
-        order = sorted(range(len(units)), key=lambda place: (-on[leaves[place]], leaves[place], place))
-        units = [units[place] for place in sorted(order[:size])]
+        on, leaves = _on(cluster, units), [cluster.leaf_of[unit[0]] for unit in units]
+        staying = _largest_pieces(cluster, on, size)
+        order = sorted((staying.index(leaf), place) for place, leaf in enumerate(leaves) if leaf in staying)
+        units = [units[place] for place in sorted(place for _, place in order[:size])]
         kept.append(_Kept(slot, (*units, *[None] * (size - len(units)))))
     return _mended(cluster, new, running, kept, set(), options_of(time_limit, seed))
+
+
+def _largest_pieces(cluster: Cluster, on: Counter[int], size: int) -> list[int]:
+    """Return the fewest leaves that hold `size` units of a group, those of one pod where there are as few."""
+    every = sorted(on, key=lambda leaf: (-on[leaf], leaf))
+    fewest = bisect_left(list(accumulate(on[leaf] for leaf in every)), size) + 1
+    pods: dict[tuple[int, ...], list[int]] = {}
+    for leaf in every:
+        pods.setdefault(cluster.leaves[leaf].path[:1], []).append(leaf)
+    in_one = (pod[:fewest] for pod in pods.values() if sum(on[leaf] for leaf in pod[:fewest]) >= size)
+    return next(in_one, every[:fewest])
 
 
 def _level(job: Job) -> int:

@@ -362,12 +362,24 @@ def test_a_lone_tier_of_switches_ends_a_plan_where_it_joins_no_further_block(rac
 
 
 @pytest.mark.slow
-def test_racks_that_one_tier_leaves_idle_are_its_own() -> None:
-    """The plan says so, and the checker takes no other limit for it."""
-    i = planner.changed("cluster-1k", {"network.max_tiers": 1, "hardware.racks": 16})
-    plan = planner.solve(i.model_copy(update={"pins": {}}))
-    assert plan.objective.limited_by == "fabric" and not check(plan)
-    assert "(network.max_tiers is 1) joins at most 8 racks, no room for" in summary(plan)
+@pytest.mark.parametrize(
+    ("tiers", "racks", "pins", "text"),
+    [
+        (1, 16, {}, "(network.max_tiers is 1) joins at most 8 racks, no room for"),
+        (
+            2,
+            700,
+            {"fabric.leaf_domain_racks": 32},
+            "(network.max_tiers is 2, the leaf as pinned) join at most 256 racks",
+        ),
+    ],
+)
+def test_racks_that_few_tiers_leave_idle_are_their_own(tiers: int, racks: int, pins: dict[str, int], text: str) -> None:
+    """The plan is proven and says so, not that no fabric were faster, and the checker takes no other limit for it."""
+    i = planner.changed("cluster-1k", {"network.max_tiers": tiers, "hardware.racks": racks})
+    plan = planner.solve(i.model_copy(update={"pins": pins}))
+    assert (plan.status, plan.objective.limited_by, check(plan)) == ("optimal", "fabric", [])
+    assert text in summary(plan, 200) and "no fabric is" not in summary(plan, 200)
     layout = plan.model_copy(update={"objective": plan.objective.model_copy(update={"limited_by": "layout"})})
     assert {v.rule for v in check(layout)} == {"limited_by"}
 

@@ -129,6 +129,17 @@ def test_a_budget_below_the_cheapest_is_refused_with_its_figure() -> None:
     assert usd(designed(32, budget_usd=price)) == price
 
 
+@pytest.mark.parametrize(("hosts", "wish"), [(4, {}), (4, {"max_tiers": 1}), (1, {"families": ("rack", "rail")})])
+def test_one_switch_is_of_leaves_by_host_too(hosts: int, wish: dict[str, Any]) -> None:
+    """Where no loss is survived one switch takes all hosts, whatever the family, and is listed once."""
+    plan = designed(hosts, survives="none", **{"families": ("rack",), **wish})
+    assert usd(plan) == usd(designed(hosts, survives="none")) == 36_000 + hosts * 8 * 1_400
+    assert [x.name for x in plan.fabric.alternatives if x.fabric and x.fabric.switches == 1] == [
+        plan.fabric.alternatives[0].name
+    ]
+    assert "1 switch, " in summary(plan, 200)
+
+
 @pytest.mark.parametrize("family", ["rail", "rail-only"])
 def test_one_host_has_a_fabric(family: str) -> None:
     """A single host is joined to leaves, or to one switch a rail, though nothing crosses it."""
@@ -284,6 +295,16 @@ def test_ports_faster_than_the_nic_are_told() -> None:
     assert "carry 400 Gb/s of NICs" in told and "Links between switches carry it whole" in told
     assert "of NICs" not in summary(designed(8, switches=("51.2T-64x800G-breakout",)), 200)
     assert "of NICs" not in summary(designed(8), 200)
+
+
+def test_ports_that_split_are_not_missed_where_they_stay_whole() -> None:
+    """A leaf of one GPU of each of eight hosts has ports to spare: none is split, and no others are wanted."""
+    given = {"switches": ("64x800:36000:1000",), "transceiver_usd": 700.0, "transceiver_watts": 9.0}
+    question = question_of_options(FabricWish(hosts=8, gpus_per_host=72, nic_gbps=400, **given))
+    boxes = (question.network.switches[0].model_copy(update={"breakout": 2}),)
+    network = question.network.model_copy(update={"switches": boxes, "max_tiers": 3})
+    plan = planner.design_fabric(question.model_copy(update={"network": network}))
+    assert plan.fabric.sites[CLUSTER].split == 1 and "of NICs" not in summary(plan, 200)
 
 
 def cheapest_by_hand(hosts: int, rails: int, ports: int, price: float, link: float, ratio: float) -> float:

@@ -92,6 +92,25 @@ def test_a_shrinking_kind_gives_back_its_split_groups() -> None:
     assert {cluster.leaves[cluster.leaf_of[m.old or ""]].name for m in found.moves} == {"leaf1", "leaf2"}
 
 
+@pytest.mark.parametrize("seed", range(30))
+def test_a_shrinking_group_keeps_the_best_of_its_nodes(seed: int) -> None:
+    """No other nodes that could stay have fewer split groups, then fewer pieces, then fewer groups across pods."""
+    r = random.Random(seed)
+    cluster = Cluster(tree([3, 1, 1, 2, 1, 1], 2))
+    size, pod = r.randint(3, 5), {leaf.name: leaf.path[0] for leaf in cluster.leaves}
+    nodes = r.sample([node for leaf in cluster.leaves for node in leaf.nodes], size)
+    job, less = (Job(name="j", mesh={"data": data}) for data in (size, r.randint(1, size - 1)))
+    placed = cluster.place(job).model_copy(update={"nodes": tuple(nodes)})
+    found = resize(cluster, job, placed, less).placement
+
+    def figures(kept: Sequence[str]) -> tuple[int, int, int]:
+        on = {cluster.leaves[cluster.leaf_of[node]].name for node in kept}
+        return int(len(on) > 1), len(on) - 1, int(len({pod[leaf] for leaf in on}) > 1)
+
+    best = min(map(figures, itertools.combinations(nodes, less.nodes)))
+    assert (found.groups_split, found.extra_pieces, found.groups_cross_pod) == best
+
+
 def test_only_sizes_may_change() -> None:
     cluster, job, placed = world(1)
     with pytest.raises(InputError, match="only the data axis"):

@@ -41,6 +41,7 @@ from planner.physics.network.links import (
     group_wan_links,
     lane_gbps,
     lanes_of,
+    port_splits,
     spare_ports,
 )
 from planner.physics.network.transport import wan_ports
@@ -101,9 +102,7 @@ def switch_modes(network: Network, gpus: int, nic_bytes_per_second: float) -> It
         rate = lane_gbps(nic_bytes_per_second, lanes)
         if lanes > network.max_lanes:
             continue
-        splits = [
-            1 << n for n in range(s.breakout.bit_length()) if n == 0 or rate * (1 << n) <= s.port_gbps * (1 + TOLERANCE)
-        ]
+        splits = port_splits(s, rate)
         for family in dict.fromkeys(network.families):
             yield from (Mode(s, family, *FAMILIES[family].rack_ports(gpus), lanes, rate, split) for split in splits)
 

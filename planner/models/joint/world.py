@@ -186,9 +186,7 @@ class World:
         return self.most_racks[rails]
 
     def _max_racks(self, rails: int) -> int:
-        joined = math.inf
-        if self.templates is not None:
-            joined = max_joined_racks(self.templates.network, self.problem.instance.pins, rails)
+        joined = math.inf if self.templates is None else max_joined_racks(self.problem.instance, rails)
         if self.sites is not None:
             return self.sites.max_racks(rails) if joined else 0
         hardware, limit = self.problem.instance.hardware, self.problem.instance.limits.facility_power_mw

@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from planner.models import Options
@@ -233,7 +233,7 @@ class PreemptionProblem:
 
 
 def minimize_stop_cost(problem: PreemptionProblem, options: Options) -> Outcome[tuple[int, ...]]:
-    """Minimize the cost of the jobs to stop; infeasible where not even all of them are enough."""
+    """Minimize the cost of the jobs to stop, then their number; infeasible where not even all of them are enough."""
     from ortools.sat.python import cp_model
 
     from planner.solvers.cpsat import run
@@ -255,10 +255,15 @@ def minimize_stop_cost(problem: PreemptionProblem, options: Options) -> Outcome[
     model.add(split <= problem.max_split).with_name("split_few_groups")
     need = sum(kind.size * kind.count for kind in problem.kinds)
     model.add(sum(variable for segments in units.values() for variable in segments) >= need).with_name("fit_all_groups")
-    model.minimize(sum(cost * variable for cost, variable in zip(problem.costs, stop, strict=True)))
+    unit = len(stop) + 1  # more than all jobs: those that cost nothing are not stopped for nothing
+    model.minimize(sum((unit * cost + 1) * variable for cost, variable in zip(problem.costs, stop, strict=True)))
     outcome = run(model, time_limit=options.time_limit, seed=options.seed, threads=options.threads)
     of = None if outcome.solution is None else outcome.solution.of
     chosen = None if of is None else tuple(job for job, variable in enumerate(stop) if of(variable))
+    if outcome.objective is not None and outcome.bound is not None:
+        cost = outcome.objective // unit
+        bound = min(cost, math.ceil((outcome.bound - len(stop)) / unit))
+        outcome = replace(outcome, objective=float(cost), bound=float(bound))
     return outcome.with_solution(chosen)
 
 

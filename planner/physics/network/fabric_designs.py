@@ -4,6 +4,7 @@ A new family has a design type with its counts and its cabling, an entry here, a
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -11,9 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from planner.instance.instance import Instance
 from planner.instance.network import FabricFamily, Floor, Network, Switch
 from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus
 from planner.physics.network.links import (
+    LANE_TOLERANCE,
     CableRun,
     Ends,
     Ints,
@@ -22,7 +25,10 @@ from planner.physics.network.links import (
     Places,
     Stage,
     lane_gbps,
+    lanes_of,
     media_of,
+    port_splits,
+    same_ports,
     spare_ports,
 )
 from planner.physics.network.topology import TIERS, Design
@@ -62,16 +68,18 @@ FAMILIES: dict[FabricFamily, FamilyDefinition] = {
 }
 
 
-def max_joined_racks(network: Network, pins: Mapping[str, Any], wired_gpus: int) -> float:
-    """Bound the racks of a site that a fabric can join where its leaf is pinned or is the only tier.
+def max_joined_racks(instance: Instance, wired_gpus: int) -> float:
+    """Bound the racks of a site that a fabric can join where its leaf is pinned or it has at most two tiers.
 
     `wired_gpus` GPUs of each rack are cabled. A leaf without ports for uplinks, or without a tier above it, is the only
-    switch of its network and takes the GPUs of all racks. Infinity where the pins and tiers leave room for uplinks.
+    switch of its network and takes the GPUs of all racks. Infinity where the pins and tiers leave room for more.
     """
-    own = {path.rpartition(".")[2]: pins[path] for path in sorted(pins, key=len) if path.startswith("fabric.")}
+    network, pins = instance.network, instance.pins
+    every = (path for path in sorted(pins, key=len) if path.startswith("fabric."))
+    own = {path.rpartition(".")[2]: pins[path] for path in every if instance.grid is None or path.count(".") == 1}
     racks, down, up = (own.get(name) for name in ("leaf_domain_racks", "leaf_down_ports", "leaf_up_ports"))
-    tiers = min(network.max_tiers, own.get("tiers", network.max_tiers))
-    if tiers > 1 and racks is None and down is None and up is None:
+    tiers = math.inf if network is None else min(network.max_tiers, own.get("tiers", network.max_tiers))
+    if network is None or (tiers > 2 and racks is None and down is None and up is None):
         return math.inf
     most = 0
     for switch, family in product(network.switches, network.families):
@@ -84,14 +92,40 @@ def max_joined_racks(network: Network, pins: Mapping[str, Any], wired_gpus: int)
             continue
         if not rack.rails * rack.rail_gpus:  # no GPU is cabled, so no port is asked
             return math.inf
+        nic_bytes = instance.hardware.gpu_nic_bytes_per_second
+        rate = lane_gbps(nic_bytes, lanes_of(switch, nic_bytes))
+        split = max(port_splits(switch, rate))
         leaf = down or (racks or 1) * rack.rail_gpus
-        if (tiers > 1 or kind.grouped) and -(-leaf // switch.breakout) + max(1, up or 0) <= switch.ports:
+        if (tiers > 2 or kind.grouped) and -(-leaf // split) + max(1, up or 0) <= switch.ports:
             return math.inf
-        joined = racks or (down or switch.ports * switch.breakout) // (rack.rails * rack.rail_gpus)
+        joined = racks or (down or switch.ports * split) // (rack.rails * rack.rail_gpus)
         ends = down or joined * rack.rails * rack.rail_gpus
-        if not up and -(-ends // switch.breakout) <= switch.ports:
+        if not up and -(-ends // split) <= switch.ports:
             most = max(most, joined)
+        if tiers == 2 and not kind.grouped:
+            most = max(most, _two_tier_racks(network, own, switch, split, rack, rate))
     return most
+
+
+def _two_tier_racks(
+    network: Network, pins: Mapping[str, Any], leaf: Switch, split: int, rack: RackPorts, nic_gbps: float
+) -> int:
+    """Bound the racks that leaves of a model join below spines, of which each has a port at least for every leaf."""
+    racks, down, up = (pins.get(name) for name in ("leaf_domain_racks", "leaf_down_ports", "leaf_up_ports"))
+    spines = (x for x in network.switches if isinstance(x, Switch) and (x.name == leaf.name or same_ports(x, leaf)))
+    ports = max((x.ports for x in spines if pins.get("spine_switch", x.name) == x.name), default=0)
+    most_over = (network.ratio_of(0) or math.inf) * leaf.port_gbps / nic_gbps
+
+    def too_large(domain: int) -> bool:
+        ends = domain * rack.rail_gpus
+        taken = -(-(ends + spare_ports(ends, network.spares)) // split)
+        needed = math.ceil(ends / most_over * (1 - LANE_TOLERANCE))
+        return taken + max(needed, network.asked_leaf_uplinks, up or 0) > leaf.ports
+
+    wanted = racks or (down // rack.rail_gpus if down else None)
+    sizes = range(wanted or 1, (wanted or leaf.ports * split) + 1)
+    fitting = bisect_left(sizes, x=True, key=too_large)
+    return sizes[fitting - 1] * (ports // rack.rails) if fitting else 0
 
 
 def design_for(

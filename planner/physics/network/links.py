@@ -39,6 +39,12 @@ def lane_gbps(nic_bytes_per_second: float, lanes: int) -> float:
     return nic_bytes_per_second * 8 / 1e9 / lanes
 
 
+def port_splits(switch: Switch, nic_gbps: float) -> list[int]:
+    """Return into how many parts a port towards GPUs can be split so that each still carries a NIC, or a lane of it."""
+    splits = (1 << n for n in range(switch.breakout.bit_length()))
+    return [n for n in splits if n == 1 or nic_gbps * n <= switch.port_gbps * (1 + LANE_TOLERANCE)]
+
+
 def same_ports(one: Switch, other: Switch) -> bool:
     """Return whether cables join two models: ports of one rate over as many planes, whose links have one price."""
     return (one.port_gbps, one.planes, one.link_factor) == (other.port_gbps, other.planes, other.link_factor)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from planner.instance.network import Network, Switch
 from planner.physics.network.fabric_designs import by_reach
-from planner.physics.network.links import media_of
+from planner.physics.network.links import media_of, port_splits
 from planner.physics.plan_physics import CLUSTER
 from planner.plan.plan import Cost, Plan
 from planner.plan.plan_sections import (
@@ -260,9 +260,10 @@ def fabric_alone(plan: Plan) -> Iterator[Statement]:
         yield Statement("choice", "fabric", f"{kind.name}: {text}", other is not None)
     yield proof_of("fabric", section.certificate)
     yield Statement("proof", "fabric", f"Space: {plan.objective.space}.")
-    (port_gbps,) = (switch.port_gbps for switch in _offered(network) if switch.name == fabric.switch)
-    rate, carried = port_gbps * fabric.lanes, nic_gbps * fabric.split
-    if carried < rate * (1 - WHOLE_RATE):
+    (leaf,) = (switch for switch in _offered(network) if switch.name == fabric.switch)
+    rate, carried = leaf.port_gbps * fabric.lanes, nic_gbps * fabric.split
+    splits = port_splits(leaf, nic_gbps / fabric.lanes)  # ports that split and are left whole are not short
+    if carried < rate * (1 - WHOLE_RATE) and fabric.split == max(splits):
         text = (
             f"Leaf ports of {rate:g} Gb/s carry {carried:g} Gb/s of NICs towards GPUs: the rest is bought and not used"
         )
@@ -283,10 +284,10 @@ def _chosen(fabric: SiteFabric, chosen: FabricAlternative, survives: str | None)
     one = f" of {fabric.switch}" if fabric.boxes == fabric.switch else ""
     text = f"{chosen.name}: {', '.join(tier_words(tier, fabric) for tier in fabric.tiers)}{one}"
     yield Statement("choice", "fabric", text, True)
-    links = f"{fabric.endpoint_links:,} links to GPUs, {fabric.switch_links:,} between switches"
+    links = f"{counted(fabric.endpoint_links, 'link')} to GPUs, {fabric.switch_links:,} between switches"
     planes = f"; {counted(fabric.planes, 'plane')}" if fabric.planes > 1 else ""
     leaf = f"{counted(fabric.leaf_domain_racks, 'host')} under a leaf"
-    yield Statement("figure", "fabric", f"{fabric.switches:,} switches, {links}{planes}; {leaf}", True)
+    yield Statement("figure", "fabric", f"{counted(fabric.switches, 'switch')}, {links}{planes}; {leaf}", True)
     carried = f"Carries {chosen.bisection_tbps or 0.0:,.1f} Tb/s between two halves of the hosts"
     family = chosen.fabric.family if chosen.fabric is not None else ""
     if family == "rail-only":

@@ -124,10 +124,18 @@ def _over_fabrics(plan: Plan, *, exact: bool) -> str:
     objective, free = plan.objective, plan.objective.fabric_free_bound
     if free is None or objective.bound is None or objective.name != "days_to_train" or not objective.value:
         return ""
+    most = _most_joined(plan) if plan.instance.grid is None else math.inf
+    fabric = f"no fabric of at most {most:,} racks" if most < (plan.instance.hardware.racks or 0) else "no fabric"
     if (objective.bound - free) / objective.value < WORTH:
-        return f"; no fabric is {percent(WORTH)} faster" if exact else ""
+        return f"; {fabric} is {percent(WORTH)} faster" if exact else ""
     away = percent((objective.value - free) / objective.value)
-    return f"; no fabric, at any price, could bring it below {days(free)} ({away} less)"
+    return f"; {fabric}, at any price, could bring it below {days(free)} ({away} less)"
+
+
+def _most_joined(plan: Plan) -> float:
+    """Bound the racks that rules and pins of the network let a fabric join, as many GPUs cabled as of the plan."""
+    site = next(iter(plan.fabric.sites.values()), None) if plan.fabric else None
+    return max_joined_racks(plan.instance, (site and site.wired_gpus_per_rack) or rack_of(plan.instance.hardware).gpus)
 
 
 def _ends(plan: Plan) -> Iterator[Statement]:
@@ -295,18 +303,20 @@ def _end(plan: Plan) -> str:
 
 
 def _joined(plan: Plan) -> str:
-    """Write how many racks a site's pinned leaf, or its only tier of switches, joins."""
+    """Write how many racks a site's pinned leaf, or its one or two tiers of switches, joins."""
     network, pins, placed = plan.instance.network, plan.instance.pins, plan.placement
     if network is None or plan.fabric is None or placed is None:
         return ""
     site = next(iter(plan.fabric.sites.values()))
-    wired = site.wired_gpus_per_rack or rack_of(plan.instance.hardware).gpus
-    most = max_joined_racks(network, pins, wired)
-    joins = f"joins at most {counted(int(most), 'rack')}" if math.isfinite(most) else "is full"
-    if network.max_tiers > 1 and pins.get("fabric.tiers", 2) > 1:
-        return f"a leaf as pinned {joins}"
-    limit = "network.max_tiers" if network.max_tiers == 1 else "pins.fabric.tiers"
-    return f"one tier of {site.switch} ({limit} is 1) {joins}"
+    most = _most_joined(plan)
+    joins = f"at most {counted(int(most), 'rack')}" if math.isfinite(most) else "no more"
+    tiers = min(network.max_tiers, pins.get("fabric.tiers", network.max_tiers))
+    if tiers > 2:
+        return f"a leaf as pinned joins {joins}"
+    limit = f"{'network.max_tiers' if network.max_tiers == tiers else 'pins.fabric.tiers'} is {tiers}"
+    tier, join = ("one tier", "joins") if tiers == 1 else ("two tiers", "join")
+    leaf = ", the leaf as pinned" * any(path.rpartition(".")[2].startswith("leaf_") for path in pins)
+    return f"{tier} of {site.boxes} ({limit}{leaf}) {join} {joins}"
 
 
 def implausible_inputs(plan: Plan) -> Iterator[Statement]:

@@ -1,6 +1,7 @@
 """Pins restrict templates to those that have the pinned value, at all sites or at one."""
 
 import dataclasses
+import random
 from typing import Any
 
 import numpy as np
@@ -170,8 +171,7 @@ def test_racks_that_a_pinned_leaf_joins(family: str, wired: int) -> None:
     for name in ("leaf_domain_racks", "leaf_down_ports", "leaf_up_ports"):
         for value in range(1, 10):
             i = fabrics({f"fabric.cluster.{name}": value}, models=2, families=[family])
-            assert i.network is not None
-            most = max_joined_racks(i.network, i.pins, wired)
+            most = max_joined_racks(i, wired)
             bounded |= {most} - {np.inf}
             t = Templates(instance=i, transport_slowdown=PHI, power_counts=False)
             for racks in range(1, 13) if np.isfinite(most) else ():
@@ -186,19 +186,34 @@ def test_racks_that_a_pinned_leaf_joins(family: str, wired: int) -> None:
 def test_racks_that_one_tier_joins(family: str, pins: dict[str, Any], tiers: dict[str, Any]) -> None:
     """Without a tier above, a switch joins all racks: as many as the bound have a template, and no more."""
     i = fabrics(pins | tiers.get("pins", {}), families=[family], max_tiers=tiers.get("max_tiers", 3))
-    assert i.network is not None
-    most, t = max_joined_racks(i.network, i.pins, 2), Templates(instance=i, transport_slowdown=PHI, power_counts=False)
+    most, t = max_joined_racks(i, 2), Templates(instance=i, transport_slowdown=PHI, power_counts=False)
     one = SiteTraffic(stages=1, unit_racks=1, wrap=False, rails=2)
     joined = [racks for racks in range(1, 13) if len(t.options(one, racks))]
     assert max(joined, default=0) <= most
     assert family == "dragonfly" or max(joined, default=0) == most
 
 
+@pytest.mark.parametrize("seed", range(30))
+def test_racks_that_two_tiers_join(seed: int) -> None:
+    """As many racks as the bound have a template, and no more: ratios, pins and models are drawn at random."""
+    r = random.Random(seed)
+    pins = {name: r.randint(1, 6) for name in ("leaf_domain_racks", "leaf_down_ports", "leaf_up_ports")}
+    pins = {f"fabric.{name}": value for name, value in pins.items() if r.random() < 0.2}
+    rules = {"survives": r.choice([None, "one_leaf_uplink", "one_spine"]), "spares": {"share": r.choice([0.0, 0.2])}}
+    rules["max_oversubscription"] = r.choice([None, 1.0, 2.5, [1.5, 4.0]])
+    boxes = [switch(ports, 100.0, port_gbps=r.choice([800, 1600]), breakout=r.choice([1, 2])) for ports in (4, 6, 8)]
+    family = r.choice(["rail", "rack", "rail-only"])
+    i = instance(2, *r.sample(boxes, 2), max_tiers=2, pins=pins, families=[family], **rules)
+    most, t = max_joined_racks(i, 2), Templates(instance=i, transport_slowdown=PHI, power_counts=False)
+    one = SiteTraffic(stages=1, unit_racks=1, wrap=False, rails=2)
+    assert [racks for racks in range(1, most + 10) if len(t.options(one, racks))][-1:] == [most] * (most > 0)
+
+
 @pytest.mark.parametrize(("pins", "most"), [({}, np.inf), ({"fabric.leaf_domain_racks": 8}, 8)])
 def test_a_leaf_without_uplinks_holds_all_racks(pins: dict[str, Any], most: float) -> None:
     """Eight racks with a GPU each fill a switch of eight ports: nine have no fabric, eight have one."""
     i = fabrics(pins, families=["rail"])
-    assert i.network is not None and max_joined_racks(i.network, i.pins, 1) == most
+    assert max_joined_racks(i, 1) == most
     one, t = (
         SiteTraffic(stages=1, unit_racks=1, wrap=False, rails=1),
         Templates(instance=i, transport_slowdown=PHI, power_counts=False),
