@@ -34,7 +34,7 @@ def port(service: example.Service, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     monkeypatch.setattr(example, "REQUEST_SECONDS", 1.0)
     monkeypatch.setattr(example, "MAX_CLIENTS", 8)
     server = example.Server(("127.0.0.1", 0), service)
-    Thread(target=server.serve_forever, daemon=True).start()
+    Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     yield server.server_address[1]
     server.shutdown()
     server.server_close()
