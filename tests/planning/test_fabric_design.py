@@ -529,7 +529,7 @@ def test_small_boxes_need_four_tiers(tmp_path: Path) -> None:
     """Boxes of five ports cannot join 96 GPUs in three tiers; four do, proven, checked, exported and simulated."""
     three = load_instance(cluster(tmp_path / "three.json", 5, pins=ONE_LAYOUT, max_tiers=3))
     assert solve_joint(three, Options(), lambda _: None).status is JointStatus.INFEASIBLE
-    fabric = solved(tmp_path, 5, pins=ALL_RACKS, max_tiers=4)["fabric"]
+    fabric = solved(tmp_path, 5, pins=ONE_LAYOUT, max_tiers=4)["fabric"]
     f = fabric["sites"]["cluster"]
     assert [t["name"] for t in f["tiers"]] == ["leaf", "spine", "core", "super-spine"] and f["zones"] > 1
     assert fabric["certificate"]["status"] == "optimal"
@@ -550,8 +550,8 @@ def test_small_boxes_need_four_tiers(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_pin_asks_for_four_tiers(tmp_path: Path) -> None:
     """Boxes of sixteen ports do with fewer tiers; there a pin on the core's uplinks is kept, at a cost."""
-    free = solved(tmp_path, 16, max_tiers=4)["fabric"]["sites"]["cluster"]
-    pinned = solved(tmp_path, 16, pins={"fabric.core_up_ports": 1})["fabric"]["sites"]["cluster"]
+    free = solved(tmp_path, 16, pins=ONE_LAYOUT, max_tiers=4)["fabric"]["sites"]["cluster"]
+    pinned = solved(tmp_path, 16, pins=ONE_LAYOUT | {"fabric.core_up_ports": 1})["fabric"]["sites"]["cluster"]
     assert len(free["tiers"]) < 4 and free["zones"] == 0
     assert len(pinned["tiers"]) == 4 and pinned["cost_usd"] > free["cost_usd"]
 
