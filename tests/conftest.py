@@ -4,14 +4,17 @@ import importlib
 import os
 import signal
 from collections.abc import Collection, Generator
+from functools import cache
 from typing import Any
 
 import pytest
 import stored_plans
 import tiers
+import typer.main
+import typer.testing
 
 QUICK_CASES = 4  # of a test over seeds in the quick tier, always the same ones
-CASES = 12  # of a test over seeds in both tiers; scripts/verify/all_seeds.py has the others
+CASES = 8  # of a test over seeds in both tiers; scripts/verify/all_seeds.py has the others
 OF_A_TERMINAL = "COLUMNS", "LINES", "FORCE_COLOR"  # they change how wide and how coloured a command prints
 MAX_CPU_SECONDS = 2.0  # of a quick test, with the processes that it starts; tiers.py leaves half of it for noise
 NOISE = 3.0  # times as much on a loaded machine, or where no test before has filled what a worker keeps
@@ -36,6 +39,8 @@ def pytest_configure() -> None:
     os.environ["PLANNER_POINT"] = "1"  # of `planner solve`, in all tests but those of its curve
     os.environ["PLANNER_UNVERIFIED"] = "error"  # a plan that the checker disagrees with passes in no test
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Typer makes all commands anew for each that is run: a third of what a small one takes.
+    typer.main.get_command = typer.testing._get_command = cache(typer.main.get_command)
 
 
 @pytest.hookimpl(tryfirst=True)

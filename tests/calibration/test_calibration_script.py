@@ -215,7 +215,7 @@ def test_intervals_hold_for_a_source_that_they_have_not_seen(tmp_path: Path, sou
     case = rows_read(tmp_path, {})[0][0]
     rng = np.random.default_rng(sources)
     inside = []
-    for _ in range(100):
+    for _ in range(40):
         logs = rng.normal(0, 0.05, (sources, 1)) + rng.normal(0, 0.05, (sources, 6))
         rows = [replace(case, source=str(i), id=f"{i} {j}") for i in range(sources) for j in range(6)]
         errors = dict(zip((c.id for c in rows), np.expm1(-logs).ravel().tolist(), strict=True))

@@ -55,7 +55,7 @@ def test_one_factor_moves_all_alike(factor: float, lines: int) -> None:
 def test_the_interval_covers_the_factor(lines: int, noise: float) -> None:
     """The 90 % interval of the mean of the lines' logarithms covers the factor about so often, of any size."""
     inside = []
-    for seed in range(120):
+    for seed in range(60):
         factor = np.exp(np.random.default_rng(seed).normal(0.0, 0.2))
         found, along = of_factor(factor, lines, noise, seed), np.mean(shares(lines, seed), axis=0)
         reach = 1.645 * np.sqrt(along @ found.covariance @ along)

@@ -52,7 +52,7 @@ def test_no_figure_can_be_shaved_or_padded(by: int) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.data())
 def test_a_bad_plan_never_raises(data: st.DataObject) -> None:
     changed = PLAN

@@ -1,16 +1,18 @@
 """Layouts of nodes of eight H100s as the runs that frameworks start: what tests of exports share."""
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import planner
 from planner.exports.launch import layout_question, plan_of_layout
-from planner.instance.instance import Instance
+from planner.instance.instance import Instance, instance_sha256
 from planner.plan.plan import Plan
 from planner.planning.load import load_instance
 
 INSTANCES = Path(__file__).parents[2] / "instances"
+_PLANS: dict[tuple[str, str], Plan] = {}
 SUFFIX = {"megatron": ".sh", "torchtitan": ".toml", "nemo": ".yaml", "deepspeed": ".json"}
 
 
@@ -24,14 +26,22 @@ DENSE = layout_of(8, 4, 32, sequence_parallel=True)
 
 def question(model: str, *, racks: int | None = None, **workload: Any) -> Instance:
     """Return 128 nodes of eight H100s, or some, for a model."""
+    return _question(model, racks, json.dumps(workload))
+
+
+@cache
+def _question(model: str, racks: int | None, workload: str) -> Instance:
     data = json.loads((INSTANCES / "cluster-1k.json").read_text())
     data = {k: v for k, v in data.items() if k not in ("network", "pins")}
-    data["workload"] |= {"model": model, "software": "ideal", **workload}
+    data["workload"] |= {"model": model, "software": "ideal", **json.loads(workload)}
     data["hardware"]["racks"] = racks or data["hardware"]["racks"]
     return load_instance(data, searched=False)
 
 
 def plan_for(instance: Instance, layout: dict[str, Any]) -> Plan:
-    """Return the plan of a layout."""
-    e = planner.evaluate(instance, layout)
-    return plan_of_layout(layout_question(instance, e.layout.gpus_used), e.layout)
+    """Return the plan of a layout, made once a process."""
+    key = instance_sha256(instance), json.dumps(layout)
+    if key not in _PLANS:
+        e = planner.evaluate(instance, layout)
+        _PLANS[key] = plan_of_layout(layout_question(instance, e.layout.gpus_used), e.layout)
+    return _PLANS[key]

@@ -157,7 +157,7 @@ def km(a: Plant, b: Plant) -> float:
     return great_circle_km(a.latitude, a.longitude, b.latitude, b.longitude)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(LISTS, st.floats(0, 300))
 def test_partition_within_radius(drawn: list[tuple[tuple[float, float], float, str]], radius: float) -> None:
     """Every plant is in one node, of its own authority, within the radius of the node's largest; megawatts add up."""
@@ -171,7 +171,7 @@ def test_partition_within_radius(drawn: list[tuple[tuple[float, float], float, s
     assert sum(p.mw for group in nodes for p in group) == pytest.approx(sum(p.mw for p in given_plants))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(LISTS, st.floats(0, 300), st.randoms(use_true_random=False))
 def test_order_does_not_matter(drawn, radius, chance):
     given_plants = plants(drawn)

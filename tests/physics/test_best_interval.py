@@ -184,7 +184,7 @@ def test_writes_that_outlast_the_time_between_stops() -> None:
 
 
 @given(factor=st.floats(1e-4, 1e4), seed=st.integers(0, 1000), step=st.sampled_from([0.0, 0.0, 5.0, 500.0]))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_no_other_interval_is_better(factor: float, seed: int, step: float) -> None:
     job = replace(drawn_job(random.Random(seed)), step_seconds=step)
     for way in ways(job, spares=True):
@@ -219,7 +219,7 @@ def test_restarts_by_random_stops(mean: float, interval: float, write: float, re
 
 
 @given(ratio=st.floats(-30, 2.5).map(lambda x: 10**x))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @example(ratio=2.4e-9)
 @example(ratio=1e-5)
 @example(ratio=1e100)
@@ -260,7 +260,7 @@ def test_first_orders() -> None:
 
 
 @given(away=st.floats(0, 5), stalled=st.floats(0, 100))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_replicas_that_are_there(away: float, stalled: float) -> None:
     y = float(inverse_share_there(away, stalled))
     assert y == pytest.approx(1 + away * y / (y + stalled), rel=1e-9)

@@ -7,6 +7,7 @@ import re
 import time
 from collections import Counter
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -313,13 +314,17 @@ def test_a_shipped_conflict_is_confirmed() -> None:
     assert {v.rule for v in check(Plan.model_validate(data))} == {"known_rules"}
 
 
+@cache
+def conflict_of(seed: int, solver: str | None) -> Any:
+    return conflict(*random_case(seed), Options(solver=solver))
+
+
 @pytest.mark.parametrize("solver", ["highs", "cpsat"])
 def test_a_conflict_is_that_of_either_solver(solver: str) -> None:
     """CP-SAT alone names the same rules; what HiGHS alone says is confirmed in fractions where no row is whole."""
     marks = set()
     for seed in (3, 13, 20, 29, 53, 59, 108):
-        instance, request = random_case(seed)
-        usual, other = (conflict(instance, request, Options(solver=x)) for x in (None, solver))
+        usual, other = (conflict_of(seed, x) for x in (None, solver))
         assert (usual is None) == (other is None)
         if usual is not None and other is not None:
             assert usual.rules == other.rules and usual.checked == CONFIRMED

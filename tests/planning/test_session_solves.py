@@ -58,7 +58,7 @@ def test_a_session_answers_as_cold_solves_do(seed: int, sites: int) -> None:
         assert planner.check(plan) == []
 
 
-@pytest.mark.parametrize("seed", [*slow(0), *more(*range(1, 20))])
+@pytest.mark.parametrize("seed", [*slow(15), *more(*range(15))])
 def test_racks_of_a_cluster_come_and_go_as_money_does(seed: int) -> None:
     """More racks, some of which the money does not pay, fewer and as many again: all as cold solves are."""
     question, session = toy(seed), planner.Session()

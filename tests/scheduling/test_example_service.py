@@ -30,11 +30,11 @@ def service(tmp_path: Path) -> example.Service:
 @pytest.fixture
 def port(service: example.Service, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """Serve with short times and few places."""
-    monkeypatch.setattr(example, "SILENT_SECONDS", 0.5)
+    monkeypatch.setattr(example, "SILENT_SECONDS", 0.3)
     monkeypatch.setattr(example, "REQUEST_SECONDS", 1.0)
     monkeypatch.setattr(example, "MAX_CLIENTS", 8)
     server = example.Server(("127.0.0.1", 0), service)
-    Thread(target=server.serve_forever, daemon=True).start()
+    Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     yield server.server_address[1]
     server.shutdown()
     server.server_close()
@@ -88,7 +88,7 @@ def test_a_long_body_is_refused_unread(port: int) -> None:
 
 def test_silent_clients_are_survived(port: int) -> None:
     """Clients that say nothing, or stop half-way, keep no place for long."""
-    silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(30)]
+    silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(18)]
     for i, client in enumerate(silent):
         if i % 2:
             client.sendall(b"POST /place HTTP/1.0\r\nContent-Length: 100\r\n\r\n{")

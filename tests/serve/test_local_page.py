@@ -28,7 +28,7 @@ class Page:
 
     def __init__(self, questions: QuestionThread) -> None:
         self.questions, self.server = questions, local_server(questions, 0)
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
 
     def get(self, path: str, **headers: str) -> str:
         """Return what is at a path."""

@@ -63,10 +63,10 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     wheels, home = folder / "wheels", folder / "venv"
     build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(wheels), str(ROOT)]
     subprocess.run(build, check=True, capture_output=True)
-    venv.create(home, with_pip=True)
+    venv.create(home)
     python = home / "bin" / "python"
     wheel = next(wheels.glob("*.whl"))
-    install = [python, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", str(wheel)]
+    install = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", "--no-index", wheel]
     subprocess.run(install, check=True, capture_output=True, cwd=folder)
     asked = [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
     own = subprocess.run(asked, check=True, capture_output=True, text=True)

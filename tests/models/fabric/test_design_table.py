@@ -43,7 +43,7 @@ def by_pairs(points: list[tuple[float, ...]]) -> list[int]:
 
 
 @given(st.integers(1, 4).flatmap(lambda k: st.lists(st.tuples(*[st.sampled_from([0.0, 1, 2, 3, 4, 5, math.inf])] * k))))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_the_front_is_that_of_all_pairs(points: list[tuple[float, ...]]) -> None:
     """The rows kept are those that no other matches or beats, pair by pair, in the order of their columns."""
     columns = len(points[0]) if points else 2

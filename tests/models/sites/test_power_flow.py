@@ -8,7 +8,7 @@ import pyomo.environ as pyo
 import pytest
 from power_grids import Value, angles, changed, loaded_case, power_case, same, violations, wire
 from site_grids import ANY, OPTIONS, case, node, solved
-from tiers import more
+from tiers import more, slow
 
 from planner.errors import InputError
 from planner.instance.instance import Instance
@@ -64,7 +64,7 @@ def with_built(instance: Instance, built: tuple[int, ...]) -> tuple[Instance, fl
     )
 
 
-@pytest.mark.parametrize(("seed", "n1"), [(100, "full"), (103, "full"), (104, "node"), (106, "full"), (108, "node")])
+@pytest.mark.parametrize(("seed", "n1"), [(100, "full"), *slow((103, "full")), (104, "node"), (106, "full"), (108, "node")])
 def test_new_circuits_under_outages_agree_with_trying_all(seed: int, n1: str) -> None:
     """The best over every number of built circuits, each with all its outages in full, is what the search finds."""
     instance, request = power_case(seed, n1=n1, new=2)
@@ -148,12 +148,6 @@ def test_load_behind_a_single_line_goes_dark_and_does_not_forbid_sites_elsewhere
     assert plan is not None and sum(s.racks for s in plan.sites) == 10
     assert {f.line: abs(f.mw) for f in plan.flows}[far["id"]] == pytest.approx(2.0)
     assert violations(instance, plan) == []
-
-
-@pytest.mark.parametrize(("x", "most"), [(0.02, 15), (-0.02, 5), (-0.005, 5)])
-def test_a_compensated_line_draws_flow_against_the_others(x: float, most: int) -> None:
-    """Beside 10 MW at 0.01 pu a line of -0.02 carries half as much the other way, one of -0.005 twice as much."""
-    assert fed(wire("E0", "E1", id="p"), wire("E0", "E1", x, id="q")) == most
 
 
 @pytest.mark.parametrize(("unit", "most"), [(0.0, 8), (2.0, 6), (None, 4)])
@@ -263,11 +257,11 @@ def test_what_a_power_flow_needs_is_named(rules: dict[str, Any], lines: list[dic
 def test_a_planted_violation_is_found() -> None:
     """Splits planned without outages in mind are judged with them: most fail, by the name of what is lost."""
     found = []
-    for seed in range(20):
+    for seed in range(10):
         plan = solved(*power_case(seed))
         assert plan is not None
         found.append({v.rule for v in violations(power_case(seed, n1="full")[0], plan)})
-    assert sum(bool(names) for names in found) >= 8
+    assert sum(bool(names) for names in found) >= 4
     assert all(name.startswith("security[") for names in found for name in names)
 
 

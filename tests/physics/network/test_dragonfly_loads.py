@@ -140,7 +140,7 @@ def loads(d: Dragonfly, w: Wires, pairs: list[tuple[int, int]]) -> tuple[float, 
     return local, max((n for hop, n in load.items() if hop[0].startswith("link")), default=0.0)
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=50)
 @given(dragonflies(), st.integers(0, 10**6), st.booleans())
 def test_no_link_is_overrun(d: Dragonfly, seed: int, shifted: bool) -> None:
     """Where as much leaves a leaf and a group as their exits say, no link carries more than it can.

@@ -139,7 +139,7 @@ def test_interleaved_steps(p: int, m: int, v: int) -> None:
         assert run_1f1b(p, v, m, times) == v * n * (f + b + w) + schedule.bubble_seconds("1f1b", p, v, f, b, w, 0)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.integers(2, 6), st.integers(2, 4), st.integers(1, 3), st.data(), seconds, seconds)
 def test_a_short_last_round_is_bounded(p: int, v: int, whole: int, data: st.DataObject, f: int, b: int) -> None:
     """Behind complete rounds a short one waits for backward slots, and no longer than effective micro-batches say."""
@@ -166,7 +166,7 @@ def test_longer_rounds_wait_for_nothing_and_keep_more(p: int, v: int, data: st.D
         assert peak(interleaved(p, v, m, i, rounds=n), "B") == min(kept, v * m)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.integers(1, 6), st.integers(1, 14), seconds, seconds, st.integers(0, 60))
 def test_plain_sends_show_beside_the_bubble(p: int, m: int, f: int, b: int, send: int) -> None:
     """Plain 1F1B pays, beside the bubble, one round trip for each p micro-batches, whatever overlaps."""
@@ -174,7 +174,7 @@ def test_plain_sends_show_beside_the_bubble(p: int, m: int, f: int, b: int, send
     assert run_1f1b(p, 1, m, (f, b, 0), send) == m * (f + b) + bubble + 2 * ((m - 1) * (p - 1) // p) * send
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.integers(1, 5), st.integers(2, 4), st.integers(1, 4), seconds, seconds, st.data())
 def test_interleaved_sends_show_in_the_bubble_only(p, v, rounds, f, b, data) -> None:
     send, m = data.draw(st.integers(0, min(f, b))) if p > 1 else 0, rounds * p
@@ -187,7 +187,7 @@ def test_an_exchange_longer_than_a_pass_shows_in_every_round() -> None:
     assert run_1f1b(2, 2, 4, (4, 4, 0), 5) > 4 * 16 + schedule.bubble_seconds("1f1b", 2, 2, 4, 4, 0, 5)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.integers(1, 7), st.integers(1, 16), seconds, seconds, seconds, st.integers(0, 12))
 def test_zero_bubble_exchanges(p: int, m: int, f: int, b: int, w: int, send: int) -> None:
     """ZB-H1 hides sends of up to half a W: the bubble is exact above p micro-batches, and an upper bound up to p."""

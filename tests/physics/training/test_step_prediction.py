@@ -67,14 +67,14 @@ def by_formula(p: int, v: int, m: int, most: int, f: float, b: float) -> float:
     return whole + schedule.excess_seconds(p, v, m, most, 0, (f, b, f))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.integers(1, 7), st.integers(1, 4), st.integers(0, 5), st.integers(1, 5), st.integers(1, 9), st.integers(1, 9))
 def test_whole_layers_to_a_chunk(p: int, v: int, more: int, rounds: int, f: int, b: int) -> None:
     layers, m = v + more, rounds * p
     assert finish(p, v, m, [chunks(layers, v)] * p, f, b) == pytest.approx(by_formula(p, v, m, layers, f, b))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     st.integers(2, 12),
     st.integers(2, 5),
@@ -91,7 +91,7 @@ def test_the_excess_is_bounded_from_below(p, v, more, rounds, data, f, b) -> Non
     assert float(schedule.min_excess_seconds(p, v, m, v + more, recompute, f + b, f)) <= found + 1e-9
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.integers(2, 6), st.integers(1, 3), st.integers(1, 17), st.data(), st.integers(1, 9), st.integers(1, 9))
 def test_unequal_stages_take_no_longer_than_the_largest_everywhere(p, v, m, data, f, b) -> None:
     """A pipeline of unequal stages, or with a short last round.
