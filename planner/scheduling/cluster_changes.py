@@ -1,11 +1,9 @@
 """Jobs placed together, stopped for another, moved, repaired, grown and shrunk; each result carries its proof."""
 
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as changed
-from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,7 +28,7 @@ from planner.cluster import (
 from planner.errors import InputError
 from planner.formats.placed_job import read_placement
 from planner.models import Options
-from planner.models.placement.cluster_changes import IncompleteGroup, Repair, repair
+from planner.models.placement.cluster_changes import IncompleteGroup, Repair, largest_pieces, repair
 from planner.models.placement.placement_problem import (
     Kind,
     Leaf,
@@ -437,22 +435,11 @@ def resize(
         size = len(slot.ranks) // new.segment_nodes
         units = members.pop(0) if members else []
         on, leaves = _on(cluster, units), [cluster.leaf_of[unit[0]] for unit in units]
-        staying = _largest_pieces(cluster, on, size)
+        staying = largest_pieces(on, {leaf: cluster.leaves[leaf].path[:1] for leaf in on}, size)
         order = sorted((staying.index(leaf), place) for place, leaf in enumerate(leaves) if leaf in staying)
         units = [units[place] for place in sorted(place for _, place in order[:size])]
         kept.append(_Kept(slot, (*units, *[None] * (size - len(units)))))
     return _mended(cluster, new, running, kept, set(), options_of(time_limit, seed))
-
-
-def _largest_pieces(cluster: Cluster, on: Counter[int], size: int) -> list[int]:
-    """Return the fewest leaves that hold `size` units of a group, those of one pod where there are as few."""
-    every = sorted(on, key=lambda leaf: (-on[leaf], leaf))
-    fewest = bisect_left(list(accumulate(on[leaf] for leaf in every)), size) + 1
-    pods: dict[tuple[int, ...], list[int]] = {}
-    for leaf in every:
-        pods.setdefault(cluster.leaves[leaf].path[:1], []).append(leaf)
-    in_one = (pod[:fewest] for pod in pods.values() if sum(on[leaf] for leaf in pod[:fewest]) >= size)
-    return next(in_one, every[:fewest])
 
 
 def _level(job: Job) -> int:
