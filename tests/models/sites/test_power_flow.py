@@ -8,7 +8,7 @@ import pyomo.environ as pyo
 import pytest
 from power_grids import Value, angles, changed, loaded_case, power_case, same, violations, wire
 from site_grids import ANY, OPTIONS, case, node, solved
-from tiers import more, slow
+from tiers import more
 
 from planner.errors import InputError
 from planner.instance.instance import Instance
@@ -64,7 +64,7 @@ def with_built(instance: Instance, built: tuple[int, ...]) -> tuple[Instance, fl
     )
 
 
-@pytest.mark.parametrize(("seed", "n1"), [(100, "full"), *slow((103, "full")), (104, "node"), (106, "full"), (108, "node")])
+@pytest.mark.parametrize(("seed", "n1"), [(100, "full"), (103, "full"), (104, "node"), (106, "full"), (108, "node")])
 def test_new_circuits_under_outages_agree_with_trying_all(seed: int, n1: str) -> None:
     """The best over every number of built circuits, each with all its outages in full, is what the search finds."""
     instance, request = power_case(seed, n1=n1, new=2)
