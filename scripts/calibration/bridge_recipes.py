@@ -82,3 +82,15 @@ def recipe_stack(row: dict[str, str]) -> Stack:
     }
     switches["overlaps"] = (*OVERLAPS, "experts") if "EP-overlap" in name else OVERLAPS
     return Stack(BRIDGE if graphs == "whole" else BRIDGE_2025, switches)
+
+
+def titan_stack(row: dict[str, str]) -> Stack:
+    """Return the stack of a row of torchtitan: its notes say where TP is not asynchronous.
+
+    Its rows of the end of 2024, which name a table, compute the loss without torch.compile: logits in 16 bits, their
+    copy, softmax and gradient in 32.
+    """
+    switches: dict[str, Any] = {"logit_memory_bytes": 14.0} if row["table"] else {}
+    if "vanilla" in row["notes"] or "; 2D;" in row["notes"]:
+        switches["overlaps"] = tuple(x for x in OVERLAPS if x != "tensor")
+    return Stack("torchtitan", switches)

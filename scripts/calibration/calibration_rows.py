@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bridge_recipes import BRIDGE_2025, Stack, bridge_stack
+from bridge_recipes import BRIDGE_2025, Stack, bridge_stack, titan_stack
 from recent_rows import CUSTOM_REMAT, NATURAL, is_mixture, recent_stack
 from recent_rows import MODELS as RECENT_MODELS
 from row_problems import case_of
@@ -298,7 +298,8 @@ def _published(row: dict[str, str]) -> Case | str:
         return "states no layout"
     if seconds is None and not oom:
         return "states neither a step time nor a failure for memory"
-    stack = bridge_stack(row, model.name) if software == "megatron-bridge" else Stack(software)
+    stacks = {"megatron-bridge": lambda: bridge_stack(row, model.name), "torchtitan": lambda: titan_stack(row)}
+    stack = stacks.get(software, lambda: Stack(software))()
     return complete(row, model, stack, None if oom else seconds, fits=not oom)
 
 
