@@ -1,5 +1,6 @@
 """What mixtures of experts and narrow heads cost beside their FLOP and their traffic, by hand."""
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -129,6 +130,21 @@ def test_casts_of_a_product_by_hand() -> None:
     passes.gemm("product", 3, 5, 7)
     for listed, elements in ((passes.forward, 3 * 5), (passes.backward, 3 * 7)):
         assert [o.seconds for o in listed if o.kind == "quantise"] == pytest.approx([elements * 4 * 3 / 1e9])
+
+
+@pytest.mark.parametrize(("hidden", "ffn", "fused"), [(256, 512, True), (256, 320, False), (320, 256, False)])
+def test_fused_experts_cast_what_comes_in(hidden: int, ffn: int, fused: bool) -> None:
+    """Fused, the tokens of 4 experts and the gradients that come back are cast; a width off the tiles fuses none."""
+    m = machine("fp8", fused_experts=True, quantise_traffic=1.0, expert_seconds=1.0, expert_cast_seconds=1.0)
+    experts = Experts(count=4 * LOCAL, per_token=2, ffn=ffn, clamped=True)
+    m = replace(m, model=m.model.model_copy(update={"hidden": hidden, "experts": experts}))
+    passes = layer_operations(m, SHAPE, routed=True)
+    for listed in (passes.forward, passes.backward):
+        casts = [o.seconds for o in listed if o.name.startswith("cast for experts")]
+        elements = 4 * 2 * (hidden + (0 if fused else ffn))
+        assert math.fsum(casts) == pytest.approx(elements * 4 / 1e9 + (0 if fused else 2 * LOCAL))
+    one_kernel = [] if fused else [pytest.approx(4 * 2 * ffn * 2 * 2 / 1e9)]
+    assert [o.seconds for o in passes.forward if o.name == "experts activation"] == one_kernel
 
 
 @pytest.mark.parametrize("context_parallel", [1, 2, 4])
