@@ -343,7 +343,12 @@ def test_names_of_recipes_say_their_switches() -> None:
 
 @pytest.mark.parametrize(
     ("notes", "asynchronous"),
-    [("vanilla TP", False), ("memory in GiB; 2D; seq", False), ("memory in GiB; 2D+asyncTP; seq", True), ("1F1B", True)],
+    [
+        ("vanilla TP", False),
+        ("memory in GiB; 2D; seq", False),
+        ("memory in GiB; 2D+asyncTP; seq", True),
+        ("1F1B", True),
+    ],
 )
 @pytest.mark.parametrize("table", ["Table 4", ""])
 def test_torchtitan_by_its_notes(notes: str, asynchronous: bool, table: str) -> None:
