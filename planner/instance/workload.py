@@ -353,7 +353,8 @@ class Software(Sourced):
     )
     fused_experts: bool = Field(
         False,
-        description="One kernel takes all of a GPU's experts, with their activation and casts; else each has its own.",
+        description="One kernel takes all of a GPU's experts with their activation, and their casts where 256 divides "
+        "the widths; else each has its own.",
     )
     fp8_recipe: Fp8Recipe = Field(
         "delayed",

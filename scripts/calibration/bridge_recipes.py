@@ -68,17 +68,31 @@ def recipes() -> dict[tuple[str, ...], dict[str, str]]:
 
 
 def recipe_stack(row: dict[str, str]) -> Stack:
-    """Return the stack that the words in the name of one of Megatron-LM's recipes describe."""
-    name = row["id"]  # none says that experts are fused
+    """Return the stack of one of Megatron-LM's recipes, by the words in its name and its file (examples/moe_recipes).
+
+    All but DeepEP's dispatch by HybridEP, those of whole graphs fuse experts, and those of Qwen3-30B on GB200 leave the
+    exchange of gradients and weights out of the passes.
+    """
+    name = row["id"]
     graphs = "whole" if "fullCG" in name else "part" if "CG" in name else "none"
-    dispatcher = (
-        "hybrid_ep" if "HybridEP" in name or "fullCG" in name else "deep_ep" if "DeepEP" in name else "all_to_all"
-    )
-    switches: dict[str, Any] = {
+    overlaps = OVERLAPS if "Qwen3-30B-GB200" not in name else ("context", "sends", "tensor")
+    switches = {
         "cuda_graphs": graphs,
-        "fused_experts": False,
-        "dispatcher": dispatcher,
+        "fused_experts": graphs == "whole",
+        "dispatcher": "deep_ep" if "DeepEP" in name else "hybrid_ep",
         "fp8_recipe": fp8_recipe(row),
+        "overlaps": (*overlaps, "experts") if "EP-overlap" in name else overlaps,
     }
-    switches["overlaps"] = (*OVERLAPS, "experts") if "EP-overlap" in name else OVERLAPS
     return Stack(BRIDGE if graphs == "whole" else BRIDGE_2025, switches)
+
+
+def titan_stack(row: dict[str, str]) -> Stack:
+    """Return the stack of a row of torchtitan: its notes say where TP is not asynchronous.
+
+    Its rows of the end of 2024, which name a table, compute the loss without torch.compile: logits in 16 bits, their
+    copy, softmax and gradient in 32.
+    """
+    switches: dict[str, Any] = {"logit_memory_bytes": 14.0, "fused_loss": False} if row["table"] else {}
+    if "vanilla" in row["notes"] or "; 2D;" in row["notes"]:
+        switches["overlaps"] = tuple(x for x in OVERLAPS if x != "tensor")
+    return Stack("torchtitan", switches)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bridge_recipes import BRIDGE_2025, Stack, bridge_stack
+from bridge_recipes import BRIDGE_2025, Stack, bridge_stack, titan_stack
 from recent_rows import CUSTOM_REMAT, NATURAL, is_mixture, recent_stack
 from recent_rows import MODELS as RECENT_MODELS
 from row_problems import case_of
@@ -298,7 +298,8 @@ def _published(row: dict[str, str]) -> Case | str:
         return "states no layout"
     if seconds is None and not oom:
         return "states neither a step time nor a failure for memory"
-    stack = bridge_stack(row, model.name) if software == "megatron-bridge" else Stack(software)
+    stacks = {"megatron-bridge": lambda: bridge_stack(row, model.name), "torchtitan": lambda: titan_stack(row)}
+    stack = stacks.get(software, lambda: Stack(software))()
     return complete(row, model, stack, None if oom else seconds, fits=not oom)
 
 
@@ -343,7 +344,7 @@ def complete(row: dict[str, str], model: Model, stack: Stack, seconds: float | N
         rack=_rack(gpu_name),
         software=own,
         model=model,
-        precision=_precision_of(software, dtype, stated),
+        precision=_precision_of(software, dtype, stated, row["source"]),
         sequence=_number(row["seq"], 1),
     )
     by_recipe = "selective" if "recompute_modules" in stack.switches else "none"
@@ -489,7 +490,7 @@ def _model(row: dict[str, str]) -> Model | str:
     )
 
 
-def _precision_of(software: str, dtype: str, stated: str) -> Precision:
+def _precision_of(software: str, dtype: str, stated: str, source: str) -> Precision:
     """Return the bytes by role that a framework uses with a type; FSDP's depend on its mixed precision."""
     if software in ("llm-foundry-fsdp", "torchtitan"):
         wide = "amp" in stated or software == "torchtitan"
@@ -498,6 +499,8 @@ def _precision_of(software: str, dtype: str, stated: str) -> Precision:
             dtype, gradient_bytes=gradient, master_bytes=2.0 if wide else 0.0, optimizer_bytes=8.0 if wide else 4.0
         )
     short = software in SHORT_GRADIENTS or (software == "megatron-deepspeed" and dtype == "fp16")
+    if source.startswith("Megatron-LM"):  # main_grads_dtype: fp32; those in FP8 have both moments in 16 bits
+        return precision(dtype, gradient_bytes=4.0, optimizer_bytes=4.0 if dtype == "fp8" else 8.0)
     return precision(dtype, gradient_bytes=2.0 if short else 4.0)
 
 

@@ -136,9 +136,7 @@ KNOWN: tuple[Known, ...] = (
     *_software("score_efficiency", (0.08, 1.0), (0.4, 0.5), (LM_2022,), (LM_2021,), (DEEPSPEED,)),
     *_software("elementwise_traffic", (0.3, 8.0), (1.7, 0.5), SCRIPTS, TUNED, (CORE_2024,), (NEMO_2024,), *OLD),
     *_software("quantise_traffic", (0.1, 8.0), (1.0, 0.7), (*SCRIPTS, *TUNED, *OF_2024), (FOUNDRY,), (TITAN,)),
-    *_software(
-        "loss_bytes_per_logit", (4.0, 250.0), (14.0, 0.3), ENGINE, *OLD, own={FOUNDRY: (18.0, 0.8), TITAN: (18.0, 0.8)}
-    ),
+    *_software("loss_bytes_per_logit", (4.0, 250.0), (14.0, 0.3), ENGINE, *OLD, own={FOUNDRY: (18.0, 0.8)}),
     *_software("launch_seconds", (1e-6, 4e-4), (1e-4, 0.5), ENGINE, *OLD),
     *_software(
         "collective_seconds",

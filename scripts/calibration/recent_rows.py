@@ -7,7 +7,7 @@ row of Megatron-LM's recipes, which name them.
 
 from typing import Any
 
-from bridge_recipes import BRIDGE_2025, Stack, bridge_stack, numbers, recipe_stack
+from bridge_recipes import BRIDGE_2025, Stack, bridge_stack, numbers, recipe_stack, titan_stack
 
 MODELS = {
     "DeepSeek-V3": "deepseek-v3",
@@ -50,7 +50,7 @@ def recent_stack(row: dict[str, str]) -> Stack:
     if source.startswith("Megatron-Bridge"):
         return bridge_stack(row | {"table": row["release"], "moe": str(int(is_mixture(row)))}, MODELS[row["model"]])
     if source.startswith("torchtitan"):
-        return Stack("torchtitan")
+        return titan_stack(row | {"table": ""})
     if source.startswith("tpu-recipes"):
         return Stack("maxtext")
     series, release = source.split(" ")[0], numbers(row["release"])

@@ -9,7 +9,7 @@ import accuracy_page
 import calibrate
 import numpy as np
 import pytest
-from bridge_recipes import BRIDGE, BRIDGE_2025, Stack, bridge_stack, recipe_stack, recipes
+from bridge_recipes import BRIDGE, BRIDGE_2025, Stack, bridge_stack, recipe_stack, recipes, titan_stack
 from calibration_rows import Case, read
 from catalogue_files import catalogue_with, laid_out, on_a_bound, write
 from error_table import error_classes, multiple_of, spreads_of, write_points
@@ -334,7 +334,28 @@ def test_names_of_recipes_say_their_switches() -> None:
     full = recipe_stack({"id": "a-fullCG_HybridEP_EP-overlap", "precision": "MXFP8"}).switches
     assert (full["cuda_graphs"], full["dispatcher"], full["overlaps"][-1]) == ("whole", "hybrid_ep", "experts")
     plain = recipe_stack({"id": "FP8-blockwise_routerCG", "precision": "FP8"}).switches
-    assert (plain["cuda_graphs"], plain["dispatcher"], plain["fp8_recipe"]) == ("part", "all_to_all", "blockwise")
+    assert (plain["cuda_graphs"], plain["dispatcher"], plain["fp8_recipe"]) == ("part", "hybrid_ep", "blockwise")
+    assert (full["fused_experts"], plain["fused_experts"]) == (True, False)
+    assert recipe_stack({"id": "MXFP8-DeepEP", "precision": "MXFP8"}).switches["dispatcher"] == "deep_ep"
+    shown = recipe_stack({"id": "mcore-Qwen3-30B-GB200-BF16", "precision": "BF16"}).switches["overlaps"]
+    assert {"gradients", "parameters"}.isdisjoint(shown)
+
+
+@pytest.mark.parametrize(
+    ("notes", "asynchronous"),
+    [
+        ("vanilla TP", False),
+        ("memory in GiB; 2D; seq", False),
+        ("memory in GiB; 2D+asyncTP; seq", True),
+        ("1F1B", True),
+    ],
+)
+@pytest.mark.parametrize("table", ["Table 4", ""])
+def test_torchtitan_by_its_notes(notes: str, asynchronous: bool, table: str) -> None:
+    """Notes say where TP is not asynchronous; rows of 2024, which name a table, do not compile the loss."""
+    found = titan_stack({"notes": notes, "table": table}).switches
+    assert ("tensor" in found.get("overlaps", ("tensor",))) == asynchronous
+    assert ("logit_memory_bytes" in found) == ("fused_loss" in found) == bool(table)
 
 
 def test_recipes_are_switches_that_a_stack_has() -> None:

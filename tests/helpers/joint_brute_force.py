@@ -148,7 +148,7 @@ class Times:
         front, usual = x.front, x.times
         slower = front.forward_seconds + front.backward_seconds - usual.forward_seconds - usual.backward_seconds
         dense = 0 if self.m.model.experts is None else self.m.model.experts.dense_layers
-        heads = heads + np.where(np.arange(c.p) == 0, dense * slower, 0.0)[None, :]
+        heads = heads + np.where(np.arange(c.p) == 0, dense * slower + x.embedding, 0.0)[None, :]
         n = float(schedule.effective_micro_batches(c.m, c.p, c.v))
         stages = step_prediction.stage_seconds(x, sharded, c.v, layers, recompute, exchange) + heads
         stages = n * (stages + x.machine.software.microbatch_seconds)

@@ -4,7 +4,7 @@ A layer is a list of operations, not a number: matrix products or GEMMs (FLOP at
 flash attention, and element-wise work bound by HBM. Backward work follows from forward work operation by operation.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from planner.instance.base import Dtype
@@ -25,6 +25,7 @@ ACTIVATION_PASSES = {False: (2, 3), True: (3, 5)}
 # Biases added, two clamps, a scale, a sigmoid, a sum and two products as operations of their own, and their backward
 # (openai/gpt-oss, gpt_oss/torch/model.py, swiglu).
 CLAMPED_PASSES = (24, 48)
+FUSED_WIDTH = 256  # of which widths of fused experts are multiples (Transformer Engine, validate_grouped_mlp_dims)
 USUAL_HEAD = 128  # the width at which attention_efficiency counts
 NARROW: tuple[Dtype, ...] = ("fp4", "fp8")  # types that inputs of a product are cast to
 
@@ -205,7 +206,7 @@ def elementwise_seconds(m: Machine, moved_bytes: Num) -> Num:
 
 @dataclass(frozen=True, slots=True)
 class Grouped:
-    """Products of a GPU's experts: how many, the share of the rate of others, and whether all are in one kernel.
+    """Products of a GPU's experts: how many, the share of the rate of others, and whether their operands are cast.
 
     `start_seconds` and `cast_seconds` are those of the start of each and of the cast of its input.
     """
@@ -214,7 +215,8 @@ class Grouped:
     share: float = 1.0
     start_seconds: float = 0.0
     cast_seconds: float = 0.0
-    fused: bool = False
+    casts_input: bool = True
+    casts_gradient: bool = True
 
 
 ONE_PRODUCT = Grouped()
@@ -251,12 +253,17 @@ class Passes:
         self.forward.append(LayerOperation(name, "gemm", float(forward / share) + starts))
         delayed = float(weights / share) + starts
         self.backward.append(LayerOperation(name, "gemm", float(back / share) + starts + delayed, delayed))
-        if not grouped.fused and (dtype or m.precision.compute) in NARROW:
+        if (dtype or m.precision.compute) in NARROW:
             cast, traffic = f"cast for {name}", m.software.quantise_traffic
             each = cast_bytes(m)
             rate = hbm_rate(m) / traffic if traffic else float("inf")
-            self.forward.append(LayerOperation(cast, "quantise", float(count * (rows * inner * each / rate + wait))))
-            self.backward.append(LayerOperation(cast, "quantise", float(count * (rows * columns * each / rate + wait))))
+            for operations, width, casts_it in (
+                (self.forward, inner, grouped.casts_input),
+                (self.backward, columns, grouped.casts_gradient),
+            ):
+                if casts_it:
+                    seconds = float(count * (rows * width * each / rate + wait))
+                    operations.append(LayerOperation(cast, "quantise", seconds))
 
     def elementwise(self, name: str, forward_elements: Num, backward_elements: Num) -> None:
         """Add an element-wise operation that moves the given numbers of elements in the forward and backward pass."""
@@ -403,41 +410,47 @@ def _routed(p: Passes, own: Num, s: LayerShape) -> None:
     """Add the grouped products of the routed experts: a GPU's share of the tokens, k times, over its own experts.
 
     All wait for the busiest GPU, which has more tokens than the mean where routing is not even. Fused experts are one
-    kernel, which activates and casts values in registers (Megatron-LM, use_transformer_engine_op_fuser).
+    kernel, which activates and casts values in registers; the tokens that come in, and the gradients that come back,
+    are cast before it (Transformer Engine, ops/fused/grouped_mlp.py). Of other widths than its tiles', their activation
+    alone is one kernel (Megatron-LM, use_transformer_engine_op_fuser).
     """
     m, experts = p.m, p.m.model.experts
     if experts is None:
         raise ValueError("the model has no experts")
-    gated = m.model.gated_ffn
+    gated, one_activation = m.model.gated_ffn, m.software.fused_experts
     count = max(1.0, experts.count / s.expert_parallel)
     rows = m.expert_imbalance * own * experts.per_token / count
-    fused = m.software.fused_experts
+    fused = one_activation and m.model.hidden % FUSED_WIDTH == experts.ffn % FUSED_WIDTH == 0
     each = Grouped(
         count=count,
         share=m.software.expert_efficiency,
         start_seconds=0.0 if fused else m.software.expert_seconds,
-        cast_seconds=m.software.expert_cast_seconds,
-        fused=fused,
+        cast_seconds=0.0 if fused else m.software.expert_cast_seconds,
     )
     width = experts.ffn * (2 if gated else 1)
-    p.gemm("experts in", rows, m.model.hidden, width, grouped=each)
+    p.gemm("experts in", rows, m.model.hidden, width, grouped=replace(each, casts_gradient=not fused))
     if not fused:
         inner = m.expert_imbalance * own * experts.per_token * experts.ffn
-        forward, backward = CLAMPED_PASSES if experts.clamped else ACTIVATION_PASSES[gated]
+        apart = experts.clamped and not one_activation
+        forward, backward = CLAMPED_PASSES if apart else ACTIVATION_PASSES[gated]
         p.elementwise("experts activation", forward * inner, backward * inner)
-    p.gemm("experts out", rows, experts.ffn, m.model.hidden, grouped=each)
+    p.gemm("experts out", rows, experts.ffn, m.model.hidden, grouped=replace(each, casts_input=not fused))
 
 
 def head_seconds(m: Machine, s: LayerShape) -> float:
-    """Compute the seconds of logits and loss of one micro-batch on one TP rank, forward and backward, in 16 bits.
-
-    The gradient of the token embedding is included: it is cleared, summed up by token, and added to the main gradient.
-    In a pipeline of several stages it belongs to another stage, whose time is below the head's.
-    """
+    """Compute the seconds of logits and loss of one micro-batch on one TP rank, forward and backward, in 16 bits."""
     tokens, columns = s.tokens(m.sequence), m.model.vocabulary / s.tensor_parallel
     dtype, h = attention_dtype(m), m.model.hidden
     sizes = ((tokens, h, columns), (tokens, columns, h), (h, tokens, columns))  # forward, input and weight gradient
     products = sum(gemm_seconds(m, *size, dtype=dtype) for size in sizes)
     loss = m.software.loss_bytes_per_logit + (0.0 if m.software.fused_loss else UNFUSED_LOSS_BYTES)
-    embedding = columns * h * (3 * m.precision.activation_bytes + 2 * m.precision.gradient_bytes)
-    return float(products + (tokens * columns * loss + embedding) / hbm_rate(m))
+    return float(products + tokens * columns * loss / hbm_rate(m))
+
+
+def embedding_seconds(m: Machine, s: LayerShape) -> float:
+    """Compute the seconds of the token embedding's gradient of one micro-batch on one TP rank.
+
+    It is cleared, summed up by token, and added to the main gradient.
+    """
+    elements = m.model.vocabulary / s.tensor_parallel * m.model.hidden
+    return float(elements * (3 * m.precision.activation_bytes + 2 * m.precision.gradient_bytes) / hbm_rate(m))

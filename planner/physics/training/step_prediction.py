@@ -25,7 +25,7 @@ from planner.physics.training.collectives import (
 )
 from planner.physics.training.layer_time import LayerTimes, OverlappedPasses, ReplicaGroup
 from planner.physics.training.memory import memory_by_stage, stage_gradient_bytes, worst_memory
-from planner.physics.training.operations import LayerShape, Machine, head_seconds
+from planner.physics.training.operations import LayerShape, Machine, embedding_seconds, head_seconds
 from planner.physics.training.parallel_strategy import ParallelStrategy, padded, strategy_of
 from planner.physics.training.schedule import PipelineCounts, Schedule
 from planner.physics.training.step import Conditions, ShardedTimes
@@ -47,6 +47,7 @@ class Pipeline:
     times: LayerTimes
     front: LayerTimes
     head: float
+    embedding: float
     context_nic: float
     send_at_rate: float
     send_per_slowdown: float
@@ -101,6 +102,7 @@ def pipeline_of(
         times=times,
         front=front,
         head=head_seconds(m, shape),
+        embedding=embedding_seconds(m, shape),
         context_nic=context_nic_seconds(m, shape, transport_slowdown),
         send_at_rate=one,
         send_per_slowdown=two - one,
@@ -152,7 +154,7 @@ def exposed_seconds(x: Pipeline, sharded: ShardedTimes, virtual_stages: Num, lay
 def stage_seconds(
     x: Pipeline, sharded: ShardedTimes, virtual_stages: Num, layers: Num, recomputed: Num, send: Num
 ) -> Num:
-    """Compute the seconds of a stage and micro-batch without the head.
+    """Compute the seconds of a stage and micro-batch without the head and what the first stage has beyond others.
 
     Its layers, those recomputed, and the exchange that it exposes.
     """
@@ -164,8 +166,8 @@ def stage_seconds(
 
 
 def front_seconds(x: Pipeline, stage: Num) -> Num:
-    """Compute the seconds that the front layers add to a micro-batch of a stage; all of them are on the first."""
-    return np.where(np.asarray(stage) == 0, front_layers(x.machine.model) * x.front_excess_seconds, 0.0)
+    """Compute the seconds that front layers and the embedding add to a micro-batch of a stage: of the first alone."""
+    return np.where(np.asarray(stage) == 0, front_layers(x.machine.model) * x.front_excess_seconds + x.embedding, 0.0)
 
 
 def least_layers(x: Pipeline) -> int:
@@ -357,7 +359,7 @@ def step_breakdown(
     sharded, p, v = sharded_times(x, group), strategy.pipeline_parallel, strategy.virtual_stages
     counts, send = PipelineCounts(p, v, strategy.micro_batches), float(x.send(c.pipeline_send_slowdown, p))
     layers, recompute = np.array(strategy.layers_per_stage), np.array(strategy.recomputed)
-    heads = np.where(np.arange(p) == p - 1, x.head, 0.0)
+    heads = np.where(np.arange(p) == p - 1, x.head, 0.0) + np.where(np.arange(p) == 0, x.embedding, 0.0)
     n, most = float(schedule.effective_micro_batches(strategy.micro_batches, p, v)), int(layers.max())
     waits = np.array(
         [

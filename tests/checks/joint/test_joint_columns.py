@@ -138,7 +138,8 @@ def test_a_pinned_split_is_the_only_one() -> None:
                 float(step_prediction.stage_seconds(a, b, 1, n, r, split.send)) + host for n, r in ((1, 1), (2, 0))
             )
             chunk = max(float(step_prediction.chunk_seconds(a, b, 1, n, r)) for n, r in ((1, 1), (2, 0)))
-            assert split.least() == pytest.approx(max(one, two + a.head) + split.once(chunk, 2), rel=1e-12)
+            each = max(one + a.embedding, two + a.head)
+            assert split.least() == pytest.approx(each + split.once(chunk, 2), rel=1e-12)
 
 
 def every_split(split: PipelineSplits, m: int) -> list[tuple[float, float]]:
@@ -181,7 +182,7 @@ def _with_least_waits(split: PipelineSplits, m: int, layers: tuple[int, ...], re
     for k, (a, r) in enumerate(zip(layers, repeated, strict=True)):
         own = float(step_prediction.stage_seconds(x, sharded, v, a, r, split.send)) + x.machine.software.host_seconds
         wait = schedule.min_excess_seconds(p, v, m, a, r, float(sharded.layer_seconds), x.times.recompute_seconds)
-        stages.append(n * (own + (x.head if k == p - 1 else 0.0)) + float(wait))
+        stages.append(n * (own + x.head * (k == p - 1) + x.embedding * (k == 0)) + float(wait))
     chunk = max(
         float(step_prediction.chunk_seconds(x, sharded, v, a, r)) for a, r in zip(layers, repeated, strict=True)
     )

@@ -1,5 +1,6 @@
 """What mixtures of experts and narrow heads cost beside their FLOP and their traffic, by hand."""
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -131,12 +132,27 @@ def test_casts_of_a_product_by_hand() -> None:
         assert [o.seconds for o in listed if o.kind == "quantise"] == pytest.approx([elements * 4 * 3 / 1e9])
 
 
+@pytest.mark.parametrize(("hidden", "ffn", "fused"), [(256, 512, True), (256, 320, False), (320, 256, False)])
+def test_fused_experts_cast_what_comes_in(hidden: int, ffn: int, fused: bool) -> None:
+    """Fused, the tokens of 4 experts and the gradients that come back are cast; a width off the tiles fuses none."""
+    m = machine("fp8", fused_experts=True, quantise_traffic=1.0, expert_seconds=1.0, expert_cast_seconds=1.0)
+    experts = Experts(count=4 * LOCAL, per_token=2, ffn=ffn, clamped=True)
+    m = replace(m, model=m.model.model_copy(update={"hidden": hidden, "experts": experts}))
+    passes = layer_operations(m, SHAPE, routed=True)
+    for listed in (passes.forward, passes.backward):
+        casts = [o.seconds for o in listed if o.name.startswith("cast for experts")]
+        elements = 4 * 2 * (hidden + (0 if fused else ffn))
+        assert math.fsum(casts) == pytest.approx(elements * 4 / 1e9 + (0 if fused else 2 * LOCAL))
+    one_kernel = [] if fused else [pytest.approx(4 * 2 * ffn * 2 * 2 / 1e9)]
+    assert [o.seconds for o in passes.forward if o.name == "experts activation"] == one_kernel
+
+
 @pytest.mark.parametrize("context_parallel", [1, 2, 4])
 def test_logits_are_of_a_context_ranks_own_tokens(context_parallel: int) -> None:
-    """Three products of 2·128·16 FLOP a token at 1 MFLOP/s, 8 B a logit over 1 GB/s, 14 B a weight of the embedding."""
+    """Three products of 2·128·16 FLOP a token at 1 MFLOP/s, 8 B a logit over 1 GB/s."""
     own_shape = shape(b=2, c=context_parallel)
     own = 2 * 4 / context_parallel
-    expected = own * (3 * 2 * 128 * 16 / 1e6 + 16 * 8 / 1e9) + 128 * 16 * 14 / 1e9
+    expected = own * (3 * 2 * 128 * 16 / 1e6 + 16 * 8 / 1e9)
     assert head_seconds(machine(loss_bytes_per_logit=8.0), own_shape) == pytest.approx(expected)
 
 
