@@ -209,3 +209,20 @@ def test_switches_as_before_leave_an_instance_as_it_was() -> None:
         for x in stated
     ]
     assert hashes[0] == hashes[1] != hashes[2]
+
+
+@pytest.mark.parametrize("name", [name for name, model in MODELS.items() if model.experts])
+def test_dense_layers_take_as_long_however_experts_are_divided(name: str) -> None:
+    """The shape by which front layers are timed once gives the times of each that has it, and their bytes."""
+    m = machine(
+        MODELS[name],
+        overlaps=("experts",),
+        expert_overlap=0.9,
+        overlap_launch_seconds=10.0,
+        expert_overlap_layouts="interleaved",
+    )
+    for overlap, e in itertools.product((False, True), (1, 2, 4, 8)):
+        own = replace(SHAPE, expert_parallel=e, experts_overlap=overlap)
+        same = layer_time.dense_shape(own)
+        assert same.expert_parallel <= 2
+        assert layer_time.layer_times(m, own, front=True) == layer_time.layer_times(m, same, front=True)
