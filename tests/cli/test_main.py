@@ -19,13 +19,6 @@ ROOT = Path(__file__).parents[2]
 SMALL = ROOT / "instances" / "one-rack.json"
 
 
-def two_sites(**limits: Any) -> dict[str, Any]:
-    """Return two sites with other limits."""
-    d: dict[str, Any] = json.loads((ROOT / "instances" / "two-sites-405b.json").read_text())
-    d["limits"].update(limits)
-    return d
-
-
 def written(tmp_path: Path, data: dict[str, Any]) -> Path:
     """Write an instance."""
     path = tmp_path / "instance.json"
@@ -131,7 +124,7 @@ def test_pin_outside_the_space() -> None:
 
 def test_less_than_a_megawatt_of_grid(tmp_path: Path) -> None:
     """A grid of under 1 MW ends in exit code 3 with the rules in conflict, and the plan file says so."""
-    d = two_sites()
+    d = json.loads((ROOT / "instances" / "5gw.json").read_text())
     for authority in d["grid"]["balancing_authorities"]:
         authority["headroom_mw"] = 0.1
     plan = tmp_path / "plan.json"
@@ -143,9 +136,9 @@ def test_less_than_a_megawatt_of_grid(tmp_path: Path) -> None:
     assert run_here("check", plan).returncode == 0
 
 
-def test_budget_too_small_for_one_site(tmp_path: Path) -> None:
+def test_budget_too_small_for_one_site() -> None:
     """A budget that buys nothing ends in exit code 3 and names the budget."""
-    out = run_here("solve", written(tmp_path, two_sites(budget_usd=1e6)))
+    out = run_here("solve", ROOT / "instances" / "two-sites-405b.json", "--set", "limits.budget_usd=1e6")
     assert out.returncode == 3, out.stderr
     assert "budget" in out.stdout
 
