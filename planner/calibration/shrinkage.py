@@ -3,9 +3,8 @@
 A line's log error is a sum of the constants' shifts along its slopes, and of a rest with long tails (Student's t). The
 shifts are a factor common to all rates and times, and what the published rows leave open of each constant. How wide
 these two are before any line, and how large the rest is, is not known: each combination is fitted, and counts by a
-power of its evidence (Laplace's approximation: MacKay 1992), and less the wider single constants are. So lines that
-agree with the catalogue move nothing, lines that are all off alike move the common factor, and only lines that differ
-in order move single constants.
+power of its evidence (Laplace's approximation: MacKay 1992). So lines that agree with the catalogue move nothing, lines
+that are all off alike move the common factor, and only lines that differ in order move single constants.
 """
 
 import itertools
@@ -15,13 +14,12 @@ from typing import Any
 import numpy as np
 
 Numbers = np.ndarray[Any, np.dtype[np.float64]]
-COMMON = (0.0, 2.0, 8.0)  # standard deviations of the common factor, in those between sources of the tables
+COMMON = (0.0, 1.0, 2.0, 8.0)  # standard deviations of the common factor, in those between sources of the tables
 STRETCHES = (0.0, 1.0, 2.0, 4.0)  # of what the tables leave open of each constant
 RESTS = (0.003, 0.006, 0.0125, 0.025, 0.05, 0.1)  # scales of what is left of a line
 FREEDOM = 2.0  # degrees of freedom of the rest
 INFORMATION = (FREEDOM + 1) / (FREEDOM + 3)  # of a line on its mean, in that of a normal rest of the same precision
 AS_NORMAL = 1.21  # of a scale: the standard deviation of a normal variable with the same quartiles
-DEPARTURE = 0.8  # of stretches before any line: an exponential distribution of mean 1.25 (Simpson et al. 2017)
 BELIEF = 0.5  # power of the evidence, as no combination is quite true (Gruenwald and van Ommen 2017)
 REWEIGHTINGS = 5  # of lines by the size of their rest
 MOST_LEVERAGE = 0.98  # of a line on its own prediction
@@ -54,11 +52,7 @@ class Shifts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fits:
-    """Fits of combinations: shifts of constants with their covariance, each line's rest and leverage, the evidence.
-
-    `departure` is how much less each counts in what the shifts are; not in how far they are open, which lines that show
-    nothing of a constant leave as it was.
-    """
+    """Fits of combinations: shifts of constants with their covariance, each line's rest and leverage, the evidence."""
 
     scales: Numbers
     means: Numbers
@@ -66,7 +60,6 @@ class Fits:
     rests: Numbers
     leverage: Numbers
     evidence: Numbers
-    departure: Numbers
 
 
 def shifts(errors: Numbers, slopes: Numbers, prior: Prior) -> Shifts:
@@ -77,7 +70,7 @@ def shifts(errors: Numbers, slopes: Numbers, prior: Prior) -> Shifts:
     each = [_fits(errors, slopes, prior, stretch) for stretch in STRETCHES]
     fits = Fits(**{x.name: np.concatenate([getattr(f, x.name) for f in each]) for x in fields(Fits)})
     weights = _shares(fits.evidence)
-    mean = _shares(fits.evidence - fits.departure) @ fits.means
+    mean = weights @ fits.means
     apart = fits.means - mean
     return Shifts(
         mean=mean,
@@ -119,7 +112,6 @@ def _fits(errors: Numbers, slopes: Numbers, prior: Prior, stretch: float) -> Fit
         rests=rests,
         leverage=trust * np.einsum("mni,ni->mn", effects @ (pairs * shrunk), effects),
         evidence=BELIEF * (fit - np.linalg.slogdet(known)[1] / 2),
-        departure=np.full(len(scales), DEPARTURE * stretch),
     )
 
 
@@ -136,5 +128,4 @@ def _left_out(fits: Fits) -> Numbers:
     spare = 1 - np.minimum(MOST_LEVERAGE, fits.leverage)
     rests, scale = fits.rests / spare, fits.scales[:, None] / np.sqrt(spare)
     density = -np.log(scale) - (FREEDOM + 1) / 2 * np.log1p((rests / scale) ** 2 / FREEDOM)
-    evidence = fits.evidence - fits.departure
-    return np.asarray(np.sum(_shares(evidence[:, None] - BELIEF * density) * rests, axis=0))
+    return np.asarray(np.sum(_shares(fits.evidence[:, None] - BELIEF * density) * rests, axis=0))

@@ -112,6 +112,8 @@ def run_at_once(
     stem = begin_highs(highs, *names)
     highs.run()
     status, info = highs.getModelStatus(), highs.getInfo()
+    if status == _Status.kModelEmpty:  # neither columns nor rows, as of fibre that carries nothing: the empty point
+        return stem, SearchResult(status=_Status.kOptimal, point=np.empty(0), bound=float(highs.getLp().offset_))
     solved = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
     point = np.asarray(highs.getSolution().col_value) if solved else None
     bound = None  # for a model without integers its optimum, none before it is reached

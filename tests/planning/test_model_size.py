@@ -194,7 +194,7 @@ def test_the_command_writes_its_points(tmp_path: Path) -> None:
     """Points go to a file, one JSON object a line, and a table shows the fall."""
     out = tmp_path / "points.jsonl"
     fixed = [x for change in FIXED for x in ("--set", change)]
-    span = "--from", "1e21", "--to", "1e22", "--points", "2", "--workers", "1"
+    span = "--from", "1e22", "--to", "1e23", "--points", "2", "--workers", "1"
     done = CliRunner().invoke(main.app, ["limits", str(INSTANCE), *span, "-o", str(out), *fixed])
     assert done.exit_code == 0, done.output
     rows: list[dict[str, Any]] = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
