@@ -197,3 +197,11 @@ def test_a_pressed_side_without_a_limit_gives_none() -> None:
     assert bound_of(lp, [1.0]) == 2.0
     assert bound_of(lp, [-0.5]) is None
     assert bound_of(lp, [1.5]) is None
+
+
+def test_a_model_without_variables_and_rows_is_solved() -> None:
+    """Its one point is empty, at the constant of its objective: fibre that carries nothing is such a model."""
+    m = pyo.ConcreteModel()
+    m.goal = pyo.Objective(expr=7.0)
+    found = highs.run(m)
+    assert (found.proved, found.infeasible, found.objective, found.bound) == (True, False, 7.0, 7.0)

@@ -120,7 +120,8 @@ def _two_tier_racks(
         ends = domain * rack.rail_gpus
         taken = -(-(ends + spare_ports(ends, network.spares)) // split)
         needed = math.ceil(ends / most_over * (1 - LANE_TOLERANCE))
-        return taken + max(needed, network.asked_leaf_uplinks, up or 0) > leaf.ports
+        uplinks = max(needed, network.asked_leaf_uplinks)
+        return uplinks > (up or leaf.ports) or taken + (up or uplinks) > leaf.ports
 
     wanted = racks or (down // rack.rail_gpus if down else None)
     sizes = range(wanted or 1, (wanted or leaf.ports * split) + 1)
