@@ -104,7 +104,7 @@ def _smallest(instance: Instance, options: Options, deadline: Deadline) -> Confl
 def _enough(instance: Instance, options: Options, deadline: Deadline) -> str:
     """Return in words what the cheapest plan without the budget costs, within a share, and what none costs less than.
 
-    Empty where none was found in time.
+    Empty where the time came before the first.
     """
     free = with_part(instance, "limits", budget_usd=None)
     left = min(JUDGED, math.inf if deadline.limit is None else deadline.limit)

@@ -163,21 +163,19 @@ class LeastCapital(Goal):
         refused = 0.0
         for _ in range(CHEAPER if self.seeks and len(self.world.strategies()) > CLIMBED else 0):
             best = self.incumbent
-            usd = (
-                0.0
-                if best is None
-                else max(best.capital_usd * best.seconds / self.limit, math.sqrt(refused * best.capital_usd))
-            )
-            if best is None or not 0 < usd < CLOSE * best.capital_usd:
+            if best is None:
                 return
-            found = self._fast(best, usd)
-            if found is None:
-                refused = usd
-            else:
-                self.keep(found)
+            usd = max(best.capital_usd * best.seconds / self.limit, math.sqrt(refused * best.capital_usd))
+            if not 0 < usd < CLOSE * best.capital_usd:
+                return
+            self._seek(best, usd)
+            refused = usd if self.incumbent is best else refused
 
-    def _fast(self, near: JointPlan, usd: float) -> JointPlan | None:
-        """Return a fast plan for an amount that meets the limit, sought a few choices from another."""
+    def _seek(self, near: JointPlan, usd: float) -> None:
+        """Keep a fast plan for an amount that meets the limit, sought a few choices from another.
+
+        A time limit that comes meanwhile leaves the best that was found.
+        """
         world, sites = self.world_of(usd), self.world.sites
         goal = FewestDays(world=world, rival=self.limit)
         if sites is not None:
@@ -187,7 +185,8 @@ class LeastCapital(Goal):
         finally:
             if sites is not None:
                 sites.pay(self.world.problem.instance)
-        return goal.incumbent
+            if goal.incumbent is not None:
+                self.keep(self._priced(goal.incumbent))
 
     def timed(self, column: Column, seconds: float) -> None:
         """Grow the first late columns of each kind until they meet the deadline, while plans are far from the bound.

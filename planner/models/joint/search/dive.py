@@ -105,30 +105,28 @@ def climb(goal: Goal, column: Column) -> None:
 
     A sample seldom has the fastest strategy, but one that is a few choices from it.
     """
-    world, best, found = goal.world, free_seconds(goal.world, column, NEVER), dict[int, tuple[float, Column]]()
-    looked = 0
+    world, best, looked = goal.world, free_seconds(goal.world, column, NEVER), 0
+    every, tried, left, found = goal.world.strategies(), set[int](), set[int](), [(best, column)]
 
     def improve(strategies: Iterable[Strategy]) -> None:
         nonlocal best, looked
         for s in strategies:
             goal.tick()
-            if looked < LOOKED and id(s) not in found and strategy_bound(world, s) < best * ALMOST:
+            if looked < LOOKED and id(s) not in tried and strategy_bound(world, s) < best * ALMOST:
+                tried.add(id(s))
                 looked += len(table_of(world, s))
-                for exact, other in likely(world, s, best * ALMOST):
-                    found[id(s)] = exact, other
-                    best = min(best, exact)
+                fastest = list(likely(world, s, best * ALMOST))[-1:]
+                found.extend(fastest)
+                best = min(best, *(seconds for seconds, _ in fastest), math.inf)
+        found.sort(key=lambda x: x[0])
 
-    def fastest_first() -> list[tuple[float, Column]]:
-        return sorted(found.values(), key=lambda x: x[0])
-
-    every, left = world.strategies(), set[int]()
     improve(every[:: max(1, len(every) // CLIMBED)])
-    while at := [x.strategy for _, x in [(best, column), *fastest_first()][:STARTS] if id(x.strategy) not in left]:
+    while at := [x.strategy for _, x in found[:STARTS] if id(x.strategy) not in left]:
         left.add(id(at[0]))
         here = _choices(at[0])
         improve(s for s in every if sum(x != y for x, y in zip(_choices(s), here, strict=True)) == 1)
-    for seconds, other in fastest_first()[:DIVES]:
-        if seconds < goal.cutoff(0.0):
+    for seconds, other in found[:DIVES]:
+        if other is not column and seconds < goal.cutoff(0.0):
             descend(goal, other, first=world.problem.calendar is not None)
 
 
