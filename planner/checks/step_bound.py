@@ -121,7 +121,7 @@ class StepTimeBound(ColumnTimes):
     def _stage(self, layers: Floats) -> Any:
         """Bound the seconds of a micro-batch on a stage with `layers` layers from below."""
         found = step_prediction.stage_seconds(self.pipeline, self.sharded, self.ranges.v, layers, 0, self.send)
-        head = np.where(self.ranges.p == 1, self.pipeline.head + self.pipeline.embedding, 0.0)
+        head = np.where(self.ranges.p == 1, self.pipeline.ends, 0.0)
         return found + head + self.cut.machine.software.host_seconds
 
     @cached_property

@@ -104,11 +104,14 @@ def _smallest(instance: Instance, options: Options, deadline: Deadline) -> Confl
 def _enough(instance: Instance, options: Options, deadline: Deadline) -> str:
     """Return in words what the cheapest plan without the budget costs, within a share, and what none costs less than.
 
-    Empty where the time came before the first.
+    Empty where the time, or an interrupt, came before the first.
     """
     free = with_part(instance, "limits", budget_usd=None)
     left = min(JUDGED, math.inf if deadline.limit is None else deadline.limit)
-    found = solve_joint_cost(free, replace(options, gap=NEARLY, time_limit=left), lambda _: None)
+    try:
+        found = solve_joint_cost(free, replace(options, gap=NEARLY, time_limit=left), lambda _: None)
+    except KeyboardInterrupt:
+        return ""
     if found.plan is None or found.capital_usd is None:
         return ""
     least = found.lower_bound_usd or 0.0
@@ -154,7 +157,8 @@ def too_late(instance: Instance, solution: JointSolution, options: Options) -> C
     budgeted = instance.limits.budget_usd is not None and not _late_for_any_money(instance, deadline, options)
     rules = ("limits.deadline_days", *(("limits.budget_usd",) if budgeted else ()))
     reason = f"no plan trains in less than {bound:,.6g} days > {deadline:,.6g}, the deadline"
-    return Conflict(decision="layout", rules=rules, reason=reason)
+    enough = _enough(instance, options, Deadline(options.time_limit)) if budgeted else ""
+    return Conflict(decision="layout", rules=rules, reason=reason + enough)
 
 
 def over_budget(instance: Instance, usd: float | None, bound_usd: float | None) -> Conflict | None:

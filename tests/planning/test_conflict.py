@@ -150,6 +150,8 @@ def test_a_budget_is_named_beside_a_deadline_only_where_more_money_would_be_in_t
         plan = solved(late)
         assert plan.status == "infeasible" and rules(plan) == named
         assert not planner.check(plan)
+        amounts = re.findall(r"costs \$[\d.]+[KMB]?, and none less than \$[\d.]+", plan.conflict.reason)
+        assert len(amounts) == (late is both), plan.conflict.reason
 
 
 @pytest.mark.parametrize(("left", "fewer"), [(0.5, "it pays no rack"), (1.5, "`hardware.racks` of 1 or fewer may do")])

@@ -119,8 +119,7 @@ def terms(s: Strategy, zero: int, rows: StrategyRows, c: RowConditions) -> Terms
     even, most = np.ceil(layers / p), np.ceil(s.problem.layers / p)
     recompute = np.zeros_like(even)
     send = np.where(rows.inside, s.pipeline(zero, inside=True).send(c.send, p), x.send(c.send, p))
-    ends = np.where(p == 1, x.head + x.embedding, 0.0)
-    stage = step_prediction.stage_seconds(x, sharded, v, even, recompute, send) + ends
+    stage = step_prediction.stage_seconds(x, sharded, v, even, recompute, send) + np.where(p == 1, x.ends, 0.0)
     slowest = np.maximum(stage, min_slowest_seconds(layers, p, sharded.layer_seconds, x.head))
     wait = schedule.min_excess_seconds(p, v, m, even, recompute, sharded.layer_seconds, x.times.recompute_seconds)
     # Either the largest stage waits, or the slowest one is slower: not both of every split.
@@ -144,8 +143,7 @@ def min_terms(s: Strategy, rows: StrategyRows, total: int) -> tuple[Floats, Floa
     even, most = np.ceil(layers / p), np.ceil(s.problem.layers / p)
     recompute = np.zeros_like(even)
     send = np.where(rows.inside, s.within.send(phi, p), x.send(phi, p))
-    ends = np.where(p == 1, x.head + x.embedding, 0.0)
-    stage = step_prediction.stage_seconds(x, sharded, v, even, recompute, send) + ends
+    stage = step_prediction.stage_seconds(x, sharded, v, even, recompute, send) + np.where(p == 1, x.ends, 0.0)
     slowest = np.maximum(stage, min_slowest_seconds(layers, p, sharded.layer_seconds, x.head))
     chunk = step_prediction.chunk_seconds(x, sharded, v, most, recompute)
     fills = [

@@ -55,6 +55,11 @@ class Pipeline:
     order: Schedule
 
     @property
+    def ends(self) -> float:
+        """Seconds of a micro-batch that a stage alone takes beyond its layers: logits, loss, embedding's gradient."""
+        return self.head + self.embedding
+
+    @property
     def front_excess_seconds(self) -> float:
         """Seconds that a front layer and micro-batch take beyond those of another layer; negative where it is faster.
 
