@@ -51,6 +51,7 @@ class Space:
         self.gpus, self.layers = self.machine.rack.gpus, self.machine.model.layers
         self.sequences = math.floor((instance.limits.max_batch_tokens or 0.0) / self.machine.sequence)  # of a step
         self.memory_limit = step.memory_limit_bytes(instance)
+        self.site_racks = max_site_racks(instance)
         self.failures = failures_of(instance) or NoFailures()
         self.zero_stages = self.pinned("zero_stage", sorted(self.machine.software.zero_stages))
         # Idle GPUs are cabled too where they are the spares.
@@ -348,6 +349,7 @@ class Cut:
 
 SLACK = 1e-9  # relative, so that rounding never takes a module away
 CENT = 0.01
+MANY = 10**9  # racks: more than any site has
 
 
 def max_racks(instance: Instance, wired_gpus: int) -> int:
@@ -406,18 +408,15 @@ def _by_sites(instance: Instance, grid: Grid) -> float:
     grows with T, so putting a bound in gives a bound; it settles within a few rounds.
     """
     largest, split = max_sites(instance), grid.rules.fault_split
-    load = cost.facility_mw(instance.hardware, instance.hardware.racks_per_module)
-    headroom = grid.rules.headroom and "headroom" not in grid.rules.soft
-    areas = {area.id: (area, area.headroom_mw / load if headroom else math.inf) for area in grid.balancing_authorities}
+    within = _area_modules(instance, grid)
+    interconnection = {area.id: area.interconnection for area in grid.balancing_authorities}
     by_area: dict[str, float] = defaultdict(float)
     by_interconnection: dict[str, list[float]] = defaultdict(list)
-    for node in _candidates(grid):
-        area, within = areas[node.balancing_authority]
-        room = min(_site_modules(instance, grid, node), within)
-        by_area[area.id] += room
-        by_interconnection[area.interconnection].append(room)
+    for node, room in _rooms(instance, grid):
+        by_area[node.balancing_authority] += room
+        by_interconnection[interconnection[node.balancing_authority]].append(room)
     every = sorted((room for rooms in by_interconnection.values() for room in rooms), reverse=True)
-    limit = min(sum(every[:largest]), sum(min(modules, areas[area][1]) for area, modules in by_area.items()))
+    limit = min(sum(every[:largest]), sum(min(modules, within[area]) for area, modules in by_area.items()))
     if not split.enabled or not math.isfinite(limit):
         return limit
     most = [sum(sorted(rooms, reverse=True)[:largest]) for rooms in by_interconnection.values()]
@@ -427,6 +426,27 @@ def _by_sites(instance: Instance, grid: Grid) -> float:
             break
         limit = lower
     return limit
+
+
+def max_site_racks(instance: Instance) -> int:
+    """Bound the racks of one site by its own limits and the headroom of its area; without a grid nothing does."""
+    if instance.grid is None:
+        return MANY
+    modules = max((room for _, room in _rooms(instance, instance.grid)), default=0.0)
+    return math.floor(min(modules * (1 + SLACK), MANY)) * instance.hardware.racks_per_module
+
+
+def _rooms(instance: Instance, grid: Grid) -> list[tuple[PowerNode, float]]:
+    """Pair the candidates with the modules that each may have by itself."""
+    within = _area_modules(instance, grid)
+    return [(x, min(_site_modules(instance, grid, x), within[x.balancing_authority])) for x in _candidates(grid)]
+
+
+def _area_modules(instance: Instance, grid: Grid) -> dict[str, float]:
+    """Bound the modules of each area by its headroom."""
+    load = cost.facility_mw(instance.hardware, instance.hardware.racks_per_module)
+    headroom = grid.rules.headroom and "headroom" not in grid.rules.soft
+    return {area.id: area.headroom_mw / load if headroom else math.inf for area in grid.balancing_authorities}
 
 
 def _candidates(grid: Grid) -> list[PowerNode]:

@@ -109,6 +109,11 @@ class StepTimeBound(ColumnTimes):
         return replace(self, ranges=self.ranges.part(which))
 
     @cached_property
+    def site_replicas(self) -> Ints:
+        """Bound the replicas of one site."""
+        return np.asarray(self.cut.space.site_racks // self.ranges.block_racks * self.ranges.block_replicas)
+
+    @cached_property
     def layers(self) -> Floats:
         """Layers of the largest stage at least."""
         return np.ceil(self.cut.least_layers / self.ranges.p - ROUNDING)
@@ -228,7 +233,7 @@ class StepTimeBound(ColumnTimes):
         Coarse parts are tried first. A stage with l layers takes l times the state of one layer, and for each chunk in
         flight l/v times the activations of one; a recomputed layer keeps fewer activations and takes longer.
         """
-        few = np.arange(len(self.ranges))
+        few = np.flatnonzero(self.site_replicas > 0)
         for part in parts:
             size = max(1, MOST_CELLS // (part or int(self.ranges.p[few].max(initial=1))))
             blocks = [few[at : at + size] for at in range(0, len(few), size)]
@@ -250,7 +255,8 @@ class StepTimeBound(ColumnTimes):
     def _most_layers(self, some: Ints, stage: Ints, seconds: Floats, *, every: bool) -> Floats:
         """Return the layers but front ones that stages hold at most; with embeddings and head if it is `every` one."""
         cut, machine, shape, order = self.cut, self.cut.machine, self.cut.shape, self.cut.schedule
-        arrays = (self.ranges.p, self.ranges.v, self.ranges.min_micro_batches, self.ranges.max_replicas, self.send)
+        replicas = np.minimum(self.ranges.max_replicas, self.site_replicas)  # of a site, which alone share their state
+        arrays = (self.ranges.p, self.ranges.v, self.ranges.min_micro_batches, replicas, self.send)
         spread = (np.asarray(array + 0 * self.ranges.p)[some, None] for array in (*arrays, self.sharded.layer_seconds))
         p, v, m, d, send, layer = spread
         zero = self.zero_stage or 0

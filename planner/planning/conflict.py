@@ -21,7 +21,7 @@ from planner.plan.certificate import Conflict
 from planner.planning.instance_parts import with_hbm, with_part
 from planner.solvers.outcome import UnansweredError, remembered, smallest_conflict
 from planner.solvers.signals import Deadline, OutOfTimeError
-from planner.units import money
+from planner.units import counted, money
 
 ANY_PLAN = 1 - 1e-12  # a gap within which every plan lies: the search ends with the first
 MEMORY = "memory"
@@ -278,7 +278,7 @@ def _reason(instance: Instance, rules: list[str]) -> str:
     sequences = int((limits.max_batch_tokens or 0) // instance.workload.sequence_length)
     usable = step.memory_limit_bytes(instance) / 1e9
     sentences = {
-        MEMORY: f"{usable:,.1f} GB of a GPU can be used" if usable > 0 else "the memory kept free on a GPU leaves none",
+        MEMORY: _memory_sentence(instance, usable) if MEMORY in rules else "",
         "limits.max_batch_tokens": f"a step may take {sequences:,} sequences",
         "limits.budget_usd": _budget_sentence(instance),
         "limits.facility_power_mw": f"the facility may draw {limits.facility_power_mw or 0:,.6g} MW",
@@ -290,6 +290,21 @@ def _reason(instance: Instance, rules: list[str]) -> str:
     }
     parts = [sentences.get(rule) or f"{rule} = {instance.pins[rule.removeprefix('pins.')]!r}" for rule in rules]
     return "nothing meets all of these: " + "; ".join(parts) if parts else "no layout exists for the model"
+
+
+def _memory_sentence(instance: Instance, usable_gb: float) -> str:
+    """Return the memory of a GPU, and how many GPUs can share a replica's state where a site has few racks."""
+    if usable_gb <= 0:
+        return "the memory kept free on a GPU leaves none"
+    text = f"{usable_gb:,.1f} GB of a GPU can be used"
+    if instance.grid is None:
+        return text
+    from planner.models.joint.sites import MANY_RACKS, Sites
+
+    racks, gpus = Sites(instance=instance).max_site_racks, rack_of(instance.hardware).gpus
+    if racks >= MANY_RACKS:
+        return text
+    return f"{text}; no site has room for more than {counted(racks, 'rack')} of {gpus} GPUs, and sites share no state"
 
 
 def _network_sentences(instance: Instance) -> dict[str, str]:

@@ -71,6 +71,22 @@ def test_memory_that_holds_no_layer_is_named(how: dict[str, Any]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("headroom_mw", [0.1, 0.15])
+def test_sites_of_few_nodes_have_an_answer(headroom_mw: float) -> None:
+    """Five nodes at each of two sites do not hold the model, as sites share no state; of eight some draw too much."""
+    i = load_instance("two-sites-405b")
+    areas = tuple(a.model_copy(update={"headroom_mw": headroom_mw}) for a in i.grid.balancing_authorities)
+    i = i.model_copy(update={"grid": i.grid.model_copy(update={"balancing_authorities": areas})})
+    plan = solve_instance(i, Options(gap=0.9), lambda _: None)
+    assert not plan.violations
+    if headroom_mw > 0.1:
+        assert plan.sites is not None and sum(x.racks for x in plan.sites.sites) > 5
+    else:
+        assert (plan.status, rules(plan)) == ("infeasible", ("memory",))
+        assert "no site has room for more than 5 racks of 8 GPUs" in (plan.conflict.reason if plan.conflict else "")
+
+
+@pytest.mark.slow
 def test_memory_of_a_large_cluster_takes_no_search() -> None:
     """Memory is judged by the bytes of pipelines: a search, and one more over relaxed limits, took minutes."""
     i = cluster(memory_reserve_fraction=0.999)

@@ -179,13 +179,16 @@ def min_terms(world: World, s: Strategy, total: int) -> tuple[Floats, Floats]:
 def pipelines_in_memory(world: World, s: Strategy) -> Flags:
     """Return which pipelines of a strategy may hold the model under any ZeRO stage.
 
-    The state falls with the ZeRO stage; at stage 3 a GPU also holds the gathered weights of a layer.
+    The state falls with the ZeRO stage, and with the replicas of a site, which alone share it; at stage 3 a GPU also
+    holds the gathered weights of a layer.
     """
     if s not in world.cache.holding:
-        zeros, rows = s.problem.zero_stages, table_of(world, s).rows
+        zeros, of = s.problem.zero_stages, table_of(world, s)
+        most = of.rows.d if world.sites is None else world.sites.max_site_racks // of.racks * of.rows.block_replicas
+        rows = replace(of.rows, d=np.clip(of.rows.d, 1, np.maximum(most, 1)))
         least = {max(z for z in zeros if (z == 3) == gathers) for gathers in {z == 3 for z in zeros}}
         found = [bounds.holds_layers(s, z, rows) for z in sorted(least)]
-        world.cache.holding[s] = np.any(found, axis=0) if found else np.zeros(len(rows), dtype=bool)
+        world.cache.holding[s] = np.any([*found, np.zeros(len(rows), dtype=bool)], axis=0) & (most > 0)
     return world.cache.holding[s]
 
 

@@ -6,6 +6,7 @@ A part is a number of blocks at one site.
 import math
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import combinations
 from typing import Any
 
@@ -21,7 +22,7 @@ from planner.models.joint.places.site_question import Circuit, Joined, PlacedPar
 from planner.models.joint.space import DEFAULT_WAN, Floats
 from planner.models.sites import model
 from planner.models.sites.model import build, penalty_musd
-from planner.models.sites.site_rules import max_campus_modules, max_sites
+from planner.models.sites.site_rules import max_campus_modules, max_site_modules, max_sites
 from planner.models.sites.split_data import Pair, SplitData, capital_musd, energy_musd, gather, site_musd
 from planner.physics.network.fabric_designs import min_fabric_mw, min_fabric_usd
 from planner.physics.site import cost
@@ -30,6 +31,7 @@ from planner.solvers import highs
 from planner.solvers.outcome import Outcome, UnansweredError, Values
 from planner.solvers.signals import Deadline
 
+MANY_RACKS = 1_000_000_000  # more than any site has
 MOST_GROUPS = 100_000  # of sites whose routes are all added up
 
 
@@ -88,6 +90,15 @@ class Sites:
         """Fewest sites that may hold parts; pinned racks may open others."""
         split, pins = self.data.grid.rules.fault_split, self.data.pins
         return split.min_interconnections if split.enabled and pins.racks is None and not pins.racks_by_site else 1
+
+    @cached_property
+    def max_site_racks(self) -> int:
+        """Bound the racks of one site by each rule of sites alone, none of which may be broken for a penalty."""
+        if self.data.grid.rules.soft:
+            return MANY_RACKS
+        rules = model.rules_without()
+        most = (max_site_modules(self.data, x, MANY_RACKS, rules) for x in self.data.candidates)
+        return max(most, default=0) * self.data.module_racks
 
     def rtts_ms(self) -> list[float]:
         """List the round trips of all pairs, the shortest first."""

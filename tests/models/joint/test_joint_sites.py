@@ -12,11 +12,12 @@ import numpy as np
 import pyomo.environ as pyo
 import pytest
 from power_grids import power_case, with_years, years_case
-from site_grids import case, node
+from site_grids import case, node, random_case
 from tiers import more
 
 import planner
 from planner.checks import power_flow
+from planner.checks.joint_columns import max_site_racks
 from planner.instance.instance import Instance
 from planner.models import SitesRequest
 from planner.models.joint import bounds
@@ -350,6 +351,16 @@ def test_an_answer_holds_at_its_own_point(seed: int) -> None:
     for point, price in known.known.items():
         assert price < least_by_a_goal(sites, point)
     assert known.paid and known.known
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, 3, *more(4, 60)])
+def test_no_site_holds_more_than_its_bound(seed: int) -> None:
+    """One site is refused a rack more than its bound, and the checker's own bound is none above it."""
+    i, _ = random_case(seed)
+    i = i.model_copy(update={"limits": i.limits.model_copy(update={"budget_usd": None})})
+    most = Sites(instance=i).max_site_racks
+    assert max_site_racks(i) <= most
+    assert placed(i, bare(most + 1)) is None
 
 
 @pytest.mark.parametrize("head", [0.0, 0.3, 1.0, 2.5, 40.0])

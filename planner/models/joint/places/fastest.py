@@ -239,9 +239,14 @@ class FastestSearch(CapitalBounds):
 
     @property
     def is_unpaid(self) -> bool:
-        """Whether the money pays no fabrics for the racks, however slow they may be; not known between sites."""
+        """Whether the money pays no fabrics for the racks, however slow they may be.
+
+        Between sites it is not known where fibre is designed or ends at gateways: both depend on the bytes of a column.
+        """
         q = self.shape_problem
-        return math.isinf(self.cutoff) and not q.several and not any(self._affordable(rtt) for rtt in self._rtts)
+        network, sites = q.world.problem.instance.network, q.world.sites
+        known = not q.several or not (sites is None or sites.designed or (network is not None and network.wan_gateway))
+        return known and math.isinf(self.cutoff) and not any(self._affordable(rtt) for rtt in self._rtts)
 
     def _bounds(self, found: list[tuple[SlowdownLevel, int]], rtt: float) -> Floats:
         """Bound the seconds a sequence of several slowdowns and wavelengths at once, by even stages."""

@@ -1,6 +1,5 @@
 """The goal of fewest days within a budget; of plans as fast, to rounding, the cheapest."""
 
-import itertools
 import math
 import time
 from collections.abc import Callable
@@ -226,17 +225,15 @@ class FewestDays(Goal):
 
         Where little more than the sites can be paid, thousands of columns would be timed in vain.
         """
-        if not self.unpaid:
-            return False
         every = (
             ShapeProblem(world=self.world, column=choice, shape=shape)
             for choice in spared(self.world, column)
             for sites in open_sites(self.world, choice)
             for shape in shapes(choice, sites)
         )
-        few = list(itertools.islice(every, FEW_SHAPES))
-        if len(few) >= FEW_SHAPES or not all(self.known_unhoused(q) for q in few):
-            return False
+        for number, q in enumerate(every, 1):
+            if number >= FEW_SHAPES or not self.known_unhoused(q):
+                return False
         self.free = min(self.free, seconds)
         self.columns.append((seconds, column))
         return True

@@ -68,8 +68,8 @@ def dive(goal: Goal, loop: OpenNodes, known: list[tuple[float, JointPlan]]) -> N
     for _, _, column in sorted(found)[:DIVES]:
         if descend(goal, column, first=goal.world.problem.calendar is not None):
             return
-    if not goal.has_plan:
-        for column in by_rails(goal, loop):
+    for columns in (by_rails, by_racks) if not goal.has_plan else ():
+        for column in columns(goal, loop):
             if descend(goal, column, first=True):
                 return
 
@@ -92,6 +92,25 @@ def by_rails(goal: Goal, loop: OpenNodes) -> list[Column]:
                 best = exact
                 found.append((exact, len(found), column))
     return [column for _, _, column in sorted(found)]
+
+
+def by_racks(goal: Goal, loop: OpenNodes) -> list[Column]:
+    """Return a likely column for each number of racks of a block, the fastest first.
+
+    Where a site has room for few racks, blocks that fill it may leave none for its fabric.
+    """
+    found: dict[int, tuple[float, Column]] = {}
+    for _, s in sampled(loop, SAMPLED):
+        goal.tick()
+        seconds, table = pipelines_of(goal.world, s)
+        for zero in [z for z in s.problem.zero_stages if z in LIKELY_ZEROS] or s.problem.zero_stages:
+            x = under_zero(s, zero, table, seconds, NEVER)
+            for i, key in enumerate(() if x is None else x.keys.tolist()):
+                column = column_at(s, zero, x.rows, i)
+                block = s.block(column.p)
+                if block is not None and (block.racks not in found or key < found[block.racks][0]):
+                    found[block.racks] = key, column
+    return [column for _, column in sorted(found.values(), key=lambda x: x[0])][:DIVES]
 
 
 def sampled(loop: OpenNodes, count: int) -> list[tuple[float, Strategy]]:
