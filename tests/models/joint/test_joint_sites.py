@@ -353,7 +353,7 @@ def test_an_answer_holds_at_its_own_point(seed: int) -> None:
     assert known.paid and known.known
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2, 3, *more(4, 60)])
+@pytest.mark.parametrize("seed", [0, 1, 2, 3, *more(*range(4, 20))])
 def test_no_site_holds_more_than_its_bound(seed: int) -> None:
     """One site is refused a rack more than its bound, and the checker's own bound is none above it."""
     i, _ = random_case(seed)
