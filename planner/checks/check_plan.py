@@ -6,17 +6,7 @@ Limits are compared with figures recomputed from the decisions, never with those
 from collections import Counter
 from collections.abc import Callable
 
-from planner.checks import (
-    cables,
-    certificates,
-    cost,
-    fabric,
-    layout,
-    placement,
-    power_flow,
-    reliability,
-    sites,
-)
+from planner.checks import cables, certificates, cost, fabric, layout, placement, power_flow, reliability, sites
 from planner.checks import joint_proof as joint
 from planner.checks.fabric import transport_factor
 from planner.checks.joint_proof import max_racks_stated, missing_columns

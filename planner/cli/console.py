@@ -157,8 +157,7 @@ InstanceFile = Annotated[
 ]
 PlanFile = Annotated[Path, typer.Argument(help="Plan file (JSON).")]
 Pins = Annotated[
-    list[str] | None,
-    typer.Option("--pin", help="Fix a decision: PATH=VALUE, such as layout.tensor_parallel=10."),
+    list[str] | None, typer.Option("--pin", help="Fix a decision: PATH=VALUE, such as layout.tensor_parallel=10.")
 ]
 Changes = Annotated[
     list[str] | None, typer.Option("--set", help="Change the instance: PATH=VALUE, PATH=x1.2, PATH=+100 or PATH=-20%.")

@@ -12,15 +12,7 @@ from typing import TYPE_CHECKING, Any
 from planner.errors import InputError
 from planner.instance.instance import FabricInstance
 from planner.plan.plan import Curve, CurvePoint, Plan, proven_knee
-from planner.report.statements.sites_and_fabric import (
-    fabric,
-    fabric_alone,
-    placement,
-    purchase,
-    sites,
-    transport,
-    wan,
-)
+from planner.report.statements.sites_and_fabric import fabric, fabric_alone, placement, purchase, sites, transport, wan
 from planner.report.statements.statement import SECTIONS, Statement, Topic, proof_of, short_percent, status_of
 from planner.report.statements.training import calendar, day_bars, layout, pools
 from planner.report.statements.verdict import (

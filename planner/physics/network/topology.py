@@ -36,15 +36,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from planner.physics.network.links import (
-    CableRun,
-    Ends,
-    Ints,
-    Places,
-    Stage,
-    adjacent_metres,
-    endpoint_metres,
-)
+from planner.physics.network.links import CableRun, Ends, Ints, Places, Stage, adjacent_metres, endpoint_metres
 
 TIERS = ("leaf", "spine", "core", "super-spine")  # of switches, from the GPUs up
 BLOCKS = ("leaf", "pod", "zone")  # whose links out flows share

@@ -130,13 +130,7 @@ class ElementBytes:
 
 
 def activation_bytes_per_layer(
-    model: Model,
-    sequence: Num,
-    s: LayerShape,
-    sizes: ElementBytes,
-    *,
-    routed: bool = False,
-    imbalance: float = 1.0,
+    model: Model, sequence: Num, s: LayerShape, sizes: ElementBytes, *, routed: bool = False, imbalance: float = 1.0
 ) -> Num:
     """Compute the bytes that one layer stores per GPU for one micro-batch until its backward pass.
 
@@ -188,14 +182,7 @@ def end_copies(model: Model, stage: Num, pipeline: Num) -> Num:
     return np.minimum(ends, 1) if model.tied_embeddings else ends
 
 
-def logits_bytes(
-    model: Model,
-    sequence: Num,
-    micro_batch: Num,
-    gpus: Num,
-    *,
-    logit_bytes: float = 4.0,
-) -> Num:
+def logits_bytes(model: Model, sequence: Num, micro_batch: Num, gpus: Num, *, logit_bytes: float = 4.0) -> Num:
     """Compute the bytes of the last stage's logits on one of `gpus`, in FP32 by default (Korthikanti 2022, 4.3)."""
     return logit_bytes * micro_batch * sequence * model.vocabulary / gpus
 

@@ -166,12 +166,7 @@ def no_tick() -> None:
 
 
 def finish_seconds(
-    pipeline: int,
-    micro_batches: int,
-    forward: tuple[float, ...],
-    backward: tuple[float, ...],
-    *,
-    tick: Tick = no_tick,
+    pipeline: int, micro_batches: int, forward: tuple[float, ...], backward: tuple[float, ...], *, tick: Tick = no_tick
 ) -> float:
     """Compute when the last pass of p equal stages in the order of interleaved 1F1B ends.
 
@@ -216,12 +211,7 @@ def _repeated_shift(ends: Floats, pipeline: int, rounds: int) -> float | None:
 
 
 def run_passes(
-    pipeline: int,
-    micro_batches: int,
-    forward: tuple[float, ...],
-    backward: tuple[float, ...],
-    *,
-    tick: Tick = no_tick,
+    pipeline: int, micro_batches: int, forward: tuple[float, ...], backward: tuple[float, ...], *, tick: Tick = no_tick
 ) -> tuple[float, Floats]:
     """Run the passes of p equal stages in the order of interleaved 1F1B, each as soon as its inputs are there.
 
