@@ -51,10 +51,7 @@ def fold(numbers: Iterable[int], digits: int = 1) -> str:
 
 
 def parse(text: str) -> list[int]:
-    """Read rack numbers back in their order.
-
-    ValueError if the text is not a hostlist of racks, or a range runs backwards.
-    """
+    """Read rack numbers back in their order. ValueError: the text is no hostlist of racks, or a range falls."""
     if not text:
         return []
     if _RACKS.fullmatch(text) is None:
@@ -98,10 +95,7 @@ def _bracketed(prefix: str, ranges: list[tuple[str, str]]) -> Iterator[str]:
 
 
 def expand(text: str) -> list[str]:
-    """Read node names in their order; an empty text is an empty list.
-
-    ValueError: the text has an open bracket, an empty item, or a range that runs backwards or has no end.
-    """
+    """Read node names in their order, none of an empty text. ValueError: a bracket, an item or a range is broken."""
     parsed = [_parsed(item) for item in _items(text)]
     size = sum(item.size for item in parsed)
     if size > MAX_NAMES:
@@ -475,10 +469,7 @@ EXAMPLE = "such as pipeline=4,data=12"
 
 
 def parse_mesh(text: str, option: str) -> dict[str, int]:
-    """Read AXIS=SIZE,AXIS=SIZE in rank order, slowest first; tp, pp, dp, ep and cp are axes too.
-
-    Raise InputError where a part is no AXIS=SIZE, or an axis occurs twice.
-    """
+    """Read AXIS=SIZE,AXIS=SIZE in rank order, slowest first, short names too. InputError: a part is none, or twice."""
     mesh: dict[str, int] = {}
     for part in text.split(","):
         axis, equals, size = (word.strip() for word in part.partition("="))

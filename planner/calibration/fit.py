@@ -157,10 +157,7 @@ def is_tunable(path: str) -> bool:
 
 
 def calibrated(runs: Sequence[MeasuredRun], path: Path) -> MeasuredConstants:
-    """Return the constants that a user's measured steps determine, the rest at the catalogue's values.
-
-    Raise InputError where there are too few lines to say anything.
-    """
+    """Return constants as measured steps determine them, else the catalogue's. InputError: there are too few lines."""
     if len(runs) < 2:
         raise InputError(f"{path}: has {len(runs)} measured line; give at least 2, better 10 with varied micro-batches")
     gpu, software = runs[0].machine.gpu.name, runs[0].machine.software.name

@@ -63,10 +63,7 @@ class Fits:
 
 
 def shifts(errors: Numbers, slopes: Numbers, prior: Prior) -> Shifts:
-    """Return the shifts that lines call for, as far as their steps are linear in the logarithms of constants.
-
-    `errors` are logarithms of predicted over measured seconds at no shift.
-    """
+    """Return the shifts that lines call for by logarithms of predicted over measured seconds, taken as linear."""
     each = [_fits(errors, slopes, prior, stretch) for stretch in STRETCHES]
     fits = Fits(**{x.name: np.concatenate([getattr(f, x.name) for f in each]) for x in fields(Fits)})
     weights = _shares(fits.evidence)

@@ -69,10 +69,7 @@ MAX_TICKED = 10**8  # cables, or ports of a tier, that are ticked off one by one
 
 
 class Count:
-    """The counts of a stream of cables: by stage, ports in use by tier and switch, and ports that are wrong.
-
-    `twice` are ports with more than one cable, `absent` those that are not there.
-    """
+    """Counts of a stream of cables by stage, and ports in use; `twice` of several cables, `absent` not there."""
 
     def __init__(self, tiers: dict[str, tuple[int, int]]) -> None:
         self.cables: Counter[tuple[str, str]] = Counter()
@@ -121,10 +118,7 @@ def in_parts(stream: Iterable[StageCables], split: int) -> Iterator[StageCables]
 
 
 def cables(physics: PlanPhysics) -> Violations:
-    """Check that the cables use no port twice, reach every GPU once, and are as many as the plan counts.
-
-    Only where they are few enough to be ticked off.
-    """
+    """Check that cables that can be ticked off use no port twice, reach every GPU once, and are as many as stated."""
     for site, fabric, _, design in wired(physics):
         rule, gateway, split = f"cables[{site}]", fabric.wan_gateway, design.split
         shapes: dict[str, tuple[int, int]] = {
@@ -166,10 +160,7 @@ CABLE_RULES = (cables,)
 
 
 def wan_gateway(physics: PlanPhysics) -> Violations:
-    """Check that a site has a WAN gateway just where wavelengths end and the instance asks for it.
-
-    Its ports carry the gradients of all links at once: 8·bytes/t_wan <= ports · rate.
-    """
+    """Check that there is a WAN gateway just where one is asked for, with 8·bytes/t_wan <= ports · rate."""
     for site, fabric, network in fabrics(physics):
         gateway, switch = fabric.wan_gateway, physics.switches.get(fabric.switch)
         stated, expected = int(gateway is not None), int(_wan_gbps(physics, network, site) > 0)
@@ -190,10 +181,7 @@ def _wan_gbps(physics: PlanPhysics, network: Network, site: str) -> float:
 
 
 def wan_gateway_figures(physics: PlanPhysics) -> Violations:
-    """Check that a WAN gateway's ports, switches, links and price follow from its rate, shared by all networks.
-
-    Gradients fit the uplinks to it, from one stage at a time as the placement spreads it.
-    """
+    """Check ports, switches, links and price of a WAN gateway by its rate, and that gradients fit its uplinks."""
     for site, fabric, network, design in wired(physics):
         gateway, switch = fabric.wan_gateway, physics.switches[fabric.switch]
         if gateway is None:

@@ -239,10 +239,7 @@ RUN_RULES = (run_rules, run_budget)
 
 @needs("curve")
 def curve_points(physics: PlanPhysics, curve: Curve) -> Violations:
-    """Check that each point has figures that a plan can have, and that days and bounds fall as capital rises.
-
-    Its racks are paid, and it is within budget and deadline; no point beats its own bound.
-    """
+    """Check that each point is within the limits, pays its racks, and that days and bounds fall as capital rises."""
     limits, rack = physics.instance.limits, rack_of(physics.instance.hardware)
     for number, point in enumerate(curve.points):
         rule = f"curve_points[{number}]"

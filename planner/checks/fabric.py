@@ -28,10 +28,7 @@ from planner.simulation.flow_times import factor
 
 
 def _placed(physics: PlanPhysics) -> Iterator[tuple[Wired, Locality, FreeUplinks]]:
-    """Yield the fabrics with a placement: its traffic out of leaves, pods and zones, and the uplinks left free.
-
-    The exchange between sites takes the other uplinks.
-    """
+    """Yield fabrics with a placement: its traffic out of leaves, pods and zones, and what the exchange leaves free."""
     for own in wired(physics):
         if own.site in physics.crossings:
             yield own, physics.crossings[own.site], free_by_exchange(physics, own.site, own.design)
@@ -112,10 +109,7 @@ def _tier(design: Design, tier: str, rates: LinkRates) -> dict[str, float]:
 
 
 def wiring(physics: PlanPhysics) -> Violations:
-    """Check the switches of each tier, their ports and oversubscription, the counts of the whole, its price and power.
-
-    All are as the wiring makes them; cost in USD and power in MW are sums over switches and cables.
-    """
+    """Check the switches, ports and oversubscription of each tier, and all counts, price and power, as wired."""
     for site, fabric, network, design in wired(physics):
         for tier in fabric.tiers:
             yield from figures(

@@ -255,10 +255,7 @@ class CutPipelines:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Cut:
-    """A way to cut a layer. `times` are those of stages in own racks.
-
-    `overlapping`: of one stage or interleaved ones alone, or of the other pipelines; None: of all.
-    """
+    """A way to cut a layer, timed with own racks; `overlapping`: of pipelines that may overlap, of others, or all."""
 
     space: Space
     shape: LayerShape

@@ -325,10 +325,7 @@ def questions_by_start(instance: Instance) -> Iterator[tuple[tuple[str, str, flo
 
 @needs("layout")
 def starts(physics: PlanPhysics, _: LayoutPlan) -> Violations:
-    """Check that no plan ends before the bound of a finish date: by a proof for each GPU and each month to wait for.
-
-    The plan's own proof is that of the question which no other proof is of.
-    """
+    """Check by a proof for each GPU and month to wait for, the plan's own among them, that no plan ends earlier."""
     proof, bound = physics.plan.proof, highest_bound(physics.plan)
     if physics.plan.objective.name != "finish_date" or bound is None:
         return

@@ -121,10 +121,7 @@ class PipelineSplits(ColumnTimes):
 
     @cached_property
     def _fewest_recomputed(self) -> Ints:
-        """Fewest layers that each stage recomputes to hold each size, `NEVER` where it cannot.
-
-        Memory falls by the same amount with each recomputed layer after the first.
-        """
+        """Fewest layers to recompute to hold each size, or `NEVER`; each after the first saves the same memory."""
         every = np.broadcast_to(self.sizes[None, :], (self.p, len(self.sizes)))
         if self.cut.repeats == "no":
             return np.where(self._bytes(0) <= 1, 0 * every, NEVER)

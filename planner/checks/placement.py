@@ -71,10 +71,7 @@ def group_size(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
 
 @needs("placement", "layout")
 def placed_groups(physics: PlanPhysics, placement: PlacementPlan, layout: LayoutPlan) -> Violations:
-    """Check that groups, split groups, fragments and groups across pods are counted as the assignment makes them.
-
-    The closed form's bound on split groups is stated; no placement is below it.
-    """
+    """Check the counts of groups, split, in pieces and across pods, and the closed form's bound on those split."""
     crossings, sites = physics.crossings, physics.replicas
     if crossings.keys() == placement.sites.keys():
         groups, split = layout.rack_stages * len(sites), sum(own.groups_split for own in crossings.values())
@@ -243,10 +240,7 @@ def statements(job: Job, placed: Placement) -> Violations:
 
 
 def refusal(replay: Replay) -> Violations:
-    """Check that a job that is refused has the reason and no figures.
-
-    It needs more nodes than are free in any one network, in whole segments.
-    """
+    """Check that a refused job has a reason, no figures, and more nodes than any one network has in whole segments."""
     job, placed = replay.job, replay.placed
     for name in ("groups_split", "lower_bound_split", "extra_pieces", "groups_cross_pod"):
         yield from must_be("refusal", f"{name} of no nodes", getattr(placed, name), 0)
@@ -330,10 +324,7 @@ def _what(axis: str) -> str:
 
 
 def groups(replay: Replay) -> Violations:
-    """Check that groups name their leaves, and that those split and across switches are counted as the nodes make them.
-
-    The figures list the groups of a mesh's axes in order; of each axis its own are counted.
-    """
+    """Check the leaves that groups name, the counts of groups split and across switches, and the order of axes."""
     placed, job = replay.placed, replay.job
     on = [{replay.leaf[node] for node in group.nodes} for group in placed.groups]
     for group, leaves in zip(placed.groups, on, strict=True):
@@ -397,10 +388,7 @@ def neighbours(replay: Replay) -> Violations:
 
 
 def segments_and_trees(replay: Replay) -> Violations:
-    """Check that each segment is within a block, or within a leaf where it has none, and all nodes under one root.
-
-    No scheduler gives a job nodes that no network joins.
-    """
+    """Check that each segment is within one block or leaf, and all nodes under one root, as schedulers need."""
     size, placed = replay.job.segment_nodes, replay.placed
     roots = sorted({replay.root(replay.leaf[node]) for node in placed.nodes})
     if len(roots) > 1:
@@ -414,10 +402,7 @@ def segments_and_trees(replay: Replay) -> Violations:
 
 
 def proofs(replay: Replay) -> Violations:
-    """Check that lower bounds are no weaker than the closed forms, and that only levels at their bounds are proven.
-
-    The closed form: groups of a size or more beyond those that the free nodes of single leaves hold must be split.
-    """
+    """Check lower bounds against closed forms (groups beyond those that single leaves hold), and who is optimal."""
     job, placed = replay.job, replay.placed
     split, bound, kinds = placed.groups_split, placed.lower_bound_split, job.kinds
     yield from at_most("lower_bound", bound, split, "groups split in any placement", "groups split")

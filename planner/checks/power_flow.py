@@ -87,10 +87,7 @@ def headroom(physics: PlanPhysics) -> Violations:
 
 
 def generation(physics: PlanPhysics) -> Violations:
-    """Check that each node feeds in no more than its plants can.
-
-    An authority's sites are fed, where no flows are stated, by its own plants' power above its load.
-    """
+    """Check that plants feed in what they can, and without flows that an authority's spare power feeds its sites."""
     rules, right = physics.grid.rules, "MW that its plants can spare"
     for year in years(physics):
         for node, mw in sorted(year.generated.items()):
@@ -271,10 +268,7 @@ class Solved:
         return self.factor.solve((self.grid.generated_mw - self.grid.load_mw)[self.free])
 
     def flows_without(self, line: int) -> Any:
-        """Solve the network without one circuit, still connected, as a change of rank one of its matrix.
-
-        The answer is held against the changed matrix; where rounding has spoilt it, that matrix is factorised.
-        """
+        """Solve the network less one circuit by a change of rank one; factorise anew where rounding spoils that."""
         grid, injection = self.grid, self.grid.generated_mw - self.grid.load_mw
         ends, lost = np.zeros(len(grid.names)), float(grid.one_circuit[line])
         ends[grid.a[line]], ends[grid.b[line]] = 1.0, -1.0

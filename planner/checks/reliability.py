@@ -164,10 +164,7 @@ class Failures:
         return found
 
     def min_stretch(self, replicas: Any, replica_gpus: Any) -> Floats:
-        """Bound the stretch of jobs with `replicas` replicas from below.
-
-        Every way to resume is allowed, spares cost nothing, and steps may be arbitrarily short.
-        """
+        """Bound the stretch of jobs from below: every way to resume, free spares and arbitrarily short steps."""
         gpus = np.asarray(replicas, dtype=np.float64) * replica_gpus
         found = [self.stretch(gpus, replica_gpus, replicas, way) for way in self.ways(spares=True)]
         return np.asarray(np.minimum.reduce(found), dtype=np.float64)
@@ -223,10 +220,7 @@ class NoFailures:
 
 
 def failures_of(instance: Instance) -> Failures | None:
-    """Return the failures that count, for the fabric whose links fail least.
-
-    Return None where no part fails, or the instance states the share of time that trains.
-    """
+    """Return the failures that count, for the fabric whose links fail least; None where none count."""
     reliability, workload = instance.reliability, instance.workload
     if reliability is None or isinstance(reliability, str) or workload.availability < 1 or not reliability.parts:
         return None

@@ -99,10 +99,7 @@ class ColumnTimes:
 
 @dataclass(frozen=True, kw_only=True)
 class StepTimeBound(ColumnTimes):
-    """Floors on the time of ranges.
-
-    All seconds but `seconds` are those of a micro-batch, or of the parts that occur once a step.
-    """
+    """Floors on the time of ranges, in seconds of a micro-batch or of what occurs once a step, but for `seconds`."""
 
     def part(self, which: Any) -> "StepTimeBound":
         """Return the floors of some ranges."""

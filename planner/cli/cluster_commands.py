@@ -150,10 +150,7 @@ def _tell_of_pipelines_whole(job: Path) -> None:
 
 
 def _nodes_in_use(cluster: "Topology", free: FreeNodes) -> list[str]:
-    """Return the nodes in use by name and by state; tell what of both files no placement follows.
-
-    States are read once: they may come from a pipe.
-    """
+    """Return nodes in use, by name and state (read once, as from a pipe); tell what of both no placement follows."""
     from planner.cluster import read_hosts
     from planner.formats.slurm import read_states, states_on
     from planner.formats.topology_files import topology_items

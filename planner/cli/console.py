@@ -136,10 +136,7 @@ def tell_not_modelled(instance: "Instance") -> None:
 
 @contextmanager
 def requiring_sound(plan: "Plan", path: Path) -> Iterator[None]:
-    """Name a rule that a plan breaks where it cannot be shown or written; the failure of a sound plan is a defect.
-
-    Raise InputError where the plan of the file breaks a rule.
-    """
+    """Name a rule that keeps a plan from being shown, as InputError; the failure of a sound plan is a defect."""
     try:
         yield
     except (ArithmeticError, InternalError, LookupError, TypeError, ValueError):
@@ -348,10 +345,7 @@ _current: Watch | None = None
 
 
 def watched(command: Callable[..., None]) -> Callable[..., None]:
-    """Refuse numbers out of range; show the line of a command that takes longer than two seconds, on a terminal alone.
-
-    A number is named in complaints as its option is written.
-    """
+    """Refuse numbers out of range, named as options; show a line of commands over two seconds on a terminal alone."""
     command, spelled = _flat(command), {}
     for name, parameter in inspect.signature(command).parameters.items():
         option = parameter.annotation.__metadata__[0]

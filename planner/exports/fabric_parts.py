@@ -117,10 +117,7 @@ def _pairs(word: str, first: int, second: int) -> list[str]:
 
 
 def built_fabric(plan: Plan, site: str | None) -> BuiltFabric:
-    """Return the fabric of a site of a plan, of the only one where none is named.
-
-    Raise InputError if the plan has no such fabric, or one that cannot be wired.
-    """
+    """Return the fabric of a plan's site, of the only one unless named. InputError: there is none that can be wired."""
     fabrics = plan.fabric.sites if plan.fabric else {}
     known = ", ".join(sorted(fabrics))
     if not fabrics:
@@ -223,10 +220,7 @@ class BillLine:
 
 
 def bill_of_materials(built: BuiltFabric) -> Iterator[str]:
-    """Write the bill as CSV; amounts are rounded so that they sum to the rounded total.
-
-    Raise InternalError if the lines do not sum to the price of the fabric.
-    """
+    """Write the bill as CSV, rounded so that it sums to the total. InternalError: it is not the fabric's price."""
     lines = [line for line in _lines(built) if line.count != 0]
     total, stated = sum(line.usd for line in lines), built.fabric.cost_usd
     if abs(total - stated) > max(CENT / 2, ROUNDING * stated):
@@ -419,10 +413,7 @@ def _cable_type(medium: str) -> str:
 
 
 def write_netbox(output: Path, built: BuiltFabric) -> None:
-    """Write the files into a folder, which is made where there is none, or into a ZIP file: all of them or none.
-
-    Raise InputError where the folder or file cannot be written.
-    """
+    """Write the files into a folder, new if need be, or a ZIP file: all or none. InputError: it cannot be written."""
     files = netbox_files(built)
     if output.suffix == ".zip":
         write_streamed(output, lambda: [_zipped(files)])

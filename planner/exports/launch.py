@@ -122,10 +122,7 @@ RULES = {framework: rules_of(stack) for framework, stack in STACKS.items()}
 
 
 def require(run: LaunchRun, framework: str) -> None:
-    """Refuse a layout with a choice for which a framework has no setting.
-
-    Raise InputError that names the first such choice, its value, and how to plan without it.
-    """
+    """Refuse a layout with a choice for which a framework has no setting: InputError names it and what to pin."""
     layout = run.layout
     recomputed = layout.recomputed_layers_per_stage
     some = [] if recomputed == layout.layers_per_stage else list(recomputed)
@@ -221,10 +218,7 @@ Flag = tuple[str, object]  # the name without its dashes, and the value; True: n
 
 
 def megatron_script(run: LaunchRun) -> str:
-    """Write the environment, the flags by group, and the command that starts them.
-
-    Raise InputError where the layout has what Megatron-LM cannot be told.
-    """
+    """Write the environment, the flags by group, and the command. InputError: Megatron-LM cannot be told the layout."""
     require(run, "megatron")
     groups = {"MODEL_ARGS": _model(run), "PARALLEL_ARGS": _parallel(run), "TRAINING_ARGS": _training(run)}
     arrays = "\n\n".join(
@@ -445,10 +439,7 @@ def torchtitan_toml(run: LaunchRun) -> str:
 
 
 def nemo_overrides(run: LaunchRun) -> dict[str, dict[str, Any]]:
-    """Return the overrides of a recipe of NeMo's Megatron Bridge (its ConfigContainer: model, train, ddp, dataset).
-
-    Raise InputError where the layout has what it cannot be told.
-    """
+    """Return the overrides of NeMo's Megatron Bridge (ConfigContainer). InputError: it cannot be told the layout."""
     require(run, "nemo")
     layout = run.layout
     model: dict[str, Any] = {
@@ -487,10 +478,7 @@ def nemo_yaml(run: LaunchRun) -> str:
 
 
 def deepspeed_keys(run: LaunchRun) -> dict[str, Any]:
-    """Return a DeepSpeed configuration; stages are cut evenly, as its configuration has no layers by stage.
-
-    Raise InputError where the layout has what DeepSpeed cannot be told.
-    """
+    """Return a DeepSpeed configuration; its stages are cut evenly. InputError: it cannot be told the layout."""
     require(run, "deepspeed")
     layout = run.layout
     if layout.pipeline_parallel > 1 and layout.zero_stage > 1:

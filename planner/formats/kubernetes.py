@@ -250,10 +250,7 @@ def _by_first_rank(placed: PlacedJob) -> list[RankGroup]:
 
 
 def kueue_topology(topology: Topology, name: str = "fabric") -> str:
-    """Write the cluster's Topology by fabric tiers, highest first, or by blocks, and labels as topograph does.
-
-    Raise InputError if leaves are at different depths, as Kueue needs every level on every node.
-    """
+    """Write the cluster's Topology by tiers, highest first, or blocks. InputError: Kueue needs leaves of one depth."""
     if topology.kind == "block":
         named = (
             _node_object(node, {DOMAIN_LABELS[0]: label(block.name, "block")})
@@ -316,10 +313,7 @@ TOPOLOGY_API, JOB_API = "topology.volcano.sh/v1alpha1", "batch.volcano.sh/v1alph
 
 
 def volcano_hypernodes(topology: Topology) -> str:
-    """Return a HyperNode a switch: leaves at tier 1, each switch above its highest child.
-
-    Raise InputError if the cluster has blocks alone, or two switches have one name in small letters.
-    """
+    """Return a HyperNode a switch, leaves at tier 1. InputError: no switches, or two with one name in small letters."""
     return documents("Apply with kubectl apply -f.", list(_hypernodes(topology)))
 
 

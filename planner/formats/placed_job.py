@@ -87,10 +87,7 @@ HOSTFILE = "{job}.hostfile"
 
 
 def hostfile(placed: PlacedJob, topology: Topology | None = None) -> str:
-    """Return a SLURM_HOSTFILE: a line a rank, in rank order.
-
-    Raise InputError if the cluster places by blocks: topology/block refuses hostfiles.
-    """
+    """Return a SLURM_HOSTFILE, a line a rank in rank order. InputError: topology/block refuses hostfiles."""
     if topology is not None and topology.kind == "block":
         raise InputError(
             "the hostfile format: topology/block refuses SLURM_HOSTFILE; take the format hostlist to submit, "

@@ -204,10 +204,7 @@ class Script:
 
 
 def read_script(text: str, where: str) -> Script:
-    """Read a shell script or a file of arguments.
-
-    Raise InputError where the quotes do not close, or where it is too long to be one.
-    """
+    """Read a shell script or a file of arguments. InputError: quotes do not close, or it is too long to be one."""
     if len(text) > _LONGEST:
         raise InputError(f"{where}: has more than {_LONGEST:,} characters; give the script or arguments themselves")
     script, words, before = Script(text, where), list[Word](), ""

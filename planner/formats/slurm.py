@@ -28,11 +28,7 @@ Pairs = dict[str, str]
 
 
 def read_conf(text: str, source: str) -> Topology:
-    """Read a topology.conf.
-
-    InputError names file, line, value and remedy; also for what Slurm accepts and should not, such as a node under two
-    leaves.
-    """
+    """Read a topology.conf. InputError: Slurm refuses it, or accepts what it should not, as a node under two leaves."""
     rows = _ConfRows(topology_rows.Hostlists(source))
     for number, line in _lines(text):
         rows.add(_line_pairs(line, source, f"line {number}"), f"line {number}")
@@ -338,10 +334,7 @@ class NodeStates(Frozen):
 
 
 def read_states(path: str | Path) -> NodeStates:
-    """Read node states from the output of sinfo, of scontrol show nodes --json, or of kubectl get nodes -o json.
-
-    sinfo is run with -h -N -o "%N %t", or with --json.
-    """
+    """Read node states from sinfo -h -N -o "%N %t", sinfo --json, scontrol show nodes --json, or kubectl get nodes."""
     path = Path(path)
     text = read_text(path)
     if not text.strip():
@@ -366,10 +359,7 @@ def read_states(path: str | Path) -> NodeStates:
 
 
 def states_on(topology: Topology, states: NodeStates, source: str = "states") -> NodeStates:
-    """Keep to the topology's nodes; those that the list leaves out are down, as nothing says that they can be had.
-
-    Raise InputError if the list names a node that the topology does not have.
-    """
+    """Keep to the topology's nodes, those not listed down. InputError: the list names a node that it does not have."""
     known = known_nodes(topology)
     require_known(states.free | states.taken, topology, source)
     return states.model_copy(update={"down": states.down | (known - states.free - states.busy)})
@@ -477,10 +467,7 @@ class RunningJob:
 
 
 def read_running(path: Path) -> list[RunningJob]:
-    """Read the jobs of a file that hold nodes; those that wait or have ended are left out.
-
-    A state that Slurm does not document is named in a warning; such a job holds the nodes that it lists.
-    """
+    """Read a file's jobs that hold nodes; one of a state that Slurm does not document counts too, with a warning."""
     text, where = read_text(path, REMEDY), str(path)
     hostlists = topology_rows.Hostlists(where)
     rows = _json_rows(parse_json(text, where), where) if text.lstrip()[:1] in "{[" else _text_rows(text, where)

@@ -21,10 +21,7 @@ WAN = "wan"
 
 
 def plan_topology(plan: Plan, source: str) -> Topology:
-    """Read the fabric of a plan's sites; racks are named as in its placement, after their site where there are several.
-
-    Raise InputError if the plan has no fabric, or a fabric for a site whose racks it does not state.
-    """
+    """Read the fabric of a plan's sites, racks as its placement names them. InputError: fabric or racks are missing."""
     if plan.fabric is None or not plan.fabric.sites:
         raise InputError(f"{source}: fabric: the plan has none; solve an instance with a network")
     racks = dict.fromkeys(plan.fabric.sites, plan.instance.hardware.racks or 0)
@@ -154,20 +151,14 @@ TOPOLOGY_WRITERS: Mapping[str, Callable[[Topology], str]] = {
 
 
 def write_placed(placed: PlacedJob, topology: Topology, form: str) -> str:
-    """Return a placement in one of WRITERS' formats.
-
-    Raise InputError if there is no such format, or the scheduler would refuse what it asks.
-    """
+    """Return a placement in one of WRITERS' formats. InputError: there is none such, or the scheduler refuses it."""
     if form not in WRITERS:
         raise InputError(f"--format {form!r}: unknown; {hint(form, WRITERS)}")
     return WRITERS[form](placed, topology)
 
 
 def write_topology(topology: Topology, form: str) -> str:
-    """Return a topology in one of TOPOLOGY_WRITERS' formats.
-
-    Raise InputError if there is no such format, or it cannot hold the topology.
-    """
+    """Return a topology in one of TOPOLOGY_WRITERS' formats. InputError: there is no such one, or it cannot hold it."""
     if form not in TOPOLOGY_WRITERS:
         raise InputError(f"topology format {form!r}: unknown; {hint(form, TOPOLOGY_WRITERS)}")
     return TOPOLOGY_WRITERS[form](topology)

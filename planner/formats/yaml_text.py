@@ -146,10 +146,7 @@ _NUMBER = re.compile(r"[-+]?(\d[\d_]*(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
 
 
 def read_yaml_data(text: str, where: str) -> Any:
-    """Return the data of a YAML document: plain scalars are read as in JSON, quoted ones are texts.
-
-    Numbers may be grouped by underscores and written as 3e9; dates and yes and no are texts.
-    """
+    """Return the data of a YAML document, scalars as in JSON or quoted texts; 1_000 and 3e9 are numbers, yes a text."""
     return _data(parse(text, where), where)
 
 
@@ -251,10 +248,7 @@ def _toml_end(text: str, start: int) -> int:
 
 @dataclass(slots=True)
 class RecipeText:
-    """A file's text with the edits that were asked of it, and a line for the user on each.
-
-    `dashes` begin a key in the file: those of flags, none of overrides and tables.
-    """
+    """A file's text with edits and a line for the user on each; `dashes` begin a key of flags."""
 
     text: str
     where: str

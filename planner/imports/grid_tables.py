@@ -100,10 +100,7 @@ def unit_vectors(latitude: Sequence[float], longitude: Sequence[float]) -> Vecto
 
 
 def _chord2(points: Vectors, centre: Vectors) -> NDArray[np.float64]:
-    """Return squared straight distances to one point, in earth radii.
-
-    They order points as the great circle does, and cost no arcsine.
-    """
+    """Return squared straight distances to a point in earth radii, in the order of great circles, without arcsines."""
     squared: NDArray[np.float64] = ((points - centre) ** 2).sum(axis=1)
     return squared
 
@@ -303,10 +300,7 @@ AREAS = {"WECC": "western", "TRE": "ercot", "ASCC": "alaska", "HICC": "hawaii"}
 
 
 def read_eia_860(tables: dict[str, CsvTable], options: GridOptions) -> Draft:
-    """Read the plants, and the peak demand of their authorities where a table of peaks is given.
-
-    Raise InputError where no plant names its balancing authority.
-    """
+    """Read the plants, and the authorities' peaks where given. InputError: no plant names its authority."""
     listed = read_plants(tables["plants"], tables.get("generators"))
     plants = [plant for plant in listed if plant.authority]
     if not plants:

@@ -105,11 +105,7 @@ PHI3_WINDOWED = "phi3"  # windowed in every layer where sliding_window is given
 
 
 def read_model(path: Path) -> Model:
-    """Read the model of a config.json.
-
-    InputError names the file, the key and its value: an unknown family, a missing figure, or layers that differ in a
-    way that the planner has no data for.
-    """
+    """Read the model of a config.json. InputError: family unknown, a figure missing, or layers unlike any here."""
     if path.is_dir():
         path = path / "config.json"
     name = path.resolve().parent.name if path.stem == "config" else path.stem
@@ -311,10 +307,7 @@ class _Reader:
         return width * routed // layers, (width * routed + dense_width * (layers - routed)) // layers
 
     def _linear_attention(self, entry: dict[str, Any]) -> None:
-        """Add the mean parameters of Qwen3-Next's other projections: states of linear layers, and gates.
-
-        They are added to the shared expert, which every token uses too.
-        """
+        """Add Qwen3-Next's other projections, on the mean of layers, to the shared expert that every token uses."""
         heads, key, value = (self.count((f"linear_{name}",)) for name in LINEAR_HEADS)
         keys, values = self.count(("linear_num_key_heads",)) * key, heads * value
         own = entry["heads"] * entry["head_size"]

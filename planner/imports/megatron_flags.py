@@ -393,10 +393,7 @@ def stage_layers(values: RunValues, stages: int) -> dict[str, Any]:
 
 
 def layout_choices(text: str, stages: int, where: str) -> dict[str, Any]:
-    """Return the layers of every stage of a pipeline layout such as `Et*3|(tt|)*6tL`: chunks go round the stages.
-
-    InputError: it has other letters than E, t, m and L, or chunks that the stages do not divide.
-    """
+    """Return layers by stage of a layout such as `Et*3|(tt|)*6tL`, chunks round the stages. InputError: it is none."""
     chunks = [chunk.count("t") for chunk in _written_out(text, where).split("|")]
     if len(chunks) % stages:
         raise InputError(f"{where}: has {len(chunks)} chunks, which {stages} stages do not divide; change one")

@@ -24,10 +24,7 @@ COLUMNS = ("interconnection", "headroom_mw", "energy_usd_per_mwh", "source")
 
 
 def fill(draft: Draft, options: GridOptions) -> tuple[tuple[BalancingAuthority, ...], tuple[str, ...]]:
-    """Return the authorities, and a sentence for each of their figures that is missing and written as 0 or 'unnamed'.
-
-    The user's table has precedence over the options, and these over the files.
-    """
+    """Return the authorities (user's table, then options, then files), and a sentence for each figure missing."""
     given = {} if options.authorities is None else _given(options.authorities, [area.id for area in draft.authorities])
     installed: defaultdict[str, float] = defaultdict(float)
     for node in draft.nodes:
@@ -167,10 +164,7 @@ def _nodes(drafts: tuple[DraftNode, ...], options: GridOptions) -> tuple[PowerNo
 
 
 def _lines(draft: Draft, unlimited_mw: float) -> tuple[Line, ...]:
-    """Merge parallel branches that are equal into the circuits of one line; keep those that differ apart.
-
-    No flow exceeds all generation, so this is the rating of a branch without a limit.
-    """
+    """Merge equal parallel branches into circuits; a branch without a limit is rated at all generation."""
     if unlimited_mw <= 0 and any(branch.rating_mw is None for branch in draft.branches):
         problem = "branches without a rating, and no generation that would bound their flow"
         raise InputError(f"{draft.source}: {problem}; give them ratings")
@@ -319,10 +313,7 @@ def part(grid: Grid) -> dict[str, Any]:
 
 
 def instance_with(path: Path, grid: Grid, name: str | None) -> dict[str, Any]:
-    """Return the instance of a file with this grid instead of its own; rules, site prices and all else are kept.
-
-    An explicit interconnect rule falls back to the lines' capacity with the largest out where the nodes have no figure.
-    """
+    """Return a file's instance with this grid; explicit interconnect falls back to lines where nodes have no figure."""
     data = read_instance_file(path)
     old: dict[str, Any] = data["grid"] if isinstance(data.get("grid"), dict) else {}
     new = part(grid) | {key: old[key] for key in ("rules", "prices") if key in old}
@@ -378,10 +369,7 @@ class Shortage:
 
 
 def shortage(grid: Grid) -> Shortage:
-    """Minimise the MW by which the lines and plants of a grid fall short of its own load; all 0 where they suffice.
-
-    Lines that could be built and outages are left out. A grid model without flows has no shortage.
-    """
+    """Minimise the MW by which existing lines and plants fall short of a grid's own load; 0 without flows."""
     import numpy as np
     from scipy import sparse
     from scipy.optimize import linprog
@@ -426,10 +414,7 @@ def shortage(grid: Grid) -> Shortage:
 
 
 def _flows_suffice(grid: Grid) -> bool:
-    """Return whether lossless flows can feed all load, and can bring all must-run feed to load.
-
-    Then one flow does both: sources and loads that two flows use in full can be used in full at once.
-    """
+    """Return whether flows can feed all load, and bring all must-run feed to load: then one flow does both."""
     load = [max(0.0, node.load_mw) for node in grid.nodes]
     must = [max(0.0, -node.load_mw) for node in grid.nodes]
     plants = [node.generation_mw if grid.rules.generation else sum(load) for node in grid.nodes]

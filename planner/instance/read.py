@@ -26,10 +26,7 @@ KEY_CUTOFF = 0.5  # of difflib's ratio: keys are longer than ids, so a chance li
 
 @dataclass
 class Faults:
-    """Faults of data: complaints, and the places whose wrong values are replaced by placeholders.
-
-    Further complaints about a replaced place, or about a place around or inside it, are dropped.
-    """
+    """Complaints of data, and replaced places, about or around or inside which further complaints are dropped."""
 
     lines: list[str] = field(default_factory=list)
     replaced: list[str] = field(default_factory=list)
@@ -137,10 +134,7 @@ def _of_another_form(kind: str, value: Any) -> bool:
 
 
 def located(location: Location, data: Any, *, missing: bool) -> Location:
-    """Return where in the data an error is: its location without the names that the validation has for its own steps.
-
-    The last part of the location of a `missing` key is kept, though it is no key of the data.
-    """
+    """Return the place of an error in the data, without validation's own steps; the last of a `missing` key is kept."""
     found: list[int | str] = []
     for i, part in enumerate(location):
         if isinstance(data, Mapping) and part in data:

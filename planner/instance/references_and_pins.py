@@ -178,10 +178,7 @@ def network_problems(network: Network | None) -> Iterator[str]:
 
 
 def reference_problems(instance: Instance, *, searched: bool) -> Iterator[str]:
-    """Yield names that refer to nothing or occur twice, and parts that are missing or incompatible, as complaints.
-
-    Parts that only a search needs are required if the instance is `searched`.
-    """
+    """Yield unknown or repeated names, and missing or incompatible parts: those of a search if it is `searched`."""
     yield from _without_type("workload.precision.compute", instance.hardware.accelerator, instance)
     yield from pool_problems(instance)
     yield from _alternative_problems(instance)

@@ -276,10 +276,7 @@ class PlanPhysics:
 
 
 def racks_of(text: str, racks: int) -> list[int] | str:
-    """Read a hostlist of a site's racks; return the rack numbers, or the sentence that names the fault.
-
-    Numbers are compared with the site's racks before ranges are expanded.
-    """
+    """Read a hostlist of a site's racks, or return its fault; numbers are compared with the site's before expansion."""
     outside = [number for number in re.findall(r"[0-9]+", text) if len(number) > 9 or int(number) >= racks]
     if outside:
         return f"rack {outside[0][:20]} of {text[:60]!r} > {racks - 1:,}, the site's last rack"

@@ -68,10 +68,7 @@ def stops_per_gpu_second(rates: Reliability, links: GpuLinks = NO_LINKS) -> floa
 
 
 def scale_factor(rates: Reliability, gpus: Num) -> Any:
-    """Compute the factor by which a job's stops exceed proportionality to its GPUs: (gpus / measured)^exponent.
-
-    It is 1 for jobs of at most `measured_gpus` GPUs, and where no exponent is stated.
-    """
+    """Compute (gpus / measured)^exponent, by which stops exceed proportionality; 1 up to `measured_gpus` GPUs."""
     if not rates.scale_exponent:
         return 1.0
     return np.maximum(1.0, np.asarray(gpus, dtype=np.float64) / rates.measured_gpus) ** rates.scale_exponent
@@ -197,10 +194,7 @@ class Way:
 
 
 def ways(job: CheckpointedJob, *, spares: bool) -> Iterator[Way]:
-    """Yield the ways to resume after a failure that the figures allow; on spare racks only where there are `spares`.
-
-    A job that nothing stops has one way, with a stretch of 1.
-    """
+    """Yield the ways to resume that the figures allow, on spare racks only with `spares`; one where nothing stops."""
     rates = job.r
     if not stops_per_gpu_second(rates, job.links):
         yield Way(

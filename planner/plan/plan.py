@@ -339,10 +339,7 @@ FABRIC = (
 
 
 def digest(plan: Plan) -> dict[str, Figure]:
-    """Return the figures of a plan by dotted name; entries of lists have their id, as `sites.sites.palo-verde.racks`.
-
-    `sites.racks`, `sites.count` and `fabric.switches` are totals, and `slack.*` is what each limit leaves unused.
-    """
+    """Return a plan's figures by dotted name, entries of lists by id, with totals and what each limit leaves unused."""
     return {name: value for name, value in _figures(plan) if value is not None}
 
 

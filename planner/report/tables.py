@@ -281,10 +281,7 @@ def _is_number(value: Any) -> TypeGuard[float]:
 
 
 def table(names: Sequence[str], rows: Rows, width: int = PIPE) -> str:
-    """Write the rows as a table; figures of other columns also show their ratio to the first column's.
-
-    The table has as many columns as fit the width, with long cells broken into lines.
-    """
+    """Write rows as a table of as many columns as fit the width, other columns with ratios to the first one's."""
     shown = max(2, min(len(names), (width - min(width // 3, max(map(len, rows)))) // (LEAST_COLUMN + 2)))
     drawn = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     drawn.add_column("", overflow="fold", ratio=None)

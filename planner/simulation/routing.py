@@ -22,10 +22,7 @@ _STEP, _A, _B = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np
 
 
 def words(*keys: ArrayLike) -> Words:
-    """Hash integer keys, broadcast together, into 64 bits each.
-
-    SplitMix64 (Steele, Lea and Flood 2014, figure 16), once a key.
-    """
+    """Hash integer keys, broadcast together, into 64 bits each: SplitMix64 (Steele, Lea and Flood 2014, figure 16)."""
     state = np.zeros((), np.uint64)
     with np.errstate(over="ignore"):
         for key in keys:
@@ -115,10 +112,7 @@ class Tree:
         return meeting
 
     def cable(self, tier: int, subtree: Ints, position: Ints, lane: Ints | int = 0) -> Ints:
-        """Return the numbers of cables from a subtree below `tier` (0: leaves) to the switch at `position`.
-
-        `lane`: the cable of their bundle.
-        """
+        """Return numbers of cables from a subtree below `tier` (0: leaves) up; `lane`: the cable of their bundle."""
         return self.offsets[tier] + (subtree * self.widths[tier + 1] + position) * self.bundle[tier] + lane
 
     def link(self, cable: Ints, *, down: bool, plane: int) -> Ints:
@@ -459,10 +453,7 @@ class Routes:
         return np.bincount(self.link, self.weight * amount[self.owner()], len(self.capacity)).astype(np.float64)
 
     def fullest_seconds(self) -> float:
-        """Return the largest load over capacity of any link: no sharing of links ends sooner.
-
-        Equal flows that share links max-min fairly end then.
-        """
+        """Return the largest load over capacity of a link, by which equal flows that share max-min fairly end."""
         return float((self.load(self.size) / np.maximum(self.capacity, 1e-300)).max()) if self.parts else 0.0
 
 
@@ -508,10 +499,7 @@ def hop_of(tree: Tree, tier: int, down: int) -> int:
 
 
 def ecmp(tree: Tree, flows: Flows, seed: int, alive: Alive | None = None) -> Routes:
-    """Return every flow's route over one path of each plane, picked hop by hop by a hash.
-
-    Parallel cables are next hops of their own. Hashes at different switches are independent (no polarisation).
-    """
+    """Return flows' routes over one path of each plane, cable by cable, by hashes independent of each other."""
     entries, planes = RouteEntries([], [], [], []), len(tree.planes)
     flow = np.arange(len(flows))
     for plane in range(planes):

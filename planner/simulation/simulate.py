@@ -111,10 +111,7 @@ class SimulationRequest:
 
 
 def simulate(request: SimulationRequest, seeds: Sequence[int]) -> Simulation:
-    """Return the completion times of every seed, and their distribution.
-
-    Raise InputError if the flows take no time at all in floating point.
-    """
+    """Return completion times of every seed and their distribution. InputError: flows take no time at all."""
     runs, times, ratios, flows = [], [], [], request.flows(seeds[0])
     for seed in seeds:
         flows = request.flows(seed)

@@ -128,10 +128,7 @@ def switch_cables(tree: Tree) -> int:
 
 
 def failed_cables(tree: Tree, failed: int | Sequence[int], seed: int) -> Ints:
-    """Return the sorted numbers of the failed cables between switches: those listed, or a count drawn by the seed.
-
-    Raise InputError where the count or a number exceeds the tree's cables.
-    """
+    """Return the sorted numbers of failed cables between switches. InputError: more, or others, than there are."""
     cables = switch_cables(tree)
     if isinstance(failed, int):
         if not 0 <= failed <= cables:
@@ -286,10 +283,7 @@ def stages(plan: Plan, site: str, part: SimulatedPart) -> list[list[Ints]]:
 
 
 def overlap(plan: Plan, site: str) -> str:
-    """Write whether, by the schedule, pipeline sends and all-reduce rings of a site use its links at the same time.
-
-    A send that meets its own GPU's ring waits for it (`schedule.sends_beside_rings`), which the step counts.
-    """
+    """Write whether sends and rings use links at once by the schedule; the step counts waits on own NICs."""
     layout, metrics = plan.layout, PlanPhysics(plan=plan).metrics
     if layout is None or metrics is None or layout.rack_stages < 2:
         return "no: there are no pipeline sends between racks"

@@ -47,10 +47,7 @@ class RowSource(Protocol):
         """Take all rows back: none is stated any more."""
 
     def broken(self, point: npt.NDArray[np.float64], *, whole: bool, quick: bool) -> list[LazyRow]:
-        """Return rows that the point breaks, nothing where it keeps all.
-
-        `whole`: its integers are whole; `quick`: rows that take long to separate may be left out.
-        """
+        """Return rows that the point breaks. `whole`: its integers are whole; `quick`: slow rows may be left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

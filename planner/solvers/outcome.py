@@ -133,10 +133,7 @@ def value_of(lp: Any, point: npt.NDArray[np.float64]) -> float:
 
 
 def broken_by_integers(proto: Any, point: Sequence[int]) -> str:
-    """Return which constraint or domain of a CP-SAT model a point breaks; nothing where it keeps all.
-
-    A constraint of a kind that no formulation here has is not judged.
-    """
+    """Return which constraint of a CP-SAT model a point breaks, of the kinds that formulations here have."""
     if len(point) != len(proto.variables):
         return f"{len(point)} values for {len(proto.variables)} variables"
 
@@ -250,10 +247,7 @@ Way = tuple[str, Callable[[float | None], float | None]]  # its mark, and the bo
 
 
 def second_proof(claimed: float | None, ways: Iterable[Way], seconds: float | None) -> str:
-    """Return the mark of the first way whose own bound reaches the claimed one; ON_TRUST where none does.
-
-    All ways together have `seconds` seconds.
-    """
+    """Return the mark of the first way whose own bound reaches the claimed one, all in `seconds`; else ON_TRUST."""
     if claimed is None:
         return ON_TRUST
     deadline = Deadline(seconds)

@@ -40,10 +40,7 @@ def run_milp(model: Any, *, solver: str | None = None, **limits: Any) -> Outcome
 
 
 def linear_runner(solver: str | None = None, *, usual: str) -> Callable[..., Outcome[Values]]:
-    """Return how to run a CP-SAT model whose rows are all linear, on the solver that is asked for or the usual one.
-
-    HiGHS is run once: a level is proven where a run with presolve and one without agree.
-    """
+    """Return how to run a linear CP-SAT model, once: a level is proven where runs with presolve and without agree."""
     with uninterrupted():
         if (solver or usual) == "cpsat":
             from planner.solvers import cpsat

@@ -15,10 +15,7 @@ T = TypeVar("T")
 
 
 class Interrupter:
-    """Ends the solves that it was given to, from any thread, with the best plan so far, as Ctrl-C does.
-
-    It stays set until `clear`: a solve that begins later with it ends at once.
-    """
+    """Ends solves from any thread, as Ctrl-C does, with the best plan so far; it stays set until `clear`."""
 
     __slots__ = ("_asked",)
 
@@ -97,10 +94,7 @@ def ending_at_once() -> AbstractContextManager[None]:
 
 @contextmanager
 def ending_searches() -> Iterator[None]:
-    """Let the first Ctrl-C or SIGTERM end searches as a limit does, and a second one raise KeyboardInterrupt.
-
-    Outside the main thread, where no signal arrives, nothing changes.
-    """
+    """Let the first Ctrl-C or SIGTERM end searches as a limit does (in the main thread), a second one interrupt."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

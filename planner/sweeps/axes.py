@@ -171,10 +171,7 @@ LISTED_BY_NAME = re.compile(r"network\.(switches|media)\[[^\]]+\]")
 
 
 def read_changes(given: Sequence[str]) -> dict[str, Any]:
-    """Read PATH=VALUE options of the command line; a value is JSON, plain text, or relative.
-
-    PATH==-100 sets a negative value.
-    """
+    """Read PATH=VALUE of the command line: JSON, text, or relative; PATH==-100 sets a negative value."""
     changes: dict[str, Any] = {}
     for text in given:
         path, equals, value = text.partition("=")
@@ -290,11 +287,7 @@ def axis_of(path: str, values: str | Sequence[Any]) -> Axis:
 
 
 def parse_values(path: str, spec: str) -> list[Any]:
-    """Read the values of one axis: a range, or a list of JSON values and plain words.
-
-    START:STOP:STEP is even and has STOP in it where a step meets it; START:STOP:xFACTOR multiplies; log: and lin:
-    divide the range into COUNT values, both ends included.
-    """
+    """Read an axis: a list, START:STOP:STEP with STOP if met, START:STOP:xFACTOR, or COUNT values by log: or lin:."""
     where = f"{path}={spec}"
     parts = spec.split(":")
     if parts[0] in ("log", "lin"):

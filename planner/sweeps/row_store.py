@@ -77,10 +77,7 @@ class Row(Frozen):
         return None if curve is None else curve.model_dump(mode="json")
 
     def flat(self) -> dict[str, Any]:
-        """Return the row as one level of columns: the point's paths and the plan's names with the row's own.
-
-        A curve is its proven share and its points: a column for each of their figures, joined by semicolons.
-        """
+        """Return the row as one level of columns; of a curve its share and a column a figure, joined by semicolons."""
         own = self.model_dump(mode="json", exclude={"point", "plan", "objective", "schema_version", "base"})
         own |= {key: "; ".join(getattr(self, key)) or None for key in ("rules", "extrapolated")}
         objective = {
@@ -157,10 +154,7 @@ TABLES = (".csv", ".parquet")
 
 
 def journal_of(output: Path) -> Path:
-    """Return the file that rows are appended to as they come: the output, or a `.jsonl` journal next to a table.
-
-    Raise InputError where the output's ending is neither that of JSON lines nor that of a table.
-    """
+    """Return the file that rows are appended to: JSON lines, or a table's journal. InputError: it is neither."""
     if output.suffix in LINES:
         return output
     if output.suffix in TABLES:
@@ -355,10 +349,7 @@ ENDINGS = (CURVE, *LINES, *TABLES)
 
 
 def curve_rows(frontier: Frontier, seconds: float) -> Iterator[Row]:
-    """Yield a row for each point, its capital the value that it is named by.
-
-    The row's bound is of the days of every plan of at most that capital. `seconds`, of the search, are on every row.
-    """
+    """Yield a row a point, named by its capital, with the bound of plans up to it; all have the search's seconds."""
     instance = frontier.instance.model_dump_json()
     for index, (found, plan) in enumerate(zip(frontier.curve.points, frontier.plans, strict=True)):
         point = {"frontier.capital_usd": found.capital_usd}

@@ -157,10 +157,7 @@ def design_of(
     network: Network,
     nic_bytes_per_second: float,
 ) -> Design:
-    """Return the design of a plan's fabric at a site of `racks` racks, each with `gpus` GPUs.
-
-    The fabric must be free of the faults that `design_fault` reports; `switches` holds the switch models by name.
-    """
+    """Return the design of a plan's fabric that `design_fault` passes, at a site of `racks` racks of `gpus` GPUs."""
     leaf, spine, family = fabric.tiers[0], fabric.tiers[1] if len(fabric.tiers) > 1 else None, FAMILIES[fabric.family]
     rack, kind = family.rack_ports(gpus), family.design
     joined = racks, rack, nic_bytes_per_second
@@ -197,10 +194,7 @@ def design_fault(fabric: SiteFabric, racks: int) -> str | None:
 
 
 def tree_fault(fabric: SiteFabric, expected: tuple[str, ...]) -> str | None:
-    """Return the fault in the tiers of a tree, or None; they must be the first names of `expected`, in order.
-
-    A tree with all the expected tiers has zones.
-    """
+    """Return the fault in the tiers of a tree (the first of `expected`, all of them with zones), or None."""
     names = tuple(tier.name for tier in fabric.tiers)
     if not names or names != expected[: len(names)]:
         return f"tiers are {', '.join(names) or 'none'}; {', then '.join(expected)} expected"

@@ -389,10 +389,7 @@ class Design:
         return leaf, self.leaf_down_used + up, spine, port + up % self.leaf_bundle
 
     def _spine_uplinks(self, link: Ints) -> Ends:
-        """Return the ends of spine uplinks: a bundle from spine i of every pod to each core of group i in its zone.
-
-        A core keeps a bundle of ports for each pod of a full zone.
-        """
+        """Return the ends of spine uplinks: a bundle from spine i of every pod to each core of group i in its zone."""
         spine, up = link // self.spine_up, link % self.spine_up
         pod, group = spine // self.spines_per_pod, spine % self.spines_per_pod
         zone, seat = self._zone_seat(pod)
@@ -411,10 +408,7 @@ class Design:
         return zone, row % rows * columns + column % columns
 
     def _core_uplinks(self, link: Ints) -> Ends:
-        """Return the ends of core uplinks: a bundle from core i of every zone to each position above core i.
-
-        A super-spine keeps a bundle of ports for each zone and position.
-        """
+        """Return the ends of core uplinks: a bundle from core i of every zone to each position above core i."""
         core, up = link // self.core_up, link % self.core_up
         zone, own = core // self.zone_cores, core % self.zone_cores
         network, zone, boxes = zone // self.zones, zone % self.zones, self.super_spines // self.networks
@@ -526,10 +520,7 @@ class Design:
 
 
 def unwirable(design: Design, *, cross_rail: bool) -> list[str]:
-    """Return why a design cannot be wired, each reason with both sides in numbers; empty where it can.
-
-    `cross_rail`: every GPU must reach every other through the fabric, and not only those of its own index.
-    """
+    """Return why a design cannot be wired, in numbers; `cross_rail`: GPUs of other indices must be reached too."""
     bad = design.faults()
     if (
         not bad

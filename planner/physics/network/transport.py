@@ -69,10 +69,7 @@ def locality(
 
 
 def share_leaving(stages: Sequence[Sequence[int]], block: int, *, wrap: bool) -> float:
-    """Return the most pipeline flows that leave, or that enter, one block of racks, over the block's size.
-
-    `wrap`: the last stage sends to the first, as virtual stages make it do.
-    """
+    """Return the pipeline flows out of or into a block over its size; `wrap`: the last stage sends to the first."""
     source, target = _flows(stages, wrap=wrap)
     crossing = source // block != target // block
     if not crossing.any():

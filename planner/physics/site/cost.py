@@ -78,10 +78,7 @@ def site_capex_usd(grid: Grid, *, it_mw: float, facility_mw: float) -> float:
 
 
 def link_capex_usd(wan: Wan, prices: tuple[float, float], waves: int) -> float:
-    """Compute the price of a WAN link in USD: its fibre pairs, and the equipment for its wavelengths.
-
-    `prices`: of one fibre pair and of one wavelength all the way (`fibre.link_prices`).
-    """
+    """Compute the USD of a WAN link: fibre pairs and wavelengths, each at its price all the way (`link_prices`)."""
     return fibre_pairs(wan, waves) * prices[0] + waves * prices[1]
 
 
@@ -104,11 +101,7 @@ def bill(
     fabrics: Mapping[str, SiteFabric] | None,
     design: WanPlan | None = None,
 ) -> Cost:
-    """Compute the cost of a plan by its parts; the total counts the years of operation.
-
-    `fabrics` are those by site, None where the instance has no network. The WAN is priced as designed, else by the
-    links between sites.
-    """
+    """Compute a plan's cost by part, counted years included; the WAN is priced as designed, else by its links."""
     pools = bool(instance.hardware.pools)
     capex = {"racks": pools_usd(instance) if pools else racks * rack_of(instance.hardware).price_usd}
     opex: dict[str, float] = {}
@@ -374,10 +367,7 @@ def at_run_prices(instance: Instance, years: float) -> Instance:
 
 
 def alike_usd(instance: Instance, years: float) -> float:
-    """Compute the cost over `years` years, in USD, that all plans share: staff, and energy of the racks owned.
-
-    The energy is included only for an instance without a grid that states its price.
-    """
+    """Compute the USD over `years` years that all plans share: staff, and priced energy of a cluster without a grid."""
     operation, hardware = operation_of(instance), instance.hardware
     staff = years * (operation.staff_usd_per_year or 0.0)
     if instance.grid is not None or operation.energy_usd_per_mwh is None:
@@ -386,10 +376,7 @@ def alike_usd(instance: Instance, years: float) -> float:
 
 
 def _scaled(priced: Priced, times: float, *names: str) -> Priced:
-    """Return an object with the named prices multiplied by `times`; a name of the catalogue is returned unchanged.
-
-    Names that were not resolved on loading are refused elsewhere.
-    """
+    """Return an object with the named prices multiplied by `times`; names, refused elsewhere, as they are."""
     if isinstance(priced, str):
         return priced
     return priced.model_copy(update={name: getattr(priced, name) * times for name in names})

@@ -304,9 +304,6 @@ def places_of(wan: Wan, sites: Mapping[str, Place]) -> dict[str, Place]:
 
 
 def choose_form(wan: Wan, offered: Sequence[Form], window_seconds: float, rtt_ms: Rtt) -> Form | None:
-    """Return the form that the instance names; where it names none that the sites can take, that of the lowest rate.
-
-    At that rate it is the only one within the window.
-    """
+    """Return the form that the instance names or, where sites cannot take it, that of the lowest rate."""
     named = [form for form in offered if form.name == wan.exchange] or offered
     return min(named, key=lambda form: wide.form_need_gbps(form, wan, window_seconds, rtt_ms), default=None)

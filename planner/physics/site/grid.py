@@ -136,10 +136,7 @@ class PowerNetwork:
         return columns
 
     def ptdf(self, lines: Sequence[int]) -> Floats:
-        """Compute power transfer distribution factors (PTDF).
-
-        A row a line: its flow for one MW into each node and out at the island's reference.
-        """
+        """Compute PTDF: a row a line, its flow for one MW into each node and out at the island's reference."""
         of = np.asarray(lines, dtype=np.int64)
         # The Laplacian is symmetric, so a row of b A B^-1 is a solve with the line's two ends.
         return np.asarray((self.angles(self._incidence(of)) * self.susceptance[of]).T)

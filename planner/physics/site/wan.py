@@ -171,10 +171,7 @@ def form_need_gbps(form: Form, wan: Wan, window_seconds: float, rtt_ms: Rtt) -> 
 
 
 def phase_windows(form: Form, wan: Wan, window_seconds: float, rtt_ms: Rtt) -> list[float]:
-    """Share the window out over the phases of an exchange so that they fill it at equal rates, in seconds.
-
-    Where no rate fills it, the parts are in proportion to the waits, so that no phase fits its own.
-    """
+    """Share the window over an exchange's phases at equal rates; where none fills it, in proportion to the waits."""
     rate, waits = form_need_gbps(form, wan, window_seconds, rtt_ms), list(_waits(form, wan, rtt_ms))
     if math.isfinite(rate):
         return [8 * phase.link_bytes / rate / 1e9 + wait for phase, wait in zip(form.phases, waits, strict=True)]
@@ -184,10 +181,7 @@ def phase_windows(form: Form, wan: Wan, window_seconds: float, rtt_ms: Rtt) -> l
 def assumed_window_seconds(
     wan: Wan, size_bytes: float, sites: int, window_seconds: float, gbps: float | None, rtt_ms: float | None
 ) -> float:
-    """Compute the seconds that the step time allows for the exchange of a stage: a ring at a rate and a round trip.
-
-    Where the step time has no rate, it is the window that hides the exchange.
-    """
+    """Compute the seconds that a step allows the exchange: a ring at a rate and round trip, else the hiding window."""
     if not gbps:
         return window_seconds
     transfer = 8 * exchange_bytes(size_bytes, sites) / (gbps * 1e9)

@@ -183,10 +183,7 @@ def repeated_operations(
 def _selective_seconds(
     m: Machine, s: LayerShape, forward: list[LayerOperation], repeated: list[LayerOperation]
 ) -> float:
-    """Compute the seconds of the operations that selective recompute runs again.
-
-    Unfused scores, modules, and a share of the other GEMMs.
-    """
+    """Compute the seconds of what selective recompute runs again: scores, modules, and a share of other GEMMs."""
     modules, unfused = repeated_modules(m, s), 0.0
     if not modules:
         return 0.0
@@ -206,10 +203,7 @@ def launched(software: Software, forward: Sequence[LayerOperation]) -> int:
 
 
 def kind_times(m: Machine, s: LayerShape, kind: LayerKind, nic_slowdown: float = 1.0) -> LayerTimes:
-    """Compute the seconds of one layer of a kind: its operations, its exchanges, and the launches the GPU waits for.
-
-    CP over racks meets the NIC's slowdown.
-    """
+    """Compute the seconds of a kind of layer: operations, exchanges (CP at the NIC's slowdown), waits for launches."""
     ops = layer_operations(m, s, routed=kind.routed, window=kind.window)
     tensor = tensor_exchange_seconds(m, s, kind)
     context = context_exchange_seconds(m, s, _sum(ops.forward, "attention"), nic_slowdown)

@@ -59,10 +59,7 @@ class Rounds:
 
 @dataclass(frozen=True, slots=True)
 class PipelineCounts:
-    """The counts of a pipeline: its stages, the chunks of a stage, and the micro-batches of a step.
-
-    `rounds`: those of the micro-batches unless given.
-    """
+    """The counts of a pipeline: stages, chunks of a stage, micro-batches of a step, and their rounds if given."""
 
     pipeline: Num
     virtual_stages: Num

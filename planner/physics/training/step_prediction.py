@@ -61,18 +61,12 @@ class Pipeline:
 
     @property
     def front_excess_seconds(self) -> float:
-        """Seconds that a front layer and micro-batch take beyond those of another layer; negative where it is faster.
-
-        The exposed ZeRO traffic of the two is taken as equal.
-        """
+        """Seconds of a front layer and micro-batch beyond another layer's, exposed ZeRO traffic taken as equal."""
         one, other = self.front, self.times
         return one.forward_seconds + one.backward_seconds - other.forward_seconds - other.backward_seconds
 
     def send(self, slowdown: Num, pipeline: Num) -> Num:
-        """Compute the seconds of one exchange between stages of different racks; 0 for a single stage.
-
-        They are a fixed part, and the NIC's part times its slowdown.
-        """
+        """Compute the seconds of an exchange between stages of different racks: a fixed part, and the NIC's, slowed."""
         return np.where(
             np.asarray(pipeline) > 1, self.send_at_rate + self.send_per_slowdown * (np.asarray(slowdown) - 1), 0.0
         )
@@ -141,10 +135,7 @@ def sharded_times(x: Pipeline, group: ReplicaGroup) -> ShardedTimes:
 
 
 def exposed_seconds(x: Pipeline, sharded: ShardedTimes, virtual_stages: Num, layers: Num, send: Num) -> Num:
-    """Compute the seconds of pipeline exchange that a micro-batch exposes on a stage, chunk by chunk.
-
-    l mod v of them have a layer more.
-    """
+    """Compute the seconds of pipeline exchange that a stage exposes a micro-batch; l mod v chunks have a layer more."""
     v = np.asarray(virtual_stages)
     overlap = (v > 1) * float(x.machine.software.hides("sends"))
     small, larger = np.asarray(layers) // v, np.asarray(layers) % v
@@ -159,10 +150,7 @@ def exposed_seconds(x: Pipeline, sharded: ShardedTimes, virtual_stages: Num, lay
 def stage_seconds(
     x: Pipeline, sharded: ShardedTimes, virtual_stages: Num, layers: Num, recomputed: Num, send: Num
 ) -> Num:
-    """Compute the seconds of a stage and micro-batch without the head and what the first stage has beyond others.
-
-    Its layers, those recomputed, and the exchange that it exposes.
-    """
+    """Compute a stage's seconds a micro-batch: layers, recomputation and exposed exchange, no head nor front layers."""
     return (
         layers * sharded.layer_seconds
         + recomputed * x.times.recompute_seconds

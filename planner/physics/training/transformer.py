@@ -133,10 +133,7 @@ def layers_forward_flop(model: Model, sequence: Num, micro_batch: Num, *, causal
 
 
 def model_flop_per_token(model: Model, sequence: Num, *, causal: bool = True) -> Num:
-    """Compute the FLOP per token that MFU counts: forward, and twice that backward, without recompute.
-
-    The logits take 2·s·h·V forward.
-    """
+    """Compute the FLOP per token that MFU counts: forward, with 2·s·h·V of logits, and twice that backward."""
     head = gemm_flop(embedding_parameters(model), sequence)
     return 3 * (layers_forward_flop(model, sequence, 1, causal=causal) + head) / sequence
 

@@ -281,10 +281,7 @@ def stacked(
     shades: Mapping[str, str],
     show: Callable[[float], str],
 ) -> str:
-    """Draw one bar a row, its parts side by side, all on one scale, each limit as a dashed line, and a legend.
-
-    Parts below zero count in the sum alone.
-    """
+    """Draw a bar a row of its parts (below zero in the sum alone), limits dashed, and a legend, all on one scale."""
     lengths = [sum(value for value in parts.values() if value > 0) for _, parts, _ in rows]
     lengths += [limit.value for _, _, limit in rows if limit is not None]
     scale = (WIDTH - 2) / (max(lengths, default=0.0) or 1.0)

@@ -170,10 +170,7 @@ def fabric_svg(built: BuiltFabric) -> Iterator[str]:
 
 
 def fabric_tiers(built: BuiltFabric) -> str:
-    """Draw the tiers of a site from the top down to the racks of one leaf domain.
-
-    ValueError if a tier states other switches than are wired: the picture would not be of the plan.
-    """
+    """Draw the tiers of a site down to one leaf domain. ValueError: a tier states other switches than are wired."""
     fabric, counts = built.fabric, switch_counts(built.design)
     for level in fabric.tiers:
         if level.switches != counts[level.name]:
@@ -358,10 +355,7 @@ def in_us(latitude: float, longitude: float) -> bool:
 
 
 def flat(places: Sequence[Point]) -> list[Point]:
-    """Return x and y of places (latitude, longitude) anywhere.
-
-    Equirectangular, true to scale at their mean latitude: Snyder 1987, equations (12-1) and (12-2).
-    """
+    """Return x and y of places anywhere, equirectangular about their mean latitude (Snyder 1987, (12-1) and (12-2))."""
     scale = math.cos(math.radians(sum(place[0] for place in places) / len(places)))
     return [(math.radians(place[1]) * scale, math.radians(place[0])) for place in places]
 
@@ -411,10 +405,7 @@ def chart(places: Mapping[str, Point]) -> Chart:
 
 
 def plan_map(plan: Plan, grid: Grid) -> tuple[str, bool]:
-    """Draw a plan's sites (area by power), the links between them, and the grid's other places and lines.
-
-    Return the drawing, and whether it is on the outline of the US.
-    """
+    """Draw a plan's sites (area by power), links and grid; return the drawing, and whether it is on the US outline."""
     sites = plan.sites.sites if plan.sites else ()
     nodes = {node.id: (node.latitude, node.longitude) for node in grid.nodes}
     fibre = plan.instance.wan if plan.wan else None

@@ -432,10 +432,7 @@ BUILT = ("sites", "wan", "model", "layout", "pools", "fabric")  # sections on pu
 
 
 def report_page(plans: Sequence[tuple[str, Plan]], made: date) -> str:
-    """Return plans, each with its name, as one HTML page that was made on a date.
-
-    Raise InputError where jinja2 is not installed.
-    """
+    """Return plans, each with its name, as one HTML page made on a date. InputError: jinja2 is not installed."""
     given = [name for name, _ in plans]
     names = [name if given.count(name) == 1 else f"{name} ({number})" for number, name in enumerate(given, 1)]
     reported = [statements(plan) for _, plan in plans]

@@ -124,10 +124,7 @@ def plan_corners(curve: Curve) -> list[Point]:
 
 
 def bound_corners(points: Sequence[CurvePoint]) -> list[Point]:
-    """Return the corners of the fewest days that are proven for some money, up to the last point with a bound.
-
-    A bound for at most some capital is valid for any less, so a point without a bound has that of a dearer one.
-    """
+    """Return the corners of the proven days over money; a bound for some capital holds for less too."""
     proven: list[tuple[float, float]] = []  # money, and days of every plan of at most that money; the dearest first
     for point in reversed(points):
         days = max(point.bound_days or 0.0, proven[-1][1] if proven else 0.0)
@@ -140,10 +137,7 @@ def bound_corners(points: Sequence[CurvePoint]) -> list[Point]:
 
 
 def staircase(curve: Curve, name: str, form: str) -> bytes:
-    """Draw the curve of an instance by its name, as svg or png; both axes are logarithmic where all figures allow it.
-
-    Raise InputError where matplotlib is not installed.
-    """
+    """Draw an instance's curve as svg or png, logarithmic where it can be. InputError: matplotlib is not installed."""
     return picture_of(lambda: _figure(curve, name), f"{name}: money against days", form)
 
 

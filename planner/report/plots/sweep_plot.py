@@ -151,18 +151,12 @@ class PlotRequest:
 
 
 def drawn(rows: Sequence[Row], request: PlotRequest, form: str) -> bytes:
-    """Draw rows as svg or png.
-
-    InputError: there is nothing to draw, matplotlib is not installed, or the facets are too many.
-    """
+    """Draw rows as svg or png. InputError: nothing to draw, too many facets, or matplotlib is not installed."""
     return picture_of(lambda: _sweep_figure(rows, request), title(request), form)
 
 
 def picture_of(figure: Callable[[], "Figure"], name: str, form: str) -> bytes:
-    """Draw a figure in the style of all plots and return it as svg or png with its name.
-
-    Raise InputError where matplotlib is not installed.
-    """
+    """Return a figure as svg or png, in the style of all plots, by name. InputError: matplotlib is not installed."""
     with needed("plot", "matplotlib", "plot"):
         import matplotlib
     with matplotlib.rc_context():
@@ -358,10 +352,7 @@ def _without_plan(axes: "Axes", rows: Sequence[Row], request: PlotRequest, incom
 
 
 def plot_page(rows: Sequence[Row], request: PlotRequest, svg: str) -> str:
-    """Return the best point, the changes along the axis, the picture and its points, folded, as one HTML page.
-
-    Raise InputError where jinja2 is not installed.
-    """
+    """Return best point, changes, picture and points as one HTML page. InputError: jinja2 is not installed."""
     name = title(request)
     described = f'<svg role="img" aria-label="{escape(name)}: each point is in the table below"'
     paths = list(dict.fromkeys(path for path in (request.x, request.facet, request.color, request.y) if path))

@@ -128,10 +128,7 @@ class DaysPart(NamedTuple):
 
 
 def days_by_part(plan: Plan) -> list[DaysPart]:
-    """Return the nonzero parts of a run in days: those of steps with their sum, the days lost by cause, and the total.
-
-    Where failures are not modelled, only the share of time that workload.availability excludes is lost.
-    """
+    """Return a run's nonzero days: of steps by part with their sum, lost by cause or by availability, and in all."""
     if plan.layout is None:
         return []
     metrics = plan.layout.metrics

@@ -117,10 +117,7 @@ def _sureness(plan: Plan) -> str:
 
 
 def _over_fabrics(plan: Plan, *, exact: bool) -> str:
-    """Write the bound over all fabrics: the days that a better fabric could save, as a share of the plan's.
-
-    Where the fabric costs less than the share `WORTH` of the days, say so only for an `exact` plan.
-    """
+    """Write the bound over all fabrics, where they could gain a plan more than they cost, or the plan is `exact`."""
     objective, free = plan.objective, plan.objective.fabric_free_bound
     if free is None or objective.bound is None or objective.name != "days_to_train" or not objective.value:
         return ""
@@ -380,10 +377,7 @@ def _idle_gpus(plan: Plan, layout: LayoutPlan) -> Iterator[Statement]:
 
 
 def without_source(value: object, where: str) -> Iterator[str]:
-    """Yield the paths of the objects of an instance that hold figures of the world and name no source for them.
-
-    A source covers all that is inside its object; entries of a list are named once.
-    """
+    """Yield paths of objects with figures of the world and no source, theirs or one around; entries once a list."""
     if isinstance(value, Sourced) and value.source is not None:
         return
     if isinstance(value, Sourced) and where not in ASKED and set(value.model_fields_set) - {"source", "note"}:
