@@ -59,11 +59,9 @@ def parse(text: str) -> list[int]:
     item = _parsed(text)
     if item.size > MAX_NAMES:
         expand(text)  # raises the error that names the size
-    return (
-        [number for first, last, _ in item.brackets[0] for number in range(first, last + 1)]
-        if item.brackets
-        else [int(text.removeprefix(PREFIX))]
-    )
+    if not item.brackets:
+        return [int(text.removeprefix(PREFIX))]
+    return [number for first, last, _ in item.brackets[0] for number in range(first, last + 1)]
 
 
 def fold_names(names: Iterable[str]) -> str:
@@ -355,10 +353,8 @@ class Job(Frozen):
             if self.mesh and axis not in EXCHANGES:
                 used = f"only the bytes of {', '.join(EXCHANGES)} are"
                 raise ValueError(f"traffic_bytes_per_step.{axis}: is not used; {used}; remove it")
-        sizes = {f"groups[{group.name}].size": group.size for group in self.groups} or {
-            "nodes_per_member": self.nodes_per_member
-        }
-        for what, size in sizes.items():
+        sizes = {f"groups[{group.name}].size": group.size for group in self.groups}
+        for what, size in (sizes or {"nodes_per_member": self.nodes_per_member}).items():
             if size % self.segment_nodes:
                 multiple = f"must be a multiple of segment_nodes {self.segment_nodes}"
                 raise ValueError(f"{what}: {size} {multiple}; change either")
@@ -395,13 +391,21 @@ class Slot:
     ranks: tuple[int, ...]
 
 
-def strides(job: Job) -> dict[str, int]:
-    """Return by axis of a mesh the ranks from one member to the next along it."""
+def _places(job: Job, axes: Iterable[str]) -> Iterator[tuple[str, int]]:
+    """Yield each place along axes of a mesh, the first slowest: its name, and the ranks of members before it."""
     mesh = job.mesh or {}
-    axes = list(mesh)
-    return {
-        axis: job.nodes_per_member * math.prod(mesh[inner] for inner in axes[i + 1 :]) for i, axis in enumerate(axes)
-    }
+    turning = list(mesh)
+    stride = {axis: math.prod(mesh[inner] for inner in turning[i + 1 :]) for i, axis in enumerate(turning)}
+    own = [axis for axis in axes if axis in mesh]
+    for at in product(*(range(mesh[axis]) for axis in own)):
+        along = list(zip(own, at, strict=True))
+        first = job.nodes_per_member * sum(stride[axis] * i for axis, i in along)
+        yield ",".join(f"{axis}={i}" for axis, i in along), first
+
+
+def _ranks(job: Job, axes: Iterable[str]) -> list[int]:
+    """Return the ranks along axes of a mesh from the first: the nodes of a member follow each other."""
+    return [first + node for _, first in _places(job, axes) for node in range(job.nodes_per_member)]
 
 
 def slots(job: Job) -> Iterator[Slot]:
@@ -413,14 +417,9 @@ def slots(job: Job) -> Iterator[Slot]:
                 yield Slot(k, f"{kind.name}[{i}]", tuple(range(first, first + kind.size)))
                 first += kind.size
         return
-    k, stride = job.nodes_per_member, strides(job)
-    data, step = job.mesh.get("data", 1), stride.get("data", 0)
-    others = [axis for axis in job.mesh if axis != "data"]
-    for at in product(*(range(job.mesh[axis]) for axis in others)):
-        first = sum(stride[axis] * i for axis, i in zip(others, at, strict=True))
-        label = ",".join(f"{axis}={i}" for axis, i in zip(others, at, strict=True))
-        ranks = tuple(first + member * step + node for member in range(data) for node in range(k))
-        yield Slot(0, f"data[{label}]" if label else "data", ranks)
+    inside = _ranks(job, ["data"])
+    for label, first in _places(job, [axis for axis in job.mesh if axis != "data"]):
+        yield Slot(0, f"data[{label}]" if label else "data", tuple(first + rank for rank in inside))
 
 
 def read_job(given: "Job | Plan | Mapping[str, Any] | str | Path") -> Job:
@@ -553,26 +552,12 @@ def line(job: Job, level: int) -> int:
 
 def blocks(job: Job, level: int) -> Iterator[Slot]:
     """Return the blocks of a level in the order of their numbers; blocks of the levels inside follow each other."""
-    mesh, per_member, stride = job.mesh or {}, job.nodes_per_member, strides(job)
-    # Ranks of a block from its first: the outermost axis turns slowest, the nodes of a member follow each other.
-    inside = [0]
-    for kept in reversed(levels(job)[: level + 1]):
-        if kept.axis in mesh:
-            inside = [first + stride[kept.axis] * i for first in inside for i in range(mesh[kept.axis])]
-    outside = numbering(job, level)
-    for at in product(*(range(mesh[axis]) for axis in outside)):
-        first = sum(stride[axis] * i for axis, i in zip(outside, at, strict=True))
-        label = ",".join(f"{axis}={i}" for axis, i in zip(outside, at, strict=True))
-        yield Slot(0, label, tuple(first + rank + node for rank in inside for node in range(per_member)))
+    inside = _ranks(job, [kept.axis for kept in reversed(levels(job)[: level + 1])])
+    for label, first in _places(job, numbering(job, level)):
+        yield Slot(0, label, tuple(first + rank for rank in inside))
 
 
 def groups_of(job: Job, axis: str) -> list[tuple[int, ...]]:
     """Return the ranks of each group of an axis, or of each member."""
-    mesh, per_member, stride = job.mesh or {}, job.nodes_per_member, strides(job)
-    others = [other for other in mesh if other != axis]
-    along = [stride[axis] * i for i in range(mesh[axis])] if axis in mesh else [0]
-    firsts = (
-        sum(stride[axis] * i for axis, i in zip(others, at, strict=True))
-        for at in product(*(range(mesh[axis]) for axis in others))
-    )
-    return [tuple(first + rank + node for rank in along for node in range(per_member)) for first in firsts]
+    inside, others = _ranks(job, [axis]), [other for other in job.mesh or {} if other != axis]
+    return [tuple(first + rank for rank in inside) for _, first in _places(job, others)]

@@ -242,17 +242,13 @@ def write_streamed(path: Path, pieces: Callable[[], Iterable[str | bytes]]) -> N
             temporary_name(target).replace(target)
             _sync_folder(target.parent)
     except OSError as error:
-        _discard(target)  # first, as the disk may be full
+        _remove(temporary_name(target))  # first, as the disk may be full
         fallback = write_fallback(target, pieces)
         if fallback is None:
             raise unwritable(path, error) from None
         raise InputError(f"{path}: cannot be written ({error.strerror}); its content is in {fallback}") from None
     finally:
-        _discard(target)
-
-
-def _discard(target: Path) -> None:
-    _remove(temporary_name(target))
+        _remove(temporary_name(target))
 
 
 def _write(path: Path, pieces: Iterable[str | bytes]) -> None:

@@ -251,31 +251,21 @@ def _by_first_rank(placed: PlacedJob) -> list[RankGroup]:
 
 def kueue_topology(topology: Topology, name: str = "fabric") -> str:
     """Write the cluster's Topology by tiers, highest first, or blocks. InputError: Kueue needs leaves of one depth."""
-    if topology.kind == "block":
-        named = (
-            _node_object(node, {DOMAIN_LABELS[0]: label(block.name, "block")})
-            for block in topology.blocks
-            for node in block.nodes
-        )
-        return documents(
-            "Apply with kubectl apply --server-side -f.", [_topology_object(name, [DOMAIN_LABELS[0], HOSTNAME]), *named]
-        )
-    above = chains(topology)
-    depths = {len(chain) for chain in above.values()}
-    if len(depths) != 1:
-        raise InputError("kueue: leaves stand at different depths below the root; give each as many switches above")
-    levels = [TIER.format(tier) for tier in reversed(range(depths.pop()))]
-    domain = {node: block.name for block in topology.blocks for node in block.nodes}
-    nodes = (
-        {
-            **{TIER.format(i): label(switch, "switch") for i, switch in enumerate(above[leaf.name])},
-            **({DOMAIN_LABELS[0]: label(domain[node], "block")} if node in domain else {}),
+    domain = {node: label(block.name, "block") for block in topology.blocks for node in block.nodes}
+    labels = {node: {DOMAIN_LABELS[0]: block} for node, block in domain.items()}
+    levels = [DOMAIN_LABELS[0]]
+    if topology.kind != "block":
+        above = chains(topology)
+        depths = {len(chain) for chain in above.values()}
+        if len(depths) != 1:
+            raise InputError("kueue: leaves stand at different depths below the root; give each as many switches above")
+        levels = [TIER.format(tier) for tier in reversed(range(depths.pop()))]
+        tiers = {
+            leaf: {TIER.format(i): label(switch, "switch") for i, switch in enumerate(chain)}
+            for leaf, chain in above.items()
         }
-        for leaf in leaves(topology)
-        for node in leaf.nodes
-    )
-    names = [node for leaf in leaves(topology) for node in leaf.nodes]
-    labelled = (_node_object(name, labels) for name, labels in zip(names, nodes, strict=True))
+        labels = {node: tiers[leaf.name] | labels.get(node, {}) for leaf in leaves(topology) for node in leaf.nodes}
+    labelled = (_node_object(node, own) for node, own in labels.items())
     return documents(
         "Apply with kubectl apply --server-side -f.", [_topology_object(name, [*levels, HOSTNAME]), *labelled]
     )
@@ -286,14 +276,8 @@ def _rank_labels(placed: PlacedJob) -> Iterator[dict[str, Any]]:
     group = {node: i for i, group in enumerate(_by_first_rank(placed)) for node in group.nodes}
     width_group, width_rank = len(str(max(len(placed.groups) - 1, 0))), len(str(len(placed.nodes) - 1))
     for i, node in enumerate(placed.nodes):
-        yield _node_object(
-            node,
-            {
-                JOB: label(placed.job, "job"),
-                GROUP: f"{group.get(node, 0):0{width_group}d}",
-                RANK: f"{i:0{width_rank}d}",
-            },
-        )
+        ranks = {GROUP: f"{group.get(node, 0):0{width_group}d}", RANK: f"{i:0{width_rank}d}"}
+        yield _node_object(node, {JOB: label(placed.job, "job")} | ranks)
 
 
 def _node_object(name: str, labels: dict[str, str]) -> dict[str, Any]:
@@ -362,9 +346,8 @@ def _hypernodes(topology: Topology) -> Iterator[dict[str, Any]]:
         raise InputError(f"volcano: two switches are called {twice[0]!r} in small letters; rename one")
     children, tiers = children_of(topology), heights(topology)
     for switch in topology.switches:
-        members = [("Node", node_name(node)) for node in switch.nodes] or [
-            ("HyperNode", names[child]) for child in children[switch.name]
-        ]
+        members = [("Node", node_name(node)) for node in switch.nodes]
+        members = members or [("HyperNode", names[child]) for child in children[switch.name]]
         yield {
             "apiVersion": TOPOLOGY_API,
             "kind": "HyperNode",

@@ -77,7 +77,9 @@ def read_topology(path: str | Path, *, keys: Sequence[str] = (), name: str | Non
     text = read_text(path)
     if text.lstrip().startswith("{"):
         return _from_json(parse_json(text, str(path)), str(path), keys)
-    if path.suffix in {".yaml", ".yml"} or _first(text).startswith(("%YAML", "---", "- ", "-\t", "[")):
+    lines = (line.strip() for line in text.split("\n"))
+    first = next((line for line in lines if line and not line.startswith("#")), "")
+    if path.suffix in {".yaml", ".yml"} or first.startswith(("%YAML", "---", "- ", "-\t", "[")):
         return slurm.read_yaml(text, str(path), name)
     return slurm.read_conf(text, str(path))
 
@@ -105,10 +107,6 @@ def _from_json(data: Any, source: str, keys: Sequence[str]) -> Topology:
         return plan_topology(plan_of(data, source), source)
     keys = ", ".join(list(data)[:8]) or "none"
     raise InputError(f"{source}: is no topology known here (its keys are {keys}); give {FORMATS}")
-
-
-def _first(text: str) -> str:
-    return next((line.strip() for line in text.split("\n") if line.strip() and not line.lstrip().startswith("#")), "")
 
 
 Writer = Callable[[PlacedJob, Topology], str]
