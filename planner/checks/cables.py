@@ -280,9 +280,7 @@ def _links_out(design: Design, rates: LinkRates) -> dict[str, tuple[int, float]]
 def _most_flows(stages: list[list[int]], block: int, *, wrap: bool) -> tuple[int, int]:
     """Count the sends that leave or enter, and the rings that cross the edge of, the block of racks with the most."""
     pairs = [*pairwise(stages), *([(stages[-1], stages[0])] if wrap and len(stages) > 1 else [])]
-    hops = [
-        (first // block, second // block) for one, other in pairs for first, second in zip(one, other, strict=False)
-    ]
+    hops = [(first // block, second // block) for one, two in pairs for first, second in zip(one, two, strict=False)]
     out, into = (Counter(hop[end] for hop in hops if hop[0] != hop[1]) for end in (0, 1))
     blocks = [{rack // block for rack in stage} for stage in stages]
     rings = Counter(block for own in blocks if len(own) > 1 for block in own)

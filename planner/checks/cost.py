@@ -400,9 +400,7 @@ def _row(rule: str, physics: PlanPhysics, network: Network, layout: LayoutPlan, 
         return
     yield from at_most(rule, design.tiers, network.max_tiers, "tiers", "tiers allowed")
     rates = link_rates(physics, row["lanes"], switch.name)
-    yield from (
-        fault.model_copy(update={"rule": rule}) for fault in network_limits(network, row["family"], design, rates)
-    )
+    yield from (one.model_copy(update={"rule": rule}) for one in network_limits(network, row["family"], design, rates))
     price, slow = fabric_bill(network, switch, design, above), _slowdown(physics, layout, site, row, design)
     size = max(1, layout.racks_per_stage_by_site[site])
     # Each group is a run of racks, and the last leaf domain part-full.

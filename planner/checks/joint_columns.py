@@ -96,15 +96,13 @@ class Space:
                 ways = [(whole, "no", True)] if repeats != "some" else []
                 ways += [(exposed, "some", True)] if repeats != "no" else []
                 ways += [(exposed, repeats, False)]
-            for one, kept, overlapping in ways:
+            for one, kept, overlaps in ways:
                 times = step_prediction.pipeline_of(
                     machine, one, zero_stage=0, order="1f1b", inside=False, transport_slowdown=phi, fronts=fronts
                 )
                 for schedule in schedules:
                     own = replace(times, order=schedule)
-                    yield Cut(
-                        space=self, shape=one, schedule=schedule, repeats=kept, times=own, overlapping=overlapping
-                    )
+                    yield Cut(space=self, shape=one, schedule=schedule, repeats=kept, times=own, overlapping=overlaps)
 
     def _shapes(self) -> Iterator[LayerShape]:
         model, has = self.machine.model, set(self.machine.software.parallelism)

@@ -43,9 +43,7 @@ def racks(physics: PlanPhysics, placement: PlacementPlan) -> Violations:
             if not 0 <= stage < stages:
                 yield broken(f"known_racks[{site}]", f"stage {stage:,} is not from 0 to {stages - 1:,}")
             first, last = domain * size, min((domain + 1) * size, total) - 1
-            outside = (
-                [] if isinstance(racks, str) or not wired else [rack for rack in racks if not first <= rack <= last]
-            )
+            outside = [] if isinstance(racks, str) or not wired else [one for one in racks if not first <= one <= last]
             if outside:
                 what = f"rack {outside[0]} is not from {first} to {last}, leaf domain {domain}"
                 yield broken(f"leaf_domain[{site}]", f"stage {stage}: {what}")
@@ -406,9 +404,7 @@ def proofs(replay: Replay) -> Violations:
     job, placed = replay.job, replay.placed
     split, bound, kinds = placed.groups_split, placed.lower_bound_split, job.kinds
     yield from at_most("lower_bound", bound, split, "groups split in any placement", "groups split")
-    counts = [
-        ("lower_bound_split", kind.size, sum(one.count for one in kinds if one.size >= kind.size)) for kind in kinds
-    ]
+    counts = [("lower_bound_split", own.size, sum(one.count for one in kinds if one.size >= own.size)) for own in kinds]
     for axis in exchanges(job) if job.mesh else ():
         lines = list(lines_of(job, axis).values())
         counts.append((f"split {_what(axis)}", len(lines[0]), len(lines)))

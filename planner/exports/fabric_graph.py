@@ -188,9 +188,7 @@ def failure_domains(plan: Plan, built: BuiltFabric) -> list[FailureDomain]:
         if len(own) > MAX_ROWS:
             alike = Counter(row.effect for row in own)
             firsts_alike = {row.effect: row for row in reversed(own)}.items()
-            own = [
-                replace(row, alike=alike[effect], switches=row.switches * alike[effect]) for effect, row in firsts_alike
-            ]
+            own = [replace(row, alike=alike[what], switches=row.switches * alike[what]) for what, row in firsts_alike]
         rows += own
     return rows
 

@@ -288,6 +288,4 @@ def from_layers(source: str, rows: Iterable[Layered]) -> Topology:
         if above is not None:
             children.setdefault(above, []).append(name)
     switches = [SwitchRow(places[box], box, tuple(nodes.get(box, ())), tuple(children.get(box, ()))) for box in parents]
-    return tree(
-        source, switches, [BlockRow(seen[members[0]], domain, tuple(members)) for domain, members in domains.items()]
-    )
+    return tree(source, switches, [BlockRow(seen[own[0]], domain, tuple(own)) for domain, own in domains.items()])

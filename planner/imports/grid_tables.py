@@ -220,9 +220,7 @@ def read_table(path: Path) -> CsvTable:
         raise InputError(f"{path}: has no header of two columns or more; give a CSV file with a comma between columns")
     if twice := sorted({name for name in header if name and header.count(name) > 1}):
         raise InputError(f"{path}: line {line}: column {twice[0]!r} is given twice in the header; rename or remove one")
-    named = (
-        (line, {name: cell.strip() for name, cell in zip(header, cells, strict=True) if name}) for line, cells in rows
-    )
+    named = ((line, {key: cell.strip() for key, cell in zip(header, row, strict=True) if key}) for line, row in rows)
     made = tuple(CsvRow(str(path), line, TrackedItems(cells, looked_up)) for line, cells in named)
     return CsvTable(str(path), tuple(filter(None, header)), made, looked_up)
 

@@ -247,9 +247,7 @@ FUSED_FLAGS = {"fused_experts": "use-transformer-engine-op-fuser", "fused_loss":
 
 def _switches(values: "RunValues", *, narrow: bool, selective: bool) -> dict[str, Any]:
     """Return the switches of the software stack that a file states; of a complete one all, off where it has no flag."""
-    overlaps: dict[Overlap, bool] = {
-        name: values.on(flag) for name, flag in OVERLAP_FLAGS.items() if values.states(flag)
-    }
+    overlaps: dict[Overlap, bool] = {key: values.on(flag) for key, flag in OVERLAP_FLAGS.items() if values.states(flag)}
     if values.states("overlap-p2p-comm"):
         overlaps["sends"] = values.on("overlap-p2p-comm") or (
             values.complete and not values.on("no-overlap-p2p-communication")

@@ -80,9 +80,7 @@ def _with_stand_ins(model: type[M], data: Any, faults: Faults) -> M | None:
         except ValidationError as error:
             found = list(_errors(error, model, data))
         # A list is too short where its items are wrong.
-        wrong = [
-            error for error in found if not any(other[0][: len(error[0])] == error[0] != other[0] for other in found)
-        ]
+        wrong = [error for error in found if not any(one[0][: len(error[0])] == error[0] != one[0] for one in found)]
         for path, complaint in wrong:
             faults.add(dotted(path), complaint)
         data = json.loads(json.dumps(data, default=str))

@@ -230,9 +230,7 @@ def _link_problems(instance: Instance) -> Iterator[str]:
     ):
         kept = "transceiver_hours_per_event"
         yield f"network.media: have no number of transceivers, which {kept} counts; give link_hours_per_event"
-    rates = {
-        switch.port_gbps for switch in (network.switches if network is not None else ()) if isinstance(switch, Switch)
-    }
+    rates = {box.port_gbps for box in (network.switches if network is not None else ()) if isinstance(box, Switch)}
     for path in sorted(instance.pins):
         kind, _, name = path.partition(".")
         if kind == "fabric" and name.partition(".")[2] in ONE_SWITCH and len(rates) > 1:

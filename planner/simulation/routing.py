@@ -265,9 +265,7 @@ class Alive:
     def capacity(self) -> Floats:
         """Return bytes per second of every directed bundle."""
         one = [
-            np.concatenate(
-                [count[plane].ravel() * rate for count, rate in zip(self.counts, self.tree.rates, strict=True)]
-            )
+            np.concatenate([own[plane].ravel() * rate for own, rate in zip(self.counts, self.tree.rates, strict=True)])
             for plane in range(len(self.tree.planes))
         ]
         return np.concatenate([share * item for share, item in zip(self.tree.planes, one, strict=True) for _ in (0, 1)])
@@ -477,9 +475,7 @@ class RouteEntries:
 
     def routes(self, flow: Ints, size: Floats, capacity: Floats, after: Ints | None = None) -> Routes:
         """Return the added entries as routes, sorted by part and hop."""
-        part, link, hop = (
-            np.concatenate([*array, np.empty(0, np.int64)]) for array in (self.part, self.link, self.hop)
-        )
+        part, link, hop = (np.concatenate([*own, np.empty(0, np.int64)]) for own in (self.part, self.link, self.hop))
         rank = np.lexsort((hop, part))
         return Routes(
             start=np.concatenate([[0], np.cumsum(np.bincount(part, minlength=len(size)))]),

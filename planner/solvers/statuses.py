@@ -31,9 +31,7 @@ _NAMES_BY_STOP = {
     Stop.FAILED: "Unbounded UnboundedOrInfeasible ModelEmpty Notset LoadError ModelError PresolveError SolveError "
     "PostsolveError Unknown",
 }
-STOP_BY_STATUS = {
-    getattr(_Status, f"k{name}"): stop for stop, names in _NAMES_BY_STOP.items() for name in names.split()
-}
+STOP_BY_STATUS = {getattr(_Status, f"k{name}"): stop for stop, own in _NAMES_BY_STOP.items() for name in own.split()}
 
 
 def stop_of(status: highspy.HighsModelStatus) -> Stop:

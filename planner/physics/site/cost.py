@@ -110,9 +110,7 @@ def bill(
     if sites is not None and instance.grid is not None:
         grid, lines = instance.grid, {line.id: line.capex_usd for line in instance.grid.new_lines}
         steps = {node.id: node.upgrade.capex_usd for node in grid.nodes if node.upgrade}
-        capex["sites"] = sum(
-            site_capex_usd(grid, it_mw=site.it_mw, facility_mw=site.facility_mw) for site in sites.sites
-        )
+        capex["sites"] = sum(site_capex_usd(grid, it_mw=one.it_mw, facility_mw=one.facility_mw) for one in sites.sites)
         capex["new_lines"] = sum(new.circuits * lines[new.line] for new in sites.new_lines)
         if sites.upgrades:
             capex["upgrades"] = sum(upgrade.steps * steps[upgrade.node] for upgrade in sites.upgrades)

@@ -72,9 +72,7 @@ def fibre_of(wan: Wan, places: Mapping[str, Place]) -> SiteFibre:
     if not wan.fibre_edges:
         nodes = {name: places[name] for name in sorted(places)}
         given = [FibreEdge(a=one, b=other) for one, other in combinations(nodes, 2)]
-    edges = {
-        edge.name: _edge(wan, edge, nodes[edge.a], nodes[edge.b]) for edge in sorted(given, key=lambda edge: edge.name)
-    }
+    edges = {one.name: _edge(wan, one, nodes[one.a], nodes[one.b]) for one in sorted(given, key=lambda one: one.name)}
     node, access = {}, {}
     for name in sorted(places) if nodes else ():
         node[name] = (

@@ -136,9 +136,7 @@ class DrawnLinks:
         """Return the ends of the lines between two tiers, each with the height at which its boxes begin."""
         (high, high_top), (low, low_top) = above, below
         foot = high_top + (high.height - BOX / 2 if high.ring else high.height)
-        tops = [
-            (high.middle(cell, high_top)[0], foot) for cell in high.cells if cell[1] == 0 and cell[0] < self.reached
-        ]
+        tops = [(high.middle(box, high_top)[0], foot) for box in high.cells if box[1] == 0 and box[0] < self.reached]
         if high.ring:
             tops = [high.middle(cell, high_top) for cell in high.cells if cell[1] == 0]
         last = max(row for _, row in low.cells)
@@ -293,9 +291,7 @@ def _links(built: BuiltFabric) -> list[DrawnLinks]:
 def _inside(tier: DrawnTier, top: float) -> Lines:
     """Return the lines between every two routers of a group, where they are many those of one of them."""
     first, *others = points = [tier.middle(cell, top) for cell in tier.cells]
-    return (
-        list(combinations(points, 2)) if len(points) * len(others) <= 2 * MANY else [(first, other) for other in others]
-    )
+    return list(combinations(points, 2)) if len(points) * len(others) <= 2 * MANY else [(first, one) for one in others]
 
 
 def _lines(ends: Lines, links: DrawnLinks, scale: float) -> str:
@@ -447,9 +443,7 @@ def plan_map(plan: Plan, grid: Grid) -> tuple[str, bool]:
     names += (
         [Label(canvas.at[name], 2.8, name, "small", must=False) for name in others] if len(others) <= MAX_NAMES else []
     )
-    places = (
-        f"{site.id} at {site.latitude:.1f}, {site.longitude:.1f} with {amount(site.facility_mw)} MW" for site in sites
-    )
+    places = (f"{own.id} at {own.latitude:.1f}, {own.longitude:.1f} with {amount(own.facility_mw)} MW" for own in sites)
     alt = f"Map of the sites: {'; '.join(places) or 'none is open'}"
     return drawing(canvas.height, alt, "".join([*drawn, labels(names, canvas.height)])), canvas.in_us
 
@@ -513,9 +507,7 @@ def labels(names: Sequence[Label], height: float) -> str:
         for left, low in tries:
             middle, base = min(max(left, half), WIDTH - half), min(max(low, 11.0), height - 4)
             box = (middle - half, base - 11, middle + half, base + 4)
-            if all(
-                box[0] >= other[2] or box[2] <= other[0] or box[1] >= other[3] or box[3] <= other[1] for other in taken
-            ):
+            if all(box[0] >= one[2] or box[2] <= one[0] or box[1] >= one[3] or box[3] <= one[1] for one in taken):
                 taken.append(box)
                 drawn.append(text(middle, base, name.content, f"{name.cls} halo", "middle"))
                 break

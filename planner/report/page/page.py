@@ -527,9 +527,7 @@ def side_by_side(
 ) -> charts.PageTable:
     """Return the table of plans, a column each: the figures of the first screen, purchases, limits and risks."""
     rows: list[charts.PageRow] = [("status", *(plan.status for plan in plans))]
-    figures = [
-        {headline.label: f"{headline.figure.text}; {headline.range}" for headline in headlines(plan)} for plan in plans
-    ]
+    figures = [{line.label: f"{line.figure.text}; {line.range}" for line in headlines(plan)} for plan in plans]
     for label in dict.fromkeys(label for own in figures for label in own):
         rows.append((label, *(own.get(label, "-") for own in figures)))
     compared = [

@@ -139,9 +139,7 @@ def fabric(_: Plan, section: FabricPlan) -> Iterator[Statement]:
     by_site = sorted(section.sites.items())
     for index, (site, fabric) in enumerate(by_site):
         family = "" if fabric.family == "rail" else f" ({fabric.family})"
-        text = (
-            f"{site}{family}: {', '.join(tier_words(tier, fabric) for tier in fabric.tiers)}; {money(fabric.cost_usd)}"
-        )
+        text = f"{site}{family}: {', '.join(tier_words(own, fabric) for own in fabric.tiers)}; {money(fabric.cost_usd)}"
         yield Statement("choice", "fabric", text, index < NAMED_FABRICS)
     if rest := by_site[NAMED_FABRICS:]:
         usd = money(sum(fabric.cost_usd for _, fabric in rest))

@@ -178,11 +178,9 @@ def _alternatives(plan: Plan) -> Iterator[Statement]:
         yield Statement("choice", "verdict", f"{head}; {why}.", True)
         return
     texts = []
-    for alternative, own in zip(proof.alternatives, others, strict=True):
-        known = (
-            "none ends as soon" if alternative.least_days is None else f"{days(alternative.least_days)} days at best"
-        )
-        texts.append(f"{alternative.accelerator} {known}{_ready(own.ready_months)}")
+    for other, own in zip(proof.alternatives, others, strict=True):
+        known = "none ends as soon" if other.least_days is None else f"{days(other.least_days)} days at best"
+        texts.append(f"{other.accelerator} {known}{_ready(own.ready_months)}")
     own_wait = _ready(plan.instance.hardware.ready_months)
     text = f"{head}{own_wait and f' (this one{own_wait})'}; others: {'; '.join(texts)}."
     yield Statement("choice", "verdict", text, True, instead=True)
