@@ -173,7 +173,6 @@ def wan_gateway(physics: PlanPhysics) -> Violations:
 
 
 def _wan_gbps(physics: PlanPhysics, network: Network, site: str) -> float:
-    """Recompute the rate of the wavelengths that a WAN gateway must take."""
     split = physics.plan.sites
     if not network.wan_gateway or physics.instance.wan is None or split is None:
         return 0.0

@@ -379,7 +379,6 @@ def max_sites(instance: Instance) -> int:
 
 
 def _by_budget(instance: Instance, grid: Grid, wired_gpus: int) -> float:
-    """Bound the modules that the budget pays, in modules."""
     limits, hardware, racks = instance.limits, instance.hardware, instance.hardware.racks_per_module
     if limits.budget_usd is None:
         return math.inf

@@ -317,7 +317,6 @@ def exchanges(job: Job) -> list[str]:
 
 
 def _what(axis: str) -> str:
-    """Name the groups of an axis as figures do."""
     return {"": "members", "data": "groups"}.get(axis, f"{axis} groups")
 
 

@@ -106,7 +106,6 @@ def generation(physics: PlanPhysics) -> Violations:
 
 
 def _circuits(physics: PlanPhysics) -> Iterator[tuple[Line | NewLine, int]]:
-    """Yield each corridor with its circuits, those that the plan builds included."""
     yield from ((line, line.circuits) for line in physics.grid.lines)
     yield from ((line, physics.built.get(line.id, 0)) for line in physics.grid.new_lines)
 

@@ -156,7 +156,6 @@ class StepTimeBound(ColumnTimes):
         return np.asarray(self._tails[1] + np.zeros(len(self.ranges)), dtype=np.float64)
 
     def _fill(self, micro_batches: Ints) -> Any:
-        """Seconds of filling and draining the pipeline."""
         p, v, send = self.ranges.p, self.ranges.v, self.send
         return step.pipeline_bubble_seconds(
             self.sharded, self.cut.schedule, p, v, self.chunk * v, send_seconds=send, micro_batches=micro_batches

@@ -319,7 +319,6 @@ def _place(given: str | None) -> tuple[float, float] | None:
 
 
 def _report(imported: "Imported", grid: "Grid", stream: TextIO) -> None:
-    """Print the counts of the grid read, its missing figures, and its shortage where it cannot feed its own load."""
     from planner.imports.read_grid import shortage
 
     spare, headroom = (

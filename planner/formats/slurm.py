@@ -57,8 +57,6 @@ def read_conf(text: str, source: str) -> Topology:
 
 @dataclass(slots=True)
 class _ConfRows:
-    """The rows read from the lines of a topology.conf: switches, blocks and block sizes."""
-
     hostlists: topology_rows.Hostlists
     switches: list[topology_rows.SwitchRow] = field(default_factory=list)
     blocks: list[topology_rows.BlockRow] = field(default_factory=list)

@@ -309,7 +309,6 @@ class TableText(RecipeText):
     added: dict[str, dict[str, Any]] = field(default_factory=dict)  # tables that are not there
 
     def __post_init__(self) -> None:
-        """Find the places."""
         try:
             if self.kind == "toml":
                 self.places = toml_places(self.text)

@@ -102,7 +102,6 @@ def complaints(error: ValidationError, where: str, model: type[BaseModel], data:
 
 
 def _errors(error: ValidationError, model: type[BaseModel], data: Any) -> Iterator[tuple[Location, str]]:
-    """Yield the place of each validation error and its complaint."""
     errors = [
         (located(fault["loc"], data, missing=fault["type"] == "missing"), fault)
         for fault in error.errors(include_url=False)

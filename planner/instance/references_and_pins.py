@@ -344,7 +344,6 @@ def refuse_without_curve(instance: Instance) -> Instance:
 
 
 def _ignored_with_pools(instance: Instance) -> Iterator[str]:
-    """Yield complaints about parts and figures of an instance with pools that would be ignored."""
     hardware = instance.hardware
     if instance.reliability is not None:
         yield "reliability: failures are not counted over pools; give workload.availability, and remove it"
@@ -473,13 +472,11 @@ def _end_problems(path: str, start: str, end: str, known: Collection[str]) -> It
 
 
 def _unknown(path: str, name: str, known: Collection[str]) -> Iterator[str]:
-    """Return a name that does not exist, with the nearest that does."""
     if name not in known:
         yield f"{path}: {name!r} does not exist; {hint(name, known)}"
 
 
 def _doubles(entries: Iterable[tuple[str, str, str]]) -> Iterator[str]:
-    """Return each entry (path, key, name) whose name an earlier one has."""
     first: dict[str, str] = {}
     for path, key, name in entries:
         if first.setdefault(name, path) != path:

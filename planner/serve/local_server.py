@@ -140,7 +140,6 @@ def _in_unit(value: float | None, unit: str) -> str:
 
 
 def _progress(question: AskedQuestion) -> dict[str, str]:
-    """Return what the page says of the question that is being answered."""
     event = question.event
     found = {"what": _asked_for(question), "elapsed": duration(question.elapsed_seconds), "line": "reading"}
     if event is not None:
@@ -151,7 +150,6 @@ def _progress(question: AskedQuestion) -> dict[str, str]:
 
 
 def _row(question: AskedQuestion) -> dict[str, Any]:
-    """Return a question that was answered, as a row of the page."""
     plan = question.plan
     if plan is None:
         return {"number": question.number, "what": _asked_for(question), "error": question.error}
@@ -175,7 +173,6 @@ def _row(question: AskedQuestion) -> dict[str, Any]:
 
 
 def _figures(question: AskedQuestion) -> dict[str, Any]:
-    """Return a question and how far it is, for a script."""
     plan, event = question.plan, question.event
     return {
         "number": question.number,

@@ -138,8 +138,6 @@ class QuestionThread:
             self._thread.join(wait_seconds)
 
     def _answer(self, question: AskedQuestion) -> None:
-        """Solve a question, then draw its curve where that was asked for."""
-
         def note(event: Event) -> None:
             question.event = event
 

@@ -67,7 +67,6 @@ def run(
 
 
 def _answered(solver: cp_model.CpSolver, model: cp_model.CpModel, *, watched: bool) -> Outcome[Values]:
-    """Run a solver on a model and return what its answer bears out."""
     stem, proto, clock = begin_cpsat(model, solver), model.proto, Deadline()
     status, interrupted = _solve_watched(solver, model) if watched else (solver.solve(model), False)
     stop, solved, goal = STOP_BY_STATUS[status], status in (cp_model.OPTIMAL, cp_model.FEASIBLE), model.has_objective()

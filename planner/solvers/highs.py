@@ -268,7 +268,6 @@ QUICK_ROOT = {"mip_allow_restart": False, "mip_heuristic_run_feasibility_jump": 
 def _options(
     *, gap: float = 0.0, distance: float = ABSOLUTE_GAP, seed: int = 0, threads: int = 1, presolve: bool = True
 ) -> dict[str, Any]:
-    """Return the HiGHS options of a run, without its time."""
     feasibility = ("mip_feasibility_tolerance", "primal_feasibility_tolerance", "dual_feasibility_tolerance")
     return dict.fromkeys(feasibility, FEASIBILITY) | {
         "mip_rel_gap": gap,

@@ -83,7 +83,6 @@ def _value(point: Sequence[int], expression: cp_model.LinearExprT) -> int:
 
 
 def _lp(model: cp_model.CpModel) -> Any:
-    """Return the arrays of a model as HiGHS has them."""
     proto, rows = model.proto, []
     for constraint in proto.constraints:
         row: dict[int, int] = {}

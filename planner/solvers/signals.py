@@ -26,7 +26,6 @@ class Interrupter:
         self._asked = threading.Event()
 
     def __repr__(self) -> str:
-        """Show whether the end was asked for."""
         return f"Interrupter(interrupted={self.interrupted})"
 
     @property

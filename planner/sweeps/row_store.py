@@ -255,13 +255,11 @@ class Store:
         os.close(self._file)
 
     def __enter__(self) -> Self:
-        """Return the open store."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close it."""
         self.close()
 
 

@@ -318,7 +318,6 @@ def _ports_left(fabric: SiteFabric, hosts: int, ports_of: Mapping[str, int]) -> 
 
 
 def _price(fabric: SiteFabric, network: Network) -> Iterator[Statement]:
-    """State the price by part, and the figures that it rests on."""
     of = {switch.name: switch for switch in _offered(network)}
     boxes = sum(tier.switches * of[name].price_usd for tier, name in zip(fabric.tiers, fabric.models, strict=True))
     text = f"{money(fabric.cost_usd)} = switches {money(boxes)}, links {money(fabric.cost_usd - boxes)}"

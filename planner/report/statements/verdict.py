@@ -203,7 +203,6 @@ def _cheaper(plan: Plan, value: float) -> Iterator[Statement]:
 
 
 def _simplest(plan: Plan) -> Iterator[Statement]:
-    """State the simpler layout that is hardly slower: less than the error of the prediction."""
     simplest = plan.objective.simplest
     if simplest is None:
         return
