@@ -483,11 +483,9 @@ def parse_mesh(text: str, option: str) -> dict[str, int]:
 def mesh_job(
     name: str, mesh: str | None, nodes: int | None, *, gpus_per_node: int | None = None, option: str = "--mesh"
 ) -> Job:
-    """Return the job of a mesh on some nodes: each member has its equal share of them.
+    """Return the job of a mesh on some nodes: each member has its equal share of them. InputError: it cannot have.
 
     Without a mesh all nodes are one all-reduce group; without nodes each member has one.
-
-    InputError: nodes are not a multiple of the mesh's members, or the mesh is none.
     """
     if mesh is None and nodes is None:
         raise InputError(f"--job, --nodes, --mesh: give a job file, or nodes and a mesh {EXAMPLE}")

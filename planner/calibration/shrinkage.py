@@ -118,10 +118,7 @@ def _shares(logarithms: Numbers) -> Numbers:
 
 
 def _left_out(fits: Fits) -> Numbers:
-    """Return each line's log error by shifts, and weights of combinations, that are fitted without it.
-
-    Without a line its rest is larger by 1 / (1 - leverage), as far as the fit is linear (Allen 1974, PRESS).
-    """
+    """Return log errors without each line (rest / (1 - leverage): Allen 1974, PRESS), and combinations' weights."""
     spare = 1 - np.minimum(MOST_LEVERAGE, fits.leverage)
     rests, scale = fits.rests / spare, fits.scales[:, None] / np.sqrt(spare)
     density = -np.log(scale) - (FREEDOM + 1) / 2 * np.log1p((rests / scale) ** 2 / FREEDOM)

@@ -446,11 +446,7 @@ def _site_modules(instance: Instance, grid: Grid, node: PowerNode) -> float:
 
 
 class MaxRacks:
-    """The most racks by GPUs cabled: this arithmetic, and where a plan states fewer, the plan's figure on trust.
-
-    Stated figures come from the sites' MILP, which knows lines, flows and several limits at once. They are not proven
-    here; `rules.max_racks_stated` checks that they are between the plan's own racks and this arithmetic.
-    """
+    """The most racks by GPUs cabled: this arithmetic, or what a plan states if less, on trust as the sites' MILP's."""
 
     def __init__(self, instance: Instance, stated: Mapping[int, int] | None = None) -> None:
         self.instance, self.stated = instance, dict(stated or {})

@@ -25,11 +25,7 @@ NEVER = 1 << 40  # layers to recompute where not even that makes room
 
 @dataclass(frozen=True, kw_only=True)
 class PipelineSplits(ColumnTimes):
-    """The splits of one pipeline with its replicas, for some numbers of micro-batches, ascending.
-
-    All seconds are those of a micro-batch: a step's over its micro-batches. Splits that take `limit` seconds or more
-    are of no interest.
-    """
+    """The splits of one pipeline for some micro-batches, ascending, below `limit` seconds; all are of a micro-batch."""
 
     zero_stage: int
     micro_batches: Ints
@@ -212,10 +208,7 @@ class PipelineSplits(ColumnTimes):
                 yield total
 
     def _slowest(self, seconds: Floats, limit: float) -> float | None:
-        """Return the least seconds of the slowest stage so that the stages hold all layers.
-
-        A stage that keeps within them with some sizes is taken to do so with each number of layers between.
-        """
+        """Return the least seconds of the slowest stage so that stages (any size between fine ones) hold all layers."""
         values = np.unique(seconds[seconds < limit])
         low, high = 0, len(values)
         while low < high:

@@ -298,10 +298,7 @@ def _members(job: Job) -> Iterator[tuple[dict[str, int], list[int]]]:
 
 
 def lines_of(job: Job, axis: str) -> dict[tuple[tuple[str, int], ...], list[int]]:
-    """Return the ranks of each group of an axis: members that differ in it alone; of "" the nodes of each member.
-
-    The key of a group is its place along the other axes.
-    """
+    """Return ranks by place along the other axes of each group of an axis; of "" the nodes of each member."""
     found: dict[tuple[tuple[str, int], ...], list[int]] = {}
     for at, ranks in _members(job):
         found.setdefault(tuple(place for place in at.items() if place[0] != axis), []).extend(ranks)
@@ -399,7 +396,7 @@ def segments_and_trees(replay: Replay) -> Violations:
 
 
 def proofs(replay: Replay) -> Violations:
-    """Check lower bounds against closed forms (groups beyond those that single leaves hold), and who is optimal."""
+    """Check bounds against closed forms (groups that whole leaves cannot hold are split), and who is called optimal."""
     job, placed = replay.job, replay.placed
     split, bound, kinds = placed.groups_split, placed.lower_bound_split, job.kinds
     yield from at_most("lower_bound", bound, split, "groups split in any placement", "groups split")

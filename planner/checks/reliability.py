@@ -283,11 +283,7 @@ def counted(physics: PlanPhysics) -> Violations:
 
 @needs("reliability", "layout")
 def sections(physics: PlanPhysics, plan: ReliabilityPlan, layout: LayoutPlan) -> Violations:
-    """Check all figures of the section, by the failures of a plan's own fabrics.
-
-    Without a fabric they are those of the fabric whose links fail least. NICs have as many lanes at every site where
-    links are counted.
-    """
+    """Check the section by a plan's own fabrics, or the one whose links fail least; lanes are alike at all sites."""
     failures, fabrics = failures_of(physics.instance), physics.plan.fabric.sites if physics.plan.fabric else {}
     lanes = sorted({fabric.lanes for fabric in fabrics.values()})
     if failures is None:

@@ -76,11 +76,7 @@ def waits(physics: PlanPhysics) -> Iterator[tuple[str, str, float]]:
 
 
 def each_site(physics: PlanPhysics) -> Violations:
-    """Check the land, size and circuits of each site.
-
-    The cooling fits on the land, a share of the load on the circuits that remain under the rule's reading; no site is
-    smaller than the minimum or larger than a multiple of the smallest.
-    """
+    """Check each site's land, circuits under the rule's reading, least modules, and balance with the smallest."""
     rules, rule = physics.grid.rules, physics.grid.rules.interconnect
     fed = physics.plan.sites.generation_mw if physics.plan.sites else {}
     smallest = min((place.site.racks for place in physics.standing), default=0)

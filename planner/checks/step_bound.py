@@ -275,10 +275,7 @@ class StepTimeBound(ColumnTimes):
 def columns_in_time(
     cut: Cut, zero_stage: int, ranges: CutPipelines, limit: float, stop: Callable[[], bool]
 ) -> Iterator[CutPipelines]:
-    """Yield arrays of single (replicas, micro-batches) whose floor is below a limit in seconds a sequence.
-
-    Ranges that fit the limit and the memory are split until they are single, those of the last split first.
-    """
+    """Yield arrays of single (replicas, micro-batches) below a limit; ranges that fit are split, last ones first."""
     stack = [ranges]
     while stack and not stop():
         some = stack.pop()

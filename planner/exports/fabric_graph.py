@@ -239,10 +239,7 @@ def _finite(value: float) -> float | None:
 
 
 def _effect(built: BuiltFabric, row: FailureDomain, racks: int, placed: int | None) -> str:
-    """Write the effect of losing one switch; `placed`: racks that carry ranks, None where the plan places none at all.
-
-    The effect is the ports, GPUs or uplinks lost, and the slowdowns of placed racks.
-    """
+    """Write the ports, GPUs or uplinks that a lost switch costs, and how it slows placed racks (None: none placed)."""
     if row.tier == WAN_GATEWAY:
         return f"{100 * row.uplinks_lost:.3g} % of the ports to the wide area are lost"
     under = counted(racks, "rack") + ("" if placed is None else f" ({placed:,} with ranks)")

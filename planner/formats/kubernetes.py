@@ -62,10 +62,7 @@ Labelled = tuple[str, str, dict[str, str]]
 
 
 def read_kubernetes(data: Mapping[str, Any], source: str, keys: Sequence[str] = ()) -> Topology:
-    """Read the topology from the labels of nodes, by `keys` (leaf first) or else by a known family of keys.
-
-    Nodes without any of the keys (a control plane) are left out; a node with some of them must have all of them.
-    """
+    """Read the topology by `keys` or a known family of labels; a node has all of them or (a control plane) none."""
     nodes: list[Labelled] = []
     for where, item in _items(data, source):
         name = _name(item, source, where)
@@ -302,10 +299,7 @@ def volcano_hypernodes(topology: Topology) -> str:
 
 
 def volcano_job(placed: PlacedJob, topology: Topology) -> str:
-    """Return the job: gang-scheduled, within the lowest switch that holds all its nodes.
-
-    Volcano numbers the pods of a task as it likes among its nodes: groups are kept, the order inside a ring is not.
-    """
+    """Return the job: gang-scheduled below the lowest switch for all; groups hold, order inside a ring does not."""
     name, per_node = object_name(placed.job, "job"), placed.gpus_per_node
     groups = placed.groups or (RankGroup(name="ranks", nodes=placed.nodes),)
     spec = {

@@ -440,10 +440,7 @@ def _first(stated: Mapping[str, LocatedText]) -> int:
 
 
 def started(script: Script) -> Started:
-    """Return the nodes and GPUs that a script states: torchrun's flags first, then variables, srun's and #SBATCH's.
-
-    Tasks state GPUs where each GPU has one; where a task has several GPUs, those of a task are those of its node.
-    """
+    """Return nodes and GPUs that a script states: torchrun, variables, srun, #SBATCH; tasks state GPUs one each."""
     flags = {f"--{key}": value for key, value in script.flags.items() if value is not None}
     sbatch = {f"#SBATCH --{key}": value for key, value in script.sbatch.items()}
 

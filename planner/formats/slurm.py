@@ -173,10 +173,7 @@ _KINDS = ("tree", "block", "flat", "ring", "torus3d")
 
 
 def read_yaml(text: str, source: str, name: str | None = None) -> Topology:
-    """Read a topology.yaml: the topology of that name, else the cluster's default, else the first.
-
-    A tree takes the blocks of the file's one block topology along, where there is exactly one.
-    """
+    """Read the named, default or first topology; a tree takes along the blocks of the file's one block topology."""
     topologies = _topologies(parse(text, source), source)
     hostlists = topology_rows.Hostlists(source)
     if not topologies:

@@ -67,12 +67,7 @@ FORMATS = "topology.conf, topology.yaml, topograph's graph, Kubernetes' nodes, o
 
 
 def read_topology(path: str | Path, *, keys: Sequence[str] = (), name: str | None = None) -> Topology:
-    """Return the topology of a cluster.
-
-    `keys` are Kubernetes' node labels that name the switches above a node, leaf first, known families by default;
-    `name` says which topology of a topology.yaml, its default unless given. InputError names file, line or JSON path,
-    value and remedy.
-    """
+    """Return a cluster's topology, by Kubernetes' `keys`, leaf first, or the `name` in a topology.yaml."""
     path = Path(path)
     text = read_text(path)
     if text.lstrip().startswith("{"):

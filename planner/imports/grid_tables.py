@@ -111,11 +111,7 @@ def nearest(points: Vectors, centre: Vectors) -> int:
 
 
 def groups(points: Vectors, size: Sequence[float], radius_km: float) -> Iterator[Indices]:
-    """Group points greedily: the largest that remains absorbs all that remain within the radius, and so on.
-
-    Not connected components, which chain a dense region into one group. The first index of each group is its centre;
-    points of equal size keep their order.
-    """
+    """Group points: the largest left absorbs all within the radius (no chains); the centre is first, ties in order."""
     # The squared chord that spans a great circle of d: (2·sin(d/2r))².
     limit = (2 * np.sin(min(radius_km / (2 * EARTH_RADIUS_KM), np.pi / 2))) ** 2
     left: Indices = np.argsort(-np.asarray(size, dtype=float), kind="stable")

@@ -57,11 +57,7 @@ INSIDE = ("text_config", "llm_config", "language_config")  # where a model of pi
 
 @dataclass(frozen=True, slots=True)
 class ConfigFamily:
-    """Properties of all models of one model_type that their configurations do not state.
-
-    `window_every`: n > 1: of every n layers all but the last are windowed; 1: every layer is; 0: none is, whatever the
-    configuration's sliding_window says.
-    """
+    """What configurations of a model_type leave out; `window_every` n: all but each nth layer, 1: all, 0: none."""
 
     gated: bool = True
     tied: bool = False

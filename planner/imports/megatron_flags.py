@@ -292,11 +292,7 @@ def _graphs(values: "RunValues") -> Graphs:
 
 @dataclass(frozen=True, slots=True)
 class RunValues:
-    """The values of a run's file by name, read as whole numbers and choices.
-
-    `shown` is the format of a key in the file, and `names` returns the keys that a name may have there. What a file
-    leaves out has the framework's default if the file is `complete`; otherwise it has that of a recipe elsewhere.
-    """
+    """Values of a run's file by name, with `names` and `shown` for its keys; `complete`: defaults for the rest."""
 
     items: TrackedItems
     where: str

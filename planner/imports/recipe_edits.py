@@ -107,11 +107,7 @@ VIRTUAL_STAGES = "num-virtual-stages-per-pipeline-rank"
 def written_like(
     text: str, path: Path, run: LaunchRun, instance: Instance, placed: placed_job.PlacedJob | None = None
 ) -> tuple[str, list[str]]:
-    """Return a recipe's text with the plan's choices in it, and a line for the user on each change.
-
-    InputError: the recipe has another model, sequence length or precision than the plan, or a value that cannot be
-    changed in its place; or the placement has another number of GPUs than the plan.
-    """
+    """Return a recipe with the plan's choices in it, and a line on each. InputError: it is of another question."""
     file = run_of_text(text, path)
     for problem in model_differences(file, instance):
         raise InputError(f"{path}: {problem}")

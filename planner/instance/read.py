@@ -268,10 +268,7 @@ def schema_of(model: type[BaseModel]) -> Schema:
 
 
 def put_stand_in(model: type[BaseModel], data: Any, location: Location, *, drop: bool) -> bool:
-    """Put the plainest value of its type in place of the one at a location; return whether that was to be done.
-
-    A key that may be left out is taken away, an object that may be only to `drop` one that was put there before.
-    """
+    """Put the plainest value of its type at a location, or take it away (an object to `drop`); return whether."""
     *parents, last = location
     root = schema_of(model)
     holder, schemas = data, list(_forms(root, root))

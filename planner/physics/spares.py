@@ -75,10 +75,7 @@ def enough_share(needed: int, spares: int, availability: float) -> float:
 
 @lru_cache(maxsize=65536)
 def min_spares(needed: int, availability: float, target: float) -> int:
-    """Return the fewest spare racks, one at least, that leave enough racks for a share of time; none for a share of 0.
-
-    The share grows with them: doubled until it is reached, then halved to the fewest.
-    """
+    """Return the fewest spare racks, one at least, that leave enough for a share of time (it grows); 0 for none."""
     if target <= 0 or needed <= 0:
         return 0
     if availability <= 0:
@@ -364,11 +361,7 @@ def interval_curves(exposure: Exposure) -> list[IntervalCurve]:
 
 
 def spare_points(exposure: Exposure) -> list[SparePoint]:
-    """Trace the useful share over spare racks, from none to twice the plan's, each site's in proportion to its own.
-
-    For a plan without spares, each site's are in proportion to the fewest that give it enough racks for 99 % of the
-    time.
-    """
+    """Trace the useful share over spares, to twice the plan's, or what 99 % of the time takes where it has none."""
     whole = {site: exposure.spare_racks.get(site, 0) for site in exposure.needed}
     if not any(whole.values()):
         whole = {site: min_spares(count, exposure.rack_availability, TARGET) for site, count in exposure.needed.items()}

@@ -139,10 +139,7 @@ class Queues:
             self._start(np.flatnonzero(~self.started & left[self.routes.after]), queue.astype(float))
 
     def steps_without_a_queue(self) -> Floats | None:
-        """Return the step in which each part ends, or none where a link may be offered more than it serves in one.
-
-        Otherwise links pass on all arrivals within a step and nothing is paused, so the steps need not be simulated.
-        """
+        """Return the last step of each part where no link is offered more than it serves: none need be simulated."""
         routes = self.routes
         if (
             self.start_parts is not None

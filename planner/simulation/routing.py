@@ -129,11 +129,7 @@ class Tree:
         return np.concatenate([share * one for share in self.planes for _ in (0, 1)])
 
     def condensed(self) -> "Tree":
-        """Return the tree with the switches of a subtree, and the cables to them, merged into one of their joint rate.
-
-        An even split over equal-cost paths loads them evenly, so that one link can represent all: this holds for
-        spraying without failures.
-        """
+        """Return the tree with equal switches and cables as one: an even split without failures loads them alike."""
         ones = (1,) * self.tiers
         rates = tuple(rate * self.widths[tier + 1] * self.bundle[tier] for tier, rate in enumerate(self.rates))
         return replace(self, up=ones, bundle=ones, rates=rates)

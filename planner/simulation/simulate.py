@@ -81,10 +81,7 @@ class Simulation(Frozen):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Pattern:
-    """Who sends to whom; `flows` draws the flows of a seed.
-
-    `assumed` is what a plan takes their slowdown to be alone, `assumed_together` where its sends and rings meet.
-    """
+    """Who sends to whom by seed; `assumed`: the plan's slowdown alone, and where its sends and rings meet."""
 
     name: str
     flows: Callable[[int], Flows]

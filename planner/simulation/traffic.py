@@ -164,11 +164,7 @@ def tree_of_design(
     racks: int | None = None,
     rails: int | None = None,
 ) -> SimulatedPart:
-    """Return the wiring of a design as `topology` counts it; `racks` and `rails` keep the first of each.
-
-    All switches stay. The tree's subtree of the second tier is a pod: x rails of y domains under s spines; of the
-    third, a zone or the whole site.
-    """
+    """Return the wiring of a design, the first `racks` and `rails`: subtrees are pods, then zones, all switches in."""
     racks, rails = min(racks or design.racks, design.racks), min(rails or design.rails, design.rails)
     rack, index = np.arange(racks)[:, None], np.arange(rails * design.rail_gpus)[None, :]
     rail, own = index // design.rail_gpus, index % design.rail_gpus
@@ -244,11 +240,7 @@ def part_of_plan(plan: Plan, site: str | None, hosts: int | None) -> tuple[str, 
 
 
 def part_of_design(design: Design, planes: int, hosts: int | None = None, *, most: int = MAX_HOSTS) -> SimulatedPart:
-    """Return a part of a design with about `hosts` hosts: the pods, or zones, of the first GPU indices.
-
-    The part has all racks where they are few enough. Without `hosts` it has one block of indices and at most `most`
-    hosts.
-    """
+    """Return about `hosts` of a design in pods or zones of the first GPUs; else one block of `most` at most, or all."""
     block = design.rails_per_zone or design.rails_per_pod or design.rails
     wanted = hosts or min(block * design.rail_gpus * design.racks, most)
     rails = min(design.rails, -(-max(1, wanted // design.racks) // (block * design.rail_gpus)) * block)

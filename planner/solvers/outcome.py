@@ -219,11 +219,7 @@ def believed(outcome: Outcome[T], *, broken: str = "", minimize: bool = True, al
 def run_twice(
     solve: Callable[[bool], Outcome[T]], solver: str, *, presolve: bool = True, repeat: bool = True
 ) -> Outcome[T]:
-    """Run a back end, and once more with presolve turned where it says infeasible and `repeat` asks for it.
-
-    A second run that has a solution is believed: it keeps the rows. An exception gives the outcome FAILED with its
-    message, as the answer is not known.
-    """
+    """Run a back end, and with presolve turned where it says infeasible and `repeat` asks; a solution is believed."""
 
     def attempt(presolve: bool) -> Outcome[T]:
         try:
@@ -262,10 +258,7 @@ Conflicting = Callable[[frozenset[str]], bool]
 
 
 def remembered(conflicting: Conflicting, rules: Sequence[str]) -> Conflicting:
-    """Return a question about sets of rules that conflict together, each asked where no answer before settles it.
-
-    More rules than some that conflict do so too, and fewer than some that do not, or are not known to, neither.
-    """
+    """Return a question about rules in conflict, asked where no answer on fewer or on more rules settles it."""
     judged = {frozenset(rules): True}
 
     def asked(some: frozenset[str]) -> bool:

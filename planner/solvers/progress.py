@@ -234,11 +234,7 @@ class Finished(Event):
 
 @dataclass(slots=True, kw_only=True)
 class Reporter:
-    """Passes on what a search reports: lines to one callback, events to another.
-
-    A callback that raises is logged and called no more: the search goes on, since its plan is worth more. Only what is
-    no Exception, such as KeyboardInterrupt, passes through it.
-    """
+    """Passes lines and events on; a callback that raises is logged and called no more: the plan is worth more."""
 
     on_line: Lines | None = None
     on_event: Callable[[Event], Any] | None = None
@@ -289,10 +285,7 @@ class Reporter:
 def report(
     progress: Lines, text: str, incumbent: float | None, bound: float | None, choices: str = "", found: Any = None
 ) -> None:
-    """Report the progress of a search: incumbent and bound to a reporter, in its unit, a line of text to any callback.
-
-    `text`: the line, if any. `choices`: those of a new plan, in words. `found`: what the writer makes a plan of.
-    """
+    """Report incumbent and bound to a reporter, in its unit, and a line of text, if any, to any callback."""
     if not isinstance(progress, Reporter):
         if text:
             progress(text)

@@ -187,26 +187,7 @@ def read_changes(given: Sequence[str]) -> dict[str, Any]:
 def changed(
     given: Instance | Mapping[str, Any] | str | Path, changes: Mapping[str, Any], *, searched: bool = True
 ) -> Instance:
-    """Return an instance with some values changed.
-
-    Parameters
-    ----------
-    given
-        A path to a file, the name of an instance that ships, its content as a dict, or an Instance.
-    changes
-        Values by dotted path, as the axes of a sweep have them: `limits.budget_usd`, `grid.nodes[keystone].racks`, a
-        pin. A text such as "x1.2", "+100", "-100" or "+20%" changes a number against what it is; a name of the
-        catalogue stands for a model, an accelerator, a rack and the like, and changes behind it are of what it names;
-        None takes a value away.
-    searched
-        Whether what only a search needs must be there.
-
-    Raises
-    ------
-    InputError
-        A path leads nowhere, a relative change has no number to start from, or the instance cannot be used so; the
-        message names path, value and remedy.
-    """
+    """Return an instance with some values changed, as `planner.changed` says; InputError names path, value, remedy."""
     base = load_instance(given, searched=searched and not changes)
     where = str(given) if isinstance(given, (str, Path)) else "instance"
     if not changes:

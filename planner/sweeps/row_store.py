@@ -164,11 +164,7 @@ def journal_of(output: Path) -> Path:
 
 
 class Store:
-    """Rows on disk, under a lock for as long as it is open.
-
-    InputError: another sweep writes the file, it has rows and is not resumed, its rows are of another instance than
-    `base` says or of another version, or a line of it is no row.
-    """
+    """Rows on disk, locked while open. InputError: in use, not resumed, of another instance or version, or no rows."""
 
     def __init__(self, output: Path, *, resume: bool, base: Mapping[str, str] | None = None) -> None:
         # The journal of a link's table is the table's own; the lock is on the file itself, by whatever name.

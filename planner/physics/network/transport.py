@@ -252,10 +252,7 @@ def exchange_gbps(
     training: Collection[str],
     exchange: tuple[float, float],
 ) -> float:
-    """Return the rate, each way, at which a site's gradients pass its WAN gateway in the time that the step assumes.
-
-    `exchange`: bytes that each link carries, and the seconds that it has for them; of a design its demands' own rates.
-    """
+    """Return each way's rate of a site's gradients at its gateway, of `exchange` bytes and seconds or of the design."""
     if site not in training:
         return 0.0
     if design is not None:
@@ -266,11 +263,7 @@ def exchange_gbps(
 
 
 def uplink_loads(design: Design, gbps: float, port_gbps: float, *stage_in: float) -> dict[str, tuple[float, float]]:
-    """Return of leaf, pod and zone the uplinks' worth that the exchange loads below the WAN gateway, and the uplinks.
-
-    `stage_in`: the largest shares of one stage's racks in one leaf domain, in one pod and in one zone. The leaves of
-    one domain in all networks share the rate.
-    """
+    """Return by level what the exchange loads below the gateway, and uplinks; `stage_in`: largest shares of a stage."""
     return design.exchange_loads(gbps / (design.networks * design.rails) / port_gbps, stage_in)
 
 

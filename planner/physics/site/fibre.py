@@ -132,11 +132,7 @@ def _route(fibre: SiteFibre, start: str, end: str, path: Sequence[tuple[str, str
 
 
 def diverse(fibre: SiteFibre, network: Any, start: str, end: str, count: int) -> list[tuple[Route, Route]]:
-    """Return diverse pairs of routes: pairs of the `count` shortest, and each with the shortest without shared edges.
-
-    Only edges that may be cut count as shared. Where none of these pairs is diverse, any that is diverse is returned (a
-    flow of two finds it if there is one).
-    """
+    """Return the pairs of the `count` shortest routes without a shared edge that may be cut; else any such pair."""
     import networkx as nx
 
     near = routes(fibre, network, start, end, count)
@@ -194,12 +190,7 @@ def reach(wan: Wan, places: Mapping[str, Place]) -> Reach:
 
 
 def link_prices(wan: Wan, ends: Mapping[str, Place]) -> tuple[float, float]:
-    """Compute the price in USD of one fibre pair and of one wavelength between two places.
-
-    Each is the sum over the edges of one route, or of a route and its disjoint protection under `one_cut`: of the
-    routes considered, the one that is cheapest with a fully lit fibre pair. Without a fibre graph or a route, the fibre
-    pair is priced by the great-circle distance times `route_factor`.
-    """
+    """Compute USD of a fibre pair and of a wavelength between two places: the cheapest route, protection included."""
     (start, at), (other, to) = sorted(ends.items())
     flat = wide.great_circle_km(*at, *to) * wan.route_factor * wan.fibre_usd_per_route_km, wan.wavelength_usd
     if not wan.fibre_edges:
@@ -247,11 +238,7 @@ class Demand:
 
 
 def sync_demands(wan: Wan, form: Form | None, window_seconds: float, rtt_ms: Rtt) -> tuple[Demand, ...]:
-    """Return a demand for each link of the exchange, its headroom included, in its phase's part of the window.
-
-    A link on a longer route than assumed needs more by its own round trips alone: it keeps its phase's part, and with
-    it every step of the phase.
-    """
+    """Return a demand for each link of the exchange, headroom in, in its phase's window whatever route it takes."""
     if form is None:
         return ()
     return tuple(

@@ -304,10 +304,7 @@ def ranks_in_rack(m: Machine, s: LayerShape, replicas_per_rack: Num) -> Num:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaGroup:
-    """The replicas that exchange a stage: those of a rack, and the racks of the largest all-reduce of a site.
-
-    ZeRO divides state over `shards` replicas; `slowdown` is that of their exchange between racks.
-    """
+    """Replicas that exchange a stage, by rack and site; ZeRO divides over `shards`, `slowdown` is between racks."""
 
     replicas_per_rack: Num
     racks: Num

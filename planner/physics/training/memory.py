@@ -118,10 +118,7 @@ def gradient_elements(model: Model, *, routed: bool = False) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class ElementBytes:
-    """The bytes of an element that a layer stores: of most tensors, of the masks of dropout, and of narrower tensors.
-
-    The inputs of products may be narrower, and Q, K and V (`attention`); None: as wide as others.
-    """
+    """Bytes of a stored element: most, masks of dropout, inputs of products and Q, K, V, which may be narrower."""
 
     element: float
     mask: float = 1.0

@@ -249,8 +249,7 @@ def _run_one_by_one(order: "PassOrder", seconds: tuple[float, ...], tick: Tick) 
 class PassOrder:
     """The passes of a pipeline by waves: none waits for another of its wave, and all for earlier ones only.
 
-    `own`: their numbers; `waits`: of the pass before it on its device, and of the two that make its inputs; `kind`:
-    their chunk, forward or backward; `starts`: where each wave begins.
+    `waits`: of the pass before it on its device, and of its two inputs; `starts`: where each wave begins.
     """
 
     own: Ints
@@ -311,8 +310,7 @@ def _in_waves(p: int, m: int, v: int, tick: Tick) -> PassOrder:
 def _queue(i: int, p: int, m: int, v: int) -> tuple[Ints, Ints, Ints]:
     """List the passes of device i in order: their numbers, those that each waits for, and their kinds.
 
-    A pass waits for the one before it on the device and for two that make its inputs; the number after that of the last
-    pass means no pass.
+    Each waits for the one before it and for two that make its inputs; a number behind the last means no pass.
     """
     places, rounds = p * v, -(-m // p) if v > 1 else 1
     none, width = 2 * places * m, p if v > 1 else m

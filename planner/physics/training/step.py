@@ -115,12 +115,7 @@ def pool_instance(instance: Instance, pool: Pool, sequences: int) -> Instance:
 
 
 def pool_exchange_seconds(link: PoolLink | None, metrics: LayoutMetrics, layers: int, training: int) -> float:
-    """Compute the exposed seconds of a pool's exchange of gradients with the other pools, as between sites of a layout.
-
-    `layers`: layers of the pool's largest stage; the gradients of one cross at the link's rate during the backward pass
-    of the next. `training`: pools that take part in the ring, which waits for
-    one round trip. Without a link the exchange takes no time.
-    """
+    """Compute the exposed seconds of a pool's exchange of gradients in the ring of pools; 0 without a link."""
     if link is None or training < 2:
         return 0.0
     size = wan.exchange_bytes(metrics.gradient_bytes_per_stage, training)

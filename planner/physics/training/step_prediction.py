@@ -208,10 +208,7 @@ def excess_seconds(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayoutFibre:
-    """The fibre between the sites of a layout.
-
-    It has the number of sites, the rate in Gb/s and round trip in ms of the slowest link, and the round trips waited.
-    """
+    """Fibre between sites: their number, rate and round trip of the slowest link, and the round trips waited."""
 
     sites: int
     gbps: Num

@@ -44,11 +44,7 @@ PART_NAMES = {part: name for row in STEP_PARTS.values() for part, name in row.it
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One thing that a plan says, in words that need no other line.
-
-    `first`: on the first screen. `instead`: names what the plan's choice is preferred to. `short`: fuller statements of
-    the same follow.
-    """
+    """One thing that a plan says; `instead`: of what it is preferred to; `short`: fuller ones of the same follow."""
 
     kind: Kind
     topic: Topic
