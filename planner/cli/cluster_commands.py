@@ -182,9 +182,8 @@ def placement_summary(placement: "Placement") -> str:
     """Write the figures and their bounds on one line."""
     searched = placement.certificate.minimizes
     levels = ", ".join(
-        f"{figure.value} {figure.name} "
-        f"({'bound' if figure.name in searched else 'not searched, at least'} {figure.bound})"
-        for figure in placement.figures
+        f"{one.value} {one.name} ({'bound' if one.name in searched else 'not searched, at least'} {one.bound})"
+        for one in placement.figures
     )
     if placement.step_seconds is not None:
         levels = f"step {placement.step_seconds:.6g} s (at least {placement.step_seconds_bound:.6g} s); {levels}"
@@ -224,10 +223,8 @@ def topology_summary(cluster: "Topology") -> str:
 
     leaves = leaves_of(cluster)
     sizes = sorted({len(leaf.nodes) for leaf in leaves})
-    tiers = [
-        f"{len({leaf.path[tier] for leaf in leaves}):,} switches of tier {tier + 2}"
-        for tier in range(len(leaves[0].path))
-    ]
+    depth = range(len(leaves[0].path))
+    tiers = [f"{len({leaf.path[tier] for leaf in leaves}):,} switches of tier {tier + 2}" for tier in depth]
     size = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
     noun = "blocks" if cluster.kind == "block" else "leaves"
     parts = [f"{sum(len(leaf.nodes) for leaf in leaves):,} nodes", f"{len(leaves):,} {noun} of {size}", *tiers]
@@ -322,10 +319,8 @@ def preempt(
     wanted = read_job(job) if job is not None else mesh_job("job", mesh, nodes)
     cluster, jobs = files.opened()
     found = solve(cluster, wanted, jobs, max_split=max_split, time_limit=time_limit)
-    of = {
-        job.placement.job: f"{job.placement.job} ({_nodes(job.placement)}, priority {job.priority:,})" for job in jobs
-    }
-    stop = f"Preempt {', '.join(of[name] for name in found.stop)}" if found.stop else "Preempt nothing"
+    rank = {job.placement.job: f"{_nodes(job.placement)}, priority {job.priority:,}" for job in jobs}
+    stop = f"Preempt {', '.join(f'{name} ({rank[name]})' for name in found.stop)}" if found.stop else "Preempt nothing"
     head = f"{stop}; {found.certificate.status}" if found.cost is not None else found.placement.reason
     where = [f"{wanted.name}: {fold_names(found.placement.nodes)}"] if found.placement.nodes else []
     _ended(found, [head, *where], found.certificate, as_json=as_json)

@@ -260,10 +260,8 @@ class Watch:
         """Leave the terminal as it was."""
         self._ended.set()
         self.leave()
-        if isinstance(sys.stdout, _Printing):
-            sys.stdout = self._out
-        if isinstance(sys.stderr, _Printing):
-            sys.stderr = self._err
+        sys.stdout = self._out if isinstance(sys.stdout, _Printing) else sys.stdout
+        sys.stderr = self._err if isinstance(sys.stderr, _Printing) else sys.stderr
         self._thread.join(timeout=1.0)
 
     def leave(self) -> None:
@@ -293,9 +291,8 @@ class Watch:
             from rich.live import Live
 
             console = Console(file=self._err)
-            self._live = Live(
-                console=console, transient=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False
-            )
+            still: dict[str, Any] = {"auto_refresh": False, "redirect_stdout": False, "redirect_stderr": False}
+            self._live = Live(console=console, transient=True, **still)
             self._live.start()
         self._live.update(self._line(), refresh=True)
 

@@ -364,7 +364,8 @@ def require_known(names: Iterable[str], topology: Topology, source: str) -> None
 
 def known_nodes(topology: Topology) -> frozenset[str]:
     """Return every node of a topology."""
-    return frozenset(node for group in (*topology.switches, *topology.blocks) for node in group.nodes)
+    groups = [group.nodes for group in topology.switches] + [group.nodes for group in topology.blocks]
+    return frozenset(node for nodes in groups for node in nodes)
 
 
 def _worst_states(states: Iterable[tuple[str, int]]) -> NodeStates:

@@ -141,12 +141,9 @@ class Queues:
     def steps_without_a_queue(self) -> Floats | None:
         """Return the last step of each part where no link is offered more than it serves: none need be simulated."""
         routes = self.routes
-        if (
-            self.start_parts is not None
-            or (routes.after >= 0).any()
-            or (routes.size <= 0).any()
-            or (routes.weight != 1).any()
-        ):
+        several = (routes.after >= 0).any() or (routes.size <= 0).any() or (routes.weight != 1).any()
+        if self.start_parts is not None or several:
+            return None
             return None
         hops, sent = np.diff(routes.start), np.minimum(routes.size, self.host_step)
         most = np.minimum(self.room * (1 + ROUNDING), self.xoff)
@@ -247,9 +244,8 @@ class LocalView:
             plane, position = self._choose(flow, tier, waiting, salt)
             for t in range(tier):
                 here = position // (self.tree.widths[tier] // self.tree.widths[t + 1])
-                up, down = (
-                    int(self._links(t, int(end[flow]), plane, here, down)) for down, end in enumerate(self.ends[t])
-                )
+                ends = enumerate(self.ends[t])
+                up, down = (int(self._links(t, int(end[flow]), plane, here, down)) for down, end in ends)
                 link[at + t], link[at + 2 * tier - 1 - t] = up, down
                 waiting[up] += 1
 
@@ -263,9 +259,8 @@ class LocalView:
         for t in range(tier):
             options = position * self.tree.up[t] + np.arange(self.tree.up[t])
             outputs = self._links(t, int(self.ends[t][0][flow]), plane, options, 0)
-            position = int(
-                options[self._least(outputs, waiting, reaching[t + 1][plane, options], salt // (t + 2)) or 0]
-            )
+            best = self._least(outputs, waiting, reaching[t + 1][plane, options], salt // (t + 2))
+            position = int(options[best or 0])
         return plane, position
 
     def _links(self, tier: int, subtree: int, plane: Ints | int, position: Ints | int, down: int) -> Ints:

@@ -176,9 +176,8 @@ class Fabric(Sourced):
             up = down / ratio
             if round(up) < 1 or abs(up - round(up)) > 1e-9:
                 hint = f"give another or down_ports[{tier}]"
-                raise ValueError(
-                    f"oversubscription[{tier}] leaves {up:g} ports up of {down} down, not a whole number; {hint}"
-                )
+                ports = f"{up:g} ports up of {down} down"
+                raise ValueError(f"oversubscription[{tier}] leaves {ports}, not a whole number; {hint}")
             if down + round(up) > self.ports_per_switch:
                 ports = f"{down} ports down + {round(up)} up > {self.ports_per_switch} ports"
                 raise ValueError(f"tier {tier} takes {ports}; lower down_ports[{tier}]")
@@ -251,11 +250,10 @@ class Alive:
         each = sum(tree.cables[1:])
         self.lanes = np.ones((len(tree.planes), sum(tree.cables)), bool)
         self.lanes[failed // max(each, 1), tree.cables[0] + failed % max(each, 1)] = False
+        tiers = zip(tree.offsets, tree.cables, tree.subtrees, tree.bundle, strict=False)
         self.counts = [
             np.add.reduce(self.lanes[:, first : first + count].reshape(len(tree.planes), subtrees, -1, bundle), axis=3)
-            for first, count, subtrees, bundle in zip(
-                tree.offsets, tree.cables, tree.subtrees, tree.bundle, strict=False
-            )
+            for first, count, subtrees, bundle in tiers
         ]
 
     def capacity(self) -> Floats:
@@ -372,9 +370,8 @@ class Classes:
 
     def shared(self, flows: Flows, chosen: Ints, tier: int, plane: int) -> list[tuple[Ints, Floats]]:
         """Return the cable classes of every hop, with each flow's share when it splits evenly over live next hops."""
-        ends = [
-            [self.tree.subtree(end, t) for t in range(tier)] for end in (flows.source[chosen], flows.target[chosen])
-        ]
+        both = flows.source[chosen], flows.target[chosen]
+        ends = [[self.tree.subtree(end, t) for t in range(tier)] for end in both]
         ups = [self.live(t, plane)[ends[0][t]] for t in range(tier)]
         alive = self._reaching(ups, [self.live(t, plane)[ends[1][t]] for t in range(tier)])
         if not alive[0].all():

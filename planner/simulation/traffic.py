@@ -171,9 +171,8 @@ def tree_of_design(
     rates, shares = (host_rate,) + (cable_rate,) * (design.tiers - 1), (1 / planes,) * planes
     if design.tiers == 1:
         slots = rack * design.rails * design.rail_gpus + index
-        tree = Tree(
-            down=(design.endpoint_links,), up=(1,), bundle=(1,), rates=rates, planes=shares, slots=slots.ravel()
-        )
+        ends = design.endpoint_links
+        tree = Tree(down=(ends,), up=(1,), bundle=(1,), rates=rates, planes=shares, slots=slots.ravel())
         return SimulatedPart(tree=tree, slots=slots, described=_described(design, racks, rails))
     domain, x, y = rack // design.domain_racks, design.rails_per_pod, design.domains_per_pod
     row, column, rows = domain // y, rail // x, -(-design.domains // y)
@@ -184,16 +183,12 @@ def tree_of_design(
         pod = (zone * across + column % across) * along + row % along
     leaf = (pod * x + rail % x) * y + domain % y
     slots = leaf * design.leaf_down + rack % design.domain_racks * design.rail_gpus + own
-    above = [
-        (up, bundle)
-        for up, bundle in ((design.spine_up, design.spine_bundle), (design.core_up, design.core_bundle))
-        if up
-    ]
+    bundles = ((design.spine_up, design.spine_bundle), (design.core_up, design.core_bundle))
     if design.tiers > 3 and design.core_boxes:  # each position of a core has its part of the core's uplinks
         rates = (*rates[:-1], cable_rate * design.core_boxes / design.core_positions)
     tree = Tree(
         down=(design.leaf_down, x * y, design.core_pods, design.zones)[: design.tiers],
-        up=(1, design.spines_per_pod, *(up // bundle for up, bundle in above)),
+        up=(1, design.spines_per_pod, *(up // bundle for up, bundle in bundles if up)),
         bundle=(1, design.leaf_bundle, design.spine_bundle, design.core_bundle)[: design.tiers],
         rates=rates,
         planes=shares,

@@ -77,14 +77,16 @@ class Row(Frozen):
         return None if curve is None else curve.model_dump(mode="json")
 
     def flat(self) -> dict[str, Any]:
-        """Return the row as one level of columns; of a curve its share and a column a figure, joined by semicolons."""
+        """Return the row as one level of columns: the point's paths and the plan's names with the row's own.
+
+        A curve is its proven share and its points: a column for each of their figures, joined by semicolons.
+        """
         own = self.model_dump(mode="json", exclude={"point", "plan", "objective", "schema_version", "base"})
         own |= {key: "; ".join(getattr(self, key)) or None for key in ("rules", "extrapolated")}
-        objective = {
-            f"objective.{key}": value for key, value in (self.objective or RowObjective(name="")).model_dump().items()
-        }
+        objective = (self.objective or RowObjective(name="")).model_dump()
         front, curve = {key: own.pop(key) for key in ("index", "key")}, flat_curve(own.pop("curve"))
-        return {**front, **self.point, **own, **objective, **self.plan, **curve}
+        bounds = {f"objective.{key}": value for key, value in objective.items()}
+        return {**front, **self.point, **own, **bounds, **self.plan, **curve}
 
 
 def flat_curve(curve: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -348,10 +350,9 @@ def curve_rows(frontier: Frontier, seconds: float) -> Iterator[Row]:
     for index, (found, plan) in enumerate(zip(frontier.curve.points, frontier.plans, strict=True)):
         point = {"frontier.capital_usd": found.capital_usd}
         key = sha256(f"{instance} {found.capital_usd!r} {found.days_to_train!r}".encode()).hexdigest()
-        gap = (
-            None if found.bound_days is None else max(0.0, found.days_to_train - found.bound_days) / found.days_to_train
-        )
-        objective = RowObjective(name="days_to_train", value=found.days_to_train, bound=found.bound_days, gap=gap)
+        days, bound = found.days_to_train, found.bound_days
+        gap = None if bound is None else max(0.0, days - bound) / days
+        objective = RowObjective(name="days_to_train", value=days, bound=bound, gap=gap)
         own = {"frontier.layout": found.layout, "frontier.idle_gpus": found.idle_gpus, "frontier.knee": found.knee}
         row = row_of_plan(index, key, point, plan, seconds)
         yield row.model_copy(update={"objective": objective, "plan": {**digest(plan), **own}})

@@ -103,11 +103,10 @@ def key_of(instance: Instance, options: Options) -> str:
 
 def point_text(point: Mapping[str, Any]) -> str:
     """Write a point for a message."""
-    values = {
-        key: repr(value) if isinstance(value, str) else f"{value:g}" if isinstance(value, float) else value
-        for key, value in point.items()
-    }
-    return ", ".join(f"{key}={value}" for key, value in values.items())
+    values = {key: f"{value:g}" if isinstance(value, float) else value for key, value in point.items()}
+    return ", ".join(
+        f"{key}={value!r}" if isinstance(point[key], str) else f"{key}={value}" for key, value in values.items()
+    )
 
 
 _kept: dict[str, Any] = {}  # what this process keeps from point to point: it saves time and changes no answer
