@@ -145,13 +145,7 @@ class Hardware(Sourced):
 
     @property
     def gpu_nic_bytes_per_second(self) -> float:
-        """Return the rate of one GPU's NIC in bytes/s, one direction: that stated here, else the accelerator's.
-
-        Raises
-        ------
-        TypeError
-            A catalogue name is left in its place.
-        """
+        """Return one NIC's rate in bytes/s one way, as here or the accelerator's. TypeError: that is a name still."""
         if self.nic_bytes_per_second is not None:
             return self.nic_bytes_per_second
         if not isinstance(self.accelerator, Accelerator):

@@ -49,12 +49,7 @@ def validated(
 
     All faults are reported at once: a wrong value is replaced by a placeholder, so that the rest can be checked.
     `problems` yields the faults of data whose types are right; `faults` are those found before, with their placeholders
-    in the data.
-
-    Raises
-    ------
-    InputError
-        Names each JSON path, the value and what was expected; of a file of schema version 1, the keys to rename.
+    in the data. InputError names each path, value and what was expected; of schema version 1, the keys to rename.
     """
     if isinstance(data, Mapping) and data.get("schema_version") == 1 and "schema_version" in model.model_fields:
         raise InputError(_version_complaint(data, where))

@@ -108,13 +108,7 @@ def long_name(path: str) -> str:
 
 
 def long_names(pins: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return pins with the long names of decisions in place of tp, pp, dp, ep, cp, vpp and mbs.
-
-    Raises
-    ------
-    InputError
-        A decision is pinned under both of its names, with two values.
-    """
+    """Return pins by the long names of tp, pp, dp, ep, cp, vpp and mbs. InputError: one is pinned under both names."""
     result: dict[str, Any] = {}
     for path, value in pins.items():
         long = long_name(str(path))
@@ -307,13 +301,7 @@ def hardware_kind(hardware: Hardware | HardwareAlternative) -> tuple[str, str]:
 
 
 def of_one_layout(instance: Instance) -> Instance:
-    """Return an instance that has one layout: on one GPU and rack.
-
-    Raises
-    ------
-    InputError
-        The instance has pools, or alternatives to its hardware.
-    """
+    """Return an instance of one layout, GPU and rack. InputError: it has pools, or alternatives to its hardware."""
     if instance.hardware.pools:
         raise InputError(
             "hardware.pools: each pool has a layout of its own; "
@@ -328,13 +316,7 @@ def of_one_layout(instance: Instance) -> Instance:
 
 
 def refuse_without_curve(instance: Instance) -> Instance:
-    """Return an instance that has a curve of money against days: of one layout and one model.
-
-    Raises
-    ------
-    InputError
-        The instance has pools, alternatives to its hardware, or asks for the model of least loss.
-    """
+    """Return an instance that has a curve of money against days. InputError: it is not of one layout and one model."""
     if instance.objective.minimize == "loss":
         raise InputError(
             "objective.minimize: is loss, whose model changes with the money: it has no curve of money against days; "

@@ -105,21 +105,11 @@ SECONDS_PER_DAY = 86_400.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpareEffect:
-    """The effect of the spare racks at a plan's sites.
+    """The effect of the spare racks at a plan's sites."""
 
-    Attributes
-    ----------
-    enough_share
-        Share of time in which all sites have enough racks fit for work.
-    replicas_down
-        Mean number of replicas that racks out of service take down.
-    spares
-        Whether every site has a spare rack.
-    """
-
-    enough_share: float
-    replicas_down: float
-    spares: bool
+    enough_share: float  # share of time in which all sites have enough racks fit for work
+    replicas_down: float  # mean number of replicas that racks out of service take down
+    spares: bool  # whether every site has a spare rack
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,12 +208,7 @@ def upkeep_of(
     """Return the job of a layout and how it best meets failures; None where they do not count.
 
     The spare racks are those of the target that leaves most time to steps, within the racks of the cluster where their
-    number is given.
-
-    Raises
-    ------
-    InputError
-        No way to go on ever trains: too few racks are fit for work at any time.
+    number is given. InputError: no way to go on ever trains, as too few racks are fit for work at any time.
     """
     rates, machine = counted(instance), step.machine_of(instance)
     block = block_of(

@@ -24,13 +24,7 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-act
 
 
 def local_server(questions: QuestionThread, port: int) -> ThreadingHTTPServer:
-    """Return a server of the page at a port of this machine, 0: any that is free; it serves once it is told to.
-
-    Raises
-    ------
-    InputError
-        The port cannot be had, or jinja2 is not installed.
-    """
+    """Return a server of the page at a port of this machine, 0: any. InputError: it cannot be had, or no jinja2."""
     page, token = template("serve", "serve/page.html.jinja"), secrets.token_urlsafe(16)
 
     class Handler(_PageHandler):

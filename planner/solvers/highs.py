@@ -290,12 +290,8 @@ def run(
 ) -> Outcome[Values]:
     """Solve a Pyomo model; on one thread unless asked otherwise, and to a gap of zero, so that a run repeats exactly.
 
-    A model with rows that are added as they are broken has them as `model.lazy`.
-
-    Parameters
-    ----------
-    absolute_gap
-        Distance of bound and incumbent, in the objective's unit, that counts as proven; None: 1e-6.
+    A model with rows that are added as they are broken has them as `model.lazy`. `absolute_gap`: of bound and
+    incumbent, in the objective's unit, that counts as proven; None: 1e-6.
     """
     require_highs()
     deadline = Deadline(time_limit)

@@ -189,14 +189,8 @@ def integer_value(proto: Any, point: Sequence[int]) -> float:
 def believed(outcome: Outcome[T], *, broken: str = "", minimize: bool = True, allowed: float = 0.0) -> Outcome[T]:
     """Return as much of an answer as its own figures bear out.
 
-    Parameters
-    ----------
-    broken
-        The row that the solution breaks, if there is one: then nothing of the answer is believed.
-    minimize
-        On which side of the value the bound must be.
-    allowed
-        Distance of bound and value that was asked for: within it the search ended as it should, with or without proof.
+    `broken`: the row that the solution breaks, if any: then nothing is believed. `minimize`: on which side of the value
+    the bound must be. `allowed`: distance of both that was asked for, within which the search ended as it should.
     """
     if outcome.stop is not Stop.PROVED and not broken:
         return replace(outcome, infeasible=False)

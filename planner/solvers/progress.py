@@ -55,13 +55,7 @@ _stems: ContextVar[Iterator[Path] | None] = ContextVar("stems", default=None)  #
 
 @contextmanager
 def recording(folder: Path | None) -> Iterator[None]:
-    """Write every model that is solved within, and the solver's log, into a folder; None writes nothing.
-
-    Raises
-    ------
-    InputError
-        The folder cannot be made, or is not empty.
-    """
+    """Write all models solved within, and the log, into a folder, if any. InputError: it cannot be, or is not empty."""
     if folder is None:
         yield
         return

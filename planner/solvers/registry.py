@@ -16,13 +16,7 @@ SOLVERS = ("highs", "cpsat")
 
 
 def solver_named(name: str | None) -> str | None:
-    """Return the name of a solver as options have it; None leaves each formulation its usual one.
-
-    Raises
-    ------
-    InputError
-        If there is no such solver.
-    """
+    """Return a solver by name; None leaves each formulation its usual one. InputError: there is no such solver."""
     if name is not None and name not in SOLVERS:
         raise InputError(f"solver: must be one of {', '.join(SOLVERS)} (is {name!r})")
     return name

@@ -182,18 +182,8 @@ def min_crossings(
     Let f of its all-reduces (rows) and c of its pipelines (columns) be complete in it. A row that is there in part
     leaves it; of every column that is there in part a flow leaves or enters it, both with `wrap`. With f and c above 0
     it has a node of every row and column; with f = 0 all rows that it touches are partial, and a rows by b columns have
-    n nodes only if a b >= n.
-
-    Parameters
-    ----------
-    max_free
-        Free nodes of the block with the most.
-    blocks
-        Blocks with free nodes.
-    wrap
-        The last stage sends to the first.
-    split
-        Some all-reduce is known to be in several blocks.
+    n nodes only if a b >= n. `max_free`: free nodes of the block with the most, of `blocks` with any; `wrap`: the last
+    stage sends to the first; `split`: some all-reduce is known to be in several blocks.
     """
     if stages * replicas <= max_free:
         return [(0, int(split))]

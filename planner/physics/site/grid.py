@@ -61,14 +61,8 @@ Integers = npt.NDArray[np.int64]
 class PowerNetwork:
     """Nodes 0 to n - 1 and corridors between two different ones; susceptances are in MW per radian.
 
-    Parameters
-    ----------
-    a, b
-        Ends of each corridor; its flow is positive from a to b.
-    circuits
-        Equal circuits of each corridor, at least one.
-    reactance_pu
-        Of one circuit, on 100 MVA; negative where a series capacitor outweighs the line.
+    Flow is positive from a to b, ends of corridors of at least one equal circuit; the reactance of one is on 100 MVA,
+    and negative where a series capacitor outweighs the line.
     """
 
     def __init__(

@@ -30,13 +30,7 @@ class Conditions:
 
 
 def machine_of(instance: Instance) -> Machine:
-    """Return the machine of a loaded instance, its catalogue names resolved.
-
-    Raises
-    ------
-    TypeError
-        A catalogue name is left in the instance.
-    """
+    """Return the machine of a loaded instance. TypeError: a catalogue name is left in it."""
     hardware, workload = instance.hardware, instance.workload
     gpu = _resolved(hardware.accelerator, Accelerator)
     return Machine(
