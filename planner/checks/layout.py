@@ -385,10 +385,8 @@ def choice_figures(physics: PlanPhysics) -> Violations:
             yield from figures(f"choice_figures[{name}]", stated, {name: value})
         shares, rule = sum(stated.compute_shares.values()), "choice_figures[compute_shares]"
         yield from must_equal(rule, "sum of the shares of the ideal", shares, 1.0)
-        rate, seconds = (
-            asked.assumed_flop_per_second,
-            (physics.instance.limits.deadline_days or 0.0) * layer_time.SECONDS_PER_DAY,
-        )
+        rate, days = asked.assumed_flop_per_second, physics.instance.limits.deadline_days or 0.0
+        seconds = days * layer_time.SECONDS_PER_DAY
         gpus = sum(physics.racks_by_site.values()) * physics.gpus_per_rack
         full = float(transformer.budget_flop(gpus * _peak(physics), seconds))
         given, assumed = stated.assumed is not None, rate is not None

@@ -89,9 +89,8 @@ def placed_groups(physics: PlanPhysics, placement: PlacementPlan, layout: Layout
             domains = transport.domain_racks(design.racks, design.domain_racks)
             bound += transport.lower_bound_split(domains, layout.rack_stages, size)
         yield from figures("lower_bound", placement, {"lower_bound_split": bound})
-        yield from at_most(
-            "lower_bound", bound, placement.groups_split, "groups split by any placement", "groups split"
-        )
+        sides = "groups split by any placement", "groups split"
+        yield from at_most("lower_bound", bound, placement.groups_split, *sides)
 
 
 @needs("placement", "layout")
@@ -215,10 +214,9 @@ class Replay:
 def statements(job: Job, placed: Placement) -> Violations:
     """Check the fields that a placement repeats of its job, that each figure occurs once, and the certificate's gap."""
     claim = placed.certificate
-    for name, wanted in (
-        ("gpus_per_node", job.gpus_per_node), ("segment_nodes", job.segment_nodes), ("job", job.name)
-    ):  # fmt: skip
-        yield from must_be("job", name, getattr(placed, name), wanted)
+    for name in ("gpus_per_node", "segment_nodes"):
+        yield from must_be("job", name, getattr(placed, name), getattr(job, name))
+    yield from must_be("job", "job", placed.job, job.name)
     if placed.stopped not in STOPPED:
         yield broken("stopped", f"{placed.stopped!r} is none of {', '.join(STOPPED)}")
     for name, times in Counter(figure.name for figure in placed.figures).items():

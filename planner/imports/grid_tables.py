@@ -122,6 +122,9 @@ def groups(points: Vectors, size: Sequence[float], radius_km: float) -> Iterator
         left = left[~within]
 
 
+CORRECT_OR_REMOVE = "correct it, or remove the row"
+
+
 @dataclass(frozen=True, slots=True)
 class CsvRow:
     """One row of a table, with the line on which it ends; `matrix` names a table of a case, which has no header."""
@@ -138,12 +141,7 @@ class CsvRow:
         return self.cells[column]
 
     def number(
-        self,
-        column: str,
-        *,
-        low: float = -math.inf,
-        high: float = math.inf,
-        remedy: str = "correct it, or remove the row",
+        self, column: str, *, low: float = -math.inf, high: float = math.inf, remedy: str = CORRECT_OR_REMOVE
     ) -> float:
         """Return a cell that must be a finite number within bounds."""
         bounds = f" of at least {low:g}" if math.isfinite(low) else ""

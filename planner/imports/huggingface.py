@@ -133,9 +133,8 @@ def read_config(data: Any, where: str, name: str) -> tuple[Model, ReadItems]:
     items = config.read(_effect)
     items = items.model_copy(update={"not_modelled": (*reader.approximated, *items.not_modelled)})
     if inner is not None:
-        other_parts = tuple(
-            key for key in data if key != inner and isinstance(data[key], Mapping) and key not in SETTINGS
-        )
+        left = [key for key in data if key != inner and key not in SETTINGS]
+        other_parts = tuple(key for key in left if isinstance(data[key], Mapping))
         items = items.model_copy(update={"not_modelled": items.not_modelled + other_parts})
     entry["note"] = items.note()
     return validated(Model, entry, where), items

@@ -144,9 +144,8 @@ def _matrix_rows(file: str, name: str, rows: list[tuple[int, list[str]]]) -> Ite
             _matrix_value(file, line, f"{name} column {i} ({column})", word)
             for i, (column, word) in enumerate(zip(columns, words, strict=False), 1)
         ]
-        row = CsvRow(
-            file, line, {key: repr(value).removesuffix(".0") for key, value in zip(columns, values, strict=True)}, name
-        )
+        cells = {key: repr(value).removesuffix(".0") for key, value in zip(columns, values, strict=True)}
+        row = CsvRow(file, line, cells, name)
         for column in set(BUSES) & set(columns):
             if row.number(column) % 1 or row.number(column) < 1:
                 raise row.wrong(column, "must be a positive whole number", "correct it")

@@ -220,11 +220,8 @@ def run_of_flags(values: "RunValues", framework: str, compute: str | None) -> Ow
         zero = int(values.on("use-distributed-optimizer") or values.get("optim.name") == "distributed_fused_adam")
     layout: dict[str, Any] = {choice: values.count(key) for choice, key in DEGREE_KEYS["megatron"].items()}
     stages = layout["pipeline_parallel"]
-    layout |= {
-        "microbatch_sequences": values.count("micro-batch-size"),
-        "sequence_parallel": values.on("sequence-parallel"),
-        "zero_stage": zero,
-    }
+    layout["microbatch_sequences"] = values.count("micro-batch-size")
+    layout |= {"sequence_parallel": values.on("sequence-parallel"), "zero_stage": zero}
     layout |= stage_layers(values, stages)
     layout |= _recompute(values, layout.get("layers_per_stage"), stages, layout["virtual_stages"])
     tensor = values.count("expert-tensor-parallel-size", layout["tensor_parallel"])
@@ -370,10 +367,7 @@ def stage_layers(values: RunValues, stages: int) -> dict[str, Any]:
                 f"(is {layers}); change one"
             )
         virtual = layers // (stages * each)
-    first, last = (
-        values.count("decoder-first-pipeline-num-layers", 0),
-        values.count("decoder-last-pipeline-num-layers", 0),
-    )
+    first, last = (values.count(f"decoder-{end}-pipeline-num-layers", 0) for end in ("first", "last"))
     if not layers or not (first or last):
         return {"virtual_stages": virtual}
     middle = stages - bool(first) - bool(last)

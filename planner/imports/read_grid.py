@@ -114,13 +114,8 @@ def assemble(draft: Draft, options: GridOptions, items: ReadItems | None = None)
     left_out = tuple(note for note in draft.notes if "left out" in note or "without" in note)
     kept = (f"{NOT_MODELLED}{note}" if note in left_out else note for note in draft.notes)
     notes = (*kept, *_readings(draft, options, installed_mw), *(f"MISSING {figure}" for figure in missing))
-    grid = Grid(
-        source=options.source or draft.source,
-        note="; ".join(notes),
-        balancing_authorities=authorities,
-        nodes=nodes,
-        lines=lines,
-    )
+    source, note = options.source or draft.source, "; ".join(notes)
+    grid = Grid(source=source, note=note, balancing_authorities=authorities, nodes=nodes, lines=lines)
     read = (items or ReadItems()).model_copy(update={"defaulted": missing, "not_modelled": left_out})
     return Imported(grid, missing, read)
 
@@ -252,10 +247,8 @@ def import_grid(files: Sequence[Path], kind: str, options: GridOptions) -> Impor
         for table in tables.values()
         for column in table.columns
     )
-    items = ReadItems(
-        taken=tuple(column for column, used in columns if used),
-        ignored=tuple(column for column, used in columns if not used),
-    )
+    taken, ignored = (tuple(column for column, used in columns if used is read) for read in (True, False))
+    items = ReadItems(taken=taken, ignored=ignored)
     return assemble(draft, options, items)
 
 
@@ -289,10 +282,9 @@ def geojson(grid: Grid) -> dict[str, Any]:
     where = {node.id: [node.longitude, node.latitude] for node in grid.nodes}
     features = [_feature(node, "node", {"type": "Point", "coordinates": where[node.id]}) for node in grid.nodes]
     for kind, lines in (("line", grid.lines), ("new_line", grid.new_lines)):
-        features += [
-            _feature(line, kind, {"type": "LineString", "coordinates": [where[line.a], where[line.b]]})
-            for line in lines
-        ]
+        for line in lines:
+            ends = [where[line.a], where[line.b]]
+            features.append(_feature(line, kind, {"type": "LineString", "coordinates": ends}))
     return {"type": "FeatureCollection", "features": features}
 
 
@@ -305,10 +297,8 @@ def part(grid: Grid) -> dict[str, Any]:
     """Return a grid as JSON data, without figures at their defaults."""
     data: dict[str, Any] = grid.model_dump(mode="json", exclude_defaults=True)
     for family in ("balancing_authorities", "nodes", "lines"):
-        data[family] = [
-            {key: item[key] for key in sorted(item, key=("source", "note").__contains__)}
-            for item in data.get(family, [])
-        ]
+        items = data.get(family, [])
+        data[family] = [{key: item[key] for key in sorted(item, key=("source", "note").__contains__)} for item in items]
     return data
 
 
@@ -419,9 +409,7 @@ def _flows_suffice(grid: Grid) -> bool:
     must = [max(0.0, -node.load_mw) for node in grid.nodes]
     plants = [node.generation_mw if grid.rules.generation else sum(load) for node in grid.nodes]
     every = [plant + feed for plant, feed in zip(plants, must, strict=True)]
-    return _brought(grid, every, load) == sum(map(_units, load)) and _brought(grid, must, load) == sum(
-        map(_units, must)
-    )
+    return all(_brought(grid, fed, load) == sum(map(_units, wanted)) for fed, wanted in ((every, load), (must, must)))
 
 
 def _units(mw: float) -> int:

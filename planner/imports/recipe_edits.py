@@ -118,15 +118,10 @@ def written_like(
         raise InputError(f"{path}: the placement has {placed.ranks:,} GPUs, the plan {run.gpus:,}; place that plan")
     wrong, keys = differences(file, run), KEYS[file.framework]
     if file.framework == "nemo" or (file.framework == "torchtitan" and isinstance(recipe, ScriptText)):
-        unstated = [
-            keys[name].split()[0]
-            for name in OF_RECIPE
-            if name not in wrong and not set(keys[name].split()) & set(present)
-        ]
-        if unstated:
-            reported.append(
-                f"{path}: states none of {', '.join(unstated)}: taken as 1, off or none; its recipe's own hold"
-            )
+        alike = [keys[name].split() for name in OF_RECIPE if name not in wrong]
+        if unstated := [names[0] for names in alike if not set(names) & set(present)]:
+            taken = "taken as 1, off or none; its recipe's own hold"
+            reported.append(f"{path}: states none of {', '.join(unstated)}: {taken}")
     changed = {key for choice in wrong for key in keys.get(SAME_KEYS.get(choice, choice), "").split()}
     _change_keys(recipe, file.framework, changed, present, run)
     fsdp = [zero in SHARDING for zero in wrong.get("zero_stage", ())]

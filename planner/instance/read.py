@@ -97,10 +97,8 @@ def complaints(error: ValidationError, where: str, model: type[BaseModel], data:
 
 
 def _errors(error: ValidationError, model: type[BaseModel], data: Any) -> Iterator[tuple[Location, str]]:
-    errors = [
-        (located(fault["loc"], data, missing=fault["type"] == "missing"), fault)
-        for fault in error.errors(include_url=False)
-    ]
+    faults = error.errors(include_url=False)
+    errors = [(located(fault["loc"], data, missing=fault["type"] == "missing"), fault) for fault in faults]
     # Of a key with several forms the value is meant as the one that it has: an object, a list, or a number or name.
     meant = [path for path, fault in errors if not _of_another_form(fault["type"], fault["input"])]
     for path, fault in errors:
@@ -165,14 +163,11 @@ def _key_hint(location: tuple[int | str, ...], model: type[BaseModel]) -> str:
     return hint(str(location[-1]), known, KEY_CUTOFF) if known else "remove it"
 
 
-def dotted(location: Location) -> str:
+def dotted(location: Iterable[int | str]) -> str:
     """Write a JSON location as `grid.nodes[3].latitude`."""
     text = ""
     for part in location:
-        if isinstance(part, int):
-            text += f"[{part}]"
-        else:
-            text += f".{part}" if text else part
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
     return text
 
 
@@ -242,10 +237,8 @@ def renames_in(location: Location, value: Any) -> Iterator[tuple[Location, str]]
         for (above, key, old), new_value in RENAMED_VALUES.items():
             if (location[-1], value) == (key, old) and above in location:
                 yield location, new_value
-    entries: Iterable[tuple[int | str, Any]] = ()
-    if isinstance(value, dict):
-        entries = value.items()
-    elif isinstance(value, list):
+    entries: Iterable[tuple[int | str, Any]] = value.items() if isinstance(value, dict) else ()
+    if isinstance(value, list):
         entries = enumerate(value)
     for at, inner in entries:
         yield from renames_in((*location, at), inner)
@@ -369,16 +362,13 @@ class TrackedItems(Mapping[str, Any]):
     def read(self, effect_of: Callable[[str, Any], str | None], show: str = "{}") -> ReadItems:
         """Group the items by use; `effect_of` an item never looked up is `NO_EFFECT`, words on it, or None: unknown."""
         left = {name: effect_of(name, self._items[name]) for name in self._items if name not in self.looked_up}
-        reported = {
-            name: f"{show.format(name)} ({effect})" if effect != "-" else show.format(name)
-            for name, effect in left.items()
-            if effect
-        }
         return ReadItems(
             taken=tuple(show.format(name) for name in self._items if name in self.looked_up),
             defaulted=tuple(f"{show.format(name)} {value}" for name, value in self.defaults.items()),
             ignored=tuple(show.format(name) for name, effect in left.items() if effect == NO_EFFECT),
-            not_modelled=tuple(reported.values()),
+            not_modelled=tuple(
+                f"{show.format(name)} ({why})".removesuffix(" (-)") for name, why in left.items() if why
+            ),
             unknown=tuple(show.format(name) for name, effect in left.items() if effect is None),
         )
 

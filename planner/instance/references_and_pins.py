@@ -215,13 +215,10 @@ def _link_problems(instance: Instance) -> Iterator[str]:
     if reliability is None or isinstance(reliability, str) or not reliability.counts_links:
         return
     named = next(name for name, part in sorted(reliability.parts.items()) if part.gpu_hours_per_event is None)
+    transceivers = any(part.transceiver_hours_per_event is not None for part in reliability.parts.values())
     if network is None:
         yield f"reliability.parts.{named}: counts links, and there is no network; give gpu_hours_per_event"
-    elif (
-        network.media
-        and network.floor is not None
-        and any(part.transceiver_hours_per_event is not None for part in reliability.parts.values())
-    ):
+    elif network.media and network.floor is not None and transceivers:
         kept = "transceiver_hours_per_event"
         yield f"network.media: have no number of transceivers, which {kept} counts; give link_hours_per_event"
     rates = {box.port_gbps for box in (network.switches if network is not None else ()) if isinstance(box, Switch)}
@@ -233,11 +230,8 @@ def _link_problems(instance: Instance) -> Iterator[str]:
 
 
 def _batch_problems(instance: Instance, *, searched: bool) -> Iterator[str]:
-    batch, choose, sequence = (
-        instance.limits.max_batch_tokens,
-        instance.workload.choose,
-        instance.workload.sequence_length,
-    )
+    batch, work = instance.limits.max_batch_tokens, instance.workload
+    choose, sequence = work.choose, work.sequence_length
     if batch is None and searched and (choose is None or choose.critical_batch is None):
         yield "limits.max_batch_tokens: is missing; give the critical batch in tokens (published laws span 1e7 to 1e9)"
     elif batch is not None and batch > MAX_COUNT * sequence:
@@ -369,9 +363,8 @@ def _scenario_problems(grid: Grid, authorities: Collection[str], nodes: Collecti
     total = sum(scenario.weight for scenario in grid.scenarios)
     if total > 1 + WEIGHT_TOLERANCE:
         yield f"grid.scenarios: weights must sum to at most 1 (are {total:g}); lower them"
-    yield from _doubles(
-        (f"grid.scenarios[{i}]", "name", scenario.name) for i, scenario in enumerate(grid.scenarios) if scenario.name
-    )
+    named = ((f"grid.scenarios[{i}]", "name", one.name) for i, one in enumerate(grid.scenarios) if one.name)
+    yield from _doubles(named)
     for i, scenario in enumerate(grid.scenarios):
         if not scenario.name:
             yield f"grid.scenarios[{i}].name: is empty; rows and reports name a scenario by it, so give one"

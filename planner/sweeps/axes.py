@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from planner.errors import InputError, hint
 from planner.files import csv_rows, json_lines, json_or_text, read_text
 from planner.instance.instance import Instance
+from planner.instance.read import dotted
 from planner.instance.references_and_pins import PINS, RACKS_AT, long_name
 from planner.instance.workload import REPLACED, Software
 from planner.planning.load import NAMED, load_instance
@@ -60,7 +61,7 @@ def check_path(instance: Instance, path: str) -> Any:
     value: Any = instance
     parts = parts_of(path)
     for depth, part in enumerate(parts):
-        where = _written(parts[:depth])
+        where = dotted(parts[:depth])
         if value is None:
             raise InputError(f"{path}: {where} is not in the instance; add it there first")
         if isinstance(value, tuple):
@@ -135,13 +136,6 @@ def _is_part(annotation: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, (BaseModel, tuple, list, dict))
 
 
-def _written(parts: list[str | int]) -> str:
-    text = ""
-    for part in parts:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
-    return text
-
-
 def put(data: dict[str, Any], instance: Instance, path: str, value: Any) -> None:
     """Set one value in an instance's JSON data; the path was checked."""
     path = canonical(path)
@@ -153,14 +147,14 @@ def put(data: dict[str, Any], instance: Instance, path: str, value: Any) -> None
     typed: Any = instance
     for depth, part in enumerate(front):
         if isinstance(typed, tuple):
-            place = _position(path, _written(front[:depth]), part, typed)
+            place = _position(path, dotted(front[:depth]), part, typed)
             holder, typed = holder[place], typed[place]
         else:
             typed = typed[part] if isinstance(typed, dict) else getattr(typed, str(part))
             if isinstance(typed, tuple):  # a list as it is by default may be left out
                 holder.setdefault(part, list(typed))
             holder = holder[part]
-    holder[_position(path, _written(front), last, typed) if isinstance(typed, tuple) else last] = value
+    holder[_position(path, dotted(front), last, typed) if isinstance(typed, tuple) else last] = value
 
 
 FORMS = "PATH=VALUE, PATH=x1.2, PATH=+100, PATH=-100, PATH=+20% or PATH=-20%"

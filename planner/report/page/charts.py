@@ -229,10 +229,8 @@ def curve(
     bottom = CURVE_TOP + CURVE_HEIGHT
     drawn = [text(0, 9, y_axis.name, "quiet")]
     for y in y_marks:
-        drawn += [
-            line(CURVE_LEFT, up(y), WIDTH - CURVE_RIGHT, up(y), "grid"),
-            text(CURVE_LEFT - 5, up(y) + 4, y_axis.show(y), "", "end"),
-        ]
+        drawn.append(line(CURVE_LEFT, up(y), WIDTH - CURVE_RIGHT, up(y), "grid"))
+        drawn.append(text(CURVE_LEFT - 5, up(y) + 4, y_axis.show(y), "", "end"))
     apart: list[float] = []  # marks whose names do not run into each other
     for x in x_marks:
         half = (width_of(x_axis.show(x)) + width_of(x_axis.show(apart[-1]))) / 2 if apart else 0.0
@@ -397,9 +395,8 @@ def schedule(name: str, layout: LayoutPlan) -> str:
         anchor = "end" if at > WIDTH - 16 else "middle"
         drawn += [line(at, y - 3, at, y + 2, "line"), text(at, y + 13, f"{mark:g} s", "small", anchor)]
     names, end = legend({name: shade for name, shade in STAGE_SHADES.items() if name in used}, y + 20)
-    alt = (
-        f"{name}Schedule of one step of {metrics.step_seconds:.3g} s, stages {', '.join(map(str, chosen))} of {stages}"
-    )
+    which = f"stages {', '.join(map(str, chosen))} of {stages}"
+    alt = f"{name}Schedule of one step of {metrics.step_seconds:.3g} s, {which}"
     return drawing(end, alt, "".join(drawn) + names)
 
 

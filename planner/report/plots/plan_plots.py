@@ -38,12 +38,11 @@ def plot_memory(plan: Plan, ax: "Axes | None" = None) -> "Axes":
     for i, (name, size) in enumerate(sorted(parts, key=lambda part: -part[1])):
         axes.barh([0], [size], left=left, color=COLOURS[i % len(COLOURS)], label=f"{plain(name)} {size:.1f}")
         left += size
-    axes.axvline(metrics.memory_limit_bytes / 1e9, color="black", linestyle="--", label="limit")
+    used, limit = metrics.memory_bytes_per_gpu / 1e9, metrics.memory_limit_bytes / 1e9
+    axes.axvline(limit, color="black", linestyle="--", label="limit")
     axes.set_yticks([])
     axes.set_xlabel("GB on the worst GPU")
-    axes.set_title(
-        f"{plan.instance.name}: {metrics.memory_bytes_per_gpu / 1e9:.1f} of {metrics.memory_limit_bytes / 1e9:.1f} GB"
-    )
+    axes.set_title(f"{plan.instance.name}: {used:.1f} of {limit:.1f} GB")
     axes.legend(fontsize="small")
     return axes
 
@@ -152,9 +151,8 @@ def _figure(curve: Curve, name: str) -> "Figure":
         name_log_ticks(axes.xaxis, MONEY)
         name_log_ticks(axes.yaxis, DAYS)
     if proven:
-        axes.plot(
-            *zip(*proven, strict=True), color=COLOURS[1], linestyle=":", label="no plan is below, proven", zorder=2
-        )
+        text = "no plan is below, proven"
+        axes.plot(*zip(*proven, strict=True), color=COLOURS[1], linestyle=":", label=text, zorder=2)
     if reached:
         axes.plot(*zip(*reached, strict=True), color=COLOURS[0], linewidth=1.2, label="plans", zorder=3)
         plans = [(point.capital_usd, point.days_to_train) for point in curve.points]

@@ -212,13 +212,8 @@ def _sweep_figure(rows: Sequence[Row], request: PlotRequest) -> "Figure":
     height = sum(rows_of_cell) * down + foot
     figure = Figure(figsize=(wide * across, height))
     edge = {"left": 0.0, "right": 1.0, "bottom": foot / height, "top": 1.0, "wspace": 0.0, "hspace": 0.0}
-    grid = figure.add_gridspec(
-        5 * down,
-        3 * across,
-        **edge,
-        width_ratios=[LEFT, wide - LEFT - right, right] * across,
-        height_ratios=rows_of_cell * down,
-    )
+    widths, heights = [LEFT, wide - LEFT - right, right] * across, rows_of_cell * down
+    grid = figure.add_gridspec(5 * down, 3 * across, **edge, width_ratios=widths, height_ratios=heights)
     first, texts = None, []
     for index, ((name, part), best) in enumerate(zip(parts, strips, strict=True)):
         row, column = divmod(index, across)
@@ -357,14 +352,10 @@ def plot_page(rows: Sequence[Row], request: PlotRequest, svg: str) -> str:
     described = f'<svg role="img" aria-label="{escape(name)}: each point is in the table below"'
     paths = list(dict.fromkeys(path for path in (request.x, request.facet, request.color, request.y) if path))
     in_order = sorted(rows, key=lambda row: [by_value(row.get(path)) for path in paths])
+    figures = [["-" if row.get(path) is None else quantity(path, row[path]) for path in paths] for row in in_order]
     # A row without a plan has its reason in place of the status.
-    cells = [
-        (
-            *("-" if row.get(path) is None else quantity(path, row.get(path)) for path in paths),
-            str(row["status"]) if planned(row) else why_none(row),
-        )
-        for row in in_order
-    ]
+    ends = [str(row["status"]) if planned(row) else why_none(row) for row in in_order]
+    cells = [(*own, end) for own, end in zip(figures, ends, strict=True)]
     return template("plot", "report/page/plot.html.jinja").render(
         name=name,
         verdict=_sweep_verdict(rows, request),

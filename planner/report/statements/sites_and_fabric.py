@@ -262,11 +262,14 @@ def fabric_alone(plan: Plan) -> Iterator[Statement]:
     rate, carried = leaf.port_gbps * fabric.lanes, nic_gbps * fabric.split
     splits = port_splits(leaf, nic_gbps / fabric.lanes)  # ports that split and are left whole are not short
     if carried < rate * (1 - WHOLE_RATE) and fabric.split == max(splits):
-        text = (
-            f"Leaf ports of {rate:g} Gb/s carry {carried:g} Gb/s of NICs towards GPUs: the rest is bought and not used"
-        )
+        text = f"Leaf ports of {rate:g} Gb/s carry {carried:g} Gb/s of NICs towards GPUs"
         remedy = "ports of the NIC's rate, or ports that split (51.2T-64x800G-breakout), would carry more there"
-        yield Statement("warning", "fabric", f"{text}; {remedy}. Links between switches carry it whole.", True)
+        yield Statement(
+            "warning",
+            "fabric",
+            f"{text}: the rest is bought and not used; {remedy}. Links between switches carry it whole.",
+            True,
+        )
     yield from _ports_left(fabric, hardware.racks or 0, {switch.name: switch.ports for switch in _offered(network)})
     if network.floor is None:
         text = "Links have one price whatever their length: give the floor to price them by reach."

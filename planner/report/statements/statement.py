@@ -94,7 +94,6 @@ def proof_of(topic: Topic, certificate: Certificate) -> Statement:
     proven = "no bound" if certificate.gap is None else f"gap {gap(certificate.gap)}"
     checked = f"; {CHECKED.get(certificate.checked, certificate.checked)}" if certificate.checked else ""
     binds = f"; binding: {', '.join(certificate.binding)}" if certificate.binding else ""
-    text = (
-        f"{topic}: {certificate.status}, {proven}, {certificate.seconds:,.1f} s by {certificate.solver}{checked}{binds}"
-    )
+    by = f"{certificate.seconds:,.1f} s by {certificate.solver}"
+    text = f"{topic}: {certificate.status}, {proven}, {by}{checked}{binds}"
     return Statement("proof", topic, text)

@@ -270,11 +270,8 @@ def _full(plan: Plan, layout: LayoutPlan) -> Iterator[Statement]:
 def _end(plan: Plan) -> str:
     """Write the limit that one more block of racks would reach; empty where it is not determined."""
     placement = plan.placement
-    block = (
-        f"one more block of {counted(placement.block_racks, 'rack')}"
-        if placement and placement.block_racks
-        else "one more replica"
-    )
+    size = placement.block_racks if placement else 0
+    block = f"one more block of {counted(size, 'rack')}" if size else "one more replica"
     budget, racks = plan.instance.limits.budget_usd, racks_of(plan)
     text = ""
     match plan.objective.limited_by:
@@ -358,10 +355,8 @@ def _idle_gpus(plan: Plan, layout: LayoutPlan) -> Iterator[Statement]:
         return
     usd = plan.cost.capex_usd.get("racks") if plan.cost else None
     worth = f": {money(usd * (idle - spare) / bought)} of racks" if usd else ""
-    unit = layout.stage_gpus
-    work = (
-        math.ceil(unit / layout.racks_per_replica) * layout.replicas_per_rack * layout.stages_per_rack
-    )  # GPUs of a rack
+    unit = math.ceil(layout.stage_gpus / layout.racks_per_replica)
+    work = unit * layout.replicas_per_rack * layout.stages_per_rack  # GPUs of a rack
     spares = f", {spare:,} more are spares" if spare else ""
     share = short_percent((idle - spare) / bought)
     text = f"{idle - spare:,} of {bought:,} GPUs ({share}) are idle{spares}{worth}."
