@@ -176,9 +176,9 @@ def section(job: CheckpointedJob, upkeep: Upkeep, step_days: float) -> Reliabili
     scale = gpus * float(scale_factor(job.r, gpus))
     interval = float(way.interval_seconds)
     lost = {name: float(share) * step_days for name, share in way.parts.items()}
-    lost["replicas short of racks" if way.recovery == "elastic" else "waiting for racks"] = (
-        upkeep.stretch - float(way.stretch)
-    ) * step_days
+    short = "replicas short of racks" if way.recovery == "elastic" else "waiting for racks"
+    lost[short] = (upkeep.stretch - float(way.stretch)) * step_days
+    rates = part_stops_per_gpu_second(job.r, job.links)
     return ReliabilityPlan(
         recovery=way.recovery,
         checkpoint_target=way.target,
@@ -186,9 +186,7 @@ def section(job: CheckpointedJob, upkeep: Upkeep, step_days: float) -> Reliabili
         checkpoint_write_seconds=float(way.write_seconds),
         checkpoint_bytes=job.state_bytes,
         stop_seconds=1 / float(job.stops_per_second),
-        stops_per_day_by_part={
-            name: rate * scale * SECONDS_PER_DAY for name, rate in part_stops_per_gpu_second(job.r, job.links).items()
-        },
+        stops_per_day_by_part={name: rate * scale * SECONDS_PER_DAY for name, rate in rates.items()},
         restart_seconds=float(way.restart_seconds),
         spare_target=upkeep.spare_target,
         spare_racks_by_site=upkeep.spare_racks,
@@ -316,7 +314,7 @@ def exposure_of(plan: Plan) -> Exposure | None:
         replicas=layout.data_parallel,
         step_seconds=layout.metrics.step_seconds,
         shares_state=layout.zero_stage > 0,
-        links=(gpu_links(plan.instance.network, lanes) if lanes else fewest_stops(plan.instance, rates)),
+        links=gpu_links(plan.instance.network, lanes) if lanes else fewest_stops(plan.instance, rates),
     )
     return Exposure(
         job=job,

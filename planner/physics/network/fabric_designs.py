@@ -162,12 +162,8 @@ def design_of(
     rack, kind = family.rack_ports(gpus), family.design
     joined = racks, rack, nic_bytes_per_second
     models = [switches[name] for name in (fabric.switch, *fabric.models[1:])]
-    own: dict[str, Any] = {
-        "leaf_down": leaf.down_ports,
-        "leaf_bundle": leaf.bundle,
-        "lanes": fabric.lanes,
-        "split": fabric.split,
-    }
+    own: dict[str, Any] = {"leaf_down": leaf.down_ports, "leaf_bundle": leaf.bundle}
+    own |= {"lanes": fabric.lanes, "split": fabric.split}
     own |= {"rails_per_pod": fabric.rails_per_pod, "domains_per_pod": fabric.leaf_domains_per_pod}
     own["wan_ports"] = -(-fabric.wan_gateway.wan_ports // (rack.apart * fabric.lanes)) if fabric.wan_gateway else 0
     own |= {"leaf_up": leaf.up_ports} if spine or not kind.grouped else {}
@@ -209,9 +205,8 @@ def tree_fault(fabric: SiteFabric, expected: tuple[str, ...]) -> str | None:
         return f"a pod of {pod}; at least 1 of each expected"
     for tier, boxes in (("core", fabric.core_boxes), ("super-spine", fabric.super_spine_boxes)):
         if boxes < 0 or (boxes > 0 and tier not in names):
-            return (
-                f"{boxes} shared {tier} boxes in {len(names)} tiers; none, or some where there is that tier, expected"
-            )
+            wanted = "none, or some where there is that tier"
+            return f"{boxes} shared {tier} boxes in {len(names)} tiers; {wanted}, expected"
     zone, zoned = (fabric.rails_per_zone, fabric.leaf_domains_per_zone), names == expected
     if min(zone) < zoned or (max(zone) > 0 and not zoned):
         wanted = "at least 1 of each" if zoned else f"none under {names[-1]}s"
@@ -225,10 +220,8 @@ def group_fault(fabric: SiteFabric, expected: tuple[str, ...]) -> str | None:
     if names != expected:
         return f"tiers of a {fabric.family} are {', '.join(names) or 'none'}; {', then '.join(expected)} expected"
     tier = fabric.tiers[0]
-    if (
-        min(tier.down_ports, tier.up_ports, tier.bundle, fabric.rails_per_pod, fabric.leaf_domains_per_pod) < 1
-        or fabric.group_links < 0
-    ):
+    least = min(tier.down_ports, tier.up_ports, tier.bundle, fabric.rails_per_pod, fabric.leaf_domains_per_pod)
+    if least < 1 or fabric.group_links < 0:
         return (
             f"leaf: {tier.down_ports} down, {tier.up_ports} up in bundles of {tier.bundle}; "
             f"groups of {fabric.rails_per_pod} rails and {fabric.leaf_domains_per_pod} leaf domains, "
@@ -267,9 +260,8 @@ def stages(design: Design) -> list[Stage]:
     """Return the stages of a design from the GPUs up."""
     all_stages = [Stage("gpu", "leaf", design.endpoint_links, lambda link: _endpoints(design, link)), *design.stages()]
     if design.wan_ports:
-        all_stages.append(
-            Stage(WAN_GATEWAY, design.top[0], design.wan_gateway_links, lambda link: _wan_gateway_uplinks(design, link))
-        )
+        uplinks, top = design.wan_gateway_links, design.top[0]
+        all_stages.append(Stage(WAN_GATEWAY, top, uplinks, lambda link: _wan_gateway_uplinks(design, link)))
     return all_stages
 
 

@@ -521,11 +521,7 @@ class Design:
 
 def unwirable(design: Design, *, cross_rail: bool) -> list[str]:
     """Return why a design cannot be wired, in numbers; `cross_rail`: GPUs of other indices must be reached too."""
-    bad = design.faults()
-    if (
-        not bad
-        and not design.joined
-        and (design.domains_per_pod < design.domains or (cross_rail and design.rails_per_pod < design.rails))
-    ):
+    bad, asked = design.faults(), design.rails if cross_rail else 0
+    if not (bad or design.joined) and (design.domains_per_pod < design.domains or design.rails_per_pod < asked):
         bad.append(f"reach: {design.pods} pods and no core to join them")
     return bad

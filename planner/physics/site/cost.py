@@ -121,9 +121,8 @@ def bill(
             links = [(link.route_km * wan.fibre_usd_per_route_km, link.wavelengths) for link in sites.links]
             capex["wan"] = sum(link_capex_usd(wan, (pair, wan.wavelength_usd), waves) for pair, waves in links)
         price = {area.id: area.energy_usd_per_mwh for area in instance.grid.balancing_authorities}
-        opex["energy"] = sum(
-            energy_usd_per_year(site.facility_mw, price[site.balancing_authority]) for site in sites.sites
-        )
+        drawn = [(site.facility_mw, price[site.balancing_authority]) for site in sites.sites]
+        opex["energy"] = sum(energy_usd_per_year(mw, usd_per_mwh) for mw, usd_per_mwh in drawn)
     years = instance.limits.budgeted_years
     total = sum(capex.values()) + years * sum(opex.values())
     return Cost(capex_usd=capex, opex_usd_per_year=opex, operation_years=years, total_usd=total)
@@ -198,18 +197,16 @@ class Run:
         for i, pool in enumerate(hardware.pools):
             if not isinstance(pool.rack, str):
                 key = f"hardware.pools[{i}].rack.life_years"
-                pools.append(
-                    Bought(pool.name, "rack_replacement", pool.racks * pool.rack.price_usd, pool.rack.life_years, key)
-                )
+                usd = pool.racks * pool.rack.price_usd
+                pools.append(Bought(pool.name, "rack_replacement", usd, pool.rack.life_years, key))
         if pools:
             return tuple(pools)
-        usd = self.bill.capex_usd
-        life = rack_of(hardware).life_years
-        racks = Bought("racks", "rack_replacement", usd["racks"], life, "hardware.rack.life_years")
-        if "fabric" not in usd:
+        capex, life = self.bill.capex_usd, rack_of(hardware).life_years
+        racks = Bought("racks", "rack_replacement", capex["racks"], life, "hardware.rack.life_years")
+        if "fabric" not in capex:
             return (racks,)
         life, key = operation_of(self.instance).fabric_life_years, "operation.fabric_life_years"
-        return racks, Bought("fabric", "fabric_replacement", usd["fabric"], life, key)
+        return racks, Bought("fabric", "fabric_replacement", capex["fabric"], life, key)
 
     @cached_property
     def sites(self) -> dict[str, SiteRun]:
@@ -233,10 +230,9 @@ class Run:
     def upkeep_usd_per_year(self) -> dict[str, float]:
         """Costs in USD that are the same every year, by part; parts whose price is unknown are left out."""
         operation, found = operation_of(self.instance), {}
-        if all(site.usd_per_mwh is not None for site in self.sites.values()):
-            found["energy"] = sum(
-                energy_mwh(site.facility_mw, 1.0) * (site.usd_per_mwh or 0.0) for site in self.sites.values()
-            )
+        drawn = [(site.facility_mw, site.usd_per_mwh) for site in self.sites.values()]
+        if all(price is not None for _, price in drawn):
+            found["energy"] = sum(energy_mwh(mw, 1.0) * (price or 0.0) for mw, price in drawn)
         if operation.maintenance_share_per_year is not None:
             found["maintenance"] = operation.maintenance_share_per_year * sum(item.usd for item in self.bought)
         if operation.staff_usd_per_year is not None:

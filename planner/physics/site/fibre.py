@@ -75,12 +75,9 @@ def fibre_of(wan: Wan, places: Mapping[str, Place]) -> SiteFibre:
     edges = {one.name: _edge(wan, one, nodes[one.a], nodes[one.b]) for one in sorted(given, key=lambda one: one.name)}
     node, access = {}, {}
     for name in sorted(places) if nodes else ():
-        node[name] = (
-            name
-            if name in nodes
-            else min(nodes, key=lambda node: (wide.great_circle_km(*places[name], *nodes[node]), node))
-        )
-        if node[name] != name:
+        node[name] = name
+        if name not in nodes:
+            node[name] = min(nodes, key=lambda node: (wide.great_circle_km(*places[name], *nodes[node]), node))
             edge = FibreEdge(id=f"{name} access", a=name, b=node[name])
             access[name] = _edge(wan, edge, places[name], nodes[node[name]], cut=False)
     edges |= {edge.id: edge for edge in access.values()}

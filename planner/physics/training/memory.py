@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -238,9 +239,8 @@ def layer_bytes(m: Machine, s: LayerShape, *, front: bool = False) -> LayerBytes
 
     def stored(recompute: Recompute) -> float:
         kept = replace(s, recompute=recompute)
-        return float(
-            activation_bytes_per_layer(m.model, m.sequence, kept, sizes, routed=routed, imbalance=m.expert_imbalance)
-        )
+        experts: dict[str, Any] = {"routed": routed, "imbalance": m.expert_imbalance}
+        return float(activation_bytes_per_layer(m.model, m.sequence, kept, sizes, **experts))
 
     stays = 1 - m.software.activation_offload
     dropped = m.software.selective_gemm_share if modules else 0.0
@@ -308,13 +308,8 @@ def head_bytes(m: Machine, s: LayerShape, w: Weights) -> float:
     Logits and their gradients; the input and output of the last norm, and the gradients of both; with sequence
     parallelism the gathered input too; and the dummy of the head's own gradient.
     """
-    logits = logits_bytes(
-        m.model,
-        m.sequence,
-        s.micro_batch,
-        s.gpus,
-        logit_bytes=m.software.logit_memory_bytes or (2.0 if m.software.fused_loss else 4.0),
-    )
+    one = m.software.logit_memory_bytes or (2.0 if m.software.fused_loss else 4.0)
+    logits = logits_bytes(m.model, m.sequence, s.micro_batch, s.gpus, logit_bytes=one)
     hidden = 2 / s.split + (3 if s.split > 1 else 2)
     states = hidden * s.tokens(m.sequence) * m.model.hidden * m.precision.activation_bytes
     return float(logits + states + m.software.weight_gradient_copy_bytes * w.end)
@@ -328,9 +323,8 @@ def working_bytes(
     They are the gradient copy, under ZeRO-3 two layers' gathered weights, the layer that is run again where any is or
     else its modules that are, and the gradients of one layer's widest tensors.
     """
-    gathered = 0.0
-    if zero_stage >= 3:  # one layer's gathered weights are in use while the next layer's arrive
-        gathered = 2 * w.layer * gathered_bytes(m)
+    # One layer's gathered weights are in use while the next layer's arrive.
+    gathered = 2 * w.layer * gathered_bytes(m) if zero_stage >= 3 else 0.0
     selective: Num = each.selective
     if front_layers(m.model) and repeats_modules(m):
         selective = np.where(np.asarray(front) > 0, max(selective, layer_bytes(m, s, front=True).selective), selective)
