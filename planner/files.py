@@ -97,9 +97,8 @@ def json_or_text(text: str, where: str) -> Any:
 
 def _parsed(text: str, where: str) -> Any:
     try:
-        data = json.loads(
-            text, object_pairs_hook=_no_duplicates, parse_constant=_no_constant, parse_int=_int, parse_float=_float
-        )
+        hooks: dict[str, Any] = {"parse_constant": _no_constant, "parse_int": _int, "parse_float": _float}
+        data = json.loads(text, object_pairs_hook=_no_duplicates, **hooks)
     except json.JSONDecodeError:
         raise
     except ValueError as error:

@@ -162,9 +162,8 @@ def calibrated(runs: Sequence[MeasuredRun], path: Path) -> MeasuredConstants:
         raise InputError(f"{path}: has {len(runs)} measured line; give at least 2, better 10 with varied micro-batches")
     gpu, software = runs[0].machine.gpu.name, runs[0].machine.software.name
     entries = {"accelerators": (gpu,), "software": (software,)}
-    types: set[str] = {
-        "bf16" if r.machine.precision.compute in SIXTEEN_BITS else r.machine.precision.compute for r in runs
-    }
+    computed = {r.machine.precision.compute for r in runs}
+    types: set[str] = {"bf16" if dtype in SIXTEEN_BITS else dtype for dtype in computed}
     types |= {"bf16"} & set(runs[0].machine.gpu.peak_flop_per_second)
     peaks = [Tunable("accelerators", MAX_SHARE + dtype, 0.1, 1.0, SHARES) for dtype in sorted(types)]
     named = [(FittedConstant(t.kind, entries[t.kind], t.path, t.low, t.high), t.spread) for t in (*peaks, *TUNABLES)]

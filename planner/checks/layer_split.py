@@ -38,9 +38,8 @@ class PipelineSplits(ColumnTimes):
     ) -> "PipelineSplits":
         """Return the splits of a pipeline, which stands alone in `x`, with a number of replicas."""
         ends = (np.asarray(end) for end in (replicas, replicas, micro_batches[0], micro_batches[-1]))
-        return PipelineSplits(
-            cut=cut, zero_stage=zero_stage, ranges=x.over(*ends), micro_batches=micro_batches, limit=limit
-        )
+        ranges = x.over(*ends)
+        return PipelineSplits(cut=cut, zero_stage=zero_stage, ranges=ranges, micro_batches=micro_batches, limit=limit)
 
     @property
     def p(self) -> int:
@@ -91,10 +90,9 @@ class PipelineSplits(ColumnTimes):
         space, fewest = self.cut.space, int(self.micro_batches[0])
         counts, stages = schedule.PipelineCounts(self.p, self.v, fewest), np.arange(self.p)[:, None]
         layers = memory.StageLayers(stage=stages, layers=self.sizes[None, :], recomputed=recomputed, front=self._front)
-        d, zero, order = int(self.ranges.min_replicas), self.zero_stage, self.cut.schedule
-        parts = memory.memory_by_part(
-            self.cut.machine, self.cut.shape, counts, layers, zero_stage=zero, replicas=d, order=order
-        )
+        d, zero, cut = int(self.ranges.min_replicas), self.zero_stage, self.cut
+        how: dict[str, Any] = {"zero_stage": zero, "replicas": d, "order": cut.schedule}
+        parts = memory.memory_by_part(cut.machine, cut.shape, counts, layers, **how)
         return sum(parts.values()) / (space.memory_limit * (1 + ROUNDING))
 
     @cached_property
@@ -125,9 +123,8 @@ class PipelineSplits(ColumnTimes):
         saved = np.where(every > 1, (one - full) / np.maximum(every - 1, 1), 0.0)
         more = np.ceil(np.where(saved > 0, (one - 1) / np.where(saved > 0, saved, 1.0), 0.0) - 1e-9)
         fewest = np.clip(1 + np.maximum(more, 0), 1, every)
-        return np.where((none <= 1) & (self.each <= 0), 0, np.where(np.minimum(one, full) <= 1, fewest, NEVER)).astype(
-            np.int64
-        )
+        some = np.where(np.minimum(one, full) <= 1, fewest, NEVER)
+        return np.where((none <= 1) & (self.each <= 0), 0, some).astype(np.int64)
 
     @cached_property
     def fits(self) -> NDArray[np.bool_]:
@@ -168,10 +165,8 @@ class PipelineSplits(ColumnTimes):
         largest, found = LargestStage(layers=layers, chunk_seconds=chunk), []
         for count in counts if self.cut.schedule == "zb-h1" else counts[:1]:
             own = schedule.PipelineCounts(self.p, self.v, count, rounds)
-            parts = step_prediction.once_parts(
-                self.pipeline, self.sharded, None, own, self.group, largest=largest, send=self.send
-            )
-            found.append(float(sum(parts.values())))
+            each = self.pipeline, self.sharded, None, own, self.group
+            found.append(float(sum(step_prediction.once_parts(*each, largest=largest, send=self.send).values())))
         return min(found) / int(self.micro_batches[-1])
 
     def least(self) -> float:

@@ -46,9 +46,8 @@ def years(physics: PlanPhysics) -> Iterator[YearFigures]:
     headroom = {area.id: area.headroom_mw for area in physics.grid.balancing_authorities}
     available = {node.id: node.generation_mw for node in physics.grid.nodes}
     load = {place.site.id: physics.load_mw(place.site.id, place.site.racks) for place in physics.standing}
-    yield YearFigures(
-        suffix="", headroom=headroom, available=available, load=load, generated=plan.generation_mw, flows=plan.flows
-    )
+    own = {"headroom": headroom, "available": available, "load": load}
+    yield YearFigures(suffix="", **own, generated=plan.generation_mw, flows=plan.flows)
     for scenario in physics.grid.scenarios if physics.grid.rules.scenarios != "off" else ():
         run = plan.scenarios.get(scenario.name)
         if run is not None:
@@ -329,9 +328,8 @@ def security(physics: PlanPhysics) -> Violations:
         for node in () if full else (grid.names.index(place.node.id) for place in physics.standing):
             here = np.flatnonzero((grid.a == node) | (grid.b == node))
             lines |= set(here[grid.rating_mw[here] == grid.rating_mw[here].max(initial=0.0)].tolist())
-        lost = chain.from_iterable(
-            _without_circuit(grid, line) for line in sorted(lines) if abs(grid.flow[line]) > STILL_MW
-        )
+        loaded = (line for line in sorted(lines) if abs(grid.flow[line]) > STILL_MW)
+        lost = chain.from_iterable(_without_circuit(grid, line) for line in loaded)
         for violation in chain(lost, _without_units(grid) if full else ()):
             yield violation.model_copy(update={"rule": violation.rule + year.suffix})
 

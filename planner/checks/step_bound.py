@@ -156,10 +156,8 @@ class StepTimeBound(ColumnTimes):
         return np.asarray(self._tails[1] + np.zeros(len(self.ranges)), dtype=np.float64)
 
     def _fill(self, micro_batches: Ints) -> Any:
-        p, v, send = self.ranges.p, self.ranges.v, self.send
-        return step.pipeline_bubble_seconds(
-            self.sharded, self.cut.schedule, p, v, self.chunk * v, send_seconds=send, micro_batches=micro_batches
-        )
+        p, v, how = self.ranges.p, self.ranges.v, {"send_seconds": self.send, "micro_batches": micro_batches}
+        return step.pipeline_bubble_seconds(self.sharded, self.cut.schedule, p, v, self.chunk * v, **how)
 
     @cached_property
     def _tails(self) -> tuple[Any, Any]:
@@ -169,9 +167,8 @@ class StepTimeBound(ColumnTimes):
         most = np.minimum(self.ranges.max_micro_batches, self.ranges.p)
         counts = schedule.PipelineCounts(self.ranges.p, self.ranges.v, 1, schedule.Rounds(most, most))
         largest = LargestStage(layers=self.layers, chunk_seconds=self.chunk)
-        parts = step_prediction.once_parts(
-            self.pipeline, self.sharded, None, counts, self.group, largest=largest, send=self.send, alone=True
-        )
+        each = self.pipeline, self.sharded, None, counts, self.group
+        parts = step_prediction.once_parts(*each, largest=largest, send=self.send, alone=True)
         ends = parts.pop("end_sharding")
         del parts["pipeline_bubble"]
         return sum(parts.values()), ends

@@ -263,9 +263,8 @@ def kueue_topology(topology: Topology, name: str = "fabric") -> str:
         }
         labels = {node: tiers[leaf.name] | labels.get(node, {}) for leaf in leaves(topology) for node in leaf.nodes}
     labelled = (_node_object(node, own) for node, own in labels.items())
-    return documents(
-        "Apply with kubectl apply --server-side -f.", [_topology_object(name, [*levels, HOSTNAME]), *labelled]
-    )
+    objects = [_topology_object(name, [*levels, HOSTNAME]), *labelled]
+    return documents("Apply with kubectl apply --server-side -f.", objects)
 
 
 def _rank_labels(placed: PlacedJob) -> Iterator[dict[str, Any]]:

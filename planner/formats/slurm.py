@@ -284,9 +284,8 @@ def write_yaml(topology: Topology) -> str:
     if topology.blocks:
         sizes = {"block_sizes": list(topology.block_sizes)} if topology.block_sizes else {}
         blocks = [{"block": block.name, "nodes": fold_names(block.nodes)} for block in topology.blocks]
-        documents.append(
-            {"topology": BLOCKS, "cluster_default": topology.kind == "block", "block": {**sizes, "blocks": blocks}}
-        )
+        own = {"cluster_default": topology.kind == "block", "block": {**sizes, "blocks": blocks}}
+        documents.append({"topology": BLOCKS, **own})
     return "---\n" + dump(documents)
 
 
@@ -301,9 +300,8 @@ _DOWN = """
     pow_dn power_down powering_down power_drain no_respond not_responding external undrain resume * % ! $ @ ^
 """
 DECIDING = ("partition", "partitions", "reservation", "features", "active_features", "gres", "gpus")  # who runs where
-MEANING: Mapping[str, int] = {
-    word: state for words, state in ((_FREE, FREE), (_BUSY, BUSY), (_DOWN, DOWN)) for word in words.split()
-}
+_WORDS = ((_FREE, FREE), (_BUSY, BUSY), (_DOWN, DOWN))
+MEANING: Mapping[str, int] = {word: state for words, state in _WORDS for word in words.split()}
 
 
 class NodeStates(Frozen):

@@ -86,9 +86,8 @@ def topology_items(path: str | Path) -> ReadItems:
     if text.lstrip().startswith("{"):
         return ReadItems(taken=("names, labels of switches and domains",), ignored=("other keys and labels",))
     reported = (f"LinkSpeed (is {', '.join(sorted(speeds))})",) if len(speeds) > 1 else ()
-    return ReadItems(
-        taken=("names, nodes, switches, blocks",), ignored=("LinkSpeed",) * (len(speeds) == 1), not_modelled=reported
-    )
+    ignored = ("LinkSpeed",) * (len(speeds) == 1)
+    return ReadItems(taken=("names, nodes, switches, blocks",), ignored=ignored, not_modelled=reported)
 
 
 def _from_json(data: Any, source: str, keys: Sequence[str]) -> Topology:

@@ -305,7 +305,7 @@ def read_eia_860(tables: dict[str, CsvTable], options: GridOptions) -> Draft:
         source=f"Plant list with EIA-860 columns {names(tables)}",
         nodes=tuple(_named(group_plants(plants, options.radius_km))),
         authorities=tuple(
-            DraftAuthority(id=name, interconnection=area, peak_mw=peaks.get(name)) for name, area in areas.items()
+            DraftAuthority(id=x, interconnection=area, peak_mw=peaks.get(x)) for x, area in areas.items()
         ),
         notes=(
             f"{len(plants):,} plants in {place}",

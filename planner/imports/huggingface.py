@@ -293,12 +293,10 @@ class _Reader:
         if routed == layers:
             return width, width
         if width * routed % layers or (width * routed + dense_width * (layers - routed)) % layers:
-            self.refuse(
-                "interleave_moe_layer_step", "leaves no whole width of the mean layer; write workload.model inline"
-            )
-        self.approximated.append(
-            f"interleave_moe_layer_step ({routed} of {layers} layers have experts, each layer here has their mean)"
-        )
+            remedy = "write workload.model inline"
+            self.refuse("interleave_moe_layer_step", f"leaves no whole width of the mean layer; {remedy}")
+        done = f"{routed} of {layers} layers have experts, each layer here has their mean"
+        self.approximated.append(f"interleave_moe_layer_step ({done})")
         return width * routed // layers, (width * routed + dense_width * (layers - routed)) // layers
 
     def _linear_attention(self, entry: dict[str, Any]) -> None:

@@ -158,9 +158,8 @@ def rack_of(accelerator: str) -> str:
     """Return the catalogue's first rack or node that is built for an accelerator. InputError: there is none."""
     found = racks_with(accelerator)
     if not found:
-        raise InputError(
-            f"--accelerator: no rack of the catalogue has {accelerator!r}; choose another, and write the rack"
-        )
+        problem = f"no rack of the catalogue has {accelerator!r}"
+        raise InputError(f"--accelerator: {problem}; choose another, and write the rack")
     return found[0]
 
 

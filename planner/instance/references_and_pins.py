@@ -44,9 +44,7 @@ PINS: dict[str, tuple[Check, str]] = {
     "layout.pipeline_parallel": WHOLE,
     "layout.data_parallel": WHOLE,
     "layout.data_parallel_by_site": (
-        lambda value: (
-            isinstance(value, dict) and all(isinstance(count, int) and count >= 0 for count in value.values())
-        ),
+        lambda value: isinstance(value, dict) and all(isinstance(x, int) and x >= 0 for x in value.values()),
         "an object of site id and whole number",
     ),
     "layout.virtual_stages": WHOLE,

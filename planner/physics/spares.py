@@ -141,10 +141,7 @@ def checkpoint_bytes(instance: Instance, model: Model) -> float:
 
 
 def standing_of(sites: Iterable[tuple[int, int]], rack_availability: float, block_replicas: int) -> SpareEffect:
-    """Compute the effect of spare racks from the (racks at work, spare racks) of each site.
-
-    A rack that is missing takes its block of `block_replicas` replicas down.
-    """
+    """Compute the effect of spare racks from each site's (at work, spare); a missing rack takes its block down."""
     racks = list(sites)
     return SpareEffect(
         enough_share=math.prod(enough_share(work, spare, rack_availability) for work, spare in racks),

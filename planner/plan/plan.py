@@ -356,9 +356,8 @@ def _figures(plan: Plan) -> Iterator[tuple[str, Figure]]:
     if plan.reliability is not None:
         yield from _scalars("reliability", plan.reliability)
         for name in ("spare_racks_by_site", "lost_days"):
-            yield from (
-                (f"reliability.{name}.{key}", value) for key, value in sorted(getattr(plan.reliability, name).items())
-            )
+            stated = sorted(getattr(plan.reliability, name).items())
+            yield from ((f"reliability.{name}.{key}", value) for key, value in stated)
     if plan.cost is not None:
         yield "cost.total_usd", plan.cost.total_usd
         for part, usd in sorted(plan.cost.capex_usd.items()):

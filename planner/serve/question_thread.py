@@ -92,9 +92,8 @@ class QuestionThread:
                 raise InputError("a question is being answered; stop it, or wait for its end")
             instance = changed(self.instance, changes)
             self._interrupter.clear()
-            question = AskedQuestion(
-                number=len(self.asked) + 1, changes=shown, instance=instance, with_curve=with_curve
-            )
+            number = len(self.asked) + 1
+            question = AskedQuestion(number=number, changes=shown, instance=instance, with_curve=with_curve)
             self.asked.append(question)
             self._thread = threading.Thread(target=self._answer, args=(question,), daemon=True)
             self._thread.start()
@@ -109,9 +108,8 @@ class QuestionThread:
 
     def keep(self, plan: Plan) -> None:
         """Take a plan at hand as the first answer."""
-        self.asked.append(
-            AskedQuestion(number=len(self.asked) + 1, changes=(), instance=plan.instance, plan=plan, seconds=0.0)
-        )
+        number = len(self.asked) + 1
+        self.asked.append(AskedQuestion(number=number, changes=(), instance=plan.instance, plan=plan, seconds=0.0))
 
     def stop(self, wait_seconds: float = 0.0) -> None:
         """End the search with its best plan so far."""

@@ -258,10 +258,8 @@ def stages(plan: Plan, site: str, part: SimulatedPart) -> list[list[Ints]]:
     ranks: list[list[int]] = [[] for _ in range(plan.layout.rack_stages)]
     for fragment in placed.assignment:
         if not 0 <= fragment.stage < len(ranks):
-            remedy = "see what `planner check` says of the plan"
-            raise InputError(
-                f"placement: stage {fragment.stage} at {site}: the layout has {len(ranks)} stages; {remedy}"
-            )
+            problem = f"stage {fragment.stage} at {site}: the layout has {len(ranks)} stages"
+            raise InputError(f"placement: {problem}; see what `planner check` says of the plan")
         try:
             ranks[fragment.stage] += [rack for rack in parse(fragment.racks) if rack < len(part.slots)]
         except ValueError as error:

@@ -103,10 +103,8 @@ def key_of(instance: Instance, options: Options) -> str:
 
 def point_text(point: Mapping[str, Any]) -> str:
     """Write a point for a message."""
-    values = {key: f"{value:g}" if isinstance(value, float) else value for key, value in point.items()}
-    return ", ".join(
-        f"{key}={value!r}" if isinstance(point[key], str) else f"{key}={value}" for key, value in values.items()
-    )
+    shown = {key: f"{value:g}" if isinstance(value, float) else repr(value) for key, value in point.items()}
+    return ", ".join(f"{key}={value}" for key, value in shown.items())
 
 
 _kept: dict[str, Any] = {}  # what this process keeps from point to point: it saves time and changes no answer
@@ -353,9 +351,8 @@ def rows_of(
     """Solve the tasks that are not finished; yield their rows as they come, each after its plan is on disk."""
     left = [task for task in tasks if task.key not in finished]
     # The largest numbers first: bounds proven on the layouts of more racks are valid for fewer.
-    first = sorted(
-        left, key=lambda task: [value for value in task.point.values() if isinstance(value, (int, float))], reverse=True
-    )
+    numbers = {task.key: [x for x in task.point.values() if isinstance(x, (int, float))] for task in left}
+    first = sorted(left, key=lambda task: numbers[task.key], reverse=True)
     answers = at_home(first, solve_point, workers) if executor is None else on_executor(left, solve_point, executor)
     for task, answer in answers:
         if answer.plan is not None and options.plans is not None:

@@ -271,10 +271,7 @@ def switch_counts(design: Design) -> dict[str, int]:
 
 
 def _endpoints(design: Design, link: Ints) -> Ends:
-    """Return the ends of GPU links: set g of the racks of a domain meets at its leaf g; lanes go to networks in turn.
-
-    A single switch takes its GPUs in order.
-    """
+    """Return the ends of GPU links: set g of a domain meets at its leaf g, or all at the one switch; lanes in turn."""
     gpu, lane = link // design.lanes, link % design.lanes
     rack, index = gpu // design.gpus_per_rack, gpu % design.gpus_per_rack
     apart, own = index // (design.rails * design.rail_gpus), index % (design.rails * design.rail_gpus)
@@ -301,10 +298,8 @@ def lengths(design: Design, floor: Floor) -> Callable[[StageCables], Metres]:
         middles[tier] = places.middle(first, first + design.racks_around(tier))
 
     def measure(cables: StageCables) -> Metres:
-        low, high = (
-            middles[cables.low_tier][_place(design, cables.low_tier, cables.low)],
-            middles[cables.high_tier][_place(design, cables.high_tier, cables.high)],
-        )
+        low = middles[cables.low_tier][_place(design, cables.low_tier, cables.low)]
+        high = middles[cables.high_tier][_place(design, cables.high_tier, cables.high)]
         return places.metres(low, high, spread=cables.low_tier != "gpu")
 
     return measure
@@ -315,9 +310,8 @@ def _place(design: Design, tier: str, index: Ints) -> Ints:
     if tier == "gpu":
         return index // design.gpus_per_rack
     if tier == "leaf":
-        return (
-            index % (design.domains * design.rails) // design.rails * design.domain_racks // design.racks_around("leaf")
-        )
+        domain = index % (design.domains * design.rails) // design.rails
+        return domain * design.domain_racks // design.racks_around("leaf")
     if tier == "spine":
         return index // design.spines_per_pod % design.pods // design.pods_across
     if tier == "core" and design.tiers > 3:

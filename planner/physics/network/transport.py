@@ -102,9 +102,8 @@ def exchange_leaving(stages: Sequence[Sequence[int]], block: int, group: int) ->
         return 0.0
     ranks = [np.asarray(stage, dtype=np.int64) for stage in stages]
     sizes = [np.minimum(group, len(stage) - np.arange(len(stage)) // group * group) for stage in ranks]
-    labels = np.concatenate(
-        [i * (max(map(len, ranks)) + 1) + np.arange(len(stage)) // group for i, stage in enumerate(ranks)]
-    )
+    apart = max(map(len, ranks)) + 1
+    labels = np.concatenate([i * apart + np.arange(len(stage)) // group for i, stage in enumerate(ranks)])
     blocks, n = np.concatenate(ranks) // block, np.concatenate(sizes)
     span = int(blocks.max()) + 1
     pairs, at, inside = np.unique(labels * span + blocks, return_index=True, return_counts=True)

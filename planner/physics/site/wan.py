@@ -87,9 +87,8 @@ def ring(sites: Sequence[str], size_bytes: float, rtt_ms: Rtt) -> Form:
     n = len(order)
     hops = {(min(hop), max(hop)) for hop in pairwise((*order, order[0]))}
     links = tuple(sorted(hop for hop in hops if hop[0] != hop[1]))
-    return Form(
-        name="ring", order=order, phases=(Phase(links=links, link_bytes=exchange_bytes(size_bytes, n), trips=n - 1),)
-    )
+    phase = Phase(links=links, link_bytes=exchange_bytes(size_bytes, n), trips=n - 1)
+    return Form(name="ring", order=order, phases=(phase,))
 
 
 def tree(sites: Sequence[str], size_bytes: float, rtt_ms: Rtt) -> Form:
@@ -98,9 +97,8 @@ def tree(sites: Sequence[str], size_bytes: float, rtt_ms: Rtt) -> Form:
     That is one round trip. The root is the site with the shortest slowest link. Deeper trees wait longer and carry as
     much on each link.
     """
-    root = min(
-        sorted(sites), key=lambda site: sorted((rtt_ms(site, other) for other in sites if other != site), reverse=True)
-    )
+    trips = {site: sorted((rtt_ms(site, x) for x in sites if x != site), reverse=True) for site in sorted(sites)}
+    root = min(trips, key=lambda site: trips[site])
     leaves = [site for site in sorted(sites) if site != root]
     links = tuple(sorted((min(root, leaf), max(root, leaf)) for leaf in leaves))
     return Form(name="tree", order=(root, *leaves), phases=(Phase(links=links, link_bytes=2 * size_bytes, trips=1),))

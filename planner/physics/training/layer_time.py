@@ -119,9 +119,8 @@ def domains_of_token(experts: Experts, domains: float) -> float:
         return domains * own / total * (1 - (1 - total / (domains * own)) ** k)
     q = round(total / domains)
     ways = math.comb(total, own)
-    missed = math.fsum(
-        math.comb(q, j) * math.comb(total - q, own - j) / ways * (1 - j / own) ** k for j in range(min(q, own) + 1)
-    )
+    drawn = ((j, math.comb(q, j) * math.comb(total - q, own - j) / ways) for j in range(min(q, own) + 1))
+    missed = math.fsum(chance * (1 - j / own) ** k for j, chance in drawn)
     return domains * (1 - missed)
 
 
@@ -411,20 +410,20 @@ def data_parallel_tail_seconds(
 
 
 def sharding_traffic_seconds(
-    m: Machine, s: LayerShape, weights: Weights, zero_stage: int, group: ReplicaGroup
+    m: Machine, s: LayerShape, w: Weights, zero_stage: int, group: ReplicaGroup, *, layers: Num = 1.0, end: Num = 0.0
 ) -> tuple[Num, Num]:
-    """Compute the seconds of ZeRO's traffic for one layer and micro-batch during the forward and the backward pass.
+    """Compute the seconds of ZeRO's traffic for a micro-batch during the forward and the backward pass.
 
     Stage 2 reduces gradients every micro-batch, since no GPU may keep them all; stage 3 gathers weights in both
     passes (Rajbhandari 2020, section 7).
     """
     if zero_stage < 2:
         return 0.0, 0.0
-    exchange = replica_exchange(m, s, weights, group)
-    reduce = exchange.seconds(m.precision.gradient_bytes)
+    exchange = replica_exchange(m, s, w, group)
+    reduce = exchange.seconds(m.precision.gradient_bytes, layers=layers, end=end)
     if zero_stage == 2:
         return 0.0, reduce
-    gather = exchange.seconds(gathered_bytes(m))
+    gather = exchange.seconds(gathered_bytes(m), layers=layers, end=end)
     return gather, gather + reduce
 
 
@@ -439,10 +438,7 @@ def end_sharding_seconds(
     """
     if zero_stage < 2:
         return 0.0
-    exchange = replica_exchange(m, s, weights, group)
-    traffic = exchange.seconds(m.precision.gradient_bytes, layers=0.0, end=end)
-    if zero_stage > 2:
-        traffic = traffic + exchange.seconds(gathered_bytes(m), layers=0.0, end=end)
+    _, traffic = sharding_traffic_seconds(m, s, weights, zero_stage, group, layers=0.0, end=end)
     return np.maximum(0.0, traffic - head_seconds(m, s)) + m.software.sharding_exposed * traffic
 
 

@@ -356,9 +356,8 @@ def narrow_heads(m: Machine) -> float:
     width = m.model.head if latent is None else (latent.head_nope + latent.head_rope + latent.head_value) / 2
     products = 1.0
     if attends_in_fp8(m):
-        wide, narrow = (
-            m.gpu.peak_flop_per_second[x] * m.gpu.gemm_efficiency.max_share[x] for x in (attention_dtype(m), "fp8")
-        )
+        peak, share = m.gpu.peak_flop_per_second, m.gpu.gemm_efficiency.max_share
+        wide, narrow = (peak[x] * share[x] for x in (attention_dtype(m), "fp8"))
         products = wide / narrow
     return (width * products + least) / width * USUAL_HEAD / (USUAL_HEAD + least)
 

@@ -315,9 +315,8 @@ def _queue(i: int, p: int, m: int, v: int) -> tuple[Ints, Ints, Ints]:
     places, rounds = p * v, -(-m // p) if v > 1 else 1
     none, width = 2 * places * m, p if v > 1 else m
     chunk = np.tile(np.repeat(np.arange(v), width), rounds)
-    batch = (
-        np.arange(rounds)[:, None, None] * width + np.arange(width)[None, None, :] + np.zeros((1, v, 1), int)
-    ).ravel()
+    each = np.arange(rounds)[:, None, None] * width + np.arange(width)[None, None, :]
+    batch = (each + np.zeros((1, v, 1), int)).ravel()
     place = chunk * p + i
     ahead = (place * m + batch, np.where(place > 0, (place - 1) * m + batch, none), np.full(len(batch), none))
     place = (v - 1 - chunk) * p + i

@@ -101,10 +101,9 @@ def pool_instance(instance: Instance, pool: Pool, sequences: int) -> Instance:
         nic_bytes_per_second=pool.nic_bytes_per_second,
         facility_overhead_factor=instance.hardware.facility_overhead_factor,
     )
+    free: dict[str, float | None] = dict.fromkeys(("deadline_days", "budget_usd", "facility_power_mw"))
     batch = float(sequences * instance.workload.sequence_length)
-    limits = instance.limits.model_copy(
-        update={"max_batch_tokens": batch, "deadline_days": None, "budget_usd": None, "facility_power_mw": None}
-    )
+    limits = instance.limits.model_copy(update=free | {"max_batch_tokens": batch})
     return instance.model_copy(update={"hardware": hardware, "limits": limits})
 
 

@@ -97,10 +97,8 @@ ROW = 15.0  # units: a row of a legend
 
 def el(tag: str, content: str = "", **attributes: str | float) -> str:
     """Return one element; `cls` is its class, an underscore in a name is a dash."""
-    names = {"cls": "class"}
-    text = "".join(
-        f' {names.get(name, name.replace("_", "-"))}="{escape(shown(value))}"' for name, value in attributes.items()
-    )
+    named = {"class" if name == "cls" else name.replace("_", "-"): shown(x) for name, x in attributes.items()}
+    text = "".join(f' {name}="{escape(value)}"' for name, value in named.items())
     return f"<{tag}{text}>{content}</{tag}>" if content else f"<{tag}{text}/>"
 
 

@@ -355,10 +355,8 @@ def _tables(path: str, value: Any, name: str) -> Iterator[charts.PageTable]:
 
 def _grid(path: str, entries: Mapping[str, Any], name: str) -> Iterator[charts.PageTable]:
     """Yield one table of entries with the same keys: few are columns side by side, many are rows."""
-    figures = (
-        key for entry in entries.values() for key, value in entry.items() if _is_figure(value) and key not in NOT_SHOWN
-    )
-    keys = list(dict.fromkeys(figures))
+    every = (item for entry in entries.values() for item in entry.items())
+    keys = list(dict.fromkeys(key for key, value in every if _is_figure(value) and key not in NOT_SHOWN))
     names = [_called(key, entry) for key, entry in entries.items()]
     cells = [[_cell(f"{path}.{at}", key, entry.get(key)) for key in keys] for at, entry in entries.items()]
     heads = tuple(_name(f"{path}.0", key) for key in keys)
