@@ -485,7 +485,7 @@ def mesh_job(
 ) -> Job:
     """Return the job of a mesh on some nodes: each member has its equal share of them. InputError: it cannot have.
 
-    Without a mesh all nodes are one all-reduce group; without nodes each member has one.
+    All nodes are one all-reduce group where there is no mesh; each member has one where no nodes are given.
     """
     if mesh is None and nodes is None:
         raise InputError(f"--job, --nodes, --mesh: give a job file, or nodes and a mesh {EXAMPLE}")

@@ -130,23 +130,19 @@ def place(
         print(f"{placement.reason}\ngiven: {placement.certificate.given}")
         raise typer.Exit(console.ExitCode.INFEASIBLE)
     if job is not None and job.is_file() and running is None and objective == "locality":
-        _tell_of_pipelines_whole(job)
+        # A plan counts on pipelines under one leaf, and may split groups for them that need no split.
+        data = read_json(job)
+        placed = data.get("placement") if isinstance(data, dict) and "planner_version" in data else None
+        if placed and placed["groups_split"] > placed["lower_bound_split"]:
+            split = f"splits {placed['groups_split']} all-reduce groups ({placed['lower_bound_split']} unavoidable)"
+            what = f"the plan {split} to keep pipelines under one leaf"
+            print(f"{job}: {what}; --objective step-time places it by its step", file=sys.stderr)
     console.print_or_write(placement_text(placement, form, cluster), output)
     if output is not None:
         print(placement_summary(placement))
     if placement.stopped == "interrupted":
         raise typer.Exit(console.ExitCode.INTERRUPTED)
     raise typer.Exit(console.ExitCode.DONE if placement.certificate.status == "optimal" else console.ExitCode.LIMIT)
-
-
-def _tell_of_pipelines_whole(job: Path) -> None:
-    """Tell that a plan counts on pipelines under one leaf where it splits groups that it need not split."""
-    data = read_json(job)
-    placed = data.get("placement") if isinstance(data, dict) and "planner_version" in data else None
-    if placed and placed["groups_split"] > placed["lower_bound_split"]:
-        split = f"splits {placed['groups_split']} all-reduce groups ({placed['lower_bound_split']} unavoidable)"
-        note = f"{job}: the plan {split} to keep pipelines under one leaf; --objective step-time places it by its step"
-        print(note, file=sys.stderr)
 
 
 def _nodes_in_use(cluster: "Topology", free: FreeNodes) -> list[str]:

@@ -73,8 +73,8 @@ def solve(
     try:
         with ending_searches(), progress.line() as watch:
             session, shown, deadline = Session(), watch.shown, Deadline(search.time_limit)
-            told: dict[str, Any] = {"on_progress": watch.event, "models": models, "constants": asked.constants}
-            plan = session.solve(instance, **asdict(search), pins=pins, **told)
+            given: dict[str, Any] = {"on_progress": watch.event, "models": models, "constants": asked.constants}
+            plan = session.solve(instance, **asdict(search), pins=pins, **given)
             console.write_model(plan, output)
             console.tell_not_modelled(plan.instance)
             if not as_json:

@@ -136,10 +136,13 @@ def first_instance(wish: Wish) -> str:
         raise InputError(f"--racks {wish.racks}: power and budget decide the racks of sites; leave out one of the two")
     gpu = _named("accelerators", wish.accelerator, "--accelerator")
     name = wish.model or ("llama3-405b" if wish.sites else "llama3-70b")
+    last = f"  racks: {wish.racks or RACKS}  # of the one cluster; a `grid` in their place lets power decide"
+    if wish.sites:
+        last = "  facility_overhead_factor: 1.3  # facility over IT power (PUE)"
     parts = [
         _head(wish),
         _workload(name, wish),
-        _hardware(wish, rack_of(wish.accelerator)),
+        f"hardware:\n  accelerator: {wish.accelerator}\n  rack: {rack_of(wish.accelerator)}\n{last}\n",
         *([_grid(wish.sites)] if wish.sites else []),
         _network(gpu["nic_bytes_per_second"] * 8 / 1e9),
     ]
@@ -198,14 +201,6 @@ workload:
   precision: bf16  # `planner catalogue precisions`
   software: megatron-bridge  # the framework: `planner catalogue software`
 """
-
-
-def _hardware(wish: Wish, rack: str) -> str:
-    if wish.sites:
-        last = "  facility_overhead_factor: 1.3  # facility over IT power (PUE)"
-    else:
-        last = f"  racks: {wish.racks or RACKS}  # of the one cluster; a `grid` in their place lets power decide"
-    return f"hardware:\n  accelerator: {wish.accelerator}\n  rack: {rack}\n{last}\n"
 
 
 def _grid(sites: int) -> str:

@@ -256,11 +256,6 @@ def _strategy(row: Row) -> str | None:
     return " ".join(parts) or None
 
 
-def _memory(row: Row) -> str | None:
-    choices = {"ZeRO-": row.get("layout.zero_stage"), "recompute ": row.get("layout.recompute")}
-    return ", ".join(f"{name}{value}" for name, value in choices.items() if value is not None) or None
-
-
 def _fabric_in_short(row: Row) -> str | None:
     """Return tiers and planes; of several sites each form once, the one with most tiers first."""
     planes = dict(_named(row, FABRIC_SITES, ".planes"))
@@ -288,13 +283,14 @@ def _model(row: Row) -> str | None:
     return None if layers is None else f"{layers} layers"
 
 
+MEMORY = {"layout.zero_stage": "ZeRO-", "layout.recompute": "recompute "}
 LANES: dict[str, Callable[[Row], str | None]] = {
     "sites": lambda row: " + ".join(sites_of(row)) or None,
     "new lines": _lines,
     "GPU": lambda row: row.get("layout.accelerator") or None,
     "model": _model,
     "layout": _strategy,
-    "memory": _memory,
+    "memory": lambda row: ", ".join(f"{x}{row[k]}" for k, x in MEMORY.items() if row.get(k) is not None) or None,
     "fabric": _fabric_in_short,
 }
 

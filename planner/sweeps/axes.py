@@ -5,7 +5,7 @@ import itertools
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
@@ -272,15 +272,18 @@ def parse_values(path: str, spec: str) -> list[Any]:
     if len(parts) == 3 and _is_number(parts[0]):
         start, stop = _number(where, parts[0]), _number(where, parts[1])
         if parts[2].startswith("x"):
-            return _geometric(where, start, stop, _number(where, parts[2][1:]))
+            factor = _number(where, parts[2][1:])
+            if start <= 0 or stop <= 0 or factor <= 0 or factor == 1 or (stop - start) * (factor - 1) < 0:
+                problem = f"a factor of {factor:g} never leads from {start:g} to {stop:g}"
+                raise InputError(f"{where}: {problem}; ends and factor must be above 0")
+            count = math.floor(math.log(stop / start) / math.log(factor) + 1e-9) + 1
+            return _listed(where, count, lambda k: start * factor**k, exact=(start, factor))
         step = _number(where, parts[2])
         if step == 0 or (stop - start) * step < 0:
             problem = f"a step of {step:g} never leads from {start:g} to {stop:g}"
             raise InputError(f"{where}: {problem}; change its sign or the ends")
         count = math.floor((stop - start) / step * (1 + 1e-9) + 1e-9) + 1
-        _limited(where, count)
-        exact = isinstance(start, int) and isinstance(step, int)
-        return [start + k * step if exact else _rounded(start + k * step) for k in range(count)]
+        return _listed(where, count, lambda k: start + k * step, exact=(start, step))
     if len(parts) == 2 and all(_is_number(part) for part in parts):
         raise InputError(f"{where}: has no step; write it as one of {RANGE_FORMS}")
     values = json_or_text(f"[{spec}]", path)
@@ -307,14 +310,11 @@ def _rounded(value: float) -> float:
     return float(f"{value:.12g}")
 
 
-def _geometric(where: str, start: int | float, stop: int | float, factor: int | float) -> list[Any]:
-    if start <= 0 or stop <= 0 or factor <= 0 or factor == 1 or (stop - start) * (factor - 1) < 0:
-        problem = f"a factor of {factor:g} never leads from {start:g} to {stop:g}"
-        raise InputError(f"{where}: {problem}; ends and factor must be above 0")
-    count = math.floor(math.log(stop / start) / math.log(factor) + 1e-9) + 1
+def _listed(where: str, count: int, value: Callable[[int], float], exact: tuple[float, float]) -> list[Any]:
+    """List the values of a range; they are rounded but where both of its numbers, `exact`, are whole."""
     _limited(where, count)
-    exact = isinstance(start, int) and isinstance(factor, int)
-    return [start * factor**k if exact else _rounded(start * factor**k) for k in range(count)]
+    whole = all(isinstance(number, int) for number in exact)
+    return [value(k) if whole else _rounded(value(k)) for k in range(count)]
 
 
 def _counted(where: str, kind: str, start: float, stop: float, count: float) -> list[Any]:

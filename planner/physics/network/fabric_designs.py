@@ -259,9 +259,15 @@ def lay(design: Design, *, block: int = BLOCK) -> Iterator[StageCables]:
 def stages(design: Design) -> list[Stage]:
     """Return the stages of a design from the GPUs up."""
     all_stages = [Stage("gpu", "leaf", design.endpoint_links, lambda link: _endpoints(design, link)), *design.stages()]
+
+    def wan_gateway_uplinks(link: Ints) -> Ends:
+        network, own = link // design.wan_ports, link % design.wan_ports
+        switches = design.wan_gateways // design.networks
+        low_port = design.wan_gateway_side + own // switches
+        return network * switches + own % switches, low_port, *design.wan_ends(network, own)
+
     if design.wan_ports:
-        uplinks, top = design.wan_gateway_links, design.top[0]
-        all_stages.append(Stage(WAN_GATEWAY, top, uplinks, lambda link: _wan_gateway_uplinks(design, link)))
+        all_stages.append(Stage(WAN_GATEWAY, design.top[0], design.wan_gateway_links, wan_gateway_uplinks))
     return all_stages
 
 
@@ -281,13 +287,6 @@ def _endpoints(design: Design, link: Ints) -> Ends:
     leaf = rack // design.domain_racks * design.rails + own // design.rail_gpus
     port = rack % design.domain_racks * design.rail_gpus + own % design.rail_gpus
     return gpu, lane, network * design.domains * design.rails + leaf, port
-
-
-def _wan_gateway_uplinks(design: Design, link: Ints) -> Ends:
-    network, own = link // design.wan_ports, link % design.wan_ports
-    switches = design.wan_gateways // design.networks
-    low_port = design.wan_gateway_side + own // switches
-    return network * switches + own % switches, low_port, *design.wan_ends(network, own)
 
 
 def lengths(design: Design, floor: Floor) -> Callable[[StageCables], Metres]:

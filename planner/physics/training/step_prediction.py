@@ -176,8 +176,8 @@ def least_first_stage(x: Pipeline, virtual_stages: int) -> int:
 
 def chunk_seconds(x: Pipeline, sharded: ShardedTimes, virtual_stages: Num, layers: Num, recomputed: Num) -> Num:
     """Compute the seconds of the largest chunk of a stage: whole layers, and whole ones recomputed."""
-    whole, again = np.ceil(layers / virtual_stages), np.ceil(recomputed / virtual_stages)
-    return whole * sharded.layer_seconds + again * x.times.recompute_seconds
+    whole, repeated = np.ceil(layers / virtual_stages), np.ceil(recomputed / virtual_stages)
+    return whole * sharded.layer_seconds + repeated * x.times.recompute_seconds
 
 
 def excess_seconds(
