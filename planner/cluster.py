@@ -51,10 +51,7 @@ def fold(numbers: Iterable[int], digits: int = 1) -> str:
 
 
 def parse(text: str) -> list[int]:
-    """Read rack numbers back in their order.
-
-    ValueError if the text is not a hostlist of racks, or a range runs backwards.
-    """
+    """Read rack numbers back in their order. ValueError: the text is no hostlist of racks, or a range falls."""
     if not text:
         return []
     if _RACKS.fullmatch(text) is None:
@@ -62,11 +59,9 @@ def parse(text: str) -> list[int]:
     item = _parsed(text)
     if item.size > MAX_NAMES:
         expand(text)  # raises the error that names the size
-    return (
-        [number for first, last, _ in item.brackets[0] for number in range(first, last + 1)]
-        if item.brackets
-        else [int(text.removeprefix(PREFIX))]
-    )
+    if not item.brackets:
+        return [int(text.removeprefix(PREFIX))]
+    return [number for first, last, _ in item.brackets[0] for number in range(first, last + 1)]
 
 
 def fold_names(names: Iterable[str]) -> str:
@@ -98,10 +93,7 @@ def _bracketed(prefix: str, ranges: list[tuple[str, str]]) -> Iterator[str]:
 
 
 def expand(text: str) -> list[str]:
-    """Read node names in their order; an empty text is an empty list.
-
-    ValueError: the text has an open bracket, an empty item, or a range that runs backwards or has no end.
-    """
+    """Read node names in their order, none of an empty text. ValueError: a bracket, an item or a range is broken."""
     parsed = [_parsed(item) for item in _items(text)]
     size = sum(item.size for item in parsed)
     if size > MAX_NAMES:
@@ -361,10 +353,8 @@ class Job(Frozen):
             if self.mesh and axis not in EXCHANGES:
                 used = f"only the bytes of {', '.join(EXCHANGES)} are"
                 raise ValueError(f"traffic_bytes_per_step.{axis}: is not used; {used}; remove it")
-        sizes = {f"groups[{group.name}].size": group.size for group in self.groups} or {
-            "nodes_per_member": self.nodes_per_member
-        }
-        for what, size in sizes.items():
+        sizes = {f"groups[{group.name}].size": group.size for group in self.groups}
+        for what, size in (sizes or {"nodes_per_member": self.nodes_per_member}).items():
             if size % self.segment_nodes:
                 multiple = f"must be a multiple of segment_nodes {self.segment_nodes}"
                 raise ValueError(f"{what}: {size} {multiple}; change either")
@@ -401,13 +391,21 @@ class Slot:
     ranks: tuple[int, ...]
 
 
-def strides(job: Job) -> dict[str, int]:
-    """Return by axis of a mesh the ranks from one member to the next along it."""
+def _places(job: Job, axes: Iterable[str]) -> Iterator[tuple[str, int]]:
+    """Yield each place along axes of a mesh, the first slowest: its name, and the ranks of members before it."""
     mesh = job.mesh or {}
-    axes = list(mesh)
-    return {
-        axis: job.nodes_per_member * math.prod(mesh[inner] for inner in axes[i + 1 :]) for i, axis in enumerate(axes)
-    }
+    turning = list(mesh)
+    stride = {axis: math.prod(mesh[inner] for inner in turning[i + 1 :]) for i, axis in enumerate(turning)}
+    own = [axis for axis in axes if axis in mesh]
+    for at in product(*(range(mesh[axis]) for axis in own)):
+        along = list(zip(own, at, strict=True))
+        first = job.nodes_per_member * sum(stride[axis] * i for axis, i in along)
+        yield ",".join(f"{axis}={i}" for axis, i in along), first
+
+
+def _ranks(job: Job, axes: Iterable[str]) -> list[int]:
+    """Return the ranks along axes of a mesh from the first: the nodes of a member follow each other."""
+    return [first + node for _, first in _places(job, axes) for node in range(job.nodes_per_member)]
 
 
 def slots(job: Job) -> Iterator[Slot]:
@@ -419,14 +417,9 @@ def slots(job: Job) -> Iterator[Slot]:
                 yield Slot(k, f"{kind.name}[{i}]", tuple(range(first, first + kind.size)))
                 first += kind.size
         return
-    k, stride = job.nodes_per_member, strides(job)
-    data, step = job.mesh.get("data", 1), stride.get("data", 0)
-    others = [axis for axis in job.mesh if axis != "data"]
-    for at in product(*(range(job.mesh[axis]) for axis in others)):
-        first = sum(stride[axis] * i for axis, i in zip(others, at, strict=True))
-        label = ",".join(f"{axis}={i}" for axis, i in zip(others, at, strict=True))
-        ranks = tuple(first + member * step + node for member in range(data) for node in range(k))
-        yield Slot(0, f"data[{label}]" if label else "data", ranks)
+    inside = _ranks(job, ["data"])
+    for label, first in _places(job, [axis for axis in job.mesh if axis != "data"]):
+        yield Slot(0, f"data[{label}]" if label else "data", tuple(first + rank for rank in inside))
 
 
 def read_job(given: "Job | Plan | Mapping[str, Any] | str | Path") -> Job:
@@ -475,10 +468,7 @@ EXAMPLE = "such as pipeline=4,data=12"
 
 
 def parse_mesh(text: str, option: str) -> dict[str, int]:
-    """Read AXIS=SIZE,AXIS=SIZE in rank order, slowest first; tp, pp, dp, ep and cp are axes too.
-
-    Raise InputError where a part is no AXIS=SIZE, or an axis occurs twice.
-    """
+    """Read AXIS=SIZE,AXIS=SIZE in rank order, slowest first, short names too. InputError: a part is none, or twice."""
     mesh: dict[str, int] = {}
     for part in text.split(","):
         axis, equals, size = (word.strip() for word in part.partition("="))
@@ -493,11 +483,9 @@ def parse_mesh(text: str, option: str) -> dict[str, int]:
 def mesh_job(
     name: str, mesh: str | None, nodes: int | None, *, gpus_per_node: int | None = None, option: str = "--mesh"
 ) -> Job:
-    """Return the job of a mesh on some nodes: each member has its equal share of them.
+    """Return the job of a mesh on some nodes: each member has its equal share of them. InputError: it cannot have.
 
-    Without a mesh all nodes are one all-reduce group; without nodes each member has one.
-
-    InputError: nodes are not a multiple of the mesh's members, or the mesh is none.
+    All nodes are one all-reduce group where there is no mesh; each member has one where no nodes are given.
     """
     if mesh is None and nodes is None:
         raise InputError(f"--job, --nodes, --mesh: give a job file, or nodes and a mesh {EXAMPLE}")
@@ -562,26 +550,12 @@ def line(job: Job, level: int) -> int:
 
 def blocks(job: Job, level: int) -> Iterator[Slot]:
     """Return the blocks of a level in the order of their numbers; blocks of the levels inside follow each other."""
-    mesh, per_member, stride = job.mesh or {}, job.nodes_per_member, strides(job)
-    # Ranks of a block from its first: the outermost axis turns slowest, the nodes of a member follow each other.
-    inside = [0]
-    for kept in reversed(levels(job)[: level + 1]):
-        if kept.axis in mesh:
-            inside = [first + stride[kept.axis] * i for first in inside for i in range(mesh[kept.axis])]
-    outside = numbering(job, level)
-    for at in product(*(range(mesh[axis]) for axis in outside)):
-        first = sum(stride[axis] * i for axis, i in zip(outside, at, strict=True))
-        label = ",".join(f"{axis}={i}" for axis, i in zip(outside, at, strict=True))
-        yield Slot(0, label, tuple(first + rank + node for rank in inside for node in range(per_member)))
+    inside = _ranks(job, [kept.axis for kept in reversed(levels(job)[: level + 1])])
+    for label, first in _places(job, numbering(job, level)):
+        yield Slot(0, label, tuple(first + rank for rank in inside))
 
 
 def groups_of(job: Job, axis: str) -> list[tuple[int, ...]]:
     """Return the ranks of each group of an axis, or of each member."""
-    mesh, per_member, stride = job.mesh or {}, job.nodes_per_member, strides(job)
-    others = [other for other in mesh if other != axis]
-    along = [stride[axis] * i for i in range(mesh[axis])] if axis in mesh else [0]
-    firsts = (
-        sum(stride[axis] * i for axis, i in zip(others, at, strict=True))
-        for at in product(*(range(mesh[axis]) for axis in others))
-    )
-    return [tuple(first + rank + node for rank in along for node in range(per_member)) for first in firsts]
+    inside, others = _ranks(job, [axis]), [other for other in job.mesh or {} if other != axis]
+    return [tuple(first + rank for rank in inside) for _, first in _places(job, others)]

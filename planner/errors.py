@@ -33,10 +33,7 @@ def hint(name: str, known: Collection[str], cutoff: float = CUTOFF, most: int = 
 
 @contextmanager
 def needed(feature: str, package: str, extra: str) -> Iterator[None]:
-    """Import a package of an extra inside; where it is missing, say how to install what the feature needs.
-
-    Raise InputError where the package is not installed, or refuses its environment.
-    """
+    """Import a package of an extra inside; InputError: it is missing (with how to install it) or does not load here."""
     try:
         yield
     except ImportError:

@@ -25,10 +25,7 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def read_text(path: Path, remedy: str = "give a text file") -> str:
-    """Read a text file in UTF-8, opened once so that a pipe will do.
-
-    InputError: the file does not exist, is too large or cannot be read; the message ends with the remedy.
-    """
+    """Read UTF-8 text, opened once so that a pipe will do. InputError: the file is missing, too large or unreadable."""
     data = read_bytes(path, remedy)
     try:
         text = data.decode("utf-8-sig")
@@ -43,10 +40,7 @@ def read_text(path: Path, remedy: str = "give a text file") -> str:
 
 
 def read_bytes(path: Path, remedy: str) -> bytes:
-    """Read a file to its end, opened once.
-
-    InputError: the file does not exist, is too large or cannot be read; the message ends with the remedy.
-    """
+    """Read a file to its end, opened once. InputError: it does not exist, is too large or cannot be read."""
     chunks, size = [], 0
     try:
         with path.open("rb") as file:
@@ -79,18 +73,12 @@ def _near_file(path: Path) -> str:
 
 
 def read_json(path: Path, remedy: str = "give a JSON file") -> Any:
-    """Read a JSON file, opened once.
-
-    InputError names the file, and the line and column where its JSON ends, or the limit that it exceeds.
-    """
+    """Read a JSON file, opened once. InputError names the file, and where its JSON ends, or the limit exceeded."""
     return parse_json(read_text(path, remedy), str(path))
 
 
 def parse_json(text: str, where: str) -> Any:
-    """Parse JSON strictly and within limits; `where` names it in errors.
-
-    InputError: A key occurs twice, a number is not finite or too long, the text is nested too deeply or is no JSON.
-    """
+    """Parse JSON of `where`. InputError: repeated keys, numbers infinite or too long, nested too deeply, or no JSON."""
     try:
         return _parsed(text, where)
     except json.JSONDecodeError as error:
@@ -99,10 +87,7 @@ def parse_json(text: str, where: str) -> Any:
 
 
 def json_or_text(text: str, where: str) -> Any:
-    """Parse a value of the command line or of a cell: JSON, or the text itself where it is none.
-
-    Raise InputError where it is JSON that `parse_json` refuses.
-    """
+    """Parse a value of the command line or a cell: JSON, or text where it is none. InputError: it is refused JSON."""
     try:
         return _parsed(text, where)
     except json.JSONDecodeError:
@@ -112,9 +97,8 @@ def json_or_text(text: str, where: str) -> Any:
 
 def _parsed(text: str, where: str) -> Any:
     try:
-        data = json.loads(
-            text, object_pairs_hook=_no_duplicates, parse_constant=_no_constant, parse_int=_int, parse_float=_float
-        )
+        hooks: dict[str, Any] = {"parse_constant": _no_constant, "parse_int": _int, "parse_float": _float}
+        data = json.loads(text, object_pairs_hook=_no_duplicates, **hooks)
     except json.JSONDecodeError:
         raise
     except ValueError as error:
@@ -173,20 +157,14 @@ def _float(text: str) -> float:
 
 
 def require_writable(*outputs: Path | None) -> None:
-    """Check, before any work is done, that each output can be written; None is no output.
-
-    Raise InputError where the folder does not exist or cannot be written, or the output is a folder.
-    """
+    """Check before any work that each output can be written, None but for none. InputError: one cannot be."""
     for output in outputs:
         if output is not None:
             _require_writable(output)
 
 
 def require_folder(folder: Path) -> None:
-    """Check, before any work is done, that files can be written into a folder.
-
-    Raise InputError where there is no such folder, or it cannot be written into.
-    """
+    """Check before any work that files can be written into a folder. InputError: they cannot, or there is none."""
     if not folder.is_dir():
         raise InputError(f"{folder}: is no folder; make it, or write the plans elsewhere")
     _require_writable(folder / "plan.json")
@@ -253,10 +231,7 @@ def _encoded(text: str, path: Path) -> bytes:
 
 
 def write_streamed(path: Path, pieces: Callable[[], Iterable[str | bytes]]) -> None:
-    """Write a file piece by piece as `write_atomically` does; `pieces` begins anew where the file cannot be written.
-
-    InputError: the file cannot be written; the message names the file that has the content instead.
-    """
+    """Write piece by piece as `write_atomically` does; `pieces` begins anew where the file cannot be written."""
     target = Path(os.path.realpath(path))
     try:
         if _is_device(target):
@@ -266,17 +241,13 @@ def write_streamed(path: Path, pieces: Callable[[], Iterable[str | bytes]]) -> N
             temporary_name(target).replace(target)
             _sync_folder(target.parent)
     except OSError as error:
-        _discard(target)  # first, as the disk may be full
+        _remove(temporary_name(target))  # first, as the disk may be full
         fallback = write_fallback(target, pieces)
         if fallback is None:
             raise unwritable(path, error) from None
         raise InputError(f"{path}: cannot be written ({error.strerror}); its content is in {fallback}") from None
     finally:
-        _discard(target)
-
-
-def _discard(target: Path) -> None:
-    _remove(temporary_name(target))
+        _remove(temporary_name(target))
 
 
 def _write(path: Path, pieces: Iterable[str | bytes]) -> None:
@@ -353,10 +324,7 @@ def csv_rows(path: Path, text: str, *, delimiter: str = ",", titled: bool = Fals
 
 
 def json_lines(path: Path, text: str, remedy: str, *, torn: bool = False) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the objects of JSON lines, each with its line; `torn`: a last line that is no JSON is left out.
-
-    `InputError`: a line is no JSON, or no object.
-    """
+    """Yield objects of JSON lines, with lines; `torn`: without a broken last one. InputError: a line is no object."""
     lines = text.split("\n")  # not splitlines: JSON text may hold U+0085, U+2028 and U+2029 as they are
     for number, line in enumerate(lines, 1):
         if not line.strip():

@@ -215,7 +215,6 @@ def bounded(call: Callable[P, T], spelled: Mapping[str, str] | None = None) -> C
 
 
 def _shown(value: Any) -> str:
-    """Write a value of any size on part of a line."""
     try:
         return repr(value)[:40]
     except ValueError:  # more digits than Python writes

@@ -423,14 +423,8 @@ def solve(
 
     reporter = Reporter(on_line=progress, on_event=on_progress)
     options = options_of(time_limit=time_limit, gap=gap, seed=seed, threads=threads, solver=solver)
-    return solve_once(
-        read_question(instance, pins, constants),
-        options,
-        reporter,
-        interrupt=interrupt,
-        models=models,
-        curve=curve,
-    )
+    question = read_question(instance, pins, constants)
+    return solve_once(question, options, reporter, interrupt=interrupt, models=models, curve=curve)
 
 
 @bounded

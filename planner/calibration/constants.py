@@ -187,10 +187,7 @@ def read_constants(given: Given) -> MeasuredConstants:
 
 
 def put_constants(data: dict[str, Any], constants: MeasuredConstants) -> bool:
-    """Put constants into every accelerator and software stack of an instance that has their name.
-
-    Returns whether there is one; the instance's JSON data are changed, its catalogue names resolved before.
-    """
+    """Put constants into the accelerators and software stacks of an instance's data by name; return whether any."""
     names = {GPU: constants.accelerator, CODE: constants.software}
     used = False
     for part, entry in _entries(data):

@@ -157,17 +157,13 @@ def is_tunable(path: str) -> bool:
 
 
 def calibrated(runs: Sequence[MeasuredRun], path: Path) -> MeasuredConstants:
-    """Return the constants that a user's measured steps determine, the rest at the catalogue's values.
-
-    Raise InputError where there are too few lines to say anything.
-    """
+    """Return constants as measured steps determine them, else the catalogue's. InputError: there are too few lines."""
     if len(runs) < 2:
         raise InputError(f"{path}: has {len(runs)} measured line; give at least 2, better 10 with varied micro-batches")
     gpu, software = runs[0].machine.gpu.name, runs[0].machine.software.name
     entries = {"accelerators": (gpu,), "software": (software,)}
-    types: set[str] = {
-        "bf16" if r.machine.precision.compute in SIXTEEN_BITS else r.machine.precision.compute for r in runs
-    }
+    computed = {r.machine.precision.compute for r in runs}
+    types: set[str] = {"bf16" if dtype in SIXTEEN_BITS else dtype for dtype in computed}
     types |= {"bf16"} & set(runs[0].machine.gpu.peak_flop_per_second)
     peaks = [Tunable("accelerators", MAX_SHARE + dtype, 0.1, 1.0, SHARES) for dtype in sorted(types)]
     named = [(FittedConstant(t.kind, entries[t.kind], t.path, t.low, t.high), t.spread) for t in (*peaks, *TUNABLES)]
@@ -181,16 +177,19 @@ def calibrated(runs: Sequence[MeasuredRun], path: Path) -> MeasuredConstants:
     constants, spreads = [c for c, _ in tunables], np.array([s for _, s in tunables])
     found = _posterior(runs, constants, spreads)
     errors = log_errors(runs, constants, found.values)
+    # How much longer than by the catalogue the lines' steps are predicted, in a mean of logarithms.
+    along, moved_by = np.mean(found.slopes, axis=0), float(np.mean(errors - base))
+    reach = REACH * math.sqrt(max(0.0, float(along @ found.shifts.covariance @ along)))
+    low, factor, high = (float(f"{math.exp(moved_by + x):.4g}") for x in (-reach, 0.0, reach))
+    each = list(enumerate(constants))
     return MeasuredConstants(
         accelerator=gpu,
         software=software,
         measured=path.name,
         number_of_lines=len(runs),
         noise=found.shifts.noise,
-        common=_common(found, float(np.mean(errors - base))),
-        values={
-            _path(c): _measured(c, found, i, _reason(constants, spreads, found, i)) for i, c in enumerate(constants)
-        },
+        common=CommonFactor(value=factor, interval=(low, high)),
+        values={_path(c): _measured(c, found, i, _reason(constants, spreads, found, i)) for i, c in each},
         kept={_path(c): KeptConstant(value=c.read(), reason=NO_EFFECT) for c, _ in every if c not in constants}
         | {_path(c): KeptConstant(value=0.0, reason=NONE) for c, _ in named if c.read() == 0},
         lines=_lines(runs, errors, base, found.shifts.left_out),
@@ -251,14 +250,6 @@ def _prior(machine: Machine, constants: Sequence[FittedConstant], spreads: Numbe
         open_root=np.array(wide)[:, None] * axes * np.sqrt(np.maximum(sizes, 0.0)),
         plausible=PLAUSIBLE * spreads,
     )
-
-
-def _common(p: Posterior, moved: float) -> CommonFactor:
-    """Return how much longer than by the catalogue the lines' steps are predicted, in a mean of logarithms."""
-    along = np.mean(p.slopes, axis=0)
-    reach = REACH * math.sqrt(max(0.0, float(along @ p.shifts.covariance @ along)))
-    low, high = (float(f"{math.exp(moved + x):.4g}") for x in (-reach, reach))
-    return CommonFactor(value=float(f"{math.exp(moved):.4g}"), interval=(low, high))
 
 
 def _measured(c: FittedConstant, p: Posterior, i: int, shared_with: str) -> MeasuredConstant:

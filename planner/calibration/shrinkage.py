@@ -63,20 +63,21 @@ class Fits:
 
 
 def shifts(errors: Numbers, slopes: Numbers, prior: Prior) -> Shifts:
-    """Return the shifts that lines call for, as far as their steps are linear in the logarithms of constants.
-
-    `errors` are logarithms of predicted over measured seconds at no shift.
-    """
+    """Return the shifts that lines call for by logarithms of predicted over measured seconds, taken as linear."""
     each = [_fits(errors, slopes, prior, stretch) for stretch in STRETCHES]
     fits = Fits(**{x.name: np.concatenate([getattr(f, x.name) for f in each]) for x in fields(Fits)})
     weights = _shares(fits.evidence)
     mean = weights @ fits.means
     apart = fits.means - mean
+    # Log errors without each line (rest / (1 - leverage): Allen 1974, PRESS), and combinations' weights without it.
+    spare = 1 - np.minimum(MOST_LEVERAGE, fits.leverage)
+    rests, scale = fits.rests / spare, fits.scales[:, None] / np.sqrt(spare)
+    density = -np.log(scale) - (FREEDOM + 1) / 2 * np.log1p((rests / scale) ** 2 / FREEDOM)
     return Shifts(
         mean=mean,
         covariance=np.tensordot(weights, fits.covariances, 1) + (apart.T * weights) @ apart,
         noise=AS_NORMAL * float(np.exp(weights @ np.log(fits.scales))),
-        left_out=_left_out(fits),
+        left_out=np.asarray(np.sum(_shares(fits.evidence[:, None] - BELIEF * density) * rests, axis=0)),
     )
 
 
@@ -118,14 +119,3 @@ def _fits(errors: Numbers, slopes: Numbers, prior: Prior, stretch: float) -> Fit
 def _shares(logarithms: Numbers) -> Numbers:
     shares = np.exp(logarithms - logarithms.max(axis=0))
     return np.asarray(shares / shares.sum(axis=0))
-
-
-def _left_out(fits: Fits) -> Numbers:
-    """Return each line's log error by shifts, and weights of combinations, that are fitted without it.
-
-    Without a line its rest is larger by 1 / (1 - leverage), as far as the fit is linear (Allen 1974, PRESS).
-    """
-    spare = 1 - np.minimum(MOST_LEVERAGE, fits.leverage)
-    rests, scale = fits.rests / spare, fits.scales[:, None] / np.sqrt(spare)
-    density = -np.log(scale) - (FREEDOM + 1) / 2 * np.log1p((rests / scale) ** 2 / FREEDOM)
-    return np.asarray(np.sum(_shares(fits.evidence[:, None] - BELIEF * density) * rests, axis=0))

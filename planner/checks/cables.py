@@ -69,10 +69,7 @@ MAX_TICKED = 10**8  # cables, or ports of a tier, that are ticked off one by one
 
 
 class Count:
-    """The counts of a stream of cables: by stage, ports in use by tier and switch, and ports that are wrong.
-
-    `twice` are ports with more than one cable, `absent` those that are not there.
-    """
+    """Counts of a stream of cables by stage, and ports in use; `twice` of several cables, `absent` not there."""
 
     def __init__(self, tiers: dict[str, tuple[int, int]]) -> None:
         self.cables: Counter[tuple[str, str]] = Counter()
@@ -121,10 +118,7 @@ def in_parts(stream: Iterable[StageCables], split: int) -> Iterator[StageCables]
 
 
 def cables(physics: PlanPhysics) -> Violations:
-    """Check that the cables use no port twice, reach every GPU once, and are as many as the plan counts.
-
-    Only where they are few enough to be ticked off.
-    """
+    """Check that cables that can be ticked off use no port twice, reach every GPU once, and are as many as stated."""
     for site, fabric, _, design in wired(physics):
         rule, gateway, split = f"cables[{site}]", fabric.wan_gateway, design.split
         shapes: dict[str, tuple[int, int]] = {
@@ -166,10 +160,7 @@ CABLE_RULES = (cables,)
 
 
 def wan_gateway(physics: PlanPhysics) -> Violations:
-    """Check that a site has a WAN gateway just where wavelengths end and the instance asks for it.
-
-    Its ports carry the gradients of all links at once: 8·bytes/t_wan <= ports · rate.
-    """
+    """Check that there is a WAN gateway just where one is asked for, with 8·bytes/t_wan <= ports · rate."""
     for site, fabric, network in fabrics(physics):
         gateway, switch = fabric.wan_gateway, physics.switches.get(fabric.switch)
         stated, expected = int(gateway is not None), int(_wan_gbps(physics, network, site) > 0)
@@ -182,7 +173,6 @@ def wan_gateway(physics: PlanPhysics) -> Violations:
 
 
 def _wan_gbps(physics: PlanPhysics, network: Network, site: str) -> float:
-    """Recompute the rate of the wavelengths that a WAN gateway must take."""
     split = physics.plan.sites
     if not network.wan_gateway or physics.instance.wan is None or split is None:
         return 0.0
@@ -190,10 +180,7 @@ def _wan_gbps(physics: PlanPhysics, network: Network, site: str) -> float:
 
 
 def wan_gateway_figures(physics: PlanPhysics) -> Violations:
-    """Check that a WAN gateway's ports, switches, links and price follow from its rate, shared by all networks.
-
-    Gradients fit the uplinks to it, from one stage at a time as the placement spreads it.
-    """
+    """Check ports, switches, links and price of a WAN gateway by its rate, and that gradients fit its uplinks."""
     for site, fabric, network, design in wired(physics):
         gateway, switch = fabric.wan_gateway, physics.switches[fabric.switch]
         if gateway is None:
@@ -292,9 +279,7 @@ def _links_out(design: Design, rates: LinkRates) -> dict[str, tuple[int, float]]
 def _most_flows(stages: list[list[int]], block: int, *, wrap: bool) -> tuple[int, int]:
     """Count the sends that leave or enter, and the rings that cross the edge of, the block of racks with the most."""
     pairs = [*pairwise(stages), *([(stages[-1], stages[0])] if wrap and len(stages) > 1 else [])]
-    hops = [
-        (first // block, second // block) for one, other in pairs for first, second in zip(one, other, strict=False)
-    ]
+    hops = [(first // block, second // block) for one, two in pairs for first, second in zip(one, two, strict=False)]
     out, into = (Counter(hop[end] for hop in hops if hop[0] != hop[1]) for end in (0, 1))
     blocks = [{rack // block for rack in stage} for stage in stages]
     rings = Counter(block for own in blocks if len(own) > 1 for block in own)

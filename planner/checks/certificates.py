@@ -293,10 +293,7 @@ def claims(physics: PlanPhysics) -> Violations:
 
 
 def _of_joint(physics: PlanPhysics) -> Iterator[Claim]:
-    """Yield what layout, fabric and placement may claim: they are proven together, and say the same, and how.
-
-    Variables and constraints are those of the MILP over sites, none of a cluster without sites.
-    """
+    """Yield what layout, fabric and placement may claim, proven together; sizes are those of the sites' MILP."""
     plan = physics.plan
     if plan.layout is None:
         return

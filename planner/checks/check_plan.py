@@ -6,17 +6,7 @@ Limits are compared with figures recomputed from the decisions, never with those
 from collections import Counter
 from collections.abc import Callable
 
-from planner.checks import (
-    cables,
-    certificates,
-    cost,
-    fabric,
-    layout,
-    placement,
-    power_flow,
-    reliability,
-    sites,
-)
+from planner.checks import cables, certificates, cost, fabric, layout, placement, power_flow, reliability, sites
 from planner.checks import joint_proof as joint
 from planner.checks.fabric import transport_factor
 from planner.checks.joint_proof import max_racks_stated, missing_columns
@@ -49,10 +39,7 @@ SECTIONS: dict[str, tuple[Rule, ...]] = {
 
 
 def check(plan: Plan, *, stop: Callable[[], bool] = lambda: False) -> list[Violation]:
-    """Return every rule that the plan breaks, with both of its sides in numbers; nothing where it breaks none.
-
-    Once `stop` is true the columns that the bound rests on are looked at no further; every other rule is checked.
-    """
+    """Return every rule that the plan breaks, in numbers; `stop` ends the check of the columns of its bound alone."""
     return list(violations(plan, stop=stop))
 
 
@@ -76,10 +63,7 @@ def violations(plan: Plan, *, stop: Callable[[], bool] = lambda: False) -> Viola
 
 
 def _run(section: str, rules: tuple[Rule, ...], physics: PlanPhysics) -> Violations:
-    """Run rules one by one; figures that no arithmetic holds for break a rule like any other.
-
-    A defect of a rule itself is reported as the rule `checker`, and hides nothing that the others find.
-    """
+    """Run rules one by one; arithmetic that fails breaks a rule, a defect of a rule is reported as `checker`."""
     for rule in rules:
         try:
             yield from rule(physics)
@@ -236,10 +220,7 @@ def _refused(proof: JointProof) -> JointProof:
 
 
 def no_column(physics: PlanPhysics) -> Violations:
-    """Check that no column keeps the rules in conflict, but those that the sites or the budget refused.
-
-    A conflict of sites, fabric or fibre is more than columns can show; there the proof is on trust.
-    """
+    """Check that only listed columns keep the rules in conflict; where sites or fabrics conflict, it is on trust."""
     why, proof, instance, phi = physics.plan.conflict, physics.plan.proof, physics.instance, physics.transport_slowdown
     if physics.plan.status != "infeasible" or why is None or not _of_columns(instance, why):
         return

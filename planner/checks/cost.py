@@ -239,10 +239,7 @@ RUN_RULES = (run_rules, run_budget)
 
 @needs("curve")
 def curve_points(physics: PlanPhysics, curve: Curve) -> Violations:
-    """Check that each point has figures that a plan can have, and that days and bounds fall as capital rises.
-
-    Its racks are paid, and it is within budget and deadline; no point beats its own bound.
-    """
+    """Check that each point is within the limits, pays its racks, and that days and bounds fall as capital rises."""
     limits, rack = physics.instance.limits, rack_of(physics.instance.hardware)
     for number, point in enumerate(curve.points):
         rule = f"curve_points[{number}]"
@@ -403,9 +400,7 @@ def _row(rule: str, physics: PlanPhysics, network: Network, layout: LayoutPlan, 
         return
     yield from at_most(rule, design.tiers, network.max_tiers, "tiers", "tiers allowed")
     rates = link_rates(physics, row["lanes"], switch.name)
-    yield from (
-        fault.model_copy(update={"rule": rule}) for fault in network_limits(network, row["family"], design, rates)
-    )
+    yield from (one.model_copy(update={"rule": rule}) for one in network_limits(network, row["family"], design, rates))
     price, slow = fabric_bill(network, switch, design, above), _slowdown(physics, layout, site, row, design)
     size = max(1, layout.racks_per_stage_by_site[site])
     # Each group is a run of racks, and the last leaf domain part-full.

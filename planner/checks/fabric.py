@@ -28,10 +28,7 @@ from planner.simulation.flow_times import factor
 
 
 def _placed(physics: PlanPhysics) -> Iterator[tuple[Wired, Locality, FreeUplinks]]:
-    """Yield the fabrics with a placement: its traffic out of leaves, pods and zones, and the uplinks left free.
-
-    The exchange between sites takes the other uplinks.
-    """
+    """Yield fabrics with a placement: its traffic out of leaves, pods and zones, and what the exchange leaves free."""
     for own in wired(physics):
         if own.site in physics.crossings:
             yield own, physics.crossings[own.site], free_by_exchange(physics, own.site, own.design)
@@ -98,12 +95,10 @@ def _tier(design: Design, tier: str, rates: LinkRates) -> dict[str, float]:
     if not design.single:
         up = design.leaf_exit if isinstance(design, Dragonfly) else design.leaf_up
         over = down * rates.gpu_gbps / (up * rates.switch_gbps)
+    spine = design.spine_down, design.spine_up, design.spine_oversubscription, design.spine_bundle
     rows = {
         "leaf": (design.leaves, down, design.up_ports, over, design.leaf_bundle),
-        "spine": (
-            *(design.spines, design.spine_down, design.spine_up),
-            *(design.spine_oversubscription, design.spine_bundle),
-        ),
+        "spine": (design.spines, *spine),
         "core": (design.cores, design.core_down, design.core_up, design.core_oversubscription, design.core_bundle),
         "super-spine": (design.super_spines, design.super_spine_down, 0, 1.0, 0),
     }
@@ -112,17 +107,11 @@ def _tier(design: Design, tier: str, rates: LinkRates) -> dict[str, float]:
 
 
 def wiring(physics: PlanPhysics) -> Violations:
-    """Check the switches of each tier, their ports and oversubscription, the counts of the whole, its price and power.
-
-    All are as the wiring makes them; cost in USD and power in MW are sums over switches and cables.
-    """
+    """Check the switches, ports and oversubscription of each tier, and all counts, price and power, as wired."""
     for site, fabric, network, design in wired(physics):
+        rates = link_rates(physics, fabric.lanes, fabric.switch)
         for tier in fabric.tiers:
-            yield from figures(
-                f"tiers[{site}, {tier.name}]",
-                tier,
-                _tier(design, tier.name, link_rates(physics, fabric.lanes, fabric.switch)),
-            )
+            yield from figures(f"tiers[{site}, {tier.name}]", tier, _tier(design, tier.name, rates))
         found = {
             "switches": design.switches,
             "chips": design.switches * physics.switches[fabric.switch].planes,
@@ -178,9 +167,8 @@ def network_limits(network: Network, family: str, design: Design, rates: LinkRat
             yield from at_most("core_share", network.min_core_share * ends, up, *sides)
             if most is not None and not isinstance(most, tuple) and most < math.inf:
                 what = f"Gbps of GPUs out of a {block}"
-                yield from at_most(
-                    "oversubscription", ends, most * up, what, f"at {most:g}:1 over {up:,.0f} Gbps of uplinks"
-                )
+                at = f"at {most:g}:1 over {up:,.0f} Gbps of uplinks"
+                yield from at_most("oversubscription", ends, most * up, what, at)
     leaf, spine = network.tier_ratios
     for tier, ratio, down, up, several in (
         ("leaf", leaf, design.leaf_down * rates.gpu_gbps, design.leaf_up * rates.switch_gbps, not design.single),

@@ -97,15 +97,13 @@ class Space:
                 ways = [(whole, "no", True)] if repeats != "some" else []
                 ways += [(exposed, "some", True)] if repeats != "no" else []
                 ways += [(exposed, repeats, False)]
-            for one, kept, overlapping in ways:
+            for one, kept, overlaps in ways:
                 times = step_prediction.pipeline_of(
                     machine, one, zero_stage=0, order="1f1b", inside=False, transport_slowdown=phi, fronts=fronts
                 )
                 for schedule in schedules:
                     own = replace(times, order=schedule)
-                    yield Cut(
-                        space=self, shape=one, schedule=schedule, repeats=kept, times=own, overlapping=overlapping
-                    )
+                    yield Cut(space=self, shape=one, schedule=schedule, repeats=kept, times=own, overlapping=overlaps)
 
     def _shapes(self) -> Iterator[LayerShape]:
         model, has = self.machine.model, set(self.machine.software.parallelism)
@@ -256,10 +254,7 @@ class CutPipelines:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Cut:
-    """A way to cut a layer. `times` are those of stages in own racks.
-
-    `overlapping`: of one stage or interleaved ones alone, or of the other pipelines; None: of all.
-    """
+    """A way to cut a layer, timed with own racks; `overlapping`: of pipelines that may overlap, of others, or all."""
 
     space: Space
     shape: LayerShape
@@ -386,7 +381,6 @@ def max_sites(instance: Instance) -> int:
 
 
 def _by_budget(instance: Instance, grid: Grid, wired_gpus: int) -> float:
-    """Bound the modules that the budget pays, in modules."""
     limits, hardware, racks = instance.limits, instance.hardware, instance.hardware.racks_per_module
     if limits.budget_usd is None:
         return math.inf
@@ -472,11 +466,7 @@ def _site_modules(instance: Instance, grid: Grid, node: PowerNode) -> float:
 
 
 class MaxRacks:
-    """The most racks by GPUs cabled: this arithmetic, and where a plan states fewer, the plan's figure on trust.
-
-    Stated figures come from the sites' MILP, which knows lines, flows and several limits at once. They are not proven
-    here; `rules.max_racks_stated` checks that they are between the plan's own racks and this arithmetic.
-    """
+    """The most racks by GPUs cabled: this arithmetic, or what a plan states if less, on trust as the sites' MILP's."""
 
     def __init__(self, instance: Instance, stated: Mapping[int, int] | None = None) -> None:
         self.instance, self.stated = instance, dict(stated or {})

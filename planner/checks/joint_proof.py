@@ -145,10 +145,7 @@ def _faster(
 
 
 def max_racks_stated(instance: Instance, proof: JointProof, *, racks_in_use: int, wired_gpus: int) -> Violations:
-    """Check that the most racks of a proof are within arithmetic's, fall with GPUs cabled, and hold the plan's.
-
-    Between the two they are on trust: the sites' MILP found them, and no rule here knows lines and flows together.
-    """
+    """Check the most racks against arithmetic, fewer GPUs cabled, and the plan's; between they are on trust (MILP)."""
     stated = sorted(proof.max_racks_by_wired_gpus.items())
     for gpus, most in stated:
         rule, what, limit = f"max_racks_stated[{gpus}]", f"racks at most with {gpus} cabled", max_racks(instance, gpus)
@@ -262,10 +259,7 @@ def _names(*parts: Accelerator | Rack | str) -> list[str]:
 def _none_is_sooner(
     physics: PlanPhysics, rule: str, asked: Instance, own: AlternativeProof | None, bound: float
 ) -> Violations:
-    """Check by its proof that no plan of another question takes less than a bound; one of 0 days needs none.
-
-    Plans beyond the deadline are too late whatever their end. Without a proof of its own the plan's is of the question.
-    """
+    """Check by its proof that no plan of a question is below a bound, the deadline at most; of 0 days nothing."""
     bound = min(max(0.0, bound), physics.instance.limits.deadline_days or math.inf)
     stated, layout = physics.plan.proof or JointProof(), physics.plan.layout
     proof, days = stated, layout.metrics.days_to_train if layout is not None else None
@@ -325,10 +319,7 @@ def questions_by_start(instance: Instance) -> Iterator[tuple[tuple[str, str, flo
 
 @needs("layout")
 def starts(physics: PlanPhysics, _: LayoutPlan) -> Violations:
-    """Check that no plan ends before the bound of a finish date: by a proof for each GPU and each month to wait for.
-
-    The plan's own proof is that of the question which no other proof is of.
-    """
+    """Check by a proof for each GPU and month to wait for, the plan's own among them, that no plan ends earlier."""
     proof, bound = physics.plan.proof, highest_bound(physics.plan)
     if physics.plan.objective.name != "finish_date" or bound is None:
         return

@@ -25,11 +25,7 @@ NEVER = 1 << 40  # layers to recompute where not even that makes room
 
 @dataclass(frozen=True, kw_only=True)
 class PipelineSplits(ColumnTimes):
-    """The splits of one pipeline with its replicas, for some numbers of micro-batches, ascending.
-
-    All seconds are those of a micro-batch: a step's over its micro-batches. Splits that take `limit` seconds or more
-    are of no interest.
-    """
+    """The splits of one pipeline for some micro-batches, ascending, below `limit` seconds; all are of a micro-batch."""
 
     zero_stage: int
     micro_batches: Ints
@@ -42,9 +38,8 @@ class PipelineSplits(ColumnTimes):
     ) -> "PipelineSplits":
         """Return the splits of a pipeline, which stands alone in `x`, with a number of replicas."""
         ends = (np.asarray(end) for end in (replicas, replicas, micro_batches[0], micro_batches[-1]))
-        return PipelineSplits(
-            cut=cut, zero_stage=zero_stage, ranges=x.over(*ends), micro_batches=micro_batches, limit=limit
-        )
+        ranges = x.over(*ends)
+        return PipelineSplits(cut=cut, zero_stage=zero_stage, ranges=ranges, micro_batches=micro_batches, limit=limit)
 
     @property
     def p(self) -> int:
@@ -95,10 +90,9 @@ class PipelineSplits(ColumnTimes):
         space, fewest = self.cut.space, int(self.micro_batches[0])
         counts, stages = schedule.PipelineCounts(self.p, self.v, fewest), np.arange(self.p)[:, None]
         layers = memory.StageLayers(stage=stages, layers=self.sizes[None, :], recomputed=recomputed, front=self._front)
-        d, zero, order = int(self.ranges.min_replicas), self.zero_stage, self.cut.schedule
-        parts = memory.memory_by_part(
-            self.cut.machine, self.cut.shape, counts, layers, zero_stage=zero, replicas=d, order=order
-        )
+        d, zero, cut = int(self.ranges.min_replicas), self.zero_stage, self.cut
+        how: dict[str, Any] = {"zero_stage": zero, "replicas": d, "order": cut.schedule}
+        parts = memory.memory_by_part(cut.machine, cut.shape, counts, layers, **how)
         return sum(parts.values()) / (space.memory_limit * (1 + ROUNDING))
 
     @cached_property
@@ -121,10 +115,7 @@ class PipelineSplits(ColumnTimes):
 
     @cached_property
     def _fewest_recomputed(self) -> Ints:
-        """Fewest layers that each stage recomputes to hold each size, `NEVER` where it cannot.
-
-        Memory falls by the same amount with each recomputed layer after the first.
-        """
+        """Fewest layers to recompute to hold each size, or `NEVER`; each after the first saves the same memory."""
         every = np.broadcast_to(self.sizes[None, :], (self.p, len(self.sizes)))
         if self.cut.repeats == "no":
             return np.where(self._bytes(0) <= 1, 0 * every, NEVER)
@@ -132,9 +123,8 @@ class PipelineSplits(ColumnTimes):
         saved = np.where(every > 1, (one - full) / np.maximum(every - 1, 1), 0.0)
         more = np.ceil(np.where(saved > 0, (one - 1) / np.where(saved > 0, saved, 1.0), 0.0) - 1e-9)
         fewest = np.clip(1 + np.maximum(more, 0), 1, every)
-        return np.where((none <= 1) & (self.each <= 0), 0, np.where(np.minimum(one, full) <= 1, fewest, NEVER)).astype(
-            np.int64
-        )
+        some = np.where(np.minimum(one, full) <= 1, fewest, NEVER)
+        return np.where((none <= 1) & (self.each <= 0), 0, some).astype(np.int64)
 
     @cached_property
     def fits(self) -> NDArray[np.bool_]:
@@ -175,10 +165,8 @@ class PipelineSplits(ColumnTimes):
         largest, found = LargestStage(layers=layers, chunk_seconds=chunk), []
         for count in counts if self.cut.schedule == "zb-h1" else counts[:1]:
             own = schedule.PipelineCounts(self.p, self.v, count, rounds)
-            parts = step_prediction.once_parts(
-                self.pipeline, self.sharded, None, own, self.group, largest=largest, send=self.send
-            )
-            found.append(float(sum(parts.values())))
+            each = self.pipeline, self.sharded, None, own, self.group
+            found.append(float(sum(step_prediction.once_parts(*each, largest=largest, send=self.send).values())))
         return min(found) / int(self.micro_batches[-1])
 
     def least(self) -> float:
@@ -215,10 +203,7 @@ class PipelineSplits(ColumnTimes):
                 yield total
 
     def _slowest(self, seconds: Floats, limit: float) -> float | None:
-        """Return the least seconds of the slowest stage so that the stages hold all layers.
-
-        A stage that keeps within them with some sizes is taken to do so with each number of layers between.
-        """
+        """Return the least seconds of the slowest stage so that stages (any size between fine ones) hold all layers."""
         values = np.unique(seconds[seconds < limit])
         low, high = 0, len(values)
         while low < high:

@@ -86,10 +86,7 @@ def framework(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
 
 @needs("layout")
 def replicas(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
-    """Check the replicas by site, the racks of every stage's replicas, and the GPUs that work and that idle.
-
-    The tokens of a step are within the critical batch.
-    """
+    """Check the replicas and racks of sites and stages, the GPUs at work and idle, and the tokens of a step."""
     by_site, planned, strategy = layout.data_parallel_by_site, physics.racks_by_site, strategy_of(layout)
     what = "data_parallel against the sum by site"
     yield from must_equal("replicas", what, layout.data_parallel, sum(by_site.values()))
@@ -117,10 +114,7 @@ def _sequences(layout: LayoutPlan) -> int:
 
 @needs("layout", "metrics")
 def metrics(physics: PlanPhysics, layout: LayoutPlan, predicted: LayoutMetrics) -> Violations:
-    """Check every figure of the layout's metrics against the prediction from the strategy and the assumptions.
-
-    The parts of time and memory add up to their total; the fullest GPU has the memory, training ends by the deadline.
-    """
+    """Check all metrics against the prediction, breakdowns against their totals, and memory and days within limits."""
     stated = layout.metrics
     own, found = ({name: getattr(side, name) for name in FIGURES} for side in (stated, predicted))
     yield from parts("metrics", own, found)
@@ -281,10 +275,7 @@ def layouts(physics: PlanPhysics, pools: PoolsPlan) -> Iterator[Violation]:
 
 
 def _times(physics: PlanPhysics) -> tuple[dict[str, LayoutMetrics], dict[str, float], float, float] | None:
-    """Compute figures and seconds of the exchange of each pool that trains, seconds of a step, and days to train.
-
-    The step is that of the slowest pool and the longest exchange. None where a layout is too broken for it.
-    """
+    """Return figures and exchange of each pool, seconds of a step and days to train; None of a broken layout."""
     pools, workload = physics.plan.pools, physics.instance.workload
     plans = _pool_plans(physics, pools) if pools is not None else {}
     predicted = {name: own.metrics for name, own in plans.items() if own.metrics is not None}
@@ -394,10 +385,8 @@ def choice_figures(physics: PlanPhysics) -> Violations:
             yield from figures(f"choice_figures[{name}]", stated, {name: value})
         shares, rule = sum(stated.compute_shares.values()), "choice_figures[compute_shares]"
         yield from must_equal(rule, "sum of the shares of the ideal", shares, 1.0)
-        rate, seconds = (
-            asked.assumed_flop_per_second,
-            (physics.instance.limits.deadline_days or 0.0) * layer_time.SECONDS_PER_DAY,
-        )
+        rate, days = asked.assumed_flop_per_second, physics.instance.limits.deadline_days or 0.0
+        seconds = days * layer_time.SECONDS_PER_DAY
         gpus = sum(physics.racks_by_site.values()) * physics.gpus_per_rack
         full = float(transformer.budget_flop(gpus * _peak(physics), seconds))
         given, assumed = stated.assumed is not None, rate is not None
@@ -444,10 +433,7 @@ def _bound_figures(physics: PlanPhysics, choice: CheckedModelChoice, full: float
 
 @needs("metrics", "layout")
 def compute_shares(physics: PlanPhysics, metrics: LayoutMetrics, layout: LayoutPlan) -> Violations:
-    """Check the shares of peak compute: 6·N·D at the peak, the loss to each part of the step, idle GPUs, and stops.
-
-    A step is within the critical batch of the law, or is one sequence.
-    """
+    """Check each share of peak compute: 6·N·D, parts of the step, idle GPUs, stops; and the law's critical batch."""
     for choice in _choices(physics):
         law, model = choice.asked.critical_batch, choice.stated
         if isinstance(law, PowerOf):

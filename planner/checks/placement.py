@@ -43,9 +43,7 @@ def racks(physics: PlanPhysics, placement: PlacementPlan) -> Violations:
             if not 0 <= stage < stages:
                 yield broken(f"known_racks[{site}]", f"stage {stage:,} is not from 0 to {stages - 1:,}")
             first, last = domain * size, min((domain + 1) * size, total) - 1
-            outside = (
-                [] if isinstance(racks, str) or not wired else [rack for rack in racks if not first <= rack <= last]
-            )
+            outside = [] if isinstance(racks, str) or not wired else [one for one in racks if not first <= one <= last]
             if outside:
                 what = f"rack {outside[0]} is not from {first} to {last}, leaf domain {domain}"
                 yield broken(f"leaf_domain[{site}]", f"stage {stage}: {what}")
@@ -71,10 +69,7 @@ def group_size(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
 
 @needs("placement", "layout")
 def placed_groups(physics: PlanPhysics, placement: PlacementPlan, layout: LayoutPlan) -> Violations:
-    """Check that groups, split groups, fragments and groups across pods are counted as the assignment makes them.
-
-    The closed form's bound on split groups is stated; no placement is below it.
-    """
+    """Check the counts of groups, split, in pieces and across pods, and the closed form's bound on those split."""
     crossings, sites = physics.crossings, physics.replicas
     if crossings.keys() == placement.sites.keys():
         groups, split = layout.rack_stages * len(sites), sum(own.groups_split for own in crossings.values())
@@ -94,9 +89,8 @@ def placed_groups(physics: PlanPhysics, placement: PlacementPlan, layout: Layout
             domains = transport.domain_racks(design.racks, design.domain_racks)
             bound += transport.lower_bound_split(domains, layout.rack_stages, size)
         yield from figures("lower_bound", placement, {"lower_bound_split": bound})
-        yield from at_most(
-            "lower_bound", bound, placement.groups_split, "groups split by any placement", "groups split"
-        )
+        sides = "groups split by any placement", "groups split"
+        yield from at_most("lower_bound", bound, placement.groups_split, *sides)
 
 
 @needs("placement", "layout")
@@ -220,10 +214,9 @@ class Replay:
 def statements(job: Job, placed: Placement) -> Violations:
     """Check the fields that a placement repeats of its job, that each figure occurs once, and the certificate's gap."""
     claim = placed.certificate
-    for name, wanted in (
-        ("gpus_per_node", job.gpus_per_node), ("segment_nodes", job.segment_nodes), ("job", job.name)
-    ):  # fmt: skip
-        yield from must_be("job", name, getattr(placed, name), wanted)
+    for name in ("gpus_per_node", "segment_nodes"):
+        yield from must_be("job", name, getattr(placed, name), getattr(job, name))
+    yield from must_be("job", "job", placed.job, job.name)
     if placed.stopped not in STOPPED:
         yield broken("stopped", f"{placed.stopped!r} is none of {', '.join(STOPPED)}")
     for name, times in Counter(figure.name for figure in placed.figures).items():
@@ -243,10 +236,7 @@ def statements(job: Job, placed: Placement) -> Violations:
 
 
 def refusal(replay: Replay) -> Violations:
-    """Check that a job that is refused has the reason and no figures.
-
-    It needs more nodes than are free in any one network, in whole segments.
-    """
+    """Check that a refused job has a reason, no figures, and more nodes than any one network has in whole segments."""
     job, placed = replay.job, replay.placed
     for name in ("groups_split", "lower_bound_split", "extra_pieces", "groups_cross_pod"):
         yield from must_be("refusal", f"{name} of no nodes", getattr(placed, name), 0)
@@ -306,10 +296,7 @@ def _members(job: Job) -> Iterator[tuple[dict[str, int], list[int]]]:
 
 
 def lines_of(job: Job, axis: str) -> dict[tuple[tuple[str, int], ...], list[int]]:
-    """Return the ranks of each group of an axis: members that differ in it alone; of "" the nodes of each member.
-
-    The key of a group is its place along the other axes.
-    """
+    """Return ranks by place along the other axes of each group of an axis; of "" the nodes of each member."""
     found: dict[tuple[tuple[str, int], ...], list[int]] = {}
     for at, ranks in _members(job):
         found.setdefault(tuple(place for place in at.items() if place[0] != axis), []).extend(ranks)
@@ -325,15 +312,11 @@ def exchanges(job: Job) -> list[str]:
 
 
 def _what(axis: str) -> str:
-    """Name the groups of an axis as figures do."""
     return {"": "members", "data": "groups"}.get(axis, f"{axis} groups")
 
 
 def groups(replay: Replay) -> Violations:
-    """Check that groups name their leaves, and that those split and across switches are counted as the nodes make them.
-
-    The figures list the groups of a mesh's axes in order; of each axis its own are counted.
-    """
+    """Check the leaves that groups name, the counts of groups split and across switches, and the order of axes."""
     placed, job = replay.placed, replay.job
     on = [{replay.leaf[node] for node in group.nodes} for group in placed.groups]
     for group, leaves in zip(placed.groups, on, strict=True):
@@ -397,10 +380,7 @@ def neighbours(replay: Replay) -> Violations:
 
 
 def segments_and_trees(replay: Replay) -> Violations:
-    """Check that each segment is within a block, or within a leaf where it has none, and all nodes under one root.
-
-    No scheduler gives a job nodes that no network joins.
-    """
+    """Check that each segment is within one block or leaf, and all nodes under one root, as schedulers need."""
     size, placed = replay.job.segment_nodes, replay.placed
     roots = sorted({replay.root(replay.leaf[node]) for node in placed.nodes})
     if len(roots) > 1:
@@ -414,16 +394,11 @@ def segments_and_trees(replay: Replay) -> Violations:
 
 
 def proofs(replay: Replay) -> Violations:
-    """Check that lower bounds are no weaker than the closed forms, and that only levels at their bounds are proven.
-
-    The closed form: groups of a size or more beyond those that the free nodes of single leaves hold must be split.
-    """
+    """Check bounds against closed forms (groups that whole leaves cannot hold are split), and who is called optimal."""
     job, placed = replay.job, replay.placed
     split, bound, kinds = placed.groups_split, placed.lower_bound_split, job.kinds
     yield from at_most("lower_bound", bound, split, "groups split in any placement", "groups split")
-    counts = [
-        ("lower_bound_split", kind.size, sum(one.count for one in kinds if one.size >= kind.size)) for kind in kinds
-    ]
+    counts = [("lower_bound_split", own.size, sum(one.count for one in kinds if one.size >= own.size)) for own in kinds]
     for axis in exchanges(job) if job.mesh else ():
         lines = list(lines_of(job, axis).values())
         counts.append((f"split {_what(axis)}", len(lines[0]), len(lines)))

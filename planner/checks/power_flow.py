@@ -46,9 +46,8 @@ def years(physics: PlanPhysics) -> Iterator[YearFigures]:
     headroom = {area.id: area.headroom_mw for area in physics.grid.balancing_authorities}
     available = {node.id: node.generation_mw for node in physics.grid.nodes}
     load = {place.site.id: physics.load_mw(place.site.id, place.site.racks) for place in physics.standing}
-    yield YearFigures(
-        suffix="", headroom=headroom, available=available, load=load, generated=plan.generation_mw, flows=plan.flows
-    )
+    own = {"headroom": headroom, "available": available, "load": load}
+    yield YearFigures(suffix="", **own, generated=plan.generation_mw, flows=plan.flows)
     for scenario in physics.grid.scenarios if physics.grid.rules.scenarios != "off" else ():
         run = plan.scenarios.get(scenario.name)
         if run is not None:
@@ -87,10 +86,7 @@ def headroom(physics: PlanPhysics) -> Violations:
 
 
 def generation(physics: PlanPhysics) -> Violations:
-    """Check that each node feeds in no more than its plants can.
-
-    An authority's sites are fed, where no flows are stated, by its own plants' power above its load.
-    """
+    """Check that plants feed in what they can, and without flows that an authority's spare power feeds its sites."""
     rules, right = physics.grid.rules, "MW that its plants can spare"
     for year in years(physics):
         for node, mw in sorted(year.generated.items()):
@@ -109,7 +105,6 @@ def generation(physics: PlanPhysics) -> Violations:
 
 
 def _circuits(physics: PlanPhysics) -> Iterator[tuple[Line | NewLine, int]]:
-    """Yield each corridor with its circuits, those that the plan builds included."""
     yield from ((line, line.circuits) for line in physics.grid.lines)
     yield from ((line, physics.built.get(line.id, 0)) for line in physics.grid.new_lines)
 
@@ -271,10 +266,7 @@ class Solved:
         return self.factor.solve((self.grid.generated_mw - self.grid.load_mw)[self.free])
 
     def flows_without(self, line: int) -> Any:
-        """Solve the network without one circuit, still connected, as a change of rank one of its matrix.
-
-        The answer is held against the changed matrix; where rounding has spoilt it, that matrix is factorised.
-        """
+        """Solve the network less one circuit by a change of rank one; factorise anew where rounding spoils that."""
         grid, injection = self.grid, self.grid.generated_mw - self.grid.load_mw
         ends, lost = np.zeros(len(grid.names)), float(grid.one_circuit[line])
         ends[grid.a[line]], ends[grid.b[line]] = 1.0, -1.0
@@ -336,9 +328,8 @@ def security(physics: PlanPhysics) -> Violations:
         for node in () if full else (grid.names.index(place.node.id) for place in physics.standing):
             here = np.flatnonzero((grid.a == node) | (grid.b == node))
             lines |= set(here[grid.rating_mw[here] == grid.rating_mw[here].max(initial=0.0)].tolist())
-        lost = chain.from_iterable(
-            _without_circuit(grid, line) for line in sorted(lines) if abs(grid.flow[line]) > STILL_MW
-        )
+        loaded = (line for line in sorted(lines) if abs(grid.flow[line]) > STILL_MW)
+        lost = chain.from_iterable(_without_circuit(grid, line) for line in loaded)
         for violation in chain(lost, _without_units(grid) if full else ()):
             yield violation.model_copy(update={"rule": violation.rule + year.suffix})
 

@@ -164,10 +164,7 @@ class Failures:
         return found
 
     def min_stretch(self, replicas: Any, replica_gpus: Any) -> Floats:
-        """Bound the stretch of jobs with `replicas` replicas from below.
-
-        Every way to resume is allowed, spares cost nothing, and steps may be arbitrarily short.
-        """
+        """Bound the stretch of jobs from below: every way to resume, free spares and arbitrarily short steps."""
         gpus = np.asarray(replicas, dtype=np.float64) * replica_gpus
         found = [self.stretch(gpus, replica_gpus, replicas, way) for way in self.ways(spares=True)]
         return np.asarray(np.minimum.reduce(found), dtype=np.float64)
@@ -223,10 +220,7 @@ class NoFailures:
 
 
 def failures_of(instance: Instance) -> Failures | None:
-    """Return the failures that count, for the fabric whose links fail least.
-
-    Return None where no part fails, or the instance states the share of time that trains.
-    """
+    """Return the failures that count, for the fabric whose links fail least; None where none count."""
     reliability, workload = instance.reliability, instance.workload
     if reliability is None or isinstance(reliability, str) or workload.availability < 1 or not reliability.parts:
         return None
@@ -289,11 +283,7 @@ def counted(physics: PlanPhysics) -> Violations:
 
 @needs("reliability", "layout")
 def sections(physics: PlanPhysics, plan: ReliabilityPlan, layout: LayoutPlan) -> Violations:
-    """Check all figures of the section, by the failures of a plan's own fabrics.
-
-    Without a fabric they are those of the fabric whose links fail least. NICs have as many lanes at every site where
-    links are counted.
-    """
+    """Check the section by a plan's own fabrics, or the one whose links fail least; lanes are alike at all sites."""
     failures, fabrics = failures_of(physics.instance), physics.plan.fabric.sites if physics.plan.fabric else {}
     lanes = sorted({fabric.lanes for fabric in fabrics.values()})
     if failures is None:

@@ -19,10 +19,7 @@ UNITS = {
 
 
 def needs(*names: str) -> Callable[[Callable[..., Violations]], Rule]:
-    """Hand a rule the parts of the plan that it is about; it is broken by nothing where one of them is not there.
-
-    A layout counts as there where its figures can be computed with.
-    """
+    """Hand a rule the parts of the plan that it is about, where all are there and a layout can be computed with."""
 
     def of(rule: Callable[..., Violations]) -> Rule:
         @wraps(rule)
@@ -87,10 +84,7 @@ def must_be(rule: str, what: str, stated: object, wanted: object) -> Violations:
 
 
 def at_most(rule: str, left: float | None, right: float | None, left_is: str, right_is: str) -> Violations:
-    """Check that the left side is within the right one; nothing where either is not there.
-
-    `left_is` and `right_is` are their units and meanings.
-    """
+    """Check that left is within right, where both are there; `left_is`, `right_is`: their units and meanings."""
     if left is not None and right is not None and exceeds(left, right):
         yield broken(rule, f"{show(left)} {left_is} > {show(right)} {right_is}", right, left)
 

@@ -76,11 +76,7 @@ def waits(physics: PlanPhysics) -> Iterator[tuple[str, str, float]]:
 
 
 def each_site(physics: PlanPhysics) -> Violations:
-    """Check the land, size and circuits of each site.
-
-    The cooling fits on the land, a share of the load on the circuits that remain under the rule's reading; no site is
-    smaller than the minimum or larger than a multiple of the smallest.
-    """
+    """Check each site's land, circuits under the rule's reading, least modules, and balance with the smallest."""
     rules, rule = physics.grid.rules, physics.grid.rules.interconnect
     fed = physics.plan.sites.generation_mw if physics.plan.sites else {}
     smallest = min((place.site.racks for place in physics.standing), default=0)
@@ -104,10 +100,7 @@ def each_site(physics: PlanPhysics) -> Violations:
 
 
 def all_sites(physics: PlanPhysics) -> Violations:
-    """Check the sites together: draw, number, interconnections, distances, racks, and that nothing comes too late.
-
-    Sites are in enough interconnections, with no more than a share of all racks in any one.
-    """
+    """Check the sites together: draw, number, interconnections and their shares, distances, racks, and lead times."""
     rules, split, racks = physics.grid.rules, physics.grid.rules.fault_split, Counter[str]()
     for place in physics.standing:
         racks[place.authority.interconnection] += place.site.racks
@@ -150,10 +143,7 @@ def linked(physics: PlanPhysics, plan: SitesPlan) -> Violations:
 
 
 def link_figures(physics: PlanPhysics) -> Violations:
-    """Check that a link's route, round trip, capacity, fibre and price follow from its ends and wavelengths.
-
-    It has the wavelengths for its required rate, within the fibre that can be leased.
-    """
+    """Check that a link's figures follow from its ends and wavelengths, which fit the need and the leasable fibre."""
     limit = physics.wan.max_wavelengths_per_pair * physics.wan.max_fibre_pairs
     for name, link in links(physics):
         km, gbps = physics.route_km(link.a, link.b), link.wavelengths * physics.wan.wavelength_gbps
@@ -315,10 +305,7 @@ def demands(_: PlanPhysics, req: Requirements, design: WanPlan) -> Violations:
 
 
 def routes(physics: PlanPhysics, req: Requirements, design: WanPlan) -> Violations:
-    """Check that each route goes from end to end within the longest round trip, and that its backup shares no edge.
-
-    Its length, round trip and rate must be those of its edges.
-    """
+    """Check that each route is whole, near enough, has the figures of its edges, and a backup that shares none."""
     for name, demand, given in req.stated(design):
         rule, limit = f"routes{name}", physics.grid.rules.max_rtt_ms if given.priority == 0 else None
         for route in demand.routes:

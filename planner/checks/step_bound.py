@@ -99,10 +99,7 @@ class ColumnTimes:
 
 @dataclass(frozen=True, kw_only=True)
 class StepTimeBound(ColumnTimes):
-    """Floors on the time of ranges.
-
-    All seconds but `seconds` are those of a micro-batch, or of the parts that occur once a step.
-    """
+    """Floors on the time of ranges, in seconds of a micro-batch or of what occurs once a step, but for `seconds`."""
 
     def part(self, which: Any) -> "StepTimeBound":
         """Return the floors of some ranges."""
@@ -164,11 +161,8 @@ class StepTimeBound(ColumnTimes):
         return np.asarray(self._tails[1] + np.zeros(len(self.ranges)), dtype=np.float64)
 
     def _fill(self, micro_batches: Ints) -> Any:
-        """Seconds of filling and draining the pipeline."""
-        p, v, send = self.ranges.p, self.ranges.v, self.send
-        return step.pipeline_bubble_seconds(
-            self.sharded, self.cut.schedule, p, v, self.chunk * v, send_seconds=send, micro_batches=micro_batches
-        )
+        p, v, how = self.ranges.p, self.ranges.v, {"send_seconds": self.send, "micro_batches": micro_batches}
+        return step.pipeline_bubble_seconds(self.sharded, self.cut.schedule, p, v, self.chunk * v, **how)
 
     @cached_property
     def _tails(self) -> tuple[Any, Any]:
@@ -178,9 +172,8 @@ class StepTimeBound(ColumnTimes):
         most = np.minimum(self.ranges.max_micro_batches, self.ranges.p)
         counts = schedule.PipelineCounts(self.ranges.p, self.ranges.v, 1, schedule.Rounds(most, most))
         largest = LargestStage(layers=self.layers, chunk_seconds=self.chunk)
-        parts = step_prediction.once_parts(
-            self.pipeline, self.sharded, None, counts, self.group, largest=largest, send=self.send, alone=True
-        )
+        each = self.pipeline, self.sharded, None, counts, self.group
+        parts = step_prediction.once_parts(*each, largest=largest, send=self.send, alone=True)
         ends = parts.pop("end_sharding")
         del parts["pipeline_bubble"]
         return sum(parts.values()), ends
@@ -285,10 +278,7 @@ class StepTimeBound(ColumnTimes):
 def columns_in_time(
     cut: Cut, zero_stage: int, ranges: CutPipelines, limit: float, stop: Callable[[], bool]
 ) -> Iterator[CutPipelines]:
-    """Yield arrays of single (replicas, micro-batches) whose floor is below a limit in seconds a sequence.
-
-    Ranges that fit the limit and the memory are split until they are single, those of the last split first.
-    """
+    """Yield arrays of single (replicas, micro-batches) below a limit; ranges that fit are split, last ones first."""
     stack = [ranges]
     while stack and not stop():
         some = stack.pop()

@@ -130,7 +130,13 @@ def place(
         print(f"{placement.reason}\ngiven: {placement.certificate.given}")
         raise typer.Exit(console.ExitCode.INFEASIBLE)
     if job is not None and job.is_file() and running is None and objective == "locality":
-        _tell_of_pipelines_whole(job)
+        # A plan counts on pipelines under one leaf, and may split groups for them that need no split.
+        data = read_json(job)
+        placed = data.get("placement") if isinstance(data, dict) and "planner_version" in data else None
+        if placed and placed["groups_split"] > placed["lower_bound_split"]:
+            split = f"splits {placed['groups_split']} all-reduce groups ({placed['lower_bound_split']} unavoidable)"
+            what = f"the plan {split} to keep pipelines under one leaf"
+            print(f"{job}: {what}; --objective step-time places it by its step", file=sys.stderr)
     console.print_or_write(placement_text(placement, form, cluster), output)
     if output is not None:
         print(placement_summary(placement))
@@ -139,21 +145,8 @@ def place(
     raise typer.Exit(console.ExitCode.DONE if placement.certificate.status == "optimal" else console.ExitCode.LIMIT)
 
 
-def _tell_of_pipelines_whole(job: Path) -> None:
-    """Tell that a plan counts on pipelines under one leaf where it splits groups that it need not split."""
-    data = read_json(job)
-    placed = data.get("placement") if isinstance(data, dict) and "planner_version" in data else None
-    if placed and placed["groups_split"] > placed["lower_bound_split"]:
-        split = f"splits {placed['groups_split']} all-reduce groups ({placed['lower_bound_split']} unavoidable)"
-        note = f"{job}: the plan {split} to keep pipelines under one leaf; --objective step-time places it by its step"
-        print(note, file=sys.stderr)
-
-
 def _nodes_in_use(cluster: "Topology", free: FreeNodes) -> list[str]:
-    """Return the nodes in use by name and by state; tell what of both files no placement follows.
-
-    States are read once: they may come from a pipe.
-    """
+    """Return nodes in use, by name and state (read once, as from a pipe); tell what of both no placement follows."""
     from planner.cluster import read_hosts
     from planner.formats.slurm import read_states, states_on
     from planner.formats.topology_files import topology_items
@@ -185,9 +178,8 @@ def placement_summary(placement: "Placement") -> str:
     """Write the figures and their bounds on one line."""
     searched = placement.certificate.minimizes
     levels = ", ".join(
-        f"{figure.value} {figure.name} "
-        f"({'bound' if figure.name in searched else 'not searched, at least'} {figure.bound})"
-        for figure in placement.figures
+        f"{one.value} {one.name} ({'bound' if one.name in searched else 'not searched, at least'} {one.bound})"
+        for one in placement.figures
     )
     if placement.step_seconds is not None:
         levels = f"step {placement.step_seconds:.6g} s (at least {placement.step_seconds_bound:.6g} s); {levels}"
@@ -227,10 +219,8 @@ def topology_summary(cluster: "Topology") -> str:
 
     leaves = leaves_of(cluster)
     sizes = sorted({len(leaf.nodes) for leaf in leaves})
-    tiers = [
-        f"{len({leaf.path[tier] for leaf in leaves}):,} switches of tier {tier + 2}"
-        for tier in range(len(leaves[0].path))
-    ]
+    depth = range(len(leaves[0].path))
+    tiers = [f"{len({leaf.path[tier] for leaf in leaves}):,} switches of tier {tier + 2}" for tier in depth]
     size = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
     noun = "blocks" if cluster.kind == "block" else "leaves"
     parts = [f"{sum(len(leaf.nodes) for leaf in leaves):,} nodes", f"{len(leaves):,} {noun} of {size}", *tiers]
@@ -325,10 +315,8 @@ def preempt(
     wanted = read_job(job) if job is not None else mesh_job("job", mesh, nodes)
     cluster, jobs = files.opened()
     found = solve(cluster, wanted, jobs, max_split=max_split, time_limit=time_limit)
-    of = {
-        job.placement.job: f"{job.placement.job} ({_nodes(job.placement)}, priority {job.priority:,})" for job in jobs
-    }
-    stop = f"Preempt {', '.join(of[name] for name in found.stop)}" if found.stop else "Preempt nothing"
+    rank = {job.placement.job: f"{_nodes(job.placement)}, priority {job.priority:,}" for job in jobs}
+    stop = f"Preempt {', '.join(f'{name} ({rank[name]})' for name in found.stop)}" if found.stop else "Preempt nothing"
     head = f"{stop}; {found.certificate.status}" if found.cost is not None else found.placement.reason
     where = [f"{wanted.name}: {fold_names(found.placement.nodes)}"] if found.placement.nodes else []
     _ended(found, [head, *where], found.certificate, as_json=as_json)

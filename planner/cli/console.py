@@ -136,10 +136,7 @@ def tell_not_modelled(instance: "Instance") -> None:
 
 @contextmanager
 def requiring_sound(plan: "Plan", path: Path) -> Iterator[None]:
-    """Name a rule that a plan breaks where it cannot be shown or written; the failure of a sound plan is a defect.
-
-    Raise InputError where the plan of the file breaks a rule.
-    """
+    """Name a rule that keeps a plan from being shown, as InputError; the failure of a sound plan is a defect."""
     try:
         yield
     except (ArithmeticError, InternalError, LookupError, TypeError, ValueError):
@@ -157,8 +154,7 @@ InstanceFile = Annotated[
 ]
 PlanFile = Annotated[Path, typer.Argument(help="Plan file (JSON).")]
 Pins = Annotated[
-    list[str] | None,
-    typer.Option("--pin", help="Fix a decision: PATH=VALUE, such as layout.tensor_parallel=10."),
+    list[str] | None, typer.Option("--pin", help="Fix a decision: PATH=VALUE, such as layout.tensor_parallel=10.")
 ]
 Changes = Annotated[
     list[str] | None, typer.Option("--set", help="Change the instance: PATH=VALUE, PATH=x1.2, PATH=+100 or PATH=-20%.")
@@ -264,10 +260,8 @@ class Watch:
         """Leave the terminal as it was."""
         self._ended.set()
         self.leave()
-        if isinstance(sys.stdout, _Printing):
-            sys.stdout = self._out
-        if isinstance(sys.stderr, _Printing):
-            sys.stderr = self._err
+        sys.stdout = self._out if isinstance(sys.stdout, _Printing) else sys.stdout
+        sys.stderr = self._err if isinstance(sys.stderr, _Printing) else sys.stderr
         self._thread.join(timeout=1.0)
 
     def leave(self) -> None:
@@ -297,9 +291,8 @@ class Watch:
             from rich.live import Live
 
             console = Console(file=self._err)
-            self._live = Live(
-                console=console, transient=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False
-            )
+            still: dict[str, Any] = {"auto_refresh": False, "redirect_stdout": False, "redirect_stderr": False}
+            self._live = Live(console=console, transient=True, **still)
             self._live.start()
         self._live.update(self._line(), refresh=True)
 
@@ -349,10 +342,7 @@ _current: Watch | None = None
 
 
 def watched(command: Callable[..., None]) -> Callable[..., None]:
-    """Refuse numbers out of range; show the line of a command that takes longer than two seconds, on a terminal alone.
-
-    A number is named in complaints as its option is written.
-    """
+    """Refuse numbers out of range, named as options; show a line of commands over two seconds on a terminal alone."""
     command, spelled = _flat(command), {}
     for name, parameter in inspect.signature(command).parameters.items():
         option = parameter.annotation.__metadata__[0]

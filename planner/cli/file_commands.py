@@ -138,9 +138,8 @@ def table(constants: "MeasuredConstants") -> "Iterator[str]":
         yield f"{line.line:>6}{seconds}{line.error:>+9.1%}{left_out:>18}{before:>+18.1%}"
     known = [abs(line.left_out_error) for line in constants.lines if line.left_out_error is not None]
     if known:
-        mean = sum(abs(line.catalogue_seconds / line.measured_seconds - 1) for line in constants.lines) / len(
-            constants.lines
-        )
+        away = [abs(line.catalogue_seconds / line.measured_seconds - 1) for line in constants.lines]
+        mean = sum(away) / len(away)
         yield f"a line left out is predicted with {sum(known) / len(known):.1%} on average, by the catalogue {mean:.1%}"
 
 
@@ -319,13 +318,10 @@ def _place(given: str | None) -> tuple[float, float] | None:
 
 
 def _report(imported: "Imported", grid: "Grid", stream: TextIO) -> None:
-    """Print the counts of the grid read, its missing figures, and its shortage where it cannot feed its own load."""
     from planner.imports.read_grid import shortage
 
-    spare, headroom = (
-        sum(node.generation_mw for node in grid.nodes),
-        sum(area.headroom_mw for area in grid.balancing_authorities),
-    )
+    spare = sum(node.generation_mw for node in grid.nodes)
+    headroom = sum(area.headroom_mw for area in grid.balancing_authorities)
     lines = f"{len(grid.lines):,} lines of {sum(line.circuits for line in grid.lines):,} circuits"
     print(f"{len(grid.balancing_authorities):,} authorities, {len(grid.nodes):,} nodes, {lines};", file=stream)
     load = sum(node.load_mw for node in grid.nodes)

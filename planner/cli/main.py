@@ -78,7 +78,11 @@ def planner(
 
 def main() -> None:
     """Run the command line; a user's mistake ends in a message, never in a traceback."""
-    _prepare_streams()
+    for name in ("stdout", "stderr"):  # in UTF-8, as files are, whatever the locale; a closed one is discarded
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
+        elif isinstance(stream := getattr(sys, name), io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="surrogateescape")
     try:
         try:
             app()
@@ -112,15 +116,6 @@ def main() -> None:
             complaint = f"{os.fsdecode(error.filename)}: cannot be used ({error.strerror}); name another file"
         print(complaint, file=sys.stderr)
         sys.exit(ExitCode.BAD_INPUT)
-
-
-def _prepare_streams() -> None:
-    """Set stdout and stderr to UTF-8, as files are, whatever the locale; discard output to a stream that is closed."""
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
-        elif isinstance(stream := getattr(sys, name), io.TextIOWrapper):
-            stream.reconfigure(encoding="utf-8", errors="surrogateescape")
 
 
 def _drop_stdout() -> None:

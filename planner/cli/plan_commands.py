@@ -73,9 +73,8 @@ def solve(
     try:
         with ending_searches(), progress.line() as watch:
             session, shown, deadline = Session(), watch.shown, Deadline(search.time_limit)
-            plan = session.solve(
-                instance, **asdict(search), pins=pins, on_progress=watch.event, models=models, constants=asked.constants
-            )
+            given: dict[str, Any] = {"on_progress": watch.event, "models": models, "constants": asked.constants}
+            plan = session.solve(instance, **asdict(search), pins=pins, **given)
             console.write_model(plan, output)
             console.tell_not_modelled(plan.instance)
             if not as_json:
@@ -193,16 +192,14 @@ def layouts(
         raise InputError(f"{output}: must end in .json or .csv (is {output.suffix or 'without an ending'!r})")
     require_writable(output)
     with ending_searches(), progress.line() as watch:
-        found = planner.layouts(
-            asked.changed(),
-            within=within,
-            time_limit=time_limit,
-            seed=seed,
-            threads=threads,
-            pins=asked.pins,
-            on_progress=watch.event,
-            constants=asked.constants,
-        )
+        options: dict[str, Any] = {
+            "within": within,
+            "time_limit": time_limit,
+            "seed": seed,
+            "threads": threads,
+            "pins": asked.pins,
+        }
+        found = planner.layouts(asked.changed(), **options, on_progress=watch.event, constants=asked.constants)
     rows = layout_rows(found)
     written = {"within": found.within, "fewest_days": found.fewest_days, "proven": found.proven, "layouts": rows}
     if output is not None and output.suffix == ".csv":
@@ -281,15 +278,12 @@ def evaluate(
         run = read_run(from_flags)
         pins = layout_of_run(run, load_instance(asked, searched=False), str(from_flags))
         note, switches = run.items.note(), run.switches
-        print(
-            f"{from_flags}: {run.framework}: {', '.join(f'{key}={value}' for key, value in pins.items())}",
-            file=sys.stderr,
-        )
+        stated = ", ".join(f"{key}={value}" for key, value in pins.items())
+        print(f"{from_flags}: {run.framework}: {stated}", file=sys.stderr)
         for line in doubts(run, load_instance(asked, searched=False)):
             print(f"{from_flags}: {line}", file=sys.stderr)
-    request = load_instance(
-        asked, pins={**pins, **long_names(console.read_pins(pin or []), "--pin")}, searched=False, constants=constants
-    )
+    pins |= long_names(console.read_pins(pin or []), "--pin")
+    request = load_instance(asked, pins=pins, searched=False, constants=constants)
     if from_flags is not None:
         request = with_switches(request, switches, str(from_flags), note)
     evaluation = planner.evaluate(request)
@@ -301,9 +295,8 @@ def evaluate(
         alone = layout_question(request, evaluation.layout.gpus_used + evaluation.layout.gpus_idle)
         whole, racks = evaluation.layout.whole_racks, alone.hardware.racks or 0
         if whole > racks:
-            print(
-                f"{output}: of {whole:,} racks: a plan has no two stages meet in one as in {racks:,}", file=sys.stderr
-            )
+            apart = f"a plan has no two stages meet in one as in {racks:,}"
+            print(f"{output}: of {whole:,} racks: {apart}", file=sys.stderr)
             alone = alone.model_copy(update={"hardware": alone.hardware.model_copy(update={"racks": whole})})
         left_out = [part for part in OTHER_DECISIONS if getattr(request, part) is not None]
         if left_out:
@@ -342,16 +335,13 @@ def explain(
         printed = len(lines)
 
     with progress.line() as watch:
-        explanation = planner.explain(
-            instance,
-            time_limit=time_limit,
-            pins=pins,
-            near=near,
-            within=within,
-            constants=asked.constants,
-            on_progress=watch.event,
-            on_part=print_more,
-        )
+        options: dict[str, Any] = {
+            "time_limit": time_limit,
+            "near": near,
+            "within": within,
+            "constants": asked.constants,
+        }
+        explanation = planner.explain(instance, pins=pins, on_progress=watch.event, on_part=print_more, **options)
     print_more(explanation)
     if as_json:
         print(explanation.model_dump_json(indent=1))
@@ -359,11 +349,8 @@ def explain(
         raise typer.Exit(console.ExitCode.INTERRUPTED)
     if explanation.violations:
         raise typer.Exit(console.ExitCode.UNVERIFIED)
-    raise typer.Exit(
-        {"infeasible": console.ExitCode.INFEASIBLE, "unknown": console.ExitCode.LIMIT}.get(
-            explanation.status, console.ExitCode.DONE
-        )
-    )
+    ends = {"infeasible": console.ExitCode.INFEASIBLE, "unknown": console.ExitCode.LIMIT}
+    raise typer.Exit(ends.get(explanation.status, console.ExitCode.DONE))
 
 
 def check(plan: console.PlanFile) -> None:

@@ -77,14 +77,8 @@ def sweep(
     require_apart(asked.change or [], points)
     require_writable(output)
     part = None if grid.part_of is None else shard_of(grid.part_of)
-    options = SweepOptions(
-        shard=part,
-        time_limit=solves.time_limit,
-        gap=solves.gap,
-        seed=solves.seed,
-        plans=plans,
-        constants=asked.constants,
-    )
+    solved: dict[str, Any] = {"time_limit": solves.time_limit, "gap": solves.gap, "seed": solves.seed}
+    options = SweepOptions(shard=part, plans=plans, constants=asked.constants, **solved)
     with console.folder_for(plans):
         tasks = tasks_for(asked.changed(), points, options)
     workers, keys = solves.workers, {task.key for task in tasks}
@@ -270,11 +264,8 @@ def limits(
         name, form = f"utilisation over compute, {runs.days:g} days", plot.suffix.removeprefix(".")
         write_atomically(plot, picture_of(lambda: _figure(series, runs.days), name, form))
     print(lines if as_json else "\n".join(table(series, runs.days)), end="" if as_json else "\n")
-    raise typer.Exit(
-        console.ExitCode.DONE
-        if all(point.status in ("optimal", "infeasible") for point in series)
-        else console.ExitCode.LIMIT
-    )
+    proven = all(point.status in ("optimal", "infeasible") for point in series)
+    raise typer.Exit(console.ExitCode.DONE if proven else console.ExitCode.LIMIT)
 
 
 def fall(points: Sequence["LimitPoint"]) -> float | None:
@@ -327,13 +318,10 @@ def table(points: Sequence["LimitPoint"], days: float) -> Iterator[str]:
 def _layout(point: "LimitPoint", layout: "LimitLayout") -> str:
     from planner.plan.plan_sections import DEGREES
 
-    wide = "".join(
-        f" {name} {degree}"
-        for name, degree in zip(("CP", "EP"), (getattr(layout, key) for key in DEGREES[1:3]), strict=True)
-        if degree > 1
-    )
+    wide = ((name, getattr(layout, key)) for name, key in zip(("CP", "EP"), DEGREES[1:3], strict=True))
     pipeline = f"PP {layout.pipeline_parallel} v {layout.virtual_stages}"
-    degrees = f"TP {layout.tensor_parallel}{wide} {pipeline} DP {layout.data_parallel:,}"
+    others = "".join(f" {name} {degree}" for name, degree in wide if degree > 1)
+    degrees = f"TP {layout.tensor_parallel}{others} {pipeline} DP {layout.data_parallel:,}"
     batch = f"ZeRO-{layout.zero_stage}, {layout.microbatches_per_step} x {layout.microbatch_sequences}"
     share, part = max(((share, part) for part, share in point.shares.items() if part not in USEFUL), default=(0.0, ""))
     proof = "" if point.status == "optimal" else "; not proven"
@@ -347,9 +335,8 @@ def _figure(points: Sequence["LimitPoint"], days: float) -> "Figure":
     axes = figure.add_subplot()
     trained = [point for point in points if point.utilisation is not None]
     flop = [point.flop for point in trained]
-    axes.semilogx(
-        flop, [100 * (point.utilisation or 0) for point in trained], marker="o", markersize=3, label="best layout"
-    )
+    use = [100 * (point.utilisation or 0) for point in trained]
+    axes.semilogx(flop, use, marker="o", markersize=3, label="best layout")
     axes.semilogx(flop, [100 * (point.utilisation_bound or 1) for point in trained], linestyle=":", label="bound")
     end = (wall(points) or (math.nan, math.nan))[1]
     for where, text in ((fall(points), "80 % of the best"), (end, "no layout in time")):

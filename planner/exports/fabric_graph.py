@@ -39,35 +39,28 @@ def graph(built: BuiltFabric, *, by_pod: bool) -> Any:
     """Return a networkx graph: an edge carries its number of cables and the length in metres of the longest."""
     import networkx as nx
 
-    wiring = nx.Graph(
-        site=built.site, switch=built.fabric.switch, planes=built.fabric.planes, detail="pod" if by_pod else "switch"
-    )
+    detail = "pod" if by_pod else "switch"
+    wiring = nx.Graph(site=built.site, switch=built.fabric.switch, planes=built.fabric.planes, detail=detail)
     for tier, count in switch_counts(built.design).items():
-        nodes, counts = np.unique(
-            _node(built, tier, np.arange(count, dtype=np.int64), by_pod=by_pod), return_counts=True
-        )
+        every = _node(built, tier, np.arange(count, dtype=np.int64), by_pod=by_pod)
+        nodes, counts = np.unique(every, return_counts=True)
         for node, switches in zip(nodes.tolist(), counts.tolist(), strict=True):
-            wiring.add_node(
-                _label(built, tier, node, by_pod=by_pod), tier=tier, switches=switches, model=built.models[tier].name
-            )
+            name, model = _label(built, tier, node, by_pod=by_pod), built.models[tier].name
+            wiring.add_node(name, tier=tier, switches=switches, model=model)
     for block, metres in built.measured():
-        low, high = (
-            _node(built, *end, by_pod=by_pod) for end in ((block.low_tier, block.low), (block.high_tier, block.high))
-        )
+        low = _node(built, block.low_tier, block.low, by_pod=by_pod)
+        high = _node(built, block.high_tier, block.high, by_pod=by_pod)
         pairs, which, cables = np.unique(np.stack([low, high]), axis=1, return_inverse=True, return_counts=True)
         longest = np.zeros(len(cables))
         np.maximum.at(longest, which.ravel(), metres)
         for one, other, count, length in zip(*pairs.tolist(), cables.tolist(), longest.tolist(), strict=True):
-            ends = (
-                _label(built, block.low_tier, one, by_pod=by_pod),
-                _label(built, block.high_tier, other, by_pod=by_pod),
-            )
+            both = (block.low_tier, one), (block.high_tier, other)
+            ends = tuple(_label(built, *end, by_pod=by_pod) for end in both)
             if ends[0] != ends[1]:
                 # Cables of one edge may come in several blocks.
                 before = wiring.edges[ends] if wiring.has_edge(*ends) else {"cables": 0, "longest_m": 0.0}
-                wiring.add_edge(
-                    *ends, cables=before["cables"] + count, longest_m=max(before["longest_m"], round(length, 1))
-                )
+                far = max(before["longest_m"], round(length, 1))
+                wiring.add_edge(*ends, cables=before["cables"] + count, longest_m=far)
             if block.low_tier == "gpu":
                 racks = wiring.nodes[_label(built, "gpu", one, by_pod=by_pod)]
                 racks.update(tier="racks", gpus=racks.get("gpus", 0) + count)
@@ -163,11 +156,8 @@ def failure_domains(plan: Plan, built: BuiltFabric) -> list[FailureDomain]:
     """Return the effects of losing one switch of each tier, from the leaves up: a row by set of racks below it."""
     rows: list[FailureDomain] = []
     physics = PlanPhysics(plan=plan)
-    ranks = {
-        rack: (stage, rank)
-        for stage, own in enumerate(physics.stages.get(built.site, []))
-        for rank, rack in enumerate(own)
-    }
+    stages = enumerate(physics.stages.get(built.site, []))
+    ranks = {rack: (stage, rank) for stage, own in stages for rank, rack in enumerate(own)}
     for tier, count in switch_counts(built.design).items():
         span = min(built.design.racks, built.design.domain_racks if tier == "leaf" else built.design.racks_around(tier))
         firsts = range(0, built.design.racks, span)
@@ -188,9 +178,7 @@ def failure_domains(plan: Plan, built: BuiltFabric) -> list[FailureDomain]:
         if len(own) > MAX_ROWS:
             alike = Counter(row.effect for row in own)
             firsts_alike = {row.effect: row for row in reversed(own)}.items()
-            own = [
-                replace(row, alike=alike[effect], switches=row.switches * alike[effect]) for effect, row in firsts_alike
-            ]
+            own = [replace(row, alike=alike[what], switches=row.switches * alike[what]) for what, row in firsts_alike]
         rows += own
     return rows
 
@@ -204,12 +192,9 @@ def _of_a_switch(physics: PlanPhysics, built: BuiltFabric, tier: str) -> Failure
     if built.site in physics.crossings:
         where, free = physics.crossings[built.site], free_by_exchange(physics, built.site, design)
         left = FreeUplinks(free.leaf - lost.leaf, free.pod - lost.pod, free.zone - lost.zone)
-        send = _finite(
-            of_nic * pipeline_send_slowdown(physics.transport_slowdown, design, *where.share_leaving, free=left)
-        )
-        allreduce = _finite(
-            of_nic * allreduce_slowdown(physics.transport_slowdown, design, *where.allreduces_leaving, free=left)
-        )
+        slow = physics.transport_slowdown
+        send = _finite(of_nic * pipeline_send_slowdown(slow, design, *where.share_leaving, free=left))
+        allreduce = _finite(of_nic * allreduce_slowdown(slow, design, *where.allreduces_leaving, free=left))
     most = max(lost.leaf, lost.pod, lost.zone)
     if tier == WAN_GATEWAY:
         most = design.networks / design.wan_gateways
@@ -241,10 +226,7 @@ def _finite(value: float) -> float | None:
 
 
 def _effect(built: BuiltFabric, row: FailureDomain, racks: int, placed: int | None) -> str:
-    """Write the effect of losing one switch; `placed`: racks that carry ranks, None where the plan places none at all.
-
-    The effect is the ports, GPUs or uplinks lost, and the slowdowns of placed racks.
-    """
+    """Write the ports, GPUs or uplinks that a lost switch costs, and how it slows placed racks (None: none placed)."""
     if row.tier == WAN_GATEWAY:
         return f"{100 * row.uplinks_lost:.3g} % of the ports to the wide area are lost"
     under = counted(racks, "rack") + ("" if placed is None else f" ({placed:,} with ranks)")
@@ -252,9 +234,8 @@ def _effect(built: BuiltFabric, row: FailureDomain, racks: int, placed: int | No
         return f"{counted(row.gpus_cut_off, 'GPU')} of {under} are cut off"
     lost = f"one of {built.design.lanes} lanes" if row.tier == "leaf" else f"{100 * row.uplinks_lost:.3g} % of uplinks"
     speeds = {"pipeline sends": row.pipeline_send_slowdown, "all-reduces": row.allreduce_slowdown}
-    slower = [
-        f"{name} {'stop' if speed is None else f'take {speed:.3g} times'}" for name, speed in speeds.items() if placed
-    ]
+    takes = {name: "stop" if speed is None else f"take {speed:.3g} times" for name, speed in speeds.items()}
+    slower = [f"{name} {how}" for name, how in takes.items() if placed]
     return "; ".join([f"{under} lose {lost}", *slower])
 
 

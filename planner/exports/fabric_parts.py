@@ -117,10 +117,7 @@ def _pairs(word: str, first: int, second: int) -> list[str]:
 
 
 def built_fabric(plan: Plan, site: str | None) -> BuiltFabric:
-    """Return the fabric of a site of a plan, of the only one where none is named.
-
-    Raise InputError if the plan has no such fabric, or one that cannot be wired.
-    """
+    """Return the fabric of a plan's site, of the only one unless named. InputError: there is none that can be wired."""
     fabrics = plan.fabric.sites if plan.fabric else {}
     known = ", ".join(sorted(fabrics))
     if not fabrics:
@@ -199,11 +196,10 @@ def _named(
     high_names = built.names[cables.high_tier]
     split = built.design.split if cables.low_tier == "gpu" else 1
     high_port = [str(port) if split == 1 else f"{port // split}/{port % split}" for port in cables.high_port.tolist()]
-    ends = zip(
-        low_names, cables.low_port.tolist(), cables.high.tolist(), high_port, metres.tolist(), media, lanes, strict=True
-    )
-    for name, port, high, at, length, medium, lane in ends:
-        yield LabelledCable(name, str(port), high_names[high], at, length, medium, lane)
+    low_port, high, far = cables.low_port.tolist(), cables.high.tolist(), metres.tolist()
+    ends = zip(low_names, low_port, high, high_port, far, media, lanes, strict=True)
+    for name, port, switch, at, length, medium, lane in ends:
+        yield LabelledCable(name, str(port), high_names[switch], at, length, medium, lane)
 
 
 BILL_HEADER = ("part", "where", "count", "metres", "usd")
@@ -223,10 +219,7 @@ class BillLine:
 
 
 def bill_of_materials(built: BuiltFabric) -> Iterator[str]:
-    """Write the bill as CSV; amounts are rounded so that they sum to the rounded total.
-
-    Raise InternalError if the lines do not sum to the price of the fabric.
-    """
+    """Write the bill as CSV, rounded so that it sums to the total. InternalError: it is not the fabric's price."""
     lines = [line for line in _lines(built) if line.count != 0]
     total, stated = sum(line.usd for line in lines), built.fabric.cost_usd
     if abs(total - stated) > max(CENT / 2, ROUNDING * stated):
@@ -405,10 +398,8 @@ def _interfaces(built: BuiltFabric) -> Iterator[Row]:
 def _cables(built: BuiltFabric) -> Iterator[Row]:
     for tier, block in labelled(built):
         for cable in block:
-            (one, port_a), (other, port_b) = (
-                interface_of(cable.low, cable.low_port),
-                interface_of(cable.high, cable.high_port),
-            )
+            one, port_a = interface_of(cable.low, cable.low_port)
+            other, port_b = interface_of(cable.high, cable.high_port)
             sides = f"{built.site}-{one}", INTERFACE, port_a, f"{built.site}-{other}", INTERFACE, port_b
             yield *sides, _cable_type(cable.medium), STATUS, cable.label, COLOURS[tier], round(cable.metres, 2), "m"
 
@@ -419,10 +410,7 @@ def _cable_type(medium: str) -> str:
 
 
 def write_netbox(output: Path, built: BuiltFabric) -> None:
-    """Write the files into a folder, which is made where there is none, or into a ZIP file: all of them or none.
-
-    Raise InputError where the folder or file cannot be written.
-    """
+    """Write the files into a folder, new if need be, or a ZIP file: all or none. InputError: it cannot be written."""
     files = netbox_files(built)
     if output.suffix == ".zip":
         write_streamed(output, lambda: [_zipped(files)])
@@ -487,34 +475,26 @@ def differences(path: Path, fabric: BuiltFabric) -> CableDifferences:
     missing = {one: other for one, other in _once(planned) if built.get(one) != other}
     extra = {one: other for one, other in _once(built) if planned.get(one) != other}
     # Of cables a - b and c - d that are planned, built are a - d and c - b.
-    swapped = {
-        one: other
-        for one, other in missing.items()
-        if one in built and other in built and planned.get(built[one]) == built[other]
-    }
+    used = {one: other for one, other in missing.items() if one in built and other in built}
+    swapped = {one: other for one, other in used.items() if planned.get(built[one]) == built[other]}
     at_swap = {*swapped, *swapped.values()}
     gone = [f"missing  {one} -- {other}" for one, other in missing.items() if one not in swapped]
-    more = [
-        f"extra    {one} -- {other} (line {lines.get(one) or lines[other]})"
-        for one, other in extra.items()
-        if not {one, other} <= at_swap
-    ]
+    alone = [ends for ends in extra.items() if not set(ends) <= at_swap]
+    more = [f"extra    {one} -- {other} (line {lines.get(one) or lines[other]})" for one, other in alone]
     reported: set[str] = set()
     pairs = []
     for one, other in swapped.items():
         if one not in reported:
             reported |= {built[one], built[other]}
             at = f"lines {lines[one]} and {lines[other]}"
-            pairs.append(
-                f"swapped  {one} -- {built[one]} and {built[other]} -- {other} ({at}); planned {one} -- {other}"
-            )
+            is_ = f"{one} -- {built[one]} and {built[other]} -- {other}"
+            pairs.append(f"swapped  {is_} ({at}); planned {one} -- {other}")
     if not missing and not extra:
         return CableDifferences(f"{fabric.site}: all {len(planned) // 2:,} cables are as designed", [])
     kinds = f"{len(gone):,} missing, {len(more):,} extra, {len(swapped):,} swapped"
     count = len(gone) + len(more) + len(swapped)
-    return CableDifferences(
-        f"{fabric.site}: {counted(count, 'cable')} differ{'s' * (count == 1)}: {kinds}", [*gone, *more, *pairs]
-    )
+    verdict = f"{fabric.site}: {counted(count, 'cable')} differ{'s' * (count == 1)}: {kinds}"
+    return CableDifferences(verdict, [*gone, *more, *pairs])
 
 
 def _once(ends: Ends) -> Iterator[tuple[str, str]]:
@@ -526,9 +506,8 @@ def _once(ends: Ends) -> Iterator[tuple[str, str]]:
 
 
 def _read(path: Path, fabric: BuiltFabric) -> tuple[Ends, dict[str, int]]:
-    boxes = {fabric.gpu_name(i) for i in range(fabric.design.racks * fabric.design.gpus_per_rack)}.union(
-        *fabric.names.values()
-    )
+    gpus = range(fabric.design.racks * fabric.design.gpus_per_rack)
+    boxes = {fabric.gpu_name(i) for i in gpus}.union(*fabric.names.values())
     text = read_text(path, "give a cable list in CSV")
     head = text.partition("\n")[0]
     table = csv_rows(path, text, delimiter=max(",;|\t", key=head.count))
@@ -537,9 +516,8 @@ def _read(path: Path, fabric: BuiltFabric) -> tuple[Ends, dict[str, int]]:
     for rows, (line, row) in enumerate(table, 1):  # noqa: B007
         cells = [unescaped(row[column].strip()) for column in columns]
         if netbox:  # a port's label is in brackets behind its name
-            low, high = (
-                end_of(cells[i].removeprefix(f"{fabric.site}-"), cells[i + 1].partition(" (")[0]) for i in (0, 2)
-            )
+            at_site = f"{fabric.site}-"
+            low, high = (end_of(cells[i].removeprefix(at_site), cells[i + 1].partition(" (")[0]) for i in (0, 2))
         else:
             low, high = (cells[0], cells[1]), (cells[2], cells[3])
         one, other = ":".join(low), ":".join(high)

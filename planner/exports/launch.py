@@ -74,12 +74,8 @@ class LaunchRun:
     @property
     def chunks(self) -> list[int]:
         """Layers of each chunk in the order of the pass: the first chunk of every stage, the second of every stage."""
-        virtual = self.layout.virtual_stages
-        return [
-            count // virtual + (1 if k < count % virtual else 0)
-            for k in range(virtual)
-            for count in self.layout.layers_per_stage
-        ]
+        virtual, layers = self.layout.virtual_stages, self.layout.layers_per_stage
+        return [count // virtual + (k < count % virtual) for k in range(virtual) for count in layers]
 
     @property
     def is_even(self) -> bool:
@@ -122,10 +118,7 @@ RULES = {framework: rules_of(stack) for framework, stack in STACKS.items()}
 
 
 def require(run: LaunchRun, framework: str) -> None:
-    """Refuse a layout with a choice for which a framework has no setting.
-
-    Raise InputError that names the first such choice, its value, and how to plan without it.
-    """
+    """Refuse a layout with a choice for which a framework has no setting: InputError names it and what to pin."""
     layout = run.layout
     recomputed = layout.recomputed_layers_per_stage
     some = [] if recomputed == layout.layers_per_stage else list(recomputed)
@@ -200,9 +193,8 @@ def nearest_choices(run: LaunchRun, framework: str) -> dict[str, Any]:
     layers = layout.layers_per_stage
     if framework == "deepspeed" and len(set(layers)) > 1 and sum(layers) % len(layers) == 0:
         changes["layers_per_stage"] = layers = (sum(layers) // len(layers),) * len(layers)
-    if layout.recompute == "selective" and (
-        framework == "deepspeed" or (framework == "torchtitan" and run.modules != CORE_ATTENTION)
-    ):
+    scores_alone = framework == "deepspeed" or (framework == "torchtitan" and run.modules != CORE_ATTENTION)
+    if layout.recompute == "selective" and scores_alone:
         changes["recompute"] = "full"
     if changes.get("recompute", layout.recompute) == "full" and (counts or "recompute" in changes):
         other = replace(run, layout=layout.model_copy(update={"virtual_stages": virtual, "layers_per_stage": layers}))
@@ -221,15 +213,11 @@ Flag = tuple[str, object]  # the name without its dashes, and the value; True: n
 
 
 def megatron_script(run: LaunchRun) -> str:
-    """Write the environment, the flags by group, and the command that starts them.
-
-    Raise InputError where the layout has what Megatron-LM cannot be told.
-    """
+    """Write the environment, the flags by group, and the command. InputError: Megatron-LM cannot be told the layout."""
     require(run, "megatron")
     groups = {"MODEL_ARGS": _model(run), "PARALLEL_ARGS": _parallel(run), "TRAINING_ARGS": _training(run)}
-    arrays = "\n\n".join(
-        f"{name}=(\n" + "".join(f"    {_text(flag)}\n" for flag in flags) + ")" for name, flags in groups.items()
-    )
+    texts = {name: "".join(f"    {_text(flag)}\n" for flag in flags) for name, flags in groups.items()}
+    arrays = "\n\n".join(f"{name}=(\n{text})" for name, text in texts.items())
     use = " ".join(f'"${{{name}[@]}}"' for name in groups)
     return f"""\
 #!/bin/bash
@@ -445,10 +433,7 @@ def torchtitan_toml(run: LaunchRun) -> str:
 
 
 def nemo_overrides(run: LaunchRun) -> dict[str, dict[str, Any]]:
-    """Return the overrides of a recipe of NeMo's Megatron Bridge (its ConfigContainer: model, train, ddp, dataset).
-
-    Raise InputError where the layout has what it cannot be told.
-    """
+    """Return the overrides of NeMo's Megatron Bridge (ConfigContainer). InputError: it cannot be told the layout."""
     require(run, "nemo")
     layout = run.layout
     model: dict[str, Any] = {
@@ -487,10 +472,7 @@ def nemo_yaml(run: LaunchRun) -> str:
 
 
 def deepspeed_keys(run: LaunchRun) -> dict[str, Any]:
-    """Return a DeepSpeed configuration; stages are cut evenly, as its configuration has no layers by stage.
-
-    Raise InputError where the layout has what DeepSpeed cannot be told.
-    """
+    """Return a DeepSpeed configuration; its stages are cut evenly. InputError: it cannot be told the layout."""
     require(run, "deepspeed")
     layout = run.layout
     if layout.pipeline_parallel > 1 and layout.zero_stage > 1:

@@ -62,10 +62,7 @@ Labelled = tuple[str, str, dict[str, str]]
 
 
 def read_kubernetes(data: Mapping[str, Any], source: str, keys: Sequence[str] = ()) -> Topology:
-    """Read the topology from the labels of nodes, by `keys` (leaf first) or else by a known family of keys.
-
-    Nodes without any of the keys (a control plane) are left out; a node with some of them must have all of them.
-    """
+    """Read the topology by `keys` or a known family of labels; a node has all of them or (a control plane) none."""
     nodes: list[Labelled] = []
     for where, item in _items(data, source):
         name = _name(item, source, where)
@@ -250,38 +247,24 @@ def _by_first_rank(placed: PlacedJob) -> list[RankGroup]:
 
 
 def kueue_topology(topology: Topology, name: str = "fabric") -> str:
-    """Write the cluster's Topology by fabric tiers, highest first, or by blocks, and labels as topograph does.
-
-    Raise InputError if leaves are at different depths, as Kueue needs every level on every node.
-    """
-    if topology.kind == "block":
-        named = (
-            _node_object(node, {DOMAIN_LABELS[0]: label(block.name, "block")})
-            for block in topology.blocks
-            for node in block.nodes
-        )
-        return documents(
-            "Apply with kubectl apply --server-side -f.", [_topology_object(name, [DOMAIN_LABELS[0], HOSTNAME]), *named]
-        )
-    above = chains(topology)
-    depths = {len(chain) for chain in above.values()}
-    if len(depths) != 1:
-        raise InputError("kueue: leaves stand at different depths below the root; give each as many switches above")
-    levels = [TIER.format(tier) for tier in reversed(range(depths.pop()))]
-    domain = {node: block.name for block in topology.blocks for node in block.nodes}
-    nodes = (
-        {
-            **{TIER.format(i): label(switch, "switch") for i, switch in enumerate(above[leaf.name])},
-            **({DOMAIN_LABELS[0]: label(domain[node], "block")} if node in domain else {}),
+    """Write the cluster's Topology by tiers, highest first, or blocks. InputError: Kueue needs leaves of one depth."""
+    domain = {node: label(block.name, "block") for block in topology.blocks for node in block.nodes}
+    labels = {node: {DOMAIN_LABELS[0]: block} for node, block in domain.items()}
+    levels = [DOMAIN_LABELS[0]]
+    if topology.kind != "block":
+        above = chains(topology)
+        depths = {len(chain) for chain in above.values()}
+        if len(depths) != 1:
+            raise InputError("kueue: leaves stand at different depths below the root; give each as many switches above")
+        levels = [TIER.format(tier) for tier in reversed(range(depths.pop()))]
+        tiers = {
+            leaf: {TIER.format(i): label(switch, "switch") for i, switch in enumerate(chain)}
+            for leaf, chain in above.items()
         }
-        for leaf in leaves(topology)
-        for node in leaf.nodes
-    )
-    names = [node for leaf in leaves(topology) for node in leaf.nodes]
-    labelled = (_node_object(name, labels) for name, labels in zip(names, nodes, strict=True))
-    return documents(
-        "Apply with kubectl apply --server-side -f.", [_topology_object(name, [*levels, HOSTNAME]), *labelled]
-    )
+        labels = {node: tiers[leaf.name] | labels.get(node, {}) for leaf in leaves(topology) for node in leaf.nodes}
+    labelled = (_node_object(node, own) for node, own in labels.items())
+    objects = [_topology_object(name, [*levels, HOSTNAME]), *labelled]
+    return documents("Apply with kubectl apply --server-side -f.", objects)
 
 
 def _rank_labels(placed: PlacedJob) -> Iterator[dict[str, Any]]:
@@ -289,14 +272,8 @@ def _rank_labels(placed: PlacedJob) -> Iterator[dict[str, Any]]:
     group = {node: i for i, group in enumerate(_by_first_rank(placed)) for node in group.nodes}
     width_group, width_rank = len(str(max(len(placed.groups) - 1, 0))), len(str(len(placed.nodes) - 1))
     for i, node in enumerate(placed.nodes):
-        yield _node_object(
-            node,
-            {
-                JOB: label(placed.job, "job"),
-                GROUP: f"{group.get(node, 0):0{width_group}d}",
-                RANK: f"{i:0{width_rank}d}",
-            },
-        )
+        ranks = {GROUP: f"{group.get(node, 0):0{width_group}d}", RANK: f"{i:0{width_rank}d}"}
+        yield _node_object(node, {JOB: label(placed.job, "job")} | ranks)
 
 
 def _node_object(name: str, labels: dict[str, str]) -> dict[str, Any]:
@@ -316,18 +293,12 @@ TOPOLOGY_API, JOB_API = "topology.volcano.sh/v1alpha1", "batch.volcano.sh/v1alph
 
 
 def volcano_hypernodes(topology: Topology) -> str:
-    """Return a HyperNode a switch: leaves at tier 1, each switch above its highest child.
-
-    Raise InputError if the cluster has blocks alone, or two switches have one name in small letters.
-    """
+    """Return a HyperNode a switch, leaves at tier 1. InputError: no switches, or two with one name in small letters."""
     return documents("Apply with kubectl apply -f.", list(_hypernodes(topology)))
 
 
 def volcano_job(placed: PlacedJob, topology: Topology) -> str:
-    """Return the job: gang-scheduled, within the lowest switch that holds all its nodes.
-
-    Volcano numbers the pods of a task as it likes among its nodes: groups are kept, the order inside a ring is not.
-    """
+    """Return the job: gang-scheduled below the lowest switch for all; groups hold, order inside a ring does not."""
     name, per_node = object_name(placed.job, "job"), placed.gpus_per_node
     groups = placed.groups or (RankGroup(name="ranks", nodes=placed.nodes),)
     spec = {
@@ -368,9 +339,8 @@ def _hypernodes(topology: Topology) -> Iterator[dict[str, Any]]:
         raise InputError(f"volcano: two switches are called {twice[0]!r} in small letters; rename one")
     children, tiers = children_of(topology), heights(topology)
     for switch in topology.switches:
-        members = [("Node", node_name(node)) for node in switch.nodes] or [
-            ("HyperNode", names[child]) for child in children[switch.name]
-        ]
+        members = [("Node", node_name(node)) for node in switch.nodes]
+        members = members or [("HyperNode", names[child]) for child in children[switch.name]]
         yield {
             "apiVersion": TOPOLOGY_API,
             "kind": "HyperNode",

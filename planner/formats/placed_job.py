@@ -87,10 +87,7 @@ HOSTFILE = "{job}.hostfile"
 
 
 def hostfile(placed: PlacedJob, topology: Topology | None = None) -> str:
-    """Return a SLURM_HOSTFILE: a line a rank, in rank order.
-
-    Raise InputError if the cluster places by blocks: topology/block refuses hostfiles.
-    """
+    """Return a SLURM_HOSTFILE, a line a rank in rank order. InputError: topology/block refuses hostfiles."""
     if topology is not None and topology.kind == "block":
         raise InputError(
             "the hostfile format: topology/block refuses SLURM_HOSTFILE; take the format hostlist to submit, "
@@ -197,11 +194,7 @@ def rankfile_line(placed: PlacedJob, file: str) -> str:
 
 
 def hostfile_line(placed: PlacedJob, file: str) -> str:
-    """Return the line that starts the ranks in the hostfile's order.
-
-    Open MPI follows it by the sequential mapper alone (--map-by seq since 5.0, --mca rmaps seq before); any other
-    mapper takes the lines as slots and orders nodes itself.
-    """
+    """Return the line that starts ranks in the hostfile's order: by seq alone (since 5.0), else they are slots."""
     return f"mpirun -np {placed.ranks} --hostfile {shlex.quote(file)} --map-by seq"
 
 
@@ -210,11 +203,7 @@ _NODE = re.compile(r"[A-Za-z0-9_.-]+", re.ASCII)
 
 
 def torchrun(placed: PlacedJob) -> str:
-    """Return a shell script that starts torchrun on one node with that node's rank in the placement.
-
-    It takes the node's name from SLURMD_NODENAME, else from the host's short name; the training script and its
-    arguments follow the script's name. InputError if a node's name would need quoting in a shell.
-    """
+    """Return a script for one node (SLURMD_NODENAME or host) that starts torchrun by rank. InputError: odd names."""
     for node in placed.nodes:
         if not _NODE.fullmatch(node):
             raise InputError(f"the torchrun format: node {node!r} is no host's name; take the format json")

@@ -186,9 +186,8 @@ class Script:
     def line_of(self, key: str, value: object) -> int:
         """Return the line of the value of a flag or override, or else the line of the last flag of its name."""
         known = [offset for offset in getattr(value, "offsets", ()) if offset != NOWHERE]
-        return self.line(
-            known[0] if known else next(item.word.start for item in reversed(self.items) if item.key == key)
-        )
+        flags = (item.word.start for item in reversed(self.items) if item.key == key)
+        return self.line(known[0] if known else next(flags))
 
     def why_unknown(self, value: str) -> str:
         """Return why the reader does not know what the shell puts in place of a value; nothing where it does."""
@@ -204,10 +203,7 @@ class Script:
 
 
 def read_script(text: str, where: str) -> Script:
-    """Read a shell script or a file of arguments.
-
-    Raise InputError where the quotes do not close, or where it is too long to be one.
-    """
+    """Read a shell script or a file of arguments. InputError: quotes do not close, or it is too long to be one."""
     if len(text) > _LONGEST:
         raise InputError(f"{where}: has more than {_LONGEST:,} characters; give the script or arguments themselves")
     script, words, before = Script(text, where), list[Word](), ""
@@ -257,9 +253,8 @@ def _split(value: LocatedText, word: Word, text: str) -> list[Word]:
     if not re.search(r"\s", value):
         return []
     parts = [value.part(match.start(), match.end()) for match in _PARTS.finditer(value)]
-    if not parts or not (
-        _FLAG.match(parts[0]) or any(OVERRIDE.fullmatch(part) or _STARTS.match(part) for part in parts)
-    ):
+    starts = any(OVERRIDE.fullmatch(part) or _STARTS.match(part) for part in parts)
+    if not parts or not (_FLAG.match(parts[0]) or starts):
         return []
     unquoted = [_unquoted(part) for part in parts]
     quote = "'" if text[value.offsets[0] - 1] == "'" else '"'
@@ -279,9 +274,7 @@ def _items(words: list[Word], text: str) -> Iterator[Item]:
             yield Item(override[1], value, word, _end(text, word, 1), is_flag=False)
         name, equals, _ = word.text.lstrip("-").partition("=")
         key = options.get(name, name if "." in name else name.replace("_", "-"))
-        if not (word.text.startswith("--") and name) and word.text[:1] + name not in (
-            "-" + option for option in options
-        ):
+        if not (word.text.startswith("--") and name) and not (word.text[:1] == "-" and name in options):
             continue
         is_flag, following = "." not in key or key == name, words[i + 1] if i + 1 < len(words) else None
         if equals:
@@ -368,23 +361,20 @@ def _expanded(text: LocatedText, script: Script) -> LocatedText:
     variables = script.variables
 
     def value(match: re.Match[str]) -> LocatedText:
-        own = variables.get(match[1] or match[3])
-        return own if own is not None else whole(match) if match[2] is None else text.part(match.start(2), match.end(2))
-
-    def whole(match: re.Match[str]) -> LocatedText:
-        return text.part(match.start(), match.end())
+        own, group = variables.get(match[1] or match[3]), 0 if match[2] is None else 2
+        return own if own is not None else text.part(*match.span(group))
 
     def computed(match: re.Match[str]) -> LocatedText:
         inner = _VARIABLE.sub(
             lambda found: variables.get(found[1] or found[3], found[2] if found[2] is not None else found[0]), match[1]
         )
         names = re.sub(r"\b[A-Za-z_]\w*\b", lambda word: variables.get(word[0], word[0]), inner)
-        if re.search(r"[^\d\s()+*/%-]", names):  # no sum or product of whole numbers, which stays
-            return whole(match)
         try:
+            if re.search(r"[^\d\s()+*/%-]", names):
+                raise ValueError("no sum or product of whole numbers")
             result = str(_value(ast.parse(names.strip(), mode="eval").body))
         except (SyntaxError, ValueError, ZeroDivisionError, RecursionError, MemoryError):
-            return whole(match)
+            return text.part(*match.span())  # stays as it is
         return LocatedText(result, (NOWHERE,) * len(result))
 
     text = _replaced(text, _ARITHMETIC, computed)
@@ -430,11 +420,6 @@ NODES = ("NNODES", "NUM_NODES", "SLURM_NNODES")
 PER_NODE = ("GPUS_PER_NODE", "NPROC_PER_NODE", "GPU_PER_NODE", "NGPU")
 
 
-def whole_number(text: str | None) -> int | None:
-    """Return the number that a text is; None: it is none, or has more than nine digits."""
-    return int(text) if text is not None and re.fullmatch(r"[0-9]{1,9}", text) else None
-
-
 @dataclass(frozen=True, slots=True)
 class Started:
     """How many nodes a script starts with how many GPUs, and every statement of it by its name in the file."""
@@ -455,16 +440,13 @@ def _first(stated: Mapping[str, LocatedText]) -> int:
 
 
 def started(script: Script) -> Started:
-    """Return the nodes and GPUs that a script states: torchrun's flags first, then variables, srun's and #SBATCH's.
-
-    Tasks state GPUs where each GPU has one; where a task has several GPUs, those of a task are those of its node.
-    """
+    """Return nodes and GPUs that a script states: torchrun, variables, srun, #SBATCH; tasks state GPUs one each."""
     flags = {f"--{key}": value for key, value in script.flags.items() if value is not None}
     sbatch = {f"#SBATCH --{key}": value for key, value in script.sbatch.items()}
 
     def of(*names: str) -> dict[str, LocatedText]:
         known = flags | script.variables | sbatch
-        return {name: known[name] for name in names if name in known and whole_number(known[name])}
+        return {name: known[name] for name in names if re.fullmatch(r"(?=0*[1-9])[0-9]{1,9}", known.get(name, ""))}
 
     nodes = of("--nnodes", *NODES, "--nodes", "#SBATCH --nodes")
     each = of("--nproc-per-node", *PER_NODE, "--gpus-per-node", "#SBATCH --gpus-per-node")

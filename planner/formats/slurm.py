@@ -3,6 +3,7 @@
 import json
 import logging
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -28,11 +29,7 @@ Pairs = dict[str, str]
 
 
 def read_conf(text: str, source: str) -> Topology:
-    """Read a topology.conf.
-
-    InputError names file, line, value and remedy; also for what Slurm accepts and should not, such as a node under two
-    leaves.
-    """
+    """Read a topology.conf. InputError: Slurm refuses it, or accepts what it should not, as a node under two leaves."""
     rows = _ConfRows(topology_rows.Hostlists(source))
     for number, line in _lines(text):
         rows.add(_line_pairs(line, source, f"line {number}"), f"line {number}")
@@ -60,8 +57,6 @@ def read_conf(text: str, source: str) -> Topology:
 
 @dataclass(slots=True)
 class _ConfRows:
-    """The rows read from the lines of a topology.conf: switches, blocks and block sizes."""
-
     hostlists: topology_rows.Hostlists
     switches: list[topology_rows.SwitchRow] = field(default_factory=list)
     blocks: list[topology_rows.BlockRow] = field(default_factory=list)
@@ -166,13 +161,11 @@ def write_conf(topology: Topology) -> str:
             lines.append(f"BlockSizes={','.join(map(str, topology.block_sizes))}")
         return "\n".join(lines) + "\n"
     children = topology_rows.children_of(topology)
-    below = {
-        switch.name: f"Nodes={fold_names(switch.nodes)}"
-        if switch.nodes
-        else f"Switches={fold_names(children[switch.name])}"
-        for switch in topology.switches
-    }
-    return "".join(f"SwitchName={name} {contents}\n" for name, contents in below.items())
+    below = (
+        f"Nodes={fold_names(box.nodes)}" if box.nodes else f"Switches={fold_names(children[box.name])}"
+        for box in topology.switches
+    )
+    return "".join(f"SwitchName={box.name} {own}\n" for box, own in zip(topology.switches, below, strict=True))
 
 
 TREE, BLOCKS = "fabric", "blocks"
@@ -180,22 +173,15 @@ _KINDS = ("tree", "block", "flat", "ring", "torus3d")
 
 
 def read_yaml(text: str, source: str, name: str | None = None) -> Topology:
-    """Read a topology.yaml: the topology of that name, else the cluster's default, else the first.
-
-    A tree takes the blocks of the file's one block topology along, where there is exactly one.
-    """
+    """Read the named, default or first topology; a tree takes along the blocks of the file's one block topology."""
     topologies = _topologies(parse(text, source), source)
     hostlists = topology_rows.Hostlists(source)
     if not topologies:
         raise InputError(f"{source}: line 1: there is no topology; write such as - topology: fabric")
     if name is not None and name not in topologies:
         raise InputError(f"{source}: there is no topology {name!r}; {hint(name, topologies)}")
-    flags = {
-        name: str(topology["cluster_default"].value).lower()
-        for name, topology in topologies.items()
-        if "cluster_default" in topology
-    }
-    default = next((name for name, flag in flags.items() if flag in {"true", "yes", "on"}), next(iter(topologies)))
+    flags = ((key, own["cluster_default"].value) for key, own in topologies.items() if "cluster_default" in own)
+    default = next((key for key, flag in flags if str(flag).lower() in {"true", "yes", "on"}), next(iter(topologies)))
     chosen = default if name is None else name
     if "block" in topologies[chosen]:
         return topology_rows.block_topology(source, *_blocks(topologies[chosen]["block"], hostlists))
@@ -208,9 +194,8 @@ def read_yaml(text: str, source: str, name: str | None = None) -> Topology:
     for item in _list(switches, source, "switches"):
         row = _mapping(item, source, "a switch", ("switch", "nodes", "children"), ("switch",))
         nodes, children = (_names(row, key, hostlists) for key in ("nodes", "children"))
-        rows.append(
-            topology_rows.SwitchRow(f"line {item.line}", _text(row["switch"], source, "switch"), nodes, children)
-        )
+        switch = _text(row["switch"], source, "switch")
+        rows.append(topology_rows.SwitchRow(f"line {item.line}", switch, nodes, children))
     block_topologies = [topology["block"] for topology in topologies.values() if "block" in topology]
     blocks, sizes, _ = _blocks(block_topologies[0], hostlists) if len(block_topologies) == 1 else ([], [], "")
     return topology_rows.tree(source, rows, blocks, sizes)
@@ -291,19 +276,16 @@ def write_yaml(topology: Topology) -> str:
     """Write a topology.yaml; the blocks of a tree become a second topology of the file."""
     documents: list[dict[str, Any]] = []
     if topology.kind == "tree":
-        children = topology_rows.children_of(topology)
-        below = ({"nodes": box.nodes} if box.nodes else {"children": children[box.name]} for box in topology.switches)
-        switches = [
-            {"switch": box.name, **{key: fold_names(names) for key, names in own.items()}}
-            for box, own in zip(topology.switches, below, strict=True)
-        ]
+        children, switches = topology_rows.children_of(topology), []
+        for box in topology.switches:
+            below = {"nodes": box.nodes} if box.nodes else {"children": children[box.name]}
+            switches.append({"switch": box.name} | {key: fold_names(names) for key, names in below.items()})
         documents.append({"topology": TREE, "cluster_default": True, "tree": {"switches": switches}})
     if topology.blocks:
         sizes = {"block_sizes": list(topology.block_sizes)} if topology.block_sizes else {}
         blocks = [{"block": block.name, "nodes": fold_names(block.nodes)} for block in topology.blocks]
-        documents.append(
-            {"topology": BLOCKS, "cluster_default": topology.kind == "block", "block": {**sizes, "blocks": blocks}}
-        )
+        own = {"cluster_default": topology.kind == "block", "block": {**sizes, "blocks": blocks}}
+        documents.append({"topology": BLOCKS, **own})
     return "---\n" + dump(documents)
 
 
@@ -318,9 +300,8 @@ _DOWN = """
     pow_dn power_down powering_down power_drain no_respond not_responding external undrain resume * % ! $ @ ^
 """
 DECIDING = ("partition", "partitions", "reservation", "features", "active_features", "gres", "gpus")  # who runs where
-MEANING: Mapping[str, int] = {
-    word: state for words, state in ((_FREE, FREE), (_BUSY, BUSY), (_DOWN, DOWN)) for word in words.split()
-}
+_WORDS = ((_FREE, FREE), (_BUSY, BUSY), (_DOWN, DOWN))
+MEANING: Mapping[str, int] = {word: state for words, state in _WORDS for word in words.split()}
 
 
 class NodeStates(Frozen):
@@ -338,10 +319,7 @@ class NodeStates(Frozen):
 
 
 def read_states(path: str | Path) -> NodeStates:
-    """Read node states from the output of sinfo, of scontrol show nodes --json, or of kubectl get nodes -o json.
-
-    sinfo is run with -h -N -o "%N %t", or with --json.
-    """
+    """Read node states from sinfo -h -N -o "%N %t", sinfo --json, scontrol show nodes --json, or kubectl get nodes."""
     path = Path(path)
     text = read_text(path)
     if not text.strip():
@@ -366,10 +344,7 @@ def read_states(path: str | Path) -> NodeStates:
 
 
 def states_on(topology: Topology, states: NodeStates, source: str = "states") -> NodeStates:
-    """Keep to the topology's nodes; those that the list leaves out are down, as nothing says that they can be had.
-
-    Raise InputError if the list names a node that the topology does not have.
-    """
+    """Keep to the topology's nodes, those not listed down. InputError: the list names a node that it does not have."""
     known = known_nodes(topology)
     require_known(states.free | states.taken, topology, source)
     return states.model_copy(update={"down": states.down | (known - states.free - states.busy)})
@@ -387,19 +362,16 @@ def require_known(names: Iterable[str], topology: Topology, source: str) -> None
 
 def known_nodes(topology: Topology) -> frozenset[str]:
     """Return every node of a topology."""
-    return frozenset(node for switch in topology.switches for node in switch.nodes) | {
-        node for block in topology.blocks for node in block.nodes
-    }
+    groups = [group.nodes for group in topology.switches] + [group.nodes for group in topology.blocks]
+    return frozenset(node for nodes in groups for node in nodes)
 
 
 def _worst_states(states: Iterable[tuple[str, int]]) -> NodeStates:
     worst: dict[str, int] = {}
     for name, state in states:
         worst[name] = max(state, worst.get(name, FREE))
-    free, busy, down = (
-        frozenset(node for node, state in worst.items() if state == kind) for kind in (FREE, BUSY, DOWN)
-    )
-    return NodeStates(free=free, busy=busy, down=down)
+    kinds = {"free": FREE, "busy": BUSY, "down": DOWN}
+    return NodeStates(**{key: frozenset(node for node in worst if worst[node] == kind) for key, kind in kinds.items()})
 
 
 def _from_text(text: str, source: str) -> Iterator[tuple[str, int]]:
@@ -417,12 +389,11 @@ def _from_text(text: str, source: str) -> Iterator[tuple[str, int]]:
 
 def _meaning(text: str, source: str, where: str) -> int:
     state = text.rstrip("*~#!%$@^-+")
-    worst = FREE
-    for word in (state.lower(), *text[len(state) :]):
-        if word not in MEANING:
-            raise InputError(f"{source}: {where}: unknown state {text!r}; {hint(word, sorted(MEANING))}")
-        worst = max(worst, MEANING[word])
-    return worst
+    words = (state.lower(), *text[len(state) :])
+    unknown = next((word for word in words if word not in MEANING), None)
+    if unknown is not None:
+        raise InputError(f"{source}: {where}: unknown state {text!r}; {hint(unknown, sorted(MEANING))}")
+    return max(MEANING[word] for word in words)
 
 
 def _from_json(data: Mapping[str, Any], source: str) -> Iterator[tuple[str, int]]:
@@ -477,10 +448,7 @@ class RunningJob:
 
 
 def read_running(path: Path) -> list[RunningJob]:
-    """Read the jobs of a file that hold nodes; those that wait or have ended are left out.
-
-    A state that Slurm does not document is named in a warning; such a job holds the nodes that it lists.
-    """
+    """Read a file's jobs that hold nodes; one of a state that Slurm does not document counts too, with a warning."""
     text, where = read_text(path, REMEDY), str(path)
     hostlists = topology_rows.Hostlists(where)
     rows = _json_rows(parse_json(text, where), where) if text.lstrip()[:1] in "{[" else _text_rows(text, where)
@@ -494,9 +462,8 @@ def read_running(path: Path) -> list[RunningJob]:
         cost = int(priority) if re.fullmatch(r"[0-9]{1,18}", priority) else 1
         name = f"{row['JobName']}-{number}" if row.get("JobName") else str(number)
         jobs.append(RunningJob(name=name[:200], nodes=hostlists.names(at, nodes), priority=cost))
-    names = [job.name for job in jobs]
-    for name in names:
-        if names.count(name) > 1:
+    for name, times in Counter(job.name for job in jobs).items():
+        if times > 1:
             raise InputError(f"{where}: job {name!r} is listed twice; keep one")
     return jobs
 

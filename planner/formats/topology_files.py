@@ -21,10 +21,7 @@ WAN = "wan"
 
 
 def plan_topology(plan: Plan, source: str) -> Topology:
-    """Read the fabric of a plan's sites; racks are named as in its placement, after their site where there are several.
-
-    Raise InputError if the plan has no fabric, or a fabric for a site whose racks it does not state.
-    """
+    """Read the fabric of a plan's sites, racks as its placement names them. InputError: fabric or racks are missing."""
     if plan.fabric is None or not plan.fabric.sites:
         raise InputError(f"{source}: fabric: the plan has none; solve an instance with a network")
     racks = dict.fromkeys(plan.fabric.sites, plan.instance.hardware.racks or 0)
@@ -70,17 +67,14 @@ FORMATS = "topology.conf, topology.yaml, topograph's graph, Kubernetes' nodes, o
 
 
 def read_topology(path: str | Path, *, keys: Sequence[str] = (), name: str | None = None) -> Topology:
-    """Return the topology of a cluster.
-
-    `keys` are Kubernetes' node labels that name the switches above a node, leaf first, known families by default;
-    `name` says which topology of a topology.yaml, its default unless given. InputError names file, line or JSON path,
-    value and remedy.
-    """
+    """Return a cluster's topology, by Kubernetes' `keys`, leaf first, or the `name` in a topology.yaml."""
     path = Path(path)
     text = read_text(path)
     if text.lstrip().startswith("{"):
         return _from_json(parse_json(text, str(path)), str(path), keys)
-    if path.suffix in {".yaml", ".yml"} or _first(text).startswith(("%YAML", "---", "- ", "-\t", "[")):
+    lines = (line.strip() for line in text.split("\n"))
+    first = next((line for line in lines if line and not line.startswith("#")), "")
+    if path.suffix in {".yaml", ".yml"} or first.startswith(("%YAML", "---", "- ", "-\t", "[")):
         return slurm.read_yaml(text, str(path), name)
     return slurm.read_conf(text, str(path))
 
@@ -92,9 +86,8 @@ def topology_items(path: str | Path) -> ReadItems:
     if text.lstrip().startswith("{"):
         return ReadItems(taken=("names, labels of switches and domains",), ignored=("other keys and labels",))
     reported = (f"LinkSpeed (is {', '.join(sorted(speeds))})",) if len(speeds) > 1 else ()
-    return ReadItems(
-        taken=("names, nodes, switches, blocks",), ignored=("LinkSpeed",) * (len(speeds) == 1), not_modelled=reported
-    )
+    ignored = ("LinkSpeed",) * (len(speeds) == 1)
+    return ReadItems(taken=("names, nodes, switches, blocks",), ignored=ignored, not_modelled=reported)
 
 
 def _from_json(data: Any, source: str, keys: Sequence[str]) -> Topology:
@@ -108,10 +101,6 @@ def _from_json(data: Any, source: str, keys: Sequence[str]) -> Topology:
         return plan_topology(plan_of(data, source), source)
     keys = ", ".join(list(data)[:8]) or "none"
     raise InputError(f"{source}: is no topology known here (its keys are {keys}); give {FORMATS}")
-
-
-def _first(text: str) -> str:
-    return next((line.strip() for line in text.split("\n") if line.strip() and not line.lstrip().startswith("#")), "")
 
 
 Writer = Callable[[PlacedJob, Topology], str]
@@ -154,20 +143,14 @@ TOPOLOGY_WRITERS: Mapping[str, Callable[[Topology], str]] = {
 
 
 def write_placed(placed: PlacedJob, topology: Topology, form: str) -> str:
-    """Return a placement in one of WRITERS' formats.
-
-    Raise InputError if there is no such format, or the scheduler would refuse what it asks.
-    """
+    """Return a placement in one of WRITERS' formats. InputError: there is none such, or the scheduler refuses it."""
     if form not in WRITERS:
         raise InputError(f"--format {form!r}: unknown; {hint(form, WRITERS)}")
     return WRITERS[form](placed, topology)
 
 
 def write_topology(topology: Topology, form: str) -> str:
-    """Return a topology in one of TOPOLOGY_WRITERS' formats.
-
-    Raise InputError if there is no such format, or it cannot hold the topology.
-    """
+    """Return a topology in one of TOPOLOGY_WRITERS' formats. InputError: there is no such one, or it cannot hold it."""
     if form not in TOPOLOGY_WRITERS:
         raise InputError(f"topology format {form!r}: unknown; {hint(form, TOPOLOGY_WRITERS)}")
     return TOPOLOGY_WRITERS[form](topology)

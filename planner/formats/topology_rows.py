@@ -22,10 +22,7 @@ class Hostlists:
         self.source, self.count = source, 0
 
     def names(self, where: str, text: str) -> tuple[str, ...]:
-        """Expand a hostlist found at a place of the file.
-
-        Raise InputError with file and place where the text is no hostlist, is empty, or is one too many.
-        """
+        """Expand a hostlist found at a place of the file. InputError: it is none, empty, or one too many."""
         try:
             names = tuple(expand(text))
         except ValueError as error:
@@ -128,10 +125,7 @@ class BlockRow:
 def tree(
     source: str, rows: Sequence[SwitchRow], blocks: Sequence[BlockRow] = (), sizes: Sequence[int] = ()
 ) -> Topology:
-    """Return the topology of a tree's rows, with the blocks where there are any.
-
-    InputError names every fault in the names, the contents and the shape of the tree, and in the blocks.
-    """
+    """Return the topology of a tree's rows and blocks. InputError names every fault in names, contents and shape."""
     raise_all(source, [*_names(rows, "switch"), *_spelling(rows, "switch")])
     contents = []
     for row in rows:
@@ -265,10 +259,7 @@ class Layered:
 
 
 def from_layers(source: str, rows: Iterable[Layered]) -> Topology:
-    """Return the tree; several switches of the highest layer are joined under one more, named root.
-
-    Raise InputError if a switch is below two others, or a node occurs twice.
-    """
+    """Return the tree, several highest switches under one named root. InputError: a switch or node has two parents."""
     parents: dict[str, str | None] = {}
     places: dict[str, str] = {}
     nodes: dict[str, list[str]] = {}
@@ -297,6 +288,4 @@ def from_layers(source: str, rows: Iterable[Layered]) -> Topology:
         if above is not None:
             children.setdefault(above, []).append(name)
     switches = [SwitchRow(places[box], box, tuple(nodes.get(box, ())), tuple(children.get(box, ()))) for box in parents]
-    return tree(
-        source, switches, [BlockRow(seen[members[0]], domain, tuple(members)) for domain, members in domains.items()]
-    )
+    return tree(source, switches, [BlockRow(seen[own[0]], domain, tuple(own)) for domain, own in domains.items()])

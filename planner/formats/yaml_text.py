@@ -62,11 +62,9 @@ def _built(events: Iterator[yaml.Event], source: str) -> Node:
         line = event.start_mark.line + 1
         if isinstance(event, (yaml.SequenceEndEvent, yaml.MappingEndEvent)):
             open_nodes.pop()
-        if not isinstance(event, (yaml.NodeEvent, yaml.DocumentStartEvent)):
-            continue
-        if isinstance(event, yaml.DocumentStartEvent):
-            if root is not None:
-                raise InputError(f"{source}: line {line}: a second document begins; keep one a file")
+        if isinstance(event, yaml.DocumentStartEvent) and root is not None:
+            raise InputError(f"{source}: line {line}: a second document begins; keep one a file")
+        if not isinstance(event, yaml.NodeEvent):
             continue
         node = _node(event, source, line)
         if not open_nodes:
@@ -146,10 +144,7 @@ _NUMBER = re.compile(r"[-+]?(\d[\d_]*(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
 
 
 def read_yaml_data(text: str, where: str) -> Any:
-    """Return the data of a YAML document: plain scalars are read as in JSON, quoted ones are texts.
-
-    Numbers may be grouped by underscores and written as 3e9; dates and yes and no are texts.
-    """
+    """Return the data of a YAML document, scalars as in JSON or quoted texts; 1_000 and 3e9 are numbers, yes a text."""
     return _data(parse(text, where), where)
 
 
@@ -188,7 +183,6 @@ def read_data(path: Path) -> Any:
 
 _TABLE = re.compile(r"[ \t]*\[([^\[\]\n]+)\][ \t]*(?:#[^\n]*?)?\r?$", re.MULTILINE)
 _KEY = re.compile(r"[ \t]*([\w.\"'-]+(?:[ \t]*\.[ \t]*[\w\"'-]+)*)[ \t]*=[ \t]*")
-
 
 MOST_REPORTED = 160  # characters of the description of a change
 WRITE_IT = "write the figure there yourself"
@@ -251,10 +245,7 @@ def _toml_end(text: str, start: int) -> int:
 
 @dataclass(slots=True)
 class RecipeText:
-    """A file's text with the edits that were asked of it, and a line for the user on each.
-
-    `dashes` begin a key in the file: those of flags, none of overrides and tables.
-    """
+    """A file's text with edits and a line for the user on each; `dashes` begin a key of flags."""
 
     text: str
     where: str
@@ -279,9 +270,8 @@ class RecipeText:
         """Put a text in the place of another. InputError: two keys that share the place ask for different texts."""
         old = self.edits.get((start, end))
         if start < end and old not in (None, new):
-            raise self.refused(
-                start, what.partition(":")[0], f"shares its place with a key that becomes {old!r}, not {new!r}"
-            )
+            problem = f"shares its place with a key that becomes {old!r}, not {new!r}"
+            raise self.refused(start, what.partition(":")[0], problem)
         if old is None or start == end:
             self.tell(what[:MOST_REPORTED] + "..." * (len(what) > MOST_REPORTED), start)
         self.edits[start, end] = new if start < end else (old or "") + new
@@ -319,7 +309,6 @@ class TableText(RecipeText):
     added: dict[str, dict[str, Any]] = field(default_factory=dict)  # tables that are not there
 
     def __post_init__(self) -> None:
-        """Find the places."""
         try:
             if self.kind == "toml":
                 self.places = toml_places(self.text)
@@ -387,9 +376,8 @@ class TableText(RecipeText):
         """Return the text with all edits, and tables that were not there: at its end, of JSON at its beginning."""
         first = next(iter(self.places.values())).key if self.kind == "json" else 0
         for table, values in self.added.items() if first else ():
-            self.edits[first, first] = (
-                f"{json.dumps(table)}: {json.dumps(values)}, {self.edits.get((first, first), '')}"
-            )
+            before = self.edits.get((first, first), "")
+            self.edits[first, first] = f"{json.dumps(table)}: {json.dumps(values)}, {before}"
         text = RecipeText.result(self)
         for table, values in () if first else self.added.items():
             head, row = (f"[{table}]", "{} = {}") if self.kind == "toml" else (f"{table}:", "  {}: {}")

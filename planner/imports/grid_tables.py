@@ -100,10 +100,7 @@ def unit_vectors(latitude: Sequence[float], longitude: Sequence[float]) -> Vecto
 
 
 def _chord2(points: Vectors, centre: Vectors) -> NDArray[np.float64]:
-    """Return squared straight distances to one point, in earth radii.
-
-    They order points as the great circle does, and cost no arcsine.
-    """
+    """Return squared straight distances to a point in earth radii, in the order of great circles, without arcsines."""
     squared: NDArray[np.float64] = ((points - centre) ** 2).sum(axis=1)
     return squared
 
@@ -114,11 +111,7 @@ def nearest(points: Vectors, centre: Vectors) -> int:
 
 
 def groups(points: Vectors, size: Sequence[float], radius_km: float) -> Iterator[Indices]:
-    """Group points greedily: the largest that remains absorbs all that remain within the radius, and so on.
-
-    Not connected components, which chain a dense region into one group. The first index of each group is its centre;
-    points of equal size keep their order.
-    """
+    """Group points: the largest left absorbs all within the radius (no chains); the centre is first, ties in order."""
     # The squared chord that spans a great circle of d: (2·sin(d/2r))².
     limit = (2 * np.sin(min(radius_km / (2 * EARTH_RADIUS_KM), np.pi / 2))) ** 2
     left: Indices = np.argsort(-np.asarray(size, dtype=float), kind="stable")
@@ -127,6 +120,9 @@ def groups(points: Vectors, size: Sequence[float], radius_km: float) -> Iterator
         within[0] = True
         yield left[within]
         left = left[~within]
+
+
+CORRECT_OR_REMOVE = "correct it, or remove the row"
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,12 +141,7 @@ class CsvRow:
         return self.cells[column]
 
     def number(
-        self,
-        column: str,
-        *,
-        low: float = -math.inf,
-        high: float = math.inf,
-        remedy: str = "correct it, or remove the row",
+        self, column: str, *, low: float = -math.inf, high: float = math.inf, remedy: str = CORRECT_OR_REMOVE
     ) -> float:
         """Return a cell that must be a finite number within bounds."""
         bounds = f" of at least {low:g}" if math.isfinite(low) else ""
@@ -223,9 +214,7 @@ def read_table(path: Path) -> CsvTable:
         raise InputError(f"{path}: has no header of two columns or more; give a CSV file with a comma between columns")
     if twice := sorted({name for name in header if name and header.count(name) > 1}):
         raise InputError(f"{path}: line {line}: column {twice[0]!r} is given twice in the header; rename or remove one")
-    named = (
-        (line, {name: cell.strip() for name, cell in zip(header, cells, strict=True) if name}) for line, cells in rows
-    )
+    named = ((line, {key: cell.strip() for key, cell in zip(header, row, strict=True) if key}) for line, row in rows)
     made = tuple(CsvRow(str(path), line, TrackedItems(cells, looked_up)) for line, cells in named)
     return CsvTable(str(path), tuple(filter(None, header)), made, looked_up)
 
@@ -303,10 +292,7 @@ AREAS = {"WECC": "western", "TRE": "ercot", "ASCC": "alaska", "HICC": "hawaii"}
 
 
 def read_eia_860(tables: dict[str, CsvTable], options: GridOptions) -> Draft:
-    """Read the plants, and the peak demand of their authorities where a table of peaks is given.
-
-    Raise InputError where no plant names its balancing authority.
-    """
+    """Read the plants, and the authorities' peaks where given. InputError: no plant names its authority."""
     listed = read_plants(tables["plants"], tables.get("generators"))
     plants = [plant for plant in listed if plant.authority]
     if not plants:
@@ -319,7 +305,7 @@ def read_eia_860(tables: dict[str, CsvTable], options: GridOptions) -> Draft:
         source=f"Plant list with EIA-860 columns {names(tables)}",
         nodes=tuple(_named(group_plants(plants, options.radius_km))),
         authorities=tuple(
-            DraftAuthority(id=name, interconnection=area, peak_mw=peaks.get(name)) for name, area in areas.items()
+            DraftAuthority(id=x, interconnection=area, peak_mw=peaks.get(x)) for x, area in areas.items()
         ),
         notes=(
             f"{len(plants):,} plants in {place}",

@@ -57,11 +57,7 @@ INSIDE = ("text_config", "llm_config", "language_config")  # where a model of pi
 
 @dataclass(frozen=True, slots=True)
 class ConfigFamily:
-    """Properties of all models of one model_type that their configurations do not state.
-
-    `window_every`: n > 1: of every n layers all but the last are windowed; 1: every layer is; 0: none is, whatever the
-    configuration's sliding_window says.
-    """
+    """What configurations of a model_type leave out; `window_every` n: all but each nth layer, 1: all, 0: none."""
 
     gated: bool = True
     tied: bool = False
@@ -105,11 +101,7 @@ PHI3_WINDOWED = "phi3"  # windowed in every layer where sliding_window is given
 
 
 def read_model(path: Path) -> Model:
-    """Read the model of a config.json.
-
-    InputError names the file, the key and its value: an unknown family, a missing figure, or layers that differ in a
-    way that the planner has no data for.
-    """
+    """Read the model of a config.json. InputError: family unknown, a figure missing, or layers unlike any here."""
     if path.is_dir():
         path = path / "config.json"
     name = path.resolve().parent.name if path.stem == "config" else path.stem
@@ -141,9 +133,8 @@ def read_config(data: Any, where: str, name: str) -> tuple[Model, ReadItems]:
     items = config.read(_effect)
     items = items.model_copy(update={"not_modelled": (*reader.approximated, *items.not_modelled)})
     if inner is not None:
-        other_parts = tuple(
-            key for key in data if key != inner and isinstance(data[key], Mapping) and key not in SETTINGS
-        )
+        left = [key for key in data if key != inner and key not in SETTINGS]
+        other_parts = tuple(key for key in left if isinstance(data[key], Mapping))
         items = items.model_copy(update={"not_modelled": items.not_modelled + other_parts})
     entry["note"] = items.note()
     return validated(Model, entry, where), items
@@ -302,19 +293,14 @@ class _Reader:
         if routed == layers:
             return width, width
         if width * routed % layers or (width * routed + dense_width * (layers - routed)) % layers:
-            self.refuse(
-                "interleave_moe_layer_step", "leaves no whole width of the mean layer; write workload.model inline"
-            )
-        self.approximated.append(
-            f"interleave_moe_layer_step ({routed} of {layers} layers have experts, each layer here has their mean)"
-        )
+            remedy = "write workload.model inline"
+            self.refuse("interleave_moe_layer_step", f"leaves no whole width of the mean layer; {remedy}")
+        done = f"{routed} of {layers} layers have experts, each layer here has their mean"
+        self.approximated.append(f"interleave_moe_layer_step ({done})")
         return width * routed // layers, (width * routed + dense_width * (layers - routed)) // layers
 
     def _linear_attention(self, entry: dict[str, Any]) -> None:
-        """Add the mean parameters of Qwen3-Next's other projections: states of linear layers, and gates.
-
-        They are added to the shared expert, which every token uses too.
-        """
+        """Add Qwen3-Next's other projections, on the mean of layers, to the shared expert that every token uses."""
         heads, key, value = (self.count((f"linear_{name}",)) for name in LINEAR_HEADS)
         keys, values = self.count(("linear_num_key_heads",)) * key, heads * value
         own = entry["heads"] * entry["head_size"]

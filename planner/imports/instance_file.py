@@ -30,10 +30,7 @@ def shipped_names() -> list[str]:
 
 
 def instance_path(given: Path) -> Path:
-    """Return a file that exists under its path, else the instance that ships under that name.
-
-    Raise InputError where a name without a folder is neither a file nor an instance that ships.
-    """
+    """Return a file that exists, else the instance that ships under that name. InputError: there is neither."""
     if exists(given) or len(given.parts) != 1 or given.suffix in YAML:
         return given
     shipped = shipped_folder() / f"{given.stem if given.suffix == '.json' else given.name}.json"
@@ -45,10 +42,7 @@ def instance_path(given: Path) -> Path:
 
 
 def read_instance_file(given: Path) -> dict[str, Any]:
-    """Return the data of an instance's file, a `config.json` for its model read; of a plan's file the plan's instance.
-
-    Raise InputError where the file does not exist, cannot be read, or is of another kind.
-    """
+    """Return an instance's data, a `config.json` read, of a plan its instance. InputError: the file is none of them."""
     path = instance_path(given)
     data = instance_data(read_data(path), str(given))
     read_config(data, str(given), path.parent)
@@ -62,10 +56,7 @@ def holds_plan(given: Path) -> bool:
 
 
 def instance_data(data: Any, where: str) -> dict[str, Any]:
-    """Return the data of an instance: the given data themselves, or the instance of a plan.
-
-    Raise InputError where they are of another kind, or no object.
-    """
+    """Return the data of an instance, given or of a plan. InputError: they are of another kind, or no object."""
     if not isinstance(data, dict):
         is_ = "empty" if data is None else type(data).__name__
         raise InputError(f"{where}: must be a JSON object or a YAML mapping (is {is_}); see `planner schema instance`")
@@ -78,10 +69,7 @@ def instance_data(data: Any, where: str) -> dict[str, Any]:
 
 
 def read_config(data: dict[str, Any], where: str, folder: Path) -> None:
-    """Put the model of a Hugging Face configuration in place of the name of its file, relative to the instance's.
-
-    Raise InputError where the file cannot be read.
-    """
+    """Put a Hugging Face configuration's model in place of its file's name. InputError: the file cannot be read."""
     workload = data.get("workload")
     name = workload.get("model") if isinstance(workload, dict) else None
     if not isinstance(workload, dict) or not isinstance(name, str) or Path(name).suffix != ".json":
@@ -141,20 +129,20 @@ class Wish:
 
 
 def first_instance(wish: Wish) -> str:
-    """Return the YAML of an instance.
-
-    InputError: the model or the accelerator is no name of the catalogue, or a figure is out of its range.
-    """
+    """Return an instance's YAML. InputError: model or accelerator is not in the catalogue, or a figure out of range."""
     if not 0 <= wish.sites <= len(PLACES):
         raise InputError(f"--sites: must be from 0 (one cluster) to {len(PLACES)} (is {wish.sites}); add more by hand")
     if wish.sites and wish.racks is not None:
         raise InputError(f"--racks {wish.racks}: power and budget decide the racks of sites; leave out one of the two")
     gpu = _named("accelerators", wish.accelerator, "--accelerator")
     name = wish.model or ("llama3-405b" if wish.sites else "llama3-70b")
+    last = f"  racks: {wish.racks or RACKS}  # of the one cluster; a `grid` in their place lets power decide"
+    if wish.sites:
+        last = "  facility_overhead_factor: 1.3  # facility over IT power (PUE)"
     parts = [
         _head(wish),
         _workload(name, wish),
-        _hardware(wish, rack_of(wish.accelerator)),
+        f"hardware:\n  accelerator: {wish.accelerator}\n  rack: {rack_of(wish.accelerator)}\n{last}\n",
         *([_grid(wish.sites)] if wish.sites else []),
         _network(gpu["nic_bytes_per_second"] * 8 / 1e9),
     ]
@@ -170,15 +158,11 @@ def _named(kind: str, name: str, option: str) -> dict[str, Any]:
 
 
 def rack_of(accelerator: str) -> str:
-    """Return the first rack or node of the catalogue that is built for an accelerator.
-
-    Raise InputError where no rack of the catalogue has the accelerator.
-    """
+    """Return the catalogue's first rack or node that is built for an accelerator. InputError: there is none."""
     found = racks_with(accelerator)
     if not found:
-        raise InputError(
-            f"--accelerator: no rack of the catalogue has {accelerator!r}; choose another, and write the rack"
-        )
+        problem = f"no rack of the catalogue has {accelerator!r}"
+        raise InputError(f"--accelerator: {problem}; choose another, and write the rack")
     return found[0]
 
 
@@ -217,14 +201,6 @@ workload:
   precision: bf16  # `planner catalogue precisions`
   software: megatron-bridge  # the framework: `planner catalogue software`
 """
-
-
-def _hardware(wish: Wish, rack: str) -> str:
-    if wish.sites:
-        last = "  facility_overhead_factor: 1.3  # facility over IT power (PUE)"
-    else:
-        last = f"  racks: {wish.racks or RACKS}  # of the one cluster; a `grid` in their place lets power decide"
-    return f"hardware:\n  accelerator: {wish.accelerator}\n  rack: {rack}\n{last}\n"
 
 
 def _grid(sites: int) -> str:

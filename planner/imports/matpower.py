@@ -144,9 +144,8 @@ def _matrix_rows(file: str, name: str, rows: list[tuple[int, list[str]]]) -> Ite
             _matrix_value(file, line, f"{name} column {i} ({column})", word)
             for i, (column, word) in enumerate(zip(columns, words, strict=False), 1)
         ]
-        row = CsvRow(
-            file, line, {key: repr(value).removesuffix(".0") for key, value in zip(columns, values, strict=True)}, name
-        )
+        cells = {key: repr(value).removesuffix(".0") for key, value in zip(columns, values, strict=True)}
+        row = CsvRow(file, line, cells, name)
         for column in set(BUSES) & set(columns):
             if row.number(column) % 1 or row.number(column) < 1:
                 raise row.wrong(column, "must be a positive whole number", "correct it")
@@ -257,19 +256,13 @@ def _case_branches(case: Case, buses: dict[str, CsvRow], live: dict[str, CsvRow]
 
 
 def reactance(x_pu: float, ratio: float, base_mva: float) -> float | None:
-    """Return the reactance on 100 MVA as a dc power flow sees it: x·tap, base changed in proportion.
-
-    MATPOWER User's Manual, eq. 3.21. None where it is zero, which no instance can have.
-    """
+    """Return the reactance on 100 MVA, x·tap (MATPOWER User's Manual, eq. 3.21); None where it is zero."""
     x = x_pu * (ratio or 1.0) * BASE_MVA / base_mva
     return float(f"{x:.10g}") if x else None
 
 
 def _places(case: Case, live: dict[str, CsvRow], options: GridOptions) -> dict[str, Place]:
-    """Return the place of each bus: from the table of positions, else the one place given for all others.
-
-    Raise InputError where a bus has neither.
-    """
+    """Return the place of each bus, by the table or the one for all others. InputError: a bus has neither."""
     places = {} if options.positions is None else _positions(options.positions, set(live))
     without = [number for number in live if number not in places]
     if not without:

@@ -220,11 +220,8 @@ def run_of_flags(values: "RunValues", framework: str, compute: str | None) -> Ow
         zero = int(values.on("use-distributed-optimizer") or values.get("optim.name") == "distributed_fused_adam")
     layout: dict[str, Any] = {choice: values.count(key) for choice, key in DEGREE_KEYS["megatron"].items()}
     stages = layout["pipeline_parallel"]
-    layout |= {
-        "microbatch_sequences": values.count("micro-batch-size"),
-        "sequence_parallel": values.on("sequence-parallel"),
-        "zero_stage": zero,
-    }
+    layout["microbatch_sequences"] = values.count("micro-batch-size")
+    layout |= {"sequence_parallel": values.on("sequence-parallel"), "zero_stage": zero}
     layout |= stage_layers(values, stages)
     layout |= _recompute(values, layout.get("layers_per_stage"), stages, layout["virtual_stages"])
     tensor = values.count("expert-tensor-parallel-size", layout["tensor_parallel"])
@@ -247,9 +244,7 @@ FUSED_FLAGS = {"fused_experts": "use-transformer-engine-op-fuser", "fused_loss":
 
 def _switches(values: "RunValues", *, narrow: bool, selective: bool) -> dict[str, Any]:
     """Return the switches of the software stack that a file states; of a complete one all, off where it has no flag."""
-    overlaps: dict[Overlap, bool] = {
-        name: values.on(flag) for name, flag in OVERLAP_FLAGS.items() if values.states(flag)
-    }
+    overlaps: dict[Overlap, bool] = {key: values.on(flag) for key, flag in OVERLAP_FLAGS.items() if values.states(flag)}
     if values.states("overlap-p2p-comm"):
         overlaps["sends"] = values.on("overlap-p2p-comm") or (
             values.complete and not values.on("no-overlap-p2p-communication")
@@ -294,11 +289,7 @@ def _graphs(values: "RunValues") -> Graphs:
 
 @dataclass(frozen=True, slots=True)
 class RunValues:
-    """The values of a run's file by name, read as whole numbers and choices.
-
-    `shown` is the format of a key in the file, and `names` returns the keys that a name may have there. What a file
-    leaves out has the framework's default if the file is `complete`; otherwise it has that of a recipe elsewhere.
-    """
+    """Values of a run's file by name, with `names` and `shown` for its keys; `complete`: defaults for the rest."""
 
     items: TrackedItems
     where: str
@@ -376,10 +367,7 @@ def stage_layers(values: RunValues, stages: int) -> dict[str, Any]:
                 f"(is {layers}); change one"
             )
         virtual = layers // (stages * each)
-    first, last = (
-        values.count("decoder-first-pipeline-num-layers", 0),
-        values.count("decoder-last-pipeline-num-layers", 0),
-    )
+    first, last = (values.count(f"decoder-{end}-pipeline-num-layers", 0) for end in ("first", "last"))
     if not layers or not (first or last):
         return {"virtual_stages": virtual}
     middle = stages - bool(first) - bool(last)
@@ -393,10 +381,7 @@ def stage_layers(values: RunValues, stages: int) -> dict[str, Any]:
 
 
 def layout_choices(text: str, stages: int, where: str) -> dict[str, Any]:
-    """Return the layers of every stage of a pipeline layout such as `Et*3|(tt|)*6tL`: chunks go round the stages.
-
-    InputError: it has other letters than E, t, m and L, or chunks that the stages do not divide.
-    """
+    """Return layers by stage of a layout such as `Et*3|(tt|)*6tL`, chunks round the stages. InputError: it is none."""
     chunks = [chunk.count("t") for chunk in _written_out(text, where).split("|")]
     if len(chunks) % stages:
         raise InputError(f"{where}: has {len(chunks)} chunks, which {stages} stages do not divide; change one")

@@ -24,10 +24,7 @@ COLUMNS = ("interconnection", "headroom_mw", "energy_usd_per_mwh", "source")
 
 
 def fill(draft: Draft, options: GridOptions) -> tuple[tuple[BalancingAuthority, ...], tuple[str, ...]]:
-    """Return the authorities, and a sentence for each of their figures that is missing and written as 0 or 'unnamed'.
-
-    The user's table has precedence over the options, and these over the files.
-    """
+    """Return the authorities (user's table, then options, then files), and a sentence for each figure missing."""
     given = {} if options.authorities is None else _given(options.authorities, [area.id for area in draft.authorities])
     installed: defaultdict[str, float] = defaultdict(float)
     for node in draft.nodes:
@@ -117,13 +114,8 @@ def assemble(draft: Draft, options: GridOptions, items: ReadItems | None = None)
     left_out = tuple(note for note in draft.notes if "left out" in note or "without" in note)
     kept = (f"{NOT_MODELLED}{note}" if note in left_out else note for note in draft.notes)
     notes = (*kept, *_readings(draft, options, installed_mw), *(f"MISSING {figure}" for figure in missing))
-    grid = Grid(
-        source=options.source or draft.source,
-        note="; ".join(notes),
-        balancing_authorities=authorities,
-        nodes=nodes,
-        lines=lines,
-    )
+    source, note = options.source or draft.source, "; ".join(notes)
+    grid = Grid(source=source, note=note, balancing_authorities=authorities, nodes=nodes, lines=lines)
     read = (items or ReadItems()).model_copy(update={"defaulted": missing, "not_modelled": left_out})
     return Imported(grid, missing, read)
 
@@ -167,10 +159,7 @@ def _nodes(drafts: tuple[DraftNode, ...], options: GridOptions) -> tuple[PowerNo
 
 
 def _lines(draft: Draft, unlimited_mw: float) -> tuple[Line, ...]:
-    """Merge parallel branches that are equal into the circuits of one line; keep those that differ apart.
-
-    No flow exceeds all generation, so this is the rating of a branch without a limit.
-    """
+    """Merge equal parallel branches into circuits; a branch without a limit is rated at all generation."""
     if unlimited_mw <= 0 and any(branch.rating_mw is None for branch in draft.branches):
         problem = "branches without a rating, and no generation that would bound their flow"
         raise InputError(f"{draft.source}: {problem}; give them ratings")
@@ -258,10 +247,8 @@ def import_grid(files: Sequence[Path], kind: str, options: GridOptions) -> Impor
         for table in tables.values()
         for column in table.columns
     )
-    items = ReadItems(
-        taken=tuple(column for column, used in columns if used),
-        ignored=tuple(column for column, used in columns if not used),
-    )
+    taken, ignored = (tuple(column for column, used in columns if used is read) for read in (True, False))
+    items = ReadItems(taken=taken, ignored=ignored)
     return assemble(draft, options, items)
 
 
@@ -295,10 +282,9 @@ def geojson(grid: Grid) -> dict[str, Any]:
     where = {node.id: [node.longitude, node.latitude] for node in grid.nodes}
     features = [_feature(node, "node", {"type": "Point", "coordinates": where[node.id]}) for node in grid.nodes]
     for kind, lines in (("line", grid.lines), ("new_line", grid.new_lines)):
-        features += [
-            _feature(line, kind, {"type": "LineString", "coordinates": [where[line.a], where[line.b]]})
-            for line in lines
-        ]
+        for line in lines:
+            ends = [where[line.a], where[line.b]]
+            features.append(_feature(line, kind, {"type": "LineString", "coordinates": ends}))
     return {"type": "FeatureCollection", "features": features}
 
 
@@ -311,18 +297,13 @@ def part(grid: Grid) -> dict[str, Any]:
     """Return a grid as JSON data, without figures at their defaults."""
     data: dict[str, Any] = grid.model_dump(mode="json", exclude_defaults=True)
     for family in ("balancing_authorities", "nodes", "lines"):
-        data[family] = [
-            {key: item[key] for key in sorted(item, key=("source", "note").__contains__)}
-            for item in data.get(family, [])
-        ]
+        items = data.get(family, [])
+        data[family] = [{key: item[key] for key in sorted(item, key=("source", "note").__contains__)} for item in items]
     return data
 
 
 def instance_with(path: Path, grid: Grid, name: str | None) -> dict[str, Any]:
-    """Return the instance of a file with this grid instead of its own; rules, site prices and all else are kept.
-
-    An explicit interconnect rule falls back to the lines' capacity with the largest out where the nodes have no figure.
-    """
+    """Return a file's instance with this grid; explicit interconnect falls back to lines where nodes have no figure."""
     data = read_instance_file(path)
     old: dict[str, Any] = data["grid"] if isinstance(data.get("grid"), dict) else {}
     new = part(grid) | {key: old[key] for key in ("rules", "prices") if key in old}
@@ -378,10 +359,7 @@ class Shortage:
 
 
 def shortage(grid: Grid) -> Shortage:
-    """Minimise the MW by which the lines and plants of a grid fall short of its own load; all 0 where they suffice.
-
-    Lines that could be built and outages are left out. A grid model without flows has no shortage.
-    """
+    """Minimise the MW by which existing lines and plants fall short of a grid's own load; 0 without flows."""
     import numpy as np
     from scipy import sparse
     from scipy.optimize import linprog
@@ -426,17 +404,12 @@ def shortage(grid: Grid) -> Shortage:
 
 
 def _flows_suffice(grid: Grid) -> bool:
-    """Return whether lossless flows can feed all load, and can bring all must-run feed to load.
-
-    Then one flow does both: sources and loads that two flows use in full can be used in full at once.
-    """
+    """Return whether flows can feed all load, and bring all must-run feed to load: then one flow does both."""
     load = [max(0.0, node.load_mw) for node in grid.nodes]
     must = [max(0.0, -node.load_mw) for node in grid.nodes]
     plants = [node.generation_mw if grid.rules.generation else sum(load) for node in grid.nodes]
     every = [plant + feed for plant, feed in zip(plants, must, strict=True)]
-    return _brought(grid, every, load) == sum(map(_units, load)) and _brought(grid, must, load) == sum(
-        map(_units, must)
-    )
+    return all(_brought(grid, fed, load) == sum(map(_units, wanted)) for fed, wanted in ((every, load), (must, must)))
 
 
 def _units(mw: float) -> int:

@@ -80,9 +80,8 @@ KEYS: dict[str, dict[str, str]] = {
 for _framework in DEGREE_KEYS:  # the degree of experts' tensors follows from both where it is left out
     for _choice in ("tensor_parallel", "expert_parallel"):
         KEYS[_framework][_choice] += " " + KEYS[_framework]["expert_tensor"]
-KEYS["nemo"] = {
-    choice: " ".join(nemo_names(flag)[0] for flag in flags.split()) for choice, flags in KEYS["megatron"].items()
-}
+_flags = KEYS["megatron"].items()
+KEYS["nemo"] = {choice: " ".join(nemo_names(flag)[0] for flag in flags.split()) for choice, flags in _flags}
 SAME_KEYS = dict.fromkeys(("virtual_stages", "layers_per_stage"), "pipeline_parallel")
 SAME_KEYS |= dict.fromkeys(("recomputed_layers_per_stage", "recompute_modules"), "recompute")
 SAME_KEYS |= {"microbatches_per_step": "batch"}
@@ -107,11 +106,7 @@ VIRTUAL_STAGES = "num-virtual-stages-per-pipeline-rank"
 def written_like(
     text: str, path: Path, run: LaunchRun, instance: Instance, placed: placed_job.PlacedJob | None = None
 ) -> tuple[str, list[str]]:
-    """Return a recipe's text with the plan's choices in it, and a line for the user on each change.
-
-    InputError: the recipe has another model, sequence length or precision than the plan, or a value that cannot be
-    changed in its place; or the placement has another number of GPUs than the plan.
-    """
+    """Return a recipe with the plan's choices in it, and a line on each. InputError: it is of another question."""
     file = run_of_text(text, path)
     for problem in model_differences(file, instance):
         raise InputError(f"{path}: {problem}")
@@ -122,15 +117,10 @@ def written_like(
         raise InputError(f"{path}: the placement has {placed.ranks:,} GPUs, the plan {run.gpus:,}; place that plan")
     wrong, keys = differences(file, run), KEYS[file.framework]
     if file.framework == "nemo" or (file.framework == "torchtitan" and isinstance(recipe, ScriptText)):
-        unstated = [
-            keys[name].split()[0]
-            for name in OF_RECIPE
-            if name not in wrong and not set(keys[name].split()) & set(present)
-        ]
-        if unstated:
-            reported.append(
-                f"{path}: states none of {', '.join(unstated)}: taken as 1, off or none; its recipe's own hold"
-            )
+        alike = [keys[name].split() for name in OF_RECIPE if name not in wrong]
+        if unstated := [names[0] for names in alike if not set(names) & set(present)]:
+            taken = "taken as 1, off or none; its recipe's own hold"
+            reported.append(f"{path}: states none of {', '.join(unstated)}: {taken}")
     changed = {key for choice in wrong for key in keys.get(SAME_KEYS.get(choice, choice), "").split()}
     _change_keys(recipe, file.framework, changed, present, run)
     fsdp = [zero in SHARDING for zero in wrong.get("zero_stage", ())]

@@ -158,24 +158,23 @@ def torchtitan_run(values: RunValues, gpus: int | None) -> OwnRun:
         layout["data_parallel"] = shard * replicate
     tensor = values.count("parallelism.expert_tensor_parallel_degree", layout["tensor_parallel"])
     local = values.count("training.local_batch_size", values.count("training.batch_size", 8))
-    layout["microbatch_sequences"] = (
-        values.count("parallelism.pipeline_parallel_microbatch_size") if stages > 1 else local
-    )
+    size = "parallelism.pipeline_parallel_microbatch_size"
+    layout["microbatch_sequences"] = values.count(size) if stages > 1 else local
     parts = values.get("parallelism.module_fqns_per_model_part")
     if isinstance(parts, str):
         problem = f"must be a list of lists (is {parts[:40]!r})"
         raise InputError(f"{values.where}: parallelism.module_fqns_per_model_part: {problem}; write it in a .toml")
     if parts:
         chunks = [sum(str(name).startswith("layers.") for name in part) for part in parts]
-        layout |= layout_choices(
-            "|".join("t" * count for count in chunks), stages, f"{values.where}: module_fqns_per_model_part"
-        )
+        where = f"{values.where}: module_fqns_per_model_part"
+        layout |= layout_choices("|".join("t" * count for count in chunks), stages, where)
     whole = values.count("training.global_batch_size", -1)
     if whole < 1:
         if local % layout["microbatch_sequences"]:
             problem = f"must divide local_batch_size {local} (is {layout['microbatch_sequences']})"
-            raise InputError(f"{values.where}: parallelism.pipeline_parallel_microbatch_size: {problem}; change one")
+            raise InputError(f"{values.where}: {size}: {problem}; change one")
         layout["microbatches_per_step"] = local // layout["microbatch_sequences"]
+    known = r"(training|parallelism|activation_checkpoint|compile|quantize|float8)\."
     return OwnRun(
         framework="torchtitan",
         layout=layout,
@@ -184,10 +183,7 @@ def torchtitan_run(values: RunValues, gpus: int | None) -> OwnRun:
         expert_tensor=tensor if layout["expert_parallel"] > 1 and layout["tensor_parallel"] > 1 else 1,
         sequence_length=values.count("training.seq_len", 2048),
         compute="fp8" if "float8" in str(values.get("model.converters", "")) else None,
-        items=_read(
-            values,
-            _other_effect(TITAN_WITHOUT, r"(training|parallelism|activation_checkpoint|compile|quantize|float8)\."),
-        ),
+        items=_read(values, _other_effect(TITAN_WITHOUT, known)),
     )
 
 
@@ -319,9 +315,8 @@ def model_differences(run: OwnRun, instance: Instance) -> list[str]:
     model, problems = instance.workload.model, []
     if run.sequence_length not in (None, instance.workload.sequence_length):
         own = instance.workload.sequence_length
-        problems.append(
-            f"sequence length is {run.sequence_length:,}, workload.sequence_length {own:,}; make them the same"
-        )
+        both = f"sequence length is {run.sequence_length:,}, workload.sequence_length {own:,}"
+        problems.append(f"{both}; make them the same")
     compute = instance.workload.precision.compute
     if run.compute not in (None, compute):
         problems.append(

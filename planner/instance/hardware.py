@@ -145,13 +145,7 @@ class Hardware(Sourced):
 
     @property
     def gpu_nic_bytes_per_second(self) -> float:
-        """Return the rate of one GPU's NIC in bytes/s, one direction: that stated here, else the accelerator's.
-
-        Raises
-        ------
-        TypeError
-            A catalogue name is left in its place.
-        """
+        """Return one NIC's rate in bytes/s one way, as here or the accelerator's. TypeError: that is a name still."""
         if self.nic_bytes_per_second is not None:
             return self.nic_bytes_per_second
         if not isinstance(self.accelerator, Accelerator):
@@ -255,11 +249,9 @@ class Reliability(Sourced):
     def _something_to_choose(self) -> Self:
         """Refuse choices that leave no way to go on."""
         if set(self.recoveries) == {"warm-spares"} and not any(self.spare_targets):
-            raise ValueError(
-                'recoveries has "warm-spares" alone, and spare_targets no share above 0; add one to either'
-            )
+            problem = 'recoveries has "warm-spares" alone, and spare_targets no share above 0'
+            raise ValueError(f"{problem}; add one to either")
         if "storage" not in self.checkpoint_targets and self.memory_bytes_per_second_per_gpu is None:
-            raise ValueError(
-                'checkpoint_targets has no "storage", and memory_bytes_per_second_per_gpu is absent; add one'
-            )
+            problem = 'checkpoint_targets has no "storage", and memory_bytes_per_second_per_gpu is absent'
+            raise ValueError(f"{problem}; add one")
         return self

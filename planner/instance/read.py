@@ -26,10 +26,7 @@ KEY_CUTOFF = 0.5  # of difflib's ratio: keys are longer than ids, so a chance li
 
 @dataclass
 class Faults:
-    """Faults of data: complaints, and the places whose wrong values are replaced by placeholders.
-
-    Further complaints about a replaced place, or about a place around or inside it, are dropped.
-    """
+    """Complaints of data, and replaced places, about or around or inside which further complaints are dropped."""
 
     lines: list[str] = field(default_factory=list)
     replaced: list[str] = field(default_factory=list)
@@ -52,12 +49,7 @@ def validated(
 
     All faults are reported at once: a wrong value is replaced by a placeholder, so that the rest can be checked.
     `problems` yields the faults of data whose types are right; `faults` are those found before, with their placeholders
-    in the data.
-
-    Raises
-    ------
-    InputError
-        Names each JSON path, the value and what was expected; of a file of schema version 1, the keys to rename.
+    in the data. InputError names each path, value and what was expected; of schema version 1, the keys to rename.
     """
     if isinstance(data, Mapping) and data.get("schema_version") == 1 and "schema_version" in model.model_fields:
         raise InputError(_version_complaint(data, where))
@@ -83,9 +75,7 @@ def _with_stand_ins(model: type[M], data: Any, faults: Faults) -> M | None:
         except ValidationError as error:
             found = list(_errors(error, model, data))
         # A list is too short where its items are wrong.
-        wrong = [
-            error for error in found if not any(other[0][: len(error[0])] == error[0] != other[0] for other in found)
-        ]
+        wrong = [error for error in found if not any(one[0][: len(error[0])] == error[0] != one[0] for one in found)]
         for path, complaint in wrong:
             faults.add(dotted(path), complaint)
         data = json.loads(json.dumps(data, default=str))
@@ -107,11 +97,8 @@ def complaints(error: ValidationError, where: str, model: type[BaseModel], data:
 
 
 def _errors(error: ValidationError, model: type[BaseModel], data: Any) -> Iterator[tuple[Location, str]]:
-    """Yield the place of each validation error and its complaint."""
-    errors = [
-        (located(fault["loc"], data, missing=fault["type"] == "missing"), fault)
-        for fault in error.errors(include_url=False)
-    ]
+    faults = error.errors(include_url=False)
+    errors = [(located(fault["loc"], data, missing=fault["type"] == "missing"), fault) for fault in faults]
     # Of a key with several forms the value is meant as the one that it has: an object, a list, or a number or name.
     meant = [path for path, fault in errors if not _of_another_form(fault["type"], fault["input"])]
     for path, fault in errors:
@@ -137,10 +124,7 @@ def _of_another_form(kind: str, value: Any) -> bool:
 
 
 def located(location: Location, data: Any, *, missing: bool) -> Location:
-    """Return where in the data an error is: its location without the names that the validation has for its own steps.
-
-    The last part of the location of a `missing` key is kept, though it is no key of the data.
-    """
+    """Return the place of an error in the data, without validation's own steps; the last of a `missing` key is kept."""
     found: list[int | str] = []
     for i, part in enumerate(location):
         if isinstance(data, Mapping) and part in data:
@@ -179,14 +163,11 @@ def _key_hint(location: tuple[int | str, ...], model: type[BaseModel]) -> str:
     return hint(str(location[-1]), known, KEY_CUTOFF) if known else "remove it"
 
 
-def dotted(location: Location) -> str:
+def dotted(location: Iterable[int | str]) -> str:
     """Write a JSON location as `grid.nodes[3].latitude`."""
     text = ""
     for part in location:
-        if isinstance(part, int):
-            text += f"[{part}]"
-        else:
-            text += f".{part}" if text else part
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
     return text
 
 
@@ -256,10 +237,8 @@ def renames_in(location: Location, value: Any) -> Iterator[tuple[Location, str]]
         for (above, key, old), new_value in RENAMED_VALUES.items():
             if (location[-1], value) == (key, old) and above in location:
                 yield location, new_value
-    entries: Iterable[tuple[int | str, Any]] = ()
-    if isinstance(value, dict):
-        entries = value.items()
-    elif isinstance(value, list):
+    entries: Iterable[tuple[int | str, Any]] = value.items() if isinstance(value, dict) else ()
+    if isinstance(value, list):
         entries = enumerate(value)
     for at, inner in entries:
         yield from renames_in((*location, at), inner)
@@ -277,10 +256,7 @@ def schema_of(model: type[BaseModel]) -> Schema:
 
 
 def put_stand_in(model: type[BaseModel], data: Any, location: Location, *, drop: bool) -> bool:
-    """Put the plainest value of its type in place of the one at a location; return whether that was to be done.
-
-    A key that may be left out is taken away, an object that may be only to `drop` one that was put there before.
-    """
+    """Put the plainest value of its type at a location, or take it away (an object to `drop`); return whether."""
     *parents, last = location
     root = schema_of(model)
     holder, schemas = data, list(_forms(root, root))
@@ -386,16 +362,13 @@ class TrackedItems(Mapping[str, Any]):
     def read(self, effect_of: Callable[[str, Any], str | None], show: str = "{}") -> ReadItems:
         """Group the items by use; `effect_of` an item never looked up is `NO_EFFECT`, words on it, or None: unknown."""
         left = {name: effect_of(name, self._items[name]) for name in self._items if name not in self.looked_up}
-        reported = {
-            name: f"{show.format(name)} ({effect})" if effect != "-" else show.format(name)
-            for name, effect in left.items()
-            if effect
-        }
         return ReadItems(
             taken=tuple(show.format(name) for name in self._items if name in self.looked_up),
             defaulted=tuple(f"{show.format(name)} {value}" for name, value in self.defaults.items()),
             ignored=tuple(show.format(name) for name, effect in left.items() if effect == NO_EFFECT),
-            not_modelled=tuple(reported.values()),
+            not_modelled=tuple(
+                f"{show.format(name)} ({why})".removesuffix(" (-)") for name, why in left.items() if why
+            ),
             unknown=tuple(show.format(name) for name, effect in left.items() if effect is None),
         )
 

@@ -44,9 +44,7 @@ PINS: dict[str, tuple[Check, str]] = {
     "layout.pipeline_parallel": WHOLE,
     "layout.data_parallel": WHOLE,
     "layout.data_parallel_by_site": (
-        lambda value: (
-            isinstance(value, dict) and all(isinstance(count, int) and count >= 0 for count in value.values())
-        ),
+        lambda value: isinstance(value, dict) and all(isinstance(x, int) and x >= 0 for x in value.values()),
         "an object of site id and whole number",
     ),
     "layout.virtual_stages": WHOLE,
@@ -108,13 +106,7 @@ def long_name(path: str) -> str:
 
 
 def long_names(pins: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return pins with the long names of decisions in place of tp, pp, dp, ep, cp, vpp and mbs.
-
-    Raises
-    ------
-    InputError
-        A decision is pinned under both of its names, with two values.
-    """
+    """Return pins by the long names of tp, pp, dp, ep, cp, vpp and mbs. InputError: one is pinned under both names."""
     result: dict[str, Any] = {}
     for path, value in pins.items():
         long = long_name(str(path))
@@ -178,10 +170,7 @@ def network_problems(network: Network | None) -> Iterator[str]:
 
 
 def reference_problems(instance: Instance, *, searched: bool) -> Iterator[str]:
-    """Yield names that refer to nothing or occur twice, and parts that are missing or incompatible, as complaints.
-
-    Parts that only a search needs are required if the instance is `searched`.
-    """
+    """Yield unknown or repeated names, and missing or incompatible parts: those of a search if it is `searched`."""
     yield from _without_type("workload.precision.compute", instance.hardware.accelerator, instance)
     yield from pool_problems(instance)
     yield from _alternative_problems(instance)
@@ -224,18 +213,13 @@ def _link_problems(instance: Instance) -> Iterator[str]:
     if reliability is None or isinstance(reliability, str) or not reliability.counts_links:
         return
     named = next(name for name, part in sorted(reliability.parts.items()) if part.gpu_hours_per_event is None)
+    transceivers = any(part.transceiver_hours_per_event is not None for part in reliability.parts.values())
     if network is None:
         yield f"reliability.parts.{named}: counts links, and there is no network; give gpu_hours_per_event"
-    elif (
-        network.media
-        and network.floor is not None
-        and any(part.transceiver_hours_per_event is not None for part in reliability.parts.values())
-    ):
+    elif network.media and network.floor is not None and transceivers:
         kept = "transceiver_hours_per_event"
         yield f"network.media: have no number of transceivers, which {kept} counts; give link_hours_per_event"
-    rates = {
-        switch.port_gbps for switch in (network.switches if network is not None else ()) if isinstance(switch, Switch)
-    }
+    rates = {box.port_gbps for box in (network.switches if network is not None else ()) if isinstance(box, Switch)}
     for path in sorted(instance.pins):
         kind, _, name = path.partition(".")
         if kind == "fabric" and name.partition(".")[2] in ONE_SWITCH and len(rates) > 1:
@@ -244,11 +228,8 @@ def _link_problems(instance: Instance) -> Iterator[str]:
 
 
 def _batch_problems(instance: Instance, *, searched: bool) -> Iterator[str]:
-    batch, choose, sequence = (
-        instance.limits.max_batch_tokens,
-        instance.workload.choose,
-        instance.workload.sequence_length,
-    )
+    batch, work = instance.limits.max_batch_tokens, instance.workload
+    choose, sequence = work.choose, work.sequence_length
     if batch is None and searched and (choose is None or choose.critical_batch is None):
         yield "limits.max_batch_tokens: is missing; give the critical batch in tokens (published laws span 1e7 to 1e9)"
     elif batch is not None and batch > MAX_COUNT * sequence:
@@ -312,13 +293,7 @@ def hardware_kind(hardware: Hardware | HardwareAlternative) -> tuple[str, str]:
 
 
 def of_one_layout(instance: Instance) -> Instance:
-    """Return an instance that has one layout: on one GPU and rack.
-
-    Raises
-    ------
-    InputError
-        The instance has pools, or alternatives to its hardware.
-    """
+    """Return an instance of one layout, GPU and rack. InputError: it has pools, or alternatives to its hardware."""
     if instance.hardware.pools:
         raise InputError(
             "hardware.pools: each pool has a layout of its own; "
@@ -333,13 +308,7 @@ def of_one_layout(instance: Instance) -> Instance:
 
 
 def refuse_without_curve(instance: Instance) -> Instance:
-    """Return an instance that has a curve of money against days: of one layout and one model.
-
-    Raises
-    ------
-    InputError
-        The instance has pools, alternatives to its hardware, or asks for the model of least loss.
-    """
+    """Return an instance that has a curve of money against days. InputError: it is not of one layout and one model."""
     if instance.objective.minimize == "loss":
         raise InputError(
             "objective.minimize: is loss, whose model changes with the money: it has no curve of money against days; "
@@ -349,7 +318,6 @@ def refuse_without_curve(instance: Instance) -> Instance:
 
 
 def _ignored_with_pools(instance: Instance) -> Iterator[str]:
-    """Yield complaints about parts and figures of an instance with pools that would be ignored."""
     hardware = instance.hardware
     if instance.reliability is not None:
         yield "reliability: failures are not counted over pools; give workload.availability, and remove it"
@@ -393,9 +361,8 @@ def _scenario_problems(grid: Grid, authorities: Collection[str], nodes: Collecti
     total = sum(scenario.weight for scenario in grid.scenarios)
     if total > 1 + WEIGHT_TOLERANCE:
         yield f"grid.scenarios: weights must sum to at most 1 (are {total:g}); lower them"
-    yield from _doubles(
-        (f"grid.scenarios[{i}]", "name", scenario.name) for i, scenario in enumerate(grid.scenarios) if scenario.name
-    )
+    named = ((f"grid.scenarios[{i}]", "name", one.name) for i, one in enumerate(grid.scenarios) if one.name)
+    yield from _doubles(named)
     for i, scenario in enumerate(grid.scenarios):
         if not scenario.name:
             yield f"grid.scenarios[{i}].name: is empty; rows and reports name a scenario by it, so give one"
@@ -478,13 +445,11 @@ def _end_problems(path: str, start: str, end: str, known: Collection[str]) -> It
 
 
 def _unknown(path: str, name: str, known: Collection[str]) -> Iterator[str]:
-    """Return a name that does not exist, with the nearest that does."""
     if name not in known:
         yield f"{path}: {name!r} does not exist; {hint(name, known)}"
 
 
 def _doubles(entries: Iterable[tuple[str, str, str]]) -> Iterator[str]:
-    """Return each entry (path, key, name) whose name an earlier one has."""
     first: dict[str, str] = {}
     for path, key, name in entries:
         if first.setdefault(name, path) != path:

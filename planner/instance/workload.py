@@ -459,9 +459,8 @@ class Software(Sourced):
             if {"overlaps", "dispatcher", *DISPATCH_SECONDS.values()} & new.keys():
                 raise ValueError(f"has {key}, which is no key any more; give {REPLACED[key]}")
             if not isinstance(data[key], (int, float)) or not 0 <= data[key] <= 1:
-                raise ValueError(
-                    f"{key} must be from 0 to 1 (is {data[key]!r}), and is no key any more; give {REPLACED[key]}"
-                )
+                problem = f"{key} must be from 0 to 1 (is {data[key]!r}), and is no key any more"
+                raise ValueError(f"{problem}; give {REPLACED[key]}")
         if shares := {key: data[key] for key in HIDING if key in old}:
             exposed = {HIDING[key] for key, share in shares.items() if share == (key == "data_exposed")}
             new["overlaps"] = tuple(name for name in cls.model_fields["overlaps"].default if name not in exposed)

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from planner.cluster import parse
 from planner.instance.grid import BalancingAuthority, Grid, PowerNode
@@ -75,11 +76,9 @@ class PlanPhysics:
         sites = self.plan.sites.sites if self.plan.sites and self.instance.grid else ()
         nodes = {node.id: node for node in self.grid.nodes}
         areas = {area.id: area for area in self.grid.balancing_authorities}
-        known = [site for site in sites if site.id in nodes and nodes[site.id].balancing_authority in areas]
-        return tuple(
-            PoweredSite(site=site, node=nodes[site.id], authority=areas[nodes[site.id].balancing_authority])
-            for site in known
-        )
+        known = [(site, nodes[site.id]) for site in sites if site.id in nodes]
+        pairs = [(site, node, areas.get(node.balancing_authority)) for site, node in known]
+        return tuple(PoweredSite(site=site, node=node, authority=area) for site, node, area in pairs if area)
 
     @cached_property
     def racks_by_site(self) -> dict[str, int]:
@@ -225,9 +224,8 @@ class PlanPhysics:
             if network is None or site not in self.racks_by_site or design_fault(fabric, racks) or not known:
                 continue
             nic, gpus = self.instance.hardware.gpu_nic_bytes_per_second, self.wired_gpus_per_rack(site)
-            found[site] = design_of(
-                fabric, racks, switches=self.switches, gpus=gpus, network=network, nic_bytes_per_second=nic
-            )
+            parts: dict[str, Any] = {"switches": self.switches, "network": network, "nic_bytes_per_second": nic}
+            found[site] = design_of(fabric, racks, gpus=gpus, **parts)
         return found
 
     def above(self, fabric: SiteFabric) -> tuple[Switch, ...]:
@@ -276,10 +274,7 @@ class PlanPhysics:
 
 
 def racks_of(text: str, racks: int) -> list[int] | str:
-    """Read a hostlist of a site's racks; return the rack numbers, or the sentence that names the fault.
-
-    Numbers are compared with the site's racks before ranges are expanded.
-    """
+    """Read a hostlist of a site's racks, or return its fault; numbers are compared with the site's before expansion."""
     outside = [number for number in re.findall(r"[0-9]+", text) if len(number) > 9 or int(number) >= racks]
     if outside:
         return f"rack {outside[0][:20]} of {text[:60]!r} > {racks - 1:,}, the site's last rack"

@@ -68,10 +68,7 @@ def stops_per_gpu_second(rates: Reliability, links: GpuLinks = NO_LINKS) -> floa
 
 
 def scale_factor(rates: Reliability, gpus: Num) -> Any:
-    """Compute the factor by which a job's stops exceed proportionality to its GPUs: (gpus / measured)^exponent.
-
-    It is 1 for jobs of at most `measured_gpus` GPUs, and where no exponent is stated.
-    """
+    """Compute (gpus / measured)^exponent, by which stops exceed proportionality; 1 up to `measured_gpus` GPUs."""
     if not rates.scale_exponent:
         return 1.0
     return np.maximum(1.0, np.asarray(gpus, dtype=np.float64) / rates.measured_gpus) ** rates.scale_exponent
@@ -91,37 +88,17 @@ ENOUGH = 1e-10  # relative change below which a step is of rounding: in a table 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointedJob:
-    """The properties of a job that determine its stops and checkpoints; numbers or arrays of one shape.
-
-    Attributes
-    ----------
-    gpus
-        GPUs at work.
-    replica_gpus
-        Those of one replica.
-    state_bytes
-        A checkpoint of the whole job.
-    step_seconds
-        The shortest interval between checkpoints; 0 where the step is not known.
-    shares_state
-        Replicas share the optimiser's state, so that a lost one is replaced from copies in its neighbours' memory.
-    replicas
-        A job of one alone cannot lose it.
-    writers
-        GPUs that share the writing, where bounds count on more than are at work; 0: those at work.
-    links
-        What joins a GPU at work to its leaves.
-    """
+    """The properties of a job that determine its stops and checkpoints; numbers or arrays of one shape."""
 
     r: Reliability
-    gpus: Num
-    replica_gpus: Num
-    state_bytes: float
-    replicas: Num = 2
-    step_seconds: Num = 0.0
-    shares_state: bool = False
-    writers: Num = 0.0
-    links: GpuLinks = NO_LINKS
+    gpus: Num  # GPUs at work
+    replica_gpus: Num  # those of one replica
+    state_bytes: float  # a checkpoint of the whole job
+    replicas: Num = 2  # a job of one alone cannot lose it
+    step_seconds: Num = 0.0  # the shortest interval between checkpoints; 0 where the step is not known
+    shares_state: bool = False  # of the optimiser, so that neighbours have copies for a lost replica
+    writers: Num = 0.0  # GPUs that share the writing, where bounds count on more than are at work; 0: those at work
+    links: GpuLinks = NO_LINKS  # what joins a GPU at work to its leaves
 
     @cached_property
     def stops_per_second(self) -> Any:
@@ -197,10 +174,7 @@ class Way:
 
 
 def ways(job: CheckpointedJob, *, spares: bool) -> Iterator[Way]:
-    """Yield the ways to resume after a failure that the figures allow; on spare racks only where there are `spares`.
-
-    A job that nothing stops has one way, with a stretch of 1.
-    """
+    """Yield the ways to resume that the figures allow, on spare racks only with `spares`; one where nothing stops."""
     rates = job.r
     if not stops_per_gpu_second(rates, job.links):
         yield Way(

@@ -75,10 +75,7 @@ def enough_share(needed: int, spares: int, availability: float) -> float:
 
 @lru_cache(maxsize=65536)
 def min_spares(needed: int, availability: float, target: float) -> int:
-    """Return the fewest spare racks, one at least, that leave enough racks for a share of time; none for a share of 0.
-
-    The share grows with them: doubled until it is reached, then halved to the fewest.
-    """
+    """Return the fewest spare racks, one at least, that leave enough for a share of time (it grows); 0 for none."""
     if target <= 0 or needed <= 0:
         return 0
     if availability <= 0:
@@ -108,21 +105,11 @@ SECONDS_PER_DAY = 86_400.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpareEffect:
-    """The effect of the spare racks at a plan's sites.
+    """The effect of the spare racks at a plan's sites."""
 
-    Attributes
-    ----------
-    enough_share
-        Share of time in which all sites have enough racks fit for work.
-    replicas_down
-        Mean number of replicas that racks out of service take down.
-    spares
-        Whether every site has a spare rack.
-    """
-
-    enough_share: float
-    replicas_down: float
-    spares: bool
+    enough_share: float  # share of time in which all sites have enough racks fit for work
+    replicas_down: float  # mean number of replicas that racks out of service take down
+    spares: bool  # whether every site has a spare rack
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,10 +141,7 @@ def checkpoint_bytes(instance: Instance, model: Model) -> float:
 
 
 def standing_of(sites: Iterable[tuple[int, int]], rack_availability: float, block_replicas: int) -> SpareEffect:
-    """Compute the effect of spare racks from the (racks at work, spare racks) of each site.
-
-    A rack that is missing takes its block of `block_replicas` replicas down.
-    """
+    """Compute the effect of spare racks from each site's (at work, spare); a missing rack takes its block down."""
     racks = list(sites)
     return SpareEffect(
         enough_share=math.prod(enough_share(work, spare, rack_availability) for work, spare in racks),
@@ -189,9 +173,9 @@ def section(job: CheckpointedJob, upkeep: Upkeep, step_days: float) -> Reliabili
     scale = gpus * float(scale_factor(job.r, gpus))
     interval = float(way.interval_seconds)
     lost = {name: float(share) * step_days for name, share in way.parts.items()}
-    lost["replicas short of racks" if way.recovery == "elastic" else "waiting for racks"] = (
-        upkeep.stretch - float(way.stretch)
-    ) * step_days
+    short = "replicas short of racks" if way.recovery == "elastic" else "waiting for racks"
+    lost[short] = (upkeep.stretch - float(way.stretch)) * step_days
+    rates = part_stops_per_gpu_second(job.r, job.links)
     return ReliabilityPlan(
         recovery=way.recovery,
         checkpoint_target=way.target,
@@ -199,9 +183,7 @@ def section(job: CheckpointedJob, upkeep: Upkeep, step_days: float) -> Reliabili
         checkpoint_write_seconds=float(way.write_seconds),
         checkpoint_bytes=job.state_bytes,
         stop_seconds=1 / float(job.stops_per_second),
-        stops_per_day_by_part={
-            name: rate * scale * SECONDS_PER_DAY for name, rate in part_stops_per_gpu_second(job.r, job.links).items()
-        },
+        stops_per_day_by_part={name: rate * scale * SECONDS_PER_DAY for name, rate in rates.items()},
         restart_seconds=float(way.restart_seconds),
         spare_target=upkeep.spare_target,
         spare_racks_by_site=upkeep.spare_racks,
@@ -221,12 +203,7 @@ def upkeep_of(
     """Return the job of a layout and how it best meets failures; None where they do not count.
 
     The spare racks are those of the target that leaves most time to steps, within the racks of the cluster where their
-    number is given.
-
-    Raises
-    ------
-    InputError
-        No way to go on ever trains: too few racks are fit for work at any time.
+    number is given. InputError: no way to go on ever trains, as too few racks are fit for work at any time.
     """
     rates, machine = counted(instance), step.machine_of(instance)
     block = block_of(
@@ -334,7 +311,7 @@ def exposure_of(plan: Plan) -> Exposure | None:
         replicas=layout.data_parallel,
         step_seconds=layout.metrics.step_seconds,
         shares_state=layout.zero_stage > 0,
-        links=(gpu_links(plan.instance.network, lanes) if lanes else fewest_stops(plan.instance, rates)),
+        links=gpu_links(plan.instance.network, lanes) if lanes else fewest_stops(plan.instance, rates),
     )
     return Exposure(
         job=job,
@@ -364,11 +341,7 @@ def interval_curves(exposure: Exposure) -> list[IntervalCurve]:
 
 
 def spare_points(exposure: Exposure) -> list[SparePoint]:
-    """Trace the useful share over spare racks, from none to twice the plan's, each site's in proportion to its own.
-
-    For a plan without spares, each site's are in proportion to the fewest that give it enough racks for 99 % of the
-    time.
-    """
+    """Trace the useful share over spares, to twice the plan's, or what 99 % of the time takes where it has none."""
     whole = {site: exposure.spare_racks.get(site, 0) for site in exposure.needed}
     if not any(whole.values()):
         whole = {site: min_spares(count, exposure.rack_availability, TARGET) for site, count in exposure.needed.items()}

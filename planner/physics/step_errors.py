@@ -131,10 +131,7 @@ def interval(
 
 
 def widest(predicted: float, of: Sequence[tuple[float, tuple[float, float]]]) -> tuple[float, float]:
-    """Return the interval round a time that rests on several predictions: with the largest error of any, each way.
-
-    `of` are the predictions with their own intervals.
-    """
+    """Return the interval round a time with the largest error, each way, of several predictions with their own."""
     return (
         predicted * min(low / middle for middle, (low, _) in of),
         predicted * max(high / middle for middle, (_, high) in of),

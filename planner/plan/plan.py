@@ -256,11 +256,6 @@ def _strategy(row: Row) -> str | None:
     return " ".join(parts) or None
 
 
-def _memory(row: Row) -> str | None:
-    choices = {"ZeRO-": row.get("layout.zero_stage"), "recompute ": row.get("layout.recompute")}
-    return ", ".join(f"{name}{value}" for name, value in choices.items() if value is not None) or None
-
-
 def _fabric_in_short(row: Row) -> str | None:
     """Return tiers and planes; of several sites each form once, the one with most tiers first."""
     planes = dict(_named(row, FABRIC_SITES, ".planes"))
@@ -288,13 +283,14 @@ def _model(row: Row) -> str | None:
     return None if layers is None else f"{layers} layers"
 
 
+MEMORY = {"layout.zero_stage": "ZeRO-", "layout.recompute": "recompute "}
 LANES: dict[str, Callable[[Row], str | None]] = {
     "sites": lambda row: " + ".join(sites_of(row)) or None,
     "new lines": _lines,
     "GPU": lambda row: row.get("layout.accelerator") or None,
     "model": _model,
     "layout": _strategy,
-    "memory": _memory,
+    "memory": lambda row: ", ".join(f"{x}{row[k]}" for k, x in MEMORY.items() if row.get(k) is not None) or None,
     "fabric": _fabric_in_short,
 }
 
@@ -339,10 +335,7 @@ FABRIC = (
 
 
 def digest(plan: Plan) -> dict[str, Figure]:
-    """Return the figures of a plan by dotted name; entries of lists have their id, as `sites.sites.palo-verde.racks`.
-
-    `sites.racks`, `sites.count` and `fabric.switches` are totals, and `slack.*` is what each limit leaves unused.
-    """
+    """Return a plan's figures by dotted name, entries of lists by id, with totals and what each limit leaves unused."""
     return {name: value for name, value in _figures(plan) if value is not None}
 
 
@@ -359,9 +352,8 @@ def _figures(plan: Plan) -> Iterator[tuple[str, Figure]]:
     if plan.reliability is not None:
         yield from _scalars("reliability", plan.reliability)
         for name in ("spare_racks_by_site", "lost_days"):
-            yield from (
-                (f"reliability.{name}.{key}", value) for key, value in sorted(getattr(plan.reliability, name).items())
-            )
+            stated = sorted(getattr(plan.reliability, name).items())
+            yield from ((f"reliability.{name}.{key}", value) for key, value in stated)
     if plan.cost is not None:
         yield "cost.total_usd", plan.cost.total_usd
         for part, usd in sorted(plan.cost.capex_usd.items()):

@@ -68,13 +68,7 @@ def without_schema_key(data: Any) -> Any:
 
 
 def read_plan(path: Path) -> "Plan":
-    """Read a plan file.
-
-    Raises
-    ------
-    InputError
-        Names the file, the JSON path, the value and what was expected.
-    """
+    """Read a plan file. InputError names the file, the JSON path, the value and what was expected."""
     if path.suffix.lower() in (".yaml", ".yml"):
         remedy = f"make a plan of an instance: `planner solve {path} -o plan.json`"
         raise InputError(f"{path}: is YAML, where a plan (JSON) is due\n{remedy}")
@@ -82,13 +76,7 @@ def read_plan(path: Path) -> "Plan":
 
 
 def plan_of(data: Any, where: str) -> "Plan":
-    """Return the plan that JSON data are; `where` names them in errors.
-
-    Raises
-    ------
-    InputError
-        Names the JSON path, the value and what was expected.
-    """
+    """Return the plan that JSON data of `where` are. InputError names the JSON path, its value and what was due."""
     from planner.instance.base import out_of_range
     from planner.instance.read import validated
     from planner.plan.plan import Plan

@@ -478,10 +478,7 @@ class WanPlan(Frozen):
 
     @property
     def shared_nodes(self) -> dict[str, tuple[str, ...]]:
-        """Fibre nodes between the ends of a link that a route and its backup both pass, by link: no cut, but one loss.
-
-        A backup shares no span with its route. Where a site has access to a node elsewhere, that node is an end.
-        """
+        """Fibre nodes that a route and its backup, which share no span, both pass, by link: one loss takes both."""
         ends, found = {edge.id: (edge.a, edge.b) for edge in self.edges}, {}
         for demand in self.demands:
             shared: set[str] = set()

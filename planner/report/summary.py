@@ -12,15 +12,7 @@ from typing import TYPE_CHECKING, Any
 from planner.errors import InputError
 from planner.instance.instance import FabricInstance
 from planner.plan.plan import Curve, CurvePoint, Plan, proven_knee
-from planner.report.statements.sites_and_fabric import (
-    fabric,
-    fabric_alone,
-    placement,
-    purchase,
-    sites,
-    transport,
-    wan,
-)
+from planner.report.statements.sites_and_fabric import fabric, fabric_alone, placement, purchase, sites, transport, wan
 from planner.report.statements.statement import SECTIONS, Statement, Topic, proof_of, short_percent, status_of
 from planner.report.statements.training import calendar, day_bars, layout, pools
 from planner.report.statements.verdict import (
@@ -98,10 +90,7 @@ def curve_section(curve: Curve) -> str:
 
 
 def curve_text(frontier: "Frontier", epsilon: float, width: int | None = None) -> str:
-    """Write a curve: its plans by rising capital with their bounds, the knee or why there is none, the proven share.
-
-    `epsilon` is the share within which a row was asked for; no line is longer than `width` columns.
-    """
+    """Write a curve: plans by capital with bounds, the knee or why there is none, the share proven, and that asked."""
     curve, name = frontier.curve, frontier.instance.name
     if not curve.points and curve.stopped == "proved":
         why = f"No plan{_curve_box(curve)} keeps all rules (proven); `planner explain` says which rules."

@@ -117,9 +117,8 @@ def changes(before: Side, after: Side) -> str:
     """Write the values of the instance that differ; the change of a number is a share of its old value."""
     if before.asked is None or after.asked is None:
         return after.name
-    differ = [
-        key for key in dict.fromkeys((*before.asked, *after.asked)) if before.asked.get(key) != after.asked.get(key)
-    ]
+    keys = dict.fromkeys((*before.asked, *after.asked))
+    differ = [key for key in keys if before.asked.get(key) != after.asked.get(key)]
     # A name says all of its object.
     named_objects = tuple(key.removesuffix("name") for key in differ if key.endswith(".name"))
     if named_objects:
@@ -267,9 +266,7 @@ def rows_of(columns: Sequence[Side], *, diff: bool = False) -> Rows:
     names.sort(key=lambda name: SECTIONS.index(sections[name]) if sections[name] in SECTIONS else 0)
     rows = {name: [column.figures.get(name) for column in columns] for name in names}
     rows = {name: values for name, values in rows.items() if any(value is not None for value in values)}
-    return {
-        name: values for name, values in rows.items() if not (diff and all(_same(value, values[0]) for value in values))
-    }
+    return {name: row for name, row in rows.items() if not (diff and all(_same(value, row[0]) for value in row))}
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -281,10 +278,7 @@ def _is_number(value: Any) -> TypeGuard[float]:
 
 
 def table(names: Sequence[str], rows: Rows, width: int = PIPE) -> str:
-    """Write the rows as a table; figures of other columns also show their ratio to the first column's.
-
-    The table has as many columns as fit the width, with long cells broken into lines.
-    """
+    """Write rows as a table of as many columns as fit the width, other columns with ratios to the first one's."""
     shown = max(2, min(len(names), (width - min(width // 3, max(map(len, rows)))) // (LEAST_COLUMN + 2)))
     drawn = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     drawn.add_column("", overflow="fold", ratio=None)
@@ -305,12 +299,10 @@ def table(names: Sequence[str], rows: Rows, width: int = PIPE) -> str:
 def _cell(figure: Figure, first: Figure = None) -> str:
     if figure is None or isinstance(figure, bool):
         return "-" if figure is None else json.dumps(figure)
-    times = (
-        f" ({figure / first:.3g}x)" if _is_number(figure) and _is_number(first) and first and figure != first else ""
-    )
-    return (
-        f"{figure:,.6g}" if isinstance(figure, float) else f"{figure:,}" if isinstance(figure, int) else figure
-    ) + times
+    text = f"{figure:,.6g}" if isinstance(figure, float) else f"{figure:,}" if isinstance(figure, int) else figure
+    if _is_number(figure) and _is_number(first) and first and figure != first:
+        text += f" ({figure / first:.3g}x)"
+    return text
 
 
 LAYOUT_COLUMNS = (
@@ -355,11 +347,8 @@ def table_text(found: "NearLayouts", name: str) -> str:
         capital = "" if row["capital_usd"] is None else money(row["capital_usd"])
         lines.append([*figures, f"{100 * row['mfu']:.0f} %", capital])
     within = f"{100 * found.within:g} % of {found.fewest_days:.4g} days"
-    end = (
-        f"No other kind of layout has a plan within {within} (proven)."
-        if found.proven
-        else f"Within {within}, the fewest found; not proven to be all."
-    )
+    end = f"Within {within}, the fewest found; not proven to be all."
+    end = f"No other kind of layout has a plan within {within} (proven)." if found.proven else end
     title = f"{name}: {counted(len(rows), 'kind')} of layout, each by its fastest plan"
     return "\n".join([title, aligned(lines, left=1), end])
 

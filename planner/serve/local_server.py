@@ -24,13 +24,7 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-act
 
 
 def local_server(questions: QuestionThread, port: int) -> ThreadingHTTPServer:
-    """Return a server of the page at a port of this machine, 0: any that is free; it serves once it is told to.
-
-    Raises
-    ------
-    InputError
-        The port cannot be had, or jinja2 is not installed.
-    """
+    """Return a server of the page at a port of this machine, 0: any. InputError: it cannot be had, or no jinja2."""
     page, token = template("serve", "serve/page.html.jinja"), secrets.token_urlsafe(16)
 
     class Handler(_PageHandler):
@@ -140,7 +134,6 @@ def _in_unit(value: float | None, unit: str) -> str:
 
 
 def _progress(question: AskedQuestion) -> dict[str, str]:
-    """Return what the page says of the question that is being answered."""
     event = question.event
     found = {"what": _asked_for(question), "elapsed": duration(question.elapsed_seconds), "line": "reading"}
     if event is not None:
@@ -151,7 +144,6 @@ def _progress(question: AskedQuestion) -> dict[str, str]:
 
 
 def _row(question: AskedQuestion) -> dict[str, Any]:
-    """Return a question that was answered, as a row of the page."""
     plan = question.plan
     if plan is None:
         return {"number": question.number, "what": _asked_for(question), "error": question.error}
@@ -175,7 +167,6 @@ def _row(question: AskedQuestion) -> dict[str, Any]:
 
 
 def _figures(question: AskedQuestion) -> dict[str, Any]:
-    """Return a question and how far it is, for a script."""
     plan, event = question.plan, question.event
     return {
         "number": question.number,

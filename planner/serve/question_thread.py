@@ -29,28 +29,16 @@ FIELDS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 
 @dataclass(kw_only=True)
 class AskedQuestion:
-    """A question with its answer: a plan, or why there is none.
+    """A question with its answer: a plan, or why there is none."""
 
-    Attributes
-    ----------
-    number
-        From 1 in the order in which they were asked.
-    changes
-        What differs from the instance of the page, PATH=VALUE each.
-    event
-        What the search reported last.
-    no_curve
-        Why what less money buys was not drawn, where it was asked for.
-    """
-
-    number: int
-    changes: tuple[str, ...]
+    number: int  # from 1 in the order in which they were asked
+    changes: tuple[str, ...]  # what differs from the instance of the page, PATH=VALUE each
     instance: Instance
     with_curve: bool = False
     plan: Plan | None = None
     error: str = ""
-    no_curve: str = ""
-    event: Event | None = None
+    no_curve: str = ""  # why what less money buys was not drawn, where it was asked for
+    event: Event | None = None  # what the search reported last
     begun: float = field(default_factory=time.perf_counter)
     seconds: float | None = None  # that it took, once it is answered
 
@@ -92,13 +80,7 @@ class QuestionThread:
         return found
 
     def ask(self, fields: Mapping[str, str], others: str = "", *, with_curve: bool = False) -> None:
-        """Begin a question: the instance with what the fields have otherwise, and further changes, a line each.
-
-        Raises
-        ------
-        InputError
-            A change cannot be made, or a question is being answered.
-        """
+        """Begin a question: the instance with other fields and changes, a line each. InputError: it cannot be asked."""
         now = self.values()
         given = {path: text.strip() for path, text in fields.items() if path in now and text.strip() != now[path]}
         lines = [line.strip() for line in others.splitlines() if line.strip()]
@@ -110,9 +92,8 @@ class QuestionThread:
                 raise InputError("a question is being answered; stop it, or wait for its end")
             instance = changed(self.instance, changes)
             self._interrupter.clear()
-            question = AskedQuestion(
-                number=len(self.asked) + 1, changes=shown, instance=instance, with_curve=with_curve
-            )
+            number = len(self.asked) + 1
+            question = AskedQuestion(number=number, changes=shown, instance=instance, with_curve=with_curve)
             self.asked.append(question)
             self._thread = threading.Thread(target=self._answer, args=(question,), daemon=True)
             self._thread.start()
@@ -127,9 +108,8 @@ class QuestionThread:
 
     def keep(self, plan: Plan) -> None:
         """Take a plan at hand as the first answer."""
-        self.asked.append(
-            AskedQuestion(number=len(self.asked) + 1, changes=(), instance=plan.instance, plan=plan, seconds=0.0)
-        )
+        number = len(self.asked) + 1
+        self.asked.append(AskedQuestion(number=number, changes=(), instance=plan.instance, plan=plan, seconds=0.0))
 
     def stop(self, wait_seconds: float = 0.0) -> None:
         """End the search with its best plan so far."""
@@ -138,8 +118,6 @@ class QuestionThread:
             self._thread.join(wait_seconds)
 
     def _answer(self, question: AskedQuestion) -> None:
-        """Solve a question, then draw its curve where that was asked for."""
-
         def note(event: Event) -> None:
             question.event = event
 

@@ -64,10 +64,7 @@ class Queues:
     """RouteEntries of routes in order of travel, and the bytes that wait at each."""
 
     def __init__(self, routes: Routes, rate: float, pauses: Pauses, start_parts: StartParts | None) -> None:
-        """Let the bytes of the parts that nothing goes before wait at their first links.
-
-        `rate`: of a host's link, for which the thresholds are.
-        """
+        """Let the bytes of the parts that nothing goes before wait; `rate`: of a host's link, for the thresholds."""
         self.routes, self.p, self.start_parts = routes, pauses, start_parts
         self.used = np.arange(len(routes.capacity))
         self.link, self.owner = routes.link.copy(), routes.owner()
@@ -142,17 +139,11 @@ class Queues:
             self._start(np.flatnonzero(~self.started & left[self.routes.after]), queue.astype(float))
 
     def steps_without_a_queue(self) -> Floats | None:
-        """Return the step in which each part ends, or none where a link may be offered more than it serves in one.
-
-        Otherwise links pass on all arrivals within a step and nothing is paused, so the steps need not be simulated.
-        """
+        """Return the last step of each part where no link is offered more than it serves: none need be simulated."""
         routes = self.routes
-        if (
-            self.start_parts is not None
-            or (routes.after >= 0).any()
-            or (routes.size <= 0).any()
-            or (routes.weight != 1).any()
-        ):
+        several = (routes.after >= 0).any() or (routes.size <= 0).any() or (routes.weight != 1).any()
+        if self.start_parts is not None or several:
+            return None
             return None
         hops, sent = np.diff(routes.start), np.minimum(routes.size, self.host_step)
         most = np.minimum(self.room * (1 + ROUNDING), self.xoff)
@@ -253,17 +244,13 @@ class LocalView:
             plane, position = self._choose(flow, tier, waiting, salt)
             for t in range(tier):
                 here = position // (self.tree.widths[tier] // self.tree.widths[t + 1])
-                up, down = (
-                    int(self._links(t, int(end[flow]), plane, here, down)) for down, end in enumerate(self.ends[t])
-                )
+                ends = enumerate(self.ends[t])
+                up, down = (int(self._links(t, int(end[flow]), plane, here, down)) for down, end in ends)
                 link[at + t], link[at + 2 * tier - 1 - t] = up, down
                 waiting[up] += 1
 
     def _choose(self, flow: int, tier: int, waiting: Floats, salt: int) -> tuple[int, int]:
-        """Return the plane and the position by the packets that wait at each output from which the target is reached.
-
-        Ties fall by `salt`.
-        """
+        """Return plane and position by the packets that wait at each output towards the target; ties fall by `salt`."""
         reaching, planes = self._reaching(flow, tier), np.arange(len(self.tree.planes))
         ports = self._links(0, int(self.ends[0][0][flow]), planes, 0, 0)
         plane, position = self._least(ports, waiting, reaching[0][:, 0], salt), 0
@@ -272,9 +259,8 @@ class LocalView:
         for t in range(tier):
             options = position * self.tree.up[t] + np.arange(self.tree.up[t])
             outputs = self._links(t, int(self.ends[t][0][flow]), plane, options, 0)
-            position = int(
-                options[self._least(outputs, waiting, reaching[t + 1][plane, options], salt // (t + 2)) or 0]
-            )
+            best = self._least(outputs, waiting, reaching[t + 1][plane, options], salt // (t + 2))
+            position = int(options[best or 0])
         return plane, position
 
     def _links(self, tier: int, subtree: int, plane: Ints | int, position: Ints | int, down: int) -> Ints:
@@ -325,10 +311,7 @@ def flow_seconds(
     *,
     packet_bytes: float = PACKET_BYTES,
 ) -> Floats:
-    """Return when each flow ends, with queues and pauses, around the failed cables.
-
-    Flows that send more than `FLOW_BYTES` a host are followed as shorter ones with thresholds in proportion.
-    """
+    """Return when each flow ends, around failed cables; longer ones than `FLOW_BYTES` are followed in proportion."""
     out = failed_cables(tree, failed, seed)
     alive = Alive(tree, out) if len(out) else None
     lanes = len(tree.planes) * len(flows)
@@ -378,10 +361,7 @@ MAX_TIERS = 4
 
 
 def factor(network: Network | None) -> TransportFactor | None:
-    """Return the simulated slowdown, or none where the network does not ask for one.
-
-    Among several switches the one on which the transport is slowest counts, since the fabric is chosen later.
-    """
+    """Return the simulated slowdown, of the slowest switch as the fabric is chosen later; None if not asked for."""
     if network is None or network.transport.simulate is None:
         return None
     kinds = tuple(sorted((box.ports, box.planes, box.name) for box in network.switches if isinstance(box, Switch)))
@@ -415,10 +395,7 @@ def _slowest(runs: TransportRuns, kinds: tuple[tuple[int, int, str], ...], given
 
 @lru_cache(maxsize=64)
 def slowdown(runs: TransportRuns, ports: int, planes: int) -> float:
-    """Return the percentile over the seeds of the tail of a random permutation over its ideal.
-
-    The same model as of `planner simulate`: `planner.simulation.flow_times`.
-    """
+    """Return the percentile over seeds of a permutation's tail over its ideal, by `planner.simulation.flow_times`."""
     tree, tails = reference_tree(runs, ports, planes), []
     for seed in range(runs.seeds):
         flows = permutation(tree.slots, FLOW_BYTES, seed)

@@ -22,10 +22,7 @@ _STEP, _A, _B = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np
 
 
 def words(*keys: ArrayLike) -> Words:
-    """Hash integer keys, broadcast together, into 64 bits each.
-
-    SplitMix64 (Steele, Lea and Flood 2014, figure 16), once a key.
-    """
+    """Hash integer keys, broadcast together, into 64 bits each: SplitMix64 (Steele, Lea and Flood 2014, figure 16)."""
     state = np.zeros((), np.uint64)
     with np.errstate(over="ignore"):
         for key in keys:
@@ -115,10 +112,7 @@ class Tree:
         return meeting
 
     def cable(self, tier: int, subtree: Ints, position: Ints, lane: Ints | int = 0) -> Ints:
-        """Return the numbers of cables from a subtree below `tier` (0: leaves) to the switch at `position`.
-
-        `lane`: the cable of their bundle.
-        """
+        """Return numbers of cables from a subtree below `tier` (0: leaves) up; `lane`: the cable of their bundle."""
         return self.offsets[tier] + (subtree * self.widths[tier + 1] + position) * self.bundle[tier] + lane
 
     def link(self, cable: Ints, *, down: bool, plane: int) -> Ints:
@@ -135,11 +129,7 @@ class Tree:
         return np.concatenate([share * one for share in self.planes for _ in (0, 1)])
 
     def condensed(self) -> "Tree":
-        """Return the tree with the switches of a subtree, and the cables to them, merged into one of their joint rate.
-
-        An even split over equal-cost paths loads them evenly, so that one link can represent all: this holds for
-        spraying without failures.
-        """
+        """Return the tree with equal switches and cables as one: an even split without failures loads them alike."""
         ones = (1,) * self.tiers
         rates = tuple(rate * self.widths[tier + 1] * self.bundle[tier] for tier, rate in enumerate(self.rates))
         return replace(self, up=ones, bundle=ones, rates=rates)
@@ -186,9 +176,8 @@ class Fabric(Sourced):
             up = down / ratio
             if round(up) < 1 or abs(up - round(up)) > 1e-9:
                 hint = f"give another or down_ports[{tier}]"
-                raise ValueError(
-                    f"oversubscription[{tier}] leaves {up:g} ports up of {down} down, not a whole number; {hint}"
-                )
+                ports = f"{up:g} ports up of {down} down"
+                raise ValueError(f"oversubscription[{tier}] leaves {ports}, not a whole number; {hint}")
             if down + round(up) > self.ports_per_switch:
                 ports = f"{down} ports down + {round(up)} up > {self.ports_per_switch} ports"
                 raise ValueError(f"tier {tier} takes {ports}; lower down_ports[{tier}]")
@@ -261,19 +250,16 @@ class Alive:
         each = sum(tree.cables[1:])
         self.lanes = np.ones((len(tree.planes), sum(tree.cables)), bool)
         self.lanes[failed // max(each, 1), tree.cables[0] + failed % max(each, 1)] = False
+        tiers = zip(tree.offsets, tree.cables, tree.subtrees, tree.bundle, strict=False)
         self.counts = [
             np.add.reduce(self.lanes[:, first : first + count].reshape(len(tree.planes), subtrees, -1, bundle), axis=3)
-            for first, count, subtrees, bundle in zip(
-                tree.offsets, tree.cables, tree.subtrees, tree.bundle, strict=False
-            )
+            for first, count, subtrees, bundle in tiers
         ]
 
     def capacity(self) -> Floats:
         """Return bytes per second of every directed bundle."""
         one = [
-            np.concatenate(
-                [count[plane].ravel() * rate for count, rate in zip(self.counts, self.tree.rates, strict=True)]
-            )
+            np.concatenate([own[plane].ravel() * rate for own, rate in zip(self.counts, self.tree.rates, strict=True)])
             for plane in range(len(self.tree.planes))
         ]
         return np.concatenate([share * item for share, item in zip(self.tree.planes, one, strict=True) for _ in (0, 1)])
@@ -384,9 +370,8 @@ class Classes:
 
     def shared(self, flows: Flows, chosen: Ints, tier: int, plane: int) -> list[tuple[Ints, Floats]]:
         """Return the cable classes of every hop, with each flow's share when it splits evenly over live next hops."""
-        ends = [
-            [self.tree.subtree(end, t) for t in range(tier)] for end in (flows.source[chosen], flows.target[chosen])
-        ]
+        both = flows.source[chosen], flows.target[chosen]
+        ends = [[self.tree.subtree(end, t) for t in range(tier)] for end in both]
         ups = [self.live(t, plane)[ends[0][t]] for t in range(tier)]
         alive = self._reaching(ups, [self.live(t, plane)[ends[1][t]] for t in range(tier)])
         if not alive[0].all():
@@ -459,10 +444,7 @@ class Routes:
         return np.bincount(self.link, self.weight * amount[self.owner()], len(self.capacity)).astype(np.float64)
 
     def fullest_seconds(self) -> float:
-        """Return the largest load over capacity of any link: no sharing of links ends sooner.
-
-        Equal flows that share links max-min fairly end then.
-        """
+        """Return the largest load over capacity of a link, by which equal flows that share max-min fairly end."""
         return float((self.load(self.size) / np.maximum(self.capacity, 1e-300)).max()) if self.parts else 0.0
 
 
@@ -486,9 +468,7 @@ class RouteEntries:
 
     def routes(self, flow: Ints, size: Floats, capacity: Floats, after: Ints | None = None) -> Routes:
         """Return the added entries as routes, sorted by part and hop."""
-        part, link, hop = (
-            np.concatenate([*array, np.empty(0, np.int64)]) for array in (self.part, self.link, self.hop)
-        )
+        part, link, hop = (np.concatenate([*own, np.empty(0, np.int64)]) for own in (self.part, self.link, self.hop))
         rank = np.lexsort((hop, part))
         return Routes(
             start=np.concatenate([[0], np.cumsum(np.bincount(part, minlength=len(size)))]),
@@ -508,10 +488,7 @@ def hop_of(tree: Tree, tier: int, down: int) -> int:
 
 
 def ecmp(tree: Tree, flows: Flows, seed: int, alive: Alive | None = None) -> Routes:
-    """Return every flow's route over one path of each plane, picked hop by hop by a hash.
-
-    Parallel cables are next hops of their own. Hashes at different switches are independent (no polarisation).
-    """
+    """Return flows' routes over one path of each plane, cable by cable, by hashes independent of each other."""
     entries, planes = RouteEntries([], [], [], []), len(tree.planes)
     flow = np.arange(len(flows))
     for plane in range(planes):

@@ -81,10 +81,7 @@ class Simulation(Frozen):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Pattern:
-    """Who sends to whom; `flows` draws the flows of a seed.
-
-    `assumed` is what a plan takes their slowdown to be alone, `assumed_together` where its sends and rings meet.
-    """
+    """Who sends to whom by seed; `assumed`: the plan's slowdown alone, and where its sends and rings meet."""
 
     name: str
     flows: Callable[[int], Flows]
@@ -111,32 +108,19 @@ class SimulationRequest:
 
 
 def simulate(request: SimulationRequest, seeds: Sequence[int]) -> Simulation:
-    """Return the completion times of every seed, and their distribution.
-
-    Raise InputError if the flows take no time at all in floating point.
-    """
+    """Return completion times of every seed and their distribution. InputError: flows take no time at all."""
     runs, times, ratios, flows = [], [], [], request.flows(seeds[0])
     for seed in seeds:
         flows = request.flows(seed)
         ideal = ideal_seconds(request.tree, flows)
         if ideal <= 0.0:
-            size, rate = float(flows.size.max()), request.tree.host_rate
-            raise InputError(
-                f"simulate: flows of {size:g} bytes at {rate:g} bytes/s take no time; correct bytes or rates"
-            )
+            problem = f"flows of {flows.size.max():g} bytes at {request.tree.host_rate:g} bytes/s take no time"
+            raise InputError(f"simulate: {problem}; correct bytes or rates")
         completions = flow_seconds(request.tree, flows, request.transport, seed, request.failed)
         line = float(flows.size.max()) / request.tree.host_rate
         tail = float(completions.max())
-        runs.append(
-            SeedRun(
-                seed=seed,
-                ideal_seconds=ideal,
-                tail_seconds=tail,
-                slowdown=tail / ideal,
-                line_rates=tail / line,
-                fct_seconds=percentiles(completions),
-            )
-        )
+        figures = {"ideal_seconds": ideal, "tail_seconds": tail, "slowdown": tail / ideal, "line_rates": tail / line}
+        runs.append(SeedRun(seed=seed, fct_seconds=percentiles(completions), **figures))
         times.append(completions)
         ratios.append(completions / ideal)
     tails, several = np.asarray([run.slowdown for run in runs]), len(request.patterns) > 1
@@ -266,16 +250,14 @@ def _of_fabric(fabric: Fabric, options: SimulationOptions) -> SimulationRequest:
     if options.failed and fabric.failed_cables:
         listed = f"the fabric lists {len(fabric.failed_cables)} failed cables itself"
         raise InputError(f"--failed-links {options.failed}: {listed}; leave one of them out")
-    tree = tree_of_fabric(fabric)
+    tree, size = tree_of_fabric(fabric), options.size or FLOW_BYTES
     groups = traffic.blocks(tree.slots, options.group or GROUP)
     shape = "/".join(str(number) for number in tree.down[:-1]) or str(tree.down[0])
     tiers = f"{fabric.tiers} tier(s) of {fabric.ports_per_switch}-port switches"
     return SimulationRequest(
         name=fabric.name,
         simulated=f"the whole fabric: {tiers}, {shape} down, {len(tree.planes)} plane(s)",
-        patterns=_whole_rings(
-            [_pattern(name, tree.slots, groups, options.size or FLOW_BYTES) for name in names(options.pattern)]
-        ),
+        patterns=_whole_rings([_pattern(name, tree.slots, groups, size) for name in names(options.pattern)]),
         tree=tree,
         transport=options.transport,
         failed=options.failed or fabric.failed_cables or 0,
@@ -329,20 +311,15 @@ def _planned(plan: Plan, site: str, part: traffic.SimulatedPart, pattern: str, o
     if layout is not None and pattern == "p2p" and options.group is None:
         wrap = layout.virtual_stages > 1
         sends = [traffic.p2p(stages, bytes_sent, wrap=wrap) for stages in traffic.stages(plan, site, part)]
-        return Pattern(
-            name=pattern,
-            flows=_same(joined(sends), pattern),
-            assumed=fabric.pipeline_send_slowdown,
-            assumed_together=together,
-        )
+        flows, slow = _same(joined(sends), pattern), fabric.pipeline_send_slowdown
+        return Pattern(name=pattern, flows=flows, assumed=slow, assumed_together=together)
     if layout is not None and pattern == "allreduce" and options.group is None:
         groups = [stage for stages in traffic.stages(plan, site, part) for stage in stages]
         steps = traffic.allreduce_steps(groups)
         buffer = options.size or layout.metrics.allreduce_layer_seconds * rate * (steps / 2 + 1) / max(steps, 1)
         flows = _same(traffic.allreduce(groups, buffer or FLOW_BYTES), pattern)
-        return Pattern(
-            name=pattern, flows=flows, steps=steps, assumed=fabric.allreduce_slowdown, assumed_together=together
-        )
+        slow = fabric.allreduce_slowdown
+        return Pattern(name=pattern, flows=flows, steps=steps, assumed=slow, assumed_together=together)
     return _pattern(pattern, slots, traffic.blocks(slots, options.group or GROUP), bytes_sent)
 
 

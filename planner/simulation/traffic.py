@@ -128,10 +128,7 @@ def switch_cables(tree: Tree) -> int:
 
 
 def failed_cables(tree: Tree, failed: int | Sequence[int], seed: int) -> Ints:
-    """Return the sorted numbers of the failed cables between switches: those listed, or a count drawn by the seed.
-
-    Raise InputError where the count or a number exceeds the tree's cables.
-    """
+    """Return the sorted numbers of failed cables between switches. InputError: more, or others, than there are."""
     cables = switch_cables(tree)
     if isinstance(failed, int):
         if not 0 <= failed <= cables:
@@ -167,20 +164,15 @@ def tree_of_design(
     racks: int | None = None,
     rails: int | None = None,
 ) -> SimulatedPart:
-    """Return the wiring of a design as `topology` counts it; `racks` and `rails` keep the first of each.
-
-    All switches stay. The tree's subtree of the second tier is a pod: x rails of y domains under s spines; of the
-    third, a zone or the whole site.
-    """
+    """Return the wiring of a design, the first `racks` and `rails`: subtrees are pods, then zones, all switches in."""
     racks, rails = min(racks or design.racks, design.racks), min(rails or design.rails, design.rails)
     rack, index = np.arange(racks)[:, None], np.arange(rails * design.rail_gpus)[None, :]
     rail, own = index // design.rail_gpus, index % design.rail_gpus
     rates, shares = (host_rate,) + (cable_rate,) * (design.tiers - 1), (1 / planes,) * planes
     if design.tiers == 1:
         slots = rack * design.rails * design.rail_gpus + index
-        tree = Tree(
-            down=(design.endpoint_links,), up=(1,), bundle=(1,), rates=rates, planes=shares, slots=slots.ravel()
-        )
+        ends = design.endpoint_links
+        tree = Tree(down=(ends,), up=(1,), bundle=(1,), rates=rates, planes=shares, slots=slots.ravel())
         return SimulatedPart(tree=tree, slots=slots, described=_described(design, racks, rails))
     domain, x, y = rack // design.domain_racks, design.rails_per_pod, design.domains_per_pod
     row, column, rows = domain // y, rail // x, -(-design.domains // y)
@@ -191,16 +183,12 @@ def tree_of_design(
         pod = (zone * across + column % across) * along + row % along
     leaf = (pod * x + rail % x) * y + domain % y
     slots = leaf * design.leaf_down + rack % design.domain_racks * design.rail_gpus + own
-    above = [
-        (up, bundle)
-        for up, bundle in ((design.spine_up, design.spine_bundle), (design.core_up, design.core_bundle))
-        if up
-    ]
+    bundles = ((design.spine_up, design.spine_bundle), (design.core_up, design.core_bundle))
     if design.tiers > 3 and design.core_boxes:  # each position of a core has its part of the core's uplinks
         rates = (*rates[:-1], cable_rate * design.core_boxes / design.core_positions)
     tree = Tree(
         down=(design.leaf_down, x * y, design.core_pods, design.zones)[: design.tiers],
-        up=(1, design.spines_per_pod, *(up // bundle for up, bundle in above)),
+        up=(1, design.spines_per_pod, *(up // bundle for up, bundle in bundles if up)),
         bundle=(1, design.leaf_bundle, design.spine_bundle, design.core_bundle)[: design.tiers],
         rates=rates,
         planes=shares,
@@ -247,11 +235,7 @@ def part_of_plan(plan: Plan, site: str | None, hosts: int | None) -> tuple[str, 
 
 
 def part_of_design(design: Design, planes: int, hosts: int | None = None, *, most: int = MAX_HOSTS) -> SimulatedPart:
-    """Return a part of a design with about `hosts` hosts: the pods, or zones, of the first GPU indices.
-
-    The part has all racks where they are few enough. Without `hosts` it has one block of indices and at most `most`
-    hosts.
-    """
+    """Return about `hosts` of a design in pods or zones of the first GPUs; else one block of `most` at most, or all."""
     block = design.rails_per_zone or design.rails_per_pod or design.rails
     wanted = hosts or min(block * design.rail_gpus * design.racks, most)
     rails = min(design.rails, -(-max(1, wanted // design.racks) // (block * design.rail_gpus)) * block)
@@ -274,10 +258,8 @@ def stages(plan: Plan, site: str, part: SimulatedPart) -> list[list[Ints]]:
     ranks: list[list[int]] = [[] for _ in range(plan.layout.rack_stages)]
     for fragment in placed.assignment:
         if not 0 <= fragment.stage < len(ranks):
-            remedy = "see what `planner check` says of the plan"
-            raise InputError(
-                f"placement: stage {fragment.stage} at {site}: the layout has {len(ranks)} stages; {remedy}"
-            )
+            problem = f"stage {fragment.stage} at {site}: the layout has {len(ranks)} stages"
+            raise InputError(f"placement: {problem}; see what `planner check` says of the plan")
         try:
             ranks[fragment.stage] += [rack for rack in parse(fragment.racks) if rack < len(part.slots)]
         except ValueError as error:
@@ -286,10 +268,7 @@ def stages(plan: Plan, site: str, part: SimulatedPart) -> list[list[Ints]]:
 
 
 def overlap(plan: Plan, site: str) -> str:
-    """Write whether, by the schedule, pipeline sends and all-reduce rings of a site use its links at the same time.
-
-    A send that meets its own GPU's ring waits for it (`schedule.sends_beside_rings`), which the step counts.
-    """
+    """Write whether sends and rings use links at once by the schedule; the step counts waits on own NICs."""
     layout, metrics = plan.layout, PlanPhysics(plan=plan).metrics
     if layout is None or metrics is None or layout.rack_stages < 2:
         return "no: there are no pipeline sends between racks"

@@ -36,17 +36,10 @@ def run(
 ) -> Outcome[Values]:
     """Solve a CP-SAT model, on one thread unless asked otherwise, so that a run repeats byte for byte.
 
-    `infeasible` must be the answer of a second run too, with presolve turned (OR-Tools #5274, #5295).
-
-    Parameters
-    ----------
-    effort
-        Limit in CP-SAT's own units of work, about a second each, which ends a run at the same point every time.
-    presolve
-        Off makes a second, independent run of the same model.
-    interruptible
-        Whether Ctrl-C stops the search at once and returns its incumbent; otherwise it is raised after the call. Where
-        signals end searches, or an interrupter was given, these stop it in any case.
+    `infeasible` must be the answer of a second run too, with presolve turned (OR-Tools #5274, #5295). `effort`: limit
+    in CP-SAT's own units of work, about a second each, which ends a run at the same point every time. `interruptible`:
+    whether Ctrl-C returns the incumbent at once, else it is raised after the call; where signals end searches, or an
+    interrupter was given, these stop it in any case.
     """
     deadline = Deadline(time_limit)
 
@@ -67,7 +60,6 @@ def run(
 
 
 def _answered(solver: cp_model.CpSolver, model: cp_model.CpModel, *, watched: bool) -> Outcome[Values]:
-    """Run a solver on a model and return what its answer bears out."""
     stem, proto, clock = begin_cpsat(model, solver), model.proto, Deadline()
     status, interrupted = _solve_watched(solver, model) if watched else (solver.solve(model), False)
     stop, solved, goal = STOP_BY_STATUS[status], status in (cp_model.OPTIMAL, cp_model.FEASIBLE), model.has_objective()

@@ -80,10 +80,7 @@ def run(
 
 
 def restate(model: pyo.ConcreteModel) -> cp_model.CpModel:
-    """Return a Pyomo MILP over integers, continuous variables in thousandths, whose infeasibility proves the model's.
-
-    Rows are widened by what rounding can cost.
-    """
+    """Return a Pyomo MILP over integers, rows widened by rounding: infeasible, it proves that the model is."""
     return _translate(highs_model(model), relax=True, scale=OBJECTIVE_SCALE).cp
 
 

@@ -47,10 +47,7 @@ class RowSource(Protocol):
         """Take all rows back: none is stated any more."""
 
     def broken(self, point: npt.NDArray[np.float64], *, whole: bool, quick: bool) -> list[LazyRow]:
-        """Return rows that the point breaks, nothing where it keeps all.
-
-        `whole`: its integers are whole; `quick`: rows that take long to separate may be left out.
-        """
+        """Return rows that the point breaks. `whole`: its integers are whole; `quick`: slow rows may be left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,7 +268,6 @@ QUICK_ROOT = {"mip_allow_restart": False, "mip_heuristic_run_feasibility_jump": 
 def _options(
     *, gap: float = 0.0, distance: float = ABSOLUTE_GAP, seed: int = 0, threads: int = 1, presolve: bool = True
 ) -> dict[str, Any]:
-    """Return the HiGHS options of a run, without its time."""
     feasibility = ("mip_feasibility_tolerance", "primal_feasibility_tolerance", "dual_feasibility_tolerance")
     return dict.fromkeys(feasibility, FEASIBILITY) | {
         "mip_rel_gap": gap,
@@ -294,12 +290,8 @@ def run(
 ) -> Outcome[Values]:
     """Solve a Pyomo model; on one thread unless asked otherwise, and to a gap of zero, so that a run repeats exactly.
 
-    A model with rows that are added as they are broken has them as `model.lazy`.
-
-    Parameters
-    ----------
-    absolute_gap
-        Distance of bound and incumbent, in the objective's unit, that counts as proven; None: 1e-6.
+    A model with rows that are added as they are broken has them as `model.lazy`. `absolute_gap`: of bound and
+    incumbent, in the objective's unit, that counts as proven; None: 1e-6.
     """
     require_highs()
     deadline = Deadline(time_limit)

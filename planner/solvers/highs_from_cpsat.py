@@ -27,18 +27,9 @@ def run(
     """Solve a CP-SAT model of linear rows to a gap of zero; its solution is read by variable, not by expression.
 
     Tolerances are those of HiGHS, as narrower ones (1e-9) have made it call 2 the optimum where 1 is. A solution is
-    rounded and checked against the rows in whole numbers; a proof is worth a second run without `presolve`. Ctrl-C in
-    the main thread stops the search at once and returns its incumbent.
-
-    Parameters
-    ----------
-    repeat
-        Whether `infeasible` must be the answer of a second run too, with presolve turned.
-
-    Raises
-    ------
-    ValueError
-        If a rule of the model is not linear, or holds only under a condition.
+    rounded and checked against the rows in whole numbers; a proof is worth a second run without `presolve`, and
+    `infeasible` too where `repeat` asks. Ctrl-C in the main thread stops the search at once and returns its incumbent.
+    ValueError: a rule of the model is not linear, or holds only under a condition.
     """
     require_highs()
     deadline, lp, proto = Deadline(time_limit), _lp(model), model.proto
@@ -83,7 +74,6 @@ def _value(point: Sequence[int], expression: cp_model.LinearExprT) -> int:
 
 
 def _lp(model: cp_model.CpModel) -> Any:
-    """Return the arrays of a model as HiGHS has them."""
     proto, rows = model.proto, []
     for constraint in proto.constraints:
         row: dict[int, int] = {}

@@ -43,19 +43,13 @@ class HighsModel:
         return [self.variables[key].name for key in self.column], [row.name for row in self.rows]
 
     def value(self, variable: Any, point: npt.NDArray[np.float64]) -> float:
-        """Return the value of a variable at a point.
-
-        One that is fixed has none in HiGHS; one that no row and no objective mentions is free, so zero.
-        """
+        """Return the value of a variable at a point; a fixed one has none in HiGHS, one in no row is free, so zero."""
         at = self.column.get(id(variable))
         return float(point[at]) if at is not None else float(variable.value) if variable.fixed else 0.0
 
 
 def highs_model(model: pyo.ConcreteModel) -> HighsModel:
-    """Return a linear Pyomo model as HiGHS reads it.
-
-    Columns are in the order in which its rows mention them.
-    """
+    """Return a linear Pyomo model as HiGHS reads it, its columns in the order in which its rows mention them."""
     column, variables = dict[int, int](), dict[int, Any]()
     visitor = LinearRepnVisitor({}, var_recorder=VarRecorder(variables, SortComponents.UNSORTED))
 

@@ -133,10 +133,7 @@ def value_of(lp: Any, point: npt.NDArray[np.float64]) -> float:
 
 
 def broken_by_integers(proto: Any, point: Sequence[int]) -> str:
-    """Return which constraint or domain of a CP-SAT model a point breaks; nothing where it keeps all.
-
-    A constraint of a kind that no formulation here has is not judged.
-    """
+    """Return which constraint of a CP-SAT model a point breaks, of the kinds that formulations here have."""
     if len(point) != len(proto.variables):
         return f"{len(point)} values for {len(proto.variables)} variables"
 
@@ -192,14 +189,8 @@ def integer_value(proto: Any, point: Sequence[int]) -> float:
 def believed(outcome: Outcome[T], *, broken: str = "", minimize: bool = True, allowed: float = 0.0) -> Outcome[T]:
     """Return as much of an answer as its own figures bear out.
 
-    Parameters
-    ----------
-    broken
-        The row that the solution breaks, if there is one: then nothing of the answer is believed.
-    minimize
-        On which side of the value the bound must be.
-    allowed
-        Distance of bound and value that was asked for: within it the search ended as it should, with or without proof.
+    `broken`: the row that the solution breaks, if any: then nothing is believed. `minimize`: on which side of the value
+    the bound must be. `allowed`: distance of both that was asked for, within which the search ended as it should.
     """
     if outcome.stop is not Stop.PROVED and not broken:
         return replace(outcome, infeasible=False)
@@ -222,11 +213,7 @@ def believed(outcome: Outcome[T], *, broken: str = "", minimize: bool = True, al
 def run_twice(
     solve: Callable[[bool], Outcome[T]], solver: str, *, presolve: bool = True, repeat: bool = True
 ) -> Outcome[T]:
-    """Run a back end, and once more with presolve turned where it says infeasible and `repeat` asks for it.
-
-    A second run that has a solution is believed: it keeps the rows. An exception gives the outcome FAILED with its
-    message, as the answer is not known.
-    """
+    """Run a back end, and with presolve turned where it says infeasible and `repeat` asks; a solution is believed."""
 
     def attempt(presolve: bool) -> Outcome[T]:
         try:
@@ -250,10 +237,7 @@ Way = tuple[str, Callable[[float | None], float | None]]  # its mark, and the bo
 
 
 def second_proof(claimed: float | None, ways: Iterable[Way], seconds: float | None) -> str:
-    """Return the mark of the first way whose own bound reaches the claimed one; ON_TRUST where none does.
-
-    All ways together have `seconds` seconds.
-    """
+    """Return the mark of the first way whose own bound reaches the claimed one, all in `seconds`; else ON_TRUST."""
     if claimed is None:
         return ON_TRUST
     deadline = Deadline(seconds)
@@ -268,10 +252,7 @@ Conflicting = Callable[[frozenset[str]], bool]
 
 
 def remembered(conflicting: Conflicting, rules: Sequence[str]) -> Conflicting:
-    """Return a question about sets of rules that conflict together, each asked where no answer before settles it.
-
-    More rules than some that conflict do so too, and fewer than some that do not, or are not known to, neither.
-    """
+    """Return a question about rules in conflict, asked where no answer on fewer or on more rules settles it."""
     judged = {frozenset(rules): True}
 
     def asked(some: frozenset[str]) -> bool:

@@ -55,13 +55,7 @@ _stems: ContextVar[Iterator[Path] | None] = ContextVar("stems", default=None)  #
 
 @contextmanager
 def recording(folder: Path | None) -> Iterator[None]:
-    """Write every model that is solved within, and the solver's log, into a folder; None writes nothing.
-
-    Raises
-    ------
-    InputError
-        The folder cannot be made, or is not empty.
-    """
+    """Write all models solved within, and the log, into a folder, if any. InputError: it cannot be, or is not empty."""
     if folder is None:
         yield
         return
@@ -234,11 +228,7 @@ class Finished(Event):
 
 @dataclass(slots=True, kw_only=True)
 class Reporter:
-    """Passes on what a search reports: lines to one callback, events to another.
-
-    A callback that raises is logged and called no more: the search goes on, since its plan is worth more. Only what is
-    no Exception, such as KeyboardInterrupt, passes through it.
-    """
+    """Passes lines and events on; a callback that raises is logged and called no more: the plan is worth more."""
 
     on_line: Lines | None = None
     on_event: Callable[[Event], Any] | None = None
@@ -289,10 +279,7 @@ class Reporter:
 def report(
     progress: Lines, text: str, incumbent: float | None, bound: float | None, choices: str = "", found: Any = None
 ) -> None:
-    """Report the progress of a search: incumbent and bound to a reporter, in its unit, a line of text to any callback.
-
-    `text`: the line, if any. `choices`: those of a new plan, in words. `found`: what the writer makes a plan of.
-    """
+    """Report incumbent and bound to a reporter, in its unit, and a line of text, if any, to any callback."""
     if not isinstance(progress, Reporter):
         if text:
             progress(text)

@@ -16,13 +16,7 @@ SOLVERS = ("highs", "cpsat")
 
 
 def solver_named(name: str | None) -> str | None:
-    """Return the name of a solver as options have it; None leaves each formulation its usual one.
-
-    Raises
-    ------
-    InputError
-        If there is no such solver.
-    """
+    """Return a solver by name; None leaves each formulation its usual one. InputError: there is no such solver."""
     if name is not None and name not in SOLVERS:
         raise InputError(f"solver: must be one of {', '.join(SOLVERS)} (is {name!r})")
     return name
@@ -40,10 +34,7 @@ def run_milp(model: Any, *, solver: str | None = None, **limits: Any) -> Outcome
 
 
 def linear_runner(solver: str | None = None, *, usual: str) -> Callable[..., Outcome[Values]]:
-    """Return how to run a CP-SAT model whose rows are all linear, on the solver that is asked for or the usual one.
-
-    HiGHS is run once: a level is proven where a run with presolve and one without agree.
-    """
+    """Return how to run a linear CP-SAT model, once: a level is proven where runs with presolve and without agree."""
     with uninterrupted():
         if (solver or usual) == "cpsat":
             from planner.solvers import cpsat

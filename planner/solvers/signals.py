@@ -26,7 +26,6 @@ class Interrupter:
         self._asked = threading.Event()
 
     def __repr__(self) -> str:
-        """Show whether the end was asked for."""
         return f"Interrupter(interrupted={self.interrupted})"
 
     @property
@@ -97,10 +96,7 @@ def ending_at_once() -> AbstractContextManager[None]:
 
 @contextmanager
 def ending_searches() -> Iterator[None]:
-    """Let the first Ctrl-C or SIGTERM end searches as a limit does, and a second one raise KeyboardInterrupt.
-
-    Outside the main thread, where no signal arrives, nothing changes.
-    """
+    """Let the first Ctrl-C or SIGTERM end searches as a limit does (in the main thread), a second one interrupt."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -31,9 +31,7 @@ _NAMES_BY_STOP = {
     Stop.FAILED: "Unbounded UnboundedOrInfeasible ModelEmpty Notset LoadError ModelError PresolveError SolveError "
     "PostsolveError Unknown",
 }
-STOP_BY_STATUS = {
-    getattr(_Status, f"k{name}"): stop for stop, names in _NAMES_BY_STOP.items() for name in names.split()
-}
+STOP_BY_STATUS = {getattr(_Status, f"k{name}"): stop for stop, own in _NAMES_BY_STOP.items() for name in own.split()}
 
 
 def stop_of(status: highspy.HighsModelStatus) -> Stop:
@@ -63,15 +61,7 @@ def linear_program(
     costs: Mapping[int, float],
     offset: float = 0.0,
 ) -> Any:
-    """Return the arrays of a model that minimizes; a limit that is None is none.
-
-    Parameters
-    ----------
-    columns
-        Least and largest value, and whether whole.
-    rows
-        Factors by column, and the least and largest sum.
-    """
+    """Return the arrays of a minimizing model: `columns` are least, largest, whole?; `rows` factors, least, largest."""
     lp, infinite = highspy.HighsLp(), highspy.kHighsInf
 
     def limits(values: Iterable[float | None], none: float) -> npt.NDArray[np.float64]:
@@ -125,13 +115,7 @@ def run_at_once(
 
 
 def require_highs() -> None:
-    """Refuse a HiGHS whose answers are not known to be right.
-
-    Raises
-    ------
-    InputError
-        If another series than the pinned one is installed.
-    """
+    """Refuse a HiGHS whose answers are not known to be right: InputError if another series is installed."""
     installed = (highspy.HIGHS_VERSION_MAJOR, highspy.HIGHS_VERSION_MINOR, highspy.HIGHS_VERSION_PATCH)
     if installed[:2] != SERIES or installed[2] < FIRST_PATCH:
         wanted = f"highspy>={SERIES[0]}.{SERIES[1]}.{FIRST_PATCH},<{SERIES[0]}.{SERIES[1] + 1}"

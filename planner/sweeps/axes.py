@@ -5,7 +5,7 @@ import itertools
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from planner.errors import InputError, hint
 from planner.files import csv_rows, json_lines, json_or_text, read_text
 from planner.instance.instance import Instance
+from planner.instance.read import dotted
 from planner.instance.references_and_pins import PINS, RACKS_AT, long_name
 from planner.instance.workload import REPLACED, Software
 from planner.planning.load import NAMED, load_instance
@@ -60,7 +61,7 @@ def check_path(instance: Instance, path: str) -> Any:
     value: Any = instance
     parts = parts_of(path)
     for depth, part in enumerate(parts):
-        where = _written(parts[:depth])
+        where = dotted(parts[:depth])
         if value is None:
             raise InputError(f"{path}: {where} is not in the instance; add it there first")
         if isinstance(value, tuple):
@@ -135,13 +136,6 @@ def _is_part(annotation: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, (BaseModel, tuple, list, dict))
 
 
-def _written(parts: list[str | int]) -> str:
-    text = ""
-    for part in parts:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
-    return text
-
-
 def put(data: dict[str, Any], instance: Instance, path: str, value: Any) -> None:
     """Set one value in an instance's JSON data; the path was checked."""
     path = canonical(path)
@@ -153,14 +147,14 @@ def put(data: dict[str, Any], instance: Instance, path: str, value: Any) -> None
     typed: Any = instance
     for depth, part in enumerate(front):
         if isinstance(typed, tuple):
-            place = _position(path, _written(front[:depth]), part, typed)
+            place = _position(path, dotted(front[:depth]), part, typed)
             holder, typed = holder[place], typed[place]
         else:
             typed = typed[part] if isinstance(typed, dict) else getattr(typed, str(part))
             if isinstance(typed, tuple):  # a list as it is by default may be left out
                 holder.setdefault(part, list(typed))
             holder = holder[part]
-    holder[_position(path, _written(front), last, typed) if isinstance(typed, tuple) else last] = value
+    holder[_position(path, dotted(front), last, typed) if isinstance(typed, tuple) else last] = value
 
 
 FORMS = "PATH=VALUE, PATH=x1.2, PATH=+100, PATH=-100, PATH=+20% or PATH=-20%"
@@ -171,10 +165,7 @@ LISTED_BY_NAME = re.compile(r"network\.(switches|media)\[[^\]]+\]")
 
 
 def read_changes(given: Sequence[str]) -> dict[str, Any]:
-    """Read PATH=VALUE options of the command line; a value is JSON, plain text, or relative.
-
-    PATH==-100 sets a negative value.
-    """
+    """Read PATH=VALUE of the command line: JSON, text, or relative; PATH==-100 sets a negative value."""
     changes: dict[str, Any] = {}
     for text in given:
         path, equals, value = text.partition("=")
@@ -190,26 +181,7 @@ def read_changes(given: Sequence[str]) -> dict[str, Any]:
 def changed(
     given: Instance | Mapping[str, Any] | str | Path, changes: Mapping[str, Any], *, searched: bool = True
 ) -> Instance:
-    """Return an instance with some values changed.
-
-    Parameters
-    ----------
-    given
-        A path to a file, the name of an instance that ships, its content as a dict, or an Instance.
-    changes
-        Values by dotted path, as the axes of a sweep have them: `limits.budget_usd`, `grid.nodes[keystone].racks`, a
-        pin. A text such as "x1.2", "+100", "-100" or "+20%" changes a number against what it is; a name of the
-        catalogue stands for a model, an accelerator, a rack and the like, and changes behind it are of what it names;
-        None takes a value away.
-    searched
-        Whether what only a search needs must be there.
-
-    Raises
-    ------
-    InputError
-        A path leads nowhere, a relative change has no number to start from, or the instance cannot be used so; the
-        message names path, value and remedy.
-    """
+    """Return an instance with some values changed, as `planner.changed` says; InputError names path, value, remedy."""
     base = load_instance(given, searched=searched and not changes)
     where = str(given) if isinstance(given, (str, Path)) else "instance"
     if not changes:
@@ -290,11 +262,7 @@ def axis_of(path: str, values: str | Sequence[Any]) -> Axis:
 
 
 def parse_values(path: str, spec: str) -> list[Any]:
-    """Read the values of one axis: a range, or a list of JSON values and plain words.
-
-    START:STOP:STEP is even and has STOP in it where a step meets it; START:STOP:xFACTOR multiplies; log: and lin:
-    divide the range into COUNT values, both ends included.
-    """
+    """Read an axis: a list, START:STOP:STEP with STOP if met, START:STOP:xFACTOR, or COUNT values by log: or lin:."""
     where = f"{path}={spec}"
     parts = spec.split(":")
     if parts[0] in ("log", "lin"):
@@ -304,15 +272,18 @@ def parse_values(path: str, spec: str) -> list[Any]:
     if len(parts) == 3 and _is_number(parts[0]):
         start, stop = _number(where, parts[0]), _number(where, parts[1])
         if parts[2].startswith("x"):
-            return _geometric(where, start, stop, _number(where, parts[2][1:]))
+            factor = _number(where, parts[2][1:])
+            if start <= 0 or stop <= 0 or factor <= 0 or factor == 1 or (stop - start) * (factor - 1) < 0:
+                problem = f"a factor of {factor:g} never leads from {start:g} to {stop:g}"
+                raise InputError(f"{where}: {problem}; ends and factor must be above 0")
+            count = math.floor(math.log(stop / start) / math.log(factor) + 1e-9) + 1
+            return _listed(where, count, lambda k: start * factor**k, exact=(start, factor))
         step = _number(where, parts[2])
         if step == 0 or (stop - start) * step < 0:
             problem = f"a step of {step:g} never leads from {start:g} to {stop:g}"
             raise InputError(f"{where}: {problem}; change its sign or the ends")
         count = math.floor((stop - start) / step * (1 + 1e-9) + 1e-9) + 1
-        _limited(where, count)
-        exact = isinstance(start, int) and isinstance(step, int)
-        return [start + k * step if exact else _rounded(start + k * step) for k in range(count)]
+        return _listed(where, count, lambda k: start + k * step, exact=(start, step))
     if len(parts) == 2 and all(_is_number(part) for part in parts):
         raise InputError(f"{where}: has no step; write it as one of {RANGE_FORMS}")
     values = json_or_text(f"[{spec}]", path)
@@ -339,14 +310,11 @@ def _rounded(value: float) -> float:
     return float(f"{value:.12g}")
 
 
-def _geometric(where: str, start: int | float, stop: int | float, factor: int | float) -> list[Any]:
-    if start <= 0 or stop <= 0 or factor <= 0 or factor == 1 or (stop - start) * (factor - 1) < 0:
-        problem = f"a factor of {factor:g} never leads from {start:g} to {stop:g}"
-        raise InputError(f"{where}: {problem}; ends and factor must be above 0")
-    count = math.floor(math.log(stop / start) / math.log(factor) + 1e-9) + 1
+def _listed(where: str, count: int, value: Callable[[int], float], exact: tuple[float, float]) -> list[Any]:
+    """List the values of a range; they are rounded but where both of its numbers, `exact`, are whole."""
     _limited(where, count)
-    exact = isinstance(start, int) and isinstance(factor, int)
-    return [start * factor**k if exact else _rounded(start * factor**k) for k in range(count)]
+    whole = all(isinstance(number, int) for number in exact)
+    return [value(k) if whole else _rounded(value(k)) for k in range(count)]
 
 
 def _counted(where: str, kind: str, start: float, stop: float, count: float) -> list[Any]:

@@ -83,11 +83,10 @@ class Row(Frozen):
         """
         own = self.model_dump(mode="json", exclude={"point", "plan", "objective", "schema_version", "base"})
         own |= {key: "; ".join(getattr(self, key)) or None for key in ("rules", "extrapolated")}
-        objective = {
-            f"objective.{key}": value for key, value in (self.objective or RowObjective(name="")).model_dump().items()
-        }
+        objective = (self.objective or RowObjective(name="")).model_dump()
         front, curve = {key: own.pop(key) for key in ("index", "key")}, flat_curve(own.pop("curve"))
-        return {**front, **self.point, **own, **objective, **self.plan, **curve}
+        bounds = {f"objective.{key}": value for key, value in objective.items()}
+        return {**front, **self.point, **own, **bounds, **self.plan, **curve}
 
 
 def flat_curve(curve: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -157,10 +156,7 @@ TABLES = (".csv", ".parquet")
 
 
 def journal_of(output: Path) -> Path:
-    """Return the file that rows are appended to as they come: the output, or a `.jsonl` journal next to a table.
-
-    Raise InputError where the output's ending is neither that of JSON lines nor that of a table.
-    """
+    """Return the file that rows are appended to: JSON lines, or a table's journal. InputError: it is neither."""
     if output.suffix in LINES:
         return output
     if output.suffix in TABLES:
@@ -170,11 +166,7 @@ def journal_of(output: Path) -> Path:
 
 
 class Store:
-    """Rows on disk, under a lock for as long as it is open.
-
-    InputError: another sweep writes the file, it has rows and is not resumed, its rows are of another instance than
-    `base` says or of another version, or a line of it is no row.
-    """
+    """Rows on disk, locked while open. InputError: in use, not resumed, of another instance or version, or no rows."""
 
     def __init__(self, output: Path, *, resume: bool, base: Mapping[str, str] | None = None) -> None:
         # The journal of a link's table is the table's own; the lock is on the file itself, by whatever name.
@@ -261,13 +253,11 @@ class Store:
         os.close(self._file)
 
     def __enter__(self) -> Self:
-        """Return the open store."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close it."""
         self.close()
 
 
@@ -355,18 +345,14 @@ ENDINGS = (CURVE, *LINES, *TABLES)
 
 
 def curve_rows(frontier: Frontier, seconds: float) -> Iterator[Row]:
-    """Yield a row for each point, its capital the value that it is named by.
-
-    The row's bound is of the days of every plan of at most that capital. `seconds`, of the search, are on every row.
-    """
+    """Yield a row a point, named by its capital, with the bound of plans up to it; all have the search's seconds."""
     instance = frontier.instance.model_dump_json()
     for index, (found, plan) in enumerate(zip(frontier.curve.points, frontier.plans, strict=True)):
         point = {"frontier.capital_usd": found.capital_usd}
         key = sha256(f"{instance} {found.capital_usd!r} {found.days_to_train!r}".encode()).hexdigest()
-        gap = (
-            None if found.bound_days is None else max(0.0, found.days_to_train - found.bound_days) / found.days_to_train
-        )
-        objective = RowObjective(name="days_to_train", value=found.days_to_train, bound=found.bound_days, gap=gap)
+        days, bound = found.days_to_train, found.bound_days
+        gap = None if bound is None else max(0.0, days - bound) / days
+        objective = RowObjective(name="days_to_train", value=days, bound=bound, gap=gap)
         own = {"frontier.layout": found.layout, "frontier.idle_gpus": found.idle_gpus, "frontier.knee": found.knee}
         row = row_of_plan(index, key, point, plan, seconds)
         yield row.model_copy(update={"objective": objective, "plan": {**digest(plan), **own}})

@@ -64,10 +64,7 @@ def tasks_of(
     with_plan: bool,
     constants: MeasuredConstants | None = None,
 ) -> list[Task]:
-    """Make a task of every point, points that ask the same question once; accelerators get their own constants.
-
-    Raise InputError where a point is no usable instance; the message names the point and its fault.
-    """
+    """Make a task of every different point, constants by accelerator. InputError: a point is no usable instance."""
     tasks: dict[str, Task] = {}
     asked: list[Instance] = []
     plain = base.model_dump(mode="json", exclude_none=True)
@@ -106,11 +103,8 @@ def key_of(instance: Instance, options: Options) -> str:
 
 def point_text(point: Mapping[str, Any]) -> str:
     """Write a point for a message."""
-    values = {
-        key: repr(value) if isinstance(value, str) else f"{value:g}" if isinstance(value, float) else value
-        for key, value in point.items()
-    }
-    return ", ".join(f"{key}={value}" for key, value in values.items())
+    shown = {key: f"{value:g}" if isinstance(value, float) else repr(value) for key, value in point.items()}
+    return ", ".join(f"{key}={value}" for key, value in shown.items())
 
 
 _kept: dict[str, Any] = {}  # what this process keeps from point to point: it saves time and changes no answer
@@ -202,10 +196,7 @@ class Lane:
 
 
 def at_home(tasks: Sequence[Task], call: Call, workers: int | None = None) -> Iterator[tuple[Task, PointAnswer]]:
-    """Solve points on processes of this machine, one point and one thread each; yield answers as they come.
-
-    Every process takes a stretch of neighbours and, when it has none left, the far end of the longest stretch.
-    """
+    """Solve points on this machine's processes, a stretch of neighbours each and then the end of the longest left."""
     count = max(1, min(workers or cores(), len(tasks)))
     lanes = [Lane(tasks[len(tasks) * i // count : len(tasks) * (i + 1) // count]) for i in range(count)]
     running: dict[Future[PointAnswer], tuple[Lane, Task]] = {}
@@ -298,10 +289,7 @@ LOCAL = "local"
 
 @contextmanager
 def dask_executor(address: str, workers: int | None = None) -> Iterator[Executor]:
-    """Connect to a scheduler and yield its executor; the scheduler tries points whose workers die elsewhere.
-
-    Raise InputError where the extra is not installed, or nobody answers at the address.
-    """
+    """Connect to a scheduler and yield its executor, which retries elsewhere. InputError: no extra, or no answer."""
     with needed("--dask", "distributed", "dask"):
         import dask
         from distributed import Client, LocalCluster
@@ -339,10 +327,7 @@ class SweepOptions:
 def tasks_for(
     instance: Instance | Mapping[str, Any] | str | Path, points: Sequence[Point], options: SweepOptions
 ) -> list[Task]:
-    """Check every path and every point, and return the tasks of the shard.
-
-    Raise InputError where a path leads nowhere, or a point is no usable instance.
-    """
+    """Check every path and point, and return the shard's tasks. InputError: one leads nowhere, or cannot be used."""
     constants = None if options.constants is None else read_constants(options.constants)
     base = load_instance(instance, constants=constants)
     points = [{canonical(path): value for path, value in point.items()} for point in points]
@@ -366,9 +351,8 @@ def rows_of(
     """Solve the tasks that are not finished; yield their rows as they come, each after its plan is on disk."""
     left = [task for task in tasks if task.key not in finished]
     # The largest numbers first: bounds proven on the layouts of more racks are valid for fewer.
-    first = sorted(
-        left, key=lambda task: [value for value in task.point.values() if isinstance(value, (int, float))], reverse=True
-    )
+    numbers = {task.key: [x for x in task.point.values() if isinstance(x, (int, float))] for task in left}
+    first = sorted(left, key=lambda task: numbers[task.key], reverse=True)
     answers = at_home(first, solve_point, workers) if executor is None else on_executor(left, solve_point, executor)
     for task, answer in answers:
         if answer.plan is not None and options.plans is not None:

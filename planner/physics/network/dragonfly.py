@@ -364,10 +364,8 @@ class DragonflyPlus(Dragonfly):
     def _between_spines(self, link: Ints) -> Ends:
         """Return the ends of cables between groups: each two groups have as many, over their spines in turn."""
         network, ends = self.group_pairs(link)
-        s = self.spines_per_pod
-        low, high = (
-            ((network * self.pods + group) * s + number % s, self.spine_down + number // s) for group, number in ends
-        )
+        s, first = self.spines_per_pod, network * self.pods
+        low, high = (((first + group) * s + number % s, self.spine_down + number // s) for group, number in ends)
         return *low, *high
 
     def wan_ends(self, network: Ints, number: Ints) -> tuple[Ints, Ints]:
@@ -396,9 +394,8 @@ class RouterGroups:
         design = self.d
         group = np.arange(design.pods, dtype=np.int64)
         rails = np.minimum(design.rails_per_pod, design.rails - group % design.pods_across * design.rails_per_pod)
-        return rails, rails * np.minimum(
-            design.domains_per_pod, design.domains - group // design.pods_across * design.domains_per_pod
-        )
+        before = group // design.pods_across * design.domains_per_pod
+        return rails, rails * np.minimum(design.domains_per_pod, design.domains - before)
 
     @cached_property
     def _first(self) -> Ints:
@@ -427,9 +424,8 @@ class RouterGroups:
     def _global_end(self, network: Ints, group: Ints, number: Ints) -> tuple[Ints, Ints]:
         """Return the router and port at the end of links of a group to others, over its routers in turn."""
         size = self._sizes[1][group]
-        return self._leaf(network, group, number % size), self.d.leaf_down_used + (
-            size - 1
-        ) * self.d.leaf_bundle + number // size
+        port = self.d.leaf_down_used + (size - 1) * self.d.leaf_bundle + number // size
+        return self._leaf(network, group, number % size), port
 
     def between(self, link: Ints) -> Ends:
         """Return the ends of cables between groups: each two groups have as many, over their routers in turn."""

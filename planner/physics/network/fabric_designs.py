@@ -157,20 +157,13 @@ def design_of(
     network: Network,
     nic_bytes_per_second: float,
 ) -> Design:
-    """Return the design of a plan's fabric at a site of `racks` racks, each with `gpus` GPUs.
-
-    The fabric must be free of the faults that `design_fault` reports; `switches` holds the switch models by name.
-    """
+    """Return the design of a plan's fabric that `design_fault` passes, at a site of `racks` racks of `gpus` GPUs."""
     leaf, spine, family = fabric.tiers[0], fabric.tiers[1] if len(fabric.tiers) > 1 else None, FAMILIES[fabric.family]
     rack, kind = family.rack_ports(gpus), family.design
     joined = racks, rack, nic_bytes_per_second
     models = [switches[name] for name in (fabric.switch, *fabric.models[1:])]
-    own: dict[str, Any] = {
-        "leaf_down": leaf.down_ports,
-        "leaf_bundle": leaf.bundle,
-        "lanes": fabric.lanes,
-        "split": fabric.split,
-    }
+    own: dict[str, Any] = {"leaf_down": leaf.down_ports, "leaf_bundle": leaf.bundle}
+    own |= {"lanes": fabric.lanes, "split": fabric.split}
     own |= {"rails_per_pod": fabric.rails_per_pod, "domains_per_pod": fabric.leaf_domains_per_pod}
     own["wan_ports"] = -(-fabric.wan_gateway.wan_ports // (rack.apart * fabric.lanes)) if fabric.wan_gateway else 0
     own |= {"leaf_up": leaf.up_ports} if spine or not kind.grouped else {}
@@ -197,10 +190,7 @@ def design_fault(fabric: SiteFabric, racks: int) -> str | None:
 
 
 def tree_fault(fabric: SiteFabric, expected: tuple[str, ...]) -> str | None:
-    """Return the fault in the tiers of a tree, or None; they must be the first names of `expected`, in order.
-
-    A tree with all the expected tiers has zones.
-    """
+    """Return the fault in the tiers of a tree (the first of `expected`, all of them with zones), or None."""
     names = tuple(tier.name for tier in fabric.tiers)
     if not names or names != expected[: len(names)]:
         return f"tiers are {', '.join(names) or 'none'}; {', then '.join(expected)} expected"
@@ -215,9 +205,8 @@ def tree_fault(fabric: SiteFabric, expected: tuple[str, ...]) -> str | None:
         return f"a pod of {pod}; at least 1 of each expected"
     for tier, boxes in (("core", fabric.core_boxes), ("super-spine", fabric.super_spine_boxes)):
         if boxes < 0 or (boxes > 0 and tier not in names):
-            return (
-                f"{boxes} shared {tier} boxes in {len(names)} tiers; none, or some where there is that tier, expected"
-            )
+            wanted = "none, or some where there is that tier"
+            return f"{boxes} shared {tier} boxes in {len(names)} tiers; {wanted}, expected"
     zone, zoned = (fabric.rails_per_zone, fabric.leaf_domains_per_zone), names == expected
     if min(zone) < zoned or (max(zone) > 0 and not zoned):
         wanted = "at least 1 of each" if zoned else f"none under {names[-1]}s"
@@ -231,10 +220,8 @@ def group_fault(fabric: SiteFabric, expected: tuple[str, ...]) -> str | None:
     if names != expected:
         return f"tiers of a {fabric.family} are {', '.join(names) or 'none'}; {', then '.join(expected)} expected"
     tier = fabric.tiers[0]
-    if (
-        min(tier.down_ports, tier.up_ports, tier.bundle, fabric.rails_per_pod, fabric.leaf_domains_per_pod) < 1
-        or fabric.group_links < 0
-    ):
+    least = min(tier.down_ports, tier.up_ports, tier.bundle, fabric.rails_per_pod, fabric.leaf_domains_per_pod)
+    if least < 1 or fabric.group_links < 0:
         return (
             f"leaf: {tier.down_ports} down, {tier.up_ports} up in bundles of {tier.bundle}; "
             f"groups of {fabric.rails_per_pod} rails and {fabric.leaf_domains_per_pod} leaf domains, "
@@ -272,10 +259,15 @@ def lay(design: Design, *, block: int = BLOCK) -> Iterator[StageCables]:
 def stages(design: Design) -> list[Stage]:
     """Return the stages of a design from the GPUs up."""
     all_stages = [Stage("gpu", "leaf", design.endpoint_links, lambda link: _endpoints(design, link)), *design.stages()]
+
+    def wan_gateway_uplinks(link: Ints) -> Ends:
+        network, own = link // design.wan_ports, link % design.wan_ports
+        switches = design.wan_gateways // design.networks
+        low_port = design.wan_gateway_side + own // switches
+        return network * switches + own % switches, low_port, *design.wan_ends(network, own)
+
     if design.wan_ports:
-        all_stages.append(
-            Stage(WAN_GATEWAY, design.top[0], design.wan_gateway_links, lambda link: _wan_gateway_uplinks(design, link))
-        )
+        all_stages.append(Stage(WAN_GATEWAY, design.top[0], design.wan_gateway_links, wan_gateway_uplinks))
     return all_stages
 
 
@@ -285,10 +277,7 @@ def switch_counts(design: Design) -> dict[str, int]:
 
 
 def _endpoints(design: Design, link: Ints) -> Ends:
-    """Return the ends of GPU links: set g of the racks of a domain meets at its leaf g; lanes go to networks in turn.
-
-    A single switch takes its GPUs in order.
-    """
+    """Return the ends of GPU links: set g of a domain meets at its leaf g, or all at the one switch; lanes in turn."""
     gpu, lane = link // design.lanes, link % design.lanes
     rack, index = gpu // design.gpus_per_rack, gpu % design.gpus_per_rack
     apart, own = index // (design.rails * design.rail_gpus), index % (design.rails * design.rail_gpus)
@@ -300,13 +289,6 @@ def _endpoints(design: Design, link: Ints) -> Ends:
     return gpu, lane, network * design.domains * design.rails + leaf, port
 
 
-def _wan_gateway_uplinks(design: Design, link: Ints) -> Ends:
-    network, own = link // design.wan_ports, link % design.wan_ports
-    switches = design.wan_gateways // design.networks
-    low_port = design.wan_gateway_side + own // switches
-    return network * switches + own % switches, low_port, *design.wan_ends(network, own)
-
-
 def lengths(design: Design, floor: Floor) -> Callable[[StageCables], Metres]:
     """Return a function from a block of cables to their lengths in metres; places are computed once."""
     places, middles = Places(floor, design.racks), {}
@@ -315,10 +297,8 @@ def lengths(design: Design, floor: Floor) -> Callable[[StageCables], Metres]:
         middles[tier] = places.middle(first, first + design.racks_around(tier))
 
     def measure(cables: StageCables) -> Metres:
-        low, high = (
-            middles[cables.low_tier][_place(design, cables.low_tier, cables.low)],
-            middles[cables.high_tier][_place(design, cables.high_tier, cables.high)],
-        )
+        low = middles[cables.low_tier][_place(design, cables.low_tier, cables.low)]
+        high = middles[cables.high_tier][_place(design, cables.high_tier, cables.high)]
         return places.metres(low, high, spread=cables.low_tier != "gpu")
 
     return measure
@@ -329,9 +309,8 @@ def _place(design: Design, tier: str, index: Ints) -> Ints:
     if tier == "gpu":
         return index // design.gpus_per_rack
     if tier == "leaf":
-        return (
-            index % (design.domains * design.rails) // design.rails * design.domain_racks // design.racks_around("leaf")
-        )
+        domain = index % (design.domains * design.rails) // design.rails
+        return domain * design.domain_racks // design.racks_around("leaf")
     if tier == "spine":
         return index // design.spines_per_pod % design.pods // design.pods_across
     if tier == "core" and design.tiers > 3:

@@ -92,10 +92,7 @@ class Places:
         return np.concatenate([np.zeros((1, 2)), np.cumsum(at, axis=0)])
 
     def middle(self, first: Ints, after: Ints) -> Metres:
-        """Return the middle of the racks from `first` to the one before `after`, in metres along and across the rows.
-
-        A run ends at the site's last rack.
-        """
+        """Return the middle of racks `first` to `after` - 1 within the site, in metres along and across the rows."""
         last = np.minimum(after, self.racks)
         middle: Metres = (self._sums[last] - self._sums[first]) / (last - first)[:, None]
         return middle
@@ -118,10 +115,7 @@ class Places:
 
 
 def media_of(network: Network) -> tuple[Medium, ...]:
-    """Return the media of an instance whose catalogue names were resolved on loading.
-
-    TypeError where some are still names.
-    """
+    """Return the media of an instance that loading has resolved; TypeError where some are still names."""
     named = [medium for medium in network.media if isinstance(medium, str)]
     if named:
         raise TypeError(f"network.media: {named} are names; load the instance through planner.load")
@@ -174,10 +168,7 @@ def adjacent_metres(places: Places) -> Metres:
 
 
 def group_metres(places: Places, pod: int) -> Iterator[Metres]:
-    """Yield arrays of cable lengths in metres, one length for each pair of groups of `pod` racks.
-
-    Each array holds the pairs of the next few groups, so that it stays below `PAIRS` entries or one group's pairs.
-    """
+    """Yield arrays of metres for each pair of groups of `pod` racks, in pieces of `PAIRS` entries or one group's."""
     first = np.arange(0, places.racks, pod, dtype=np.int64)
     middle = places.middle(first, first + pod)
     step = max(1, PAIRS // len(first))

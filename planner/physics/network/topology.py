@@ -36,15 +36,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from planner.physics.network.links import (
-    CableRun,
-    Ends,
-    Ints,
-    Places,
-    Stage,
-    adjacent_metres,
-    endpoint_metres,
-)
+from planner.physics.network.links import CableRun, Ends, Ints, Places, Stage, adjacent_metres, endpoint_metres
 
 TIERS = ("leaf", "spine", "core", "super-spine")  # of switches, from the GPUs up
 BLOCKS = ("leaf", "pod", "zone")  # whose links out flows share
@@ -397,10 +389,7 @@ class Design:
         return leaf, self.leaf_down_used + up, spine, port + up % self.leaf_bundle
 
     def _spine_uplinks(self, link: Ints) -> Ends:
-        """Return the ends of spine uplinks: a bundle from spine i of every pod to each core of group i in its zone.
-
-        A core keeps a bundle of ports for each pod of a full zone.
-        """
+        """Return the ends of spine uplinks: a bundle from spine i of every pod to each core of group i in its zone."""
         spine, up = link // self.spine_up, link % self.spine_up
         pod, group = spine // self.spines_per_pod, spine % self.spines_per_pod
         zone, seat = self._zone_seat(pod)
@@ -419,10 +408,7 @@ class Design:
         return zone, row % rows * columns + column % columns
 
     def _core_uplinks(self, link: Ints) -> Ends:
-        """Return the ends of core uplinks: a bundle from core i of every zone to each position above core i.
-
-        A super-spine keeps a bundle of ports for each zone and position.
-        """
+        """Return the ends of core uplinks: a bundle from core i of every zone to each position above core i."""
         core, up = link // self.core_up, link % self.core_up
         zone, own = core // self.zone_cores, core % self.zone_cores
         network, zone, boxes = zone // self.zones, zone % self.zones, self.super_spines // self.networks
@@ -534,15 +520,8 @@ class Design:
 
 
 def unwirable(design: Design, *, cross_rail: bool) -> list[str]:
-    """Return why a design cannot be wired, each reason with both sides in numbers; empty where it can.
-
-    `cross_rail`: every GPU must reach every other through the fabric, and not only those of its own index.
-    """
-    bad = design.faults()
-    if (
-        not bad
-        and not design.joined
-        and (design.domains_per_pod < design.domains or (cross_rail and design.rails_per_pod < design.rails))
-    ):
+    """Return why a design cannot be wired, in numbers; `cross_rail`: GPUs of other indices must be reached too."""
+    bad, asked = design.faults(), design.rails if cross_rail else 0
+    if not (bad or design.joined) and (design.domains_per_pod < design.domains or design.rails_per_pod < asked):
         bad.append(f"reach: {design.pods} pods and no core to join them")
     return bad

@@ -69,10 +69,7 @@ def locality(
 
 
 def share_leaving(stages: Sequence[Sequence[int]], block: int, *, wrap: bool) -> float:
-    """Return the most pipeline flows that leave, or that enter, one block of racks, over the block's size.
-
-    `wrap`: the last stage sends to the first, as virtual stages make it do.
-    """
+    """Return the pipeline flows out of or into a block over its size; `wrap`: the last stage sends to the first."""
     source, target = _flows(stages, wrap=wrap)
     crossing = source // block != target // block
     if not crossing.any():
@@ -105,9 +102,8 @@ def exchange_leaving(stages: Sequence[Sequence[int]], block: int, group: int) ->
         return 0.0
     ranks = [np.asarray(stage, dtype=np.int64) for stage in stages]
     sizes = [np.minimum(group, len(stage) - np.arange(len(stage)) // group * group) for stage in ranks]
-    labels = np.concatenate(
-        [i * (max(map(len, ranks)) + 1) + np.arange(len(stage)) // group for i, stage in enumerate(ranks)]
-    )
+    apart = max(map(len, ranks)) + 1
+    labels = np.concatenate([i * apart + np.arange(len(stage)) // group for i, stage in enumerate(ranks)])
     blocks, n = np.concatenate(ranks) // block, np.concatenate(sizes)
     span = int(blocks.max()) + 1
     pairs, at, inside = np.unique(labels * span + blocks, return_index=True, return_counts=True)
@@ -185,18 +181,8 @@ def min_crossings(
     Let f of its all-reduces (rows) and c of its pipelines (columns) be complete in it. A row that is there in part
     leaves it; of every column that is there in part a flow leaves or enters it, both with `wrap`. With f and c above 0
     it has a node of every row and column; with f = 0 all rows that it touches are partial, and a rows by b columns have
-    n nodes only if a b >= n.
-
-    Parameters
-    ----------
-    max_free
-        Free nodes of the block with the most.
-    blocks
-        Blocks with free nodes.
-    wrap
-        The last stage sends to the first.
-    split
-        Some all-reduce is known to be in several blocks.
+    n nodes only if a b >= n. `max_free`: free nodes of the block with the most, of `blocks` with any; `wrap`: the last
+    stage sends to the first; `split`: some all-reduce is known to be in several blocks.
     """
     if stages * replicas <= max_free:
         return [(0, int(split))]
@@ -255,10 +241,7 @@ def exchange_gbps(
     training: Collection[str],
     exchange: tuple[float, float],
 ) -> float:
-    """Return the rate, each way, at which a site's gradients pass its WAN gateway in the time that the step assumes.
-
-    `exchange`: bytes that each link carries, and the seconds that it has for them; of a design its demands' own rates.
-    """
+    """Return each way's rate of a site's gradients at its gateway, of `exchange` bytes and seconds or of the design."""
     if site not in training:
         return 0.0
     if design is not None:
@@ -269,11 +252,7 @@ def exchange_gbps(
 
 
 def uplink_loads(design: Design, gbps: float, port_gbps: float, *stage_in: float) -> dict[str, tuple[float, float]]:
-    """Return of leaf, pod and zone the uplinks' worth that the exchange loads below the WAN gateway, and the uplinks.
-
-    `stage_in`: the largest shares of one stage's racks in one leaf domain, in one pod and in one zone. The leaves of
-    one domain in all networks share the rate.
-    """
+    """Return by level what the exchange loads below the gateway, and uplinks; `stage_in`: largest shares of a stage."""
     return design.exchange_loads(gbps / (design.networks * design.rails) / port_gbps, stage_in)
 
 

@@ -78,10 +78,7 @@ def site_capex_usd(grid: Grid, *, it_mw: float, facility_mw: float) -> float:
 
 
 def link_capex_usd(wan: Wan, prices: tuple[float, float], waves: int) -> float:
-    """Compute the price of a WAN link in USD: its fibre pairs, and the equipment for its wavelengths.
-
-    `prices`: of one fibre pair and of one wavelength all the way (`fibre.link_prices`).
-    """
+    """Compute the USD of a WAN link: fibre pairs and wavelengths, each at its price all the way (`link_prices`)."""
     return fibre_pairs(wan, waves) * prices[0] + waves * prices[1]
 
 
@@ -104,11 +101,7 @@ def bill(
     fabrics: Mapping[str, SiteFabric] | None,
     design: WanPlan | None = None,
 ) -> Cost:
-    """Compute the cost of a plan by its parts; the total counts the years of operation.
-
-    `fabrics` are those by site, None where the instance has no network. The WAN is priced as designed, else by the
-    links between sites.
-    """
+    """Compute a plan's cost by part, counted years included; the WAN is priced as designed, else by its links."""
     pools = bool(instance.hardware.pools)
     capex = {"racks": pools_usd(instance) if pools else racks * rack_of(instance.hardware).price_usd}
     opex: dict[str, float] = {}
@@ -117,9 +110,7 @@ def bill(
     if sites is not None and instance.grid is not None:
         grid, lines = instance.grid, {line.id: line.capex_usd for line in instance.grid.new_lines}
         steps = {node.id: node.upgrade.capex_usd for node in grid.nodes if node.upgrade}
-        capex["sites"] = sum(
-            site_capex_usd(grid, it_mw=site.it_mw, facility_mw=site.facility_mw) for site in sites.sites
-        )
+        capex["sites"] = sum(site_capex_usd(grid, it_mw=one.it_mw, facility_mw=one.facility_mw) for one in sites.sites)
         capex["new_lines"] = sum(new.circuits * lines[new.line] for new in sites.new_lines)
         if sites.upgrades:
             capex["upgrades"] = sum(upgrade.steps * steps[upgrade.node] for upgrade in sites.upgrades)
@@ -130,9 +121,8 @@ def bill(
             links = [(link.route_km * wan.fibre_usd_per_route_km, link.wavelengths) for link in sites.links]
             capex["wan"] = sum(link_capex_usd(wan, (pair, wan.wavelength_usd), waves) for pair, waves in links)
         price = {area.id: area.energy_usd_per_mwh for area in instance.grid.balancing_authorities}
-        opex["energy"] = sum(
-            energy_usd_per_year(site.facility_mw, price[site.balancing_authority]) for site in sites.sites
-        )
+        drawn = [(site.facility_mw, price[site.balancing_authority]) for site in sites.sites]
+        opex["energy"] = sum(energy_usd_per_year(mw, usd_per_mwh) for mw, usd_per_mwh in drawn)
     years = instance.limits.budgeted_years
     total = sum(capex.values()) + years * sum(opex.values())
     return Cost(capex_usd=capex, opex_usd_per_year=opex, operation_years=years, total_usd=total)
@@ -207,18 +197,16 @@ class Run:
         for i, pool in enumerate(hardware.pools):
             if not isinstance(pool.rack, str):
                 key = f"hardware.pools[{i}].rack.life_years"
-                pools.append(
-                    Bought(pool.name, "rack_replacement", pool.racks * pool.rack.price_usd, pool.rack.life_years, key)
-                )
+                usd = pool.racks * pool.rack.price_usd
+                pools.append(Bought(pool.name, "rack_replacement", usd, pool.rack.life_years, key))
         if pools:
             return tuple(pools)
-        usd = self.bill.capex_usd
-        life = rack_of(hardware).life_years
-        racks = Bought("racks", "rack_replacement", usd["racks"], life, "hardware.rack.life_years")
-        if "fabric" not in usd:
+        capex, life = self.bill.capex_usd, rack_of(hardware).life_years
+        racks = Bought("racks", "rack_replacement", capex["racks"], life, "hardware.rack.life_years")
+        if "fabric" not in capex:
             return (racks,)
         life, key = operation_of(self.instance).fabric_life_years, "operation.fabric_life_years"
-        return racks, Bought("fabric", "fabric_replacement", usd["fabric"], life, key)
+        return racks, Bought("fabric", "fabric_replacement", capex["fabric"], life, key)
 
     @cached_property
     def sites(self) -> dict[str, SiteRun]:
@@ -242,10 +230,9 @@ class Run:
     def upkeep_usd_per_year(self) -> dict[str, float]:
         """Costs in USD that are the same every year, by part; parts whose price is unknown are left out."""
         operation, found = operation_of(self.instance), {}
-        if all(site.usd_per_mwh is not None for site in self.sites.values()):
-            found["energy"] = sum(
-                energy_mwh(site.facility_mw, 1.0) * (site.usd_per_mwh or 0.0) for site in self.sites.values()
-            )
+        drawn = [(site.facility_mw, site.usd_per_mwh) for site in self.sites.values()]
+        if all(price is not None for _, price in drawn):
+            found["energy"] = sum(energy_mwh(mw, 1.0) * (price or 0.0) for mw, price in drawn)
         if operation.maintenance_share_per_year is not None:
             found["maintenance"] = operation.maintenance_share_per_year * sum(item.usd for item in self.bought)
         if operation.staff_usd_per_year is not None:
@@ -374,10 +361,7 @@ def at_run_prices(instance: Instance, years: float) -> Instance:
 
 
 def alike_usd(instance: Instance, years: float) -> float:
-    """Compute the cost over `years` years, in USD, that all plans share: staff, and energy of the racks owned.
-
-    The energy is included only for an instance without a grid that states its price.
-    """
+    """Compute the USD over `years` years that all plans share: staff, and priced energy of a cluster without a grid."""
     operation, hardware = operation_of(instance), instance.hardware
     staff = years * (operation.staff_usd_per_year or 0.0)
     if instance.grid is not None or operation.energy_usd_per_mwh is None:
@@ -386,10 +370,7 @@ def alike_usd(instance: Instance, years: float) -> float:
 
 
 def _scaled(priced: Priced, times: float, *names: str) -> Priced:
-    """Return an object with the named prices multiplied by `times`; a name of the catalogue is returned unchanged.
-
-    Names that were not resolved on loading are refused elsewhere.
-    """
+    """Return an object with the named prices multiplied by `times`; names, refused elsewhere, as they are."""
     if isinstance(priced, str):
         return priced
     return priced.model_copy(update={name: getattr(priced, name) * times for name in names})

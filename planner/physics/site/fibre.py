@@ -72,17 +72,12 @@ def fibre_of(wan: Wan, places: Mapping[str, Place]) -> SiteFibre:
     if not wan.fibre_edges:
         nodes = {name: places[name] for name in sorted(places)}
         given = [FibreEdge(a=one, b=other) for one, other in combinations(nodes, 2)]
-    edges = {
-        edge.name: _edge(wan, edge, nodes[edge.a], nodes[edge.b]) for edge in sorted(given, key=lambda edge: edge.name)
-    }
+    edges = {one.name: _edge(wan, one, nodes[one.a], nodes[one.b]) for one in sorted(given, key=lambda one: one.name)}
     node, access = {}, {}
     for name in sorted(places) if nodes else ():
-        node[name] = (
-            name
-            if name in nodes
-            else min(nodes, key=lambda node: (wide.great_circle_km(*places[name], *nodes[node]), node))
-        )
-        if node[name] != name:
+        node[name] = name
+        if name not in nodes:
+            node[name] = min(nodes, key=lambda node: (wide.great_circle_km(*places[name], *nodes[node]), node))
             edge = FibreEdge(id=f"{name} access", a=name, b=node[name])
             access[name] = _edge(wan, edge, places[name], nodes[node[name]], cut=False)
     edges |= {edge.id: edge for edge in access.values()}
@@ -134,11 +129,7 @@ def _route(fibre: SiteFibre, start: str, end: str, path: Sequence[tuple[str, str
 
 
 def diverse(fibre: SiteFibre, network: Any, start: str, end: str, count: int) -> list[tuple[Route, Route]]:
-    """Return diverse pairs of routes: pairs of the `count` shortest, and each with the shortest without shared edges.
-
-    Only edges that may be cut count as shared. Where none of these pairs is diverse, any that is diverse is returned (a
-    flow of two finds it if there is one).
-    """
+    """Return the pairs of the `count` shortest routes without a shared edge that may be cut; else any such pair."""
     import networkx as nx
 
     near = routes(fibre, network, start, end, count)
@@ -196,12 +187,7 @@ def reach(wan: Wan, places: Mapping[str, Place]) -> Reach:
 
 
 def link_prices(wan: Wan, ends: Mapping[str, Place]) -> tuple[float, float]:
-    """Compute the price in USD of one fibre pair and of one wavelength between two places.
-
-    Each is the sum over the edges of one route, or of a route and its disjoint protection under `one_cut`: of the
-    routes considered, the one that is cheapest with a fully lit fibre pair. Without a fibre graph or a route, the fibre
-    pair is priced by the great-circle distance times `route_factor`.
-    """
+    """Compute USD of a fibre pair and of a wavelength between two places: the cheapest route, protection included."""
     (start, at), (other, to) = sorted(ends.items())
     flat = wide.great_circle_km(*at, *to) * wan.route_factor * wan.fibre_usd_per_route_km, wan.wavelength_usd
     if not wan.fibre_edges:
@@ -249,11 +235,7 @@ class Demand:
 
 
 def sync_demands(wan: Wan, form: Form | None, window_seconds: float, rtt_ms: Rtt) -> tuple[Demand, ...]:
-    """Return a demand for each link of the exchange, its headroom included, in its phase's part of the window.
-
-    A link on a longer route than assumed needs more by its own round trips alone: it keeps its phase's part, and with
-    it every step of the phase.
-    """
+    """Return a demand for each link of the exchange, headroom in, in its phase's window whatever route it takes."""
     if form is None:
         return ()
     return tuple(
@@ -304,9 +286,6 @@ def places_of(wan: Wan, sites: Mapping[str, Place]) -> dict[str, Place]:
 
 
 def choose_form(wan: Wan, offered: Sequence[Form], window_seconds: float, rtt_ms: Rtt) -> Form | None:
-    """Return the form that the instance names; where it names none that the sites can take, that of the lowest rate.
-
-    At that rate it is the only one within the window.
-    """
+    """Return the form that the instance names or, where sites cannot take it, that of the lowest rate."""
     named = [form for form in offered if form.name == wan.exchange] or offered
     return min(named, key=lambda form: wide.form_need_gbps(form, wan, window_seconds, rtt_ms), default=None)

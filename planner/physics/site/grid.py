@@ -61,14 +61,8 @@ Integers = npt.NDArray[np.int64]
 class PowerNetwork:
     """Nodes 0 to n - 1 and corridors between two different ones; susceptances are in MW per radian.
 
-    Parameters
-    ----------
-    a, b
-        Ends of each corridor; its flow is positive from a to b.
-    circuits
-        Equal circuits of each corridor, at least one.
-    reactance_pu
-        Of one circuit, on 100 MVA; negative where a series capacitor outweighs the line.
+    Flow is positive from a to b, ends of corridors of at least one equal circuit; the reactance of one is on 100 MVA,
+    and negative where a series capacitor outweighs the line.
     """
 
     def __init__(
@@ -136,10 +130,7 @@ class PowerNetwork:
         return columns
 
     def ptdf(self, lines: Sequence[int]) -> Floats:
-        """Compute power transfer distribution factors (PTDF).
-
-        A row a line: its flow for one MW into each node and out at the island's reference.
-        """
+        """Compute PTDF: a row a line, its flow for one MW into each node and out at the island's reference."""
         of = np.asarray(lines, dtype=np.int64)
         # The Laplacian is symmetric, so a row of b A B^-1 is a solve with the line's two ends.
         return np.asarray((self.angles(self._incidence(of)) * self.susceptance[of]).T)

@@ -87,9 +87,8 @@ def ring(sites: Sequence[str], size_bytes: float, rtt_ms: Rtt) -> Form:
     n = len(order)
     hops = {(min(hop), max(hop)) for hop in pairwise((*order, order[0]))}
     links = tuple(sorted(hop for hop in hops if hop[0] != hop[1]))
-    return Form(
-        name="ring", order=order, phases=(Phase(links=links, link_bytes=exchange_bytes(size_bytes, n), trips=n - 1),)
-    )
+    phase = Phase(links=links, link_bytes=exchange_bytes(size_bytes, n), trips=n - 1)
+    return Form(name="ring", order=order, phases=(phase,))
 
 
 def tree(sites: Sequence[str], size_bytes: float, rtt_ms: Rtt) -> Form:
@@ -98,9 +97,8 @@ def tree(sites: Sequence[str], size_bytes: float, rtt_ms: Rtt) -> Form:
     That is one round trip. The root is the site with the shortest slowest link. Deeper trees wait longer and carry as
     much on each link.
     """
-    root = min(
-        sorted(sites), key=lambda site: sorted((rtt_ms(site, other) for other in sites if other != site), reverse=True)
-    )
+    trips = {site: sorted((rtt_ms(site, x) for x in sites if x != site), reverse=True) for site in sorted(sites)}
+    root = min(trips, key=lambda site: trips[site])
     leaves = [site for site in sorted(sites) if site != root]
     links = tuple(sorted((min(root, leaf), max(root, leaf)) for leaf in leaves))
     return Form(name="tree", order=(root, *leaves), phases=(Phase(links=links, link_bytes=2 * size_bytes, trips=1),))
@@ -171,10 +169,7 @@ def form_need_gbps(form: Form, wan: Wan, window_seconds: float, rtt_ms: Rtt) -> 
 
 
 def phase_windows(form: Form, wan: Wan, window_seconds: float, rtt_ms: Rtt) -> list[float]:
-    """Share the window out over the phases of an exchange so that they fill it at equal rates, in seconds.
-
-    Where no rate fills it, the parts are in proportion to the waits, so that no phase fits its own.
-    """
+    """Share the window over an exchange's phases at equal rates; where none fills it, in proportion to the waits."""
     rate, waits = form_need_gbps(form, wan, window_seconds, rtt_ms), list(_waits(form, wan, rtt_ms))
     if math.isfinite(rate):
         return [8 * phase.link_bytes / rate / 1e9 + wait for phase, wait in zip(form.phases, waits, strict=True)]
@@ -184,10 +179,7 @@ def phase_windows(form: Form, wan: Wan, window_seconds: float, rtt_ms: Rtt) -> l
 def assumed_window_seconds(
     wan: Wan, size_bytes: float, sites: int, window_seconds: float, gbps: float | None, rtt_ms: float | None
 ) -> float:
-    """Compute the seconds that the step time allows for the exchange of a stage: a ring at a rate and a round trip.
-
-    Where the step time has no rate, it is the window that hides the exchange.
-    """
+    """Compute the seconds that a step allows the exchange: a ring at a rate and round trip, else the hiding window."""
     if not gbps:
         return window_seconds
     transfer = 8 * exchange_bytes(size_bytes, sites) / (gbps * 1e9)

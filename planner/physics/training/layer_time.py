@@ -119,9 +119,8 @@ def domains_of_token(experts: Experts, domains: float) -> float:
         return domains * own / total * (1 - (1 - total / (domains * own)) ** k)
     q = round(total / domains)
     ways = math.comb(total, own)
-    missed = math.fsum(
-        math.comb(q, j) * math.comb(total - q, own - j) / ways * (1 - j / own) ** k for j in range(min(q, own) + 1)
-    )
+    drawn = ((j, math.comb(q, j) * math.comb(total - q, own - j) / ways) for j in range(min(q, own) + 1))
+    missed = math.fsum(chance * (1 - j / own) ** k for j, chance in drawn)
     return domains * (1 - missed)
 
 
@@ -183,10 +182,7 @@ def repeated_operations(
 def _selective_seconds(
     m: Machine, s: LayerShape, forward: list[LayerOperation], repeated: list[LayerOperation]
 ) -> float:
-    """Compute the seconds of the operations that selective recompute runs again.
-
-    Unfused scores, modules, and a share of the other GEMMs.
-    """
+    """Compute the seconds of what selective recompute runs again: scores, modules, and a share of other GEMMs."""
     modules, unfused = repeated_modules(m, s), 0.0
     if not modules:
         return 0.0
@@ -206,10 +202,7 @@ def launched(software: Software, forward: Sequence[LayerOperation]) -> int:
 
 
 def kind_times(m: Machine, s: LayerShape, kind: LayerKind, nic_slowdown: float = 1.0) -> LayerTimes:
-    """Compute the seconds of one layer of a kind: its operations, its exchanges, and the launches the GPU waits for.
-
-    CP over racks meets the NIC's slowdown.
-    """
+    """Compute the seconds of a kind of layer: operations, exchanges (CP at the NIC's slowdown), waits for launches."""
     ops = layer_operations(m, s, routed=kind.routed, window=kind.window)
     tensor = tensor_exchange_seconds(m, s, kind)
     context = context_exchange_seconds(m, s, _sum(ops.forward, "attention"), nic_slowdown)
@@ -310,10 +303,7 @@ def ranks_in_rack(m: Machine, s: LayerShape, replicas_per_rack: Num) -> Num:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaGroup:
-    """The replicas that exchange a stage: those of a rack, and the racks of the largest all-reduce of a site.
-
-    ZeRO divides state over `shards` replicas; `slowdown` is that of their exchange between racks.
-    """
+    """Replicas that exchange a stage, by rack and site; ZeRO divides over `shards`, `slowdown` is between racks."""
 
     replicas_per_rack: Num
     racks: Num
@@ -420,20 +410,20 @@ def data_parallel_tail_seconds(
 
 
 def sharding_traffic_seconds(
-    m: Machine, s: LayerShape, weights: Weights, zero_stage: int, group: ReplicaGroup
+    m: Machine, s: LayerShape, w: Weights, zero_stage: int, group: ReplicaGroup, *, layers: Num = 1.0, end: Num = 0.0
 ) -> tuple[Num, Num]:
-    """Compute the seconds of ZeRO's traffic for one layer and micro-batch during the forward and the backward pass.
+    """Compute the seconds of ZeRO's traffic for a micro-batch during the forward and the backward pass.
 
     Stage 2 reduces gradients every micro-batch, since no GPU may keep them all; stage 3 gathers weights in both
     passes (Rajbhandari 2020, section 7).
     """
     if zero_stage < 2:
         return 0.0, 0.0
-    exchange = replica_exchange(m, s, weights, group)
-    reduce = exchange.seconds(m.precision.gradient_bytes)
+    exchange = replica_exchange(m, s, w, group)
+    reduce = exchange.seconds(m.precision.gradient_bytes, layers=layers, end=end)
     if zero_stage == 2:
         return 0.0, reduce
-    gather = exchange.seconds(gathered_bytes(m))
+    gather = exchange.seconds(gathered_bytes(m), layers=layers, end=end)
     return gather, gather + reduce
 
 
@@ -448,10 +438,7 @@ def end_sharding_seconds(
     """
     if zero_stage < 2:
         return 0.0
-    exchange = replica_exchange(m, s, weights, group)
-    traffic = exchange.seconds(m.precision.gradient_bytes, layers=0.0, end=end)
-    if zero_stage > 2:
-        traffic = traffic + exchange.seconds(gathered_bytes(m), layers=0.0, end=end)
+    _, traffic = sharding_traffic_seconds(m, s, weights, zero_stage, group, layers=0.0, end=end)
     return np.maximum(0.0, traffic - head_seconds(m, s)) + m.software.sharding_exposed * traffic
 
 

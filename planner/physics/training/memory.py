@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -118,10 +119,7 @@ def gradient_elements(model: Model, *, routed: bool = False) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class ElementBytes:
-    """The bytes of an element that a layer stores: of most tensors, of the masks of dropout, and of narrower tensors.
-
-    The inputs of products may be narrower, and Q, K and V (`attention`); None: as wide as others.
-    """
+    """Bytes of a stored element: most, masks of dropout, inputs of products and Q, K, V, which may be narrower."""
 
     element: float
     mask: float = 1.0
@@ -130,13 +128,7 @@ class ElementBytes:
 
 
 def activation_bytes_per_layer(
-    model: Model,
-    sequence: Num,
-    s: LayerShape,
-    sizes: ElementBytes,
-    *,
-    routed: bool = False,
-    imbalance: float = 1.0,
+    model: Model, sequence: Num, s: LayerShape, sizes: ElementBytes, *, routed: bool = False, imbalance: float = 1.0
 ) -> Num:
     """Compute the bytes that one layer stores per GPU for one micro-batch until its backward pass.
 
@@ -188,14 +180,7 @@ def end_copies(model: Model, stage: Num, pipeline: Num) -> Num:
     return np.minimum(ends, 1) if model.tied_embeddings else ends
 
 
-def logits_bytes(
-    model: Model,
-    sequence: Num,
-    micro_batch: Num,
-    gpus: Num,
-    *,
-    logit_bytes: float = 4.0,
-) -> Num:
+def logits_bytes(model: Model, sequence: Num, micro_batch: Num, gpus: Num, *, logit_bytes: float = 4.0) -> Num:
     """Compute the bytes of the last stage's logits on one of `gpus`, in FP32 by default (Korthikanti 2022, 4.3)."""
     return logit_bytes * micro_batch * sequence * model.vocabulary / gpus
 
@@ -254,9 +239,8 @@ def layer_bytes(m: Machine, s: LayerShape, *, front: bool = False) -> LayerBytes
 
     def stored(recompute: Recompute) -> float:
         kept = replace(s, recompute=recompute)
-        return float(
-            activation_bytes_per_layer(m.model, m.sequence, kept, sizes, routed=routed, imbalance=m.expert_imbalance)
-        )
+        experts: dict[str, Any] = {"routed": routed, "imbalance": m.expert_imbalance}
+        return float(activation_bytes_per_layer(m.model, m.sequence, kept, sizes, **experts))
 
     stays = 1 - m.software.activation_offload
     dropped = m.software.selective_gemm_share if modules else 0.0
@@ -324,13 +308,8 @@ def head_bytes(m: Machine, s: LayerShape, w: Weights) -> float:
     Logits and their gradients; the input and output of the last norm, and the gradients of both; with sequence
     parallelism the gathered input too; and the dummy of the head's own gradient.
     """
-    logits = logits_bytes(
-        m.model,
-        m.sequence,
-        s.micro_batch,
-        s.gpus,
-        logit_bytes=m.software.logit_memory_bytes or (2.0 if m.software.fused_loss else 4.0),
-    )
+    one = m.software.logit_memory_bytes or (2.0 if m.software.fused_loss else 4.0)
+    logits = logits_bytes(m.model, m.sequence, s.micro_batch, s.gpus, logit_bytes=one)
     hidden = 2 / s.split + (3 if s.split > 1 else 2)
     states = hidden * s.tokens(m.sequence) * m.model.hidden * m.precision.activation_bytes
     return float(logits + states + m.software.weight_gradient_copy_bytes * w.end)
@@ -344,9 +323,8 @@ def working_bytes(
     They are the gradient copy, under ZeRO-3 two layers' gathered weights, the layer that is run again where any is or
     else its modules that are, and the gradients of one layer's widest tensors.
     """
-    gathered = 0.0
-    if zero_stage >= 3:  # one layer's gathered weights are in use while the next layer's arrive
-        gathered = 2 * w.layer * gathered_bytes(m)
+    # One layer's gathered weights are in use while the next layer's arrive.
+    gathered = 2 * w.layer * gathered_bytes(m) if zero_stage >= 3 else 0.0
     selective: Num = each.selective
     if front_layers(m.model) and repeats_modules(m):
         selective = np.where(np.asarray(front) > 0, max(selective, layer_bytes(m, s, front=True).selective), selective)

@@ -273,10 +273,7 @@ class Passes:
 
 
 def layer_operations(m: Machine, s: LayerShape, *, routed: bool, window: int | None = None) -> Passes:
-    """List the operations of one layer and micro-batch on one GPU.
-
-    `routed`: the layer's FFN is a mixture of experts; `window`: the tokens that its attention sees (None: all).
-    """
+    """List the operations of one layer and micro-batch on a GPU. `routed`: of experts; `window`: tokens attended to."""
     passes = Passes(m, [], [])
     tokens = s.tokens(m.sequence)
     h = m.model.hidden
@@ -359,9 +356,8 @@ def narrow_heads(m: Machine) -> float:
     width = m.model.head if latent is None else (latent.head_nope + latent.head_rope + latent.head_value) / 2
     products = 1.0
     if attends_in_fp8(m):
-        wide, narrow = (
-            m.gpu.peak_flop_per_second[x] * m.gpu.gemm_efficiency.max_share[x] for x in (attention_dtype(m), "fp8")
-        )
+        peak, share = m.gpu.peak_flop_per_second, m.gpu.gemm_efficiency.max_share
+        wide, narrow = (peak[x] * share[x] for x in (attention_dtype(m), "fp8"))
         products = wide / narrow
     return (width * products + least) / width * USUAL_HEAD / (USUAL_HEAD + least)
 
@@ -448,9 +444,6 @@ def head_seconds(m: Machine, s: LayerShape) -> float:
 
 
 def embedding_seconds(m: Machine, s: LayerShape) -> float:
-    """Compute the seconds of the token embedding's gradient of one micro-batch on one TP rank.
-
-    It is cleared, summed up by token, and added to the main gradient.
-    """
+    """Compute the seconds of an embedding's gradient a micro-batch: cleared, summed by token, added to the main one."""
     elements = m.model.vocabulary / s.tensor_parallel * m.model.hidden
     return float(elements * (3 * m.precision.activation_bytes + 2 * m.precision.gradient_bytes) / hbm_rate(m))

@@ -153,10 +153,7 @@ def min_stages_per_rack(gpus: int, unit: int, stages: int, replicas: int, racks:
 
 
 def packing(domain: int, t: int, c: int, p: int, d: int, gpus: int) -> tuple[int, int]:
-    """Return stages and replicas of a rack as Megatron orders ranks: replicas side by side.
-
-    A rack has several stages only where a stage's replicas do not fill one and the GPUs at hand ask for it.
-    """
+    """Return stages and replicas of a rack: replicas side by side first, as Megatron orders ranks."""
     q = 1 if d * t * c >= domain else min_stages_per_rack(domain, t * c, p, d, -(-gpus // domain))
     return q, max(1, domain // (q * t * c))
 

@@ -59,10 +59,7 @@ class Rounds:
 
 @dataclass(frozen=True, slots=True)
 class PipelineCounts:
-    """The counts of a pipeline: its stages, the chunks of a stage, and the micro-batches of a step.
-
-    `rounds`: those of the micro-batches unless given.
-    """
+    """The counts of a pipeline: stages, chunks of a stage, micro-batches of a step, and their rounds if given."""
 
     pipeline: Num
     virtual_stages: Num
@@ -166,12 +163,7 @@ def no_tick() -> None:
 
 
 def finish_seconds(
-    pipeline: int,
-    micro_batches: int,
-    forward: tuple[float, ...],
-    backward: tuple[float, ...],
-    *,
-    tick: Tick = no_tick,
+    pipeline: int, micro_batches: int, forward: tuple[float, ...], backward: tuple[float, ...], *, tick: Tick = no_tick
 ) -> float:
     """Compute when the last pass of p equal stages in the order of interleaved 1F1B ends.
 
@@ -216,12 +208,7 @@ def _repeated_shift(ends: Floats, pipeline: int, rounds: int) -> float | None:
 
 
 def run_passes(
-    pipeline: int,
-    micro_batches: int,
-    forward: tuple[float, ...],
-    backward: tuple[float, ...],
-    *,
-    tick: Tick = no_tick,
+    pipeline: int, micro_batches: int, forward: tuple[float, ...], backward: tuple[float, ...], *, tick: Tick = no_tick
 ) -> tuple[float, Floats]:
     """Run the passes of p equal stages in the order of interleaved 1F1B, each as soon as its inputs are there.
 
@@ -262,8 +249,7 @@ def _run_one_by_one(order: "PassOrder", seconds: tuple[float, ...], tick: Tick) 
 class PassOrder:
     """The passes of a pipeline by waves: none waits for another of its wave, and all for earlier ones only.
 
-    `own`: their numbers; `waits`: of the pass before it on its device, and of the two that make its inputs; `kind`:
-    their chunk, forward or backward; `starts`: where each wave begins.
+    `waits`: of the pass before it on its device, and of its two inputs; `starts`: where each wave begins.
     """
 
     own: Ints
@@ -324,15 +310,13 @@ def _in_waves(p: int, m: int, v: int, tick: Tick) -> PassOrder:
 def _queue(i: int, p: int, m: int, v: int) -> tuple[Ints, Ints, Ints]:
     """List the passes of device i in order: their numbers, those that each waits for, and their kinds.
 
-    A pass waits for the one before it on the device and for two that make its inputs; the number after that of the last
-    pass means no pass.
+    Each waits for the one before it and for two that make its inputs; a number behind the last means no pass.
     """
     places, rounds = p * v, -(-m // p) if v > 1 else 1
     none, width = 2 * places * m, p if v > 1 else m
     chunk = np.tile(np.repeat(np.arange(v), width), rounds)
-    batch = (
-        np.arange(rounds)[:, None, None] * width + np.arange(width)[None, None, :] + np.zeros((1, v, 1), int)
-    ).ravel()
+    each = np.arange(rounds)[:, None, None] * width + np.arange(width)[None, None, :]
+    batch = (each + np.zeros((1, v, 1), int)).ravel()
     place = chunk * p + i
     ahead = (place * m + batch, np.where(place > 0, (place - 1) * m + batch, none), np.full(len(batch), none))
     place = (v - 1 - chunk) * p + i

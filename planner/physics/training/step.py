@@ -30,13 +30,7 @@ class Conditions:
 
 
 def machine_of(instance: Instance) -> Machine:
-    """Return the machine of a loaded instance, its catalogue names resolved.
-
-    Raises
-    ------
-    TypeError
-        A catalogue name is left in the instance.
-    """
+    """Return the machine of a loaded instance. TypeError: a catalogue name is left in it."""
     hardware, workload = instance.hardware, instance.workload
     gpu = _resolved(hardware.accelerator, Accelerator)
     return Machine(
@@ -107,20 +101,14 @@ def pool_instance(instance: Instance, pool: Pool, sequences: int) -> Instance:
         nic_bytes_per_second=pool.nic_bytes_per_second,
         facility_overhead_factor=instance.hardware.facility_overhead_factor,
     )
+    free: dict[str, float | None] = dict.fromkeys(("deadline_days", "budget_usd", "facility_power_mw"))
     batch = float(sequences * instance.workload.sequence_length)
-    limits = instance.limits.model_copy(
-        update={"max_batch_tokens": batch, "deadline_days": None, "budget_usd": None, "facility_power_mw": None}
-    )
+    limits = instance.limits.model_copy(update=free | {"max_batch_tokens": batch})
     return instance.model_copy(update={"hardware": hardware, "limits": limits})
 
 
 def pool_exchange_seconds(link: PoolLink | None, metrics: LayoutMetrics, layers: int, training: int) -> float:
-    """Compute the exposed seconds of a pool's exchange of gradients with the other pools, as between sites of a layout.
-
-    `layers`: layers of the pool's largest stage; the gradients of one cross at the link's rate during the backward pass
-    of the next. `training`: pools that take part in the ring, which waits for
-    one round trip. Without a link the exchange takes no time.
-    """
+    """Compute the exposed seconds of a pool's exchange of gradients in the ring of pools; 0 without a link."""
     if link is None or training < 2:
         return 0.0
     size = wan.exchange_bytes(metrics.gradient_bytes_per_stage, training)

@@ -8,6 +8,7 @@ whole rounds of micro-batches this is the time of 1F1B.
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -61,21 +62,14 @@ class Pipeline:
 
     @property
     def front_excess_seconds(self) -> float:
-        """Seconds that a front layer and micro-batch take beyond those of another layer; negative where it is faster.
-
-        The exposed ZeRO traffic of the two is taken as equal.
-        """
+        """Seconds of a front layer and micro-batch beyond another layer's, exposed ZeRO traffic taken as equal."""
         one, other = self.front, self.times
         return one.forward_seconds + one.backward_seconds - other.forward_seconds - other.backward_seconds
 
     def send(self, slowdown: Num, pipeline: Num) -> Num:
-        """Compute the seconds of one exchange between stages of different racks; 0 for a single stage.
-
-        They are a fixed part, and the NIC's part times its slowdown.
-        """
-        return np.where(
-            np.asarray(pipeline) > 1, self.send_at_rate + self.send_per_slowdown * (np.asarray(slowdown) - 1), 0.0
-        )
+        """Compute the seconds of an exchange between stages of different racks: a fixed part, and the NIC's, slowed."""
+        seconds = self.send_at_rate + self.send_per_slowdown * (np.asarray(slowdown) - 1)
+        return np.where(np.asarray(pipeline) > 1, seconds, 0.0)
 
 
 def pipeline_of(
@@ -118,9 +112,8 @@ def pipeline_of(
 
 def inside_rack(x: Pipeline) -> Pipeline:
     """Return the same pipeline with all of its stages in one rack, whose exchange stays in the scale-up domain."""
-    return replace(
-        x, send_at_rate=layer_time.pipeline_send_seconds(x.machine, x.shape, 1.0, inside=True), send_per_slowdown=0.0
-    )
+    seconds = layer_time.pipeline_send_seconds(x.machine, x.shape, 1.0, inside=True)
+    return replace(x, send_at_rate=seconds, send_per_slowdown=0.0)
 
 
 def sharded_times(x: Pipeline, group: ReplicaGroup) -> ShardedTimes:
@@ -141,10 +134,7 @@ def sharded_times(x: Pipeline, group: ReplicaGroup) -> ShardedTimes:
 
 
 def exposed_seconds(x: Pipeline, sharded: ShardedTimes, virtual_stages: Num, layers: Num, send: Num) -> Num:
-    """Compute the seconds of pipeline exchange that a micro-batch exposes on a stage, chunk by chunk.
-
-    l mod v of them have a layer more.
-    """
+    """Compute the seconds of pipeline exchange that a stage exposes a micro-batch; l mod v chunks have a layer more."""
     v = np.asarray(virtual_stages)
     overlap = (v > 1) * float(x.machine.software.hides("sends"))
     small, larger = np.asarray(layers) // v, np.asarray(layers) % v
@@ -159,15 +149,9 @@ def exposed_seconds(x: Pipeline, sharded: ShardedTimes, virtual_stages: Num, lay
 def stage_seconds(
     x: Pipeline, sharded: ShardedTimes, virtual_stages: Num, layers: Num, recomputed: Num, send: Num
 ) -> Num:
-    """Compute the seconds of a stage and micro-batch without the head and what the first stage has beyond others.
-
-    Its layers, those recomputed, and the exchange that it exposes.
-    """
-    return (
-        layers * sharded.layer_seconds
-        + recomputed * x.times.recompute_seconds
-        + exposed_seconds(x, sharded, virtual_stages, layers, send)
-    )
+    """Compute a stage's seconds a micro-batch: layers, recomputation and exposed exchange, no head nor front layers."""
+    exposed = exposed_seconds(x, sharded, virtual_stages, layers, send)
+    return layers * sharded.layer_seconds + recomputed * x.times.recompute_seconds + exposed
 
 
 def front_seconds(x: Pipeline, stage: Num) -> Num:
@@ -192,10 +176,8 @@ def least_first_stage(x: Pipeline, virtual_stages: int) -> int:
 
 def chunk_seconds(x: Pipeline, sharded: ShardedTimes, virtual_stages: Num, layers: Num, recomputed: Num) -> Num:
     """Compute the seconds of the largest chunk of a stage: whole layers, and whole ones recomputed."""
-    return (
-        np.ceil(layers / virtual_stages) * sharded.layer_seconds
-        + np.ceil(recomputed / virtual_stages) * x.times.recompute_seconds
-    )
+    whole, repeated = np.ceil(layers / virtual_stages), np.ceil(recomputed / virtual_stages)
+    return whole * sharded.layer_seconds + repeated * x.times.recompute_seconds
 
 
 def excess_seconds(
@@ -220,10 +202,7 @@ def excess_seconds(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayoutFibre:
-    """The fibre between the sites of a layout.
-
-    It has the number of sites, the rate in Gb/s and round trip in ms of the slowest link, and the round trips waited.
-    """
+    """Fibre between sites: their number, rate and round trip of the slowest link, and the round trips waited."""
 
     sites: int
     gbps: Num
@@ -252,9 +231,8 @@ def between_sites_seconds(
     """
     if fibre is None or fibre.sites < 2:
         return 0.0
-    size = wan.exchange_bytes(
-        memory.stage_gradient_bytes(x.machine, x.shape, layers, stage=0, pipeline=pipeline), fibre.sites
-    )
+    gradients = stage_gradient_bytes(x.machine, x.shape, layers, stage=0, pipeline=pipeline)
+    size = wan.exchange_bytes(gradients, fibre.sites)
     backward = x.times.backward_seconds
     one = layer_time.wan_tail_seconds(size, fibre.gbps, fibre.rtt_ms, fibre.round_trips, layers, backward)
     each, v = 8 * size / (fibre.gbps * 1e9), np.asarray(virtual_stages)
@@ -263,16 +241,9 @@ def between_sites_seconds(
 
 def sends_beside_rings(x: Pipeline, pipeline: Num, virtual_stages: Num, micro_batches: Num, racks: Num) -> Num:
     """Count the sends of a step that meet rings by the schedule; none where either stays inside a rack."""
-    software = x.machine.software
-    met = schedule.sends_beside_rings(
-        x.order,
-        pipeline,
-        virtual_stages,
-        micro_batches,
-        zero_stage=x.zero_stage,
-        gradients_overlap=software.hides("gradients"),
-        sends_overlap=software.hides("sends"),
-    )
+    overlaps = {f"{part}_overlap": x.machine.software.hides(part) for part in ("gradients", "sends")}
+    counts = (pipeline, virtual_stages, micro_batches)
+    met = schedule.sends_beside_rings(x.order, *counts, zero_stage=x.zero_stage, **overlaps)
     return np.where(np.asarray(racks) > 1, met, 0) * (x.send_per_slowdown > 0)
 
 
@@ -332,16 +303,14 @@ def once_parts(
         rounds=counts.rounds or schedule.rounds_of(micro_batches, p),
     )
     stage = {"layers": largest.layers, "ends": end, "zero_stage": x.zero_stage, "replicas": group.shards}
+    passes: dict[str, Any] = {"zero_stage": x.zero_stage, "overlapped": overlapped, "end": end}
     tails = {
-        "data_parallel": layer_time.data_parallel_tail_seconds(
-            m, s, w, group, zero_stage=x.zero_stage, overlapped=overlapped, end=end
-        ),
+        "data_parallel": layer_time.data_parallel_tail_seconds(m, s, w, group, **passes),
         "optimizer": layer_time.optimizer_seconds(m.gpu, memory.gpu_state_bytes(m, s, w, **stage)),
         "cpu_overhead": m.software.step_seconds,
     }
-    fill = step.pipeline_bubble_seconds(
-        sharded, x.order, p, v, largest.chunk_seconds * v, send_seconds=send, micro_batches=micro_batches
-    )
+    ready: dict[str, Num] = {"send_seconds": send, "micro_batches": micro_batches}
+    fill = step.pipeline_bubble_seconds(sharded, x.order, p, v, largest.chunk_seconds * v, **ready)
     between = between_sites_seconds(x, fibre, pipeline=p, virtual_stages=v, layers=largest.layers)
     ends = layer_time.end_sharding_seconds(m, s, w, x.zero_stage, group, end=end)
     parts = {"pipeline_bubble": fill, **tails, "between_sites": between, "end_sharding": micro_batches * ends}
@@ -366,34 +335,23 @@ def step_breakdown(
     layers, recompute = np.array(strategy.layers_per_stage), np.array(strategy.recomputed)
     heads = np.where(np.arange(p) == p - 1, x.head, 0.0) + np.where(np.arange(p) == 0, x.embedding, 0.0)
     n, most = float(schedule.effective_micro_batches(strategy.micro_batches, p, v)), int(layers.max())
-    waits = np.array(
-        [
-            excess_seconds(x, sharded, counts, int(a), int(b), last=i == p - 1)
-            for i, (a, b) in enumerate(zip(layers, recompute, strict=True))
-        ]
-    )
+    each_stage = enumerate(zip(strategy.layers_per_stage, strategy.recomputed, strict=True))
+    waits = np.array([excess_seconds(x, sharded, counts, a, b, last=i == p - 1) for i, (a, b) in each_stage])
     front = np.array(front_by_stage(machine.model, strategy.layers_per_stage, v))
     each = stage_seconds(x, sharded, v, layers, recompute, send) + front * x.front_excess_seconds
     slowest = int(np.argmax(n * (each + heads) + waits))
     slow_layers, repeated, dense = int(layers[slowest]), int(recompute[slowest]), int(front[slowest])
-    parts: dict[str, Num] = {
-        part: n * ((slow_layers - dense) * seconds + dense * x.front.parts[part])
-        for part, seconds in x.times.parts.items()
-    }
+    parts: dict[str, Num] = {}
+    for part, seconds in x.times.parts.items():
+        parts[part] = n * ((slow_layers - dense) * seconds + dense * x.front.parts[part])
     parts |= {"sharding": n * slow_layers * sharded.sharding_seconds, "head": n * heads[slowest]}
     sites, fibre = sum(d > 0 for d in strategy.data_parallel_by_site), None
     if sites > 1 and c.wan_gbps is not None:
         fibre = LayoutFibre(sites=sites, gbps=c.wan_gbps, rtt_ms=c.wan_rtt_ms, round_trips=c.wan_round_trips)
     parts["pipeline_send"] = n * exposed_seconds(x, sharded, v, slow_layers, send)
-    parts |= once_parts(
-        x,
-        sharded,
-        fibre,
-        counts,
-        group,
-        largest=LargestStage(layers=most, chunk_seconds=np.max(chunk_seconds(x, sharded, v, layers, recompute))),
-        send=send,
-    )
+    chunk = np.max(chunk_seconds(x, sharded, v, layers, recompute))
+    largest = LargestStage(layers=most, chunk_seconds=chunk)
+    parts |= once_parts(x, sharded, fibre, counts, group, largest=largest, send=send)
     parts["chunk_wait"] = waits[slowest]
     parts["sharding"] += parts.pop("end_sharding")
     parts["recompute"] += n * repeated * x.times.recompute_seconds
@@ -459,11 +417,8 @@ def extrapolations(instance: Instance, layout: LayoutPlan) -> dict[str, str]:
 
 
 def _group(m: Machine, strategy: ParallelStrategy) -> ReplicaGroup:
-    return ReplicaGroup(
-        replicas_per_rack=strategy.replicas_per_rack,
-        racks=strategy.group_racks(m.rack.gpus),
-        shards=strategy.min_replicas,
-    )
+    racks, shards = strategy.group_racks(m.rack.gpus), strategy.min_replicas
+    return ReplicaGroup(replicas_per_rack=strategy.replicas_per_rack, racks=racks, shards=shards)
 
 
 def _network_metrics(m: Machine, c: Conditions, strategy: ParallelStrategy) -> dict[str, float]:
@@ -478,18 +433,13 @@ def _network_metrics(m: Machine, c: Conditions, strategy: ParallelStrategy) -> d
     between_racks = strategy.pipeline_parallel > strategy.stages_per_rack
     chunk = max(1, min(strategy.layers_per_stage) // strategy.virtual_stages)
     allreduce = layer_time.allreduce_layer_seconds(m, shape, weights_of(m, shape), group.replicas_per_rack, group.racks)
-    backward = x.times.backward_seconds
+    backward, free = x.times.backward_seconds, np.minimum(sharded.free_forward_seconds, sharded.free_backward_seconds)
+    counts = strategy.pipeline_parallel, strategy.virtual_stages, strategy.micro_batches
     return {
         "pipeline_send_seconds": float(x.send(c.pipeline_send_slowdown, 2)) if between_racks else 0.0,
         "pipeline_send_nic_seconds": layer_time.pipeline_send_nic_seconds(m, shape) if between_racks else 0.0,
-        "pipeline_send_window_seconds": float(
-            chunk * np.minimum(sharded.free_forward_seconds, sharded.free_backward_seconds)
-        ),
-        "sends_beside_rings": float(
-            sends_beside_rings(
-                x, strategy.pipeline_parallel, strategy.virtual_stages, strategy.micro_batches, group.racks
-            )
-        ),
+        "pipeline_send_window_seconds": float(chunk * free),
+        "sends_beside_rings": float(sends_beside_rings(x, *counts, group.racks)),
         "allreduce_layer_seconds": float(allreduce),
         "allreduce_window_seconds": backward,
         "wan_window_seconds": max(strategy.layers_per_stage) * backward,

@@ -133,10 +133,7 @@ def layers_forward_flop(model: Model, sequence: Num, micro_batch: Num, *, causal
 
 
 def model_flop_per_token(model: Model, sequence: Num, *, causal: bool = True) -> Num:
-    """Compute the FLOP per token that MFU counts: forward, and twice that backward, without recompute.
-
-    The logits take 2·s·h·V forward.
-    """
+    """Compute the FLOP per token that MFU counts: forward, with 2·s·h·V of logits, and twice that backward."""
     head = gemm_flop(embedding_parameters(model), sequence)
     return 3 * (layers_forward_flop(model, sequence, 1, causal=causal) + head) / sequence
 
@@ -162,13 +159,7 @@ class PowerLaw:
 
 
 def fit_power_law(x: Sequence[float], y: Sequence[float]) -> PowerLaw:
-    """Return the least-squares line through the logarithms of positive points, of at least two different x.
-
-    Raises
-    ------
-    ValueError
-        Fewer than two different x, unequal lengths, or a value that has no logarithm.
-    """
+    """Return the least-squares line through the logarithms of points. ValueError: not of two different positive x."""
     if len(x) != len(y) or len(set(x)) < 2 or min(*x, *y) <= 0:
         raise ValueError("a power law needs equally many positive x and y, at two different x or more")
     u, w = np.log10(np.asarray(x, dtype=float)), np.log10(np.asarray(y, dtype=float))

@@ -97,10 +97,8 @@ ROW = 15.0  # units: a row of a legend
 
 def el(tag: str, content: str = "", **attributes: str | float) -> str:
     """Return one element; `cls` is its class, an underscore in a name is a dash."""
-    names = {"cls": "class"}
-    text = "".join(
-        f' {names.get(name, name.replace("_", "-"))}="{escape(shown(value))}"' for name, value in attributes.items()
-    )
+    named = {"class" if name == "cls" else name.replace("_", "-"): shown(x) for name, x in attributes.items()}
+    text = "".join(f' {name}="{escape(value)}"' for name, value in named.items())
     return f"<{tag}{text}>{content}</{tag}>" if content else f"<{tag}{text}/>"
 
 
@@ -229,10 +227,8 @@ def curve(
     bottom = CURVE_TOP + CURVE_HEIGHT
     drawn = [text(0, 9, y_axis.name, "quiet")]
     for y in y_marks:
-        drawn += [
-            line(CURVE_LEFT, up(y), WIDTH - CURVE_RIGHT, up(y), "grid"),
-            text(CURVE_LEFT - 5, up(y) + 4, y_axis.show(y), "", "end"),
-        ]
+        drawn.append(line(CURVE_LEFT, up(y), WIDTH - CURVE_RIGHT, up(y), "grid"))
+        drawn.append(text(CURVE_LEFT - 5, up(y) + 4, y_axis.show(y), "", "end"))
     apart: list[float] = []  # marks whose names do not run into each other
     for x in x_marks:
         half = (width_of(x_axis.show(x)) + width_of(x_axis.show(apart[-1]))) / 2 if apart else 0.0
@@ -281,10 +277,7 @@ def stacked(
     shades: Mapping[str, str],
     show: Callable[[float], str],
 ) -> str:
-    """Draw one bar a row, its parts side by side, all on one scale, each limit as a dashed line, and a legend.
-
-    Parts below zero count in the sum alone.
-    """
+    """Draw a bar a row of its parts (below zero in the sum alone), limits dashed, and a legend, all on one scale."""
     lengths = [sum(value for value in parts.values() if value > 0) for _, parts, _ in rows]
     lengths += [limit.value for _, _, limit in rows if limit is not None]
     scale = (WIDTH - 2) / (max(lengths, default=0.0) or 1.0)
@@ -400,9 +393,8 @@ def schedule(name: str, layout: LayoutPlan) -> str:
         anchor = "end" if at > WIDTH - 16 else "middle"
         drawn += [line(at, y - 3, at, y + 2, "line"), text(at, y + 13, f"{mark:g} s", "small", anchor)]
     names, end = legend({name: shade for name, shade in STAGE_SHADES.items() if name in used}, y + 20)
-    alt = (
-        f"{name}Schedule of one step of {metrics.step_seconds:.3g} s, stages {', '.join(map(str, chosen))} of {stages}"
-    )
+    which = f"stages {', '.join(map(str, chosen))} of {stages}"
+    alt = f"{name}Schedule of one step of {metrics.step_seconds:.3g} s, {which}"
     return drawing(end, alt, "".join(drawn) + names)
 
 

@@ -136,9 +136,7 @@ class DrawnLinks:
         """Return the ends of the lines between two tiers, each with the height at which its boxes begin."""
         (high, high_top), (low, low_top) = above, below
         foot = high_top + (high.height - BOX / 2 if high.ring else high.height)
-        tops = [
-            (high.middle(cell, high_top)[0], foot) for cell in high.cells if cell[1] == 0 and cell[0] < self.reached
-        ]
+        tops = [(high.middle(box, high_top)[0], foot) for box in high.cells if box[1] == 0 and box[0] < self.reached]
         if high.ring:
             tops = [high.middle(cell, high_top) for cell in high.cells if cell[1] == 0]
         last = max(row for _, row in low.cells)
@@ -170,16 +168,12 @@ def fabric_svg(built: BuiltFabric) -> Iterator[str]:
 
 
 def fabric_tiers(built: BuiltFabric) -> str:
-    """Draw the tiers of a site from the top down to the racks of one leaf domain.
-
-    ValueError if a tier states other switches than are wired: the picture would not be of the plan.
-    """
+    """Draw the tiers of a site down to one leaf domain. ValueError: a tier states other switches than are wired."""
     fabric, counts = built.fabric, switch_counts(built.design)
     for level in fabric.tiers:
         if level.switches != counts[level.name]:
-            raise ValueError(
-                f"{built.site}: {level.switches:,} {level.name} switches are stated and {counts[level.name]:,} wired"
-            )
+            stated = f"{level.switches:,} {level.name} switches are stated"
+            raise ValueError(f"{built.site}: {stated} and {counts[level.name]:,} wired")
     tiers, links = _tiers(built), _links(built)
     cables = counted(sum(stage.count for stage in stages(built.design)), "cable")
     head = f"{built.site}: {counted(fabric.switches, 'switch')} of {fabric.switch}, {cables}"
@@ -234,25 +228,20 @@ def _tiers(built: BuiltFabric) -> list[DrawnTier]:
     lanes = f", {counted(design.lanes, 'lane')} each" if design.lanes > 1 else ""
     own = f"{counted(design.gpus_per_rack, 'GPU')} a rack{lanes}"
     tiers = [DrawnTier("rack", racks, _columns(racks), design.racks, (own,))]
+    shared = {"core": design.core_boxes, "super-spine": design.core_boxes or design.super_spine_boxes}
+    boxes = {"leaf": rails * domains, "spine": design.spines_per_pod}
+    boxes["super-spine"] = design.super_spines // design.networks
     for tier in built.fabric.tiers:
         up = f", {tier.up_ports:,} up, {tier.oversubscription:.3g}:1" if tier.up_ports else ", none up"
-        boxes = {
-            "leaf": rails * domains,
-            "spine": design.spines_per_pod,
-            "super-spine": design.super_spines // design.networks,
-        }
         drawn = design.zone_cores if tier.name == "core" else boxes[tier.name]
         columns = design.spines_per_pod if tier.name != "leaf" else rails if rails > 1 else _columns(drawn)
-        if (tier.name == "core" and design.core_boxes) or (
-            tier.name == "super-spine" and (design.core_boxes or design.super_spine_boxes)
-        ):
+        if shared.get(tier.name):
             columns = _columns(drawn)
         notes = (f"{tier.down_ports:,} down{up}", *blocks.get(tier.name, ()))
         tiers.append(DrawnTier(tier.name, drawn, columns, counts[tier.name], notes, ring and tier.name == "leaf"))
     if grouped and design.pods > 1:
-        tiers.append(
-            DrawnTier(OTHERS, design.pods - 1, _columns(design.pods - 1), design.pods - 1, ("every two joined",))
-        )
+        others = design.pods - 1
+        tiers.append(DrawnTier(OTHERS, others, _columns(others), others, ("every two joined",)))
     if (gateway := built.fabric.wan_gateway) is not None and design.wan_ports:
         boxes_here, ends = design.wan_gateways // design.networks, f"{gateway.wan_ports:,} ports to the wide area"
         tiers.append(DrawnTier(WAN_GATEWAY, boxes_here, _columns(boxes_here), design.wan_gateways, (ends,)))
@@ -296,9 +285,7 @@ def _links(built: BuiltFabric) -> list[DrawnLinks]:
 def _inside(tier: DrawnTier, top: float) -> Lines:
     """Return the lines between every two routers of a group, where they are many those of one of them."""
     first, *others = points = [tier.middle(cell, top) for cell in tier.cells]
-    return (
-        list(combinations(points, 2)) if len(points) * len(others) <= 2 * MANY else [(first, other) for other in others]
-    )
+    return list(combinations(points, 2)) if len(points) * len(others) <= 2 * MANY else [(first, one) for one in others]
 
 
 def _lines(ends: Lines, links: DrawnLinks, scale: float) -> str:
@@ -358,10 +345,7 @@ def in_us(latitude: float, longitude: float) -> bool:
 
 
 def flat(places: Sequence[Point]) -> list[Point]:
-    """Return x and y of places (latitude, longitude) anywhere.
-
-    Equirectangular, true to scale at their mean latitude: Snyder 1987, equations (12-1) and (12-2).
-    """
+    """Return x and y of places anywhere, equirectangular about their mean latitude (Snyder 1987, (12-1) and (12-2))."""
     scale = math.cos(math.radians(sum(place[0] for place in places) / len(places)))
     return [(math.radians(place[1]) * scale, math.radians(place[0])) for place in places]
 
@@ -411,54 +395,43 @@ def chart(places: Mapping[str, Point]) -> Chart:
 
 
 def plan_map(plan: Plan, grid: Grid) -> tuple[str, bool]:
-    """Draw a plan's sites (area by power), the links between them, and the grid's other places and lines.
-
-    Return the drawing, and whether it is on the outline of the US.
-    """
+    """Draw a plan's sites (area by power), links and grid; return the drawing, and whether it is on the US outline."""
     sites = plan.sites.sites if plan.sites else ()
     nodes = {node.id: (node.latitude, node.longitude) for node in grid.nodes}
     fibre = plan.instance.wan if plan.wan else None
-    cities = (
-        {node.id: (node.latitude, node.longitude) for node in fibre.fibre_nodes} if fibre and fibre.fibre_edges else {}
-    )
+    meets = fibre.fibre_nodes if fibre and fibre.fibre_edges else ()
+    cities = {node.id: (node.latitude, node.longitude) for node in meets}
     canvas = chart({**cities, **nodes, **{site.id: (site.latitude, site.longitude) for site in sites}})
     drawn, names = list(canvas.land), list[Label]()
     if plan.wan and fibre:
         drawn += _spans(canvas, plan.wan, fibre)
         drawn += [dot(name, canvas.at[name], 1.6) for name in cities]
         spans = {edge.id: edge for edge in plan.wan.edges}
-        for route in (
-            route for demand in plan.wan.demands if demand.priority == 0 for route in demand.routes[:1]
-        ):  # that gradients take
+        gradients = [demand for demand in plan.wan.demands if demand.priority == 0]
+        for route in (route for demand in gradients for route in demand.routes[:1]):
             if edge := spans.get(route.edges[len(route.edges) // 2] if route.edges else ""):
-                names.append(
-                    _between(canvas, edge.a, edge.b, f"{route.route_km:,.0f} km, {route.gbps / 1e3:,.4g} Tbps")
-                )
+                far = f"{route.route_km:,.0f} km, {route.gbps / 1e3:,.4g} Tbps"
+                names.append(_between(canvas, edge.a, edge.b, far))
     else:
         drawn += [line(*canvas.at[corridor.a], *canvas.at[corridor.b], "line") for corridor in grid.lines]
         for link in plan.sites.links if plan.sites else ():
             drawn.append(line(*_end(canvas, link, link.a), *_end(canvas, link, link.b), "wan"))
-            names.append(
-                _between(canvas, link.a, link.b, f"{link.route_km:,.0f} km, {link.capacity_gbps / 1e3:,.4g} Tbps")
-            )
+            far = f"{link.route_km:,.0f} km, {link.capacity_gbps / 1e3:,.4g} Tbps"
+            names.append(_between(canvas, link.a, link.b, far))
     open_at = {site.id for site in sites}
     for node in grid.nodes:
         if node.id not in open_at:
-            drawn.append(
-                dot(node.id, canvas.at[node.id], 2.8 if node.site else 1.6, "candidate" if node.site else "node")
-            )
+            size, cls = (2.8, "candidate") if node.site else (1.6, "node")
+            drawn.append(dot(node.id, canvas.at[node.id], size, cls))
     largest = max((site.facility_mw for site in sites), default=0.0) or 1.0
     for site in sites:
         radius = max(SMALLEST, LARGEST * (site.facility_mw / largest) ** 0.5)
         drawn.append(el("circle", cx=canvas.at[site.id][0], cy=canvas.at[site.id][1], r=radius, cls="site"))
         names.insert(0, Label(canvas.at[site.id], radius, f"{site.id}, {amount(site.facility_mw)} MW", "strong"))
     others = [node.id for node in grid.nodes if node.site and node.id not in open_at]
-    names += (
-        [Label(canvas.at[name], 2.8, name, "small", must=False) for name in others] if len(others) <= MAX_NAMES else []
-    )
-    places = (
-        f"{site.id} at {site.latitude:.1f}, {site.longitude:.1f} with {amount(site.facility_mw)} MW" for site in sites
-    )
+    if len(others) <= MAX_NAMES:
+        names += [Label(canvas.at[name], 2.8, name, "small", must=False) for name in others]
+    places = (f"{own.id} at {own.latitude:.1f}, {own.longitude:.1f} with {amount(own.facility_mw)} MW" for own in sites)
     alt = f"Map of the sites: {'; '.join(places) or 'none is open'}"
     return drawing(canvas.height, alt, "".join([*drawn, labels(names, canvas.height)])), canvas.in_us
 
@@ -522,9 +495,7 @@ def labels(names: Sequence[Label], height: float) -> str:
         for left, low in tries:
             middle, base = min(max(left, half), WIDTH - half), min(max(low, 11.0), height - 4)
             box = (middle - half, base - 11, middle + half, base + 4)
-            if all(
-                box[0] >= other[2] or box[2] <= other[0] or box[1] >= other[3] or box[3] <= other[1] for other in taken
-            ):
+            if all(box[0] >= one[2] or box[2] <= one[0] or box[1] >= one[3] or box[3] <= one[1] for one in taken):
                 taken.append(box)
                 drawn.append(text(middle, base, name.content, f"{name.cls} halo", "middle"))
                 break

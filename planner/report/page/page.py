@@ -127,11 +127,8 @@ def _why(plan: Plan, grid: Grid, node: PowerNode, most: float) -> str:
     rules, hardware, within = grid.rules, plan.instance.hardware, grid.rules.ready_within_months
     if within is not None and node.ready_months > within:
         return f"ready in {node.ready_months:g} months, asked for within {within:g}"
-    least = (
-        None
-        if isinstance(hardware.rack, str)
-        else cost.facility_mw(hardware, rules.min_site_modules * hardware.racks_per_module)
-    )
+    racks = rules.min_site_modules * hardware.racks_per_module
+    least = None if isinstance(hardware.rack, str) else cost.facility_mw(hardware, racks)
     if least is not None and most < least * (1 - 1e-9):
         return f"too little: a site takes {amount(least)} MW or more"
     if rules.max_sites is not None and plan.sites and len(plan.sites.sites) >= rules.max_sites:
@@ -158,10 +155,8 @@ def memory_of_stages(plan: Plan) -> Shown:
     machine = None if layout is None else machine_of(plan)  # a fabric alone has none
     if layout is None or machine is None or list(layout_faults(layout)):
         return
-    parts = {
-        name: size.tolist()
-        for name, size in step_prediction.stage_bytes(machine, read_strategy(layout.model_dump())).items()
-    }
+    sizes = step_prediction.stage_bytes(machine, read_strategy(layout.model_dump()))
+    parts = {name: size.tolist() for name, size in sizes.items()}
     recomputed = layout.recomputed_layers_per_stage or (layout.layers_per_stage if layout.recompute == "full" else ())
     in_memory = []
     for stage, layers in enumerate(layout.layers_per_stage):
@@ -176,10 +171,8 @@ def days_of_parts(plan: Plan) -> Shown:
     """Show the parts that the days add up from."""
     rows = days_by_part(plan)
     if rows:
-        bars = [
-            (row, SUM if row.is_sum else SHADES.get(row.name, EXCHANGE if row.name in STEP_PARTS else LOST))
-            for row in rows
-        ]
+        shades = dict.fromkeys(STEP_PARTS, EXCHANGE) | SHADES
+        bars = [(row, SUM if row.is_sum else shades.get(row.name, LOST)) for row in rows]
         alt = "Days of steps and days on a calendar"
         svg = charts.waterfall(alt, bars, lambda days: shown_days(rows[-1].days, days))
         lost = ", orange is lost to stops and to what guards against them" if plan.reliability else ""
@@ -362,10 +355,8 @@ def _tables(path: str, value: Any, name: str) -> Iterator[charts.PageTable]:
 
 def _grid(path: str, entries: Mapping[str, Any], name: str) -> Iterator[charts.PageTable]:
     """Yield one table of entries with the same keys: few are columns side by side, many are rows."""
-    figures = (
-        key for entry in entries.values() for key, value in entry.items() if _is_figure(value) and key not in NOT_SHOWN
-    )
-    keys = list(dict.fromkeys(figures))
+    every = (item for entry in entries.values() for item in entry.items())
+    keys = list(dict.fromkeys(key for key, value in every if _is_figure(value) and key not in NOT_SHOWN))
     names = [_called(key, entry) for key, entry in entries.items()]
     cells = [[_cell(f"{path}.{at}", key, entry.get(key)) for key in keys] for at, entry in entries.items()]
     heads = tuple(_name(f"{path}.0", key) for key in keys)
@@ -432,10 +423,7 @@ BUILT = ("sites", "wan", "model", "layout", "pools", "fabric")  # sections on pu
 
 
 def report_page(plans: Sequence[tuple[str, Plan]], made: date) -> str:
-    """Return plans, each with its name, as one HTML page that was made on a date.
-
-    Raise InputError where jinja2 is not installed.
-    """
+    """Return plans, each with its name, as one HTML page made on a date. InputError: jinja2 is not installed."""
     given = [name for name, _ in plans]
     names = [name if given.count(name) == 1 else f"{name} ({number})" for number, name in enumerate(given, 1)]
     reported = [statements(plan) for _, plan in plans]
@@ -460,10 +448,7 @@ def _section(name: str, plan: Plan, reported: Sequence[Statement]) -> dict[str, 
         "instead": [statement.text for statement in first if statement.instead],
         "headlines": list(headlines(plan)),
         "lists": [
-            (
-                "What is built",
-                [statement.text for statement in first if statement.kind == "choice" and statement.topic in BUILT],
-            ),
+            ("What is built", [statement.text for statement in first if _on_purchase(statement)]),
             ("Limits", [_on_page(statement) for statement in first if statement.kind == "limit"]),
             ("Risks", [_on_page(statement) for statement in first if statement.kind == "warning"]),
         ],
@@ -473,6 +458,10 @@ def _section(name: str, plan: Plan, reported: Sequence[Statement]) -> dict[str, 
     }
 
 
+def _on_purchase(statement: Statement) -> bool:
+    return statement.kind == "choice" and statement.topic in BUILT
+
+
 def _on_page(statement: Statement) -> str:
     """Return a statement of the first screen, which sends the reader of a page not to the terminal but further down."""
     return statement.text.replace("(--verbose)", "(below, in full)")
@@ -480,18 +469,12 @@ def _on_page(statement: Statement) -> str:
 
 def in_one_sentence(first: Sequence[Statement]) -> str:
     """Join purchase, sites, price, days and proof of the first screen."""
-    parts = [
-        statement
-        for statement in first
-        if statement.topic == "verdict" and statement.kind in ("verdict", "choice") and not statement.instead
-    ]
+    own = [statement for statement in first if statement.topic == "verdict" and not statement.instead]
+    parts = [statement for statement in own if statement.kind in ("verdict", "choice")]
     texts = [statement.text for statement in sorted(parts, key=lambda statement: statement.kind == "verdict")]
     sentences = [sentence.rstrip(".") for text in texts for sentence in text.split(". ")]
-    return (
-        "; ".join([sentences[0], *(sentence[0].lower() + sentence[1:] for sentence in sentences[1:])]) + "."
-        if sentences
-        else ""
-    )
+    rest = [sentence[0].lower() + sentence[1:] for sentence in sentences[1:]]
+    return "; ".join([*sentences[:1], *rest]) + "." * bool(sentences)
 
 
 def headlines(plan: Plan) -> Iterator[charts.Headline]:
@@ -530,20 +513,11 @@ def side_by_side(
 ) -> charts.PageTable:
     """Return the table of plans, a column each: the figures of the first screen, purchases, limits and risks."""
     rows: list[charts.PageRow] = [("status", *(plan.status for plan in plans))]
-    figures = [
-        {headline.label: f"{headline.figure.text}; {headline.range}" for headline in headlines(plan)} for plan in plans
-    ]
+    figures = [{line.label: f"{line.figure.text}; {line.range}" for line in headlines(plan)} for plan in plans]
     for label in dict.fromkeys(label for own in figures for label in own):
         rows.append((label, *(own.get(label, "-") for own in figures)))
-    compared = [
-        [
-            statement
-            for statement in own
-            if statement.first
-            and (statement.kind in ("limit", "warning") or (statement.kind == "choice" and statement.topic in BUILT))
-        ]
-        for own in reported
-    ]
+    first = [[statement for statement in own if statement.first] for own in reported]
+    compared = [[one for one in own if one.kind in ("limit", "warning") or _on_purchase(one)] for own in first]
     texts = [by_section(own, _on_page) for own in compared]
     for section in dict.fromkeys(name for own in texts for name in own):
         # Sentences are joined by spaces, and phrases by semicolons.

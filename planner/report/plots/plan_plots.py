@@ -38,12 +38,11 @@ def plot_memory(plan: Plan, ax: "Axes | None" = None) -> "Axes":
     for i, (name, size) in enumerate(sorted(parts, key=lambda part: -part[1])):
         axes.barh([0], [size], left=left, color=COLOURS[i % len(COLOURS)], label=f"{plain(name)} {size:.1f}")
         left += size
-    axes.axvline(metrics.memory_limit_bytes / 1e9, color="black", linestyle="--", label="limit")
+    used, limit = metrics.memory_bytes_per_gpu / 1e9, metrics.memory_limit_bytes / 1e9
+    axes.axvline(limit, color="black", linestyle="--", label="limit")
     axes.set_yticks([])
     axes.set_xlabel("GB on the worst GPU")
-    axes.set_title(
-        f"{plan.instance.name}: {metrics.memory_bytes_per_gpu / 1e9:.1f} of {metrics.memory_limit_bytes / 1e9:.1f} GB"
-    )
+    axes.set_title(f"{plan.instance.name}: {used:.1f} of {limit:.1f} GB")
     axes.legend(fontsize="small")
     return axes
 
@@ -124,10 +123,7 @@ def plan_corners(curve: Curve) -> list[Point]:
 
 
 def bound_corners(points: Sequence[CurvePoint]) -> list[Point]:
-    """Return the corners of the fewest days that are proven for some money, up to the last point with a bound.
-
-    A bound for at most some capital is valid for any less, so a point without a bound has that of a dearer one.
-    """
+    """Return the corners of the proven days over money; a bound for some capital holds for less too."""
     proven: list[tuple[float, float]] = []  # money, and days of every plan of at most that money; the dearest first
     for point in reversed(points):
         days = max(point.bound_days or 0.0, proven[-1][1] if proven else 0.0)
@@ -140,10 +136,7 @@ def bound_corners(points: Sequence[CurvePoint]) -> list[Point]:
 
 
 def staircase(curve: Curve, name: str, form: str) -> bytes:
-    """Draw the curve of an instance by its name, as svg or png; both axes are logarithmic where all figures allow it.
-
-    Raise InputError where matplotlib is not installed.
-    """
+    """Draw an instance's curve as svg or png, logarithmic where it can be. InputError: matplotlib is not installed."""
     return picture_of(lambda: _figure(curve, name), f"{name}: money against days", form)
 
 
@@ -158,9 +151,8 @@ def _figure(curve: Curve, name: str) -> "Figure":
         name_log_ticks(axes.xaxis, MONEY)
         name_log_ticks(axes.yaxis, DAYS)
     if proven:
-        axes.plot(
-            *zip(*proven, strict=True), color=COLOURS[1], linestyle=":", label="no plan is below, proven", zorder=2
-        )
+        text = "no plan is below, proven"
+        axes.plot(*zip(*proven, strict=True), color=COLOURS[1], linestyle=":", label=text, zorder=2)
     if reached:
         axes.plot(*zip(*reached, strict=True), color=COLOURS[0], linewidth=1.2, label="plans", zorder=3)
         plans = [(point.capital_usd, point.days_to_train) for point in curve.points]

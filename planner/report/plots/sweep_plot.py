@@ -151,18 +151,12 @@ class PlotRequest:
 
 
 def drawn(rows: Sequence[Row], request: PlotRequest, form: str) -> bytes:
-    """Draw rows as svg or png.
-
-    InputError: there is nothing to draw, matplotlib is not installed, or the facets are too many.
-    """
+    """Draw rows as svg or png. InputError: nothing to draw, too many facets, or matplotlib is not installed."""
     return picture_of(lambda: _sweep_figure(rows, request), title(request), form)
 
 
 def picture_of(figure: Callable[[], "Figure"], name: str, form: str) -> bytes:
-    """Draw a figure in the style of all plots and return it as svg or png with its name.
-
-    Raise InputError where matplotlib is not installed.
-    """
+    """Return a figure as svg or png, in the style of all plots, by name. InputError: matplotlib is not installed."""
     with needed("plot", "matplotlib", "plot"):
         import matplotlib
     with matplotlib.rc_context():
@@ -218,13 +212,8 @@ def _sweep_figure(rows: Sequence[Row], request: PlotRequest) -> "Figure":
     height = sum(rows_of_cell) * down + foot
     figure = Figure(figsize=(wide * across, height))
     edge = {"left": 0.0, "right": 1.0, "bottom": foot / height, "top": 1.0, "wspace": 0.0, "hspace": 0.0}
-    grid = figure.add_gridspec(
-        5 * down,
-        3 * across,
-        **edge,
-        width_ratios=[LEFT, wide - LEFT - right, right] * across,
-        height_ratios=rows_of_cell * down,
-    )
+    widths, heights = [LEFT, wide - LEFT - right, right] * across, rows_of_cell * down
+    grid = figure.add_gridspec(5 * down, 3 * across, **edge, width_ratios=widths, height_ratios=heights)
     first, texts = None, []
     for index, ((name, part), best) in enumerate(zip(parts, strips, strict=True)):
         row, column = divmod(index, across)
@@ -358,22 +347,15 @@ def _without_plan(axes: "Axes", rows: Sequence[Row], request: PlotRequest, incom
 
 
 def plot_page(rows: Sequence[Row], request: PlotRequest, svg: str) -> str:
-    """Return the best point, the changes along the axis, the picture and its points, folded, as one HTML page.
-
-    Raise InputError where jinja2 is not installed.
-    """
+    """Return best point, changes, picture and points as one HTML page. InputError: jinja2 is not installed."""
     name = title(request)
     described = f'<svg role="img" aria-label="{escape(name)}: each point is in the table below"'
     paths = list(dict.fromkeys(path for path in (request.x, request.facet, request.color, request.y) if path))
     in_order = sorted(rows, key=lambda row: [by_value(row.get(path)) for path in paths])
+    figures = [["-" if row.get(path) is None else quantity(path, row[path]) for path in paths] for row in in_order]
     # A row without a plan has its reason in place of the status.
-    cells = [
-        (
-            *("-" if row.get(path) is None else quantity(path, row.get(path)) for path in paths),
-            str(row["status"]) if planned(row) else why_none(row),
-        )
-        for row in in_order
-    ]
+    ends = [str(row["status"]) if planned(row) else why_none(row) for row in in_order]
+    cells = [(*own, end) for own, end in zip(figures, ends, strict=True)]
     return template("plot", "report/page/plot.html.jinja").render(
         name=name,
         verdict=_sweep_verdict(rows, request),

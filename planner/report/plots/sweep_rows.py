@@ -82,10 +82,7 @@ MOST_DIGITS = 300  # of a whole number that a float holds too
 
 
 def read_rows(path: Path) -> list[Row]:
-    """Read JSON lines, CSV or Parquet; a last line that a killed run left incomplete is no row.
-
-    Raise InputError where the file cannot be read, or a line is no row; the message names the line.
-    """
+    """Read JSON lines (less a torn last one), CSV or Parquet. InputError: it is unreadable, or a line is no row."""
     if path.suffix == ".parquet":
         numbered = list(enumerate(read_parquet(path), 1))
     else:
@@ -191,10 +188,7 @@ def senses_of(text: str) -> tuple[Sense, Sense] | None:
 
 
 def frontier(points: Sequence[tuple[float, float]], senses: tuple[Sense, Sense]) -> list[int]:
-    """Return the places of the points that no other point dominates, by ascending x.
-
-    A point dominates another where it is no worse in both and better in one; of equal points the first is returned.
-    """
+    """Return the places of the points that no other dominates, by ascending x; the first of equal ones."""
     sx, sy = (1.0 if sense == "min" else -1.0 for sense in senses)
     order = sorted(range(len(points)), key=lambda i: (sx * points[i][0], sy * points[i][1], i))
     kept: list[int] = []

@@ -139,9 +139,7 @@ def fabric(_: Plan, section: FabricPlan) -> Iterator[Statement]:
     by_site = sorted(section.sites.items())
     for index, (site, fabric) in enumerate(by_site):
         family = "" if fabric.family == "rail" else f" ({fabric.family})"
-        text = (
-            f"{site}{family}: {', '.join(tier_words(tier, fabric) for tier in fabric.tiers)}; {money(fabric.cost_usd)}"
-        )
+        text = f"{site}{family}: {', '.join(tier_words(own, fabric) for own in fabric.tiers)}; {money(fabric.cost_usd)}"
         yield Statement("choice", "fabric", text, index < NAMED_FABRICS)
     if rest := by_site[NAMED_FABRICS:]:
         usd = money(sum(fabric.cost_usd for _, fabric in rest))
@@ -264,11 +262,14 @@ def fabric_alone(plan: Plan) -> Iterator[Statement]:
     rate, carried = leaf.port_gbps * fabric.lanes, nic_gbps * fabric.split
     splits = port_splits(leaf, nic_gbps / fabric.lanes)  # ports that split and are left whole are not short
     if carried < rate * (1 - WHOLE_RATE) and fabric.split == max(splits):
-        text = (
-            f"Leaf ports of {rate:g} Gb/s carry {carried:g} Gb/s of NICs towards GPUs: the rest is bought and not used"
-        )
+        text = f"Leaf ports of {rate:g} Gb/s carry {carried:g} Gb/s of NICs towards GPUs"
         remedy = "ports of the NIC's rate, or ports that split (51.2T-64x800G-breakout), would carry more there"
-        yield Statement("warning", "fabric", f"{text}; {remedy}. Links between switches carry it whole.", True)
+        yield Statement(
+            "warning",
+            "fabric",
+            f"{text}: the rest is bought and not used; {remedy}. Links between switches carry it whole.",
+            True,
+        )
     yield from _ports_left(fabric, hardware.racks or 0, {switch.name: switch.ports for switch in _offered(network)})
     if network.floor is None:
         text = "Links have one price whatever their length: give the floor to price them by reach."
@@ -320,7 +321,6 @@ def _ports_left(fabric: SiteFabric, hosts: int, ports_of: Mapping[str, int]) -> 
 
 
 def _price(fabric: SiteFabric, network: Network) -> Iterator[Statement]:
-    """State the price by part, and the figures that it rests on."""
     of = {switch.name: switch for switch in _offered(network)}
     boxes = sum(tier.switches * of[name].price_usd for tier, name in zip(fabric.tiers, fabric.models, strict=True))
     text = f"{money(fabric.cost_usd)} = switches {money(boxes)}, links {money(fabric.cost_usd - boxes)}"

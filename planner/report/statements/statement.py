@@ -44,11 +44,7 @@ PART_NAMES = {part: name for row in STEP_PARTS.values() for part, name in row.it
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One thing that a plan says, in words that need no other line.
-
-    `first`: on the first screen. `instead`: names what the plan's choice is preferred to. `short`: fuller statements of
-    the same follow.
-    """
+    """One thing that a plan says; `instead`: of what it is preferred to; `short`: fuller ones of the same follow."""
 
     kind: Kind
     topic: Topic
@@ -98,7 +94,6 @@ def proof_of(topic: Topic, certificate: Certificate) -> Statement:
     proven = "no bound" if certificate.gap is None else f"gap {gap(certificate.gap)}"
     checked = f"; {CHECKED.get(certificate.checked, certificate.checked)}" if certificate.checked else ""
     binds = f"; binding: {', '.join(certificate.binding)}" if certificate.binding else ""
-    text = (
-        f"{topic}: {certificate.status}, {proven}, {certificate.seconds:,.1f} s by {certificate.solver}{checked}{binds}"
-    )
+    by = f"{certificate.seconds:,.1f} s by {certificate.solver}"
+    text = f"{topic}: {certificate.status}, {proven}, {by}{checked}{binds}"
     return Statement("proof", topic, text)

@@ -20,12 +20,10 @@ def layout(plan: Plan, layout: LayoutPlan, *, first: bool = True) -> Iterator[St
     """State degrees, schedule and memory of a layout, and the parts of its step; `first`: some on the first screen."""
     metrics = layout.metrics
     yield Statement("choice", "layout", f"{degrees(plan, layout)}, {_schedule(layout)}", first)
-    batch = (
-        f"{counted(layout.microbatches_per_step, 'micro-batch')} of {counted(layout.microbatch_sequences, 'sequence')}"
-    )
-    text = (
-        f"{batch}, {short(metrics.tokens_per_step)} tokens a step; ZeRO-{layout.zero_stage}; {recomputes(plan, layout)}"
-    )
+    each = counted(layout.microbatch_sequences, "sequence")
+    batch = f"{counted(layout.microbatches_per_step, 'micro-batch')} of {each}"
+    tokens = f"{short(metrics.tokens_per_step)} tokens a step"
+    text = f"{batch}, {tokens}; ZeRO-{layout.zero_stage}; {recomputes(plan, layout)}"
     yield Statement("choice", "layout", text, first)
     sequence = "; sequence parallel" if layout.sequence_parallel else ""
     stages = "a stage" if layout.pipeline_parallel > 1 else "in one stage"
@@ -34,10 +32,8 @@ def layout(plan: Plan, layout: LayoutPlan, *, first: bool = True) -> Iterator[St
     text = f"{low if low == high else f'{low} to {high}'} layers {stages}{sequence}; {at_work}"
     yield Statement("choice", "layout", text)
     # What a software stack sets that no measured run of this kind had.
-    unmeasured = (
-        ("cpu_overhead", "launch") if "software" in step_prediction.extrapolations(plan.instance, layout) else ()
-    )
-    notes = dict.fromkeys(unmeasured, " (extrapolated)")
+    unmeasured = "software" in step_prediction.extrapolations(plan.instance, layout)
+    notes = dict.fromkeys(("cpu_overhead", "launch") if unmeasured else (), " (extrapolated)")
     fast, slow = (metrics.step_seconds * days / metrics.days_to_train for days in metrics.days_to_train_interval)
     for most, likely in ((NAMED_PARTS, ""), (None, f" (likely {fast:.3g} to {slow:.3g})")):
         shares = shares_of(metrics.breakdown_seconds, metrics.step_seconds, notes, most)
@@ -128,10 +124,7 @@ class DaysPart(NamedTuple):
 
 
 def days_by_part(plan: Plan) -> list[DaysPart]:
-    """Return the nonzero parts of a run in days: those of steps with their sum, the days lost by cause, and the total.
-
-    Where failures are not modelled, only the share of time that workload.availability excludes is lost.
-    """
+    """Return a run's nonzero days: of steps by part with their sum, lost by cause or by availability, and in all."""
     if plan.layout is None:
         return []
     metrics = plan.layout.metrics
@@ -205,10 +198,8 @@ def _with_stops(plan: Plan, reliability: ReliabilityPlan, layout: LayoutPlan) ->
     causes = [f"{name} {short_percent(stops / total)}" for name, stops in by_share[:CAUSES]]
     if rest := [stops for _, stops in by_share[CAUSES:]]:
         causes.append(f"{counted(len(rest), 'other')} {short_percent(sum(rest) / total)}")
-    costs = (
-        f"A stop costs {duration(reliability.restart_seconds)} and the lost work. By cause{rates}: {', '.join(causes)}."
-    )
-    yield Statement("figure", "days", costs)
+    stop = f"A stop costs {duration(reliability.restart_seconds)} and the lost work"
+    yield Statement("figure", "days", f"{stop}. By cause{rates}: {', '.join(causes)}.")
     copies = ""
     if reliability.recovery == "elastic" and layout.zero_stage > 0:
         copies = "; each step ends with a copy of the sharded state to memory of neighbours"
@@ -223,21 +214,15 @@ def _with_stops(plan: Plan, reliability: ReliabilityPlan, layout: LayoutPlan) ->
     yield Statement("choice", "days", text)
     sites = [f"{count:,} at {site}" for site, count in sorted(reliability.spare_racks_by_site.items()) if count]
     racks = f"Spare racks: {', '.join(sites)}" if sites else "No spare racks"
-    gpus = (
-        f"{counted(reliability.spare_gpus_per_rack, 'spare GPU')} in a rack"
-        if reliability.spare_gpus_per_rack
-        else "no spare GPUs"
-    )
+    spare = reliability.spare_gpus_per_rack
+    gpus = f"{counted(spare, 'spare GPU')} in a rack" if spare else "no spare GPUs"
     enough = f"enough racks are fit {short_percent(reliability.enough_racks_share)} of the time"
     if reliability.recovery == "elastic":
         replicas = counted(layout.data_parallel, "replica")
         enough = f"of {replicas} {reliability.replicas_short:,.3g} are short of racks on average"
     yield Statement("choice", "days", f"{racks}; {gpus}; {enough}.")
     if reliability.extrapolated and isinstance(inputs, Reliability):
-        grow = (
-            "in proportion to GPUs"
-            if not inputs.scale_exponent
-            else f"as GPUs to the power of {1 + inputs.scale_exponent:g}"
-        )
+        power = 1 + inputs.scale_exponent
+        grow = f"as GPUs to the power of {power:g}" if power > 1 else "in proportion to GPUs"
         text = f"Failure rates of {inputs.measured_gpus:,.0f} GPUs for {layout.gpus_used:,}: growth {grow} is assumed."
         yield Statement("warning", "days", text, True)

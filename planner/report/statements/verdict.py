@@ -117,10 +117,7 @@ def _sureness(plan: Plan) -> str:
 
 
 def _over_fabrics(plan: Plan, *, exact: bool) -> str:
-    """Write the bound over all fabrics: the days that a better fabric could save, as a share of the plan's.
-
-    Where the fabric costs less than the share `WORTH` of the days, say so only for an `exact` plan.
-    """
+    """Write the bound over all fabrics, where they could gain a plan more than they cost, or the plan is `exact`."""
     objective, free = plan.objective, plan.objective.fabric_free_bound
     if free is None or objective.bound is None or objective.name != "days_to_train" or not objective.value:
         return ""
@@ -181,11 +178,9 @@ def _alternatives(plan: Plan) -> Iterator[Statement]:
         yield Statement("choice", "verdict", f"{head}; {why}.", True)
         return
     texts = []
-    for alternative, own in zip(proof.alternatives, others, strict=True):
-        known = (
-            "none ends as soon" if alternative.least_days is None else f"{days(alternative.least_days)} days at best"
-        )
-        texts.append(f"{alternative.accelerator} {known}{_ready(own.ready_months)}")
+    for other, own in zip(proof.alternatives, others, strict=True):
+        known = "none ends as soon" if other.least_days is None else f"{days(other.least_days)} days at best"
+        texts.append(f"{other.accelerator} {known}{_ready(own.ready_months)}")
     own_wait = _ready(plan.instance.hardware.ready_months)
     text = f"{head}{own_wait and f' (this one{own_wait})'}; others: {'; '.join(texts)}."
     yield Statement("choice", "verdict", text, True, instead=True)
@@ -208,7 +203,6 @@ def _cheaper(plan: Plan, value: float) -> Iterator[Statement]:
 
 
 def _simplest(plan: Plan) -> Iterator[Statement]:
-    """State the simpler layout that is hardly slower: less than the error of the prediction."""
     simplest = plan.objective.simplest
     if simplest is None:
         return
@@ -276,11 +270,8 @@ def _full(plan: Plan, layout: LayoutPlan) -> Iterator[Statement]:
 def _end(plan: Plan) -> str:
     """Write the limit that one more block of racks would reach; empty where it is not determined."""
     placement = plan.placement
-    block = (
-        f"one more block of {counted(placement.block_racks, 'rack')}"
-        if placement and placement.block_racks
-        else "one more replica"
-    )
+    size = placement.block_racks if placement else 0
+    block = f"one more block of {counted(size, 'rack')}" if size else "one more replica"
     budget, racks = plan.instance.limits.budget_usd, racks_of(plan)
     text = ""
     match plan.objective.limited_by:
@@ -364,10 +355,8 @@ def _idle_gpus(plan: Plan, layout: LayoutPlan) -> Iterator[Statement]:
         return
     usd = plan.cost.capex_usd.get("racks") if plan.cost else None
     worth = f": {money(usd * (idle - spare) / bought)} of racks" if usd else ""
-    unit = layout.stage_gpus
-    work = (
-        math.ceil(unit / layout.racks_per_replica) * layout.replicas_per_rack * layout.stages_per_rack
-    )  # GPUs of a rack
+    unit = math.ceil(layout.stage_gpus / layout.racks_per_replica)
+    work = unit * layout.replicas_per_rack * layout.stages_per_rack  # GPUs of a rack
     spares = f", {spare:,} more are spares" if spare else ""
     share = short_percent((idle - spare) / bought)
     text = f"{idle - spare:,} of {bought:,} GPUs ({share}) are idle{spares}{worth}."
@@ -380,10 +369,7 @@ def _idle_gpus(plan: Plan, layout: LayoutPlan) -> Iterator[Statement]:
 
 
 def without_source(value: object, where: str) -> Iterator[str]:
-    """Yield the paths of the objects of an instance that hold figures of the world and name no source for them.
-
-    A source covers all that is inside its object; entries of a list are named once.
-    """
+    """Yield paths of objects with figures of the world and no source, theirs or one around; entries once a list."""
     if isinstance(value, Sourced) and value.source is not None:
         return
     if isinstance(value, Sourced) and where not in ASKED and set(value.model_fields_set) - {"source", "note"}:
