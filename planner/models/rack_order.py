@@ -266,9 +266,7 @@ def assignment(order: list[list[int]], design: Design) -> tuple[Assignment, ...]
             if k == len(racks) or racks[k] // size != racks[first] // size:
                 pieces.append(
                     Assignment(
-                        stage=stage,
-                        leaf_domain=racks[first] // size,
-                        racks=fold(racks[first:k], width(design.racks)),
+                        stage=stage, leaf_domain=racks[first] // size, racks=fold(racks[first:k], width(design.racks))
                     )
                 )
                 first = k

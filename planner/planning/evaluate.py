@@ -361,11 +361,7 @@ BEHIND: dict[str, tuple[str, ...]] = {
     "recompute": (*GEMM, *_code("elementwise_traffic", "selective_gemm_share", "recompute_modules")),
     "tensor_parallel": (*SCALE_UP, *_code("overlaps", "tensor_overlap")),
     "context_parallel": (*SCALE_UP, *NIC, *_code("overlaps")),
-    "expert_parallel": (
-        *SCALE_UP,
-        *NIC,
-        *_code("overlaps", "expert_overlap", "dispatcher", *DISPATCH.values()),
-    ),
+    "expert_parallel": (*SCALE_UP, *NIC, *_code("overlaps", "expert_overlap", "dispatcher", *DISPATCH.values())),
     "launch": _code("cuda_graphs", "launch_seconds", "overlap_launch_seconds", "microbatch_seconds"),
     "offload": (*_gpu("host_bytes_per_second"), *_code("activation_offload")),
     "sharding": (*SCALE_UP, *NIC, *_code("sharding_exposed")),

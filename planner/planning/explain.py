@@ -45,14 +45,7 @@ from planner.solvers.progress import start
 from planner.solvers.signals import Deadline, OutOfTimeError
 from planner.units import money, short
 
-CHOICES = (
-    *DEGREES[:4],
-    "virtual_stages",
-    "microbatch_sequences",
-    "zero_stage",
-    "sequence_parallel",
-    "schedule",
-)
+CHOICES = (*DEGREES[:4], "virtual_stages", "microbatch_sequences", "zero_stage", "sequence_parallel", "schedule")
 PRECISION = 0.01  # relative, of what an infeasible instance lacks
 ROUNDING = 1e-9  # relative: days that differ by less are the same
 TIMES = 2.0  # multiple of the plan's own time that all alternatives may take together

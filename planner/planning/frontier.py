@@ -168,8 +168,7 @@ def plan_of_frontier(
     found = frontier_of(instance, options, progress, epsilon=WITHIN if options.gap is None else options.gap)
     if not found.plans:
         return _relabelled(
-            solve_days(in_days_of_training(instance)),
-            ObjectiveValue(name=FRONTIER, value=None, bound=None, gap=None),
+            solve_days(in_days_of_training(instance)), ObjectiveValue(name=FRONTIER, value=None, bound=None, gap=None)
         )
     at = next((n for n, point in enumerate(found.curve.points) if point.knee), -1) % len(found.plans)
     points = tuple(x.model_copy(update={"asked": n == at}) for n, x in enumerate(found.curve.points))

@@ -176,10 +176,7 @@ def _layout(pools: PoolProblems, k: int, point: PoolLayout, measured: LayoutMetr
     """Write a pool's layout; the shares' certificate has the proof, so its own claims no bound."""
     outcome = Outcome(stop=Stop.LIMIT, solution=point, objective=measured.days_to_train, solver=POOLS_BRANCHING)
     certificate = outcome.certificate(
-        formulation=POOL_FORMULATION,
-        minimizes=POOL_MINIMIZES,
-        seed=options.seed,
-        given=given_by(pools.problems[k]),
+        formulation=POOL_FORMULATION, minimizes=POOL_MINIMIZES, seed=options.seed, given=given_by(pools.problems[k])
     )
     phi, racks = pools.problems[k].transport_slowdown, pools.instance.hardware.pools[k].racks
     return write_layout(

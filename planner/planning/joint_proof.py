@@ -108,11 +108,7 @@ def objective_of(
 
 def unanswered(instance: Instance, options: Options, reason: str) -> Plan:
     """Return a plan that says only that a back end gave no answer, and what it said."""
-    nothing = JointSolution(
-        status=JointStatus.UNKNOWN,
-        stopped="limit",
-        failure=reason,
-    )
+    nothing = JointSolution(status=JointStatus.UNKNOWN, stopped="limit", failure=reason)
     return without_plan(instance, nothing, options)
 
 

@@ -212,12 +212,7 @@ def question_of_options(wish: FabricWish) -> FabricInstance:
         raise InputError(f"--family {unknown[0]!r}: must be one of {', '.join(FAMILIES)}")
     network: dict[str, Any] = {
         "switches": switches,
-        "optics": {
-            "name": parts.optics,
-            "price_usd": parts.usd,
-            "power_watts": parts.watts,
-            "source": parts.source,
-        },
+        "optics": {"name": parts.optics, "price_usd": parts.usd, "power_watts": parts.watts, "source": parts.source},
         "families": list(wish.families) or ["rail"],
         "max_tiers": wish.max_tiers,
         **_oversubscription(wish.oversubscription),

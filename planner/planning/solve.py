@@ -17,10 +17,7 @@ from planner.models.joint.split import Column
 from planner.models.joint.world import EPS, World
 from planner.physics import ticking
 from planner.physics.network.fabric_designs import max_joined_racks
-from planner.plan.certificate import (
-    Conflict,
-    LimitedBy,
-)
+from planner.plan.certificate import Conflict, LimitedBy
 from planner.plan.plan import Plan
 from planner.planning import heterogeneous, model_size
 from planner.planning.choice_ends import ended_by_choice, kept_within

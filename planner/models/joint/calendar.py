@@ -20,14 +20,7 @@ from planner.instance.instance import Instance
 from planner.instance.network import Network
 from planner.instance.workload import Model
 from planner.physics import recovery
-from planner.physics.recovery import (
-    NO_LINKS,
-    CheckpointedJob,
-    GpuLinks,
-    inverse_share_there,
-    min_stretch,
-    ways,
-)
+from planner.physics.recovery import NO_LINKS, CheckpointedJob, GpuLinks, inverse_share_there, min_stretch, ways
 from planner.physics.spares import checkpoint_bytes, counted
 
 Floats = NDArray[np.float64]

@@ -139,11 +139,7 @@ class RunSearch:
 
 
 def least_run_cost(
-    instance: Instance,
-    options: Options,
-    progress: Callable[[str], None],
-    *,
-    without: dict[str, Any] | None = None,
+    instance: Instance, options: Options, progress: Callable[[str], None], *, without: dict[str, Any] | None = None
 ) -> LeastCost:
     """Return the plan of the least total cost of ownership by the deadline of an instance, its cost as `capital_usd`.
 

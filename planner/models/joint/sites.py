@@ -197,13 +197,7 @@ class Sites:
                 m.extra_mw = pyo.Var(sites, domain=pyo.NonNegativeReals, bounds=(0, mw * limits[0]))
                 m.fabric_power = pyo.Constraint(sites, rule=lambda m, s: m.extra_mw[s] == mw * m.used[s])
 
-        m = build(
-            self.data,
-            without=LEFT_OUT,
-            extend=use_racks,
-            max_extra_mw=mw * limits[0],
-            max_modules=limits[0],
-        )
+        m = build(self.data, without=LEFT_OUT, extend=use_racks, max_extra_mw=mw * limits[0], max_modules=limits[0])
         used = sum(m.used.values())
         fibre = sum(joined[k] * m.number[k] for k in joined)
         _limit_budget(m, self, (used * each * self.min_fabric_usd(rails) + fibre) / 1e6)

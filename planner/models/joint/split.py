@@ -222,14 +222,7 @@ class Stages:
         shards = self.conditions.shards
         return float(
             memory.gpu_state_bytes(
-                s.machine,
-                s.shape,
-                s.weights,
-                layers=layers,
-                ends=ends,
-                zero_stage=c.zero,
-                replicas=shards,
-                front=front,
+                s.machine, s.shape, s.weights, layers=layers, ends=ends, zero_stage=c.zero, replicas=shards, front=front
             )
         )
 
