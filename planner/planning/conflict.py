@@ -102,10 +102,7 @@ def _smallest(instance: Instance, options: Options, deadline: Deadline) -> Confl
 
 
 def _enough(instance: Instance, options: Options, deadline: Deadline) -> str:
-    """Return in words what the cheapest plan without the budget costs, within a share, and what none costs less than.
-
-    Empty where the time, or an interrupt, came before the first.
-    """
+    """Say what the cheapest plan without the budget costs; empty where the time, or an interrupt, came first."""
     free = with_part(instance, "limits", budget_usd=None)
     left = min(JUDGED, math.inf if deadline.limit is None else deadline.limit)
     try:
@@ -218,10 +215,7 @@ def _relaxations(instance: Instance) -> dict[str, Relax]:
 
 
 def _unjoined(instance: Instance, seed: int, deadline: Deadline) -> frozenset[frozenset[str]]:
-    """Return the pairs of sites that cannot exchange where no other site is open: no routes of the fibre join them.
-
-    Pinned racks may open a site that exchanges nothing, so that with them no pair is barred.
-    """
+    """Return the pairs of sites that no fibre joins where no other is open; none where pins may open a site alone."""
     from planner.models.joint.sites import Sites
 
     sites = Sites(instance=instance, seed=seed)
@@ -229,9 +223,7 @@ def _unjoined(instance: Instance, seed: int, deadline: Deadline) -> frozenset[fr
     pins = sites.data.pins
     if not sites.designed or pins.racks is not None or pins.racks_by_site:
         return frozenset()
-    return frozenset(
-        frozenset(pair) for pair in sites.data.pairs if not np.isfinite(sites.fibre.prices(pair, 0.0)[1:]).any()
-    )
+    return frozenset(frozenset(x) for x in sites.data.pairs if not np.isfinite(sites.fibre.prices(x, 0.0)[1:]).any())
 
 
 def _with_memory(instance: Instance) -> Instance:
@@ -251,11 +243,9 @@ def _never_in_memory(instance: Instance, rules: dict[str, Relax], options: Optio
 
 
 def _no_plan(instance: Instance, relaxed: list[Relax], options: Options) -> bool:
-    """Return whether it is proven that there is no plan with some rules relaxed."""
     for relax in relaxed:
         instance = relax(instance)
-    found = solve_joint(instance, replace(options, gap=ANY_PLAN), lambda _: None)
-    return found.status is JointStatus.INFEASIBLE
+    return solve_joint(instance, replace(options, gap=ANY_PLAN), lambda _: None).status is JointStatus.INFEASIBLE
 
 
 def _decision(rules: list[str]) -> Any:
@@ -273,7 +263,6 @@ def _decision(rules: list[str]) -> Any:
 
 
 def _reason(instance: Instance, rules: list[str]) -> str:
-    """Return the rules in numbers."""
     hardware, limits, gpus = instance.hardware, instance.limits, rack_of(instance.hardware).gpus
     sequences = int((limits.max_batch_tokens or 0) // instance.workload.sequence_length)
     usable = step.memory_limit_bytes(instance) / 1e9

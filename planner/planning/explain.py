@@ -273,26 +273,20 @@ def _variants(plan: Plan) -> Iterator[Variant]:
     for key in ("max_oversubscription", "survives"):
         asked = getattr(network, key) if network else None
         if asked is not None:
-            yield Variant(
-                f"network.{key}", f"{asked}", "not asked for", with_part(instance, "network", **{key: None}), {}
-            )
+            freed = with_part(instance, "network", **{key: None})
+            yield Variant(f"network.{key}", f"{asked}", "not asked for", freed, {})
 
 
 def _other(v: Variant, plan: Plan, options: Options, cache: JointCache) -> Other:
     """Solve with one decision made otherwise."""
-    found, best, in_dollars = (
-        _answer(v.instance, options, cache, v.without),
-        _best_value(plan),
-        plan.instance.objective.in_dollars,
-    )
-    loss = None if found.value is None else found.value / best - 1
+    found, in_dollars = _answer(v.instance, options, cache, v.without), plan.instance.objective.in_dollars
     return Other(
         choice=v.choice,
         plan_value=v.plan_value,
         value=_value(v, found.plan),
         days=found.days,
         usd=found.value if in_dollars else None,
-        loss=loss,
+        loss=None if found.value is None else found.value / _best_value(plan) - 1,
         proved=found.proved,
         bound_days=None if found.proved or in_dollars else found.bound,
         bound_usd=found.bound if not found.proved and in_dollars else None,
@@ -530,10 +524,8 @@ def _start_line(x: OtherStart) -> str:
         end = "no plan found in time"
     else:
         end = f"ends on day {x.days:,.1f} ({100 * (x.loss or 0.0):+.2f} %)"
-    unproven = (
-        "" if x.proved else f"; not proven{'' if x.bound_days is None else f', day {x.bound_days:,.1f} at least'}"
-    )
-    return f"  month {x.months:g}{names}: {end}{unproven}"
+    bound = "" if x.bound_days is None else f", day {x.bound_days:,.1f} at least"
+    return f"  month {x.months:g}{names}: {end}{'' if x.proved else f'; not proven{bound}'}"
 
 
 def _other_line(x: Other, start_days: float | None) -> str:

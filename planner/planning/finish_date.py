@@ -30,10 +30,7 @@ def start_days(instance: Instance, sites: SitesPlan | None) -> float:
 
 
 def latest_start_months(instance: Instance) -> float:
-    """Return the months from the decision after which no plan of the instance need wait to start training.
-
-    Those of its hardware for every other goal, whose days count from the first of training.
-    """
+    """Return the months from the decision to the latest start; of the hardware, where days count from training."""
     months = [instance.hardware.ready_months]
     if instance.objective.minimize == FINISH_DATE and instance.grid is not None:
         months += instance.grid.lead_months

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from planner.instance.hardware import Hardware, HardwareAlternative
-from planner.instance.instance import Instance, instance_sha256
+from planner.instance.instance import Instance
 from planner.instance.references_and_pins import hardware_kind
 from planner.models import Options
 from planner.models.joint.cache import JointCache
@@ -20,7 +20,7 @@ from planner.physics.site.cost import rack_of
 from planner.plan.certificate import AlternativeProof
 from planner.plan.plan import Plan
 from planner.planning.finish_date import FINISH_DATE, each_start, latest_start_days, latest_start_months
-from planner.planning.instance_parts import with_part
+from planner.planning.instance_parts import as_asked, with_part
 from planner.planning.joint_proof import refused_of
 from planner.solvers.signals import Deadline
 
@@ -29,10 +29,7 @@ First = Callable[[World], Column | None]
 
 @dataclass(frozen=True, slots=True)
 class HardwareAnswer:
-    """What the search on one GPU and rack found, as an instance without alternatives asks for it.
-
-    Where the goal is the day of the finish, also without what becomes ready after some month.
-    """
+    """What the search on one GPU and rack found, as an instance without alternatives, or a late part, asks for it."""
 
     instance: Instance
     solution: JointSolution
@@ -79,16 +76,8 @@ def reordered(instance: Instance, chosen: Instance) -> Instance:
     """Return the same question with the hardware of one choice as its own, and the others as alternatives."""
     mine = hardware_kind(chosen.hardware)
     others = [alone.hardware for alone in each_alone(instance) if hardware_kind(alone.hardware) != mine]
-    alternatives = tuple(
-        HardwareAlternative(
-            accelerator=other.accelerator,
-            rack=other.rack,
-            racks=other.racks,
-            nic_bytes_per_second=other.nic_bytes_per_second,
-            ready_months=other.ready_months,
-        )
-        for other in others
-    )
+    keys = ("accelerator", "rack", "racks", "nic_bytes_per_second", "ready_months")
+    alternatives = tuple(HardwareAlternative(**{key: getattr(other, key) for key in keys}) for other in others)
     own = chosen.hardware.model_copy(update={"alternatives": alternatives})
     return instance.model_copy(update={"hardware": own})
 
@@ -171,8 +160,6 @@ def _answer(
 
 
 def _best(answers: list[HardwareAnswer]) -> HardwareAnswer | None:
-    """Return the answer whose plan ends soonest within the deadline, or costs least; None where there is no plan."""
-
     def merit(answer: HardwareAnswer) -> float:
         if answer.instance.objective.in_days:
             return (answer.solution.days or 0.0) + answer.ready_days
@@ -209,10 +196,7 @@ def bounded_by_all(best: HardwareAnswer, others: tuple[HardwareAnswer, ...]) -> 
 
 
 def _bound_of_alternative(answer: HardwareAnswer, best: HardwareAnswer) -> float | None:
-    """Return the lower bound of all plans on another choice, from the decision date of the best.
-
-    Infinite where it is proven that the choice has no plan within the deadline, None where no bound is known.
-    """
+    """Return the bound of another choice, from the decision date of the best: infinite where it has no plan in time."""
     solution = answer.solution
     if solution.lower_bound is None:
         return math.inf if solution.stopped == "proved" and solution.status is JointStatus.INFEASIBLE else None
@@ -235,7 +219,7 @@ def with_alternatives(plan: Plan, instance: Instance, chosen: HardwareChoice) ->
     if not chosen.others:
         return plan
     asked = reordered(instance, chosen.best.instance)
-    changed: dict[str, Any] = {"instance": asked, "instance_sha256": instance_sha256(asked)}
+    changed = as_asked(asked)
     if plan.layout is not None:
         changed["layout"] = named(plan, instance).layout
     if plan.proof is not None and plan.objective.bound is not None:

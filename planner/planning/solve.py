@@ -80,19 +80,14 @@ def solve_instance(
 def _verified(plan: Plan, cache: JointCache | None, deadline: Deadline) -> Plan:
     """Return the plan with what the checker says of it: a disagreement is written into the plan and never costs it.
 
-    Raises
-    ------
-    InternalError
-        The checker disagrees, and the environment asks for an error.
+    It is an InternalError where the environment asks for one.
     """
     asked = inspection(plan, cache)
     seen = cache is not None and asked is not None and asked in cache.inspected
     broken = check(plan, stop=lambda: seen or deadline.passed)
     if broken and os.environ.get(UNVERIFIED) == "error":
-        raise InternalError(
-            "the plan breaks its own rules: "
-            + "; ".join(f"{violation.rule}: {violation.message}" for violation in broken[:5])
-        )
+        wrong = "; ".join(f"{violation.rule}: {violation.message}" for violation in broken[:5])
+        raise InternalError(f"the plan breaks its own rules: {wrong}")
     if cache is not None and asked is not None and not (seen or broken or deadline.passed):
         cache.inspected.append(asked)
     return plan.model_copy(update={"verified": not broken, "violations": tuple(broken)})
@@ -110,11 +105,10 @@ def _solved(
     if instance.hardware.pools:
         start(progress, "shares of the pools")
         return heterogeneous.solve(instance, options, progress)
+    alone = partial(_decided, options=options, deadline=deadline, progress=progress, seek_others=False)
     if instance.objective.minimize == "loss":
-        alone = partial(_decided, options=options, deadline=deadline, progress=progress, seek_others=False)
         return model_size.solve(instance, alone, progress, deadline)
     if instance.objective.minimize == FRONTIER:
-        alone = partial(_decided, options=options, deadline=deadline, progress=progress, seek_others=False)
         return plan_of_frontier(instance, replace(options, time_limit=deadline.limit), progress, alone)
     return _decided(instance, options, deadline, progress, cache, first)
 
@@ -155,9 +149,8 @@ def _decided(
         more = dict[str, Any]()
         if instance.objective.minimize in ("days_to_train", "loss"):
             left, known = replace(options, time_limit=deadline.limit), known.of(instance)
-            solution, more = ended_by_choice(
-                instance, solution, left, progress, deadline, known, seek_others=seek_others
-            )
+            ends = ended_by_choice(instance, solution, left, progress, deadline, known, seek_others=seek_others)
+            solution, more = ends
         answered.keep(solution, more)
     else:
         solution, more = known_answer
