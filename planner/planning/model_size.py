@@ -14,7 +14,7 @@ from pydantic import Field
 
 from planner.errors import InputError, InternalError
 from planner.instance.base import Frozen
-from planner.instance.instance import Instance, instance_sha256
+from planner.instance.instance import Instance
 from planner.instance.workload import Choose, Ideal, ModelChoice
 from planner.models import model_size
 from planner.models.joint.free_network import conditions_of, fewest_racks, problem_on

@@ -149,8 +149,8 @@ def _decided(
         more = dict[str, Any]()
         if instance.objective.minimize in ("days_to_train", "loss"):
             left, known = replace(options, time_limit=deadline.limit), known.of(instance)
-            ends = ended_by_choice(instance, solution, left, progress, deadline, known, seek_others=seek_others)
-            solution, more = ends
+            ended = ended_by_choice(instance, solution, left, progress, deadline, known, seek_others=seek_others)
+            solution, more = ended
         answered.keep(solution, more)
     else:
         solution, more = known_answer

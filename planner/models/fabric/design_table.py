@@ -40,10 +40,7 @@ class ArrayTable:
 
 @dataclass(frozen=True, slots=True)
 class DesignTable(ArrayTable):
-    """The templates of a number of blocks that none other beats in all of slowdowns, price and power.
-
-    One entry each, the cheapest first.
-    """
+    """The templates of a number of blocks that no other beats in slowdowns, price and power, the cheapest first."""
 
     send: Floats
     allreduce: Floats
@@ -68,10 +65,7 @@ def no_options() -> DesignTable:
 
 
 def pareto_front(points: Floats) -> Ints:
-    """Return the rows that no other matches or beats in all columns; of equal ones the first.
-
-    They come in the order of the first column, then of the next.
-    """
+    """Return the rows that no other matches or beats in all columns, of equal ones the first, by rising columns."""
     order = np.lexsort(points.T[::-1])
     front = order[:0]
     for at in range(0, len(order), AT_A_TIME):

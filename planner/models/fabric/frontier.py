@@ -36,21 +36,11 @@ ZONE_CHOICES = ("rails_per_zone", "domains_per_zone", "core_up", "core_bundle", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorstTraffic(SiteTraffic):
-    """The traffic of a request at its worst placement; racks count as blocks.
+    """The traffic of a request at its worst placement; racks count as blocks."""
 
-    Attributes
-    ----------
-    group_racks
-        Racks of a stage, which all-reduce.
-    groups
-        Stages.
-    max_allreduce
-        Largest factor of the fabric on the transport's slowdown that the time of all-reduces allows.
-    """
-
-    group_racks: int
-    groups: int
-    max_allreduce: float
+    group_racks: int  # of a stage, which all-reduce
+    groups: int  # stages
+    max_allreduce: float  # largest factor of the fabric on the transport's slowdown that the time of all-reduces allows
 
     @property
     def order(self) -> tuple[Any, ...]:
@@ -104,10 +94,7 @@ def worst_traffic(network: Network, request: FabricRequest, gpus: int) -> tuple[
 
 
 def _largest(ideal_seconds: float, window_seconds: float, transport_slowdown: float) -> float:
-    """Return the largest slowdown of an exchange whose time with it stays within the window: any where none is sent.
-
-    The transport's own is allowed where it alone fills the window.
-    """
+    """Return the largest slowdown that keeps an exchange in its window, or the transport's own; any if none is sent."""
     if ideal_seconds <= 0:
         return float("inf")
     return max(window_seconds / ideal_seconds, transport_slowdown) * (1 + TOLERANCE)

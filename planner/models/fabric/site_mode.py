@@ -166,10 +166,7 @@ class LinkPrices:
         return self._uplinks("leaf", metres, self.mode.rails, domain, width)
 
     def spine_uplink(self, pod: Any, rails: Any, zone: Any = 0) -> Prices:
-        """Price one uplink of one spine of every pod of `pod` racks and `rails` rails, or of one core of every zone.
-
-        The switches above are amid the site, or amid zones of `zone` racks.
-        """
+        """Price one uplink of a spine of every pod of `pod` racks, or core of every zone, to amid `zone` racks."""
 
         def metres(places: Places, pod: int, zone: int) -> Metres:
             return places.to_middle(np.arange(0, places.racks, pod), pod, zone or places.racks)
@@ -220,9 +217,8 @@ class LinkPrices:
     def _by_length(self, name: str, metres: Callable[..., Iterable[Metres]], *sizes: Any) -> Prices:
         """Sum the prices of cables of the lengths that each combination of sizes has; each is computed once."""
         columns = np.stack([x.ravel() for x in np.broadcast_arrays(*sizes)]).astype(np.int64)
-        _, first, at = np.unique(
-            np.array([1, 1 << 31])[: len(columns)] @ columns, return_index=True, return_inverse=True
-        )
+        keys = np.array([1, 1 << 31])[: len(columns)] @ columns
+        _, first, at = np.unique(keys, return_index=True, return_inverse=True)
         found = []
         for some in columns[:, first].T.tolist():
             if (name, *some) not in self.known:
@@ -374,10 +370,9 @@ class SiteMode:
 
     @cached_property
     def domain_sizes(self) -> Ints:
-        """Sizes of leaf domains, the largest first.
+        """Sizes of leaf domains, the largest first: multiples of the traffic's grain that leave a port for an uplink.
 
-        Whole multiples of the traffic's grain, no more than the site has unless a pin says so, and a port left for an
-        uplink.
+        None is larger than the site unless a pin says so.
         """
         grain, width, pins = self.traffic.grain, self.mode.rail_gpus, self.pins
         most = self.mode.switch.ports * self.mode.split // width
@@ -406,9 +401,8 @@ class SiteMode:
         if self.exchange_ports:
             with np.errstate(divide="ignore", invalid="ignore"):
                 free = 1 - gone / links
-                send, allreduce = (
-                    np.where(x == 0, 0.0, np.where(free > 0, x / free, np.inf)) for x in (send, allreduce)
-                )
+                both = send, allreduce
+                send, allreduce = (np.where(x == 0, 0.0, np.where(free > 0, x / free, np.inf)) for x in both)
         fits = load[..., EXCHANGES] * m.rail_gpus * rails / m.link_nics + gone <= links * (1 + TOLERANCE)
         return np.maximum(1.0, send), np.maximum(1.0, allreduce), fits
 
@@ -532,9 +526,8 @@ class SiteMode:
                 x.spines, x.spine_up, x.spine_bundle, x.cores, split=split
             )
         if x.core_up.any():
-            columns["core_bundle"], columns["super_spine_boxes"] = own_boxes(
-                x.cores, x.core_up, 1, x.super_spines, split=True
-            )
+            own = own_boxes(x.cores, x.core_up, 1, x.super_spines, split=True)
+            columns["core_bundle"], columns["super_spine_boxes"] = own
         return self.table(send, allreduce, prices, **columns)
 
     @property
@@ -553,9 +546,8 @@ class SiteMode:
 
     def within(self, send: Any, allreduce: Any) -> Flags:
         """Return which slowdowns are within the limits."""
-        most_send, most_allreduce = self.max_slowdowns
-        phi = self.transport_slowdown
-        return np.asarray((phi * send <= most_send) & (phi * allreduce <= most_allreduce))
+        send, allreduce = self.transport_slowdown * send, self.transport_slowdown * allreduce
+        return np.asarray((send <= self.max_slowdowns[0]) & (allreduce <= self.max_slowdowns[1]))
 
     def worthwhile(self, send: Any, allreduce: Any, usd: Any, mw: Any) -> Flags:
         """Return which of templates with at least such slowdowns, price and power may beat those found so far."""

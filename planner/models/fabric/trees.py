@@ -326,10 +326,7 @@ def _bounded(s: SiteMode, case: Ints, x: Trees, cases: Cases) -> PodBounds:
 
 
 def _with_pods(s: SiteMode, x: PodBounds, cases: Cases, leaves: LeafLoads) -> list[DesignTable]:
-    """Return the trees of some pods that may beat the templates so far.
-
-    The traffic that leaves pods is counted only where that of the first pod does not rule them out.
-    """
+    """Return the trees of some pods that may beat the templates so far; loads are exact where the first pod's may."""
     most, first = _most_links(s, x, cases, leaves)
     row, w, high = wirings(s, Trees.of(domain=x.domain, rails=x.rails, width=x.width, up=x.up))
     high = np.minimum(high, most.max(axis=1, initial=0.0)[row] // w.spines).astype(np.int64)

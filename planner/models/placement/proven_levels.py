@@ -19,8 +19,6 @@ from ortools.sat.python import cp_model
 from planner.models import Options
 from planner.models.placement.cpsat_model import (
     JobPlacementModel,
-    PodHoles,
-    Split,
     decode,
     follow_leaves,
     formulate,
@@ -28,7 +26,6 @@ from planner.models.placement.cpsat_model import (
     levels,
     place_each_group_once,
     place_split_groups,
-    split_cluster,
     spread,
     switches,
     use_each_hole_once,
@@ -38,6 +35,7 @@ from planner.models.placement.cpsat_model import (
 from planner.models.placement.first_packing import Exchange
 from planner.models.placement.placement_problem import Packing, Piece, PlacementProblem, Progress, measure
 from planner.models.placement.plan_placement import place_equal
+from planner.models.placement.shared_holes import PodHoles, Split, split_cluster
 from planner.solvers.outcome import Outcome, Stop, Values
 from planner.solvers.registry import linear_runner
 
@@ -79,22 +77,12 @@ def pool_shares(
             pools.append(SwitchShares(tier=tier, below=tuple(dict.fromkeys(place[pod] for pod in pods))))
             join_shares(flows, pools[-1], [given[x] for x in pools[-1].below], max_split)
         given = {x: pool.sent for x, pool in enumerate(pools) if pool.tier == tier}
-        place = {
-            pod: x
-            for x, pool in enumerate(pools)
-            if pool.tier == tier
-            for pod in problem.pods
-            if place[pod] in pool.below
-        }
+        above_of = {own: x for x, pool in enumerate(pools) if pool.tier == tier for own in pool.below}
+        place = {pod: above_of[own] for pod, own in place.items()}
         for x, path in {place[pod]: problem.leaves[leaves[0]].path for pod, leaves in problem.pods.items()}.items():
             flows.members.append(list(pools[x].whole.values()))
-            flows.local.append(
-                {
-                    (t, path[t], k): variable
-                    for t in range(tier, problem.tiers)
-                    for k, variable in pools[x].whole.items()
-                }
-            )
+            tiers, whole = range(tier, problem.tiers), pools[x].whole.items()
+            flows.local.append({(t, path[t], k): variable for t in tiers for k, variable in whole})
     return pools
 
 
@@ -117,14 +105,13 @@ def join_shares(
             pool.sent[step] = flows.model.new_int_var(0, limit, f"sent[{name},{step}]")
             going.setdefault(step, []).append(pool.sent[step])
         used = pool.first[step] + sum(variable for (_, after), variable in pool.more.items() if after == step)
-        flows.model.add(used == sum(shares[step] for shares in given)).with_name(f"use_each_share_once[{name},{step}]")
+        flows.require(f"use_each_share_once[{name},{step}]", used == sum(shares[step] for shares in given))
     for k, kind in enumerate(kinds):
         pool.whole[k] = flows.model.new_int_var(0, min(kind.count, limit), f"joined_whole[{name},{k}]")
         going.setdefault(kind.size, []).append(pool.whole[k])
     for units in sorted(coming.keys() | going.keys()):
-        flows.model.add(sum(coming.get(units, [])) == sum(going.get(units, []))).with_name(
-            f"join_shares[{name},{units}]"
-        )
+        joins = sum(coming.get(units, [])) == sum(going.get(units, []))
+        flows.require(f"join_shares[{name},{units}]", joins)
     flows.joints.extend(pool.more.values())
 
 
@@ -138,9 +125,8 @@ def joined_groups(
         for x, pool in enumerate(pools):
             if pool.tier == tier:
                 sent[x] = []
-                for kind, share in _joined(
-                    problem, pool, [share for at in pool.below for share in at_hand[at]], values
-                ):
+                below = [share for at in pool.below for share in at_hand[at]]
+                for kind, share in _joined(problem, pool, below, values):
                     if kind is None:
                         sent[x].append(share)
                     else:
@@ -202,20 +188,17 @@ class Chains:
 def size_of(problem: PlacementProblem, *, by_pod: bool) -> int:
     """Estimate the variables of the model."""
     largest, holes = max(kind.size for kind in problem.kinds), max(leaf.free for leaf in problem.leaves)
-    used = min(largest - 1, holes)
-    shares = largest if by_pod else 0
-    return (len(problem.pods) if by_pod else 1) * (
-        largest * used + (used + holes) * (len(problem.kinds) + 1) + shares * used
-    )
+    used, kinds = min(largest - 1, holes), len(problem.kinds)
+    own = largest * used + (used + holes) * (kinds + 1)
+    return len(problem.pods) * (own + largest * used) if by_pod else own
 
 
 def formulate_chains(
     problem: PlacementProblem, *, by_pod: bool, max_split: int
 ) -> tuple[JobPlacementModel, dict[int, Chains], list[SwitchShares]]:
     """Declare both flows with their rules: all leaves as one pod, or pod by pod with pools of groups across pods."""
-    flows = JobPlacementModel(
-        q=problem, by_pod=by_pod, pods=problem.pods if by_pod else {0: list(range(len(problem.leaves)))}, slots=0
-    )
+    own = problem.pods if by_pod else {0: list(range(len(problem.leaves)))}
+    flows = JobPlacementModel(q=problem, by_pod=by_pod, pods=own, slots=0)
     chains = {}
     for pod in flows.pods:
         follow_leaves(flows, pod)
@@ -224,9 +207,8 @@ def formulate_chains(
     place_each_group_once(flows)
     kinds = range(len(flows.q.kinds))
     for pod, chain in chains.items():  # as a cluster, none of whose groups crosses pods
-        flows.take.append(
-            {(other, hole): chain.used[hole] for other, hole in flows.rest if other == pod and hole in chain.used}
-        )
+        holes = [at for at in flows.rest if at[0] == pod and at[1] in chain.used]
+        flows.take.append({at: chain.used[at[1]] for at in holes})
         flows.members.append([chain.items[kind] for kind in kinds])
         flows.opened.extend(chain.closed.values())
         flows.wasteful.extend(variable for need, variable in chain.closed.items() if need < 0)
@@ -277,7 +259,8 @@ def follow_chains(flows: JobPlacementModel, pod: int, max_split: int) -> Chains:
     for (need, _), variable in [*chain.filled.items(), *chain.joined.items()]:
         going.setdefault(need, []).append(variable)
     for need in sorted(coming.keys() | going.keys()):
-        flows.model.add(sum(coming.get(need, [])) == sum(going.get(need, []))).with_name(f"follow_chains[{pod},{need}]")
+        follows = sum(coming.get(need, [])) == sum(going.get(need, []))
+        flows.require(f"follow_chains[{pod},{need}]", follows)
     return chain
 
 
@@ -285,16 +268,15 @@ def count_chains(flows: JobPlacementModel, pod: int, chain: Chains, max_split: i
     """Count the holes and items of a pod's chains."""
     for hole in sorted({hole for _, hole in chain.filled}):
         chain.used[hole] = flows.model.new_int_var(0, len(flows.pods[pod]), f"used[{pod},{hole}]")
-        flows.model.add(
-            chain.used[hole] == sum(variable for (_, size), variable in chain.filled.items() if size == hole)
-        ).with_name(f"count_holes[{pod},{hole}]")
+        filled = sum(variable for (_, size), variable in chain.filled.items() if size == hole)
+        flows.require(f"count_holes[{pod},{hole}]", chain.used[hole] == filled)
     joined: dict[int, list[cp_model.IntVar]] = {}
     for (_, k), variable in chain.joined.items():
         joined.setdefault(k, []).append(variable)
     for k, variable in chain.opened.items():
         limit = min(flows.q.kinds[k].count, max_split) if k < len(flows.q.kinds) else max_split
         chain.items[k] = flows.model.new_int_var(0, limit, f"items[{pod},{k}]")
-        flows.model.add(chain.items[k] == variable + sum(joined.get(k, []))).with_name(f"count_items[{pod},{k}]")
+        flows.require(f"count_items[{pod},{k}]", chain.items[k] == variable + sum(joined.get(k, [])))
 
 
 def decode_chains(
@@ -334,12 +316,8 @@ def _gathered(flows: JobPlacementModel, flow: Chains, values: Values, packing: P
 
 def _followed(sizes: Sequence[int], chain: Chains, values: Values) -> Iterator[tuple[Counter[int], Counter[int]]]:
     """Follow the flow chain by chain: the groups by kind and the holes by size of each."""
-    opened, closed = (
-        Counter({at: values.of(variable) for at, variable in flow.items()}) for flow in (chain.opened, chain.closed)
-    )
-    filled, joined = (
-        Counter({at: values.of(variable) for at, variable in flow.items()}) for flow in (chain.filled, chain.joined)
-    )
+    opened, closed = (Counter({at: values.of(own) for at, own in x.items()}) for x in (chain.opened, chain.closed))
+    filled, joined = (Counter({at: values.of(own) for at, own in x.items()}) for x in (chain.filled, chain.joined))
 
     def follow(need: int, k: int, end: int | None) -> tuple[Counter[int], Counter[int]]:
         items, used = Counter({k: 1}), Counter[int]()
@@ -424,9 +402,8 @@ def _model(problem: PlacementProblem, progress: Progress, level: int, options: O
         flows, chains, pools = formulate_chains(problem, by_pod=by_pod, max_split=max_split)
         # Of several lines the boundaries are only bounded from below, and the relaxation of that is loose.
         tight = by_pod and (level != 2 + problem.tiers or problem.line >= problem.groups)
-        return _Model(
-            flows, partial(decode_chains, flows, chains, pools), _runs(options, "highs" if tight else "cpsat")
-        )
+        read = partial(decode_chains, flows, chains, pools)
+        return _Model(flows, read, _runs(options, "highs" if tight else "cpsat"))
     slots = None if level == 0 else _max_split(problem, progress)
     holes = max(leaf.free for leaf in problem.leaves) * (len(problem.pods) if by_pod else 1)
     if _affordable(holes * (len(problem.kinds) + 1 + (slots or 0)), left, SECONDS_PER_VARIABLE):
@@ -457,8 +434,8 @@ def _search(model: _Model, progress: Progress, level: int, options: Options) -> 
     flows, proofs = model.f, list[int]()
     goals = levels(flows)
     for goal, value in zip(goals[:level], progress.values, strict=False):
-        flows.model.add(goal <= value).with_name("keep_the_levels_before")
-    flows.model.add(goals[level] >= progress.bounds[level]).with_name("respect_the_analytic_bound")
+        flows.require("keep_the_levels_before", goal <= value)
+    flows.require("respect_the_analytic_bound", goals[level] >= progress.bounds[level])
     flows.model.minimize(goals[level])
     exclude = len(model.runs) > 1  # A proof that nothing is better is quicker than one of the optimum.
     for run in model.runs:
@@ -466,7 +443,7 @@ def _search(model: _Model, progress: Progress, level: int, options: Options) -> 
         if value <= progress.bounds[level] or progress.interrupted:
             return
         if exclude:
-            flows.model.add(goals[level] < value).with_name("improve_on_the_incumbent")
+            flows.require("improve_on_the_incumbent", goals[level] < value)
         limit = progress.deadline.limit
         outcome = run(flows.model, time_limit=limit, seed=options.seed, threads=options.threads)
         progress.interrupted = outcome.stop is Stop.INTERRUPTED
