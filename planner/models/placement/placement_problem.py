@@ -117,7 +117,7 @@ def names(problem: PlacementProblem) -> tuple[str, ...]:
 def measure(problem: PlacementProblem, packing: Packing) -> Levels:
     """Compute the values of a packing in every level of the objective."""
     crossing = tuple(
-        sum(len({paths[i][tier] for i, _ in pieces}) > 1 for _, pieces in packing.split)
+        sum(len({problem.leaves[i].path[tier] for i, _ in pieces}) > 1 for _, pieces in packing.split)
         for tier in range(problem.tiers)
     )
     return Levels(

@@ -94,11 +94,6 @@ class DcNetwork:
 
     The columns are, in this order: generation by node, modules and opening by candidate, then installation and flow of
     each circuit to build, then the load in MW that each candidate has in addition to its modules.
-
-    Attributes
-    ----------
-    circuits_to_build
-        Corridor and number of each circuit that can be built; circuits of a corridor are built in order.
     """
 
     grid: Grid
@@ -160,7 +155,7 @@ class DcNetwork:
 
     @cached_property
     def circuits_to_build(self) -> list[tuple[str, int]]:
-        """Corridor and number of each circuit that can be built."""
+        """Corridor and number of each circuit that can be built; circuits of a corridor are built in order."""
         return [(corridor.id, j) for corridor in self.buildable for j in range(corridor.circuits)]
 
     @property
@@ -207,9 +202,8 @@ class DcNetwork:
     def built(self, point: Floats) -> tuple[int, ...]:
         """Return the circuits built in each corridor, of a point whose integers are whole."""
         total = dict.fromkeys((corridor.id for corridor in self.buildable), 0.0)
-        for value, (name, _) in zip(
-            point[self.first_installed : self.first_circuit_flow], self.circuits_to_build, strict=True
-        ):
+        installed = point[self.first_installed : self.first_circuit_flow]
+        for value, (name, _) in zip(installed, self.circuits_to_build, strict=True):
             total[name] += value
         return tuple(round(count) for count in total.values())
 
@@ -227,14 +221,12 @@ class DcNetwork:
             )
             # By circuits, exactly these are built: the last one is, the next one is not.
             count = {corridor.id: count for corridor, count in zip(self.buildable, built, strict=True)}
-            edges = [
-                (i, j < count[k]) for i, (k, j) in enumerate(self.circuits_to_build) if j in (count[k] - 1, count[k])
-            ]
+            last = [(i, k, j) for i, (k, j) in enumerate(self.circuits_to_build) if j in (count[k] - 1, count[k])]
             self._topologies[built] = BuiltNetwork(
                 network=network,
                 lines=tuple(corridor.id for corridor, _ in lines),
                 rating_mw=np.asarray([corridor.rating_mw for corridor, _ in lines]),
-                condition=tuple((self.first_installed + i, installed) for i, installed in edges),
+                condition=tuple((self.first_installed + i, j < count[k]) for i, k, j in last),
             )
         return self._topologies[built]
 
@@ -257,9 +249,9 @@ class DcNetwork:
         return float(by_node @ self.load_mw)
 
     def row(self, by_node: Floats, *, new: bool) -> Floats:
-        """Return a linear function of the injections as one of the columns; `new` counts the flows on new circuits.
+        """Return a linear function of the injections, less the nodes' own load, as a row of the columns.
 
-        The nodes' own load is no column: `of_load` moves it to the other side.
+        `new` counts the flows on new circuits; `of_load` moves the load to the other side.
         """
         row = np.zeros(self.width)
         row[: self.first_modules] = by_node

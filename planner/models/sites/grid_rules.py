@@ -31,7 +31,7 @@ def count_circuits(model: Any, network: DcNetwork) -> None:
     model.installed = pyo.Var(keys, domain=pyo.Binary)
     new = {corridor.id: corridor.circuits for corridor in network.buildable}
     model.counting = pyo.Constraint(
-        list(new), rule=lambda model, k: sum(model.installed[k, j] for j in range(new[k])) == model.circuits[k]
+        list(new), rule=lambda m, k: sum(m.installed[k, j] for j in range(new[k])) == m.circuits[k]
     )
     later = [(k, j) for k, j in keys if j]
     model.in_order = pyo.Constraint(later, rule=lambda model, k, j: model.installed[k, j] <= model.installed[k, j - 1])
@@ -75,7 +75,7 @@ def new_circuits(model: Any, data: SplitData, network: DcNetwork) -> None:
     signed = [(*key, sign) for key in keys for sign in (1, -1)]
     rating = {k: network.corridors[k].rating_mw * normal_share(data.grid) for k, _ in keys}
     model.new_rating = pyo.Constraint(
-        signed, rule=lambda model, k, j, sign: sign * model.circuit_flow[k, j] <= rating[k] * model.installed[k, j]
+        signed, rule=lambda m, k, j, sign: sign * m.circuit_flow[k, j] <= rating[k] * m.installed[k, j]
     )
     max_angle = _max_angles(data, network)
     widest = max(max_angle.values(), default=0.0)
@@ -93,11 +93,8 @@ def new_circuits(model: Any, data: SplitData, network: DcNetwork) -> None:
         by_node = net.angles(unit)
         row = network.row(by_node, new=True)
         # Below 1e-15 a coefficient is what rounding leaves of zero.
-        within = pyo.quicksum(
-            float(row[i]) * variable
-            for i, variable in enumerate(variables)
-            if variable is not None and abs(row[i]) > 1e-15
-        )
+        terms = ((float(x), own) for x, own in zip(row, variables, strict=True) if own is not None and abs(x) > 1e-15)
+        within = pyo.quicksum(x * own for x, own in terms)
         apart = net.island[start] != net.island[end]
         shift = model.island_shift[int(net.island[start])] - model.island_shift[int(net.island[end])] if apart else 0.0
         return model.angle[k] == within - network.of_load(by_node) + shift
@@ -123,11 +120,8 @@ def _max_angles(data: SplitData, network: DcNetwork) -> dict[str, float]:
     graph.add_nodes_from(network.nodes)
     for corridor in network.existing:
         across = share * corridor.rating_mw * abs(corridor.reactance_pu or 0.0)
-        graph.add_edge(
-            corridor.a,
-            corridor.b,
-            across=min(across, graph.get_edge_data(corridor.a, corridor.b, {"across": across})["across"]),
-        )
+        known = graph.get_edge_data(corridor.a, corridor.b, {"across": across})
+        graph.add_edge(corridor.a, corridor.b, across=min(across, known["across"]))
     bound, everywhere = {}, None
     for corridor in network.buildable:
         if nx.has_path(graph, corridor.a, corridor.b):
@@ -196,9 +190,16 @@ def headroom(model: Any, data: SplitData) -> None:
     """Limit the draw of each balancing authority's sites to its headroom."""
     areas = [area for area in data.authorities if data.grid.rules.headroom and data.sites_of(area)]
     limit = {area: data.authorities[area].headroom_mw for area in areas}
-    model.headroom = pyo.Constraint(
-        areas, rule=lambda model, area: load_mw(model, data, data.sites_of(area)) <= limit[area]
-    )
+    model.headroom = pyo.Constraint(areas, rule=lambda m, area: load_mw(m, data, data.sites_of(area)) <= limit[area])
+
+
+def _headroom_modules(data: SplitData, site: str | None = None, _: int = 0) -> float | None:
+    """Bound the modules of a site by its authority's headroom, or those of the campus by that of all."""
+    if not data.grid.rules.headroom:
+        return None
+    areas = list(data.authorities) if site is None else [data.candidates[site].balancing_authority]
+    headroom_mw = sum(data.authorities[area].headroom_mw for area in areas)
+    return (headroom_mw + soft_excess(data, "headroom", len(areas))) / data.module_mw
 
 
 def _headroom_sentence(data: SplitData) -> str:
@@ -216,15 +217,13 @@ def generation(model: Any, data: SplitData) -> None:
     if not data.grid.rules.generation:
         return
     if data.grid.rules.grid_model == "none":
-        areas = [area for area in data.authorities if data.sites_of(area)]
+        spare = {area: data.spare_mw([area]) for area in data.authorities if data.sites_of(area)}
         model.generation = pyo.Constraint(
-            areas, rule=lambda model, area: load_mw(model, data, data.sites_of(area)) <= data.spare_mw([area])
+            list(spare), rule=lambda m, area: load_mw(m, data, data.sites_of(area)) <= spare[area]
         )
         return
-    available = {node.id: node.generation_mw for node in data.grid.nodes}
-    model.generation = pyo.Constraint(
-        list(model.generated), rule=lambda model, node: model.generated[node] <= available[node]
-    )
+    mw = {node.id: node.generation_mw for node in data.grid.nodes}
+    model.generation = pyo.Constraint(list(model.generated), rule=lambda m, node: m.generated[node] <= mw[node])
 
 
 def _generation_modules(data: SplitData) -> float | None:
@@ -238,9 +237,8 @@ def _generation_modules(data: SplitData) -> float | None:
 
 
 def _generation_sentence(data: SplitData) -> str:
-    sentence = "plants can spare " + ", ".join(
-        f"{area} {megawatts(data.spare_mw([area]))}" for area in data.authorities
-    )
+    each = ", ".join(f"{area} {megawatts(data.spare_mw([area]))}" for area in data.authorities)
+    sentence = f"plants can spare {each}"
     if data.grid.rules.grid_model == "none":
         return sentence
     best = max(data.candidates.values(), key=lambda node: (node.generation_mw, node.id))
@@ -253,9 +251,8 @@ def rating(model: Any, data: SplitData) -> None:
 
     def row(model: Any, key: str, sign: int) -> Any:
         corridor = data.corridors[key]
-        return sign * model.flow[key] <= share * corridor.rating_mw * (
-            model.circuits[key] if corridor.new else corridor.circuits
-        )
+        circuits = model.circuits[key] if corridor.new else corridor.circuits
+        return sign * model.flow[key] <= share * corridor.rating_mw * circuits
 
     keys = list(data.corridors) if data.grid.rules.grid_model == "transport" else []
     model.rating = pyo.Constraint([(key, sign) for key in keys for sign in (1, -1)], rule=row)
@@ -283,62 +280,28 @@ def security(model: Any, data: SplitData) -> None:
         reserves(model, data.network)
 
 
+def _security_sentence(data: SplitData) -> str:
+    kept = "flows after an outage must stay within ratings, and plants within what they can spare"
+    return f'grid.rules.n1 "{data.grid.rules.n1}": {kept}'
+
+
 GRID_RULES = (
     Rule(
-        rows=headroom,
-        sentence=_headroom_sentence,
+        *(headroom, _headroom_sentence, "grid"),
         order=120,
-        scope="grid",
         yearly=True,
         unit="MW",
-        movable=True,
-        max_modules=lambda data: (
-            (
-                sum(area.headroom_mw for area in data.authorities.values())
-                + soft_excess(data, "headroom", len(data.authorities))
-            )
-            / data.module_mw
-            if data.grid.rules.headroom
-            else None
-        ),
-        max_site_modules=lambda data, site, _: (
-            (data.authorities[data.candidates[site].balancing_authority].headroom_mw + soft_excess(data, "headroom"))
-            / data.module_mw
-            if data.grid.rules.headroom
-            else None
-        ),
+        max_modules=_headroom_modules,
+        max_site_modules=_headroom_modules,
     ),
+    Rule(generation, _generation_sentence, "grid", order=30, yearly=True, unit="MW", max_modules=_generation_modules),
+    Rule(rating, _rating_sentence, "grid", order=20, components=("new_rating",), yearly=True, index_names=1, unit="MW"),
     Rule(
-        rows=generation,
-        sentence=_generation_sentence,
-        order=30,
-        scope="grid",
-        yearly=True,
-        unit="MW",
-        movable=True,
-        max_modules=_generation_modules,
-    ),
-    Rule(
-        rows=rating,
-        sentence=_rating_sentence,
-        order=20,
-        scope="grid",
-        components=("new_rating",),
-        yearly=True,
-        index_names=1,
-        unit="MW",
-        movable=True,
-    ),
-    Rule(
-        rows=security,
-        sentence=lambda data: (
-            f'grid.rules.n1 "{data.grid.rules.n1}": '
-            "flows after an outage must stay within ratings, and plants within what they can spare"
-        ),
+        *(security, _security_sentence, "grid"),
         order=10,
-        scope="grid",
         components=("unit_reserve",),
         yearly=True,
         unit="MW",
+        movable=False,
     ),
 )

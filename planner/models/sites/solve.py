@@ -143,9 +143,9 @@ def _stopped_by(
 ) -> tuple[str, ...]:
     """Name the rows that keep one module more from a site that is open alone.
 
-    Circuits and steps are those of the solution, or all that can be bought where not one module fits. The rows with a
-    price in the largest divisible load are named and their rules left out, until one more fits without those: so each
-    limit that stops it on its own is named. Where there is no load at all, a rule is named without which there is.
+    Circuits and steps are those of the solution, or all that can be bought where not one module fits. Rows with a price
+    in the largest divisible load are named and their rules left out, until one more fits: so each limit that stops it
+    on its own is named. Where there is no load at all, a rule is named without which there is.
     """
     wanted, names, left_out = 1 + (0 if solution is None else solution.total), set[str](), _SPLIT
     no_plants = {RULES["generation"].label(n.id) for n in data.grid.nodes if n.generation_mw <= 0}
@@ -181,7 +181,7 @@ def relaxations(
     found = []
     for name in rules:
         Deadline().check()  # a signal ends it
-        if RULES[name].movable:
+        if RULES[name].unit is not None and RULES[name].movable:
             found.append(_move(data, name, options))
     Deadline().check()
     if "rtt" in rules:
@@ -311,7 +311,6 @@ class _PricedSplit:
 
 
 def _cheapest(instance: Instance, request: SitesRequest) -> tuple[SplitData, Any]:
-    """State the split of least yearly cost."""
     data = gather(instance, request)
     m = build(data)
     m.goal = pyo.Objective(expr=yearly_musd(m, data))
