@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -57,10 +58,7 @@ class StrategyRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowConditions:
-    """The network conditions of rows.
-
-    They are the racks of an all-reduce, the replicas that share ZeRO's state, the slowdowns, and the sites' fibre.
-    """
+    """The network conditions of rows: racks of an all-reduce, replicas that share ZeRO's state, slowdowns, fibre."""
 
     racks: Any
     shards: Any
@@ -82,10 +80,7 @@ def min_slowest_seconds(layers: int, p: Any, layer: Any, head: float) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Lower bounds on the terms of a step in seconds.
-
-    They are those of an effective micro-batch, of the waits of unequal chunks, and of the parts that occur once.
-    """
+    """Lower bounds on the terms of a step in seconds: of an effective micro-batch, of waits, and of what comes once."""
 
     each: Floats
     wait: Floats
@@ -103,10 +98,7 @@ class Terms:
 
 
 def even_seconds(s: Strategy, zero: int, rows: StrategyRows, c: RowConditions) -> Floats:
-    """Bound the step of rows from below.
-
-    The most even stages, all of them in memory, nothing recomputed unless all is.
-    """
+    """Bound the step of rows from below: the most even stages, all in memory, nothing recomputed unless all is."""
     return terms(s, zero, rows, c).seconds(rows)
 
 
@@ -133,10 +125,7 @@ def terms(s: Strategy, zero: int, rows: StrategyRows, c: RowConditions) -> Terms
 
 
 def min_terms(s: Strategy, rows: StrategyRows, total: int) -> tuple[Floats, Floats]:
-    """Return the least seconds of a micro-batch and those that come once, under any ZeRO stage.
-
-    Gradients and optimiser take none.
-    """
+    """Return the least seconds of a micro-batch and those that come once under any ZeRO stage, its work left out."""
     x, layers, software, p, v = s.between, s.least_layers, s.machine.software, rows.p, rows.v
     phi = s.problem.transport_slowdown
     sharded = step_prediction.sharded_times(x, ReplicaGroup(replicas_per_rack=1, racks=1))
@@ -146,10 +135,8 @@ def min_terms(s: Strategy, rows: StrategyRows, total: int) -> tuple[Floats, Floa
     stage = step_prediction.stage_seconds(x, sharded, v, even, recompute, send) + np.where(p == 1, x.ends, 0.0)
     slowest = np.maximum(stage, min_slowest_seconds(layers, p, sharded.layer_seconds, x.head))
     chunk = step_prediction.chunk_seconds(x, sharded, v, most, recompute)
-    fills = [
-        step.pipeline_bubble_seconds(sharded, x.order, p, v, chunk * v, send_seconds=send, micro_batches=m)
-        for m in (rows.m, np.maximum(rows.p, total))
-    ]
+    fill = partial(step.pipeline_bubble_seconds, sharded, x.order, p, v, chunk * v, send_seconds=send)
+    fills = [fill(micro_batches=m) for m in (rows.m, np.maximum(rows.p, total))]
     once = np.minimum(*fills) + software.step_seconds
     each: Floats = slowest + software.host_seconds
     return each, np.asarray(once + 0 * each, dtype=np.float64)
@@ -226,17 +213,14 @@ def _by_width(p: Ints) -> Iterator[Ints]:
 
 @dataclass(frozen=True, slots=True)
 class _Memory:
-    """Rows by stages: whether a stage is one, bytes left for layers, chunks in flight by v; state of a layer by row.
-
-    `recomputing`: bytes left for layers where one of them runs again; `front`: layers of a stage that may need no room.
-    """
+    """Rows by stages: whether a stage is one, bytes left for layers, chunks in flight by v; state of a layer by row."""
 
     there: Flags
     room: Floats
-    recomputing: Floats
+    recomputing: Floats  # bytes left for layers where one of them runs again
     flying: Floats
     state: Floats
-    front: Ints
+    front: Ints  # layers of a stage that may need no room
 
 
 def _memory_of(s: Strategy, zero: int, rows: StrategyRows, shards: Any) -> _Memory:

@@ -92,15 +92,13 @@ class JointCache:
         return self._cut(problem, deadline, step) if step > 1 else []
 
     def _degrees(self, problem: JointProblem) -> list[tuple[LayerShape, str]]:
-        if self.degrees is None:
-            self.degrees = ways_to_cut(problem)
+        self.degrees = list(ways_to_cut(problem)) if self.degrees is None else self.degrees
         return self.degrees
 
     def _cut(self, problem: JointProblem, deadline: Deadline, step: int) -> list[Strategy]:
         """Return the strategies of every `step`-th choice of degrees; each is made once and kept.
 
-        Its times are kept for other questions too, as they depend on the machine, the model and the slowdown of the
-        transport alone.
+        Its times, which the machine, the model and the transport's slowdown decide, are kept for other questions too.
         """
         known = next((x.problem for x in self.timed.values()), problem)
         if (known.machine, known.transport_slowdown) != (problem.machine, problem.transport_slowdown):
@@ -142,6 +140,3 @@ def _question(instance: Instance) -> Instance:
     if instance.grid is None and limits.facility_power_mw is None and instance.hardware.racks is not None:
         changed["hardware"] = instance.hardware.model_copy(update={"racks": 1})
     return instance.model_copy(update=changed)
-
-
-__all__ = ["JointCache"]

@@ -99,9 +99,8 @@ class Calendar:
         """Bound from below stretch/GPUs of every job of at most `max_gpus` GPUs, where the table's last step ends."""
         at, most = self._at(max_gpus), np.maximum(max_gpus, 1.0)
         (_, *last), before = self._steps, self._per_gpu
-        whole, elastic = (
-            np.minimum(x[at] / most, np.where(at > 0, y[at - 1], np.inf)) for x, y in zip(last, before, strict=True)
-        )
+        tables = zip(last, before, strict=True)
+        whole, elastic = (np.minimum(x[at] / most, np.where(at > 0, y[at - 1], np.inf)) for x, y in tables)
         # Absent replicas add to elastic jobs up to a step of the table, at the measured rate: of the least stretch E of
         # a step, E - 1 may be stalls, and they add least where the stalls are largest.
         gone = replica_gpus * recovery.stops_per_gpu_second(self.r, self.links) * self.r.rejoin_seconds * ROUNDING
@@ -159,10 +158,7 @@ class Calendar:
     def job(
         self, replicas: int, replica_gpus: int, step_seconds: Any, *, shares_state: bool, lanes: int
     ) -> CheckpointedJob:
-        """Return the job of a column whose step takes `step_seconds` seconds.
-
-        `lanes`: those of a NIC; 0: unknown, so that the links with the fewest stops are taken.
-        """
+        """Return the job of a column by the seconds of its step; `lanes` of 0: unknown, the links that stop least."""
         return replace(
             self.base,
             links=recovery.gpu_links(self.network, lanes) if lanes else self.links,
@@ -177,11 +173,10 @@ class Calendar:
 def sparings(r: Reliability, *, idle: bool) -> list[Sparing]:
     """List the choices of spares; `idle`: racks have GPUs that the layout leaves idle, and a fabric to join them."""
     repaired = any(p.repair_hours for p in r.parts.values())
-    targets = (
-        sorted(set(r.spare_targets)) if repaired else sorted({0.0, min((t for t in r.spare_targets if t), default=0.0)})
-    )
-    if not repaired and 0.0 not in r.spare_targets:
-        targets = targets[1:]
+    targets = sorted(set(r.spare_targets))
+    if not repaired:  # of spares the fewest do
+        fewest = min((t for t in targets if t), default=0.0)
+        targets = sorted({0.0, fewest})[0 if 0.0 in targets else 1 :]
     wires = (False, True) if idle and r.spare_gpus and repaired else (False,)
     return [Sparing(t, w) for t, w in itertools.product(targets, wires)]
 

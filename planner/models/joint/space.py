@@ -156,7 +156,7 @@ def _is_left(problem: JointProblem) -> bool:
     micro_batches, replicas = problem.pin("microbatches_per_step") or 0, problem.pin("data_parallel") or 0
     if problem.rules.whole_rounds and chunks > 1 and micro_batches % stages:
         return False
-    return any(replicas * x.gpus % problem.expert_group(x) == 0 for x, _ in _shapes(problem))
+    return any(replicas * x.gpus % problem.expert_group(x) == 0 for x, _ in ways_to_cut(problem))
 
 
 def _degrees(problem: JointProblem) -> dict[str, list[Any]]:
@@ -288,28 +288,15 @@ def _pipelines(t: int, c: int, e: int, packed: bool, interleaved: bool, where: A
     for p in stages:
         packs = packed and p == 1
         block = None if packs else _block(gpus, t, c, e, p, packed=packed, all_rails=all_rails, replicas=replicas)
-        if block is None:
-            continue
-        if shared not in (None, block.stages_per_rack):
+        if block is None or shared not in (None, block.stages_per_rack):
             continue
         most = layers // p if p > 1 and interleaved else 1
-        row = (
-            block.racks,
-            block.replicas,
-            block.replicas_per_rack,
-            block.stage_racks,
-            block.rails,
-            block.rack_stages == 1,
-        )
+        sizes = block.racks, block.replicas, block.replicas_per_rack, block.stage_racks
+        row = (*sizes, block.rails, block.rack_stages == 1)
         rows += [(p, v, *row) for v in virtual[: bisect_right(virtual, most)]]
     table = np.array(rows, dtype=np.int64).reshape(-1, 8).T
     p, v, racks, replicas, per_rack, stage_racks, rails, inside = table
     return StrategyPipelines(p, v, racks, replicas, per_rack, stage_racks, rails, inside > 0)
-
-
-def ways_to_cut(problem: JointProblem) -> list[tuple[LayerShape, str]]:
-    """List, in order, the degrees by which a layer of the declared space may be cut, with the recompute choice."""
-    return list(_shapes(problem))
 
 
 def strategies_of(one: Strategy) -> list[Strategy]:
@@ -427,7 +414,8 @@ def _recomputations(problem: JointProblem) -> list[tuple[Any, str]]:
     return [(kept, "any")] if kept == "none" else [("none", "none"), (kept, others)]
 
 
-def _shapes(problem: JointProblem) -> Iterator[tuple[LayerShape, str]]:
+def ways_to_cut(problem: JointProblem) -> Iterator[tuple[LayerShape, str]]:
+    """Yield, in order, the degrees by which a layer of the declared space may be cut, with the recompute choice."""
     sizes = [b for b in problem.options("microbatch_sequences", MICRO_BATCHES) if b <= problem.max_sequences]
     experts, kept = problem.options("expert_parallel", _expert_degrees(problem)), _recomputations(problem)
     for t in problem.options("tensor_parallel", _tensor_degrees(problem)):
@@ -436,9 +424,8 @@ def _shapes(problem: JointProblem) -> Iterator[tuple[LayerShape, str]]:
         for i, c, e, b in itertools.product(inner, contexts, experts, sizes):
             if c > 1 and b > 1:
                 continue
-            for parallel, (mode, recomputes) in itertools.product(
-                problem.options("sequence_parallel", _sequence_choices(problem)), kept
-            ):
+            choices = problem.options("sequence_parallel", _sequence_choices(problem))
+            for parallel, (mode, recomputes) in itertools.product(choices, kept):
                 if not (parallel and t == 1) and _is_run(problem, t, c, e, parallel=parallel):
                     yield from _overlapping(problem, _shape(t, i, c, e, b, mode, parallel=parallel), recomputes)
 
