@@ -210,8 +210,13 @@ def _relaxations(instance: Instance) -> dict[str, Relax]:
     for key in ("max_oversubscription", "survives"):
         if instance.network is not None and getattr(instance.network, key) is not None:
             rules[f"network.{key}"] = lambda question, key=key: with_part(question, "network", **{key: None})  # type: ignore[misc]
-    rules[MEMORY] = _with_memory
-    return rules
+
+    def with_memory(question: Instance) -> Instance:
+        gpu = question.hardware.accelerator
+        size = gpu.hbm_bytes if isinstance(gpu, Accelerator) else 0.0
+        return with_hbm(with_part(question, "limits", memory_reserve_fraction=0.0), size * MUCH_MORE)
+
+    return rules | {MEMORY: with_memory}
 
 
 def _unjoined(instance: Instance, seed: int, deadline: Deadline) -> frozenset[frozenset[str]]:
@@ -224,12 +229,6 @@ def _unjoined(instance: Instance, seed: int, deadline: Deadline) -> frozenset[fr
     if not sites.designed or pins.racks is not None or pins.racks_by_site:
         return frozenset()
     return frozenset(frozenset(x) for x in sites.data.pairs if not np.isfinite(sites.fibre.prices(x, 0.0)[1:]).any())
-
-
-def _with_memory(instance: Instance) -> Instance:
-    gpu = instance.hardware.accelerator
-    size = gpu.hbm_bytes if isinstance(gpu, Accelerator) else 0.0
-    return with_hbm(with_part(instance, "limits", memory_reserve_fraction=0.0), size * MUCH_MORE)
 
 
 def _never_in_memory(instance: Instance, rules: dict[str, Relax], options: Options, deadline: Deadline) -> bool:

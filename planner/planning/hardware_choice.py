@@ -97,7 +97,15 @@ def best_choice(
     `within`: share of the days by which plans of the first may be slower and be of use to a goal that goes on.
     `without`: values of choices, by the paths of their pins, that no plan may have.
     """
-    answers, asked = list[HardwareAnswer](), sorted(each_alone(instance), key=_dollars_a_flop)
+
+    def dollars_a_flop(alone: Instance) -> float:
+        """Return the price of a rack by its FLOP a second, in the type that the model computes in."""
+        hardware, dtype, rate = alone.hardware, alone.workload.precision, 0.0
+        if not isinstance(hardware.accelerator, str) and not isinstance(dtype, str):
+            rate = hardware.accelerator.peak_flop_per_second.get(dtype.compute, 0.0)
+        return rack_of(hardware).price_usd / (rack_of(hardware).gpus * rate) if rate else math.inf
+
+    answers, asked = list[HardwareAnswer](), sorted(each_alone(instance), key=dollars_a_flop)
     questions = [start for one in asked for start in each_start(one)]
     if instance.objective.minimize == FINISH_DATE:  # what may start first is likely to end first
         questions.sort(key=latest_start_days)
@@ -118,15 +126,6 @@ def asked_at(instance: Instance, alone: Instance) -> int:
     """Return the place of a choice among those of an instance, its own hardware first."""
     kinds = [hardware_kind(alone.hardware) for alone in each_alone(instance)]
     return kinds.index(hardware_kind(alone.hardware))
-
-
-def _dollars_a_flop(instance: Instance) -> float:
-    """Return the price of a rack by its FLOP a second, in the type that the model computes in."""
-    hardware, dtype = instance.hardware, instance.workload.precision
-    rate = 0.0
-    if not isinstance(hardware.accelerator, str) and not isinstance(dtype, str):
-        rate = hardware.accelerator.peak_flop_per_second.get(dtype.compute, 0.0)
-    return rack_of(hardware).price_usd / (rack_of(hardware).gpus * rate) if rate else math.inf
 
 
 def _answer(

@@ -246,7 +246,16 @@ def question_of(given: FabricInstance | Mapping[str, Any] | str | Path, pins: Ma
     if not data.get("network"):
         raise InputError(f"{where}: network: missing; say what the fabric may be built from")
     faults = Faults()
-    data["network"] = _with_usual_rules(data["network"])
+    network = data["network"]
+    if isinstance(
+        network, Mapping
+    ):  # the options' rules, 1:1 and a loss to survive, where their keys are absent (not null)
+        families = network.get("families")
+        listed = families if isinstance(families, list) else ()
+        usual: dict[str, Any] = {"max_oversubscription": 1.0} if "min_core_share" not in network else {}
+        if not any(str(family).startswith("dragonfly") for family in listed):
+            usual["survives"] = LOSSES[0]
+        data["network"] = {**usual, **network}
     data["pins"] = {**(data.get("pins") or {}), **pins}
     if (data.get("hardware") or {}).get("accelerator") != ANY_ACCELERATOR:
         data = with_names_resolved(data, where, faults)
@@ -254,16 +263,6 @@ def question_of(given: FabricInstance | Mapping[str, Any] | str | Path, pins: Ma
     if question.hardware.racks is None:
         raise InputError(f"{where}: hardware.racks: missing; say how many racks or hosts the fabric joins")
     return question
-
-
-def _with_usual_rules(network: Any) -> Any:
-    """Return a network with the options' rules, 1:1 and a loss to survive, where their keys are absent (not null)."""
-    if not isinstance(network, Mapping):
-        return network
-    families = network.get("families")
-    trees = not any(str(family).startswith("dragonfly") for family in (families if isinstance(families, list) else ()))
-    usual = {"max_oversubscription": 1.0} if "min_core_share" not in network else {}
-    return {**usual, **({"survives": LOSSES[0]} if trees else {}), **network}
 
 
 def _checked(data: dict[str, Any], where: str, faults: Faults) -> FabricInstance:

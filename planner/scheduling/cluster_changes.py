@@ -158,10 +158,8 @@ def _part(packing: Packing, first: int, kinds: int) -> Packing:
 
 
 def _stated(problem: PlacementProblem, packing: Packing, outcome: Outcome[Solution]) -> Outcome[Solution]:
-    """Return one job's share of a joint outcome, with the bounds of its figures if it were placed alone.
-
-    The proof is of all jobs together, so the job's own is PROVED only where its figures reach these bounds.
-    """
+    """Return one job's share of a joint outcome, with the bounds of its figures if it were placed alone."""
+    # The proof is of all jobs together, so the job's own is PROVED only where its figures reach these bounds.
     values, analytic = measure(problem, packing).values, bounds(problem).values
     searched = len(values) - 1 - (not problem.follows)
     solution = Solution(
@@ -201,13 +199,9 @@ def preempt(
     if max_split is None:
         best = solve(problem, options, fragmentation=False).solution
         max_split = 0 if best is None else len(best.packing.split)
-    blocks = tuple(_blocks(cluster, job, running))
-    outcome = minimize_stop_cost(
-        PreemptionProblem(
-            blocks=blocks, kinds=problem.kinds, segment=job.segment_nodes, costs=costs, max_split=max_split
-        ),
-        options,
-    )
+    blocks, segment = tuple(_blocks(cluster, job, running)), job.segment_nodes
+    asked = PreemptionProblem(blocks=blocks, kinds=problem.kinds, segment=segment, costs=costs, max_split=max_split)
+    outcome = minimize_stop_cost(asked, options)
     chosen = outcome.solution
     certificate = outcome.certificate(
         formulation="One decision by running job, whole groups by leaf and kind, whole segments by block.",
@@ -384,9 +378,8 @@ def replace(
     gone = set(cluster.known(failed))
     served = list(_served(_same_size(job, running)))
     units = {slot.name: _units(job, [running.nodes[rank] for rank in slot.ranks]) for slot in served}
-    kept = [
-        _Kept(slot, tuple(None if gone.intersection(unit) else unit for unit in units[slot.name])) for slot in served
-    ]
+    missing = [[None if gone.intersection(unit) else unit for unit in units[slot.name]] for slot in served]
+    kept = [_Kept(slot, tuple(own)) for slot, own in zip(served, missing, strict=True)]
     return _mended(cluster, job, running, kept, gone, options_of(time_limit, seed, threads))
 
 
@@ -402,12 +395,11 @@ def replace_in_files(
     threads: int | None,
 ) -> Placement:
     """Replace failed nodes of a placement in a file; its nodes are its own, though they may be named as busy."""
-    placed = read_placement(running)
-    cluster, taken = opened(topology, busy, None)
+    placed, (cluster, taken) = read_placement(running), opened(topology, busy, None)
     cluster.set_busy(taken)
-    return replace(
-        cluster, read_job(job), placed, read_hosts(failed, "replace"), time_limit=time_limit, seed=seed, threads=threads
-    ).placement
+    hosts = read_hosts(failed, "replace")
+    found = replace(cluster, read_job(job), placed, hosts, time_limit=time_limit, seed=seed, threads=threads)
+    return found.placement
 
 
 @bounded
@@ -490,9 +482,8 @@ def _mended(
         homes = {max(room, key=lambda tree: (room[tree], -tree))}
     if cluster.trees > 1:
         problem = only(problem, {i for i, leaf in enumerate(cluster.leaves) if leaf.tree in homes})
-    groups = [
-        IncompleteGroup(frozenset(_on(cluster, slot.units)), sum(unit is None for unit in slot.units)) for slot in kept
-    ]
+    lacking = [(frozenset(_on(cluster, slot.units)), sum(unit is None for unit in slot.units)) for slot in kept]
+    groups = [IncompleteGroup(stays, missing) for stays, missing in lacking]
     outcome = repair(problem.leaves, groups, options)
     if outcome.solution is None:
         size = job.segment_nodes
@@ -521,11 +512,8 @@ def _ranked(cluster: Cluster, kept: Sequence[_Kept], solution: Repair, units: Se
 
 def _moves(job: str, before: Sequence[str], after: Sequence[str], *, same_ranks: bool) -> Iterable[Move]:
     if same_ranks:
-        yield from (
-            Move(job=job, rank=rank, old=old, new=new)
-            for rank, (old, new) in enumerate(zip(before, after, strict=True))
-            if old != new
-        )
+        pairs = enumerate(zip(before, after, strict=True))
+        yield from (Move(job=job, rank=rank, old=old, new=new) for rank, (old, new) in pairs if old != new)
         return
     was, now = set(before), set(after)
     yield from (Move(job=job, rank=rank, old=node, new=None) for rank, node in enumerate(before) if node not in now)
@@ -559,10 +547,8 @@ def _placement(
         ),
     ]
     if nodes and not _by_data(job):
-        free = [
-            leaf.free * job.segment_nodes + sum(node in running for node in whole.nodes)
-            for leaf, whole in zip(leaves, cluster.leaves, strict=True)
-        ]
+        own = [sum(node in running for node in whole.nodes) for whole in cluster.leaves]
+        free = [leaf.free * job.segment_nodes + count for leaf, count in zip(leaves, own, strict=True)]
         figures += levels_above(cluster, job, _level(job), nodes, free)
     groups = placed_groups(cluster, own_groups(cluster, job, ranked, nodes)) if nodes else ()
     split = next((figure.bound for figure in figures if figure.name == LEVELS[0]), 0)

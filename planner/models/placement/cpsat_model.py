@@ -316,10 +316,20 @@ def _pod_by_pod(
     local_of: Callable[[int], list[int]] | None = None,
 ) -> tuple[list[PodHoles], list[int]]:
     """Take the holes that a cluster wants of each pod; `local_of` a pod are its groups by kind, else all that fit."""
-    left, parts = list(members), []
-    for pod, own in sorted(wanted.items(), key=lambda item: _height(problem, item[0])):
+    left, parts, sizes = list(members), list[PodHoles](), [kind.size for kind in problem.kinds]
+
+    def height(item: tuple[int, Any]) -> tuple[int, ...]:
+        """Order pods so that those under one switch follow each other, tier by tier."""
+        pod = item[0]
+        return tuple(reversed(problem.leaves[problem.pods[pod][0]].path)) if pod in problem.pods else ()
+
+    for pod, own in sorted(wanted.items(), key=height):
         here = tuple((holes[pod][hole].pop(), hole) for hole in sorted(own.elements(), reverse=True))
-        local = _most_local(problem, left, here) if local_of is None else local_of(pod)
+        local = [0] * len(left) if local_of is None else local_of(pod)
+        room = sum(units for _, units in here)
+        for k in sorted(range(len(left)), key=sizes.__getitem__) if local_of is None else ():  # the smallest first
+            local[k] = min(left[k], room // sizes[k])
+            room -= local[k] * sizes[k]
         left = [count - inside for count, inside in zip(left, local, strict=True)]
         if here:
             parts.append(PodHoles(holes=here, local=tuple(k for k, count in enumerate(local) for _ in range(count))))
@@ -350,17 +360,3 @@ def _by_pod(wanted: Counter[int], holes: Holes) -> dict[int, Counter[int]]:
         chosen[pod] = Counter({hole: min(count, len(holes[pod].get(hole, []))) for hole, count in left.items()})
         left -= chosen[pod]
     return chosen
-
-
-def _most_local(problem: PlacementProblem, left: Sequence[int], here: Sequence[tuple[int, int]]) -> list[int]:
-    """Keep within the holes as many groups as fit, the smallest first."""
-    room, local = sum(units for _, units in here), [0] * len(left)
-    for k in sorted(range(len(left)), key=lambda k: problem.kinds[k].size):
-        local[k] = min(left[k], room // problem.kinds[k].size)
-        room -= local[k] * problem.kinds[k].size
-    return local
-
-
-def _height(problem: PlacementProblem, pod: int) -> tuple[int, ...]:
-    """Order pods so that those under one switch follow each other, tier by tier."""
-    return tuple(reversed(problem.leaves[problem.pods[pod][0]].path)) if pod in problem.pods else ()

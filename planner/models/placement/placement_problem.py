@@ -190,10 +190,7 @@ class LeafNodes:
 
 
 def leaves_of(topology: Topology) -> list[LeafNodes]:
-    """Return the leaves in the order of the topology; without switches each block is one.
-
-    InputError if there is no leaf, a node occurs twice, or the switches form no tree.
-    """
+    """Return the leaves in the order of the topology; without switches each block is one. InputError: it is no tree."""
     if topology.kind == "block" or not topology.switches:
         base, *larger = topology.block_sizes or (0,)
         tiers = [size // base for size in larger if size // base < len(topology.blocks)]

@@ -60,6 +60,11 @@ def soft_excess(data: SplitData, rule: str, rows: int = 1) -> float:
     return 0.0 if soft is None else rows * soft.max_excess
 
 
+def modules_within(data: SplitData, rule: str, mw: float | None, rows: int = 1) -> float | None:
+    """Return the modules that a limit in MW and the excess of its soft rule allow; None without a limit."""
+    return None if mw is None else (mw + soft_excess(data, rule, rows)) / data.module_mw
+
+
 def load_mw(model: Any, data: SplitData, sites: Any) -> Any:
     """Return the draw of some sites at the grid: their modules, and where a block has it, the load `extra_mw`."""
     extra, own = model.component("extra_mw"), data.module_mw * sum(model.modules[site] for site in sites)
@@ -126,7 +131,8 @@ def _budget_sentence(data: SplitData) -> str:
     return f"limits.budget_usd is {budget_musd:,.6g} M$, a module costs at least {module:,.6g} M${years}{opened}"
 
 
-def _budget_modules(data: SplitData) -> float | None:
+def max_paid_modules(data: SplitData) -> float | None:
+    """Bound the modules of the campus by their capital alone; None without a budget."""
     usd, module = data.instance.limits.budget_usd, module_capital_musd(data)
     return None if usd is None or module <= 0 else usd / 1e6 / module
 
@@ -135,16 +141,6 @@ def site_count(model: Any, data: SplitData) -> None:
     """Limit the number of open sites."""
     if data.grid.rules.max_sites is not None:
         model.site_count = pyo.Constraint(expr=sum(model.open.values()) <= data.grid.rules.max_sites)
-
-
-def _most_sites(data: SplitData) -> int | None:
-    most = data.grid.rules.max_sites
-    return None if most is None else most + math.floor(soft_excess(data, "site_count") + 1e-9)
-
-
-def _facility_modules(data: SplitData) -> float | None:
-    mw = data.instance.limits.facility_power_mw
-    return None if mw is None else (mw + soft_excess(data, "facility_power")) / data.module_mw
 
 
 def facility_power(model: Any, data: SplitData) -> None:
@@ -211,9 +207,7 @@ def share_balance(model: Any, data: SplitData) -> None:
     model.share_balance = pyo.Constraint(sites, rule=lambda m, s: m.modules[s] <= rule.max_ratio * m.min_modules)
 
 
-def _share_balance_sentence(data: SplitData) -> str:
-    ratio = data.grid.rules.share_balance.max_ratio
-    return f"grid.rules.share_balance wants no site more than {ratio:g} times the smallest"
+SHARE_BALANCE = "grid.rules.share_balance wants no site more than {:g} times the smallest"
 
 
 CAMPUS_RULES = (
@@ -224,20 +218,22 @@ CAMPUS_RULES = (
         racks=lambda data: data.pins.racks,
         max_sites=lambda data: data.pins.max_sites,
     ),
-    Rule(budget, _budget_sentence, "split", order=150, unit="USD", scale=1e6, max_modules=_budget_modules),
+    Rule(budget, _budget_sentence, "split", order=150, unit="USD", scale=1e6, max_modules=max_paid_modules),
     Rule(
         site_count,
         lambda data: f"grid.rules.max_sites is {data.grid.rules.max_sites}",
         *("split", 140),
         unit="sites",
-        max_sites=_most_sites,
+        max_sites=lambda data: (
+            None if (own := data.grid.rules.max_sites) is None else own + int(soft_excess(data, "site_count") + 1e-9)
+        ),
     ),
     Rule(
         facility_power,
         lambda data: f"limits.facility_power_mw is {data.instance.limits.facility_power_mw:,.6g}",
         *("grid", 130),
         unit="MW",
-        max_modules=_facility_modules,
+        max_modules=lambda data: modules_within(data, "facility_power", data.instance.limits.facility_power_mw),
     ),
     Rule(
         *(fault_split, _fault_split_sentence, "split"),
@@ -256,5 +252,5 @@ CAMPUS_RULES = (
             _one_site_each(data, sites) and data.interconnection(pair[0]) == data.interconnection(pair[1])
         ),
     ),
-    Rule(share_balance, _share_balance_sentence, "split", order=60),
+    Rule(share_balance, lambda data: SHARE_BALANCE.format(data.grid.rules.share_balance.max_ratio), "split", order=60),
 )

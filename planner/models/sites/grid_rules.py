@@ -11,7 +11,7 @@ import networkx as nx
 import numpy as np
 import pyomo.core as pyo
 
-from planner.models.sites.campus_rules import Rule, load_mw, megawatts, soft_excess
+from planner.models.sites.campus_rules import Rule, load_mw, megawatts, modules_within
 from planner.models.sites.dc_network import DcNetwork
 from planner.models.sites.split_data import SplitData
 from planner.physics.site.grid import BASE_MVA, normal_share
@@ -198,8 +198,7 @@ def _headroom_modules(data: SplitData, site: str | None = None, _: int = 0) -> f
     if not data.grid.rules.headroom:
         return None
     areas = list(data.authorities) if site is None else [data.candidates[site].balancing_authority]
-    headroom_mw = sum(data.authorities[area].headroom_mw for area in areas)
-    return (headroom_mw + soft_excess(data, "headroom", len(areas))) / data.module_mw
+    return modules_within(data, "headroom", sum(data.authorities[area].headroom_mw for area in areas), len(areas))
 
 
 def _headroom_sentence(data: SplitData) -> str:
@@ -233,7 +232,7 @@ def _generation_modules(data: SplitData) -> float | None:
         total = sum(data.spare_mw([area]) for area in data.authorities)
     else:
         total = data.spare_mw(data.authorities)
-    return (total + soft_excess(data, "generation", len(data.grid.nodes))) / data.module_mw
+    return modules_within(data, "generation", total, len(data.grid.nodes))
 
 
 def _generation_sentence(data: SplitData) -> str:
@@ -280,11 +279,7 @@ def security(model: Any, data: SplitData) -> None:
         reserves(model, data.network)
 
 
-def _security_sentence(data: SplitData) -> str:
-    kept = "flows after an outage must stay within ratings, and plants within what they can spare"
-    return f'grid.rules.n1 "{data.grid.rules.n1}": {kept}'
-
-
+AFTER_OUTAGE = "flows after an outage must stay within ratings, and plants within what they can spare"
 GRID_RULES = (
     Rule(
         *(headroom, _headroom_sentence, "grid"),
@@ -297,8 +292,9 @@ GRID_RULES = (
     Rule(generation, _generation_sentence, "grid", order=30, yearly=True, unit="MW", max_modules=_generation_modules),
     Rule(rating, _rating_sentence, "grid", order=20, components=("new_rating",), yearly=True, index_names=1, unit="MW"),
     Rule(
-        *(security, _security_sentence, "grid"),
-        order=10,
+        security,
+        lambda data: f'grid.rules.n1 "{data.grid.rules.n1}": {AFTER_OUTAGE}',
+        *("grid", 10),
         components=("unit_reserve",),
         yearly=True,
         unit="MW",

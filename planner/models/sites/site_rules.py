@@ -35,7 +35,8 @@ def area(model: Any, data: SplitData) -> None:
     )
 
 
-def _area_modules(data: SplitData, site: str, _: int) -> float | None:
+def max_cooled_modules(data: SplitData, site: str, _: int) -> float | None:
+    """Bound the modules of a site by the land that their cooling takes; None where either is not given."""
     land, module = data.candidates[site].area_m2, cost.cooling_m2(data.hardware, data.module_racks)
     return None if land is None or module is None else (land + soft_excess(data, "area")) / module
 
@@ -151,7 +152,7 @@ def _ready_sentence(data: SplitData) -> str:
 
 SITE_RULES = (
     Rule(min_site, _min_site_sentence, "split", order=80, unit="modules"),
-    Rule(area, _area_sentence, "site", order=90, unit="m2", scale=1e3, max_site_modules=_area_modules),
+    Rule(area, _area_sentence, "site", order=90, unit="m2", scale=1e3, max_site_modules=max_cooled_modules),
     Rule(
         *(interconnect, _interconnect_sentence, "site"),
         order=100,
