@@ -56,15 +56,6 @@ def _at(model: "cp_model.CpModel", units: "cp_model.IntVar", values: list[int]) 
     return value
 
 
-def max_units(family: Family, target: float) -> int:
-    """Bound the width: with as few layers as it may have, it has more than the target."""
-    width, units = family.heads_multiple_of * family.head_size, 1
-    limit = target * (1 + family.tolerance)
-    while size(model_of(family, max(1, math.floor(units * width / family.max_aspect)), units)) <= limit:
-        units += max(1, units // 8)  # grows by an eighth, so that wide families end soon
-    return units
-
-
 def _near(family: Family, widths: list[tuple[int, int, int, int]], fits: Callable[[int, int], bool]) -> list[int]:
     """Return the units of width at which a shape may be as near to the depth law as the nearest that the search met.
 
@@ -95,12 +86,14 @@ def choose_shape(family: Family, depth: DepthLaw, target: float) -> Model | None
 
         from planner.solvers import cpsat
 
-    widest = max_units(family, target)
+    width, multiple = family.heads_multiple_of * family.head_size, family.layers_multiple_of
+    low, high = target * (1 - family.tolerance), target * (1 + family.tolerance)
+    widest = 1  # or wider: with as few layers as it may have, it has more parameters than the target
+    while size(model_of(family, max(1, math.floor(widest * width / family.max_aspect)), widest)) <= high:
+        widest += max(1, widest // 8)  # grows by an eighth, so that wide families end soon
     one, two = ([size(model_of(family, layers, units)) for units in range(1, widest + 1)] for layers in (1, 2))
     layer = [more - less for less, more in zip(one, two, strict=True)]
     rest = [2 * less - more for less, more in zip(one, two, strict=True)]
-    low, high = target * (1 - family.tolerance), target * (1 + family.tolerance)
-    width, multiple = family.heads_multiple_of * family.head_size, family.layers_multiple_of
     deepest = max(1, min(MAX_LAYERS, math.floor(high / layer[0]) + 1))
     law = [round(SCALE * transformer.layers_of(depth, width * units)) for units in range(1, widest + 1)]
     # Implied, for a short proof: the layers that the target leaves each width, and how far they are from the law.

@@ -346,7 +346,7 @@ def _answer(
         stopped = cost.stopped
         answer = _Answer(cost.capital_usd, cost.lower_bound_usd, cost.days, cost.plan, stopped == "proved")
     elif instance.objective.minimize == FINISH_DATE:
-        return _soonest(instance, options, cache, without, layout=layout)
+        return _soonest(instance, options, cache, without, layout)
     else:
         found = _timed(instance, options, without, cache=cache, layout=layout)
         stopped = found.stopped
@@ -357,12 +357,7 @@ def _answer(
 
 
 def _soonest(
-    instance: Instance,
-    options: Options,
-    cache: JointCache,
-    without: dict[str, Any] | None,
-    *,
-    layout: LayoutPlan | None,
+    instance: Instance, options: Options, cache: JointCache, without: dict[str, Any] | None, layout: LayoutPlan | None
 ) -> _Answer:
     """Return the soonest end of all starts within the deadline, in days from the decision."""
     first = None if layout is None else lambda world: column_of(layout, world)

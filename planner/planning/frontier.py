@@ -33,7 +33,7 @@ from planner.planning.budget_questions import (
     covered_within,
     point_of,
 )
-from planner.planning.choice_ends import ended_by_choice, kept_within
+from planner.planning.choice_ends import Progress, ended_by_choice, kept_within
 from planner.planning.hardware_choice import named
 from planner.planning.instance_parts import as_asked, with_part
 from planner.planning.joint_plan import plan_of
@@ -58,12 +58,7 @@ class Frontier:
 
 
 def frontier_of(
-    instance: Instance,
-    options: Options,
-    progress: Callable[[str], None],
-    *,
-    epsilon: float = 0.1,
-    points: int | None = None,
+    instance: Instance, options: Options, progress: Progress, *, epsilon: float = 0.1, points: int | None = None
 ) -> Frontier:
     """Return the curve of a loaded instance, from the least money that holds the model to its fastest plan.
 
@@ -134,7 +129,7 @@ def frontier_of(
 
 
 def _fastest(
-    instance: Instance, options: Options, progress: Callable[[str], None], cache: JointCache, deadline: Deadline
+    instance: Instance, options: Options, progress: Progress, cache: JointCache, deadline: Deadline
 ) -> tuple[JointSolution, JointSolution]:
     """Return the fastest plan, and that which the ends of the choice leave of those as fast, in half of the time."""
     half = Deadline(None if deadline.limit is None else deadline.limit / 2)
@@ -156,7 +151,7 @@ def _kept(front: Front, instance: Instance, choice: JointPlan, days: float) -> P
 
 
 def plan_of_frontier(
-    instance: Instance, options: Options, progress: Callable[[str], None], solve_days: Callable[[Instance], Plan]
+    instance: Instance, options: Options, progress: Progress, solve_days: Callable[[Instance], Plan]
 ) -> Plan:
     """Return the plan at the knee of an instance's curve, or the fastest where it has none, with the curve.
 
@@ -195,7 +190,7 @@ def _search(
     deadline: Deadline,
     cache: JointCache,
     epsilon: float,
-    progress: Callable[[str], None],
+    progress: Progress,
     front: Front,
 ) -> WholeCurve:
     """Return the search for the curve, which says how far it is each time that the proven share has fallen a little."""
@@ -355,12 +350,7 @@ def why_no_curve(plan: Plan) -> str | None:
 
 
 def curve_around(
-    plan: Plan,
-    options: Options,
-    progress: Callable[[str], None],
-    *,
-    cache: JointCache | None = None,
-    points: int = POINTS,
+    plan: Plan, options: Options, progress: Progress, *, cache: JointCache | None = None, points: int = POINTS
 ) -> Frontier:
     """Return the curve from a plan of fewest days down to less money, with the plan of each of its points.
 

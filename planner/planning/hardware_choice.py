@@ -118,14 +118,9 @@ def best_choice(
     whole = next(answer for answer in answers if answer.instance.grid == instance.grid)
     best = _best(answers) or min(late, key=lambda answer: answer.solution.days or 0.0, default=whole)
     others = tuple(answer for answer in answers if answer is not best)
-    in_order = tuple(sorted(others, key=lambda other: asked_at(instance, other.instance)))
+    kinds = [hardware_kind(alone.hardware) for alone in each_alone(instance)]  # its own first
+    in_order = tuple(sorted(others, key=lambda other: kinds.index(hardware_kind(other.instance.hardware))))
     return HardwareChoice(best=HardwareAnswer(best.instance, bounded_by_all(best, others)), others=in_order)
-
-
-def asked_at(instance: Instance, alone: Instance) -> int:
-    """Return the place of a choice among those of an instance, its own hardware first."""
-    kinds = [hardware_kind(alone.hardware) for alone in each_alone(instance)]
-    return kinds.index(hardware_kind(alone.hardware))
 
 
 def _answer(

@@ -24,6 +24,7 @@ from planner.physics.training.layer_time import SECONDS_PER_DAY
 from planner.physics.training.parallel_strategy import layout_values
 from planner.plan.certificate import Conflict, LayoutChoices, ObjectiveValue
 from planner.plan.plan import Plan
+from planner.planning.choice_ends import Progress
 from planner.planning.instance_parts import as_asked, in_fewest_days, with_part
 from planner.solvers.outcome import UnansweredError
 from planner.solvers.signals import ENDED, Deadline
@@ -61,7 +62,7 @@ class Bracket:
         return guess
 
 
-def solve(instance: Instance, solve_days: SolveDays, progress: Callable[[str], None], clock: Deadline) -> Plan:
+def solve(instance: Instance, solve_days: SolveDays, progress: Progress, clock: Deadline) -> Plan:
     """Return the plan of the best model; `solve_days` plans an instance for the fewest days."""
     choose, deadline = instance.workload.choose, instance.limits.deadline_days
     if choose is None or deadline is None:
@@ -95,12 +96,7 @@ def solve(instance: Instance, solve_days: SolveDays, progress: Callable[[str], N
 
 
 def _tried(
-    instance: Instance,
-    choose: Choose,
-    bracket: Bracket,
-    flop: float,
-    solve_days: SolveDays,
-    progress: Callable[[str], None],
+    instance: Instance, choose: Choose, bracket: Bracket, flop: float, solve_days: SolveDays, progress: Progress
 ) -> Plan | None:
     """Plan the model that the law gives for a compute and move the bracket; return the plan, if there is one."""
     deadline, candidate = instance.limits.deadline_days or 0.0, model_for(choose, flop)

@@ -57,10 +57,10 @@ def site_fabric(
     """
     (switch, *above), design, transport_slowdown = boxes, template.design, transport_slowdown_of(network)
     free = free_uplinks(design, rates.exchange_gbps, switch.port_gbps, *locality.stage_in)
-    send, price = (
-        pipeline_send_slowdown(transport_slowdown, design, *locality.share_leaving, free=free),
-        bill(network, switch, design, above),
-    )
+    send = pipeline_send_slowdown(transport_slowdown, design, *locality.share_leaving, free=free)
+    price = bill(network, switch, design, above)
+    loads = send_loads(design, locality.share_leaving, free), ring_loads(design, locality.allreduces_leaving, free)
+    shared = shared_links(transport_slowdown, *loads) if sends_meet_rings else {}
     return SiteFabric(
         switch=switch.name,
         family=template.family,
@@ -98,14 +98,8 @@ def site_fabric(
         allreduce_slowdown=allreduce_slowdown(transport_slowdown, design, *locality.allreduces_leaving, free=free),
         shared_links=tuple(
             SharedLink.model_validate(dict(zip(SharedLink.model_fields, (name, *slowdowns), strict=True)))
-            for name, slowdowns in shared_links(
-                transport_slowdown,
-                send_loads(design, locality.share_leaving, free),
-                ring_loads(design, locality.allreduces_leaving, free),
-            ).items()
-        )
-        if sends_meet_rings
-        else (),
+            for name, slowdowns in shared.items()
+        ),
     )
 
 

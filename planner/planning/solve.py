@@ -2,7 +2,6 @@
 
 import math
 import os
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -13,17 +12,16 @@ from planner.instance.instance import Instance
 from planner.models import Options
 from planner.models.joint.cache import JointCache
 from planner.models.joint.solution import JointSolution, JointStatus
-from planner.models.joint.split import Column
-from planner.models.joint.world import EPS, World
+from planner.models.joint.world import EPS
 from planner.physics import ticking
 from planner.physics.network.fabric_designs import max_joined_racks
 from planner.plan.certificate import Conflict, LimitedBy
 from planner.plan.plan import Plan
 from planner.planning import heterogeneous, model_size
-from planner.planning.choice_ends import ended_by_choice, kept_within
+from planner.planning.choice_ends import Progress, ended_by_choice, kept_within
 from planner.planning.conflict import conflict_of, over_budget, too_late
 from planner.planning.frontier import FRONTIER, checked_plan, plan_of_frontier
-from planner.planning.hardware_choice import HardwareAnswer, HardwareChoice, best_choice, with_alternatives
+from planner.planning.hardware_choice import First, HardwareAnswer, HardwareChoice, best_choice, with_alternatives
 from planner.planning.instance_parts import with_part
 from planner.planning.joint_plan import plan_of
 from planner.planning.joint_proof import Answered, inspection, unanswered
@@ -35,8 +33,6 @@ from planner.solvers.signals import ENDED, Deadline, OutOfTimeError, uninterrupt
 if TYPE_CHECKING:
     from planner.models.joint.sites import Sites
 
-Progress = Callable[[str], None]
-First = Callable[[World], Column | None]
 UNVERIFIED = "PLANNER_UNVERIFIED"  # "error": a plan that the checker disagrees with is an error, as in the tests
 
 

@@ -1,12 +1,13 @@
 """Lower bounds on the time of a sequence: even stages on a network that slows nothing above its transport."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from planner.models.fabric.design_table import ArrayTable
 from planner.models.joint.space import Flags, Floats, Ints, Strategy
 from planner.physics.training import memory, schedule, step, step_prediction
 from planner.physics.training.collectives import front_layers
@@ -16,8 +17,8 @@ from planner.physics.training.step_prediction import LargestStage, LayoutFibre
 EPS = 1e-9  # relative, by which sums in another order may differ
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StrategyRows:
+@dataclass(frozen=True, slots=True)
+class StrategyRows(ArrayTable):
     """Pipelines of one strategy and ZeRO stage with counts of replicas and micro-batches; one entry each."""
 
     p: Ints
@@ -45,11 +46,7 @@ class StrategyRows:
             inside=self.inside[which],
         )
 
-    @classmethod
-    def joined(cls, tables: Iterable["StrategyRows"]) -> "StrategyRows":
-        """Return the rows of several tables in order."""
-        parts = list(tables)
-        return cls(**{name: np.concatenate([getattr(t, name) for t in parts]) for name in cls.__slots__})
+    __getitem__ = part
 
     def blocks(self) -> Ints:
         """Count the blocks that hold the replicas."""
@@ -79,7 +76,7 @@ def min_slowest_seconds(layers: int, p: Any, layer: Any, head: float) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class Terms(ArrayTable):
     """Lower bounds on the terms of a step in seconds: of an effective micro-batch, of waits, and of what comes once."""
 
     each: Floats
@@ -91,10 +88,6 @@ class Terms:
         """Return the least seconds of a step."""
         effective = schedule.effective_micro_batches(rows.m, rows.p, rows.v)
         return np.asarray(effective * self.each + self.wait + self.once, dtype=np.float64)
-
-    def part(self, which: Any) -> "Terms":
-        """Return the terms of some of the rows."""
-        return Terms(self.each[which], self.wait[which], self.once[which], self.layer[which])
 
 
 def even_seconds(s: Strategy, zero: int, rows: StrategyRows, c: RowConditions) -> Floats:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from planner.models.fabric.design_table import ArrayTable
 from planner.models.joint import bounds
 from planner.models.joint.bounds import RowConditions, StrategyRows
 from planner.models.joint.micro_batches import BLOCK, Pruning, micro_batches, most_rounds, rounds_up_to
@@ -217,17 +218,13 @@ def under_zero(s: Strategy, zero: int, rows: StrategyRows, keys: Floats, cutoff:
 
 
 @dataclass(frozen=True, slots=True)
-class Pipes:
+class Pipes(ArrayTable):
     """Pipelines of a strategy and ZeRO stage with lower bounds, and least seconds of a micro-batch and of the rest."""
 
     keys: Floats
     rows: StrategyRows
     each: Floats
     once: Floats
-
-    def part(self, which: Any) -> "Pipes":
-        """Return some of the pipelines."""
-        return Pipes(self.keys[which], self.rows.part(which), self.each[which], self.once[which])
 
 
 def columns_of(

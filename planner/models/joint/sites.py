@@ -45,7 +45,9 @@ class Sites:
 
     def __post_init__(self) -> None:
         """Gather the question once."""
-        known = self.instance if self.instance.wan is not None else _with(self.instance, wan=DEFAULT_WAN)
+        known = (
+            self.instance if self.instance.wan is not None else self.instance.model_copy(update={"wan": DEFAULT_WAN})
+        )
         self.instance = known
         self.data: SplitData = gather(known, SitesRequest())
         self.fibre = FibreDesigns(instance=known, data=self.data, seed=self.seed)
@@ -309,10 +311,6 @@ class Sites:
         self.solved += 1
         self.deadline.check()
         return outcome
-
-
-def _with(instance: Instance, **changes: Any) -> Instance:
-    return instance.model_copy(update=changes)
 
 
 def _kinds(parts: tuple[SitePart, ...]) -> tuple[tuple[SitePart, int], ...]:

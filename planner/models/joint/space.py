@@ -4,7 +4,7 @@ import itertools
 import math
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cache, cached_property, lru_cache
 from typing import Any
@@ -17,6 +17,7 @@ from planner.instance.framework_rules import FrameworkRules
 from planner.instance.instance import Instance
 from planner.instance.network import Wan
 from planner.instance.workload import Parallelism
+from planner.models.fabric.design_table import ArrayTable
 from planner.models.joint.calendar import Calendar, calendar_of
 from planner.models.joint.pins import freed, refuse_pins
 from planner.physics.training import memory, step, step_prediction
@@ -251,7 +252,7 @@ class Strategy:
 
 
 @dataclass(frozen=True, slots=True)
-class StrategyPipelines:
+class StrategyPipelines(ArrayTable):
     """The pipelines of a strategy: stages, virtual stages, and the sizes of their blocks; one entry each."""
 
     p: Ints
@@ -262,10 +263,6 @@ class StrategyPipelines:
     stage_racks: Ints
     rails: Ints
     inside: Flags
-
-    def part(self, which: Ints) -> "StrategyPipelines":
-        """Return some of the pipelines."""
-        return StrategyPipelines(*(getattr(self, f.name)[which] for f in fields(self)))
 
 
 def _block(

@@ -89,7 +89,7 @@ def _conditions(of: Contingencies, line: int, point: Floats, by_line: SitesByLin
     condition = of.topology.condition
     if by_line is None:
         return [condition]
-    columns = [of.network.first_open + i for i in by_line[line]]
+    columns = [of.network.at["open"].start + i for i in by_line[line]]
     return [(*condition, (column, True)) for column in columns if point[column] > 0.5]
 
 
@@ -188,7 +188,7 @@ def _feed_itself(
 def _reserve_cuts(of: Contingencies, point: Floats, tolerance: float) -> Iterator[GridCut]:
     """Require the same share of every plant of an island as reserve, that of its worst loss of a unit."""
     network, island, others = of.network, of.topology.network.island, of.others_mw
-    generated, available, unit = point[: network.first_modules], network.available_mw, network.unit_share
+    generated, available, unit = point[network.at["generated"]], network.available_mw, network.unit_share
     for node in np.flatnonzero((unit * available > 0) & (others <= 0) & (generated > tolerance)):
         yield _reserve_cut(of, int(node), None)
     share = np.where(others > 0, unit * generated / np.where(others > 0, others, 1.0), 0.0)
@@ -204,7 +204,7 @@ def _reserve_cuts(of: Contingencies, point: Floats, tolerance: float) -> Iterato
 def _reserve_cut(of: Contingencies, plant: int, lost: int | None) -> GridCut:
     """Require one plant's reserve for the loss of another's unit; a plant alone in its island may not feed in."""
     network, names = of.network, list(of.network.nodes)
-    row = np.zeros(network.width)
+    row = np.zeros(network.at["extra"].stop)
     row[plant] = 1.0
     upper, reach = 0.0, 1.0
     if lost is not None:
@@ -259,12 +259,8 @@ class YearRows:
         binaries = np.asarray([i for i, _ in cut.condition])
         signs = np.asarray([big_m if wanted else -big_m for _, wanted in cut.condition])
         upper = cut.upper + big_m * sum(wanted for _, wanted in cut.condition)
-        return LazyRow(
-            name=name,
-            columns=np.concatenate([cut.columns, binaries]),
-            values=np.concatenate([cut.values, signs]),
-            upper=upper,
-        )
+        columns, values = np.concatenate([cut.columns, binaries]), np.concatenate([cut.values, signs])
+        return LazyRow(name=name, columns=columns, values=values, upper=upper)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -304,10 +300,11 @@ def attach(model: Any, data: SplitData, without: Collection[str], *, load_mw: fl
     if data.network is None:
         return
     rules = ({"rating", "security"} if data.grid.rules.n1 in N1_RULES else {"rating"}) - set(without)
+    at = data.network.at
     every_year = [(year, year.data.network) for year in years(model, data) if year.data.network]
     model.lazy = LazyRows(
         columns=[column for year, network in every_year for column in columns(year.block, network)],
-        gates=[(data.network.first_modules + i, data.network.first_open + i) for i in range(len(data.candidates))],
+        gates=[(at["modules"].start + i, at["open"].start + i) for i in range(len(data.candidates))],
         years=[
             YearRows(
                 network=network,
