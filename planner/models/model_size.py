@@ -50,7 +50,6 @@ def size(model: Model) -> int:
 
 
 def _at(model: "cp_model.CpModel", units: "cp_model.IntVar", values: list[int]) -> "cp_model.IntVar":
-    """Return the value that belongs to the width chosen."""
     value = model.new_int_var(min(values), max(values), "")
     model.add_element(units - 1, values, value)
     return value

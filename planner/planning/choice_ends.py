@@ -121,7 +121,6 @@ def _choice(
 
 
 def _simpler(world: World, best: JointPlan, found: End | None) -> SimplerPlan | None:
-    """Return the section on the simpler plan, with its loss of time against the best; None where none was found."""
     if found is None:
         return None
     plan = found.plan

@@ -248,7 +248,6 @@ def _no_plan(instance: Instance, relaxed: list[Relax], options: Options) -> bool
 
 
 def _decision(rules: list[str]) -> Any:
-    """Return the decision that the rules are about."""
     names = {rule.removeprefix("pins.").partition(".")[0] for rule in rules}
     if "limits.deadline_days" in rules and set(rules) <= {"limits.deadline_days", "limits.budget_usd"}:
         return "layout"
@@ -281,7 +280,6 @@ def _reason(instance: Instance, rules: list[str]) -> str:
 
 
 def _network_sentences(instance: Instance) -> dict[str, str]:
-    """Return the rules of the network for fabrics, by name, in words."""
     network = instance.network
     if network is None:
         return {}

@@ -200,7 +200,6 @@ def _micro_batches(instance: Instance, sequences: int) -> int:
 
 
 def _contradictions(instance: Instance, strategy: ParallelStrategy, replicas: int) -> Iterator[str]:
-    """Return pins that contradict one another or the model."""
     model, layers = step.machine_of(instance).model, strategy.layers_per_stage
     experts = model.experts.count if model.experts else 0
     if len(layers) != strategy.pipeline_parallel:
@@ -228,7 +227,6 @@ def _contradictions(instance: Instance, strategy: ParallelStrategy, replicas: in
 
 
 def _problems(instance: Instance, strategy: ParallelStrategy, metrics: LayoutMetrics) -> Iterator[str]:
-    """Yield the reasons why a complete layout cannot run."""
     machine = step.machine_of(instance)
     yield from unsupported(machine.software, strategy)
     if machine.model.heads % strategy.tensor_parallel:

@@ -245,7 +245,6 @@ class _Share:
 
 
 def _variants(plan: Plan) -> Iterator[Variant]:
-    """Yield the instance with each decision of the plan forbidden in turn; a pinned one has no alternative."""
     instance, layout = plan.instance, plan.layout
     for name in CHOICES:
         if f"layout.{name}" not in instance.pins:
@@ -295,7 +294,6 @@ def _other(v: Variant, plan: Plan, options: Options, cache: JointCache) -> Other
 
 
 def _value(v: Variant, plan: JointPlan | None) -> str:
-    """Return the value that the best plan has in place of the forbidden one."""
     if plan is None or not v.without:
         return v.value
     if v.choice == "stripes":
@@ -511,7 +509,6 @@ def summary(e: Explanation) -> str:
 
 
 def _start_line(x: OtherStart) -> str:
-    """Return a line on the soonest end from another start."""
     names = f" ({', '.join(x.ready)})" if x.ready else ""
     if x.days is None and x.proved:
         end = "no plan" if x.bound_days is None else f"the plan has ended before day {x.start_days:,.1f}"
@@ -539,7 +536,6 @@ def _other_line(x: Other, start_days: float | None) -> str:
 
 
 def _worth_line(x: Worth) -> str:
-    """Return a line on the saving by more of a limit, in all and per unit."""
     saved, most = (x.usd_saved, x.most_usd_saved) if x.days_saved is None else (x.days_saved, x.most_days_saved)
 
     def amount(value: float, digits: str = ",.4g") -> str:

@@ -229,7 +229,6 @@ def _section(instance: FabricInstance, network: Network, template: Template) -> 
 def _alternative(
     instance: FabricInstance, network: Network, kind: FabricKind, best: FabricKind, tails: Mapping[str, Tails]
 ) -> FabricAlternative:
-    """Return an alternative of the plan: a kind's design; with the tails that were simulated."""
     template = kind.template
     lost = _lost(instance, network, kind, best)
     if template is None:
@@ -406,7 +405,6 @@ def _plan(
     usd: float | None = None,
     conflict: Conflict | None = None,
 ) -> Plan:
-    """Write the plan of a fabric alone, or why there is none."""
     proven = ended == "proved"
     status: Any = ("optimal" if section else "infeasible") if proven else "feasible" if section else "unknown"
     bound, gap = (usd, 0.0) if proven and section else (None, None)

@@ -144,7 +144,6 @@ def _fastest(
 
 
 def _kept(front: Front, instance: Instance, choice: JointPlan, days: float) -> PricedPoint:
-    """Hand a plan of the whole instance to the front."""
     point = point_of(instance, choice, days, instance)
     front.add(choice.seconds, point.usd, choice)
     return point
@@ -208,7 +207,6 @@ def _search(
 
 
 def _nothing(instance: Instance, stopped: str) -> Frontier:
-    """Return a curve without points: there is no plan, or none was found."""
     proven = 0.0 if stopped == "proved" else None
     return Frontier(instance, Curve(points=(), epsilon=proven, most_usd=None, slowest_days=None, stopped=stopped), ())
 

@@ -190,7 +190,6 @@ def given_by(problem: JointProblem) -> str:
 def _plan(
     instance: Instance, options: Options, *, section: PoolsPlan | None = None, conflict: Conflict | None = None
 ) -> Plan:
-    """Write the plan, or why there is none."""
     certificate = section.certificate if section else None
     status: Status = (
         certificate.status if certificate else "infeasible" if conflict is None or conflict.rules else "unknown"

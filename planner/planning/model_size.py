@@ -143,7 +143,6 @@ def gpus_of(plan: Plan) -> int:
 
 
 def _finished(instance: Instance, choose: Choose, bracket: Bracket, solve_days: SolveDays) -> Plan:
-    """Stretch the tokens of the best model to the deadline and write the plan."""
     deadline, plan = instance.limits.deadline_days, bracket.plan
     if plan is None or plan.layout is None or deadline is None:
         raise InternalError("there is no plan of a model")
@@ -166,7 +165,6 @@ def _finished(instance: Instance, choose: Choose, bracket: Bracket, solve_days: 
 
 
 def _in_time(plan: Plan, deadline: float) -> bool:
-    """Return whether there is a plan that trains by the deadline, to rounding."""
     return plan.layout is not None and plan.layout.metrics.days_to_train <= deadline * (1 + ROUNDING)
 
 

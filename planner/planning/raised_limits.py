@@ -47,7 +47,6 @@ def limits_of(plan: Plan) -> Iterator[More]:
 
 
 def _grid_limits(plan: Plan) -> Iterator[More]:
-    """Yield headroom of the grid, and a further fibre pair."""
     instance, wan = plan.instance, plan.sites.links if plan.sites else ()
     if instance.grid is not None:
         areas = tuple(

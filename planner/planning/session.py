@@ -48,7 +48,6 @@ def column_of(layout: LayoutPlan, world: World) -> Column | None:
 
 
 def _cuts(strategy: Strategy, layout: LayoutPlan) -> bool:
-    """Return whether a strategy cuts a layer, and shares racks, as a layout does."""
     shape = strategy.shape
     own = shape_values(shape) | {"schedule": strategy.order}
     if any(getattr(layout, key) != value for key, value in own.items() if key not in ("recompute", "experts_overlap")):

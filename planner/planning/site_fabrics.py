@@ -106,7 +106,6 @@ def site_fabric(
 def _wan_gateway(
     network: Network, switch: Switch, design: Design, rates: GatewayRates, free: FreeUplinks
 ) -> WanGateway | None:
-    """Return the plan's section for the WAN gateway, of a site that has one."""
     if not design.wan_ports:
         return None
     price = wan_gateway_bill(network, switch, design)

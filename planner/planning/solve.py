@@ -97,7 +97,6 @@ def _solved(
     cache: JointCache | None,
     first: First | None,
 ) -> Plan:
-    """Take the decisions in the way that the instance asks for."""
     if instance.hardware.pools:
         start(progress, "shares of the pools")
         return heterogeneous.solve(instance, options, progress)

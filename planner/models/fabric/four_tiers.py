@@ -291,7 +291,6 @@ def _all_of(s: SiteMode, r: ZoneRows, v: Ints, n: int) -> list[DesignTable]:
 
 
 def _loads(s: SiteMode, x: Trees, n: int) -> list[Floats]:
-    """Return the loads that leave leaves, pods and zones of rows, under `n` stripes."""
     return [s.loads.at(n, x.domain * width) for width in (1, x.width, x.zone_width)]
 
 

@@ -174,7 +174,6 @@ def _kinds(t: Templates, traffic: WorstTraffic, racks: int, axes: Sequence[str])
 
 
 def _figures(designs: Sequence[Alternative], axes: Iterable[str]) -> Floats:
-    """Return the figures of designs, a column an axis."""
     names = [FABRIC_AXES[a] for a in axes]
     return np.array([[x.merits[name] for name in names] for x in designs]).reshape(len(designs), len(names))
 
@@ -203,7 +202,6 @@ def _ladder(designs: list[Alternative], axes: Sequence[str], transport_slowdown:
 
 
 def _alternative(t: Templates, traffic: WorstTraffic, x: Template, axes: Sequence[str]) -> Alternative:
-    """Return a template with its merits, and its choices."""
     d, planes = x.design, {s.name: s.planes for s in resolved_switches(t.network.switches)}
     figures: dict[str, float] = {
         "cost_usd": x.usd,

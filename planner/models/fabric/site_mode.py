@@ -228,7 +228,6 @@ class LinkPrices:
         return np.array(found).reshape(-1, 2)[at].T
 
     def _priced(self, metres: Metres) -> Prices:
-        """Price a cable of each length."""
         usd, watts = self.media.usd_watts(metres)
         return np.stack([usd + watts * self.network.power_usd_per_watt, watts / 1e6])
 

@@ -265,7 +265,6 @@ def _holds_whole_layers(s: Strategy, rows: StrategyRows, x: _Memory) -> Flags:
 
 
 def _min_stage_seconds(s: Strategy, rows: StrategyRows, x: _Memory, a: Floats, recompute: float) -> Floats:
-    """Take Newton's steps for a table of rows by stages."""
     layers, there, state = s.least_layers * (1 - EPS), x.there, x.state
     least = s.bytes.kept if s.recomputes == "none" else min(s.bytes.kept, s.bytes.checkpoint)
     front = x.front

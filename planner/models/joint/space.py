@@ -365,7 +365,6 @@ def _inner_degrees(problem: JointProblem, t: int) -> list[int]:
 
 
 def _expert_degrees(problem: JointProblem) -> list[int]:
-    """List the degrees that divide the experts evenly."""
     experts = problem.machine.model.experts if problem.has("expert") else None
     return [1] if experts is None else [e for e in range(1, experts.count + 1) if experts.count % e == 0]
 
@@ -378,7 +377,6 @@ def _stage_counts(problem: JointProblem, parallelism: Parallelism = "pipeline") 
 
 
 def _sequence_choices(problem: JointProblem) -> list[bool]:
-    """List the choices of sequence parallelism."""
     return [False, True] if problem.has("sequence") else [False]
 
 

@@ -206,7 +206,6 @@ def _take(room: list[int], groups: int, holes: int, *, last: bool) -> HoleCluste
 
 
 def _hint(division: PlanPlacementModel, clusters: Sequence[HoleCluster]) -> None:
-    """Hint the model at a placement that is known already."""
     counts: Counter[int] = Counter()
     shape = division.shape
     start = [shape.per_pod] * shape.full_pods + [shape.tail] * (shape.pods - shape.full_pods)

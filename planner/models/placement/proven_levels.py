@@ -17,21 +17,7 @@ from functools import partial
 from ortools.sat.python import cp_model
 
 from planner.models import Options
-from planner.models.placement.cpsat_model import (
-    JobPlacementModel,
-    decode,
-    follow_leaves,
-    formulate,
-    leave_idle_leaves_alone,
-    levels,
-    place_each_group_once,
-    place_split_groups,
-    spread,
-    switches,
-    use_each_hole_once,
-    walk,
-    with_whole_groups,
-)
+from planner.models.placement import cpsat_model
 from planner.models.placement.first_packing import Exchange
 from planner.models.placement.placement_problem import Packing, Piece, PlacementProblem, Progress, measure
 from planner.models.placement.plan_placement import place_equal
@@ -61,7 +47,7 @@ def sizes_of(problem: PlacementProblem) -> list[int]:
 
 
 def pool_shares(
-    flows: JobPlacementModel, items: Mapping[int, Mapping[int, cp_model.IntVar]], max_split: int
+    flows: cpsat_model.JobPlacementModel, items: Mapping[int, Mapping[int, cp_model.IntVar]], max_split: int
 ) -> list[SwitchShares]:
     """Declare the pools tier by tier up to the root from the items of each pod; their groups are split ones."""
     problem, kinds = flows.q, len(flows.q.kinds)
@@ -72,7 +58,7 @@ def pool_shares(
     # Key of a pod's items in `given`: the pod itself at first, then the pool above it.
     place: dict[int, int] = {pod: pod for pod in problem.pods}
     for tier in range(1, problem.tiers + 1):
-        above = switches(problem, tier) if tier < problem.tiers else {-1: list(problem.pods)}
+        above = cpsat_model.switches(problem, tier) if tier < problem.tiers else {-1: list(problem.pods)}
         for pods in above.values():
             pools.append(SwitchShares(tier=tier, below=tuple(dict.fromkeys(place[pod] for pod in pods))))
             join_shares(flows, pools[-1], [given[x] for x in pools[-1].below], max_split)
@@ -87,7 +73,7 @@ def pool_shares(
 
 
 def join_shares(
-    flows: JobPlacementModel, pool: SwitchShares, given: Sequence[Mapping[int, cp_model.IntVar]], limit: int
+    flows: cpsat_model.JobPlacementModel, pool: SwitchShares, given: Sequence[Mapping[int, cp_model.IntVar]], limit: int
 ) -> None:
     """Require shares to meet, the largest of a group first, until they are a group or go up."""
     kinds, name = flows.q.kinds, f"{pool.tier},{pool.below[0]}"
@@ -195,16 +181,16 @@ def size_of(problem: PlacementProblem, *, by_pod: bool) -> int:
 
 def formulate_chains(
     problem: PlacementProblem, *, by_pod: bool, max_split: int
-) -> tuple[JobPlacementModel, dict[int, Chains], list[SwitchShares]]:
+) -> tuple[cpsat_model.JobPlacementModel, dict[int, Chains], list[SwitchShares]]:
     """Declare both flows with their rules: all leaves as one pod, or pod by pod with pools of groups across pods."""
     own = problem.pods if by_pod else {0: list(range(len(problem.leaves)))}
-    flows = JobPlacementModel(q=problem, by_pod=by_pod, pods=own, slots=0)
+    flows = cpsat_model.JobPlacementModel(q=problem, by_pod=by_pod, pods=own, slots=0)
     chains = {}
     for pod in flows.pods:
-        follow_leaves(flows, pod)
+        cpsat_model.follow_leaves(flows, pod)
         chains[pod] = follow_chains(flows, pod, max_split)
         count_chains(flows, pod, chains[pod], max_split)
-    place_each_group_once(flows)
+    cpsat_model.place_each_group_once(flows)
     kinds = range(len(flows.q.kinds))
     for pod, chain in chains.items():  # as a cluster, none of whose groups crosses pods
         holes = [at for at in flows.rest if at[0] == pod and at[1] in chain.used]
@@ -216,13 +202,13 @@ def formulate_chains(
         flows.local.append({(tier, box, kind): chain.items[kind] for tier, box in enumerate(above) for kind in kinds})
     crossing = by_pod and problem.tiers and len(problem.pods) > 1
     pools = pool_shares(flows, {pod: chain.items for pod, chain in chains.items()}, max_split) if crossing else []
-    place_split_groups(flows)
-    use_each_hole_once(flows)
-    leave_idle_leaves_alone(flows)
+    cpsat_model.place_split_groups(flows)
+    cpsat_model.use_each_hole_once(flows)
+    cpsat_model.leave_idle_leaves_alone(flows)
     return flows, chains, pools
 
 
-def follow_chains(flows: JobPlacementModel, pod: int, max_split: int) -> Chains:
+def follow_chains(flows: cpsat_model.JobPlacementModel, pod: int, max_split: int) -> Chains:
     """Require each chain of a pod to lead from its first item to its last hole.
 
     A hole as large as the largest group would take any split group whole, so none is used where every split costs.
@@ -264,7 +250,7 @@ def follow_chains(flows: JobPlacementModel, pod: int, max_split: int) -> Chains:
     return chain
 
 
-def count_chains(flows: JobPlacementModel, pod: int, chain: Chains, max_split: int) -> None:
+def count_chains(flows: cpsat_model.JobPlacementModel, pod: int, chain: Chains, max_split: int) -> None:
     """Count the holes and items of a pod's chains."""
     for hole in sorted({hole for _, hole in chain.filled}):
         chain.used[hole] = flows.model.new_int_var(0, len(flows.pods[pod]), f"used[{pod},{hole}]")
@@ -280,7 +266,7 @@ def count_chains(flows: JobPlacementModel, pod: int, chain: Chains, max_split: i
 
 
 def decode_chains(
-    flows: JobPlacementModel, chains: dict[int, Chains], pools: Sequence[SwitchShares], values: Values
+    flows: cpsat_model.JobPlacementModel, chains: dict[int, Chains], pools: Sequence[SwitchShares], values: Values
 ) -> Packing:
     """Return the whole groups, and the pieces of the split ones along their chains."""
     packing, sizes = Packing(), sizes_of(flows.q)
@@ -288,7 +274,7 @@ def decode_chains(
         packing.split.extend(_gathered(flows, chains[0], values, packing))
     shares: dict[int, list[Share]] = {}
     for pod, chain in chains.items() if flows.by_pod else ():
-        free, split = walk(flows, values, pod, packing), list[Split]()
+        free, split = cpsat_model.walk(flows, values, pod, packing), list[Split]()
         for items, holes_of in _followed(sizes, chain, values):
             holes = tuple((free[hole].pop(), hole) for hole in sorted(holes_of.elements(), reverse=True))
             split.extend(split_cluster(sizes, [PodHoles(holes=holes, local=tuple(sorted(items.elements())))], []))
@@ -296,13 +282,13 @@ def decode_chains(
         shares[pod] = [(sizes[k], pieces) for k, pieces in split if k >= len(flows.q.kinds)]
     packing.split.extend(joined_groups(flows.q, pools, shares, values))
     packing.whole = +packing.whole
-    return with_whole_groups(packing)
+    return cpsat_model.with_whole_groups(packing)
 
 
-def _gathered(flows: JobPlacementModel, flow: Chains, values: Values, packing: Packing) -> Iterator[Split]:
+def _gathered(flows: cpsat_model.JobPlacementModel, flow: Chains, values: Values, packing: Packing) -> Iterator[Split]:
     """Return the pieces of chains that know no pods, each within a pod where leaves can be exchanged so."""
     sizes = [kind.size for kind in flows.q.kinds]
-    exchange, spanning = Exchange(flows.q, packing, walk(flows, values, 0, packing)), []
+    exchange, spanning = Exchange(flows.q, packing, cpsat_model.walk(flows, values, 0, packing)), []
     for items, used in sorted(_followed(sizes, flow, values), key=lambda chain: -chain[1].total()):
         holes = exchange.gather(used)
         if holes is None:
@@ -311,7 +297,7 @@ def _gathered(flows: JobPlacementModel, flow: Chains, values: Values, packing: P
             yield from split_cluster(sizes, [PodHoles(holes=tuple(holes), local=tuple(sorted(items.elements())))], [])
     rest = exchange.rest()
     for groups, used in spanning:
-        yield from split_cluster(sizes, *spread(flows.q, groups, used, rest))
+        yield from split_cluster(sizes, *cpsat_model.spread(flows.q, groups, used, rest))
 
 
 def _followed(sizes: Sequence[int], chain: Chains, values: Values) -> Iterator[tuple[Counter[int], Counter[int]]]:
@@ -384,7 +370,7 @@ def _start_from_equal(problem: PlacementProblem, progress: Progress, options: Op
 class _Model:
     """A model of a level with those before it fixed, its reader, and the runs that must agree on a proof."""
 
-    f: JobPlacementModel
+    f: cpsat_model.JobPlacementModel
     read: Callable[[Values], Packing]
     runs: tuple[Callable[..., Outcome[Values]], ...]
 
@@ -407,8 +393,8 @@ def _model(problem: PlacementProblem, progress: Progress, level: int, options: O
     slots = None if level == 0 else _max_split(problem, progress)
     holes = max(leaf.free for leaf in problem.leaves) * (len(problem.pods) if by_pod else 1)
     if _affordable(holes * (len(problem.kinds) + 1 + (slots or 0)), left, SECONDS_PER_VARIABLE):
-        flows = formulate(problem, by_pod=by_pod, slots=slots)
-        return _Model(flows, partial(decode, flows), _runs(options, "cpsat"))
+        flows = cpsat_model.formulate(problem, by_pod=by_pod, slots=slots)
+        return _Model(flows, partial(cpsat_model.decode, flows), _runs(options, "cpsat"))
     return None
 
 
@@ -432,7 +418,7 @@ def _max_split(problem: PlacementProblem, progress: Progress) -> int:
 def _search(model: _Model, progress: Progress, level: int, options: Options) -> None:
     """Solve a level, keep better packings, and raise the level's bound to the smallest that the runs prove."""
     flows, proofs = model.f, list[int]()
-    goals = levels(flows)
+    goals = cpsat_model.levels(flows)
     for goal, value in zip(goals[:level], progress.values, strict=False):
         flows.require("keep_the_levels_before", goal <= value)
     flows.require("respect_the_analytic_bound", goals[level] >= progress.bounds[level])

@@ -94,7 +94,6 @@ def _conditions(of: Contingencies, line: int, point: Floats, by_line: SitesByLin
 
 
 def _overload_cuts(of: Contingencies, point: Floats, by_line: SitesByLine | None, tolerance: float) -> list[GridCut]:
-    """Return cuts for the worst overloads of all contingencies."""
     topology = of.topology
     flow = topology.network.flows(of.network.injection(point))
     limit = topology.rating_mw * topology.network.circuits
