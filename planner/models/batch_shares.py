@@ -162,10 +162,9 @@ class BatchSearch:
     improvements: int = 0
 
     def bound(self, box: Box) -> float:
-        """Bound the seconds per sequence of a box of shares: the T that its smallest shares need, over its most.
-
-        Within T seconds a pool takes at most T / rate sequences, and its largest share; T over their sum grows with T.
-        """
+        """Bound the seconds per sequence of a box of shares: the T that its smallest shares need, over its most."""
+        # Within T seconds a pool takes at most T / rate sequences, and its largest share; T over their sum grows with
+        # T.
         rates = [pool.rate(high) for pool, (_, high) in zip(self.pools, box, strict=True)]
         seconds = max(pool.min_seconds(low, high) for pool, (low, high) in zip(self.pools, box, strict=True))
         if not math.isfinite(seconds):

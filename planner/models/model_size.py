@@ -56,11 +56,9 @@ def _at(model: "cp_model.CpModel", units: "cp_model.IntVar", values: list[int]) 
 
 
 def _near(family: Family, widths: list[tuple[int, int, int, int]], fits: Callable[[int, int], bool]) -> list[int]:
-    """Return the units of width at which a shape may be as near to the depth law as the nearest that the search met.
-
-    By width, `widths` holds the fewest and most layers for the target's parameters, the law's layers in thousandths,
-    and their least distance from it. `fits` says whether a shape of some units and layers has the parameters.
-    """
+    """Return the units of width at which a shape may be as near to the depth law as the nearest that the search met."""
+    # By width, `widths` holds the fewest and most layers for the target's parameters, the law's layers in thousandths,
+    # and their least distance from it. `fits` says whether a shape of some units and layers has the parameters.
     width, multiple = family.heads_multiple_of * family.head_size, family.layers_multiple_of
     found: list[tuple[int, int]] = []
     nearest = math.inf

@@ -21,11 +21,9 @@ RunContents = tuple[Ints, Ints, Ints]  # of a stripe by a run: the stripe's widt
 
 @lru_cache(maxsize=4096)
 def units(stages: int, blocks: int, stripes: int) -> Ints:
-    """Return the place of every unit in the order of racks; shape (stages, blocks).
-
-    A stripe lays its part of each block side by side, stage by stage; then the next stripe follows. One stripe: whole
-    pipelines side by side; as many as stages: whole all-reduce groups. The larger stripes come first.
-    """
+    """Return the place of every unit in the order of racks; shape (stages, blocks)."""
+    # A stripe lays its part of each block side by side, stage by stage; then the next stripe follows. One stripe: whole
+    # pipelines side by side; as many as stages: whole all-reduce groups. The larger stripes come first.
     found, first = np.empty((stages, blocks), dtype=np.int64), 0
     for k in range(stripes):
         size = stages // stripes + (k < stages % stripes)
@@ -164,22 +162,18 @@ class _Runs:
         return source[high] - source[low] - within, target[high] - target[low] - within
 
     def stripes_met(self) -> tuple[Ints, tuple[RunContents, RunContents]]:
-        """Count the whole stripes inside each run, and return its contents of the stripes at its two ends.
-
-        The contents are the width, and two places after the stripe's start; those of the last stripe are empty where it
-        is the first.
-        """
+        """Count the whole stripes inside each run, and return its contents of the stripes at its two ends."""
+        # The contents are the width, and two places after the stripe's start; those of the last stripe are empty where
+        # it is the first.
         k, width, behind, low, high = self.stripe, self.width, self.behind, self.low, self.low + 1
         several = k[high] > k[low]
         first = width[low], behind[low], np.where(several, width[low] * self.blocks * self.c, behind[high])
         return k[high] - k[low] - 1, (first, (width[high], np.zeros_like(low), np.where(several, behind[high], 0)))
 
     def allreduces(self) -> Ints:
-        """Count the most stages that are in a run of each size and elsewhere too.
-
-        A stripe that a run holds whole has none. Of any other it meets one stage a unit, w at the most, and holds those
-        whole whose units of the first block and of the last are both in it.
-        """
+        """Count the most stages that are in a run of each size and elsewhere too."""
+        # A stripe that a run holds whole has none. Of any other it meets one stage a unit, w at the most, and holds
+        # those whole whose units of the first block and of the last are both in it.
 
         def cut(width: Ints, start: Ints, end: Ints) -> Ints:
             met = np.minimum(-(-end // self.c) - start // self.c, width)
@@ -191,11 +185,9 @@ class _Runs:
         return self._most(cut(*first) + cut(*last))
 
     def most_of_a_stage(self) -> Ints:
-        """Count the most places of one stage in a run of each size.
-
-        Stages have as many in all whole parts of blocks; of the rest at both ends either the first unit, the next one,
-        or the last has the most.
-        """
+        """Count the most places of one stage in a run of each size."""
+        # Stages have as many in all whole parts of blocks; of the rest at both ends either the first unit, the next
+        # one, or the last has the most.
 
         def most(width: Ints, start: Ints, end: Ints) -> Ints:
             def before(place: Ints, stage: Ints) -> Ints:

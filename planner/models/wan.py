@@ -132,10 +132,9 @@ def gather(instance: Instance, request: WanRequest) -> WanData:
 
 
 def _options(links: Wan, grid: Grid, net: SiteFibre, graph: object, demand: Demand) -> Iterator[RouteOption]:
-    """Yield the options of a demand: pairs of diverse routes under protection, else single routes.
-
-    The exchange keeps to the longest round trip that sites may have. A route on which waiting fills the window is none.
-    """
+    """Yield the options of a demand: pairs of diverse routes under protection, else single routes."""
+    # The exchange keeps to the longest round trip that sites may have. A route on which waiting fills the window is
+    # none.
     pairs = fibre.diverse(net, graph, demand.a, demand.b, links.routes)
     limit = grid.rules.max_rtt_ms if demand.priority == 0 and grid.rules.max_rtt_ms is not None else math.inf
     candidates: list[tuple[Route, Route | None]] = [*pairs]
@@ -244,10 +243,8 @@ def cost(model: Any, data: WanData) -> Any:
 
 
 def confirmed(instance: Instance, request: WanRequest, plan: WanPlan, seconds: float | None, *, seed: int = 0) -> str:
-    """Return the mark of a plan's bound: CONFIRMED by CP-SAT or BOUNDED by the relaxation's duals within `seconds`.
-
-    Else ON_TRUST, as for a design that leaves traffic out: its bound would need a proof that no more of it fits.
-    """
+    """Return the mark of a plan's bound: CONFIRMED by CP-SAT or BOUNDED by the relaxation's duals within `seconds`."""
+    # Else ON_TRUST, as for a design that leaves traffic out: its bound would need a proof that no more of it fits.
     if any(demand.missing_gbps for demand in plan.demands):
         return ON_TRUST
     data = gather(instance, request)

@@ -143,11 +143,9 @@ def point_of(instance: Instance, choice: JointPlan, days: float, asked: Instance
 
 
 def covered_within(points: list[tuple[float, float]], bounds: list[float]) -> float:
-    """Return the share in days and capital within which points match every plan between the first and the last.
-
-    A plan of a capital between two points takes at least the bound of the dearer one. The dearer point costs at most
-    as much more as it does than the cheaper one; the cheaper one costs no more.
-    """
+    """Return the share in days and capital within which points match every plan between the first and the last."""
+    # A plan of a capital between two points takes at least the bound of the dearer one. The dearer point costs at most
+    # as much more as it does than the cheaper one; the cheaper one costs no more.
     if not points or min(bounds) <= 0:
         return math.inf
     share = points[0][1] / bounds[0]

@@ -36,13 +36,11 @@ Relax = Callable[[Instance], Instance]
 
 
 def conflict_of(instance: Instance, options: Options) -> Conflict:
-    """Return a smallest set of rules that leaves no plan of an instance that is proven to have none.
-
-    With a grid, a conflict of site rules alone is sought first, as no layout can resolve it. Else limits and pins are
-    left out half by half, and stay out where there is still no plan. Memory alone is tested first, which takes no
-    search. A single rule that remains is dropped too where no plan is found without it and the absence of a plan
-    without any of the rules is proven. Where a limit or a signal comes first the conflict names no rules.
-    """
+    """Return a smallest set of rules that leaves no plan of an instance that is proven to have none."""
+    # With a grid, a conflict of site rules alone is sought first, as no layout can resolve it. Else limits and pins are
+    # left out half by half, and stay out where there is still no plan. Memory alone is tested first, which takes no
+    # search. A single rule that remains is dropped too where no plan is found without it and the absence of a plan
+    # without any of the rules is proven. Where a limit or a signal comes first the conflict names no rules.
     deadline = Deadline(options.time_limit)
     try:
         return _smallest(instance, options, deadline)
@@ -137,10 +135,8 @@ def _budget_sentence(instance: Instance) -> str:
 
 
 def too_late(instance: Instance, solution: JointSolution, options: Options) -> Conflict | None:
-    """Return the conflict of a deadline that the fastest plan misses; without rules where a faster one may exist.
-
-    The budget is named unless it is proven that every plan without one is late too.
-    """
+    """Return the conflict of a deadline that the fastest plan misses; without rules where a faster one may exist."""
+    # The budget is named unless it is proven that every plan without one is late too.
     deadline, days, bound = instance.limits.deadline_days, solution.days, solution.lower_bound
     if instance.objective.in_dollars:  # its bound in days is that of any plan, whatever it costs
         days = bound = solution.fabric_free_bound if solution.status is JointStatus.INFEASIBLE else None

@@ -205,10 +205,8 @@ def explained(
 
 
 def proven_plan(plan: Plan) -> bool:
-    """Return whether a plan can be explained without solving it again.
-
-    It has one layout, its bound says that none is better, not only that none is within a gap, and the checker agrees.
-    """
+    """Return whether a plan can be explained without solving it again."""
+    # It has one layout, its bound says that none is better, not only that none is within a gap, and the checker agrees.
     instance, bound = plan.instance, plan.objective.bound
     if isinstance(instance, FabricInstance) or instance.hardware.pools or plan.layout is None or bound is None:
         return False
@@ -332,10 +330,8 @@ def _answer(
     *,
     layout: LayoutPlan | None = None,
 ) -> _Answer:
-    """Return the least dollars by the deadline, the fewest days however late, or the soonest end from any start.
-
-    The goal of the instance says which; the soonest end is that of a training within the deadline.
-    """
+    """Return the least dollars by the deadline, the fewest days however late, or the soonest end from any start."""
+    # The goal of the instance says which; the soonest end is that of a training within the deadline.
     if instance.objective.in_dollars:
         if instance.objective.minimize == "cost_usd":
             cost = solve_joint_cost(instance, options, lambda _: None, without=without, cache=cache)

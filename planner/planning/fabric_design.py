@@ -154,10 +154,8 @@ def _kinds(network: Network) -> Iterator[FabricKind]:
 
 
 def _searched(instance: FabricInstance, network: Network, deadline: Deadline) -> Iterator[FabricKind]:
-    """Yield kinds with their cheapest designs: of a family not asked for only the lowest that there is.
-
-    A kind that is not the first found need not be priced where it costs `FAR` times as much as another.
-    """
+    """Yield kinds with their cheapest designs: of a family not asked for only the lowest that there is."""
+    # A kind that is not the first found need not be priced where it costs `FAR` times as much as another.
     best, families = math.inf, set[FabricFamily]()
     for kind in _kinds(network):
         if kind.family in families and kind.family not in network.families:
@@ -294,11 +292,9 @@ def _why_none(instance: FabricInstance, network: Network, kind: FabricKind) -> s
 
 
 def _most_gpus(network: Network, tiers: int, nic_bytes_per_second: float) -> tuple[int, int]:
-    """Bound the GPUs of a leaf below others, and those that trees of some tiers join.
-
-    Where one ratio is of all tiers together, what a leaf leaves of it counts for the tiers above, most where they share
-    it alike.
-    """
+    """Bound the GPUs of a leaf below others, and those that trees of some tiers join."""
+    # Where one ratio is of all tiers together, what a leaf leaves of it counts for the tiers above, most where they
+    # share it alike.
     most = max((switch.ports for switch in resolved_switches(network.switches)), default=0)
     ratios, between, found = [network.ratio_of(tier) or math.inf for tier in range(tiers)], tiers - 2, [(0, 0)]
     for mode in switch_modes(network, 1, nic_bytes_per_second):

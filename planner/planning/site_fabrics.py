@@ -137,10 +137,8 @@ def _tiers(design: Design, models: Mapping[str, Switch]) -> Iterator[Tier]:
 
 
 def request_of(physics: PlanPhysics, layout: LayoutPlan, site: str) -> FabricRequest:
-    """Return what a site's fabric must join and carry: the racks cabled, the layout's traffic and the WAN gateway's.
-
-    Exchanges may be slowed until the time that hides them is full, whatever the order of racks.
-    """
+    """Return what a site's fabric must join and carry: the racks cabled, the layout's traffic and the WAN gateway's."""
+    # Exchanges may be slowed until the time that hides them is full, whatever the order of racks.
     metrics = layout.metrics
     fabric = physics.plan.fabric.sites.get(site) if physics.plan.fabric else None
     gateway = fabric.wan_gateway if fabric else None

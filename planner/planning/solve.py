@@ -74,10 +74,8 @@ def solve_instance(
 
 
 def _verified(plan: Plan, cache: JointCache | None, deadline: Deadline) -> Plan:
-    """Return the plan with what the checker says of it: a disagreement is written into the plan and never costs it.
-
-    It is an InternalError where the environment asks for one.
-    """
+    """Return the plan with what the checker says of it: a disagreement is written into the plan and never costs it."""
+    # It is an InternalError where the environment asks for one.
     asked = inspection(plan, cache)
     seen = cache is not None and asked is not None and asked in cache.inspected
     broken = check(plan, stop=lambda: seen or deadline.passed)
@@ -126,10 +124,8 @@ def _decided(
     *,
     seek_others: bool = True,
 ) -> Plan:
-    """Take all decisions for the instance's model in the time that is left.
-
-    `seek_others`: for a plan in days, also seek a cheaper plan and the limit that the campus reaches.
-    """
+    """Take all decisions for the instance's model in the time that is left."""
+    # `seek_others`: for a plan in days, also seek a cheaper plan and the limit that the campus reaches.
     if instance.grid is None and instance.hardware.racks is None:
         raise InputError("hardware.racks: is missing; give the racks of the cluster, or a grid to choose them")
     left, started = replace(options, time_limit=deadline.limit), deadline.elapsed

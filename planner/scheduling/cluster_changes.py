@@ -63,10 +63,8 @@ if TYPE_CHECKING:
 
 @bounded
 def place_queue(cluster: Cluster, jobs: Sequence[Job], *, time_limit: float | None = None, seed: int = 0) -> Queued:
-    """Place the first jobs of a queue that fit, together as if they were one: all of them split the fewest groups.
-
-    A job that does not fit together with those admitted before it waits; smaller ones behind it may still run.
-    """
+    """Place the first jobs of a queue that fit, together as if they were one: all of them split the fewest groups."""
+    # A job that does not fit together with those admitted before it waits; smaller ones behind it may still run.
     options = options_of(time_limit, seed)
     _require_one_tree(cluster, "queue")
     if len({job.segment_nodes for job in jobs}) > 1:
@@ -245,11 +243,9 @@ def _blocks(cluster: Cluster, job: Job, running: Sequence[Running]) -> Iterable[
 def defragment(
     cluster: Cluster, running: Sequence[Running], *, leaves: int = 1, time_limit: float | None = None, seed: int = 0
 ) -> Defragmentation:
-    """Minimize the running nodes that move to free `leaves` more whole leaves, without dividing any group's piece.
-
-    Pieces move whole, in the order of the moves, each into nodes that are free by then: now, or since a move before.
-    Nodes that are busy without a running job, and pieces of jobs that need segments, stay where they are.
-    """
+    """Minimize the running nodes that move to free `leaves` more whole leaves, without dividing any group's piece."""
+    # Pieces move whole, in the order of the moves, each into nodes that are free by then: now, or since a move before.
+    # Nodes that are busy without a running job, and pieces of jobs that need segments, stay where they are.
     from planner.models.placement.cluster_changes import LeafLoad, in_order, minimize_moves
 
     _require_one_tree(cluster, "defragment")
@@ -370,11 +366,9 @@ def replace(
     seed: int = 0,
     threads: int | None = None,
 ) -> Mended:
-    """Move the ranks of failed nodes alone to free nodes: fewest split groups, then pieces, then groups across pods.
-
-    A segment with a failed node moves whole, as it must stay in one block. Nodes of the running job are its own,
-    whether the cluster counts them busy or not.
-    """
+    """Move the ranks of failed nodes alone to free nodes: fewest split groups, then pieces, then groups across pods."""
+    # A segment with a failed node moves whole, as it must stay in one block. Nodes of the running job are its own,
+    # whether the cluster counts them busy or not.
     gone = set(cluster.known(failed))
     served = list(_served(_same_size(job, running)))
     units = {slot.name: _units(job, [running.nodes[rank] for rank in slot.ranks]) for slot in served}

@@ -91,10 +91,8 @@ def in_blocks(job: Job, leaves: Sequence[LeafNodes], taken: Collection[str], at:
 
 
 def level_to_place(job: Job, free: Sequence[int]) -> int:
-    """Return the first mesh level whose blocks do not all fit whole on leaves by their `free` segments, or the last.
-
-    Where all blocks of a level fit, so do those inside them: the levels before are whole without a choice.
-    """
+    """Return the first mesh level whose blocks do not all fit whole on leaves by their `free` segments, or the last."""
+    # Where all blocks of a level fit, so do those inside them: the levels before are whole without a choice.
     found = levels(job)
 
     def fits(level: MeshLevel) -> bool:

@@ -249,10 +249,9 @@ def _of_file(cluster: Cluster, file: Path) -> list[Running]:
 
 
 def own_placement(cluster: Cluster, name: str, nodes: Sequence[str], job: Job | None = None) -> Placement:
-    """Return a placement that the planner did not make: its nodes in rank order, as one group or by the job's mesh.
-
-    Nothing is claimed of it: split groups and extra pieces are those of these nodes, and its certificate has no bound.
-    """
+    """Return a placement that the planner did not make: its nodes in rank order, as one group or by the job's mesh."""
+    # Nothing is claimed of it: split groups and extra pieces are those of these nodes, and its certificate has no
+    # bound.
     order = cluster.known(nodes)
     ranked = [("data", tuple(range(len(order))))] if job is None else [(slot.name, slot.ranks) for slot in slots(job)]
     groups = []
@@ -442,10 +441,8 @@ def fastest(cluster: Cluster, clock: Clock, job: Job, *, busy: list[str], **opti
 def _pipelines_whole(
     cluster: Cluster, job: Job, first: Placement, busy: list[str], options: Mapping[str, Any]
 ) -> Placement:
-    """Place the job with its axes exchanged, so that pipelines are kept whole, and count its rings.
-
-    Beside the first level nothing is proven of these, as they are not what was minimized.
-    """
+    """Place the job with its axes exchanged, so that pipelines are kept whole, and count its rings."""
+    # Beside the first level nothing is proven of these, as they are not what was minimized.
     stages, replicas = (job.mesh or {})["pipeline"], (job.mesh or {})["data"]
     turned = cluster.place(Job(name=job.name, mesh={"pipeline": replicas, "data": stages}), busy=busy, **options)
     nodes = tuple(turned.nodes[replica * stages + stage] for stage in range(stages) for replica in range(replicas))

@@ -146,10 +146,9 @@ class Templates:
         return list(switch_modes(self.network, rails, self.instance.hardware.gpu_nic_bytes_per_second))
 
     def _pairs(self, mode: Mode, pins: Pins) -> tuple[tuple[int, int], ...]:
-        """Return the models that spines and cores over leaves may be of, by their places from 1; 0: the leaf's.
-
-        They have its ports and the pins allow them; models with no more ports for no less money and power are left out.
-        """
+        """Return the models that spines and cores over leaves may be of, by their places from 1; 0: the leaf's."""
+        # They have its ports and the pins allow them; models with no more ports for no less money and power are left
+        # out.
         every = enumerate(resolved_switches(self.network.switches), 1)
         alike = {0: mode.switch} | {i: x for i, x in every if x != mode.switch and same_ports(x, mode.switch)}
 
@@ -239,10 +238,9 @@ class Templates:
         return found
 
     def _with(self, found: DesignTable, sites: list[SiteMode], kind: Builder) -> DesignTable:
-        """Add the templates of a kind, each only where it beats those found so far.
-
-        Where nothing slows traffic the cheapest rules the others out: then the cheapest sizes come first, a few a time.
-        """
+        """Add the templates of a kind, each only where it beats those found so far."""
+        # Where nothing slows traffic the cheapest rules the others out: then the cheapest sizes come first, a few a
+        # time.
         every, begun = {id(s): kind.sizes(s) for s in sites if len(s.stripes)}, slice(kind.first // 2, None, kind.first)
         for first in (True, False) if kind.first > 1 else (True,):
             groups = list[tuple[float, SiteMode, Ints, Floats]]()

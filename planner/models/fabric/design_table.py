@@ -86,12 +86,10 @@ def _no_worse(these: Floats, those: Floats) -> Flags:
 
 
 def undominated(parts: list[DesignTable], *, power_counts: bool) -> DesignTable:
-    """Join tables and drop entries that another beats or equals in slowdowns, price and, where it counts, power.
-
-    The cheapest come first; where power does not count it still decides between entries of one price. Of entries that
-    are alike in all the one with the fewest stripes, then of fewer tiers, the first mode and the largest leaf domain
-    stays.
-    """
+    """Join tables and drop entries that another beats or equals in slowdowns, price and, where it counts, power."""
+    # The cheapest come first; where power does not count it still decides between entries of one price. Of entries that
+    # are alike in all the one with the fewest stripes, then of fewer tiers, the first mode and the largest leaf domain
+    # stays.
     x = DesignTable.joined(parts) if parts else no_options()
     mode, domain, core_up, stripes = (x.key[:, AT[name]] for name in ("mode", "domain", "core_up", "stripes"))
     x = x.part(np.lexsort((-domain, mode, core_up > 0, stripes, x.allreduce, x.send, x.mw, x.usd)))

@@ -81,10 +81,9 @@ def _of_domain(s: SiteMode, domain: int, ups: Ints, leaves: LeafLoads) -> list[D
 def _at_targets(
     s: SiteMode, rows: ZoneRows, at: Ints, bound: tuple[Floats, Floats, Floats], ups: Ints, n: int
 ) -> list[DesignTable]:
-    """Return the cheapest templates at each target under some stripes, where some row may beat the front there.
-
-    `bound`: the least price of rows `at` with uplinks of spines, infinite where it beats nothing, and their slowdowns.
-    """
+    """Return the cheapest templates at each target under some stripes, where some row may beat the front there."""
+    # `bound`: the least price of rows `at` with uplinks of spines, infinite where it beats nothing, and their
+    # slowdowns.
     least, send, allreduce = bound
     domain = rows.trees.domain[:1]
     slow = np.stack(s.leaf_crossing(domain, ups, s.loads.at(n, domain))[:2], axis=1).tolist()
@@ -108,10 +107,8 @@ def _keeping(s: SiteMode, rows: ZoneRows, target: tuple[float, float], n: int) -
 
 
 def _cheapest(s: SiteMode, rows: ZoneRows, low: Ints, need: Floats, kept: Flags, n: int) -> list[DesignTable]:
-    """Return the cheapest template of the rows `kept`, or none where all cost more than the site's limit.
-
-    A spine has at least `low` uplinks, and a zone at least `need` links out.
-    """
+    """Return the cheapest template of the rows `kept`, or none where all cost more than the site's limit."""
+    # A spine has at least `low` uplinks, and a zone at least `need` links out.
     order = np.flatnonzero(kept & (low <= rows.high))
     order = order[np.argsort(rows.usd[order], kind="stable")]
     best, found = s.max_usd, list[DesignTable]()

@@ -184,11 +184,9 @@ def _rounded(figures: Floats) -> Floats:
 
 
 def _ladder(designs: list[Alternative], axes: Sequence[str], transport_slowdown: float) -> list[Alternative]:
-    """Return the designs that are the best below some step of the ladder of slowdowns.
-
-    No other design below that step costs or draws less without being worse in leaf size or splits. At equal prices all
-    trade-offs are kept.
-    """
+    """Return the designs that are the best below some step of the ladder of slowdowns."""
+    # No other design below that step costs or draws less without being worse in leaf size or splits. At equal prices
+    # all trade-offs are kept.
     scarce = _rounded(_figures(designs, [a for a in axes if a in ("cost", "power")]))
     others = _rounded(_figures(designs, [a for a in axes if a in ("leaf", "splits")]))
     send, kept = _figures(designs, ["time"])[:, 0], set[int]()

@@ -93,10 +93,8 @@ class Mode:
 
 
 def switch_modes(network: Network, gpus: int, nic_bytes_per_second: float) -> Iterator[Mode]:
-    """Yield every switch in every family, for racks of `gpus` GPUs, a NIC split over as many lanes as carry it.
-
-    A port may be split into 1, 2, 4 and so on parts that still carry a NIC, as many as the switch allows.
-    """
+    """Yield every switch in every family, for racks of `gpus` GPUs, a NIC split over as many lanes as carry it."""
+    # A port may be split into 1, 2, 4 and so on parts that still carry a NIC, as many as the switch allows.
     for s in resolved_switches(network.switches):
         lanes = lanes_of(s, nic_bytes_per_second)
         rate = lane_gbps(nic_bytes_per_second, lanes)
@@ -454,13 +452,11 @@ class SiteMode:
         return self.pins.get("min_zones") or (1 if {"tiers", "core_up_ports"} & set(self.pins) or self.wan_ports else 2)
 
     def least_prices(self, domain: Ints, up: Any, tiers: int = 2) -> Prices:
-        """Bound the price and power of trees of at least `tiers` tiers whose leaves have `up` uplinks.
-
-        A tree has the fewest spines that have ports for all uplinks, and a core and super-spines above. Where pods, or
-        zones, are joined, each has the links out that the core share and the ratio of spines ask for. Links cost
-        something where they have one price. Of a dragonfly only leaves and links to GPUs count, and nothing where these
-        depend on the groups.
-        """
+        """Bound the price and power of trees of at least `tiers` tiers whose leaves have `up` uplinks."""
+        # A tree has the fewest spines that have ports for all uplinks, and a core and super-spines above. Where pods,
+        # or zones, are joined, each has the links out that the core share and the ratio of spines ask for. Links cost
+        # something where they have one price. Of a dragonfly only leaves and links to GPUs count, and nothing where
+        # these depend on the groups.
         m, n, p, pins = self.mode, self.network, self.prices, self.pins
         if m.grouped:
             return BELOW * self.fixed(domain) * (p.places is None and not self.wan_ports)
@@ -479,11 +475,9 @@ class SiteMode:
         return np.asarray(BELOW * (self.fixed(domain) + m.networks * (boxes + links)))
 
     def worthwhile_uplinks(self, domains: Ints, leaves: LeafLoads, tiers: int = 2) -> tuple[Ints, Ints]:
-        """Return leaf domains with uplinks of a leaf at which some tree may beat the templates found so far.
-
-        The tree costs at least its least price, and is as slow as its leaves under the best number of stripes. Rows are
-        in the order of the domains, uplinks ascending.
-        """
+        """Return leaf domains with uplinks of a leaf at which some tree may beat the templates found so far."""
+        # The tree costs at least its least price, and is as slow as its leaves under the best number of stripes. Rows
+        # are in the order of the domains, uplinks ascending.
         low, high = self.leaf_share(domains), self.uplinks(domains)
         if "leaf_up_ports" in self.pins:
             low, high = (f(x, self.pins["leaf_up_ports"]) for f, x in ((np.maximum, low), (np.minimum, high)))

@@ -65,11 +65,9 @@ class RowConditions:
 
 
 def min_slowest_seconds(layers: int, p: Any, layer: Any, head: float) -> Any:
-    """Bound from below the seconds of the slowest of p stages of whole layers, the last of which also has the head.
-
-    With k layers on each other stage the last holds the rest, layers - k·(p - 1): its time falls with k, theirs
-    grows, and the two cross at the mean.
-    """
+    """Bound from below the seconds of the slowest of p stages of whole layers, the last of which also has the head."""
+    # With k layers on each other stage the last holds the rest, layers - k·(p - 1): its time falls with k, theirs
+    # grows, and the two cross at the mean.
     k = (layers * layer + head) / (p * layer)
     crossing = np.minimum(np.ceil(k - EPS) * layer, (layers - np.floor(k + EPS) * (p - 1)) * layer + head)
     return np.maximum(crossing, layer + head)
@@ -172,10 +170,8 @@ def holds_layers(s: Strategy, zero: int, rows: StrategyRows) -> Flags:
 
 
 def _may_hold_layers(s: Strategy, zero: int, rows: StrategyRows) -> Flags:
-    """Return which rows may hold all layers if each stage had the room of one without ends, and flew as few chunks.
-
-    The last stage has the fewest in flight; so none of the others holds more whole layers than it would without ends.
-    """
+    """Return which rows may hold all layers if each stage had the room of one without ends, and flew as few chunks."""
+    # The last stage has the fewest in flight; so none of the others holds more whole layers than it would without ends.
     m, p, v = s.machine, rows.p, rows.v
     state = memory.gpu_state_bytes(m, s.shape, s.weights, layers=1, ends=0, zero_stage=zero, replicas=rows.d)
     flying = np.maximum(schedule.chunks_in_flight(s.order, p - 1, p, v, rows.m), 1) / v
@@ -243,10 +239,8 @@ def _memory_of(s: Strategy, zero: int, rows: StrategyRows, shards: Any) -> _Memo
 
 
 def _holds_whole_layers(s: Strategy, rows: StrategyRows, x: _Memory) -> Flags:
-    """Return which rows may hold all layers in whole layers, each chunk of a stage as large as its largest.
-
-    A stage holds the larger of two numbers of layers: all keep their activations, or all are recomputed.
-    """
+    """Return which rows may hold all layers in whole layers, each chunk of a stage as large as its largest."""
+    # A stage holds the larger of two numbers of layers: all keep their activations, or all are recomputed.
     v = rows.v[:, None]
 
     def most(room: Floats, kept: float) -> Floats:
@@ -294,11 +288,9 @@ def _min_stage_seconds(s: Strategy, rows: StrategyRows, x: _Memory, a: Floats, r
 
 
 def _min_recomputed_layers(s: Strategy, x: _Memory, layers: float, most: Floats, free: Floats) -> Floats:
-    """Bound from below, by memory, the layers that each stage recomputes where all stages recompute as many.
-
-    With r of them recomputed a stage holds free + r·saved/(state/flying + kept) layers, up to the most that it ever
-    does. The sum is concave in r, so Newton's steps towards the r at which it holds the model come from below.
-    """
+    """Bound from below, by memory, the layers that each stage recomputes where all stages recompute as many."""
+    # With r of them recomputed a stage holds free + r·saved/(state/flying + kept) layers, up to the most that it ever
+    # does. The sum is concave in r, so Newton's steps towards the r at which it holds the model come from below.
     rise = np.where(x.there, x.flying * (s.bytes.kept - s.bytes.checkpoint) / (x.state + x.flying * s.bytes.kept), 0.0)
     found = np.zeros(len(free))
     for _ in range(NEWTON_STEPS):

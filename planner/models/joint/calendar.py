@@ -57,10 +57,8 @@ class Calendar:
 
     @cached_property
     def _steps(self) -> tuple[Floats, Floats, Floats]:
-        """Tabulate by steps of GPUs the least stretch of whole restarts, and without a replica of no GPUs.
-
-        A step counts the stops of its fewest GPUs, and the writers of its most.
-        """
+        """Tabulate by steps of GPUs the least stretch of whole restarts, and without a replica of no GPUs."""
+        # A step counts the stops of its fewest GPUs, and the writers of its most.
         count = math.ceil(math.log(MOST_GPUS) / math.log(STEP)) + 1
         gpus: Floats = np.asarray(STEP ** np.arange(count), dtype=np.float64)
         job = replace(self.base, gpus=gpus, writers=gpus * STEP)
@@ -113,19 +111,15 @@ class Calendar:
         return float(self.column_floor(replicas, replica_gpus))
 
     def column_floor(self, replicas: Any, replica_gpus: Any) -> Any:
-        """Bound the stretch of jobs by replicas from below: spares cost nothing, steps take no time.
-
-        The interval of the least stretch is exact, and none does better but by the rounding that is taken off.
-        """
+        """Bound the stretch of jobs by replicas from below: spares cost nothing, steps take no time."""
+        # The interval of the least stretch is exact, and none does better but by the rounding that is taken off.
         job = replace(self.base, gpus=replicas * replica_gpus * 1.0, replica_gpus=replica_gpus, replicas=replicas)
         return min_stretch(job) * ROUNDING
 
     def min_seconds(self, each: Any, once: Any, replicas: Any, replica_gpus: Any) -> Any:
-        """Bound each/d + once on a clock over every number of replicas d up to one.
-
-        Piece by piece of the range, from its upper end down: in a piece of a to b GPUs stretch/GPUs is at least that
-        up to b, and at least the stretch from a on over b.
-        """
+        """Bound each/d + once on a clock over every number of replicas d up to one."""
+        # Piece by piece of the range, from its upper end down: in a piece of a to b GPUs stretch/GPUs is at least that
+        # up to b, and at least the stretch from a on over b.
         most = np.maximum(replicas * replica_gpus, 1.0)
         shape = np.broadcast_shapes(np.shape(each), np.shape(once), np.shape(most))
         parts = (-1,) + (1,) * len(shape)
@@ -142,11 +136,9 @@ class Calendar:
         return np.array([*back, len(self._steps[0])], dtype=np.int64)
 
     def step_limit(self, limit: float, each: float, once: float, most: int, replica_gpus: int) -> tuple[float, int]:
-        """Return a limit on the seconds each/d + once, and the fewest replicas d that may meet the limit on a clock.
-
-        No number of replicas that meets the clock's limit exceeds the returned one. Replica counts too few to meet it
-        are excluded; a larger fewest count stretches steps more, which leaves less time, so this is repeated.
-        """
+        """Return a limit on the seconds each/d + once, and the fewest replicas d that may meet the limit on a clock."""
+        # No number of replicas that meets the clock's limit exceeds the returned one. Replica counts too few to meet it
+        # are excluded; a larger fewest count stretches steps more, which leaves less time, so this is repeated.
         low = 1
         while True:
             alone = limit / float(self.floor(low * replica_gpus))

@@ -156,10 +156,8 @@ def _rows_of(t: StrategyPipelines, d: Ints, m: Ints) -> StrategyRows:
 
 
 def pipelines_in_memory(world: World, s: Strategy) -> Flags:
-    """Return which pipelines of a strategy may hold the model under any ZeRO stage.
-
-    The state falls with the ZeRO stage; at stage 3 a GPU also holds the gathered weights of a layer.
-    """
+    """Return which pipelines of a strategy may hold the model under any ZeRO stage."""
+    # The state falls with the ZeRO stage; at stage 3 a GPU also holds the gathered weights of a layer.
     if s not in world.cache.holding:
         zeros, rows = s.problem.zero_stages, table_of(world, s).rows
         least = {max(z for z in zeros if (z == 3) == gathers) for gathers in {z == 3 for z in zeros}}

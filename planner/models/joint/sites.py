@@ -223,11 +223,9 @@ class Sites:
         return replace(found, asked=parts, parts=placed, capital_usd=found.capital_usd + usd, proof=proof)
 
     def least(self, parts: tuple[SitePart, ...], circuit: Circuit | None) -> float:
-        """Bound the capital of some parts at the circuit's wavelengths or more; infinite where no sites hold them.
-
-        Where the fibre is designed no design is made: each pair costs at least the fibre of the exchange alone, of the
-        circuit's bytes of a stage or fewer, or of any number of bytes if the circuit has 0.
-        """
+        """Bound the capital of some parts at the circuit's wavelengths or more; infinite where no sites hold them."""
+        # Where the fibre is designed no design is made: each pair costs at least the fibre of the exchange alone, of
+        # the circuit's bytes of a stage or fewer, or of any number of bytes if the circuit has 0.
         if not self.designed:
             found = self.cheapest(parts, circuit)
             return math.inf if found is None else found.capital_usd
@@ -238,11 +236,9 @@ class Sites:
         return math.inf if placed is None else placed.capital_usd
 
     def joined_least(self, parts: tuple[SitePart, ...], circuit: Circuit | None) -> float:
-        """Bound the capital as `least` does, but of more than two sites by the design of their fibre.
-
-        More wavelengths need no less fibre, so that where no design joins the sites none does at more of them, and
-        designs that carry the exchange alone cost no less.
-        """
+        """Bound the capital as `least` does, but of more than two sites by the design of their fibre."""
+        # More wavelengths need no less fibre, so that where no design joins the sites none does at more of them, and
+        # designs that carry the exchange alone cost no less.
         if not self.designed or len(parts) < 3:
             return self.least(parts, circuit)
         if circuit is not None and not circuit.stage_bytes:

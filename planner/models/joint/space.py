@@ -426,11 +426,9 @@ def ways_to_cut(problem: JointProblem) -> Iterator[tuple[LayerShape, str]]:
 
 
 def _overlapping(problem: JointProblem, shape: LayerShape, recomputes: str) -> Iterator[tuple[LayerShape, str]]:
-    """Yield a cut of a layer with each way that the experts' exchange may run, and the recompute choice of each.
-
-    Where it overlaps in some layouts only: with no layer recomputed it overlaps under some pipelines; with some it
-    does not; under the other pipelines it never does. `_alternates` says which pipelines each has.
-    """
+    """Yield a cut of a layer with each way that the experts' exchange may run, and the recompute choice of each."""
+    # Where it overlaps in some layouts only: with no layer recomputed it overlaps under some pipelines; with some it
+    # does not; under the other pipelines it never does. `_alternates` says which pipelines each has.
     if not limits_expert_overlap(problem.machine, shape):
         yield shape, recomputes
         return

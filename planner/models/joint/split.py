@@ -203,10 +203,8 @@ class Stages:
 
     @staticmethod
     def _fewest(left: Floats, flying: Floats, sizes: Ints, kept: float, saved: float) -> Ints:
-        """Return the fewest layers r to recompute so that the activations in flight fit the memory left.
-
-        flying·(kept - r/l·saved) <= left, with l layers of the stage; `NO_FIT` where no r does.
-        """
+        """Return the fewest layers r to recompute so that the activations in flight fit the memory left."""
+        # flying·(kept - r/l·saved) <= left, with l layers of the stage; `NO_FIT` where no r does.
         need = flying * kept - left
         if saved <= 0:
             return np.where(need <= 0, 1, NO_FIT)
@@ -298,11 +296,9 @@ class Stages:
         return np.asarray(np.minimum(within + self.column.v - 1, max(most, self.column.v - 1)))
 
     def _least(self, limited: Floats, other: Floats, limit: float, most: int) -> float:
-        """Return the least limit on one figure that admits a split under one on the other; infinite where none does.
-
-        Each size of a stage, from one layer a chunk on, opens at its own limit. The open sizes and the `v - 1` layers
-        below them must hold the model, and each stage its fewest layers.
-        """
+        """Return the least limit on one figure that admits a split under one on the other; infinite where none does."""
+        # Each size of a stage, from one layer a chunk on, opens at its own limit. The open sizes and the `v - 1` layers
+        # below them must hold the model, and each stage its fewest layers.
         c, places = self.column, most - self.column.v + 1
         needed, fewest = c.strategy.problem.layers - c.p * (c.v - 1), self.least_sizes - c.v
         if needed > c.p * places or fewest.max() >= places:
@@ -415,10 +411,8 @@ class Stages:
         return self.effective * (stage - self._spared) + self.once(chunk, layers)
 
     def fastest(self) -> LayerSplit | None:
-        """Return the fastest split; None where none beats the cutoff.
-
-        Where a pin asks for recomputed layers and memory for none, some stage recomputes one.
-        """
+        """Return the fastest split; None where none beats the cutoff."""
+        # Where a pin asks for recomputed layers and memory for none, some stage recomputes one.
         if self._has_rule:
             return self._best_alike(lambda stages: stages.fastest())
         limits = self.least()

@@ -168,10 +168,9 @@ def levels(flows: JobPlacementModel) -> list[Expr]:
 
 
 def count_boundaries(flows: JobPlacementModel, across: Expr) -> Expr:
-    """Count the neighbours that are not in one pod: exactly along one line, from below along several.
-
-    Every pod in use and every group across pods is a run of some line; a line that is not within a pod has a boundary.
-    """
+    """Count the neighbours that are not in one pod: exactly along one line, from below along several."""
+    # Every pod in use and every group across pods is a run of some line; a line that is not within a pod has a
+    # boundary.
     problem, lines = flows.q, flows.q.groups // flows.q.line
     inside = groups_by_pod(flows)
     runs = cp_model.LinearExpr.sum([*count_pods_with_groups(flows, inside), across]) - lines

@@ -161,10 +161,8 @@ def pods_of_groups(problem: PlacementProblem, packing: Packing) -> tuple[Counter
 
 
 def boundaries(problem: PlacementProblem, within: Counter[int], across: int) -> int:
-    """Count the neighbours along the lines that are not in one pod: the runs of one pod less the lines.
-
-    One line alone has a run for each pod and one for each group across pods, however the groups are numbered.
-    """
+    """Count the neighbours along the lines that are not in one pod: the runs of one pod less the lines."""
+    # One line alone has a run for each pod and one for each group across pods, however the groups are numbered.
     if problem.line >= problem.groups:
         return max(len(within) + across - 1, 0)
     # The pod of each group in numbered order: whole lines, the rest of each pod, None for those across pods.
@@ -325,11 +323,9 @@ def min_split_weight(free: Sequence[int], kinds: Sequence[Kind]) -> int:
 
 
 def min_extra_pieces(problem: PlacementProblem, split: int) -> int:
-    """Bound the pieces above one per group, given how many groups split at least.
-
-    A group larger than every leaf needs as many pieces as the largest leaf goes into it. Where equal groups must split,
-    every leaf takes as many whole ones as fit, and the split ones go into the holes that are left.
-    """
+    """Bound the pieces above one per group, given how many groups split at least."""
+    # A group larger than every leaf needs as many pieces as the largest leaf goes into it. Where equal groups must
+    # split, every leaf takes as many whole ones as fit, and the split ones go into the holes that are left.
     largest = max((leaf.free for leaf in problem.leaves), default=0)
     if not split or not largest:
         return 0

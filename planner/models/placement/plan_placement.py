@@ -323,8 +323,8 @@ def place_stages(request: PlacementRequest, options: Options, *, site: str) -> O
     split = shape.groups - _max_unsplit_groups(shape, ledger.run)
     sizes = cluster_sizes(shape, split)
     choice, pieces_bound = min_pieces(shape, sizes, split, ledger.run)
-    again = choice.extra_pieces == pieces_bound
-    clusters, pods_bound = min_crossing_pods(shape, sizes, choice, ledger.run, search=again)
+    proven = choice.extra_pieces == pieces_bound
+    clusters, pods_bound = min_crossing_pods(shape, sizes, choice, ledger.run, search=proven)
     placed = _placed(shape, clusters, pieces_bound, pods_bound)
     return Outcome(stop=Stop.PROVED if placed.proved else ledger.stop, solution=placed)
 
@@ -338,11 +338,9 @@ def _shape(request: PlacementRequest) -> LeafDomains:
 
 
 def _max_unsplit_groups(shape: LeafDomains, run: Run) -> int:
-    """Maximise the groups that each fit within one leaf domain.
-
-    The closed form, which is always reached, is returned. InternalError where the model proves another number before
-    its time limit.
-    """
+    """Maximise the groups that each fit within one leaf domain."""
+    # The closed form, which is always reached, is returned. InternalError where the model proves another number before
+    # its time limit.
     classes = Counter(shape.free)
     model = cp_model.CpModel()
     domains = {

@@ -209,11 +209,9 @@ def formulate_chains(
 
 
 def follow_chains(flows: cpsat_model.JobPlacementModel, pod: int, max_split: int) -> Chains:
-    """Require each chain of a pod to lead from its first item to its last hole.
-
-    A hole as large as the largest group would take any split group whole, so none is used where every split costs.
-    Limits are narrow, as wide ones around the circles of a flow are tightened one by one, which takes long.
-    """
+    """Require each chain of a pod to lead from its first item to its last hole."""
+    # A hole as large as the largest group would take any split group whole, so none is used where every split costs.
+    # Limits are narrow, as wide ones around the circles of a flow are tightened one by one, which takes long.
     chain, kinds = Chains(), flows.q.kinds
     largest = max(kind.size for kind in kinds)
     items = sizes_of(flows.q) if flows.by_pod and len(flows.pods) > 1 else [kind.size for kind in kinds]
@@ -376,11 +374,9 @@ class _Model:
 
 
 def _model(problem: PlacementProblem, progress: Progress, level: int, options: Options) -> _Model | None:
-    """Write the model of a level down; None where it is too large for the time that is left.
-
-    Flows by pod have a tight relaxation, on which HiGHS proves in seconds what CP-SAT does not in minutes; without pods
-    it is the other way round.
-    """
+    """Write the model of a level down; None where it is too large for the time that is left."""
+    # Flows by pod have a tight relaxation, on which HiGHS proves in seconds what CP-SAT does not in minutes; without
+    # pods it is the other way round.
     by_pod, left = level > 1, progress.deadline.left
     seconds = SECONDS_PER_FLOW_VARIABLE if by_pod else SECONDS_PER_VARIABLE
     if level and _affordable(size_of(problem, by_pod=by_pod), left, seconds):
@@ -444,10 +440,9 @@ def _search(model: _Model, progress: Progress, level: int, options: Options) -> 
 
 
 def _proven(outcome: Outcome[Values], excluded: int | None) -> int:
-    """Return the whole number that a run proves, where only values below `excluded` were searched, if there is one.
-
-    A run that failed proves nothing. Nor does one without a solution that excluded none: its rows admit the incumbent.
-    """
+    """Return the whole number that a run proves, where only values below `excluded` were searched, if there is one."""
+    # A run that failed proves nothing. Nor does one without a solution that excluded none: its rows admit the
+    # incumbent.
     if outcome.stop is Stop.FAILED:
         return 0
     if outcome.infeasible:

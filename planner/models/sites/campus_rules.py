@@ -151,10 +151,8 @@ def facility_power(model: Any, data: SplitData) -> None:
 
 
 def fault_split(model: Any, data: SplitData) -> None:
-    """Require sites in enough interconnections, and limit the share of all racks in any one of them.
-
-    An interconnection counts once a site in it is open: reached[i] <= sum of open[s] over its sites.
-    """
+    """Require sites in enough interconnections, and limit the share of all racks in any one of them."""
+    # An interconnection counts once a site in it is open: reached[i] <= sum of open[s] over its sites.
     rule = data.grid.rules.fault_split
     if not rule.enabled:
         return
@@ -177,7 +175,7 @@ def _one_site_each(data: SplitData, sites: int) -> bool:
     return split.enabled and sites == split.min_interconnections
 
 
-def _fault_split_min_site_modules(data: SplitData, racks: int, sites: int) -> int:
+def min_fault_split_modules(data: SplitData, racks: int, sites: int) -> int:
     """Bound an open site's modules by the racks less the others' largest shares, where each is alone in its area."""
     if not _one_site_each(data, sites):
         return 1
@@ -244,7 +242,7 @@ CAMPUS_RULES = (
         max_site_modules=lambda data, _, modules: (
             data.grid.rules.fault_split.max_share * modules if data.grid.rules.fault_split.enabled else None
         ),
-        min_site_modules=_fault_split_min_site_modules,
+        min_site_modules=min_fault_split_modules,
         min_sites=lambda data: (
             data.grid.rules.fault_split.min_interconnections if data.grid.rules.fault_split.enabled else 1
         ),

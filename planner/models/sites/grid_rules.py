@@ -110,11 +110,9 @@ def new_circuits(model: Any, data: SplitData, network: DcNetwork) -> None:
 
 
 def _max_angles(data: SplitData, network: DcNetwork) -> dict[str, float]:
-    """Bound the angle between the ends of each new corridor, in radians, by the ratings along a path.
-
-    A circuit at its rating has its ends rating · |x| apart. Between islands the path may lead over any new circuits and
-    through any islands, so all of them are added up. A smaller bound would forbid angles that are possible.
-    """
+    """Bound the angle between the ends of each new corridor, in radians, by the ratings along a path."""
+    # A circuit at its rating has its ends rating · |x| apart. Between islands the path may lead over any new circuits
+    # and through any islands, so all of them are added up. A smaller bound would forbid angles that are possible.
     share = normal_share(data.grid) / BASE_MVA
     graph = nx.Graph()
     graph.add_nodes_from(network.nodes)
@@ -271,10 +269,8 @@ def _rating_sentence(data: SplitData) -> str:
 
 
 def security(model: Any, data: SplitData) -> None:
-    """Require that after each N-1 contingency the grid keeps its ratings, and its plants their spare power.
-
-    Only the reserves are stated at once; flows after contingencies are lazy rows.
-    """
+    """Require that after each N-1 contingency the grid keeps its ratings, and its plants their spare power."""
+    # Only the reserves are stated at once; flows after contingencies are lazy rows.
     if data.network is not None and data.grid.rules.n1 == "full":
         reserves(model, data.network)
 

@@ -469,10 +469,8 @@ def _balance(model: Any, data: SplitData) -> None:
 
 
 def yearly_musd(model: Any, data: SplitData) -> Any:
-    """Return energy, sites, lines and WAN spread over their lives, and the excess of soft rules, in M$ per year.
-
-    Racks and fabric cost the same in every split of a given total, so they are left out.
-    """
+    """Return energy, sites, lines and WAN spread over their lives, and the excess of soft rules, in M$ per year."""
+    # Racks and fabric cost the same in every split of a given total, so they are left out.
     rate, prices = data.grid.prices.discount_rate, data.grid.prices
     lease = cost.annuity(rate, data.wan.fibre_life_years) / 1e6
     equipment = cost.annuity(rate, prices.it_life_years) / 1e6

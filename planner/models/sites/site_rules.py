@@ -50,10 +50,8 @@ def _area_sentence(data: SplitData) -> str:
 
 
 def interconnect(model: Any, data: SplitData) -> None:
-    """Require that a site's circuits carry a share of its load, with all circuits in service or without the largest.
-
-    Which circuit is the largest depends on the corridors that are built, so there is a row for each that could be.
-    """
+    """Require that a site's circuits carry a share of its load, with all circuits in service or without the largest."""
+    # Which circuit is the largest depends on the corridors that are built, so there is a row for each that could be.
     rule = data.grid.rules.interconnect
     if not rule.enabled:
         return
@@ -208,11 +206,9 @@ def min_sites(data: SplitData, rules: Iterable[Rule]) -> int:
 
 
 def link_variables(model: Any, data: SplitData, rules: list[Rule], sites: int | None) -> None:
-    """Create pairs, their wavelengths and fibre pairs, and which numbers of open sites are reached.
-
-    In a ring over n sites each link has 2·(n-1)/n of the gradient, so the need grows with their number. It is constant
-    for each number, so that pairs, wavelengths and fibres come out whole by themselves.
-    """
+    """Create pairs, their wavelengths and fibre pairs, and which numbers of open sites are reached."""
+    # In a ring over n sites each link has 2·(n-1)/n of the gradient, so the need grows with their number. It is
+    # constant for each number, so that pairs, wavelengths and fibres come out whole by themselves.
     model.max_sites = max_sites(data, rules) if sites is None else sites
     minimum = sites or min_sites(data, rules)
     required = any(rule.name == "wan_capacity" for rule in rules)
@@ -245,12 +241,10 @@ def _both_open(model: Any, a: str, b: str) -> Any:
 
 
 def _mesh(model: Any, data: SplitData, sites: int) -> None:
-    """Join each open site to the `sites` - 1 others; wavelengths and fibres of a pair follow from its being joined.
-
-    Of two sites, the sums alone say which pair it is; of more, they are implied for whole sites, and are what makes
-    the relaxation price links at all. A pair without enough capacity, or that a rule bars, has no variable and cannot
-    be open.
-    """
+    """Join each open site to the `sites` - 1 others; wavelengths and fibres of a pair follow from its being joined."""
+    # Of two sites, the sums alone say which pair it is; of more, they are implied for whole sites, and are what makes
+    # the relaxation price links at all. A pair without enough capacity, or that a rule bars, has no variable and cannot
+    # be open.
     waves = {pair: model.levels[pair][0][1] for pair in model.pair}
     fibres = {pair: wan.fibre_pairs(data.wan, count) for pair, count in waves.items()}
     model.wavelengths = pyo.Expression(list(model.pair), rule=lambda model, a, b: waves[a, b] * model.pair[a, b])
@@ -270,10 +264,8 @@ def _mesh(model: Any, data: SplitData, sites: int) -> None:
 
 
 def wavelength_levels(data: SplitData, max_sites: int, min_sites: int = 2) -> dict[Pair, list[tuple[int, int | None]]]:
-    """List the numbers of sites from which each pair needs more wavelengths, with that need; None: beyond any lease.
-
-    The first is listed as 2, whatever the minimum number of sites is.
-    """
+    """List the numbers of sites from which each pair needs more wavelengths, with that need; None: beyond any lease."""
+    # The first is listed as 2, whatever the minimum number of sites is.
     needs: dict[Pair, list[tuple[int, int | None]]] = {}
     for pair in data.pairs if max_sites >= 2 and data.request.exchange is not None else ():
         steps: list[tuple[int, int | None]] = []
