@@ -188,10 +188,10 @@ class BatchSearch:
             return
         self.improvements = improvements
         for limit in sorted({point.seconds for pool in self.pools for point in pool.points.values()}):
-            sequences = sum(
-                max((count for count, point in pool.points.items() if point.seconds <= limit * (1 + EPS)), default=0)
-                for pool in self.pools
+            fits = (
+                [n for n, point in pool.points.items() if point.seconds <= limit * (1 + EPS)] for pool in self.pools
             )
+            sequences = sum(max(counts, default=0) for counts in fits)
             if limit / max(1, min(self.batch, sequences)) < self.rate:
                 self._keep_better(self._fullest(limit))
         for k, pool in enumerate(self.pools):  # alone it waits for no exchange

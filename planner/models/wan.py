@@ -211,14 +211,11 @@ def loads(data: WanData) -> dict[tuple[str, str], list[Term]]:
     for _, _, option, cuts in options:
         states |= {(edge, "normal"): None for edge in option.primary}
         states |= {(edge, cut): cut for cut in cuts for edge in option.backup or ()}
-    return {
-        (edge, state): [
-            (demand, i, rate)
-            for demand, i, option, cuts in options
-            if (rate := option.rate(edge, states[edge, state], cuts))
-        ]
-        for edge, state in sorted(states)
-    }
+    found: dict[tuple[str, str], list[Term]] = {}
+    for edge, state in sorted(states):
+        rates = [(demand, i, option.rate(edge, states[edge, state], cuts)) for demand, i, option, cuts in options]
+        found[edge, state] = [term for term in rates if term[2]]
+    return found
 
 
 def priced(data: WanData) -> bool:

@@ -446,10 +446,8 @@ def summary(result: Evaluation, *, why: bool = False) -> str:
         *_interval_lines(result),
     ]
     for line, part in zip(time_lines(result), sorted_parts(result.breakdown_seconds), strict=True):
-        constants = ", ".join(
-            f"{constant.path.split('.', 1)[1]} {shown(constant.value)}{few_rows(constant)}"
-            for constant in result.rests_on[part]
-        )
+        own = ((x.path.split(".", 1)[1], shown(x.value), few_rows(x)) for x in result.rests_on[part])
+        constants = ", ".join(f"{path} {value}{rows}" for path, value, rows in own)
         lines.append(f"{line}   {constants}" if why else line)
     lines += memory_lines(result)
     # Stages in a row that have the same memory share a line.

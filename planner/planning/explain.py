@@ -297,26 +297,18 @@ def _value(v: Variant, plan: JointPlan | None) -> str:
     if v.choice == "stripes":
         return str(next((t.stripes for t in plan.templates.values()), v.value))
     column, shape = plan.column, plan.column.strategy.shape
-    chosen = {
-        "pipeline_parallel": column.p,
-        "virtual_stages": column.v,
-        "zero_stage": column.zero,
-        "microbatch_sequences": shape.micro_batch,
-        "schedule": column.strategy.order,
-    }
+    chosen: dict[str, Any] = {"pipeline_parallel": column.p, "virtual_stages": column.v, "zero_stage": column.zero}
+    chosen |= {"microbatch_sequences": shape.micro_batch, "schedule": column.strategy.order}
     return str(chosen.get(v.choice, getattr(shape, v.choice, v.value)))
 
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """The best plan of a question that differs a little: its days or dollars, and their bound.
-
-    Days count from the decision where the day of the end is minimized, else from the start of training.
-    """
+    """The best plan of a question that differs a little: its days or dollars, and their bound."""
 
     value: float | None
     bound: float | None
-    days: float | None
+    days: float | None  # from the decision where the day of the end is minimized, else from the start of training
     plan: JointPlan | None
     proved: bool
     start_days: float | None = None

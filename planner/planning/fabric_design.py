@@ -34,19 +34,12 @@ from planner.simulation.traffic import MAX_PLANES, part_of_design, permutation
 from planner.solvers.signals import Deadline, OutOfTimeError
 from planner.units import money
 
-KINDS: dict[FabricFamily, range] = {  # tiers that a family can have
-    "rail": range(1, 5),
-    "rack": range(1, 5),
-    "rail-only": range(1, 5),
-    "dragonfly+": range(2, 3),
-    "dragonfly": range(1, 2),
-}
-WORDS: dict[FabricFamily, str] = {
-    "rail": "rail-optimised",
-    "rack": "leaf by host",
-    "rail-only": "rail-only",
-    "dragonfly+": "dragonfly+",
-    "dragonfly": "dragonfly",
+KINDS: dict[FabricFamily, tuple[str, range]] = {  # in words, and the tiers that a family can have
+    "rail": ("rail-optimised", range(1, 5)),
+    "rack": ("leaf by host", range(1, 5)),
+    "rail-only": ("rail-only", range(1, 5)),
+    "dragonfly+": ("dragonfly+", range(2, 3)),
+    "dragonfly": ("dragonfly", range(1, 2)),
 }
 SIMULATED_HOSTS = 4_096  # of a fabric; more are cut to their first pods
 SEEDS = 4
@@ -108,8 +101,8 @@ class FabricKind:
     @property
     def name(self) -> str:
         """Name it for a reader."""
-        own = len(KINDS[self.family]) == 1
-        return WORDS[self.family] if own else f"{WORDS[self.family]}, {self.tiers} tier{'s' * (self.tiers > 1)}"
+        words, tiers = KINDS[self.family]
+        return words if len(tiers) == 1 else f"{words}, {self.tiers} tier{'s' * (self.tiers > 1)}"
 
 
 def design_fabric(instance: FabricInstance, options: Options) -> Plan:
@@ -148,7 +141,7 @@ def _kinds(network: Network) -> Iterator[FabricKind]:
     families = sorted(KINDS, key=lambda family: family not in network.families)
     repeated = next(family for family in reversed(families) if family in ("rail", "rack"))  # of one switch alike
     for family in families:
-        for tiers in KINDS[family]:
+        for tiers in KINDS[family][1]:
             if tiers <= network.max_tiers and (tiers > 1 or family != repeated):
                 yield FabricKind(family=family, tiers=tiers)
 

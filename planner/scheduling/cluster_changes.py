@@ -219,12 +219,8 @@ def preempt(
         return Preemption(stop=(), cost=None, placement=placed, certificate=certificate)
     gone = [node for index in chosen for node in running[index].placement.nodes]
     placed = cluster.place(job, free=gone, busy=set(everything).difference(gone), time_limit=time_limit, seed=seed)
-    return Preemption(
-        stop=tuple(running[index].placement.job for index in chosen),
-        cost=sum(costs[index] for index in chosen),
-        placement=placed,
-        certificate=certificate,
-    )
+    stop, cost = tuple(running[index].placement.job for index in chosen), sum(costs[index] for index in chosen)
+    return Preemption(stop=stop, cost=cost, placement=placed, certificate=certificate)
 
 
 def _blocks(cluster: Cluster, job: Job, running: Sequence[Running]) -> Iterable["LeafBlock"]:
@@ -252,14 +248,10 @@ def defragment(
     pieces = [piece for piece in _pieces(cluster, running) if running[piece[0]].placement.segment_nodes == 1]
     movable = {running[index].placement.nodes[rank] for index, _, ranks in pieces for rank in ranks}
     busy = cluster.busy.union(*(run.placement.nodes for run in running))
-    loads = tuple(
-        LeafLoad(
-            len(leaf.nodes),
-            sum(node in busy and node not in movable for node in leaf.nodes),
-            tuple(len(ranks) for _, at, ranks in pieces if at == i),
-        )
-        for i, leaf in enumerate(cluster.leaves)
-    )
+    own = [tuple(len(ranks) for _, at, ranks in pieces if at == i) for i in range(len(cluster.leaves))]
+    fixed = [sum(node in busy and node not in movable for node in leaf.nodes) for leaf in cluster.leaves]
+    each = zip(cluster.leaves, fixed, own, strict=True)
+    loads = tuple(LeafLoad(len(leaf.nodes), taken, sizes) for leaf, taken, sizes in each)
     outcome = minimize_moves(loads, leaves, options_of(time_limit, seed))
     steps = None
     if outcome.solution is not None:
@@ -283,11 +275,9 @@ def defragment(
     )
     if outcome.solution is None or steps is None:
         return Defragmentation(leaves=(), moves=(), certificate=certificate)
-    return Defragmentation(
-        leaves=tuple(cluster.leaves[i].name for i in outcome.solution.leaves),
-        moves=tuple(_named_moves(cluster, running, pieces, steps, busy)),
-        certificate=certificate,
-    )
+    freed = tuple(cluster.leaves[i].name for i in outcome.solution.leaves)
+    moves = tuple(_named_moves(cluster, running, pieces, steps, busy))
+    return Defragmentation(leaves=freed, moves=moves, certificate=certificate)
 
 
 def _targets(

@@ -268,10 +268,7 @@ class Trees(ArrayTable):
 
 @dataclass(kw_only=True)
 class SiteMode:
-    """The inputs from which the templates of one mode at one site are built, with one pair of models above leaves.
-
-    `front` holds the templates found so far, which later ones must beat in something.
-    """
+    """The inputs from which the templates of one mode at one site are built, with one pair of models above leaves."""
 
     network: Network
     mode: Mode
@@ -291,6 +288,7 @@ class SiteMode:
     spine: int = 0  # model of spines: its place in network.switches, from 1; 0 where it is the leaf's
     core: int = 0  # the same of cores
     first_core: bool = True  # no pair before has these spines: it stands for fabrics of spines without cores
+    # The templates found so far, which later ones must beat in something.
     front: DominanceTest = field(default_factory=lambda: DominanceTest(no_options(), power_counts=False))
 
     @cached_property

@@ -191,16 +191,13 @@ def _degrees(problem: JointProblem) -> dict[str, list[Any]]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Strategy:
-    """A way to cut a layer, with its times and its bytes; `packed`: as many stages share a rack as fit.
-
-    `recomputes` says how many layers may be recomputed whole: none, any number, or some, one at least (as pinned).
-    """
+    """A way to cut a layer, with its times and its bytes."""
 
     problem: JointProblem
     shape: LayerShape
     order: Schedule
-    packed: bool
-    recomputes: str
+    packed: bool  # as many stages share a rack as fit
+    recomputes: str  # layers recomputed whole: none, any number, or some, one at least (as pinned)
     between: Pipeline
     within: Pipeline
     weights: Weights

@@ -77,10 +77,8 @@ def _one_size(problem: PlacementProblem, leaves: Iterable[int], count: int) -> t
         if not count:
             break
         if largest_from[at] >= count:
-            last = min(
-                (j for room, j in whole_groups[at:] if room >= count),
-                key=lambda j: (problem.leaves[j].free == problem.leaves[j].size, problem.leaves[j].free, j),
-            )
+            enough = [(problem.leaves[j], j) for room, j in whole_groups[at:] if room >= count]
+            _, _, last = min((leaf.free == leaf.size, leaf.free, j) for leaf, j in enough)
             placed[last, 0] = count
             return placed, [0]
         placed[i, 0] = whole

@@ -49,16 +49,15 @@ Arcs = dict[Arc, cp_model.IntVar]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanPlacementModel:
-    """The model and its variables.
-
-    `last[a, u]`: the part of the mixed cluster of a groups that includes the part-full domain has u other holes.
-    """
+    """The model and its variables."""
 
     shape: LeafDomains
     sizes: Sizes
     model: cp_model.CpModel
     counts: Counts
-    last: dict[tuple[int, int], cp_model.IntVar]
+    last: dict[
+        tuple[int, int], cp_model.IntVar
+    ]  # [a, u]: of a mixed cluster of a groups, u holes in the pod of the last domain
     cuts: Arcs
     packs: Arcs
 

@@ -278,13 +278,10 @@ MAX_STORED = 60_000_000  # factors held in memory; of larger grids they are comp
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """Contingencies side by side: after contingency j, flow l is flow[l] + factor[l, j] · source[j].
-
-    The source is the flow on the lost circuit's corridor, or the generation at the lost unit's node: number `lost[j]`.
-    """
+    """Contingencies side by side: after contingency j, flow l is flow[l] + factor[l, j] · source[j]."""
 
     unit: bool
-    lost: Integers
+    lost: Integers  # the corridor whose flow, or the node whose generation, is the source
     factor: Floats
 
 
