@@ -188,9 +188,8 @@ class BatchSearch:
             return
         self.improvements = improvements
         for limit in sorted({point.seconds for pool in self.pools for point in pool.points.values()}):
-            fits = (
-                [n for n, point in pool.points.items() if point.seconds <= limit * (1 + EPS)] for pool in self.pools
-            )
+            within = limit * (1 + EPS)
+            fits = ([count for count, point in pool.points.items() if point.seconds <= within] for pool in self.pools)
             sequences = sum(max(counts, default=0) for counts in fits)
             if limit / max(1, min(self.batch, sequences)) < self.rate:
                 self._keep_better(self._fullest(limit))

@@ -55,9 +55,8 @@ class PlanPlacementModel:
     sizes: Sizes
     model: cp_model.CpModel
     counts: Counts
-    last: dict[
-        tuple[int, int], cp_model.IntVar
-    ]  # [a, u]: of a mixed cluster of a groups, u holes in the pod of the last domain
+    # [a, u]: the part of the mixed cluster of a groups that includes the part-full domain has u other holes.
+    last: dict[tuple[int, int], cp_model.IntVar]
     cuts: Arcs
     packs: Arcs
 
