@@ -323,7 +323,16 @@ def place_stages(request: PlacementRequest, options: Options, *, site: str) -> O
     choice, pieces_bound = min_pieces(shape, sizes, split, ledger.run)
     proven = choice.extra_pieces == pieces_bound
     clusters, pods_bound = min_crossing_pods(shape, sizes, choice, ledger.run, search=proven)
-    placed = _placed(shape, clusters, pieces_bound, pods_bound)
+    own = place(shape, clusters)
+    placed = BoundedPlacement(
+        assignment=assign(shape, own),
+        split=sum(len(group) > 1 for group in own),
+        extra_pieces=sum(len(group) - 1 for group in own),
+        cross_pod=sum(len({leaf // shape.per_pod for leaf, _ in group}) > 1 for group in own),
+        lower_bound=lower_bound_split(shape.free, shape.groups, shape.group),
+        extra_pieces_bound=pieces_bound,
+        cross_pod_bound=pods_bound,
+    )
     return Outcome(stop=Stop.PROVED if placed.proved else ledger.stop, solution=placed)
 
 
@@ -357,22 +366,6 @@ def _max_unsplit_groups(shape: LeafDomains, run: Run) -> int:
     if outcome.objective is not None and outcome.stop is Stop.PROVED and round(outcome.objective) != analytic:
         raise InternalError(f"placement: {outcome.objective:g} unsplit groups proven, {analytic} by the closed form")
     return analytic
-
-
-def _placed(
-    shape: LeafDomains, clusters: Sequence[HoleCluster], pieces_bound: int, pods_bound: int
-) -> BoundedPlacement:
-    groups = place(shape, clusters)
-    split = lower_bound_split(shape.free, shape.groups, shape.group)
-    return BoundedPlacement(
-        assignment=assign(shape, groups),
-        split=sum(len(group) > 1 for group in groups),
-        extra_pieces=sum(len(group) - 1 for group in groups),
-        cross_pod=sum(len({leaf // shape.per_pod for leaf, _ in group}) > 1 for group in groups),
-        lower_bound=split,
-        extra_pieces_bound=pieces_bound,
-        cross_pod_bound=pods_bound,
-    )
 
 
 def request_of(problem: PlacementProblem) -> tuple[PlacementRequest, list[int]] | None:
