@@ -101,10 +101,7 @@ class Alternative:
 
 
 def resolved_switches(switches: tuple[Switch | str, ...]) -> list[Switch]:
-    """Return the switches of an instance whose catalogue names were resolved on loading.
-
-    TypeError where some are still names.
-    """
+    """Return the switches of an instance whose catalogue names were resolved on loading; TypeError if they were not."""
     named = [switch for switch in switches if isinstance(switch, str)]
     if named:
         raise TypeError(f"network.switches: {named} are names; load the instance through planner.load")

@@ -162,11 +162,9 @@ class BatchSearch:
     improvements: int = 0
 
     def bound(self, box: Box) -> float:
-        """Bound the seconds per sequence of a box of shares.
-
-        Within T seconds a pool takes at most T / rate sequences, and at most its largest share. T over their sum grows
-        with T, so the smallest T that the smallest shares need bounds the box.
-        """
+        """Bound the seconds per sequence of a box of shares: the T that its smallest shares need, over its most."""
+        # Within T seconds a pool takes at most T / rate sequences, and its largest share; T over their sum grows with
+        # T.
         rates = [pool.rate(high) for pool, (_, high) in zip(self.pools, box, strict=True)]
         seconds = max(pool.min_seconds(low, high) for pool, (low, high) in zip(self.pools, box, strict=True))
         if not math.isfinite(seconds):
@@ -176,14 +174,10 @@ class BatchSearch:
                 return 0.0
             speed = sum(1 / rate for rate in rates)
             return 1 / speed if speed else math.inf
-        sequences = sum(
-            0.0
-            if math.isinf(rate)
-            else high
-            if seconds >= rate * high
-            else seconds / rate  # the rate is 0 of a pool with no bound yet
-            for rate, (_, high) in zip(rates, box, strict=True)
-        )
+        sequences = 0.0
+        for rate, (_, high) in zip(rates, box, strict=True):  # the rate is 0 of a pool with no bound yet
+            if not math.isinf(rate):
+                sequences += high if seconds >= rate * high else seconds / rate
         tail = self.min_tail if sum(low > 0 for low, _ in box) > 1 else 0.0
         return seconds / min(self.batch, sequences) + tail / min(self.batch, sum(high for _, high in box))
 
@@ -194,10 +188,9 @@ class BatchSearch:
             return
         self.improvements = improvements
         for limit in sorted({point.seconds for pool in self.pools for point in pool.points.values()}):
-            sequences = sum(
-                max((count for count, point in pool.points.items() if point.seconds <= limit * (1 + EPS)), default=0)
-                for pool in self.pools
-            )
+            within = limit * (1 + EPS)
+            fits = ([count for count, point in pool.points.items() if point.seconds <= within] for pool in self.pools)
+            sequences = sum(max(counts, default=0) for counts in fits)
             if limit / max(1, min(self.batch, sequences)) < self.rate:
                 self._keep_better(self._fullest(limit))
         for k, pool in enumerate(self.pools):  # alone it waits for no exchange
@@ -205,27 +198,21 @@ class BatchSearch:
                 self._keep_better(tuple(point if i == k else None for i in range(len(self.pools))))
 
     def _keep_better(self, points: tuple[PoolLayout | None, ...]) -> None:
-        """Keep shares that are better than the best."""
         training = [point for point in points if point is not None]
         if not training:
             return
-        rate = (max(point.seconds for point in training) + self.tail(points)) / sum(
-            point.sequences for point in training
-        )
+        sequences = sum(point.sequences for point in training)
+        rate = (max(point.seconds for point in training) + self.tail(points)) / sequences
         if rate < self.rate:
             self.rate, self.best = rate, points
 
     def _fullest(self, limit: float) -> tuple[PoolLayout | None, ...]:
-        """Return a layout of each pool, or none, that together take the most sequences of the batch within a step time.
-
-        The sums that the first pools can reach are bits of an integer, pool after pool.
-        """
+        """Return a layout of each pool, or none, that together take the most sequences of the batch within a time."""
+        # The sums that the first pools can reach are bits of an integer, pool after pool.
         reached, options, mask = [1], [], (1 << (self.batch + 1)) - 1
         for pool in self.pools:
-            own = {
-                0: None,
-                **{count: point for count, point in sorted(pool.points.items()) if point.seconds <= limit * (1 + EPS)},
-            }
+            own: dict[int, PoolLayout | None] = {0: None}
+            own |= {count: point for count, point in sorted(pool.points.items()) if point.seconds <= limit * (1 + EPS)}
             sums = 0
             for count in own:
                 sums |= reached[-1] << count & mask
@@ -327,10 +314,9 @@ def balance(
     time_limit: float | None = None,
     progress: Progress,
 ) -> Shares:
-    """Return the shares of the batch by which all pools together train fastest.
+    """Return the shares of the batch by which all pools together train fastest; without points no layout was found.
 
     `progress` is called with the seconds a sequence of better shares, and the bound on those of any.
-    Without points no layout was found, and where that is proved no pool has one.
     """
     deadline = Deadline(time_limit)
     pools = [PoolSearch(problem=problem, deadline=deadline) for problem in problems]

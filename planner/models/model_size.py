@@ -50,28 +50,15 @@ def size(model: Model) -> int:
 
 
 def _at(model: "cp_model.CpModel", units: "cp_model.IntVar", values: list[int]) -> "cp_model.IntVar":
-    """Return the value that belongs to the width chosen."""
     value = model.new_int_var(min(values), max(values), "")
     model.add_element(units - 1, values, value)
     return value
 
 
-def max_units(family: Family, target: float) -> int:
-    """Bound the width: with as few layers as it may have, it has more than the target."""
-    width, units = family.heads_multiple_of * family.head_size, 1
-    limit = target * (1 + family.tolerance)
-    while size(model_of(family, max(1, math.floor(units * width / family.max_aspect)), units)) <= limit:
-        units += max(1, units // 8)  # grows by an eighth, so that wide families end soon
-    return units
-
-
 def _near(family: Family, widths: list[tuple[int, int, int, int]], fits: Callable[[int, int], bool]) -> list[int]:
-    """Return the units of width at which a shape may be as near to the depth law as the nearest that the search met.
-
-    `widths` holds, for each width, the fewest and most layers for the target's parameters, the law's layers in
-    thousandths, and the least distance of these layers from the law. `fits` says whether a shape of given units and
-    layers has the target's parameters.
-    """
+    """Return the units of width at which a shape may be as near to the depth law as the nearest that the search met."""
+    # By width, `widths` holds the fewest and most layers for the target's parameters, the law's layers in thousandths,
+    # and their least distance from it. `fits` says whether a shape of some units and layers has the parameters.
     width, multiple = family.heads_multiple_of * family.head_size, family.layers_multiple_of
     found: list[tuple[int, int]] = []
     nearest = math.inf
@@ -90,32 +77,26 @@ def _near(family: Family, widths: list[tuple[int, int, int, int]], fits: Callabl
 
 
 def choose_shape(family: Family, depth: DepthLaw, target: float) -> Model | None:
-    """Return the shape of the family nearest to the depth law with the target's parameters, if any can be built.
-
-    Raises
-    ------
-    RuntimeError
-        CP-SAT stopped without an answer; it never should, the model is small.
-    """
+    """Return the shape of the family nearest to the depth law with the target's parameters, if any can be built."""
     with uninterrupted():
         from ortools.sat.python import cp_model
 
         from planner.solvers import cpsat
 
-    widest = max_units(family, target)
+    width, multiple = family.heads_multiple_of * family.head_size, family.layers_multiple_of
+    low, high = target * (1 - family.tolerance), target * (1 + family.tolerance)
+    widest = 1  # or wider: with as few layers as it may have, it has more parameters than the target
+    while size(model_of(family, max(1, math.floor(widest * width / family.max_aspect)), widest)) <= high:
+        widest += max(1, widest // 8)  # grows by an eighth, so that wide families end soon
     one, two = ([size(model_of(family, layers, units)) for units in range(1, widest + 1)] for layers in (1, 2))
     layer = [more - less for less, more in zip(one, two, strict=True)]
     rest = [2 * less - more for less, more in zip(one, two, strict=True)]
-    low, high = target * (1 - family.tolerance), target * (1 + family.tolerance)
-    width, multiple = family.heads_multiple_of * family.head_size, family.layers_multiple_of
     deepest = max(1, min(MAX_LAYERS, math.floor(high / layer[0]) + 1))
     law = [round(SCALE * transformer.layers_of(depth, width * units)) for units in range(1, widest + 1)]
     # Implied, for a short proof: the layers that the target leaves each width, and how far they are from the law.
     first = [max(0, min(deepest, math.ceil((low - base) / each))) for each, base in zip(layer, rest, strict=True)]
     last = [max(0, min(deepest, math.floor((high - base) / each))) for each, base in zip(layer, rest, strict=True)]
-    apart = [
-        max(0, SCALE * low - target, target - SCALE * high) for low, high, target in zip(first, last, law, strict=True)
-    ]
+    apart = [max(0, SCALE * few - own, own - SCALE * most) for few, most, own in zip(first, last, law, strict=True)]
 
     def fits(units: int, layers: int) -> bool:
         return low <= layer[units - 1] * layers + rest[units - 1] <= high
@@ -181,13 +162,7 @@ def loss_law_of(choose: Choose) -> LossLaw:
 
 
 def model_for(choose: Choose, flop: float) -> ModelCandidate:
-    """Return the model of the family that the law gives for a compute.
-
-    Raises
-    ------
-    InputError
-        No shape of the family has the parameters that the law gives, within the tolerance.
-    """
+    """Return the model of the family that the law gives for a compute; InputError: no shape is near its parameters."""
     depth, batch = choose.family.depth, choose.critical_batch
     if not isinstance(depth, DepthLaw) or isinstance(batch, str):
         raise TypeError("the instance still has the name of a law")

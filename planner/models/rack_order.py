@@ -21,12 +21,9 @@ RunContents = tuple[Ints, Ints, Ints]  # of a stripe by a run: the stripe's widt
 
 @lru_cache(maxsize=4096)
 def units(stages: int, blocks: int, stripes: int) -> Ints:
-    """Return the place of every unit in the order of racks; shape (stages, blocks).
-
-    A stripe lays its part of each block side by side, stage by stage; then the next stripe follows. One stripe: whole
-    pipelines side by side; as many as stages: whole all-reduce groups.
-    Stripes are as equal as can be, the larger first.
-    """
+    """Return the place of every unit in the order of racks; shape (stages, blocks)."""
+    # A stripe lays its part of each block side by side, stage by stage; then the next stripe follows. One stripe: whole
+    # pipelines side by side; as many as stages: whole all-reduce groups. The larger stripes come first.
     found, first = np.empty((stages, blocks), dtype=np.int64), 0
     for k in range(stripes):
         size = stages // stripes + (k < stages % stripes)
@@ -52,16 +49,12 @@ def leaf_local_shares(stages: int, blocks: int, stripes: int, unit_racks: int, s
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
-    """What leaves runs of racks of several sizes, one entry a size.
+    """What leaves runs of racks of several sizes, one entry a size: the most of any run, or the largest share."""
 
-    The most pipeline flows that leave or enter one, the most allreduces that leave one, the largest share of a stage's
-    racks in one, and the most all-to-all flows of experts that leave one.
-    """
-
-    flows: Ints
+    flows: Ints  # of pipelines, that leave or enter
     allreduces: Ints
-    stage_shares: Floats
-    exchanges: Floats
+    stage_shares: Floats  # of a stage's racks
+    exchanges: Floats  # all-to-all flows of experts
 
 
 def leaving(
@@ -77,14 +70,12 @@ def leaving(
 ) -> Leaving:
     """Count the traffic that leaves runs of `sizes` racks, from the first rack on, where racks are ordered in stripes.
 
-    Every `exchange_racks` ranks of a stage, one after another, exchange tokens with experts (1: none do).
-    `shares`: count the largest share of a stage.
+    Every `exchange_racks` ranks of a stage exchange tokens with experts (1: none do); `shares` counts stage shares.
     """
     size = np.asarray(sizes, dtype=np.int64)
     whole = size % unit_racks == 0
-    found = Leaving(
-        np.zeros(len(size), np.int64), np.zeros(len(size), np.int64), np.zeros(len(size)), np.zeros(len(size))
-    )
+    n = len(size)
+    found = Leaving(np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n), np.zeros(n))
     for part, own in ((np.flatnonzero(whole), unit_racks), (np.flatnonzero(~whole), 1)):
         if len(part):
             runs = _Runs.of(stages, blocks, stripes, unit_racks // own, size[part] // own)
@@ -115,19 +106,17 @@ class _Runs:
     """Runs of equal size that tile the order of racks, of several sizes one after another.
 
     Places are counted in racks, or in units that no run parts. A stripe is w stages wide, and each of its parts of a
-    block takes w units of c places. `edges` are the ends of all runs, those of a size ascending, and of each edge the
-    stripe, its width, and how far behind its start the edge is. A run lies between the edges `low` and `low + 1`; those
-    of a size begin at `first`.
+    block takes w units of c places. A run lies between the edges `low` and `low + 1`; those of a size begin at `first`.
     """
 
     stages: int
     blocks: int
     stripes: int
     c: int
-    edges: Ints
+    edges: Ints  # ends of all runs, those of a size ascending; of each edge
     stripe: Ints
-    width: Ints
-    behind: Ints
+    width: Ints  # of its stripe
+    behind: Ints  # places from the start of its stripe
     low: Ints
     first: Ints
 
@@ -173,22 +162,18 @@ class _Runs:
         return source[high] - source[low] - within, target[high] - target[low] - within
 
     def stripes_met(self) -> tuple[Ints, tuple[RunContents, RunContents]]:
-        """Count the whole stripes inside each run, and return its contents of the stripes at its two ends.
-
-        The contents are the width, and two places after the stripe's start; those of the last stripe are empty where it
-        is the first.
-        """
+        """Count the whole stripes inside each run, and return its contents of the stripes at its two ends."""
+        # The contents are the width, and two places after the stripe's start; those of the last stripe are empty where
+        # it is the first.
         k, width, behind, low, high = self.stripe, self.width, self.behind, self.low, self.low + 1
         several = k[high] > k[low]
         first = width[low], behind[low], np.where(several, width[low] * self.blocks * self.c, behind[high])
         return k[high] - k[low] - 1, (first, (width[high], np.zeros_like(low), np.where(several, behind[high], 0)))
 
     def allreduces(self) -> Ints:
-        """Count the most stages that are in a run of each size and elsewhere too.
-
-        A stripe that a run holds whole has none. Of any other it meets one stage a unit, w at the most, and holds those
-        whole whose units of the first block and of the last are both in it.
-        """
+        """Count the most stages that are in a run of each size and elsewhere too."""
+        # A stripe that a run holds whole has none. Of any other it meets one stage a unit, w at the most, and holds
+        # those whole whose units of the first block and of the last are both in it.
 
         def cut(width: Ints, start: Ints, end: Ints) -> Ints:
             met = np.minimum(-(-end // self.c) - start // self.c, width)
@@ -200,11 +185,9 @@ class _Runs:
         return self._most(cut(*first) + cut(*last))
 
     def most_of_a_stage(self) -> Ints:
-        """Count the most places of one stage in a run of each size.
-
-        Stages have as many in all whole parts of blocks; of the rest at both ends either the first unit, the next one,
-        or the last has the most.
-        """
+        """Count the most places of one stage in a run of each size."""
+        # Stages have as many in all whole parts of blocks; of the rest at both ends either the first unit, the next
+        # one, or the last has the most.
 
         def most(width: Ints, start: Ints, end: Ints) -> Ints:
             def before(place: Ints, stage: Ints) -> Ints:
@@ -220,7 +203,6 @@ class _Runs:
         return self._most(np.maximum.reduce([whole, most(*first), most(*last)]))
 
     def _most(self, of_runs: Ints) -> Ints:
-        """Return the most of the runs of each size."""
         found: Ints = np.maximum.reduceat(of_runs, self.first)
         return found
 
@@ -258,18 +240,12 @@ def _exchanges(places: Ints, group: int) -> float:
 
 def assignment(order: list[list[int]], design: Design) -> tuple[Assignment, ...]:
     """Return the pieces of every stage by leaf domain, racks in rank order; a piece ends where the domain changes."""
-    pieces: list[Assignment] = []
-    size = design.domain_racks
+    pieces, size, digits = list[Assignment](), design.domain_racks, width(design.racks)
     for stage, racks in enumerate(order):
         first = 0
         for k in range(1, len(racks) + 1):
             if k == len(racks) or racks[k] // size != racks[first] // size:
-                pieces.append(
-                    Assignment(
-                        stage=stage,
-                        leaf_domain=racks[first] // size,
-                        racks=fold(racks[first:k], width(design.racks)),
-                    )
-                )
+                domain, own = racks[first] // size, fold(racks[first:k], digits)
+                pieces.append(Assignment(stage=stage, leaf_domain=domain, racks=own))
                 first = k
     return tuple(pieces)

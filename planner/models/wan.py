@@ -41,6 +41,11 @@ class RouteOption:
     gbps: float
     backup_gbps: float
 
+    @property
+    def edges(self) -> tuple[str, ...]:
+        """Edges of the route and its backup."""
+        return *self.primary, *(self.backup or ())
+
     def rate(self, edge: str, cut: str | None, cuts: frozenset[str]) -> float:
         """Return the rate on an edge while another is cut (None: none); `cuts` are the primary's cuttable edges."""
         if cut not in cuts:
@@ -69,7 +74,8 @@ class WanData:
 
     def rtt_ms(self, start: str, end: str) -> float:
         """Return the round trip on the shortest route; infinite where there is none."""
-        return rtt_of(self.fibre, self.shortest.get(f"{start},{end}") or self.shortest.get(f"{end},{start}"))
+        route = self.shortest.get(f"{start},{end}") or self.shortest.get(f"{end},{start}")
+        return math.inf if route is None else self.fibre.rtt_ms(route)
 
     def requested_gbps(self, key: str) -> float:
         """Return the rate of a demand on its shortest route; without any wait where no route does."""
@@ -84,11 +90,6 @@ class WanData:
     def cuts(self, key: str, option: int) -> frozenset[str]:
         """Return the edges of an option's primary route that one cut can take out, under protection."""
         return self.fibre.cuts(self.options[key][option].primary) if self.protected else frozenset()
-
-
-def rtt_of(net: SiteFibre, route: Route | None) -> float:
-    """Return the round trip over a route; infinite without one."""
-    return math.inf if route is None else net.rtt_ms(route)
 
 
 def gather(instance: Instance, request: WanRequest) -> WanData:
@@ -108,7 +109,7 @@ def gather(instance: Instance, request: WanRequest) -> WanData:
         start, end = min(start, end), max(start, end)
         if f"{start},{end}" not in shortest:
             shortest[f"{start},{end}"] = next(iter(fibre.routes(net, graph, start, end, 1)), None)
-        return rtt_of(net, shortest[f"{start},{end}"])
+        return net.rtt_ms(route) if (route := shortest[f"{start},{end}"]) is not None else math.inf
 
     window = request.exchange.window_seconds
     forms = wan.forms(groups, request.exchange.stage_bytes, rtt)
@@ -131,10 +132,9 @@ def gather(instance: Instance, request: WanRequest) -> WanData:
 
 
 def _options(links: Wan, grid: Grid, net: SiteFibre, graph: object, demand: Demand) -> Iterator[RouteOption]:
-    """Yield the options of a demand: pairs of diverse routes under protection, else single routes.
-
-    The exchange keeps to the longest round trip that sites may have. A route on which waiting fills the window is none.
-    """
+    """Yield the options of a demand: pairs of diverse routes under protection, else single routes."""
+    # The exchange keeps to the longest round trip that sites may have. A route on which waiting fills the window is
+    # none.
     pairs = fibre.diverse(net, graph, demand.a, demand.b, links.routes)
     limit = grid.rules.max_rtt_ms if demand.priority == 0 and grid.rules.max_rtt_ms is not None else math.inf
     candidates: list[tuple[Route, Route | None]] = [*pairs]
@@ -155,21 +155,14 @@ def build(data: WanData, *, elastic: bool = False) -> pyo.ConcreteModel:
     """Build the model without an objective; `elastic` lets edges carry more than their wavelengths, as `missing`."""
     model = pyo.ConcreteModel()
     choices = [(demand, i) for demand in data.demands for i in range(len(data.options[demand]))]
-    used = [data.options[demand][i] for demand, i in choices]
-    edges = {
-        edge: data.fibre.edges[edge]
-        for edge in sorted({edge for option in used for edge in (*option.primary, *(option.backup or ()))})
-    }
-    model.share = pyo.Var(
-        choices, bounds=(0, 1), domain=lambda _, demand, *__: pyo.Reals if data.demands[demand].priority else pyo.Binary
-    )
-    model.waves = pyo.Var(
-        list(edges), domain=pyo.NonNegativeIntegers, bounds=lambda _, edge: (0, data.max_wavelengths(edges[edge]))
-    )
-    model.pairs = pyo.Var(
-        list(edges), domain=pyo.NonNegativeIntegers, bounds=lambda _, edge: (0, edges[edge].max_pairs)
-    )
-    model.missing = pyo.Var(list(edges) if elastic else [], domain=pyo.NonNegativeReals)
+    used = {edge for d, i in choices for edge in data.options[d][i].edges}
+    edges = {edge: data.fibre.edges[edge] for edge in sorted(used)}
+    whole, free = pyo.NonNegativeIntegers, pyo.NonNegativeReals
+    binary = {demand: pyo.Reals if own.priority else pyo.Binary for demand, own in data.demands.items()}
+    model.share = pyo.Var(choices, bounds=(0, 1), domain=lambda _, demand, *__: binary[demand])
+    model.waves = pyo.Var(list(edges), domain=whole, bounds=lambda _, e: (0, data.max_wavelengths(edges[e])))
+    model.pairs = pyo.Var(list(edges), domain=whole, bounds=lambda _, e: (0, edges[e].max_pairs))
+    model.missing = pyo.Var(list(edges) if elastic else [], domain=free)
     for rule in (carried, admitted, capacity, fibre_pairs):
         rule(model, data)
     return model
@@ -206,31 +199,23 @@ def capacity(model: Any, data: WanData) -> None:
 
 def fibre_pairs(model: Any, data: WanData) -> None:
     """Limit the wavelengths of each edge to those of its leased fibre pairs."""
-    per_pair = data.wan.max_wavelengths_per_pair
-    model.fibre_pairs = pyo.Constraint(
-        list(model.waves), rule=lambda model, edge: model.waves[edge] <= per_pair * model.pairs[edge]
-    )
+    most = data.wan.max_wavelengths_per_pair
+    model.fibre_pairs = pyo.Constraint(list(model.waves), rule=lambda m, edge: m.waves[edge] <= most * m.pairs[edge])
 
 
 def loads(data: WanData) -> dict[tuple[str, str], list[Term]]:
     """Return the terms of each edge's load by (edge, state): `normal`, or the edge whose cut sends traffic to it."""
-    options = [
-        (demand, i, option, data.cuts(demand, i))
-        for demand in data.demands
-        for i, option in enumerate(data.options[demand])
-    ]
+    each = [(demand, i, option) for demand, own in data.options.items() for i, option in enumerate(own)]
+    options = [(demand, i, option, data.cuts(demand, i)) for demand, i, option in each]
     states: dict[tuple[str, str], str | None] = {}
     for _, _, option, cuts in options:
         states |= {(edge, "normal"): None for edge in option.primary}
         states |= {(edge, cut): cut for cut in cuts for edge in option.backup or ()}
-    return {
-        (edge, state): [
-            (demand, i, rate)
-            for demand, i, option, cuts in options
-            if (rate := option.rate(edge, states[edge, state], cuts))
-        ]
-        for edge, state in sorted(states)
-    }
+    found: dict[tuple[str, str], list[Term]] = {}
+    for edge, state in sorted(states):
+        rates = [(demand, i, option.rate(edge, states[edge, state], cuts)) for demand, i, option, cuts in options]
+        found[edge, state] = [term for term in rates if term[2]]
+    return found
 
 
 def priced(data: WanData) -> bool:
@@ -255,11 +240,8 @@ def cost(model: Any, data: WanData) -> Any:
 
 
 def confirmed(instance: Instance, request: WanRequest, plan: WanPlan, seconds: float | None, *, seed: int = 0) -> str:
-    """Return the mark of a plan's bound: CONFIRMED by CP-SAT or BOUNDED by the relaxation's duals within `seconds`.
-
-    It is ON_TRUST where neither reaches the bound, and for a design that leaves traffic out, whose bound would need a
-    proof that the fibre carries no more of it.
-    """
+    """Return the mark of a plan's bound: CONFIRMED by CP-SAT or BOUNDED by the relaxation's duals within `seconds`."""
+    # Else ON_TRUST, as for a design that leaves traffic out: its bound would need a proof that no more of it fits.
     if any(demand.missing_gbps for demand in plan.demands):
         return ON_TRUST
     data = gather(instance, request)
@@ -287,9 +269,8 @@ def with_plan(
 ) -> Outcome[WanPlan]:
     """Return the outcome with the plan's section, its objective recomputed from the physics."""
     of = outcome.solution.of if outcome.solution else float
-    shares: Shares = {
-        key: min(share, 1.0) for key, variable in model.share.items() if (share := of(variable)) > MIN_SHARE
-    }
+    every = {key: of(variable) for key, variable in model.share.items()}
+    shares: Shares = {key: min(share, 1.0) for key, share in every.items() if share > MIN_SHARE}
     edges = tuple(_edges(data, shares))
     capital = math.fsum(link_capex_usd(data.wan, data.fibre.edges[edge.id].prices, edge.wavelengths) for edge in edges)
     yearly = capital if data.request.capital else sum(edge.usd_per_year for edge in edges)
@@ -379,7 +360,7 @@ def _demand(data: WanData, key: str, shares: Shares, edges: tuple[WanEdge, ...])
     share = math.fsum(route.share for route in routes)
     share = 1.0 if share > WHOLE_SHARE else share
     full = {edge.id for edge in edges if _full(data, edge)}
-    used = {edge for option in options for edge in (*option.primary, *(option.backup or ()))}
+    used = {edge for option in options for edge in option.edges}
     return WanDemand(
         name=demand.name,
         a=demand.a,
@@ -446,9 +427,8 @@ def routed_traffic(data: WanData) -> list[str]:
 
 
 def _run(model: Any, options: Options, deadline: Deadline) -> Outcome[Values]:
-    return highs.run(
-        model, time_limit=deadline.limit, gap=options.gap, absolute_gap=0.0, seed=options.seed, threads=options.threads
-    )
+    limit, seed, threads = deadline.limit, options.seed, options.threads
+    return highs.run(model, time_limit=limit, gap=options.gap, absolute_gap=0.0, seed=seed, threads=threads)
 
 
 def _by_priority(
@@ -472,7 +452,6 @@ def _by_priority(
 
 
 def _no_route(data: WanData, demand: str) -> str:
-    """Write the reason why a link of the exchange has no route at all."""
     wanted = data.demands[demand]
     rtt = data.rtt_ms(wanted.a, wanted.b)
     limit = data.grid.rules.max_rtt_ms
@@ -483,10 +462,8 @@ def _no_route(data: WanData, demand: str) -> str:
         return f"{demand}: {wanted.trips:g} round trips of {rtt:,.1f} ms fill {window}"
     if limit is not None and rtt > limit:
         return f"{demand}: {rtt:,.1f} ms round trip on the shortest route > {limit:,.1f} ms"
-    return (
-        f"{demand}: no two routes that share no edge, both within the window and the longest round trip, "
-        f"{_gbps(data.requested_gbps(demand))} at stake"
-    )
+    pair = "no two routes that share no edge, both within the window and the longest round trip"
+    return f"{demand}: {pair}, {_gbps(data.requested_gbps(demand))} at stake"
 
 
 def _missing_capacity(data: WanData, options: Options, deadline: Deadline) -> Outcome[Values]:
@@ -504,9 +481,7 @@ def _missing_capacity(data: WanData, options: Options, deadline: Deadline) -> Ou
     parts = []
     for edge, missing in ((edge, of(model.missing[edge])) for edge in sorted(model.missing)):
         if missing > 1e-6:
-            users = ", ".join(
-                demand for demand, option in chosen if edge in option.primary or edge in (option.backup or ())
-            )
+            users = ", ".join(demand for demand, option in chosen if edge in option.edges)
             pairs = data.fibre.edges[edge].max_pairs
             parts.append(f"{edge}: {_gbps(missing)} missing beyond its {pairs} fibre pair(s), for {users}")
     return Outcome(stop=Stop.PROVED, infeasible=True, detail="; ".join(parts), solver=outcome.solver)

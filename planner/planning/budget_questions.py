@@ -51,29 +51,17 @@ class PricedPoint:
 
 @dataclass(kw_only=True)
 class BudgetQuestions:
-    """Questions for the fewest days at a size: the budget where sites are chosen, else the racks of the cluster.
+    """Questions for the fewest days at a size: the budget where sites are chosen, else the racks of the cluster."""
 
-    Attributes
-    ----------
-    asked
-        The plan from which they go down.
-    instance
-        That of the plan, with its other GPUs and racks.
-    points
-        The plans so far, the one asked for among them.
-    refused
-        Size down to which there is no use in asking.
-    """
-
-    asked: PricedPoint
-    instance: Instance
+    asked: PricedPoint  # the plan from which they go down
+    instance: Instance  # that of the plan, with its other GPUs and racks
     options: Options
     progress: Callable[[str], None]
     deadline: Deadline
     cache: JointCache
-    points: list[PricedPoint] = field(default_factory=list)
+    points: list[PricedPoint] = field(default_factory=list)  # the plans so far, the one asked for among them
     answers: list[MinDaysProof] = field(default_factory=list)
-    refused: float = 0.0
+    refused: float = 0.0  # size down to which there is no use in asking
     work: int = 0
 
     def run(self, most: float) -> Iterator[PricedPoint]:
@@ -155,11 +143,9 @@ def point_of(instance: Instance, choice: JointPlan, days: float, asked: Instance
 
 
 def covered_within(points: list[tuple[float, float]], bounds: list[float]) -> float:
-    """Return the share in days and capital within which points match every plan between the first and the last.
-
-    A plan of a capital between two points takes at least the bound of the dearer one. The dearer point costs at most
-    as much more as it does than the cheaper one; the cheaper one costs no more.
-    """
+    """Return the share in days and capital within which points match every plan between the first and the last."""
+    # A plan of a capital between two points takes at least the bound of the dearer one. The dearer point costs at most
+    # as much more as it does than the cheaper one; the cheaper one costs no more.
     if not points or min(bounds) <= 0:
         return math.inf
     share = points[0][1] / bounds[0]

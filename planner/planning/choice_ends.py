@@ -40,12 +40,8 @@ def ended_by_choice(
     """
     report(progress, "", solution.days, solution.lower_bound)
     best, most = solution.plan, _most_given_up(instance, solution, options.gap or 0.0)
-    if (
-        best is None
-        or most is None
-        or solution.stopped != "proved"
-        or not _others_asked(instance, seek_others=seek_others)
-    ):
+    sought = _others_asked(instance, seek_others=seek_others)
+    if best is None or most is None or solution.stopped != "proved" or not sought:
         return solution, {}
     search, cache.search = cache.search, None
     if search is not None and search.goal.incumbent is not best:
@@ -113,9 +109,8 @@ def _choice(
             search=search,
         )
         plan, ends = found.plan or best, _ends(world, best, found, proven=proven)
-        chosen = replace(
-            solution, plan=plan, days=days_of(world.problem.instance, plan.seconds), stopped=found.capital.stopped
-        )
+        days = days_of(world.problem.instance, plan.seconds)
+        chosen = replace(solution, plan=plan, days=days, stopped=found.capital.stopped)
         return _Choice(chosen, {"ends": ends, "simplest": _simpler(world, best, found.simpler)}, found.plans)
     cheap = cheaper_within(world, best, ALMOST_AS_FAST, time_limit=deadline.limit, progress=reported)
     if cheap.plan is None or cheap.capital_usd is None or cheap.capital_usd > best.capital_usd - CENTS:
@@ -126,7 +121,6 @@ def _choice(
 
 
 def _simpler(world: World, best: JointPlan, found: End | None) -> SimplerPlan | None:
-    """Return the section on the simpler plan, with its loss of time against the best; None where none was found."""
     if found is None:
         return None
     plan = found.plan
@@ -165,9 +159,8 @@ def _ends(world: World, best: JointPlan, found: Ends, *, proven: bool) -> tuple[
         chosen = found.capital.plan
         ends.append(of("capital", chosen, chosen.capital_usd, proven=found.capital.status is JointStatus.OPTIMAL))
     if found.local is not None:
-        ends.append(
-            of("leaf_local", found.local.plan, local_share(found.plan or found.local.plan), proven=found.local.proven)
-        )
+        local = local_share(found.plan or found.local.plan)
+        ends.append(of("leaf_local", found.local.plan, local, proven=found.local.proven))
     if found.simple is not None:
         kinds = kinds_of(found.simple.plan.column)
         ends.append(of("simplest", found.simple.plan, kinds, proven=found.simple.proven))
@@ -183,10 +176,7 @@ def kept_within(instance: Instance, *, seek_others: bool = True) -> float:
 
 
 def _others_asked(instance: Instance, *, seek_others: bool) -> bool:
-    """Whether others than the fastest are looked for: where no gateways take minutes.
-
-    A tolerance or an indifference of the user's own asks for them in any case.
-    """
+    """Whether others than the fastest are sought: at the user's own tolerance, or where no gateway takes minutes."""
     network, goal = instance.network, instance.objective
     own = goal.tolerance not in (0.0, TOLERANCE) or goal.indifference > goal.tolerance
     return own or (seek_others and not (network is not None and network.wan_gateway))

@@ -36,13 +36,11 @@ Relax = Callable[[Instance], Instance]
 
 
 def conflict_of(instance: Instance, options: Options) -> Conflict:
-    """Return a smallest set of rules that leaves no plan of an instance that is proven to have none.
-
-    With a grid, a conflict of site rules alone is sought first, as no layout can resolve it. Else limits and pins are
-    left out half by half, and stay out where there is still no plan. Memory alone is tested first, which takes no
-    search. A single rule that remains is dropped too where no plan is found without it and the absence of a plan
-    without any of the rules is proven. Where a limit or a signal comes first the conflict names no rules.
-    """
+    """Return a smallest set of rules that leaves no plan of an instance that is proven to have none."""
+    # With a grid, a conflict of site rules alone is sought first, as no layout can resolve it. Else limits and pins are
+    # left out half by half, and stay out where there is still no plan. Memory alone is tested first, which takes no
+    # search. A single rule that remains is dropped too where no plan is found without it and the absence of a plan
+    # without any of the rules is proven. Where a limit or a signal comes first the conflict names no rules.
     deadline = Deadline(options.time_limit)
     try:
         return _smallest(instance, options, deadline)
@@ -102,10 +100,7 @@ def _smallest(instance: Instance, options: Options, deadline: Deadline) -> Confl
 
 
 def _enough(instance: Instance, options: Options, deadline: Deadline) -> str:
-    """Return in words what the cheapest plan without the budget costs, within a share, and what none costs less than.
-
-    Empty where the time, or an interrupt, came before the first.
-    """
+    """Say what the cheapest plan without the budget costs; empty where the time, or an interrupt, came first."""
     free = with_part(instance, "limits", budget_usd=None)
     left = min(JUDGED, math.inf if deadline.limit is None else deadline.limit)
     try:
@@ -140,10 +135,8 @@ def _budget_sentence(instance: Instance) -> str:
 
 
 def too_late(instance: Instance, solution: JointSolution, options: Options) -> Conflict | None:
-    """Return the conflict of a deadline that the fastest plan misses; without rules where a faster one may exist.
-
-    The budget is named unless it is proven that every plan without one is late too.
-    """
+    """Return the conflict of a deadline that the fastest plan misses; without rules where a faster one may exist."""
+    # The budget is named unless it is proven that every plan without one is late too.
     deadline, days, bound = instance.limits.deadline_days, solution.days, solution.lower_bound
     if instance.objective.in_dollars:  # its bound in days is that of any plan, whatever it costs
         days = bound = solution.fabric_free_bound if solution.status is JointStatus.INFEASIBLE else None
@@ -213,15 +206,17 @@ def _relaxations(instance: Instance) -> dict[str, Relax]:
     for key in ("max_oversubscription", "survives"):
         if instance.network is not None and getattr(instance.network, key) is not None:
             rules[f"network.{key}"] = lambda question, key=key: with_part(question, "network", **{key: None})  # type: ignore[misc]
-    rules[MEMORY] = _with_memory
-    return rules
+
+    def with_memory(question: Instance) -> Instance:
+        gpu = question.hardware.accelerator
+        size = gpu.hbm_bytes if isinstance(gpu, Accelerator) else 0.0
+        return with_hbm(with_part(question, "limits", memory_reserve_fraction=0.0), size * MUCH_MORE)
+
+    return rules | {MEMORY: with_memory}
 
 
 def _unjoined(instance: Instance, seed: int, deadline: Deadline) -> frozenset[frozenset[str]]:
-    """Return the pairs of sites that cannot exchange where no other site is open: no routes of the fibre join them.
-
-    Pinned racks may open a site that exchanges nothing, so that with them no pair is barred.
-    """
+    """Return the pairs of sites that no fibre joins where no other is open; none where pins may open a site alone."""
     from planner.models.joint.sites import Sites
 
     sites = Sites(instance=instance, seed=seed)
@@ -229,15 +224,7 @@ def _unjoined(instance: Instance, seed: int, deadline: Deadline) -> frozenset[fr
     pins = sites.data.pins
     if not sites.designed or pins.racks is not None or pins.racks_by_site:
         return frozenset()
-    return frozenset(
-        frozenset(pair) for pair in sites.data.pairs if not np.isfinite(sites.fibre.prices(pair, 0.0)[1:]).any()
-    )
-
-
-def _with_memory(instance: Instance) -> Instance:
-    gpu = instance.hardware.accelerator
-    size = gpu.hbm_bytes if isinstance(gpu, Accelerator) else 0.0
-    return with_hbm(with_part(instance, "limits", memory_reserve_fraction=0.0), size * MUCH_MORE)
+    return frozenset(frozenset(x) for x in sites.data.pairs if not np.isfinite(sites.fibre.prices(x, 0.0)[1:]).any())
 
 
 def _never_in_memory(instance: Instance, rules: dict[str, Relax], options: Options, deadline: Deadline) -> bool:
@@ -251,15 +238,12 @@ def _never_in_memory(instance: Instance, rules: dict[str, Relax], options: Optio
 
 
 def _no_plan(instance: Instance, relaxed: list[Relax], options: Options) -> bool:
-    """Return whether it is proven that there is no plan with some rules relaxed."""
     for relax in relaxed:
         instance = relax(instance)
-    found = solve_joint(instance, replace(options, gap=ANY_PLAN), lambda _: None)
-    return found.status is JointStatus.INFEASIBLE
+    return solve_joint(instance, replace(options, gap=ANY_PLAN), lambda _: None).status is JointStatus.INFEASIBLE
 
 
 def _decision(rules: list[str]) -> Any:
-    """Return the decision that the rules are about."""
     names = {rule.removeprefix("pins.").partition(".")[0] for rule in rules}
     if "limits.deadline_days" in rules and set(rules) <= {"limits.deadline_days", "limits.budget_usd"}:
         return "layout"
@@ -273,7 +257,6 @@ def _decision(rules: list[str]) -> Any:
 
 
 def _reason(instance: Instance, rules: list[str]) -> str:
-    """Return the rules in numbers."""
     hardware, limits, gpus = instance.hardware, instance.limits, rack_of(instance.hardware).gpus
     sequences = int((limits.max_batch_tokens or 0) // instance.workload.sequence_length)
     usable = step.memory_limit_bytes(instance) / 1e9
@@ -308,7 +291,6 @@ def _memory_sentence(instance: Instance, usable_gb: float) -> str:
 
 
 def _network_sentences(instance: Instance) -> dict[str, str]:
-    """Return the rules of the network for fabrics, by name, in words."""
     network = instance.network
     if network is None:
         return {}

@@ -67,9 +67,7 @@ class Evaluation(LayoutMetrics):
     problems: tuple[str, ...] = Field((), description="What keeps it from running, in numbers.")
     layout: LayoutPlan = Field(description="The layout as a plan has it, what was left open filled in.")
     memory_by_stage_bytes: tuple[dict[str, float], ...] = Field(description="Parts on a GPU of each stage.")
-    rests_on: dict[str, tuple[Constant, ...]] = Field(
-        description="For each part of the step, the constants that set it."
-    )
+    rests_on: dict[str, tuple[Constant, ...]] = Field(description="For each part of the step, what constants set it.")
     step_seconds_interval: tuple[float, float] = Field(description="Within it lie 4 of 5 like measured runs.")
     constants_deviation: float = Field(description="Of the step's logarithm, which the fitted constants leave.")
     like_rows: LikeRows = Field(description="The measured runs that the intervals are from.")
@@ -118,11 +116,9 @@ def _measured(instance: Instance, conditions: Conditions, strategy: ParallelStra
     """Predict the figures of a layout, on a calendar where failures count."""
     steps = step_prediction.metrics(instance, conditions, strategy)
     found = upkeep_of(instance, strategy, float(steps["step_seconds"]))  # type: ignore[arg-type]
-    return (
-        steps
-        if found is None
-        else step_prediction.metrics(instance, conditions, strategy, useful_share=1 / found[1].stretch)
-    )
+    if found is None:
+        return steps
+    return step_prediction.metrics(instance, conditions, strategy, useful_share=1 / found[1].stretch)
 
 
 def _finite(compute: Callable[[], T]) -> T:
@@ -159,10 +155,7 @@ def pinned_strategy(instance: Instance) -> ParallelStrategy:
 
 
 def _that_fits(instance: Instance, strategy: ParallelStrategy) -> tuple[ParallelStrategy, dict[str, str]]:
-    """Return a layout whose ZeRO stage, if not pinned, is the first that memory holds, and the values filled in.
-
-    The plainest stage is taken where memory holds none that the framework has.
-    """
+    """Return a layout whose ZeRO stage, if not pinned, is the first that memory holds (else the plainest), and why."""
     machine, limit = step.machine_of(instance), step.memory_limit_bytes(instance)
     stages = machine.software.zero_stages_under(strategy.pipeline_parallel)
     if "layout.zero_stage" in instance.pins:
@@ -201,14 +194,12 @@ def _micro_batches(instance: Instance, sequences: int) -> int:
     """Return the micro-batches that the critical batch allows, each of some sequences over all replicas."""
     tokens = instance.limits.max_batch_tokens
     if tokens is None:
-        raise InputError(
-            "evaluate: the layout is not complete; add --pin layout.microbatches_per_step=…, or limits.max_batch_tokens"
-        )
+        remedy = "add --pin layout.microbatches_per_step=…, or limits.max_batch_tokens"
+        raise InputError(f"evaluate: the layout is not complete; {remedy}")
     return max(1, math.floor(tokens / instance.workload.sequence_length) // sequences)
 
 
 def _contradictions(instance: Instance, strategy: ParallelStrategy, replicas: int) -> Iterator[str]:
-    """Return pins that contradict one another or the model."""
     model, layers = step.machine_of(instance).model, strategy.layers_per_stage
     experts = model.experts.count if model.experts else 0
     if len(layers) != strategy.pipeline_parallel:
@@ -223,9 +214,8 @@ def _contradictions(instance: Instance, strategy: ParallelStrategy, replicas: in
         by_site = strategy.data_parallel
         yield f"layout.data_parallel is {replicas} where layout.data_parallel_by_site adds up to {by_site}"
     recomputed = strategy.recomputed_layers_per_stage
-    if recomputed and (
-        len(recomputed) != len(layers) or any(part > whole for part, whole in zip(recomputed, layers, strict=False))
-    ):
+    too_many = any(part > whole for part, whole in zip(recomputed, layers, strict=False))
+    if recomputed and (len(recomputed) != len(layers) or too_many):
         yield "layout.recomputed_layers_per_stage must have a number for each stage, no larger than its layers"
     if strategy.tensor_parallel % strategy.tensor_inner:
         inner, outer = strategy.tensor_inner, strategy.tensor_parallel
@@ -237,7 +227,6 @@ def _contradictions(instance: Instance, strategy: ParallelStrategy, replicas: in
 
 
 def _problems(instance: Instance, strategy: ParallelStrategy, metrics: LayoutMetrics) -> Iterator[str]:
-    """Yield the reasons why a complete layout cannot run."""
     machine = step.machine_of(instance)
     yield from unsupported(machine.software, strategy)
     if machine.model.heads % strategy.tensor_parallel:
@@ -329,12 +318,10 @@ GPU, CODE = "hardware.accelerator.", "workload.software."
 
 
 def _gpu(*names: str) -> tuple[str, ...]:
-    """Return the paths of constants of the accelerator."""
     return tuple(GPU + name for name in names)
 
 
 def _code(*names: str) -> tuple[str, ...]:
-    """Return the paths of constants of the training framework."""
     return tuple(CODE + name for name in names)
 
 
@@ -361,11 +348,7 @@ BEHIND: dict[str, tuple[str, ...]] = {
     "recompute": (*GEMM, *_code("elementwise_traffic", "selective_gemm_share", "recompute_modules")),
     "tensor_parallel": (*SCALE_UP, *_code("overlaps", "tensor_overlap")),
     "context_parallel": (*SCALE_UP, *NIC, *_code("overlaps")),
-    "expert_parallel": (
-        *SCALE_UP,
-        *NIC,
-        *_code("overlaps", "expert_overlap", "dispatcher", *DISPATCH.values()),
-    ),
+    "expert_parallel": (*SCALE_UP, *NIC, *_code("overlaps", "expert_overlap", "dispatcher", *DISPATCH.values())),
     "launch": _code("cuda_graphs", "launch_seconds", "overlap_launch_seconds", "microbatch_seconds"),
     "offload": (*_gpu("host_bytes_per_second"), *_code("activation_offload")),
     "sharding": (*SCALE_UP, *NIC, *_code("sharding_exposed")),
@@ -410,10 +393,8 @@ def _extrapolations(
 ) -> Iterator[Extrapolation]:
     """Yield the extrapolations beyond measured runs: degrees out of range, and accelerators or stacks in none."""
     for degree, reason in step_errors.outside(machine, strategy).items():
-        behind = rests_on.get(SETS.get(degree, ""), ())
-        yield Extrapolation(
-            reason=reason, constants=tuple(constant.path for constant in behind if is_tunable(constant.path))
-        )
+        behind = (constant.path for constant in rests_on.get(SETS.get(degree, ""), ()))
+        yield Extrapolation(reason=reason, constants=tuple(path for path in behind if is_tunable(path)))
     every = {constant.path: constant for part in rests_on.values() for constant in part}
     for part, reason in step_errors.unmeasured(machine).items():
         where = GPU if part == "accelerator" else CODE
@@ -465,10 +446,8 @@ def summary(result: Evaluation, *, why: bool = False) -> str:
         *_interval_lines(result),
     ]
     for line, part in zip(time_lines(result), sorted_parts(result.breakdown_seconds), strict=True):
-        constants = ", ".join(
-            f"{constant.path.split('.', 1)[1]} {shown(constant.value)}{few_rows(constant)}"
-            for constant in result.rests_on[part]
-        )
+        own = ((x.path.split(".", 1)[1], shown(x.value), few_rows(x)) for x in result.rests_on[part])
+        constants = ", ".join(f"{path} {value}{rows}" for path, value, rows in own)
         lines.append(f"{line}   {constants}" if why else line)
     lines += memory_lines(result)
     # Stages in a row that have the same memory share a line.
@@ -509,7 +488,6 @@ def _interval_lines(result: Evaluation) -> Iterator[str]:
 
 
 def _parts(of: Mapping[str, float]) -> str:
-    """Write the parts of a stage's memory, the largest first."""
     return " + ".join(f"{of[part] / 1e9:.1f} {part.replace('_', ' ')}" for part in sorted_parts(of))
 
 
@@ -520,11 +498,9 @@ def sorted_parts(figures: Mapping[str, float]) -> list[str]:
 
 def time_lines(metrics: LayoutMetrics) -> list[str]:
     """Return a line for each part of the step: its seconds and its share."""
-    parts = {part: metrics.breakdown_seconds[part] for part in sorted_parts(metrics.breakdown_seconds)}
-    return [
-        f"  {part.replace('_', ' '):18}{value:12.5g} s {100 * value / metrics.step_seconds:6.1f} %"
-        for part, value in parts.items()
-    ]
+    seconds = {part: metrics.breakdown_seconds[part] for part in sorted_parts(metrics.breakdown_seconds)}
+    share = 100 / metrics.step_seconds
+    return [f"  {part.replace('_', ' '):18}{own:12.5g} s {share * own:6.1f} %" for part, own in seconds.items()]
 
 
 def memory_lines(metrics: LayoutMetrics) -> list[str]:

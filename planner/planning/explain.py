@@ -45,14 +45,7 @@ from planner.solvers.progress import start
 from planner.solvers.signals import Deadline, OutOfTimeError
 from planner.units import money, short
 
-CHOICES = (
-    *DEGREES[:4],
-    "virtual_stages",
-    "microbatch_sequences",
-    "zero_stage",
-    "sequence_parallel",
-    "schedule",
-)
+CHOICES = (*DEGREES[:4], "virtual_stages", "microbatch_sequences", "zero_stage", "sequence_parallel", "schedule")
 PRECISION = 0.01  # relative, of what an infeasible instance lacks
 ROUNDING = 1e-9  # relative: days that differ by less are the same
 TIMES = 2.0  # multiple of the plan's own time that all alternatives may take together
@@ -212,10 +205,8 @@ def explained(
 
 
 def proven_plan(plan: Plan) -> bool:
-    """Return whether a plan can be explained without solving it again.
-
-    It has one layout, its bound says that none is better, not only that none is within a gap, and the checker agrees.
-    """
+    """Return whether a plan can be explained without solving it again."""
+    # It has one layout, its bound says that none is better, not only that none is within a gap, and the checker agrees.
     instance, bound = plan.instance, plan.objective.bound
     if isinstance(instance, FabricInstance) or instance.hardware.pools or plan.layout is None or bound is None:
         return False
@@ -252,7 +243,6 @@ class _Share:
 
 
 def _variants(plan: Plan) -> Iterator[Variant]:
-    """Yield the instance with each decision of the plan forbidden in turn; a pinned one has no alternative."""
     instance, layout = plan.instance, plan.layout
     for name in CHOICES:
         if f"layout.{name}" not in instance.pins:
@@ -280,26 +270,20 @@ def _variants(plan: Plan) -> Iterator[Variant]:
     for key in ("max_oversubscription", "survives"):
         asked = getattr(network, key) if network else None
         if asked is not None:
-            yield Variant(
-                f"network.{key}", f"{asked}", "not asked for", with_part(instance, "network", **{key: None}), {}
-            )
+            freed = with_part(instance, "network", **{key: None})
+            yield Variant(f"network.{key}", f"{asked}", "not asked for", freed, {})
 
 
 def _other(v: Variant, plan: Plan, options: Options, cache: JointCache) -> Other:
     """Solve with one decision made otherwise."""
-    found, best, in_dollars = (
-        _answer(v.instance, options, cache, v.without),
-        _best_value(plan),
-        plan.instance.objective.in_dollars,
-    )
-    loss = None if found.value is None else found.value / best - 1
+    found, in_dollars = _answer(v.instance, options, cache, v.without), plan.instance.objective.in_dollars
     return Other(
         choice=v.choice,
         plan_value=v.plan_value,
         value=_value(v, found.plan),
         days=found.days,
         usd=found.value if in_dollars else None,
-        loss=loss,
+        loss=None if found.value is None else found.value / _best_value(plan) - 1,
         proved=found.proved,
         bound_days=None if found.proved or in_dollars else found.bound,
         bound_usd=found.bound if not found.proved and in_dollars else None,
@@ -308,32 +292,23 @@ def _other(v: Variant, plan: Plan, options: Options, cache: JointCache) -> Other
 
 
 def _value(v: Variant, plan: JointPlan | None) -> str:
-    """Return the value that the best plan has in place of the forbidden one."""
     if plan is None or not v.without:
         return v.value
     if v.choice == "stripes":
         return str(next((t.stripes for t in plan.templates.values()), v.value))
     column, shape = plan.column, plan.column.strategy.shape
-    chosen = {
-        "pipeline_parallel": column.p,
-        "virtual_stages": column.v,
-        "zero_stage": column.zero,
-        "microbatch_sequences": shape.micro_batch,
-        "schedule": column.strategy.order,
-    }
+    chosen: dict[str, Any] = {"pipeline_parallel": column.p, "virtual_stages": column.v, "zero_stage": column.zero}
+    chosen |= {"microbatch_sequences": shape.micro_batch, "schedule": column.strategy.order}
     return str(chosen.get(v.choice, getattr(shape, v.choice, v.value)))
 
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """The best plan of a question that differs a little: its days or dollars, and their bound.
-
-    Days count from the decision where the day of the end is minimized, else from the start of training.
-    """
+    """The best plan of a question that differs a little: its days or dollars, and their bound."""
 
     value: float | None
     bound: float | None
-    days: float | None
+    days: float | None  # from the decision where the day of the end is minimized, else from the start of training
     plan: JointPlan | None
     proved: bool
     start_days: float | None = None
@@ -347,10 +322,8 @@ def _answer(
     *,
     layout: LayoutPlan | None = None,
 ) -> _Answer:
-    """Return the least dollars by the deadline, the fewest days however late, or the soonest end from any start.
-
-    The goal of the instance says which; the soonest end is that of a training within the deadline.
-    """
+    """Return the least dollars by the deadline, the fewest days however late, or the soonest end from any start."""
+    # The goal of the instance says which; the soonest end is that of a training within the deadline.
     if instance.objective.in_dollars:
         if instance.objective.minimize == "cost_usd":
             cost = solve_joint_cost(instance, options, lambda _: None, without=without, cache=cache)
@@ -359,7 +332,7 @@ def _answer(
         stopped = cost.stopped
         answer = _Answer(cost.capital_usd, cost.lower_bound_usd, cost.days, cost.plan, stopped == "proved")
     elif instance.objective.minimize == FINISH_DATE:
-        return _soonest(instance, options, cache, without, layout=layout)
+        return _soonest(instance, options, cache, without, layout)
     else:
         found = _timed(instance, options, without, cache=cache, layout=layout)
         stopped = found.stopped
@@ -370,12 +343,7 @@ def _answer(
 
 
 def _soonest(
-    instance: Instance,
-    options: Options,
-    cache: JointCache,
-    without: dict[str, Any] | None,
-    *,
-    layout: LayoutPlan | None,
+    instance: Instance, options: Options, cache: JointCache, without: dict[str, Any] | None, layout: LayoutPlan | None
 ) -> _Answer:
     """Return the soonest end of all starts within the deadline, in days from the decision."""
     first = None if layout is None else lambda world: column_of(layout, world)
@@ -529,7 +497,6 @@ def summary(e: Explanation) -> str:
 
 
 def _start_line(x: OtherStart) -> str:
-    """Return a line on the soonest end from another start."""
     names = f" ({', '.join(x.ready)})" if x.ready else ""
     if x.days is None and x.proved:
         end = "no plan" if x.bound_days is None else f"the plan has ended before day {x.start_days:,.1f}"
@@ -537,10 +504,8 @@ def _start_line(x: OtherStart) -> str:
         end = "no plan found in time"
     else:
         end = f"ends on day {x.days:,.1f} ({100 * (x.loss or 0.0):+.2f} %)"
-    unproven = (
-        "" if x.proved else f"; not proven{'' if x.bound_days is None else f', day {x.bound_days:,.1f} at least'}"
-    )
-    return f"  month {x.months:g}{names}: {end}{unproven}"
+    bound = "" if x.bound_days is None else f", day {x.bound_days:,.1f} at least"
+    return f"  month {x.months:g}{names}: {end}{'' if x.proved else f'; not proven{bound}'}"
 
 
 def _other_line(x: Other, start_days: float | None) -> str:
@@ -559,7 +524,6 @@ def _other_line(x: Other, start_days: float | None) -> str:
 
 
 def _worth_line(x: Worth) -> str:
-    """Return a line on the saving by more of a limit, in all and per unit."""
     saved, most = (x.usd_saved, x.most_usd_saved) if x.days_saved is None else (x.days_saved, x.most_days_saved)
 
     def amount(value: float, digits: str = ",.4g") -> str:

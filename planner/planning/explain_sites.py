@@ -41,15 +41,9 @@ def explained_plan(
     m, assumed, links, exchange = layout.metrics, layout.assumptions, plan.instance.wan, None
     if len(split.sites) > 1 and links is not None:
         # As long as the plan's own exchange takes, hidden or not, so that its sites are one of the splits.
-        window = assumed_window_seconds(
-            links,
-            m.gradient_bytes_per_stage,
-            len(split.sites),
-            m.wan_window_seconds,
-            assumed.wan_gbps,
-            assumed.wan_rtt_ms,
-        )
-        exchange = GradientExchange(stage_bytes=m.gradient_bytes_per_stage, window_seconds=window)
+        size, fibre = m.gradient_bytes_per_stage, (assumed.wan_gbps, assumed.wan_rtt_ms)
+        window = assumed_window_seconds(links, size, len(split.sites), m.wan_window_seconds, *fibre)
+        exchange = GradientExchange(stage_bytes=size, window_seconds=window)
     request = SitesRequest(racks=sum(s.racks for s in split.sites), exchange=exchange)
     # A budget already spent on fabric cannot be asked again of the split alone: the total is given, so it is left out.
     free = with_part(plan.instance, "limits", budget_usd=None)

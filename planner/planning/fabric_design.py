@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from planner.instance.hardware import Rack
-from planner.instance.instance import FabricInstance, instance_sha256
+from planner.instance.instance import FabricInstance
 from planner.instance.network import FabricFamily, Network
 from planner.models import Options, resolved_switches
 from planner.models.fabric.chooser import Template, Templates
@@ -26,27 +26,20 @@ from planner.physics.plan_physics import CLUSTER
 from planner.plan.certificate import Certificate, Conflict, ObjectiveValue
 from planner.plan.plan import Cost, Plan
 from planner.plan.plan_sections import FabricAlternative, FabricPlan, SiteFabric
+from planner.planning.instance_parts import solved_with
 from planner.planning.load import MAX_TIERS
 from planner.planning.site_fabrics import site_fabric
 from planner.simulation.flow_times import TransportName, flow_seconds, transport_slowdown_of
 from planner.simulation.traffic import MAX_PLANES, part_of_design, permutation
 from planner.solvers.signals import Deadline, OutOfTimeError
 from planner.units import money
-from planner.version import __version__
 
-KINDS: dict[FabricFamily, range] = {  # tiers that a family can have
-    "rail": range(1, 5),
-    "rack": range(1, 5),
-    "rail-only": range(1, 5),
-    "dragonfly+": range(2, 3),
-    "dragonfly": range(1, 2),
-}
-WORDS: dict[FabricFamily, str] = {
-    "rail": "rail-optimised",
-    "rack": "leaf by host",
-    "rail-only": "rail-only",
-    "dragonfly+": "dragonfly+",
-    "dragonfly": "dragonfly",
+KINDS: dict[FabricFamily, tuple[str, range]] = {  # in words, and the tiers that a family can have
+    "rail": ("rail-optimised", range(1, 5)),
+    "rack": ("leaf by host", range(1, 5)),
+    "rail-only": ("rail-only", range(1, 5)),
+    "dragonfly+": ("dragonfly+", range(2, 3)),
+    "dragonfly": ("dragonfly", range(1, 2)),
 }
 SIMULATED_HOSTS = 4_096  # of a fabric; more are cut to their first pods
 SEEDS = 4
@@ -108,8 +101,8 @@ class FabricKind:
     @property
     def name(self) -> str:
         """Name it for a reader."""
-        own = len(KINDS[self.family]) == 1
-        return WORDS[self.family] if own else f"{WORDS[self.family]}, {self.tiers} tier{'s' * (self.tiers > 1)}"
+        words, tiers = KINDS[self.family]
+        return words if len(tiers) == 1 else f"{words}, {self.tiers} tier{'s' * (self.tiers > 1)}"
 
 
 def design_fabric(instance: FabricInstance, options: Options) -> Plan:
@@ -148,16 +141,14 @@ def _kinds(network: Network) -> Iterator[FabricKind]:
     families = sorted(KINDS, key=lambda family: family not in network.families)
     repeated = next(family for family in reversed(families) if family in ("rail", "rack"))  # of one switch alike
     for family in families:
-        for tiers in KINDS[family]:
+        for tiers in KINDS[family][1]:
             if tiers <= network.max_tiers and (tiers > 1 or family != repeated):
                 yield FabricKind(family=family, tiers=tiers)
 
 
 def _searched(instance: FabricInstance, network: Network, deadline: Deadline) -> Iterator[FabricKind]:
-    """Yield kinds with their cheapest designs: of a family not asked for only the lowest that there is.
-
-    A kind that is not the first found need not be priced where it costs `FAR` times as much as another.
-    """
+    """Yield kinds with their cheapest designs: of a family not asked for only the lowest that there is."""
+    # A kind that is not the first found need not be priced where it costs `FAR` times as much as another.
     best, families = math.inf, set[FabricFamily]()
     for kind in _kinds(network):
         if kind.family in families and kind.family not in network.families:
@@ -182,14 +173,12 @@ def _cheapest(
     if instance.pins.get("fabric.tiers", kind.tiers) != kind.tiers:
         return kind
     asked = instance.model_copy(update={"network": own, "pins": pins})
-    tables = Templates(
-        instance=asked, transport_slowdown=transport_slowdown_of(network), power_counts=False, deadline=deadline
-    )
+    phi = transport_slowdown_of(network)
+    tables = Templates(instance=asked, transport_slowdown=phi, power_counts=False, deadline=deadline)
     gpus, hosts = _gpus(instance), instance.hardware.racks or 0
     traffic = NoTraffic(stages=1, unit_racks=1, wrap=False, rails=gpus)
     if not tables.modes(gpus):
         return kind
-    phi = tables.transport_slowdown
     if math.isfinite(most_usd):
         send, allreduce, usd, mw = (np.array([value]) for value in (phi, phi, most_usd, math.inf))
         tables.rivals = DesignTable(send, allreduce, usd, mw, np.full((1, len(KEY)), DEAR))
@@ -231,7 +220,6 @@ def _section(instance: FabricInstance, network: Network, template: Template) -> 
 def _alternative(
     instance: FabricInstance, network: Network, kind: FabricKind, best: FabricKind, tails: Mapping[str, Tails]
 ) -> FabricAlternative:
-    """Return an alternative of the plan: a kind's design; with the tails that were simulated."""
     template = kind.template
     lost = _lost(instance, network, kind, best)
     if template is None:
@@ -297,11 +285,9 @@ def _why_none(instance: FabricInstance, network: Network, kind: FabricKind) -> s
 
 
 def _most_gpus(network: Network, tiers: int, nic_bytes_per_second: float) -> tuple[int, int]:
-    """Bound the GPUs of a leaf below others, and those that trees of some tiers join.
-
-    Where one ratio is of all tiers together, what a leaf leaves of it counts for the tiers above, most where they share
-    it alike.
-    """
+    """Bound the GPUs of a leaf below others, and those that trees of some tiers join."""
+    # Where one ratio is of all tiers together, what a leaf leaves of it counts for the tiers above, most where they
+    # share it alike.
     most = max((switch.ports for switch in resolved_switches(network.switches)), default=0)
     ratios, between, found = [network.ratio_of(tier) or math.inf for tier in range(tiers)], tiers - 2, [(0, 0)]
     for mode in switch_modes(network, 1, nic_bytes_per_second):
@@ -320,10 +306,7 @@ def _most_gpus(network: Network, tiers: int, nic_bytes_per_second: float) -> tup
 
 
 def _tails(network: Network, template: Template, deadline: Deadline) -> Tails:
-    """Return the mean tail of a random permutation over the line rate of a NIC under ECMP and under spraying.
-
-    Return `NO_TAILS` where the fabric is not simulated, or the time ends first.
-    """
+    """Return the mean tail of a random permutation over a NIC's line rate, under ECMP and sprayed, if there is time."""
     design = template.design
     switch = next(switch for switch in resolved_switches(network.switches) if switch.name == template.switch)
     if design.grouped or switch.planes > MAX_PLANES or design.racks * design.gpus_per_rack < 2:
@@ -353,10 +336,7 @@ def _without(instance: FabricInstance, rules: Collection[str]) -> tuple[FabricIn
 
 
 def _in_conflict(instance: FabricInstance, network: Network, deadline: Deadline, most_usd: float) -> tuple[str, ...]:
-    """Return rules and pins of which none can be left out: without it some fabric costs no more than a price.
-
-    Return all rules and pins where the time ends first.
-    """
+    """Return rules and pins of which none can be left out at a price: all of them where the time ends first."""
     limits = [name for name in ("max_oversubscription", "min_core_share", "survives") if getattr(network, name)]
     rules = [f"network.{name}" for name in ("families", "max_tiers", *limits)]
     rules += [f"pins.{path}" for path in instance.pins]
@@ -367,9 +347,7 @@ def _in_conflict(instance: FabricInstance, network: Network, deadline: Deadline,
         if deadline.passed:
             return tuple(rules)
         fits = (_cheapest(asked, free, kind, deadline, most_usd=most_usd * (1 + 1e-9)) for kind in kinds)
-        if not any(
-            kind.template is not None and kind.template.usd <= most_usd and _allowed(free, kind) for kind in fits
-        ):
+        if not any(kind.template and kind.template.usd <= most_usd and _allowed(free, kind) for kind in fits):
             dropped.append(name)
     return tuple(rule for rule in rules if rule not in dropped)
 
@@ -379,8 +357,7 @@ def _nothing_fits(instance: FabricInstance, network: Network, deadline: Deadline
     if not proven:
         return Conflict(decision="fabric", rules=(), reason="the time limit came before a fabric was found")
     kinds = [kind for kind in _kinds(network) if kind.family in network.families]
-    gpus = _gpus(instance)
-    nic = instance.hardware.gpu_nic_bytes_per_second * 8 / 1e9
+    gpus, nic = _gpus(instance), instance.hardware.gpu_nic_bytes_per_second * 8 / 1e9
     reason = "; ".join(f"{kind.name}: {_why_none(instance, network, kind)}" for kind in kinds)
     planes = instance.pins.get("fabric.planes")
     if not Templates(instance=instance, transport_slowdown=1.0, power_counts=False).modes(gpus):
@@ -417,25 +394,18 @@ def _plan(
     usd: float | None = None,
     conflict: Conflict | None = None,
 ) -> Plan:
-    """Write the plan of a fabric alone, or why there is none."""
     proven = ended == "proved"
     status: Any = ("optimal" if section else "infeasible") if proven else "feasible" if section else "unknown"
     bound, gap = (usd, 0.0) if proven and section else (None, None)
-    bill = (
-        None
-        if usd is None
-        else Cost(capex_usd={"fabric": usd}, opex_usd_per_year={}, operation_years=0.0, total_usd=usd)
-    )
+    costs = None
+    if usd is not None:
+        costs = Cost(capex_usd={"fabric": usd}, opex_usd_per_year={}, operation_years=0.0, total_usd=usd)
     return Plan(
-        planner_version=__version__,
-        instance=instance,
-        instance_sha256=instance_sha256(instance),
+        **solved_with(instance, options),
         status=status,
         objective=ObjectiveValue(name="fabric_usd", value=usd, bound=bound, gap=gap, space=SPACE if section else ""),
         fabric=section,
-        cost=bill,
+        cost=costs,
         conflict=conflict,
         stopped=ended,
-        seed=options.seed,
-        time_limit_seconds=options.time_limit,
     )

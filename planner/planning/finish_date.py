@@ -5,9 +5,12 @@ the fewest days of training finishes soonest, so that one question for each mont
 the order of the months, finds the soonest finish; a later month only for plans that finish before the best so far.
 """
 
+import math
+
 from planner.instance.hardware import DAYS_A_MONTH
 from planner.instance.instance import Instance
 from planner.plan.plan_sections import SitesPlan
+from planner.planning.instance_parts import with_part
 
 FINISH_DATE = "finish_date"
 
@@ -30,10 +33,7 @@ def start_days(instance: Instance, sites: SitesPlan | None) -> float:
 
 
 def latest_start_months(instance: Instance) -> float:
-    """Return the months from the decision after which no plan of the instance need wait to start training.
-
-    Those of its hardware for every other goal, whose days count from the first of training.
-    """
+    """Return the months from the decision to the latest start; of the hardware, where days count from training."""
     months = [instance.hardware.ready_months]
     if instance.objective.minimize == FINISH_DATE and instance.grid is not None:
         months += instance.grid.lead_months
@@ -51,17 +51,9 @@ def each_start(instance: Instance) -> list[Instance]:
     if instance.objective.minimize != FINISH_DATE or grid is None:
         return [instance]
     starts = sorted({max(ready, months) for months in grid.lead_months})
-    return [*(_ready_within(instance, months) for months in starts[:-1]), instance]
-
-
-def _ready_within(instance: Instance, months: float) -> Instance:
-    """Return the instance without what becomes ready later than some months, where its rules allow as much."""
-    grid = instance.grid
-    if grid is None:
-        return instance
-    own = grid.rules.ready_within_months
-    rules = grid.rules.model_copy(update={"ready_within_months": months if own is None else min(months, own)})
-    return instance.model_copy(update={"grid": grid.model_copy(update={"rules": rules})})
+    own = math.inf if grid.rules.ready_within_months is None else grid.rules.ready_within_months
+    each = [grid.rules.model_copy(update={"ready_within_months": min(months, own)}) for months in starts[:-1]]
+    return [*(with_part(instance, "grid", rules=rules) for rules in each), instance]
 
 
 def ready_in(instance: Instance, months: float) -> list[str]:

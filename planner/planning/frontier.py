@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from planner.checks.check_plan import check
 from planner.errors import InputError
-from planner.instance.instance import FabricInstance, Instance, instance_sha256
+from planner.instance.instance import FabricInstance, Instance
 from planner.models import Options
 from planner.models.joint.cache import JointCache
 from planner.models.joint.search.curve import WholeCurve, racks_with_spares
@@ -33,9 +33,9 @@ from planner.planning.budget_questions import (
     covered_within,
     point_of,
 )
-from planner.planning.choice_ends import ended_by_choice, kept_within
+from planner.planning.choice_ends import Progress, ended_by_choice, kept_within
 from planner.planning.hardware_choice import named
-from planner.planning.instance_parts import with_part
+from planner.planning.instance_parts import as_asked, with_part
 from planner.planning.joint_plan import plan_of
 from planner.solvers.outcome import UnansweredError, relative_gap
 from planner.solvers.progress import report, start, turn
@@ -58,12 +58,7 @@ class Frontier:
 
 
 def frontier_of(
-    instance: Instance,
-    options: Options,
-    progress: Callable[[str], None],
-    *,
-    epsilon: float = 0.1,
-    points: int | None = None,
+    instance: Instance, options: Options, progress: Progress, *, epsilon: float = 0.1, points: int | None = None
 ) -> Frontier:
     """Return the curve of a loaded instance, from the least money that holds the model to its fastest plan.
 
@@ -134,12 +129,9 @@ def frontier_of(
 
 
 def _fastest(
-    instance: Instance, options: Options, progress: Callable[[str], None], cache: JointCache, deadline: Deadline
+    instance: Instance, options: Options, progress: Progress, cache: JointCache, deadline: Deadline
 ) -> tuple[JointSolution, JointSolution]:
-    """Return the fastest plan, and that which the ends of the choice leave of those as fast, as a solve finds them.
-
-    They have half of the time: their proof is one point of many.
-    """
+    """Return the fastest plan, and that which the ends of the choice leave of those as fast, in half of the time."""
     half = Deadline(None if deadline.limit is None else deadline.limit / 2)
     left = replace(options, time_limit=half.limit)
     fastest = solve_joint(instance, left, progress, cache=cache, within=kept_within(instance))
@@ -152,14 +144,13 @@ def _fastest(
 
 
 def _kept(front: Front, instance: Instance, choice: JointPlan, days: float) -> PricedPoint:
-    """Hand a plan of the whole instance to the front."""
     point = point_of(instance, choice, days, instance)
     front.add(choice.seconds, point.usd, choice)
     return point
 
 
 def plan_of_frontier(
-    instance: Instance, options: Options, progress: Callable[[str], None], solve_days: Callable[[Instance], Plan]
+    instance: Instance, options: Options, progress: Progress, solve_days: Callable[[Instance], Plan]
 ) -> Plan:
     """Return the plan at the knee of an instance's curve, or the fastest where it has none, with the curve.
 
@@ -167,10 +158,8 @@ def plan_of_frontier(
     """
     found = frontier_of(instance, options, progress, epsilon=WITHIN if options.gap is None else options.gap)
     if not found.plans:
-        return _relabelled(
-            solve_days(in_days_of_training(instance)),
-            ObjectiveValue(name=FRONTIER, value=None, bound=None, gap=None),
-        )
+        nothing = ObjectiveValue(name=FRONTIER, value=None, bound=None, gap=None)
+        return _relabelled(solve_days(in_days_of_training(instance)), nothing)
     at = next((n for n, point in enumerate(found.curve.points) if point.knee), -1) % len(found.plans)
     points = tuple(x.model_copy(update={"asked": n == at}) for n, x in enumerate(found.curve.points))
     curve, point = found.curve.model_copy(update={"points": points}), points[at]
@@ -183,17 +172,14 @@ def plan_of_frontier(
 
 def in_days_of_training(instance: Instance) -> Instance:
     """Return the question for the fewest days in place of one for the whole curve; any other as it is."""
-    return (
-        with_part(instance, "objective", minimize="days_to_train")
-        if instance.objective.minimize == FRONTIER
-        else instance
-    )
+    whole = instance.objective.minimize == FRONTIER
+    return with_part(instance, "objective", minimize="days_to_train") if whole else instance
 
 
 def _relabelled(plan: Plan, objective: ObjectiveValue) -> Plan:
     """Return a plan as the answer to the question for the whole curve; of a cluster with the racks of the plan."""
     asked = with_part(plan.instance, "objective", minimize=FRONTIER)
-    changed = {"instance": asked, "instance_sha256": instance_sha256(asked), "objective": objective, "proof": None}
+    changed = as_asked(asked) | {"objective": objective, "proof": None}
     return plan.model_copy(update=changed)
 
 
@@ -203,7 +189,7 @@ def _search(
     deadline: Deadline,
     cache: JointCache,
     epsilon: float,
-    progress: Callable[[str], None],
+    progress: Progress,
     front: Front,
 ) -> WholeCurve:
     """Return the search for the curve, which says how far it is each time that the proven share has fallen a little."""
@@ -213,17 +199,14 @@ def _search(
         nonlocal reported
         if search.proven < reported * LINE_SHARE and math.isfinite(search.proven):
             reported = search.proven
-            text = (
-                f"{len(search.front.usd)} plans; every other is within {100 * reported:.0f} % of one in days and money"
-            )
-            report(progress, text, None, None)
+            within = f"within {100 * reported:.0f} % of one in days and money"
+            report(progress, f"{len(search.front.usd)} plans; every other is {within}", None, None)
 
     world = world_of(instance, replace(options, time_limit=deadline.limit), deadline, cache)
     return WholeCurve(world=world, epsilon=epsilon, front=front, progress=say)
 
 
 def _nothing(instance: Instance, stopped: str) -> Frontier:
-    """Return a curve without points: there is no plan, or none was found."""
     proven = 0.0 if stopped == "proved" else None
     return Frontier(instance, Curve(points=(), epsilon=proven, most_usd=None, slowest_days=None, stopped=stopped), ())
 
@@ -237,11 +220,7 @@ def _written(
     stopped: str,
     points: int | None,
 ) -> Frontier:
-    """Return the curve with the plan of each point.
-
-    Where the search for the whole curve was ended early, the answers to the questions may prove more of the plans
-    between the first and the last.
-    """
+    """Return the curve with the plan of each point; after an early end the questions' answers may prove more of it."""
     proven = None
     if search is not None and math.isfinite(search.proven) and math.isinf(search.world.given_up):
         proven = search.proven
@@ -258,8 +237,7 @@ def _written(
         proven, least, most = covered, figures[0][0], figures[-1][0]
     knee = knee_of(figures)
     chosen = _chosen(len(found), points, knee)
-    plans: list[Plan] = []
-    written = []
+    plans, written = list[Plan](), list[CurvePoint]()
     for at in chosen:
         plan = plan_of_point(instance, found[at][2], figures[at][1], options)
         point = curve_point(plan, bounds[at] or None, plans[-1] if plans else None, knee=at == knee)
@@ -295,18 +273,9 @@ def checked_plan(instance: Instance, choice: JointPlan, value: float, options: O
 
 
 def curve_point(plan: Plan, bound: float | None, before: Plan | None, *, knee: bool) -> CurvePoint:
-    """Return a plan in short as a point of a curve, with what it decides otherwise than the point before it.
+    """Return a plan in short as a point of a curve, with what it decides otherwise than the cheaper point before it.
 
-    Parameters
-    ----------
-    plan
-        Of the point.
-    bound
-        Fewest days of all plans of at most its capital; None: not proven.
-    before
-        Plan of the point of less capital; None: there is none.
-    knee
-        Whether the curve bends there.
+    `bound`: the fewest days of all plans of at most its capital, None if not proven.
     """
     x = plan.layout
     if x is None or plan.cost is None:
@@ -333,8 +302,7 @@ def curve_point(plan: Plan, bound: float | None, before: Plan | None, *, knee: b
 def knee_of(points: list[tuple[float, float]]) -> int | None:
     """Return the point farthest below the chord of the curve in logarithms of capital and days.
 
-    None where there are fewer than three, or capital times days is constant up to a small share: then money buys days
-    in proportion, and the curve bends nowhere.
+    None where there are fewer than three, or money buys days in proportion up to a small share: it bends nowhere.
     """
     if len(points) < 3:
         return None
@@ -344,10 +312,8 @@ def knee_of(points: list[tuple[float, float]]) -> int | None:
     (left, late), (right, early) = ([math.log(x) for x in points[at]] for at in (0, -1))
     if right <= left or late <= early:
         return None
-    below = [
-        1 - (math.log(usd) - left) / (right - left) - (math.log(seconds) - early) / (late - early)
-        for usd, seconds in points
-    ]
+    wide, high = right - left, late - early
+    below = [1 - (math.log(usd) - left) / wide - (math.log(seconds) - early) / high for usd, seconds in points]
     best = max(range(len(points)), key=below.__getitem__)
     return best if 0 < best < len(points) - 1 and below[best] > BENT else None
 
@@ -382,25 +348,12 @@ def why_no_curve(plan: Plan) -> str | None:
 
 
 def curve_around(
-    plan: Plan,
-    options: Options,
-    progress: Callable[[str], None],
-    *,
-    cache: JointCache | None = None,
-    points: int = POINTS,
+    plan: Plan, options: Options, progress: Progress, *, cache: JointCache | None = None, points: int = POINTS
 ) -> Frontier:
     """Return the curve from a plan of fewest days down to less money, with the plan of each of its points.
 
-    Parameters
-    ----------
-    plan
-        With its bound; the days of no other plan of the curve are proven but within a tenth.
-    options
-        At its time limit, and at Ctrl-C, the curve has the points so far.
-    cache
-        What the search for the plan left; it changes how long the questions take.
-    points
-        Most points, the plan's own among them.
+    The days of no other plan of it are proven but within a tenth. At the time limit, and at Ctrl-C, it has the points
+    so far, `points` at most. `cache`, of the search for the plan, changes only how long the questions take.
     """
     if why_no_curve(plan) is not None:
         return Frontier(plan.instance, Curve(points=(), epsilon=None, most_usd=None, slowest_days=None, stopped=""), ())

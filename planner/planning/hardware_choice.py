@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from planner.instance.hardware import Hardware, HardwareAlternative
-from planner.instance.instance import Instance, instance_sha256
+from planner.instance.instance import Instance
 from planner.instance.references_and_pins import hardware_kind
 from planner.models import Options
 from planner.models.joint.cache import JointCache
@@ -20,7 +20,7 @@ from planner.physics.site.cost import rack_of
 from planner.plan.certificate import AlternativeProof
 from planner.plan.plan import Plan
 from planner.planning.finish_date import FINISH_DATE, each_start, latest_start_days, latest_start_months
-from planner.planning.instance_parts import with_part
+from planner.planning.instance_parts import as_asked, with_part
 from planner.planning.joint_proof import refused_of
 from planner.solvers.signals import Deadline
 
@@ -29,10 +29,7 @@ First = Callable[[World], Column | None]
 
 @dataclass(frozen=True, slots=True)
 class HardwareAnswer:
-    """What the search on one GPU and rack found, as an instance without alternatives asks for it.
-
-    Where the goal is the day of the finish, also without what becomes ready after some month.
-    """
+    """What the search on one GPU and rack found, as an instance without alternatives, or a late part, asks for it."""
 
     instance: Instance
     solution: JointSolution
@@ -79,16 +76,8 @@ def reordered(instance: Instance, chosen: Instance) -> Instance:
     """Return the same question with the hardware of one choice as its own, and the others as alternatives."""
     mine = hardware_kind(chosen.hardware)
     others = [alone.hardware for alone in each_alone(instance) if hardware_kind(alone.hardware) != mine]
-    alternatives = tuple(
-        HardwareAlternative(
-            accelerator=other.accelerator,
-            rack=other.rack,
-            racks=other.racks,
-            nic_bytes_per_second=other.nic_bytes_per_second,
-            ready_months=other.ready_months,
-        )
-        for other in others
-    )
+    keys = ("accelerator", "rack", "racks", "nic_bytes_per_second", "ready_months")
+    alternatives = tuple(HardwareAlternative(**{key: getattr(other, key) for key in keys}) for other in others)
     own = chosen.hardware.model_copy(update={"alternatives": alternatives})
     return instance.model_copy(update={"hardware": own})
 
@@ -108,7 +97,15 @@ def best_choice(
     `within`: share of the days by which plans of the first may be slower and be of use to a goal that goes on.
     `without`: values of choices, by the paths of their pins, that no plan may have.
     """
-    answers, asked = list[HardwareAnswer](), sorted(each_alone(instance), key=_dollars_a_flop)
+
+    def dollars_a_flop(alone: Instance) -> float:
+        """Return the price of a rack by its FLOP a second, in the type that the model computes in."""
+        hardware, dtype, rate = alone.hardware, alone.workload.precision, 0.0
+        if not isinstance(hardware.accelerator, str) and not isinstance(dtype, str):
+            rate = hardware.accelerator.peak_flop_per_second.get(dtype.compute, 0.0)
+        return rack_of(hardware).price_usd / (rack_of(hardware).gpus * rate) if rate else math.inf
+
+    answers, asked = list[HardwareAnswer](), sorted(each_alone(instance), key=dollars_a_flop)
     questions = [start for one in asked for start in each_start(one)]
     if instance.objective.minimize == FINISH_DATE:  # what may start first is likely to end first
         questions.sort(key=latest_start_days)
@@ -121,23 +118,9 @@ def best_choice(
     whole = next(answer for answer in answers if answer.instance.grid == instance.grid)
     best = _best(answers) or min(late, key=lambda answer: answer.solution.days or 0.0, default=whole)
     others = tuple(answer for answer in answers if answer is not best)
-    in_order = tuple(sorted(others, key=lambda other: asked_at(instance, other.instance)))
+    kinds = [hardware_kind(alone.hardware) for alone in each_alone(instance)]  # its own first
+    in_order = tuple(sorted(others, key=lambda other: kinds.index(hardware_kind(other.instance.hardware))))
     return HardwareChoice(best=HardwareAnswer(best.instance, bounded_by_all(best, others)), others=in_order)
-
-
-def asked_at(instance: Instance, alone: Instance) -> int:
-    """Return the place of a choice among those of an instance, its own hardware first."""
-    kinds = [hardware_kind(alone.hardware) for alone in each_alone(instance)]
-    return kinds.index(hardware_kind(alone.hardware))
-
-
-def _dollars_a_flop(instance: Instance) -> float:
-    """Return the price of a rack by its FLOP a second, in the type that the model computes in."""
-    hardware, dtype = instance.hardware, instance.workload.precision
-    rate = 0.0
-    if not isinstance(hardware.accelerator, str) and not isinstance(dtype, str):
-        rate = hardware.accelerator.peak_flop_per_second.get(dtype.compute, 0.0)
-    return rack_of(hardware).price_usd / (rack_of(hardware).gpus * rate) if rate else math.inf
 
 
 def _answer(
@@ -171,8 +154,6 @@ def _answer(
 
 
 def _best(answers: list[HardwareAnswer]) -> HardwareAnswer | None:
-    """Return the answer whose plan ends soonest within the deadline, or costs least; None where there is no plan."""
-
     def merit(answer: HardwareAnswer) -> float:
         if answer.instance.objective.in_days:
             return (answer.solution.days or 0.0) + answer.ready_days
@@ -209,10 +190,7 @@ def bounded_by_all(best: HardwareAnswer, others: tuple[HardwareAnswer, ...]) -> 
 
 
 def _bound_of_alternative(answer: HardwareAnswer, best: HardwareAnswer) -> float | None:
-    """Return the lower bound of all plans on another choice, from the decision date of the best.
-
-    Infinite where it is proven that the choice has no plan within the deadline, None where no bound is known.
-    """
+    """Return the bound of another choice, from the decision date of the best: infinite where it has no plan in time."""
     solution = answer.solution
     if solution.lower_bound is None:
         return math.inf if solution.stopped == "proved" and solution.status is JointStatus.INFEASIBLE else None
@@ -235,7 +213,7 @@ def with_alternatives(plan: Plan, instance: Instance, chosen: HardwareChoice) ->
     if not chosen.others:
         return plan
     asked = reordered(instance, chosen.best.instance)
-    changed: dict[str, Any] = {"instance": asked, "instance_sha256": instance_sha256(asked)}
+    changed = as_asked(asked)
     if plan.layout is not None:
         changed["layout"] = named(plan, instance).layout
     if plan.proof is not None and plan.objective.bound is not None:

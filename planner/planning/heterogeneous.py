@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
-from planner.instance.instance import Instance, instance_sha256
+from planner.instance.instance import Instance
 from planner.models import Options, batch_shares
 from planner.models.batch_shares import PoolLayout, Shares
 from planner.models.joint.free_network import conditions_of, problem_on
@@ -28,10 +28,10 @@ from planner.plan.certificate import (
 )
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import Assumptions, LayoutMetrics, LayoutPlan, PoolsPlan
+from planner.planning.instance_parts import solved_with
 from planner.solvers.outcome import Outcome, Stop, relative_gap
 from planner.solvers.progress import report
 from planner.solvers.signals import ENDED, Deadline
-from planner.version import __version__
 
 CLUSTER = "cluster"  # the id of a pool's one site
 OPTIMAL_GAP = 1e-9  # relative: days and bound come from the same floats in another order
@@ -47,31 +47,24 @@ class PoolProblems:
     def problems(self) -> list[JointProblem]:
         """The layout problem of each pool, with the whole batch."""
         batch = int((self.instance.limits.max_batch_tokens or 0) // self.instance.workload.sequence_length)
-        return [
-            problem_on(step.pool_instance(self.instance, pool, batch), pool.racks)
-            for pool in self.instance.hardware.pools
-        ]
+        pools = self.instance.hardware.pools
+        return [problem_on(step.pool_instance(self.instance, pool, batch), pool.racks) for pool in pools]
 
     def metrics(self, k: int, point: PoolLayout) -> LayoutMetrics:
         """Predict what a pool's layout does."""
         alone = step.pool_instance(self.instance, self.instance.hardware.pools[k], point.sequences)
-        return LayoutMetrics.model_validate(
-            step_prediction.metrics(alone, conditions_of(self.problems[k]), point.strategy)
-        )
+        found = step_prediction.metrics(alone, conditions_of(self.problems[k]), point.strategy)
+        return LayoutMetrics.model_validate(found)
 
     def exchanges(self, points: tuple[PoolLayout | None, ...]) -> list[float]:
         """Return the exposed exchange of each pool that trains, 0 of the others."""
         link, training = self.instance.hardware.pool_link, sum(point is not None for point in points)
-        if link is None or training < 2:
-            return [0.0] * len(points)
-        return [
-            0.0
-            if point is None
-            else step.pool_exchange_seconds(
-                link, self.metrics(k, point), max(point.strategy.layers_per_stage), training
-            )
-            for k, point in enumerate(points)
-        ]
+        exposed = [0.0] * len(points)
+        for k, point in enumerate(points if link is not None and training > 1 else ()):
+            if link is not None and point is not None:
+                layers = max(point.strategy.layers_per_stage)
+                exposed[k] = step.pool_exchange_seconds(link, self.metrics(k, point), layers, training)
+        return exposed
 
     def days(self, seconds_per_sequence: float) -> float:
         """Compute the days to train from the seconds per sequence."""
@@ -130,9 +123,8 @@ def _limits_in_conflict(instance: Instance) -> Conflict | None:
 def _section(pools: PoolProblems, shares: Shares, options: Options, seconds: float) -> PoolsPlan:
     """Write the shares of the pools and each pool's layout, with the certificate of all pools together."""
     instance, names = pools.instance, [pool.name for pool in pools.instance.hardware.pools]
-    training = [
-        (k, name, point) for k, (name, point) in enumerate(zip(names, shares.points, strict=True)) if point is not None
-    ]
+    every = enumerate(zip(names, shares.points, strict=True))
+    training = [(k, name, point) for k, (name, point) in every if point is not None]
     exposed, total = pools.exchanges(shares.points), sum(point.sequences for _, _, point in training)
     measured = {name: pools.metrics(k, point) for k, name, point in training}
     slowest = max(metrics.step_seconds for metrics in measured.values()) + max(exposed)
@@ -176,10 +168,7 @@ def _layout(pools: PoolProblems, k: int, point: PoolLayout, measured: LayoutMetr
     """Write a pool's layout; the shares' certificate has the proof, so its own claims no bound."""
     outcome = Outcome(stop=Stop.LIMIT, solution=point, objective=measured.days_to_train, solver=POOLS_BRANCHING)
     certificate = outcome.certificate(
-        formulation=POOL_FORMULATION,
-        minimizes=POOL_MINIMIZES,
-        seed=options.seed,
-        given=given_by(pools.problems[k]),
+        formulation=POOL_FORMULATION, minimizes=POOL_MINIMIZES, seed=options.seed, given=given_by(pools.problems[k])
     )
     phi, racks = pools.problems[k].transport_slowdown, pools.instance.hardware.pools[k].racks
     return write_layout(
@@ -201,7 +190,6 @@ def given_by(problem: JointProblem) -> str:
 def _plan(
     instance: Instance, options: Options, *, section: PoolsPlan | None = None, conflict: Conflict | None = None
 ) -> Plan:
-    """Write the plan, or why there is none."""
     certificate = section.certificate if section else None
     status: Status = (
         certificate.status if certificate else "infeasible" if conflict is None or conflict.rules else "unknown"
@@ -211,9 +199,7 @@ def _plan(
         certificate is not None and certificate.space["ended"] == Stop.PROVED.name.lower()
     )
     return Plan(
-        planner_version=__version__,
-        instance=instance,
-        instance_sha256=instance_sha256(instance),
+        **solved_with(instance, options),
         status=status,
         objective=ObjectiveValue(
             name=instance.objective.minimize,
@@ -227,6 +213,4 @@ def _plan(
         conflict=conflict,
         stopped="proved" if proved else Deadline().cause,
         threads=options.threads or 1,
-        seed=options.seed,
-        time_limit_seconds=options.time_limit,
     )

@@ -3,7 +3,9 @@
 from typing import Any, Literal
 
 from planner.instance.hardware import Accelerator
-from planner.instance.instance import Instance
+from planner.instance.instance import FabricInstance, Instance, instance_sha256
+from planner.models import Options
+from planner.version import __version__
 
 Part = Literal["limits", "hardware", "network", "wan", "grid", "objective", "workload"]
 
@@ -29,3 +31,14 @@ def with_hbm(instance: Instance, value: float) -> Instance:
     if not isinstance(gpu, Accelerator):
         raise TypeError("the instance still has catalogue names; load it through planner.load")
     return with_part(instance, "hardware", accelerator=gpu.model_copy(update={"hbm_bytes": value}))
+
+
+def as_asked(instance: Instance | FabricInstance) -> dict[str, Any]:
+    """Return the fields of a plan that state the question it answers."""
+    return {"instance": instance, "instance_sha256": instance_sha256(instance)}
+
+
+def solved_with(instance: Instance | FabricInstance, options: Options) -> dict[str, Any]:
+    """Return the fields that every plan states: the question, and by which version, seed and limit it was answered."""
+    how = {"planner_version": __version__, "seed": options.seed, "time_limit_seconds": options.time_limit}
+    return as_asked(instance) | how

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from planner.errors import InternalError
-from planner.instance.instance import Instance, instance_sha256
+from planner.instance.instance import Instance
 from planner.instance.network import Wan
 from planner.models import Options, rack_order, resolved_switches
 from planner.models.joint.ends import freed_of_rules
@@ -51,13 +51,13 @@ from planner.plan.plan_sections import (
     WanPlan,
 )
 from planner.planning.finish_date import FINISH_DATE, latest_start_days, start_days
+from planner.planning.instance_parts import solved_with
 from planner.planning.joint_proof import columns_of, objective_of, proof_of, without_plan
 from planner.planning.site_fabrics import GatewayRates, site_fabric
 from planner.simulation.flow_times import factor, transport_slowdown_of
 from planner.solvers import signals
 from planner.solvers.outcome import relative_gap
 from planner.solvers.signals import Deadline
-from planner.version import __version__
 
 if TYPE_CHECKING:
     from planner.models.joint.places.site_question import PlacedParts
@@ -189,7 +189,6 @@ class Assembly:
         return spares.section(job, upkeep, metrics.step_days_to_train)
 
     def _stages_proven(self) -> Certificate:
-        """Return the joint certificate, with the stages of a proven plan confirmed: no split of layers is faster."""
         made, column, choice = self.certificate(space=self.solution.counts), self.choice.column, self.choice
         if self.status != "optimal":
             return made
@@ -215,13 +214,9 @@ class Assembly:
     @cached_property
     def orders(self) -> dict[str, list[list[int]]]:
         """Racks of each rack stage in rank order, by site."""
-        block = self.block
-        return {
-            site: rack_order.rank_order(
-                block.rack_stages, self.choice.blocks_by_site[site], template.stripes, block.stage_racks
-            )
-            for site, template in sorted(self.choice.templates.items())
-        }
+        stages, racks, templates = self.block.rack_stages, self.block.stage_racks, sorted(self.choice.templates.items())
+        counts = self.choice.blocks_by_site
+        return {site: rack_order.rank_order(stages, counts[site], own.stripes, racks) for site, own in templates}
 
     def crossings(self, site: str) -> Locality:
         """Count what a site's order of racks sends across leaf domains, pods and zones."""
@@ -414,9 +409,7 @@ def plan_of(
     assembly = _of_cheapest_energy(Assembly(instance, solution, choice, options, seconds))
     value, bound = assembly.value, assembly.bound
     return Plan(
-        planner_version=__version__,
-        instance=instance,
-        instance_sha256=instance_sha256(instance),
+        **solved_with(instance, options),
         status=assembly.status,
         objective=objective_of(instance, solution, value, bound).model_copy(update={**more, "freed": assembly.freed}),
         sites=assembly.confirmed[0],
@@ -431,24 +424,18 @@ def plan_of(
         proof=proof_of(instance, solution) if instance.objective.in_days else None,
         stopped=solution.stopped,
         threads=options.threads or 1,
-        seed=options.seed,
-        time_limit_seconds=options.time_limit,
     )
 
 
 def wan_mark(
     design: WanPlan, sites: "Sites", placed: "PlacedParts", window_seconds: float, options: Options, spent: float
 ) -> str:
-    """Return the mark of the bound on the fibre between sites.
-
-    The exchange must fit `window_seconds` seconds where one site alone trains. ON_TRUST where no time is left.
-    """
+    """Return the mark of the bound on fibre whose exchange fits a window, even of one site; ON_TRUST without time."""
     from planner.models.wan import confirmed
 
     left = _seconds_left(design.certificate, options, spent)
-    if left <= 0:
-        return ON_TRUST
     request = sites.fibre.request(placed.joined, placed.circuit, window_seconds)
+    return confirmed(sites.instance, request, design, left, seed=options.seed) if left > 0 else ON_TRUST
     return confirmed(sites.instance, request, design, left, seed=options.seed)
 
 
@@ -456,6 +443,5 @@ def _seconds_left(first: Certificate, options: Options, spent: float) -> float:
     """Return the seconds that a second proof may take; none where there is no first, or behind a signal."""
     if first.status != "optimal" or options.solver == "highs":
         return 0.0
-    limit = options.time_limit
-    longest = SECOND_PROOF_SECONDS
-    return Deadline(longest if limit is None else max(0.0, min(longest, limit - spent))).left
+    limit = SECOND_PROOF_SECONDS if options.time_limit is None else options.time_limit - spent
+    return Deadline(max(0.0, min(SECOND_PROOF_SECONDS, limit))).left

@@ -12,7 +12,7 @@ from typing import Any
 
 from planner.checks.joint_columns import max_racks
 from planner.checks.joint_proof import highest_bound
-from planner.instance.instance import Instance, instance_sha256
+from planner.instance.instance import Instance
 from planner.models import Options
 from planner.models.joint.cache import JointCache
 from planner.models.joint.solution import JointSolution, JointStatus
@@ -22,20 +22,18 @@ from planner.physics.site.cost import rack_of
 from planner.physics.training.parallel_strategy import shape_values
 from planner.plan.certificate import OUTSIDE, Conflict, ExcludedColumn, JointProof, ObjectiveValue, declared_space
 from planner.plan.plan import Plan
-from planner.planning.instance_parts import with_part
+from planner.planning.instance_parts import solved_with, with_part
 from planner.simulation.flow_times import factor
 from planner.solvers.outcome import relative_gap
 from planner.solvers.progress import models_wanted
 from planner.solvers.signals import ENDED
-from planner.version import __version__
 
 
 def proof_of(instance: Instance, solution: JointSolution) -> JointProof:
     """Return the facts other than physics on which the bound of a solution rests, for the checker to follow."""
+    in_days = instance.objective.minimize == "days_to_train"
     figures = {
-        "fabric_free_bound_days": solution.fabric_free_bound
-        if instance.objective.minimize == "days_to_train"
-        else None,
+        "fabric_free_bound_days": solution.fabric_free_bound if in_days else None,
         "counts": solution.counts,
         "min_fabric_usd_per_wired_gpu": min_fabric_usd(instance.network) if instance.network else None,
     }
@@ -48,12 +46,11 @@ def refused_of(solution: JointSolution) -> JointProof:
 
 
 def columns_of(solution: JointSolution) -> tuple[ExcludedColumn, ...]:
-    """Return the columns that only the sites and the budget refused."""
+    """Return the columns that only sites and budget refused, those that differ in replicas and micro-batches as one."""
     return tuple(_grouped(solution.excluded))
 
 
 def _grouped(columns: Sequence[tuple[float, Column]]) -> Iterator[ExcludedColumn]:
-    """Group columns that differ in replicas and micro-batches only, replicas without gaps in ranges."""
     groups: dict[Any, dict[int, float]] = defaultdict(dict)
     for days, column in columns:
         block = column.strategy.block(column.p)
@@ -108,11 +105,7 @@ def objective_of(
 
 def unanswered(instance: Instance, options: Options, reason: str) -> Plan:
     """Return a plan that says only that a back end gave no answer, and what it said."""
-    nothing = JointSolution(
-        status=JointStatus.UNKNOWN,
-        stopped="limit",
-        failure=reason,
-    )
+    nothing = JointSolution(status=JointStatus.UNKNOWN, stopped="limit", failure=reason)
     return without_plan(instance, nothing, options)
 
 
@@ -121,9 +114,7 @@ def without_plan(instance: Instance, solution: JointSolution, options: Options) 
     reason = solution.failure or f"{ENDED[solution.stopped]} before a plan was found"
     proven = solution.status is JointStatus.INFEASIBLE and instance.objective.minimize == "days_to_train"
     return Plan(
-        planner_version=__version__,
-        instance=instance,
-        instance_sha256=instance_sha256(instance),
+        **solved_with(instance, options),
         status="infeasible" if solution.status is JointStatus.INFEASIBLE else "unknown",
         objective=objective_of(instance, solution, None, None),
         transport=factor(instance.network) if proven else None,  # the times of the proof have it
@@ -131,16 +122,13 @@ def without_plan(instance: Instance, solution: JointSolution, options: Options) 
         conflict=Conflict(decision="layout", rules=(), reason=reason),
         stopped=solution.stopped,
         threads=options.threads or 1,
-        seed=options.seed,
-        time_limit_seconds=options.time_limit,
     )
 
 
 def inspection(plan: Plan, cache: JointCache | None) -> Any:
     """Return all that the enumeration of a proof reads in addition to the instance without its budget, as one key.
 
-    The budget enters the enumeration through the maximum racks alone. None where the plan has no such proof, or the
-    cache is that of another instance.
+    The budget enters through the maximum racks. None without such a proof, or where the cache is of another instance.
     """
     if cache is None or plan.proof is None or plan.layout is None or not cache.serves(plan.instance):
         return None
@@ -169,12 +157,10 @@ class Answered:
         instance, options = self.instance, self.options
         if models_wanted():  # they are written by the search
             return None
-        whole = (
-            instance.objective.minimize == "days_to_train"
-            and instance.limits.deadline_days is None
-            and options.gap is None
-        )
-        if not whole or instance.hardware.alternatives or instance.hardware.pools:
+        goal, limits = instance.objective.minimize, instance.limits
+        if goal != "days_to_train" or limits.deadline_days is not None or options.gap is not None:
+            return None
+        if instance.hardware.alternatives or instance.hardware.pools:
             return None
         asked = with_part(instance, "workload", tokens=1.0).model_copy(update={"name": ""})
         return asked, options.seed, options.threads, self.seek_others
@@ -205,7 +191,7 @@ def _all_for_tokens(value: Any, share: float) -> Any:
         return tuple(_all_for_tokens(end, share) for end in value)
     if value is None:
         return None
-    days = {"days_to_train": value.days_to_train * share}
-    return value.model_copy(
-        update=days | ({"value": value.value * share} if getattr(value, "name", "") == "goal" else {})
-    )
+    changed = {"days_to_train": value.days_to_train * share}
+    if getattr(value, "name", "") == "goal":
+        changed["value"] = value.value * share
+    return value.model_copy(update=changed)

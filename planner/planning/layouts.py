@@ -122,9 +122,8 @@ def own_step(plan: Plan, run: LaunchRun, switches: Mapping[str, Any], where: str
     theirs = machine_of(with_switches(question, switches, where, None)).software
     pairs: dict[str, tuple[Any, Any]] = {name: (theirs.hides(name), ours.hides(name)) for name in overlaps}
     pairs |= {name: (getattr(theirs, name), getattr(ours, name)) for name in switches if name != "overlaps"}
-    pairs = {
-        name: pair for name, pair in pairs.items() if pair[0] != pair[1] and name != "recompute_modules"
-    }  # of the layout
+    # Recomputed modules are the layout's.
+    pairs = {name: pair for name, pair in pairs.items() if pair[0] != pair[1] and name != "recompute_modules"}
 
     def cost(names: Collection[str]) -> tuple[float, float, float]:
         """Predict a step with these switches as in the file and the others as in the plan."""
@@ -140,9 +139,8 @@ def own_step(plan: Plan, run: LaunchRun, switches: Mapping[str, Any], where: str
     acting = [name for name in pairs if cost([name]) != before or cost(pairs.keys() - {name}) != file]
     words = {True: "on", False: "off"}
     stated = [
-        f"{f'overlap of {name}' if name in overlaps else name} {words.get(own, own)} "
-        f"(plan: {words.get(planned, planned)})"
-        for name, (own, planned) in pairs.items()
+        f"{f'overlap of {name}' if name in overlaps else name} {words.get(own, own)} (plan: {words.get(plans, plans)})"
+        for name, (own, plans) in pairs.items()
         if name in (acting or pairs)
     ]
     seconds, used, limit = file
@@ -155,16 +153,12 @@ def own_step(plan: Plan, run: LaunchRun, switches: Mapping[str, Any], where: str
 
 
 def _choices(run: LaunchRun) -> dict[str, Any]:
-    """Return the choices of a run's layout by name."""
     return layout_values(strategy_of(run.layout)) | {"data_parallel": run.data_parallel}
 
 
 def _evaluated(question: Instance, values: dict[str, Any]) -> Evaluation:
-    pins = {
-        f"layout.{name}": list(value) if isinstance(value, tuple) else value
-        for name, value in values.items()
-        if value != ()
-    }
+    given = {f"layout.{name}": value for name, value in values.items() if value != ()}
+    pins = {path: list(value) if isinstance(value, tuple) else value for path, value in given.items()}
     return evaluated(question.model_copy(update={"pins": pins}))
 
 
@@ -175,21 +169,14 @@ def _near(question: Instance, framework: str, layout: dict[str, Any]) -> Iterato
         return
     stages, split = layout["pipeline_parallel"], layout["layers_per_stage"]
     even, chunks = tuple(even_layers(sum(split), stages)), [1]
-    if (
-        stages > 1
-        and not layout["microbatches_per_step"] % stages
-        and framework != "deepspeed"
-        and work.software.has("interleaved")
-    ):
+    interleaved = framework != "deepspeed" and work.software.has("interleaved")
+    if stages > 1 and not layout["microbatches_per_step"] % stages and interleaved:
         chunks = list(range(1, min(*split, MAX_CHUNKS) + 1))
     ranks = layout["data_parallel"] * math.prod(layout[name] for name in STAGE_DEGREES)
     experts = [layout["expert_parallel"]]
     if work.model.experts is not None and work.software.has("expert"):
-        experts += [
-            degree
-            for degree in (2 * experts[0], 4 * experts[0])
-            if ranks % degree == 0 and work.model.experts.count % degree == 0
-        ]
+        count = work.model.experts.count
+        experts += [more for more in (2 * experts[0], 4 * experts[0]) if not ranks % more and not count % more]
     splits = sorted({even} if framework == "deepspeed" else {even, split})
     zeros = [stage for stage in work.software.zero_stages_under(stages) if stage >= layout["zero_stage"]]
     for virtual, layers, zero, expert in itertools.product(chunks, splits, zeros, experts):

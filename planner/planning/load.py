@@ -168,10 +168,7 @@ FORM = "PORTSxGBPS:DOLLARS:WATTS, such as 64x400:36000:1000"
 FLOOR_METRES = 0.1, 100.0  # between racks and rows
 RATIO = re.compile(r"(?P<down>\d+(?:\.\d+)?)(?::1)?")
 NOT_GIVEN = "not given; a fabric alone does not count it"
-LARGER = {
-    400.0: ("51.2T-128x400G", "102.4T-256x400G"),
-    800.0: ("102.4T-128x800G",),
-}  # offered in addition, by the NIC's Gb/s
+LARGER = {400.0: ("51.2T-128x400G", "102.4T-256x400G"), 800.0: ("102.4T-128x800G",)}  # offered too, by the NIC's Gb/s
 NOT_COUNTED = ("grid", "wan", "reliability", "operation")
 MAX_TIERS = 4
 TIERS_OF_RATIOS = 2  # leaf and spine
@@ -199,25 +196,14 @@ class FabricWish:
 
 
 def question_of_options(wish: FabricWish) -> FabricInstance:
-    """Return the question that options ask.
-
-    Raises
-    ------
-    InputError
-        Names the option, its value and the remedy.
-    """
+    """Return the question that options ask; an InputError names the option, its value and the remedy."""
     switches, parts = _parts(wish)
     unknown = [family for family in wish.families if family not in FAMILIES]
     if unknown:
         raise InputError(f"--family {unknown[0]!r}: must be one of {', '.join(FAMILIES)}")
     network: dict[str, Any] = {
         "switches": switches,
-        "optics": {
-            "name": parts.optics,
-            "price_usd": parts.usd,
-            "power_watts": parts.watts,
-            "source": parts.source,
-        },
+        "optics": {"name": parts.optics, "price_usd": parts.usd, "power_watts": parts.watts, "source": parts.source},
         "families": list(wish.families) or ["rail"],
         "max_tiers": wish.max_tiers,
         **_oversubscription(wish.oversubscription),
@@ -243,10 +229,7 @@ def question_of_options(wish: FabricWish) -> FabricInstance:
 def question_of(given: FabricInstance | Mapping[str, Any] | str | Path, pins: Mapping[str, Any]) -> FabricInstance:
     """Return the question of a file, of its content as a dict, or of one that was read.
 
-    Raises
-    ------
-    InputError
-        Names the file, the JSON path, the value and what was expected; also what a fabric alone does not count.
+    An InputError names file, JSON path, value and what was expected; also what a fabric alone does not count.
     """
     if isinstance(given, FabricInstance) and not pins:
         return given
@@ -263,7 +246,16 @@ def question_of(given: FabricInstance | Mapping[str, Any] | str | Path, pins: Ma
     if not data.get("network"):
         raise InputError(f"{where}: network: missing; say what the fabric may be built from")
     faults = Faults()
-    data["network"] = _with_usual_rules(data["network"])
+    network = data["network"]
+    if isinstance(
+        network, Mapping
+    ):  # the options' rules, 1:1 and a loss to survive, where their keys are absent (not null)
+        families = network.get("families")
+        listed = families if isinstance(families, list) else ()
+        usual: dict[str, Any] = {"max_oversubscription": 1.0} if "min_core_share" not in network else {}
+        if not any(str(family).startswith("dragonfly") for family in listed):
+            usual["survives"] = LOSSES[0]
+        data["network"] = {**usual, **network}
     data["pins"] = {**(data.get("pins") or {}), **pins}
     if (data.get("hardware") or {}).get("accelerator") != ANY_ACCELERATOR:
         data = with_names_resolved(data, where, faults)
@@ -271,19 +263,6 @@ def question_of(given: FabricInstance | Mapping[str, Any] | str | Path, pins: Ma
     if question.hardware.racks is None:
         raise InputError(f"{where}: hardware.racks: missing; say how many racks or hosts the fabric joins")
     return question
-
-
-def _with_usual_rules(network: Any) -> Any:
-    """Return a network with the rules that options have too, 1:1 and a loss to survive, where their keys are absent.
-
-    A key that is null asks for no rule, as in the plan of a fabric.
-    """
-    if not isinstance(network, Mapping):
-        return network
-    families = network.get("families")
-    trees = not any(str(family).startswith("dragonfly") for family in (families if isinstance(families, list) else ()))
-    usual = {"max_oversubscription": 1.0} if "min_core_share" not in network else {}
-    return {**usual, **({"survives": LOSSES[0]} if trees else {}), **network}
 
 
 def _checked(data: dict[str, Any], where: str, faults: Faults) -> FabricInstance:

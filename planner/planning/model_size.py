@@ -14,7 +14,7 @@ from pydantic import Field
 
 from planner.errors import InputError, InternalError
 from planner.instance.base import Frozen
-from planner.instance.instance import Instance, instance_sha256
+from planner.instance.instance import Instance
 from planner.instance.workload import Choose, Ideal, ModelChoice
 from planner.models import model_size
 from planner.models.joint.free_network import conditions_of, fewest_racks, problem_on
@@ -24,7 +24,8 @@ from planner.physics.training.layer_time import SECONDS_PER_DAY
 from planner.physics.training.parallel_strategy import layout_values
 from planner.plan.certificate import Conflict, LayoutChoices, ObjectiveValue
 from planner.plan.plan import Plan
-from planner.planning.instance_parts import in_fewest_days, with_part
+from planner.planning.choice_ends import Progress
+from planner.planning.instance_parts import as_asked, in_fewest_days, with_part
 from planner.solvers.outcome import UnansweredError
 from planner.solvers.signals import ENDED, Deadline
 
@@ -61,7 +62,7 @@ class Bracket:
         return guess
 
 
-def solve(instance: Instance, solve_days: SolveDays, progress: Callable[[str], None], clock: Deadline) -> Plan:
+def solve(instance: Instance, solve_days: SolveDays, progress: Progress, clock: Deadline) -> Plan:
     """Return the plan of the best model; `solve_days` plans an instance for the fewest days."""
     choose, deadline = instance.workload.choose, instance.limits.deadline_days
     if choose is None or deadline is None:
@@ -88,25 +89,14 @@ def solve(instance: Instance, solve_days: SolveDays, progress: Callable[[str], N
         refusal = _unknown(bracket.refused or plan, clock) if clock.passed else bracket.refused
         if refusal is None:
             raise InternalError("no model is trained by the deadline, and none is refused")
-        return refusal.model_copy(
-            update={
-                "instance": instance,
-                "instance_sha256": instance_sha256(instance),
-                "objective": ObjectiveValue(name="loss", value=None, bound=None, gap=None),
-                "sites": None, "layout": None, "fabric": None, "placement": None, "wan": None, "cost": None,
-                "proof": None, "transport": None, "reliability": None, "run": None,
-            }
-        )  # fmt: skip
+        sections = ("sites", "layout", "fabric", "placement", "wan", "cost", "proof", "transport", "reliability", "run")
+        unknown = ObjectiveValue(name="loss", value=None, bound=None, gap=None)
+        return refusal.model_copy(update=as_asked(instance) | dict.fromkeys(sections) | {"objective": unknown})
     return _finished(instance, choose, bracket, solve_days)
 
 
 def _tried(
-    instance: Instance,
-    choose: Choose,
-    bracket: Bracket,
-    flop: float,
-    solve_days: SolveDays,
-    progress: Callable[[str], None],
+    instance: Instance, choose: Choose, bracket: Bracket, flop: float, solve_days: SolveDays, progress: Progress
 ) -> Plan | None:
     """Plan the model that the law gives for a compute and move the bracket; return the plan, if there is one."""
     deadline, candidate = instance.limits.deadline_days or 0.0, model_for(choose, flop)
@@ -136,20 +126,15 @@ def _first(instance: Instance, deadline: float) -> float:
         power = instance.limits.facility_power_mw or sum(area.headroom_mw for area in areas)
         racks = max(1, int(power * 1e3 / (machine.rack.it_kw * instance.hardware.facility_overhead_factor)))
     peak = racks * machine.rack.gpus * machine.gpu.peak_flop_per_second[machine.precision.compute]
-    return START * float(
-        transformer.budget_flop(peak, deadline * SECONDS_PER_DAY, utilisation=instance.workload.availability)
-    )
+    until, share = deadline * SECONDS_PER_DAY, instance.workload.availability
+    return START * float(transformer.budget_flop(peak, until, utilisation=share))
 
 
 def _ideal_flop(plan: Plan, deadline: float) -> float:
     """Return the compute of all GPUs of the plan at their peak until the deadline."""
     machine = step.machine_of(plan.instance)
-    gpus = gpus_of(plan)
-    return float(
-        transformer.budget_flop(
-            gpus * machine.gpu.peak_flop_per_second[machine.precision.compute], deadline * SECONDS_PER_DAY
-        )
-    )
+    peak = gpus_of(plan) * machine.gpu.peak_flop_per_second[machine.precision.compute]
+    return float(transformer.budget_flop(peak, deadline * SECONDS_PER_DAY))
 
 
 def gpus_of(plan: Plan) -> int:
@@ -158,7 +143,6 @@ def gpus_of(plan: Plan) -> int:
 
 
 def _finished(instance: Instance, choose: Choose, bracket: Bracket, solve_days: SolveDays) -> Plan:
-    """Stretch the tokens of the best model to the deadline and write the plan."""
     deadline, plan = instance.limits.deadline_days, bracket.plan
     if plan is None or plan.layout is None or deadline is None:
         raise InternalError("there is no plan of a model")
@@ -171,9 +155,8 @@ def _finished(instance: Instance, choose: Choose, bracket: Bracket, solve_days: 
     bound = choice.loss_bound if bracket.closed(choose.tolerance) else None
     gap = None if bound is None else (choice.loss - bound) / choice.loss
     return plan.model_copy(
-        update={
-            "instance": solved,
-            "instance_sha256": instance_sha256(solved),
+        update=as_asked(solved)
+        | {
             "objective": ObjectiveValue(name="loss", value=choice.loss, bound=bound, gap=gap),
             "model_choice": choice,
             "status": "feasible" if bound is None else plan.status,
@@ -182,7 +165,6 @@ def _finished(instance: Instance, choose: Choose, bracket: Bracket, solve_days: 
 
 
 def _in_time(plan: Plan, deadline: float) -> bool:
-    """Return whether there is a plan that trains by the deadline, to rounding."""
     return plan.layout is not None and plan.layout.metrics.days_to_train <= deadline * (1 + ROUNDING)
 
 
@@ -249,11 +231,8 @@ def compute_shares(plan: Plan, candidate: ModelCandidate) -> dict[str, float]:
 
 def _unknown(plan: Plan | None, clock: Deadline) -> Plan | None:
     """Return the last plan tried as unknown: the search ended before a model was found that meets the deadline."""
-    why = Conflict(
-        decision="layout",
-        rules=(),
-        reason=f"{ENDED[clock.cause]} before a plan was found that trains any model by the deadline",
-    )
+    reason = f"{ENDED[clock.cause]} before a plan was found that trains any model by the deadline"
+    why = Conflict(decision="layout", rules=(), reason=reason)
     update = {"status": "unknown", "stopped": clock.cause, "conflict": why, "proof": None, "transport": None}
     return None if plan is None else plan.model_copy(update=update)
 
@@ -313,15 +292,13 @@ def point(instance: Instance, flop: float, *, days: float, tolerance: float, tim
         "gpus_too_few": found.too_few * machine.rack.gpus,
     }
     if found.racks is None or found.strategy is None:
-        why = (
-            f"no layout trains it in {days:g} days, whatever the GPUs"
-            if found.status == "infeasible"
-            else "the time limit came first"
-        )
+        none = f"no layout trains it in {days:g} days, whatever the GPUs"
+        why = none if found.status == "infeasible" else "the time limit came first"
         return LimitPoint.model_validate(known | {"reason": why})
     conditions = conditions_of(problem_on(asked, found.racks))
     breakdown = step_prediction.step_breakdown(machine, conditions, found.strategy)
     seconds = sum(breakdown.values())
+    layout = {key: own for key, own in layout_values(found.strategy).items() if key in LimitLayout.model_fields}
     return LimitPoint.model_validate(
         known
         | {
@@ -329,9 +306,7 @@ def point(instance: Instance, flop: float, *, days: float, tolerance: float, tim
             "days": found.days,
             "utilisation": full / found.racks,
             "utilisation_bound": min(1.0, full / found.too_few) if found.too_few else 1.0,
-            "layout": {
-                name: value for name, value in layout_values(found.strategy).items() if name in LimitLayout.model_fields
-            },
+            "layout": layout,
             "step_seconds": seconds,
             "shares": {part: time / seconds for part, time in breakdown.items() if time > 0},
         }

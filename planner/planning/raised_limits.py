@@ -47,14 +47,11 @@ def limits_of(plan: Plan) -> Iterator[More]:
 
 
 def _grid_limits(plan: Plan) -> Iterator[More]:
-    """Yield headroom of the grid, and a further fibre pair."""
     instance, wan = plan.instance, plan.sites.links if plan.sites else ()
     if instance.grid is not None:
-        areas = tuple(
-            area.model_copy(update={"headroom_mw": area.headroom_mw * (1 + SMALL_CHANGE)})
-            for area in instance.grid.balancing_authorities
-        )
-        more = sum(area.headroom_mw for area in instance.grid.balancing_authorities) * SMALL_CHANGE
+        own = instance.grid.balancing_authorities
+        areas = tuple(x.model_copy(update={"headroom_mw": x.headroom_mw * (1 + SMALL_CHANGE)}) for x in own)
+        more = sum(area.headroom_mw for area in own) * SMALL_CHANGE
         yield More("headroom", more, "MW of headroom", with_part(instance, "grid", balancing_authorities=areas))
     if wan and instance.wan is not None and "wan.wavelengths" not in instance.pins:
         pair = instance.wan.max_wavelengths_per_pair

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner.checks.check_plan import check
-from planner.instance.instance import Instance, instance_sha256
+from planner.instance.instance import Instance
 from planner.models import Options
 from planner.models.joint.cache import JointCache
 from planner.models.joint.space import Strategy
@@ -18,6 +18,7 @@ from planner.plan.plan import Plan
 from planner.plan.plan_sections import LayoutPlan
 from planner.planning.budget_questions import POINTS
 from planner.planning.frontier import Frontier, curve_around, why_no_curve
+from planner.planning.instance_parts import as_asked
 from planner.planning.load import load_instance
 from planner.planning.plausible import warn
 from planner.planning.solve import options_of, solve_instance
@@ -39,18 +40,14 @@ def column_of(layout: LayoutPlan, world: World) -> Column | None:
     for strategy in world.strategies():
         if not _cuts(strategy, layout):
             continue
-        pipelines = strategy.pipelines
-        if (
-            bool(((pipelines.p == stages) & (pipelines.v == virtual)).any())
-            and layout.zero_stage in strategy.problem.zero_stages
-        ):
+        pipelines, zeros = strategy.pipelines, strategy.problem.zero_stages
+        if ((pipelines.p == stages) & (pipelines.v == virtual)).any() and layout.zero_stage in zeros:
             replicas, filling = layout.data_parallel, layout.microbatches_per_step
             return Column(strategy=strategy, zero=layout.zero_stage, p=stages, v=virtual, d=replicas, m=filling)
     return None
 
 
 def _cuts(strategy: Strategy, layout: LayoutPlan) -> bool:
-    """Return whether a strategy cuts a layer, and shares racks, as a layout does."""
     shape = strategy.shape
     own = shape_values(shape) | {"schedule": strategy.order}
     if any(getattr(layout, key) != value for key, value in own.items() if key not in ("recompute", "experts_overlap")):
@@ -68,29 +65,16 @@ def carried(plan: Plan, instance: Instance) -> Plan | None:
     """
     if plan.layout is None or plan.objective.name != instance.objective.minimize:
         return None
-    sections = {name: getattr(plan, name) for name in SECTIONS}
+    sections = {name: section for name in SECTIONS if (section := getattr(plan, name))}
     unproven = {"status": "feasible", "bound": None, "gap": None, "checked": "", "seconds": 0.0}
     changed = {
         name: section.model_copy(update={"certificate": section.certificate.model_copy(update=unproven)})
         for name, section in sections.items()
-        if section
     }
     none = dict.fromkeys(("bound", "gap", "joint_bound", "joint_gap", "fabric_free_bound", "limited_by", "cheaper"))
-    none = {**none, "ends": ()}
-    found = plan.model_copy(
-        update={
-            "instance": instance,
-            "instance_sha256": instance_sha256(instance),
-            "status": "feasible",
-            "objective": plan.objective.model_copy(update=none),
-            "proof": None,
-            "curve": None,
-            "stopped": "limit",
-            "verified": True,
-            "violations": (),
-            **changed,
-        }
-    )
+    changed |= {"objective": plan.objective.model_copy(update={**none, "ends": ()}), "proof": None, "curve": None}
+    ended = {"status": "feasible", "stopped": "limit", "verified": True, "violations": ()}
+    found = plan.model_copy(update=as_asked(instance) | ended | changed)
     return None if check(found) else found
 
 

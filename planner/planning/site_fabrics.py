@@ -57,10 +57,10 @@ def site_fabric(
     """
     (switch, *above), design, transport_slowdown = boxes, template.design, transport_slowdown_of(network)
     free = free_uplinks(design, rates.exchange_gbps, switch.port_gbps, *locality.stage_in)
-    send, price = (
-        pipeline_send_slowdown(transport_slowdown, design, *locality.share_leaving, free=free),
-        bill(network, switch, design, above),
-    )
+    send = pipeline_send_slowdown(transport_slowdown, design, *locality.share_leaving, free=free)
+    price = bill(network, switch, design, above)
+    loads = send_loads(design, locality.share_leaving, free), ring_loads(design, locality.allreduces_leaving, free)
+    shared = shared_links(transport_slowdown, *loads) if sends_meet_rings else {}
     return SiteFabric(
         switch=switch.name,
         family=template.family,
@@ -98,21 +98,14 @@ def site_fabric(
         allreduce_slowdown=allreduce_slowdown(transport_slowdown, design, *locality.allreduces_leaving, free=free),
         shared_links=tuple(
             SharedLink.model_validate(dict(zip(SharedLink.model_fields, (name, *slowdowns), strict=True)))
-            for name, slowdowns in shared_links(
-                transport_slowdown,
-                send_loads(design, locality.share_leaving, free),
-                ring_loads(design, locality.allreduces_leaving, free),
-            ).items()
-        )
-        if sends_meet_rings
-        else (),
+            for name, slowdowns in shared.items()
+        ),
     )
 
 
 def _wan_gateway(
     network: Network, switch: Switch, design: Design, rates: GatewayRates, free: FreeUplinks
 ) -> WanGateway | None:
-    """Return the plan's section for the WAN gateway, of a site that has one."""
     if not design.wan_ports:
         return None
     price = wan_gateway_bill(network, switch, design)
@@ -139,24 +132,13 @@ def _tiers(design: Design, models: Mapping[str, Switch]) -> Iterator[Tier]:
     ]
     tiers = zip(design.tier_switches.items(), figures, strict=True)
     for (name, switches), (down, up, over, bundle) in list(tiers)[: design.tiers]:
-        yield Tier.model_validate(
-            {
-                "name": name,
-                "switch": models[name].name,
-                "switches": switches,
-                "down_ports": down,
-                "up_ports": up,
-                "oversubscription": over,
-                "bundle": bundle,
-            }
-        )
+        counts = {"switches": switches, "down_ports": down, "up_ports": up, "bundle": bundle}
+        yield Tier.model_validate(counts | {"name": name, "switch": models[name].name, "oversubscription": over})
 
 
 def request_of(physics: PlanPhysics, layout: LayoutPlan, site: str) -> FabricRequest:
-    """Return what a site's fabric must join and carry: the racks cabled, the layout's traffic and the WAN gateway's.
-
-    Exchanges may be slowed until the time that hides them is full, whatever the order of racks.
-    """
+    """Return what a site's fabric must join and carry: the racks cabled, the layout's traffic and the WAN gateway's."""
+    # Exchanges may be slowed until the time that hides them is full, whatever the order of racks.
     metrics = layout.metrics
     fabric = physics.plan.fabric.sites.get(site) if physics.plan.fabric else None
     gateway = fabric.wan_gateway if fabric else None
@@ -186,19 +168,9 @@ def frontier(
 ) -> Iterator[tuple[str, Alternative]]:
     """Return the site and design of each point; with leaf sizes, those of every size in turn, for comparison.
 
-    Parameters
-    ----------
-    axes
-        Those of FABRIC_AXES in which no design may be matched or beaten by another.
-    every
-        Ask for every slowdown, and not only for the best below each step of a ladder.
-    report
-        Called with a line for each site whose time has ended.
-
-    Raises
-    ------
-    ValueError
-        If the plan has no layout or no fabric.
+    No design is matched or beaten by another in the `axes`, of FABRIC_AXES. `every` asks for every slowdown, and not
+    only for the best below each step of a ladder; `report` is called with a line for each site whose time has ended.
+    ValueError: the plan has no layout or no fabric.
     """
     from planner.models.fabric.frontier import alternatives
 
@@ -226,22 +198,15 @@ def _require(physics: PlanPhysics, site: str, designs: Sequence[Alternative], si
     from planner.checks.cost import frontier as rules
 
     merits = list(designs[0].merits) if designs else []
-    broken = list(
-        rules(physics, site, [{**design.merits, **design.choices} for design in designs], merits, leaf_size=size)
-    )
+    figures = [{**design.merits, **design.choices} for design in designs]
+    broken = list(rules(physics, site, figures, merits, leaf_size=size))
     if broken:
         wrong = "; ".join(f"{violation.rule}: {violation.message}" for violation in broken[:5])
         raise InternalError(f"the frontier breaks its own rules: {wrong}")
 
 
 def axes_of(text: str) -> list[str]:
-    """Read the axes of a frontier, parted by commas.
-
-    Raises
-    ------
-    InputError
-        One is unknown, or cost is the only one; cost is always an axis.
-    """
+    """Read the axes of a frontier, parted by commas; InputError if one is unknown, or cost, always one, is alone."""
     names = [axis.strip() for axis in text.split(",")]
     for name in names:
         if name not in FABRIC_AXES:
@@ -257,11 +222,8 @@ def rules_given(instance: Instance, leaf_sizes: Sequence[int]) -> str:
     network = instance.network
     rules = ["exchanges end in the time that the layout hides them"]
     if network is not None:
-        rules = [
-            f"switches of one port rate in one family ({', '.join(network.families)})",
-            f"at most {network.max_tiers} tiers",
-            *rules,
-        ]
+        families = ", ".join(network.families)
+        rules = [f"switches of one port rate in one family ({families})", f"at most {network.max_tiers} tiers", *rules]
         if network.asked_core_share:
             rules.append(f"{network.asked_core_share:g} of the rate of GPUs' ports out of every tier, at least")
         if network.survives is not None:

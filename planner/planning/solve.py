@@ -2,7 +2,6 @@
 
 import math
 import os
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -13,20 +12,16 @@ from planner.instance.instance import Instance
 from planner.models import Options
 from planner.models.joint.cache import JointCache
 from planner.models.joint.solution import JointSolution, JointStatus
-from planner.models.joint.split import Column
-from planner.models.joint.world import EPS, World
+from planner.models.joint.world import EPS
 from planner.physics import ticking
 from planner.physics.network.fabric_designs import max_joined_racks
-from planner.plan.certificate import (
-    Conflict,
-    LimitedBy,
-)
+from planner.plan.certificate import Conflict, LimitedBy
 from planner.plan.plan import Plan
 from planner.planning import heterogeneous, model_size
-from planner.planning.choice_ends import ended_by_choice, kept_within
+from planner.planning.choice_ends import Progress, ended_by_choice, kept_within
 from planner.planning.conflict import conflict_of, over_budget, too_late
 from planner.planning.frontier import FRONTIER, checked_plan, plan_of_frontier
-from planner.planning.hardware_choice import HardwareAnswer, HardwareChoice, best_choice, with_alternatives
+from planner.planning.hardware_choice import First, HardwareAnswer, HardwareChoice, best_choice, with_alternatives
 from planner.planning.instance_parts import with_part
 from planner.planning.joint_plan import plan_of
 from planner.planning.joint_proof import Answered, inspection, unanswered
@@ -38,8 +33,6 @@ from planner.solvers.signals import ENDED, Deadline, OutOfTimeError, uninterrupt
 if TYPE_CHECKING:
     from planner.models.joint.sites import Sites
 
-Progress = Callable[[str], None]
-First = Callable[[World], Column | None]
 UNVERIFIED = "PLANNER_UNVERIFIED"  # "error": a plan that the checker disagrees with is an error, as in the tests
 
 
@@ -81,21 +74,14 @@ def solve_instance(
 
 
 def _verified(plan: Plan, cache: JointCache | None, deadline: Deadline) -> Plan:
-    """Return the plan with what the checker says of it: a disagreement is written into the plan and never costs it.
-
-    Raises
-    ------
-    InternalError
-        The checker disagrees, and the environment asks for an error.
-    """
+    """Return the plan with what the checker says of it: a disagreement is written into the plan and never costs it."""
+    # It is an InternalError where the environment asks for one.
     asked = inspection(plan, cache)
     seen = cache is not None and asked is not None and asked in cache.inspected
     broken = check(plan, stop=lambda: seen or deadline.passed)
     if broken and os.environ.get(UNVERIFIED) == "error":
-        raise InternalError(
-            "the plan breaks its own rules: "
-            + "; ".join(f"{violation.rule}: {violation.message}" for violation in broken[:5])
-        )
+        wrong = "; ".join(f"{violation.rule}: {violation.message}" for violation in broken[:5])
+        raise InternalError(f"the plan breaks its own rules: {wrong}")
     if cache is not None and asked is not None and not (seen or broken or deadline.passed):
         cache.inspected.append(asked)
     return plan.model_copy(update={"verified": not broken, "violations": tuple(broken)})
@@ -109,15 +95,13 @@ def _solved(
     cache: JointCache | None,
     first: First | None,
 ) -> Plan:
-    """Take the decisions in the way that the instance asks for."""
     if instance.hardware.pools:
         start(progress, "shares of the pools")
         return heterogeneous.solve(instance, options, progress)
+    alone = partial(_decided, options=options, deadline=deadline, progress=progress, seek_others=False)
     if instance.objective.minimize == "loss":
-        alone = partial(_decided, options=options, deadline=deadline, progress=progress, seek_others=False)
         return model_size.solve(instance, alone, progress, deadline)
     if instance.objective.minimize == FRONTIER:
-        alone = partial(_decided, options=options, deadline=deadline, progress=progress, seek_others=False)
         return plan_of_frontier(instance, replace(options, time_limit=deadline.limit), progress, alone)
     return _decided(instance, options, deadline, progress, cache, first)
 
@@ -140,10 +124,8 @@ def _decided(
     *,
     seek_others: bool = True,
 ) -> Plan:
-    """Take all decisions for the instance's model in the time that is left.
-
-    `seek_others`: for a plan in days, also seek a cheaper plan and the limit that the campus reaches.
-    """
+    """Take all decisions for the instance's model in the time that is left."""
+    # `seek_others`: for a plan in days, also seek a cheaper plan and the limit that the campus reaches.
     if instance.grid is None and instance.hardware.racks is None:
         raise InputError("hardware.racks: is missing; give the racks of the cluster, or a grid to choose them")
     left, started = replace(options, time_limit=deadline.limit), deadline.elapsed
@@ -158,9 +140,8 @@ def _decided(
         more = dict[str, Any]()
         if instance.objective.minimize in ("days_to_train", "loss"):
             left, known = replace(options, time_limit=deadline.limit), known.of(instance)
-            solution, more = ended_by_choice(
-                instance, solution, left, progress, deadline, known, seek_others=seek_others
-            )
+            ended = ended_by_choice(instance, solution, left, progress, deadline, known, seek_others=seek_others)
+            solution, more = ended
         answered.keep(solution, more)
     else:
         solution, more = known_answer

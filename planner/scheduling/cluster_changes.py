@@ -63,10 +63,8 @@ if TYPE_CHECKING:
 
 @bounded
 def place_queue(cluster: Cluster, jobs: Sequence[Job], *, time_limit: float | None = None, seed: int = 0) -> Queued:
-    """Place the first jobs of a queue that fit, together as if they were one: all of them split the fewest groups.
-
-    A job that does not fit together with those admitted before it waits; smaller ones behind it may still run.
-    """
+    """Place the first jobs of a queue that fit, together as if they were one: all of them split the fewest groups."""
+    # A job that does not fit together with those admitted before it waits; smaller ones behind it may still run.
     options = options_of(time_limit, seed)
     _require_one_tree(cluster, "queue")
     if len({job.segment_nodes for job in jobs}) > 1:
@@ -158,10 +156,8 @@ def _part(packing: Packing, first: int, kinds: int) -> Packing:
 
 
 def _stated(problem: PlacementProblem, packing: Packing, outcome: Outcome[Solution]) -> Outcome[Solution]:
-    """Return one job's share of a joint outcome, with the bounds of its figures if it were placed alone.
-
-    The proof is of all jobs together, so the job's own is PROVED only where its figures reach these bounds.
-    """
+    """Return one job's share of a joint outcome, with the bounds of its figures if it were placed alone."""
+    # The proof is of all jobs together, so the job's own is PROVED only where its figures reach these bounds.
     values, analytic = measure(problem, packing).values, bounds(problem).values
     searched = len(values) - 1 - (not problem.follows)
     solution = Solution(
@@ -201,13 +197,9 @@ def preempt(
     if max_split is None:
         best = solve(problem, options, fragmentation=False).solution
         max_split = 0 if best is None else len(best.packing.split)
-    blocks = tuple(_blocks(cluster, job, running))
-    outcome = minimize_stop_cost(
-        PreemptionProblem(
-            blocks=blocks, kinds=problem.kinds, segment=job.segment_nodes, costs=costs, max_split=max_split
-        ),
-        options,
-    )
+    blocks, segment = tuple(_blocks(cluster, job, running)), job.segment_nodes
+    asked = PreemptionProblem(blocks=blocks, kinds=problem.kinds, segment=segment, costs=costs, max_split=max_split)
+    outcome = minimize_stop_cost(asked, options)
     chosen = outcome.solution
     certificate = outcome.certificate(
         formulation="One decision by running job, whole groups by leaf and kind, whole segments by block.",
@@ -227,12 +219,8 @@ def preempt(
         return Preemption(stop=(), cost=None, placement=placed, certificate=certificate)
     gone = [node for index in chosen for node in running[index].placement.nodes]
     placed = cluster.place(job, free=gone, busy=set(everything).difference(gone), time_limit=time_limit, seed=seed)
-    return Preemption(
-        stop=tuple(running[index].placement.job for index in chosen),
-        cost=sum(costs[index] for index in chosen),
-        placement=placed,
-        certificate=certificate,
-    )
+    stop, cost = tuple(running[index].placement.job for index in chosen), sum(costs[index] for index in chosen)
+    return Preemption(stop=stop, cost=cost, placement=placed, certificate=certificate)
 
 
 def _blocks(cluster: Cluster, job: Job, running: Sequence[Running]) -> Iterable["LeafBlock"]:
@@ -251,25 +239,19 @@ def _blocks(cluster: Cluster, job: Job, running: Sequence[Running]) -> Iterable[
 def defragment(
     cluster: Cluster, running: Sequence[Running], *, leaves: int = 1, time_limit: float | None = None, seed: int = 0
 ) -> Defragmentation:
-    """Minimize the running nodes that move to free `leaves` more whole leaves, without dividing any group's piece.
-
-    Pieces move whole, in the order of the moves, each into nodes that are free by then: now, or since a move before.
-    Nodes that are busy without a running job, and pieces of jobs that need segments, stay where they are.
-    """
+    """Minimize the running nodes that move to free `leaves` more whole leaves, without dividing any group's piece."""
+    # Pieces move whole, in the order of the moves, each into nodes that are free by then: now, or since a move before.
+    # Nodes that are busy without a running job, and pieces of jobs that need segments, stay where they are.
     from planner.models.placement.cluster_changes import LeafLoad, in_order, minimize_moves
 
     _require_one_tree(cluster, "defragment")
     pieces = [piece for piece in _pieces(cluster, running) if running[piece[0]].placement.segment_nodes == 1]
     movable = {running[index].placement.nodes[rank] for index, _, ranks in pieces for rank in ranks}
     busy = cluster.busy.union(*(run.placement.nodes for run in running))
-    loads = tuple(
-        LeafLoad(
-            len(leaf.nodes),
-            sum(node in busy and node not in movable for node in leaf.nodes),
-            tuple(len(ranks) for _, at, ranks in pieces if at == i),
-        )
-        for i, leaf in enumerate(cluster.leaves)
-    )
+    own = [tuple(len(ranks) for _, at, ranks in pieces if at == i) for i in range(len(cluster.leaves))]
+    fixed = [sum(node in busy and node not in movable for node in leaf.nodes) for leaf in cluster.leaves]
+    each = zip(cluster.leaves, fixed, own, strict=True)
+    loads = tuple(LeafLoad(len(leaf.nodes), taken, sizes) for leaf, taken, sizes in each)
     outcome = minimize_moves(loads, leaves, options_of(time_limit, seed))
     steps = None
     if outcome.solution is not None:
@@ -293,11 +275,9 @@ def defragment(
     )
     if outcome.solution is None or steps is None:
         return Defragmentation(leaves=(), moves=(), certificate=certificate)
-    return Defragmentation(
-        leaves=tuple(cluster.leaves[i].name for i in outcome.solution.leaves),
-        moves=tuple(_named_moves(cluster, running, pieces, steps, busy)),
-        certificate=certificate,
-    )
+    freed = tuple(cluster.leaves[i].name for i in outcome.solution.leaves)
+    moves = tuple(_named_moves(cluster, running, pieces, steps, busy))
+    return Defragmentation(leaves=freed, moves=moves, certificate=certificate)
 
 
 def _targets(
@@ -376,17 +356,14 @@ def replace(
     seed: int = 0,
     threads: int | None = None,
 ) -> Mended:
-    """Move the ranks of failed nodes alone to free nodes: fewest split groups, then pieces, then groups across pods.
-
-    A segment with a failed node moves whole, as it must stay in one block. Nodes of the running job are its own,
-    whether the cluster counts them busy or not.
-    """
+    """Move the ranks of failed nodes alone to free nodes: fewest split groups, then pieces, then groups across pods."""
+    # A segment with a failed node moves whole, as it must stay in one block. Nodes of the running job are its own,
+    # whether the cluster counts them busy or not.
     gone = set(cluster.known(failed))
     served = list(_served(_same_size(job, running)))
     units = {slot.name: _units(job, [running.nodes[rank] for rank in slot.ranks]) for slot in served}
-    kept = [
-        _Kept(slot, tuple(None if gone.intersection(unit) else unit for unit in units[slot.name])) for slot in served
-    ]
+    missing = [[None if gone.intersection(unit) else unit for unit in units[slot.name]] for slot in served]
+    kept = [_Kept(slot, tuple(own)) for slot, own in zip(served, missing, strict=True)]
     return _mended(cluster, job, running, kept, gone, options_of(time_limit, seed, threads))
 
 
@@ -402,12 +379,11 @@ def replace_in_files(
     threads: int | None,
 ) -> Placement:
     """Replace failed nodes of a placement in a file; its nodes are its own, though they may be named as busy."""
-    placed = read_placement(running)
-    cluster, taken = opened(topology, busy, None)
+    placed, (cluster, taken) = read_placement(running), opened(topology, busy, None)
     cluster.set_busy(taken)
-    return replace(
-        cluster, read_job(job), placed, read_hosts(failed, "replace"), time_limit=time_limit, seed=seed, threads=threads
-    ).placement
+    hosts = read_hosts(failed, "replace")
+    found = replace(cluster, read_job(job), placed, hosts, time_limit=time_limit, seed=seed, threads=threads)
+    return found.placement
 
 
 @bounded
@@ -490,9 +466,8 @@ def _mended(
         homes = {max(room, key=lambda tree: (room[tree], -tree))}
     if cluster.trees > 1:
         problem = only(problem, {i for i, leaf in enumerate(cluster.leaves) if leaf.tree in homes})
-    groups = [
-        IncompleteGroup(frozenset(_on(cluster, slot.units)), sum(unit is None for unit in slot.units)) for slot in kept
-    ]
+    lacking = [(frozenset(_on(cluster, slot.units)), sum(unit is None for unit in slot.units)) for slot in kept]
+    groups = [IncompleteGroup(stays, missing) for stays, missing in lacking]
     outcome = repair(problem.leaves, groups, options)
     if outcome.solution is None:
         size = job.segment_nodes
@@ -521,11 +496,8 @@ def _ranked(cluster: Cluster, kept: Sequence[_Kept], solution: Repair, units: Se
 
 def _moves(job: str, before: Sequence[str], after: Sequence[str], *, same_ranks: bool) -> Iterable[Move]:
     if same_ranks:
-        yield from (
-            Move(job=job, rank=rank, old=old, new=new)
-            for rank, (old, new) in enumerate(zip(before, after, strict=True))
-            if old != new
-        )
+        pairs = enumerate(zip(before, after, strict=True))
+        yield from (Move(job=job, rank=rank, old=old, new=new) for rank, (old, new) in pairs if old != new)
         return
     was, now = set(before), set(after)
     yield from (Move(job=job, rank=rank, old=node, new=None) for rank, node in enumerate(before) if node not in now)
@@ -559,10 +531,8 @@ def _placement(
         ),
     ]
     if nodes and not _by_data(job):
-        free = [
-            leaf.free * job.segment_nodes + sum(node in running for node in whole.nodes)
-            for leaf, whole in zip(leaves, cluster.leaves, strict=True)
-        ]
+        own = [sum(node in running for node in whole.nodes) for whole in cluster.leaves]
+        free = [leaf.free * job.segment_nodes + count for leaf, count in zip(leaves, own, strict=True)]
         figures += levels_above(cluster, job, _level(job), nodes, free)
     groups = placed_groups(cluster, own_groups(cluster, job, ranked, nodes)) if nodes else ()
     split = next((figure.bound for figure in figures if figure.name == LEVELS[0]), 0)

@@ -70,9 +70,8 @@ def in_segments(job: Job, leaves: Sequence[LeafNodes], taken: Collection[str]) -
     """Count a job's own groups, of a mesh its data groups, in its segments."""
     size = job.segment_nodes
     units = [list(segments(leaf, taken, size)) for leaf in leaves]
-    kinds = tuple(
-        Kind(kind.size // size, kind.count, weight) for kind, weight in zip(job.kinds, job.weights, strict=True)
-    )
+    weighed = zip(job.kinds, job.weights, strict=True)
+    kinds = tuple(Kind(kind.size // size, kind.count, weight) for kind, weight in weighed)
     if job.mesh is None:
         groups = sum(kind.count for kind in kinds)
         return Counted(_problem(leaves, units, (size, size), kinds, groups, follows=False), units, None)
@@ -92,11 +91,8 @@ def in_blocks(job: Job, leaves: Sequence[LeafNodes], taken: Collection[str], at:
 
 
 def level_to_place(job: Job, free: Sequence[int]) -> int:
-    """Return the index of the first mesh level whose blocks do not all fit whole on leaves, or of the last level.
-
-    `free` is the free segments of each leaf. Where all blocks of a level fit, so do those inside them: the levels
-    before are whole without a choice.
-    """
+    """Return the first mesh level whose blocks do not all fit whole on leaves by their `free` segments, or the last."""
+    # Where all blocks of a level fit, so do those inside them: the levels before are whole without a choice.
     found = levels(job)
 
     def fits(level: MeshLevel) -> bool:
@@ -174,10 +170,7 @@ def placement(
     seed: int,
     free: Sequence[int] | None = None,
 ) -> Placement:
-    """Return the placement of an outcome: its nodes by name, figures, bounds and certificate.
-
-    `free` is the free nodes of each leaf.
-    """
+    """Return the placement of an outcome by its nodes' names, with figures and proof; `free`: free nodes by leaf."""
     problem, solution = counted.q, outcome.solution
     if solution is None:
         return does_not_fit(job, problem, seed, cluster.trees)
@@ -226,23 +219,17 @@ def groups_in_ranks(cluster: LeafMap, job: Job, nodes: Sequence[str]) -> list[Ra
 def _figures(job: Job, counted: Counted, solution: Solution) -> list[Figure]:
     rows = list(zip(names(counted.q), solution.values, solution.bounds, solution.analytic, strict=True))
     if counted.level is None:
-        return [
-            Figure(name=name, value=value, bound=bound, analytic_bound=analytic)
-            for name, value, bound, analytic in rows
-        ]
+        return [Figure(name=name, value=value, bound=bound, analytic_bound=own) for name, value, bound, own in rows]
     found = levels(job)
     level, tiers = found[counted.level], counted.q.tiers
-    inside = [
-        Figure(name=f"split {level.what}", value=0, bound=0, analytic_bound=0) for level in found[: counted.level]
-    ]
-    figures = []
+    names_inside = [f"split {inner.what}" for inner in found[: counted.level]]
+    figures = [Figure(name=name, value=0, bound=0, analytic_bound=0) for name in names_inside]
     for i, (name, *proven) in enumerate(rows):
         each = level.groups if i < 2 + tiers else 1
         value, bound, analytic = (count * each for count in proven)
-        figures.append(
-            Figure(name=_name(name, level, job, counted.level), value=value, bound=bound, analytic_bound=analytic)
-        )
-    return [*inside, *figures]
+        own = _name(name, level, job, counted.level)
+        figures.append(Figure(name=own, value=value, bound=bound, analytic_bound=analytic))
+    return figures
 
 
 def _name(name: str, level: MeshLevel, job: Job, at: int) -> str:
@@ -401,10 +388,8 @@ def _runs(cluster: LeafMap, taken: set[str]) -> list[tuple[int, list[str]]]:
     seen: set[int] = set()
     for i, nodes in runs:
         if i in seen:
-            raise InputError(
-                f"leaf {cluster.leaves[i].name!r}: other leaves' nodes stand between its own by name, such as before "
-                f"{nodes[0]!r}; {REMEDY}"
-            )
+            between = f"other leaves' nodes stand between its own by name, such as before {nodes[0]!r}"
+            raise InputError(f"leaf {cluster.leaves[i].name!r}: {between}; {REMEDY}")
         seen.add(i)
     return runs
 
@@ -428,9 +413,8 @@ def _stated(
     crossing = [across_pods(cluster, groups, tier) for tier in range(tiers)]
     what = _searched(job).what
     names = ["groups across pods", *(f"groups across switches of tier {tier + 2}" for tier in range(1, tiers))]
-    counted = [
-        Figure(name=name, value=value, bound=0, analytic_bound=0) for name, value in zip(names, crossing, strict=False)
-    ]
+    rows = zip(names, crossing, strict=False)
+    counted = [Figure(name=name, value=value, bound=0, analytic_bound=0) for name, value in rows]
     goals = ", then ".join(figure.name for figure in figures)
     stated = next((figure for figure in figures if figure.value != figure.bound), figures[0])
     outcome: Outcome[Chosen] = Outcome(

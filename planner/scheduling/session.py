@@ -249,15 +249,11 @@ def _of_file(cluster: Cluster, file: Path) -> list[Running]:
 
 
 def own_placement(cluster: Cluster, name: str, nodes: Sequence[str], job: Job | None = None) -> Placement:
-    """Return a placement that the planner did not make: its nodes in rank order, as one group or by the job's mesh.
-
-    Nothing is claimed of it: its split groups and extra pieces are counted for these nodes, and its certificate has no
-    bound.
-    """
+    """Return a placement that the planner did not make: its nodes in rank order, as one group or by the job's mesh."""
+    # Nothing is claimed of it: split groups and extra pieces are those of these nodes, and its certificate has no
+    # bound.
     order = cluster.known(nodes)
-    ranked = (
-        [(slot.name, slot.ranks) for slot in slots(job)] if job is not None else [("data", tuple(range(len(order))))]
-    )
+    ranked = [("data", tuple(range(len(order))))] if job is None else [(slot.name, slot.ranks) for slot in slots(job)]
     groups = []
     for label, ranks in ranked:
         own = [order[rank] for rank in ranks]
@@ -319,27 +315,20 @@ class Clock:
 
     def factors(self, locality: transport.Locality) -> tuple[float, float]:
         """Return how much slower than the transport alone the pipeline exchange and the rings are."""
-        network = self.network
-        send = transport.pipeline_send_slowdown(transport_slowdown_of(network), self.design, *locality.share_leaving)
-        allreduce = transport.allreduce_slowdown(
-            transport_slowdown_of(network), self.design, *locality.allreduces_leaving
-        )
-        return send / transport_slowdown_of(network), allreduce / transport_slowdown_of(network)
+        phi = transport_slowdown_of(self.network)
+        send = transport.pipeline_send_slowdown(phi, self.design, *locality.share_leaving)
+        allreduce = transport.allreduce_slowdown(phi, self.design, *locality.allreduces_leaving)
+        return send / phi, allreduce / phi
 
     def at(self, send: float, allreduce: float) -> float:
         """Return the seconds of the step, exchange and rings slower than the transport alone by these factors."""
-        layout, transport_slowdown = self.plan.layout, transport_slowdown_of(self.network)
+        layout = self.plan.layout
         if layout is None:
             raise InputError("step-time: the plan has no layout; solve an instance with one")
-        metrics = step_prediction.metrics(
-            self.plan.instance,
-            Conditions(
-                pipeline_send_slowdown=transport_slowdown * send,
-                allreduce_slowdown=transport_slowdown * allreduce,
-                transport_slowdown=transport_slowdown,
-            ),
-            strategy_of(layout),
-        )
+        phi = transport_slowdown_of(self.network)
+        slow = {"pipeline_send_slowdown": phi * send, "allreduce_slowdown": phi * allreduce}
+        conditions = Conditions(**slow, transport_slowdown=phi)
+        metrics = step_prediction.metrics(self.plan.instance, conditions, strategy_of(layout))
         return float(metrics["step_seconds"])  # type: ignore[arg-type]
 
     @property
@@ -399,10 +388,9 @@ def clock_of(cluster: Cluster, plan: Plan, where: str) -> Clock:
         at = seen[pod] = seen.get(pod, -1) + 1
         if len(leaf.nodes) > size or (leaf.path and at >= per_pod):
             shape = f"leaf {leaf.name!r} has {len(leaf.nodes)} nodes, its pod {at + 1} leaves or more"
-            raise InputError(
-                f"{where}: {shape}; the plan's fabric has {size} racks a leaf domain and {per_pod} domains a pod; "
-                "give the topology of the plan's fabric, or take --objective locality"
-            )
+            plans = f"the plan's fabric has {size} racks a leaf domain and {per_pod} domains a pod"
+            remedy = "give the topology of the plan's fabric, or take --objective locality"
+            raise InputError(f"{where}: {shape}; {plans}; {remedy}")
         places.update({node: (pod * per_pod + at) * size + i for i, node in enumerate(leaf.nodes)})
     return Clock(plan, design, places, plan.layout.virtual_stages > 1)
 
@@ -453,10 +441,8 @@ def fastest(cluster: Cluster, clock: Clock, job: Job, *, busy: list[str], **opti
 def _pipelines_whole(
     cluster: Cluster, job: Job, first: Placement, busy: list[str], options: Mapping[str, Any]
 ) -> Placement:
-    """Place the job with its axes exchanged, so that pipelines are kept whole, and count its rings.
-
-    Beside the first level nothing is proven of these, as they are not what was minimized.
-    """
+    """Place the job with its axes exchanged, so that pipelines are kept whole, and count its rings."""
+    # Beside the first level nothing is proven of these, as they are not what was minimized.
     stages, replicas = (job.mesh or {})["pipeline"], (job.mesh or {})["data"]
     turned = cluster.place(Job(name=job.name, mesh={"pipeline": replicas, "data": stages}), busy=busy, **options)
     nodes = tuple(turned.nodes[replica * stages + stage] for stage in range(stages) for replica in range(replicas))
@@ -467,9 +453,8 @@ def _pipelines_whole(
         groups.append(PlacedGroup(name=name, nodes=on, leaves=leaves))
     leaf = {one.name: one for one in cluster.leaves}
     tiers = len(cluster.leaves[0].path)
-    crossing = [
-        sum(len({leaf[name].path[tier] for name in group.leaves}) > 1 for group in groups) for tier in range(tiers)
-    ]
+    every = [[leaf[name].path for name in group.leaves] for group in groups]
+    crossing = [sum(len({path[tier] for path in paths}) > 1 for paths in every) for tier in range(tiers)]
     values = [sum(len(group.leaves) > 1 for group in groups), sum(len(group.leaves) - 1 for group in groups), *crossing]
     bounds = [first.figures[0].bound, *[0] * (len(values) - 1)]
     figures = [

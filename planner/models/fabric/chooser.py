@@ -108,14 +108,10 @@ class Templates:
 
     def pins(self, site: str | None) -> Pins:
         """Return the pinned choices of the fabric at a site: its own over those of all sites."""
-        found = {}
-        for path, value in self.instance.pins.items():
-            kind, _, name = path.partition(".")
-            if kind == "fabric" and "." not in name:
-                found[name] = value
-        for path, value in self.instance.pins.items():
-            if site is not None and path.startswith(f"fabric.{site}."):
-                found[path.removeprefix(f"fabric.{site}.")] = value
+        every = {path.removeprefix("fabric."): own for path, own in self.instance.pins.items() if path[:7] == "fabric."}
+        found = {name: value for name, value in every.items() if "." not in name}
+        if site is not None:
+            found |= {name.removeprefix(f"{site}."): own for name, own in every.items() if name.startswith(f"{site}.")}
         names = [x.name for x in resolved_switches(self.network.switches)]
         for pin in TIER_SWITCHES:
             if found.get(pin, names[0]) not in names:
@@ -141,9 +137,8 @@ class Templates:
         pins = self.pins(site)
         if not any(_allowed(mode, pins) and self._pairs(mode, pins) for mode in modes):
             named = ", ".join(f"{name} = {pins[name]!r}" for name in SWITCH_PINS if name in pins)
-            known = "; ".join(
-                f"{x.switch.name} with {x.switch.ports} ports in {x.planes} planes as {x.family}" for x in modes
-            )
+            boxes = ((x.switch, x) for x in modes)
+            known = "; ".join(f"{s.name} with {s.ports} ports in {x.planes} planes as {x.family}" for s, x in boxes)
             raise InputError(f"pins.fabric: {named} leaves none of network.switches; they are {known}")
 
     def modes(self, rails: int) -> list[Mode]:
@@ -151,11 +146,9 @@ class Templates:
         return list(switch_modes(self.network, rails, self.instance.hardware.gpu_nic_bytes_per_second))
 
     def _pairs(self, mode: Mode, pins: Pins) -> tuple[tuple[int, int], ...]:
-        """Return the models that spines and cores over leaves may be of, by their places from 1; 0: the leaf's.
-
-        They have the leaf's ports and are allowed by pins; dominated models, with no more ports for no less money and
-        power, are left out.
-        """
+        """Return the models that spines and cores over leaves may be of, by their places from 1; 0: the leaf's."""
+        # They have its ports and the pins allow them; models with no more ports for no less money and power are left
+        # out.
         every = enumerate(resolved_switches(self.network.switches), 1)
         alike = {0: mode.switch} | {i: x for i, x in every if x != mode.switch and same_ports(x, mode.switch)}
 
@@ -185,8 +178,8 @@ class Templates:
         """Return the templates of a site that holds `blocks` blocks of a column.
 
         Left out are those dearer than `max_usd`, rounded up, those that slow sends or allreduces by more than
-        `max_slowdowns`, and those that draw more than the power limit. `shallow`: four tiers may be left out too where
-        fewer suffice. A table within some limits serves all limits that are no wider.
+        `max_slowdowns`, those that draw more than the power limit, and with `shallow`, where fewer tiers suffice, those
+        of four. A table within some limits serves all limits that are no wider.
         """
         max_usd = math.ceil(max_usd / PRICE_STEP) * PRICE_STEP if math.isfinite(max_usd) else math.inf
         pins, traffic, limits = self.pins(site), self._asked(traffic), (max_usd, max_slowdowns)
@@ -200,11 +193,9 @@ class Templates:
         return found.within(limits, self.max_mw)
 
     def _asked(self, traffic: SiteTraffic) -> SiteTraffic:
-        """Return the traffic, without that of a WAN gateway where none is designed."""
         return traffic if self.network.wan_gateway else replace(traffic, wan_gbps=0.0, exchange_gbps=0.0)
 
     def _loads(self, traffic: SiteTraffic, blocks: int) -> Loads:
-        """Return the loads that leave runs of racks of a site, kept for other columns with the same order of racks."""
         shares = bool(traffic.exchange_gbps)
         key = traffic.order, blocks, shares
         if key not in self.loads_of:
@@ -216,18 +207,12 @@ class Templates:
     def _built(
         self, traffic: SiteTraffic, blocks: int, limits: Limits, pins: Pins, listed: list[DesignTable], *, shallow: bool
     ) -> DesignTable:
-        """Build trees with all domains in a pod first, then the other shapes and families that may beat them.
-
-        `listed`: some of the templates.
-        """
+        """Build trees with all domains in a pod first, then what may beat them; `listed`: some of the templates."""
         racks, sites = traffic.racks(blocks), list[SiteMode]()
         known = self.lengths.setdefault(racks, {})
         for i, mode in enumerate(self.modes(traffic.rails)):
-            if (
-                not _allowed(mode, pins)
-                or traffic.lanes not in (0, mode.lanes)
-                or (mode.grouped and self.min_local_share)
-            ):
+            barred = mode.grouped and self.min_local_share
+            if barred or not _allowed(mode, pins) or traffic.lanes not in (0, mode.lanes):
                 continue
             one = SiteMode(
                 network=self.network, mode=mode, index=i, pins=pins, traffic=traffic, blocks=blocks,
@@ -242,11 +227,8 @@ class Templates:
             for k, (spine, core) in enumerate(pairs):
                 first = spine not in (other for other, _ in pairs[:k])
                 sites.append(replace(one, spine=spine, core=core, first_core=first))
-        alone = [
-            trees.single(s)
-            for k, s in enumerate(sites)
-            if not s.mode.grouped and s.mode not in [x.mode for x in sites[:k]]
-        ]
+        firsts = [s for k, s in enumerate(sites) if s.mode not in [x.mode for x in sites[:k]]]
+        alone = [trees.single(s) for s in firsts if not s.mode.grouped]
         found = self._met([self.rivals, *alone, *listed], sites)
         found = self._with(found, sites, ALL_DOMAINS)
         found = self._with(found, sites, SOME_DOMAINS)
@@ -256,11 +238,9 @@ class Templates:
         return found
 
     def _with(self, found: DesignTable, sites: list[SiteMode], kind: Builder) -> DesignTable:
-        """Add the templates of a kind, each only where it beats those found so far.
-
-        Where nothing slows traffic the cheapest rules the others out, so that those of the least price come first, a
-        few sizes of leaf domains at a time.
-        """
+        """Add the templates of a kind, each only where it beats those found so far."""
+        # Where nothing slows traffic the cheapest rules the others out: then the cheapest sizes come first, a few a
+        # time.
         every, begun = {id(s): kind.sizes(s) for s in sites if len(s.stripes)}, slice(kind.first // 2, None, kind.first)
         for first in (True, False) if kind.first > 1 else (True,):
             groups = list[tuple[float, SiteMode, Ints, Floats]]()
@@ -314,10 +294,7 @@ class Templates:
         return [every[place - 1] if place else mode.switch for place in places]
 
     def template(self, traffic: SiteTraffic, blocks: int, x: DesignTable, i: int) -> Template:
-        """Return one of the options in full, its price and power by the bill.
-
-        Its slowdowns by the functions of the checker.
-        """
+        """Return one of the options in full: price and power by the bill, slowdowns by the functions of the checker."""
         key = {name: int(x.key[i, at]) for name, at in AT.items()}
         mode = self.modes(traffic.rails)[key["mode"]]
         design = self.design(mode, traffic, blocks, key)
@@ -343,7 +320,6 @@ class Templates:
 
 
 def _allowed(mode: Mode, pins: Pins) -> bool:
-    """Return whether pins allow a switch in a family."""
     own = {"planes": mode.planes, "ports_per_switch": mode.switch.ports, "switch": mode.switch.name}
     own |= {"family": mode.family}
     return all(pins.get(name, value) == value for name, value in own.items())

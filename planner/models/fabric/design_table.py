@@ -40,10 +40,7 @@ class ArrayTable:
 
 @dataclass(frozen=True, slots=True)
 class DesignTable(ArrayTable):
-    """The templates of a number of blocks that none other beats in all of slowdowns, price and power.
-
-    One entry each, the cheapest first.
-    """
+    """The templates of a number of blocks that no other beats in slowdowns, price and power, the cheapest first."""
 
     send: Floats
     allreduce: Floats
@@ -68,10 +65,7 @@ def no_options() -> DesignTable:
 
 
 def pareto_front(points: Floats) -> Ints:
-    """Return the rows that no other matches or beats in all columns; of equal ones the first.
-
-    They come in the order of the first column, then of the next.
-    """
+    """Return the rows that no other matches or beats in all columns, of equal ones the first, by rising columns."""
     order = np.lexsort(points.T[::-1])
     front = order[:0]
     for at in range(0, len(order), AT_A_TIME):
@@ -92,12 +86,10 @@ def _no_worse(these: Floats, those: Floats) -> Flags:
 
 
 def undominated(parts: list[DesignTable], *, power_counts: bool) -> DesignTable:
-    """Join tables and drop entries that another beats or equals in slowdowns, price and, where it counts, power.
-
-    The cheapest come first; where power does not count it still decides between entries of one price. Of entries that
-    are alike in all the one with the fewest stripes, then of fewer tiers, the first mode and the largest leaf domain
-    stays.
-    """
+    """Join tables and drop entries that another beats or equals in slowdowns, price and, where it counts, power."""
+    # The cheapest come first; where power does not count it still decides between entries of one price. Of entries that
+    # are alike in all the one with the fewest stripes, then of fewer tiers, the first mode and the largest leaf domain
+    # stays.
     x = DesignTable.joined(parts) if parts else no_options()
     mode, domain, core_up, stripes = (x.key[:, AT[name]] for name in ("mode", "domain", "core_up", "stripes"))
     x = x.part(np.lexsort((-domain, mode, core_up > 0, stripes, x.allreduce, x.send, x.mw, x.usd)))

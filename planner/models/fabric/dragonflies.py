@@ -62,10 +62,8 @@ def with_groups(s: SiteMode, domains: Ints, _: LeafLoads) -> Iterator[list[Desig
 
 
 def _shapes(s: SiteMode, domains: Ints) -> Ints:
-    """List groups of leaf domains: all under valiant, on shortest paths the fewest of each count of groups.
-
-    Columns: racks of the domain, rails and domains of a group.
-    """
+    """List groups of leaf domains: all under valiant, on shortest paths the fewest of each count of groups."""
+    # Columns: racks of the domain, rails and domains of a group.
 
     def sizes(items: int, pin: str) -> Ints:
         every: Ints = np.arange(1, items + 1)
@@ -108,10 +106,8 @@ def _least_prices(s: SiteMode, domain: Ints, rails: Ints, width: Ints) -> tuple[
 
 
 def _bill(s: SiteMode, domain: Any, rails: Any, width: Any, wan: Any, counts: tuple[Any, Any, Any]) -> Prices:
-    """Price dragonflies, whose links to a WAN gateway cost `wan`.
-
-    `counts`: uplinks of a leaf, or links between two routers of a group; spines; links between two groups.
-    """
+    """Price dragonflies, whose links to a WAN gateway cost `wan`."""
+    # `counts`: uplinks of a leaf, or links between two routers of a group; spines; links between two groups.
     m, p, domains, (inner, spines, links) = s.mode, s.prices, s.domains(domain), counts
     if m.has_spines:
         ends, local = p.endpoints(domain), p.leaf_uplink(domain, width)

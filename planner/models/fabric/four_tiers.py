@@ -39,14 +39,6 @@ class ZoneRows(ArrayTable):
     mw: Floats
 
 
-@dataclass(frozen=True, slots=True)
-class Completed(ArrayTable):
-    """The cheapest cores and super-spines over rows with some uplinks of spines, one entry each."""
-
-    trees: Trees
-    usd: Floats  # of the whole fabric; infinite where there are none
-
-
 def sizes_of_zones(s: SiteMode) -> Ints:
     """Return the sizes of leaf domains of trees of four tiers: none where the network or pins do not allow these."""
     return s.domain_sizes[: None if not s.mode.grouped and s.network.max_tiers >= 4 == s.pins.get("tiers", 4) else 0]
@@ -60,7 +52,6 @@ def with_zones(s: SiteMode, domains: Ints, leaves: LeafLoads) -> Iterator[list[D
 
 
 def _of_domain(s: SiteMode, domain: int, ups: Ints, leaves: LeafLoads) -> list[DesignTable]:
-    """Return the templates of one size of leaf domains with some uplinks of leaves."""
     rows = _rows(s, domain, ups, leaves.best_of(np.array([domain]))[2])
     if not len(rows.usd):
         return []
@@ -90,10 +81,9 @@ def _of_domain(s: SiteMode, domain: int, ups: Ints, leaves: LeafLoads) -> list[D
 def _at_targets(
     s: SiteMode, rows: ZoneRows, at: Ints, bound: tuple[Floats, Floats, Floats], ups: Ints, n: int
 ) -> list[DesignTable]:
-    """Return the cheapest templates at each target under some stripes, where some row may beat the front there.
-
-    `bound`: the least price of rows `at` with uplinks of spines, infinite where it beats nothing, and their slowdowns.
-    """
+    """Return the cheapest templates at each target under some stripes, where some row may beat the front there."""
+    # `bound`: the least price of rows `at` with uplinks of spines, infinite where it beats nothing, and their
+    # slowdowns.
     least, send, allreduce = bound
     domain = rows.trees.domain[:1]
     slow = np.stack(s.leaf_crossing(domain, ups, s.loads.at(n, domain))[:2], axis=1).tolist()
@@ -117,10 +107,8 @@ def _keeping(s: SiteMode, rows: ZoneRows, target: tuple[float, float], n: int) -
 
 
 def _cheapest(s: SiteMode, rows: ZoneRows, low: Ints, need: Floats, kept: Flags, n: int) -> list[DesignTable]:
-    """Return the cheapest template of the rows `kept`, or none where all cost more than the site's limit.
-
-    A spine has at least `low` uplinks, and a zone at least `need` links out.
-    """
+    """Return the cheapest template of the rows `kept`, or none where all cost more than the site's limit."""
+    # A spine has at least `low` uplinks, and a zone at least `need` links out.
     order = np.flatnonzero(kept & (low <= rows.high))
     order = order[np.argsort(rows.usd[order], kind="stable")]
     best, found = s.max_usd, list[DesignTable]()
@@ -132,9 +120,9 @@ def _cheapest(s: SiteMode, rows: ZoneRows, low: Ints, need: Floats, kept: Flags,
         r, more = rows.part(i), np.arange(int((rows.high - low)[i].max()) + 1)
         least = r.usd[:, None] + (low[i, None] - r.trees.spine_up[:, None] + more) * r.step[:, None]
         k, more = np.nonzero((more <= (r.high - low[i])[:, None]) & (least * BELOW <= best))
-        done = _completed(s, r.part(k), low[i][k] + more, need[i][k])
-        if len(k) and (usd := float(done.usd.min())) <= best and math.isfinite(usd):
-            best, found = usd, [_table(s, done.trees.part(np.array([done.usd.argmin()])), n)]
+        trees, every = _completed(s, r.part(k), low[i][k] + more, need[i][k])
+        if len(k) and (usd := float(every.min())) <= best and math.isfinite(usd):
+            best, found = usd, [_table(s, trees.part(np.array([every.argmin()])), n)]
     return found
 
 
@@ -213,15 +201,18 @@ def _least_usd(s: SiteMode, rows: ZoneRows) -> tuple[Ints, Ints, Floats]:
         least = BELOW * (some.usd[:, None] + (v - low) * some.step[:, None])
         inside = (v >= low) & (v <= some.high[:, None])
         i, k = np.nonzero(inside & s.worthwhile(1.0, 1.0, least, BELOW * some.mw[:, None]))
-        usd = BELOW * _completed(s, some.part(i), v[k], np.zeros(len(i))).usd
+        usd = BELOW * _completed(s, some.part(i), v[k], np.zeros(len(i)))[1]
         kept = np.isfinite(usd)
         found.append((first + i[kept], v[k][kept], usd[kept]))
     at, v, usd = (np.concatenate(x) for x in zip(*found, strict=True))
     return at, v, usd
 
 
-def _completed(s: SiteMode, r: ZoneRows, v: Ints, need: Floats) -> Completed:
-    """Return the cheapest cores and super-spines above each row; `v` uplinks a spine, `need` links out of a zone."""
+def _completed(s: SiteMode, r: ZoneRows, v: Ints, need: Floats) -> tuple[Trees, Floats]:
+    """Complete each row with the cheapest cores and super-spines, and return the price of the whole: infinite if none.
+
+    `v` are the uplinks of a spine, `need` the links out of a zone.
+    """
     best, x = np.full(len(v), np.inf), replace(r.trees, spine_up=v)
     chosen = np.zeros((4, len(v)), dtype=np.int64)
     for bundle, p in _positions(s, x):
@@ -234,7 +225,7 @@ def _completed(s: SiteMode, r: ZoneRows, v: Ints, need: Floats) -> Completed:
         usd = _priced(s, _with_cores(x.part(i), *columns))[0]
         better = usd < best[i]
         best[i[better]], chosen[:, i[better]] = usd[better], columns[:, better]
-    return Completed(_with_cores(x, *chosen), best)
+    return _with_cores(x, *chosen), best
 
 
 def _with_cores(x: Trees, bundle: Ints, cores: Ints, up: Ints, boxes: Ints) -> Trees:
@@ -253,10 +244,8 @@ def _positions(s: SiteMode, x: Trees) -> Iterator[tuple[int, int]]:
 
 def _cores(s: SiteMode, x: Trees, bundle: int, p: int) -> tuple[Ints, Ints, Ints]:
     """Return the rows whose cores take p positions each, the cores of a zone, and the ports that a core needs down."""
-    positions, taken = (
-        x.spines * (x.spine_up // bundle),
-        p * bundle * (x.zone_rails // x.rails * (x.zone_width // x.width)),
-    )
+    each = x.zone_rails // x.rails * (x.zone_width // x.width)
+    positions, taken = x.spines * (x.spine_up // bundle), p * bundle * each
     cores, several = positions // p, s.pods(x.domain, x.rails, x.width) > 1
     fits = (x.spine_up % bundle == 0) & (positions % p == 0) & (cores >= np.where(several, s.network.asked_spines, 1))
     fits &= (taken < s.core_ports) & (taken == s.pins.get("core_down_ports", taken))
@@ -282,10 +271,7 @@ def _super_spines(s: SiteMode, x: Trees, positions: Ints) -> Ints:
 
 
 def _all_of(s: SiteMode, r: ZoneRows, v: Ints, n: int) -> list[DesignTable]:
-    """Return the templates of one row with all cores and super-spines that may beat those found so far.
-
-    `v`: uplinks of a spine with which one may.
-    """
+    """Return the templates of a row with `v` uplinks of a spine, all cores and super-spines, that may beat others."""
     s.tick()
     parts, u = [], np.arange(1, s.core_ports)
     each = r.part(np.zeros(len(v), dtype=np.int64))
@@ -302,7 +288,6 @@ def _all_of(s: SiteMode, r: ZoneRows, v: Ints, n: int) -> list[DesignTable]:
 
 
 def _loads(s: SiteMode, x: Trees, n: int) -> list[Floats]:
-    """Return the loads that leave leaves, pods and zones of rows, under `n` stripes."""
     return [s.loads.at(n, x.domain * width) for width in (1, x.width, x.zone_width)]
 
 

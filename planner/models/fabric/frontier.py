@@ -36,21 +36,11 @@ ZONE_CHOICES = ("rails_per_zone", "domains_per_zone", "core_up", "core_bundle", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorstTraffic(SiteTraffic):
-    """The traffic of a request at its worst placement; racks count as blocks.
+    """The traffic of a request at its worst placement; racks count as blocks."""
 
-    Attributes
-    ----------
-    group_racks
-        Racks of a stage, which all-reduce.
-    groups
-        Stages.
-    max_allreduce
-        Largest factor of the fabric on the transport's slowdown that the time of all-reduces allows.
-    """
-
-    group_racks: int
-    groups: int
-    max_allreduce: float
+    group_racks: int  # of a stage, which all-reduce
+    groups: int  # stages
+    max_allreduce: float  # largest factor of the fabric on the transport's slowdown that the time of all-reduces allows
 
     @property
     def order(self) -> tuple[Any, ...]:
@@ -104,10 +94,7 @@ def worst_traffic(network: Network, request: FabricRequest, gpus: int) -> tuple[
 
 
 def _largest(ideal_seconds: float, window_seconds: float, transport_slowdown: float) -> float:
-    """Return the largest slowdown of an exchange whose time with it stays within the window: any where none is sent.
-
-    The transport's own is allowed where it alone fills the window.
-    """
+    """Return the largest slowdown that keeps an exchange in its window, or the transport's own; any if none is sent."""
     if ideal_seconds <= 0:
         return float("inf")
     return max(window_seconds / ideal_seconds, transport_slowdown) * (1 + TOLERANCE)
@@ -187,7 +174,6 @@ def _kinds(t: Templates, traffic: WorstTraffic, racks: int, axes: Sequence[str])
 
 
 def _figures(designs: Sequence[Alternative], axes: Iterable[str]) -> Floats:
-    """Return the figures of designs, a column an axis."""
     names = [FABRIC_AXES[a] for a in axes]
     return np.array([[x.merits[name] for name in names] for x in designs]).reshape(len(designs), len(names))
 
@@ -198,11 +184,9 @@ def _rounded(figures: Floats) -> Floats:
 
 
 def _ladder(designs: list[Alternative], axes: Sequence[str], transport_slowdown: float) -> list[Alternative]:
-    """Return the designs that are the best below some step of the ladder of slowdowns.
-
-    No other design below that step costs or draws less without being worse in leaf size or splits. At equal prices all
-    trade-offs are kept.
-    """
+    """Return the designs that are the best below some step of the ladder of slowdowns."""
+    # No other design below that step costs or draws less without being worse in leaf size or splits. At equal prices
+    # all trade-offs are kept.
     scarce = _rounded(_figures(designs, [a for a in axes if a in ("cost", "power")]))
     others = _rounded(_figures(designs, [a for a in axes if a in ("leaf", "splits")]))
     send, kept = _figures(designs, ["time"])[:, 0], set[int]()
@@ -216,7 +200,6 @@ def _ladder(designs: list[Alternative], axes: Sequence[str], transport_slowdown:
 
 
 def _alternative(t: Templates, traffic: WorstTraffic, x: Template, axes: Sequence[str]) -> Alternative:
-    """Return a template with its merits, and its choices."""
     d, planes = x.design, {s.name: s.planes for s in resolved_switches(t.network.switches)}
     figures: dict[str, float] = {
         "cost_usd": x.usd,

@@ -93,10 +93,8 @@ class Mode:
 
 
 def switch_modes(network: Network, gpus: int, nic_bytes_per_second: float) -> Iterator[Mode]:
-    """Yield every switch in every family, for racks of `gpus` GPUs, a NIC split over as many lanes as carry it.
-
-    A port may be split into 1, 2, 4 and so on parts that still carry a NIC, as many as the switch allows.
-    """
+    """Yield every switch in every family, for racks of `gpus` GPUs, a NIC split over as many lanes as carry it."""
+    # A port may be split into 1, 2, 4 and so on parts that still carry a NIC, as many as the switch allows.
     for s in resolved_switches(network.switches):
         lanes = lanes_of(s, nic_bytes_per_second)
         rate = lane_gbps(nic_bytes_per_second, lanes)
@@ -166,10 +164,7 @@ class LinkPrices:
         return self._uplinks("leaf", metres, self.mode.rails, domain, width)
 
     def spine_uplink(self, pod: Any, rails: Any, zone: Any = 0) -> Prices:
-        """Price one uplink of one spine of every pod of `pod` racks and `rails` rails, or of one core of every zone.
-
-        The switches above are amid the site, or amid zones of `zone` racks.
-        """
+        """Price one uplink of a spine of every pod of `pod` racks, or core of every zone, to amid `zone` racks."""
 
         def metres(places: Places, pod: int, zone: int) -> Metres:
             return places.to_middle(np.arange(0, places.racks, pod), pod, zone or places.racks)
@@ -220,9 +215,8 @@ class LinkPrices:
     def _by_length(self, name: str, metres: Callable[..., Iterable[Metres]], *sizes: Any) -> Prices:
         """Sum the prices of cables of the lengths that each combination of sizes has; each is computed once."""
         columns = np.stack([x.ravel() for x in np.broadcast_arrays(*sizes)]).astype(np.int64)
-        _, first, at = np.unique(
-            np.array([1, 1 << 31])[: len(columns)] @ columns, return_index=True, return_inverse=True
-        )
+        keys = np.array([1, 1 << 31])[: len(columns)] @ columns
+        _, first, at = np.unique(keys, return_index=True, return_inverse=True)
         found = []
         for some in columns[:, first].T.tolist():
             if (name, *some) not in self.known:
@@ -232,7 +226,6 @@ class LinkPrices:
         return np.array(found).reshape(-1, 2)[at].T
 
     def _priced(self, metres: Metres) -> Prices:
-        """Price a cable of each length."""
         usd, watts = self.media.usd_watts(metres)
         return np.stack([usd + watts * self.network.power_usd_per_watt, watts / 1e6])
 
@@ -275,10 +268,7 @@ class Trees(ArrayTable):
 
 @dataclass(kw_only=True)
 class SiteMode:
-    """The inputs from which the templates of one mode at one site are built, with one pair of models above leaves.
-
-    `front` holds the templates found so far, which later ones must beat in something.
-    """
+    """The inputs from which the templates of one mode at one site are built, with one pair of models above leaves."""
 
     network: Network
     mode: Mode
@@ -298,6 +288,7 @@ class SiteMode:
     spine: int = 0  # model of spines: its place in network.switches, from 1; 0 where it is the leaf's
     core: int = 0  # the same of cores
     first_core: bool = True  # no pair before has these spines: it stands for fabrics of spines without cores
+    # The templates found so far, which later ones must beat in something.
     front: DominanceTest = field(default_factory=lambda: DominanceTest(no_options(), power_counts=False))
 
     @cached_property
@@ -374,10 +365,9 @@ class SiteMode:
 
     @cached_property
     def domain_sizes(self) -> Ints:
-        """Sizes of leaf domains, the largest first.
+        """Sizes of leaf domains, the largest first: multiples of the traffic's grain that leave a port for an uplink.
 
-        Whole multiples of the traffic's grain, no more than the site has unless a pin says so, and a port left for an
-        uplink.
+        None is larger than the site unless a pin says so.
         """
         grain, width, pins = self.traffic.grain, self.mode.rail_gpus, self.pins
         most = self.mode.switch.ports * self.mode.split // width
@@ -406,9 +396,8 @@ class SiteMode:
         if self.exchange_ports:
             with np.errstate(divide="ignore", invalid="ignore"):
                 free = 1 - gone / links
-                send, allreduce = (
-                    np.where(x == 0, 0.0, np.where(free > 0, x / free, np.inf)) for x in (send, allreduce)
-                )
+                both = send, allreduce
+                send, allreduce = (np.where(x == 0, 0.0, np.where(free > 0, x / free, np.inf)) for x in both)
         fits = load[..., EXCHANGES] * m.rail_gpus * rails / m.link_nics + gone <= links * (1 + TOLERANCE)
         return np.maximum(1.0, send), np.maximum(1.0, allreduce), fits
 
@@ -461,13 +450,11 @@ class SiteMode:
         return self.pins.get("min_zones") or (1 if {"tiers", "core_up_ports"} & set(self.pins) or self.wan_ports else 2)
 
     def least_prices(self, domain: Ints, up: Any, tiers: int = 2) -> Prices:
-        """Bound the price and power of trees of at least `tiers` tiers whose leaves have `up` uplinks.
-
-        A tree has the fewest spines that have ports for all uplinks, and a core and super-spines above. Where pods, or
-        zones, are joined, each has the links out that the core share and the ratio of spines ask for. Links cost
-        something where they have one price. Of a dragonfly only leaves and links to GPUs count, and nothing where these
-        depend on the groups.
-        """
+        """Bound the price and power of trees of at least `tiers` tiers whose leaves have `up` uplinks."""
+        # A tree has the fewest spines that have ports for all uplinks, and a core and super-spines above. Where pods,
+        # or zones, are joined, each has the links out that the core share and the ratio of spines ask for. Links cost
+        # something where they have one price. Of a dragonfly only leaves and links to GPUs count, and nothing where
+        # these depend on the groups.
         m, n, p, pins = self.mode, self.network, self.prices, self.pins
         if m.grouped:
             return BELOW * self.fixed(domain) * (p.places is None and not self.wan_ports)
@@ -486,11 +473,9 @@ class SiteMode:
         return np.asarray(BELOW * (self.fixed(domain) + m.networks * (boxes + links)))
 
     def worthwhile_uplinks(self, domains: Ints, leaves: LeafLoads, tiers: int = 2) -> tuple[Ints, Ints]:
-        """Return leaf domains with uplinks of a leaf at which some tree may beat the templates found so far.
-
-        The tree costs at least its least price, and is as slow as its leaves under the best number of stripes. Rows are
-        in the order of the domains, uplinks ascending.
-        """
+        """Return leaf domains with uplinks of a leaf at which some tree may beat the templates found so far."""
+        # The tree costs at least its least price, and is as slow as its leaves under the best number of stripes. Rows
+        # are in the order of the domains, uplinks ascending.
         low, high = self.leaf_share(domains), self.uplinks(domains)
         if "leaf_up_ports" in self.pins:
             low, high = (f(x, self.pins["leaf_up_ports"]) for f, x in ((np.maximum, low), (np.minimum, high)))
@@ -532,9 +517,8 @@ class SiteMode:
                 x.spines, x.spine_up, x.spine_bundle, x.cores, split=split
             )
         if x.core_up.any():
-            columns["core_bundle"], columns["super_spine_boxes"] = own_boxes(
-                x.cores, x.core_up, 1, x.super_spines, split=True
-            )
+            own = own_boxes(x.cores, x.core_up, 1, x.super_spines, split=True)
+            columns["core_bundle"], columns["super_spine_boxes"] = own
         return self.table(send, allreduce, prices, **columns)
 
     @property
@@ -553,9 +537,8 @@ class SiteMode:
 
     def within(self, send: Any, allreduce: Any) -> Flags:
         """Return which slowdowns are within the limits."""
-        most_send, most_allreduce = self.max_slowdowns
-        phi = self.transport_slowdown
-        return np.asarray((phi * send <= most_send) & (phi * allreduce <= most_allreduce))
+        send, allreduce = self.transport_slowdown * send, self.transport_slowdown * allreduce
+        return np.asarray((send <= self.max_slowdowns[0]) & (allreduce <= self.max_slowdowns[1]))
 
     def worthwhile(self, send: Any, allreduce: Any, usd: Any, mw: Any) -> Flags:
         """Return which of templates with at least such slowdowns, price and power may beat those found so far."""

@@ -15,45 +15,19 @@ FLOWS, ALLREDUCES, SHARES, EXCHANGES = range(4)  # columns of what `Loads.at` re
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteTraffic:
-    """The properties of a column at a site that templates depend on.
+    """The properties of a column at a site that templates depend on."""
 
-    Attributes
-    ----------
-    stages
-        Rack stages.
-    unit_racks
-        Racks of a rack stage of one block, side by side.
-    wrap
-        The last stage sends to the first.
-    rails
-        GPUs of a rack that are cabled.
-    context_racks
-        Racks of a unit that a leaf domain must not part; None: the whole unit.
-    exchange_racks
-        Racks, one after another, that exchange tokens with experts; 1: none do.
-    wan_gbps
-        Rate of the wavelengths that end at the site, each way.
-    exchange_gbps
-        Rate at which the site's gradients pass its WAN gateway.
-    spare_target
-        Share of time in which a site is to have enough racks; 0: it has no spare ones.
-    rack_availability
-        Share of time in which a rack is fit for work.
-    lanes
-        Lanes of every NIC; 0: any.
-    """
-
-    stages: int
-    unit_racks: int
-    wrap: bool
-    rails: int
-    context_racks: int | None = None
-    exchange_racks: int = 1
-    wan_gbps: float = 0.0
-    exchange_gbps: float = 0.0
-    spare_target: float = 0.0
-    rack_availability: float = 1.0
-    lanes: int = 0
+    stages: int  # rack stages
+    unit_racks: int  # of a rack stage of one block, side by side
+    wrap: bool  # the last stage sends to the first
+    rails: int  # GPUs of a rack that are cabled
+    context_racks: int | None = None  # of a unit, that a leaf domain must not part; None: the whole unit
+    exchange_racks: int = 1  # one after another, that exchange tokens with experts; 1: none do
+    wan_gbps: float = 0.0  # of the wavelengths that end at the site, each way
+    exchange_gbps: float = 0.0  # at which the site's gradients pass its WAN gateway
+    spare_target: float = 0.0  # share of time in which a site is to have enough racks; 0: it has no spare ones
+    rack_availability: float = 1.0  # share of time in which a rack is fit for work
+    lanes: int = 0  # of every NIC; 0: any
 
     @property
     def grain(self) -> int:
@@ -84,16 +58,13 @@ class SiteTraffic:
 
 @dataclass(slots=True)
 class Loads:
-    """Loads that leave runs of racks of a site, each counted once: flows, allreduces, largest stage share, exchanges.
-
-    Shares are left at zero where they are of no account.
-    """
+    """Loads that leave runs of a site's racks, each counted once: flows, allreduces, largest stage share, exchanges."""
 
     nothing: ClassVar[bool] = False  # whether nothing leaves any run, so that a larger pod carries no less
 
     traffic: SiteTraffic
     blocks: int
-    shares: bool = True
+    shares: bool = True  # else they are left at zero
     rows: dict[int, tuple[Ints, Floats]] = field(default_factory=dict)  # by stripes: row of each size, and rows
     known: dict[Any, tuple[Floats, Flags]] = field(default_factory=dict)  # of leaves, by their racks and stripes
 
@@ -126,8 +97,7 @@ class Loads:
     def leaves(self, sizes: Ints, stripes: Ints, min_local_share: float, tick: Callable[[], None]) -> "LeafLoads":
         """Return the loads that leave leaves of `sizes` racks, ascending, under each of some numbers of stripes.
 
-        They are infinite under stripes with a smaller share of the all-reduce groups whole under one leaf. `tick` is
-        called between the counts.
+        They are infinite under stripes with a smaller share of whole all-reduce groups. `tick`: called between counts.
         """
         own = stripes.tobytes(), min_local_share
         new = np.array([size for size in sizes.tolist() if (size, own) not in self.known], dtype=np.int64)
@@ -162,15 +132,12 @@ class Loads:
 
 @dataclass(frozen=True, slots=True)
 class LeafLoads:
-    """The loads that leave leaves: of some sizes, ascending (rows), under some numbers of stripes (columns).
-
-    `best` are the stripes that no other matches or beats in all loads of a size.
-    """
+    """The loads that leave leaves: of some sizes, ascending (rows), under some numbers of stripes (columns)."""
 
     sizes: Ints
     stripes: Ints
     loads: Floats  # by size, stripes and kind of load
-    best: Flags
+    best: Flags  # stripes that no other matches or beats in all loads of a size
 
     def of(self, domain: Ints) -> Floats:
         """Return the loads of leaf domains of such sizes: by domain, stripes and kind."""

@@ -40,11 +40,9 @@ def spine_bundles(s: SiteMode) -> list[int]:
 
 
 def core_boxes(s: SiteMode, pods: Ints, spines: Ints, up: Ints, bundle: int) -> Ints:
-    """Return the fewest cores of a network over pods of some spines with some uplinks each; `NONE` where none do.
-
-    Each bundle of a spine takes ports for all pods of a core, its position. Cores take the positions of all spines in
-    turn, keep ports for the WAN gateway, and are two where any one of them may be lost.
-    """
+    """Return the fewest cores of a network over pods of some spines with some uplinks each; `NONE` where none do."""
+    # Each bundle of a spine takes ports for all pods of a core, its position. Cores take the positions of all spines in
+    # turn, keep ports for the WAN gateway, and are two where any one of them may be lost.
     taken, positions, ports = pods * bundle, spines * (up // bundle), s.core_ports
     fewest = np.where(pods > 1, s.network.asked_spines, 1)
     if down := s.pins.get("core_down_ports"):
@@ -80,10 +78,8 @@ def part_sizes(items: int) -> Ints:
 
 
 def pod_sizes(s: SiteMode, items: int, pin: str, *, all_sizes: bool = False) -> Ints:
-    """List the rails, or leaf domains, of a pod: the fewest for each count of pods, or every number.
-
-    Where the ports down of a spine are pinned, every divisor of these.
-    """
+    """List the rails, or leaf domains, of a pod: the fewest for each count of pods, or every number."""
+    # Where the ports down of a spine are pinned, every divisor of these.
     wanted, down = s.pins.get(pin), s.pins.get("spine_down_ports")
     sizes = np.arange(1, items + 1) if all_sizes or down or wanted else part_sizes(items)
     return np.asarray(sizes[((down or 0) % sizes == 0) & (sizes == (wanted or sizes))])
@@ -225,10 +221,8 @@ def _three_tiers_of_all_domains(s: SiteMode, domain: int) -> Iterator[Trees]:
 
 
 def _three_tiers(s: SiteMode, x: Trees, high: Ints, *, cheapest: bool) -> Iterator[tuple[Trees, Ints]]:
-    """Yield trees with uplinks of their spines, up to `high`, and cores, with the row of each: the cheapest, or all.
-
-    Fewer uplinks of spines never take more cores, so the fewest that pins allow are the cheapest.
-    """
+    """Yield trees with uplinks of their spines, up to `high`, and cores, with the row of each: the cheapest, or all."""
+    # Fewer uplinks of spines never take more cores, so the fewest that pins allow are the cheapest.
     pods = s.pods(x.domain, x.rails, x.width)
     for b in spine_bundles(s):
         if not cheapest or "core_down_ports" in s.pins:
@@ -252,10 +246,8 @@ def sizes_of_some_domains(s: SiteMode) -> Ints:
 
 
 def with_some_domains(s: SiteMode, domains: Ints, leaves: LeafLoads) -> Iterator[list[DesignTable]]:
-    """Yield the trees of three tiers with pods of some domains that may beat the templates so far.
-
-    Leaves with some uplinks are a case; it must cost less than the templates that are no slower than its leaves.
-    """
+    """Yield the trees of three tiers with pods of some domains that may beat the templates so far."""
+    # Leaves with some uplinks are a case; it must cost less than the templates that are no slower than its leaves.
     domain, up = s.worthwhile_uplinks(domains, leaves, tiers=3)
     send, allreduce, _ = s.leaf_crossing(domain[:, None], up[:, None], leaves.of(domain))
     cases = Cases(send, allreduce, np.where(s.within(send, allreduce), s.caps(send, allreduce), -math.inf))
@@ -326,10 +318,7 @@ def _bounded(s: SiteMode, case: Ints, x: Trees, cases: Cases) -> PodBounds:
 
 
 def _with_pods(s: SiteMode, x: PodBounds, cases: Cases, leaves: LeafLoads) -> list[DesignTable]:
-    """Return the trees of some pods that may beat the templates so far.
-
-    The traffic that leaves pods is counted only where that of the first pod does not rule them out.
-    """
+    """Return the trees of some pods that may beat the templates so far; loads are exact where the first pod's may."""
     most, first = _most_links(s, x, cases, leaves)
     row, w, high = wirings(s, Trees.of(domain=x.domain, rails=x.rails, width=x.width, up=x.up))
     high = np.minimum(high, most.max(axis=1, initial=0.0)[row] // w.spines).astype(np.int64)
@@ -358,11 +347,9 @@ def _with_pods(s: SiteMode, x: PodBounds, cases: Cases, leaves: LeafLoads) -> li
 
 
 def _most_links(s: SiteMode, x: PodBounds, cases: Cases, leaves: LeafLoads) -> tuple[Floats, Floats]:
-    """Bound the links out of a pod with which it is worthwhile, by stripes (columns), zero where with none.
-
-    The links must cost less than what the templates no slower leave over, and take ports of spines; and the pod is as
-    slow as the first one with all of them. Return the loads of the first pods too.
-    """
+    """Bound the links out of a pod with which it is worthwhile, by stripes (columns), zero where with none."""
+    # The links must cost less than what the templates no slower leave over, and take ports of spines; and the pod is as
+    # slow as the first one with all of them. Return the loads of the first pods too.
     usd, spines, position, link = (column[:, None] for column in (x.usd, x.spines, x.position, x.link))
     leaf_count, ports = (x.rails * x.width)[:, None], s.spine_ports
     left, up = cases.cap[x.case] - x.base[:, None], x.up[:, None]

@@ -1,11 +1,13 @@
 """Lower bounds on the time of a sequence: even stages on a network that slows nothing above its transport."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from planner.models.fabric.design_table import ArrayTable
 from planner.models.joint.space import Flags, Floats, Ints, Strategy
 from planner.physics.training import memory, schedule, step, step_prediction
 from planner.physics.training.collectives import front_layers
@@ -15,8 +17,8 @@ from planner.physics.training.step_prediction import LargestStage, LayoutFibre
 EPS = 1e-9  # relative, by which sums in another order may differ
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StrategyRows:
+@dataclass(frozen=True, slots=True)
+class StrategyRows(ArrayTable):
     """Pipelines of one strategy and ZeRO stage with counts of replicas and micro-batches; one entry each."""
 
     p: Ints
@@ -44,11 +46,7 @@ class StrategyRows:
             inside=self.inside[which],
         )
 
-    @classmethod
-    def joined(cls, tables: Iterable["StrategyRows"]) -> "StrategyRows":
-        """Return the rows of several tables in order."""
-        parts = list(tables)
-        return cls(**{name: np.concatenate([getattr(t, name) for t in parts]) for name in cls.__slots__})
+    __getitem__ = part
 
     def blocks(self) -> Ints:
         """Count the blocks that hold the replicas."""
@@ -57,10 +55,7 @@ class StrategyRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowConditions:
-    """The network conditions of rows.
-
-    They are the racks of an all-reduce, the replicas that share ZeRO's state, the slowdowns, and the sites' fibre.
-    """
+    """The network conditions of rows: racks of an all-reduce, replicas that share ZeRO's state, slowdowns, fibre."""
 
     racks: Any
     shards: Any
@@ -70,22 +65,17 @@ class RowConditions:
 
 
 def min_slowest_seconds(layers: int, p: Any, layer: Any, head: float) -> Any:
-    """Bound from below the seconds of the slowest of p stages of whole layers, the last of which also has the head.
-
-    With k layers on each other stage the last holds the rest, layers - k·(p - 1): its time falls with k, theirs
-    grows, and the two cross at the mean.
-    """
+    """Bound from below the seconds of the slowest of p stages of whole layers, the last of which also has the head."""
+    # With k layers on each other stage the last holds the rest, layers - k·(p - 1): its time falls with k, theirs
+    # grows, and the two cross at the mean.
     k = (layers * layer + head) / (p * layer)
     crossing = np.minimum(np.ceil(k - EPS) * layer, (layers - np.floor(k + EPS) * (p - 1)) * layer + head)
     return np.maximum(crossing, layer + head)
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
-    """Lower bounds on the terms of a step in seconds.
-
-    They are those of an effective micro-batch, of the waits of unequal chunks, and of the parts that occur once.
-    """
+class Terms(ArrayTable):
+    """Lower bounds on the terms of a step in seconds: of an effective micro-batch, of waits, and of what comes once."""
 
     each: Floats
     wait: Floats
@@ -97,16 +87,9 @@ class Terms:
         effective = schedule.effective_micro_batches(rows.m, rows.p, rows.v)
         return np.asarray(effective * self.each + self.wait + self.once, dtype=np.float64)
 
-    def part(self, which: Any) -> "Terms":
-        """Return the terms of some of the rows."""
-        return Terms(self.each[which], self.wait[which], self.once[which], self.layer[which])
-
 
 def even_seconds(s: Strategy, zero: int, rows: StrategyRows, c: RowConditions) -> Floats:
-    """Bound the step of rows from below.
-
-    The most even stages, all of them in memory, nothing recomputed unless all is.
-    """
+    """Bound the step of rows from below: the most even stages, all in memory, nothing recomputed unless all is."""
     return terms(s, zero, rows, c).seconds(rows)
 
 
@@ -133,10 +116,7 @@ def terms(s: Strategy, zero: int, rows: StrategyRows, c: RowConditions) -> Terms
 
 
 def min_terms(s: Strategy, rows: StrategyRows, total: int) -> tuple[Floats, Floats]:
-    """Return the least seconds of a micro-batch and those that come once, under any ZeRO stage.
-
-    Gradients and optimiser take none.
-    """
+    """Return the least seconds of a micro-batch and those that come once under any ZeRO stage, its work left out."""
     x, layers, software, p, v = s.between, s.least_layers, s.machine.software, rows.p, rows.v
     phi = s.problem.transport_slowdown
     sharded = step_prediction.sharded_times(x, ReplicaGroup(replicas_per_rack=1, racks=1))
@@ -146,10 +126,8 @@ def min_terms(s: Strategy, rows: StrategyRows, total: int) -> tuple[Floats, Floa
     stage = step_prediction.stage_seconds(x, sharded, v, even, recompute, send) + np.where(p == 1, x.ends, 0.0)
     slowest = np.maximum(stage, min_slowest_seconds(layers, p, sharded.layer_seconds, x.head))
     chunk = step_prediction.chunk_seconds(x, sharded, v, most, recompute)
-    fills = [
-        step.pipeline_bubble_seconds(sharded, x.order, p, v, chunk * v, send_seconds=send, micro_batches=m)
-        for m in (rows.m, np.maximum(rows.p, total))
-    ]
+    fill = partial(step.pipeline_bubble_seconds, sharded, x.order, p, v, chunk * v, send_seconds=send)
+    fills = [fill(micro_batches=m) for m in (rows.m, np.maximum(rows.p, total))]
     once = np.minimum(*fills) + software.step_seconds
     each: Floats = slowest + software.host_seconds
     return each, np.asarray(once + 0 * each, dtype=np.float64)
@@ -192,10 +170,8 @@ def holds_layers(s: Strategy, zero: int, rows: StrategyRows) -> Flags:
 
 
 def _may_hold_layers(s: Strategy, zero: int, rows: StrategyRows) -> Flags:
-    """Return which rows may hold all layers if each stage had the room of one without ends, and flew as few chunks.
-
-    The last stage has the fewest in flight; so none of the others holds more whole layers than it would without ends.
-    """
+    """Return which rows may hold all layers if each stage had the room of one without ends, and flew as few chunks."""
+    # The last stage has the fewest in flight; so none of the others holds more whole layers than it would without ends.
     m, p, v = s.machine, rows.p, rows.v
     state = memory.gpu_state_bytes(m, s.shape, s.weights, layers=1, ends=0, zero_stage=zero, replicas=rows.d)
     flying = np.maximum(schedule.chunks_in_flight(s.order, p - 1, p, v, rows.m), 1) / v
@@ -226,17 +202,14 @@ def _by_width(p: Ints) -> Iterator[Ints]:
 
 @dataclass(frozen=True, slots=True)
 class _Memory:
-    """Rows by stages: whether a stage is one, bytes left for layers, chunks in flight by v; state of a layer by row.
-
-    `recomputing`: bytes left for layers where one of them runs again; `front`: layers of a stage that may need no room.
-    """
+    """Rows by stages: whether a stage is one, bytes left for layers, chunks in flight by v; state of a layer by row."""
 
     there: Flags
     room: Floats
-    recomputing: Floats
+    recomputing: Floats  # bytes left for layers where one of them runs again
     flying: Floats
     state: Floats
-    front: Ints
+    front: Ints  # layers of a stage that may need no room
 
 
 def _memory_of(s: Strategy, zero: int, rows: StrategyRows, shards: Any) -> _Memory:
@@ -266,10 +239,8 @@ def _memory_of(s: Strategy, zero: int, rows: StrategyRows, shards: Any) -> _Memo
 
 
 def _holds_whole_layers(s: Strategy, rows: StrategyRows, x: _Memory) -> Flags:
-    """Return which rows may hold all layers in whole layers, each chunk of a stage as large as its largest.
-
-    A stage holds the larger of two numbers of layers: all keep their activations, or all are recomputed.
-    """
+    """Return which rows may hold all layers in whole layers, each chunk of a stage as large as its largest."""
+    # A stage holds the larger of two numbers of layers: all keep their activations, or all are recomputed.
     v = rows.v[:, None]
 
     def most(room: Floats, kept: float) -> Floats:
@@ -288,7 +259,6 @@ def _holds_whole_layers(s: Strategy, rows: StrategyRows, x: _Memory) -> Flags:
 
 
 def _min_stage_seconds(s: Strategy, rows: StrategyRows, x: _Memory, a: Floats, recompute: float) -> Floats:
-    """Take Newton's steps for a table of rows by stages."""
     layers, there, state = s.least_layers * (1 - EPS), x.there, x.state
     least = s.bytes.kept if s.recomputes == "none" else min(s.bytes.kept, s.bytes.checkpoint)
     front = x.front
@@ -318,11 +288,9 @@ def _min_stage_seconds(s: Strategy, rows: StrategyRows, x: _Memory, a: Floats, r
 
 
 def _min_recomputed_layers(s: Strategy, x: _Memory, layers: float, most: Floats, free: Floats) -> Floats:
-    """Bound from below, by memory, the layers that each stage recomputes where all stages recompute as many.
-
-    With r of them recomputed a stage holds free + r·saved/(state/flying + kept) layers, up to the most that it ever
-    does. The sum is concave in r, so Newton's steps towards the r at which it holds the model come from below.
-    """
+    """Bound from below, by memory, the layers that each stage recomputes where all stages recompute as many."""
+    # With r of them recomputed a stage holds free + r·saved/(state/flying + kept) layers, up to the most that it ever
+    # does. The sum is concave in r, so Newton's steps towards the r at which it holds the model come from below.
     rise = np.where(x.there, x.flying * (s.bytes.kept - s.bytes.checkpoint) / (x.state + x.flying * s.bytes.kept), 0.0)
     found = np.zeros(len(free))
     for _ in range(NEWTON_STEPS):

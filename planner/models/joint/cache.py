@@ -62,10 +62,8 @@ class JointCache:
         return self.by_hardware.setdefault(hardware_kind(instance.hardware), JointCache())
 
     def serve(self, instance: Instance, without: dict[str, Any], *how: Any) -> None:
-        """Make the cache that of an instance: start anew where more than its size differs.
-
-        Tables of pipelines at a budget and racks serve all smaller ones.
-        """
+        """Make the cache that of an instance: start anew where more than its size differs."""
+        # Tables of pipelines at a budget and racks serve all smaller ones.
         question = _question(instance), without, how
         if question != self.question:
             fresh = JointCache(question=question, by_hardware=self.by_hardware, timed=self.timed, answers=self.answers)
@@ -92,16 +90,12 @@ class JointCache:
         return self._cut(problem, deadline, step) if step > 1 else []
 
     def _degrees(self, problem: JointProblem) -> list[tuple[LayerShape, str]]:
-        if self.degrees is None:
-            self.degrees = ways_to_cut(problem)
+        self.degrees = list(ways_to_cut(problem)) if self.degrees is None else self.degrees
         return self.degrees
 
     def _cut(self, problem: JointProblem, deadline: Deadline, step: int) -> list[Strategy]:
-        """Return the strategies of every `step`-th choice of degrees; each is made once and kept.
-
-        Its times are kept for other questions too, as they depend on the machine, the model and the slowdown of the
-        transport alone.
-        """
+        """Return the strategies of every `step`-th choice of degrees; each is made once and kept."""
+        # Its times, which the machine, the model and the transport's slowdown decide, are kept for other questions too.
         known = next((x.problem for x in self.timed.values()), problem)
         if (known.machine, known.transport_slowdown) != (problem.machine, problem.transport_slowdown):
             self.timed = {}
@@ -132,16 +126,11 @@ def _most(instance: Instance) -> tuple[float, float]:
 
 
 def _question(instance: Instance) -> Instance:
-    """Return an instance without size, deadline, tokens, objective and name, which only select among its plans.
-
-    The racks of a cluster are its size, but under a limit on power, where they take it from the fabric.
-    """
+    """Return an instance without size, deadline, tokens, objective and name, which only select among its plans."""
+    # The racks of a cluster are its size, but under a limit on power, where they take it from the fabric.
     limits = instance.limits.model_copy(update={"budget_usd": None, "deadline_days": None})
     work = instance.workload.model_copy(update={"tokens": 1.0})  # days are counted from seconds a sequence
     changed = {"limits": limits, "workload": work, "objective": Objective(), "name": ""}
     if instance.grid is None and limits.facility_power_mw is None and instance.hardware.racks is not None:
         changed["hardware"] = instance.hardware.model_copy(update={"racks": 1})
     return instance.model_copy(update=changed)
-
-
-__all__ = ["JointCache"]

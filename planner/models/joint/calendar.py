@@ -20,14 +20,7 @@ from planner.instance.instance import Instance
 from planner.instance.network import Network
 from planner.instance.workload import Model
 from planner.physics import recovery
-from planner.physics.recovery import (
-    NO_LINKS,
-    CheckpointedJob,
-    GpuLinks,
-    inverse_share_there,
-    min_stretch,
-    ways,
-)
+from planner.physics.recovery import NO_LINKS, CheckpointedJob, GpuLinks, inverse_share_there, min_stretch, ways
 from planner.physics.spares import checkpoint_bytes, counted
 
 Floats = NDArray[np.float64]
@@ -64,10 +57,8 @@ class Calendar:
 
     @cached_property
     def _steps(self) -> tuple[Floats, Floats, Floats]:
-        """Tabulate by steps of GPUs the least stretch of whole restarts, and without a replica of no GPUs.
-
-        A step counts the stops of its fewest GPUs, and the writers of its most.
-        """
+        """Tabulate by steps of GPUs the least stretch of whole restarts, and without a replica of no GPUs."""
+        # A step counts the stops of its fewest GPUs, and the writers of its most.
         count = math.ceil(math.log(MOST_GPUS) / math.log(STEP)) + 1
         gpus: Floats = np.asarray(STEP ** np.arange(count), dtype=np.float64)
         job = replace(self.base, gpus=gpus, writers=gpus * STEP)
@@ -106,9 +97,8 @@ class Calendar:
         """Bound from below stretch/GPUs of every job of at most `max_gpus` GPUs, where the table's last step ends."""
         at, most = self._at(max_gpus), np.maximum(max_gpus, 1.0)
         (_, *last), before = self._steps, self._per_gpu
-        whole, elastic = (
-            np.minimum(x[at] / most, np.where(at > 0, y[at - 1], np.inf)) for x, y in zip(last, before, strict=True)
-        )
+        tables = zip(last, before, strict=True)
+        whole, elastic = (np.minimum(x[at] / most, np.where(at > 0, y[at - 1], np.inf)) for x, y in tables)
         # Absent replicas add to elastic jobs up to a step of the table, at the measured rate: of the least stretch E of
         # a step, E - 1 may be stalls, and they add least where the stalls are largest.
         gone = replica_gpus * recovery.stops_per_gpu_second(self.r, self.links) * self.r.rejoin_seconds * ROUNDING
@@ -121,19 +111,15 @@ class Calendar:
         return float(self.column_floor(replicas, replica_gpus))
 
     def column_floor(self, replicas: Any, replica_gpus: Any) -> Any:
-        """Bound the stretch of jobs by replicas from below: spares cost nothing, steps take no time.
-
-        The interval of the least stretch is exact, and none does better but by the rounding that is taken off.
-        """
+        """Bound the stretch of jobs by replicas from below: spares cost nothing, steps take no time."""
+        # The interval of the least stretch is exact, and none does better but by the rounding that is taken off.
         job = replace(self.base, gpus=replicas * replica_gpus * 1.0, replica_gpus=replica_gpus, replicas=replicas)
         return min_stretch(job) * ROUNDING
 
     def min_seconds(self, each: Any, once: Any, replicas: Any, replica_gpus: Any) -> Any:
-        """Bound each/d + once on a clock over every number of replicas d up to one.
-
-        Piece by piece of the range, from its upper end down: in a piece of a to b GPUs stretch/GPUs is at least that
-        up to b, and at least the stretch from a on over b.
-        """
+        """Bound each/d + once on a clock over every number of replicas d up to one."""
+        # Piece by piece of the range, from its upper end down: in a piece of a to b GPUs stretch/GPUs is at least that
+        # up to b, and at least the stretch from a on over b.
         most = np.maximum(replicas * replica_gpus, 1.0)
         shape = np.broadcast_shapes(np.shape(each), np.shape(once), np.shape(most))
         parts = (-1,) + (1,) * len(shape)
@@ -150,11 +136,9 @@ class Calendar:
         return np.array([*back, len(self._steps[0])], dtype=np.int64)
 
     def step_limit(self, limit: float, each: float, once: float, most: int, replica_gpus: int) -> tuple[float, int]:
-        """Return a limit on the seconds each/d + once, and the fewest replicas d that may meet the limit on a clock.
-
-        No number of replicas that meets the clock's limit exceeds the returned one. Replica counts too few to meet it
-        are excluded; a larger fewest count stretches steps more, which leaves less time, so this is repeated.
-        """
+        """Return a limit on the seconds each/d + once, and the fewest replicas d that may meet the limit on a clock."""
+        # No number of replicas that meets the clock's limit exceeds the returned one. Replica counts too few to meet it
+        # are excluded; a larger fewest count stretches steps more, which leaves less time, so this is repeated.
         low = 1
         while True:
             alone = limit / float(self.floor(low * replica_gpus))
@@ -166,10 +150,7 @@ class Calendar:
     def job(
         self, replicas: int, replica_gpus: int, step_seconds: Any, *, shares_state: bool, lanes: int
     ) -> CheckpointedJob:
-        """Return the job of a column whose step takes `step_seconds` seconds.
-
-        `lanes`: those of a NIC; 0: unknown, so that the links with the fewest stops are taken.
-        """
+        """Return the job of a column by the seconds of its step; `lanes` of 0: unknown, the links that stop least."""
         return replace(
             self.base,
             links=recovery.gpu_links(self.network, lanes) if lanes else self.links,
@@ -184,11 +165,10 @@ class Calendar:
 def sparings(r: Reliability, *, idle: bool) -> list[Sparing]:
     """List the choices of spares; `idle`: racks have GPUs that the layout leaves idle, and a fabric to join them."""
     repaired = any(p.repair_hours for p in r.parts.values())
-    targets = (
-        sorted(set(r.spare_targets)) if repaired else sorted({0.0, min((t for t in r.spare_targets if t), default=0.0)})
-    )
-    if not repaired and 0.0 not in r.spare_targets:
-        targets = targets[1:]
+    targets = sorted(set(r.spare_targets))
+    if not repaired:  # of spares the fewest do
+        fewest = min((t for t in targets if t), default=0.0)
+        targets = sorted({0.0, fewest})[0 if 0.0 in targets else 1 :]
     wires = (False, True) if idle and r.spare_gpus and repaired else (False,)
     return [Sparing(t, w) for t, w in itertools.product(targets, wires)]
 

@@ -1,7 +1,4 @@
-"""Columns by their lower bounds.
-
-Strategies, their pipelines, and the counts of replicas and micro-batches of these that may be best.
-"""
+"""Columns by their lower bounds: strategies, their pipelines, and the counts of replicas and micro-batches of these."""
 
 import math
 from dataclasses import dataclass, replace
@@ -10,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from planner.models.fabric.design_table import ArrayTable
 from planner.models.joint import bounds
 from planner.models.joint.bounds import RowConditions, StrategyRows
 from planner.models.joint.micro_batches import BLOCK, Pruning, micro_batches, most_rounds, rounds_up_to
@@ -19,13 +17,13 @@ from planner.models.joint.world import World
 from planner.physics.training.parallel_strategy import context_racks
 
 RAILS_STEP = 12  # GPUs of a rack cabled, between which the most racks are bounded by the fewer
+TimedRows = tuple[Floats, StrategyRows]  # rows with the lower bounds of their seconds a sequence
 
 
 def max_racks(world: World, rails: int) -> int:
     """Bound the racks of any plan with `rails` GPUs of each cabled.
 
-    With sites, `rails` is rounded down to a multiple of `RAILS_STEP`, which saves questions to their model; without
-    sites, no model is asked.
+    With sites, `rails` is rounded down to a multiple of `RAILS_STEP`, which saves questions to their model.
     """
     if world.sites is None:
         return world.max_racks(rails)
@@ -33,10 +31,7 @@ def max_racks(world: World, rails: int) -> int:
 
 
 def strategy_bound(world: World, s: Strategy) -> float:
-    """Bound the seconds of a strategy by its layers alone, on as many racks as there can be.
-
-    The racks are bounded with the fewest GPUs of each cabled that the strategy can have.
-    """
+    """Bound the seconds of a strategy by its layers alone, on as many racks as its fewest GPUs of each cabled allow."""
     shape, gpus = s.shape, s.problem.gpus
     c = context_racks(gpus, *shape.degrees[:2])
     replicas = max_racks(world, shape.gpus // c) * (gpus // shape.gpus if c == 1 else 1 / c)
@@ -45,24 +40,19 @@ def strategy_bound(world: World, s: Strategy) -> float:
         return math.inf
     if calendar is None:
         return s.least_layers * s.layer / (most * shape.micro_batch)
-    each = s.least_layers * s.layer / shape.micro_batch
-    return float(calendar.min_seconds(each, 0.0, most, shape.gpus))
+    return float(calendar.min_seconds(s.least_layers * s.layer / shape.micro_batch, 0.0, most, shape.gpus))
 
 
 @dataclass(frozen=True, slots=True)
 class StrategyTable:
-    """The pipelines of a strategy with their least seconds, whatever their ZeRO stage.
-
-    `rows`: of each the most replicas and the least micro-batches that it may have; `each`: least seconds of a
-    micro-batch; `once`: those that come once in a step of all sequences; `racks` and `rails`: of a block.
-    """
+    """The pipelines of a strategy with their least seconds, whatever their ZeRO stage."""
 
     strategy: Strategy
-    rows: StrategyRows
-    each: Floats
-    once: Floats
-    racks: Ints
-    rails: Ints
+    rows: StrategyRows  # of each the most replicas and the least micro-batches that it may have
+    each: Floats  # least seconds of a micro-batch
+    once: Floats  # those that come once in a step of all sequences
+    racks: Ints  # of a block
+    rails: Ints  # of a block
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -97,16 +87,7 @@ def table_of(world: World, s: Strategy) -> StrategyTable:
     wanted = problem.pin("data_parallel")
     d = d if wanted is None else np.where(d >= wanted, wanted, 0)  # 0: fewer than are pinned
     i = np.flatnonzero((d >= 1) & (min_count >= 1) & (d * s.shape.gpus >= s.shape.expert_parallel))
-    rows = StrategyRows(
-        p=t.p[i],
-        v=t.v[i],
-        d=d[i],
-        m=min_count[i],
-        replicas_per_rack=t.replicas_per_rack[i],
-        stage_racks=t.stage_racks[i],
-        block_replicas=t.replicas[i],
-        inside=t.inside[i],
-    )
+    rows = _rows_of(t, d, min_count).part(i)
     each, once = (x[i] for x in min_terms(world, s, total))
     world.cache.tables[s] = StrategyTable(s, rows, each, once, t.racks[i], t.rails[i])
     return table_of(world, s)
@@ -123,10 +104,7 @@ def most_blocks(world: World, s: Strategy) -> Ints:
 
 
 def pipelines_of(world: World, s: Strategy) -> tuple[Floats, StrategyRows]:
-    """Return the pipelines of a strategy that may have a replica, with lower bounds under any ZeRO stage.
-
-    `d` is the most replicas that each may have, `m` the least.
-    """
+    """Return the pipelines of a strategy that may have a replica (`d` the most, `m` the least), with lower bounds."""
     t = table_of(world, s)
     most = most_blocks(world, s)
     t, most = t.part(np.flatnonzero(most > 0)), most[most > 0]
@@ -144,10 +122,8 @@ def min_seconds(s: Strategy, rows: StrategyRows, each: Floats, once: Floats) -> 
 
 
 def _min_counts(problem: JointProblem, t: StrategyPipelines) -> Ints:
-    """Return the fewest micro-batches of each pipeline, as pinned; 0 where it cannot take so few, or such stripes.
-
-    Interleaved it takes whole rounds of its stages. A block is cut into as many stripes as rack stages at most.
-    """
+    """Return the fewest micro-batches of each pipeline, as pinned; 0 where it cannot take so few, or such stripes."""
+    # Interleaved it takes whole rounds of its stages. A block is cut into as many stripes as rack stages at most.
     stripes, wanted = problem.instance.pins.get("placement.stripes"), problem.pin("microbatches_per_step")
     found = np.where(t.v > 1, t.p, 1)
     if wanted is not None:
@@ -161,27 +137,28 @@ def min_terms(world: World, s: Strategy, total: int) -> tuple[Floats, Floats]:
     """Return the least terms of all pipelines of a strategy, whatever the budget."""
     if s not in world.cache.terms:
         t = s.pipelines
-        min_count = np.where(t.v > 1, t.p, 1)
-        rows = StrategyRows(
-            p=t.p,
-            v=t.v,
-            d=np.ones(len(t.p), dtype=np.int64),
-            m=min_count,
-            replicas_per_rack=t.replicas_per_rack,
-            stage_racks=t.stage_racks,
-            block_replicas=t.replicas,
-            inside=t.inside,
-        )
+        rows = _rows_of(t, np.ones(len(t.p), dtype=np.int64), np.where(t.v > 1, t.p, 1))
         world.cache.terms[s] = bounds.min_terms(s, rows, total) if len(t.p) else (np.empty(0), np.empty(0))
     return world.cache.terms[s]
 
 
-def pipelines_in_memory(world: World, s: Strategy) -> Flags:
-    """Return which pipelines of a strategy may hold the model under any ZeRO stage.
+def _rows_of(t: StrategyPipelines, d: Ints, m: Ints) -> StrategyRows:
+    return StrategyRows(
+        p=t.p,
+        v=t.v,
+        d=d,
+        m=m,
+        replicas_per_rack=t.replicas_per_rack,
+        stage_racks=t.stage_racks,
+        block_replicas=t.replicas,
+        inside=t.inside,
+    )
 
-    The state falls with the ZeRO stage, and with the replicas of a site, which alone share it; at stage 3 a GPU also
-    holds the gathered weights of a layer.
-    """
+
+def pipelines_in_memory(world: World, s: Strategy) -> Flags:
+    """Return which pipelines of a strategy may hold the model under any ZeRO stage."""
+    # The state falls with the ZeRO stage, and with the replicas of a site, which alone share it; at stage 3 a GPU also
+    # holds the gathered weights of a layer.
     if s not in world.cache.holding:
         zeros, of = s.problem.zero_stages, table_of(world, s)
         most = of.rows.d if world.sites is None else world.sites.max_site_racks // of.racks * of.rows.block_replicas
@@ -206,7 +183,7 @@ def terms_under_zero(s: Strategy, zero: int, rows: StrategyRows) -> tuple[bounds
 
     Return them, and the seconds that come once in a step of any number of micro-batches.
     """
-    phi, total = s.problem.transport_slowdown, s.problem.max_sequences // s.shape.micro_batch
+    phi, total = s.problem.transport_slowdown, most_sequences(s)
     free = RowConditions(racks=rows.stage_racks, shards=rows.d, send=phi, allreduce=phi)
     t = bounds.terms(s, zero, rows, free)
     if s.order == "1f1b":
@@ -216,10 +193,7 @@ def terms_under_zero(s: Strategy, zero: int, rows: StrategyRows) -> tuple[bounds
 
 
 def each_in_memory(s: Strategy, zero: int, rows: StrategyRows, each: Floats, layer: Floats) -> Floats:
-    """Raise the seconds of a micro-batch to those of slowest stages that fit in memory; infinite where none does.
-
-    `layer`: seconds of a layer of each.
-    """
+    """Raise the seconds of a micro-batch, by those of a layer, to stages that fit in memory; infinite if none does."""
     seconds = bounds.min_stage_seconds_in_memory(s, zero, rows, rows.d, layer)
     return np.asarray(np.maximum(each, seconds + s.machine.software.host_seconds), dtype=np.float64)
 
@@ -231,7 +205,7 @@ def under_zero(s: Strategy, zero: int, rows: StrategyRows, keys: Floats, cutoff:
         rows, keys = rows.part(alone), keys[alone]
     if not len(rows):
         return None
-    b, total = s.shape.micro_batch, s.problem.max_sequences // s.shape.micro_batch
+    b, total = s.shape.micro_batch, most_sequences(s)
     t, once = terms_under_zero(s, zero, rows)
     keys = np.maximum(keys, min_seconds(s, rows, t.each, once / total) / b)
     few = np.flatnonzero(keys < cutoff)
@@ -245,20 +219,13 @@ def under_zero(s: Strategy, zero: int, rows: StrategyRows, keys: Floats, cutoff:
 
 
 @dataclass(frozen=True, slots=True)
-class Pipes:
-    """Pipelines of a strategy and ZeRO stage.
-
-    Lower bounds, and the least seconds of a micro-batch and of what comes once.
-    """
+class Pipes(ArrayTable):
+    """Pipelines of a strategy and ZeRO stage with lower bounds, and least seconds of a micro-batch and of the rest."""
 
     keys: Floats
     rows: StrategyRows
     each: Floats
     once: Floats
-
-    def part(self, which: Any) -> "Pipes":
-        """Return some of the pipelines."""
-        return Pipes(self.keys[which], self.rows.part(which), self.each[which], self.once[which])
 
 
 def columns_of(
@@ -271,7 +238,7 @@ def columns_of(
     max_blocks_off: int | None = None,
     more_than: Ints | None = None,
     in_rounds: bool = False,
-) -> tuple[Floats, StrategyRows] | None:
+) -> TimedRows | None:
     """Return every count of replicas and micro-batches of pipelines that may be best, with bounds under the cutoff.
 
     `more_than`: replicas that each must exceed; `max_blocks_off`: most blocks that are left out; `in_rounds`: each
@@ -281,7 +248,7 @@ def columns_of(
     total, wanted = problem.max_sequences // b, problem.pin("data_parallel")
     group = problem.expert_group(s.shape)
     even = group // math.gcd(group, s.shape.gpus)  # replicas come in multiples of it: they divide the experts evenly
-    found: list[tuple[Floats, StrategyRows]] = []
+    found: list[TimedRows] = []
     picks, counts_d, counts_m = [], [], []
     waiting = 0
     for i in range(len(rows)):
@@ -298,11 +265,8 @@ def columns_of(
             low = max(low, int(more_than[i]) + 1)
         if max_blocks_off is not None:
             low = max(low, most // even * even - max_blocks_off * int(rows.block_replicas[i]))
-        d = (
-            np.arange(low, most + 1)
-            if wanted is None
-            else np.array([wanted] if low <= wanted <= most else [], dtype=np.int64)
-        )
+        every = np.arange(low, most + 1)
+        d = every if wanted is None else every[every == wanted]
         d = d[d % even == 0]
         pruning = Pruning(each, min_fill_layer(s), limit, max_blocks_off is not None)
         counts = most_rounds if in_rounds else micro_batches
@@ -324,14 +288,9 @@ def columns_of(
     return np.concatenate(times), StrategyRows.joined(tables)
 
 
-def rounds_of(
-    world: World, s: Strategy, zero: int, row: StrategyRows, cutoff: float
-) -> list[tuple[Floats, StrategyRows]]:
+def rounds_of(world: World, s: Strategy, zero: int, row: StrategyRows, cutoff: float) -> list[TimedRows]:
     """Return the counts that one row speaks for, with bounds under the cutoff; nothing where there are none."""
-    m, found = (
-        rounds_up_to(s.problem, int(row.m[0]), int(row.p[0]), world.deadline),
-        list[tuple[Floats, StrategyRows]](),
-    )
+    m, found = rounds_up_to(s.problem, int(row.m[0]), int(row.p[0]), world.deadline), list[TimedRows]()
     for first in range(0, len(m), BLOCK):
         world.deadline.check()
         some = m[first : first + BLOCK]
@@ -341,7 +300,7 @@ def rounds_of(
 
 def _timed(
     world: World, s: Strategy, zero: int, table: StrategyRows, cutoff: float, *, waits: bool = True
-) -> list[tuple[Floats, StrategyRows]]:
+) -> list[TimedRows]:
     """Return the rows whose lower bounds are under the cutoff, with these bounds; nothing where there are none."""
     problem, b = s.problem, s.shape.micro_batch
     phi = problem.transport_slowdown
@@ -356,21 +315,16 @@ def _timed(
     if not len(few):
         return []
     table, terms, stretch = table.part(few), terms.part(few), stretch[few]
-    times = (
-        replace(terms, each=each_in_memory(s, zero, table, terms.each, terms.layer)).seconds(table)
-        / (table.d * table.m * b)
-        * stretch
-    )
+    terms = replace(terms, each=each_in_memory(s, zero, table, terms.each, terms.layer))
+    times = terms.seconds(table) / (table.d * table.m * b) * stretch
     few = np.flatnonzero(times < cutoff)
     return [(times[few], table.part(few))] if len(few) else []
 
 
 def min_fill_layer(s: Strategy) -> float:
-    """Return the least seconds that a layer of a stage adds to a pipeline's filling and draining, by stage behind it.
-
-    1F1B fills with whole layers. ZB-H1 spares at most W for each and delays W: F + B - min(F, B, W) >= F + B - W of the
-    F + B + W (`schedule.bubble_seconds`).
-    """
+    """Return the least seconds that a layer of a stage adds to filling and draining a pipeline, by stage behind it."""
+    # 1F1B fills with whole layers. ZB-H1 spares at most W for each and delays W: F + B - min(F, B, W) >= F + B - W of
+    # the F + B + W (`schedule.bubble_seconds`).
     if s.order == "1f1b":
         return s.layer
     return s.layer * max(0.0, 1 - 2 * s.between.times.weight_gradient_seconds / s.layer)
@@ -395,7 +349,6 @@ def free_seconds(world: World, column: Column, cutoff: float, *, waits: bool = T
 
 
 def _free_step_seconds(world: World, column: Column, cutoff: float) -> float:
-    """Return the same in seconds of steps alone."""
     cache = world.cache
     if column not in cache.free and not cutoff <= cache.slower.get(column, -math.inf):
         found = _free_seconds(world, column, cutoff)

@@ -77,14 +77,9 @@ def ends_within(
     next to the choice. `search`: that of the fewest days, where it kept all plans within both shares.
     """
     left = None if search is None or simpler <= share else search.left()
+    limit = best.seconds * (1 + share)
     cheapest = CapitalSearch.begun(
-        world,
-        best.seconds * (1 + share),
-        known=best,
-        within=share,
-        time_limit=time_limit,
-        progress=progress,
-        search=search,
+        world, limit, known=best, within=share, time_limit=time_limit, progress=progress, search=search
     )
     found = cheapest.run()
     if found.plan is None or found.stopped != "proved":
@@ -155,8 +150,9 @@ class _Ties:
 
     def simplest(self, plan: JointPlan, least_local: float) -> End:
         """Return the simplest plan whose share of all-reduce groups under one leaf is at least `least_local`."""
-        found, proven = self._least(least_local, simplicity, least_simplicity, simplicity(plan), (), plan.column)
-        return End(plan=plan if found is None else found, proven=proven)
+        own = simplicity(plan)
+        found, proven = self._least(least_local, simplicity, least_simplicity, own, (), plan.column)
+        return End(plan=found or plan, proven=proven)
 
     def _least(
         self,
@@ -190,10 +186,7 @@ class _Ties:
 
 
 def freed_of_rules(plan: JointPlan) -> tuple[float, JointPlan] | None:
-    """Return the share by which a plan's step is longer than without its framework's rules, and the plan without them.
-
-    Its degrees, batch and network stay. None where it is no longer.
-    """
+    """Return by what share a step is longer than without its framework's rules, and that plan; None if by none."""
     s, c = plan.column.strategy, plan.column
     if s.problem.rules is FREE:
         return None
@@ -203,9 +196,8 @@ def freed_of_rules(plan: JointPlan) -> tuple[float, JointPlan] | None:
     found = None if replace(stages, exact=False).least() is None else stages.fastest()
     if found is None:
         return None
-    return own / found.seconds - 1, replace(
-        plan, column=column, split=replace(found, seconds=found.seconds / c.sequences)
-    )
+    faster = replace(plan, column=column, split=replace(found, seconds=found.seconds / c.sequences))
+    return own / found.seconds - 1, faster
 
 
 def local_share(plan: JointPlan) -> float:
@@ -213,24 +205,15 @@ def local_share(plan: JointPlan) -> float:
     block = plan.column.strategy.block(plan.column.p)
     if block is None:
         return 1.0
-    shares = (
-        rack_order.leaf_local_shares(
-            block.rack_stages,
-            plan.blocks_by_site[site],
-            t.stripes,
-            block.stage_racks,
-            np.array([t.design.domain_racks]),
-        )
-        for site, t in plan.templates.items()
-    )
-    return min((float(x[0]) for x in shares), default=1.0)
+    shares = []
+    for site, t in plan.templates.items():
+        leaf, at = np.array([t.design.domain_racks]), (block.rack_stages, plan.blocks_by_site[site], t.stripes)
+        shares.append(float(rack_order.leaf_local_shares(*at, block.stage_racks, leaf)[0]))
+    return min(shares, default=1.0)
 
 
 def simplicity(plan: JointPlan) -> Rank:
-    """Rank a plan by designs of fabric, kinds of parallelism, uneven stages, virtual and pipeline stages, recompute.
-
-    A design is the same for more racks: a site has as many leaves as its racks need.
-    """
+    """Rank a plan by designs of fabric (alike for more racks), parallelism, uneven, virtual, all stages, recompute."""
     designs = {(t.switch, t.family, replace(t.design, racks=0)) for t in plan.templates.values()}
     c = plan.column
     uneven = len(set(plan.split.layers)) > 1
@@ -259,6 +242,4 @@ def pipeline_ranks(of: StrategyTable, best: Rank) -> tuple[Ints, int]:
 
 def kinds_of(c: Column) -> int:
     """Count the kinds of parallelism of more than one rank."""
-    s = c.strategy.shape
-    degrees = (*s.degrees, c.p, c.d)
-    return sum(x > 1 for x in degrees)
+    return sum(x > 1 for x in (*c.strategy.shape.degrees, c.p, c.d))

@@ -4,7 +4,7 @@ There are no grid, fabric or prices, and the network slows sends and allreduces 
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from planner.instance.instance import Instance
@@ -42,21 +42,9 @@ class Fastest:
         return None if self.plan is None else strategy_of(self.plan)
 
 
-def fastest_on(
-    instance: Instance,
-    racks: int,
-    *,
-    max_sequences: int | None = None,
-    pins: dict[str, Any] | None = None,
-    time_limit: float | None = None,
-) -> Fastest:
-    """Return the fastest layout of an instance on `racks` racks with at most `max_sequences` sequences a step.
-
-    `pins` are added to those of the instance.
-    """
-    problem = problem_on(instance, racks)
-    most = problem.max_sequences if max_sequences is None else max_sequences
-    return fastest_of(replace(problem, max_sequences=most, pins=problem.pins | (pins or {})), time_limit=time_limit)
+def fastest_on(instance: Instance, racks: int, *, time_limit: float | None = None) -> Fastest:
+    """Return the fastest layout of an instance on `racks` racks."""
+    return fastest_of(problem_on(instance, racks), time_limit=time_limit)
 
 
 def fastest_of(problem: JointProblem, *, time_limit: float | None = None) -> Fastest:
@@ -173,9 +161,9 @@ class FewestRacks:
 def fewest_racks(
     instance: Instance, days: float, *, tolerance: float = 0.0, time_limit: float | None = None
 ) -> FewestRacks:
-    """Return the fewest racks that train within `days` days, without a budget, and the fastest layout on them.
+    """Return the fewest racks that train within days, without a budget, and their fastest layout.
 
-    `tolerance`: a relative width of the bracket between them and those proven too few that is narrow enough.
+    `tolerance`: the relative width of a bracket between them and racks proven too few that is narrow enough.
     """
     deadline, limit = Deadline(time_limit), days / days_of(instance, 1.0)
     goal = LeastCapital(
@@ -207,5 +195,4 @@ def fewest_racks(
 
 
 def _below(bound: float) -> int:
-    """Return the most racks below a lower bound."""
     return max(0, math.ceil(bound - 2 * CENTS) - 1)

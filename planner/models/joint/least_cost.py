@@ -27,19 +27,15 @@ from planner.solvers.signals import Deadline
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeastCost:
-    """The cheapest plan by the deadline: its capital with a lower bound over the declared space, and its days.
-
-    `least_days`: where no plan meets the deadline, a lower bound on the days of any plan: those of the most racks with
-    the cheapest fabrics on a network that slows nothing above its transport.
-    """
+    """The cheapest plan by the deadline: its capital with a lower bound over the declared space, and its days."""
 
     status: JointStatus
-    capital_usd: float | None
-    lower_bound_usd: float | None
-    days: float | None
-    least_days: float | None
-    plan: JointPlan | None
     stopped: Stopped
+    capital_usd: float | None = None
+    lower_bound_usd: float | None = None
+    days: float | None = None
+    least_days: float | None = None  # where none meets the deadline: a bound of any plan, on a free network
+    plan: JointPlan | None = None
     failure: str = ""
     counts: dict[str, int] = field(default_factory=dict)
 
@@ -86,8 +82,7 @@ class CapitalSearch:
     ) -> "CapitalSearch":
         """Begin a search of plans of no more seconds a sequence, from a plan that is known.
 
-        `within`: share of the least capital within which plans tie. `gap`: at which the search ends. `search`: one by
-        days that kept all such plans.
+        Plans tie `within` a share of the least capital; at the `gap` it ends. `search`: one by days that kept them all.
         """
         problem = world.problem
         world.end_at(Deadline(time_limit))
@@ -130,15 +125,13 @@ def cheapest_by(
 ) -> LeastCost:
     """Return the cheapest plan whose time a sequence is within a limit, of equal ones the fastest.
 
-    `known`: a plan within the limit from which the search starts, such as the fastest; `world` keeps the answers of its
-    search on sites and templates, which are not asked again.
+    The search starts from a `known` plan within the limit; `world` keeps its answers on sites and templates.
     """
     limit = deadline_seconds_per_sequence
     return CapitalSearch.begun(world, limit, known=known, gap=gap, time_limit=time_limit, progress=progress).run()
 
 
 def _result(goal: LeastCapital, *, stopped: Stopped, failure: str) -> LeastCost:
-    """Return the result of a search: its plan, if any, and the bounds proven."""
     plan, problem, counts = goal.incumbent, goal.world.problem, dict(sorted(goal.world.counts.items()))
     if plan is None:
         proven = stopped == "proved" and math.isinf(goal.world.given_up_usd)
@@ -146,16 +139,7 @@ def _result(goal: LeastCapital, *, stopped: Stopped, failure: str) -> LeastCost:
         bound = goal.bound if stopped != "proved" else None
         least = None if stopped != "proved" else least_seconds(goal.world)
         days = None if least is None or not math.isfinite(least) else days_of(problem.instance, least)
-        return LeastCost(
-            status=status,
-            capital_usd=None,
-            lower_bound_usd=bound,
-            days=None,
-            least_days=days,
-            plan=None,
-            stopped=stopped,
-            counts=counts,
-        )
+        return LeastCost(status=status, lower_bound_usd=bound, least_days=days, stopped=stopped, counts=counts)
     open_usd = goal.bound if stopped != "proved" or goal.at_gap else math.inf
     bound = min(plan.capital_usd, goal.world.given_up_usd, open_usd)
     proven = bound >= min(plan.capital_usd - CENTS, plan.capital_usd * (1 - goal.end_gap))
@@ -164,7 +148,6 @@ def _result(goal: LeastCapital, *, stopped: Stopped, failure: str) -> LeastCost:
         capital_usd=plan.capital_usd,
         lower_bound_usd=bound,
         days=days_of(problem.instance, plan.seconds),
-        least_days=None,
         plan=plan,
         stopped=stopped,
         failure=failure,
@@ -182,8 +165,7 @@ def solve_joint_cost(
 ) -> LeastCost:
     """Return the least cost of a plan by the deadline of an instance; without one, of any plan at all.
 
-    `cache`: what earlier searches left; it changes how long the search takes. `without`: values of choices, by the
-    paths of their pins, that no plan may have.
+    `cache` changes how long the search takes; `without`: values of choices, by the paths of pins, that none may have.
     """
     deadline, cache = Deadline(options.time_limit), JointCache() if cache is None else cache
     world = world_of(instance, options, deadline, cache, without)

@@ -82,11 +82,7 @@ def rounds_up_to(problem: JointProblem, m: int, p: int, deadline: Deadline) -> I
     """Return the numbers of micro-batches that the most of them speaks for: of two whole rounds and more.
 
     One fewer where no rule asks for whole rounds: `interleaving.min_excess_seconds` counts those that are whole.
-
-    Raises
-    ------
-    UnansweredError
-        The batch is so large that not all of them can be kept.
+    UnansweredError: the batch is so large that not all of them can be kept.
     """
     deadline.check()
     if m // p > MOST_ROUNDS:

@@ -99,16 +99,10 @@ class RunSearch:
         """Return the cheapest plan that ends within a span, at the prices of its shortest run; none above the best."""
         years = self.years(span.start)
         alike, priced = alike_usd(self.instance, years), at_run_prices(self.instance, years)
-        limits = priced.limits.model_copy(
-            update={"budget_usd": None if self.best is None else max(self.usd - alike, CENTS)}
-        )
-        world = world_of(
-            priced.model_copy(update={"limits": limits}),
-            replace(self.options, time_limit=self.deadline.limit),
-            self.deadline,
-            JointCache(),
-            self.without,
-        )
+        budget = None if self.best is None else max(self.usd - alike, CENTS)
+        priced = priced.model_copy(update={"limits": priced.limits.model_copy(update={"budget_usd": budget})})
+        left = replace(self.options, time_limit=self.deadline.limit)
+        world = world_of(priced, left, self.deadline, JointCache(), self.without)
         found = cheapest_by(world, span.end, time_limit=self.deadline.limit)
         known = [x and x + alike for x in (found.capital_usd, found.lower_bound_usd)]
         found = replace(found, capital_usd=known[0], lower_bound_usd=known[1])
@@ -139,11 +133,7 @@ class RunSearch:
 
 
 def least_run_cost(
-    instance: Instance,
-    options: Options,
-    progress: Callable[[str], None],
-    *,
-    without: dict[str, Any] | None = None,
+    instance: Instance, options: Options, progress: Callable[[str], None], *, without: dict[str, Any] | None = None
 ) -> LeastCost:
     """Return the plan of the least total cost of ownership by the deadline of an instance, its cost as `capital_usd`.
 
@@ -159,11 +149,8 @@ def least_run_cost(
         none = stopped == "proved" and math.isinf(search.given_up)
         return LeastCost(
             status=JointStatus.INFEASIBLE if none else JointStatus.UNKNOWN,
-            capital_usd=None,
             lower_bound_usd=search.bound if stopped != "proved" else None,
-            days=None,
             least_days=search.least_days,
-            plan=None,
             stopped=stopped,
         )
     proven = stopped == "proved" and search.best is not None and search.bound >= search.usd - CENTS

@@ -1,12 +1,13 @@
 """Pins of the layout that the declared space does not hold: refused with the reason, never ignored."""
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from planner.errors import InputError
-from planner.instance.instance import Instance
 from planner.instance.workload import Parallelism, Software
-from planner.physics.training.operations import Machine
 from planner.physics.training.parallel_strategy import NEEDS
+
+if TYPE_CHECKING:
+    from planner.models.joint.space import JointProblem
 
 SHOWN = 24  # values of a choice that an error lists
 REASONS = {
@@ -18,26 +19,7 @@ RULED: set[Parallelism] = {"context", "pipeline", "tensor-2d"}  # whose degrees 
 OTHER = "choose another workload.software, or add it to its"
 
 
-class PinnedProblem(Protocol):
-    """The parts of a problem that this module reads."""
-
-    @property
-    def machine(self) -> Machine:
-        """GPU, rack, framework and model."""
-
-    @property
-    def instance(self) -> Instance:
-        """Instance of the problem."""
-
-    @property
-    def layers(self) -> int:
-        """Layers of the model."""
-
-    def pin(self, name: str) -> Any:
-        """Return the pinned value of a choice of the layout, or None."""
-
-
-def refuse_pins(problem: PinnedProblem, free: dict[str, list[Any]]) -> None:
+def refuse_pins(problem: "JointProblem", free: dict[str, list[Any]]) -> None:
     """Refuse a pinned value that no column has, with those that there are."""
     for name, values in free.items():
         wanted = problem.pin(name)
@@ -47,10 +29,9 @@ def refuse_pins(problem: PinnedProblem, free: dict[str, list[Any]]) -> None:
             why += freed(problem) if NEEDS.get(name) in RULED else ""
             raise InputError(f"pins['layout.{name}']: {wanted!r} is outside the declared space; it has {known}{why}")
     if problem.pin("data_parallel_by_site") is not None:
-        raise InputError(
-            "pins['layout.data_parallel_by_site']: the joint optimum shares the replicas out itself, whole blocks of "
-            "racks to a site; pin layout.data_parallel, and racks by sites.racks.<site>"
-        )
+        shared = "the joint optimum shares the replicas out itself, whole blocks of racks to a site"
+        remedy = "pin layout.data_parallel, and racks by sites.racks.<site>"
+        raise InputError(f"pins['layout.data_parallel_by_site']: {shared}; {remedy}")
     split = problem.pin("layers_per_stage")
     if split is not None and len(split) > 1 and not problem.machine.software.has("pipeline"):
         why = _missing(problem.machine.software, "pipeline_parallel", len(split))
@@ -71,7 +52,7 @@ def _missing(software: Software, name: str, wanted: Any) -> str:
     return f"; {software.name} has no other schedule: {OTHER} schedules" if name == "schedule" else ""
 
 
-def _refuse_stages(problem: PinnedProblem) -> None:
+def _refuse_stages(problem: "JointProblem") -> None:
     """Refuse layers by stage that are not those of the model, or not as many as the stages."""
     layers, recomputed = problem.pin("layers_per_stage"), problem.pin("recomputed_layers_per_stage")
     stages, virtual = problem.pin("pipeline_parallel"), problem.pin("virtual_stages")
@@ -94,22 +75,18 @@ def _refuse_stages(problem: PinnedProblem) -> None:
         raise InputError(f"{path}: layers are recomputed whole under layout.recompute full alone")
 
 
-def _refuse_stripes(problem: PinnedProblem) -> None:
+def _refuse_stripes(problem: "JointProblem") -> None:
     """Refuse more stripes than a block can have stages to cut into them."""
     path, layers = "placement.stripes", problem.pin("layers_per_stage")
     wanted, stages = problem.instance.pins.get(path), problem.pin("pipeline_parallel")
     most = len(layers) if layers is not None else stages or problem.layers
     if wanted is not None and wanted > most:
         why = f"pins.layout gives {most} stages" if most < problem.layers else f"the model has {most} layers"
-        raise InputError(
-            f"pins['{path}']: {wanted!r} is outside the declared space; a pipeline is cut into as many stripes as it "
-            f"has stages at most, and {why}; pin 1 to {most}"
-        )
+        why = f"a pipeline is cut into as many stripes as it has stages at most, and {why}"
+        raise InputError(f"pins['{path}']: {wanted!r} is outside the declared space; {why}; pin 1 to {most}")
 
 
-def freed(problem: PinnedProblem) -> str:
+def freed(problem: "JointProblem") -> str:
     """Write the remedy that frees a layout of the framework's rules; empty where there are none."""
-    rules = problem.instance.workload.rules
-    return (
-        f"; as {rules.framework} runs it: set workload.framework_rules to false to free it" if rules.framework else ""
-    )
+    framework = problem.instance.workload.rules.framework
+    return f"; as {framework} runs it: set workload.framework_rules to false to free it" if framework else ""

@@ -1,7 +1,4 @@
-"""Choose the cheapest sites for the blocks of a column, their fabrics and the fibre between them, by a MILP.
-
-A part is a number of blocks at one site.
-"""
+"""Choose the cheapest sites for the blocks of a column, their fabrics and the fibre between them, by a MILP."""
 
 import math
 from collections import Counter
@@ -50,7 +47,9 @@ class Sites:
 
     def __post_init__(self) -> None:
         """Gather the question once."""
-        known = self.instance if self.instance.wan is not None else _with(self.instance, wan=DEFAULT_WAN)
+        known = (
+            self.instance if self.instance.wan is not None else self.instance.model_copy(update={"wan": DEFAULT_WAN})
+        )
         self.instance = known
         self.data: SplitData = gather(known, SitesRequest())
         self.fibre = FibreDesigns(instance=known, data=self.data, seed=self.seed)
@@ -109,8 +108,7 @@ class Sites:
     def min_routes_km(self, sites: int, rtt_ms: float = math.inf) -> float:
         """Bound from below the total km of the routes between all pairs of `sites` sites, no two farther than a trip.
 
-        It is infinite where no sites are so near. Of many groups of sites each route is at least one of the shortest of
-        both its ends.
+        It is infinite where none are so near. Of many groups each route is at least one of the shortest of its ends.
         """
         if sites < 2:
             return 0.0
@@ -143,10 +141,7 @@ class Sites:
         return farthest[order], np.minimum.accumulate(np.asarray(total)[order])
 
     def min_joined_usd(self, sites: int) -> float:
-        """Bound from below the price in USD of the fibre that joins `sites` sites.
-
-        Designed fibre may join more than two in a tree, for which the bound is 0.
-        """
+        """Bound from below the price in USD of fibre that joins sites; 0 of more if it is designed as a tree."""
         pairs = sites * (sites - 1) // 2
         if self.designed:
             return float(self.fibre.least_usd()[1]) if sites == 2 else 0.0
@@ -165,10 +160,9 @@ class Sites:
         return cost.link_capex_usd(wan, (km * wan.fibre_usd_per_route_km, wan.wavelength_usd), wavelengths)
 
     def max_racks(self, rails: int) -> int:
-        """Bound the racks that any plan can use with `rails` GPUs of each cabled.
+        """Bound the racks that any plan can use with `rails` GPUs of each cabled, at the cheapest link and leaf port.
 
-        Each of these GPUs has the cheapest link and leaf port, at the least power; the fibre has one wavelength and the
-        shortest routes of as many sites.
+        The fibre has one wavelength and the shortest routes of as many sites.
         """
         if rails not in self.most:
             self.most[rails] = self._most_racks(rails)
@@ -208,13 +202,7 @@ class Sites:
                 m.extra_mw = pyo.Var(sites, domain=pyo.NonNegativeReals, bounds=(0, mw * limits[0]))
                 m.fabric_power = pyo.Constraint(sites, rule=lambda m, s: m.extra_mw[s] == mw * m.used[s])
 
-        m = build(
-            self.data,
-            without=LEFT_OUT,
-            extend=use_racks,
-            max_extra_mw=mw * limits[0],
-            max_modules=limits[0],
-        )
+        m = build(self.data, without=LEFT_OUT, extend=use_racks, max_extra_mw=mw * limits[0], max_modules=limits[0])
         used = sum(m.used.values())
         fibre = sum(joined[k] * m.number[k] for k in joined)
         _limit_budget(m, self, (used * each * self.min_fabric_usd(rails) + fibre) / 1e6)
@@ -226,10 +214,7 @@ class Sites:
         return most * each
 
     def cheapest(self, parts: tuple[SitePart, ...], circuit: Circuit | None) -> PlacedParts | None:
-        """Return the cheapest sites for some parts, each at a site of its own; None where there are none.
-
-        The capital is exact, the design of the fibre included.
-        """
+        """Return the cheapest sites for parts, each at one of its own, at the exact capital; None if there are none."""
         if not self.designed and circuit is not None:
             circuit = replace(circuit, stage_bytes=0.0)
         fabrics = [min(range(len(p.fabrics)), key=lambda f: (p.fabrics[f][0], f)) for p in parts]
@@ -243,22 +228,15 @@ class Sites:
         of_kind = dict(zip(without_fabrics, fabrics, strict=True))
         kinds = [of_kind[p] for p, _ in _kinds(without_fabrics)]
         usd = sum(p.fabrics[f][0] for p, f in zip(parts, fabrics, strict=True))
-        return replace(
-            found,
-            asked=parts,
-            parts={s: (k, kinds[k]) for s, (k, _) in found.parts.items()},
-            capital_usd=found.capital_usd + usd,
-            proof=replace(
-                found.proof, bound_usd=None if found.proof.bound_usd is None else found.proof.bound_usd + usd
-            ),
-        )
+        bound = found.proof.bound_usd
+        proof = replace(found.proof, bound_usd=None if bound is None else bound + usd)
+        placed = {s: (k, kinds[k]) for s, (k, _) in found.parts.items()}
+        return replace(found, asked=parts, parts=placed, capital_usd=found.capital_usd + usd, proof=proof)
 
     def least(self, parts: tuple[SitePart, ...], circuit: Circuit | None) -> float:
-        """Bound the capital of some parts at the circuit's wavelengths or more; infinite where no sites hold them.
-
-        Where the fibre is designed no design is made: each pair costs at least the fibre of the exchange alone, of the
-        circuit's bytes of a stage or fewer, or of any number of bytes if the circuit has 0.
-        """
+        """Bound the capital of some parts at the circuit's wavelengths or more; infinite where no sites hold them."""
+        # Where the fibre is designed no design is made: each pair costs at least the fibre of the exchange alone, of
+        # the circuit's bytes of a stage or fewer, or of any number of bytes if the circuit has 0.
         if not self.designed:
             found = self.cheapest(parts, circuit)
             return math.inf if found is None else found.capital_usd
@@ -269,11 +247,9 @@ class Sites:
         return math.inf if placed is None else placed.capital_usd
 
     def joined_least(self, parts: tuple[SitePart, ...], circuit: Circuit | None) -> float:
-        """Bound the capital as `least` does, but of more than two sites by the design of their fibre.
-
-        More wavelengths need no less fibre, so that where no design joins the sites none does at more of them, and
-        designs that carry the exchange alone cost no less.
-        """
+        """Bound the capital as `least` does, but of more than two sites by the design of their fibre."""
+        # More wavelengths need no less fibre, so that where no design joins the sites none does at more of them, and
+        # designs that carry the exchange alone cost no less.
         if not self.designed or len(parts) < 3:
             return self.least(parts, circuit)
         if circuit is not None and not circuit.stage_bytes:
@@ -292,13 +268,9 @@ class Sites:
             pairs = {p: self.fibre_usd(km, circuit.wavelengths) for p, km in self.data.pairs.items()}
         elif circuit is not None and len(parts) == 2:
             pairs = dict(self.fibre.pair_least_usd(circuit))
+        kinds, power = _kinds(parts), self.counts_power
         return SiteQuestion(
-            data=self.data,
-            kinds=_kinds(parts),
-            circuit=circuit,
-            pair_usd=pairs,
-            designs=designs,
-            counts_power=self.counts_power,
+            data=self.data, kinds=kinds, circuit=circuit, pair_usd=pairs, designs=designs, counts_power=power
         )
 
     def _placed(self, parts: tuple[SitePart, ...], circuit: Circuit | None) -> PlacedParts | None:
@@ -348,20 +320,13 @@ class Sites:
         return outcome
 
 
-def _with(instance: Instance, **changes: Any) -> Instance:
-    return instance.model_copy(update=changes)
-
-
 def _kinds(parts: tuple[SitePart, ...]) -> tuple[tuple[SitePart, int], ...]:
     """Return the parts with their numbers, those of most blocks first."""
     return tuple(sorted(Counter(parts).items(), key=lambda x: (-x[0].blocks, x[0].racks)))
 
 
 def _limit_budget(m: Any, s: Sites, network: Any) -> None:
-    """Keep capital, penalties of soft rules and the counted years of energy within the budget.
-
-    `network`: the price of fabrics and fibre in M$.
-    """
+    """Keep capital with the M$ of `network`, penalties of soft rules and the counted years of energy in the budget."""
     limits = s.instance.limits
     if limits.budget_usd is None:
         return
@@ -387,13 +352,12 @@ def read_placed(m: Any, q: SiteQuestion, outcome: Outcome[Values]) -> PlacedPart
             parts[x] = k, f
     round_follow(m, q, parts)
     pairs = tuple(p for p in q.data.pairs if p[0] in parts and p[1] in parts)
+    modules = {x: round(count) for x in q.data.candidates if (count := m.modules[x].value) > 0.5}
     return PlacedParts(
         asked=tuple(p for p, n in q.kinds for _ in range(n)),
         circuit=q.circuit,
         parts={x: parts[x] for x in sorted(parts)},
-        racks={
-            x: round(m.modules[x].value) * q.data.module_racks for x in q.data.candidates if m.modules[x].value > 0.5
-        },
+        racks={x: count * q.data.module_racks for x, count in modules.items()},
         circuits={k: round(m.circuits[k].value) for k in m.circuits if m.circuits[k].value > 0.5},
         steps={k: round(m.steps[k].value) for k in m.steps if m.steps[k].value > 0.5},
         pairs=pairs if q.circuit is not None else (),

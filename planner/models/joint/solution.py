@@ -19,22 +19,15 @@ class JointStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JointSolution:
-    """The joint optimum of an instance.
-
-    Days to train with lower bounds, over the declared space, and the plan that takes them. `lower_bound` holds over
-    the declared space; `fabric_free_bound` over every fabric, since it counts on the cheapest possible one and on a
-    network that slows nothing above its transport. `excluded` has the columns whose least days on such a network are
-    below the bound: sites and budget refuse each faster choice of them. `max_racks` are the most racks of any plan by
-    the GPUs of each that are cabled.
-    """
+    """The joint optimum of an instance: days to train with lower bounds over the declared space, and the plan."""
 
     status: JointStatus
     days: float | None = None
     lower_bound: float | None = None
-    fabric_free_bound: float | None = None
+    fabric_free_bound: float | None = None  # over every fabric: at the cheapest, on a network slowed by transport alone
     plan: JointPlan | None = None
     counts: dict[str, int] = field(default_factory=dict)
     stopped: Literal["proved", "limit", "interrupted"] = "proved"
-    excluded: tuple[tuple[float, Column], ...] = ()
-    max_racks: dict[int, int] = field(default_factory=dict)
+    excluded: tuple[tuple[float, Column], ...] = ()  # with days below the bound there: sites and budget refuse them
+    max_racks: dict[int, int] = field(default_factory=dict)  # of any plan, by the GPUs of each that are cabled
     failure: str = ""

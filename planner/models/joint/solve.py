@@ -35,21 +35,11 @@ def solve_joint(
 ) -> JointSolution:
     """Return the plan of fewest days over the declared space, of equal ones the cheapest, with its lower bound.
 
-    Parameters
-    ----------
-    options
-        With a gap the search ends where (value - bound) / value is within it; without one, at the proof. At the time
-        limit, or when interrupted, it returns the best plan so far; interrupted before the first, it raises.
-    without
-        Values of choices, by the paths of their pins, that no plan may have.
-    cache
-        What earlier searches of the instance under other budgets left; it changes how long the search takes.
-    first
-        Names a column that is priced before any other, such as that of a plan at hand; it changes no answer either.
-    rival_days
-        Days of another plan: slower ones are not looked for.
-    within
-        Share of the days by which plans may be slower and be of use to a goal that goes on with `cache.search`.
+    With a gap the search ends where (value - bound) / value is within it; without one, at the proof. At the time limit,
+    or when interrupted, it returns the best plan so far; interrupted before the first, it raises. What earlier searches
+    left in `cache`, and a column priced `first`, change only how long it takes. `without`: values of choices, by the
+    paths of their pins, that no plan may have. Plans slower than `rival_days` are not looked for; those `within` a
+    share of the fewest days are kept for a goal that goes on with `cache.search`.
     """
     deadline, cache = Deadline(options.time_limit), JointCache() if cache is None else cache
     world = world_of(instance, options, deadline, cache, without)
@@ -130,6 +120,3 @@ def _solution(goal: FewestDays, *, stopped: Stopped, failure: str) -> JointSolut
         excluded=tuple((days_of(problem.instance, key), c) for key, c in goal.columns if key < bound),
         max_racks=dict(goal.world.sites.most) if goal.world.sites is not None else {},
     )
-
-
-__all__ = ["solve_joint", "world_of"]

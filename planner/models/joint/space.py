@@ -4,7 +4,7 @@ import itertools
 import math
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cache, cached_property, lru_cache
 from typing import Any
@@ -17,6 +17,7 @@ from planner.instance.framework_rules import FrameworkRules
 from planner.instance.instance import Instance
 from planner.instance.network import Wan
 from planner.instance.workload import Parallelism
+from planner.models.fabric.design_table import ArrayTable
 from planner.models.joint.calendar import Calendar, calendar_of
 from planner.models.joint.pins import freed, refuse_pins
 from planner.physics.training import memory, step, step_prediction
@@ -156,7 +157,7 @@ def _is_left(problem: JointProblem) -> bool:
     micro_batches, replicas = problem.pin("microbatches_per_step") or 0, problem.pin("data_parallel") or 0
     if problem.rules.whole_rounds and chunks > 1 and micro_batches % stages:
         return False
-    return any(replicas * x.gpus % problem.expert_group(x) == 0 for x, _ in _shapes(problem))
+    return any(replicas * x.gpus % problem.expert_group(x) == 0 for x, _ in ways_to_cut(problem))
 
 
 def _degrees(problem: JointProblem) -> dict[str, list[Any]]:
@@ -190,16 +191,13 @@ def _degrees(problem: JointProblem) -> dict[str, list[Any]]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Strategy:
-    """A way to cut a layer, with its times and its bytes; `packed`: as many stages share a rack as fit.
-
-    `recomputes` says how many layers may be recomputed whole: none, any number, or some, one at least (as pinned).
-    """
+    """A way to cut a layer, with its times and its bytes."""
 
     problem: JointProblem
     shape: LayerShape
     order: Schedule
-    packed: bool
-    recomputes: str
+    packed: bool  # as many stages share a rack as fit
+    recomputes: str  # layers recomputed whole: none, any number, or some, one at least (as pinned)
     between: Pipeline
     within: Pipeline
     weights: Weights
@@ -251,7 +249,7 @@ class Strategy:
 
 
 @dataclass(frozen=True, slots=True)
-class StrategyPipelines:
+class StrategyPipelines(ArrayTable):
     """The pipelines of a strategy: stages, virtual stages, and the sizes of their blocks; one entry each."""
 
     p: Ints
@@ -262,10 +260,6 @@ class StrategyPipelines:
     stage_racks: Ints
     rails: Ints
     inside: Flags
-
-    def part(self, which: Ints) -> "StrategyPipelines":
-        """Return some of the pipelines."""
-        return StrategyPipelines(*(getattr(self, f.name)[which] for f in fields(self)))
 
 
 def _block(
@@ -288,28 +282,15 @@ def _pipelines(t: int, c: int, e: int, packed: bool, interleaved: bool, where: A
     for p in stages:
         packs = packed and p == 1
         block = None if packs else _block(gpus, t, c, e, p, packed=packed, all_rails=all_rails, replicas=replicas)
-        if block is None:
-            continue
-        if shared not in (None, block.stages_per_rack):
+        if block is None or shared not in (None, block.stages_per_rack):
             continue
         most = layers // p if p > 1 and interleaved else 1
-        row = (
-            block.racks,
-            block.replicas,
-            block.replicas_per_rack,
-            block.stage_racks,
-            block.rails,
-            block.rack_stages == 1,
-        )
+        sizes = block.racks, block.replicas, block.replicas_per_rack, block.stage_racks
+        row = (*sizes, block.rails, block.rack_stages == 1)
         rows += [(p, v, *row) for v in virtual[: bisect_right(virtual, most)]]
     table = np.array(rows, dtype=np.int64).reshape(-1, 8).T
     p, v, racks, replicas, per_rack, stage_racks, rails, inside = table
     return StrategyPipelines(p, v, racks, replicas, per_rack, stage_racks, rails, inside > 0)
-
-
-def ways_to_cut(problem: JointProblem) -> list[tuple[LayerShape, str]]:
-    """List, in order, the degrees by which a layer of the declared space may be cut, with the recompute choice."""
-    return list(_shapes(problem))
 
 
 def strategies_of(one: Strategy) -> list[Strategy]:
@@ -381,7 +362,6 @@ def _inner_degrees(problem: JointProblem, t: int) -> list[int]:
 
 
 def _expert_degrees(problem: JointProblem) -> list[int]:
-    """List the degrees that divide the experts evenly."""
     experts = problem.machine.model.experts if problem.has("expert") else None
     return [1] if experts is None else [e for e in range(1, experts.count + 1) if experts.count % e == 0]
 
@@ -394,7 +374,6 @@ def _stage_counts(problem: JointProblem, parallelism: Parallelism = "pipeline") 
 
 
 def _sequence_choices(problem: JointProblem) -> list[bool]:
-    """List the choices of sequence parallelism."""
     return [False, True] if problem.has("sequence") else [False]
 
 
@@ -427,7 +406,8 @@ def _recomputations(problem: JointProblem) -> list[tuple[Any, str]]:
     return [(kept, "any")] if kept == "none" else [("none", "none"), (kept, others)]
 
 
-def _shapes(problem: JointProblem) -> Iterator[tuple[LayerShape, str]]:
+def ways_to_cut(problem: JointProblem) -> Iterator[tuple[LayerShape, str]]:
+    """Yield, in order, the degrees by which a layer of the declared space may be cut, with the recompute choice."""
     sizes = [b for b in problem.options("microbatch_sequences", MICRO_BATCHES) if b <= problem.max_sequences]
     experts, kept = problem.options("expert_parallel", _expert_degrees(problem)), _recomputations(problem)
     for t in problem.options("tensor_parallel", _tensor_degrees(problem)):
@@ -436,19 +416,16 @@ def _shapes(problem: JointProblem) -> Iterator[tuple[LayerShape, str]]:
         for i, c, e, b in itertools.product(inner, contexts, experts, sizes):
             if c > 1 and b > 1:
                 continue
-            for parallel, (mode, recomputes) in itertools.product(
-                problem.options("sequence_parallel", _sequence_choices(problem)), kept
-            ):
+            choices = problem.options("sequence_parallel", _sequence_choices(problem))
+            for parallel, (mode, recomputes) in itertools.product(choices, kept):
                 if not (parallel and t == 1) and _is_run(problem, t, c, e, parallel=parallel):
                     yield from _overlapping(problem, _shape(t, i, c, e, b, mode, parallel=parallel), recomputes)
 
 
 def _overlapping(problem: JointProblem, shape: LayerShape, recomputes: str) -> Iterator[tuple[LayerShape, str]]:
-    """Yield a cut of a layer with each way that the experts' exchange may run, and the recompute choice of each.
-
-    Where it overlaps in some layouts only: with no layer recomputed it overlaps under some pipelines; with some it
-    does not; under the other pipelines it never does. `_alternates` says which pipelines each has.
-    """
+    """Yield a cut of a layer with each way that the experts' exchange may run, and the recompute choice of each."""
+    # Where it overlaps in some layouts only: with no layer recomputed it overlaps under some pipelines; with some it
+    # does not; under the other pipelines it never does. `_alternates` says which pipelines each has.
     if not limits_expert_overlap(problem.machine, shape):
         yield shape, recomputes
         return

@@ -4,7 +4,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Self, TypeVar
 
 import numpy as np
@@ -172,10 +172,7 @@ class Stages:
 
     @cached_property
     def _needed(self) -> Ints:
-        """Fewest layers that each stage must recompute to hold each size, `NO_FIT` where it cannot.
-
-        Shape (stages, sizes).
-        """
+        """Fewest layers that each stage must recompute to hold each size (its columns), `NO_FIT` where it cannot."""
         c, s, m = self.column, self.column.strategy, self.column.strategy.machine
         stages, sizes = np.arange(c.p), self.sizes[None, :]
         flying = np.asarray(schedule.chunks_in_flight(s.order, stages, c.p, c.v, c.m) + 0 * stages)[:, None]
@@ -183,9 +180,8 @@ class Stages:
         room = s.problem.memory_limit - np.array([self._state(0, n) for n in range(3)])[ends]
         room = (room - front * (self._state(1, 0, front=1) - self._state(1, 0)))[:, None]
         room = room - flying * front[:, None] / c.v * memory.front_kept_bytes(m, s.shape, s.bytes)
-        left, recomputing = (
-            room - self._working(recomputed, front) - self._state(1, 0) * sizes for recomputed in (0, 1)
-        )
+        states = self._state(1, 0) * sizes
+        left, recomputing = (room - self._working(recomputed, front) - states for recomputed in (0, 1))
         chunks, kept, saved = np.ceil(sizes / c.v), s.bytes.kept, s.bytes.kept - s.bytes.checkpoint
         fits = flying * chunks * kept <= left
         if s.recomputes == "none":
@@ -207,10 +203,8 @@ class Stages:
 
     @staticmethod
     def _fewest(left: Floats, flying: Floats, sizes: Ints, kept: float, saved: float) -> Ints:
-        """Return the fewest layers r to recompute so that the activations in flight fit the memory left.
-
-        flying·(kept - r/l·saved) <= left, with l layers of the stage; `NO_FIT` where no r does.
-        """
+        """Return the fewest layers r to recompute so that the activations in flight fit the memory left."""
+        # flying·(kept - r/l·saved) <= left, with l layers of the stage; `NO_FIT` where no r does.
         need = flying * kept - left
         if saved <= 0:
             return np.where(need <= 0, 1, NO_FIT)
@@ -222,14 +216,7 @@ class Stages:
         shards = self.conditions.shards
         return float(
             memory.gpu_state_bytes(
-                s.machine,
-                s.shape,
-                s.weights,
-                layers=layers,
-                ends=ends,
-                zero_stage=c.zero,
-                replicas=shards,
-                front=front,
+                s.machine, s.shape, s.weights, layers=layers, ends=ends, zero_stage=c.zero, replicas=shards, front=front
             )
         )
 
@@ -247,10 +234,7 @@ class Stages:
         return np.asarray(np.where(fits, found, np.inf), dtype=np.float64)
 
     def _wait(self, recompute: Ints, fits: "np.ndarray[tuple[int, ...], np.dtype[np.bool_]]") -> Floats:
-        """Compute the seconds that unequal chunks add, by stage and size.
-
-        They follow the order of events for sizes from the mean on, and are a lower bound for smaller ones.
-        """
+        """Compute the seconds that unequal chunks add: by the order of events from the mean on, a bound for smaller."""
         c, layer, repeat = self.column, float(self.sharded.layer_seconds), self.pipeline.times.recompute_seconds
         if not self.waits:
             return np.zeros(recompute.shape)
@@ -265,34 +249,26 @@ class Stages:
             if self.sizes[j] >= mean or i == c.p - 1  # the head makes small last stages slow too
         }
         is_last = np.arange(c.p) == c.p - 1
+        of = partial(step_prediction.excess_seconds, self.pipeline, self.sharded, self.counts, tick=self.tick)
         for n, r, last in sorted(patterns):
-            wait = step_prediction.excess_seconds(
-                self.pipeline, self.sharded, self.counts, n, r, last=last, tick=self.tick
-            )
-            found[:, n - c.v][(recompute[:, n - c.v] == r) & (is_last == last)] = wait
+            found[:, n - c.v][(recompute[:, n - c.v] == r) & (is_last == last)] = of(n, r, last=last)
         return np.asarray(found, dtype=np.float64)
 
     @cached_property
     def chunk(self) -> Floats:
         """Seconds of the largest chunk of the stages of each size."""
         recompute = np.where(self.recomputed < NO_FIT, self.recomputed, 0)
-        return np.asarray(
-            step_prediction.chunk_seconds(self.pipeline, self.sharded, self.column.v, self.sizes[None, :], recompute)
-        )
+        sizes = self.sizes[None, :]
+        found = step_prediction.chunk_seconds(self.pipeline, self.sharded, self.column.v, sizes, recompute)
+        return np.asarray(found)
 
     @cached_property
     def _tails(self) -> list[Floats]:
         """Parts of a step that come once, but for filling the pipeline, by the most layers of a stage from one on."""
         most = np.arange(1, self.column.strategy.problem.layers + 1)
-        parts = step_prediction.once_parts(
-            self.pipeline,
-            self.sharded,
-            self.conditions.fibre,
-            self.counts,
-            self.group,
-            largest=LargestStage(layers=most, chunk_seconds=0.0),
-            send=self.send,
-        )
+        x, given, largest = self.pipeline, self.conditions.fibre, LargestStage(layers=most, chunk_seconds=0.0)
+        own = (self.sharded, given, self.counts, self.group)
+        parts = step_prediction.once_parts(x, *own, largest=largest, send=self.send)
         return [np.broadcast_to(parts[name], most.shape) for name in parts if name != "pipeline_bubble"]
 
     @property
@@ -320,11 +296,9 @@ class Stages:
         return np.asarray(np.minimum(within + self.column.v - 1, max(most, self.column.v - 1)))
 
     def _least(self, limited: Floats, other: Floats, limit: float, most: int) -> float:
-        """Return the least limit on one figure that admits a split under one on the other; infinite where none does.
-
-        Each size of a stage, from one layer a chunk on, opens at its own limit. The open sizes and the `v - 1` layers
-        below them must hold the model, and each stage its fewest layers.
-        """
+        """Return the least limit on one figure that admits a split under one on the other; infinite where none does."""
+        # Each size of a stage, from one layer a chunk on, opens at its own limit. The open sizes and the `v - 1` layers
+        # below them must hold the model, and each stage its fewest layers.
         c, places = self.column, most - self.column.v + 1
         needed, fewest = c.strategy.problem.layers - c.p * (c.v - 1), self.least_sizes - c.v
         if needed > c.p * places or fewest.max() >= places:
@@ -437,10 +411,8 @@ class Stages:
         return self.effective * (stage - self._spared) + self.once(chunk, layers)
 
     def fastest(self) -> LayerSplit | None:
-        """Return the fastest split; None where none beats the cutoff.
-
-        Where a pin asks for recomputed layers and memory for none, some stage recomputes one.
-        """
+        """Return the fastest split; None where none beats the cutoff."""
+        # Where a pin asks for recomputed layers and memory for none, some stage recomputes one.
         if self._has_rule:
             return self._best_alike(lambda stages: stages.fastest())
         limits = self.least()
@@ -462,16 +434,12 @@ class Stages:
                 sizes[i] -= 1
                 surplus -= 1
         recompute = self.recomputed[np.arange(self.column.p), sizes - self.column.v]
-        return LayerSplit(
-            seconds=t.seconds, layers=tuple(int(n) for n in sizes), recomputed=tuple(int(r) for r in recompute)
-        )
+        layers, recomputed = tuple(int(n) for n in sizes), tuple(int(r) for r in recompute)
+        return LayerSplit(seconds=t.seconds, layers=layers, recomputed=recomputed)
 
 
 def _increasing(values: Floats) -> Floats:
-    """Return the distinct finite values in order, each once for all that differ by rounding only.
-
-    The largest of them.
-    """
+    """Return the distinct finite values in order, each once, the largest of those that differ by rounding only."""
     found = np.unique(values[np.isfinite(values)])
     if len(found) < 2:
         return found

@@ -44,30 +44,24 @@ class Patterns:
 
     @cached_property
     def fits(self) -> Any:
-        """Return, by (stage, pattern), whether a GPU has the memory and pins and rules allow the layers.
-
-        The first stage has all front layers, in its first chunk.
-        """
+        """Whether, by (stage, pattern), a GPU has the memory, and pins and rules allow the layers."""
+        # The first stage has all front layers, in its first chunk.
         c, s = self.column, self.column.strategy
-        front = front_layers(s.machine.model) * (np.arange(c.p)[:, None] == 0)
+        stage, (layers, repeats) = np.arange(c.p)[:, None], self.table.T[:, None, :]
+        front = front_layers(s.machine.model) * (stage == 0)
         parts = memory.memory_by_part(
             s.machine,
             s.shape,
             self.stages.counts,
-            memory.StageLayers(
-                stage=np.arange(c.p)[:, None],
-                layers=self.table[None, :, 0],
-                recomputed=self.table[None, :, 1],
-                front=front,
-            ),
+            memory.StageLayers(stage=stage, layers=layers, recomputed=repeats, front=front),
             zero_stage=c.zero,
             replicas=self.stages.conditions.shards,
             order=s.order,
         )
-        holds_front = -(-self.table[None, :, 0] // c.v) >= front
+        holds_front = -(-layers // c.v) >= front
         wanted = s.problem.layers_of(c.p)
         if wanted is not None:
-            holds_front = holds_front & (self.table[None, :, 0] == np.array(wanted)[:, None])
+            holds_front = holds_front & (layers == np.array(wanted)[:, None])
         return holds_front & (sum(parts.values()) <= s.problem.memory_limit * (1 + SLACK))
 
     @cached_property
@@ -95,10 +89,9 @@ class Patterns:
     @cached_property
     def chunks(self) -> Floats:
         """Seconds of the largest chunk of each pattern."""
-        x, c = self.stages.pipeline, self.column
-        return np.asarray(
-            step_prediction.chunk_seconds(x, self.stages.sharded, c.v, self.table[:, 0], self.table[:, 1])
-        )
+        layers, repeats = self.table[:, 0], self.table[:, 1]
+        x, v = self.stages.pipeline, self.column.v
+        return np.asarray(step_prediction.chunk_seconds(x, self.stages.sharded, v, layers, repeats))
 
 
 @dataclass(frozen=True, slots=True)

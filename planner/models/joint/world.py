@@ -37,10 +37,7 @@ NO_BUDGET = 1e30  # dollars, where none is given: more than any plan costs, and 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Blocks by site, the most first, and the fewest replicas of a site.
-
-    The last block of the first site may lack some.
-    """
+    """Blocks by site, the most first (its last may lack replicas), and the fewest replicas of a site."""
 
     blocks: tuple[int, ...]
     min_replicas: int
@@ -117,9 +114,8 @@ class World:
 
     def __post_init__(self) -> None:
         """Bound the capital of sites where there are several to choose from."""
-        if self.sites is not None and (
-            self.cache.site_bounds is None or self.cache.site_bounds.sites is not self.sites
-        ):
+        known = self.cache.site_bounds
+        if self.sites is not None and (known is None or known.sites is not self.sites):
             from planner.models.joint.places.site_bounds import SiteBounds
 
             self.cache.site_bounds = SiteBounds(sites=self.sites)

@@ -208,9 +208,8 @@ def _formulate(leaves: Sequence[Leaf], kept: Sequence[int], groups: Sequence[Inc
         form.split.append(split)
         form.across.append(across)
     for i in kept:
-        form.model.add(sum(form.take[g, i] for g in range(len(groups))) <= leaves[i].free).with_name(
-            f"take_free_units[{i}]"
-        )
+        taken = sum(form.take[g, i] for g in range(len(groups)))
+        form.model.add(taken <= leaves[i].free).with_name(f"take_free_units[{i}]")
     return form
 
 
@@ -336,10 +335,8 @@ def minimize_moves(leaves: tuple[LeafLoad, ...], wanted: int, options: Options) 
         taken = sum(size * variable for (at, size), variable in end.items() if at == i)
         model.add(taken <= (room - room * empty[i] if i in empty else room)).with_name(f"fit_the_leaf[{i}]")
     for s in sizes:
-        model.add(
-            sum(variable for (_, other), variable in end.items() if other == s)
-            == sum(count for (_, other), count in now.items() if other == s)
-        )
+        after = sum(variable for (_, other), variable in end.items() if other == s)
+        model.add(after == sum(count for (_, other), count in now.items() if other == s))
     empty_now = sum(leaf.free == leaf.size > 0 for leaf in leaves)
     model.add(sum(empty.values()) >= empty_now + wanted).with_name("free_the_leaves")
     moved = []

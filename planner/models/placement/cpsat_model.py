@@ -7,14 +7,15 @@ pieces are holes less clusters. A group of a cluster crosses pods unless it fits
 """
 
 from collections import Counter
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from ortools.sat.python import cp_model
 
 from planner.models.placement.first_packing import with_split
-from planner.models.placement.placement_problem import Packing, Piece, PlacementProblem
-from planner.models.placement.shared_holes import next_fit
+from planner.models.placement.placement_problem import Packing, PlacementProblem
+from planner.models.placement.shared_holes import PodHoles, split_cluster
 from planner.solvers.outcome import Values
 
 Expr = cp_model.LinearExprT
@@ -34,14 +35,14 @@ class JobPlacementModel:
     idle: dict[tuple[int, int], cp_model.IntVar] = field(default_factory=dict)  # (pod, free units)
     take: list[dict[tuple[int, int], cp_model.IntVar]] = field(default_factory=list)  # of each cluster: (pod, hole)
     members: list[list[cp_model.IntVar]] = field(default_factory=list)  # of each cluster, by kind
-    local: list[dict[tuple[int, int, int], cp_model.IntVar]] = field(
-        default_factory=list
-    )  # of each cluster: (tier, switch, kind)
+    local: list[dict[tuple[int, int, int], cp_model.IntVar]] = field(default_factory=list)  # by (tier, switch, kind)
     opened: list[cp_model.IntVar] = field(default_factory=list)
-    joints: list[cp_model.IntVar] = field(
-        default_factory=list
-    )  # where shares of a group across pods meet: a piece more each
+    joints: list[cp_model.IntVar] = field(default_factory=list)  # shares of a group across pods meet: a piece more each
     wasteful: list[cp_model.IntVar] = field(default_factory=list)
+
+    def require(self, name: str, rule: Any) -> None:
+        """Add a rule by name."""
+        self.model.add(rule).with_name(name)
 
     def split(self, kind: int) -> Expr:
         """Return the groups of a kind that no leaf takes whole."""
@@ -58,26 +59,16 @@ class JobPlacementModel:
 
 def formulate(problem: PlacementProblem, *, by_pod: bool, slots: int | None) -> JobPlacementModel:
     """Declare flows and clusters with their rules; without `slots` the split groups are counted and not placed."""
-    flows = JobPlacementModel(
-        q=problem,
-        by_pod=by_pod,
-        pods=problem.pods if by_pod else {0: list(range(len(problem.leaves)))},
-        slots=slots or 0,
-    )
+    pods = problem.pods if by_pod else {0: list(range(len(problem.leaves)))}
+    flows = JobPlacementModel(q=problem, by_pod=by_pod, pods=pods, slots=slots or 0)
     for pod in flows.pods:
         follow_leaves(flows, pod)
     place_each_group_once(flows)
     if slots is not None:
         _clusters(flows)
-        for rule in (
-            place_split_groups,
-            use_each_hole_once,
-            fit_the_holes,
-            order_clusters,
-            keep_local_groups_within,
-            leave_idle_leaves_alone,
-        ):
+        for rule in (place_split_groups, use_each_hole_once, fit_the_holes, order_clusters, keep_local_groups_within):
             rule(flows)
+        leave_idle_leaves_alone(flows)
     return flows
 
 
@@ -97,46 +88,42 @@ def follow_leaves(flows: JobPlacementModel, pod: int) -> None:
                 coming.setdefault(units - kind.size, []).append(arc)
                 going.append(arc)
         flows.rest[pod, units] = flows.model.new_int_var(0, leaves, f"rest[{pod},{units}]")
-        flows.model.add(sources[units] + sum(coming.get(units, [])) == sum(going) + flows.rest[pod, units]).with_name(
-            f"follow_leaves[{pod},{units}]"
-        )
+        led = sum(going) + flows.rest[pod, units]
+        flows.require(f"follow_leaves[{pod},{units}]", sources[units] + sum(coming.get(units, [])) == led)
 
 
 def place_each_group_once(flows: JobPlacementModel) -> None:
     """Limit the whole groups to those that there are."""
     for k, kind in enumerate(flows.q.kinds):
-        flows.model.add(sum(arc for (_, _, i), arc in flows.arcs.items() if i == k) <= kind.count).with_name(
-            f"place_each_group_once[{k}]"
-        )
+        placed = sum(arc for (_, _, i), arc in flows.arcs.items() if i == k)
+        flows.require(f"place_each_group_once[{k}]", placed <= kind.count)
 
 
 def place_split_groups(flows: JobPlacementModel) -> None:
     """Require every group that is not whole to be in a cluster, or in a chain, or shares of it in several."""
     for k in range(len(flows.q.kinds)):
-        flows.model.add(sum(members[k] for members in flows.members) == flows.split(k)).with_name(
-            f"place_split_groups[{k}]"
-        )
+        inside = sum(members[k] for members in flows.members)
+        flows.require(f"place_split_groups[{k}]", inside == flows.split(k))
 
 
 def use_each_hole_once(flows: JobPlacementModel) -> None:
     """Limit each hole to one cluster."""
     for (pod, hole), rest in flows.rest.items():
-        flows.model.add(sum(take[pod, hole] for take in flows.take if (pod, hole) in take) <= rest).with_name(
-            f"use_each_hole_once[{pod},{hole}]"
-        )
+        taken = sum(take[pod, hole] for take in flows.take if (pod, hole) in take)
+        flows.require(f"use_each_hole_once[{pod},{hole}]", taken <= rest)
 
 
 def fit_the_holes(flows: JobPlacementModel) -> None:
     """Require the groups of a cluster to fit its holes; a cluster without groups saves no piece."""
     for j in range(flows.slots):
-        flows.model.add(flows.capacity(j) <= flows.units(j)).with_name(f"fit_the_holes[{j}]")
-        flows.model.add(flows.opened[j] <= sum(flows.members[j])).with_name(f"count_clusters_with_groups[{j}]")
+        flows.require(f"fit_the_holes[{j}]", flows.capacity(j) <= flows.units(j))
+        flows.require(f"count_clusters_with_groups[{j}]", flows.opened[j] <= sum(flows.members[j]))
 
 
 def order_clusters(flows: JobPlacementModel) -> None:
     """Require clusters in the order of their units, so that equal ones are numbered in one way."""
     for j in range(flows.slots - 1):
-        flows.model.add(flows.units(j) >= flows.units(j + 1)).with_name(f"order_clusters[{j}]")
+        flows.require(f"order_clusters[{j}]", flows.units(j) >= flows.units(j + 1))
 
 
 def keep_local_groups_within(flows: JobPlacementModel) -> None:
@@ -146,12 +133,10 @@ def keep_local_groups_within(flows: JobPlacementModel) -> None:
         for tier in range(flows.q.tiers if flows.by_pod else 0):
             for switch, pods in switches(flows.q, tier).items():
                 inside = sum(size * flows.local[j][tier, switch, k] for k, size in enumerate(sizes))
-                flows.model.add(inside <= flows.units(j, pods)).with_name(
-                    f"keep_local_groups_within[{j},{tier},{switch}]"
-                )
+                flows.require(f"keep_local_groups_within[{j},{tier},{switch}]", inside <= flows.units(j, pods))
             for k in range(len(sizes)):
                 inside = sum(flows.local[j][tier, switch, k] for switch in switches(flows.q, tier))
-                flows.model.add(inside <= flows.members[j][k]).with_name(f"count_local_groups_once[{j},{tier},{k}]")
+                flows.require(f"count_local_groups_once[{j},{tier},{k}]", inside <= flows.members[j][k])
 
 
 def leave_idle_leaves_alone(flows: JobPlacementModel) -> None:
@@ -160,12 +145,9 @@ def leave_idle_leaves_alone(flows: JobPlacementModel) -> None:
         wholly = Counter(flows.q.leaves[i].free for i in leaves if flows.q.leaves[i].free == flows.q.leaves[i].size)
         for units, count in sorted(wholly.items()):
             if units:
-                variable = flows.model.new_int_var(0, count, f"idle[{pod},{units}]")
-                flows.idle[pod, units] = variable
+                idle = flows.idle[pod, units] = flows.model.new_int_var(0, count, f"idle[{pod},{units}]")
                 taken = sum(take[pod, units] for take in flows.take if (pod, units) in take)
-                flows.model.add(variable <= flows.rest[pod, units] - taken).with_name(
-                    f"leave_idle_leaves_alone[{pod},{units}]"
-                )
+                flows.require(f"leave_idle_leaves_alone[{pod},{units}]", idle <= flows.rest[pod, units] - taken)
 
 
 def levels(flows: JobPlacementModel) -> list[Expr]:
@@ -186,22 +168,21 @@ def levels(flows: JobPlacementModel) -> list[Expr]:
 
 
 def count_boundaries(flows: JobPlacementModel, across: Expr) -> Expr:
-    """Count the neighbours that are not in one pod: exactly along one line, from below along several.
-
-    Every pod in use and every group across pods is a run of some line; a line that is not within a pod has a boundary.
-    """
+    """Count the neighbours that are not in one pod: exactly along one line, from below along several."""
+    # Every pod in use and every group across pods is a run of some line; a line that is not within a pod has a
+    # boundary.
     problem, lines = flows.q, flows.q.groups // flows.q.line
     inside = groups_by_pod(flows)
     runs = cp_model.LinearExpr.sum([*count_pods_with_groups(flows, inside), across]) - lines
     if problem.line >= problem.groups:
         return runs
     boundaries = flows.model.new_int_var(0, problem.groups, "boundaries")
-    flows.model.add(boundaries >= runs).with_name("count_runs_of_pods")
+    flows.require("count_runs_of_pods", boundaries >= runs)
     if problem.line > 1:
         within = {pod: flows.model.new_int_var(0, lines, f"lines[{pod}]") for pod in inside}
         for pod, groups in inside.items():
-            flows.model.add(problem.line * within[pod] <= sum(groups)).with_name(f"count_lines_within_a_pod[{pod}]")
-        flows.model.add(boundaries >= lines - sum(within.values())).with_name("count_lines_across_pods")
+            flows.require(f"count_lines_within_a_pod[{pod}]", problem.line * within[pod] <= sum(groups))
+        flows.require("count_lines_across_pods", boundaries >= lines - sum(within.values()))
     return boundaries
 
 
@@ -221,7 +202,7 @@ def count_pods_with_groups(flows: JobPlacementModel, inside: dict[int, list[cp_m
     """Count the pods that have a group of their own."""
     used = {pod: flows.model.new_bool_var(f"used[{pod}]") for pod in flows.pods}
     for pod, groups in inside.items():
-        flows.model.add(sum(groups) <= flows.q.groups * used[pod]).with_name(f"count_pods_with_groups[{pod}]")
+        flows.require(f"count_pods_with_groups[{pod}]", sum(groups) <= flows.q.groups * used[pod])
     return list(used.values())
 
 
@@ -237,59 +218,22 @@ def _clusters(flows: JobPlacementModel) -> None:
     largest = max(leaf.free for leaf in flows.q.leaves)
     count = {pod: len(leaves) for pod, leaves in flows.pods.items()}
     for j in range(flows.slots):
-        flows.take.append(
-            {(pod, hole): flows.model.new_int_var(0, count[pod], f"take[{j},{pod},{hole}]") for pod, hole in flows.rest}
-        )
+        new = flows.model.new_int_var
+        flows.take.append({(pod, hole): new(0, count[pod], f"take[{j},{pod},{hole}]") for pod, hole in flows.rest})
         limits = [min(kind.count, flows.slots) for kind in flows.q.kinds]
-        flows.members.append([flows.model.new_int_var(0, limit, f"members[{j},{k}]") for k, limit in enumerate(limits)])
+        flows.members.append([new(0, limit, f"members[{j},{k}]") for k, limit in enumerate(limits)])
         places = [
             (tier, switch, k)
             for tier in range(flows.q.tiers if flows.by_pod else 0)
             for switch in switches(flows.q, tier)
             for k in range(len(limits))
         ]
-        flows.local.append({at: flows.model.new_int_var(0, limits[at[2]], f"local[{j},{at}]") for at in places})
+        flows.local.append({at: new(0, limits[at[2]], f"local[{j},{at}]") for at in places})
         flows.opened.append(flows.model.new_bool_var(f"opened[{j}]"))
         flows.wasteful.append(flows.model.new_bool_var(f"wasteful[{j}]"))
         # More left over than the largest hole would leave a hole unused, and that would not be taken.
-        flows.model.add(
-            flows.units(j) <= cp_model.LinearExpr.sum([flows.capacity(j), largest * flows.wasteful[j]])
-        ).with_name(f"count_wasteful_clusters[{j}]")
-
-
-Split = tuple[int, tuple[Piece, ...]]
-
-
-@dataclass(frozen=True, slots=True)
-class PodHoles:
-    """The holes of one pod that a cluster uses, and the kinds of the groups that stay within them."""
-
-    holes: tuple[Piece, ...]
-    local: tuple[int, ...]
-
-
-def split_cluster(sizes: Sequence[int], parts: Sequence[PodHoles], over: Sequence[int]) -> Iterator[Split]:
-    """Yield the pieces of a cluster's groups: each part places its own, and the groups of kinds `over` fill the rest.
-
-    Pieces follow each other along the holes, so that a groups over b holes make a + b - 1 pieces at most.
-    """
-    room = [sum(units for _, units in part.holes) - sum(sizes[k] for k in part.local) for part in parts]
-    fragments = next_fit([sizes[k] for k in over], room)
-    across: list[list[Piece]] = [[] for _ in over]
-    for j, part in enumerate(parts):
-        here = [(x, units) for x, pieces in enumerate(fragments) for at, units in pieces if at == j]
-        going = [(x, units) for x, units in here if fragments[x][-1][0] > j]
-        coming = [(x, units) for x, units in here if fragments[x][-1][0] <= j]
-        lengths = [*(units for _, units in coming), *(sizes[k] for k in part.local), *(units for _, units in going)]
-        by_item = [
-            [(part.holes[hole][0], units) for hole, units in pieces]
-            for pieces in next_fit(lengths, [units for _, units in part.holes])
-        ]
-        within = len(coming) + len(part.local)
-        yield from ((k, tuple(pieces)) for k, pieces in zip(part.local, by_item[len(coming) : within], strict=True))
-        for (x, _), pieces in zip([*coming, *going], by_item[: len(coming)] + by_item[within:], strict=True):
-            across[x].extend(pieces)
-    yield from ((k, tuple(pieces)) for k, pieces in zip(over, across, strict=True))
+        most = cp_model.LinearExpr.sum([flows.capacity(j), largest * flows.wasteful[j]])
+        flows.require(f"count_wasteful_clusters[{j}]", flows.units(j) <= most)
 
 
 Holes = dict[int, dict[int, list[int]]]  # pod -> hole -> leaves, those best left alone first
@@ -311,9 +255,10 @@ def decode(flows: JobPlacementModel, values: Values) -> Packing:
         members = [values.of(variable) for variable in flows.members[j]]
         if any(members):
             wanted = Counter({hole: int(values.of(variable)) for (_, hole), variable in flows.take[j].items()})
-            parts = (
-                _parts(flows, values, j, members, holes) if flows.by_pod else spread(flows.q, members, wanted, holes)
-            )
+            if flows.by_pod:
+                parts = _parts(flows, values, j, members, holes)
+            else:
+                parts = spread(flows.q, members, wanted, holes)
             packing.split.extend(split_cluster([kind.size for kind in flows.q.kinds], *parts))
             left = [count - member for count, member in zip(left, members, strict=True)]
     packing = with_whole_groups(packing)
@@ -336,13 +281,12 @@ def walk(flows: JobPlacementModel, values: Values, pod: int, packing: Packing) -
         at.setdefault(flows.q.leaves[i].free, []).append(i)
     resting_at: dict[int, list[int]] = {}
     for units in range(max(at, default=0), 0, -1):
-        here = sorted(
-            at.get(units, []),
-            key=lambda i: (
-                not flows.q.leaves[i].free == flows.q.leaves[i].size == units,
-                flows.q.leaves[i].free != units,
-            ),
-        )
+
+        def order(i: int, units: int = units) -> tuple[bool, bool]:
+            leaf = flows.q.leaves[i]
+            return not leaf.free == leaf.size == units, leaf.free != units
+
+        here = sorted(at.get(units, []), key=order)
         if not here:
             continue
         resting = values.of(flows.rest[pod, units])
@@ -360,11 +304,31 @@ def spread(
     problem: PlacementProblem, members: Sequence[int], wanted: Counter[int], holes: Holes
 ) -> tuple[list[PodHoles], list[int]]:
     """Return a cluster's holes pod by pod with the groups that fit there, and the kinds of its other groups."""
-    left, parts = list(members), []
-    for pod, here_wanted in sorted(_by_pod(wanted, holes).items(), key=lambda item: _height(problem, item[0])):
-        sizes = sorted(here_wanted.elements(), reverse=True)
-        here = tuple((holes[pod][hole].pop(), hole) for hole in sizes)
-        local = _most_local(problem, left, here)
+    return _pod_by_pod(problem, members, _by_pod(wanted, holes), holes)
+
+
+def _pod_by_pod(
+    problem: PlacementProblem,
+    members: Sequence[int],
+    wanted: Mapping[int, Counter[int]],
+    holes: Holes,
+    local_of: Callable[[int], list[int]] | None = None,
+) -> tuple[list[PodHoles], list[int]]:
+    """Take the holes that a cluster wants of each pod; `local_of` a pod are its groups by kind, else all that fit."""
+    left, parts, sizes = list(members), list[PodHoles](), [kind.size for kind in problem.kinds]
+
+    def height(item: tuple[int, Any]) -> tuple[int, ...]:
+        """Order pods so that those under one switch follow each other, tier by tier."""
+        pod = item[0]
+        return tuple(reversed(problem.leaves[problem.pods[pod][0]].path)) if pod in problem.pods else ()
+
+    for pod, own in sorted(wanted.items(), key=height):
+        here = tuple((holes[pod][hole].pop(), hole) for hole in sorted(own.elements(), reverse=True))
+        local = [0] * len(left) if local_of is None else local_of(pod)
+        room = sum(units for _, units in here)
+        for k in sorted(range(len(left)), key=sizes.__getitem__) if local_of is None else ():  # the smallest first
+            local[k] = min(left[k], room // sizes[k])
+            room -= local[k] * sizes[k]
         left = [count - inside for count, inside in zip(left, local, strict=True)]
         if here:
             parts.append(PodHoles(holes=here, local=tuple(k for k, count in enumerate(local) for _ in range(count))))
@@ -375,22 +339,14 @@ def _parts(
     flows: JobPlacementModel, values: Values, j: int, members: Sequence[int], holes: Holes
 ) -> tuple[list[PodHoles], list[int]]:
     """Return a cluster's holes pod by pod with the groups local to each, and the kinds of its other groups."""
-    problem, left = flows.q, list(members)
-    parts = []
-    for pod in sorted(flows.pods, key=lambda pod: _height(problem, pod)):
-        wanted = Counter({hole: int(values.of(term)) for (other, hole), term in flows.take[j].items() if other == pod})
-        here = tuple(
-            (holes[pod][hole].pop(), hole) for hole in sorted(wanted, reverse=True) for _ in range(wanted[hole])
-        )
-        local = (
-            [int(values.of(flows.local[j][0, pod, k])) for k in range(len(left))]
-            if problem.tiers
-            else _most_local(problem, left, here)
-        )
-        left = [count - inside for count, inside in zip(left, local, strict=True)]
-        if here:
-            parts.append(PodHoles(holes=here, local=tuple(k for k, count in enumerate(local) for _ in range(count))))
-    return parts, [k for k, count in enumerate(left) for _ in range(count)]
+    wanted: dict[int, Counter[int]] = {pod: Counter() for pod in flows.pods}
+    for (pod, hole), term in flows.take[j].items():
+        wanted[pod][hole] = int(values.of(term))
+
+    def local_of(pod: int) -> list[int]:
+        return [int(values.of(flows.local[j][0, pod, k])) for k in range(len(members))]
+
+    return _pod_by_pod(flows.q, members, wanted, holes, local_of if flows.q.tiers else None)
 
 
 def _by_pod(wanted: Counter[int], holes: Holes) -> dict[int, Counter[int]]:
@@ -403,17 +359,3 @@ def _by_pod(wanted: Counter[int], holes: Holes) -> dict[int, Counter[int]]:
         chosen[pod] = Counter({hole: min(count, len(holes[pod].get(hole, []))) for hole, count in left.items()})
         left -= chosen[pod]
     return chosen
-
-
-def _most_local(problem: PlacementProblem, left: Sequence[int], here: Sequence[tuple[int, int]]) -> list[int]:
-    """Keep within the holes as many groups as fit, the smallest first."""
-    room, local = sum(units for _, units in here), [0] * len(left)
-    for k in sorted(range(len(left)), key=lambda k: problem.kinds[k].size):
-        local[k] = min(left[k], room // problem.kinds[k].size)
-        room -= local[k] * problem.kinds[k].size
-    return local
-
-
-def _height(problem: PlacementProblem, pod: int) -> tuple[int, ...]:
-    """Order pods so that those under one switch follow each other, tier by tier."""
-    return tuple(reversed(problem.leaves[problem.pods[pod][0]].path)) if pod in problem.pods else ()

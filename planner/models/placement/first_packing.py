@@ -31,28 +31,15 @@ def _in_few_pods(problem: PlacementProblem) -> Packing | None:
         for pod in pods:
             room = sum(problem.leaves[i].free for i in problem.pods[pod])
             if room >= sum(count * kind.size for count, kind in zip(left, problem.kinds, strict=True)):
-                rest = _fill(problem, problem.pods[pod], left, packing)
-                if rest is not None and not any(rest):
+                placed, rest = best_fit(problem, problem.pods[pod], left)
+                if not any(rest):
+                    packing.whole.update(placed)
                     return packing
         if not pods:
             return None
-        rest = _fill(problem, problem.pods[pods.pop()], left, packing, partly=True)
-        left = rest if rest is not None else left
+        placed, left = best_fit(problem, problem.pods[pods.pop()], left)
+        packing.whole.update(placed)
     return packing
-
-
-def _fill(
-    problem: PlacementProblem, leaves: Sequence[int], counts: Counts, packing: Packing, *, partly: bool = False
-) -> Counts | None:
-    """Add whole groups to the packing and return the counts of those left over.
-
-    Unless `partly`, all must fit: otherwise None is returned and nothing is added.
-    """
-    placed, left = best_fit(problem, leaves, counts)
-    if any(left) and not partly:
-        return None
-    packing.whole.update(placed)
-    return left
 
 
 def best_fit(
@@ -90,10 +77,8 @@ def _one_size(problem: PlacementProblem, leaves: Iterable[int], count: int) -> t
         if not count:
             break
         if largest_from[at] >= count:
-            last = min(
-                (j for room, j in whole_groups[at:] if room >= count),
-                key=lambda j: (problem.leaves[j].free == problem.leaves[j].size, problem.leaves[j].free, j),
-            )
+            enough = [(problem.leaves[j], j) for room, j in whole_groups[at:] if room >= count]
+            _, _, last = min((leaf.free == leaf.size, leaf.free, j) for leaf, j in enough)
             placed[last, 0] = count
             return placed, [0]
         placed[i, 0] = whole
@@ -120,9 +105,8 @@ def _whole_first(problem: PlacementProblem) -> Packing:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if not any(keeping(middle)[2]) else (low, middle - 1)
     # One group more than fits: best fit may still place some of it where another does not.
-    tries = [
-        keeping(count) for count in ({low} if len(problem.kinds) == 1 else sorted({low, min(low + 1, total), total}))
-    ]
+    counts = {low} if len(problem.kinds) == 1 else sorted({low, min(low + 1, total), total})
+    tries = [keeping(count) for count in counts]
     fewest_pieces = min_extra_pieces(problem, min_split_groups([leaf.free for leaf in problem.leaves], problem.kinds))
     packings: list[Packing] = []
     for keep, placed, rest in tries:

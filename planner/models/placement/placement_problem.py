@@ -161,10 +161,8 @@ def pods_of_groups(problem: PlacementProblem, packing: Packing) -> tuple[Counter
 
 
 def boundaries(problem: PlacementProblem, within: Counter[int], across: int) -> int:
-    """Count the neighbours along the lines that are not in one pod: the runs of one pod less the lines.
-
-    One line alone has a run for each pod and one for each group across pods, however the groups are numbered.
-    """
+    """Count the neighbours along the lines that are not in one pod: the runs of one pod less the lines."""
+    # One line alone has a run for each pod and one for each group across pods, however the groups are numbered.
     if problem.line >= problem.groups:
         return max(len(within) + across - 1, 0)
     # The pod of each group in numbered order: whole lines, the rest of each pod, None for those across pods.
@@ -190,25 +188,14 @@ class LeafNodes:
 
 
 def leaves_of(topology: Topology) -> list[LeafNodes]:
-    """Return the leaves in the order of the topology; without switches each block is one.
-
-    Raises
-    ------
-    InputError
-        If there is no leaf, a node occurs twice, or the switches form no tree.
-    """
+    """Return the leaves in the order of the topology; without switches each block is one. InputError: it is no tree."""
     if topology.kind == "block" or not topology.switches:
         base, *larger = topology.block_sizes or (0,)
         tiers = [size // base for size in larger if size // base < len(topology.blocks)]
-        leaves = [  # the numbers of each tier start where no other tier has any
-            LeafNodes(
-                block.name,
-                block.nodes,
-                (block.nodes,),
-                tuple(tier * 1_000_000 + i // size for tier, size in enumerate(tiers)),
-            )
-            for i, block in enumerate(topology.blocks)
-        ]
+        # The numbers of each tier start where no other tier has any.
+        paths = [tuple(t * 1_000_000 + i // size for t, size in enumerate(tiers)) for i in range(len(topology.blocks))]
+        each = zip(topology.blocks, paths, strict=True)
+        leaves = [LeafNodes(block.name, block.nodes, (block.nodes,), path) for block, path in each]
     else:
         leaves = _of_switches(topology)
     if not leaves:
@@ -217,9 +204,8 @@ def leaves_of(topology: Topology) -> list[LeafNodes]:
     for leaf in leaves:
         for node in leaf.nodes:
             if seen.setdefault(node, leaf.name) != leaf.name:
-                raise InputError(
-                    f"topology: node {node!r} is under {seen[node]!r} and {leaf.name!r}; keep it under one"
-                )
+                both = f"node {node!r} is under {seen[node]!r} and {leaf.name!r}"
+                raise InputError(f"topology: {both}; keep it under one")
     if len(seen) < sum(len(leaf.nodes) for leaf in leaves):
         raise InputError("topology: a leaf names a node twice; name it once")
     return leaves
@@ -237,9 +223,8 @@ def _of_switches(topology: Topology) -> list[LeafNodes]:
         by_block: dict[str | None, list[str]] = {}
         for node in switch.nodes:
             by_block.setdefault(block.get(node), []).append(node)
-        leaves.append(
-            LeafNodes(switch.name, switch.nodes, tuple(map(tuple, by_block.values())), path, trees[switch.name])
-        )
+        together = tuple(map(tuple, by_block.values()))
+        leaves.append(LeafNodes(switch.name, switch.nodes, together, path, trees[switch.name]))
     return leaves
 
 
@@ -320,10 +305,8 @@ def bounds(problem: PlacementProblem, *, whole: bool = False) -> Levels:
 
 def min_split_groups(free: Sequence[int], kinds: Sequence[Kind]) -> int:
     """Bound the groups that fit no leaf whole: of at least g units, floor(f / g) fit into f free ones, for every g."""
-    sizes = {kind.size for kind in kinds}
-    return max(
-        (lower_bound_split(free, sum(kind.count for kind in kinds if kind.size >= g), g) for g in sizes), default=0
-    )
+    counts = {g: sum(kind.count for kind in kinds if kind.size >= g) for g in {kind.size for kind in kinds}}
+    return max((lower_bound_split(free, count, g) for g, count in counts.items()), default=0)
 
 
 def min_split_weight(free: Sequence[int], kinds: Sequence[Kind]) -> int:
@@ -340,11 +323,9 @@ def min_split_weight(free: Sequence[int], kinds: Sequence[Kind]) -> int:
 
 
 def min_extra_pieces(problem: PlacementProblem, split: int) -> int:
-    """Bound the pieces above one per group, given how many groups split at least.
-
-    A group larger than every leaf needs as many pieces as the largest leaf goes into it. Where equal groups must split,
-    every leaf takes as many whole ones as fit, and the split ones go into the holes that are left.
-    """
+    """Bound the pieces above one per group, given how many groups split at least."""
+    # A group larger than every leaf needs as many pieces as the largest leaf goes into it. Where equal groups must
+    # split, every leaf takes as many whole ones as fit, and the split ones go into the holes that are left.
     largest = max((leaf.free for leaf in problem.leaves), default=0)
     if not split or not largest:
         return 0
@@ -384,10 +365,9 @@ def min_boundaries(problem: PlacementProblem, across: int, *, whole: bool) -> in
     free = sorted((sum(problem.leaves[i].free for i in leaves) for leaves in problem.pods.values()), reverse=True)
     lines = problem.groups // problem.line
     if len(problem.kinds) == 1:
-        room = [units // problem.kinds[0].size for units in free]
-        full = [
-            sum(problem.leaves[i].free // problem.kinds[0].size for i in leaves) for leaves in problem.pods.values()
-        ]
+        size = problem.kinds[0].size
+        room = [units // size for units in free]
+        full = [sum(problem.leaves[i].free // size for i in leaves) for leaves in problem.pods.values()]
         if sum(full) < problem.groups:
             # Groups must split, fewest where every leaf takes as many whole ones as fit: all these pods are used.
             return max(sum(count > 0 for count in full) + across - lines, 0)

@@ -49,15 +49,13 @@ Arcs = dict[Arc, cp_model.IntVar]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanPlacementModel:
-    """The model and its variables.
-
-    `last[a, u]`: the part of the mixed cluster of a groups that includes the part-full domain has u other holes.
-    """
+    """The model and its variables."""
 
     shape: LeafDomains
     sizes: Sizes
     model: cp_model.CpModel
     counts: Counts
+    # [a, u]: the part of the mixed cluster of a groups that includes the part-full domain has u other holes.
     last: dict[tuple[int, int], cp_model.IntVar]
     cuts: Arcs
     packs: Arcs
@@ -111,9 +109,8 @@ def pack_first_fit(shape: LeafDomains, choice: ChosenClusters) -> list[HoleClust
 def place_the_part_full_domain(division: PlanPlacementModel) -> None:
     """Require one division of the mixed cluster, if there is one."""
     for a, variable in division.counts.mixed.items():
-        division.model.add(sum(chosen for (c, _), chosen in division.last.items() if c == a) == variable).with_name(
-            f"place_the_part_full_domain[{a}]"
-        )
+        placed = sum(chosen for (c, _), chosen in division.last.items() if c == a)
+        division.model.add(placed == variable).with_name(f"place_the_part_full_domain[{a}]")
 
 
 def divide_clusters(division: PlanPlacementModel) -> None:
@@ -133,9 +130,8 @@ def pack_pods(division: PlanPlacementModel) -> None:
         full = division.shape.full_pods * (t == division.shape.per_pod)
         untouched = [1 - sum(division.last.values())] if t == tail else []
         mixed = [variable for (_, u), variable in division.last.items() if tail - u == t]
-        division.model.add(sum(going[t]) <= full + sum(untouched) + sum(mixed) + sum(coming[t])).with_name(
-            f"pack_pods[{t}]"
-        )
+        room = full + sum(untouched) + sum(mixed) + sum(coming[t])
+        division.model.add(sum(going[t]) <= room).with_name(f"pack_pods[{t}]")
 
 
 def pack_every_part(division: PlanPlacementModel) -> None:
@@ -154,19 +150,12 @@ def _formulation(
     longest = min(shape.per_pod, largest)
 
     def arcs(name: str, nodes: int, filt: bool) -> Arcs:
-        pairs = (
-            (t, u)
-            for t in range(1, nodes + 1)
-            for u in range(1, min(t, longest) + 1)
-            if not filt or u in (t, shape.per_pod, shape.tail)
-        )
+        shares = ((t, u) for t in range(1, nodes + 1) for u in range(1, min(t, longest) + 1))
+        pairs = (arc for arc in shares if not filt or arc[1] in (arc[0], shape.per_pod, shape.tail))
         return {(t, u): model.new_int_var(0, shape.full // u, f"{name}[{t},{u}]") for t, u in pairs}
 
-    last = {
-        (a, u): model.new_bool_var(f"last[{a},{u}]")
-        for a, m in sizes.mixed.items()
-        for u in range(min(m, shape.tail) + 1)
-    }
+    mixed_parts = ((a, u) for a, m in sizes.mixed.items() for u in range(min(m, shape.tail) + 1))
+    last = {(a, u): model.new_bool_var(f"last[{a},{u}]") for a, u in mixed_parts}
     cuts, packs = arcs("cut", largest, coarse), arcs("pack", shape.per_pod, False)
     division = PlanPlacementModel(
         shape=shape, sizes=sizes, model=model, counts=counts, last=last, cuts=cuts, packs=packs
@@ -174,11 +163,9 @@ def _formulation(
     division.model.add(extra_pieces(sizes, division.counts) == choice.extra_pieces).with_name("keep_extra_pieces")
     for rule in (place_the_part_full_domain, divide_clusters, pack_pods, pack_every_part):
         rule(division)
-    plain = sum(division.shape.capacity(u) // division.shape.group * term for (_, u), term in division.cuts.items())
-    mixed = sum(
-        division.shape.capacity(u, last=True) // division.shape.group * variable
-        for (_, u), variable in division.last.items()
-    )
+    group = shape.group
+    plain = sum(shape.capacity(u) // group * term for (_, u), term in division.cuts.items())
+    mixed = sum(shape.capacity(u, last=True) // group * variable for (_, u), variable in division.last.items())
     crossing = choice.groups - plain - mixed
     if coarse:
         division.model.add(crossing == bound).with_name("reach_the_analytic_bound")
@@ -217,19 +204,16 @@ def _take(room: list[int], groups: int, holes: int, *, last: bool) -> HoleCluste
 
 
 def _hint(division: PlanPlacementModel, clusters: Sequence[HoleCluster]) -> None:
-    """Hint the model at a placement that is known already."""
     counts: Counter[int] = Counter()
-    start = [division.shape.per_pod] * division.shape.full_pods + [division.shape.tail] * (
-        division.shape.pods - division.shape.full_pods
-    )
+    shape = division.shape
+    start = [shape.per_pod] * shape.full_pods + [shape.tail] * (shape.pods - shape.full_pods)
     for cluster in clusters:
         plain = [part.leaves for part in cluster.parts if not part.last]
         counts.update(division.cuts[arc].index for arc in _path(plain, sum(plain)))
         for part in cluster.parts:
             if part.last:
-                counts.update(
-                    [division.last[cluster.groups, part.leaves].index, division.counts.mixed[cluster.groups].index]
-                )
+                mixed = division.last[cluster.groups, part.leaves], division.counts.mixed[cluster.groups]
+                counts.update(variable.index for variable in mixed)
                 start[part.pod] -= part.leaves
         if not any(part.last for part in cluster.parts):
             counts.update([division.counts.plain[cluster.groups].index])
@@ -263,9 +247,8 @@ def _clusters(division: PlanPlacementModel, values: Values) -> list[HoleCluster]
         last = PodPart(pod=division.shape.pods - 1, leaves=holes, last=True)
         clusters.append(_joined(a, _walk(cuts, division.sizes.mixed[a] - holes), pods, last))
     for a, variable in sorted(division.counts.plain.items(), reverse=True):
-        clusters.extend(
-            _joined(a, _walk(cuts, division.sizes.plain[a]), pods, None) for _ in range(values.of(variable))
-        )
+        every = range(values.of(variable))
+        clusters.extend(_joined(a, _walk(cuts, division.sizes.plain[a]), pods, None) for _ in every)
     return clusters
 
 
@@ -306,11 +289,8 @@ class BoundedPlacement:
     @property
     def proved(self) -> bool:
         """Whether each figure equals its bound."""
-        return (self.split, self.extra_pieces, self.cross_pod) == (
-            self.lower_bound,
-            self.extra_pieces_bound,
-            self.cross_pod_bound,
-        )
+        proven = self.lower_bound, self.extra_pieces_bound, self.cross_pod_bound
+        return (self.split, self.extra_pieces, self.cross_pod) == proven
 
 
 @dataclass(slots=True)
@@ -341,10 +321,18 @@ def place_stages(request: PlacementRequest, options: Options, *, site: str) -> O
     split = shape.groups - _max_unsplit_groups(shape, ledger.run)
     sizes = cluster_sizes(shape, split)
     choice, pieces_bound = min_pieces(shape, sizes, split, ledger.run)
-    clusters, pods_bound = min_crossing_pods(
-        shape, sizes, choice, ledger.run, search=choice.extra_pieces == pieces_bound
+    proven = choice.extra_pieces == pieces_bound
+    clusters, pods_bound = min_crossing_pods(shape, sizes, choice, ledger.run, search=proven)
+    own = place(shape, clusters)
+    placed = BoundedPlacement(
+        assignment=assign(shape, own),
+        split=sum(len(group) > 1 for group in own),
+        extra_pieces=sum(len(group) - 1 for group in own),
+        cross_pod=sum(len({leaf // shape.per_pod for leaf, _ in group}) > 1 for group in own),
+        lower_bound=lower_bound_split(shape.free, shape.groups, shape.group),
+        extra_pieces_bound=pieces_bound,
+        cross_pod_bound=pods_bound,
     )
-    placed = _placed(shape, clusters, pieces_bound, pods_bound)
     return Outcome(stop=Stop.PROVED if placed.proved else ledger.stop, solution=placed)
 
 
@@ -352,17 +340,14 @@ def _shape(request: PlacementRequest) -> LeafDomains:
     domain = request.leaf_domain_racks or max(request.racks, 1)
     domains = max(len(domain_racks(request.racks, domain)), 1)
     per_pod = min(request.domains_per_pod or domains, domains)
-    return LeafDomains(
-        racks=request.racks, domain=domain, per_pod=per_pod, groups=request.groups, group=request.group_racks
-    )
+    groups, group = request.groups, request.group_racks
+    return LeafDomains(racks=request.racks, domain=domain, per_pod=per_pod, groups=groups, group=group)
 
 
 def _max_unsplit_groups(shape: LeafDomains, run: Run) -> int:
-    """Maximise the groups that each fit within one leaf domain.
-
-    The closed form, which is always reached, is returned. InternalError where the model proves another number before
-    its time limit.
-    """
+    """Maximise the groups that each fit within one leaf domain."""
+    # The closed form, which is always reached, is returned. InternalError where the model proves another number before
+    # its time limit.
     classes = Counter(shape.free)
     model = cp_model.CpModel()
     domains = {
@@ -371,9 +356,8 @@ def _max_unsplit_groups(shape: LeafDomains, run: Run) -> int:
         for k in range(free // shape.group + 1)
     }
     for free, count in sorted(classes.items()):
-        model.add(sum(variable for (c, _), variable in domains.items() if c == free) == count).with_name(
-            f"use_each_domain_once[{free}]"
-        )
+        taken = sum(variable for (c, _), variable in domains.items() if c == free)
+        model.add(taken == count).with_name(f"use_each_domain_once[{free}]")
     unsplit = sum(k * variable for (_, k), variable in domains.items())
     model.add(unsplit <= shape.groups).with_name("place_each_group_once")
     model.maximize(unsplit)
@@ -382,22 +366,6 @@ def _max_unsplit_groups(shape: LeafDomains, run: Run) -> int:
     if outcome.objective is not None and outcome.stop is Stop.PROVED and round(outcome.objective) != analytic:
         raise InternalError(f"placement: {outcome.objective:g} unsplit groups proven, {analytic} by the closed form")
     return analytic
-
-
-def _placed(
-    shape: LeafDomains, clusters: Sequence[HoleCluster], pieces_bound: int, pods_bound: int
-) -> BoundedPlacement:
-    groups = place(shape, clusters)
-    split = lower_bound_split(shape.free, shape.groups, shape.group)
-    return BoundedPlacement(
-        assignment=assign(shape, groups),
-        split=sum(len(group) > 1 for group in groups),
-        extra_pieces=sum(len(group) - 1 for group in groups),
-        cross_pod=sum(len({leaf // shape.per_pod for leaf, _ in group}) > 1 for group in groups),
-        lower_bound=split,
-        extra_pieces_bound=pieces_bound,
-        cross_pod_bound=pods_bound,
-    )
 
 
 def request_of(problem: PlacementProblem) -> tuple[PlacementRequest, list[int]] | None:
@@ -412,16 +380,15 @@ def request_of(problem: PlacementProblem) -> tuple[PlacementRequest, list[int]] 
     if len(set(free[:-1])) > 1 or free[-1] > free[0] or len(set(lengths[:-1])) > 1 or lengths[-1] > lengths[0]:
         return None
     kind = problem.kinds[0]
-    request = PlacementRequest(
-        racks=sum(free), groups=kind.count, group_racks=kind.size, leaf_domain_racks=free[0], domains_per_pod=lengths[0]
-    )
-    return request, order
+    racks, count, size = sum(free), kind.count, kind.size
+    sizes = {"leaf_domain_racks": free[0], "domains_per_pod": lengths[0]}
+    return PlacementRequest(racks=racks, groups=count, group_racks=size, **sizes), order
 
 
 def place_equal(problem: PlacementProblem, options: Options) -> tuple[Packing, tuple[int, int, int]] | None:
     """Return the plan's placement and its bounds of split groups, extra pieces and groups across pods.
 
-    Return None where the cluster is not as regular as a plan's.
+    None where the cluster is not as regular as a plan's.
     """
     asked = request_of(problem)
     placement = None if asked is None else place_stages(asked[0], options, site="cluster").solution

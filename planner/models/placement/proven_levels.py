@@ -17,27 +17,11 @@ from functools import partial
 from ortools.sat.python import cp_model
 
 from planner.models import Options
-from planner.models.placement.cpsat_model import (
-    JobPlacementModel,
-    PodHoles,
-    Split,
-    decode,
-    follow_leaves,
-    formulate,
-    leave_idle_leaves_alone,
-    levels,
-    place_each_group_once,
-    place_split_groups,
-    split_cluster,
-    spread,
-    switches,
-    use_each_hole_once,
-    walk,
-    with_whole_groups,
-)
+from planner.models.placement import cpsat_model
 from planner.models.placement.first_packing import Exchange
 from planner.models.placement.placement_problem import Packing, Piece, PlacementProblem, Progress, measure
 from planner.models.placement.plan_placement import place_equal
+from planner.models.placement.shared_holes import PodHoles, Split, split_cluster
 from planner.solvers.outcome import Outcome, Stop, Values
 from planner.solvers.registry import linear_runner
 
@@ -63,7 +47,7 @@ def sizes_of(problem: PlacementProblem) -> list[int]:
 
 
 def pool_shares(
-    flows: JobPlacementModel, items: Mapping[int, Mapping[int, cp_model.IntVar]], max_split: int
+    flows: cpsat_model.JobPlacementModel, items: Mapping[int, Mapping[int, cp_model.IntVar]], max_split: int
 ) -> list[SwitchShares]:
     """Declare the pools tier by tier up to the root from the items of each pod; their groups are split ones."""
     problem, kinds = flows.q, len(flows.q.kinds)
@@ -74,32 +58,22 @@ def pool_shares(
     # Key of a pod's items in `given`: the pod itself at first, then the pool above it.
     place: dict[int, int] = {pod: pod for pod in problem.pods}
     for tier in range(1, problem.tiers + 1):
-        above = switches(problem, tier) if tier < problem.tiers else {-1: list(problem.pods)}
+        above = cpsat_model.switches(problem, tier) if tier < problem.tiers else {-1: list(problem.pods)}
         for pods in above.values():
             pools.append(SwitchShares(tier=tier, below=tuple(dict.fromkeys(place[pod] for pod in pods))))
             join_shares(flows, pools[-1], [given[x] for x in pools[-1].below], max_split)
         given = {x: pool.sent for x, pool in enumerate(pools) if pool.tier == tier}
-        place = {
-            pod: x
-            for x, pool in enumerate(pools)
-            if pool.tier == tier
-            for pod in problem.pods
-            if place[pod] in pool.below
-        }
+        above_of = {own: x for x, pool in enumerate(pools) if pool.tier == tier for own in pool.below}
+        place = {pod: above_of[own] for pod, own in place.items()}
         for x, path in {place[pod]: problem.leaves[leaves[0]].path for pod, leaves in problem.pods.items()}.items():
             flows.members.append(list(pools[x].whole.values()))
-            flows.local.append(
-                {
-                    (t, path[t], k): variable
-                    for t in range(tier, problem.tiers)
-                    for k, variable in pools[x].whole.items()
-                }
-            )
+            tiers, whole = range(tier, problem.tiers), pools[x].whole.items()
+            flows.local.append({(t, path[t], k): variable for t in tiers for k, variable in whole})
     return pools
 
 
 def join_shares(
-    flows: JobPlacementModel, pool: SwitchShares, given: Sequence[Mapping[int, cp_model.IntVar]], limit: int
+    flows: cpsat_model.JobPlacementModel, pool: SwitchShares, given: Sequence[Mapping[int, cp_model.IntVar]], limit: int
 ) -> None:
     """Require shares to meet, the largest of a group first, until they are a group or go up."""
     kinds, name = flows.q.kinds, f"{pool.tier},{pool.below[0]}"
@@ -117,14 +91,13 @@ def join_shares(
             pool.sent[step] = flows.model.new_int_var(0, limit, f"sent[{name},{step}]")
             going.setdefault(step, []).append(pool.sent[step])
         used = pool.first[step] + sum(variable for (_, after), variable in pool.more.items() if after == step)
-        flows.model.add(used == sum(shares[step] for shares in given)).with_name(f"use_each_share_once[{name},{step}]")
+        flows.require(f"use_each_share_once[{name},{step}]", used == sum(shares[step] for shares in given))
     for k, kind in enumerate(kinds):
         pool.whole[k] = flows.model.new_int_var(0, min(kind.count, limit), f"joined_whole[{name},{k}]")
         going.setdefault(kind.size, []).append(pool.whole[k])
     for units in sorted(coming.keys() | going.keys()):
-        flows.model.add(sum(coming.get(units, [])) == sum(going.get(units, []))).with_name(
-            f"join_shares[{name},{units}]"
-        )
+        joins = sum(coming.get(units, [])) == sum(going.get(units, []))
+        flows.require(f"join_shares[{name},{units}]", joins)
     flows.joints.extend(pool.more.values())
 
 
@@ -138,9 +111,8 @@ def joined_groups(
         for x, pool in enumerate(pools):
             if pool.tier == tier:
                 sent[x] = []
-                for kind, share in _joined(
-                    problem, pool, [share for at in pool.below for share in at_hand[at]], values
-                ):
+                below = [share for at in pool.below for share in at_hand[at]]
+                for kind, share in _joined(problem, pool, below, values):
                     if kind is None:
                         sent[x].append(share)
                     else:
@@ -202,31 +174,27 @@ class Chains:
 def size_of(problem: PlacementProblem, *, by_pod: bool) -> int:
     """Estimate the variables of the model."""
     largest, holes = max(kind.size for kind in problem.kinds), max(leaf.free for leaf in problem.leaves)
-    used = min(largest - 1, holes)
-    shares = largest if by_pod else 0
-    return (len(problem.pods) if by_pod else 1) * (
-        largest * used + (used + holes) * (len(problem.kinds) + 1) + shares * used
-    )
+    used, kinds = min(largest - 1, holes), len(problem.kinds)
+    own = largest * used + (used + holes) * (kinds + 1)
+    return len(problem.pods) * (own + largest * used) if by_pod else own
 
 
 def formulate_chains(
     problem: PlacementProblem, *, by_pod: bool, max_split: int
-) -> tuple[JobPlacementModel, dict[int, Chains], list[SwitchShares]]:
+) -> tuple[cpsat_model.JobPlacementModel, dict[int, Chains], list[SwitchShares]]:
     """Declare both flows with their rules: all leaves as one pod, or pod by pod with pools of groups across pods."""
-    flows = JobPlacementModel(
-        q=problem, by_pod=by_pod, pods=problem.pods if by_pod else {0: list(range(len(problem.leaves)))}, slots=0
-    )
+    own = problem.pods if by_pod else {0: list(range(len(problem.leaves)))}
+    flows = cpsat_model.JobPlacementModel(q=problem, by_pod=by_pod, pods=own, slots=0)
     chains = {}
     for pod in flows.pods:
-        follow_leaves(flows, pod)
+        cpsat_model.follow_leaves(flows, pod)
         chains[pod] = follow_chains(flows, pod, max_split)
         count_chains(flows, pod, chains[pod], max_split)
-    place_each_group_once(flows)
+    cpsat_model.place_each_group_once(flows)
     kinds = range(len(flows.q.kinds))
     for pod, chain in chains.items():  # as a cluster, none of whose groups crosses pods
-        flows.take.append(
-            {(other, hole): chain.used[hole] for other, hole in flows.rest if other == pod and hole in chain.used}
-        )
+        holes = [at for at in flows.rest if at[0] == pod and at[1] in chain.used]
+        flows.take.append({at: chain.used[at[1]] for at in holes})
         flows.members.append([chain.items[kind] for kind in kinds])
         flows.opened.extend(chain.closed.values())
         flows.wasteful.extend(variable for need, variable in chain.closed.items() if need < 0)
@@ -234,18 +202,16 @@ def formulate_chains(
         flows.local.append({(tier, box, kind): chain.items[kind] for tier, box in enumerate(above) for kind in kinds})
     crossing = by_pod and problem.tiers and len(problem.pods) > 1
     pools = pool_shares(flows, {pod: chain.items for pod, chain in chains.items()}, max_split) if crossing else []
-    place_split_groups(flows)
-    use_each_hole_once(flows)
-    leave_idle_leaves_alone(flows)
+    cpsat_model.place_split_groups(flows)
+    cpsat_model.use_each_hole_once(flows)
+    cpsat_model.leave_idle_leaves_alone(flows)
     return flows, chains, pools
 
 
-def follow_chains(flows: JobPlacementModel, pod: int, max_split: int) -> Chains:
-    """Require each chain of a pod to lead from its first item to its last hole.
-
-    A hole as large as the largest group would take any split group whole, so none is used where every split costs.
-    Limits are narrow, as wide ones around the circles of a flow are tightened one by one, which takes long.
-    """
+def follow_chains(flows: cpsat_model.JobPlacementModel, pod: int, max_split: int) -> Chains:
+    """Require each chain of a pod to lead from its first item to its last hole."""
+    # A hole as large as the largest group would take any split group whole, so none is used where every split costs.
+    # Limits are narrow, as wide ones around the circles of a flow are tightened one by one, which takes long.
     chain, kinds = Chains(), flows.q.kinds
     largest = max(kind.size for kind in kinds)
     items = sizes_of(flows.q) if flows.by_pod and len(flows.pods) > 1 else [kind.size for kind in kinds]
@@ -277,28 +243,28 @@ def follow_chains(flows: JobPlacementModel, pod: int, max_split: int) -> Chains:
     for (need, _), variable in [*chain.filled.items(), *chain.joined.items()]:
         going.setdefault(need, []).append(variable)
     for need in sorted(coming.keys() | going.keys()):
-        flows.model.add(sum(coming.get(need, [])) == sum(going.get(need, []))).with_name(f"follow_chains[{pod},{need}]")
+        follows = sum(coming.get(need, [])) == sum(going.get(need, []))
+        flows.require(f"follow_chains[{pod},{need}]", follows)
     return chain
 
 
-def count_chains(flows: JobPlacementModel, pod: int, chain: Chains, max_split: int) -> None:
+def count_chains(flows: cpsat_model.JobPlacementModel, pod: int, chain: Chains, max_split: int) -> None:
     """Count the holes and items of a pod's chains."""
     for hole in sorted({hole for _, hole in chain.filled}):
         chain.used[hole] = flows.model.new_int_var(0, len(flows.pods[pod]), f"used[{pod},{hole}]")
-        flows.model.add(
-            chain.used[hole] == sum(variable for (_, size), variable in chain.filled.items() if size == hole)
-        ).with_name(f"count_holes[{pod},{hole}]")
+        filled = sum(variable for (_, size), variable in chain.filled.items() if size == hole)
+        flows.require(f"count_holes[{pod},{hole}]", chain.used[hole] == filled)
     joined: dict[int, list[cp_model.IntVar]] = {}
     for (_, k), variable in chain.joined.items():
         joined.setdefault(k, []).append(variable)
     for k, variable in chain.opened.items():
         limit = min(flows.q.kinds[k].count, max_split) if k < len(flows.q.kinds) else max_split
         chain.items[k] = flows.model.new_int_var(0, limit, f"items[{pod},{k}]")
-        flows.model.add(chain.items[k] == variable + sum(joined.get(k, []))).with_name(f"count_items[{pod},{k}]")
+        flows.require(f"count_items[{pod},{k}]", chain.items[k] == variable + sum(joined.get(k, [])))
 
 
 def decode_chains(
-    flows: JobPlacementModel, chains: dict[int, Chains], pools: Sequence[SwitchShares], values: Values
+    flows: cpsat_model.JobPlacementModel, chains: dict[int, Chains], pools: Sequence[SwitchShares], values: Values
 ) -> Packing:
     """Return the whole groups, and the pieces of the split ones along their chains."""
     packing, sizes = Packing(), sizes_of(flows.q)
@@ -306,7 +272,7 @@ def decode_chains(
         packing.split.extend(_gathered(flows, chains[0], values, packing))
     shares: dict[int, list[Share]] = {}
     for pod, chain in chains.items() if flows.by_pod else ():
-        free, split = walk(flows, values, pod, packing), list[Split]()
+        free, split = cpsat_model.walk(flows, values, pod, packing), list[Split]()
         for items, holes_of in _followed(sizes, chain, values):
             holes = tuple((free[hole].pop(), hole) for hole in sorted(holes_of.elements(), reverse=True))
             split.extend(split_cluster(sizes, [PodHoles(holes=holes, local=tuple(sorted(items.elements())))], []))
@@ -314,13 +280,13 @@ def decode_chains(
         shares[pod] = [(sizes[k], pieces) for k, pieces in split if k >= len(flows.q.kinds)]
     packing.split.extend(joined_groups(flows.q, pools, shares, values))
     packing.whole = +packing.whole
-    return with_whole_groups(packing)
+    return cpsat_model.with_whole_groups(packing)
 
 
-def _gathered(flows: JobPlacementModel, flow: Chains, values: Values, packing: Packing) -> Iterator[Split]:
+def _gathered(flows: cpsat_model.JobPlacementModel, flow: Chains, values: Values, packing: Packing) -> Iterator[Split]:
     """Return the pieces of chains that know no pods, each within a pod where leaves can be exchanged so."""
     sizes = [kind.size for kind in flows.q.kinds]
-    exchange, spanning = Exchange(flows.q, packing, walk(flows, values, 0, packing)), []
+    exchange, spanning = Exchange(flows.q, packing, cpsat_model.walk(flows, values, 0, packing)), []
     for items, used in sorted(_followed(sizes, flow, values), key=lambda chain: -chain[1].total()):
         holes = exchange.gather(used)
         if holes is None:
@@ -329,17 +295,13 @@ def _gathered(flows: JobPlacementModel, flow: Chains, values: Values, packing: P
             yield from split_cluster(sizes, [PodHoles(holes=tuple(holes), local=tuple(sorted(items.elements())))], [])
     rest = exchange.rest()
     for groups, used in spanning:
-        yield from split_cluster(sizes, *spread(flows.q, groups, used, rest))
+        yield from split_cluster(sizes, *cpsat_model.spread(flows.q, groups, used, rest))
 
 
 def _followed(sizes: Sequence[int], chain: Chains, values: Values) -> Iterator[tuple[Counter[int], Counter[int]]]:
     """Follow the flow chain by chain: the groups by kind and the holes by size of each."""
-    opened, closed = (
-        Counter({at: values.of(variable) for at, variable in flow.items()}) for flow in (chain.opened, chain.closed)
-    )
-    filled, joined = (
-        Counter({at: values.of(variable) for at, variable in flow.items()}) for flow in (chain.filled, chain.joined)
-    )
+    opened, closed = (Counter({at: values.of(own) for at, own in x.items()}) for x in (chain.opened, chain.closed))
+    filled, joined = (Counter({at: values.of(own) for at, own in x.items()}) for x in (chain.filled, chain.joined))
 
     def follow(need: int, k: int, end: int | None) -> tuple[Counter[int], Counter[int]]:
         items, used = Counter({k: 1}), Counter[int]()
@@ -406,17 +368,15 @@ def _start_from_equal(problem: PlacementProblem, progress: Progress, options: Op
 class _Model:
     """A model of a level with those before it fixed, its reader, and the runs that must agree on a proof."""
 
-    f: JobPlacementModel
+    f: cpsat_model.JobPlacementModel
     read: Callable[[Values], Packing]
     runs: tuple[Callable[..., Outcome[Values]], ...]
 
 
 def _model(problem: PlacementProblem, progress: Progress, level: int, options: Options) -> _Model | None:
-    """Write the model of a level down; None where it is too large for the time that is left.
-
-    Flows by pod have a tight relaxation, on which HiGHS proves in seconds what CP-SAT does not in minutes; without pods
-    it is the other way round.
-    """
+    """Write the model of a level down; None where it is too large for the time that is left."""
+    # Flows by pod have a tight relaxation, on which HiGHS proves in seconds what CP-SAT does not in minutes; without
+    # pods it is the other way round.
     by_pod, left = level > 1, progress.deadline.left
     seconds = SECONDS_PER_FLOW_VARIABLE if by_pod else SECONDS_PER_VARIABLE
     if level and _affordable(size_of(problem, by_pod=by_pod), left, seconds):
@@ -424,14 +384,13 @@ def _model(problem: PlacementProblem, progress: Progress, level: int, options: O
         flows, chains, pools = formulate_chains(problem, by_pod=by_pod, max_split=max_split)
         # Of several lines the boundaries are only bounded from below, and the relaxation of that is loose.
         tight = by_pod and (level != 2 + problem.tiers or problem.line >= problem.groups)
-        return _Model(
-            flows, partial(decode_chains, flows, chains, pools), _runs(options, "highs" if tight else "cpsat")
-        )
+        read = partial(decode_chains, flows, chains, pools)
+        return _Model(flows, read, _runs(options, "highs" if tight else "cpsat"))
     slots = None if level == 0 else _max_split(problem, progress)
     holes = max(leaf.free for leaf in problem.leaves) * (len(problem.pods) if by_pod else 1)
     if _affordable(holes * (len(problem.kinds) + 1 + (slots or 0)), left, SECONDS_PER_VARIABLE):
-        flows = formulate(problem, by_pod=by_pod, slots=slots)
-        return _Model(flows, partial(decode, flows), _runs(options, "cpsat"))
+        flows = cpsat_model.formulate(problem, by_pod=by_pod, slots=slots)
+        return _Model(flows, partial(cpsat_model.decode, flows), _runs(options, "cpsat"))
     return None
 
 
@@ -455,10 +414,10 @@ def _max_split(problem: PlacementProblem, progress: Progress) -> int:
 def _search(model: _Model, progress: Progress, level: int, options: Options) -> None:
     """Solve a level, keep better packings, and raise the level's bound to the smallest that the runs prove."""
     flows, proofs = model.f, list[int]()
-    goals = levels(flows)
+    goals = cpsat_model.levels(flows)
     for goal, value in zip(goals[:level], progress.values, strict=False):
-        flows.model.add(goal <= value).with_name("keep_the_levels_before")
-    flows.model.add(goals[level] >= progress.bounds[level]).with_name("respect_the_analytic_bound")
+        flows.require("keep_the_levels_before", goal <= value)
+    flows.require("respect_the_analytic_bound", goals[level] >= progress.bounds[level])
     flows.model.minimize(goals[level])
     exclude = len(model.runs) > 1  # A proof that nothing is better is quicker than one of the optimum.
     for run in model.runs:
@@ -466,7 +425,7 @@ def _search(model: _Model, progress: Progress, level: int, options: Options) -> 
         if value <= progress.bounds[level] or progress.interrupted:
             return
         if exclude:
-            flows.model.add(goals[level] < value).with_name("improve_on_the_incumbent")
+            flows.require("improve_on_the_incumbent", goals[level] < value)
         limit = progress.deadline.limit
         outcome = run(flows.model, time_limit=limit, seed=options.seed, threads=options.threads)
         progress.interrupted = outcome.stop is Stop.INTERRUPTED
@@ -481,10 +440,9 @@ def _search(model: _Model, progress: Progress, level: int, options: Options) -> 
 
 
 def _proven(outcome: Outcome[Values], excluded: int | None) -> int:
-    """Return the whole number that a run proves, where only values below `excluded` were searched, if there is one.
-
-    A run that failed proves nothing. Nor does one without a solution that excluded none: its rows admit the incumbent.
-    """
+    """Return the whole number that a run proves, where only values below `excluded` were searched, if there is one."""
+    # A run that failed proves nothing. Nor does one without a solution that excluded none: its rows admit the
+    # incumbent.
     if outcome.stop is Stop.FAILED:
         return 0
     if outcome.infeasible:

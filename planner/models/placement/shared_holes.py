@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from ortools.sat.python import cp_model
 
 from planner.cluster import fold, width
+from planner.models.placement.placement_problem import Piece
 from planner.plan.plan_sections import Assignment
 from planner.solvers.outcome import Outcome, Values
 
@@ -95,9 +96,8 @@ class HoleCluster:
 
     def crossing(self, shape: LeafDomains) -> int:
         """Count the groups that must cross pods: those that fit no part by itself."""
-        return max(
-            0, self.groups - sum(shape.capacity(part.leaves, last=part.last) // shape.group for part in self.parts)
-        )
+        fits = sum(shape.capacity(part.leaves, last=part.last) // shape.group for part in self.parts)
+        return max(0, self.groups - fits)
 
 
 def place(shape: LeafDomains, clusters: Sequence[HoleCluster]) -> list[Group]:
@@ -150,27 +150,48 @@ def _leaves_of_parts(shape: LeafDomains, clusters: Sequence[HoleCluster]) -> lis
 
 def _split_groups(shape: LeafDomains, cluster: HoleCluster, leaves: list[list[int]]) -> Iterator[Group]:
     """Yield a cluster's groups as pieces in its holes: each part takes all that fit, the others share the rest."""
-    local, over = [], cluster.groups
-    for own in cluster.parts:
-        local.append(min(over, shape.capacity(own.leaves, last=own.last) // shape.group))
-        over -= local[-1]
-    room = [shape.capacity(part.leaves, last=part.last) for part in cluster.parts]
-    room = [units - count * shape.group for units, count in zip(room, local, strict=True)]
-    fragments = next_fit([shape.group] * over, room)
-    across: list[Group] = [[] for _ in range(over)]
-    for j, numbers in enumerate(leaves):
-        here = [(k, units) for k, cut in enumerate(fragments) for part, units in cut if part == j]
-        going = [(k, units) for k, units in here if fragments[k][-1][0] > j]
-        coming = [(k, units) for k, units in here if fragments[k][-1][0] <= j]
-        sizes = [units for _, units in coming] + [shape.group] * local[j] + [units for _, units in going]
-        cuts = [
-            [(numbers[place], units) for place, units in cut]
-            for cut in next_fit(sizes, [shape.rest_hole if number == shape.full else shape.hole for number in numbers])
+    parts, over = list[PodHoles](), cluster.groups
+    for own, numbers in zip(cluster.parts, leaves, strict=True):
+        local = min(over, shape.capacity(own.leaves, last=own.last) // shape.group)
+        over -= local
+        holes = tuple((number, shape.rest_hole if number == shape.full else shape.hole) for number in numbers)
+        parts.append(PodHoles(holes=holes, local=(0,) * local))
+    yield from (list(pieces) for _, pieces in split_cluster([shape.group], parts, [0] * over))
+
+
+Split = tuple[int, tuple[Piece, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class PodHoles:
+    """The holes of one pod that a cluster uses, and the kinds of the groups that stay within them."""
+
+    holes: tuple[Piece, ...]
+    local: tuple[int, ...]
+
+
+def split_cluster(sizes: Sequence[int], parts: Sequence[PodHoles], over: Sequence[int]) -> Iterator[Split]:
+    """Yield the pieces of a cluster's groups: each part places its own, and the groups of kinds `over` fill the rest.
+
+    Pieces follow each other along the holes, so that a groups over b holes make a + b - 1 pieces at most.
+    """
+    room = [sum(units for _, units in part.holes) - sum(sizes[k] for k in part.local) for part in parts]
+    fragments = next_fit([sizes[k] for k in over], room)
+    across: list[list[Piece]] = [[] for _ in over]
+    for j, part in enumerate(parts):
+        here = [(x, units) for x, pieces in enumerate(fragments) for at, units in pieces if at == j]
+        going = [(x, units) for x, units in here if fragments[x][-1][0] > j]
+        coming = [(x, units) for x, units in here if fragments[x][-1][0] <= j]
+        lengths = [*(units for _, units in coming), *(sizes[k] for k in part.local), *(units for _, units in going)]
+        by_item = [
+            [(part.holes[hole][0], units) for hole, units in pieces]
+            for pieces in next_fit(lengths, [units for _, units in part.holes])
         ]
-        yield from cuts[len(coming) : len(coming) + local[j]]
-        for (k, _), cut in zip([*coming, *going], cuts[: len(coming)] + cuts[len(coming) + local[j] :], strict=True):
-            across[k].extend(cut)
-    yield from across
+        within = len(coming) + len(part.local)
+        yield from ((k, tuple(pieces)) for k, pieces in zip(part.local, by_item[len(coming) : within], strict=True))
+        for (x, _), pieces in zip([*coming, *going], by_item[: len(coming)] + by_item[within:], strict=True):
+            across[x].extend(pieces)
+    yield from ((k, tuple(pieces)) for k, pieces in zip(over, across, strict=True))
 
 
 def next_fit(sizes: Sequence[int], rooms: Sequence[int]) -> list[Group]:
@@ -249,23 +270,20 @@ def min_pieces(shape: LeafDomains, sizes: Sizes, split: int, run: Run) -> tuple[
             return ChosenClusters(plain=((split, holes),)), analytic
         return ChosenClusters(mixed=(split, _holes(shape, split, besides=shape.rest_hole))), analytic
     of = outcome.solution.of
-    plain = tuple(
-        (a, sizes.plain[a]) for a, variable in sorted(counts.plain.items(), reverse=True) for _ in range(of(variable))
-    )
+    every = ((a, of(variable)) for a, variable in sorted(counts.plain.items(), reverse=True))
+    plain = tuple((a, sizes.plain[a]) for a, count in every for _ in range(count))
     mixed = next(((a, sizes.mixed[a]) for a, variable in counts.mixed.items() if of(variable)), None)
     return ChosenClusters(plain=plain, mixed=mixed), max(analytic, math.ceil((outcome.bound or 0.0) - 1e-6))
 
 
 def count_clusters(model: cp_model.CpModel, shape: LeafDomains, sizes: Sizes, split: int) -> Counts:
     """Declare clusters by size, covering every split group within the holes there are."""
-    plain = {
-        a: model.new_int_var(0, min(split // a, shape.full // b), f"clusters[{a}]") for a, b in sizes.plain.items()
-    }
+    most = {a: min(split // a, shape.full // b) for a, b in sizes.plain.items()}
+    plain = {a: model.new_int_var(0, limit, f"clusters[{a}]") for a, limit in most.items()}
     mixed = {a: model.new_bool_var(f"mixed[{a}]") for a in sizes.mixed}
     model.add(sum(a * term for a, term in [*plain.items(), *mixed.items()]) == split).with_name("cover_split_groups")
-    holes = [(sizes.plain[a], variable) for a, variable in plain.items()] + [
-        (sizes.mixed[a], variable) for a, variable in mixed.items()
-    ]
+    holes = [(sizes.plain[a], variable) for a, variable in plain.items()]
+    holes += [(sizes.mixed[a], variable) for a, variable in mixed.items()]
     model.add(sum(b * variable for b, variable in holes) <= shape.full).with_name("use_each_hole_once")
     model.add_at_most_one(mixed.values()).with_name("use_the_part_full_domain_once")
     return Counts(plain=plain, mixed=mixed)
@@ -273,9 +291,8 @@ def count_clusters(model: cp_model.CpModel, shape: LeafDomains, sizes: Sizes, sp
 
 def extra_pieces(sizes: Sizes, counts: Counts) -> cp_model.LinearExprT:
     """Return the sum of holes less one, the part-full domain's hole counted among them."""
-    return sum((sizes.plain[a] - 1) * variable for a, variable in counts.plain.items()) + sum(
-        sizes.mixed[a] * variable for a, variable in counts.mixed.items()
-    )
+    plain = sum((sizes.plain[a] - 1) * variable for a, variable in counts.plain.items())
+    return plain + sum(sizes.mixed[a] * variable for a, variable in counts.mixed.items())
 
 
 def analytic_extra_pieces(shape: LeafDomains, split: int) -> int:

@@ -108,10 +108,8 @@ def solve(problem: PlacementProblem, options: Options, *, fragmentation: bool = 
 def solve_in_one_tree(
     trees: Sequence[PlacementProblem], options: Options, *, fragmentation: bool
 ) -> tuple[int, Outcome[Solution]]:
-    """Solve each tree; return the index of the best, and its outcome with bounds over all trees.
-
-    The problem of a tree is that of the cluster with all other trees taken.
-    """
+    """Solve each tree; return the index of the best, and its outcome with bounds over all trees."""
+    # The problem of a tree is that of the cluster with all other trees taken.
     if len(trees) == 1:
         return 0, solve(trees[0], options, fragmentation=fragmentation)
     deadline, outcomes = Deadline(options.time_limit), list[Outcome[Solution]]()
@@ -291,10 +289,8 @@ class Chosen:
 
 
 def fewest_cuts(free: Sequence[int], order: Order, deadline: Deadline | None = None) -> Chosen | None:
-    """Return the nodes to take of each leaf, in the order of names; None where too few are free.
-
-    Where time runs out they are the first that are free, and nothing is proven of them.
-    """
+    """Return the nodes to take of each leaf, in the order of names; None where too few are free."""
+    # Where time runs out they are the first that are free, and nothing is proven of them.
     nodes = order.nodes
     if sum(free) < nodes:
         return None
@@ -346,10 +342,8 @@ def _first_free(free: Sequence[int], order: Order) -> Chosen:
 def _cut(
     costs: Costs, begins: NDArray[np.bool_], member: NDArray[np.bool_], weight: int
 ) -> tuple[Costs, NDArray[np.int32]]:
-    """Return the costs if a leaf ends at each rank, and the states that they come from; both by state and rank.
-
-    An end inside a group costs an extra piece, and cuts its group and its member unless they are cut already.
-    """
+    """Return the costs if a leaf ends at each rank, and the states that they come from; both by state and rank."""
+    # An end inside a group costs an extra piece, and cuts its group and its member unless they are cut already.
     found = costs.copy()
     inside, within = ~begins, ~member
     found[:, inside] += 1
@@ -394,10 +388,8 @@ def _after_leaf(
 
 
 def _state_after(state: int, same_group: NDArray[np.bool_], same_member: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Return the state at the end of a leaf that begins in `state`, by whether it ends in the same group and member.
-
-    A group or member stays cut until its end.
-    """
+    """Return the state at the end of a leaf that begins in `state`, by whether it ends in the same group and member."""
+    # A group or member stays cut until its end.
     if state == WHOLE:
         return np.zeros(len(same_group), dtype=np.int64)
     if state == GROUP_CUT:

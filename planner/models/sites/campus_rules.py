@@ -15,59 +15,30 @@ from planner.models.sites.split_data import Pair, SplitData, capital_musd, energ
 from planner.physics.site import cost
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Rule:
     """One rule: a family of rows on a Pyomo block, the sentence that a conflict prints, and the bounds that it implies.
 
-    Attributes
-    ----------
-    rows
-        Add the rows to a model, in MW, M$, modules, sites and 1000 m², as the component named as the rule.
-    sentence
-        Say in the instance's figures what the rule asks for.
-    order
-        Place in which a conflict tries to leave the rule out: the one that says least to the user goes first.
-    scope
-        What the rule limits: `site` a single site, `grid` the power of any site, `split` how the sites relate to each
-        other or to the request. Rules of the split do not limit the load that one node could carry alone.
-    components
-        Components that hold further rows of the rule.
-    yearly
-        The rows are stated again for each scenario.
-    index_names
-        Leading entries of a row's index that name it to the user (None: all); the rest tell apart the parts of one
-        limit.
-    unit, scale
-        Unit of the limit in reports, and how many of these one unit of the rows is; None: the rows cannot be exceeded.
-    movable
-        An explanation may ask by how much the limit must move.
-    racks
-        Racks in all that the rule fixes.
-    max_modules, max_site_modules, min_site_modules
-        Bounds on the modules of the campus, of a site (given those of the campus), and of an open site (given the racks
-        in all and the most open sites), each from this rule alone; None: none.
-    max_sites, min_sites
-        Bounds on the open sites.
-    excludes
-        Whether the rule lets no two sites of a pair be open together, given the most open sites.
+    Each bound is from the rule alone, None or 1 if it has none; rules of the split do not limit what one node carries.
     """
 
-    rows: Callable[[Any, SplitData], None]
-    sentence: Callable[[SplitData], str]
-    order: int
-    scope: Literal["site", "grid", "split"]
-    components: tuple[str, ...] = ()
-    yearly: bool = False
-    index_names: int | None = None
-    unit: str | None = None
-    scale: float = 1.0
-    movable: bool = False
-    racks: Callable[[SplitData], int | None] = lambda _: None
-    max_modules: Callable[[SplitData], float | None] = lambda _: None
-    max_site_modules: Callable[[SplitData, str, int], float | None] = lambda *_: None
-    min_site_modules: Callable[[SplitData, int, int], int] = lambda *_: 1
-    max_sites: Callable[[SplitData], int | None] = lambda _: None
+    rows: Callable[[Any, SplitData], None]  # in MW, M$, modules, sites and 1000 m², as the component named as the rule
+    sentence: Callable[[SplitData], str]  # what the rule asks for, in the instance's figures
+    scope: Literal["site", "grid", "split"]  # one site, the power of any, or their relation to others and the request
+    order: int  # of the tries to leave the rule out of a conflict: the one that says least to the user goes first
+    components: tuple[str, ...] = ()  # that hold further rows
+    yearly: bool = False  # the rows are stated again for each scenario
+    index_names: int | None = None  # leading entries of a row's index that name it to the user (None: all)
+    unit: str | None = None  # of the limit in reports; None: the rows cannot be exceeded
+    scale: float = 1.0  # of these that one unit of the rows is
+    movable: bool = True  # with a unit: an explanation may ask by how much the limit must move
+    racks: Callable[[SplitData], int | None] = lambda _: None  # in all, that the rule fixes
+    max_modules: Callable[[SplitData], float | None] = lambda _: None  # of the campus
+    max_site_modules: Callable[[SplitData, str, int], float | None] = lambda *_: None  # given those of the campus
+    min_site_modules: Callable[[SplitData, int, int], int] = lambda *_: 1  # if open, given racks and most open sites
+    max_sites: Callable[[SplitData], int | None] = lambda _: None  # that are open
     min_sites: Callable[[SplitData], int] = lambda _: 1
+    # Whether no two sites of a pair may be open together, given the most open sites.
     excludes: Callable[[SplitData, Pair, int], bool] = lambda *_: False
 
     @property
@@ -89,12 +60,15 @@ def soft_excess(data: SplitData, rule: str, rows: int = 1) -> float:
     return 0.0 if soft is None else rows * soft.max_excess
 
 
+def modules_within(data: SplitData, rule: str, mw: float | None, rows: int = 1) -> float | None:
+    """Return the modules that a limit in MW and the excess of its soft rule allow; None without a limit."""
+    return None if mw is None else (mw + soft_excess(data, rule, rows)) / data.module_mw
+
+
 def load_mw(model: Any, data: SplitData, sites: Any) -> Any:
     """Return the draw of some sites at the grid: their modules, and where a block has it, the load `extra_mw`."""
-    extra = model.component("extra_mw")
-    return data.module_mw * sum(model.modules[site] for site in sites) + (
-        0 if extra is None else sum(extra[site] for site in sites)
-    )
+    extra, own = model.component("extra_mw"), data.module_mw * sum(model.modules[site] for site in sites)
+    return own + (0 if extra is None else sum(extra[site] for site in sites))
 
 
 def megawatts(value: float) -> str:
@@ -151,12 +125,16 @@ def _budget_sentence(data: SplitData) -> str:
     limits, site = data.instance.limits, data.grid.prices.site_usd / 1e6
     energy = min(data.energy_musd(site) for site in data.candidates)  # at the cheapest candidate
     module = module_capital_musd(data) + limits.budgeted_years * energy
-    return (
-        f"limits.budget_usd is {(limits.budget_usd or 0.0) / 1e6:,.6g} M$, "
-        f"a module costs at least {module:,.6g} M$"
-        + (f" with {limits.budgeted_years:g} years of energy" if limits.budgeted_years else "")
-        + (f" and an open site {site:,.6g} M$, together {module + site:,.6g} M$" if site else "")
-    )
+    years = f" with {limits.budgeted_years:g} years of energy" if limits.budgeted_years else ""
+    opened = f" and an open site {site:,.6g} M$, together {module + site:,.6g} M$" if site else ""
+    budget_musd = (limits.budget_usd or 0.0) / 1e6
+    return f"limits.budget_usd is {budget_musd:,.6g} M$, a module costs at least {module:,.6g} M${years}{opened}"
+
+
+def max_paid_modules(data: SplitData) -> float | None:
+    """Bound the modules of the campus by their capital alone; None without a budget."""
+    usd, module = data.instance.limits.budget_usd, module_capital_musd(data)
+    return None if usd is None or module <= 0 else usd / 1e6 / module
 
 
 def site_count(model: Any, data: SplitData) -> None:
@@ -173,10 +151,8 @@ def facility_power(model: Any, data: SplitData) -> None:
 
 
 def fault_split(model: Any, data: SplitData) -> None:
-    """Require sites in enough interconnections, and limit the share of all racks in any one of them.
-
-    An interconnection counts once a site in it is open: reached[i] <= sum of open[s] over its sites.
-    """
+    """Require sites in enough interconnections, and limit the share of all racks in any one of them."""
+    # An interconnection counts once a site in it is open: reached[i] <= sum of open[s] over its sites.
     rule = data.grid.rules.fault_split
     if not rule.enabled:
         return
@@ -185,9 +161,7 @@ def fault_split(model: Any, data: SplitData) -> None:
         by_area.setdefault(data.interconnection(site), []).append(site)
     areas = sorted(by_area)
     model.reached = pyo.Var(areas, domain=pyo.NonNegativeReals, bounds=(0, 1))
-    model.reaching = pyo.Constraint(
-        areas, rule=lambda model, i: model.reached[i] <= sum(model.open[s] for s in by_area[i])
-    )
+    model.reaching = pyo.Constraint(areas, rule=lambda m, i: m.reached[i] <= sum(m.open[s] for s in by_area[i]))
     total = sum(model.modules.values())
     model.fault_split = pyo.Constraint(pyo.Any)
     model.fault_split["min_interconnections"] = sum(model.reached.values()) >= rule.min_interconnections
@@ -201,11 +175,8 @@ def _one_site_each(data: SplitData, sites: int) -> bool:
     return split.enabled and sites == split.min_interconnections
 
 
-def _fault_split_min_site_modules(data: SplitData, racks: int, sites: int) -> int:
-    """Bound the modules of an open site from below: all racks less the largest share for each of the other sites.
-
-    The bound holds where every open site must be alone in its interconnection; otherwise it is 1 module.
-    """
+def min_fault_split_modules(data: SplitData, racks: int, sites: int) -> int:
+    """Bound an open site's modules by the racks less the others' largest shares, where each is alone in its area."""
     if not _one_site_each(data, sites):
         return 1
     left = 1 - (sites - 1) * data.grid.rules.fault_split.max_share
@@ -215,10 +186,10 @@ def _fault_split_min_site_modules(data: SplitData, racks: int, sites: int) -> in
 def _fault_split_sentence(data: SplitData) -> str:
     rule = data.grid.rules.fault_split
     areas = ", ".join(sorted({data.interconnection(site) for site in data.candidates}))
-    return (
-        f"grid.rules.fault_split wants sites in {rule.min_interconnections} interconnections, "
-        f"none with more than {rule.max_share:.0%} of the racks; candidates are in {areas}"
+    wanted = (
+        f"sites in {rule.min_interconnections} interconnections, none with more than {rule.max_share:.0%} of the racks"
     )
+    return f"grid.rules.fault_split wants {wanted}; candidates are in {areas}"
 
 
 def share_balance(model: Any, data: SplitData) -> None:
@@ -230,75 +201,48 @@ def share_balance(model: Any, data: SplitData) -> None:
     largest = max(model.modules[site].ub for site in sites)
     model.min_modules = pyo.Var(domain=pyo.NonNegativeReals, bounds=(0, largest))
     # A closed site does not count as the smallest.
-    model.smallest = pyo.Constraint(
-        sites, rule=lambda model, s: model.min_modules <= model.modules[s] + largest * (1 - model.open[s])
-    )
-    model.share_balance = pyo.Constraint(
-        sites, rule=lambda model, s: model.modules[s] <= rule.max_ratio * model.min_modules
-    )
+    model.smallest = pyo.Constraint(sites, rule=lambda m, s: m.min_modules <= m.modules[s] + largest * (1 - m.open[s]))
+    model.share_balance = pyo.Constraint(sites, rule=lambda m, s: m.modules[s] <= rule.max_ratio * m.min_modules)
+
+
+SHARE_BALANCE = "grid.rules.share_balance wants no site more than {:g} times the smallest"
 
 
 CAMPUS_RULES = (
-    Rule(rows=demand, sentence=_demand_sentence, order=170, scope="split", racks=lambda data: data.request.racks),
+    Rule(demand, _demand_sentence, "split", order=170, racks=lambda data: data.request.racks),
     Rule(
-        rows=pins,
-        sentence=_pins_sentence,
+        *(pins, _pins_sentence, "split"),
         order=160,
-        scope="split",
         racks=lambda data: data.pins.racks,
         max_sites=lambda data: data.pins.max_sites,
     ),
+    Rule(budget, _budget_sentence, "split", order=150, unit="USD", scale=1e6, max_modules=max_paid_modules),
     Rule(
-        rows=budget,
-        sentence=_budget_sentence,
-        order=150,
-        scope="split",
-        unit="USD",
-        scale=1e6,
-        movable=True,
-        max_modules=lambda data: (
-            None
-            if data.instance.limits.budget_usd is None or module_capital_musd(data) <= 0
-            else data.instance.limits.budget_usd / 1e6 / module_capital_musd(data)
-        ),
-    ),
-    Rule(
-        rows=site_count,
-        sentence=lambda data: f"grid.rules.max_sites is {data.grid.rules.max_sites}",
-        order=140,
-        scope="split",
+        site_count,
+        lambda data: f"grid.rules.max_sites is {data.grid.rules.max_sites}",
+        *("split", 140),
         unit="sites",
-        movable=True,
         max_sites=lambda data: (
-            None
-            if data.grid.rules.max_sites is None
-            else data.grid.rules.max_sites + math.floor(soft_excess(data, "site_count") + 1e-9)
+            None if (own := data.grid.rules.max_sites) is None else own + int(soft_excess(data, "site_count") + 1e-9)
         ),
     ),
     Rule(
-        rows=facility_power,
-        sentence=lambda data: f"limits.facility_power_mw is {data.instance.limits.facility_power_mw:,.6g}",
-        order=130,
-        scope="grid",
+        facility_power,
+        lambda data: f"limits.facility_power_mw is {data.instance.limits.facility_power_mw:,.6g}",
+        *("grid", 130),
         unit="MW",
-        movable=True,
-        max_modules=lambda data: (
-            None
-            if data.instance.limits.facility_power_mw is None
-            else (data.instance.limits.facility_power_mw + soft_excess(data, "facility_power")) / data.module_mw
-        ),
+        max_modules=lambda data: modules_within(data, "facility_power", data.instance.limits.facility_power_mw),
     ),
     Rule(
-        rows=fault_split,
-        sentence=_fault_split_sentence,
+        *(fault_split, _fault_split_sentence, "split"),
         order=110,
-        scope="split",
         index_names=1,
         unit="modules",
+        movable=False,
         max_site_modules=lambda data, _, modules: (
             data.grid.rules.fault_split.max_share * modules if data.grid.rules.fault_split.enabled else None
         ),
-        min_site_modules=_fault_split_min_site_modules,
+        min_site_modules=min_fault_split_modules,
         min_sites=lambda data: (
             data.grid.rules.fault_split.min_interconnections if data.grid.rules.fault_split.enabled else 1
         ),
@@ -306,13 +250,5 @@ CAMPUS_RULES = (
             _one_site_each(data, sites) and data.interconnection(pair[0]) == data.interconnection(pair[1])
         ),
     ),
-    Rule(
-        rows=share_balance,
-        sentence=lambda data: (
-            "grid.rules.share_balance wants no site more than "
-            f"{data.grid.rules.share_balance.max_ratio:g} times the smallest"
-        ),
-        order=60,
-        scope="split",
-    ),
+    Rule(share_balance, lambda data: SHARE_BALANCE.format(data.grid.rules.share_balance.max_ratio), "split", order=60),
 )

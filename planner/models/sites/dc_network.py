@@ -17,7 +17,7 @@ The rule after a contingency, which the checker replays from the physics alone:
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain
+from itertools import accumulate, chain
 from typing import Any
 
 import numpy as np
@@ -94,11 +94,6 @@ class DcNetwork:
 
     The columns are, in this order: generation by node, modules and opening by candidate, then installation and flow of
     each circuit to build, then the load in MW that each candidate has in addition to its modules.
-
-    Attributes
-    ----------
-    circuits_to_build
-        Corridor and number of each circuit that can be built; circuits of a corridor are built in order.
     """
 
     grid: Grid
@@ -160,38 +155,23 @@ class DcNetwork:
 
     @cached_property
     def circuits_to_build(self) -> list[tuple[str, int]]:
-        """Corridor and number of each circuit that can be built."""
+        """Corridor and number of each circuit that can be built; circuits of a corridor are built in order."""
         return [(corridor.id, j) for corridor in self.buildable for j in range(corridor.circuits)]
 
-    @property
-    def first_modules(self) -> int:
-        """First column of the modules."""
-        return len(self.nodes)
-
-    @property
-    def first_open(self) -> int:
-        """First column of the openings."""
-        return self.first_modules + len(self.candidates)
-
-    @property
-    def first_installed(self) -> int:
-        """First column of the installed circuits."""
-        return self.first_open + len(self.candidates)
-
-    @property
-    def first_circuit_flow(self) -> int:
-        """First column of the flows on new circuits."""
-        return self.first_installed + len(self.circuits_to_build)
-
-    @property
-    def first_extra(self) -> int:
-        """First of the columns of the candidates' load in addition to their modules, in MW."""
-        return self.first_circuit_flow + len(self.circuits_to_build)
-
-    @property
-    def width(self) -> int:
-        """Number of columns."""
-        return self.first_extra + len(self.candidates)
+    @cached_property
+    def at(self) -> dict[str, slice]:
+        """Places of the columns of each kind, in their order."""
+        sites, new = len(self.candidates), len(self.circuits_to_build)
+        sizes = {
+            "generated": len(self.nodes),
+            "modules": sites,
+            "open": sites,
+            "installed": new,
+            "flow": new,
+            "extra": sites,
+        }
+        ends = zip(sizes.items(), accumulate(sizes.values()), strict=True)
+        return {name: slice(end - size, end) for (name, size), end in ends}
 
     @cached_property
     def base(self) -> BuiltNetwork:
@@ -207,9 +187,8 @@ class DcNetwork:
     def built(self, point: Floats) -> tuple[int, ...]:
         """Return the circuits built in each corridor, of a point whose integers are whole."""
         total = dict.fromkeys((corridor.id for corridor in self.buildable), 0.0)
-        for value, (name, _) in zip(
-            point[self.first_installed : self.first_circuit_flow], self.circuits_to_build, strict=True
-        ):
+        installed = point[self.at["installed"]]
+        for value, (name, _) in zip(installed, self.circuits_to_build, strict=True):
             total[name] += value
         return tuple(round(count) for count in total.values())
 
@@ -227,27 +206,25 @@ class DcNetwork:
             )
             # By circuits, exactly these are built: the last one is, the next one is not.
             count = {corridor.id: count for corridor, count in zip(self.buildable, built, strict=True)}
-            edges = [
-                (i, j < count[k]) for i, (k, j) in enumerate(self.circuits_to_build) if j in (count[k] - 1, count[k])
-            ]
+            last = [(i, k, j) for i, (k, j) in enumerate(self.circuits_to_build) if j in (count[k] - 1, count[k])]
             self._topologies[built] = BuiltNetwork(
                 network=network,
                 lines=tuple(corridor.id for corridor, _ in lines),
                 rating_mw=np.asarray([corridor.rating_mw for corridor, _ in lines]),
-                condition=tuple((self.first_installed + i, installed) for i, installed in edges),
+                condition=tuple((self.at["installed"].start + i, j < count[k]) for i, k, j in last),
             )
         return self._topologies[built]
 
     def injection(self, point: Floats) -> Floats:
         """Return the power into the network at each node in MW: generation less the load of the node and its site."""
-        mw = point[: self.first_modules] - self.load_mw
-        mw[self.site_nodes] -= self.module_mw * point[self.first_modules : self.first_open] + point[self.first_extra :]
+        mw = point[self.at["generated"]] - self.load_mw
+        mw[self.site_nodes] -= self.module_mw * point[self.at["modules"]] + point[self.at["extra"]]
         return mw
 
     def injection_into_base(self, point: Floats) -> Floats:
         """Return the power into the existing network: a new circuit is load at one end and generation at the other."""
         mw = self.injection(point)
-        for (k, _), flow in zip(self.circuits_to_build, point[self.first_circuit_flow : self.first_extra], strict=True):
+        for (k, _), flow in zip(self.circuits_to_build, point[self.at["flow"]], strict=True):
             mw[self.nodes[self.corridors[k].a]] -= flow
             mw[self.nodes[self.corridors[k].b]] += flow
         return mw
@@ -257,17 +234,17 @@ class DcNetwork:
         return float(by_node @ self.load_mw)
 
     def row(self, by_node: Floats, *, new: bool) -> Floats:
-        """Return a linear function of the injections as one of the columns; `new` counts the flows on new circuits.
+        """Return a linear function of the injections, less the nodes' own load, as a row of the columns.
 
-        The nodes' own load is no column: `of_load` moves it to the other side.
+        `new` counts the flows on new circuits; `of_load` moves the load to the other side.
         """
-        row = np.zeros(self.width)
-        row[: self.first_modules] = by_node
-        row[self.first_modules : self.first_open] = -self.module_mw * by_node[self.site_nodes]
-        row[self.first_extra :] = -by_node[self.site_nodes]
+        row = np.zeros(self.at["extra"].stop)
+        row[self.at["generated"]] = by_node
+        row[self.at["modules"]] = -self.module_mw * by_node[self.site_nodes]
+        row[self.at["extra"]] = -by_node[self.site_nodes]
         for i, (k, _) in enumerate(self.circuits_to_build if new else ()):
             corridor = self.corridors[k]
-            row[self.first_circuit_flow + i] = by_node[self.nodes[corridor.b]] - by_node[self.nodes[corridor.a]]
+            row[self.at["flow"].start + i] = by_node[self.nodes[corridor.b]] - by_node[self.nodes[corridor.a]]
         return row
 
     def cut(
@@ -301,13 +278,10 @@ MAX_STORED = 60_000_000  # factors held in memory; of larger grids they are comp
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """Contingencies side by side: after contingency j, flow l is flow[l] + factor[l, j] · source[j].
-
-    The source is the flow on the lost circuit's corridor, or the generation at the lost unit's node: number `lost[j]`.
-    """
+    """Contingencies side by side: after contingency j, flow l is flow[l] + factor[l, j] · source[j]."""
 
     unit: bool
-    lost: Integers
+    lost: Integers  # the corridor whose flow, or the node whose generation, is the source
     factor: Floats
 
 

@@ -25,8 +25,7 @@ class Rejected(Frozen):
     missing_mw: float = Field(description="What it lacks of the load of the whole plan.")
     stopped_by: tuple[str, ...] = Field(description="Rules that exclude one module more there.")
     dearer_usd_per_year: float | None = Field(
-        None,
-        description="Of the cheapest split of the same racks that opens it; null: none, or the time ended before.",
+        None, description="Of the cheapest split of the same racks that opens it; null: none, or the time ended before."
     )
     no_split: bool = Field(False, description="It is proven that no split of the same racks opens it.")
     ready_months: float | None = Field(

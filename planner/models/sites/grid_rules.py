@@ -11,7 +11,7 @@ import networkx as nx
 import numpy as np
 import pyomo.core as pyo
 
-from planner.models.sites.campus_rules import Rule, load_mw, megawatts, soft_excess
+from planner.models.sites.campus_rules import Rule, load_mw, megawatts, modules_within
 from planner.models.sites.dc_network import DcNetwork
 from planner.models.sites.split_data import SplitData
 from planner.physics.site.grid import BASE_MVA, normal_share
@@ -31,7 +31,7 @@ def count_circuits(model: Any, network: DcNetwork) -> None:
     model.installed = pyo.Var(keys, domain=pyo.Binary)
     new = {corridor.id: corridor.circuits for corridor in network.buildable}
     model.counting = pyo.Constraint(
-        list(new), rule=lambda model, k: sum(model.installed[k, j] for j in range(new[k])) == model.circuits[k]
+        list(new), rule=lambda m, k: sum(m.installed[k, j] for j in range(new[k])) == m.circuits[k]
     )
     later = [(k, j) for k, j in keys if j]
     model.in_order = pyo.Constraint(later, rule=lambda model, k, j: model.installed[k, j] <= model.installed[k, j - 1])
@@ -75,7 +75,7 @@ def new_circuits(model: Any, data: SplitData, network: DcNetwork) -> None:
     signed = [(*key, sign) for key in keys for sign in (1, -1)]
     rating = {k: network.corridors[k].rating_mw * normal_share(data.grid) for k, _ in keys}
     model.new_rating = pyo.Constraint(
-        signed, rule=lambda model, k, j, sign: sign * model.circuit_flow[k, j] <= rating[k] * model.installed[k, j]
+        signed, rule=lambda m, k, j, sign: sign * m.circuit_flow[k, j] <= rating[k] * m.installed[k, j]
     )
     max_angle = _max_angles(data, network)
     widest = max(max_angle.values(), default=0.0)
@@ -93,11 +93,8 @@ def new_circuits(model: Any, data: SplitData, network: DcNetwork) -> None:
         by_node = net.angles(unit)
         row = network.row(by_node, new=True)
         # Below 1e-15 a coefficient is what rounding leaves of zero.
-        within = pyo.quicksum(
-            float(row[i]) * variable
-            for i, variable in enumerate(variables)
-            if variable is not None and abs(row[i]) > 1e-15
-        )
+        terms = ((float(x), own) for x, own in zip(row, variables, strict=True) if own is not None and abs(x) > 1e-15)
+        within = pyo.quicksum(x * own for x, own in terms)
         apart = net.island[start] != net.island[end]
         shift = model.island_shift[int(net.island[start])] - model.island_shift[int(net.island[end])] if apart else 0.0
         return model.angle[k] == within - network.of_load(by_node) + shift
@@ -113,21 +110,16 @@ def new_circuits(model: Any, data: SplitData, network: DcNetwork) -> None:
 
 
 def _max_angles(data: SplitData, network: DcNetwork) -> dict[str, float]:
-    """Bound the angle between the ends of each new corridor, in radians, by the ratings along a path.
-
-    A circuit at its rating has its ends rating · |x| apart. Between islands the path may lead over any new circuits and
-    through any islands, so all of them are added up. A smaller bound would forbid angles that are possible.
-    """
+    """Bound the angle between the ends of each new corridor, in radians, by the ratings along a path."""
+    # A circuit at its rating has its ends rating · |x| apart. Between islands the path may lead over any new circuits
+    # and through any islands, so all of them are added up. A smaller bound would forbid angles that are possible.
     share = normal_share(data.grid) / BASE_MVA
     graph = nx.Graph()
     graph.add_nodes_from(network.nodes)
     for corridor in network.existing:
         across = share * corridor.rating_mw * abs(corridor.reactance_pu or 0.0)
-        graph.add_edge(
-            corridor.a,
-            corridor.b,
-            across=min(across, graph.get_edge_data(corridor.a, corridor.b, {"across": across})["across"]),
-        )
+        known = graph.get_edge_data(corridor.a, corridor.b, {"across": across})
+        graph.add_edge(corridor.a, corridor.b, across=min(across, known["across"]))
     bound, everywhere = {}, None
     for corridor in network.buildable:
         if nx.has_path(graph, corridor.a, corridor.b):
@@ -196,9 +188,15 @@ def headroom(model: Any, data: SplitData) -> None:
     """Limit the draw of each balancing authority's sites to its headroom."""
     areas = [area for area in data.authorities if data.grid.rules.headroom and data.sites_of(area)]
     limit = {area: data.authorities[area].headroom_mw for area in areas}
-    model.headroom = pyo.Constraint(
-        areas, rule=lambda model, area: load_mw(model, data, data.sites_of(area)) <= limit[area]
-    )
+    model.headroom = pyo.Constraint(areas, rule=lambda m, area: load_mw(m, data, data.sites_of(area)) <= limit[area])
+
+
+def _headroom_modules(data: SplitData, site: str | None = None, _: int = 0) -> float | None:
+    """Bound the modules of a site by its authority's headroom, or those of the campus by that of all."""
+    if not data.grid.rules.headroom:
+        return None
+    areas = list(data.authorities) if site is None else [data.candidates[site].balancing_authority]
+    return modules_within(data, "headroom", sum(data.authorities[area].headroom_mw for area in areas), len(areas))
 
 
 def _headroom_sentence(data: SplitData) -> str:
@@ -216,15 +214,13 @@ def generation(model: Any, data: SplitData) -> None:
     if not data.grid.rules.generation:
         return
     if data.grid.rules.grid_model == "none":
-        areas = [area for area in data.authorities if data.sites_of(area)]
+        spare = {area: data.spare_mw([area]) for area in data.authorities if data.sites_of(area)}
         model.generation = pyo.Constraint(
-            areas, rule=lambda model, area: load_mw(model, data, data.sites_of(area)) <= data.spare_mw([area])
+            list(spare), rule=lambda m, area: load_mw(m, data, data.sites_of(area)) <= spare[area]
         )
         return
-    available = {node.id: node.generation_mw for node in data.grid.nodes}
-    model.generation = pyo.Constraint(
-        list(model.generated), rule=lambda model, node: model.generated[node] <= available[node]
-    )
+    mw = {node.id: node.generation_mw for node in data.grid.nodes}
+    model.generation = pyo.Constraint(list(model.generated), rule=lambda m, node: m.generated[node] <= mw[node])
 
 
 def _generation_modules(data: SplitData) -> float | None:
@@ -234,13 +230,12 @@ def _generation_modules(data: SplitData) -> float | None:
         total = sum(data.spare_mw([area]) for area in data.authorities)
     else:
         total = data.spare_mw(data.authorities)
-    return (total + soft_excess(data, "generation", len(data.grid.nodes))) / data.module_mw
+    return modules_within(data, "generation", total, len(data.grid.nodes))
 
 
 def _generation_sentence(data: SplitData) -> str:
-    sentence = "plants can spare " + ", ".join(
-        f"{area} {megawatts(data.spare_mw([area]))}" for area in data.authorities
-    )
+    each = ", ".join(f"{area} {megawatts(data.spare_mw([area]))}" for area in data.authorities)
+    sentence = f"plants can spare {each}"
     if data.grid.rules.grid_model == "none":
         return sentence
     best = max(data.candidates.values(), key=lambda node: (node.generation_mw, node.id))
@@ -253,9 +248,8 @@ def rating(model: Any, data: SplitData) -> None:
 
     def row(model: Any, key: str, sign: int) -> Any:
         corridor = data.corridors[key]
-        return sign * model.flow[key] <= share * corridor.rating_mw * (
-            model.circuits[key] if corridor.new else corridor.circuits
-        )
+        circuits = model.circuits[key] if corridor.new else corridor.circuits
+        return sign * model.flow[key] <= share * corridor.rating_mw * circuits
 
     keys = list(data.corridors) if data.grid.rules.grid_model == "transport" else []
     model.rating = pyo.Constraint([(key, sign) for key in keys for sign in (1, -1)], rule=row)
@@ -275,70 +269,31 @@ def _rating_sentence(data: SplitData) -> str:
 
 
 def security(model: Any, data: SplitData) -> None:
-    """Require that after each N-1 contingency the grid keeps its ratings, and its plants their spare power.
-
-    Only the reserves are stated at once; flows after contingencies are lazy rows.
-    """
+    """Require that after each N-1 contingency the grid keeps its ratings, and its plants their spare power."""
+    # Only the reserves are stated at once; flows after contingencies are lazy rows.
     if data.network is not None and data.grid.rules.n1 == "full":
         reserves(model, data.network)
 
 
+AFTER_OUTAGE = "flows after an outage must stay within ratings, and plants within what they can spare"
 GRID_RULES = (
     Rule(
-        rows=headroom,
-        sentence=_headroom_sentence,
+        *(headroom, _headroom_sentence, "grid"),
         order=120,
-        scope="grid",
         yearly=True,
         unit="MW",
-        movable=True,
-        max_modules=lambda data: (
-            (
-                sum(area.headroom_mw for area in data.authorities.values())
-                + soft_excess(data, "headroom", len(data.authorities))
-            )
-            / data.module_mw
-            if data.grid.rules.headroom
-            else None
-        ),
-        max_site_modules=lambda data, site, _: (
-            (data.authorities[data.candidates[site].balancing_authority].headroom_mw + soft_excess(data, "headroom"))
-            / data.module_mw
-            if data.grid.rules.headroom
-            else None
-        ),
+        max_modules=_headroom_modules,
+        max_site_modules=_headroom_modules,
     ),
+    Rule(generation, _generation_sentence, "grid", order=30, yearly=True, unit="MW", max_modules=_generation_modules),
+    Rule(rating, _rating_sentence, "grid", order=20, components=("new_rating",), yearly=True, index_names=1, unit="MW"),
     Rule(
-        rows=generation,
-        sentence=_generation_sentence,
-        order=30,
-        scope="grid",
-        yearly=True,
-        unit="MW",
-        movable=True,
-        max_modules=_generation_modules,
-    ),
-    Rule(
-        rows=rating,
-        sentence=_rating_sentence,
-        order=20,
-        scope="grid",
-        components=("new_rating",),
-        yearly=True,
-        index_names=1,
-        unit="MW",
-        movable=True,
-    ),
-    Rule(
-        rows=security,
-        sentence=lambda data: (
-            f'grid.rules.n1 "{data.grid.rules.n1}": '
-            "flows after an outage must stay within ratings, and plants within what they can spare"
-        ),
-        order=10,
-        scope="grid",
+        security,
+        lambda data: f'grid.rules.n1 "{data.grid.rules.n1}": {AFTER_OUTAGE}',
+        *("grid", 10),
         components=("unit_reserve",),
         yearly=True,
         unit="MW",
+        movable=False,
     ),
 )

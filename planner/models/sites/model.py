@@ -67,8 +67,7 @@ def violated(
 ) -> list[GridCut]:
     """Return cuts for the violations of a point in the topology that its circuits make, valid in that topology alone.
 
-    `by_topology` stores the contingencies of each. The point's binaries must be whole where there is something to
-    build.
+    `by_topology` stores the contingencies of each. The point's binaries must be whole where something can be built.
     """
     built = network.built(point)
     if built not in by_topology:
@@ -90,12 +89,11 @@ def _conditions(of: Contingencies, line: int, point: Floats, by_line: SitesByLin
     condition = of.topology.condition
     if by_line is None:
         return [condition]
-    columns = [of.network.first_open + i for i in by_line[line]]
+    columns = [of.network.at["open"].start + i for i in by_line[line]]
     return [(*condition, (column, True)) for column in columns if point[column] > 0.5]
 
 
 def _overload_cuts(of: Contingencies, point: Floats, by_line: SitesByLine | None, tolerance: float) -> list[GridCut]:
-    """Return cuts for the worst overloads of all contingencies."""
     topology = of.topology
     flow = topology.network.flows(of.network.injection(point))
     limit = topology.rating_mw * topology.network.circuits
@@ -113,11 +111,8 @@ def _overload_cuts(of: Contingencies, point: Floats, by_line: SitesByLine | None
         for j in np.flatnonzero(excess[worst, np.arange(excess.shape[1])] > tolerance):
             i, k = int(worst[j]), int(batch.lost[j])
             if batch.unit or _conditions(of, k, point, by_line):
-                overloads.append(
-                    Overload(
-                        excess=float(excess[i, j]), line=i, lost=k, unit=batch.unit, factor=float(batch.factor[i, j])
-                    )
-                )
+                own, share = float(excess[i, j]), float(batch.factor[i, j])
+                overloads.append(Overload(excess=own, line=i, lost=k, unit=batch.unit, factor=share))
     overloads.sort(key=lambda overload: (-overload.excess, overload.line, overload.lost, overload.unit))
     kept, count = [], dict[int, int]()  # the worst, and at most a few of one monitored line
     for overload in overloads:
@@ -131,9 +126,7 @@ def _cuts_of(
     of: Contingencies, point: Floats, flow: Floats, overloads: list[Overload], by_line: SitesByLine | None
 ) -> Iterator[GridCut]:
     topology, network = of.topology, of.network
-    lines = sorted(
-        {overload.line for overload in overloads} | {overload.lost for overload in overloads if not overload.unit}
-    )
+    lines = sorted({x.line for x in overloads} | {x.lost for x in overloads if not x.unit})
     ptdf = dict(zip(lines, topology.network.ptdf(lines), strict=True))
     names = list(network.nodes)
     for overload in overloads:
@@ -155,10 +148,8 @@ def _cuts_of(
 
 
 def _island_cuts(of: Contingencies, point: Floats, by_line: SitesByLine | None, tolerance: float) -> Iterator[GridCut]:
-    """Require that each island left by a lost bridge feeds itself: no site without plants, no plant above its limit.
-
-    The nodes' own load in an island without plants is lost with the line.
-    """
+    """Require that each island left by a lost bridge feeds itself: no site without plants, no plant above its limit."""
+    # The nodes' own load in an island without plants is lost with the line.
     net = of.topology.network
     injection = of.network.injection(point)
     for line in (line for line in of.lines if line in net.bridges):
@@ -196,7 +187,7 @@ def _feed_itself(
 def _reserve_cuts(of: Contingencies, point: Floats, tolerance: float) -> Iterator[GridCut]:
     """Require the same share of every plant of an island as reserve, that of its worst loss of a unit."""
     network, island, others = of.network, of.topology.network.island, of.others_mw
-    generated, available, unit = point[: network.first_modules], network.available_mw, network.unit_share
+    generated, available, unit = point[network.at["generated"]], network.available_mw, network.unit_share
     for node in np.flatnonzero((unit * available > 0) & (others <= 0) & (generated > tolerance)):
         yield _reserve_cut(of, int(node), None)
     share = np.where(others > 0, unit * generated / np.where(others > 0, others, 1.0), 0.0)
@@ -212,7 +203,7 @@ def _reserve_cuts(of: Contingencies, point: Floats, tolerance: float) -> Iterato
 def _reserve_cut(of: Contingencies, plant: int, lost: int | None) -> GridCut:
     """Require one plant's reserve for the loss of another's unit; a plant alone in its island may not feed in."""
     network, names = of.network, list(of.network.nodes)
-    row = np.zeros(network.width)
+    row = np.zeros(network.at["extra"].stop)
     row[plant] = 1.0
     upper, reach = 0.0, 1.0
     if lost is not None:
@@ -267,12 +258,8 @@ class YearRows:
         binaries = np.asarray([i for i, _ in cut.condition])
         signs = np.asarray([big_m if wanted else -big_m for _, wanted in cut.condition])
         upper = cut.upper + big_m * sum(wanted for _, wanted in cut.condition)
-        return LazyRow(
-            name=name,
-            columns=np.concatenate([cut.columns, binaries]),
-            values=np.concatenate([cut.values, signs]),
-            upper=upper,
-        )
+        columns, values = np.concatenate([cut.columns, binaries]), np.concatenate([cut.values, signs])
+        return LazyRow(name=name, columns=columns, values=values, upper=upper)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -302,11 +289,8 @@ class LazyRows:
     def broken(self, point: npt.NDArray[np.float64], *, whole: bool, quick: bool) -> list[LazyRow]:
         """Return cuts for the violations of the point in any year."""
         self.years[0].network.effort.rounds += 1
-        width = self._width
-        by_year = [
-            year.broken(point[i * width : (i + 1) * width], whole=whole, quick=quick)
-            for i, year in enumerate(self.years)
-        ]
+        parts = [point[i * self._width : (i + 1) * self._width] for i in range(len(self.years))]
+        by_year = [year.broken(own, whole=whole, quick=quick) for year, own in zip(self.years, parts, strict=True)]
         return [row for i, rows in enumerate(by_year) for row in self._placed(i, rows)]
 
 
@@ -315,10 +299,11 @@ def attach(model: Any, data: SplitData, without: Collection[str], *, load_mw: fl
     if data.network is None:
         return
     rules = ({"rating", "security"} if data.grid.rules.n1 in N1_RULES else {"rating"}) - set(without)
+    at = data.network.at
     every_year = [(year, year.data.network) for year in years(model, data) if year.data.network]
     model.lazy = LazyRows(
         columns=[column for year, network in every_year for column in columns(year.block, network)],
-        gates=[(data.network.first_modules + i, data.network.first_open + i) for i in range(len(data.candidates))],
+        gates=[(at["modules"].start + i, at["open"].start + i) for i in range(len(data.candidates))],
         years=[
             YearRows(
                 network=network,
@@ -341,13 +326,8 @@ def security_space(network: DcNetwork) -> dict[str, int]:
     return space
 
 
-RULES: dict[str, Rule] = {
-    rule.name: rule
-    for rule in sorted(
-        (*campus_rules.CAMPUS_RULES, *grid_rules.GRID_RULES, *site_rules.SITE_RULES, *site_rules.LINK_RULES),
-        key=lambda rule: rule.order,
-    )
-}
+EVERY = (*campus_rules.CAMPUS_RULES, *grid_rules.GRID_RULES, *site_rules.SITE_RULES, *site_rules.LINK_RULES)
+RULES: dict[str, Rule] = {rule.name: rule for rule in sorted(EVERY, key=lambda rule: rule.order)}
 
 
 def rules_without(names: Collection[str] = ()) -> list[Rule]:
@@ -361,9 +341,9 @@ def rule_of(row: str) -> Rule:
 
 
 def loosen(block: Any, rule: Rule, limit: float, name: str = "excess") -> Any:
-    """Let the rows of a rule be exceeded, each by `limit`; return the excess by the row's name, None without rows.
+    """Let the rows of a rule be exceeded, each by `limit`: by `<rule>_<name>` of the block, which is returned.
 
-    The variable is `<rule>_<name>` of the block.
+    None where the block has no such rows.
     """
     rows = block.component(rule.name)
     if rows is None or not len(rows):
@@ -443,18 +423,14 @@ def build(
     return model
 
 
-def _variables(
-    model: Any, data: SplitData, rules: list[Rule], sites: int | None, max_load_mw: float, total: int
-) -> None:
+def _variables(model: Any, data: SplitData, rules: list[Rule], sites: int | None, load: float, total: int) -> None:
     """Create the decisions, and tie modules to open sites: minimum · open[s] <= modules[s] <= maximum · open[s]."""
     minimum = site_rules.min_site_modules(data, rules, site_rules.max_sites(data, rules) if sites is None else sites)
     maximum = {s: site_rules.max_site_modules(data, s, total, rules) for s in data.candidates}
     candidates = list(data.candidates)
     model.open = pyo.Var(candidates, domain=pyo.Binary)
     model.modules = pyo.Var(candidates, domain=pyo.NonNegativeIntegers, bounds=(0, total))
-    model.open_if_used = pyo.Constraint(
-        candidates, rule=lambda model, s: model.modules[s] <= maximum[s] * model.open[s]
-    )
+    model.open_if_used = pyo.Constraint(candidates, rule=lambda m, s: m.modules[s] <= maximum[s] * m.open[s])
     model.used_if_open = pyo.Constraint(candidates, rule=lambda model, s: model.modules[s] >= minimum * model.open[s])
     new = {corridor.id: corridor.circuits for corridor in data.corridors.values() if corridor.new}
     model.circuits = pyo.Var(list(new), domain=pyo.NonNegativeIntegers, bounds=lambda _, k: (0, new[k]))
@@ -462,7 +438,7 @@ def _variables(
     model.steps = pyo.Var(list(upgrades), domain=pyo.NonNegativeIntegers, bounds=lambda _, site: (0, upgrades[site]))
     if data.network is not None:
         grid_rules.count_circuits(model, data.network)
-    _power(model, data, rules, max_load_mw)
+    _power(model, data, rules, load)
     site_rules.link_variables(model, data, rules, sites)
 
 
@@ -484,9 +460,8 @@ def _balance(model: Any, data: SplitData) -> None:
             corridor = data.corridors[key]
             # A corridor's flow is positive from a to b; a loop brings nothing.
             inflow += 0 if corridor.a == corridor.b else model.flow[key] if corridor.b == node else -model.flow[key]
-        return model.generated[node] + inflow == drawn[node] + (
-            load_mw(model, data, [node]) if node in data.candidates else 0
-        )
+        site = load_mw(model, data, [node]) if node in data.candidates else 0
+        return model.generated[node] + inflow == drawn[node] + site
 
     model.balance = pyo.Constraint(list(data.graph) if data.grid.rules.grid_model == "transport" else [], rule=row)
     if data.network is not None:
@@ -494,18 +469,15 @@ def _balance(model: Any, data: SplitData) -> None:
 
 
 def yearly_musd(model: Any, data: SplitData) -> Any:
-    """Return energy, sites, lines and WAN spread over their lives, and the excess of soft rules, in M$ per year.
-
-    Racks and fabric cost the same in every split of a given total, so they are left out.
-    """
+    """Return energy, sites, lines and WAN spread over their lives, and the excess of soft rules, in M$ per year."""
+    # Racks and fabric cost the same in every split of a given total, so they are left out.
     rate, prices = data.grid.prices.discount_rate, data.grid.prices
     lease = cost.annuity(rate, data.wan.fibre_life_years) / 1e6
     equipment = cost.annuity(rate, prices.it_life_years) / 1e6
-    price = {pair: data.link_prices(pair) for pair in model.pair}
-    links = sum(
-        model.fibres[pair] * (price[pair][0] * lease) + model.wavelengths[pair] * (price[pair][1] * equipment)
-        for pair in model.pair
-    )
+    links: Any = 0
+    for pair in model.pair:
+        fibre_usd, wave_usd = data.link_prices(pair)
+        links += model.fibres[pair] * (fibre_usd * lease) + model.wavelengths[pair] * (wave_usd * equipment)
     energy = expected_musd(model, data, energy_musd(model, data))
     construction = cost.annuity(rate, prices.site_life_years) * construction_musd(model, data)
     return energy + construction + links + penalty_musd(model, data)

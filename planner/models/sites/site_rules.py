@@ -20,15 +20,25 @@ def min_site(model: Any, data: SplitData) -> None:
     model.min_site = pyo.Constraint(sites, rule=lambda model, s: model.modules[s] >= minimum * model.open[s])
 
 
+def _min_site_sentence(data: SplitData) -> str:
+    modules = data.grid.rules.min_site_modules
+    return f"a site holds {modules} modules at least ({megawatts(modules * data.module_mw)})"
+
+
 def area(model: Any, data: SplitData) -> None:
     """Limit the cooling of a site to its land, in 1000 m²."""
     density = data.hardware.cooling_kw_per_m2
-    land = {
-        site: node.area_m2 for site, node in data.candidates.items() if node.area_m2 is not None and density is not None
-    }
+    given = {site: node.area_m2 for site, node in data.candidates.items()} if density is not None else {}
+    land = {site: m2 / 1e3 for site, m2 in given.items() if m2 is not None}
     model.area = pyo.Constraint(
-        list(land), rule=lambda model, site: load_mw(model, data, [site]) / (density or 1.0) <= land[site] / 1e3
+        list(land), rule=lambda m, site: load_mw(m, data, [site]) / (density or 1.0) <= land[site]
     )
+
+
+def max_cooled_modules(data: SplitData, site: str, _: int) -> float | None:
+    """Bound the modules of a site by the land that their cooling takes; None where either is not given."""
+    land, module = data.candidates[site].area_m2, cost.cooling_m2(data.hardware, data.module_racks)
+    return None if land is None or module is None else (land + soft_excess(data, "area")) / module
 
 
 def _area_sentence(data: SplitData) -> str:
@@ -40,18 +50,14 @@ def _area_sentence(data: SplitData) -> str:
 
 
 def interconnect(model: Any, data: SplitData) -> None:
-    """Require that a site's circuits carry a share of its load, with all circuits in service or without the largest.
-
-    Which circuit is the largest depends on the corridors that are built, so there is a row for each that could be.
-    """
+    """Require that a site's circuits carry a share of its load, with all circuits in service or without the largest."""
+    # Which circuit is the largest depends on the corridors that are built, so there is a row for each that could be.
     rule = data.grid.rules.interconnect
     if not rule.enabled:
         return
-    new = [name for name, corridor in data.corridors.items() if corridor.new]
-    model.built = pyo.Var(new, domain=pyo.Binary)
-    model.building = pyo.Constraint(
-        new, rule=lambda model, k: model.circuits[k] <= data.corridors[k].circuits * model.built[k]
-    )
+    new = {name: corridor.circuits for name, corridor in data.corridors.items() if corridor.new}
+    model.built = pyo.Var(list(new), domain=pyo.Binary)
+    model.building = pyo.Constraint(list(new), rule=lambda m, k: m.circuits[k] <= new[k] * m.built[k])
     largest = {site: largest_circuit_mw(data.grid, site) for site in data.candidates}
     n1 = rule.reading != "capacity"
 
@@ -62,11 +68,8 @@ def interconnect(model: Any, data: SplitData) -> None:
             lost_mw = largest[site] + (data.corridors[lost].rating_mw - largest[site]) * model.built[lost]
         return rule.share * _drawn_mw(model, data, site) <= _circuits_mw(model, data, site, largest[site]) - lost_mw
 
-    corridors = {
-        site: [data.corridors[name] for _, _, name in data.graph.edges(site, keys=True)] for site in data.candidates
-    }
-    every = ((site, corridor) for site in corridors for corridor in corridors[site] if n1 and corridor.new)
-    larger = [(site, corridor.id) for site, corridor in every if corridor.rating_mw > largest[site]]
+    ends = ((site, data.corridors[key]) for site in data.candidates for *_, key in data.graph.edges(site, keys=True))
+    larger = [(s, own.id) for s, own in ends if n1 and own.new and own.rating_mw > largest[s]]
     model.interconnect = pyo.Constraint(sorted([(site, "standing") for site in data.candidates] + larger), rule=row)
 
 
@@ -83,10 +86,7 @@ def _circuits_mw(model: Any, data: SplitData, site: str, largest_mw: float) -> A
 
 
 def _drawn_mw(model: Any, data: SplitData, site: str) -> Any:
-    """Return the load of a site in MW that counts: all of it, or the node's draw that its own plants do not feed.
-
-    It is at most 0 where the site is closed, as the rule does not limit the draw of a node without a site.
-    """
+    """Return the MW of a site that count: all of its load, or what its own plants do not feed; at most 0 if closed."""
     load, node = load_mw(model, data, [site]), data.candidates[site]
     if data.grid.rules.interconnect.reading != "import_share":
         return load
@@ -119,10 +119,8 @@ def _interconnect_sentence(data: SplitData) -> str:
     best = max(usable, key=lambda site: (usable[site], site))
     what = "draw beyond its own plants" if rule.reading == "import_share" else "load"
     enough = f", enough for {megawatts(usable[best] / rule.share)} of that" if rule.share else ""
-    return (
-        f"grid.rules.interconnect ({rule.reading}) wants {rule.share:.0%} of a site's {what} on its circuits: "
-        f"the best site, {best}, has {megawatts(usable[best])}{enough}"
-    )
+    has = f"the best site, {best}, has {megawatts(usable[best])}{enough}"
+    return f"grid.rules.interconnect ({rule.reading}) wants {rule.share:.0%} of a site's {what} on its circuits: {has}"
 
 
 def ready(model: Any, data: SplitData) -> None:
@@ -151,43 +149,16 @@ def _ready_sentence(data: SplitData) -> str:
 
 
 SITE_RULES = (
+    Rule(min_site, _min_site_sentence, "split", order=80, unit="modules"),
+    Rule(area, _area_sentence, "site", order=90, unit="m2", scale=1e3, max_site_modules=max_cooled_modules),
     Rule(
-        rows=min_site,
-        sentence=lambda data: (
-            f"a site holds {data.grid.rules.min_site_modules} modules at least "
-            f"({megawatts(data.grid.rules.min_site_modules * data.module_mw)})"
-        ),
-        order=80,
-        scope="split",
-        unit="modules",
-        movable=True,
-    ),
-    Rule(
-        rows=area,
-        sentence=_area_sentence,
-        order=90,
-        scope="site",
-        unit="m2",
-        scale=1e3,
-        movable=True,
-        max_site_modules=lambda data, site, _: (
-            None
-            if (land := data.candidates[site].area_m2) is None
-            or (module := cost.cooling_m2(data.hardware, data.module_racks)) is None
-            else (land + soft_excess(data, "area")) / module
-        ),
-    ),
-    Rule(
-        rows=interconnect,
-        sentence=_interconnect_sentence,
+        *(interconnect, _interconnect_sentence, "site"),
         order=100,
-        scope="site",
         index_names=1,
         unit="MW",
-        movable=True,
         max_site_modules=_interconnect_modules,
     ),
-    Rule(rows=ready, sentence=_ready_sentence, order=70, scope="site"),
+    Rule(ready, _ready_sentence, "site", order=70),
 )
 
 
@@ -235,12 +206,9 @@ def min_sites(data: SplitData, rules: Iterable[Rule]) -> int:
 
 
 def link_variables(model: Any, data: SplitData, rules: list[Rule], sites: int | None) -> None:
-    """Create pairs, their wavelengths and fibre pairs, and which numbers of open sites are reached.
-
-    A ring over n sites sends 2·(n-1)/n of the gradient over each link, so the need grows with the number of open
-    sites. The need of a pair is a constant for each number of sites, so pairs, wavelengths and fibres come out whole
-    by themselves.
-    """
+    """Create pairs, their wavelengths and fibre pairs, and which numbers of open sites are reached."""
+    # In a ring over n sites each link has 2·(n-1)/n of the gradient, so the need grows with their number. It is
+    # constant for each number, so that pairs, wavelengths and fibres come out whole by themselves.
     model.max_sites = max_sites(data, rules) if sites is None else sites
     minimum = sites or min_sites(data, rules)
     required = any(rule.name == "wan_capacity" for rule in rules)
@@ -256,26 +224,27 @@ def link_variables(model: Any, data: SplitData, rules: list[Rule], sites: int | 
     if model.known_sites:
         _mesh(model, data, minimum)
         return
-    model.joined = pyo.Constraint(
-        usable, rule=lambda model, a, b: model.pair[a, b] >= model.open[a] + model.open[b] - 1
-    )
+    model.joined = pyo.Constraint(usable, rule=_both_open)
     max_waves = data.wan.max_wavelengths_per_pair * data.wan.max_fibre_pairs
     model.wavelengths = pyo.Var(usable, domain=pyo.NonNegativeReals, bounds=(0, max_waves))
     model.fibres = pyo.Var(usable, domain=pyo.NonNegativeReals, bounds=(0, data.wan.max_fibre_pairs))
     counts = sorted({n for waves in model.levels.values() for n, _ in waves if n > 2})
     model.at_least = pyo.Var(counts, domain=pyo.Binary)
+    most = model.max_sites
     model.counted = pyo.Constraint(
-        counts, rule=lambda model, n: sum(model.open.values()) <= n - 1 + (model.max_sites - n + 1) * model.at_least[n]
+        counts, rule=lambda m, n: sum(m.open.values()) <= n - 1 + (most - n + 1) * m.at_least[n]
     )
 
 
-def _mesh(model: Any, data: SplitData, sites: int) -> None:
-    """Join each open site to the `sites` - 1 others; wavelengths and fibres of a pair follow from its being joined.
+def _both_open(model: Any, a: str, b: str) -> Any:
+    return model.pair[a, b] >= model.open[a] + model.open[b] - 1
 
-    Of two sites, the sums alone say which pair it is; of more, they are implied for whole sites, and are what makes
-    the relaxation price links at all. A pair without enough capacity, or that a rule bars, has no variable and cannot
-    be open.
-    """
+
+def _mesh(model: Any, data: SplitData, sites: int) -> None:
+    """Join each open site to the `sites` - 1 others; wavelengths and fibres of a pair follow from its being joined."""
+    # Of two sites, the sums alone say which pair it is; of more, they are implied for whole sites, and are what makes
+    # the relaxation price links at all. A pair without enough capacity, or that a rule bars, has no variable and cannot
+    # be open.
     waves = {pair: model.levels[pair][0][1] for pair in model.pair}
     fibres = {pair: wan.fibre_pairs(data.wan, count) for pair, count in waves.items()}
     model.wavelengths = pyo.Expression(list(model.pair), rule=lambda model, a, b: waves[a, b] * model.pair[a, b])
@@ -283,28 +252,20 @@ def _mesh(model: Any, data: SplitData, sites: int) -> None:
     around: dict[str, list[Pair]] = {site: [pair for pair in model.pair if site in pair] for site in data.candidates}
 
     def mesh(model: Any, site: str) -> Any:
-        return (
-            sum(model.pair[pair] for pair in around[site]) == (sites - 1) * model.open[site]
-            if around[site]
-            else model.open[site] <= 0
-        )
+        if not around[site]:
+            return model.open[site] <= 0
+        return sum(model.pair[pair] for pair in around[site]) == (sites - 1) * model.open[site]
 
     model.mesh = pyo.Constraint([] if data.request.exchange is None else list(around), rule=mesh)
     several = list(model.pair) if sites > 2 else []
-    model.joined = pyo.Constraint(
-        several, rule=lambda model, a, b: model.pair[a, b] >= model.open[a] + model.open[b] - 1
-    )
-    model.within = pyo.Constraint(
-        [(*pair, site) for pair in several for site in pair],
-        rule=lambda model, a, b, s: model.pair[a, b] <= model.open[s],
-    )
+    model.joined = pyo.Constraint(several, rule=_both_open)
+    ends = [(*pair, site) for pair in several for site in pair]
+    model.within = pyo.Constraint(ends, rule=lambda model, a, b, s: model.pair[a, b] <= model.open[s])
 
 
 def wavelength_levels(data: SplitData, max_sites: int, min_sites: int = 2) -> dict[Pair, list[tuple[int, int | None]]]:
-    """List the numbers of sites from which each pair needs more wavelengths, with that need; None: beyond any lease.
-
-    The first is listed as 2, whatever the minimum number of sites is.
-    """
+    """List the numbers of sites from which each pair needs more wavelengths, with that need; None: beyond any lease."""
+    # The first is listed as 2, whatever the minimum number of sites is.
     needs: dict[Pair, list[tuple[int, int | None]]] = {}
     for pair in data.pairs if max_sites >= 2 and data.request.exchange is not None else ():
         steps: list[tuple[int, int | None]] = []
@@ -332,10 +293,9 @@ def _too_far(data: SplitData, pair: Pair, _: int) -> bool:
 def _rtt_sentence(data: SplitData) -> str:
     far = [pair for pair in data.pairs if _too_far(data, pair, 0)]
     nearest = min(far, key=lambda pair: (data.rtt_ms(pair), pair))
-    return (
-        f"grid.rules.max_rtt_ms is {data.grid.rules.max_rtt_ms or 0.0:g}: {len(far)} of {len(data.pairs)} pairs "
-        f"are farther, the nearest of them {'-'.join(nearest)} at {data.rtt_ms(nearest):.4g} ms"
-    )
+    farther = f"{len(far)} of {len(data.pairs)} pairs are farther"
+    first = f"the nearest of them {'-'.join(nearest)} at {data.rtt_ms(nearest):.4g} ms"
+    return f"grid.rules.max_rtt_ms is {data.grid.rules.max_rtt_ms or 0.0:g}: {farther}, {first}"
 
 
 def wan_capacity(model: Any, data: SplitData) -> None:
@@ -361,11 +321,10 @@ def wan_capacity(model: Any, data: SplitData) -> None:
     model.wan_capacity = pyo.Constraint([step[:3] for step in steps], rule=row)
     fibres = {step[:3]: wan.fibre_pairs(data.wan, step[3]) for step in steps if step[3]}
     model.fibre = pyo.Constraint(
-        list(fibres), rule=lambda model, a, b, n: model.fibres[a, b] >= fibres[a, b, n] * active(model, a, b, n)
+        list(fibres), rule=lambda m, a, b, n: m.fibres[a, b] >= fibres[a, b, n] * active(m, a, b, n)
     )
-    model.wan_disconnected = pyo.Constraint(
-        sorted(data.disconnected), rule=lambda model, a, b: model.open[a] + model.open[b] <= 1
-    )
+    apart = sorted(data.disconnected)
+    model.wan_disconnected = pyo.Constraint(apart, rule=lambda m, a, b: m.open[a] + m.open[b] <= 1)
     refused = sorted(sorted(sites) for sites in data.request.refused)
 
     def another_set(model: Any, i: int) -> Any:
@@ -390,13 +349,11 @@ def _wan_capacity_sentence(data: SplitData) -> str:
     if not short:
         return f"{limit}, and the sites that the other rules leave need more"
     easiest = min(short, key=lambda pair: (data.need_gbps(pair, 2), pair))
-    return (
-        f"{limit}; {len(short)} of {len(data.pairs)} pairs need more, "
-        f"{'-'.join(easiest)} {data.need_gbps(easiest, 2):,.6g} Gbps or more ({data.rtt_ms(easiest):.4g} ms apart)"
-    )
+    need = f"{data.need_gbps(easiest, 2):,.6g} Gbps or more ({data.rtt_ms(easiest):.4g} ms apart)"
+    return f"{limit}; {len(short)} of {len(data.pairs)} pairs need more, {'-'.join(easiest)} {need}"
 
 
 LINK_RULES = (
-    Rule(rows=rtt, sentence=_rtt_sentence, order=50, scope="split", excludes=_too_far),
-    Rule(rows=wan_capacity, sentence=_wan_capacity_sentence, order=40, scope="split", index_names=2),
+    Rule(rtt, _rtt_sentence, "split", order=50, excludes=_too_far),
+    Rule(wan_capacity, _wan_capacity_sentence, "split", order=40, index_names=2),
 )

@@ -73,11 +73,9 @@ def _split(data: SplitData, rules: Collection[str], options: Options) -> Outcome
 
 
 def confirmed(data: SplitData, rules: Collection[str], options: Options) -> str:
-    """Return what confirms that no split satisfies these rules.
-
-    CONFIRMED by CP-SAT, in whole kilowatts and dollars, which leaves out lazy rows; BOUNDED by the duals of the
-    relaxation in exact fractions; ON_TRUST where neither says so. With the solver highs CP-SAT is not asked.
-    """
+    """Return what confirms that no split satisfies these rules."""
+    # CONFIRMED by CP-SAT, in whole kilowatts and dollars, which leaves out lazy rows; BOUNDED by the duals of the
+    # relaxation in exact fractions; ON_TRUST where neither says so. With the solver highs CP-SAT is not asked.
     deadline, m = Deadline(options.time_limit), build(data, without=set(RULES) - set(rules))
     if options.solver != "highs" and not deadline.passed:
         from planner.solvers import cpsat
@@ -141,12 +139,10 @@ def largest_loads(instance: Instance, request: SitesRequest, options: Options) -
 def _stopped_by(
     data: SplitData, priced: Callable[[frozenset[str]], "_PricedSplit"], site: str, solution: SplitSolution | None
 ) -> tuple[str, ...]:
-    """Name the rows that keep one module more from a site that is open alone.
-
-    Circuits and steps are those of the solution, or all that can be bought where not one module fits. The rows with a
-    price in the largest divisible load are named and their rules left out, until one more fits without those: so each
-    limit that stops it on its own is named. Where there is no load at all, a rule is named without which there is.
-    """
+    """Name the rows that keep one module more from a site that is open alone."""
+    # Circuits and steps are those of the solution, or all that can be bought where not one module fits. Rows with a
+    # price in the largest divisible load are named and their rules left out, until one more fits: so each limit that
+    # stops it on its own is named. Where there is no load at all, a rule is named without which there is.
     wanted, names, left_out = 1 + (0 if solution is None else solution.total), set[str](), _SPLIT
     no_plants = {RULES["generation"].label(n.id) for n in data.grid.nodes if n.generation_mw <= 0}
     built = None if solution is None else (solution.circuits, solution.steps)
@@ -181,7 +177,7 @@ def relaxations(
     found = []
     for name in rules:
         Deadline().check()  # a signal ends it
-        if RULES[name].movable:
+        if RULES[name].unit is not None and RULES[name].movable:
             found.append(_move(data, name, options))
     Deadline().check()
     if "rtt" in rules:
@@ -311,7 +307,6 @@ class _PricedSplit:
 
 
 def _cheapest(instance: Instance, request: SitesRequest) -> tuple[SplitData, Any]:
-    """State the split of least yearly cost."""
     data = gather(instance, request)
     m = build(data)
     m.goal = pyo.Objective(expr=yearly_musd(m, data))

@@ -38,17 +38,7 @@ class Pins:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitData:
-    """Everything that the rules of one site split read.
-
-    Attributes
-    ----------
-    pairs, disconnected
-        Route in km between every two candidates, and the pairs that the fibre cannot join.
-    network
-        The DC network; None under the other grid models.
-    priced
-        Prices of links between sites, once worked out.
-    """
+    """Everything that the rules of one site split read."""
 
     instance: Instance
     request: SitesRequest
@@ -59,11 +49,11 @@ class SplitData:
     authorities: dict[str, BalancingAuthority]
     graph: nx.MultiGraph
     corridors: dict[str, Corridor]
-    pairs: dict[Pair, float]
-    disconnected: frozenset[Pair]
+    pairs: dict[Pair, float]  # route in km between every two candidates
+    disconnected: frozenset[Pair]  # that the fibre cannot join
     pins: Pins
-    network: DcNetwork | None = None
-    priced: dict[Pair, tuple[float, float]] = field(default_factory=dict)
+    network: DcNetwork | None = None  # under the grid model dc
+    priced: dict[Pair, tuple[float, float]] = field(default_factory=dict)  # links between sites, once worked out
 
     def link_prices(self, pair: Pair) -> tuple[float, float]:
         """Return the price of one fibre pair and of one wavelength between two sites, over all that they light."""
@@ -152,10 +142,9 @@ def gather(instance: Instance, request: SitesRequest) -> SplitData:
     if grid.rules.interconnect.enabled and grid.rules.interconnect.reading == "explicit":
         for i, node in enumerate(grid.nodes):
             if node.site and node.interconnect_mw is None:
-                raise InputError(
-                    f"grid.nodes[{i}].interconnect_mw: missing for {node.id!r}; the explicit interconnect rule needs "
-                    'it: give it, set "site": false, or choose the reading "capacity_n1"'
-                )
+                remedy = 'give it, set "site": false, or choose the reading "capacity_n1"'
+                need = f"missing for {node.id!r}; the explicit interconnect rule needs it"
+                raise InputError(f"grid.nodes[{i}].interconnect_mw: {need}: {remedy}")
     gaps = list(power_flow_gaps(grid))
     if gaps:
         raise InputError("\n".join(gaps))
@@ -186,9 +175,8 @@ def gather(instance: Instance, request: SitesRequest) -> SplitData:
 def _corridors(grid: Grid) -> dict[str, Corridor]:
     lines: list[tuple[Line | NewLine, int, float | None, str]]
     lines = [(line, line.circuits, None, f"grid.lines[{i}].id") for i, line in enumerate(grid.lines)]
-    lines += [
-        (line, line.max_circuits, line.capex_usd, f"grid.new_lines[{i}].id") for i, line in enumerate(grid.new_lines)
-    ]
+    every = enumerate(grid.new_lines)
+    lines += [(line, line.max_circuits, line.capex_usd, f"grid.new_lines[{i}].id") for i, line in every]
     corridors: dict[str, Corridor] = {}
     for line, circuits, capex, path in lines:
         if line.id in corridors:
@@ -273,9 +261,8 @@ def of_scenario(data: SplitData, scenario: Scenario) -> SplitData:
         usd = scenario.energy_usd_per_mwh.get(area.id, area.energy_usd_per_mwh)
         mw = scenario.headroom_mw.get(area.id, area.headroom_mw)
         areas.append(area.model_copy(update={"headroom_mw": mw, "energy_usd_per_mwh": usd}))
-    nodes = []
-    for node in data.grid.nodes:
-        nodes.append(node.model_copy(update={"generation_mw": scenario.generation_mw.get(node.id, node.generation_mw)}))
+    feed = scenario.generation_mw
+    nodes = [x.model_copy(update={"generation_mw": feed.get(x.id, x.generation_mw)}) for x in data.grid.nodes]
     changes = {"balancing_authorities": tuple(areas), "nodes": tuple(nodes), "scenarios": ()}
     grid = data.grid.model_copy(update=changes)
     return replace(
@@ -374,7 +361,6 @@ def expected_musd(model: Any, data: SplitData, own_musd: Any) -> Any:
         dearest = max(year.energy_musd(site) for year in (data, *by_name.values()) for site in data.candidates)
         limit = dearest * sum(model.modules[site].ub for site in data.candidates)
         model.worst_energy = pyo.Var(domain=pyo.NonNegativeReals, bounds=(0, limit))
-        model.worst = pyo.Constraint(
-            [*costs, ""], rule=lambda model, key: model.worst_energy >= (costs[key] if key else own_musd)
-        )
+        each = {**costs, "": own_musd}
+        model.worst = pyo.Constraint(list(each), rule=lambda model, key: model.worst_energy >= each[key])
     return model.worst_energy

@@ -97,7 +97,7 @@ def contingencies(r: random.Random) -> Any:
 
     network = SimpleNamespace(
         nodes={f"n{i}": i for i in range(plants)},
-        width=plants,
+        at={"extra": slice(plants, plants)},
         available_mw=available,
         unit_share=np.array([r.choice((0.3, 1.0)) for _ in range(plants)]),
         cut=cut,
@@ -111,7 +111,7 @@ def test_a_cut_of_another_topology_forbids_nothing(seed: int) -> None:
     r = random.Random(seed)
     for _ in range(50):
         of = contingencies(r)
-        plant, lost = r.sample(range(of.network.width), 2)
+        plant, lost = r.sample(range(of.network.at["extra"].stop), 2)
         row = _reserve_cut(of, plant, r.choice((None, lost)))
         fed = of.network.available_mw * np.array([r.choice((0.0, r.random(), 1.0)) for _ in of.network.nodes])
         assert row.values @ fed - row.upper <= row.reach * fed.sum() + 1e-9

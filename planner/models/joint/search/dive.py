@@ -105,7 +105,9 @@ def by_racks(goal: Goal, loop: OpenNodes) -> list[Column]:
         seconds, table = pipelines_of(goal.world, s)
         for zero in [z for z in s.problem.zero_stages if z in LIKELY_ZEROS] or s.problem.zero_stages:
             x = under_zero(s, zero, table, seconds, NEVER)
-            for i, key in enumerate(() if x is None else x.keys.tolist()):
+            if x is None:
+                continue
+            for i, key in enumerate(x.keys.tolist()):
                 column = column_at(s, zero, x.rows, i)
                 block = s.block(column.p)
                 if block is not None and (block.racks not in found or key < found[block.racks][0]):
