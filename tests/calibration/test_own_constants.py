@@ -23,11 +23,7 @@ from planner.instance.workload import Software, catalogue
 from planner.sweeps.sweep_run import SweepOptions, tasks_for
 
 STEP = CODE + "step_seconds"
-TRUE = {
-    GPU + "gemm_efficiency.max_share.bf16": 0.55,
-    STEP: 0.035,
-    CODE + "microbatch_seconds": 0.004,
-}
+TRUE = {GPU + "gemm_efficiency.max_share.bf16": 0.55, STEP: 0.035, CODE + "microbatch_seconds": 0.004}
 
 
 @pytest.fixture(scope="module", params=slow(6, 12), ids="{} lines".format)
@@ -388,10 +384,7 @@ def test_one_machine_a_table(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (
-            ["--accelerator", "H1000"],
-            "--accelerator: 'H1000' is no entry of the catalogue's accelerators; did you",
-        ),
+        (["--accelerator", "H1000"], "--accelerator: 'H1000' is no entry of the catalogue's accelerators; did you"),
         (["--accelerator", "H100", "--software", "none"], "--software: 'none' is no entry"),
         (["--accelerator", "H100", "-o", "/nowhere/c.json"], "/nowhere/c.json: its folder does not exist"),
         ([], "line 2: column accelerator: is missing"),

@@ -89,16 +89,8 @@ def test_progress_reaches_the_caller(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     ("changes", "status", "text"),
     [
         ({}, Exit.DONE, "a row is within 9.9 %"),
-        (
-            {"epsilon": 0.1, "most_usd": None},
-            Exit.DONE,
-            "For every plan in less than 800 days a row is within 10 %",
-        ),
-        (
-            {"epsilon": 0.34123, "stopped": "limit"},
-            Exit.LIMIT,
-            "ended by its limit before 10 % was proven.\n",
-        ),
+        ({"epsilon": 0.1, "most_usd": None}, Exit.DONE, "For every plan in less than 800 days a row is within 10 %"),
+        ({"epsilon": 0.34123, "stopped": "limit"}, Exit.LIMIT, "ended by its limit before 10 % was proven.\n"),
         ({"epsilon": 0.34123, "stopped": "limit"}, Exit.LIMIT, "within 35 % in money"),
         ({"epsilon": 0.08, "stopped": "limit"}, Exit.DONE, "within 8 %"),
         ({"epsilon": None, "stopped": "limit"}, Exit.LIMIT, "Of other plans nothing is proven."),

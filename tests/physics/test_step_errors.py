@@ -37,8 +37,7 @@ def strategy(replicas: int = 1, **changes: Any) -> ParallelStrategy:
 
 
 @pytest.mark.parametrize(
-    ("gpus", "scale"),
-    [(8, "one node"), (16, "several nodes"), (1000, "several nodes"), (1008, "over 1,000 GPUs")],
+    ("gpus", "scale"), [(8, "one node"), (16, "several nodes"), (1000, "several nodes"), (1008, "over 1,000 GPUs")]
 )
 def test_classes_widen(gpus: int, scale: str) -> None:
     """Classes go from precision, kind, scale and stack to all rows; a stack's releases are one stack."""

@@ -36,11 +36,7 @@ def question(*, racks: int = 2, days: float = 30.0, hbm: float = 1.0, **choose: 
         "objective": {"minimize": "loss"},
         "limits": {"deadline_days": days, "max_batch_tokens": 2e6},
         "workload": {"sequence_length": 2048, "choose": asked},
-        "hardware": {
-            "accelerator": {**gpu, "hbm_bytes": gpu["hbm_bytes"] * hbm},
-            "rack": "DGX-A100",
-            "racks": racks,
-        },
+        "hardware": {"accelerator": {**gpu, "hbm_bytes": gpu["hbm_bytes"] * hbm}, "rack": "DGX-A100", "racks": racks},
     }
 
 

@@ -39,10 +39,7 @@ def test_parts_sum_to_the_days(ways: tuple[str, ...]) -> None:
     at = [r.name for r in rows].index(STEPS)
     assert sum(r.days for r in rows[:at]) == pytest.approx(m.step_days_to_train, rel=1e-12)
     assert sum(r.days for r in rows if not r.is_sum) == pytest.approx(m.days_to_train, rel=1e-9)
-    assert [(r.name, r.days) for r in rows if r.is_sum] == [
-        (STEPS, m.step_days_to_train),
-        (CALENDAR, m.days_to_train),
-    ]
+    assert [(r.name, r.days) for r in rows if r.is_sum] == [(STEPS, m.step_days_to_train), (CALENDAR, m.days_to_train)]
     steps = plan.instance.workload.tokens / m.tokens_per_step
     bubble = (m.breakdown_seconds["pipeline_bubble"] + m.breakdown_seconds["chunk_wait"]) * steps / SECONDS_PER_DAY
     assert {r.name: r.days for r in rows}["pipeline bubble"] == pytest.approx(bubble, rel=1e-9)

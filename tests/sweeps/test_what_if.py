@@ -19,15 +19,7 @@ BASE = ROOT / "instances" / "two-sites-405b.json"
 
 @pytest.mark.parametrize(
     ("change", "budget"),
-    [
-        ("x1.2", 3.6e9),
-        ("+20%", 3.6e9),
-        ("-20%", 2.4e9),
-        ("+1e8", 3.1e9),
-        ("-1e8", 2.9e9),
-        (5e9, 5e9),
-        ("x0.1", 3e8),
-    ],
+    [("x1.2", 3.6e9), ("+20%", 3.6e9), ("-20%", 2.4e9), ("+1e8", 3.1e9), ("-1e8", 2.9e9), (5e9, 5e9), ("x0.1", 3e8)],
 )
 def test_a_number_moves_as_written(change: Any, budget: float) -> None:
     """Three billion dollars, by a factor, a share, a difference, and outright."""

@@ -149,10 +149,7 @@ def test_the_group_racks_fit_the_site(replicas: int, broken: bool) -> None:
 @pytest.mark.parametrize(
     ("pins", "broken"),
     [
-        (
-            {"layout.tensor_parallel": 2, "layout.recompute": "selective", "layout.layers_per_stage": [4, 4]},
-            set(),
-        ),
+        ({"layout.tensor_parallel": 2, "layout.recompute": "selective", "layout.layers_per_stage": [4, 4]}, set()),
         ({"layout.zero_stage": 1}, set()),
         ({"layout.data_parallel_by_site": {"e1": 6, "w1": 4}}, set()),
         ({"layout.data_parallel_by_site": {"e1": 6, "w1": 4, "e2": 0}}, set()),

@@ -20,14 +20,7 @@ import planner
 from planner.cli.main import app
 from planner.errors import InputError
 from planner.exports import launch
-from planner.exports.launch import (
-    WRITERS,
-    LaunchRun,
-    _switches,
-    megatron_flags,
-    nearest_choices,
-    run_of,
-)
+from planner.exports.launch import WRITERS, LaunchRun, _switches, megatron_flags, nearest_choices, run_of
 from planner.imports.huggingface import model_of
 from planner.imports.training_run import layout_of_run, read_run
 from planner.instance.framework_rules import OVERLAP_FLAGS

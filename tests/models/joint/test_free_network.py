@@ -7,14 +7,7 @@ from tiers import more
 
 from planner.instance.instance import Instance
 from planner.models import Options
-from planner.models.joint.free_network import (
-    _below,
-    conditions_of,
-    fastest_on,
-    fewest_racks,
-    problem_on,
-    racks_of,
-)
+from planner.models.joint.free_network import _below, conditions_of, fastest_on, fewest_racks, problem_on, racks_of
 from planner.models.joint.solve import solve_joint
 from planner.physics.training import step, step_prediction
 from planner.physics.training.layer_time import days_of

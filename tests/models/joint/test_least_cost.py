@@ -11,13 +11,7 @@ from tiers import more
 from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.models import Options
-from planner.models.joint.least_cost import (
-    CapitalSearch,
-    LeastCost,
-    cheaper_within,
-    cheapest_by,
-    solve_joint_cost,
-)
+from planner.models.joint.least_cost import CapitalSearch, LeastCost, cheaper_within, cheapest_by, solve_joint_cost
 from planner.models.joint.search import capital
 from planner.models.joint.solution import JointStatus
 from planner.models.joint.solve import solve_joint, world_of

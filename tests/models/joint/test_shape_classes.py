@@ -117,10 +117,7 @@ def test_ranges_of_largest_parts_hold_every_way_to_share_once(total: int, sites:
     for largest in (every, *(half for half in halves if half)):
         some = ShapeClass.of(world, column, sites, largest)
         least = [
-            min(
-                (sum(prices[g][k] for g in x) for x in shares_of(total, sites) if x[0] in largest),
-                default=math.inf,
-            )
+            min((sum(prices[g][k] for g in x) for x in shares_of(total, sites) if x[0] in largest), default=math.inf)
             for k in (0, 1)
         ]
         assert some.least_sum({g: np.array(prices[g], dtype=float) for g in some.sizes}).tolist() == least

@@ -42,9 +42,7 @@ def made(seed: int, stack: str) -> Instance:
         # the two where their links have two prices.
         apart = tuple(s.model_copy(update={"link_factor": 1 + k / 1e3}) for k, s in enumerate(i.network.switches))
         i = i.model_copy(update={"network": i.network.model_copy(update={"switches": apart})})
-    return i.model_copy(
-        update={"pins": pins, "workload": i.workload.model_copy(update={"software": software})},
-    )
+    return i.model_copy(update={"pins": pins, "workload": i.workload.model_copy(update={"software": software})})
 
 
 @cache

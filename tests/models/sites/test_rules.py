@@ -193,12 +193,7 @@ SENTENCES: list[tuple[str, dict[str, Any], int | None, str]] = [
     ),
     ("min_site", {}, None, "a site holds 3 modules at least (3 MW)"),
     ("site_count", {}, None, "grid.rules.max_sites is 2"),
-    (
-        "fault_split",
-        {"rules": SHARES},
-        None,
-        "sites in 2 interconnections, none with more than 60% of the racks; ",
-    ),
+    ("fault_split", {"rules": SHARES}, None, "sites in 2 interconnections, none with more than 60% of the racks; "),
     ("fault_split", {"rules": SHARES}, None, "candidates are in eastern, western"),
     ("share_balance", {"rules": SHARES}, None, "wants no site more than 1.5 times the smallest"),
     ("security", {"rules": SHARES}, None, 'grid.rules.n1 "margin": flows after an outage must stay within ratings'),

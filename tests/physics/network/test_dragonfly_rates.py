@@ -148,8 +148,7 @@ def test_one_router_is_no_dragonfly() -> None:
     assert unwirable(one, cross_rail=True) == ["groups: 1 of 1 router; several groups, or routers, expected"]
     assert (
         unwirable(
-            Dragonfly.of(**SIDE | {"rails": 1, "racks": 4, "rails_per_pod": 1, "group_links": 0}),
-            cross_rail=True,
+            Dragonfly.of(**SIDE | {"rails": 1, "racks": 4, "rails_per_pod": 1, "group_links": 0}), cross_rail=True
         )
         == []
     )

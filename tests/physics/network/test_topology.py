@@ -5,13 +5,7 @@ import math
 
 import networkx as nx
 import pytest
-from closed_forms import (
-    fat_tree_endpoints,
-    fat_tree_links,
-    fat_tree_switches,
-    relaxed_tiers,
-    tree_reach,
-)
+from closed_forms import fat_tree_endpoints, fat_tree_links, fat_tree_switches, relaxed_tiers, tree_reach
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -143,11 +143,7 @@ def test_the_root_has_the_shortest_slowest_link() -> None:
     form = tree("edcba", 1e9, on_a_line)
     assert form.order == ("c", "a", "b", "d", "e")
     (phase,) = form.phases
-    assert (phase.links, phase.link_bytes, phase.trips) == (
-        (("a", "c"), ("b", "c"), ("c", "d"), ("c", "e")),
-        2e9,
-        1,
-    )
+    assert (phase.links, phase.link_bytes, phase.trips) == ((("a", "c"), ("b", "c"), ("c", "d"), ("c", "e")), 2e9, 1)
 
 
 def test_forms_are_named_plainest_first() -> None:

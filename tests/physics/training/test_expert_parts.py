@@ -11,13 +11,7 @@ from planner.instance.workload import Experts, LatentAttention, Model
 from planner.physics.training import layer_time
 from planner.physics.training.collectives import LayerKind, Weights
 from planner.physics.training.memory import activation_elements
-from planner.physics.training.operations import (
-    Machine,
-    Passes,
-    head_seconds,
-    layer_operations,
-    narrow_heads,
-)
+from planner.physics.training.operations import Machine, Passes, head_seconds, layer_operations, narrow_heads
 
 ROUTED = LayerKind(layers=4, routed=True, window=None)
 LOCAL = 4  # of 16 experts, over 4 GPUs

@@ -40,10 +40,7 @@ FIGURE_1 = [
 def per_layer(model: Model, t: int, recompute: memory.Recompute, sp: bool, b: int = 1, **sizes: float) -> float:
     """Bytes of a layer at two bytes an element and one a mask, unless said otherwise."""
     return memory.activation_bytes_per_layer(
-        model,
-        S,
-        shape(t, b=b, recompute=recompute, sp=sp),
-        memory.ElementBytes(**{"element": 2.0, **sizes}),
+        model, S, shape(t, b=b, recompute=recompute, sp=sp), memory.ElementBytes(**{"element": 2.0, **sizes})
     )
 
 

@@ -11,13 +11,7 @@ from training_toys import accelerator, layout, machine_of, precision_of, shape
 
 from planner.errors import InputError
 from planner.instance.instance import instance_sha256
-from planner.instance.workload import (
-    RECOMPUTE_MODULES,
-    Experts,
-    LatentAttention,
-    Model,
-    catalogue,
-)
+from planner.instance.workload import RECOMPUTE_MODULES, Experts, LatentAttention, Model, catalogue
 from planner.physics.training import layer_time, memory
 from planner.physics.training.collectives import layer_kinds, weights_of
 from planner.physics.training.memory import discarded_elements

@@ -10,12 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.physics.training import schedule
-from planner.physics.training.schedule import (
-    Schedule,
-    chunk_sizes,
-    excess_seconds,
-    min_excess_seconds,
-)
+from planner.physics.training.schedule import Schedule, chunk_sizes, excess_seconds, min_excess_seconds
 
 Pass = tuple[str, int, int]  # F, B or W; the chunk on its device; the micro-batch
 SHAPES = [(p, m) for p in range(1, 7) for m in range(1, 2 * p + 4)]
