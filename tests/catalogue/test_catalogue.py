@@ -86,7 +86,6 @@ def test_catalogue_has_the_generations():
 
 
 def test_racks_say_which_accelerators_they_are_built_for():
-    """Each rack has at least one accelerator of the catalogue and where that is from."""
     built_for = catalogue("rack_accelerators")
     assert set(built_for) == set(catalogue("racks"))
     for name, entry in built_for.items():
@@ -352,5 +351,4 @@ def test_an_inline_accelerator_like_one_of_the_catalogue(pooled: bool) -> None:
     ids=["accelerators", "accelerators of racks", "racks", "models", "frameworks"],
 )
 def test_names_of_measured_rows_lead_to_the_catalogue(names: list[str], kind: str) -> None:
-    """Every name that a table of measured rows may lead to is an entry."""
     assert set(names) <= set(catalogue(kind))

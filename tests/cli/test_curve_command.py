@@ -40,7 +40,6 @@ def test_the_table_and_what_is_proven(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_plan_stands_for_its_instance(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The curve of a plan's file is that of its instance, and starts anew, which is said."""
     answer_with(monkeypatch, made(curve()))
     file = tmp_path / "plan.json"
     file.write_text(small().model_dump_json())

@@ -161,7 +161,6 @@ def test_values_of_options_are_limited_too(value: str) -> None:
 
 
 def test_a_byte_order_mark_is_no_fault(tmp_path: Path) -> None:
-    """JSON with a byte order mark is read like JSON without one."""
     path = tmp_path / "job.json"
     path.write_text(JOB, encoding="utf-8-sig")
     assert read_job(path).nodes == 4

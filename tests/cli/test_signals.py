@@ -40,10 +40,8 @@ def solve(tmp_path: Path, **limits: float) -> tuple[Result, Path]:
 
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_signal_behind_the_first_plan_leaves_it(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The signal comes as the first plan is kept: the plan is written with its gap and keeps every rule.
-
-    HiGHS answers nothing in no time here, as on large models: what a plan is written from must be asked for longer.
-    """
+    """The signal comes as the first plan is kept: the plan is written with its gap and keeps every rule."""
+    # HiGHS answers nothing in no time here, as on large models: what a plan is written from must be asked for longer.
     keep, answer = FewestDays.keep, highs._solve
 
     def kept(goal: FewestDays, found: JointPlan) -> None:

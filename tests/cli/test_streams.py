@@ -93,7 +93,6 @@ def test_a_name_that_no_disk_takes(words: list[str], tmp_path: Path, monkeypatch
 
 @pytest.mark.parametrize("output", ["/", ".", "..", "none/x", ""])
 def test_an_output_that_is_a_folder(output: str) -> None:
-    """A folder, the root and nothing at all are no files to write."""
     done = run_here("init", "-o", output)
     assert done.returncode == 2 and ("is a folder; " in done.stderr or "does not exist; " in done.stderr)
 

@@ -268,7 +268,6 @@ def test_replicas_that_are_there(away: float, stalled: float) -> None:
 
 
 def test_nothing_fails() -> None:
-    """Without parts that fail nothing is stretched, to the last digit."""
     assert float(min_stretch(replace(JOB, r=Reliability(parts={})))) == 1.0
 
 

@@ -124,7 +124,6 @@ def test_what_cannot_be_computed_has_no_curves() -> None:
 
 @pytest.mark.parametrize("recovery", ["restart", "warm-spares", "elastic"])
 def test_the_section_is_that_of_the_worked_plan(recovery: str) -> None:
-    """Each figure of a section meets the one that the worked plan has by its own arithmetic."""
     plan = failing(recovery)
     stated, u = plan.reliability, exposure_of(plan)
     standing = u.standing(u.spare_racks)

@@ -183,7 +183,6 @@ def test_a_budget_below_the_price_of_the_racks_takes_no_search_for_rules(left, f
 
 @pytest.mark.slow
 def test_no_plan_costs_less_than_the_least_that_a_refusal_names() -> None:
-    """The cheapest plan of a cluster lies between the amount that every plan costs and that of the plan named."""
     i = limited(toy(6), budget_usd=1.0)
     plan = solved(i)
     said = re.findall(
@@ -406,10 +405,8 @@ def test_the_grid_ends_a_plan_where_no_money_makes_room() -> None:
 
 @pytest.mark.slow
 def test_one_more_block_breaks_the_budget() -> None:
-    """What is left buys no further block of replicas: its racks, their buildings and grid connection and least fabric.
-
-    With the money of two more, and the dearest fabric that stands, the plan has more blocks and does train faster.
-    """
+    """What is left buys no further block of replicas: its racks, their buildings grid connection and least fabric."""
+    # With the money of two more, and the dearest fabric that stands, the plan has more blocks and does train faster.
     asked = instance_with(pins=LAYOUT)
     plan, prices, rack = stored(asked), asked.grid.prices, asked.hardware.rack
     left, racks = asked.limits.budget_usd - plan.cost.total_usd, plan.placement.block_racks

@@ -56,10 +56,8 @@ def test_the_stack_is_told_by_the_switches_that_matter(switches: dict[str, Any],
 
 
 def test_prediction_near_the_published_step() -> None:
-    """Korthikanti et al. 2022 (table 5) measured 13.75 s: 64 sequences on 64 A100s with selective recompute.
-
-    Seconds by part and bytes by part add up, and each part names the constants that it rests on.
-    """
+    """Korthikanti et al. 2022 (table 5) measured 13.75 s: 64 sequences on 64 A100s with selective recompute."""
+    # Seconds by part and bytes by part add up, and each part names the constants that it rests on.
     found = planner.evaluate(question(), {**FULL, "recompute": "selective"})
     assert found.step_seconds == pytest.approx(13.75, rel=0.1)
     assert found.fits and found.layout.gpus_used == 64
@@ -81,10 +79,8 @@ def test_what_does_not_run_is_said() -> None:
 
 
 def test_an_odd_number_of_replicas_lies_side_by_side_in_racks() -> None:
-    """21 replicas of TP 4 over 8 stages are 672 ranks in order: 84 nodes, in half of which no two stages meet.
-
-    They take as long as 22 replicas on 88 nodes do: the NICs of a node carry one stage, not two of one replica.
-    """
+    """21 replicas of TP 4 over 8 stages are 672 ranks in order: 84 nodes, in half of which no two stages meet."""
+    # They take as long as 22 replicas on 88 nodes do: the NICs of a node carry one stage, not two of one replica.
     layout = {**FULL, "tensor_parallel": 4, "recompute": "selective", "zero_stage": 1}
     odd, even = (
         planner.evaluate(question(racks=racks), {**layout, "data_parallel": n}) for racks, n in ((84, 21), (88, 22))

@@ -236,7 +236,6 @@ def test_the_sites_of_a_plan_are_a_split_though_its_exchange_is_not_hidden(plan:
 
 
 def test_one_fibre_pair_more_than_may_be_leased_has_a_worth(plan: Plan) -> None:
-    """The instance that asks for it may lease it."""
     link = plan.sites.links[0]
     wan = ASKED.wan.model_copy(update={"max_fibre_pairs": link.fibre_pairs})
     x = next(

@@ -131,7 +131,6 @@ def test_a_budget_below_the_cheapest_is_refused_with_its_figure() -> None:
 
 @pytest.mark.parametrize(("hosts", "wish"), [(4, {}), (4, {"max_tiers": 1}), (1, {"families": ("rack", "rail")})])
 def test_one_switch_is_of_leaves_by_host_too(hosts: int, wish: dict[str, Any]) -> None:
-    """Where no loss is survived one switch takes all hosts, whatever the family, and is listed once."""
     plan = designed(hosts, survives="none", **{"families": ("rack",), **wish})
     assert usd(plan) == usd(designed(hosts, survives="none")) == 36_000 + hosts * 8 * 1_400
     assert [x.name for x in plan.fabric.alternatives if x.fabric and x.fabric.switches == 1] == [
@@ -369,11 +368,9 @@ def cheapest_of_three_tiers(hosts: int, rails: int, ports: int, price: float, li
 
 @pytest.mark.parametrize(("hosts", "gpus"), [(14, 72), *slow((18, 66)), (18, 8), (5, 8)])
 def test_leaves_of_racks_of_many_gpus_are_part_full(hosts: int, gpus: int) -> None:
-    """A leaf by rail has one GPU of each host, however many ports it has free: no wiring of the space is cheaper.
-
-    The summary says so where half of the ports are free, with the spine's ports where they are why there is a third
-    tier, and the GPUs parted otherwise cost less.
-    """
+    """A leaf by rail has one GPU of each host, however many ports it has free: no wiring of the space is cheaper."""
+    # The summary says so where half of the ports are free, with the spine's ports where they are why there is a third
+    # tier, and the GPUs parted otherwise cost less.
     plan = designed(hosts, gpus, max_tiers=3)
     assert usd(plan) == pytest.approx(cheapest_of_three_tiers(hosts, gpus, 64, 36_000, 1_400))
     told = re.search(r"(\d+) of a leaf's 64 ports are in use.*", summary(plan, 400))

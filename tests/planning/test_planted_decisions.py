@@ -182,10 +182,8 @@ FALSE = [x for d, all_s in DECISIONS.items() for s in all_s for answer in ANSWER
 
 @pytest.mark.parametrize(("decision", "solver", "answer"), FALSE)
 def test_no_decision_says_more_than_it_can_prove(decision, solver, answer, monkeypatch):
-    """`optimal` with the right value, `infeasible` where it is, else `feasible` or `unknown`; nothing is raised.
-
-    All runs of the back end are falsified, then the later half of them, then the last one alone.
-    """
+    """`optimal` with the right value, `infeasible` where it is, else `feasible` or `unknown`; nothing is raised."""
+    # All runs of the back end are falsified, then the later half of them, then the last one alone.
     (status, value), runs = sound(decision)
     for first in sorted({0, runs[solver] // 2, runs[solver] - 1}):
         planted = Planted(answer, first)

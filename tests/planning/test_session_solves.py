@@ -72,7 +72,6 @@ def test_racks_of_a_cluster_come_and_go_as_money_does(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", [4, *more(0, 6)])
 def test_the_least_cost_of_a_cluster_is_of_its_own_racks(seed: int) -> None:
-    """All racks of a cluster are paid: the plan of fewer of them is not the cheapest of more."""
     question, session = toy(seed), planner.Session()
     objective = question.objective.model_copy(update={"minimize": "cost_usd"})
     question = with_limits(question.model_copy(update={"objective": objective}), deadline_days=1e4)

@@ -144,7 +144,6 @@ def test_verdict_on_both_sides_of_its_edges(paper, recomputed, digits, verdict):
 
 
 def test_script_prints_rows_as_json_or_a_section_as_a_table() -> None:
-    """The script runs alone, prints every row as JSON, or a section alone as a table with its verdicts."""
 
     def printed(*options: str) -> str:
         command = [sys.executable, SCRIPTS / "reproduce_paper.py", *options]

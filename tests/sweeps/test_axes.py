@@ -63,7 +63,6 @@ def test_whole_numbers_stay_whole() -> None:
 
 
 def test_log_range_is_even_in_ratio() -> None:
-    """Neighbours of a log range have one ratio, and its ends are exact."""
     parsed = parse_values("x", "log:20e9:200e9:19")
     ratios = [b / a for a, b in itertools.pairwise(parsed)]
     assert (parsed[0], parsed[-1], len(parsed)) == (20e9, 200e9, 19)

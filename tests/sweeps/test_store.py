@@ -81,7 +81,6 @@ def test_workers_of_a_local_dask_cluster_solve_one_point_at_a_time(monkeypatch: 
 
 @pytest.mark.parametrize("link", [os.symlink, os.link])
 def test_a_link_to_the_rows_is_the_same_file(tmp_path: Path, link: Any) -> None:
-    """A sweep that writes the same rows by another name is refused."""
     real, other = tmp_path / "rows.jsonl", tmp_path / "folder" / "other.jsonl"
     other.parent.mkdir()
     real.touch()
@@ -115,7 +114,6 @@ def test_a_table_of_parquet_is_refused_at_once_where_it_cannot_be_written(
 
 
 def test_a_folder_that_is_a_link_is_the_same_folder(tmp_path: Path) -> None:
-    """The lock holds through a link of the folder too, and names the process."""
     (tmp_path / "a").mkdir()
     (tmp_path / "b").symlink_to(tmp_path / "a")
     problem = rf"another sweep is writing it \(process {os.getpid()}\)"
@@ -154,7 +152,6 @@ def test_another_instance_is_refused(tmp_path: Path, solved: dict[str, Any]) -> 
 
 
 def test_another_version_is_refused(tmp_path: Path) -> None:
-    """Rows of another version of the planner are not mixed with this one's."""
     path = tmp_path / "rows.jsonl"
     path.write_text(row(0, planner_version="0.0.9").model_dump_json() + "\n")
     with pytest.raises(InputError, match=r"planner 0\.0\.9 wrote its rows, this is .*; go on with"):
@@ -289,7 +286,6 @@ def test_no_cell_of_a_table_is_a_formula(tmp_path: Path) -> None:
 
 
 def test_a_bad_sweep_leaves_no_folder_of_plans(tmp_path: Path) -> None:
-    """The folder for plans is made where it is not there, and is gone where nothing is solved."""
     bad = tmp_path / "bad.json"
     bad.write_text("{}")
     done = CliRunner().invoke(app, command(bad, tmp_path / "rows.jsonl", "--plans", str(tmp_path / "plans")))

@@ -87,7 +87,6 @@ def test_rows_come_as_they_finish() -> None:
 
 
 def test_infeasible_point_is_a_row_with_its_reason() -> None:
-    """What cannot be met is the reason in the row; the other points go on."""
     with ThreadPoolExecutor(1) as pool:
         rows = list(planner.sweep(small(), {"limits.deadline_days": [0.001, 1000.0]}, executor=pool))
     assert [r.status for r in rows] == ["infeasible", "optimal"]
@@ -99,7 +98,6 @@ def test_infeasible_point_is_a_row_with_its_reason() -> None:
 
 
 def test_failed_point_is_a_row_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An exception at one point is the reason of its row; the other points go on."""
     from planner.sweeps import sweep_run
 
     solve = sweep_run.solve_instance

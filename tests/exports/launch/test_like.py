@@ -364,7 +364,6 @@ def test_a_flag_is_taken_out(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("first", [True, False])
 def test_a_flag_among_others_is_taken_out_with_one_blank(first: bool, tmp_path: Path) -> None:
-    """The others stay as they were on their line, one blank apart."""
     text, run, instance = asked("variables.sh", layout_of(2, 1, 8, zero_stage=0))
     flag = "--use-distributed-optimizer"
     others = f"{flag} --lr 3e-4 --bf16" if first else f"--lr 3e-4 {flag} --bf16"

@@ -242,10 +242,8 @@ def test_split_ports_agree_with_brute_force(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", [*range(14), *more(*range(14, 80))])
 def test_families_agree_with_brute_force(seed: int) -> None:
-    """Over families, lanes, spares, the floor between pods and prices by reach.
-
-    The cost is that of the best design of all.
-    """
+    """Over families, lanes, spares, the floor between pods and prices by reach."""
+    # The cost is that of the best design of all.
     i, r = family_case(seed)
     compare_families(dearer(i, seed), r)
 
@@ -253,7 +251,6 @@ def test_families_agree_with_brute_force(seed: int) -> None:
 @pytest.mark.parametrize("seed", [*range(8), *more(*range(8, 16))])
 @pytest.mark.parametrize("loss", ["one_spine", "one_leaf_uplink"])
 def test_survived_losses_agree_with_brute_force(seed: int, loss: str) -> None:
-    """Where a loss must be survived, or oversubscription is limited, the cost is that of the best that does."""
     i, r = family_case(seed)
     trees = [f for f in i.network.families if not f.startswith("dragonfly")] or ["rail"]
     rules = {"survives": loss, "families": tuple(trees), "max_oversubscription": (None, 2.0, 3.0)[seed % 3]}
@@ -280,7 +277,6 @@ def compare_families(i: Instance, r: FabricRequest) -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_alternatives_hold_the_optimum_and_none_dominates(seed: int) -> None:
-    """The first alternative costs what the optimum costs, and each is better than every other in something."""
     i, r = random_case(1000 + seed)
     found, several = cheapest(i, r), alternatives(i, r, Options())
     assert bool(several) == (found is not None)
@@ -321,10 +317,8 @@ def test_nothing_sent_asks_for_no_uplinks() -> None:
 
 
 def test_rings_need_uplinks() -> None:
-    """Three groups can share the edge of a leaf of eight racks.
-
-    So an all-reduce that fills its window needs three uplinks.
-    """
+    """Three groups can share the edge of a leaf of eight racks."""
+    # So an all-reduce that fills its window needs three uplinks.
     i = instance(1, switch(16, 5000), pins={"fabric.leaf_down_ports": 8})
     free = cheapest(i, request(64, group=4, groups=16, send=8.0))
     rings = cheapest(i, request(64, group=4, groups=16, send=8.0, allreduce=1.0))
@@ -339,7 +333,6 @@ def test_equal_cost_prefers_whole_groups() -> None:
 
 
 def test_ports_slower_than_the_nic_are_refused() -> None:
-    """A cheap switch whose ports carry half a NIC is no choice."""
     dear, cheap = switch(16, 5000), switch(32, 10, planes=2, port_gbps=400)
     assert cheapest(instance(1, dear, cheap), request(20)).switch == dear.name
     assert cheapest(instance(1, cheap), request(20)) is None
@@ -353,10 +346,8 @@ def test_pin_on_tiers_rules_out_a_single_switch(pin: str) -> None:
 
 
 def test_published_two_tier_cluster() -> None:
-    """128 nodes of 8 rails behind 64-port switches at full bisection.
-
-    32 leaves and 16 spines, as published (DGX SuperPOD B200, 4 SU).
-    """
+    """128 nodes of 8 rails behind 64-port switches at full bisection."""
+    # 32 leaves and 16 spines, as published (DGX SuperPOD B200, 4 SU).
     found = cheapest(instance(8, switch(64, 40e3)), request(128, group=16, groups=8, send=1.0))
     d = found.design
     assert (d.leaves, d.spines, d.cores, d.switch_links) == (32, 16, 0, 1024)
@@ -384,10 +375,8 @@ def test_pins_of_the_paper_are_met() -> None:
 
 @pytest.mark.parametrize(("domain", "split"), [(200, 108), (128, 43), (208, 1), (210, 4)])
 def test_leaf_domain_and_group_size_go_together(domain: int, split: int) -> None:
-    """23,200 racks in 224 groups of 103.
-
-    Leaf domains of 200 racks split 108 groups whatever the placement, 208 split one.
-    """
+    """23,200 racks in 224 groups of 103."""
+    # Leaf domains of 200 racks split 108 groups whatever the placement, 208 split one.
     asked = request(23_200, group=103, groups=224, send=8.0)
     assert unavoidable_splits(23_200, 103, 224, domain) == split
     i = instance(72, switch(256, 600e3, 4), pins={"fabric.leaf_domain_racks": domain})
@@ -396,10 +385,8 @@ def test_leaf_domain_and_group_size_go_together(domain: int, split: int) -> None
 
 
 def test_frontier_trades_cost_for_whole_groups() -> None:
-    """Without a pin the cheapest splits groups.
-
-    The frontier goes on to leaf domains of a multiple of the group that split fewer.
-    """
+    """Without a pin the cheapest splits groups."""
+    # The frontier goes on to leaf domains of a multiple of the group that split fewer.
     several = alternatives(instance(4, switch(64, 600e3, 4)), request(960, group=11, groups=87, send=8.0), Options())
     splits = [a.merits["unavoidable_splits"] for a in several]
     assert splits[0] > min(splits)
@@ -408,10 +395,8 @@ def test_frontier_trades_cost_for_whole_groups() -> None:
 
 
 def test_a_floor_between_rails_makes_the_core_a_choice() -> None:
-    """Where groups stay within pods the cheapest core is a token.
-
-    A floor of half a pod's rate makes it half, and costs more.
-    """
+    """Where groups stay within pods the cheapest core is a token."""
+    # A floor of half a pod's rate makes it half, and costs more.
     asked = request(64, group=8, groups=8, send=1.0)
     token, half = (cheapest(instance(8, switch(16, 5000), min_core_share=x), asked) for x in (0, 0.5))
     share = [

@@ -77,10 +77,8 @@ def with_gateway(seed: int, i: Instance, r: FabricRequest) -> FabricRequest:
 
 @pytest.mark.parametrize("seed", [*range(30), *more(*range(30, 75))])
 def test_agrees_with_brute_force(seed: int) -> None:
-    """The cost is that of the best dragonfly that wiring, time rules, floor and WAN gateway accept.
-
-    Or there is none.
-    """
+    """The cost is that of the best dragonfly that wiring, time rules, floor and WAN gateway accept."""
+    # Or there is none.
     i, r = random_case(seed)
     i, r = dearer(i, seed), with_gateway(seed, i, r)
     accepted_ones = ((s, spine, d) for s, spine, d in every_dragonfly(i, r) if accepted(i, r, d))
@@ -94,10 +92,8 @@ def test_agrees_with_brute_force(seed: int) -> None:
 
 
 def test_two_routers_far_apart_are_a_group_each() -> None:
-    """Two routers amid two racks each reach them over free cables of up to 2 m, and each other over one of $1,000.
-
-    As one group they stand in the middle of all four racks, 3 m from the outer two: two such cables. By hand.
-    """
+    """Two routers amid two racks each reach them over free cables of up to 2 m, and each other over one of $1,000."""
+    # As one group they stand in the middle of all four racks, 3 m from the outer two: two such cables. By hand.
     floor = {"racks_per_row": 4, "rack_pitch_m": 2, "rise_m": 0, "spread_m": 0}
     near = {"name": "near", "reach_m": 2, "price_usd": 0, "power_watts": 0}
     far = {"name": "far", "reach_m": 100, "price_usd": 1000, "power_watts": 0}

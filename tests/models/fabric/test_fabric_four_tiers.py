@@ -158,10 +158,8 @@ def wide_case(seed: int) -> tuple[Instance, FabricRequest]:
 
 @pytest.mark.parametrize("seed", [*range(24), *more(*range(24, 60))])
 def test_families_and_lengths_agree_with_brute_force(seed: int) -> None:
-    """Over families, lanes, split ports, spares, a WAN gateway and prices by length.
-
-    The cost is that of the best design of all.
-    """
+    """Over families, lanes, split ports, spares, a WAN gateway and prices by length."""
+    # The cost is that of the best design of all.
     i, r = wide_case(seed)
     compare(dearer(i, seed), r)
 
@@ -170,10 +168,8 @@ def test_families_and_lengths_agree_with_brute_force(seed: int) -> None:
 
 
 def test_four_tiers_reach_what_three_do_not() -> None:
-    """Boxes of 4 ports reach 16 endpoints at 1:1 in three tiers and 32 in four.
-
-    32 are the full tree, a 33rd is refused.
-    """
+    """Boxes of 4 ports reach 16 endpoints at 1:1 in three tiers and 32 in four."""
+    # 32 are the full tree, a 33rd is refused.
     three, four = (instance(1, switch(4, 5000), max_tiers=n) for n in (3, 4))
     assert cheapest(three, request(16)).design.tiers == 3
     assert cheapest(three, request(17)) is None
@@ -183,17 +179,14 @@ def test_four_tiers_reach_what_three_do_not() -> None:
 
 
 def test_bounds_shut_four_tiers_out() -> None:
-    """Where three tiers do, four cost more, and the optimum is the same."""
     asked = request(1200, group=8, groups=150, send=1.0)
     three, four = (cheapest(instance(8, switch(64, 40e3), max_tiers=n), asked) for n in (3, 4))
     assert three.design == four.design
 
 
 def test_a_window_for_the_zone_sets_its_uplinks() -> None:
-    """Zones of many groups' pipelines need uplinks that hide what leaves them.
-
-    Half the window takes twice the links out of a zone.
-    """
+    """Zones of many groups' pipelines need uplinks that hide what leaves them."""
+    # Half the window takes twice the links out of a zone.
     found = [
         cheapest(instance(1, switch(4, 5000), max_tiers=4, pins={"fabric.tiers": 4}), request(16, send=hop)).design
         for hop in (2.0, 1.0)

@@ -192,7 +192,6 @@ def test_the_whole_table_has_all_of_the_other(name: str) -> None:
 
 @pytest.mark.parametrize("name", [*CASES, "pods of some domains"])
 def test_power_leaves_no_cheap_template_out(name: str) -> None:
-    """Where power counts, no template without it is cheaper than all that are no slower."""
     boxes = switch(16, 1e5), switch(32, 1.5e5, planes=2)
     pods = instance(8, *boxes), SiteTraffic(stages=5, unit_racks=2, wrap=True, rails=8), 52
     cases = CASES | {"pods of some domains": pods}
@@ -306,10 +305,8 @@ def core_share_kept(i: Instance, d: Design) -> bool:
 @pytest.mark.parametrize("loss", ["one_spine", "one_leaf_uplink"])
 @pytest.mark.parametrize("ports", [4, 6])
 def test_templates_survive_what_is_asked(families: list[str], loss: str, ports: int) -> None:
-    """Every template of up to four tiers stays joined whichever one switch or link is lost; without the rule not all.
-
-    Where one switch holds all GPUs there is nothing to lose.
-    """
+    """Every template of up to four tiers stays joined whatever one switch or link is lost; without the rule not all."""
+    # Where one switch holds all GPUs there is nothing to lose.
     more = {"families": families, "max_tiers": 4}
     traffic, blocks = SiteTraffic(stages=3, unit_racks=1, wrap=True, rails=2), 4
     kept = []
@@ -443,10 +440,8 @@ def test_without_a_gateway_its_traffic_is_of_no_account() -> None:
 @pytest.mark.parametrize("families", [["rail"], ["rack"], ["dragonfly"], ["dragonfly+"]])
 @pytest.mark.parametrize(("faster", "breakout"), [(1, 1), (2, 2), (2, 1)])
 def test_a_full_share_holds_of_leaves_too(families: list[str], faster: int, breakout: int) -> None:
-    """At a share of 1 every leaf has as much rate up as down, also where one leaf domain holds the site.
-
-    A port of twice the NIC's rate, split or whole, carries two GPUs up, so as many as half the GPUs are 1:1.
-    """
+    """At a share of 1 every leaf has as much rate up as down, also where one leaf domain holds the site."""
+    # A port of twice the NIC's rate, split or whole, carries two GPUs up, so as many as half the GPUs are 1:1.
     box = switch(20 // breakout, 1e5, port_gbps=800 * faster, breakout=breakout)
     i = instance(4, box, families=families, min_core_share=1.0)
     traffic = SiteTraffic(stages=2, unit_racks=1, wrap=True, rails=4)

@@ -49,10 +49,8 @@ def world(i: Instance) -> World:
 
 @pytest.mark.parametrize(("seed", "how", "budget"), BOTH)
 def test_equals_full_enumeration(seed: int, how: dict[str, Any], budget: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Capital and time are those of the cheapest of all plans in time, the fastest of equal ones, at any deadline.
-
-    Of odd seeds cheaper plans than the first are sought before the search, as where there are many strategies.
-    """
+    """Capital and time are those of the cheapest of all plans in time, the fastest of equal ones, at any deadline."""
+    # Of odd seeds cheaper plans than the first are sought before the search, as where there are many strategies.
     monkeypatch.setattr(capital, "CLIMBED", 0 if seed % 2 else capital.CLIMBED)
     i = toy(seed, **how)
     i = i if budget else without(i, budget_usd=None)

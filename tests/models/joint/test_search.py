@@ -79,7 +79,6 @@ def test_a_fabric_out_of_reach_leaves_a_first_plan_of_fewer_gpus() -> None:
 
 
 def test_the_first_plan_comes_before_the_last_strategy_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A time limit that comes soon leaves the plan of one strategy of the sample."""
     i = toy(6)
     goal, looked = FewestDays(world=world_of(i, Options(), signals.Deadline())), list[bool]()
     likely = dive.likely
@@ -161,7 +160,6 @@ def test_a_gap_ends_the_search_early() -> None:
 
 
 def test_the_limit_ends_the_search() -> None:
-    """At the limit the search returns what it has: here nothing, and says that it does not know."""
     found = solved(toy(6), Options(time_limit=1e-9))
     assert (found.status, found.stopped, found.plan) == (JointStatus.UNKNOWN, "limit", None)
 

@@ -108,7 +108,6 @@ def test_a_site_that_is_forced_open(seed: int) -> None:
 
 
 def test_nothing_is_forced_without_time_or_a_split() -> None:
-    """Where time is up nothing is claimed, and where no split exists there is none to be dearer than."""
     i = case(node("E0"), node("W0"))
     assert not list(sites.forced_open(i, SitesRequest(racks=2), OPTIONS, ["E0"], Deadline(0.0)))
     assert not list(sites.forced_open(i, SitesRequest(racks=999), OPTIONS, ["E0"], Deadline()))

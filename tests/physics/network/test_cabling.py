@@ -220,10 +220,8 @@ def test_lengths_by_hand() -> None:
 
 
 def test_lengths_of_four_tiers_by_hand() -> None:
-    """Eight racks in one row, two to a leaf, two leaves to a zone of two pods.
-
-    Cores amid four racks, super-spines amid all eight.
-    """
+    """Eight racks in one row, two to a leaf, two leaves to a zone of two pods."""
+    # Cores amid four racks, super-spines amid all eight.
     floor = Floor(rack_pitch_m=1, racks_per_row=8, rise_m=2, spread_m=5)
     pod = {"rails_per_pod": 1, "domains_per_pod": 1, "spine_up": 1, "spine_bundle": 1}
     zone = {"rails_per_zone": 1, "domains_per_zone": 2, "core_up": 1, "core_bundle": 1}

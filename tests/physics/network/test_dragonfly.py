@@ -85,10 +85,8 @@ def test_published_dragonflies(p: int, a: int, h: int, groups: int, endpoints: i
 
 
 def test_largest_dragonfly_plus() -> None:
-    """Shpiner et al. 2017.
-
-    Switches of k ports, half down and half up, make groups of (k/2)² endpoints and (k/2)² + 1 groups.
-    """
+    """Shpiner et al. 2017."""
+    # Switches of k ports, half down and half up, make groups of (k/2)² endpoints and (k/2)² + 1 groups.
     half = 4
     side = {
         "rails": 1,
@@ -149,10 +147,8 @@ def groups_of(d: Dragonfly, tier: str, box: np.ndarray) -> np.ndarray:
 @settings(deadline=None)
 @given(dragonflies())
 def test_all_pairs_are_joined_alike(d: Dragonfly) -> None:
-    """Every two routers of a group have one bundle, every two groups of a network the same links.
-
-    Spread over switches within one.
-    """
+    """Every two routers of a group have one bundle, every two groups of a network the same links."""
+    # Spread over switches within one.
     local: dict[tuple[int, int], int] = {}
     between: dict[tuple[int, int], int] = {}
     at: dict[int, int] = {}
@@ -178,10 +174,8 @@ def test_all_pairs_are_joined_alike(d: Dragonfly) -> None:
 @settings(deadline=None)
 @given(dragonflies())
 def test_a_wan_gateway_is_spread(d: Dragonfly) -> None:
-    """Its links go to every group of its network alike, and inside a group to every switch alike, give or take one.
-
-    No switch has more up than out.
-    """
+    """Its links go to every group of its network alike, and inside a group to every switch alike, give or take one."""
+    # No switch has more up than out.
     held = [c for c in lay(d, block=10**6) if c.low_tier == "wan-gateway"]
     tier, n = d.top[0], d.top[1] * d.networks
     at = np.zeros(n, np.int64)
@@ -209,10 +203,8 @@ def test_a_wan_gateway_is_spread(d: Dragonfly) -> None:
     ],
 )
 def test_a_wan_gateway_finds_no_port(kind: type[Dragonfly], side: dict[str, int], most: int, said: str) -> None:
-    """As many links as switches have ports free for them can be wired, one more cannot.
-
-    Both sides are said in numbers.
-    """
+    """As many links as switches have ports free for them can be wired, one more cannot."""
+    # Both sides are said in numbers.
     same = {"rails": 1, "racks": 18, "leaf_down": 3, "leaf_bundle": 1, "rails_per_pod": 1, "group_links": 2, **side}
     d = dataclasses.replace(made(kind, **same), ports=8)
     assert dataclasses.replace(d, wan_ports=most).faults() == []
@@ -222,10 +214,8 @@ def test_a_wan_gateway_finds_no_port(kind: type[Dragonfly], side: dict[str, int]
 @settings(deadline=None)
 @given(dragonflies(), st.integers(0, 10**6))
 def test_shortest_paths_carry_what_is_counted_on(d: Dragonfly, seed: int) -> None:
-    """With any partner for every endpoint no link between routers or groups carries more than the exits say.
-
-    On shortest paths.
-    """
+    """With any partner for every endpoint no link between routers or groups carries more than the exits say."""
+    # On shortest paths.
     if d.valiant or d.tiers == 2 or d.networks > 1:
         return
     loads = _loads(d, np.random.default_rng(seed))

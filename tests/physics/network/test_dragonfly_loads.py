@@ -143,10 +143,8 @@ def loads(d: Dragonfly, w: Wires, pairs: list[tuple[int, int]]) -> tuple[float, 
 @settings(deadline=None, max_examples=50)
 @given(dragonflies(), st.integers(0, 10**6), st.booleans())
 def test_no_link_is_overrun(d: Dragonfly, seed: int, shifted: bool) -> None:
-    """Where as much leaves a leaf and a group as their exits say, no link carries more than it can.
-
-    Whoever sends to whom.
-    """
+    """Where as much leaves a leaf and a group as their exits say, no link carries more than it can."""
+    # Whoever sends to whom.
     if d.networks > 1:
         return
     w = Wires(d)
@@ -158,10 +156,8 @@ def test_no_link_is_overrun(d: Dragonfly, seed: int, shifted: bool) -> None:
 @pytest.mark.parametrize("kind", [Dragonfly, DragonflyPlus])
 @pytest.mark.parametrize(("size", "groups", "links"), [(4, 9, 1), (4, 9, 2), (3, 5, 1), (4, 7, 1), (2, 9, 2)])
 def test_groups_that_all_send_to_one_other_come_near(kind: type[Dragonfly], size: int, groups: int, links: int) -> None:
-    """Of every shift of groups the worst loads links between groups exactly as counted.
-
-    Those inside by at least half of it.
-    """
+    """Of every shift of groups the worst loads links between groups exactly as counted."""
+    # Those inside by at least half of it.
     side = {
         "rails": 1,
         "leaf_down": 2,

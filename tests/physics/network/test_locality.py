@@ -63,10 +63,8 @@ def test_agrees_with_loops(seed: int, wrap: bool) -> None:
 
 
 def test_by_hand() -> None:
-    """Domains of four racks in pods of two: two stages are split, the last one over pods.
-
-    Three flows leave domain 0.
-    """
+    """Domains of four racks in pods of two: two stages are split, the last one over pods."""
+    # Three flows leave domain 0.
     stages = [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
     assert locality(stages, leaf_domain_racks=4, domains_per_pod=2, wrap=False) == Locality(
         share_leaving=(3 / 4, 1 / 8, 0.0),
@@ -130,12 +128,10 @@ def test_published_bounds(domain: int, bound: int) -> None:
 
 @pytest.mark.parametrize(("racks", "free"), [(0, []), (9, [9]), (10, [10]), (11, [10, 1]), (30, [10, 10, 10])])
 def test_domains_fill_in_order(racks: int, free: list[int]) -> None:
-    """Every domain is full but perhaps the last."""
     assert domain_racks(racks, 10) == free
 
 
 def test_absurd_rack_numbers_are_counted_too() -> None:
-    """A rack number far outside the site costs no memory."""
     assert groups_split([[0, 10**15]], 4) == 1
     assert share_leaving([[0], [10**15]], 4, wrap=False) == 0.25
 

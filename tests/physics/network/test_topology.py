@@ -77,7 +77,6 @@ THREE_TIERS = [
 def test_published_three_tier_counts(
     source: str, nodes: int, rails: int, domains: int, bundle: int, leaves: int, spines: int, cores: int
 ) -> None:
-    """Published three-tier designs are reproduced; each has as many links per tier as endpoints."""
     d = three_tiers(nodes, rails, domains, bundle)
     assert not unwirable(d, cross_rail=True), source
     assert (d.leaves, d.spines, d.cores) == (leaves, spines, cores)
@@ -105,30 +104,25 @@ def test_an_odd_port_is_of_no_use_in_a_full_tree(ports: int, tiers: int, endpoin
 
 
 def test_agache_full_fat_tree() -> None:
-    """Agache et al. 2024, section 5: 2.4M links in four tiers of 64 ports hold.
-
-    75K switches leave out the 12,500 of the top tier.
-    """
+    """Agache et al. 2024, section 5: 2.4M links in four tiers of 64 ports hold."""
+    # 75K switches leave out the 12,500 of the top tier.
     assert fat_tree_links(800_000, 4) == 2_400_000
     assert fat_tree_switches(800_000, 64, 4) == 87_500
     assert fat_tree_endpoints(64, 4) >= 800_000 > fat_tree_endpoints(64, 3)
 
 
 def test_agache_three_tiers_not_oversubscribed() -> None:
-    """Agache et al. 2024, section 5.
-
-    256 ports and three tiers need a third fewer links, 15,625 switches by ports alone.
-    """
+    """Agache et al. 2024, section 5."""
+    # 256 ports and three tiers need a third fewer links, 15,625 switches by ports alone.
     assert relaxed_tiers(800_000, ((128, 128), (128, 128)), 256) == [6250, 6250, 3125]
     assert fat_tree_switches(800_000, 256, 3) == 15_625
     assert fat_tree_links(800_000, 3) == 1_600_000
 
 
 def test_agache_oversubscribed() -> None:
-    """Agache et al. 2024.
-
-    200/50 leaves and 168/88 spines take 5,601 switches, 22,404 chips and 304,808 links, not the 4,300 and 240K printed.
-    """
+    """Agache et al. 2024."""
+    # 200/50 leaves and 168/88 spines take 5,601 switches, 22,404 chips and 304,808 links, not the 4,300 and 240K
+    # printed.
     printed_switches, printed_links = 4300, 240_000
     leaf, spine, core = relaxed_tiers(800_000, ((200, 50), (168, 88)), 256)
     switches, links = leaf + spine + core, leaf * 50 + spine * 88
@@ -163,10 +157,8 @@ def test_agache_two_tier_reach() -> None:
 
 
 def test_agache_wirable_needs_more_than_relaxed() -> None:
-    """800,000 endpoints at 1:1 behind 256 ports.
-
-    15,625 switches by ports alone, 15,850 once bundles are equal (128/128 leaves).
-    """
+    """800,000 endpoints at 1:1 behind 256 ports."""
+    # 15,625 switches by ports alone, 15,850 once bundles are equal (128/128 leaves).
     found = []
     for bundle in (1, 2, 4, 8, 16, 32, 64, 128):
         for width in range(1, 128 // bundle + 1):
@@ -179,10 +171,8 @@ def test_agache_wirable_needs_more_than_relaxed() -> None:
 
 
 def test_rails_apart_are_networks_of_their_own() -> None:
-    """H100 cluster BOM.
-
-    8,192 GPUs are eight networks of 1,024, 256 leaves and 128 spines in all, 8,192 links between them.
-    """
+    """H100 cluster BOM."""
+    # 8,192 GPUs are eight networks of 1,024, 256 leaves and 128 spines in all, 8,192 links between them.
     one = {
         "ports": 64,
         "rails": 1,
@@ -312,10 +302,8 @@ def test_leaves_of_64_ports_under_spines_of_128() -> None:
 
 
 def test_four_tiers_are_wirable_at_every_edge() -> None:
-    """The design that the cases of zones break uses every port of a core.
-
-    Every one of a super-spine with 32 racks.
-    """
+    """The design that the cases of zones break uses every port of a core."""
+    # Every one of a super-spine with 32 racks.
     d = changed(**ZONE, racks=32)
     assert not unwirable(d, cross_rail=True)
     assert (d.tiers, d.zones, d.core_pods) == (4, 4, 2)
@@ -324,10 +312,8 @@ def test_four_tiers_are_wirable_at_every_edge() -> None:
 
 @pytest.mark.parametrize("ports", [2, 4, 6, 8])
 def test_four_tiers_of_a_k_ary_tree(ports: int) -> None:
-    """The full tree of 2·(k/2)^4 endpoints has the switches and links that the closed forms say.
-
-    One endpoint more cannot be wired.
-    """
+    """The full tree of 2·(k/2)^4 endpoints has the switches and links that the closed forms say."""
+    # One endpoint more cannot be wired.
     half = ports // 2
     d = Design(
         ports=ports, rails=1, racks=2 * half**4, leaf_down=half, leaf_up=half, leaf_bundle=1,
@@ -407,7 +393,6 @@ def designs(draw: st.DrawFn) -> Design:
 
 @given(designs())
 def test_cables_agree_with_the_counts(d: Design) -> None:
-    """Every count of switches and cables is what is laid, wirable or not."""
     g = cables(d)
     of = {kind: sum(n[0] == kind for n in g) for kind in ("gpu", *TIERS)}
     assert tuple(of.values()) == (d.endpoint_links, d.leaves, d.spines, d.cores, d.super_spines)
@@ -441,10 +426,8 @@ def test_wirable_means_that_cables_fit_and_all_gpus_meet(d: Design) -> None:
 
 @given(designs())
 def test_refused_means_that_full_boxes_overflow_or_gpus_are_apart(d: Design) -> None:
-    """Where every domain and pod is full, a refused design has a switch without enough ports.
-
-    Or GPUs that never meet.
-    """
+    """Where every domain and pod is full, a refused design has a switch without enough ports."""
+    # Or GPUs that never meet.
     full = d.tiers == 1 or (
         d.racks % d.leaf_down == 0 and d.domains % d.domains_per_pod == 0 and d.rails % d.rails_per_pod == 0
     )

@@ -65,17 +65,14 @@ def link(a: str, b: str, gbps: float) -> Link:
 
 
 def test_links_add_up_at_their_ends() -> None:
-    """What is lit on all links of a site ends there, and no other link's does."""
     links = (link("a", "b", 400), link("b", "c", 1200), link("a", "c", 800))
     assert [wan_gbps(Wan(), links, None, s) for s in ("a", "b", "c", "d")] == [1200, 1600, 2000, 0]
 
 
 @pytest.mark.parametrize(("backup", "gbps"), [(None, 800), (500, 800), (501, 1200)])
 def test_a_design_brings_the_larger_of_route_and_backup(backup: float | None, gbps: float) -> None:
-    """Routes of 300 and 200 Gbps, the second backed by more.
-
-    Whole wavelengths of 400 Gbps, and nothing of what passes by.
-    """
+    """Routes of 300 and 200 Gbps, the second backed by more."""
+    # Whole wavelengths of 400 Gbps, and nothing of what passes by.
     routes = [
         WanRoute(share=0.5, edges=("x",), route_km=1, rtt_ms=1, gbps=g, backup_gbps=b)
         for g, b in ((300, None), (200, backup))
@@ -123,10 +120,8 @@ def test_the_top_tier_has_ports_for_the_wan_gateway(design: Design, most: int, s
 
 
 def test_links_go_to_the_top_tier_in_turn() -> None:
-    """Five ports in each of two lanes.
-
-    Two switches a network, every spine gets two or three links, and only of its own network.
-    """
+    """Five ports in each of two lanes."""
+    # Two switches a network, every spine gets two or three links, and only of its own network.
     d = dataclasses.replace(TWO, wan_ports=5, lanes=2)
     held = [c for c in lay(d) if c.low_tier == "wan-gateway"]
     ends = [(a, b) for c in held for a, b in zip(c.low.tolist(), c.high.tolist(), strict=True)]
@@ -136,10 +131,8 @@ def test_links_go_to_the_top_tier_in_turn() -> None:
 
 
 def test_gradients_leave_by_each_link_that_trains() -> None:
-    """A site with two links sends on both in the time, on one where its other end does not train.
-
-    Nothing where it does not itself.
-    """
+    """A site with two links sends on both in the time, on one where its other end does not train."""
+    # Nothing where it does not itself.
     links = (link("a", "b", 400), link("a", "c", 400))
     wan = Wan(round_trips=0)
     assert exchange_gbps(wan, links, None, "a", {"a", "b", "c"}, (1e9, 0.5)) == 2 * 16
@@ -148,7 +141,6 @@ def test_gradients_leave_by_each_link_that_trains() -> None:
 
 
 def test_a_design_was_asked_for_the_headroom_too() -> None:
-    """Of a design the rate is what its exchange was asked for without headroom, and no other traffic."""
     more = {"admitted_gbps": 1, "missing_gbps": 0, "routes": ()}
     demands = (
         WanDemand(name="sync", a="a", b="b", priority=0, requested_gbps=30, **more),
@@ -177,10 +169,8 @@ def test_what_the_exchange_leaves(design: Design, leaf: float, pod: float) -> No
     ("rails", "domains", "zone"), [(1, 2, 1 - 0.25 * 0.5 / 8), (2, 2, 1 - 0.5 * 0.5 / 8), (4, 2, 1 - 1.0 * 0.5 / 8)]
 )
 def test_what_the_exchange_leaves_of_a_zone(rails: int, domains: int, zone: float) -> None:
-    """By hand: half of a stage's racks in one zone, whose two positions of spines have two cores each of two uplinks.
-
-    Four rails share the rate.
-    """
+    """By hand: half a stage's racks in one zone, whose two positions of spines have two cores each of two uplinks."""
+    # Four rails share the rate.
     tall = {"rails_per_zone": rails, "domains_per_zone": domains, "core_up": 2, "core_bundle": 1}
     d = Design(
         ports=8,
@@ -222,10 +212,8 @@ def test_rails_beyond_those_there_are_send_nothing() -> None:
     [(FreeUplinks(), 2.0, 1.0), (FreeUplinks(0.5), 4.0, 1.5), (FreeUplinks(0.0), float("inf"), float("inf"))],
 )
 def test_sends_and_allreduces_have_the_free_uplinks(free: FreeUplinks, send: float, allreduce: float) -> None:
-    """Four flows on two uplinks take twice as long, and twice that on half of them.
-
-    Three all-reduces on two half as long again as on four.
-    """
+    """Four flows on two uplinks take twice as long, and twice that on half of them."""
+    # Three all-reduces on two half as long again as on four.
     box = {"name": "b", "ports": 8, "port_gbps": 800, "price_usd": 0, "power_watts": 0}
     own = {"switches": [box], "optics": {"name": "o", "price_usd": 0, "power_watts": 0}, "transport": {"slowdown": 1}}
     network, d = Network.model_validate(own), dataclasses.replace(TWO, leaf_down=4, leaf_up=2)

@@ -77,11 +77,9 @@ def test_the_fabric_has_no_part_of_the_racks_power_twice() -> None:
 
 
 def test_the_bill_of_a_plan() -> None:
-    """Every part by hand: racks, two sites, circuits, upgrade steps, fabrics, two links, and energy over three years.
-
-    Sites of 3 and 5 MW of IT at the grid factor 1: 2·fixed + 8·(building + connection); 2 circuits of 7 M$ and 1 of
-    11 M$; 3 steps of 13 M$ and 2 of 17 M$. A link of 100 km and 9 waves takes two pairs of 8.
-    """
+    """Every part by hand: racks, two sites, circuits, upgrade steps, fabrics, two links, energy over three years."""
+    # Sites of 3 and 5 MW of IT at the grid factor 1: 2·fixed + 8·(building + connection); 2 circuits of 7 M$ and 1 of
+    # 11 M$; 3 steps of 13 M$ and 2 of 17 M$. A link of 100 km and 9 waves takes two pairs of 8.
     upgrade = {"step_mw": 5.0, "max_steps": 4}
     i = case(
         node("E0", upgrade=upgrade | {"capex_usd": 13e6}),

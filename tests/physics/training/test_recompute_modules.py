@@ -86,11 +86,9 @@ def test_core_attention_alone_is_as_without_recompute(name: str) -> None:
 
 
 def test_what_modules_discard_by_hand() -> None:
-    """Of a gated FFN of f: its normed input, gate and product, and the activation's output, three in all.
-
-    Of two experts of width 24: what each receives and returns, 64 wide, two tensors and one of 24; and of attention in
-    4 heads, queries and keys of 16 and values of 9.
-    """
+    """Of a gated FFN of f: its normed input, gate and product, and the activation's output, three in all."""
+    # Of two experts of width 24: what each receives and returns, 64 wide, two tensors and one of 24; and of attention
+    # in 4 heads, queries and keys of 16 and values of 9.
     dense = discarded_elements(DENSE, ("mlp",), routed=False)
     assert (dense.common_inputs, dense.inputs, dense.others) == (H, WIDTH, 2 * WIDTH)
     act = discarded_elements(MIXED, ("moe_act",), routed=True, imbalance=1.5)
@@ -158,10 +156,8 @@ def test_layers_beside_whole_ones_keep_all_where_modules_are_named() -> None:
 
 @pytest.mark.parametrize(("softmax_width", "share"), [(0.0, 1 / 3), (16.0, (1 / 3 + 1) / 2)])
 def test_attention_in_fp8(softmax_width: float, share: float) -> None:
-    """FP8 reaches 0.75 of 2 TFLOP/s where 16 bits reach half of 1; exponentials of heads of 16 take as long as before.
-
-    Q, K and V are kept in a byte, and cast for it from two.
-    """
+    """FP8 reaches 0.75 of 2 TFLOP/s where 16 bits reach half of 1; exponentials of heads of 16 take as long."""
+    # Q, K and V are kept in a byte, and cast for it from two.
     off, on = (machine(DENSE, "fp8", softmax_width, fp8_attention=x) for x in (False, True))
     assert narrow_heads(on) / narrow_heads(off) == pytest.approx(share)
     before, after = ({o.name: o.seconds for o in layer_operations(m, SHAPE, routed=False).forward} for m in (off, on))

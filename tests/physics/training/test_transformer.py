@@ -75,7 +75,6 @@ def test_plain_gpt_formulas_hold_for_every_size(heads: int, head: int, s: int, b
 
 
 def test_dense_figures_by_kind_are_those_of_the_layer() -> None:
-    """In a dense model every layer is of one kind, and every token meets all of its weights."""
     assert (
         tf.layer_parameters(LLAMA)
         == tf.dense_layer_parameters(LLAMA)

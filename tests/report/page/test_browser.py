@@ -137,11 +137,9 @@ def test_no_table_scrolls_sideways_on_a_phone(chrome: Browser, pages: dict[str, 
 
 @pytest.mark.parametrize(("name", "least"), [("rich", 6), ("failing", 5)])
 def test_room_under_pictures_is_filled(chrome: Browser, pages: dict[str, Path], name: str, least: int) -> None:
-    """On a desktop the left column of a part with tables beside its pictures reaches as far down as its tables allow.
-
-    It ends above the right one by less than the first of the right one's tables is high: else that would lie under the
-    pictures.
-    """
+    """On a desktop the left column of a part with tables by its pictures reaches as far down as its tables allow."""
+    # It ends above the right one by less than the first of the right one's tables is high: else that would lie under
+    # the pictures.
     chrome.open(pages[name], DESKTOP)
     script = """
 [...document.querySelectorAll('.flow')].map(flow => {

@@ -217,7 +217,6 @@ def test_bars_of_days_are_coloured_by_what_they_are() -> None:
 
 
 def test_a_part_below_zero_counts_in_the_sum_alone() -> None:
-    """A bar with a part below zero stays inside the drawing and shows the sum of all parts."""
     shades = {"a": "c0", "b": "c1", "c": "c2"}
     svg = stacked("A bar", [("row", {"a": 0.8, "b": 0.4, "c": -0.2}, None)], shades, "{:.2f}".format)
     marks = [(float(x), float(w)) for x, _, w, *_ in RECT.findall(svg)]
@@ -226,7 +225,6 @@ def test_a_part_below_zero_counts_in_the_sum_alone() -> None:
 
 
 def test_long_names_are_cut_before_figures() -> None:
-    """A name leaves room for the figure in its line."""
     svg = stacked("A bar", [("n" * 90, {"a": 1.0}, None)], {"a": "c0"}, "{:.2f}".format)
     assert re.search(r">n{20,60}…</text>", svg)
 

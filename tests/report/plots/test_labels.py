@@ -58,7 +58,6 @@ def test_plots_of_sweeps(request_: PlotRequest) -> None:
 @pytest.mark.parametrize("name", ["plot_step", "plot_memory", "plot_cost", "plot_sites"])
 @pytest.mark.parametrize("plan", [small(), failing("elastic")], ids=["worked", "failing"])
 def test_plots_of_a_plan(name: str, plan: Any) -> None:
-    """On axes of their own the four plots of a plan have room for every name."""
     figure = getattr(plan, name)().get_figure()
     assert overprinted(figure) == []
     pyplot.close("all")
