@@ -25,13 +25,9 @@ from planner.plan.plan import runs
 from planner.planning.load import load_instance
 
 TYPES: dict[str, type[Sourced]] = {
-    "accelerators": Accelerator,
-    "racks": Rack,
-    "switches": Switch,
-    "models": Model,
-    "media": Medium,
+    "accelerators": Accelerator, "racks": Rack, "switches": Switch, "models": Model, "media": Medium,
     "software": Software,
-}
+}  # fmt: skip
 # Billions of parameters by model; of nemotron-3-22b with what the matrices leave out.
 NOMINAL = """gpt3-175b 175, megatron-22b 22, megatron-530b 530, megatron-1t 1008, llama3-70b 70.6, llama3-405b 405,
     agache-50t 52500, agache-100t 99200, turing-530b 530, nemotron-4-340b 341, llama-2-7b 6.74, llama-2-13b 13.02,

@@ -273,18 +273,8 @@ def test_an_alias_and_its_name() -> None:
 
 
 WORDS = (
-    "str",
-    "int",
-    "float",
-    "Model",
-    "function",
-    "tagged",
-    "constrained",
-    "list[",
-    "dict[",
-    "literal",
-    "is_instance",
-)
+    "str", "int", "float", "Model", "function", "tagged", "constrained", "list[", "dict[", "literal", "is_instance",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(

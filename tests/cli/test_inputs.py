@@ -86,21 +86,13 @@ BYTES = {
 }
 DEEP = MAX_DEPTH + 1
 JSON = {
-    "deep lists": "[" * 100_000 + "]" * 100_000,
-    "deep objects": '{"a": ' * 5_000 + "1" + "}" * 5_000,
-    "just too deep": '{"a": ' * DEEP + "1" + "}" * DEEP,
-    "5,000 digits": '{"name": ' + "9" * 5_000 + "}",
-    "too many digits": '{"name": ' + "9" * (MAX_DIGITS + 1) + "}",
-    "beyond a float": '{"name": 1e999}',
-    "NaN": '{"name": NaN}',
-    "infinity": '{"name": -Infinity}',
-    "key twice": '{"name": 1, "name": 2}',
-    "half a surrogate": '{"name": "\\ud800"}',
-    "cut off": '{"name": "a',
-    "a number": "3",
-    "null": "null",
+    "deep lists": "[" * 100_000 + "]" * 100_000, "deep objects": '{"a": ' * 5_000 + "1" + "}" * 5_000,
+    "just too deep": '{"a": ' * DEEP + "1" + "}" * DEEP, "5,000 digits": '{"name": ' + "9" * 5_000 + "}",
+    "too many digits": '{"name": ' + "9" * (MAX_DIGITS + 1) + "}", "beyond a float": '{"name": 1e999}',
+    "NaN": '{"name": NaN}', "infinity": '{"name": -Infinity}', "key twice": '{"name": 1, "name": 2}',
+    "half a surrogate": '{"name": "\\ud800"}', "cut off": '{"name": "a', "a number": "3", "null": "null",
     "a list": "[[]]",
-}
+}  # fmt: skip
 
 
 def refused(reader: Callable[[Path], Any], path: Path) -> str:

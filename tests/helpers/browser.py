@@ -15,21 +15,14 @@ import pytest
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = (
     *(
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-dev-shm-usage",
-        "--disable-background-networking",
+        "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking",
         "--disable-component-update",
     ),
     *(
-        "--no-first-run",
-        "--disable-extensions",
-        "--hide-scrollbars",
-        "--force-color-profile=srgb",
+        "--no-first-run", "--disable-extensions", "--hide-scrollbars", "--force-color-profile=srgb",
         "--remote-debugging-pipe",
     ),
-)
+)  # fmt: skip
 PHONE, DESKTOP = (390, 844), (1280, 900)
 
 

@@ -297,19 +297,10 @@ def _rtt(q: ConflictQuestion, m: LinearRows) -> None:
 
 
 ROWS: dict[str, Callable[[ConflictQuestion, LinearRows], None]] = {
-    "area": _area,
-    "budget": _budget,
-    "demand": _demand,
+    "area": _area, "budget": _budget, "demand": _demand,
     "facility_power": lambda q, m: m.require(q.draw(q.sites), high=q.instance.limits.facility_power_mw),
-    "fault_split": _fault_split,
-    "generation": _generation,
-    "headroom": _headroom,
-    "interconnect": _interconnect,
-    "min_site": _min_site,
-    "pins": _pins,
-    "rating": _rating,
-    "ready": _ready,
-    "rtt": _rtt,
+    "fault_split": _fault_split, "generation": _generation, "headroom": _headroom, "interconnect": _interconnect,
+    "min_site": _min_site, "pins": _pins, "rating": _rating, "ready": _ready, "rtt": _rtt,
     "site_count": lambda q, m: m.require({("open", n.id): 1 for n in q.sites}, high=q.grid.rules.max_sites),
     "wan_capacity": lambda q, m: _one_of(m, q.reach.disconnected),
-}
+}  # fmt: skip

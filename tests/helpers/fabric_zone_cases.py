@@ -83,19 +83,10 @@ def every_design(
         rails, width, apart = FAMILIES[family](gpus)
         wan_gateway = math.ceil(r.wan_gbps / (apart * lanes) / s.port_gbps)
         side = {
-            "ports": s.ports,
-            "spine_ports": (spine or s).ports,
-            "core_ports": (core or s).ports,
-            "super_spine_ports": (core or s).ports,
-            "rails": rails,
-            "racks": r.racks,
-            "rail_gpus": width,
-            "apart": apart,
-            "lanes": lanes,
-            "split": split,
-            "nic_gbps": 800 / lanes,
-            "link_gbps": s.port_gbps,
-        }
+            "ports": s.ports, "spine_ports": (spine or s).ports, "core_ports": (core or s).ports,
+            "super_spine_ports": (core or s).ports, "rails": rails, "racks": r.racks, "rail_gpus": width,
+            "apart": apart, "lanes": lanes, "split": split, "nic_gbps": 800 / lanes, "link_gbps": s.port_gbps,
+        }  # fmt: skip
         for racks in range(1, max(r.racks, s.ports * split // width) + 1):
             down = racks * width
             spare = spare_ports(down, n.spares)

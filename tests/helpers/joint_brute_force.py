@@ -210,13 +210,9 @@ class Toy:
                     sequence_parallel=sp,
                 ) and self.runs(tensor=t, context=k, expert=e, sequence=1 + sp):
                     yield LayerShape(
-                        tensor_parallel=t,
-                        micro_batch=b,
-                        recompute="none",
-                        sequence_parallel=sp,
-                        context_parallel=k,
+                        tensor_parallel=t, micro_batch=b, recompute="none", sequence_parallel=sp, context_parallel=k,
                         expert_parallel=e,
-                    )
+                    )  # fmt: skip
 
     def pipelines(self) -> Iterator[tuple[LayerShape, int, int, RackBlock]]:
         """Yield every shape with its pipelines, interleaved or not, one stage to a rack or as many as fit."""

@@ -63,14 +63,9 @@ def power_case(seed: int, *, n1: str = "off", new: int = 0, model: str = "dc") -
     prices = {"site_usd": r.choice([0, 3e5]), "building_usd_per_it_mw": 1e5}
     usd = {"E": 40.0, "W": r.choice([30.0, 50.0])}
     instance = case(
-        *nodes,
-        lines=lines,
-        new_lines=built,
-        rules=rules,
-        prices=prices,
-        headroom={"E": 12.0, "W": 9.0},
+        *nodes, lines=lines, new_lines=built, rules=rules, prices=prices, headroom={"E": 12.0, "W": 9.0},
         usd_per_mwh=usd,
-    )
+    )  # fmt: skip
     return instance, SitesRequest(racks=r.choice([None, None, 3]))
 
 

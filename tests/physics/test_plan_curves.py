@@ -129,15 +129,9 @@ def test_the_section_is_that_of_the_worked_plan(recovery: str) -> None:
     standing = u.standing(u.spare_racks)
     stretch, way = min(stretches(u.job, standing), key=lambda found: float(found[0]))
     upkeep = Upkeep(
-        way=way,
-        stretch=float(stretch),
-        standing=standing,
-        spare_target=0.9,
-        spare_racks=u.spare_racks,
-        rack_availability=u.rack_availability,
-        work_gpus=4,
-        rails=4,
-    )
+        way=way, stretch=float(stretch), standing=standing, spare_target=0.9, spare_racks=u.spare_racks,
+        rack_availability=u.rack_availability, work_gpus=4, rails=4,
+    )  # fmt: skip
     found = section(u.job, upkeep, plan.layout.metrics.step_days_to_train).model_dump()
     wanted = stated.model_dump()
     assert found.keys() == wanted.keys()

@@ -280,17 +280,9 @@ def test_shards_solve_their_part_alone(tmp_path: Path) -> None:
     parts = [tasks_for(small(), [{RACKS: n} for n in (1, 2, 3)], SweepOptions(shard=(i, 2))) for i in (1, 2)]
     assert [(t.index, t.key) for part in parts for t in part] == [(t.index, t.key) for t in whole]
     out = run_here(
-        "sweep",
-        written(tmp_path),
-        "--vary",
-        f"{RACKS}=1:3:1",
-        "-o",
-        tmp_path / "rows.jsonl",
-        "--shard",
-        "2/2",
-        "--workers",
-        "1",
-    )
+        "sweep", written(tmp_path), "--vary", f"{RACKS}=1:3:1", "-o", tmp_path / "rows.jsonl", "--shard", "2/2",
+        "--workers", "1",
+    )  # fmt: skip
     assert out.stdout.startswith("2 of 2 points (2 optimal)") and {
         r.index for r in read_rows(tmp_path / "rows.jsonl")
     } == {1, 2}

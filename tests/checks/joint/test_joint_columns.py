@@ -148,19 +148,11 @@ def every_split(split: PipelineSplits, m: int) -> list[tuple[float, float]]:
         for repeated in itertools.product(*(repeats(n) for n in layers)):
             full = any(repeated)
             strategy = ParallelStrategy.of_shape(
-                cut.shape,
-                pipeline_parallel=p,
-                data_parallel_by_site=(d,),
-                virtual_stages=v,
-                micro_batches=m,
-                recompute="full" if full else cut.shape.recompute,
-                zero_stage=split.zero_stage,
-                layers_per_stage=layers,
-                recomputed_layers_per_stage=repeated if full else (),
-                replicas_per_rack=int(x.replicas_per_rack),
-                schedule=cut.schedule,
-                stages_per_rack=int(x.stages_per_rack),
-            )
+                cut.shape, pipeline_parallel=p, data_parallel_by_site=(d,), virtual_stages=v, micro_batches=m,
+                recompute="full" if full else cut.shape.recompute, zero_stage=split.zero_stage, layers_per_stage=layers,
+                recomputed_layers_per_stage=repeated if full else (), replicas_per_rack=int(x.replicas_per_rack),
+                schedule=cut.schedule, stages_per_rack=int(x.stages_per_rack),
+            )  # fmt: skip
             used = sum(memory.memory_by_stage(machine, strategy).values())
             if np.any(used > cut.space.memory_limit * (1 + 1e-12)):
                 continue

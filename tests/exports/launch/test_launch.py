@@ -321,17 +321,13 @@ def drawn_layout(rng: random.Random, model: Model, stack: Software) -> dict[str,
     zero = [z for z in stack.zero_stages_under(stages) if z != 1 or "torchtitan" not in stack.name]
     repeats = {"recompute": "full", "recomputed_layers_per_stage": [rng.randint(0, min(5, n)) for n in even]}
     return {
-        "tensor_parallel": tensor,
-        "pipeline_parallel": stages,
-        "data_parallel": 64 // tensor // stages,
+        "tensor_parallel": tensor, "pipeline_parallel": stages, "data_parallel": 64 // tensor // stages,
         "expert_parallel": rng.choice([e for e in (tensor, 2 * tensor, 8) if experts % e == 0] or [1]),
         "virtual_stages": rng.choice([1, 2]) if stages > 1 and stack.has("interleaved") else 1,
         "sequence_parallel": tensor > 1 and stack.has("sequence") and rng.random() < 0.5,
-        "zero_stage": rng.choice(zero),
-        "microbatches_per_step": rng.choice([2, 8, 13]),
-        "layers_per_stage": even,
+        "zero_stage": rng.choice(zero), "microbatches_per_step": rng.choice([2, 8, 13]), "layers_per_stage": even,
         **(repeats if any(repeats["recomputed_layers_per_stage"]) and rng.random() < 0.7 else {"recompute": "none"}),
-    }
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("framework", sorted(STACKS))

@@ -218,23 +218,15 @@ RECIPE: dict[str, tuple[str, str, int, str, dict[str, Any]]] = {
     "experts.sh": (EXPERTS, "mixtral-8x7b", 4096, "bf16", ROUTED | {"layers_per_stage": [7, 8, 8, 9]}),
     "titan.toml": (TABLES, "llama3-70b", 8192, "bf16", DENSE | UNEVEN | {"microbatches_per_step": 8}),
     "overrides.yaml": (
-        OVERRIDES,
-        "qwen3-30b-a3b",
-        4096,
-        "bf16",
-        ROUTED | {"zero_stage": 1, "virtual_stages": 3} | FULL,
+        OVERRIDES, "qwen3-30b-a3b", 4096, "bf16", ROUTED | {"zero_stage": 1, "virtual_stages": 3} | FULL,
     ),
     "slurm.sh": (
-        SLURM,
-        "qwen3-30b-a3b",
-        4096,
-        "bf16",
-        ROUTED | layout_of(4, 1, 16, zero_stage=3) | {"recompute": "selective"},
+        SLURM, "qwen3-30b-a3b", 4096, "bf16", ROUTED | layout_of(4, 1, 16, zero_stage=3) | {"recompute": "selective"},
     ),
     "slurm_layers.sh": (SLURM, "qwen3-30b-a3b", 4096, "bf16", ROUTED | {"layers_per_stage": [11, 12, 12, 13]}),
     "titan.slurm": (ON_NODES, "llama3-70b", 8192, "bf16", SHARDED | {"recompute": "selective"}),
     "deepspeed.json": (DEEPSPEED, "llama3-70b", 8192, "bf16", STAGED | FULL),
-}
+}  # fmt: skip
 
 
 def asked(name: str, layout: dict[str, Any] | None = None, **choices: Any) -> tuple[str, LaunchRun, Instance]:

@@ -100,15 +100,10 @@ def random_case(seed: int) -> tuple[Instance, FabricRequest]:
     if seed % 2 == 0:
         pin = r.choice(
             [
-                "tiers",
-                "leaf_domain_racks",
-                "leaf_down_ports",
-                "leaf_up_ports",
-                "spine_down_ports",
-                "spine_up_ports",
+                "tiers", "leaf_domain_racks", "leaf_down_ports", "leaf_up_ports", "spine_down_ports", "spine_up_ports",
                 "planes",
             ]
-        )
+        )  # fmt: skip
         pins = {f"fabric.{pin}": r.randint(1, 5) if pin not in ("tiers", "planes") else r.randint(1, 3)}
     i = instance(
         r.randint(1, 4), *switches, optics_usd=r.choice([0, 100, 1000]), max_tiers=r.choice([2, 3, 3, 3]), pins=pins
@@ -118,13 +113,9 @@ def random_case(seed: int) -> tuple[Instance, FabricRequest]:
     # Ratios that some design meets exactly test the edges of the rules.
     experts = {"exchange_racks": r.randint(2, group)} if group > 1 and r.random() < 0.2 else {}
     asked = request(
-        racks,
-        group=group,
-        groups=racks // group,
-        send=r.choice([0.5, 1, 1.5, 2, 3, 8]),
-        allreduce=r.choice([1, 1.5, 3, 1e9]),
-        **experts,
-    )
+        racks, group=group, groups=racks // group, send=r.choice([0.5, 1, 1.5, 2, 3, 8]),
+        allreduce=r.choice([1, 1.5, 3, 1e9]), **experts,
+    )  # fmt: skip
     return i, asked
 
 

@@ -57,13 +57,9 @@ def random_case(seed: int) -> tuple[Instance, FabricRequest]:
     group = r.randint(1, racks)
     limits = {"exchange_racks": r.randint(2, group)} if group > 1 and r.random() < 0.25 else {}
     return i, request(
-        racks,
-        group=group,
-        groups=racks // group,
-        send=r.choice([1, 2, 3, 4, 8]),
-        allreduce=r.choice([1, 1.5, 3, 1e9]),
+        racks, group=group, groups=racks // group, send=r.choice([1, 2, 3, 4, 8]), allreduce=r.choice([1, 1.5, 3, 1e9]),
         **limits,
-    )
+    )  # fmt: skip
 
 
 def with_gateway(seed: int, i: Instance, r: FabricRequest) -> FabricRequest:

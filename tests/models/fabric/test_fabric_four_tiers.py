@@ -57,13 +57,9 @@ def case(seed: int, pins: dict[str, object]) -> tuple[Instance, FabricRequest]:
     group = r.randint(1, 4)
     more: dict[str, object] = {"exchange_racks": group} if group > 1 and r.random() < 0.2 else {}
     asked = request(
-        racks,
-        group=group,
-        groups=racks // group,
-        send=r.choice([1, 1.5, 2, 4, 8, 30]),
-        allreduce=r.choice([1, 2, 1e9]),
-        **more,
-    )
+        racks, group=group, groups=racks // group, send=r.choice([1, 1.5, 2, 4, 8, 30]),
+        allreduce=r.choice([1, 2, 1e9]), **more,
+    )  # fmt: skip
     return i, with_exchange(seed, dataclasses.replace(asked, wan_gbps=r.choice([0, 0, 800, 3200])))
 
 

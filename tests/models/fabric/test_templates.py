@@ -43,61 +43,47 @@ TREES = ("rail", "rack", "rail-only")
 CASES: dict[str, tuple[Instance, SiteTraffic, int]] = {
     "rail": (instance(4, switch(8, 1e5), switch(6, 7e4)), SiteTraffic(stages=4, unit_racks=1, wrap=True, rails=4), 4),
     "rack": (
-        instance(4, switch(8, 1e5), families=["rack"]),
-        SiteTraffic(stages=3, unit_racks=1, wrap=False, rails=4),
-        3,
+        instance(4, switch(8, 1e5), families=["rack"]), SiteTraffic(stages=3, unit_racks=1, wrap=False, rails=4), 3,
     ),
     "rail-only": (
-        instance(3, switch(6, 1e5), families=["rail-only"]),
-        SiteTraffic(stages=5, unit_racks=1, wrap=True, rails=2),
-        4,
+        instance(3, switch(6, 1e5), families=["rail-only"]), SiteTraffic(stages=5, unit_racks=1, wrap=True, rails=2), 4,
     ),
     "all": (
         instance(2, switch(6, 1e5), families=[*TREES, "dragonfly", "dragonfly+"]),
-        SiteTraffic(stages=3, unit_racks=1, wrap=True, rails=2),
-        5,
+        SiteTraffic(stages=3, unit_racks=1, wrap=True, rails=2), 5,
     ),
     "valiant": (
         instance(2, switch(8, 1e5), families=["dragonfly", "dragonfly+"], group_routing="valiant"),
-        SiteTraffic(stages=3, unit_racks=1, wrap=True, rails=2),
-        4,
+        SiteTraffic(stages=3, unit_racks=1, wrap=True, rails=2), 4,
     ),
     "four tiers": (
-        instance(2, switch(4, 1e5), max_tiers=4),
-        SiteTraffic(stages=3, unit_racks=1, wrap=True, rails=2),
-        4,
+        instance(2, switch(4, 1e5), max_tiers=4), SiteTraffic(stages=3, unit_racks=1, wrap=True, rails=2), 4,
     ),
     "breakout and lanes": (
         instance(
-            4,
-            switch(6, 1e5, port_gbps=1600, breakout=2, link_factor=1.5, breakout_link_factor=0.75),
-            switch(12, 6e4, port_gbps=400),
-            max_lanes=2,
+            4, switch(6, 1e5, port_gbps=1600, breakout=2, link_factor=1.5, breakout_link_factor=0.75),
+            switch(12, 6e4, port_gbps=400), max_lanes=2,
         ),
         SiteTraffic(stages=4, unit_racks=2, wrap=True, rails=3),
         3,
     ),
     "spares and core share": (
         instance(2, switch(8, 1e5), spares={"share": 0.25}, min_core_share=0.4),
-        SiteTraffic(stages=4, unit_racks=1, wrap=False, rails=2),
-        4,
+        SiteTraffic(stages=4, unit_racks=1, wrap=False, rails=2), 4,
     ),
     "media by length": (
         instance(2, switch(6, 1e5, link_factor=1.5), families=[*TREES, "dragonfly", "dragonfly+"], **LENGTHS),
-        SiteTraffic(stages=3, unit_racks=1, wrap=True, rails=2),
-        4,
+        SiteTraffic(stages=3, unit_racks=1, wrap=True, rails=2), 4,
     ),
     "WAN gateway": (
         instance(2, switch(8, 1e5), wan_gateway=True, families=["rail", "dragonfly", "dragonfly+"], **LENGTHS),
-        SiteTraffic(stages=3, unit_racks=1, wrap=True, rails=2, wan_gbps=3000, exchange_gbps=1500),
-        4,
+        SiteTraffic(stages=3, unit_racks=1, wrap=True, rails=2, wan_gbps=3000, exchange_gbps=1500), 4,
     ),
     "experts over racks": (
         instance(2, switch(6, 1e5), families=["rack"]),
-        SiteTraffic(stages=2, unit_racks=4, wrap=False, rails=2, context_racks=1, exchange_racks=4),
-        3,
+        SiteTraffic(stages=2, unit_racks=4, wrap=False, rails=2, context_racks=1, exchange_racks=4), 3,
     ),
-}
+}  # fmt: skip
 
 
 def templates(i: Instance, *, power_counts: bool = True) -> Templates:
@@ -136,13 +122,9 @@ def of_materials(i: Instance, s: Switch, above: list[Switch], d: Design, price: 
     *rows, total = csv.DictReader("".join(bill_of_materials(x)).splitlines())
     assert round(sum(float(r["usd"]) for r in rows), 2) == float(total["usd"])
     known = {
-        s.name,
-        *(x.name for x in above),
-        i.network.optics.name,
-        "cable",
-        "power over the years",
+        s.name, *(x.name for x in above), i.network.optics.name, "cable", "power over the years",
         *(m.name for m in i.network.media),
-    }
+    }  # fmt: skip
     assert {r["part"] for r in rows} <= known
     return float(total["usd"])
 

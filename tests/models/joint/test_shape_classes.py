@@ -36,15 +36,11 @@ def small_sites(budget_usd: float, sites: int) -> Instance:
     i["workload"] |= {"model": "llama-2-7b", "sequence_length": 4096}
     i["grid"]["nodes"] = [
         {
-            "id": name,
-            "balancing_authority": area,
-            "latitude": x,
-            "longitude": y,
-            "generation_mw": mw,
+            "id": name, "balancing_authority": area, "latitude": x, "longitude": y, "generation_mw": mw,
             "interconnect_mw": mw,
         }
         for (name, (x, y, mw)), area in zip(TOWNS.items(), ("ERCOT", "ERCOT", "AEP", "AEP"), strict=True)
-    ]
+    ]  # fmt: skip
     i["grid"]["rules"]["max_sites"] = sites
     i["grid"]["prices"] |= {"site_usd": 1e5}
     i["network"]["max_tiers"] = 2

@@ -111,15 +111,9 @@ def test_what_fills_a_pipeline_is_bounded(seed: int, schedule: str) -> None:
         x = s.pipelines
         for m in (1, 2, 5, 12, 40):
             rows = StrategyRows(
-                p=x.p,
-                v=x.v,
-                d=1 + 0 * x.p,
-                m=m + 0 * x.p,
-                replicas_per_rack=x.replicas_per_rack,
-                stage_racks=x.stage_racks,
-                block_replicas=x.replicas,
-                inside=x.inside,
-            )
+                p=x.p, v=x.v, d=1 + 0 * x.p, m=m + 0 * x.p, replicas_per_rack=x.replicas_per_rack,
+                stage_racks=x.stage_racks, block_replicas=x.replicas, inside=x.inside,
+            )  # fmt: skip
             for zero in (0, 3):
                 free = RowConditions(racks=1, shards=1, send=1.0, allreduce=1.0)
                 once = terms(s, zero, rows, free).once

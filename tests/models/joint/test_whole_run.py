@@ -45,13 +45,9 @@ def costly(i: Instance, share: float, *, staff: bool = True) -> Instance:
     """Return a toy whose longest runs cost a good share of its racks: upkeep, lives, energy, and staff."""
     years = fewest_days(i) / 365
     return run_toy(
-        i,
-        maintenance_share_per_year=share / years / 4,
-        staff_usd_per_year=1000 * share / years if staff else None,
-        fabric_life_years=years * 2.6,
-        rack_life_years=years * 1.7,
-        usd_per_mwh=share * 1000 / years / 8760 / 3,
-    )
+        i, maintenance_share_per_year=share / years / 4, staff_usd_per_year=1000 * share / years if staff else None,
+        fabric_life_years=years * 2.6, rack_life_years=years * 1.7, usd_per_mwh=share * 1000 / years / 8760 / 3,
+    )  # fmt: skip
 
 
 def least(i: Instance, days: float) -> LeastCost:

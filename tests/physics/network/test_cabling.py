@@ -16,17 +16,9 @@ from planner.physics.network.topology import Design, unwirable
 
 PORTS = ("ports", "spine_ports", "core_ports", "super_spine_ports")  # of the tiers from the leaf up
 GOOD = Design(
-    ports=8,
-    rails=2,
-    racks=12,
-    leaf_down=4,
-    leaf_up=4,
-    leaf_bundle=2,
-    rails_per_pod=1,
-    domains_per_pod=2,
-    spine_up=4,
+    ports=8, rails=2, racks=12, leaf_down=4, leaf_up=4, leaf_bundle=2, rails_per_pod=1, domains_per_pod=2, spine_up=4,
     spine_bundle=2,
-)
+)  # fmt: skip
 
 
 def counted(d: Design, stream=None) -> Count:

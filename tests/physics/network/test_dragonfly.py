@@ -89,14 +89,9 @@ def test_largest_dragonfly_plus() -> None:
     # Switches of k ports, half down and half up, make groups of (k/2)² endpoints and (k/2)² + 1 groups.
     half = 4
     side = {
-        "rails": 1,
-        "leaf_down": half,
-        "leaf_up": half,
-        "leaf_bundle": 1,
-        "rails_per_pod": 1,
-        "domains_per_pod": half,
+        "rails": 1, "leaf_down": half, "leaf_up": half, "leaf_bundle": 1, "rails_per_pod": 1, "domains_per_pod": half,
         "group_links": 1,
-    }
+    }  # fmt: skip
     racks = half**2 * (half**2 + 1)
     d = dataclasses.replace(made(DragonflyPlus, racks=racks, **side), ports=2 * half)
     assert unwirable(d, cross_rail=True) == []

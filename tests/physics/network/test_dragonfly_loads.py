@@ -159,14 +159,9 @@ def test_groups_that_all_send_to_one_other_come_near(kind: type[Dragonfly], size
     """Of every shift of groups the worst loads links between groups exactly as counted."""
     # Those inside by at least half of it.
     side = {
-        "rails": 1,
-        "leaf_down": 2,
-        "leaf_bundle": 1,
-        "rails_per_pod": 1,
-        "domains_per_pod": size,
-        "group_links": links,
+        "rails": 1, "leaf_down": 2, "leaf_bundle": 1, "rails_per_pod": 1, "domains_per_pod": size, "group_links": links,
         "valiant": True,
-    }
+    }  # fmt: skip
     d = made(kind, racks=2 * size * groups, **side, **({"leaf_up": 4} if kind is DragonflyPlus else {}))
     w = Wires(d)
     ends = sorted(w.leaf_of, key=lambda e: (w.group["leaf"][w.leaf_of[e]], w.leaf_of[e]))

@@ -9,19 +9,9 @@ from planner.physics.network.topology import unwirable
 
 # Four rails in two pods across, six leaf domains of two racks in two pods along: four groups of 2·3 leaves.
 SIDE = {
-    "ports": 32,
-    "rails": 4,
-    "racks": 12,
-    "leaf_down": 6,
-    "rail_gpus": 3,
-    "split": 2,
-    "nic_gbps": 400.0,
-    "link_gbps": 800.0,
-    "leaf_bundle": 4,
-    "rails_per_pod": 2,
-    "domains_per_pod": 3,
-    "group_links": 5,
-}
+    "ports": 32, "rails": 4, "racks": 12, "leaf_down": 6, "rail_gpus": 3, "split": 2, "nic_gbps": 400.0,
+    "link_gbps": 800.0, "leaf_bundle": 4, "rails_per_pod": 2, "domains_per_pod": 3, "group_links": 5,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(

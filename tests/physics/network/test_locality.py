@@ -67,13 +67,9 @@ def test_by_hand() -> None:
     # Three flows leave domain 0.
     stages = [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
     assert locality(stages, leaf_domain_racks=4, domains_per_pod=2, wrap=False) == Locality(
-        share_leaving=(3 / 4, 1 / 8, 0.0),
-        allreduces_leaving=(2, 1, 0),
-        stage_in=(1.0, 1.0, 0.0),
-        groups_split=2,
-        extra_pieces=2,
-        groups_cross_pod=1,
-    )
+        share_leaving=(3 / 4, 1 / 8, 0.0), allreduces_leaving=(2, 1, 0), stage_in=(1.0, 1.0, 0.0), groups_split=2,
+        extra_pieces=2, groups_cross_pod=1,
+    )  # fmt: skip
 
 
 def test_zones_are_measured_where_there_are_any() -> None:

@@ -50,15 +50,9 @@ def three_tiers(nodes: int, rails: int, domains: int, core_bundle: int) -> Desig
     """
     leaf = {"leaf_down": 32, "leaf_up": 32, "leaf_bundle": 1}
     return Design(
-        ports=64,
-        rails=rails,
-        racks=nodes,
-        **leaf,
-        rails_per_pod=rails,
-        domains_per_pod=domains,
-        spine_up=32,
+        ports=64, rails=rails, racks=nodes, **leaf, rails_per_pod=rails, domains_per_pod=domains, spine_up=32,
         spine_bundle=core_bundle,
-    )
+    )  # fmt: skip
 
 
 # Source, nodes, rails, domains per pod, core bundle, leaves, spines, cores.
@@ -174,15 +168,9 @@ def test_rails_apart_are_networks_of_their_own() -> None:
     """H100 cluster BOM."""
     # 8,192 GPUs are eight networks of 1,024, 256 leaves and 128 spines in all, 8,192 links between them.
     one = {
-        "ports": 64,
-        "rails": 1,
-        "racks": 1024,
-        "leaf_down": 32,
-        "leaf_up": 32,
-        "leaf_bundle": 2,
-        "rails_per_pod": 1,
+        "ports": 64, "rails": 1, "racks": 1024, "leaf_down": 32, "leaf_up": 32, "leaf_bundle": 2, "rails_per_pod": 1,
         "domains_per_pod": 32,
-    }
+    }  # fmt: skip
     d = Design(**one, apart=8)
     assert not unwirable(d, cross_rail=True)
     assert (d.leaves, d.spines, d.cores, d.switches, d.switch_links, d.endpoint_links) == (256, 128, 0, 384, 8192, 8192)
@@ -191,15 +179,9 @@ def test_rails_apart_are_networks_of_their_own() -> None:
 def test_rack_leaves_take_whole_racks() -> None:
     """Leaves of 16 racks of 8 GPUs have 128 ports down; 130 ports are not whole racks."""
     one = {
-        "ports": 256,
-        "rails": 1,
-        "racks": 64,
-        "leaf_up": 64,
-        "leaf_bundle": 1,
-        "rails_per_pod": 1,
-        "domains_per_pod": 4,
-        "rail_gpus": 8,
-    }
+        "ports": 256, "rails": 1, "racks": 64, "leaf_up": 64, "leaf_bundle": 1, "rails_per_pod": 1,
+        "domains_per_pod": 4, "rail_gpus": 8,
+    }  # fmt: skip
     d = Design(**one, leaf_down=128)
     assert not unwirable(d, cross_rail=True)
     ratios = d.leaf_oversubscription, d.allreduce_uplinks["leaf"]
@@ -224,17 +206,9 @@ def test_lanes_multiply_boxes_and_cables() -> None:
 # --- ports counted twice --------------------------------------------------------------------------------------------
 
 GOOD = Design(
-    ports=8,
-    rails=2,
-    racks=12,
-    leaf_down=4,
-    leaf_up=4,
-    leaf_bundle=2,
-    rails_per_pod=1,
-    domains_per_pod=2,
-    spine_up=4,
+    ports=8, rails=2, racks=12, leaf_down=4, leaf_up=4, leaf_bundle=2, rails_per_pod=1, domains_per_pod=2, spine_up=4,
     spine_bundle=2,
-)
+)  # fmt: skip
 
 
 # Zones of both rails of two domains, so of two pods; super-spines full of two of them.

@@ -22,17 +22,9 @@ TWO = Design(
     ports=8, rails=1, racks=6, leaf_down=2, leaf_up=2, leaf_bundle=1, rails_per_pod=1, domains_per_pod=3
 )  # 2 spines, 3 of 8 ports down
 THREE = Design(
-    ports=8,
-    rails=2,
-    racks=4,
-    leaf_down=2,
-    leaf_up=2,
-    leaf_bundle=1,
-    rails_per_pod=1,
-    domains_per_pod=1,
-    spine_up=2,
+    ports=8, rails=2, racks=4, leaf_down=2, leaf_up=2, leaf_bundle=1, rails_per_pod=1, domains_per_pod=1, spine_up=2,
     spine_bundle=1,
-)
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -173,18 +165,9 @@ def test_what_the_exchange_leaves_of_a_zone(rails: int, domains: int, zone: floa
     # Four rails share the rate.
     tall = {"rails_per_zone": rails, "domains_per_zone": domains, "core_up": 2, "core_bundle": 1}
     d = Design(
-        ports=8,
-        rails=4,
-        racks=8,
-        leaf_down=2,
-        leaf_up=2,
-        leaf_bundle=1,
-        rails_per_pod=1,
-        domains_per_pod=1,
-        spine_up=2,
-        spine_bundle=1,
-        **tall,
-    )
+        ports=8, rails=4, racks=8, leaf_down=2, leaf_up=2, leaf_bundle=1, rails_per_pod=1, domains_per_pod=1,
+        spine_up=2, spine_bundle=1, **tall,
+    )  # fmt: skip
     assert free_uplinks(d, 800.0, 800.0, 0.0, 0.0, 0.5) == FreeUplinks(1.0, 1.0, zone)
 
 
@@ -192,18 +175,9 @@ def test_rails_beyond_those_there_are_send_nothing() -> None:
     """Pods of two rails of three make a zone of four; it sends what three send."""
     tall = {"rails_per_zone": 4, "domains_per_zone": 1, "core_up": 4, "core_bundle": 1}
     d = Design(
-        ports=8,
-        rails=3,
-        racks=4,
-        leaf_down=2,
-        leaf_up=1,
-        leaf_bundle=1,
-        rails_per_pod=2,
-        domains_per_pod=1,
-        spine_up=1,
-        spine_bundle=1,
-        **tall,
-    )
+        ports=8, rails=3, racks=4, leaf_down=2, leaf_up=1, leaf_bundle=1, rails_per_pod=2, domains_per_pod=1,
+        spine_up=1, spine_bundle=1, **tall,
+    )  # fmt: skip
     assert free_uplinks(d, 800.0, 800.0, 0.0, 0.0, 1.0).zone == 1 - 1.0 / 4
 
 

@@ -18,13 +18,9 @@ OPTICS = Optics(name="dr8", price_usd=1_000.0, power_watts=15.0)
 CABLES = Cables(endpoint_usd=100.0, endpoint_transceivers=1, switch_usd=200.0, switch_transceivers=2)
 NETWORK = Network(switches=(SWITCH,), optics=OPTICS, cables=CABLES)
 PRICES = SitePrices(
-    building_usd_per_it_mw=10e6,
-    interconnection_usd_per_mw=1e5,
-    site_usd=5e6,
-    discount_rate=0.07,
-    site_life_years=20.0,
+    building_usd_per_it_mw=10e6, interconnection_usd_per_mw=1e5, site_usd=5e6, discount_rate=0.07, site_life_years=20.0,
     it_life_years=5.0,
-)
+)  # fmt: skip
 GRID = Grid(balancing_authorities=(), nodes=(), prices=PRICES)
 WAN = Wan(fibre_usd_per_route_km=1_000.0, wavelength_usd=40_000.0, fibre_life_years=20.0, max_wavelengths_per_pair=96)
 

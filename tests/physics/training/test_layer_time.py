@@ -44,13 +44,9 @@ def machine(
 
 shape = partial(training_toys.shape, recompute="selective")
 SHAPES = st.builds(
-    shape,
-    st.sampled_from([1, 2, 4, 8]),
-    st.integers(1, 4),
-    recompute=st.sampled_from(("none", "selective")),
-    sp=st.booleans(),
-    c=st.sampled_from([1, 2]),
-)
+    shape, st.sampled_from([1, 2, 4, 8]), st.integers(1, 4), recompute=st.sampled_from(("none", "selective")),
+    sp=st.booleans(), c=st.sampled_from([1, 2]),
+)  # fmt: skip
 
 
 def seconds(m: Machine, s: LayerShape, kind: str) -> tuple[float, float]:

@@ -16,14 +16,9 @@ LAYOUT = small().layout
 def written(strategy: ps.ParallelStrategy) -> LayoutPlan:
     """Write a strategy at two sites of 8 racks in all, 4 GPUs a rack."""
     return ps.write_layout(
-        strategy,
-        data_parallel_by_site=dict(zip("ab", strategy.data_parallel_by_site, strict=True)),
-        racks=20,
-        gpus_per_rack=4,
-        assumptions=LAYOUT.assumptions,
-        metrics=LAYOUT.metrics,
-        certificate=LAYOUT.certificate,
-    )
+        strategy, data_parallel_by_site=dict(zip("ab", strategy.data_parallel_by_site, strict=True)), racks=20,
+        gpus_per_rack=4, assumptions=LAYOUT.assumptions, metrics=LAYOUT.metrics, certificate=LAYOUT.certificate,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -45,33 +45,21 @@ def strategies(draw: st.DrawFn) -> ParallelStrategy:
     full = draw(st.booleans())
     in_rack = max(1, 8 // (t * c))
     return ParallelStrategy(
-        tensor_parallel=t,
-        context_parallel=c,
-        pipeline_parallel=p,
-        data_parallel_by_site=draw(st.sampled_from([(4,), (2, 4), (6, 0), (2, 2, 2)])),
-        virtual_stages=v,
-        micro_batch=draw(st.integers(1, 2)),
-        micro_batches=p * draw(st.integers(1, 3)),
-        recompute="full" if full else "selective",
-        sequence_parallel=t > 1 and draw(st.booleans()),
-        zero_stage=draw(st.integers(0, 3)),
-        layers_per_stage=layers,
-        replicas_per_rack=draw(st.sampled_from(range(1, in_rack + 1))),
-        schedule="zb-h1" if zb else "1f1b",
-        stages_per_rack=1,
-        recomputed_layers_per_stage=tuple(draw(st.integers(0, n)) for n in layers) if full else (),
-    )
+        tensor_parallel=t, context_parallel=c, pipeline_parallel=p,
+        data_parallel_by_site=draw(st.sampled_from([(4,), (2, 4), (6, 0), (2, 2, 2)])), virtual_stages=v,
+        micro_batch=draw(st.integers(1, 2)), micro_batches=p * draw(st.integers(1, 3)),
+        recompute="full" if full else "selective", sequence_parallel=t > 1 and draw(st.booleans()),
+        zero_stage=draw(st.integers(0, 3)), layers_per_stage=layers,
+        replicas_per_rack=draw(st.sampled_from(range(1, in_rack + 1))), schedule="zb-h1" if zb else "1f1b",
+        stages_per_rack=1, recomputed_layers_per_stage=tuple(draw(st.integers(0, n)) for n in layers) if full else (),
+    )  # fmt: skip
 
 
 CONDITIONS = st.builds(
-    Conditions,
-    pipeline_send_slowdown=st.sampled_from([1.0, 1.5, 3.0]),
-    allreduce_slowdown=st.sampled_from([1.0, 2.0]),
-    wan_gbps=st.sampled_from([None, 1e-7, 1e-6]),
-    wan_rtt_ms=st.sampled_from([0.0, 400.0]),
-    wan_round_trips=st.sampled_from([1.0, 2.0]),
-    transport_slowdown=st.sampled_from([1.0, 1.25]),
-)
+    Conditions, pipeline_send_slowdown=st.sampled_from([1.0, 1.5, 3.0]), allreduce_slowdown=st.sampled_from([1.0, 2.0]),
+    wan_gbps=st.sampled_from([None, 1e-7, 1e-6]), wan_rtt_ms=st.sampled_from([0.0, 400.0]),
+    wan_round_trips=st.sampled_from([1.0, 2.0]), transport_slowdown=st.sampled_from([1.0, 1.25]),
+)  # fmt: skip
 
 
 class Layer:

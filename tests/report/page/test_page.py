@@ -33,13 +33,9 @@ def with_curve(at: int = 1, **changes: Any) -> Plan:
 
 
 PLANS: dict[str, Callable[[], Plan]] = {
-    "small": small,
-    "rich": rich,
-    "restart": lambda: failing("restart"),
-    "failing": lambda: failing("restart", "warm-spares", "elastic"),
-    "none": infeasible,
-    "curve": with_curve,
-}
+    "small": small, "rich": rich, "restart": lambda: failing("restart"),
+    "failing": lambda: failing("restart", "warm-spares", "elastic"), "none": infeasible, "curve": with_curve,
+}  # fmt: skip
 
 
 class Figures(HTMLParser):

@@ -134,14 +134,8 @@ def test_names() -> None:
     assert label("cost.capex_usd.racks") == "racks (USD)"
     assert label("sites.racks") == "racks"
     assert [short(x) for x in (0, 99_999, 250_000, 1.25, 3.2e12, True, None)] == [
-        "0",
-        "99,999",
-        "250K",
-        "1.25",
-        "3.2T",
-        "True",
-        "none",
-    ]
+        "0", "99,999", "250K", "1.25", "3.2T", "True", "none",
+    ]  # fmt: skip
 
 
 def test_broken_parquet_is_named(tmp_path: Path) -> None:
