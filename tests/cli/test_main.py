@@ -70,18 +70,11 @@ def test_edited_plan_is_named(solved: tuple[Path, CompletedProcess[str]], tmp_pa
 
 @pytest.mark.parametrize(
     "args",
-    [
-        ["solve", "no-such.json"],
-        ["solve", SMALL, "--pin", "layout.tensor_parallel"],
-        ["solve", SMALL, "--pin", "layout.colour=3"],
-        ["solve", SMALL, "--time-limit", "-1"],
-        ["solve", SMALL, "-o", "/no/such/folder/plan.json"],
-        ["check", SMALL],
-        ["schema", "moon"],
-        ["compare", SMALL],
-        ["frobnicate"],
-    ],
-)
+    [["solve", "no-such.json"], ["solve", SMALL, "--pin", "layout.tensor_parallel"],
+     ["solve", SMALL, "--pin", "layout.colour=3"], ["solve", SMALL, "--time-limit", "-1"],
+     ["solve", SMALL, "-o", "/no/such/folder/plan.json"], ["check", SMALL], ["schema", "moon"], ["compare", SMALL],
+     ["frobnicate"]],
+)  # fmt: skip
 def test_mistakes_end_in_a_message(args: list[str | Path]) -> None:
     """A user's mistake ends in exit code 2 and a message, never in a traceback."""
     out = run_here(*args)

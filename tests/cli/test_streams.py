@@ -70,19 +70,14 @@ def test_names_of_any_bytes(tmp_path: Path) -> None:
             ["compare", f"{LONG}#1"],
             ["report", LONG, "-o", "x.html"],
         ),
-        *(
-            ["solve", "one-rack", "-o", LONG],
-            ["solve", "one-rack", "--log", LONG],
-            ["solve", "one-rack", "--models", LONG],
-        ),
-        *(
-            ["sweep", "one-rack", "--vary", "hardware.racks=1,2", "-o", "x.jsonl", "--plans", LONG],
-            ["init", "-o", LONG],
-        ),
+        *(["solve", "one-rack", "-o", LONG], ["solve", "one-rack", "--log", LONG],
+         ["solve", "one-rack", "--models", LONG]),
+        *(["sweep", "one-rack", "--vary", "hardware.racks=1,2", "-o", "x.jsonl", "--plans", LONG],
+         ["init", "-o", LONG]),
         ["evaluate", "one-rack", "--from-flags", LONG],
     ],
     ids=lambda words: f"{words[0]} {words[-2][:12]}",
-)
+)  # fmt: skip
 def test_a_name_that_no_disk_takes(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The message names the file, and does not call it the standard output."""
     monkeypatch.chdir(tmp_path)

@@ -214,13 +214,9 @@ def test_names_that_kubernetes_refuses_are_named() -> None:
     with pytest.raises(InputError, match="blocks alone"):
         write_topology(BLOCKS, "volcano")
     deep = Topology(
-        switches=(
-            TopologySwitch(name="a", nodes=("n1",), parent="r"),
-            TopologySwitch(name="b", parent="r"),
-            TopologySwitch(name="c", nodes=("n2",), parent="b"),
-            TopologySwitch(name="r"),
-        )
-    )
+        switches=(TopologySwitch(name="a", nodes=("n1",), parent="r"), TopologySwitch(name="b", parent="r"),
+         TopologySwitch(name="c", nodes=("n2",), parent="b"), TopologySwitch(name="r"))
+    )  # fmt: skip
     with pytest.raises(InputError, match="different depths"):
         write_topology(deep, "kueue")
 

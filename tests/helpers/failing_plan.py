@@ -16,14 +16,10 @@ from planner.plan.plan import Plan
 
 RATES: dict[str, Any] = {
     "name": "toy",
-    "parts": {
-        "gpu": {"gpu_hours_per_event": 1000, "repair_hours": 2},
-        "host": {"gpu_hours_per_event": 5000, "repair_hours": 1, "out": "rack"},
-        "software": {"gpu_hours_per_event": 900},
-        "switch-and-cable": {"gpu_hours_per_event": 4000},
-        "maintenance": {"gpu_hours_per_event": 7000},
-        "nic": {"gpu_hours_per_event": 9000},
-    },
+    "parts": {"gpu": {"gpu_hours_per_event": 1000, "repair_hours": 2},
+     "host": {"gpu_hours_per_event": 5000, "repair_hours": 1, "out": "rack"}, "software": {"gpu_hours_per_event": 900},
+     "switch-and-cable": {"gpu_hours_per_event": 4000}, "maintenance": {"gpu_hours_per_event": 7000},
+     "nic": {"gpu_hours_per_event": 9000}},
     "measured_gpus": 8,
     "correlated_share": 0.05,
     "detection_seconds": 20,
@@ -35,7 +31,7 @@ RATES: dict[str, Any] = {
     "storage_bytes_per_second_per_gpu": 1e5,
     "memory_bytes_per_second_per_gpu": 1e6,
     "spare_targets": [0.0, 0.9],
-}
+}  # fmt: skip
 SHORT = {"elastic": "replicas short of racks"}
 
 

@@ -119,16 +119,12 @@ class Times:
             machine,
             shape,
             schedule.PipelineCounts(p, v, m),
-            memory.StageLayers(
-                stage=np.arange(p)[None, :],
-                layers=layers,
-                recomputed=recompute,
-                front=np.where(np.arange(p) == 0, dense, 0)[None, :],
-            ),
+            memory.StageLayers(stage=np.arange(p)[None, :], layers=layers, recomputed=recompute,
+             front=np.where(np.arange(p) == 0, dense, 0)[None, :]),
             zero_stage=zero,
             replicas=shards,
             order=order,
-        )
+        )  # fmt: skip
         total = sum(np.broadcast_to(np.asarray(x, dtype=float), layers.shape) for x in parts.values())
         fits = np.all(np.asarray(total) <= self.limit * (1 + SAME), axis=1)
         return layers[fits], recompute[fits]

@@ -32,15 +32,10 @@ def power_case(seed: int, *, n1: str = "off", new: int = 0, model: str = "dc") -
     r = random.Random(seed)
     names = [f"{r.choice('EW') if seed % 5 == 0 else 'E'}{i}" for i in range(r.randint(4, 7))]
     nodes = [
-        node(
-            n,
-            generation_mw=r.choice([0, 0, 2, 3, 4, 6]) if i else 5,
-            largest_unit_mw=r.choice([None, 0, 1, 2, 2]),
-            site=i < 3,
-            latitude=40.0 + i,
-        )
+        node(n, generation_mw=r.choice([0, 0, 2, 3, 4, 6]) if i else 5, largest_unit_mw=r.choice([None, 0, 1, 2, 2]),
+         site=i < 3, latitude=40.0 + i)
         for i, n in enumerate(names)
-    ]
+    ]  # fmt: skip
     ends = [(names[r.randrange(i)], names[i]) for i in range(1, len(names)) if r.random() < 0.93]
     spare = [p for p in itertools.combinations(names, 2) if p not in ends]
     ends += r.sample(spare, min(len(spare), r.randint(1, 4)))

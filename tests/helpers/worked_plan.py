@@ -74,33 +74,17 @@ GRID = {
         {"id": "w1-w2", "a": "w1", "b": "w2", "circuits": 2, "rating_mw": 0.6},
     ],
     "new_lines": [{"id": "e1-e2-new", "a": "e2", "b": "e1", "max_circuits": 2, "rating_mw": 0.5, "capex_usd": 1e5}],
-    "rules": {
-        "interconnect": {"enabled": True, "share": 0.5, "reading": "capacity_n1"},
-        "fault_split": {"enabled": True, "max_share": 0.6},
-        "max_sites": 2,
-        "min_site_modules": 2,
-        "max_rtt_ms": 60,
-    },
+    "rules": {"interconnect": {"enabled": True, "share": 0.5, "reading": "capacity_n1"},
+     "fault_split": {"enabled": True, "max_share": 0.6}, "max_sites": 2, "min_site_modules": 2, "max_rtt_ms": 60},
     "prices": {"building_usd_per_it_mw": 1e6, "interconnection_usd_per_mw": 5e5, "site_usd": 1e6},
-}
+}  # fmt: skip
 INSTANCE: dict[str, Any] = {
     "name": "worked",
     "limits": {"budget_usd": 34e6, "facility_power_mw": 2.5, "max_batch_tokens": 6000},
-    "workload": {
-        "model": {"name": "tiny", "layers": 8, "hidden": 64, "heads": 4, "vocabulary": 1000},
-        "tokens": 1e6,
-        "sequence_length": 128,
-        "precision": PRECISION,
-        "software": {"name": "ideal"},
-    },
-    "hardware": {
-        "accelerator": GPU,
-        "rack": {"name": "rack", "gpus": 4, "it_kw": 100, "price_usd": 2e6},
-        "racks_per_module": 2,
-        "facility_overhead_factor": 1.5,
-        "overhead_includes_fabric": True,
-        "cooling_kw_per_m2": 2,
-    },
+    "workload": {"model": {"name": "tiny", "layers": 8, "hidden": 64, "heads": 4, "vocabulary": 1000}, "tokens": 1e6,
+     "sequence_length": 128, "precision": PRECISION, "software": {"name": "ideal"}},
+    "hardware": {"accelerator": GPU, "rack": {"name": "rack", "gpus": 4, "it_kw": 100, "price_usd": 2e6},
+     "racks_per_module": 2, "facility_overhead_factor": 1.5, "overhead_includes_fabric": True, "cooling_kw_per_m2": 2},
     "grid": GRID,
     "wan": {"wavelength_gbps": 0.001, "wavelength_usd": 1e3, "fibre_usd_per_route_km": 10},
     "network": {
@@ -109,7 +93,7 @@ INSTANCE: dict[str, Any] = {
         ],
         "optics": {"name": "module", "price_usd": 100, "power_watts": 5},
     },
-}
+}  # fmt: skip
 
 
 def instance_with(**changes: Any) -> Instance:

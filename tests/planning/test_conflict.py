@@ -372,14 +372,10 @@ def test_a_lone_tier_of_switches_ends_a_plan_where_it_joins_no_further_block(rac
     ("tiers", "racks", "pins", "text"),
     [
         (1, 16, {}, "(network.max_tiers is 1) joins at most 8 racks, no room for"),
-        (
-            2,
-            700,
-            {"fabric.leaf_domain_racks": 32},
-            "(network.max_tiers is 2, the leaf as pinned) join at most 256 racks",
-        ),
+        (2, 700, {"fabric.leaf_domain_racks": 32},
+         "(network.max_tiers is 2, the leaf as pinned) join at most 256 racks"),
     ],
-)
+)  # fmt: skip
 def test_racks_that_few_tiers_leave_idle_are_their_own(tiers: int, racks: int, pins: dict[str, int], text: str) -> None:
     """The plan is proven and says so, not that no fabric were faster, and the checker takes no other limit for it."""
     i = planner.changed("cluster-1k", {"network.max_tiers": tiers, "hardware.racks": racks})

@@ -46,13 +46,9 @@ def test_names_of_the_catalogue_stand_for_objects() -> None:
     """A model, an accelerator and a switch are named; what they are comes from the catalogue."""
     found = changed(
         BASE,
-        {
-            "workload.model": "llama3-70b",
-            "hardware.accelerator": "H100",
-            "network.switches[0]": "51.2T-64x800G",
-            "reliability": "llama3-2024",
-        },
-    )
+        {"workload.model": "llama3-70b", "hardware.accelerator": "H100", "network.switches[0]": "51.2T-64x800G",
+         "reliability": "llama3-2024"},
+    )  # fmt: skip
     assert (found.workload.model.name, found.hardware.accelerator.name) == ("llama3-70b", "H100")
     assert found.network is not None and found.reliability is not None
     assert found.network.switches[0].name == "51.2T-64x800G"

@@ -212,14 +212,9 @@ def breakout_case(seed: int) -> tuple[Instance, FabricRequest]:
     r = random.Random(seed)
     factor = r.choice([1, 0.25, 2])
     fast = [
-        switch(
-            r.randint(2, 4),
-            r.choice([500, 9000]),
-            port_gbps=800 * r.randint(1, 4),
-            breakout=4,
-            breakout_link_factor=factor,
-        )
-    ]
+        switch(r.randint(2, 4), r.choice([500, 9000]), port_gbps=800 * r.randint(1, 4), breakout=4,
+         breakout_link_factor=factor)
+    ]  # fmt: skip
     network = i.network.model_copy(update={"switches": tuple(fast), "families": i.network.families[:1]})
     return i.model_copy(update={"network": network}), asked
 

@@ -112,14 +112,9 @@ def wide_case(seed: int) -> tuple[Instance, FabricRequest]:
     switches = [switch(r.randint(3, 5), r.choice([500, 9000]), 1, port_gbps=800 / r.choice([1, 1, 2]))]
     if r.random() < 0.3:
         switches = [
-            switch(
-                r.randint(3, 4),
-                r.choice([500, 9000]),
-                port_gbps=800 * r.randint(1, 4),
-                breakout=4,
-                breakout_link_factor=r.choice([1, 0.25]),
-            )
-        ]
+            switch(r.randint(3, 4), r.choice([500, 9000]), port_gbps=800 * r.randint(1, 4), breakout=4,
+             breakout_link_factor=r.choice([1, 0.25]))
+        ]  # fmt: skip
     rules: dict[str, object] = {
         "families": r.sample(sorted(FAMILIES), r.randint(1, 2)),
         "max_lanes": 2,

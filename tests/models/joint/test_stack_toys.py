@@ -74,11 +74,8 @@ def test_the_checker_enumerates_what_the_framework_has() -> None:
 @pytest.mark.parametrize(
     ("stack", "pins", "message"),
     [
-        (
-            "no ZeRO",
-            {"zero_stage": 3},
-            r"zero_stage'\]: 3 .* it has 0; no ZeRO has no other.*: choose .* to its zero_stages",
-        ),
+        ("no ZeRO", {"zero_stage": 3},
+         r"zero_stage'\]: 3 .* it has 0; no ZeRO has no other.*: choose .* to its zero_stages"),
         ("no ZeRO", {"sequence_parallel": True}, "True is outside .* it has False; no ZeRO has no .sequence."),
         ("ZeRO-1", {"virtual_stages": 2}, 'no "interleaved" among its parallelism: choose another workload.software'),
         ("ZeRO-1", {"context_parallel": 2}, 'no "context"'),
@@ -86,13 +83,10 @@ def test_the_checker_enumerates_what_the_framework_has() -> None:
         ("FSDP alone", {"tensor_parallel": 2}, 'it has 1; FSDP alone has no "tensor"'),
         ("FSDP alone", {"pipeline_parallel": 2}, 'no "pipeline"'),
         ("FSDP alone", {"layers_per_stage": [1, 1]}, 'has 2 stages; FSDP alone has no "pipeline"'),
-        (
-            "FSDP without pipelines",
-            {"zero_stage": 2, "pipeline_parallel": 2},
-            "it has 0, 1; .* without pipelines: pin layout.pipeline_parallel to 1, or",
-        ),
+        ("FSDP without pipelines", {"zero_stage": 2, "pipeline_parallel": 2},
+         "it has 0, 1; .* without pipelines: pin layout.pipeline_parallel to 1, or"),
     ],
-)
+)  # fmt: skip
 def test_pins_beyond_the_framework_are_refused(stack: str, pins: dict[str, Any], message: str) -> None:
     i = with_pins(made(5, stack), **{f"layout.{k}": v for k, v in pins.items()})
     with pytest.raises(InputError, match=message):

@@ -189,14 +189,10 @@ def test_a_wan_gateway_is_spread(d: Dragonfly) -> None:
     [
         (Dragonfly, {"domains_per_pod": 2}, 12, "leaf ports: 6 taken + 3 of the WAN gateway > 8 ports"),
         (Dragonfly, {"domains_per_pod": 4}, 8, "leaf ports: 7 taken + 2 of the WAN gateway > 8 ports"),
-        (
-            DragonflyPlus,
-            {"domains_per_pod": 2, "leaf_up": 2},
-            24,
-            "spine ports: 4 taken + 5 of the WAN gateway > 8 ports",
-        ),
+        (DragonflyPlus, {"domains_per_pod": 2, "leaf_up": 2}, 24,
+         "spine ports: 4 taken + 5 of the WAN gateway > 8 ports"),
     ],
-)
+)  # fmt: skip
 def test_a_wan_gateway_finds_no_port(kind: type[Dragonfly], side: dict[str, int], most: int, said: str) -> None:
     """As many links as switches have ports free for them can be wired, one more cannot."""
     # Both sides are said in numbers.

@@ -249,17 +249,13 @@ def test_good_design_is_wirable_at_every_edge() -> None:
         (ZONE | {"core_ports": 7}, "core ports: 2 pods x 2 links + 4 up > 7 ports"),
         (ZONE | {"racks": 32, "super_spine_ports": 7}, "super-spine ports: 4 zones x 2 links > 7 ports"),
         ({"core_ports": 10, "wan_ports": 9}, "core ports: 8 taken + 3 of the WAN gateway > 10 ports"),
-        (
-            ZONE | {"domains_per_zone": 3},
-            "zone: 2 rails and 3 domains are not whole pods of 1 rails and 2 domains, rails within 2",
-        ),
-        (
-            ZONE | {"rails_per_zone": 3},
-            "zone: 3 rails and 2 domains are not whole pods of 1 rails and 2 domains, rails within 2",
-        ),
+        (ZONE | {"domains_per_zone": 3},
+         "zone: 2 rails and 3 domains are not whole pods of 1 rails and 2 domains, rails within 2"),
+        (ZONE | {"rails_per_zone": 3},
+         "zone: 3 rails and 2 domains are not whole pods of 1 rails and 2 domains, rails within 2"),
         (ZONE | {"rails_per_zone": 0}, "zone: 0 rails and 2 domains are not whole pods"),
     ],
-)
+)  # fmt: skip
 def test_a_port_counted_twice_is_refused(values: dict[str, int], rule: str) -> None:
     """One change beyond an edge is named with both sides in numbers."""
     assert any(text.startswith(rule) for text in unwirable(changed(**values), cross_rail=True))

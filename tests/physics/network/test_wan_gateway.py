@@ -93,18 +93,12 @@ def test_half_of_a_box_faces_the_wide_area(ports: int, switches: int, side: int)
         (TWO, 10, "spine ports: 3 taken + 6 of the WAN gateway > 8 ports"),
         (THREE, 16, "core ports: 4 taken + 5 of the WAN gateway > 8 ports"),
         (Design(ports=8, rails=1, racks=5, leaf_down=5), 3, "leaf ports: 5 taken + 4 of the WAN gateway > 8 ports"),
-        (
-            Design(ports=8, rails=1, racks=5, leaf_down=5, leaf_spare=1),
-            2,
-            "leaf ports: 6 taken + 3 of the WAN gateway > 8 ports",
-        ),
-        (
-            Design(ports=4, rails=1, racks=5, leaf_down=5, split=2),
-            1,
-            "leaf ports: 3 taken + 2 of the WAN gateway > 4 ports",
-        ),
+        (Design(ports=8, rails=1, racks=5, leaf_down=5, leaf_spare=1), 2,
+         "leaf ports: 6 taken + 3 of the WAN gateway > 8 ports"),
+        (Design(ports=4, rails=1, racks=5, leaf_down=5, split=2), 1,
+         "leaf ports: 3 taken + 2 of the WAN gateway > 4 ports"),
     ],
-)
+)  # fmt: skip
 def test_the_top_tier_has_ports_for_the_wan_gateway(design: Design, most: int, said: str) -> None:
     """As many links as the free ports of the top tier hold can be wired, one more cannot."""
     assert dataclasses.replace(design, wan_ports=most).faults() == []

@@ -103,13 +103,9 @@ def test_state_by_zero_stage(zero: int, bytes_per_parameter: float) -> None:
 def test_stage_1_divides_the_master_copy_too(weights, working, gradients, stays, divided) -> None:
     """As Megatron-Core's table of its distributed optimiser has it: bytes that stay and bytes over d replicas."""
     p = MIXED_BYTES.model_copy(
-        update={
-            "parameter_bytes": weights,
-            "working_parameter_bytes": working,
-            "gradient_bytes": gradients,
-            "optimizer_bytes": 8,
-        }
-    )
+        update={"parameter_bytes": weights, "working_parameter_bytes": working, "gradient_bytes": gradients,
+         "optimizer_bytes": 8}
+    )  # fmt: skip
     for shards in (1, 2, 8, 128):
         assert memory.state_bytes(1.0, p, zero_stage=1, shards=shards) == pytest.approx(stays + divided / shards)
 
