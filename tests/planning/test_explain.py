@@ -128,7 +128,7 @@ def test_a_plan_within_a_gap_is_solved_again() -> None:
 
 def test_an_interrupt_keeps_the_conflict() -> None:
     """Why there is no plan is said first; what would be enough is not asked after an interrupt."""
-    stop, pinned = planner.Interrupter(), {"layout.microbatch_sequences": 1}
+    stop, pinned = planner.Interrupter(), PINS | {"layout.microbatch_sequences": 1}
     found = planner.explain(small(hbm=1.5e8), pins=pinned, interrupt=stop, on_part=lambda _: stop.interrupt())
     assert found.interrupted and found.conflict is not None and "memory" in found.conflict.rules and not found.lacks
     assert explain.summary(found).endswith("interrupted: what is left was not asked")

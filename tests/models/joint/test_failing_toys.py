@@ -81,7 +81,7 @@ def calendars() -> list[Calendar]:
 @pytest.mark.parametrize("k", range(4))
 def test_bounds_hold_for_every_number_of_replicas(k: int) -> None:
     c, draw = calendars()[k], np.random.default_rng(k)
-    for _ in range(200):
+    for _ in range(60):
         g, most = int(draw.integers(1, 20_000)), int(draw.integers(1, 200))
         each, once = float(draw.uniform(0.1, 10.0)), float(draw.uniform(0.0, 0.1))
         d = np.arange(1, most + 1)

@@ -164,7 +164,6 @@ OVERLAPS: list[tuple[float, int, dict[str, Any], bool]] = [
     (TIGHT, 2, {}, False),
     (ROOMY, 2, {"layout.recompute": "full"}, False),
     (ROOMY, 2, PLAIN, False),
-    (0.9 * ROOMY, 2, PLAIN, False),
     (2 * ROOMY, 4, {"layout.pipeline_parallel": 2, "layout.virtual_stages": 2}, True),
 ]
 
