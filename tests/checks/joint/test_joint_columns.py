@@ -199,7 +199,7 @@ def some_columns(seed: int, number: int) -> list[tuple[Cut, int, CutPipelines, i
 def test_the_least_split_is_the_best_of_all(seed: int) -> None:
     """Over random columns with interleaving, ZB-H1, recompute and experts; none fits where no split does."""
     fitted = 0
-    for cut, zero, x, d, m in some_columns(seed, 12):
+    for cut, zero, x, d, m in some_columns(seed, 8):
         split = PipelineSplits.of(cut, zero, x, d, np.array([m]), 1e9)
         every, least = every_split(split, m), split.least()
         if not every:
@@ -300,7 +300,7 @@ def test_floors_are_below_exact_times(seed: int, kind: str) -> None:
     r, rng = random.Random(seed), np.random.default_rng(seed)
     space = Space(instance=of_kind(seed, kind), transport_slowdown=PHI)
     cuts, compared = list(space.cuts()), 0
-    for cut, zero in ((r.choice(cuts), r.randint(0, 3)) for _ in range(20)):
+    for cut, zero in ((r.choice(cuts), r.randint(0, 3)) for _ in range(10)):
         ranges = drawn_ranges(r, cut, cut.pipelines(), 16)
         if not len(ranges):
             continue
