@@ -96,9 +96,7 @@ def test_progress_reaches_the_caller(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         ({"epsilon": 0.5, "stopped": "interrupted"}, Exit.INTERRUPTED, "ended by an interrupt before"),
     ],
 )
-def test_exit_statuses_with_plans(
-    changes: dict[str, Any], status: int, text: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_exit_statuses_with_plans(changes, status, text, monkeypatch):
     """0 where the share asked for is proven, 4 where a limit came first, 130 at Ctrl-C; the share is rounded up."""
     answer_with(monkeypatch, made(curve(**changes)))
     done = run_here("frontier", "one-rack")
@@ -119,9 +117,7 @@ def test_exit_statuses_with_plans(
         ("interrupted", Exit.INTERRUPTED, "no plan so far: the search was ended by an interrupt"),
     ],
 )
-def test_exit_statuses_without_plans(
-    stopped: str, status: int, text: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_exit_statuses_without_plans(stopped, status, text, monkeypatch, tmp_path):
     """3 where it is proven that no plan keeps the bounds; a picture and rows are written all the same, empty."""
     answer_with(monkeypatch, made(curve((), epsilon=None, stopped=stopped)))
     done = run_here("frontier", "one-rack", "-o", tmp_path / "rows.jsonl", "--plot", tmp_path / "a.svg")

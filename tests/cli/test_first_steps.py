@@ -247,9 +247,7 @@ INSTANCE = json.loads((ROOT / "instances" / "one-rack.json").read_text())
         ("show", {"$defs": {}, "properties": {}}, ("x.json: is a JSON Schema, where a plan is due", "give a plan")),
     ],
 )
-def test_files_know_their_kind(
-    command: str, data: Any, lines: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_know_their_kind(command, data, lines, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "x.json").write_text(json.dumps(data))
     result = run(command, "x.json")

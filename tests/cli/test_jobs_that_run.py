@@ -111,9 +111,7 @@ def test_running_jobs(folder: Path, file: str) -> None:
         (("FAILED", "SPECIAL_EXIT"), False),
     ],
 )
-def test_jobs_that_hold_their_nodes(
-    folder: Path, states: tuple[str, ...], holds: bool, many: bool, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_jobs_that_hold_their_nodes(folder, states, holds, many, capfd):
     """A job holds its nodes in every state but the ended ones and while it waits, whatever flags it has beside."""
     if many:
         job = {"job_id": 1, "name": "x", "job_state": list(states), "nodes": "m[00-15]"}

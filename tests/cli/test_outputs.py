@@ -109,9 +109,7 @@ def test_a_folder_that_cannot_be_synchronised_is_no_fault(tmp_path: Path, monkey
 
 
 @pytest.mark.parametrize("write", ["whole", "streamed"])
-def test_a_folder_removed_after_the_solve_loses_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: str
-) -> None:
+def test_a_folder_removed_after_the_solve_loses_nothing(tmp_path, monkeypatch, write):
     """A plan, and a list written piece by piece, go to a file that the message names, complete."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     output = tmp_path / "gone" / "plan.csv"

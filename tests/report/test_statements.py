@@ -326,9 +326,7 @@ def test_parts_of_a_total_stand_by_falling_share() -> None:
 
 
 @pytest.mark.parametrize("reasons", [(), ("more GPUs",), ("more GPUs", "longer sequences", "a larger model")])
-def test_extrapolations_take_one_line_of_the_first_screen(
-    reasons: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_extrapolations_take_one_line_of_the_first_screen(reasons, monkeypatch):
     """One reason is given whole; of several the first with the number of the others, all of them beyond the screen."""
     monkeypatch.setattr(verdict.step_prediction, "extrapolations", lambda *_: dict(enumerate(reasons)))
     found = [x for x in statements(PLAN) if x.text.startswith("Step time is extrapolated: ")]

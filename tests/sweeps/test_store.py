@@ -100,9 +100,7 @@ def test_links_to_one_table_have_one_journal(tmp_path: Path) -> None:
         Store(tmp_path / "folder" / "link.csv", resume=True)
 
 
-def test_a_table_of_parquet_is_refused_at_once_where_it_cannot_be_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_table_of_parquet_is_refused_at_once_where_it_cannot_be_written(tmp_path, monkeypatch):
     """Without pyarrow a sweep into a .parquet file ends before its first point, and one into a .csv runs."""
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(InputError, match="needs the package pyarrow"):

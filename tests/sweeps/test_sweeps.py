@@ -137,9 +137,7 @@ def test_worker_that_dies_twice_is_a_failed_row(alone: dict[int, float]) -> None
     assert values(rows) == pytest.approx({n: alone[n] for n in (1, 3)})
 
 
-def test_worker_that_dies_once_costs_no_point(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alone: dict[int, float]
-) -> None:
+def test_worker_that_dies_once_costs_no_point(tmp_path, monkeypatch, alone):
     """A point whose worker died for another reason is solved by the next one."""
     monkeypatch.setenv("SWEEP_TEST_MARKER", str(tmp_path / "marker"))
     rows = [a.row for _, a in at_home(tasks(1, 2), kills_once, workers=1)]

@@ -69,9 +69,7 @@ def test_equals_full_enumeration(seed: int, how: dict[str, Any], budget: bool, m
 
 
 @pytest.mark.parametrize(("seed", "how"), [CASES[1], CASES[5]])
-def test_cheaper_plans_than_the_first_are_sought(
-    seed: int, how: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cheaper_plans_than_the_first_are_sought(seed, how, monkeypatch):
     """From the fastest plan questions for less and less money lead to a cheaper one that meets the deadline too."""
     for name, value in {"CLIMBED": 0, "CLOSE": 1 - 1e-6, "CHEAPER": 30}.items():  # plans of a toy differ by little
         monkeypatch.setattr(capital, name, value)

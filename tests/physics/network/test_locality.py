@@ -175,9 +175,7 @@ def test_exchange_bound_holds(sizes: list[int], group: int, block: int) -> None:
         ((2, 2), 1, 4, True, [(1, 1)]),
     ],
 )
-def test_what_leaves_the_worst_block_at_the_least(
-    mesh: tuple[int, int], free: int, blocks: int, wrap: bool, pairs: list[tuple[int, int]]
-) -> None:
+def test_what_leaves_the_worst_block_at_the_least(mesh, free, blocks, wrap, pairs):
     """Stages times replicas on blocks with so many free racks at most, by hand: pairs of flows and all-reduces."""
     assert min_crossings(*mesh, max_free=free, blocks=blocks, wrap=wrap) == pairs
 

@@ -35,9 +35,7 @@ def test_thirty_six_sends_and_thirty_rings_on_as_many_uplinks_as_sends() -> None
 
 @settings(max_examples=50)
 @given(st.lists(st.tuples(loads, loads), min_size=3, max_size=3), st.sampled_from([1.0, 1.05, 6.0]))
-def test_together_is_no_faster_than_alone_and_no_slower_than_one_behind_the_other(
-    pairs: list[tuple[float, float]], phi: float
-) -> None:
+def test_together_is_no_faster_than_alone_and_no_slower_than_one_behind_the_other(pairs, phi):
     """So a time with the factors alone bounds one with those together from below, and their sum does from above."""
     sends, rings = ({name: pair[k] for name, pair in zip(LEVELS, pairs, strict=True)} for k in (0, 1))
     found = shared_links(phi, sends, rings).values()

@@ -34,9 +34,7 @@ TWO_TIERS = [
 @pytest.mark.parametrize(
     ("source", "nodes", "rails", "bundle", "leaves", "spines", "links"), TWO_TIERS, ids=[row[0] for row in TWO_TIERS]
 )
-def test_published_two_tier_counts(
-    source: str, nodes: int, rails: int, bundle: int, leaves: int, spines: int, links: int
-) -> None:
+def test_published_two_tier_counts(source, nodes, rails, bundle, leaves, spines, links):
     """Published designs of 64-port switches are reproduced switch by switch and cable by cable."""
     d = two_tiers(nodes, rails, bundle)
     assert not unwirable(d, cross_rail=True), source
@@ -68,9 +66,7 @@ THREE_TIERS = [
     THREE_TIERS,
     ids=[row[0] for row in THREE_TIERS],
 )
-def test_published_three_tier_counts(
-    source: str, nodes: int, rails: int, domains: int, bundle: int, leaves: int, spines: int, cores: int
-) -> None:
+def test_published_three_tier_counts(source, nodes, rails, domains, bundle, leaves, spines, cores):
     d = three_tiers(nodes, rails, domains, bundle)
     assert not unwirable(d, cross_rail=True), source
     assert (d.leaves, d.spines, d.cores) == (leaves, spines, cores)
