@@ -78,12 +78,9 @@ TABLE_READERS: dict[str, tuple[str, Callable[[Path], Any]]] = {
 }
 READERS = JSON_READERS | TABLE_READERS
 BYTES = {
-    "utf-16": '{"a": 1}\n'.encode("utf-16"),
-    "utf-16 without a mark": "a,b\n1,2\n".encode("utf-16-le"),
-    "binary": bytes(range(256)) * 4,
-    "zeros": bytes(64),
-    "no utf-8": b'{"a": "\xff"}\n',
-}
+    "utf-16": '{"a": 1}\n'.encode("utf-16"), "utf-16 without a mark": "a,b\n1,2\n".encode("utf-16-le"),
+    "binary": bytes(range(256)) * 4, "zeros": bytes(64), "no utf-8": b'{"a": "\xff"}\n',
+}  # fmt: skip
 DEEP = MAX_DEPTH + 1
 JSON = {
     "deep lists": "[" * 100_000 + "]" * 100_000, "deep objects": '{"a": ' * 5_000 + "1" + "}" * 5_000,

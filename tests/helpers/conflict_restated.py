@@ -90,10 +90,8 @@ class ConflictQuestion:
 
     @property
     def most_modules(self) -> float:
-        """Modules of a site above which a split need not go: those pinned, or many times all that is asked for.
-
-        Fewer keep every limit that more do, in the same shares.
-        """
+        """Modules of a site above which a split need not go: those pinned, or many times all that is asked for."""
+        # Fewer keep every limit that more do, in the same shares.
         pins, racks = self.instance.pins, self.instance.hardware.racks_per_module
         pinned = sum(n for path, n in pins.items() if path.startswith("sites.racks") and isinstance(n, int)) / racks
         return MANY * (self.grid.rules.min_site_modules * len(self.sites) + 1) + pinned
@@ -116,11 +114,9 @@ class ConflictQuestion:
 
 
 def holds(instance: Instance, rules: Collection[str], fabric_usd_per_rack: float = 0.0) -> bool | None:
-    """Return whether some split keeps the rules named; None where that is not known here.
-
-    A split that only the eased rules allow is not known to be one, and neither is one on circuits that are to be built,
-    whose flows the DC equations are not asked of.
-    """
+    """Return whether some split keeps the rules named; None where that is not known here."""
+    # A split that only the eased rules allow is not known to be one, and neither is one on circuits that are to be
+    # built, whose flows the DC equations are not asked of.
     grid = instance.grid
     if grid is None or not set(rules) <= STATED:
         return None
@@ -166,10 +162,8 @@ def _variables(q: ConflictQuestion, m: LinearRows) -> None:
 
 
 def _angles(q: ConflictQuestion, m: LinearRows) -> None:
-    """Require the DC flow of each existing line: flow · reactance / circuits is the difference of its ends' angles.
-
-    Angles are in MW at a reactance of 1 per unit.
-    """
+    """Require the DC flow of each existing line: flow · reactance / circuits is the difference of its ends' angles."""
+    # Angles are in MW at a reactance of 1 per unit.
     for n in q.grid.nodes:
         m.variable(("angle", n.id), np.inf, low=-np.inf)
     for k in q.grid.lines:

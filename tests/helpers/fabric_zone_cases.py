@@ -20,10 +20,8 @@ def divisors(n: int) -> list[int]:
 
 
 def sizes(items: int, *, fewest: bool) -> list[int]:
-    """Return the sizes of parts of so many items.
-
-    Of those that make as many parts only the smallest, where `fewest` says so.
-    """
+    """Return the sizes of parts of so many items."""
+    # Of those that make as many parts only the smallest, where `fewest` says so.
     return sorted({-(-items // n) for n in range(1, items + 1)}) if fewest else list(range(1, items + 1))
 
 

@@ -217,12 +217,9 @@ class Toy:
             for v, q in itertools.product(range(1, (layers // p if p > 1 else 1) + 1), {1, min(p, g // s.gpus or 1)}):
                 if self.fine(pipeline_parallel=p, virtual_stages=v) and self.runs(pipeline=p, interleaved=v):
                     block = block_of(
-                        g,
-                        s.degrees,
-                        pipeline_parallel=p,
-                        stages_per_rack=q,
+                        g, s.degrees, pipeline_parallel=p, stages_per_rack=q,
                         replicas_per_rack=self.pins.get("replicas_per_rack"),
-                    )
+                    )  # fmt: skip
                     if block is not None:
                         yield s, p, v, block
 
@@ -266,11 +263,9 @@ class Toy:
                     yield self.times.seconds(c, racks, shards, self.phi, self.phi, None), c, sizes, shards
 
     def best(self) -> Plan | None:
-        """Return the fastest plan, of equal ones the cheapest; None where there is none.
-
-        What is slower than a plan found even where nothing slows it is left out: slowdowns and fibre make nothing
-        faster.
-        """
+        """Return the fastest plan, of equal ones the cheapest; None where there is none."""
+        # What is slower than a plan found even where nothing slows it is left out: slowdowns and fibre make nothing
+        # faster.
         found: Plan | None = None
         for free, c, sizes, shards in sorted(self.work(), key=lambda x: x[0]):
             if math.isinf(free) or (found is not None and free > found.seconds * (1 + SAME)):
@@ -286,10 +281,8 @@ class Toy:
         return best
 
     def plans(self, c: Column, sizes: tuple[int, ...], shards: int, limit: float = math.inf) -> Iterator[Plan]:
-        """Yield the plans of a column in a shape that the budget pays and that take at most so many seconds.
-
-        Of each fibre, round trip and slowdowns the cheapest.
-        """
+        """Yield the plans of a column in a shape that the budget pays and that take at most so many seconds."""
+        # Of each fibre, round trip and slowdowns the cheapest.
         racks = sizes[0] * c.block.stage_racks
         for rtt, splits in self.splits_of(c.block.blocks(c.d))[sizes].items():
             for waves, level in itertools.product(self._waves(sizes), self.levels(c.block, sizes, c.v > 1)):

@@ -65,10 +65,8 @@ def power_case(seed: int, *, n1: str = "off", new: int = 0, model: str = "dc") -
 
 
 def loaded_case(seed: int, *, n1: str = "off", new: int = 0) -> tuple[Instance, SitesRequest]:
-    """Return such a split whose nodes draw power of their own, one line of it compensated beyond its reactance.
-
-    Some nodes feed in whatever is planned, and in some splits the first node has no plants.
-    """
+    """Return such a split whose nodes draw power of their own, one line of it compensated beyond its reactance."""
+    # Some nodes feed in whatever is planned, and in some splits the first node has no plants.
     instance, request = power_case(seed, n1=n1, new=new)
     assert instance.grid is not None
     g, r = instance.grid, random.Random(f"loaded {seed}")

@@ -54,12 +54,9 @@ def node(name: str, **changes: Any) -> dict[str, Any]:
     """Return a node; its authority is the first letter of its name."""
     place = {"E": (40.0, -76.0), "W": (33.0, -112.0)}[name[0]]
     return {
-        "id": name,
-        "balancing_authority": name[0],
-        "latitude": place[0] + int(name[1:]),
-        "longitude": place[1],
+        "id": name, "balancing_authority": name[0], "latitude": place[0] + int(name[1:]), "longitude": place[1],
         "generation_mw": 10.0,
-    } | changes
+    } | changes  # fmt: skip
 
 
 def line(a: str, b: str, **changes: Any) -> dict[str, Any]:

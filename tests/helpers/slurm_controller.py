@@ -107,12 +107,9 @@ class Controller:
         """Ask when a job would start, and return all that sbatch prints of it."""
         done = subprocess.run(
             ["sbatch", "--test-only", *arguments, "--wrap=sleep 600"],
-            env={**os.environ, "SLURM_CONF": str(self.directory / "slurm.conf")},
-            capture_output=True,
-            text=True,
-            timeout=30,
-            check=False,
-        )
+            env={**os.environ, "SLURM_CONF": str(self.directory / "slurm.conf")}, capture_output=True, text=True,
+            timeout=30, check=False,
+        )  # fmt: skip
         if done.returncode:
             raise RuntimeError(done.stderr.strip() or done.stdout.strip())
         return done.stderr + done.stdout

@@ -130,10 +130,8 @@ def rules(plan: Plan) -> set[str]:
 
 
 def named(plan: Plan) -> set[str]:
-    """Return the names of the rules that a plan breaks, in full, but for the columns that its bound rests on.
-
-    To enumerate these takes 50 times as long as all other rules; tests/checks/joint does.
-    """
+    """Return the names of the rules that a plan breaks, in full, but for the columns that its bound rests on."""
+    # To enumerate these takes 50 times as long as all other rules; tests/checks/joint does.
     return {v.rule for v in check(plan, stop=lambda: True)}
 
 

@@ -307,11 +307,9 @@ def test_ports_that_split_are_not_missed_where_they_stay_whole() -> None:
 
 
 def cheapest_by_hand(hosts: int, rails: int, ports: int, price: float, link: float, ratio: float) -> float:
-    """Return the price of the cheapest tree of two tiers by plain loops, for NICs of 400 Gb/s on ports of 800.
-
-    Every leaf has `down` hosts of one rail; its uplinks go in equal bundles to spines that reach all leaves. Two
-    spines at least, of which one may be lost.
-    """
+    """Return the price of the cheapest tree of two tiers by plain loops, for NICs of 400 Gb/s on ports of 800."""
+    # Every leaf has `down` hosts of one rail; its uplinks go in equal bundles to spines that reach all leaves. Two
+    # spines at least, of which one may be lost.
     best = float("inf")
     for down in range(1, ports):
         leaves = rails * -(-hosts // down)
@@ -344,10 +342,8 @@ def test_a_thousand_hosts_on_ports_of_800() -> None:
 
 
 def cheapest_of_three_tiers(hosts: int, rails: int, ports: int, price: float, link: float) -> float:
-    """Return the price of the cheapest tree of two or three tiers at 1:1, by plain loops over every wiring.
-
-    Two spines to a leaf and two cores at least; cores take bundles of the spines of all pods in turn.
-    """
+    """Return the price of the cheapest tree of two or three tiers at 1:1, by plain loops over every wiring."""
+    # Two spines to a leaf and two cores at least; cores take bundles of the spines of all pods in turn.
     best = float("inf")
     for down, up in ((d, u) for d in range(1, hosts + 1) for u in range(max(2, d), ports - d + 1)):
         domains = -(-hosts // down)

@@ -150,10 +150,8 @@ def live(tree: Tree, alive: Alive, t: int, subtree: int, position: int, plane: i
 
 
 def walked(tree: Tree, alive: Alive, source: int, target: int, plane: int) -> dict[Cable, float]:
-    """Return the share of a flow on every bundle.
-
-    At every switch evenly over the live cables that still lead to the target.
-    """
+    """Return the share of a flow on every bundle."""
+    # At every switch evenly over the live cables that still lead to the target.
     turn = int(tree.meeting_tier(np.array([source]), np.array([target]))[0])
     ends = [[slot // tree.spans[t] for t in range(turn)] for slot in (source, target)]
     load: dict[Cable, float] = defaultdict(float)

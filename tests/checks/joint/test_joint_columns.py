@@ -243,10 +243,8 @@ KINDS = ("plain", "failures", "front", "front and failures")
 
 
 def of_kind(seed: int, kind: str) -> Instance:
-    """Return a toy with interleaving, for some seeds with ZB-H1 or experts; with failures, or dense layers in front.
-
-    Memory holds about a fifth of its columns, and a step so many sequences that unequal chunks wait.
-    """
+    """Return a toy with interleaving, for some seeds with ZB-H1 or experts; with failures, or dense layers in front."""
+    # Memory holds about a fifth of its columns, and a step so many sequences that unequal chunks wait.
     i = deeper(seed)
     model, gpu = i.workload.model, i.hardware.accelerator
     assert isinstance(model, Model) and isinstance(gpu, Accelerator)

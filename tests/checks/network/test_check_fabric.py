@@ -150,12 +150,9 @@ def test_a_whole_core_taken_away_cannot_hide() -> None:
     """One core fewer with every sum of the plan adjusted leaves cores that do not match the spines' uplinks."""
     f = PLAN.fabric.sites["e1"]
     fewer = edited(
-        PLAN,
-        fabric__sites__e1__tiers__2__switches=3,
-        fabric__sites__e1__switches=f.switches - 1,
-        fabric__sites__e1__chips=f.chips - 2,
-        fabric__sites__e1__cost_usd=f.cost_usd - 1e4,
-    )
+        PLAN, fabric__sites__e1__tiers__2__switches=3, fabric__sites__e1__switches=f.switches - 1,
+        fabric__sites__e1__chips=f.chips - 2, fabric__sites__e1__cost_usd=f.cost_usd - 1e4,
+    )  # fmt: skip
     assert {"tiers[e1, core]", "counts[e1]", "price_and_power[e1]"} <= named(fewer)
 
 

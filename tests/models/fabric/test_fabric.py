@@ -27,10 +27,8 @@ Side = Callable[[int], dict[str, int]]
 
 
 def every_design(ports: int, rails: int, racks: int, side: Side = lambda down: {"leaf_down": down}) -> Iterator[Design]:
-    """Yield every design of a switch, by plain loops; most cannot be wired.
-
-    `side` says what a leaf has towards GPUs that ends in so many cables of a rail and rack.
-    """
+    """Yield every design of a switch, by plain loops; most cannot be wired."""
+    # `side` says what a leaf has towards GPUs that ends in so many cables of a rail and rack.
     base: dict[str, int] = {"ports": ports, "rails": rails, "racks": racks}
     yield Design(**base | side(racks * rails))
     for down in range(1, ports):
@@ -62,12 +60,9 @@ def splits(r: FabricRequest, d: Design) -> int:
 def pinned(i: Instance, s: Switch, d: Design) -> bool:
     """Say whether a design is as the pins want it."""
     is_at = {
-        "planes": s.planes,
-        "ports_per_switch": s.ports,
-        "tiers": d.tiers,
-        "leaf_down_ports": d.leaf_down,
+        "planes": s.planes, "ports_per_switch": s.ports, "tiers": d.tiers, "leaf_down_ports": d.leaf_down,
         "leaf_up_ports": d.leaf_up,
-    }
+    }  # fmt: skip
     is_at |= {"leaf_domain_racks": d.racks if d.tiers == 1 else d.leaf_down}
     is_at |= {"spine_down_ports": d.spine_down, "spine_up_ports": d.spine_up}
     return all(is_at[path.removeprefix("fabric.")] == value for path, value in i.pins.items())
@@ -138,10 +133,8 @@ FAMILIES = {"rail": lambda g: (g, 1, 1), "rack": lambda g: (1, g, 1), "rail-only
 
 
 def designs_by_family(i: Instance, r: FabricRequest) -> Iterator[tuple[Switch, Design]]:
-    """Yield every design of every switch, family and number of lanes that the instance allows.
-
-    With the spare ports that it asks for.
-    """
+    """Yield every design of every switch, family and number of lanes that the instance allows."""
+    # With the spare ports that it asks for.
     n, gpus = i.network, i.hardware.rack.gpus
     for s, family in itertools.product(n.switches, n.families):
         rails, width, apart = FAMILIES[family](gpus)
@@ -181,12 +174,9 @@ def family_case(seed: int) -> tuple[Instance, FabricRequest]:
             "power_watts": r.choice([0, 30]),
         }
         far = {
-            "name": "far",
-            "reach_m": r.choice([6, 9, 100]),
-            "price_usd": 1000,
-            "usd_per_m": r.choice([0, 10]),
+            "name": "far", "reach_m": r.choice([6, 9, 100]), "price_usd": 1000, "usd_per_m": r.choice([0, 10]),
             "power_watts": 16,
-        }
+        }  # fmt: skip
         rules |= {"media": [near, far], "power_usd_per_watt": r.choice([0, 5])}
     i = instance(r.randint(1, 3), *switches, optics_usd=r.choice([0, 100]), **rules)
     racks = r.randint(1, 9)

@@ -1,7 +1,5 @@
-"""Dragonflies as choices of the fabric.
-
-Agreement with a brute force over every group shape and number of links, and what pays.
-"""
+"""Dragonflies as choices of the fabric."""
+# Agreement with a brute force over every group shape and number of links, and what pays.
 
 import dataclasses
 import math
@@ -39,12 +37,9 @@ def random_case(seed: int) -> tuple[Instance, FabricRequest]:
             "power_watts": r.choice([0, 30]),
         }
         far = {
-            "name": "far",
-            "reach_m": r.choice([9, 100]),
-            "price_usd": 1000,
-            "usd_per_m": r.choice([0, 10]),
+            "name": "far", "reach_m": r.choice([9, 100]), "price_usd": 1000, "usd_per_m": r.choice([0, 10]),
             "power_watts": 16,
-        }
+        }  # fmt: skip
         rules |= {"media": [near, far], "power_usd_per_watt": r.choice([0, 5])}
     fast = {"port_gbps": 1600, "breakout": 2, "breakout_link_factor": r.choice([0.5, 2])} if r.random() < 0.3 else {}
     i = instance(

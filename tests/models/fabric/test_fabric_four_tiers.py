@@ -130,12 +130,9 @@ def wide_case(seed: int) -> tuple[Instance, FabricRequest]:
             "power_watts": r.choice([0, 30]),
         }
         far = {
-            "name": "far",
-            "reach_m": r.choice([9, 100]),
-            "price_usd": 1000,
-            "usd_per_m": r.choice([0, 10]),
+            "name": "far", "reach_m": r.choice([9, 100]), "price_usd": 1000, "usd_per_m": r.choice([0, 10]),
             "power_watts": 16,
-        }
+        }  # fmt: skip
         rules |= {"media": [near, far], "power_usd_per_watt": r.choice([0, 5])}
     pins: dict[str, object] = {"fabric.tiers": 4} if r.random() < 0.5 else {}
     i = instance(r.randint(1, 2), *switches, optics_usd=r.choice([0, 100]), max_tiers=4, pins=pins, **rules)

@@ -15,10 +15,8 @@ from planner.models.joint.world import Shape
 
 
 def bounds(*, gateway: bool | None, designed: bool = False, sites: int = 2) -> CapitalBounds:
-    """Return the bounds of a shape at so many sites, up to four wavelengths in one pair of fibres.
-
-    100 km at least; a pair of fibres costs $10 a km and a wavelength $100. `gateway`: None without a network.
-    """
+    """Return the bounds of a shape at so many sites, up to four wavelengths in one pair of fibres."""
+    # 100 km at least; a pair of fibres costs $10 a km and a wavelength $100. `gateway`: None without a network.
     wan = SimpleNamespace(
         max_wavelengths_per_pair=4, max_fibre_pairs=1, fibre_usd_per_route_km=10.0, wavelength_usd=100.0
     )

@@ -96,12 +96,9 @@ def contingencies(r: random.Random) -> Any:
         return GridCut(rule=rule, name=name, columns=np.arange(plants), values=row, upper=upper, **more)
 
     network = SimpleNamespace(
-        nodes={f"n{i}": i for i in range(plants)},
-        width=plants,
-        available_mw=available,
-        unit_share=np.array([r.choice((0.3, 1.0)) for _ in range(plants)]),
-        cut=cut,
-    )
+        nodes={f"n{i}": i for i in range(plants)}, width=plants, available_mw=available,
+        unit_share=np.array([r.choice((0.3, 1.0)) for _ in range(plants)]), cut=cut,
+    )  # fmt: skip
     topology = SimpleNamespace(condition=((0, True),))
     return SimpleNamespace(network=network, topology=topology, others_mw=available.sum() - available)
 

@@ -31,10 +31,8 @@ def counted(d: Design, stream=None) -> Count:
 
 @st.composite
 def wirable(draw: st.DrawFn) -> Design:
-    """Draw a design that can be wired, of up to four tiers, some with a WAN gateway, some of a model for each tier.
-
-    With ports sized to what it needs: the most of any tier, or those of each.
-    """
+    """Draw a design that can be wired, of up to four tiers, some with a WAN gateway, some of a model for each tier."""
+    # With ports sized to what it needs: the most of any tier, or those of each.
     d = dataclasses.replace(draw(trees()), wan_ports=draw(st.integers(0, 5)))
     needed = dict(zip(PORTS, ports_in_use(d), strict=False))
     one_model = dict.fromkeys(needed, 0) | {"ports": max(needed.values())}
@@ -59,12 +57,9 @@ def trees(draw: st.DrawFn) -> Design:
     rails, racks = draw(st.integers(1, 4)), draw(st.integers(1, 30 if tiers < 4 else 15))
     width, spare = draw(st.integers(1, 3)), draw(st.integers(0, 2))
     side = {
-        "rail_gpus": width,
-        "apart": draw(st.integers(1, 3)),
-        "lanes": draw(st.integers(1, 2)),
-        "leaf_spare": spare,
+        "rail_gpus": width, "apart": draw(st.integers(1, 3)), "lanes": draw(st.integers(1, 2)), "leaf_spare": spare,
         "split": draw(st.integers(1, 3)),
-    }
+    }  # fmt: skip
     if tiers == 1:
         ends = rails * width * racks
         return Design(ports=1, rails=rails, racks=racks, leaf_down=ends, **side)
@@ -73,12 +68,9 @@ def trees(draw: st.DrawFn) -> Design:
     x, y = (rails, domains) if tiers == 2 else (draw(st.integers(1, rails)), draw(st.integers(1, domains)))
     spine_bundle, cores = (draw(st.integers(1, 3)), draw(st.integers(1, 3))) if tiers > 2 else (0, 0)
     leaf = {
-        "leaf_down": domain * width,
-        "leaf_up": bundle * groups,
-        "leaf_bundle": bundle,
-        "rails_per_pod": x,
+        "leaf_down": domain * width, "leaf_up": bundle * groups, "leaf_bundle": bundle, "rails_per_pod": x,
         "domains_per_pod": y,
-    }
+    }  # fmt: skip
     d = Design(
         ports=1, rails=rails, racks=racks, **leaf, spine_up=spine_bundle * cores, spine_bundle=spine_bundle, **side
     )

@@ -1,7 +1,5 @@
-"""Dragonflies.
-
-Published sizes, every cable laid once, each pair joined alike, and what links assured to flows against fluid loads.
-"""
+"""Dragonflies."""
+# Published sizes, every cable laid once, each pair joined alike, and what links assured to flows against fluid loads.
 
 import dataclasses
 import itertools
@@ -30,12 +28,9 @@ def dragonflies(draw: st.DrawFn) -> Dragonfly:
     domain, spare = draw(st.integers(1, 5)), draw(st.integers(0, 2))
     domains = math.ceil(racks / domain)
     side = {
-        "rail_gpus": width,
-        "apart": draw(st.integers(1, 2)),
-        "lanes": draw(st.integers(1, 2)),
-        "leaf_spare": spare,
+        "rail_gpus": width, "apart": draw(st.integers(1, 2)), "lanes": draw(st.integers(1, 2)), "leaf_spare": spare,
         "split": draw(st.integers(1, 3)),
-    }
+    }  # fmt: skip
     side |= {"rails": rails, "racks": racks, "leaf_down": domain * width, "leaf_bundle": draw(st.integers(1, 3))}
     side |= {
         "rails_per_pod": draw(st.integers(1, rails)),
@@ -217,10 +212,8 @@ def test_shortest_paths_carry_what_is_counted_on(d: Dragonfly, seed: int) -> Non
 
 
 def _loads(d: Dragonfly, rng: np.random.Generator) -> tuple[dict, dict, dict, dict]:
-    """Send one flow from every endpoint to its partner.
-
-    Flows leaving (or entering) routers and groups, loads by bundle link and group link.
-    """
+    """Send one flow from every endpoint to its partner."""
+    # Flows leaving (or entering) routers and groups, loads by bundle link and group link.
     n = d.racks * d.rails * d.rail_gpus
     ends = next(c for c in lay(d, block=10**6) if c.low_tier == "gpu")
     leaf = dict(zip(ends.low.tolist(), ends.high.tolist(), strict=False))

@@ -1,7 +1,5 @@
-"""What flows of a dragonfly can count on, tested against the load of every link.
-
-Each path of each flow walked over the cables as laid.
-"""
+"""What flows of a dragonfly can count on, tested against the load of every link."""
+# Each path of each flow walked over the cables as laid.
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -88,10 +86,8 @@ def inside(w: Wires, a: int, b: int, *, spread: bool) -> Path:
 
 
 def valiant(w: Wires, a: int, b: int) -> Path:
-    """Return the hops of a flow by way of a random link out of its group.
-
-    A random leaf of the group that this leads to.
-    """
+    """Return the hops of a flow by way of a random link out of its group."""
+    # A random leaf of the group that this leads to.
     g, h = w.group["leaf"][a], w.group["leaf"][b]
     if g == h:
         return inside(w, a, b, spread=True)
@@ -124,10 +120,8 @@ def partners(d: Dragonfly, w: Wires, rng: np.random.Generator, *, shifted: bool)
 
 
 def loads(d: Dragonfly, w: Wires, pairs: list[tuple[int, int]]) -> tuple[float, float]:
-    """Return the largest load of a cable inside groups and of one between groups.
-
-    With one flow for each pair of endpoints.
-    """
+    """Return the largest load of a cable inside groups and of one between groups."""
+    # With one flow for each pair of endpoints.
     load: dict[Hop, float] = defaultdict(float)
     known: dict[tuple[int, int], Path] = {}
     for src, dst in pairs:

@@ -42,10 +42,8 @@ def test_published_two_tier_counts(source, nodes, rails, bundle, leaves, spines,
 
 
 def three_tiers(nodes: int, rails: int, domains: int, core_bundle: int) -> Design:
-    """Return 64-port switches at full bisection.
-
-    Pods of 32 leaves, 32 spines each, one link between a leaf and a spine.
-    """
+    """Return 64-port switches at full bisection."""
+    # Pods of 32 leaves, 32 spines each, one link between a leaf and a spine.
     leaf = {"leaf_down": 32, "leaf_up": 32, "leaf_bundle": 1}
     return Design(
         ports=64, rails=rails, racks=nodes, **leaf, rails_per_pod=rails, domains_per_pod=domains, spine_up=32,
@@ -305,10 +303,8 @@ def test_rails_may_stay_apart_where_nothing_crosses_them() -> None:
 
 
 def cables(d: Design) -> nx.MultiGraph:
-    """Lay every cable of a small design.
-
-    GPU to leaf, leaf to each spine of its pod, spine to the cores of its zone, core to super-spines.
-    """
+    """Lay every cable of a small design."""
+    # GPU to leaf, leaf to each spine of its pod, spine to the cores of its zone, core to super-spines.
     g = nx.MultiGraph()
     down = d.leaf_down if d.tiers > 1 else d.racks
     for rack in range(d.racks):

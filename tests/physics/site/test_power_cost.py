@@ -103,13 +103,10 @@ def test_the_bill_of_a_plan() -> None:
     rack = cost.rack_of(i.hardware).price_usd
     energy = 8760 * (6 * 40 + 10 * 70)
     expected = {
-        "racks": 8 * rack,
-        "fabric": 3e6,
+        "racks": 8 * rack, "fabric": 3e6,
         "sites": 2 * p.site_usd + 8 * p.building_usd_per_it_mw + 16 * p.interconnection_usd_per_mw,
-        "new_lines": 2 * 7e6 + 11e6,
-        "upgrades": 3 * 13e6 + 2 * 17e6,
-        "wan": 2 * 100 * 1000 + 9 * 300 + 50 * 1000 + 300,
-    }
+        "new_lines": 2 * 7e6 + 11e6, "upgrades": 3 * 13e6 + 2 * 17e6, "wan": 2 * 100 * 1000 + 9 * 300 + 50 * 1000 + 300,
+    }  # fmt: skip
     assert found.capex_usd == pytest.approx(expected)
     assert found.opex_usd_per_year == pytest.approx({"energy": energy})
     assert found.operation_years == 3

@@ -205,12 +205,9 @@ def test_switches_as_before_leave_an_instance_as_it_was() -> None:
 def test_dense_layers_take_as_long_however_experts_are_divided(name: str) -> None:
     """The shape by which front layers are timed once gives the times of each that has it, and their bytes."""
     m = machine(
-        MODELS[name],
-        overlaps=("experts",),
-        expert_overlap=0.9,
-        overlap_launch_seconds=10.0,
+        MODELS[name], overlaps=("experts",), expert_overlap=0.9, overlap_launch_seconds=10.0,
         expert_overlap_layouts="interleaved",
-    )
+    )  # fmt: skip
     for overlap, e in itertools.product((False, True), (1, 2, 4, 8)):
         own = replace(SHAPE, expert_parallel=e, experts_overlap=overlap)
         same = layer_time.dense_shape(own)

@@ -1,7 +1,5 @@
-"""The step of a layout, stage by stage and chunk by chunk: a second count of every part, over what a layer takes.
-
-Times of a layer, of a collective and of a schedule are tested elsewhere; here stands how a step is made of them.
-"""
+"""The step of a layout, stage by stage and chunk by chunk: a second count of every part, over what a layer takes."""
+# Times of a layer, of a collective and of a schedule are tested elsewhere; here stands how a step is made of them.
 
 import dataclasses
 from typing import Any

@@ -27,10 +27,8 @@ from planner.physics.training.step_prediction import least_first_stage, least_la
 
 
 def run(p: int, v: int, m: int, seconds: Callable[[int, str, int], float]) -> dict[Pass, float]:
-    """Run the passes in order, each as soon as what it needs is there.
-
-    Return when each ends, by kind, place in the pipeline and micro-batch.
-    """
+    """Run the passes in order, each as soon as what it needs is there."""
+    # Return when each ends, by kind, place in the pipeline and micro-batch.
     done: dict[Pass, float] = {}
     queues, clock, at = [interleaved(p, v, m, i, padded=v > 1) for i in range(p)], [0.0] * p, [0] * p
     while any(a < len(q) for a, q in zip(at, queues, strict=True)):
@@ -59,10 +57,8 @@ def chunks(layers: int, v: int) -> list[int]:
 
 
 def by_formula(p: int, v: int, m: int, most: int, f: float, b: float) -> float:
-    """Seconds by the formulas: the slowest stage for each effective micro-batch.
-
-    The largest chunk on every other stage, and the excess.
-    """
+    """Seconds by the formulas: the slowest stage for each effective micro-batch."""
+    # The largest chunk on every other stage, and the excess.
     whole = float(schedule.effective_micro_batches(m, p, v)) * most * (f + b) + (p - 1) * -(-most // v) * (f + b)
     return whole + schedule.excess_seconds(p, v, m, most, 0, (f, b, f))
 

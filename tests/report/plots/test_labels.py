@@ -19,13 +19,10 @@ from matplotlib.text import Text
 ROWS = [flattened(row(billions, factor)) for billions in range(20, 201, 10) for factor in (1.3, 1.1)]
 FACTOR = "hardware.facility_overhead_factor"
 REQUESTS = [
-    PlotRequest(X, Y),
-    PlotRequest(X, Y, log="xy"),
-    PlotRequest(X, Y, color=FACTOR),
-    PlotRequest(X, Y, facet=FACTOR),
+    PlotRequest(X, Y), PlotRequest(X, Y, log="xy"), PlotRequest(X, Y, color=FACTOR), PlotRequest(X, Y, facet=FACTOR),
     PlotRequest(X, Y, log="y", color="layout.tensor_parallel"),
     PlotRequest("cost.total_usd", Y, color="cost.total_usd"),
-]
+]  # fmt: skip
 
 
 def overprinted(figure: Any) -> list[tuple[str, ...]]:
