@@ -1,6 +1,7 @@
 """Small questions of a fabric: switches, instances, requests, and the time rules in floats by the physics."""
 
 import math
+import random
 from collections import Counter
 from functools import cache
 
@@ -49,6 +50,16 @@ def switch(ports: int, price_usd: float, planes: int = 1, port_gbps: float = 800
         "power_watts": 1000.0 * planes,
     }  # fmt: skip
     return Switch(name=f"{ports}x{planes}", **own, **more)
+
+
+def drawn_lengths(r: random.Random, *reaches_m: float) -> dict[str, object]:
+    """Draw a floor and two media, the far one of such reaches too, so that lengths have prices."""
+    floor = {"racks_per_row": r.randint(1, 4), "rise_m": r.choice([0, 1]), "spread_m": r.choice([0, 4])}
+    near = {"name": "near", "reach_m": r.choice([2, 3, 5]), "price_usd": r.choice([0, 300])}
+    near["power_watts"] = r.choice([0, 30])
+    far = {"name": "far", "reach_m": r.choice([*reaches_m, 9, 100]), "price_usd": 1000, "power_watts": 16}
+    far["usd_per_m"] = r.choice([0, 10])
+    return {"floor": floor, "media": [near, far], "power_usd_per_watt": r.choice([0, 5])}
 
 
 def instance(

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Iterator
 
 import pytest
-from fabric_cases import cheapest, dearer, flat_price, hidden, instance, request, switch
+from fabric_cases import cheapest, dearer, drawn_lengths, flat_price, hidden, instance, request, switch
 from fabric_graph import meets
 from tiers import more
 
@@ -166,18 +166,7 @@ def family_case(seed: int) -> tuple[Instance, FabricRequest]:
         "spares": {"share": r.choice([0, 0, 0.2]), "failure_chance": r.choice([0, 0.05])},
     }
     if r.random() < 0.6:
-        rules["floor"] = {"racks_per_row": r.randint(1, 4), "rise_m": r.choice([0, 1]), "spread_m": r.choice([0, 4])}
-        near = {
-            "name": "near",
-            "reach_m": r.choice([2, 3, 5]),
-            "price_usd": r.choice([0, 300]),
-            "power_watts": r.choice([0, 30]),
-        }
-        far = {
-            "name": "far", "reach_m": r.choice([6, 9, 100]), "price_usd": 1000, "usd_per_m": r.choice([0, 10]),
-            "power_watts": 16,
-        }  # fmt: skip
-        rules |= {"media": [near, far], "power_usd_per_watt": r.choice([0, 5])}
+        rules |= drawn_lengths(r, 6)
     i = instance(r.randint(1, 3), *switches, optics_usd=r.choice([0, 100]), **rules)
     racks = r.randint(1, 9)
     group = r.randint(1, racks)

@@ -7,7 +7,7 @@ import random
 
 import pytest
 from dragonfly_cases import enough_between_groups, every_dragonfly
-from fabric_cases import cheapest, dearer, hidden, instance, request, switch
+from fabric_cases import cheapest, dearer, drawn_lengths, hidden, instance, request, switch
 from tiers import more
 
 from planner.instance.instance import Instance
@@ -29,18 +29,7 @@ def random_case(seed: int) -> tuple[Instance, FabricRequest]:
     rules |= {"group_routing": r.choice(["shortest", "valiant"]), "min_core_share": r.choice([0, 0.25, 0.5, 1])}
     rules |= {"spares": {"share": r.choice([0, 0, 0.2])}}
     if r.random() < 0.4:
-        rules["floor"] = {"racks_per_row": r.randint(1, 4), "rise_m": r.choice([0, 1]), "spread_m": r.choice([0, 4])}
-        near = {
-            "name": "near",
-            "reach_m": r.choice([2, 3, 5]),
-            "price_usd": r.choice([0, 300]),
-            "power_watts": r.choice([0, 30]),
-        }
-        far = {
-            "name": "far", "reach_m": r.choice([9, 100]), "price_usd": 1000, "usd_per_m": r.choice([0, 10]),
-            "power_watts": 16,
-        }  # fmt: skip
-        rules |= {"media": [near, far], "power_usd_per_watt": r.choice([0, 5])}
+        rules |= drawn_lengths(r)
     fast = {"port_gbps": 1600, "breakout": 2, "breakout_link_factor": r.choice([0.5, 2])} if r.random() < 0.3 else {}
     i = instance(
         r.randint(1, 3),

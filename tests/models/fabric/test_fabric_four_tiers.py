@@ -7,7 +7,7 @@ import random
 
 import pytest
 from dragonfly_cases import alike
-from fabric_cases import cheapest, dearer, hidden, instance, request, switch
+from fabric_cases import cheapest, dearer, drawn_lengths, hidden, instance, request, switch
 from fabric_zone_cases import FAMILIES, enough_between, every_design, pinned
 from tiers import more
 
@@ -122,18 +122,7 @@ def wide_case(seed: int) -> tuple[Instance, FabricRequest]:
     }
     rules |= {"spares": {"share": r.choice([0, 0, 0.2])}}
     if r.random() < 0.7:
-        rules["floor"] = {"racks_per_row": r.randint(1, 4), "rise_m": r.choice([0, 1]), "spread_m": r.choice([0, 4])}
-        near = {
-            "name": "near",
-            "reach_m": r.choice([2, 3, 5]),
-            "price_usd": r.choice([0, 300]),
-            "power_watts": r.choice([0, 30]),
-        }
-        far = {
-            "name": "far", "reach_m": r.choice([9, 100]), "price_usd": 1000, "usd_per_m": r.choice([0, 10]),
-            "power_watts": 16,
-        }  # fmt: skip
-        rules |= {"media": [near, far], "power_usd_per_watt": r.choice([0, 5])}
+        rules |= drawn_lengths(r)
     pins: dict[str, object] = {"fabric.tiers": 4} if r.random() < 0.5 else {}
     i = instance(r.randint(1, 2), *switches, optics_usd=r.choice([0, 100]), max_tiers=4, pins=pins, **rules)
     racks = r.randint(8, 20)
