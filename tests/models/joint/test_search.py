@@ -96,7 +96,7 @@ def test_the_first_plan_comes_before_the_last_strategy_is_looked_at(monkeypatch:
 @pytest.mark.slow
 def test_columns_that_no_money_pays_are_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few columns are opened where the fabric of most is out of reach; the optimum is that of opening all."""
-    i = one_dear_rack(max_batch_tokens=1e6)
+    i = one_dear_rack(max_batch_tokens=4e5)
     found = solved(i)
     monkeypatch.setattr(days, "FEW_SHAPES", 0)
     every = solved(i)
