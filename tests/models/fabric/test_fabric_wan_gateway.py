@@ -94,14 +94,6 @@ def test_a_wan_gateway_takes_uplinks_that_make_it_cores(gbps: float, spine_up: i
         assert not ticked.twice and not ticked.absent
 
 
-def test_rails_apart_have_a_wan_gateway_each() -> None:
-    """Rails that nothing joins share the rate."""
-    # Two ports for 1,600 Gbps over two networks, one in each, and four for a little more.
-    i = instance(2, switch(8, 100_000), families=["rail-only"])
-    found = [cheapest(i, dataclasses.replace(request(4), wan_gbps=g)).design for g in (1600.0, 1601.0)]
-    assert [(d.wan_gateways, d.wan_gateway_links) for d in found] == [(2, 2), (2, 4)]
-
-
 def test_lengths_price_the_wan_gateway_as_the_bill_does() -> None:
     """By reach the search and the bill agree to the cent a link."""
     media = [

@@ -197,59 +197,6 @@ def test_a_wan_gateway_finds_no_port(kind: type[Dragonfly], side: dict[str, int]
     assert dataclasses.replace(d, wan_ports=most + 1).faults() == [said]
 
 
-@settings(deadline=None)
-@given(dragonflies(), st.integers(0, 10**6))
-def test_shortest_paths_carry_what_is_counted_on(d: Dragonfly, seed: int) -> None:
-    """With any partner for every endpoint no link between routers or groups carries more than the exits say."""
-    # On shortest paths.
-    if d.valiant or d.tiers == 2 or d.networks > 1:
-        return
-    loads = _loads(d, np.random.default_rng(seed))
-    ends = d.racks * d.rails * d.rail_gpus
-    leaving_leaf, leaving_pod = (max(loads[0].values(), default=0.0), max(loads[1].values(), default=0.0))
-    assert ends and max(loads[2].values(), default=0.0) <= max(leaving_leaf / d.leaf_exit, 0.0) + 1e-9
-    assert max(loads[3].values(), default=0.0) <= (leaving_pod / d.pod_exit if d.pods > 1 else 0.0) + 1e-9
-
-
-def _loads(d: Dragonfly, rng: np.random.Generator) -> tuple[dict, dict, dict, dict]:
-    """Send one flow from every endpoint to its partner."""
-    # Flows leaving (or entering) routers and groups, loads by bundle link and group link.
-    n = d.racks * d.rails * d.rail_gpus
-    ends = next(c for c in lay(d, block=10**6) if c.low_tier == "gpu")
-    leaf = dict(zip(ends.low.tolist(), ends.high.tolist(), strict=False))
-    group = dict(enumerate(groups_of(d, "leaf", np.arange(d.leaves)).tolist()))
-    gates: dict[tuple[int, int], list[tuple[int, int]]] = {}
-    for c in (c for c in lay(d, block=10**6) if c.low_tier == c.high_tier):
-        for a, b in zip(c.low.tolist(), c.high.tolist(), strict=True):
-            if group[a] != group[b]:
-                gates.setdefault((group[a], group[b]), []).append((a, b))
-                gates.setdefault((group[b], group[a]), []).append((b, a))
-    out, leave, local, between = {}, {}, {}, {}
-
-    def add(table: dict, key: object, amount: float) -> None:
-        table[key] = table.get(key, 0.0) + amount
-
-    for src, dst in enumerate(rng.permutation(n).tolist()):
-        a, b = leaf[src], leaf[dst]
-        if a == b:
-            continue
-        add(out, ("from", a), 1.0)
-        add(out, ("to", b), 1.0)
-        if group[a] == group[b]:
-            add(local, (a, b), 1 / d.leaf_bundle)
-            continue
-        add(leave, ("from", group[a]), 1.0)
-        add(leave, ("to", group[b]), 1.0)
-        ways = gates[group[a], group[b]]
-        add(between, (group[a], group[b]), 1 / len(ways))
-        for g, h in ways:
-            if g != a:
-                add(local, (a, g), 1 / len(ways) / d.leaf_bundle)
-            if h != b:
-                add(local, (h, b), 1 / len(ways) / d.leaf_bundle)
-    return out, leave, local, between
-
-
 def test_pairs_by_number_are_exact() -> None:
     """Pair j·(j - 1)/2 + i is of i and j: the first and the last of j, also where its root is rounded to another."""
     js = [2, 3, 1000, *(10**9 - k for k in range(50)), *(94_906_267 + k for k in range(50))]
