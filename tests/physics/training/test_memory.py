@@ -5,8 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from training_toys import accelerator, layout, machine_of, precision_of, shape
 
 from planner.instance.workload import Experts, LatentAttention, Model
@@ -110,17 +108,6 @@ def test_stage_1_divides_the_master_copy_too(weights, working, gradients, stays,
         assert memory.state_bytes(1.0, p, zero_stage=1, shards=shards) == pytest.approx(stays + divided / shards)
 
 
-@given(st.integers(0, 3), st.integers(1, 1000))
-def test_state_never_grows_with_shards_or_stage(zero: int, shards: int) -> None:
-    size = memory.state_bytes(1.0, MIXED_BYTES, zero_stage=zero, shards=shards)
-    assert (
-        memory.state_bytes(1.0, MIXED_BYTES, zero_stage=zero, shards=shards + 1)
-        <= size
-        <= memory.state_bytes(1.0, MIXED_BYTES, zero_stage=0, shards=1)
-    )
-    assert memory.state_bytes(1.0, MIXED_BYTES, zero_stage=zero, shards=1) == 18
-
-
 @pytest.mark.parametrize(
     ("tied", "stage", "p", "copies"),
     [(True, 0, 1, 1), (False, 0, 1, 2), (True, 0, 4, 1), (True, 3, 4, 1), (False, 3, 4, 1), (True, 1, 4, 0)],
@@ -134,14 +121,6 @@ def test_embedding_and_head_by_stage(tied: bool, stage: int, p: int, copies: int
 def test_usable_memory() -> None:
     """The fraction is kept first, then the constant."""
     assert memory.usable_bytes(80e9, 0.05, 1e9) == pytest.approx(75e9)
-
-
-@given(st.sampled_from([1, 2, 4, 8, 16, 32]), st.sampled_from(["none", "selective", "full"]), st.booleans())
-def test_activations_fall_with_tp_sp_and_recompute(t: int, recompute: memory.Recompute, sp: bool) -> None:
-    size = per_layer(GPT22, t, recompute, sp)
-    assert per_layer(GPT22, 2 * t, recompute, sp) <= size
-    assert per_layer(GPT22, t, recompute, True) <= size
-    assert per_layer(GPT22, t, "full", sp) <= per_layer(GPT22, t, "selective", sp) < per_layer(GPT22, t, "none", sp)
 
 
 def held_by_a_rank(model: Model, s: int, c: int, recompute: memory.Recompute) -> float:
