@@ -26,7 +26,6 @@ class Fabric:
 
 def built_order(stages: int, blocks: int, unit: int, stripes: int) -> list[list[int]]:
     """Lay the racks of a site down one after another: stripe by stripe, block by block, stage by stage."""
-    # Return the racks of each stage.
     sizes = [stages // stripes + (k < stages % stripes) for k in range(stripes)]
     ranks: list[list[int]] = [[] for _ in range(stages)]
     rack, first = 0, 0

@@ -282,7 +282,6 @@ class Toy:
 
     def plans(self, c: Column, sizes: tuple[int, ...], shards: int, limit: float = math.inf) -> Iterator[Plan]:
         """Yield the plans of a column in a shape that the budget pays and that take at most so many seconds."""
-        # Of each fibre, round trip and slowdowns the cheapest.
         racks = sizes[0] * c.block.stage_racks
         for rtt, splits in self.splits_of(c.block.blocks(c.d))[sizes].items():
             for waves, level in itertools.product(self._waves(sizes), self.levels(c.block, sizes, c.v > 1)):

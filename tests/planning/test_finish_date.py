@@ -37,7 +37,6 @@ FIXED = {  # of layouts, so that explanations take a moment
 @cache
 def asked(seed: int, *, forced: bool = False, hardware: float = 0.0) -> Instance:
     """Return a toy that trains for about a year and whose sites are ready after some months, drawn."""
-    # `forced`: several sites must be open.
     i, drawn = toy(seed, sites=3, forced=forced), random.Random(seed)
     days = solve_joint(i, Options(), lambda _: None).days
     assert days is not None and i.grid is not None

@@ -31,7 +31,6 @@ def plan() -> Plan:
 
 def test_patterns_send_and_receive_once() -> None:
     """Every host of a permutation sends to one other and receives once; stages send rank to rank."""
-    # Rings and all-to-all stay in their group.
     slots = np.arange(10) * 3
     p = traffic.permutation(slots, 5.0, 1)
     assert sorted(p.source) == sorted(p.target) == slots.tolist()
@@ -191,7 +190,6 @@ def test_a_plan_that_cannot_be_simulated_is_named(plan: Plan) -> None:
 
 def test_the_command_prints_text_or_json_and_no_traceback(tmp_path: Path, plan: Plan) -> None:
     """The command prints a summary, or the result as JSON and nothing else."""
-    # A mistake ends in exit code 2 and a message.
     fabric, planned = tmp_path / "fabric.json", tmp_path / "plan.json"
     fabric.write_text(json.dumps(K8))
     planned.write_text(plan.model_dump_json())

@@ -78,7 +78,6 @@ def test_spraying_is_ideal_on_a_symmetric_tree(ratio: int) -> None:
 @pytest.mark.parametrize("ratio", [1, 2])
 def test_spraying_is_ideal_on_four_symmetric_tiers(ratio: int) -> None:
     """A designed tree of four tiers in zones is sprayed within 1 % of the ideal, hashing is not."""
-    # The ideal is the design's oversubscription.
     pod = {"leaf_bundle": 1, "rails_per_pod": 1, "domains_per_pod": 4, "spine_up": 4, "spine_bundle": 1}
     zone = {"rails_per_zone": 1, "domains_per_zone": 16, "core_up": 4 // ratio, "core_bundle": 1}
     d = Design(ports=8, rails=1, racks=512, leaf_down=4, leaf_up=4, **pod, **zone)

@@ -215,7 +215,6 @@ SHAPES = [
 @given(st.sampled_from(SHAPES), st.integers(0, 1000), st.integers(0, 12))
 def test_agrees_with_every_path_walked(fabric: Fabric, seed: int, failed: int) -> None:
     """The fullest link of each flow of a permutation is as full as with every bundle a link of its own."""
-    # Where one finds no path, both say so.
     tree = tree_of_fabric(fabric)
     flows = permutation(tree.slots, 1.0, seed)
     alive = Alive(tree, failed_cables(tree, min(failed, switch_cables(tree)), seed))

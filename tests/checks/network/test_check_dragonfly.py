@@ -1,5 +1,4 @@
 """Rules of the fabric over dragonflies: a plan passes as solved, and each edit names its rule."""
-# Exports agree with it.
 
 import json
 from functools import cache

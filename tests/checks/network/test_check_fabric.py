@@ -245,7 +245,6 @@ def test_rules_of_the_instance_reach_the_fabric(change: dict[str, Any], rule: st
 @pytest.mark.parametrize(("gbps", "broken"), [(0.016, set()), (0.0159, {"switch"})])
 def test_a_split_port_carries_its_nics(gbps: float, broken: set[str]) -> None:
     """Two NICs of 1 MB/s on one port need 16 Mbps, and a switch that splits its ports."""
-    # Half the uplinks then carry as much.
     boxes = [{**BOX, "port_gbps": gbps, "breakout": 2}]
     plan = worked(instance_with(network__switches=boxes), split=2, leaf_up=2, leaf_bundle=1)
     assert {n.partition("[")[0] for n in named(plan)} == broken

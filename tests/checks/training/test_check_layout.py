@@ -85,7 +85,6 @@ def test_more_chunks_than_layers() -> None:
 @pytest.mark.parametrize("pins", [{}, {"layout.zero_stage": 1, "layout.virtual_stages": 2}])
 def test_the_framework_has_what_the_layout_asks(has: dict[str, Any], broken: set[str], pins: dict[str, Any]) -> None:
     """A layout with ZeRO-1, TP, sequence parallelism and an interleaved pipeline is refused where one is missing."""
-    # Pinned or not.
     asked = instance_with(workload__software={"name": "own", **has}, pins=pins)
     assert rules(worked(asked)) == broken
 

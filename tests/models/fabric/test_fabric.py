@@ -134,7 +134,6 @@ FAMILIES = {"rail": lambda g: (g, 1, 1), "rack": lambda g: (1, g, 1), "rail-only
 
 def designs_by_family(i: Instance, r: FabricRequest) -> Iterator[tuple[Switch, Design]]:
     """Yield every design of every switch, family and number of lanes that the instance allows."""
-    # With the spare ports that it asks for.
     n, gpus = i.network, i.hardware.rack.gpus
     for s, family in itertools.product(n.switches, n.families):
         rails, width, apart = FAMILIES[family](gpus)
@@ -208,7 +207,6 @@ def test_split_ports_agree_with_brute_force(seed: int) -> None:
 @pytest.mark.parametrize("seed", [*range(14), *more(*range(14, 80))])
 def test_families_agree_with_brute_force(seed: int) -> None:
     """Over families, lanes, spares, the floor between pods and prices by reach."""
-    # The cost is that of the best design of all.
     i, r = family_case(seed)
     compare_families(dearer(i, seed), r)
 

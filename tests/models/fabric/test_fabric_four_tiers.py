@@ -136,7 +136,6 @@ def wide_case(seed: int) -> tuple[Instance, FabricRequest]:
 @pytest.mark.parametrize("seed", [*range(24), *more(*range(24, 60))])
 def test_families_and_lengths_agree_with_brute_force(seed: int) -> None:
     """Over families, lanes, split ports, spares, a WAN gateway and prices by length."""
-    # The cost is that of the best design of all.
     i, r = wide_case(seed)
     compare(dearer(i, seed), r)
 
@@ -163,7 +162,6 @@ def test_bounds_shut_four_tiers_out() -> None:
 
 def test_a_window_for_the_zone_sets_its_uplinks() -> None:
     """Zones of many groups' pipelines need uplinks that hide what leaves them."""
-    # Half the window takes twice the links out of a zone.
     found = [
         cheapest(instance(1, switch(4, 5000), max_tiers=4, pins={"fabric.tiers": 4}), request(16, send=hop)).design
         for hop in (2.0, 1.0)

@@ -136,7 +136,6 @@ def test_the_exchange_takes_uplinks(gbps: float, group: int, up: int) -> None:
 
 def test_the_exchange_needs_a_way_out_of_the_only_domain() -> None:
     """Rails of one leaf domain meet at spines for nothing but the exchange."""
-    # Which then says how many uplinks they have.
     i = instance(4, switch(16, 5000), pins={"fabric.leaf_down_ports": 8})
     r = dataclasses.replace(request(8), wan_gbps=12_800, exchange_gbps=12_800)
     d = cheapest(i, r).design

@@ -149,7 +149,6 @@ def test_a_cheap_box_against_one_that_draws_little() -> None:
 
 def test_larger_leaves_are_on_the_frontier_of_leaf_size() -> None:
     """Each larger leaf domain is worth its price."""
-    # So sizes and prices rise together, up to the whole site on one switch.
     i, r = instance(2, switch(8, 500), switch(16, 9000)), request(12, send=4.0)
     found = alternatives(i, r, Options(), axes=("cost", "leaf"))
     sizes = [int(a.choices["leaf_domain_racks"]) for a in found]

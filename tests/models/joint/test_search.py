@@ -1,5 +1,4 @@
 """How the joint search ends, what it keeps for other budgets, and which pins it takes."""
-# And its bounds against the exact times of columns.
 
 import math
 from dataclasses import replace

@@ -138,7 +138,6 @@ def groups_of(d: Dragonfly, tier: str, box: np.ndarray) -> np.ndarray:
 @given(dragonflies())
 def test_all_pairs_are_joined_alike(d: Dragonfly) -> None:
     """Every two routers of a group have one bundle, every two groups of a network the same links."""
-    # Spread over switches within one.
     local: dict[tuple[int, int], int] = {}
     between: dict[tuple[int, int], int] = {}
     at: dict[int, int] = {}
@@ -165,7 +164,6 @@ def test_all_pairs_are_joined_alike(d: Dragonfly) -> None:
 @given(dragonflies())
 def test_a_wan_gateway_is_spread(d: Dragonfly) -> None:
     """Its links go to every group of its network alike, and inside a group to every switch alike, give or take one."""
-    # No switch has more up than out.
     held = [c for c in lay(d, block=10**6) if c.low_tier == "wan-gateway"]
     tier, n = d.top[0], d.top[1] * d.networks
     at = np.zeros(n, np.int64)
@@ -190,7 +188,6 @@ def test_a_wan_gateway_is_spread(d: Dragonfly) -> None:
 )  # fmt: skip
 def test_a_wan_gateway_finds_no_port(kind: type[Dragonfly], side: dict[str, int], most: int, said: str) -> None:
     """As many links as switches have ports free for them can be wired, one more cannot."""
-    # Both sides are said in numbers.
     same = {"rails": 1, "racks": 18, "leaf_down": 3, "leaf_bundle": 1, "rails_per_pod": 1, "group_links": 2, **side}
     d = dataclasses.replace(made(kind, **same), ports=8)
     assert dataclasses.replace(d, wan_ports=most).faults() == []

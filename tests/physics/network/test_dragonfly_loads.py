@@ -1,5 +1,4 @@
 """What flows of a dragonfly can count on, tested against the load of every link."""
-# Each path of each flow walked over the cables as laid.
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -87,7 +86,6 @@ def inside(w: Wires, a: int, b: int, *, spread: bool) -> Path:
 
 def valiant(w: Wires, a: int, b: int) -> Path:
     """Return the hops of a flow by way of a random link out of its group."""
-    # A random leaf of the group that this leads to.
     g, h = w.group["leaf"][a], w.group["leaf"][b]
     if g == h:
         return inside(w, a, b, spread=True)
@@ -121,7 +119,6 @@ def partners(d: Dragonfly, w: Wires, rng: np.random.Generator, *, shifted: bool)
 
 def loads(d: Dragonfly, w: Wires, pairs: list[tuple[int, int]]) -> tuple[float, float]:
     """Return the largest load of a cable inside groups and of one between groups."""
-    # With one flow for each pair of endpoints.
     load: dict[Hop, float] = defaultdict(float)
     known: dict[tuple[int, int], Path] = {}
     for src, dst in pairs:
@@ -138,7 +135,6 @@ def loads(d: Dragonfly, w: Wires, pairs: list[tuple[int, int]]) -> tuple[float, 
 @given(dragonflies(), st.integers(0, 10**6), st.booleans())
 def test_no_link_is_overrun(d: Dragonfly, seed: int, shifted: bool) -> None:
     """Where as much leaves a leaf and a group as their exits say, no link carries more than it can."""
-    # Whoever sends to whom.
     if d.networks > 1:
         return
     w = Wires(d)
@@ -151,7 +147,6 @@ def test_no_link_is_overrun(d: Dragonfly, seed: int, shifted: bool) -> None:
 @pytest.mark.parametrize(("size", "groups", "links"), [(4, 9, 1), (4, 9, 2), (3, 5, 1), (4, 7, 1), (2, 9, 2)])
 def test_groups_that_all_send_to_one_other_come_near(kind: type[Dragonfly], size: int, groups: int, links: int) -> None:
     """Of every shift of groups the worst loads links between groups exactly as counted."""
-    # Those inside by at least half of it.
     side = {
         "rails": 1, "leaf_down": 2, "leaf_bundle": 1, "rails_per_pod": 1, "domains_per_pod": size, "group_links": links,
         "valiant": True,

@@ -267,7 +267,6 @@ def test_leaves_of_64_ports_under_spines_of_128() -> None:
 
 def test_four_tiers_are_wirable_at_every_edge() -> None:
     """The design that the cases of zones break uses every port of a core."""
-    # Every one of a super-spine with 32 racks.
     d = changed(**ZONE, racks=32)
     assert not unwirable(d, cross_rail=True)
     assert (d.tiers, d.zones, d.core_pods) == (4, 4, 2)
@@ -277,7 +276,6 @@ def test_four_tiers_are_wirable_at_every_edge() -> None:
 @pytest.mark.parametrize("ports", [2, 4, 6, 8])
 def test_four_tiers_of_a_k_ary_tree(ports: int) -> None:
     """The full tree of 2·(k/2)^4 endpoints has the switches and links that the closed forms say."""
-    # One endpoint more cannot be wired.
     half = ports // 2
     d = Design(
         ports=ports, rails=1, racks=2 * half**4, leaf_down=half, leaf_up=half, leaf_bundle=1,
@@ -374,7 +372,6 @@ def test_wirable_means_that_cables_fit_and_all_gpus_meet(d: Design) -> None:
 @given(designs())
 def test_refused_means_that_full_boxes_overflow_or_gpus_are_apart(d: Design) -> None:
     """Where every domain and pod is full, a refused design has a switch without enough ports."""
-    # Or GPUs that never meet.
     full = d.tiers == 1 or (
         d.racks % d.leaf_down == 0 and d.domains % d.domains_per_pod == 0 and d.rails % d.rails_per_pod == 0
     )

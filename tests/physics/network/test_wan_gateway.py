@@ -118,7 +118,6 @@ def test_links_go_to_the_top_tier_in_turn() -> None:
 
 def test_gradients_leave_by_each_link_that_trains() -> None:
     """A site with two links sends on both in the time, on one where its other end does not train."""
-    # Nothing where it does not itself.
     links = (link("a", "b", 400), link("a", "c", 400))
     wan = Wan(round_trips=0)
     assert exchange_gbps(wan, links, None, "a", {"a", "b", "c"}, (1e9, 0.5)) == 2 * 16

@@ -135,7 +135,6 @@ def test_casts_cost_only_narrow_types() -> None:
 
 def test_tensor_exchange_moves_the_entire_tensor() -> None:
     """Two all-reduces of 64 B at 100 B/s and 0.5 s take 2·1.64 s over 2 ranks, 2·3.96 s over 4, and nothing on one."""
-    # Sequence parallelism changes nothing.
     assert layer_time.tensor_exchange_seconds(machine(), shape(1), DENSE) == 0
     assert layer_time.tensor_exchange_seconds(machine(), shape(2), DENSE) == pytest.approx(2 * 1.64)
     assert layer_time.tensor_exchange_seconds(machine(), shape(4), DENSE) == pytest.approx(2 * (6 * 0.5 + 1.5 * 0.64))

@@ -150,7 +150,6 @@ def test_a_short_last_round_is_bounded(p: int, v: int, whole: int, data: st.Data
 @given(st.integers(2, 5), st.integers(2, 3), st.data(), seconds, seconds)
 def test_longer_rounds_wait_for_nothing_and_keep_more(p: int, v: int, data: st.DataObject, f: int, b: int) -> None:
     """Megatron-Core's rounds of n > p micro-batches lose no time if the last has p or more."""
-    # They keep (v-1)·(n-p) more chunks.
     m = data.draw(st.integers(2 * p, 4 * p))
     n = next(n for n in range(p, m + 1) if m % n == 0 or m % n >= p)
     assert run_1f1b(p, v, m, (f, b, 0), rounds=n) == v * m * (f + b) + schedule.bubble_seconds("1f1b", p, v, f, b, 0, 0)

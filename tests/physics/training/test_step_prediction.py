@@ -58,7 +58,6 @@ def chunks(layers: int, v: int) -> list[int]:
 
 def by_formula(p: int, v: int, m: int, most: int, f: float, b: float) -> float:
     """Seconds by the formulas: the slowest stage for each effective micro-batch."""
-    # The largest chunk on every other stage, and the excess.
     whole = float(schedule.effective_micro_batches(m, p, v)) * most * (f + b) + (p - 1) * -(-most // v) * (f + b)
     return whole + schedule.excess_seconds(p, v, m, most, 0, (f, b, f))
 
@@ -90,8 +89,7 @@ def test_the_excess_is_bounded_from_below(p, v, more, rounds, data, f, b) -> Non
 @settings(max_examples=50, deadline=None)
 @given(st.integers(2, 6), st.integers(1, 3), st.integers(1, 17), st.data(), st.integers(1, 9), st.integers(1, 9))
 def test_unequal_stages_take_no_longer_than_the_largest_everywhere(p, v, m, data, f, b) -> None:
-    """A pipeline of unequal stages, or with a short last round."""
-    # Takes no longer than the formulas say of its largest stage.
+    """Unequal stages, or a short last round, take no longer than the formulas say of the largest stage."""
     layers = [data.draw(st.integers(v, v + 4)) for _ in range(p)]
     m = m if v == 1 else max(m, p)
     assert finish(p, v, m, [chunks(n, v) for n in layers], f, b) <= by_formula(p, v, m, max(layers), f, b) * (1 + 1e-12)
@@ -113,7 +111,6 @@ def test_stages_queue_on_shared_links(items: int, service: float, spacing: float
 )
 def test_the_queue_covers_interleaved_chunks(p: int, v: int, m: int, service: float) -> None:
     """Chunks exchanged as their last backward passes end are done no later than the formula says."""
-    # Beside the exchange of one.
     f, b = 1.0, 2.0
     done = run(p, v, m, lambda _, kind, __: f if kind == "F" else b)
     ends = [t for (kind, _, k), t in done.items() if kind == "B" and k == m - 1]
@@ -260,7 +257,6 @@ def test_each_micro_batch_pays_for_its_gathers(zero: int, each: float, end: floa
 
 def test_what_a_framework_cannot_run() -> None:
     """A framework without ZeRO-3, or with it only where there is no pipeline, says so; one without a word has all."""
-    # The message has what it has.
     assert list(unsupported(machine().software, strategy(3))) == []
     old = machine(zero_stages=[1, 0]).software
     assert list(unsupported(old, strategy(3))) == ["zero_stage 3: toy has ZeRO stages 0, 1"]
