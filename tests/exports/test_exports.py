@@ -227,10 +227,6 @@ def test_a_bill_lists_cables_by_place_and_medium() -> None:
     assert [r["part"] for r in bill if r["where"] == "leaf to leaf"] == order
 
 
-def test_prices_of_a_bill_are_dollars_and_cents() -> None:
-    assert [fabric_parts._usd(cents) for cents in (0, 5, 100, 12_345)] == ["0.00", "0.05", "1.00", "123.45"]
-
-
 TREES = {name: x for name, x in BUILT.items() if not ("dragonfly" in name or "gateway" in name)}
 TREES |= {name: built(DESIGNS[name]) for name in ("rail 16k", "rail-only 1k")}
 
