@@ -14,7 +14,7 @@ import typer.main
 import typer.testing
 
 QUICK_CASES = 4  # of a test over seeds in the quick tier, always the same ones
-CASES = 8  # of a test over seeds in both tiers; scripts/verify/all_seeds.py has the others
+CASES = 6  # of a test over seeds in both tiers; scripts/verify/all_seeds.py has the others
 OF_A_TERMINAL = "COLUMNS", "LINES", "FORCE_COLOR"  # they change how wide and how coloured a command prints
 MAX_CPU_SECONDS = 2.0  # of a quick test, with the processes that it starts; tiers.py leaves half of it for noise
 NOISE = 3.0  # times as much on a loaded machine, or where no test before has filled what a worker keeps

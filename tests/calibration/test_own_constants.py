@@ -23,11 +23,7 @@ from planner.instance.workload import Software, catalogue
 from planner.sweeps.sweep_run import SweepOptions, tasks_for
 
 STEP = CODE + "step_seconds"
-TRUE = {
-    GPU + "gemm_efficiency.max_share.bf16": 0.55,
-    STEP: 0.035,
-    CODE + "microbatch_seconds": 0.004,
-}
+TRUE = {GPU + "gemm_efficiency.max_share.bf16": 0.55, STEP: 0.035, CODE + "microbatch_seconds": 0.004}
 
 
 @pytest.fixture(scope="module", params=slow(6, 12), ids="{} lines".format)
@@ -39,10 +35,8 @@ def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.mark.parametrize("path", TRUE)
 def test_known_constants_come_back(found: MeasuredConstants, path: str) -> None:
-    """Of lines without noise the true values lie within a standard deviation; what is known beforehand draws a little.
-
-    The interval of 90 % has 3.29 of these.
-    """
+    """Without noise the true values lie within a standard deviation; what is known beforehand draws a little."""
+    # The interval of 90 % has 3.29 of these.
     x = found.values[path]
     assert x.interval[0] <= TRUE[path] <= x.interval[1]
     off, low, high = abs(np.log(x.value / TRUE[path])), *np.log(x.interval)
@@ -216,7 +210,6 @@ def test_constants_of_another_machine_are_refused(found: MeasuredConstants) -> N
     ],
 )
 def test_wrong_constants_are_refused(found: MeasuredConstants, change: dict[str, Any], message: str) -> None:
-    """A file of constants that was changed by hand is refused where it is wrong."""
     data = found.model_dump(mode="json")
     if isinstance(change.get("values"), dict):
         change = {"values": dict.fromkeys(change["values"], data["values"][STEP])}
@@ -368,7 +361,6 @@ def test_a_wrong_cell_is_named(tmp_path: Path, header: tuple[str, ...], cells: d
     ],
 )
 def test_a_wrong_table_is_named(tmp_path: Path, text: str, message: str) -> None:
-    """A table that cannot be read is refused with its reason."""
     path = tmp_path / "log.csv"
     path.write_text(text)
     with pytest.raises(InputError) as caught:
@@ -388,10 +380,7 @@ def test_one_machine_a_table(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (
-            ["--accelerator", "H1000"],
-            "--accelerator: 'H1000' is no entry of the catalogue's accelerators; did you",
-        ),
+        (["--accelerator", "H1000"], "--accelerator: 'H1000' is no entry of the catalogue's accelerators; did you"),
         (["--accelerator", "H100", "--software", "none"], "--software: 'none' is no entry"),
         (["--accelerator", "H100", "-o", "/nowhere/c.json"], "/nowhere/c.json: its folder does not exist"),
         ([], "line 2: column accelerator: is missing"),

@@ -44,7 +44,6 @@ def test_noise_moves_little(noise: float) -> None:
 @pytest.mark.parametrize("factor", [0.7, 0.9, 1.05, 1.3, 1.8])
 @pytest.mark.parametrize("lines", [4, 12])
 def test_one_factor_moves_all_alike(factor: float, lines: int) -> None:
-    """Lines that are all off by one factor move the common one, also where no line is of one constant alone."""
     found = of_factor(factor, lines)
     assert found.mean == pytest.approx(np.log(factor) * RATES, abs=0.05 * abs(np.log(factor)))
     assert found.left_out == pytest.approx(0.0, abs=0.6 / lines * abs(np.log(factor)))

@@ -25,13 +25,9 @@ from planner.plan.plan import runs
 from planner.planning.load import load_instance
 
 TYPES: dict[str, type[Sourced]] = {
-    "accelerators": Accelerator,
-    "racks": Rack,
-    "switches": Switch,
-    "models": Model,
-    "media": Medium,
+    "accelerators": Accelerator, "racks": Rack, "switches": Switch, "models": Model, "media": Medium,
     "software": Software,
-}
+}  # fmt: skip
 # Billions of parameters by model; of nemotron-3-22b with what the matrices leave out.
 NOMINAL = """gpt3-175b 175, megatron-22b 22, megatron-530b 530, megatron-1t 1008, llama3-70b 70.6, llama3-405b 405,
     agache-50t 52500, agache-100t 99200, turing-530b 530, nemotron-4-340b 341, llama-2-7b 6.74, llama-2-13b 13.02,
@@ -86,7 +82,6 @@ def test_catalogue_has_the_generations():
 
 
 def test_racks_say_which_accelerators_they_are_built_for():
-    """Each rack has at least one accelerator of the catalogue and where that is from."""
     built_for = catalogue("rack_accelerators")
     assert set(built_for) == set(catalogue("racks"))
     for name, entry in built_for.items():
@@ -352,5 +347,4 @@ def test_an_inline_accelerator_like_one_of_the_catalogue(pooled: bool) -> None:
     ids=["accelerators", "accelerators of racks", "racks", "models", "frameworks"],
 )
 def test_names_of_measured_rows_lead_to_the_catalogue(names: list[str], kind: str) -> None:
-    """Every name that a table of measured rows may lead to is an entry."""
     assert set(names) <= set(catalogue(kind))

@@ -194,7 +194,6 @@ def test_budget_edges(budget: float, broken: set[str]) -> None:
 
 
 def test_years_of_operation_count() -> None:
-    """With two years counted, energy is part of the total."""
     energy = PLAN.cost.opex_usd_per_year["energy"]
     assert rules(small(limits__operation_years=2, limits__budget_usd=TOTAL + 2 * energy)) == set()
     assert rules(small(limits__operation_years=2, limits__budget_usd=TOTAL + 2 * energy - 1)) == {"budget"}

@@ -40,7 +40,6 @@ def test_the_table_and_what_is_proven(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_plan_stands_for_its_instance(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The curve of a plan's file is that of its instance, and starts anew, which is said."""
     answer_with(monkeypatch, made(curve()))
     file = tmp_path / "plan.json"
     file.write_text(small().model_dump_json())
@@ -89,25 +88,15 @@ def test_progress_reaches_the_caller(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     ("changes", "status", "text"),
     [
         ({}, Exit.DONE, "a row is within 9.9 %"),
-        (
-            {"epsilon": 0.1, "most_usd": None},
-            Exit.DONE,
-            "For every plan in less than 800 days a row is within 10 %",
-        ),
-        (
-            {"epsilon": 0.34123, "stopped": "limit"},
-            Exit.LIMIT,
-            "ended by its limit before 10 % was proven.\n",
-        ),
+        ({"epsilon": 0.1, "most_usd": None}, Exit.DONE, "For every plan in less than 800 days a row is within 10 %"),
+        ({"epsilon": 0.34123, "stopped": "limit"}, Exit.LIMIT, "ended by its limit before 10 % was proven.\n"),
         ({"epsilon": 0.34123, "stopped": "limit"}, Exit.LIMIT, "within 35 % in money"),
         ({"epsilon": 0.08, "stopped": "limit"}, Exit.DONE, "within 8 %"),
         ({"epsilon": None, "stopped": "limit"}, Exit.LIMIT, "Of other plans nothing is proven."),
         ({"epsilon": 0.5, "stopped": "interrupted"}, Exit.INTERRUPTED, "ended by an interrupt before"),
     ],
 )
-def test_exit_statuses_with_plans(
-    changes: dict[str, Any], status: int, text: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_exit_statuses_with_plans(changes, status, text, monkeypatch):
     """0 where the share asked for is proven, 4 where a limit came first, 130 at Ctrl-C; the share is rounded up."""
     answer_with(monkeypatch, made(curve(**changes)))
     done = run_here("frontier", "one-rack")
@@ -128,9 +117,7 @@ def test_exit_statuses_with_plans(
         ("interrupted", Exit.INTERRUPTED, "no plan so far: the search was ended by an interrupt"),
     ],
 )
-def test_exit_statuses_without_plans(
-    stopped: str, status: int, text: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_exit_statuses_without_plans(stopped, status, text, monkeypatch, tmp_path):
     """3 where it is proven that no plan keeps the bounds; a picture and rows are written all the same, empty."""
     answer_with(monkeypatch, made(curve((), epsilon=None, stopped=stopped)))
     done = run_here("frontier", "one-rack", "-o", tmp_path / "rows.jsonl", "--plot", tmp_path / "a.svg")

@@ -33,7 +33,6 @@ def run(*words: str) -> Result:
 
 
 def test_version_and_help() -> None:
-    """The version, and in the help the exit statuses and the completion of shells."""
     assert run("--version").output == f"planner {planner.__version__}\n"
     text = run("--help").output
     assert "Exit status: 0 done" in text and "3 proven" in text and "--install-completion" in text
@@ -75,7 +74,6 @@ def test_catalogue_of_all_and_of_one() -> None:
 
 @pytest.mark.parametrize("accelerator", sorted(x for x in catalogue("accelerators") if racks_with(x)))
 def test_first_instances_load(accelerator: str) -> None:
-    """A first instance of every accelerator that has a rack, at sites and as one cluster, is one that can be solved."""
     dtypes = catalogue("accelerators")[accelerator]["peak_flop_per_second"]
     for sites in (0, 2):
         text = first_instance(Wish(accelerator=accelerator, sites=sites, budget_usd=3e9))
@@ -87,7 +85,6 @@ def test_first_instances_load(accelerator: str) -> None:
 
 
 def test_racks_of_accelerators() -> None:
-    """The rack of an accelerator is the first that is built for it."""
     assert rack_of("B200") == "DGX-B200"
     assert rack_of("GB200") == "GB200-NVL72"
     assert rack_of("A100-40GB") == "DGX-A100"
@@ -108,7 +105,6 @@ def test_a_first_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_first_instance_of_ones_own_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The model's file is named from the folder of the instance that is written."""
     monkeypatch.chdir(tmp_path)
     config = json.loads((ROOT / "tests" / "imports" / "hf_configs" / "qwen2.5-7b.json").read_text())["config"]
     (tmp_path / "qwen.json").write_text(json.dumps(config))
@@ -251,10 +247,7 @@ INSTANCE = json.loads((ROOT / "instances" / "one-rack.json").read_text())
         ("show", {"$defs": {}, "properties": {}}, ("x.json: is a JSON Schema, where a plan is due", "give a plan")),
     ],
 )
-def test_files_know_their_kind(
-    command: str, data: Any, lines: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A file of another kind is named as what it is, with what to do, in two lines."""
+def test_files_know_their_kind(command, data, lines, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "x.json").write_text(json.dumps(data))
     result = run(command, "x.json")
@@ -264,7 +257,6 @@ def test_files_know_their_kind(
 
 
 def test_yaml_is_no_plan(tmp_path: Path) -> None:
-    """A YAML file where a plan is due is an instance, most likely."""
     result = run("check", str(tmp_path / "own.yaml"))
     assert "is YAML, where a plan (JSON) is due\nmake a plan of an instance" in str(result.exception)
 
@@ -279,18 +271,8 @@ def test_an_alias_and_its_name() -> None:
 
 
 WORDS = (
-    "str",
-    "int",
-    "float",
-    "Model",
-    "function",
-    "tagged",
-    "constrained",
-    "list[",
-    "dict[",
-    "literal",
-    "is_instance",
-)
+    "str", "int", "float", "Model", "function", "tagged", "constrained", "list[", "dict[", "literal", "is_instance",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -78,29 +78,18 @@ TABLE_READERS: dict[str, tuple[str, Callable[[Path], Any]]] = {
 }
 READERS = JSON_READERS | TABLE_READERS
 BYTES = {
-    "utf-16": '{"a": 1}\n'.encode("utf-16"),
-    "utf-16 without a mark": "a,b\n1,2\n".encode("utf-16-le"),
-    "binary": bytes(range(256)) * 4,
-    "zeros": bytes(64),
-    "no utf-8": b'{"a": "\xff"}\n',
-}
+    "utf-16": '{"a": 1}\n'.encode("utf-16"), "utf-16 without a mark": "a,b\n1,2\n".encode("utf-16-le"),
+    "binary": bytes(range(256)) * 4, "zeros": bytes(64), "no utf-8": b'{"a": "\xff"}\n',
+}  # fmt: skip
 DEEP = MAX_DEPTH + 1
 JSON = {
-    "deep lists": "[" * 100_000 + "]" * 100_000,
-    "deep objects": '{"a": ' * 5_000 + "1" + "}" * 5_000,
-    "just too deep": '{"a": ' * DEEP + "1" + "}" * DEEP,
-    "5,000 digits": '{"name": ' + "9" * 5_000 + "}",
-    "too many digits": '{"name": ' + "9" * (MAX_DIGITS + 1) + "}",
-    "beyond a float": '{"name": 1e999}',
-    "NaN": '{"name": NaN}',
-    "infinity": '{"name": -Infinity}',
-    "key twice": '{"name": 1, "name": 2}',
-    "half a surrogate": '{"name": "\\ud800"}',
-    "cut off": '{"name": "a',
-    "a number": "3",
-    "null": "null",
+    "deep lists": "[" * 100_000 + "]" * 100_000, "deep objects": '{"a": ' * 5_000 + "1" + "}" * 5_000,
+    "just too deep": '{"a": ' * DEEP + "1" + "}" * DEEP, "5,000 digits": '{"name": ' + "9" * 5_000 + "}",
+    "too many digits": '{"name": ' + "9" * (MAX_DIGITS + 1) + "}", "beyond a float": '{"name": 1e999}',
+    "NaN": '{"name": NaN}', "infinity": '{"name": -Infinity}', "key twice": '{"name": 1, "name": 2}',
+    "half a surrogate": '{"name": "\\ud800"}', "cut off": '{"name": "a', "a number": "3", "null": "null",
     "a list": "[[]]",
-}
+}  # fmt: skip
 
 
 def refused(reader: Callable[[Path], Any], path: Path) -> str:
@@ -161,7 +150,6 @@ def test_values_of_options_are_limited_too(value: str) -> None:
 
 
 def test_a_byte_order_mark_is_no_fault(tmp_path: Path) -> None:
-    """JSON with a byte order mark is read like JSON without one."""
     path = tmp_path / "job.json"
     path.write_text(JOB, encoding="utf-8-sig")
     assert read_job(path).nodes == 4

@@ -49,88 +49,44 @@ def running(**figures: Any) -> dict[str, Any]:
 
 
 FILES: dict[str, tuple[Any, list[str], str]] = {
-    "rules that are no object": (
-        lambda: instance("two-sites-405b", grid__rules=[]),
-        ["grid", "import", "case4.m", "--at", "40,-75", "--into", "x.json"],
-        "grid.rules",
-    ),
-    "a count that nothing has": (
-        lambda: instance("one-rack", hardware__racks=10**20),
-        EVALUATE,
-        "hardware.racks: must be from 1 to",
-    ),
+    "rules that are no object": (lambda: instance("two-sites-405b", grid__rules=[]),
+     ["grid", "import", "case4.m", "--at", "40,-75", "--into", "x.json"], "grid.rules"),
+    "a count that nothing has": (lambda: instance("one-rack", hardware__racks=10**20), EVALUATE,
+     "hardware.racks: must be from 1 to"),
     "a family beyond 64 bits": (
         lambda: instance("limits-h100", workload__choose__family={"head_size": 10**20, "vocabulary": 10**5}),
         EVALUATE,
         "workload.choose",
     ),
-    "racks that cannot be simulated": (
-        lambda: plan(placement__sites__e1__assignment__0__racks="as stated"),
-        ["simulate", "x.json", "--pattern", "allreduce"],
-        "'as stated' is not a list of racks",
-    ),
+    "racks that cannot be simulated": (lambda: plan(placement__sites__e1__assignment__0__racks="as stated"),
+     ["simulate", "x.json", "--pattern", "allreduce"], "'as stated' is not a list of racks"),
     "pins that are a number": (lambda: instance("one-rack", pins=7), EVALUATE, "x.json: pins"),
-    "a stage that the layout has not": (
-        lambda: plan(placement__sites__e1__assignment__0__stage=10**20),
-        ["simulate", "x.json", "--pattern", "allreduce"],
-        "the layout has",
-    ),
-    "planes of a plan that nothing has": (
-        lambda: plan(instance__network__switches__0__planes=10**20),
-        ["simulate", "x.json", "--pattern", "allreduce"],
-        "x.json: instance.network.switches[0].planes: must be from 1 to",
-    ),
-    "planes that are not simulated": (
-        lambda: plan(instance__network__switches__0__planes=1000),
-        ["simulate", "x.json", "--pattern", "permutation"],
-        "box has 1,000 planes; at most 64 are simulated",
-    ),
-    "stages that stand nowhere": (
-        lambda: plan(layout__pipeline_parallel=10**6, layout__layers_per_stage=[1] * 1000),
-        ["simulate", "x.json", "--pattern", "allreduce"],
-        "stages",
-    ),
-    "a bill of another fabric": (
-        lambda: plan(fabric__sites__e1__cost_usd=1.0),
-        ["fabric", "export", "x.json", "--site", "e1", "--format", "bom", "-o", "out.csv"],
-        "x.json: the plan breaks",
-    ),
-    "a tier without switches": (
-        lambda: plan(fabric__sites__e1__tiers__0__switches=0),
-        ["fabric", "export", "x.json", "--site", "e1", "--format", "svg", "-o", "out.svg"],
-        "x.json: the plan breaks",
-    ),
-    "more racks than any cluster": (
-        lambda: plan(sites__sites__0__racks=10**12),
-        ["topology", "x.json", "--format", "conf"],
-        "racks, more than 4,000,000",
-    ),
-    "hosts of no time": (
-        lambda: {"hosts": 32, "ports_per_switch": 8, "tiers": 3, "host_gbps": 1e307},
-        ["simulate", "x.json"],
-        "host_gbps: must be from",
-    ),
-    "states that are none": (
-        lambda: {"nodes": [{"name": "n1", "state": None}]},
-        [*PLACE, "job.json", "--state", "x.json"],
-        "nodes[0]: names no node or no state",
-    ),
-    "nodes that are a number": (
-        lambda: {"sinfo": [{"nodes": {"nodes": 7}, "node": {"state": ["IDLE"]}}]},
-        [*PLACE, "job.json", "--state", "x.json"],
-        "sinfo[0]: names no node or no state",
-    ),
-    "a node twice": (
-        lambda: running(nodes=["n1", "n1"]),
-        [*PLACE, "job.json", "--running", "x.json", "--replace", "n1"],
-        "x.json: nodes: 'n1' is listed twice",
-    ),
-    "a rack of very many GPUs": (
-        lambda: plan(instance__hardware__rack__gpus=5_000),
-        [*PLACE, "x.json"],
-        "gpus_per_node",
-    ),
-}
+    "a stage that the layout has not": (lambda: plan(placement__sites__e1__assignment__0__stage=10**20),
+     ["simulate", "x.json", "--pattern", "allreduce"], "the layout has"),
+    "planes of a plan that nothing has": (lambda: plan(instance__network__switches__0__planes=10**20),
+     ["simulate", "x.json", "--pattern", "allreduce"],
+     "x.json: instance.network.switches[0].planes: must be from 1 to"),
+    "planes that are not simulated": (lambda: plan(instance__network__switches__0__planes=1000),
+     ["simulate", "x.json", "--pattern", "permutation"], "box has 1,000 planes; at most 64 are simulated"),
+    "stages that stand nowhere": (lambda: plan(layout__pipeline_parallel=10**6, layout__layers_per_stage=[1] * 1000),
+     ["simulate", "x.json", "--pattern", "allreduce"], "stages"),
+    "a bill of another fabric": (lambda: plan(fabric__sites__e1__cost_usd=1.0),
+     ["fabric", "export", "x.json", "--site", "e1", "--format", "bom", "-o", "out.csv"], "x.json: the plan breaks"),
+    "a tier without switches": (lambda: plan(fabric__sites__e1__tiers__0__switches=0),
+     ["fabric", "export", "x.json", "--site", "e1", "--format", "svg", "-o", "out.svg"], "x.json: the plan breaks"),
+    "more racks than any cluster": (lambda: plan(sites__sites__0__racks=10**12),
+     ["topology", "x.json", "--format", "conf"], "racks, more than 4,000,000"),
+    "hosts of no time": (lambda: {"hosts": 32, "ports_per_switch": 8, "tiers": 3, "host_gbps": 1e307},
+     ["simulate", "x.json"], "host_gbps: must be from"),
+    "states that are none": (lambda: {"nodes": [{"name": "n1", "state": None}]},
+     [*PLACE, "job.json", "--state", "x.json"], "nodes[0]: names no node or no state"),
+    "nodes that are a number": (lambda: {"sinfo": [{"nodes": {"nodes": 7}, "node": {"state": ["IDLE"]}}]},
+     [*PLACE, "job.json", "--state", "x.json"], "sinfo[0]: names no node or no state"),
+    "a node twice": (lambda: running(nodes=["n1", "n1"]),
+     [*PLACE, "job.json", "--running", "x.json", "--replace", "n1"], "x.json: nodes: 'n1' is listed twice"),
+    "a rack of very many GPUs": (lambda: plan(instance__hardware__rack__gpus=5_000), [*PLACE, "x.json"],
+     "gpus_per_node"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -111,9 +111,7 @@ def test_running_jobs(folder: Path, file: str) -> None:
         (("FAILED", "SPECIAL_EXIT"), False),
     ],
 )
-def test_jobs_that_hold_their_nodes(
-    folder: Path, states: tuple[str, ...], holds: bool, many: bool, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_jobs_that_hold_their_nodes(folder, states, holds, many, capfd):
     """A job holds its nodes in every state but the ended ones and while it waits, whatever flags it has beside."""
     if many:
         job = {"job_id": 1, "name": "x", "job_state": list(states), "nodes": "m[00-15]"}
@@ -135,7 +133,6 @@ def test_jobs_that_hold_their_nodes(
     ],
 )
 def test_an_unknown_state_holds_its_nodes(folder: Path, text: str, caplog: pytest.LogCaptureFixture) -> None:
-    """A state that Slurm does not document is named, and its nodes are not given away."""
     (folder / "jobs.txt").write_text(text)
     assert run("preempt", "--running", "jobs.txt", "--nodes", "1").output.startswith(
         "Preempt x-1 (16 nodes, priority 1); optimal"
@@ -145,7 +142,6 @@ def test_an_unknown_state_holds_its_nodes(folder: Path, text: str, caplog: pytes
 
 
 def test_an_unknown_state_without_nodes_holds_none(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A job that has no nodes holds none, whatever its state is called."""
     (folder / "jobs.txt").write_text("JobId=1 JobName=x\n JobState=HIBERNATING Reason=None\n NodeList=(null)\n")
     assert read_running(folder / "jobs.txt") == []
     assert "'HIBERNATING'" in caplog.text
@@ -244,7 +240,6 @@ def test_own_placements_run_too(folder: Path) -> None:
     ],
 )
 def test_bad_running_jobs(folder: Path, text: str, complaint: str) -> None:
-    """What holds no running jobs is named with file, place and remedy."""
     (folder / "bad.txt").write_text(text)
     result = run("defragment", "--running", "bad.txt")
     assert isinstance(result.exception, InputError)
@@ -258,5 +253,4 @@ def test_no_jobs_at_all(folder: Path) -> None:
 
 
 def test_members_share_nodes() -> None:
-    """Each member of a mesh has its equal share of the nodes."""
     assert mesh_job("x", "pp=2,dp=2", 8).nodes_per_member == 2

@@ -19,13 +19,7 @@ from planner.units import RANGES, NumberRange
 LIBRARY: tuple[Callable[..., Any], ...] = (
     *(getattr(planner, n) for n in planner.__all__ if inspect.isfunction(getattr(planner, n))),
     *(planner.Cluster.place, planner.Session.solve),
-    *(
-        place_queue,
-        preempt,
-        defragment,
-        replace,
-        resize,
-    ),
+    *(place_queue, preempt, defragment, replace, resize),
 )
 WRONG = (math.nan, math.inf, -math.inf, 1e308, -1, -(10**400), True, "5")
 

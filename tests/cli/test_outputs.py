@@ -44,7 +44,6 @@ def test_an_output_that_cannot_be_written_is_refused(tmp_path: Path, name: str, 
 
 
 def test_a_failed_write_names_the_file_that_has_the_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the disk fails after the work, the content is in a file that the message names."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with pytest.raises(InputError, match="/dev/full: cannot be written") as error:
         write_atomically(Path("/dev/full"), "the plan")
@@ -97,7 +96,6 @@ def test_a_write_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypat
 
 
 def test_a_folder_that_cannot_be_synchronised_is_no_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the system synchronises no folders the file is written all the same."""
     sync = os.fsync
 
     def synced(descriptor: int) -> None:
@@ -111,9 +109,7 @@ def test_a_folder_that_cannot_be_synchronised_is_no_fault(tmp_path: Path, monkey
 
 
 @pytest.mark.parametrize("write", ["whole", "streamed"])
-def test_a_folder_removed_after_the_solve_loses_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: str
-) -> None:
+def test_a_folder_removed_after_the_solve_loses_nothing(tmp_path, monkeypatch, write):
     """A plan, and a list written piece by piece, go to a file that the message names, complete."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     output = tmp_path / "gone" / "plan.csv"

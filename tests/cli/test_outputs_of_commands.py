@@ -46,6 +46,5 @@ def test_a_table_that_is_a_folder_is_refused_before_the_sweep(tmp_path: Path) ->
 
 @pytest.mark.parametrize("name", ["limits.pdf", "limits"])
 def test_limits_refuses_a_picture_of_another_kind_before_the_study(tmp_path: Path, name: str) -> None:
-    """The ending of --plot is checked before the study, not after it."""
     result = CliRunner().invoke(app, ["limits", "instance.json", "--plot", str(tmp_path / name)])
     assert "must end in .svg or .png" in str(result.exception)

@@ -199,7 +199,6 @@ def test_a_tenth_of_a_second_places(files: Path) -> None:
 
 
 def test_a_link_stays_and_its_file_changes(files: Path) -> None:
-    """-o through a symbolic link writes the file that it leads to."""
     (files / "real.txt").write_text("before")
     (files / "link.txt").symlink_to("real.txt")
     assert place(files, "-o", "link.txt").returncode == 0

@@ -40,10 +40,8 @@ def solve(tmp_path: Path, **limits: float) -> tuple[Result, Path]:
 
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_signal_behind_the_first_plan_leaves_it(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The signal comes as the first plan is kept: the plan is written with its gap and keeps every rule.
-
-    HiGHS answers nothing in no time here, as on large models: what a plan is written from must be asked for longer.
-    """
+    """The signal comes as the first plan is kept: the plan is written with its gap and keeps every rule."""
+    # HiGHS answers nothing in no time here, as on large models: what a plan is written from must be asked for longer.
     keep, answer = FewestDays.keep, highs._solve
 
     def kept(goal: FewestDays, found: JointPlan) -> None:
@@ -100,9 +98,7 @@ def test_a_second_signal_ends_the_command_at_once(tmp_path: Path, monkeypatch: p
 
 @pytest.mark.parametrize("number", SIGNALS)
 @pytest.mark.parametrize("before", [False, True])
-def test_a_signal_ends_the_reading_of_a_file(
-    number: int, before: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_signal_ends_the_reading_of_a_file(number, before, tmp_path, monkeypatch):
     """A signal while the instance is read, or just before, ends the command: nothing is searched."""
     searched = []
 
@@ -158,9 +154,7 @@ def test_a_signal_before_any_rule_is_judged(number: int, tmp_path: Path, monkeyp
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_a_signal_does_not_wait_for_a_solver_that_takes_none(
-    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_signal_does_not_wait_for_a_solver_that_takes_none(number, tmp_path, monkeypatch):
     """The second proof of a conflict would take minutes: the conflict comes without its mark, at once."""
     ended = threading.Event()
 

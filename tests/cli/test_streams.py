@@ -70,19 +70,14 @@ def test_names_of_any_bytes(tmp_path: Path) -> None:
             ["compare", f"{LONG}#1"],
             ["report", LONG, "-o", "x.html"],
         ),
-        *(
-            ["solve", "one-rack", "-o", LONG],
-            ["solve", "one-rack", "--log", LONG],
-            ["solve", "one-rack", "--models", LONG],
-        ),
-        *(
-            ["sweep", "one-rack", "--vary", "hardware.racks=1,2", "-o", "x.jsonl", "--plans", LONG],
-            ["init", "-o", LONG],
-        ),
+        *(["solve", "one-rack", "-o", LONG], ["solve", "one-rack", "--log", LONG],
+         ["solve", "one-rack", "--models", LONG]),
+        *(["sweep", "one-rack", "--vary", "hardware.racks=1,2", "-o", "x.jsonl", "--plans", LONG],
+         ["init", "-o", LONG]),
         ["evaluate", "one-rack", "--from-flags", LONG],
     ],
     ids=lambda words: f"{words[0]} {words[-2][:12]}",
-)
+)  # fmt: skip
 def test_a_name_that_no_disk_takes(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The message names the file, and does not call it the standard output."""
     monkeypatch.chdir(tmp_path)
@@ -93,7 +88,6 @@ def test_a_name_that_no_disk_takes(words: list[str], tmp_path: Path, monkeypatch
 
 @pytest.mark.parametrize("output", ["/", ".", "..", "none/x", ""])
 def test_an_output_that_is_a_folder(output: str) -> None:
-    """A folder, the root and nothing at all are no files to write."""
     done = run_here("init", "-o", output)
     assert done.returncode == 2 and ("is a folder; " in done.stderr or "does not exist; " in done.stderr)
 

@@ -38,7 +38,6 @@ def test_what_is_written_reads_the_same(tmp_path: Path, form: str) -> None:
 
 
 def test_blocks_alone_are_a_level_for_kueue() -> None:
-    """Without switches the block is the level above the node, and every node carries its label."""
     blocks = Topology(
         kind="block", blocks=(TopologyBlock(name="b0", nodes=("n0", "n1")), TopologyBlock(name="b1", nodes=("n2",)))
     )

@@ -173,7 +173,6 @@ def test_clock() -> None:
 
 
 def test_a_line_outside_a_command() -> None:
-    """A command called as a function watches itself."""
     with progress_line() as w:
         assert isinstance(w, Watch)
         w("a line")

@@ -8,7 +8,6 @@ from planner.errors import InputError
 
 
 def test_stages_of_two_sites_are_groups_by_site() -> None:
-    """Each site has as many groups as there are rack stages, of the racks of one of its stages."""
     plan = small()
     job = job_of_plan(plan)
     sizes = plan.layout.racks_per_stage_by_site
@@ -19,6 +18,5 @@ def test_stages_of_two_sites_are_groups_by_site() -> None:
 
 @pytest.mark.parametrize("stages", [0, -3])
 def test_a_rack_of_no_stages_is_named(stages: int) -> None:
-    """A plan whose racks share fewer than one stage is refused with its entry."""
     with pytest.raises(InputError, match=f"mine: layout.stages_per_rack: {stages} stages share a rack"):
         job_of_plan(edited_at(small(), "layout.stages_per_rack", stages), "mine")

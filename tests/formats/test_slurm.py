@@ -220,15 +220,9 @@ def test_hostlists_fold_and_expand_as_scontrol_does(slurm: Controller) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "r[1-2]n[01-02]",
-        "n[1-2]s[01-02]p[3-4]",
-        "n[1-2]s[1-2]p[3-4]q[5-6]",
-        "n[8-11],m[099-101,7]",
-        "a[1-3][1-2]",
-        "[007-012]",
-    ],
-)
+    ["r[1-2]n[01-02]", "n[1-2]s[01-02]p[3-4]", "n[1-2]s[1-2]p[3-4]q[5-6]", "n[8-11],m[099-101,7]", "a[1-3][1-2]",
+     "[007-012]"],
+)  # fmt: skip
 def test_brackets_turn_as_in_slurm(slurm: Controller, text: str) -> None:
     assert slurm.run("scontrol", "show", "hostnames", text).split() == expand(text)
 

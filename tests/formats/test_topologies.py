@@ -377,17 +377,13 @@ def test_topograph(tmp_path: Path) -> None:
         ([{"id": "", "network_layers": ["a"]}], r"instances\[0\].id: must be a node's name"),
         ([{"id": "n1", "network_layers": []}], r"instances\[0\].network_layers: must name the switches above 'n1'"),
         ([{"id": "n1", "network_layers": ["a"]}] * 2, r"instances\[1\]: node 'n1' is already at instances\[0\]"),
-        (
-            [{"id": f"n{i}", "network_layers": ["a", f"s{i}"]} for i in range(2)],
-            r"instances\[1\]: switch 'a' is below 's0' at instances\[0\] and below 's1'",
-        ),
+        ([{"id": f"n{i}", "network_layers": ["a", f"s{i}"]} for i in range(2)],
+         r"instances\[1\]: switch 'a' is below 's0' at instances\[0\] and below 's1'"),
         ([{"id": "n1", "network_layers": ["a", "b", "a"]}], r"instances\[0\]: switch 'a' is below 'b'"),
-        (
-            [{"id": "n1", "network_layers": ["a"]}, {"id": "n2", "network_layers": ["b", "a"]}],
-            "switch 'a' has both nodes and switches",
-        ),
+        ([{"id": "n1", "network_layers": ["a"]}, {"id": "n2", "network_layers": ["b", "a"]}],
+         "switch 'a' has both nodes and switches"),
     ],
-)
+)  # fmt: skip
 def test_topograph_refuses_by_path(tmp_path: Path, instances: object, message: str) -> None:
     with pytest.raises(InputError, match=message):
         _read(tmp_path, {"instances": instances})

@@ -111,10 +111,8 @@ def test_blocks_take_no_hostfile() -> None:
     ],
 )
 def test_blocks_take_a_list_by_segments(nodes: tuple[int, ...], segment: int | None) -> None:
-    """A list in more aggregated blocks than its length needs is cut in equal segments, each within a base block.
-
-    It is then named by all other nodes: 24.11 refused 32 of 45 random lists with --segment beside -w, and none so.
-    """
+    """A list in more aggregated blocks than its length needs is cut in equal segments, each within a base block."""
+    # It is then named by all other nodes: 24.11 refused 32 of 45 random lists with --segment beside -w, and none so.
     placed = _on(*nodes)
     asked = sbatch_arguments(placed, BLOCKS)
     assert [w for w in asked if "segment" in w] == ([f"--segment={segment}"] if segment else [])
@@ -175,7 +173,6 @@ def pods_as_kueue_orders_them(text: str) -> list[str]:
     ],
 )
 def test_kueue_gives_each_pod_the_node_of_its_ranks(mesh: dict[str, int]) -> None:
-    """Whatever the order of the axes, pod i runs on the i-th node of the placement."""
     placed = planner.place(TREE, {"name": "j", "mesh": mesh, "gpus_per_node": 8})
     assert pods_as_kueue_orders_them(placement_text(placed, "kueue", TREE)) == list(placed.nodes)
 
@@ -217,13 +214,9 @@ def test_names_that_kubernetes_refuses_are_named() -> None:
     with pytest.raises(InputError, match="blocks alone"):
         write_topology(BLOCKS, "volcano")
     deep = Topology(
-        switches=(
-            TopologySwitch(name="a", nodes=("n1",), parent="r"),
-            TopologySwitch(name="b", parent="r"),
-            TopologySwitch(name="c", nodes=("n2",), parent="b"),
-            TopologySwitch(name="r"),
-        )
-    )
+        switches=(TopologySwitch(name="a", nodes=("n1",), parent="r"), TopologySwitch(name="b", parent="r"),
+         TopologySwitch(name="c", nodes=("n2",), parent="b"), TopologySwitch(name="r"))
+    )  # fmt: skip
     with pytest.raises(InputError, match="different depths"):
         write_topology(deep, "kueue")
 

@@ -15,21 +15,14 @@ import pytest
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = (
     *(
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-dev-shm-usage",
-        "--disable-background-networking",
+        "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking",
         "--disable-component-update",
     ),
     *(
-        "--no-first-run",
-        "--disable-extensions",
-        "--hide-scrollbars",
-        "--force-color-profile=srgb",
+        "--no-first-run", "--disable-extensions", "--hide-scrollbars", "--force-color-profile=srgb",
         "--remote-debugging-pipe",
     ),
-)
+)  # fmt: skip
 PHONE, DESKTOP = (390, 844), (1280, 900)
 
 
@@ -42,12 +35,9 @@ def chromium() -> str:
             ["apt-get", "install", "-y", "-qq", "--no-install-recommends", "chromium"],
         ):
             subprocess.run(
-                command,
-                check=False,
-                capture_output=True,
-                timeout=600,
+                command, check=False, capture_output=True, timeout=600,
                 env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
-            )
+            )  # fmt: skip
         path = shutil.which("chromium")
     if path is None:
         pytest.skip("no Chromium here, and it cannot be installed; install Debian's package chromium to run this test")
@@ -91,12 +81,9 @@ class Browser:
     def open(self, page: Path, size: tuple[int, int] = DESKTOP) -> None:
         """Load a page at a size and wait until it stands."""
         self.ask(
-            "Emulation.setDeviceMetricsOverride",
-            width=size[0],
-            height=size[1],
-            deviceScaleFactor=1,
+            "Emulation.setDeviceMetricsOverride", width=size[0], height=size[1], deviceScaleFactor=1,
             mobile=size[0] < 600,
-        )
+        )  # fmt: skip
         self.events.clear()
         self.ask("Page.navigate", url=page.resolve().as_uri())
         while not any(e.get("method") == "Page.loadEventFired" for e in self.events):

@@ -20,19 +20,12 @@ def curve(points: tuple[tuple[float, float, float | None, int], ...] = POINTS, *
     layouts = ("TP 8 x PP 4 x DP 3", "TP 8 x PP 4 x DP 8", "TP 8 x PP 2 x DP 25", "TP 8 x PP 2 x DP 31")
     made = [
         CurvePoint(
-            days_to_train=days,
-            capital_usd=usd,
-            bound_days=bound,
-            layout=layouts[min(n, len(layouts) - 1)],
-            racks=racks,
-            racks_by_site={"e1": racks},
-            mfu=0.4,
-            idle_gpus=8,
-            changes=CHANGED if n == len(points) - 1 and n else (),
-            knee=(usd, days) == POINTS[1][:2],
+            days_to_train=days, capital_usd=usd, bound_days=bound, layout=layouts[min(n, len(layouts) - 1)],
+            racks=racks, racks_by_site={"e1": racks}, mfu=0.4, idle_gpus=8,
+            changes=CHANGED if n == len(points) - 1 and n else (), knee=(usd, days) == POINTS[1][:2],
         )
         for n, (usd, days, bound, racks) in enumerate(points)
-    ]
+    ]  # fmt: skip
     figures = {"epsilon": 0.0987, "most_usd": 1e10, "slowest_days": 800.0, "stopped": "proved"} | changes
     return Curve(points=tuple(made), **figures)
 

@@ -26,17 +26,10 @@ def every_dragonfly(i: Instance, r: FabricRequest) -> Iterator[tuple[Switch, Swi
             continue
         spare = spare_ports(down, n.spares)
         same = {
-            "ports": s.ports,
-            "rails": rails,
-            "racks": r.racks,
-            "leaf_down": down,
-            "leaf_spare": spare,
-            "split": split,
-            "nic_gbps": 800.0,
-            "link_gbps": s.port_gbps,
-            "valiant": n.group_routing == "valiant",
+            "ports": s.ports, "rails": rails, "racks": r.racks, "leaf_down": down, "leaf_spare": spare, "split": split,
+            "nic_gbps": 800.0, "link_gbps": s.port_gbps, "valiant": n.group_routing == "valiant",
             "wan_ports": wan_ports(r.wan_gbps, 1, s.port_gbps),
-        }
+        }  # fmt: skip
         most = max(x.ports for x in n.switches)
         widths = itertools.product(range(1, rails + 1), range(1, math.ceil(r.racks / down) + 1))
         for (x, y), bundle, links in itertools.product(widths, range(1, s.ports), range(2 * most)):

@@ -27,14 +27,9 @@ def built(d: Design) -> BuiltFabric:
         own = {"switches": switch_counts(d)[name], "down_ports": down.get(name, d.super_spine_down)}
         tiers.append(Tier(name=name, up_ports=ports, bundle=bundle, oversubscription=over.get(name, 1.0), **own))
     stated: dict[str, object] = {
-        "tiers": tuple(tiers),
-        "switches": d.switches,
-        "switch_links": d.switch_links,
-        "endpoint_links": d.endpoint_links,
-        "pods": d.pods,
-        "zones": d.zones,
-        "group_links": d.group_links,
-    }
+        "tiers": tuple(tiers), "switches": d.switches, "switch_links": d.switch_links,
+        "endpoint_links": d.endpoint_links, "pods": d.pods, "zones": d.zones, "group_links": d.group_links,
+    }  # fmt: skip
     box = Switch(name=f"{d.ports}x400G", ports=d.ports, port_gbps=400, price_usd=1, power_watts=1)
     if d.wan_ports:
         ends = {"wan_ports": d.wan_gateway_links, "switches": d.wan_gateways, "uplinks": d.wan_gateway_links}
@@ -62,28 +57,16 @@ DESIGNS: dict[str, Design] = {
         **_at("800k", leaf_down=208, leaf_up=50, leaf_bundle=1, domains_per_pod=2, spine_up=88, spine_bundle=2)
     ),
     "rail 800k in tall pods": Design(
-        **_at("800k", rails_per_pod=4, leaf_down=208, leaf_up=10, leaf_bundle=2, domains_per_pod=54),
-        spine_up=1,
+        **_at("800k", rails_per_pod=4, leaf_down=208, leaf_up=10, leaf_bundle=2, domains_per_pod=54), spine_up=1,
         spine_bundle=1,
     ),
     "rail 800k of four tiers": Design(
         **_at("800k", ports=128, leaf_down=64, leaf_up=32, leaf_bundle=2, rails_per_pod=8, domains_per_pod=4),
-        spine_up=32,
-        spine_bundle=2,
-        rails_per_zone=72,
-        domains_per_zone=8,
-        core_up=16,
-        core_bundle=2,
+        spine_up=32, spine_bundle=2, rails_per_zone=72, domains_per_zone=8, core_up=16, core_bundle=2,
     ),
     "rail 1k of four tiers that share boxes": Design(
-        **_at("1k", rails_per_pod=2, leaf_down=16, leaf_up=8, leaf_bundle=2, domains_per_pod=2),
-        spine_up=3,
-        spine_bundle=1,
-        rails_per_zone=4,
-        domains_per_zone=4,
-        core_boxes=6,
-        core_up=4,
-        core_bundle=1,
+        **_at("1k", rails_per_pod=2, leaf_down=16, leaf_up=8, leaf_bundle=2, domains_per_pod=2), spine_up=3,
+        spine_bundle=1, rails_per_zone=4, domains_per_zone=4, core_boxes=6, core_up=4, core_bundle=1,
         super_spine_boxes=5,
     ),
     "rail-only 1k": _only("1k", leaf_down=32, leaf_up=8, leaf_bundle=2, domains_per_pod=4),
@@ -101,4 +84,4 @@ DESIGNS: dict[str, Design] = {
     "rail under a gateway": Design(
         **_at("1k", racks=96, leaf_down=32, leaf_up=8, leaf_bundle=2, domains_per_pod=3, lanes=2, wan_ports=8)
     ),
-}
+}  # fmt: skip

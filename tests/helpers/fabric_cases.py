@@ -1,6 +1,7 @@
 """Small questions of a fabric: switches, instances, requests, and the time rules in floats by the physics."""
 
 import math
+import random
 from collections import Counter
 from functools import cache
 
@@ -45,13 +46,20 @@ def crossings(
 def switch(ports: int, price_usd: float, planes: int = 1, port_gbps: float = 800, **more: float) -> Switch:
     """Return a switch of `ports` ports."""
     own = {
-        "ports": ports,
-        "port_gbps": port_gbps,
-        "planes": planes,
-        "price_usd": price_usd,
+        "ports": ports, "port_gbps": port_gbps, "planes": planes, "price_usd": price_usd,
         "power_watts": 1000.0 * planes,
-    }
+    }  # fmt: skip
     return Switch(name=f"{ports}x{planes}", **own, **more)
+
+
+def drawn_lengths(r: random.Random, *reaches_m: float) -> dict[str, object]:
+    """Draw a floor and two media, the far one of such reaches too, so that lengths have prices."""
+    floor = {"racks_per_row": r.randint(1, 4), "rise_m": r.choice([0, 1]), "spread_m": r.choice([0, 4])}
+    near = {"name": "near", "reach_m": r.choice([2, 3, 5]), "price_usd": r.choice([0, 300])}
+    near["power_watts"] = r.choice([0, 30])
+    far = {"name": "far", "reach_m": r.choice([*reaches_m, 9, 100]), "price_usd": 1000, "power_watts": 16}
+    far["usd_per_m"] = r.choice([0, 10])
+    return {"floor": floor, "media": [near, far], "power_usd_per_watt": r.choice([0, 5])}
 
 
 def instance(
@@ -128,10 +136,8 @@ def cheapest(i: Instance, r: FabricRequest) -> Template | None:
 
 
 def free_by_exchange(r: FabricRequest, d: Design, port_gbps: float) -> FreeUplinks:
-    """Return what gradients on their way to other sites leave of uplinks.
-
-    Where as many racks of a stage as can stand together, GPU by GPU.
-    """
+    """Return what gradients on their way to other sites leave of uplinks."""
+    # Where as many racks of a stage as can stand together, GPU by GPU.
     one_gpu = r.exchange_gbps / (r.group_racks * d.gpus_per_rack * d.lanes)
     leaf_gpus = min(r.group_racks, d.domain_racks) * d.rail_gpus
     pod_gpus = min(r.group_racks, d.domain_racks * max(1, d.domains_per_pod)) * d.rail_gpus * d.rails_per_pod
@@ -147,10 +153,8 @@ def free_by_exchange(r: FabricRequest, d: Design, port_gbps: float) -> FreeUplin
 
 
 def free_in_groups(d: Dragonfly, leaf_sends: float, pod_sends: float, exchange: float) -> FreeUplinks:
-    """Return the same of a dragonfly, in ports.
-
-    Its WAN gateway's links dealt out one by one to groups, and in each to routers.
-    """
+    """Return the same of a dragonfly, in ports."""
+    # Its WAN gateway's links dealt out one by one to groups, and in each to routers.
     dealt = Counter(n % d.pods for n in range(d.wan_ports))
     group = max(dealt.values(), default=0)
     router = max(Counter(n % min(d.group_sizes) for n in range(group)).values(), default=0) * (

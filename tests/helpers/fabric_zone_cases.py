@@ -20,10 +20,8 @@ def divisors(n: int) -> list[int]:
 
 
 def sizes(items: int, *, fewest: bool) -> list[int]:
-    """Return the sizes of parts of so many items.
-
-    Of those that make as many parts only the smallest, where `fewest` says so.
-    """
+    """Return the sizes of parts of so many items."""
+    # Of those that make as many parts only the smallest, where `fewest` says so.
     return sorted({-(-items // n) for n in range(1, items + 1)}) if fewest else list(range(1, items + 1))
 
 
@@ -83,19 +81,10 @@ def every_design(
         rails, width, apart = FAMILIES[family](gpus)
         wan_gateway = math.ceil(r.wan_gbps / (apart * lanes) / s.port_gbps)
         side = {
-            "ports": s.ports,
-            "spine_ports": (spine or s).ports,
-            "core_ports": (core or s).ports,
-            "super_spine_ports": (core or s).ports,
-            "rails": rails,
-            "racks": r.racks,
-            "rail_gpus": width,
-            "apart": apart,
-            "lanes": lanes,
-            "split": split,
-            "nic_gbps": 800 / lanes,
-            "link_gbps": s.port_gbps,
-        }
+            "ports": s.ports, "spine_ports": (spine or s).ports, "core_ports": (core or s).ports,
+            "super_spine_ports": (core or s).ports, "rails": rails, "racks": r.racks, "rail_gpus": width,
+            "apart": apart, "lanes": lanes, "split": split, "nic_gbps": 800 / lanes, "link_gbps": s.port_gbps,
+        }  # fmt: skip
         for racks in range(1, max(r.racks, s.ports * split // width) + 1):
             down = racks * width
             spare = spare_ports(down, n.spares)

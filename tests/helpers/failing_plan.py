@@ -16,14 +16,10 @@ from planner.plan.plan import Plan
 
 RATES: dict[str, Any] = {
     "name": "toy",
-    "parts": {
-        "gpu": {"gpu_hours_per_event": 1000, "repair_hours": 2},
-        "host": {"gpu_hours_per_event": 5000, "repair_hours": 1, "out": "rack"},
-        "software": {"gpu_hours_per_event": 900},
-        "switch-and-cable": {"gpu_hours_per_event": 4000},
-        "maintenance": {"gpu_hours_per_event": 7000},
-        "nic": {"gpu_hours_per_event": 9000},
-    },
+    "parts": {"gpu": {"gpu_hours_per_event": 1000, "repair_hours": 2},
+     "host": {"gpu_hours_per_event": 5000, "repair_hours": 1, "out": "rack"}, "software": {"gpu_hours_per_event": 900},
+     "switch-and-cable": {"gpu_hours_per_event": 4000}, "maintenance": {"gpu_hours_per_event": 7000},
+     "nic": {"gpu_hours_per_event": 9000}},
     "measured_gpus": 8,
     "correlated_share": 0.05,
     "detection_seconds": 20,
@@ -35,7 +31,7 @@ RATES: dict[str, Any] = {
     "storage_bytes_per_second_per_gpu": 1e5,
     "memory_bytes_per_second_per_gpu": 1e6,
     "spare_targets": [0.0, 0.9],
-}
+}  # fmt: skip
 SHORT = {"elastic": "replicas short of racks"}
 
 
@@ -51,14 +47,9 @@ def failing(*recoveries: str, target: float = 0.9) -> Plan:
     short = layout.replicas_per_rack * sum(spares.mean_short(n, count[s], fit) for s, n in racks.items())
     state = total_parameters(plan.instance.workload.model) * (p.parameter_bytes + p.optimizer_bytes)
     job = CheckpointedJob(
-        r=r,
-        gpus=float(layout.gpus_used),
-        replica_gpus=layout.gpus_used / d,
-        state_bytes=state,
-        replicas=d,
-        step_seconds=m.step_seconds,
-        shares_state=True,
-    )
+        r=r, gpus=float(layout.gpus_used), replica_gpus=layout.gpus_used / d, state_bytes=state, replicas=d,
+        step_seconds=m.step_seconds, shares_state=True,
+    )  # fmt: skip
 
     def there(way: Way) -> float:
         return 1 - short / d if way.recovery == "elastic" else enough
@@ -69,24 +60,15 @@ def failing(*recoveries: str, target: float = 0.9) -> Plan:
     lost[SHORT.get(way.recovery, "waiting for racks")] = (stretch - float(way.stretch)) * days
     rate = float(recovery.stops_per_second(r, layout.gpus_used)) / recovery.stops_per_gpu_second(r)
     section = {
-        "recovery": way.recovery,
-        "checkpoint_target": way.target,
+        "recovery": way.recovery, "checkpoint_target": way.target,
         "checkpoint_interval_seconds": float(way.interval_seconds),
-        "checkpoint_write_seconds": float(way.write_seconds),
-        "checkpoint_bytes": state,
+        "checkpoint_write_seconds": float(way.write_seconds), "checkpoint_bytes": state,
         "stop_seconds": 1 / float(job.stops_per_second),
         "stops_per_day_by_part": {k: v * rate * 86_400 for k, v in recovery.part_stops_per_gpu_second(r).items()},
-        "restart_seconds": float(np.asarray(way.restart_seconds)),
-        "spare_target": target,
-        "spare_racks_by_site": count,
-        "spare_gpus_per_rack": 0,
-        "rack_availability": fit,
-        "enough_racks_share": enough,
-        "replicas_short": short,
-        "useful_share": 1 / stretch,
-        "lost_days": lost,
-        "extrapolated": layout.gpus_used > r.measured_gpus,
-    }
+        "restart_seconds": float(np.asarray(way.restart_seconds)), "spare_target": target, "spare_racks_by_site": count,
+        "spare_gpus_per_rack": 0, "rack_availability": fit, "enough_racks_share": enough, "replicas_short": short,
+        "useful_share": 1 / stretch, "lost_days": lost, "extrapolated": layout.gpus_used > r.measured_gpus,
+    }  # fmt: skip
     figures = {"days_to_train": days * stretch, "useful_share": 1 / stretch}
     on_clock = {f"layout__metrics__{name}": value for name, value in figures.items()}
     ends = tuple(x * stretch for x in m.days_to_train_interval)

@@ -87,16 +87,9 @@ p2,p3,B2B,200,200
 """
 
 TEXTS = {
-    "case4.m": CASE,
-    "positions.csv": POSITIONS,
-    "bus.csv": BUS,
-    "branch.csv": BRANCH,
-    "gen.csv": GEN,
-    "plants.csv": PLANTS,
-    "peaks.csv": PEAKS,
-    "zones.csv": ZONES,
-    "interfaces.csv": INTERFACES,
-}
+    "case4.m": CASE, "positions.csv": POSITIONS, "bus.csv": BUS, "branch.csv": BRANCH, "gen.csv": GEN,
+    "plants.csv": PLANTS, "peaks.csv": PEAKS, "zones.csv": ZONES, "interfaces.csv": INTERFACES,
+}  # fmt: skip
 
 
 def put(folder: Path, names: str, old: str = "", new: str = "") -> list[Path]:

@@ -26,11 +26,10 @@ class Binding:
 
 
 def binding(i: Instance) -> Binding:
-    """Enumerate a toy and what it would be otherwise.
-
-    The network binds where the cheapest fabrics, slowing nothing, allow a faster plan; fibre where a faster one is had
-    with free fibre of any rate and length; the split where, that fibre given, all nodes being one allows a faster one.
-    """
+    """Enumerate a toy and what it would be otherwise."""
+    # The network binds where the cheapest fabrics, slowing nothing, allow a faster plan; fibre where a faster one is
+    # had with free fibre of any rate and length; the split where, that fibre given, all nodes being one allows a
+    # faster one.
     times = Times(i)
     best = Toy(i, times=times).best()
     if best is None:

@@ -25,10 +25,7 @@ class Fabric:
 
 
 def built_order(stages: int, blocks: int, unit: int, stripes: int) -> list[list[int]]:
-    """Lay the racks of a site down one after another: stripe by stripe, block by block, stage by stage.
-
-    Return the racks of each stage.
-    """
+    """Lay the racks of a site down one after another: stripe by stripe, block by block, stage by stage."""
     sizes = [stages // stripes + (k < stages % stripes) for k in range(stripes)]
     ranks: list[list[int]] = [[] for _ in range(stages)]
     rack, first = 0, 0
@@ -81,11 +78,10 @@ class Tree:
 def trees(
     s: Switch, spine: Switch, core: Switch, domains: int, d: int, rails: int, tiers: int
 ) -> list[tuple[int, Tree]]:
-    """List the trees over leaf domains of d racks that all share a pod, with the uplinks of a leaf.
-
-    A domain has a leaf for each rail. A pod joins x rails of all domains; a leaf reaches u/b spines by b links each. A
-    spine of several pods has one uplink; a core takes as many of a pod's positions as it has ports for all pods.
-    """
+    """List the trees over leaf domains of d racks that all share a pod, with the uplinks of a leaf."""
+    # A domain has a leaf for each rail. A pod joins x rails of all domains; a leaf reaches u/b spines by b links
+    # each. A spine of several pods has one uplink; a core takes as many of a pod's positions as it has ports for all
+    # pods.
     found = []
     for u, x in itertools.product(range(1, s.ports - d + 1), range(1, rails + 1)):
         pods = -(-rails // x)
@@ -138,11 +134,10 @@ def fabrics(
     lanes: int = 0,
     local: float = 0.0,
 ) -> list[Fabric]:
-    """List every fabric of a site with so many blocks; those beaten in price, power and both slowdowns are dropped.
-
-    `spare` racks stand behind those of the blocks; so many GPUs of each are cabled, those at work unless given; NICs
-    have so many lanes, any unless given; `local`: the least share of stages whose racks are all under one leaf.
-    """
+    """List every fabric of a site with so many blocks; those beaten in price, power and both slowdowns are dropped."""
+    # `spare` racks stand behind those of the blocks; so many GPUs of each are cabled, those at work unless given;
+    # NICs have so many lanes, any unless given; `local`: the least share of stages whose racks are all under one
+    # leaf.
     n = i.network
     gpu = i.hardware.accelerator
     assert n is not None and n.families == ("rail",) and not isinstance(gpu, str)

@@ -119,16 +119,12 @@ class Times:
             machine,
             shape,
             schedule.PipelineCounts(p, v, m),
-            memory.StageLayers(
-                stage=np.arange(p)[None, :],
-                layers=layers,
-                recomputed=recompute,
-                front=np.where(np.arange(p) == 0, dense, 0)[None, :],
-            ),
+            memory.StageLayers(stage=np.arange(p)[None, :], layers=layers, recomputed=recompute,
+             front=np.where(np.arange(p) == 0, dense, 0)[None, :]),
             zero_stage=zero,
             replicas=shards,
             order=order,
-        )
+        )  # fmt: skip
         total = sum(np.broadcast_to(np.asarray(x, dtype=float), layers.shape) for x in parts.values())
         fits = np.all(np.asarray(total) <= self.limit * (1 + SAME), axis=1)
         return layers[fits], recompute[fits]
@@ -210,13 +206,9 @@ class Toy:
                     sequence_parallel=sp,
                 ) and self.runs(tensor=t, context=k, expert=e, sequence=1 + sp):
                     yield LayerShape(
-                        tensor_parallel=t,
-                        micro_batch=b,
-                        recompute="none",
-                        sequence_parallel=sp,
-                        context_parallel=k,
+                        tensor_parallel=t, micro_batch=b, recompute="none", sequence_parallel=sp, context_parallel=k,
                         expert_parallel=e,
-                    )
+                    )  # fmt: skip
 
     def pipelines(self) -> Iterator[tuple[LayerShape, int, int, RackBlock]]:
         """Yield every shape with its pipelines, interleaved or not, one stage to a rack or as many as fit."""
@@ -225,12 +217,9 @@ class Toy:
             for v, q in itertools.product(range(1, (layers // p if p > 1 else 1) + 1), {1, min(p, g // s.gpus or 1)}):
                 if self.fine(pipeline_parallel=p, virtual_stages=v) and self.runs(pipeline=p, interleaved=v):
                     block = block_of(
-                        g,
-                        s.degrees,
-                        pipeline_parallel=p,
-                        stages_per_rack=q,
+                        g, s.degrees, pipeline_parallel=p, stages_per_rack=q,
                         replicas_per_rack=self.pins.get("replicas_per_rack"),
-                    )
+                    )  # fmt: skip
                     if block is not None:
                         yield s, p, v, block
 
@@ -274,11 +263,9 @@ class Toy:
                     yield self.times.seconds(c, racks, shards, self.phi, self.phi, None), c, sizes, shards
 
     def best(self) -> Plan | None:
-        """Return the fastest plan, of equal ones the cheapest; None where there is none.
-
-        What is slower than a plan found even where nothing slows it is left out: slowdowns and fibre make nothing
-        faster.
-        """
+        """Return the fastest plan, of equal ones the cheapest; None where there is none."""
+        # What is slower than a plan found even where nothing slows it is left out: slowdowns and fibre make nothing
+        # faster.
         found: Plan | None = None
         for free, c, sizes, shards in sorted(self.work(), key=lambda x: x[0]):
             if math.isinf(free) or (found is not None and free > found.seconds * (1 + SAME)):
@@ -294,10 +281,7 @@ class Toy:
         return best
 
     def plans(self, c: Column, sizes: tuple[int, ...], shards: int, limit: float = math.inf) -> Iterator[Plan]:
-        """Yield the plans of a column in a shape that the budget pays and that take at most so many seconds.
-
-        Of each fibre, round trip and slowdowns the cheapest.
-        """
+        """Yield the plans of a column in a shape that the budget pays and that take at most so many seconds."""
         racks = sizes[0] * c.block.stage_racks
         for rtt, splits in self.splits_of(c.block.blocks(c.d))[sizes].items():
             for waves, level in itertools.product(self._waves(sizes), self.levels(c.block, sizes, c.v > 1)):

@@ -182,13 +182,9 @@ class SiteCosts:
             for n in g.nodes:
                 most[r, at[n.id]] = float(n.balancing_authority == b)
         found = linprog(
-            np.zeros(balance.shape[1]),
-            A_ub=most if areas else None,
-            b_ub=[self.areas[b].headroom_mw for b in areas] if areas else None,
-            A_eq=balance,
-            b_eq=right,
-            bounds=plants + flows,
-            method="highs",
-        )
+            np.zeros(balance.shape[1]), A_ub=most if areas else None,
+            b_ub=[self.areas[b].headroom_mw for b in areas] if areas else None, A_eq=balance, b_eq=right,
+            bounds=plants + flows, method="highs",
+        )  # fmt: skip
         assert found.status in (0, 2), found.message
         return bool(found.status == 0)

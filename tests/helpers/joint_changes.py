@@ -107,18 +107,12 @@ def own_choices(found: JointSolution) -> dict[str, Any]:
     assert plan is not None
     c, s = plan.column, plan.column.strategy.shape
     pins: dict[str, Any] = {
-        "layout.tensor_parallel": s.tensor_parallel,
-        "layout.context_parallel": s.context_parallel,
-        "layout.expert_parallel": s.expert_parallel,
-        "layout.pipeline_parallel": c.p,
-        "layout.virtual_stages": c.v,
-        "layout.microbatch_sequences": s.micro_batch,
-        "layout.data_parallel": c.d,
-        "layout.microbatches_per_step": c.m,
-        "layout.zero_stage": c.zero,
-        "layout.sequence_parallel": s.sequence_parallel,
+        "layout.tensor_parallel": s.tensor_parallel, "layout.context_parallel": s.context_parallel,
+        "layout.expert_parallel": s.expert_parallel, "layout.pipeline_parallel": c.p, "layout.virtual_stages": c.v,
+        "layout.microbatch_sequences": s.micro_batch, "layout.data_parallel": c.d, "layout.microbatches_per_step": c.m,
+        "layout.zero_stage": c.zero, "layout.sequence_parallel": s.sequence_parallel,
         "layout.recompute": "full" if any(plan.split.recomputed) else s.recompute,
-    }
+    }  # fmt: skip
     pins |= {f"placement.blocks.{x}": n for x, n in plan.blocks_by_site.items()}
     if len({t.stripes for t in plan.templates.values()}) == 1:
         pins["placement.stripes"] = next(iter(plan.templates.values())).stripes

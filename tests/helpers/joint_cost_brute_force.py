@@ -5,9 +5,10 @@ from typing import Any
 
 from joint_brute_force import Plan, Toy
 
-from planner.instance.instance import Instance
+from planner.instance.instance import Instance, instance_sha256
 
 SAME = 1e-12  # relative: sums of the same floats in another order
+_ENUMERATED: dict[str, "CostToy"] = {}  # of this process, by the hash of the instance
 
 
 class CostToy(Toy):
@@ -32,12 +33,17 @@ class CostToy(Toy):
         self.front = [k for k in self.front if not _covers(x, k)] + [x]
 
 
+def cost_toy(i: Instance) -> CostToy:
+    """Return the full enumeration of an instance, made once a process."""
+    key = instance_sha256(i)
+    if key not in _ENUMERATED:
+        _ENUMERATED[key] = CostToy(i)
+    return _ENUMERATED[key]
+
+
 def _covers(a: Plan, b: Plan) -> bool:
     return a.seconds <= b.seconds * (1 + SAME) and a.usd <= b.usd * (1 + SAME)
 
 
 def without(i: Instance, **limits: Any) -> Instance:
     return i.model_copy(update={"limits": i.limits.model_copy(update=limits)})
-
-
-__all__ = ["CostToy", "without"]

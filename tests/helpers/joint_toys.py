@@ -29,13 +29,10 @@ def switches(r: random.Random) -> dict[str, Any]:
     return {
         "overlaps": sorted(r.sample(overlaps, r.randint(0, len(overlaps)))),
         "dispatcher": r.choice(["all_to_all", "deep_ep", "hybrid_ep"]),
-        "cuda_graphs": r.choice(["none", "part", "whole"]),
-        "fused_experts": r.random() < 0.5,
-        "fused_loss": r.random() < 0.5,
-        "activation_offload": r.choice([0.0, 0.5]),
-        "expert_overlap": 0.6,
+        "cuda_graphs": r.choice(["none", "part", "whole"]), "fused_experts": r.random() < 0.5,
+        "fused_loss": r.random() < 0.5, "activation_offload": r.choice([0.0, 0.5]), "expert_overlap": 0.6,
         "overlap_launch_seconds": 2e-6,
-    }
+    }  # fmt: skip
 
 
 def includes_fabric(i: Instance) -> bool:
@@ -44,11 +41,9 @@ def includes_fabric(i: Instance) -> bool:
 
 
 def toy(seed: int, *, sites: int = 0, forced: bool = False, **changes: Any) -> Instance:
-    """Return a random instance that can be enumerated: one cluster, or a small grid with so many nodes.
-
-    `forced`: TP fills racks, and there are several replicas of several stages, so that the network, the split and the
-    fibre matter.
-    """
+    """Return a random instance that can be enumerated: one cluster, or a small grid with so many nodes."""
+    # `forced`: TP fills racks, and there are several replicas of several stages, so that the network, the split and
+    # the fibre matter.
     r = random.Random(seed)
     layers, gpus, rack_usd = r.randint(2, 3), r.randint(2, 3), 1000.0
     racks = r.randint(3, 6)
@@ -169,11 +164,9 @@ def kind_of(seed: int) -> str:
 
 
 def case(seed: int) -> Instance:
-    """Return a random instance on which network, split or fibre often bind.
-
-    One cluster, one site of a grid, several nodes of one, a mixture of experts, or sequences so long that CP leaves the
-    rack. Budgets are a few racks and little more, NICs slow, switches of 3 to 8 ports.
-    """
+    """Return a random instance on which network, split or fibre often bind."""
+    # One cluster, one site of a grid, several nodes of one, a mixture of experts, or sequences so long that CP leaves
+    # the rack. Budgets are a few racks and little more, NICs slow, switches of 3 to 8 ports.
     r, kind = random.Random(seed), kind_of(seed)
     gpus, racks, forced = r.randint(2, 3), r.randint(3, 6), r.random() < 0.75
     small = [0.35e9, 0.6e9, 0.9e9] if kind not in ("grid", "experts") else [0.6e9, 0.9e9, 1.4e9]
@@ -224,10 +217,8 @@ def case(seed: int) -> Instance:
 
 
 def _force(r: random.Random, given: dict[str, Any]) -> None:
-    """Ask for several replicas of several stages that fill racks, and leave money for some fabrics but not for all.
-
-    So exchanges leave leaf domains, and the money decides how many uplinks they have.
-    """
+    """Ask for several replicas of several stages that fill racks, and leave money for some fabrics but not for all."""
+    # So exchanges leave leaf domains, and the money decides how many uplinks they have.
     stages, replicas, gpus = r.randint(2, 3), r.choice([3, 3, 2]), given["hardware"]["rack"]["gpus"]
     racks, net = stages * replicas, given["network"]
     given["workload"]["model"]["layers"] = 3

@@ -91,7 +91,4 @@ def plant_in_highs(patch: pytest.MonkeyPatch, planted: Planted) -> None:
         patch.setattr(h, name, changed)
 
 
-BACK_ENDS: dict[str, Callable[[pytest.MonkeyPatch, Planted], None]] = {
-    "cpsat": plant_in_cpsat,
-    "highs": plant_in_highs,
-}
+BACK_ENDS: dict[str, Callable[[pytest.MonkeyPatch, Planted], None]] = {"cpsat": plant_in_cpsat, "highs": plant_in_highs}

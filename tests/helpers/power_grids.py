@@ -32,15 +32,10 @@ def power_case(seed: int, *, n1: str = "off", new: int = 0, model: str = "dc") -
     r = random.Random(seed)
     names = [f"{r.choice('EW') if seed % 5 == 0 else 'E'}{i}" for i in range(r.randint(4, 7))]
     nodes = [
-        node(
-            n,
-            generation_mw=r.choice([0, 0, 2, 3, 4, 6]) if i else 5,
-            largest_unit_mw=r.choice([None, 0, 1, 2, 2]),
-            site=i < 3,
-            latitude=40.0 + i,
-        )
+        node(n, generation_mw=r.choice([0, 0, 2, 3, 4, 6]) if i else 5, largest_unit_mw=r.choice([None, 0, 1, 2, 2]),
+         site=i < 3, latitude=40.0 + i)
         for i, n in enumerate(names)
-    ]
+    ]  # fmt: skip
     ends = [(names[r.randrange(i)], names[i]) for i in range(1, len(names)) if r.random() < 0.93]
     spare = [p for p in itertools.combinations(names, 2) if p not in ends]
     ends += r.sample(spare, min(len(spare), r.randint(1, 4)))
@@ -63,22 +58,15 @@ def power_case(seed: int, *, n1: str = "off", new: int = 0, model: str = "dc") -
     prices = {"site_usd": r.choice([0, 3e5]), "building_usd_per_it_mw": 1e5}
     usd = {"E": 40.0, "W": r.choice([30.0, 50.0])}
     instance = case(
-        *nodes,
-        lines=lines,
-        new_lines=built,
-        rules=rules,
-        prices=prices,
-        headroom={"E": 12.0, "W": 9.0},
+        *nodes, lines=lines, new_lines=built, rules=rules, prices=prices, headroom={"E": 12.0, "W": 9.0},
         usd_per_mwh=usd,
-    )
+    )  # fmt: skip
     return instance, SitesRequest(racks=r.choice([None, None, 3]))
 
 
 def loaded_case(seed: int, *, n1: str = "off", new: int = 0) -> tuple[Instance, SitesRequest]:
-    """Return such a split whose nodes draw power of their own, one line of it compensated beyond its reactance.
-
-    Some nodes feed in whatever is planned, and in some splits the first node has no plants.
-    """
+    """Return such a split whose nodes draw power of their own, one line of it compensated beyond its reactance."""
+    # Some nodes feed in whatever is planned, and in some splits the first node has no plants.
     instance, request = power_case(seed, n1=n1, new=new)
     assert instance.grid is not None
     g, r = instance.grid, random.Random(f"loaded {seed}")

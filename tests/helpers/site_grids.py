@@ -54,12 +54,9 @@ def node(name: str, **changes: Any) -> dict[str, Any]:
     """Return a node; its authority is the first letter of its name."""
     place = {"E": (40.0, -76.0), "W": (33.0, -112.0)}[name[0]]
     return {
-        "id": name,
-        "balancing_authority": name[0],
-        "latitude": place[0] + int(name[1:]),
-        "longitude": place[1],
+        "id": name, "balancing_authority": name[0], "latitude": place[0] + int(name[1:]), "longitude": place[1],
         "generation_mw": 10.0,
-    } | changes
+    } | changes  # fmt: skip
 
 
 def line(a: str, b: str, **changes: Any) -> dict[str, Any]:
@@ -98,15 +95,10 @@ def random_case(seed: int) -> tuple[Instance, SitesRequest]:
     r = random.Random(seed)
     names = r.sample(["E0", "E1", "E4", "W0", "W2"], r.randint(2, 4))
     nodes = [
-        node(
-            n,
-            generation_mw=r.randint(0, 3) if i else r.randint(1, 4),
-            interconnect_mw=r.randint(1, 3),
-            site=i == 0 or r.random() < 0.9,
-            area_m2=r.choice([None, 1500, 2500]),
-        )
+        node(n, generation_mw=r.randint(0, 3) if i else r.randint(1, 4), interconnect_mw=r.randint(1, 3),
+         site=i == 0 or r.random() < 0.9, area_m2=r.choice([None, 1500, 2500]))
         for i, n in enumerate(names)
-    ]
+    ]  # fmt: skip
     pairs = list(itertools.combinations(names, 2))
     lines = [line(a, b, rating_mw=r.randint(1, 3), circuits=r.randint(1, 2)) for a, b in pairs if r.random() < 0.4]
     ((a, b),) = r.sample(pairs, 1)

@@ -74,13 +74,9 @@ def why_not(daemons: bool = False) -> str | None:
     install = ["apt-get", "install", "-y", "-q", "--no-install-recommends", *packages]
     for command in (install, ["apt-get", "update", "-q"], install):
         done = subprocess.run(
-            command,
-            env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
+            command, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"}, capture_output=True, text=True,
+            timeout=300, check=False,
+        )  # fmt: skip
         if installed():
             return None
     return f"Debian's slurm packages cannot be installed: {done.stderr.strip()[-200:]}"
@@ -111,12 +107,9 @@ class Controller:
         """Ask when a job would start, and return all that sbatch prints of it."""
         done = subprocess.run(
             ["sbatch", "--test-only", *arguments, "--wrap=sleep 600"],
-            env={**os.environ, "SLURM_CONF": str(self.directory / "slurm.conf")},
-            capture_output=True,
-            text=True,
-            timeout=30,
-            check=False,
-        )
+            env={**os.environ, "SLURM_CONF": str(self.directory / "slurm.conf")}, capture_output=True, text=True,
+            timeout=30, check=False,
+        )  # fmt: skip
         if done.returncode:
             raise RuntimeError(done.stderr.strip() or done.stdout.strip())
         return done.stderr + done.stdout
@@ -176,14 +169,10 @@ def controller(
         configuration = f"SlurmdPidFile={{directory}}/%n.pid\nSlurmdLogFile={{directory}}/%n.log\n{configuration}"
     (directory / "slurm.conf").write_text(
         configuration.format(
-            host=host,
-            port=port,
-            node_port=node_port,
-            directory=directory,
-            topology=f"TopologyPlugin={plugin}\n{more}",
+            host=host, port=port, node_port=node_port, directory=directory, topology=f"TopologyPlugin={plugin}\n{more}",
             named=named,
         )
-    )
+    )  # fmt: skip
     slurm = Controller(directory)
     with (directory / "out").open("w") as out:
         process = subprocess.Popen(

@@ -22,12 +22,9 @@ def row(billions: int, factor: float = 1.1) -> dict[str, Any]:
         return {"point": point, "status": "failed", "reason": "its worker died twice", "plan": {}}
     names = ["palo-verde", *(["salem"] if billions >= 64 else []), *(["comanche-peak"] if billions >= 110 else [])]
     plan: dict[str, Any] = {
-        Y: 900 * factor / (min(billions, 170) / 40) ** 0.8,
-        "layout.tensor_parallel": 8 if billions < 90 else 16,
-        "layout.pipeline_parallel": 64,
-        "layout.virtual_stages": 1,
-        "cost.total_usd": billions * 0.98e9,
-    }
+        Y: 900 * factor / (min(billions, 170) / 40) ** 0.8, "layout.tensor_parallel": 8 if billions < 90 else 16,
+        "layout.pipeline_parallel": 64, "layout.virtual_stages": 1, "cost.total_usd": billions * 0.98e9,
+    }  # fmt: skip
     for name in names:
         plan |= {f"sites.sites.{name}.racks": 10 * billions, f"fabric.sites.{name}.planes": 4}
         plan |= {f"fabric.sites.{name}.tiers.{t}": "3 of 4/5" for t in ("leaf", "spine", "core")[: 2 + (billions > 80)]}

@@ -10,12 +10,9 @@ from planner.sweeps.sweep_run import PointAnswer, Task, solve_point
 
 ROOT = Path(__file__).parents[2]
 PINS = {
-    "layout.tensor_parallel": 8,
-    "layout.pipeline_parallel": 1,
-    "layout.zero_stage": 1,
-    "layout.microbatch_sequences": 1,
-    "layout.recompute": "full",
-}
+    "layout.tensor_parallel": 8, "layout.pipeline_parallel": 1, "layout.zero_stage": 1,
+    "layout.microbatch_sequences": 1, "layout.recompute": "full",
+}  # fmt: skip
 
 
 def small() -> dict[str, Any]:

@@ -34,15 +34,11 @@ def accelerator(
     """Return a GPU by its FLOP/s, and by bytes per second and latency of its scale-up links and its NIC."""
     shares = dict(share) if isinstance(share, Mapping) else dict.fromkeys(peak, share)
     return Accelerator(
-        name="toy",
-        peak_flop_per_second=dict(peak),
+        name="toy", peak_flop_per_second=dict(peak),
         gemm_efficiency=GemmEfficiency(max_share=shares, operand_traffic=operand_traffic),
-        scale_up_bytes_per_second=scale_up[0],
-        scale_up_latency_seconds=scale_up[1],
-        nic_bytes_per_second=nic[0],
-        nic_latency_seconds=nic[1],
-        **({"hbm_bytes": 1e12} | more),
-    )
+        scale_up_bytes_per_second=scale_up[0], scale_up_latency_seconds=scale_up[1], nic_bytes_per_second=nic[0],
+        nic_latency_seconds=nic[1], **({"hbm_bytes": 1e12} | more),
+    )  # fmt: skip
 
 
 def machine_of(
@@ -59,13 +55,9 @@ def machine_of(
 def shape(t: int = 1, b: int = 1, recompute: Any = "none", sp: bool = False, c: int = 1, e: int = 1) -> LayerShape:
     """Return a layer of tensor, context and expert parallelism `t`, `c` and `e` and micro-batches of `b` sequences."""
     return LayerShape(
-        tensor_parallel=t,
-        micro_batch=b,
-        recompute=recompute,
-        sequence_parallel=sp,
-        context_parallel=c,
+        tensor_parallel=t, micro_batch=b, recompute=recompute, sequence_parallel=sp, context_parallel=c,
         expert_parallel=e,
-    )
+    )  # fmt: skip
 
 
 def layout(layers: tuple[int, ...], **changes: Any) -> ParallelStrategy:

@@ -28,12 +28,9 @@ def fibre(
     named = [{**e, "a": ids.get(e["a"], e["a"]), "b": ids.get(e["b"], e["b"])} for e in edges]
     grid = [node(s, latitude=PLACES[SITES[s]][0], longitude=PLACES[SITES[s]][1]) for s in sites]
     wan = {
-        "fibre_nodes": nodes,
-        "fibre_edges": named,
-        "wavelength_gbps": 100,
-        "max_wavelengths_per_pair": 4,
+        "fibre_nodes": nodes, "fibre_edges": named, "wavelength_gbps": 100, "max_wavelengths_per_pair": 4,
         "headroom_factor": 1.0,
-    } | more
+    } | more  # fmt: skip
     return case(*grid, wan=wan, rules=rules or {})
 
 

@@ -74,33 +74,17 @@ GRID = {
         {"id": "w1-w2", "a": "w1", "b": "w2", "circuits": 2, "rating_mw": 0.6},
     ],
     "new_lines": [{"id": "e1-e2-new", "a": "e2", "b": "e1", "max_circuits": 2, "rating_mw": 0.5, "capex_usd": 1e5}],
-    "rules": {
-        "interconnect": {"enabled": True, "share": 0.5, "reading": "capacity_n1"},
-        "fault_split": {"enabled": True, "max_share": 0.6},
-        "max_sites": 2,
-        "min_site_modules": 2,
-        "max_rtt_ms": 60,
-    },
+    "rules": {"interconnect": {"enabled": True, "share": 0.5, "reading": "capacity_n1"},
+     "fault_split": {"enabled": True, "max_share": 0.6}, "max_sites": 2, "min_site_modules": 2, "max_rtt_ms": 60},
     "prices": {"building_usd_per_it_mw": 1e6, "interconnection_usd_per_mw": 5e5, "site_usd": 1e6},
-}
+}  # fmt: skip
 INSTANCE: dict[str, Any] = {
     "name": "worked",
     "limits": {"budget_usd": 34e6, "facility_power_mw": 2.5, "max_batch_tokens": 6000},
-    "workload": {
-        "model": {"name": "tiny", "layers": 8, "hidden": 64, "heads": 4, "vocabulary": 1000},
-        "tokens": 1e6,
-        "sequence_length": 128,
-        "precision": PRECISION,
-        "software": {"name": "ideal"},
-    },
-    "hardware": {
-        "accelerator": GPU,
-        "rack": {"name": "rack", "gpus": 4, "it_kw": 100, "price_usd": 2e6},
-        "racks_per_module": 2,
-        "facility_overhead_factor": 1.5,
-        "overhead_includes_fabric": True,
-        "cooling_kw_per_m2": 2,
-    },
+    "workload": {"model": {"name": "tiny", "layers": 8, "hidden": 64, "heads": 4, "vocabulary": 1000}, "tokens": 1e6,
+     "sequence_length": 128, "precision": PRECISION, "software": {"name": "ideal"}},
+    "hardware": {"accelerator": GPU, "rack": {"name": "rack", "gpus": 4, "it_kw": 100, "price_usd": 2e6},
+     "racks_per_module": 2, "facility_overhead_factor": 1.5, "overhead_includes_fabric": True, "cooling_kw_per_m2": 2},
     "grid": GRID,
     "wan": {"wavelength_gbps": 0.001, "wavelength_usd": 1e3, "fibre_usd_per_route_km": 10},
     "network": {
@@ -109,7 +93,7 @@ INSTANCE: dict[str, Any] = {
         ],
         "optics": {"name": "module", "price_usd": 100, "power_watts": 5},
     },
-}
+}  # fmt: skip
 
 
 def instance_with(**changes: Any) -> Instance:
@@ -146,10 +130,8 @@ def rules(plan: Plan) -> set[str]:
 
 
 def named(plan: Plan) -> set[str]:
-    """Return the names of the rules that a plan breaks, in full, but for the columns that its bound rests on.
-
-    To enumerate these takes 50 times as long as all other rules; tests/checks/joint does.
-    """
+    """Return the names of the rules that a plan breaks, in full, but for the columns that its bound rests on."""
+    # To enumerate these takes 50 times as long as all other rules; tests/checks/joint does.
     return {v.rule for v in check(plan, stop=lambda: True)}
 
 
@@ -202,11 +184,7 @@ def worked(
             "instance_sha256": instance_sha256(instance),
             "status": "feasible",
             "objective": {
-                "name": instance.objective.minimize,
-                "value": value,
-                "bound": None,
-                "gap": None,
-                "space": SPACE,
+                "name": instance.objective.minimize, "value": value, "bound": None, "gap": None, "space": SPACE,
                 "outside": OUTSIDE,
             },
             "stopped": "limit",
@@ -216,7 +194,7 @@ def worked(
             "placement": _placement(assignment, where, strategy, racks, value) | {"certificate": joint},
             "cost": money,
         }
-    )
+    )  # fmt: skip
 
 
 def _where(d: Design, stages: list[list[int]], *, wrap: bool) -> Locality:
@@ -283,16 +261,10 @@ def _link(instance: Instance, m: LayoutMetrics) -> Link:
     )
     waves = wan.wavelengths(w, need)
     return Link(
-        a="e1",
-        b="w1",
-        route_km=km,
-        rtt_ms=rtt,
-        required_gbps=waves * w.wavelength_gbps,
-        wavelengths=waves,
-        capacity_gbps=waves * w.wavelength_gbps,
-        fibre_pairs=wan.fibre_pairs(w, waves),
+        a="e1", b="w1", route_km=km, rtt_ms=rtt, required_gbps=waves * w.wavelength_gbps, wavelengths=waves,
+        capacity_gbps=waves * w.wavelength_gbps, fibre_pairs=wan.fibre_pairs(w, waves),
         usd_per_year=cost.link_usd_per_year(instance.grid, w, (km * w.fibre_usd_per_route_km, w.wavelength_usd), waves),
-    )
+    )  # fmt: skip
 
 
 def _sites(instance: Instance, racks: dict[str, int], link: Link) -> SitesPlan:
@@ -304,20 +276,13 @@ def _sites(instance: Instance, racks: dict[str, int], link: Link) -> SitesPlan:
         area = areas[x.balancing_authority]
         held.append(
             Site(
-                id=s,
-                balancing_authority=area.id,
-                interconnection=area.interconnection,
-                modules=n // h.racks_per_module,
-                racks=n,
-                gpus=n * h.rack.gpus,
-                it_mw=cost.it_mw(h, n),
-                facility_mw=cost.facility_mw(h, n),
-                cooling_m2=cost.cooling_m2(h, n),
-                latitude=x.latitude,
+                id=s, balancing_authority=area.id, interconnection=area.interconnection,
+                modules=n // h.racks_per_module, racks=n, gpus=n * h.rack.gpus, it_mw=cost.it_mw(h, n),
+                facility_mw=cost.facility_mw(h, n), cooling_m2=cost.cooling_m2(h, n), latitude=x.latitude,
                 longitude=x.longitude,
                 interconnect_mw=usable_interconnect_mw(grid, x, BUILT) if grid.rules.interconnect.enabled else None,
             )
-        )
+        )  # fmt: skip
     # Plants at e2 send 0.1 MW over the standing circuits, against their direction, and 0.2 MW over the built one.
     fed = {"e1": held[0].facility_mw - 0.3, "e2": 0.3, "w1": held[1].facility_mw}
     flows = [{"line": "e1-e2", "mw": -0.1}, {"line": "e1-e2-new", "mw": 0.2}]
@@ -348,16 +313,12 @@ def _layout(
         sum(racks.values()) * instance.hardware.rack.gpus,
     )
     return {
-        **layout_values(strategy),
-        "recomputed_layers_per_stage": strategy.recomputed_layers_per_stage,
+        **layout_values(strategy), "recomputed_layers_per_stage": strategy.recomputed_layers_per_stage,
         "data_parallel_by_site": by_site,
         "racks_per_stage_by_site": {s: -(-d // strategy.replicas_per_rack) for s, d in by_site.items()},
-        "gpus_used": used,
-        "gpus_idle": total - used,
-        "assumptions": a,
-        "metrics": metrics,
+        "gpus_used": used, "gpus_idle": total - used, "assumptions": a, "metrics": metrics,
         "certificate": _proof(value),
-    }
+    }  # fmt: skip
 
 
 def _counts(d: Design) -> dict[str, int]:
@@ -377,31 +338,18 @@ def _fabric(instance: Instance, d: Design, where: Any, m: LayoutMetrics) -> Site
     tiers = [dict(zip(keys, values, strict=True)) for values in found[: d.tiers]]
     return SiteFabric.model_validate(
         {
-            "switch": box.name,
-            "planes": box.planes,
-            "ports_per_switch": box.ports,
-            "tiers": tiers,
-            "chips": d.switches * box.planes,
-            "split": d.split,
-            **_counts(d),
+            "switch": box.name, "planes": box.planes, "ports_per_switch": box.ports, "tiers": tiers,
+            "chips": d.switches * box.planes, "split": d.split, **_counts(d),
             **dict(zip(("cost_usd", "power_mw"), flat_price(network, box, d), strict=True)),
-            "leaf_domain_racks": d.leaf_down,
-            "leaf_domains": d.domains,
-            "rails_per_pod": d.rails_per_pod,
-            "leaf_domains_per_pod": d.domains_per_pod,
-            "pods": d.pods,
-            "rails_per_zone": d.rails_per_zone,
-            "leaf_domains_per_zone": d.domains_per_zone,
-            "zones": d.zones,
-            "share_leaving_leaf": where.share_leaving[0],
-            "share_leaving_pod": where.share_leaving[1],
-            "share_leaving_zone": where.share_leaving[2],
-            "p2p_seconds": m.pipeline_send_nic_seconds * send,
-            "pipeline_send_slowdown": send,
+            "leaf_domain_racks": d.leaf_down, "leaf_domains": d.domains, "rails_per_pod": d.rails_per_pod,
+            "leaf_domains_per_pod": d.domains_per_pod, "pods": d.pods, "rails_per_zone": d.rails_per_zone,
+            "leaf_domains_per_zone": d.domains_per_zone, "zones": d.zones, "share_leaving_leaf": where.share_leaving[0],
+            "share_leaving_pod": where.share_leaving[1], "share_leaving_zone": where.share_leaving[2],
+            "p2p_seconds": m.pipeline_send_nic_seconds * send, "pipeline_send_slowdown": send,
             "allreduce_slowdown": allreduce,
             "shared_links": _shared_links(network.transport.slowdown, d, where) if m.sends_beside_rings else (),
         }
-    )
+    )  # fmt: skip
 
 
 def _shared_links(phi: float, d: Design, where: Locality) -> list[dict[str, Any]]:
@@ -421,12 +369,8 @@ def _placement(
         for s, pieces in assignment.items()
     }
     return {
-        "groups": groups,
-        "groups_leaf_local": groups - split,
-        "groups_split": split,
-        "lower_bound_split": 0,
+        "groups": groups, "groups_leaf_local": groups - split, "groups_split": split, "lower_bound_split": 0,
         "extra_pieces": sum(x.extra_pieces for x in where.values()),
-        "groups_cross_pod": sum(x.groups_cross_pod for x in where.values()),
-        "sites": held,
+        "groups_cross_pod": sum(x.groups_cross_pod for x in where.values()), "sites": held,
         "certificate": _proof(value).model_dump(),
-    }
+    }  # fmt: skip

@@ -66,26 +66,22 @@ def test_flags_of_time_and_memory_are_told(flag: str, tmp_path: Path) -> None:
         ("--overlap-grad-reduce --tp-comm-overlap", {"overlaps": ("context", "gradients", "sends", "tensor")}),
         ("--no-overlap-p2p-communication --cp-comm-type allgather", {"overlaps": ()}),
         ("--overlap-moe-expert-parallel-comm --moe-enable-deepep", {"dispatcher": "deep_ep"}),
-        (
-            "--moe-token-dispatcher-type flex --moe-flex-dispatcher-backend hybridep --use-transformer-engine-op-fuser",
-            {"dispatcher": "hybrid_ep", "fused_experts": True},
-        ),
+        ("--moe-token-dispatcher-type flex --moe-flex-dispatcher-backend hybridep --use-transformer-engine-op-fuser",
+         {"dispatcher": "hybrid_ep", "fused_experts": True}),
         ("--enable-cuda-graph", {"cuda_graphs": "part"}),
         ("--cuda-graph-impl local --cuda-graph-scope full_iteration", {"cuda_graphs": "whole"}),
         ("--fp8-format hybrid", {"fp8_recipe": "delayed", "fp8_parameters": False}),
         ("--fp8-format e4m3 --fp8-recipe mxfp8 --fp8-param-gather", {"fp8_recipe": "mxfp8", "fp8_parameters": True}),
         ("--fp8-format hybrid --fp8-dot-product-attention", {"fp8_attention": True}),
         ("--recompute-activations", {"recompute_modules": ("core_attn",)}),
-        (
-            "--recompute-granularity selective --recompute-modules layernorm moe_act mlp",
-            {"recompute_modules": ("layernorm", "mlp", "moe_act")},
-        ),
+        ("--recompute-granularity selective --recompute-modules layernorm moe_act mlp",
+         {"recompute_modules": ("layernorm", "mlp", "moe_act")}),
         ("--recompute-activations --recompute-modules moe \\\n  --bf16", {"recompute_modules": ("moe",)}),
         ("--recompute-granularity full --recompute-modules moe", {"recompute_modules": ("core_attn",)}),
         ("--cross-entropy-loss-fusion", {"fused_loss": True}),
         ("--cpu-offloading --cpu-offloading-num-layers 20 --num-layers 80", {"activation_offload": 0.25}),
     ],
-)
+)  # fmt: skip
 def test_flags_set_the_switches_of_the_stack(flags: str, switches: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "own.sh").write_text(f"{BASE} {flags}")
     run = read_run(tmp_path / "own.sh")

@@ -191,12 +191,8 @@ CASES = {
     "base of zero": ("case4.m", "mpc.baseMVA = 50", "mpc.baseMVA = 0", ["baseMVA", "greater than 0"]),
     "no base": ("case4.m", "mpc.baseMVA = 50;", "", ["baseMVA is missing"]),
     "infinite": ("case4.m", "0.98", "Inf", ["line 23", "TAP", "finite"]),
-    "short row": (
-        "case4.m",
-        "\t1\t72\t0\t300\t-300\t1\t100\t1\t50\t10;",
-        "\t1\t72\t0\t300;",
-        ["line 16", "'gen'", "4 values", "PMAX"],
-    ),
+    "short row": ("case4.m", "\t1\t72\t0\t300\t-300\t1\t100\t1\t50\t10;", "\t1\t72\t0\t300;",
+     ["line 16", "'gen'", "4 values", "PMAX"]),
     "bus twice": ("case4.m", "\t2, 1, 100", "\t1, 1, 100", ["line 10", "BUS_I", "line 9", "is 1"]),
     "half a bus": ("case4.m", "\t2, 1, 100", "\t2.5, 1, 100", ["line 10", "BUS_I", "whole", "is 2.5"]),
     "unit nowhere": ("case4.m", "\t3\t0\t0\t300", "\t8\t0\t0\t300", ["line 17", "GEN_BUS", "is 8", "no bus"]),
@@ -211,12 +207,8 @@ CASES = {
     "table twice": ("case4.m", "mpc.gencost", "mpc.bus", ["line 27", "'bus'", "twice"]),
     "after the table": ("case4.m", "115 1 1.1 0.9\n];", "115 1 1.1 0.9\n]';", ["line 13", "not understood"]),
     "position": ("case4.m positions.csv", "40.5", "north", ["positions.csv: line 3", "'lat'", "'north'"]),
-    "position out of range": (
-        "case4.m positions.csv",
-        "40.5,-75",
-        "40.5,-275",
-        ["line 3", "'lon'", "from -180 to 180", "'-275'"],
-    ),
+    "position out of range": ("case4.m positions.csv", "40.5,-75", "40.5,-275",
+     ["line 3", "'lon'", "from -180 to 180", "'-275'"]),
     "position twice": ("case4.m positions.csv", "2,40.5", "1,40.5", ["line 3", "'bus'", "twice"]),
     "position missing": ("case4.m positions.csv", "4,41,-76\n", "", ["positions.csv", "1 buses", "(4)", "--at"]),
     "rts load": (RTS, "138,100,1", "138,much,1", ["bus.csv: line 2", "'MW Load'", "'much'"]),
@@ -225,18 +217,10 @@ CASES = {
     "rts branch nowhere": (RTS, "B1,101,201", "B1,101,999", ["branch.csv: line 4", "'To Bus'", "'999'"]),
     "rts branch to itself": (RTS, "B1,101,201", "B1,101,101", ["branch.csv: line 4", "'To Bus'", "comes from"]),
     "rts unit nowhere": (RTS, "201_A,201", "201_A,202", ["gen.csv: line 4", "'Bus ID'", "'202'"]),
-    "rts negative unit": (
-        RTS,
-        "101_A,101,20",
-        "101_A,101,-20",
-        ["gen.csv: line 2", "'PMax MW'", "at least 0", "'-20'"],
-    ),
-    "rts column": (
-        RTS,
-        "Cont Rating",
-        "Cont. Rating",
-        ["branch.csv", "'Cont Rating' is missing", "is it 'Cont. Rating'"],
-    ),
+    "rts negative unit": (RTS, "101_A,101,20", "101_A,101,-20",
+     ["gen.csv: line 2", "'PMax MW'", "at least 0", "'-20'"]),
+    "rts column": (RTS, "Cont Rating", "Cont. Rating",
+     ["branch.csv", "'Cont Rating' is missing", "is it 'Cont. Rating'"]),
     "more cells": (RTS, "B1,101,201", "B1,101,,201", ["branch.csv: line 4", "7 cells", "has 6"]),
     "column twice": (RTS, "BaseKV,MW Load", "MW Load,MW Load", ["bus.csv: line 1", "'MW Load'", "twice"]),
     "quotes": ("plants.csv", '"Near, Gas",', '"Near, Gas"x,', ["plants.csv: line 3", "quotes"]),
@@ -247,16 +231,12 @@ CASES = {
     "peak": ("plants.csv peaks.csv", "SRP,100", "SRP,-1", ["peaks.csv: line 3", "at least 0", "'-1'"]),
     "peak twice": ("plants.csv peaks.csv", "SRP,100", "PJM,100", ["peaks.csv: line 3", "'ba'", "line 2"]),
     "zone twice": (REEDS, "p2,41.0", "p1,41.0", ["zones.csv: line 3", "'zone'", "line 2"]),
-    "group in two areas": (
-        REEDS,
-        "p2,41.0,-76.0,PA,eastern",
-        "p2,41.0,-76.0,PA,western",
-        ["zones.csv: line 3", "'interconnect'", "line 2"],
-    ),
+    "group in two areas": (REEDS, "p2,41.0,-76.0,PA,eastern", "p2,41.0,-76.0,PA,western",
+     ["zones.csv: line 3", "'interconnect'", "line 2"]),
     "interface nowhere": (REEDS, "p2,p3,B2B", "p2,p9,B2B", ["interfaces.csv: line 4", "'to'", "'p9'"]),
     "interface to itself": (REEDS, "p2,p3,B2B", "p2,p2,B2B", ["interfaces.csv: line 4", "'to'", "comes from"]),
     "interface limit": (REEDS, "500,400", "500,-4", ["interfaces.csv: line 2", "'mw_reverse'", "'-4'"]),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -15,16 +15,10 @@ DEPTHS = [DepthLaw(aspect=64.0), DepthLaw(aspect=128.0), DepthLaw(kind="log", in
 def random_family(seed: int) -> tuple[Family, DepthLaw, float]:
     r = random.Random(seed)
     family = Family(
-        head_size=r.choice([64, 128]),
-        heads_multiple_of=r.choice([1, 2, 8]),
-        layers_multiple_of=r.choice([1, 1, 4]),
-        ffn_ratio=r.choice([4.0, 3.5, 8 / 3]),
-        gated_ffn=r.random() < 0.5,
-        vocabulary=r.choice([1000, 32_000]),
-        min_aspect=r.choice([16.0, 60.0]),
-        max_aspect=r.choice([140.0, 512.0]),
-        tolerance=r.choice([0.01, 0.05]),
-    )
+        head_size=r.choice([64, 128]), heads_multiple_of=r.choice([1, 2, 8]), layers_multiple_of=r.choice([1, 1, 4]),
+        ffn_ratio=r.choice([4.0, 3.5, 8 / 3]), gated_ffn=r.random() < 0.5, vocabulary=r.choice([1000, 32_000]),
+        min_aspect=r.choice([16.0, 60.0]), max_aspect=r.choice([140.0, 512.0]), tolerance=r.choice([0.01, 0.05]),
+    )  # fmt: skip
     return family, r.choice(DEPTHS), 10 ** r.uniform(7.5, 10.5)
 
 

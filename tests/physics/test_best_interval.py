@@ -52,14 +52,10 @@ def drawn_job(draw: random.Random) -> CheckpointedJob:
     )
     replicas, replica_gpus = draw.randint(2, 500), draw.randint(1, 5000)
     return CheckpointedJob(
-        r=r,
-        gpus=float(replicas * replica_gpus),
-        replica_gpus=replica_gpus,
-        replicas=replicas,
-        state_bytes=log_uniform(draw, 1e9, 1e15),
-        step_seconds=log_uniform(draw, 1e-2, 1e5),
+        r=r, gpus=float(replicas * replica_gpus), replica_gpus=replica_gpus, replicas=replicas,
+        state_bytes=log_uniform(draw, 1e9, 1e15), step_seconds=log_uniform(draw, 1e-2, 1e5),
         shares_state=draw.random() < 0.5,
-    )
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -268,7 +264,6 @@ def test_replicas_that_are_there(away: float, stalled: float) -> None:
 
 
 def test_nothing_fails() -> None:
-    """Without parts that fail nothing is stretched, to the last digit."""
     assert float(min_stretch(replace(JOB, r=Reliability(parts={})))) == 1.0
 
 

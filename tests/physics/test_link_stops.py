@@ -63,13 +63,11 @@ def test_lanes_of_an_instance() -> None:
     ],
 )
 def test_a_part_is_counted_once(part: dict[str, float], word: str) -> None:
-    """A part counted by nothing, twice, or repaired without its GPU is refused."""
     with pytest.raises(ValidationError, match=word):
         FailingPart.model_validate(part)
 
 
 def test_links_alone_are_refused() -> None:
-    """Stops of links alone are none where lanes stand in for each other."""
     with pytest.raises(ValidationError, match="add those with gpu_hours_per_event"):
         Reliability(parts={"link": PARTS["link"]})
 

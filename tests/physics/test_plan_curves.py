@@ -124,21 +124,14 @@ def test_what_cannot_be_computed_has_no_curves() -> None:
 
 @pytest.mark.parametrize("recovery", ["restart", "warm-spares", "elastic"])
 def test_the_section_is_that_of_the_worked_plan(recovery: str) -> None:
-    """Each figure of a section meets the one that the worked plan has by its own arithmetic."""
     plan = failing(recovery)
     stated, u = plan.reliability, exposure_of(plan)
     standing = u.standing(u.spare_racks)
     stretch, way = min(stretches(u.job, standing), key=lambda found: float(found[0]))
     upkeep = Upkeep(
-        way=way,
-        stretch=float(stretch),
-        standing=standing,
-        spare_target=0.9,
-        spare_racks=u.spare_racks,
-        rack_availability=u.rack_availability,
-        work_gpus=4,
-        rails=4,
-    )
+        way=way, stretch=float(stretch), standing=standing, spare_target=0.9, spare_racks=u.spare_racks,
+        rack_availability=u.rack_availability, work_gpus=4, rails=4,
+    )  # fmt: skip
     found = section(u.job, upkeep, plan.layout.metrics.step_days_to_train).model_dump()
     wanted = stated.model_dump()
     assert found.keys() == wanted.keys()

@@ -37,8 +37,7 @@ def strategy(replicas: int = 1, **changes: Any) -> ParallelStrategy:
 
 
 @pytest.mark.parametrize(
-    ("gpus", "scale"),
-    [(8, "one node"), (16, "several nodes"), (1000, "several nodes"), (1008, "over 1,000 GPUs")],
+    ("gpus", "scale"), [(8, "one node"), (16, "several nodes"), (1000, "several nodes"), (1008, "over 1,000 GPUs")]
 )
 def test_classes_widen(gpus: int, scale: str) -> None:
     """Classes go from precision, kind, scale and stack to all rows; a stack's releases are one stack."""
@@ -81,7 +80,6 @@ def test_interval_is_that_of_the_narrowest_class() -> None:
 
 
 def test_an_unmeasured_stack_has_the_interval_of_such_sources() -> None:
-    """Where no row of the precision has the stack, the interval is that of sources which are alone on theirs: wider."""
     m, s = machine(software="megatron-zero-bubble"), strategy(4)
     like = step_errors.like_rows(m, s)
     assert step_errors.interval(m, s, 10.0) == pytest.approx([10 * x for x in like.unmeasured_over_predicted])

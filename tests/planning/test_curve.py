@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from commands import run_here
 from joint_brute_force import toy
-from joint_cost_brute_force import CostToy, without
+from joint_cost_brute_force import cost_toy, without
 from tiers import more, slow
 
 import planner
@@ -46,7 +46,7 @@ def test_bounds_and_the_share_hold_for_the_enumeration(seed: int) -> None:
     for point, own in zip(curve.points, found.plans, strict=True):
         assert check(own) == [] and point.capital_usd == (own.cost.total_usd if own.cost else None)
     problem = world_of(i, Options(), Deadline()).problem
-    for x in CostToy(i).front:
+    for x in cost_toy(i).front:
         late = days_of(problem.instance, x.seconds)
         assert curve.none_below_usd is None or x.usd > curve.none_below_usd
         share = min(max(p.days_to_train / late, p.capital_usd / x.usd) for p in curve.points) - 1
@@ -202,7 +202,7 @@ def test_bounds_of_an_instance_hold_for_the_enumeration(seed: int) -> None:
     """No plan of a point's money is under its bound; with points left out the share that is stated still covers all."""
     i = without(toy(seed, sites=2, forced=True), deadline_days=None)
     problem = world_of(i, Options(), Deadline()).problem
-    every = [(days_of(problem.instance, x.seconds), x.usd) for x in CostToy(i).front]
+    every = [(days_of(problem.instance, x.seconds), x.usd) for x in cost_toy(i).front]
     for points in (None, 2):
         curve = curve_of(i, points=points).curve
         assert points is None or len(curve.points) <= points

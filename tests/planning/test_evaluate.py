@@ -56,10 +56,8 @@ def test_the_stack_is_told_by_the_switches_that_matter(switches: dict[str, Any],
 
 
 def test_prediction_near_the_published_step() -> None:
-    """Korthikanti et al. 2022 (table 5) measured 13.75 s: 64 sequences on 64 A100s with selective recompute.
-
-    Seconds by part and bytes by part add up, and each part names the constants that it rests on.
-    """
+    """Korthikanti et al. 2022 (table 5) measured 13.75 s: 64 sequences on 64 A100s with selective recompute."""
+    # Seconds by part and bytes by part add up, and each part names the constants that it rests on.
     found = planner.evaluate(question(), {**FULL, "recompute": "selective"})
     assert found.step_seconds == pytest.approx(13.75, rel=0.1)
     assert found.fits and found.layout.gpus_used == 64
@@ -81,10 +79,8 @@ def test_what_does_not_run_is_said() -> None:
 
 
 def test_an_odd_number_of_replicas_lies_side_by_side_in_racks() -> None:
-    """21 replicas of TP 4 over 8 stages are 672 ranks in order: 84 nodes, in half of which no two stages meet.
-
-    They take as long as 22 replicas on 88 nodes do: the NICs of a node carry one stage, not two of one replica.
-    """
+    """21 replicas of TP 4 over 8 stages are 672 ranks in order: 84 nodes, in half of which no two stages meet."""
+    # They take as long as 22 replicas on 88 nodes do: the NICs of a node carry one stage, not two of one replica.
     layout = {**FULL, "tensor_parallel": 4, "recompute": "selective", "zero_stage": 1}
     odd, even = (
         planner.evaluate(question(racks=racks), {**layout, "data_parallel": n}) for racks, n in ((84, 21), (88, 22))
@@ -126,28 +122,17 @@ def gpt(layers: int, hidden: int, heads: int, **rest: Any) -> dict[str, Any]:
     ("model", "chips", "layout", "seconds"),
     [
         # PaLM (arXiv 2204.02311), section 4.1: 238.3K tokens/s of 6,144 TPU v4 with 2,048 sequences; one pod's half.
-        (
-            "palm-540b",
-            "TPU-v4",
-            {"tensor_parallel": 12, "data_parallel": 256, "microbatch_sequences": 4, "sequence_parallel": True},
-            2048**2 / 238.3e3,
-        ),
+        ("palm-540b", "TPU-v4",
+         {"tensor_parallel": 12, "data_parallel": 256, "microbatch_sequences": 4, "sequence_parallel": True},
+         2048**2 / 238.3e3),
         # MaxText, configs/v4 and v5p: FLOP of a chip (6 N, and 12 L h s of attention, by token) over its rate.
-        (
-            gpt(48, 6144, 24),
-            "TPU-v4",
-            {"tensor_parallel": 1, "data_parallel": 64, "microbatch_sequences": 13},
-            13 * 2048 * (6 * 22.1e9 + 12 * 48 * 6144 * 2048) / 156e12,
-        ),
-        (
-            gpt(32, 12288, 32),
-            "TPU-v4",
-            {"tensor_parallel": 1, "data_parallel": 192, "microbatch_sequences": 7},
-            7 * 2048 * (6 * 58.8e9 + 12 * 32 * 12288 * 2048) / 154e12,
-        ),
+        (gpt(48, 6144, 24), "TPU-v4", {"tensor_parallel": 1, "data_parallel": 64, "microbatch_sequences": 13},
+         13 * 2048 * (6 * 22.1e9 + 12 * 48 * 6144 * 2048) / 156e12),
+        (gpt(32, 12288, 32), "TPU-v4", {"tensor_parallel": 1, "data_parallel": 192, "microbatch_sequences": 7},
+         7 * 2048 * (6 * 58.8e9 + 12 * 32 * 12288 * 2048) / 154e12),
     ],
     ids=["PaLM 540B", "MaxText 22B", "MaxText 52B"],
-)
+)  # fmt: skip
 def test_tpu_steps_near_published_ones(model: Any, chips: str, layout: dict[str, Any], seconds: float) -> None:
     """Runs on TPUs, none of which was fitted, are within 15 % of what was published, and fit in memory."""
     found = planner.evaluate(tpu(model, chips), {**SHARDED, **layout})

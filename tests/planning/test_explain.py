@@ -128,7 +128,7 @@ def test_a_plan_within_a_gap_is_solved_again() -> None:
 
 def test_an_interrupt_keeps_the_conflict() -> None:
     """Why there is no plan is said first; what would be enough is not asked after an interrupt."""
-    stop, pinned = planner.Interrupter(), {"layout.microbatch_sequences": 1}
+    stop, pinned = planner.Interrupter(), PINS | {"layout.microbatch_sequences": 1}
     found = planner.explain(small(hbm=1.5e8), pins=pinned, interrupt=stop, on_part=lambda _: stop.interrupt())
     assert found.interrupted and found.conflict is not None and "memory" in found.conflict.rules and not found.lacks
     assert explain.summary(found).endswith("interrupted: what is left was not asked")
@@ -236,7 +236,6 @@ def test_the_sites_of_a_plan_are_a_split_though_its_exchange_is_not_hidden(plan:
 
 
 def test_one_fibre_pair_more_than_may_be_leased_has_a_worth(plan: Plan) -> None:
-    """The instance that asks for it may lease it."""
     link = plan.sites.links[0]
     wan = ASKED.wan.model_copy(update={"max_fibre_pairs": link.fibre_pairs})
     x = next(

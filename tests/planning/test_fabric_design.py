@@ -131,7 +131,6 @@ def test_a_budget_below_the_cheapest_is_refused_with_its_figure() -> None:
 
 @pytest.mark.parametrize(("hosts", "wish"), [(4, {}), (4, {"max_tiers": 1}), (1, {"families": ("rack", "rail")})])
 def test_one_switch_is_of_leaves_by_host_too(hosts: int, wish: dict[str, Any]) -> None:
-    """Where no loss is survived one switch takes all hosts, whatever the family, and is listed once."""
     plan = designed(hosts, survives="none", **{"families": ("rack",), **wish})
     assert usd(plan) == usd(designed(hosts, survives="none")) == 36_000 + hosts * 8 * 1_400
     assert [x.name for x in plan.fabric.alternatives if x.fabric and x.fabric.switches == 1] == [
@@ -308,11 +307,9 @@ def test_ports_that_split_are_not_missed_where_they_stay_whole() -> None:
 
 
 def cheapest_by_hand(hosts: int, rails: int, ports: int, price: float, link: float, ratio: float) -> float:
-    """Return the price of the cheapest tree of two tiers by plain loops, for NICs of 400 Gb/s on ports of 800.
-
-    Every leaf has `down` hosts of one rail; its uplinks go in equal bundles to spines that reach all leaves. Two
-    spines at least, of which one may be lost.
-    """
+    """Return the price of the cheapest tree of two tiers by plain loops, for NICs of 400 Gb/s on ports of 800."""
+    # Every leaf has `down` hosts of one rail; its uplinks go in equal bundles to spines that reach all leaves. Two
+    # spines at least, of which one may be lost.
     best = float("inf")
     for down in range(1, ports):
         leaves = rails * -(-hosts // down)
@@ -345,10 +342,8 @@ def test_a_thousand_hosts_on_ports_of_800() -> None:
 
 
 def cheapest_of_three_tiers(hosts: int, rails: int, ports: int, price: float, link: float) -> float:
-    """Return the price of the cheapest tree of two or three tiers at 1:1, by plain loops over every wiring.
-
-    Two spines to a leaf and two cores at least; cores take bundles of the spines of all pods in turn.
-    """
+    """Return the price of the cheapest tree of two or three tiers at 1:1, by plain loops over every wiring."""
+    # Two spines to a leaf and two cores at least; cores take bundles of the spines of all pods in turn.
     best = float("inf")
     for down, up in ((d, u) for d in range(1, hosts + 1) for u in range(max(2, d), ports - d + 1)):
         domains = -(-hosts // down)
@@ -369,11 +364,9 @@ def cheapest_of_three_tiers(hosts: int, rails: int, ports: int, price: float, li
 
 @pytest.mark.parametrize(("hosts", "gpus"), [(14, 72), *slow((18, 66)), (18, 8), (5, 8)])
 def test_leaves_of_racks_of_many_gpus_are_part_full(hosts: int, gpus: int) -> None:
-    """A leaf by rail has one GPU of each host, however many ports it has free: no wiring of the space is cheaper.
-
-    The summary says so where half of the ports are free, with the spine's ports where they are why there is a third
-    tier, and the GPUs parted otherwise cost less.
-    """
+    """A leaf by rail has one GPU of each host, however many ports it has free: no wiring of the space is cheaper."""
+    # The summary says so where half of the ports are free, with the spine's ports where they are why there is a third
+    # tier, and the GPUs parted otherwise cost less.
     plan = designed(hosts, gpus, max_tiers=3)
     assert usd(plan) == pytest.approx(cheapest_of_three_tiers(hosts, gpus, 64, 36_000, 1_400))
     told = re.search(r"(\d+) of a leaf's 64 ports are in use.*", summary(plan, 400))

@@ -232,10 +232,8 @@ def test_two_pools_train_faster_than_either_alone(plan):
 
 @pytest.mark.slow
 def test_shipped_pools_are_planned_within_a_limit_of_time():
-    """The shipped instance has a checked plan long before its proof, better than the bound of the faster pool alone.
-
-    The racks of each pool are replaced at the end of their own life.
-    """
+    """The shipped instance has a checked plan long before its proof, better than the bound of the faster pool alone."""
+    # The racks of each pool are replaced at the end of their own life.
     faster = planner.solve(pool_alone(json.loads(INSTANCE.read_text(encoding="utf-8")), "h100")).objective.bound
     end = planner.Interrupter()
     found = planner.solve(

@@ -28,11 +28,9 @@ def resolved(name):
 
 
 def unsourced(value, path, inherited):
-    """Yield the path of each number that no source covers.
-
-    A source text covers the figures of its object and of those below it; a source by key covers its keys.
-    The instance's own source is a title and covers nothing.
-    """
+    """Yield the path of each number that no source covers."""
+    # A source text covers the figures of its object and of those below it; a source by key covers its keys. The
+    # instance's own source is a title and covers nothing.
     if isinstance(value, dict):
         source = value.get("source") if path else None
         for key, item in value.items():

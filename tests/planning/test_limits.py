@@ -12,7 +12,7 @@ from stored_plans import stored
 from sweeping import small, written
 from tiers import more, slow
 from typer.testing import CliRunner
-from worked_plan import instance_with
+from worked_plan import LAYOUT, instance_with
 
 import planner
 from planner.checks import check_plan
@@ -193,7 +193,7 @@ def test_a_layout_that_is_proven_impossible_is_still_infeasible() -> None:
     """Heads that the pinned degree does not divide are refused as input; a batch of no step is a proven conflict."""
     with pytest.raises(planner.PlannerError, match="tensor_parallel"):
         planner.solve(instance_with(pins={"layout.tensor_parallel": 7}))
-    plan = planner.solve(instance_with(pins={"layout.data_parallel": 10_000}))
+    plan = planner.solve(instance_with(pins=LAYOUT | {"layout.data_parallel": 10_000}))
     assert plan.status == "infeasible" and plan.conflict.rules == ("pins.layout.data_parallel",)
 
 

@@ -121,11 +121,8 @@ def test_loading_twice_changes_nothing() -> None:
 def as_version_1(x: Any) -> Any:
     """Return data of version 3 under the keys of version 1."""
     old = {
-        "gemm_efficiency": "matrix_efficiency",
-        "max_share": "most",
-        "max_excess": "most",
-        "min_aspect": "least_aspect",
-    }
+        "gemm_efficiency": "matrix_efficiency", "max_share": "most", "max_excess": "most", "min_aspect": "least_aspect",
+    }  # fmt: skip
     old |= {"wan_gateway": "border", "schema_version": "schema_version"}
     old |= {"model_choice": "choice", "compute_shares": "lost", "pipeline_send_slowdown": "hop_slowdown"}
     if isinstance(x, dict):

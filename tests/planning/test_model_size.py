@@ -15,8 +15,6 @@ from planner.cli import main
 from planner.cli.sweep_commands import fall, wall
 from planner.errors import InputError
 from planner.instance.workload import catalogue
-from planner.models.joint.free_network import fastest_on, fewest_racks
-from planner.physics.training.layer_time import days_of
 from planner.plan.plan import Plan
 from planner.planning.model_size import LimitPoint
 from planner.sweeps.axes import changed, read_changes
@@ -36,11 +34,7 @@ def question(*, racks: int = 2, days: float = 30.0, hbm: float = 1.0, **choose: 
         "objective": {"minimize": "loss"},
         "limits": {"deadline_days": days, "max_batch_tokens": 2e6},
         "workload": {"sequence_length": 2048, "choose": asked},
-        "hardware": {
-            "accelerator": {**gpu, "hbm_bytes": gpu["hbm_bytes"] * hbm},
-            "rack": "DGX-A100",
-            "racks": racks,
-        },
+        "hardware": {"accelerator": {**gpu, "hbm_bytes": gpu["hbm_bytes"] * hbm}, "rack": "DGX-A100", "racks": racks},
     }
 
 
@@ -132,20 +126,6 @@ def test_utilisation_is_a_share_within_its_bound() -> None:
     assert 0 < p.utilisation <= p.utilisation_bound <= 1
     assert p.gpus - p.gpus_too_few <= max(8, 0.02 * p.gpus + 8)
     assert sum(p.shares.values()) == pytest.approx(1.0)
-
-
-def test_the_fewest_racks_are_those_of_trying_every_number() -> None:
-    instance = changed(INSTANCE, read_changes([*FIXED, "limits.max_batch_tokens=2e6"]), searched=False)
-    tokens = instance.workload.tokens
-    instance = instance.model_copy(update={"workload": instance.workload.model_copy(update={"tokens": tokens / 400})})
-    found = fewest_racks(instance, 90.0)
-
-    def days(racks: int) -> float:
-        return days_of(instance, fastest_on(instance, racks).seconds)
-
-    assert found.status == "optimal" and found.racks is not None
-    assert days(found.racks) <= 90.0
-    assert all(days(r) > 90.0 for r in range(1, found.racks))
 
 
 def test_utilisation_falls_with_compute_at_a_fixed_batch() -> None:

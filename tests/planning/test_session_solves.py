@@ -44,14 +44,10 @@ def test_a_session_answers_as_cold_solves_do(seed: int, sites: int) -> None:
     budget = question.limits.budget_usd or 0.0
     tokens = question.limits.max_batch_tokens or 0
     changes = [
-        question,
-        with_budget(question, 1.01 * budget),
-        with_budget(question, 0.8 * budget),
-        with_budget(question, 0.01 * budget),
-        with_budget(question, 1.5 * budget),
-        with_limits(question, max_batch_tokens=tokens + 1024),
-        with_budget(question, 1.01 * budget),
-    ]
+        question, with_budget(question, 1.01 * budget), with_budget(question, 0.8 * budget),
+        with_budget(question, 0.01 * budget), with_budget(question, 1.5 * budget),
+        with_limits(question, max_batch_tokens=tokens + 1024), with_budget(question, 1.01 * budget),
+    ]  # fmt: skip
     for changed in changes:
         plan = session.solve(changed)
         assert decided(plan) == decided(stored(changed))
@@ -72,7 +68,6 @@ def test_racks_of_a_cluster_come_and_go_as_money_does(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", [4, *more(0, 6)])
 def test_the_least_cost_of_a_cluster_is_of_its_own_racks(seed: int) -> None:
-    """All racks of a cluster are paid: the plan of fewer of them is not the cheapest of more."""
     question, session = toy(seed), planner.Session()
     objective = question.objective.model_copy(update={"minimize": "cost_usd"})
     question = with_limits(question.model_copy(update={"objective": objective}), deadline_days=1e4)
@@ -94,16 +89,11 @@ def test_deadlines_and_objectives_share_what_is_kept(seed: int, sites: int) -> N
     near = question.model_copy(update={"objective": question.objective.model_copy(update={"tolerance": 0.1})})
     budget = question.limits.budget_usd or 0.0
     changes = [
-        with_limits(cost, deadline_days=3 * days),
-        question,
-        with_limits(cost, deadline_days=1.2 * days),
-        near,
+        with_limits(cost, deadline_days=3 * days), question, with_limits(cost, deadline_days=1.2 * days), near,
         with_limits(cost, deadline_days=1.2 * days, budget_usd=1.01 * budget),
-        with_limits(cost, deadline_days=0.5 * days),
-        with_limits(question, deadline_days=0.5 * days),
-        with_limits(cost, deadline_days=1.2 * days, budget_usd=0.7 * budget),
-        question,
-    ]
+        with_limits(cost, deadline_days=0.5 * days), with_limits(question, deadline_days=0.5 * days),
+        with_limits(cost, deadline_days=1.2 * days, budget_usd=0.7 * budget), question,
+    ]  # fmt: skip
     for changed in changes:
         plan = session.solve(changed)
         alone = stored(changed)

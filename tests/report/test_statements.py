@@ -142,7 +142,6 @@ def test_a_model_with_experts_prints_its_context_and_expert_parallelism(context:
 
 
 def test_a_dense_model_prints_what_it_uses() -> None:
-    """Of a dense model there is no expert parallelism, and CP only where there are several ranks."""
     assert "EP" not in said(PLAN, "layout") and " CP " not in said(PLAN, "layout", first=True)
     assert "CP 2 x" in said(edited(PLAN, layout__context_parallel=2), "layout")
 
@@ -275,7 +274,6 @@ def test_a_plan_of_sites_that_asks_for_a_fabric_alone_is_told() -> None:
 
 
 def test_idle_money_and_idle_gpus_are_warned_of() -> None:
-    """Money from a hundredth of the budget on; GPUs by the rack where each has some that its layout leaves."""
     assert "not spent" not in said(with_budget(PLAN, PLAN.cost.total_usd * 1.001), "warnings")
     assert "(50 %) is not spent." in said(with_budget(PLAN, PLAN.cost.total_usd * 2), "warnings", first=True)
     x, gpus = PLAN.layout, PLAN.instance.hardware.rack.gpus
@@ -328,9 +326,7 @@ def test_parts_of_a_total_stand_by_falling_share() -> None:
 
 
 @pytest.mark.parametrize("reasons", [(), ("more GPUs",), ("more GPUs", "longer sequences", "a larger model")])
-def test_extrapolations_take_one_line_of_the_first_screen(
-    reasons: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_extrapolations_take_one_line_of_the_first_screen(reasons, monkeypatch):
     """One reason is given whole; of several the first with the number of the others, all of them beyond the screen."""
     monkeypatch.setattr(verdict.step_prediction, "extrapolations", lambda *_: dict(enumerate(reasons)))
     found = [x for x in statements(PLAN) if x.text.startswith("Step time is extrapolated: ")]

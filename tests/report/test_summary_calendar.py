@@ -39,17 +39,13 @@ def test_parts_sum_to_the_days(ways: tuple[str, ...]) -> None:
     at = [r.name for r in rows].index(STEPS)
     assert sum(r.days for r in rows[:at]) == pytest.approx(m.step_days_to_train, rel=1e-12)
     assert sum(r.days for r in rows if not r.is_sum) == pytest.approx(m.days_to_train, rel=1e-9)
-    assert [(r.name, r.days) for r in rows if r.is_sum] == [
-        (STEPS, m.step_days_to_train),
-        (CALENDAR, m.days_to_train),
-    ]
+    assert [(r.name, r.days) for r in rows if r.is_sum] == [(STEPS, m.step_days_to_train), (CALENDAR, m.days_to_train)]
     steps = plan.instance.workload.tokens / m.tokens_per_step
     bubble = (m.breakdown_seconds["pipeline_bubble"] + m.breakdown_seconds["chunk_wait"]) * steps / SECONDS_PER_DAY
     assert {r.name: r.days for r in rows}["pipeline bubble"] == pytest.approx(bubble, rel=1e-9)
 
 
 def test_every_part_of_a_step_has_its_row() -> None:
-    """The parts that physics names stand in one row each; a part of another name is not dropped."""
     plan = failing("restart")
     parts = [key for keys in STEP_PARTS.values() for key in keys]
     assert sorted(parts) == sorted(plan.layout.metrics.breakdown_seconds)
@@ -62,7 +58,6 @@ def test_every_part_of_a_step_has_its_row() -> None:
 
 @pytest.mark.parametrize("ways", WAYS)
 def test_days_are_written_with_their_bars(ways: tuple[str, ...]) -> None:
-    """Written days sum to the written totals, and each bar begins where the one before it ends."""
     plan = failing(*ways)
     rows = [re.fullmatch(r"(.+?)\s+([\d.,]+) d\s+([\d.]+) %  ( *)([#=]+)", line) for line in section(plan)]
     bars = [(r[1], float(r[2]), len(r[4]), len(r[4] + r[5]), r[5][0]) for r in rows if r]
@@ -133,7 +128,6 @@ def test_a_section_that_is_missing_is_named() -> None:
 
 
 def test_no_plan_has_no_calendar() -> None:
-    """Where there is no plan nothing is said of its days."""
     assert "DAYS" not in summary(infeasible(), verbose=True)
 
 

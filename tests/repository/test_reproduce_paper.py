@@ -55,28 +55,18 @@ RIGHT = {
     "the same over the iteration": 5.498,  # %: 24 ms / 436.5 ms
 }
 UNPRINTED = {
-    "FP4 compute, dense": 16_704_000,
-    "parameters, 6 months, by approach 1": 62.76,
-    "parameters, 24 months, by approach 3": 43.0,
-    "parameters, 6 months, by the parametric loss": 15.75,
-    "activations with the text's 280 heads, 100T": 183.96,
-    "activations with the text's 280 heads, 50T": 198.73,
+    "FP4 compute, dense": 16_704_000, "parameters, 6 months, by approach 1": 62.76,
+    "parameters, 24 months, by approach 3": 43.0, "parameters, 6 months, by the parametric loss": 15.75,
+    "activations with the text's 280 heads, 100T": 183.96, "activations with the text's 280 heads, 50T": 198.73,
     "memory of a GPU, all activations, selective recompute, 100T": 187.48,
-    "the same, full recompute, FP8 layer inputs, 100T": 137.6,
-    "the same with the state under ZeRO-1, 100T": 113.26,
-    "replicas at 12 layers per rack, 50T": 1104,
-    "GPUs that compute, 100T": 96.69,
-    "GPUs that compute, 50T": 90.22,
+    "the same, full recompute, FP8 layer inputs, 100T": 137.6, "the same with the state under ZeRO-1, 100T": 113.26,
+    "replicas at 12 layers per rack, 50T": 1104, "GPUs that compute, 100T": 96.69, "GPUs that compute, 50T": 90.22,
     "DP all-reduce in the rack at 0.9 TB/s each way, 100T": 42.5,
-    "DP all-reduce over the NICs that hold gradients, 50T": 31.7,
-    "WAN all-reduce, 50T": 8.333,
-    "Fat-Tree switches for half of 1.67M GPUs": 91_350,
-    "switches at 4:1 and 2:1 for half of 1.67M GPUs": 5847,
-    "tokens that fill the pipeline once, 100T": 5.168,
-    "micro-batches for a bubble of 5 %, 100T": 4460,
-    "tokens of such a step, 100T": 102.9,
-    "utilisation at steps of 32M tokens, 100T": 0.618,
-}
+    "DP all-reduce over the NICs that hold gradients, 50T": 31.7, "WAN all-reduce, 50T": 8.333,
+    "Fat-Tree switches for half of 1.67M GPUs": 91_350, "switches at 4:1 and 2:1 for half of 1.67M GPUs": 5847,
+    "tokens that fill the pipeline once, 100T": 5.168, "micro-batches for a bubble of 5 %, 100T": 4460,
+    "tokens of such a step, 100T": 102.9, "utilisation at steps of 32M tokens, 100T": 0.618,
+}  # fmt: skip
 
 
 def rows_of(verdict: str) -> list:
@@ -144,7 +134,6 @@ def test_verdict_on_both_sides_of_its_edges(paper, recomputed, digits, verdict):
 
 
 def test_script_prints_rows_as_json_or_a_section_as_a_table() -> None:
-    """The script runs alone, prints every row as JSON, or a section alone as a table with its verdicts."""
 
     def printed(*options: str) -> str:
         command = [sys.executable, SCRIPTS / "reproduce_paper.py", *options]

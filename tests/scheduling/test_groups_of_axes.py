@@ -28,10 +28,8 @@ def figure(placed: Placement, name: str) -> tuple[int, int]:
 
 @pytest.mark.parametrize("seed", range(150))
 def test_axes_agree_with_brute_force(seed: int) -> None:
-    """In their order the axes split as few groups as in the best of all ways to give ranks leaves; so do the pieces.
-
-    Up to the first axis that must split, both figures and bounds are those of brute force; beyond, bounds hold.
-    """
+    """In their order the axes split as few groups as in the best of all ways to give ranks leaves; so do the pieces."""
+    # Up to the first axis that must split, both figures and bounds are those of brute force; beyond, bounds hold.
     topology, job, busy = random_mesh(seed)
     placed = planner.place(topology, job, busy=busy)
     assert check_placement(topology, job, placed, busy=busy) == []

@@ -204,11 +204,9 @@ State = tuple[tuple[int, int], ...]  # of each piece the leaf that it stands on,
 
 
 def fewest_moved(cluster: Cluster, running: list[Running]) -> int | None:
-    """Return the fewest nodes to move, piece by piece into nodes that are free then, until a leaf more is free.
-
-    Dijkstra's search over all states there are: how many pieces of each size stand on each leaf. Which of two pieces of
-    one size stands where changes neither what is free nor what a move costs.
-    """
+    """Return the fewest nodes to move, piece by piece into nodes that are free then, until a leaf more is free."""
+    # Dijkstra's search over all states there are: how many pieces of each size stand on each leaf. Which of two
+    # pieces of one size stands where changes neither what is free nor what a move costs.
     leaf = cluster.leaf_of
     pieces = []
     for r in running:

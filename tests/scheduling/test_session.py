@@ -368,7 +368,6 @@ def test_what_no_choice_of_nodes_serves_is_refused(job: dict[str, object], messa
 
 
 def test_leaves_mixed_by_name_are_refused() -> None:
-    """Nodes of two leaves that take turns by name leave no leaf to choose."""
     leaves = (TopologySwitch(name=x, nodes=n, parent="r") for x, n in (("a", ("n1", "n3")), ("b", ("n2",))))
     topology = Topology(switches=(*leaves, TopologySwitch(name="r")))
     with pytest.raises(InputError, match="leaf 'a': other leaves' nodes stand between its own by name"):

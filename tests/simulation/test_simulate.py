@@ -30,10 +30,7 @@ def plan() -> Plan:
 
 
 def test_patterns_send_and_receive_once() -> None:
-    """Every host of a permutation sends to one other and receives once; stages send rank to rank.
-
-    Rings and all-to-all stay in their group.
-    """
+    """Every host of a permutation sends to one other and receives once; stages send rank to rank."""
     slots = np.arange(10) * 3
     p = traffic.permutation(slots, 5.0, 1)
     assert sorted(p.source) == sorted(p.target) == slots.tolist()
@@ -72,10 +69,8 @@ def at_port_rate(plan: Plan) -> Plan:
 
 
 def test_a_planned_site_exchanges_as_placed(plan: Plan) -> None:
-    """Sprayed, the pipeline exchange of a site takes the time of the plan's formula but for the transport's.
-
-    Long flows are behind it by what packets dealt out by lot are.
-    """
+    """Sprayed, the pipeline exchange of a site takes the time of the plan's formula but for the transport's."""
+    # Long flows are behind it by what packets dealt out by lot are.
     plan = at_port_rate(plan)
     for site, held in plan.fabric.sites.items():
         s = planner.simulate(plan, pattern="p2p", transport="spray", site=site)
@@ -97,11 +92,9 @@ def test_a_planned_sites_rings(plan: Plan) -> None:
 
 
 def test_sends_and_rings_at_once_share_uplinks(plan: Plan) -> None:
-    """Two rings and two sends over one uplink wait for each other as packets do; alone they take their own time.
-
-    The schedule says whether they meet: not where the plan has one stage, and between stages alone where software
-    leaves the exchange exposed.
-    """
+    """Two rings and two sends over one uplink wait for each other as packets do; alone they take their own time."""
+    # The schedule says whether they meet: not where the plan has one stage, and between stages alone where software
+    # leaves the exchange exposed.
     fabric = {"hosts": 4, "ports_per_switch": 8, "tiers": 2, "down_ports": [2], "oversubscription": [2], "host_gbps": 8}
     s = planner.simulate(fabric, pattern="p2p+allreduce", transport="spray", group=2, bytes_per_host=24e6)
     sends, rings = s.together
@@ -196,10 +189,7 @@ def test_a_plan_that_cannot_be_simulated_is_named(plan: Plan) -> None:
 
 
 def test_the_command_prints_text_or_json_and_no_traceback(tmp_path: Path, plan: Plan) -> None:
-    """The command prints a summary, or the result as JSON and nothing else.
-
-    A mistake ends in exit code 2 and a message.
-    """
+    """The command prints a summary, or the result as JSON and nothing else."""
     fabric, planned = tmp_path / "fabric.json", tmp_path / "plan.json"
     fabric.write_text(json.dumps(K8))
     planned.write_text(plan.model_dump_json())

@@ -77,10 +77,7 @@ def test_spraying_is_ideal_on_a_symmetric_tree(ratio: int) -> None:
 
 @pytest.mark.parametrize("ratio", [1, 2])
 def test_spraying_is_ideal_on_four_symmetric_tiers(ratio: int) -> None:
-    """A designed tree of four tiers in zones is sprayed within 1 % of the ideal, hashing is not.
-
-    The ideal is the design's oversubscription.
-    """
+    """A designed tree of four tiers in zones is sprayed within 1 % of the ideal, hashing is not."""
     pod = {"leaf_bundle": 1, "rails_per_pod": 1, "domains_per_pod": 4, "spine_up": 4, "spine_bundle": 1}
     zone = {"rails_per_zone": 1, "domains_per_zone": 16, "core_up": 4 // ratio, "core_bundle": 1}
     d = Design(ports=8, rails=1, racks=512, leaf_down=4, leaf_up=4, **pod, **zone)
@@ -118,10 +115,8 @@ def test_packets_by_lot_fill_cables_as_balls_fill_bins() -> None:
 @settings(deadline=None, max_examples=8)
 @given(st.integers(0, 1000), st.integers(0, 6), st.sampled_from(["ecmp", "spray", "adaptive"]))
 def test_no_transport_beats_the_ideal_and_failures_never_help(seed: int, failed: int, transport: TransportName) -> None:
-    """The ideal is the fullest cut of the tree as built, which no routing and no failure relieves.
-
-    Of single flows nothing of the kind holds: what one loses to a failed link another may win.
-    """
+    """The ideal is the fullest cut of the tree as built, which no routing and no failure relieves."""
+    # Of single flows nothing of the kind holds: what one loses to a failed link another may win.
     tree = k_ary(6)
     ideal = ideal_seconds(tree, permutation(tree.slots, 1.0, seed))
     assert ideal <= tail(tree, "spray", seed) <= 1.15 * ideal
@@ -146,10 +141,8 @@ def test_a_failed_uplink_slows_spraying_by_what_is_left() -> None:
 
 
 def test_a_slow_plane_holds_up_what_does_not_see_it() -> None:
-    """With planes of 0.3, 0.3, 0.3 and 0.1 an even split takes 2.5 times as long as its rate allows.
-
-    Hosts that see their own ports load the slow plane least, but not what meets on its way down.
-    """
+    """With planes of 0.3, 0.3, 0.3 and 0.1 an even split takes 2.5 times as long as its rate allows."""
+    # Hosts that see their own ports load the slow plane least, but not what meets on its way down.
     tree = k_ary(8, plane_shares=(0.3, 0.3, 0.3, 0.1))
     assert tail(tree, "spray", 0) == pytest.approx(2.5, rel=0.1)
     assert tail(tree, "ecmp", 0) >= 2.5
@@ -243,10 +236,8 @@ def test_two_into_one_pause_the_senders() -> None:
 
 
 def test_an_incast_slows_a_flow_that_only_crosses_it() -> None:
-    """Six hosts send to host 4; host 3's flow to host 5 shares an uplink with three of them and waits.
-
-    Shared fairly it has half of the uplink, since the receiver holds the three to half together.
-    """
+    """Six hosts send to host 4; host 3's flow to host 5 shares an uplink with three of them and waits."""
+    # Shared fairly it has half of the uplink, since the receiver holds the three to half together.
     tree = tree_of_fabric(Fabric(hosts=8, ports_per_switch=8, tiers=2, oversubscription=(4,)))
     routes = ecmp(tree, flows_of([(3, 5), (0, 4), (1, 4), (2, 4), (5, 4), (6, 4), (7, 4)]), 0)
     fair = 2 * LINE
@@ -256,10 +247,8 @@ def test_an_incast_slows_a_flow_that_only_crosses_it() -> None:
 @settings(deadline=None, max_examples=6)
 @given(st.integers(0, 1000), st.sampled_from([1, 2]), st.integers(0, 6))
 def test_without_pauses_the_fullest_link_ends_last(seed: int, ratio: int, failed: int) -> None:
-    """Queues that are never paused keep the fullest link busy but for what comes late, however a flow is split.
-
-    No sharing ends sooner than it; queues in the order of arrival do not share max-min fairly, so some end later.
-    """
+    """Queues that are never paused keep the fullest link busy but for what comes late, however a flow is split."""
+    # No sharing ends sooner than it; queues in the order of arrival do not share max-min fairly, so some end later.
     tree = tree_of_fabric(Fabric(hosts=16, ports_per_switch=8, tiers=2, oversubscription=(ratio,)))
     flows = permutation(tree.slots, BYTES / 10, seed)
     alive = Alive(tree, failed_cables(tree, min(failed, 1 if ratio == 2 else 3), seed))

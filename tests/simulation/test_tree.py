@@ -150,10 +150,8 @@ def live(tree: Tree, alive: Alive, t: int, subtree: int, position: int, plane: i
 
 
 def walked(tree: Tree, alive: Alive, source: int, target: int, plane: int) -> dict[Cable, float]:
-    """Return the share of a flow on every bundle.
-
-    At every switch evenly over the live cables that still lead to the target.
-    """
+    """Return the share of a flow on every bundle."""
+    # At every switch evenly over the live cables that still lead to the target.
     turn = int(tree.meeting_tier(np.array([source]), np.array([target]))[0])
     ends = [[slot // tree.spans[t] for t in range(turn)] for slot in (source, target)]
     load: dict[Cable, float] = defaultdict(float)
@@ -216,10 +214,7 @@ SHAPES = [
 @settings(deadline=None, max_examples=40)
 @given(st.sampled_from(SHAPES), st.integers(0, 1000), st.integers(0, 12))
 def test_agrees_with_every_path_walked(fabric: Fabric, seed: int, failed: int) -> None:
-    """The fullest link of each flow of a permutation is as full as with every bundle a link of its own.
-
-    Where one finds no path, both say so.
-    """
+    """The fullest link of each flow of a permutation is as full as with every bundle a link of its own."""
     tree = tree_of_fabric(fabric)
     flows = permutation(tree.slots, 1.0, seed)
     alive = Alive(tree, failed_cables(tree, min(failed, switch_cables(tree)), seed))
@@ -235,10 +230,8 @@ def test_agrees_with_every_path_walked(fabric: Fabric, seed: int, failed: int) -
 @settings(deadline=None, max_examples=30)
 @given(st.sampled_from(SHAPES), st.integers(0, 1000), st.integers(0, 20))
 def test_classes_hold_all_live_cables(fabric: Fabric, seed: int, failed: int) -> None:
-    """The joint rates of all classes are the rates of all live cables.
-
-    No tier has many more classes than failures leave apart.
-    """
+    """The joint rates of all classes are the rates of all live cables."""
+    # No tier has many more classes than failures leave apart.
     tree = tree_of_fabric(fabric)
     alive = Alive(tree, failed_cables(tree, min(failed, switch_cables(tree)), seed))
     held = Classes(alive)
@@ -249,10 +242,8 @@ def test_classes_hold_all_live_cables(fabric: Fabric, seed: int, failed: int) ->
 
 
 def test_few_failures_leave_few_links_at_full_size() -> None:
-    """Sixteen failures on 65,536 hosts leave no more than a hundred entries a flow.
-
-    Of the two thousand that all bundles are.
-    """
+    """Sixteen failures on 65,536 hosts leave no more than a hundred entries a flow."""
+    # Of the two thousand that all bundles are.
     tree = tree_of_fabric(Fabric(hosts=65_536, ports_per_switch=64))
     held = Classes(Alive(tree, failed_cables(tree, 16, 0)))
     assert held.entries(3) <= 2 * (1 + 17 + 33)

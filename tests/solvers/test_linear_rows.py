@@ -76,7 +76,6 @@ def test_other_rules_are_refused() -> None:
 
 
 def test_no_time_is_a_limit_without_an_answer() -> None:
-    """There is no incumbent and no proof where no time was given."""
     m, _ = random_model(1)
     outcome = highs_from_cpsat.run(m, time_limit=0.0)
     assert outcome.stop is Stop.LIMIT and not outcome.infeasible

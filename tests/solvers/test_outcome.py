@@ -169,7 +169,6 @@ def test_infeasible_in_one_run_and_no_answer_in_the_other_is_unknown(name, monke
 
 
 def test_what_both_runs_find_infeasible_is() -> None:
-    """A row that nothing keeps is infeasible in all four."""
     m, p = linear(), milp()
     m.add(m.get_int_var_from_proto_index(0) + m.get_int_var_from_proto_index(1) <= 8)
     p.more = pyo.Constraint(expr=p.x + p.z <= 8)

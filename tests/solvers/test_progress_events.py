@@ -53,8 +53,10 @@ def test_events_of_a_cheapest_plan_are_in_dollars(monkeypatch: pytest.MonkeyPatc
     assert bounds and bounds == sorted(bounds) and bounds[-1] <= value + 0.01
 
 
-@pytest.mark.parametrize("minimize", ["days_to_train", "finish_date", "cost_usd", "total_cost_of_ownership_usd"])
-@pytest.mark.parametrize("sites", [0, 2])
+@pytest.mark.parametrize(
+    ("minimize", "sites"),
+    [("days_to_train", 0), ("finish_date", 2), ("cost_usd", 0), ("total_cost_of_ownership_usd", 2)],
+)
 def test_a_plan_that_is_found_can_be_had_at_once(minimize: str, sites: int) -> None:
     """Each better plan is written and checked on request, at the value that its event states; the last is the best."""
     question = toy(2, sites=sites, objective={"minimize": minimize})

@@ -63,7 +63,6 @@ def test_whole_numbers_stay_whole() -> None:
 
 
 def test_log_range_is_even_in_ratio() -> None:
-    """Neighbours of a log range have one ratio, and its ends are exact."""
     parsed = parse_values("x", "log:20e9:200e9:19")
     ratios = [b / a for a, b in itertools.pairwise(parsed)]
     assert (parsed[0], parsed[-1], len(parsed)) == (20e9, 200e9, 19)
@@ -157,10 +156,7 @@ def test_one_path_on_two_axes_is_refused() -> None:
         ("network.switches", "name one value inside"),
         ("limits.budget_usd.x", "limits.budget_usd is a single value"),
         ("limits..budget_usd", "must be a dotted path"),
-        (
-            "workload.software.pipeline_overlap",
-            "is no key any more; in workload.software give sends among overlaps",
-        ),
+        ("workload.software.pipeline_overlap", "is no key any more; in workload.software give sends among overlaps"),
         ("workload.software.dispatch_seconds", "give all_to_all_seconds, deep_ep_seconds or hybrid_ep_seconds"),
     ],
 )

@@ -87,7 +87,6 @@ def test_rows_come_as_they_finish() -> None:
 
 
 def test_infeasible_point_is_a_row_with_its_reason() -> None:
-    """What cannot be met is the reason in the row; the other points go on."""
     with ThreadPoolExecutor(1) as pool:
         rows = list(planner.sweep(small(), {"limits.deadline_days": [0.001, 1000.0]}, executor=pool))
     assert [r.status for r in rows] == ["infeasible", "optimal"]
@@ -99,7 +98,6 @@ def test_infeasible_point_is_a_row_with_its_reason() -> None:
 
 
 def test_failed_point_is_a_row_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An exception at one point is the reason of its row; the other points go on."""
     from planner.sweeps import sweep_run
 
     solve = sweep_run.solve_instance
@@ -139,9 +137,7 @@ def test_worker_that_dies_twice_is_a_failed_row(alone: dict[int, float]) -> None
     assert values(rows) == pytest.approx({n: alone[n] for n in (1, 3)})
 
 
-def test_worker_that_dies_once_costs_no_point(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alone: dict[int, float]
-) -> None:
+def test_worker_that_dies_once_costs_no_point(tmp_path, monkeypatch, alone):
     """A point whose worker died for another reason is solved by the next one."""
     monkeypatch.setenv("SWEEP_TEST_MARKER", str(tmp_path / "marker"))
     rows = [a.row for _, a in at_home(tasks(1, 2), kills_once, workers=1)]
@@ -282,17 +278,9 @@ def test_shards_solve_their_part_alone(tmp_path: Path) -> None:
     parts = [tasks_for(small(), [{RACKS: n} for n in (1, 2, 3)], SweepOptions(shard=(i, 2))) for i in (1, 2)]
     assert [(t.index, t.key) for part in parts for t in part] == [(t.index, t.key) for t in whole]
     out = run_here(
-        "sweep",
-        written(tmp_path),
-        "--vary",
-        f"{RACKS}=1:3:1",
-        "-o",
-        tmp_path / "rows.jsonl",
-        "--shard",
-        "2/2",
-        "--workers",
-        "1",
-    )
+        "sweep", written(tmp_path), "--vary", f"{RACKS}=1:3:1", "-o", tmp_path / "rows.jsonl", "--shard", "2/2",
+        "--workers", "1",
+    )  # fmt: skip
     assert out.stdout.startswith("2 of 2 points (2 optimal)") and {
         r.index for r in read_rows(tmp_path / "rows.jsonl")
     } == {1, 2}

@@ -19,15 +19,7 @@ BASE = ROOT / "instances" / "two-sites-405b.json"
 
 @pytest.mark.parametrize(
     ("change", "budget"),
-    [
-        ("x1.2", 3.6e9),
-        ("+20%", 3.6e9),
-        ("-20%", 2.4e9),
-        ("+1e8", 3.1e9),
-        ("-1e8", 2.9e9),
-        (5e9, 5e9),
-        ("x0.1", 3e8),
-    ],
+    [("x1.2", 3.6e9), ("+20%", 3.6e9), ("-20%", 2.4e9), ("+1e8", 3.1e9), ("-1e8", 2.9e9), (5e9, 5e9), ("x0.1", 3e8)],
 )
 def test_a_number_moves_as_written(change: Any, budget: float) -> None:
     """Three billion dollars, by a factor, a share, a difference, and outright."""
@@ -54,13 +46,9 @@ def test_names_of_the_catalogue_stand_for_objects() -> None:
     """A model, an accelerator and a switch are named; what they are comes from the catalogue."""
     found = changed(
         BASE,
-        {
-            "workload.model": "llama3-70b",
-            "hardware.accelerator": "H100",
-            "network.switches[0]": "51.2T-64x800G",
-            "reliability": "llama3-2024",
-        },
-    )
+        {"workload.model": "llama3-70b", "hardware.accelerator": "H100", "network.switches[0]": "51.2T-64x800G",
+         "reliability": "llama3-2024"},
+    )  # fmt: skip
     assert (found.workload.model.name, found.hardware.accelerator.name) == ("llama3-70b", "H100")
     assert found.network is not None and found.reliability is not None
     assert found.network.switches[0].name == "51.2T-64x800G"

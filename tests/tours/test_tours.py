@@ -86,10 +86,8 @@ def test_the_package_is_that_of_the_wheel(installed: Path, tmp_path: Path) -> No
 @pytest.mark.slow
 @pytest.mark.parametrize("reader", ANSWERS)
 def test_a_tour_is_followed_to_its_answer(reader: str, installed: Path, tmp_path: Path) -> None:
-    """Every command ends as the page says, stable ones print what it prints, and the reader has the answers.
-
-    The first commands lead from the installed package to a proven plan of one's own two sites.
-    """
+    """Every command ends as the page says, stable ones print what it prints, and the reader has the answers."""
+    # The first commands lead from the installed package to a proven plan of one's own two sites.
     printed: list[str] = []
     for number, block in enumerate(tours()[reader]):
         began = time.monotonic()

@@ -158,10 +158,8 @@ def test_a_column_outside_the_space_is_named() -> None:
 
 @pytest.mark.parametrize("racks", [*slow(63), *more(60)])
 def test_unequal_chunks_of_a_short_last_round(racks: int) -> None:
-    """Fabrics far from free leave columns between the two bounds: the search lists all that the check still finds.
-
-    One micro-batch fewer than whole rounds is bounded lower than whole rounds where chunks are not alike.
-    """
+    """Fabrics far from free leave columns between the two bounds: the search lists all that the check still finds."""
+    # One micro-batch fewer than whole rounds is bounded lower than whole rounds where chunks are not alike.
     plan = planner.solve("cluster-1k", pins={"fabric.leaf_domain_racks": racks})
     assert plan.status == "optimal" and check(plan) == []
 

@@ -1,7 +1,4 @@
-"""Rules of the fabric over dragonflies: a plan passes as solved, and each edit names its rule.
-
-Exports agree with it.
-"""
+"""Rules of the fabric over dragonflies: a plan passes as solved, and each edit names its rule."""
 
 import json
 from functools import cache

@@ -150,12 +150,9 @@ def test_a_whole_core_taken_away_cannot_hide() -> None:
     """One core fewer with every sum of the plan adjusted leaves cores that do not match the spines' uplinks."""
     f = PLAN.fabric.sites["e1"]
     fewer = edited(
-        PLAN,
-        fabric__sites__e1__tiers__2__switches=3,
-        fabric__sites__e1__switches=f.switches - 1,
-        fabric__sites__e1__chips=f.chips - 2,
-        fabric__sites__e1__cost_usd=f.cost_usd - 1e4,
-    )
+        PLAN, fabric__sites__e1__tiers__2__switches=3, fabric__sites__e1__switches=f.switches - 1,
+        fabric__sites__e1__chips=f.chips - 2, fabric__sites__e1__cost_usd=f.cost_usd - 1e4,
+    )  # fmt: skip
     assert {"tiers[e1, core]", "counts[e1]", "price_and_power[e1]"} <= named(fewer)
 
 
@@ -247,10 +244,7 @@ def test_rules_of_the_instance_reach_the_fabric(change: dict[str, Any], rule: st
 
 @pytest.mark.parametrize(("gbps", "broken"), [(0.016, set()), (0.0159, {"switch"})])
 def test_a_split_port_carries_its_nics(gbps: float, broken: set[str]) -> None:
-    """Two NICs of 1 MB/s on one port need 16 Mbps, and a switch that splits its ports.
-
-    Half the uplinks then carry as much.
-    """
+    """Two NICs of 1 MB/s on one port need 16 Mbps, and a switch that splits its ports."""
     boxes = [{**BOX, "port_gbps": gbps, "breakout": 2}]
     plan = worked(instance_with(network__switches=boxes), split=2, leaf_up=2, leaf_bundle=1)
     assert {n.partition("[")[0] for n in named(plan)} == broken
@@ -270,10 +264,8 @@ def test_oversubscription_is_of_rates(most: float, up: int, broken: bool, by_tie
 
 @pytest.mark.parametrize(("experts", "leaf_up", "broken"), [(4, 1, False), (8, 1, True), (8, 2, False)])
 def test_unit_exchange(experts: int, leaf_up: int, broken: bool) -> None:
-    """Experts on two racks under two leaves send whole racks' rates up.
-
-    Two of 4 racks fit two uplinks of a leaf, not one; in a rack none goes up.
-    """
+    """Experts on two racks under two leaves send whole racks' rates up."""
+    # Two of 4 racks fit two uplinks of a leaf, not one; in a rack none goes up.
     split = {
         "e1": [(0, 0, "r3"), (0, 1, "r[4-5]"), (1, 0, "r2"), (1, 1, "r[6-7]")],
         "w1": [(0, 0, "r[0-1]"), (1, 0, "r[2-3]")],

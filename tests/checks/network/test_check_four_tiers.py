@@ -1,7 +1,4 @@
-"""A plan of four tiers under check and on its way out: silent where it holds, each slip named.
-
-Cables, graph, picture, trees and page.
-"""
+"""A plan of four tiers under check and on its way out: silent where it holds, each slip named."""
 
 from typing import Any
 

@@ -54,10 +54,7 @@ def test_every_site_is_placed() -> None:
 
 
 def test_a_split_group_is_counted_as_one() -> None:
-    """A group on two leaf domains is split, a piece more, and still within a pod of two.
-
-    Its certificate then is not tight.
-    """
+    """A group on two leaf domains is split, a piece more, and still within a pod of two."""
     split = {**ASSIGNMENT, "e1": [(0, 0, "r[0-1]"), (0, 1, "r7"), (1, 1, "r[4-6]")]}
     plan = worked(instance_with(), assignment=split)
     assert (plan.placement.groups_split, plan.placement.extra_pieces, plan.placement.groups_cross_pod) == (1, 1, 0)

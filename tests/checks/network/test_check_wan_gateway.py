@@ -177,10 +177,8 @@ AXES = {"cost": "cost_usd", "time": "pipeline_send_slowdown", "power": "power_mw
     ],
 )
 def test_alternatives_are_judged_with_the_wan_gateway(path: str, change: Any, said: set[str]) -> None:
-    """Rows found with a WAN gateway hold with it: its ports are paid, and gradients slow the sends beside them.
-
-    A rate that takes as many ports changes nothing; gradients that no uplink carries leave no time to sends.
-    """
+    """Rows found with a WAN gateway hold with it: its ports are paid, and gradients slow the sends beside them."""
+    # A rate that takes as many ports changes nothing; gradients that no uplink carries leave no time to sends.
     plan = plan_of("apart")
     rows = [{**x.merits, **x.choices} for site, x in frontier(plan, axes=list(AXES)) if site == SITE]
     assert len(rows) > 1

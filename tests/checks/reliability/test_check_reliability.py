@@ -76,7 +76,6 @@ def test_a_spare_rack_without_a_target_is_noticed_at_each_site() -> None:
 
 @pytest.mark.parametrize(("count", "said"), [(1, "5 GPUs work and stand by > 4 GPUs"), (-1, ""), (-9, "")])
 def test_a_rack_has_no_more_gpus_that_stand_by_and_no_fewer_than_none(count: int, said: str) -> None:
-    """All four GPUs of a rack work, and a rack of which fewer than none stand by is never fit for work."""
     found = check(edited(failing("restart"), reliability__spare_gpus_per_rack=count))
     assert any(v.rule == "spares" or v.message == said for v in found)
     assert not said or said in [v.message for v in found]
@@ -106,7 +105,6 @@ def test_the_fewest_gpus_of_a_rate(recovery: str) -> None:
 
 
 def test_a_spare_rack_more_than_the_target_wants_is_noticed() -> None:
-    """One rack fewer would reach the target too, and two fewer would not."""
     plan = failing("restart", target=0.98)
     count = plan.reliability.spare_racks_by_site
     for site in count:
@@ -145,7 +143,6 @@ def test_a_site_without_spares_has_no_warm_ones(spare: int, rest: str) -> None:
 
 @pytest.mark.parametrize(("wired", "spare", "limit"), [(2, 3, 2), (2, 2, None), (0, 5, 4), (0, 4, None)])
 def test_what_stands_by_is_cabled(wired: int, spare: int, limit: int | None) -> None:
-    """No more GPUs stand by than a rack has cabled, which are all of its four where nothing is said."""
     plan = edited(failing("restart"), fabric__sites__w1__wired_gpus_per_rack=wired)
     found = {v.message for v in check(edited(plan, reliability__spare_gpus_per_rack=spare)) if v.rule == "spares[w1]"}
     wanted = f"{spare} GPUs stand by > {limit} GPUs of a rack are cabled"

@@ -25,9 +25,7 @@ def with_run(**changes: Any) -> Plan:
     """Return the worked plan of an instance with changed figures, with its run."""
     plan = small(**changes)
     return plan.model_copy(
-        update={
-            "run": cost.section(plan.instance, plan.layout.metrics.days_to_train, plan.cost, 0, plan.sites),
-        }
+        update={"run": cost.section(plan.instance, plan.layout.metrics.days_to_train, plan.cost, 0, plan.sites)}
     )
 
 

@@ -122,7 +122,6 @@ def test_without_flows_an_authority_feeds_its_own() -> None:
     ],
 )
 def test_an_edit_names_its_rule(path: str, change: Any, rule: str | None) -> None:
-    """Each edited entry breaks the rule about it; a watt of rounding breaks none."""
     found = named(edited_at(PLAN, path, change))
     assert found == set() if rule is None else rule in found
 
@@ -219,7 +218,6 @@ def test_a_site_of_no_racks(count: int) -> None:
 
 
 def test_sites_exchange_at_a_rate() -> None:
-    """Two sites with replicas need a rate between them; one that has them all needs none."""
     plan = small()
     found = [v for v in check(edited(plan, layout__assumptions__wan_gbps=None)) if v.rule == "wan_need"]
     assert [v.message for v in found] == ["2 sites exchange gradients > 1, and no rate is assumed between them"]

@@ -179,27 +179,23 @@ OWN_TRAFFIC = {"name": "x", "bytes": 1, "period_seconds": 1}
     [
         ({"fibre_nodes": PLACES}, "wan.fibre_edges: is missing"),
         (joined() | {"fibre_nodes": PLACES * 2}, "wan.fibre_nodes[2].id: 'A' is already that of wan.fibre_nodes[0]"),
-        (
-            joined() | {"fibre_edges": [{"a": "A", "b": "B"}] * 2},
-            "wan.fibre_edges[1].id: 'A-B' is already that of wan.fibre_edges[0]",
-        ),
+        (joined() | {"fibre_edges": [{"a": "A", "b": "B"}] * 2},
+         "wan.fibre_edges[1].id: 'A-B' is already that of wan.fibre_edges[0]"),
         (joined(b="a"), "wan.fibre_edges[0].b: 'a' does not exist"),
         (joined(b="A"), "wan.fibre_edges[0]: both ends are 'A'"),
         (joined(id="e1 access"), "wan.fibre_edges[0].id: must not end in"),
         (joined(route_km=0), "wan.fibre_edges[0].route_km"),
         ({"traffic": [{**OWN_TRAFFIC, "name": "sync"}]}, "wan.traffic[0].name: must not be 'sync'"),
         ({"traffic": [OWN_TRAFFIC, OWN_TRAFFIC]}, "wan.traffic[1].name: 'x' is already that of wan.traffic[0]"),
-        (
-            {"traffic": [{**OWN_TRAFFIC, "a": "e1", "b": "w9"}]},
-            "wan.traffic[0].b: 'w9' does not exist; did you mean 'w2'?",
-        ),
+        ({"traffic": [{**OWN_TRAFFIC, "a": "e1", "b": "w9"}]},
+         "wan.traffic[0].b: 'w9' does not exist; did you mean 'w2'?"),
         ({"traffic": [{**OWN_TRAFFIC, "a": "e1", "b": "e1"}]}, "wan.traffic[0]: both ends are 'e1'"),
         ({"traffic": [{**OWN_TRAFFIC, "a": "e1"}]}, "give both a and b, or neither"),
         ({"traffic": [{"name": "x", "bytes": 1}]}, "exactly one of period_seconds and deadline_seconds"),
         ({"traffic": [{**OWN_TRAFFIC, "deadline_seconds": 1}]}, "exactly one of period_seconds and deadline_seconds"),
         ({"protection": "two_cuts"}, "wan.protection"),
     ],
-)
+)  # fmt: skip
 def test_bad_input_is_named(wan: dict[str, Any], said: str) -> None:
     """A user's slip is an error of one line or a few, before anything is solved."""
     with pytest.raises(InputError, match=re.escape(said)):

@@ -84,10 +84,7 @@ def test_more_chunks_than_layers() -> None:
 )
 @pytest.mark.parametrize("pins", [{}, {"layout.zero_stage": 1, "layout.virtual_stages": 2}])
 def test_the_framework_has_what_the_layout_asks(has: dict[str, Any], broken: set[str], pins: dict[str, Any]) -> None:
-    """A layout with ZeRO-1, TP, sequence parallelism and an interleaved pipeline is refused where one is missing.
-
-    Pinned or not.
-    """
+    """A layout with ZeRO-1, TP, sequence parallelism and an interleaved pipeline is refused where one is missing."""
     asked = instance_with(workload__software={"name": "own", **has}, pins=pins)
     assert rules(worked(asked)) == broken
 
@@ -149,10 +146,7 @@ def test_the_group_racks_fit_the_site(replicas: int, broken: bool) -> None:
 @pytest.mark.parametrize(
     ("pins", "broken"),
     [
-        (
-            {"layout.tensor_parallel": 2, "layout.recompute": "selective", "layout.layers_per_stage": [4, 4]},
-            set(),
-        ),
+        ({"layout.tensor_parallel": 2, "layout.recompute": "selective", "layout.layers_per_stage": [4, 4]}, set()),
         ({"layout.zero_stage": 1}, set()),
         ({"layout.data_parallel_by_site": {"e1": 6, "w1": 4}}, set()),
         ({"layout.data_parallel_by_site": {"e1": 6, "w1": 4, "e2": 0}}, set()),

@@ -29,10 +29,8 @@ def plan() -> Plan:
 
 
 def test_figures_by_hand(plan: Plan) -> None:
-    """One sequence on the slow GPUs and three on the fast ones; the last layer's gradients alone wait for the link.
-
-    Eight layers' bytes at 0.01 Gbps, an eighth of them behind the last backward pass, and a round trip of 1 ms.
-    """
+    """One sequence on the slow GPUs and three on the fast ones; the last layer's gradients alone wait for the link."""
+    # Eight layers' bytes at 0.01 Gbps, an eighth of them behind the last backward pass, and a round trip of 1 ms.
     pools = plan.pools
     assert check(plan) == []
     assert (pools.sequences, pools.tokens_per_step) == ({"a": 1, "b": 3}, 512)
@@ -113,7 +111,6 @@ def test_sequences_are_those_of_all_micro_batches(plan: Plan) -> None:
     ],
 )
 def test_limits_of_all_pools(plan: Plan, limit: str, rule: str, most: Callable[[Plan], float]) -> None:
-    """All pools together keep a limit at its edge, and not a hundredth below it."""
     for share, broken in ((1.0, False), (0.99, True)):
         asked = edited_at(plan, f"instance.limits.{limit}", share * most(plan))
         assert (rule in named(asked)) == broken

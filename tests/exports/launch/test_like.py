@@ -218,23 +218,15 @@ RECIPE: dict[str, tuple[str, str, int, str, dict[str, Any]]] = {
     "experts.sh": (EXPERTS, "mixtral-8x7b", 4096, "bf16", ROUTED | {"layers_per_stage": [7, 8, 8, 9]}),
     "titan.toml": (TABLES, "llama3-70b", 8192, "bf16", DENSE | UNEVEN | {"microbatches_per_step": 8}),
     "overrides.yaml": (
-        OVERRIDES,
-        "qwen3-30b-a3b",
-        4096,
-        "bf16",
-        ROUTED | {"zero_stage": 1, "virtual_stages": 3} | FULL,
+        OVERRIDES, "qwen3-30b-a3b", 4096, "bf16", ROUTED | {"zero_stage": 1, "virtual_stages": 3} | FULL,
     ),
     "slurm.sh": (
-        SLURM,
-        "qwen3-30b-a3b",
-        4096,
-        "bf16",
-        ROUTED | layout_of(4, 1, 16, zero_stage=3) | {"recompute": "selective"},
+        SLURM, "qwen3-30b-a3b", 4096, "bf16", ROUTED | layout_of(4, 1, 16, zero_stage=3) | {"recompute": "selective"},
     ),
     "slurm_layers.sh": (SLURM, "qwen3-30b-a3b", 4096, "bf16", ROUTED | {"layers_per_stage": [11, 12, 12, 13]}),
     "titan.slurm": (ON_NODES, "llama3-70b", 8192, "bf16", SHARDED | {"recompute": "selective"}),
     "deepspeed.json": (DEEPSPEED, "llama3-70b", 8192, "bf16", STAGED | FULL),
-}
+}  # fmt: skip
 
 
 def asked(name: str, layout: dict[str, Any] | None = None, **choices: Any) -> tuple[str, LaunchRun, Instance]:
@@ -364,7 +356,6 @@ def test_a_flag_is_taken_out(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("first", [True, False])
 def test_a_flag_among_others_is_taken_out_with_one_blank(first: bool, tmp_path: Path) -> None:
-    """The others stay as they were on their line, one blank apart."""
     text, run, instance = asked("variables.sh", layout_of(2, 1, 8, zero_stage=0))
     flag = "--use-distributed-optimizer"
     others = f"{flag} --lr 3e-4 --bf16" if first else f"--lr 3e-4 {flag} --bf16"
@@ -389,30 +380,14 @@ def test_megatron_words_of_the_file(tmp_path: Path) -> None:
         ("arrays.sh", "--hidden-size 8192", "--hidden-size 4096", "hidden is 4,096, workload.model.hidden 8,192"),
         ("arrays.sh", "--seq-length 8192", "--seq-length 4096", "sequence length is 4,096"),
         ("arrays.sh", "--bf16", "--fp16", "products run in fp16, workload.precision.compute is bf16"),
-        (
-            "arrays.sh",
-            "--tensor-model-parallel-size 8",
-            "--tensor-model-parallel-size $((4 * 2))",
-            "own.sh: line 26: --tensor-model-parallel-size: is computed by the shell (is '8'); write 4 there yourself",
-        ),
-        (
-            "arrays.sh",
-            "PARALLEL_ARGS=(",
-            "if true; then\nPARALLEL_ARGS=(",
-            "line 27: --tensor-model-parallel-size: is in a branch (if, case, &&), which is not followed; write 4",
-        ),
-        (
-            "variables.sh",
-            "CP_SIZE=1\n",
-            "CP_SIZE=1\nTP_SIZE=2\n",
-            "line 22: --tensor-model-parallel-size: its variable TP_SIZE is assigned at lines 4 and 6, and which value",
-        ),
-        (
-            "variables.sh",
-            "CP_SIZE=1\n",
-            "CP_SIZE=$TP_SIZE\n",
-            "line 22: --context-parallel-size: context_parallel is read back as 1, the plan has 2: it shares",
-        ),
+        ("arrays.sh", "--tensor-model-parallel-size 8", "--tensor-model-parallel-size $((4 * 2))",
+         "own.sh: line 26: --tensor-model-parallel-size: is computed by the shell (is '8'); write 4 there yourself"),
+        ("arrays.sh", "PARALLEL_ARGS=(", "if true; then\nPARALLEL_ARGS=(",
+         "line 27: --tensor-model-parallel-size: is in a branch (if, case, &&), which is not followed; write 4"),
+        ("variables.sh", "CP_SIZE=1\n", "CP_SIZE=1\nTP_SIZE=2\n",
+         "line 22: --tensor-model-parallel-size: its variable TP_SIZE is assigned at lines 4 and 6, and which value"),
+        ("variables.sh", "CP_SIZE=1\n", "CP_SIZE=$TP_SIZE\n",
+         "line 22: --context-parallel-size: context_parallel is read back as 1, the plan has 2: it shares"),
         (
             "variables.sh",
             "TP_SIZE=2\n",
@@ -427,12 +402,8 @@ def test_megatron_words_of_the_file(tmp_path: Path) -> None:
             "line 4: --tensor-model-parallel-size: must be a whole number from 1 (is '$(cat tp.txt | head -1)': the "
             "shell computes it, and no command is run here); write the figure there",
         ),
-        (
-            "variables.sh",
-            "TP_SIZE=2\n",
-            "TP_SIZE=2\nfor TP_SIZE in 1 2; do\n",
-            "is '${TP_SIZE}': TP_SIZE is set by line 5: for TP_SIZE in 1 2; do); write the figure there",
-        ),
+        ("variables.sh", "TP_SIZE=2\n", "TP_SIZE=2\nfor TP_SIZE in 1 2; do\n",
+         "is '${TP_SIZE}': TP_SIZE is set by line 5: for TP_SIZE in 1 2; do); write the figure there"),
         (
             "variables.sh",
             "TP_SIZE=2\n",
@@ -444,7 +415,7 @@ def test_megatron_words_of_the_file(tmp_path: Path) -> None:
         ("deepspeed.json", '"stages": 4', '"stages"\n: 4', "own.json: has a key and its colon in two lines"),
         ("titan.toml", "[activation_checkpoint]\nmode = 'full'", "", "line 1: activation_checkpoint.mode: is in"),
     ],
-)
+)  # fmt: skip
 def test_what_is_refused(name: str, old: str, new: str, complaint: str, tmp_path: Path) -> None:
     """Another model, and what cannot be changed where it stands, are named with file, line, key and remedy."""
     text, run, instance = asked(name)

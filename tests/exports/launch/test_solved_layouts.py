@@ -29,7 +29,6 @@ CASES = [(model, framework) for model, (_, names) in RACKS.items() for framework
 QUICK = [("llama-2-7b", "torchtitan"), ("llama-2-7b", "deepspeed")]
 SLOW = [
     ("mixtral-8x7b", "megatron"),
-    ("gpt-oss-20b", "megatron"),
     ("llama-3.1-70b", "nemo"),
     ("gpt-oss-20b", "torchtitan"),
 ]

@@ -107,10 +107,8 @@ def test_moves_find_their_nodes_free(seed: int) -> None:
 
 
 def test_two_pieces_change_places_by_a_detour() -> None:
-    """On full leaves of two nodes two pieces trade places by way of a third leaf; the smaller makes the detour.
-
-    Without room elsewhere there is no order; a move that waits for another goes after it.
-    """
+    """On full leaves of two nodes two pieces trade places by way of a third leaf; the smaller makes the detour."""
+    # Without room elsewhere there is no order; a move that waits for another goes after it.
     a, b, spare = LeafLoad(2, 0, (2,)), LeafLoad(2, 0, (2,)), LeafLoad(2, 0, ())
     pieces = [(0, 2), (1, 2)]
     steps = in_order((a, b, spare), pieces, {0: 1, 1: 0})

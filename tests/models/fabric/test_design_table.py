@@ -69,10 +69,8 @@ def no_worse(a: Entry, b: Entry, *, power: bool) -> bool:
 @pytest.mark.parametrize("power", [False, True])
 @pytest.mark.parametrize("seed", range(28))
 def test_what_is_kept_beats_all_that_is_not(seed: int, power: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every entry has one kept that is no worse, none kept has a cheaper one that is, and the cheapest comes first.
-
-    However many are compared at a time; of entries alike in all the fewest stripes stay.
-    """
+    """Every entry has one kept that is no worse, none kept has a cheaper one that is, and the cheapest comes first."""
+    # However many are compared at a time; of entries alike in all the fewest stripes stay.
     some = drawn(seed, 40)
     for at_a_time in (3, 256):
         monkeypatch.setattr(tables, "AT_A_TIME", at_a_time)
@@ -88,10 +86,8 @@ def test_what_is_kept_beats_all_that_is_not(seed: int, power: bool, monkeypatch:
 @pytest.mark.parametrize("power", [False, True])
 @pytest.mark.parametrize("seed", range(28))
 def test_what_some_template_keeps(seed: int, power: bool) -> None:
-    """An entry is beaten where one of the cheapest, or of the most frugal, that are as calm costs and draws no more.
-
-    Where power does not count that is where any template is as calm at no more money.
-    """
+    """An entry is beaten where one of the cheapest, or of the most frugal, that are as calm costs and draws no more."""
+    # Where power does not count that is where any template is as calm at no more money.
     some, asked = drawn(seed, 12), drawn(1000 + seed, 60)
     found = DominanceTest(table(some), power_counts=power).beats(*(np.array([x[i] for x in asked]) for i in range(4)))
     for entry, beaten in zip(asked, found.tolist(), strict=True):
@@ -122,7 +118,6 @@ def test_the_least_price_at_a_slowdown(seed: int) -> None:
 
 
 def test_tables_joined() -> None:
-    """Tables in a row are one."""
     some = drawn(7, 9)
     whole = DesignTable.joined([table(some[:4]), tables.no_options(), table(some[4:])])
     assert entries_of(whole) == some and len(tables.undominated([], power_counts=True)) == 0

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Iterator
 
 import pytest
-from fabric_cases import cheapest, dearer, flat_price, hidden, instance, request, switch
+from fabric_cases import cheapest, dearer, drawn_lengths, flat_price, hidden, instance, request, switch
 from fabric_graph import meets
 from tiers import more
 
@@ -27,10 +27,8 @@ Side = Callable[[int], dict[str, int]]
 
 
 def every_design(ports: int, rails: int, racks: int, side: Side = lambda down: {"leaf_down": down}) -> Iterator[Design]:
-    """Yield every design of a switch, by plain loops; most cannot be wired.
-
-    `side` says what a leaf has towards GPUs that ends in so many cables of a rail and rack.
-    """
+    """Yield every design of a switch, by plain loops; most cannot be wired."""
+    # `side` says what a leaf has towards GPUs that ends in so many cables of a rail and rack.
     base: dict[str, int] = {"ports": ports, "rails": rails, "racks": racks}
     yield Design(**base | side(racks * rails))
     for down in range(1, ports):
@@ -62,12 +60,9 @@ def splits(r: FabricRequest, d: Design) -> int:
 def pinned(i: Instance, s: Switch, d: Design) -> bool:
     """Say whether a design is as the pins want it."""
     is_at = {
-        "planes": s.planes,
-        "ports_per_switch": s.ports,
-        "tiers": d.tiers,
-        "leaf_down_ports": d.leaf_down,
+        "planes": s.planes, "ports_per_switch": s.ports, "tiers": d.tiers, "leaf_down_ports": d.leaf_down,
         "leaf_up_ports": d.leaf_up,
-    }
+    }  # fmt: skip
     is_at |= {"leaf_domain_racks": d.racks if d.tiers == 1 else d.leaf_down}
     is_at |= {"spine_down_ports": d.spine_down, "spine_up_ports": d.spine_up}
     return all(is_at[path.removeprefix("fabric.")] == value for path, value in i.pins.items())
@@ -100,15 +95,10 @@ def random_case(seed: int) -> tuple[Instance, FabricRequest]:
     if seed % 2 == 0:
         pin = r.choice(
             [
-                "tiers",
-                "leaf_domain_racks",
-                "leaf_down_ports",
-                "leaf_up_ports",
-                "spine_down_ports",
-                "spine_up_ports",
+                "tiers", "leaf_domain_racks", "leaf_down_ports", "leaf_up_ports", "spine_down_ports", "spine_up_ports",
                 "planes",
             ]
-        )
+        )  # fmt: skip
         pins = {f"fabric.{pin}": r.randint(1, 5) if pin not in ("tiers", "planes") else r.randint(1, 3)}
     i = instance(
         r.randint(1, 4), *switches, optics_usd=r.choice([0, 100, 1000]), max_tiers=r.choice([2, 3, 3, 3]), pins=pins
@@ -118,13 +108,9 @@ def random_case(seed: int) -> tuple[Instance, FabricRequest]:
     # Ratios that some design meets exactly test the edges of the rules.
     experts = {"exchange_racks": r.randint(2, group)} if group > 1 and r.random() < 0.2 else {}
     asked = request(
-        racks,
-        group=group,
-        groups=racks // group,
-        send=r.choice([0.5, 1, 1.5, 2, 3, 8]),
-        allreduce=r.choice([1, 1.5, 3, 1e9]),
-        **experts,
-    )
+        racks, group=group, groups=racks // group, send=r.choice([0.5, 1, 1.5, 2, 3, 8]),
+        allreduce=r.choice([1, 1.5, 3, 1e9]), **experts,
+    )  # fmt: skip
     return i, asked
 
 
@@ -147,10 +133,7 @@ FAMILIES = {"rail": lambda g: (g, 1, 1), "rack": lambda g: (1, g, 1), "rail-only
 
 
 def designs_by_family(i: Instance, r: FabricRequest) -> Iterator[tuple[Switch, Design]]:
-    """Yield every design of every switch, family and number of lanes that the instance allows.
-
-    With the spare ports that it asks for.
-    """
+    """Yield every design of every switch, family and number of lanes that the instance allows."""
     n, gpus = i.network, i.hardware.rack.gpus
     for s, family in itertools.product(n.switches, n.families):
         rails, width, apart = FAMILIES[family](gpus)
@@ -182,21 +165,7 @@ def family_case(seed: int) -> tuple[Instance, FabricRequest]:
         "spares": {"share": r.choice([0, 0, 0.2]), "failure_chance": r.choice([0, 0.05])},
     }
     if r.random() < 0.6:
-        rules["floor"] = {"racks_per_row": r.randint(1, 4), "rise_m": r.choice([0, 1]), "spread_m": r.choice([0, 4])}
-        near = {
-            "name": "near",
-            "reach_m": r.choice([2, 3, 5]),
-            "price_usd": r.choice([0, 300]),
-            "power_watts": r.choice([0, 30]),
-        }
-        far = {
-            "name": "far",
-            "reach_m": r.choice([6, 9, 100]),
-            "price_usd": 1000,
-            "usd_per_m": r.choice([0, 10]),
-            "power_watts": 16,
-        }
-        rules |= {"media": [near, far], "power_usd_per_watt": r.choice([0, 5])}
+        rules |= drawn_lengths(r, 6)
     i = instance(r.randint(1, 3), *switches, optics_usd=r.choice([0, 100]), **rules)
     racks = r.randint(1, 9)
     group = r.randint(1, racks)
@@ -221,14 +190,9 @@ def breakout_case(seed: int) -> tuple[Instance, FabricRequest]:
     r = random.Random(seed)
     factor = r.choice([1, 0.25, 2])
     fast = [
-        switch(
-            r.randint(2, 4),
-            r.choice([500, 9000]),
-            port_gbps=800 * r.randint(1, 4),
-            breakout=4,
-            breakout_link_factor=factor,
-        )
-    ]
+        switch(r.randint(2, 4), r.choice([500, 9000]), port_gbps=800 * r.randint(1, 4), breakout=4,
+         breakout_link_factor=factor)
+    ]  # fmt: skip
     network = i.network.model_copy(update={"switches": tuple(fast), "families": i.network.families[:1]})
     return i.model_copy(update={"network": network}), asked
 
@@ -242,10 +206,7 @@ def test_split_ports_agree_with_brute_force(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", [*range(14), *more(*range(14, 80))])
 def test_families_agree_with_brute_force(seed: int) -> None:
-    """Over families, lanes, spares, the floor between pods and prices by reach.
-
-    The cost is that of the best design of all.
-    """
+    """Over families, lanes, spares, the floor between pods and prices by reach."""
     i, r = family_case(seed)
     compare_families(dearer(i, seed), r)
 
@@ -253,7 +214,6 @@ def test_families_agree_with_brute_force(seed: int) -> None:
 @pytest.mark.parametrize("seed", [*range(8), *more(*range(8, 16))])
 @pytest.mark.parametrize("loss", ["one_spine", "one_leaf_uplink"])
 def test_survived_losses_agree_with_brute_force(seed: int, loss: str) -> None:
-    """Where a loss must be survived, or oversubscription is limited, the cost is that of the best that does."""
     i, r = family_case(seed)
     trees = [f for f in i.network.families if not f.startswith("dragonfly")] or ["rail"]
     rules = {"survives": loss, "families": tuple(trees), "max_oversubscription": (None, 2.0, 3.0)[seed % 3]}
@@ -280,7 +240,6 @@ def compare_families(i: Instance, r: FabricRequest) -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_alternatives_hold_the_optimum_and_none_dominates(seed: int) -> None:
-    """The first alternative costs what the optimum costs, and each is better than every other in something."""
     i, r = random_case(1000 + seed)
     found, several = cheapest(i, r), alternatives(i, r, Options())
     assert bool(several) == (found is not None)
@@ -321,10 +280,8 @@ def test_nothing_sent_asks_for_no_uplinks() -> None:
 
 
 def test_rings_need_uplinks() -> None:
-    """Three groups can share the edge of a leaf of eight racks.
-
-    So an all-reduce that fills its window needs three uplinks.
-    """
+    """Three groups can share the edge of a leaf of eight racks."""
+    # So an all-reduce that fills its window needs three uplinks.
     i = instance(1, switch(16, 5000), pins={"fabric.leaf_down_ports": 8})
     free = cheapest(i, request(64, group=4, groups=16, send=8.0))
     rings = cheapest(i, request(64, group=4, groups=16, send=8.0, allreduce=1.0))
@@ -339,7 +296,6 @@ def test_equal_cost_prefers_whole_groups() -> None:
 
 
 def test_ports_slower_than_the_nic_are_refused() -> None:
-    """A cheap switch whose ports carry half a NIC is no choice."""
     dear, cheap = switch(16, 5000), switch(32, 10, planes=2, port_gbps=400)
     assert cheapest(instance(1, dear, cheap), request(20)).switch == dear.name
     assert cheapest(instance(1, cheap), request(20)) is None
@@ -353,10 +309,8 @@ def test_pin_on_tiers_rules_out_a_single_switch(pin: str) -> None:
 
 
 def test_published_two_tier_cluster() -> None:
-    """128 nodes of 8 rails behind 64-port switches at full bisection.
-
-    32 leaves and 16 spines, as published (DGX SuperPOD B200, 4 SU).
-    """
+    """128 nodes of 8 rails behind 64-port switches at full bisection."""
+    # 32 leaves and 16 spines, as published (DGX SuperPOD B200, 4 SU).
     found = cheapest(instance(8, switch(64, 40e3)), request(128, group=16, groups=8, send=1.0))
     d = found.design
     assert (d.leaves, d.spines, d.cores, d.switch_links) == (32, 16, 0, 1024)
@@ -384,10 +338,8 @@ def test_pins_of_the_paper_are_met() -> None:
 
 @pytest.mark.parametrize(("domain", "split"), [(200, 108), (128, 43), (208, 1), (210, 4)])
 def test_leaf_domain_and_group_size_go_together(domain: int, split: int) -> None:
-    """23,200 racks in 224 groups of 103.
-
-    Leaf domains of 200 racks split 108 groups whatever the placement, 208 split one.
-    """
+    """23,200 racks in 224 groups of 103."""
+    # Leaf domains of 200 racks split 108 groups whatever the placement, 208 split one.
     asked = request(23_200, group=103, groups=224, send=8.0)
     assert unavoidable_splits(23_200, 103, 224, domain) == split
     i = instance(72, switch(256, 600e3, 4), pins={"fabric.leaf_domain_racks": domain})
@@ -396,10 +348,8 @@ def test_leaf_domain_and_group_size_go_together(domain: int, split: int) -> None
 
 
 def test_frontier_trades_cost_for_whole_groups() -> None:
-    """Without a pin the cheapest splits groups.
-
-    The frontier goes on to leaf domains of a multiple of the group that split fewer.
-    """
+    """Without a pin the cheapest splits groups."""
+    # The frontier goes on to leaf domains of a multiple of the group that split fewer.
     several = alternatives(instance(4, switch(64, 600e3, 4)), request(960, group=11, groups=87, send=8.0), Options())
     splits = [a.merits["unavoidable_splits"] for a in several]
     assert splits[0] > min(splits)
@@ -408,10 +358,8 @@ def test_frontier_trades_cost_for_whole_groups() -> None:
 
 
 def test_a_floor_between_rails_makes_the_core_a_choice() -> None:
-    """Where groups stay within pods the cheapest core is a token.
-
-    A floor of half a pod's rate makes it half, and costs more.
-    """
+    """Where groups stay within pods the cheapest core is a token."""
+    # A floor of half a pod's rate makes it half, and costs more.
     asked = request(64, group=8, groups=8, send=1.0)
     token, half = (cheapest(instance(8, switch(16, 5000), min_core_share=x), asked) for x in (0, 0.5))
     share = [

@@ -1,7 +1,5 @@
-"""Dragonflies as choices of the fabric.
-
-Agreement with a brute force over every group shape and number of links, and what pays.
-"""
+"""Dragonflies as choices of the fabric."""
+# Agreement with a brute force over every group shape and number of links, and what pays.
 
 import dataclasses
 import math
@@ -9,7 +7,7 @@ import random
 
 import pytest
 from dragonfly_cases import enough_between_groups, every_dragonfly
-from fabric_cases import cheapest, dearer, hidden, instance, request, switch
+from fabric_cases import cheapest, dearer, drawn_lengths, hidden, instance, request, switch
 from tiers import more
 
 from planner.instance.instance import Instance
@@ -31,21 +29,7 @@ def random_case(seed: int) -> tuple[Instance, FabricRequest]:
     rules |= {"group_routing": r.choice(["shortest", "valiant"]), "min_core_share": r.choice([0, 0.25, 0.5, 1])}
     rules |= {"spares": {"share": r.choice([0, 0, 0.2])}}
     if r.random() < 0.4:
-        rules["floor"] = {"racks_per_row": r.randint(1, 4), "rise_m": r.choice([0, 1]), "spread_m": r.choice([0, 4])}
-        near = {
-            "name": "near",
-            "reach_m": r.choice([2, 3, 5]),
-            "price_usd": r.choice([0, 300]),
-            "power_watts": r.choice([0, 30]),
-        }
-        far = {
-            "name": "far",
-            "reach_m": r.choice([9, 100]),
-            "price_usd": 1000,
-            "usd_per_m": r.choice([0, 10]),
-            "power_watts": 16,
-        }
-        rules |= {"media": [near, far], "power_usd_per_watt": r.choice([0, 5])}
+        rules |= drawn_lengths(r)
     fast = {"port_gbps": 1600, "breakout": 2, "breakout_link_factor": r.choice([0.5, 2])} if r.random() < 0.3 else {}
     i = instance(
         r.randint(1, 3),
@@ -57,13 +41,9 @@ def random_case(seed: int) -> tuple[Instance, FabricRequest]:
     group = r.randint(1, racks)
     limits = {"exchange_racks": r.randint(2, group)} if group > 1 and r.random() < 0.25 else {}
     return i, request(
-        racks,
-        group=group,
-        groups=racks // group,
-        send=r.choice([1, 2, 3, 4, 8]),
-        allreduce=r.choice([1, 1.5, 3, 1e9]),
+        racks, group=group, groups=racks // group, send=r.choice([1, 2, 3, 4, 8]), allreduce=r.choice([1, 1.5, 3, 1e9]),
         **limits,
-    )
+    )  # fmt: skip
 
 
 def with_gateway(seed: int, i: Instance, r: FabricRequest) -> FabricRequest:
@@ -77,10 +57,7 @@ def with_gateway(seed: int, i: Instance, r: FabricRequest) -> FabricRequest:
 
 @pytest.mark.parametrize("seed", [*range(30), *more(*range(30, 75))])
 def test_agrees_with_brute_force(seed: int) -> None:
-    """The cost is that of the best dragonfly that wiring, time rules, floor and WAN gateway accept.
-
-    Or there is none.
-    """
+    """The cost is that of the best dragonfly that wiring, time rules, floor and WAN gateway accept."""
     i, r = random_case(seed)
     i, r = dearer(i, seed), with_gateway(seed, i, r)
     accepted_ones = ((s, spine, d) for s, spine, d in every_dragonfly(i, r) if accepted(i, r, d))
@@ -94,10 +71,8 @@ def test_agrees_with_brute_force(seed: int) -> None:
 
 
 def test_two_routers_far_apart_are_a_group_each() -> None:
-    """Two routers amid two racks each reach them over free cables of up to 2 m, and each other over one of $1,000.
-
-    As one group they stand in the middle of all four racks, 3 m from the outer two: two such cables. By hand.
-    """
+    """Two routers amid two racks each reach them over free cables of up to 2 m, and each other over one of $1,000."""
+    # As one group they stand in the middle of all four racks, 3 m from the outer two: two such cables. By hand.
     floor = {"racks_per_row": 4, "rack_pitch_m": 2, "rise_m": 0, "spread_m": 0}
     near = {"name": "near", "reach_m": 2, "price_usd": 0, "power_watts": 0}
     far = {"name": "far", "reach_m": 100, "price_usd": 1000, "power_watts": 0}

@@ -7,7 +7,7 @@ import random
 
 import pytest
 from dragonfly_cases import alike
-from fabric_cases import cheapest, dearer, hidden, instance, request, switch
+from fabric_cases import cheapest, dearer, drawn_lengths, hidden, instance, request, switch
 from fabric_zone_cases import FAMILIES, enough_between, every_design, pinned
 from tiers import more
 
@@ -57,13 +57,9 @@ def case(seed: int, pins: dict[str, object]) -> tuple[Instance, FabricRequest]:
     group = r.randint(1, 4)
     more: dict[str, object] = {"exchange_racks": group} if group > 1 and r.random() < 0.2 else {}
     asked = request(
-        racks,
-        group=group,
-        groups=racks // group,
-        send=r.choice([1, 1.5, 2, 4, 8, 30]),
-        allreduce=r.choice([1, 2, 1e9]),
-        **more,
-    )
+        racks, group=group, groups=racks // group, send=r.choice([1, 1.5, 2, 4, 8, 30]),
+        allreduce=r.choice([1, 2, 1e9]), **more,
+    )  # fmt: skip
     return i, with_exchange(seed, dataclasses.replace(asked, wan_gbps=r.choice([0, 0, 800, 3200])))
 
 
@@ -116,14 +112,9 @@ def wide_case(seed: int) -> tuple[Instance, FabricRequest]:
     switches = [switch(r.randint(3, 5), r.choice([500, 9000]), 1, port_gbps=800 / r.choice([1, 1, 2]))]
     if r.random() < 0.3:
         switches = [
-            switch(
-                r.randint(3, 4),
-                r.choice([500, 9000]),
-                port_gbps=800 * r.randint(1, 4),
-                breakout=4,
-                breakout_link_factor=r.choice([1, 0.25]),
-            )
-        ]
+            switch(r.randint(3, 4), r.choice([500, 9000]), port_gbps=800 * r.randint(1, 4), breakout=4,
+             breakout_link_factor=r.choice([1, 0.25]))
+        ]  # fmt: skip
     rules: dict[str, object] = {
         "families": r.sample(sorted(FAMILIES), r.randint(1, 2)),
         "max_lanes": 2,
@@ -131,21 +122,7 @@ def wide_case(seed: int) -> tuple[Instance, FabricRequest]:
     }
     rules |= {"spares": {"share": r.choice([0, 0, 0.2])}}
     if r.random() < 0.7:
-        rules["floor"] = {"racks_per_row": r.randint(1, 4), "rise_m": r.choice([0, 1]), "spread_m": r.choice([0, 4])}
-        near = {
-            "name": "near",
-            "reach_m": r.choice([2, 3, 5]),
-            "price_usd": r.choice([0, 300]),
-            "power_watts": r.choice([0, 30]),
-        }
-        far = {
-            "name": "far",
-            "reach_m": r.choice([9, 100]),
-            "price_usd": 1000,
-            "usd_per_m": r.choice([0, 10]),
-            "power_watts": 16,
-        }
-        rules |= {"media": [near, far], "power_usd_per_watt": r.choice([0, 5])}
+        rules |= drawn_lengths(r)
     pins: dict[str, object] = {"fabric.tiers": 4} if r.random() < 0.5 else {}
     i = instance(r.randint(1, 2), *switches, optics_usd=r.choice([0, 100]), max_tiers=4, pins=pins, **rules)
     racks = r.randint(8, 20)
@@ -158,10 +135,7 @@ def wide_case(seed: int) -> tuple[Instance, FabricRequest]:
 
 @pytest.mark.parametrize("seed", [*range(24), *more(*range(24, 60))])
 def test_families_and_lengths_agree_with_brute_force(seed: int) -> None:
-    """Over families, lanes, split ports, spares, a WAN gateway and prices by length.
-
-    The cost is that of the best design of all.
-    """
+    """Over families, lanes, split ports, spares, a WAN gateway and prices by length."""
     i, r = wide_case(seed)
     compare(dearer(i, seed), r)
 
@@ -170,10 +144,8 @@ def test_families_and_lengths_agree_with_brute_force(seed: int) -> None:
 
 
 def test_four_tiers_reach_what_three_do_not() -> None:
-    """Boxes of 4 ports reach 16 endpoints at 1:1 in three tiers and 32 in four.
-
-    32 are the full tree, a 33rd is refused.
-    """
+    """Boxes of 4 ports reach 16 endpoints at 1:1 in three tiers and 32 in four."""
+    # 32 are the full tree, a 33rd is refused.
     three, four = (instance(1, switch(4, 5000), max_tiers=n) for n in (3, 4))
     assert cheapest(three, request(16)).design.tiers == 3
     assert cheapest(three, request(17)) is None
@@ -183,17 +155,13 @@ def test_four_tiers_reach_what_three_do_not() -> None:
 
 
 def test_bounds_shut_four_tiers_out() -> None:
-    """Where three tiers do, four cost more, and the optimum is the same."""
     asked = request(1200, group=8, groups=150, send=1.0)
     three, four = (cheapest(instance(8, switch(64, 40e3), max_tiers=n), asked) for n in (3, 4))
     assert three.design == four.design
 
 
 def test_a_window_for_the_zone_sets_its_uplinks() -> None:
-    """Zones of many groups' pipelines need uplinks that hide what leaves them.
-
-    Half the window takes twice the links out of a zone.
-    """
+    """Zones of many groups' pipelines need uplinks that hide what leaves them."""
     found = [
         cheapest(instance(1, switch(4, 5000), max_tiers=4, pins={"fabric.tiers": 4}), request(16, send=hop)).design
         for hop in (2.0, 1.0)

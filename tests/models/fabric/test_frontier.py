@@ -1,7 +1,5 @@
-"""Frontiers of fabrics in any axes.
-
-Agreement with a brute force over every design of small sites, and what steps and time leave out.
-"""
+"""Frontiers of fabrics in any axes."""
+# Agreement with a brute force over every design of small sites, and what steps and time leave out.
 
 import dataclasses
 import itertools
@@ -98,12 +96,9 @@ def tall_case(seed: int) -> tuple[Instance, FabricRequest]:
         switch(3, 900).model_copy(update={"power_watts": rng.choice([200.0, 1000.0]), "link_factor": APART[1]}),
     ]
     i = instance(
-        rng.randint(1, 2),
-        *switches[: rng.randint(1, 2)],
-        optics_usd=rng.choice([0, 100, 1000]),
-        max_tiers=4,
+        rng.randint(1, 2), *switches[: rng.randint(1, 2)], optics_usd=rng.choice([0, 100, 1000]), max_tiers=4,
         wan_gateway=True,
-    )
+    )  # fmt: skip
     racks, group, gbps = rng.randint(8, 13), rng.randint(1, 4), rng.choice([0, 0, 800, 1600]) * 1.0
     r = request(racks, group=group, groups=racks // group, send=rng.choice([4, 8, 30]), allreduce=rng.choice([4, 1e9]))
     return i, dataclasses.replace(r, wan_gbps=gbps, exchange_gbps=gbps * rng.choice([0.3, 1]))
@@ -153,10 +148,7 @@ def test_a_cheap_box_against_one_that_draws_little() -> None:
 
 
 def test_larger_leaves_are_on_the_frontier_of_leaf_size() -> None:
-    """Each larger leaf domain is worth its price.
-
-    So sizes and prices rise together, up to the whole site on one switch.
-    """
+    """Each larger leaf domain is worth its price."""
     i, r = instance(2, switch(8, 500), switch(16, 9000)), request(12, send=4.0)
     found = alternatives(i, r, Options(), axes=("cost", "leaf"))
     sizes = [int(a.choices["leaf_domain_racks"]) for a in found]

@@ -43,61 +43,47 @@ TREES = ("rail", "rack", "rail-only")
 CASES: dict[str, tuple[Instance, SiteTraffic, int]] = {
     "rail": (instance(4, switch(8, 1e5), switch(6, 7e4)), SiteTraffic(stages=4, unit_racks=1, wrap=True, rails=4), 4),
     "rack": (
-        instance(4, switch(8, 1e5), families=["rack"]),
-        SiteTraffic(stages=3, unit_racks=1, wrap=False, rails=4),
-        3,
+        instance(4, switch(8, 1e5), families=["rack"]), SiteTraffic(stages=3, unit_racks=1, wrap=False, rails=4), 3,
     ),
     "rail-only": (
-        instance(3, switch(6, 1e5), families=["rail-only"]),
-        SiteTraffic(stages=5, unit_racks=1, wrap=True, rails=2),
-        4,
+        instance(3, switch(6, 1e5), families=["rail-only"]), SiteTraffic(stages=5, unit_racks=1, wrap=True, rails=2), 4,
     ),
     "all": (
         instance(2, switch(6, 1e5), families=[*TREES, "dragonfly", "dragonfly+"]),
-        SiteTraffic(stages=3, unit_racks=1, wrap=True, rails=2),
-        5,
+        SiteTraffic(stages=3, unit_racks=1, wrap=True, rails=2), 5,
     ),
     "valiant": (
         instance(2, switch(8, 1e5), families=["dragonfly", "dragonfly+"], group_routing="valiant"),
-        SiteTraffic(stages=3, unit_racks=1, wrap=True, rails=2),
-        4,
+        SiteTraffic(stages=3, unit_racks=1, wrap=True, rails=2), 4,
     ),
     "four tiers": (
-        instance(2, switch(4, 1e5), max_tiers=4),
-        SiteTraffic(stages=3, unit_racks=1, wrap=True, rails=2),
-        4,
+        instance(2, switch(4, 1e5), max_tiers=4), SiteTraffic(stages=3, unit_racks=1, wrap=True, rails=2), 4,
     ),
     "breakout and lanes": (
         instance(
-            4,
-            switch(6, 1e5, port_gbps=1600, breakout=2, link_factor=1.5, breakout_link_factor=0.75),
-            switch(12, 6e4, port_gbps=400),
-            max_lanes=2,
+            4, switch(6, 1e5, port_gbps=1600, breakout=2, link_factor=1.5, breakout_link_factor=0.75),
+            switch(12, 6e4, port_gbps=400), max_lanes=2,
         ),
         SiteTraffic(stages=4, unit_racks=2, wrap=True, rails=3),
         3,
     ),
     "spares and core share": (
         instance(2, switch(8, 1e5), spares={"share": 0.25}, min_core_share=0.4),
-        SiteTraffic(stages=4, unit_racks=1, wrap=False, rails=2),
-        4,
+        SiteTraffic(stages=4, unit_racks=1, wrap=False, rails=2), 4,
     ),
     "media by length": (
         instance(2, switch(6, 1e5, link_factor=1.5), families=[*TREES, "dragonfly", "dragonfly+"], **LENGTHS),
-        SiteTraffic(stages=3, unit_racks=1, wrap=True, rails=2),
-        4,
+        SiteTraffic(stages=3, unit_racks=1, wrap=True, rails=2), 4,
     ),
     "WAN gateway": (
         instance(2, switch(8, 1e5), wan_gateway=True, families=["rail", "dragonfly", "dragonfly+"], **LENGTHS),
-        SiteTraffic(stages=3, unit_racks=1, wrap=True, rails=2, wan_gbps=3000, exchange_gbps=1500),
-        4,
+        SiteTraffic(stages=3, unit_racks=1, wrap=True, rails=2, wan_gbps=3000, exchange_gbps=1500), 4,
     ),
     "experts over racks": (
         instance(2, switch(6, 1e5), families=["rack"]),
-        SiteTraffic(stages=2, unit_racks=4, wrap=False, rails=2, context_racks=1, exchange_racks=4),
-        3,
+        SiteTraffic(stages=2, unit_racks=4, wrap=False, rails=2, context_racks=1, exchange_racks=4), 3,
     ),
-}
+}  # fmt: skip
 
 
 def templates(i: Instance, *, power_counts: bool = True) -> Templates:
@@ -136,13 +122,9 @@ def of_materials(i: Instance, s: Switch, above: list[Switch], d: Design, price: 
     *rows, total = csv.DictReader("".join(bill_of_materials(x)).splitlines())
     assert round(sum(float(r["usd"]) for r in rows), 2) == float(total["usd"])
     known = {
-        s.name,
-        *(x.name for x in above),
-        i.network.optics.name,
-        "cable",
-        "power over the years",
+        s.name, *(x.name for x in above), i.network.optics.name, "cable", "power over the years",
         *(m.name for m in i.network.media),
-    }
+    }  # fmt: skip
     assert {r["part"] for r in rows} <= known
     return float(total["usd"])
 
@@ -192,7 +174,6 @@ def test_the_whole_table_has_all_of_the_other(name: str) -> None:
 
 @pytest.mark.parametrize("name", [*CASES, "pods of some domains"])
 def test_power_leaves_no_cheap_template_out(name: str) -> None:
-    """Where power counts, no template without it is cheaper than all that are no slower."""
     boxes = switch(16, 1e5), switch(32, 1.5e5, planes=2)
     pods = instance(8, *boxes), SiteTraffic(stages=5, unit_racks=2, wrap=True, rails=8), 52
     cases = CASES | {"pods of some domains": pods}
@@ -306,10 +287,8 @@ def core_share_kept(i: Instance, d: Design) -> bool:
 @pytest.mark.parametrize("loss", ["one_spine", "one_leaf_uplink"])
 @pytest.mark.parametrize("ports", [4, 6])
 def test_templates_survive_what_is_asked(families: list[str], loss: str, ports: int) -> None:
-    """Every template of up to four tiers stays joined whichever one switch or link is lost; without the rule not all.
-
-    Where one switch holds all GPUs there is nothing to lose.
-    """
+    """Every template of up to four tiers stays joined whatever one switch or link is lost; without the rule not all."""
+    # Where one switch holds all GPUs there is nothing to lose.
     more = {"families": families, "max_tiers": 4}
     traffic, blocks = SiteTraffic(stages=3, unit_racks=1, wrap=True, rails=2), 4
     kept = []
@@ -443,10 +422,8 @@ def test_without_a_gateway_its_traffic_is_of_no_account() -> None:
 @pytest.mark.parametrize("families", [["rail"], ["rack"], ["dragonfly"], ["dragonfly+"]])
 @pytest.mark.parametrize(("faster", "breakout"), [(1, 1), (2, 2), (2, 1)])
 def test_a_full_share_holds_of_leaves_too(families: list[str], faster: int, breakout: int) -> None:
-    """At a share of 1 every leaf has as much rate up as down, also where one leaf domain holds the site.
-
-    A port of twice the NIC's rate, split or whole, carries two GPUs up, so as many as half the GPUs are 1:1.
-    """
+    """At a share of 1 every leaf has as much rate up as down, also where one leaf domain holds the site."""
+    # A port of twice the NIC's rate, split or whole, carries two GPUs up, so as many as half the GPUs are 1:1.
     box = switch(20 // breakout, 1e5, port_gbps=800 * faster, breakout=breakout)
     i = instance(4, box, families=families, min_core_share=1.0)
     traffic = SiteTraffic(stages=2, unit_racks=1, wrap=True, rails=4)

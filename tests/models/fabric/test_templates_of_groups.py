@@ -54,12 +54,10 @@ def test_no_dragonfly_is_missing(seed: int, family: str, routing: str) -> None:
 
 @pytest.mark.parametrize(("family", "usd"), [("dragonfly", (112e3, 114.4e3)), ("dragonfly+", (216.8e3, 224e3))])
 def test_two_leaves_may_be_a_group_each(family: str, usd: tuple[float, float]) -> None:
-    """Four racks of one GPU on two leaves, pinned to a group each, by hand.
-
-    One link between the groups is shared by two all-reduces, or in two stripes by two sends; two links slow nothing. A
-    switch costs $50,000 and a cable two modules of $1,200: four cables to GPUs, those between the groups, and in a
-    dragonfly+ a spine and as many uplinks for each leaf.
-    """
+    """Four racks of one GPU on two leaves, pinned to a group each, by hand."""
+    # One link between the groups is shared by two all-reduces, or in two stripes by two sends; two links slow
+    # nothing. A switch costs $50,000 and a cable two modules of $1,200: four cables to GPUs, those between the
+    # groups, and in a dragonfly+ a spine and as many uplinks for each leaf.
     pins = {"leaf_domain_racks": 2, "rails_per_pod": 1, "leaf_domains_per_pod": 1}
     i = instance(1, switch(4, 5e4), families=[family], pins={f"fabric.{k}": n for k, n in pins.items()})
     t = Templates(instance=i, transport_slowdown=PHI, power_counts=False)

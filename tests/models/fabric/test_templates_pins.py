@@ -121,7 +121,6 @@ def parted(racks: int, **more: Any) -> DesignTable:
 
 
 def test_a_leaf_domain_parts_no_context_group() -> None:
-    """A pinned leaf domain that parts CP groups has no template; one that parts exchanging experts has uplinks."""
     assert len(parted(8))
     assert not len(parted(6))
     assert len(parted(6, context_racks=2))
@@ -130,7 +129,6 @@ def test_a_leaf_domain_parts_no_context_group() -> None:
 
 
 def test_stripes_can_be_pinned() -> None:
-    """A pinned number of stripes is that of every template."""
     i = fabrics({"placement.stripes": 3})
     t = Templates(instance=i, transport_slowdown=PHI, power_counts=False)
     x = t.options(TRAFFIC, BLOCKS)

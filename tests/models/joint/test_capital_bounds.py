@@ -15,10 +15,8 @@ from planner.models.joint.world import Shape
 
 
 def bounds(*, gateway: bool | None, designed: bool = False, sites: int = 2) -> CapitalBounds:
-    """Return the bounds of a shape at so many sites, up to four wavelengths in one pair of fibres.
-
-    100 km at least; a pair of fibres costs $10 a km and a wavelength $100. `gateway`: None without a network.
-    """
+    """Return the bounds of a shape at so many sites, up to four wavelengths in one pair of fibres."""
+    # 100 km at least; a pair of fibres costs $10 a km and a wavelength $100. `gateway`: None without a network.
     wan = SimpleNamespace(
         max_wavelengths_per_pair=4, max_fibre_pairs=1, fibre_usd_per_route_km=10.0, wavelength_usd=100.0
     )
@@ -39,16 +37,13 @@ def bounds(*, gateway: bool | None, designed: bool = False, sites: int = 2) -> C
 
 @pytest.mark.parametrize("gateway", [None, False])
 def test_a_refusal_bounds_other_wavelengths_by_their_fibre(gateway: bool | None) -> None:
-    """Refused $10,000 at two wavelengths and 5 ms, which is 500 km.
-
-    Each wavelength more costs $100; one fewer at 500 km saves $100, both and the fibre $5,200.
-    """
+    """Refused $10,000 at two wavelengths and 5 ms, which is 500 km."""
+    # Each wavelength more costs $100; one fewer at 500 km saves $100, both and the fibre $5,200.
     found = bounds(gateway=gateway)._refused_at(2, 5.0, 10_000.0)
     assert found.tolist() == [4_800, 9_900, 10_000, 10_100, 10_200]
 
 
 def test_a_refusal_with_wan_gateways_says_nothing_of_fewer_wavelengths() -> None:
-    """Fewer wavelengths need fewer ports of a gateway, at a price that is not known; more need no fewer."""
     assert bounds(gateway=True)._refused_at(2, 5.0, 10_000.0).tolist() == [0, 0, 10_000, 10_000, 10_000]
 
 
@@ -93,7 +88,6 @@ FLOOR = MinPrices(
     [((4,), 100 + 50 + 2 * 30 + 4 * 8), ((3, 1), 100 + 2 * 50 + 7 + 3 * 30 + 4 * 8), ((1, 1, 1), 100 + 150 + 21 + 114)],
 )
 def test_racks_by_site_in_whole_modules(racks: tuple[int, ...], usd: float) -> None:
-    """Racks of eight rails: of three sites each buys a module, and each two are joined."""
     assert FLOOR.usd_over(racks, 8) == usd
     assert FLOOR.usd_at(len(racks), sum(racks), 8) <= usd
 

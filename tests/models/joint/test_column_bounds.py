@@ -100,7 +100,6 @@ def test_columns_in_time_are_inside_and_above_the_floors(i: Instance, draw: int)
 
 
 def test_a_half_has_no_lower_floor() -> None:
-    """Each half of a range has at least the floor of the whole."""
     world = world_of(toy(8), Options(), Deadline())
     goal = Within(world=world)
     halves = 0

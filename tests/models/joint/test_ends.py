@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from joint_brute_fabrics import fabrics
 from joint_brute_force import Plan, Toy, toy
-from joint_cost_brute_force import CostToy
+from joint_cost_brute_force import cost_toy
 from stored_plans import stored
 from tiers import more, slow
 
@@ -72,7 +72,7 @@ def test_equals_full_enumeration(seed: int, how: dict[str, Any], share: float) -
         pytest.skip("the toy has no plan")
     assert search is not None
     found = ends_within(world, best, share, search=search)
-    limit, cheapest = best.seconds * (1 + share), CostToy(i).cheapest(best.seconds * (1 + share))
+    limit, cheapest = best.seconds * (1 + share), cost_toy(i).cheapest(best.seconds * (1 + share))
     assert cheapest is not None and found.capital.plan is not None and found.simple is not None
     assert found.capital.capital_usd == pytest.approx(cheapest.usd, rel=1e-9)
     usd = min(cheapest.usd * (1 + share), i.limits.budget_usd or math.inf)

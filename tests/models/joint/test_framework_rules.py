@@ -198,15 +198,9 @@ EDGES = [
 def test_both_sides_of_each_rule(stack: str, change: dict[str, Any], sequence: int, complaint: str) -> None:
     """The checker names the one key that a framework does not run, and nothing of a layout that it runs."""
     model = Model.model_validate(
-        {
-            "name": "m",
-            "layers": 5,
-            "hidden": 96,
-            "heads": 6,
-            "vocabulary": 9,
-            "experts": {"count": 4, "per_token": 2, "ffn": 8},
-        }
-    )
+        {"name": "m", "layers": 5, "hidden": 96, "heads": 6, "vocabulary": 9,
+         "experts": {"count": 4, "per_token": 2, "ffn": 8}}
+    )  # fmt: skip
     plain = {"sequence_parallel": True, "virtual_stages": 1, "microbatches_per_step": 5, "recompute": "none"}
     layers = {"layers_per_stage": (4, 4), "recomputed_layers_per_stage": (), "tensor_parallel_inner": 1}
     rest = {"data_parallel_by_site": {"cluster": 4}, "microbatch_sequences": 1, "replicas_per_rack": 1, "zero_stage": 0}

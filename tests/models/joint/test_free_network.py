@@ -7,14 +7,7 @@ from tiers import more
 
 from planner.instance.instance import Instance
 from planner.models import Options
-from planner.models.joint.free_network import (
-    _below,
-    conditions_of,
-    fastest_on,
-    fewest_racks,
-    problem_on,
-    racks_of,
-)
+from planner.models.joint.free_network import _below, conditions_of, fastest_on, fewest_racks, problem_on, racks_of
 from planner.models.joint.solve import solve_joint
 from planner.physics.training import step, step_prediction
 from planner.physics.training.layer_time import days_of
@@ -73,5 +66,4 @@ def test_a_wide_bracket_is_honest() -> None:
     ("bound", "too_few"), [(0.0, 0), (0.4, 0), (1.0, 0), (1.2, 1), (4.0, 3), (4.0 + 1e-9, 3), (4.0 - 1e-9, 3), (4.3, 4)]
 )
 def test_racks_below_a_bound_are_too_few(bound: float, too_few: int) -> None:
-    """At a bound of four racks three are too few; above it by more than rounding, four."""
     assert _below(bound) == too_few

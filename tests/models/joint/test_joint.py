@@ -159,7 +159,6 @@ def days(i: Instance) -> float:
 
 @pytest.mark.parametrize("seed", ONE_OF_EACH)
 def test_own_choices_as_pins_give_the_same_value(seed: int) -> None:
-    """A plan's own choices, pinned all at once and one by one, give its days and its capital."""
     found, pins = free(seed), own_choices(free(seed))
     assert found.plan is not None and found.days is not None
     for some in (pins, *({name: value} for name, value in pins.items())):

@@ -70,10 +70,8 @@ def test_three_sites_take_a_form_between_them() -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_what_some_sites_ask_of_their_fibre(count: int) -> None:
-    """One site exchanges nothing in the time given; several what a ring of them moves at the rate, behind a round trip.
-
-    The trip is that of the two farthest apart; sites that hold no part are joined, and exchange nothing.
-    """
+    """One site exchanges nothing in the time given; several what their ring moves at the rate, behind a round trip."""
+    # The trip is that of the two farthest apart; sites that hold no part are joined, and exchange nothing.
     sites, circuit = Sites(instance=three_sites(0)), Circuit(2, 1e9, 2e9)
     names, data, w = sorted(sites.data.candidates), sites.data, sites.data.wan
     holding = frozenset(names[:count])
@@ -93,10 +91,9 @@ def test_what_some_sites_ask_of_their_fibre(count: int) -> None:
 
 @pytest.mark.parametrize("form", ["ring", "tree"])
 def test_wavelengths_of_a_longer_route(form: str) -> None:
-    """On a route that waits longer the same bytes have less time: n wavelengths become n over the share that is left.
-
-    A GB at n waves of 100 Gbps takes 8/(100·n) s; 10 ms late leaves 1 - 0.01·100·n/8 of it. A tree sends twice as much.
-    """
+    """On a longer route the same bytes have less time: n wavelengths become n over the share that is left."""
+    # A GB at n waves of 100 Gbps takes 8/(100·n) s; 10 ms late leaves 1 - 0.01·100·n/8 of it. A tree sends twice as
+    # much.
     i = three_sites(0)
     i = i.model_copy(update={"wan": i.wan.model_copy(update={"exchange": form, "headroom_factor": 1.0})})
     fibre, times = Sites(instance=i).fibre, 2 if form == "tree" else 1

@@ -5,19 +5,13 @@ from typing import Any
 
 import pytest
 from joint_brute_force import toy
-from joint_cost_brute_force import CostToy, without
+from joint_cost_brute_force import cost_toy, without
 from tiers import more
 
 from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.models import Options
-from planner.models.joint.least_cost import (
-    CapitalSearch,
-    LeastCost,
-    cheaper_within,
-    cheapest_by,
-    solve_joint_cost,
-)
+from planner.models.joint.least_cost import CapitalSearch, LeastCost, cheaper_within, cheapest_by, solve_joint_cost
 from planner.models.joint.search import capital
 from planner.models.joint.solution import JointStatus
 from planner.models.joint.solve import solve_joint, world_of
@@ -55,14 +49,12 @@ def world(i: Instance) -> World:
 
 @pytest.mark.parametrize(("seed", "how", "budget"), BOTH)
 def test_equals_full_enumeration(seed: int, how: dict[str, Any], budget: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Capital and time are those of the cheapest of all plans in time, the fastest of equal ones, at any deadline.
-
-    Of odd seeds cheaper plans than the first are sought before the search, as where there are many strategies.
-    """
+    """Capital and time are those of the cheapest of all plans in time, the fastest of equal ones, at any deadline."""
+    # Of odd seeds cheaper plans than the first are sought before the search, as where there are many strategies.
     monkeypatch.setattr(capital, "CLIMBED", 0 if seed % 2 else capital.CLIMBED)
     i = toy(seed, **how)
     i = i if budget else without(i, budget_usd=None)
-    every, w = CostToy(i), world(i)
+    every, w = cost_toy(i), world(i)
     fastest = min((x.seconds for x in every.front), default=1.0)
     for limit in (*(fastest * f for f in FACTORS), fastest * 0.99, math.inf):
         best, found = every.cheapest(limit), cheapest_by(w, limit)
@@ -76,15 +68,13 @@ def test_equals_full_enumeration(seed: int, how: dict[str, Any], budget: bool, m
         assert found.plan.seconds == pytest.approx(best.seconds, rel=1e-9)
 
 
-@pytest.mark.parametrize(("seed", "how"), [CASES[1], CASES[3], CASES[5]])
-def test_cheaper_plans_than_the_first_are_sought(
-    seed: int, how: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(("seed", "how"), [CASES[1], CASES[5]])
+def test_cheaper_plans_than_the_first_are_sought(seed, how, monkeypatch):
     """From the fastest plan questions for less and less money lead to a cheaper one that meets the deadline too."""
     for name, value in {"CLIMBED": 0, "CLOSE": 1 - 1e-6, "CHEAPER": 30}.items():  # plans of a toy differ by little
         monkeypatch.setattr(capital, name, value)
     i = toy(seed, **how)
-    every, w = CostToy(i), world(i)
+    every, w = cost_toy(i), world(i)
     limit = min(x.seconds for x in every.front) * 4
     fastest = solve_joint(i, Options(), lambda _: None).plan
     assert fastest is not None
@@ -101,7 +91,7 @@ def test_cheaper_plans_than_the_first_are_sought(
 def test_a_gap_ends_the_search_early_with_a_bound_that_holds(seed: int, how: dict[str, Any]) -> None:
     """The bound is below the cheapest plan of the enumeration by at most the gap, and takes fewer nodes."""
     i = toy(seed, **how)
-    every, opened = CostToy(i), dict[float, int]()
+    every, opened = cost_toy(i), dict[float, int]()
     limit = 2 * min(x.seconds for x in every.front)
     best = every.cheapest(limit)
     assert best is not None
@@ -132,7 +122,7 @@ def test_fibre_follows_the_sites_that_there_are(seed: int) -> None:
     headroom = {a.id: 0.01 if a.id == "W" else 3.7 for a in i.grid.balancing_authorities}
     areas = [a.model_copy(update={"headroom_mw": headroom[a.id]}) for a in i.grid.balancing_authorities]
     i = i.model_copy(update={"grid": i.grid.model_copy(update={"balancing_authorities": tuple(areas)})})
-    every, w = CostToy(i), world(i)
+    every, w = cost_toy(i), world(i)
     limits = sorted(x.seconds * (1 - 1e-6) for x in every.front)[1:]
     assert len(limits) > 2
     for limit in limits:

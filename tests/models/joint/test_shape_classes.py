@@ -36,15 +36,11 @@ def small_sites(budget_usd: float, sites: int) -> Instance:
     i["workload"] |= {"model": "llama-2-7b", "sequence_length": 4096}
     i["grid"]["nodes"] = [
         {
-            "id": name,
-            "balancing_authority": area,
-            "latitude": x,
-            "longitude": y,
-            "generation_mw": mw,
+            "id": name, "balancing_authority": area, "latitude": x, "longitude": y, "generation_mw": mw,
             "interconnect_mw": mw,
         }
         for (name, (x, y, mw)), area in zip(TOWNS.items(), ("ERCOT", "ERCOT", "AEP", "AEP"), strict=True)
-    ]
+    ]  # fmt: skip
     i["grid"]["rules"]["max_sites"] = sites
     i["grid"]["prices"] |= {"site_usd": 1e5}
     i["network"]["max_tiers"] = 2
@@ -117,10 +113,7 @@ def test_ranges_of_largest_parts_hold_every_way_to_share_once(total: int, sites:
     for largest in (every, *(half for half in halves if half)):
         some = ShapeClass.of(world, column, sites, largest)
         least = [
-            min(
-                (sum(prices[g][k] for g in x) for x in shares_of(total, sites) if x[0] in largest),
-                default=math.inf,
-            )
+            min((sum(prices[g][k] for g in x) for x in shares_of(total, sites) if x[0] in largest), default=math.inf)
             for k in (0, 1)
         ]
         assert some.least_sum({g: np.array(prices[g], dtype=float) for g in some.sizes}).tolist() == least

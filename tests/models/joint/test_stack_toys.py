@@ -42,9 +42,7 @@ def made(seed: int, stack: str) -> Instance:
         # the two where their links have two prices.
         apart = tuple(s.model_copy(update={"link_factor": 1 + k / 1e3}) for k, s in enumerate(i.network.switches))
         i = i.model_copy(update={"network": i.network.model_copy(update={"switches": apart})})
-    return i.model_copy(
-        update={"pins": pins, "workload": i.workload.model_copy(update={"software": software})},
-    )
+    return i.model_copy(update={"pins": pins, "workload": i.workload.model_copy(update={"software": software})})
 
 
 @cache
@@ -76,11 +74,8 @@ def test_the_checker_enumerates_what_the_framework_has() -> None:
 @pytest.mark.parametrize(
     ("stack", "pins", "message"),
     [
-        (
-            "no ZeRO",
-            {"zero_stage": 3},
-            r"zero_stage'\]: 3 .* it has 0; no ZeRO has no other.*: choose .* to its zero_stages",
-        ),
+        ("no ZeRO", {"zero_stage": 3},
+         r"zero_stage'\]: 3 .* it has 0; no ZeRO has no other.*: choose .* to its zero_stages"),
         ("no ZeRO", {"sequence_parallel": True}, "True is outside .* it has False; no ZeRO has no .sequence."),
         ("ZeRO-1", {"virtual_stages": 2}, 'no "interleaved" among its parallelism: choose another workload.software'),
         ("ZeRO-1", {"context_parallel": 2}, 'no "context"'),
@@ -88,13 +83,10 @@ def test_the_checker_enumerates_what_the_framework_has() -> None:
         ("FSDP alone", {"tensor_parallel": 2}, 'it has 1; FSDP alone has no "tensor"'),
         ("FSDP alone", {"pipeline_parallel": 2}, 'no "pipeline"'),
         ("FSDP alone", {"layers_per_stage": [1, 1]}, 'has 2 stages; FSDP alone has no "pipeline"'),
-        (
-            "FSDP without pipelines",
-            {"zero_stage": 2, "pipeline_parallel": 2},
-            "it has 0, 1; .* without pipelines: pin layout.pipeline_parallel to 1, or",
-        ),
+        ("FSDP without pipelines", {"zero_stage": 2, "pipeline_parallel": 2},
+         "it has 0, 1; .* without pipelines: pin layout.pipeline_parallel to 1, or"),
     ],
-)
+)  # fmt: skip
 def test_pins_beyond_the_framework_are_refused(stack: str, pins: dict[str, Any], message: str) -> None:
     i = with_pins(made(5, stack), **{f"layout.{k}": v for k, v in pins.items()})
     with pytest.raises(InputError, match=message):
@@ -113,15 +105,9 @@ def test_what_fills_a_pipeline_is_bounded(seed: int, schedule: str) -> None:
         x = s.pipelines
         for m in (1, 2, 5, 12, 40):
             rows = StrategyRows(
-                p=x.p,
-                v=x.v,
-                d=1 + 0 * x.p,
-                m=m + 0 * x.p,
-                replicas_per_rack=x.replicas_per_rack,
-                stage_racks=x.stage_racks,
-                block_replicas=x.replicas,
-                inside=x.inside,
-            )
+                p=x.p, v=x.v, d=1 + 0 * x.p, m=m + 0 * x.p, replicas_per_rack=x.replicas_per_rack,
+                stage_racks=x.stage_racks, block_replicas=x.replicas, inside=x.inside,
+            )  # fmt: skip
             for zero in (0, 3):
                 free = RowConditions(racks=1, shards=1, send=1.0, allreduce=1.0)
                 once = terms(s, zero, rows, free).once

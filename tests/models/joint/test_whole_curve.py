@@ -11,7 +11,7 @@ import pytest
 from joint_brute_failures import every_plan as plans_where_parts_fail
 from joint_brute_failures import failing
 from joint_brute_force import toy
-from joint_cost_brute_force import CostToy, without
+from joint_cost_brute_force import cost_toy, without
 from tiers import more, slow
 
 from planner.instance.instance import Instance
@@ -77,10 +77,10 @@ def test_boxes_hold_every_larger_gap(seed: int) -> None:
 def every_plan(i: Instance) -> list[tuple[float, float]]:
     """Return seconds and capital of the plans that none beats; a cluster may be one of fewer racks."""
     if i.grid is not None:
-        return [(x.seconds, x.usd) for x in CostToy(i).front]
+        return [(x.seconds, x.usd) for x in cost_toy(i).front]
     own = range(1, (i.hardware.racks or 0) + 1)
     clusters = [i.model_copy(update={"hardware": i.hardware.model_copy(update={"racks": n})}) for n in own]
-    return [(x.seconds, x.usd) for cluster in clusters for x in CostToy(cluster).front]
+    return [(x.seconds, x.usd) for cluster in clusters for x in cost_toy(cluster).front]
 
 
 def require_covered(i: Instance, every: list[tuple[float, float]], epsilon: float) -> None:
@@ -103,13 +103,6 @@ def require_covered(i: Instance, every: list[tuple[float, float]], epsilon: floa
 
 
 @cache
-def enumerated(seed: int, how: frozenset[tuple[str, Any]]) -> tuple[Instance, list[tuple[float, float]]]:
-    """Return a case without a deadline, and its plans, enumerated once for all shares."""
-    i = without(toy(seed, **dict(how)), deadline_days=None)
-    return i, every_plan(i)
-
-
-@cache
 def enumerated_where_parts_fail(seed: int) -> list[tuple[float, float]]:
     return [(x.seconds, x.usd) for x in plans_where_parts_fail(failing(seed))]
 
@@ -123,7 +116,8 @@ EXACT = [(*case, 1e-6) for case in CASES]
 )
 def test_covers_full_enumeration(seed: int, how: dict[str, Any], epsilon: float) -> None:
     """Every plan of the enumeration is within epsilon of one that is held, and none held beats the enumeration."""
-    require_covered(*enumerated(seed, frozenset(how.items())), epsilon)
+    i = without(toy(seed, **how), deadline_days=None)
+    require_covered(i, every_plan(i), epsilon)
 
 
 @pytest.mark.parametrize("epsilon", [0.1, *more(1e-6)])
@@ -142,6 +136,6 @@ def test_no_plan_is_below_the_floor_of_capital(seed: int, how: dict[str, Any]) -
     for sites in floor.sites:
         usd = floor.at_sites(racks, sites)
         assert all(a <= b * (1 + 1e-9) for a, b in itertools.pairwise(usd.tolist()))
-    for x in CostToy(i).front:  # a block has one rack at least
+    for x in cost_toy(i).front:  # a block has one rack at least
         usd = floor.at_sites(np.array([sum(x.blocks)]), sum(n > 0 for n in x.blocks))
         assert float(usd[0]) <= x.usd * (1 + 1e-9)

@@ -20,10 +20,8 @@ def problem(
 
 
 def test_groups_that_fit_no_leaf_whole() -> None:
-    """Leaves of 5 and 4: of three groups of 3 two fit whole; of two of 4 and one of 3, those of 4 both, of all one not.
-
-    Groups of 2 and more: floor(5/2) + floor(4/2) = 4 places.
-    """
+    """Leaves of 5 and 4: of three groups of 3 two fit whole; of two of 4 and one of 3, those of 4 both, of all not."""
+    # Groups of 2 and more: floor(5/2) + floor(4/2) = 4 places.
     assert problems.min_split_groups([5, 4], [Kind(3, 3)]) == 1
     assert problems.min_split_groups([5, 4], [Kind(4, 2), Kind(3, 1)]) == 1
     assert problems.min_split_groups([5, 4], [Kind(5, 2), Kind(2, 3)]) == 1
@@ -40,10 +38,8 @@ def test_the_lightest_of_those_that_must_split() -> None:
 
 
 def test_extra_pieces() -> None:
-    """A group of 9 on leaves of 4 takes three pieces. Equal groups of 3 that split go into what whole ones leave.
-
-    Four leaves of 4 hold four groups of 3 whole and leave holes of 1: a fifth takes three of them, two pieces more.
-    """
+    """A group of 9 on leaves of 4 takes three pieces. Equal groups of 3 that split go into what whole ones leave."""
+    # Four leaves of 4 hold four groups of 3 whole and leave holes of 1: a fifth takes three of them, two pieces more.
     assert problems.min_extra_pieces(problem([(0, 4)] * 4, (9, 1)), 1) == 2
     assert problems.min_extra_pieces(problem([(0, 4)] * 4, (9, 1), (3, 2)), 2) == 2 + 1
     assert problems.min_extra_pieces(problem([(0, 4)] * 8, (9, 2)), 1) == 2 + 2  # both split, whatever is known of them
@@ -54,11 +50,9 @@ def test_extra_pieces() -> None:
 
 
 def test_boundaries_by_pods_in_use() -> None:
-    """Groups of several kinds that need 6 units of pods with 4 each meet one boundary; of pods with 6, none.
-
-    Where the last pod in use is smaller than a group, that may go across several pods and save some: only groups known
-    to go across are counted.
-    """
+    """Groups of several kinds that need 6 units of pods with 4 each meet one boundary; of pods with 6, none."""
+    # Where the last pod in use is smaller than a group, that may go across several pods and save some: only groups
+    # known to go across are counted.
     assert problems.min_boundaries(problem([(0, 4), (1, 4)], (2, 2), (1, 2)), 0, whole=False) == 1
     assert problems.min_boundaries(problem([(0, 6), (1, 4)], (2, 2), (1, 2)), 0, whole=False) == 0
     assert problems.min_boundaries(problem([(0, 4), (1, 4), (2, 4)], (2, 3), (1, 3)), 0, whole=False) == 2
@@ -90,11 +84,9 @@ def test_boundaries_of_equal_groups(free, kind, line, across, whole, least) -> N
 
 
 def test_groups_across_pods_and_the_switches_above() -> None:
-    """Four pods of four units, two to a switch: of groups of five, nine and three as many cross as no block holds.
-
-    Three groups of five fit no pod, and one fits each switch of eight units; one of nine fits no switch. Of six groups
-    of three a pod holds one and a switch two, so that two cross both.
-    """
+    """Four pods of four units, two to a switch: of groups of five, nine and three as many cross as no block holds."""
+    # Three groups of five fit no pod, and one fits each switch of eight units; one of nine fits no switch. Of six
+    # groups of three a pod holds one and a switch two, so that two cross both.
     leaves = tuple(Leaf((pod, pod // 2), n, 9) for pod in range(4) for n in (1, 3))
     crossing = {
         (size, count): problems.bounds(PlacementProblem(leaves=leaves, kinds=(Kind(size, count),), line=count)).crossing

@@ -123,10 +123,8 @@ def drawn_lines(seed: int) -> tuple[tuple[int, ...], int, int]:
 
 @pytest.mark.parametrize("seed", [*range(-len(LINES), 80), *more(*range(80, 160))])
 def test_no_bound_along_lines_is_false(seed: int) -> None:
-    """On known and random pods and lines of one-node groups no solver's bound is above the best numbering.
-
-    Two of 1,162 such cases once had one; 2,192 seeds by three solvers have none.
-    """
+    """On known and random pods and lines of one-node groups no solver's bound is above the best numbering."""
+    # Two of 1,162 such cases once had one; 2,192 seeds by three solvers have none.
     free, line, lines = LINES[seed] if seed < 0 else drawn_lines(seed)
     leaves = tuple(Leaf((pod,), n, n) for pod, n in enumerate(free))
     q = PlacementProblem(leaves=leaves, kinds=(Kind(1, line * lines),), line=line)

@@ -58,10 +58,8 @@ def test_nothing_is_lost_or_made() -> None:
 
 
 def test_part_used_leaves_are_filled_before_free_ones() -> None:
-    """A group of four and one of two: of leaves with as much room a part-used one, and the smallest that is enough.
-
-    The group of two goes into the part-used leaf of three, not into the free one, and none of two is left.
-    """
+    """A group of four and one of two: of leaves with as much room a part-used one, and the smallest that is enough."""
+    # The group of two goes into the part-used leaf of three, not into the free one, and none of two is left.
     leaves = (Leaf((0,), 4, 4), Leaf((0,), 4, 9), Leaf((0,), 3, 3), Leaf((0,), 3, 9), Leaf((0,), 5, 9))
     q = PlacementProblem(leaves=leaves, kinds=(Kind(2, 1), Kind(4, 1)), line=2)
     placed, left = best_fit(q, range(5), [1, 1])
@@ -71,10 +69,8 @@ def test_part_used_leaves_are_filled_before_free_ones() -> None:
 
 
 def test_the_rest_goes_to_the_fullest_pod_that_holds_it() -> None:
-    """Pods of six, four and nine units: groups of six in one pod alone; of thirteen units the roomiest is filled first.
-
-    Then the four units that are left go to the pod of four.
-    """
+    """Pods of six, four and nine units: groups of six in one pod alone; of thirteen units the roomiest fills first."""
+    # Then the four units that are left go to the pod of four.
     leaves = (Leaf((0,), 6, 6), Leaf((1,), 4, 4), Leaf((2,), 9, 9))
     one = greedy(PlacementProblem(leaves=leaves, kinds=(Kind(2, 2), Kind(1, 2)), line=4))
     assert {q for q, _ in one.whole} == {0} and not one.split

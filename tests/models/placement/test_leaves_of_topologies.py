@@ -25,10 +25,8 @@ def above(switches: dict[str, str | None], name: str) -> list[str]:
 
 @pytest.mark.parametrize("seed", range(28))
 def test_leaves_share_the_numbers_of_the_switches_that_they_share(seed: int) -> None:
-    """Of random trees of one depth with one root or two, each tier's numbers are equal where the switches are.
-
-    A root that all share counts for no tier; the tree of a leaf is that of its root.
-    """
+    """Of random trees of one depth with one root or two, each tier's numbers are equal where the switches are."""
+    # A root that all share counts for no tier; the tree of a leaf is that of its root.
     r = random.Random(seed)
     tiers, roots = r.randint(1, 3), r.randint(1, 2)
     parent: dict[str, str | None] = {f"root{i}": None for i in range(roots)}
@@ -77,10 +75,8 @@ def test_blocks_of_a_leaf() -> None:
 
 
 def test_blocks_alone_are_leaves() -> None:
-    """Blocks of two nodes, two of them to eight nodes' aggregate and four to sixteen's: tiers of pairs and of fours.
-
-    An aggregate as large as all blocks is no tier.
-    """
+    """Blocks of two nodes, two of them to eight nodes' aggregate and four to sixteen's: tiers of pairs and of fours."""
+    # An aggregate as large as all blocks is no tier.
     blocks = tuple(TopologyBlock(name=f"b{i}", nodes=(f"{i}a", f"{i}b")) for i in range(6))
     found = leaves_of(Topology(kind="block", blocks=blocks, block_sizes=(2, 4, 8, 12)))
     assert [leaf.name for leaf in found] == [b.name for b in blocks]
@@ -112,7 +108,6 @@ def test_what_is_no_tree_is_refused(topology: Topology, said: str) -> None:
 
 
 def test_a_problem_without_switches_is_one_pod() -> None:
-    """Leaves below the root alone are of one pod and have no tier; without leaves there is neither."""
     flat = PlacementProblem(leaves=(Leaf((), 2, 2), Leaf((), 1, 2)), kinds=(Kind(1, 2),), line=1)
     assert (flat.tiers, flat.pods, flat.pod_of) == (0, {0: [0, 1]}, [0, 0])
     tall = PlacementProblem(

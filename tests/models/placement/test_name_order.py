@@ -72,5 +72,4 @@ def test_pieces_take_the_first_free_segments_of_one_block_in_order() -> None:
 
 
 def test_a_leaf_of_one_block_leaves_the_choice_to_the_order() -> None:
-    """Where all segments are of one block there is nothing to choose."""
     assert _within_blocks([(0, 2)], lambda _: [4, 4, 4]) == {}

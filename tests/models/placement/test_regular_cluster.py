@@ -47,7 +47,6 @@ def test_what_is_not_as_regular(pods: tuple[list[int], ...]) -> None:
 
 
 def test_unlike_groups_and_more_tiers_are_no_plans() -> None:
-    """A plan has groups of one size, and places them by leaf and pod alone."""
     assert request_of(problem([4, 4], kinds=(Kind(2, 1), Kind(3, 1)))) is None
     zones = problem([4, 4])
     assert (

@@ -22,10 +22,8 @@ from planner.solvers.cpsat import run
 
 
 def fewest(shape: LeafDomains, split: int) -> float:
-    """Return the fewest extra pieces: groups divided into clusters of any sizes, each over as few holes as hold it.
-
-    A cluster over b holes of full domains has b - 1 extra pieces; one may have the part-full domain's hole besides.
-    """
+    """Return the fewest extra pieces: groups divided into clusters of any sizes, each over as few holes as hold it."""
+    # A cluster over b holes of full domains has b - 1 extra pieces; one may have the part-full domain's hole besides.
 
     @cache
     def best(groups: int, holes: int, *, rest: int) -> float:

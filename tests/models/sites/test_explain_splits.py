@@ -67,19 +67,13 @@ def test_the_most_that_a_node_carries(seed: int) -> None:
     [
         ({"generation_mw": 0.9}, {"grid_model": "none"}, {"generation[E]"}),
         ({"area_m2": 500.0}, {}, {"area[E0]"}),
-        (
-            {"interconnect_mw": 0.4},
-            {"interconnect": {"enabled": True, "share": 0.5, "reading": "explicit"}},
-            {"interconnect[E0]"},
-        ),
-        (
-            {"area_m2": 500.0, "interconnect_mw": 0.4},
-            {"interconnect": {"enabled": True, "reading": "explicit"}},
-            {"area[E0]", "interconnect[E0]"},
-        ),
+        ({"interconnect_mw": 0.4}, {"interconnect": {"enabled": True, "share": 0.5, "reading": "explicit"}},
+         {"interconnect[E0]"}),
+        ({"area_m2": 500.0, "interconnect_mw": 0.4}, {"interconnect": {"enabled": True, "reading": "explicit"}},
+         {"area[E0]", "interconnect[E0]"}),
         ({"ready_months": 9.0, "area_m2": 500.0}, {"ready_within_months": 8.0}, {"area[E0]", "ready[E0]"}),
     ],
-)
+)  # fmt: skip
 def test_what_stops_a_node_that_carries_nothing(figures, rules, stops) -> None:
     """Each rule that keeps out one module on its own is named, also where another does so too."""
     i = case(node("E0", **figures), rules=rules, hardware={"cooling_kw_per_m2": 1.0})
@@ -108,7 +102,6 @@ def test_a_site_that_is_forced_open(seed: int) -> None:
 
 
 def test_nothing_is_forced_without_time_or_a_split() -> None:
-    """Where time is up nothing is claimed, and where no split exists there is none to be dearer than."""
     i = case(node("E0"), node("W0"))
     assert not list(sites.forced_open(i, SitesRequest(racks=2), OPTIONS, ["E0"], Deadline(0.0)))
     assert not list(sites.forced_open(i, SitesRequest(racks=999), OPTIONS, ["E0"], Deadline()))

@@ -36,10 +36,8 @@ RULES_OF_GRIDS = [("off", 0), ("off", 2), ("margin", 1), ("node", 0), ("full", 0
 @pytest.mark.parametrize(("n1", "new"), RULES_OF_GRIDS)
 @pytest.mark.parametrize("seed", [0, 200, 1, 201, *range(2, 12), *range(202, 205), *more(*range(205, 212))])
 def test_agrees_with_angles_stated_in_full(seed: int, n1: str, new: int) -> None:
-    """Lazy rows lead to the racks and the cost of all rows at once, and the checker's own power flow agrees.
-
-    From 200 on nodes draw power beside the sites, and one line has a negative reactance.
-    """
+    """Lazy rows lead to the racks and the cost of all rows at once, and the checker's own power flow agrees."""
+    # From 200 on nodes draw power beside the sites, and one line has a negative reactance.
     instance, request = (power_case if seed < 200 else loaded_case)(seed, n1=n1, new=new)
     plan = solved(instance, request)
     found = (sum(s.racks for s in plan.sites), plan.certificate.objective or 0.0) if plan else None

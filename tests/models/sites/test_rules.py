@@ -96,12 +96,9 @@ def contingencies(r: random.Random) -> Any:
         return GridCut(rule=rule, name=name, columns=np.arange(plants), values=row, upper=upper, **more)
 
     network = SimpleNamespace(
-        nodes={f"n{i}": i for i in range(plants)},
-        at={"extra": slice(plants, plants)},
-        available_mw=available,
-        unit_share=np.array([r.choice((0.3, 1.0)) for _ in range(plants)]),
-        cut=cut,
-    )
+        nodes={f"n{i}": i for i in range(plants)}, at={"extra": slice(plants, plants)}, available_mw=available,
+        unit_share=np.array([r.choice((0.3, 1.0)) for _ in range(plants)]), cut=cut,
+    )  # fmt: skip
     topology = SimpleNamespace(condition=((0, True),))
     return SimpleNamespace(network=network, topology=topology, others_mw=available.sum() - available)
 
@@ -169,43 +166,26 @@ SENTENCES: list[tuple[str, dict[str, Any], int | None, str]] = [
     ("interconnect", wants("explicit", 0.5), None, "the best site, E1, has 19 MW, enough for 38 MW of that"),
     ("interconnect", wants("capacity", 0.25), None, "the best site, E1, has 34 MW, enough for 136 MW of that"),
     ("interconnect", wants("capacity_n1", 1.0), None, "the best site, E1, has 26 MW, enough for 26 MW of that"),
-    (
-        "interconnect",
-        wants("explicit", 0.0),
-        None,
-        "0% of a site's load on its circuits: the best site, E1, has 19 MW|",
-    ),
+    ("interconnect", wants("explicit", 0.0), None,
+     "0% of a site's load on its circuits: the best site, E1, has 19 MW|"),
     ("ready", {}, None, "is 24: 1 of 3 sites, E0 the first in 30 and 1 new lines come later"),
     ("ready", {"rules": {"ready_within_months": 17.0}}, None, "3 of 3 sites, E1 the first in 18 and 2 new lines come"),
     ("ready", {"rules": {"ready_within_months": 99.0}}, None, "is 99: 0 of 3 sites and 0 new lines come later|"),
     # A rack for 1 M$, 2 for the building, 0.5 to connect, and 8760·40 dollars a year in the west.
-    (
-        "budget",
-        {},
-        None,
-        "a module costs at least 4.5512 M$ with 3 years of energy and an open site 4 M$, together 8.5512 M$|",
-    ),
-    (
-        "budget",
-        {"limits": {"budget_usd": 5e6}, "prices": {"site_usd": 0}},
-        None,
-        "is 5 M$, a module costs at least 1 M$|",
-    ),
+    ("budget", {}, None,
+     "a module costs at least 4.5512 M$ with 3 years of energy and an open site 4 M$, together 8.5512 M$|"),
+    ("budget", {"limits": {"budget_usd": 5e6}, "prices": {"site_usd": 0}}, None,
+     "is 5 M$, a module costs at least 1 M$|"),
     ("min_site", {}, None, "a site holds 3 modules at least (3 MW)"),
     ("site_count", {}, None, "grid.rules.max_sites is 2"),
-    (
-        "fault_split",
-        {"rules": SHARES},
-        None,
-        "sites in 2 interconnections, none with more than 60% of the racks; ",
-    ),
+    ("fault_split", {"rules": SHARES}, None, "sites in 2 interconnections, none with more than 60% of the racks; "),
     ("fault_split", {"rules": SHARES}, None, "candidates are in eastern, western"),
     ("share_balance", {"rules": SHARES}, None, "wants no site more than 1.5 times the smallest"),
     ("security", {"rules": SHARES}, None, 'grid.rules.n1 "margin": flows after an outage must stay within ratings'),
     ("pins", {"pins": {"sites.racks": 12, "sites.max_sites": 2}}, None, "pins fix sites.max_sites=2, sites.racks=12|"),
     ("pins", FIVES | {"pins": {"sites.racks": 12, "sites.racks.W0": 5}}, None, "W0=5; racks come in modules of 5|"),
     ("pins", FIVES | {"pins": {"sites.racks": 10}}, None, "pins fix sites.racks=10|"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("rule", "changes", "racks", "words"), SENTENCES)

@@ -115,7 +115,6 @@ def test_an_exchange_without_a_route_says_why(edges: list[dict[str, Any]], windo
 
 
 def test_two_sites_without_a_graph_cannot_survive_a_cut() -> None:
-    """One fibre joins two sites where no graph is given; three are joined all round."""
     two = fibre([], fibre_nodes=[], protection="one_cut")
     assert "no two routes that share no edge" in solved(two).detail
     sites_and_fabric = ("E0", "E1", "W0")

@@ -16,17 +16,9 @@ from planner.physics.network.topology import Design, unwirable
 
 PORTS = ("ports", "spine_ports", "core_ports", "super_spine_ports")  # of the tiers from the leaf up
 GOOD = Design(
-    ports=8,
-    rails=2,
-    racks=12,
-    leaf_down=4,
-    leaf_up=4,
-    leaf_bundle=2,
-    rails_per_pod=1,
-    domains_per_pod=2,
-    spine_up=4,
+    ports=8, rails=2, racks=12, leaf_down=4, leaf_up=4, leaf_bundle=2, rails_per_pod=1, domains_per_pod=2, spine_up=4,
     spine_bundle=2,
-)
+)  # fmt: skip
 
 
 def counted(d: Design, stream=None) -> Count:
@@ -39,10 +31,8 @@ def counted(d: Design, stream=None) -> Count:
 
 @st.composite
 def wirable(draw: st.DrawFn) -> Design:
-    """Draw a design that can be wired, of up to four tiers, some with a WAN gateway, some of a model for each tier.
-
-    With ports sized to what it needs: the most of any tier, or those of each.
-    """
+    """Draw a design that can be wired, of up to four tiers, some with a WAN gateway, some of a model for each tier."""
+    # With ports sized to what it needs: the most of any tier, or those of each.
     d = dataclasses.replace(draw(trees()), wan_ports=draw(st.integers(0, 5)))
     needed = dict(zip(PORTS, ports_in_use(d), strict=False))
     one_model = dict.fromkeys(needed, 0) | {"ports": max(needed.values())}
@@ -67,12 +57,9 @@ def trees(draw: st.DrawFn) -> Design:
     rails, racks = draw(st.integers(1, 4)), draw(st.integers(1, 30 if tiers < 4 else 15))
     width, spare = draw(st.integers(1, 3)), draw(st.integers(0, 2))
     side = {
-        "rail_gpus": width,
-        "apart": draw(st.integers(1, 3)),
-        "lanes": draw(st.integers(1, 2)),
-        "leaf_spare": spare,
+        "rail_gpus": width, "apart": draw(st.integers(1, 3)), "lanes": draw(st.integers(1, 2)), "leaf_spare": spare,
         "split": draw(st.integers(1, 3)),
-    }
+    }  # fmt: skip
     if tiers == 1:
         ends = rails * width * racks
         return Design(ports=1, rails=rails, racks=racks, leaf_down=ends, **side)
@@ -81,12 +68,9 @@ def trees(draw: st.DrawFn) -> Design:
     x, y = (rails, domains) if tiers == 2 else (draw(st.integers(1, rails)), draw(st.integers(1, domains)))
     spine_bundle, cores = (draw(st.integers(1, 3)), draw(st.integers(1, 3))) if tiers > 2 else (0, 0)
     leaf = {
-        "leaf_down": domain * width,
-        "leaf_up": bundle * groups,
-        "leaf_bundle": bundle,
-        "rails_per_pod": x,
+        "leaf_down": domain * width, "leaf_up": bundle * groups, "leaf_bundle": bundle, "rails_per_pod": x,
         "domains_per_pod": y,
-    }
+    }  # fmt: skip
     d = Design(
         ports=1, rails=rails, racks=racks, **leaf, spine_up=spine_bundle * cores, spine_bundle=spine_bundle, **side
     )
@@ -220,10 +204,8 @@ def test_lengths_by_hand() -> None:
 
 
 def test_lengths_of_four_tiers_by_hand() -> None:
-    """Eight racks in one row, two to a leaf, two leaves to a zone of two pods.
-
-    Cores amid four racks, super-spines amid all eight.
-    """
+    """Eight racks in one row, two to a leaf, two leaves to a zone of two pods."""
+    # Cores amid four racks, super-spines amid all eight.
     floor = Floor(rack_pitch_m=1, racks_per_row=8, rise_m=2, spread_m=5)
     pod = {"rails_per_pod": 1, "domains_per_pod": 1, "spine_up": 1, "spine_bundle": 1}
     zone = {"rails_per_zone": 1, "domains_per_zone": 2, "core_up": 1, "core_bundle": 1}

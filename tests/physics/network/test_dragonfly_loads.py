@@ -1,7 +1,4 @@
-"""What flows of a dragonfly can count on, tested against the load of every link.
-
-Each path of each flow walked over the cables as laid.
-"""
+"""What flows of a dragonfly can count on, tested against the load of every link."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -88,10 +85,7 @@ def inside(w: Wires, a: int, b: int, *, spread: bool) -> Path:
 
 
 def valiant(w: Wires, a: int, b: int) -> Path:
-    """Return the hops of a flow by way of a random link out of its group.
-
-    A random leaf of the group that this leads to.
-    """
+    """Return the hops of a flow by way of a random link out of its group."""
     g, h = w.group["leaf"][a], w.group["leaf"][b]
     if g == h:
         return inside(w, a, b, spread=True)
@@ -124,10 +118,7 @@ def partners(d: Dragonfly, w: Wires, rng: np.random.Generator, *, shifted: bool)
 
 
 def loads(d: Dragonfly, w: Wires, pairs: list[tuple[int, int]]) -> tuple[float, float]:
-    """Return the largest load of a cable inside groups and of one between groups.
-
-    With one flow for each pair of endpoints.
-    """
+    """Return the largest load of a cable inside groups and of one between groups."""
     load: dict[Hop, float] = defaultdict(float)
     known: dict[tuple[int, int], Path] = {}
     for src, dst in pairs:
@@ -143,10 +134,7 @@ def loads(d: Dragonfly, w: Wires, pairs: list[tuple[int, int]]) -> tuple[float, 
 @settings(deadline=None, max_examples=50)
 @given(dragonflies(), st.integers(0, 10**6), st.booleans())
 def test_no_link_is_overrun(d: Dragonfly, seed: int, shifted: bool) -> None:
-    """Where as much leaves a leaf and a group as their exits say, no link carries more than it can.
-
-    Whoever sends to whom.
-    """
+    """Where as much leaves a leaf and a group as their exits say, no link carries more than it can."""
     if d.networks > 1:
         return
     w = Wires(d)
@@ -158,19 +146,11 @@ def test_no_link_is_overrun(d: Dragonfly, seed: int, shifted: bool) -> None:
 @pytest.mark.parametrize("kind", [Dragonfly, DragonflyPlus])
 @pytest.mark.parametrize(("size", "groups", "links"), [(4, 9, 1), (4, 9, 2), (3, 5, 1), (4, 7, 1), (2, 9, 2)])
 def test_groups_that_all_send_to_one_other_come_near(kind: type[Dragonfly], size: int, groups: int, links: int) -> None:
-    """Of every shift of groups the worst loads links between groups exactly as counted.
-
-    Those inside by at least half of it.
-    """
+    """Of every shift of groups the worst loads links between groups exactly as counted."""
     side = {
-        "rails": 1,
-        "leaf_down": 2,
-        "leaf_bundle": 1,
-        "rails_per_pod": 1,
-        "domains_per_pod": size,
-        "group_links": links,
+        "rails": 1, "leaf_down": 2, "leaf_bundle": 1, "rails_per_pod": 1, "domains_per_pod": size, "group_links": links,
         "valiant": True,
-    }
+    }  # fmt: skip
     d = made(kind, racks=2 * size * groups, **side, **({"leaf_up": 4} if kind is DragonflyPlus else {}))
     w = Wires(d)
     ends = sorted(w.leaf_of, key=lambda e: (w.group["leaf"][w.leaf_of[e]], w.leaf_of[e]))

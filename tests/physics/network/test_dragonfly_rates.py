@@ -9,19 +9,9 @@ from planner.physics.network.topology import unwirable
 
 # Four rails in two pods across, six leaf domains of two racks in two pods along: four groups of 2·3 leaves.
 SIDE = {
-    "ports": 32,
-    "rails": 4,
-    "racks": 12,
-    "leaf_down": 6,
-    "rail_gpus": 3,
-    "split": 2,
-    "nic_gbps": 400.0,
-    "link_gbps": 800.0,
-    "leaf_bundle": 4,
-    "rails_per_pod": 2,
-    "domains_per_pod": 3,
-    "group_links": 5,
-}
+    "ports": 32, "rails": 4, "racks": 12, "leaf_down": 6, "rail_gpus": 3, "split": 2, "nic_gbps": 400.0,
+    "link_gbps": 800.0, "leaf_bundle": 4, "rails_per_pod": 2, "domains_per_pod": 3, "group_links": 5,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -35,10 +25,8 @@ SIDE = {
     ],
 )
 def test_oversubscription_and_flows_by_hand(choices: dict[str, bool], leaf_exit: float, pod_exit: float) -> None:
-    """Six GPUs of a leaf, 2·3 leaves of a group, over the links that they are assured of, each for two GPUs.
-
-    An all-reduce between racks has a flow for each of the 3 GPUs that a rack has at a leaf, and of 2·3 in a group.
-    """
+    """Six GPUs of a leaf, 2·3 leaves of a group, over the links that they are assured of, each for two GPUs."""
+    # An all-reduce between racks has a flow for each of the 3 GPUs that a rack has at a leaf, and of 2·3 in a group.
     d = Dragonfly.of(**SIDE, **choices)
     assert unwirable(d, cross_rail=True) == []
     assert (d.pods, d.leaves, d.group_sizes, d.pod_uplinks) == (4, 24, {6: 4}, 15)
@@ -51,7 +39,6 @@ def test_oversubscription_and_flows_by_hand(choices: dict[str, bool], leaf_exit:
 
 
 def test_a_group_has_nothing_to_leave_where_it_is_alone() -> None:
-    """One group of all leaves has no link to another, and what leaves a router has its bundles to itself."""
     d = Dragonfly.of(**SIDE | {"rails_per_pod": 4, "domains_per_pod": 6, "group_links": 0, "leaf_bundle": 1})
     assert unwirable(d, cross_rail=True) == []
     assert (d.pods, d.group_sizes, d.leaf_exit, d.spine_oversubscription) == (1, {24: 1}, 1.0, 1.0)
@@ -59,11 +46,9 @@ def test_a_group_has_nothing_to_leave_where_it_is_alone() -> None:
 
 
 def test_ports_of_unlike_groups() -> None:
-    """Five domains in groups of three, two rails: full groups of three routers, smaller ones of two.
-
-    A router has a bundle of 4 to each other of its group and its part of the 15 links that leave: 2·4 + 5 in a full
-    group; in a small one 4 + 7 or 4 + 8. A bundle joins two routers, a link two groups.
-    """
+    """Five domains in groups of three, two rails: full groups of three routers, smaller ones of two."""
+    # A router has a bundle of 4 to each other of its group and its part of the 15 links that leave: 2·4 + 5 in a full
+    # group; in a small one 4 + 7 or 4 + 8. A bundle joins two routers, a link two groups.
     side = SIDE | {"rails": 2, "racks": 10, "rails_per_pod": 1}
     d = Dragonfly.of(**side)
     assert (d.pods, d.group_sizes) == (4, {3: 2, 2: 2})
@@ -103,10 +88,8 @@ def test_exits_of_a_dragonfly_plus(up: int, links: int, valiant: bool, leaf_exit
 
 
 def test_shares_of_a_bundle() -> None:
-    """Half where others send too, all of it where none do; by way of a random router as the module's formula says.
-
-    Of three routers and six links each has two, a third: b/(2·(1/3)·(1 + 3/3)) = 3/4 times 1/(1 + 2/6).
-    """
+    """Half where others send too, all of it where none do; by way of a random router as the module's formula says."""
+    # Of three routers and six links each has two, a third: b/(2·(1/3)·(1 + 3/3)) = 3/4 times 1/(1 + 2/6).
     assert router_share(3, 3, links=0, valiant=False) == 1.0
     assert router_share(3, 3, links=2, valiant=False) == 0.5
     assert router_share(3, 3, links=0, valiant=True) == 1.5
@@ -148,8 +131,7 @@ def test_one_router_is_no_dragonfly() -> None:
     assert unwirable(one, cross_rail=True) == ["groups: 1 of 1 router; several groups, or routers, expected"]
     assert (
         unwirable(
-            Dragonfly.of(**SIDE | {"rails": 1, "racks": 4, "rails_per_pod": 1, "group_links": 0}),
-            cross_rail=True,
+            Dragonfly.of(**SIDE | {"rails": 1, "racks": 4, "rails_per_pod": 1, "group_links": 0}), cross_rail=True
         )
         == []
     )

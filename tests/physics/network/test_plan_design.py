@@ -131,7 +131,6 @@ def test_trees_without_a_fault(tiers: int) -> None:
     ],
 )  # fmt: skip
 def test_choices_of_a_tree_without_a_meaning(f: SiteFabric, racks: int, said: str) -> None:
-    """One choice beyond its edge is named with its numbers."""
     assert (design_fault(f, racks) or "").startswith(said)
 
 

@@ -130,12 +130,11 @@ def test_no_fabric_costs_less_than_its_least_links(d: Design, media: tuple) -> N
 @pytest.mark.parametrize("factor", [0.25, 4.0])
 @pytest.mark.parametrize("media", [(), (COPPER,), (COPPER, ACTIVE), (LONG,)])
 def test_the_least_of_a_link_is_met_by_a_full_switch(media: tuple, factor: float) -> None:
-    """One rack on one switch that has no port to spare costs the least for each GPU, split or not.
-
-    By hand, flat, with split ports at a quarter: 1.5·0.25·(11 + 101 + 19·5) + (7001 + 1013·5)/(8·4) dollars and
-    1.5·0.25·19 + 1013/32 watts. With a dear split the bound takes the whole port's link and the split port's share of
-    the box, which no design has at once. By length it leaves out the watts of a link, which copper does not take.
-    """
+    """One rack on one switch that has no port to spare costs the least for each GPU, split or not."""
+    # By hand, flat, with split ports at a quarter: 1.5·0.25·(11 + 101 + 19·5) + (7001 + 1013·5)/(8·4) dollars and
+    # 1.5·0.25·19 + 1013/32 watts. With a dear split the bound takes the whole port's link and the split port's share
+    # of the box, which no design has at once. By length it leaves out the watts of a link, which copper does not
+    # take.
     n, s = network(*media), box(breakout_link_factor=factor)
     each = medium(n, 2.0) if media else kind(n, gpu=True)
     link = 1.5 * min(factor, 1) * (each[0] + 5 * each[1])

@@ -35,9 +35,7 @@ def test_thirty_six_sends_and_thirty_rings_on_as_many_uplinks_as_sends() -> None
 
 @settings(max_examples=50)
 @given(st.lists(st.tuples(loads, loads), min_size=3, max_size=3), st.sampled_from([1.0, 1.05, 6.0]))
-def test_together_is_no_faster_than_alone_and_no_slower_than_one_behind_the_other(
-    pairs: list[tuple[float, float]], phi: float
-) -> None:
+def test_together_is_no_faster_than_alone_and_no_slower_than_one_behind_the_other(pairs, phi):
     """So a time with the factors alone bounds one with those together from below, and their sum does from above."""
     sends, rings = ({name: pair[k] for name, pair in zip(LEVELS, pairs, strict=True)} for k in (0, 1))
     found = shared_links(phi, sends, rings).values()
@@ -88,10 +86,8 @@ THREE_TIERS = {"domains_per_pod": 2, "spine_up": 1, "spine_bundle": 1}
     ],
 )
 def test_simulated_sends_beside_their_own_rings(stages: list[list[int]], wiring: dict[str, int]) -> None:
-    """A stage that sends back beside its ring, sprayed cable by cable, takes the NIC's factor together within 5 %.
-
-    So it is no slower than the step says: its own time and as much of the ring's.
-    """
+    """A stage that sends back beside its ring, sprayed cable by cable, takes the NIC's factor together within 5 %."""
+    # So it is no slower than the step says: its own time and as much of the ring's.
     d = Design(**LEAVES, **wiring, nic_gbps=800.0, link_gbps=800.0)
     x = locality(stages, leaf_domain_racks=d.domain_racks, domains_per_pod=d.domains_per_pod, wrap=False)
     sends = send_loads(d, x.share_leaving)
@@ -109,10 +105,8 @@ def test_simulated_sends_beside_their_own_rings(stages: list[list[int]], wiring:
 
 @pytest.mark.parametrize(("up", "times"), [(4, 1.0), (2, 2.0), (1, 4.0)])
 def test_links_between_switches_run_at_the_rate_of_ports(up: int, times: float) -> None:
-    """Eight NICs of 400 Gb/s send all up over links of 800, sprayed cable by cable: four links carry them at line rate.
-
-    The fluid times of the simulation are the slowdown that the physics states.
-    """
+    """Eight NICs of 400 Gb/s send all up over links of 800, sprayed cable by cable: four carry them at line rate."""
+    # The fluid times of the simulation are the slowdown that the physics states.
     leaf = {"leaf_down": 8, "leaf_up": up, "leaf_bundle": 1, "rails_per_pod": 1, "domains_per_pod": 2}
     d = Design(ports=64, rails=1, racks=16, **leaf, nic_gbps=400.0, link_gbps=800.0)
     part, size = part_of_design(d, planes=1), 300e6

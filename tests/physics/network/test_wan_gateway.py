@@ -22,17 +22,9 @@ TWO = Design(
     ports=8, rails=1, racks=6, leaf_down=2, leaf_up=2, leaf_bundle=1, rails_per_pod=1, domains_per_pod=3
 )  # 2 spines, 3 of 8 ports down
 THREE = Design(
-    ports=8,
-    rails=2,
-    racks=4,
-    leaf_down=2,
-    leaf_up=2,
-    leaf_bundle=1,
-    rails_per_pod=1,
-    domains_per_pod=1,
-    spine_up=2,
+    ports=8, rails=2, racks=4, leaf_down=2, leaf_up=2, leaf_bundle=1, rails_per_pod=1, domains_per_pod=1, spine_up=2,
     spine_bundle=1,
-)
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -65,17 +57,14 @@ def link(a: str, b: str, gbps: float) -> Link:
 
 
 def test_links_add_up_at_their_ends() -> None:
-    """What is lit on all links of a site ends there, and no other link's does."""
     links = (link("a", "b", 400), link("b", "c", 1200), link("a", "c", 800))
     assert [wan_gbps(Wan(), links, None, s) for s in ("a", "b", "c", "d")] == [1200, 1600, 2000, 0]
 
 
 @pytest.mark.parametrize(("backup", "gbps"), [(None, 800), (500, 800), (501, 1200)])
 def test_a_design_brings_the_larger_of_route_and_backup(backup: float | None, gbps: float) -> None:
-    """Routes of 300 and 200 Gbps, the second backed by more.
-
-    Whole wavelengths of 400 Gbps, and nothing of what passes by.
-    """
+    """Routes of 300 and 200 Gbps, the second backed by more."""
+    # Whole wavelengths of 400 Gbps, and nothing of what passes by.
     routes = [
         WanRoute(share=0.5, edges=("x",), route_km=1, rtt_ms=1, gbps=g, backup_gbps=b)
         for g, b in ((300, None), (200, backup))
@@ -104,18 +93,12 @@ def test_half_of_a_box_faces_the_wide_area(ports: int, switches: int, side: int)
         (TWO, 10, "spine ports: 3 taken + 6 of the WAN gateway > 8 ports"),
         (THREE, 16, "core ports: 4 taken + 5 of the WAN gateway > 8 ports"),
         (Design(ports=8, rails=1, racks=5, leaf_down=5), 3, "leaf ports: 5 taken + 4 of the WAN gateway > 8 ports"),
-        (
-            Design(ports=8, rails=1, racks=5, leaf_down=5, leaf_spare=1),
-            2,
-            "leaf ports: 6 taken + 3 of the WAN gateway > 8 ports",
-        ),
-        (
-            Design(ports=4, rails=1, racks=5, leaf_down=5, split=2),
-            1,
-            "leaf ports: 3 taken + 2 of the WAN gateway > 4 ports",
-        ),
+        (Design(ports=8, rails=1, racks=5, leaf_down=5, leaf_spare=1), 2,
+         "leaf ports: 6 taken + 3 of the WAN gateway > 8 ports"),
+        (Design(ports=4, rails=1, racks=5, leaf_down=5, split=2), 1,
+         "leaf ports: 3 taken + 2 of the WAN gateway > 4 ports"),
     ],
-)
+)  # fmt: skip
 def test_the_top_tier_has_ports_for_the_wan_gateway(design: Design, most: int, said: str) -> None:
     """As many links as the free ports of the top tier hold can be wired, one more cannot."""
     assert dataclasses.replace(design, wan_ports=most).faults() == []
@@ -123,10 +106,8 @@ def test_the_top_tier_has_ports_for_the_wan_gateway(design: Design, most: int, s
 
 
 def test_links_go_to_the_top_tier_in_turn() -> None:
-    """Five ports in each of two lanes.
-
-    Two switches a network, every spine gets two or three links, and only of its own network.
-    """
+    """Five ports in each of two lanes."""
+    # Two switches a network, every spine gets two or three links, and only of its own network.
     d = dataclasses.replace(TWO, wan_ports=5, lanes=2)
     held = [c for c in lay(d) if c.low_tier == "wan-gateway"]
     ends = [(a, b) for c in held for a, b in zip(c.low.tolist(), c.high.tolist(), strict=True)]
@@ -136,10 +117,7 @@ def test_links_go_to_the_top_tier_in_turn() -> None:
 
 
 def test_gradients_leave_by_each_link_that_trains() -> None:
-    """A site with two links sends on both in the time, on one where its other end does not train.
-
-    Nothing where it does not itself.
-    """
+    """A site with two links sends on both in the time, on one where its other end does not train."""
     links = (link("a", "b", 400), link("a", "c", 400))
     wan = Wan(round_trips=0)
     assert exchange_gbps(wan, links, None, "a", {"a", "b", "c"}, (1e9, 0.5)) == 2 * 16
@@ -148,7 +126,6 @@ def test_gradients_leave_by_each_link_that_trains() -> None:
 
 
 def test_a_design_was_asked_for_the_headroom_too() -> None:
-    """Of a design the rate is what its exchange was asked for without headroom, and no other traffic."""
     more = {"admitted_gbps": 1, "missing_gbps": 0, "routes": ()}
     demands = (
         WanDemand(name="sync", a="a", b="b", priority=0, requested_gbps=30, **more),
@@ -177,24 +154,13 @@ def test_what_the_exchange_leaves(design: Design, leaf: float, pod: float) -> No
     ("rails", "domains", "zone"), [(1, 2, 1 - 0.25 * 0.5 / 8), (2, 2, 1 - 0.5 * 0.5 / 8), (4, 2, 1 - 1.0 * 0.5 / 8)]
 )
 def test_what_the_exchange_leaves_of_a_zone(rails: int, domains: int, zone: float) -> None:
-    """By hand: half of a stage's racks in one zone, whose two positions of spines have two cores each of two uplinks.
-
-    Four rails share the rate.
-    """
+    """By hand: half a stage's racks in one zone, whose two positions of spines have two cores each of two uplinks."""
+    # Four rails share the rate.
     tall = {"rails_per_zone": rails, "domains_per_zone": domains, "core_up": 2, "core_bundle": 1}
     d = Design(
-        ports=8,
-        rails=4,
-        racks=8,
-        leaf_down=2,
-        leaf_up=2,
-        leaf_bundle=1,
-        rails_per_pod=1,
-        domains_per_pod=1,
-        spine_up=2,
-        spine_bundle=1,
-        **tall,
-    )
+        ports=8, rails=4, racks=8, leaf_down=2, leaf_up=2, leaf_bundle=1, rails_per_pod=1, domains_per_pod=1,
+        spine_up=2, spine_bundle=1, **tall,
+    )  # fmt: skip
     assert free_uplinks(d, 800.0, 800.0, 0.0, 0.0, 0.5) == FreeUplinks(1.0, 1.0, zone)
 
 
@@ -202,18 +168,9 @@ def test_rails_beyond_those_there_are_send_nothing() -> None:
     """Pods of two rails of three make a zone of four; it sends what three send."""
     tall = {"rails_per_zone": 4, "domains_per_zone": 1, "core_up": 4, "core_bundle": 1}
     d = Design(
-        ports=8,
-        rails=3,
-        racks=4,
-        leaf_down=2,
-        leaf_up=1,
-        leaf_bundle=1,
-        rails_per_pod=2,
-        domains_per_pod=1,
-        spine_up=1,
-        spine_bundle=1,
-        **tall,
-    )
+        ports=8, rails=3, racks=4, leaf_down=2, leaf_up=1, leaf_bundle=1, rails_per_pod=2, domains_per_pod=1,
+        spine_up=1, spine_bundle=1, **tall,
+    )  # fmt: skip
     assert free_uplinks(d, 800.0, 800.0, 0.0, 0.0, 1.0).zone == 1 - 1.0 / 4
 
 
@@ -222,10 +179,8 @@ def test_rails_beyond_those_there_are_send_nothing() -> None:
     [(FreeUplinks(), 2.0, 1.0), (FreeUplinks(0.5), 4.0, 1.5), (FreeUplinks(0.0), float("inf"), float("inf"))],
 )
 def test_sends_and_allreduces_have_the_free_uplinks(free: FreeUplinks, send: float, allreduce: float) -> None:
-    """Four flows on two uplinks take twice as long, and twice that on half of them.
-
-    Three all-reduces on two half as long again as on four.
-    """
+    """Four flows on two uplinks take twice as long, and twice that on half of them."""
+    # Three all-reduces on two half as long again as on four.
     box = {"name": "b", "ports": 8, "port_gbps": 800, "price_usd": 0, "power_watts": 0}
     own = {"switches": [box], "optics": {"name": "o", "price_usd": 0, "power_watts": 0}, "transport": {"slowdown": 1}}
     network, d = Network.model_validate(own), dataclasses.replace(TWO, leaf_down=4, leaf_up=2)

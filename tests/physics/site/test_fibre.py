@@ -63,10 +63,8 @@ def test_routes_are_the_shortest_of_all_paths(seed: int) -> None:
 @pytest.mark.parametrize("count", [1, 2, 99])
 @pytest.mark.parametrize("seed", range(24))
 def test_diverse_pairs_share_no_edge(seed: int, count: int) -> None:
-    """Every pair holds against a cut; there is one wherever two paths share no edge, and of all paths every such pair.
-
-    With each of the shortest paths that has any partner there is the shortest one.
-    """
+    """Every pair holds against a cut; one is wherever two paths share no edge, and of all paths every such pair."""
+    # With each of the shortest paths that has any partner there is the shortest one.
     w = drawn(seed)
     net = fibre.fibre_of(w, SITES)
     found = fibre.diverse(net, fibre.graph(net), "A", "E", count)
@@ -113,10 +111,8 @@ def test_two_sites_at_one_node() -> None:
 @pytest.mark.parametrize("protection", ["none", "one_cut"])
 @pytest.mark.parametrize("seed", range(24))
 def test_reach_is_the_shortest_path_that_survives(seed: int, protection: str) -> None:
-    """Places are as far as the shortest path with their accesses; apart where there is none, or one cut leaves none.
-
-    Where no path is, the length is that of the great circle, 1.5 times.
-    """
+    """Places are as far as the shortest path with their accesses; apart where there is none, or one cut leaves none."""
+    # Where no path is, the length is that of the great circle, 1.5 times.
     w = drawn(seed, protection=protection)
     at = SITES | {"B": NODES["b"], "C": NODES["c"]}
     node = {"A": "a", "E": "e", "B": "b", "C": "c"}
@@ -163,10 +159,8 @@ def test_an_edge_has_its_own_terms_or_the_common_ones() -> None:
 @pytest.mark.parametrize("protection", ["none", "one_cut"])
 @pytest.mark.parametrize("seed", range(24))
 def test_a_link_is_priced_by_its_cheapest_way(seed: int, protection: str) -> None:
-    """Of every path, or every two that share no edge, the cheapest with a pair of eight wavelengths full.
-
-    Accesses are lit once each, at the common prices; without a way the great circle is priced.
-    """
+    """Of every path, or every two that share no edge, the cheapest with a pair of eight wavelengths full."""
+    # Accesses are lit once each, at the common prices; without a way the great circle is priced.
     w = drawn(seed, protection=protection, routes=99)
     every = walked(w, "a", "e")
     lit = [{*p} for p in every]
@@ -184,10 +178,8 @@ def test_a_link_is_priced_by_its_cheapest_way(seed: int, protection: str) -> Non
 
 
 def test_the_price_of_an_edge_by_the_year() -> None:
-    """Nine wavelengths take two pairs of eight: 2·300 + 9·40 dollars, each over its life, repaid with interest.
-
-    A yearly payment is worth what it costs: discounted year by year its sum is the price.
-    """
+    """Nine wavelengths take two pairs of eight: 2·300 + 9·40 dollars, each over its life, repaid with interest."""
+    # A yearly payment is worth what it costs: discounted year by year its sum is the price.
     w = wide([("a", "b", 1)], fibre_life_years=10)
     edge = fibre.Edge(id="x", a="a", b="b", route_km=1, max_pairs=9, pair_usd=300, wavelength_usd=40, cut=True)
     prices = SitePrices(

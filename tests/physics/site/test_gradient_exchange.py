@@ -107,10 +107,8 @@ def on_a_line(a: str, b: str) -> float:
 
 
 def test_many_sites_go_on_to_the_nearest() -> None:
-    """Of ten sites in a row the ring starts at the first and takes them in turn; its slowest link is the way back.
-
-    Up to eight every order is tried: out over every other site and back over the rest, no link spans three gaps.
-    """
+    """Of ten sites in a row the ring starts at the first and takes them in turn; its slowest link is the way back."""
+    # Up to eight every order is tried: out over every other site and back over the rest, no link spans three gaps.
     form = ring("jihgfedcba", 1e10, on_a_line)
     assert form.order == tuple(TEN)
     assert form.phases[0].trips == 9
@@ -121,10 +119,8 @@ def test_many_sites_go_on_to_the_nearest() -> None:
 
 
 def test_two_levels_of_unlike_counts() -> None:
-    """Three groups of two: a ring of two inside, then rings of three with half of it: 1·S and 4/3·S/2, 1 + 2 trips.
-
-    Two groups of three: 4/3·S and 1·S/3, 2 + 1 trips. Both carry the bytes of a ring over six.
-    """
+    """Three groups of two: a ring of two inside, then rings of three with half of it: 1·S and 4/3·S/2, 1 + 2 trips."""
+    # Two groups of three: 4/3·S and 1·S/3, 2 + 1 trips. Both carry the bytes of a ring over six.
     for groups, inside, across in (
         (["ab", "cd", "ef"], (1.0, 1), (2 / 3, 2)),
         (["abc", "def"], (4 / 3, 2), (1 / 3, 1)),
@@ -143,11 +139,7 @@ def test_the_root_has_the_shortest_slowest_link() -> None:
     form = tree("edcba", 1e9, on_a_line)
     assert form.order == ("c", "a", "b", "d", "e")
     (phase,) = form.phases
-    assert (phase.links, phase.link_bytes, phase.trips) == (
-        (("a", "c"), ("b", "c"), ("c", "d"), ("c", "e")),
-        2e9,
-        1,
-    )
+    assert (phase.links, phase.link_bytes, phase.trips) == ((("a", "c"), ("b", "c"), ("c", "d"), ("c", "e")), 2e9, 1)
 
 
 def test_forms_are_named_plainest_first() -> None:

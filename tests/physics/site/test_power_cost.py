@@ -18,13 +18,9 @@ OPTICS = Optics(name="dr8", price_usd=1_000.0, power_watts=15.0)
 CABLES = Cables(endpoint_usd=100.0, endpoint_transceivers=1, switch_usd=200.0, switch_transceivers=2)
 NETWORK = Network(switches=(SWITCH,), optics=OPTICS, cables=CABLES)
 PRICES = SitePrices(
-    building_usd_per_it_mw=10e6,
-    interconnection_usd_per_mw=1e5,
-    site_usd=5e6,
-    discount_rate=0.07,
-    site_life_years=20.0,
+    building_usd_per_it_mw=10e6, interconnection_usd_per_mw=1e5, site_usd=5e6, discount_rate=0.07, site_life_years=20.0,
     it_life_years=5.0,
-)
+)  # fmt: skip
 GRID = Grid(balancing_authorities=(), nodes=(), prices=PRICES)
 WAN = Wan(fibre_usd_per_route_km=1_000.0, wavelength_usd=40_000.0, fibre_life_years=20.0, max_wavelengths_per_pair=96)
 
@@ -77,11 +73,9 @@ def test_the_fabric_has_no_part_of_the_racks_power_twice() -> None:
 
 
 def test_the_bill_of_a_plan() -> None:
-    """Every part by hand: racks, two sites, circuits, upgrade steps, fabrics, two links, and energy over three years.
-
-    Sites of 3 and 5 MW of IT at the grid factor 1: 2·fixed + 8·(building + connection); 2 circuits of 7 M$ and 1 of
-    11 M$; 3 steps of 13 M$ and 2 of 17 M$. A link of 100 km and 9 waves takes two pairs of 8.
-    """
+    """Every part by hand: racks, two sites, circuits, upgrade steps, fabrics, two links, energy over three years."""
+    # Sites of 3 and 5 MW of IT at the grid factor 1: 2·fixed + 8·(building + connection); 2 circuits of 7 M$ and 1 of
+    # 11 M$; 3 steps of 13 M$ and 2 of 17 M$. A link of 100 km and 9 waves takes two pairs of 8.
     upgrade = {"step_mw": 5.0, "max_steps": 4}
     i = case(
         node("E0", upgrade=upgrade | {"capex_usd": 13e6}),
@@ -109,13 +103,10 @@ def test_the_bill_of_a_plan() -> None:
     rack = cost.rack_of(i.hardware).price_usd
     energy = 8760 * (6 * 40 + 10 * 70)
     expected = {
-        "racks": 8 * rack,
-        "fabric": 3e6,
+        "racks": 8 * rack, "fabric": 3e6,
         "sites": 2 * p.site_usd + 8 * p.building_usd_per_it_mw + 16 * p.interconnection_usd_per_mw,
-        "new_lines": 2 * 7e6 + 11e6,
-        "upgrades": 3 * 13e6 + 2 * 17e6,
-        "wan": 2 * 100 * 1000 + 9 * 300 + 50 * 1000 + 300,
-    }
+        "new_lines": 2 * 7e6 + 11e6, "upgrades": 3 * 13e6 + 2 * 17e6, "wan": 2 * 100 * 1000 + 9 * 300 + 50 * 1000 + 300,
+    }  # fmt: skip
     assert found.capex_usd == pytest.approx(expected)
     assert found.opex_usd_per_year == pytest.approx({"energy": energy})
     assert found.operation_years == 3

@@ -111,7 +111,6 @@ def test_without_sites_what_is_not_known_is_said() -> None:
 
 
 def test_a_cluster_without_a_grid_has_its_own_price() -> None:
-    """The price of energy of the operation counts where no grid has one, and only there."""
     own = {"operation": {"energy_usd_per_mwh": 100.0, "carbon_kg_per_mwh": 10.0}}
     i = instance_with(**own).model_copy(update={"grid": None, "wan": None, "network": None})
     bare = Cost(capex_usd={"racks": 900.0}, opex_usd_per_year={}, operation_years=0.0, total_usd=900.0)
@@ -122,7 +121,6 @@ def test_a_cluster_without_a_grid_has_its_own_price() -> None:
 
 
 def test_a_long_run_lists_its_first_years() -> None:
-    """Ten thousand years are summed in full and listed for a hundred."""
     x = of(1e4 * YEAR_DAYS)
     assert len(x.by_year) == cost.MAX_YEARS and x.replacements == {"racks": 4999, "fabric": 2499}
 

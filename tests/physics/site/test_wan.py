@@ -68,7 +68,6 @@ def test_fibre_pairs(waves: int, pairs: int) -> None:
 
 @given(st.floats(1e6, 1e14), st.floats(0.01, 10), st.floats(0, 100))
 def test_wavelengths_carry_the_need_and_no_fewer_would(size: float, window: float, rtt: float) -> None:
-    """The count carries the need, one fewer does not."""
     need = wan.exchange_need_gbps(WAN, size, window, rtt)
     assume(math.isfinite(need))
     count = wan.wavelengths(WAN, need)
@@ -84,10 +83,8 @@ def rtt(_a: str, _b: str) -> float:
 
 
 def test_the_exchange_is_asked_for_with_headroom() -> None:
-    """One GB between two sites in 100 ms, of which 20 are one round trip: 100 Gbps, and twice that with headroom.
-
-    Twice as long a route waits twice as long; where the waits fill the window no rate does.
-    """
+    """One GB between two sites in 100 ms, of which 20 are one round trip: 100 Gbps, and twice that with headroom."""
+    # Twice as long a route waits twice as long; where the waits fill the window no rate does.
     w = Wan(headroom_factor=2.0)
     ring = forms({"x": ["a", "b"]}, 1e9, rtt)[0]
     (found,) = fibre.sync_demands(w, ring, 0.1, rtt)
@@ -122,7 +119,6 @@ def test_traffic_between_every_two_sites_or_two_places() -> None:
 
 
 def test_places_are_open_sites_and_nodes_that_traffic_names() -> None:
-    """A fibre node is a place where traffic ends there, and only where there is a fibre graph; a site stays its own."""
     nodes = tuple(FibreNode(id=n, latitude=1.0, longitude=2.0) for n in ("n", "o", "a"))
     traffic = (Traffic(name="t", bytes=1.0, period_seconds=1.0, a="a", b="n"),)
     graph = Wan(fibre_nodes=nodes, fibre_edges=(FibreEdge(a="n", b="o"),), traffic=traffic)

@@ -11,13 +11,7 @@ from planner.instance.workload import Experts, LatentAttention, Model
 from planner.physics.training import layer_time
 from planner.physics.training.collectives import LayerKind, Weights
 from planner.physics.training.memory import activation_elements
-from planner.physics.training.operations import (
-    Machine,
-    Passes,
-    head_seconds,
-    layer_operations,
-    narrow_heads,
-)
+from planner.physics.training.operations import Machine, Passes, head_seconds, layer_operations, narrow_heads
 
 ROUTED = LayerKind(layers=4, routed=True, window=None)
 LOCAL = 4  # of 16 experts, over 4 GPUs
@@ -36,20 +30,16 @@ def machine(
 
 @pytest.mark.parametrize(("overlap", "shown"), [(0.0, 1.0), (0.75, 0.25)])
 def test_a_start_is_never_hidden(overlap: float, shown: float) -> None:
-    """Two exchanges a pass: of 2,048 B three quarters go over 100 B/s, a share of them hidden, and each starts in 3 s.
-
-    4 tokens, two copies of 128 elements of 2 B.
-    """
+    """Two exchanges a pass: of 2,048 B three quarters go over 100 B/s, some of them hidden, and each starts in 3 s."""
+    # 4 tokens, two copies of 128 elements of 2 B.
     found = layer_time.expert_exchange_seconds(machine(all_to_all_seconds=3.0, expert_overlap=overlap), SHAPE)
     assert found == pytest.approx(2 * ((0.75 * 2048 / 100 + 0.5) * shown + 3.0))
 
 
 @pytest.mark.parametrize(("dtype", "casts"), [("fp16", 0), ("fp8", 2)])
 def test_each_expert_starts_its_products_and_casts(dtype: str, casts: int) -> None:
-    """A GPU's 4 experts each start two products forward and four backward, and a cast for each of two both ways.
-
-    The gradients of two weights are among them, which a zero-bubble schedule moves.
-    """
+    """A GPU's 4 experts each start two products forward and four backward, and a cast for each of two both ways."""
+    # The gradients of two weights are among them, which a zero-bubble schedule moves.
     plain, slow = (
         layer_time.kind_times(machine(dtype, expert_seconds=x, expert_cast_seconds=x), SHAPE, ROUTED)
         for x in (0.0, 5.0)
@@ -99,7 +89,6 @@ def test_tokens_reach_the_domains_of_their_groups(groups: int, of_token: int, do
 
 
 def test_groups_divide_the_experts() -> None:
-    """More groups for a token than there are, or groups of no whole number of experts, are refused."""
     for groups, of_token in ((8, 9), (7, 1)):
         with pytest.raises(ValueError, match=f"groups must divide count .* \\({groups} of 256 experts, {of_token} for"):
             Experts(count=256, per_token=8, ffn=8, groups=groups, groups_per_token=of_token)
@@ -107,12 +96,11 @@ def test_groups_divide_the_experts() -> None:
 
 @pytest.mark.parametrize(("per_token", "tensor_parallel"), [(1, 1), (2, 1), (4, 2)])
 def test_what_a_layer_moves_beside_its_products(per_token: int, tensor_parallel: int) -> None:
-    """Elements of 128 and 2 B of 4 tokens, over 1 GB/s: both norms and residual additions, and copies to experts.
-
-    Forward a norm reads and writes one each, an addition reads two and writes one; backward the norm reads two and
-    writes one, and its gradient is added to the other's, again two read and one written. A token, of the GPU's part of
-    them, is read once and written once; each of its copies is written and read on the way to its expert and back.
-    """
+    """Elements of 128 and 2 B of 4 tokens, over 1 GB/s: both norms and residual additions, and copies to experts."""
+    # Forward a norm reads and writes one each, an addition reads two and writes one; backward the norm reads two and
+    # writes one, and its gradient is added to the other's, again two read and one written. A token, of the GPU's part
+    # of them, is read once and written once; each of its copies is written and read on the way to its expert and
+    # back.
     m = machine(per_token=per_token)
     own_shape = shape(tensor_parallel, e=4)
     found = layer_operations(m, own_shape, routed=True)
@@ -158,10 +146,8 @@ def test_logits_are_of_a_context_ranks_own_tokens(context_parallel: int) -> None
 
 @pytest.mark.parametrize("efficiency", [1.0, 0.5, 0.25])
 def test_grouped_products_run_at_their_own_efficiency(efficiency: float) -> None:
-    """A GPU's 4 experts take 2 rows each of 128 by 8 and back: 2 products of 16,384 FLOP forward, 4 backward.
-
-    At a half of the efficiency each takes twice its time, at a quarter four times.
-    """
+    """A GPU's 4 experts take 2 rows each of 128 by 8 and back: 2 products of 16,384 FLOP forward, 4 backward."""
+    # At a half of the efficiency each takes twice its time, at a quarter four times.
     slow, plain = (layer_time.kind_times(machine(expert_efficiency=x), SHAPE, ROUTED) for x in (efficiency, 1.0))
     more = (1 / efficiency - 1) * 2 * 2 * 128 * 8 * LOCAL / 1e6
     assert slow.forward_seconds - plain.forward_seconds == pytest.approx(2 * more)
@@ -171,10 +157,8 @@ def test_grouped_products_run_at_their_own_efficiency(efficiency: float) -> None
 
 @pytest.mark.parametrize(("t", "e", "near", "far"), [(1, 2, 4, 3), (2, 2, 4, 3), (2, 4, 2, 3), (4, 8, 1, 3)])
 def test_experts_are_reduced_over_all_gpus_that_hold_them(t: int, e: int, near: int, far: int) -> None:
-    """On three full racks of 8 every e-th GPU holds the same experts, whatever the tensor parallelism: 8 / e of a rack.
-
-    Rings of them inside the rack at 0.5 s and 100 B/s, then each its share between racks at 2 s and 10 B/s.
-    """
+    """On three full racks of 8 every e-th GPU holds the same experts, whatever the TP: 8 / e of a rack."""
+    # Rings of them inside the rack at 0.5 s and 100 B/s, then each its share between racks at 2 s and 10 B/s.
     s = replace(SHAPE, tensor_parallel=t, expert_parallel=e)
     experts = Weights(shared=0.0, experts=1000.0, end=0.0, front=0.0)
     size = 4 * 1000.0

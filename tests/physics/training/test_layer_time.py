@@ -44,13 +44,9 @@ def machine(
 
 shape = partial(training_toys.shape, recompute="selective")
 SHAPES = st.builds(
-    shape,
-    st.sampled_from([1, 2, 4, 8]),
-    st.integers(1, 4),
-    recompute=st.sampled_from(("none", "selective")),
-    sp=st.booleans(),
-    c=st.sampled_from([1, 2]),
-)
+    shape, st.sampled_from([1, 2, 4, 8]), st.integers(1, 4), recompute=st.sampled_from(("none", "selective")),
+    sp=st.booleans(), c=st.sampled_from([1, 2]),
+)  # fmt: skip
 
 
 def seconds(m: Machine, s: LayerShape, kind: str) -> tuple[float, float]:
@@ -62,10 +58,8 @@ def seconds(m: Machine, s: LayerShape, kind: str) -> tuple[float, float]:
 
 
 def test_product_adds_its_unhidden_traffic() -> None:
-    """2·4·8·16 FLOP at 800 FLOP/s take 1.28 s.
-
-    Half of 2·(4·8 + 8·16 + 4·16) bytes at 100 B/s take 2.24 s more, and the kernel's start 0.1 s.
-    """
+    """2·4·8·16 FLOP at 800 FLOP/s take 1.28 s."""
+    # Half of 2·(4·8 + 8·16 + 4·16) bytes at 100 B/s take 2.24 s more, and the kernel's start 0.1 s.
     assert operations.gemm_seconds(machine(gpu(most=0.8)), 4, 8, 16) == pytest.approx(1.28)
     assert operations.gemm_seconds(
         machine(gpu(most=0.8, traffic=0.5, hbm=100.0, kernel=0.1)), 4, 8, 16
@@ -83,11 +77,9 @@ def test_smaller_products_never_run_faster_per_flop(rows: float, traffic: float)
 @pytest.mark.parametrize("t", [1, 2])
 @pytest.mark.parametrize("c", [1, 2])
 def test_layer_products(t: int, c: int) -> None:
-    """The layer's 6,144 FLOP forward, and twice that backward, run over t ranks, over c CP ranks on half the tokens.
-
-    Causal attention has 256 FLOP forward, and backward five products for two. A gated FFN reads two matrices in:
-    8·32·2·4 = 2,048 FLOP more.
-    """
+    """The layer's 6,144 FLOP forward, and twice that backward, run over t ranks, over c CP ranks on half the tokens."""
+    # Causal attention has 256 FLOP forward, and backward five products for two. A gated FFN reads two matrices in:
+    # 8·32·2·4 = 2,048 FLOP more.
     n = t * c
     assert seconds(machine(), shape(t, c=c), "gemm") == pytest.approx((GEMM / n, 2 * GEMM / n))
     assert seconds(machine(), shape(t, c=c), "attention") == pytest.approx((ATTENTION / n, 2.5 * ATTENTION / n))
@@ -96,10 +88,8 @@ def test_layer_products(t: int, c: int) -> None:
 
 
 def test_unfused_scores_skip_no_masked_half() -> None:
-    """Without a flash kernel all 512 FLOP of the scores run, at half the products' efficiency.
-
-    The softmax moves 2·16 scores of 9 bytes.
-    """
+    """Without a flash kernel all 512 FLOP of the scores run, at half the products' efficiency."""
+    # The softmax moves 2·16 scores of 9 bytes.
     m = machine(gpu(hbm=1.0), flash_attention=False)
     assert seconds(m, shape(), "attention")[0] == pytest.approx(2 * 0.512)
     assert seconds(m, shape(), "elementwise")[0] - seconds(machine(gpu(hbm=1.0)), shape(), "elementwise")[
@@ -109,11 +99,9 @@ def test_unfused_scores_skip_no_masked_half() -> None:
 
 @pytest.mark.parametrize(("t", "b", "fused"), [(1, 1, False), (1, 2, True), (2, 2, False), (2, 4, True), (1, 3, False)])
 def test_a_softmax_that_its_kernel_does_not_take(t: int, b: int, fused: bool) -> None:
-    """Heads of a GPU times sequences that 4 does not divide: four operations more.
-
-    Of 16 scores a head the fused one moves 9 bytes each; others 6 to 32 bits, 8 scaled, 8 masked, 13 by softmax and
-    dropout, and 6 back: 41. The backward pass moves as much, but of softmax and dropout a tenth more.
-    """
+    """Heads of a GPU times sequences that 4 does not divide: four operations more."""
+    # Of 16 scores a head the fused one moves 9 bytes each; others 6 to 32 bits, 8 scaled, 8 masked, 13 by softmax and
+    # dropout, and 6 back: 41. The backward pass moves as much, but of softmax and dropout a tenth more.
     code = {"flash_attention": False, "selective_gemm_share": 0.0}
     any_, blocks = machine(gpu(hbm=1.0), **code), machine(gpu(hbm=1.0), **code, fused_softmax_multiple=4)
     alone = [operations.layer_operations(m, shape(t, b=b), routed=False) for m in (any_, blocks)]
@@ -136,10 +124,8 @@ def test_elementwise_bytes(t: int, sp: bool, moved: float) -> None:
 
 
 def test_casts_cost_only_narrow_types() -> None:
-    """In FP8 each product's input is read in 2 bytes and written twice in one; in FP16 nothing is cast.
-
-    The products take half the time in FP8.
-    """
+    """In FP8 each product's input is read in 2 bytes and written twice in one; in FP16 nothing is cast."""
+    # The products take half the time in FP8.
     narrow = PRECISION.model_copy(update={"compute": "fp8"})
     inputs = 4 * (8 + 8 + 8 + 32)
     assert seconds(machine(gpu(hbm=1.0), precision=narrow), shape(), "quantise")[0] == pytest.approx(inputs * 4)
@@ -148,10 +134,7 @@ def test_casts_cost_only_narrow_types() -> None:
 
 
 def test_tensor_exchange_moves_the_entire_tensor() -> None:
-    """Two all-reduces of 64 B at 100 B/s and 0.5 s take 2·1.64 s over 2 ranks, 2·3.96 s over 4, and nothing on one.
-
-    Sequence parallelism changes nothing.
-    """
+    """Two all-reduces of 64 B at 100 B/s and 0.5 s take 2·1.64 s over 2 ranks, 2·3.96 s over 4, and nothing on one."""
     assert layer_time.tensor_exchange_seconds(machine(), shape(1), DENSE) == 0
     assert layer_time.tensor_exchange_seconds(machine(), shape(2), DENSE) == pytest.approx(2 * 1.64)
     assert layer_time.tensor_exchange_seconds(machine(), shape(4), DENSE) == pytest.approx(2 * (6 * 0.5 + 1.5 * 0.64))
@@ -175,10 +158,8 @@ def test_two_dimensional_tensor_parallelism_by_hand() -> None:
 
 @pytest.mark.parametrize(("overlaps", "exposed"), [((), 1.14), (("context",), 1.14 - 0.256)])
 def test_context_exchange(overlaps: tuple[str, ...], exposed: float) -> None:
-    """Keys and values of 4 tokens, 16 elements of 2 B, take 0.5 + 0.64 s between 2 ranks.
-
-    They run beside the attention's 0.256 s, or before it.
-    """
+    """Keys and values of 4 tokens, 16 elements of 2 B, take 0.5 + 0.64 s between 2 ranks."""
+    # They run beside the attention's 0.256 s, or before it.
     assert collectives.context_exchange_seconds(machine(overlaps=overlaps), shape(c=2), 0.256, 1.0) == pytest.approx(
         exposed
     )
@@ -190,10 +171,8 @@ ROUTED = TOY.model_copy(update={"experts": Experts(count=16, per_token=2, ffn=8)
 
 @pytest.mark.parametrize(("dispatcher", "copies", "waits"), [("all_to_all", 2.0, 2.5), ("deep_ep", 1.5, 2.0)])
 def test_expert_exchange(dispatcher: str, copies: float, waits: float) -> None:
-    """Of 4·2·8·2 B half leave the rack of 8; sent once for each rack, 2·(1 - 1/4) copies go instead of 2.
-
-    The flexible dispatchers pass tokens on in the rack as they come.
-    """
+    """Of 4·2·8·2 B half leave the rack of 8; sent once for each rack, 2·(1 - 1/4) copies go instead of 2."""
+    # The flexible dispatchers pass tokens on in the rack as they come.
     m = machine(model=ROUTED, dispatcher=dispatcher)
     each = 128 * 0.5 * copies / 2 / 10 + waits
     assert layer_time.expert_exchange_seconds(m, shape(e=16)) == pytest.approx(2 * each)
@@ -208,10 +187,8 @@ def test_routed_experts_work_for_k_of_them() -> None:
 
 @pytest.mark.parametrize(("recompute", "selective"), [("none", 0.0), ("selective", 2 * 0.512 / 2)])
 def test_layer_times(recompute: memory.Recompute, selective: float) -> None:
-    """Forward is the work and two exchanges; backward is twice the work and two exchanges.
-
-    The unfused scores run again in it under selective recompute.
-    """
+    """Forward is the work and two exchanges; backward is twice the work and two exchanges."""
+    # The unfused scores run again in it under selective recompute.
     times = layer_time.layer_times(machine(flash_attention=False), shape(2, recompute=recompute))
     assert times.forward_seconds == pytest.approx(GEMM / 2 + 0.512 + 2 * 1.64)
     assert times.backward_seconds == pytest.approx(GEMM + 2 * 0.512 + 2 * 1.64 + selective)
@@ -256,7 +233,6 @@ def test_launches_show_where_the_gpu_is_faster() -> None:
 
 @given(SHAPES)
 def test_layer_parts_sum_to_the_layer(s: LayerShape) -> None:
-    """The parts are non-negative and sum to forward and backward; the backward is the longer."""
     times = layer_time.layer_times(
         machine(gpu(traffic=0.3, hbm=1e3, kernel=0.01), flash_attention=False, launch_seconds=0.05), s
     )
@@ -294,11 +270,9 @@ def test_gradient_of_the_embedding() -> None:
 
 
 def test_pipeline_send() -> None:
-    """A send takes 2 s, 64 B over the ranks at 10 B/s slowed by 1.5, and the gather of 64 B among the ranks.
-
-    Under sequence parallelism the next stage starts from its shards; within a rack the scale-up links take 0.5 s and
-    64 B at 100 B/s, whatever the slowdown. Without scatter every rank sends all, and nothing is gathered.
-    """
+    """A send takes 2 s, 64 B over the ranks at 10 B/s slowed by 1.5, and the gather of 64 B among the ranks."""
+    # Under sequence parallelism the next stage starts from its shards; within a rack the scale-up links take 0.5 s
+    # and 64 B at 100 B/s, whatever the slowdown. Without scatter every rank sends all, and nothing is gathered.
     assert layer_time.pipeline_send_nic_seconds(machine(), shape(1)) == pytest.approx(6.4)
     assert layer_time.pipeline_send_nic_seconds(machine(), shape(2, b=3)) == pytest.approx(9.6)
     send = partial(layer_time.pipeline_send_seconds, machine())
@@ -311,10 +285,8 @@ def test_pipeline_send() -> None:
 
 @pytest.mark.parametrize(("send", "exposed"), [(0.5, 0.0), (1.0, 0.0), (1.5, 6 * 0.5), (3.0, 6 * (2.0 + 1.0))])
 def test_sends_are_exposed_past_their_chunk(send: float, exposed: float) -> None:
-    """Of 3 micro-batches in 2 chunks each send exposes what exceeds 1 s forward and 2 s backward.
-
-    Without interleaving both ways of each micro-batch show, and so does what the framework does not overlap.
-    """
+    """Of 3 micro-batches in 2 chunks each send exposes what exceeds 1 s forward and 2 s backward."""
+    # Without interleaving both ways of each micro-batch show, and so does what the framework does not overlap.
     found = layer_time.exposed_send_seconds
     assert 6 * found(send, 1.0, 2.0, overlap=1.0) == pytest.approx(exposed)
     assert 3 * found(send, 1.0, 2.0, overlap=0.0) == pytest.approx(3 * 2 * send)
@@ -382,10 +354,8 @@ def passes(seconds: float) -> layer_time.OverlappedPasses:
     ("zero", "exposed"), [(0, 5 * 2 * REDUCE), (1, 5 * (REDUCE + GATHER)), (2, REDUCE + 5 * GATHER), (3, REDUCE)]
 )
 def test_tail_by_zero_stage(zero: int, exposed: float) -> None:
-    """With nothing to hide behind, gradients come back (ZeRO-0), weights do (1, 2), or nothing does (3).
-
-    Stages 2 and 3 have one layer's sums left.
-    """
+    """With nothing to hide behind, gradients come back (ZeRO-0), weights do (1, 2), or nothing does (3)."""
+    # Stages 2 and 3 have one layer's sums left.
     tail = layer_time.data_parallel_tail_seconds(
         machine(), HALF, WEIGHTS, GROUP, zero_stage=zero, overlapped=passes(0.0), end=0
     )
@@ -394,10 +364,8 @@ def test_tail_by_zero_stage(zero: int, exposed: float) -> None:
 
 @pytest.mark.parametrize(("overlaps", "exposed"), [(("gradients",), 1.0), (("parameters",), 5.0)])
 def test_gradients_that_do_not_overlap_are_exposed(overlaps: tuple[str, ...], exposed: float) -> None:
-    """Of five layers' exchanges beside a long backward pass the last remains, or all where they do not overlap.
-
-    The embeddings' exchange comes after it.
-    """
+    """Of five layers' exchanges beside a long backward pass the last remains, or all where they do not overlap."""
+    # The embeddings' exchange comes after it.
     m = machine(overlaps=overlaps)
     tail = layer_time.data_parallel_tail_seconds(m, HALF, WEIGHTS, GROUP, zero_stage=0, overlapped=passes(1e6), end=0)
     assert tail == pytest.approx(exposed * 2 * REDUCE)
@@ -415,10 +383,8 @@ def test_exchange_between_sites(backward: float, exposed: float) -> None:
 
 
 def test_figures_of_a_step() -> None:
-    """1 GB of state at 1 GB/s takes 2 s; 1,000 steps of 86.4 s are a day; 1e15 FLOP on 2e14 FLOP/s in 10 s a half.
-
-    721 replicas at 7 a rack are 103 racks, one more takes another.
-    """
+    """1 GB of state at 1 GB/s takes 2 s; 1,000 steps of 86.4 s are a day; 1e15 FLOP on 2e14 FLOP/s in 10 s a half."""
+    # 721 replicas at 7 a rack are 103 racks, one more takes another.
     assert layer_time.optimizer_seconds(gpu(hbm=1e9), 1e9) == pytest.approx(2.0)
     assert layer_time.days_to_train(1e9, 1e6, 86.4, 1.0) == pytest.approx(1.0)
     assert layer_time.days_to_train(1e9, 1e6, 86.4, 0.5) == pytest.approx(2.0)

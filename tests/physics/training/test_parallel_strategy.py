@@ -16,14 +16,9 @@ LAYOUT = small().layout
 def written(strategy: ps.ParallelStrategy) -> LayoutPlan:
     """Write a strategy at two sites of 8 racks in all, 4 GPUs a rack."""
     return ps.write_layout(
-        strategy,
-        data_parallel_by_site=dict(zip("ab", strategy.data_parallel_by_site, strict=True)),
-        racks=20,
-        gpus_per_rack=4,
-        assumptions=LAYOUT.assumptions,
-        metrics=LAYOUT.metrics,
-        certificate=LAYOUT.certificate,
-    )
+        strategy, data_parallel_by_site=dict(zip("ab", strategy.data_parallel_by_site, strict=True)), racks=20,
+        gpus_per_rack=4, assumptions=LAYOUT.assumptions, metrics=LAYOUT.metrics, certificate=LAYOUT.certificate,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -41,7 +36,6 @@ def test_a_written_layout_reads_back_as_the_same_strategy(change: dict[str, obje
 
 
 def test_full_recompute_of_all_layers_is_written_as_numbers() -> None:
-    """Without numbers full recompute takes all layers; the plan states them."""
     assert written(replace(STRATEGY, recompute="full")).recomputed_layers_per_stage == STRATEGY.layers_per_stage
 
 
@@ -53,7 +47,6 @@ def test_racks_and_gpus_of_a_written_layout() -> None:
 
 
 def test_keys_of_the_section_are_fields_of_the_plan() -> None:
-    """Every field of a strategy stands in the section under its own name or the one in the table."""
     assert set(ps.layout_values(STRATEGY)) <= set(LayoutPlan.model_fields)
     assert set(ps.LAYOUT_KEYS) <= {f.name for f in fields(ps.ParallelStrategy)}
 
@@ -82,11 +75,10 @@ def test_what_a_layout_leaves_out_divides_nothing() -> None:
 
 
 def test_replicas_of_a_site_fill_racks() -> None:
-    """TP 2 with CP 6 in racks of 4 GPUs: three racks a replica, of which a rack has two CP ranks.
-
-    Three replicas at the largest site are nine racks, all of the same weights; TP 8 over two racks halves the group.
-    Experts over 8 GPUs: two replicas of one rack each stand side by side, so that three replicas take four racks.
-    """
+    """TP 2 with CP 6 in racks of 4 GPUs: three racks a replica, of which a rack has two CP ranks."""
+    # Three replicas at the largest site are nine racks, all of the same weights; TP 8 over two racks halves the
+    # group. Experts over 8 GPUs: two replicas of one rack each stand side by side, so that three replicas take four
+    # racks.
     wide = replace(STRATEGY, tensor_parallel=2, context_parallel=6, replicas_per_rack=1, data_parallel_by_site=(3, 2))
     assert (wide.racks_per_replica(4), wide.unit_racks(4), wide.group_racks(4)) == (3, 3, 9)
     assert (wide.gpus, wide.min_replicas, wide.data_parallel) == (5 * wide.pipeline_parallel * 12, 2, 5)

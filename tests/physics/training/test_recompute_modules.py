@@ -11,13 +11,7 @@ from training_toys import accelerator, layout, machine_of, precision_of, shape
 
 from planner.errors import InputError
 from planner.instance.instance import instance_sha256
-from planner.instance.workload import (
-    RECOMPUTE_MODULES,
-    Experts,
-    LatentAttention,
-    Model,
-    catalogue,
-)
+from planner.instance.workload import RECOMPUTE_MODULES, Experts, LatentAttention, Model, catalogue
 from planner.physics.training import layer_time, memory
 from planner.physics.training.collectives import layer_kinds, weights_of
 from planner.physics.training.memory import discarded_elements
@@ -92,11 +86,9 @@ def test_core_attention_alone_is_as_without_recompute(name: str) -> None:
 
 
 def test_what_modules_discard_by_hand() -> None:
-    """Of a gated FFN of f: its normed input, gate and product, and the activation's output, three in all.
-
-    Of two experts of width 24: what each receives and returns, 64 wide, two tensors and one of 24; and of attention in
-    4 heads, queries and keys of 16 and values of 9.
-    """
+    """Of a gated FFN of f: its normed input, gate and product, and the activation's output, three in all."""
+    # Of two experts of width 24: what each receives and returns, 64 wide, two tensors and one of 24; and of attention
+    # in 4 heads, queries and keys of 16 and values of 9.
     dense = discarded_elements(DENSE, ("mlp",), routed=False)
     assert (dense.common_inputs, dense.inputs, dense.others) == (H, WIDTH, 2 * WIDTH)
     act = discarded_elements(MIXED, ("moe_act",), routed=True, imbalance=1.5)
@@ -164,10 +156,8 @@ def test_layers_beside_whole_ones_keep_all_where_modules_are_named() -> None:
 
 @pytest.mark.parametrize(("softmax_width", "share"), [(0.0, 1 / 3), (16.0, (1 / 3 + 1) / 2)])
 def test_attention_in_fp8(softmax_width: float, share: float) -> None:
-    """FP8 reaches 0.75 of 2 TFLOP/s where 16 bits reach half of 1; exponentials of heads of 16 take as long as before.
-
-    Q, K and V are kept in a byte, and cast for it from two.
-    """
+    """FP8 reaches 0.75 of 2 TFLOP/s where 16 bits reach half of 1; exponentials of heads of 16 take as long."""
+    # Q, K and V are kept in a byte, and cast for it from two.
     off, on = (machine(DENSE, "fp8", softmax_width, fp8_attention=x) for x in (False, True))
     assert narrow_heads(on) / narrow_heads(off) == pytest.approx(share)
     before, after = ({o.name: o.seconds for o in layer_operations(m, SHAPE, routed=False).forward} for m in (off, on))
@@ -215,12 +205,9 @@ def test_switches_as_before_leave_an_instance_as_it_was() -> None:
 def test_dense_layers_take_as_long_however_experts_are_divided(name: str) -> None:
     """The shape by which front layers are timed once gives the times of each that has it, and their bytes."""
     m = machine(
-        MODELS[name],
-        overlaps=("experts",),
-        expert_overlap=0.9,
-        overlap_launch_seconds=10.0,
+        MODELS[name], overlaps=("experts",), expert_overlap=0.9, overlap_launch_seconds=10.0,
         expert_overlap_layouts="interleaved",
-    )
+    )  # fmt: skip
     for overlap, e in itertools.product((False, True), (1, 2, 4, 8)):
         own = replace(SHAPE, expert_parallel=e, experts_overlap=overlap)
         same = layer_time.dense_shape(own)

@@ -10,12 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.physics.training import schedule
-from planner.physics.training.schedule import (
-    Schedule,
-    chunk_sizes,
-    excess_seconds,
-    min_excess_seconds,
-)
+from planner.physics.training.schedule import Schedule, chunk_sizes, excess_seconds, min_excess_seconds
 
 Pass = tuple[str, int, int]  # F, B or W; the chunk on its device; the micro-batch
 SHAPES = [(p, m) for p in range(1, 7) for m in range(1, 2 * p + 4)]
@@ -154,10 +149,7 @@ def test_a_short_last_round_is_bounded(p: int, v: int, whole: int, data: st.Data
 @settings(max_examples=50, deadline=None)
 @given(st.integers(2, 5), st.integers(2, 3), st.data(), seconds, seconds)
 def test_longer_rounds_wait_for_nothing_and_keep_more(p: int, v: int, data: st.DataObject, f: int, b: int) -> None:
-    """Megatron-Core's rounds of n > p micro-batches lose no time if the last has p or more.
-
-    They keep (v-1)·(n-p) more chunks.
-    """
+    """Megatron-Core's rounds of n > p micro-batches lose no time if the last has p or more."""
     m = data.draw(st.integers(2 * p, 4 * p))
     n = next(n for n in range(p, m + 1) if m % n == 0 or m % n >= p)
     assert run_1f1b(p, v, m, (f, b, 0), rounds=n) == v * m * (f + b) + schedule.bubble_seconds("1f1b", p, v, f, b, 0, 0)
@@ -236,7 +228,6 @@ SECONDS = (0.1, 0.7, 0.3)  # of a layer forward, backward and recomputed: sums o
     ("layers", "chunks", "sizes"), [(6, 3, (2, 2, 2)), (7, 3, (3, 2, 2)), (8, 3, (3, 3, 2)), (2, 3, (1, 1, 0))]
 )
 def test_the_larger_chunks_come_first(layers: int, chunks: int, sizes: tuple[int, ...]) -> None:
-    """Chunks differ by one layer at the most."""
     assert chunk_sizes(layers, chunks) == sizes
 
 
@@ -250,7 +241,6 @@ def test_one_stage_waits_for_nothing(layers: int, recomputed: int) -> None:
 
 @pytest.mark.parametrize(("p", "v", "layers", "recomputed"), [(3, 1, 7, 2), (4, 2, 6, 4), (2, 3, 9, 0), (4, 2, 6, 0)])
 def test_chunks_that_are_alike_add_nothing(p: int, v: int, layers: int, recomputed: int) -> None:
-    """One chunk a stage, and chunks of as many layers and as many recomputed: exactly nothing is added."""
     for m in (1, 3, 7, 12):
         assert excess_seconds(p, v, m, layers, recomputed, SECONDS) == 0.0
 

@@ -107,10 +107,8 @@ class SharedStep:
     st.integers(1, 3), st.floats(0.05, 0.5), st.floats(0.05, 40),
 )  # fmt: skip
 def test_the_last_micro_batch_waits_for_a_ring_at_every_send(p, v, rounds, f, b, layers, share, ring) -> None:
-    """A step on shared NICs is later by the wait of each send that the schedule counts, and its rings by no more.
-
-    So the exchange that ends last takes its own time, and no other pass or micro-batch waits.
-    """
+    """A step on shared NICs is later by the wait of each send that the schedule counts, and its rings by no more."""
+    # So the exchange that ends last takes its own time, and no other pass or micro-batch waits.
     m, send = rounds * p, share * min(f, b)
     (alone, rings_alone), (shared, rings_shared) = (
         SharedStep(p, v, m, {"F": f, "B": b}, layers, send, ring, shared=x).run() for x in (False, True)

@@ -1,7 +1,5 @@
-"""The step of a layout, stage by stage and chunk by chunk: a second count of every part, over what a layer takes.
-
-Times of a layer, of a collective and of a schedule are tested elsewhere; here stands how a step is made of them.
-"""
+"""The step of a layout, stage by stage and chunk by chunk: a second count of every part, over what a layer takes."""
+# Times of a layer, of a collective and of a schedule are tested elsewhere; here stands how a step is made of them.
 
 import dataclasses
 from typing import Any
@@ -45,33 +43,21 @@ def strategies(draw: st.DrawFn) -> ParallelStrategy:
     full = draw(st.booleans())
     in_rack = max(1, 8 // (t * c))
     return ParallelStrategy(
-        tensor_parallel=t,
-        context_parallel=c,
-        pipeline_parallel=p,
-        data_parallel_by_site=draw(st.sampled_from([(4,), (2, 4), (6, 0), (2, 2, 2)])),
-        virtual_stages=v,
-        micro_batch=draw(st.integers(1, 2)),
-        micro_batches=p * draw(st.integers(1, 3)),
-        recompute="full" if full else "selective",
-        sequence_parallel=t > 1 and draw(st.booleans()),
-        zero_stage=draw(st.integers(0, 3)),
-        layers_per_stage=layers,
-        replicas_per_rack=draw(st.sampled_from(range(1, in_rack + 1))),
-        schedule="zb-h1" if zb else "1f1b",
-        stages_per_rack=1,
-        recomputed_layers_per_stage=tuple(draw(st.integers(0, n)) for n in layers) if full else (),
-    )
+        tensor_parallel=t, context_parallel=c, pipeline_parallel=p,
+        data_parallel_by_site=draw(st.sampled_from([(4,), (2, 4), (6, 0), (2, 2, 2)])), virtual_stages=v,
+        micro_batch=draw(st.integers(1, 2)), micro_batches=p * draw(st.integers(1, 3)),
+        recompute="full" if full else "selective", sequence_parallel=t > 1 and draw(st.booleans()),
+        zero_stage=draw(st.integers(0, 3)), layers_per_stage=layers,
+        replicas_per_rack=draw(st.sampled_from(range(1, in_rack + 1))), schedule="zb-h1" if zb else "1f1b",
+        stages_per_rack=1, recomputed_layers_per_stage=tuple(draw(st.integers(0, n)) for n in layers) if full else (),
+    )  # fmt: skip
 
 
 CONDITIONS = st.builds(
-    Conditions,
-    pipeline_send_slowdown=st.sampled_from([1.0, 1.5, 3.0]),
-    allreduce_slowdown=st.sampled_from([1.0, 2.0]),
-    wan_gbps=st.sampled_from([None, 1e-7, 1e-6]),
-    wan_rtt_ms=st.sampled_from([0.0, 400.0]),
-    wan_round_trips=st.sampled_from([1.0, 2.0]),
-    transport_slowdown=st.sampled_from([1.0, 1.25]),
-)
+    Conditions, pipeline_send_slowdown=st.sampled_from([1.0, 1.5, 3.0]), allreduce_slowdown=st.sampled_from([1.0, 2.0]),
+    wan_gbps=st.sampled_from([None, 1e-7, 1e-6]), wan_rtt_ms=st.sampled_from([0.0, 400.0]),
+    wan_round_trips=st.sampled_from([1.0, 2.0]), transport_slowdown=st.sampled_from([1.0, 1.25]),
+)  # fmt: skip
 
 
 class Layer:
@@ -238,11 +224,9 @@ def test_memory_of_every_stage(s: ParallelStrategy) -> None:
 
 @pytest.mark.parametrize(("zero", "replicas", "c"), [(0, 4, 1), (1, 4, 1), (2, 4, 2), (3, 2, 2)])
 def test_state_of_shared_weights_and_experts(zero: int, replicas: int, c: int) -> None:
-    """Weights of 2 bytes, gradients of 4, optimiser of 12, each divided from its stage on, with the framework's copies.
-
-    Three layers of shared weights and two ends are sharded over replicas and CP ranks; their experts, on as many GPUs
-    as the expert group has, over the others: replicas·c GPUs of which 4 hold one set.
-    """
+    """Weights of 2 bytes, gradients of 4, optimiser of 12, each divided from its stage on, the framework's copies."""
+    # Three layers of shared weights and two ends are sharded over replicas and CP ranks; their experts, on as many
+    # GPUs as the expert group has, over the others: replicas·c GPUs of which 4 hold one set.
     model = TOY.model_copy(update={"experts": Experts(count=8, per_token=2, ffn=8)})
     m = machine(model=model, buffer_bytes_per_parameter=1.5, sharded_buffer_bytes_per_parameter=0.5)
     s = shape(recompute="selective", c=c, e=4)
@@ -262,11 +246,9 @@ def test_state_of_shared_weights_and_experts(zero: int, replicas: int, c: int) -
 
 
 def test_keys_and_values_by_hand() -> None:
-    """Two sequences of 4 tokens, 2·2 heads of 4 elements, of 3 bytes, over two TP ranks: 2·4·16/2·3 = 192 bytes.
-
-    Over two racks of 8 GPUs, of which each holds 4 of 8 CP ranks, a NIC of 10 B/s at half its rate carries the 48 B of
-    its share: half of the 96 B that two racks exchange, in 2 s of latency and 24/5 s.
-    """
+    """Two sequences of 4 tokens, 2·2 heads of 4 elements, of 3 bytes, over two TP ranks: 2·4·16/2·3 = 192 bytes."""
+    # Over two racks of 8 GPUs, of which each holds 4 of 8 CP ranks, a NIC of 10 B/s at half its rate carries the 48 B
+    # of its share: half of the 96 B that two racks exchange, in 2 s of latency and 24/5 s.
     m = machine(precision=machine().precision.model_copy(update={"collective_bytes": 3}))
     s = shape(2, b=2, recompute="selective", c=8)
     assert collectives.keys_and_values_bytes(m, s) == 192
@@ -283,10 +265,8 @@ def test_a_name_left_in_the_catalogue_is_refused() -> None:
 
 @pytest.mark.parametrize(("t", "e"), [(1, 1), (2, 1), (4, 4), (2, 8)])
 def test_sites_exchange_every_gradient_of_a_stage_once(t: int, e: int) -> None:
-    """However its GPUs divide them: 3 layers of 12·8² weights, 4·8² of attention and 8 experts of 2·8·8, or an end.
-
-    Beside them a router of 8·8 weights in each routed layer; an embedding has 16·8, a gradient 4 bytes.
-    """
+    """However its GPUs divide them: 3 layers of 12·8² weights, 4·8² of attention and 8 experts of 2·8·8, or an end."""
+    # Beside them a router of 8·8 weights in each routed layer; an embedding has 16·8, a gradient 4 bytes.
     s = shape(t, recompute="selective", e=e)
     experts = TOY.model_copy(update={"experts": Experts(count=8, per_token=2, ffn=8)})
     for model, layer in ((TOY, 12 * 64), (experts, 4 * 64 + 8 * 2 * 64 + 64)):
@@ -298,10 +278,8 @@ def test_sites_exchange_every_gradient_of_a_stage_once(t: int, e: int) -> None:
 
 @pytest.mark.parametrize("t", [1, 2])
 def test_products_of_latent_attention(t: int) -> None:
-    """Down to ranks of 6 and 5, with 3 of position, up to two heads of 4 + 3 and of 4 + 7: 2 FLOP a weight.
-
-    A TP rank has its part of the heads and all of what leads down to them. The projection takes heads of 7.
-    """
+    """Down to ranks of 6 and 5, with 3 of position, up to two heads of 4 + 3 and of 4 + 7: 2 FLOP a weight."""
+    # A TP rank has its part of the heads and all of what leads down to them. The projection takes heads of 7.
     latent = LatentAttention(q_rank=6, kv_rank=5, head_nope=4, head_rope=3, head_value=7)
     m = machine(model=TOY.model_copy(update={"latent_attention": latent}))
     s = shape(t, recompute="selective")

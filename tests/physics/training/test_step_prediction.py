@@ -27,10 +27,8 @@ from planner.physics.training.step_prediction import least_first_stage, least_la
 
 
 def run(p: int, v: int, m: int, seconds: Callable[[int, str, int], float]) -> dict[Pass, float]:
-    """Run the passes in order, each as soon as what it needs is there.
-
-    Return when each ends, by kind, place in the pipeline and micro-batch.
-    """
+    """Run the passes in order, each as soon as what it needs is there."""
+    # Return when each ends, by kind, place in the pipeline and micro-batch.
     done: dict[Pass, float] = {}
     queues, clock, at = [interleaved(p, v, m, i, padded=v > 1) for i in range(p)], [0.0] * p, [0] * p
     while any(a < len(q) for a, q in zip(at, queues, strict=True)):
@@ -59,10 +57,7 @@ def chunks(layers: int, v: int) -> list[int]:
 
 
 def by_formula(p: int, v: int, m: int, most: int, f: float, b: float) -> float:
-    """Seconds by the formulas: the slowest stage for each effective micro-batch.
-
-    The largest chunk on every other stage, and the excess.
-    """
+    """Seconds by the formulas: the slowest stage for each effective micro-batch."""
     whole = float(schedule.effective_micro_batches(m, p, v)) * most * (f + b) + (p - 1) * -(-most // v) * (f + b)
     return whole + schedule.excess_seconds(p, v, m, most, 0, (f, b, f))
 
@@ -94,10 +89,7 @@ def test_the_excess_is_bounded_from_below(p, v, more, rounds, data, f, b) -> Non
 @settings(max_examples=50, deadline=None)
 @given(st.integers(2, 6), st.integers(1, 3), st.integers(1, 17), st.data(), st.integers(1, 9), st.integers(1, 9))
 def test_unequal_stages_take_no_longer_than_the_largest_everywhere(p, v, m, data, f, b) -> None:
-    """A pipeline of unequal stages, or with a short last round.
-
-    Takes no longer than the formulas say of its largest stage.
-    """
+    """Unequal stages, or a short last round, take no longer than the formulas say of the largest stage."""
     layers = [data.draw(st.integers(v, v + 4)) for _ in range(p)]
     m = m if v == 1 else max(m, p)
     assert finish(p, v, m, [chunks(n, v) for n in layers], f, b) <= by_formula(p, v, m, max(layers), f, b) * (1 + 1e-12)
@@ -118,10 +110,7 @@ def test_stages_queue_on_shared_links(items: int, service: float, spacing: float
     ("p", "v", "m", "service"), [(4, 1, 8, 3.0), (4, 3, 12, 9.0), (6, 2, 12, 1.0), (3, 2, 6, 20.0)]
 )
 def test_the_queue_covers_interleaved_chunks(p: int, v: int, m: int, service: float) -> None:
-    """Chunks exchanged as their last backward passes end are done no later than the formula says.
-
-    Beside the exchange of one.
-    """
+    """Chunks exchanged as their last backward passes end are done no later than the formula says."""
     f, b = 1.0, 2.0
     done = run(p, v, m, lambda _, kind, __: f if kind == "F" else b)
     ends = [t for (kind, _, k), t in done.items() if kind == "B" and k == m - 1]
@@ -259,20 +248,15 @@ def ring(element_bytes: int, weights: int = WEIGHTS) -> float:
     ids=["0", "1", "2", "3"],
 )
 def test_each_micro_batch_pays_for_its_gathers(zero: int, each: float, end: float) -> None:
-    """With passes of no length every layer and micro-batch shows ZeRO-2's sums, and ZeRO-3's two gathers beside.
-
-    The embedding, which belongs to no layer, is gathered once a micro-batch and its gradient reduced once.
-    """
+    """With passes of no length every layer and micro-batch shows ZeRO-2's sums, and ZeRO-3's two gathers beside."""
+    # The embedding, which belongs to no layer, is gathered once a micro-batch and its gradient reduced once.
     conditions = Conditions(pipeline_send_slowdown=1.0, allreduce_slowdown=1.0)
     found = step_prediction.step_breakdown(machine(), conditions, strategy(zero))
     assert found["sharding"] == pytest.approx(MICRO_BATCHES * (LAYERS * each + end), rel=1e-6)
 
 
 def test_what_a_framework_cannot_run() -> None:
-    """A framework without ZeRO-3, or with it only where there is no pipeline, says so; one that states nothing has all.
-
-    The message has what it has.
-    """
+    """A framework without ZeRO-3, or with it only where there is no pipeline, says so; one without a word has all."""
     assert list(unsupported(machine().software, strategy(3))) == []
     old = machine(zero_stages=[1, 0]).software
     assert list(unsupported(old, strategy(3))) == ["zero_stage 3: toy has ZeRO stages 0, 1"]
@@ -280,7 +264,6 @@ def test_what_a_framework_cannot_run() -> None:
 
 
 def test_stages_under_pipelines_must_be_stages() -> None:
-    """ZeRO stages under pipelines that there are not without, or interleaving without pipelines, are refused."""
     with pytest.raises(ValueError, match=r"pipelined_zero_stages must be among zero_stages \(3 is not\)"):
         machine(zero_stages=[0, 1], pipelined_zero_stages=[0, 3])
     with pytest.raises(ValueError, match='parallelism has "interleaved" and not "pipeline"'):

@@ -64,9 +64,7 @@ def chrome(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     "size", [PHONE, (768, 1024), (1024, 800), DESKTOP], ids=["phone", "tablet", "small", "desktop"]
 )
 @pytest.mark.parametrize("name", ["one", "two", "three", "rich", "failing", "plot"])
-def test_silent_still_and_not_too_wide(
-    chrome: Browser, pages: dict[str, Path], name: str, size: tuple[int, int], tmp_path: Path
-) -> None:
+def test_silent_still_and_not_too_wide(chrome, pages, name, size, tmp_path):
     """The console stays empty, nothing but the page is asked for, no content is wider than the screen, some is seen."""
     chrome.open(pages[name], size)
     assert chrome.complaints() == []
@@ -137,11 +135,9 @@ def test_no_table_scrolls_sideways_on_a_phone(chrome: Browser, pages: dict[str, 
 
 @pytest.mark.parametrize(("name", "least"), [("rich", 6), ("failing", 5)])
 def test_room_under_pictures_is_filled(chrome: Browser, pages: dict[str, Path], name: str, least: int) -> None:
-    """On a desktop the left column of a part with tables beside its pictures reaches as far down as its tables allow.
-
-    It ends above the right one by less than the first of the right one's tables is high: else that would lie under the
-    pictures.
-    """
+    """On a desktop the left column of a part with tables by its pictures reaches as far down as its tables allow."""
+    # It ends above the right one by less than the first of the right one's tables is high: else that would lie under
+    # the pictures.
     chrome.open(pages[name], DESKTOP)
     script = """
 [...document.querySelectorAll('.flow')].map(flow => {
@@ -178,9 +174,7 @@ def test_dark_and_print(chrome: Browser, pages: dict[str, Path]) -> None:
 
 @pytest.mark.parametrize("size", [(1400, 900), (400, 860)], ids=["desktop", "phone"])
 @pytest.mark.parametrize("name", ["one", "three", "rich", "failing"])
-def test_names_in_drawings_never_overprint(
-    chrome: Browser, pages: dict[str, Path], name: str, size: tuple[int, int]
-) -> None:
+def test_names_in_drawings_never_overprint(chrome, pages, name, size):
     """No text of a drawing lies on another, and none is cut off at its edge."""
     chrome.open(pages[name], size)
     assert chrome.value("document.querySelectorAll('svg text').length") > 20

@@ -19,27 +19,19 @@ from planner.report.statements.training import STEP_PARTS
 RECT = re.compile(r'<rect x="([\d.]+)" y="([\d.]+)" width="([\d.]+)" height="([\d.]+)" class="(\w+)"><title>([^<]*)<')
 SCHEDULES = st.fixed_dictionaries(
     {
-        "pipeline_parallel": st.integers(1, 300),
-        "virtual_stages": st.integers(1, 8),
-        "per_stage": st.integers(1, 9),
-        "bubble": st.floats(0, 9),
-        "gemm": st.floats(0.1, 9),
-        "tail": st.floats(0, 2),
+        "pipeline_parallel": st.integers(1, 300), "virtual_stages": st.integers(1, 8), "per_stage": st.integers(1, 9),
+        "bubble": st.floats(0, 9), "gemm": st.floats(0.1, 9), "tail": st.floats(0, 2),
     }
-)
+)  # fmt: skip
 
 
 def layout_of(x: dict[str, float]) -> LayoutPlan:
     """Return the worked layout with other counts and parts of its step."""
     own, stages = small().layout, int(x["pipeline_parallel"])
     parts = {
-        "gemm": x["gemm"],
-        "tensor_parallel": x["gemm"] / 4,
-        "pipeline_bubble": x["bubble"] if stages > 1 else 0.0,
-        "chunk_wait": x["bubble"] / 8 if stages > 1 else 0.0,
-        "data_parallel": x["tail"],
-        "optimizer": x["tail"] / 3,
-    }
+        "gemm": x["gemm"], "tensor_parallel": x["gemm"] / 4, "pipeline_bubble": x["bubble"] if stages > 1 else 0.0,
+        "chunk_wait": x["bubble"] / 8 if stages > 1 else 0.0, "data_parallel": x["tail"], "optimizer": x["tail"] / 3,
+    }  # fmt: skip
     metrics = own.metrics.model_copy(update={"breakdown_seconds": parts, "step_seconds": sum(parts.values())})
     counts = {"layers_per_stage": (int(x["per_stage"]),) * stages, "pipeline_parallel": stages}
     return own.model_copy(update={"metrics": metrics, "virtual_stages": int(x["virtual_stages"]), **counts})
@@ -217,7 +209,6 @@ def test_bars_of_days_are_coloured_by_what_they_are() -> None:
 
 
 def test_a_part_below_zero_counts_in_the_sum_alone() -> None:
-    """A bar with a part below zero stays inside the drawing and shows the sum of all parts."""
     shades = {"a": "c0", "b": "c1", "c": "c2"}
     svg = stacked("A bar", [("row", {"a": 0.8, "b": 0.4, "c": -0.2}, None)], shades, "{:.2f}".format)
     marks = [(float(x), float(w)) for x, _, w, *_ in RECT.findall(svg)]
@@ -226,7 +217,6 @@ def test_a_part_below_zero_counts_in_the_sum_alone() -> None:
 
 
 def test_long_names_are_cut_before_figures() -> None:
-    """A name leaves room for the figure in its line."""
     svg = stacked("A bar", [("n" * 90, {"a": 1.0}, None)], {"a": "c0"}, "{:.2f}".format)
     assert re.search(r">n{20,60}…</text>", svg)
 

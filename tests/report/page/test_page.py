@@ -33,13 +33,9 @@ def with_curve(at: int = 1, **changes: Any) -> Plan:
 
 
 PLANS: dict[str, Callable[[], Plan]] = {
-    "small": small,
-    "rich": rich,
-    "restart": lambda: failing("restart"),
-    "failing": lambda: failing("restart", "warm-spares", "elastic"),
-    "none": infeasible,
-    "curve": with_curve,
-}
+    "small": small, "rich": rich, "restart": lambda: failing("restart"),
+    "failing": lambda: failing("restart", "warm-spares", "elastic"), "none": infeasible, "curve": with_curve,
+}  # fmt: skip
 
 
 class Figures(HTMLParser):
@@ -103,7 +99,6 @@ def test_the_first_screen() -> None:
 
 
 def test_a_plan_that_is_not_verified_says_so_first() -> None:
-    """Before its verdict; one that is verified has no such word."""
     assert "NOT VERIFIED" not in page_of(small())
     wrong = Violation(rule="bill", message="stated $2, recomputed $3")
     plan = small().model_copy(update={"verified": False, "violations": (wrong,)})
@@ -127,7 +122,6 @@ def test_every_figure_is_the_plans(name: str) -> None:
 
 
 def test_shown_text_agrees_with_the_value() -> None:
-    """What is read beside a value is that value, rounded."""
     html = page_of(small())
     for value, text in re.findall(r'<data data-path="cost\.[^"]+_usd[^"]*" value="([^"]+)">([^<]+)</data>', html):
         assert text.removesuffix(" a year") == money(float(value))
@@ -153,7 +147,6 @@ def test_page_asks_for_nothing(name: str) -> None:
 
 
 def test_same_plan_same_page() -> None:
-    """The page depends on the plan and the date alone."""
     assert page_of(small()) == page_of(small())
     assert report_page([("a", small())], date(2027, 1, 2)).count("2 January 2027") == 1
 

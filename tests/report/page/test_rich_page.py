@@ -16,11 +16,8 @@ def test_the_parts_of_the_argument_in_order() -> None:
     titles = re.findall("<h3>([^<]+)</h3>", page_of(rich()))
     asked = ["What is built", "Risks", "Where", "How a step runs", "Days, money and power", "Fabric"]
     assert [x for x in titles if x != "Limits"] == [
-        *asked,
-        "Years that may come",
-        "The best model for the deadline",
-        "In full",
-    ]
+        *asked, "Years that may come", "The best model for the deadline", "In full",
+    ]  # fmt: skip
 
 
 def test_shares_of_the_ideal_fill_the_bar() -> None:

@@ -8,16 +8,7 @@ from failing_plan import failing
 from page_cases import infeasible
 from worked_plan import edited, small
 
-from planner.report.page.charts import (
-    CURVE_LEFT,
-    CURVE_TOP,
-    WIDTH,
-    ChartAxis,
-    ChartLine,
-    curve,
-    even_marks,
-    waterfall,
-)
+from planner.report.page.charts import CURVE_LEFT, CURVE_TOP, WIDTH, ChartAxis, ChartLine, curve, even_marks, waterfall
 from planner.report.page.page import stops
 from planner.report.statements.training import DaysPart
 
@@ -32,7 +23,6 @@ def test_without_failures_there_is_no_chart() -> None:
 
 
 def test_parts_below_zero_go_back() -> None:
-    """A bar of a part below zero ends to the left, inside the drawing."""
     svg = waterfall(
         "bars", [(DaysPart("a", 10), "c0"), (DaysPart("b", -4), "c1"), (DaysPart("s", 6, True), "rest")], str
     )
@@ -69,7 +59,6 @@ def _height_above(line: list[tuple[float, ...]], x: float, y: float) -> float:
 
 
 def test_without_checkpoints_there_is_no_chart_of_intervals() -> None:
-    """A plan that writes no checkpoint has the other chart alone."""
     pictures = stops(edited(failing("elastic"), reliability__checkpoint_interval_seconds=None))
     assert [p.svg.split("<title>")[1][:25] for p in pictures] == ["Time that trains by spare"]
 

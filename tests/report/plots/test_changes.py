@@ -82,7 +82,6 @@ def test_csv_rows(tmp_path: Path) -> None:
 
 
 def test_unknown_path_is_answered_with_the_nearest() -> None:
-    """A path that no row has names the right one."""
     with pytest.raises(
         InputError, match=r"-y days_to_train: no row has this figure; did you mean layout\.metrics\.days_to_train\?"
     ):
@@ -129,25 +128,17 @@ def test_quantities(path: str, value: object, expected: str) -> None:
 
 
 def test_names() -> None:
-    """Names are plain words with their unit."""
     assert label(X) == "budget (USD)"
     assert label("sites.facility_mw") == "facility (MW)"
     assert label("layout.zero_stage") == "ZeRO stage"
     assert label("cost.capex_usd.racks") == "racks (USD)"
     assert label("sites.racks") == "racks"
     assert [short(x) for x in (0, 99_999, 250_000, 1.25, 3.2e12, True, None)] == [
-        "0",
-        "99,999",
-        "250K",
-        "1.25",
-        "3.2T",
-        "True",
-        "none",
-    ]
+        "0", "99,999", "250K", "1.25", "3.2T", "True", "none",
+    ]  # fmt: skip
 
 
 def test_broken_parquet_is_named(tmp_path: Path) -> None:
-    """A file that only claims to be Parquet is refused by name."""
     (tmp_path / "rows.parquet").write_text("no table")
     with pytest.raises(InputError, match=r"rows\.parquet: cannot be read as Parquet"):
         read_rows(tmp_path / "rows.parquet")

@@ -19,13 +19,10 @@ from matplotlib.text import Text
 ROWS = [flattened(row(billions, factor)) for billions in range(20, 201, 10) for factor in (1.3, 1.1)]
 FACTOR = "hardware.facility_overhead_factor"
 REQUESTS = [
-    PlotRequest(X, Y),
-    PlotRequest(X, Y, log="xy"),
-    PlotRequest(X, Y, color=FACTOR),
-    PlotRequest(X, Y, facet=FACTOR),
+    PlotRequest(X, Y), PlotRequest(X, Y, log="xy"), PlotRequest(X, Y, color=FACTOR), PlotRequest(X, Y, facet=FACTOR),
     PlotRequest(X, Y, log="y", color="layout.tensor_parallel"),
     PlotRequest("cost.total_usd", Y, color="cost.total_usd"),
-]
+]  # fmt: skip
 
 
 def overprinted(figure: Any) -> list[tuple[str, ...]]:
@@ -58,7 +55,6 @@ def test_plots_of_sweeps(request_: PlotRequest) -> None:
 @pytest.mark.parametrize("name", ["plot_step", "plot_memory", "plot_cost", "plot_sites"])
 @pytest.mark.parametrize("plan", [small(), failing("elastic")], ids=["worked", "failing"])
 def test_plots_of_a_plan(name: str, plan: Any) -> None:
-    """On axes of their own the four plots of a plan have room for every name."""
     figure = getattr(plan, name)().get_figure()
     assert overprinted(figure) == []
     pyplot.close("all")

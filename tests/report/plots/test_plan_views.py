@@ -43,7 +43,6 @@ def test_the_summary_is_that_of_the_command(plan: planner.Plan, none: planner.Pl
 
 
 def test_html_has_every_line_of_the_summary_escaped() -> None:
-    """Each line of the summary stands in the table, and a name with angle brackets is no tag."""
     i = toy(5, sites=2, forced=True)
     plan = stored(i.model_copy(update={"name": "<b>x</b> & y"}))
     text = plan._repr_html_()
@@ -106,9 +105,7 @@ def test_a_plan_without_the_section_is_refused(name: str, none: planner.Plan) ->
 @pytest.mark.parametrize(
     ("call", "package", "extra"), [("to_frame", "pandas", "frames"), ("plot_step", "matplotlib", "plot")]
 )
-def test_a_missing_package_is_named_with_its_remedy(
-    call: str, package: str, extra: str, plan: planner.Plan, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_package_is_named_with_its_remedy(call, package, extra, plan, monkeypatch):
     """Where pandas or matplotlib is not installed the error names it and the extra that brings it."""
     load = builtins.__import__
 
@@ -131,7 +128,6 @@ def test_versions(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_view_that_no_layer_provides_is_a_defect() -> None:
-    """A plan alone, without the layers above it, names the view that is missing."""
     with pytest.raises(InternalError, match="no layer provides"):
         view("no_such_view")
 

@@ -83,7 +83,6 @@ def test_mistakes_are_named(tmp_path: Path, options: dict[str, str], problem: st
 
 
 def test_without_matplotlib_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where matplotlib is not installed, the message says which extra has it."""
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(InputError, match="install the extra `plot`"):
         plot(written(tmp_path), X, Y, tmp_path / "a.svg", None, None, "", "min-min")

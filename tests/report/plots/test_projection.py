@@ -18,11 +18,8 @@ def test_albers_keeps_areas(latitude: float) -> None:
     """A small square of latitude and longitude covers its area on the sphere."""
     d = 0.01
     corners = [
-        albers(latitude, -80),
-        albers(latitude, -80 + d),
-        albers(latitude + d, -80 + d),
-        albers(latitude + d, -80),
-    ]
+        albers(latitude, -80), albers(latitude, -80 + d), albers(latitude + d, -80 + d), albers(latitude + d, -80),
+    ]  # fmt: skip
     area = abs(sum(a[0] * b[1] - b[0] * a[1] for a, b in zip(corners, [*corners[1:], corners[0]], strict=True))) / 2
     assert area == pytest.approx(math.radians(d) ** 2 * math.cos(math.radians(latitude + d / 2)), rel=1e-5)
 
