@@ -15,6 +15,7 @@ import typer.testing
 
 QUICK_CASES = 4  # of a test over seeds in the quick tier, always the same ones
 CASES = 6  # of a test over seeds in both tiers; scripts/verify/all_seeds.py has the others
+MADE_CASES = 2 * CASES  # of them: some are dear, and other parameters take turns
 OF_A_TERMINAL = "COLUMNS", "LINES", "FORCE_COLOR"  # they change how wide and how coloured a command prints
 MAX_CPU_SECONDS = 2.0  # of a quick test, with the processes that it starts; tiers.py leaves half of it for noise
 NOISE = 3.0  # times as much on a loaded machine, or where no test before has filled what a worker keeps
@@ -41,6 +42,18 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     # Typer makes all commands anew for each that is run: a third of what a small one takes.
     typer.main.get_command = typer.testing._get_command = cache(typer.main.get_command)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Make only the first cases of a test over seeds, from which both tiers have theirs: making all takes seconds."""
+    if tiers.ALL in os.environ:
+        return
+    marks = metafunc.definition.own_markers
+    for i, mark in enumerate(marks):
+        if mark.name == "parametrize" and mark.args[0] == "seed" and len(mark.args) > 1:
+            few = list(mark.args[1])[:MADE_CASES]
+            marks[i] = pytest.mark.parametrize("seed", few, **mark.kwargs).mark
 
 
 @pytest.hookimpl(tryfirst=True)
