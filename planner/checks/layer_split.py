@@ -90,7 +90,7 @@ class PipelineSplits(ColumnTimes):
         space, fewest = self.cut.space, int(self.micro_batches[0])
         counts, stages = schedule.PipelineCounts(self.p, self.v, fewest), np.arange(self.p)[:, None]
         layers = memory.StageLayers(stage=stages, layers=self.sizes[None, :], recomputed=recomputed, front=self._front)
-        d, zero, cut = int(self.ranges.min_replicas), self.zero_stage, self.cut
+        d, zero, cut = int(np.minimum(self.ranges.min_replicas, self.site_replicas)), self.zero_stage, self.cut
         how: dict[str, Any] = {"zero_stage": zero, "replicas": d, "order": cut.schedule}
         parts = memory.memory_by_part(cut.machine, cut.shape, counts, layers, **how)
         return sum(parts.values()) / (space.memory_limit * (1 + ROUNDING))

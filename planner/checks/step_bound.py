@@ -85,6 +85,11 @@ class ColumnTimes:
         """Seconds of one layer and micro-batch, with the ZeRO traffic that compute does not hide."""
         return step_prediction.sharded_times(self.pipeline, self.group)
 
+    @cached_property
+    def site_replicas(self) -> Ints:
+        """Bound the replicas of one site, which alone share their state."""
+        return np.asarray(self.cut.space.site_racks // self.ranges.block_racks * self.ranges.block_replicas)
+
     @property
     def inside(self) -> Any:
         """Whether all stages are in one rack."""
@@ -104,11 +109,6 @@ class StepTimeBound(ColumnTimes):
     def part(self, which: Any) -> "StepTimeBound":
         """Return the floors of some ranges."""
         return replace(self, ranges=self.ranges.part(which))
-
-    @cached_property
-    def site_replicas(self) -> Ints:
-        """Bound the replicas of one site."""
-        return np.asarray(self.cut.space.site_racks // self.ranges.block_racks * self.ranges.block_replicas)
 
     @cached_property
     def layers(self) -> Floats:
@@ -248,7 +248,7 @@ class StepTimeBound(ColumnTimes):
     def _most_layers(self, some: Ints, stage: Ints, seconds: Floats, *, every: bool) -> Floats:
         """Return the layers but front ones that stages hold at most; with embeddings and head if it is `every` one."""
         cut, machine, shape, order = self.cut, self.cut.machine, self.cut.shape, self.cut.schedule
-        replicas = np.minimum(self.ranges.max_replicas, self.site_replicas)  # of a site, which alone share their state
+        replicas = np.minimum(self.ranges.max_replicas, self.site_replicas)
         arrays = (self.ranges.p, self.ranges.v, self.ranges.min_micro_batches, replicas, self.send)
         spread = (np.asarray(array + 0 * self.ranges.p)[some, None] for array in (*arrays, self.sharded.layer_seconds))
         p, v, m, d, send, layer = spread

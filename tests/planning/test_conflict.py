@@ -63,6 +63,13 @@ def test_memory_that_holds_no_layer_is_named(how: dict[str, Any]) -> None:
     assert (plan.status, rules(plan)) == ("infeasible", ("memory",))
 
 
+def test_the_checker_shares_state_within_a_site_too() -> None:
+    """Three racks at each of two sites hold no model that six at one would; the checker finds no column either."""
+    i = toy(33, sites=2, forced=True)
+    plan = solved(i.model_copy(update={"pins": {"layout.zero_stage": i.pins["layout.zero_stage"]}}))
+    assert (plan.status, plan.violations) == ("infeasible", ())
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("headroom_mw", [0.1, 0.15])
 def test_sites_of_few_nodes_have_an_answer(headroom_mw: float) -> None:
