@@ -63,6 +63,7 @@ def test_memory_that_holds_no_layer_is_named(how: dict[str, Any]) -> None:
     assert (plan.status, rules(plan)) == ("infeasible", ("memory",))
 
 
+@pytest.mark.slow
 def test_the_checker_shares_state_within_a_site_too() -> None:
     """Three racks at each of two sites hold no model that six at one would; the checker finds no column either."""
     i = toy(33, sites=2, forced=True)
