@@ -115,7 +115,7 @@ class Sites:
         """Bound from below the total km of the routes between all pairs of `sites` sites, no two farther than a trip.
 
         It is infinite where none are so near. Of many groups each route is at least one of the shortest of its ends.
-        `racks`: those of each site, if known; groups without a site of room for each are left out.
+        `racks`: those of each site, if known; groups that no plan has, or without room for each, are left out.
         """
         if sites < 2:
             return 0.0
@@ -129,7 +129,8 @@ class Sites:
     def _groups(self, sites: int, racks: tuple[int, ...]) -> tuple[Floats, Floats]:
         """Return longest round trips between sites of a group, ascending, and the least km of groups up to each."""
         pins, rules = self.data.pins, model.rules_without()
-        alone = pins.racks is None and not pins.racks_by_site and not self.data.grid.rules.soft  # no others are open
+        # Where the parts are known no others are open.
+        alone = bool(racks) and pins.racks is None and not pins.racks_by_site and not self.data.grid.rules.soft
         names = {x: i for i, x in enumerate(self.data.candidates)}
         km, trips = (np.full((len(names), len(names)), np.inf) for _ in range(2))
         longest = max(self.rtts_ms(), default=-math.inf)

@@ -142,7 +142,7 @@ def test_the_shortest_routes_of_some_sites(monkeypatch: pytest.MonkeyPatch) -> N
         for group in itertools.combinations(names, count):
             pairs = [p for p in kept if set(p) <= set(group)]
             fits = not large or max(room[x] for x in group) >= int(middle)
-            fits &= count > 2 or not any(barred(*p) for p in pairs)
+            fits &= not large or count > 2 or not any(barred(*p) for p in pairs)
             if fits and all(p not in sites.data.disconnected and sites.data.rtt_ms(p) <= rtt for p in pairs):
                 least = min(least, sum(kept[p] for p in pairs))
         assert sites.min_routes_km(count, rtt, racks) == pytest.approx(least)
