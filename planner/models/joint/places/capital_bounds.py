@@ -89,11 +89,9 @@ class CapitalBounds:
         return float(self._lower_bounds(rtt)[waves])
 
     def _lower_bounds(self, rtt: float) -> Floats:
-        """Bound the capital without fabrics from below by the number of wavelengths.
-
-        The shortest route's fibre, or what the sites returned. What sites cost at n wavelengths they cost at fewer
-        but for at most the longest route's fibre, and at more by the shortest's.
-        """
+        """Bound the capital without fabrics from below by the number of wavelengths."""
+        # The shortest route's fibre, or what the sites returned. What sites cost at n wavelengths they cost at fewer
+        # but for at most the longest route's fibre, and at more by the shortest's.
         q, sites, count = self.shape_problem, self.shape_problem.world.sites, len(self.shape_problem.shape.blocks)
         known = float(q.site_bounds_by_rtt[q.rtts_ms.index(rtt)])
         if sites is None or not q.several:
@@ -112,10 +110,8 @@ class CapitalBounds:
         return self.floor_tables[rtt][1]
 
     def _elsewhere(self, n: int, rtt: float, usd: float) -> Floats:
-        """Bound the capital by number of wavelengths, given its bound `usd` at n wavelengths and a round trip.
-
-        The bounds hold at that round trip or shorter ones.
-        """
+        """Bound the capital by number of wavelengths, given its bound `usd` at n wavelengths and a round trip."""
+        # The bounds hold at that round trip or shorter ones.
         sites = self.shape_problem.world.sites
         if sites is None or not self.shape_problem.several:
             return np.array([usd])
@@ -127,11 +123,9 @@ class CapitalBounds:
         return np.asarray(np.where(np.arange(len(near)) >= n, usd + near - near[n], usd + far - far[n]))
 
     def _refused_at(self, n: int, rtt: float, usd: float) -> Floats:
-        """Bound the capital by number of wavelengths, given that sites cost `usd` at n wavelengths and a round trip.
-
-        Designed fibre of more wavelengths may carry less of other traffic, so that one price bounds no other; with WAN
-        gateways it does not bound that of fewer wavelengths, which take fewer ports.
-        """
+        """Bound the capital by number of wavelengths, given that sites cost `usd` at n wavelengths and a round trip."""
+        # Designed fibre of more wavelengths may carry less of other traffic, so that one price bounds no other; with
+        # WAN gateways it does not bound that of fewer wavelengths, which take fewer ports.
         world, numbers = self.shape_problem.world, np.arange(len(self.shape_problem.min_fibre_usd))
         network = world.problem.instance.network
         if world.sites is None or not self.shape_problem.several:

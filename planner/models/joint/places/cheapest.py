@@ -140,10 +140,8 @@ class CheapestSearch(FastestSearch):
         return []
 
     def _later(self, c: SlowdownChoice) -> SlowdownChoice | None:
-        """Return the same slowdowns with the wavelengths that come next: those that allow a longer round trip.
-
-        Where the fibre is designed, the next of all: more wavelengths may carry less of other traffic.
-        """
+        """Return the same slowdowns with the wavelengths that come next: those that allow a longer round trip."""
+        # Where the fibre is designed, the next of all: more wavelengths may carry less of other traffic.
         prices = self._prices
         if prices is not None and not prices.exact:
             more = self._wavelengths[self._wavelengths > c.waves]
@@ -235,10 +233,8 @@ class CheapestSearch(FastestSearch):
         return self.all_prices.setdefault(parts, Prices(sites=sites, parts=parts))
 
     def _parts_without_fabric(self) -> tuple[SitePart, ...]:
-        """Return parts whose fabrics cost nothing and draw the least of any that may be built.
-
-        They are the same for every column with as many racks by site and as many GPUs of each cabled.
-        """
+        """Return parts whose fabrics cost nothing and draw the least of any that may be built."""
+        # They are the same for every column with as many racks by site and as many GPUs of each cabled.
         q, sites = self.shape_problem, self.shape_problem.world.sites
         mw = 0.0 if sites is None else sites.min_fabric_mw(q.traffic.rails)
         racks = [q.traffic.racks(g) for g in q.shape.blocks]

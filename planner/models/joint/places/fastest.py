@@ -55,10 +55,8 @@ class FastestSearch(CapitalBounds):
 
     @cached_property
     def levels(self) -> list[SlowdownLevel]:
-        """List the slowdowns that may be worth their price.
-
-        Where power counts all are listed, since a fabric of less power may beat one that is cheap and slows less.
-        """
+        """List the slowdowns that may be worth their price."""
+        # Where power counts all are listed, since a fabric of less power may beat one that is cheap and slows less.
         sites = self.shape_problem.world.sites
         return self._levels(every=sites is not None and sites.counts_power)
 
@@ -111,10 +109,7 @@ class FastestSearch(CapitalBounds):
         return np.array([x.usd for x in self.levels])
 
     def next(self, target: Target) -> NetworkCandidate | None:
-        """Return the fastest candidate that the money may pay as far as is known, of equal ones the cheapest.
-
-        Return None where no candidate beats the target.
-        """
+        """Return the fastest candidate, of equal ones the cheapest, that may be paid and beats the target, if any."""
         found = self._next(target)
         if found is None or self.in_time:
             return found
@@ -177,10 +172,8 @@ class FastestSearch(CapitalBounds):
         return replace(c, wavelengths=n, usd=self._usd(c.level, c.rtt_ms, n))
 
     def _seconds(self, level: SlowdownLevel, waves: int, rtt: float, limit: float) -> float:
-        """Return the seconds a sequence of a candidate, infinite over the limit.
-
-        a round trip comes on top of everything.
-        """
+        """Return the seconds a sequence of a candidate, infinite over the limit."""
+        # A round trip comes on top of everything.
         key, q = (level.send, level.allreduce, waves), self.shape_problem
         first = q.rtts_ms[0]
         trips = q.world.problem.wan.round_trips if q.several else 0.0
@@ -193,11 +186,9 @@ class FastestSearch(CapitalBounds):
         return float(q.on_clock(self.timed[key] + later))
 
     def _rtts_to_try(self) -> list[float]:
-        """List the round trips that may pay.
-
-        The shortest, and behind each at which the sites were dearer than known before the next.
-        """
-        # Round trips with bounds, or at which the sites were asked with fabrics.
+        """List the round trips that may pay."""
+        # The shortest, and behind each at which the sites were dearer than known before the next: those with bounds, or
+        # at which the sites were asked with fabrics.
         later = {t for _, t in self.lower_bounds} | {t for known in self.asked.values() for _, t, _ in known}
         rtts = self._rtts
         known = dict(zip(self.shape_problem.rtts_ms, self.shape_problem.site_bounds_by_rtt.tolist(), strict=True))
@@ -219,10 +210,7 @@ class FastestSearch(CapitalBounds):
         return count == 2 and bool(np.any(b < a))
 
     def _affordable(self, rtt: float) -> list[tuple[float, SlowdownLevel, int]]:
-        """List the slowdowns that the money may pay, the fastest first.
-
-        Every entry has its bound on the time, the slowdowns, and the most wavelengths that are paid with them.
-        """
+        """List the slowdowns that the money may pay by bounds on their time, with the most wavelengths that it pays too."""
         budget = self.shape_problem.world.budget + CENTS
         most = np.searchsorted(self._lower_bounds(rtt)[self._wavelengths], budget - self._level_usd, side="right")
         found: list[tuple[SlowdownLevel, int]] = []
@@ -239,10 +227,9 @@ class FastestSearch(CapitalBounds):
 
     @property
     def is_unpaid(self) -> bool:
-        """Whether the money pays no fabrics for the racks, however slow they may be.
-
-        Between sites it is not known where fibre is designed or ends at gateways: both depend on the bytes of a column.
-        """
+        """Whether the money pays no fabrics for the racks, however slow they may be."""
+        # Between sites it is not known where fibre is designed or ends at gateways: both depend on the bytes of a
+        # column.
         q = self.shape_problem
         network, sites = q.world.problem.instance.network, q.world.sites
         known = not q.several or not (sites is None or sites.designed or (network is not None and network.wan_gateway))
@@ -308,10 +295,8 @@ class FastestSearch(CapitalBounds):
     def _narrow_gateways(
         self, c: NetworkCandidate, placed: PlacedParts, without_gateways: dict[str, Template], most: float
     ) -> None:
-        """Bisect the fewest wavelengths whose gateways cannot be had for the money, and remember their price.
-
-        More wavelengths take more ports, whatever the sites.
-        """
+        """Bisect the fewest wavelengths whose gateways cannot be had for the money, and remember their price."""
+        # More wavelengths take more ports, whatever the sites.
         low, high, bounds = 0, c.wavelengths, self._lower_bounds(c.rtt_ms)
         while high - low > 1:
             probe = (low + high) // 2
@@ -386,10 +371,8 @@ class FastestSearch(CapitalBounds):
             probe = (low + high) // 2
 
     def _chosen(self, blocks: int, level: SlowdownLevel) -> list[int]:
-        """List the templates of a part that keep the slowdowns and may be worth their price, the cheapest first.
-
-        Where power counts each has less of it than the cheaper ones; else it is the cheapest alone.
-        """
+        """List the templates of a part that keep the slowdowns and may be worth their price, the cheapest first."""
+        # Where power counts each has less of it than the cheaper ones; else it is the cheapest alone.
         x = self.options[blocks]
         fits = np.flatnonzero((x.send <= level.send) & (x.allreduce <= level.allreduce))
         counts = self.shape_problem.world.sites is not None and self.shape_problem.world.sites.counts_power
@@ -436,10 +419,8 @@ def _before(a: NetworkCandidate, b: NetworkCandidate) -> bool:
 
 
 def fastest(shape_problem: ShapeProblem, cutoff: float, *, likely: bool = False) -> JointPlan | None:
-    """Return the fastest plan of a shape under a cutoff in seconds a sequence, of equal ones the cheapest.
-
-    None where there is none; `likely`: where fibre is designed, only plans of stages as even as can be are sought.
-    """
+    """Return the fastest plan of a shape under a cutoff in seconds a sequence, of equal ones the cheapest, if any."""
+    # `likely`: where fibre is designed, only plans of stages as even as can be are sought.
     search = FastestSearch(shape_problem=shape_problem, cutoff=cutoff, likely=likely)
     target = Target(cutoff, -math.inf, shape_problem.world.budget)
     for _ in range(LIKELY_TRIES) if likely else itertools.count():

@@ -54,10 +54,8 @@ class FibreDesigns:
     deadline: Deadline = field(default_factory=Deadline)  # of the search; a design cut short by it is not kept
 
     def design(self, sites: Joined, circuit: Circuit | None, window_seconds: float = 0.0) -> WanPlan | None:
-        """Return the design of least capital that joins some sites; None where no fibre does.
-
-        `window_seconds` is the time of the exchange where one site alone holds parts: nothing is exchanged in it.
-        """
+        """Return the design of least capital that joins some sites; None where no fibre does."""
+        # `window_seconds` is the time of the exchange where one site alone holds parts: nothing is exchanged in it.
         request = self.request(sites, circuit, window_seconds)
         if request not in self.plans:
             outcome = wan_design.solve(self.instance, request, Options(seed=self.seed, time_limit=self.deadline.limit))
@@ -88,12 +86,10 @@ class FibreDesigns:
         return {p: float(self.prices(p, circuit.stage_bytes)[circuit.wavelengths]) for p in self._pairs}
 
     def least_usd(self, stage_bytes: float = 0.0, max_rtt_ms: float = math.inf) -> Floats:
-        """Bound from below the price in USD of the fibre of any two sites, by the number of wavelengths.
-
-        The bound holds for `stage_bytes` bytes of a stage and fewer, and at 0 for any number of bytes; it is infinite
-        where no pair has the wavelengths. Pairs that a rule of the grid bars are left out where no more than two sites
-        may be open.
-        """
+        """Bound from below the price in USD of the fibre of any two sites, by the number of wavelengths."""
+        # The bound holds for `stage_bytes` bytes of a stage and fewer, and at 0 for any number of bytes; it is infinite
+        # where no pair has the wavelengths. Pairs that a rule of the grid bars are left out where no more than two
+        # sites may be open.
         key = stage_bytes, max_rtt_ms
         if key not in self.tables:
             open_sites = max_sites(self.data, rules_without())
@@ -113,11 +109,9 @@ class FibreDesigns:
         return np.arange(self.data.wan.max_wavelengths_per_pair * self.data.wan.max_fibre_pairs + 1, dtype=np.float64)
 
     def prices(self, pair: Pair, stage_bytes: float) -> Floats:
-        """Price the cheapest routes of the exchange of two sites by the number of wavelengths, without other traffic.
-
-        Fewer bytes need no fewer wavelengths, as a longer route leaves less of their time. 0 bytes mean a number so
-        large that the delay of a route is negligible.
-        """
+        """Price the cheapest routes of the exchange of two sites by number of wavelengths, without other traffic."""
+        # Fewer bytes need no fewer wavelengths, as a longer route leaves less of their time. 0 bytes mean a number so
+        # large that the delay of a route is negligible.
         key = pair, stage_bytes
         if key not in self.tables:
             self.deadline.check()

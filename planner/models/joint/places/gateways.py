@@ -53,10 +53,8 @@ def gateway_of(q: ShapeProblem, waves: int, placed: PlacedParts, site: str) -> G
 def with_gateways(
     q: ShapeProblem, waves: int, level: SlowdownLevel, placed: PlacedParts, without_gateways: dict[str, Template]
 ) -> dict[str, Template] | None:
-    """Return the cheapest template with its gateway of each site that keeps the slowdowns; None where one has none.
-
-    `without_gateways`: the cheapest templates without gateways; templates that are much dearer are not tried.
-    """
+    """Return the cheapest template with its gateway of each site that keeps the slowdowns; None where one has none."""
+    # `without_gateways`: the cheapest templates without gateways; templates that are much dearer are not tried.
     templates, found = q.world.templates, dict[str, Template]()
     sizes = sorted(set(q.shape.blocks), reverse=True)
     for site, (k, _) in placed.parts.items():

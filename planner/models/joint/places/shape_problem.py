@@ -68,10 +68,7 @@ class ShapeProblem:
         return RowConditions(racks=racks, shards=self.shape.min_replicas, send=send, allreduce=allreduce, fibre=fibre)
 
     def fibre(self, wavelengths: int, rtt_ms: float) -> LayoutFibre | None:
-        """Return the fibre between the sites with `wavelengths` wavelengths, less the share free for other traffic.
-
-        None at one site.
-        """
+        """Return the fibre between the sites, less the share free for other traffic; None at one site."""
         if not self.several:
             return None
         wan = self.world.problem.wan
@@ -79,10 +76,7 @@ class ShapeProblem:
         return LayoutFibre(sites=len(self.shape.blocks), gbps=gbps, rtt_ms=rtt_ms, round_trips=wan.round_trips)
 
     def split(self, c: RowConditions, cutoff: float) -> LayerSplit | None:
-        """Return the fastest split of layers under some conditions, with its seconds a sequence.
-
-        Return None where no split is under the cutoff.
-        """
+        """Return the fastest split of layers under a cutoff, with its seconds a sequence; None where there is none."""
         step = cutoff * self.column.sequences if math.isfinite(cutoff) else math.inf
         if self.column.v > 1 and Stages(column=self.column, conditions=c, cutoff=step, exact=False).least() is None:
             return None
@@ -141,10 +135,7 @@ class ShapeProblem:
 
     @cached_property
     def min_stretch(self) -> float:
-        """Lower bound on the stretch of steps by failures in this shape, for arbitrarily short steps.
-
-        It is infinite where a cluster has too few racks for those at work and the spares.
-        """
+        """Bound the stretch of any steps by failures; infinite where a cluster has too few racks for work and spares."""
         calendar, job = self.world.problem.calendar, self.job(0.0)
         if self.world.sites is None and self.racks > (self.world.problem.instance.hardware.racks or 0):
             return math.inf
@@ -228,10 +219,8 @@ class ShapeProblem:
 
     @property
     def best_fibre(self) -> LayoutFibre | None:
-        """The widest fibre that the money may pay, at the shortest round trip that it may pay, as far as is known.
-
-        None at one site. The same holds for other shapes over this number of sites whose largest part is no smaller.
-        """
+        """The widest fibre that the money may pay, at the shortest round trip that it may pay, as far as is known."""
+        # None at one site. The same holds for other shapes over this number of sites whose largest part is no smaller.
         if not self.several:
             return None
         near = self.near_rtts_ms or self.rtts_ms[-1:]
@@ -300,10 +289,8 @@ class ShapeProblem:
         return np.asarray(self.on_clock(seconds), dtype=np.float64)
 
     def max_slowdowns(self, cutoff: float) -> tuple[float, float]:
-        """Bound the slowdowns of sends and of all-reduces that may meet the cutoff, the other at its least.
-
-        Time never falls as a network slows, so that all slowdowns above one that misses the cutoff miss it too.
-        """
+        """Bound the slowdowns of sends and of all-reduces that may meet the cutoff, the other at its least."""
+        # Time never falls as a network slows, so that all slowdowns above one that misses the cutoff miss it too.
         tried = np.asarray(self.world.problem.transport_slowdown * SLOWDOWNS, dtype=np.float64)
         least: Floats = np.full(len(tried), tried[0])
         found = []
@@ -313,10 +300,8 @@ class ShapeProblem:
         return found[0], found[1]
 
     def options(self, cutoff: float, *, shallow: bool = False) -> dict[int, DesignTable]:
-        """Return the templates of each number of blocks, without those too slow for the cutoff at any other site.
-
-        `shallow`: four tiers are left out too where fewer do.
-        """
+        """Return the templates of each number of blocks, without those too slow for the cutoff at any other site."""
+        # `shallow`: four tiers are left out too where fewer do.
         templates = self.world.templates
         if templates is None:
             return {}

@@ -70,11 +70,9 @@ class SiteBounds:
         return table
 
     def exceeds(self, at: SitesExtent, usd: float) -> bool:
-        """Return whether the least capital of a point exceeds an amount; ask only where known points leave it open.
-
-        A coarse point is asked first, and with more money: an amount that does not pay it does not pay many others
-        either, and a point that no money pays is asked once.
-        """
+        """Return whether the least capital of a point exceeds an amount; ask only where known points leave it open."""
+        # A coarse point is asked first, and with more money: an amount that does not pay it does not pay many others
+        # either, and a point that no money pays is asked once.
         if self.bound(at) > usd:
             return True
         questions = ((at.coarse, rounded_up(usd)), (at.coarse, usd), (at, usd))
@@ -157,10 +155,8 @@ def hold_all_racks(m: Any, q: SiteQuestion, racks: int) -> None:
 
 
 def least_campus_usd(s: Sites, sites: int, racks: int, module_musd: float) -> float:
-    """Bound the capital in USD of at least `racks` racks at a number of sites, without fabrics.
-
-    `module_musd` is taken off for each module; the bound is infinite where no sites hold the racks.
-    """
+    """Bound the capital in USD of at least `racks` racks at a number of sites, without fabrics."""
+    # `module_musd` is taken off for each module; the bound is infinite where no sites hold the racks.
     rtts = s.rtts_ms()
     if sites > 1 and not rtts:
         return math.inf

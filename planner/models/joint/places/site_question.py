@@ -150,10 +150,8 @@ class SitesExtent:
         return replace(self, racks=_down(self.racks), largest=_down(self.largest))
 
     def covers(self, other: "SitesExtent") -> bool:
-        """Return whether a lower bound at this point holds at the other.
-
-        There are no fewer racks and wavelengths, and no longer round trip there.
-        """
+        """Return whether a lower bound at this point holds at the other."""
+        # There are no fewer racks and wavelengths, and no longer round trip there.
         return (
             self.sites == other.sites
             and self.racks <= other.racks

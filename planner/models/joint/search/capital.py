@@ -114,10 +114,8 @@ class LeastCapital(Goal):
         return np.where((c <= self.capital) & (t < self.cutoffs(c)), c + self._late(t, c) * LATE, np.inf)
 
     def key(self, t: float, c: float) -> Key | None:
-        """Return the capital to the cent, so that rounding does not set the order of equals; these go by time.
-
-        None where no plan of at least such capital and time can be the best.
-        """
+        """Return the capital to the cent, ties by time; None where no plan as dear and as slow can be the best."""
+        # To the cent, so that rounding does not set the order of equals.
         if c > self.capital or math.isinf(c) or t >= self.cutoff(c):
             return None
         return round(c, 2) + bool(self._late(t, c)) * LATE, t
@@ -155,11 +153,9 @@ class LeastCapital(Goal):
             self._try(usd, column)
 
     def all_open(self) -> None:
-        """Seek cheaper plans than the first: the fastest for less money, as long as they meet the limit.
-
-        The cheapest columns by their floors miss it, or are far from the cheapest plan. A proof is as soon at those of
-        few strategies.
-        """
+        """Seek cheaper plans than the first: the fastest for less money, as long as they meet the limit."""
+        # The cheapest columns by their floors miss it, or are far from the cheapest plan. A proof is as soon at those
+        # of few strategies.
         refused = 0.0
         for _ in range(CHEAPER if self.seeks and len(self.world.strategies()) > CLIMBED else 0):
             best = self.incumbent
@@ -172,10 +168,8 @@ class LeastCapital(Goal):
             refused = usd if self.incumbent is best else refused
 
     def _seek(self, near: JointPlan, usd: float) -> None:
-        """Keep a fast plan for an amount that meets the limit, sought a few choices from another.
-
-        A time limit that comes meanwhile leaves the best that was found.
-        """
+        """Keep a fast plan for an amount that meets the limit, sought a few choices from another."""
+        # A time limit that comes meanwhile leaves the best that was found.
         world, sites = self.world_of(usd), self.world.sites
         goal = FewestDays(world=world, rival=self.limit)
         if sites is not None:
@@ -189,10 +183,8 @@ class LeastCapital(Goal):
                 self.keep(self._priced(goal.incumbent))
 
     def timed(self, column: Column, seconds: float) -> None:
-        """Grow the first late columns of each kind until they meet the deadline, while plans are far from the bound.
-
-        Thousands of floors may meet the deadline at a capital at which no plan does.
-        """
+        """Grow the first late columns of each kind until they meet the deadline, while plans are far from the bound."""
+        # Thousands of floors may meet the deadline at a capital at which no plan does.
         kind, best = (id(column.strategy), column.p, column.v), self.incumbent
         near = best is not None and (self.within > 0 or best.capital_usd <= self.bound * FAR)
         if math.isfinite(seconds) or near or kind in self.grown or len(self.grown) >= KINDS_GROWN:

@@ -253,10 +253,8 @@ class WholeCurve(Goal):
         return ShapeInBoxes(q)
 
     def price(self, t: float, c: float, shape: ShapeInBoxes) -> tuple[float, float] | None:
-        """Take a shape a step on: to a sharper floor of capital, then to plans in every box that is left open.
-
-        First one near the floors, whether it is covered or not: it covers shapes like it.
-        """
+        """Take a shape a step on: to a sharper floor of capital, then to plans in every box that is left open."""
+        # First one near the floors, whether it is covered or not: it covers shapes like it.
         q = shape.problem
         if not shape.by_fabric:
             shape.by_fabric = True
@@ -280,10 +278,8 @@ class WholeCurve(Goal):
         return any(most >= usd and late >= seconds * (1 - 3 * EPS) for most, late in x.refused)
 
     def _fastest(self, x: ShapeInBoxes, late: float, usd: float) -> None:
-        """Seek the fastest plan of a shape in a box, and record the part of the box that it refuses.
-
-        The sites may overrun an amount by a cent, so that they are given a cent less: a refusal holds but for it.
-        """
+        """Seek the fastest plan of a shape in a box, and record the part of the box that it refuses."""
+        # The sites may overrun an amount by a cent, so that they are given a cent less: a refusal holds but for it.
         self.world.count("questions of the curve")
         q = x.problem
         plan = fastest(replace(q, world=self.capped(usd - CENTS, q.racks)), min(late, NEVER))

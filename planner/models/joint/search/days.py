@@ -152,10 +152,8 @@ class FewestDays(Goal):
         dive.dive(self, loop, self.world.cache.warm_starts(self.world.size))
 
     def all_open(self) -> None:
-        """Seek faster plans than the first, a few choices from it.
-
-        A proof is as soon at those of few strategies, and within a gap the plans of other sizes are near enough.
-        """
+        """Seek faster plans than the first, a few choices from it."""
+        # A proof is as soon at those of few strategies, and within a gap the plans of other sizes are near enough.
         soon = len(self.world.strategies()) <= dive.CLIMBED if self.gap == 0 else bool(self.world.cache.plans)
         if self.incumbent is not None and self.distance > CLOSE and not soon:
             dive.climb(self, self.incumbent.column)
@@ -184,10 +182,8 @@ class FewestDays(Goal):
         return x.high, np.full(len(x.at), most)
 
     def _horizon(self, key: float, times: int) -> float:
-        """Return the bound up to which columns are listed at once.
-
-        A little above the seconds of a known column, else a step above the key; larger steps at last, then all.
-        """
+        """Return the bound up to which columns are listed at once."""
+        # A little above the seconds of a known column, else a step above the key; larger steps at last, then all.
         if math.isfinite(self.guess) and key < NEAR * self.guess:
             step = min(STEP * key, NEAR * self.guess)
         elif times < SMALL_STEPS:
@@ -197,10 +193,8 @@ class FewestDays(Goal):
         return min(self.most_seconds * (1 + EPS), step)
 
     def timed(self, column: Column, seconds: float) -> None:
-        """Remember the least time of a column on a free network; while no plan is known price the first ones.
-
-        Where memory is short a column takes far longer than its floor, and thousands of floors come before it.
-        """
+        """Remember the least time of a column on a free network; while no plan is known price the first ones."""
+        # Where memory is short a column takes far longer than its floor, and thousands of floors come before it.
         self.guess = min(self.guess, seconds)
         kind = id(column.strategy), column.p, column.v
         if self.incumbent is None and math.isfinite(seconds) and len(self.early) < EARLY and kind not in self.early:
@@ -221,10 +215,8 @@ class FewestDays(Goal):
         return q.known_unhoused or (bool(self.unpaid) and (q.traffic, q.shape.blocks) in self.unpaid)
 
     def refuses(self, column: Column, seconds: float) -> bool:
-        """Return whether earlier answers refuse all shapes of a column, few as they are; remember it at its bound.
-
-        Where little more than the sites can be paid, thousands of columns would be timed in vain.
-        """
+        """Return whether earlier answers refuse all shapes of a column, few as they are; remember it at its bound."""
+        # Where little more than the sites can be paid, thousands of columns would be timed in vain.
         every = (
             ShapeProblem(world=self.world, column=choice, shape=shape)
             for choice in spared(self.world, column)

@@ -47,10 +47,8 @@ STEPS, MORE_BLOCKS = 6, 1.5  # in which they do, and by how much at most in one
 
 
 def dive(goal: Goal, loop: OpenNodes, known: list[tuple[float, JointPlan]]) -> None:
-    """Find a first incumbent from the plans of other sizes, else among a sample of strategies.
-
-    The sample is searched by the columns that are fastest on a free network.
-    """
+    """Find a first incumbent from the plans of other sizes, else among a sample of strategies."""
+    # The sample is searched by the columns that are fastest on a free network.
     for size, plan in known:
         descend(goal, rescaled(plan.column, goal.world.size / size))
     if goal.has_plan:
@@ -75,10 +73,8 @@ def dive(goal: Goal, loop: OpenNodes, known: list[tuple[float, JointPlan]]) -> N
 
 
 def by_rails(goal: Goal, loop: OpenNodes) -> list[Column]:
-    """Return a likely column for each number of GPUs of a rack that are cabled, the fastest first.
-
-    Where all of them are cabled a fabric may be out of reach that one switch less a rack is not.
-    """
+    """Return a likely column for each number of GPUs of a rack that are cabled, the fastest first."""
+    # Where all of them are cabled a fabric may be out of reach that one switch less a rack is not.
     by_number, found = dict[int, list[Strategy]](), list[tuple[float, int, Column]]()
     for _, s in sampled(loop, MANY_SAMPLED):
         block = s.block(1)
@@ -95,10 +91,8 @@ def by_rails(goal: Goal, loop: OpenNodes) -> list[Column]:
 
 
 def by_racks(goal: Goal, loop: OpenNodes) -> list[Column]:
-    """Return a likely column for each number of racks of a block, the fastest first.
-
-    Where a site has room for few racks, blocks that fill it may leave none for its fabric.
-    """
+    """Return a likely column for each number of racks of a block, the fastest first."""
+    # Where a site has room for few racks, blocks that fill it may leave none for its fabric.
     found: dict[int, tuple[float, Column]] = {}
     for _, s in sampled(loop, SAMPLED):
         goal.tick()
@@ -122,10 +116,8 @@ def sampled(loop: OpenNodes, count: int) -> list[tuple[float, Strategy]]:
 
 
 def climb(goal: Goal, column: Column) -> None:
-    """Seek faster columns than one: in a larger sample of strategies, then a choice at a time from the best of these.
-
-    A sample seldom has the fastest strategy, but one that is a few choices from it.
-    """
+    """Seek faster columns than one in a larger sample of strategies, then a choice at a time from the best of these."""
+    # A sample seldom has the fastest strategy, but one that is a few choices from it.
     world, best, looked = goal.world, free_seconds(goal.world, column, NEVER), 0
     every, tried, left, found = goal.world.strategies(), set[int](), set[int](), [(best, column)]
 
@@ -177,10 +169,8 @@ def rescaled(column: Column, share: float) -> Column:
 
 
 def likely(world: World, s: Strategy, cutoff: float) -> Iterator[tuple[float, Column]]:
-    """Yield columns of a strategy, of almost as many blocks as there can be, each faster on a free network than before.
-
-    For each number of stages the column of the least floor is tried; each is yielded with its time on the free network.
-    """
+    """Yield columns of a strategy, of almost as many blocks as there can be, each faster than before, with its time."""
+    # Times are on the free network. For each number of stages the column of the least floor is tried.
     keys, table = pipelines_of(world, s)
     few = np.flatnonzero(keys < cutoff)
     few = few[np.argsort(keys[few], kind="stable")]
@@ -211,12 +201,10 @@ def _pinned(column: Column) -> bool:
 
 
 def descend(goal: Goal, column: Column, *, first: bool = False) -> bool:
-    """Price a column with fewer and fewer blocks, which leave more money to fabrics, as long as that is faster.
-
-    Where the money pays none of them, seek the most that it pays, between far fewer blocks and those. Return whether
-    any could be priced. `first`: only until one is; where failures count, the best of a sample is far from the best of
-    all.
-    """
+    """Price a column with fewer and fewer blocks, if `first` until one is; return whether any could be priced."""
+    # Fewer blocks leave more money to fabrics: they are tried as long as that is faster. Where the money pays none of
+    # them, the most that it pays is sought, between far fewer blocks and those. Where failures count, the best of a
+    # sample is far from the best of all.
     block, pinned, priced = column.strategy.block(column.p), _pinned(column), False
     each, whole = (1, 0) if block is None else (block.replicas, (column.d - 1) // block.replicas)
     refused = whole + 1
@@ -276,10 +264,8 @@ def _with_replicas(goal: Goal, column: Column, replicas: int, *, pinned: bool) -
 
 
 def _filled(world: World, column: Column, replicas: int, cutoff: float) -> tuple[Column, float]:
-    """Return a column with other replicas and the best filling of the batch, with its time on a free network.
-
-    The time is infinite where the batch holds too few micro-batches.
-    """
+    """Return a column with other replicas and the best filling of the batch, with its time on a free network."""
+    # The time is infinite where the batch holds too few micro-batches.
     most = column.strategy.problem.max_sequences // column.strategy.shape.micro_batch // replicas
     counts = [m for m in (most, most // column.p * column.p) if m >= column.p]
     counts = counts or [min(column.m, most) if column.v == 1 else 0]
@@ -314,10 +300,8 @@ def least_usd(goal: Goal, column: Column) -> float:
 
 
 def cheap_columns(goal: Goal, loop: OpenNodes) -> Iterator[tuple[float, Column]]:
-    """Yield (floor of capital, column) pairs of a sample of strategies that meet the cutoff on a free network.
-
-    The first of them comes at once, so that there is a plan before all of them are timed; then those of least floor.
-    """
+    """Yield (floor of capital, column) pairs of a sample of strategies that meet the cutoff on a free network."""
+    # The first of them comes at once, so that there is a plan before all of them are timed; then those of least floor.
     found: list[tuple[float, int, Ranges]] = []
     for _, s in sampled(loop, MANY_SAMPLED):
         goal.tick()
@@ -351,11 +335,9 @@ def cheap_columns(goal: Goal, loop: OpenNodes) -> Iterator[tuple[float, Column]]
 
 
 def grown(goal: Goal, column: Column, most: int) -> Column | None:
-    """Return a column with as few blocks more as bring its time on a free network under the limit.
-
-    Where memory is short its floor is far below its time, and more blocks leave more memory. None where it takes more
-    steps than a few, or costs more than a plan that is known.
-    """
+    """Return a column with as few blocks more as bring its time on a free network under the limit."""
+    # Where memory is short its floor is far below its time, and more blocks leave more memory. None where it takes more
+    # steps than a few, or costs more than a plan that is known.
     block, limit = column.strategy.block(column.p), goal.cutoff(0.0) * (1 - 2 * EPS)
     if block is None or _pinned(column):
         return column if block is not None and free_seconds(goal.world, column, limit) < limit else None

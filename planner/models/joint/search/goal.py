@@ -119,10 +119,8 @@ class Goal(ABC):
         """Return up to how many blocks of each range, and under how many seconds, columns are listed now."""
 
     def groups(self, entries: Ints, t: Floats, c: Floats) -> list[Ints]:
-        """Put columns in order, by groups in which those behind a column have no lower keys.
-
-        `entries` names the pipeline and the blocks of each.
-        """
+        """Put columns in order, by groups in which those behind a column have no lower keys."""
+        # `entries` names the pipeline and the blocks of each.
         return [np.lexsort((t, c))]
 
     def column_floor(self, column: Column, c: float) -> float:

@@ -139,10 +139,8 @@ class Loop:
         return NodesLeft(nodes, list(self.opened))
 
     def go_on(self, goal: Goal, left: NodesLeft | None = None) -> Stopped:
-        """Go on with a goal whose plans are all in nodes that the goal before left open, or in shapes that it opened.
-
-        The shapes are priced anew. `left`: the nodes and shapes of another search.
-        """
+        """Go on with a goal whose plans are all in nodes that the goal before left open or in shapes that it opened."""
+        # The shapes are priced anew. `left`: the nodes and shapes of another search.
         if left is not None:
             self.heap, self.opened = left.nodes, left.shapes
         nodes, self.heap, self.goal, self.current = self.heap, [], goal, -math.inf
@@ -266,10 +264,8 @@ class Loop:
             self.push_ranges(bounded(self.goal, replace(some, seconds=np.maximum(some.seconds, t))))
 
     def _open_ranges(self, t: float, c: float, x: Ranges) -> None:
-        """Halve the wide ranges of a batch that are to be opened now, and give the others a ZeRO stage.
-
-        Ranges that have one list as many columns as the goal asks for; the rest waits.
-        """
+        """Halve the wide ranges of a batch that are to be opened now, and give the others a ZeRO stage."""
+        # Ranges that have one list as many columns as the goal asks for; the rest waits.
         goal, key = self.goal, self.current
         x = self._hot(x)
         if x.zero is not None and not x.in_memory.all():
@@ -352,10 +348,8 @@ class Loop:
         self._push_columns(replace(x, place=x.place + 1))
 
     def _in_reach(self, t: float, c: float, column: Column) -> bool:
-        """Return whether a column may be of use with the fibre between as many sites as hold it.
-
-        Where failures count their stretch of a longer step is not known from its floor.
-        """
+        """Return whether a column may be of use with the fibre between as many sites as hold it."""
+        # Where failures count their stretch of a longer step is not known from its floor.
         if self.world.sites is None or self.world.problem.calendar is not None:
             return True
         world = self.goal.shapes_world
@@ -410,11 +404,9 @@ class Loop:
             self.push(max(t, least), max(c, usd), replace(x, largest=housed, bounded=x.bounded + 1))
 
     def _open_next_shape(self, t: float, c: float, x: ShapesLeft, rest: Iterator[Shape]) -> None:
-        """Open the next shape of a column, and those behind it where they may still be of use.
-
-        Less even shapes take no less time; where the money pays no sites for one it pays none for those behind it,
-        unless these need fewer spare racks.
-        """
+        """Open the next shape of a column, and those behind it where they may still be of use."""
+        # Less even shapes take no less time; where the money pays no sites for one it pays none for those behind it,
+        # unless these need fewer spare racks.
         goal, phi, cut = self.goal, self.world.problem.transport_slowdown, self.goal.cutoff(c)
         for shape in rest:
             goal.tick()

@@ -142,11 +142,9 @@ def under_stage(x: Ranges, zero: int) -> Ranges:
 
 
 def bounded(goal: RangesGoal, x: Ranges) -> Ranges:
-    """Return the ranges that may hold plans of use, with floors of their own, none below those that they have.
-
-    Time falls with replicas and capital grows with them. So seconds are bounded with `high` blocks; a plan of use is
-    under the cutoff of the range's capital, which takes a least number of blocks; and these have a least capital.
-    """
+    """Return the ranges that may hold plans of use, with floors of their own, none below those that they have."""
+    # Time falls with replicas and capital grows with them. So seconds are bounded with `high` blocks; a plan of use is
+    # under the cutoff of the range's capital, which takes a least number of blocks; and these have a least capital.
     s = x.of.strategy
     x = replace(x, high=np.minimum(x.high, goal.most_blocks(x)))
     x = x.where(x.low < x.high)
@@ -250,10 +248,8 @@ class Columns:
 
 
 def listed(world: World, goal: RangesGoal, x: Ranges, cuts: Floats) -> tuple[list[Columns], Floats]:
-    """List the columns of ranges under cutoffs that were not listed before; return the cutoffs too, some a bit higher.
-
-    Ranges of like cutoffs are listed together up to the largest.
-    """
+    """List columns of ranges under cutoffs that were not listed before; return the cutoffs too, some a bit higher."""
+    # Ranges of like cutoffs are listed together up to the largest.
     found: list[Columns] = []
     order, cuts = np.argsort(cuts), cuts.copy()
     order = order[x.seconds[order] < cuts[order]]
