@@ -185,8 +185,6 @@ class _WithFabrics(_WithEndpoints):
     @cached_property
     def _power_usd(self) -> float:
         """The price of the least power that all fabrics of a shape draw; 0 where no shape has any."""
-        sites = self.shape_problem.world.sites
-        each = 0.0 if sites is None else sites.fabric_usd_per_mw
         mw = {g: np.array([x.mw.min() if len(x) else math.inf]) for g, x in self.options.items()}
         least = float(self.shape_problem.least_sum(mw)[0])
-        return each * least if math.isfinite(least) else 0.0
+        return self._usd_per_mw * least if math.isfinite(least) else 0.0

@@ -135,7 +135,7 @@ class ShapeProblem:
 
     @cached_property
     def min_stretch(self) -> float:
-        """Bound the stretch of any steps by failures; infinite where a cluster has too few racks for work and spares."""
+        """Bound the stretch of any steps by failures; infinite where a cluster has too few racks for it."""
         calendar, job = self.world.problem.calendar, self.job(0.0)
         if self.world.sites is None and self.racks > (self.world.problem.instance.hardware.racks or 0):
             return math.inf
