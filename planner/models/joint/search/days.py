@@ -12,7 +12,8 @@ from planner.models.fabric.traffic import SiteTraffic
 from planner.models.joint.places.fastest import FastestSearch, NetworkCandidate
 from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.search import dive
-from planner.models.joint.search.goal import LINE_SECONDS, Goal, Key, OpenNodes
+from planner.models.joint.search.goal import LINE_SECONDS, Goal, Key
+from planner.models.joint.search.loop import Loop
 from planner.models.joint.search.ranges import Ranges
 from planner.models.joint.space import Flags, Floats, Ints
 from planner.models.joint.split import Column
@@ -40,48 +41,26 @@ class ShapeInTime:
 
 @dataclass(kw_only=True)
 class FewestDays(Goal):
-    """The fastest plan known; nodes are opened by their seconds, as long as these are not above its own.
-
-    Attributes
-    ----------
-    free
-        The least bound of a column on a network that slows nothing, of all that were opened.
-    guess
-        The least time of a column on such a network that is known.
-    columns
-        The columns that were opened, with their bounds.
-    first
-        Names a column to price before any other.
-    rival
-        Seconds a sequence of a plan of another search: slower ones are of no use.
-    within
-        Share by which plans may be slower than the fastest and be of use to another goal, which goes on: nodes that may
-        hold such stay open.
-    unpaid
-        Shapes, by what their fabrics must know of them, that leave no money for any fabric; `payable`: for some.
-    """
+    """The fastest plan known; nodes are opened by their seconds, as long as these are not above its own."""
 
     world: World
     progress: Callable[[str], None] = lambda _: None
     gap: float = 0.0
-    first: Callable[[World], Column | None] | None = None
-    rival: float = math.inf
+    first: Callable[[World], Column | None] | None = None  # names a column to price before any other
+    rival: float = math.inf  # seconds a sequence of a plan of another search: slower ones are of no use
+    # Share by which slower plans are of use to another goal, which goes on: nodes that may hold such stay open.
     within: float = 0.0
     incumbent: JointPlan | None = None
-    free: float = math.inf
-    guess: float = math.inf
-    columns: list[tuple[float, Column]] = field(default_factory=list)
+    free: float = math.inf  # the least bound of a column, on a network that slows nothing, of all that were opened
+    guess: float = math.inf  # the least time of a column on such a network that is known
+    columns: list[tuple[float, Column]] = field(default_factory=list)  # those that were opened, with their bounds
     descended: set[tuple[int, int, int]] = field(default_factory=set)  # strategies and pipelines: fewer blocks tried
     early: set[tuple[int, int, int]] = field(default_factory=set)  # strategies and pipelines priced so
+    # Shapes, by what their fabrics must know of them, that leave no money for any fabric, and for some.
     unpaid: set[tuple[SiteTraffic, tuple[int, ...]]] = field(default_factory=set)
     payable: set[tuple[SiteTraffic, tuple[int, ...]]] = field(default_factory=set)
-    loop: OpenNodes | None = None
+    loop: Loop | None = None
     spoke: float = field(default_factory=time.perf_counter)
-
-    @property
-    def has_plan(self) -> bool:
-        """Whether there is a plan yet."""
-        return self.incumbent is not None
 
     @property
     def target(self) -> Target:
@@ -115,7 +94,7 @@ class FewestDays(Goal):
     def bound(self) -> float:
         """Seconds a sequence that no plan is below."""
         key = -math.inf if self.loop is None else self.loop.least_key
-        least = max(0.0, min(key, self.world.given_up))
+        least = max(0.0, min(key, self.world.unproven.seconds))
         return least if self.incumbent is None else min(least, self.incumbent.seconds)
 
     @property
@@ -141,7 +120,7 @@ class FewestDays(Goal):
         """Return the seconds of plans of use."""
         return np.full(np.shape(c), self.kept_seconds)
 
-    def begin(self, loop: OpenNodes) -> None:
+    def begin(self, loop: Loop) -> None:
         """Seek first plans: that of a plan at hand, those of other budgets, columns of a sample of strategies."""
         self.loop = loop
         if self.too_late:
@@ -201,7 +180,7 @@ class FewestDays(Goal):
             self.early.add(kind)
             dive.descend(self, column, first=True)
 
-    def opened(self, loop: OpenNodes, t: float, c: float, column: Column) -> None:
+    def opened(self, loop: Loop, t: float, c: float, column: Column) -> None:
         """Remember a column and its bound; try the first ones with fewer blocks."""
         self.free = min(self.free, t)
         self.columns.append((t, column))

@@ -20,7 +20,8 @@ from planner.models.joint.columns import (
 )
 from planner.models.joint.places.fastest import fastest
 from planner.models.joint.places.shape_problem import ShapeProblem
-from planner.models.joint.search.goal import Goal, OpenNodes
+from planner.models.joint.search.goal import Goal
+from planner.models.joint.search.loop import Loop
 from planner.models.joint.search.ranges import NEVER, Ranges, bounded, in_memory, under_stage
 from planner.models.joint.space import Strategy
 from planner.models.joint.split import Column
@@ -46,7 +47,7 @@ GROWN = 150  # columns that get blocks until they meet the cutoff
 STEPS, MORE_BLOCKS = 6, 1.5  # in which they do, and by how much at most in one
 
 
-def dive(goal: Goal, loop: OpenNodes, known: list[tuple[float, JointPlan]]) -> None:
+def dive(goal: Goal, loop: Loop, known: list[tuple[float, JointPlan]]) -> None:
     """Find a first incumbent from the plans of other sizes, else among a sample of strategies."""
     # The sample is searched by the columns that are fastest on a free network.
     for size, plan in known:
@@ -72,7 +73,7 @@ def dive(goal: Goal, loop: OpenNodes, known: list[tuple[float, JointPlan]]) -> N
                 return
 
 
-def by_rails(goal: Goal, loop: OpenNodes) -> list[Column]:
+def by_rails(goal: Goal, loop: Loop) -> list[Column]:
     """Return a likely column for each number of GPUs of a rack that are cabled, the fastest first."""
     # Where all of them are cabled a fabric may be out of reach that one switch less a rack is not.
     by_number, found = dict[int, list[Strategy]](), list[tuple[float, int, Column]]()
@@ -90,7 +91,7 @@ def by_rails(goal: Goal, loop: OpenNodes) -> list[Column]:
     return [column for _, _, column in sorted(found)]
 
 
-def by_racks(goal: Goal, loop: OpenNodes) -> list[Column]:
+def by_racks(goal: Goal, loop: Loop) -> list[Column]:
     """Return a likely column for each number of racks of a block, the fastest first."""
     # Where a site has room for few racks, blocks that fill it may leave none for its fabric.
     found: dict[int, tuple[float, Column]] = {}
@@ -109,7 +110,7 @@ def by_racks(goal: Goal, loop: OpenNodes) -> list[Column]:
     return [column for _, column in sorted(found.values(), key=lambda x: x[0])][:DIVES]
 
 
-def sampled(loop: OpenNodes, count: int) -> list[tuple[float, Strategy]]:
+def sampled(loop: Loop, count: int) -> list[tuple[float, Strategy]]:
     """Return some of the strategies that are open with their bounds in seconds, evenly drawn in the order of these."""
     nodes = sorted(((t, order, what) for _, order, t, _, what in loop.heap), key=lambda x: x[:2])
     return [(t, what) for t, _, what in nodes[:: max(1, len(nodes) // count)]]
@@ -236,21 +237,16 @@ def descend(goal: Goal, column: Column, *, first: bool = False) -> bool:
 
 
 def _priced(goal: Goal, column: Column) -> bool:
-    """Return whether a column has a plan that the money pays, which is kept."""
+    """Keep a fast plan of a column's most even shape with the most spare racks that may be paid; return if there is."""
     goal.tick()
-    plan = _likely_plan(goal, column)
-    if plan is not None:
-        goal.keep(plan)
-    return plan is not None
-
-
-def _likely_plan(goal: Goal, column: Column) -> JointPlan | None:
-    """Return a fast plan of a column's most even shape with the most spare racks that the money may pay."""
     for choice in sorted(spared(goal.world, column), key=lambda c: (c.sparing.wired, -c.sparing.target)):
         shape_problem = _first_shape(goal, choice)
         if shape_problem is not None and shape_problem.min_stretch <= MUCH_STOPPED * shape_problem.free_stretch:
-            return fastest(shape_problem, goal.cutoff(0.0) * (1 - 2 * EPS), likely=True)
-    return None
+            plan = fastest(shape_problem, goal.cutoff(0.0) * (1 - 2 * EPS), likely=True)
+            if plan is not None:
+                goal.keep(plan)
+            return plan is not None
+    return False
 
 
 def _with_replicas(goal: Goal, column: Column, replicas: int, *, pinned: bool) -> Column | None:
@@ -299,7 +295,7 @@ def least_usd(goal: Goal, column: Column) -> float:
     return min((goal.sites_floor(column, k, 0.0) for k in open_sites(goal.world, column)), default=math.inf)
 
 
-def cheap_columns(goal: Goal, loop: OpenNodes) -> Iterator[tuple[float, Column]]:
+def cheap_columns(goal: Goal, loop: Loop) -> Iterator[tuple[float, Column]]:
     """Yield (floor of capital, column) pairs of a sample of strategies that meet the cutoff on a free network."""
     # The first of them comes at once, so that there is a plan before all of them are timed; then those of least floor.
     found: list[tuple[float, int, Ranges]] = []

@@ -19,17 +19,10 @@ class Front:
     The gap of a pair of floors (t, c) is min over incumbents p of max(T(p)/t, C(p)/c) - 1: every plan with such floors
     is matched by an incumbent that is worse in both by at most the gap, which is -1 outside the box, where no plan
     matters.
-
-    Attributes
-    ----------
-    slowest
-        Seconds a sequence from which on no plan matters.
-    most_usd
-        Capital above which none does.
     """
 
-    slowest: float = math.inf
-    most_usd: float = math.inf
+    slowest: float = math.inf  # seconds a sequence from which on no plan matters
+    most_usd: float = math.inf  # capital above which none does
     usd: list[float] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     plans: list[JointPlan] = field(default_factory=list)

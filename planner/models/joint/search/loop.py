@@ -47,7 +47,7 @@ from planner.models.joint.search.ranges import (
     under_stage,
     without_room,
 )
-from planner.models.joint.space import Flags, Strategy
+from planner.models.joint.space import Strategy
 from planner.models.joint.split import Column
 from planner.models.joint.world import Shape, World, largest_parts, open_sites, shapes, spared
 from planner.solvers.outcome import UnansweredError
@@ -62,17 +62,13 @@ STALE = 0.98  # of a key, above which one that has changed is taken as it is
 
 @dataclass(frozen=True, slots=True)
 class ShapesLeft:
-    """Shapes of a column over a number of sites that were not opened yet, the most blocks of a site within a range.
-
-    `bounded`: how many floors of their time and capital are known, the second with the fabrics that may be built.
-    `rest`: once some of a range of one number were opened, the others.
-    """
+    """Shapes of a column over a number of sites that were not opened yet, the most blocks of a site within a range."""
 
     column: Column
     sites: int
     largest: range
-    bounded: int = 0
-    rest: Iterator[Shape] | None = None
+    bounded: int = 0  # floors of their time and capital that are known, the second with fabrics that may be built
+    rest: Iterator[Shape] | None = None  # once some of a range of one number were opened, the others
 
     @property
     def few(self) -> bool:
@@ -275,7 +271,8 @@ class Loop:
                 self.push_ranges(x)
                 return
             x = self._hot(x)
-        narrow, wide = self._parted(x, ~goal.wide(x, key))
+        is_wide = goal.wide(x, key)
+        narrow, wide = x.where(~is_wide), x.where(is_wide)
         if len(wide.at):
             middle = (wide.low + wide.high) // 2
             self.push_ranges(bounded(goal, replace(wide, low=middle)))
@@ -447,14 +444,9 @@ class Loop:
         """Return the ranges that are to be opened now; the rest waits."""
         if not len(x.at):
             return x
-        x, later = self._parted(x, self.goal.hot(x, self.goal.keys(x.seconds, x.usd)))
-        self.push_ranges(later)
-        return x
-
-    @staticmethod
-    def _parted(x: Ranges, which: Flags) -> tuple[Ranges, Ranges]:
-        """Return the ranges that are so, and those that are not."""
-        return x.where(which), x.where(~which)
+        hot = self.goal.hot(x, self.goal.keys(x.seconds, x.usd))
+        self.push_ranges(x.where(~hot))
+        return x.where(hot)
 
 
 def _still_open(goal: Goal, x: Ranges) -> Ranges:
