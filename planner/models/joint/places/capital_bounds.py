@@ -29,23 +29,19 @@ class CapitalBounds:
     shape_problem: ShapeProblem
     cutoff: float  # seconds a sequence that a plan must be below
     likely: bool = False  # only plans of stages as even as can be are sought
-    lower_bounds: dict[tuple[int, float], float] = field(
-        default_factory=dict
-    )  # of capital without fabric, by wavelengths and round trip
+    # Of capital without fabric, by wavelengths and round trip.
+    lower_bounds: dict[tuple[int, float], float] = field(default_factory=dict)
     floor_tables: dict[float, tuple[tuple[int, float, float], Floats]] = field(default_factory=dict)
-    asked: dict[SlowdownLevel, list[tuple[int, float, float]]] = field(
-        default_factory=dict
-    )  # wavelengths, round trip and capital with fabrics
+    # Wavelengths, round trip and capital with fabrics.
+    asked: dict[SlowdownLevel, list[tuple[int, float, float]]] = field(default_factory=dict)
 
     @cached_property
     def _wavelengths(self) -> Ints:
         """Numbers of wavelengths that may join two sites, unless a pin says how many; none of them at one site."""
         if not self.shape_problem.several:
             return np.zeros(1, dtype=np.int64)
-        wan, wanted = (
-            self.shape_problem.world.problem.wan,
-            self.shape_problem.world.problem.instance.pins.get("wan.wavelengths"),
-        )
+        problem = self.shape_problem.world.problem
+        wan, wanted = problem.wan, problem.instance.pins.get("wan.wavelengths")
         most = wan.max_wavelengths_per_pair * wan.max_fibre_pairs
         if wanted is not None and wanted > most:
             raise InputError(

@@ -86,12 +86,12 @@ def pin_blocks(m: Any, q: SiteQuestion) -> None:
     m.pin_blocks = pyo.Constraint(list(wanted), rule=row)
 
 
-def host_blocks(m: Any, q: SiteQuestion) -> None:
-    """Buy the racks of a site's blocks in whole modules, and no others unless they are pinned."""
+def host_blocks(m: Any, q: SiteQuestion, *, exactly: bool = True) -> None:
+    """Buy the racks of a site's blocks in whole modules, and, if `exactly`, no others unless they are pinned."""
 
     def row(m: Any, x: str) -> Any:
         used = sum(q.modules(p) * m.part[x, k] for k, (p, _) in enumerate(q.kinds))
-        return m.modules[x] >= used if q.pinned(x) else m.modules[x] == used
+        return m.modules[x] >= used if q.pinned(x) or not exactly else m.modules[x] == used
 
     m.host_blocks = pyo.Constraint(list(q.data.candidates), rule=row)
 

@@ -50,10 +50,8 @@ def sites_section(sites: Sites, placed: PlacedParts, fabric_mw: dict[str, float]
 
 
 def wan_section(sites: Sites, placed: PlacedParts, *, window_seconds: float = 0.0) -> WanPlan | None:
-    """Return the design of the fibre between the sites where the instance asks for it; None elsewhere.
-
-    `window_seconds` is the window of the exchange where one site alone trains.
-    """
+    """Return the design of the fibre between the sites where the instance asks for it; None elsewhere."""
+    # `window_seconds` is the window of the exchange where one site alone trains.
     if not sites.designed or len(placed.racks) < 2:
         return None
     return sites.fibre.design(placed.joined, placed.circuit, window_seconds)

@@ -26,10 +26,7 @@ SLOWDOWNS = 1.05 ** np.arange(300)  # above the transport's own, of which the fi
 
 @dataclass(kw_only=True)
 class ShapeProblem:
-    """The fastest plan of one column in one shape.
-
-    Found by asking for the fastest slowdowns and fibre that the money may pay.
-    """
+    """The fastest plan of one column in one shape, of the fastest slowdowns and fibre that the money may pay."""
 
     world: World
     column: Column
@@ -306,32 +303,19 @@ class ShapeProblem:
         if templates is None:
             return {}
         site, slowest = ONE_SITE if self.world.sites is None else None, self.max_slowdowns(cutoff)
-        return {
-            g: templates.options(
-                self.traffic, g, self._most_fabric_usd(g), site, max_slowdowns=slowest, shallow=shallow
-            )
-            for g in self.sizes
-        }
+        sites, site_bounds, floor, found = self.world.sites, self.world.site_bounds, self.floor_usd, {}
+        if site_bounds is not None:
+            floor = max(floor, site_bounds.bound(self.point(self.rtts_ms[-1] if self.rtts_ms else 0.0)))
+        each = 0.0 if sites is None else sites.min_fabric_usd(self.traffic.rails)
+        for g in self.sizes:  # the money that is left for its fabric, the others with the least fabrics
+            usd = self.world.budget - floor - (self.racks - self.traffic.racks(g)) * each
+            found[g] = templates.options(self.traffic, g, usd, site, max_slowdowns=slowest, shallow=shallow)
+        return found
 
     @property
     def sizes(self) -> list[int]:
         """The numbers of blocks of the sites."""
         return sorted(set(self.shape.blocks))
-
-    def _most_fabric_usd(self, blocks: int) -> float:
-        """Bound the price in USD of the fabric of a part of `blocks` blocks, the others with the least fabrics."""
-        if self.world.sites is None:
-            return self._most_fabrics_usd
-        others = self.racks - self.traffic.racks(blocks)
-        return self._most_fabrics_usd - others * self.world.sites.min_fabric_usd(self.traffic.rails)
-
-    @cached_property
-    def _most_fabrics_usd(self) -> float:
-        """The budget less the least capital of all parts without fabrics."""
-        site_bounds, floor = self.world.site_bounds, self.floor_usd
-        if site_bounds is not None:
-            floor = max(floor, site_bounds.bound(self.point(self.rtts_ms[-1] if self.rtts_ms else 0.0)))
-        return self.world.budget - floor
 
 
 def first(count: int, fits: Callable[[int], bool]) -> int | None:
