@@ -233,14 +233,6 @@ class LeastCapital(Goal):
         """Bound the capital of a shape by prices of whole modules at each site."""
         return max(c, self.floor.usd_over([q.traffic.racks(g) for g in q.shape.blocks], q.traffic.rails))
 
-    def known_unhoused(self, q: ShapeProblem) -> bool:
-        """Return whether an earlier answer says that the capital pays no sites for a shape."""
-        return q.known_unhoused
-
-    def houses(self, q: ShapeProblem) -> bool:
-        """Return whether the capital may pay any sites for a shape, the least fabrics with them."""
-        return q.may_be_housed
-
     @property
     def shapes_world(self) -> World:
         """The world with the most capital of a plan of use as its budget, where plans differ in capital."""

@@ -185,6 +185,14 @@ class WholeCurve(Goal):
         without_fabric = float(self.floor.at_sites(q.racks, len(q.shape.blocks)))
         return max(c, without_fabric + q.racks * q.traffic.rails * self.floor.floor.rail_usd)
 
+    def known_unhoused(self, q: ShapeProblem) -> bool:
+        """Return that nothing is known: a capital alone decides."""
+        return False
+
+    def houses(self, q: ShapeProblem) -> bool:
+        """Return that some capital may pay the sites."""
+        return True
+
     def opened(self, loop: Loop, t: float, c: float, column: Column) -> None:
         """Price a column that is open at its time on a free network."""
         self._price_once(column, c, self.front.gap(t, c))

@@ -209,10 +209,6 @@ class FewestDays(Goal):
         self.columns.append((seconds, column))
         return True
 
-    def houses(self, q: ShapeProblem) -> bool:
-        """Return whether the money may pay any sites for a shape, the least fabrics with them."""
-        return q.may_be_housed
-
     def pays(self, q: ShapeProblem) -> bool:
         """Return whether the money may pay the racks of a shape at any sites, and the least fabrics."""
         return self.world.sites is None or q.floor_usd + q.min_fabrics_usd <= self.world.budget

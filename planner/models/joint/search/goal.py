@@ -134,7 +134,7 @@ class Goal(ABC):
 
     def known_unhoused(self, q: ShapeProblem) -> bool:
         """Return whether it is known, without a question to the sites, that the money pays none for a shape."""
-        return False
+        return q.known_unhoused
 
     def refuses(self, column: Column, seconds: float) -> bool:
         """Return whether it is known before a column is timed, which its bound says, that the money pays none of it."""
@@ -142,7 +142,7 @@ class Goal(ABC):
 
     def houses(self, q: ShapeProblem) -> bool:
         """Return whether the money may pay sites for a shape; where it does not, it pays none for less even ones."""
-        return True
+        return q.may_be_housed
 
     def pays(self, q: ShapeProblem) -> bool:
         """Return whether the money may pay the racks of a shape."""
