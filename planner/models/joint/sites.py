@@ -16,7 +16,7 @@ from planner.models.joint.places.fibre_design import LARGE_BYTES, FibreDesigns
 from planner.models.joint.places.milp import LEFT_OUT, stated, total_musd
 from planner.models.joint.places.near_pairs import CENT_MUSD, without_dear_pairs
 from planner.models.joint.places.site_question import Circuit, Joined, PlacedParts, Proof, SitePart, SiteQuestion
-from planner.models.joint.space import DEFAULT_WAN, Floats
+from planner.models.joint.space import DEFAULT_WAN, Floats, Ints
 from planner.models.sites import model
 from planner.models.sites.model import build, penalty_musd
 from planner.models.sites.site_rules import max_campus_modules, max_site_modules, max_sites
@@ -42,7 +42,9 @@ class Sites:
     solved: int = 0
     placed: dict[Any, PlacedParts | None] = field(default_factory=dict)
     racks: dict[float | None, dict[int, int]] = field(default_factory=dict)  # the most, by budget and GPUs cabled
-    groups: dict[int, tuple[Floats, Floats]] = field(default_factory=dict)  # round trips and least km, by sites
+    groups: dict[tuple[int, tuple[int, ...]], tuple[Floats, Floats]] = field(
+        default_factory=dict
+    )  # round trips and least km, by sites
     deadline: Deadline = field(default_factory=Deadline)  # of the search; an answer cut short by it is not returned
 
     def __post_init__(self) -> None:
@@ -90,14 +92,18 @@ class Sites:
         split, pins = self.data.grid.rules.fault_split, self.data.pins
         return split.min_interconnections if split.enabled and pins.racks is None and not pins.racks_by_site else 1
 
-    @cached_property
+    @property
     def max_site_racks(self) -> int:
-        """Bound the racks of one site by each rule of sites alone, none of which may be broken for a penalty."""
+        """Bound the racks of one site."""
+        return int(max(self._site_racks, default=0))
+
+    @cached_property
+    def _site_racks(self) -> Ints:
+        """Bound the racks of each site by each rule of sites alone, none of which may be broken for a penalty."""
         if self.data.grid.rules.soft:
-            return MANY_RACKS
-        rules = model.rules_without()
-        most = (max_site_modules(self.data, x, MANY_RACKS, rules) for x in self.data.candidates)
-        return max(most, default=0) * self.data.module_racks
+            return np.full(len(self.data.candidates), MANY_RACKS)
+        most = [max_site_modules(self.data, x, MANY_RACKS, model.rules_without()) for x in self.data.candidates]
+        return np.array(most, dtype=np.int64) * self.data.module_racks
 
     def rtts_ms(self) -> list[float]:
         """List the round trips of all pairs, the shortest first."""
@@ -105,26 +111,31 @@ class Sites:
         found = sorted({self.data.rtt_ms(p) for p in self.data.pairs if p not in self.data.disconnected})
         return [x for x in found if limit is None or x <= limit]
 
-    def min_routes_km(self, sites: int, rtt_ms: float = math.inf) -> float:
+    def min_routes_km(self, sites: int, rtt_ms: float = math.inf, racks: tuple[int, ...] = ()) -> float:
         """Bound from below the total km of the routes between all pairs of `sites` sites, no two farther than a trip.
 
         It is infinite where none are so near. Of many groups each route is at least one of the shortest of its ends.
+        `racks`: those of each site, if known; groups without a site of room for each are left out.
         """
         if sites < 2:
             return 0.0
-        if sites not in self.groups:
-            self.groups[sites] = self._groups(sites)
-        trips, least = self.groups[sites]
+        key = sites, tuple(sorted(racks, reverse=True))
+        if key not in self.groups:
+            self.groups[key] = self._groups(*key)
+        trips, least = self.groups[key]
         at = int(np.searchsorted(trips, rtt_ms * (1 + 1e-12), side="right"))
         return float(least[at - 1]) if at else math.inf
 
-    def _groups(self, sites: int) -> tuple[Floats, Floats]:
+    def _groups(self, sites: int, racks: tuple[int, ...]) -> tuple[Floats, Floats]:
         """Return longest round trips between sites of a group, ascending, and the least km of groups up to each."""
+        pins, rules = self.data.pins, model.rules_without()
+        alone = pins.racks is None and not pins.racks_by_site and not self.data.grid.rules.soft  # no others are open
         names = {x: i for i, x in enumerate(self.data.candidates)}
         km, trips = (np.full((len(names), len(names)), np.inf) for _ in range(2))
         longest = max(self.rtts_ms(), default=-math.inf)
         for p, length in self.data.pairs.items():
-            if p not in self.data.disconnected and self.data.rtt_ms(p) <= longest and set(p) <= set(names):
+            barred = p in self.data.disconnected or (alone and any(x.excludes(self.data, p, sites) for x in rules))
+            if not barred and self.data.rtt_ms(p) <= longest and set(p) <= set(names):
                 i, j = names[p[0]], names[p[1]]
                 km[i, j] = km[j, i] = length
                 trips[i, j] = trips[j, i] = self.data.rtt_ms(p)
@@ -136,8 +147,9 @@ class Sites:
         ends = list(combinations(range(sites), 2))
         total = sum(km[group[:, i], group[:, j]] for i, j in ends)
         farthest = np.max([trips[group[:, i], group[:, j]] for i, j in ends], axis=0)
+        room = np.all(np.sort(self._site_racks[group], axis=1)[:, ::-1] >= np.array(racks or [0] * sites), axis=1)
         order = np.argsort(farthest, kind="stable")
-        order = order[np.isfinite(farthest[order])]
+        order = order[np.isfinite(farthest[order]) & room[order]]
         return farthest[order], np.minimum.accumulate(np.asarray(total)[order])
 
     def min_joined_usd(self, sites: int) -> float:

@@ -11,6 +11,7 @@ import pytest
 from joint_brute_force import toy
 from tiers import more
 
+from planner.checks.joint_columns import _rooms
 from planner.instance.instance import Instance
 from planner.models import Options
 from planner.models.joint import sites as joint_sites
@@ -127,16 +128,26 @@ def test_the_shortest_routes_of_some_sites(monkeypatch: pytest.MonkeyPatch) -> N
     names = sorted(sites.data.candidates)[:7]
     kept = {p: km for p, km in sites.data.pairs.items() if set(p) <= set(names)}
     sites.data = replace(sites.data, candidates={x: sites.data.candidates[x] for x in names}, pairs=kept)
-    trips = sites.rtts_ms()
-    for count, rtt in itertools.product((2, 3, 4), trips[:: max(1, len(trips) // 6)]):
+    trips, split, room = sites.rtts_ms(), i.grid.rules.fault_split, {x.id: most for x, most in _rooms(i, i.grid)}
+    assert split.enabled and split.min_interconnections == 2
+    middle = sorted(room[x] for x in names)[3]
+
+    def barred(a: str, b: str) -> bool:
+        return sites.data.interconnection(a) == sites.data.interconnection(b)
+
+    few = trips[:: max(1, len(trips) // 6)]
+    for count, rtt, large in itertools.product((2, 3, 4), few, (False, True)):
+        racks = (int(middle) * i.hardware.racks_per_module, *[1] * (count - 1)) if large else ()
         least = math.inf
         for group in itertools.combinations(names, count):
             pairs = [p for p in kept if set(p) <= set(group)]
-            if all(p not in sites.data.disconnected and sites.data.rtt_ms(p) <= rtt for p in pairs):
+            fits = not large or max(room[x] for x in group) >= int(middle)
+            fits &= count > 2 or not any(barred(*p) for p in pairs)
+            if fits and all(p not in sites.data.disconnected and sites.data.rtt_ms(p) <= rtt for p in pairs):
                 least = min(least, sum(kept[p] for p in pairs))
-        assert sites.min_routes_km(count, rtt) == pytest.approx(least)
+        assert sites.min_routes_km(count, rtt, racks) == pytest.approx(least)
         with monkeypatch.context() as patch:
             patch.setattr(joint_sites, "MOST_GROUPS", 0)
             loose = replace(sites, groups={}, instance=i)
             loose.data = sites.data
-            assert 0 < loose.min_routes_km(count, rtt) <= least * (1 + 1e-12)
+            assert 0 < loose.min_routes_km(count, rtt, racks) <= least * (1 + 1e-12)

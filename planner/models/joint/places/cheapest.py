@@ -76,7 +76,7 @@ class CheapestSearch(FastestSearch):
         yield min(self._base(c.waves, last) + c.level.usd for c in choices)
         for waves in {first, choices[0].waves, choices[-1].waves}:
             self._ask(waves, last)
-        heap = [(self._base(c.waves, self._rtts[0]) + c.level.usd, next(order), c) for c in choices]
+        heap = [(self._base(c.waves, last) + c.level.usd, next(order), c) for c in choices]
         heapq.heapify(heap)
         while heap:
             usd, _, choice = heapq.heappop(heap)
@@ -122,9 +122,9 @@ class CheapestSearch(FastestSearch):
     def _reached(self, c: SlowdownChoice | None) -> list[tuple[float, SlowdownChoice | JointPlan]]:
         """Return a choice with its lower bound, or the first behind it that sites may have."""
         while c is not None:
-            found = self._bounded(c)
-            if found[0] < math.inf:
-                return [found]
+            if self._bounded(c)[0] < math.inf:
+                # Those behind it allow longer round trips, at which sites may cost less: they are below no other bound.
+                return [(self._base(c.waves, self._rtts[-1]) + c.level.usd, c)]
             c = self._later(c)
         return []
 

@@ -56,10 +56,16 @@ class Prices:
             return max((a.usd for a in below), default=0.0)
         if any(a.usd == math.inf for a in known):
             return math.inf
-        count = len(self.parts)
-        near = self.sites.min_routes_km(count) / (count * (count - 1) // 2)
+        routes = self._routes_km(rtt)
+        if math.isinf(routes):
+            return math.inf
+        near = routes / (len(self.parts) * (len(self.parts) - 1) // 2)
         found = max((a.usd + self._fibre(near, waves) - self._fibre(near, a.waves) for a in below), default=0.0)
         return max([found, *(self._between(a, b, waves) for a in below for b in above)])
+
+    def _routes_km(self, rtt: float) -> float:
+        """Bound the routes between sites that have room for the parts; infinite where none are so near."""
+        return self.sites.min_routes_km(len(self.parts), rtt, tuple(p.racks for p in self.parts))
 
     def _between(self, a: KnownPrice, b: KnownPrice, waves: int) -> float:
         """Return the price on the straight line between two answers, in pairs of fibres."""
@@ -92,6 +98,8 @@ class Prices:
         """Return whether nothing more is to be learned of a price."""
         if not self.exact:
             return any((a.waves, a.max_rtt_ms) == (waves, rtt) for a in self.answers)
+        if self.several and math.isinf(self._routes_km(rtt)):
+            return True
         return bool(self.answers) and self.upper(waves, rtt) <= self.lower(waves, rtt) + CENTS
 
     def ask(self, waves: int, rtt: float) -> None:
@@ -99,7 +107,8 @@ class Prices:
         if self.is_known(waves, rtt):
             return
         far = min((a.placed.rtt_ms for a in self.answers if a.placed is not None), default=0.0)
-        nearer = max((t for t in self.sites.rtts_ms() if t < far), default=rtt) if self.exact and self.several else rtt
+        trips = (t for t in self.sites.rtts_ms() if t < far and math.isfinite(self._routes_km(t)))
+        nearer = max(trips, default=rtt) if self.exact and self.several else rtt
         self._ask(waves, max(rtt, nearer))
         if not self.is_known(waves, rtt):
             self._ask(waves, rtt)

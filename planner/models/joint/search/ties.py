@@ -71,6 +71,10 @@ class LeastRank(LeastCapital):
         self.nodes += 1
         return self.best <= self.enough or self.ended
 
+    def refuses(self, column: Column, seconds: float) -> bool:
+        """Return whether no plan of a column is of a lower rank, which is known before it is timed."""
+        return not self.least_rank(column) < self.best
+
     def sites_floor(self, column: Column, sites: int, c: float) -> float:
         """Bound the capital of a column at a number of sites; infinite where no plan of it is of a lower rank."""
         return super().sites_floor(column, sites, c) if self.least_rank(column) < self.best else math.inf
