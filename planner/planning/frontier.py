@@ -222,7 +222,7 @@ def _written(
 ) -> Frontier:
     """Return the curve with the plan of each point; after an early end the questions' answers may prove more of it."""
     proven = None
-    if search is not None and math.isfinite(search.proven) and math.isinf(search.world.given_up):
+    if search is not None and math.isfinite(search.proven) and math.isinf(search.world.unproven.seconds):
         proven = search.proven
     found = list(zip(front.usd, front.seconds, front.plans, strict=True))
     figures = [(usd, days_of(instance, seconds)) for usd, seconds, _ in found]

@@ -117,7 +117,7 @@ def simplest_within(world: World, plan: JointPlan, seconds: float, left: NodesLe
     )
     loop = Loop(goal=goal)
     stopped = loop.run() if left is None else loop.go_on(goal, left)
-    proven = stopped == "proved" and not goal.ended and not math.isfinite(world.given_up_usd)
+    proven = stopped == "proved" and not goal.ended and not math.isfinite(world.unproven.usd)
     return End(plan=goal.incumbent or plan, proven=proven)
 
 
@@ -181,7 +181,7 @@ class _Ties:
             first=first,
         )
         stopped = self.search.loop.go_on(goal)
-        given_up = math.isfinite(world.given_up_usd)
+        given_up = math.isfinite(world.unproven.usd)
         return goal.incumbent, stopped == "proved" and not goal.ended and not given_up
 
 

@@ -134,14 +134,14 @@ def cheapest_by(
 def _result(goal: LeastCapital, *, stopped: Stopped, failure: str) -> LeastCost:
     plan, problem, counts = goal.incumbent, goal.world.problem, dict(sorted(goal.world.counts.items()))
     if plan is None:
-        proven = stopped == "proved" and math.isinf(goal.world.given_up_usd)
+        proven = stopped == "proved" and math.isinf(goal.world.unproven.usd)
         status = JointStatus.INFEASIBLE if proven else JointStatus.UNKNOWN
         bound = goal.bound if stopped != "proved" else None
         least = None if stopped != "proved" else least_seconds(goal.world)
         days = None if least is None or not math.isfinite(least) else days_of(problem.instance, least)
         return LeastCost(status=status, lower_bound_usd=bound, least_days=days, stopped=stopped, counts=counts)
     open_usd = goal.bound if stopped != "proved" or goal.at_gap else math.inf
-    bound = min(plan.capital_usd, goal.world.given_up_usd, open_usd)
+    bound = min(plan.capital_usd, goal.world.unproven.usd, open_usd)
     proven = bound >= min(plan.capital_usd - CENTS, plan.capital_usd * (1 - goal.end_gap))
     return LeastCost(
         status=JointStatus.OPTIMAL if proven else JointStatus.FEASIBLE,

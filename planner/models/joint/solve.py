@@ -99,10 +99,10 @@ def _solution(goal: FewestDays, *, stopped: Stopped, failure: str) -> JointSolut
         goal.world.counts["sites MILPs"] = goal.world.sites.solved
     bound = goal.bound
     if best is not None and stopped == "proved" and goal.gap == 0:
-        bound = min(best.seconds, goal.world.given_up)
+        bound = min(best.seconds, goal.world.unproven.seconds)
     known = bound if math.isfinite(bound) else None
     if best is None:
-        proven = stopped == "proved" and math.isinf(goal.world.given_up)
+        proven = stopped == "proved" and math.isinf(goal.world.unproven.seconds)
         status = JointStatus.INFEASIBLE if proven else JointStatus.UNKNOWN
     else:
         proven = goal.distance <= max(EPS, goal.gap)

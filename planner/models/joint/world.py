@@ -128,16 +128,6 @@ class World:
         if self.templates is not None:
             self.templates.deadline = deadline
 
-    @property
-    def given_up(self) -> float:
-        """Least seconds a sequence of a candidate that was left without a proof."""
-        return self.unproven.seconds
-
-    @property
-    def given_up_usd(self) -> float:
-        """Least capital of a choice that was left without a proof."""
-        return self.unproven.usd
-
     def give_up(self, *, seconds: float = math.inf, usd: float = math.inf) -> None:
         """Leave a choice without a proof: bounds on days, or on capital, are no more than its own."""
         self.unproven.seconds = min(self.unproven.seconds, seconds)
@@ -152,6 +142,12 @@ class World:
     def budget(self) -> float:
         """Most that the plan may cost."""
         return self.problem.instance.limits.budget_usd or NO_BUDGET
+
+    def with_budget(self, usd: float) -> "World":
+        """Return the world with another budget."""
+        instance = self.problem.instance
+        limits = instance.limits.model_copy(update={"budget_usd": usd})
+        return replace(self, problem=replace(self.problem, instance=instance.model_copy(update={"limits": limits})))
 
     @property
     def size(self) -> float:

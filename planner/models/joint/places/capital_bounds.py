@@ -29,23 +29,19 @@ class CapitalBounds:
     shape_problem: ShapeProblem
     cutoff: float  # seconds a sequence that a plan must be below
     likely: bool = False  # only plans of stages as even as can be are sought
-    lower_bounds: dict[tuple[int, float], float] = field(
-        default_factory=dict
-    )  # of capital without fabric, by wavelengths and round trip
+    # Of capital without fabric, by wavelengths and round trip.
+    lower_bounds: dict[tuple[int, float], float] = field(default_factory=dict)
     floor_tables: dict[float, tuple[tuple[int, float, float], Floats]] = field(default_factory=dict)
-    asked: dict[SlowdownLevel, list[tuple[int, float, float]]] = field(
-        default_factory=dict
-    )  # wavelengths, round trip and capital with fabrics
+    # Wavelengths, round trip and capital with fabrics.
+    asked: dict[SlowdownLevel, list[tuple[int, float, float]]] = field(default_factory=dict)
 
     @cached_property
     def _wavelengths(self) -> Ints:
         """Numbers of wavelengths that may join two sites, unless a pin says how many; none of them at one site."""
         if not self.shape_problem.several:
             return np.zeros(1, dtype=np.int64)
-        wan, wanted = (
-            self.shape_problem.world.problem.wan,
-            self.shape_problem.world.problem.instance.pins.get("wan.wavelengths"),
-        )
+        problem = self.shape_problem.world.problem
+        wan, wanted = problem.wan, problem.instance.pins.get("wan.wavelengths")
         most = wan.max_wavelengths_per_pair * wan.max_fibre_pairs
         if wanted is not None and wanted > most:
             raise InputError(
@@ -89,11 +85,9 @@ class CapitalBounds:
         return float(self._lower_bounds(rtt)[waves])
 
     def _lower_bounds(self, rtt: float) -> Floats:
-        """Bound the capital without fabrics from below by the number of wavelengths.
-
-        The shortest route's fibre, or what the sites returned. What sites cost at n wavelengths they cost at fewer
-        but for at most the longest route's fibre, and at more by the shortest's.
-        """
+        """Bound the capital without fabrics from below by the number of wavelengths."""
+        # The shortest route's fibre, or what the sites returned. What sites cost at n wavelengths they cost at fewer
+        # but for at most the longest route's fibre, and at more by the shortest's.
         q, sites, count = self.shape_problem, self.shape_problem.world.sites, len(self.shape_problem.shape.blocks)
         known = float(q.site_bounds_by_rtt[q.rtts_ms.index(rtt)])
         if sites is None or not q.several:
@@ -112,10 +106,8 @@ class CapitalBounds:
         return self.floor_tables[rtt][1]
 
     def _elsewhere(self, n: int, rtt: float, usd: float) -> Floats:
-        """Bound the capital by number of wavelengths, given its bound `usd` at n wavelengths and a round trip.
-
-        The bounds hold at that round trip or shorter ones.
-        """
+        """Bound the capital by number of wavelengths, given its bound `usd` at n wavelengths and a round trip."""
+        # The bounds hold at that round trip or shorter ones.
         sites = self.shape_problem.world.sites
         if sites is None or not self.shape_problem.several:
             return np.array([usd])
@@ -127,11 +119,9 @@ class CapitalBounds:
         return np.asarray(np.where(np.arange(len(near)) >= n, usd + near - near[n], usd + far - far[n]))
 
     def _refused_at(self, n: int, rtt: float, usd: float) -> Floats:
-        """Bound the capital by number of wavelengths, given that sites cost `usd` at n wavelengths and a round trip.
-
-        Designed fibre of more wavelengths may carry less of other traffic, so that one price bounds no other; with WAN
-        gateways it does not bound that of fewer wavelengths, which take fewer ports.
-        """
+        """Bound the capital by number of wavelengths, given that sites cost `usd` at n wavelengths and a round trip."""
+        # Designed fibre of more wavelengths may carry less of other traffic, so that one price bounds no other; with
+        # WAN gateways it does not bound that of fewer wavelengths, which take fewer ports.
         world, numbers = self.shape_problem.world, np.arange(len(self.shape_problem.min_fibre_usd))
         network = world.problem.instance.network
         if world.sites is None or not self.shape_problem.several:

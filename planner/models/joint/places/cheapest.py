@@ -7,17 +7,17 @@ choice of slowdowns needs a least number of wavelengths; more of them allow long
 import heapq
 import itertools
 import math
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
-from planner.models.joint.places.built import built, exchanged_bytes
+from planner.models.fabric.chooser import Template
 from planner.models.joint.places.capital_bounds import SlowdownLevel
-from planner.models.joint.places.fastest import AGREEMENT_ROUNDS, FastestSearch, NetworkCandidate
-from planner.models.joint.places.gateways import has_gateways, with_gateways
+from planner.models.joint.places.fastest import FastestSearch, NetworkCandidate
 from planner.models.joint.places.racks_prices import Prices
-from planner.models.joint.places.site_question import Circuit, SitePart
+from planner.models.joint.places.site_question import PlacedParts, SitePart
 from planner.models.joint.search.least_prices import MinPrices
 from planner.models.joint.world import EPS, JointPlan
 
@@ -26,16 +26,12 @@ QUICK_TABLE_RACKS = 4096  # up to which tables of fabrics take less time than a 
 
 @dataclass(frozen=True, slots=True)
 class SlowdownChoice:
-    """Slowdowns with a number of wavelengths.
-
-    `timed`: they meet the cutoff at the shortest round trip, not only by a bound; `priced`: the sites were asked for
-    them.
-    """
+    """Slowdowns with a number of wavelengths."""
 
     level: SlowdownLevel
     waves: int
-    timed: bool = False
-    priced: bool = False
+    timed: bool = False  # they meet the cutoff at the shortest round trip, not only by a bound
+    priced: bool = False  # the sites were asked for them
 
 
 class TimedPoint(NamedTuple):
@@ -94,17 +90,10 @@ class CheapestSearch(FastestSearch):
 
     def _fewest(self, level: SlowdownLevel, rtt: float, above: int) -> int | None:
         """Return the fewest wavelengths, more than `above`, with which slowdowns meet the cutoff at a round trip."""
-        waves = self._wavelengths[self._wavelengths > above]
-        if not len(waves) or not self._in_time(level, int(waves[-1]), rtt):  # as it is for most
+        waves: list[int] = self._wavelengths[self._wavelengths > above].tolist()
+        if not waves or not self._in_time(level, waves[-1], rtt):  # as it is for most
             return None
-        low, high = 0, len(waves) - 1
-        while low < high:
-            middle = (low + high) // 2
-            if self._in_time(level, int(waves[middle]), rtt):
-                high = middle
-            else:
-                low = middle + 1
-        return int(waves[low])
+        return waves[bisect_left(waves, True, hi=len(waves) - 1, key=lambda n: self._in_time(level, n, rtt))]
 
     def _in_time(self, level: SlowdownLevel, waves: int, rtt: float) -> bool:
         """Return whether slowdowns and fibre meet the cutoff: by a timed point no faster or no slower, or by timing."""
@@ -140,10 +129,8 @@ class CheapestSearch(FastestSearch):
         return []
 
     def _later(self, c: SlowdownChoice) -> SlowdownChoice | None:
-        """Return the same slowdowns with the wavelengths that come next: those that allow a longer round trip.
-
-        Where the fibre is designed, the next of all: more wavelengths may carry less of other traffic.
-        """
+        """Return the same slowdowns with the wavelengths that come next: those that allow a longer round trip."""
+        # Where the fibre is designed, the next of all: more wavelengths may carry less of other traffic.
         prices = self._prices
         if prices is not None and not prices.exact:
             more = self._wavelengths[self._wavelengths > c.waves]
@@ -179,41 +166,25 @@ class CheapestSearch(FastestSearch):
 
     def _placed(self, c: SlowdownChoice, rtt: float) -> JointPlan | None:
         """Return the cheapest plan of a choice as built; None where no sites have it."""
-        q = self.shape_problem
-        sites = q.world.sites
-        q.world.count("questions")
-        if sites is None:
-            plan = built(q, c.waves, None, self._templates(c.level, None), self._latest)
+        latest = self.cutoff * (1 + EPS)
+        plan = self._as_built(NetworkCandidate(0.0, 0.0, c.level, c.waves, rtt), math.inf, latest)
+        if plan is not None and self.shape_problem.world.sites is None:
             return replace(plan, capital_usd=self._base(0, 0.0) + sum(t.usd for t in plan.templates.values()))
-        parts = tuple(self._part(g, c.level) for g in q.shape.blocks)
-        size = self._stage_bytes(NetworkCandidate(0.0, 0.0, c.level, c.waves, rtt))
-        for _ in range(AGREEMENT_ROUNDS):
-            placed = sites.cheapest(parts, Circuit(c.waves, rtt, size) if q.several else None)
-            if placed is None:
-                return None
-            templates = self._templates(c.level, placed)
-            if has_gateways(q, placed):
-                gateways = with_gateways(q, c.waves, c.level, placed, templates)
-                if placed.wan is not None or gateways is None:  # what they carry depends on the sites: others may do
-                    q.world.give_up(usd=placed.capital_usd)
-                if gateways is None:
-                    return None
-                more = sum(t.usd for t in gateways.values()) - sum(t.usd for t in templates.values())
-                placed, templates = replace(placed, capital_usd=placed.capital_usd + more), gateways
-            plan, asked = built(q, c.waves, placed, templates, self._latest), size
-            size = exchanged_bytes(q.column, plan.split)
-            if size == asked or not (sites.designed and q.several):
-                break
-        else:
-            raise RuntimeError("joint: the split of layers and the design of the fibre do not settle")
-        if plan.seconds > self.cutoff * (1 + EPS):
+        if plan is not None and plan.seconds > latest:
             raise RuntimeError("joint: a plan that was timed is late as built")
         return plan
 
-    @property
-    def _latest(self) -> float:
-        """Return the seconds a sequence within which a plan that was timed is as built."""
-        return self.cutoff * (1 + EPS)
+    def _gateways(
+        self, c: NetworkCandidate, placed: PlacedParts, without_gateways: dict[str, Template], most: float
+    ) -> tuple[PlacedParts, dict[str, Template]] | None:
+        """Give each site the cheapest fabric with its WAN gateway; None where one has none."""
+        found = super()._gateways(c, placed, without_gateways, most)
+        if placed.wan is not None or found is None:  # what they carry depends on the sites: others may do
+            self.shape_problem.world.give_up(usd=placed.capital_usd)
+        return found
+
+    def _refuse(self, c: NetworkCandidate, usd: float, most: float) -> None:
+        """Record nothing: any amount pays, so that no sites hold the parts."""
 
     def _base(self, waves: int, rtt: float) -> float:
         """Bound from below the capital without fabrics at `waves` wavelengths and round trips of at most `rtt` ms."""
@@ -228,21 +199,14 @@ class CheapestSearch(FastestSearch):
     @cached_property
     def _prices(self) -> Prices | None:
         """Prices of the racks at sites without fabrics, shared by all shapes with the same racks by site."""
-        sites = self.shape_problem.world.sites
+        q, sites = self.shape_problem, self.shape_problem.world.sites
         if sites is None:
             return None
-        parts = self._parts_without_fabric()
+        # Fabrics that cost nothing and draw the least of any that may be built: the same for every column with as many
+        # racks by site and as many GPUs of each cabled.
+        mw, racks = sites.min_fabric_mw(q.traffic.rails), [q.traffic.racks(g) for g in q.shape.blocks]
+        parts = tuple(SitePart(n, n, ((0.0, n * mw),)) for n in racks)
         return self.all_prices.setdefault(parts, Prices(sites=sites, parts=parts))
-
-    def _parts_without_fabric(self) -> tuple[SitePart, ...]:
-        """Return parts whose fabrics cost nothing and draw the least of any that may be built.
-
-        They are the same for every column with as many racks by site and as many GPUs of each cabled.
-        """
-        q, sites = self.shape_problem, self.shape_problem.world.sites
-        mw = 0.0 if sites is None else sites.min_fabric_mw(q.traffic.rails)
-        racks = [q.traffic.racks(g) for g in q.shape.blocks]
-        return tuple(SitePart(n, n, ((0.0, n * mw),)) for n in racks)
 
     def _ask(self, waves: int, rtt: float) -> None:
         """Ask for the price of the sites without fabrics, unless it is known."""

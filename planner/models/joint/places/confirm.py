@@ -19,12 +19,10 @@ from planner.solvers.registry import run_milp
 
 
 def confirmed(sites: Sites, placed: PlacedParts, seconds: float | None) -> str:
-    """Return the mark of the bound on a plan's sites: CONFIRMED, BOUNDED, or ON_TRUST after `seconds` seconds.
-
-    CP-SAT confirms that no sites are cheaper for the parts of the plan. Where it does not, and first under dc, whose
-    reactances are no whole numbers, a dual bound of the relaxation is recomputed in exact fractions. The claim of HiGHS
-    is on the capital without WAN gateways, which are chosen after the sites.
-    """
+    """Return the mark of the bound on a plan's sites: CONFIRMED, BOUNDED, or ON_TRUST after `seconds` seconds."""
+    # CP-SAT confirms that no sites are cheaper for the parts of the plan. Where it does not, and first under dc, whose
+    # reactances are no whole numbers, a dual bound of the relaxation is recomputed in exact fractions. The claim of
+    # HiGHS is on the capital without WAN gateways, which are chosen after the sites.
     q = sites.question(placed.asked, placed.circuit, dict(placed.designs))
 
     def relaxed_usd(limit: float | None) -> float | None:

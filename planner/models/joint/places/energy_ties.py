@@ -17,11 +17,9 @@ T = TypeVar("T")
 
 
 def of_cheapest_energy(sites: Sites, plan: JointPlan) -> JointPlan:
-    """Return a plan moved to the sites of least yearly energy, of those that hold its parts as near for its capital.
-
-    The proof of its capital stays as it is. A plan whose fibre is designed stays where it is: each other set of sites
-    would need a design of its own.
-    """
+    """Return a plan moved to the sites of least yearly energy, of those that hold its parts as near for its capital."""
+    # The proof of its capital stays as it is. A plan whose fibre is designed stays where it is: each other set of sites
+    # would need a design of its own.
     old = plan.placed
     if old is None or old.proof.bound_usd is None or (sites.designed and len(old.racks) > 1):
         return plan
@@ -53,10 +51,8 @@ def _by_part(placed: PlacedParts) -> list[str]:
 
 
 def _cheapest(sites: Sites, q: SiteQuestion, old: PlacedParts, most_usd: float) -> PlacedParts | None:
-    """Return the sites of least yearly energy cost within `most_usd` of capital; None where there are none.
-
-    All parts keep their fabrics.
-    """
+    """Return the sites of least yearly energy cost within `most_usd` of capital; None where there are none."""
+    # All parts keep their fabrics.
     m = stated(q)
     fabrics = list(old.parts.values())
     choices = sorted({(k, f) for _, k, f in m.fabric})

@@ -1,7 +1,4 @@
-"""The search of one shape: slowdowns and fibre in the order of their time.
-
-Each asked of the sites until one can be paid.
-"""
+"""The search of one shape: slowdowns and fibre in the order of their time, asked of the sites until one is paid."""
 
 import itertools
 import math
@@ -15,7 +12,7 @@ from planner.models.fabric.design_table import DesignTable, least_at
 from planner.models.joint.places.built import built, exchanged_bytes, where
 from planner.models.joint.places.capital_bounds import CapitalBounds, SlowdownLevel
 from planner.models.joint.places.gateways import has_gateways, with_gateways
-from planner.models.joint.places.shape_problem import ShapeProblem
+from planner.models.joint.places.shape_problem import ShapeProblem, first
 from planner.models.joint.places.site_question import Circuit, PlacedParts, SitePart
 from planner.models.joint.space import Floats
 from planner.models.joint.world import CENTS, EPS, JointPlan, Target
@@ -55,10 +52,8 @@ class FastestSearch(CapitalBounds):
 
     @cached_property
     def levels(self) -> list[SlowdownLevel]:
-        """List the slowdowns that may be worth their price.
-
-        Where power counts all are listed, since a fabric of less power may beat one that is cheap and slows less.
-        """
+        """List the slowdowns that may be worth their price."""
+        # Where power counts all are listed, since a fabric of less power may beat one that is cheap and slows less.
         sites = self.shape_problem.world.sites
         return self._levels(every=sites is not None and sites.counts_power)
 
@@ -95,15 +90,16 @@ class FastestSearch(CapitalBounds):
 
     def _with_power(self, x: DesignTable) -> DesignTable:
         """Return a table with the price of the power that each fabric draws in its price."""
-        sites = self.shape_problem.world.sites
-        each = 0.0 if sites is None else sites.fabric_usd_per_mw
-        return replace(x, usd=x.usd + each * x.mw) if each else x
+        return replace(x, usd=x.usd + self._usd_per_mw * x.mw) if self._usd_per_mw else x
+
+    @property
+    def _usd_per_mw(self) -> float:
+        return 0.0 if self.shape_problem.world.sites is None else self.shape_problem.world.sites.fabric_usd_per_mw
 
     @cached_property
     def _power_usd(self) -> float:
         """The price of the least power that the fabrics of all parts draw, which comes with the sites."""
-        sites = self.shape_problem.world.sites
-        each = 0.0 if sites is None else sites.fabric_usd_per_mw  # none without a network
+        each = self._usd_per_mw  # none without a network
         return each * sum(float(x.mw.min()) for x in self._parts if len(x)) if each else 0.0
 
     @cached_property
@@ -111,15 +107,12 @@ class FastestSearch(CapitalBounds):
         return np.array([x.usd for x in self.levels])
 
     def next(self, target: Target) -> NetworkCandidate | None:
-        """Return the fastest candidate that the money may pay as far as is known, of equal ones the cheapest.
-
-        Return None where no candidate beats the target.
-        """
+        """Return the fastest candidate, of equal ones the cheapest, that may be paid and beats the target, if any."""
         found = self._next(target)
-        if found is None or self.in_time:
-            return found
-        self.in_time = True
-        return self._next(target)
+        if found is not None and not self.in_time:
+            self.in_time = True
+            found = self._next(target)
+        return found
 
     def _next(self, target: Target) -> NetworkCandidate | None:
         self.cutoff = min(self.cutoff, target.cutoff)
@@ -161,26 +154,15 @@ class FastestSearch(CapitalBounds):
 
     def _fewest_wavelengths(self, c: NetworkCandidate) -> NetworkCandidate:
         """Return the candidate with as few wavelengths as keep its time."""
-        limit = c.seconds * (1 + EPS / 2)
-
-        def slower(n: int) -> bool:
-            return self._seconds(c.level, n, c.rtt_ms, limit) > limit
-
-        fewer = self._wavelengths[self._wavelengths < c.wavelengths].tolist()
-        if not fewer or slower(fewer[-1]):
+        limit, fewer = c.seconds * (1 + EPS / 2), self._wavelengths[self._wavelengths < c.wavelengths].tolist()
+        at = first(len(fewer), lambda i: self._seconds(c.level, fewer[i], c.rtt_ms, limit) <= limit)
+        if at is None:
             return c
-        low, high = -1, len(fewer) - 1
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if slower(fewer[middle]) else (low, middle)
-        n = int(fewer[high])
-        return replace(c, wavelengths=n, usd=self._usd(c.level, c.rtt_ms, n))
+        return replace(c, wavelengths=fewer[at], usd=self._usd(c.level, c.rtt_ms, fewer[at]))
 
     def _seconds(self, level: SlowdownLevel, waves: int, rtt: float, limit: float) -> float:
-        """Return the seconds a sequence of a candidate, infinite over the limit.
-
-        a round trip comes on top of everything.
-        """
+        """Return the seconds a sequence of a candidate, infinite over the limit."""
+        # A round trip comes on top of everything.
         key, q = (level.send, level.allreduce, waves), self.shape_problem
         first = q.rtts_ms[0]
         trips = q.world.problem.wan.round_trips if q.several else 0.0
@@ -193,11 +175,9 @@ class FastestSearch(CapitalBounds):
         return float(q.on_clock(self.timed[key] + later))
 
     def _rtts_to_try(self) -> list[float]:
-        """List the round trips that may pay.
-
-        The shortest, and behind each at which the sites were dearer than known before the next.
-        """
-        # Round trips with bounds, or at which the sites were asked with fabrics.
+        """List the round trips that may pay."""
+        # The shortest, and behind each at which the sites were dearer than known before the next: those with bounds, or
+        # at which the sites were asked with fabrics.
         later = {t for _, t in self.lower_bounds} | {t for known in self.asked.values() for _, t, _ in known}
         rtts = self._rtts
         known = dict(zip(self.shape_problem.rtts_ms, self.shape_problem.site_bounds_by_rtt.tolist(), strict=True))
@@ -219,10 +199,7 @@ class FastestSearch(CapitalBounds):
         return count == 2 and bool(np.any(b < a))
 
     def _affordable(self, rtt: float) -> list[tuple[float, SlowdownLevel, int]]:
-        """List the slowdowns that the money may pay, the fastest first.
-
-        Every entry has its bound on the time, the slowdowns, and the most wavelengths that are paid with them.
-        """
+        """List the slowdowns that the money may pay by bounds on their time, with the most wavelengths paid too."""
         budget = self.shape_problem.world.budget + CENTS
         most = np.searchsorted(self._lower_bounds(rtt)[self._wavelengths], budget - self._level_usd, side="right")
         found: list[tuple[SlowdownLevel, int]] = []
@@ -239,10 +216,9 @@ class FastestSearch(CapitalBounds):
 
     @property
     def is_unpaid(self) -> bool:
-        """Whether the money pays no fabrics for the racks, however slow they may be.
-
-        Between sites it is not known where fibre is designed or ends at gateways: both depend on the bytes of a column.
-        """
+        """Whether the money pays no fabrics for the racks, however slow they may be."""
+        # Between sites it is not known where fibre is designed or ends at gateways: both depend on the bytes of a
+        # column.
         q = self.shape_problem
         network, sites = q.world.problem.instance.network, q.world.sites
         known = not q.several or not (sites is None or sites.designed or (network is not None and network.wan_gateway))
@@ -258,12 +234,17 @@ class FastestSearch(CapitalBounds):
 
     def try_sites(self, c: NetworkCandidate, target: Target) -> JointPlan | None:
         """Ask the sites for a candidate; where they cannot pay it, record their cost without its fabrics."""
-        q, sites, most = self.shape_problem, self.shape_problem.world.sites, target.max_usd(c.seconds)
+        plan = self._as_built(c, target.max_usd(c.seconds), c.seconds * (1 + EPS))
+        if plan is not None:
+            self.asked.setdefault(c.level, []).append((c.wavelengths, c.rtt_ms, plan.capital_usd))
+        return plan
+
+    def _as_built(self, c: NetworkCandidate, most: float, latest: float) -> JointPlan | None:
+        """Return the cheapest plan of a candidate as built, `latest` seconds a sequence at most, if it is paid."""
+        q, sites = self.shape_problem, self.shape_problem.world.sites
         q.world.count("questions")
         if sites is None:
-            plan = built(q, c.wavelengths, None, self._templates(c.level, None), c.seconds * (1 + EPS))
-            self.asked.setdefault(c.level, []).append((c.wavelengths, c.rtt_ms, plan.capital_usd))
-            return plan
+            return built(q, c.wavelengths, None, self._templates(c.level, None), latest)
         parts = tuple(self._part(g, c.level) for g in q.shape.blocks)
         size = self._stage_bytes(c)
         for _ in range(AGREEMENT_ROUNDS):
@@ -277,10 +258,9 @@ class FastestSearch(CapitalBounds):
                 if wanted is None:
                     return None
                 placed, templates = wanted
-            plan, before = built(q, c.wavelengths, placed, templates, c.seconds * (1 + EPS)), size
+            plan, before = built(q, c.wavelengths, placed, templates, latest), size
             size = exchanged_bytes(q.column, plan.split)
             if size == before or not (sites.designed and q.several):
-                self.asked.setdefault(c.level, []).append((c.wavelengths, c.rtt_ms, placed.capital_usd))
                 return plan
         raise RuntimeError("joint: the split of layers and the design of the fibre do not settle")
 
@@ -289,14 +269,9 @@ class FastestSearch(CapitalBounds):
     ) -> tuple[PlacedParts, dict[str, Template]] | None:
         """Give each site the fabric with its WAN gateway; None where the money does not pay them at these sites."""
         found = with_gateways(self.shape_problem, c.wavelengths, c.level, placed, without_gateways)
-        more = (
-            math.inf
-            if found is None
-            else sum(t.usd for t in found.values()) - sum(t.usd for t in without_gateways.values())
-        )
-        capital = placed.capital_usd + more
-        if found is not None and capital <= most + CENTS:
-            return replace(placed, capital_usd=capital), found
+        capital = math.inf if found is None else found[0].capital_usd
+        if capital <= most + CENTS:
+            return found
         self.asked.setdefault(c.level, []).append((c.wavelengths, c.rtt_ms, capital))
         world = self.shape_problem.world
         if placed.wan is not None:  # what its gateways carry depends on the sites: others might pay
@@ -308,15 +283,13 @@ class FastestSearch(CapitalBounds):
     def _narrow_gateways(
         self, c: NetworkCandidate, placed: PlacedParts, without_gateways: dict[str, Template], most: float
     ) -> None:
-        """Bisect the fewest wavelengths whose gateways cannot be had for the money, and remember their price.
-
-        More wavelengths take more ports, whatever the sites.
-        """
+        """Bisect the fewest wavelengths whose gateways cannot be had for the money, and remember their price."""
+        # More wavelengths take more ports, whatever the sites.
         low, high, bounds = 0, c.wavelengths, self._lower_bounds(c.rtt_ms)
         while high - low > 1:
             probe = (low + high) // 2
             found = with_gateways(self.shape_problem, probe, c.level, placed, without_gateways)
-            usd = math.inf if found is None else float(bounds[probe]) + sum(t.usd for t in found.values())
+            usd = math.inf if found is None else float(bounds[probe]) + sum(t.usd for t in found[1].values())
             if usd <= most + CENTS:
                 low = probe
             else:
@@ -345,7 +318,11 @@ class FastestSearch(CapitalBounds):
         )
         if sites.designed and q.several and floor + c.level.usd > most + CENTS:
             self._narrow(c, without_fabrics, most)
-        self._learn(c, floor, most)
+        if floor <= self.floor(c.wavelengths, c.rtt_ms) + CENTS:
+            return
+        self.lower_bounds[c.wavelengths, c.rtt_ms] = floor
+        if q.several and floor + c.level.usd > most:
+            self._reach(c, without_fabrics, most)
 
     def _narrow(self, c: NetworkCandidate, without_fabrics: tuple[SitePart, ...], most: float) -> None:
         """Bisect the fewest wavelengths of which not even the exchange alone can be paid, and remember their price."""
@@ -359,25 +336,12 @@ class FastestSearch(CapitalBounds):
                 self.lower_bounds[probe, c.rtt_ms] = usd
                 high = probe
 
-    def _learn(self, c: NetworkCandidate, floor: float, most: float) -> None:
-        """Record the cost of the sites without fabrics, and the round trip from which they can be paid."""
-        key = c.wavelengths, c.rtt_ms
-        if floor <= self.floor(*key) + CENTS:
-            return
-        self.lower_bounds[key] = floor
-        if self.shape_problem.several and floor + c.level.usd > most:
-            self._reach(c, most)
-
-    def _reach(self, c: NetworkCandidate, most: float) -> None:
+    def _reach(self, c: NetworkCandidate, without_fabrics: tuple[SitePart, ...], most: float) -> None:
         """Bisect the shortest round trip at which the sites can be paid, and record the costs met on the way."""
-        sites, parts = (
-            self.shape_problem.world.sites,
-            tuple(self._without_fabric(g) for g in self.shape_problem.shape.blocks),
-        )
-        low, high = self._rtts.index(c.rtt_ms), len(self._rtts)
+        sites, low, high = self.shape_problem.world.sites, self._rtts.index(c.rtt_ms), len(self._rtts)
         probe = high - 1
         while sites is not None and high - low > 1:
-            usd = sites.least(parts, Circuit(c.wavelengths, self._rtts[probe], self._most_bytes))
+            usd = sites.least(without_fabrics, Circuit(c.wavelengths, self._rtts[probe], self._most_bytes))
             if usd + c.level.usd <= most + CENTS:
                 high = probe
             else:
@@ -386,14 +350,12 @@ class FastestSearch(CapitalBounds):
             probe = (low + high) // 2
 
     def _chosen(self, blocks: int, level: SlowdownLevel) -> list[int]:
-        """List the templates of a part that keep the slowdowns and may be worth their price, the cheapest first.
-
-        Where power counts each has less of it than the cheaper ones; else it is the cheapest alone.
-        """
+        """List the templates of a part that keep the slowdowns and may be worth their price, the cheapest first."""
+        # Where power counts each has less of it than the cheaper ones; else it is the cheapest alone.
         x = self.options[blocks]
         fits = np.flatnonzero((x.send <= level.send) & (x.allreduce <= level.allreduce))
-        counts = self.shape_problem.world.sites is not None and self.shape_problem.world.sites.counts_power
-        if not counts:
+        sites = self.shape_problem.world.sites
+        if sites is None or not sites.counts_power:
             return [int(fits[0])]
         kept: list[int] = []
         for i in fits.tolist():
@@ -403,13 +365,11 @@ class FastestSearch(CapitalBounds):
 
     def _templates(self, level: SlowdownLevel, placed: PlacedParts | None) -> dict[str, Template]:
         """Return the template that each site was given."""
-        q = self.shape_problem
-        sizes, found = sorted(set(q.shape.blocks), reverse=True), {}
-        for s, (k, f) in (where(placed) if q.world.templates is not None else {}).items():
-            n = sizes[k]
-            at = self._chosen(n, level)[f]
-            if q.world.templates is not None:
-                found[s] = q.world.templates.template(q.traffic, n, self.options[n], at)
+        q, templates, found = self.shape_problem, self.shape_problem.world.templates, dict[str, Template]()
+        if templates is not None:
+            for s, (k, f) in where(placed).items():
+                n = q.sizes[-1 - k]
+                found[s] = templates.template(q.traffic, n, self.options[n], self._chosen(n, level)[f])
         return found
 
     def _part(self, blocks: int, level: SlowdownLevel) -> SitePart:
@@ -436,10 +396,8 @@ def _before(a: NetworkCandidate, b: NetworkCandidate) -> bool:
 
 
 def fastest(shape_problem: ShapeProblem, cutoff: float, *, likely: bool = False) -> JointPlan | None:
-    """Return the fastest plan of a shape under a cutoff in seconds a sequence, of equal ones the cheapest.
-
-    None where there is none; `likely`: where fibre is designed, only plans of stages as even as can be are sought.
-    """
+    """Return the fastest plan of a shape under a cutoff in seconds a sequence, of equal ones the cheapest, if any."""
+    # `likely`: where fibre is designed, only plans of stages as even as can be are sought.
     search = FastestSearch(shape_problem=shape_problem, cutoff=cutoff, likely=likely)
     target = Target(cutoff, -math.inf, shape_problem.world.budget)
     for _ in range(LIKELY_TRIES) if likely else itertools.count():

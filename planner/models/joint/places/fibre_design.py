@@ -11,13 +11,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from planner.instance.instance import Instance
 from planner.models import GradientExchange, Options, WanRequest
-from planner.models import wan as wan_data
 from planner.models import wan as wan_design
 from planner.models.joint.places.site_question import Circuit, Joined
+from planner.models.joint.space import Floats
 from planner.models.sites.model import rules_without
 from planner.models.sites.site_rules import max_sites
 from planner.models.sites.split_data import Pair, SplitData
@@ -28,7 +27,6 @@ from planner.plan.plan_sections import WanPlan
 from planner.solvers.outcome import UnansweredError
 from planner.solvers.signals import Deadline
 
-Floats = NDArray[np.float64]
 LARGE_BYTES = 1e30  # of a stage: round trips are negligible against them, for a bound at any number of bytes
 
 
@@ -54,10 +52,8 @@ class FibreDesigns:
     deadline: Deadline = field(default_factory=Deadline)  # of the search; a design cut short by it is not kept
 
     def design(self, sites: Joined, circuit: Circuit | None, window_seconds: float = 0.0) -> WanPlan | None:
-        """Return the design of least capital that joins some sites; None where no fibre does.
-
-        `window_seconds` is the time of the exchange where one site alone holds parts: nothing is exchanged in it.
-        """
+        """Return the design of least capital that joins some sites; None where no fibre does."""
+        # `window_seconds` is the time of the exchange where one site alone holds parts: nothing is exchanged in it.
         request = self.request(sites, circuit, window_seconds)
         if request not in self.plans:
             outcome = wan_design.solve(self.instance, request, Options(seed=self.seed, time_limit=self.deadline.limit))
@@ -72,15 +68,16 @@ class FibreDesigns:
 
     def request(self, sites: Joined, circuit: Circuit | None, window_seconds: float = 0.0) -> WanRequest:
         """Return the request to the design of the fibre of some sites: the exchange, and its window in seconds."""
-        holding = tuple(sorted(sites.holding))
-        if circuit is None or len(holding) < 2:
-            exchange = GradientExchange(stage_bytes=0.0, window_seconds=window_seconds)
-            return WanRequest(sites=tuple(sorted(sites.open)), exchanging=holding, exchange=exchange, capital=True)
-        rtt = max(self.data.rtt_ms(p) for p in self.data.pairs if set(p) <= sites.holding)
-        window = assumed_window_seconds(
-            self.data.wan, circuit.stage_bytes, len(holding), math.inf, rate_gbps(self.data, circuit), rtt
+        holding, exchange = (
+            tuple(sorted(sites.holding)),
+            GradientExchange(stage_bytes=0.0, window_seconds=window_seconds),
         )
-        exchange = GradientExchange(stage_bytes=circuit.stage_bytes, window_seconds=window)
+        if circuit is not None and len(holding) > 1:
+            wan, size = self.data.wan, circuit.stage_bytes
+            rtt = max(self.data.rtt_ms(p) for p in self.data.pairs if set(p) <= sites.holding)
+            gbps = circuit.wavelengths * wan.wavelength_gbps / wan.headroom_factor
+            window = assumed_window_seconds(wan, size, len(holding), math.inf, gbps, rtt)
+            exchange = GradientExchange(stage_bytes=size, window_seconds=window)
         return WanRequest(sites=tuple(sorted(sites.open)), exchanging=holding, exchange=exchange, capital=True)
 
     def pair_least_usd(self, circuit: Circuit) -> Mapping[Pair, float]:
@@ -88,12 +85,10 @@ class FibreDesigns:
         return {p: float(self.prices(p, circuit.stage_bytes)[circuit.wavelengths]) for p in self._pairs}
 
     def least_usd(self, stage_bytes: float = 0.0, max_rtt_ms: float = math.inf) -> Floats:
-        """Bound from below the price in USD of the fibre of any two sites, by the number of wavelengths.
-
-        The bound holds for `stage_bytes` bytes of a stage and fewer, and at 0 for any number of bytes; it is infinite
-        where no pair has the wavelengths. Pairs that a rule of the grid bars are left out where no more than two sites
-        may be open.
-        """
+        """Bound from below the price in USD of the fibre of any two sites, by the number of wavelengths."""
+        # The bound holds for `stage_bytes` bytes of a stage and fewer, and at 0 for any number of bytes; it is infinite
+        # where no pair has the wavelengths. Pairs that a rule of the grid bars are left out where no more than two
+        # sites may be open.
         key = stage_bytes, max_rtt_ms
         if key not in self.tables:
             open_sites = max_sites(self.data, rules_without())
@@ -113,18 +108,16 @@ class FibreDesigns:
         return np.arange(self.data.wan.max_wavelengths_per_pair * self.data.wan.max_fibre_pairs + 1, dtype=np.float64)
 
     def prices(self, pair: Pair, stage_bytes: float) -> Floats:
-        """Price the cheapest routes of the exchange of two sites by the number of wavelengths, without other traffic.
-
-        Fewer bytes need no fewer wavelengths, as a longer route leaves less of their time. 0 bytes mean a number so
-        large that the delay of a route is negligible.
-        """
+        """Price the cheapest routes of the exchange of two sites by number of wavelengths, without other traffic."""
+        # Fewer bytes need no fewer wavelengths, as a longer route leaves less of their time. 0 bytes mean a number so
+        # large that the delay of a route is negligible.
         key = pair, stage_bytes
         if key not in self.tables:
             self.deadline.check()
             if pair not in self.routes:
                 exchange = GradientExchange(stage_bytes=LARGE_BYTES, window_seconds=LARGE_BYTES)
                 request = WanRequest(sites=pair, exchanging=pair, exchange=exchange, capital=True)
-                data = wan_data.gather(self.instance, request)
+                data = wan_design.gather(self.instance, request)
                 options = (o for d, x in data.demands.items() if not x.priority for o in data.options[d])
                 self.routes[pair] = _Routes(data.fibre, tuple(options))
             found = np.full(self._counts.shape, np.inf)
@@ -155,8 +148,3 @@ class FibreDesigns:
         share = 1.0 - late * rate / (8 * stage_bytes)  # of the time of the transfer that the longer route leaves
         with np.errstate(divide="ignore"):
             return np.where(share > 0, np.ceil(sent * self._counts / np.maximum(share, 1e-300) - 1e-9), np.inf)
-
-
-def rate_gbps(data: SplitData, circuit: Circuit) -> float:
-    """Return the rate of the exchange: that of the wavelengths, less the headroom."""
-    return circuit.wavelengths * data.wan.wavelength_gbps / data.wan.headroom_factor

@@ -6,26 +6,19 @@ other sites would not pay, and its time stays a lower bound.
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from planner.errors import InputError
 from planner.models.fabric.chooser import Template
+from planner.models.fabric.traffic import SiteTraffic
 from planner.models.joint.places.capital_bounds import SlowdownLevel
 from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.places.site_question import PlacedParts
 from planner.physics.network import transport
 
 MUCH_DEARER = 1.1  # than without a gateway
-
-
-@dataclass(frozen=True, slots=True)
-class Gateway:
-    """The rates of a site's gateway: wavelengths and gradients, in Gb/s each way."""
-
-    wan_gbps: float
-    exchange_gbps: float
 
 
 def has_gateways(q: ShapeProblem, placed: PlacedParts | None) -> bool:
@@ -40,28 +33,26 @@ def has_gateways(q: ShapeProblem, placed: PlacedParts | None) -> bool:
     return q.several or placed.wan is not None
 
 
-def gateway_of(q: ShapeProblem, waves: int, placed: PlacedParts, site: str) -> Gateway:
-    """Compute the rates of a site's gateway; gradients have at least the rate that the step counts on."""
+def gateway_of(q: ShapeProblem, waves: int, placed: PlacedParts, site: str) -> SiteTraffic:
+    """Return the traffic of a site with its gateway; gradients have at least the rate that the step counts on."""
     wan, others = q.world.problem.wan, len(placed.parts) - 1
     if placed.wan is None:
         rate = others * waves * wan.wavelength_gbps
-        return Gateway(rate, rate / wan.headroom_factor)
+        return replace(q.traffic, wan_gbps=rate, exchange_gbps=rate / wan.headroom_factor)
     sync = (d.requested_gbps for d in placed.wan.demands if d.priority == 0 and site in (d.a, d.b))
-    return Gateway(transport.wan_gbps(wan, (), placed.wan, site), math.fsum(sync) / wan.headroom_factor)
+    wan_gbps = transport.wan_gbps(wan, (), placed.wan, site)
+    return replace(q.traffic, wan_gbps=wan_gbps, exchange_gbps=math.fsum(sync) / wan.headroom_factor)
 
 
 def with_gateways(
     q: ShapeProblem, waves: int, level: SlowdownLevel, placed: PlacedParts, without_gateways: dict[str, Template]
-) -> dict[str, Template] | None:
-    """Return the cheapest template with its gateway of each site that keeps the slowdowns; None where one has none.
-
-    `without_gateways`: the cheapest templates without gateways; templates that are much dearer are not tried.
-    """
+) -> tuple[PlacedParts, dict[str, Template]] | None:
+    """Return the cheapest templates with gateways that keep the slowdowns, in the capital too; None where one lacks."""
+    # `without_gateways`: the cheapest templates without gateways; templates that are much dearer are not tried.
     templates, found = q.world.templates, dict[str, Template]()
     sizes = sorted(set(q.shape.blocks), reverse=True)
     for site, (k, _) in placed.parts.items():
-        g = gateway_of(q, waves, placed, site)
-        traffic = replace(q.traffic, wan_gbps=g.wan_gbps, exchange_gbps=g.exchange_gbps)
+        traffic = gateway_of(q, waves, placed, site)
         if templates is None:
             return None
         limits = (level.send, level.allreduce)
@@ -70,4 +61,5 @@ def with_gateways(
         if not len(fits):
             return None
         found[site] = templates.template(traffic, sizes[k], x, int(fits[np.argmin(x.usd[fits])]))
-    return found
+    more = sum(t.usd for t in found.values()) - sum(t.usd for t in without_gateways.values())
+    return replace(placed, capital_usd=placed.capital_usd + more), found

@@ -17,11 +17,9 @@ LEFT_OUT = ("budget",)  # the budget limits the capital of the entire plan, in t
 
 
 def stated(q: SiteQuestion, *, loose: bool = False) -> Any:
-    """State the MILP of a question.
-
-    `loose` is for arithmetic in whole units: the load of fabrics may be rounded up, and what follows from whole
-    decisions is whole itself.
-    """
+    """State the MILP of a question."""
+    # `loose` is for arithmetic in whole units: the load of fabrics may be rounded up, and what follows from whole
+    # decisions is whole itself.
     # Where no rack is pinned, the sites that are open are those that hold the parts.
     exact = not q.data.pins.racks_by_site and q.data.pins.racks is None
     m = build(
@@ -88,12 +86,12 @@ def pin_blocks(m: Any, q: SiteQuestion) -> None:
     m.pin_blocks = pyo.Constraint(list(wanted), rule=row)
 
 
-def host_blocks(m: Any, q: SiteQuestion) -> None:
-    """Buy the racks of a site's blocks in whole modules, and no others unless they are pinned."""
+def host_blocks(m: Any, q: SiteQuestion, *, exactly: bool = True) -> None:
+    """Buy the racks of a site's blocks in whole modules, and, if `exactly`, no others unless they are pinned."""
 
     def row(m: Any, x: str) -> Any:
         used = sum(q.modules(p) * m.part[x, k] for k, (p, _) in enumerate(q.kinds))
-        return m.modules[x] >= used if q.pinned(x) else m.modules[x] == used
+        return m.modules[x] >= used if q.pinned(x) or not exactly else m.modules[x] == used
 
     m.host_blocks = pyo.Constraint(list(q.data.candidates), rule=row)
 
@@ -107,12 +105,10 @@ def choose_fabrics(m: Any, q: SiteQuestion) -> None:
 
 
 def join_sites(m: Any, q: SiteQuestion) -> None:
-    """Light the fibre between every two sites that hold parts: from each to all the others, whose number is known.
-
-    Two sites farther apart than the exchange is timed for, or that no fibre joins, hold no parts at once. Each row says
-    less than that a pair of holders is lit, and together they say more of a relaxation: parts spread thinly over many
-    sites pay for no less fibre.
-    """
+    """Light the fibre between every two sites that hold parts: from each to all the others, whose number is known."""
+    # Two sites farther apart than the exchange is timed for, or that no fibre joins, hold no parts at once. Each row
+    # says less than that a pair of holders is lit, and together they say more of a relaxation: parts spread thinly over
+    # many sites pay for no less fibre.
     limit = math.inf if q.circuit is None else q.circuit.max_rtt_ms * (1 + 1e-12)
     near = [p for p in q.data.pairs if q.data.rtt_ms(p) <= limit and q.pair_usd.get(p) != math.inf]
     m.lit = pyo.Var(near if q.circuit else [], domain=pyo.NonNegativeReals, bounds=(0, 1))

@@ -41,11 +41,9 @@ def without_dear_pairs(
 
 
 def nearer_pairs_first(q: SiteQuestion, most_usd: float) -> list[SiteQuestion]:
-    """List questions that decide together whether `most_usd` pays the fibre; the last has every pair that it may pay.
-
-    Where there are many pairs easier questions precede it: one without fibre, which may already be infeasible, and some
-    with ever more of the cheapest pairs, which may already suffice.
-    """
+    """List questions that decide together if `most_usd` pays the fibre; the last has every pair that it may pay."""
+    # Where there are many pairs easier questions precede it: one without fibre, which may already be infeasible, and
+    # some with ever more of the cheapest pairs, which may already suffice.
     if q.circuit is None:
         return [q]
     whole = _up_to(q, {p: q.pair_usd.get(p, 0.0) for p in q.data.pairs}, most_usd)

@@ -21,10 +21,8 @@ ROUNDING = 1e-9  # relative: a gap that sums in another order leave
 
 
 def sites_section(sites: Sites, placed: PlacedParts, fabric_mw: dict[str, float], *, given: str = "") -> SitesPlan:
-    """Return the sites section of a plan; `fabric_mw` is the power in MW by site, `given` the fixed choices in words.
-
-    The certificate is that of the question to the MILP, whose capital is that of the whole plan.
-    """
+    """Return the sites section of a plan; `fabric_mw`: power in MW by site, `given`: the fixed choices in words."""
+    # The certificate is that of the question to the MILP, whose capital is that of the whole plan.
     q = sites.question(placed.asked, placed.circuit, dict(placed.designs))
     m = stated(q)
     _fix(m, q, placed)
@@ -52,21 +50,17 @@ def sites_section(sites: Sites, placed: PlacedParts, fabric_mw: dict[str, float]
 
 
 def wan_section(sites: Sites, placed: PlacedParts, *, window_seconds: float = 0.0) -> WanPlan | None:
-    """Return the design of the fibre between the sites where the instance asks for it; None elsewhere.
-
-    `window_seconds` is the window of the exchange where one site alone trains.
-    """
+    """Return the design of the fibre between the sites where the instance asks for it; None elsewhere."""
+    # `window_seconds` is the window of the exchange where one site alone trains.
     if not sites.designed or len(placed.racks) < 2:
         return None
     return sites.fibre.design(placed.joined, placed.circuit, window_seconds)
 
 
 def over_the_run(made: Certificate, usd: float, alike_usd: float) -> Certificate:
-    """Return the certificate of sites at run prices as one on the total cost `usd` of a whole run, in dollars.
-
-    `alike_usd`, which all plans cost alike, is added to its bound. The search asked for the sites at the prices of a
-    run that is no longer, so that its bound holds.
-    """
+    """Return the certificate of sites at run prices as one on the total cost `usd` of a whole run, in dollars."""
+    # `alike_usd`, which all plans cost alike, is added to its bound. The search asked for the sites at the prices of a
+    # run that is no longer, so that its bound holds.
     bound = None if made.bound is None else min(made.bound + alike_usd, usd)
     gap = relative_gap(usd, bound)
     proved = made.status == "optimal" and gap is not None and gap <= ROUNDING

@@ -70,11 +70,9 @@ class ShapeClass(ShapeProblem):
 
     @property
     def fibre_seconds(self) -> float:
-        """The least seconds a sequence, on a clock, that the exchange between the sites of any shape adds.
-
-        Over the widest fibre that the money may pay with as many racks, between stages as even as can be. It is
-        infinite where the money pays no sites.
-        """
+        """The least seconds a sequence, on a clock, that the exchange between the sites of any shape adds."""
+        # Over the widest fibre that the money may pay with as many racks, between stages as even as can be. It is
+        # infinite where the money pays no sites.
         c, bounds = self.column, self.world.site_bounds
         if bounds is None:
             return 0.0
@@ -89,11 +87,9 @@ class ShapeClass(ShapeProblem):
         return float(self.on_clock(seconds / c.sequences))
 
     def lower_bounds(self, cutoff: float, *, fabrics: bool, capital: bool) -> tuple[float, float]:
-        """Bound seconds a sequence and capital of every shape that the money may pay; both infinite where none is.
-
-        `fabrics`: those that may be built are priced, not only links and leaf ports of the GPUs. `capital`: it is asked
-        for too.
-        """
+        """Bound seconds a sequence and capital of every shape that the money may pay; both infinite where none is."""
+        # `fabrics`: those that may be built are priced, not only links and leaf ports of the GPUs. `capital`: it is
+        # asked for too.
         if fabrics and (len(self.sizes) > MOST_TABLES or self.world.templates is None):
             return 0.0, 0.0
         search = (_WithFabrics if fabrics else _WithEndpoints)(shape_problem=self, cutoff=cutoff)
@@ -107,10 +103,8 @@ class ShapeClass(ShapeProblem):
         return found.seconds * (1 - EPS), search.least_usd() if capital else 0.0
 
     def least_sum(self, of: Mapping[int, Floats]) -> Floats:
-        """Return the least sum over the sites of any shape, of what a site has by its blocks; infinite where none is.
-
-        By a dynamic programme over the sites, the one with the most blocks last.
-        """
+        """Return the least sum over the sites of any shape of what a site has by its blocks; infinite where none is."""
+        # By a dynamic programme over the sites, the one with the most blocks last.
         sizes, sites = self.sizes, len(self.shape.blocks)
         values = np.stack([of[g] for g in sizes])
         over = sum(self.shape.blocks) - sites * sizes[0]  # blocks over the fewest at each site
@@ -191,8 +185,6 @@ class _WithFabrics(_WithEndpoints):
     @cached_property
     def _power_usd(self) -> float:
         """The price of the least power that all fabrics of a shape draw; 0 where no shape has any."""
-        sites = self.shape_problem.world.sites
-        each = 0.0 if sites is None else sites.fabric_usd_per_mw
         mw = {g: np.array([x.mw.min() if len(x) else math.inf]) for g, x in self.options.items()}
         least = float(self.shape_problem.least_sum(mw)[0])
-        return each * least if math.isfinite(least) else 0.0
+        return self._usd_per_mw * least if math.isfinite(least) else 0.0

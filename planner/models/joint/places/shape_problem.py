@@ -26,10 +26,7 @@ SLOWDOWNS = 1.05 ** np.arange(300)  # above the transport's own, of which the fi
 
 @dataclass(kw_only=True)
 class ShapeProblem:
-    """The fastest plan of one column in one shape.
-
-    Found by asking for the fastest slowdowns and fibre that the money may pay.
-    """
+    """The fastest plan of one column in one shape, of the fastest slowdowns and fibre that the money may pay."""
 
     world: World
     column: Column
@@ -68,10 +65,7 @@ class ShapeProblem:
         return RowConditions(racks=racks, shards=self.shape.min_replicas, send=send, allreduce=allreduce, fibre=fibre)
 
     def fibre(self, wavelengths: int, rtt_ms: float) -> LayoutFibre | None:
-        """Return the fibre between the sites with `wavelengths` wavelengths, less the share free for other traffic.
-
-        None at one site.
-        """
+        """Return the fibre between the sites, less the share free for other traffic; None at one site."""
         if not self.several:
             return None
         wan = self.world.problem.wan
@@ -79,10 +73,7 @@ class ShapeProblem:
         return LayoutFibre(sites=len(self.shape.blocks), gbps=gbps, rtt_ms=rtt_ms, round_trips=wan.round_trips)
 
     def split(self, c: RowConditions, cutoff: float) -> LayerSplit | None:
-        """Return the fastest split of layers under some conditions, with its seconds a sequence.
-
-        Return None where no split is under the cutoff.
-        """
+        """Return the fastest split of layers under a cutoff, with its seconds a sequence; None where there is none."""
         step = cutoff * self.column.sequences if math.isfinite(cutoff) else math.inf
         if self.column.v > 1 and Stages(column=self.column, conditions=c, cutoff=step, exact=False).least() is None:
             return None
@@ -141,10 +132,7 @@ class ShapeProblem:
 
     @cached_property
     def min_stretch(self) -> float:
-        """Lower bound on the stretch of steps by failures in this shape, for arbitrarily short steps.
-
-        It is infinite where a cluster has too few racks for those at work and the spares.
-        """
+        """Bound the stretch of any steps by failures; infinite where a cluster has too few racks for it."""
         calendar, job = self.world.problem.calendar, self.job(0.0)
         if self.world.sites is None and self.racks > (self.world.problem.instance.hardware.racks or 0):
             return math.inf
@@ -228,10 +216,8 @@ class ShapeProblem:
 
     @property
     def best_fibre(self) -> LayoutFibre | None:
-        """The widest fibre that the money may pay, at the shortest round trip that it may pay, as far as is known.
-
-        None at one site. The same holds for other shapes over this number of sites whose largest part is no smaller.
-        """
+        """The widest fibre that the money may pay, at the shortest round trip that it may pay, as far as is known."""
+        # None at one site. The same holds for other shapes over this number of sites whose largest part is no smaller.
         if not self.several:
             return None
         near = self.near_rtts_ms or self.rtts_ms[-1:]
@@ -300,10 +286,8 @@ class ShapeProblem:
         return np.asarray(self.on_clock(seconds), dtype=np.float64)
 
     def max_slowdowns(self, cutoff: float) -> tuple[float, float]:
-        """Bound the slowdowns of sends and of all-reduces that may meet the cutoff, the other at its least.
-
-        Time never falls as a network slows, so that all slowdowns above one that misses the cutoff miss it too.
-        """
+        """Bound the slowdowns of sends and of all-reduces that may meet the cutoff, the other at its least."""
+        # Time never falls as a network slows, so that all slowdowns above one that misses the cutoff miss it too.
         tried = np.asarray(self.world.problem.transport_slowdown * SLOWDOWNS, dtype=np.float64)
         least: Floats = np.full(len(tried), tried[0])
         found = []
@@ -313,40 +297,25 @@ class ShapeProblem:
         return found[0], found[1]
 
     def options(self, cutoff: float, *, shallow: bool = False) -> dict[int, DesignTable]:
-        """Return the templates of each number of blocks, without those too slow for the cutoff at any other site.
-
-        `shallow`: four tiers are left out too where fewer do.
-        """
+        """Return the templates of each number of blocks, without those too slow for the cutoff at any other site."""
+        # `shallow`: four tiers are left out too where fewer do.
         templates = self.world.templates
         if templates is None:
             return {}
         site, slowest = ONE_SITE if self.world.sites is None else None, self.max_slowdowns(cutoff)
-        return {
-            g: templates.options(
-                self.traffic, g, self._most_fabric_usd(g), site, max_slowdowns=slowest, shallow=shallow
-            )
-            for g in self.sizes
-        }
+        sites, site_bounds, floor, found = self.world.sites, self.world.site_bounds, self.floor_usd, {}
+        if site_bounds is not None:
+            floor = max(floor, site_bounds.bound(self.point(self.rtts_ms[-1] if self.rtts_ms else 0.0)))
+        each = 0.0 if sites is None else sites.min_fabric_usd(self.traffic.rails)
+        for g in self.sizes:  # the money that is left for its fabric, the others with the least fabrics
+            usd = self.world.budget - floor - (self.racks - self.traffic.racks(g)) * each
+            found[g] = templates.options(self.traffic, g, usd, site, max_slowdowns=slowest, shallow=shallow)
+        return found
 
     @property
     def sizes(self) -> list[int]:
         """The numbers of blocks of the sites."""
         return sorted(set(self.shape.blocks))
-
-    def _most_fabric_usd(self, blocks: int) -> float:
-        """Bound the price in USD of the fabric of a part of `blocks` blocks, the others with the least fabrics."""
-        if self.world.sites is None:
-            return self._most_fabrics_usd
-        others = self.racks - self.traffic.racks(blocks)
-        return self._most_fabrics_usd - others * self.world.sites.min_fabric_usd(self.traffic.rails)
-
-    @cached_property
-    def _most_fabrics_usd(self) -> float:
-        """The budget less the least capital of all parts without fabrics."""
-        site_bounds, floor = self.world.site_bounds, self.floor_usd
-        if site_bounds is not None:
-            floor = max(floor, site_bounds.bound(self.point(self.rtts_ms[-1] if self.rtts_ms else 0.0)))
-        return self.world.budget - floor
 
 
 def first(count: int, fits: Callable[[int], bool]) -> int | None:

@@ -7,6 +7,7 @@ round trip, so an answer at one point is one at many others, of other shapes, co
 
 import math
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from planner.models.joint.places.milp import (
     add_parts,
     choose_fabrics,
     design_fibre,
+    host_blocks,
     join_sites,
     place_parts,
     total_musd,
@@ -44,14 +46,11 @@ class SiteBounds:
     """
 
     sites: Sites
-    known: dict[SitesExtent, float] = field(
-        default_factory=dict
-    )  # capital that does not pay a point; infinite: none does
+    known: dict[SitesExtent, float] = field(default_factory=dict)  # capital that does not pay; infinite: none does
     paid: dict[SitesExtent, float] = field(default_factory=dict)  # capital of sites that hold a point
     tables: dict[tuple[int, int, int], tuple[int, Floats]] = field(default_factory=dict)
-    fibres: dict[Any, tuple[bool, LayoutFibre | None]] = field(
-        default_factory=dict
-    )  # whether the money pays any sites, and the widest fibre between them, by money, point and GPUs cabled
+    # Whether the money pays any sites, and the widest fibre between them, by money, point and GPUs cabled.
+    fibres: dict[Any, tuple[bool, LayoutFibre | None]] = field(default_factory=dict)
 
     def bound(self, at: SitesExtent) -> float:
         """Bound the capital from below by the points known."""
@@ -70,11 +69,9 @@ class SiteBounds:
         return table
 
     def exceeds(self, at: SitesExtent, usd: float) -> bool:
-        """Return whether the least capital of a point exceeds an amount; ask only where known points leave it open.
-
-        A coarse point is asked first, and with more money: an amount that does not pay it does not pay many others
-        either, and a point that no money pays is asked once.
-        """
+        """Return whether the least capital of a point exceeds an amount; ask only where known points leave it open."""
+        # A coarse point is asked first, and with more money: an amount that does not pay it does not pay many others
+        # either, and a point that no money pays is asked once.
         if self.bound(at) > usd:
             return True
         questions = ((at.coarse, rounded_up(usd)), (at.coarse, usd), (at, usd))
@@ -133,34 +130,18 @@ def rounded_up(usd: float) -> float:
 def stated(q: SiteQuestion, racks: int, most_usd: float) -> Any:
     """State the MILP of sites for `racks` racks in all: one part as large as the largest, others of at least a rack."""
     m = build(q.data, without=LEFT_OUT, extend=lambda m: add_parts(m, q, loose=False))
-    for rule in (place_parts, host_parts, choose_fabrics, join_sites, design_fibre):
+    for rule in (place_parts, partial(host_blocks, exactly=False), choose_fabrics, join_sites, design_fibre):
         rule(m, q)
-    hold_all_racks(m, q, racks)
+    m.hold_all_racks = pyo.Constraint(expr=sum(m.modules.values()) >= -(-racks // q.data.module_racks))
     m.total = pyo.Expression(expr=total_musd(m, q))
     if math.isfinite(most_usd):
         m.spent = pyo.Constraint(expr=m.total <= most_usd / 1e6)
     return m
 
 
-def host_parts(m: Any, q: SiteQuestion) -> None:
-    """Buy at least the racks of a site's part."""
-
-    def row(m: Any, x: str) -> Any:
-        return m.modules[x] >= sum(q.modules(p) * m.part[x, k] for k, (p, _) in enumerate(q.kinds))
-
-    m.host_parts = pyo.Constraint(list(q.data.candidates), rule=row)
-
-
-def hold_all_racks(m: Any, q: SiteQuestion, racks: int) -> None:
-    """Require at least `racks` racks over all sites, in whole modules."""
-    m.hold_all_racks = pyo.Constraint(expr=sum(m.modules.values()) >= -(-racks // q.data.module_racks))
-
-
 def least_campus_usd(s: Sites, sites: int, racks: int, module_musd: float) -> float:
-    """Bound the capital in USD of at least `racks` racks at a number of sites, without fabrics.
-
-    `module_musd` is taken off for each module; the bound is infinite where no sites hold the racks.
-    """
+    """Bound the capital in USD of at least `racks` racks at a number of sites, without fabrics."""
+    # `module_musd` is taken off for each module; the bound is infinite where no sites hold the racks.
     rtts = s.rtts_ms()
     if sites > 1 and not rtts:
         return math.inf

@@ -47,24 +47,15 @@ class Joined:
 
 @dataclass(frozen=True, kw_only=True)
 class SiteQuestion:
-    """The question to the MILP over sites: parts to place, and the prices of the fibre between the sites.
-
-    Attributes
-    ----------
-    pair_usd
-        Price of the fibre between two sites that hold parts, or a lower bound on it; infinite where none joins them.
-    designs
-        Price of the fibre of a set of sites above that of its pairs; None: no fibre joins it.
-    counts_power
-        Whether a fabric's power is load in addition to that of the racks.
-    """
+    """The question to the MILP over sites: parts to place, and the prices of the fibre between the sites."""
 
     data: "SplitData"
     kinds: tuple[tuple[SitePart, int], ...]
     circuit: Circuit | None
+    # Of the fibre between two sites that hold parts, or a lower bound on it; infinite where none joins them.
     pair_usd: "Mapping[Pair, float]"
-    designs: Mapping[Joined, float | None]
-    counts_power: bool
+    designs: Mapping[Joined, float | None]  # price of the fibre of sites above that of their pairs; None: none does
+    counts_power: bool  # a fabric's power is load in addition to that of the racks
 
     @property
     def most_modules(self) -> int:
@@ -106,23 +97,20 @@ class Proof:
 
 @dataclass(frozen=True, slots=True)
 class PlacedParts:
-    """The cheapest sites for some parts.
+    """The cheapest sites for some parts."""
 
-    The part and the fabric of each, racks and modules, new circuits, and the capital in USD. `asked` and `circuit` are
-    the question; `designs` what the fibre of sets of sites costs above that of their pairs, as far as the proof needed.
-    """
-
-    asked: tuple[SitePart, ...]
-    circuit: Circuit | None
-    parts: dict[str, tuple[int, int]]
+    asked: tuple[SitePart, ...]  # the question
+    circuit: Circuit | None  # the same
+    parts: dict[str, tuple[int, int]]  # the part and the fabric of each
     racks: dict[str, int]
-    circuits: dict[str, int]
+    circuits: dict[str, int]  # new ones
     steps: dict[str, int]
     pairs: tuple[tuple[str, str], ...]
     rtt_ms: float
     capital_usd: float
     proof: Proof
     wan: WanPlan | None = None
+    # What the fibre of sets of sites costs above that of their pairs, as far as the proof needed.
     designs: dict[Joined, float | None] = field(default_factory=dict)
 
     @property
@@ -133,16 +121,13 @@ class PlacedParts:
 
 @dataclass(frozen=True, slots=True)
 class SitesExtent:
-    """Sites that hold blocks, racks in all and of the largest site, and the longest round trip between two.
-
-    `wavelengths`: of the fibre between every two of them.
-    """
+    """Sites that hold blocks, racks in all and of the largest site, and the longest round trip between two."""
 
     sites: int
     racks: int
     largest: int
     rtt_ms: float
-    wavelengths: int = 1
+    wavelengths: int = 1  # of the fibre between every two of them
 
     @property
     def coarse(self) -> "SitesExtent":
@@ -150,10 +135,8 @@ class SitesExtent:
         return replace(self, racks=_down(self.racks), largest=_down(self.largest))
 
     def covers(self, other: "SitesExtent") -> bool:
-        """Return whether a lower bound at this point holds at the other.
-
-        There are no fewer racks and wavelengths, and no longer round trip there.
-        """
+        """Return whether a lower bound at this point holds at the other."""
+        # There are no fewer racks and wavelengths, and no longer round trip there.
         return (
             self.sites == other.sites
             and self.racks <= other.racks

@@ -20,8 +20,9 @@ from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.places.site_question import SitePart
 from planner.models.joint.search.days import FewestDays
 from planner.models.joint.search.dive import CLIMBED, cheap_columns, climb, grown, least_usd, rescaled
-from planner.models.joint.search.goal import LINE_SECONDS, Goal, Key, OpenNodes
+from planner.models.joint.search.goal import LINE_SECONDS, Goal, Key
 from planner.models.joint.search.least_prices import MinPrices
+from planner.models.joint.search.loop import Loop
 from planner.models.joint.search.ranges import Ranges
 from planner.models.joint.space import Flags, Floats, Ints
 from planner.models.joint.split import Column
@@ -38,61 +39,35 @@ KNOWN = 1.5  # times the least capital of a batch: up to a cheapest plan no dear
 
 @dataclass(slots=True)
 class ShapeByCapital:
-    """A shape under search by capital.
-
-    `steps`: its lower bounds and plans, once it was begun; `usd`: capital of the plan of it that was found last, of
-    which the fastest as cheap was not sought yet.
-    """
+    """A shape under search by capital."""
 
     problem: ShapeProblem
-    steps: Iterator[float | JointPlan] | None = None
-    usd: float = math.inf
+    steps: Iterator[float | JointPlan] | None = None  # its lower bounds and plans, once it was begun
+    usd: float = math.inf  # capital of its plan that was found last, of which the fastest as cheap was not sought yet
 
 
 @dataclass(kw_only=True)
 class LeastCapital(Goal):
-    """The goal of the cheapest plan by the deadline; nodes are opened by capital while it is not above the plan's.
-
-    Attributes
-    ----------
-    limit
-        The most seconds a sequence.
-    budget
-        The most capital.
-    ties
-        Whether the fastest of the cheapest is sought; without, a plan not cheaper by more than `gap` is of no use.
-    bound
-        On the capital of every plan.
-    within
-        Share of the least capital within which plans tie; nodes that may hold such stay open for the goal that goes on.
-    end_gap
-        Share of the capital that the bound may be below it where the search ends; `at_gap`: it ended so.
-    kept, bounded
-        Called with each better plan, and now and then with the bound.
-    """
+    """The goal of the cheapest plan by the deadline; nodes are opened by capital while it is not above the plan's."""
 
     world: World
     floor: MinPrices
-    limit: float
-    budget: float
-    kept: Callable[[JointPlan], None] = lambda _: None
-    bounded: Callable[[float], None] = lambda _: None
-    ties: bool = True
+    limit: float  # the most seconds a sequence
+    budget: float  # the most capital
+    kept: Callable[[JointPlan], None] = lambda _: None  # called with each better plan
+    bounded: Callable[[float], None] = lambda _: None  # called now and then with the bound
+    ties: bool = True  # the fastest of the cheapest is sought; else a plan not cheaper by more than `gap` is of no use
     gap: float = 0.0
+    # Share of the least capital within which plans tie; nodes that may hold such stay open for the goal that goes on.
     within: float = 0.0
     incumbent: JointPlan | None = None
     prices: dict[tuple[SitePart, ...], Prices] = field(default_factory=dict)
     grown: set[tuple[int, int, int]] = field(default_factory=set)  # kinds of which a late column was grown
-    end_gap: float = 0.0
-    at_gap: bool = False
+    end_gap: float = 0.0  # share of the capital that the bound may be below it where the search ends
+    at_gap: bool = False  # it ended so
     seeks: bool = False  # whether no plan was known at first
-    bound: float = 0.0
+    bound: float = 0.0  # on the capital of every plan
     spoke: float = field(default_factory=time.perf_counter)
-
-    @property
-    def has_plan(self) -> bool:
-        """Whether there is a plan yet."""
-        return self.incumbent is not None
 
     @property
     def goes_on(self) -> bool:
@@ -114,10 +89,8 @@ class LeastCapital(Goal):
         return np.where((c <= self.capital) & (t < self.cutoffs(c)), c + self._late(t, c) * LATE, np.inf)
 
     def key(self, t: float, c: float) -> Key | None:
-        """Return the capital to the cent, so that rounding does not set the order of equals; these go by time.
-
-        None where no plan of at least such capital and time can be the best.
-        """
+        """Return the capital to the cent, ties by time; None where no plan as dear and as slow can be the best."""
+        # To the cent, so that rounding does not set the order of equals.
         if c > self.capital or math.isinf(c) or t >= self.cutoff(c):
             return None
         return round(c, 2) + bool(self._late(t, c)) * LATE, t
@@ -143,7 +116,7 @@ class LeastCapital(Goal):
         cheaper = c < self.incumbent.capital_usd - CENTS
         return np.where(cheaper, self.limit * (1 + EPS), self.incumbent.seconds * (1 - EPS))
 
-    def begin(self, loop: OpenNodes) -> None:
+    def begin(self, loop: Loop) -> None:
         """Seek first plans: price the columns of least floor that meet the deadline, of a sample of strategies."""
         self.seeks = self.seeks or self.incumbent is None
         if self.incumbent is not None:
@@ -155,11 +128,9 @@ class LeastCapital(Goal):
             self._try(usd, column)
 
     def all_open(self) -> None:
-        """Seek cheaper plans than the first: the fastest for less money, as long as they meet the limit.
-
-        The cheapest columns by their floors miss it, or are far from the cheapest plan. A proof is as soon at those of
-        few strategies.
-        """
+        """Seek cheaper plans than the first: the fastest for less money, as long as they meet the limit."""
+        # The cheapest columns by their floors miss it, or are far from the cheapest plan. A proof is as soon at those
+        # of few strategies.
         refused = 0.0
         for _ in range(CHEAPER if self.seeks and len(self.world.strategies()) > CLIMBED else 0):
             best = self.incumbent
@@ -172,10 +143,8 @@ class LeastCapital(Goal):
             refused = usd if self.incumbent is best else refused
 
     def _seek(self, near: JointPlan, usd: float) -> None:
-        """Keep a fast plan for an amount that meets the limit, sought a few choices from another.
-
-        A time limit that comes meanwhile leaves the best that was found.
-        """
+        """Keep a fast plan for an amount that meets the limit, sought a few choices from another."""
+        # A time limit that comes meanwhile leaves the best that was found.
         world, sites = self.world_of(usd), self.world.sites
         goal = FewestDays(world=world, rival=self.limit)
         if sites is not None:
@@ -189,10 +158,8 @@ class LeastCapital(Goal):
                 self.keep(self._priced(goal.incumbent))
 
     def timed(self, column: Column, seconds: float) -> None:
-        """Grow the first late columns of each kind until they meet the deadline, while plans are far from the bound.
-
-        Thousands of floors may meet the deadline at a capital at which no plan does.
-        """
+        """Grow the first late columns of each kind until they meet the deadline, while plans are far from the bound."""
+        # Thousands of floors may meet the deadline at a capital at which no plan does.
         kind, best = (id(column.strategy), column.p, column.v), self.incumbent
         near = best is not None and (self.within > 0 or best.capital_usd <= self.bound * FAR)
         if math.isfinite(seconds) or near or kind in self.grown or len(self.grown) >= KINDS_GROWN:
@@ -266,14 +233,6 @@ class LeastCapital(Goal):
         """Bound the capital of a shape by prices of whole modules at each site."""
         return max(c, self.floor.usd_over([q.traffic.racks(g) for g in q.shape.blocks], q.traffic.rails))
 
-    def known_unhoused(self, q: ShapeProblem) -> bool:
-        """Return whether an earlier answer says that the capital pays no sites for a shape."""
-        return q.known_unhoused
-
-    def houses(self, q: ShapeProblem) -> bool:
-        """Return whether the capital may pay any sites for a shape, the least fabrics with them."""
-        return q.may_be_housed
-
     @property
     def shapes_world(self) -> World:
         """The world with the most capital of a plan of use as its budget, where plans differ in capital."""
@@ -282,11 +241,8 @@ class LeastCapital(Goal):
     def world_of(self, usd: float) -> World:
         """Return the world with another budget, where plans differ in capital."""
         world = self.world
-        if not math.isfinite(usd) or (world.sites is None and world.templates is None):
-            return world
-        instance = world.problem.instance
-        limits = instance.limits.model_copy(update={"budget_usd": usd})
-        return replace(world, problem=replace(world.problem, instance=instance.model_copy(update={"limits": limits})))
+        alike = world.sites is None and world.templates is None
+        return world if alike or not math.isfinite(usd) else world.with_budget(usd)
 
     def begin_shape(self, q: ShapeProblem) -> ShapeByCapital:
         """Begin the search of a shape by capital."""

@@ -81,16 +81,10 @@ class CapitalFloor:
 
     def _known(self, sites: int, place: int) -> tuple[float, float]:
         """Return the least capital of a count of the table, and the least without the price of its modules."""
-        if (sites, place) not in self.table:
-            racks = max(int(self.counts[place]), sites)
-            priced = self.floor.module_usd / 1e6
-            self.table[sites, place] = self._least(sites, racks, 0.0), self._least(sites, racks, priced)
+        if (sites, place) not in self.table and self.world.sites is not None:
+            from planner.models.joint.places.site_bounds import least_campus_usd
+
+            at, racks = self.world.sites, max(int(self.counts[place]), sites)
+            usd = least_campus_usd(at, sites, racks, 0.0)
+            self.table[sites, place] = usd, least_campus_usd(at, sites, racks, self.floor.module_usd / 1e6)
         return self.table[sites, place]
-
-    def _least(self, sites: int, racks: int, module_musd: float) -> float:
-        """Bound from below the capital less `module_musd` for each module; infinite where no sites hold the racks."""
-        if self.world.sites is None:
-            return 0.0
-        from planner.models.joint.places.site_bounds import least_campus_usd
-
-        return least_campus_usd(self.world.sites, sites, racks, module_musd)

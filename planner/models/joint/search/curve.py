@@ -19,7 +19,7 @@ from planner.models.joint.places.fastest import fastest
 from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.search.capital_floor import CapitalFloor
 from planner.models.joint.search.front import Front
-from planner.models.joint.search.goal import Goal, Key, OpenNodes, Stopped
+from planner.models.joint.search.goal import Goal, Key, Stopped
 from planner.models.joint.search.loop import Loop
 from planner.models.joint.search.ranges import NEVER, Ranges, all_ranges
 from planner.models.joint.space import Flags, Floats, Ints, Strategy
@@ -45,27 +45,15 @@ class ShapeInBoxes:
 
 @dataclass(kw_only=True)
 class WholeCurve(Goal):
-    """The incumbents that none beats; nodes are opened by their gaps, largest first, as long as these exceed epsilon.
-
-    Attributes
-    ----------
-    proven
-        Gap that no plan of the box exceeds.
-    progress
-        Called where it has fallen.
-    tried
-        Steps of capital at which a column was priced.
-    fabrics
-        Least price of the fabric of some blocks, by what they send.
-    """
+    """The incumbents that none beats; nodes are opened by their gaps, largest first, while these exceed epsilon."""
 
     world: World
     epsilon: float
-    progress: Callable[["WholeCurve"], None] = lambda _: None
+    progress: Callable[["WholeCurve"], None] = lambda _: None  # called where the proven gap has fallen
     front: Front = field(default_factory=Front)
-    proven: float = math.inf
-    tried: set[tuple[float, int]] = field(default_factory=set)
-    fabrics: dict[object, float] = field(default_factory=dict)
+    proven: float = math.inf  # gap that no plan of the box exceeds
+    tried: set[tuple[float, int]] = field(default_factory=set)  # steps of capital at which a column was priced
+    fabrics: dict[object, float] = field(default_factory=dict)  # least prices, by what some blocks send
     loop: Loop | None = None
 
     @property
@@ -127,13 +115,6 @@ class WholeCurve(Goal):
     def cutoffs(self, c: Floats) -> Floats:
         """Return the seconds from which a plan of such capital is within epsilon of an incumbent."""
         return self.front.cutoffs(c, self.within)
-
-    def begin(self, loop: OpenNodes) -> None:
-        """Seek no first plans: who asks for the curve does."""
-
-    def tick(self) -> None:
-        """Stop at the limit."""
-        self.world.deadline.check()
 
     def reached(self, t: float, c: float, what: Any) -> bool:
         """Lower the proven gap to the largest one left among open nodes."""
@@ -204,7 +185,15 @@ class WholeCurve(Goal):
         without_fabric = float(self.floor.at_sites(q.racks, len(q.shape.blocks)))
         return max(c, without_fabric + q.racks * q.traffic.rails * self.floor.floor.rail_usd)
 
-    def opened(self, loop: OpenNodes, t: float, c: float, column: Column) -> None:
+    def known_unhoused(self, q: ShapeProblem) -> bool:
+        """Return that nothing is known: a capital alone decides."""
+        return False
+
+    def houses(self, q: ShapeProblem) -> bool:
+        """Return that some capital may pay the sites."""
+        return True
+
+    def opened(self, loop: Loop, t: float, c: float, column: Column) -> None:
         """Price a column that is open at its time on a free network."""
         self._price_once(column, c, self.front.gap(t, c))
 
@@ -233,10 +222,7 @@ class WholeCurve(Goal):
         usd = min(usd, self.front.most_usd)
         if self.world.sites is None:
             usd += self.world.owned_usd - racks * self.floor.rack_usd
-        instance = self.world.problem.instance
-        limits = instance.limits.model_copy(update={"budget_usd": max(usd, 1.0)})
-        capped = instance.model_copy(update={"limits": limits})
-        return replace(self.world, problem=replace(self.world.problem, instance=capped))
+        return self.world.with_budget(max(usd, 1.0))
 
     def usd_of(self, plan: JointPlan) -> float:
         """Return the capital of a plan; of racks at hand that of those in use."""
@@ -253,10 +239,8 @@ class WholeCurve(Goal):
         return ShapeInBoxes(q)
 
     def price(self, t: float, c: float, shape: ShapeInBoxes) -> tuple[float, float] | None:
-        """Take a shape a step on: to a sharper floor of capital, then to plans in every box that is left open.
-
-        First one near the floors, whether it is covered or not: it covers shapes like it.
-        """
+        """Take a shape a step on: to a sharper floor of capital, then to plans in every box that is left open."""
+        # First one near the floors, whether it is covered or not: it covers shapes like it.
         q = shape.problem
         if not shape.by_fabric:
             shape.by_fabric = True
@@ -280,10 +264,8 @@ class WholeCurve(Goal):
         return any(most >= usd and late >= seconds * (1 - 3 * EPS) for most, late in x.refused)
 
     def _fastest(self, x: ShapeInBoxes, late: float, usd: float) -> None:
-        """Seek the fastest plan of a shape in a box, and record the part of the box that it refuses.
-
-        The sites may overrun an amount by a cent, so that they are given a cent less: a refusal holds but for it.
-        """
+        """Seek the fastest plan of a shape in a box, and record the part of the box that it refuses."""
+        # The sites may overrun an amount by a cent, so that they are given a cent less: a refusal holds but for it.
         self.world.count("questions of the curve")
         q = x.problem
         plan = fastest(replace(q, world=self.capped(usd - CENTS, q.racks)), min(late, NEVER))

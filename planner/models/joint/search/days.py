@@ -12,7 +12,8 @@ from planner.models.fabric.traffic import SiteTraffic
 from planner.models.joint.places.fastest import FastestSearch, NetworkCandidate
 from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.search import dive
-from planner.models.joint.search.goal import LINE_SECONDS, Goal, Key, OpenNodes
+from planner.models.joint.search.goal import LINE_SECONDS, Goal, Key
+from planner.models.joint.search.loop import Loop
 from planner.models.joint.search.ranges import Ranges
 from planner.models.joint.space import Flags, Floats, Ints
 from planner.models.joint.split import Column
@@ -40,48 +41,26 @@ class ShapeInTime:
 
 @dataclass(kw_only=True)
 class FewestDays(Goal):
-    """The fastest plan known; nodes are opened by their seconds, as long as these are not above its own.
-
-    Attributes
-    ----------
-    free
-        The least bound of a column on a network that slows nothing, of all that were opened.
-    guess
-        The least time of a column on such a network that is known.
-    columns
-        The columns that were opened, with their bounds.
-    first
-        Names a column to price before any other.
-    rival
-        Seconds a sequence of a plan of another search: slower ones are of no use.
-    within
-        Share by which plans may be slower than the fastest and be of use to another goal, which goes on: nodes that may
-        hold such stay open.
-    unpaid
-        Shapes, by what their fabrics must know of them, that leave no money for any fabric; `payable`: for some.
-    """
+    """The fastest plan known; nodes are opened by their seconds, as long as these are not above its own."""
 
     world: World
     progress: Callable[[str], None] = lambda _: None
     gap: float = 0.0
-    first: Callable[[World], Column | None] | None = None
-    rival: float = math.inf
+    first: Callable[[World], Column | None] | None = None  # names a column to price before any other
+    rival: float = math.inf  # seconds a sequence of a plan of another search: slower ones are of no use
+    # Share by which slower plans are of use to another goal, which goes on: nodes that may hold such stay open.
     within: float = 0.0
     incumbent: JointPlan | None = None
-    free: float = math.inf
-    guess: float = math.inf
-    columns: list[tuple[float, Column]] = field(default_factory=list)
+    free: float = math.inf  # the least bound of a column, on a network that slows nothing, of all that were opened
+    guess: float = math.inf  # the least time of a column on such a network that is known
+    columns: list[tuple[float, Column]] = field(default_factory=list)  # those that were opened, with their bounds
     descended: set[tuple[int, int, int]] = field(default_factory=set)  # strategies and pipelines: fewer blocks tried
     early: set[tuple[int, int, int]] = field(default_factory=set)  # strategies and pipelines priced so
+    # Shapes, by what their fabrics must know of them, that leave no money for any fabric, and for some.
     unpaid: set[tuple[SiteTraffic, tuple[int, ...]]] = field(default_factory=set)
     payable: set[tuple[SiteTraffic, tuple[int, ...]]] = field(default_factory=set)
-    loop: OpenNodes | None = None
+    loop: Loop | None = None
     spoke: float = field(default_factory=time.perf_counter)
-
-    @property
-    def has_plan(self) -> bool:
-        """Whether there is a plan yet."""
-        return self.incumbent is not None
 
     @property
     def target(self) -> Target:
@@ -115,7 +94,7 @@ class FewestDays(Goal):
     def bound(self) -> float:
         """Seconds a sequence that no plan is below."""
         key = -math.inf if self.loop is None else self.loop.least_key
-        least = max(0.0, min(key, self.world.given_up))
+        least = max(0.0, min(key, self.world.unproven.seconds))
         return least if self.incumbent is None else min(least, self.incumbent.seconds)
 
     @property
@@ -141,7 +120,7 @@ class FewestDays(Goal):
         """Return the seconds of plans of use."""
         return np.full(np.shape(c), self.kept_seconds)
 
-    def begin(self, loop: OpenNodes) -> None:
+    def begin(self, loop: Loop) -> None:
         """Seek first plans: that of a plan at hand, those of other budgets, columns of a sample of strategies."""
         self.loop = loop
         if self.too_late:
@@ -152,10 +131,8 @@ class FewestDays(Goal):
         dive.dive(self, loop, self.world.cache.warm_starts(self.world.size))
 
     def all_open(self) -> None:
-        """Seek faster plans than the first, a few choices from it.
-
-        A proof is as soon at those of few strategies, and within a gap the plans of other sizes are near enough.
-        """
+        """Seek faster plans than the first, a few choices from it."""
+        # A proof is as soon at those of few strategies, and within a gap the plans of other sizes are near enough.
         soon = len(self.world.strategies()) <= dive.CLIMBED if self.gap == 0 else bool(self.world.cache.plans)
         if self.incumbent is not None and self.distance > CLOSE and not soon:
             dive.climb(self, self.incumbent.column)
@@ -184,10 +161,8 @@ class FewestDays(Goal):
         return x.high, np.full(len(x.at), most)
 
     def _horizon(self, key: float, times: int) -> float:
-        """Return the bound up to which columns are listed at once.
-
-        A little above the seconds of a known column, else a step above the key; larger steps at last, then all.
-        """
+        """Return the bound up to which columns are listed at once."""
+        # A little above the seconds of a known column, else a step above the key; larger steps at last, then all.
         if math.isfinite(self.guess) and key < NEAR * self.guess:
             step = min(STEP * key, NEAR * self.guess)
         elif times < SMALL_STEPS:
@@ -197,17 +172,15 @@ class FewestDays(Goal):
         return min(self.most_seconds * (1 + EPS), step)
 
     def timed(self, column: Column, seconds: float) -> None:
-        """Remember the least time of a column on a free network; while no plan is known price the first ones.
-
-        Where memory is short a column takes far longer than its floor, and thousands of floors come before it.
-        """
+        """Remember the least time of a column on a free network; while no plan is known price the first ones."""
+        # Where memory is short a column takes far longer than its floor, and thousands of floors come before it.
         self.guess = min(self.guess, seconds)
         kind = id(column.strategy), column.p, column.v
         if self.incumbent is None and math.isfinite(seconds) and len(self.early) < EARLY and kind not in self.early:
             self.early.add(kind)
             dive.descend(self, column, first=True)
 
-    def opened(self, loop: OpenNodes, t: float, c: float, column: Column) -> None:
+    def opened(self, loop: Loop, t: float, c: float, column: Column) -> None:
         """Remember a column and its bound; try the first ones with fewer blocks."""
         self.free = min(self.free, t)
         self.columns.append((t, column))
@@ -221,10 +194,8 @@ class FewestDays(Goal):
         return q.known_unhoused or (bool(self.unpaid) and (q.traffic, q.shape.blocks) in self.unpaid)
 
     def refuses(self, column: Column, seconds: float) -> bool:
-        """Return whether earlier answers refuse all shapes of a column, few as they are; remember it at its bound.
-
-        Where little more than the sites can be paid, thousands of columns would be timed in vain.
-        """
+        """Return whether earlier answers refuse all shapes of a column, few as they are; remember it at its bound."""
+        # Where little more than the sites can be paid, thousands of columns would be timed in vain.
         every = (
             ShapeProblem(world=self.world, column=choice, shape=shape)
             for choice in spared(self.world, column)
@@ -237,10 +208,6 @@ class FewestDays(Goal):
         self.free = min(self.free, seconds)
         self.columns.append((seconds, column))
         return True
-
-    def houses(self, q: ShapeProblem) -> bool:
-        """Return whether the money may pay any sites for a shape, the least fabrics with them."""
-        return q.may_be_housed
 
     def pays(self, q: ShapeProblem) -> bool:
         """Return whether the money may pay the racks of a shape at any sites, and the least fabrics."""

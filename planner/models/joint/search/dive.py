@@ -20,7 +20,8 @@ from planner.models.joint.columns import (
 )
 from planner.models.joint.places.fastest import fastest
 from planner.models.joint.places.shape_problem import ShapeProblem
-from planner.models.joint.search.goal import Goal, OpenNodes
+from planner.models.joint.search.goal import Goal
+from planner.models.joint.search.loop import Loop
 from planner.models.joint.search.ranges import NEVER, Ranges, bounded, in_memory, under_stage
 from planner.models.joint.space import Strategy
 from planner.models.joint.split import Column
@@ -46,11 +47,9 @@ GROWN = 150  # columns that get blocks until they meet the cutoff
 STEPS, MORE_BLOCKS = 6, 1.5  # in which they do, and by how much at most in one
 
 
-def dive(goal: Goal, loop: OpenNodes, known: list[tuple[float, JointPlan]]) -> None:
-    """Find a first incumbent from the plans of other sizes, else among a sample of strategies.
-
-    The sample is searched by the columns that are fastest on a free network.
-    """
+def dive(goal: Goal, loop: Loop, known: list[tuple[float, JointPlan]]) -> None:
+    """Find a first incumbent from the plans of other sizes, else among a sample of strategies."""
+    # The sample is searched by the columns that are fastest on a free network.
     for size, plan in known:
         descend(goal, rescaled(plan.column, goal.world.size / size))
     if goal.has_plan:
@@ -74,11 +73,9 @@ def dive(goal: Goal, loop: OpenNodes, known: list[tuple[float, JointPlan]]) -> N
                 return
 
 
-def by_rails(goal: Goal, loop: OpenNodes) -> list[Column]:
-    """Return a likely column for each number of GPUs of a rack that are cabled, the fastest first.
-
-    Where all of them are cabled a fabric may be out of reach that one switch less a rack is not.
-    """
+def by_rails(goal: Goal, loop: Loop) -> list[Column]:
+    """Return a likely column for each number of GPUs of a rack that are cabled, the fastest first."""
+    # Where all of them are cabled a fabric may be out of reach that one switch less a rack is not.
     by_number, found = dict[int, list[Strategy]](), list[tuple[float, int, Column]]()
     for _, s in sampled(loop, MANY_SAMPLED):
         block = s.block(1)
@@ -94,11 +91,9 @@ def by_rails(goal: Goal, loop: OpenNodes) -> list[Column]:
     return [column for _, _, column in sorted(found)]
 
 
-def by_racks(goal: Goal, loop: OpenNodes) -> list[Column]:
-    """Return a likely column for each number of racks of a block, the fastest first.
-
-    Where a site has room for few racks, blocks that fill it may leave none for its fabric.
-    """
+def by_racks(goal: Goal, loop: Loop) -> list[Column]:
+    """Return a likely column for each number of racks of a block, the fastest first."""
+    # Where a site has room for few racks, blocks that fill it may leave none for its fabric.
     found: dict[int, tuple[float, Column]] = {}
     for _, s in sampled(loop, SAMPLED):
         goal.tick()
@@ -115,17 +110,15 @@ def by_racks(goal: Goal, loop: OpenNodes) -> list[Column]:
     return [column for _, column in sorted(found.values(), key=lambda x: x[0])][:DIVES]
 
 
-def sampled(loop: OpenNodes, count: int) -> list[tuple[float, Strategy]]:
+def sampled(loop: Loop, count: int) -> list[tuple[float, Strategy]]:
     """Return some of the strategies that are open with their bounds in seconds, evenly drawn in the order of these."""
     nodes = sorted(((t, order, what) for _, order, t, _, what in loop.heap), key=lambda x: x[:2])
     return [(t, what) for t, _, what in nodes[:: max(1, len(nodes) // count)]]
 
 
 def climb(goal: Goal, column: Column) -> None:
-    """Seek faster columns than one: in a larger sample of strategies, then a choice at a time from the best of these.
-
-    A sample seldom has the fastest strategy, but one that is a few choices from it.
-    """
+    """Seek faster columns than one in a larger sample of strategies, then a choice at a time from the best of these."""
+    # A sample seldom has the fastest strategy, but one that is a few choices from it.
     world, best, looked = goal.world, free_seconds(goal.world, column, NEVER), 0
     every, tried, left, found = goal.world.strategies(), set[int](), set[int](), [(best, column)]
 
@@ -177,10 +170,8 @@ def rescaled(column: Column, share: float) -> Column:
 
 
 def likely(world: World, s: Strategy, cutoff: float) -> Iterator[tuple[float, Column]]:
-    """Yield columns of a strategy, of almost as many blocks as there can be, each faster on a free network than before.
-
-    For each number of stages the column of the least floor is tried; each is yielded with its time on the free network.
-    """
+    """Yield columns of a strategy, of almost as many blocks as there can be, each faster than before, with its time."""
+    # Times are on the free network. For each number of stages the column of the least floor is tried.
     keys, table = pipelines_of(world, s)
     few = np.flatnonzero(keys < cutoff)
     few = few[np.argsort(keys[few], kind="stable")]
@@ -211,12 +202,10 @@ def _pinned(column: Column) -> bool:
 
 
 def descend(goal: Goal, column: Column, *, first: bool = False) -> bool:
-    """Price a column with fewer and fewer blocks, which leave more money to fabrics, as long as that is faster.
-
-    Where the money pays none of them, seek the most that it pays, between far fewer blocks and those. Return whether
-    any could be priced. `first`: only until one is; where failures count, the best of a sample is far from the best of
-    all.
-    """
+    """Price a column with fewer and fewer blocks, if `first` until one is; return whether any could be priced."""
+    # Fewer blocks leave more money to fabrics: they are tried as long as that is faster. Where the money pays none of
+    # them, the most that it pays is sought, between far fewer blocks and those. Where failures count, the best of a
+    # sample is far from the best of all.
     block, pinned, priced = column.strategy.block(column.p), _pinned(column), False
     each, whole = (1, 0) if block is None else (block.replicas, (column.d - 1) // block.replicas)
     refused = whole + 1
@@ -248,21 +237,16 @@ def descend(goal: Goal, column: Column, *, first: bool = False) -> bool:
 
 
 def _priced(goal: Goal, column: Column) -> bool:
-    """Return whether a column has a plan that the money pays, which is kept."""
+    """Keep a fast plan of a column's most even shape with the most spare racks that may be paid; return if there is."""
     goal.tick()
-    plan = _likely_plan(goal, column)
-    if plan is not None:
-        goal.keep(plan)
-    return plan is not None
-
-
-def _likely_plan(goal: Goal, column: Column) -> JointPlan | None:
-    """Return a fast plan of a column's most even shape with the most spare racks that the money may pay."""
     for choice in sorted(spared(goal.world, column), key=lambda c: (c.sparing.wired, -c.sparing.target)):
         shape_problem = _first_shape(goal, choice)
         if shape_problem is not None and shape_problem.min_stretch <= MUCH_STOPPED * shape_problem.free_stretch:
-            return fastest(shape_problem, goal.cutoff(0.0) * (1 - 2 * EPS), likely=True)
-    return None
+            plan = fastest(shape_problem, goal.cutoff(0.0) * (1 - 2 * EPS), likely=True)
+            if plan is not None:
+                goal.keep(plan)
+            return plan is not None
+    return False
 
 
 def _with_replicas(goal: Goal, column: Column, replicas: int, *, pinned: bool) -> Column | None:
@@ -276,10 +260,8 @@ def _with_replicas(goal: Goal, column: Column, replicas: int, *, pinned: bool) -
 
 
 def _filled(world: World, column: Column, replicas: int, cutoff: float) -> tuple[Column, float]:
-    """Return a column with other replicas and the best filling of the batch, with its time on a free network.
-
-    The time is infinite where the batch holds too few micro-batches.
-    """
+    """Return a column with other replicas and the best filling of the batch, with its time on a free network."""
+    # The time is infinite where the batch holds too few micro-batches.
     most = column.strategy.problem.max_sequences // column.strategy.shape.micro_batch // replicas
     counts = [m for m in (most, most // column.p * column.p) if m >= column.p]
     counts = counts or [min(column.m, most) if column.v == 1 else 0]
@@ -313,11 +295,9 @@ def least_usd(goal: Goal, column: Column) -> float:
     return min((goal.sites_floor(column, k, 0.0) for k in open_sites(goal.world, column)), default=math.inf)
 
 
-def cheap_columns(goal: Goal, loop: OpenNodes) -> Iterator[tuple[float, Column]]:
-    """Yield (floor of capital, column) pairs of a sample of strategies that meet the cutoff on a free network.
-
-    The first of them comes at once, so that there is a plan before all of them are timed; then those of least floor.
-    """
+def cheap_columns(goal: Goal, loop: Loop) -> Iterator[tuple[float, Column]]:
+    """Yield (floor of capital, column) pairs of a sample of strategies that meet the cutoff on a free network."""
+    # The first of them comes at once, so that there is a plan before all of them are timed; then those of least floor.
     found: list[tuple[float, int, Ranges]] = []
     for _, s in sampled(loop, MANY_SAMPLED):
         goal.tick()
@@ -351,11 +331,9 @@ def cheap_columns(goal: Goal, loop: OpenNodes) -> Iterator[tuple[float, Column]]
 
 
 def grown(goal: Goal, column: Column, most: int) -> Column | None:
-    """Return a column with as few blocks more as bring its time on a free network under the limit.
-
-    Where memory is short its floor is far below its time, and more blocks leave more memory. None where it takes more
-    steps than a few, or costs more than a plan that is known.
-    """
+    """Return a column with as few blocks more as bring its time on a free network under the limit."""
+    # Where memory is short its floor is far below its time, and more blocks leave more memory. None where it takes more
+    # steps than a few, or costs more than a plan that is known.
     block, limit = column.strategy.block(column.p), goal.cutoff(0.0) * (1 - 2 * EPS)
     if block is None or _pinned(column):
         return column if block is not None and free_seconds(goal.world, column, limit) < limit else None

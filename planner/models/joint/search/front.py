@@ -19,17 +19,10 @@ class Front:
     The gap of a pair of floors (t, c) is min over incumbents p of max(T(p)/t, C(p)/c) - 1: every plan with such floors
     is matched by an incumbent that is worse in both by at most the gap, which is -1 outside the box, where no plan
     matters.
-
-    Attributes
-    ----------
-    slowest
-        Seconds a sequence from which on no plan matters.
-    most_usd
-        Capital above which none does.
     """
 
-    slowest: float = math.inf
-    most_usd: float = math.inf
+    slowest: float = math.inf  # seconds a sequence from which on no plan matters
+    most_usd: float = math.inf  # capital above which none does
     usd: list[float] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     plans: list[JointPlan] = field(default_factory=list)
@@ -75,11 +68,9 @@ class Front:
         return self._arrays
 
     def gaps(self, t: Any, c: Any) -> Floats:
-        """Return the gaps of pairs of floors; infinite without an incumbent.
-
-        As capital grows T(p)/t falls and C(p)/c grows, so the least of their maxima is at one of the two incumbents
-        next to where they cross, which is where T(p)/C(p) crosses t/c.
-        """
+        """Return the gaps of pairs of floors; infinite without an incumbent."""
+        # As capital grows T(p)/t falls and C(p)/c grows, so the least of their maxima is at one of the two incumbents
+        # next to where they cross, which is where T(p)/C(p) crosses t/c.
         t, c = np.broadcast_arrays(np.asarray(t, dtype=np.float64), np.asarray(c, dtype=np.float64))
         inside = (t < self.slowest) & (c <= self.most_usd)
         if not self.usd:

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -13,22 +13,13 @@ from planner.models.joint.space import Flags, Floats, Ints
 from planner.models.joint.split import Column
 from planner.models.joint.world import JointPlan, World
 
+if TYPE_CHECKING:
+    from planner.models.joint.search.loop import Loop
+
 Key = tuple[float, float]
 Node = tuple[Key, int, float, float, Any]  # its key, its place among equals, its seconds, its capital, and what it is
 Stopped = Literal["proved", "limit", "interrupted"]
 LINE_SECONDS = 2.0  # between lines on the progress
-
-
-class OpenNodes(Protocol):
-    """The open nodes of a search, as far as its goal looks at them."""
-
-    @property
-    def heap(self) -> list[Node]:
-        """The nodes, that of the least key first."""
-
-    @property
-    def least_key(self) -> float:
-        """The least key of all nodes that are open."""
 
 
 class Goal(ABC):
@@ -38,6 +29,7 @@ class Goal(ABC):
     """
 
     world: World
+    incumbent: JointPlan | None = None
 
     @property
     def goes_on(self) -> bool:
@@ -50,9 +42,9 @@ class Goal(ABC):
         return True
 
     @property
-    @abstractmethod
     def has_plan(self) -> bool:
         """Whether there is a plan yet."""
+        return self.incumbent is not None
 
     @abstractmethod
     def keys(self, t: Floats, c: Floats) -> Floats:
@@ -74,16 +66,15 @@ class Goal(ABC):
         """Return the seconds from which plans of at least a capital are of no use."""
         return float(self.cutoffs(np.array([c]))[0])
 
-    @abstractmethod
-    def begin(self, loop: OpenNodes) -> None:
+    def begin(self, loop: "Loop") -> None:
         """Seek first plans, once a sample of strategies is open."""
 
     def all_open(self) -> None:
         """Seek better plans, once all strategies are open."""
 
-    @abstractmethod
     def tick(self) -> None:
         """Stop at the limit; say now and then where the search is."""
+        self.world.deadline.check()
 
     def reached(self, t: float, c: float, what: Any) -> bool:
         """Take note of the node that is opened next; return whether the search ends before it."""
@@ -119,10 +110,8 @@ class Goal(ABC):
         """Return up to how many blocks of each range, and under how many seconds, columns are listed now."""
 
     def groups(self, entries: Ints, t: Floats, c: Floats) -> list[Ints]:
-        """Put columns in order, by groups in which those behind a column have no lower keys.
-
-        `entries` names the pipeline and the blocks of each.
-        """
+        """Put columns in order, by groups in which those behind a column have no lower keys."""
+        # `entries` names the pipeline and the blocks of each.
         return [np.lexsort((t, c))]
 
     def column_floor(self, column: Column, c: float) -> float:
@@ -132,7 +121,7 @@ class Goal(ABC):
     def timed(self, column: Column, seconds: float) -> None:
         """Take note of the time of a column on a free network."""
 
-    def opened(self, loop: OpenNodes, t: float, c: float, column: Column) -> None:
+    def opened(self, loop: "Loop", t: float, c: float, column: Column) -> None:
         """Take note of a column that is opened at its time on a free network."""
 
     def sites_floor(self, column: Column, sites: int, c: float) -> float:
@@ -145,7 +134,7 @@ class Goal(ABC):
 
     def known_unhoused(self, q: ShapeProblem) -> bool:
         """Return whether it is known, without a question to the sites, that the money pays none for a shape."""
-        return False
+        return q.known_unhoused
 
     def refuses(self, column: Column, seconds: float) -> bool:
         """Return whether it is known before a column is timed, which its bound says, that the money pays none of it."""
@@ -153,7 +142,7 @@ class Goal(ABC):
 
     def houses(self, q: ShapeProblem) -> bool:
         """Return whether the money may pay sites for a shape; where it does not, it pays none for less even ones."""
-        return True
+        return q.may_be_housed
 
     def pays(self, q: ShapeProblem) -> bool:
         """Return whether the money may pay the racks of a shape."""

@@ -8,7 +8,8 @@ import numpy as np
 from planner.models.joint.places.fastest import FastestSearch
 from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.search.days import FewestDays, ShapeInTime
-from planner.models.joint.search.goal import Key, OpenNodes
+from planner.models.joint.search.goal import Key
+from planner.models.joint.search.loop import Loop
 from planner.models.joint.space import Floats
 from planner.models.joint.split import Column
 from planner.models.joint.world import EPS, JointPlan
@@ -24,12 +25,9 @@ def kind_of(c: Column) -> Kind:
 
 @dataclass(kw_only=True)
 class FastestOfEachKind(FewestDays):
-    """The fastest plan known of each kind, no slower than the rival; nodes are opened by their seconds.
+    """The fastest plan known of each kind, no slower than the rival; nodes are opened by their seconds."""
 
-    `most_shapes`: shapes that are priced; the search ends unproven at the next.
-    """
-
-    most_shapes: int
+    most_shapes: int  # that are priced; the search ends unproven at the next
     kinds: dict[Kind, JointPlan] = field(default_factory=dict)
     priced: int = 0
     at: float = 0.0  # seconds of the column that was opened last
@@ -52,7 +50,7 @@ class FastestOfEachKind(FewestDays):
         """Return the seconds of the rival."""
         return np.full(np.shape(c), self.most_seconds)
 
-    def begin(self, loop: OpenNodes) -> None:
+    def begin(self, loop: Loop) -> None:
         """Seek no first plans: the fastest of all is known."""
         self.loop = loop
 
@@ -64,7 +62,7 @@ class FastestOfEachKind(FewestDays):
         """Remember the least time of a column on a free network."""
         self.guess = min(self.guess, seconds)
 
-    def opened(self, loop: OpenNodes, t: float, c: float, column: Column) -> None:
+    def opened(self, loop: Loop, t: float, c: float, column: Column) -> None:
         """Remember the time of the column."""
         self.at = t
 

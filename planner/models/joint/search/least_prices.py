@@ -13,13 +13,10 @@ from planner.physics.network.fabric_designs import min_fabric_usd
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MinPrices:
-    """Lower bounds on the capital of plans: a fixed part, whole modules of racks, and links and leaf ports of GPUs.
-
-    `site_usd`: of each open site.
-    """
+    """Lower bounds on the capital of plans: a fixed part, whole modules of racks, and links and leaf ports of GPUs."""
 
     fixed_usd: float
-    site_usd: float
+    site_usd: float  # of each open site
     module_racks: int
     module_usd: float
     rail_usd: float

@@ -47,9 +47,9 @@ from planner.models.joint.search.ranges import (
     under_stage,
     without_room,
 )
-from planner.models.joint.space import Flags, Strategy
+from planner.models.joint.space import Strategy
 from planner.models.joint.split import Column
-from planner.models.joint.world import Shape, World, largest_parts, open_sites, shapes, spared
+from planner.models.joint.world import Shape, largest_parts, open_sites, shapes, spared
 from planner.solvers.outcome import UnansweredError
 from planner.solvers.signals import OutOfTimeError
 
@@ -62,17 +62,13 @@ STALE = 0.98  # of a key, above which one that has changed is taken as it is
 
 @dataclass(frozen=True, slots=True)
 class ShapesLeft:
-    """Shapes of a column over a number of sites that were not opened yet, the most blocks of a site within a range.
-
-    `bounded`: how many floors of their time and capital are known, the second with the fabrics that may be built.
-    `rest`: once some of a range of one number were opened, the others.
-    """
+    """Shapes of a column over a number of sites that were not opened yet, the most blocks of a site within a range."""
 
     column: Column
     sites: int
     largest: range
-    bounded: int = 0
-    rest: Iterator[Shape] | None = None
+    bounded: int = 0  # floors of their time and capital that are known, the second with fabrics that may be built
+    rest: Iterator[Shape] | None = None  # once some of a range of one number were opened, the others
 
     @property
     def few(self) -> bool:
@@ -116,11 +112,6 @@ class Loop:
     failure: str = ""  # what a back end said that ended the search
     opened: list[KnownShape] = field(default_factory=list)  # by a goal after which another goes on
 
-    @property
-    def world(self) -> World:
-        """Problem, sites and templates that all columns share."""
-        return self.goal.world
-
     def run(self) -> Stopped:
         """Open nodes by their keys until none may hold a plan of use; return whether that or a limit came first."""
         return self._searched(self._begin)
@@ -139,10 +130,8 @@ class Loop:
         return NodesLeft(nodes, list(self.opened))
 
     def go_on(self, goal: Goal, left: NodesLeft | None = None) -> Stopped:
-        """Go on with a goal whose plans are all in nodes that the goal before left open, or in shapes that it opened.
-
-        The shapes are priced anew. `left`: the nodes and shapes of another search.
-        """
+        """Go on with a goal whose plans are all in nodes that the goal before left open or in shapes that it opened."""
+        # The shapes are priced anew. `left`: the nodes and shapes of another search.
         if left is not None:
             self.heap, self.opened = left.nodes, left.shapes
         nodes, self.heap, self.goal, self.current = self.heap, [], goal, -math.inf
@@ -172,25 +161,25 @@ class Loop:
 
     def _begin(self) -> None:
         """Open all strategies and seek first plans; where there are many, first among a sample of these."""
-        some = self.world.sample(SAMPLED)
+        some = self.goal.world.sample(SAMPLED)
         if some:
             self._open(some)
             self.goal.begin(self)
         known = set(map(id, some))
-        self._open([s for s in self.world.strategies() if id(s) not in known])
+        self._open([s for s in self.goal.world.strategies() if id(s) not in known])
         self.current = math.inf
         if not some:
             self.goal.begin(self)
         self.goal.all_open()
-        if not self.goal.has_plan and not some_in_memory(self.world):  # then no node has a plan
+        if not self.goal.has_plan and not some_in_memory(self.goal.world):  # then no node has a plan
             self.heap.clear()
 
     def _open(self, strategies: list[Strategy]) -> None:
         """Open strategies."""
         for s in strategies:
             self.goal.tick()
-            self.world.count("strategies")
-            self.push(strategy_bound(self.world, s), 0.0, s)
+            self.goal.world.count("strategies")
+            self.push(strategy_bound(self.goal.world, s), 0.0, s)
 
     def _searched(self, begin: Callable[[], None]) -> Stopped:
         """Begin, and open nodes until none may hold a plan of use or a limit comes."""
@@ -198,7 +187,7 @@ class Loop:
             begin()
             self._open_all()
         except OutOfTimeError:
-            return self.world.deadline.cause
+            return self.goal.world.deadline.cause
         except UnansweredError as error:
             self.failure = str(error)
             return "limit"
@@ -229,7 +218,7 @@ class Loop:
                 heapq.heappush(self.heap, (now, next(self.order), t, c, what))
                 return
             name, expand = EXPAND[type(what)]
-            self.world.count(f"{name} nodes")
+            self.goal.world.count(f"{name} nodes")
             expand(self, t, c, what)
         self.current = math.inf
 
@@ -257,19 +246,17 @@ class Loop:
 
     def _open_strategy(self, t: float, c: float, s: Strategy) -> None:
         """Open ranges of all numbers of blocks of the pipelines of a strategy."""
-        of = table_of(self.world, s)
-        self.world.count("pipelines", len(of))
+        of = table_of(self.goal.world, s)
+        self.goal.world.count("pipelines", len(of))
         # While there is no plan memory may be why: what can never hold the model needs no terms of its steps.
-        holding = None if self.goal.has_plan else pipelines_in_memory(self.world, s)
+        holding = None if self.goal.has_plan else pipelines_in_memory(self.goal.world, s)
         for x in self.goal.first_ranges(of):
             some = x if holding is None or x.of is not of else x.where(holding[x.at])
             self.push_ranges(bounded(self.goal, replace(some, seconds=np.maximum(some.seconds, t))))
 
     def _open_ranges(self, t: float, c: float, x: Ranges) -> None:
-        """Halve the wide ranges of a batch that are to be opened now, and give the others a ZeRO stage.
-
-        Ranges that have one list as many columns as the goal asks for; the rest waits.
-        """
+        """Halve the wide ranges of a batch that are to be opened now, and give the others a ZeRO stage."""
+        # Ranges that have one list as many columns as the goal asks for; the rest waits.
         goal, key = self.goal, self.current
         x = self._hot(x)
         if x.zero is not None and not x.in_memory.all():
@@ -279,7 +266,8 @@ class Loop:
                 self.push_ranges(x)
                 return
             x = self._hot(x)
-        narrow, wide = self._parted(x, ~goal.wide(x, key))
+        is_wide = goal.wide(x, key)
+        narrow, wide = x.where(~is_wide), x.where(is_wide)
         if len(wide.at):
             middle = (wide.low + wide.high) // 2
             self.push_ranges(bounded(goal, replace(wide, low=middle)))
@@ -301,7 +289,7 @@ class Loop:
             if len(staged.at) <= FEW_RANGES:
                 staged = in_memory(self.goal, staged)
                 if zero < GATHERING:
-                    x = x.where(~without_room(self.world, zero, x))
+                    x = x.where(~without_room(self.goal.world, zero, x))
             found.append(staged)
         return found[::-1]
 
@@ -313,7 +301,7 @@ class Loop:
         if len(more):
             self.push_ranges(bounded(goal, replace(x.part(more), low=high[more])))
         x = replace(x, high=high)
-        found, cuts = listed(self.world, goal, x, cuts)
+        found, cuts = listed(self.goal.world, goal, x, cuts)
         for columns in found:
             self._push_columns(columns)
         later = replace(x, seconds=np.maximum(x.seconds, cuts), done=np.maximum(x.done, cuts), times=x.times + 1)
@@ -343,7 +331,7 @@ class Loop:
         if goal.refuses(column, t):
             self._push_columns(replace(x, place=x.place + 1))
             return
-        exact = max(t, free_seconds(self.world, column, min(goal.cutoff(c), NEVER), waits=not x.in_rounds))
+        exact = max(t, free_seconds(self.goal.world, column, min(goal.cutoff(c), NEVER), waits=not x.in_rounds))
         if x.in_rounds:
             self._open_rounds(exact, c, x)
         else:
@@ -352,11 +340,9 @@ class Loop:
         self._push_columns(replace(x, place=x.place + 1))
 
     def _in_reach(self, t: float, c: float, column: Column) -> bool:
-        """Return whether a column may be of use with the fibre between as many sites as hold it.
-
-        Where failures count their stretch of a longer step is not known from its floor.
-        """
-        if self.world.sites is None or self.world.problem.calendar is not None:
+        """Return whether a column may be of use with the fibre between as many sites as hold it."""
+        # Where failures count their stretch of a longer step is not known from its floor.
+        if self.goal.world.sites is None or self.goal.world.problem.calendar is not None:
             return True
         world = self.goal.shapes_world
         some = (ShapeClass.of(world, column, sites) for sites in open_sites(world, column))
@@ -367,7 +353,7 @@ class Loop:
         if self.goal.key(t, c) is None:
             return
         row, cutoff = x.table.part(np.array([x.place])), min(self.goal.cutoff(c), NEVER)
-        for times, table in rounds_of(self.world, x.strategy, x.zero, row, cutoff):
+        for times, table in rounds_of(self.goal.world, x.strategy, x.zero, row, cutoff):
             seconds, usd = np.maximum(times, t), np.full(len(table), c)
             for i in self.goal.groups(np.zeros(len(table), dtype=np.int64), seconds, usd):
                 self._push_columns(Columns(x.strategy, x.zero, table.part(i), seconds[i], usd[i], sharp=x.sharp))
@@ -375,9 +361,9 @@ class Loop:
     def _open_column(self, t: float, c: float, column: Column) -> None:
         """Open the shapes of a column with each choice of spares, over each number of sites."""
         self.goal.opened(self, t, c, column)
-        free = free_seconds(self.world, column, min(self.goal.cutoff(c), NEVER))
-        for choice in spared(self.world, column):
-            for sites in open_sites(self.world, choice):
+        free = free_seconds(self.goal.world, column, min(self.goal.cutoff(c), NEVER))
+        for choice in spared(self.goal.world, column):
+            for sites in open_sites(self.goal.world, choice):
                 floor = self.goal.sites_floor(choice, sites, c)
                 least = free + ShapeClass.of(self.goal.shapes_world, choice, sites).fibre_seconds
                 self.push(max(t, least), floor, ShapesLeft(choice, sites, largest_parts(choice, sites)))
@@ -403,19 +389,17 @@ class Loop:
         housed = x.largest if x.bounded else x.largest[: bisect(x.largest, False, key=unhoused)]
         if not housed:
             return
-        self.world.count("classes of shapes")
+        self.goal.world.count("classes of shapes")
         some = ShapeClass.of(world, x.column, x.sites, housed)
         least, usd = some.lower_bounds(goal.cutoff(c), fabrics=x.bounded > 0, capital=goal.counts_capital)
         if math.isfinite(least):
             self.push(max(t, least), max(c, usd), replace(x, largest=housed, bounded=x.bounded + 1))
 
     def _open_next_shape(self, t: float, c: float, x: ShapesLeft, rest: Iterator[Shape]) -> None:
-        """Open the next shape of a column, and those behind it where they may still be of use.
-
-        Less even shapes take no less time; where the money pays no sites for one it pays none for those behind it,
-        unless these need fewer spare racks.
-        """
-        goal, phi, cut = self.goal, self.world.problem.transport_slowdown, self.goal.cutoff(c)
+        """Open the next shape of a column, and those behind it where they may still be of use."""
+        # Less even shapes take no less time; where the money pays no sites for one it pays none for those behind it,
+        # unless these need fewer spare racks.
+        goal, phi, cut = self.goal, self.goal.world.problem.transport_slowdown, self.goal.cutoff(c)
         for shape in rest:
             goal.tick()
             q = ShapeProblem(world=goal.shapes_world, column=x.column, shape=shape)
@@ -436,7 +420,7 @@ class Loop:
                 return
             if not goal.pays(q):
                 continue
-            self.world.count("shapes")
+            self.goal.world.count("shapes")
             own = max(t, q.bound(phi, phi, cut, fibre))
             floor = goal.shape_floor(q, c)
             self.push(own, floor, OpenShape(goal.begin_shape(q)))
@@ -455,14 +439,9 @@ class Loop:
         """Return the ranges that are to be opened now; the rest waits."""
         if not len(x.at):
             return x
-        x, later = self._parted(x, self.goal.hot(x, self.goal.keys(x.seconds, x.usd)))
-        self.push_ranges(later)
-        return x
-
-    @staticmethod
-    def _parted(x: Ranges, which: Flags) -> tuple[Ranges, Ranges]:
-        """Return the ranges that are so, and those that are not."""
-        return x.where(which), x.where(~which)
+        hot = self.goal.hot(x, self.goal.keys(x.seconds, x.usd))
+        self.push_ranges(x.where(~hot))
+        return x.where(hot)
 
 
 def _still_open(goal: Goal, x: Ranges) -> Ranges:

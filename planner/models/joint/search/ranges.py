@@ -1,10 +1,11 @@
 """Ranges of blocks of the pipelines of a strategy, with floors: the nodes from which columns are listed."""
 
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from planner.models.fabric.design_table import ArrayTable
 from planner.models.joint.bounds import StrategyRows
 from planner.models.joint.columns import (
     Pipes,
@@ -17,64 +18,35 @@ from planner.models.joint.columns import (
 from planner.models.joint.space import Flags, Floats, Ints, Strategy
 from planner.models.joint.world import World
 
+if TYPE_CHECKING:
+    from planner.models.joint.search.goal import Goal
+
 CUTS = 1.1  # cutoffs of ranges that are within this factor share one
 NEVER = 1e18  # seconds, in place of infinity
 NAMES = 1 << 32  # numbers that a name made of two may have
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Ranges:
-    """Pipelines of a strategy, under a ZeRO stage or any, with more than `low` and at most `high` blocks of racks.
-
-    Attributes
-    ----------
-    at
-        Their places in the table of the strategy.
-    seconds, usd
-        Floors of seconds a sequence and of capital.
-    each, once
-        Least seconds of a micro-batch, and once a step, with the replicas of `high` blocks.
-    layer
-        Under a ZeRO stage the seconds of a layer of a micro-batch, nothing recomputed.
-    in_memory
-        Whether `each` counts what memory asks of the slowest stage.
-    done
-        Seconds under which their columns were opened before.
-    times
-        How often columns of the batch were opened.
-    """
+    """Pipelines of a strategy, under a ZeRO stage or any, with more than `low` and at most `high` blocks of racks."""
 
     of: StrategyTable
     zero: int | None
-    at: Ints
+    times: int  # how often columns of the batch were opened
+    at: Ints  # their places in the table of the strategy; here and below by range
     low: Ints
     high: Ints
-    seconds: Floats
-    usd: Floats
-    each: Floats
-    once: Floats
-    layer: Floats
-    in_memory: Flags
-    done: Floats
-    times: int = 0
+    seconds: Floats  # floors of seconds a sequence
+    usd: Floats  # floors of capital
+    each: Floats  # least seconds of a micro-batch, with the replicas of `high` blocks
+    once: Floats  # the same once a step
+    layer: Floats  # under a ZeRO stage the seconds of a layer of a micro-batch, nothing recomputed
+    in_memory: Flags  # whether `each` counts what memory asks of the slowest stage
+    done: Floats  # seconds under which their columns were opened before
 
     def part(self, which: Any) -> "Ranges":
         """Return some of the ranges."""
-        return Ranges(
-            of=self.of,
-            zero=self.zero,
-            at=self.at[which],
-            low=self.low[which],
-            high=self.high[which],
-            seconds=self.seconds[which],
-            usd=self.usd[which],
-            each=self.each[which],
-            once=self.once[which],
-            layer=self.layer[which],
-            in_memory=self.in_memory[which],
-            done=self.done[which],
-            times=self.times,
-        )
+        return Ranges(self.of, self.zero, self.times, *(getattr(self, name)[which] for name in self.__slots__[3:]))
 
     def where(self, which: Flags) -> "Ranges":
         """Return the ranges of which something holds: the same object where it holds of all."""
@@ -92,46 +64,10 @@ class Ranges:
         return Pipes(self.seconds, self.rows, self.each, self.once)
 
 
-class RangesGoal(Protocol):
-    """The methods of a search's goal that ranges use."""
-
-    @property
-    def world(self) -> World:
-        """Problem, sites and templates that all columns share."""
-
-    def keys(self, t: Floats, c: Floats) -> Floats:
-        """Return the order in which nodes of such floors are opened; infinite: they hold no plan of use."""
-
-    def cutoffs(self, c: Floats) -> Floats:
-        """Return the seconds from which plans of at least such capital are of no use."""
-
-    def usd(self, racks: Any, rails: Any) -> Floats:
-        """Bound the capital of a number of racks with a number of GPUs of each cabled."""
-
-    def most_blocks(self, x: Ranges) -> Ints:
-        """Return the most blocks of ranges that the capital of a plan of use may pay."""
-
-    def groups(self, entries: Ints, t: Floats, c: Floats) -> list[Ints]:
-        """Put columns in order, by groups in which those behind a column have no lower keys."""
-
-
 def all_ranges(of: StrategyTable, low: Ints, high: Ints, at: Ints) -> Ranges:
     """Return ranges of blocks of some pipelines under any ZeRO stage, without floors yet."""
-    none = np.zeros(len(at))
-    return Ranges(
-        of=of,
-        zero=None,
-        at=at,
-        low=low,
-        high=high,
-        seconds=none,
-        usd=none,
-        each=of.each[at],
-        once=of.once[at],
-        layer=none,
-        in_memory=np.ones(len(at), dtype=bool),
-        done=none,
-    )
+    none, known = np.zeros(len(at)), np.ones(len(at), dtype=bool)
+    return Ranges(of, None, 0, at, low, high, none, none, of.each[at], of.once[at], none, known, none)
 
 
 def under_stage(x: Ranges, zero: int) -> Ranges:
@@ -141,12 +77,10 @@ def under_stage(x: Ranges, zero: int) -> Ranges:
     return replace(some, zero=zero, in_memory=np.zeros(len(some.at), dtype=bool))
 
 
-def bounded(goal: RangesGoal, x: Ranges) -> Ranges:
-    """Return the ranges that may hold plans of use, with floors of their own, none below those that they have.
-
-    Time falls with replicas and capital grows with them. So seconds are bounded with `high` blocks; a plan of use is
-    under the cutoff of the range's capital, which takes a least number of blocks; and these have a least capital.
-    """
+def bounded(goal: "Goal", x: Ranges) -> Ranges:
+    """Return the ranges that may hold plans of use, with floors of their own, none below those that they have."""
+    # Time falls with replicas and capital grows with them. So seconds are bounded with `high` blocks; a plan of use is
+    # under the cutoff of the range's capital, which takes a least number of blocks; and these have a least capital.
     s = x.of.strategy
     x = replace(x, high=np.minimum(x.high, goal.most_blocks(x)))
     x = x.where(x.low < x.high)
@@ -160,7 +94,7 @@ def bounded(goal: RangesGoal, x: Ranges) -> Ranges:
     return _under_cutoff(goal, x, rows)
 
 
-def in_memory(goal: RangesGoal, x: Ranges) -> Ranges:
+def in_memory(goal: "Goal", x: Ranges) -> Ranges:
     """Return ranges under a ZeRO stage with floors that include the effect of memory on the slowest stage."""
     s, new = x.of.strategy, np.flatnonzero(~x.in_memory)
     if x.zero is None or not len(new):
@@ -173,11 +107,10 @@ def in_memory(goal: RangesGoal, x: Ranges) -> Ranges:
 
 
 @dataclass(slots=True)
-class StageTerms:
-    """Least terms of pipelines under a ZeRO stage with at most `high` blocks, by their place in the strategy's table.
+class StageTerms(ArrayTable):
+    """Least terms of pipelines under a ZeRO stage with at most `high` blocks, by their place in the table."""
 
-    Several goals ask for them one after another. NaN: not known yet.
-    """
+    # Several goals ask for them one after another. NaN: not known yet.
 
     high: Ints
     each: Floats
@@ -194,8 +127,9 @@ def _stage_terms(
     if kept is None:
         nan = [np.full(len(x.of), np.nan) for _ in range(4)]
         kept = world.cache.stage_terms[s, zero] = StageTerms(np.zeros(len(x.of), dtype=np.int64), *nan)
-    found = StageTerms(x.high, *(y[x.at] for y in (kept.each, kept.once, kept.layer, kept.in_memory)))
-    new = np.flatnonzero(kept.high[x.at] != x.high)
+    found = kept.part(x.at)
+    new = np.flatnonzero(found.high != x.high)
+    found.high = x.high
     if len(new):
         t, once = terms_under_zero(s, zero, rows.part(new))
         found.each[new], found.once[new], found.layer[new], found.in_memory[new] = t.each, once, t.layer, np.nan
@@ -204,8 +138,8 @@ def _stage_terms(
         each, layer = found.each[unknown], found.layer[unknown]
         found.in_memory[unknown] = each_in_memory(s, zero, rows.part(unknown), each, layer)
     if len(new) or len(unknown):
-        kept.high[x.at], kept.each[x.at], kept.once[x.at] = x.high, found.each, found.once
-        kept.layer[x.at], kept.in_memory[x.at] = found.layer, found.in_memory
+        for name in kept.__slots__:
+            getattr(kept, name)[x.at] = getattr(found, name)
     return found
 
 
@@ -217,7 +151,7 @@ def without_room(world: World, zero: int, x: Ranges) -> Flags:
     return np.asarray((kept.high[x.at] == x.high) & np.isinf(kept.in_memory[x.at]))
 
 
-def _under_cutoff(goal: RangesGoal, x: Ranges, rows: StrategyRows) -> Ranges:
+def _under_cutoff(goal: "Goal", x: Ranges, rows: StrategyRows) -> Ranges:
     """Raise the floors of ranges by their terms and by the cutoff of their capital; drop those that hold nothing."""
     s, fits = x.of.strategy, np.isfinite(x.each)
     total, b = most_sequences(s), s.shape.micro_batch
@@ -234,10 +168,7 @@ def _under_cutoff(goal: RangesGoal, x: Ranges, rows: StrategyRows) -> Ranges:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Columns of a strategy under a ZeRO stage in the order of their goal, with floors, from a place on.
-
-    `sharp`: the goal has sharpened their capital; `in_rounds`: each speaks for all numbers of rounds up to its own.
-    """
+    """Columns of a strategy under a ZeRO stage in the order of their goal, with floors, from a place on."""
 
     strategy: Strategy
     zero: int
@@ -245,15 +176,13 @@ class Columns:
     seconds: Floats
     usd: Floats
     place: int = 0
-    sharp: bool = False
-    in_rounds: bool = False
+    sharp: bool = False  # the goal has sharpened their capital
+    in_rounds: bool = False  # each speaks for all numbers of rounds up to its own
 
 
-def listed(world: World, goal: RangesGoal, x: Ranges, cuts: Floats) -> tuple[list[Columns], Floats]:
-    """List the columns of ranges under cutoffs that were not listed before; return the cutoffs too, some a bit higher.
-
-    Ranges of like cutoffs are listed together up to the largest.
-    """
+def listed(world: World, goal: "Goal", x: Ranges, cuts: Floats) -> tuple[list[Columns], Floats]:
+    """List columns of ranges under cutoffs that were not listed before; return the cutoffs too, some a bit higher."""
+    # Ranges of like cutoffs are listed together up to the largest.
     found: list[Columns] = []
     order, cuts = np.argsort(cuts), cuts.copy()
     order = order[x.seconds[order] < cuts[order]]
@@ -265,7 +194,7 @@ def listed(world: World, goal: RangesGoal, x: Ranges, cuts: Floats) -> tuple[lis
     return found, cuts
 
 
-def _listed(world: World, goal: RangesGoal, x: Ranges, cut: float) -> list[Columns]:
+def _listed(world: World, goal: "Goal", x: Ranges, cut: float) -> list[Columns]:
     """List the columns of ranges under one cutoff."""
     pipes = x.pipes
     more_than = x.low * pipes.rows.block_replicas
@@ -286,7 +215,7 @@ def _stage_of(x: Ranges) -> int:
 
 
 def _in_order(
-    world: World, goal: RangesGoal, x: Ranges, times: Floats, table: StrategyRows, *, in_rounds: bool
+    world: World, goal: "Goal", x: Ranges, times: Floats, table: StrategyRows, *, in_rounds: bool
 ) -> list[Columns]:
     """Return columns of ranges, with their least seconds, in the order of the goal."""
     of = _range_of(x, table)
@@ -303,7 +232,7 @@ def _in_order(
     return [Columns(s, zero, table.part(i), seconds[i], usd[i], in_rounds=in_rounds) for i in groups]
 
 
-def repriced(goal: RangesGoal, x: Columns) -> list[Columns]:
+def repriced(goal: "Goal", x: Columns) -> list[Columns]:
     """Return the columns from the place on that may be of use to another goal, with its capital and in its order."""
     left = replace(x, table=x.table.part(np.arange(x.place, len(x.seconds))), seconds=x.seconds[x.place :])
     p, own = np.unique(left.table.p, return_inverse=True)

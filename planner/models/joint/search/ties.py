@@ -12,7 +12,7 @@ import numpy as np
 
 from planner.models.joint.columns import StrategyTable
 from planner.models.joint.search.capital import LeastCapital, ShapeByCapital
-from planner.models.joint.search.goal import OpenNodes
+from planner.models.joint.search.loop import Loop
 from planner.models.joint.search.ranges import Ranges
 from planner.models.joint.space import Floats, Ints
 from planner.models.joint.split import Column
@@ -23,26 +23,14 @@ Rank = tuple[float, ...]
 
 @dataclass(kw_only=True)
 class LeastRank(LeastCapital):
-    """The plan of least rank known, within `limit` seconds a sequence and `budget` dollars.
-
-    Attributes
-    ----------
-    rank, least_rank
-        Return the rank of a plan, and one that no plan of a column is below.
-    enough
-        A rank at which the search ends.
-    best
-        The rank that a plan must be below.
-    most_shapes, most_nodes
-        Shapes that are priced, and nodes that are opened; the search ends unproven at the next.
-    """
+    """The plan of least rank known, within `limit` seconds a sequence and `budget` dollars."""
 
     rank: Callable[[JointPlan], Rank]
-    least_rank: Callable[[Column], Rank]
-    best: Rank
-    enough: Rank = ()
-    most_shapes: int
-    most_nodes: int
+    least_rank: Callable[[Column], Rank]  # one that no plan of a column is below
+    best: Rank  # that a plan must be below
+    enough: Rank = ()  # at which the search ends
+    most_shapes: int  # that are priced; the search ends unproven at the next
+    most_nodes: int  # that are opened, likewise
     first: Column | None = None
     priced: int = 0
     nodes: int = 0
@@ -65,7 +53,7 @@ class LeastRank(LeastCapital):
         """Return the limit."""
         return np.full(np.shape(c), self.limit * (1 + EPS))
 
-    def begin(self, loop: OpenNodes) -> None:
+    def begin(self, loop: Loop) -> None:
         """Look at the column of a plan at hand first."""
         if self.first is not None:
             self._try(0.0, self.first)
@@ -124,12 +112,9 @@ class LeastRank(LeastCapital):
 
 @dataclass(kw_only=True)
 class Simplest(LeastRank):
-    """The plan of least rank of all within the limits: only pipelines that may have a lower rank are searched.
+    """The plan of least rank of all within the limits: only pipelines that may have a lower rank are searched."""
 
-    `pipeline_ranks` gives of each pipeline of a strategy a number that orders ranks as `least_rank` does, and that of
-    the best rank.
-    """
-
+    # Of each pipeline of a strategy a number that orders ranks as `least_rank` does, and that of the best rank.
     pipeline_ranks: Callable[[StrategyTable, Rank], tuple[Ints, int]]
 
     def first_ranges(self, of: StrategyTable) -> Iterator[Ranges]:
