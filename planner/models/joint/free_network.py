@@ -11,6 +11,7 @@ from planner.instance.instance import Instance
 from planner.models.joint.search.capital import LeastCapital
 from planner.models.joint.search.days import FewestDays
 from planner.models.joint.search.dive import SAMPLED, likely, sampled
+from planner.models.joint.search.goal import OpenNodes
 from planner.models.joint.search.least_prices import RACKS_ALONE
 from planner.models.joint.search.loop import Loop
 from planner.models.joint.space import JointProblem, problem_of
@@ -112,7 +113,7 @@ class FewestFreeDays(FewestDays):
         """Seconds a sequence above which nothing matters."""
         return self.ceiling * (1 + EPS)
 
-    def begin(self, loop: Loop) -> None:
+    def begin(self, loop: OpenNodes) -> None:
         """Lower the ceiling by the columns of a sample of strategies."""
         for bound, s in sampled(loop, SAMPLED):
             self.tick()

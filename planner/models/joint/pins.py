@@ -1,13 +1,12 @@
 """Pins of the layout that the declared space does not hold: refused with the reason, never ignored."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from planner.errors import InputError
+from planner.instance.instance import Instance
 from planner.instance.workload import Parallelism, Software
+from planner.physics.training.operations import Machine
 from planner.physics.training.parallel_strategy import NEEDS
-
-if TYPE_CHECKING:
-    from planner.models.joint.space import JointProblem
 
 SHOWN = 24  # values of a choice that an error lists
 REASONS = {
@@ -19,7 +18,26 @@ RULED: set[Parallelism] = {"context", "pipeline", "tensor-2d"}  # whose degrees 
 OTHER = "choose another workload.software, or add it to its"
 
 
-def refuse_pins(problem: "JointProblem", free: dict[str, list[Any]]) -> None:
+class PinnedProblem(Protocol):
+    """The parts of a problem that this module reads."""
+
+    @property
+    def machine(self) -> Machine:
+        """GPU, rack, framework and model."""
+
+    @property
+    def instance(self) -> Instance:
+        """Instance of the problem."""
+
+    @property
+    def layers(self) -> int:
+        """Layers of the model."""
+
+    def pin(self, name: str) -> Any:
+        """Return the pinned value of a choice of the layout, or None."""
+
+
+def refuse_pins(problem: PinnedProblem, free: dict[str, list[Any]]) -> None:
     """Refuse a pinned value that no column has, with those that there are."""
     for name, values in free.items():
         wanted = problem.pin(name)
@@ -52,7 +70,7 @@ def _missing(software: Software, name: str, wanted: Any) -> str:
     return f"; {software.name} has no other schedule: {OTHER} schedules" if name == "schedule" else ""
 
 
-def _refuse_stages(problem: "JointProblem") -> None:
+def _refuse_stages(problem: PinnedProblem) -> None:
     """Refuse layers by stage that are not those of the model, or not as many as the stages."""
     layers, recomputed = problem.pin("layers_per_stage"), problem.pin("recomputed_layers_per_stage")
     stages, virtual = problem.pin("pipeline_parallel"), problem.pin("virtual_stages")
@@ -75,7 +93,7 @@ def _refuse_stages(problem: "JointProblem") -> None:
         raise InputError(f"{path}: layers are recomputed whole under layout.recompute full alone")
 
 
-def _refuse_stripes(problem: "JointProblem") -> None:
+def _refuse_stripes(problem: PinnedProblem) -> None:
     """Refuse more stripes than a block can have stages to cut into them."""
     path, layers = "placement.stripes", problem.pin("layers_per_stage")
     wanted, stages = problem.instance.pins.get(path), problem.pin("pipeline_parallel")
@@ -86,7 +104,7 @@ def _refuse_stripes(problem: "JointProblem") -> None:
         raise InputError(f"pins['{path}']: {wanted!r} is outside the declared space; {why}; pin 1 to {most}")
 
 
-def freed(problem: "JointProblem") -> str:
+def freed(problem: PinnedProblem) -> str:
     """Write the remedy that frees a layout of the framework's rules; empty where there are none."""
     framework = problem.instance.workload.rules.framework
     return f"; as {framework} runs it: set workload.framework_rules to false to free it" if framework else ""

@@ -20,9 +20,8 @@ from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.places.site_question import SitePart
 from planner.models.joint.search.days import FewestDays
 from planner.models.joint.search.dive import CLIMBED, cheap_columns, climb, grown, least_usd, rescaled
-from planner.models.joint.search.goal import LINE_SECONDS, Goal, Key
+from planner.models.joint.search.goal import LINE_SECONDS, Goal, Key, OpenNodes
 from planner.models.joint.search.least_prices import MinPrices
-from planner.models.joint.search.loop import Loop
 from planner.models.joint.search.ranges import Ranges
 from planner.models.joint.space import Flags, Floats, Ints
 from planner.models.joint.split import Column
@@ -116,7 +115,7 @@ class LeastCapital(Goal):
         cheaper = c < self.incumbent.capital_usd - CENTS
         return np.where(cheaper, self.limit * (1 + EPS), self.incumbent.seconds * (1 - EPS))
 
-    def begin(self, loop: Loop) -> None:
+    def begin(self, loop: OpenNodes) -> None:
         """Seek first plans: price the columns of least floor that meet the deadline, of a sample of strategies."""
         self.seeks = self.seeks or self.incumbent is None
         if self.incumbent is not None:

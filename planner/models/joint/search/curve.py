@@ -19,7 +19,7 @@ from planner.models.joint.places.fastest import fastest
 from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.search.capital_floor import CapitalFloor
 from planner.models.joint.search.front import Front
-from planner.models.joint.search.goal import Goal, Key, Stopped
+from planner.models.joint.search.goal import Goal, Key, OpenNodes, Stopped
 from planner.models.joint.search.loop import Loop
 from planner.models.joint.search.ranges import NEVER, Ranges, all_ranges
 from planner.models.joint.space import Flags, Floats, Ints, Strategy
@@ -193,7 +193,7 @@ class WholeCurve(Goal):
         """Return that some capital may pay the sites."""
         return True
 
-    def opened(self, loop: Loop, t: float, c: float, column: Column) -> None:
+    def opened(self, loop: OpenNodes, t: float, c: float, column: Column) -> None:
         """Price a column that is open at its time on a free network."""
         self._price_once(column, c, self.front.gap(t, c))
 

@@ -12,8 +12,7 @@ from planner.models.fabric.traffic import SiteTraffic
 from planner.models.joint.places.fastest import FastestSearch, NetworkCandidate
 from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.search import dive
-from planner.models.joint.search.goal import LINE_SECONDS, Goal, Key
-from planner.models.joint.search.loop import Loop
+from planner.models.joint.search.goal import LINE_SECONDS, Goal, Key, OpenNodes
 from planner.models.joint.search.ranges import Ranges
 from planner.models.joint.space import Flags, Floats, Ints
 from planner.models.joint.split import Column
@@ -59,7 +58,7 @@ class FewestDays(Goal):
     # Shapes, by what their fabrics must know of them, that leave no money for any fabric, and for some.
     unpaid: set[tuple[SiteTraffic, tuple[int, ...]]] = field(default_factory=set)
     payable: set[tuple[SiteTraffic, tuple[int, ...]]] = field(default_factory=set)
-    loop: Loop | None = None
+    loop: OpenNodes | None = None
     spoke: float = field(default_factory=time.perf_counter)
 
     @property
@@ -120,7 +119,7 @@ class FewestDays(Goal):
         """Return the seconds of plans of use."""
         return np.full(np.shape(c), self.kept_seconds)
 
-    def begin(self, loop: Loop) -> None:
+    def begin(self, loop: OpenNodes) -> None:
         """Seek first plans: that of a plan at hand, those of other budgets, columns of a sample of strategies."""
         self.loop = loop
         if self.too_late:
@@ -180,7 +179,7 @@ class FewestDays(Goal):
             self.early.add(kind)
             dive.descend(self, column, first=True)
 
-    def opened(self, loop: Loop, t: float, c: float, column: Column) -> None:
+    def opened(self, loop: OpenNodes, t: float, c: float, column: Column) -> None:
         """Remember a column and its bound; try the first ones with fewer blocks."""
         self.free = min(self.free, t)
         self.columns.append((t, column))

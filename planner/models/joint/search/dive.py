@@ -20,8 +20,7 @@ from planner.models.joint.columns import (
 )
 from planner.models.joint.places.fastest import fastest
 from planner.models.joint.places.shape_problem import ShapeProblem
-from planner.models.joint.search.goal import Goal
-from planner.models.joint.search.loop import Loop
+from planner.models.joint.search.goal import Goal, OpenNodes
 from planner.models.joint.search.ranges import NEVER, Ranges, bounded, in_memory, under_stage
 from planner.models.joint.space import Strategy
 from planner.models.joint.split import Column
@@ -47,7 +46,7 @@ GROWN = 150  # columns that get blocks until they meet the cutoff
 STEPS, MORE_BLOCKS = 6, 1.5  # in which they do, and by how much at most in one
 
 
-def dive(goal: Goal, loop: Loop, known: list[tuple[float, JointPlan]]) -> None:
+def dive(goal: Goal, loop: OpenNodes, known: list[tuple[float, JointPlan]]) -> None:
     """Find a first incumbent from the plans of other sizes, else among a sample of strategies."""
     # The sample is searched by the columns that are fastest on a free network.
     for size, plan in known:
@@ -73,7 +72,7 @@ def dive(goal: Goal, loop: Loop, known: list[tuple[float, JointPlan]]) -> None:
                 return
 
 
-def by_rails(goal: Goal, loop: Loop) -> list[Column]:
+def by_rails(goal: Goal, loop: OpenNodes) -> list[Column]:
     """Return a likely column for each number of GPUs of a rack that are cabled, the fastest first."""
     # Where all of them are cabled a fabric may be out of reach that one switch less a rack is not.
     by_number, found = dict[int, list[Strategy]](), list[tuple[float, int, Column]]()
@@ -91,7 +90,7 @@ def by_rails(goal: Goal, loop: Loop) -> list[Column]:
     return [column for _, _, column in sorted(found)]
 
 
-def by_racks(goal: Goal, loop: Loop) -> list[Column]:
+def by_racks(goal: Goal, loop: OpenNodes) -> list[Column]:
     """Return a likely column for each number of racks of a block, the fastest first."""
     # Where a site has room for few racks, blocks that fill it may leave none for its fabric.
     found: dict[int, tuple[float, Column]] = {}
@@ -104,13 +103,13 @@ def by_racks(goal: Goal, loop: Loop) -> list[Column]:
                 continue
             for i, key in enumerate(x.keys.tolist()):
                 column = column_at(s, zero, x.rows, i)
-                block = s.block(column.p)
+                block = s.block(column.p) if s.problem.pin("data_parallel") in (None, column.d) else None
                 if block is not None and (block.racks not in found or key < found[block.racks][0]):
                     found[block.racks] = key, column
     return [column for _, column in sorted(found.values(), key=lambda x: x[0])][:DIVES]
 
 
-def sampled(loop: Loop, count: int) -> list[tuple[float, Strategy]]:
+def sampled(loop: OpenNodes, count: int) -> list[tuple[float, Strategy]]:
     """Return some of the strategies that are open with their bounds in seconds, evenly drawn in the order of these."""
     nodes = sorted(((t, order, what) for _, order, t, _, what in loop.heap), key=lambda x: x[:2])
     return [(t, what) for t, _, what in nodes[:: max(1, len(nodes) // count)]]
@@ -295,7 +294,7 @@ def least_usd(goal: Goal, column: Column) -> float:
     return min((goal.sites_floor(column, k, 0.0) for k in open_sites(goal.world, column)), default=math.inf)
 
 
-def cheap_columns(goal: Goal, loop: Loop) -> Iterator[tuple[float, Column]]:
+def cheap_columns(goal: Goal, loop: OpenNodes) -> Iterator[tuple[float, Column]]:
     """Yield (floor of capital, column) pairs of a sample of strategies that meet the cutoff on a free network."""
     # The first of them comes at once, so that there is a plan before all of them are timed; then those of least floor.
     found: list[tuple[float, int, Ranges]] = []

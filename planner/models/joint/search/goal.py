@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -13,13 +13,22 @@ from planner.models.joint.space import Flags, Floats, Ints
 from planner.models.joint.split import Column
 from planner.models.joint.world import JointPlan, World
 
-if TYPE_CHECKING:
-    from planner.models.joint.search.loop import Loop
-
 Key = tuple[float, float]
 Node = tuple[Key, int, float, float, Any]  # its key, its place among equals, its seconds, its capital, and what it is
 Stopped = Literal["proved", "limit", "interrupted"]
 LINE_SECONDS = 2.0  # between lines on the progress
+
+
+class OpenNodes(Protocol):
+    """The open nodes of a search, as far as its goal looks at them."""
+
+    @property
+    def heap(self) -> list[Node]:
+        """The nodes, that of the least key first."""
+
+    @property
+    def least_key(self) -> float:
+        """The least key of all nodes that are open."""
 
 
 class Goal(ABC):
@@ -66,7 +75,7 @@ class Goal(ABC):
         """Return the seconds from which plans of at least a capital are of no use."""
         return float(self.cutoffs(np.array([c]))[0])
 
-    def begin(self, loop: "Loop") -> None:
+    def begin(self, loop: OpenNodes) -> None:
         """Seek first plans, once a sample of strategies is open."""
 
     def all_open(self) -> None:
@@ -121,7 +130,7 @@ class Goal(ABC):
     def timed(self, column: Column, seconds: float) -> None:
         """Take note of the time of a column on a free network."""
 
-    def opened(self, loop: "Loop", t: float, c: float, column: Column) -> None:
+    def opened(self, loop: OpenNodes, t: float, c: float, column: Column) -> None:
         """Take note of a column that is opened at its time on a free network."""
 
     def sites_floor(self, column: Column, sites: int, c: float) -> float:

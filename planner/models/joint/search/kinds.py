@@ -8,8 +8,7 @@ import numpy as np
 from planner.models.joint.places.fastest import FastestSearch
 from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.search.days import FewestDays, ShapeInTime
-from planner.models.joint.search.goal import Key
-from planner.models.joint.search.loop import Loop
+from planner.models.joint.search.goal import Key, OpenNodes
 from planner.models.joint.space import Floats
 from planner.models.joint.split import Column
 from planner.models.joint.world import EPS, JointPlan
@@ -50,7 +49,7 @@ class FastestOfEachKind(FewestDays):
         """Return the seconds of the rival."""
         return np.full(np.shape(c), self.most_seconds)
 
-    def begin(self, loop: Loop) -> None:
+    def begin(self, loop: OpenNodes) -> None:
         """Seek no first plans: the fastest of all is known."""
         self.loop = loop
 
@@ -62,7 +61,7 @@ class FastestOfEachKind(FewestDays):
         """Remember the least time of a column on a free network."""
         self.guess = min(self.guess, seconds)
 
-    def opened(self, loop: Loop, t: float, c: float, column: Column) -> None:
+    def opened(self, loop: OpenNodes, t: float, c: float, column: Column) -> None:
         """Remember the time of the column."""
         self.at = t
 

@@ -1,7 +1,7 @@
 """Ranges of blocks of the pipelines of a strategy, with floors: the nodes from which columns are listed."""
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -17,9 +17,6 @@ from planner.models.joint.columns import (
 )
 from planner.models.joint.space import Flags, Floats, Ints, Strategy
 from planner.models.joint.world import World
-
-if TYPE_CHECKING:
-    from planner.models.joint.search.goal import Goal
 
 CUTS = 1.1  # cutoffs of ranges that are within this factor share one
 NEVER = 1e18  # seconds, in place of infinity
@@ -64,6 +61,29 @@ class Ranges:
         return Pipes(self.seconds, self.rows, self.each, self.once)
 
 
+class RangesGoal(Protocol):
+    """The methods of a search's goal that ranges use."""
+
+    @property
+    def world(self) -> World:
+        """Problem, sites and templates that all columns share."""
+
+    def keys(self, t: Floats, c: Floats) -> Floats:
+        """Return the order in which nodes of such floors are opened; infinite: they hold no plan of use."""
+
+    def cutoffs(self, c: Floats) -> Floats:
+        """Return the seconds from which plans of at least such capital are of no use."""
+
+    def usd(self, racks: Any, rails: Any) -> Floats:
+        """Bound the capital of a number of racks with a number of GPUs of each cabled."""
+
+    def most_blocks(self, x: Ranges) -> Ints:
+        """Return the most blocks of ranges that the capital of a plan of use may pay."""
+
+    def groups(self, entries: Ints, t: Floats, c: Floats) -> list[Ints]:
+        """Put columns in order, by groups in which those behind a column have no lower keys."""
+
+
 def all_ranges(of: StrategyTable, low: Ints, high: Ints, at: Ints) -> Ranges:
     """Return ranges of blocks of some pipelines under any ZeRO stage, without floors yet."""
     none, known = np.zeros(len(at)), np.ones(len(at), dtype=bool)
@@ -77,7 +97,7 @@ def under_stage(x: Ranges, zero: int) -> Ranges:
     return replace(some, zero=zero, in_memory=np.zeros(len(some.at), dtype=bool))
 
 
-def bounded(goal: "Goal", x: Ranges) -> Ranges:
+def bounded(goal: RangesGoal, x: Ranges) -> Ranges:
     """Return the ranges that may hold plans of use, with floors of their own, none below those that they have."""
     # Time falls with replicas and capital grows with them. So seconds are bounded with `high` blocks; a plan of use is
     # under the cutoff of the range's capital, which takes a least number of blocks; and these have a least capital.
@@ -94,7 +114,7 @@ def bounded(goal: "Goal", x: Ranges) -> Ranges:
     return _under_cutoff(goal, x, rows)
 
 
-def in_memory(goal: "Goal", x: Ranges) -> Ranges:
+def in_memory(goal: RangesGoal, x: Ranges) -> Ranges:
     """Return ranges under a ZeRO stage with floors that include the effect of memory on the slowest stage."""
     s, new = x.of.strategy, np.flatnonzero(~x.in_memory)
     if x.zero is None or not len(new):
@@ -151,7 +171,7 @@ def without_room(world: World, zero: int, x: Ranges) -> Flags:
     return np.asarray((kept.high[x.at] == x.high) & np.isinf(kept.in_memory[x.at]))
 
 
-def _under_cutoff(goal: "Goal", x: Ranges, rows: StrategyRows) -> Ranges:
+def _under_cutoff(goal: RangesGoal, x: Ranges, rows: StrategyRows) -> Ranges:
     """Raise the floors of ranges by their terms and by the cutoff of their capital; drop those that hold nothing."""
     s, fits = x.of.strategy, np.isfinite(x.each)
     total, b = most_sequences(s), s.shape.micro_batch
@@ -180,7 +200,7 @@ class Columns:
     in_rounds: bool = False  # each speaks for all numbers of rounds up to its own
 
 
-def listed(world: World, goal: "Goal", x: Ranges, cuts: Floats) -> tuple[list[Columns], Floats]:
+def listed(world: World, goal: RangesGoal, x: Ranges, cuts: Floats) -> tuple[list[Columns], Floats]:
     """List columns of ranges under cutoffs that were not listed before; return the cutoffs too, some a bit higher."""
     # Ranges of like cutoffs are listed together up to the largest.
     found: list[Columns] = []
@@ -194,7 +214,7 @@ def listed(world: World, goal: "Goal", x: Ranges, cuts: Floats) -> tuple[list[Co
     return found, cuts
 
 
-def _listed(world: World, goal: "Goal", x: Ranges, cut: float) -> list[Columns]:
+def _listed(world: World, goal: RangesGoal, x: Ranges, cut: float) -> list[Columns]:
     """List the columns of ranges under one cutoff."""
     pipes = x.pipes
     more_than = x.low * pipes.rows.block_replicas
@@ -215,7 +235,7 @@ def _stage_of(x: Ranges) -> int:
 
 
 def _in_order(
-    world: World, goal: "Goal", x: Ranges, times: Floats, table: StrategyRows, *, in_rounds: bool
+    world: World, goal: RangesGoal, x: Ranges, times: Floats, table: StrategyRows, *, in_rounds: bool
 ) -> list[Columns]:
     """Return columns of ranges, with their least seconds, in the order of the goal."""
     of = _range_of(x, table)
@@ -232,7 +252,7 @@ def _in_order(
     return [Columns(s, zero, table.part(i), seconds[i], usd[i], in_rounds=in_rounds) for i in groups]
 
 
-def repriced(goal: "Goal", x: Columns) -> list[Columns]:
+def repriced(goal: RangesGoal, x: Columns) -> list[Columns]:
     """Return the columns from the place on that may be of use to another goal, with its capital and in its order."""
     left = replace(x, table=x.table.part(np.arange(x.place, len(x.seconds))), seconds=x.seconds[x.place :])
     p, own = np.unique(left.table.p, return_inverse=True)

@@ -12,7 +12,7 @@ import numpy as np
 
 from planner.models.joint.columns import StrategyTable
 from planner.models.joint.search.capital import LeastCapital, ShapeByCapital
-from planner.models.joint.search.loop import Loop
+from planner.models.joint.search.goal import OpenNodes
 from planner.models.joint.search.ranges import Ranges
 from planner.models.joint.space import Floats, Ints
 from planner.models.joint.split import Column
@@ -53,7 +53,7 @@ class LeastRank(LeastCapital):
         """Return the limit."""
         return np.full(np.shape(c), self.limit * (1 + EPS))
 
-    def begin(self, loop: Loop) -> None:
+    def begin(self, loop: OpenNodes) -> None:
         """Look at the column of a plan at hand first."""
         if self.first is not None:
             self._try(0.0, self.first)
