@@ -1,0 +1,80 @@
+"""The cheapest plan of a shape comes first, whatever is known of sites that are nearer or farther."""
+
+import math
+import random
+from dataclasses import fields
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from tiers import more
+
+from planner.models.joint.places.capital_bounds import SlowdownLevel
+from planner.models.joint.places.cheapest import CheapestSearch, SlowdownChoice
+from planner.models.joint.world import JointPlan
+
+
+class Tabled(CheapestSearch):
+    """A search whose prices and needs of wavelengths are tables: the dearer, the nearer the sites must be."""
+
+    _rtts = (1.0, 2.0, 3.0, 4.0)  # type: ignore[assignment]
+    _wavelengths = np.arange(1, 9)  # type: ignore[assignment]
+
+    def __init__(self, r: random.Random, asked: int) -> None:
+        usd = [math.inf if r.random() < 0.3 else 100.0 * r.randint(1, 9) for _ in self._rtts]
+        self.usd = dict(zip(self._rtts, np.minimum.accumulate(usd).tolist(), strict=True))
+        self.need = dict(zip(self._rtts, sorted(r.randint(1, 8) for _ in self._rtts), strict=True))
+        self.slope, self.level = r.choice([0.0, 10.0, 150.0]), SlowdownLevel(1.0, 1.0, r.choice([0.0, 50.0]))
+        self.shape_problem = SimpleNamespace(racks=1)  # type: ignore[assignment]
+        self.asked = {(r.choice(self._wavelengths.tolist()), r.choice(self._rtts)) for _ in range(asked)}  # type: ignore[assignment]
+
+    def price(self, waves: int, rtt: float) -> float:
+        """Price the sites: it rises with wavelengths and falls with the round trip."""
+        return self.usd[rtt] + self.slope * waves
+
+    @property
+    def least(self) -> float:
+        """Try all wavelengths and round trips."""
+        every = [(n, t) for n in self._wavelengths.tolist() for t in self._rtts if n >= self.need[t]]
+        return min((self.price(n, t) + self.level.usd for n, t in every), default=math.inf)
+
+    def fewest_waves(self) -> list[tuple[SlowdownLevel, int]]:
+        """Return the only slowdowns, with the wavelengths that the shortest round trip takes."""
+        return [(self.level, self.need[self._rtts[0]])]
+
+    def _in_time(self, level: SlowdownLevel, waves: int, rtt: float) -> bool:  # noqa: ARG002
+        return waves >= self.need[rtt]
+
+    def _ask(self, waves: int, rtt: float) -> None:
+        self.asked.add((waves, rtt))  # type: ignore[attr-defined]
+
+    def _base(self, waves: int, rtt: float) -> float:
+        known = [self.price(n, t) for n, t in self.asked if n <= waves and t >= rtt]  # type: ignore[misc, str-unpack]
+        return max(known, default=0.0)
+
+    @property
+    def _prices(self) -> Any:
+        return SimpleNamespace(exact=True, lower=self._base)
+
+    def _beaten(self, c: SlowdownChoice, rtt: float) -> bool:  # noqa: ARG002
+        return False
+
+    def _placed(self, c: SlowdownChoice, rtt: float) -> JointPlan | None:
+        usd = self.price(c.waves, rtt) + c.level.usd
+        nothing: dict[str, Any] = dict.fromkeys(x.name for x in fields(JointPlan))
+        return None if math.isinf(usd) else JointPlan(**nothing | {"capital_usd": usd})
+
+
+@pytest.mark.parametrize("asked", [0, 1, 4])
+@pytest.mark.parametrize("seed", [*range(40), *more(*range(40, 400))])
+def test_the_first_plan_is_the_cheapest(seed: int, asked: int) -> None:
+    """No bound before the first plan is above what it costs, and no wavelengths and round trips cost less."""
+    search, bounds, found = Tabled(random.Random(seed), asked), list[float](), math.inf
+    for step in search.steps():
+        if isinstance(step, JointPlan):
+            found = step.capital_usd
+            break
+        bounds.append(step)
+    assert found == search.least
+    assert all(x <= found for x in bounds)
