@@ -215,11 +215,11 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 
     InputError: the file cannot be written; the message names the file that has the content instead.
     """
-    data = content if isinstance(content, bytes) else _encoded(content, path)
+    data = content if isinstance(content, bytes) else encoded(content, path)
     write_streamed(path, lambda: [data])
 
 
-def _encoded(text: str, path: Path) -> bytes:
+def encoded(text: str, path: Path | str) -> bytes:
     """Return a text in UTF-8; words of the command line, which any locale may have passed on byte by byte, too."""
     data = text.encode("utf-8", "surrogateescape")
     try:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 
 from planner.errors import InputError, InternalError, needed
-from planner.files import exists, json_or_text, require_folder, require_writable, unwritable, write_atomically
+from planner.files import encoded, exists, json_or_text, require_folder, require_writable, unwritable, write_atomically
 from planner.units import bounded
 from planner.version import __version__
 
@@ -115,6 +115,7 @@ def what_if(instance: Path, changes: list[str] | None, *, searched: bool = True)
 def print_or_write(text: str, output: Path | None) -> None:
     """Write a text to the file of -o, or print it where there is none."""
     if output is None:
+        encoded(text, "stdout")
         print(text, end="")
     else:
         write_atomically(output, text)

@@ -11,6 +11,7 @@ from commands import run_here
 from worked_plan import small
 
 from planner.cli import main
+from planner.cli.console import print_or_write
 from planner.errors import InputError, needed
 from planner.files import json_or_text, write_atomically
 
@@ -56,6 +57,8 @@ def test_names_of_any_bytes(tmp_path: Path) -> None:
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes() == "é".encode()
     with pytest.raises(InputError, match=r"cannot hold \\xe9, which is no text in UTF-8; "):
         write_atomically(tmp_path / "c", "name: \udce9")
+    with pytest.raises(InputError, match=r"stdout: cannot hold \\xe9"):
+        print_or_write("name: \udce9", None)
     with pytest.raises(InputError, match="half of a character; "):
         json_or_text("\udce9", "--set name")
 
