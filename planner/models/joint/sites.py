@@ -42,19 +42,19 @@ class Sites:
     solved: int = 0
     placed: dict[Any, PlacedParts | None] = field(default_factory=dict)
     racks: dict[float | None, dict[int, int]] = field(default_factory=dict)  # the most, by budget and GPUs cabled
-    groups: dict[tuple[int, tuple[int, ...]], tuple[Floats, Floats]] = field(
+    # By number of sites: groups that may be open, with their longest round trips, ascending, and km of all routes.
+    groups: dict[tuple[int, bool], tuple[Ints, Floats, Floats]] = field(default_factory=dict)
+    routes: dict[tuple[int, tuple[int, ...]], tuple[Floats, Floats]] = field(
         default_factory=dict
-    )  # round trips and least km, by sites
+    )  # the least km of them
     deadline: Deadline = field(default_factory=Deadline)  # of the search; an answer cut short by it is not returned
 
     def __post_init__(self) -> None:
         """Gather the question once."""
-        known = (
-            self.instance if self.instance.wan is not None else self.instance.model_copy(update={"wan": DEFAULT_WAN})
-        )
-        self.instance = known
-        self.data: SplitData = gather(known, SitesRequest())
-        self.fibre = FibreDesigns(instance=known, data=self.data, seed=self.seed)
+        if self.instance.wan is None:
+            self.instance = self.instance.model_copy(update={"wan": DEFAULT_WAN})
+        self.data: SplitData = gather(self.instance, SitesRequest())
+        self.fibre = FibreDesigns(instance=self.instance, data=self.data, seed=self.seed)
 
     @property
     def budget_usd(self) -> float | None:
@@ -102,7 +102,8 @@ class Sites:
         """Bound the racks of each site by each rule of sites alone, none of which may be broken for a penalty."""
         if self.data.grid.rules.soft:
             return np.full(len(self.data.candidates), MANY_RACKS)
-        most = [max_site_modules(self.data, x, MANY_RACKS, model.rules_without()) for x in self.data.candidates]
+        rules = model.rules_without()
+        most = [max_site_modules(self.data, x, MANY_RACKS, rules) for x in self.data.candidates]
         return np.array(most, dtype=np.int64) * self.data.module_racks
 
     def rtts_ms(self) -> list[float]:
@@ -120,18 +121,32 @@ class Sites:
         if sites < 2:
             return 0.0
         key = sites, tuple(sorted(racks, reverse=True))
-        if key not in self.groups:
-            self.groups[key] = self._groups(*key)
-        trips, least = self.groups[key]
+        if key not in self.routes:
+            self.routes[key] = self._routes(*key)
+        trips, least = self.routes[key]
         at = int(np.searchsorted(trips, rtt_ms * (1 + 1e-12), side="right"))
         return float(least[at - 1]) if at else math.inf
 
-    def _groups(self, sites: int, racks: tuple[int, ...]) -> tuple[Floats, Floats]:
-        """Return longest round trips between sites of a group, ascending, and the least km of groups up to each."""
-        pins, rules = self.data.pins, model.rules_without()
+    def _routes(self, sites: int, racks: tuple[int, ...]) -> tuple[Floats, Floats]:
+        """Return the longest round trips of groups with room for the racks, and the least km of groups up to each."""
+        pins = self.data.pins
         # Where the parts are known no others are open.
         alone = bool(racks) and pins.racks is None and not pins.racks_by_site and not self.data.grid.rules.soft
-        names = {x: i for i, x in enumerate(self.data.candidates)}
+        if (sites, alone) not in self.groups:
+            self.groups[sites, alone] = self._groups(sites, alone=alone)
+        group, trips, km = self.groups[sites, alone]
+        if racks and len(group):
+            room = np.all(np.sort(self._site_racks[group], axis=1)[:, ::-1] >= np.array(racks), axis=1)
+            trips, km = trips[room], km[room]
+        return trips, np.minimum.accumulate(km)
+
+    def _groups(self, sites: int, *, alone: bool) -> tuple[Ints, Floats, Floats]:
+        """List the groups of sites by their longest round trips, with these and the km of all routes in a group.
+
+        `alone`: no other sites are open, so that pairs which a rule of the grid bars are left out. Where there are too
+        many groups none is listed, and the km bound those of all.
+        """
+        names, rules = {x: i for i, x in enumerate(self.data.candidates)}, model.rules_without()
         km, trips = (np.full((len(names), len(names)), np.inf) for _ in range(2))
         longest = max(self.rtts_ms(), default=-math.inf)
         for p, length in self.data.pairs.items():
@@ -143,15 +158,14 @@ class Sites:
         if math.comb(len(names), sites) > MOST_GROUPS:
             stars = np.sort(np.sort(km, axis=1)[:, : sites - 1].sum(axis=1))[:sites].sum() / 2
             shortest = np.sort(km[np.triu_indices(len(names), 1)])[: sites * (sites - 1) // 2].sum()
-            return np.zeros(1), np.array([max(stars, shortest)])
+            return np.empty((0, sites), dtype=np.int64), np.zeros(1), np.array([max(stars, shortest)])
         group = np.array(list(combinations(range(len(names)), sites)), dtype=np.int64).reshape(-1, sites)
         ends = list(combinations(range(sites), 2))
-        total = sum(km[group[:, i], group[:, j]] for i, j in ends)
+        total = np.asarray(sum(km[group[:, i], group[:, j]] for i, j in ends))
         farthest = np.max([trips[group[:, i], group[:, j]] for i, j in ends], axis=0)
-        room = np.all(np.sort(self._site_racks[group], axis=1)[:, ::-1] >= np.array(racks or [0] * sites), axis=1)
         order = np.argsort(farthest, kind="stable")
-        order = order[np.isfinite(farthest[order]) & room[order]]
-        return farthest[order], np.minimum.accumulate(np.asarray(total)[order])
+        order = order[np.isfinite(farthest[order])]
+        return group[order], farthest[order], total[order]
 
     def min_joined_usd(self, sites: int) -> float:
         """Bound from below the price in USD of fibre that joins sites; 0 of more if it is designed as a tree."""

@@ -148,6 +148,6 @@ def test_the_shortest_routes_of_some_sites(monkeypatch: pytest.MonkeyPatch) -> N
         assert sites.min_routes_km(count, rtt, racks) == pytest.approx(least)
         with monkeypatch.context() as patch:
             patch.setattr(joint_sites, "MOST_GROUPS", 0)
-            loose = replace(sites, groups={}, instance=i)
+            loose = replace(sites, groups={}, routes={}, instance=i)
             loose.data = sites.data
             assert 0 < loose.min_routes_km(count, rtt, racks) <= least * (1 + 1e-12)

@@ -123,7 +123,8 @@ class CheapestSearch(FastestSearch):
         """Return a choice with its lower bound, or the first behind it that sites may have."""
         while c is not None:
             if self._bounded(c)[0] < math.inf:
-                # Those behind it allow longer round trips, at which sites may cost less: they are below no other bound.
+                # The choices behind it are opened with it, and allow longer round trips, at which sites may cost less.
+                # So its key is the bound at the longest of all.
                 return [(self._base(c.waves, self._rtts[-1]) + c.level.usd, c)]
             c = self._later(c)
         return []

@@ -68,10 +68,8 @@ class FibreDesigns:
 
     def request(self, sites: Joined, circuit: Circuit | None, window_seconds: float = 0.0) -> WanRequest:
         """Return the request to the design of the fibre of some sites: the exchange, and its window in seconds."""
-        holding, exchange = (
-            tuple(sorted(sites.holding)),
-            GradientExchange(stage_bytes=0.0, window_seconds=window_seconds),
-        )
+        holding = tuple(sorted(sites.holding))
+        exchange = GradientExchange(stage_bytes=0.0, window_seconds=window_seconds)
         if circuit is not None and len(holding) > 1:
             wan, size = self.data.wan, circuit.stage_bytes
             rtt = max(self.data.rtt_ms(p) for p in self.data.pairs if set(p) <= sites.holding)

@@ -101,11 +101,11 @@ def by_racks(goal: Goal, loop: OpenNodes) -> list[Column]:
             x = under_zero(s, zero, table, seconds, NEVER)
             if x is None:
                 continue
-            for i, key in enumerate(x.keys.tolist()):
-                column = column_at(s, zero, x.rows, i)
-                block = s.block(column.p) if s.problem.pin("data_parallel") in (None, column.d) else None
+            wanted = s.problem.pin("data_parallel")
+            for i, (key, p, d) in enumerate(zip(x.keys.tolist(), x.rows.p.tolist(), x.rows.d.tolist(), strict=True)):
+                block = s.block(p) if wanted in (None, d) else None
                 if block is not None and (block.racks not in found or key < found[block.racks][0]):
-                    found[block.racks] = key, column
+                    found[block.racks] = key, column_at(s, zero, x.rows, i)
     return [column for _, column in sorted(found.values(), key=lambda x: x[0])][:DIVES]
 
 
