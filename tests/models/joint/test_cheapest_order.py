@@ -1,18 +1,26 @@
-"""The cheapest plan of a shape comes first, whatever is known of sites that are nearer or farther."""
+"""The cheapest plan of a shape comes first, whatever is known; where none is paid all columns like it have none."""
 
 import math
 import random
-from dataclasses import fields
+from dataclasses import fields, replace
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from joint_toys import toy
 from tiers import more
 
+from planner.models import Options
+from planner.models.joint.columns import column_at, pipelines_of
 from planner.models.joint.places.capital_bounds import SlowdownLevel
 from planner.models.joint.places.cheapest import CheapestSearch, SlowdownChoice
-from planner.models.joint.world import JointPlan
+from planner.models.joint.places.fastest import FastestSearch
+from planner.models.joint.places.shape_problem import ShapeProblem
+from planner.models.joint.search.least_prices import floor_of
+from planner.models.joint.solve import world_of
+from planner.models.joint.world import JointPlan, Target, open_sites, shapes
+from planner.solvers.signals import Deadline
 
 
 class Tabled(CheapestSearch):
@@ -78,3 +86,28 @@ def test_the_first_plan_is_the_cheapest(seed: int, asked: int) -> None:
         bounds.append(step)
     assert found == search.least
     assert all(x <= found for x in bounds)
+
+
+@pytest.mark.parametrize("seed", [11, 14, 16, 21, 0, 1, *more(*range(2, 10))])
+def test_what_no_money_pays_between_sites_it_pays_in_no_column(seed: int) -> None:
+    """A shape that leaves no money for any fabric has no plan in the budget, nor has a column that sends alike."""
+    i = toy(seed, sites=3)
+    limits = i.limits.model_copy(update={"budget_usd": 0.8 * (i.limits.budget_usd or math.inf)})
+    world = world_of(i.model_copy(update={"pins": {}, "limits": limits}), Options(), Deadline(None))
+    unpaid = set()
+    for s in world.strategies()[::5]:
+        _, rows = pipelines_of(world, s)
+        first = column_at(s, s.problem.zero_stages[-1], rows, 0) if len(rows) else None
+        for column in [] if first is None else [replace(first, d=d + 1) for d in range(min(4, first.d))]:
+            for sites in {2, 3} & set(open_sites(world, column)):
+                q = ShapeProblem(world=world, column=column, shape=next(shapes(column, sites)))
+                search, target = FastestSearch(shape_problem=q, cutoff=math.inf), Target(math.inf, 0.0, world.budget)
+                candidate = search.next(target)
+                while candidate is not None and search.try_sites(candidate, target) is None:
+                    candidate = search.next(target)
+                if candidate is None and search.is_unpaid:
+                    unpaid.add((q.traffic, q.shape.blocks))
+                if (q.traffic, q.shape.blocks) in unpaid:
+                    cheapest = CheapestSearch(shape_problem=q, cutoff=math.inf, floor_usd=floor_of(world))
+                    found = (x.capital_usd for x in cheapest.steps() if isinstance(x, JointPlan))
+                    assert next(found, math.inf) > world.budget
