@@ -1,5 +1,6 @@
 """The command line: parse, call, print. Everything heavy is imported by the command that needs it."""
 
+import gc
 import io
 import os
 import sys
@@ -78,6 +79,8 @@ def planner(
 
 def main() -> None:
     """Run the command line; a user's mistake ends in a message, never in a traceback."""
+    # Python's default looks for cycles each 700 objects: a tenth of what a small solve takes, in a process that ends.
+    gc.set_threshold(100_000, 50, 100)
     for name in ("stdout", "stderr"):  # in UTF-8, as files are, whatever the locale; a closed one is discarded
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
