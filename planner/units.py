@@ -168,6 +168,7 @@ RANGES: Mapping[str, NumberRange] = {
     "gpus_per_host": _counted(1, 1_024),
     "nic_gbps": NumberRange(0, 1e5, above=True),
     "planes": _counted(1, 1_024),
+    "max_lanes": _counted(1, 16),
     "max_tiers": _counted(1, 4),
     "transceiver_usd": NumberRange(0, 1e6),
     "transceiver_watts": NumberRange(0, 1e4),

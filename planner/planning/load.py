@@ -187,6 +187,7 @@ class FabricWish:
     oversubscription: str | None = None
     survives: str | None = None
     planes: int | None = None
+    max_lanes: int = 1
     max_tiers: int = MAX_TIERS
     floor: str | None = None
     transceiver_usd: float | None = None
@@ -205,6 +206,7 @@ def question_of_options(wish: FabricWish) -> FabricInstance:
         "switches": switches,
         "optics": {"name": parts.optics, "price_usd": parts.usd, "power_watts": parts.watts, "source": parts.source},
         "families": list(wish.families) or ["rail"],
+        "max_lanes": wish.max_lanes,
         "max_tiers": wish.max_tiers,
         **_oversubscription(wish.oversubscription),
         **_floor(wish, parts.optics),
