@@ -113,6 +113,8 @@ def _sureness(plan: Plan) -> str:
     bound = money(objective.bound) if objective.name.endswith("_usd") else f"{days(objective.bound)} days"
     bound = f"{objective.bound:.4f} nats a token" if objective.name == "loss" else bound
     size = percent(gap) if gap >= LEAST_SHOWN else f"under {percent(LEAST_SHOWN)}"
+    if objective.name == "loss" and plan.status == "optimal":
+        return f"Proven: no plan comes below {bound} (gap {size})."
     return f"Not proven optimal: no plan is better than {bound} (gap {size}{ended})."
 
 
