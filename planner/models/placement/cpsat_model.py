@@ -7,15 +7,14 @@ pieces are holes less clusters. A group of a cluster crosses pods unless it fits
 """
 
 from collections import Counter
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ortools.sat.python import cp_model
 
 from planner.models.placement.first_packing import with_split
-from planner.models.placement.placement_problem import Packing, PlacementProblem
-from planner.models.placement.shared_holes import PodHoles, split_cluster
+from planner.models.placement.placement_problem import Packing, Piece, PlacementProblem
 from planner.solvers.outcome import Values
 
 Expr = cp_model.LinearExprT
@@ -234,6 +233,58 @@ def _clusters(flows: JobPlacementModel) -> None:
         # More left over than the largest hole would leave a hole unused, and that would not be taken.
         most = cp_model.LinearExpr.sum([flows.capacity(j), largest * flows.wasteful[j]])
         flows.require(f"count_wasteful_clusters[{j}]", flows.units(j) <= most)
+
+
+Split = tuple[int, tuple[Piece, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class PodHoles:
+    """The holes of one pod that a cluster uses, and the kinds of the groups that stay within them."""
+
+    holes: tuple[Piece, ...]
+    local: tuple[int, ...]
+
+
+def split_cluster(sizes: Sequence[int], parts: Sequence[PodHoles], over: Sequence[int]) -> Iterator[Split]:
+    """Yield the pieces of a cluster's groups: each part places its own, and the groups of kinds `over` fill the rest.
+
+    Pieces follow each other along the holes, so that a groups over b holes make a + b - 1 pieces at most.
+    """
+    room = [sum(units for _, units in part.holes) - sum(sizes[k] for k in part.local) for part in parts]
+    fragments = next_fit([sizes[k] for k in over], room)
+    across: list[list[Piece]] = [[] for _ in over]
+    for j, part in enumerate(parts):
+        here = [(x, units) for x, pieces in enumerate(fragments) for at, units in pieces if at == j]
+        going = [(x, units) for x, units in here if fragments[x][-1][0] > j]
+        coming = [(x, units) for x, units in here if fragments[x][-1][0] <= j]
+        lengths = [*(units for _, units in coming), *(sizes[k] for k in part.local), *(units for _, units in going)]
+        by_item = [
+            [(part.holes[hole][0], units) for hole, units in pieces]
+            for pieces in next_fit(lengths, [units for _, units in part.holes])
+        ]
+        within = len(coming) + len(part.local)
+        yield from ((k, tuple(pieces)) for k, pieces in zip(part.local, by_item[len(coming) : within], strict=True))
+        for (x, _), pieces in zip([*coming, *going], by_item[: len(coming)] + by_item[within:], strict=True):
+            across[x].extend(pieces)
+    yield from ((k, tuple(pieces)) for k, pieces in zip(over, across, strict=True))
+
+
+def next_fit(sizes: Sequence[int], rooms: Sequence[int]) -> list[list[Piece]]:
+    """Cut items along rooms in order: each item goes on where the last one stopped."""
+    cuts: list[list[Piece]] = []
+    room, free = 0, rooms[0] if rooms else 0
+    for size in sizes:
+        cut: list[Piece] = []
+        left = size
+        while left > 0:
+            if free == 0:
+                room, free = room + 1, rooms[room + 1]
+            taken = min(left, free)
+            cut.append((room, taken))
+            left, free = left - taken, free - taken
+        cuts.append(cut)
+    return cuts
 
 
 Holes = dict[int, dict[int, list[int]]]  # pod -> hole -> leaves, those best left alone first

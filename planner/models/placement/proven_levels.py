@@ -11,17 +11,16 @@ Holes taken less chains closed are the extra pieces. A group across pods is a sh
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 from ortools.sat.python import cp_model
 
 from planner.models import Options
 from planner.models.placement import cpsat_model
+from planner.models.placement.cpsat_model import PodHoles, Split, split_cluster
 from planner.models.placement.first_packing import Exchange
 from planner.models.placement.placement_problem import Packing, Piece, PlacementProblem, Progress, measure
-from planner.models.placement.plan_placement import place_equal
-from planner.models.placement.shared_holes import PodHoles, Split, split_cluster
 from planner.solvers.outcome import Outcome, Stop, Values
 from planner.solvers.registry import linear_runner
 
@@ -341,7 +340,6 @@ ROUNDING = 1e-6  # A bound that is less than this above a whole number proves th
 
 def improve(problem: PlacementProblem, progress: Progress, options: Options, searched: int) -> None:
     """Search each of the first levels that is not at its bound while those before it are proven and time is left."""
-    _start_from_equal(problem, progress, options)
     for level in range(searched):
         if progress.values[level] > progress.bounds[level]:
             model = _model(problem, progress, level, options)
@@ -349,19 +347,6 @@ def improve(problem: PlacementProblem, progress: Progress, options: Options, sea
                 _search(model, progress, level, options)
         if progress.interrupted or not progress.proven(level):
             return
-
-
-def _start_from_equal(problem: PlacementProblem, progress: Progress, options: Options) -> None:
-    """Take the plan's own placement of equal groups and its proofs, where the cluster is as regular as a plan's."""
-    limit = progress.deadline.limit
-    placed = place_equal(problem, replace(options, time_limit=None if limit is None else limit / 2))
-    if placed is None:
-        return
-    packing, proven = placed
-    progress.improve(packing, measure(problem, packing).values)
-    weight = problem.kinds[0].weight
-    for level, bound in enumerate((proven[0] * weight, *proven[1:])[: 2 + problem.tiers]):
-        progress.bounds[level] = max(progress.bounds[level], bound)
 
 
 @dataclass(frozen=True, slots=True)
