@@ -18,7 +18,7 @@ from ortools.sat.python import cp_model
 
 from planner.models import Options
 from planner.models.placement import cpsat_model
-from planner.models.placement.cpsat_model import PodHoles, Split, split_cluster
+from planner.models.placement.cpsat_model import PodHoles, Split, split_chain
 from planner.models.placement.first_packing import Exchange
 from planner.models.placement.placement_problem import Packing, Piece, PlacementProblem, Progress, measure
 from planner.solvers.outcome import Outcome, Stop, Values
@@ -183,7 +183,7 @@ def formulate_chains(
 ) -> tuple[cpsat_model.JobPlacementModel, dict[int, Chains], list[SwitchShares]]:
     """Declare both flows with their rules: all leaves as one pod, or pod by pod with pools of groups across pods."""
     own = problem.pods if by_pod else {0: list(range(len(problem.leaves)))}
-    flows = cpsat_model.JobPlacementModel(q=problem, by_pod=by_pod, pods=own, slots=0)
+    flows = cpsat_model.JobPlacementModel(q=problem, by_pod=by_pod, pods=own)
     chains = {}
     for pod in flows.pods:
         cpsat_model.follow_leaves(flows, pod)
@@ -191,7 +191,7 @@ def formulate_chains(
         count_chains(flows, pod, chains[pod], max_split)
     cpsat_model.place_each_group_once(flows)
     kinds = range(len(flows.q.kinds))
-    for pod, chain in chains.items():  # as a cluster, none of whose groups crosses pods
+    for pod, chain in chains.items():
         holes = [at for at in flows.rest if at[0] == pod and at[1] in chain.used]
         flows.take.append({at: chain.used[at[1]] for at in holes})
         flows.members.append([chain.items[kind] for kind in kinds])
@@ -274,7 +274,7 @@ def decode_chains(
         free, split = cpsat_model.walk(flows, values, pod, packing), list[Split]()
         for items, holes_of in _followed(sizes, chain, values):
             holes = tuple((free[hole].pop(), hole) for hole in sorted(holes_of.elements(), reverse=True))
-            split.extend(split_cluster(sizes, [PodHoles(holes=holes, local=tuple(sorted(items.elements())))], []))
+            split.extend(split_chain(sizes, [PodHoles(holes=holes, local=tuple(sorted(items.elements())))], []))
         packing.split.extend(part for part in split if part[0] < len(flows.q.kinds))
         shares[pod] = [(sizes[k], pieces) for k, pieces in split if k >= len(flows.q.kinds)]
     packing.split.extend(joined_groups(flows.q, pools, shares, values))
@@ -291,10 +291,10 @@ def _gathered(flows: cpsat_model.JobPlacementModel, flow: Chains, values: Values
         if holes is None:
             spanning.append(([items[k] for k in range(len(sizes))], used))
         else:
-            yield from split_cluster(sizes, [PodHoles(holes=tuple(holes), local=tuple(sorted(items.elements())))], [])
+            yield from split_chain(sizes, [PodHoles(holes=tuple(holes), local=tuple(sorted(items.elements())))], [])
     rest = exchange.rest()
     for groups, used in spanning:
-        yield from split_cluster(sizes, *cpsat_model.spread(flows.q, groups, used, rest))
+        yield from split_chain(sizes, *cpsat_model.spread(flows.q, groups, used, rest))
 
 
 def _followed(sizes: Sequence[int], chain: Chains, values: Values) -> Iterator[tuple[Counter[int], Counter[int]]]:
@@ -363,19 +363,20 @@ def _model(problem: PlacementProblem, progress: Progress, level: int, options: O
     # Flows by pod have a tight relaxation, on which HiGHS proves in seconds what CP-SAT does not in minutes; without
     # pods it is the other way round.
     by_pod, left = level > 1, progress.deadline.left
+    if not level:
+        holes = max(leaf.free for leaf in problem.leaves)
+        if not _affordable(holes * (len(problem.kinds) + 1), left, SECONDS_PER_VARIABLE):
+            return None
+        flows = cpsat_model.formulate_whole_groups(problem)
+        return _Model(flows, partial(cpsat_model.decode, flows), _runs(options, "cpsat"))
     seconds = SECONDS_PER_FLOW_VARIABLE if by_pod else SECONDS_PER_VARIABLE
-    if level and _affordable(size_of(problem, by_pod=by_pod), left, seconds):
+    if _affordable(size_of(problem, by_pod=by_pod), left, seconds):
         max_split = _max_split(problem, progress) if by_pod else problem.groups
         flows, chains, pools = formulate_chains(problem, by_pod=by_pod, max_split=max_split)
         # Of several lines the boundaries are only bounded from below, and the relaxation of that is loose.
         tight = by_pod and (level != 2 + problem.tiers or problem.line >= problem.groups)
         read = partial(decode_chains, flows, chains, pools)
         return _Model(flows, read, _runs(options, "highs" if tight else "cpsat"))
-    slots = None if level == 0 else _max_split(problem, progress)
-    holes = max(leaf.free for leaf in problem.leaves) * (len(problem.pods) if by_pod else 1)
-    if _affordable(holes * (len(problem.kinds) + 1 + (slots or 0)), left, SECONDS_PER_VARIABLE):
-        flows = cpsat_model.formulate(problem, by_pod=by_pod, slots=slots)
-        return _Model(flows, partial(cpsat_model.decode, flows), _runs(options, "cpsat"))
     return None
 
 
@@ -391,7 +392,7 @@ def _affordable(variables: int, left: float, seconds: float) -> bool:
 
 
 def _max_split(problem: PlacementProblem, progress: Progress) -> int:
-    """Bound the split groups, and so the clusters, of any packing whose first level is minimal."""
+    """Bound the split groups, and so the chains, of any packing whose first level is minimal."""
     lightest = min(kind.weight for kind in problem.kinds)
     return min(problem.groups, progress.values[0] // lightest) if lightest else problem.groups
 
