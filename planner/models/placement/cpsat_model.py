@@ -129,7 +129,13 @@ def count_boundaries(flows: JobPlacementModel, across: Expr) -> Expr:
     # Every pod in use and every group across pods is a run of some line; a line that is not within a pod has a
     # boundary.
     problem, lines = flows.q, flows.q.groups // flows.q.line
-    inside = groups_by_pod(flows)
+    # Of each pod the groups within it: whole ones, and split ones that are local to it.
+    inside: dict[int, list[cp_model.IntVar]] = {pod: [] for pod in flows.pods}
+    for (pod, _, _), variable in flows.arcs.items():
+        inside[pod].append(variable)
+    for (tier, pod, _), variable in (place for local in flows.local for place in local.items()):
+        if tier == 0:
+            inside[pod].append(variable)
     runs = cp_model.LinearExpr.sum([*count_pods_with_groups(flows, inside), across]) - lines
     if problem.line >= problem.groups:
         return runs
@@ -141,18 +147,6 @@ def count_boundaries(flows: JobPlacementModel, across: Expr) -> Expr:
             flows.require(f"count_lines_within_a_pod[{pod}]", problem.line * within[pod] <= sum(groups))
         flows.require("count_lines_across_pods", boundaries >= lines - sum(within.values()))
     return boundaries
-
-
-def groups_by_pod(flows: JobPlacementModel) -> dict[int, list[cp_model.IntVar]]:
-    """Return the counts of groups within each pod: whole ones, and split ones that are local to it."""
-    inside: dict[int, list[cp_model.IntVar]] = {pod: [] for pod in flows.pods}
-    for (pod, _, _), variable in flows.arcs.items():
-        inside[pod].append(variable)
-    for local in flows.local:
-        for (tier, pod, _), variable in local.items():
-            if tier == 0:
-                inside[pod].append(variable)
-    return inside
 
 
 def count_pods_with_groups(flows: JobPlacementModel, inside: dict[int, list[cp_model.IntVar]]) -> list[cp_model.IntVar]:
@@ -234,12 +228,6 @@ def decode(flows: JobPlacementModel, values: Values) -> Packing:
     for (_, k), count in packing.whole.items():
         left[k] -= count
     return with_split(flows.q, packing.whole, left) if any(left) else packing
-
-
-def with_whole_groups(packing: Packing) -> Packing:
-    """Return the packing with split groups of one piece among the whole ones."""
-    whole = packing.whole + Counter((pieces[0][0], k) for k, pieces in packing.split if len(pieces) == 1)
-    return Packing(whole=whole, split=[(k, pieces) for k, pieces in packing.split if len(pieces) > 1])
 
 
 def walk(flows: JobPlacementModel, values: Values, pod: int, packing: Packing) -> dict[int, list[int]]:

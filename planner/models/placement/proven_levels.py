@@ -278,8 +278,9 @@ def decode_chains(
         packing.split.extend(part for part in split if part[0] < len(flows.q.kinds))
         shares[pod] = [(sizes[k], pieces) for k, pieces in split if k >= len(flows.q.kinds)]
     packing.split.extend(joined_groups(flows.q, pools, shares, values))
-    packing.whole = +packing.whole
-    return cpsat_model.with_whole_groups(packing)
+    # A split group of one piece is a whole one.
+    whole = +packing.whole + Counter((pieces[0][0], k) for k, pieces in packing.split if len(pieces) == 1)
+    return Packing(whole=whole, split=[(k, pieces) for k, pieces in packing.split if len(pieces) > 1])
 
 
 def _gathered(flows: cpsat_model.JobPlacementModel, flow: Chains, values: Values, packing: Packing) -> Iterator[Split]:
@@ -371,7 +372,9 @@ def _model(problem: PlacementProblem, progress: Progress, level: int, options: O
         return _Model(flows, partial(cpsat_model.decode, flows), _runs(options, "cpsat"))
     seconds = SECONDS_PER_FLOW_VARIABLE if by_pod else SECONDS_PER_VARIABLE
     if _affordable(size_of(problem, by_pod=by_pod), left, seconds):
-        max_split = _max_split(problem, progress) if by_pod else problem.groups
+        max_split, lightest = problem.groups, min(kind.weight for kind in problem.kinds)
+        if by_pod and lightest:  # so many groups split, and so there are chains, of any packing minimal at first
+            max_split = min(max_split, progress.values[0] // lightest)
         flows, chains, pools = formulate_chains(problem, by_pod=by_pod, max_split=max_split)
         # Of several lines the boundaries are only bounded from below, and the relaxation of that is loose.
         tight = by_pod and (level != 2 + problem.tiers or problem.line >= problem.groups)
@@ -389,12 +392,6 @@ def _runs(options: Options, usual: str) -> tuple[Callable[..., Outcome[Values]],
 def _affordable(variables: int, left: float, seconds: float) -> bool:
     """Return whether a model is small enough to be written down and searched in the time that is left."""
     return variables <= min(MAX_VARIABLES, left / seconds)
-
-
-def _max_split(problem: PlacementProblem, progress: Progress) -> int:
-    """Bound the split groups, and so the chains, of any packing whose first level is minimal."""
-    lightest = min(kind.weight for kind in problem.kinds)
-    return min(problem.groups, progress.values[0] // lightest) if lightest else problem.groups
 
 
 def _search(model: _Model, progress: Progress, level: int, options: Options) -> None:
