@@ -13,7 +13,6 @@ from typing import Any
 
 from ortools.sat.python import cp_model
 
-from planner.models.placement.first_packing import with_split
 from planner.models.placement.placement_problem import Packing, Piece, PlacementProblem
 from planner.solvers.outcome import Values
 
@@ -45,14 +44,6 @@ class JobPlacementModel:
     def split(self, kind: int) -> Expr:
         """Return the groups of a kind that no leaf takes whole."""
         return self.q.kinds[kind].count - sum(arc for (_, _, k), arc in self.arcs.items() if k == kind)
-
-
-def formulate_whole_groups(problem: PlacementProblem) -> JobPlacementModel:
-    """Declare the flow of whole groups over all leaves; split ones are counted and not placed."""
-    flows = JobPlacementModel(q=problem, by_pod=False, pods={0: list(range(len(problem.leaves)))})
-    follow_leaves(flows, 0)
-    place_each_group_once(flows)
-    return flows
 
 
 def follow_leaves(flows: JobPlacementModel, pod: int) -> None:
@@ -218,16 +209,6 @@ def next_fit(sizes: Sequence[int], rooms: Sequence[int]) -> list[list[Piece]]:
 
 
 Holes = dict[int, dict[int, list[int]]]  # pod -> hole -> leaves, those best left alone first
-
-
-def decode(flows: JobPlacementModel, values: Values) -> Packing:
-    """Return the whole groups, and the pieces of those that the model only counts."""
-    packing = Packing()
-    walk(flows, values, 0, packing)
-    left = [kind.count for kind in flows.q.kinds]
-    for (_, k), count in packing.whole.items():
-        left[k] -= count
-    return with_split(flows.q, packing.whole, left) if any(left) else packing
 
 
 def walk(flows: JobPlacementModel, values: Values, pod: int, packing: Packing) -> dict[int, list[int]]:

@@ -364,34 +364,22 @@ def _model(problem: PlacementProblem, progress: Progress, level: int, options: O
     # Flows by pod have a tight relaxation, on which HiGHS proves in seconds what CP-SAT does not in minutes; without
     # pods it is the other way round.
     by_pod, left = level > 1, progress.deadline.left
-    if not level:
-        holes = max(leaf.free for leaf in problem.leaves)
-        if not _affordable(holes * (len(problem.kinds) + 1), left, SECONDS_PER_VARIABLE):
-            return None
-        flows = cpsat_model.formulate_whole_groups(problem)
-        return _Model(flows, partial(cpsat_model.decode, flows), _runs(options, "cpsat"))
     seconds = SECONDS_PER_FLOW_VARIABLE if by_pod else SECONDS_PER_VARIABLE
-    if _affordable(size_of(problem, by_pod=by_pod), left, seconds):
-        max_split, lightest = problem.groups, min(kind.weight for kind in problem.kinds)
-        if by_pod and lightest:  # so many groups split, and so there are chains, of any packing minimal at first
-            max_split = min(max_split, progress.values[0] // lightest)
-        flows, chains, pools = formulate_chains(problem, by_pod=by_pod, max_split=max_split)
-        # Of several lines the boundaries are only bounded from below, and the relaxation of that is loose.
-        tight = by_pod and (level != 2 + problem.tiers or problem.line >= problem.groups)
-        read = partial(decode_chains, flows, chains, pools)
-        return _Model(flows, read, _runs(options, "highs" if tight else "cpsat"))
-    return None
+    if size_of(problem, by_pod=by_pod) > min(MAX_VARIABLES, left / seconds):
+        return None
+    max_split, lightest = problem.groups, min(kind.weight for kind in problem.kinds)
+    if by_pod and lightest:  # so many groups split, and so there are chains, of any packing minimal at first
+        max_split = min(max_split, progress.values[0] // lightest)
+    flows, chains, pools = formulate_chains(problem, by_pod=by_pod, max_split=max_split)
+    # Of several lines the boundaries are only bounded from below, and the relaxation of that is loose.
+    tight = by_pod and (level != 2 + problem.tiers or problem.line >= problem.groups)
+    return _Model(flows, partial(decode_chains, flows, chains, pools), _runs(options, "highs" if tight else "cpsat"))
 
 
 def _runs(options: Options, usual: str) -> tuple[Callable[..., Outcome[Values]], ...]:
     """Return the runs of a model: one of CP-SAT, whose arithmetic is exact, or two of HiGHS that must agree."""
     run = linear_runner(options.solver, usual=usual)
     return (run,) if (options.solver or usual) == "cpsat" else (run, partial(run, presolve=False))
-
-
-def _affordable(variables: int, left: float, seconds: float) -> bool:
-    """Return whether a model is small enough to be written down and searched in the time that is left."""
-    return variables <= min(MAX_VARIABLES, left / seconds)
 
 
 def _search(model: _Model, progress: Progress, level: int, options: Options) -> None:
