@@ -172,10 +172,16 @@ class Chains:
 
 def size_of(problem: PlacementProblem, *, by_pod: bool) -> int:
     """Estimate the variables of the model."""
-    largest, holes = max(kind.size for kind in problem.kinds), max(leaf.free for leaf in problem.leaves)
-    used, kinds = min(largest - 1, holes), len(problem.kinds)
-    own = largest * used + (used + holes) * (kinds + 1)
-    return len(problem.pods) * (own + largest * used) if by_pod else own
+    largest, kinds = max(kind.size for kind in problem.kinds), len(problem.kinds)
+    rests, left = set[int](), {leaf.free for leaf in problem.leaves if leaf.free}
+    while left:  # what whole groups may leave of a leaf
+        rests |= left
+        left = {rest - kind.size for rest in left for kind in problem.kinds if rest > kind.size} - rests
+    used = [rest for rest in rests if rest < largest]
+    hole = max(used, default=0)
+    own = largest * len(used) + len(rests) * (kinds + 1) + hole * (kinds + 1)
+    # Shares of groups across pods join chains as kinds do, and meet each other.
+    return len(problem.pods) * (own + largest * hole) + largest * largest // 2 if by_pod else own
 
 
 def formulate_chains(
