@@ -19,7 +19,7 @@ def started(q: PlacementProblem) -> Progress:
 
 @pytest.mark.parametrize(("most", "written"), [(16, True), (15, False)])
 def test_a_model_is_written_down_where_its_variables_are_few(most, written, monkeypatch) -> None:
-    """Six fill needs of up to 3 from holes of 1 and 2, six are arcs and rests of 4, 2 and 1, four end chains or go on."""
+    """Six fill needs of up to 3 from holes of 1 and 2, six are arcs and rests of 4, 2 and 1, four close or join."""
     monkeypatch.setattr(proven_levels, "MAX_VARIABLES", most)
     q = PlacementProblem(leaves=(Leaf((0,), 4, 4), Leaf((0,), 2, 4)), kinds=(Kind(3, 2),), line=2)
     assert (proven_levels._model(q, started(q), 0, Options()) is not None) == written
