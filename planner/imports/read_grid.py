@@ -365,7 +365,7 @@ def shortage(grid: Grid) -> Shortage:
     from scipy.optimize import linprog
 
     rules, at = grid.rules, {node.id: i for i, node in enumerate(grid.nodes)}
-    if rules.grid_model == "none" or (rules.grid_model == "transport" and _flows_suffice(grid)):
+    if rules.grid_model == "none":
         return Shortage({}, {}, {})
     lines = [line for line in grid.lines if line.a != line.b]
     ends = np.array([(at[line.a], at[line.b]) for line in lines], dtype=int).reshape(-1, 2)
@@ -401,35 +401,3 @@ def shortage(grid: Grid) -> Shortage:
         return {names[i]: float(mw[i]) for i in np.flatnonzero(mw > LEAST_MW)}
 
     return Shortage(named([line.id for line in lines], lacks), named(list(at), feed), named(list(at), spill))
-
-
-def _flows_suffice(grid: Grid) -> bool:
-    """Return whether flows can feed all load, and bring all must-run feed to load: then one flow does both."""
-    load = [max(0.0, node.load_mw) for node in grid.nodes]
-    must = [max(0.0, -node.load_mw) for node in grid.nodes]
-    plants = [node.generation_mw if grid.rules.generation else sum(load) for node in grid.nodes]
-    every = [plant + feed for plant, feed in zip(plants, must, strict=True)]
-    return all(_brought(grid, fed, load) == sum(map(_units, wanted)) for fed, wanted in ((every, load), (must, must)))
-
-
-def _units(mw: float) -> int:
-    return min(int(mw * 100 + 1e-6), 2**31 - 1)
-
-
-def _brought(grid: Grid, fed: list[float], load: list[float]) -> int:
-    """Return the most that lines bring from where it is fed in to load, in units of 10 kW."""
-    import numpy as np
-    from scipy.sparse import csr_matrix
-    from scipy.sparse.csgraph import maximum_flow
-
-    at = {node.id: i for i, node in enumerate(grid.nodes)}
-    source, sink = len(at), len(at) + 1
-    edges = [(source, i, _units(mw)) for i, mw in enumerate(fed)]
-    edges += [(i, sink, _units(mw)) for i, mw in enumerate(load)]
-    for line in grid.lines:
-        mw = _units(normal_share(grid) * line.rating_mw * line.circuits)
-        edges += [(at[line.a], at[line.b], mw), (at[line.b], at[line.a], mw)]
-    starts, ends, units = (np.array(column) for column in zip(*edges, strict=True))
-    joined = csr_matrix((units, (starts, ends)), shape=(len(at) + 2, len(at) + 2))
-    joined.data = np.minimum(joined.data, 2**31 - 1)
-    return int(maximum_flow(joined.astype(np.int32), source, sink).flow_value)

@@ -1,7 +1,7 @@
 """Base types of all data: frozen, sourced, and numbers with their ranges."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Annotated, Any, Literal
 
@@ -107,19 +107,28 @@ def _numbers(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
             yield from _numbers(inner)
 
 
+def figures(value: object, path: str = "", key: str = "") -> Iterator[tuple[str, str, float]]:
+    """Yield the numbers of an instance: the path of each, its key without positions and with * for names, its value."""
+    if isinstance(value, BaseModel):
+        for name in type(value).model_fields:
+            at = (f"{path}.{name}", f"{key}.{name}") if path else (name, name)
+            yield from figures(getattr(value, name), *at)
+    elif isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from figures(inner, f"{path}.{name}", f"{key}.*")
+    elif isinstance(value, (tuple, list)):
+        for i, inner in enumerate(value):
+            yield from figures(inner, f"{path}[{i}]", key)
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        yield path, key, value
+
+
 def out_of_range(instance: BaseModel) -> Iterator[str]:
     """Name the numbers of an instance that are out of the range of their key."""
-    left: list[tuple[str, str, Any]] = [("", "", instance)]
-    while left:
-        path, key, value = left.pop()
-        if isinstance(value, BaseModel):
-            left += [(f"{path}.{key}" if path else key, key, getattr(value, key)) for key in type(value).model_fields]
-        elif isinstance(value, dict):  # what it holds by name has the unit of the whole
-            left += [(f"{path}.{name}", key, inner) for name, inner in value.items()]
-        elif isinstance(value, (list, tuple)):
-            left += [(f"{path}[{i}]", key, inner) for i, inner in enumerate(value)]
-        elif isinstance(value, (int, float)) and not isinstance(value, bool) and value:
-            low, high = range_of(key, whole=isinstance(value, int))
-            if not low <= abs(value) <= high:
-                shown = f"{value:g}" if isinstance(value, float) else f"{value:,}"
-                yield f"{path}: must be from {low:,g} to {high:,g} (is {shown[:40]}); correct it"
+    for path, key, value in figures(instance):
+        # What a mapping holds by name has the unit of the whole.
+        last = key.replace(".*", "").rpartition(".")[2]
+        low, high = range_of(last, whole=isinstance(value, int))
+        if value and not low <= abs(value) <= high:
+            shown = f"{value:g}" if isinstance(value, float) else f"{value:,}"
+            yield f"{path}: must be from {low:,g} to {high:,g} (is {shown[:40]}); correct it"

@@ -71,17 +71,6 @@ class FabricRequest:
     rack_gpus: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlacementRequest:
-    """What one site's placement must place: `groups` replica groups of equal size on leaf domains of a fabric."""
-
-    racks: int
-    groups: int
-    group_racks: int
-    leaf_domain_racks: int
-    domains_per_pod: int
-
-
 # Axes in which fabrics are compared, all minimized, and the figure of merit of each.
 FABRIC_AXES = {
     "cost": "cost_usd",

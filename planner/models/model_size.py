@@ -1,27 +1,21 @@
 """Choose the model that laws give for a compute: its shape (layers, heads, widths), its tokens and its batch.
 
-CP-SAT decides the layers and the width, in units of the heads that must divide: parameters within the tolerance of the
-target, hidden over layers within the bounds, and near the law's depth for the width, then near the target.
+Layers and width, in units of the heads that must divide, have parameters within the tolerance of the target and hidden
+over layers within the bounds, and are as near as any to the law's depth for the width, then to the target.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from itertools import count
 
 from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.instance.workload import Choose, DepthLaw, Experts, Family, LossLaw, Model, PointsLaw, PowerOf
 from planner.physics.training import transformer
-from planner.solvers.outcome import Stop, UnansweredError
-from planner.solvers.signals import uninterrupted
-
-if TYPE_CHECKING:
-    from ortools.sat.python import cp_model
 
 FFN_MULTIPLE = 128  # of the FFN width: whole tiles of the products
-SCALE = 1000  # depths and aspects are whole thousandths in CP-SAT
-MAX_LAYERS = 10**5  # far above any model, so that products stay within 64 bits
+SCALE = 1000  # distances from a depth law are in whole thousandths of a layer
+MAX_LAYERS = 10**5  # far above any model
 
 
 def model_of(family: Family, layers: int, units: int) -> Model:
@@ -49,87 +43,31 @@ def size(model: Model) -> int:
     return transformer.active_parameters(model, embedding=True)
 
 
-def _at(model: "cp_model.CpModel", units: "cp_model.IntVar", values: list[int]) -> "cp_model.IntVar":
-    value = model.new_int_var(min(values), max(values), "")
-    model.add_element(units - 1, values, value)
-    return value
-
-
-def _near(family: Family, widths: list[tuple[int, int, int, int]], fits: Callable[[int, int], bool]) -> list[int]:
-    """Return the units of width at which a shape may be as near to the depth law as the nearest that the search met."""
-    # By width, `widths` holds the fewest and most layers for the target's parameters, the law's layers in thousandths,
-    # and their least distance from it. `fits` says whether a shape of some units and layers has the parameters.
-    width, multiple = family.heads_multiple_of * family.head_size, family.layers_multiple_of
-    found: list[tuple[int, int]] = []
-    nearest = math.inf
-    for units, (first, last, law, apart) in enumerate(widths, start=1):
-        thousandths = SCALE * width * units
-        fewest = max(first, -(-thousandths // max(1, math.floor(SCALE * family.max_aspect))), 1)
-        most = min(last, thousandths // max(1, math.ceil(SCALE * family.min_aspect)))
-        low, high = -(-fewest // multiple), most // multiple
-        if low > high:
-            continue
-        found.append((units, apart))
-        layers = multiple * min(max(round(law / SCALE / multiple), low), high)
-        if fits(units, layers):
-            nearest = min(nearest, abs(SCALE * layers - law))
-    return [units for units, apart in found if apart <= nearest]
-
-
 def choose_shape(family: Family, depth: DepthLaw, target: float) -> Model | None:
     """Return the shape of the family nearest to the depth law with the target's parameters, if any can be built."""
-    with uninterrupted():
-        from ortools.sat.python import cp_model
-
-        from planner.solvers import cpsat
-
+    # Parameters grow with the layers of a width, so that the layers with the target's are a range, and the nearest to
+    # the law among them are its ends or the law's own neighbours. Of shapes as near the one nearest to the target.
     width, multiple = family.heads_multiple_of * family.head_size, family.layers_multiple_of
     low, high = target * (1 - family.tolerance), target * (1 + family.tolerance)
-    widest = 1  # or wider: with as few layers as it may have, it has more parameters than the target
-    while size(model_of(family, max(1, math.floor(widest * width / family.max_aspect)), widest)) <= high:
-        widest += max(1, widest // 8)  # grows by an eighth, so that wide families end soon
-    one, two = ([size(model_of(family, layers, units)) for units in range(1, widest + 1)] for layers in (1, 2))
-    layer = [more - less for less, more in zip(one, two, strict=True)]
-    rest = [2 * less - more for less, more in zip(one, two, strict=True)]
-    deepest = max(1, min(MAX_LAYERS, math.floor(high / layer[0]) + 1))
-    law = [round(SCALE * transformer.layers_of(depth, width * units)) for units in range(1, widest + 1)]
-    # Implied, for a short proof: the layers that the target leaves each width, and how far they are from the law.
-    first = [max(0, min(deepest, math.ceil((low - base) / each))) for each, base in zip(layer, rest, strict=True)]
-    last = [max(0, min(deepest, math.floor((high - base) / each))) for each, base in zip(layer, rest, strict=True)]
-    apart = [max(0, SCALE * few - own, own - SCALE * most) for few, most, own in zip(first, last, law, strict=True)]
-
-    def fits(units: int, layers: int) -> bool:
-        return low <= layer[units - 1] * layers + rest[units - 1] <= high
-
-    near = _near(family, list(zip(first, last, law, apart, strict=True)), fits)
-    if not near:
+    found: list[tuple[int, float, int, int]] = []  # thousandths of a layer from the law, parameters missed, shape
+    for units in count(1):
+        hidden = width * units
+        if size(model_of(family, max(1, math.floor(hidden / family.max_aspect)), units)) > high:
+            break  # and wider ones too, with as few layers as they may have
+        one, two = (size(model_of(family, layers, units)) for layers in (1, 2))
+        each, rest = two - one, 2 * one - two
+        first = max(1, math.ceil(hidden / family.max_aspect), math.ceil((low - rest) / each))
+        last = min(MAX_LAYERS, math.floor(hidden / family.min_aspect), math.floor((high - rest) / each))
+        law = transformer.layers_of(depth, hidden)
+        fewest, most = -(-first // multiple), last // multiple
+        for near in {math.floor(law / multiple), math.ceil(law / multiple)} if fewest <= most else ():
+            layers = multiple * min(max(near, fewest), most)
+            away = abs(SCALE * layers - round(SCALE * law))
+            found.append((away, abs(each * layers + rest - target), layers, units))
+    if not found:
         return None
-    model = cp_model.CpModel()
-    units = model.new_int_var_from_domain(cp_model.Domain.from_values(near), "units")
-    layers = multiple * model.new_int_var(1, max(1, deepest // multiple), "steps")
-    body = model.new_int_var(0, math.ceil(high), "body")
-    model.add_multiplication_equality(body, [layers, _at(model, units, layer)])
-    parameters = body + _at(model, units, rest)
-    model.add(parameters >= math.ceil(low))
-    model.add(parameters <= math.floor(high))
-    model.add(SCALE * width * units >= math.ceil(SCALE * family.min_aspect) * layers)
-    model.add(SCALE * width * units <= math.floor(SCALE * family.max_aspect) * layers)
-    away = model.new_int_var(0, SCALE * deepest + max(law), "away")
-    model.add_abs_equality(away, SCALE * layers - _at(model, units, law))
-    model.add(layers >= _at(model, units, first))
-    model.add(layers <= _at(model, units, last))
-    model.add(away >= _at(model, units, apart))
-    missed = model.new_int_var(0, math.ceil(high - low), "missed")
-    model.add_abs_equality(missed, parameters - round(target))
-    share = model.new_int_var(0, SCALE, "share")  # thousandths of the tolerance by which the target is missed
-    model.add(share * math.ceil(target * family.tolerance / SCALE) >= missed)
-    model.minimize(SCALE * away + share)
-    out = cpsat.run(model)
-    if out.infeasible:
-        return None
-    if out.stop is not Stop.PROVED or out.solution is None:
-        raise UnansweredError(f"no shape for {target:g} parameters was proven ({out.detail})")
-    return model_of(family, out.solution.of(layers), out.solution.of(units))
+    *_, layers, units = min(found)
+    return model_of(family, layers, units)
 
 
 START = 24, 31  # powers of ten of FLOP among which a model to start from is sought

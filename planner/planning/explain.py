@@ -38,7 +38,6 @@ from planner.planning.finish_date import (
 from planner.planning.frontier import FRONTIER, in_days_of_training
 from planner.planning.hardware_choice import best_choice, each_alone, in_time
 from planner.planning.instance_parts import in_fewest_days, pinned, with_hbm, with_part
-from planner.planning.raised_limits import More, limits_of
 from planner.planning.session import column_of
 from planner.planning.solve import solve_instance
 from planner.solvers.progress import start
@@ -390,7 +389,7 @@ def _timed(
     return solve_joint(asked, options, lambda _: None, without=without, cache=cache, first=first)
 
 
-def _worth(x: More, plan: Plan, options: Options, cache: JointCache) -> Worth | None:
+def _worth(x: "More", plan: Plan, options: Options, cache: JointCache) -> Worth | None:
     """Return the saving by a little more of a limit, in days or dollars, starting from the plan; None if unanswered."""
     best = _best_value(plan)
     same = cache if cache.serves(x.instance) else JointCache(timed=cache.timed)  # another budget alone
@@ -539,3 +538,56 @@ def _worth_line(x: Worth) -> str:
 def _counted(value: float, unit: str) -> str:
     """Write an amount of a limit: $30.00M of budget, 10 MW of headroom."""
     return f"{money(value)} of budget" if unit == "USD" else f"{short(value)} {unit}"
+
+
+MILLION = 1e6
+SMALL_CHANGE = 0.01  # of a limit, for which its worth is computed by solving again
+
+
+@dataclass(frozen=True)
+class More:
+    """A limit with a little more of it, and the instance that has it."""
+
+    limit: str
+    more: float
+    unit: str
+    instance: Instance
+    each: float = 1.0
+
+
+def limits_of(plan: Plan) -> Iterator[More]:
+    """Yield the limits that may be raised a little: by a hundredth, or by one more step or block."""
+    instance, limits, hardware = plan.instance, plan.instance.limits, plan.instance.hardware
+    if limits.budget_usd:
+        more = limits.budget_usd * SMALL_CHANGE
+        yield More("budget", more, "USD", with_part(instance, "limits", budget_usd=limits.budget_usd + more), MILLION)
+    if limits.max_batch_tokens:
+        layout = plan.layout
+        step = layout.data_parallel * layout.microbatch_sequences * instance.workload.sequence_length if layout else 0
+        more = max(limits.max_batch_tokens * SMALL_CHANGE, float(step))
+        bigger = with_part(instance, "limits", max_batch_tokens=limits.max_batch_tokens + more)
+        yield More("batch", more, "tokens of batch", bigger, MILLION)
+    if isinstance(hardware.accelerator, Accelerator):
+        yield More("memory", 1.0, "GB of HBM", with_hbm(instance, hardware.accelerator.hbm_bytes + 1e9))
+    if hardware.racks is not None and instance.grid is None:
+        yield More("racks", 1.0, "rack", with_part(instance, "hardware", racks=hardware.racks + 1))
+    if limits.facility_power_mw:
+        more = limits.facility_power_mw * SMALL_CHANGE
+        raised = with_part(instance, "limits", facility_power_mw=limits.facility_power_mw + more)
+        yield More("facility power", more, "MW of the facility", raised)
+    yield from _grid_limits(plan)
+
+
+def _grid_limits(plan: Plan) -> Iterator[More]:
+    instance, wan = plan.instance, plan.sites.links if plan.sites else ()
+    if instance.grid is not None:
+        own = instance.grid.balancing_authorities
+        areas = tuple(x.model_copy(update={"headroom_mw": x.headroom_mw * (1 + SMALL_CHANGE)}) for x in own)
+        more = sum(area.headroom_mw for area in own) * SMALL_CHANGE
+        yield More("headroom", more, "MW of headroom", with_part(instance, "grid", balancing_authorities=areas))
+    if wan and instance.wan is not None and "wan.wavelengths" not in instance.pins:
+        pair = instance.wan.max_wavelengths_per_pair
+        waves = wan[0].wavelengths + pair
+        leased = max(instance.wan.max_fibre_pairs, -(-waves // pair))  # one more than all of them has its worth too
+        lit = with_part(instance, "wan", max_fibre_pairs=leased)
+        yield More("fibre", 1.0, "fibre pair", pinned(lit, "wan.wavelengths", waves))

@@ -60,7 +60,6 @@ from planner.solvers.outcome import relative_gap
 from planner.solvers.signals import Deadline
 
 if TYPE_CHECKING:
-    from planner.models.joint.places.site_question import PlacedParts
     from planner.models.joint.sites import Sites
 
 
@@ -352,8 +351,13 @@ class Assembly:
         if self.instance.objective.minimize == "total_cost_of_ownership_usd":
             made = over_the_run(made, self.value, alike_usd(self.instance, self.counted_years))
         if design is not None:
-            window = self.metrics.wan_window_seconds
-            mark = wan_mark(design, self.at_sites, placed, window, self.options, self.seconds)
+            from planner.models.wan import confirmed as confirmed_fibre
+
+            sites, left = self.at_sites, _seconds_left(design.certificate, self.options, self.seconds)
+            # The exchange must fit the window, even of one site.
+            request = sites.fibre.request(placed.joined, placed.circuit, self.metrics.wan_window_seconds)
+            seed = self.options.seed
+            mark = confirmed_fibre(sites.instance, request, design, left, seed=seed) if left > 0 else ON_TRUST
             own = design.certificate.model_copy(update={"checked": mark})
             design = design.model_copy(update={"certificate": own})
         return section.model_copy(update={"certificate": made}), design
@@ -425,18 +429,6 @@ def plan_of(
         stopped=solution.stopped,
         threads=options.threads or 1,
     )
-
-
-def wan_mark(
-    design: WanPlan, sites: "Sites", placed: "PlacedParts", window_seconds: float, options: Options, spent: float
-) -> str:
-    """Return the mark of the bound on fibre whose exchange fits a window, even of one site; ON_TRUST without time."""
-    from planner.models.wan import confirmed
-
-    left = _seconds_left(design.certificate, options, spent)
-    request = sites.fibre.request(placed.joined, placed.circuit, window_seconds)
-    return confirmed(sites.instance, request, design, left, seed=options.seed) if left > 0 else ON_TRUST
-    return confirmed(sites.instance, request, design, left, seed=options.seed)
 
 
 def _seconds_left(first: Certificate, options: Options, spent: float) -> float:

@@ -145,7 +145,7 @@ def _resolve_choice(workload: dict[str, Any], where: str, faults: Faults) -> Non
 
         try:
             start = any_model(asked)
-        except (OverflowError, TypeError):  # beyond a float, or beyond the 64 bits of CP-SAT
+        except OverflowError:  # beyond a float
             problem = "its figures are beyond what can be computed with"
             raise InputError(f"{where}: workload.choose: {problem}; give smaller ones") from None
         workload.setdefault("model", start.model.model_dump(mode="json", exclude_none=True))

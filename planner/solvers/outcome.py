@@ -1,6 +1,5 @@
 """The outcome of a solve, for every back end: why it stopped, solution, bound, or the smallest conflict of rules."""
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -133,46 +132,24 @@ def value_of(lp: Any, point: npt.NDArray[np.float64]) -> float:
 
 
 def broken_by_integers(proto: Any, point: Sequence[int]) -> str:
-    """Return which constraint of a CP-SAT model a point breaks, of the kinds that formulations here have."""
+    """Return which row of a CP-SAT model a point breaks, nothing where it keeps all; all rows here are linear."""
     if len(point) != len(proto.variables):
         return f"{len(point)} values for {len(proto.variables)} variables"
-
-    def true(literal: int) -> bool:
-        return bool(point[literal] if literal >= 0 else not point[-literal - 1])
 
     for i, variable in enumerate(proto.variables):
         if not _in_domain(point[i], list(variable.domain)):
             return f"variable {variable.name or i} is {point[i]}, outside its domain"
     for i, constraint in enumerate(proto.constraints):
-        if all(map(true, constraint.enforcement_literal)) and not _kept(constraint, point, true):
+        if constraint.has_bool_or():  # what a row without variables becomes
+            literals = constraint.bool_or.literals
+            kept = any(point[literal] if literal >= 0 else not point[-literal - 1] for literal in literals)
+        else:
+            row = constraint.linear
+            terms = zip(row.vars, row.coeffs, strict=True)
+            kept = _in_domain(sum(int(factor) * int(point[column]) for column, factor in terms), list(row.domain))
+        if not kept:
             return f"constraint {constraint.name or i} does not hold"
     return ""
-
-
-def _kept(constraint: Any, point: Sequence[int], true: Callable[[int], bool]) -> bool:
-    def at(sum_of: Any) -> int:
-        return sum(int(factor) * int(point[column]) for column, factor in zip(sum_of.vars, sum_of.coeffs, strict=True))
-
-    def value(expression: Any) -> int:
-        return at(expression) + int(expression.offset)
-
-    kept = True
-    if constraint.has_linear():
-        kept = _in_domain(at(constraint.linear), list(constraint.linear.domain))
-    elif constraint.has_bool_or():
-        kept = any(map(true, constraint.bool_or.literals))
-    elif constraint.has_bool_and():
-        kept = all(map(true, constraint.bool_and.literals))
-    elif constraint.has_at_most_one():
-        kept = sum(map(true, constraint.at_most_one.literals)) <= 1
-    elif constraint.has_lin_max():
-        kept = max(map(value, constraint.lin_max.exprs)) == value(constraint.lin_max.target)
-    elif constraint.has_int_prod():
-        kept = math.prod(map(value, constraint.int_prod.exprs)) == value(constraint.int_prod.target)
-    elif constraint.has_element():
-        place, row = value(constraint.element.linear_index), list(map(value, constraint.element.exprs))
-        kept = 0 <= place < len(row) and row[place] == value(constraint.element.linear_target)
-    return kept
 
 
 def _in_domain(value: int, domain: Sequence[int]) -> bool:

@@ -68,7 +68,7 @@ AREAS = {
     ),
     "placement": (
         ("models/placement",),
-        ("models/placement", "models/plan_placement", "models/cluster_changes", "checks/test_check_cluster.py"),
+        ("models/placement", "models/cluster_changes", "checks/test_check_cluster.py"),
     ),
     "solvers": (("solvers",), ("solvers", "planning/test_planted_decisions.py", "planning/test_limits.py")),
     "planning": (("planning", "api"), ("planning", "checks/test_changed_figures.py")),

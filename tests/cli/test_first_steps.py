@@ -59,7 +59,7 @@ def test_catalogue_has_every_kind() -> None:
     """Every file of the catalogue that an instance names entries of is listed."""
     files = {p.stem for p in (ROOT / "planner" / "catalogue").glob("*.json")}
     # Of predictions, and of racks, in whose table it is: nothing names their entries.
-    assert files - set(KINDS) == {"step_errors", "constant_support", "rack_accelerators"}
+    assert files - set(KINDS) == {"step_errors", "constant_support", "rack_accelerators", "plausible_ranges"}
 
 
 def test_catalogue_of_all_and_of_one() -> None:

@@ -18,9 +18,8 @@ from planner.models import GradientExchange, SitesRequest
 from planner.models.sites import solve as sites_explain
 from planner.plan.plan import Plan
 from planner.planning import explain
-from planner.planning.explain import Explanation, Worth, summary
+from planner.planning.explain import Explanation, Worth, limits_of, summary
 from planner.planning.explain_sites import explained_plan
-from planner.planning.raised_limits import limits_of
 from planner.planning.solve import options_of
 from planner.solvers.signals import Deadline
 

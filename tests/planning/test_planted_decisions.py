@@ -15,8 +15,7 @@ from tiers import more, slow
 from wan_graphs import random_case
 
 import planner
-from planner.instance.workload import DepthLaw, Family
-from planner.models import Options, model_size, wan
+from planner.models import Options, wan
 from planner.models.placement import solve as placement
 from planner.models.placement.cluster_changes import (
     IncompleteGroup,
@@ -30,7 +29,7 @@ from planner.models.placement.cluster_changes import (
 )
 from planner.models.placement.placement_problem import Kind, Leaf
 from planner.plan.plan import Plan
-from planner.solvers.outcome import Outcome, UnansweredError
+from planner.solvers.outcome import Outcome
 
 Answer = tuple[str, float | None]
 DAYS = 0.18875163  # of the fastest plan of the toy whose least cost is asked for
@@ -124,15 +123,6 @@ def repaired() -> Answer:
     return outcome.status, float(sum(n * 100**-k for k, n in enumerate(outcome.solution.values)))
 
 
-def shape_of_a_model() -> Answer:
-    """Return the parameters of the shape; a shape that is not proven raises, and none is an answer too."""
-    try:
-        found = model_size.choose_shape(Family(tolerance=0.05), DepthLaw(aspect=64.0), 1e9)
-    except UnansweredError:
-        return "unknown", None
-    return ("infeasible", None) if found is None else ("optimal", float(model_size.size(found)))
-
-
 # Each decision with the back ends that it asks: what another would answer changes nothing.
 DECISIONS: dict[Callable[[], Answer], tuple[str, ...]] = {
     joint_of_sites: ("cpsat", "highs"),
@@ -148,7 +138,6 @@ DECISIONS: dict[Callable[[], Answer], tuple[str, ...]] = {
     stopped_jobs: ("cpsat",),
     too_few_jobs_to_stop: ("cpsat",),
     repaired: ("cpsat",),
-    shape_of_a_model: ("cpsat",),
 }
 WITHOUT = (joint_without_plan, fibre_that_carries_too_little, too_few_jobs_to_stop)
 

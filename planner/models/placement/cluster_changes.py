@@ -200,7 +200,7 @@ def _formulate(leaves: Sequence[Leaf], kept: Sequence[int], groups: Sequence[Inc
             pod = _pod(leaves[i])
             if pod not in pods:
                 reached.setdefault(pod, form.model.new_bool_var(f"reached[{g},{pod}]"))
-                form.model.add_implication(new, reached[pod])
+                form.model.add(new <= reached[pod]).with_name(f"count_pods[{g},{i}]")
         form.model.add(sum(mine) == group.missing).with_name(f"serve_the_group[{g}]")
         form.model.add(len(group.stays) + sum(pieces) <= 1 + len(leaves) * split).with_name(f"count_split_groups[{g}]")
         in_pods = len(pods) + sum(reached.values())

@@ -1,21 +1,19 @@
-"""The placement of a job in counts, proven by CP-SAT, and from counts to pieces: a flow for whole groups, clusters.
+"""The placement of a job in counts, proven by CP-SAT, and from counts to pieces: a flow for whole groups, chains.
 
 Leaves are paths from their free units down: an arc takes a whole group, the path ends at the hole that it leaves. All
 leaves of a pod (of all pods, for the first two levels) share one graph, so neither leaves nor groups are distinguished.
-Split groups and the holes that they share fall into clusters: a groups over b holes need a + b - 1 pieces, hence extra
-pieces are holes less clusters. A group of a cluster crosses pods unless it fits what the cluster takes of one pod.
+Split groups and the holes that they share form chains: a groups over b holes need a + b - 1 pieces (more would close a
+cycle, along which units can be moved until a piece is gone), hence extra pieces are holes less chains.
 """
 
 from collections import Counter
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ortools.sat.python import cp_model
 
-from planner.models.placement.first_packing import with_split
-from planner.models.placement.placement_problem import Packing, PlacementProblem
-from planner.models.placement.shared_holes import PodHoles, split_cluster
+from planner.models.placement.placement_problem import Packing, Piece, PlacementProblem
 from planner.solvers.outcome import Values
 
 Expr = cp_model.LinearExprT
@@ -28,13 +26,12 @@ class JobPlacementModel:
     q: PlacementProblem
     by_pod: bool
     pods: dict[int, list[int]]
-    slots: int
     model: cp_model.CpModel = field(default_factory=cp_model.CpModel)
     arcs: dict[tuple[int, int, int], cp_model.IntVar] = field(default_factory=dict)  # (pod, free units, kind)
     rest: dict[tuple[int, int], cp_model.IntVar] = field(default_factory=dict)  # (pod, hole)
     idle: dict[tuple[int, int], cp_model.IntVar] = field(default_factory=dict)  # (pod, free units)
-    take: list[dict[tuple[int, int], cp_model.IntVar]] = field(default_factory=list)  # of each cluster: (pod, hole)
-    members: list[list[cp_model.IntVar]] = field(default_factory=list)  # of each cluster, by kind
+    take: list[dict[tuple[int, int], cp_model.IntVar]] = field(default_factory=list)  # of each pod: (pod, hole)
+    members: list[list[cp_model.IntVar]] = field(default_factory=list)  # of each pod, by kind
     local: list[dict[tuple[int, int, int], cp_model.IntVar]] = field(default_factory=list)  # by (tier, switch, kind)
     opened: list[cp_model.IntVar] = field(default_factory=list)
     joints: list[cp_model.IntVar] = field(default_factory=list)  # shares of a group across pods meet: a piece more each
@@ -47,29 +44,6 @@ class JobPlacementModel:
     def split(self, kind: int) -> Expr:
         """Return the groups of a kind that no leaf takes whole."""
         return self.q.kinds[kind].count - sum(arc for (_, _, k), arc in self.arcs.items() if k == kind)
-
-    def units(self, cluster: int, pods: Container[int] | None = None) -> Expr:
-        """Return the units in the holes of a cluster, of some pods alone where they are given."""
-        return sum(hole * term for (pod, hole), term in self.take[cluster].items() if pods is None or pod in pods)
-
-    def capacity(self, cluster: int) -> Expr:
-        """Return the units of the groups of a cluster."""
-        return sum(kind.size * member for kind, member in zip(self.q.kinds, self.members[cluster], strict=True))
-
-
-def formulate(problem: PlacementProblem, *, by_pod: bool, slots: int | None) -> JobPlacementModel:
-    """Declare flows and clusters with their rules; without `slots` the split groups are counted and not placed."""
-    pods = problem.pods if by_pod else {0: list(range(len(problem.leaves)))}
-    flows = JobPlacementModel(q=problem, by_pod=by_pod, pods=pods, slots=slots or 0)
-    for pod in flows.pods:
-        follow_leaves(flows, pod)
-    place_each_group_once(flows)
-    if slots is not None:
-        _clusters(flows)
-        for rule in (place_split_groups, use_each_hole_once, fit_the_holes, order_clusters, keep_local_groups_within):
-            rule(flows)
-        leave_idle_leaves_alone(flows)
-    return flows
 
 
 def follow_leaves(flows: JobPlacementModel, pod: int) -> None:
@@ -100,47 +74,21 @@ def place_each_group_once(flows: JobPlacementModel) -> None:
 
 
 def place_split_groups(flows: JobPlacementModel) -> None:
-    """Require every group that is not whole to be in a cluster, or in a chain, or shares of it in several."""
+    """Require every group that is not whole to be in a chain, or shares of it in several."""
     for k in range(len(flows.q.kinds)):
         inside = sum(members[k] for members in flows.members)
         flows.require(f"place_split_groups[{k}]", inside == flows.split(k))
 
 
 def use_each_hole_once(flows: JobPlacementModel) -> None:
-    """Limit each hole to one cluster."""
+    """Limit each hole to one chain."""
     for (pod, hole), rest in flows.rest.items():
         taken = sum(take[pod, hole] for take in flows.take if (pod, hole) in take)
         flows.require(f"use_each_hole_once[{pod},{hole}]", taken <= rest)
 
 
-def fit_the_holes(flows: JobPlacementModel) -> None:
-    """Require the groups of a cluster to fit its holes; a cluster without groups saves no piece."""
-    for j in range(flows.slots):
-        flows.require(f"fit_the_holes[{j}]", flows.capacity(j) <= flows.units(j))
-        flows.require(f"count_clusters_with_groups[{j}]", flows.opened[j] <= sum(flows.members[j]))
-
-
-def order_clusters(flows: JobPlacementModel) -> None:
-    """Require clusters in the order of their units, so that equal ones are numbered in one way."""
-    for j in range(flows.slots - 1):
-        flows.require(f"order_clusters[{j}]", flows.units(j) >= flows.units(j + 1))
-
-
-def keep_local_groups_within(flows: JobPlacementModel) -> None:
-    """Count a group as local to a switch only where it fits the cluster's holes under it."""
-    sizes = [kind.size for kind in flows.q.kinds]
-    for j in range(flows.slots):
-        for tier in range(flows.q.tiers if flows.by_pod else 0):
-            for switch, pods in switches(flows.q, tier).items():
-                inside = sum(size * flows.local[j][tier, switch, k] for k, size in enumerate(sizes))
-                flows.require(f"keep_local_groups_within[{j},{tier},{switch}]", inside <= flows.units(j, pods))
-            for k in range(len(sizes)):
-                inside = sum(flows.local[j][tier, switch, k] for switch in switches(flows.q, tier))
-                flows.require(f"count_local_groups_once[{j},{tier},{k}]", inside <= flows.members[j][k])
-
-
 def leave_idle_leaves_alone(flows: JobPlacementModel) -> None:
-    """Count a leaf as idle only where it is wholly free and neither groups nor clusters take of it."""
+    """Count a leaf as idle only where it is wholly free and neither groups nor chains take of it."""
     for pod, leaves in flows.pods.items():
         wholly = Counter(flows.q.leaves[i].free for i in leaves if flows.q.leaves[i].free == flows.q.leaves[i].size)
         for units, count in sorted(wholly.items()):
@@ -172,7 +120,13 @@ def count_boundaries(flows: JobPlacementModel, across: Expr) -> Expr:
     # Every pod in use and every group across pods is a run of some line; a line that is not within a pod has a
     # boundary.
     problem, lines = flows.q, flows.q.groups // flows.q.line
-    inside = groups_by_pod(flows)
+    # Of each pod the groups within it: whole ones, and split ones that are local to it.
+    inside: dict[int, list[cp_model.IntVar]] = {pod: [] for pod in flows.pods}
+    for (pod, _, _), variable in flows.arcs.items():
+        inside[pod].append(variable)
+    for (tier, pod, _), variable in (place for local in flows.local for place in local.items()):
+        if tier == 0:
+            inside[pod].append(variable)
     runs = cp_model.LinearExpr.sum([*count_pods_with_groups(flows, inside), across]) - lines
     if problem.line >= problem.groups:
         return runs
@@ -184,18 +138,6 @@ def count_boundaries(flows: JobPlacementModel, across: Expr) -> Expr:
             flows.require(f"count_lines_within_a_pod[{pod}]", problem.line * within[pod] <= sum(groups))
         flows.require("count_lines_across_pods", boundaries >= lines - sum(within.values()))
     return boundaries
-
-
-def groups_by_pod(flows: JobPlacementModel) -> dict[int, list[cp_model.IntVar]]:
-    """Return the counts of groups within each pod: whole ones, and split ones that are local to it."""
-    inside: dict[int, list[cp_model.IntVar]] = {pod: [] for pod in flows.pods}
-    for (pod, _, _), variable in flows.arcs.items():
-        inside[pod].append(variable)
-    for local in flows.local:
-        for (tier, pod, _), variable in local.items():
-            if tier == 0:
-                inside[pod].append(variable)
-    return inside
 
 
 def count_pods_with_groups(flows: JobPlacementModel, inside: dict[int, list[cp_model.IntVar]]) -> list[cp_model.IntVar]:
@@ -214,64 +156,59 @@ def switches(problem: PlacementProblem, tier: int) -> dict[int, list[int]]:
     return pods_under
 
 
-def _clusters(flows: JobPlacementModel) -> None:
-    largest = max(leaf.free for leaf in flows.q.leaves)
-    count = {pod: len(leaves) for pod, leaves in flows.pods.items()}
-    for j in range(flows.slots):
-        new = flows.model.new_int_var
-        flows.take.append({(pod, hole): new(0, count[pod], f"take[{j},{pod},{hole}]") for pod, hole in flows.rest})
-        limits = [min(kind.count, flows.slots) for kind in flows.q.kinds]
-        flows.members.append([new(0, limit, f"members[{j},{k}]") for k, limit in enumerate(limits)])
-        places = [
-            (tier, switch, k)
-            for tier in range(flows.q.tiers if flows.by_pod else 0)
-            for switch in switches(flows.q, tier)
-            for k in range(len(limits))
+Split = tuple[int, tuple[Piece, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class PodHoles:
+    """The holes of one pod that a chain uses, and the kinds of the groups that stay within them."""
+
+    holes: tuple[Piece, ...]
+    local: tuple[int, ...]
+
+
+def split_chain(sizes: Sequence[int], parts: Sequence[PodHoles], over: Sequence[int]) -> Iterator[Split]:
+    """Yield the pieces of a chain's groups: each part places its own, and the groups of kinds `over` fill the rest.
+
+    Pieces follow each other along the holes, so that a groups over b holes make a + b - 1 pieces at most.
+    """
+    room = [sum(units for _, units in part.holes) - sum(sizes[k] for k in part.local) for part in parts]
+    fragments = next_fit([sizes[k] for k in over], room)
+    across: list[list[Piece]] = [[] for _ in over]
+    for j, part in enumerate(parts):
+        here = [(x, units) for x, pieces in enumerate(fragments) for at, units in pieces if at == j]
+        going = [(x, units) for x, units in here if fragments[x][-1][0] > j]
+        coming = [(x, units) for x, units in here if fragments[x][-1][0] <= j]
+        lengths = [*(units for _, units in coming), *(sizes[k] for k in part.local), *(units for _, units in going)]
+        by_item = [
+            [(part.holes[hole][0], units) for hole, units in pieces]
+            for pieces in next_fit(lengths, [units for _, units in part.holes])
         ]
-        flows.local.append({at: new(0, limits[at[2]], f"local[{j},{at}]") for at in places})
-        flows.opened.append(flows.model.new_bool_var(f"opened[{j}]"))
-        flows.wasteful.append(flows.model.new_bool_var(f"wasteful[{j}]"))
-        # More left over than the largest hole would leave a hole unused, and that would not be taken.
-        most = cp_model.LinearExpr.sum([flows.capacity(j), largest * flows.wasteful[j]])
-        flows.require(f"count_wasteful_clusters[{j}]", flows.units(j) <= most)
+        within = len(coming) + len(part.local)
+        yield from ((k, tuple(pieces)) for k, pieces in zip(part.local, by_item[len(coming) : within], strict=True))
+        for (x, _), pieces in zip([*coming, *going], by_item[: len(coming)] + by_item[within:], strict=True):
+            across[x].extend(pieces)
+    yield from ((k, tuple(pieces)) for k, pieces in zip(over, across, strict=True))
+
+
+def next_fit(sizes: Sequence[int], rooms: Sequence[int]) -> list[list[Piece]]:
+    """Cut items along rooms in order: each item goes on where the last one stopped."""
+    cuts: list[list[Piece]] = []
+    room, free = 0, rooms[0] if rooms else 0
+    for size in sizes:
+        cut: list[Piece] = []
+        left = size
+        while left > 0:
+            if free == 0:
+                room, free = room + 1, rooms[room + 1]
+            taken = min(left, free)
+            cut.append((room, taken))
+            left, free = left - taken, free - taken
+        cuts.append(cut)
+    return cuts
 
 
 Holes = dict[int, dict[int, list[int]]]  # pod -> hole -> leaves, those best left alone first
-
-
-def decode(flows: JobPlacementModel, values: Values) -> Packing:
-    """Return the whole groups, the pieces of the clusters, and those of the groups that the model only counts."""
-    packing = Packing()
-    holes: Holes = {}
-    for pod in flows.pods:
-        for hole, leaves in walk(flows, values, pod, packing).items():
-            for i in leaves:
-                holes.setdefault(flows.q.pod_of[i], {}).setdefault(hole, []).append(i)
-    placed = Counter[int]()
-    for (_, _, k), arc in flows.arcs.items():
-        placed[k] += int(values.of(arc))
-    left = [kind.count - placed[k] for k, kind in enumerate(flows.q.kinds)]
-    for j in range(flows.slots):
-        members = [values.of(variable) for variable in flows.members[j]]
-        if any(members):
-            wanted = Counter({hole: int(values.of(variable)) for (_, hole), variable in flows.take[j].items()})
-            if flows.by_pod:
-                parts = _parts(flows, values, j, members, holes)
-            else:
-                parts = spread(flows.q, members, wanted, holes)
-            packing.split.extend(split_cluster([kind.size for kind in flows.q.kinds], *parts))
-            left = [count - member for count, member in zip(left, members, strict=True)]
-    packing = with_whole_groups(packing)
-    if any(left):
-        rest = with_split(flows.q, packing.whole, left)
-        packing = with_whole_groups(Packing(whole=Counter(rest.whole), split=[*packing.split, *rest.split]))
-    return packing
-
-
-def with_whole_groups(packing: Packing) -> Packing:
-    """Return the packing with split groups of one piece among the whole ones."""
-    whole = packing.whole + Counter((pieces[0][0], k) for k, pieces in packing.split if len(pieces) == 1)
-    return Packing(whole=whole, split=[(k, pieces) for k, pieces in packing.split if len(pieces) > 1])
 
 
 def walk(flows: JobPlacementModel, values: Values, pod: int, packing: Packing) -> dict[int, list[int]]:
@@ -303,50 +240,23 @@ def walk(flows: JobPlacementModel, values: Values, pod: int, packing: Packing) -
 def spread(
     problem: PlacementProblem, members: Sequence[int], wanted: Counter[int], holes: Holes
 ) -> tuple[list[PodHoles], list[int]]:
-    """Return a cluster's holes pod by pod with the groups that fit there, and the kinds of its other groups."""
-    return _pod_by_pod(problem, members, _by_pod(wanted, holes), holes)
-
-
-def _pod_by_pod(
-    problem: PlacementProblem,
-    members: Sequence[int],
-    wanted: Mapping[int, Counter[int]],
-    holes: Holes,
-    local_of: Callable[[int], list[int]] | None = None,
-) -> tuple[list[PodHoles], list[int]]:
-    """Take the holes that a cluster wants of each pod; `local_of` a pod are its groups by kind, else all that fit."""
+    """Return a chain's holes pod by pod with the groups that fit there, and the kinds of its other groups."""
     left, parts, sizes = list(members), list[PodHoles](), [kind.size for kind in problem.kinds]
 
     def height(item: tuple[int, Any]) -> tuple[int, ...]:
         """Order pods so that those under one switch follow each other, tier by tier."""
-        pod = item[0]
-        return tuple(reversed(problem.leaves[problem.pods[pod][0]].path)) if pod in problem.pods else ()
+        return tuple(reversed(problem.leaves[problem.pods[item[0]][0]].path))
 
-    for pod, own in sorted(wanted.items(), key=height):
+    for pod, own in sorted(_by_pod(wanted, holes).items(), key=height):
         here = tuple((holes[pod][hole].pop(), hole) for hole in sorted(own.elements(), reverse=True))
-        local = [0] * len(left) if local_of is None else local_of(pod)
-        room = sum(units for _, units in here)
-        for k in sorted(range(len(left)), key=sizes.__getitem__) if local_of is None else ():  # the smallest first
+        local, room = [0] * len(left), sum(units for _, units in here)
+        for k in sorted(range(len(left)), key=sizes.__getitem__):  # the smallest first
             local[k] = min(left[k], room // sizes[k])
             room -= local[k] * sizes[k]
         left = [count - inside for count, inside in zip(left, local, strict=True)]
         if here:
             parts.append(PodHoles(holes=here, local=tuple(k for k, count in enumerate(local) for _ in range(count))))
     return parts, [k for k, count in enumerate(left) for _ in range(count)]
-
-
-def _parts(
-    flows: JobPlacementModel, values: Values, j: int, members: Sequence[int], holes: Holes
-) -> tuple[list[PodHoles], list[int]]:
-    """Return a cluster's holes pod by pod with the groups local to each, and the kinds of its other groups."""
-    wanted: dict[int, Counter[int]] = {pod: Counter() for pod in flows.pods}
-    for (pod, hole), term in flows.take[j].items():
-        wanted[pod][hole] = int(values.of(term))
-
-    def local_of(pod: int) -> list[int]:
-        return [int(values.of(flows.local[j][0, pod, k])) for k in range(len(members))]
-
-    return _pod_by_pod(flows.q, members, wanted, holes, local_of if flows.q.tiers else None)
 
 
 def _by_pod(wanted: Counter[int], holes: Holes) -> dict[int, Counter[int]]:

@@ -11,17 +11,16 @@ Holes taken less chains closed are the extra pieces. A group across pods is a sh
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 from ortools.sat.python import cp_model
 
 from planner.models import Options
 from planner.models.placement import cpsat_model
+from planner.models.placement.cpsat_model import PodHoles, Split, split_chain
 from planner.models.placement.first_packing import Exchange
 from planner.models.placement.placement_problem import Packing, Piece, PlacementProblem, Progress, measure
-from planner.models.placement.plan_placement import place_equal
-from planner.models.placement.shared_holes import PodHoles, Split, split_cluster
 from planner.solvers.outcome import Outcome, Stop, Values
 from planner.solvers.registry import linear_runner
 
@@ -173,10 +172,16 @@ class Chains:
 
 def size_of(problem: PlacementProblem, *, by_pod: bool) -> int:
     """Estimate the variables of the model."""
-    largest, holes = max(kind.size for kind in problem.kinds), max(leaf.free for leaf in problem.leaves)
-    used, kinds = min(largest - 1, holes), len(problem.kinds)
-    own = largest * used + (used + holes) * (kinds + 1)
-    return len(problem.pods) * (own + largest * used) if by_pod else own
+    largest, kinds = max(kind.size for kind in problem.kinds), len(problem.kinds)
+    rests, left = set[int](), {leaf.free for leaf in problem.leaves if leaf.free}
+    while left:  # what whole groups may leave of a leaf
+        rests |= left
+        left = {rest - kind.size for rest in left for kind in problem.kinds if rest > kind.size} - rests
+    used = [rest for rest in rests if rest < largest]
+    hole = max(used, default=0)
+    own = largest * len(used) + len(rests) * (kinds + 1) + hole * (kinds + 1)
+    # Shares of groups across pods join chains as kinds do, and meet each other.
+    return len(problem.pods) * (own + largest * hole) + largest * largest // 2 if by_pod else own
 
 
 def formulate_chains(
@@ -184,7 +189,7 @@ def formulate_chains(
 ) -> tuple[cpsat_model.JobPlacementModel, dict[int, Chains], list[SwitchShares]]:
     """Declare both flows with their rules: all leaves as one pod, or pod by pod with pools of groups across pods."""
     own = problem.pods if by_pod else {0: list(range(len(problem.leaves)))}
-    flows = cpsat_model.JobPlacementModel(q=problem, by_pod=by_pod, pods=own, slots=0)
+    flows = cpsat_model.JobPlacementModel(q=problem, by_pod=by_pod, pods=own)
     chains = {}
     for pod in flows.pods:
         cpsat_model.follow_leaves(flows, pod)
@@ -192,7 +197,7 @@ def formulate_chains(
         count_chains(flows, pod, chains[pod], max_split)
     cpsat_model.place_each_group_once(flows)
     kinds = range(len(flows.q.kinds))
-    for pod, chain in chains.items():  # as a cluster, none of whose groups crosses pods
+    for pod, chain in chains.items():
         holes = [at for at in flows.rest if at[0] == pod and at[1] in chain.used]
         flows.take.append({at: chain.used[at[1]] for at in holes})
         flows.members.append([chain.items[kind] for kind in kinds])
@@ -275,12 +280,13 @@ def decode_chains(
         free, split = cpsat_model.walk(flows, values, pod, packing), list[Split]()
         for items, holes_of in _followed(sizes, chain, values):
             holes = tuple((free[hole].pop(), hole) for hole in sorted(holes_of.elements(), reverse=True))
-            split.extend(split_cluster(sizes, [PodHoles(holes=holes, local=tuple(sorted(items.elements())))], []))
+            split.extend(split_chain(sizes, [PodHoles(holes=holes, local=tuple(sorted(items.elements())))], []))
         packing.split.extend(part for part in split if part[0] < len(flows.q.kinds))
         shares[pod] = [(sizes[k], pieces) for k, pieces in split if k >= len(flows.q.kinds)]
     packing.split.extend(joined_groups(flows.q, pools, shares, values))
-    packing.whole = +packing.whole
-    return cpsat_model.with_whole_groups(packing)
+    # A split group of one piece is a whole one.
+    whole = +packing.whole + Counter((pieces[0][0], k) for k, pieces in packing.split if len(pieces) == 1)
+    return Packing(whole=whole, split=[(k, pieces) for k, pieces in packing.split if len(pieces) > 1])
 
 
 def _gathered(flows: cpsat_model.JobPlacementModel, flow: Chains, values: Values, packing: Packing) -> Iterator[Split]:
@@ -292,10 +298,10 @@ def _gathered(flows: cpsat_model.JobPlacementModel, flow: Chains, values: Values
         if holes is None:
             spanning.append(([items[k] for k in range(len(sizes))], used))
         else:
-            yield from split_cluster(sizes, [PodHoles(holes=tuple(holes), local=tuple(sorted(items.elements())))], [])
+            yield from split_chain(sizes, [PodHoles(holes=tuple(holes), local=tuple(sorted(items.elements())))], [])
     rest = exchange.rest()
     for groups, used in spanning:
-        yield from split_cluster(sizes, *cpsat_model.spread(flows.q, groups, used, rest))
+        yield from split_chain(sizes, *cpsat_model.spread(flows.q, groups, used, rest))
 
 
 def _followed(sizes: Sequence[int], chain: Chains, values: Values) -> Iterator[tuple[Counter[int], Counter[int]]]:
@@ -341,7 +347,6 @@ ROUNDING = 1e-6  # A bound that is less than this above a whole number proves th
 
 def improve(problem: PlacementProblem, progress: Progress, options: Options, searched: int) -> None:
     """Search each of the first levels that is not at its bound while those before it are proven and time is left."""
-    _start_from_equal(problem, progress, options)
     for level in range(searched):
         if progress.values[level] > progress.bounds[level]:
             model = _model(problem, progress, level, options)
@@ -349,19 +354,6 @@ def improve(problem: PlacementProblem, progress: Progress, options: Options, sea
                 _search(model, progress, level, options)
         if progress.interrupted or not progress.proven(level):
             return
-
-
-def _start_from_equal(problem: PlacementProblem, progress: Progress, options: Options) -> None:
-    """Take the plan's own placement of equal groups and its proofs, where the cluster is as regular as a plan's."""
-    limit = progress.deadline.limit
-    placed = place_equal(problem, replace(options, time_limit=None if limit is None else limit / 2))
-    if placed is None:
-        return
-    packing, proven = placed
-    progress.improve(packing, measure(problem, packing).values)
-    weight = problem.kinds[0].weight
-    for level, bound in enumerate((proven[0] * weight, *proven[1:])[: 2 + problem.tiers]):
-        progress.bounds[level] = max(progress.bounds[level], bound)
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,36 +371,21 @@ def _model(problem: PlacementProblem, progress: Progress, level: int, options: O
     # pods it is the other way round.
     by_pod, left = level > 1, progress.deadline.left
     seconds = SECONDS_PER_FLOW_VARIABLE if by_pod else SECONDS_PER_VARIABLE
-    if level and _affordable(size_of(problem, by_pod=by_pod), left, seconds):
-        max_split = _max_split(problem, progress) if by_pod else problem.groups
-        flows, chains, pools = formulate_chains(problem, by_pod=by_pod, max_split=max_split)
-        # Of several lines the boundaries are only bounded from below, and the relaxation of that is loose.
-        tight = by_pod and (level != 2 + problem.tiers or problem.line >= problem.groups)
-        read = partial(decode_chains, flows, chains, pools)
-        return _Model(flows, read, _runs(options, "highs" if tight else "cpsat"))
-    slots = None if level == 0 else _max_split(problem, progress)
-    holes = max(leaf.free for leaf in problem.leaves) * (len(problem.pods) if by_pod else 1)
-    if _affordable(holes * (len(problem.kinds) + 1 + (slots or 0)), left, SECONDS_PER_VARIABLE):
-        flows = cpsat_model.formulate(problem, by_pod=by_pod, slots=slots)
-        return _Model(flows, partial(cpsat_model.decode, flows), _runs(options, "cpsat"))
-    return None
+    if size_of(problem, by_pod=by_pod) > min(MAX_VARIABLES, left / seconds):
+        return None
+    max_split, lightest = problem.groups, min(kind.weight for kind in problem.kinds)
+    if by_pod and lightest:  # so many groups split, and so there are chains, of any packing minimal at first
+        max_split = min(max_split, progress.values[0] // lightest)
+    flows, chains, pools = formulate_chains(problem, by_pod=by_pod, max_split=max_split)
+    # Of several lines the boundaries are only bounded from below, and the relaxation of that is loose.
+    tight = by_pod and (level != 2 + problem.tiers or problem.line >= problem.groups)
+    return _Model(flows, partial(decode_chains, flows, chains, pools), _runs(options, "highs" if tight else "cpsat"))
 
 
 def _runs(options: Options, usual: str) -> tuple[Callable[..., Outcome[Values]], ...]:
     """Return the runs of a model: one of CP-SAT, whose arithmetic is exact, or two of HiGHS that must agree."""
     run = linear_runner(options.solver, usual=usual)
     return (run,) if (options.solver or usual) == "cpsat" else (run, partial(run, presolve=False))
-
-
-def _affordable(variables: int, left: float, seconds: float) -> bool:
-    """Return whether a model is small enough to be written down and searched in the time that is left."""
-    return variables <= min(MAX_VARIABLES, left / seconds)
-
-
-def _max_split(problem: PlacementProblem, progress: Progress) -> int:
-    """Bound the split groups, and so the clusters, of any packing whose first level is minimal."""
-    lightest = min(kind.weight for kind in problem.kinds)
-    return min(problem.groups, progress.values[0] // lightest) if lightest else problem.groups
 
 
 def _search(model: _Model, progress: Progress, level: int, options: Options) -> None:

@@ -211,3 +211,16 @@ def test_a_bound_is_given_where_it_is_not_searched() -> None:
     best_fit, searched = (solve(q, Options(time_limit=100.0), fragmentation=f) for f in (False, True))
     assert best_fit.stop is Stop.PROVED and best_fit.solution.searched == len(names(q)) - 1
     assert best_fit.solution.bounds[-1] <= searched.solution.values[-1] < best_fit.solution.values[-1]
+
+
+@pytest.mark.parametrize(
+    ("domain", "least"), [(128, (43, 171, 9)), (200, (108, 108, 0)), (208, (1, 47, 1)), (210, (4, 76, 3))]
+)
+def test_groups_of_racks_on_a_site(domain: int, least: tuple[int, int, int]) -> None:
+    """224 groups of 103 racks on 23,200 racks: the domain's size fixes how many must split, and all is proven."""
+    free = [min(domain, 23_200 - at) for at in range(0, 23_200, domain)]
+    leaves = tuple(Leaf((i // 16,), units, domain) for i, units in enumerate(free))
+    q = PlacementProblem(leaves=leaves, kinds=(Kind(103, 224),), line=224)
+    outcome = solve(q, Options(time_limit=100.0), fragmentation=False)
+    assert outcome.solution is not None and outcome.stop is Stop.PROVED
+    assert outcome.solution.values[:3] == outcome.solution.bounds[:3] == least
