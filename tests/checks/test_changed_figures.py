@@ -7,6 +7,7 @@ import changed_figures
 import pytest
 from changed_figures import changed, changes, figures, noticed, placements, results, unlisted
 from cluster_worlds import tree
+from each_case import each
 from on_trust import ON_TRUST
 from stored_plans import stored
 from worked_plan import LAYOUT, instance_with
@@ -51,14 +52,13 @@ def test_a_slice_of_the_changes_is_noticed() -> None:
     assert sum(x.noticed is None for x in found) < len(found) / 4
 
 
-@pytest.mark.parametrize(
+@each(
     "job",
     [
         Job(name="mesh", mesh={"pipeline": 2, "data": 4}),
         Job(name="groups", groups=(GroupKind(name="a", size=6, count=2),)),
         Job(name="too large", mesh={"pipeline": 20, "data": 4}),
     ],
-    ids=lambda job: job.name,
 )
 def test_figures_of_a_placement_are_noticed(job: Job) -> None:
     """Every change of a placement is noticed or on the list; none is a traceback, as unknown nodes of a group were."""
@@ -87,7 +87,7 @@ def test_what_is_on_trust_has_a_reason() -> None:
     assert hidden == ["certificate.space.*", "proof.max_racks_by_wired_gpus.*", "model_choice.days_by_flop.*"]
 
 
-@pytest.mark.parametrize("decision", ["sites", "layout", "fabric", "placement"])
+@each("decision", ["sites", "layout", "fabric", "placement"])
 def test_a_lying_certificate_is_found(decision: str) -> None:
     """A certificate that calls a plan of a search cut short optimal, with value and bound alike, breaks a rule."""
     data = json.loads(stored(instance_with(pins=LAYOUT)).model_dump_json())

@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 import pytest
+from each_case import each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from joint_bad_plans import bad_plan
@@ -72,7 +73,7 @@ def test_a_bad_plan_never_raises(data: st.DataObject) -> None:
     check(changed)
 
 
-@pytest.mark.parametrize("section", ["sites", "layout", "fabric", "placement", "cost"])
+@each("section", ["sites", "layout", "fabric", "placement", "cost"])
 def test_a_missing_or_empty_section_is_missed(section: str) -> None:
     """A plan without a decision that was asked for is not whole, nor is one about no site; other rules go on."""
     assert "complete" in rules(PLAN.model_copy(update={section: None}))
@@ -80,7 +81,7 @@ def test_a_missing_or_empty_section_is_missed(section: str) -> None:
         assert check(edited_at(PLAN, f"{section}.sites", [] if section == "sites" else {}))
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "name"),
     [
         ("workload.model", "gpt3-175b"),
@@ -140,7 +141,7 @@ APART = (None, 0), (0.0, None), (10**9, 10**9 + 1), (1.0, 1.0 + 2e-6), (0.0, 1e-
 UNLIKE = *APART, (INF, -INF), (NAN, 1.0), (NAN, NAN)
 
 
-@pytest.mark.parametrize(("a", "b", "agree"), [*((*x, True) for x in ALIKE), *((*x, False) for x in UNLIKE)])
+@each(("a", "b", "agree"), [*((*x, True) for x in ALIKE), *((*x, False) for x in UNLIKE)])
 def test_figures_agree_within_the_tolerance(a: float | None, b: float | None, agree: bool) -> None:
     """A millionth apart is the same, of whole numbers only the same; nothing finite is near an infinity."""
     assert same(a, b) == agree
@@ -151,7 +152,7 @@ ABOVE = (2, 1), (10**9 + 1, 10**9), (1.0 + 2e-6, 1.0), (-1.0, -1.1), (INF, 1.0),
 WITHIN = (1, 1), (1.0 + 9e-7, 1.0), (1.0, 2.0), (1.0, INF), (INF, INF), (-INF, 1.0)
 
 
-@pytest.mark.parametrize(("a", "b", "above"), [*((*x, True) for x in ABOVE), *((*x, False) for x in WITHIN)])
+@each(("a", "b", "above"), [*((*x, True) for x in ABOVE), *((*x, False) for x in WITHIN)])
 def test_a_limit_is_exceeded_beyond_the_tolerance(a: float, b: float, above: bool) -> None:
     """An infinite figure is above every limit but an infinite one, and what is no number is within none."""
     assert exceeds(a, b) == above
@@ -162,7 +163,7 @@ def test_a_limit_is_exceeded_beyond_the_tolerance(a: float, b: float, above: boo
 TOTAL = PLAN.cost.total_usd
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "change", "rule"),
     [
         ("cost.total_usd", lambda x: x * 0.99, "total"),
@@ -187,7 +188,7 @@ def test_the_bill_is_not_read_off_the_plan() -> None:
     assert "budget" in rules(cheap)
 
 
-@pytest.mark.parametrize(("budget", "broken"), [(TOTAL, set()), (TOTAL - 1, {"budget"}), (1e9, set())])
+@each(("budget", "broken"), [(TOTAL, set()), (TOTAL - 1, {"budget"}), (1e9, set())])
 def test_budget_edges(budget: float, broken: set[str]) -> None:
     """A plan at the budget keeps it, a dollar more does not; money may be left over."""
     assert rules(small(limits__budget_usd=budget)) == broken

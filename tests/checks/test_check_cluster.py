@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import pytest
+from each_case import each
 
 import planner
 from planner.checks.placement import check_placement
@@ -35,7 +35,7 @@ def test_a_good_placement_breaks_nothing() -> None:
     assert (p.groups_split, rules(p)) == (0, set())
 
 
-@pytest.mark.parametrize(
+@each(
     ("key", "change", "rule"),
     [
         ("nodes", lambda n: ("n99", *n[1:]), "known_nodes"),

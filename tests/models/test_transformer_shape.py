@@ -4,6 +4,7 @@ import math
 import random
 
 import pytest
+from each_case import each
 
 from planner.instance.workload import DepthLaw, Family
 from planner.models import model_size
@@ -55,7 +56,7 @@ def test_agrees_with_trying_every_shape(seed: int) -> None:
         assert away == min(a for a, _ in every)
 
 
-@pytest.mark.parametrize("target", [7e9, 175e9, 1e12, 52.5e12, 300e12])
+@each("target", [7e9, 175e9, 1e12, 52.5e12, 300e12])
 def test_large_shapes_are_buildable(target: float) -> None:
     """Every target from 7e9 to 3e14 has a shape within a hundredth: whole multiples of heads, width within bounds."""
     family = Family()

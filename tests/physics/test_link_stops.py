@@ -1,6 +1,7 @@
 """Stops by links and transceivers of GPUs: rates by hand, lanes that stand in for each other, what is refused."""
 
 import pytest
+from each_case import each
 from joint_brute_failures import failing_links
 from pydantic import ValidationError
 
@@ -54,7 +55,7 @@ def test_lanes_of_an_instance() -> None:
     assert lanes_to_choose(i.model_copy(update={"network": None})) == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("part", "word"),
     [
         ({}, "no hours_per_event"),

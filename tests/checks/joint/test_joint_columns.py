@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from each_case import each
 from joint_brute_failures import failing
 from joint_brute_force import layer_splits
 from joint_strategies import strategies
@@ -91,7 +92,7 @@ def test_random_instances(seed: int) -> None:
     assert own(i) == searched(i)
 
 
-@pytest.mark.parametrize("parallelism", [[], ["tensor"], ["pipeline"], ["pipeline", "interleaved"], ["context"]])
+@each("parallelism", [[], ["tensor"], ["pipeline"], ["pipeline", "interleaved"], ["context"]])
 def test_frameworks_that_have_little(parallelism: list[str]) -> None:
     i = varied(3).model_copy(update={"pins": {}})
     software = i.workload.software.model_copy(update={"parallelism": tuple(parallelism)})  # type: ignore[union-attr]
@@ -225,7 +226,7 @@ def test_many_micro_batches_at_once(seed: int) -> None:
                 assert found[1] == pytest.approx(each[found[0] - low], rel=1e-12) and found[1] < limit
 
 
-@pytest.mark.parametrize(
+@each(
     ("micro_batches", "rounds"),
     [([1], 0.0), ([2], 0.0), ([3], 1 / 3), ([8], 6 / 8), ([8, 3, 40], 1 / 3), ([8, 2], 0.0), ([20, 8, 40], 6 / 8)],
 )

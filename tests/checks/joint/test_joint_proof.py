@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from each_case import each
 from joint_brute_failures import failing
 from joint_brute_force import Column, Toy
 from joint_brute_sites import SiteCosts
@@ -249,7 +250,7 @@ WORLDS = [toy(seed, sites=sites) for seed in range(8) for sites in (1, 2)]
 WORLDS += [i for i in map(case, range(40)) if i.grid is not None][:16]
 
 
-@pytest.mark.parametrize("i", WORLDS, ids=[i.name for i in WORLDS])
+@each("i", WORLDS)
 def test_every_placement_is_within(i: Instance) -> None:
     """No way to put racks on the sites of a toy, fabrics left out, has more."""
     most = max_racks(i, 0)
@@ -269,7 +270,7 @@ def test_the_sites_milp_is_within(seed: int, years: float) -> None:
         assert sites.max_racks(wired) <= max_racks(i, wired)
 
 
-@pytest.mark.parametrize("name", ["5gw", "5gw-one-site", "agache2024-100t"])
+@each("name", ["5gw", "5gw-one-site", "agache2024-100t"])
 def test_the_sites_milp_of_a_shipped_instance_is_within(name: str) -> None:
     i = load_instance(INSTANCES / f"{name}.json")
     most = Sites(instance=i).max_racks(60)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from each_case import each
 from stored_plans import stored
 from worked_plan import edited_at, named
 
@@ -36,7 +37,7 @@ def solved(family: str) -> Plan:
     return stored(data, pins=LAYOUT)
 
 
-@pytest.mark.parametrize(("family", "tiers"), [("dragonfly", ["leaf"]), ("dragonfly+", ["leaf", "spine"])])
+@each(("family", "tiers"), [("dragonfly", ["leaf"]), ("dragonfly+", ["leaf", "spine"])])
 def test_a_solved_dragonfly_passes(family: str, tiers: list[str]) -> None:
     f = solved(family).fabric.sites["cluster"]
     assert (f.family, [t.name for t in f.tiers], check(solved(family))) == (family, tiers, []) and f.group_links >= 1
@@ -48,7 +49,7 @@ def test_a_frontier_with_groups_of_one_router_holds() -> None:
     assert [row["leaf_up"] for row in rows if row["group_links"] and row["domains_per_pod"] == 1] == [0]
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "change", "rule"),
     [
         ("group_links", lambda n: n + 1, "tiers[cluster, leaf]"),

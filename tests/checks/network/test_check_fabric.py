@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from each_case import each
 from fabric_cases import instance, switch
 from fabric_graph import survives
 from fabric_zone_cases import every_design
@@ -31,7 +32,7 @@ INSTANCES = Path(__file__).parents[3] / "instances"
 PLAN = small()
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "change", "rule"),
     [
         ("fabric.sites.e1.switch", "other", "switch[e1]"),
@@ -93,7 +94,7 @@ def test_a_fault_at_one_site_hides_none_at_another() -> None:
 BOX = INSTANCE["network"]["switches"][0]
 
 
-@pytest.mark.parametrize(
+@each(
     ("model", "rules_of_e1"),
     [
         ({"price_usd": BOX["price_usd"] + 1000}, {"price_and_power"}),
@@ -134,7 +135,7 @@ EDGES = [
 ]
 
 
-@pytest.mark.parametrize(("path", "holds", "breaks", "rule"), EDGES)
+@each(("path", "holds", "breaks", "rule"), EDGES)
 def test_edges(path: str, holds: Any, breaks: Any, rule: str) -> None:
     """A figure at its limit keeps the rule, one just beyond breaks it and no other."""
     assert (rules(small(**{path: holds})), rules(small(**{path: breaks}))) == (set(), {rule})
@@ -160,7 +161,7 @@ TIERS = {"fabric.planes": 2, "fabric.ports_per_switch": 16, "fabric.tiers": 3}
 LEAVES = {"fabric.leaf_domain_racks": 4, "fabric.leaf_down_ports": 4, "fabric.leaf_up_ports": 2}
 
 
-@pytest.mark.parametrize(
+@each(
     ("pins", "broken"),
     [
         (TIERS | LEAVES | {"fabric.spine_down_ports": 4, "fabric.spine_up_ports": 2}, set()),
@@ -176,7 +177,7 @@ def test_pins(pins: dict[str, Any], broken: set[str]) -> None:
     assert named(worked(instance_with(pins=pins))) == broken
 
 
-@pytest.mark.parametrize(("tiers", "key"), [(1, "spine_bundle"), (2, "core_down_ports"), (2, "core_up_ports")])
+@each(("tiers", "key"), [(1, "spine_bundle"), (2, "core_down_ports"), (2, "core_up_ports")])
 def test_pins_of_a_tier_that_is_not_there(tiers: int, key: str) -> None:
     plan = edited(PLAN, **{f"fabric__sites__{s}__tiers": lambda every: every[:tiers] for s in ("e1", "w1")})
     for ports, broken in ((0, False), (1, True)):
@@ -185,7 +186,7 @@ def test_pins_of_a_tier_that_is_not_there(tiers: int, key: str) -> None:
         assert found == ({f"pins[fabric.{key}]"} if broken else set())
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "change", "message"),
     [
         ("fabric.sites.e1.tiers.2.switches", 3, "core 3 port 0: beyond 3 switches of 16 ports"),
@@ -198,13 +199,13 @@ def test_cables_are_ticked_off(path: str, change: int, message: str) -> None:
     assert message in {v.message for v in check(edited_at(PLAN, path, change)) if v.rule == "cables[e1]"}
 
 
-@pytest.mark.parametrize(("times", "broken"), [(1.0, False), (0.5, False), (1.01, True)])
+@each(("times", "broken"), [(1.0, False), (0.5, False), (1.01, True)])
 def test_the_nic_of_the_hardware_counts(times: float, broken: bool) -> None:
     port = min(s.port_gbps for s in PLAN.instance.network.switches)
     assert ("switch" in rules(small(hardware__nic_bytes_per_second=times * port * 1e9 / 8))) == broken
 
 
-@pytest.mark.parametrize("share", [0.0, 1.0])
+@each("share", [0.0, 1.0])
 def test_the_core_share_holds_where_one_leaf_domain_has_the_site(share: float) -> None:
     """Without a share one uplink is enough there; a share of 1 takes as many as GPUs, and the checker asks for them."""
     asked = json.loads((INSTANCES / "cluster-1k.json").read_text())
@@ -224,7 +225,7 @@ def reaching(metres: float) -> dict[str, Any]:
     return {"network__floor": {}, "network__media": [{"name": "own", "reach_m": metres, "price_usd": 1}]}
 
 
-@pytest.mark.parametrize(
+@each(
     ("change", "rule"),
     [
         ({"network__families": ["rack", "rail-only"]}, "switch[e1]"),
@@ -242,7 +243,7 @@ def test_rules_of_the_instance_reach_the_fabric(change: dict[str, Any], rule: st
     assert any("longer than 1 m" in v.message for v in found) == (change == reaching(1))
 
 
-@pytest.mark.parametrize(("gbps", "broken"), [(0.016, set()), (0.0159, {"switch"})])
+@each(("gbps", "broken"), [(0.016, set()), (0.0159, {"switch"})])
 def test_a_split_port_carries_its_nics(gbps: float, broken: set[str]) -> None:
     """Two NICs of 1 MB/s on one port need 16 Mbps, and a switch that splits its ports."""
     boxes = [{**BOX, "port_gbps": gbps, "breakout": 2}]
@@ -251,8 +252,8 @@ def test_a_split_port_carries_its_nics(gbps: float, broken: set[str]) -> None:
     assert plan.fabric.sites["e1"].tiers[0].oversubscription == pytest.approx(4 * 0.008 / (2 * gbps))
 
 
-@pytest.mark.parametrize(("most", "up", "broken"), [(1.0, 21, False), (1.0, 20, True), (3.0, 7, False), (3.0, 6, True)])
-@pytest.mark.parametrize("by_tier", [False, True])
+@each(("most", "up", "broken"), [(1.0, 21, False), (1.0, 20, True), (3.0, 7, False), (3.0, 6, True)])
+@each("by_tier", [False, True])
 def test_oversubscription_is_of_rates(most: float, up: int, broken: bool, by_tier: bool) -> None:
     """42 NICs of 400 Gb/s need 21 uplinks of 800 at 1:1 and 7 at 3:1, all of one pod."""
     n = instance_with(network__max_oversubscription=[most] if by_tier else most).network
@@ -262,7 +263,7 @@ def test_oversubscription_is_of_rates(most: float, up: int, broken: bool, by_tie
     assert found == ["oversubscription"] * broken
 
 
-@pytest.mark.parametrize(("experts", "leaf_up", "broken"), [(4, 1, False), (8, 1, True), (8, 2, False)])
+@each(("experts", "leaf_up", "broken"), [(4, 1, False), (8, 1, True), (8, 2, False)])
 def test_unit_exchange(experts: int, leaf_up: int, broken: bool) -> None:
     """Experts on two racks under two leaves send whole racks' rates up."""
     # Two of 4 racks fit two uplinks of a leaf, not one; in a rack none goes up.
@@ -280,7 +281,7 @@ NO_PODS = {"rails_per_pod": 0, "leaf_domains_per_pod": 0, "pods": 0}
 NO_PODS |= {"rails_per_zone": 0, "leaf_domains_per_zone": 0, "zones": 0}
 
 
-@pytest.mark.parametrize("name", [None, *NO_PODS])
+@each("name", [None, *NO_PODS])
 def test_leaves_without_a_tier_above_have_no_pods(name: str | None) -> None:
     """A fabric of rails with leaves alone states no pod and no zone; any that it does state is named, once."""
     one = {f"fabric__sites__e1__{k}": n for k, n in (NO_PODS | ({name: 1} if name else {})).items()}

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from each_case import each
 from worked_plan import edited_at, instance_with, named, rules, worked
 
 from planner.api.plans import check
@@ -46,7 +47,7 @@ def test_four_tiers_hold() -> None:
     assert PlanPhysics(plan=PLAN).crossings["e1"].allreduces_leaving[2] == 0
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "change", "rule"),
     [
         ("fabric.sites.e1.tiers.3.switches", 7, "tiers[e1, super-spine]"),
@@ -83,7 +84,7 @@ def test_zones_without_a_fourth_tier_are_refused() -> None:
     assert "wirable[e1]" in named(edited_at(PLAN, "fabric.sites.e1.tiers.3.name", "core"))
 
 
-@pytest.mark.parametrize(("core_up", "share", "broken"), [(2, 0.5, set()), (2, 0.51, {"core_share"}), (4, 1.0, set())])
+@each(("core_up", "share", "broken"), [(2, 0.5, set()), (2, 0.51, {"core_share"}), (4, 1.0, set())])
 def test_floor_between_zones(core_up: int, share: float, broken: set[str]) -> None:
     """Eight uplinks of a zone of sixteen ports carry half of them, though a pod's four carry all of its own."""
     plan = zoned({"core_up": core_up, "core_bundle": 1}, network__min_core_share=share)
@@ -102,7 +103,7 @@ def test_a_slow_zone_slows_the_exchange() -> None:
     assert slow > fast
 
 
-@pytest.mark.parametrize(
+@each(
     ("pins", "broken"),
     [
         ({"fabric.tiers": 4, "fabric.core_down_ports": 4, "fabric.core_up_ports": 4}, set()),

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from each_case import each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from stored_plans import stored
@@ -16,7 +17,7 @@ from planner.physics.plan_physics import PlanPhysics
 PLAN = small()
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "change", "rule"),
     [
         ("placement.sites.e1.assignment.0.racks", "r[0-1]", "group_size[e1]"),
@@ -109,7 +110,7 @@ def test_loads_of_cables_and_racks_are_those_of_the_formula(x: tuple[Design, lis
         assert (flows / links, groups / links) == pytest.approx((sends[level], rings[level]))
 
 
-@pytest.mark.parametrize(
+@each(
     ("change", "met"),
     [
         ({}, 3),

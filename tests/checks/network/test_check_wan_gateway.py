@@ -4,6 +4,7 @@ from functools import cache
 from typing import Any
 
 import pytest
+from each_case import each
 from stored_plans import stored
 from worked_plan import INSTANCE, edited, edited_at, instance_with, named, small
 
@@ -85,7 +86,7 @@ for one in ("dragonfly", "dragonfly+"):
     ]
 
 
-@pytest.mark.parametrize(("kind", "path", "change", "rules"), EDITS)
+@each(("kind", "path", "change", "rules"), EDITS)
 def test_an_edit_names_its_rules(kind: str, path: str, change: Any, rules: set[str]) -> None:
     """Each slip breaks the rules about it; a port missing does so in the count, in the cables and in the price."""
     plan = plan_of(kind)
@@ -99,14 +100,14 @@ def at_rate(plan: Plan, gbps: float) -> Plan:
     return edited(plan, instance__network__switches=[{**box, "port_gbps": gbps}])
 
 
-@pytest.mark.parametrize(("ports", "broken"), [(5, False), (4, True)])
+@each(("ports", "broken"), [(5, False), (4, True)])
 def test_gradients_fit_the_ports(ports: int, broken: bool) -> None:
     slow = at_rate(PLAN, PLAN.fabric.sites[SITE].wan_gateway.exchange_gbps / 5)
     assert (f"wan_gateway_rate[{SITE}]" in named(edited_at(slow, f"{AT}.wan_gateway.wan_ports", ports))) == broken
 
 
-@pytest.mark.parametrize(("kind", "block"), [("two tiers", "leaf"), ("four tiers", "zone")])
-@pytest.mark.parametrize(("share", "broken"), [(1.0, False), (0.99, True)])
+@each(("kind", "block"), [("two tiers", "leaf"), ("four tiers", "zone")])
+@each(("share", "broken"), [(1.0, False), (0.99, True)])
 def test_gradients_fit_the_uplinks(kind: str, block: str, share: float, broken: bool) -> None:
     """Uplinks that carry exactly what gradients send up break no rule of theirs; a hundredth less does."""
     plan = plan_of(kind)
@@ -166,7 +167,7 @@ def test_alternatives_hold_the_wan_gateway() -> None:
 AXES = {"cost": "cost_usd", "time": "pipeline_send_slowdown", "power": "power_mw"}
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "change", "said"),
     [
         ("exchange_gbps", lambda x: x, set()),

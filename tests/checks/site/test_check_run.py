@@ -5,6 +5,7 @@ from typing import Any
 
 import changed_figures
 import pytest
+from each_case import each
 from stored_plans import stored
 from tiers import more, slow
 from worked_plan import edited_at, named, rules, small
@@ -34,7 +35,7 @@ def broken(plan: Plan) -> set[str]:
     return {v.rule for rule in RUN_RULES for v in rule(PlanPhysics(plan=plan))}
 
 
-@pytest.mark.parametrize("changes", [{}, ALL, {"operation": OPERATION}, {"limits__operation_years": 0}], ids=str)
+@each("changes", [{}, ALL, {"operation": OPERATION}, {"limits__operation_years": 0}])
 def test_a_sound_run_breaks_no_rule(changes: dict[str, Any]) -> None:
     assert rules(with_run(**changes)) == set()
 
@@ -56,7 +57,7 @@ def _noticed(data: dict[str, Any]) -> bool:
     return bool(broken(plan))
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "change", "rule"),
     [
         ("run.days", lambda x: x * 2, "run_length"),
@@ -91,9 +92,7 @@ def test_a_cluster_has_its_run() -> None:
     assert "operation.energy_usd_per_mwh" in plan.run.not_counted and plan.run.energy_joules_per_token > 0
 
 
-@pytest.mark.parametrize(
-    ("over", "found"), [(-1.0, set()), (-0.02, set()), (0.02, {"budget[run]"}), (1e6, {"budget[run]"})]
-)
+@each(("over", "found"), [(-1.0, set()), (-0.02, set()), (0.02, {"budget[run]"}), (1e6, {"budget[run]"})])
 def test_the_budget_of_a_run(over: float, found: set[str]) -> None:
     """Where the whole run is to cost least it is within the budget to the cent; elsewhere capital alone is."""
     plan = with_run(**(ALL | {"objective__minimize": "total_cost_of_ownership_usd", "limits__deadline_days": 1e6}))

@@ -5,6 +5,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+from each_case import each
 from worked_plan import GRID, INSTANCE, edited, edited_at, instance_with, named, rules, small, worked
 
 from planner.api.plans import check
@@ -33,7 +34,7 @@ EDGES = [
 ]
 
 
-@pytest.mark.parametrize(("rule", "path", "holds", "breaks"), EDGES)
+@each(("rule", "path", "holds", "breaks"), EDGES)
 def test_edges(rule: str, path: str, holds: Any, breaks: Any) -> None:
     """A figure at its limit keeps the rule, one just beyond breaks it and no other."""
     assert rules(small(**{path: holds})) == set()
@@ -45,7 +46,7 @@ LOAD, OWN = "grid__nodes__0__load_mw", "grid__nodes__0__generation_mw"
 NO_FLOWS = {"grid__rules__grid_model": "none"}
 
 
-@pytest.mark.parametrize(
+@each(
     ("reading", "share", "changes", "broken"),
     [
         # e1: two circuits of 0.5 MW and a built one of 0.5; w1: two of 0.6 MW.
@@ -71,7 +72,7 @@ def test_interconnect_readings(reading: str, share: float, changes: dict[str, An
     assert {x for x in found if x.startswith("interconnect")} == broken
 
 
-@pytest.mark.parametrize("rule", ["headroom", "interconnect", "fault_split"])
+@each("rule", ["headroom", "interconnect", "fault_split"])
 def test_a_rule_that_is_off_does_not_bind(rule: str) -> None:
     off: dict[str, Any] = {"headroom": False} if rule == "headroom" else {rule: {"enabled": False}}
     tight = {"grid__balancing_authorities__0__headroom_mw": 0.1} if rule == "headroom" else {}
@@ -88,7 +89,7 @@ def test_without_flows_an_authority_feeds_its_own() -> None:
     assert "generation[EAST]" in named(small(**fed | {"grid__nodes__1__generation_mw": 0.2999}))
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "change", "rule"),
     [
         ("sites.generation_mw.e1", lambda x: x + 0.001, "balance[e1]"),
@@ -133,7 +134,7 @@ def test_fibre_that_cannot_be_leased() -> None:
     assert rules(small(wan={**one_each, "max_fibre_pairs": 1})) == {"wan_capacity"}
 
 
-@pytest.mark.parametrize(
+@each(
     ("pins", "broken"),
     [
         ({"sites.racks": 14, "sites.max_sites": 2, "sites.racks.e1": 8, "sites.racks.w1": 6}, set()),
@@ -165,7 +166,7 @@ def with_upgrades(*bought: tuple[str, int], months: float | None = None) -> Plan
     return edited(plan, sites__upgrades=[{"node": n, "steps": s} for n, s in bought])
 
 
-@pytest.mark.parametrize(
+@each(
     ("bought", "words"),
     [
         ([("w1", 1)], "1 steps where none can be had"),
@@ -182,16 +183,14 @@ def test_upgrades(bought: list[tuple[str, int]], words: str | None) -> None:
     assert found == ({words} if words else set())
 
 
-@pytest.mark.parametrize("months", [8.9, 9, 9.1])
+@each("months", [8.9, 9, 9.1])
 def test_upgrades_that_come_late(months: float) -> None:
     """An upgrade is ready after its own nine months; without it nobody waits for it."""
     assert ("ready[e1]" in named(with_upgrades(("e1", 1), months=months))) == (months < 9)
     assert "ready[e1]" not in named(with_upgrades(months=months))
 
 
-@pytest.mark.parametrize(
-    ("path", "rule"), [("grid__nodes__0__ready_months", "e1"), ("grid__new_lines__0__lead_months", "e1-e2-new")]
-)
+@each(("path", "rule"), [("grid__nodes__0__ready_months", "e1"), ("grid__new_lines__0__lead_months", "e1-e2-new")])
 def test_what_comes_late(path: str, rule: str) -> None:
     """A site and a line in use are ready within the months allowed, to the month."""
     for late, broken in ((12, set()), (12.1, {f"ready[{rule}]"})):
@@ -201,16 +200,14 @@ def test_what_comes_late(path: str, rule: str) -> None:
     assert named(small(**idle)) == set()  # no site stands at e2
 
 
-@pytest.mark.parametrize(
-    ("ratio", "broken"), [(4 / 3, set()), (1.3, {"share_balance[e1]"}), (1, {"share_balance[e1]"})]
-)
+@each(("ratio", "broken"), [(4 / 3, set()), (1.3, {"share_balance[e1]"}), (1, {"share_balance[e1]"})])
 def test_balanced_sites(ratio: float, broken: set[str]) -> None:
     """Eight racks are four thirds of six."""
     assert named(small(grid__rules__share_balance={"enabled": True, "max_ratio": ratio})) == broken
     assert named(small(grid__rules__share_balance={"enabled": False, "max_ratio": ratio})) == set()
 
 
-@pytest.mark.parametrize("count", [0, -1])
+@each("count", [0, -1])
 def test_a_site_of_no_racks(count: int) -> None:
     plan = small()
     assert "demand[e1]" in named(edited(plan, sites__sites__0__racks=count))
@@ -255,7 +252,7 @@ def test_a_year_in_full() -> None:
     assert rules(with_scenarios("off")) == set()
 
 
-@pytest.mark.parametrize("mode", ["robust", "expected"])
+@each("mode", ["robust", "expected"])
 def test_a_year_in_part(mode: str) -> None:
     """A site that draws less than it holds pays for what is left undone, and breaks a robust split."""
     usd = HOURS * (1.1 * 40 + 0.9 * 80) + (HOURS * 0.1 * 500 if mode == "expected" else 0.0)
@@ -275,7 +272,7 @@ def test_a_year_beyond_what_stands() -> None:
     assert "scenarios[dry, w1]" in named(with_scenarios("robust", dry=run(usd, {"e1": 1.2})))
 
 
-@pytest.mark.parametrize(
+@each(
     ("change", "rule"),
     [
         ({"generation_mw": FED | {"e1": 0.91}}, "balance[e1] in dry"),
@@ -334,7 +331,7 @@ def test_flows_without_a_circuit_are_those_of_the_grid_without_it(seed: int) -> 
         assert base.flows_without(line) == pytest.approx(fresh, rel=1e-5, abs=1e-4)
 
 
-@pytest.mark.parametrize(("load", "named"), [(100.0, []), (120.0, ["security[b, ab]"])])
+@each(("load", "named"), [(100.0, []), (120.0, ["security[b, ab]"])])
 def test_an_island_that_its_plants_cannot_feed_is_named(load: float, named: list[str]) -> None:
     """Without its one circuit, b has its own 100 MW of plants, whatever a could send it."""
     g = GridArrays(

@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 import pytest
+from each_case import each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -61,7 +62,7 @@ def test_a_good_design_breaks_nothing() -> None:
     assert PLAN.cost.capex_usd["wan"] == pytest.approx(PLAN.wan.capex_usd)
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "change", "rule"),
     [
         (f"wan.edges.{at('B-C')}.wavelengths", lambda n: n - 1, "capacity[B-C]"),
@@ -174,7 +175,7 @@ def joined(**edge: Any) -> dict[str, Any]:
 OWN_TRAFFIC = {"name": "x", "bytes": 1, "period_seconds": 1}
 
 
-@pytest.mark.parametrize(
+@each(
     ("wan", "said"),
     [
         ({"fibre_nodes": PLACES}, "wan.fibre_edges: is missing"),

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from each_case import each
 from worked_plan import STRATEGY, edited, edited_at, instance_with, named, rules, small, worked
 
 from planner.checks.check_plan import check
@@ -16,7 +17,7 @@ HELD = PLAN.layout.metrics.memory_bytes_per_gpu
 DAYS = PLAN.layout.metrics.days_to_train
 
 
-@pytest.mark.parametrize(
+@each(
     ("rule", "path", "holds", "breaks"),
     [
         ("batch", "limits__max_batch_tokens", 5120, 5119),
@@ -31,7 +32,7 @@ def test_edges(rule: str, path: str, holds: float, breaks: float) -> None:
     assert rules(small(**{path: breaks})) == {rule}
 
 
-@pytest.mark.parametrize(
+@each(
     ("change", "broken"),
     [
         ({}, set()),
@@ -69,7 +70,7 @@ def test_more_chunks_than_layers() -> None:
     assert any("virtual_stages 1,000,000,000 > 4" in message for message in found), found
 
 
-@pytest.mark.parametrize(
+@each(
     ("has", "broken"),
     [
         ({"zero_stages": [1]}, set()),
@@ -82,14 +83,14 @@ def test_more_chunks_than_layers() -> None:
         ({"schedules": ["zb-h1"]}, {"framework"}),
     ],
 )
-@pytest.mark.parametrize("pins", [{}, {"layout.zero_stage": 1, "layout.virtual_stages": 2}])
+@each("pins", [{}, {"layout.zero_stage": 1, "layout.virtual_stages": 2}])
 def test_the_framework_has_what_the_layout_asks(has: dict[str, Any], broken: set[str], pins: dict[str, Any]) -> None:
     """A layout with ZeRO-1, TP, sequence parallelism and an interleaved pipeline is refused where one is missing."""
     asked = instance_with(workload__software={"name": "own", **has}, pins=pins)
     assert rules(worked(asked)) == broken
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "change", "rule"),
     [
         ("layout.tensor_parallel", 0, "well_formed"),
@@ -136,14 +137,14 @@ def test_shaving_every_time_alike_is_found() -> None:
     assert {"metrics[step_seconds]", "breakdown_seconds[gemm]"} <= named(shaved)
 
 
-@pytest.mark.parametrize(("replicas", "broken"), [(8, False), (9, True)])
+@each(("replicas", "broken"), [(8, False), (9, True)])
 def test_the_group_racks_fit_the_site(replicas: int, broken: bool) -> None:
     """Two stages of four racks fill the eight of e1; five are too many."""
     strategy = replace(STRATEGY, data_parallel_by_site=(replicas, 4))
     assert ("racks" in rules(worked(instance_with(limits__max_batch_tokens=1e6), strategy=strategy))) == broken
 
 
-@pytest.mark.parametrize(
+@each(
     ("pins", "broken"),
     [
         ({"layout.tensor_parallel": 2, "layout.recompute": "selective", "layout.layers_per_stage": [4, 4]}, set()),
@@ -186,7 +187,7 @@ def test_the_loss_is_of_the_law_that_states_one() -> None:
     assert stated_loss(choice(stated=False)) is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("shape", "rules"),
     [
         ({}, []),
@@ -202,7 +203,7 @@ def test_each_measure_of_a_shape_has_its_rule(shape: dict[str, int], rules: list
     assert [v.rule for v in buildable(choice(**shape))] == [f"buildable[{name}]" for name in rules]
 
 
-@pytest.mark.parametrize(
+@each(
     ("days", "said"),
     [
         ({}, []),

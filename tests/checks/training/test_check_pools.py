@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from each_case import each
 from stored_plans import stored
 from worked_plan import GPU, INSTANCE, edited, edited_at, named
 
@@ -43,7 +44,7 @@ def test_figures_by_hand(plan: Plan) -> None:
     assert days(PlanPhysics(plan=plan)) == pytest.approx(pools.days_to_train)
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "change", "rules"),
     [
         ("pools.sequences.a", 2, {"shares[a]", "batch"}),
@@ -102,7 +103,7 @@ def test_sequences_are_those_of_all_micro_batches(plan: Plan) -> None:
     assert "shares[b]" not in found and "batch" in found
 
 
-@pytest.mark.parametrize(
+@each(
     ("limit", "rule", "most"),
     [
         ("deadline_days", "limits[deadline]", lambda p: p.pools.days_to_train),

@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Iterator
 
 import pytest
+from each_case import each
 from fabric_cases import cheapest, dearer, drawn_lengths, flat_price, hidden, instance, request, switch
 from fabric_graph import meets
 from tiers import more
@@ -301,7 +302,7 @@ def test_ports_slower_than_the_nic_are_refused() -> None:
     assert cheapest(instance(1, cheap), request(20)) is None
 
 
-@pytest.mark.parametrize("pin", ["leaf_up_ports", "spine_down_ports", "tiers"])
+@each("pin", ["leaf_up_ports", "spine_down_ports", "tiers"])
 def test_pin_on_tiers_rules_out_a_single_switch(pin: str) -> None:
     """One switch would do and is cheapest, but it has no uplinks, no spines and no second tier."""
     found = cheapest(instance(1, switch(16, 5000), pins={f"fabric.{pin}": 2}), request(8))

@@ -4,6 +4,7 @@ import dataclasses
 import random
 
 import pytest
+from each_case import each
 from fabric_cases import cheapest, hidden, instance, request, switch
 from test_fabric import every_design
 from tiers import more
@@ -55,7 +56,7 @@ def test_agrees_with_brute_force(seed: int) -> None:
         assert unwirable(out.design, cross_rail=True) == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("gbps", "tiers", "wan_gateways"), [(0, 1, 0), (800, 1, 1), (1600, 1, 1), (1601, 2, 1), (3200, 2, 1), (3201, 2, 2)]
 )
 def test_a_wan_gateway_that_finds_no_port_makes_another_tier(gbps: float, tiers: int, wan_gateways: int) -> None:
@@ -65,7 +66,7 @@ def test_a_wan_gateway_that_finds_no_port_makes_another_tier(gbps: float, tiers:
     assert (d.tiers, d.wan_gateways) == (tiers, wan_gateways)
 
 
-@pytest.mark.parametrize(("gbps", "room"), [(800, True), (801, False)])
+@each(("gbps", "room"), [(800, True), (801, False)])
 def test_a_wan_gateway_needs_room(gbps: float, room: bool) -> None:
     """Three GPUs on the one switch of four ports allowed leave one port; two are not there."""
     found = cheapest(instance(1, switch(4, 100_000), max_tiers=1), dataclasses.replace(request(3), wan_gbps=gbps))
@@ -80,7 +81,7 @@ def test_the_wan_gateway_is_paid() -> None:
     assert with_gateway.mw - without.mw == pytest.approx((1000 + 2 * 2 * 16) / 1e6)
 
 
-@pytest.mark.parametrize(("gbps", "spine_up"), [(4800, 1), (4801, 2), (9600, 2), (9601, None)])
+@each(("gbps", "spine_up"), [(4800, 1), (4801, 2), (9600, 2), (9601, None)])
 def test_a_wan_gateway_takes_uplinks_that_make_it_cores(gbps: float, spine_up: int | None) -> None:
     """Two spines with one uplink each join two cores, with three ports left on each; with two uplinks, four cores."""
     pins = {"tiers": 3, "leaf_down_ports": 2, "leaf_up_ports": 2, "leaf_bundle": 1, "leaf_domains_per_pod": 2}
@@ -106,8 +107,8 @@ def test_lengths_price_the_wan_gateway_as_the_bill_does() -> None:
     assert out.usd == pytest.approx(min_usd(i, dataclasses.replace(request(9), wan_gbps=2400.0)), abs=1)
 
 
-@pytest.mark.parametrize("family", ["dragonfly", "dragonfly+"])
-@pytest.mark.parametrize(("racks", "found"), [(6, True), (12, False)])
+@each("family", ["dragonfly", "dragonfly+"])
+@each(("racks", "found"), [(6, True), (12, False)])
 def test_no_medium_for_links_that_are_not_there(family: str, racks: int, found: bool) -> None:
     """One port of the wide area goes to one group; what would join it to groups out of reach is not asked for."""
     # Racks stand 1 m apart in one row, and the only cable reaches 6 m, 2 m of them up and down: groups of a third of
@@ -121,7 +122,7 @@ def test_no_medium_for_links_that_are_not_there(family: str, racks: int, found: 
         assert out.usd == pytest.approx(bill(i.network, i.network.switches[0], out.design).usd)
 
 
-@pytest.mark.parametrize(
+@each(
     ("gbps", "group", "up"), [(0, 1, 1), (1, 1, 2), (800, 1, 2), (801, 1, 3), (800, 8, 2), (1600, 8, 2), (1601, 8, 3)]
 )
 def test_the_exchange_takes_uplinks(gbps: float, group: int, up: int) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from each_case import each
 from fabric_cases import PHI, cheapest, crossings, instance, switch
 from fabric_graph import meets, survives
 from fabric_zone_cases import every_design
@@ -129,7 +130,7 @@ def of_materials(i: Instance, s: Switch, above: list[Switch], d: Design, price: 
     return float(total["usd"])
 
 
-@pytest.mark.parametrize("name", CASES)
+@each("name", CASES)
 def test_every_template_is_a_design_with_its_bill(name: str) -> None:
     """Price and power are those of the bill, ports fit, and slowdowns are counted on the order of racks."""
     i, traffic, blocks = CASES[name]
@@ -154,7 +155,7 @@ def test_every_template_is_a_design_with_its_bill(name: str) -> None:
         assert alltoall(traffic, blocks, found.stripes, d) <= PHI * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("name", ["rail", "rack", "four tiers", "media by length", "WAN gateway"])
+@each("name", ["rail", "rack", "four tiers", "media by length", "WAN gateway"])
 def test_the_whole_table_has_all_of_the_other(name: str) -> None:
     """Each template of the usual table is equalled or beaten in the whole one, whose prices and slowdowns hold too."""
     i, traffic, blocks = CASES[name]
@@ -172,7 +173,7 @@ def test_the_whole_table_has_all_of_the_other(name: str) -> None:
         assert tuple(figures[k]) == pytest.approx((found.send, found.allreduce, found.usd, found.mw))
 
 
-@pytest.mark.parametrize("name", [*CASES, "pods of some domains"])
+@each("name", [*CASES, "pods of some domains"])
 def test_power_leaves_no_cheap_template_out(name: str) -> None:
     boxes = switch(16, 1e5), switch(32, 1.5e5, planes=2)
     pods = instance(8, *boxes), SiteTraffic(stages=5, unit_racks=2, wrap=True, rails=8), 52
@@ -183,7 +184,7 @@ def test_power_leaves_no_cheap_template_out(name: str) -> None:
     assert all(beaten(x, *row) for row in zip(cheap.send, cheap.allreduce, cheap.usd, strict=True))
 
 
-@pytest.mark.parametrize("name", CASES)
+@each("name", CASES)
 def test_no_template_beats_another(name: str) -> None:
     """None is as calm, cheap and frugal as another."""
     i, traffic, blocks = CASES[name]
@@ -419,8 +420,8 @@ def test_without_a_gateway_its_traffic_is_of_no_account() -> None:
     assert np.array_equal(t.options(more, blocks).key, t.options(traffic, blocks).key)
 
 
-@pytest.mark.parametrize("families", [["rail"], ["rack"], ["dragonfly"], ["dragonfly+"]])
-@pytest.mark.parametrize(("faster", "breakout"), [(1, 1), (2, 2), (2, 1)])
+@each("families", [["rail"], ["rack"], ["dragonfly"], ["dragonfly+"]])
+@each(("faster", "breakout"), [(1, 1), (2, 2), (2, 1)])
 def test_a_full_share_holds_of_leaves_too(families: list[str], faster: int, breakout: int) -> None:
     """At a share of 1 every leaf has as much rate up as down, also where one leaf domain holds the site."""
     # A port of twice the NIC's rate, split or whole, carries two GPUs up, so as many as half the GPUs are 1:1.

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from each_case import each
 from fabric_cases import PHI, instance, switch
 
 from planner.errors import InputError
@@ -101,7 +102,7 @@ def test_a_pinned_number_of_ports_may_be_more_than_needed() -> None:
         assert {name: stated(t)[name] for name in pins} == pins
 
 
-@pytest.mark.parametrize(("racks", "several"), [(16, False), (20, False), (5, True), (3, True)])
+@each(("racks", "several"), [(16, False), (20, False), (5, True), (3, True)])
 def test_a_pinned_leaf_domain_of_any_size(racks: int, several: bool) -> None:
     """It may take more racks than there are, and need not divide them."""
     big = instance(1, switch(32, 1e5), pins={"fabric.leaf_domain_racks": racks, "fabric.leaf_up_ports": 2})
@@ -142,7 +143,7 @@ def test_an_unknown_switch_is_refused() -> None:
         built(fabrics({"fabric.cluster.switch": "none"}), site="cluster")
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "value", "reported"),
     [
         ("fabric.cluster.rails_per_pod", 0, "must be a whole number from 1"),
@@ -178,9 +179,9 @@ def test_racks_that_a_pinned_leaf_joins(family: str, wired: int) -> None:
     assert 0 in bounded
 
 
-@pytest.mark.parametrize("family", ["rail", "rack", "rail-only", "dragonfly", "dragonfly+"])
-@pytest.mark.parametrize("pins", [{}, {"fabric.leaf_domain_racks": 2}, {"fabric.leaf_down_ports": 6}])
-@pytest.mark.parametrize("tiers", [{"max_tiers": 1}, {"pins": {"fabric.tiers": 1}}])
+@each("family", ["rail", "rack", "rail-only", "dragonfly", "dragonfly+"])
+@each("pins", [{}, {"fabric.leaf_domain_racks": 2}, {"fabric.leaf_down_ports": 6}])
+@each("tiers", [{"max_tiers": 1}, {"pins": {"fabric.tiers": 1}}])
 def test_racks_that_one_tier_joins(family: str, pins: dict[str, Any], tiers: dict[str, Any]) -> None:
     """Without a tier above, a switch joins all racks: as many as the bound have a template, and no more."""
     i = fabrics(pins | tiers.get("pins", {}), families=[family], max_tiers=tiers.get("max_tiers", 3))
@@ -207,7 +208,7 @@ def test_racks_that_two_tiers_join(seed: int) -> None:
     assert [racks for racks in range(1, most + 10) if len(t.options(one, racks))][-1:] == [most] * (most > 0)
 
 
-@pytest.mark.parametrize(("pins", "most"), [({}, np.inf), ({"fabric.leaf_domain_racks": 8}, 8)])
+@each(("pins", "most"), [({}, np.inf), ({"fabric.leaf_domain_racks": 8}, 8)])
 def test_a_leaf_without_uplinks_holds_all_racks(pins: dict[str, Any], most: float) -> None:
     """Eight racks with a GPU each fill a switch of eight ports: nine have no fabric, eight have one."""
     i = fabrics(pins, families=["rail"])

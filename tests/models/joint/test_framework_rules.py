@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from each_case import each
 from joint_brute_force import Column, LayerShape, Times, Toy, toy
 from tiers import more
 
@@ -155,7 +156,7 @@ def test_a_stack_of_ones_own_has_no_rules() -> None:
     assert all(rules_of(stack).text for stack in STACKS)
 
 
-@pytest.mark.parametrize(
+@each(
     ("stack", "pins"),
     [
         ("megatron-core", {"virtual_stages": 2, "pipeline_parallel": 2, "microbatches_per_step": 3}),
@@ -194,7 +195,7 @@ EDGES = [
 ]
 
 
-@pytest.mark.parametrize(("stack", "change", "sequence", "complaint"), EDGES)
+@each(("stack", "change", "sequence", "complaint"), EDGES)
 def test_both_sides_of_each_rule(stack: str, change: dict[str, Any], sequence: int, complaint: str) -> None:
     """The checker names the one key that a framework does not run, and nothing of a layout that it runs."""
     model = Model.model_validate(

@@ -1,6 +1,7 @@
 """Layouts on a network that slows nothing: the fastest on so many racks, and the fewest racks in time."""
 
 import pytest
+from each_case import each
 from joint_brute_force import toy
 from joint_cost_brute_force import without
 from tiers import more
@@ -62,7 +63,7 @@ def test_a_wide_bracket_is_honest() -> None:
     assert wide.too_few < exact.racks <= wide.racks <= (wide.too_few + 1) * 1.5
 
 
-@pytest.mark.parametrize(
+@each(
     ("bound", "too_few"), [(0.0, 0), (0.4, 0), (1.0, 0), (1.2, 1), (4.0, 3), (4.0 + 1e-9, 3), (4.0 - 1e-9, 3), (4.3, 4)]
 )
 def test_racks_below_a_bound_are_too_few(bound: float, too_few: int) -> None:

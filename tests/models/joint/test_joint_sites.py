@@ -11,6 +11,7 @@ import angle_formulation
 import numpy as np
 import pyomo.environ as pyo
 import pytest
+from each_case import each
 from power_grids import power_case, with_years, years_case
 from site_grids import case, node, random_case
 from tiers import more
@@ -363,8 +364,8 @@ def test_no_site_holds_more_than_its_bound(seed: int) -> None:
     assert placed(i, bare(most + 1)) is None
 
 
-@pytest.mark.parametrize("head", [0.0, 0.3, 1.0, 2.5, 40.0])
-@pytest.mark.parametrize("stages", [1, 2, 3, 5, 7])
+@each("head", [0.0, 0.3, 1.0, 2.5, 40.0])
+@each("stages", [1, 2, 3, 5, 7])
 def test_the_slowest_stage_of_the_most_even_layers(stages: int, head: float) -> None:
     """Of every way to cut layers into stages of at least one, the last with the head, the slowest takes the least."""
     for layers in range(stages, 20):

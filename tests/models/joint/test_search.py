@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from each_case import each
 from joint_brute_force import toy, with_budget, with_pins
 from joint_strategies import strategies, with_rule
 from joint_toys import deeper
@@ -306,7 +307,7 @@ def test_pinned_replicas_beyond_the_batch_end_the_search_at_once() -> None:
         assert solution.status is JointStatus.INFEASIBLE and solution.counts.get("ranges nodes", 0) == 0
 
 
-@pytest.mark.parametrize(("p", "m", "v"), [(3, 60, 2), (5, 83, 3), (7, 200, 2), (2, 97, 4)])
+@each(("p", "m", "v"), [(3, 60, 2), (5, 83, 3), (7, 200, 2), (2, 97, 4)])
 def test_repeated_rounds_may_be_left_out(p: int, m: int, v: int) -> None:
     forward = (2.3, *(1.1,) * (v - 1))
     backward = (5.0, *(2.4,) * (v - 1))
@@ -377,7 +378,7 @@ def test_pinned_layers_and_packing(seed: int) -> None:
             assert pinned.plan.split.layers == tuple(pins["layout.layers_per_stage"])
 
 
-@pytest.mark.parametrize(
+@each(
     ("pins", "words"),
     [
         ({"layout.layers_per_stage": [1, 1, 9]}, "the model has"),

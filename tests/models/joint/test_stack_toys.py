@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from each_case import each
 from joint_brute_force import Plan, Toy
 from joint_proof import columns_below, require_proven_optimum
 from joint_solved import solved
@@ -71,7 +72,7 @@ def test_the_checker_enumerates_what_the_framework_has() -> None:
     assert list(columns_below(made(seed, "all"), found.days))
 
 
-@pytest.mark.parametrize(
+@each(
     ("stack", "pins", "message"),
     [
         ("no ZeRO", {"zero_stage": 3},

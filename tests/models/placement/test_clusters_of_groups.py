@@ -4,6 +4,7 @@ from collections import Counter
 
 import pytest
 from cluster_cases import best, crowded_problem, random_problem, replayed
+from each_case import each
 
 from planner.models import Options
 from planner.models.placement import proven_levels
@@ -49,7 +50,7 @@ def started(q: PlacementProblem) -> Progress:
     return Progress(packing, values, [0] * len(values))
 
 
-@pytest.mark.parametrize(("most", "written"), [(8, True), (7, False)])
+@each(("most", "written"), [(8, True), (7, False)])
 def test_a_model_is_written_down_where_its_variables_are_few(most, written, monkeypatch) -> None:
     """Holes of four sizes, each with what is left and a group of one kind: eight variables at the most."""
     monkeypatch.setattr(proven_levels, "MAX_VARIABLES", most)
@@ -57,7 +58,7 @@ def test_a_model_is_written_down_where_its_variables_are_few(most, written, monk
     assert (proven_levels._model(q, started(q), 0, Options()) is not None) == written
 
 
-@pytest.mark.parametrize(("line", "level", "runs"), [(4, 3, 2), (4, 2, 2), (4, 1, 1), (2, 3, 1), (2, 2, 2), (1, 3, 1)])
+@each(("line", "level", "runs"), [(4, 3, 2), (4, 2, 2), (4, 1, 1), (2, 3, 1), (2, 2, 2), (1, 3, 1)])
 def test_flows_by_pod_are_proven_twice_where_their_relaxation_is_tight(line: int, level: int, runs: int) -> None:
     """Two runs of HiGHS by pod but for the boundaries of several lines, one of exact CP-SAT elsewhere."""
     q = PlacementProblem(leaves=(Leaf((0,), 4, 4), Leaf((1,), 5, 5)), kinds=(Kind(2, 4),), line=line)
@@ -65,7 +66,7 @@ def test_flows_by_pod_are_proven_twice_where_their_relaxation_is_tight(line: int
     assert model is not None and len(model.runs) == runs
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "within", "across", "count"),
     [
         (2, {0: 1, 1: 1}, 2, 2),  # one line on two pods, one of two groups that cross

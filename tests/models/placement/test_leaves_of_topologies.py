@@ -4,6 +4,7 @@ import random
 from itertools import combinations
 
 import pytest
+from each_case import each
 
 from planner.cluster import Topology, TopologyBlock, TopologySwitch
 from planner.errors import InputError
@@ -91,7 +92,7 @@ def test_blocks_alone_are_leaves() -> None:
     assert [(leaf.path, leaf.blocks) for leaf in bare] == [((), (b.nodes,)) for b in blocks]
 
 
-@pytest.mark.parametrize(
+@each(
     ("topology", "said"),
     [
         (Topology(), "has no leaf with nodes"),

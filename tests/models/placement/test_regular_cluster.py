@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-import pytest
+from each_case import each
 
 from planner.models import Options
 from planner.models.placement.placement_problem import Kind, Leaf, PlacementProblem
@@ -15,7 +15,7 @@ def problem(*pods: list[int], kinds: tuple[Kind, ...] = (Kind(2, 3),)) -> Placem
     return PlacementProblem(leaves=leaves, kinds=kinds, line=3)
 
 
-@pytest.mark.parametrize(
+@each(
     ("pods", "racks", "by_pod", "order"),
     [
         (([4, 4],), 8, 2, [0, 1]),
@@ -38,8 +38,9 @@ def test_what_is_asked(pods: tuple[list[int], ...], racks: int, by_pod: int, ord
     assert (request.leaf_domain_racks, request.domains_per_pod) == (4, by_pod)
 
 
-@pytest.mark.parametrize(
-    "pods", [([4, 3, 3],), ([4, 3], [4, 3]), ([4, 4], [4], [4]), ([4, 4, 4], [4, 4], [4])], ids=str
+@each(
+    "pods",
+    [([4, 3, 3]), ([4, 3], [4, 3]), ([4, 4], [4], [4]), ([4, 4, 4], [4, 4], [4])],
 )
 def test_what_is_not_as_regular(pods: tuple[list[int], ...]) -> None:
     """Two leaves that are smaller, or two pods, are no plan's."""

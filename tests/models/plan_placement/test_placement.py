@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import cache
 
 import pytest
+from each_case import each
 
 from planner.cluster import parse
 from planner.models import Options, PlacementRequest
@@ -109,14 +110,14 @@ def test_large_sites_reach_their_bounds(seed: int) -> None:
     assert figures(p) == (p.lower_bound, p.extra_pieces_bound, p.cross_pod_bound)
 
 
-@pytest.mark.parametrize(("domain", "split"), [(128, 43), (200, 108), (208, 1), (210, 4)])
+@each(("domain", "split"), [(128, 43), (200, 108), (208, 1), (210, 4)])
 def test_published_bounds(domain: int, split: int) -> None:
     """224 groups of 103 racks on 23,200 racks: the domain's size fixes how many must split."""
     p = placed(request(23_200, 224, 103, domain, 16))
     assert (p.split, p.lower_bound) == (split, split)
 
 
-@pytest.mark.parametrize(("racks", "infeasible"), [(12, False), (11, True)])
+@each(("racks", "infeasible"), [(12, False), (11, True)])
 def test_room_at_the_edge(racks: int, infeasible: bool) -> None:
     """Three groups of four fit twelve racks; eleven are a proof that they do not, with both numbers."""
     outcome = place_stages(request(racks, 3, 4, 5, 2), Options(), site="east")

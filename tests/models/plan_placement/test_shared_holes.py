@@ -6,6 +6,7 @@ import random
 from functools import cache
 
 import pytest
+from each_case import each
 
 from planner.models.placement.shared_holes import (
     ChosenClusters,
@@ -100,7 +101,7 @@ def clusters() -> list[HoleCluster]:
     return [ends, passes, begins]
 
 
-@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+@each("order", list(itertools.permutations(range(3))))
 def test_clusters_stand_beside_the_pods_that_they_share(order: tuple[int, ...]) -> None:
     """Four domains to a pod: in pod 1 first what ends there, then what passes, then what begins; whatever the order."""
     shape = LeafDomains(racks=12 * 7, domain=7, per_pod=4, groups=3, group=5)

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from each_case import each
 from power_grids import angles, same, violations, wire, with_years, years_case
 from site_grids import ANY, OPTIONS, case, node, solved
 from splits_by_matrices import best_split
@@ -61,7 +62,7 @@ def dry(mode: str, **rules: Any) -> Instance:
     return with_years(instance, mode, year, curtailment_usd_per_mwh=500)
 
 
-@pytest.mark.parametrize(
+@each(
     ("rules", "most", "least"),
     [({}, 10, 6), ({"n1": "margin", "n1_margin": 0.5}, 7, 3), ({"n1": "node"}, 7, 3), ({"n1": "full"}, 7, 3)],
 )
@@ -77,9 +78,7 @@ def test_a_plant_out_leaves_what_the_circuits_carry(rules: dict[str, Any], most:
     assert violations(dry("robust", **rules), robust) == violations(dry("expected", **rules), expected) == []
 
 
-@pytest.mark.parametrize(
-    ("rules", "name"), [({}, "rating[E0-E1] in dry"), ({"n1": "full"}, "security[E0-E1,E0-E1] in dry")]
-)
+@each(("rules", "name"), [({}, "rating[E0-E1] in dry"), ({"n1": "full"}, "security[E0-E1,E0-E1] in dry")])
 def test_the_year_is_named_that_stops_the_next_module(rules: dict[str, Any], name: str) -> None:
     """In the grid's own year there is room; the corridor of the dry one has none, and the site's plants are out."""
     (found,) = largest_loads(dry("robust", **rules), ANY, OPTIONS)

@@ -6,6 +6,7 @@ import angle_formulation
 import pyomo.environ as pyo
 import pytest
 from best_splits import split
+from each_case import each
 from power_grids import changed, power_case, wire, with_years
 from site_grids import OPTIONS, case, line, node, placed_splits, random_case
 
@@ -107,7 +108,7 @@ def test_nothing_is_forced_without_time_or_a_split() -> None:
     assert not list(sites.forced_open(i, SitesRequest(racks=999), OPTIONS, ["E0"], Deadline()))
 
 
-@pytest.mark.parametrize(
+@each(
     ("area", "rating", "spare", "headroom", "names"),
     # E0 has 2 MW of plants and two modules; E1 has plants of its own that feed it over one line.
     [
@@ -227,7 +228,7 @@ def fed(
     return instance, SitesRequest(racks=9)
 
 
-@pytest.mark.parametrize(
+@each(
     ("lines", "rules", "expected"),
     [
         ([wire("E0", "E1", rating_mw=4.0)], {}, {"rating[E0-E1]": 1.0}),
@@ -252,7 +253,7 @@ def test_the_price_of_a_limit_in_one_year_names_the_year() -> None:
     assert found == {"generation[E0] in dry": pytest.approx(RACK), "generation[E1] in dry": pytest.approx(RACK)}
 
 
-@pytest.mark.parametrize(
+@each(
     ("rule", "sentence"),
     [
         ("rating[a-b]", "the rating of a-b"),

@@ -6,6 +6,7 @@ from typing import Any
 import bench_sites
 import pyomo.environ as pyo
 import pytest
+from each_case import each
 from power_grids import Value, angles, changed, loaded_case, power_case, same, violations, wire
 from site_grids import ANY, OPTIONS, case, node, solved
 from tiers import more
@@ -127,7 +128,7 @@ FED: list[tuple[int, tuple[dict[str, Any], ...], dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("most", "lines", "rules"), FED)
+@each(("most", "lines", "rules"), FED)
 def test_racks_that_lines_feed(most: int, lines: tuple[dict[str, Any], ...], rules: dict[str, Any]) -> None:
     """Flows share themselves by reactance, a margin is kept back, and outages leave what is left."""
     assert fed(*lines, **rules) == most
@@ -148,7 +149,7 @@ def test_load_behind_a_single_line_goes_dark_and_does_not_forbid_sites_elsewhere
     assert violations(instance, plan) == []
 
 
-@pytest.mark.parametrize(("unit", "most"), [(0.0, 8), (2.0, 6), (None, 4)])
+@each(("unit", "most"), [(0.0, 8), (2.0, 6), (None, 4)])
 def test_units(unit: float | None, most: int) -> None:
     """Two plants of 4 MW lose a unit of 2, which the others make up for; without units named, the whole plant."""
     nodes = (
@@ -193,7 +194,7 @@ def test_the_space_tells_rounds_cuts_and_outages() -> None:
     assert {"rounds", "rating_cuts", "outage_cuts"} <= set(plan.certificate.space)
 
 
-@pytest.mark.parametrize(
+@each(
     ("changes", "rules", "name"),
     [
         ({"rating_mw": 3.0}, {}, "rating[E0-E1]"),
@@ -231,7 +232,7 @@ def test_the_rule_that_shuts_a_split_out_is_named() -> None:
     assert not infeasible(gather(instance, ANY), frozenset(RULES) - {"security"}, OPTIONS)
 
 
-@pytest.mark.parametrize(
+@each(
     ("rules", "lines", "path"),
     [
         (
@@ -278,7 +279,7 @@ def test_a_flow_against_the_reactances_is_found() -> None:
 # The measurement
 
 
-@pytest.mark.parametrize(
+@each(
     ("seconds", "infeasible", "reason"),
     [(5.1, False, "no plan within 5 s"), (1.0, False, "no plan: SolveError after 1.0 s"), (1.0, True, "infeasible")],
 )

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from best_splits import split
+from each_case import each
 from site_grids import ANY, OPTIONS, case, line, node
 from worked_plan import instance_with
 
@@ -48,8 +49,8 @@ def test_labels_are_those_of_reports() -> None:
     assert RULES["budget"].label(None) == "budget"
 
 
-@pytest.mark.parametrize(("mw", "racks"), [(4.0, 4), (3.999, 3)])
-@pytest.mark.parametrize("model", ["dc", "transport"])
+@each(("mw", "racks"), [(4.0, 4), (3.999, 3)])
+@each("model", ["dc", "transport"])
 def test_import_share_of_a_site_without_plants(model: str, mw: float, racks: int) -> None:
     """A site without plants imports all that it draws: the circuit that is left must carry it, under dc too."""
     nodes = node("E0", generation_mw=0.0), node("E1", site=False)
@@ -188,7 +189,7 @@ SENTENCES: list[tuple[str, dict[str, Any], int | None, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("rule", "changes", "racks", "words"), SENTENCES)
+@each(("rule", "changes", "racks", "words"), SENTENCES)
 def test_the_sentence_of_a_rule(rule: str, changes: dict[str, Any], racks: int | None, words: str) -> None:
     """It has every number of its limit, by hand from the instance; a bar is its end."""
     said = RULES[rule].sentence(gather(questions(**changes), SitesRequest(racks=racks)))

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from best_splits import split
+from each_case import each
 from site_grids import ANY, OPTIONS, case, line, node, placed_splits, racks, random_case
 from stored_plans import stored
 from worked_plan import named
@@ -143,7 +144,7 @@ def test_an_expected_split_may_run_less_in_a_dry_year() -> None:
     assert planned(dry("expected")).certificate.objective == pytest.approx(0.75 * own + 0.25 * year)
 
 
-@pytest.mark.parametrize(
+@each(
     ("own", "year", "weight", "chosen"),
     [((40, 42), (40, 30), 0.1, "E"), ((40, 42), (40, 30), 0.5, "W"), ((40, 45), (60, 52), 0.5, "W"),
      ((40, 45), (60, 52), 0.3, "E"), ((50, 20), (50, 90), 0.4, "W"), ((50, 20), (50, 90), 0.6, "E")],

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from best_splits import split
+from each_case import each
 from site_grids import ANY, OPTIONS, best, case, line, node, racks, random_case, solved
 from tiers import more
 
@@ -143,13 +144,13 @@ EDGES = [
 ]
 
 
-@pytest.mark.parametrize(("instance", "request_", "most"), EDGES)
+@each(("instance", "request_", "most"), EDGES)
 def test_racks_at_the_edge_of_a_rule(instance: Instance, request_: SitesRequest, most: int) -> None:
     """A figure holds as many racks as it must, a little less one rack fewer."""
     assert racks(instance, request_) == most
 
 
-@pytest.mark.parametrize(("rating", "most"), [(1.0, 6), (2.0, 8), (5.0, 8)])
+@each(("rating", "most"), [(1.0, 6), (2.0, 8), (5.0, 8)])
 def test_interconnect_loses_the_largest_circuit_built_or_not(rating: float, most: int) -> None:
     """A new circuit larger than the existing one (2 MW) is the one to lose: it adds no more than the existing one."""
     rules = rule("interconnect", reading="capacity_n1")
@@ -171,7 +172,7 @@ def exchange_of(waves: float, rtt_ms: float) -> SitesRequest:
     )
 
 
-@pytest.mark.parametrize(("waves", "most"), [(6.0, 20), (6.01, 10)])
+@each(("waves", "most"), [(6.0, 20), (6.01, 10)])
 def test_wan_capacity(waves: float, most: int) -> None:
     """Six wavelengths are lit on two pairs of three; a seventh cannot be leased, so one site remains."""
     instance = case(E0, W0, wan={"headroom_factor": 1.0, "max_wavelengths_per_pair": 3, "max_fibre_pairs": 2})
@@ -192,7 +193,7 @@ def test_wan_need_grows_with_the_number_of_sites() -> None:
         assert racks(instance, exchange_of(3.0, gather(instance, ANY).rtt_ms(("E0", "E2")))) == expected
 
 
-@pytest.mark.parametrize(
+@each(
     ("pins", "planned"),
     [
         ({"sites.racks": 7}, {7}),
@@ -208,9 +209,7 @@ def test_a_pin_is_kept(pins: dict[str, int], planned: set[int]) -> None:
     assert sum(got) == 7 if pins == {"sites.racks": 7} else got == planned
 
 
-@pytest.mark.parametrize(
-    "pins", [{"sites.racks.E9": 1}, {"sites.sites": 1}, {"sites.racks": 0}, {"sites.max_sites": "2"}]
-)
+@each("pins", [{"sites.racks.E9": 1}, {"sites.sites": 1}, {"sites.racks": 0}, {"sites.max_sites": "2"}])
 def test_pins_that_mean_nothing_are_named(pins: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=next(iter(pins)).replace(".", r"\.")):
         solved(case(E0, pins=pins))
@@ -277,7 +276,7 @@ CONFLICTS = [
 ]
 
 
-@pytest.mark.parametrize(("instance", "request_", "rules", "number"), CONFLICTS)
+@each(("instance", "request_", "rules", "number"), CONFLICTS)
 def test_conflicts_in_the_users_terms(instance: Instance, request_: SitesRequest, rules: str, number: str) -> None:
     found = conflict(instance, request_, OPTIONS)
     assert found is not None and set(found.rules) == set(rules.split()), found

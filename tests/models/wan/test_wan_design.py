@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from each_case import each
 from wan_graphs import asked, cheapest, edge, fibre, random_case
 
 from planner.instance.instance import Instance
@@ -44,7 +45,7 @@ def test_agrees_with_every_choice_of_routes(seed: int) -> None:
         assert cost(outcome) == pytest.approx(expected, rel=1e-9)
 
 
-@pytest.mark.parametrize(("ends", "shared"), [(("n2", "n2"), {"E0 - W0": ("n2",)}), (("n2", "n3"), {})])
+@each(("ends", "shared"), [(("n2", "n2"), {"E0 - W0": ("n2",)}), (("n2", "n3"), {})])
 def test_a_node_on_a_route_and_its_backup_is_named(ends: tuple[str, str], shared: dict[str, tuple[str, ...]]) -> None:
     """Two routes of different edges survive a cut; where both pass one node the plan and its summary say so."""
     edges = [edge("n0", ends[0], 500, id="a"), edge(ends[0], "n4", 600, id="b")]
@@ -54,7 +55,7 @@ def test_a_node_on_a_route_and_its_backup_is_named(ends: tuple[str, str], shared
     assert ("E0 - W0 at n2" in sites_and_fabric._survives(plan)) == bool(shared)
 
 
-@pytest.mark.parametrize("protection", ["none", "one_cut"])
+@each("protection", ["none", "one_cut"])
 def test_the_split_prices_all_the_fibre_that_a_link_lights(protection: str) -> None:
     """Of two sites the split's price of a link is that of the design's spans, and not of one at the great circle."""
     edges = [edge("n0", "n2", 1500), edge("n2", "n4", 1600), edge("n0", "n3", 2700), edge("n3", "n4", 800)]
@@ -100,7 +101,7 @@ def test_what_is_missing_is_named() -> None:
     assert "E0-n1: 191.279 Gbps missing beyond its 1 fibre pair(s), for sync[E0,W0]" in out.detail
 
 
-@pytest.mark.parametrize(
+@each(
     ("edges", "window", "said"),
     [
         ([], 0.2, "no fibre route"),

@@ -4,7 +4,7 @@ import dataclasses
 import math
 
 import numpy as np
-import pytest
+from each_case import each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -137,7 +137,7 @@ def test_one_port_fewer_is_refused(d: Design) -> None:
             assert unwirable(fewer, cross_rail=True)
 
 
-@pytest.mark.parametrize(
+@each(
     ("used", "share", "failure", "shortage", "spare"),
     [
         (100, 0.0, 0.0, 0.01, 0),
@@ -224,7 +224,7 @@ def test_floor_is_nearly_square() -> None:
     assert middle.tolist() == [[9.5, 2.0], [2.0, 4.0]]
 
 
-@pytest.mark.parametrize(("first", "after", "middle"), [(0, 1, 0.0), (0, 3, 1.0), (2, 9, 2.5)])
+@each(("first", "after", "middle"), [(0, 1, 0.0), (0, 3, 1.0), (2, 9, 2.5)])
 def test_middle_is_cut_at_the_last_rack(first: int, after: int, middle: float) -> None:
     """The last run of racks may be part full."""
     places = Places(Floor(rack_pitch_m=1, racks_per_row=10), 4)

@@ -6,7 +6,7 @@ import itertools
 import math
 
 import numpy as np
-import pytest
+from each_case import each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -65,7 +65,7 @@ def counted(d: Design) -> Count:
 
 # Kim et al. 2008: figure 5 (p = h = 2, a = 4, 72 endpoints), and section 3.1's 64-port routers (balanced a = 2p = 2h: p
 # + a + h - 1 = 63).
-@pytest.mark.parametrize(("p", "a", "h", "groups", "endpoints"), [(2, 4, 2, 9, 72), (16, 32, 16, 513, 262_656)])
+@each(("p", "a", "h", "groups", "endpoints"), [(2, 4, 2, 9, 72), (16, 32, 16, 513, 262_656)])
 def test_published_dragonflies(p: int, a: int, h: int, groups: int, endpoints: int) -> None:
     """The largest dragonfly has g = a·h + 1 groups and N = a·p·g endpoints; one more group finds no port."""
     assert (groups, endpoints) == (a * h + 1, a * p * (a * h + 1))
@@ -177,7 +177,7 @@ def test_a_wan_gateway_is_spread(d: Dragonfly) -> None:
     assert all(np.ptp(at[group == g]) <= 1 for g in range(d.networks * d.pods))
 
 
-@pytest.mark.parametrize(
+@each(
     ("kind", "side", "most", "said"),
     [
         (Dragonfly, {"domains_per_pod": 2}, 12, "leaf ports: 6 taken + 3 of the WAN gateway > 8 ports"),

@@ -3,6 +3,7 @@
 import dataclasses
 
 import pytest
+from each_case import each
 
 from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus, part_sizes, router_share, unevenness
 from planner.physics.network.topology import unwirable
@@ -14,7 +15,7 @@ SIDE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@each(
     ("choices", "leaf_exit", "pod_exit"),
     [
         # A bundle of 4 is half for what a router sends and half for what it gets; two groups share 5 links.
@@ -65,7 +66,7 @@ def test_places_of_switches() -> None:
     assert [plus.racks_around(t) for t in ("gpu", "leaf", "spine", "wan-gateway")] == [1, 2, 6, 12]
 
 
-@pytest.mark.parametrize(
+@each(
     ("up", "links", "valiant", "leaf_exit", "pod_exit"),
     [
         # Two bundles of 4 to two spines: five links between two groups, of which four are whole shares of two spines.
@@ -98,7 +99,7 @@ def test_shares_of_a_bundle() -> None:
     assert unevenness(4, 8) == 1 + 3 / 8
 
 
-@pytest.mark.parametrize(
+@each(
     ("kind", "choices", "said"),
     [
         (Dragonfly, {"rails_per_pod": 0}, "group: 0 rails, 3 domains, bundles of 4; at least 1 of each"),

@@ -4,6 +4,7 @@ import itertools
 import random
 
 import pytest
+from each_case import each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -90,7 +91,7 @@ def test_virtual_stages_close_the_circle() -> None:
     assert share_leaving([[0, 1], [2, 3]], 4, wrap=True) == 0.0
 
 
-@pytest.mark.parametrize("stages", [[], [[]], [[], []], [[1, 2]]])
+@each("stages", [[], [[]], [[], []], [[1, 2]]])
 def test_nothing_crosses_where_nothing_can(stages: list[list[int]]) -> None:
     """No stage, empty stages and one whole stage cross nothing."""
     found = locality(stages, leaf_domain_racks=5, domains_per_pod=1, wrap=True)
@@ -99,19 +100,19 @@ def test_nothing_crosses_where_nothing_can(stages: list[list[int]]) -> None:
     assert found.stage_in == (float(any(stages)), float(any(stages)), 0.0)
 
 
-@pytest.mark.parametrize(("block", "share"), [(1, 1 / 3), (2, 2 / 3), (4, 2 / 3), (8, 1.0)])
+@each(("block", "share"), [(1, 1 / 3), (2, 2 / 3), (4, 2 / 3), (8, 1.0)])
 def test_share_of_a_stage_that_stands_together(block: int, share: float) -> None:
     """Of racks 1, 4 and 5 two stand in one block of two or of four, and all three in one of eight."""
     assert stage_share([[0], [1, 4, 5]][1:], block) == share
 
 
-@pytest.mark.parametrize(("domain", "bound"), [(128, 43), (200, 108), (208, 1), (210, 4)])
+@each(("domain", "bound"), [(128, 43), (200, 108), (208, 1), (210, 4)])
 def test_published_bounds(domain: int, bound: int) -> None:
     """224 groups of 103 racks on 23,200 racks."""
     assert lower_bound_split(domain_racks(23_200, domain), 224, 103) == bound
 
 
-@pytest.mark.parametrize(("racks", "free"), [(0, []), (9, [9]), (10, [10]), (11, [10, 1]), (30, [10, 10, 10])])
+@each(("racks", "free"), [(0, []), (9, [9]), (10, [10]), (11, [10, 1]), (30, [10, 10, 10])])
 def test_domains_fill_in_order(racks: int, free: list[int]) -> None:
     assert domain_racks(racks, 10) == free
 
@@ -121,7 +122,7 @@ def test_absurd_rack_numbers_are_counted_too() -> None:
     assert share_leaving([[0], [10**15]], 4, wrap=False) == 0.25
 
 
-@pytest.mark.parametrize(
+@each(
     ("stages", "group", "share"),
     [
         ([[0, 1, 2, 3]], 1, 0.0),  # experts within a rack
@@ -147,7 +148,7 @@ def test_exchange_bound_holds(sizes: list[int], group: int, block: int) -> None:
     assert exchange_leaving(stages, block, group) * block <= exchange_bound(pieces, block, group) + 1e-9
 
 
-@pytest.mark.parametrize(
+@each(
     ("mesh", "free", "blocks", "wrap", "pairs"),
     [
         # Two racks a block: both of one pipeline and their two rings leave, or both of one ring, whose flows leave.
@@ -169,8 +170,8 @@ def test_what_leaves_the_worst_block_at_the_least(mesh, free, blocks, wrap, pair
     assert min_crossings(*mesh, max_free=free, blocks=blocks, wrap=wrap) == pairs
 
 
-@pytest.mark.parametrize("wrap", [False, True])
-@pytest.mark.parametrize(
+@each("wrap", [False, True])
+@each(
     ("mesh", "rooms"),
     [((2, 3), (2, 2, 2)), ((3, 2), (3, 3)), ((2, 2), (2, 1, 1)), ((3, 2), (4, 2)), ((1, 4), (2, 2)), ((4, 1), (3, 3))],
 )

@@ -4,6 +4,7 @@ import dataclasses
 from typing import Any
 
 import pytest
+from each_case import each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_cabling import wirable
@@ -90,7 +91,7 @@ def cut(n: int) -> tuple[tuple[int, int, int], ...]:
     return (*TREE[: n - 1], (TREE[n - 1][0], 0, 0))
 
 
-@pytest.mark.parametrize("tiers", [1, 2, 3, 4])
+@each("tiers", [1, 2, 3, 4])
 def test_trees_without_a_fault(tiers: int) -> None:
     """One to four tiers, zones under super-spines only, the most lanes and WAN ports; one switch has no pods."""
     zone, pod = ZONE if tiers == 4 else {}, {"rails_per_pod": 0, "leaf_domains_per_pod": 0} if tiers == 1 else POD
@@ -99,7 +100,7 @@ def test_trees_without_a_fault(tiers: int) -> None:
     assert design_fault(fabric(*cut(tiers), **zone | pod, **most), 1) is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("f", "racks", "said"),
     [
         (fabric(*cut(3)), 0, "0 racks and 1 lanes"),

@@ -7,6 +7,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from each_case import each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_cabling import wirable
@@ -127,8 +128,8 @@ def test_no_fabric_costs_less_than_its_least_links(d: Design, media: tuple) -> N
     assert found.mw >= d.endpoint_links * min_endpoint_mw(n, s) * (1 - 1e-9)
 
 
-@pytest.mark.parametrize("factor", [0.25, 4.0])
-@pytest.mark.parametrize("media", [(), (COPPER,), (COPPER, ACTIVE), (LONG,)])
+@each("factor", [0.25, 4.0])
+@each("media", [(), (COPPER,), (COPPER, ACTIVE), (LONG,)])
 def test_the_least_of_a_link_is_met_by_a_full_switch(media: tuple, factor: float) -> None:
     """One rack on one switch that has no port to spare costs the least for each GPU, split or not."""
     # By hand, flat, with split ports at a quarter: 1.5·0.25·(11 + 101 + 19·5) + (7001 + 1013·5)/(8·4) dollars and

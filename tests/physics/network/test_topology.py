@@ -4,8 +4,8 @@ import dataclasses
 import math
 
 import networkx as nx
-import pytest
 from closed_forms import fat_tree_endpoints, fat_tree_links, fat_tree_switches, relaxed_tiers, tree_reach
+from each_case import each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,8 +31,9 @@ TWO_TIERS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("source", "nodes", "rails", "bundle", "leaves", "spines", "links"), TWO_TIERS, ids=[row[0] for row in TWO_TIERS]
+@each(
+    ("source", "nodes", "rails", "bundle", "leaves", "spines", "links"),
+    TWO_TIERS,
 )
 def test_published_two_tier_counts(source, nodes, rails, bundle, leaves, spines, links):
     """Published designs of 64-port switches are reproduced switch by switch and cable by cable."""
@@ -59,10 +60,9 @@ THREE_TIERS = [
 ]
 
 
-@pytest.mark.parametrize(
+@each(
     ("source", "nodes", "rails", "domains", "bundle", "leaves", "spines", "cores"),
     THREE_TIERS,
-    ids=[row[0] for row in THREE_TIERS],
 )
 def test_published_three_tier_counts(source, nodes, rails, domains, bundle, leaves, spines, cores):
     d = three_tiers(nodes, rails, domains, bundle)
@@ -77,7 +77,7 @@ def test_h100_bom_sums() -> None:
     assert three_tiers(4096, 8, 4, 2).switches == fat_tree_switches(32768, 64, 3) == 2560
 
 
-@pytest.mark.parametrize("gpus", [131072, 262144])
+@each("gpus", [131072, 262144])
 def test_h100_bom_rows_beyond_three_tiers_are_refused(gpus: int) -> None:
     """The BOM's 5N/k for 131,072 and 262,144 GPUs would need more core ports than a tree of 64-port switches has."""
     assert gpus > fat_tree_endpoints(64, 3) == 65536
@@ -85,7 +85,7 @@ def test_h100_bom_rows_beyond_three_tiers_are_refused(gpus: int) -> None:
     assert bad == [f"core ports: {gpus // 1024} pods x 1 links > 64 ports"]
 
 
-@pytest.mark.parametrize(("ports", "tiers", "endpoints"), [(8, 1, 8), (7, 1, 6), (7, 2, 18), (5, 3, 16)])
+@each(("ports", "tiers", "endpoints"), [(8, 1, 8), (7, 1, 6), (7, 2, 18), (5, 3, 16)])
 def test_an_odd_port_is_of_no_use_in_a_full_tree(ports: int, tiers: int, endpoints: int) -> None:
     """As many links up as down leave one port of an odd number free: seven ports reach 2·3² endpoints, five 2·2³."""
     assert fat_tree_endpoints(ports, tiers) == endpoints
@@ -220,7 +220,7 @@ def test_good_design_is_wirable_at_every_edge() -> None:
     assert GOOD.leaf_down + GOOD.leaf_up == GOOD.spine_down + GOOD.spine_up == GOOD.pods * GOOD.spine_bundle == 8
 
 
-@pytest.mark.parametrize(
+@each(
     ("values", "rule"),
     [
         ({"leaf_down": 5}, "leaf ports: 5 down + 4 up > 8 ports"),
@@ -273,7 +273,7 @@ def test_four_tiers_are_wirable_at_every_edge() -> None:
     assert d.core_down + d.core_up == d.zones * d.core_bundle == 8
 
 
-@pytest.mark.parametrize("ports", [2, 4, 6, 8])
+@each("ports", [2, 4, 6, 8])
 def test_four_tiers_of_a_k_ary_tree(ports: int) -> None:
     """The full tree of 2·(k/2)^4 endpoints has the switches and links that the closed forms say."""
     half = ports // 2

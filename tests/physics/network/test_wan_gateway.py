@@ -2,7 +2,7 @@
 
 import dataclasses
 
-import pytest
+from each_case import each
 
 from planner.instance.network import Network, Wan
 from planner.physics.network.fabric_designs import lay
@@ -27,7 +27,7 @@ THREE = Design(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@each(
     ("gbps", "networks", "ports"),
     [
         (0, 1, 0),
@@ -61,7 +61,7 @@ def test_links_add_up_at_their_ends() -> None:
     assert [wan_gbps(Wan(), links, None, s) for s in ("a", "b", "c", "d")] == [1200, 1600, 2000, 0]
 
 
-@pytest.mark.parametrize(("backup", "gbps"), [(None, 800), (500, 800), (501, 1200)])
+@each(("backup", "gbps"), [(None, 800), (500, 800), (501, 1200)])
 def test_a_design_brings_the_larger_of_route_and_backup(backup: float | None, gbps: float) -> None:
     """Routes of 300 and 200 Gbps, the second backed by more."""
     # Whole wavelengths of 400 Gbps, and nothing of what passes by.
@@ -78,16 +78,14 @@ def test_a_design_brings_the_larger_of_route_and_backup(backup: float | None, gb
     assert wan_gbps(Wan(wavelength_gbps=400), (link("a", "b", 9999),), design, "a") == gbps
 
 
-@pytest.mark.parametrize(
-    ("ports", "switches", "side"), [(0, 0, 0), (1, 1, 1), (4, 1, 4), (5, 2, 3), (8, 2, 4), (9, 3, 3)]
-)
+@each(("ports", "switches", "side"), [(0, 0, 0), (1, 1, 1), (4, 1, 4), (5, 2, 3), (8, 2, 4), (9, 3, 3)])
 def test_half_of_a_box_faces_the_wide_area(ports: int, switches: int, side: int) -> None:
     """A switch of 8 ports takes 4 and sends 4 up; the fifth needs a second switch, and the two share them."""
     d = dataclasses.replace(TWO, wan_ports=ports, lanes=2)
     assert (d.wan_gateways, d.wan_gateway_side, d.wan_gateway_links) == (2 * switches, side, 2 * ports)
 
 
-@pytest.mark.parametrize(
+@each(
     ("design", "most", "said"),
     [
         (TWO, 10, "spine ports: 3 taken + 6 of the WAN gateway > 8 ports"),
@@ -135,7 +133,7 @@ def test_a_design_was_asked_for_the_headroom_too() -> None:
     assert exchange_gbps(Wan(headroom_factor=2.0), (), design, "a", {"a", "b"}, (1e9, 1.0)) == 15
 
 
-@pytest.mark.parametrize(
+@each(
     ("design", "leaf", "pod"),
     [
         (Design(ports=8, rails=1, racks=5, leaf_down=5), 1.0, 1.0),  # one switch: nothing below the WAN gateway
@@ -150,9 +148,7 @@ def test_what_the_exchange_leaves(design: Design, leaf: float, pod: float) -> No
     assert free_uplinks(design, 800.0, 800.0, 0.5, 1.0) == FreeUplinks(leaf, pod)
 
 
-@pytest.mark.parametrize(
-    ("rails", "domains", "zone"), [(1, 2, 1 - 0.25 * 0.5 / 8), (2, 2, 1 - 0.5 * 0.5 / 8), (4, 2, 1 - 1.0 * 0.5 / 8)]
-)
+@each(("rails", "domains", "zone"), [(1, 2, 1 - 0.25 * 0.5 / 8), (2, 2, 1 - 0.5 * 0.5 / 8), (4, 2, 1 - 1.0 * 0.5 / 8)])
 def test_what_the_exchange_leaves_of_a_zone(rails: int, domains: int, zone: float) -> None:
     """By hand: half a stage's racks in one zone, whose two positions of spines have two cores each of two uplinks."""
     # Four rails share the rate.
@@ -174,7 +170,7 @@ def test_rails_beyond_those_there_are_send_nothing() -> None:
     assert free_uplinks(d, 800.0, 800.0, 0.0, 0.0, 1.0).zone == 1 - 1.0 / 4
 
 
-@pytest.mark.parametrize(
+@each(
     ("free", "send", "allreduce"),
     [(FreeUplinks(), 2.0, 1.0), (FreeUplinks(0.5), 4.0, 1.5), (FreeUplinks(0.0), float("inf"), float("inf"))],
 )

@@ -4,6 +4,7 @@ import math
 from itertools import pairwise, permutations
 
 import pytest
+from each_case import each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -40,7 +41,7 @@ def replayed_ring(order: tuple[str, ...], size: float, gbps: float) -> float:
     return clock
 
 
-@pytest.mark.parametrize("sites", [SITES[:2], SITES[:3], SITES])
+@each("sites", [SITES[:2], SITES[:3], SITES])
 def test_a_ring_takes_the_time_of_its_steps(sites: tuple[str, ...]) -> None:
     """After 2·(n-1) steps every site has every part of all, and the clock shows what the formula says."""
     form = ring(sites, 1e10, rtt)
@@ -63,13 +64,13 @@ def test_times_by_hand() -> None:
     assert seconds(root, WAN, 100.0, rtt) == pytest.approx(2 * 0.8 + 0.038)
 
 
-@pytest.mark.parametrize("groups", [[], [["a", "b", "c"]], [["a"], ["b"]], [["a", "b"], ["c"]]])
+@each("groups", [[], [["a", "b", "c"]], [["a"], ["b"]], [["a", "b"], ["c"]]])
 def test_unequal_groups_have_no_two_levels(groups: list[list[str]]) -> None:
     """Parts change hands between equal positions: there must be two groups, and as many in each."""
     assert hierarchical(groups, 1.0, rtt) is None
 
 
-@pytest.mark.parametrize(("window", "name"), [(0.079, "tree"), (0.081, "ring")])
+@each(("window", "name"), [(0.079, "tree"), (0.081, "ring")])
 def test_tight_windows_go_by_tree_and_wide_ones_by_ring(window: float, name: str) -> None:
     """Three sites 20 ms apart: 2·S in T - 20 ms against 4/3·S in T - 40 ms are the same rate at 80 ms."""
     assert fibre.choose_form(WAN, forms({"x": SITES[:3]}, 1e9, even), window, even).name == name
@@ -161,7 +162,7 @@ def test_a_window_that_the_waits_fill_is_shared_by_them() -> None:
     assert {x.window_seconds for x in sync_demands(at_once, ring(SITES, 1e9, rtt), 0.0, rtt)} == {0.0}
 
 
-@pytest.mark.parametrize(
+@each(
     ("gbps", "ms", "expected"),
     [(None, 40.0, 7.0), (0.0, 40.0, 7.0), (100.0, None, 8e9 * 1.5 / 1e11), (100.0, 40.0, 8e9 * 1.5 / 1e11 + 3 * 0.04)],
 )

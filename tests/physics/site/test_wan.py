@@ -3,6 +3,7 @@
 import math
 
 import pytest
+from each_case import each
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -39,7 +40,7 @@ def test_distance_is_symmetric_and_bounded(a: float, b: float, c: float, d: floa
     assert wan.great_circle_km(a, b, a, b) == 0
 
 
-@pytest.mark.parametrize(("sites", "share"), [(1, 0.0), (2, 1.0), (3, 4 / 3), (4, 1.5)])
+@each(("sites", "share"), [(1, 0.0), (2, 1.0), (3, 4 / 3), (4, 1.5)])
 def test_exchange_bytes(sites: int, share: float) -> None:
     """Two sites send all of a gradient each way, four 1.5 of it."""
     assert wan.exchange_bytes(1e9, sites) == pytest.approx(share * 1e9)
@@ -60,7 +61,7 @@ def test_need_is_infinite_where_the_wait_fills_the_window() -> None:
     assert math.isfinite(wan.exchange_need_gbps(WAN, 1e9, 0.0625, 62.4))
 
 
-@pytest.mark.parametrize(("waves", "pairs"), [(0, 0), (1, 1), (96, 1), (97, 2)])
+@each(("waves", "pairs"), [(0, 0), (1, 1), (96, 1), (97, 2)])
 def test_fibre_pairs(waves: int, pairs: int) -> None:
     """96 wavelengths fit one pair, the 97th takes another."""
     assert wan.fibre_pairs(WAN, waves) == pairs
@@ -126,9 +127,7 @@ def test_places_are_open_sites_and_nodes_that_traffic_names() -> None:
     assert fibre.places_of(graph.model_copy(update={"fibre_edges": ()}), SITES) == SITES
 
 
-@pytest.mark.parametrize(
-    ("asked", "name"), [("ring", "ring"), ("tree", "tree"), ("auto", "tree"), ("hierarchical", "tree")]
-)
+@each(("asked", "name"), [("ring", "ring"), ("tree", "tree"), ("auto", "tree"), ("hierarchical", "tree")])
 def test_the_form_named_or_the_fastest(asked: str, name: str) -> None:
     """Three sites 20 ms apart in 79 ms go fastest by tree, and cannot take two levels; a ring is named."""
     offered = forms({"x": ["a", "b", "c"]}, 1e9, rtt)

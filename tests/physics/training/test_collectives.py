@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from each_case import each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -53,7 +54,7 @@ def _sent(inside: int, racks: int) -> tuple[float, float]:
     return near, sum(each for rack, _ in ranks if rack != 0)
 
 
-@pytest.mark.parametrize(("inside", "racks"), [(1, 1), (2, 1), (1, 3), (4, 2), (8, 4)])
+@each(("inside", "racks"), [(1, 1), (2, 1), (1, 3), (4, 2), (8, 4)])
 def test_all_to_all_counts_every_message(inside: int, racks: int) -> None:
     """The busier level sets the time: what goes to ranks of the same rack inside, all else over the NIC."""
     near, far = _sent(inside, racks)

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from each_case import each
 from training_toys import accelerator, layout, machine_of, precision_of, shape
 
 from planner.instance.workload import Experts, LatentAttention, Model
@@ -46,7 +47,7 @@ SBH = S * 6144  # of GPT 22B at b = 1
 AS_H = 64 * S / 6144
 
 
-@pytest.mark.parametrize(
+@each(
     ("t", "recompute", "sp", "factor"),
     [
         (1, "none", False, 34 + 5 * AS_H),
@@ -77,7 +78,7 @@ def test_elements_of_grouped_queries_and_a_gate() -> None:
     assert memory.activation_elements(m) == (32_768, 18_432 + 86_016)
 
 
-@pytest.mark.parametrize(("model", "b", "p", "v", "m", "state", "none", "selective"), FIGURE_1)
+@each(("model", "b", "p", "v", "m", "state", "none", "selective"), FIGURE_1)
 def test_figure_1_of_korthikanti(model, b, p, v, m, state, none, selective) -> None:
     layers = model.layers // p
     flying = schedule.chunks_in_flight("1f1b", 0, p, v, m) * layers / v
@@ -87,16 +88,15 @@ def test_figure_1_of_korthikanti(model, b, p, v, m, state, none, selective) -> N
     assert size / GIB == pytest.approx(state, rel=1e-9)
 
 
-@pytest.mark.parametrize(("zero", "bytes_per_parameter"), [(0, 18), (1, 2 + 4 + 3), (2, 2 + 1 + 3), (3, 0.5 + 1 + 3)])
+@each(("zero", "bytes_per_parameter"), [(0, 18), (1, 2 + 4 + 3), (2, 2 + 1 + 3), (3, 0.5 + 1 + 3)])
 def test_state_by_zero_stage(zero: int, bytes_per_parameter: float) -> None:
     """Over four replicas ZeRO divides optimiser, then gradients, then weights."""
     assert memory.state_bytes(1e9, MIXED_BYTES, zero_stage=zero, shards=4) == pytest.approx(1e9 * bytes_per_parameter)
 
 
-@pytest.mark.parametrize(
+@each(
     ("weights", "working", "gradients", "stays", "divided"),
     [(6, 2, 4, 6, 12), (6, 2, 2, 4, 12), (4, 4, 4, 8, 8)],
-    ids=["bf16 weights, fp32 gradients", "16 bits both", "fp32"],
 )
 def test_stage_1_divides_the_master_copy_too(weights, working, gradients, stays, divided) -> None:
     """As Megatron-Core's table of its distributed optimiser has it: bytes that stay and bytes over d replicas."""
@@ -108,7 +108,7 @@ def test_stage_1_divides_the_master_copy_too(weights, working, gradients, stays,
         assert memory.state_bytes(1.0, p, zero_stage=1, shards=shards) == pytest.approx(stays + divided / shards)
 
 
-@pytest.mark.parametrize(
+@each(
     ("tied", "stage", "p", "copies"),
     [(True, 0, 1, 1), (False, 0, 1, 2), (True, 0, 4, 1), (True, 3, 4, 1), (False, 3, 4, 1), (True, 1, 4, 0)],
 )
@@ -134,8 +134,8 @@ def held_by_a_rank(model: Model, s: int, c: int, recompute: memory.Recompute) ->
     return float(rows * (2 * sum(sizes.values()) + masks) + scores)
 
 
-@pytest.mark.parametrize("c", [1, 2, 4, 16])
-@pytest.mark.parametrize("recompute", ["none", "selective", "full"])
+@each("c", [1, 2, 4, 16])
+@each("recompute", ["none", "selective", "full"])
 def test_a_context_rank_keeps_its_own_tokens(recompute: memory.Recompute, c: int) -> None:
     """Activations of a CP rank are those of its own tokens; only the scores know the whole sequence."""
     model = gpt(2, 64, 4)
@@ -226,7 +226,7 @@ def test_dense_layers_stand_at_the_front() -> None:
     assert parts["working"][1] == copies + gradients
 
 
-@pytest.mark.parametrize(
+@each(
     ("layers", "v", "found"),
     [((4, 3), 1, (2, 0)), ((1, 1, 5), 1, (1, 1, 0)), ((4, 3), 2, (2, 0)), ((2, 5), 2, (1, 1)), ((7,), 1, (2,))],
 )
@@ -309,7 +309,7 @@ def narrow(gpu: dict[str, Any], software: dict[str, Any], **roles: Any) -> Machi
     return replace(m, gpu=m.gpu.model_copy(update=gpu), precision=PRECISION.model_copy(update=widths))
 
 
-@pytest.mark.parametrize(
+@each(
     ("gpu", "software", "roles", "layer", "end"),
     [
         ({}, {}, {"compute": "bf16"}, 2, 2),
@@ -355,8 +355,8 @@ def test_bytes_that_shards_divide_are_those_of_the_logs() -> None:
         assert LOGGED_GIB[8] - LOGGED_GIB[shards] == pytest.approx(one[8] - one[shards], rel=0.05)
 
 
-@pytest.mark.parametrize("replicas", [1, 2, 5])
-@pytest.mark.parametrize("compute", ["bf16", "fp8"])
+@each("replicas", [1, 2, 5])
+@each("compute", ["bf16", "fp8"])
 def test_stages_of_zero_below_3_need_no_more_bytes_the_higher_they_are(replicas: int, compute: str) -> None:
     """The search leaves out stages that divide less once one has no room: no stage needs more than a lower one."""
     # Stage 3 does not count: it has gathered weights in work.

@@ -2,7 +2,7 @@
 
 from dataclasses import fields, replace
 
-import pytest
+from each_case import each
 from worked_plan import STRATEGY, small
 
 from planner.physics.training import parallel_strategy as ps
@@ -21,7 +21,7 @@ def written(strategy: ps.ParallelStrategy) -> LayoutPlan:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@each(
     "change",
     [
         {},
@@ -90,7 +90,7 @@ def test_replicas_of_a_site_fill_racks() -> None:
     assert replace(wide, data_parallel_by_site=(0, 3)).min_replicas == 3
 
 
-@pytest.mark.parametrize(
+@each(
     ("layers", "stages", "each"),
     [
         (8, 4, (2, 2, 2, 2)),
@@ -107,7 +107,7 @@ def test_layers_are_spread_evenly(layers: int, stages: int, each: tuple[int, ...
     assert even_layers(layers, stages) == each
 
 
-@pytest.mark.parametrize(
+@each(
     ("gpus", "expected"),
     [
         (32, (1, 8)),  # four racks: a stage each, its replicas side by side
@@ -123,7 +123,7 @@ def test_stages_share_a_rack_where_the_gpus_ask_for_it(gpus: int, expected: tupl
     assert packing(8, 1, 1, 4, 2, gpus) == expected
 
 
-@pytest.mark.parametrize(
+@each(
     ("unit", "stages", "replicas", "racks", "q"),
     [
         (16, 2, 3, 12, 1),  # a stage over two racks: twelve of them for two stages of three replicas

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from each_case import each
 from hypothesis import given
 from hypothesis import strategies as st
 from paper_inputs import chinchilla_forward_flop, chinchilla_layer_forward_flop
@@ -140,7 +141,7 @@ def test_window_counts_what_each_position_sees(s: int, w: int) -> None:
         assert flop == tf.attention_score_flop(WINDOWED, s, 1)
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "total"),
     [
         ("llama-2-7b", 6_738_415_616),
@@ -179,12 +180,12 @@ ACTIVE = [  # with the head and not the embedding, or with both
 ]
 
 
-@pytest.mark.parametrize(("name", "total"), PUBLISHED)
+@each(("name", "total"), PUBLISHED)
 def test_all_weights_are_the_publishers_total_within_a_hundredth(name: str, total: float) -> None:
     assert tf.total_parameters(known(name)) == pytest.approx(total, rel=0.01)
 
 
-@pytest.mark.parametrize(("name", "active", "embedding"), ACTIVE)
+@each(("name", "active", "embedding"), ACTIVE)
 def test_weights_that_a_token_meets_are_the_publishers_within_a_hundredth(name, active, embedding) -> None:
     assert tf.active_parameters(known(name), embedding=embedding) == pytest.approx(active, rel=0.01)
 
@@ -199,7 +200,7 @@ def test_gpt_oss_windows_halve_its_layers() -> None:
     assert scores == 18 * 4 * 64 * 64 * (pairs + 8192**2 // 2)
 
 
-@pytest.mark.parametrize(
+@each(
     ("change", "complaint"),
     [
         ({"experts": {"count": 4, "per_token": 5, "ffn": 3}}, "per_token must be at most count"),
@@ -219,7 +220,7 @@ def test_impossible_models_are_refused(change, complaint) -> None:
         Model.model_validate({"name": "any", "layers": 5, "hidden": 6, "heads": 2, "vocabulary": 11, **change})
 
 
-@pytest.mark.parametrize(
+@each(
     "change",
     [
         {"experts": {"count": 4, "per_token": 4, "ffn": 3, "dense_layers": 4}},
@@ -253,7 +254,7 @@ def test_fit_returns_an_exact_law(slope: float, intercept: float, exponents: lis
     assert law.intercept == pytest.approx(intercept, abs=1e-7)
 
 
-@pytest.mark.parametrize(
+@each(
     ("x", "y"),
     [
         ([1.0], [1.0]),
@@ -303,16 +304,14 @@ def entry(kind: str, name: str) -> dict[str, object]:
     return entry
 
 
-@pytest.mark.parametrize(
-    ("name", "flop"), [("chinchilla-1", 3.85e24), ("chinchilla-2", 4.54e24), ("chinchilla-3", 12.6e24)]
-)
+@each(("name", "flop"), [("chinchilla-1", 3.85e24), ("chinchilla-2", 4.54e24), ("chinchilla-3", 12.6e24)])
 def test_laws_pass_near_their_published_points(name: str, flop: float) -> None:
     """Each approach gives 175B at its own compute of table A3, to what a line through nine rounded points allows."""
     law = PointsLaw.model_validate(entry("scaling_laws", name))
     assert tf.best_parameters(law, flop) == pytest.approx(175e9, rel=0.04)
 
 
-@pytest.mark.parametrize("name", ["parametric-2022", "parametric-2024"])
+@each("name", ["parametric-2022", "parametric-2024"])
 def test_the_optimum_of_a_loss_law_is_stationary(name: str) -> None:
     law = LossLaw.model_validate(entry("scaling_laws", name))
     best = tf.best_parameters(law, 1e25)
