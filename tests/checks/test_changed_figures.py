@@ -3,9 +3,8 @@
 import json
 from typing import Any
 
-import changed_figures
 import pytest
-from changed_figures import changed, changes, figures, noticed, placements, results, unlisted
+from changed_figures import changed, changes, figures, placements, results, unlisted
 from cluster_worlds import tree
 from each_case import each
 from on_trust import ON_TRUST
@@ -34,22 +33,6 @@ def test_only_what_is_on_trust_passes(name: str) -> None:
     found = list(results(plan_of(name), each=1))
     assert len(found) > 60
     assert [(x.change.kind, x.change.what) for x in unlisted(found)] == []
-
-
-def test_a_slice_of_the_changes_is_noticed() -> None:
-    data = plan_of("days")
-    original = Plan.model_validate(data)
-    assert next(iter(planner.check(original)), None) is None
-    with changed_figures.columns_once():
-        sliced = [
-            x
-            for x in changes(data, each=1)
-            if x.kind.startswith(("objective", "stopped", "status", "cost")) or ".certificate" in x.kind
-        ][::2]
-        found = [changed_figures.Result(x, noticed(data, original, x)) for x in sliced]
-    assert len(found) > 100
-    assert [(x.change.kind, x.change.what) for x in unlisted(found)] == []
-    assert sum(x.noticed is None for x in found) < len(found) / 4
 
 
 @each(

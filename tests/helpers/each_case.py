@@ -5,6 +5,10 @@ from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Any
 
+import pytest
+
+PARAM = type(pytest.param())
+
 
 def each(names: str | tuple[str, ...], cases: Iterable[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Run a test for every case in turn, as `pytest.mark.parametrize` takes names and cases; a failure names its case.
@@ -12,16 +16,17 @@ def each(names: str | tuple[str, ...], cases: Iterable[Any]) -> Callable[[Callab
     What a case patched is undone before the next.
     """
     listed = [names] if isinstance(names, str) else list(names)
-    every = [dict(zip(listed, (x,) if isinstance(names, str) else x, strict=True)) for x in cases]
+    named = [(x.id, x.values) if isinstance(x, PARAM) else (repr(x), [x] if len(listed) == 1 else x) for x in cases]
+    every = [(name, dict(zip(listed, values, strict=True))) for name, values in named]
 
     def decorated(test: Callable[..., None]) -> Callable[..., None]:
         @wraps(test)
         def run(**fixtures: Any) -> None:
-            for case in every:
+            for name, case in every:
                 try:
                     test(**fixtures, **case)
                 except BaseException as failed:
-                    failed.add_note(f"in the case {case}")
+                    failed.add_note(f"in the case {name:.400}")
                     raise
                 if "monkeypatch" in fixtures:
                     fixtures["monkeypatch"].undo()

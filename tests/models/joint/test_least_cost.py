@@ -115,7 +115,7 @@ def test_what_is_given_up_is_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (found.status, found.plan) == (JointStatus.UNKNOWN, None)
 
 
-@pytest.mark.parametrize("seed", [3, 7, 14, 18])
+@pytest.mark.parametrize("seed", [3, 18, *more(7, 14)])
 def test_fibre_follows_the_sites_that_there_are(seed: int) -> None:
     """Where the nearest sites have no power, a limit that only they would keep asks for more fibre, or other plans."""
     i = without(toy(seed, sites=3, forced=True), budget_usd=None)

@@ -81,10 +81,8 @@ class ModuleToy(Toy):
 
 MODULES: list[tuple[tuple[str, ...], float, str | None, tuple[str, bool]]] = [
     (("core_attn", "moe_act"), 0.45e9, None, ("selective", False)),
-    (("layernorm", "moe_act"), 0.45e9, None, ("selective", False)),
     (("layernorm", "moe_act"), 0.43e9, None, ("none", True)),
     (("layernorm", "moe_act"), 0.48e9, None, ("none", False)),
-    (("layernorm", "moe_act"), 0.48e9, "selective", ("selective", False)),
     (("layernorm", "moe_act"), 0.45e9, "full", ("none", True)),
     (("mlp",), 0.735e9, None, ("selective", False)),
 ]

@@ -92,8 +92,8 @@ def test_places_are_bounded_before_pairs_are_made(count: int) -> None:
 def test_the_limit_holds_on_the_largest_counts(data: dict[str, Any]) -> None:
     """The most that a file may ask for ends within two seconds of the limit, with a plan or with none."""
     before = time.process_time()
-    plan = planner.solve(data, time_limit=3)
-    assert time.process_time() - before < 3 + 2
+    plan = planner.solve(data, time_limit=1)
+    assert time.process_time() - before < 1 + 2
     ends = time.process_time() + 5
     assert check(plan, stop=lambda: time.process_time() > ends) == []
     assert time.process_time() < ends + 2

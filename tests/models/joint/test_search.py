@@ -44,7 +44,7 @@ def solved(i: Instance, options: Options | None = None, **more: Any) -> JointSol
 def test_a_cache_changes_nothing(seed: int, how: dict[str, Any]) -> None:
     """Budgets in one process with a shared cache give the times and capital of searches of their own."""
     i, cache = toy(seed, **how), JointCache()
-    for share in (1.0, 1.3, 0.95, 1.01, 1.0):
+    for share in (1.0, 1.3, 0.95, 1.0):
         asked = with_budget(i, (i.limits.budget_usd or 0.0) * share)
         alone, shared = solved(asked), solved(asked, cache=cache)
         assert shared.status is alone.status
@@ -96,7 +96,7 @@ def test_the_first_plan_comes_before_the_last_strategy_is_looked_at(monkeypatch:
 @pytest.mark.slow
 def test_columns_that_no_money_pays_are_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few columns are opened where the fabric of most is out of reach; the optimum is that of opening all."""
-    i = one_dear_rack(max_batch_tokens=4e5)
+    i = one_dear_rack(max_batch_tokens=2e5)
     found = solved(i)
     monkeypatch.setattr(days, "FEW_SHAPES", 0)
     every = solved(i)
@@ -327,7 +327,7 @@ def test_the_most_rounds_speak_for_all(seed: int, stack: str) -> None:
         keys, rows = pipelines_of(world, s)
         pipes = under_zero(s, 1, rows, keys, math.inf) if len(rows) else None
         found = columns_of(world, s, 1, pipes, math.inf, in_rounds=True) if pipes is not None else None
-        for j in range(0, len(found[1]), 9) if found is not None else ():
+        for j in range(0, len(found[1]), 25) if found is not None else ():
             row = found[1].part(np.array([j]))
             least = free_seconds(world, column_at(s, 1, row, 0), math.inf, waits=False)
             assert found[0][j] <= least * (1 + 1e-9)

@@ -31,10 +31,7 @@ TWO_TIERS = [
 ]
 
 
-@each(
-    ("source", "nodes", "rails", "bundle", "leaves", "spines", "links"),
-    TWO_TIERS,
-)
+@each(("source", "nodes", "rails", "bundle", "leaves", "spines", "links"), TWO_TIERS)
 def test_published_two_tier_counts(source, nodes, rails, bundle, leaves, spines, links):
     """Published designs of 64-port switches are reproduced switch by switch and cable by cable."""
     d = two_tiers(nodes, rails, bundle)
@@ -60,10 +57,7 @@ THREE_TIERS = [
 ]
 
 
-@each(
-    ("source", "nodes", "rails", "domains", "bundle", "leaves", "spines", "cores"),
-    THREE_TIERS,
-)
+@each(("source", "nodes", "rails", "domains", "bundle", "leaves", "spines", "cores"), THREE_TIERS)
 def test_published_three_tier_counts(source, nodes, rails, domains, bundle, leaves, spines, cores):
     d = three_tiers(nodes, rails, domains, bundle)
     assert not unwirable(d, cross_rail=True), source

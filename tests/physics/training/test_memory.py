@@ -94,10 +94,7 @@ def test_state_by_zero_stage(zero: int, bytes_per_parameter: float) -> None:
     assert memory.state_bytes(1e9, MIXED_BYTES, zero_stage=zero, shards=4) == pytest.approx(1e9 * bytes_per_parameter)
 
 
-@each(
-    ("weights", "working", "gradients", "stays", "divided"),
-    [(6, 2, 4, 6, 12), (6, 2, 2, 4, 12), (4, 4, 4, 8, 8)],
-)
+@each(("weights", "working", "gradients", "stays", "divided"), [(6, 2, 4, 6, 12), (6, 2, 2, 4, 12), (4, 4, 4, 8, 8)])
 def test_stage_1_divides_the_master_copy_too(weights, working, gradients, stays, divided) -> None:
     """As Megatron-Core's table of its distributed optimiser has it: bytes that stay and bytes over d replicas."""
     p = MIXED_BYTES.model_copy(
