@@ -15,7 +15,7 @@ from tiers import more
 from planner.instance.instance import Instance
 from planner.instance.network import Switch
 from planner.models import FabricRequest, Options
-from planner.models.fabric.frontier import alternatives, unavoidable_splits
+from planner.models.fabric.frontier import alternatives
 from planner.physics.network.fabric_designs import bill
 from planner.physics.network.links import spare_ports
 from planner.physics.network.topology import Design, unwirable
@@ -335,17 +335,6 @@ def test_pins_of_the_paper_are_met() -> None:
         cheapest(instance(72, switch(256, 130e3, 4), pins=pins), request(11600, group=103, groups=112, send=7.63))
         is None
     )
-
-
-@pytest.mark.parametrize(("domain", "split"), [(200, 108), (128, 43), (208, 1), (210, 4)])
-def test_leaf_domain_and_group_size_go_together(domain: int, split: int) -> None:
-    """23,200 racks in 224 groups of 103."""
-    # Leaf domains of 200 racks split 108 groups whatever the placement, 208 split one.
-    asked = request(23_200, group=103, groups=224, send=8.0)
-    assert unavoidable_splits(23_200, 103, 224, domain) == split
-    i = instance(72, switch(256, 600e3, 4), pins={"fabric.leaf_domain_racks": domain})
-    (found,) = alternatives(i, asked, Options(), axes=("cost", "splits"))
-    assert found.merits["unavoidable_splits"] == split
 
 
 def test_frontier_trades_cost_for_whole_groups() -> None:

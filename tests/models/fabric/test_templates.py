@@ -5,6 +5,7 @@ import dataclasses
 import itertools
 import math
 import random
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -92,6 +93,14 @@ def templates(i: Instance, *, power_counts: bool = True) -> Templates:
     return Templates(instance=i, transport_slowdown=PHI, power_counts=power_counts)
 
 
+@cache
+def table(name: str) -> tuple[Templates, DesignTable]:
+    """Return the templates of a case, and their table."""
+    i, traffic, blocks = CASES[name]
+    t = templates(i)
+    return t, t.options(traffic, blocks)
+
+
 def counted(traffic: SiteTraffic, blocks: int, n: int, d: Design) -> Locality:
     """Return what leaves leaf domains, pods and zones of a design on the order of racks, by the checker's count."""
     parts = d.domain_racks, d.domains_per_pod or 1, d.domains_per_zone
@@ -133,9 +142,7 @@ def of_materials(i: Instance, s: Switch, above: list[Switch], d: Design, price: 
 @each("name", CASES)
 def test_every_template_is_a_design_with_its_bill(name: str) -> None:
     """Price and power are those of the bill, ports fit, and slowdowns are counted on the order of racks."""
-    i, traffic, blocks = CASES[name]
-    t = templates(i)
-    x = t.options(traffic, blocks)
+    (i, traffic, blocks), (t, x) = CASES[name], table(name)
     assert len(x)
     by_name = {s.name: s for s in i.network.switches}
     for k in range(len(x)):
@@ -159,10 +166,8 @@ def test_every_template_is_a_design_with_its_bill(name: str) -> None:
 def test_the_whole_table_has_all_of_the_other(name: str) -> None:
     """Each template of the usual table is equalled or beaten in the whole one, whose prices and slowdowns hold too."""
     i, traffic, blocks = CASES[name]
-    x, t = (
-        templates(i).options(traffic, blocks),
-        Templates(instance=i, transport_slowdown=PHI, power_counts=True, whole=True),
-    )
+    _, x = table(name)
+    t = Templates(instance=i, transport_slowdown=PHI, power_counts=True, whole=True)
     whole = t.options(traffic, blocks)
     figures = np.stack([whole.send, whole.allreduce, whole.usd, whole.mw], axis=1)
     for row in np.stack([x.send, x.allreduce, x.usd, x.mw], axis=1):
@@ -187,8 +192,7 @@ def test_power_leaves_no_cheap_template_out(name: str) -> None:
 @each("name", CASES)
 def test_no_template_beats_another(name: str) -> None:
     """None is as calm, cheap and frugal as another."""
-    i, traffic, blocks = CASES[name]
-    x = templates(i).options(traffic, blocks)
+    _, x = table(name)
     rows = np.stack([x.send, x.allreduce, x.usd, x.mw], axis=1)
     for a, b in itertools.permutations(range(len(x)), 2):
         assert not np.all(rows[a] <= rows[b])
@@ -377,7 +381,7 @@ def test_limits_leave_out_what_they_exclude_only() -> None:
 def test_bounds_rule_out_no_template(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Leaf domains and uplinks that bounds rule out would add nothing; none costs or draws less than any GPU must."""
     i, traffic, blocks = CASES[name]
-    x, gpus = templates(i).options(traffic, blocks), traffic.racks(blocks) * traffic.rails * (1 - 1e-12)
+    (_, x), gpus = table(name), traffic.racks(blocks) * traffic.rails * (1 - 1e-12)
     assert x.usd.min() >= min_fabric_usd(i.network) * gpus and x.mw.min() >= min_fabric_mw(i.network) * gpus
 
     def all_uplinks(s: SiteMode, domains: Ints, *_: Any, **__: Any) -> tuple[Ints, Ints]:

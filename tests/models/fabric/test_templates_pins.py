@@ -168,7 +168,7 @@ def test_racks_that_a_pinned_leaf_joins(family: str, wired: int) -> None:
     """No site of more racks than the bound has a template, whatever leaf is pinned; some leaves bound the racks."""
     bounded = set()
     for name in ("leaf_domain_racks", "leaf_down_ports", "leaf_up_ports"):
-        for value in range(1, 10):
+        for value in (1, 2, 3, 4, 6, 9):
             i = fabrics({f"fabric.cluster.{name}": value}, models=2, families=[family])
             most = max_joined_racks(i, wired)
             bounded |= {most} - {np.inf}

@@ -4,12 +4,11 @@ import pytest
 from each_case import each
 from joint_brute_force import toy
 from joint_cost_brute_force import without
+from joint_solved import solved
 from tiers import more
 
 from planner.instance.instance import Instance
-from planner.models import Options
 from planner.models.joint.free_network import _below, conditions_of, fastest_on, fewest_racks, problem_on, racks_of
-from planner.models.joint.solve import solve_joint
 from planner.physics.training import step, step_prediction
 from planner.physics.training.layer_time import days_of
 
@@ -23,7 +22,7 @@ def test_the_fastest_is_that_of_the_joint_optimum_without_a_fabric(seed: int) ->
     """A cluster without a fabric is the same question; its layout in full takes the seconds that were proven."""
     i = asked(seed)
     found = fastest_on(i, i.hardware.racks or 0)
-    alone = solve_joint(i.model_copy(update={"network": None}), Options(), lambda _: None)
+    alone = solved(i.model_copy(update={"network": None}))
     slowed = found.seconds / (alone.plan.seconds if alone.plan else 1.0)
     assert 1.0 <= slowed <= 1.1 + 1e-9  # by the transport, which a missing network leaves out
     assert found.bound == found.seconds and found.plan is not None and found.strategy is not None

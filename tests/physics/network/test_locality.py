@@ -17,7 +17,6 @@ from planner.physics.network.transport import (
     extra_fragments,
     groups_split,
     locality,
-    lower_bound_split,
     min_crossings,
     share_leaving,
     stage_share,
@@ -104,12 +103,6 @@ def test_nothing_crosses_where_nothing_can(stages: list[list[int]]) -> None:
 def test_share_of_a_stage_that_stands_together(block: int, share: float) -> None:
     """Of racks 1, 4 and 5 two stand in one block of two or of four, and all three in one of eight."""
     assert stage_share([[0], [1, 4, 5]][1:], block) == share
-
-
-@each(("domain", "bound"), [(128, 43), (200, 108), (208, 1), (210, 4)])
-def test_published_bounds(domain: int, bound: int) -> None:
-    """224 groups of 103 racks on 23,200 racks."""
-    assert lower_bound_split(domain_racks(23_200, domain), 224, 103) == bound
 
 
 @each(("racks", "free"), [(0, []), (9, [9]), (10, [10]), (11, [10, 1]), (30, [10, 10, 10])])
