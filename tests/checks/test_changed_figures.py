@@ -44,7 +44,6 @@ def test_only_what_is_on_trust_passes(name: str) -> None:
     ],
 )
 def test_figures_of_a_placement_are_noticed(job: Job) -> None:
-    """Every change of a placement is noticed or on the list; none is a traceback, as unknown nodes of a group were."""
     topology = tree([5, 6, 7, 4], 2)
     data, kind = json.loads(Cluster(topology).place(job).model_dump_json()), placements(topology, job)
     assert list(kind.broken(kind.model.model_validate(data))) == []
@@ -92,7 +91,6 @@ def test_a_lying_certificate_is_found(decision: str) -> None:
     ],
 )
 def test_a_made_up_conflict_is_found(rules: list[str], decision: str, rule: str) -> None:
-    """An instance that has a plan is called infeasible, by rules that it has or not: the check says what is wrong."""
     asked = instance_with(pins=LAYOUT)
     refused = json.loads(stored(instance_with(pins=LAYOUT, limits__budget_usd=3e6)).model_dump_json())
     sound = stored(asked)

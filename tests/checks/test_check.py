@@ -75,7 +75,6 @@ def test_a_bad_plan_never_raises(data: st.DataObject) -> None:
 
 @each("section", ["sites", "layout", "fabric", "placement", "cost"])
 def test_a_missing_or_empty_section_is_missed(section: str) -> None:
-    """A plan without a decision that was asked for is not whole, nor is one about no site; other rules go on."""
     assert "complete" in rules(PLAN.model_copy(update={section: None}))
     if section in ("sites", "fabric", "placement"):
         assert check(edited_at(PLAN, f"{section}.sites", [] if section == "sites" else {}))
@@ -101,7 +100,6 @@ def test_a_gpu_without_peaks() -> None:
 
 
 def test_a_grid_that_leads_nowhere() -> None:
-    """A line to no node, a node in no authority and an id that stands twice are named."""
     assert named(edited_at(PLAN, "instance.grid.lines.0.a", "nowhere")) == {"known_references"}
     assert named(edited_at(PLAN, "instance.grid.nodes.0.balancing_authority", "nobody")) == {"known_references"}
     assert named(edited_at(PLAN, "instance.grid.nodes.1.id", "e1")) >= {"known_references"}
@@ -190,7 +188,6 @@ def test_the_bill_is_not_read_off_the_plan() -> None:
 
 @each(("budget", "broken"), [(TOTAL, set()), (TOTAL - 1, {"budget"}), (1e9, set())])
 def test_budget_edges(budget: float, broken: set[str]) -> None:
-    """A plan at the budget keeps it, a dollar more does not; money may be left over."""
     assert rules(small(limits__budget_usd=budget)) == broken
 
 

@@ -74,5 +74,4 @@ def test_a_bound_below_the_closed_form() -> None:
 
 
 def test_segments_across_blocks() -> None:
-    """A segment of three nodes in three blocks is found."""
     assert "segments" in rules(placed(), JOB.model_copy(update={"segment_nodes": 3}))

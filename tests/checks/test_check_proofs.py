@@ -88,7 +88,6 @@ def test_a_bound_in_days_needs_its_proof(path: str) -> None:
 
 
 def test_the_hash_is_that_of_the_instance() -> None:
-    """An instance changed after the fact is not the one that was solved."""
     assert named(edited(PLAN, instance_sha256="0" * 64)) == {"instance_hash"}
     assert "instance_hash" in named(edited(PLAN, instance__limits__budget_usd=34.1e6))
 

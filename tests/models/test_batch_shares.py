@@ -100,7 +100,6 @@ def test_a_larger_batch_is_bounded_where_it_is_not_proven():
 
 
 def test_a_pool_without_memory_does_not_train():
-    """A pool whose GPUs fit no layout of the model gets no share; where no pool does, there are provably no shares."""
     wide = {"name": "wide", "layers": 8, "hidden": 8192, "heads": 64, "vocabulary": 32_000}
     small, large = problem("A100-40GB", 4, gpus=1, model=wide), problem("B200", 4, gpus=4, model=wide)
     found = balance([small, large], 4, tail=lambda _: 0.0, progress=lambda *_: None)
@@ -110,7 +109,6 @@ def test_a_pool_without_memory_does_not_train():
 
 
 def test_ways_to_make_up_a_share_are_exact():
-    """Every way has the share's number of sequences, and none is named twice."""
     ways = [tuple(w.values()) for w in factorisations(problem("H100", 12, racks=8), 12)]
     assert len(ways) == len(set(ways))
     assert all(math.prod(w) == 12 for w in ways)

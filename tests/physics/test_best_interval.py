@@ -61,7 +61,6 @@ def drawn_job(draw: random.Random) -> CheckpointedJob:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_step_stretches_less_than_the_bound(seed: int) -> None:
-    """However long the step, and whatever is copied behind it, none is better than with steps of no length."""
     draw = random.Random(seed)
     for _ in range(300):
         job = drawn_job(draw)
@@ -282,7 +281,6 @@ def test_k_of_n_by_every_pattern(needed: int, spares: int, p: float) -> None:
 @given(needed=st.integers(1, 3000), p=st.floats(0.5, 0.9999), target=st.sampled_from([0.5, 0.9, 0.99, 0.999]))
 @settings(max_examples=60, deadline=None)
 def test_the_fewest_spares(needed: int, p: float, target: float) -> None:
-    """So many spares reach the target, and one fewer does not, unless it is the one that a target asks for."""
     count = min_spares(needed, p, target)
     assert count >= 1
     assert enough_share(needed, count, p) >= target
@@ -338,7 +336,6 @@ def test_checkpoints_of_nothing_cost_nothing() -> None:
 
 
 def test_racks_that_are_always_or_never_fit() -> None:
-    """Racks that never fail are all there and want one spare at most; those never fit have no number of spares."""
     assert (enough_share(7, 0, 1.0), mean_short(7, 0, 1.0), min_spares(7, 1.0, 0.99)) == (1.0, 0.0, 1)
     assert (at_least(7, 7, 1.0), checked_short(7, 7, 1.0)) == (1.0, 0.0)
     assert min_spares(7, 0.9, 0.0) == min_spares(0, 0.9, 0.5) == 0

@@ -77,7 +77,6 @@ def test_curves_meet_the_plan(names: tuple[str, ...], target: float) -> None:
 
 
 def test_a_plan_without_failures_has_no_curves() -> None:
-    """There is nothing to vary where nothing fails."""
     assert exposure_of(small()) is None
 
 
@@ -105,7 +104,6 @@ def test_curves_span_the_intervals(names: tuple[str, ...]) -> None:
 
 @each("name", ["restart", "elastic"])
 def test_what_a_plan_depends_on(name: str) -> None:
-    """Its racks at work, their fitness and the replicas of a block are those of its layout on two sites."""
     plan = failing(name)
     u = exposure_of(plan)
     assert u.needed == {"e1": 6, "w1": 4} and u.spare_racks == plan.reliability.spare_racks_by_site
@@ -116,7 +114,6 @@ def test_what_a_plan_depends_on(name: str) -> None:
 
 
 def test_what_cannot_be_computed_has_no_curves() -> None:
-    """A plan whose layout is no layout, or without a section or a layout, depends on nothing known."""
     plan = failing("restart")
     for name in ("reliability", "layout"):
         assert exposure_of(plan.model_copy(update={name: None})) is None
@@ -211,7 +208,6 @@ def test_spares_stay_within_the_cluster() -> None:
 
 
 def test_where_failures_do_not_count() -> None:
-    """Without rates, or where the share of time that trains is given, a layout meets none."""
     i = question()
     assert upkeep_of(i.model_copy(update={"reliability": None}), STRATEGY, STEP) is None
     given = i.workload.model_copy(update={"availability": 0.9})

@@ -47,7 +47,6 @@ def test_classes_widen(gpus: int, scale: str) -> None:
 
 
 def test_widest_takes_the_largest_error_each_way() -> None:
-    """A time that rests on two predictions has the larger of their errors on each side."""
     assert widest(20.0, [(10.0, (9.0, 12.0)), (30.0, (24.0, 33.0))]) == pytest.approx((16.0, 24.0))
 
 
@@ -86,7 +85,6 @@ def test_an_unmeasured_stack_has_the_interval_of_such_sources() -> None:
 
 
 def test_what_was_not_measured_is_named() -> None:
-    """A degree above every like row, and a stack or an accelerator without rows of the type, are said so."""
     wide = strategy(4096, tensor_parallel=64)
     sentences = step_errors.outside(machine(), wide)
     high = step_errors.like_rows(machine(), wide).ranges["TP"][1]

@@ -198,7 +198,6 @@ def some_columns(seed: int, number: int) -> list[tuple[Cut, int, CutPipelines, i
 
 @pytest.mark.parametrize("seed", [0, 2, 5, 6, *more(1, 3, 4, 7)])
 def test_the_least_split_is_the_best_of_all(seed: int) -> None:
-    """Over random columns with interleaving, ZB-H1, recompute and experts; none fits where no split does."""
     fitted = 0
     for cut, zero, x, d, m in some_columns(seed, 8):
         split = PipelineSplits.of(cut, zero, x, d, np.array([m]), 1e9)
@@ -214,7 +213,6 @@ def test_the_least_split_is_the_best_of_all(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_many_micro_batches_at_once(seed: int) -> None:
-    """A witness is found among several micro-batches if and only if one of them alone is below the limit."""
     for cut, zero, x, d, low in some_columns(200 + seed, 8):
         batches = np.arange(low, low + 9)
         each = [PipelineSplits.of(cut, zero, x, d, np.array([m]), 1e9).least() for m in batches]

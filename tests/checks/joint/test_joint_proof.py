@@ -58,7 +58,6 @@ def least_on_a_free_network(i: Instance) -> float:
 
 @pytest.mark.parametrize(("seed", "how"), TOYS)
 def test_the_least_column_is_that_of_plain_loops(seed: int, how: dict[str, Any]) -> None:
-    """Just below the least time that loops over every split find nothing is missing, just above it a column is."""
     i = toy(seed, **how)
     least = least_on_a_free_network(i)
     if math.isinf(least):
@@ -75,7 +74,6 @@ CASES = [*TOYS, *((seed, None) for seed in range(8)), *more(*((seed, None) for s
 
 @pytest.mark.parametrize(("seed", "how"), CASES)
 def test_an_honest_proof_passes(seed: int, how: dict[str, Any] | None) -> None:
-    """What the search opened below its bound is all that the checker finds there, also of toys with richer grids."""
     i = case(seed) if how is None else toy(seed, **how)
     found, proof = solved_with_proof(i)
     if found.lower_bound is not None:
@@ -138,7 +136,6 @@ NARROWER: list[tuple[int, str, Any]] = [
 
 @pytest.mark.parametrize(("seed", "name", "value"), NARROWER)
 def test_a_search_over_less_than_the_declared_space_is_found(seed: int, name: str, value: Any) -> None:
-    """The optimum under a pin that costs time is proven under the pin, and is no optimum without it."""
     i = toy(seed)
     narrow = with_pins(i, **{f"layout.{name}": value})
     (free, _), (pinned, proof) = solved_with_proof(i), solved_with_proof(narrow)
@@ -252,7 +249,6 @@ WORLDS += [i for i in map(case, range(40)) if i.grid is not None][:16]
 
 @each("i", WORLDS)
 def test_every_placement_is_within(i: Instance) -> None:
-    """No way to put racks on the sites of a toy, fabrics left out, has more."""
     most = max_racks(i, 0)
     assert not any(affordable(i, racks) for racks in range(most + 1, most + 4))
 

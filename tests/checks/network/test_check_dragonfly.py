@@ -77,7 +77,6 @@ def test_the_floor_between_groups() -> None:
 
 
 def test_a_simulation_is_of_trees() -> None:
-    """Simulating a dragonfly is refused, and not done as if it were a tree."""
     with pytest.raises(InputError, match="dragonfly"):
         part_of_plan(solved("dragonfly"), None, 64)
 

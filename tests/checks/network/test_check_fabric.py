@@ -137,7 +137,6 @@ EDGES = [
 
 @each(("path", "holds", "breaks", "rule"), EDGES)
 def test_edges(path: str, holds: Any, breaks: Any, rule: str) -> None:
-    """A figure at its limit keeps the rule, one just beyond breaks it and no other."""
     assert (rules(small(**{path: holds})), rules(small(**{path: breaks}))) == (set(), {rule})
 
 
@@ -173,7 +172,6 @@ LEAVES = {"fabric.leaf_domain_racks": 4, "fabric.leaf_down_ports": 4, "fabric.le
     ],
 )
 def test_pins(pins: dict[str, Any], broken: set[str]) -> None:
-    """What was fixed by hand is kept."""
     assert named(worked(instance_with(pins=pins))) == broken
 
 
@@ -237,7 +235,6 @@ def reaching(metres: float) -> dict[str, Any]:
     ],
 )
 def test_rules_of_the_instance_reach_the_fabric(change: dict[str, Any], rule: str) -> None:
-    """A plan worked out without families, spares and prices by reach breaks the rule about each."""
     found = check(small(**change))
     assert rule in {v.rule for v in found}
     assert any("longer than 1 m" in v.message for v in found) == (change == reaching(1))
@@ -283,7 +280,6 @@ NO_PODS |= {"rails_per_zone": 0, "leaf_domains_per_zone": 0, "zones": 0}
 
 @each("name", [None, *NO_PODS])
 def test_leaves_without_a_tier_above_have_no_pods(name: str | None) -> None:
-    """A fabric of rails with leaves alone states no pod and no zone; any that it does state is named, once."""
     one = {f"fabric__sites__e1__{k}": n for k, n in (NO_PODS | ({name: 1} if name else {})).items()}
     leaves = PLAN.model_dump(mode="json")["fabric"]["sites"]["e1"]["tiers"][:1]
     plan = edited(PLAN, fabric__sites__e1__tiers=leaves, **one)
@@ -338,7 +334,6 @@ def test_a_plan_survives_what_is_asked() -> None:
 
 
 def test_a_plan_is_no_more_oversubscribed_than_asked() -> None:
-    """At 1 the leaves have as many ports up as down."""
     tiers = stored(asked(max_oversubscription=1)).fabric.sites["cluster"].tiers
     assert tiers[0].up_ports >= tiers[0].down_ports
     assert stored(asked()).fabric.sites["cluster"].tiers[0].oversubscription > 1

@@ -112,12 +112,10 @@ def test_a_slow_zone_slows_the_exchange() -> None:
     ],
 )
 def test_pins(pins: dict[str, Any], broken: set[str]) -> None:
-    """What was fixed by hand of the core is kept."""
     assert named(zoned(pins=pins)) == broken
 
 
 def test_slurm_tree_has_four_levels() -> None:
-    """Leaves under pods, pods under zones, zones under the super-spine."""
     plan = zoned({"leaf_down": 1, "domains_per_pod": 2, "domains_per_zone": 4})
     lines = [x.split() for x in "".join(fabric_graph.topology_conf(built_fabric(plan, "e1"))).splitlines()]
     held = {name.removeprefix("SwitchName="): members.partition("=")[2] for name, members in lines[1:]}

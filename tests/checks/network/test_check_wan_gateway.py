@@ -109,7 +109,6 @@ def test_gradients_fit_the_ports(ports: int, broken: bool) -> None:
 @each(("kind", "block"), [("two tiers", "leaf"), ("four tiers", "zone")])
 @each(("share", "broken"), [(1.0, False), (0.99, True)])
 def test_gradients_fit_the_uplinks(kind: str, block: str, share: float, broken: bool) -> None:
-    """Uplinks that carry exactly what gradients send up break no rule of theirs; a hundredth less does."""
     plan = plan_of(kind)
     gateway, port = plan.fabric.sites[SITE].wan_gateway, plan.instance.network.switches[0].port_gbps
     slow = at_rate(plan, share * getattr(gateway, f"{block}_uplink_share") * port)
@@ -136,7 +135,6 @@ def test_the_exchange_slows_what_stays() -> None:
 
 
 def test_a_wan_gateway_only_where_it_is_asked_for() -> None:
-    """A plan without wan_gateways breaks the rule of each site once the instance asks for them. The other way round."""
     assert {"wan_gateway[e1]", "wan_gateway[w1]"} <= named(small(network__wan_gateway=True))
     assert f"wan_gateway[{SITE}]" in named(edited(PLAN, instance__network__wan_gateway=False))
     assert named(small()) == set()
@@ -206,7 +204,6 @@ def test_super_spines_join_a_wan_gateway() -> None:
 
 @pytest.mark.parametrize("kind", ["dragonfly", "dragonfly+"])
 def test_a_dragonfly_has_a_wan_gateway(kind: str) -> None:
-    """Every rule holds, its five links are among the cables laid, and picture, graph and cable list name it."""
     plan = plan_of(kind)
     site = min(plan.fabric.sites)
     gateway, x = plan.fabric.sites[site].wan_gateway, built_fabric(plan, site)

@@ -53,7 +53,6 @@ def test_a_section_without_failures_and_failures_without_one() -> None:
 
 
 def test_a_worse_way_to_go_on_is_noticed() -> None:
-    """A plan that takes one way where another that the instance allows trains more breaks a rule."""
     every = {"recoveries": list(RECOVERIES), "elastic_stall_seconds": 1.0, "rejoin_seconds": 1.0}
     found = check(edited(failing("restart"), **{f"instance__reliability__{k}": x for k, x in every.items()}))
     assert any("by the best way" in v.message for v in found)
@@ -122,7 +121,6 @@ def test_copies_of_a_plan_without_zero_are_noticed() -> None:
 
 @each("away", [5.0, 1e-3])
 def test_days_gained_by_a_cause_are_noticed(away: float) -> None:
-    """Days lost that sum to the right whole break the rule of each cause that would have gained some."""
     plan = failing("warm-spares")
     lost = dict(plan.reliability.lost_days)
     first, second, *_ = lost
@@ -161,7 +159,6 @@ def plan_of(seed: int) -> Plan:
 
 @pytest.mark.parametrize("seed", [TWO_LANES, ONE_LANE])
 def test_an_honest_plan_of_links_breaks_nothing(seed: int) -> None:
-    """Plans of one and of two lanes hold by every rule, and name the stops of links and transceivers."""
     plan = plan_of(seed)
     assert check(plan) == []
     assert plan.reliability.stops_per_day_by_part["link"] > 0
@@ -174,7 +171,6 @@ def test_changed_stops_of_links_are_noticed(seed: int, factor: float) -> None:
 
 
 def test_lanes_differ_between_sites() -> None:
-    """Sites that split NICs over different numbers of lanes break a rule, but where stops are counted by GPU."""
     plan = plan_of(12)
     assert len(plan.fabric.sites) == 2
     apart = edited_at(plan, f"fabric.sites.{min(plan.fabric.sites)}.lanes", 1)

@@ -86,7 +86,6 @@ def _poor(i: Instance) -> Any:
 
 
 def test_a_cluster_has_its_run() -> None:
-    """The run of a solved plan without a grid breaks no rule; no price of its energy is known."""
     plan = stored("instances/one-rack.json")
     assert broken(plan) == set()
     assert "operation.energy_usd_per_mwh" in plan.run.not_counted and plan.run.energy_joules_per_token > 0

@@ -36,7 +36,6 @@ EDGES = [
 
 @each(("rule", "path", "holds", "breaks"), EDGES)
 def test_edges(rule: str, path: str, holds: Any, breaks: Any) -> None:
-    """A figure at its limit keeps the rule, one just beyond breaks it and no other."""
     assert rules(small(**{path: holds})) == set()
     assert breaks is None or rules(small(**{path: breaks})) == {rule}
 
@@ -145,7 +144,6 @@ def test_fibre_that_cannot_be_leased() -> None:
     ],
 )
 def test_pins(pins: dict[str, Any], broken: set[str]) -> None:
-    """What was fixed by hand is kept."""
     assert named(worked(instance_with(pins=pins))) == broken
 
 
@@ -202,7 +200,6 @@ def test_what_comes_late(path: str, rule: str) -> None:
 
 @each(("ratio", "broken"), [(4 / 3, set()), (1.3, {"share_balance[e1]"}), (1, {"share_balance[e1]"})])
 def test_balanced_sites(ratio: float, broken: set[str]) -> None:
-    """Eight racks are four thirds of six."""
     assert named(small(grid__rules__share_balance={"enabled": True, "max_ratio": ratio})) == broken
     assert named(small(grid__rules__share_balance={"enabled": False, "max_ratio": ratio})) == set()
 
@@ -310,7 +307,6 @@ def test_a_compensated_line_carries_what_its_reactance_says() -> None:
 
 @pytest.mark.parametrize("seed", range(28))
 def test_flows_without_a_circuit_are_those_of_the_grid_without_it(seed: int) -> None:
-    """On meshes of nine nodes, some lines compensated, every loss gives what a solve anew gives."""
     r = np.random.default_rng(seed)
     pairs = [(i, (i + 1) % 9) for i in range(9)] + [tuple(r.choice(9, 2, replace=False)) for _ in range(8)]
     reactance = r.uniform(0.05, 0.5, len(pairs)) * np.where(r.random(len(pairs)) < 0.2 * (seed % 3), -1.0, 1.0)

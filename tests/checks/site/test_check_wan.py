@@ -115,7 +115,6 @@ def test_a_bad_design_never_raises(data: st.DataObject) -> None:
 
 
 def test_traffic_beyond_the_fibre_is_stated_as_missing() -> None:
-    """Six wavelengths carry the exchange and a part of the rest; a plan that claims all of it is found out."""
     plan = solved(**FULL)
     checkpoint = plan.wan.demands[1]
     assert check(plan) == []
@@ -198,14 +197,12 @@ OWN_TRAFFIC = {"name": "x", "bytes": 1, "period_seconds": 1}
     ],
 )  # fmt: skip
 def test_bad_input_is_named(wan: dict[str, Any], said: str) -> None:
-    """A user's slip is an error of one line or a few, before anything is solved."""
     with pytest.raises(InputError, match=re.escape(said)):
         load_instance(INSTANCE | {"wan": INSTANCE["wan"] | wan})
 
 
 @pytest.mark.slow
 def test_parallel_edges_stay_apart() -> None:
-    """Two edges between the same nodes, of different ids, survive a cut of either."""
     edges = [{"a": "A", "b": "B", "id": "north"}, {"a": "A", "b": "B", "id": "south"}]
     plan = planner.solve(
         instance_with(pins=LAYOUT, wan__fibre_nodes=PLACES, wan__fibre_edges=edges, wan__protection="one_cut")

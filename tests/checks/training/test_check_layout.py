@@ -27,7 +27,6 @@ DAYS = PLAN.layout.metrics.days_to_train
     ],
 )
 def test_edges(rule: str, path: str, holds: float, breaks: float) -> None:
-    """A figure within its limit keeps the rule, one just beyond breaks it and no other."""
     assert rules(small(**{path: holds})) == set()
     assert rules(small(**{path: breaks})) == {rule}
 
@@ -158,7 +157,6 @@ def test_the_group_racks_fit_the_site(replicas: int, broken: bool) -> None:
     ],
 )
 def test_pins(pins: dict[str, Any], broken: set[str]) -> None:
-    """What was fixed by hand is kept."""
     assert named(worked(instance_with(pins=pins))) == broken
 
 
@@ -214,7 +212,6 @@ def test_each_measure_of_a_shape_has_its_rule(shape: dict[str, int], rules: list
     ],
 )
 def test_days_are_stated_for_amounts_of_compute(days: dict[str, float], said: list[str]) -> None:
-    """Each compute that was tried is a number above 0, and so are its days."""
     law = PowerOf.model_construct(coefficient=1.0, exponent=1.0, of="flop")
     stated = SimpleNamespace(batch_tokens=0.0, flop=1e24, flop_bound=2e24, days_by_flop=days, loss_bound=1.0, loss=1.0)
     asked: Any = SimpleNamespace(law=law, loss=None)

@@ -207,7 +207,6 @@ def test_split_ports_agree_with_brute_force(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", [*range(14), *more(*range(14, 80))])
 def test_families_agree_with_brute_force(seed: int) -> None:
-    """Over families, lanes, spares, the floor between pods and prices by reach."""
     i, r = family_case(seed)
     compare_families(dearer(i, seed), r)
 
@@ -254,7 +253,6 @@ def test_alternatives_hold_the_optimum_and_none_dominates(seed: int) -> None:
 
 
 def test_one_switch_holds_exactly_its_ports() -> None:
-    """Sixteen endpoints fit one 16-port switch; a seventeenth needs tiers."""
     i = instance(1, switch(16, 5000))
     assert cheapest(i, request(16)).design.tiers == 1
     assert cheapest(i, request(17)).design.tiers == 2
@@ -361,7 +359,6 @@ def test_a_floor_between_rails_makes_the_core_a_choice() -> None:
 
 
 def test_slow_ports_serve_a_nic_in_lanes() -> None:
-    """Ports of half the NIC's rate are taken where two lanes are allowed: two networks, every cable twice."""
     slow = switch(32, 500, port_gbps=400)
     assert cheapest(instance(2, slow), request(40)) is None
     d = cheapest(instance(2, slow, max_lanes=2), request(40)).design

@@ -47,7 +47,6 @@ def random_case(seed: int) -> tuple[Instance, FabricRequest]:
 
 @pytest.mark.parametrize("seed", [*range(24), *more(*range(24, 60))])
 def test_agrees_with_brute_force(seed: int) -> None:
-    """The price is that of the best of all designs with room for the WAN gateway, or there is none."""
     i, r = random_case(seed)
     out, best = cheapest(i, r), min_usd(i, r)
     assert (out is None) == (best is None)

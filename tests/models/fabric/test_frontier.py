@@ -106,7 +106,6 @@ def tall_case(seed: int) -> tuple[Instance, FabricRequest]:
 
 @pytest.mark.parametrize("seed", [*range(14), *more(*range(14, 36))])
 def test_agrees_with_brute_force(seed: int) -> None:
-    """No design of any is better than one found, and none of the frontier is missing."""
     agree(*random_case(seed), ("cost", *AXES[seed % len(AXES)]))
 
 
@@ -156,7 +155,6 @@ def test_larger_leaves_are_on_the_frontier_of_leaf_size() -> None:
 
 
 def test_time_that_ends_is_reported() -> None:
-    """With no time nothing is found, and it is said that there may be more."""
     said: list[str] = []
     i, r = random_case(0)
     assert alternatives(i, r, Options(time_limit=0.0), report=said.append) == []

@@ -120,7 +120,6 @@ def test_small_leaves_under_large_spines(gpus: int, mixed_musd: float, one_model
 
 @each("unlike", [{"port_gbps": 1600}, {"planes": 2}, {"link_factor": 0.5}])
 def test_other_ports_are_not_mixed(unlike: dict[str, float]) -> None:
-    """A model of another rate, number of planes or price of links joins no leaf, however cheap it is."""
     i = one_to_one(4, switch(8, 1e5), switch(12, 1.0, **unlike), max_tiers=3)
     t = Templates(instance=i, transport_slowdown=PHI, power_counts=False)
     traffic = SiteTraffic(stages=4, unit_racks=1, wrap=True, rails=4)

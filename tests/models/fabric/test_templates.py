@@ -191,7 +191,6 @@ def test_power_leaves_no_cheap_template_out(name: str) -> None:
 
 @each("name", CASES)
 def test_no_template_beats_another(name: str) -> None:
-    """None is as calm, cheap and frugal as another."""
     _, x = table(name)
     rows = np.stack([x.send, x.allreduce, x.usd, x.mw], axis=1)
     for a, b in itertools.permutations(range(len(x)), 2):
@@ -237,7 +236,6 @@ MIXED: tuple[dict[str, Any], ...] = (
 
 @pytest.mark.parametrize("seed", range(20))
 def test_no_tree_of_several_models_is_missing(seed: int) -> None:
-    """The same where every tier may have switches of either of two models."""
     r = random.Random(seed)
     ports, rules = r.choice([3, 4, 5]), MIXED[seed % len(MIXED)]
     boxes = switch(ports, 5e4), switch(ports + r.choice([-1, 1, 2]), r.choice([3e4, 7e4, 9e4]))
@@ -365,7 +363,6 @@ def test_never_dearer_with_four_tiers(seed: int) -> None:
 
 
 def test_limits_leave_out_what_they_exclude_only() -> None:
-    """Limits on price and slowdowns give the same templates as dropping those above them."""
     i, traffic, blocks = CASES["rail"]
     t = templates(i)
     x = t.options(traffic, blocks)
@@ -417,7 +414,6 @@ def test_tables_serve_narrower_limits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_a_gateway_its_traffic_is_of_no_account() -> None:
-    """Rates of the wide area matter only where the network designs a WAN gateway."""
     i, traffic, blocks = CASES["rail"]
     more = dataclasses.replace(traffic, wan_gbps=5000.0, exchange_gbps=500.0)
     t = templates(i)

@@ -58,7 +58,6 @@ VALUES = [
 
 @pytest.mark.parametrize(("name", "value"), VALUES, ids=[f"{n}={v}" for n, v in VALUES])
 def test_a_pin_keeps_what_has_its_value(name: str, value: Any) -> None:
-    """Every template has the pinned value, none is better than all free ones, and those free ones that have it stay."""
     found = built(fabrics({f"fabric.cluster.{name}": value}), site="cluster")
     assert found
     for t in found:
@@ -87,7 +86,6 @@ def test_pins_of_four_tiers(pins: dict[str, int]) -> None:
 
 
 def test_a_site_has_its_own_pins() -> None:
-    """A pin of one site is of no account at another, and comes before a pin of all."""
     i = fabrics({"fabric.tiers": 2, "fabric.cluster.tiers": 3})
     assert {t.design.tiers for t in built(i, site="cluster")} == {3}
     assert {t.design.tiers for t in built(i)} == {2}
@@ -104,7 +102,6 @@ def test_a_pinned_number_of_ports_may_be_more_than_needed() -> None:
 
 @each(("racks", "several"), [(16, False), (20, False), (5, True), (3, True)])
 def test_a_pinned_leaf_domain_of_any_size(racks: int, several: bool) -> None:
-    """It may take more racks than there are, and need not divide them."""
     big = instance(1, switch(32, 1e5), pins={"fabric.leaf_domain_racks": racks, "fabric.leaf_up_ports": 2})
     t = Templates(instance=big, transport_slowdown=PHI, power_counts=False)
     traffic = dataclasses.replace(TRAFFIC, rails=1)
@@ -138,7 +135,6 @@ def test_stripes_can_be_pinned() -> None:
 
 
 def test_an_unknown_switch_is_refused() -> None:
-    """A pin names one of the network's switches."""
     with pytest.raises(InputError, match="is none of"):
         built(fabrics({"fabric.cluster.switch": "none"}), site="cluster")
 
@@ -156,7 +152,6 @@ def test_an_unknown_switch_is_refused() -> None:
     ],
 )
 def test_pins_are_checked(path: str, value: Any, reported: str) -> None:
-    """A pin of a wrong value or an unknown site is reported."""
     found = list(check_pins(fabrics({path: value})))
     assert bool(found) == bool(reported)
     assert all(reported in x for x in found)
@@ -183,7 +178,6 @@ def test_racks_that_a_pinned_leaf_joins(family: str, wired: int) -> None:
 @each("pins", [{}, {"fabric.leaf_domain_racks": 2}, {"fabric.leaf_down_ports": 6}])
 @each("tiers", [{"max_tiers": 1}, {"pins": {"fabric.tiers": 1}}])
 def test_racks_that_one_tier_joins(family: str, pins: dict[str, Any], tiers: dict[str, Any]) -> None:
-    """Without a tier above, a switch joins all racks: as many as the bound have a template, and no more."""
     i = fabrics(pins | tiers.get("pins", {}), families=[family], max_tiers=tiers.get("max_tiers", 3))
     most, t = max_joined_racks(i, 2), Templates(instance=i, transport_slowdown=PHI, power_counts=False)
     one = SiteTraffic(stages=1, unit_racks=1, wrap=False, rails=2)
@@ -194,7 +188,6 @@ def test_racks_that_one_tier_joins(family: str, pins: dict[str, Any], tiers: dic
 
 @pytest.mark.parametrize("seed", range(30))
 def test_racks_that_two_tiers_join(seed: int) -> None:
-    """As many racks as the bound have a template, and no more: ratios, pins and models are drawn at random."""
     r = random.Random(seed)
     pins = {name: r.randint(1, 6) for name in ("leaf_domain_racks", "leaf_down_ports", "leaf_up_ports")}
     pins = {f"fabric.{name}": value for name, value in pins.items() if r.random() < 0.2}

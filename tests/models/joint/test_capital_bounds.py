@@ -103,7 +103,6 @@ def test_blocks_that_a_capital_pays(usd: float, blocks: int) -> None:
 
 
 def test_racks_alone_are_counted() -> None:
-    """A rack a dollar: as many racks as dollars."""
     assert RACKS_ALONE.usd_over((3, 2), 8) == 5
     assert RACKS_ALONE.max_blocks(7.0, 3, 8) == 2
 

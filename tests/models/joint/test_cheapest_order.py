@@ -77,7 +77,6 @@ class Tabled(CheapestSearch):
 @pytest.mark.parametrize("asked", [0, 1, 4])
 @pytest.mark.parametrize("seed", [*range(40), *more(*range(40, 400))])
 def test_the_first_plan_is_the_cheapest(seed: int, asked: int) -> None:
-    """No bound before the first plan is above what it costs, and no wavelengths and round trips cost less."""
     search, bounds, found = Tabled(random.Random(seed), asked), list[float](), math.inf
     for step in search.steps():
         if isinstance(step, JointPlan):

@@ -157,7 +157,6 @@ def test_a_simpler_plan_keeps_the_deadline() -> None:
 
 @pytest.mark.parametrize("bare", [False, True])
 def test_a_false_simpler_plan_is_refused(bare: bool) -> None:
-    """The checker refuses a simpler plan that is dearer, late, or lacks layers; with ends or without."""
     plan = stored("cluster-1k")
     if bare:  # as a plan of a layout alone, which has no ends
         plan = plan.model_copy(update={"objective": plan.objective.model_copy(update={"ends": ()})})

@@ -197,7 +197,6 @@ EDGES = [
 
 @each(("stack", "change", "sequence", "complaint"), EDGES)
 def test_both_sides_of_each_rule(stack: str, change: dict[str, Any], sequence: int, complaint: str) -> None:
-    """The checker names the one key that a framework does not run, and nothing of a layout that it runs."""
     model = Model.model_validate(
         {"name": "m", "layers": 5, "hidden": 96, "heads": 6, "vocabulary": 9,
          "experts": {"count": 4, "per_token": 2, "ffn": 8}}

@@ -34,7 +34,6 @@ def test_the_fastest_is_that_of_the_joint_optimum_without_a_fabric(seed: int) ->
 
 @pytest.mark.parametrize("seed", [0, *more(2, 6, 8, 14)])
 def test_the_fewest_racks_are_those_of_trying_every_number(seed: int) -> None:
-    """One rack less is late, and the layout is the fastest on so many racks."""
     i = asked(seed)
     days = {n: days_of(i, fastest_on(i, n).seconds) for n in range(1, 7)}
     for most in sorted({d for d in days.values() if d < 1e9}):
@@ -49,7 +48,6 @@ def test_the_fewest_racks_are_those_of_trying_every_number(seed: int) -> None:
 
 
 def test_no_racks_are_enough() -> None:
-    """Where the batch bounds the speed, no number of racks is in time, and that is proven."""
     found = fewest_racks(asked(6), 1e-9)
     assert (found.status, found.racks, found.plan) == ("infeasible", None, None)
 

@@ -36,7 +36,6 @@ TOYS = [*(pytest.param(*case, id=name) for case, name in zip(CASES, NAMES, stric
 
 @pytest.mark.parametrize(("seed", "how"), TOYS)
 def test_equals_full_enumeration(seed: int, how: dict[str, Any]) -> None:
-    """Time and capital of the optimum are those of the best of all plans, found by loops that share no formulation."""
     i = toy(seed, **how)
     found = require_optimum(i, Toy(i).best())
     assert (found.fabric_free_bound or math.inf) <= (found.lower_bound or math.inf) * (1 + 1e-9)
@@ -44,7 +43,6 @@ def test_equals_full_enumeration(seed: int, how: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("seed", [0, 2, 6, 14])
 def test_racks_that_are_not_filled_on_purpose(seed: int) -> None:
-    """With fewer replicas to a rack than it takes, as pinned, the best that is left is found, and it is no faster."""
     alone = {"layout.tensor_parallel": 1, "layout.context_parallel": 1}
     full = solved(put(toy(seed), pins=alone))
     few = put(toy(seed), pins={**alone, "layout.replicas_per_rack": 1})
@@ -98,13 +96,11 @@ def enumerated(seed: int) -> Plan | None:
 
 @pytest.mark.parametrize("seed", [*SEEDS, *more(*MORE)])
 def test_toys_of_each_kind_equal_full_enumeration(seed: int) -> None:
-    """Time and capital of the optimum are those of the best of all plans, or there is none by both."""
     require_optimum(case(seed), enumerated(seed))
 
 
 @pytest.mark.parametrize("seed", [27, *more(57)])
 def test_blocks_pinned_to_a_site_equal_enumeration(seed: int) -> None:
-    """With one block more or fewer at a site than in the optimum, or none, the best that is left is found."""
     free = enumerated(seed)
     sites = Toy(case(seed)).sites
     name, worse = sites.nodes[free.blocks.index(max(free.blocks))].id, 0
@@ -177,14 +173,12 @@ def test_pins_never_improve(seed: int) -> None:
 @pytest.mark.parametrize("change", [x for x in HELPS if x != "racks"])
 @pytest.mark.parametrize("seed", ONE_OF_EACH)
 def test_means_never_worsen(seed: int, change: str) -> None:
-    """More money, power, sites, fibre, switches or batch never give more days."""
     assert days(HELPS[change](case(seed))) <= (free(seed).days or math.inf) * (1 + TIE)
 
 
 @pytest.mark.parametrize("change", HARMS)
 @pytest.mark.parametrize("seed", ONE_OF_EACH)
 def test_dearer_parts_never_improve(seed: int, change: str) -> None:
-    """Dearer racks, fabrics, sites or fibre, and slower NICs, never give fewer days."""
     assert days(HARMS[change](case(seed))) >= (free(seed).days or 0.0) * (1 - TIE)
 
 

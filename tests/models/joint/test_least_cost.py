@@ -152,7 +152,6 @@ def in_days(i: Instance, days: float | None) -> LeastCost:
 
 
 def test_the_deadline_of_an_instance() -> None:
-    """The deadline binds; without one, the cheapest plan of all is returned; one that none meets is infeasible."""
     i = toy(6)
     best = solved(i)
     assert best.days is not None

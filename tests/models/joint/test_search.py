@@ -43,7 +43,6 @@ def solved(i: Instance, options: Options | None = None, **more: Any) -> JointSol
 
 @pytest.mark.parametrize(("seed", "how"), [(6, {}), (17, {"forced": True}), (36, {"sites": 2, "forced": True})])
 def test_a_cache_changes_nothing(seed: int, how: dict[str, Any]) -> None:
-    """Budgets in one process with a shared cache give the times and capital of searches of their own."""
     i, cache = toy(seed, **how), JointCache()
     for share in (1.0, 1.3, 0.95, 1.0):
         asked = with_budget(i, (i.limits.budget_usd or 0.0) * share)
@@ -214,7 +213,6 @@ def test_an_open_node_of_equal_time_is_asked() -> None:
 
 @pytest.mark.parametrize("seed", [0, 3, 8, 14])
 def test_bounds_of_columns(seed: int) -> None:
-    """The bound of every column is at most its exact time on a free network, whatever memory asks for."""
     problem = problem_of(toy(seed))
     world, looked = World(problem=problem, sites=None, templates=None), 0
     for s in strategies(problem):
@@ -235,7 +233,6 @@ def test_bounds_of_columns(seed: int) -> None:
 @pytest.mark.parametrize("stack", ["megatron", "torchtitan"])
 @pytest.mark.parametrize("seed", [2, 9, 14, 23])
 def test_bounds_under_a_rule_of_recompute(seed: int, stack: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where stages recompute alike, bounds of columns are at most their times, and some are above those without it."""
     ruled, looked, higher = with_rule(problem_of(toy(seed)), stack), 0, 0
     for share in (1.0, 0.8, 0.65, 0.5, 0.4, 0.3):
         problem = replace(ruled, memory_limit=ruled.memory_limit * share)
@@ -283,7 +280,6 @@ def test_memory_slows_the_slowest_stage() -> None:
 
 @pytest.mark.parametrize("seed", [0, 3, 8, 14])
 def test_pipelines_without_memory_hold_no_split(seed: int) -> None:
-    """A pipeline that the bound on memory excludes has no split of whole layers; most of those without one are."""
     free, excluded, missed = problem_of(toy(seed)), 0, 0
     for share in (1.0, 0.5, 0.2, 0.1, 0.05):
         problem = replace(free, memory_limit=free.memory_limit * share)
@@ -362,7 +358,6 @@ def test_rounds_of_even_layers_are_listed() -> None:
 
 @pytest.mark.parametrize("seed", [2, 8, 14])
 def test_pinned_layers_and_packing(seed: int) -> None:
-    """A plan's own layers, recomputed layers and packing as pins give its time; others are kept, and never faster."""
     i = toy(seed)
     free = known(i)
     assert free.plan is not None and free.days is not None
@@ -397,7 +392,6 @@ def test_pins_outside_the_space_are_refused(pins: dict[str, Any], words: str) ->
 
 
 def test_without_a_value() -> None:
-    """No plan has a value that is left out, and none is faster for it."""
     i = toy(8)
     free = known(i)
     assert free.plan is not None and free.days is not None

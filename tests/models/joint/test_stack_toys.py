@@ -53,7 +53,6 @@ def best(seed: int, stack: str) -> Plan | None:
 
 @pytest.mark.parametrize(("seed", "stack"), [*CASES, *more(*((seed, stack) for seed in (31, 36) for stack in STACKS))])
 def test_equals_full_enumeration(seed: int, stack: str) -> None:
-    """Search and loops over all that the framework has agree, and the checker finds nothing below the bound."""
     i = made(seed, stack)
     found, software = require_proven_optimum(i, best(seed, stack)).plan, i.workload.software
     assert found is None or found.column.zero in software.zero_stages_under(found.column.p)

@@ -33,7 +33,6 @@ MORE = [(crowded_problem, seed, tiers) for tiers in (1, 2, 3) for seed in range(
 
 @pytest.mark.parametrize(("drawn", "seed", "tiers"), [*CASES, *more(*MORE)])
 def test_agrees_with_brute_force(drawn: Any, seed: int, tiers: int) -> None:
-    """Every level is that of the best of all placements, and proven so; on full clusters groups cross pods too."""
     q = drawn(seed, tiers=tiers)
     f = found(q)
     assert f.values == replayed(q, f) == best(q)
@@ -62,7 +61,6 @@ def test_a_full_cluster_is_proven_pod_by_pod(sizes: tuple[int, ...], seed: int) 
 
 @pytest.mark.parametrize("seed", range(200, 400))
 def test_analytic_bounds_hold(seed: int) -> None:
-    """No placement is below a closed form at the first level, nor at a later one among those best before it."""
     q = random_problem(seed, tiers=2)
     assert all(b <= v for b, v in zip(bounds(q).values, best(q), strict=True))
 
@@ -178,7 +176,6 @@ def test_a_run_proves_only_what_it_searched() -> None:
 
 @pytest.mark.parametrize("seed", range(0, 150, 10))
 def test_both_solvers_agree(seed: int) -> None:
-    """Whichever solver proves the levels, they are the same, on small clusters and on full ones."""
     for q in (random_problem(seed, tiers=1 + seed % 2), crowded_problem(seed, tiers=1 + seed % 3)):
         first, second = (found(q, Options(solver=s)) for s in ("highs", "cpsat"))
         assert first.values == second.values == first.bounds == second.bounds == best(q)
@@ -196,7 +193,6 @@ def half_free(seed: int, sizes: tuple[int, ...]) -> PlacementProblem:
 @pytest.mark.parametrize("sizes", [(8,), (12, 5), (9, 4, 2)])
 @pytest.mark.parametrize("seed", [0, *more(1, 2)])
 def test_fragmentation_is_proven(seed: int, sizes: tuple[int, ...]) -> None:
-    """The last level meets its bound, is no worse than best fit's, and is what the leaves show."""
     q = half_free(seed, sizes)
     best_fit, searched = (solve(q, Options(time_limit=100.0), fragmentation=f).solution for f in (False, True))
     assert names(q)[-1] == "leaves left part-free"

@@ -46,7 +46,6 @@ def test_the_best_tree_is_that_of_brute_force(seed: int) -> None:
 
 
 def test_no_tree_is_large_enough() -> None:
-    """Free nodes of two trees are not added up."""
     leaves = tuple(Leaf((i,), 4, 4) for i in range(2))
     trees = [
         PlacementProblem(

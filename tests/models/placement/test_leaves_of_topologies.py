@@ -59,7 +59,6 @@ def test_a_leaf_below_the_root_repeats_its_last_switch() -> None:
 
 
 def test_leaves_that_are_roots_stand_alone() -> None:
-    """Leaves without switches above share none; one leaf alone has no tier above."""
     (one,) = leaves_of(tree(("x", None, "1 2")))
     assert (one.path, one.tree) == ((), 0)
     found = leaves_of(tree(("x", None, "1"), ("y", None, "2")))
@@ -69,7 +68,6 @@ def test_leaves_that_are_roots_stand_alone() -> None:
 
 
 def test_blocks_of_a_leaf() -> None:
-    """Nodes of one block stand together in the order of the leaf; those without one are together too."""
     blocks = TopologyBlock(name="p", nodes=("1", "3")), TopologyBlock(name="q", nodes=("4",))
     (leaf,) = leaves_of(tree(("x", None, "1 2 3 4 5"), blocks=blocks))
     assert leaf.blocks == (("1", "3"), ("2", "5"), ("4",))
@@ -103,7 +101,6 @@ def test_blocks_alone_are_leaves() -> None:
     ],
 )
 def test_what_is_no_tree_is_refused(topology: Topology, said: str) -> None:
-    """No leaf, a node twice, a parent that is not there, and switches in a circle are named."""
     with pytest.raises(InputError, match=said):
         leaves_of(topology)
 

@@ -40,7 +40,6 @@ def test_what_is_asked(pods: tuple[list[int], ...], racks: int, by_pod: int, ord
 
 @each("pods", [([4, 3, 3]), ([4, 3], [4, 3]), ([4, 4], [4], [4]), ([4, 4, 4], [4, 4], [4])])
 def test_what_is_not_as_regular(pods: tuple[list[int], ...]) -> None:
-    """Two leaves that are smaller, or two pods, are no plan's."""
     assert request_of(problem(*pods)) is None and place_equal(problem(*pods), Options()) is None
 
 

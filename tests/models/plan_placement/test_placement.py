@@ -81,14 +81,12 @@ def random_case(seed: int) -> PlacementRequest:
 
 @pytest.mark.parametrize("seed", range(120))
 def test_agrees_with_brute_force(seed: int) -> None:
-    """The three proven figures are those of the best of all ways to hand out racks."""
     r = random_case(seed)
     assert figures(placed(r)) == brute_force(r)
 
 
 @pytest.mark.parametrize("seed", range(200, 240))
 def test_assignment_is_as_reported(seed: int) -> None:
-    """Every rack serves once, every group is complete, pieces stand where they say, the figures are those reported."""
     r = random_case(seed)
     p = placed(r)
     stages = stages_of(p.assignment, r.groups)
@@ -112,7 +110,6 @@ def test_large_sites_reach_their_bounds(seed: int) -> None:
 
 @each(("domain", "split"), [(128, 43), (200, 108), (208, 1), (210, 4)])
 def test_published_bounds(domain: int, split: int) -> None:
-    """224 groups of 103 racks on 23,200 racks: the domain's size fixes how many must split."""
     p = placed(request(23_200, 224, 103, domain, 16))
     assert (p.split, p.lower_bound) == (split, split)
 

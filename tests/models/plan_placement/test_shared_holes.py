@@ -58,7 +58,6 @@ def drawn(seed: int) -> LeafDomains:
 
 @pytest.mark.parametrize("seed", range(28))
 def test_the_clusters_have_the_fewest_pieces(seed: int) -> None:
-    """For as many split groups as the holes take, the pieces are the fewest of all, and no bound is above them."""
     shape = drawn(seed)
     for split in range(1, (shape.hole * shape.full + shape.rest_hole) // shape.group + 1):
         least = fewest(shape, split)
@@ -78,7 +77,6 @@ def test_the_clusters_have_the_fewest_pieces(seed: int) -> None:
 
 
 def test_nothing_split_needs_no_piece() -> None:
-    """No group, no cluster, no piece."""
     assert min_pieces(drawn(0), cluster_sizes(drawn(0), 0), 0, run) == (ChosenClusters(), 0)
     assert analytic_extra_pieces(drawn(0), 0) == 0
 
@@ -132,6 +130,5 @@ def test_counts_of_a_shape() -> None:
 
 
 def test_items_go_on_where_the_last_one_stopped() -> None:
-    """Items of 3, 2 and 4 along rooms of 2, 4 and 3."""
     assert next_fit([3, 2, 4], [2, 4, 3]) == [[(0, 2), (1, 1)], [(1, 2)], [(1, 1), (2, 3)]]
     assert next_fit([], []) == []

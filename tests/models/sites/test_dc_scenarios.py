@@ -21,7 +21,6 @@ pytestmark = pytest.mark.slow
 @pytest.mark.parametrize(("n1", "new"), [("off", 0), ("off", 2), ("margin", 0), ("node", 0), ("full", 0)])
 @pytest.mark.parametrize("seed", [*range(3), *more(3, 4, 5)])
 def test_agrees_with_angles_of_every_year(seed: int, n1: str, new: int, mode: str) -> None:
-    """Lazy rows of each year lead to the racks and the cost of all rows at once; every year is checked."""
     instance, request = years_case(seed, mode, n1=n1, new=new)
     plan = solved(instance, request)
     found = (sum(s.racks for s in plan.sites), plan.certificate.objective or 0.0) if plan else None
@@ -86,7 +85,6 @@ def test_the_year_is_named_that_stops_the_next_module(rules: dict[str, Any], nam
 
 
 def test_an_outage_in_one_year_is_found() -> None:
-    """A split planned without outages in mind is refused for the year that does not survive one, and for no other."""
     plan = solved(dry("robust"))
     flow = tuple(f.model_copy(update={"mw": -2.0}) for f in plan.flows)
     own = plan.model_copy(update={"generation_mw": {"E0": 4.0, "E1": 2.0}, "flows": flow})
@@ -103,7 +101,6 @@ def test_a_flow_against_the_reactances_of_one_year_is_found() -> None:
 
 
 def test_every_decision_and_the_whole_checker() -> None:
-    """The plan of all decisions with years under dc and N-1 keeps every rule, and says what the years took."""
     instance = dry("expected", n1="full").model_copy(update={"limits": Limits(max_batch_tokens=12800)})
     plan = solve(load_instance(instance.model_dump(mode="json", exclude_none=True)))
     assert check(plan) == []

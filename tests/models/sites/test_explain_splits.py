@@ -76,7 +76,6 @@ def test_the_most_that_a_node_carries(seed: int) -> None:
     ],
 )  # fmt: skip
 def test_what_stops_a_node_that_carries_nothing(figures, rules, stops) -> None:
-    """Each rule that keeps out one module on its own is named, also where another does so too."""
     i = case(node("E0", **figures), rules=rules, hardware={"cooling_kw_per_m2": 1.0})
     (found,) = sites.largest_loads(i, SitesRequest(), OPTIONS)
     assert (found.racks, found.mw) == (0, 0.0)

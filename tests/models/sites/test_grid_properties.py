@@ -25,7 +25,6 @@ def racks(instance: Instance) -> dict[str, int]:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_properties_of_random_grids(seed: int) -> None:
-    """A grid feeds itself with zero racks; a closed candidate, an unused area or a copied node changes no optimum."""
     assert grid_properties.faults(grid_properties.random_grid(seed).grid, seed) == []
 
 

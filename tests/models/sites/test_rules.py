@@ -26,7 +26,6 @@ from planner.models.sites.split_data import gather
 
 
 def test_every_rule_is_checked() -> None:
-    """A function of the checker is named as the rule, or yields violations of its name."""
     rules = [rule for section in ("sites", "cost") for rule in SECTIONS[section]]
     named = {name for rule in rules for name in re.findall(r'"(\w+)[\["]', inspect.getsource(rule))}
     assert set(RULES) <= named | {rule.__name__ for rule in rules}
@@ -42,7 +41,6 @@ def test_soft_rules_have_the_units_of_the_instance() -> None:
 
 
 def test_labels_are_those_of_reports() -> None:
-    """A label has the entries that name the row to the user, and none for a rule of one row."""
     assert RULES["headroom"].label("SRP") == "headroom[SRP]"
     assert RULES["rtt"].label(("a", "b")) == "rtt[a,b]"
     assert RULES["rating"].label(("k", -1)) == "rating[k]"
@@ -197,7 +195,6 @@ def test_the_sentence_of_a_rule(rule: str, changes: dict[str, Any], racks: int |
 
 
 def test_sentences_of_a_lone_site() -> None:
-    """Without lines there is none to name, and one area has no sum."""
     one = case(node("E0"), headroom={"E": 7.0})
     assert RULES["headroom"].sentence(gather(one, SitesRequest())) == "headroom is E 7 MW"
     assert RULES["rating"].sentence(gather(one, SitesRequest())) == "no line joins the nodes"

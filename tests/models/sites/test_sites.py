@@ -26,7 +26,6 @@ SPLIT = 19  # A random case with two sites and flows.
 
 @pytest.mark.parametrize("seed", range(160))
 def test_agrees_with_brute_force(seed: int) -> None:
-    """Racks and yearly cost are those of the best split of all, and where there is none, that is proven."""
     agrees(*random_case(seed))
 
 
@@ -55,7 +54,6 @@ def test_wavelengths_count_against_the_budget() -> None:
 
 @pytest.mark.parametrize("seed", [*range(64), *more(*range(64, 160))])
 def test_every_conflict_is_a_smallest_one(seed: int) -> None:
-    """Where nothing fits a conflict says why; without any one of its rules a split exists, with all of them none."""
     instance, request = random_case(seed)
     found = conflict(instance, request, OPTIONS)
     assert (found is None) == (best(instance, request) is not None)
@@ -146,7 +144,6 @@ EDGES = [
 
 @each(("instance", "request_", "most"), EDGES)
 def test_racks_at_the_edge_of_a_rule(instance: Instance, request_: SitesRequest, most: int) -> None:
-    """A figure holds as many racks as it must, a little less one rack fewer."""
     assert racks(instance, request_) == most
 
 
@@ -225,7 +222,6 @@ def test_two_lines_of_one_id_are_refused() -> None:
 
 
 def test_the_cheaper_authority_is_chosen() -> None:
-    """Racks go where energy costs least."""
     plan = solved(case(node("E0"), node("W0"), usd_per_mwh={"E": 40.0, "W": 39.0}), SitesRequest(racks=5))
     assert [(s.id, s.racks) for s in plan.sites] == [("W0", 5)]
     assert plan.certificate.objective == pytest.approx(5 * 8760 * 39)

@@ -32,7 +32,6 @@ def cost(outcome: Outcome[WanPlan]) -> float:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_agrees_with_every_choice_of_routes(seed: int) -> None:
-    """The yearly cost is that of the cheapest choice of all, and where there is none, that is proven."""
     instance, request = random_case(seed)
     q = gather(instance, request)
     links = [(d.a, d.b, d.size_bytes, d.window_seconds, d.trips) for d in q.demands.values()]
@@ -110,7 +109,6 @@ def test_what_is_missing_is_named() -> None:
     ],
 )
 def test_an_exchange_without_a_route_says_why(edges: list[dict[str, Any]], window: float, said: str) -> None:
-    """No fibre, too long a wait, or no second way."""
     edges = edges or [edge("n2", "n3", 100)]
     assert said in solved(fibre(edges, protection="one_cut"), window=window).detail
 
@@ -168,7 +166,6 @@ def test_a_deadline_counts_the_round_trip() -> None:
 
 
 def test_traffic_to_a_place_without_fibre_is_missing() -> None:
-    """A demand that no route serves is not dropped: all of it is missing."""
     design = solved(
         fibre(
             SQUARE, protection="none", traffic=[{"name": "x", "bytes": 1e9, "period_seconds": 1, "a": "E0", "b": "n3"}]
@@ -199,7 +196,6 @@ def claiming(plan: WanPlan, factor: float) -> WanPlan:
 
 @pytest.mark.parametrize("seed", range(0, 60, 6))
 def test_a_second_solver_agrees(seed: int) -> None:
-    """Each proven design is confirmed, one that claims a per mille more is not, and without time none is."""
     instance, request = random_case(seed)
     plan = wan.solve(instance, request, OPTIONS).solution
     if plan is None:

@@ -19,6 +19,5 @@ def test_every_family_is_registered() -> None:
 @each("gpus", [1, 4, 72])
 @each("family", FAMILIES)
 def test_every_gpu_of_a_rack_has_a_port(family: FabricFamily, gpus: int) -> None:
-    """The sets of a rack's GPUs over all networks are its GPUs."""
     ports = FAMILIES[family].rack_ports(gpus)
     assert ports.rails * ports.rail_gpus * ports.apart == gpus

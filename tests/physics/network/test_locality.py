@@ -47,7 +47,6 @@ def by_loops(stages: list[list[int]], block: int, wrap: bool) -> tuple[float, in
 @pytest.mark.parametrize("seed", range(60))
 @pytest.mark.parametrize("wrap", [False, True])
 def test_agrees_with_loops(seed: int, wrap: bool) -> None:
-    """Arrays and loops count alike, for any order of any racks."""
     r = random.Random(seed)
     racks = r.sample(range(60), 60)
     size, stages = r.randint(1, 8), r.randint(1, 7)
@@ -92,7 +91,6 @@ def test_virtual_stages_close_the_circle() -> None:
 
 @each("stages", [[], [[]], [[], []], [[1, 2]]])
 def test_nothing_crosses_where_nothing_can(stages: list[list[int]]) -> None:
-    """No stage, empty stages and one whole stage cross nothing."""
     found = locality(stages, leaf_domain_racks=5, domains_per_pod=1, wrap=True)
     assert (found.share_leaving, found.allreduces_leaving) == ((0, 0, 0), (0, 0, 0))
     assert (found.groups_split, found.extra_pieces, found.groups_cross_pod) == (0, 0, 0)
@@ -128,7 +126,6 @@ def test_absurd_rack_numbers_are_counted_too() -> None:
     ],
 )
 def test_exchange_leaving(stages: list[list[int]], group: int, share: float) -> None:
-    """All-to-all flows that leave a block of four racks, by hand."""
     assert exchange_leaving(stages, 4, group) == pytest.approx(share)
 
 
@@ -169,7 +166,6 @@ def test_what_leaves_the_worst_block_at_the_least(mesh, free, blocks, wrap, pair
     [((2, 3), (2, 2, 2)), ((3, 2), (3, 3)), ((2, 2), (2, 1, 1)), ((3, 2), (4, 2)), ((1, 4), (2, 2)), ((4, 1), (3, 3))],
 )
 def test_no_order_of_racks_leaves_less(mesh: tuple[int, int], rooms: tuple[int, ...], wrap: bool) -> None:
-    """Of every way to put a mesh on blocks none is better in both than each pair, by loops."""
     stages, replicas = mesh
     pairs = min_crossings(stages, replicas, max_free=max(rooms), blocks=len(rooms), wrap=wrap)
     block = 100

@@ -33,7 +33,6 @@ TWO_TIERS = [
 
 @each(("source", "nodes", "rails", "bundle", "leaves", "spines", "links"), TWO_TIERS)
 def test_published_two_tier_counts(source, nodes, rails, bundle, leaves, spines, links):
-    """Published designs of 64-port switches are reproduced switch by switch and cable by cable."""
     d = two_tiers(nodes, rails, bundle)
     assert not unwirable(d, cross_rail=True), source
     assert (d.leaves, d.spines, d.cores, d.switch_links, d.endpoint_links) == (leaves, spines, 0, links, nodes * rails)
@@ -181,7 +180,6 @@ def test_rack_leaves_take_whole_racks() -> None:
 
 
 def test_lanes_multiply_boxes_and_cables() -> None:
-    """Two lanes of every NIC are two networks: twice the switches, twice the cables."""
     d = Design(ports=8, rails=2, racks=8, leaf_down=4, leaf_up=4, leaf_bundle=1, rails_per_pod=2, domains_per_pod=2)
     two = dataclasses.replace(d, lanes=2)
     assert (
@@ -245,7 +243,6 @@ def test_good_design_is_wirable_at_every_edge() -> None:
     ],
 )  # fmt: skip
 def test_a_port_counted_twice_is_refused(values: dict[str, int], rule: str) -> None:
-    """One change beyond an edge is named with both sides in numbers."""
     assert any(text.startswith(rule) for text in unwirable(changed(**values), cross_rail=True))
 
 
@@ -356,7 +353,6 @@ def test_cables_agree_with_the_counts(d: Design) -> None:
 
 @given(designs())
 def test_wirable_means_that_cables_fit_and_all_gpus_meet(d: Design) -> None:
-    """In an accepted design no switch has more cables than ports, and every GPU reaches every other."""
     if not unwirable(d, cross_rail=True):
         g = cables(d)
         assert max(g.degree(n) for n in g if n[0] != "gpu") <= d.ports

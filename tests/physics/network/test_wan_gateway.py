@@ -98,7 +98,6 @@ def test_half_of_a_box_faces_the_wide_area(ports: int, switches: int, side: int)
     ],
 )  # fmt: skip
 def test_the_top_tier_has_ports_for_the_wan_gateway(design: Design, most: int, said: str) -> None:
-    """As many links as the free ports of the top tier hold can be wired, one more cannot."""
     assert dataclasses.replace(design, wan_ports=most).faults() == []
     assert dataclasses.replace(design, wan_ports=most + 1).faults() == [said]
 
@@ -161,7 +160,6 @@ def test_what_the_exchange_leaves_of_a_zone(rails: int, domains: int, zone: floa
 
 
 def test_rails_beyond_those_there_are_send_nothing() -> None:
-    """Pods of two rails of three make a zone of four; it sends what three send."""
     tall = {"rails_per_zone": 4, "domains_per_zone": 1, "core_up": 4, "core_bundle": 1}
     d = Design(
         ports=8, rails=3, racks=4, leaf_down=2, leaf_up=1, leaf_bundle=1, rails_per_pod=2, domains_per_pod=1,

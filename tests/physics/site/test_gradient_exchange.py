@@ -49,7 +49,6 @@ def test_a_ring_takes_the_time_of_its_steps(sites: tuple[str, ...]) -> None:
 
 
 def test_the_ring_takes_the_best_order() -> None:
-    """No order has a shorter slowest link; a, b, d, c and back waits 40 ms at most."""
     form = ring(SITES, 1.0, rtt)
     slowest = [max(rtt(a, b) for a, b in pairwise(("a", *p, "a"))) for p in permutations("bcd")]
     assert max(rtt(*p) for p in form.phases[0].links) == min(slowest) == 40.0
@@ -94,7 +93,6 @@ def test_the_need_fills_the_window(size: float, window: float, name: str) -> Non
 
 
 def test_one_site_exchanges_nothing() -> None:
-    """There is no form for fewer than two."""
     assert forms({"east": ["a"]}, 1e9, rtt) == ()
 
 
@@ -144,7 +142,6 @@ def test_the_root_has_the_shortest_slowest_link() -> None:
 
 
 def test_forms_are_named_plainest_first() -> None:
-    """Two sites may take a ring or a tree, two groups of two also two levels."""
     assert [f.name for f in forms({"x": ["a", "b"]}, 1.0, rtt)] == ["ring", "tree"]
     assert [f.name for f in forms({"x": ["a", "b"], "y": ["d", "c"]}, 1.0, rtt)] == ["ring", "tree", "hierarchical"]
 

@@ -45,7 +45,6 @@ def test_annuity(rate: float, years: float, payment: float) -> None:
 
 @given(st.floats(1e-6, 0.5), st.integers(1, 40))
 def test_annuity_pays_the_dollar_back(rate: float, years: int) -> None:
-    """Its payments, discounted, are worth the dollar."""
     assert cost.annuity(rate, years) * sum((1 + rate) ** -y for y in range(1, years + 1)) == pytest.approx(
         1.0, rel=1e-6
     )

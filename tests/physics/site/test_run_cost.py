@@ -63,7 +63,6 @@ def test_the_last_year_is_a_part() -> None:
 
 @each(("years", "times"), [(0.0, 0), (1.9, 0), (2.0, 0), (2.1, 1), (4.0, 1), (4.1, 2), (0.3 / 0.1, 1)])
 def test_whole_lives_replace_nothing_at_their_end(years: float, times: int) -> None:
-    """A run of just n lives replaces n - 1 times."""
     assert cost.replacements(years, 2.0) == times
     assert cost.replacements(years, None) == 0
 

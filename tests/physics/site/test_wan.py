@@ -33,7 +33,6 @@ def test_round_trip_coast_to_coast() -> None:
 
 @given(LATITUDE, LONGITUDE, LATITUDE, LONGITUDE)
 def test_distance_is_symmetric_and_bounded(a: float, b: float, c: float, d: float) -> None:
-    """Both ways are the same and no distance exceeds half the globe."""
     there = wan.great_circle_km(a, b, c, d)
     assert 0 <= there <= 20_015.2
     assert there == pytest.approx(wan.great_circle_km(c, d, a, b), abs=1e-6)
@@ -63,7 +62,6 @@ def test_need_is_infinite_where_the_wait_fills_the_window() -> None:
 
 @each(("waves", "pairs"), [(0, 0), (1, 1), (96, 1), (97, 2)])
 def test_fibre_pairs(waves: int, pairs: int) -> None:
-    """96 wavelengths fit one pair, the 97th takes another."""
     assert wan.fibre_pairs(WAN, waves) == pairs
 
 
@@ -129,7 +127,6 @@ def test_places_are_open_sites_and_nodes_that_traffic_names() -> None:
 
 @each(("asked", "name"), [("ring", "ring"), ("tree", "tree"), ("auto", "tree"), ("hierarchical", "tree")])
 def test_the_form_named_or_the_fastest(asked: str, name: str) -> None:
-    """Three sites 20 ms apart in 79 ms go fastest by tree, and cannot take two levels; a ring is named."""
     offered = forms({"x": ["a", "b", "c"]}, 1e9, rtt)
     found = fibre.choose_form(Wan(exchange=asked), offered, 0.079, rtt)
     assert found is not None and found.name == name

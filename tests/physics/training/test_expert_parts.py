@@ -123,7 +123,6 @@ def test_casts_of_a_product_by_hand() -> None:
 
 @each(("hidden", "ffn", "fused"), [(256, 512, True), (256, 320, False), (320, 256, False)])
 def test_fused_experts_cast_what_comes_in(hidden: int, ffn: int, fused: bool) -> None:
-    """Fused, the tokens of 4 experts and the gradients that come back are cast; a width off the tiles fuses none."""
     m = machine("fp8", fused_experts=True, quantise_traffic=1.0, expert_seconds=1.0, expert_cast_seconds=1.0)
     experts = Experts(count=4 * LOCAL, per_token=2, ffn=ffn, clamped=True)
     m = replace(m, model=m.model.model_copy(update={"hidden": hidden, "experts": experts}))
@@ -147,7 +146,6 @@ def test_logits_are_of_a_context_ranks_own_tokens(context_parallel: int) -> None
 
 @each("efficiency", [1.0, 0.5, 0.25])
 def test_grouped_products_run_at_their_own_efficiency(efficiency: float) -> None:
-    """A GPU's 4 experts take 2 rows each of 128 by 8 and back: 2 products of 16,384 FLOP forward, 4 backward."""
     # At a half of the efficiency each takes twice its time, at a quarter four times.
     slow, plain = (layer_time.kind_times(machine(expert_efficiency=x), SHAPE, ROUTED) for x in (efficiency, 1.0))
     more = (1 / efficiency - 1) * 2 * 2 * 128 * 8 * LOCAL / 1e6

@@ -207,7 +207,6 @@ def test_a_share_of_the_gemms_runs_again_under_selective_recompute() -> None:
 
 
 def test_bytes_of_a_number_are_those_of_its_name() -> None:
-    """An FP4 number has 4 bits, and so on."""
     assert {d: 8 * n for d, n in operations.COMPUTE_BYTES.items()} == {
         d: float(d.removeprefix("bf").removeprefix("fp")) for d in operations.COMPUTE_BYTES
     }
@@ -215,7 +214,6 @@ def test_bytes_of_a_number_are_those_of_its_name() -> None:
 
 @given(st.integers(1, 9), st.data())
 def test_kinds_of_layers_are_those_of_each_layer(layers: int, data: st.DataObject) -> None:
-    """Counted layer by layer: the first ones are dense, and windows go to routed layers before dense ones."""
     dense, narrow = data.draw(st.integers(0, layers)), data.draw(st.integers(0, layers))
     experts = Experts(count=16, per_token=2, ffn=8, dense_layers=dense)
     change: dict[str, Any] = {"layers": layers, "experts": experts}
@@ -247,7 +245,6 @@ def test_layer_parts_sum_to_the_layer(s: LayerShape) -> None:
     st.sampled_from(["scale_up_bytes_per_second", "hbm_bytes_per_second", "hbm_efficiency", "attention_efficiency"]),
 )
 def test_a_better_gpu_is_never_slower(s: LayerShape, what: str) -> None:
-    """Twice a rate, or the whole of one, never slows a layer."""
     card = gpu(traffic=0.3, hbm=1e3).model_copy(update={"hbm_efficiency": 0.5, "attention_efficiency": 0.5})
     better = card.model_copy(update={what: 2 * getattr(card, what)})
     before, after = (layer_time.layer_times(machine(x), s) for x in (card, better))

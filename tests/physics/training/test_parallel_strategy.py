@@ -52,7 +52,6 @@ def test_keys_of_the_section_are_fields_of_the_plan() -> None:
 
 
 def test_lists_of_a_plan_become_tuples() -> None:
-    """A section as JSON has it, lists and all, reads as the model's own does."""
     assert ps.read_strategy(LAYOUT.model_dump(mode="json")) == ps.strategy_of(LAYOUT)
 
 

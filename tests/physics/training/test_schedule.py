@@ -96,7 +96,6 @@ def run_zero_bubble(p: int, m: int, times: tuple[int, int, int], send: int = 0) 
 
 @each("schedule_name", get_args(schedule.Schedule))
 def test_one_stage_has_no_bubble(schedule_name: Schedule) -> None:
-    """A pipeline of one stage neither waits nor exchanges."""
     assert schedule.bubble_seconds(schedule_name, 1, 1, 2, 3, 1, 5) == 0
     assert schedule.bubble_seconds(schedule_name, 1, 2, 2, 3, 1, 5) == 0
 
@@ -196,7 +195,6 @@ def test_zero_bubble_exchanges(p: int, m: int, f: int, b: int, w: int, send: int
 
 @each(("p", "m"), SHAPES)
 def test_in_flight(p: int, m: int) -> None:
-    """Each stage holds at its peak what the simulated order holds."""
     for i in range(p):
         for v in (1, 2, 3):
             assert schedule.chunks_in_flight("1f1b", i, p, v, m) == peak(interleaved(p, v, m, i), "B")
@@ -207,7 +205,6 @@ def test_in_flight(p: int, m: int) -> None:
 
 
 def test_formulas_broadcast() -> None:
-    """Arrays of layouts give what each gives alone."""
     p, v, m = np.array([1, 2, 4, 8]), np.array([1, 3, 2, 1]), np.array([5, 7, 3, 16])
     for order in get_args(schedule.Schedule):
         whole = schedule.bubble_seconds(order, p, v, 2.0, 3.0, 1.0, 0.5, micro_batches=m)
@@ -232,7 +229,6 @@ def test_the_larger_chunks_come_first(layers: int, chunks: int, sizes: tuple[int
 
 @each(("layers", "recomputed"), list(itertools.product([3, 5, 7], [0, 1, 3])))
 def test_one_stage_waits_for_nothing(layers: int, recomputed: int) -> None:
-    """A single stage passes from chunk to chunk without a pause, whatever their sizes: exactly nothing is added."""
     for m in (1, 3, 7, 11, 50):
         assert excess_seconds(1, 2, m, layers, recomputed, SECONDS) == 0.0
         assert excess_seconds(1, 2, m, layers, recomputed, SECONDS, head=(0.05, 0.11)) == 0.0

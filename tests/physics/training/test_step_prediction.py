@@ -131,7 +131,6 @@ def test_the_queue_covers_interleaved_chunks(p: int, v: int, m: int, service: fl
     ],
 )
 def test_padding(tokens: int, t: int, k: int, sp: bool, padded: int) -> None:
-    """Sequences are whole multiples of what their ranks divide."""
     m = replace(machine(), sequence=tokens)
     assert parallel_strategy.padded(m, shape(t=t, c=k, sp=sp)).sequence == padded
 
@@ -143,7 +142,6 @@ def test_tp_groups_stay_in_a_rack() -> None:
 
 
 def test_blocks() -> None:
-    """A block holds whole replicas, with experts as many racks as make a CP group and an expert group whole."""
 
     def block(t: int, k: int, e: int, p: int, q: int) -> tuple[int, ...] | None:
         b = block_of(72, (t, k, e), pipeline_parallel=p, stages_per_rack=q)

@@ -45,7 +45,6 @@ def test_layer_flop() -> None:
 
 
 def test_head_size_sets_attention_and_not_hidden() -> None:
-    """With heads narrower than h/a the scores take 4·b·s²·a·head."""
     narrow = GPT3.model_copy(update={"head_size": 64})
     assert tf.attention_score_flop(narrow, 2048, 1, causal=False) == 4 * 2048**2 * 96 * 64
 
@@ -68,7 +67,6 @@ def test_chinchilla_flop_adds_softmax_and_embedding() -> None:
 
 @given(st.integers(1, 64), st.integers(1, 64), st.integers(1, 4096), st.integers(1, 8))
 def test_plain_gpt_formulas_hold_for_every_size(heads: int, head: int, s: int, b: int) -> None:
-    """A plain GPT of any size has 12·h² weights a layer and takes 24·b·s·h² + 4·b·s²·h."""
     h = heads * head
     m = Model(name="any", layers=1, hidden=h, heads=heads, vocabulary=7)
     assert tf.layer_parameters(m) == 12 * h**2
@@ -132,7 +130,6 @@ def test_window_by_hand() -> None:
 
 @given(st.integers(1, 300), st.integers(1, 400))
 def test_window_counts_what_each_position_sees(s: int, w: int) -> None:
-    """The pairs are the sum of min(i + 1, w), at most the s²/2 of a full layer or a window past the sequence."""
     flop = tf.attention_score_flop(WINDOWED, s, 1, window=w)
     assert flop == 32 * min(sum(min(i + 1, w) for i in range(s)), s * s / 2)
     assert flop <= tf.attention_score_flop(WINDOWED, s, 1)
@@ -230,7 +227,6 @@ def test_impossible_models_are_refused(change, complaint) -> None:
     ],
 )
 def test_models_at_the_edge_are_taken(change) -> None:
-    """All experts active, one routed layer, all layers windowed or none, latent heads that do not divide hidden."""
     model = Model.model_validate({"name": "any", "layers": 5, "hidden": 6, "heads": 2, "vocabulary": 11, **change})
     assert tf.total_parameters(model) > 0
 
@@ -265,7 +261,6 @@ def test_fit_returns_an_exact_law(slope: float, intercept: float, exponents: lis
     ],
 )
 def test_refuses_what_has_no_line(x: list[float], y: list[float]) -> None:
-    """One x, unequal lengths and values without a logarithm are refused."""
     with pytest.raises(ValueError, match="power law"):
         tf.fit_power_law(x, y)
 
@@ -291,7 +286,6 @@ def test_budget() -> None:
 
 
 def test_training_flop() -> None:
-    """GPT-3 on 300G tokens takes 6·175e9·300e9 = 3.15e23 FLOP."""
     assert tf.training_flop(175e9, 300e9) == pytest.approx(3.15e23)
     assert math.isclose(tf.training_flop(1.0, 1.0), 6.0)
 
@@ -329,7 +323,6 @@ def test_the_published_loss_of_chinchilla() -> None:
 
 
 def test_batch_laws() -> None:
-    """A fixed batch is its coefficient; powers follow tokens or compute."""
     asked = {"tokens": 1e12, "flop": 1e24, "parameters": 1e11}
     assert tf.power(PowerOf(of="fixed", coefficient=4e6), **asked) == 4e6
     assert tf.power(PowerOf.model_validate(entry("batch_laws", "zhang-2024")), **asked) == pytest.approx(
