@@ -35,14 +35,11 @@ def test_only_what_is_on_trust_passes(name: str) -> None:
     assert [(x.change.kind, x.change.what) for x in unlisted(found)] == []
 
 
-@each(
-    "job",
-    [
-        Job(name="mesh", mesh={"pipeline": 2, "data": 4}),
-        Job(name="groups", groups=(GroupKind(name="a", size=6, count=2),)),
-        Job(name="too large", mesh={"pipeline": 20, "data": 4}),
-    ],
-)
+@each("job", [
+    Job(name="mesh", mesh={"pipeline": 2, "data": 4}),
+    Job(name="groups", groups=(GroupKind(name="a", size=6, count=2),)),
+    Job(name="too large", mesh={"pipeline": 20, "data": 4}),
+])  # fmt: skip
 def test_figures_of_a_placement_are_noticed(job: Job) -> None:
     topology = tree([5, 6, 7, 4], 2)
     data, kind = json.loads(Cluster(topology).place(job).model_dump_json()), placements(topology, job)
@@ -79,17 +76,11 @@ def test_a_lying_certificate_is_found(decision: str) -> None:
     assert rules & {"joint_claims", "solvers_named", "formulations"}
 
 
-@pytest.mark.parametrize(
-    ("rules", "decision", "rule"),
-    [
-        (["limits.budget_usd"], "budget", "no_column"),
-        (["memory", "limits.max_batch_tokens"], "layout", "no_column"),
-        (["limits.deadline_days"], "layout", "known_rules"),
-        (["pins.layout.data_parallel"], "layout", "known_rules"),
-        (["the weather"], "layout", "known_rules"),
-        (["limits.budget_usd"], "layout", "known_rules"),
-    ],
-)
+@pytest.mark.parametrize(("rules", "decision", "rule"), [
+    (["limits.budget_usd"], "budget", "no_column"), (["memory", "limits.max_batch_tokens"], "layout", "no_column"),
+    (["limits.deadline_days"], "layout", "known_rules"), (["pins.layout.data_parallel"], "layout", "known_rules"),
+    (["the weather"], "layout", "known_rules"), (["limits.budget_usd"], "layout", "known_rules"),
+])  # fmt: skip
 def test_a_made_up_conflict_is_found(rules: list[str], decision: str, rule: str) -> None:
     asked = instance_with(pins=LAYOUT)
     refused = json.loads(stored(instance_with(pins=LAYOUT, limits__budget_usd=3e6)).model_dump_json())

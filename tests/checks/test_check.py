@@ -80,15 +80,10 @@ def test_a_missing_or_empty_section_is_missed(section: str) -> None:
         assert check(edited_at(PLAN, f"{section}.sites", [] if section == "sites" else {}))
 
 
-@each(
-    ("path", "name"),
-    [
-        ("workload.model", "gpt3-175b"),
-        ("workload.software", "megatron-core"),
-        ("reliability", "llama3-2024"),
-        ("hardware.accelerator", "B200"),
-    ],
-)
+@each(("path", "name"), [
+    ("workload.model", "gpt3-175b"), ("workload.software", "megatron-core"), ("reliability", "llama3-2024"),
+    ("hardware.accelerator", "B200"),
+])  # fmt: skip
 def test_names_must_be_resolved(path: str, name: str) -> None:
     """An instance with a catalogue name in it is not self-contained, and nothing else is judged."""
     assert named(edited_at(PLAN, f"instance.{path}", name)) == {"names_resolved"}
@@ -117,10 +112,9 @@ def test_an_infeasible_answer_says_why() -> None:
     assert "reason" in named(edited_at(PLAN, "status", "infeasible"))
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [("cp8-3009-days", {"rack_shape", "racks", "metrics"}), ("cp8-3353-days", {"metrics", "breakdown_seconds"})],
-)
+@pytest.mark.parametrize(("name", "expected"), [
+    ("cp8-3009-days", {"rack_shape", "racks", "metrics"}), ("cp8-3353-days", {"metrics", "breakdown_seconds"}),
+])  # fmt: skip
 def test_context_over_racks_is_counted(name: str, expected: set[str]) -> None:
     """CP over racks takes whole racks of TP groups, and NIC time that pipeline exchanges cannot have."""
     data = bad_plan(name)
@@ -161,18 +155,15 @@ def test_a_limit_is_exceeded_beyond_the_tolerance(a: float, b: float, above: boo
 TOTAL = PLAN.cost.total_usd
 
 
-@each(
-    ("path", "change", "rule"),
-    [
-        ("cost.total_usd", lambda x: x * 0.99, "total"),
-        ("cost.capex_usd.racks", lambda x: x * 0.99, "parts[capex_usd.racks]"),
-        ("cost.capex_usd.fabric", lambda x: x * 0.99, "parts[capex_usd.fabric]"),
-        ("cost.capex_usd.wan", lambda x: x * 0.99, "parts[capex_usd.wan]"),
-        ("cost.opex_usd_per_year.energy", lambda x: x * 0.99, "parts[opex_usd_per_year.energy]"),
-        ("cost.capex_usd", lambda x: {**x, "gift": -1e6}, "parts[capex_usd.gift]"),
-        ("cost.operation_years", 1, "parts[operation_years]"),
-    ],
-)
+@each(("path", "change", "rule"), [
+    ("cost.total_usd", lambda x: x * 0.99, "total"),
+    ("cost.capex_usd.racks", lambda x: x * 0.99, "parts[capex_usd.racks]"),
+    ("cost.capex_usd.fabric", lambda x: x * 0.99, "parts[capex_usd.fabric]"),
+    ("cost.capex_usd.wan", lambda x: x * 0.99, "parts[capex_usd.wan]"),
+    ("cost.opex_usd_per_year.energy", lambda x: x * 0.99, "parts[opex_usd_per_year.energy]"),
+    ("cost.capex_usd", lambda x: {**x, "gift": -1e6}, "parts[capex_usd.gift]"),
+    ("cost.operation_years", 1, "parts[operation_years]"),
+])  # fmt: skip
 def test_an_edit_of_the_bill_names_its_rule(path: str, change: Any, rule: str) -> None:
     assert rule in named(edited_at(PLAN, path, change))
 

@@ -56,18 +56,12 @@ def test_optimal_means_that_the_bound_is_reached(decision: str) -> None:
     assert f"optimal[{decision}]" in named(edited(PLAN, **{f"{path}status": "unknown"}))
 
 
-@each(
-    ("changes", "rule"),
-    [
-        ({"value": DAYS * 0.99}, "objective"),
-        ({"value": None}, "objective"),
-        ({"bound": DAYS * 1.01, "gap": 0.01}, "objective"),
-        ({"gap": 0.5}, "objective"),
-        ({"joint_bound": DAYS * 1.01, "joint_gap": 0.01}, "objective"),
-        ({"joint_gap": 0.4}, "objective[joint]"),
-        ({"name": "cost_usd"}, "objective"),
-    ],
-)
+@each(("changes", "rule"), [
+    ({"value": DAYS * 0.99}, "objective"), ({"value": None}, "objective"),
+    ({"bound": DAYS * 1.01, "gap": 0.01}, "objective"), ({"gap": 0.5}, "objective"),
+    ({"joint_bound": DAYS * 1.01, "joint_gap": 0.01}, "objective"), ({"joint_gap": 0.4}, "objective[joint]"),
+    ({"name": "cost_usd"}, "objective"),
+])  # fmt: skip
 def test_the_objective(changes: dict[str, Any], rule: str) -> None:
     assert rule in named(edited(PLAN, **{f"objective__{k}": v for k, v in changes.items()}))
 
@@ -127,14 +121,10 @@ def test_the_cheaper_plan_is_cheaper_and_almost_as_fast(days: float, share_of_ca
     assert "objective[cheaper]" in named(edited(PLAN, objective__cheaper=bent, **bound))
 
 
-@each(
-    ("pin", "value", "rule"),
-    [
-        ("placement.stripes", 2, "pins[placement.stripes]"),
-        ("placement.blocks.e1", 2, "pins[placement.blocks.e1]"),
-        ("wan.wavelengths", 1, "pins[wan.wavelengths]"),
-    ],
-)
+@each(("pin", "value", "rule"), [
+    ("placement.stripes", 2, "pins[placement.stripes]"), ("placement.blocks.e1", 2, "pins[placement.blocks.e1]"),
+    ("wan.wavelengths", 1, "pins[wan.wavelengths]"),
+])  # fmt: skip
 def test_a_pinned_number_is_kept(pin: str, value: int, rule: str) -> None:
     striped = {"placement__stripes": {"e1": 1, "w1": 1}, "placement__blocks_by_site": {"e1": 3, "w1": 2}}
     assert rule not in named(edited(PLAN, **striped))

@@ -55,14 +55,11 @@ def test_lanes_of_an_instance() -> None:
     assert lanes_to_choose(i.model_copy(update={"network": None})) == []
 
 
-@each(
-    ("part", "word"),
-    [
-        ({}, "no hours_per_event"),
-        ({"gpu_hours_per_event": 1.0, "link_hours_per_event": 1.0}, "gpu_hours_per_event and link_hours_per_event"),
-        ({"link_hours_per_event": 1.0, "repair_hours": 1.0}, "repair_hours with link_hours_per_event"),
-    ],
-)
+@each(("part", "word"), [
+    ({}, "no hours_per_event"),
+    ({"gpu_hours_per_event": 1.0, "link_hours_per_event": 1.0}, "gpu_hours_per_event and link_hours_per_event"),
+    ({"link_hours_per_event": 1.0, "repair_hours": 1.0}, "repair_hours with link_hours_per_event"),
+])  # fmt: skip
 def test_a_part_is_counted_once(part: dict[str, float], word: str) -> None:
     with pytest.raises(ValidationError, match=word):
         FailingPart.model_validate(part)

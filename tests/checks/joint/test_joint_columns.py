@@ -224,10 +224,9 @@ def test_many_micro_batches_at_once(seed: int) -> None:
                 assert found[1] == pytest.approx(each[found[0] - low], rel=1e-12) and found[1] < limit
 
 
-@each(
-    ("micro_batches", "rounds"),
-    [([1], 0.0), ([2], 0.0), ([3], 1 / 3), ([8], 6 / 8), ([8, 3, 40], 1 / 3), ([8, 2], 0.0), ([20, 8, 40], 6 / 8)],
-)
+@each(("micro_batches", "rounds"), [
+    ([1], 0.0), ([2], 0.0), ([3], 1 / 3), ([8], 6 / 8), ([8, 3, 40], 1 / 3), ([8, 2], 0.0), ([20, 8, 40], 6 / 8),
+])  # fmt: skip
 def test_rounds_that_wait_are_all_but_two(micro_batches: list[int], rounds: float) -> None:
     """A round has as many micro-batches as there are stages; of several numbers the smallest share of rounds counts."""
     for cut, zero, x, d, _ in some_columns(300, 12):

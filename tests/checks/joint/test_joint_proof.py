@@ -125,13 +125,9 @@ def test_forged_proofs_of_plans_are_refused(file: Path) -> None:
 
 
 NARROWER: list[tuple[int, str, Any]] = [
-    (0, "tensor_parallel", 2),
-    (2, "context_parallel", 2),
-    (2, "pipeline_parallel", 1),
-    (0, "sequence_parallel", False),
-    (17, "recompute", "none"),
-    (6, "microbatch_sequences", 2),
-]
+    (0, "tensor_parallel", 2), (2, "context_parallel", 2), (2, "pipeline_parallel", 1), (0, "sequence_parallel", False),
+    (17, "recompute", "none"), (6, "microbatch_sequences", 2),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("seed", "name", "value"), NARROWER)

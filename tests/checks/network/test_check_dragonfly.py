@@ -49,25 +49,16 @@ def test_a_frontier_with_groups_of_one_router_holds() -> None:
     assert [row["leaf_up"] for row in rows if row["group_links"] and row["domains_per_pod"] == 1] == [0]
 
 
-@each(
-    ("path", "change", "rule"),
-    [
-        ("group_links", lambda n: n + 1, "tiers[cluster, leaf]"),
-        ("group_links", -1, "wirable[cluster]"),
-        ("tiers.0.up_ports", lambda n: n + 1, "tiers[cluster, leaf]"),
-        ("tiers.0.bundle", lambda n: n + 30, "wirable[cluster]"),
-        ("tiers.0.bundle", 0, "wirable[cluster]"),
-        ("tiers.0.name", "spine", "wirable[cluster]"),
-        ("tiers.0.oversubscription", 1.0, "tiers[cluster, leaf]"),
-        ("family", "dragonfly+", "wirable[cluster]"),
-        ("family", "rail", "wirable[cluster]"),
-        ("rails_per_pod", 8, "wirable[cluster]"),
-        ("switch_links", lambda n: n - 1, "cables[cluster]"),
-        ("pods", 3, "counts[cluster]"),
-        ("cost_usd", lambda x: x * 0.99, "price_and_power[cluster]"),
-        ("pipeline_send_slowdown", 1.01, "slowdowns[cluster]"),
-    ],
-)
+@each(("path", "change", "rule"), [
+    ("group_links", lambda n: n + 1, "tiers[cluster, leaf]"), ("group_links", -1, "wirable[cluster]"),
+    ("tiers.0.up_ports", lambda n: n + 1, "tiers[cluster, leaf]"),
+    ("tiers.0.bundle", lambda n: n + 30, "wirable[cluster]"), ("tiers.0.bundle", 0, "wirable[cluster]"),
+    ("tiers.0.name", "spine", "wirable[cluster]"), ("tiers.0.oversubscription", 1.0, "tiers[cluster, leaf]"),
+    ("family", "dragonfly+", "wirable[cluster]"), ("family", "rail", "wirable[cluster]"),
+    ("rails_per_pod", 8, "wirable[cluster]"), ("switch_links", lambda n: n - 1, "cables[cluster]"),
+    ("pods", 3, "counts[cluster]"), ("cost_usd", lambda x: x * 0.99, "price_and_power[cluster]"),
+    ("pipeline_send_slowdown", 1.01, "slowdowns[cluster]"),
+])  # fmt: skip
 def test_an_edit_names_its_rule(path: str, change: Any, rule: str) -> None:
     assert rule in named(edited_at(solved("dragonfly"), f"fabric.sites.cluster.{path}", change))
 

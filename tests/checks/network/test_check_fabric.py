@@ -94,20 +94,13 @@ def test_a_fault_at_one_site_hides_none_at_another() -> None:
 BOX = INSTANCE["network"]["switches"][0]
 
 
-@each(
-    ("model", "rules_of_e1"),
-    [
-        ({"price_usd": BOX["price_usd"] + 1000}, {"price_and_power"}),
-        ({"power_watts": BOX["power_watts"] + 10}, {"price_and_power"}),
-        ({"ports": BOX["ports"] + 1}, set()),
-        ({"ports": 6}, set()),
-        ({"ports": 5}, {"wirable"}),
-        ({"port_gbps": BOX["port_gbps"] * 2}, {"switch"}),
-        ({"planes": BOX["planes"] * 2}, {"switch"}),
-        ({"link_factor": 2.0}, {"switch"}),
-        ({"name": "elsewhere"}, {"switch"}),
-    ],
-)
+@each(("model", "rules_of_e1"), [
+    ({"price_usd": BOX["price_usd"] + 1000}, {"price_and_power"}),
+    ({"power_watts": BOX["power_watts"] + 10}, {"price_and_power"}), ({"ports": BOX["ports"] + 1}, set()),
+    ({"ports": 6}, set()), ({"ports": 5}, {"wirable"}), ({"port_gbps": BOX["port_gbps"] * 2}, {"switch"}),
+    ({"planes": BOX["planes"] * 2}, {"switch"}), ({"link_factor": 2.0}, {"switch"}),
+    ({"name": "elsewhere"}, {"switch"}),
+])  # fmt: skip
 def test_spines_of_another_model(model: dict[str, Any], rules_of_e1: set[str]) -> None:
     """Spines may be of any model with a leaf's rate, planes and links, as many ports as they use, and its own price."""
     other = {**BOX, "name": "other", **model}
@@ -160,17 +153,13 @@ TIERS = {"fabric.planes": 2, "fabric.ports_per_switch": 16, "fabric.tiers": 3}
 LEAVES = {"fabric.leaf_domain_racks": 4, "fabric.leaf_down_ports": 4, "fabric.leaf_up_ports": 2}
 
 
-@each(
-    ("pins", "broken"),
-    [
-        (TIERS | LEAVES | {"fabric.spine_down_ports": 4, "fabric.spine_up_ports": 2}, set()),
-        ({"fabric.switch": BOX["name"], "fabric.spine_switch": BOX["name"], "fabric.core_switch": BOX["name"]}, set()),
-        ({"fabric.core_switch": "other"}, {"pins[fabric.core_switch]"}),
-        ({"fabric.tiers": 2}, {"pins[fabric.tiers]"}),
-        ({"fabric.leaf_domain_racks": 5}, {"pins[fabric.leaf_domain_racks]"}),
-        ({"fabric.spine_up_ports": 1}, {"pins[fabric.spine_up_ports]"}),
-    ],
-)
+@each(("pins", "broken"), [
+    (TIERS | LEAVES | {"fabric.spine_down_ports": 4, "fabric.spine_up_ports": 2}, set()),
+    ({"fabric.switch": BOX["name"], "fabric.spine_switch": BOX["name"], "fabric.core_switch": BOX["name"]}, set()),
+    ({"fabric.core_switch": "other"}, {"pins[fabric.core_switch]"}), ({"fabric.tiers": 2}, {"pins[fabric.tiers]"}),
+    ({"fabric.leaf_domain_racks": 5}, {"pins[fabric.leaf_domain_racks]"}),
+    ({"fabric.spine_up_ports": 1}, {"pins[fabric.spine_up_ports]"}),
+])  # fmt: skip
 def test_pins(pins: dict[str, Any], broken: set[str]) -> None:
     assert named(worked(instance_with(pins=pins))) == broken
 
@@ -184,15 +173,12 @@ def test_pins_of_a_tier_that_is_not_there(tiers: int, key: str) -> None:
         assert found == ({f"pins[fabric.{key}]"} if broken else set())
 
 
-@each(
-    ("path", "change", "message"),
-    [
-        ("fabric.sites.e1.tiers.2.switches", 3, "core 3 port 0: beyond 3 switches of 16 ports"),
-        ("fabric.sites.e1.tiers.0.switches", 9, "leaf switches without a cable: 0 stated, 1 recomputed"),
-        ("fabric.sites.e1.switch_links", 25, "switch_links: 25 stated, 24 recomputed"),
-        ("fabric.sites.e1.endpoint_links", 31, "NIC ports with a cable: 31 stated, 32 recomputed"),
-    ],
-)
+@each(("path", "change", "message"), [
+    ("fabric.sites.e1.tiers.2.switches", 3, "core 3 port 0: beyond 3 switches of 16 ports"),
+    ("fabric.sites.e1.tiers.0.switches", 9, "leaf switches without a cable: 0 stated, 1 recomputed"),
+    ("fabric.sites.e1.switch_links", 25, "switch_links: 25 stated, 24 recomputed"),
+    ("fabric.sites.e1.endpoint_links", 31, "NIC ports with a cable: 31 stated, 32 recomputed"),
+])  # fmt: skip
 def test_cables_are_ticked_off(path: str, change: int, message: str) -> None:
     assert message in {v.message for v in check(edited_at(PLAN, path, change)) if v.rule == "cables[e1]"}
 
@@ -223,17 +209,12 @@ def reaching(metres: float) -> dict[str, Any]:
     return {"network__floor": {}, "network__media": [{"name": "own", "reach_m": metres, "price_usd": 1}]}
 
 
-@each(
-    ("change", "rule"),
-    [
-        ({"network__families": ["rack", "rail-only"]}, "switch[e1]"),
-        ({"network__spares": {"share": 0.3}}, "counts[e1]"),
-        ({"network__spares": {"share": 1, "failure_chance": 1}}, "counts[e1]"),
-        ({"network__power_usd_per_watt": 1.0}, "price_and_power[e1]"),
-        (reaching(1), "price_and_power[e1]"),
-        (reaching(500), "price_and_power[e1]"),
-    ],
-)
+@each(("change", "rule"), [
+    ({"network__families": ["rack", "rail-only"]}, "switch[e1]"), ({"network__spares": {"share": 0.3}}, "counts[e1]"),
+    ({"network__spares": {"share": 1, "failure_chance": 1}}, "counts[e1]"),
+    ({"network__power_usd_per_watt": 1.0}, "price_and_power[e1]"), (reaching(1), "price_and_power[e1]"),
+    (reaching(500), "price_and_power[e1]"),
+])  # fmt: skip
 def test_rules_of_the_instance_reach_the_fabric(change: dict[str, Any], rule: str) -> None:
     found = check(small(**change))
     assert rule in {v.rule for v in found}

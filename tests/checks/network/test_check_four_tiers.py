@@ -47,32 +47,23 @@ def test_four_tiers_hold() -> None:
     assert PlanPhysics(plan=PLAN).crossings["e1"].allreduces_leaving[2] == 0
 
 
-@each(
-    ("path", "change", "rule"),
-    [
-        ("fabric.sites.e1.tiers.3.switches", 7, "tiers[e1, super-spine]"),
-        ("fabric.sites.e1.tiers.3.switches", 9, "cables[e1]"),
-        ("fabric.sites.e1.tiers.3.down_ports", 5, "tiers[e1, super-spine]"),
-        ("fabric.sites.e1.tiers.3.down_ports", 3, "cables[e1]"),
-        ("fabric.sites.e1.tiers.3.up_ports", 1, "wirable[e1]"),
-        ("fabric.sites.e1.tiers.2.switches", 7, "tiers[e1, core]"),
-        ("fabric.sites.e1.tiers.2.down_ports", 8, "tiers[e1, core]"),
-        ("fabric.sites.e1.tiers.2.up_ports", 13, "wirable[e1]"),
-        ("fabric.sites.e1.tiers.2.up_ports", 0, "wirable[e1]"),
-        ("fabric.sites.e1.tiers.2.bundle", 3, "wirable[e1]"),
-        ("fabric.sites.e1.tiers.2.oversubscription", 2.0, "tiers[e1, core]"),
-        ("fabric.sites.e1.rails_per_zone", 3, "wirable[e1]"),
-        ("fabric.sites.e1.rails_per_zone", 0, "wirable[e1]"),
-        ("fabric.sites.e1.rails_per_zone", 2, "counts[e1]"),
-        ("fabric.sites.e1.leaf_domains_per_zone", 4, "counts[e1]"),
-        ("fabric.sites.e1.leaf_domains_per_zone", -2, "wirable[e1]"),
-        ("fabric.sites.e1.zones", 1, "counts[e1]"),
-        ("fabric.sites.e1.switch_links", 111, "counts[e1]"),
-        ("fabric.sites.e1.share_leaving_zone", 0.5, "slowdowns[e1]"),
-        ("fabric.sites.e1.cost_usd", lambda x: x * 0.99, "price_and_power[e1]"),
-        ("instance.network.max_tiers", 3, "wirable[e1]"),
-    ],
-)
+@each(("path", "change", "rule"), [
+    ("fabric.sites.e1.tiers.3.switches", 7, "tiers[e1, super-spine]"),
+    ("fabric.sites.e1.tiers.3.switches", 9, "cables[e1]"),
+    ("fabric.sites.e1.tiers.3.down_ports", 5, "tiers[e1, super-spine]"),
+    ("fabric.sites.e1.tiers.3.down_ports", 3, "cables[e1]"), ("fabric.sites.e1.tiers.3.up_ports", 1, "wirable[e1]"),
+    ("fabric.sites.e1.tiers.2.switches", 7, "tiers[e1, core]"),
+    ("fabric.sites.e1.tiers.2.down_ports", 8, "tiers[e1, core]"),
+    ("fabric.sites.e1.tiers.2.up_ports", 13, "wirable[e1]"), ("fabric.sites.e1.tiers.2.up_ports", 0, "wirable[e1]"),
+    ("fabric.sites.e1.tiers.2.bundle", 3, "wirable[e1]"),
+    ("fabric.sites.e1.tiers.2.oversubscription", 2.0, "tiers[e1, core]"),
+    ("fabric.sites.e1.rails_per_zone", 3, "wirable[e1]"), ("fabric.sites.e1.rails_per_zone", 0, "wirable[e1]"),
+    ("fabric.sites.e1.rails_per_zone", 2, "counts[e1]"), ("fabric.sites.e1.leaf_domains_per_zone", 4, "counts[e1]"),
+    ("fabric.sites.e1.leaf_domains_per_zone", -2, "wirable[e1]"), ("fabric.sites.e1.zones", 1, "counts[e1]"),
+    ("fabric.sites.e1.switch_links", 111, "counts[e1]"), ("fabric.sites.e1.share_leaving_zone", 0.5, "slowdowns[e1]"),
+    ("fabric.sites.e1.cost_usd", lambda x: x * 0.99, "price_and_power[e1]"),
+    ("instance.network.max_tiers", 3, "wirable[e1]"),
+])  # fmt: skip
 def test_an_edit_names_its_rule(path: str, change: Any, rule: str) -> None:
     assert rule in named(edited_at(PLAN, path, change))
 
@@ -103,14 +94,11 @@ def test_a_slow_zone_slows_the_exchange() -> None:
     assert slow > fast
 
 
-@each(
-    ("pins", "broken"),
-    [
-        ({"fabric.tiers": 4, "fabric.core_down_ports": 4, "fabric.core_up_ports": 4}, set()),
-        ({"fabric.core_down_ports": 5}, {"pins[fabric.core_down_ports]"}),
-        ({"fabric.core_up_ports": 2}, {"pins[fabric.core_up_ports]"}),
-    ],
-)
+@each(("pins", "broken"), [
+    ({"fabric.tiers": 4, "fabric.core_down_ports": 4, "fabric.core_up_ports": 4}, set()),
+    ({"fabric.core_down_ports": 5}, {"pins[fabric.core_down_ports]"}),
+    ({"fabric.core_up_ports": 2}, {"pins[fabric.core_up_ports]"}),
+])  # fmt: skip
 def test_pins(pins: dict[str, Any], broken: set[str]) -> None:
     assert named(zoned(pins=pins)) == broken
 

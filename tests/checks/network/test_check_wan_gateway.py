@@ -165,16 +165,11 @@ def test_alternatives_hold_the_wan_gateway() -> None:
 AXES = {"cost": "cost_usd", "time": "pipeline_send_slowdown", "power": "power_mw"}
 
 
-@each(
-    ("path", "change", "said"),
-    [
-        ("exchange_gbps", lambda x: x, set()),
-        ("exchange_gbps", lambda x: 0.8 * x, {"pipeline_send_slowdown"}),
-        ("exchange_gbps", lambda x: 1000 * x, {"pipeline_send_slowdown", "inf s of a pipeline send > 1"}),
-        ("wan_gbps", lambda x: x + 2, {"cost_usd", "power_mw"}),
-        ("wan_gbps", lambda x: x - 0.5, set()),
-    ],
-)
+@each(("path", "change", "said"), [
+    ("exchange_gbps", lambda x: x, set()), ("exchange_gbps", lambda x: 0.8 * x, {"pipeline_send_slowdown"}),
+    ("exchange_gbps", lambda x: 1000 * x, {"pipeline_send_slowdown", "inf s of a pipeline send > 1"}),
+    ("wan_gbps", lambda x: x + 2, {"cost_usd", "power_mw"}), ("wan_gbps", lambda x: x - 0.5, set()),
+])  # fmt: skip
 def test_alternatives_are_judged_with_the_wan_gateway(path: str, change: Any, said: set[str]) -> None:
     """Rows found with a WAN gateway hold with it: its ports are paid, and gradients slow the sends beside them."""
     # A rate that takes as many ports changes nothing; gradients that no uplink carries leave no time to sends.

@@ -57,19 +57,13 @@ def _noticed(data: dict[str, Any]) -> bool:
     return bool(broken(plan))
 
 
-@each(
-    ("path", "change", "rule"),
-    [
-        ("run.days", lambda x: x * 2, "run_length"),
-        ("run.years", 5.4, "run_length"),
-        ("run.replacements.racks", 1, "run_replaced[racks]"),
-        ("run.usd.capital", lambda x: x - 1e6, "run_money[capital]"),
-        ("run.usd.staff", 0.0, "run_money[staff]"),
-        ("run.sites.e1.energy_usd", 0.0, "run_energy[e1]"),
-        ("run.not_counted", ["operation.staff_usd_per_year"], "run_money"),
-        ("run.by_year", lambda x: x[:-1], "run_by_year"),
-    ],
-)
+@each(("path", "change", "rule"), [
+    ("run.days", lambda x: x * 2, "run_length"), ("run.years", 5.4, "run_length"),
+    ("run.replacements.racks", 1, "run_replaced[racks]"), ("run.usd.capital", lambda x: x - 1e6, "run_money[capital]"),
+    ("run.usd.staff", 0.0, "run_money[staff]"), ("run.sites.e1.energy_usd", 0.0, "run_energy[e1]"),
+    ("run.not_counted", ["operation.staff_usd_per_year"], "run_money"),
+    ("run.by_year", lambda x: x[:-1], "run_by_year"),
+])  # fmt: skip
 def test_an_edit_of_the_run_names_its_rule(path: str, change: Any, rule: str) -> None:
     assert rule in named(edited_at(with_run(**ALL), path, change))
 

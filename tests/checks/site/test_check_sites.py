@@ -22,16 +22,13 @@ EDGES = [
     ("headroom", "grid__balancing_authorities__1__headroom_mw", 0.9, 0.8999),
     ("generation", "grid__nodes__0__generation_mw", 0.9, 0.8999),
     ("generation", "grid__nodes__1__generation_mw", 0.3, 0.2999),
-    ("facility_power", "limits__facility_power_mw", 2.1, 2.0999),
-    ("area", "grid__nodes__0__area_m2", 600, 599.9),
+    ("facility_power", "limits__facility_power_mw", 2.1, 2.0999), ("area", "grid__nodes__0__area_m2", 600, 599.9),
     ("rating", "grid__new_lines__0__rating_mw", 0.2, 0.1999),
-    ("new_circuits", "grid__new_lines__0__max_circuits", 1, None),
-    ("min_site", "grid__rules__min_site_modules", 3, 4),
+    ("new_circuits", "grid__new_lines__0__max_circuits", 1, None), ("min_site", "grid__rules__min_site_modules", 3, 4),
     ("fault_split", "grid__rules__fault_split__max_share", 0.5715, 0.5714),
     ("fault_split", "grid__rules__fault_split__min_interconnections", 2, 3),
-    ("site_count", "grid__rules__max_sites", 2, 1),
-    ("rtt", "grid__rules__max_rtt_ms", 39.66, 39.65),
-]
+    ("site_count", "grid__rules__max_sites", 2, 1), ("rtt", "grid__rules__max_rtt_ms", 39.66, 39.65),
+]  # fmt: skip
 
 
 @each(("rule", "path", "holds", "breaks"), EDGES)
@@ -88,39 +85,31 @@ def test_without_flows_an_authority_feeds_its_own() -> None:
     assert "generation[EAST]" in named(small(**fed | {"grid__nodes__1__generation_mw": 0.2999}))
 
 
-@each(
-    ("path", "change", "rule"),
-    [
-        ("sites.generation_mw.e1", lambda x: x + 0.001, "balance[e1]"),
-        ("sites.generation_mw.e1", lambda x: x + 1e-6, None),
-        ("sites.generation_mw.e2", lambda x: -x, "generation[e2]"),
-        ("sites.generation_mw", lambda x: {**x, "nowhere": 0.1}, "generation[nowhere]"),
-        ("sites.flows.0.mw", lambda _: -0.099, "balance[e1]"),
-        ("sites.flows.0.mw", lambda x: -x, "balance[e2]"),
-        ("sites.flows.1.mw", lambda _: 0.51, "rating[e1-e2-new]"),
-        ("sites.flows.1.line", lambda _: "nowhere", "rating[nowhere]"),
-        ("sites.flows.1.line", lambda _: "e1-e2", "rating[e1-e2]"),
-        ("sites.new_lines.0.circuits", lambda _: 3, "new_circuits[e1-e2-new]"),
-        ("sites.new_lines.0.circuits", lambda _: 0, "rating[e1-e2-new]"),
-        ("sites.new_lines.0.line", lambda _: "w1-w2", "new_circuits[w1-w2]"),
-        ("sites.sites.0.id", lambda _: "nowhere", "known_site[nowhere]"),
-        ("sites.sites.0.id", lambda _: "e2", "known_site[e2]"),
-        ("sites.sites.0.id", lambda _: "w1", "known_site[w1]"),
-        ("sites.sites.0.balancing_authority", lambda _: "WEST", "site_figures[e1]"),
-        ("sites.sites.0.interconnection", lambda _: "western", "site_figures[e1]"),
-        ("sites.sites.0.racks", lambda _: 9, "site_figures[e1]"),
-        ("sites.sites.0.interconnect_mw", lambda _: None, "site_figures[e1]"),
-        ("sites.sites.0.cooling_m2", lambda _: None, "site_figures[e1]"),
-        ("sites.links", lambda _: [], "linked[e1, w1]"),
-        ("sites.links", lambda x: x * 2, "linked[e1, w1]"),
-        ("sites.links.0.b", lambda _: "e1", "linked[e1]"),
-        ("sites.links.0.b", lambda _: "w2", "linked[e1, w2]"),
-        ("sites.links.0.wavelengths", lambda _: 1, "wan_capacity[e1, w1]"),
-        ("sites.links.0.fibre_pairs", lambda _: 0, "link_figures[e1, w1]"),
-        ("sites.links.0.required_gbps", lambda x: x * 0.99, "wan_need[e1, w1]"),
-        ("sites.links.0.required_gbps", lambda _: 0.0021, "wan_capacity[e1, w1]"),
-    ],
-)
+@each(("path", "change", "rule"), [
+    ("sites.generation_mw.e1", lambda x: x + 0.001, "balance[e1]"),
+    ("sites.generation_mw.e1", lambda x: x + 1e-6, None), ("sites.generation_mw.e2", lambda x: -x, "generation[e2]"),
+    ("sites.generation_mw", lambda x: {**x, "nowhere": 0.1}, "generation[nowhere]"),
+    ("sites.flows.0.mw", lambda _: -0.099, "balance[e1]"), ("sites.flows.0.mw", lambda x: -x, "balance[e2]"),
+    ("sites.flows.1.mw", lambda _: 0.51, "rating[e1-e2-new]"),
+    ("sites.flows.1.line", lambda _: "nowhere", "rating[nowhere]"),
+    ("sites.flows.1.line", lambda _: "e1-e2", "rating[e1-e2]"),
+    ("sites.new_lines.0.circuits", lambda _: 3, "new_circuits[e1-e2-new]"),
+    ("sites.new_lines.0.circuits", lambda _: 0, "rating[e1-e2-new]"),
+    ("sites.new_lines.0.line", lambda _: "w1-w2", "new_circuits[w1-w2]"),
+    ("sites.sites.0.id", lambda _: "nowhere", "known_site[nowhere]"),
+    ("sites.sites.0.id", lambda _: "e2", "known_site[e2]"), ("sites.sites.0.id", lambda _: "w1", "known_site[w1]"),
+    ("sites.sites.0.balancing_authority", lambda _: "WEST", "site_figures[e1]"),
+    ("sites.sites.0.interconnection", lambda _: "western", "site_figures[e1]"),
+    ("sites.sites.0.racks", lambda _: 9, "site_figures[e1]"),
+    ("sites.sites.0.interconnect_mw", lambda _: None, "site_figures[e1]"),
+    ("sites.sites.0.cooling_m2", lambda _: None, "site_figures[e1]"), ("sites.links", lambda _: [], "linked[e1, w1]"),
+    ("sites.links", lambda x: x * 2, "linked[e1, w1]"), ("sites.links.0.b", lambda _: "e1", "linked[e1]"),
+    ("sites.links.0.b", lambda _: "w2", "linked[e1, w2]"),
+    ("sites.links.0.wavelengths", lambda _: 1, "wan_capacity[e1, w1]"),
+    ("sites.links.0.fibre_pairs", lambda _: 0, "link_figures[e1, w1]"),
+    ("sites.links.0.required_gbps", lambda x: x * 0.99, "wan_need[e1, w1]"),
+    ("sites.links.0.required_gbps", lambda _: 0.0021, "wan_capacity[e1, w1]"),
+])  # fmt: skip
 def test_an_edit_names_its_rule(path: str, change: Any, rule: str | None) -> None:
     found = named(edited_at(PLAN, path, change))
     assert found == set() if rule is None else rule in found
@@ -133,16 +122,11 @@ def test_fibre_that_cannot_be_leased() -> None:
     assert rules(small(wan={**one_each, "max_fibre_pairs": 1})) == {"wan_capacity"}
 
 
-@each(
-    ("pins", "broken"),
-    [
-        ({"sites.racks": 14, "sites.max_sites": 2, "sites.racks.e1": 8, "sites.racks.w1": 6}, set()),
-        ({"sites.racks": 16}, {"pins[sites.racks]"}),
-        ({"sites.max_sites": 1}, {"pins[sites.max_sites]"}),
-        ({"sites.racks.w1": 8}, {"pins[sites.racks.w1]"}),
-        ({"sites.racks.w2": 2}, {"pins[sites.racks.w2]"}),
-    ],
-)
+@each(("pins", "broken"), [
+    ({"sites.racks": 14, "sites.max_sites": 2, "sites.racks.e1": 8, "sites.racks.w1": 6}, set()),
+    ({"sites.racks": 16}, {"pins[sites.racks]"}), ({"sites.max_sites": 1}, {"pins[sites.max_sites]"}),
+    ({"sites.racks.w1": 8}, {"pins[sites.racks.w1]"}), ({"sites.racks.w2": 2}, {"pins[sites.racks.w2]"}),
+])  # fmt: skip
 def test_pins(pins: dict[str, Any], broken: set[str]) -> None:
     assert named(worked(instance_with(pins=pins))) == broken
 
@@ -164,18 +148,11 @@ def with_upgrades(*bought: tuple[str, int], months: float | None = None) -> Plan
     return edited(plan, sites__upgrades=[{"node": n, "steps": s} for n, s in bought])
 
 
-@each(
-    ("bought", "words"),
-    [
-        ([("w1", 1)], "1 steps where none can be had"),
-        ([("e1", 4)], "4 steps (in all 4) are not from 1 to 3"),
-        ([("e1", 0)], "0 steps (in all 0) are not from 1 to 3"),
-        ([("e1", -1)], "-1 steps (in all -1) are not from 1 to 3"),
-        ([("e1", 2), ("e1", 2)], "2 steps (in all 4) are not from 1 to 3"),
-        ([("e1", 3)], None),
-        ([("e1", 1)], None),
-    ],
-)
+@each(("bought", "words"), [
+    ([("w1", 1)], "1 steps where none can be had"), ([("e1", 4)], "4 steps (in all 4) are not from 1 to 3"),
+    ([("e1", 0)], "0 steps (in all 0) are not from 1 to 3"), ([("e1", -1)], "-1 steps (in all -1) are not from 1 to 3"),
+    ([("e1", 2), ("e1", 2)], "2 steps (in all 4) are not from 1 to 3"), ([("e1", 3)], None), ([("e1", 1)], None),
+])  # fmt: skip
 def test_upgrades(bought: list[tuple[str, int]], words: str | None) -> None:
     found = {v.message for v in check(with_upgrades(*bought)) if v.rule.startswith("upgrades[")}
     assert found == ({words} if words else set())
@@ -269,15 +246,12 @@ def test_a_year_beyond_what_stands() -> None:
     assert "scenarios[dry, w1]" in named(with_scenarios("robust", dry=run(usd, {"e1": 1.2})))
 
 
-@each(
-    ("change", "rule"),
-    [
-        ({"generation_mw": FED | {"e1": 0.91}}, "balance[e1] in dry"),
-        ({"generation_mw": FED | {"e2": 0.6}}, "balance[e2] in dry"),
-        ({"generation_mw": FED | {"w1": 1.3}}, "generation[w1] in dry"),
-        ({"flows": [{**x, "mw": x["mw"] * 6} for x in FLOWS]}, "rating[e1-e2-new] in dry"),
-    ],
-)
+@each(("change", "rule"), [
+    ({"generation_mw": FED | {"e1": 0.91}}, "balance[e1] in dry"),
+    ({"generation_mw": FED | {"e2": 0.6}}, "balance[e2] in dry"),
+    ({"generation_mw": FED | {"w1": 1.3}}, "generation[w1] in dry"),
+    ({"flows": [{**x, "mw": x["mw"] * 6} for x in FLOWS]}, "rating[e1-e2-new] in dry"),
+])  # fmt: skip
 def test_a_year_has_its_own_grid(change: dict[str, Any], rule: str) -> None:
     usd = HOURS * (1.2 * 40 + 0.9 * 80)
     assert rule in named(with_scenarios("robust", dry=run(usd, FULL, **change)))

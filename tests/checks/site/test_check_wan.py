@@ -62,37 +62,31 @@ def test_a_good_design_breaks_nothing() -> None:
     assert PLAN.cost.capex_usd["wan"] == pytest.approx(PLAN.wan.capex_usd)
 
 
-@each(
-    ("path", "change", "rule"),
-    [
-        (f"wan.edges.{at('B-C')}.wavelengths", lambda n: n - 1, "capacity[B-C]"),
-        (f"wan.edges.{at('D-C')}.wavelengths", lambda n: n - 1, "capacity[D-C]"),
-        (f"wan.edges.{at('A-B')}.id", lambda _: "A-C", "edges[A-C]"),
-        (f"wan.edges.{at('A-B')}.id", lambda _: "B-C", "edges[B-C]"),
-        (f"wan.edges.{at('A-B')}.wavelengths", lambda _: 10_000, "edges[A-B]"),
-        (f"wan.edges.{at('A-B')}.fibre_pairs", lambda n: n + 1, "edges[A-B]"),
-        ("wan.edges", lambda x: x[1:], "capacity[A-B]"),
-        ("wan.exchange", lambda _: "tree", "fastest_form"),
-        ("wan.forms.0.order", lambda x: x[::-1], "fastest_form[ring]"),
-        ("wan.forms", lambda x: x[:1], "fastest_form"),
-        ("wan.protection", lambda _: "none", "designed"),
-        ("wan.demands.0.routes.0.edges", lambda x: x[:2], "routes[sync, e1, w1]"),
-        ("wan.demands.0.routes.0.edges.1", lambda _: "nowhere", "routes[sync, e1, w1]"),
-        ("wan.demands.0.routes.0.backup_edges", lambda _: None, "routes[sync, e1, w1]"),
-        ("wan.demands.0.routes.0.backup_edges", lambda _: SYNC["routes"][0]["edges"], "routes[sync, e1, w1]"),
-        ("wan.demands.0.routes", lambda _: [], "demands[sync, e1, w1]"),
-        ("wan.demands.0.routes", lambda x: [{**x[0], "share": 0.5}] * 2, "demands[sync, e1, w1]"),
-        ("wan.demands.1.routes.0.share", lambda _: -0.1, "routes[checkpoint, e1, w1]"),
-        ("wan.demands.1.routes.0.share", lambda _: 1.1, "demands[checkpoint, e1, w1]"),
-        ("wan.demands.1.priority", lambda _: 2, "demands[checkpoint, e1, w1]"),
-        ("wan.demands", lambda x: x[:2], "demands[logs, e1, w1]"),
-        ("wan.demands", lambda x: [*x, x[0]], "demands[sync, e1, w1]"),
-        ("wan", lambda _: None, "designed"),
-        ("cost.capex_usd.wan", lambda x: x * 0.999, "parts[capex_usd.wan]"),
-        ("wan.certificate.objective", lambda x: x * 0.999, "certified[wan]"),
-        ("wan.certificate.status", lambda _: "feasible", "status"),
-    ],
-)
+@each(("path", "change", "rule"), [
+    (f"wan.edges.{at('B-C')}.wavelengths", lambda n: n - 1, "capacity[B-C]"),
+    (f"wan.edges.{at('D-C')}.wavelengths", lambda n: n - 1, "capacity[D-C]"),
+    (f"wan.edges.{at('A-B')}.id", lambda _: "A-C", "edges[A-C]"),
+    (f"wan.edges.{at('A-B')}.id", lambda _: "B-C", "edges[B-C]"),
+    (f"wan.edges.{at('A-B')}.wavelengths", lambda _: 10_000, "edges[A-B]"),
+    (f"wan.edges.{at('A-B')}.fibre_pairs", lambda n: n + 1, "edges[A-B]"),
+    ("wan.edges", lambda x: x[1:], "capacity[A-B]"), ("wan.exchange", lambda _: "tree", "fastest_form"),
+    ("wan.forms.0.order", lambda x: x[::-1], "fastest_form[ring]"), ("wan.forms", lambda x: x[:1], "fastest_form"),
+    ("wan.protection", lambda _: "none", "designed"),
+    ("wan.demands.0.routes.0.edges", lambda x: x[:2], "routes[sync, e1, w1]"),
+    ("wan.demands.0.routes.0.edges.1", lambda _: "nowhere", "routes[sync, e1, w1]"),
+    ("wan.demands.0.routes.0.backup_edges", lambda _: None, "routes[sync, e1, w1]"),
+    ("wan.demands.0.routes.0.backup_edges", lambda _: SYNC["routes"][0]["edges"], "routes[sync, e1, w1]"),
+    ("wan.demands.0.routes", lambda _: [], "demands[sync, e1, w1]"),
+    ("wan.demands.0.routes", lambda x: [{**x[0], "share": 0.5}] * 2, "demands[sync, e1, w1]"),
+    ("wan.demands.1.routes.0.share", lambda _: -0.1, "routes[checkpoint, e1, w1]"),
+    ("wan.demands.1.routes.0.share", lambda _: 1.1, "demands[checkpoint, e1, w1]"),
+    ("wan.demands.1.priority", lambda _: 2, "demands[checkpoint, e1, w1]"),
+    ("wan.demands", lambda x: x[:2], "demands[logs, e1, w1]"),
+    ("wan.demands", lambda x: [*x, x[0]], "demands[sync, e1, w1]"), ("wan", lambda _: None, "designed"),
+    ("cost.capex_usd.wan", lambda x: x * 0.999, "parts[capex_usd.wan]"),
+    ("wan.certificate.objective", lambda x: x * 0.999, "certified[wan]"),
+    ("wan.certificate.status", lambda _: "feasible", "status"),
+])  # fmt: skip
 def test_an_edit_names_its_rule(path: str, change: Any, rule: str) -> None:
     assert rule in named(edited_at(PLAN, path, change))
 

@@ -100,13 +100,10 @@ def test_the_cheapest_of_two_tiers(gpus: int) -> None:
     assert cheapest(i, gpus // 8).usd == pytest.approx(by_loops(i, gpus // 8))
 
 
-@pytest.mark.parametrize(
-    ("gpus", "mixed_musd", "one_model_musd"),
-    [
-        pytest.param(4096, 19.689, 24.681, marks=pytest.mark.slow),
-        pytest.param(3072, 15.919, 19.711, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize(("gpus", "mixed_musd", "one_model_musd"), [
+    pytest.param(4096, 19.689, 24.681, marks=pytest.mark.slow),
+    pytest.param(3072, 15.919, 19.711, marks=pytest.mark.slow),
+])  # fmt: skip
 def test_small_leaves_under_large_spines(gpus: int, mixed_musd: float, one_model_musd: float) -> None:
     """By hand: 4,096 GPUs take 128 leaves at $36K, 32 spines at $150K, and a link of either kind for each GPU."""
     found = cheapest(one_to_one(8, LEAF, SPINE), gpus // 8)

@@ -139,18 +139,12 @@ def test_an_unknown_switch_is_refused() -> None:
         built(fabrics({"fabric.cluster.switch": "none"}), site="cluster")
 
 
-@each(
-    ("path", "value", "reported"),
-    [
-        ("fabric.cluster.rails_per_pod", 0, "must be a whole number from 1"),
-        ("fabric.cluster.family", "torus", "must be one of rail"),
-        ("fabric.elsewhere.tiers", 2, "no such decision"),
-        ("wan.wavelengths", -1, "must be a whole number from 0"),
-        ("placement.stripes", 0, "must be a whole number from 1"),
-        ("wan.wavelengths", 0, "decides nothing, as the instance has no grid"),
-        ("fabric.cluster.switch", "6x1", ""),
-    ],
-)
+@each(("path", "value", "reported"), [
+    ("fabric.cluster.rails_per_pod", 0, "must be a whole number from 1"),
+    ("fabric.cluster.family", "torus", "must be one of rail"), ("fabric.elsewhere.tiers", 2, "no such decision"),
+    ("wan.wavelengths", -1, "must be a whole number from 0"), ("placement.stripes", 0, "must be a whole number from 1"),
+    ("wan.wavelengths", 0, "decides nothing, as the instance has no grid"), ("fabric.cluster.switch", "6x1", ""),
+])  # fmt: skip
 def test_pins_are_checked(path: str, value: Any, reported: str) -> None:
     found = list(check_pins(fabrics({path: value})))
     assert bool(found) == bool(reported)

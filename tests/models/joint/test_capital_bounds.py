@@ -58,16 +58,10 @@ def test_one_site_has_one_bound() -> None:
     assert bounds(gateway=True, sites=1)._refused_at(0, 0.0, 10_000.0).tolist() == [10_000]
 
 
-@each(
-    ("known", "round_trips", "sites", "tried"),
-    [
-        ([2.0, 5.0, 9.0], 1.0, 2, [2.0, 5.0, 9.0]),
-        ([2.0, 5.0, 9.0], 0.0, 2, [9.0]),
-        ([5.0], 0.0, 2, [5.0]),
-        ([], 0.0, 2, []),
-        ([2.0, 5.0], 1.0, 1, [0.0]),
-    ],
-)
+@each(("known", "round_trips", "sites", "tried"), [
+    ([2.0, 5.0, 9.0], 1.0, 2, [2.0, 5.0, 9.0]), ([2.0, 5.0, 9.0], 0.0, 2, [9.0]), ([5.0], 0.0, 2, [5.0]),
+    ([], 0.0, 2, []), ([2.0, 5.0], 1.0, 1, [0.0]),
+])  # fmt: skip
 def test_round_trips_that_may_be_the_longest(known, round_trips, sites, tried) -> None:
     """Each that the sites have; where an exchange waits for none the longest alone, and at one site there is none."""
     wan = SimpleNamespace(round_trips=round_trips)
@@ -84,10 +78,9 @@ FLOOR = MinPrices(
 )
 
 
-@each(
-    ("racks", "usd"),
-    [((4,), 100 + 50 + 2 * 30 + 4 * 8), ((3, 1), 100 + 2 * 50 + 7 + 3 * 30 + 4 * 8), ((1, 1, 1), 100 + 150 + 21 + 114)],
-)
+@each(("racks", "usd"), [
+    ((4,), 100 + 50 + 2 * 30 + 4 * 8), ((3, 1), 100 + 2 * 50 + 7 + 3 * 30 + 4 * 8), ((1, 1, 1), 100 + 150 + 21 + 114),
+])  # fmt: skip
 def test_racks_by_site_in_whole_modules(racks: tuple[int, ...], usd: float) -> None:
     assert FLOOR.usd_over(racks, 8) == usd
     assert FLOOR.usd_at(len(racks), sum(racks), 8) <= usd

@@ -61,10 +61,9 @@ def searched(i: Instance, share: float) -> tuple[JointPlan | None, World, Loop |
     return best, world_of(i, Options(), Deadline(), cache), cache.search
 
 
-@pytest.mark.parametrize(
-    ("seed", "how", "share"),
-    [*CASES[:3], *CASES[-4:-2], *slow(*CASES[3:-4:2], CASES[-1]), *more(*CASES[4:-4:2], CASES[-2])],
-)
+@pytest.mark.parametrize(("seed", "how", "share"), [
+    *CASES[:3], *CASES[-4:-2], *slow(*CASES[3:-4:2], CASES[-1]), *more(*CASES[4:-4:2], CASES[-2]),
+])  # fmt: skip
 def test_equals_full_enumeration(seed: int, how: dict[str, Any], share: float) -> None:
     """Least capital, then the largest share of groups under one leaf, then the fewest kinds of parallelism."""
     i = toy(seed, **how)

@@ -81,11 +81,9 @@ class ModuleToy(Toy):
 
 MODULES: list[tuple[tuple[str, ...], float, str | None, tuple[str, bool]]] = [
     (("core_attn", "moe_act"), 0.45e9, None, ("selective", False)),
-    (("layernorm", "moe_act"), 0.43e9, None, ("none", True)),
-    (("layernorm", "moe_act"), 0.48e9, None, ("none", False)),
-    (("layernorm", "moe_act"), 0.45e9, "full", ("none", True)),
-    (("mlp",), 0.735e9, None, ("selective", False)),
-]
+    (("layernorm", "moe_act"), 0.43e9, None, ("none", True)), (("layernorm", "moe_act"), 0.48e9, None, ("none", False)),
+    (("layernorm", "moe_act"), 0.45e9, "full", ("none", True)), (("mlp",), 0.735e9, None, ("selective", False)),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("modules", "hbm", "pin", "wanted"), MODULES)
@@ -157,12 +155,10 @@ class OverlapToy(Toy):
 
 PLAIN = {"layout.pipeline_parallel": 2, "layout.virtual_stages": 1}
 OVERLAPS: list[tuple[float, int, dict[str, Any], bool]] = [
-    (ROOMY, 2, {}, False),
-    (ROOMY, 2, {"layout.pipeline_parallel": 1}, True),
-    (ROOMY, 2, {"layout.recompute": "full"}, False),
-    (ROOMY, 2, PLAIN, False),
+    (ROOMY, 2, {}, False), (ROOMY, 2, {"layout.pipeline_parallel": 1}, True),
+    (ROOMY, 2, {"layout.recompute": "full"}, False), (ROOMY, 2, PLAIN, False),
     (2 * ROOMY, 4, {"layout.pipeline_parallel": 2, "layout.virtual_stages": 2}, True),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("hbm", "layers", "pins", "overlaps"), OVERLAPS)

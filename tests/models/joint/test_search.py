@@ -374,18 +374,15 @@ def test_pinned_layers_and_packing(seed: int) -> None:
             assert pinned.plan.split.layers == tuple(pins["layout.layers_per_stage"])
 
 
-@each(
-    ("pins", "words"),
-    [
-        ({"layout.layers_per_stage": [1, 1, 9]}, "the model has"),
-        ({"layout.recomputed_layers_per_stage": [1]}, "needs layout.layers_per_stage"),
-        ({"layout.replicas_per_rack": 50}, "outside the declared space"),
-        ({"layout.stages_per_rack": 50}, "outside the declared space"),
-        ({"layout.tensor_parallel_inner": 3}, "outside the declared space"),
-        ({"layout.microbatch_sequences": 27}, "outside the declared space"),
-        ({"layout.data_parallel_by_site": {"E1": 1}}, "shares the replicas out itself"),
-    ],
-)
+@each(("pins", "words"), [
+    ({"layout.layers_per_stage": [1, 1, 9]}, "the model has"),
+    ({"layout.recomputed_layers_per_stage": [1]}, "needs layout.layers_per_stage"),
+    ({"layout.replicas_per_rack": 50}, "outside the declared space"),
+    ({"layout.stages_per_rack": 50}, "outside the declared space"),
+    ({"layout.tensor_parallel_inner": 3}, "outside the declared space"),
+    ({"layout.microbatch_sequences": 27}, "outside the declared space"),
+    ({"layout.data_parallel_by_site": {"E1": 1}}, "shares the replicas out itself"),
+])  # fmt: skip
 def test_pins_outside_the_space_are_refused(pins: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
         solved(with_pins(toy(8), **pins))

@@ -22,16 +22,10 @@ CASES: dict[str, Any] = {  # seed, kind of toy, and what operation costs as a sh
     "two sites 25": (25, {"sites": 2, "forced": True}, 0.2),
 }
 MORE: list[Any] = [
-    (20, {"forced": True}, 0.2),
-    (7, {"sites": 3, "forced": True}, 0.03),
-    (36, {"sites": 2, "forced": True}, 1.0),
-    (3, {"sites": 2, "forced": True}, 0.03),
-    (2, {"forced": True}, 0.03),
-    (6, {}, 1.0),
-    (14, {"sites": 2, "forced": True}, 1.0),
-    (18, {"sites": 3, "forced": True}, 1.0),
-    (5, {"sites": 2}, 1.0),
-]
+    (20, {"forced": True}, 0.2), (7, {"sites": 3, "forced": True}, 0.03), (36, {"sites": 2, "forced": True}, 1.0),
+    (3, {"sites": 2, "forced": True}, 0.03), (2, {"forced": True}, 0.03), (6, {}, 1.0),
+    (14, {"sites": 2, "forced": True}, 1.0), (18, {"sites": 3, "forced": True}, 1.0), (5, {"sites": 2}, 1.0),
+]  # fmt: skip
 FACTORS = (1.0, 1.3, 3.0, 40.0)  # of the fewest days
 
 

@@ -90,16 +90,13 @@ def test_blocks_alone_are_leaves() -> None:
     assert [(leaf.path, leaf.blocks) for leaf in bare] == [((), (b.nodes,)) for b in blocks]
 
 
-@each(
-    ("topology", "said"),
-    [
-        (Topology(), "has no leaf with nodes"),
-        (tree(("x", None, "1 2"), ("y", None, "2")), "node '2' is under 'x' and 'y'"),
-        (tree(("x", None, "1 1")), "names a node twice"),
-        (tree(("x", "m", "1")), "switch 'x' leads up to 'm', which is missing"),
-        (tree(("x", "m", "1"), ("m", "k", ""), ("k", "m", "")), "leads up to 'm', which is above itself"),
-    ],
-)
+@each(("topology", "said"), [
+    (Topology(), "has no leaf with nodes"),
+    (tree(("x", None, "1 2"), ("y", None, "2")), "node '2' is under 'x' and 'y'"),
+    (tree(("x", None, "1 1")), "names a node twice"),
+    (tree(("x", "m", "1")), "switch 'x' leads up to 'm', which is missing"),
+    (tree(("x", "m", "1"), ("m", "k", ""), ("k", "m", "")), "leads up to 'm', which is above itself"),
+])  # fmt: skip
 def test_what_is_no_tree_is_refused(topology: Topology, said: str) -> None:
     with pytest.raises(InputError, match=said):
         leaves_of(topology)

@@ -15,20 +15,12 @@ def problem(*pods: list[int], kinds: tuple[Kind, ...] = (Kind(2, 3),)) -> Placem
     return PlacementProblem(leaves=leaves, kinds=kinds, line=3)
 
 
-@each(
-    ("pods", "racks", "by_pod", "order"),
-    [
-        (([4, 4],), 8, 2, [0, 1]),
-        (([4, 3],), 7, 2, [0, 1]),
-        (([3, 4],), 7, 2, [1, 0]),
-        (([4, 4], [4, 4]), 16, 2, [0, 1, 2, 3]),
-        (([4, 4, 4], [4, 4, 4]), 24, 3, [0, 1, 2, 3, 4, 5]),
-        (([4, 3], [4, 4]), 15, 2, [2, 3, 0, 1]),
-        (([4], [4, 4]), 12, 2, [1, 2, 0]),
-        (([4, 0, 4], [4, 2]), 14, 2, [0, 2, 3, 4]),
-        (([4, 4], [0, 0]), 8, 2, [0, 1]),
-    ],
-)
+@each(("pods", "racks", "by_pod", "order"), [
+    (([4, 4],), 8, 2, [0, 1]), (([4, 3],), 7, 2, [0, 1]), (([3, 4],), 7, 2, [1, 0]),
+    (([4, 4], [4, 4]), 16, 2, [0, 1, 2, 3]), (([4, 4, 4], [4, 4, 4]), 24, 3, [0, 1, 2, 3, 4, 5]),
+    (([4, 3], [4, 4]), 15, 2, [2, 3, 0, 1]), (([4], [4, 4]), 12, 2, [1, 2, 0]),
+    (([4, 0, 4], [4, 2]), 14, 2, [0, 2, 3, 4]), (([4, 4], [0, 0]), 8, 2, [0, 1]),
+])  # fmt: skip
 def test_what_is_asked(pods: tuple[list[int], ...], racks: int, by_pod: int, order: list[int]) -> None:
     """The largest pods and leaves come first, leaves without a free node nowhere; one leaf or pod may be smaller."""
     found = request_of(problem(*pods))

@@ -61,10 +61,9 @@ def dry(mode: str, **rules: Any) -> Instance:
     return with_years(instance, mode, year, curtailment_usd_per_mwh=500)
 
 
-@each(
-    ("rules", "most", "least"),
-    [({}, 10, 6), ({"n1": "margin", "n1_margin": 0.5}, 7, 3), ({"n1": "node"}, 7, 3), ({"n1": "full"}, 7, 3)],
-)
+@each(("rules", "most", "least"), [
+    ({}, 10, 6), ({"n1": "margin", "n1_margin": 0.5}, 7, 3), ({"n1": "node"}, 7, 3), ({"n1": "full"}, 7, 3),
+])  # fmt: skip
 def test_a_plant_out_leaves_what_the_circuits_carry(rules: dict[str, Any], most: int, least: int) -> None:
     """Without its own plant the site has its circuits, or those that an outage leaves: always, or in the dry year."""
     robust, expected = solved(dry("robust", **rules)), solved(dry("expected", **rules))

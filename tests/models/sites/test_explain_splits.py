@@ -252,21 +252,16 @@ def test_the_price_of_a_limit_in_one_year_names_the_year() -> None:
     assert found == {"generation[E0] in dry": pytest.approx(RACK), "generation[E1] in dry": pytest.approx(RACK)}
 
 
-@each(
-    ("rule", "sentence"),
-    [
-        ("rating[a-b]", "the rating of a-b"),
-        ("rating[a-b] in dry", "the rating of a-b, in dry"),
-        ("security[a-b,c-d]", "the rating of a-b after the loss of a circuit of c-d"),
-        ("security[a-b,c-d] in dry", "the rating of a-b after the loss of a circuit of c-d, in dry"),
-        ("security[a-b,unit n]", "the rating of a-b after the loss of the largest unit of n"),
-        ("security[fed by n,c-d]", "what n can spare after the loss of a circuit of c-d"),
-        ("security[dark,c-d]", "plants in the part that is left dark after the loss of a circuit of c-d"),
-        ("security[reserve of m,unit n]", "what m can spare above its reserve"),
-        ("security[n]", "what n can spare above its reserve"),
-        ("headroom[PJM]", ""),
-    ],
-)
+@each(("rule", "sentence"), [
+    ("rating[a-b]", "the rating of a-b"), ("rating[a-b] in dry", "the rating of a-b, in dry"),
+    ("security[a-b,c-d]", "the rating of a-b after the loss of a circuit of c-d"),
+    ("security[a-b,c-d] in dry", "the rating of a-b after the loss of a circuit of c-d, in dry"),
+    ("security[a-b,unit n]", "the rating of a-b after the loss of the largest unit of n"),
+    ("security[fed by n,c-d]", "what n can spare after the loss of a circuit of c-d"),
+    ("security[dark,c-d]", "plants in the part that is left dark after the loss of a circuit of c-d"),
+    ("security[reserve of m,unit n]", "what m can spare above its reserve"),
+    ("security[n]", "what n can spare above its reserve"), ("headroom[PJM]", ""),
+])  # fmt: skip
 def test_rows_are_explained_in_the_terms_of_the_user(rule: str, sentence: str) -> None:
     """A row found on the way is a line's rating, after which outage, in which year."""
     assert meaning(rule) == sentence

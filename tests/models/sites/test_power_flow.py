@@ -191,14 +191,11 @@ def test_the_space_tells_rounds_cuts_and_outages() -> None:
     assert {"rounds", "rating_cuts", "outage_cuts"} <= set(plan.certificate.space)
 
 
-@each(
-    ("changes", "rules", "name"),
-    [
-        ({"rating_mw": 3.0}, {}, "rating[E0-E1]"),
-        ({"rating_mw": 3.0, "circuits": 2}, {"n1": "full"}, "security[E0-E1,E0-E1]"),
-        ({"rating_mw": 30.0, "circuits": 2}, {}, "generation[E1]"),
-    ],
-)
+@each(("changes", "rules", "name"), [
+    ({"rating_mw": 3.0}, {}, "rating[E0-E1]"),
+    ({"rating_mw": 3.0, "circuits": 2}, {"n1": "full"}, "security[E0-E1,E0-E1]"),
+    ({"rating_mw": 30.0, "circuits": 2}, {}, "generation[E1]"),
+])  # fmt: skip
 def test_what_stops_stops_the_next_module(changes: dict[str, Any], rules: dict[str, Any], name: str) -> None:
     nodes = node("E0", generation_mw=0.0), node("E1", site=False, largest_unit_mw=0.0)
     rules = {"grid_model": "dc"} | rules
@@ -273,10 +270,9 @@ def test_a_flow_against_the_reactances_is_found() -> None:
 # The measurement
 
 
-@each(
-    ("seconds", "infeasible", "reason"),
-    [(5.1, False, "no plan within 5 s"), (1.0, False, "no plan: SolveError after 1.0 s"), (1.0, True, "infeasible")],
-)
+@each(("seconds", "infeasible", "reason"), [
+    (5.1, False, "no plan within 5 s"), (1.0, False, "no plan: SolveError after 1.0 s"), (1.0, True, "infeasible"),
+])  # fmt: skip
 def test_a_measured_run_without_a_plan_says_why(seconds: float, infeasible: bool, reason: str) -> None:
     """A run that its limit ended says so, whatever the solver calls it; an earlier end keeps the solver's word."""
     stop = Stop.PROVED if infeasible else Stop.FAILED

@@ -190,16 +190,10 @@ def test_wan_need_grows_with_the_number_of_sites() -> None:
         assert racks(instance, exchange_of(3.0, gather(instance, ANY).rtt_ms(("E0", "E2")))) == expected
 
 
-@each(
-    ("pins", "planned"),
-    [
-        ({"sites.racks": 7}, {7}),
-        ({"sites.max_sites": 1}, {10}),
-        ({"sites.racks.E0": 3}, {3, 10}),
-        ({"sites.racks.E0": 0}, {10}),
-        ({"sites.racks.E0": 11}, set()),
-    ],
-)
+@each(("pins", "planned"), [
+    ({"sites.racks": 7}, {7}), ({"sites.max_sites": 1}, {10}), ({"sites.racks.E0": 3}, {3, 10}),
+    ({"sites.racks.E0": 0}, {10}), ({"sites.racks.E0": 11}, set()),
+])  # fmt: skip
 def test_a_pin_is_kept(pins: dict[str, int], planned: set[int]) -> None:
     plan = solved(case(E0, W0, pins=pins))
     got = {s.racks for s in plan.sites} if plan else set()

@@ -100,14 +100,10 @@ def test_what_is_missing_is_named() -> None:
     assert "E0-n1: 191.279 Gbps missing beyond its 1 fibre pair(s), for sync[E0,W0]" in out.detail
 
 
-@each(
-    ("edges", "window", "said"),
-    [
-        ([], 0.2, "no fibre route"),
-        (SQUARE, 0.029, "1 round trips of 29.4 ms fill the window of 29.0 ms"),
-        (SQUARE[:2], 0.2, "no two routes that share no edge"),
-    ],
-)
+@each(("edges", "window", "said"), [
+    ([], 0.2, "no fibre route"), (SQUARE, 0.029, "1 round trips of 29.4 ms fill the window of 29.0 ms"),
+    (SQUARE[:2], 0.2, "no two routes that share no edge"),
+])  # fmt: skip
 def test_an_exchange_without_a_route_says_why(edges: list[dict[str, Any]], window: float, said: str) -> None:
     edges = edges or [edge("n2", "n3", 100)]
     assert said in solved(fibre(edges, protection="one_cut"), window=window).detail

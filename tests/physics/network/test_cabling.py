@@ -134,17 +134,10 @@ def test_one_port_fewer_is_refused(d: Design) -> None:
             assert unwirable(fewer, cross_rail=True)
 
 
-@each(
-    ("used", "share", "failure", "shortage", "spare"),
-    [
-        (100, 0.0, 0.0, 0.01, 0),
-        (100, 0.02, 0.0, 0.01, 2),
-        (101, 0.02, 0.0, 0.01, 3),
-        (2, 0.0, 0.5, 0.25, 1),
-        (2, 0.0, 0.5, 0.24, 2),
-        (9, 0, 1, 1, 9),
-    ],
-)
+@each(("used", "share", "failure", "shortage", "spare"), [
+    (100, 0.0, 0.0, 0.01, 0), (100, 0.02, 0.0, 0.01, 2), (101, 0.02, 0.0, 0.01, 3), (2, 0.0, 0.5, 0.25, 1),
+    (2, 0.0, 0.5, 0.24, 2), (9, 0, 1, 1, 9),
+])  # fmt: skip
 def test_spare_ports(used: int, share: float, failure: float, shortage: float, spare: int) -> None:
     """Two ports that fail by even chance both fail once in four."""
     spares = Spares(share=share, failure_chance=failure, shortage_chance=shortage)

@@ -161,10 +161,9 @@ def test_what_leaves_the_worst_block_at_the_least(mesh, free, blocks, wrap, pair
 
 
 @each("wrap", [False, True])
-@each(
-    ("mesh", "rooms"),
-    [((2, 3), (2, 2, 2)), ((3, 2), (3, 3)), ((2, 2), (2, 1, 1)), ((3, 2), (4, 2)), ((1, 4), (2, 2)), ((4, 1), (3, 3))],
-)
+@each(("mesh", "rooms"), [
+    ((2, 3), (2, 2, 2)), ((3, 2), (3, 3)), ((2, 2), (2, 1, 1)), ((3, 2), (4, 2)), ((1, 4), (2, 2)), ((4, 1), (3, 3)),
+])  # fmt: skip
 def test_no_order_of_racks_leaves_less(mesh: tuple[int, int], rooms: tuple[int, ...], wrap: bool) -> None:
     stages, replicas = mesh
     pairs = min_crossings(stages, replicas, max_free=max(rooms), blocks=len(rooms), wrap=wrap)

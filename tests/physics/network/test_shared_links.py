@@ -77,15 +77,10 @@ THREE_TIERS = {"domains_per_pod": 2, "spine_up": 1, "spine_bundle": 1}
 
 
 @each("stages", [STRIPED, IN_BLOCKS])
-@each(
-    "wiring",
-    [
-        {"leaf_down": 6, "leaf_up": 6, "domains_per_pod": 4},
-        {"leaf_down": 6, "leaf_up": 3, "domains_per_pod": 4},
-        {"leaf_down": 8, "leaf_up": 4, "domains_per_pod": 3},
-        {"leaf_down": 6, "leaf_up": 6, **THREE_TIERS},
-    ],
-)
+@each("wiring", [
+    {"leaf_down": 6, "leaf_up": 6, "domains_per_pod": 4}, {"leaf_down": 6, "leaf_up": 3, "domains_per_pod": 4},
+    {"leaf_down": 8, "leaf_up": 4, "domains_per_pod": 3}, {"leaf_down": 6, "leaf_up": 6, **THREE_TIERS},
+])  # fmt: skip
 def test_simulated_sends_beside_their_own_rings(stages: list[list[int]], wiring: dict[str, int]) -> None:
     """A stage that sends back beside its ring, sprayed cable by cable, takes the NIC's factor together within 5 %."""
     # So it is no slower than the step says: its own time and as much of the ring's.

@@ -27,20 +27,10 @@ THREE = Design(
 )  # fmt: skip
 
 
-@each(
-    ("gbps", "networks", "ports"),
-    [
-        (0, 1, 0),
-        (1, 1, 1),
-        (800, 1, 1),
-        (800.01, 1, 2),
-        (6400, 1, 8),
-        (6401, 1, 9),
-        (1600, 2, 1),
-        (1601, 2, 2),
-        (0.3, 3, 1),
-    ],
-)
+@each(("gbps", "networks", "ports"), [
+    (0, 1, 0), (1, 1, 1), (800, 1, 1), (800.01, 1, 2), (6400, 1, 8), (6401, 1, 9), (1600, 2, 1), (1601, 2, 2),
+    (0.3, 3, 1),
+])  # fmt: skip
 def test_a_port_for_each_800_gbps(gbps: float, networks: int, ports: int) -> None:
     """Ports of 800 Gbps take the rate, an equal part of it in every network, and one more takes the rest."""
     assert wan_ports(gbps, networks, 800) == ports
@@ -168,10 +158,9 @@ def test_rails_beyond_those_there_are_send_nothing() -> None:
     assert free_uplinks(d, 800.0, 800.0, 0.0, 0.0, 1.0).zone == 1 - 1.0 / 4
 
 
-@each(
-    ("free", "send", "allreduce"),
-    [(FreeUplinks(), 2.0, 1.0), (FreeUplinks(0.5), 4.0, 1.5), (FreeUplinks(0.0), float("inf"), float("inf"))],
-)
+@each(("free", "send", "allreduce"), [
+    (FreeUplinks(), 2.0, 1.0), (FreeUplinks(0.5), 4.0, 1.5), (FreeUplinks(0.0), float("inf"), float("inf")),
+])  # fmt: skip
 def test_sends_and_allreduces_have_the_free_uplinks(free: FreeUplinks, send: float, allreduce: float) -> None:
     """Four flows on two uplinks take twice as long, and twice that on half of them."""
     # Three all-reduces on two half as long again as on four.

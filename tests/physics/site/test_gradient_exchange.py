@@ -159,10 +159,9 @@ def test_a_window_that_the_waits_fill_is_shared_by_them() -> None:
     assert {x.window_seconds for x in sync_demands(at_once, ring(SITES, 1e9, rtt), 0.0, rtt)} == {0.0}
 
 
-@each(
-    ("gbps", "ms", "expected"),
-    [(None, 40.0, 7.0), (0.0, 40.0, 7.0), (100.0, None, 8e9 * 1.5 / 1e11), (100.0, 40.0, 8e9 * 1.5 / 1e11 + 3 * 0.04)],
-)
+@each(("gbps", "ms", "expected"), [
+    (None, 40.0, 7.0), (0.0, 40.0, 7.0), (100.0, None, 8e9 * 1.5 / 1e11), (100.0, 40.0, 8e9 * 1.5 / 1e11 + 3 * 0.04),
+])  # fmt: skip
 def test_the_time_that_a_step_counts_on(gbps: float | None, ms: float | None, expected: float) -> None:
     """1 GB in a ring of four sends 1.5 GB a link; with 3 round trips of 40 ms each; without a rate the window."""
     thrice = Wan(round_trips=3.0)

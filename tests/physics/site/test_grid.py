@@ -65,10 +65,9 @@ def test_a_node_without_a_figure_has_none() -> None:
     assert usable_interconnect_mw(grid("capacity"), bare, {}, 5) == 450
 
 
-@each(
-    ("generation", "unit", "share"),
-    [(100, None, 1.0), (100, 25, 0.25), (100, 100, 1.0), (100, 130, 1.0), (0, 5, 0.0), (0, None, 1.0), (100, 0, 0.0)],
-)
+@each(("generation", "unit", "share"), [
+    (100, None, 1.0), (100, 25, 0.25), (100, 100, 1.0), (100, 130, 1.0), (0, 5, 0.0), (0, None, 1.0), (100, 0, 0.0),
+])  # fmt: skip
 def test_share_lost_with_the_largest_unit(generation: float, unit: float | None, share: float) -> None:
     """A unit of 25 MW of 100 takes a quarter, one as large as all takes all, and no more; unnamed, all is one unit."""
     node = NODE.model_copy(update={"generation_mw": generation, "largest_unit_mw": unit})

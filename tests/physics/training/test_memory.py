@@ -47,19 +47,11 @@ SBH = S * 6144  # of GPT 22B at b = 1
 AS_H = 64 * S / 6144
 
 
-@each(
-    ("t", "recompute", "sp", "factor"),
-    [
-        (1, "none", False, 34 + 5 * AS_H),
-        (8, "none", False, 10 + 24 / 8 + 5 * AS_H / 8),
-        (8, "none", True, (34 + 5 * AS_H) / 8),
-        (1, "none", True, 34 + 5 * AS_H),
-        (8, "selective", False, 10 + 24 / 8),
-        (8, "selective", True, 34 / 8),
-        (8, "full", False, 2),
-        (8, "full", True, 2 / 8),
-    ],
-)
+@each(("t", "recompute", "sp", "factor"), [
+    (1, "none", False, 34 + 5 * AS_H), (8, "none", False, 10 + 24 / 8 + 5 * AS_H / 8),
+    (8, "none", True, (34 + 5 * AS_H) / 8), (1, "none", True, 34 + 5 * AS_H), (8, "selective", False, 10 + 24 / 8),
+    (8, "selective", True, 34 / 8), (8, "full", False, 2), (8, "full", True, 2 / 8),
+])  # fmt: skip
 def test_table_2_of_korthikanti(t: int, recompute: memory.Recompute, sp: bool, factor: float) -> None:
     """Each row of Korthikanti 2022's table 2, in s·b·h bytes; a sharded checkpoint is its fraction."""
     assert per_layer(GPT22, t, recompute, sp) == pytest.approx(SBH * factor)
@@ -105,10 +97,9 @@ def test_stage_1_divides_the_master_copy_too(weights, working, gradients, stays,
         assert memory.state_bytes(1.0, p, zero_stage=1, shards=shards) == pytest.approx(stays + divided / shards)
 
 
-@each(
-    ("tied", "stage", "p", "copies"),
-    [(True, 0, 1, 1), (False, 0, 1, 2), (True, 0, 4, 1), (True, 3, 4, 1), (False, 3, 4, 1), (True, 1, 4, 0)],
-)
+@each(("tied", "stage", "p", "copies"), [
+    (True, 0, 1, 1), (False, 0, 1, 2), (True, 0, 4, 1), (True, 3, 4, 1), (False, 3, 4, 1), (True, 1, 4, 0),
+])  # fmt: skip
 def test_embedding_and_head_by_stage(tied: bool, stage: int, p: int, copies: int) -> None:
     """The first stage holds the embedding and the last the head; alone, tied weights are stored once."""
     m = GPT22.model_copy(update={"tied_embeddings": tied})
@@ -223,10 +214,9 @@ def test_dense_layers_stand_at_the_front() -> None:
     assert parts["working"][1] == copies + gradients
 
 
-@each(
-    ("layers", "v", "found"),
-    [((4, 3), 1, (2, 0)), ((1, 1, 5), 1, (1, 1, 0)), ((4, 3), 2, (2, 0)), ((2, 5), 2, (1, 1)), ((7,), 1, (2,))],
-)
+@each(("layers", "v", "found"), [
+    ((4, 3), 1, (2, 0)), ((1, 1, 5), 1, (1, 1, 0)), ((4, 3), 2, (2, 0)), ((2, 5), 2, (1, 1)), ((7,), 1, (2,)),
+])  # fmt: skip
 def test_front_layers_follow_the_chunks(layers: tuple[int, ...], v: int, found: tuple[int, ...]) -> None:
     assert front_by_stage(MIXED, layers, v) == found
 
@@ -306,21 +296,14 @@ def narrow(gpu: dict[str, Any], software: dict[str, Any], **roles: Any) -> Machi
     return replace(m, gpu=m.gpu.model_copy(update=gpu), precision=PRECISION.model_copy(update=widths))
 
 
-@each(
-    ("gpu", "software", "roles", "layer", "end"),
-    [
-        ({}, {}, {"compute": "bf16"}, 2, 2),
-        ({}, {}, {}, 2 + 1 + 1, 2),
-        ({"any_fp8_layout": True}, {}, {}, 2 + 1, 2),
-        ({"any_fp8_layout": True}, {"fp8_recipe": "mxfp8"}, {}, 2 + 1 + 1, 2),
-        ({}, {"fp8_parameters": True}, {}, 1 + 1, 2),
-        ({"any_fp8_layout": True}, {"fp8_parameters": True}, {}, 1, 2),
-        ({}, {"fp8_parameters": False}, {}, 2 + 1 + 1, 2),
-        ({}, {}, {"working_parameter_bytes": 1, "parameter_bytes": 5}, 1 + 1, 1 + 1),
-        ({}, {}, {"compute": "fp4"}, 2 + 0.5 + 0.5, 2),
-        ({}, {}, {"compute": "fp4", "working_parameter_bytes": 0.5, "parameter_bytes": 4.5}, 0.5, 0.5),
-    ],
-)
+@each(("gpu", "software", "roles", "layer", "end"), [
+    ({}, {}, {"compute": "bf16"}, 2, 2), ({}, {}, {}, 2 + 1 + 1, 2), ({"any_fp8_layout": True}, {}, {}, 2 + 1, 2),
+    ({"any_fp8_layout": True}, {"fp8_recipe": "mxfp8"}, {}, 2 + 1 + 1, 2), ({}, {"fp8_parameters": True}, {}, 1 + 1, 2),
+    ({"any_fp8_layout": True}, {"fp8_parameters": True}, {}, 1, 2), ({}, {"fp8_parameters": False}, {}, 2 + 1 + 1, 2),
+    ({}, {}, {"working_parameter_bytes": 1, "parameter_bytes": 5}, 1 + 1, 1 + 1),
+    ({}, {}, {"compute": "fp4"}, 2 + 0.5 + 0.5, 2),
+    ({}, {}, {"compute": "fp4", "working_parameter_bytes": 0.5, "parameter_bytes": 4.5}, 0.5, 0.5),
+])  # fmt: skip
 def test_casts_of_weights_stay(gpu, software, roles, layer, end) -> None:
     """Of each weight of a layer: that in work and its casts, a second where products take one layout; no embedding."""
     # Under ZeRO-1 they stay, beside 2 bytes of gradients, and 12 are divided; under ZeRO-3 no cast stays.

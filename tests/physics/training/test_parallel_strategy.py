@@ -21,15 +21,11 @@ def written(strategy: ps.ParallelStrategy) -> LayoutPlan:
     )  # fmt: skip
 
 
-@each(
-    "change",
-    [
-        {},
-        {"micro_batch": 4, "micro_batches": 7, "tensor_inner": 2, "zero_stage": 3},
-        {"recompute": "full", "recomputed_layers_per_stage": (1, 0)},
-        {"context_parallel": 2, "expert_parallel": 2, "stages_per_rack": 2, "schedule": "zb-h1"},
-    ],
-)
+@each("change", [
+    {}, {"micro_batch": 4, "micro_batches": 7, "tensor_inner": 2, "zero_stage": 3},
+    {"recompute": "full", "recomputed_layers_per_stage": (1, 0)},
+    {"context_parallel": 2, "expert_parallel": 2, "stages_per_rack": 2, "schedule": "zb-h1"},
+])  # fmt: skip
 def test_a_written_layout_reads_back_as_the_same_strategy(change: dict[str, object]) -> None:
     strategy = replace(STRATEGY, **change)
     assert ps.strategy_of(written(strategy)) == strategy
@@ -89,18 +85,10 @@ def test_replicas_of_a_site_fill_racks() -> None:
     assert replace(wide, data_parallel_by_site=(0, 3)).min_replicas == 3
 
 
-@each(
-    ("layers", "stages", "each"),
-    [
-        (8, 4, (2, 2, 2, 2)),
-        (9, 4, (3, 2, 2, 2)),
-        (10, 4, (2, 3, 3, 2)),
-        (11, 4, (3, 3, 3, 2)),
-        (126, 16, (7, *(8,) * 14, 7)),
-        (4, 2, (2, 2)),
-        (7, 1, (7,)),
-    ],
-)
+@each(("layers", "stages", "each"), [
+    (8, 4, (2, 2, 2, 2)), (9, 4, (3, 2, 2, 2)), (10, 4, (2, 3, 3, 2)), (11, 4, (3, 3, 3, 2)),
+    (126, 16, (7, *(8,) * 14, 7)), (4, 2, (2, 2)), (7, 1, (7,)),
+])  # fmt: skip
 def test_layers_are_spread_evenly(layers: int, stages: int, each: tuple[int, ...]) -> None:
     """Layers over go to the first stages; where two are short, the first and the last stage have one less."""
     assert even_layers(layers, stages) == each

@@ -104,14 +104,11 @@ def test_what_modules_discard_by_hand() -> None:
     assert norms == [0, H, H, 2 * H]
 
 
-@each(
-    ("module", "names", "exchanges"),
-    [
-        ("mlp", ("norm", "FFN in", "cast for FFN in", "FFN activation", "FFN out", "cast for FFN out"), 1),
-        ("moe_act", ("experts activation", "cast for experts out"), 0),
-        ("layernorm", ("norm", "cast for shared experts in"), 0),
-    ],
-)
+@each(("module", "names", "exchanges"), [
+    ("mlp", ("norm", "FFN in", "cast for FFN in", "FFN activation", "FFN out", "cast for FFN out"), 1),
+    ("moe_act", ("experts activation", "cast for experts out"), 0),
+    ("layernorm", ("norm", "cast for shared experts in"), 0),
+])  # fmt: skip
 def test_what_modules_run_again_by_hand(module: str, names: tuple[str, ...], exchanges: int) -> None:
     m = machine(DENSE if module == "mlp" else MIXED, "fp8", recompute_modules=(module,), launch_seconds=0.0)
     kind = next(k for k in layer_kinds(m.model) if k.routed == (module != "mlp"))

@@ -120,16 +120,10 @@ def test_the_queue_covers_interleaved_chunks(p: int, v: int, m: int, service: fl
     assert exposed <= service / v + float(queue_seconds(p * v, service / v, b)) + 1e-9
 
 
-@pytest.mark.parametrize(
-    ("tokens", "t", "k", "sp", "padded"),
-    [
-        (32_000, 60, 6, True, 32_040),
-        (32_000, 60, 6, False, 32_004),
-        (8192, 8, 1, True, 8192),
-        (8192, 5, 1, True, 8200),
-        (8192, 5, 1, False, 8192),
-    ],
-)
+@pytest.mark.parametrize(("tokens", "t", "k", "sp", "padded"), [
+    (32_000, 60, 6, True, 32_040), (32_000, 60, 6, False, 32_004), (8192, 8, 1, True, 8192), (8192, 5, 1, True, 8200),
+    (8192, 5, 1, False, 8192),
+])  # fmt: skip
 def test_padding(tokens: int, t: int, k: int, sp: bool, padded: int) -> None:
     m = replace(machine(), sequence=tokens)
     assert parallel_strategy.padded(m, shape(t=t, c=k, sp=sp)).sequence == padded
@@ -202,10 +196,9 @@ def test_the_first_chunk_holds_the_front_layers(dense: int, v: int) -> None:
     assert least_first_stage(with_front(dense), v) == expected
 
 
-@each(
-    ("dense", "seconds", "layers"),
-    [(0, -1.0, 20), (2, 0.5, 20), (3, -1.0, 19), (4, -1.0, 18), (3, -2.0, 18), (19, -3.0, 1)],
-)
+@each(("dense", "seconds", "layers"), [
+    (0, -1.0, 20), (2, 0.5, 20), (3, -1.0, 19), (4, -1.0, 18), (3, -2.0, 18), (19, -3.0, 1),
+])  # fmt: skip
 def test_faster_front_layers_make_up_for_whole_layers(dense: int, seconds: float, layers: int) -> None:
     """Three layers a second faster each spare one layer of three seconds, four of them up to two; slower ones none."""
     assert least_layers(with_front(dense, seconds)) == layers
@@ -234,15 +227,10 @@ def ring(element_bytes: int, weights: int = WEIGHTS) -> float:
     return 7 * 0.5 + 7 / 8 * size / 1000 + 3 * 2 + 3 / 4 * (size / 8) / 100
 
 
-@each(
-    ("zero", "each", "end"),
-    [
-        (0, 0.0, 0.0),
-        (1, 0.0, 0.0),
-        (2, ring(4), ring(4, EMBEDDING)),
-        (3, 2 * ring(2) + ring(4), ring(2, EMBEDDING) + ring(4, EMBEDDING)),
-    ],
-)
+@each(("zero", "each", "end"), [
+    (0, 0.0, 0.0), (1, 0.0, 0.0), (2, ring(4), ring(4, EMBEDDING)),
+    (3, 2 * ring(2) + ring(4), ring(2, EMBEDDING) + ring(4, EMBEDDING)),
+])  # fmt: skip
 def test_each_micro_batch_pays_for_its_gathers(zero: int, each: float, end: float) -> None:
     """With passes of no length every layer and micro-batch shows ZeRO-2's sums, and ZeRO-3's two gathers beside."""
     # The embedding, which belongs to no layer, is gathered once a micro-batch and its gradient reduced once.

@@ -138,17 +138,10 @@ def test_window_counts_what_each_position_sees(s: int, w: int) -> None:
         assert flop == tf.attention_score_flop(WINDOWED, s, 1)
 
 
-@each(
-    ("name", "total"),
-    [
-        ("llama-2-7b", 6_738_415_616),
-        ("llama-2-13b", 13_015_864_320),
-        ("llama-2-70b", 68_976_648_192),
-        ("llama-3.1-8b", 8_030_261_248),
-        ("llama-3.1-70b", 70_553_706_496),
-        ("llama-3.1-405b", 405_853_388_800),
-    ],
-)
+@each(("name", "total"), [
+    ("llama-2-7b", 6_738_415_616), ("llama-2-13b", 13_015_864_320), ("llama-2-70b", 68_976_648_192),
+    ("llama-3.1-8b", 8_030_261_248), ("llama-3.1-70b", 70_553_706_496), ("llama-3.1-405b", 405_853_388_800),
+])  # fmt: skip
 def test_llama_weights_are_those_of_the_checkpoint(name: str, total: int) -> None:
     """The released checkpoint holds the weights counted here and the norms, two a layer and one at the end."""
     model = known(name)
@@ -217,15 +210,10 @@ def test_impossible_models_are_refused(change, complaint) -> None:
         Model.model_validate({"name": "any", "layers": 5, "hidden": 6, "heads": 2, "vocabulary": 11, **change})
 
 
-@each(
-    "change",
-    [
-        {"experts": {"count": 4, "per_token": 4, "ffn": 3, "dense_layers": 4}},
-        {"window": 3, "window_layers": 5},
-        {"window": None, "window_layers": 0},
-        {"latent_attention": LATENT.latent_attention, "heads": 4},
-    ],
-)
+@each("change", [
+    {"experts": {"count": 4, "per_token": 4, "ffn": 3, "dense_layers": 4}}, {"window": 3, "window_layers": 5},
+    {"window": None, "window_layers": 0}, {"latent_attention": LATENT.latent_attention, "heads": 4},
+])  # fmt: skip
 def test_models_at_the_edge_are_taken(change) -> None:
     model = Model.model_validate({"name": "any", "layers": 5, "hidden": 6, "heads": 2, "vocabulary": 11, **change})
     assert tf.total_parameters(model) > 0
@@ -250,16 +238,9 @@ def test_fit_returns_an_exact_law(slope: float, intercept: float, exponents: lis
     assert law.intercept == pytest.approx(intercept, abs=1e-7)
 
 
-@each(
-    ("x", "y"),
-    [
-        ([1.0], [1.0]),
-        ([2.0, 2.0], [1.0, 3.0]),
-        ([1.0, 2.0], [1.0]),
-        ([0.0, 1.0], [1.0, 1.0]),
-        ([1.0, 2.0], [1.0, -1.0]),
-    ],
-)
+@each(("x", "y"), [
+    ([1.0], [1.0]), ([2.0, 2.0], [1.0, 3.0]), ([1.0, 2.0], [1.0]), ([0.0, 1.0], [1.0, 1.0]), ([1.0, 2.0], [1.0, -1.0]),
+])  # fmt: skip
 def test_refuses_what_has_no_line(x: list[float], y: list[float]) -> None:
     with pytest.raises(ValueError, match="power law"):
         tf.fit_power_law(x, y)
