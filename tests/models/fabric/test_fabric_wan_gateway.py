@@ -1,58 +1,13 @@
 """Fabrics with a WAN gateway: agreement with a brute force over every design, and room in the top tier at its edges."""
 
 import dataclasses
-import random
 
 import pytest
 from each_case import each
-from fabric_cases import cheapest, hidden, instance, request, switch
-from test_fabric import every_design
-from tiers import more
+from fabric_cases import cheapest, instance, request, switch
 
 from planner.checks.cables import count
-from planner.instance.instance import Instance
-from planner.models import FabricRequest
 from planner.physics.network.fabric_designs import bill, lay
-from planner.physics.network.topology import unwirable
-from planner.physics.network.transport import wan_ports
-
-
-def min_usd(i: Instance, r: FabricRequest) -> float | None:
-    """Return the price of the cheapest design with a WAN gateway that the rules accept, by plain loops."""
-    best = None
-    for s in i.network.switches:
-        for tree in every_design(s.ports, i.hardware.rack.gpus, r.racks):
-            d = dataclasses.replace(tree, wan_ports=wan_ports(r.wan_gbps, 1, s.port_gbps))
-            if not unwirable(d, cross_rail=True) and hidden(i, r, d):
-                price = bill(i.network, s, d).usd
-                best = price if best is None else min(best, price)
-    return best
-
-
-def random_case(seed: int) -> tuple[Instance, FabricRequest]:
-    """Return a small site whose WAN gateway takes 1 to 12 ports: often more than the cheapest wiring leaves free."""
-    rng = random.Random(seed)
-    switches = [
-        switch(ports, rng.choice([50_000, 150_000]) * ports / 8)
-        for ports in rng.sample([4, 6, 7, 8], rng.randint(1, 2))
-    ]
-    # Links of two prices: no cable joins the two models, whose mixtures the brute force leaves out.
-    switches = [s.model_copy(update={"link_factor": 1 + k / 4}) for k, s in enumerate(switches)]
-    racks = rng.randint(1, 12)
-    i = instance(rng.randint(1, 3), *switches, optics_usd=rng.choice([0, 1_000, 40_000]))
-    r = request(racks, group=rng.randint(1, racks), groups=rng.randint(1, 3), send=rng.choice([1.0, 2.0, 4.0]))
-    gbps = rng.choice([1, 2, 3, 5, 8, 12]) * 800.0
-    return i, dataclasses.replace(r, wan_gbps=gbps, exchange_gbps=gbps * rng.choice([0, 0.3, 0.5, 1]))
-
-
-@pytest.mark.parametrize("seed", [*range(24), *more(*range(24, 60))])
-def test_agrees_with_brute_force(seed: int) -> None:
-    i, r = random_case(seed)
-    out, best = cheapest(i, r), min_usd(i, r)
-    assert (out is None) == (best is None)
-    if out is not None:
-        assert out.usd == pytest.approx(best)
-        assert unwirable(out.design, cross_rail=True) == []
 
 
 @each(
@@ -103,7 +58,6 @@ def test_lengths_price_the_wan_gateway_as_the_bill_does() -> None:
     i = instance(2, switch(8, 100_000), floor={"spread_m": 7.3}, media=media)
     out = cheapest(i, dataclasses.replace(request(9), wan_gbps=2400.0))
     assert out.usd == pytest.approx(bill(i.network, i.network.switches[0], out.design).usd)
-    assert out.usd == pytest.approx(min_usd(i, dataclasses.replace(request(9), wan_gbps=2400.0)), abs=1)
 
 
 @each("family", ["dragonfly", "dragonfly+"])

@@ -7,8 +7,7 @@ import random
 
 import pytest
 from fabric_cases import free_by_exchange, hidden, instance, request, switch
-from fabric_zone_cases import every_design as every_tall_design
-from test_fabric import every_design
+from fabric_zone_cases import every_design
 from test_fabric_dragonfly import accepted, every_dragonfly
 from tiers import more
 
@@ -48,9 +47,7 @@ def every_point(i: Instance, r: FabricRequest) -> list[Point]:
     """Weigh all that the rules accept, by plain loops."""
     if i.network.families != ("rail",):
         return [weighed(i, r, s, d) for s, _, d in every_dragonfly(i, r) if accepted(i, r, d)]
-    trees = ((s, d) for s in i.network.switches for d in every_design(s.ports, i.hardware.rack.gpus, r.racks))
-    if i.network.max_tiers > 3:
-        trees = ((s, d) for s in i.network.switches for d in every_tall_design(i, r, s))
+    trees = ((s, d) for s in i.network.switches for d in every_design(i, r, s))
     return [weighed(i, r, s, d) for s, d in trees if not unwirable(d, cross_rail=True) and hidden(i, r, d)]
 
 
