@@ -26,7 +26,7 @@ MORE: list[Any] = [
     (3, {"sites": 2, "forced": True}, 0.03), (2, {"forced": True}, 0.03), (6, {}, 1.0),
     (14, {"sites": 2, "forced": True}, 1.0), (18, {"sites": 3, "forced": True}, 1.0), (5, {"sites": 2}, 1.0),
 ]  # fmt: skip
-FACTORS = (1.0, 1.3, 3.0, 40.0)  # of the fewest days
+FACTORS = (1.0, 1.3, 40.0)  # of the fewest days
 
 
 def fewest_days(i: Instance) -> float:
