@@ -199,7 +199,7 @@ def some_columns(seed: int, number: int) -> list[tuple[Cut, int, CutPipelines, i
 @pytest.mark.parametrize("seed", [0, 2, 5, 6, *more(1, 3, 4, 7)])
 def test_the_least_split_is_the_best_of_all(seed: int) -> None:
     fitted = 0
-    for cut, zero, x, d, m in some_columns(seed, 8):
+    for cut, zero, x, d, m in some_columns(seed, 6):
         split = PipelineSplits.of(cut, zero, x, d, np.array([m]), 1e9)
         every, least = every_split(split, m), split.least()
         if not every:
@@ -213,7 +213,7 @@ def test_the_least_split_is_the_best_of_all(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_many_micro_batches_at_once(seed: int) -> None:
-    for cut, zero, x, d, low in some_columns(200 + seed, 8):
+    for cut, zero, x, d, low in some_columns(200 + seed, 5):
         batches = np.arange(low, low + 9)
         each = [PipelineSplits.of(cut, zero, x, d, np.array([m]), 1e9).least() for m in batches]
         finite = sorted(s for s in each if s < float("inf"))
@@ -296,7 +296,7 @@ def test_floors_are_below_exact_times(seed: int, kind: str) -> None:
     r, rng = random.Random(seed), np.random.default_rng(seed)
     space = Space(instance=of_kind(seed, kind), transport_slowdown=PHI)
     cuts, compared = list(space.cuts()), 0
-    for cut, zero in ((r.choice(cuts), r.randint(0, 3)) for _ in range(10)):
+    for cut, zero in ((r.choice(cuts), r.randint(0, 3)) for _ in range(6)):
         ranges = drawn_ranges(r, cut, cut.pipelines(), 16)
         if not len(ranges):
             continue

@@ -80,10 +80,10 @@ def test_an_honest_proof_passes(seed: int, how: dict[str, Any] | None) -> None:
         assert messages(i, found.lower_bound, proof) == []
 
 
-def check_forgeries(i: Instance, days: float, proof: JointProof, columns: int) -> None:
-    """Drop columns of a proof and change their bounds, or the bound of all where none is listed; each is noticed."""
-    for k, c in enumerate(proof.columns[:columns]):
-        rest = proof.columns[:k] + proof.columns[k + 1 :]
+def check_forgeries(i: Instance, days: float, proof: JointProof) -> None:
+    """Drop a column of a proof and change its bounds, or the bound of all where none is listed; each is noticed."""
+    for c in proof.columns[:1]:
+        rest = proof.columns[1:]
         forgotten = messages(i, days, proof.model_copy(update={"columns": rest}))
         degrees = f"TP {c.tensor_parallel}"
         assert [x for x in forgotten if x.startswith(degrees) and "the proof does not list it" in x]
@@ -110,7 +110,7 @@ REFUSED = [
 def test_a_forgotten_column_is_found(i: Instance) -> None:
     found, proof = solved_with_proof(i)
     assert found.days is not None and proof.columns
-    check_forgeries(i, found.days, proof, 2)
+    check_forgeries(i, found.days, proof)
 
 
 FORGED = ("one-rack-*", "two-sites-405b-*", "case-[12]?-*")  # a cluster, sites, failures
@@ -121,7 +121,7 @@ def test_forged_proofs_of_plans_are_refused(file: Path) -> None:
     plan = read_plan(file)
     bound = highest_bound(plan)
     assert plan.proof is not None and bound is not None
-    check_forgeries(plan.instance, bound, plan.proof, 1)
+    check_forgeries(plan.instance, bound, plan.proof)
 
 
 NARROWER: list[tuple[int, str, Any]] = [
