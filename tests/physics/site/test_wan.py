@@ -94,16 +94,6 @@ def test_the_exchange_is_asked_for_with_headroom() -> None:
     assert fibre.sync_demands(w, None, 0.1, rtt) == ()
 
 
-def test_every_link_of_a_form_is_a_demand() -> None:
-    """A ring of three is three demands, of the bytes, trips and part of the window that each link has."""
-    w, ring = Wan(round_trips=1.5), forms({"x": ["a", "b", "c"]}, 6e9, rtt)[0]
-    found = fibre.sync_demands(w, ring, 1.0, rtt)
-    assert [d.key for d in found] == ["sync[a,b]", "sync[a,c]", "sync[b,c]"]
-    assert [(d.size_bytes, d.trips, d.window_seconds) for d in found] == [
-        (pytest.approx(8e9), 3.0, pytest.approx(1.0)) for _ in range(3)
-    ]
-
-
 def test_traffic_between_every_two_sites_or_two_places() -> None:
     """What names no ends runs between all open sites; what names a closed one does not arise, nor to itself."""
     every = Traffic(name="copies", bytes=9e9, period_seconds=3.0, priority=2)
