@@ -32,53 +32,34 @@ INSTANCES = Path(__file__).parents[3] / "instances"
 PLAN = small()
 
 
-@each(
-    ("path", "change", "rule"),
-    [
-        ("fabric.sites.e1.switch", "other", "switch[e1]"),
-        ("fabric.sites.e1.planes", 1, "switch[e1]"),
-        ("fabric.sites.e1.ports_per_switch", 32, "switch[e1]"),
-        ("fabric.sites.e1.tiers.2.switches", 3, "tiers[e1, core]"),
-        ("fabric.sites.e1.tiers.0.oversubscription", 1.0, "tiers[e1, leaf]"),
-        ("fabric.sites.e1.tiers.1.down_ports", 8, "tiers[e1, spine]"),
-        ("fabric.sites.e1.tiers.0.up_ports", 13, "wirable[e1]"),
-        ("fabric.sites.e1.tiers.0.bundle", 3, "wirable[e1]"),
-        ("fabric.sites.e1.tiers.0.down_ports", 0, "wirable[e1]"),
-        ("fabric.sites.e1.tiers", [], "wirable[e1]"),
-        ("fabric.sites.e1.tiers.1.name", "core", "wirable[e1]"),
-        ("fabric.sites.e1.rails_per_pod", 0, "wirable[e1]"),
-        ("fabric.sites.e1.rails_per_pod", 5, "wirable[e1]"),
-        ("fabric.sites.e1.switches", 15, "counts[e1]"),
-        ("fabric.sites.e1.chips", 31, "counts[e1]"),
-        ("fabric.sites.e1.switch_links", 31, "counts[e1]"),
-        ("fabric.sites.e1.endpoint_links", 31, "counts[e1]"),
-        ("fabric.sites.e1.leaf_domain_racks", 5, "counts[e1]"),
-        ("fabric.sites.e1.pods", 1, "counts[e1]"),
-        ("fabric.sites.e1.cost_usd", lambda x: x * 0.99, "price_and_power[e1]"),
-        ("fabric.sites.e1.power_mw", lambda x: x * 0.99, "price_and_power[e1]"),
-        ("fabric.sites.e1.share_leaving_leaf", 0.5, "slowdowns[e1]"),
-        ("fabric.sites.e1.pipeline_send_slowdown", 1.05, "slowdowns[e1]"),
-        ("fabric.sites.e1.p2p_seconds", lambda x: x * 0.99, "slowdowns[e1]"),
-        ("fabric.sites.w1.allreduce_slowdown", 1.0, "slowdowns[w1]"),
-        ("fabric.sites.e1.shared_links", [], "shared_links[e1]"),
-        ("fabric.sites.e1.shared_links.0.together_slowdown", 1.05, "shared_links[e1]"),
-        ("fabric.sites.e1.shared_links.1.together_slowdown", lambda x: x * 0.99, "shared_links[e1]"),
-        ("fabric.sites.e1.shared_links.1.allreduce_slowdown", lambda x: x * 1.01, "shared_links[e1]"),
-        ("layout.metrics.sends_beside_rings", 0, "sends_beside_rings"),
-        ("fabric.sites.e1.cabled_racks", 5, "cabled[e1]"),  # six racks of four GPUs carry replicas of the eight
-        ("fabric.sites.e1.cabled_racks", 9, "cabled[e1]"),
-        ("fabric.sites.e1.wired_gpus_per_rack", 3, "cabled[e1]"),
-        ("fabric.sites.e1.wired_gpus_per_rack", 5, "cabled[e1]"),
-        ("fabric.sites.e1.family", "rack", "wirable[e1]"),
-        ("fabric.sites.e1.lanes", 2, "switch[e1]"),
-        ("fabric.sites.e1.lanes", 0, "wirable[e1]"),
-        ("fabric.sites.e1.split", 2, "switch[e1]"),
-        ("fabric.sites.e1.split", 0, "wirable[e1]"),
-        ("fabric.sites.e1.leaf_spare_ports", 1, "counts[e1]"),
-    ],
-)
-def test_an_edit_names_its_rule(path: str, change: Any, rule: str) -> None:
-    assert rule in named(edited_at(PLAN, path, change))
+# Six racks of the eight at e1, of four GPUs each, carry replicas.
+@each(("rule", "edits"), [
+    ("switch[e1]", [("e1.switch", "other"), ("e1.planes", 1), ("e1.ports_per_switch", 32), ("e1.lanes", 2),
+        ("e1.split", 2)]),
+    ("tiers[e1, core]", [("e1.tiers.2.switches", 3)]), ("tiers[e1, leaf]", [("e1.tiers.0.oversubscription", 1.0)]),
+    ("tiers[e1, spine]", [("e1.tiers.1.down_ports", 8)]),
+    ("wirable[e1]", [("e1.tiers.0.up_ports", 13), ("e1.tiers.0.bundle", 3), ("e1.tiers.0.down_ports", 0),
+        ("e1.tiers", []), ("e1.tiers.1.name", "core"), ("e1.rails_per_pod", 0), ("e1.rails_per_pod", 5),
+        ("e1.family", "rack"), ("e1.lanes", 0), ("e1.split", 0)]),
+    ("counts[e1]", [("e1.switches", 15), ("e1.chips", 31), ("e1.switch_links", 31), ("e1.endpoint_links", 31),
+        ("e1.leaf_domain_racks", 5), ("e1.pods", 1), ("e1.leaf_spare_ports", 1)]),
+    ("price_and_power[e1]", [("e1.cost_usd", lambda x: x * 0.99), ("e1.power_mw", lambda x: x * 0.99)]),
+    ("slowdowns[e1]", [("e1.share_leaving_leaf", 0.5), ("e1.pipeline_send_slowdown", 1.05),
+        ("e1.p2p_seconds", lambda x: x * 0.99)]),
+    ("slowdowns[w1]", [("w1.allreduce_slowdown", 1.0)]),
+    ("shared_links[e1]", [("e1.shared_links", []), ("e1.shared_links.0.together_slowdown", 1.05),
+        ("e1.shared_links.1.together_slowdown", lambda x: x * 0.99),
+        ("e1.shared_links.1.allreduce_slowdown", lambda x: x * 1.01)]),
+    ("cabled[e1]", [("e1.cabled_racks", 5), ("e1.cabled_racks", 9), ("e1.wired_gpus_per_rack", 3),
+        ("e1.wired_gpus_per_rack", 5)]),
+])  # fmt: skip
+def test_an_edit_names_its_rule(rule: str, edits: list[tuple[str, Any]]) -> None:
+    for path, change in edits:
+        assert rule in named(edited_at(PLAN, "fabric.sites." + path, change)), path
+
+
+def test_sends_beside_rings_are_counted_again() -> None:
+    assert "sends_beside_rings" in named(edited_at(PLAN, "layout.metrics.sends_beside_rings", 0))
 
 
 def test_a_fault_at_one_site_hides_none_at_another() -> None:
