@@ -30,7 +30,7 @@ def test_what_is_asked(pods: tuple[list[int], ...], racks: int, by_pod: int, ord
     assert (request.leaf_domain_racks, request.domains_per_pod) == (4, by_pod)
 
 
-@each("pods", [([4, 3, 3]), ([4, 3], [4, 3]), ([4, 4], [4], [4]), ([4, 4, 4], [4, 4], [4])])
+@each("pods", [([4, 3, 3],), ([4, 3], [4, 3]), ([4, 4], [4], [4]), ([4, 4, 4], [4, 4], [4])])
 def test_what_is_not_as_regular(pods: tuple[list[int], ...]) -> None:
     assert request_of(problem(*pods)) is None and place_equal(problem(*pods), Options()) is None
 
