@@ -3,10 +3,10 @@
 import json
 from typing import Any
 
-import changed_figures
 import pytest
-from changed_figures import changed, changes, figures, noticed, placements, results, unlisted
+from changed_figures import changed, changes, figures, placements, results, unlisted
 from cluster_worlds import tree
+from each_case import each
 from on_trust import ON_TRUST
 from stored_plans import stored
 from worked_plan import LAYOUT, instance_with
@@ -35,33 +35,12 @@ def test_only_what_is_on_trust_passes(name: str) -> None:
     assert [(x.change.kind, x.change.what) for x in unlisted(found)] == []
 
 
-def test_a_slice_of_the_changes_is_noticed() -> None:
-    data = plan_of("days")
-    original = Plan.model_validate(data)
-    assert next(iter(planner.check(original)), None) is None
-    with changed_figures.columns_once():
-        sliced = [
-            x
-            for x in changes(data, each=1)
-            if x.kind.startswith(("objective", "stopped", "status", "cost")) or ".certificate" in x.kind
-        ][::2]
-        found = [changed_figures.Result(x, noticed(data, original, x)) for x in sliced]
-    assert len(found) > 100
-    assert [(x.change.kind, x.change.what) for x in unlisted(found)] == []
-    assert sum(x.noticed is None for x in found) < len(found) / 4
-
-
-@pytest.mark.parametrize(
-    "job",
-    [
-        Job(name="mesh", mesh={"pipeline": 2, "data": 4}),
-        Job(name="groups", groups=(GroupKind(name="a", size=6, count=2),)),
-        Job(name="too large", mesh={"pipeline": 20, "data": 4}),
-    ],
-    ids=lambda job: job.name,
-)
+@each("job", [
+    Job(name="mesh", mesh={"pipeline": 2, "data": 4}),
+    Job(name="groups", groups=(GroupKind(name="a", size=6, count=2),)),
+    Job(name="too large", mesh={"pipeline": 20, "data": 4}),
+])  # fmt: skip
 def test_figures_of_a_placement_are_noticed(job: Job) -> None:
-    """Every change of a placement is noticed or on the list; none is a traceback, as unknown nodes of a group were."""
     topology = tree([5, 6, 7, 4], 2)
     data, kind = json.loads(Cluster(topology).place(job).model_dump_json()), placements(topology, job)
     assert list(kind.broken(kind.model.model_validate(data))) == []
@@ -87,7 +66,7 @@ def test_what_is_on_trust_has_a_reason() -> None:
     assert hidden == ["certificate.space.*", "proof.max_racks_by_wired_gpus.*", "model_choice.days_by_flop.*"]
 
 
-@pytest.mark.parametrize("decision", ["sites", "layout", "fabric", "placement"])
+@each("decision", ["sites", "layout", "fabric", "placement"])
 def test_a_lying_certificate_is_found(decision: str) -> None:
     """A certificate that calls a plan of a search cut short optimal, with value and bound alike, breaks a rule."""
     data = json.loads(stored(instance_with(pins=LAYOUT)).model_dump_json())
@@ -97,19 +76,12 @@ def test_a_lying_certificate_is_found(decision: str) -> None:
     assert rules & {"joint_claims", "solvers_named", "formulations"}
 
 
-@pytest.mark.parametrize(
-    ("rules", "decision", "rule"),
-    [
-        (["limits.budget_usd"], "budget", "no_column"),
-        (["memory", "limits.max_batch_tokens"], "layout", "no_column"),
-        (["limits.deadline_days"], "layout", "known_rules"),
-        (["pins.layout.data_parallel"], "layout", "known_rules"),
-        (["the weather"], "layout", "known_rules"),
-        (["limits.budget_usd"], "layout", "known_rules"),
-    ],
-)
+@pytest.mark.parametrize(("rules", "decision", "rule"), [
+    (["limits.budget_usd"], "budget", "no_column"), (["memory", "limits.max_batch_tokens"], "layout", "no_column"),
+    (["limits.deadline_days"], "layout", "known_rules"), (["pins.layout.data_parallel"], "layout", "known_rules"),
+    (["the weather"], "layout", "known_rules"), (["limits.budget_usd"], "layout", "known_rules"),
+])  # fmt: skip
 def test_a_made_up_conflict_is_found(rules: list[str], decision: str, rule: str) -> None:
-    """An instance that has a plan is called infeasible, by rules that it has or not: the check says what is wrong."""
     asked = instance_with(pins=LAYOUT)
     refused = json.loads(stored(instance_with(pins=LAYOUT, limits__budget_usd=3e6)).model_dump_json())
     sound = stored(asked)

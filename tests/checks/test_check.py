@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 import pytest
+from each_case import each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from joint_bad_plans import bad_plan
@@ -72,23 +73,17 @@ def test_a_bad_plan_never_raises(data: st.DataObject) -> None:
     check(changed)
 
 
-@pytest.mark.parametrize("section", ["sites", "layout", "fabric", "placement", "cost"])
+@each("section", ["sites", "layout", "fabric", "placement", "cost"])
 def test_a_missing_or_empty_section_is_missed(section: str) -> None:
-    """A plan without a decision that was asked for is not whole, nor is one about no site; other rules go on."""
     assert "complete" in rules(PLAN.model_copy(update={section: None}))
     if section in ("sites", "fabric", "placement"):
         assert check(edited_at(PLAN, f"{section}.sites", [] if section == "sites" else {}))
 
 
-@pytest.mark.parametrize(
-    ("path", "name"),
-    [
-        ("workload.model", "gpt3-175b"),
-        ("workload.software", "megatron-core"),
-        ("reliability", "llama3-2024"),
-        ("hardware.accelerator", "B200"),
-    ],
-)
+@each(("path", "name"), [
+    ("workload.model", "gpt3-175b"), ("workload.software", "megatron-core"), ("reliability", "llama3-2024"),
+    ("hardware.accelerator", "B200"),
+])  # fmt: skip
 def test_names_must_be_resolved(path: str, name: str) -> None:
     """An instance with a catalogue name in it is not self-contained, and nothing else is judged."""
     assert named(edited_at(PLAN, f"instance.{path}", name)) == {"names_resolved"}
@@ -100,7 +95,6 @@ def test_a_gpu_without_peaks() -> None:
 
 
 def test_a_grid_that_leads_nowhere() -> None:
-    """A line to no node, a node in no authority and an id that stands twice are named."""
     assert named(edited_at(PLAN, "instance.grid.lines.0.a", "nowhere")) == {"known_references"}
     assert named(edited_at(PLAN, "instance.grid.nodes.0.balancing_authority", "nobody")) == {"known_references"}
     assert named(edited_at(PLAN, "instance.grid.nodes.1.id", "e1")) >= {"known_references"}
@@ -118,10 +112,9 @@ def test_an_infeasible_answer_says_why() -> None:
     assert "reason" in named(edited_at(PLAN, "status", "infeasible"))
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [("cp8-3009-days", {"rack_shape", "racks", "metrics"}), ("cp8-3353-days", {"metrics", "breakdown_seconds"})],
-)
+@pytest.mark.parametrize(("name", "expected"), [
+    ("cp8-3009-days", {"rack_shape", "racks", "metrics"}), ("cp8-3353-days", {"metrics", "breakdown_seconds"}),
+])  # fmt: skip
 def test_context_over_racks_is_counted(name: str, expected: set[str]) -> None:
     """CP over racks takes whole racks of TP groups, and NIC time that pipeline exchanges cannot have."""
     data = bad_plan(name)
@@ -140,7 +133,7 @@ APART = (None, 0), (0.0, None), (10**9, 10**9 + 1), (1.0, 1.0 + 2e-6), (0.0, 1e-
 UNLIKE = *APART, (INF, -INF), (NAN, 1.0), (NAN, NAN)
 
 
-@pytest.mark.parametrize(("a", "b", "agree"), [*((*x, True) for x in ALIKE), *((*x, False) for x in UNLIKE)])
+@each(("a", "b", "agree"), [*((*x, True) for x in ALIKE), *((*x, False) for x in UNLIKE)])
 def test_figures_agree_within_the_tolerance(a: float | None, b: float | None, agree: bool) -> None:
     """A millionth apart is the same, of whole numbers only the same; nothing finite is near an infinity."""
     assert same(a, b) == agree
@@ -151,7 +144,7 @@ ABOVE = (2, 1), (10**9 + 1, 10**9), (1.0 + 2e-6, 1.0), (-1.0, -1.1), (INF, 1.0),
 WITHIN = (1, 1), (1.0 + 9e-7, 1.0), (1.0, 2.0), (1.0, INF), (INF, INF), (-INF, 1.0)
 
 
-@pytest.mark.parametrize(("a", "b", "above"), [*((*x, True) for x in ABOVE), *((*x, False) for x in WITHIN)])
+@each(("a", "b", "above"), [*((*x, True) for x in ABOVE), *((*x, False) for x in WITHIN)])
 def test_a_limit_is_exceeded_beyond_the_tolerance(a: float, b: float, above: bool) -> None:
     """An infinite figure is above every limit but an infinite one, and what is no number is within none."""
     assert exceeds(a, b) == above
@@ -162,18 +155,15 @@ def test_a_limit_is_exceeded_beyond_the_tolerance(a: float, b: float, above: boo
 TOTAL = PLAN.cost.total_usd
 
 
-@pytest.mark.parametrize(
-    ("path", "change", "rule"),
-    [
-        ("cost.total_usd", lambda x: x * 0.99, "total"),
-        ("cost.capex_usd.racks", lambda x: x * 0.99, "parts[capex_usd.racks]"),
-        ("cost.capex_usd.fabric", lambda x: x * 0.99, "parts[capex_usd.fabric]"),
-        ("cost.capex_usd.wan", lambda x: x * 0.99, "parts[capex_usd.wan]"),
-        ("cost.opex_usd_per_year.energy", lambda x: x * 0.99, "parts[opex_usd_per_year.energy]"),
-        ("cost.capex_usd", lambda x: {**x, "gift": -1e6}, "parts[capex_usd.gift]"),
-        ("cost.operation_years", 1, "parts[operation_years]"),
-    ],
-)
+@each(("path", "change", "rule"), [
+    ("cost.total_usd", lambda x: x * 0.99, "total"),
+    ("cost.capex_usd.racks", lambda x: x * 0.99, "parts[capex_usd.racks]"),
+    ("cost.capex_usd.fabric", lambda x: x * 0.99, "parts[capex_usd.fabric]"),
+    ("cost.capex_usd.wan", lambda x: x * 0.99, "parts[capex_usd.wan]"),
+    ("cost.opex_usd_per_year.energy", lambda x: x * 0.99, "parts[opex_usd_per_year.energy]"),
+    ("cost.capex_usd", lambda x: {**x, "gift": -1e6}, "parts[capex_usd.gift]"),
+    ("cost.operation_years", 1, "parts[operation_years]"),
+])  # fmt: skip
 def test_an_edit_of_the_bill_names_its_rule(path: str, change: Any, rule: str) -> None:
     assert rule in named(edited_at(PLAN, path, change))
 
@@ -187,9 +177,8 @@ def test_the_bill_is_not_read_off_the_plan() -> None:
     assert "budget" in rules(cheap)
 
 
-@pytest.mark.parametrize(("budget", "broken"), [(TOTAL, set()), (TOTAL - 1, {"budget"}), (1e9, set())])
+@each(("budget", "broken"), [(TOTAL, set()), (TOTAL - 1, {"budget"}), (1e9, set())])
 def test_budget_edges(budget: float, broken: set[str]) -> None:
-    """A plan at the budget keeps it, a dollar more does not; money may be left over."""
     assert rules(small(limits__budget_usd=budget)) == broken
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import pytest
+from each_case import each
 
 import planner
 from planner.checks.placement import check_placement
@@ -35,7 +35,7 @@ def test_a_good_placement_breaks_nothing() -> None:
     assert (p.groups_split, rules(p)) == (0, set())
 
 
-@pytest.mark.parametrize(
+@each(
     ("key", "change", "rule"),
     [
         ("nodes", lambda n: ("n99", *n[1:]), "known_nodes"),
@@ -74,5 +74,4 @@ def test_a_bound_below_the_closed_form() -> None:
 
 
 def test_segments_across_blocks() -> None:
-    """A segment of three nodes in three blocks is found."""
     assert "segments" in rules(placed(), JOB.model_copy(update={"segment_nodes": 3}))

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from each_case import each
 from worked_plan import edited, named, rules, small
 
 from planner.checks.check_plan import check
@@ -15,7 +16,7 @@ DAYS = PLAN.layout.metrics.days_to_train
 CHEAPEST = small(objective__minimize="cost_usd", limits__deadline_days=1)
 
 
-@pytest.mark.parametrize("decision", DECISIONS)
+@each("decision", DECISIONS)
 def test_a_certificate_is_about_its_decision(decision: str) -> None:
     """An objective 1 % (or a group) better than the decision's own figure is found, bound and gap adjusted or not."""
     objective = getattr(PLAN, decision).certificate.objective
@@ -24,7 +25,7 @@ def test_a_certificate_is_about_its_decision(decision: str) -> None:
     assert f"certified[{decision}]" in named(edited(PLAN, **{f"{path}objective": better, f"{path}bound": better}))
 
 
-@pytest.mark.parametrize("decision", DECISIONS)
+@each("decision", DECISIONS)
 def test_a_bound_above_the_objective_is_none(decision: str) -> None:
     """All four decisions make their objective least."""
     objective = getattr(PLAN, decision).certificate.objective
@@ -44,7 +45,7 @@ def own(plan: Plan) -> set[str]:
     return {rule for rule in named(plan) if not rule.startswith("joint_claims")}
 
 
-@pytest.mark.parametrize("decision", DECISIONS)
+@each("decision", DECISIONS)
 def test_optimal_means_that_the_bound_is_reached(decision: str) -> None:
     path = f"{decision}__certificate__"
     open_gap = {f"{path}bound": 0.0, f"{path}gap": 1.0}
@@ -55,18 +56,12 @@ def test_optimal_means_that_the_bound_is_reached(decision: str) -> None:
     assert f"optimal[{decision}]" in named(edited(PLAN, **{f"{path}status": "unknown"}))
 
 
-@pytest.mark.parametrize(
-    ("changes", "rule"),
-    [
-        ({"value": DAYS * 0.99}, "objective"),
-        ({"value": None}, "objective"),
-        ({"bound": DAYS * 1.01, "gap": 0.01}, "objective"),
-        ({"gap": 0.5}, "objective"),
-        ({"joint_bound": DAYS * 1.01, "joint_gap": 0.01}, "objective"),
-        ({"joint_gap": 0.4}, "objective[joint]"),
-        ({"name": "cost_usd"}, "objective"),
-    ],
-)
+@each(("changes", "rule"), [
+    ({"value": DAYS * 0.99}, "objective"), ({"value": None}, "objective"),
+    ({"bound": DAYS * 1.01, "gap": 0.01}, "objective"), ({"gap": 0.5}, "objective"),
+    ({"joint_bound": DAYS * 1.01, "joint_gap": 0.01}, "objective"), ({"joint_gap": 0.4}, "objective[joint]"),
+    ({"name": "cost_usd"}, "objective"),
+])  # fmt: skip
 def test_the_objective(changes: dict[str, Any], rule: str) -> None:
     assert rule in named(edited(PLAN, **{f"objective__{k}": v for k, v in changes.items()}))
 
@@ -87,7 +82,6 @@ def test_a_bound_in_days_needs_its_proof(path: str) -> None:
 
 
 def test_the_hash_is_that_of_the_instance() -> None:
-    """An instance changed after the fact is not the one that was solved."""
     assert named(edited(PLAN, instance_sha256="0" * 64)) == {"instance_hash"}
     assert "instance_hash" in named(edited(PLAN, instance__limits__budget_usd=34.1e6))
 
@@ -127,23 +121,17 @@ def test_the_cheaper_plan_is_cheaper_and_almost_as_fast(days: float, share_of_ca
     assert "objective[cheaper]" in named(edited(PLAN, objective__cheaper=bent, **bound))
 
 
-@pytest.mark.parametrize(
-    ("pin", "value", "rule"),
-    [
-        ("placement.stripes", 2, "pins[placement.stripes]"),
-        ("placement.blocks.e1", 2, "pins[placement.blocks.e1]"),
-        ("wan.wavelengths", 1, "pins[wan.wavelengths]"),
-    ],
-)
+@each(("pin", "value", "rule"), [
+    ("placement.stripes", 2, "pins[placement.stripes]"), ("placement.blocks.e1", 2, "pins[placement.blocks.e1]"),
+    ("wan.wavelengths", 1, "pins[wan.wavelengths]"),
+])  # fmt: skip
 def test_a_pinned_number_is_kept(pin: str, value: int, rule: str) -> None:
     striped = {"placement__stripes": {"e1": 1, "w1": 1}, "placement__blocks_by_site": {"e1": 3, "w1": 2}}
     assert rule not in named(edited(PLAN, **striped))
     assert rule in named(edited(PLAN, **striped, instance__pins={pin: value}))
 
 
-@pytest.mark.parametrize(
-    ("stated", "wrong"), [("grid", False), ("budget", False), ("layout", True), ("owned_racks", True)]
-)
+@each(("stated", "wrong"), [("grid", False), ("budget", False), ("layout", True), ("owned_racks", True)])
 def test_what_ends_the_campus(stated: str, wrong: bool) -> None:
     """Where the budget buys the 10 racks in use alone, no owned racks end them, and no further block could be had."""
     spent = edited(PLAN, instance__limits__budget_usd=21e6, objective__limited_by=stated)
@@ -156,9 +144,7 @@ def test_a_mark_claims_no_more_than_the_check_recomputes() -> None:
         assert ("marks[layout]" in named(claimed)) == refused
 
 
-@pytest.mark.parametrize(
-    ("mark", "refused"), [(CONFIRMED, False), (BOUNDED, False), (ON_TRUST, False), ("", False), (RECOMPUTED, True)]
-)
+@each(("mark", "refused"), [(CONFIRMED, False), (BOUNDED, False), (ON_TRUST, False), ("", False), (RECOMPUTED, True)])
 def test_a_mark_of_what_highs_alone_proves(mark: str, refused: bool) -> None:
     """Sites are confirmed by another solver or by duals, never recomputed here; without a bound there is no mark."""
     claimed = edited(PLAN, sites__certificate__bound=1.0, sites__certificate__checked=mark)
@@ -166,7 +152,7 @@ def test_a_mark_of_what_highs_alone_proves(mark: str, refused: bool) -> None:
     assert ("marks[sites]" in named(edited(PLAN, sites__certificate__checked=mark))) == bool(mark)
 
 
-@pytest.mark.parametrize(
+@each(
     ("minimizes", "grid", "columns", "mark"),
     [("days_to_train", False, 0, RECOMPUTED), ("days_to_train", False, 2, RECOMPUTED_BUT),
      ("loss", True, 0, RECOMPUTED_BUT), ("cost_usd", False, 0, ON_TRUST)],

@@ -100,7 +100,8 @@ def every_design(
 
 def enough_between(i: Instance, d: Design) -> bool:
     """Say whether a leaf's, a full pod's and a full zone's uplinks carry the least share of their GPUs' ports."""
-    least = i.network.min_core_share * d.leaf_down * d.nic_gbps - 1e-6
+    share = max(i.network.min_core_share, 1 / (i.network.max_oversubscription or math.inf))
+    least = share * d.leaf_down * d.nic_gbps - 1e-6
     leaf = d.single or d.leaf_up * d.link_gbps >= least
     pod = d.pods < 2 or d.pod_uplinks * d.link_gbps >= least * d.rails_per_pod * d.domains_per_pod
     zone = d.zones < 2 or d.zone_uplinks * d.link_gbps >= least * d.rails_per_zone * d.domains_per_zone

@@ -9,6 +9,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from scipy.optimize import linprog
@@ -79,10 +80,12 @@ class SiteCosts:
         modules = tuple(-(-n // self.i.hardware.racks_per_module) for n in racks)  # no rack is bought for nothing
         if not self._allowed(modules):
             return math.inf
-        fed = (b.usd for b in self._constructions() if self._powered(modules, extra_mw, b))
+        fed = (b.usd for b in self.constructions if self._powered(modules, extra_mw, b))
         return self._usd(racks, modules, waves, extra_mw) + next(fed, math.inf)
 
-    def _constructions(self) -> list[Built]:
+    @cached_property
+    def constructions(self) -> list[Built]:
+        """Every way to build, the cheapest first."""
         new, upgraded = self.grid.new_lines, [n for n in self.nodes if n.upgrade]
         found = []
         for lines in itertools.product(*(range(k.max_circuits + 1) for k in new)):

@@ -57,8 +57,8 @@ def exact_seconds(asked, n):
 
 
 CASES = [
-    (6, [{"accelerator": "A100-80GB", "gpus": 2, "racks": 2}, {"accelerator": "H100", "gpus": 2, "racks": 1}]),
-    (5, [{"accelerator": x, "gpus": n, "racks": 1} for x, n in (("A100-40GB", 1), ("H100", 2), ("H200", 1))]),
+    (4, [{"accelerator": "A100-80GB", "gpus": 2, "racks": 2}, {"accelerator": "H100", "gpus": 2, "racks": 1}]),
+    (4, [{"accelerator": x, "gpus": n, "racks": 1} for x, n in (("A100-40GB", 1), ("H100", 2), ("H200", 1))]),
 ]
 
 
@@ -91,16 +91,15 @@ def test_the_slowest_exchange_is_waited_for():
 
 @pytest.mark.slow
 def test_a_larger_batch_is_bounded_where_it_is_not_proven():
-    pools = [problem("A100-80GB", 64, racks=2), problem("H100", 64, racks=2)]
-    found = balance(pools, 64, tail=lambda _: 0.0, progress=lambda *_: None)
+    pools = [problem("A100-80GB", 32, racks=2), problem("H100", 32, racks=2)]
+    found = balance(pools, 32, tail=lambda _: 0.0, progress=lambda *_: None)
     alone = min(fastest_of(p).seconds for p in pools)
     assert 0 < found.bound <= found.rate < alone
-    assert sum(x.sequences for x in found.points) <= 64
+    assert sum(x.sequences for x in found.points) <= 32
     assert found.rate / found.bound < 1.1
 
 
 def test_a_pool_without_memory_does_not_train():
-    """A pool whose GPUs fit no layout of the model gets no share; where no pool does, there are provably no shares."""
     wide = {"name": "wide", "layers": 8, "hidden": 8192, "heads": 64, "vocabulary": 32_000}
     small, large = problem("A100-40GB", 4, gpus=1, model=wide), problem("B200", 4, gpus=4, model=wide)
     found = balance([small, large], 4, tail=lambda _: 0.0, progress=lambda *_: None)
@@ -110,7 +109,6 @@ def test_a_pool_without_memory_does_not_train():
 
 
 def test_ways_to_make_up_a_share_are_exact():
-    """Every way has the share's number of sequences, and none is named twice."""
     ways = [tuple(w.values()) for w in factorisations(problem("H100", 12, racks=8), 12)]
     assert len(ways) == len(set(ways))
     assert all(math.prod(w) == 12 for w in ways)

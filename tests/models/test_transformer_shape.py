@@ -4,6 +4,7 @@ import math
 import random
 
 import pytest
+from each_case import each
 
 from planner.instance.workload import DepthLaw, Family
 from planner.models import model_size
@@ -46,7 +47,6 @@ def every_shape(family: Family, depth: DepthLaw, target: float) -> list[tuple[in
 
 @pytest.mark.parametrize("seed", range(40))
 def test_agrees_with_trying_every_shape(seed: int) -> None:
-    """The shape is as near to the depth law as any; where none is found, there is none."""
     family, depth, target = random_family(seed)
     found, every = model_size.choose_shape(family, depth, target), every_shape(family, depth, target)
     assert (found is None) == (not every)
@@ -55,9 +55,8 @@ def test_agrees_with_trying_every_shape(seed: int) -> None:
         assert away == min(a for a, _ in every)
 
 
-@pytest.mark.parametrize("target", [7e9, 175e9, 1e12, 52.5e12, 300e12])
+@each("target", [7e9, 175e9, 1e12, 52.5e12, 300e12])
 def test_large_shapes_are_buildable(target: float) -> None:
-    """Every target from 7e9 to 3e14 has a shape within a hundredth: whole multiples of heads, width within bounds."""
     family = Family()
     found = model_size.choose_shape(family, DepthLaw(aspect=128.0), target)
     assert abs(model_size.size(found) / target - 1) <= 0.01
@@ -66,7 +65,6 @@ def test_large_shapes_are_buildable(target: float) -> None:
 
 
 def test_no_shape_where_none_divides() -> None:
-    """Heads in multiples of 1024 leave no small model."""
     assert model_size.choose_shape(Family(heads_multiple_of=1024), DepthLaw(aspect=128.0), 1e8) is None
 
 

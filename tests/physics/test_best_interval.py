@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from each_case import each
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -60,7 +61,6 @@ def drawn_job(draw: random.Random) -> CheckpointedJob:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_step_stretches_less_than_the_bound(seed: int) -> None:
-    """However long the step, and whatever is copied behind it, none is better than with steps of no length."""
     draw = random.Random(seed)
     for _ in range(300):
         job = drawn_job(draw)
@@ -203,9 +203,7 @@ KNOWN = Reliability.model_validate(catalogue("reliability")["llama3-2024"])
 JOB = CheckpointedJob(r=KNOWN, gpus=16_384.0, replica_gpus=512, replicas=32, state_bytes=5e12, step_seconds=5.0)
 
 
-@pytest.mark.parametrize(
-    ("mean", "interval", "write", "restart"), [(1000, 100, 5, 300), (300, 200, 20, 50), (5e4, 900, 30, 200)]
-)
+@each(("mean", "interval", "write", "restart"), [(1000, 100, 5, 300), (300, 200, 20, 50), (5e4, 900, 30, 200)])
 def test_restarts_by_random_stops(mean: float, interval: float, write: float, restart: float) -> None:
     draw, need = np.random.default_rng(3), interval + write
     tries = draw.exponential(mean, 400_000)
@@ -267,7 +265,7 @@ def test_nothing_fails() -> None:
     assert float(min_stretch(replace(JOB, r=Reliability(parts={})))) == 1.0
 
 
-@pytest.mark.parametrize(("needed", "spares", "p"), [(1, 0, 0.9), (5, 2, 0.8), (12, 3, 0.97), (8, 8, 0.5)])
+@each(("needed", "spares", "p"), [(1, 0, 0.9), (5, 2, 0.8), (12, 3, 0.97), (8, 8, 0.5)])
 def test_k_of_n_by_every_pattern(needed: int, spares: int, p: float) -> None:
     n = needed + spares
     chance = short = 0.0
@@ -283,14 +281,13 @@ def test_k_of_n_by_every_pattern(needed: int, spares: int, p: float) -> None:
 @given(needed=st.integers(1, 3000), p=st.floats(0.5, 0.9999), target=st.sampled_from([0.5, 0.9, 0.99, 0.999]))
 @settings(max_examples=60, deadline=None)
 def test_the_fewest_spares(needed: int, p: float, target: float) -> None:
-    """So many spares reach the target, and one fewer does not, unless it is the one that a target asks for."""
     count = min_spares(needed, p, target)
     assert count >= 1
     assert enough_share(needed, count, p) >= target
     assert count == 1 or enough_share(needed, count - 1, p) < target
 
 
-@pytest.mark.parametrize("recovery", ["restart", "warm-spares"])
+@each("recovery", ["restart", "warm-spares"])
 def test_a_restart_is_the_sum_of_its_stages(recovery: str) -> None:
     """Detected in 2 s, begun in 30 s and 3 s for each of 16 GPUs, or on spares in 5 s and 0.5 s, then 7 s of power."""
     figures = {
@@ -304,10 +301,10 @@ def test_a_restart_is_the_sum_of_its_stages(recovery: str) -> None:
     assert float(Failures(r=r, state_bytes=1.0).restart_seconds(16.0, recovery)) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("gpus", [4.0, 512.0, 98_304.0])
-@pytest.mark.parametrize("step", [0.0, 0.5, 5.0, 4000.0])
-@pytest.mark.parametrize("shared", [False, True])
-@pytest.mark.parametrize("memory", [1e9, None])
+@each("gpus", [4.0, 512.0, 98_304.0])
+@each("step", [0.0, 0.5, 5.0, 4000.0])
+@each("shared", [False, True])
+@each("memory", [1e9, None])
 def test_two_derivations_of_every_way(gpus: float, step: float, shared: bool, memory: float | None) -> None:
     """Stretch, interval, write and restart of each way are those of the checker's own formulas."""
     r = KNOWN.model_copy(update={"correlated_share": 0.05, "memory_bytes_per_second_per_gpu": memory})
@@ -339,7 +336,6 @@ def test_checkpoints_of_nothing_cost_nothing() -> None:
 
 
 def test_racks_that_are_always_or_never_fit() -> None:
-    """Racks that never fail are all there and want one spare at most; those never fit have no number of spares."""
     assert (enough_share(7, 0, 1.0), mean_short(7, 0, 1.0), min_spares(7, 1.0, 0.99)) == (1.0, 0.0, 1)
     assert (at_least(7, 7, 1.0), checked_short(7, 7, 1.0)) == (1.0, 0.0)
     assert min_spares(7, 0.9, 0.0) == min_spares(0, 0.9, 0.5) == 0
@@ -347,9 +343,7 @@ def test_racks_that_are_always_or_never_fit() -> None:
         min_spares(7, 0.0, 0.5)
 
 
-@pytest.mark.parametrize(
-    ("needed", "spares", "p"), [(200, 150, 0.6), (400, 3, 0.9), (3000, 900, 0.8), (3000, 100, 0.4)]
-)
+@each(("needed", "spares", "p"), [(200, 150, 0.6), (400, 3, 0.9), (3000, 900, 0.8), (3000, 100, 0.4)])
 def test_racks_short_by_sums_of_chances(needed: int, spares: int, p: float) -> None:
     n = needed + spares
     logs = [
@@ -360,7 +354,7 @@ def test_racks_short_by_sums_of_chances(needed: int, spares: int, p: float) -> N
     assert mean_short(needed, spares, p) == pytest.approx(short, rel=1e-6, abs=1e-13)
 
 
-@pytest.mark.parametrize("gpus", [1e3, 1e6, 1e9])
+@each("gpus", [1e3, 1e6, 1e9])
 def test_the_least_stretch_counts_steps_of_no_length(gpus: float) -> None:
     """A job of which no step is known may write as often as it likes, is of two replicas and copies nothing."""
     r = KNOWN.model_copy(update={"storage_bytes_per_second_per_gpu": 1e12, "memory_bytes_per_second_per_gpu": 1e12})
@@ -370,7 +364,7 @@ def test_the_least_stretch_counts_steps_of_no_length(gpus: float) -> None:
     assert (job.step_seconds, job.replicas, job.shares_state, job.writers) == (0.0, 2, False, 0.0)
 
 
-@pytest.mark.parametrize("rejoin", [0.0, 600.0])
+@each("rejoin", [0.0, 600.0])
 def test_elastic_jobs_that_never_stall(rejoin: float) -> None:
     """Where a lost replica stalls nothing only its own share of the work is lost: by both derivations 1 + A."""
     figures = {

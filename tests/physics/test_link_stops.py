@@ -1,6 +1,7 @@
 """Stops by links and transceivers of GPUs: rates by hand, lanes that stand in for each other, what is refused."""
 
 import pytest
+from each_case import each
 from joint_brute_failures import failing_links
 from pydantic import ValidationError
 
@@ -54,14 +55,11 @@ def test_lanes_of_an_instance() -> None:
     assert lanes_to_choose(i.model_copy(update={"network": None})) == []
 
 
-@pytest.mark.parametrize(
-    ("part", "word"),
-    [
-        ({}, "no hours_per_event"),
-        ({"gpu_hours_per_event": 1.0, "link_hours_per_event": 1.0}, "gpu_hours_per_event and link_hours_per_event"),
-        ({"link_hours_per_event": 1.0, "repair_hours": 1.0}, "repair_hours with link_hours_per_event"),
-    ],
-)
+@each(("part", "word"), [
+    ({}, "no hours_per_event"),
+    ({"gpu_hours_per_event": 1.0, "link_hours_per_event": 1.0}, "gpu_hours_per_event and link_hours_per_event"),
+    ({"link_hours_per_event": 1.0, "repair_hours": 1.0}, "repair_hours with link_hours_per_event"),
+])  # fmt: skip
 def test_a_part_is_counted_once(part: dict[str, float], word: str) -> None:
     with pytest.raises(ValidationError, match=word):
         FailingPart.model_validate(part)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from each_case import each
 from failing_plan import RATES, failing
 from worked_plan import STRATEGY, edited, small
 
@@ -44,8 +45,8 @@ def test_parts_sum_to_the_stretch_at_any_interval() -> None:
     assert [(w.recovery, w.target) for w in ways(job, spares=False)] == list(choices(r, spares=False))
 
 
-@pytest.mark.parametrize("names", WAYS)
-@pytest.mark.parametrize("target", [0.0, 0.9])
+@each("names", WAYS)
+@each("target", [0.0, 0.9])
 def test_curves_meet_the_plan(names: tuple[str, ...], target: float) -> None:
     if names == ("warm-spares",) and not target:
         return
@@ -76,11 +77,10 @@ def test_curves_meet_the_plan(names: tuple[str, ...], target: float) -> None:
 
 
 def test_a_plan_without_failures_has_no_curves() -> None:
-    """There is nothing to vary where nothing fails."""
     assert exposure_of(small()) is None
 
 
-@pytest.mark.parametrize("stage", [0, 1])
+@each("stage", [0, 1])
 def test_copies_to_neighbours_only_where_they_share_state(stage: int) -> None:
     job = exposure_of(edited(failing("elastic"), layout__zero_stage=stage)).job
     (way,) = ways(job, spares=True)
@@ -89,7 +89,7 @@ def test_copies_to_neighbours_only_where_they_share_state(stage: int) -> None:
     assert (float(way.parts["checkpoints"]) > 1.01 * written) == bool(stage)
 
 
-@pytest.mark.parametrize("names", WAYS)
+@each("names", WAYS)
 def test_curves_span_the_intervals(names: tuple[str, ...]) -> None:
     """Each has 61 points at even ratios from a twentieth of the shortest interval, or a step, to 20 of the longest."""
     plan = failing(*names)
@@ -102,9 +102,8 @@ def test_curves_span_the_intervals(names: tuple[str, ...]) -> None:
         assert [b / a for a, b in pairwise(c.seconds)] == pytest.approx([(high / low) ** (1 / 60)] * 60)
 
 
-@pytest.mark.parametrize("name", ["restart", "elastic"])
+@each("name", ["restart", "elastic"])
 def test_what_a_plan_depends_on(name: str) -> None:
-    """Its racks at work, their fitness and the replicas of a block are those of its layout on two sites."""
     plan = failing(name)
     u = exposure_of(plan)
     assert u.needed == {"e1": 6, "w1": 4} and u.spare_racks == plan.reliability.spare_racks_by_site
@@ -115,14 +114,13 @@ def test_what_a_plan_depends_on(name: str) -> None:
 
 
 def test_what_cannot_be_computed_has_no_curves() -> None:
-    """A plan whose layout is no layout, or without a section or a layout, depends on nothing known."""
     plan = failing("restart")
     for name in ("reliability", "layout"):
         assert exposure_of(plan.model_copy(update={name: None})) is None
     assert exposure_of(edited(plan, layout__replicas_per_rack=0)) is None
 
 
-@pytest.mark.parametrize("recovery", ["restart", "warm-spares", "elastic"])
+@each("recovery", ["restart", "warm-spares", "elastic"])
 def test_the_section_is_that_of_the_worked_plan(recovery: str) -> None:
     plan = failing(recovery)
     stated, u = plan.reliability, exposure_of(plan)
@@ -173,8 +171,8 @@ def best_share(i: Instance, targets: list[float]) -> tuple[float, float, int]:
     return min(found)
 
 
-@pytest.mark.parametrize("recoveries", [["restart"], ["warm-spares"], ["elastic"], ["restart", "elastic"]])
-@pytest.mark.parametrize("targets", [[0.9], [0.0, 0.9], [0.5, 0.99, 0.9]])
+@each("recoveries", [["restart"], ["warm-spares"], ["elastic"], ["restart", "elastic"]])
+@each("targets", [[0.9], [0.0, 0.9], [0.5, 0.99, 0.9]])
 def test_the_best_way_and_spares(recoveries: list[str], targets: list[float]) -> None:
     i = question(recoveries=recoveries, spare_targets=targets)
     found = upkeep_of(i, STRATEGY, STEP)
@@ -210,7 +208,6 @@ def test_spares_stay_within_the_cluster() -> None:
 
 
 def test_where_failures_do_not_count() -> None:
-    """Without rates, or where the share of time that trains is given, a layout meets none."""
     i = question()
     assert upkeep_of(i.model_copy(update={"reliability": None}), STRATEGY, STEP) is None
     given = i.workload.model_copy(update={"availability": 0.9})

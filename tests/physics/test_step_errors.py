@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from each_case import each
 from training_toys import layout, machine_of, precision_of
 
 import planner
@@ -36,9 +37,7 @@ def strategy(replicas: int = 1, **changes: Any) -> ParallelStrategy:
     return replace(plain, **changes)
 
 
-@pytest.mark.parametrize(
-    ("gpus", "scale"), [(8, "one node"), (16, "several nodes"), (1000, "several nodes"), (1008, "over 1,000 GPUs")]
-)
+@each(("gpus", "scale"), [(8, "one node"), (16, "several nodes"), (1000, "several nodes"), (1008, "over 1,000 GPUs")])
 def test_classes_widen(gpus: int, scale: str) -> None:
     """Classes go from precision, kind, scale and stack to all rows; a stack's releases are one stack."""
     names = list(classes_of(machine(), strategy(gpus // 8)))
@@ -48,11 +47,10 @@ def test_classes_widen(gpus: int, scale: str) -> None:
 
 
 def test_widest_takes_the_largest_error_each_way() -> None:
-    """A time that rests on two predictions has the larger of their errors on each side."""
     assert widest(20.0, [(10.0, (9.0, 12.0)), (30.0, (24.0, 33.0))]) == pytest.approx((16.0, 24.0))
 
 
-@pytest.mark.parametrize("name", TABLE.classes)
+@each("name", TABLE.classes)
 def test_table_is_sound(name: str) -> None:
     """Each class has rows enough, intervals of the spreads of sources and rows, and a range of every degree."""
     x, spreads = TABLE.classes[name], TABLE.spreads
@@ -87,7 +85,6 @@ def test_an_unmeasured_stack_has_the_interval_of_such_sources() -> None:
 
 
 def test_what_was_not_measured_is_named() -> None:
-    """A degree above every like row, and a stack or an accelerator without rows of the type, are said so."""
     wide = strategy(4096, tensor_parallel=64)
     sentences = step_errors.outside(machine(), wide)
     high = step_errors.like_rows(machine(), wide).ranges["TP"][1]

@@ -20,10 +20,11 @@ from planner.models.joint.least_cost import LeastCost, cheapest_by, seconds_of
 from planner.models.joint.search.goal import Stopped
 from planner.models.joint.solution import JointStatus
 from planner.models.joint.solve import world_of
-from planner.models.joint.space import problem_of
+from planner.models.joint.space import Strategy, problem_of
 from planner.models.joint.world import CENTS, EPS, JointPlan
 from planner.physics.site.cost import alike_usd, at_run_prices, years_of
 from planner.physics.training.layer_time import days_of
+from planner.physics.training.operations import LayerShape
 from planner.solvers.progress import report
 from planner.solvers.signals import Deadline
 
@@ -54,6 +55,7 @@ class RunSearch:
     best: LeastCost | None = None
     usd: float = math.inf  # of the best
     given_up: float = math.inf  # lower bound on the cost of plans of which a search proved nothing
+    timed: dict[LayerShape, Strategy] = field(default_factory=dict)  # whatever the prices, a layer takes as long
     last: LeastCost | None = None  # the plan found last, where none is proven the least of its span
     least_days: float | None = None  # of any plan, where none meets the deadline
 
@@ -102,7 +104,7 @@ class RunSearch:
         budget = None if self.best is None else max(self.usd - alike, CENTS)
         priced = priced.model_copy(update={"limits": priced.limits.model_copy(update={"budget_usd": budget})})
         left = replace(self.options, time_limit=self.deadline.limit)
-        world = world_of(priced, left, self.deadline, JointCache(), self.without)
+        world = world_of(priced, left, self.deadline, JointCache(timed=self.timed), self.without)
         found = cheapest_by(world, span.end, time_limit=self.deadline.limit)
         known = [x and x + alike for x in (found.capital_usd, found.lower_bound_usd)]
         found = replace(found, capital_usd=known[0], lower_bound_usd=known[1])

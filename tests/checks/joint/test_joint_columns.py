@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from each_case import each
 from joint_brute_failures import failing
 from joint_brute_force import layer_splits
 from joint_strategies import strategies
@@ -91,7 +92,7 @@ def test_random_instances(seed: int) -> None:
     assert own(i) == searched(i)
 
 
-@pytest.mark.parametrize("parallelism", [[], ["tensor"], ["pipeline"], ["pipeline", "interleaved"], ["context"]])
+@each("parallelism", [[], ["tensor"], ["pipeline"], ["pipeline", "interleaved"], ["context"]])
 def test_frameworks_that_have_little(parallelism: list[str]) -> None:
     i = varied(3).model_copy(update={"pins": {}})
     software = i.workload.software.model_copy(update={"parallelism": tuple(parallelism)})  # type: ignore[union-attr]
@@ -197,9 +198,8 @@ def some_columns(seed: int, number: int) -> list[tuple[Cut, int, CutPipelines, i
 
 @pytest.mark.parametrize("seed", [0, 2, 5, 6, *more(1, 3, 4, 7)])
 def test_the_least_split_is_the_best_of_all(seed: int) -> None:
-    """Over random columns with interleaving, ZB-H1, recompute and experts; none fits where no split does."""
     fitted = 0
-    for cut, zero, x, d, m in some_columns(seed, 8):
+    for cut, zero, x, d, m in some_columns(seed, 6):
         split = PipelineSplits.of(cut, zero, x, d, np.array([m]), 1e9)
         every, least = every_split(split, m), split.least()
         if not every:
@@ -213,8 +213,7 @@ def test_the_least_split_is_the_best_of_all(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_many_micro_batches_at_once(seed: int) -> None:
-    """A witness is found among several micro-batches if and only if one of them alone is below the limit."""
-    for cut, zero, x, d, low in some_columns(200 + seed, 8):
+    for cut, zero, x, d, low in some_columns(200 + seed, 5):
         batches = np.arange(low, low + 9)
         each = [PipelineSplits.of(cut, zero, x, d, np.array([m]), 1e9).least() for m in batches]
         finite = sorted(s for s in each if s < float("inf"))
@@ -225,10 +224,9 @@ def test_many_micro_batches_at_once(seed: int) -> None:
                 assert found[1] == pytest.approx(each[found[0] - low], rel=1e-12) and found[1] < limit
 
 
-@pytest.mark.parametrize(
-    ("micro_batches", "rounds"),
-    [([1], 0.0), ([2], 0.0), ([3], 1 / 3), ([8], 6 / 8), ([8, 3, 40], 1 / 3), ([8, 2], 0.0), ([20, 8, 40], 6 / 8)],
-)
+@each(("micro_batches", "rounds"), [
+    ([1], 0.0), ([2], 0.0), ([3], 1 / 3), ([8], 6 / 8), ([8, 3, 40], 1 / 3), ([8, 2], 0.0), ([20, 8, 40], 6 / 8),
+])  # fmt: skip
 def test_rounds_that_wait_are_all_but_two(micro_batches: list[int], rounds: float) -> None:
     """A round has as many micro-batches as there are stages; of several numbers the smallest share of rounds counts."""
     for cut, zero, x, d, _ in some_columns(300, 12):
@@ -298,7 +296,7 @@ def test_floors_are_below_exact_times(seed: int, kind: str) -> None:
     r, rng = random.Random(seed), np.random.default_rng(seed)
     space = Space(instance=of_kind(seed, kind), transport_slowdown=PHI)
     cuts, compared = list(space.cuts()), 0
-    for cut, zero in ((r.choice(cuts), r.randint(0, 3)) for _ in range(10)):
+    for cut, zero in ((r.choice(cuts), r.randint(0, 3)) for _ in range(6)):
         ranges = drawn_ranges(r, cut, cut.pipelines(), 16)
         if not len(ranges):
             continue

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from each_case import each
 from joint_brute_failures import failing
 from joint_brute_force import Column, Toy
 from joint_brute_sites import SiteCosts
@@ -57,7 +58,6 @@ def least_on_a_free_network(i: Instance) -> float:
 
 @pytest.mark.parametrize(("seed", "how"), TOYS)
 def test_the_least_column_is_that_of_plain_loops(seed: int, how: dict[str, Any]) -> None:
-    """Just below the least time that loops over every split find nothing is missing, just above it a column is."""
     i = toy(seed, **how)
     least = least_on_a_free_network(i)
     if math.isinf(least):
@@ -74,17 +74,16 @@ CASES = [*TOYS, *((seed, None) for seed in range(8)), *more(*((seed, None) for s
 
 @pytest.mark.parametrize(("seed", "how"), CASES)
 def test_an_honest_proof_passes(seed: int, how: dict[str, Any] | None) -> None:
-    """What the search opened below its bound is all that the checker finds there, also of toys with richer grids."""
     i = case(seed) if how is None else toy(seed, **how)
     found, proof = solved_with_proof(i)
     if found.lower_bound is not None:
         assert messages(i, found.lower_bound, proof) == []
 
 
-def check_forgeries(i: Instance, days: float, proof: JointProof, columns: int) -> None:
-    """Drop columns of a proof and change their bounds, or the bound of all where none is listed; each is noticed."""
-    for k, c in enumerate(proof.columns[:columns]):
-        rest = proof.columns[:k] + proof.columns[k + 1 :]
+def check_forgeries(i: Instance, days: float, proof: JointProof) -> None:
+    """Drop a column of a proof and change its bounds, or the bound of all where none is listed; each is noticed."""
+    for c in proof.columns[:1]:
+        rest = proof.columns[1:]
         forgotten = messages(i, days, proof.model_copy(update={"columns": rest}))
         degrees = f"TP {c.tensor_parallel}"
         assert [x for x in forgotten if x.startswith(degrees) and "the proof does not list it" in x]
@@ -111,7 +110,7 @@ REFUSED = [
 def test_a_forgotten_column_is_found(i: Instance) -> None:
     found, proof = solved_with_proof(i)
     assert found.days is not None and proof.columns
-    check_forgeries(i, found.days, proof, 2)
+    check_forgeries(i, found.days, proof)
 
 
 FORGED = ("one-rack-*", "two-sites-405b-*", "case-[12]?-*")  # a cluster, sites, failures
@@ -122,22 +121,17 @@ def test_forged_proofs_of_plans_are_refused(file: Path) -> None:
     plan = read_plan(file)
     bound = highest_bound(plan)
     assert plan.proof is not None and bound is not None
-    check_forgeries(plan.instance, bound, plan.proof, 1)
+    check_forgeries(plan.instance, bound, plan.proof)
 
 
 NARROWER: list[tuple[int, str, Any]] = [
-    (0, "tensor_parallel", 2),
-    (2, "context_parallel", 2),
-    (2, "pipeline_parallel", 1),
-    (0, "sequence_parallel", False),
-    (17, "recompute", "none"),
-    (6, "microbatch_sequences", 2),
-]
+    (0, "tensor_parallel", 2), (2, "context_parallel", 2), (2, "pipeline_parallel", 1), (0, "sequence_parallel", False),
+    (17, "recompute", "none"), (6, "microbatch_sequences", 2),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("seed", "name", "value"), NARROWER)
 def test_a_search_over_less_than_the_declared_space_is_found(seed: int, name: str, value: Any) -> None:
-    """The optimum under a pin that costs time is proven under the pin, and is no optimum without it."""
     i = toy(seed)
     narrow = with_pins(i, **{f"layout.{name}": value})
     (free, _), (pinned, proof) = solved_with_proof(i), solved_with_proof(narrow)
@@ -249,9 +243,8 @@ WORLDS = [toy(seed, sites=sites) for seed in range(8) for sites in (1, 2)]
 WORLDS += [i for i in map(case, range(40)) if i.grid is not None][:16]
 
 
-@pytest.mark.parametrize("i", WORLDS, ids=[i.name for i in WORLDS])
+@each("i", WORLDS)
 def test_every_placement_is_within(i: Instance) -> None:
-    """No way to put racks on the sites of a toy, fabrics left out, has more."""
     most = max_racks(i, 0)
     assert not any(affordable(i, racks) for racks in range(most + 1, most + 4))
 
@@ -269,7 +262,7 @@ def test_the_sites_milp_is_within(seed: int, years: float) -> None:
         assert sites.max_racks(wired) <= max_racks(i, wired)
 
 
-@pytest.mark.parametrize("name", ["5gw", "5gw-one-site", "agache2024-100t"])
+@each("name", ["5gw", "5gw-one-site", "agache2024-100t"])
 def test_the_sites_milp_of_a_shipped_instance_is_within(name: str) -> None:
     i = load_instance(INSTANCES / f"{name}.json")
     most = Sites(instance=i).max_racks(60)

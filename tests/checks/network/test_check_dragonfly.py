@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from each_case import each
 from stored_plans import stored
 from worked_plan import edited_at, named
 
@@ -36,7 +37,7 @@ def solved(family: str) -> Plan:
     return stored(data, pins=LAYOUT)
 
 
-@pytest.mark.parametrize(("family", "tiers"), [("dragonfly", ["leaf"]), ("dragonfly+", ["leaf", "spine"])])
+@each(("family", "tiers"), [("dragonfly", ["leaf"]), ("dragonfly+", ["leaf", "spine"])])
 def test_a_solved_dragonfly_passes(family: str, tiers: list[str]) -> None:
     f = solved(family).fabric.sites["cluster"]
     assert (f.family, [t.name for t in f.tiers], check(solved(family))) == (family, tiers, []) and f.group_links >= 1
@@ -48,25 +49,16 @@ def test_a_frontier_with_groups_of_one_router_holds() -> None:
     assert [row["leaf_up"] for row in rows if row["group_links"] and row["domains_per_pod"] == 1] == [0]
 
 
-@pytest.mark.parametrize(
-    ("path", "change", "rule"),
-    [
-        ("group_links", lambda n: n + 1, "tiers[cluster, leaf]"),
-        ("group_links", -1, "wirable[cluster]"),
-        ("tiers.0.up_ports", lambda n: n + 1, "tiers[cluster, leaf]"),
-        ("tiers.0.bundle", lambda n: n + 30, "wirable[cluster]"),
-        ("tiers.0.bundle", 0, "wirable[cluster]"),
-        ("tiers.0.name", "spine", "wirable[cluster]"),
-        ("tiers.0.oversubscription", 1.0, "tiers[cluster, leaf]"),
-        ("family", "dragonfly+", "wirable[cluster]"),
-        ("family", "rail", "wirable[cluster]"),
-        ("rails_per_pod", 8, "wirable[cluster]"),
-        ("switch_links", lambda n: n - 1, "cables[cluster]"),
-        ("pods", 3, "counts[cluster]"),
-        ("cost_usd", lambda x: x * 0.99, "price_and_power[cluster]"),
-        ("pipeline_send_slowdown", 1.01, "slowdowns[cluster]"),
-    ],
-)
+@each(("path", "change", "rule"), [
+    ("group_links", lambda n: n + 1, "tiers[cluster, leaf]"), ("group_links", -1, "wirable[cluster]"),
+    ("tiers.0.up_ports", lambda n: n + 1, "tiers[cluster, leaf]"),
+    ("tiers.0.bundle", lambda n: n + 30, "wirable[cluster]"), ("tiers.0.bundle", 0, "wirable[cluster]"),
+    ("tiers.0.name", "spine", "wirable[cluster]"), ("tiers.0.oversubscription", 1.0, "tiers[cluster, leaf]"),
+    ("family", "dragonfly+", "wirable[cluster]"), ("family", "rail", "wirable[cluster]"),
+    ("rails_per_pod", 8, "wirable[cluster]"), ("switch_links", lambda n: n - 1, "cables[cluster]"),
+    ("pods", 3, "counts[cluster]"), ("cost_usd", lambda x: x * 0.99, "price_and_power[cluster]"),
+    ("pipeline_send_slowdown", 1.01, "slowdowns[cluster]"),
+])  # fmt: skip
 def test_an_edit_names_its_rule(path: str, change: Any, rule: str) -> None:
     assert rule in named(edited_at(solved("dragonfly"), f"fabric.sites.cluster.{path}", change))
 
@@ -76,7 +68,6 @@ def test_the_floor_between_groups() -> None:
 
 
 def test_a_simulation_is_of_trees() -> None:
-    """Simulating a dragonfly is refused, and not done as if it were a tree."""
     with pytest.raises(InputError, match="dragonfly"):
         part_of_plan(solved("dragonfly"), None, 64)
 

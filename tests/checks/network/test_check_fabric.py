@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from each_case import each
 from fabric_cases import instance, switch
 from fabric_graph import survives
 from fabric_zone_cases import every_design
@@ -31,53 +32,34 @@ INSTANCES = Path(__file__).parents[3] / "instances"
 PLAN = small()
 
 
-@pytest.mark.parametrize(
-    ("path", "change", "rule"),
-    [
-        ("fabric.sites.e1.switch", "other", "switch[e1]"),
-        ("fabric.sites.e1.planes", 1, "switch[e1]"),
-        ("fabric.sites.e1.ports_per_switch", 32, "switch[e1]"),
-        ("fabric.sites.e1.tiers.2.switches", 3, "tiers[e1, core]"),
-        ("fabric.sites.e1.tiers.0.oversubscription", 1.0, "tiers[e1, leaf]"),
-        ("fabric.sites.e1.tiers.1.down_ports", 8, "tiers[e1, spine]"),
-        ("fabric.sites.e1.tiers.0.up_ports", 13, "wirable[e1]"),
-        ("fabric.sites.e1.tiers.0.bundle", 3, "wirable[e1]"),
-        ("fabric.sites.e1.tiers.0.down_ports", 0, "wirable[e1]"),
-        ("fabric.sites.e1.tiers", [], "wirable[e1]"),
-        ("fabric.sites.e1.tiers.1.name", "core", "wirable[e1]"),
-        ("fabric.sites.e1.rails_per_pod", 0, "wirable[e1]"),
-        ("fabric.sites.e1.rails_per_pod", 5, "wirable[e1]"),
-        ("fabric.sites.e1.switches", 15, "counts[e1]"),
-        ("fabric.sites.e1.chips", 31, "counts[e1]"),
-        ("fabric.sites.e1.switch_links", 31, "counts[e1]"),
-        ("fabric.sites.e1.endpoint_links", 31, "counts[e1]"),
-        ("fabric.sites.e1.leaf_domain_racks", 5, "counts[e1]"),
-        ("fabric.sites.e1.pods", 1, "counts[e1]"),
-        ("fabric.sites.e1.cost_usd", lambda x: x * 0.99, "price_and_power[e1]"),
-        ("fabric.sites.e1.power_mw", lambda x: x * 0.99, "price_and_power[e1]"),
-        ("fabric.sites.e1.share_leaving_leaf", 0.5, "slowdowns[e1]"),
-        ("fabric.sites.e1.pipeline_send_slowdown", 1.05, "slowdowns[e1]"),
-        ("fabric.sites.e1.p2p_seconds", lambda x: x * 0.99, "slowdowns[e1]"),
-        ("fabric.sites.w1.allreduce_slowdown", 1.0, "slowdowns[w1]"),
-        ("fabric.sites.e1.shared_links", [], "shared_links[e1]"),
-        ("fabric.sites.e1.shared_links.0.together_slowdown", 1.05, "shared_links[e1]"),
-        ("fabric.sites.e1.shared_links.1.together_slowdown", lambda x: x * 0.99, "shared_links[e1]"),
-        ("fabric.sites.e1.shared_links.1.allreduce_slowdown", lambda x: x * 1.01, "shared_links[e1]"),
-        ("layout.metrics.sends_beside_rings", 0, "sends_beside_rings"),
-        ("fabric.sites.e1.cabled_racks", 5, "cabled[e1]"),  # six racks of four GPUs carry replicas of the eight
-        ("fabric.sites.e1.cabled_racks", 9, "cabled[e1]"),
-        ("fabric.sites.e1.wired_gpus_per_rack", 3, "cabled[e1]"),
-        ("fabric.sites.e1.wired_gpus_per_rack", 5, "cabled[e1]"),
-        ("fabric.sites.e1.family", "rack", "wirable[e1]"),
-        ("fabric.sites.e1.lanes", 2, "switch[e1]"),
-        ("fabric.sites.e1.lanes", 0, "wirable[e1]"),
-        ("fabric.sites.e1.split", 2, "switch[e1]"),
-        ("fabric.sites.e1.split", 0, "wirable[e1]"),
-        ("fabric.sites.e1.leaf_spare_ports", 1, "counts[e1]"),
-    ],
-)
-def test_an_edit_names_its_rule(path: str, change: Any, rule: str) -> None:
-    assert rule in named(edited_at(PLAN, path, change))
+# Six racks of the eight at e1, of four GPUs each, carry replicas.
+@each(("rule", "edits"), [
+    ("switch[e1]", [("e1.switch", "other"), ("e1.planes", 1), ("e1.ports_per_switch", 32), ("e1.lanes", 2),
+        ("e1.split", 2)]),
+    ("tiers[e1, core]", [("e1.tiers.2.switches", 3)]), ("tiers[e1, leaf]", [("e1.tiers.0.oversubscription", 1.0)]),
+    ("tiers[e1, spine]", [("e1.tiers.1.down_ports", 8)]),
+    ("wirable[e1]", [("e1.tiers.0.up_ports", 13), ("e1.tiers.0.bundle", 3), ("e1.tiers.0.down_ports", 0),
+        ("e1.tiers", []), ("e1.tiers.1.name", "core"), ("e1.rails_per_pod", 0), ("e1.rails_per_pod", 5),
+        ("e1.family", "rack"), ("e1.lanes", 0), ("e1.split", 0)]),
+    ("counts[e1]", [("e1.switches", 15), ("e1.chips", 31), ("e1.switch_links", 31), ("e1.endpoint_links", 31),
+        ("e1.leaf_domain_racks", 5), ("e1.pods", 1), ("e1.leaf_spare_ports", 1)]),
+    ("price_and_power[e1]", [("e1.cost_usd", lambda x: x * 0.99), ("e1.power_mw", lambda x: x * 0.99)]),
+    ("slowdowns[e1]", [("e1.share_leaving_leaf", 0.5), ("e1.pipeline_send_slowdown", 1.05),
+        ("e1.p2p_seconds", lambda x: x * 0.99)]),
+    ("slowdowns[w1]", [("w1.allreduce_slowdown", 1.0)]),
+    ("shared_links[e1]", [("e1.shared_links", []), ("e1.shared_links.0.together_slowdown", 1.05),
+        ("e1.shared_links.1.together_slowdown", lambda x: x * 0.99),
+        ("e1.shared_links.1.allreduce_slowdown", lambda x: x * 1.01)]),
+    ("cabled[e1]", [("e1.cabled_racks", 5), ("e1.cabled_racks", 9), ("e1.wired_gpus_per_rack", 3),
+        ("e1.wired_gpus_per_rack", 5)]),
+])  # fmt: skip
+def test_an_edit_names_its_rule(rule: str, edits: list[tuple[str, Any]]) -> None:
+    for path, change in edits:
+        assert rule in named(edited_at(PLAN, "fabric.sites." + path, change)), path
+
+
+def test_sends_beside_rings_are_counted_again() -> None:
+    assert "sends_beside_rings" in named(edited_at(PLAN, "layout.metrics.sends_beside_rings", 0))
 
 
 def test_a_fault_at_one_site_hides_none_at_another() -> None:
@@ -93,20 +75,13 @@ def test_a_fault_at_one_site_hides_none_at_another() -> None:
 BOX = INSTANCE["network"]["switches"][0]
 
 
-@pytest.mark.parametrize(
-    ("model", "rules_of_e1"),
-    [
-        ({"price_usd": BOX["price_usd"] + 1000}, {"price_and_power"}),
-        ({"power_watts": BOX["power_watts"] + 10}, {"price_and_power"}),
-        ({"ports": BOX["ports"] + 1}, set()),
-        ({"ports": 6}, set()),
-        ({"ports": 5}, {"wirable"}),
-        ({"port_gbps": BOX["port_gbps"] * 2}, {"switch"}),
-        ({"planes": BOX["planes"] * 2}, {"switch"}),
-        ({"link_factor": 2.0}, {"switch"}),
-        ({"name": "elsewhere"}, {"switch"}),
-    ],
-)
+@each(("model", "rules_of_e1"), [
+    ({"price_usd": BOX["price_usd"] + 1000}, {"price_and_power"}),
+    ({"power_watts": BOX["power_watts"] + 10}, {"price_and_power"}), ({"ports": BOX["ports"] + 1}, set()),
+    ({"ports": 6}, set()), ({"ports": 5}, {"wirable"}), ({"port_gbps": BOX["port_gbps"] * 2}, {"switch"}),
+    ({"planes": BOX["planes"] * 2}, {"switch"}), ({"link_factor": 2.0}, {"switch"}),
+    ({"name": "elsewhere"}, {"switch"}),
+])  # fmt: skip
 def test_spines_of_another_model(model: dict[str, Any], rules_of_e1: set[str]) -> None:
     """Spines may be of any model with a leaf's rate, planes and links, as many ports as they use, and its own price."""
     other = {**BOX, "name": "other", **model}
@@ -134,9 +109,8 @@ EDGES = [
 ]
 
 
-@pytest.mark.parametrize(("path", "holds", "breaks", "rule"), EDGES)
+@each(("path", "holds", "breaks", "rule"), EDGES)
 def test_edges(path: str, holds: Any, breaks: Any, rule: str) -> None:
-    """A figure at its limit keeps the rule, one just beyond breaks it and no other."""
     assert (rules(small(**{path: holds})), rules(small(**{path: breaks}))) == (set(), {rule})
 
 
@@ -160,23 +134,18 @@ TIERS = {"fabric.planes": 2, "fabric.ports_per_switch": 16, "fabric.tiers": 3}
 LEAVES = {"fabric.leaf_domain_racks": 4, "fabric.leaf_down_ports": 4, "fabric.leaf_up_ports": 2}
 
 
-@pytest.mark.parametrize(
-    ("pins", "broken"),
-    [
-        (TIERS | LEAVES | {"fabric.spine_down_ports": 4, "fabric.spine_up_ports": 2}, set()),
-        ({"fabric.switch": BOX["name"], "fabric.spine_switch": BOX["name"], "fabric.core_switch": BOX["name"]}, set()),
-        ({"fabric.core_switch": "other"}, {"pins[fabric.core_switch]"}),
-        ({"fabric.tiers": 2}, {"pins[fabric.tiers]"}),
-        ({"fabric.leaf_domain_racks": 5}, {"pins[fabric.leaf_domain_racks]"}),
-        ({"fabric.spine_up_ports": 1}, {"pins[fabric.spine_up_ports]"}),
-    ],
-)
+@each(("pins", "broken"), [
+    (TIERS | LEAVES | {"fabric.spine_down_ports": 4, "fabric.spine_up_ports": 2}, set()),
+    ({"fabric.switch": BOX["name"], "fabric.spine_switch": BOX["name"], "fabric.core_switch": BOX["name"]}, set()),
+    ({"fabric.core_switch": "other"}, {"pins[fabric.core_switch]"}), ({"fabric.tiers": 2}, {"pins[fabric.tiers]"}),
+    ({"fabric.leaf_domain_racks": 5}, {"pins[fabric.leaf_domain_racks]"}),
+    ({"fabric.spine_up_ports": 1}, {"pins[fabric.spine_up_ports]"}),
+])  # fmt: skip
 def test_pins(pins: dict[str, Any], broken: set[str]) -> None:
-    """What was fixed by hand is kept."""
     assert named(worked(instance_with(pins=pins))) == broken
 
 
-@pytest.mark.parametrize(("tiers", "key"), [(1, "spine_bundle"), (2, "core_down_ports"), (2, "core_up_ports")])
+@each(("tiers", "key"), [(1, "spine_bundle"), (2, "core_down_ports"), (2, "core_up_ports")])
 def test_pins_of_a_tier_that_is_not_there(tiers: int, key: str) -> None:
     plan = edited(PLAN, **{f"fabric__sites__{s}__tiers": lambda every: every[:tiers] for s in ("e1", "w1")})
     for ports, broken in ((0, False), (1, True)):
@@ -185,26 +154,23 @@ def test_pins_of_a_tier_that_is_not_there(tiers: int, key: str) -> None:
         assert found == ({f"pins[fabric.{key}]"} if broken else set())
 
 
-@pytest.mark.parametrize(
-    ("path", "change", "message"),
-    [
-        ("fabric.sites.e1.tiers.2.switches", 3, "core 3 port 0: beyond 3 switches of 16 ports"),
-        ("fabric.sites.e1.tiers.0.switches", 9, "leaf switches without a cable: 0 stated, 1 recomputed"),
-        ("fabric.sites.e1.switch_links", 25, "switch_links: 25 stated, 24 recomputed"),
-        ("fabric.sites.e1.endpoint_links", 31, "NIC ports with a cable: 31 stated, 32 recomputed"),
-    ],
-)
+@each(("path", "change", "message"), [
+    ("fabric.sites.e1.tiers.2.switches", 3, "core 3 port 0: beyond 3 switches of 16 ports"),
+    ("fabric.sites.e1.tiers.0.switches", 9, "leaf switches without a cable: 0 stated, 1 recomputed"),
+    ("fabric.sites.e1.switch_links", 25, "switch_links: 25 stated, 24 recomputed"),
+    ("fabric.sites.e1.endpoint_links", 31, "NIC ports with a cable: 31 stated, 32 recomputed"),
+])  # fmt: skip
 def test_cables_are_ticked_off(path: str, change: int, message: str) -> None:
     assert message in {v.message for v in check(edited_at(PLAN, path, change)) if v.rule == "cables[e1]"}
 
 
-@pytest.mark.parametrize(("times", "broken"), [(1.0, False), (0.5, False), (1.01, True)])
+@each(("times", "broken"), [(1.0, False), (0.5, False), (1.01, True)])
 def test_the_nic_of_the_hardware_counts(times: float, broken: bool) -> None:
     port = min(s.port_gbps for s in PLAN.instance.network.switches)
     assert ("switch" in rules(small(hardware__nic_bytes_per_second=times * port * 1e9 / 8))) == broken
 
 
-@pytest.mark.parametrize("share", [0.0, 1.0])
+@each("share", [0.0, 1.0])
 def test_the_core_share_holds_where_one_leaf_domain_has_the_site(share: float) -> None:
     """Without a share one uplink is enough there; a share of 1 takes as many as GPUs, and the checker asks for them."""
     asked = json.loads((INSTANCES / "cluster-1k.json").read_text())
@@ -224,25 +190,19 @@ def reaching(metres: float) -> dict[str, Any]:
     return {"network__floor": {}, "network__media": [{"name": "own", "reach_m": metres, "price_usd": 1}]}
 
 
-@pytest.mark.parametrize(
-    ("change", "rule"),
-    [
-        ({"network__families": ["rack", "rail-only"]}, "switch[e1]"),
-        ({"network__spares": {"share": 0.3}}, "counts[e1]"),
-        ({"network__spares": {"share": 1, "failure_chance": 1}}, "counts[e1]"),
-        ({"network__power_usd_per_watt": 1.0}, "price_and_power[e1]"),
-        (reaching(1), "price_and_power[e1]"),
-        (reaching(500), "price_and_power[e1]"),
-    ],
-)
+@each(("change", "rule"), [
+    ({"network__families": ["rack", "rail-only"]}, "switch[e1]"), ({"network__spares": {"share": 0.3}}, "counts[e1]"),
+    ({"network__spares": {"share": 1, "failure_chance": 1}}, "counts[e1]"),
+    ({"network__power_usd_per_watt": 1.0}, "price_and_power[e1]"), (reaching(1), "price_and_power[e1]"),
+    (reaching(500), "price_and_power[e1]"),
+])  # fmt: skip
 def test_rules_of_the_instance_reach_the_fabric(change: dict[str, Any], rule: str) -> None:
-    """A plan worked out without families, spares and prices by reach breaks the rule about each."""
     found = check(small(**change))
     assert rule in {v.rule for v in found}
     assert any("longer than 1 m" in v.message for v in found) == (change == reaching(1))
 
 
-@pytest.mark.parametrize(("gbps", "broken"), [(0.016, set()), (0.0159, {"switch"})])
+@each(("gbps", "broken"), [(0.016, set()), (0.0159, {"switch"})])
 def test_a_split_port_carries_its_nics(gbps: float, broken: set[str]) -> None:
     """Two NICs of 1 MB/s on one port need 16 Mbps, and a switch that splits its ports."""
     boxes = [{**BOX, "port_gbps": gbps, "breakout": 2}]
@@ -251,8 +211,8 @@ def test_a_split_port_carries_its_nics(gbps: float, broken: set[str]) -> None:
     assert plan.fabric.sites["e1"].tiers[0].oversubscription == pytest.approx(4 * 0.008 / (2 * gbps))
 
 
-@pytest.mark.parametrize(("most", "up", "broken"), [(1.0, 21, False), (1.0, 20, True), (3.0, 7, False), (3.0, 6, True)])
-@pytest.mark.parametrize("by_tier", [False, True])
+@each(("most", "up", "broken"), [(1.0, 21, False), (1.0, 20, True), (3.0, 7, False), (3.0, 6, True)])
+@each("by_tier", [False, True])
 def test_oversubscription_is_of_rates(most: float, up: int, broken: bool, by_tier: bool) -> None:
     """42 NICs of 400 Gb/s need 21 uplinks of 800 at 1:1 and 7 at 3:1, all of one pod."""
     n = instance_with(network__max_oversubscription=[most] if by_tier else most).network
@@ -262,7 +222,7 @@ def test_oversubscription_is_of_rates(most: float, up: int, broken: bool, by_tie
     assert found == ["oversubscription"] * broken
 
 
-@pytest.mark.parametrize(("experts", "leaf_up", "broken"), [(4, 1, False), (8, 1, True), (8, 2, False)])
+@each(("experts", "leaf_up", "broken"), [(4, 1, False), (8, 1, True), (8, 2, False)])
 def test_unit_exchange(experts: int, leaf_up: int, broken: bool) -> None:
     """Experts on two racks under two leaves send whole racks' rates up."""
     # Two of 4 racks fit two uplinks of a leaf, not one; in a rack none goes up.
@@ -280,9 +240,8 @@ NO_PODS = {"rails_per_pod": 0, "leaf_domains_per_pod": 0, "pods": 0}
 NO_PODS |= {"rails_per_zone": 0, "leaf_domains_per_zone": 0, "zones": 0}
 
 
-@pytest.mark.parametrize("name", [None, *NO_PODS])
+@each("name", [None, *NO_PODS])
 def test_leaves_without_a_tier_above_have_no_pods(name: str | None) -> None:
-    """A fabric of rails with leaves alone states no pod and no zone; any that it does state is named, once."""
     one = {f"fabric__sites__e1__{k}": n for k, n in (NO_PODS | ({name: 1} if name else {})).items()}
     leaves = PLAN.model_dump(mode="json")["fabric"]["sites"]["e1"]["tiers"][:1]
     plan = edited(PLAN, fabric__sites__e1__tiers=leaves, **one)
@@ -308,7 +267,7 @@ def test_closed_forms_agree_with_every_loss(ports: int, racks: int) -> None:
     )  # fmt: skip
     seen = {True: 0, False: 0}
     for d in every_design(i, r, i.network.switches[0]):
-        if d.single or unwirable(d, cross_rail=True) or d.leaves // d.networks < 2 or sum(seen.values()) > 200:
+        if d.single or unwirable(d, cross_rail=True) or d.leaves // d.networks < 2 or sum(seen.values()) > 120:
             continue
         up, spines = cut_by(d)
         assert (up >= 2) == survives(d, "one_leaf_uplink"), d
@@ -337,7 +296,6 @@ def test_a_plan_survives_what_is_asked() -> None:
 
 
 def test_a_plan_is_no_more_oversubscribed_than_asked() -> None:
-    """At 1 the leaves have as many ports up as down."""
     tiers = stored(asked(max_oversubscription=1)).fabric.sites["cluster"].tiers
     assert tiers[0].up_ports >= tiers[0].down_ports
     assert stored(asked()).fabric.sites["cluster"].tiers[0].oversubscription > 1

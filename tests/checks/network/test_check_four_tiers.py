@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from each_case import each
 from worked_plan import edited_at, instance_with, named, rules, worked
 
 from planner.api.plans import check
@@ -46,32 +47,23 @@ def test_four_tiers_hold() -> None:
     assert PlanPhysics(plan=PLAN).crossings["e1"].allreduces_leaving[2] == 0
 
 
-@pytest.mark.parametrize(
-    ("path", "change", "rule"),
-    [
-        ("fabric.sites.e1.tiers.3.switches", 7, "tiers[e1, super-spine]"),
-        ("fabric.sites.e1.tiers.3.switches", 9, "cables[e1]"),
-        ("fabric.sites.e1.tiers.3.down_ports", 5, "tiers[e1, super-spine]"),
-        ("fabric.sites.e1.tiers.3.down_ports", 3, "cables[e1]"),
-        ("fabric.sites.e1.tiers.3.up_ports", 1, "wirable[e1]"),
-        ("fabric.sites.e1.tiers.2.switches", 7, "tiers[e1, core]"),
-        ("fabric.sites.e1.tiers.2.down_ports", 8, "tiers[e1, core]"),
-        ("fabric.sites.e1.tiers.2.up_ports", 13, "wirable[e1]"),
-        ("fabric.sites.e1.tiers.2.up_ports", 0, "wirable[e1]"),
-        ("fabric.sites.e1.tiers.2.bundle", 3, "wirable[e1]"),
-        ("fabric.sites.e1.tiers.2.oversubscription", 2.0, "tiers[e1, core]"),
-        ("fabric.sites.e1.rails_per_zone", 3, "wirable[e1]"),
-        ("fabric.sites.e1.rails_per_zone", 0, "wirable[e1]"),
-        ("fabric.sites.e1.rails_per_zone", 2, "counts[e1]"),
-        ("fabric.sites.e1.leaf_domains_per_zone", 4, "counts[e1]"),
-        ("fabric.sites.e1.leaf_domains_per_zone", -2, "wirable[e1]"),
-        ("fabric.sites.e1.zones", 1, "counts[e1]"),
-        ("fabric.sites.e1.switch_links", 111, "counts[e1]"),
-        ("fabric.sites.e1.share_leaving_zone", 0.5, "slowdowns[e1]"),
-        ("fabric.sites.e1.cost_usd", lambda x: x * 0.99, "price_and_power[e1]"),
-        ("instance.network.max_tiers", 3, "wirable[e1]"),
-    ],
-)
+@each(("path", "change", "rule"), [
+    ("fabric.sites.e1.tiers.3.switches", 7, "tiers[e1, super-spine]"),
+    ("fabric.sites.e1.tiers.3.switches", 9, "cables[e1]"),
+    ("fabric.sites.e1.tiers.3.down_ports", 5, "tiers[e1, super-spine]"),
+    ("fabric.sites.e1.tiers.3.down_ports", 3, "cables[e1]"), ("fabric.sites.e1.tiers.3.up_ports", 1, "wirable[e1]"),
+    ("fabric.sites.e1.tiers.2.switches", 7, "tiers[e1, core]"),
+    ("fabric.sites.e1.tiers.2.down_ports", 8, "tiers[e1, core]"),
+    ("fabric.sites.e1.tiers.2.up_ports", 13, "wirable[e1]"), ("fabric.sites.e1.tiers.2.up_ports", 0, "wirable[e1]"),
+    ("fabric.sites.e1.tiers.2.bundle", 3, "wirable[e1]"),
+    ("fabric.sites.e1.tiers.2.oversubscription", 2.0, "tiers[e1, core]"),
+    ("fabric.sites.e1.rails_per_zone", 3, "wirable[e1]"), ("fabric.sites.e1.rails_per_zone", 0, "wirable[e1]"),
+    ("fabric.sites.e1.rails_per_zone", 2, "counts[e1]"), ("fabric.sites.e1.leaf_domains_per_zone", 4, "counts[e1]"),
+    ("fabric.sites.e1.leaf_domains_per_zone", -2, "wirable[e1]"), ("fabric.sites.e1.zones", 1, "counts[e1]"),
+    ("fabric.sites.e1.switch_links", 111, "counts[e1]"), ("fabric.sites.e1.share_leaving_zone", 0.5, "slowdowns[e1]"),
+    ("fabric.sites.e1.cost_usd", lambda x: x * 0.99, "price_and_power[e1]"),
+    ("instance.network.max_tiers", 3, "wirable[e1]"),
+])  # fmt: skip
 def test_an_edit_names_its_rule(path: str, change: Any, rule: str) -> None:
     assert rule in named(edited_at(PLAN, path, change))
 
@@ -83,7 +75,7 @@ def test_zones_without_a_fourth_tier_are_refused() -> None:
     assert "wirable[e1]" in named(edited_at(PLAN, "fabric.sites.e1.tiers.3.name", "core"))
 
 
-@pytest.mark.parametrize(("core_up", "share", "broken"), [(2, 0.5, set()), (2, 0.51, {"core_share"}), (4, 1.0, set())])
+@each(("core_up", "share", "broken"), [(2, 0.5, set()), (2, 0.51, {"core_share"}), (4, 1.0, set())])
 def test_floor_between_zones(core_up: int, share: float, broken: set[str]) -> None:
     """Eight uplinks of a zone of sixteen ports carry half of them, though a pod's four carry all of its own."""
     plan = zoned({"core_up": core_up, "core_bundle": 1}, network__min_core_share=share)
@@ -102,21 +94,16 @@ def test_a_slow_zone_slows_the_exchange() -> None:
     assert slow > fast
 
 
-@pytest.mark.parametrize(
-    ("pins", "broken"),
-    [
-        ({"fabric.tiers": 4, "fabric.core_down_ports": 4, "fabric.core_up_ports": 4}, set()),
-        ({"fabric.core_down_ports": 5}, {"pins[fabric.core_down_ports]"}),
-        ({"fabric.core_up_ports": 2}, {"pins[fabric.core_up_ports]"}),
-    ],
-)
+@each(("pins", "broken"), [
+    ({"fabric.tiers": 4, "fabric.core_down_ports": 4, "fabric.core_up_ports": 4}, set()),
+    ({"fabric.core_down_ports": 5}, {"pins[fabric.core_down_ports]"}),
+    ({"fabric.core_up_ports": 2}, {"pins[fabric.core_up_ports]"}),
+])  # fmt: skip
 def test_pins(pins: dict[str, Any], broken: set[str]) -> None:
-    """What was fixed by hand of the core is kept."""
     assert named(zoned(pins=pins)) == broken
 
 
 def test_slurm_tree_has_four_levels() -> None:
-    """Leaves under pods, pods under zones, zones under the super-spine."""
     plan = zoned({"leaf_down": 1, "domains_per_pod": 2, "domains_per_zone": 4})
     lines = [x.split() for x in "".join(fabric_graph.topology_conf(built_fabric(plan, "e1"))).splitlines()]
     held = {name.removeprefix("SwitchName="): members.partition("=")[2] for name, members in lines[1:]}

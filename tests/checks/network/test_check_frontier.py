@@ -47,7 +47,6 @@ def test_true_frontiers_hold(families: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("families", [("rail",), ("rack",), ("dragonfly",)])
 def test_every_changed_figure_is_refused(families: tuple[str, ...]) -> None:
-    """A figure or a choice of any row that is off by one, or by a hundredth, is refused."""
     rows = rows_of(*families)
     same = SAME_FABRIC | (OF_TREES if families[0].startswith("dragonfly") else set())
     for i, row in enumerate(rows):
@@ -60,7 +59,6 @@ def test_every_changed_figure_is_refused(families: tuple[str, ...]) -> None:
 
 
 def test_choices_that_there_are_not() -> None:
-    """Unknown switches and families, and counts below one, are named and nothing is computed from them."""
     row = rows_of("rail")[0]
     for name, value in (("switch", "none"), ("family", "dragonfly"), ("lanes", 0), ("leaf_down", -1), ("split", 99)):
         assert broken([{**row, name: value}], "rail") == {f"frontier[{SITE}, 0]"}
@@ -80,7 +78,6 @@ def test_rows_of_two_models() -> None:
 
 
 def test_rows_that_others_beat() -> None:
-    """A row twice is matched by itself; rows out of order, and of another leaf size than asked, are refused."""
     rows = rows_of("rack")
     assert f"frontier[{SITE}, 1]" in broken([rows[0], rows[0]], "rack")
     size = rows[0]["leaf_domain_racks"]
@@ -96,7 +93,6 @@ def beaten(*rows: dict[str, Any]) -> list[str]:
 
 
 def test_a_row_dearer_and_no_better_is_beaten() -> None:
-    """A row that costs a dollar more is beaten by the one before it; one that draws less power is not."""
     row = rows_of("rack")[0]
     dearer = {**row, "cost_usd": row["cost_usd"] + 1}
     frugal = {**dearer, "power_mw": row["power_mw"] / 2}

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from each_case import each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from stored_plans import stored
@@ -16,31 +17,25 @@ from planner.physics.plan_physics import PlanPhysics
 PLAN = small()
 
 
-@pytest.mark.parametrize(
-    ("path", "change", "rule"),
-    [
-        ("placement.sites.e1.assignment.0.racks", "r[0-1]", "group_size[e1]"),
-        ("placement.sites.e1.assignment.0.racks", "r[0-3]", "group_size[e1]"),
-        ("placement.sites.e1.assignment.0.racks", "r[0-1,4]", "one_stage_per_rack[e1]"),
-        ("placement.sites.e1.assignment.0.racks", "r[0-1,1]", "one_stage_per_rack[e1]"),
-        ("placement.sites.e1.assignment.0.racks", "r[0-1,7]", "leaf_domain[e1]"),
-        ("placement.sites.e1.assignment.1.racks", "r[5-7]", None),
-        ("placement.sites.e1.assignment.1.racks", "r[6-8]", "known_racks[e1]"),
-        ("placement.sites.e1.assignment.1.racks", "r[0-99999999999]", "known_racks[e1]"),
-        ("placement.sites.e1.assignment.1.racks", "nodes[4-6]", "known_racks[e1]"),
-        ("placement.sites.e1.assignment.1.racks", "", "group_size[e1]"),
-        ("placement.sites.e1.assignment.1.leaf_domain", 0, "leaf_domain[e1]"),
-        ("placement.sites.e1.assignment.1.stage", 0, "group_size[e1]"),
-        ("placement.sites.e1.assignment.1.stage", 2, "known_racks[e1]"),
-        ("placement.sites.e1.assignment", lambda x: [*x, x[0]], "one_stage_per_rack[e1]"),
-        ("placement.groups", 3, "figures"),
-        ("placement.groups_leaf_local", 3, "figures"),
-        ("placement.groups_split", 1, "figures"),
-        ("placement.extra_pieces", 1, "figures"),
-        ("placement.groups_cross_pod", 1, "figures"),
-        ("placement.lower_bound_split", 1, "lower_bound"),
-    ],
-)
+@each(("path", "change", "rule"), [
+    ("placement.sites.e1.assignment.0.racks", "r[0-1]", "group_size[e1]"),
+    ("placement.sites.e1.assignment.0.racks", "r[0-3]", "group_size[e1]"),
+    ("placement.sites.e1.assignment.0.racks", "r[0-1,4]", "one_stage_per_rack[e1]"),
+    ("placement.sites.e1.assignment.0.racks", "r[0-1,1]", "one_stage_per_rack[e1]"),
+    ("placement.sites.e1.assignment.0.racks", "r[0-1,7]", "leaf_domain[e1]"),
+    ("placement.sites.e1.assignment.1.racks", "r[5-7]", None),
+    ("placement.sites.e1.assignment.1.racks", "r[6-8]", "known_racks[e1]"),
+    ("placement.sites.e1.assignment.1.racks", "r[0-99999999999]", "known_racks[e1]"),
+    ("placement.sites.e1.assignment.1.racks", "nodes[4-6]", "known_racks[e1]"),
+    ("placement.sites.e1.assignment.1.racks", "", "group_size[e1]"),
+    ("placement.sites.e1.assignment.1.leaf_domain", 0, "leaf_domain[e1]"),
+    ("placement.sites.e1.assignment.1.stage", 0, "group_size[e1]"),
+    ("placement.sites.e1.assignment.1.stage", 2, "known_racks[e1]"),
+    ("placement.sites.e1.assignment", lambda x: [*x, x[0]], "one_stage_per_rack[e1]"),
+    ("placement.groups", 3, "figures"), ("placement.groups_leaf_local", 3, "figures"),
+    ("placement.groups_split", 1, "figures"), ("placement.extra_pieces", 1, "figures"),
+    ("placement.groups_cross_pod", 1, "figures"), ("placement.lower_bound_split", 1, "lower_bound"),
+])  # fmt: skip
 def test_an_edit_names_its_rule(path: str, change: Any, rule: str | None) -> None:
     """Each edited entry breaks the rule about it; other racks of the same leaf domain do as well as the first ones."""
     found = named(edited_at(PLAN, path, change))
@@ -109,18 +104,11 @@ def test_loads_of_cables_and_racks_are_those_of_the_formula(x: tuple[Design, lis
         assert (flows / links, groups / links) == pytest.approx((sends[level], rings[level]))
 
 
-@pytest.mark.parametrize(
-    ("change", "met"),
-    [
-        ({}, 3),
-        ({"virtual_stages": 1}, 1),
-        ({"virtual_stages": 1, "schedule": "zb-h1"}, 0),
-        ({"stages_per_rack": 2}, 0),
-        ({"racks_per_stage_by_site": {"e1": 1, "w1": 1}}, 0),
-        ({"zero_stage": 3}, 2 * 3),
-        ({"zero_stage": 3, "virtual_stages": 1}, 2 * 1 + 2 * 4),
-    ],
-)
+@each(("change", "met"), [
+    ({}, 3), ({"virtual_stages": 1}, 1), ({"virtual_stages": 1, "schedule": "zb-h1"}, 0), ({"stages_per_rack": 2}, 0),
+    ({"racks_per_stage_by_site": {"e1": 1, "w1": 1}}, 0), ({"zero_stage": 3}, 2 * 3),
+    ({"zero_stage": 3, "virtual_stages": 1}, 2 * 1 + 2 * 4),
+])  # fmt: skip
 def test_sends_are_counted_from_the_order_of_passes(change: dict[str, Any], met: int) -> None:
     """On two stages of two chunks three sends go back; four micro-batches of ZeRO-3 meet rings at all that show."""
     layout = small().layout.model_copy(update=change)

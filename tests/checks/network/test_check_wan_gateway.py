@@ -4,6 +4,7 @@ from functools import cache
 from typing import Any
 
 import pytest
+from each_case import each
 from stored_plans import stored
 from worked_plan import INSTANCE, edited, edited_at, instance_with, named, small
 
@@ -85,7 +86,7 @@ for one in ("dragonfly", "dragonfly+"):
     ]
 
 
-@pytest.mark.parametrize(("kind", "path", "change", "rules"), EDITS)
+@each(("kind", "path", "change", "rules"), EDITS)
 def test_an_edit_names_its_rules(kind: str, path: str, change: Any, rules: set[str]) -> None:
     """Each slip breaks the rules about it; a port missing does so in the count, in the cables and in the price."""
     plan = plan_of(kind)
@@ -99,16 +100,15 @@ def at_rate(plan: Plan, gbps: float) -> Plan:
     return edited(plan, instance__network__switches=[{**box, "port_gbps": gbps}])
 
 
-@pytest.mark.parametrize(("ports", "broken"), [(5, False), (4, True)])
+@each(("ports", "broken"), [(5, False), (4, True)])
 def test_gradients_fit_the_ports(ports: int, broken: bool) -> None:
     slow = at_rate(PLAN, PLAN.fabric.sites[SITE].wan_gateway.exchange_gbps / 5)
     assert (f"wan_gateway_rate[{SITE}]" in named(edited_at(slow, f"{AT}.wan_gateway.wan_ports", ports))) == broken
 
 
-@pytest.mark.parametrize(("kind", "block"), [("two tiers", "leaf"), ("four tiers", "zone")])
-@pytest.mark.parametrize(("share", "broken"), [(1.0, False), (0.99, True)])
+@each(("kind", "block"), [("two tiers", "leaf"), ("four tiers", "zone")])
+@each(("share", "broken"), [(1.0, False), (0.99, True)])
 def test_gradients_fit_the_uplinks(kind: str, block: str, share: float, broken: bool) -> None:
-    """Uplinks that carry exactly what gradients send up break no rule of theirs; a hundredth less does."""
     plan = plan_of(kind)
     gateway, port = plan.fabric.sites[SITE].wan_gateway, plan.instance.network.switches[0].port_gbps
     slow = at_rate(plan, share * getattr(gateway, f"{block}_uplink_share") * port)
@@ -135,7 +135,6 @@ def test_the_exchange_slows_what_stays() -> None:
 
 
 def test_a_wan_gateway_only_where_it_is_asked_for() -> None:
-    """A plan without wan_gateways breaks the rule of each site once the instance asks for them. The other way round."""
     assert {"wan_gateway[e1]", "wan_gateway[w1]"} <= named(small(network__wan_gateway=True))
     assert f"wan_gateway[{SITE}]" in named(edited(PLAN, instance__network__wan_gateway=False))
     assert named(small()) == set()
@@ -166,16 +165,11 @@ def test_alternatives_hold_the_wan_gateway() -> None:
 AXES = {"cost": "cost_usd", "time": "pipeline_send_slowdown", "power": "power_mw"}
 
 
-@pytest.mark.parametrize(
-    ("path", "change", "said"),
-    [
-        ("exchange_gbps", lambda x: x, set()),
-        ("exchange_gbps", lambda x: 0.8 * x, {"pipeline_send_slowdown"}),
-        ("exchange_gbps", lambda x: 1000 * x, {"pipeline_send_slowdown", "inf s of a pipeline send > 1"}),
-        ("wan_gbps", lambda x: x + 2, {"cost_usd", "power_mw"}),
-        ("wan_gbps", lambda x: x - 0.5, set()),
-    ],
-)
+@each(("path", "change", "said"), [
+    ("exchange_gbps", lambda x: x, set()), ("exchange_gbps", lambda x: 0.8 * x, {"pipeline_send_slowdown"}),
+    ("exchange_gbps", lambda x: 1000 * x, {"pipeline_send_slowdown", "inf s of a pipeline send > 1"}),
+    ("wan_gbps", lambda x: x + 2, {"cost_usd", "power_mw"}), ("wan_gbps", lambda x: x - 0.5, set()),
+])  # fmt: skip
 def test_alternatives_are_judged_with_the_wan_gateway(path: str, change: Any, said: set[str]) -> None:
     """Rows found with a WAN gateway hold with it: its ports are paid, and gradients slow the sends beside them."""
     # A rate that takes as many ports changes nothing; gradients that no uplink carries leave no time to sends.
@@ -205,7 +199,6 @@ def test_super_spines_join_a_wan_gateway() -> None:
 
 @pytest.mark.parametrize("kind", ["dragonfly", "dragonfly+"])
 def test_a_dragonfly_has_a_wan_gateway(kind: str) -> None:
-    """Every rule holds, its five links are among the cables laid, and picture, graph and cable list name it."""
     plan = plan_of(kind)
     site = min(plan.fabric.sites)
     gateway, x = plan.fabric.sites[site].wan_gateway, built_fabric(plan, site)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from each_case import each
 from failing_plan import RATES, failing
 from joint_brute_failures import failing_links
 from stored_plans import stored
@@ -24,7 +25,7 @@ RECOVERIES = ("restart", "warm-spares", "elastic")
 DUE = {"stops", "checkpoints", "spares"}
 
 
-@pytest.mark.parametrize("recovery", RECOVERIES)
+@each("recovery", RECOVERIES)
 def test_an_honest_plan_breaks_nothing(recovery: str) -> None:
     assert check(failing(recovery)) == []
 
@@ -52,13 +53,12 @@ def test_a_section_without_failures_and_failures_without_one() -> None:
 
 
 def test_a_worse_way_to_go_on_is_noticed() -> None:
-    """A plan that takes one way where another that the instance allows trains more breaks a rule."""
     every = {"recoveries": list(RECOVERIES), "elastic_stall_seconds": 1.0, "rejoin_seconds": 1.0}
     found = check(edited(failing("restart"), **{f"instance__reliability__{k}": x for k, x in every.items()}))
     assert any("by the best way" in v.message for v in found)
 
 
-@pytest.mark.parametrize(("needed", "spare", "p"), [(1, 0, 0.9), (40, 3, 0.97), (900, 30, 0.98), (10_000, 220, 0.981)])
+@each(("needed", "spare", "p"), [(1, 0, 0.9), (40, 3, 0.97), (900, 30, 0.98), (10_000, 220, 0.981)])
 def test_two_sums_of_binomials_agree(needed: int, spare: int, p: float) -> None:
     assert at_least(needed, needed + spare, p) == pytest.approx(spares.enough_share(needed, spare, p), rel=1e-9)
     assert mean_short(needed, needed + spare, p) == pytest.approx(spares.mean_short(needed, spare, p), rel=1e-6)
@@ -74,15 +74,15 @@ def test_a_spare_rack_without_a_target_is_noticed_at_each_site() -> None:
         assert [v.rule for v in found if v.rule.startswith("spares[")] == [f"spares[{site}]"]
 
 
-@pytest.mark.parametrize(("count", "said"), [(1, "5 GPUs work and stand by > 4 GPUs"), (-1, ""), (-9, "")])
+@each(("count", "said"), [(1, "5 GPUs work and stand by > 4 GPUs"), (-1, ""), (-9, "")])
 def test_a_rack_has_no_more_gpus_that_stand_by_and_no_fewer_than_none(count: int, said: str) -> None:
     found = check(edited(failing("restart"), reliability__spare_gpus_per_rack=count))
     assert any(v.rule == "spares" or v.message == said for v in found)
     assert not said or said in [v.message for v in found]
 
 
-@pytest.mark.parametrize("recovery", ["restart", "warm-spares"])
-@pytest.mark.parametrize("gpus", [1, 8, 600])
+@each("recovery", ["restart", "warm-spares"])
+@each("gpus", [1, 8, 600])
 def test_the_least_stretch_of_larger_jobs(recovery: str, gpus: int) -> None:
     """It bounds every larger job, and is within 1 % of the least of them over finely spaced sizes."""
     f = Failures(r=Reliability.model_validate(RATES | {"recoveries": [recovery]}), state_bytes=6e6)
@@ -92,7 +92,7 @@ def test_the_least_stretch_of_larger_jobs(recovery: str, gpus: int) -> None:
         assert 0.99 * least <= float(f.stretch_from(first, gpus)) <= least
 
 
-@pytest.mark.parametrize("recovery", RECOVERIES)
+@each("recovery", RECOVERIES)
 def test_the_fewest_gpus_of_a_rate(recovery: str) -> None:
     """No smaller job takes as few seconds for each GPU as any of many jobs does, and one of 1 % more seconds does."""
     f = Failures(r=Reliability.model_validate(RATES | {"recoveries": [recovery]}), state_bytes=6e6)
@@ -119,9 +119,8 @@ def test_copies_of_a_plan_without_zero_are_noticed() -> None:
     assert {("checkpoints", "checkpoint_interval_seconds"), ("useful_share", "useful_share")} <= messages
 
 
-@pytest.mark.parametrize("away", [5.0, 1e-3])
+@each("away", [5.0, 1e-3])
 def test_days_gained_by_a_cause_are_noticed(away: float) -> None:
-    """Days lost that sum to the right whole break the rule of each cause that would have gained some."""
     plan = failing("warm-spares")
     lost = dict(plan.reliability.lost_days)
     first, second, *_ = lost
@@ -131,7 +130,7 @@ def test_days_gained_by_a_cause_are_noticed(away: float) -> None:
     assert [v.rule for v in found] == [f"useful_share[{first}]"]
 
 
-@pytest.mark.parametrize(("spare", "rest"), [(0, "1 spare rack under a target"), (-1, "spare racks: -1 stated, 0")])
+@each(("spare", "rest"), [(0, "1 spare rack under a target"), (-1, "spare racks: -1 stated, 0")])
 def test_a_site_without_spares_has_no_warm_ones(spare: int, rest: str) -> None:
     plan = failing("warm-spares")
     count = plan.reliability.spare_racks_by_site
@@ -141,7 +140,7 @@ def test_a_site_without_spares_has_no_warm_ones(spare: int, rest: str) -> None:
         assert any("0 such ways to go on" in v.message for v in found)
 
 
-@pytest.mark.parametrize(("wired", "spare", "limit"), [(2, 3, 2), (2, 2, None), (0, 5, 4), (0, 4, None)])
+@each(("wired", "spare", "limit"), [(2, 3, 2), (2, 2, None), (0, 5, 4), (0, 4, None)])
 def test_what_stands_by_is_cabled(wired: int, spare: int, limit: int | None) -> None:
     plan = edited(failing("restart"), fabric__sites__w1__wired_gpus_per_rack=wired)
     found = {v.message for v in check(edited(plan, reliability__spare_gpus_per_rack=spare)) if v.rule == "spares[w1]"}
@@ -160,7 +159,6 @@ def plan_of(seed: int) -> Plan:
 
 @pytest.mark.parametrize("seed", [TWO_LANES, ONE_LANE])
 def test_an_honest_plan_of_links_breaks_nothing(seed: int) -> None:
-    """Plans of one and of two lanes hold by every rule, and name the stops of links and transceivers."""
     plan = plan_of(seed)
     assert check(plan) == []
     assert plan.reliability.stops_per_day_by_part["link"] > 0
@@ -173,7 +171,6 @@ def test_changed_stops_of_links_are_noticed(seed: int, factor: float) -> None:
 
 
 def test_lanes_differ_between_sites() -> None:
-    """Sites that split NICs over different numbers of lanes break a rule, but where stops are counted by GPU."""
     plan = plan_of(12)
     assert len(plan.fabric.sites) == 2
     apart = edited_at(plan, f"fabric.sites.{min(plan.fabric.sites)}.lanes", 1)
@@ -190,7 +187,7 @@ def test_bounds_count_the_same_links(seed: int) -> None:
     assert found.gpu_rate == pytest.approx(stops_per_gpu_second(i.reliability, fewest_stops(i, i.reliability)))
 
 
-@pytest.mark.parametrize(("gbps", "lanes"), [(400, 1), (200, 2), (399, 2), (100, 4), (800, 1)])
+@each(("gbps", "lanes"), [(400, 1), (200, 2), (399, 2), (100, 4), (800, 1)])
 def test_lanes_of_one_kind_of_switch(gbps: float, lanes: int) -> None:
     """A NIC of 400 Gbps has as many lanes as ports of the only switch make it up, and their transceivers."""
     i = load_instance(failing_links(12))
@@ -205,9 +202,9 @@ def test_lanes_of_one_kind_of_switch(gbps: float, lanes: int) -> None:
     assert (found(4).links, found(4).transceivers_per_link, found(lanes - 1).links) == (lanes, each, 0)
 
 
-@pytest.mark.parametrize("failover", [False, True])
-@pytest.mark.parametrize("links", [0, 1, 2, 3])
-@pytest.mark.parametrize("each", [0, 1, 2])
+@each("failover", [False, True])
+@each("links", [0, 1, 2, 3])
+@each("each", [0, 1, 2])
 def test_rates_of_parts_by_hand(failover: bool, links: int, each: int) -> None:
     """A GPU stops once in 100 hours, a link in 50 and a transceiver in 400, these not where another link is left."""
     parts = {"gpu": {"gpu_hours_per_event": 100}, "link": {"link_hours_per_event": 50}}

@@ -5,6 +5,7 @@ from typing import Any
 
 import changed_figures
 import pytest
+from each_case import each
 from stored_plans import stored
 from tiers import more, slow
 from worked_plan import edited_at, named, rules, small
@@ -34,7 +35,7 @@ def broken(plan: Plan) -> set[str]:
     return {v.rule for rule in RUN_RULES for v in rule(PlanPhysics(plan=plan))}
 
 
-@pytest.mark.parametrize("changes", [{}, ALL, {"operation": OPERATION}, {"limits__operation_years": 0}], ids=str)
+@each("changes", [{}, ALL, {"operation": OPERATION}, {"limits__operation_years": 0}])
 def test_a_sound_run_breaks_no_rule(changes: dict[str, Any]) -> None:
     assert rules(with_run(**changes)) == set()
 
@@ -56,19 +57,13 @@ def _noticed(data: dict[str, Any]) -> bool:
     return bool(broken(plan))
 
 
-@pytest.mark.parametrize(
-    ("path", "change", "rule"),
-    [
-        ("run.days", lambda x: x * 2, "run_length"),
-        ("run.years", 5.4, "run_length"),
-        ("run.replacements.racks", 1, "run_replaced[racks]"),
-        ("run.usd.capital", lambda x: x - 1e6, "run_money[capital]"),
-        ("run.usd.staff", 0.0, "run_money[staff]"),
-        ("run.sites.e1.energy_usd", 0.0, "run_energy[e1]"),
-        ("run.not_counted", ["operation.staff_usd_per_year"], "run_money"),
-        ("run.by_year", lambda x: x[:-1], "run_by_year"),
-    ],
-)
+@each(("path", "change", "rule"), [
+    ("run.days", lambda x: x * 2, "run_length"), ("run.years", 5.4, "run_length"),
+    ("run.replacements.racks", 1, "run_replaced[racks]"), ("run.usd.capital", lambda x: x - 1e6, "run_money[capital]"),
+    ("run.usd.staff", 0.0, "run_money[staff]"), ("run.sites.e1.energy_usd", 0.0, "run_energy[e1]"),
+    ("run.not_counted", ["operation.staff_usd_per_year"], "run_money"),
+    ("run.by_year", lambda x: x[:-1], "run_by_year"),
+])  # fmt: skip
 def test_an_edit_of_the_run_names_its_rule(path: str, change: Any, rule: str) -> None:
     assert rule in named(edited_at(with_run(**ALL), path, change))
 
@@ -85,15 +80,12 @@ def _poor(i: Instance) -> Any:
 
 
 def test_a_cluster_has_its_run() -> None:
-    """The run of a solved plan without a grid breaks no rule; no price of its energy is known."""
     plan = stored("instances/one-rack.json")
     assert broken(plan) == set()
     assert "operation.energy_usd_per_mwh" in plan.run.not_counted and plan.run.energy_joules_per_token > 0
 
 
-@pytest.mark.parametrize(
-    ("over", "found"), [(-1.0, set()), (-0.02, set()), (0.02, {"budget[run]"}), (1e6, {"budget[run]"})]
-)
+@each(("over", "found"), [(-1.0, set()), (-0.02, set()), (0.02, {"budget[run]"}), (1e6, {"budget[run]"})])
 def test_the_budget_of_a_run(over: float, found: set[str]) -> None:
     """Where the whole run is to cost least it is within the budget to the cent; elsewhere capital alone is."""
     plan = with_run(**(ALL | {"objective__minimize": "total_cost_of_ownership_usd", "limits__deadline_days": 1e6}))

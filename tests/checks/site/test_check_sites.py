@@ -5,6 +5,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+from each_case import each
 from worked_plan import GRID, INSTANCE, edited, edited_at, instance_with, named, rules, small, worked
 
 from planner.api.plans import check
@@ -21,21 +22,17 @@ EDGES = [
     ("headroom", "grid__balancing_authorities__1__headroom_mw", 0.9, 0.8999),
     ("generation", "grid__nodes__0__generation_mw", 0.9, 0.8999),
     ("generation", "grid__nodes__1__generation_mw", 0.3, 0.2999),
-    ("facility_power", "limits__facility_power_mw", 2.1, 2.0999),
-    ("area", "grid__nodes__0__area_m2", 600, 599.9),
+    ("facility_power", "limits__facility_power_mw", 2.1, 2.0999), ("area", "grid__nodes__0__area_m2", 600, 599.9),
     ("rating", "grid__new_lines__0__rating_mw", 0.2, 0.1999),
-    ("new_circuits", "grid__new_lines__0__max_circuits", 1, None),
-    ("min_site", "grid__rules__min_site_modules", 3, 4),
+    ("new_circuits", "grid__new_lines__0__max_circuits", 1, None), ("min_site", "grid__rules__min_site_modules", 3, 4),
     ("fault_split", "grid__rules__fault_split__max_share", 0.5715, 0.5714),
     ("fault_split", "grid__rules__fault_split__min_interconnections", 2, 3),
-    ("site_count", "grid__rules__max_sites", 2, 1),
-    ("rtt", "grid__rules__max_rtt_ms", 39.66, 39.65),
-]
+    ("site_count", "grid__rules__max_sites", 2, 1), ("rtt", "grid__rules__max_rtt_ms", 39.66, 39.65),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("rule", "path", "holds", "breaks"), EDGES)
+@each(("rule", "path", "holds", "breaks"), EDGES)
 def test_edges(rule: str, path: str, holds: Any, breaks: Any) -> None:
-    """A figure at its limit keeps the rule, one just beyond breaks it and no other."""
     assert rules(small(**{path: holds})) == set()
     assert breaks is None or rules(small(**{path: breaks})) == {rule}
 
@@ -45,7 +42,7 @@ LOAD, OWN = "grid__nodes__0__load_mw", "grid__nodes__0__generation_mw"
 NO_FLOWS = {"grid__rules__grid_model": "none"}
 
 
-@pytest.mark.parametrize(
+@each(
     ("reading", "share", "changes", "broken"),
     [
         # e1: two circuits of 0.5 MW and a built one of 0.5; w1: two of 0.6 MW.
@@ -71,7 +68,7 @@ def test_interconnect_readings(reading: str, share: float, changes: dict[str, An
     assert {x for x in found if x.startswith("interconnect")} == broken
 
 
-@pytest.mark.parametrize("rule", ["headroom", "interconnect", "fault_split"])
+@each("rule", ["headroom", "interconnect", "fault_split"])
 def test_a_rule_that_is_off_does_not_bind(rule: str) -> None:
     off: dict[str, Any] = {"headroom": False} if rule == "headroom" else {rule: {"enabled": False}}
     tight = {"grid__balancing_authorities__0__headroom_mw": 0.1} if rule == "headroom" else {}
@@ -88,39 +85,31 @@ def test_without_flows_an_authority_feeds_its_own() -> None:
     assert "generation[EAST]" in named(small(**fed | {"grid__nodes__1__generation_mw": 0.2999}))
 
 
-@pytest.mark.parametrize(
-    ("path", "change", "rule"),
-    [
-        ("sites.generation_mw.e1", lambda x: x + 0.001, "balance[e1]"),
-        ("sites.generation_mw.e1", lambda x: x + 1e-6, None),
-        ("sites.generation_mw.e2", lambda x: -x, "generation[e2]"),
-        ("sites.generation_mw", lambda x: {**x, "nowhere": 0.1}, "generation[nowhere]"),
-        ("sites.flows.0.mw", lambda _: -0.099, "balance[e1]"),
-        ("sites.flows.0.mw", lambda x: -x, "balance[e2]"),
-        ("sites.flows.1.mw", lambda _: 0.51, "rating[e1-e2-new]"),
-        ("sites.flows.1.line", lambda _: "nowhere", "rating[nowhere]"),
-        ("sites.flows.1.line", lambda _: "e1-e2", "rating[e1-e2]"),
-        ("sites.new_lines.0.circuits", lambda _: 3, "new_circuits[e1-e2-new]"),
-        ("sites.new_lines.0.circuits", lambda _: 0, "rating[e1-e2-new]"),
-        ("sites.new_lines.0.line", lambda _: "w1-w2", "new_circuits[w1-w2]"),
-        ("sites.sites.0.id", lambda _: "nowhere", "known_site[nowhere]"),
-        ("sites.sites.0.id", lambda _: "e2", "known_site[e2]"),
-        ("sites.sites.0.id", lambda _: "w1", "known_site[w1]"),
-        ("sites.sites.0.balancing_authority", lambda _: "WEST", "site_figures[e1]"),
-        ("sites.sites.0.interconnection", lambda _: "western", "site_figures[e1]"),
-        ("sites.sites.0.racks", lambda _: 9, "site_figures[e1]"),
-        ("sites.sites.0.interconnect_mw", lambda _: None, "site_figures[e1]"),
-        ("sites.sites.0.cooling_m2", lambda _: None, "site_figures[e1]"),
-        ("sites.links", lambda _: [], "linked[e1, w1]"),
-        ("sites.links", lambda x: x * 2, "linked[e1, w1]"),
-        ("sites.links.0.b", lambda _: "e1", "linked[e1]"),
-        ("sites.links.0.b", lambda _: "w2", "linked[e1, w2]"),
-        ("sites.links.0.wavelengths", lambda _: 1, "wan_capacity[e1, w1]"),
-        ("sites.links.0.fibre_pairs", lambda _: 0, "link_figures[e1, w1]"),
-        ("sites.links.0.required_gbps", lambda x: x * 0.99, "wan_need[e1, w1]"),
-        ("sites.links.0.required_gbps", lambda _: 0.0021, "wan_capacity[e1, w1]"),
-    ],
-)
+@each(("path", "change", "rule"), [
+    ("sites.generation_mw.e1", lambda x: x + 0.001, "balance[e1]"),
+    ("sites.generation_mw.e1", lambda x: x + 1e-6, None), ("sites.generation_mw.e2", lambda x: -x, "generation[e2]"),
+    ("sites.generation_mw", lambda x: {**x, "nowhere": 0.1}, "generation[nowhere]"),
+    ("sites.flows.0.mw", lambda _: -0.099, "balance[e1]"), ("sites.flows.0.mw", lambda x: -x, "balance[e2]"),
+    ("sites.flows.1.mw", lambda _: 0.51, "rating[e1-e2-new]"),
+    ("sites.flows.1.line", lambda _: "nowhere", "rating[nowhere]"),
+    ("sites.flows.1.line", lambda _: "e1-e2", "rating[e1-e2]"),
+    ("sites.new_lines.0.circuits", lambda _: 3, "new_circuits[e1-e2-new]"),
+    ("sites.new_lines.0.circuits", lambda _: 0, "rating[e1-e2-new]"),
+    ("sites.new_lines.0.line", lambda _: "w1-w2", "new_circuits[w1-w2]"),
+    ("sites.sites.0.id", lambda _: "nowhere", "known_site[nowhere]"),
+    ("sites.sites.0.id", lambda _: "e2", "known_site[e2]"), ("sites.sites.0.id", lambda _: "w1", "known_site[w1]"),
+    ("sites.sites.0.balancing_authority", lambda _: "WEST", "site_figures[e1]"),
+    ("sites.sites.0.interconnection", lambda _: "western", "site_figures[e1]"),
+    ("sites.sites.0.racks", lambda _: 9, "site_figures[e1]"),
+    ("sites.sites.0.interconnect_mw", lambda _: None, "site_figures[e1]"),
+    ("sites.sites.0.cooling_m2", lambda _: None, "site_figures[e1]"), ("sites.links", lambda _: [], "linked[e1, w1]"),
+    ("sites.links", lambda x: x * 2, "linked[e1, w1]"), ("sites.links.0.b", lambda _: "e1", "linked[e1]"),
+    ("sites.links.0.b", lambda _: "w2", "linked[e1, w2]"),
+    ("sites.links.0.wavelengths", lambda _: 1, "wan_capacity[e1, w1]"),
+    ("sites.links.0.fibre_pairs", lambda _: 0, "link_figures[e1, w1]"),
+    ("sites.links.0.required_gbps", lambda x: x * 0.99, "wan_need[e1, w1]"),
+    ("sites.links.0.required_gbps", lambda _: 0.0021, "wan_capacity[e1, w1]"),
+])  # fmt: skip
 def test_an_edit_names_its_rule(path: str, change: Any, rule: str | None) -> None:
     found = named(edited_at(PLAN, path, change))
     assert found == set() if rule is None else rule in found
@@ -133,18 +122,12 @@ def test_fibre_that_cannot_be_leased() -> None:
     assert rules(small(wan={**one_each, "max_fibre_pairs": 1})) == {"wan_capacity"}
 
 
-@pytest.mark.parametrize(
-    ("pins", "broken"),
-    [
-        ({"sites.racks": 14, "sites.max_sites": 2, "sites.racks.e1": 8, "sites.racks.w1": 6}, set()),
-        ({"sites.racks": 16}, {"pins[sites.racks]"}),
-        ({"sites.max_sites": 1}, {"pins[sites.max_sites]"}),
-        ({"sites.racks.w1": 8}, {"pins[sites.racks.w1]"}),
-        ({"sites.racks.w2": 2}, {"pins[sites.racks.w2]"}),
-    ],
-)
+@each(("pins", "broken"), [
+    ({"sites.racks": 14, "sites.max_sites": 2, "sites.racks.e1": 8, "sites.racks.w1": 6}, set()),
+    ({"sites.racks": 16}, {"pins[sites.racks]"}), ({"sites.max_sites": 1}, {"pins[sites.max_sites]"}),
+    ({"sites.racks.w1": 8}, {"pins[sites.racks.w1]"}), ({"sites.racks.w2": 2}, {"pins[sites.racks.w2]"}),
+])  # fmt: skip
 def test_pins(pins: dict[str, Any], broken: set[str]) -> None:
-    """What was fixed by hand is kept."""
     assert named(worked(instance_with(pins=pins))) == broken
 
 
@@ -165,33 +148,24 @@ def with_upgrades(*bought: tuple[str, int], months: float | None = None) -> Plan
     return edited(plan, sites__upgrades=[{"node": n, "steps": s} for n, s in bought])
 
 
-@pytest.mark.parametrize(
-    ("bought", "words"),
-    [
-        ([("w1", 1)], "1 steps where none can be had"),
-        ([("e1", 4)], "4 steps (in all 4) are not from 1 to 3"),
-        ([("e1", 0)], "0 steps (in all 0) are not from 1 to 3"),
-        ([("e1", -1)], "-1 steps (in all -1) are not from 1 to 3"),
-        ([("e1", 2), ("e1", 2)], "2 steps (in all 4) are not from 1 to 3"),
-        ([("e1", 3)], None),
-        ([("e1", 1)], None),
-    ],
-)
+@each(("bought", "words"), [
+    ([("w1", 1)], "1 steps where none can be had"), ([("e1", 4)], "4 steps (in all 4) are not from 1 to 3"),
+    ([("e1", 0)], "0 steps (in all 0) are not from 1 to 3"), ([("e1", -1)], "-1 steps (in all -1) are not from 1 to 3"),
+    ([("e1", 2), ("e1", 2)], "2 steps (in all 4) are not from 1 to 3"), ([("e1", 3)], None), ([("e1", 1)], None),
+])  # fmt: skip
 def test_upgrades(bought: list[tuple[str, int]], words: str | None) -> None:
     found = {v.message for v in check(with_upgrades(*bought)) if v.rule.startswith("upgrades[")}
     assert found == ({words} if words else set())
 
 
-@pytest.mark.parametrize("months", [8.9, 9, 9.1])
+@each("months", [8.9, 9, 9.1])
 def test_upgrades_that_come_late(months: float) -> None:
     """An upgrade is ready after its own nine months; without it nobody waits for it."""
     assert ("ready[e1]" in named(with_upgrades(("e1", 1), months=months))) == (months < 9)
     assert "ready[e1]" not in named(with_upgrades(months=months))
 
 
-@pytest.mark.parametrize(
-    ("path", "rule"), [("grid__nodes__0__ready_months", "e1"), ("grid__new_lines__0__lead_months", "e1-e2-new")]
-)
+@each(("path", "rule"), [("grid__nodes__0__ready_months", "e1"), ("grid__new_lines__0__lead_months", "e1-e2-new")])
 def test_what_comes_late(path: str, rule: str) -> None:
     """A site and a line in use are ready within the months allowed, to the month."""
     for late, broken in ((12, set()), (12.1, {f"ready[{rule}]"})):
@@ -201,16 +175,13 @@ def test_what_comes_late(path: str, rule: str) -> None:
     assert named(small(**idle)) == set()  # no site stands at e2
 
 
-@pytest.mark.parametrize(
-    ("ratio", "broken"), [(4 / 3, set()), (1.3, {"share_balance[e1]"}), (1, {"share_balance[e1]"})]
-)
+@each(("ratio", "broken"), [(4 / 3, set()), (1.3, {"share_balance[e1]"}), (1, {"share_balance[e1]"})])
 def test_balanced_sites(ratio: float, broken: set[str]) -> None:
-    """Eight racks are four thirds of six."""
     assert named(small(grid__rules__share_balance={"enabled": True, "max_ratio": ratio})) == broken
     assert named(small(grid__rules__share_balance={"enabled": False, "max_ratio": ratio})) == set()
 
 
-@pytest.mark.parametrize("count", [0, -1])
+@each("count", [0, -1])
 def test_a_site_of_no_racks(count: int) -> None:
     plan = small()
     assert "demand[e1]" in named(edited(plan, sites__sites__0__racks=count))
@@ -255,7 +226,7 @@ def test_a_year_in_full() -> None:
     assert rules(with_scenarios("off")) == set()
 
 
-@pytest.mark.parametrize("mode", ["robust", "expected"])
+@each("mode", ["robust", "expected"])
 def test_a_year_in_part(mode: str) -> None:
     """A site that draws less than it holds pays for what is left undone, and breaks a robust split."""
     usd = HOURS * (1.1 * 40 + 0.9 * 80) + (HOURS * 0.1 * 500 if mode == "expected" else 0.0)
@@ -275,15 +246,12 @@ def test_a_year_beyond_what_stands() -> None:
     assert "scenarios[dry, w1]" in named(with_scenarios("robust", dry=run(usd, {"e1": 1.2})))
 
 
-@pytest.mark.parametrize(
-    ("change", "rule"),
-    [
-        ({"generation_mw": FED | {"e1": 0.91}}, "balance[e1] in dry"),
-        ({"generation_mw": FED | {"e2": 0.6}}, "balance[e2] in dry"),
-        ({"generation_mw": FED | {"w1": 1.3}}, "generation[w1] in dry"),
-        ({"flows": [{**x, "mw": x["mw"] * 6} for x in FLOWS]}, "rating[e1-e2-new] in dry"),
-    ],
-)
+@each(("change", "rule"), [
+    ({"generation_mw": FED | {"e1": 0.91}}, "balance[e1] in dry"),
+    ({"generation_mw": FED | {"e2": 0.6}}, "balance[e2] in dry"),
+    ({"generation_mw": FED | {"w1": 1.3}}, "generation[w1] in dry"),
+    ({"flows": [{**x, "mw": x["mw"] * 6} for x in FLOWS]}, "rating[e1-e2-new] in dry"),
+])  # fmt: skip
 def test_a_year_has_its_own_grid(change: dict[str, Any], rule: str) -> None:
     usd = HOURS * (1.2 * 40 + 0.9 * 80)
     assert rule in named(with_scenarios("robust", dry=run(usd, FULL, **change)))
@@ -313,7 +281,6 @@ def test_a_compensated_line_carries_what_its_reactance_says() -> None:
 
 @pytest.mark.parametrize("seed", range(28))
 def test_flows_without_a_circuit_are_those_of_the_grid_without_it(seed: int) -> None:
-    """On meshes of nine nodes, some lines compensated, every loss gives what a solve anew gives."""
     r = np.random.default_rng(seed)
     pairs = [(i, (i + 1) % 9) for i in range(9)] + [tuple(r.choice(9, 2, replace=False)) for _ in range(8)]
     reactance = r.uniform(0.05, 0.5, len(pairs)) * np.where(r.random(len(pairs)) < 0.2 * (seed % 3), -1.0, 1.0)
@@ -334,7 +301,7 @@ def test_flows_without_a_circuit_are_those_of_the_grid_without_it(seed: int) -> 
         assert base.flows_without(line) == pytest.approx(fresh, rel=1e-5, abs=1e-4)
 
 
-@pytest.mark.parametrize(("load", "named"), [(100.0, []), (120.0, ["security[b, ab]"])])
+@each(("load", "named"), [(100.0, []), (120.0, ["security[b, ab]"])])
 def test_an_island_that_its_plants_cannot_feed_is_named(load: float, named: list[str]) -> None:
     """Without its one circuit, b has its own 100 MW of plants, whatever a could send it."""
     g = GridArrays(

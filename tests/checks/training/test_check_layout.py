@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from each_case import each
 from worked_plan import STRATEGY, edited, edited_at, instance_with, named, rules, small, worked
 
 from planner.checks.check_plan import check
@@ -16,7 +17,7 @@ HELD = PLAN.layout.metrics.memory_bytes_per_gpu
 DAYS = PLAN.layout.metrics.days_to_train
 
 
-@pytest.mark.parametrize(
+@each(
     ("rule", "path", "holds", "breaks"),
     [
         ("batch", "limits__max_batch_tokens", 5120, 5119),
@@ -26,12 +27,11 @@ DAYS = PLAN.layout.metrics.days_to_train
     ],
 )
 def test_edges(rule: str, path: str, holds: float, breaks: float) -> None:
-    """A figure within its limit keeps the rule, one just beyond breaks it and no other."""
     assert rules(small(**{path: holds})) == set()
     assert rules(small(**{path: breaks})) == {rule}
 
 
-@pytest.mark.parametrize(
+@each(
     ("change", "broken"),
     [
         ({}, set()),
@@ -69,64 +69,45 @@ def test_more_chunks_than_layers() -> None:
     assert any("virtual_stages 1,000,000,000 > 4" in message for message in found), found
 
 
-@pytest.mark.parametrize(
-    ("has", "broken"),
-    [
-        ({"zero_stages": [1]}, set()),
-        ({"zero_stages": [0, 2, 3]}, {"framework"}),
-        ({"pipelined_zero_stages": [0]}, {"framework"}),
-        ({"parallelism": ["tensor", "sequence", "pipeline", "interleaved"]}, set()),
-        ({"parallelism": ["tensor", "sequence", "pipeline"]}, {"framework"}),
-        ({"parallelism": ["tensor", "pipeline", "interleaved"]}, {"framework"}),
-        ({"parallelism": ["pipeline", "interleaved"]}, {"framework"}),
-        ({"schedules": ["zb-h1"]}, {"framework"}),
-    ],
-)
-@pytest.mark.parametrize("pins", [{}, {"layout.zero_stage": 1, "layout.virtual_stages": 2}])
+@each(("has", "broken"), [
+    ({"zero_stages": [1]}, set()), ({"zero_stages": [0, 2, 3]}, {"framework"}),
+    ({"pipelined_zero_stages": [0]}, {"framework"}),
+    ({"parallelism": ["tensor", "sequence", "pipeline", "interleaved"]}, set()),
+    ({"parallelism": ["tensor", "sequence", "pipeline"]}, {"framework"}),
+    ({"parallelism": ["tensor", "pipeline", "interleaved"]}, {"framework"}),
+    ({"parallelism": ["pipeline", "interleaved"]}, {"framework"}), ({"schedules": ["zb-h1"]}, {"framework"}),
+])  # fmt: skip
+@each("pins", [{}, {"layout.zero_stage": 1, "layout.virtual_stages": 2}])
 def test_the_framework_has_what_the_layout_asks(has: dict[str, Any], broken: set[str], pins: dict[str, Any]) -> None:
     """A layout with ZeRO-1, TP, sequence parallelism and an interleaved pipeline is refused where one is missing."""
     asked = instance_with(workload__software={"name": "own", **has}, pins=pins)
     assert rules(worked(asked)) == broken
 
 
-@pytest.mark.parametrize(
-    ("path", "change", "rule"),
-    [
-        ("layout.tensor_parallel", 0, "well_formed"),
-        ("layout.pipeline_parallel", 3, "well_formed"),
-        ("layout.tensor_parallel_inner", 4, "well_formed"),
-        ("layout.layers_per_stage", [8], "well_formed"),
-        ("layout.layers_per_stage", [8, 0], "well_formed"),
-        ("layout.data_parallel_by_site", {"e1": 0, "w1": 0}, "well_formed"),
-        ("layout.data_parallel_by_site", {"e1": 11, "w1": -1}, "well_formed"),
-        ("layout.data_parallel_by_site", {"e1": 6, "e2": 4}, "replicas[e2]"),
-        ("layout.data_parallel_by_site.e1", 7, "replicas"),
-        ("layout.data_parallel_by_site.e1", 10, "racks[e1]"),
-        ("layout.racks_per_stage_by_site.e1", 2, "racks[e1]"),
-        ("layout.assumptions.pipeline_send_slowdown", 0, "well_formed"),
-        ("layout.assumptions.pipeline_send_slowdown", 1.57, "assumed_slowdowns[e1]"),
-        ("layout.assumptions.allreduce_slowdown", 1.04, "assumed_slowdowns"),
-        ("layout.assumptions.wan_gbps", 0.00101, "assumed_wan[e1, w1]"),
-        ("layout.assumptions.wan_gbps", None, "assumed_wan"),
-        ("layout.assumptions.wan_rtt_ms", 39.6, "assumed_wan[e1, w1]"),
-        ("layout.context_parallel", 2, "rack_shape"),
-        ("layout.context_parallel", 3, "rack_shape"),
-        ("layout.expert_parallel", 2, "expert_parallel"),
-        ("layout.racks_per_replica", 2, "rack_shape"),
-        ("layout.stages_per_rack", 2, "rack_shape"),
-        ("layout.recomputed_layers_per_stage", [5, 0], "well_formed"),
-        ("layout.gpus_idle", 17, "gpus"),
-        ("layout.recompute", "full", "metrics[step_seconds]"),
-        ("layout.zero_stage", 2, "metrics[memory_bytes_per_gpu]"),
-        ("layout.sequence_parallel", False, "metrics[memory_bytes_per_gpu]"),
-        ("layout.metrics.breakdown_seconds.gemm", lambda x: x * 0.99, "breakdown_seconds[gemm]"),
-        ("layout.metrics.breakdown_seconds", lambda x: {**x, "extra": 1.0}, "breakdown_seconds[extra]"),
-        ("layout.metrics.memory_limit_bytes", lambda x: x * 1.01, "metrics[memory_limit_bytes]"),
-        ("layout.metrics.mfu", lambda x: x * 1.01, "metrics[mfu]"),
-    ],
-)
-def test_an_edit_names_its_rule(path: str, change: Any, rule: str) -> None:
-    assert rule in named(edited_at(PLAN, path, change))
+@each(("rule", "edits"), [
+    ("well_formed", [("tensor_parallel", 0), ("pipeline_parallel", 3), ("tensor_parallel_inner", 4),
+        ("layers_per_stage", [8]), ("layers_per_stage", [8, 0]), ("data_parallel_by_site", {"e1": 0, "w1": 0}),
+        ("data_parallel_by_site", {"e1": 11, "w1": -1}), ("assumptions.pipeline_send_slowdown", 0),
+        ("recomputed_layers_per_stage", [5, 0])]),
+    ("replicas[e2]", [("data_parallel_by_site", {"e1": 6, "e2": 4})]), ("replicas", [("data_parallel_by_site.e1", 7)]),
+    ("racks[e1]", [("data_parallel_by_site.e1", 10), ("racks_per_stage_by_site.e1", 2)]),
+    ("assumed_slowdowns[e1]", [("assumptions.pipeline_send_slowdown", 1.57)]),
+    ("assumed_slowdowns", [("assumptions.allreduce_slowdown", 1.04)]),
+    ("assumed_wan[e1, w1]", [("assumptions.wan_gbps", 0.00101), ("assumptions.wan_rtt_ms", 39.6)]),
+    ("assumed_wan", [("assumptions.wan_gbps", None)]),
+    ("rack_shape", [("context_parallel", 2), ("context_parallel", 3), ("racks_per_replica", 2),
+        ("stages_per_rack", 2)]),
+    ("expert_parallel", [("expert_parallel", 2)]), ("gpus", [("gpus_idle", 17)]),
+    ("metrics[step_seconds]", [("recompute", "full")]),
+    ("metrics[memory_bytes_per_gpu]", [("zero_stage", 2), ("sequence_parallel", False)]),
+    ("breakdown_seconds[gemm]", [("metrics.breakdown_seconds.gemm", lambda x: x * 0.99)]),
+    ("breakdown_seconds[extra]", [("metrics.breakdown_seconds", lambda x: {**x, "extra": 1.0})]),
+    ("metrics[memory_limit_bytes]", [("metrics.memory_limit_bytes", lambda x: x * 1.01)]),
+    ("metrics[mfu]", [("metrics.mfu", lambda x: x * 1.01)]),
+])  # fmt: skip
+def test_an_edit_names_its_rule(rule: str, edits: list[tuple[str, Any]]) -> None:
+    for path, change in edits:
+        assert rule in named(edited_at(PLAN, "layout." + path, change)), path
 
 
 def test_shaving_every_time_alike_is_found() -> None:
@@ -136,28 +117,23 @@ def test_shaving_every_time_alike_is_found() -> None:
     assert {"metrics[step_seconds]", "breakdown_seconds[gemm]"} <= named(shaved)
 
 
-@pytest.mark.parametrize(("replicas", "broken"), [(8, False), (9, True)])
+@each(("replicas", "broken"), [(8, False), (9, True)])
 def test_the_group_racks_fit_the_site(replicas: int, broken: bool) -> None:
     """Two stages of four racks fill the eight of e1; five are too many."""
     strategy = replace(STRATEGY, data_parallel_by_site=(replicas, 4))
     assert ("racks" in rules(worked(instance_with(limits__max_batch_tokens=1e6), strategy=strategy))) == broken
 
 
-@pytest.mark.parametrize(
-    ("pins", "broken"),
-    [
-        ({"layout.tensor_parallel": 2, "layout.recompute": "selective", "layout.layers_per_stage": [4, 4]}, set()),
-        ({"layout.zero_stage": 1}, set()),
-        ({"layout.data_parallel_by_site": {"e1": 6, "w1": 4}}, set()),
-        ({"layout.data_parallel_by_site": {"e1": 6, "w1": 4, "e2": 0}}, set()),
-        ({"layout.data_parallel_by_site": {"e1": 5, "w1": 5}}, {"pins[layout.data_parallel_by_site]"}),
-        ({"layout.tensor_parallel": 4}, {"pins[layout.tensor_parallel]"}),
-        ({"layout.sequence_parallel": False}, {"pins[layout.sequence_parallel]"}),
-        ({"layout.layers_per_stage": [5, 3]}, {"pins[layout.layers_per_stage]"}),
-    ],
-)
+@each(("pins", "broken"), [
+    ({"layout.tensor_parallel": 2, "layout.recompute": "selective", "layout.layers_per_stage": [4, 4]}, set()),
+    ({"layout.zero_stage": 1}, set()), ({"layout.data_parallel_by_site": {"e1": 6, "w1": 4}}, set()),
+    ({"layout.data_parallel_by_site": {"e1": 6, "w1": 4, "e2": 0}}, set()),
+    ({"layout.data_parallel_by_site": {"e1": 5, "w1": 5}}, {"pins[layout.data_parallel_by_site]"}),
+    ({"layout.tensor_parallel": 4}, {"pins[layout.tensor_parallel]"}),
+    ({"layout.sequence_parallel": False}, {"pins[layout.sequence_parallel]"}),
+    ({"layout.layers_per_stage": [5, 3]}, {"pins[layout.layers_per_stage]"}),
+])  # fmt: skip
 def test_pins(pins: dict[str, Any], broken: set[str]) -> None:
-    """What was fixed by hand is kept."""
     assert named(worked(instance_with(pins=pins))) == broken
 
 
@@ -186,34 +162,21 @@ def test_the_loss_is_of_the_law_that_states_one() -> None:
     assert stated_loss(choice(stated=False)) is None
 
 
-@pytest.mark.parametrize(
-    ("shape", "rules"),
-    [
-        ({}, []),
-        ({"heads": 2, "hidden": 32}, ["heads", "head_size"]),
-        ({"layers": 3}, ["layers"]),
-        ({"layers": 2}, []),
-        ({"layers": 6}, ["aspect"]),
-        ({"heads": 8, "hidden": 64, "layers": 2}, ["aspect"]),
-    ],
-)
+@each(("shape", "rules"), [
+    ({}, []), ({"heads": 2, "hidden": 32}, ["heads", "head_size"]), ({"layers": 3}, ["layers"]), ({"layers": 2}, []),
+    ({"layers": 6}, ["aspect"]), ({"heads": 8, "hidden": 64, "layers": 2}, ["aspect"]),
+])  # fmt: skip
 def test_each_measure_of_a_shape_has_its_rule(shape: dict[str, int], rules: list[str]) -> None:
     """Heads by 4, layers by 2, heads of 8, and a width of 8 to 16 a layer, both ends allowed."""
     assert [v.rule for v in buildable(choice(**shape))] == [f"buildable[{name}]" for name in rules]
 
 
-@pytest.mark.parametrize(
-    ("days", "said"),
-    [
-        ({}, []),
-        ({"1e+24": 3.0, "2.5e+24": 7.5, "100": 0.1}, []),
-        ({"1e+24": 0.0}, ["0 days for '1e+24' FLOP"]),
-        ({"1e+24": -2.0, "2e+24": 1.0}, ["-2 days for '1e+24' FLOP"]),
-        ({"much": 3.0, "-5": 1.0}, ["3 days for 'much' FLOP", "1 days for '-5' FLOP"]),
-    ],
-)
+@each(("days", "said"), [
+    ({}, []), ({"1e+24": 3.0, "2.5e+24": 7.5, "100": 0.1}, []), ({"1e+24": 0.0}, ["0 days for '1e+24' FLOP"]),
+    ({"1e+24": -2.0, "2e+24": 1.0}, ["-2 days for '1e+24' FLOP"]),
+    ({"much": 3.0, "-5": 1.0}, ["3 days for 'much' FLOP", "1 days for '-5' FLOP"]),
+])  # fmt: skip
 def test_days_are_stated_for_amounts_of_compute(days: dict[str, float], said: list[str]) -> None:
-    """Each compute that was tried is a number above 0, and so are its days."""
     law = PowerOf.model_construct(coefficient=1.0, exponent=1.0, of="flop")
     stated = SimpleNamespace(batch_tokens=0.0, flop=1e24, flop_bound=2e24, days_by_flop=days, loss_bound=1.0, loss=1.0)
     asked: Any = SimpleNamespace(law=law, loss=None)

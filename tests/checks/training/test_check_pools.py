@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from each_case import each
 from stored_plans import stored
 from worked_plan import GPU, INSTANCE, edited, edited_at, named
 
@@ -43,34 +44,27 @@ def test_figures_by_hand(plan: Plan) -> None:
     assert days(PlanPhysics(plan=plan)) == pytest.approx(pools.days_to_train)
 
 
-@pytest.mark.parametrize(
-    ("path", "change", "rules"),
-    [
-        ("pools.sequences.a", 2, {"shares[a]", "batch"}),
-        ("pools.sequences.a", 0, {"shares"}),
-        ("pools.sequences.a", -1, {"shares", "shares[a]"}),
-        ("pools.sequences.c", 0, {"shares"}),
-        ("pools.sequences.c", 1, {"shares", "batch"}),
-        ("pools.tokens_per_step", 511.0, {"batch"}),
-        ("pools.tokens_per_step", 513.0, {"batch"}),
-        ("instance.limits.max_batch_tokens", 511, {"batch"}),
-        ("pools", None, {"complete"}),
-        ("pools.layouts.a.metrics.memory_bytes_per_gpu", 1.0, {"pools[a].metrics[memory_bytes_per_gpu]"}),
-        ("pools.layouts.a.microbatches_per_step", 2, {"shares[a]"}),
-        ("pools.layouts.a.microbatch_sequences", 2, {"shares[a]"}),
-        ("pools.layouts.b.data_parallel", lambda n: n + 1, {"shares[b]"}),
-        ("pools.layouts.b.metrics.step_seconds", lambda x: 0.999 * x, {"pools[b].metrics[step_seconds]"}),
-        ("pools.exchange_seconds.a", 0.0, {"figures[exchange_seconds.a]"}),
-        ("pools.exchange_seconds.b", lambda x: 1.001 * x, {"figures[exchange_seconds.b]"}),
-        ("pools.exchange_seconds.c", 0.0, {"figures[exchange_seconds.c]"}),
-        ("pools.step_seconds", lambda x: 0.999 * x, {"figures[step_seconds]"}),
-        ("pools.step_seconds", lambda x: 1.001 * x, {"figures[step_seconds]"}),
-        ("pools.days_to_train", lambda x: 0.999 * x, {"figures[days_to_train]"}),
-        ("pools.days_to_train_interval.0", lambda x: 0.99 * x, {"figures[days_to_train_interval]"}),
-        ("pools.days_to_train_interval.1", lambda x: 1.01 * x, {"figures[days_to_train_interval]"}),
-        ("instance.hardware.pool_link.rtt_ms", 2, {"figures[exchange_seconds.a]", "figures[step_seconds]"}),
-    ],
-)
+@each(("path", "change", "rules"), [
+    ("pools.sequences.a", 2, {"shares[a]", "batch"}), ("pools.sequences.a", 0, {"shares"}),
+    ("pools.sequences.a", -1, {"shares", "shares[a]"}), ("pools.sequences.c", 0, {"shares"}),
+    ("pools.sequences.c", 1, {"shares", "batch"}), ("pools.tokens_per_step", 511.0, {"batch"}),
+    ("pools.tokens_per_step", 513.0, {"batch"}), ("instance.limits.max_batch_tokens", 511, {"batch"}),
+    ("pools", None, {"complete"}),
+    ("pools.layouts.a.metrics.memory_bytes_per_gpu", 1.0, {"pools[a].metrics[memory_bytes_per_gpu]"}),
+    ("pools.layouts.a.microbatches_per_step", 2, {"shares[a]"}),
+    ("pools.layouts.a.microbatch_sequences", 2, {"shares[a]"}),
+    ("pools.layouts.b.data_parallel", lambda n: n + 1, {"shares[b]"}),
+    ("pools.layouts.b.metrics.step_seconds", lambda x: 0.999 * x, {"pools[b].metrics[step_seconds]"}),
+    ("pools.exchange_seconds.a", 0.0, {"figures[exchange_seconds.a]"}),
+    ("pools.exchange_seconds.b", lambda x: 1.001 * x, {"figures[exchange_seconds.b]"}),
+    ("pools.exchange_seconds.c", 0.0, {"figures[exchange_seconds.c]"}),
+    ("pools.step_seconds", lambda x: 0.999 * x, {"figures[step_seconds]"}),
+    ("pools.step_seconds", lambda x: 1.001 * x, {"figures[step_seconds]"}),
+    ("pools.days_to_train", lambda x: 0.999 * x, {"figures[days_to_train]"}),
+    ("pools.days_to_train_interval.0", lambda x: 0.99 * x, {"figures[days_to_train_interval]"}),
+    ("pools.days_to_train_interval.1", lambda x: 1.01 * x, {"figures[days_to_train_interval]"}),
+    ("instance.hardware.pool_link.rtt_ms", 2, {"figures[exchange_seconds.a]", "figures[step_seconds]"}),
+])  # fmt: skip
 def test_an_edit_names_its_rules(plan: Plan, path: str, change: Any, rules: set[str]) -> None:
     assert rules <= named(edited_at(plan, path, change))
 
@@ -102,7 +96,7 @@ def test_sequences_are_those_of_all_micro_batches(plan: Plan) -> None:
     assert "shares[b]" not in found and "batch" in found
 
 
-@pytest.mark.parametrize(
+@each(
     ("limit", "rule", "most"),
     [
         ("deadline_days", "limits[deadline]", lambda p: p.pools.days_to_train),

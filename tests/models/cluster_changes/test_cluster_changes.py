@@ -59,7 +59,6 @@ def fewest(leaves: tuple[LeafLoad, ...], wanted: int) -> int | None:
 @pytest.mark.parametrize("wanted", [1, 2])
 @pytest.mark.parametrize("seed", range(30))
 def test_the_fewest_nodes_move(seed: int, wanted: int) -> None:
-    """The nodes moved are the fewest of all ends, every leaf holds its pieces, and as many are free as wanted."""
     leaves = drawn(seed)
     least, outcome = fewest(leaves, wanted), minimize_moves(leaves, wanted, Options())
     assert outcome.stop is Stop.PROVED and outcome.infeasible == (least is None)
@@ -176,7 +175,6 @@ def random_problem(seed: int) -> PreemptionProblem:
 
 @pytest.mark.parametrize("seed", range(80))
 def test_stops_agree_with_brute_force(seed: int) -> None:
-    """The jobs to stop are the fewest of the least cost that make room; there are none where no set makes room."""
     q = random_problem(seed)
     outcome, best = minimize_stop_cost(q, Options()), cheapest(q)
     assert outcome.proved and outcome.infeasible == (best is None)

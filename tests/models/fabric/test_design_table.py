@@ -45,7 +45,6 @@ def by_pairs(points: list[tuple[float, ...]]) -> list[int]:
 @given(st.integers(1, 4).flatmap(lambda k: st.lists(st.tuples(*[st.sampled_from([0.0, 1, 2, 3, 4, 5, math.inf])] * k))))
 @settings(max_examples=50, deadline=None)
 def test_the_front_is_that_of_all_pairs(points: list[tuple[float, ...]]) -> None:
-    """The rows kept are those that no other matches or beats, pair by pair, in the order of their columns."""
     columns = len(points[0]) if points else 2
     for at_a_time in (3, 256):
         with pytest.MonkeyPatch.context() as patch:
@@ -69,7 +68,6 @@ def no_worse(a: Entry, b: Entry, *, power: bool) -> bool:
 @pytest.mark.parametrize("power", [False, True])
 @pytest.mark.parametrize("seed", range(28))
 def test_what_is_kept_beats_all_that_is_not(seed: int, power: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every entry has one kept that is no worse, none kept has a cheaper one that is, and the cheapest comes first."""
     # However many are compared at a time; of entries alike in all the fewest stripes stay.
     some = drawn(seed, 40)
     for at_a_time in (3, 256):
@@ -107,7 +105,6 @@ def test_what_some_template_keeps(seed: int, power: bool) -> None:
 
 @pytest.mark.parametrize("seed", range(28))
 def test_the_least_price_at_a_slowdown(seed: int) -> None:
-    """The cheapest template with sends no slower and all-reduces within the limit; no price where there is none."""
     some = drawn(seed, 10)
     sends = np.array([0.5, 1.0, 1.04, 1.05, 1.5, 2.0, 2.5, 3.0, 9.0])
     for allreduce in (0.5, 1.0, 1.2, 2.0, 3.0):

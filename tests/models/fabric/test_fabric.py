@@ -4,50 +4,25 @@ import dataclasses
 import itertools
 import math
 import random
-from collections.abc import Callable, Iterator
 
 import pytest
+from each_case import each
 from fabric_cases import cheapest, dearer, drawn_lengths, flat_price, hidden, instance, request, switch
 from fabric_graph import meets
+from fabric_zone_cases import FAMILIES, enough_between, every_design
 from tiers import more
 
 from planner.instance.instance import Instance
 from planner.instance.network import Switch
 from planner.models import FabricRequest, Options
-from planner.models.fabric.frontier import alternatives, unavoidable_splits
+from planner.models.fabric.frontier import alternatives
 from planner.physics.network.fabric_designs import bill
-from planner.physics.network.links import spare_ports
 from planner.physics.network.topology import Design, unwirable
 
 # --- brute force ----------------------------------------------------------------------------------------------------
 
 
 DEAR = (11, 19)  # of the first 28 seeds the dearest
-Side = Callable[[int], dict[str, int]]
-
-
-def every_design(ports: int, rails: int, racks: int, side: Side = lambda down: {"leaf_down": down}) -> Iterator[Design]:
-    """Yield every design of a switch, by plain loops; most cannot be wired."""
-    # `side` says what a leaf has towards GPUs that ends in so many cables of a rail and rack.
-    base: dict[str, int] = {"ports": ports, "rails": rails, "racks": racks}
-    yield Design(**base | side(racks * rails))
-    for down in range(1, ports):
-        for up, rail, width in itertools.product(
-            range(1, ports - down + 1), range(1, rails + 1), range(1, math.ceil(racks / down) + 1)
-        ):
-            for bundle in (b for b in range(1, up + 1) if rail * width * b <= ports):
-                pod = {"leaf_up": up, "leaf_bundle": bundle, "rails_per_pod": rail, "domains_per_pod": width}
-                two = base | side(down) | pod
-                yield Design(**two)
-                for spine_up in range(1, ports - rail * width * bundle + 1):
-                    for spine_bundle in range(1, spine_up + 1):
-                        three = two | {"spine_up": spine_up, "spine_bundle": spine_bundle}
-                        yield Design(**three)
-                        taken = math.ceil(rails / rail) * math.ceil(math.ceil(racks / down) / width) * spine_bundle
-                        positions = up // bundle * (spine_up // spine_bundle) * (spine_up % spine_bundle == 0)
-                        for n in range(1, positions if up % bundle == 0 else 0):
-                            if math.ceil(positions / n) * taken <= ports:
-                                yield Design(**three, core_boxes=n)
 
 
 def splits(r: FabricRequest, d: Design) -> int:
@@ -72,7 +47,7 @@ def brute_force(i: Instance, r: FabricRequest) -> tuple[float, int] | None:
     """Return cost and unavoidable splits of the best design that the rules accept, by plain loops."""
     best = None
     for s in i.network.switches:
-        for d in every_design(s.ports, i.hardware.rack.gpus, r.racks):
+        for d in every_design(i, r, s):
             if (
                 d.tiers > i.network.max_tiers
                 or unwirable(d, cross_rail=True)
@@ -129,29 +104,6 @@ def test_agrees_with_brute_force(seed: int) -> None:
     assert pinned(i, next(s for s in i.network.switches if s.name == found.switch), d)
 
 
-FAMILIES = {"rail": lambda g: (g, 1, 1), "rack": lambda g: (1, g, 1), "rail-only": lambda g: (1, 1, g)}
-
-
-def designs_by_family(i: Instance, r: FabricRequest) -> Iterator[tuple[Switch, Design]]:
-    """Yield every design of every switch, family and number of lanes that the instance allows."""
-    n, gpus = i.network, i.hardware.rack.gpus
-    for s, family in itertools.product(n.switches, n.families):
-        rails, width, apart = FAMILIES[family](gpus)
-        lanes = math.ceil(800 / s.port_gbps)
-        for split in (1, 2, 4) if lanes <= n.max_lanes else ():
-            if split > max(1, min(s.breakout, s.port_gbps / 800)):
-                continue
-            own = {"ports": s.ports, "rail_gpus": width, "apart": apart, "lanes": lanes, "split": split}
-            own |= {"nic_gbps": 800 / lanes, "link_gbps": s.port_gbps}
-
-            def side(ends: int, own: dict[str, int] = own, width: int = width) -> dict[str, int]:
-                down = ends * width
-                spare = spare_ports(down, n.spares)
-                return own | {"leaf_down": down, "leaf_spare": spare}
-
-            yield from ((s, d) for d in every_design(s.ports * split, rails, r.racks, side))
-
-
 def family_case(seed: int) -> tuple[Instance, FabricRequest]:
     """Draw a small site with families, lanes, spares, a floor between rails, and perhaps prices by reach."""
     r = random.Random(seed)
@@ -174,16 +126,6 @@ def family_case(seed: int) -> tuple[Instance, FabricRequest]:
     )
 
 
-def enough_between_pods(i: Instance, d: Design) -> bool:
-    """Say whether a leaf's and a full pod's uplinks carry the least share of their GPUs' ports."""
-    share = max(i.network.min_core_share, 1 / (i.network.max_oversubscription or math.inf))
-    least = share * d.leaf_down * d.nic_gbps - 1e-6
-    if not d.single and d.leaf_up * d.link_gbps < least:
-        return False
-    pod = d.spines_per_pod * d.spine_up * d.link_gbps
-    return d.pods < 2 or pod >= least * d.rails_per_pod * d.domains_per_pod
-
-
 def breakout_case(seed: int) -> tuple[Instance, FabricRequest]:
     """Draw a small site of switches whose ports are some times faster than a NIC, and can be split."""
     i, asked = family_case(seed)
@@ -204,13 +146,6 @@ def test_split_ports_agree_with_brute_force(seed: int) -> None:
     compare_families(dearer(i, seed), r)
 
 
-@pytest.mark.parametrize("seed", [*range(14), *more(*range(14, 80))])
-def test_families_agree_with_brute_force(seed: int) -> None:
-    """Over families, lanes, spares, the floor between pods and prices by reach."""
-    i, r = family_case(seed)
-    compare_families(dearer(i, seed), r)
-
-
 @pytest.mark.parametrize("seed", [*range(8), *more(*range(8, 16))])
 @pytest.mark.parametrize("loss", ["one_spine", "one_leaf_uplink"])
 def test_survived_losses_agree_with_brute_force(seed: int, loss: str) -> None:
@@ -225,8 +160,8 @@ def compare_families(i: Instance, r: FabricRequest) -> None:
     """Hold the design found against every design of every family that the rules accept."""
     good = [
         (bill(i.network, s, d).usd, d)
-        for s, d in designs_by_family(i, r)
-        if not unwirable(d, cross_rail=True) and hidden(i, r, d) and enough_between_pods(i, d)
+        for s, d in ((s, d) for s in i.network.switches for d in every_design(i, r, s))
+        if not unwirable(d, cross_rail=True) and hidden(i, r, d) and enough_between(i, d)
     ]
     cost = next((usd for usd, d in sorted(good, key=lambda x: x[0]) if meets(i.network, d)), math.inf)
     found = cheapest(i, r)
@@ -234,8 +169,7 @@ def compare_families(i: Instance, r: FabricRequest) -> None:
     if found is not None:
         assert found.usd == pytest.approx(cost, abs=0.02 * 100)
         d = found.design
-        assert not unwirable(d, cross_rail=True) and hidden(i, r, d) and enough_between_pods(i, d)
-        assert meets(i.network, d)
+        assert not unwirable(d, cross_rail=True) and hidden(i, r, d) and enough_between(i, d) and meets(i.network, d)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -253,7 +187,6 @@ def test_alternatives_hold_the_optimum_and_none_dominates(seed: int) -> None:
 
 
 def test_one_switch_holds_exactly_its_ports() -> None:
-    """Sixteen endpoints fit one 16-port switch; a seventeenth needs tiers."""
     i = instance(1, switch(16, 5000))
     assert cheapest(i, request(16)).design.tiers == 1
     assert cheapest(i, request(17)).design.tiers == 2
@@ -301,7 +234,7 @@ def test_ports_slower_than_the_nic_are_refused() -> None:
     assert cheapest(instance(1, cheap), request(20)) is None
 
 
-@pytest.mark.parametrize("pin", ["leaf_up_ports", "spine_down_ports", "tiers"])
+@each("pin", ["leaf_up_ports", "spine_down_ports", "tiers"])
 def test_pin_on_tiers_rules_out_a_single_switch(pin: str) -> None:
     """One switch would do and is cheapest, but it has no uplinks, no spines and no second tier."""
     found = cheapest(instance(1, switch(16, 5000), pins={f"fabric.{pin}": 2}), request(8))
@@ -336,17 +269,6 @@ def test_pins_of_the_paper_are_met() -> None:
     )
 
 
-@pytest.mark.parametrize(("domain", "split"), [(200, 108), (128, 43), (208, 1), (210, 4)])
-def test_leaf_domain_and_group_size_go_together(domain: int, split: int) -> None:
-    """23,200 racks in 224 groups of 103."""
-    # Leaf domains of 200 racks split 108 groups whatever the placement, 208 split one.
-    asked = request(23_200, group=103, groups=224, send=8.0)
-    assert unavoidable_splits(23_200, 103, 224, domain) == split
-    i = instance(72, switch(256, 600e3, 4), pins={"fabric.leaf_domain_racks": domain})
-    (found,) = alternatives(i, asked, Options(), axes=("cost", "splits"))
-    assert found.merits["unavoidable_splits"] == split
-
-
 def test_frontier_trades_cost_for_whole_groups() -> None:
     """Without a pin the cheapest splits groups."""
     # The frontier goes on to leaf domains of a multiple of the group that split fewer.
@@ -371,7 +293,6 @@ def test_a_floor_between_rails_makes_the_core_a_choice() -> None:
 
 
 def test_slow_ports_serve_a_nic_in_lanes() -> None:
-    """Ports of half the NIC's rate are taken where two lanes are allowed: two networks, every cable twice."""
     slow = switch(32, 500, port_gbps=400)
     assert cheapest(instance(2, slow), request(40)) is None
     d = cheapest(instance(2, slow, max_lanes=2), request(40)).design

@@ -57,7 +57,6 @@ def with_gateway(seed: int, i: Instance, r: FabricRequest) -> FabricRequest:
 
 @pytest.mark.parametrize("seed", [*range(30), *more(*range(30, 75))])
 def test_agrees_with_brute_force(seed: int) -> None:
-    """The cost is that of the best dragonfly that wiring, time rules, floor and WAN gateway accept."""
     i, r = random_case(seed)
     i, r = dearer(i, seed), with_gateway(seed, i, r)
     accepted_ones = ((s, spine, d) for s, spine, d in every_dragonfly(i, r) if accepted(i, r, d))

@@ -77,14 +77,12 @@ def compare(i: Instance, r: FabricRequest) -> int:
 
 @pytest.mark.parametrize("seed", [*range(24), *more(*range(24, 60))])
 def test_agrees_with_brute_force(seed: int) -> None:
-    """The cost is that of the best design of one to four tiers, or there is none."""
     i, r = case(seed, {})
     compare(dearer(i, seed), r)
 
 
 @pytest.mark.parametrize("seed", range(200, 230))
 def test_two_models_agree_with_brute_force(seed: int) -> None:
-    """Leaves, spines and cores with super-spines of either of two models: the cost is that of the best of all."""
     r = random.Random(seed)
     boxes = switch(3, r.choice([500, 2000])), switch(r.choice([4, 5]), r.choice([2500, 9000]))
     pins: dict[str, object] = {"fabric.tiers": 4} if r.random() < 0.6 else {}
@@ -94,7 +92,6 @@ def test_two_models_agree_with_brute_force(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", [*range(100, 124), *more(*range(124, 160))])
 def test_pins_agree_with_brute_force(seed: int) -> None:
-    """With pins on any tier, four tiers among them, the best design that keeps them is found."""
     r = random.Random(seed)
     pins: dict[str, object] = {f"fabric.{name}": r.randint(1, 4) for name in r.sample(PINS, r.randint(0, 2))}
     compare(*case(seed, pins | ({"fabric.tiers": 4} if r.random() < 0.6 else {})))
@@ -135,7 +132,6 @@ def wide_case(seed: int) -> tuple[Instance, FabricRequest]:
 
 @pytest.mark.parametrize("seed", [*range(24), *more(*range(24, 60))])
 def test_families_and_lengths_agree_with_brute_force(seed: int) -> None:
-    """Over families, lanes, split ports, spares, a WAN gateway and prices by length."""
     i, r = wide_case(seed)
     compare(dearer(i, seed), r)
 
@@ -144,7 +140,6 @@ def test_families_and_lengths_agree_with_brute_force(seed: int) -> None:
 
 
 def test_four_tiers_reach_what_three_do_not() -> None:
-    """Boxes of 4 ports reach 16 endpoints at 1:1 in three tiers and 32 in four."""
     # 32 are the full tree, a 33rd is refused.
     three, four = (instance(1, switch(4, 5000), max_tiers=n) for n in (3, 4))
     assert cheapest(three, request(16)).design.tiers == 3

@@ -7,8 +7,7 @@ import random
 
 import pytest
 from fabric_cases import free_by_exchange, hidden, instance, request, switch
-from fabric_zone_cases import every_design as every_tall_design
-from test_fabric import every_design
+from fabric_zone_cases import every_design
 from test_fabric_dragonfly import accepted, every_dragonfly
 from tiers import more
 
@@ -48,9 +47,7 @@ def every_point(i: Instance, r: FabricRequest) -> list[Point]:
     """Weigh all that the rules accept, by plain loops."""
     if i.network.families != ("rail",):
         return [weighed(i, r, s, d) for s, _, d in every_dragonfly(i, r) if accepted(i, r, d)]
-    trees = ((s, d) for s in i.network.switches for d in every_design(s.ports, i.hardware.rack.gpus, r.racks))
-    if i.network.max_tiers > 3:
-        trees = ((s, d) for s in i.network.switches for d in every_tall_design(i, r, s))
+    trees = ((s, d) for s in i.network.switches for d in every_design(i, r, s))
     return [weighed(i, r, s, d) for s, d in trees if not unwirable(d, cross_rail=True) and hidden(i, r, d)]
 
 
@@ -106,7 +103,6 @@ def tall_case(seed: int) -> tuple[Instance, FabricRequest]:
 
 @pytest.mark.parametrize("seed", [*range(14), *more(*range(14, 36))])
 def test_agrees_with_brute_force(seed: int) -> None:
-    """No design of any is better than one found, and none of the frontier is missing."""
     agree(*random_case(seed), ("cost", *AXES[seed % len(AXES)]))
 
 
@@ -156,7 +152,6 @@ def test_larger_leaves_are_on_the_frontier_of_leaf_size() -> None:
 
 
 def test_time_that_ends_is_reported() -> None:
-    """With no time nothing is found, and it is said that there may be more."""
     said: list[str] = []
     i, r = random_case(0)
     assert alternatives(i, r, Options(time_limit=0.0), report=said.append) == []

@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 import pytest
+from each_case import each
 from fabric_cases import PHI, instance, switch
 
 from planner.instance.instance import Instance
@@ -81,8 +82,8 @@ def shared(positions: int, taken: int, core: Switch) -> float:
 SMALL = (switch(4, 900), switch(8, 4e3)), (switch(8, 36e3), switch(16, 150e3)), (switch(6, 9e4), switch(10, 8e4))
 
 
-@pytest.mark.parametrize("boxes", SMALL, ids=lambda boxes: "and".join(str(s.ports) for s in boxes))
-@pytest.mark.parametrize(("rails", "racks"), [(1, 64), (4, 16), (2, 20), (3, 24)])
+@each("boxes", SMALL)
+@each(("rails", "racks"), [(1, 64), (4, 16), (2, 20), (3, 24)])
 def test_the_cheapest_of_three_tiers(boxes: tuple[Switch, ...], rails: int, racks: int) -> None:
     """Up to 80 GPUs on two models: no way to join them at 1:1 is cheaper than the table's."""
     i = one_to_one(rails, *boxes)
@@ -92,20 +93,17 @@ def test_the_cheapest_of_three_tiers(boxes: tuple[Switch, ...], rails: int, rack
     assert cheapest(i, racks).usd == pytest.approx(least)
 
 
-@pytest.mark.parametrize("gpus", [64, 128, 256, 1024, 2048, 3072, 4096])
+@each("gpus", [64, 128, 256, 1024, 2048, 3072, 4096])
 def test_the_cheapest_of_two_tiers(gpus: int) -> None:
     """Leaves and spines of 64 and 128 ports, in any mix, for up to 4,096 GPUs."""
     i = one_to_one(8, LEAF, SPINE, max_tiers=2)
     assert cheapest(i, gpus // 8).usd == pytest.approx(by_loops(i, gpus // 8))
 
 
-@pytest.mark.parametrize(
-    ("gpus", "mixed_musd", "one_model_musd"),
-    [
-        pytest.param(4096, 19.689, 24.681, marks=pytest.mark.slow),
-        pytest.param(3072, 15.919, 19.711, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize(("gpus", "mixed_musd", "one_model_musd"), [
+    pytest.param(4096, 19.689, 24.681, marks=pytest.mark.slow),
+    pytest.param(3072, 15.919, 19.711, marks=pytest.mark.slow),
+])  # fmt: skip
 def test_small_leaves_under_large_spines(gpus: int, mixed_musd: float, one_model_musd: float) -> None:
     """By hand: 4,096 GPUs take 128 leaves at $36K, 32 spines at $150K, and a link of either kind for each GPU."""
     found = cheapest(one_to_one(8, LEAF, SPINE), gpus // 8)
@@ -117,11 +115,8 @@ def test_small_leaves_under_large_spines(gpus: int, mixed_musd: float, one_model
         assert found.usd == 128 * 36e3 + 32 * 150e3 + 4096 * (GPU_LINK_USD + SWITCH_LINK_USD)
 
 
-@pytest.mark.parametrize(
-    "unlike", [{"port_gbps": 1600}, {"planes": 2}, {"link_factor": 0.5}], ids=["rate", "planes", "links"]
-)
+@each("unlike", [{"port_gbps": 1600}, {"planes": 2}, {"link_factor": 0.5}])
 def test_other_ports_are_not_mixed(unlike: dict[str, float]) -> None:
-    """A model of another rate, number of planes or price of links joins no leaf, however cheap it is."""
     i = one_to_one(4, switch(8, 1e5), switch(12, 1.0, **unlike), max_tiers=3)
     t = Templates(instance=i, transport_slowdown=PHI, power_counts=False)
     traffic = SiteTraffic(stages=4, unit_racks=1, wrap=True, rails=4)

@@ -6,6 +6,7 @@ import random
 
 import pytest
 from dragonfly_cases import enough_between_groups, every_dragonfly
+from each_case import each
 from fabric_cases import PHI, crossings, instance, request, switch
 
 from planner.models.fabric.chooser import Templates
@@ -52,7 +53,7 @@ def test_no_dragonfly_is_missing(seed: int, family: str, routing: str) -> None:
     assert bool(seen) == bool(len(x))
 
 
-@pytest.mark.parametrize(("family", "usd"), [("dragonfly", (112e3, 114.4e3)), ("dragonfly+", (216.8e3, 224e3))])
+@each(("family", "usd"), [("dragonfly", (112e3, 114.4e3)), ("dragonfly+", (216.8e3, 224e3))])
 def test_two_leaves_may_be_a_group_each(family: str, usd: tuple[float, float]) -> None:
     """Four racks of one GPU on two leaves, pinned to a group each, by hand."""
     # One link between the groups is shared by two all-reduces, or in two stripes by two sends; two links slow

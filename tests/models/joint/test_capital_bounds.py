@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from each_case import each
 
 from planner.models.joint.places.capital_bounds import CapitalBounds, SlowdownLevel
 from planner.models.joint.places.fastest import FastestSearch, NetworkCandidate
@@ -35,7 +36,7 @@ def bounds(*, gateway: bool | None, designed: bool = False, sites: int = 2) -> C
     return CapitalBounds(shape_problem=shape_problem, cutoff=math.inf)
 
 
-@pytest.mark.parametrize("gateway", [None, False])
+@each("gateway", [None, False])
 def test_a_refusal_bounds_other_wavelengths_by_their_fibre(gateway: bool | None) -> None:
     """Refused $10,000 at two wavelengths and 5 ms, which is 500 km."""
     # Each wavelength more costs $100; one fewer at 500 km saves $100, both and the fibre $5,200.
@@ -47,7 +48,7 @@ def test_a_refusal_with_wan_gateways_says_nothing_of_fewer_wavelengths() -> None
     assert bounds(gateway=True)._refused_at(2, 5.0, 10_000.0).tolist() == [0, 0, 10_000, 10_000, 10_000]
 
 
-@pytest.mark.parametrize("gateway", [None, False, True])
+@each("gateway", [None, False, True])
 def test_a_refusal_of_designed_fibre_says_nothing_of_others(gateway: bool | None) -> None:
     assert bounds(gateway=gateway, designed=True)._refused_at(2, 5.0, 10_000.0).tolist() == [0, 0, 10_000, 0, 0]
 
@@ -57,16 +58,10 @@ def test_one_site_has_one_bound() -> None:
     assert bounds(gateway=True, sites=1)._refused_at(0, 0.0, 10_000.0).tolist() == [10_000]
 
 
-@pytest.mark.parametrize(
-    ("known", "round_trips", "sites", "tried"),
-    [
-        ([2.0, 5.0, 9.0], 1.0, 2, [2.0, 5.0, 9.0]),
-        ([2.0, 5.0, 9.0], 0.0, 2, [9.0]),
-        ([5.0], 0.0, 2, [5.0]),
-        ([], 0.0, 2, []),
-        ([2.0, 5.0], 1.0, 1, [0.0]),
-    ],
-)
+@each(("known", "round_trips", "sites", "tried"), [
+    ([2.0, 5.0, 9.0], 1.0, 2, [2.0, 5.0, 9.0]), ([2.0, 5.0, 9.0], 0.0, 2, [9.0]), ([5.0], 0.0, 2, [5.0]),
+    ([], 0.0, 2, []), ([2.0, 5.0], 1.0, 1, [0.0]),
+])  # fmt: skip
 def test_round_trips_that_may_be_the_longest(known, round_trips, sites, tried) -> None:
     """Each that the sites have; where an exchange waits for none the longest alone, and at one site there is none."""
     wan = SimpleNamespace(round_trips=round_trips)
@@ -83,16 +78,15 @@ FLOOR = MinPrices(
 )
 
 
-@pytest.mark.parametrize(
-    ("racks", "usd"),
-    [((4,), 100 + 50 + 2 * 30 + 4 * 8), ((3, 1), 100 + 2 * 50 + 7 + 3 * 30 + 4 * 8), ((1, 1, 1), 100 + 150 + 21 + 114)],
-)
+@each(("racks", "usd"), [
+    ((4,), 100 + 50 + 2 * 30 + 4 * 8), ((3, 1), 100 + 2 * 50 + 7 + 3 * 30 + 4 * 8), ((1, 1, 1), 100 + 150 + 21 + 114),
+])  # fmt: skip
 def test_racks_by_site_in_whole_modules(racks: tuple[int, ...], usd: float) -> None:
     assert FLOOR.usd_over(racks, 8) == usd
     assert FLOOR.usd_at(len(racks), sum(racks), 8) <= usd
 
 
-@pytest.mark.parametrize(
+@each(
     ("usd", "blocks"), [(0.0, 0), (206.0, 0), (207.0, 0), (298.9, 0), (299.0, 1), (390.9, 1), (391.0, 2), (1127.0, 10)]
 )
 def test_blocks_that_a_capital_pays(usd: float, blocks: int) -> None:
@@ -102,13 +96,12 @@ def test_blocks_that_a_capital_pays(usd: float, blocks: int) -> None:
 
 
 def test_racks_alone_are_counted() -> None:
-    """A rack a dollar: as many racks as dollars."""
     assert RACKS_ALONE.usd_over((3, 2), 8) == 5
     assert RACKS_ALONE.max_blocks(7.0, 3, 8) == 2
 
 
-@pytest.mark.parametrize("fewest", range(1, 9))
-@pytest.mark.parametrize("most", range(1, 9))
+@each("fewest", range(1, 9))
+@each("most", range(1, 9))
 def test_the_fewest_wavelengths_that_keep_a_time(most: int, fewest: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of one to `most` wavelengths fewer than `fewest` are slower: as many are kept, at their own price."""
     shape_problem: Any = SimpleNamespace()

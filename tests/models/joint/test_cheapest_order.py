@@ -77,7 +77,6 @@ class Tabled(CheapestSearch):
 @pytest.mark.parametrize("asked", [0, 1, 4])
 @pytest.mark.parametrize("seed", [*range(40), *more(*range(40, 400))])
 def test_the_first_plan_is_the_cheapest(seed: int, asked: int) -> None:
-    """No bound before the first plan is above what it costs, and no wavelengths and round trips cost less."""
     search, bounds, found = Tabled(random.Random(seed), asked), list[float](), math.inf
     for step in search.steps():
         if isinstance(step, JointPlan):
@@ -95,7 +94,7 @@ def test_what_no_money_pays_between_sites_it_pays_in_no_column(seed: int) -> Non
     limits = i.limits.model_copy(update={"budget_usd": 0.8 * (i.limits.budget_usd or math.inf)})
     world = world_of(i.model_copy(update={"pins": {}, "limits": limits}), Options(), Deadline(None))
     unpaid = set()
-    for s in world.strategies()[::5]:
+    for s in world.strategies()[::8]:
         _, rows = pipelines_of(world, s)
         first = column_at(s, s.problem.zero_stages[-1], rows, 0) if len(rows) else None
         for column in [] if first is None else [replace(first, d=d + 1) for d in range(min(4, first.d))]:

@@ -166,7 +166,7 @@ def test_the_list_has_the_fastest_split(recomputes: str, stack: str, seed: int) 
             for j in range(len(rows)):
                 column = column_at(own, 0, rows, j)
                 split = Stages(column=column, conditions=FREE).fastest()
-                if split is None or not 1 < column.p < 4 or seen > 25:
+                if split is None or not 1 < column.p < 4 or seen > 15:
                     continue
                 found, loose = (fastest_split(column, FREE, split.seconds * factor) for factor in (1.0, 1.05))
                 assert found.bound == pytest.approx(1, abs=1e-9)

@@ -10,6 +10,7 @@ from joint_brute_force import Plan, Toy, toy
 from joint_cost_brute_force import cost_toy
 from stored_plans import stored
 from tiers import more, slow
+from worked_plan import named
 
 import planner
 from planner.instance.instance import Instance
@@ -60,10 +61,9 @@ def searched(i: Instance, share: float) -> tuple[JointPlan | None, World, Loop |
     return best, world_of(i, Options(), Deadline(), cache), cache.search
 
 
-@pytest.mark.parametrize(
-    ("seed", "how", "share"),
-    [*CASES[:3], *CASES[-4:-2], *slow(*CASES[3:-4:2], CASES[-1]), *more(*CASES[4:-4:2], CASES[-2])],
-)
+@pytest.mark.parametrize(("seed", "how", "share"), [
+    *CASES[:3], *CASES[-4:-2], *slow(*CASES[3:-4:2], CASES[-1]), *more(*CASES[4:-4:2], CASES[-2]),
+])  # fmt: skip
 def test_equals_full_enumeration(seed: int, how: dict[str, Any], share: float) -> None:
     """Least capital, then the largest share of groups under one leaf, then the fewest kinds of parallelism."""
     i = toy(seed, **how)
@@ -156,7 +156,6 @@ def test_a_simpler_plan_keeps_the_deadline() -> None:
 
 @pytest.mark.parametrize("bare", [False, True])
 def test_a_false_simpler_plan_is_refused(bare: bool) -> None:
-    """The checker refuses a simpler plan that is dearer, late, or lacks layers; with ends or without."""
     plan = stored("cluster-1k")
     if bare:  # as a plan of a layout alone, which has no ends
         plan = plan.model_copy(update={"objective": plan.objective.model_copy(update={"ends": ()})})
@@ -169,7 +168,7 @@ def test_a_false_simpler_plan_is_refused(bare: bool) -> None:
         {"layers_per_stage": x.layers_per_stage[1:]},
     ):
         edited = plan.objective.model_copy(update={"simplest": x.model_copy(update=change)})
-        assert any("simplest" in v.rule for v in planner.check(plan.model_copy(update={"objective": edited})))
+        assert any("simplest" in rule for rule in named(plan.model_copy(update={"objective": edited})))
 
 
 def with_objective(i: Instance, **changes: Any) -> Instance:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from each_case import each
 from joint_brute_force import Column, LayerShape, Times, Toy, toy
 from tiers import more
 
@@ -155,19 +156,14 @@ def test_a_stack_of_ones_own_has_no_rules() -> None:
     assert all(rules_of(stack).text for stack in STACKS)
 
 
-@pytest.mark.parametrize(
-    ("stack", "pins"),
-    [
-        ("megatron-core", {"virtual_stages": 2, "pipeline_parallel": 2, "microbatches_per_step": 3}),
-        ("megatron-core", {"sequence_parallel": True, "tensor_parallel": 3}),
-        ("megatron-core", {"context_parallel": 3}),
-        ("megatron-core", {"tensor_parallel": 1, "context_parallel": 1, "expert_parallel": 2, "data_parallel": 3}),
-        ("torchtitan", {"sequence_parallel": False, "tensor_parallel": 2}),
-        ("torchtitan", {"tensor_parallel": 2, "context_parallel": 1, "expert_parallel": 1}),
-        ("megatron-deepspeed", {"recompute": "selective"}),
-        ("megatron-deepspeed", {"pipeline_parallel": 3}),
-    ],
-)
+@each(("stack", "pins"), [
+    ("megatron-core", {"virtual_stages": 2, "pipeline_parallel": 2, "microbatches_per_step": 3}),
+    ("megatron-core", {"sequence_parallel": True, "tensor_parallel": 3}), ("megatron-core", {"context_parallel": 3}),
+    ("megatron-core", {"tensor_parallel": 1, "context_parallel": 1, "expert_parallel": 2, "data_parallel": 3}),
+    ("torchtitan", {"sequence_parallel": False, "tensor_parallel": 2}),
+    ("torchtitan", {"tensor_parallel": 2, "context_parallel": 1, "expert_parallel": 1}),
+    ("megatron-deepspeed", {"recompute": "selective"}), ("megatron-deepspeed", {"pipeline_parallel": 3}),
+])  # fmt: skip
 def test_pins_that_a_framework_does_not_run(stack: str, pins: dict[str, Any]) -> None:
     model = {"layers": 4, "experts": {"count": 4, "per_token": 2, "ffn": 512}}
     own = {f"layout.{name}": value for name, value in pins.items()}
@@ -180,23 +176,20 @@ def test_pins_that_a_framework_does_not_run(stack: str, pins: dict[str, Any]) ->
 
 BASE = {"tensor_parallel": 2, "context_parallel": 2, "expert_parallel": 4, "data_parallel": 4, "pipeline_parallel": 2}
 EDGES = [
-    ("megatron-core", {}, 1024, ""),
-    ("megatron-core", {"virtual_stages": 2, "microbatches_per_step": 6}, 1024, ""),
+    ("megatron-core", {}, 1024, ""), ("megatron-core", {"virtual_stages": 2, "microbatches_per_step": 6}, 1024, ""),
     ("megatron-core", {"virtual_stages": 2, "microbatches_per_step": 7}, 1024, "layout.microbatches_per_step"),
     ("megatron-core", {"tensor_parallel": 4}, 1028, "workload.sequence_length"),
     ("megatron-core", {"context_parallel": 1, "data_parallel": 3}, 1024, "layout.data_parallel"),
-    ("megatron-core", {"sequence_parallel": False}, 1024, "layout.sequence_parallel"),
-    ("torchtitan", {}, 1024, ""),
+    ("megatron-core", {"sequence_parallel": False}, 1024, "layout.sequence_parallel"), ("torchtitan", {}, 1024, ""),
     ("torchtitan", {}, 1028, "workload.sequence_length"),
     ("torchtitan", {"expert_parallel": 2}, 1024, "layout.expert_parallel"),
     ("megatron-deepspeed", {"layers_per_stage": (3, 2)}, 1026, "layout.layers_per_stage"),
     ("megatron-deepspeed", {"recompute": "selective"}, 1026, "layout.recompute"),
-]
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("stack", "change", "sequence", "complaint"), EDGES)
+@each(("stack", "change", "sequence", "complaint"), EDGES)
 def test_both_sides_of_each_rule(stack: str, change: dict[str, Any], sequence: int, complaint: str) -> None:
-    """The checker names the one key that a framework does not run, and nothing of a layout that it runs."""
     model = Model.model_validate(
         {"name": "m", "layers": 5, "hidden": 96, "heads": 6, "vocabulary": 9,
          "experts": {"count": 4, "per_token": 2, "ffn": 8}}

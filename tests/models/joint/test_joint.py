@@ -1,8 +1,7 @@
 """The joint optimum of toys equals full enumeration; no pin improves it, means never worsen it, order means nothing."""
 
 import math
-import subprocess
-import sys
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import pytest
 from joint_brute_force import Plan, Toy, toy
 from joint_changes import HARMS, HELPS, SAME, other_values, own_choices, put, with_pins
 from joint_solved import require_optimum, solved
-from joint_toys import KINDS, case, kind_of
+from joint_toys import case
 from tiers import more
 
 from planner.errors import InputError
@@ -37,7 +36,6 @@ TOYS = [*(pytest.param(*case, id=name) for case, name in zip(CASES, NAMES, stric
 
 @pytest.mark.parametrize(("seed", "how"), TOYS)
 def test_equals_full_enumeration(seed: int, how: dict[str, Any]) -> None:
-    """Time and capital of the optimum are those of the best of all plans, found by loops that share no formulation."""
     i = toy(seed, **how)
     found = require_optimum(i, Toy(i).best())
     assert (found.fabric_free_bound or math.inf) <= (found.lower_bound or math.inf) * (1 + 1e-9)
@@ -45,7 +43,6 @@ def test_equals_full_enumeration(seed: int, how: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("seed", [0, 2, 6, 14])
 def test_racks_that_are_not_filled_on_purpose(seed: int) -> None:
-    """With fewer replicas to a rack than it takes, as pinned, the best that is left is found, and it is no faster."""
     alone = {"layout.tensor_parallel": 1, "layout.context_parallel": 1}
     full = solved(put(toy(seed), pins=alone))
     few = put(toy(seed), pins={**alone, "layout.replicas_per_rack": 1})
@@ -99,13 +96,11 @@ def enumerated(seed: int) -> Plan | None:
 
 @pytest.mark.parametrize("seed", [*SEEDS, *more(*MORE)])
 def test_toys_of_each_kind_equal_full_enumeration(seed: int) -> None:
-    """Time and capital of the optimum are those of the best of all plans, or there is none by both."""
     require_optimum(case(seed), enumerated(seed))
 
 
 @pytest.mark.parametrize("seed", [27, *more(57)])
 def test_blocks_pinned_to_a_site_equal_enumeration(seed: int) -> None:
-    """With one block more or fewer at a site than in the optimum, or none, the best that is left is found."""
     free = enumerated(seed)
     sites = Toy(case(seed)).sites
     name, worse = sites.nodes[free.blocks.index(max(free.blocks))].id, 0
@@ -120,26 +115,12 @@ def test_blocks_pinned_to_a_site_equal_enumeration(seed: int) -> None:
     assert worse
 
 
-@pytest.mark.slow
-def test_the_toys_are_of_every_kind() -> None:
-    """There are four of each kind; some plans spread CP or experts over racks, some hold blocks at two sites."""
-    assert {k: [kind_of(s) for s in SEEDS].count(k) for k in KINDS} == dict.fromkeys(KINDS, 4)
-    plans = [b for b in map(enumerated, SEEDS) if b is not None]
-    assert any(p.column.block.context_racks > 1 for p in plans)
-    assert any(p.column.shape.expert_parallel > 1 for p in plans)
-    assert sum(sum(n > 0 for n in p.blocks) > 1 for p in plans) >= 5
-    assert any(p.send > 1.2 for p in plans) and any(p.allreduce > 1.2 for p in plans)
-
-
 def test_the_enumeration_shares_no_formulation() -> None:
-    code = (
-        "import sys, joint_brute_force\n"
-        "left_out = 'planner.models', 'planner.solvers', 'ortools', 'pyomo'\n"
-        "names = [m for m in sys.modules if m.startswith(left_out)]\n"
-        "sys.exit(str(names) if names else 0)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=HELPERS, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    for name in ("joint_brute_force", "joint_brute_fabrics", "joint_brute_sites", "joint_toys"):
+        text = (HELPERS / f"{name}.py").read_text(encoding="utf-8")
+        assert not re.search(r"^(?:from|import) (?:planner\.(?:models|solvers)|ortools|pyomo)", text, re.MULTILINE), (
+            name
+        )
 
 
 # One cluster, one site and a grid on which the network, the fibre or the split binds, experts, and CP over racks.
@@ -159,9 +140,10 @@ def days(i: Instance) -> float:
 
 @pytest.mark.parametrize("seed", ONE_OF_EACH)
 def test_own_choices_as_pins_give_the_same_value(seed: int) -> None:
+    """All of them together, and alone a third of them, another one by toy."""
     found, pins = free(seed), own_choices(free(seed))
     assert found.plan is not None and found.days is not None
-    for some in (pins, *({name: value} for name, value in pins.items())):
+    for some in (pins, *({name: pins[name]} for name in [*pins][seed % 3 :: 3])):
         again = solved(with_pins(case(seed), some))
         assert again.days == pytest.approx(found.days, rel=TIE), some
         assert again.plan.capital_usd == pytest.approx(found.plan.capital_usd, rel=TIE), some
@@ -169,15 +151,15 @@ def test_own_choices_as_pins_give_the_same_value(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", ONE_OF_EACH)
 def test_pins_never_improve(seed: int) -> None:
-    """No other value of a choice gives fewer days, and the lower bounds hold below every value under a pin."""
+    """Half of the other values of a choice, by turns: none gives fewer days, and the lower bounds hold below each."""
     found = free(seed)
     assert found.days is not None and found.lower_bound is not None and found.fabric_free_bound is not None
     assert found.fabric_free_bound <= found.lower_bound * (1 + TIE) <= found.days * (1 + 2 * TIE)
     tried, pinned_before = 0, case(seed).pins
-    for name, value in own_choices(found).items():
+    for turn, (name, value) in enumerate(own_choices(found).items()):
         if name in pinned_before:
             continue
-        for other in other_values(name, value):
+        for other in other_values(name, value)[(seed + turn) % 2 :: 2]:
             try:
                 pinned = days(with_pins(case(seed), {name: other}))
             except InputError as refused:
@@ -191,14 +173,12 @@ def test_pins_never_improve(seed: int) -> None:
 @pytest.mark.parametrize("change", [x for x in HELPS if x != "racks"])
 @pytest.mark.parametrize("seed", ONE_OF_EACH)
 def test_means_never_worsen(seed: int, change: str) -> None:
-    """More money, power, sites, fibre, switches or batch never give more days."""
     assert days(HELPS[change](case(seed))) <= (free(seed).days or math.inf) * (1 + TIE)
 
 
 @pytest.mark.parametrize("change", HARMS)
 @pytest.mark.parametrize("seed", ONE_OF_EACH)
 def test_dearer_parts_never_improve(seed: int, change: str) -> None:
-    """Dearer racks, fabrics, sites or fibre, and slower NICs, never give fewer days."""
     assert days(HARMS[change](case(seed))) >= (free(seed).days or 0.0) * (1 - TIE)
 
 

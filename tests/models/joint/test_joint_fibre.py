@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 
 import pytest
+from each_case import each
 from wan_graphs import random_case
 
 from planner.instance.instance import Instance
@@ -68,7 +69,7 @@ def test_three_sites_take_a_form_between_them() -> None:
     assert all(p.wan.capex_usd + RACKS_USD + 1e6 == pytest.approx(p.capital_usd) for p in plans if p and p.wan)
 
 
-@pytest.mark.parametrize("count", [1, 2, 3])
+@each("count", [1, 2, 3])
 def test_what_some_sites_ask_of_their_fibre(count: int) -> None:
     """One site exchanges nothing in the time given; several what their ring moves at the rate, behind a round trip."""
     # The trip is that of the two farthest apart; sites that hold no part are joined, and exchange nothing.
@@ -89,7 +90,7 @@ def test_what_some_sites_ask_of_their_fibre(count: int) -> None:
     assert alone.exchange == GradientExchange(stage_bytes=0.0, window_seconds=7.0)
 
 
-@pytest.mark.parametrize("form", ["ring", "tree"])
+@each("form", ["ring", "tree"])
 def test_wavelengths_of_a_longer_route(form: str) -> None:
     """On a longer route the same bytes have less time: n wavelengths become n over the share that is left."""
     # A GB at n waves of 100 Gbps takes 8/(100·n) s; 10 ms late leaves 1 - 0.01·100·n/8 of it. A tree sends twice as

@@ -7,6 +7,7 @@ from typing import Any
 
 import joint_toys
 import pytest
+from each_case import each
 
 import planner
 from planner.checks.check_plan import check
@@ -63,7 +64,7 @@ def test_a_simulated_transport_reads_the_deadline() -> None:
     assert plan.conflict is not None and "before the search began" in plan.conflict.reason
 
 
-@pytest.mark.parametrize("count", [0, 2_001])
+@each("count", [0, 2_001])
 def test_places_are_bounded_before_pairs_are_made(count: int) -> None:
     """No place for a site, or more than every two of which can be compared, is told before any work."""
     data = shipped("two-sites-405b")
@@ -91,8 +92,8 @@ def test_places_are_bounded_before_pairs_are_made(count: int) -> None:
 def test_the_limit_holds_on_the_largest_counts(data: dict[str, Any]) -> None:
     """The most that a file may ask for ends within two seconds of the limit, with a plan or with none."""
     before = time.process_time()
-    plan = planner.solve(data, time_limit=3)
-    assert time.process_time() - before < 3 + 2
+    plan = planner.solve(data, time_limit=1)
+    assert time.process_time() - before < 1 + 2
     ends = time.process_time() + 5
     assert check(plan, stop=lambda: time.process_time() > ends) == []
     assert time.process_time() < ends + 2

@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from each_case import each
 from joint_brute_force import toy, with_budget, with_pins
+from joint_solved import solved as known
 from joint_strategies import strategies, with_rule
 from joint_toys import deeper
 
@@ -41,11 +43,10 @@ def solved(i: Instance, options: Options | None = None, **more: Any) -> JointSol
 
 @pytest.mark.parametrize(("seed", "how"), [(6, {}), (17, {"forced": True}), (36, {"sites": 2, "forced": True})])
 def test_a_cache_changes_nothing(seed: int, how: dict[str, Any]) -> None:
-    """Budgets in one process with a shared cache give the times and capital of searches of their own."""
     i, cache = toy(seed, **how), JointCache()
-    for share in (1.0, 1.3, 0.95, 1.01, 1.0):
+    for share in (1.0, 1.3, 0.95, 1.0):
         asked = with_budget(i, (i.limits.budget_usd or 0.0) * share)
-        alone, shared = solved(asked), solved(asked, cache=cache)
+        alone, shared = known(asked), solved(asked, cache=cache)
         assert shared.status is alone.status
         assert shared.days == pytest.approx(alone.days, rel=1e-9)
         assert (shared.plan is None) == (alone.plan is None)
@@ -95,7 +96,7 @@ def test_the_first_plan_comes_before_the_last_strategy_is_looked_at(monkeypatch:
 @pytest.mark.slow
 def test_columns_that_no_money_pays_are_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few columns are opened where the fabric of most is out of reach; the optimum is that of opening all."""
-    i = one_dear_rack(max_batch_tokens=4e5)
+    i = one_dear_rack(max_batch_tokens=2e5)
     found = solved(i)
     monkeypatch.setattr(days, "FEW_SHAPES", 0)
     every = solved(i)
@@ -117,7 +118,7 @@ def test_steps_of_one_choice_lead_to_a_faster_plan(seed: int, monkeypatch: pytes
     timed = [x for x in fastest if x is not None]
     slowest, column = max(timed, key=lambda x: x[0])
     dive.climb(goal, column)
-    best, optimum = goal.incumbent, solved(i)
+    best, optimum = goal.incumbent, known(i)
     assert best is not None and optimum.plan is not None and best.seconds >= optimum.plan.seconds * (1 - 1e-9)
     reached = min(x for x, c in timed if c.strategy is best.column.strategy)
     assert reached < slowest
@@ -128,7 +129,7 @@ def test_steps_of_one_choice_lead_to_a_faster_plan(seed: int, monkeypatch: pytes
 
 def test_pinned_replicas_have_a_plan_at_once() -> None:
     """The most even columns with the replicas that are pinned give a plan before any search; a late one gives none."""
-    optimum = solved(toy(2)).plan
+    optimum = known(toy(2)).plan
     i = with_pins(toy(2), **{"layout.data_parallel": optimum.column.d})
     goal = FewestDays(world=world_of(i, Options(), signals.Deadline()))
     columns = [x for s in goal.world.strategies() for x in dive.likely(goal.world, s, math.inf)]
@@ -144,12 +145,12 @@ def test_a_cache_serves_one_instance() -> None:
     cache = JointCache()
     first, second = toy(6), toy(8)
     solved(first, cache=cache)
-    assert solved(second, cache=cache).days == solved(second).days
+    assert solved(second, cache=cache).days == known(second).days
 
 
 def test_a_gap_ends_the_search_early() -> None:
     i = toy(36, sites=2, forced=True)
-    exact, loose = solved(i), solved(i, Options(gap=0.5))
+    exact, loose = known(i), solved(i, Options(gap=0.5))
     assert exact.days is not None and loose.days is not None and loose.lower_bound is not None
     assert loose.status is JointStatus.OPTIMAL
     assert loose.lower_bound <= exact.days * (1 + 1e-9) <= loose.days * (1 + 2e-9)
@@ -164,7 +165,7 @@ def test_the_limit_ends_the_search() -> None:
 @pytest.mark.parametrize("at", [1, 2])
 def test_an_interrupt_returns_the_incumbent(at: int) -> None:
     i = toy(36, sites=2, forced=True)
-    exact, lines = solved(i), []
+    exact, lines = known(i), []
 
     def progress(line: str) -> None:
         lines.append(line)
@@ -198,7 +199,7 @@ def test_a_tie_is_decided_by_capital() -> None:
 
 def test_an_open_node_of_equal_time_is_asked() -> None:
     """A node whose bound equals the incumbent's time stays open: it may hold a cheaper plan."""
-    found = solved(toy(6)).plan
+    found = known(toy(6)).plan
     i = toy(6)
     goal = FewestDays(world=World(problem=problem_of(i), sites=None, templates=None))
     loop = Loop(goal=goal)
@@ -212,7 +213,6 @@ def test_an_open_node_of_equal_time_is_asked() -> None:
 
 @pytest.mark.parametrize("seed", [0, 3, 8, 14])
 def test_bounds_of_columns(seed: int) -> None:
-    """The bound of every column is at most its exact time on a free network, whatever memory asks for."""
     problem = problem_of(toy(seed))
     world, looked = World(problem=problem, sites=None, templates=None), 0
     for s in strategies(problem):
@@ -233,12 +233,11 @@ def test_bounds_of_columns(seed: int) -> None:
 @pytest.mark.parametrize("stack", ["megatron", "torchtitan"])
 @pytest.mark.parametrize("seed", [2, 9, 14, 23])
 def test_bounds_under_a_rule_of_recompute(seed: int, stack: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where stages recompute alike, bounds of columns are at most their times, and some are above those without it."""
     ruled, looked, higher = with_rule(problem_of(toy(seed)), stack), 0, 0
     for share in (1.0, 0.8, 0.65, 0.5, 0.4, 0.3):
         problem = replace(ruled, memory_limit=ruled.memory_limit * share)
         world, zero = World(problem=problem, sites=None, templates=None), max(problem.zero_stages)
-        for s in [x for x in strategies(problem) if x.recomputes != "none"][::2]:
+        for s in [x for x in strategies(problem) if x.recomputes != "none"][::4]:
             keys, rows = pipelines_of(world, s)
             pipes = under_zero(s, zero, rows, keys, math.inf) if len(rows) else None
             columns = None if pipes is None else columns_of(world, s, zero, pipes, math.inf)
@@ -281,7 +280,6 @@ def test_memory_slows_the_slowest_stage() -> None:
 
 @pytest.mark.parametrize("seed", [0, 3, 8, 14])
 def test_pipelines_without_memory_hold_no_split(seed: int) -> None:
-    """A pipeline that the bound on memory excludes has no split of whole layers; most of those without one are."""
     free, excluded, missed = problem_of(toy(seed)), 0, 0
     for share in (1.0, 0.5, 0.2, 0.1, 0.05):
         problem = replace(free, memory_limit=free.memory_limit * share)
@@ -306,7 +304,7 @@ def test_pinned_replicas_beyond_the_batch_end_the_search_at_once() -> None:
         assert solution.status is JointStatus.INFEASIBLE and solution.counts.get("ranges nodes", 0) == 0
 
 
-@pytest.mark.parametrize(("p", "m", "v"), [(3, 60, 2), (5, 83, 3), (7, 200, 2), (2, 97, 4)])
+@each(("p", "m", "v"), [(3, 60, 2), (5, 83, 3), (7, 200, 2), (2, 97, 4)])
 def test_repeated_rounds_may_be_left_out(p: int, m: int, v: int) -> None:
     forward = (2.3, *(1.1,) * (v - 1))
     backward = (5.0, *(2.4,) * (v - 1))
@@ -326,7 +324,7 @@ def test_the_most_rounds_speak_for_all(seed: int, stack: str) -> None:
         keys, rows = pipelines_of(world, s)
         pipes = under_zero(s, 1, rows, keys, math.inf) if len(rows) else None
         found = columns_of(world, s, 1, pipes, math.inf, in_rounds=True) if pipes is not None else None
-        for j in range(0, len(found[1]), 9) if found is not None else ():
+        for j in range(0, len(found[1]), 25) if found is not None else ():
             row = found[1].part(np.array([j]))
             least = free_seconds(world, column_at(s, 1, row, 0), math.inf, waits=False)
             assert found[0][j] <= least * (1 + 1e-9)
@@ -360,9 +358,8 @@ def test_rounds_of_even_layers_are_listed() -> None:
 
 @pytest.mark.parametrize("seed", [2, 8, 14])
 def test_pinned_layers_and_packing(seed: int) -> None:
-    """A plan's own layers, recomputed layers and packing as pins give its time; others are kept, and never faster."""
     i = toy(seed)
-    free = solved(i)
+    free = known(i)
     assert free.plan is not None and free.days is not None
     block, split = free.plan.column.strategy.block(free.plan.column.p), free.plan.split
     packing = {"layout.replicas_per_rack": block.replicas_per_rack, "layout.stages_per_rack": block.stages_per_rack}
@@ -371,33 +368,29 @@ def test_pinned_layers_and_packing(seed: int) -> None:
     n = sum(split.layers)
     others = [{name: 1} for name in packing] + [{"layout.layers_per_stage": x} for x in ([n], [1, n - 1], [n - 1, 1])]
     for pins in others:
-        pinned = solved(with_pins(i, **pins))
+        pinned = known(with_pins(i, **pins))
         assert pinned.days is None or pinned.days >= free.days * (1 - 1e-9)
         if pinned.plan is not None and "layout.layers_per_stage" in pins:
             assert pinned.plan.split.layers == tuple(pins["layout.layers_per_stage"])
 
 
-@pytest.mark.parametrize(
-    ("pins", "words"),
-    [
-        ({"layout.layers_per_stage": [1, 1, 9]}, "the model has"),
-        ({"layout.recomputed_layers_per_stage": [1]}, "needs layout.layers_per_stage"),
-        ({"layout.replicas_per_rack": 50}, "outside the declared space"),
-        ({"layout.stages_per_rack": 50}, "outside the declared space"),
-        ({"layout.tensor_parallel_inner": 3}, "outside the declared space"),
-        ({"layout.microbatch_sequences": 27}, "outside the declared space"),
-        ({"layout.data_parallel_by_site": {"E1": 1}}, "shares the replicas out itself"),
-    ],
-)
+@each(("pins", "words"), [
+    ({"layout.layers_per_stage": [1, 1, 9]}, "the model has"),
+    ({"layout.recomputed_layers_per_stage": [1]}, "needs layout.layers_per_stage"),
+    ({"layout.replicas_per_rack": 50}, "outside the declared space"),
+    ({"layout.stages_per_rack": 50}, "outside the declared space"),
+    ({"layout.tensor_parallel_inner": 3}, "outside the declared space"),
+    ({"layout.microbatch_sequences": 27}, "outside the declared space"),
+    ({"layout.data_parallel_by_site": {"E1": 1}}, "shares the replicas out itself"),
+])  # fmt: skip
 def test_pins_outside_the_space_are_refused(pins: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
         solved(with_pins(toy(8), **pins))
 
 
 def test_without_a_value() -> None:
-    """No plan has a value that is left out, and none is faster for it."""
     i = toy(8)
-    free = solved(i)
+    free = known(i)
     assert free.plan is not None and free.days is not None
     p = free.plan.column.p
     other = solved(i, without={"layout.pipeline_parallel": p})
@@ -411,7 +404,7 @@ def test_a_layout_alone() -> None:
     found = solved(i)
     assert found.plan is not None and found.days is not None
     assert found.plan.templates == {} and found.plan.capital_usd == (i.hardware.racks or 0) * 1000.0
-    assert found.days <= (solved(toy(8)).days or math.inf) * (1 + 1e-9)
+    assert found.days <= (known(toy(8)).days or math.inf) * (1 + 1e-9)
 
 
 def test_racks_are_asked_for() -> None:
@@ -424,6 +417,6 @@ def test_no_budget() -> None:
     """Without a budget the search ends: what no site holds is not taken for what can be paid."""
     i = toy(3, sites=2, forced=True)
     free = i.model_copy(update={"limits": i.limits.model_copy(update={"budget_usd": None})})
-    found, paid = solved(free, Options(time_limit=60)), solved(i)
+    found, paid = solved(free, Options(time_limit=60)), known(i)
     assert found.stopped == "proved" and found.days is not None
     assert found.days <= (paid.days or math.inf) * (1 + 1e-9)

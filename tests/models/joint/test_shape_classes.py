@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from each_case import each
 from joint_brute_force import toy
 from tiers import more
 
@@ -97,7 +98,7 @@ def test_blocks_of_other_sizes_are_housed_as_they_are() -> None:
     assert {True, False} in found.values()
 
 
-@pytest.mark.parametrize(("total", "sites"), [(2, 2), (7, 3), (9, 4), (12, 3)])
+@each(("total", "sites"), [(2, 2), (7, 3), (9, 4), (12, 3)])
 def test_ranges_of_largest_parts_hold_every_way_to_share_once(total: int, sites: int) -> None:
     """Halves of a range hold its shapes, and the least sum over any of them is that of a walk over all."""
     i = toy(7, sites=2, forced=True)

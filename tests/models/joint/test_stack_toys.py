@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from each_case import each
 from joint_brute_force import Plan, Toy
 from joint_proof import columns_below, require_proven_optimum
 from joint_solved import solved
@@ -52,7 +53,6 @@ def best(seed: int, stack: str) -> Plan | None:
 
 @pytest.mark.parametrize(("seed", "stack"), [*CASES, *more(*((seed, stack) for seed in (31, 36) for stack in STACKS))])
 def test_equals_full_enumeration(seed: int, stack: str) -> None:
-    """Search and loops over all that the framework has agree, and the checker finds nothing below the bound."""
     i = made(seed, stack)
     found, software = require_proven_optimum(i, best(seed, stack)).plan, i.workload.software
     assert found is None or found.column.zero in software.zero_stages_under(found.column.p)
@@ -71,7 +71,7 @@ def test_the_checker_enumerates_what_the_framework_has() -> None:
     assert list(columns_below(made(seed, "all"), found.days))
 
 
-@pytest.mark.parametrize(
+@each(
     ("stack", "pins", "message"),
     [
         ("no ZeRO", {"zero_stage": 3},

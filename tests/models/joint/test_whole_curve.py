@@ -45,7 +45,6 @@ def drawn(seed: int, count: int) -> tuple[Front, list[tuple[float, float]]]:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_front_holds_what_none_beats(seed: int) -> None:
-    """Of random plans those stay that no other beats or equals, in order; gaps are those of trying every plan."""
     front, every = drawn(seed, 40)
     kept = {(t, c) for t, c in every if not any(a <= t and b <= c and (a, b) != (t, c) for a, b in every)}
     assert set(zip(front.seconds, front.usd, strict=True)) == kept
@@ -115,7 +114,6 @@ EXACT = [(*case, 1e-6) for case in CASES]
     ("seed", "how", "epsilon"), [*WIDE, *slow(*EXACT[::5]), *more(*(x for x in EXACT if x not in EXACT[::5]))]
 )
 def test_covers_full_enumeration(seed: int, how: dict[str, Any], epsilon: float) -> None:
-    """Every plan of the enumeration is within epsilon of one that is held, and none held beats the enumeration."""
     i = without(toy(seed, **how), deadline_days=None)
     require_covered(i, every_plan(i), epsilon)
 

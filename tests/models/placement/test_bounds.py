@@ -5,6 +5,7 @@ import random
 from itertools import product
 
 import pytest
+from each_case import each
 
 from planner.models.placement import placement_problem as problems
 from planner.models.placement.placement_problem import Kind, Leaf, PlacementProblem
@@ -60,7 +61,7 @@ def test_boundaries_by_pods_in_use() -> None:
     assert problems.min_boundaries(problem([(0, 4), (1, 2)], (3, 1), (1, 2)), 2, whole=False) == 1
 
 
-@pytest.mark.parametrize(
+@each(
     ("free", "kind", "line", "across", "whole", "least"),
     [
         # One line of five single units over pods of 3: two pods, one boundary; over pods of 5 none.

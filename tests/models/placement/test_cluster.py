@@ -33,7 +33,6 @@ MORE = [(crowded_problem, seed, tiers) for tiers in (1, 2, 3) for seed in range(
 
 @pytest.mark.parametrize(("drawn", "seed", "tiers"), [*CASES, *more(*MORE)])
 def test_agrees_with_brute_force(drawn: Any, seed: int, tiers: int) -> None:
-    """Every level is that of the best of all placements, and proven so; on full clusters groups cross pods too."""
     q = drawn(seed, tiers=tiers)
     f = found(q)
     assert f.values == replayed(q, f) == best(q)
@@ -62,7 +61,6 @@ def test_a_full_cluster_is_proven_pod_by_pod(sizes: tuple[int, ...], seed: int) 
 
 @pytest.mark.parametrize("seed", range(200, 400))
 def test_analytic_bounds_hold(seed: int) -> None:
-    """No placement is below a closed form at the first level, nor at a later one among those best before it."""
     q = random_problem(seed, tiers=2)
     assert all(b <= v for b, v in zip(bounds(q).values, best(q), strict=True))
 
@@ -178,7 +176,6 @@ def test_a_run_proves_only_what_it_searched() -> None:
 
 @pytest.mark.parametrize("seed", range(0, 150, 10))
 def test_both_solvers_agree(seed: int) -> None:
-    """Whichever solver proves the levels, they are the same, on small clusters and on full ones."""
     for q in (random_problem(seed, tiers=1 + seed % 2), crowded_problem(seed, tiers=1 + seed % 3)):
         first, second = (found(q, Options(solver=s)) for s in ("highs", "cpsat"))
         assert first.values == second.values == first.bounds == second.bounds == best(q)
@@ -196,13 +193,14 @@ def half_free(seed: int, sizes: tuple[int, ...]) -> PlacementProblem:
 @pytest.mark.parametrize("sizes", [(8,), (12, 5), (9, 4, 2)])
 @pytest.mark.parametrize("seed", [0, *more(1, 2)])
 def test_fragmentation_is_proven(seed: int, sizes: tuple[int, ...]) -> None:
-    """The last level meets its bound, is no worse than best fit's, and is what the leaves show."""
     q = half_free(seed, sizes)
-    best_fit, searched = (solve(q, Options(time_limit=100.0), fragmentation=f).solution for f in (False, True))
+    first, second = (solve(q, Options(time_limit=100.0), fragmentation=f) for f in (False, True))
+    best_fit, searched = first.solution, second.solution
     assert names(q)[-1] == "leaves left part-free"
     assert searched.values == searched.bounds
-    assert searched.values[:-1] == best_fit.values[:-1] and searched.values[-1] <= best_fit.values[-1]
+    assert searched.values[:-1] == best_fit.values[:-1]
     assert searched.values[-1] == part_free(q, used(q, searched.packing))
+<<<<<<< HEAD
 
 
 def test_a_bound_is_given_where_it_is_not_searched() -> None:
@@ -224,3 +222,7 @@ def test_groups_of_racks_on_a_site(domain: int, least: tuple[int, int, int]) -> 
     outcome = solve(q, Options(time_limit=100.0), fragmentation=False)
     assert outcome.solution is not None and outcome.stop is Stop.PROVED
     assert outcome.solution.values[:3] == outcome.solution.bounds[:3] == least
+=======
+    assert first.stop is Stop.PROVED and best_fit.searched == len(names(q)) - 1  # the bound beyond is no proof
+    assert best_fit.bounds[-1] <= searched.values[-1] <= best_fit.values[-1] - ((sizes, seed) == ((12, 5), 0))
+>>>>>>> t1

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 from cluster_cases import best, random_problem
+from each_case import each
 
 from planner.checks.placement import check_placement
 from planner.cluster import Job, Topology, TopologySwitch
@@ -45,7 +46,6 @@ def test_the_best_tree_is_that_of_brute_force(seed: int) -> None:
 
 
 def test_no_tree_is_large_enough() -> None:
-    """Free nodes of two trees are not added up."""
     leaves = tuple(Leaf((i,), 4, 4) for i in range(2))
     trees = [
         PlacementProblem(
@@ -58,7 +58,7 @@ def test_no_tree_is_large_enough() -> None:
     assert solve_in_one_tree(trees, Options(), fragmentation=False)[1].infeasible
 
 
-@pytest.mark.parametrize(
+@each(
     ("best_values", "trees", "bounds"),
     [
         ((1, 5), [((1, 5), (1, 4)), ((2, 0), (2, 0))], (1, 4)),  # the other tree cannot tie at the first level

@@ -23,7 +23,6 @@ def test_holes_of_two_pods_meet_in_one() -> None:
 
 
 def test_a_pod_too_small_holds_no_chain() -> None:
-    """Three holes do not fit the two leaves of any pod."""
     q = PlacementProblem(leaves=tuple(Leaf((i // 2,), 6, 6) for i in range(4)), kinds=(Kind(4, 5),), line=5)
     packing = Packing(whole=Counter({(i, 0): 1 for i in range(4)}))
     assert Exchange(q, packing, {2: [0, 1, 2, 3]}).gather(Counter({2: 3})) is None

@@ -4,6 +4,7 @@ import random
 from itertools import combinations
 
 import pytest
+from each_case import each
 
 from planner.cluster import Topology, TopologyBlock, TopologySwitch
 from planner.errors import InputError
@@ -58,7 +59,6 @@ def test_a_leaf_below_the_root_repeats_its_last_switch() -> None:
 
 
 def test_leaves_that_are_roots_stand_alone() -> None:
-    """Leaves without switches above share none; one leaf alone has no tier above."""
     (one,) = leaves_of(tree(("x", None, "1 2")))
     assert (one.path, one.tree) == ((), 0)
     found = leaves_of(tree(("x", None, "1"), ("y", None, "2")))
@@ -68,7 +68,6 @@ def test_leaves_that_are_roots_stand_alone() -> None:
 
 
 def test_blocks_of_a_leaf() -> None:
-    """Nodes of one block stand together in the order of the leaf; those without one are together too."""
     blocks = TopologyBlock(name="p", nodes=("1", "3")), TopologyBlock(name="q", nodes=("4",))
     (leaf,) = leaves_of(tree(("x", None, "1 2 3 4 5"), blocks=blocks))
     assert leaf.blocks == (("1", "3"), ("2", "5"), ("4",))
@@ -91,18 +90,14 @@ def test_blocks_alone_are_leaves() -> None:
     assert [(leaf.path, leaf.blocks) for leaf in bare] == [((), (b.nodes,)) for b in blocks]
 
 
-@pytest.mark.parametrize(
-    ("topology", "said"),
-    [
-        (Topology(), "has no leaf with nodes"),
-        (tree(("x", None, "1 2"), ("y", None, "2")), "node '2' is under 'x' and 'y'"),
-        (tree(("x", None, "1 1")), "names a node twice"),
-        (tree(("x", "m", "1")), "switch 'x' leads up to 'm', which is missing"),
-        (tree(("x", "m", "1"), ("m", "k", ""), ("k", "m", "")), "leads up to 'm', which is above itself"),
-    ],
-)
+@each(("topology", "said"), [
+    (Topology(), "has no leaf with nodes"),
+    (tree(("x", None, "1 2"), ("y", None, "2")), "node '2' is under 'x' and 'y'"),
+    (tree(("x", None, "1 1")), "names a node twice"),
+    (tree(("x", "m", "1")), "switch 'x' leads up to 'm', which is missing"),
+    (tree(("x", "m", "1"), ("m", "k", ""), ("k", "m", "")), "leads up to 'm', which is above itself"),
+])  # fmt: skip
 def test_what_is_no_tree_is_refused(topology: Topology, said: str) -> None:
-    """No leaf, a node twice, a parent that is not there, and switches in a circle are named."""
     with pytest.raises(InputError, match=said):
         leaves_of(topology)
 

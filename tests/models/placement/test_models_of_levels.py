@@ -3,6 +3,11 @@
 from collections import Counter
 
 import pytest
+<<<<<<< HEAD:tests/models/placement/test_models_of_levels.py
+=======
+from cluster_cases import best, crowded_problem, random_problem, replayed
+from each_case import each
+>>>>>>> t1:tests/models/placement/test_clusters_of_groups.py
 
 from planner.models import Options
 from planner.models.placement import proven_levels
@@ -17,7 +22,11 @@ def started(q: PlacementProblem) -> Progress:
     return Progress(packing, values, [0] * len(values))
 
 
+<<<<<<< HEAD:tests/models/placement/test_models_of_levels.py
 @pytest.mark.parametrize(("most", "written"), [(16, True), (15, False)])
+=======
+@each(("most", "written"), [(8, True), (7, False)])
+>>>>>>> t1:tests/models/placement/test_clusters_of_groups.py
 def test_a_model_is_written_down_where_its_variables_are_few(most, written, monkeypatch) -> None:
     """Six fill needs of up to 3 from holes of 1 and 2, six are arcs and rests of 4, 2 and 1, four close or join."""
     monkeypatch.setattr(proven_levels, "MAX_VARIABLES", most)
@@ -25,7 +34,7 @@ def test_a_model_is_written_down_where_its_variables_are_few(most, written, monk
     assert (proven_levels._model(q, started(q), 0, Options()) is not None) == written
 
 
-@pytest.mark.parametrize(("line", "level", "runs"), [(4, 3, 2), (4, 2, 2), (4, 1, 1), (2, 3, 1), (2, 2, 2), (1, 3, 1)])
+@each(("line", "level", "runs"), [(4, 3, 2), (4, 2, 2), (4, 1, 1), (2, 3, 1), (2, 2, 2), (1, 3, 1)])
 def test_flows_by_pod_are_proven_twice_where_their_relaxation_is_tight(line: int, level: int, runs: int) -> None:
     """Two runs of HiGHS by pod but for the boundaries of several lines, one of exact CP-SAT elsewhere."""
     q = PlacementProblem(leaves=(Leaf((0,), 4, 4), Leaf((1,), 5, 5)), kinds=(Kind(2, 4),), line=line)
@@ -33,7 +42,7 @@ def test_flows_by_pod_are_proven_twice_where_their_relaxation_is_tight(line: int
     assert model is not None and len(model.runs) == runs
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "within", "across", "count"),
     [
         (2, {0: 1, 1: 1}, 2, 2),  # one line on two pods, one of two groups that cross

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from each_case import each
 from power_grids import angles, same, violations, wire, with_years, years_case
 from site_grids import ANY, OPTIONS, case, node, solved
 from splits_by_matrices import best_split
@@ -20,7 +21,6 @@ pytestmark = pytest.mark.slow
 @pytest.mark.parametrize(("n1", "new"), [("off", 0), ("off", 2), ("margin", 0), ("node", 0), ("full", 0)])
 @pytest.mark.parametrize("seed", [*range(3), *more(3, 4, 5)])
 def test_agrees_with_angles_of_every_year(seed: int, n1: str, new: int, mode: str) -> None:
-    """Lazy rows of each year lead to the racks and the cost of all rows at once; every year is checked."""
     instance, request = years_case(seed, mode, n1=n1, new=new)
     plan = solved(instance, request)
     found = (sum(s.racks for s in plan.sites), plan.certificate.objective or 0.0) if plan else None
@@ -61,10 +61,9 @@ def dry(mode: str, **rules: Any) -> Instance:
     return with_years(instance, mode, year, curtailment_usd_per_mwh=500)
 
 
-@pytest.mark.parametrize(
-    ("rules", "most", "least"),
-    [({}, 10, 6), ({"n1": "margin", "n1_margin": 0.5}, 7, 3), ({"n1": "node"}, 7, 3), ({"n1": "full"}, 7, 3)],
-)
+@each(("rules", "most", "least"), [
+    ({}, 10, 6), ({"n1": "margin", "n1_margin": 0.5}, 7, 3), ({"n1": "node"}, 7, 3), ({"n1": "full"}, 7, 3),
+])  # fmt: skip
 def test_a_plant_out_leaves_what_the_circuits_carry(rules: dict[str, Any], most: int, least: int) -> None:
     """Without its own plant the site has its circuits, or those that an outage leaves: always, or in the dry year."""
     robust, expected = solved(dry("robust", **rules)), solved(dry("expected", **rules))
@@ -77,9 +76,7 @@ def test_a_plant_out_leaves_what_the_circuits_carry(rules: dict[str, Any], most:
     assert violations(dry("robust", **rules), robust) == violations(dry("expected", **rules), expected) == []
 
 
-@pytest.mark.parametrize(
-    ("rules", "name"), [({}, "rating[E0-E1] in dry"), ({"n1": "full"}, "security[E0-E1,E0-E1] in dry")]
-)
+@each(("rules", "name"), [({}, "rating[E0-E1] in dry"), ({"n1": "full"}, "security[E0-E1,E0-E1] in dry")])
 def test_the_year_is_named_that_stops_the_next_module(rules: dict[str, Any], name: str) -> None:
     """In the grid's own year there is room; the corridor of the dry one has none, and the site's plants are out."""
     (found,) = largest_loads(dry("robust", **rules), ANY, OPTIONS)
@@ -87,7 +84,6 @@ def test_the_year_is_named_that_stops_the_next_module(rules: dict[str, Any], nam
 
 
 def test_an_outage_in_one_year_is_found() -> None:
-    """A split planned without outages in mind is refused for the year that does not survive one, and for no other."""
     plan = solved(dry("robust"))
     flow = tuple(f.model_copy(update={"mw": -2.0}) for f in plan.flows)
     own = plan.model_copy(update={"generation_mw": {"E0": 4.0, "E1": 2.0}, "flows": flow})
@@ -104,7 +100,6 @@ def test_a_flow_against_the_reactances_of_one_year_is_found() -> None:
 
 
 def test_every_decision_and_the_whole_checker() -> None:
-    """The plan of all decisions with years under dc and N-1 keeps every rule, and says what the years took."""
     instance = dry("expected", n1="full").model_copy(update={"limits": Limits(max_batch_tokens=12800)})
     plan = solve(load_instance(instance.model_dump(mode="json", exclude_none=True)))
     assert check(plan) == []

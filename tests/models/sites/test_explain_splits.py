@@ -6,6 +6,7 @@ import angle_formulation
 import pyomo.environ as pyo
 import pytest
 from best_splits import split
+from each_case import each
 from power_grids import changed, power_case, wire, with_years
 from site_grids import OPTIONS, case, line, node, placed_splits, random_case
 
@@ -75,7 +76,6 @@ def test_the_most_that_a_node_carries(seed: int) -> None:
     ],
 )  # fmt: skip
 def test_what_stops_a_node_that_carries_nothing(figures, rules, stops) -> None:
-    """Each rule that keeps out one module on its own is named, also where another does so too."""
     i = case(node("E0", **figures), rules=rules, hardware={"cooling_kw_per_m2": 1.0})
     (found,) = sites.largest_loads(i, SitesRequest(), OPTIONS)
     assert (found.racks, found.mw) == (0, 0.0)
@@ -107,7 +107,7 @@ def test_nothing_is_forced_without_time_or_a_split() -> None:
     assert not list(sites.forced_open(i, SitesRequest(racks=999), OPTIONS, ["E0"], Deadline()))
 
 
-@pytest.mark.parametrize(
+@each(
     ("area", "rating", "spare", "headroom", "names"),
     # E0 has 2 MW of plants and two modules; E1 has plants of its own that feed it over one line.
     [
@@ -227,7 +227,7 @@ def fed(
     return instance, SitesRequest(racks=9)
 
 
-@pytest.mark.parametrize(
+@each(
     ("lines", "rules", "expected"),
     [
         ([wire("E0", "E1", rating_mw=4.0)], {}, {"rating[E0-E1]": 1.0}),
@@ -252,21 +252,16 @@ def test_the_price_of_a_limit_in_one_year_names_the_year() -> None:
     assert found == {"generation[E0] in dry": pytest.approx(RACK), "generation[E1] in dry": pytest.approx(RACK)}
 
 
-@pytest.mark.parametrize(
-    ("rule", "sentence"),
-    [
-        ("rating[a-b]", "the rating of a-b"),
-        ("rating[a-b] in dry", "the rating of a-b, in dry"),
-        ("security[a-b,c-d]", "the rating of a-b after the loss of a circuit of c-d"),
-        ("security[a-b,c-d] in dry", "the rating of a-b after the loss of a circuit of c-d, in dry"),
-        ("security[a-b,unit n]", "the rating of a-b after the loss of the largest unit of n"),
-        ("security[fed by n,c-d]", "what n can spare after the loss of a circuit of c-d"),
-        ("security[dark,c-d]", "plants in the part that is left dark after the loss of a circuit of c-d"),
-        ("security[reserve of m,unit n]", "what m can spare above its reserve"),
-        ("security[n]", "what n can spare above its reserve"),
-        ("headroom[PJM]", ""),
-    ],
-)
+@each(("rule", "sentence"), [
+    ("rating[a-b]", "the rating of a-b"), ("rating[a-b] in dry", "the rating of a-b, in dry"),
+    ("security[a-b,c-d]", "the rating of a-b after the loss of a circuit of c-d"),
+    ("security[a-b,c-d] in dry", "the rating of a-b after the loss of a circuit of c-d, in dry"),
+    ("security[a-b,unit n]", "the rating of a-b after the loss of the largest unit of n"),
+    ("security[fed by n,c-d]", "what n can spare after the loss of a circuit of c-d"),
+    ("security[dark,c-d]", "plants in the part that is left dark after the loss of a circuit of c-d"),
+    ("security[reserve of m,unit n]", "what m can spare above its reserve"),
+    ("security[n]", "what n can spare above its reserve"), ("headroom[PJM]", ""),
+])  # fmt: skip
 def test_rows_are_explained_in_the_terms_of_the_user(rule: str, sentence: str) -> None:
     """A row found on the way is a line's rating, after which outage, in which year."""
     assert meaning(rule) == sentence

@@ -3,6 +3,7 @@
 import grid_properties
 import pytest
 from best_splits import split
+from each_case import each
 from site_grids import case, line, node
 
 from planner.checks import power_flow
@@ -24,7 +25,6 @@ def racks(instance: Instance) -> dict[str, int]:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_properties_of_random_grids(seed: int) -> None:
-    """A grid feeds itself with zero racks; a closed candidate, an unused area or a copied node changes no optimum."""
     assert grid_properties.faults(grid_properties.random_grid(seed).grid, seed) == []
 
 
@@ -41,7 +41,7 @@ def test_a_dispatch_without_sites_keeps_the_rules_as_checked(seed: int) -> None:
     assert [v for rule in rules for v in rule(c)] == []
 
 
-@pytest.mark.parametrize("model", ["none", "transport", "dc"])
+@each("model", ["none", "transport", "dc"])
 def test_the_load_of_a_node_without_a_site_is_no_draw_of_one(model: str) -> None:
     """A candidate that draws 0.3 MW of its own over its only line forbids no site elsewhere while it is closed."""
     nodes = node("E0", generation_mw=50.0), node("E1", generation_mw=0.0, load_mw=0.3)
@@ -57,22 +57,22 @@ def test_plants_feed_other_areas() -> None:
     assert racks(instance) == {"W0": 5}
 
 
-@pytest.mark.parametrize(("generation", "expected"), [(3.0, {"W0": 9}), (9.0, {"E0": 6, "W0": 9})])
+@each(("generation", "expected"), [(3.0, {"W0": 9}), (9.0, {"E0": 6, "W0": 9})])
 def test_an_area_short_of_plants_forbids_no_site_elsewhere(generation: float, expected: dict[str, int]) -> None:
     nodes = node("E0", generation_mw=generation, load_mw=3.0 + 0.5 * (generation < 9)), node("W0", generation_mw=9.0)
     assert racks(case(*nodes, rules={"grid_model": "none"})) == expected
 
 
-@pytest.mark.parametrize("model", ["transport", "dc"])
-@pytest.mark.parametrize(("rating", "expected"), [(3.0, {"W0": 2}), (2.0, {})])
+@each("model", ["transport", "dc"])
+@each(("rating", "expected"), [(3.0, {"W0": 2}), (2.0, {})])
 def test_what_is_fed_in_whatever_is_planned_must_go_somewhere(model, rating, expected) -> None:
     nodes = node("E0", generation_mw=0.0, load_mw=-3.0, site=False), node("W0", generation_mw=0.0, load_mw=1.0)
     instance = case(*nodes, lines=[line("E0", "W0", rating_mw=rating, reactance_pu=0.01)], rules={"grid_model": model})
     assert racks(instance) == expected
 
 
-@pytest.mark.parametrize("first", ["E0", "E9"])
-@pytest.mark.parametrize("n1", ["node", "full"])
+@each("first", ["E0", "E9"])
+@each("n1", ["node", "full"])
 def test_load_that_a_lost_line_leaves_dark_forbids_no_site_whatever_its_name(first: str, n1: str) -> None:
     """A node without plants behind one line loses its load with it, be it the first of its island or the last."""
     dark = node(first, generation_mw=0.0, load_mw=0.5, site=False)

@@ -6,6 +6,7 @@ from typing import Any
 import bench_sites
 import pyomo.environ as pyo
 import pytest
+from each_case import each
 from power_grids import Value, angles, changed, loaded_case, power_case, same, violations, wire
 from site_grids import ANY, OPTIONS, case, node, solved
 from tiers import more
@@ -36,7 +37,6 @@ RULES_OF_GRIDS = [("off", 0), ("off", 2), ("margin", 1), ("node", 0), ("full", 0
 @pytest.mark.parametrize(("n1", "new"), RULES_OF_GRIDS)
 @pytest.mark.parametrize("seed", [0, 200, 1, 201, *range(2, 12), *range(202, 205), *more(*range(205, 212))])
 def test_agrees_with_angles_stated_in_full(seed: int, n1: str, new: int) -> None:
-    """Lazy rows lead to the racks and the cost of all rows at once, and the checker's own power flow agrees."""
     # From 200 on nodes draw power beside the sites, and one line has a negative reactance.
     instance, request = (power_case if seed < 200 else loaded_case)(seed, n1=n1, new=new)
     plan = solved(instance, request)
@@ -64,7 +64,6 @@ def with_built(instance: Instance, built: tuple[int, ...]) -> tuple[Instance, fl
 
 @pytest.mark.parametrize(("seed", "n1"), [(100, "full"), (103, "full"), (104, "node"), (106, "full"), (108, "node")])
 def test_new_circuits_under_outages_agree_with_trying_all(seed: int, n1: str) -> None:
-    """The best over every number of built circuits, each with all its outages in full, is what the search finds."""
     instance, request = power_case(seed, n1=n1, new=2)
     tried = []
     for built in itertools.product(*(range(x.max_circuits + 1) for x in instance.grid.new_lines)):
@@ -127,7 +126,7 @@ FED: list[tuple[int, tuple[dict[str, Any], ...], dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("most", "lines", "rules"), FED)
+@each(("most", "lines", "rules"), FED)
 def test_racks_that_lines_feed(most: int, lines: tuple[dict[str, Any], ...], rules: dict[str, Any]) -> None:
     """Flows share themselves by reactance, a margin is kept back, and outages leave what is left."""
     assert fed(*lines, **rules) == most
@@ -148,7 +147,7 @@ def test_load_behind_a_single_line_goes_dark_and_does_not_forbid_sites_elsewhere
     assert violations(instance, plan) == []
 
 
-@pytest.mark.parametrize(("unit", "most"), [(0.0, 8), (2.0, 6), (None, 4)])
+@each(("unit", "most"), [(0.0, 8), (2.0, 6), (None, 4)])
 def test_units(unit: float | None, most: int) -> None:
     """Two plants of 4 MW lose a unit of 2, which the others make up for; without units named, the whole plant."""
     nodes = (
@@ -163,7 +162,6 @@ def test_units(unit: float | None, most: int) -> None:
 
 
 def test_a_new_circuit_joins_two_parts() -> None:
-    """Without the circuit the site has no power; with it, the plants beyond feed it."""
     new = [
         {"id": "k", "a": "E0", "b": "E1", "rating_mw": 4.0, "max_circuits": 2, "reactance_pu": 0.01, "capex_usd": 1e5}
     ]
@@ -193,16 +191,12 @@ def test_the_space_tells_rounds_cuts_and_outages() -> None:
     assert {"rounds", "rating_cuts", "outage_cuts"} <= set(plan.certificate.space)
 
 
-@pytest.mark.parametrize(
-    ("changes", "rules", "name"),
-    [
-        ({"rating_mw": 3.0}, {}, "rating[E0-E1]"),
-        ({"rating_mw": 3.0, "circuits": 2}, {"n1": "full"}, "security[E0-E1,E0-E1]"),
-        ({"rating_mw": 30.0, "circuits": 2}, {}, "generation[E1]"),
-    ],
-)
+@each(("changes", "rules", "name"), [
+    ({"rating_mw": 3.0}, {}, "rating[E0-E1]"),
+    ({"rating_mw": 3.0, "circuits": 2}, {"n1": "full"}, "security[E0-E1,E0-E1]"),
+    ({"rating_mw": 30.0, "circuits": 2}, {}, "generation[E1]"),
+])  # fmt: skip
 def test_what_stops_stops_the_next_module(changes: dict[str, Any], rules: dict[str, Any], name: str) -> None:
-    """A corridor, an outage of it, or the plants beyond: whichever leaves no room for one more."""
     nodes = node("E0", generation_mw=0.0), node("E1", site=False, largest_unit_mw=0.0)
     rules = {"grid_model": "dc"} | rules
     instance = case(*nodes, lines=[wire("E0", "E1", **changes)], headroom={"E": 99.0}, rules=rules)
@@ -223,7 +217,6 @@ def test_a_second_model_starts_from_the_rows_of_the_first() -> None:
 
 
 def test_the_rule_that_shuts_a_split_out_is_named() -> None:
-    """A site without plants on one line is lost with it: without security a split exists."""
     nodes = node("E0", generation_mw=0.0), node("E1", site=False, largest_unit_mw=0.0)
     instance = case(*nodes, lines=[wire("E0", "E1")], rules={"grid_model": "dc", "n1": "full"})
     found = conflict(instance, ANY, OPTIONS)
@@ -231,7 +224,7 @@ def test_the_rule_that_shuts_a_split_out_is_named() -> None:
     assert not infeasible(gather(instance, ANY), frozenset(RULES) - {"security"}, OPTIONS)
 
 
-@pytest.mark.parametrize(
+@each(
     ("rules", "lines", "path"),
     [
         (
@@ -244,7 +237,6 @@ def test_the_rule_that_shuts_a_split_out_is_named() -> None:
     ],
 )
 def test_what_a_power_flow_needs_is_named(rules: dict[str, Any], lines: list[dict[str, Any]], path: str) -> None:
-    """A grid without reactances, and outages without flows, are refused by path."""
     with pytest.raises(InputError, match=path):
         solved(case(node("E0"), node("E1"), lines=lines, rules=rules))
 
@@ -278,10 +270,9 @@ def test_a_flow_against_the_reactances_is_found() -> None:
 # The measurement
 
 
-@pytest.mark.parametrize(
-    ("seconds", "infeasible", "reason"),
-    [(5.1, False, "no plan within 5 s"), (1.0, False, "no plan: SolveError after 1.0 s"), (1.0, True, "infeasible")],
-)
+@each(("seconds", "infeasible", "reason"), [
+    (5.1, False, "no plan within 5 s"), (1.0, False, "no plan: SolveError after 1.0 s"), (1.0, True, "infeasible"),
+])  # fmt: skip
 def test_a_measured_run_without_a_plan_says_why(seconds: float, infeasible: bool, reason: str) -> None:
     """A run that its limit ended says so, whatever the solver calls it; an earlier end keeps the solver's word."""
     stop = Stop.PROVED if infeasible else Stop.FAILED

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from best_splits import split
+from each_case import each
 from site_grids import ANY, OPTIONS, case, line, node
 from worked_plan import instance_with
 
@@ -25,7 +26,6 @@ from planner.models.sites.split_data import gather
 
 
 def test_every_rule_is_checked() -> None:
-    """A function of the checker is named as the rule, or yields violations of its name."""
     rules = [rule for section in ("sites", "cost") for rule in SECTIONS[section]]
     named = {name for rule in rules for name in re.findall(r'"(\w+)[\["]', inspect.getsource(rule))}
     assert set(RULES) <= named | {rule.__name__ for rule in rules}
@@ -41,15 +41,14 @@ def test_soft_rules_have_the_units_of_the_instance() -> None:
 
 
 def test_labels_are_those_of_reports() -> None:
-    """A label has the entries that name the row to the user, and none for a rule of one row."""
     assert RULES["headroom"].label("SRP") == "headroom[SRP]"
     assert RULES["rtt"].label(("a", "b")) == "rtt[a,b]"
     assert RULES["rating"].label(("k", -1)) == "rating[k]"
     assert RULES["budget"].label(None) == "budget"
 
 
-@pytest.mark.parametrize(("mw", "racks"), [(4.0, 4), (3.999, 3)])
-@pytest.mark.parametrize("model", ["dc", "transport"])
+@each(("mw", "racks"), [(4.0, 4), (3.999, 3)])
+@each("model", ["dc", "transport"])
 def test_import_share_of_a_site_without_plants(model: str, mw: float, racks: int) -> None:
     """A site without plants imports all that it draws: the circuit that is left must carry it, under dc too."""
     nodes = node("E0", generation_mw=0.0), node("E1", site=False)
@@ -188,7 +187,7 @@ SENTENCES: list[tuple[str, dict[str, Any], int | None, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("rule", "changes", "racks", "words"), SENTENCES)
+@each(("rule", "changes", "racks", "words"), SENTENCES)
 def test_the_sentence_of_a_rule(rule: str, changes: dict[str, Any], racks: int | None, words: str) -> None:
     """It has every number of its limit, by hand from the instance; a bar is its end."""
     said = RULES[rule].sentence(gather(questions(**changes), SitesRequest(racks=racks)))
@@ -196,7 +195,6 @@ def test_the_sentence_of_a_rule(rule: str, changes: dict[str, Any], racks: int |
 
 
 def test_sentences_of_a_lone_site() -> None:
-    """Without lines there is none to name, and one area has no sum."""
     one = case(node("E0"), headroom={"E": 7.0})
     assert RULES["headroom"].sentence(gather(one, SitesRequest())) == "headroom is E 7 MW"
     assert RULES["rating"].sentence(gather(one, SitesRequest())) == "no line joins the nodes"

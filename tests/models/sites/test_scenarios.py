@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from best_splits import split
+from each_case import each
 from site_grids import ANY, OPTIONS, case, line, node, placed_splits, racks, random_case
 from stored_plans import stored
 from worked_plan import named
@@ -63,7 +64,6 @@ def test_sites_of_like_size() -> None:
 
 
 def test_what_comes_late_is_left_out() -> None:
-    """A site of 24 months is open at a limit of 24 and shut at 23; so is a line."""
     nodes = [node("E0", generation_mw=4), node("E1", generation_mw=4, ready_months=24)]
     assert racks(case(*nodes, rules={"ready_within_months": 24, "grid_model": "none", "max_sites": 1})) == 8
     only = [node("E0", generation_mw=4, site=False), node("E1", generation_mw=4, ready_months=24)]
@@ -143,7 +143,7 @@ def test_an_expected_split_may_run_less_in_a_dry_year() -> None:
     assert planned(dry("expected")).certificate.objective == pytest.approx(0.75 * own + 0.25 * year)
 
 
-@pytest.mark.parametrize(
+@each(
     ("own", "year", "weight", "chosen"),
     [((40, 42), (40, 30), 0.1, "E"), ((40, 42), (40, 30), 0.5, "W"), ((40, 45), (60, 52), 0.5, "W"),
      ((40, 45), (60, 52), 0.3, "E"), ((50, 20), (50, 90), 0.4, "W"), ((50, 20), (50, 90), 0.6, "E")],
@@ -162,7 +162,6 @@ def test_a_scenario_counts_by_its_weight(own, year, weight, chosen) -> None:
 
 
 def test_weights_above_one_are_refused() -> None:
-    """Weights above 1 in all are named, and so are a scenario of an unknown authority and one without a name."""
     data = dry("expected").model_dump(mode="json", exclude_none=True)
     data["grid"]["scenarios"][0] |= {"weight": 0.6, "headroom_mw": {"X": 1}}
     data["grid"]["scenarios"].append({"name": "", "weight": 0.5})

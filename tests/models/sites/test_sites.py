@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from best_splits import split
+from each_case import each
 from site_grids import ANY, OPTIONS, best, case, line, node, racks, random_case, solved
 from tiers import more
 
@@ -25,7 +26,6 @@ SPLIT = 19  # A random case with two sites and flows.
 
 @pytest.mark.parametrize("seed", range(160))
 def test_agrees_with_brute_force(seed: int) -> None:
-    """Racks and yearly cost are those of the best split of all, and where there is none, that is proven."""
     agrees(*random_case(seed))
 
 
@@ -54,7 +54,6 @@ def test_wavelengths_count_against_the_budget() -> None:
 
 @pytest.mark.parametrize("seed", [*range(64), *more(*range(64, 160))])
 def test_every_conflict_is_a_smallest_one(seed: int) -> None:
-    """Where nothing fits a conflict says why; without any one of its rules a split exists, with all of them none."""
     instance, request = random_case(seed)
     found = conflict(instance, request, OPTIONS)
     assert (found is None) == (best(instance, request) is not None)
@@ -143,13 +142,12 @@ EDGES = [
 ]
 
 
-@pytest.mark.parametrize(("instance", "request_", "most"), EDGES)
+@each(("instance", "request_", "most"), EDGES)
 def test_racks_at_the_edge_of_a_rule(instance: Instance, request_: SitesRequest, most: int) -> None:
-    """A figure holds as many racks as it must, a little less one rack fewer."""
     assert racks(instance, request_) == most
 
 
-@pytest.mark.parametrize(("rating", "most"), [(1.0, 6), (2.0, 8), (5.0, 8)])
+@each(("rating", "most"), [(1.0, 6), (2.0, 8), (5.0, 8)])
 def test_interconnect_loses_the_largest_circuit_built_or_not(rating: float, most: int) -> None:
     """A new circuit larger than the existing one (2 MW) is the one to lose: it adds no more than the existing one."""
     rules = rule("interconnect", reading="capacity_n1")
@@ -171,7 +169,7 @@ def exchange_of(waves: float, rtt_ms: float) -> SitesRequest:
     )
 
 
-@pytest.mark.parametrize(("waves", "most"), [(6.0, 20), (6.01, 10)])
+@each(("waves", "most"), [(6.0, 20), (6.01, 10)])
 def test_wan_capacity(waves: float, most: int) -> None:
     """Six wavelengths are lit on two pairs of three; a seventh cannot be leased, so one site remains."""
     instance = case(E0, W0, wan={"headroom_factor": 1.0, "max_wavelengths_per_pair": 3, "max_fibre_pairs": 2})
@@ -192,25 +190,17 @@ def test_wan_need_grows_with_the_number_of_sites() -> None:
         assert racks(instance, exchange_of(3.0, gather(instance, ANY).rtt_ms(("E0", "E2")))) == expected
 
 
-@pytest.mark.parametrize(
-    ("pins", "planned"),
-    [
-        ({"sites.racks": 7}, {7}),
-        ({"sites.max_sites": 1}, {10}),
-        ({"sites.racks.E0": 3}, {3, 10}),
-        ({"sites.racks.E0": 0}, {10}),
-        ({"sites.racks.E0": 11}, set()),
-    ],
-)
+@each(("pins", "planned"), [
+    ({"sites.racks": 7}, {7}), ({"sites.max_sites": 1}, {10}), ({"sites.racks.E0": 3}, {3, 10}),
+    ({"sites.racks.E0": 0}, {10}), ({"sites.racks.E0": 11}, set()),
+])  # fmt: skip
 def test_a_pin_is_kept(pins: dict[str, int], planned: set[int]) -> None:
     plan = solved(case(E0, W0, pins=pins))
     got = {s.racks for s in plan.sites} if plan else set()
     assert sum(got) == 7 if pins == {"sites.racks": 7} else got == planned
 
 
-@pytest.mark.parametrize(
-    "pins", [{"sites.racks.E9": 1}, {"sites.sites": 1}, {"sites.racks": 0}, {"sites.max_sites": "2"}]
-)
+@each("pins", [{"sites.racks.E9": 1}, {"sites.sites": 1}, {"sites.racks": 0}, {"sites.max_sites": "2"}])
 def test_pins_that_mean_nothing_are_named(pins: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=next(iter(pins)).replace(".", r"\.")):
         solved(case(E0, pins=pins))
@@ -226,7 +216,6 @@ def test_two_lines_of_one_id_are_refused() -> None:
 
 
 def test_the_cheaper_authority_is_chosen() -> None:
-    """Racks go where energy costs least."""
     plan = solved(case(node("E0"), node("W0"), usd_per_mwh={"E": 40.0, "W": 39.0}), SitesRequest(racks=5))
     assert [(s.id, s.racks) for s in plan.sites] == [("W0", 5)]
     assert plan.certificate.objective == pytest.approx(5 * 8760 * 39)
@@ -277,7 +266,7 @@ CONFLICTS = [
 ]
 
 
-@pytest.mark.parametrize(("instance", "request_", "rules", "number"), CONFLICTS)
+@each(("instance", "request_", "rules", "number"), CONFLICTS)
 def test_conflicts_in_the_users_terms(instance: Instance, request_: SitesRequest, rules: str, number: str) -> None:
     found = conflict(instance, request_, OPTIONS)
     assert found is not None and set(found.rules) == set(rules.split()), found

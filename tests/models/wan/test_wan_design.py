@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from each_case import each
 from wan_graphs import asked, cheapest, edge, fibre, random_case
 
 from planner.instance.instance import Instance
@@ -31,7 +32,6 @@ def cost(outcome: Outcome[WanPlan]) -> float:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_agrees_with_every_choice_of_routes(seed: int) -> None:
-    """The yearly cost is that of the cheapest choice of all, and where there is none, that is proven."""
     instance, request = random_case(seed)
     q = gather(instance, request)
     links = [(d.a, d.b, d.size_bytes, d.window_seconds, d.trips) for d in q.demands.values()]
@@ -44,7 +44,7 @@ def test_agrees_with_every_choice_of_routes(seed: int) -> None:
         assert cost(outcome) == pytest.approx(expected, rel=1e-9)
 
 
-@pytest.mark.parametrize(("ends", "shared"), [(("n2", "n2"), {"E0 - W0": ("n2",)}), (("n2", "n3"), {})])
+@each(("ends", "shared"), [(("n2", "n2"), {"E0 - W0": ("n2",)}), (("n2", "n3"), {})])
 def test_a_node_on_a_route_and_its_backup_is_named(ends: tuple[str, str], shared: dict[str, tuple[str, ...]]) -> None:
     """Two routes of different edges survive a cut; where both pass one node the plan and its summary say so."""
     edges = [edge("n0", ends[0], 500, id="a"), edge(ends[0], "n4", 600, id="b")]
@@ -54,7 +54,7 @@ def test_a_node_on_a_route_and_its_backup_is_named(ends: tuple[str, str], shared
     assert ("E0 - W0 at n2" in sites_and_fabric._survives(plan)) == bool(shared)
 
 
-@pytest.mark.parametrize("protection", ["none", "one_cut"])
+@each("protection", ["none", "one_cut"])
 def test_the_split_prices_all_the_fibre_that_a_link_lights(protection: str) -> None:
     """Of two sites the split's price of a link is that of the design's spans, and not of one at the great circle."""
     edges = [edge("n0", "n2", 1500), edge("n2", "n4", 1600), edge("n0", "n3", 2700), edge("n3", "n4", 800)]
@@ -100,16 +100,11 @@ def test_what_is_missing_is_named() -> None:
     assert "E0-n1: 191.279 Gbps missing beyond its 1 fibre pair(s), for sync[E0,W0]" in out.detail
 
 
-@pytest.mark.parametrize(
-    ("edges", "window", "said"),
-    [
-        ([], 0.2, "no fibre route"),
-        (SQUARE, 0.029, "1 round trips of 29.4 ms fill the window of 29.0 ms"),
-        (SQUARE[:2], 0.2, "no two routes that share no edge"),
-    ],
-)
+@each(("edges", "window", "said"), [
+    ([], 0.2, "no fibre route"), (SQUARE, 0.029, "1 round trips of 29.4 ms fill the window of 29.0 ms"),
+    (SQUARE[:2], 0.2, "no two routes that share no edge"),
+])  # fmt: skip
 def test_an_exchange_without_a_route_says_why(edges: list[dict[str, Any]], window: float, said: str) -> None:
-    """No fibre, too long a wait, or no second way."""
     edges = edges or [edge("n2", "n3", 100)]
     assert said in solved(fibre(edges, protection="one_cut"), window=window).detail
 
@@ -167,7 +162,6 @@ def test_a_deadline_counts_the_round_trip() -> None:
 
 
 def test_traffic_to_a_place_without_fibre_is_missing() -> None:
-    """A demand that no route serves is not dropped: all of it is missing."""
     design = solved(
         fibre(
             SQUARE, protection="none", traffic=[{"name": "x", "bytes": 1e9, "period_seconds": 1, "a": "E0", "b": "n3"}]
@@ -198,7 +192,6 @@ def claiming(plan: WanPlan, factor: float) -> WanPlan:
 
 @pytest.mark.parametrize("seed", range(0, 60, 6))
 def test_a_second_solver_agrees(seed: int) -> None:
-    """Each proven design is confirmed, one that claims a per mille more is not, and without time none is."""
     instance, request = random_case(seed)
     plan = wan.solve(instance, request, OPTIONS).solution
     if plan is None:

@@ -4,7 +4,7 @@ import dataclasses
 import math
 
 import numpy as np
-import pytest
+from each_case import each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -90,7 +90,6 @@ def zoned(draw: st.DrawFn, d: Design) -> Design:
 @settings(deadline=None)
 @given(wirable())
 def test_every_port_is_used_once_and_counts_agree(d: Design) -> None:
-    """The cables laid are as many as the counts say, name no port twice and none that is not there."""
     assert unwirable(d, cross_rail=True) == []
     found = counted(d)
     assert not found.twice and not found.absent
@@ -104,7 +103,6 @@ def test_every_port_is_used_once_and_counts_agree(d: Design) -> None:
 @settings(deadline=None)
 @given(wirable())
 def test_bundles_are_equal(d: Design) -> None:
-    """Two switches that are joined at all are joined by exactly the bundle of their tier."""
     bundle = {"leaf": d.leaf_bundle, "spine": d.spine_bundle, "core": d.core_bundle}
     for c in lay(d, block=10**6):
         if c.low_tier not in ("gpu", "wan-gateway"):
@@ -130,24 +128,16 @@ def test_all_gpus_of_a_network_meet(d: Design) -> None:
 @settings(deadline=None)
 @given(wirable())
 def test_one_port_fewer_is_refused(d: Design) -> None:
-    """The designs drawn use every port of some switch, or of one of each tier: with one fewer none can be wired."""
     for name in PORTS[: d.tiers] if d.spine_ports else PORTS[:1]:
         fewer = dataclasses.replace(d, **{name: getattr(d, name) - 1})
         if name == "ports" or getattr(fewer, name):  # no ports of a higher tier are those of the leaf
             assert unwirable(fewer, cross_rail=True)
 
 
-@pytest.mark.parametrize(
-    ("used", "share", "failure", "shortage", "spare"),
-    [
-        (100, 0.0, 0.0, 0.01, 0),
-        (100, 0.02, 0.0, 0.01, 2),
-        (101, 0.02, 0.0, 0.01, 3),
-        (2, 0.0, 0.5, 0.25, 1),
-        (2, 0.0, 0.5, 0.24, 2),
-        (9, 0, 1, 1, 9),
-    ],
-)
+@each(("used", "share", "failure", "shortage", "spare"), [
+    (100, 0.0, 0.0, 0.01, 0), (100, 0.02, 0.0, 0.01, 2), (101, 0.02, 0.0, 0.01, 3), (2, 0.0, 0.5, 0.25, 1),
+    (2, 0.0, 0.5, 0.24, 2), (9, 0, 1, 1, 9),
+])  # fmt: skip
 def test_spare_ports(used: int, share: float, failure: float, shortage: float, spare: int) -> None:
     """Two ports that fail by even chance both fail once in four."""
     spares = Spares(share=share, failure_chance=failure, shortage_chance=shortage)
@@ -156,7 +146,6 @@ def test_spare_ports(used: int, share: float, failure: float, shortage: float, s
 
 @given(st.integers(1, 200), st.floats(0.001, 0.9), st.floats(0.001, 0.5))
 def test_spare_ports_are_the_fewest(used: int, failure: float, shortage: float) -> None:
-    """The chance that more fail is within the limit, and above it with one spare fewer."""
     n = spare_ports(used, Spares(failure_chance=failure, shortage_chance=shortage))
 
     def beyond(k: int) -> float:
@@ -168,7 +157,6 @@ def test_spare_ports_are_the_fewest(used: int, failure: float, shortage: float) 
 
 @given(wirable(), st.integers(0, 10**6))
 def test_a_port_named_twice_is_found(d: Design, pick: int) -> None:
-    """A cable moved to a port that another cable has leaves one port with two cables."""
     blocks = [c for c in lay(d, block=10**6) if len(c.low) > 1]
     if blocks:
         c = blocks[pick % len(blocks)]
@@ -181,14 +169,12 @@ def test_a_port_named_twice_is_found(d: Design, pick: int) -> None:
 
 
 def test_a_port_that_is_not_there_is_found() -> None:
-    """A cable beyond the last port, or at a switch beyond the last, is named."""
     c = next(lay(GOOD))
     for change in ({"high_port": c.high_port + 5}, {"high": c.high + 6}, {"low_port": c.low_port - 1}):
         assert len(counted(GOOD, [dataclasses.replace(c, **change)]).absent) == 1
 
 
 def test_block_size_changes_nothing() -> None:
-    """The same cables come in blocks of any size."""
     whole, parts = ([np.stack([c.low, c.low_port, c.high, c.high_port]) for c in lay(GOOD, block=n)] for n in (1000, 3))
     assert np.array_equal(np.concatenate(whole, axis=1), np.concatenate(parts, axis=1))
 
@@ -217,14 +203,13 @@ def test_lengths_of_four_tiers_by_hand() -> None:
 
 
 def test_floor_is_nearly_square() -> None:
-    """Rows hold as many racks as make the floor as wide as deep."""
     places = Places(Floor(rack_pitch_m=1, row_pitch_m=4), 100)
     assert places.racks_per_row == 20
     middle = places.middle(np.array([0, 20]), np.array([40, 25]))
     assert middle.tolist() == [[9.5, 2.0], [2.0, 4.0]]
 
 
-@pytest.mark.parametrize(("first", "after", "middle"), [(0, 1, 0.0), (0, 3, 1.0), (2, 9, 2.5)])
+@each(("first", "after", "middle"), [(0, 1, 0.0), (0, 3, 1.0), (2, 9, 2.5)])
 def test_middle_is_cut_at_the_last_rack(first: int, after: int, middle: float) -> None:
     """The last run of racks may be part full."""
     places = Places(Floor(rack_pitch_m=1, racks_per_row=10), 4)

@@ -6,7 +6,7 @@ import itertools
 import math
 
 import numpy as np
-import pytest
+from each_case import each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -65,7 +65,7 @@ def counted(d: Design) -> Count:
 
 # Kim et al. 2008: figure 5 (p = h = 2, a = 4, 72 endpoints), and section 3.1's 64-port routers (balanced a = 2p = 2h: p
 # + a + h - 1 = 63).
-@pytest.mark.parametrize(("p", "a", "h", "groups", "endpoints"), [(2, 4, 2, 9, 72), (16, 32, 16, 513, 262_656)])
+@each(("p", "a", "h", "groups", "endpoints"), [(2, 4, 2, 9, 72), (16, 32, 16, 513, 262_656)])
 def test_published_dragonflies(p: int, a: int, h: int, groups: int, endpoints: int) -> None:
     """The largest dragonfly has g = a·h + 1 groups and N = a·p·g endpoints; one more group finds no port."""
     assert (groups, endpoints) == (a * h + 1, a * p * (a * h + 1))
@@ -98,7 +98,6 @@ def test_largest_dragonfly_plus() -> None:
 @settings(deadline=None)
 @given(dragonflies())
 def test_every_port_is_used_once_and_counts_agree(d: Dragonfly) -> None:
-    """The cables laid are as many as the counts say, name no port twice and none that is not there."""
     assert unwirable(d, cross_rail=True) == []
     found = counted(d)
     assert not found.twice and not found.absent
@@ -121,7 +120,6 @@ def test_every_port_is_used_once_and_counts_agree(d: Dragonfly) -> None:
 @settings(deadline=None)
 @given(dragonflies())
 def test_one_port_fewer_is_refused(d: Dragonfly) -> None:
-    """The designs drawn use every port of some switch."""
     assert unwirable(dataclasses.replace(d, ports=d.ports - 1), cross_rail=True)
 
 
@@ -137,7 +135,6 @@ def groups_of(d: Dragonfly, tier: str, box: np.ndarray) -> np.ndarray:
 @settings(deadline=None)
 @given(dragonflies())
 def test_all_pairs_are_joined_alike(d: Dragonfly) -> None:
-    """Every two routers of a group have one bundle, every two groups of a network the same links."""
     local: dict[tuple[int, int], int] = {}
     between: dict[tuple[int, int], int] = {}
     at: dict[int, int] = {}
@@ -177,7 +174,7 @@ def test_a_wan_gateway_is_spread(d: Dragonfly) -> None:
     assert all(np.ptp(at[group == g]) <= 1 for g in range(d.networks * d.pods))
 
 
-@pytest.mark.parametrize(
+@each(
     ("kind", "side", "most", "said"),
     [
         (Dragonfly, {"domains_per_pod": 2}, 12, "leaf ports: 6 taken + 3 of the WAN gateway > 8 ports"),
@@ -187,7 +184,6 @@ def test_a_wan_gateway_is_spread(d: Dragonfly) -> None:
     ],
 )  # fmt: skip
 def test_a_wan_gateway_finds_no_port(kind: type[Dragonfly], side: dict[str, int], most: int, said: str) -> None:
-    """As many links as switches have ports free for them can be wired, one more cannot."""
     same = {"rails": 1, "racks": 18, "leaf_down": 3, "leaf_bundle": 1, "rails_per_pod": 1, "group_links": 2, **side}
     d = dataclasses.replace(made(kind, **same), ports=8)
     assert dataclasses.replace(d, wan_ports=most).faults() == []

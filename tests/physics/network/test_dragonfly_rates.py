@@ -3,6 +3,7 @@
 import dataclasses
 
 import pytest
+from each_case import each
 
 from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus, part_sizes, router_share, unevenness
 from planner.physics.network.topology import unwirable
@@ -14,7 +15,7 @@ SIDE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@each(
     ("choices", "leaf_exit", "pod_exit"),
     [
         # A bundle of 4 is half for what a router sends and half for what it gets; two groups share 5 links.
@@ -65,7 +66,7 @@ def test_places_of_switches() -> None:
     assert [plus.racks_around(t) for t in ("gpu", "leaf", "spine", "wan-gateway")] == [1, 2, 6, 12]
 
 
-@pytest.mark.parametrize(
+@each(
     ("up", "links", "valiant", "leaf_exit", "pod_exit"),
     [
         # Two bundles of 4 to two spines: five links between two groups, of which four are whole shares of two spines.
@@ -98,26 +99,23 @@ def test_shares_of_a_bundle() -> None:
     assert unevenness(4, 8) == 1 + 3 / 8
 
 
-@pytest.mark.parametrize(
-    ("kind", "choices", "said"),
-    [
-        (Dragonfly, {"rails_per_pod": 0}, "group: 0 rails, 3 domains, bundles of 4; at least 1 of each"),
-        (Dragonfly, {"domains_per_pod": 0}, "group: 2 rails, 0 domains, bundles of 4; at least 1 of each"),
-        (Dragonfly, {"leaf_bundle": 0}, "group: 2 rails, 3 domains, bundles of 0; at least 1 of each"),
-        (Dragonfly, {"group_links": 0}, "reach: 4 groups and 0 links between two of them"),
-        (Dragonfly, {"leaf_up": 21}, "ports: 21 local and 3 global stated, bundles and groups make others"),
-        (Dragonfly, {"spine_up": 4}, "ports: 20 local and 4 global stated, bundles and groups make others"),
-        (Dragonfly, {"rails_per_pod": 4, "domains_per_pod": 6, "leaf_bundle": 1}, "groups: 1 with 5 links to others"),
-        (Dragonfly, {"ports": 25}, "leaf ports: 6 down + 23 up > 25 ports, each for 2 GPUs or a link up"),
-        (DragonflyPlus, {"leaf_up": 6}, "leaf bundle: 6 uplinks are not whole bundles of 4"),
-        (DragonflyPlus, {"leaf_up": 0}, "leaf bundle: 0 uplinks are not whole bundles of 4"),
-        (DragonflyPlus, {"rails_per_pod": 0}, "leaf bundle: 8 uplinks are not whole bundles of 4"),
-        (DragonflyPlus, {"domains_per_pod": 0}, "leaf bundle: 8 uplinks are not whole bundles of 4"),
-        (DragonflyPlus, {"rails_per_pod": 4, "domains_per_pod": 6, "group_links": 0}, "groups: 1; several expected"),
-        (DragonflyPlus, {"ports": 31}, "spine ports: 24 down + 8 global > 31 ports"),
-        (DragonflyPlus, {"spine_up": 4}, "ports: 8 local and 4 global stated, bundles and groups make others"),
-    ],
-)
+@each(("kind", "choices", "said"), [
+    (Dragonfly, {"rails_per_pod": 0}, "group: 0 rails, 3 domains, bundles of 4; at least 1 of each"),
+    (Dragonfly, {"domains_per_pod": 0}, "group: 2 rails, 0 domains, bundles of 4; at least 1 of each"),
+    (Dragonfly, {"leaf_bundle": 0}, "group: 2 rails, 3 domains, bundles of 0; at least 1 of each"),
+    (Dragonfly, {"group_links": 0}, "reach: 4 groups and 0 links between two of them"),
+    (Dragonfly, {"leaf_up": 21}, "ports: 21 local and 3 global stated, bundles and groups make others"),
+    (Dragonfly, {"spine_up": 4}, "ports: 20 local and 4 global stated, bundles and groups make others"),
+    (Dragonfly, {"rails_per_pod": 4, "domains_per_pod": 6, "leaf_bundle": 1}, "groups: 1 with 5 links to others"),
+    (Dragonfly, {"ports": 25}, "leaf ports: 6 down + 23 up > 25 ports, each for 2 GPUs or a link up"),
+    (DragonflyPlus, {"leaf_up": 6}, "leaf bundle: 6 uplinks are not whole bundles of 4"),
+    (DragonflyPlus, {"leaf_up": 0}, "leaf bundle: 0 uplinks are not whole bundles of 4"),
+    (DragonflyPlus, {"rails_per_pod": 0}, "leaf bundle: 8 uplinks are not whole bundles of 4"),
+    (DragonflyPlus, {"domains_per_pod": 0}, "leaf bundle: 8 uplinks are not whole bundles of 4"),
+    (DragonflyPlus, {"rails_per_pod": 4, "domains_per_pod": 6, "group_links": 0}, "groups: 1; several expected"),
+    (DragonflyPlus, {"ports": 31}, "spine ports: 24 down + 8 global > 31 ports"),
+    (DragonflyPlus, {"spine_up": 4}, "ports: 8 local and 4 global stated, bundles and groups make others"),
+])  # fmt: skip
 def test_what_cannot_be_wired_is_said(kind: type[Dragonfly], choices: dict[str, int], said: str) -> None:
     """One choice of a good dragonfly changed is named in numbers, first of all that it breaks."""
     good = kind.of(**SIDE, **({"leaf_up": 8} if kind is DragonflyPlus else {}))

@@ -2,7 +2,7 @@
 
 from typing import get_args
 
-import pytest
+from each_case import each
 
 from planner.instance.network import FabricFamily
 from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus
@@ -16,9 +16,8 @@ def test_every_family_is_registered() -> None:
     assert {f.design for f in FAMILIES.values()} == {Design, Dragonfly, DragonflyPlus}
 
 
-@pytest.mark.parametrize("gpus", [1, 4, 72])
-@pytest.mark.parametrize("family", FAMILIES)
+@each("gpus", [1, 4, 72])
+@each("family", FAMILIES)
 def test_every_gpu_of_a_rack_has_a_port(family: FabricFamily, gpus: int) -> None:
-    """The sets of a rack's GPUs over all networks are its GPUs."""
     ports = FAMILIES[family].rack_ports(gpus)
     assert ports.rails * ports.rail_gpus * ports.apart == gpus

@@ -4,6 +4,7 @@ import itertools
 import random
 
 import pytest
+from each_case import each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,7 +17,6 @@ from planner.physics.network.transport import (
     extra_fragments,
     groups_split,
     locality,
-    lower_bound_split,
     min_crossings,
     share_leaving,
     stage_share,
@@ -47,7 +47,6 @@ def by_loops(stages: list[list[int]], block: int, wrap: bool) -> tuple[float, in
 @pytest.mark.parametrize("seed", range(60))
 @pytest.mark.parametrize("wrap", [False, True])
 def test_agrees_with_loops(seed: int, wrap: bool) -> None:
-    """Arrays and loops count alike, for any order of any racks."""
     r = random.Random(seed)
     racks = r.sample(range(60), 60)
     size, stages = r.randint(1, 8), r.randint(1, 7)
@@ -90,28 +89,21 @@ def test_virtual_stages_close_the_circle() -> None:
     assert share_leaving([[0, 1], [2, 3]], 4, wrap=True) == 0.0
 
 
-@pytest.mark.parametrize("stages", [[], [[]], [[], []], [[1, 2]]])
+@each("stages", [[], [[]], [[], []], [[1, 2]]])
 def test_nothing_crosses_where_nothing_can(stages: list[list[int]]) -> None:
-    """No stage, empty stages and one whole stage cross nothing."""
     found = locality(stages, leaf_domain_racks=5, domains_per_pod=1, wrap=True)
     assert (found.share_leaving, found.allreduces_leaving) == ((0, 0, 0), (0, 0, 0))
     assert (found.groups_split, found.extra_pieces, found.groups_cross_pod) == (0, 0, 0)
     assert found.stage_in == (float(any(stages)), float(any(stages)), 0.0)
 
 
-@pytest.mark.parametrize(("block", "share"), [(1, 1 / 3), (2, 2 / 3), (4, 2 / 3), (8, 1.0)])
+@each(("block", "share"), [(1, 1 / 3), (2, 2 / 3), (4, 2 / 3), (8, 1.0)])
 def test_share_of_a_stage_that_stands_together(block: int, share: float) -> None:
     """Of racks 1, 4 and 5 two stand in one block of two or of four, and all three in one of eight."""
     assert stage_share([[0], [1, 4, 5]][1:], block) == share
 
 
-@pytest.mark.parametrize(("domain", "bound"), [(128, 43), (200, 108), (208, 1), (210, 4)])
-def test_published_bounds(domain: int, bound: int) -> None:
-    """224 groups of 103 racks on 23,200 racks."""
-    assert lower_bound_split(domain_racks(23_200, domain), 224, 103) == bound
-
-
-@pytest.mark.parametrize(("racks", "free"), [(0, []), (9, [9]), (10, [10]), (11, [10, 1]), (30, [10, 10, 10])])
+@each(("racks", "free"), [(0, []), (9, [9]), (10, [10]), (11, [10, 1]), (30, [10, 10, 10])])
 def test_domains_fill_in_order(racks: int, free: list[int]) -> None:
     assert domain_racks(racks, 10) == free
 
@@ -121,7 +113,7 @@ def test_absurd_rack_numbers_are_counted_too() -> None:
     assert share_leaving([[0], [10**15]], 4, wrap=False) == 0.25
 
 
-@pytest.mark.parametrize(
+@each(
     ("stages", "group", "share"),
     [
         ([[0, 1, 2, 3]], 1, 0.0),  # experts within a rack
@@ -134,7 +126,6 @@ def test_absurd_rack_numbers_are_counted_too() -> None:
     ],
 )
 def test_exchange_leaving(stages: list[list[int]], group: int, share: float) -> None:
-    """All-to-all flows that leave a block of four racks, by hand."""
     assert exchange_leaving(stages, 4, group) == pytest.approx(share)
 
 
@@ -147,7 +138,7 @@ def test_exchange_bound_holds(sizes: list[int], group: int, block: int) -> None:
     assert exchange_leaving(stages, block, group) * block <= exchange_bound(pieces, block, group) + 1e-9
 
 
-@pytest.mark.parametrize(
+@each(
     ("mesh", "free", "blocks", "wrap", "pairs"),
     [
         # Two racks a block: both of one pipeline and their two rings leave, or both of one ring, whose flows leave.
@@ -169,13 +160,11 @@ def test_what_leaves_the_worst_block_at_the_least(mesh, free, blocks, wrap, pair
     assert min_crossings(*mesh, max_free=free, blocks=blocks, wrap=wrap) == pairs
 
 
-@pytest.mark.parametrize("wrap", [False, True])
-@pytest.mark.parametrize(
-    ("mesh", "rooms"),
-    [((2, 3), (2, 2, 2)), ((3, 2), (3, 3)), ((2, 2), (2, 1, 1)), ((3, 2), (4, 2)), ((1, 4), (2, 2)), ((4, 1), (3, 3))],
-)
+@each("wrap", [False, True])
+@each(("mesh", "rooms"), [
+    ((2, 3), (2, 2, 2)), ((3, 2), (3, 3)), ((2, 2), (2, 1, 1)), ((3, 2), (4, 2)), ((1, 4), (2, 2)), ((4, 1), (3, 3)),
+])  # fmt: skip
 def test_no_order_of_racks_leaves_less(mesh: tuple[int, int], rooms: tuple[int, ...], wrap: bool) -> None:
-    """Of every way to put a mesh on blocks none is better in both than each pair, by loops."""
     stages, replicas = mesh
     pairs = min_crossings(stages, replicas, max_free=max(rooms), blocks=len(rooms), wrap=wrap)
     block = 100

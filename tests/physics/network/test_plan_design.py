@@ -4,6 +4,7 @@ import dataclasses
 from typing import Any
 
 import pytest
+from each_case import each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_cabling import wirable
@@ -90,7 +91,7 @@ def cut(n: int) -> tuple[tuple[int, int, int], ...]:
     return (*TREE[: n - 1], (TREE[n - 1][0], 0, 0))
 
 
-@pytest.mark.parametrize("tiers", [1, 2, 3, 4])
+@each("tiers", [1, 2, 3, 4])
 def test_trees_without_a_fault(tiers: int) -> None:
     """One to four tiers, zones under super-spines only, the most lanes and WAN ports; one switch has no pods."""
     zone, pod = ZONE if tiers == 4 else {}, {"rails_per_pod": 0, "leaf_domains_per_pod": 0} if tiers == 1 else POD
@@ -99,7 +100,7 @@ def test_trees_without_a_fault(tiers: int) -> None:
     assert design_fault(fabric(*cut(tiers), **zone | pod, **most), 1) is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("f", "racks", "said"),
     [
         (fabric(*cut(3)), 0, "0 racks and 1 lanes"),
@@ -134,24 +135,20 @@ def test_choices_of_a_tree_without_a_meaning(f: SiteFabric, racks: int, said: st
     assert (design_fault(f, racks) or "").startswith(said)
 
 
-@pytest.mark.parametrize(
-    ("family", "tiers", "more", "said"),
-    [
-        ("dragonfly", ((4, 1, 1),), {"rails_per_pod": 1, "leaf_domains_per_pod": 1}, ""),
-        ("dragonfly", ((1, 4, 3),), {"group_links": 1}, ""),
-        ("dragonfly+", ((4, 4, 2), (1, 1, 0)), {}, ""),
-        ("dragonfly+", ((4, 3, 2), (1, 1, 0)), {}, "leaf bundle: 3 uplinks are not whole bundles of 2"),
-        ("dragonfly+", ((4, 4, 2),), {}, "tiers of a dragonfly+ are leaf; leaf, then spine expected"),
-        ("dragonfly", (), {}, "tiers of a dragonfly are none; leaf expected"),
-        ("dragonfly", ((4, 4, 2), (1, 1, 0)), {}, "tiers of a dragonfly are leaf, spine; leaf expected"),
-        ("dragonfly", ((0, 1, 1),), {}, "leaf: 0 down, 1 up in bundles of 1"),
-        ("dragonfly", ((1, 0, 1),), {}, "leaf: 1 down, 0 up in bundles of 1"),
-        ("dragonfly", ((1, 1, 0),), {}, "leaf: 1 down, 1 up in bundles of 0"),
-        ("dragonfly", ((1, 1, 1),), {"rails_per_pod": 0}, "leaf: 1 down, 1 up in bundles of 1; groups of 0 rails"),
-        ("dragonfly", ((1, 1, 1),), {"leaf_domains_per_pod": 0}, "leaf: 1 down, 1 up in bundles of 1; groups of 2"),
-        ("dragonfly", ((1, 1, 1),), {"group_links": -1}, "leaf: 1 down, 1 up in bundles of 1; groups of 2"),
-    ],
-)
+@pytest.mark.parametrize(("family", "tiers", "more", "said"), [
+    ("dragonfly", ((4, 1, 1),), {"rails_per_pod": 1, "leaf_domains_per_pod": 1}, ""),
+    ("dragonfly", ((1, 4, 3),), {"group_links": 1}, ""), ("dragonfly+", ((4, 4, 2), (1, 1, 0)), {}, ""),
+    ("dragonfly+", ((4, 3, 2), (1, 1, 0)), {}, "leaf bundle: 3 uplinks are not whole bundles of 2"),
+    ("dragonfly+", ((4, 4, 2),), {}, "tiers of a dragonfly+ are leaf; leaf, then spine expected"),
+    ("dragonfly", (), {}, "tiers of a dragonfly are none; leaf expected"),
+    ("dragonfly", ((4, 4, 2), (1, 1, 0)), {}, "tiers of a dragonfly are leaf, spine; leaf expected"),
+    ("dragonfly", ((0, 1, 1),), {}, "leaf: 0 down, 1 up in bundles of 1"),
+    ("dragonfly", ((1, 0, 1),), {}, "leaf: 1 down, 0 up in bundles of 1"),
+    ("dragonfly", ((1, 1, 0),), {}, "leaf: 1 down, 1 up in bundles of 0"),
+    ("dragonfly", ((1, 1, 1),), {"rails_per_pod": 0}, "leaf: 1 down, 1 up in bundles of 1; groups of 0 rails"),
+    ("dragonfly", ((1, 1, 1),), {"leaf_domains_per_pod": 0}, "leaf: 1 down, 1 up in bundles of 1; groups of 2"),
+    ("dragonfly", ((1, 1, 1),), {"group_links": -1}, "leaf: 1 down, 1 up in bundles of 1; groups of 2"),
+])  # fmt: skip
 def test_choices_of_a_dragonfly(family: str, tiers: tuple, more: dict[str, int], said: str) -> None:
     """Ports, bundles and groups are of one at least, links between groups none or more; good ones pass."""
     found = design_fault(fabric(*tiers, family=family, **more), 1)

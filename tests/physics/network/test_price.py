@@ -7,6 +7,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from each_case import each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_cabling import wirable
@@ -109,7 +110,6 @@ MEDIA = st.sampled_from([(), (COPPER, ACTIVE, LONG), (COPPER, LONG), (COPPER, AC
 @settings(deadline=None)
 @given(st.one_of(wirable(), dragonflies()), MEDIA, st.sampled_from([0.0, 5.0]))
 def test_the_bill_is_that_of_every_switch_and_cable(d: Design, media: tuple, watt_usd: float) -> None:
-    """Dollars and watts are those of every box by its tier and of every cable; so is the WAN gateway's share."""
     n, (s, *above) = network(*media, watt_usd=watt_usd), boxes_of(d)
     for found, tiers in ((bill(n, s, d, above), None), (wan_gateway_bill(n, s, d), {WAN_GATEWAY})):
         usd, watts = one_by_one(n, d, tiers)
@@ -120,15 +120,14 @@ def test_the_bill_is_that_of_every_switch_and_cable(d: Design, media: tuple, wat
 @settings(deadline=None)
 @given(st.one_of(wirable(), dragonflies()), MEDIA)
 def test_no_fabric_costs_less_than_its_least_links(d: Design, media: tuple) -> None:
-    """A GPU's link and its share of a leaf bound dollars and watts of every design from below."""
     n, s = network(*media), box(d.ports)
     found = bill(n, s, d)
     assert found.usd >= d.endpoint_links * min_endpoint_usd(n, s) * (1 - 1e-9)
     assert found.mw >= d.endpoint_links * min_endpoint_mw(n, s) * (1 - 1e-9)
 
 
-@pytest.mark.parametrize("factor", [0.25, 4.0])
-@pytest.mark.parametrize("media", [(), (COPPER,), (COPPER, ACTIVE), (LONG,)])
+@each("factor", [0.25, 4.0])
+@each("media", [(), (COPPER,), (COPPER, ACTIVE), (LONG,)])
 def test_the_least_of_a_link_is_met_by_a_full_switch(media: tuple, factor: float) -> None:
     """One rack on one switch that has no port to spare costs the least for each GPU, split or not."""
     # By hand, flat, with split ports at a quarter: 1.5·0.25·(11 + 101 + 19·5) + (7001 + 1013·5)/(8·4) dollars and
@@ -161,7 +160,6 @@ def test_the_cheapest_switch_bounds_a_fabric() -> None:
 @settings(deadline=None)
 @given(wirable())
 def test_flat_prices_times_counts_are_the_bill(d: Design) -> None:
-    """By no length a fabric is so many switches and links of two kinds, each at its price with its power."""
     d, n = dataclasses.replace(d, wan_ports=0), network()
     s = box(d.ports)
     ends, up = flat_usd(n, s, d.split)
@@ -171,7 +169,6 @@ def test_flat_prices_times_counts_are_the_bill(d: Design) -> None:
 
 
 def test_lengths_are_of_account_only_with_media() -> None:
-    """A floor without media leaves every link at its one price."""
     n = network(COPPER, ACTIVE, LONG)
     bare = n.model_copy(update={"media": ()})
     d = Design(ports=8, rails=2, racks=4, leaf_down=8)

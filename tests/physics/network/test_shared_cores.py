@@ -35,7 +35,6 @@ def drawn(seed: int) -> Design:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_every_port_is_used_once_and_every_loss_is_told(seed: int) -> None:
-    """No port takes two cables, all leaves are joined, and the checker knows which designs survive any one switch."""
     d = drawn(seed)
     shapes = {tier: (n, d.tier_ports[tier]) for tier, n in d.tier_switches.items()}
     shapes |= {"gpu": (d.racks * d.gpus_per_rack, 1), "wan-gateway": (d.wan_gateways, d.ports)}

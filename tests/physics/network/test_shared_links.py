@@ -3,6 +3,7 @@
 from fractions import Fraction
 
 import pytest
+from each_case import each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -75,16 +76,11 @@ LEAVES = {"ports": 64, "rails": 2, "racks": 24, "leaf_bundle": 1, "rails_per_pod
 THREE_TIERS = {"domains_per_pod": 2, "spine_up": 1, "spine_bundle": 1}
 
 
-@pytest.mark.parametrize("stages", [STRIPED, IN_BLOCKS])
-@pytest.mark.parametrize(
-    "wiring",
-    [
-        {"leaf_down": 6, "leaf_up": 6, "domains_per_pod": 4},
-        {"leaf_down": 6, "leaf_up": 3, "domains_per_pod": 4},
-        {"leaf_down": 8, "leaf_up": 4, "domains_per_pod": 3},
-        {"leaf_down": 6, "leaf_up": 6, **THREE_TIERS},
-    ],
-)
+@each("stages", [STRIPED, IN_BLOCKS])
+@each("wiring", [
+    {"leaf_down": 6, "leaf_up": 6, "domains_per_pod": 4}, {"leaf_down": 6, "leaf_up": 3, "domains_per_pod": 4},
+    {"leaf_down": 8, "leaf_up": 4, "domains_per_pod": 3}, {"leaf_down": 6, "leaf_up": 6, **THREE_TIERS},
+])  # fmt: skip
 def test_simulated_sends_beside_their_own_rings(stages: list[list[int]], wiring: dict[str, int]) -> None:
     """A stage that sends back beside its ring, sprayed cable by cable, takes the NIC's factor together within 5 %."""
     # So it is no slower than the step says: its own time and as much of the ring's.
@@ -103,7 +99,7 @@ def test_simulated_sends_beside_their_own_rings(stages: list[list[int]], wiring:
         assert took <= 1.05 * (send + float(wait_for_others(1.0, ring, 8.0)))
 
 
-@pytest.mark.parametrize(("up", "times"), [(4, 1.0), (2, 2.0), (1, 4.0)])
+@each(("up", "times"), [(4, 1.0), (2, 2.0), (1, 4.0)])
 def test_links_between_switches_run_at_the_rate_of_ports(up: int, times: float) -> None:
     """Eight NICs of 400 Gb/s send all up over links of 800, sprayed cable by cable: four carry them at line rate."""
     # The fluid times of the simulation are the slowdown that the physics states.

@@ -4,8 +4,8 @@ import dataclasses
 import math
 
 import networkx as nx
-import pytest
 from closed_forms import fat_tree_endpoints, fat_tree_links, fat_tree_switches, relaxed_tiers, tree_reach
+from each_case import each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,11 +31,8 @@ TWO_TIERS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("source", "nodes", "rails", "bundle", "leaves", "spines", "links"), TWO_TIERS, ids=[row[0] for row in TWO_TIERS]
-)
+@each(("source", "nodes", "rails", "bundle", "leaves", "spines", "links"), TWO_TIERS)
 def test_published_two_tier_counts(source, nodes, rails, bundle, leaves, spines, links):
-    """Published designs of 64-port switches are reproduced switch by switch and cable by cable."""
     d = two_tiers(nodes, rails, bundle)
     assert not unwirable(d, cross_rail=True), source
     assert (d.leaves, d.spines, d.cores, d.switch_links, d.endpoint_links) == (leaves, spines, 0, links, nodes * rails)
@@ -59,11 +56,7 @@ THREE_TIERS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("source", "nodes", "rails", "domains", "bundle", "leaves", "spines", "cores"),
-    THREE_TIERS,
-    ids=[row[0] for row in THREE_TIERS],
-)
+@each(("source", "nodes", "rails", "domains", "bundle", "leaves", "spines", "cores"), THREE_TIERS)
 def test_published_three_tier_counts(source, nodes, rails, domains, bundle, leaves, spines, cores):
     d = three_tiers(nodes, rails, domains, bundle)
     assert not unwirable(d, cross_rail=True), source
@@ -77,47 +70,12 @@ def test_h100_bom_sums() -> None:
     assert three_tiers(4096, 8, 4, 2).switches == fat_tree_switches(32768, 64, 3) == 2560
 
 
-@pytest.mark.parametrize("gpus", [131072, 262144])
+@each("gpus", [131072, 262144])
 def test_h100_bom_rows_beyond_three_tiers_are_refused(gpus: int) -> None:
     """The BOM's 5N/k for 131,072 and 262,144 GPUs would need more core ports than a tree of 64-port switches has."""
     assert gpus > fat_tree_endpoints(64, 3) == 65536
     bad = unwirable(three_tiers(gpus // 8, 8, 4, 1), cross_rail=True)
     assert bad == [f"core ports: {gpus // 1024} pods x 1 links > 64 ports"]
-
-
-@pytest.mark.parametrize(("ports", "tiers", "endpoints"), [(8, 1, 8), (7, 1, 6), (7, 2, 18), (5, 3, 16)])
-def test_an_odd_port_is_of_no_use_in_a_full_tree(ports: int, tiers: int, endpoints: int) -> None:
-    """As many links up as down leave one port of an odd number free: seven ports reach 2·3² endpoints, five 2·2³."""
-    assert fat_tree_endpoints(ports, tiers) == endpoints
-
-
-def test_agache_full_fat_tree() -> None:
-    """Agache et al. 2024, section 5: 2.4M links in four tiers of 64 ports hold."""
-    # 75K switches leave out the 12,500 of the top tier.
-    assert fat_tree_links(800_000, 4) == 2_400_000
-    assert fat_tree_switches(800_000, 64, 4) == 87_500
-    assert fat_tree_endpoints(64, 4) >= 800_000 > fat_tree_endpoints(64, 3)
-
-
-def test_agache_three_tiers_not_oversubscribed() -> None:
-    """Agache et al. 2024, section 5."""
-    # 256 ports and three tiers need a third fewer links, 15,625 switches by ports alone.
-    assert relaxed_tiers(800_000, ((128, 128), (128, 128)), 256) == [6250, 6250, 3125]
-    assert fat_tree_switches(800_000, 256, 3) == 15_625
-    assert fat_tree_links(800_000, 3) == 1_600_000
-
-
-def test_agache_oversubscribed() -> None:
-    """Agache et al. 2024."""
-    # 200/50 leaves and 168/88 spines take 5,601 switches, 22,404 chips and 304,808 links, not the 4,300 and 240K
-    # printed.
-    printed_switches, printed_links = 4300, 240_000
-    leaf, spine, core = relaxed_tiers(800_000, ((200, 50), (168, 88)), 256)
-    switches, links = leaf + spine + core, leaf * 50 + spine * 88
-    assert [leaf, spine, core] == [4000, 1191, 410]
-    assert (switches, 4 * switches, links) == (5601, 22_404, 304_808)
-    assert switches > 1.3 * printed_switches
-    assert links > 1.25 * printed_links
 
 
 def test_agache_oversubscribed_with_equal_bundles() -> None:
@@ -187,7 +145,6 @@ def test_rack_leaves_take_whole_racks() -> None:
 
 
 def test_lanes_multiply_boxes_and_cables() -> None:
-    """Two lanes of every NIC are two networks: twice the switches, twice the cables."""
     d = Design(ports=8, rails=2, racks=8, leaf_down=4, leaf_up=4, leaf_bundle=1, rails_per_pod=2, domains_per_pod=2)
     two = dataclasses.replace(d, lanes=2)
     assert (
@@ -220,7 +177,7 @@ def test_good_design_is_wirable_at_every_edge() -> None:
     assert GOOD.leaf_down + GOOD.leaf_up == GOOD.spine_down + GOOD.spine_up == GOOD.pods * GOOD.spine_bundle == 8
 
 
-@pytest.mark.parametrize(
+@each(
     ("values", "rule"),
     [
         ({"leaf_down": 5}, "leaf ports: 5 down + 4 up > 8 ports"),
@@ -251,7 +208,6 @@ def test_good_design_is_wirable_at_every_edge() -> None:
     ],
 )  # fmt: skip
 def test_a_port_counted_twice_is_refused(values: dict[str, int], rule: str) -> None:
-    """One change beyond an edge is named with both sides in numbers."""
     assert any(text.startswith(rule) for text in unwirable(changed(**values), cross_rail=True))
 
 
@@ -273,7 +229,7 @@ def test_four_tiers_are_wirable_at_every_edge() -> None:
     assert d.core_down + d.core_up == d.zones * d.core_bundle == 8
 
 
-@pytest.mark.parametrize("ports", [2, 4, 6, 8])
+@each("ports", [2, 4, 6, 8])
 def test_four_tiers_of_a_k_ary_tree(ports: int) -> None:
     """The full tree of 2·(k/2)^4 endpoints has the switches and links that the closed forms say."""
     half = ports // 2
@@ -362,7 +318,6 @@ def test_cables_agree_with_the_counts(d: Design) -> None:
 
 @given(designs())
 def test_wirable_means_that_cables_fit_and_all_gpus_meet(d: Design) -> None:
-    """In an accepted design no switch has more cables than ports, and every GPU reaches every other."""
     if not unwirable(d, cross_rail=True):
         g = cables(d)
         assert max(g.degree(n) for n in g if n[0] != "gpu") <= d.ports

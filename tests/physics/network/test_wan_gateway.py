@@ -2,7 +2,7 @@
 
 import dataclasses
 
-import pytest
+from each_case import each
 
 from planner.instance.network import Network, Wan
 from planner.physics.network.fabric_designs import lay
@@ -27,20 +27,10 @@ THREE = Design(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("gbps", "networks", "ports"),
-    [
-        (0, 1, 0),
-        (1, 1, 1),
-        (800, 1, 1),
-        (800.01, 1, 2),
-        (6400, 1, 8),
-        (6401, 1, 9),
-        (1600, 2, 1),
-        (1601, 2, 2),
-        (0.3, 3, 1),
-    ],
-)
+@each(("gbps", "networks", "ports"), [
+    (0, 1, 0), (1, 1, 1), (800, 1, 1), (800.01, 1, 2), (6400, 1, 8), (6401, 1, 9), (1600, 2, 1), (1601, 2, 2),
+    (0.3, 3, 1),
+])  # fmt: skip
 def test_a_port_for_each_800_gbps(gbps: float, networks: int, ports: int) -> None:
     """Ports of 800 Gbps take the rate, an equal part of it in every network, and one more takes the rest."""
     assert wan_ports(gbps, networks, 800) == ports
@@ -61,7 +51,7 @@ def test_links_add_up_at_their_ends() -> None:
     assert [wan_gbps(Wan(), links, None, s) for s in ("a", "b", "c", "d")] == [1200, 1600, 2000, 0]
 
 
-@pytest.mark.parametrize(("backup", "gbps"), [(None, 800), (500, 800), (501, 1200)])
+@each(("backup", "gbps"), [(None, 800), (500, 800), (501, 1200)])
 def test_a_design_brings_the_larger_of_route_and_backup(backup: float | None, gbps: float) -> None:
     """Routes of 300 and 200 Gbps, the second backed by more."""
     # Whole wavelengths of 400 Gbps, and nothing of what passes by.
@@ -78,16 +68,14 @@ def test_a_design_brings_the_larger_of_route_and_backup(backup: float | None, gb
     assert wan_gbps(Wan(wavelength_gbps=400), (link("a", "b", 9999),), design, "a") == gbps
 
 
-@pytest.mark.parametrize(
-    ("ports", "switches", "side"), [(0, 0, 0), (1, 1, 1), (4, 1, 4), (5, 2, 3), (8, 2, 4), (9, 3, 3)]
-)
+@each(("ports", "switches", "side"), [(0, 0, 0), (1, 1, 1), (4, 1, 4), (5, 2, 3), (8, 2, 4), (9, 3, 3)])
 def test_half_of_a_box_faces_the_wide_area(ports: int, switches: int, side: int) -> None:
     """A switch of 8 ports takes 4 and sends 4 up; the fifth needs a second switch, and the two share them."""
     d = dataclasses.replace(TWO, wan_ports=ports, lanes=2)
     assert (d.wan_gateways, d.wan_gateway_side, d.wan_gateway_links) == (2 * switches, side, 2 * ports)
 
 
-@pytest.mark.parametrize(
+@each(
     ("design", "most", "said"),
     [
         (TWO, 10, "spine ports: 3 taken + 6 of the WAN gateway > 8 ports"),
@@ -100,7 +88,6 @@ def test_half_of_a_box_faces_the_wide_area(ports: int, switches: int, side: int)
     ],
 )  # fmt: skip
 def test_the_top_tier_has_ports_for_the_wan_gateway(design: Design, most: int, said: str) -> None:
-    """As many links as the free ports of the top tier hold can be wired, one more cannot."""
     assert dataclasses.replace(design, wan_ports=most).faults() == []
     assert dataclasses.replace(design, wan_ports=most + 1).faults() == [said]
 
@@ -135,7 +122,7 @@ def test_a_design_was_asked_for_the_headroom_too() -> None:
     assert exchange_gbps(Wan(headroom_factor=2.0), (), design, "a", {"a", "b"}, (1e9, 1.0)) == 15
 
 
-@pytest.mark.parametrize(
+@each(
     ("design", "leaf", "pod"),
     [
         (Design(ports=8, rails=1, racks=5, leaf_down=5), 1.0, 1.0),  # one switch: nothing below the WAN gateway
@@ -150,9 +137,7 @@ def test_what_the_exchange_leaves(design: Design, leaf: float, pod: float) -> No
     assert free_uplinks(design, 800.0, 800.0, 0.5, 1.0) == FreeUplinks(leaf, pod)
 
 
-@pytest.mark.parametrize(
-    ("rails", "domains", "zone"), [(1, 2, 1 - 0.25 * 0.5 / 8), (2, 2, 1 - 0.5 * 0.5 / 8), (4, 2, 1 - 1.0 * 0.5 / 8)]
-)
+@each(("rails", "domains", "zone"), [(1, 2, 1 - 0.25 * 0.5 / 8), (2, 2, 1 - 0.5 * 0.5 / 8), (4, 2, 1 - 1.0 * 0.5 / 8)])
 def test_what_the_exchange_leaves_of_a_zone(rails: int, domains: int, zone: float) -> None:
     """By hand: half a stage's racks in one zone, whose two positions of spines have two cores each of two uplinks."""
     # Four rails share the rate.
@@ -165,7 +150,6 @@ def test_what_the_exchange_leaves_of_a_zone(rails: int, domains: int, zone: floa
 
 
 def test_rails_beyond_those_there_are_send_nothing() -> None:
-    """Pods of two rails of three make a zone of four; it sends what three send."""
     tall = {"rails_per_zone": 4, "domains_per_zone": 1, "core_up": 4, "core_bundle": 1}
     d = Design(
         ports=8, rails=3, racks=4, leaf_down=2, leaf_up=1, leaf_bundle=1, rails_per_pod=2, domains_per_pod=1,
@@ -174,10 +158,9 @@ def test_rails_beyond_those_there_are_send_nothing() -> None:
     assert free_uplinks(d, 800.0, 800.0, 0.0, 0.0, 1.0).zone == 1 - 1.0 / 4
 
 
-@pytest.mark.parametrize(
-    ("free", "send", "allreduce"),
-    [(FreeUplinks(), 2.0, 1.0), (FreeUplinks(0.5), 4.0, 1.5), (FreeUplinks(0.0), float("inf"), float("inf"))],
-)
+@each(("free", "send", "allreduce"), [
+    (FreeUplinks(), 2.0, 1.0), (FreeUplinks(0.5), 4.0, 1.5), (FreeUplinks(0.0), float("inf"), float("inf")),
+])  # fmt: skip
 def test_sends_and_allreduces_have_the_free_uplinks(free: FreeUplinks, send: float, allreduce: float) -> None:
     """Four flows on two uplinks take twice as long, and twice that on half of them."""
     # Three all-reduces on two half as long again as on four.

@@ -47,7 +47,6 @@ def access_km(site: str, node: str) -> float:
 
 @pytest.mark.parametrize("seed", range(24))
 def test_routes_are_the_shortest_of_all_paths(seed: int) -> None:
-    """The shortest first, each with the access at both ends, and no more than there are."""
     w = drawn(seed)
     net = fibre.fibre_of(w, SITES)
     expected = [("A access", *p, "E access") for p in walked(w, "a", "e")]

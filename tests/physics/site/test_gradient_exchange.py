@@ -4,6 +4,7 @@ import math
 from itertools import pairwise, permutations
 
 import pytest
+from each_case import each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -40,7 +41,7 @@ def replayed_ring(order: tuple[str, ...], size: float, gbps: float) -> float:
     return clock
 
 
-@pytest.mark.parametrize("sites", [SITES[:2], SITES[:3], SITES])
+@each("sites", [SITES[:2], SITES[:3], SITES])
 def test_a_ring_takes_the_time_of_its_steps(sites: tuple[str, ...]) -> None:
     """After 2·(n-1) steps every site has every part of all, and the clock shows what the formula says."""
     form = ring(sites, 1e10, rtt)
@@ -48,7 +49,6 @@ def test_a_ring_takes_the_time_of_its_steps(sites: tuple[str, ...]) -> None:
 
 
 def test_the_ring_takes_the_best_order() -> None:
-    """No order has a shorter slowest link; a, b, d, c and back waits 40 ms at most."""
     form = ring(SITES, 1.0, rtt)
     slowest = [max(rtt(a, b) for a, b in pairwise(("a", *p, "a"))) for p in permutations("bcd")]
     assert max(rtt(*p) for p in form.phases[0].links) == min(slowest) == 40.0
@@ -63,13 +63,13 @@ def test_times_by_hand() -> None:
     assert seconds(root, WAN, 100.0, rtt) == pytest.approx(2 * 0.8 + 0.038)
 
 
-@pytest.mark.parametrize("groups", [[], [["a", "b", "c"]], [["a"], ["b"]], [["a", "b"], ["c"]]])
+@each("groups", [[], [["a", "b", "c"]], [["a"], ["b"]], [["a", "b"], ["c"]]])
 def test_unequal_groups_have_no_two_levels(groups: list[list[str]]) -> None:
     """Parts change hands between equal positions: there must be two groups, and as many in each."""
     assert hierarchical(groups, 1.0, rtt) is None
 
 
-@pytest.mark.parametrize(("window", "name"), [(0.079, "tree"), (0.081, "ring")])
+@each(("window", "name"), [(0.079, "tree"), (0.081, "ring")])
 def test_tight_windows_go_by_tree_and_wide_ones_by_ring(window: float, name: str) -> None:
     """Three sites 20 ms apart: 2·S in T - 20 ms against 4/3·S in T - 40 ms are the same rate at 80 ms."""
     assert fibre.choose_form(WAN, forms({"x": SITES[:3]}, 1e9, even), window, even).name == name
@@ -93,7 +93,6 @@ def test_the_need_fills_the_window(size: float, window: float, name: str) -> Non
 
 
 def test_one_site_exchanges_nothing() -> None:
-    """There is no form for fewer than two."""
     assert forms({"east": ["a"]}, 1e9, rtt) == ()
 
 
@@ -143,7 +142,6 @@ def test_the_root_has_the_shortest_slowest_link() -> None:
 
 
 def test_forms_are_named_plainest_first() -> None:
-    """Two sites may take a ring or a tree, two groups of two also two levels."""
     assert [f.name for f in forms({"x": ["a", "b"]}, 1.0, rtt)] == ["ring", "tree"]
     assert [f.name for f in forms({"x": ["a", "b"], "y": ["d", "c"]}, 1.0, rtt)] == ["ring", "tree", "hierarchical"]
 
@@ -161,10 +159,9 @@ def test_a_window_that_the_waits_fill_is_shared_by_them() -> None:
     assert {x.window_seconds for x in sync_demands(at_once, ring(SITES, 1e9, rtt), 0.0, rtt)} == {0.0}
 
 
-@pytest.mark.parametrize(
-    ("gbps", "ms", "expected"),
-    [(None, 40.0, 7.0), (0.0, 40.0, 7.0), (100.0, None, 8e9 * 1.5 / 1e11), (100.0, 40.0, 8e9 * 1.5 / 1e11 + 3 * 0.04)],
-)
+@each(("gbps", "ms", "expected"), [
+    (None, 40.0, 7.0), (0.0, 40.0, 7.0), (100.0, None, 8e9 * 1.5 / 1e11), (100.0, 40.0, 8e9 * 1.5 / 1e11 + 3 * 0.04),
+])  # fmt: skip
 def test_the_time_that_a_step_counts_on(gbps: float | None, ms: float | None, expected: float) -> None:
     """1 GB in a ring of four sends 1.5 GB a link; with 3 round trips of 40 ms each; without a rate the window."""
     thrice = Wan(round_trips=3.0)

@@ -3,6 +3,7 @@
 import networkx as nx
 import numpy as np
 import pytest
+from each_case import each
 
 from planner.instance.grid import Grid, GridRules, InterconnectRule, InterconnectUpgrade, Line, NewLine, PowerNode
 from planner.physics.site.grid import PowerNetwork, largest_circuit_mw, lost_share, normal_share, usable_interconnect_mw
@@ -35,7 +36,7 @@ def test_the_largest_circuit_is_of_the_node() -> None:
     assert largest_circuit_mw(grid(), "nowhere") == 0
 
 
-@pytest.mark.parametrize(
+@each(
     ("built", "steps", "explicit", "capacity", "less_one"),
     [
         ({}, 0, 400, 450, 300),
@@ -64,17 +65,16 @@ def test_a_node_without_a_figure_has_none() -> None:
     assert usable_interconnect_mw(grid("capacity"), bare, {}, 5) == 450
 
 
-@pytest.mark.parametrize(
-    ("generation", "unit", "share"),
-    [(100, None, 1.0), (100, 25, 0.25), (100, 100, 1.0), (100, 130, 1.0), (0, 5, 0.0), (0, None, 1.0), (100, 0, 0.0)],
-)
+@each(("generation", "unit", "share"), [
+    (100, None, 1.0), (100, 25, 0.25), (100, 100, 1.0), (100, 130, 1.0), (0, 5, 0.0), (0, None, 1.0), (100, 0, 0.0),
+])  # fmt: skip
 def test_share_lost_with_the_largest_unit(generation: float, unit: float | None, share: float) -> None:
     """A unit of 25 MW of 100 takes a quarter, one as large as all takes all, and no more; unnamed, all is one unit."""
     node = NODE.model_copy(update={"generation_mw": generation, "largest_unit_mw": unit})
     assert lost_share(node) == share
 
 
-@pytest.mark.parametrize(("n1", "share"), [("margin", 0.7), ("off", 1.0), ("full", 1.0)])
+@each(("n1", "share"), [("margin", 0.7), ("off", 1.0), ("full", 1.0)])
 def test_ratings_before_a_contingency(n1: str, share: float) -> None:
     assert normal_share(grid(n1=n1, n1_margin=0.7)) == share
 

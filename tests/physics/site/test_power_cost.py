@@ -1,6 +1,7 @@
 """Power, cooling and money."""
 
 import pytest
+from each_case import each
 from hypothesis import given
 from hypothesis import strategies as st
 from site_grids import case, line, node
@@ -36,9 +37,7 @@ def test_a_rack_by_name_is_refused() -> None:
         cost.it_mw(Hardware(accelerator="x", rack="NVL72"), 1)
 
 
-@pytest.mark.parametrize(
-    ("rate", "years", "payment"), [(0.07, 20, 0.0943929), (0.07, 1, 1.07), (0.07, 5, 0.2438907), (0.0, 20, 0.05)]
-)
+@each(("rate", "years", "payment"), [(0.07, 20, 0.0943929), (0.07, 1, 1.07), (0.07, 5, 0.2438907), (0.0, 20, 0.05)])
 def test_annuity(rate: float, years: float, payment: float) -> None:
     """7 % over 20 years is 9.43929 cents per dollar, over one year 1.07; without interest 1/n."""
     assert cost.annuity(rate, years) == pytest.approx(payment, rel=1e-6)
@@ -46,7 +45,6 @@ def test_annuity(rate: float, years: float, payment: float) -> None:
 
 @given(st.floats(1e-6, 0.5), st.integers(1, 40))
 def test_annuity_pays_the_dollar_back(rate: float, years: int) -> None:
-    """Its payments, discounted, are worth the dollar."""
     assert cost.annuity(rate, years) * sum((1 + rate) ** -y for y in range(1, years + 1)) == pytest.approx(
         1.0, rel=1e-6
     )

@@ -5,6 +5,7 @@ import random
 from typing import Any
 
 import pytest
+from each_case import each
 from worked_plan import instance_with, small, worked
 
 from planner.errors import InputError
@@ -60,11 +61,8 @@ def test_the_last_year_is_a_part() -> None:
     assert sum(y.energy_mwh for y in x.by_year) == pytest.approx(x.energy_mwh)
 
 
-@pytest.mark.parametrize(
-    ("years", "times"), [(0.0, 0), (1.9, 0), (2.0, 0), (2.1, 1), (4.0, 1), (4.1, 2), (0.3 / 0.1, 1)]
-)
+@each(("years", "times"), [(0.0, 0), (1.9, 0), (2.0, 0), (2.1, 1), (4.0, 1), (4.1, 2), (0.3 / 0.1, 1)])
 def test_whole_lives_replace_nothing_at_their_end(years: float, times: int) -> None:
-    """A run of just n lives replaces n - 1 times."""
     assert cost.replacements(years, 2.0) == times
     assert cost.replacements(years, None) == 0
 
@@ -82,7 +80,7 @@ def test_years_by_one_add_up_for_any_life() -> None:
         assert (by_year[-1] if by_year else 0) == cost.replacements(years, life)
 
 
-@pytest.mark.parametrize("years", [0.0, 2.0])
+@each("years", [0.0, 2.0])
 def test_without_figures_it_is_the_bill(years: float) -> None:
     """Where no life, upkeep and staff are given, the given years of operation cost what the bill counts."""
     plan = small(limits__operation_years=years)
@@ -152,8 +150,8 @@ def bare(**changes: Any) -> Any:
     return i.model_copy(update={"grid": None, "wan": None, "hardware": hardware})
 
 
-@pytest.mark.parametrize("inside", [True, False])
-@pytest.mark.parametrize("usd", [None, 80.0])
+@each("inside", [True, False])
+@each("usd", [None, 80.0])
 def test_energy_without_a_grid(inside: bool, usd: float | None) -> None:
     """Of 12 racks at 0.15 MW each all plans pay alike; of the fabric by the watt, unless the racks' draw has it in."""
     own = {"operation__energy_usd_per_mwh": usd, "operation__staff_usd_per_year": 100.0}

@@ -3,6 +3,7 @@
 import math
 
 import pytest
+from each_case import each
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -32,14 +33,13 @@ def test_round_trip_coast_to_coast() -> None:
 
 @given(LATITUDE, LONGITUDE, LATITUDE, LONGITUDE)
 def test_distance_is_symmetric_and_bounded(a: float, b: float, c: float, d: float) -> None:
-    """Both ways are the same and no distance exceeds half the globe."""
     there = wan.great_circle_km(a, b, c, d)
     assert 0 <= there <= 20_015.2
     assert there == pytest.approx(wan.great_circle_km(c, d, a, b), abs=1e-6)
     assert wan.great_circle_km(a, b, a, b) == 0
 
 
-@pytest.mark.parametrize(("sites", "share"), [(1, 0.0), (2, 1.0), (3, 4 / 3), (4, 1.5)])
+@each(("sites", "share"), [(1, 0.0), (2, 1.0), (3, 4 / 3), (4, 1.5)])
 def test_exchange_bytes(sites: int, share: float) -> None:
     """Two sites send all of a gradient each way, four 1.5 of it."""
     assert wan.exchange_bytes(1e9, sites) == pytest.approx(share * 1e9)
@@ -60,9 +60,8 @@ def test_need_is_infinite_where_the_wait_fills_the_window() -> None:
     assert math.isfinite(wan.exchange_need_gbps(WAN, 1e9, 0.0625, 62.4))
 
 
-@pytest.mark.parametrize(("waves", "pairs"), [(0, 0), (1, 1), (96, 1), (97, 2)])
+@each(("waves", "pairs"), [(0, 0), (1, 1), (96, 1), (97, 2)])
 def test_fibre_pairs(waves: int, pairs: int) -> None:
-    """96 wavelengths fit one pair, the 97th takes another."""
     assert wan.fibre_pairs(WAN, waves) == pairs
 
 
@@ -95,16 +94,6 @@ def test_the_exchange_is_asked_for_with_headroom() -> None:
     assert fibre.sync_demands(w, None, 0.1, rtt) == ()
 
 
-def test_every_link_of_a_form_is_a_demand() -> None:
-    """A ring of three is three demands, of the bytes, trips and part of the window that each link has."""
-    w, ring = Wan(round_trips=1.5), forms({"x": ["a", "b", "c"]}, 6e9, rtt)[0]
-    found = fibre.sync_demands(w, ring, 1.0, rtt)
-    assert [d.key for d in found] == ["sync[a,b]", "sync[a,c]", "sync[b,c]"]
-    assert [(d.size_bytes, d.trips, d.window_seconds) for d in found] == [
-        (pytest.approx(8e9), 3.0, pytest.approx(1.0)) for _ in range(3)
-    ]
-
-
 def test_traffic_between_every_two_sites_or_two_places() -> None:
     """What names no ends runs between all open sites; what names a closed one does not arise, nor to itself."""
     every = Traffic(name="copies", bytes=9e9, period_seconds=3.0, priority=2)
@@ -126,11 +115,8 @@ def test_places_are_open_sites_and_nodes_that_traffic_names() -> None:
     assert fibre.places_of(graph.model_copy(update={"fibre_edges": ()}), SITES) == SITES
 
 
-@pytest.mark.parametrize(
-    ("asked", "name"), [("ring", "ring"), ("tree", "tree"), ("auto", "tree"), ("hierarchical", "tree")]
-)
+@each(("asked", "name"), [("ring", "ring"), ("tree", "tree"), ("auto", "tree"), ("hierarchical", "tree")])
 def test_the_form_named_or_the_fastest(asked: str, name: str) -> None:
-    """Three sites 20 ms apart in 79 ms go fastest by tree, and cannot take two levels; a ring is named."""
     offered = forms({"x": ["a", "b", "c"]}, 1e9, rtt)
     found = fibre.choose_form(Wan(exchange=asked), offered, 0.079, rtt)
     assert found is not None and found.name == name

@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from each_case import each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,7 +26,6 @@ def test_ring_all_reduce() -> None:
 
 
 def test_one_rank_exchanges_nothing() -> None:
-    """A single rank takes no time, not even latency, by ring, by switch or all to all."""
     for switch in (False, True):
         assert c.all_reduce(1e9, [level(1, switch=switch)]) == 0
         assert c.reduce_scatter(1e9, [level(1, switch=switch)]) == 0
@@ -53,9 +53,8 @@ def _sent(inside: int, racks: int) -> tuple[float, float]:
     return near, sum(each for rack, _ in ranks if rack != 0)
 
 
-@pytest.mark.parametrize(("inside", "racks"), [(1, 1), (2, 1), (1, 3), (4, 2), (8, 4)])
+@each(("inside", "racks"), [(1, 1), (2, 1), (1, 3), (4, 2), (8, 4)])
 def test_all_to_all_counts_every_message(inside: int, racks: int) -> None:
-    """The busier level sets the time: what goes to ranks of the same rack inside, all else over the NIC."""
     near, far = _sent(inside, racks)
     assert c.all_to_all(1.0, [level(inside, 10.0, 0.0), level(racks, 1.0, 0.0)]) == pytest.approx(max(near / 10, far))
 
@@ -102,7 +101,6 @@ def test_what_passes_of_chunks_do_not_hide(each: float, work: float, size: int, 
 
 
 def test_the_floor_of_an_exchange_is_no_more_than_its_time() -> None:
-    """With fewer layers, faster exchanges, longer passes and longer rounds no more is exposed: of 100,000 columns."""
     r = np.random.default_rng(5)
     n = 100_000
     each, work = np.exp(r.normal(0, 2, n)), np.exp(r.normal(0, 2, n))

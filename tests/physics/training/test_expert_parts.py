@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from each_case import each
 from training_toys import accelerator, machine_of, precision_of, shape
 
 from planner.instance.workload import Experts, LatentAttention, Model
@@ -28,7 +29,7 @@ def machine(
     return machine_of(gpu, model, 4, precision_of(dtype), **software)
 
 
-@pytest.mark.parametrize(("overlap", "shown"), [(0.0, 1.0), (0.75, 0.25)])
+@each(("overlap", "shown"), [(0.0, 1.0), (0.75, 0.25)])
 def test_a_start_is_never_hidden(overlap: float, shown: float) -> None:
     """Two exchanges a pass: of 2,048 B three quarters go over 100 B/s, some of them hidden, and each starts in 3 s."""
     # 4 tokens, two copies of 128 elements of 2 B.
@@ -36,7 +37,7 @@ def test_a_start_is_never_hidden(overlap: float, shown: float) -> None:
     assert found == pytest.approx(2 * ((0.75 * 2048 / 100 + 0.5) * shown + 3.0))
 
 
-@pytest.mark.parametrize(("dtype", "casts"), [("fp16", 0), ("fp8", 2)])
+@each(("dtype", "casts"), [("fp16", 0), ("fp8", 2)])
 def test_each_expert_starts_its_products_and_casts(dtype: str, casts: int) -> None:
     """A GPU's 4 experts each start two products forward and four backward, and a cast for each of two both ways."""
     # The gradients of two weights are among them, which a zero-bubble schedule moves.
@@ -51,7 +52,7 @@ def test_each_expert_starts_its_products_and_casts(dtype: str, casts: int) -> No
     assert slow.parts["quantise"] - plain.parts["quantise"] == pytest.approx(LOCAL * 5 * 2 * casts)
 
 
-@pytest.mark.parametrize(("heads", "slower"), [(1, 1.0), (2, 1.5), (4, 2.5)])
+@each(("heads", "slower"), [(1, 1.0), (2, 1.5), (4, 2.5)])
 def test_narrow_heads_wait_for_the_softmax(heads: int, slower: float) -> None:
     """Where a score's softmax takes as long as products 128 wide, heads of 64 take 192 / 64 over 256 / 128 a FLOP."""
     assert narrow_heads(machine(heads=heads, softmax_width=128.0)) == pytest.approx(slower)
@@ -71,7 +72,7 @@ def test_latent_heads_count_by_their_mean_width() -> None:
     assert narrow_heads(replace(m, model=own)) == pytest.approx(0.9)
 
 
-@pytest.mark.parametrize(
+@each(
     ("groups", "of_token", "domains", "copies"),
     [
         (1, 1, 4, 4 * (1 - 0.75**8)),
@@ -94,7 +95,7 @@ def test_groups_divide_the_experts() -> None:
             Experts(count=256, per_token=8, ffn=8, groups=groups, groups_per_token=of_token)
 
 
-@pytest.mark.parametrize(("per_token", "tensor_parallel"), [(1, 1), (2, 1), (4, 2)])
+@each(("per_token", "tensor_parallel"), [(1, 1), (2, 1), (4, 2)])
 def test_what_a_layer_moves_beside_its_products(per_token: int, tensor_parallel: int) -> None:
     """Elements of 128 and 2 B of 4 tokens, over 1 GB/s: both norms and residual additions, and copies to experts."""
     # Forward a norm reads and writes one each, an addition reads two and writes one; backward the norm reads two and
@@ -120,9 +121,8 @@ def test_casts_of_a_product_by_hand() -> None:
         assert [o.seconds for o in listed if o.kind == "quantise"] == pytest.approx([elements * 4 * 3 / 1e9])
 
 
-@pytest.mark.parametrize(("hidden", "ffn", "fused"), [(256, 512, True), (256, 320, False), (320, 256, False)])
+@each(("hidden", "ffn", "fused"), [(256, 512, True), (256, 320, False), (320, 256, False)])
 def test_fused_experts_cast_what_comes_in(hidden: int, ffn: int, fused: bool) -> None:
-    """Fused, the tokens of 4 experts and the gradients that come back are cast; a width off the tiles fuses none."""
     m = machine("fp8", fused_experts=True, quantise_traffic=1.0, expert_seconds=1.0, expert_cast_seconds=1.0)
     experts = Experts(count=4 * LOCAL, per_token=2, ffn=ffn, clamped=True)
     m = replace(m, model=m.model.model_copy(update={"hidden": hidden, "experts": experts}))
@@ -135,7 +135,7 @@ def test_fused_experts_cast_what_comes_in(hidden: int, ffn: int, fused: bool) ->
     assert [o.seconds for o in passes.forward if o.name == "experts activation"] == one_kernel
 
 
-@pytest.mark.parametrize("context_parallel", [1, 2, 4])
+@each("context_parallel", [1, 2, 4])
 def test_logits_are_of_a_context_ranks_own_tokens(context_parallel: int) -> None:
     """Three products of 2·128·16 FLOP a token at 1 MFLOP/s, 8 B a logit over 1 GB/s."""
     own_shape = shape(b=2, c=context_parallel)
@@ -144,9 +144,8 @@ def test_logits_are_of_a_context_ranks_own_tokens(context_parallel: int) -> None
     assert head_seconds(machine(loss_bytes_per_logit=8.0), own_shape) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("efficiency", [1.0, 0.5, 0.25])
+@each("efficiency", [1.0, 0.5, 0.25])
 def test_grouped_products_run_at_their_own_efficiency(efficiency: float) -> None:
-    """A GPU's 4 experts take 2 rows each of 128 by 8 and back: 2 products of 16,384 FLOP forward, 4 backward."""
     # At a half of the efficiency each takes twice its time, at a quarter four times.
     slow, plain = (layer_time.kind_times(machine(expert_efficiency=x), SHAPE, ROUTED) for x in (efficiency, 1.0))
     more = (1 / efficiency - 1) * 2 * 2 * 128 * 8 * LOCAL / 1e6
@@ -155,7 +154,7 @@ def test_grouped_products_run_at_their_own_efficiency(efficiency: float) -> None
     assert slow.weight_gradient_seconds - plain.weight_gradient_seconds == pytest.approx(2 * more)
 
 
-@pytest.mark.parametrize(("t", "e", "near", "far"), [(1, 2, 4, 3), (2, 2, 4, 3), (2, 4, 2, 3), (4, 8, 1, 3)])
+@each(("t", "e", "near", "far"), [(1, 2, 4, 3), (2, 2, 4, 3), (2, 4, 2, 3), (4, 8, 1, 3)])
 def test_experts_are_reduced_over_all_gpus_that_hold_them(t: int, e: int, near: int, far: int) -> None:
     """On three full racks of 8 every e-th GPU holds the same experts, whatever the TP: 8 / e of a rack."""
     # Rings of them inside the rack at 0.5 s and 100 B/s, then each its share between racks at 2 s and 10 B/s.
@@ -183,7 +182,7 @@ def test_the_busiest_rank_sets_the_time_of_experts() -> None:
     assert kept == activation_elements(twice.model, routed=True)
 
 
-@pytest.mark.parametrize("c", [1, 2, 4])
+@each("c", [1, 2, 4])
 def test_results_over_context_ranks_are_summed(c: int) -> None:
     """Each of c kernels has its output, or its gradients of Q, K and V, read, and a sum in FP32 read and written."""
     m = machine(elementwise_traffic=1.0)

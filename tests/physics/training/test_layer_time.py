@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import training_toys
+from each_case import each
 from hypothesis import given
 from hypothesis import strategies as st
 from training_toys import accelerator, machine_of, precision_of
@@ -74,8 +75,8 @@ def test_smaller_products_never_run_faster_per_flop(rows: float, traffic: float)
     assert whole / 2 * (1 - 1e-12) <= part <= whole * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("t", [1, 2])
-@pytest.mark.parametrize("c", [1, 2])
+@each("t", [1, 2])
+@each("c", [1, 2])
 def test_layer_products(t: int, c: int) -> None:
     """The layer's 6,144 FLOP forward, and twice that backward, run over t ranks, over c CP ranks on half the tokens."""
     # Causal attention has 256 FLOP forward, and backward five products for two. A gated FFN reads two matrices in:
@@ -97,7 +98,7 @@ def test_unfused_scores_skip_no_masked_half() -> None:
     ] == pytest.approx(2 * 16 * 9)
 
 
-@pytest.mark.parametrize(("t", "b", "fused"), [(1, 1, False), (1, 2, True), (2, 2, False), (2, 4, True), (1, 3, False)])
+@each(("t", "b", "fused"), [(1, 1, False), (1, 2, True), (2, 2, False), (2, 4, True), (1, 3, False)])
 def test_a_softmax_that_its_kernel_does_not_take(t: int, b: int, fused: bool) -> None:
     """Heads of a GPU times sequences that 4 does not divide: four operations more."""
     # Of 16 scores a head the fused one moves 9 bytes each; others 6 to 32 bits, 8 scaled, 8 masked, 13 by softmax and
@@ -117,7 +118,7 @@ def test_a_softmax_that_its_kernel_does_not_take(t: int, b: int, fused: bool) ->
     assert [moved(x.backward) for x in alone] == pytest.approx(back)
 
 
-@pytest.mark.parametrize(("t", "sp", "moved"), [(1, False, 80 + 64), (2, False, 80 + 32), (2, True, 40 + 32)])
+@each(("t", "sp", "moved"), [(1, False, 80 + 64), (2, False, 80 + 32), (2, True, 40 + 32)])
 def test_elementwise_bytes(t: int, sp: bool, moved: float) -> None:
     """10·h elements a token, divided under sequence parallelism, and the FFN's 2·f, at 2 bytes for 4 tokens."""
     assert seconds(machine(gpu(hbm=1.0)), shape(t, sp=sp), "elementwise")[0] == pytest.approx(4 * 2 * moved)
@@ -156,7 +157,7 @@ def test_two_dimensional_tensor_parallelism_by_hand() -> None:
     assert layer_time.tensor_exchange_seconds(machine(), s, DENSE) == pytest.approx(sum(each) / 2)
 
 
-@pytest.mark.parametrize(("overlaps", "exposed"), [((), 1.14), (("context",), 1.14 - 0.256)])
+@each(("overlaps", "exposed"), [((), 1.14), (("context",), 1.14 - 0.256)])
 def test_context_exchange(overlaps: tuple[str, ...], exposed: float) -> None:
     """Keys and values of 4 tokens, 16 elements of 2 B, take 0.5 + 0.64 s between 2 ranks."""
     # They run beside the attention's 0.256 s, or before it.
@@ -169,7 +170,7 @@ def test_context_exchange(overlaps: tuple[str, ...], exposed: float) -> None:
 ROUTED = TOY.model_copy(update={"experts": Experts(count=16, per_token=2, ffn=8)})
 
 
-@pytest.mark.parametrize(("dispatcher", "copies", "waits"), [("all_to_all", 2.0, 2.5), ("deep_ep", 1.5, 2.0)])
+@each(("dispatcher", "copies", "waits"), [("all_to_all", 2.0, 2.5), ("deep_ep", 1.5, 2.0)])
 def test_expert_exchange(dispatcher: str, copies: float, waits: float) -> None:
     """Of 4·2·8·2 B half leave the rack of 8; sent once for each rack, 2·(1 - 1/4) copies go instead of 2."""
     # The flexible dispatchers pass tokens on in the rack as they come.
@@ -185,7 +186,7 @@ def test_routed_experts_work_for_k_of_them() -> None:
     assert math.fsum(o.seconds for o in ops.forward if o.kind == "gemm") == pytest.approx((2048 + 2048 + 1024) / 1e3)
 
 
-@pytest.mark.parametrize(("recompute", "selective"), [("none", 0.0), ("selective", 2 * 0.512 / 2)])
+@each(("recompute", "selective"), [("none", 0.0), ("selective", 2 * 0.512 / 2)])
 def test_layer_times(recompute: memory.Recompute, selective: float) -> None:
     """Forward is the work and two exchanges; backward is twice the work and two exchanges."""
     # The unfused scores run again in it under selective recompute.
@@ -206,7 +207,6 @@ def test_a_share_of_the_gemms_runs_again_under_selective_recompute() -> None:
 
 
 def test_bytes_of_a_number_are_those_of_its_name() -> None:
-    """An FP4 number has 4 bits, and so on."""
     assert {d: 8 * n for d, n in operations.COMPUTE_BYTES.items()} == {
         d: float(d.removeprefix("bf").removeprefix("fp")) for d in operations.COMPUTE_BYTES
     }
@@ -214,7 +214,6 @@ def test_bytes_of_a_number_are_those_of_its_name() -> None:
 
 @given(st.integers(1, 9), st.data())
 def test_kinds_of_layers_are_those_of_each_layer(layers: int, data: st.DataObject) -> None:
-    """Counted layer by layer: the first ones are dense, and windows go to routed layers before dense ones."""
     dense, narrow = data.draw(st.integers(0, layers)), data.draw(st.integers(0, layers))
     experts = Experts(count=16, per_token=2, ffn=8, dense_layers=dense)
     change: dict[str, Any] = {"layers": layers, "experts": experts}
@@ -246,7 +245,6 @@ def test_layer_parts_sum_to_the_layer(s: LayerShape) -> None:
     st.sampled_from(["scale_up_bytes_per_second", "hbm_bytes_per_second", "hbm_efficiency", "attention_efficiency"]),
 )
 def test_a_better_gpu_is_never_slower(s: LayerShape, what: str) -> None:
-    """Twice a rate, or the whole of one, never slows a layer."""
     card = gpu(traffic=0.3, hbm=1e3).model_copy(update={"hbm_efficiency": 0.5, "attention_efficiency": 0.5})
     better = card.model_copy(update={what: 2 * getattr(card, what)})
     before, after = (layer_time.layer_times(machine(x), s) for x in (card, better))
@@ -255,7 +253,7 @@ def test_a_better_gpu_is_never_slower(s: LayerShape, what: str) -> None:
     )
 
 
-@pytest.mark.parametrize("t", [1, 2])
+@each("t", [1, 2])
 def test_head(t: int) -> None:
     """The logits' 1,024 FLOP, three times, over t ranks; their loss moves 8 bytes for each of 64 logits, 56 unfused."""
     assert operations.head_seconds(machine(), shape(t)) == pytest.approx(3.072 / t)
@@ -283,7 +281,7 @@ def test_pipeline_send() -> None:
     assert layer_time.pipeline_send_seconds(machine(pipeline_scatter=False), shape(2), 1.5) == pytest.approx(2 + 9.6)
 
 
-@pytest.mark.parametrize(("send", "exposed"), [(0.5, 0.0), (1.0, 0.0), (1.5, 6 * 0.5), (3.0, 6 * (2.0 + 1.0))])
+@each(("send", "exposed"), [(0.5, 0.0), (1.0, 0.0), (1.5, 6 * 0.5), (3.0, 6 * (2.0 + 1.0))])
 def test_sends_are_exposed_past_their_chunk(send: float, exposed: float) -> None:
     """Of 3 micro-batches in 2 chunks each send exposes what exceeds 1 s forward and 2 s backward."""
     # Without interleaving both ways of each micro-batch show, and so does what the framework does not overlap.
@@ -310,7 +308,7 @@ def test_shards_between_racks() -> None:
     assert layer_time.replica_exchange(*where, alone).seconds(4) == 0
 
 
-@pytest.mark.parametrize("zero", [0, 1, 2, 3])
+@each("zero", [0, 1, 2, 3])
 def test_time_that_sharding_leaves(zero: int) -> None:
     """A pass longer than its traffic leaves the rest of its time to the NIC; a shorter one exposes the rest."""
     m = machine(gpu(), sharding_exposed=0.25)
@@ -333,9 +331,7 @@ def test_gradients_between_racks() -> None:
     assert layer_time.allreduce_layer_seconds(machine(), HALF, WEIGHTS, 4, 1) == 0
 
 
-@pytest.mark.parametrize(
-    ("zero", "forward", "backward"), [(0, 0, 0), (1, 0, 0), (2, 0, REDUCE), (3, GATHER, GATHER + REDUCE)]
-)
+@each(("zero", "forward", "backward"), [(0, 0, 0), (1, 0, 0), (2, 0, REDUCE), (3, GATHER, GATHER + REDUCE)])
 def test_sharding_traffic_by_zero_stage(zero: int, forward: float, backward: float) -> None:
     """Stages 0 and 1 send nothing with a micro-batch, 2 the reduction, 3 the gather in both passes too."""
     found = layer_time.sharding_traffic_seconds(machine(), HALF, WEIGHTS, zero, GROUP)
@@ -350,9 +346,7 @@ def passes(seconds: float) -> layer_time.OverlappedPasses:
     )
 
 
-@pytest.mark.parametrize(
-    ("zero", "exposed"), [(0, 5 * 2 * REDUCE), (1, 5 * (REDUCE + GATHER)), (2, REDUCE + 5 * GATHER), (3, REDUCE)]
-)
+@each(("zero", "exposed"), [(0, 5 * 2 * REDUCE), (1, 5 * (REDUCE + GATHER)), (2, REDUCE + 5 * GATHER), (3, REDUCE)])
 def test_tail_by_zero_stage(zero: int, exposed: float) -> None:
     """With nothing to hide behind, gradients come back (ZeRO-0), weights do (1, 2), or nothing does (3)."""
     # Stages 2 and 3 have one layer's sums left.
@@ -362,7 +356,7 @@ def test_tail_by_zero_stage(zero: int, exposed: float) -> None:
     assert tail == pytest.approx(exposed)
 
 
-@pytest.mark.parametrize(("overlaps", "exposed"), [(("gradients",), 1.0), (("parameters",), 5.0)])
+@each(("overlaps", "exposed"), [(("gradients",), 1.0), (("parameters",), 5.0)])
 def test_gradients_that_do_not_overlap_are_exposed(overlaps: tuple[str, ...], exposed: float) -> None:
     """Of five layers' exchanges beside a long backward pass the last remains, or all where they do not overlap."""
     # The embeddings' exchange comes after it.
@@ -375,7 +369,7 @@ def test_gradients_that_do_not_overlap_are_exposed(overlaps: tuple[str, ...], ex
     )
 
 
-@pytest.mark.parametrize(("backward", "exposed"), [(0.9, 0.5), (0.5, 0.5), (0.1, 0.9)])
+@each(("backward", "exposed"), [(0.9, 0.5), (0.5, 0.5), (0.1, 0.9)])
 def test_exchange_between_sites(backward: float, exposed: float) -> None:
     """1 GB at 8 Gbps is 1 s: half of it, or what one other layer does not hide, and the wait of a 40 ms round trip."""
     assert layer_time.wan_tail_seconds(1e9, 8.0, 40.0, 1.0, 2, backward) == pytest.approx(exposed + 0.04)

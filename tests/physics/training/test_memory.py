@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from each_case import each
 from training_toys import accelerator, layout, machine_of, precision_of, shape
 
 from planner.instance.workload import Experts, LatentAttention, Model
@@ -46,19 +47,11 @@ SBH = S * 6144  # of GPT 22B at b = 1
 AS_H = 64 * S / 6144
 
 
-@pytest.mark.parametrize(
-    ("t", "recompute", "sp", "factor"),
-    [
-        (1, "none", False, 34 + 5 * AS_H),
-        (8, "none", False, 10 + 24 / 8 + 5 * AS_H / 8),
-        (8, "none", True, (34 + 5 * AS_H) / 8),
-        (1, "none", True, 34 + 5 * AS_H),
-        (8, "selective", False, 10 + 24 / 8),
-        (8, "selective", True, 34 / 8),
-        (8, "full", False, 2),
-        (8, "full", True, 2 / 8),
-    ],
-)
+@each(("t", "recompute", "sp", "factor"), [
+    (1, "none", False, 34 + 5 * AS_H), (8, "none", False, 10 + 24 / 8 + 5 * AS_H / 8),
+    (8, "none", True, (34 + 5 * AS_H) / 8), (1, "none", True, 34 + 5 * AS_H), (8, "selective", False, 10 + 24 / 8),
+    (8, "selective", True, 34 / 8), (8, "full", False, 2), (8, "full", True, 2 / 8),
+])  # fmt: skip
 def test_table_2_of_korthikanti(t: int, recompute: memory.Recompute, sp: bool, factor: float) -> None:
     """Each row of Korthikanti 2022's table 2, in s·b·h bytes; a sharded checkpoint is its fraction."""
     assert per_layer(GPT22, t, recompute, sp) == pytest.approx(SBH * factor)
@@ -77,7 +70,7 @@ def test_elements_of_grouped_queries_and_a_gate() -> None:
     assert memory.activation_elements(m) == (32_768, 18_432 + 86_016)
 
 
-@pytest.mark.parametrize(("model", "b", "p", "v", "m", "state", "none", "selective"), FIGURE_1)
+@each(("model", "b", "p", "v", "m", "state", "none", "selective"), FIGURE_1)
 def test_figure_1_of_korthikanti(model, b, p, v, m, state, none, selective) -> None:
     layers = model.layers // p
     flying = schedule.chunks_in_flight("1f1b", 0, p, v, m) * layers / v
@@ -87,17 +80,13 @@ def test_figure_1_of_korthikanti(model, b, p, v, m, state, none, selective) -> N
     assert size / GIB == pytest.approx(state, rel=1e-9)
 
 
-@pytest.mark.parametrize(("zero", "bytes_per_parameter"), [(0, 18), (1, 2 + 4 + 3), (2, 2 + 1 + 3), (3, 0.5 + 1 + 3)])
+@each(("zero", "bytes_per_parameter"), [(0, 18), (1, 2 + 4 + 3), (2, 2 + 1 + 3), (3, 0.5 + 1 + 3)])
 def test_state_by_zero_stage(zero: int, bytes_per_parameter: float) -> None:
     """Over four replicas ZeRO divides optimiser, then gradients, then weights."""
     assert memory.state_bytes(1e9, MIXED_BYTES, zero_stage=zero, shards=4) == pytest.approx(1e9 * bytes_per_parameter)
 
 
-@pytest.mark.parametrize(
-    ("weights", "working", "gradients", "stays", "divided"),
-    [(6, 2, 4, 6, 12), (6, 2, 2, 4, 12), (4, 4, 4, 8, 8)],
-    ids=["bf16 weights, fp32 gradients", "16 bits both", "fp32"],
-)
+@each(("weights", "working", "gradients", "stays", "divided"), [(6, 2, 4, 6, 12), (6, 2, 2, 4, 12), (4, 4, 4, 8, 8)])
 def test_stage_1_divides_the_master_copy_too(weights, working, gradients, stays, divided) -> None:
     """As Megatron-Core's table of its distributed optimiser has it: bytes that stay and bytes over d replicas."""
     p = MIXED_BYTES.model_copy(
@@ -108,10 +97,9 @@ def test_stage_1_divides_the_master_copy_too(weights, working, gradients, stays,
         assert memory.state_bytes(1.0, p, zero_stage=1, shards=shards) == pytest.approx(stays + divided / shards)
 
 
-@pytest.mark.parametrize(
-    ("tied", "stage", "p", "copies"),
-    [(True, 0, 1, 1), (False, 0, 1, 2), (True, 0, 4, 1), (True, 3, 4, 1), (False, 3, 4, 1), (True, 1, 4, 0)],
-)
+@each(("tied", "stage", "p", "copies"), [
+    (True, 0, 1, 1), (False, 0, 1, 2), (True, 0, 4, 1), (True, 3, 4, 1), (False, 3, 4, 1), (True, 1, 4, 0),
+])  # fmt: skip
 def test_embedding_and_head_by_stage(tied: bool, stage: int, p: int, copies: int) -> None:
     """The first stage holds the embedding and the last the head; alone, tied weights are stored once."""
     m = GPT22.model_copy(update={"tied_embeddings": tied})
@@ -134,8 +122,8 @@ def held_by_a_rank(model: Model, s: int, c: int, recompute: memory.Recompute) ->
     return float(rows * (2 * sum(sizes.values()) + masks) + scores)
 
 
-@pytest.mark.parametrize("c", [1, 2, 4, 16])
-@pytest.mark.parametrize("recompute", ["none", "selective", "full"])
+@each("c", [1, 2, 4, 16])
+@each("recompute", ["none", "selective", "full"])
 def test_a_context_rank_keeps_its_own_tokens(recompute: memory.Recompute, c: int) -> None:
     """Activations of a CP rank are those of its own tokens; only the scores know the whole sequence."""
     model = gpt(2, 64, 4)
@@ -226,10 +214,9 @@ def test_dense_layers_stand_at_the_front() -> None:
     assert parts["working"][1] == copies + gradients
 
 
-@pytest.mark.parametrize(
-    ("layers", "v", "found"),
-    [((4, 3), 1, (2, 0)), ((1, 1, 5), 1, (1, 1, 0)), ((4, 3), 2, (2, 0)), ((2, 5), 2, (1, 1)), ((7,), 1, (2,))],
-)
+@each(("layers", "v", "found"), [
+    ((4, 3), 1, (2, 0)), ((1, 1, 5), 1, (1, 1, 0)), ((4, 3), 2, (2, 0)), ((2, 5), 2, (1, 1)), ((7,), 1, (2,)),
+])  # fmt: skip
 def test_front_layers_follow_the_chunks(layers: tuple[int, ...], v: int, found: tuple[int, ...]) -> None:
     assert front_by_stage(MIXED, layers, v) == found
 
@@ -309,21 +296,14 @@ def narrow(gpu: dict[str, Any], software: dict[str, Any], **roles: Any) -> Machi
     return replace(m, gpu=m.gpu.model_copy(update=gpu), precision=PRECISION.model_copy(update=widths))
 
 
-@pytest.mark.parametrize(
-    ("gpu", "software", "roles", "layer", "end"),
-    [
-        ({}, {}, {"compute": "bf16"}, 2, 2),
-        ({}, {}, {}, 2 + 1 + 1, 2),
-        ({"any_fp8_layout": True}, {}, {}, 2 + 1, 2),
-        ({"any_fp8_layout": True}, {"fp8_recipe": "mxfp8"}, {}, 2 + 1 + 1, 2),
-        ({}, {"fp8_parameters": True}, {}, 1 + 1, 2),
-        ({"any_fp8_layout": True}, {"fp8_parameters": True}, {}, 1, 2),
-        ({}, {"fp8_parameters": False}, {}, 2 + 1 + 1, 2),
-        ({}, {}, {"working_parameter_bytes": 1, "parameter_bytes": 5}, 1 + 1, 1 + 1),
-        ({}, {}, {"compute": "fp4"}, 2 + 0.5 + 0.5, 2),
-        ({}, {}, {"compute": "fp4", "working_parameter_bytes": 0.5, "parameter_bytes": 4.5}, 0.5, 0.5),
-    ],
-)
+@each(("gpu", "software", "roles", "layer", "end"), [
+    ({}, {}, {"compute": "bf16"}, 2, 2), ({}, {}, {}, 2 + 1 + 1, 2), ({"any_fp8_layout": True}, {}, {}, 2 + 1, 2),
+    ({"any_fp8_layout": True}, {"fp8_recipe": "mxfp8"}, {}, 2 + 1 + 1, 2), ({}, {"fp8_parameters": True}, {}, 1 + 1, 2),
+    ({"any_fp8_layout": True}, {"fp8_parameters": True}, {}, 1, 2), ({}, {"fp8_parameters": False}, {}, 2 + 1 + 1, 2),
+    ({}, {}, {"working_parameter_bytes": 1, "parameter_bytes": 5}, 1 + 1, 1 + 1),
+    ({}, {}, {"compute": "fp4"}, 2 + 0.5 + 0.5, 2),
+    ({}, {}, {"compute": "fp4", "working_parameter_bytes": 0.5, "parameter_bytes": 4.5}, 0.5, 0.5),
+])  # fmt: skip
 def test_casts_of_weights_stay(gpu, software, roles, layer, end) -> None:
     """Of each weight of a layer: that in work and its casts, a second where products take one layout; no embedding."""
     # Under ZeRO-1 they stay, beside 2 bytes of gradients, and 12 are divided; under ZeRO-3 no cast stays.
@@ -355,8 +335,8 @@ def test_bytes_that_shards_divide_are_those_of_the_logs() -> None:
         assert LOGGED_GIB[8] - LOGGED_GIB[shards] == pytest.approx(one[8] - one[shards], rel=0.05)
 
 
-@pytest.mark.parametrize("replicas", [1, 2, 5])
-@pytest.mark.parametrize("compute", ["bf16", "fp8"])
+@each("replicas", [1, 2, 5])
+@each("compute", ["bf16", "fp8"])
 def test_stages_of_zero_below_3_need_no_more_bytes_the_higher_they_are(replicas: int, compute: str) -> None:
     """The search leaves out stages that divide less once one has no room: no stage needs more than a lower one."""
     # Stage 3 does not count: it has gathered weights in work.

@@ -2,7 +2,7 @@
 
 from dataclasses import fields, replace
 
-import pytest
+from each_case import each
 from worked_plan import STRATEGY, small
 
 from planner.physics.training import parallel_strategy as ps
@@ -21,15 +21,11 @@ def written(strategy: ps.ParallelStrategy) -> LayoutPlan:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {},
-        {"micro_batch": 4, "micro_batches": 7, "tensor_inner": 2, "zero_stage": 3},
-        {"recompute": "full", "recomputed_layers_per_stage": (1, 0)},
-        {"context_parallel": 2, "expert_parallel": 2, "stages_per_rack": 2, "schedule": "zb-h1"},
-    ],
-)
+@each("change", [
+    {}, {"micro_batch": 4, "micro_batches": 7, "tensor_inner": 2, "zero_stage": 3},
+    {"recompute": "full", "recomputed_layers_per_stage": (1, 0)},
+    {"context_parallel": 2, "expert_parallel": 2, "stages_per_rack": 2, "schedule": "zb-h1"},
+])  # fmt: skip
 def test_a_written_layout_reads_back_as_the_same_strategy(change: dict[str, object]) -> None:
     strategy = replace(STRATEGY, **change)
     assert ps.strategy_of(written(strategy)) == strategy
@@ -52,7 +48,6 @@ def test_keys_of_the_section_are_fields_of_the_plan() -> None:
 
 
 def test_lists_of_a_plan_become_tuples() -> None:
-    """A section as JSON has it, lists and all, reads as the model's own does."""
     assert ps.read_strategy(LAYOUT.model_dump(mode="json")) == ps.strategy_of(LAYOUT)
 
 
@@ -90,24 +85,16 @@ def test_replicas_of_a_site_fill_racks() -> None:
     assert replace(wide, data_parallel_by_site=(0, 3)).min_replicas == 3
 
 
-@pytest.mark.parametrize(
-    ("layers", "stages", "each"),
-    [
-        (8, 4, (2, 2, 2, 2)),
-        (9, 4, (3, 2, 2, 2)),
-        (10, 4, (2, 3, 3, 2)),
-        (11, 4, (3, 3, 3, 2)),
-        (126, 16, (7, *(8,) * 14, 7)),
-        (4, 2, (2, 2)),
-        (7, 1, (7,)),
-    ],
-)
+@each(("layers", "stages", "each"), [
+    (8, 4, (2, 2, 2, 2)), (9, 4, (3, 2, 2, 2)), (10, 4, (2, 3, 3, 2)), (11, 4, (3, 3, 3, 2)),
+    (126, 16, (7, *(8,) * 14, 7)), (4, 2, (2, 2)), (7, 1, (7,)),
+])  # fmt: skip
 def test_layers_are_spread_evenly(layers: int, stages: int, each: tuple[int, ...]) -> None:
     """Layers over go to the first stages; where two are short, the first and the last stage have one less."""
     assert even_layers(layers, stages) == each
 
 
-@pytest.mark.parametrize(
+@each(
     ("gpus", "expected"),
     [
         (32, (1, 8)),  # four racks: a stage each, its replicas side by side
@@ -123,7 +110,7 @@ def test_stages_share_a_rack_where_the_gpus_ask_for_it(gpus: int, expected: tupl
     assert packing(8, 1, 1, 4, 2, gpus) == expected
 
 
-@pytest.mark.parametrize(
+@each(
     ("unit", "stages", "replicas", "racks", "q"),
     [
         (16, 2, 3, 12, 1),  # a stage over two racks: twelve of them for two stages of three replicas

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from each_case import each
 from training_toys import accelerator, layout, machine_of, precision_of, shape
 
 from planner.errors import InputError
@@ -49,7 +50,14 @@ def figures(m: Machine, shape: LayerShape, *, front: bool) -> tuple[float, float
     return memory.layer_bytes(m, shape, front=front).kept, times.forward_seconds + times.backward_seconds
 
 
-@pytest.mark.parametrize(("name", "compute", "cast"), [*itertools.product(MODELS, ("fp16", "fp8"), (False, True))])
+@each(
+    ("name", "compute", "cast"),
+    [
+        *itertools.product(MODELS, ("fp16",), (False,)),
+        *itertools.product(MODELS, ("fp8",), (True,)),
+        ("mixed", "fp8", False),
+    ],
+)
 def test_each_module_more_keeps_no_more_and_takes_no_less(name: str, compute: str, cast: bool) -> None:
     model, fronts = MODELS[name], (False, True) if MODELS[name].experts else (False,)
     for front in fronts:
@@ -69,7 +77,7 @@ def test_each_module_more_keeps_no_more_and_takes_no_less(name: str, compute: st
             assert 0 < times.parts["recompute"] < times.forward_seconds
 
 
-@pytest.mark.parametrize("name", MODELS)
+@each("name", MODELS)
 def test_core_attention_alone_is_as_without_recompute(name: str) -> None:
     """Under flash attention the default repeats nothing, to the last digit, and whole layers stand among plain ones."""
     m = machine(MODELS[name])
@@ -103,14 +111,11 @@ def test_what_modules_discard_by_hand() -> None:
     assert norms == [0, H, H, 2 * H]
 
 
-@pytest.mark.parametrize(
-    ("module", "names", "exchanges"),
-    [
-        ("mlp", ("norm", "FFN in", "cast for FFN in", "FFN activation", "FFN out", "cast for FFN out"), 1),
-        ("moe_act", ("experts activation", "cast for experts out"), 0),
-        ("layernorm", ("norm", "cast for shared experts in"), 0),
-    ],
-)
+@each(("module", "names", "exchanges"), [
+    ("mlp", ("norm", "FFN in", "cast for FFN in", "FFN activation", "FFN out", "cast for FFN out"), 1),
+    ("moe_act", ("experts activation", "cast for experts out"), 0),
+    ("layernorm", ("norm", "cast for shared experts in"), 0),
+])  # fmt: skip
 def test_what_modules_run_again_by_hand(module: str, names: tuple[str, ...], exchanges: int) -> None:
     m = machine(DENSE if module == "mlp" else MIXED, "fp8", recompute_modules=(module,), launch_seconds=0.0)
     kind = next(k for k in layer_kinds(m.model) if k.routed == (module != "mlp"))
@@ -154,7 +159,7 @@ def test_layers_beside_whole_ones_keep_all_where_modules_are_named() -> None:
     assert all(selective["activations"] < none)
 
 
-@pytest.mark.parametrize(("softmax_width", "share"), [(0.0, 1 / 3), (16.0, (1 / 3 + 1) / 2)])
+@each(("softmax_width", "share"), [(0.0, 1 / 3), (16.0, (1 / 3 + 1) / 2)])
 def test_attention_in_fp8(softmax_width: float, share: float) -> None:
     """FP8 reaches 0.75 of 2 TFLOP/s where 16 bits reach half of 1; exponentials of heads of 16 take as long."""
     # Q, K and V are kept in a byte, and cast for it from two.
@@ -201,7 +206,7 @@ def test_switches_as_before_leave_an_instance_as_it_was() -> None:
     assert hashes[0] == hashes[1] != hashes[2]
 
 
-@pytest.mark.parametrize("name", [name for name, model in MODELS.items() if model.experts])
+@each("name", [name for name, model in MODELS.items() if model.experts])
 def test_dense_layers_take_as_long_however_experts_are_divided(name: str) -> None:
     """The shape by which front layers are timed once gives the times of each that has it, and their bytes."""
     m = machine(

@@ -6,6 +6,7 @@ from typing import get_args
 
 import numpy as np
 import pytest
+from each_case import each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -93,9 +94,8 @@ def run_zero_bubble(p: int, m: int, times: tuple[int, int, int], send: int = 0) 
     return step([zero_bubble(p, m, i) for i in range(p)], 1, dict(zip("FBW", times, strict=True)), send)
 
 
-@pytest.mark.parametrize("schedule_name", get_args(schedule.Schedule))
+@each("schedule_name", get_args(schedule.Schedule))
 def test_one_stage_has_no_bubble(schedule_name: Schedule) -> None:
-    """A pipeline of one stage neither waits nor exchanges."""
     assert schedule.bubble_seconds(schedule_name, 1, 1, 2, 3, 1, 5) == 0
     assert schedule.bubble_seconds(schedule_name, 1, 2, 2, 3, 1, 5) == 0
 
@@ -112,7 +112,7 @@ def test_simulated_interleaved_order() -> None:
     assert order == "F00 F01 F10 B10 F11 B11 F02 B00 F03 B01 F12 B12 F13 B13 B02 B03"
 
 
-@pytest.mark.parametrize(("p", "m"), SHAPES)
+@each(("p", "m"), SHAPES)
 def test_steps_without_exchanges(p: int, m: int) -> None:
     """Both schedules take m times a stage's work and the bubble, exactly, for fewer micro-batches than stages too."""
     for times in TIMES:
@@ -123,8 +123,8 @@ def test_steps_without_exchanges(p: int, m: int) -> None:
         assert m < p or bubble == schedule.bubble_seconds("zb-h1", p, 1, f, b, w, 0) == (p - 1) * (f + b - min(f, b, w))
 
 
-@pytest.mark.parametrize(("p", "m"), [(p, m) for p, m in SHAPES if m % p == 0 or m < p])
-@pytest.mark.parametrize("v", [2, 3])
+@each(("p", "m"), [(p, m) for p, m in SHAPES if m % p == 0 or m < p])
+@each("v", [2, 3])
 def test_interleaved_steps(p: int, m: int, v: int) -> None:
     """Whole rounds, and less than one, take exactly the effective micro-batches' work and the bubble of a chunk."""
     n = m if m % p == 0 else m + Fraction((v - 1) * (p - m), v)
@@ -193,9 +193,8 @@ def test_zero_bubble_exchanges(p: int, m: int, f: int, b: int, w: int, send: int
         assert simulated >= predicted
 
 
-@pytest.mark.parametrize(("p", "m"), SHAPES)
+@each(("p", "m"), SHAPES)
 def test_in_flight(p: int, m: int) -> None:
-    """Each stage holds at its peak what the simulated order holds."""
     for i in range(p):
         for v in (1, 2, 3):
             assert schedule.chunks_in_flight("1f1b", i, p, v, m) == peak(interleaved(p, v, m, i), "B")
@@ -206,7 +205,6 @@ def test_in_flight(p: int, m: int) -> None:
 
 
 def test_formulas_broadcast() -> None:
-    """Arrays of layouts give what each gives alone."""
     p, v, m = np.array([1, 2, 4, 8]), np.array([1, 3, 2, 1]), np.array([5, 7, 3, 16])
     for order in get_args(schedule.Schedule):
         whole = schedule.bubble_seconds(order, p, v, 2.0, 3.0, 1.0, 0.5, micro_batches=m)
@@ -224,28 +222,25 @@ def test_formulas_broadcast() -> None:
 SECONDS = (0.1, 0.7, 0.3)  # of a layer forward, backward and recomputed: sums of them round
 
 
-@pytest.mark.parametrize(
-    ("layers", "chunks", "sizes"), [(6, 3, (2, 2, 2)), (7, 3, (3, 2, 2)), (8, 3, (3, 3, 2)), (2, 3, (1, 1, 0))]
-)
+@each(("layers", "chunks", "sizes"), [(6, 3, (2, 2, 2)), (7, 3, (3, 2, 2)), (8, 3, (3, 3, 2)), (2, 3, (1, 1, 0))])
 def test_the_larger_chunks_come_first(layers: int, chunks: int, sizes: tuple[int, ...]) -> None:
     assert chunk_sizes(layers, chunks) == sizes
 
 
-@pytest.mark.parametrize(("layers", "recomputed"), list(itertools.product([3, 5, 7], [0, 1, 3])))
+@each(("layers", "recomputed"), list(itertools.product([3, 5, 7], [0, 1, 3])))
 def test_one_stage_waits_for_nothing(layers: int, recomputed: int) -> None:
-    """A single stage passes from chunk to chunk without a pause, whatever their sizes: exactly nothing is added."""
     for m in (1, 3, 7, 11, 50):
         assert excess_seconds(1, 2, m, layers, recomputed, SECONDS) == 0.0
         assert excess_seconds(1, 2, m, layers, recomputed, SECONDS, head=(0.05, 0.11)) == 0.0
 
 
-@pytest.mark.parametrize(("p", "v", "layers", "recomputed"), [(3, 1, 7, 2), (4, 2, 6, 4), (2, 3, 9, 0), (4, 2, 6, 0)])
+@each(("p", "v", "layers", "recomputed"), [(3, 1, 7, 2), (4, 2, 6, 4), (2, 3, 9, 0), (4, 2, 6, 0)])
 def test_chunks_that_are_alike_add_nothing(p: int, v: int, layers: int, recomputed: int) -> None:
     for m in (1, 3, 7, 12):
         assert excess_seconds(p, v, m, layers, recomputed, SECONDS) == 0.0
 
 
-@pytest.mark.parametrize(
+@each(
     ("p", "v", "m", "layers", "recomputed", "least"),
     [
         # Chunks of two layers and one of a second each: eight stages wait 7·1 - 2 a round, but for the first two.

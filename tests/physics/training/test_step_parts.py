@@ -5,6 +5,7 @@ import dataclasses
 from typing import Any
 
 import pytest
+from each_case import each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_layer_time import TOY, gpu, machine
@@ -222,7 +223,7 @@ def test_memory_of_every_stage(s: ParallelStrategy) -> None:
     assert sum(memory.worst_memory(m, s).values()) == pytest.approx(fullest)
 
 
-@pytest.mark.parametrize(("zero", "replicas", "c"), [(0, 4, 1), (1, 4, 1), (2, 4, 2), (3, 2, 2)])
+@each(("zero", "replicas", "c"), [(0, 4, 1), (1, 4, 1), (2, 4, 2), (3, 2, 2)])
 def test_state_of_shared_weights_and_experts(zero: int, replicas: int, c: int) -> None:
     """Weights of 2 bytes, gradients of 4, optimiser of 12, each divided from its stage on, the framework's copies."""
     # Three layers of shared weights and two ends are sharded over replicas and CP ranks; their experts, on as many
@@ -263,7 +264,7 @@ def test_a_name_left_in_the_catalogue_is_refused() -> None:
         step._resolved("H100", Machine)
 
 
-@pytest.mark.parametrize(("t", "e"), [(1, 1), (2, 1), (4, 4), (2, 8)])
+@each(("t", "e"), [(1, 1), (2, 1), (4, 4), (2, 8)])
 def test_sites_exchange_every_gradient_of_a_stage_once(t: int, e: int) -> None:
     """However its GPUs divide them: 3 layers of 12·8² weights, 4·8² of attention and 8 experts of 2·8·8, or an end."""
     # Beside them a router of 8·8 weights in each routed layer; an embedding has 16·8, a gradient 4 bytes.
@@ -276,7 +277,7 @@ def test_sites_exchange_every_gradient_of_a_stage_once(t: int, e: int) -> None:
         assert found == pytest.approx([(3 * layer + 128) * 4, 3 * layer * 4, (3 * layer + 128) * 4])
 
 
-@pytest.mark.parametrize("t", [1, 2])
+@each("t", [1, 2])
 def test_products_of_latent_attention(t: int) -> None:
     """Down to ranks of 6 and 5, with 3 of position, up to two heads of 4 + 3 and of 4 + 7: 2 FLOP a weight."""
     # A TP rank has its part of the heads and all of what leads down to them. The projection takes heads of 7.

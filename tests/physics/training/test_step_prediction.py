@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from each_case import each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_schedule import Pass, interleaved
@@ -106,9 +107,7 @@ def test_stages_queue_on_shared_links(items: int, service: float, spacing: float
     assert start - (items - 1) * spacing == pytest.approx(float(queue_seconds(items, service, spacing)), abs=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("p", "v", "m", "service"), [(4, 1, 8, 3.0), (4, 3, 12, 9.0), (6, 2, 12, 1.0), (3, 2, 6, 20.0)]
-)
+@each(("p", "v", "m", "service"), [(4, 1, 8, 3.0), (4, 3, 12, 9.0), (6, 2, 12, 1.0), (3, 2, 6, 20.0)])
 def test_the_queue_covers_interleaved_chunks(p: int, v: int, m: int, service: float) -> None:
     """Chunks exchanged as their last backward passes end are done no later than the formula says."""
     f, b = 1.0, 2.0
@@ -121,18 +120,11 @@ def test_the_queue_covers_interleaved_chunks(p: int, v: int, m: int, service: fl
     assert exposed <= service / v + float(queue_seconds(p * v, service / v, b)) + 1e-9
 
 
-@pytest.mark.parametrize(
-    ("tokens", "t", "k", "sp", "padded"),
-    [
-        (32_000, 60, 6, True, 32_040),
-        (32_000, 60, 6, False, 32_004),
-        (8192, 8, 1, True, 8192),
-        (8192, 5, 1, True, 8200),
-        (8192, 5, 1, False, 8192),
-    ],
-)
+@pytest.mark.parametrize(("tokens", "t", "k", "sp", "padded"), [
+    (32_000, 60, 6, True, 32_040), (32_000, 60, 6, False, 32_004), (8192, 8, 1, True, 8192), (8192, 5, 1, True, 8200),
+    (8192, 5, 1, False, 8192),
+])  # fmt: skip
 def test_padding(tokens: int, t: int, k: int, sp: bool, padded: int) -> None:
-    """Sequences are whole multiples of what their ranks divide."""
     m = replace(machine(), sequence=tokens)
     assert parallel_strategy.padded(m, shape(t=t, c=k, sp=sp)).sequence == padded
 
@@ -144,7 +136,6 @@ def test_tp_groups_stay_in_a_rack() -> None:
 
 
 def test_blocks() -> None:
-    """A block holds whole replicas, with experts as many racks as make a CP group and an expert group whole."""
 
     def block(t: int, k: int, e: int, p: int, q: int) -> tuple[int, ...] | None:
         b = block_of(72, (t, k, e), pipeline_parallel=p, stages_per_rack=q)
@@ -162,7 +153,7 @@ class StopError(Exception):
     """What a tick raises to end a computation."""
 
 
-@pytest.mark.parametrize("pipeline", [2, 32])
+@each("pipeline", [2, 32])
 def test_a_long_walk_can_be_ended(pipeline: int) -> None:
     """A tick is called at first, with many passes at once again after each 512 waves; what it raises ends the walk."""
     calls: list[int] = []
@@ -179,7 +170,7 @@ def test_a_long_walk_can_be_ended(pipeline: int) -> None:
         schedule.run_passes(*many, tick=stop)
 
 
-@pytest.mark.parametrize(("pipeline", "micro_batches", "v"), [(3, 8, 3), (5, 5, 1), (4, 16, 2)])
+@each(("pipeline", "micro_batches", "v"), [(3, 8, 3), (5, 5, 1), (4, 16, 2)])
 def test_passes_one_by_one_end_when_passes_in_waves_do(pipeline, micro_batches, v, monkeypatch) -> None:
     """A loop over passes, and arrays of those that run at once, end at the same seconds to the last digit."""
     seconds = tuple(1.0 + 0.1 * k for k in range(v)), tuple(2.0 + 0.3 * k for k in range(v))
@@ -197,18 +188,17 @@ def with_front(dense: int, seconds: float = 0.0) -> Any:
     return SimpleNamespace(machine=SimpleNamespace(model=model), times=times, front_excess_seconds=seconds)
 
 
-@pytest.mark.parametrize("dense", [0, 1, 2, 3, 5])
-@pytest.mark.parametrize("v", [1, 2, 3])
+@each("dense", [0, 1, 2, 3, 5])
+@each("v", [1, 2, 3])
 def test_the_first_chunk_holds_the_front_layers(dense: int, v: int) -> None:
     """Tried from a layer a chunk upwards: the first number whose largest chunk has room for them all."""
     expected = next(n for n in range(v, 100) if schedule.chunk_sizes(n, v)[0] >= dense)
     assert least_first_stage(with_front(dense), v) == expected
 
 
-@pytest.mark.parametrize(
-    ("dense", "seconds", "layers"),
-    [(0, -1.0, 20), (2, 0.5, 20), (3, -1.0, 19), (4, -1.0, 18), (3, -2.0, 18), (19, -3.0, 1)],
-)
+@each(("dense", "seconds", "layers"), [
+    (0, -1.0, 20), (2, 0.5, 20), (3, -1.0, 19), (4, -1.0, 18), (3, -2.0, 18), (19, -3.0, 1),
+])  # fmt: skip
 def test_faster_front_layers_make_up_for_whole_layers(dense: int, seconds: float, layers: int) -> None:
     """Three layers a second faster each spare one layer of three seconds, four of them up to two; slower ones none."""
     assert least_layers(with_front(dense, seconds)) == layers
@@ -237,16 +227,10 @@ def ring(element_bytes: int, weights: int = WEIGHTS) -> float:
     return 7 * 0.5 + 7 / 8 * size / 1000 + 3 * 2 + 3 / 4 * (size / 8) / 100
 
 
-@pytest.mark.parametrize(
-    ("zero", "each", "end"),
-    [
-        (0, 0.0, 0.0),
-        (1, 0.0, 0.0),
-        (2, ring(4), ring(4, EMBEDDING)),
-        (3, 2 * ring(2) + ring(4), ring(2, EMBEDDING) + ring(4, EMBEDDING)),
-    ],
-    ids=["0", "1", "2", "3"],
-)
+@each(("zero", "each", "end"), [
+    (0, 0.0, 0.0), (1, 0.0, 0.0), (2, ring(4), ring(4, EMBEDDING)),
+    (3, 2 * ring(2) + ring(4), ring(2, EMBEDDING) + ring(4, EMBEDDING)),
+])  # fmt: skip
 def test_each_micro_batch_pays_for_its_gathers(zero: int, each: float, end: float) -> None:
     """With passes of no length every layer and micro-batch shows ZeRO-2's sums, and ZeRO-3's two gathers beside."""
     # The embedding, which belongs to no layer, is gathered once a micro-batch and its gradient reduced once.

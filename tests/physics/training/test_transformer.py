@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from each_case import each
 from hypothesis import given
 from hypothesis import strategies as st
 from paper_inputs import chinchilla_forward_flop, chinchilla_layer_forward_flop
@@ -44,7 +45,6 @@ def test_layer_flop() -> None:
 
 
 def test_head_size_sets_attention_and_not_hidden() -> None:
-    """With heads narrower than h/a the scores take 4·b·s²·a·head."""
     narrow = GPT3.model_copy(update={"head_size": 64})
     assert tf.attention_score_flop(narrow, 2048, 1, causal=False) == 4 * 2048**2 * 96 * 64
 
@@ -67,7 +67,6 @@ def test_chinchilla_flop_adds_softmax_and_embedding() -> None:
 
 @given(st.integers(1, 64), st.integers(1, 64), st.integers(1, 4096), st.integers(1, 8))
 def test_plain_gpt_formulas_hold_for_every_size(heads: int, head: int, s: int, b: int) -> None:
-    """A plain GPT of any size has 12·h² weights a layer and takes 24·b·s·h² + 4·b·s²·h."""
     h = heads * head
     m = Model(name="any", layers=1, hidden=h, heads=heads, vocabulary=7)
     assert tf.layer_parameters(m) == 12 * h**2
@@ -131,7 +130,6 @@ def test_window_by_hand() -> None:
 
 @given(st.integers(1, 300), st.integers(1, 400))
 def test_window_counts_what_each_position_sees(s: int, w: int) -> None:
-    """The pairs are the sum of min(i + 1, w), at most the s²/2 of a full layer or a window past the sequence."""
     flop = tf.attention_score_flop(WINDOWED, s, 1, window=w)
     assert flop == 32 * min(sum(min(i + 1, w) for i in range(s)), s * s / 2)
     assert flop <= tf.attention_score_flop(WINDOWED, s, 1)
@@ -140,17 +138,10 @@ def test_window_counts_what_each_position_sees(s: int, w: int) -> None:
         assert flop == tf.attention_score_flop(WINDOWED, s, 1)
 
 
-@pytest.mark.parametrize(
-    ("name", "total"),
-    [
-        ("llama-2-7b", 6_738_415_616),
-        ("llama-2-13b", 13_015_864_320),
-        ("llama-2-70b", 68_976_648_192),
-        ("llama-3.1-8b", 8_030_261_248),
-        ("llama-3.1-70b", 70_553_706_496),
-        ("llama-3.1-405b", 405_853_388_800),
-    ],
-)
+@each(("name", "total"), [
+    ("llama-2-7b", 6_738_415_616), ("llama-2-13b", 13_015_864_320), ("llama-2-70b", 68_976_648_192),
+    ("llama-3.1-8b", 8_030_261_248), ("llama-3.1-70b", 70_553_706_496), ("llama-3.1-405b", 405_853_388_800),
+])  # fmt: skip
 def test_llama_weights_are_those_of_the_checkpoint(name: str, total: int) -> None:
     """The released checkpoint holds the weights counted here and the norms, two a layer and one at the end."""
     model = known(name)
@@ -179,12 +170,12 @@ ACTIVE = [  # with the head and not the embedding, or with both
 ]
 
 
-@pytest.mark.parametrize(("name", "total"), PUBLISHED)
+@each(("name", "total"), PUBLISHED)
 def test_all_weights_are_the_publishers_total_within_a_hundredth(name: str, total: float) -> None:
     assert tf.total_parameters(known(name)) == pytest.approx(total, rel=0.01)
 
 
-@pytest.mark.parametrize(("name", "active", "embedding"), ACTIVE)
+@each(("name", "active", "embedding"), ACTIVE)
 def test_weights_that_a_token_meets_are_the_publishers_within_a_hundredth(name, active, embedding) -> None:
     assert tf.active_parameters(known(name), embedding=embedding) == pytest.approx(active, rel=0.01)
 
@@ -199,7 +190,7 @@ def test_gpt_oss_windows_halve_its_layers() -> None:
     assert scores == 18 * 4 * 64 * 64 * (pairs + 8192**2 // 2)
 
 
-@pytest.mark.parametrize(
+@each(
     ("change", "complaint"),
     [
         ({"experts": {"count": 4, "per_token": 5, "ffn": 3}}, "per_token must be at most count"),
@@ -219,17 +210,11 @@ def test_impossible_models_are_refused(change, complaint) -> None:
         Model.model_validate({"name": "any", "layers": 5, "hidden": 6, "heads": 2, "vocabulary": 11, **change})
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"experts": {"count": 4, "per_token": 4, "ffn": 3, "dense_layers": 4}},
-        {"window": 3, "window_layers": 5},
-        {"window": None, "window_layers": 0},
-        {"latent_attention": LATENT.latent_attention, "heads": 4},
-    ],
-)
+@each("change", [
+    {"experts": {"count": 4, "per_token": 4, "ffn": 3, "dense_layers": 4}}, {"window": 3, "window_layers": 5},
+    {"window": None, "window_layers": 0}, {"latent_attention": LATENT.latent_attention, "heads": 4},
+])  # fmt: skip
 def test_models_at_the_edge_are_taken(change) -> None:
-    """All experts active, one routed layer, all layers windowed or none, latent heads that do not divide hidden."""
     model = Model.model_validate({"name": "any", "layers": 5, "hidden": 6, "heads": 2, "vocabulary": 11, **change})
     assert tf.total_parameters(model) > 0
 
@@ -253,18 +238,10 @@ def test_fit_returns_an_exact_law(slope: float, intercept: float, exponents: lis
     assert law.intercept == pytest.approx(intercept, abs=1e-7)
 
 
-@pytest.mark.parametrize(
-    ("x", "y"),
-    [
-        ([1.0], [1.0]),
-        ([2.0, 2.0], [1.0, 3.0]),
-        ([1.0, 2.0], [1.0]),
-        ([0.0, 1.0], [1.0, 1.0]),
-        ([1.0, 2.0], [1.0, -1.0]),
-    ],
-)
+@each(("x", "y"), [
+    ([1.0], [1.0]), ([2.0, 2.0], [1.0, 3.0]), ([1.0, 2.0], [1.0]), ([0.0, 1.0], [1.0, 1.0]), ([1.0, 2.0], [1.0, -1.0]),
+])  # fmt: skip
 def test_refuses_what_has_no_line(x: list[float], y: list[float]) -> None:
-    """One x, unequal lengths and values without a logarithm are refused."""
     with pytest.raises(ValueError, match="power law"):
         tf.fit_power_law(x, y)
 
@@ -290,7 +267,6 @@ def test_budget() -> None:
 
 
 def test_training_flop() -> None:
-    """GPT-3 on 300G tokens takes 6·175e9·300e9 = 3.15e23 FLOP."""
     assert tf.training_flop(175e9, 300e9) == pytest.approx(3.15e23)
     assert math.isclose(tf.training_flop(1.0, 1.0), 6.0)
 
@@ -303,16 +279,14 @@ def entry(kind: str, name: str) -> dict[str, object]:
     return entry
 
 
-@pytest.mark.parametrize(
-    ("name", "flop"), [("chinchilla-1", 3.85e24), ("chinchilla-2", 4.54e24), ("chinchilla-3", 12.6e24)]
-)
+@each(("name", "flop"), [("chinchilla-1", 3.85e24), ("chinchilla-2", 4.54e24), ("chinchilla-3", 12.6e24)])
 def test_laws_pass_near_their_published_points(name: str, flop: float) -> None:
     """Each approach gives 175B at its own compute of table A3, to what a line through nine rounded points allows."""
     law = PointsLaw.model_validate(entry("scaling_laws", name))
     assert tf.best_parameters(law, flop) == pytest.approx(175e9, rel=0.04)
 
 
-@pytest.mark.parametrize("name", ["parametric-2022", "parametric-2024"])
+@each("name", ["parametric-2022", "parametric-2024"])
 def test_the_optimum_of_a_loss_law_is_stationary(name: str) -> None:
     law = LossLaw.model_validate(entry("scaling_laws", name))
     best = tf.best_parameters(law, 1e25)
@@ -330,7 +304,6 @@ def test_the_published_loss_of_chinchilla() -> None:
 
 
 def test_batch_laws() -> None:
-    """A fixed batch is its coefficient; powers follow tokens or compute."""
     asked = {"tokens": 1e12, "flop": 1e24, "parameters": 1e11}
     assert tf.power(PowerOf(of="fixed", coefficient=4e6), **asked) == 4e6
     assert tf.power(PowerOf.model_validate(entry("batch_laws", "zhang-2024")), **asked) == pytest.approx(
