@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from bridge_recipes import BRIDGE, BRIDGE_2025, Stack, bridge_stack, recipe_stack, recipes, titan_stack
 from calibration_rows import Case, read
+from cases import cases
 from catalogue_files import catalogue_with, laid_out, on_a_bound, write
 from error_table import error_classes, multiple_of, spreads_of, write_points
 from fitted_constants import CONSTANTS, TUNED, Known
@@ -68,7 +69,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("what", WRONG)
+@cases("what", WRONG)
 def test_an_impossible_row_is_left_out(tmp_path: Path, what: str) -> None:
     change, reason = WRONG[what]
     cases, left = rows_read(tmp_path, {}, change, {})
@@ -77,7 +78,7 @@ def test_an_impossible_row_is_left_out(tmp_path: Path, what: str) -> None:
     assert reason in left[0]
 
 
-@pytest.mark.parametrize("text", ["", "x,y\n1,2\n", "id,gpu_type\n1\n2,H100,3\n"])
+@cases("text", ["", "x,y\n1,2\n", "id,gpu_type\n1\n2,H100,3\n"])
 def test_another_table_is_read_to_its_end(tmp_path: Path, text: str) -> None:
     """A table of other columns has no case, each row with a reason."""
     path = tmp_path / "other.csv"
@@ -267,7 +268,7 @@ def stack(release: str, gpu: str, model: str, precision: str = "MXFP8", moe: str
     return bridge_stack(row | more, model)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("release", "gpu", "model", "dispatcher", "graphs", "overlap"),
     [
         ("26.06", "GB300", "gpt-oss-120b", "hybrid_ep", "whole", True),
@@ -288,7 +289,7 @@ def test_switches_of_a_mixture_of_experts(release, gpu, model, dispatcher, graph
     assert found.switches["fp8_recipe"] == "mxfp8"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("release", "gpu", "model", "precision", "modules"),
     [
         ("26.04", "B200", "deepseek-v3", "MXFP8", ("mla_up_proj",)),
@@ -316,7 +317,7 @@ def test_dense_models_have_the_stack_of_their_release(release: str, name: str) -
     assert stack(release, "GB200", "llama-3.1-8b", "FP8-CS", moe="") == Stack(name, {"fp8_recipe": "per_tensor"})
 
 
-@pytest.mark.parametrize(
+@cases(
     ("source", "release", "found"),
     [
         ("MLPerf Training v4.1", "4.1", Stack("nemo-2024")),
@@ -341,7 +342,7 @@ def test_names_of_recipes_say_their_switches() -> None:
     assert {"gradients", "parameters"}.isdisjoint(shown)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("notes", "asynchronous"),
     [
         ("vanilla TP", False),
@@ -350,7 +351,7 @@ def test_names_of_recipes_say_their_switches() -> None:
         ("1F1B", True),
     ],
 )
-@pytest.mark.parametrize("table", ["Table 4", ""])
+@cases("table", ["Table 4", ""])
 def test_torchtitan_by_its_notes(notes: str, asynchronous: bool, table: str) -> None:
     """Notes say where TP is not asynchronous; rows of 2024, which name a table, do not compile the loss."""
     found = titan_stack({"notes": notes, "table": table}).switches

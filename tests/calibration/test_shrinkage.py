@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from cases import cases
 
 from planner.calibration.shrinkage import Numbers, Prior, Shifts, shifts
 
@@ -26,7 +27,7 @@ def of_factor(factor: float, lines: int, noise: float = 0.0, seed: int = 0) -> S
     return shifts(-np.log(factor) + noise * random.standard_normal(lines), shares(lines, seed), prior())
 
 
-@pytest.mark.parametrize("lines", [2, 3, 6, 12, 40])
+@cases("lines", [2, 3, 6, 12, 40])
 def test_lines_that_agree_move_nothing(lines: int) -> None:
     found = of_factor(1.0, lines)
     assert found.mean == pytest.approx(0.0, abs=1e-12)
@@ -41,8 +42,8 @@ def test_noise_moves_little(noise: float) -> None:
     assert np.max(moves) < 3 * noise
 
 
-@pytest.mark.parametrize("factor", [0.7, 0.9, 1.05, 1.3, 1.8])
-@pytest.mark.parametrize("lines", [4, 12])
+@cases("factor", [0.7, 0.9, 1.05, 1.3, 1.8])
+@cases("lines", [4, 12])
 def test_one_factor_moves_all_alike(factor: float, lines: int) -> None:
     found = of_factor(factor, lines)
     assert found.mean == pytest.approx(np.log(factor) * RATES, abs=0.05 * abs(np.log(factor)))
@@ -62,7 +63,7 @@ def test_the_interval_covers_the_factor(lines: int, noise: float) -> None:
     assert np.mean(inside) >= 0.85
 
 
-@pytest.mark.parametrize("constant", range(len(RATES)))
+@cases("constant", range(len(RATES)))
 def test_one_constant_moves_alone(constant: int) -> None:
     """Where lines are off as far as they depend on one constant, that one moves and the others hardly do."""
     slopes = np.vstack([np.diag(RATES), shares(8)])

@@ -10,6 +10,7 @@ from typing import Any
 
 import calibration_rows
 import pytest
+from cases import cases
 from fitted_constants import EVERY
 from worked_plan import instance_with
 
@@ -96,7 +97,7 @@ def test_stacks_say_what_they_can_run():
             assert name == "ideal" or (key in entry and entry["source"][key].strip()), (name, key)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("name", "alone", "under", "has", "lacks"),
     [
         ("megatron-lm-2021", [0], [0], {"tensor", "interleaved"}, {"sequence", "context", "expert"}),
@@ -119,7 +120,7 @@ def test_capabilities_are_those_of_the_framework(name, alone, under, has, lacks)
     assert has <= set(stack.parallelism) and not lacks & set(stack.parallelism)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("name", "tflops", "gb", "gb_per_second", "scale_up"),
     [
         ("H800", 989.5, 80, 3350, 200),
@@ -163,7 +164,7 @@ def test_chips_carry_the_ports():
             assert switch.power_watts == switch.planes * one.power_watts, name
 
 
-@pytest.mark.parametrize("approach", [1, 2, 3])
+@cases("approach", [1, 2, 3])
 def test_scaling_laws_hold_six_flop_per_parameter_and_token(approach):
     """Each row of a scaling law has C = 6·N·D within the rounding of the printed table."""
     law = catalogue("scaling_laws")[f"chinchilla-{approach}"]
@@ -173,7 +174,7 @@ def test_scaling_laws_hold_six_flop_per_parameter_and_token(approach):
         assert math.isclose(c, 6 * n * d, rel_tol=0.05)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("old", "new"),
     [
         ({"pipeline_overlap": 0.0}, {"overlaps": ("experts", "context", "gradients", "parameters", "tensor")}),
@@ -196,7 +197,7 @@ def test_keys_of_before_are_read_as_the_switches_in_their_place(old: dict[str, A
             Software.model_validate({"name": "own", key: 2})
 
 
-@pytest.mark.parametrize("key", sorted(REPLACED))
+@cases("key", sorted(REPLACED))
 def test_a_key_that_others_replaced_names_them(key: str) -> None:
     """Beside such a switch a key of before is refused with what says the same now."""
     data = json.loads(planner.changed("cluster-1k", {}).model_dump_json(exclude_none=True))
@@ -213,7 +214,7 @@ def network(**choices: object) -> Network:
     return Network.model_validate(NETWORK.model_dump() | choices)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("choices", "ratios"),
     [
         ({}, [None, None, None]),
@@ -284,7 +285,7 @@ def test_an_accelerator_without_measured_rows_is_like_one_that_has_some() -> Non
     assert {entry["like"] for entry in entries.values() if "like" in entry} <= set(EVERY)
 
 
-@pytest.mark.parametrize(("kind", "name"), LIKE, ids=[name for _, name in LIKE])
+@cases(("kind", "name"), LIKE, ids=[name for _, name in LIKE])
 def test_only_what_a_source_states_is_an_entrys_own(kind: str, name: str) -> None:
     own, whole = RAW[kind][name], catalogue(kind)[name]
     other = catalogue(kind)[own["like"]]
@@ -335,7 +336,7 @@ def test_an_inline_accelerator_like_one_of_the_catalogue(pooled: bool) -> None:
         load_instance(data)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("names", "kind"),
     [
         (calibration_rows.ACCELERATORS.values(), "accelerators"),

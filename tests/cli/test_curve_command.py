@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import cases
 from commands import run_here
 from curves import POINTS, answer_with, curve, made
 from worked_plan import small
@@ -84,7 +85,7 @@ def test_progress_reaches_the_caller(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert "34 % at 12 points" in (tmp_path / "log").read_text()
 
 
-@pytest.mark.parametrize(
+@cases(
     ("changes", "status", "text"),
     [
         ({}, Exit.DONE, "a row is within 9.9 %"),
@@ -105,7 +106,7 @@ def test_exit_statuses_with_plans(changes, status, text, monkeypatch):
     assert ("so far, of which no other beats" in done.stdout) == (changes.get("stopped", "proved") != "proved")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("stopped", "status", "text"),
     [
         (
@@ -188,7 +189,7 @@ def test_no_knee(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "No knee; racks x days lies between 4,000 and 6,000.\n" in run_here("frontier", "one-rack").stdout
 
 
-@pytest.mark.parametrize(
+@cases(
     ("given", "problem"),
     [
         (["--epsilon", "0"], "--epsilon: must be a number above 0 up to 1 (is 0.0); 0.1 is ten percent"),
@@ -208,7 +209,7 @@ def test_mistakes_are_named(given: list[str], problem: str, monkeypatch: pytest.
     assert problem in done.stderr
 
 
-@pytest.mark.parametrize(
+@cases(
     ("instance", "problem"),
     [
         ("5gw-best-6-months", "objective.minimize: is loss"),
@@ -231,7 +232,7 @@ def test_bad_input_leaves_no_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("unproven", [0, 1, 3])
+@cases("unproven", [0, 1, 3])
 def test_no_knee_is_named_where_its_place_is_not_proven(monkeypatch: pytest.MonkeyPatch, unproven: int) -> None:
     """Where a plan at an end of the curve, or the knee itself, has no proven bound, another may bend the curve."""
     points = [

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from cases import cases
 from commands import run_apart
 from typer.testing import CliRunner, Result
 
@@ -47,7 +48,7 @@ def test_help_is_quick() -> None:
     assert spent < 1.0  # 0.15 s where nothing else runs
 
 
-@pytest.mark.parametrize("kind", ["models", "accelerators", "racks", "switches", "media", "precisions", "software"])
+@cases("kind", ["models", "accelerators", "racks", "switches", "media", "precisions", "software"])
 def test_catalogue_lists_every_name(kind: str) -> None:
     """Each entry has a line that begins with its name."""
     names = [line.split()[0] for line in run("catalogue", kind).output.splitlines()]
@@ -72,7 +73,7 @@ def test_catalogue_of_all_and_of_one() -> None:
         assert isinstance(result.exception, InputError) and complaint in str(result.exception)
 
 
-@pytest.mark.parametrize("accelerator", sorted(x for x in catalogue("accelerators") if racks_with(x)))
+@cases("accelerator", sorted(x for x in catalogue("accelerators") if racks_with(x)))
 def test_first_instances_load(accelerator: str) -> None:
     dtypes = catalogue("accelerators")[accelerator]["peak_flop_per_second"]
     for sites in (0, 2):
@@ -115,9 +116,7 @@ def test_a_first_instance_of_ones_own_model(tmp_path: Path, monkeypatch: pytest.
     assert instance.workload.tokens == pytest.approx(20 * 7.07e9, rel=0.02)
 
 
-@pytest.mark.parametrize(
-    "name", ["x\nlimits: {budget_usd: 5}", "true", "on", "5", "1e3", "a: b # c", "é '\"", "-", " a"]
-)
+@cases("name", ["x\nlimits: {budget_usd: 5}", "true", "on", "5", "1e3", "a: b # c", "é '\"", "-", " a"])
 def test_a_name_is_only_a_name(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever a name holds, the file has it as the name, and no other key for it; so have tools that read YAML 1.1."""
     monkeypatch.chdir(tmp_path)
@@ -128,7 +127,7 @@ def test_a_name_is_only_a_name(name: str, tmp_path: Path, monkeypatch: pytest.Mo
     assert read["name"] == name and read["grid"]["rules"]["interconnect"]["enabled"] is True
 
 
-@pytest.mark.parametrize(
+@cases(
     ("words", "complaint"),
     [
         (("--sites", "9"), "--sites: must be from 0 (one cluster) to 5 (is 9)"),
@@ -183,7 +182,7 @@ def test_yaml(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "value"),
     [
         ("3e9", 3e9), ("-1.5", -1.5), ("1.", 1.0), (".5", 0.5), ("007", 7), ("1_000", 1000), ("true", True),
@@ -196,7 +195,7 @@ def test_scalars_of_yaml(text: str, value: Any) -> None:
     assert found == value and type(found) is type(value)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "complaint"),
     [
         ("a: 1\na: 2\n", "own.yaml: line 2: 'a' is given twice in one mapping"),
@@ -225,7 +224,7 @@ def test_comments_in_json(tmp_path: Path) -> None:
 INSTANCE = json.loads((ROOT / "instances" / "one-rack.json").read_text())
 
 
-@pytest.mark.parametrize(
+@cases(
     ("command", "data", "lines"),
     [
         (

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import cases
 from import_cases import CASE
 from typer.testing import CliRunner
 from worked_plan import small
@@ -104,7 +105,7 @@ def refused(reader: Callable[[Path], Any], path: Path) -> str:
     return message
 
 
-@pytest.mark.parametrize("name", READERS)
+@cases("name", READERS)
 def test_what_is_no_text_is_refused(tmp_path: Path, name: str) -> None:
     """Another encoding, binary data and a folder are named by every reader."""
     ending, reader = READERS[name]
@@ -118,7 +119,7 @@ def test_what_is_no_text_is_refused(tmp_path: Path, name: str) -> None:
     refused(reader, tmp_path / f"missing{ending}")
 
 
-@pytest.mark.parametrize("name", [n for n in READERS if n != "rows"])
+@cases("name", [n for n in READERS if n != "rows"])
 def test_an_empty_file_is_refused(tmp_path: Path, name: str) -> None:
     """A file of nothing, and one of a line's end alone, hold no instance, plan, topology or table."""
     ending, reader = READERS[name]
@@ -128,7 +129,7 @@ def test_an_empty_file_is_refused(tmp_path: Path, name: str) -> None:
         refused(reader, path)
 
 
-@pytest.mark.parametrize("name", JSON_READERS)
+@cases("name", JSON_READERS)
 def test_json_that_cannot_be_used_is_refused(tmp_path: Path, name: str) -> None:
     """Depth, digits, numbers that are none, keys twice and half characters end in a message."""
     ending, reader = JSON_READERS[name]
@@ -138,7 +139,7 @@ def test_json_that_cannot_be_used_is_refused(tmp_path: Path, name: str) -> None:
         refused(reader, path)
 
 
-@pytest.mark.parametrize("value", ["9" * 5_000, "[" * 100_000, "1e999", "NaN"])
+@cases("value", ["9" * 5_000, "[" * 100_000, "1e999", "NaN"])
 def test_values_of_options_are_limited_too(value: str) -> None:
     """A value of --pin, --set and --vary is read like a file's: no traceback for depth or digits."""
     with pytest.raises(InputError, match=r"--pin hardware\.racks"):

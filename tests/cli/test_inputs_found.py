@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import cases
 from import_cases import CASE
 from typer.testing import CliRunner
 from worked_plan import small
@@ -89,7 +90,7 @@ FILES: dict[str, tuple[Any, list[str], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", FILES)
+@cases("name", FILES)
 def test_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """The message names what is wrong, and no output is left."""
     monkeypatch.chdir(tmp_path)

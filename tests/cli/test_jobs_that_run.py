@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from cases import cases
 from typer.testing import CliRunner, Result
 
 from planner.cli.main import app
@@ -67,7 +68,7 @@ def test_a_job_in_words(folder: Path) -> None:
     assert run("place", "--job", "short.json").output == by_file
 
 
-@pytest.mark.parametrize(
+@cases(
     ("words", "complaint"),
     [
         ((), "--job, --nodes, --mesh: give a job file, or nodes and a mesh such as pipeline=4,data=12"),
@@ -203,7 +204,7 @@ NO = [
 ]
 
 
-@pytest.mark.parametrize(("words", "says", "rules"), NO, ids=[x[0] for x in NO])
+@cases(("words", "says", "rules"), NO, ids=[x[0] for x in NO])
 def test_a_no_names_the_rules_that_it_was_given(folder: Path, words: str, says: str, rules: tuple[str, ...]) -> None:
     """Four moves would free a leaf if a piece could be divided: whoever says no says under which rules."""
     jobs = [("full", "m[00-03]"), ("left", "m[04-06]"), ("right", "m[08-10]")]
@@ -226,7 +227,7 @@ def test_own_placements_run_too(folder: Path) -> None:
     assert (folder / "placed.json").exists() and result.exit_code == 0
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "complaint"),
     [
         ("nothing", "bad.txt: has no JobId=; give what `squeue --json` or `scontrol show job` prints"),

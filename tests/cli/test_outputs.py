@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from cases import cases
 
 from planner.cli.cluster_commands import PLACEMENT_FORMATS, TOPOLOGY_FORMATS
 from planner.errors import InputError
@@ -27,7 +28,7 @@ def test_an_output_that_can_be_written_leaves_no_trace(tmp_path: Path) -> None:
     assert plan.read_text() == "old"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("name", "problem"),
     [
         ("no/such/plan.json", "its folder does not exist"),

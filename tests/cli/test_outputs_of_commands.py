@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from cases import cases
 from typer.testing import CliRunner
 
 from planner.cli.main import app
@@ -28,7 +29,7 @@ COMMANDS = [
 ]
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda c: " ".join(c[:2]))
+@cases("command", COMMANDS, ids=lambda c: " ".join(c[:2]))
 def test_the_output_is_tried_before_the_input_is_read(command: list[str]) -> None:
     """The output is refused although the input does not exist either, so no work comes before it."""
     result = CliRunner().invoke(app, command)

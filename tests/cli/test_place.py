@@ -9,6 +9,7 @@ from contextlib import chdir, redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
+from cases import cases
 from cluster_worlds import some_busy, tree
 from commands import run_here
 from stored_plans import stored
@@ -74,7 +75,7 @@ def test_failed_nodes_are_replaced(files: Path) -> None:
     assert [i for i, (a, b) in enumerate(zip(before, after, strict=True)) if a != b] == [4]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("form", "first"),
     [
         ("sbatch", "sbatch --job-name=run -N18"),
@@ -106,7 +107,7 @@ def test_a_job_that_does_not_fit_says_the_numbers(files: Path) -> None:
     assert (out.returncode, out.stdout) == (3, f"job 'run' needs 18 nodes > 11 free\n{given}\n")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("args", "says"),
     [
         (["--busy", "n00032"], "node 'n00032' is not in the topology; did you mean 'n0003"),
@@ -134,7 +135,7 @@ def test_bad_input_is_named(files: Path, args: list[str], says: str) -> None:
     assert "Traceback" not in out.stderr
 
 
-@pytest.mark.parametrize(
+@cases(
     ("change", "says"),
     [
         ({"name": "run\nkind: Secret"}, "job.json: name: "),

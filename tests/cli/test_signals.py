@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from cases import cases
 from joint_brute_force import toy
 from ortools.sat.python import cp_model
 from typer.testing import CliRunner, Result
@@ -96,8 +97,8 @@ def test_a_second_signal_ends_the_command_at_once(tmp_path: Path, monkeypatch: p
     assert signal.getsignal(signal.SIGTERM) is before and not signals.interrupted()
 
 
-@pytest.mark.parametrize("number", SIGNALS)
-@pytest.mark.parametrize("before", [False, True])
+@cases("number", SIGNALS)
+@cases("before", [False, True])
 def test_a_signal_ends_the_reading_of_a_file(number, before, tmp_path, monkeypatch):
     """A signal while the instance is read, or just before, ends the command: nothing is searched."""
     searched = []

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from cases import cases
 from commands import run_here
 from worked_plan import small
 
@@ -63,7 +64,7 @@ def test_names_of_any_bytes(tmp_path: Path) -> None:
         json_or_text("\udce9", "--set name")
 
 
-@pytest.mark.parametrize(
+@cases(
     "words",
     [
         *(
@@ -89,7 +90,7 @@ def test_a_name_that_no_disk_takes(words: list[str], tmp_path: Path, monkeypatch
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("output", ["/", ".", "..", "none/x", ""])
+@cases("output", ["/", ".", "..", "none/x", ""])
 def test_an_output_that_is_a_folder(output: str) -> None:
     done = run_here("init", "-o", output)
     assert done.returncode == 2 and ("is a folder; " in done.stderr or "does not exist; " in done.stderr)

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from cases import cases
 from cluster_worlds import tree
 from typer.testing import CliRunner
 
@@ -47,7 +48,7 @@ def test_blocks_alone_are_a_level_for_kueue() -> None:
     assert text.count("accelerator.topograph.run/domain: b1") == 1
 
 
-@pytest.mark.parametrize(
+@cases(
     ("args", "says"),
     [
         (["--format", "xml"], "must be one of conf, yaml, kueue, volcano"),

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from cases import cases
 from joint_brute_force import toy
 from typer.testing import CliRunner
 
@@ -83,7 +84,7 @@ def test_what_a_command_prints_takes_the_line_away(monkeypatch: pytest.MonkeyPat
     assert (sys.stdout, sys.stderr) == (out, err)
 
 
-@pytest.mark.parametrize("how", ["quick", "quiet", "piped"])
+@cases("how", ["quick", "quiet", "piped"])
 def test_nothing_is_shown(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A command of less than two seconds, a quiet one and one whose stderr is no terminal show nothing."""
     terminal = terminal_of(monkeypatch)

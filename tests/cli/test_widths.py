@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import cases
 from failing_plan import failing
 from page_cases import infeasible, rich
 from typer.testing import CliRunner
@@ -58,7 +59,7 @@ def test_solve_and_explain(folder: Path, command: str, monkeypatch: pytest.Monke
     assert len(answers) == 1
 
 
-@pytest.mark.parametrize("width", WIDTHS)
+@cases("width", WIDTHS)
 def test_evaluate(width: int) -> None:
     """A layout given in full, with the constants behind each part."""
     pins = ["--pin", "tp=8", "--pin", "pp=1", "--pin", "dp=9"]

@@ -1,6 +1,7 @@
 """Hostlists: what they look like, and that nothing is lost on the way there and back."""
 
 import pytest
+from cases import cases
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,7 +20,7 @@ def test_a_run_folds_into_one_range(first: int, more: int, digits: int) -> None:
     assert fold(range(first, first + more + 1), digits).count(",") == 0
 
 
-@pytest.mark.parametrize(
+@cases(
     ("numbers", "digits", "text"),
     [
         ([], 4, ""),
@@ -37,13 +38,13 @@ def test_looks(numbers: list[int], digits: int, text: str) -> None:
     assert parse(text) == numbers
 
 
-@pytest.mark.parametrize(("racks", "digits"), [(0, 1), (1, 1), (10, 1), (11, 2), (23_200, 5)])
+@cases(("racks", "digits"), [(0, 1), (1, 1), (10, 1), (11, 2), (23_200, 5)])
 def test_width_is_that_of_the_largest_number(racks: int, digits: int) -> None:
     """Ten racks are numbered 0 to 9, the eleventh takes a second digit."""
     assert width(racks) == digits
 
 
-@pytest.mark.parametrize(
+@cases(
     "text", ["0001", "r", "r[]", "r[1,]", "r[1-]", "r[2-1]", "x[1]", "r[1] ", "r[1-2-3]", "r[-1]", "r1,r2", "r[\u0661]"]
 )
 def test_refuses_what_is_not_a_list(text: str) -> None:
@@ -73,7 +74,7 @@ def test_any_text_is_a_list_or_an_error(text: str) -> None:
     assert expand(fold_names(names)) == names
 
 
-@pytest.mark.parametrize(
+@cases(
     ("names", "text"),
     [
         (["rack1node01", "rack1node02", "rack2node01", "rack2node02"], "rack1node[01-02],rack2node[01-02]"),
@@ -106,7 +107,7 @@ def test_long_runs_are_cut_where_slurm_ends() -> None:
     assert fold_names(f"n{i}" for i in range(1, MAX_RANGE + 2)) == f"n[1-{MAX_RANGE},{MAX_RANGE + 1}]"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "complaint"),
     [
         ("n[1-4", "a bracket is not closed"),

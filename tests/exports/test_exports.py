@@ -13,6 +13,7 @@ from typing import Any
 import networkx as nx
 import numpy as np
 import pytest
+from cases import cases
 from drawn_fabrics import DESIGNS, built
 from typer.testing import CliRunner
 from worked_plan import edited, edited_at, instance_with, small, worked
@@ -51,7 +52,7 @@ BUILT |= {
 }
 
 
-@pytest.mark.parametrize("name", BUILT)
+@cases("name", BUILT)
 def test_cable_list_names_each_port_once(name: str) -> None:
     """A line a cable; no port of a switch or GPU stands in two of them, and none is beyond the switch."""
     x = BUILT[name]
@@ -88,7 +89,7 @@ def test_cheapest_medium_that_reaches() -> None:
 BY_POD = [name for name in BUILT if name != "dragonfly 1k"]  # links of routers inside a group are within its node
 
 
-@pytest.mark.parametrize(("name", "by_pod"), [*((x, False) for x in BUILT), *((x, True) for x in BY_POD)])
+@cases(("name", "by_pod"), [*((x, False) for x in BUILT), *((x, True) for x in BY_POD)])
 def test_graph_holds_every_cable(name: str, by_pod: bool) -> None:
     """Edges sum to the cables, nodes to the switches and GPUs, whether by switch or by pod; the file reads back."""
     x = BUILT[name]
@@ -104,7 +105,7 @@ def test_graph_holds_every_cable(name: str, by_pod: bool) -> None:
         assert g.number_of_nodes() == x.fabric.switches + gateways + x.design.domains
 
 
-@pytest.mark.parametrize("name", ["worked", "rail 1k", "rail under a gateway"])
+@cases("name", ["worked", "rail 1k", "rail under a gateway"])
 def test_leaves_of_a_pod_lead_to_its_own_spines(name: str) -> None:
     x = BUILT[name]
     g = fabric_graph.graph(x, by_pod=True)
@@ -120,8 +121,8 @@ def racks_in(text: str) -> list[int]:
     return sorted(n for found in re.findall(r"[Nn]odes[=:] ?(\S+)", text) for n in parse(found))
 
 
-@pytest.mark.parametrize("write", [fabric_graph.topology_conf, fabric_graph.topology_yaml])
-@pytest.mark.parametrize("site", ["e1", "w1"])
+@cases("write", [fabric_graph.topology_conf, fabric_graph.topology_yaml])
+@cases("site", ["e1", "w1"])
 def test_slurm_names_every_rack_once(write, site: str) -> None:
     x = built_fabric(PLAN, site)
     text = "".join(write(x))
@@ -192,7 +193,7 @@ def test_command_writes_files(tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted([*forms, "plan.json"])
 
 
-@pytest.mark.parametrize(
+@cases(
     ("options", "message"),
     [
         (["--format", "cvs", "--site", "e1"], "--format: must be one of csv"),
@@ -246,7 +247,7 @@ def lost_by_cables(x: BuiltFabric, tier: str) -> float:
     return max(1 - after[k] / n for k, n in before.items())
 
 
-@pytest.mark.parametrize("name", TREES)
+@cases("name", TREES)
 def test_uplinks_lost_are_those_of_the_cables(name: str) -> None:
     x = TREES[name]
     tiers = {row.tier: row for row in failure_domains(PLAN, x)}
@@ -255,7 +256,7 @@ def test_uplinks_lost_are_those_of_the_cables(name: str) -> None:
         assert tiers[tier].uplinks_lost == pytest.approx(lost_by_cables(x, tier))
 
 
-@pytest.mark.parametrize("name", TREES)
+@cases("name", TREES)
 def test_rows_hold_every_switch_and_rack_once(name: str) -> None:
     x = TREES[name]
     rows = failure_domains(PLAN, x)
@@ -309,7 +310,7 @@ def test_a_nic_of_two_lanes_keeps_one() -> None:
     assert row.pipeline_send_slowdown == pytest.approx(2 * before) and "lose one of 2 lanes" in row.effect
 
 
-@pytest.mark.parametrize("name", ["dragonfly 1k", "dragonfly 16k", "dragonfly+ 1k", "dragonfly+ 16k"])
+@cases("name", ["dragonfly 1k", "dragonfly 16k", "dragonfly+ 1k", "dragonfly+ 16k"])
 def test_two_groups_lose_what_one_switch_joins(name: str) -> None:
     """Of the links between two groups a switch takes no more than the most that any has of them."""
     x = built(DESIGNS[name])

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from cases import cases
 from typer.testing import CliRunner
 from worked_plan import small
 
@@ -117,7 +118,7 @@ def test_gpus_take_no_unit_of_their_rack() -> None:
     assert {(d["position"], d["face"]) for d in rows(E1, "devices.csv")} == {("", "")}
 
 
-@pytest.mark.parametrize(("name", "port"), [("r00-gpu3", "1"), ("leaf-0-0", "7"), ("leaf-0-0", "7/1")])
+@cases(("name", "port"), [("r00-gpu3", "1"), ("leaf-0-0", "7"), ("leaf-0-0", "7/1")])
 def test_interfaces_turn_back_into_ends(name: str, port: str) -> None:
     assert end_of(*interface_of(name, port)) == (name, port)
 

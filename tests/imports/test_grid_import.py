@@ -8,6 +8,7 @@ from typing import Any
 
 import grid_properties
 import pytest
+from cases import cases
 from commands import run_here
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -55,7 +56,7 @@ def test_into_an_instance(tmp_path: Path) -> None:
     assert (made.workload, made.hardware, made.wan, made.limits) == (old.workload, old.hardware, old.wan, old.limits)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("names", "args", "words"),
     [
         ("case4.m", [], "--positions"),
@@ -98,7 +99,7 @@ def assert_valid(data: dict[str, Any]) -> None:
     assert len({f["id"] for f in data["features"]}) == len(data["features"])
 
 
-@pytest.mark.parametrize("names", ["case4.m", "bus.csv branch.csv gen.csv", "plants.csv", "zones.csv interfaces.csv"])
+@cases("names", ["case4.m", "bus.csv branch.csv gen.csv", "plants.csv", "zones.csv interfaces.csv"])
 def test_valid(tmp_path: Path, names: str) -> None:
     options = {"at": (40.0, -75.0)} if names == "case4.m" else {}
     g = imported(tmp_path, names, **options).grid
@@ -244,8 +245,8 @@ def grid(load: float, rating: float, model: str = "transport") -> Grid:
     return instance.grid
 
 
-@pytest.mark.parametrize("model", ["transport", "dc"])
-@pytest.mark.parametrize(
+@cases("model", ["transport", "dc"])
+@cases(
     ("load", "rating", "words"),
     [
         (5.0, 5.0, []),

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from cases import cases
 from typer.testing import CliRunner
 
 from planner.cli.main import app
@@ -50,7 +51,7 @@ def test_every_flag_of_megatron_is_known(tmp_path: Path) -> None:
     assert sorted(names) == sorted(f.strip().partition(" ")[0].replace("_", "-") for f in flags)
 
 
-@pytest.mark.parametrize("flag", [*TOLD_FLAGS.split(), "recompute-modules=mhc", "optimizer=sgd"])
+@cases("flag", [*TOLD_FLAGS.split(), "recompute-modules=mhc", "optimizer=sgd"])
 def test_flags_of_time_and_memory_are_told(flag: str, tmp_path: Path) -> None:
     name, _, value = flag.partition("=")
     note = read(tmp_path, f"{BASE} --{name} {value or ''}").note()
@@ -58,7 +59,7 @@ def test_flags_of_time_and_memory_are_told(flag: str, tmp_path: Path) -> None:
     assert "not modelled" not in str(read(tmp_path, BASE).note())
 
 
-@pytest.mark.parametrize(
+@cases(
     ("flags", "switches"),
     [
         ("", {"overlaps": ("context", "sends"), "dispatcher": "all_to_all"}),
@@ -90,7 +91,7 @@ def test_flags_set_the_switches_of_the_stack(flags: str, switches: dict[str, Any
     Software.model_validate({"name": "own", **run.switches})
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "switches"),
     [
         ("", {}),
@@ -159,7 +160,7 @@ NEMO = "model: {tensor_model_parallel_size: 2"
 OFFLOAD = '"zero_optimization": {"stage": 1, "offload_optimizer": {"device": "cpu"}}'
 
 
-@pytest.mark.parametrize(
+@cases(
     ("name", "text", "told"),
     [
         ("a.yaml", f"{NEMO}, cpu_offloading: true, tp_comm_overlap: false}}\n", "model.cpu_off"),
@@ -211,7 +212,7 @@ def test_speeds_of_links_that_differ(tmp_path: Path) -> None:
         assert topology_items(tmp_path / "t.conf").note() == told
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "line"),
     [
         ('TP=2\nif [ "$BIG" = 1 ]; then TP=4; fi\n', "TP (assigned at lines 1 and 2, in a branch: 4 is taken)"),

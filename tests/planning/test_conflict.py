@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from cases import cases
 from joint_brute_force import toy
 from site_grids import random_case
 from stored_plans import stored
@@ -300,7 +301,7 @@ def ended(left: float, *, spare_racks: int = 0, most_racks: float = 100.0, stopp
         return solve.limited_by(asked, SimpleNamespace(plan=plan, stopped=stopped), Options(), Deadline())
 
 
-@pytest.mark.parametrize(("racks", "end"), [(0, "layout"), (1, "fabric"), (99, "owned_racks")])
+@cases(("racks", "end"), [(0, "layout"), (1, "fabric"), (99, "owned_racks")])
 def test_a_lone_tier_of_switches_ends_a_plan_where_it_joins_no_further_block(racks: int, end: str) -> None:
     """64 ports join 16 racks by 4 GPUs of each; of a cluster without that many racks these end the plan."""
     i = planner.changed("cluster-1k", {"network.max_tiers": 1, "hardware.racks": 40})

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import cases
 from stored_plans import stored
 from tiers import more, slow
 from typer.testing import CliRunner
@@ -129,7 +130,7 @@ def test_a_budget_below_the_cheapest_is_refused_with_its_figure() -> None:
     assert usd(designed(32, budget_usd=price)) == price
 
 
-@pytest.mark.parametrize(("hosts", "wish"), [(4, {}), (4, {"max_tiers": 1}), (1, {"families": ("rack", "rail")})])
+@cases(("hosts", "wish"), [(4, {}), (4, {"max_tiers": 1}), (1, {"families": ("rack", "rail")})])
 def test_one_switch_is_of_leaves_by_host_too(hosts: int, wish: dict[str, Any]) -> None:
     plan = designed(hosts, survives="none", **{"families": ("rack",), **wish})
     assert usd(plan) == usd(designed(hosts, survives="none")) == 36_000 + hosts * 8 * 1_400
@@ -204,7 +205,7 @@ def test_alternatives_stand_side_by_side() -> None:
     assert all(x.bisection_tbps for x in others if x.fabric is not None)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("wish", "complaint"),
     [
         ({"switches": ("64x400",)}, "--switch '64x400'"),
@@ -229,7 +230,7 @@ def test_wrong_options_are_named(wish: dict[str, Any], complaint: str) -> None:
         designed(4, **wish)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("words", "complaint"),
     [
         ("design --hosts 4", "--gpus-per-host, --nic-gbps"),
@@ -498,7 +499,7 @@ def test_rows_can_be_drawn(tmp_path: Path, axes: str) -> None:
     assert "<svg" in picture.read_text()
 
 
-@pytest.mark.parametrize(
+@cases(
     ("options", "words"),
     [
         (["--axes", "cost"], "cost alone"),
@@ -570,7 +571,7 @@ def test_a_pin_asks_for_four_tiers(tmp_path: Path) -> None:
     assert len(pinned["tiers"]) == 4 and pinned["cost_usd"] > free["cost_usd"]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("changes", "message"),
     [
         ({"max_tiers": 5}, "network.max_tiers"),

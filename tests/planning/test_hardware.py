@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from cases import cases
 from stored_plans import stored
 from typer.testing import CliRunner
 from worked_plan import edited_at, named, with_entries
@@ -95,7 +96,7 @@ def test_the_day_of_the_finish_is_that_of_the_gpu_chosen_by_its_end() -> None:
     assert len(plan.proof.alternatives) == 1 and plan.status == "optimal"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("bound", "ready_months", "expected"),
     [(2.0, 0.0, 2.0), (2.0, 1 / 30.4375, 3.0), (5.0, 0.0, 4.0), (0.0, 0.0, None), (None, 0.0, None)],
 )
@@ -178,7 +179,7 @@ def with_an_alternative() -> Plan:
     return planner.solve(asked(OTHERS[0]))
 
 
-@pytest.mark.parametrize(
+@cases(
     ("change", "path"),
     [
         ({"alternatives": [{"accelerator": "H100", "rack": "DGX-H100"}]}, "hardware.alternatives[0]"),
@@ -306,7 +307,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("path", "value", "words"), REFUSED)
+@cases(("path", "value", "words"), REFUSED)
 def test_what_does_not_go_with_pools_is_refused(path, value, words):
     with pytest.raises(InputError, match=re.escape(words)):
         load_instance(with_entries(small(), {path: value}))

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from best_splits import split
+from cases import cases
 from cluster_cases import crowded_problem
 from joint_toys import toy, with_budget
 from planted import ANSWERS, BACK_ENDS, Planted
@@ -171,7 +172,7 @@ def sound(decision: Callable[[], Answer]) -> tuple[Answer, dict[str, int]]:
         return decision(), {name: x.runs for name, x in counted.items()}
 
 
-@pytest.mark.parametrize(("decision", "solvers"), [x for own in DECISIONS.items() for x in tier(*own)])
+@cases(("decision", "solvers"), [x for own in DECISIONS.items() for x in tier(*own)])
 def test_sound_answers_are_proven(decision: Callable[[], Answer], solvers: tuple[str, ...]) -> None:
     (status, _), runs = sound(decision)
     assert status == ("infeasible" if decision in WITHOUT else "optimal")

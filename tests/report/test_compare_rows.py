@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from cases import cases
 from typer.testing import CliRunner
 
 from planner.cli.main import app
@@ -19,7 +20,7 @@ def sides(folder: Path, *cells: str, point: str = "1") -> list[Side]:
     return columns_of_file(path, None, several=False)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("cell", "figure"),
     [
         ("7", 7),
@@ -53,7 +54,7 @@ def test_an_empty_cell_is_no_figure(tmp_path: Path) -> None:
     assert table(["a", "b"], rows_of([a, b])).splitlines()[-1].split() == ["figure", "-", "3"]
 
 
-@pytest.mark.parametrize("cell", ["9" * 309, "-" + "9" * 5000, "1e309"])
+@cases("cell", ["9" * 309, "-" + "9" * 5000, "1e309"])
 def test_a_number_that_no_float_holds_is_refused(tmp_path: Path, cell: str) -> None:
     """It names the file, the line, the column and how the number begins, in any column."""
     with pytest.raises(InputError, match=rf"rows\.csv: line 3: figure: {cell[:40]} is beyond .* finite figure"):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import cases
 from failing_plan import failing
 from page_cases import infeasible, rich
 from worked_plan import edited, small
@@ -141,7 +142,7 @@ def test_limits_and_warnings_of_one_side_alone_are_told() -> None:
     assert not any("Failures not modelled" in line for line in lines)
 
 
-@pytest.mark.parametrize("width", [80, 120, 200])
+@cases("width", [80, 120, 200])
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     """Summaries, verdicts and tables of plans with every section, at the widths of terminals."""
     plans = {"small": small(), "rich": rich(), "none": infeasible(), "failing": failing("restart", "elastic")}
@@ -174,7 +175,7 @@ def test_unsourced_figures_are_named() -> None:
     assert list(without_source(bare.model_copy(update={"source": "a text"}), "network")) == []
 
 
-@pytest.mark.parametrize("where", ["plan", "point", "objective"])
+@cases("where", ["plan", "point", "objective"])
 def test_a_row_with_a_number_that_no_float_holds_is_refused(where: str) -> None:
     """Such a row is named by its line; it used to end a comparison in an overflow."""
     row = {

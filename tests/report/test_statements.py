@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from cases import cases
 from failing_plan import failing
 from page_cases import infeasible, rich
 from stored_plans import stored
@@ -53,7 +54,7 @@ def run_of(years: float, **changes: Any) -> Plan:
     )
 
 
-@pytest.mark.parametrize("name", PLANS)
+@cases("name", PLANS)
 def test_the_first_screen_is_part_of_all_that_is_said(name: str) -> None:
     """Each statement has a known section; the summary writes those of the first screen, --verbose all of them."""
     plan = PLANS[name]()
@@ -65,7 +66,7 @@ def test_the_first_screen_is_part_of_all_that_is_said(name: str) -> None:
     assert all(x.first for x in found if x.kind == "limit")
 
 
-@pytest.mark.parametrize("name", ["small", "failing", "none", *SHIPPED])
+@cases("name", ["small", "failing", "none", *SHIPPED])
 def test_the_first_screen_fits(name: str) -> None:
     """It has at most 26 lines of 100 columns; an implausible toy without a source has its warnings beside them."""
     plan = PLANS[name]() if name in PLANS else stored(name)
@@ -134,7 +135,7 @@ def test_no_plan_says_why_and_which_rules_conflict() -> None:
     assert limited.status == "unknown" and "the time limit came before a plan was found. Give more" in summary(limited)
 
 
-@pytest.mark.parametrize(("context", "expert"), [(1, 1), (1, 4), (2, 1), (2, 8)])
+@cases(("context", "expert"), [(1, 1), (1, 4), (2, 1), (2, 8)])
 def test_a_model_with_experts_prints_its_context_and_expert_parallelism(context: int, expert: int) -> None:
     """Both degrees are printed, also where they are 1: with experts that is a choice."""
     plan = edited(with_experts(PLAN), layout__context_parallel=context, layout__expert_parallel=expert)
@@ -146,7 +147,7 @@ def test_a_dense_model_prints_what_it_uses() -> None:
     assert "CP 2 x" in said(edited(PLAN, layout__context_parallel=2), "layout")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("recompute", "by_stage", "text"),
     [
         ("none", (), "recomputes nothing"),
@@ -162,7 +163,7 @@ def test_recomputation_is_told_in_layers(recompute: str, by_stage: tuple[int, ..
     assert text in said(plan, "layout", first=True)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("total", "local", "least", "extra", "text"),
     [
         (9, 0, 1, 72, "All 9 all-reduce groups span several leaves (1 unavoidable): 81 fragments"),
@@ -176,7 +177,7 @@ def test_groups_are_told_with_their_fragments(total: int, local: int, least: int
     assert groups(total, local, least, extra) == text
 
 
-@pytest.mark.parametrize(
+@cases(
     ("load", "n1", "text"),
     [
         (0.0, "off", "of the sites alone: no node states a load_mw; nothing out"),
@@ -194,7 +195,7 @@ def test_a_power_flow_says_of_what_network_it_is(load: float, n1: str, text: str
     assert text in said(plan, "proof") and "power flow by reactances" not in said(PLAN, "proof")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("limited_by", "text"),
     [
         ("budget", "Budget: $1.50M is left, less than one more replica costs."),
@@ -223,7 +224,7 @@ def test_limits_that_a_layout_fills_are_told() -> None:
         assert [x in text for x in ("Batch: ", "Memory: ", deadline)] == [told] * 3
 
 
-@pytest.mark.parametrize(
+@cases(
     ("others", "text", "first"),
     [(0, "Not used: w2", True), (1, "Not used: w2, x0", True), (2, "Not used: 3 other candidates", False)],
 )
@@ -250,7 +251,7 @@ def test_racks_that_end_the_plan_are_counted(block_racks: int, blocks: int, text
     assert text in said(PLAN.model_copy(update={"placement": placed, "objective": ended}), "limits", first=True)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("tiers", "pins", "text"),
     [
         (1, {}, " (network.max_tiers is 1) joins at most 4 racks, no room for one more replica."),
@@ -325,7 +326,7 @@ def test_parts_of_a_total_stand_by_falling_share() -> None:
         assert few == "60 % matrix products, 30 % dispatch, 10 % in 2 other parts"
 
 
-@pytest.mark.parametrize("reasons", [(), ("more GPUs",), ("more GPUs", "longer sequences", "a larger model")])
+@cases("reasons", [(), ("more GPUs",), ("more GPUs", "longer sequences", "a larger model")])
 def test_extrapolations_take_one_line_of_the_first_screen(reasons, monkeypatch):
     """One reason is given whole; of several the first with the number of the others, all of them beyond the screen."""
     monkeypatch.setattr(verdict.step_prediction, "extrapolations", lambda *_: dict(enumerate(reasons)))

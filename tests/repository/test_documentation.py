@@ -7,6 +7,7 @@ import documentation
 import make_architecture
 import make_reference as references
 import pytest
+from cases import cases
 from page_commands import run_page_command
 
 from planner.cli.schemas import SCHEMAS
@@ -64,7 +65,7 @@ def test_references_cover_the_schemas() -> None:
     assert {what for roots in references.PAGES.values() for what in roots} == set(SCHEMAS)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("command", "told"),
     [
         ("planner solve instances/5gw.json -o new.json --time-limit 5 | grep LAYOUT", []),
@@ -95,7 +96,7 @@ def test_the_picture_of_the_layers_is_current() -> None:
     assert make_architecture.OUT.read_text(encoding="utf-8") == make_architecture.picture()
 
 
-@pytest.mark.parametrize("what", sorted(SCHEMAS))
+@cases("what", sorted(SCHEMAS))
 def test_every_key_is_described(what: str) -> None:
     """Every key of an instance, a plan, a job and a placement says what it is; 0 are empty."""
     schema = SCHEMAS[what].model_json_schema()

@@ -7,6 +7,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from cases import cases
 from worked_plan import small
 
 from planner.cli.schemas import SCHEMAS, schema_text
@@ -93,7 +94,7 @@ print(h.getInfo().objective_function_value)
     assert float(python(code)) == pytest.approx(9.0)
 
 
-@pytest.mark.parametrize("name", sorted(SCHEMAS))
+@cases("name", sorted(SCHEMAS))
 def test_schemas_are_current(name: str) -> None:
     assert (ROOT / "instances" / "schema" / f"{name}.schema.json").read_text(encoding="utf-8") == schema_text(name)
 

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from cases import cases
 from paper_inputs import Row
 from paper_rows import SECTIONS
 
@@ -73,12 +74,12 @@ def rows_of(verdict: str) -> list:
     return [row for row in ROWS if row.verdict.startswith(verdict)]
 
 
-@pytest.mark.parametrize("row", rows_of("match"), ids=lambda r: r.quantity)
+@cases("row", rows_of("match"), ids=lambda r: r.quantity)
 def test_matching_rows_hold_to_one_percent(row) -> None:
     assert row.recomputed == pytest.approx(row.paper, rel=0.01)
 
 
-@pytest.mark.parametrize("row", rows_of("within"), ids=lambda r: r.quantity)
+@cases("row", rows_of("within"), ids=lambda r: r.quantity)
 def test_close_rows_hold_to_three_percent_or_to_their_digits(row) -> None:
     """A row said to be close is within three percent, or less than one unit of its last printed digit away."""
     unit = 10.0 ** (math.floor(math.log10(row.paper)) - row.digits + 1) if row.digits else 0.0
@@ -86,7 +87,7 @@ def test_close_rows_hold_to_three_percent_or_to_their_digits(row) -> None:
     assert abs(row.recomputed / row.paper - 1) < 0.08
 
 
-@pytest.mark.parametrize(("name", "value"), RIGHT.items(), ids=RIGHT)
+@cases(("name", "value"), RIGHT.items(), ids=RIGHT)
 def test_right_values_of_what_the_paper_has_wrong(name: str, value: float) -> None:
     row = BY_NAME[name]
     assert row.verdict == "inconsistent"
@@ -101,7 +102,7 @@ def test_no_other_row_is_inconsistent() -> None:
     assert counts[:2] == [45, 22] and sum(counts) == len(ROWS) == len(BY_NAME)
 
 
-@pytest.mark.parametrize(("name", "value"), UNPRINTED.items(), ids=UNPRINTED)
+@cases(("name", "value"), UNPRINTED.items(), ids=UNPRINTED)
 def test_values_that_the_paper_leaves_out(name: str, value: float) -> None:
     assert BY_NAME[name].paper is None
     assert BY_NAME[name].recomputed == pytest.approx(value, rel=1e-3)
@@ -111,12 +112,12 @@ SLIPS = {"TP all-reduce, 100T": 0.01, "TP all-reduce, 50T": 0.01, "Fat-Tree swit
 SLIPS |= {"switches at 4:1 and 2:1": 0.02}
 
 
-@pytest.mark.parametrize("name", SLIPS)
+@cases("name", SLIPS)
 def test_slips_that_follow_the_papers_rule_repeat_its_figure(name: str) -> None:
     assert BY_NAME[name].recomputed == pytest.approx(BY_NAME[name].paper, rel=SLIPS[name])
 
 
-@pytest.mark.parametrize(
+@cases(
     ("paper", "recomputed", "digits", "verdict"),
     [
         (100.0, 100.9, None, "match"),

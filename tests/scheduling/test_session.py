@@ -7,6 +7,7 @@ import random
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import pytest
+from cases import cases
 from cluster_worlds import renamed, some_busy, tree
 from mesh_cases import lines, pieces, split
 
@@ -181,7 +182,7 @@ def test_a_cluster_goes_to_other_processes() -> None:
 TRAFFIC = "traffic_bytes_per_step"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("data", "says"),
     [
         ({}, "either mesh or groups"),
@@ -210,7 +211,7 @@ def test_kinds_of_groups_may_have_the_name_of_an_axis() -> None:
     assert read_job({"name": "j", "groups": groups, "traffic_bytes_per_step": {"pipeline": 1e9}}).weights == (10**6,)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("switches", "says"),
     [
         (
@@ -354,7 +355,7 @@ def test_groups_of_several_sizes_follow_each_other() -> None:
     assert check_placement(topology, job, placed) == []
 
 
-@pytest.mark.parametrize(
+@cases(
     ("job", "message"),
     [
         ({"mesh": {"data": 2, "pipeline": 2}}, "ranks along data do not follow each other; take any order"),
@@ -396,7 +397,7 @@ def test_only_the_nodes_of_an_allocation_are_used() -> None:
 ALWAYS = "nodes are taken whole, and busy ones stay busy"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("segment_nodes", "trees", "more"),
     [
         (1, 1, ""),
@@ -411,7 +412,7 @@ def test_rules_are_named_where_they_bind(segment_nodes: int, trees: int, more: s
     assert rules_of(job, trees) == ALWAYS + more
 
 
-@pytest.mark.parametrize("begun", range(3))
+@cases("begun", range(3))
 def test_a_leaf_that_is_begun_is_filled_before_another_is(begun: int) -> None:
     """Whichever of the leaves it is: no leaf that is whole is broken for a job that fits beside what runs."""
     topology = tree([4, 4, 4], 3)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cases import cases
 from commands import run_here
 from worked_plan import edited_at, small
 
@@ -129,7 +130,7 @@ def test_flows_from_a_file(tmp_path: Path) -> None:
     assert s.runs[0].ideal_seconds == pytest.approx(3e-9)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "message"),
     [
         ("a,b,c\n0,1,2\n", "line 1: must be the header src,dst,bytes"),
@@ -151,7 +152,7 @@ def test_bad_files_are_named_by_line(tmp_path: Path, text: str, message: str) ->
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("fabric", "options", "message"),
     [
         ({"hosts": 129, "ports_per_switch": 8}, {}, "hosts must be at most 128"),
@@ -225,7 +226,7 @@ def test_the_slowdown_of_plans_comes_from_runs_where_asked() -> None:
     assert 1.0 < transport_slowdown_of(asking(transport="spray", hosts=128)) < 1.1
 
 
-@pytest.mark.parametrize("ratio", [1.0, 2.0, 4.0])
+@cases("ratio", [1.0, 2.0, 4.0])
 def test_the_factor_is_of_a_tree_with_the_oversubscription_asked_for(ratio: float) -> None:
     """A plan names the tree that its transport was simulated on."""
     assert factor(asking(transport="spray", seeds=1, hosts=32, oversubscription=ratio)).oversubscription == ratio
@@ -262,7 +263,7 @@ def test_a_layout_without_sense_is_named(plan: Plan, pattern: str) -> None:
         planner.simulate(changed, pattern=pattern)
 
 
-@pytest.mark.parametrize("rate", [1e-308, 1e-9, 1e308])
+@cases("rate", [1e-308, 1e-9, 1e308])
 def test_extreme_rates_are_named(rate: float) -> None:
     """A rate at which times leave the range of floats is refused by its path, and the ends of its range run."""
     with pytest.raises(InputError, match=r"fabric: host_gbps: must be from 1e-06 to 1e\+18 \(is "):

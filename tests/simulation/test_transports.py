@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from cases import cases
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from incast_flows import incast
@@ -50,7 +51,7 @@ def tail(tree: Tree, transport: TransportName, seed: int, failed: int = 0) -> fl
     return float(flow_seconds(tree, flows, transport, seed, failed).max()) / SIZE
 
 
-@pytest.mark.parametrize("transport", ["spray", "ecmp", "adaptive"])
+@cases("transport", ["spray", "ecmp", "adaptive"])
 def test_a_flow_to_its_own_host_ends_at_once(transport: TransportName) -> None:
     flows = Flows(source=np.array([0, 1]), target=np.array([0, 2]), size=np.array([SIZE, SIZE]))
     own, other = flow_seconds(k_ary(4), flows, transport, seed=0)
@@ -68,7 +69,7 @@ def test_hashing_is_as_far_from_ideal_as_counted(ports: int, ratio: int) -> None
         assert 1.0 <= PACKETS[ratio] / mean <= 1.4
 
 
-@pytest.mark.parametrize("ratio", [1, 2, 4])
+@cases("ratio", [1, 2, 4])
 def test_spraying_is_ideal_on_a_symmetric_tree(ratio: int) -> None:
     """The fullest link of a sprayed permutation is within 1 % of the oversubscription."""
     tree = k_ary(16, ratio)
@@ -182,7 +183,7 @@ def test_a_switch_sees_its_own_outputs_alone() -> None:
     assert chosen == {"up": {1}, "down": {0, 1}}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("transport", "failed", "message"),
     [
         *((x, [0, 1, 2, 3], r"no path leads .*leaf 0.*fail fewer links") for x in ("ecmp", "spray", "adaptive")),

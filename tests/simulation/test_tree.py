@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from cases import cases
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -75,7 +76,7 @@ def test_a_designs_cables_are_all_there(d: Design) -> None:
             }
 
 
-@pytest.mark.parametrize("racks", [3, 5, 8])
+@cases("racks", [3, 5, 8])
 def test_all_gpus_of_a_rack_meet_at_its_leaf(racks: int) -> None:
     """Where a leaf takes all four GPUs of two racks, each GPU is a host with a place of its own there."""
     d = Design(
@@ -107,8 +108,8 @@ def small_trees() -> list[Tree]:
     ]
 
 
-@pytest.mark.parametrize("tree", small_trees(), ids=["design", "four-tiers", "k-ary", "zones"])
-@pytest.mark.parametrize("failures", [False, True])
+@cases("tree", small_trees(), ids=["design", "four-tiers", "k-ary", "zones"])
+@cases("failures", [False, True])
 def test_hashed_routes_are_paths(tree: Tree, failures: bool) -> None:
     """Every part climbs from its host to one switch and descends to its target, cable after cable, within one plane."""
     hosts = np.asarray(list(itertools.permutations(tree.slots.tolist(), 2)))

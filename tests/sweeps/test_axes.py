@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import cases
 
 import planner
 from planner.errors import InputError
@@ -30,7 +31,7 @@ MAIN = load_instance(ROOT / "instances" / "5gw.json")
 RACK = load_instance(ROOT / "instances" / "one-rack.json")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("spec", "values"),
     [
         ("1:4:1", [1, 2, 3, 4]),
@@ -69,7 +70,7 @@ def test_log_range_is_even_in_ratio() -> None:
     assert max(ratios) - min(ratios) < 1e-9 and math.isclose(ratios[0], 10 ** (1 / 18))
 
 
-@pytest.mark.parametrize(
+@cases(
     ("spec", "problem"),
     [
         ("1:2:0", "never leads"),
@@ -112,7 +113,7 @@ def test_axes_make_a_grid_and_pairs_are_one_axis(tmp_path: Path) -> None:
     assert len(points_of({"hardware.racks": "1:3:1"}, pairs)) == 6
 
 
-@pytest.mark.parametrize(
+@cases(
     ("name", "text", "problem"),
     [
         ("p.csv", "a,b\n1\n", "line 2: has 1 cells where the header has 2"),
@@ -142,7 +143,7 @@ def test_one_path_on_two_axes_is_refused() -> None:
         read_vary(["limits.budget_usd"])
 
 
-@pytest.mark.parametrize(
+@cases(
     ("path", "problem"),
     [
         ("limits.budget", "did you mean limits.budget_usd?"),
@@ -203,7 +204,7 @@ def test_bad_points_are_named_before_anything_runs() -> None:
         planner.sweep(RACK, {"limits.max_batch_tokens": [4e6, -1]})
 
 
-@pytest.mark.parametrize(("count", "parts"), [(19, 4), (3, 5), (8, 8), (0, 2)])
+@cases(("count", "parts"), [(19, 4), (3, 5), (8, 8), (0, 2)])
 def test_shards_part_the_points(count: int, parts: int) -> None:
     """Every point is in exactly one shard, neighbours together and sizes as even as can be."""
     shards = [in_shard(count, (i, parts)) for i in range(1, parts + 1)]
@@ -211,14 +212,14 @@ def test_shards_part_the_points(count: int, parts: int) -> None:
     assert max(map(len, shards)) - min(map(len, shards)) <= 1
 
 
-@pytest.mark.parametrize("text", ["0/4", "5/4", "1", "a/b", "1/0", "-1/3"])
+@cases("text", ["0/4", "5/4", "1", "a/b", "1/0", "-1/3"])
 def test_bad_shards_are_refused(text: str) -> None:
     """A shard counts from 1 to the number of shards."""
     with pytest.raises(InputError, match="I/N"):
         shard_of(text)
 
 
-@pytest.mark.parametrize("mark", ["\u2028", "\u2029", "\u0085"])
+@cases("mark", ["\u2028", "\u2029", "\u0085"])
 def test_pairs_keep_line_marks_of_unicode(tmp_path: Path, mark: str) -> None:
     """A text with a line or paragraph separator is one value of one pair."""
     path = tmp_path / "pairs.jsonl"

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import worked_plan
+from cases import cases
 from curves import curve
 from sweeping import ROOT, small, written
 from typer.testing import CliRunner
@@ -79,7 +80,7 @@ def test_workers_of_a_local_dask_cluster_solve_one_point_at_a_time(monkeypatch: 
     assert asked["distributed.scheduler.allowed-failures"] + 1 == sweep_run.TRIES
 
 
-@pytest.mark.parametrize(
+@cases(
     ("name", "link", "of", "to"),
     [
         ("rows.jsonl", os.symlink, "rows.jsonl", "other.jsonl"),
@@ -148,7 +149,7 @@ def test_another_version_is_refused(tmp_path: Path) -> None:
         Store(path, resume=True)
 
 
-@pytest.mark.parametrize(("status", "code"), [("unknown", 4), ("infeasible", 0), ("feasible", 0)])
+@cases(("status", "code"), [("unknown", 4), ("infeasible", 0), ("feasible", 0)])
 def test_a_sweep_without_any_answer_is_not_done(tmp_path: Path, solved: dict[str, Any], status: str, code: int) -> None:
     """A sweep whose points all reached a limit without a plan ends with 4, as such a solve does."""
     solved["status"] = status

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import cases
 from typer.testing import CliRunner
 
 import planner
@@ -17,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 BASE = ROOT / "instances" / "two-sites-405b.json"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("change", "budget"),
     [("x1.2", 3.6e9), ("+20%", 3.6e9), ("-20%", 2.4e9), ("+1e8", 3.1e9), ("-1e8", 2.9e9), (5e9, 5e9), ("x0.1", 3e8)],
 )
@@ -91,7 +92,7 @@ def test_pins_and_entries_of_lists() -> None:
     assert found.limits.budget_usd is None
 
 
-@pytest.mark.parametrize(
+@cases(
     ("changes", "words"),
     [
         ({"limits.budgt_usd": "x2"}, ["two-sites-405b.json: limits.budgt_usd", "did you mean limits.budget_usd"]),
@@ -110,7 +111,7 @@ def test_what_cannot_be_changed_is_named(changes: dict[str, Any], words: list[st
     assert all(w in str(error.value) for w in words), str(error.value)
 
 
-@pytest.mark.parametrize("text", ["limits.budget_usd", "=3", "limits.budget_usd="])
+@cases("text", ["limits.budget_usd", "=3", "limits.budget_usd="])
 def test_options_without_path_or_value_are_refused(text: str) -> None:
     """Each shows the forms that there are."""
     with pytest.raises(InputError, match=r"PATH=x1\.2"):

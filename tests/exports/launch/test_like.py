@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import cases
 from launch_layouts import layout_of, plan_for, question
 from typer.testing import CliRunner
 
@@ -240,7 +241,7 @@ def changed_lines(before: str, after: str) -> list[str]:
     return [x[2:] for x in difflib.ndiff(before.splitlines(), after.splitlines()) if x.startswith("- ")]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("name", "gpus", "replicas", "microbatches"),
     [
         ("arrays.sh", 128, 4, 32),
@@ -260,7 +261,7 @@ def test_nodes_give_the_replicas(name: str, gpus: int, replicas: int, microbatch
     assert found == (gpus, replicas, microbatches)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("line", "gpus"),
     [
         ("#SBATCH -N 4\n#SBATCH --gres=gpu:h100:8\nsrun python", 32),
@@ -277,7 +278,7 @@ def test_gpus_of_a_script(line: str, gpus: int | None, tmp_path: Path) -> None:
     assert read_run(tmp_path / "own.sh").gpus == gpus
 
 
-@pytest.mark.parametrize("name", RECIPE)
+@cases("name", RECIPE)
 def test_its_own_plan_changes_nothing(name: str, tmp_path: Path) -> None:
     text, model, length, precision, _ = RECIPE[name]
     file = tmp_path / name
@@ -293,7 +294,7 @@ MAY_CHANGE = """parallel batch recompute optimizer strategy virtual TP CP NODES 
     ntasks nnodes CONNECTIONS stages"""
 
 
-@pytest.mark.parametrize("name", RECIPE)
+@cases("name", RECIPE)
 def test_another_plan_is_read_back(name: str, tmp_path: Path) -> None:
     text, run, instance = asked(name)
     new, told = written_like(text, tmp_path / name, run, instance)
@@ -310,7 +311,7 @@ def test_another_plan_is_read_back(name: str, tmp_path: Path) -> None:
         assert any(word in line for word in MAY_CHANGE.split()), line
 
 
-@pytest.mark.parametrize(
+@cases(
     ("name", "text"),
     [
         ("own.json", '{"train_batch_size": 8, "train_micro_batch_size_per_gpu": 1}'),
@@ -373,7 +374,7 @@ def test_megatron_words_of_the_file(tmp_path: Path) -> None:
     assert "--recompute-activations" not in new and "--num-layers-per-virtual" not in new
 
 
-@pytest.mark.parametrize(
+@cases(
     ("name", "old", "new", "complaint"),
     [
         ("arrays.sh", "--num-layers 80", "--num-layers 96", "layers is 96, workload.model.layers 80"),
@@ -462,7 +463,7 @@ def test_loops_of_the_same_run(tmp_path: Path) -> None:
     assert ': "${TP_SIZE:=1}"\nCP_SIZE=${1:-2}\n' in new and "--pipeline-model-parallel-size 2" in new
 
 
-@pytest.mark.parametrize("name", ["arrays.sh", "overrides.yaml", "slurm.sh"])
+@cases("name", ["arrays.sh", "overrides.yaml", "slurm.sh"])
 def test_modules_of_selective_recompute(name: str, tmp_path: Path) -> None:
     """Modules that selective recompute runs again are written as words of a flag, or as a list, and taken out again."""
     text, run, instance = asked(name, recompute="selective")
@@ -481,7 +482,7 @@ def test_nodes_without_their_gpus(tmp_path: Path) -> None:
     assert any("states no nodes or no GPUs; start it on 32 nodes of 8 GPUs" in line for line in told)
 
 
-@pytest.mark.parametrize("name", ["own.yaml", "own.toml", "own.json", "own.sh"])
+@cases("name", ["own.yaml", "own.toml", "own.json", "own.sh"])
 def test_files_that_say_nothing(name: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=rf"{name}: has none of .*, by which a recipe of .* is known; give .* run"):
         run_of_text("" if name == "own.json" else "# later\n", tmp_path / name)

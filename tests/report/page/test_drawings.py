@@ -4,6 +4,7 @@ import re
 from itertools import combinations, pairwise
 
 import pytest
+from cases import cases
 from failing_plan import failing
 from hypothesis import given
 from hypothesis import strategies as st
@@ -52,7 +53,7 @@ def test_every_stage_takes_the_step_and_waits_for_the_same_bubble(x: dict[str, f
         assert bubble == pytest.approx(parts["pipeline_bubble"] + parts["chunk_wait"], abs=1e-9)
 
 
-@pytest.mark.parametrize("virtual_stages", [1, 2, 4])
+@cases("virtual_stages", [1, 2, 4])
 def test_the_first_stage_waits_in_the_drain_for_passes_of_chunks(virtual_stages: int) -> None:
     """Of four stages three are behind the first: a backward pass each, of as many layers as a chunk has."""
     shape = {"pipeline_parallel": 4, "virtual_stages": virtual_stages, "per_stage": 8}
@@ -181,7 +182,7 @@ def bars_of(plan: object) -> list[tuple[float, float, str]]:
     return [(float(x), float(w), c) for x, _, w, h, c, _ in RECT.findall(picture.svg) if h == "13"]
 
 
-@pytest.mark.parametrize("plan", [small(), small(workload__availability=0.8), failing("elastic")], ids=str)
+@cases("plan", [small(), small(workload__availability=0.8), failing("elastic")], ids=str)
 def test_the_waterfall_joins_and_ends_at_the_days(plan: object) -> None:
     """Each bar begins where the one before it ends, sums begin at 0, and the last is the plan's days to train."""
     bars = bars_of(plan)
@@ -221,7 +222,7 @@ def test_long_names_are_cut_before_figures() -> None:
     assert re.search(r">n{20,60}…</text>", svg)
 
 
-@pytest.mark.parametrize("y", [5.0, 60.0, 115.0])
+@cases("y", [5.0, 60.0, 115.0])
 def test_names_at_one_place_are_drawn_beside_each_other(y: float) -> None:
     """Places that lie on each other keep all their names, none over another, at the edges of the drawing too."""
     names = [Label((300.0, y), 4.0, f"place-{n}", "small") for n in range(6)]

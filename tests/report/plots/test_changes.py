@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from cases import cases
 from sweep_rows import X, Y, row, written
 
 from planner.errors import InputError
@@ -88,7 +89,7 @@ def test_unknown_path_is_answered_with_the_nearest() -> None:
         check_path([flattened(row(50))], "-y", "days_to_train")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("path", "told", "others"),
     [
         ("MFU", "did you mean layout.metrics.mfu?", "days_to_train"),
@@ -111,7 +112,7 @@ def test_why_there_is_no_plan() -> None:
     assert why_none(flattened(row(150, 1.3))) == "failed: its worker died twice"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("path", "value", "expected"),
     [
         (X, 64e9, "$64B"),

@@ -10,6 +10,7 @@ from typing import Any
 import matplotlib as mpl
 import pandas as pd
 import pytest
+from cases import cases
 from joint_brute_force import toy
 from matplotlib import pyplot
 from stored_plans import stored
@@ -95,7 +96,7 @@ def test_bars_are_the_figures_of_the_plan(plan: planner.Plan) -> None:
     pyplot.close("all")
 
 
-@pytest.mark.parametrize("name", PLOTS)
+@cases("name", PLOTS)
 def test_a_plan_without_the_section_is_refused(name: str, none: planner.Plan) -> None:
     """There is nothing to draw of an infeasible instance, which the error says."""
     with pytest.raises(planner.PlannerError, match="is not in the plan \\(infeasible\\)"):

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from cases import cases
 from commands import run_apart, run_here
 from sweep_rows import X, Y, written
 
@@ -61,7 +62,7 @@ def test_png(tmp_path: Path) -> None:
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("options", "problem"),
     [
         ({"y": "layout.metrics.days"}, "did you mean layout.metrics.days_to_train"),
