@@ -123,20 +123,13 @@ def test_capabilities_are_those_of_the_framework(name, alone, under, has, lacks)
 @cases(
     ("name", "tflops", "gb", "gb_per_second", "scale_up"),
     [
-        ("H800", 989.5, 80, 3350, 200),
-        ("H20", 148, 96, 4000, 450),
-        ("MI300X", 1307.4, 192, 5300, 448),
-        ("TPU-v4", 275, 34.36, 1200, 300),
-        ("TPU-v5p", 459, 95, 2765, 600),
-        ("TPU-v6e", 918, 32, 1640, 448),
-        ("MI325X", 1307.4, 256, 6000, 448),
-        ("MI350X", 2306.875, 288, 8000, 537.6),
-        ("MI355X", 2516.575, 288, 8000, 537.6),
-        ("GH200", 989.5, 96, 4000, 450),
-        ("Gaudi-3", 1835, 128, 3700, 525),
+        ("H800", 989.5, 80, 3350, 200), ("H20", 148, 96, 4000, 450), ("MI300X", 1307.4, 192, 5300, 448),
+        ("TPU-v4", 275, 34.36, 1200, 300), ("TPU-v5p", 459, 95, 2765, 600), ("TPU-v6e", 918, 32, 1640, 448),
+        ("MI325X", 1307.4, 256, 6000, 448), ("MI350X", 2306.875, 288, 8000, 537.6),
+        ("MI355X", 2516.575, 288, 8000, 537.6), ("GH200", 989.5, 96, 4000, 450), ("Gaudi-3", 1835, 128, 3700, 525),
         ("TPU-v7x", 2307, 206.2, 7380, 600),
     ],
-)
+)  # fmt: skip
 def test_datasheet_figures(name, tflops, gb, gb_per_second, scale_up):
     """Peak in bf16, memory, its rate and the scale-up rate in one direction are those of the vendor."""
     gpu = Accelerator.model_validate(catalogue("accelerators")[name])
@@ -269,13 +262,10 @@ RAW: dict[str, dict[str, Any]] = {
 }
 LIKE = [(kind, name) for kind, entries in RAW.items() for name, entry in entries.items() if "like" in entry]
 A: dict[str, Any] = {
-    "name": "A",
-    "products": {"share": {"bf16": 0.7, "fp8": 0.8}, "tail": 3.0, "source": "Fitted"},
-    "peak": {"bf16": 1.0, "fp8": 2.0},
-    "ports": 8,
-    "note": "x",
+    "name": "A", "products": {"share": {"bf16": 0.7, "fp8": 0.8}, "tail": 3.0, "source": "Fitted"},
+    "peak": {"bf16": 1.0, "fp8": 2.0}, "ports": 8, "note": "x",
     "source": {"peak": "datasheet of A", "ports": "datasheet of A"},
-}
+}  # fmt: skip
 
 
 def test_an_accelerator_without_measured_rows_is_like_one_that_has_some() -> None:
@@ -300,12 +290,9 @@ def test_only_what_a_source_states_is_an_entrys_own(kind: str, name: str) -> Non
 def test_an_entry_like_another() -> None:
     """Parts with a source of their own are completed key by key, other objects stand whole, each source says whose."""
     entry = {
-        "name": "B",
-        "like": "A",
-        "products": {"share": {"bf16": 0.5}, "source": "measured"},
-        "peak": {"bf16": 9.0},
+        "name": "B", "like": "A", "products": {"share": {"bf16": 0.5}, "source": "measured"}, "peak": {"bf16": 9.0},
         "source": {"like": "no B row", "peak": "datasheet of B"},
-    }
+    }  # fmt: skip
     assert completed(entry, {"A": A}) == {
         "name": "B",
         "products": {"share": {"bf16": 0.5}, "tail": 3.0, "source": "measured"},

@@ -55,28 +55,18 @@ def flows(path: Path) -> Any:
 
 # Of each reader, the ending that its file is recognised by.
 JSON_READERS: dict[str, tuple[str, Callable[[Path], Any]]] = {
-    "instance": (".json", load_instance),
-    "plan": (".json", read_plan),
-    "job": (".json", read_job),
-    "topology": (".json", read_topology),
-    "states": (".json", read_states),
-    "fabric": (".json", simulated),
-    "compare": (".json", lambda p: columns_of_file(p, None, several=False)),
-    "pairs": (".jsonl", read_pairs),
-    "rows": (".jsonl", read_rows),
-    "drawn": (".jsonl", drawn_rows),
-}
+    "instance": (".json", load_instance), "plan": (".json", read_plan), "job": (".json", read_job),
+    "topology": (".json", read_topology), "states": (".json", read_states), "fabric": (".json", simulated),
+    "compare": (".json", lambda p: columns_of_file(p, None, several=False)), "pairs": (".jsonl", read_pairs),
+    "rows": (".jsonl", read_rows), "drawn": (".jsonl", drawn_rows),
+}  # fmt: skip
 TABLE_READERS: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "case": (".m", lambda p: import_grid([p], "auto", GridOptions())),
-    "table": (".csv", lambda p: import_grid([p], "auto", GridOptions())),
-    "pairs-csv": (".csv", read_pairs),
-    "drawn-csv": (".csv", drawn_rows),
-    "compare-csv": (".csv", lambda p: columns_of_file(p, None, several=False)),
-    "flows": (".csv", flows),
-    "conf": (".conf", read_topology),
-    "yaml": (".yaml", read_topology),
+    "table": (".csv", lambda p: import_grid([p], "auto", GridOptions())), "pairs-csv": (".csv", read_pairs),
+    "drawn-csv": (".csv", drawn_rows), "compare-csv": (".csv", lambda p: columns_of_file(p, None, several=False)),
+    "flows": (".csv", flows), "conf": (".conf", read_topology), "yaml": (".yaml", read_topology),
     "sinfo": (".txt", read_states),
-}
+}  # fmt: skip
 READERS = JSON_READERS | TABLE_READERS
 BYTES = {
     "utf-16": '{"a": 1}\n'.encode("utf-16"), "utf-16 without a mark": "a,b\n1,2\n".encode("utf-16-le"),

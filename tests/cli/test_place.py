@@ -78,14 +78,10 @@ def test_failed_nodes_are_replaced(files: Path) -> None:
 @cases(
     ("form", "first"),
     [
-        ("sbatch", "sbatch --job-name=run -N18"),
-        ("hostfile", "n0"),
-        ("mpi-hostfile", "n0"),
-        ("rankfile", "rank 0="),
-        ("kueue", "apiVersion"),
-        ("volcano", "apiVersion"),
+        ("sbatch", "sbatch --job-name=run -N18"), ("hostfile", "n0"), ("mpi-hostfile", "n0"), ("rankfile", "rank 0="),
+        ("kueue", "apiVersion"), ("volcano", "apiVersion"),
     ],
-)
+)  # fmt: skip
 def test_every_scheduler_is_written_for(files: Path, form: str, first: str) -> None:
     """Each format comes out whole on stdout."""
     out = place(files, "--format", form)

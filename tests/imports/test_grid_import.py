@@ -275,12 +275,9 @@ def test_negative_demand_is_fed_in_whatever_is_planned(tmp_path: Path) -> None:
 
 # Latitude and longitude of the cities, by the gazetteer of the US Census.
 CITIES = {
-    "abilene": (32.45, -99.74),
-    "new-albany": (40.08, -82.81),
-    "council-bluffs": (41.26, -95.86),
-    "goodyear": (33.44, -112.36),
-    "ashburn": (39.04, -77.49),
-}
+    "abilene": (32.45, -99.74), "new-albany": (40.08, -82.81), "council-bluffs": (41.26, -95.86),
+    "goodyear": (33.44, -112.36), "ashburn": (39.04, -77.49),
+}  # fmt: skip
 # Between which meridians an interconnection's places are; that of Texas lies within the eastern one's.
 MERIDIANS = {"western": (-125, -104), "ercot": (-104, -94), "eastern": (-104, -67)}
 

@@ -79,6 +79,7 @@ def test_sites_of_few_nodes_have_an_answer(headroom_mw: float) -> None:
     i = load_instance("two-sites-405b")
     areas = tuple(a.model_copy(update={"headroom_mw": headroom_mw}) for a in i.grid.balancing_authorities)
     i = i.model_copy(update={"grid": i.grid.model_copy(update={"balancing_authorities": areas})})
+    i = i.model_copy(update={"pins": {"layout.context_parallel": 1, "layout.virtual_stages": 1}})
     plan = solve_instance(i, Options(gap=0.9), lambda _: None)
     assert not plan.violations
     if headroom_mw > 0.1:

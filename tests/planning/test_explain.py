@@ -5,6 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from joint_brute_force import toy
 from layout_cases import FLASH, instance
 from stored_plans import stored
 from tiers import slow
@@ -128,8 +129,9 @@ def test_a_plan_within_a_gap_is_solved_again() -> None:
 
 def test_an_interrupt_keeps_the_conflict() -> None:
     """Why there is no plan is said first; what would be enough is not asked after an interrupt."""
-    stop, pinned = planner.Interrupter(), PINS | {"layout.microbatch_sequences": 1}
-    found = planner.explain(small(hbm=1.5e8), pins=pinned, interrupt=stop, on_part=lambda _: stop.interrupt())
+    stop, asked = planner.Interrupter(), toy(5)
+    asked = asked.model_copy(update={"limits": asked.limits.model_copy(update={"memory_reserve_fraction": 0.9999999})})
+    found = planner.explain(asked, interrupt=stop, on_part=lambda _: stop.interrupt())
     assert found.interrupted and found.conflict is not None and "memory" in found.conflict.rules and not found.lacks
     assert explain.summary(found).endswith("interrupted: what is left was not asked")
 

@@ -94,13 +94,9 @@ def test_more_choice_is_never_dearer(seed: int) -> None:
     base = usd(designed(hosts, gpus, **own))
     other = (*own["switches"], f"{2 * ports}x400:{r.randint(1, 200)}000:900")
     looser: list[dict[str, Any]] = [
-        {"switches": other},
-        {"oversubscription": f"{ratio + 1:g}:1"},
-        {"oversubscription": "any"},
-        {"survives": "none"},
-        {"families": ("rail", "rack")},
-        {"max_tiers": 4},
-    ]
+        {"switches": other}, {"oversubscription": f"{ratio + 1:g}:1"}, {"oversubscription": "any"},
+        {"survives": "none"}, {"families": ("rail", "rack")}, {"max_tiers": 4},
+    ]  # fmt: skip
     for change in looser:
         assert usd(designed(hosts, gpus, **{**own, **change})) <= base * (1 + 1e-9), change
     assert usd(designed(hosts + 1, gpus, **own)) >= base * (1 - 1e-9) or hosts + 1 <= ports
@@ -502,13 +498,10 @@ def test_rows_can_be_drawn(tmp_path: Path, axes: str) -> None:
 @cases(
     ("options", "words"),
     [
-        (["--axes", "cost"], "cost alone"),
-        (["--axes", "cost,tme"], "did you mean 'time'"),
-        (["--axes", ""], "is no axis"),
-        (["-o", "rows.csv"], ".jsonl"),
-        (["--leaf-sizes", "4,x"], "--leaf-sizes"),
+        (["--axes", "cost"], "cost alone"), (["--axes", "cost,tme"], "did you mean 'time'"),
+        (["--axes", ""], "is no axis"), (["-o", "rows.csv"], ".jsonl"), (["--leaf-sizes", "4,x"], "--leaf-sizes"),
     ],
-)
+)  # fmt: skip
 def test_bad_options_are_refused(tmp_path: Path, options: list[str], words: str) -> None:
     """An axis that is not known, cost alone and a file of another kind are refused with what to write."""
     bad = pareto(tmp_path, *options)

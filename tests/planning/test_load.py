@@ -236,12 +236,9 @@ def test_public_functions_are_no_modules() -> None:
 
 WORKLOAD = {"model": "llama3-70b", "tokens": 1e11, "sequence_length": 8192}
 SOUND = {
-    "schema_version": 2,
-    "name": "one",
-    "limits": {"max_batch_tokens": 4e6},
-    "workload": WORKLOAD,
+    "schema_version": 2, "name": "one", "limits": {"max_batch_tokens": 4e6}, "workload": WORKLOAD,
     "hardware": {"accelerator": "GB200", "rack": "GB200-NVL72", "racks": 1},
-}
+}  # fmt: skip
 
 
 def told(data: dict[str, Any]) -> list[str]:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from best_splits import split
-from cases import cases
 from cluster_cases import crowded_problem
 from joint_toys import toy, with_budget
 from planted import ANSWERS, BACK_ENDS, Planted
@@ -136,21 +135,12 @@ def shape_of_a_model() -> Answer:
 
 # Each decision with the back ends that it asks: what another would answer changes nothing.
 DECISIONS: dict[Callable[[], Answer], tuple[str, ...]] = {
-    joint_of_sites: ("cpsat", "highs"),
-    joint_without_plan: ("cpsat", "highs"),
-    joint_least_cost: ("cpsat", "highs"),
-    sites_of_a_transport_grid: ("highs",),
-    sites_of_a_dc_grid: ("highs",),
-    fibre: ("highs",),
-    fibre_that_carries_too_little: ("highs",),
-    placed_by_cpsat: ("cpsat",),
-    placed_by_highs: ("highs",),
-    fewest_moves: ("cpsat",),
-    stopped_jobs: ("cpsat",),
-    too_few_jobs_to_stop: ("cpsat",),
-    repaired: ("cpsat",),
+    joint_of_sites: ("cpsat", "highs"), joint_without_plan: ("cpsat", "highs"), joint_least_cost: ("cpsat", "highs"),
+    sites_of_a_transport_grid: ("highs",), sites_of_a_dc_grid: ("highs",), fibre: ("highs",),
+    fibre_that_carries_too_little: ("highs",), placed_by_cpsat: ("cpsat",), placed_by_highs: ("highs",),
+    fewest_moves: ("cpsat",), stopped_jobs: ("cpsat",), too_few_jobs_to_stop: ("cpsat",), repaired: ("cpsat",),
     shape_of_a_model: ("cpsat",),
-}
+}  # fmt: skip
 WITHOUT = (joint_without_plan, fibre_that_carries_too_little, too_few_jobs_to_stop)
 
 
@@ -172,7 +162,7 @@ def sound(decision: Callable[[], Answer]) -> tuple[Answer, dict[str, int]]:
         return decision(), {name: x.runs for name, x in counted.items()}
 
 
-@cases(("decision", "solvers"), [x for own in DECISIONS.items() for x in tier(*own)])
+@pytest.mark.parametrize(("decision", "solvers"), [x for own in DECISIONS.items() for x in tier(*own)])
 def test_sound_answers_are_proven(decision: Callable[[], Answer], solvers: tuple[str, ...]) -> None:
     (status, _), runs = sound(decision)
     assert status == ("infeasible" if decision in WITHOUT else "optimal")

@@ -179,13 +179,9 @@ def test_unsourced_figures_are_named() -> None:
 def test_a_row_with_a_number_that_no_float_holds_is_refused(where: str) -> None:
     """Such a row is named by its line; it used to end a comparison in an overflow."""
     row = {
-        "index": 0,
-        "key": "k",
-        "point": {},
-        "status": "optimal",
-        "seconds": 1,
+        "index": 0, "key": "k", "point": {}, "status": "optimal", "seconds": 1,
         where: {"name": "days", "value": 10**400},
-    }
+    }  # fmt: skip
     line = json.dumps({"point": {}, **row}).encode() + b"\n"
     with pytest.raises(InputError, match=r"line 1: .*value is beyond"):
         parse_rows(Path("rows.jsonl"), line)

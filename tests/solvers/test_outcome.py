@@ -34,14 +34,10 @@ def test_only_a_proof_is_called_optimal_or_infeasible(stop: Stop, solution: str 
 @cases(
     ("value", "bound", "distance", "status"),
     [
-        (10.0, 10.0, 0.0, "optimal"),
-        (10.0, 10.0 - 1e-6, 0.0, "optimal"),
-        (10.0, 1.0, 0.0, "feasible"),
-        (10.0, None, 0.0, "feasible"),
-        (10.0, 9.1, 1.0, "optimal"),
-        (None, None, 0.0, "optimal"),
+        (10.0, 10.0, 0.0, "optimal"), (10.0, 10.0 - 1e-6, 0.0, "optimal"), (10.0, 1.0, 0.0, "feasible"),
+        (10.0, None, 0.0, "feasible"), (10.0, 9.1, 1.0, "optimal"), (None, None, 0.0, "optimal"),
     ],
-)
+)  # fmt: skip
 def test_only_a_bound_that_meets_the_value_makes_it_optimal(value, bound, distance, status):
     assert Outcome(stop=Stop.PROVED, solution=1, objective=value, bound=bound, distance=distance).status == status
 

@@ -34,23 +34,13 @@ RACK = load_instance(ROOT / "instances" / "one-rack.json")
 @cases(
     ("spec", "values"),
     [
-        ("1:4:1", [1, 2, 3, 4]),
-        ("4:1:-1.5", [4, 2.5, 1]),
-        ("20e9:200e9:10e9", [k * 1e10 for k in range(2, 21)]),
-        ("0.1:0.5:0.1", [0.1, 0.2, 0.3, 0.4, 0.5]),
-        ("1:9:3", [1, 4, 7]),
-        ("1:16:x2", [1, 2, 4, 8, 16]),
-        ("8:1:x0.5", [8, 4, 2, 1]),
-        ("1:10:x3", [1, 3, 9]),
-        ("log:1:100:3", [1, 10, 100]),
-        ("lin:0:1:5", [0, 0.25, 0.5, 0.75, 1]),
-        ("1,2,4", [1, 2, 4]),
-        ("none,full", ["none", "full"]),
-        ("GB200", ["GB200"]),
-        ("true,false", [True, False]),
-        ("[1,2],[3]", [[1, 2], [3]]),
+        ("1:4:1", [1, 2, 3, 4]), ("4:1:-1.5", [4, 2.5, 1]), ("20e9:200e9:10e9", [k * 1e10 for k in range(2, 21)]),
+        ("0.1:0.5:0.1", [0.1, 0.2, 0.3, 0.4, 0.5]), ("1:9:3", [1, 4, 7]), ("1:16:x2", [1, 2, 4, 8, 16]),
+        ("8:1:x0.5", [8, 4, 2, 1]), ("1:10:x3", [1, 3, 9]), ("log:1:100:3", [1, 10, 100]),
+        ("lin:0:1:5", [0, 0.25, 0.5, 0.75, 1]), ("1,2,4", [1, 2, 4]), ("none,full", ["none", "full"]),
+        ("GB200", ["GB200"]), ("true,false", [True, False]), ("[1,2],[3]", [[1, 2], [3]]),
     ],
-)
+)  # fmt: skip
 def test_forms(spec: str, values: list[Any]) -> None:
     """Each form of range has the values that it says, both ends included where a step meets them."""
     parsed = parse_values("x", spec)
@@ -73,19 +63,12 @@ def test_log_range_is_even_in_ratio() -> None:
 @cases(
     ("spec", "problem"),
     [
-        ("1:2:0", "never leads"),
-        ("2:1:1", "never leads"),
-        ("1:8:x0.5", "never leads"),
-        ("-1:8:x2", "above 0"),
-        ("1:2", "no step"),
-        ("log:1:2", "log:START:STOP:COUNT"),
-        ("log:0:2:3", "above 0"),
-        ("lin:0:2:1.5", "whole number from 2"),
-        ("1:x:3", "'x' is not a finite number"),
-        ("1:inf:1", "'inf' is not a finite number"),
-        ("0:1:1e-9", "take a larger step"),
+        ("1:2:0", "never leads"), ("2:1:1", "never leads"), ("1:8:x0.5", "never leads"), ("-1:8:x2", "above 0"),
+        ("1:2", "no step"), ("log:1:2", "log:START:STOP:COUNT"), ("log:0:2:3", "above 0"),
+        ("lin:0:2:1.5", "whole number from 2"), ("1:x:3", "'x' is not a finite number"),
+        ("1:inf:1", "'inf' is not a finite number"), ("0:1:1e-9", "take a larger step"),
     ],
-)
+)  # fmt: skip
 def test_ranges_that_say_nothing(spec: str, problem: str) -> None:
     """A range that cannot be meant is refused, and the message shows it and what to write."""
     with pytest.raises(InputError, match=r"limits\.budget_usd=") as caught:

@@ -244,13 +244,10 @@ def changed_lines(before: str, after: str) -> list[str]:
 @cases(
     ("name", "gpus", "replicas", "microbatches"),
     [
-        ("arrays.sh", 128, 4, 32),
-        ("variables.sh", 16, 8, 8),
-        ("experts.sh", 128, 32, 8),
-        ("slurm.sh", 32, 16, 8),
+        ("arrays.sh", 128, 4, 32), ("variables.sh", 16, 8, 8), ("experts.sh", 128, 32, 8), ("slurm.sh", 32, 16, 8),
         ("titan.slurm", 32, 4, 1),
     ],
-)
+)  # fmt: skip
 def test_nodes_give_the_replicas(name: str, gpus: int, replicas: int, microbatches: int, tmp_path: Path) -> None:
     """Nodes times GPUs of a node, of variables, torchrun or #SBATCH lines, give replicas and micro-batches."""
     text, model, length, precision, _ = RECIPE[name]

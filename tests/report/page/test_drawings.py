@@ -84,13 +84,9 @@ def test_pools_have_a_schedule_each() -> None:
     pools = {
         "sequences": {"a": 3, "b": 1},
         "layouts": {"a": plan.layout.model_dump(mode="json"), "b": plan.layout.model_dump(mode="json")},
-        "exchange_seconds": {"a": 0.1, "b": 0.1},
-        "step_seconds": 2.0,
-        "tokens_per_step": 100.0,
-        "days_to_train": 1.0,
-        "days_to_train_interval": (0.9, 1.2),
-        "certificate": plan.layout.certificate.model_dump(mode="json"),
-    }
+        "exchange_seconds": {"a": 0.1, "b": 0.1}, "step_seconds": 2.0, "tokens_per_step": 100.0, "days_to_train": 1.0,
+        "days_to_train_interval": (0.9, 1.2), "certificate": plan.layout.certificate.model_dump(mode="json"),
+    }  # fmt: skip
     both = edited(plan, layout=None, pools=pools)
     assert [p.caption.split(":")[0] for p in schedules(both)] == ["a", "b"]
     assert 'data-path="pools.step_seconds" value="2.0"' in page_of(both).split("<h3>Where")[0]

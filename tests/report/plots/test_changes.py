@@ -115,14 +115,11 @@ def test_why_there_is_no_plan() -> None:
 @cases(
     ("path", "value", "expected"),
     [
-        (X, 64e9, "$64B"),
-        ("cost.opex_usd_per_year.energy", -1.5e6, "-$1.5M a year"),
-        ("sites.facility_mw", 4060.04, "4,060 MW"),
-        (Y, 16353.3, "16,353 days"),
-        ("layout.recompute", "full", "full"),
+        (X, 64e9, "$64B"), ("cost.opex_usd_per_year.energy", -1.5e6, "-$1.5M a year"),
+        ("sites.facility_mw", 4060.04, "4,060 MW"), (Y, 16353.3, "16,353 days"), ("layout.recompute", "full", "full"),
         ("layout.gpus_used", 1590400, "1.59M"),
     ],
-)
+)  # fmt: skip
 def test_quantities(path: str, value: object, expected: str) -> None:
     """Figures carry the unit of their path."""
     assert quantity(path, value) == expected
