@@ -190,6 +190,16 @@ def test_dollars_megawatts_memory_and_batch_have_a_worth(found: Explanation) -> 
         assert unit in text
 
 
+def test_no_line_is_wider_than_the_terminal(found: Explanation, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "asked.json").write_text(ASKED.model_dump_json(exclude_none=True))
+    monkeypatch.setattr(planner, "explain", lambda *_, **__: found)
+    for width in (80, 120, 200):
+        shown = CliRunner().invoke(
+            main.app, ["explain", str(tmp_path / "asked.json"), "-q"], env={"COLUMNS": str(width)}
+        )
+        assert max(map(len, shown.stdout.splitlines())) <= width and len(shown.stdout.splitlines()) > 10
+
+
 def test_the_batch_grows_by_whole_steps(plan: Plan, found: Explanation) -> None:
     """One more micro-batch of every replica, so that a token of batch is not worth nothing for want of a whole one."""
     x, sequence = plan.layout, ASKED.workload.sequence_length
