@@ -2,17 +2,12 @@
 
 import json
 import math
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
+import reproduce_paper
 from cases import cases
 from paper_inputs import Row
 from paper_rows import SECTIONS
-
-SCRIPTS = Path(__file__).parents[2] / "scripts" / "paper"
-
 
 ROWS = [row for section in SECTIONS.values() for row in section()]
 BY_NAME = {row.quantity: row for row in ROWS}
@@ -130,11 +125,11 @@ def test_verdict_on_both_sides_of_its_edges(paper, recomputed, digits, verdict):
     assert Row("q", "", paper, recomputed, digits).verdict == verdict
 
 
-def test_script_prints_rows_as_json_or_a_section_as_a_table() -> None:
-
+def test_script_prints_rows_as_json_or_a_section_as_a_table(monkeypatch, capsys) -> None:
     def printed(*options: str) -> str:
-        command = [sys.executable, SCRIPTS / "reproduce_paper.py", *options]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        monkeypatch.setattr("sys.argv", ["reproduce_paper.py", *options])
+        reproduce_paper.main()
+        return capsys.readouterr().out
 
     table = printed("--section", "topology")
     assert "87,500" in table and "infrastructure" not in table
