@@ -15,6 +15,7 @@ from planner.cli import console as watches
 from planner.cli.console import Watch, clock, progress_line, watched, watching
 from planner.cli.main import app
 from planner.solvers.progress import IncumbentFound
+from planner.sweeps import sweep_run
 
 STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ +\d+\.\d s  \S")
 
@@ -136,9 +137,9 @@ def test_placing_logs_too(tmp_path: Path) -> None:
     assert [x.split("  ")[-1] for x in log.read_text().splitlines()][1:] == ["placing", "placed: optimal"]
 
 
-@pytest.mark.slow
-def test_sweeping_logs_too(tmp_path: Path) -> None:
+def test_sweeping_logs_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sweep says how many points are there."""
+    monkeypatch.setattr(sweep_run, "at_home", lambda tasks, call, _: ((t, call(t)) for t in tasks))
     instance, rows, log = tmp_path / "i.json", tmp_path / "rows.jsonl", tmp_path / "sweep.log"
     instance.write_text(toy(5, sites=2, forced=True).model_dump_json(exclude_none=True))
     words = ["sweep", str(instance), "--vary", "limits.budget_usd=5000,9000", "-o", str(rows), "--log", str(log)]
