@@ -80,7 +80,6 @@ def test_an_impossible_row_is_left_out(tmp_path: Path, what: str) -> None:
 
 @cases("text", ["", "x,y\n1,2\n", "id,gpu_type\n1\n2,H100,3\n"])
 def test_another_table_is_read_to_its_end(tmp_path: Path, text: str) -> None:
-    """A table of other columns has no case, each row with a reason."""
     path = tmp_path / "other.csv"
     path.write_text(text)
     cases, left = read(path)
@@ -96,7 +95,6 @@ def test_a_case_has_its_source(tmp_path: Path) -> None:
 
 
 def test_constants_on_a_bound_are_named() -> None:
-    """A constant within 1 % of a bound of its fit is named; one further inside is not."""
     c = FittedConstant("software", ("torchtitan",), "step_seconds", 0.01, 1.0)
     assert on_a_bound([c] * 4, [0.0102, 0.98, 0.0105, 0.5]) == []
     assert [line.split(" is ")[0] for line in on_a_bound([c, c], [0.01005, 0.995])] == ["torchtitan: step_seconds"] * 2
@@ -360,7 +358,6 @@ def test_torchtitan_by_its_notes(notes: str, asynchronous: bool, table: str) -> 
 
 
 def test_recipes_are_switches_that_a_stack_has() -> None:
-    """Every line of the table makes a stack."""
     base = Software.model_validate(catalogue("software")[BRIDGE_2025]).model_dump()
     for known in recipes().values():
         Software.model_validate(base | {k: known[k] for k in ("dispatcher", "cuda_graphs")})

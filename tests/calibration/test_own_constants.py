@@ -396,7 +396,6 @@ def test_command_refuses(tmp_path: Path, arguments: list[str], message: str) -> 
 
 
 def test_command_writes_and_prints(tmp_path: Path) -> None:
-    """The command prints what it found as a table, and writes it for `--constants`."""
     path, out = write_rows(tmp_path / "log.csv", [FINE, FINE], HEADER), tmp_path / "constants.json"
     result = CliRunner().invoke(main.app, ["calibrate", str(path), "--accelerator", "h100", "-o", str(out)])
     assert result.exit_code == 0

@@ -74,7 +74,6 @@ def test_one_constant_moves_alone(constant: int) -> None:
 
 
 def test_one_stray_line_moves_little() -> None:
-    """A line that contradicts eleven others is left as it is."""
     errors = np.zeros(12)
     errors[3] = 0.5
     found = shifts(errors, shares(12), prior())

@@ -140,7 +140,6 @@ def test_datasheet_figures(name, tflops, gb, gb_per_second, scale_up):
 
 
 def test_parameters_are_nominal():
-    """Each model has the parameters of its name, within 2 %."""
     nominal = {name: 1e9 * float(n) for name, n in (x.split() for x in NOMINAL.split(","))}
     found = {name: total_parameters(Model.model_validate(entry)) for name, entry in catalogue("models").items()}
     assert {name: n for name, n in found.items() if n != pytest.approx(nominal[name], rel=0.02)} == {}

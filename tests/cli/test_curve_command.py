@@ -50,7 +50,6 @@ def test_a_plan_stands_for_its_instance(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 
 def test_json_is_the_curve_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    """--json prints what the search returned."""
     answer_with(monkeypatch, made(curve()))
     assert Curve.model_validate_json(run_here("frontier", "one-rack", "--json").stdout) == curve()
 
@@ -129,7 +128,6 @@ def test_exit_statuses_without_plans(stopped, status, text, monkeypatch, tmp_pat
 
 
 def test_a_plan_that_the_checker_disagrees_with(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It ends with 5 and names the point."""
     front = made(curve())
     wrong = front.plans[1].model_copy(update={"verified": False})
     answer_with(monkeypatch, Frontier(front.instance, front.curve, (front.plans[0], wrong, *front.plans[2:])))

@@ -50,14 +50,12 @@ def test_help_is_quick() -> None:
 
 @cases("kind", ["models", "accelerators", "racks", "switches", "media", "precisions", "software"])
 def test_catalogue_lists_every_name(kind: str) -> None:
-    """Each entry has a line that begins with its name."""
     names = [line.split()[0] for line in run("catalogue", kind).output.splitlines()]
     assert names[1:] == list(catalogue(kind))
     assert json.loads(run("catalogue", kind, "--json").output).keys() == catalogue(kind).keys()
 
 
 def test_catalogue_has_every_kind() -> None:
-    """Every file of the catalogue that an instance names entries of is listed."""
     files = {p.stem for p in (ROOT / "planner" / "catalogue").glob("*.json")}
     # Of predictions, and of racks, in whose table it is: nothing names their entries.
     assert files - set(KINDS) == {"step_errors", "constant_support", "rack_accelerators"}
@@ -207,7 +205,6 @@ def test_scalars_of_yaml(text: str, value: Any) -> None:
     ],
 )
 def test_bad_yaml(text: str, complaint: str, tmp_path: Path) -> None:
-    """What is no YAML of an instance is named with file, line and remedy."""
     (tmp_path / "own.yaml").write_text(text)
     with pytest.raises(InputError) as caught:
         load_instance(tmp_path / "own.yaml")
@@ -215,7 +212,6 @@ def test_bad_yaml(text: str, complaint: str, tmp_path: Path) -> None:
 
 
 def test_comments_in_json(tmp_path: Path) -> None:
-    """JSON with comments is sent to YAML, which has them."""
     (tmp_path / "own.json").write_text('{\n# mine\n"name": 1}')
     with pytest.raises(InputError, match=r"JSON has no comments: name the file \.yaml, which has"):
         load_instance(tmp_path / "own.json")
@@ -261,7 +257,6 @@ def test_yaml_is_no_plan(tmp_path: Path) -> None:
 
 
 def test_an_alias_and_its_name() -> None:
-    """A decision pinned under both of its names must have one value."""
     with pytest.raises(InputError, match=r"layout\.tensor_parallel is pinned twice"):
         load_instance(INSTANCE | {"pins": {"tp": 8, "layout.tensor_parallel": 4}})
     assert canonical("tp") == canonical("layout.tp") == "pins.layout.tensor_parallel"

@@ -82,7 +82,6 @@ def test_a_job_in_words(folder: Path) -> None:
     ],
 )
 def test_bad_words(folder: Path, words: tuple[str, ...], complaint: str) -> None:
-    """What is no job is named with its option, value and remedy."""
     assert folder.is_dir()
     result = run("place", *words)
     assert isinstance(result.exception, InputError)
@@ -221,7 +220,6 @@ def test_a_no_names_the_rules_that_it_was_given(folder: Path, words: str, says: 
 
 
 def test_own_placements_run_too(folder: Path) -> None:
-    """A placement of the planner is a running job like Slurm's."""
     assert run("place", "--nodes", "2", "--busy", "m[00-01]", "--format", "json", "-o", "placed.json").exit_code == 0
     result = run("preempt", "--running", "squeue.json", "--running", "placed.json", "--nodes", "4", "--json")
     assert (folder / "placed.json").exists() and result.exit_code == 0
@@ -248,7 +246,6 @@ def test_bad_running_jobs(folder: Path, text: str, complaint: str) -> None:
 
 
 def test_no_jobs_at_all(folder: Path) -> None:
-    """A cluster on which nothing runs has every leaf free."""
     (folder / "none.txt").write_text("No jobs in the system\n")
     assert run("preempt", "--running", "none.txt", "--nodes", "16").output.startswith("Preempt nothing; optimal")
 

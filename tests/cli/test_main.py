@@ -58,7 +58,6 @@ def test_same_plan_byte_for_byte(tmp_path: Path) -> None:
 
 
 def test_edited_plan_is_named(solved: tuple[Path, CompletedProcess[str]], tmp_path: Path) -> None:
-    """An edited plan is refused by check with exit code 1."""
     data = json.loads(solved[0].read_text())
     data["layout"]["metrics"]["step_seconds"] *= 0.99
     edited = tmp_path / "edited.json"

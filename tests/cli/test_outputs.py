@@ -61,7 +61,6 @@ def test_a_failed_write_without_a_fallback_is_a_message(tmp_path: Path, monkeypa
 
 
 def test_a_text_that_is_not_utf8_is_named(tmp_path: Path) -> None:
-    """A file of another encoding is refused with the remedy."""
     (tmp_path / "a.csv").write_bytes(b"\xff\xfe")
     with pytest.raises(InputError, match=r"a\.csv: cannot be read as UTF-8 text .*; give a table"):
         read_text(tmp_path / "a.csv", "give a table")

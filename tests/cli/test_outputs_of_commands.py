@@ -38,7 +38,6 @@ def test_the_output_is_tried_before_the_input_is_read(command: list[str]) -> Non
 
 
 def test_a_table_that_is_a_folder_is_refused_before_the_sweep(tmp_path: Path) -> None:
-    """A sweep does not solve its points to find in the end that its table is a folder."""
     (tmp_path / "rows.csv").mkdir()
     command = ["sweep", "instance.json", "--vary", "hardware.racks=1,2", "-o", str(tmp_path / "rows.csv")]
     result = CliRunner().invoke(app, command)

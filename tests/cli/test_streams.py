@@ -45,7 +45,6 @@ def test_closed_streams(plan: Path) -> None:
     [{"LC_ALL": "C"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, {"PYTHONIOENCODING": "ascii"}],
 )
 def test_a_name_that_is_not_ascii_under_any_locale(plan: Path, more: dict[str, str]) -> None:
-    """Names are written in UTF-8 whatever the locale."""
     environment = {**os.environ, **more}
     done = subprocess.run([*PLANNER, "show", plan], check=False, capture_output=True, env=environment)
     assert done.returncode == 0 and done.stdout.decode().startswith("北京")
@@ -83,7 +82,6 @@ def test_names_of_any_bytes(tmp_path: Path) -> None:
     ids=lambda words: f"{words[0]} {words[-2][:12]}",
 )  # fmt: skip
 def test_a_name_that_no_disk_takes(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The message names the file, and does not call it the standard output."""
     monkeypatch.chdir(tmp_path)
     done = run_here(*words)
     assert done.returncode == 2 and LONG in done.stderr and "stdout" not in done.stderr and ";" in done.stderr
@@ -97,7 +95,6 @@ def test_an_output_that_is_a_folder(output: str) -> None:
 
 
 def test_what_the_system_refuses_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An error of the system names its file; only one that names none is of the standard output."""
     for raised, said in (
         (OSError(errno.EMFILE, os.strerror(errno.EMFILE), "x.json"), "x.json: cannot be used (Too many open files); "),
         (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), "stdout: cannot be written (No space left on device); "),

@@ -22,7 +22,6 @@ def ask(*args: str) -> str:
 
 
 def test_a_topology_is_summed_up(tmp_path: Path) -> None:
-    """Nodes, leaves, tiers and blocks on one line."""
     (tmp_path / "t.yaml").write_text(write_topology(TREE, "yaml"))
     printed = ask(str(tmp_path / "t.yaml"))
     assert printed == "20 nodes, 3 leaves of 4 to 8, 2 switches of tier 2, 5 blocks inside the leaves\n"

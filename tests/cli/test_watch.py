@@ -138,7 +138,6 @@ def test_placing_logs_too(tmp_path: Path) -> None:
 
 
 def test_sweeping_logs_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sweep says how many points are there."""
     monkeypatch.setattr(sweep_run, "at_home", lambda tasks, call, _: ((t, call(t)) for t in tasks))
     instance, rows, log = tmp_path / "i.json", tmp_path / "rows.jsonl", tmp_path / "sweep.log"
     instance.write_text(toy(5, sites=2, forced=True).model_dump_json(exclude_none=True))
@@ -156,8 +155,6 @@ def test_a_log_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_watched_command_keeps_its_name_and_its_end() -> None:
-    """The wrapper has the command's name and words, passes what it raises, and ends the watch."""
-
     def fails() -> None:
         """Fail."""
         raise KeyError("x")
@@ -170,7 +167,6 @@ def test_a_watched_command_keeps_its_name_and_its_end() -> None:
 
 
 def test_clock() -> None:
-    """Minutes and seconds, and hours where there are any."""
     assert [clock(x) for x in (0, 61.9, 3723)] == ["0:00", "1:01", "1:02:03"]
 
 

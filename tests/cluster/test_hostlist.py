@@ -16,7 +16,6 @@ def test_round_trip(numbers: list[int], digits: int) -> None:
 
 @given(st.integers(0, 30_000), st.integers(0, 500), st.integers(1, 6))
 def test_a_run_folds_into_one_range(first: int, more: int, digits: int) -> None:
-    """Consecutive numbers take one range, however many they are."""
     assert fold(range(first, first + more + 1), digits).count(",") == 0
 
 
@@ -44,7 +43,6 @@ def test_width_is_that_of_the_largest_number(racks: int, digits: int) -> None:
     "text", ["0001", "r", "r[]", "r[1,]", "r[1-]", "r[2-1]", "x[1]", "r[1] ", "r[1-2-3]", "r[-1]", "r1,r2", "r[\u0661]"]
 )
 def test_refuses_what_is_not_a_list(text: str) -> None:
-    """Anything else is an error that shows the text."""
     with pytest.raises(ValueError, match=r"write"):
         parse(text)
 
@@ -86,7 +84,6 @@ def test_folds_as_slurm_does(names: list[str], text: str) -> None:
 
 
 def test_brackets_turn_in_slurms_order() -> None:
-    """The last bracket turns fastest, then the others from the left."""
     turned = "n1s1p3 n1s1p4 n2s1p3 n2s1p4 n1s2p3 n1s2p4 n2s2p3 n2s2p4"
     assert " ".join(expand("n[1-2]s[1-2]p[3-4]")) == turned
     assert expand("r[1-2]n[08-09]-ib") == ["r1n08-ib", "r1n09-ib", "r2n08-ib", "r2n09-ib"]

@@ -185,7 +185,6 @@ def export(folder: Path, *options: str, out: str = "out", data: str = PLAN.model
 
 
 def test_command_writes_files(tmp_path: Path) -> None:
-    """Every format is written where it was asked for, and nothing beside it."""
     forms = ["bom", "csv", "dot", "graphml", "netbox", "slurm-conf", "slurm-yaml", "svg"]
     for form in forms:
         done = export(tmp_path, "--format", form, "--site", "e1", out=form)

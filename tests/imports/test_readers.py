@@ -284,7 +284,6 @@ def test_files_that_do_not_go_together(tmp_path: Path, names: str, kind: str, wo
     ],
 )
 def test_table_of_authorities(tmp_path: Path, table: str, words: list[str]) -> None:
-    """The user's own table is checked in the same way."""
     path = tmp_path / "authorities.csv"
     path.write_text(table)
     with pytest.raises(InputError) as caught:

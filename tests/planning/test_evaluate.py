@@ -159,7 +159,6 @@ def test_what_the_framework_lacks_is_said(software: str, change: dict[str, Any],
 
 
 def test_the_plainest_zero_stage_is_one_that_the_framework_has() -> None:
-    """Left open, the ZeRO stage is the least that the framework has: torchtitan has no ZeRO-0."""
     assert planner.evaluate(question("torchtitan"), FULL).layout.zero_stage == 2
 
 

@@ -174,7 +174,6 @@ def changed(path: str, factor: float) -> Instance:
     ("limit", "path"), [("budget", "limits.budget_usd"), ("facility power", "limits.facility_power_mw")]
 )
 def test_a_limit_is_worth_what_solving_with_more_of_it_saves(plan, found, limit, path):
-    """A hundredth more, every decision taken anew by a cold solve."""
     x = next(x for x in found.worth if x.limit == limit)
     better = stored(changed(path, 1.01))
     saved = plan.layout.metrics.days_to_train - better.layout.metrics.days_to_train

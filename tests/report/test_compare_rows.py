@@ -61,7 +61,6 @@ def test_long_numbers_are_compared_by_the_command_too(tmp_path: Path) -> None:
 
 
 def test_lines_of_a_terminal_that_are_no_number_are_not_read(tmp_path: Path) -> None:
-    """LINES is a digit that no integer is written with: the table is the same."""
     sides(tmp_path, "1", "2")
     outputs = [CliRunner().invoke(app, ["compare", str(tmp_path / "rows.csv")], env={"LINES": x}) for x in ("9", "²")]
     assert outputs[0].output == outputs[1].output and "(2x)" in outputs[1].output

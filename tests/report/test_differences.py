@@ -81,7 +81,6 @@ def test_a_finish_date_is_compared_in_its_own_days() -> None:
 
 
 def test_idle_racks_are_named_in_dollars() -> None:
-    """A tenth of the GPUs do no work: a tenth of what the racks cost."""
     figures = {"objective__value": 9.0, "cost__total_usd": 8e9, "cost__capex_usd__racks": 6e9}
     a = side("a", **figures, layout__gpus_used=100, layout__gpus_idle=0)
     b = side("b", **figures, layout__gpus_used=90, layout__gpus_idle=10)
@@ -166,7 +165,6 @@ def test_a_sweep_of_many_rows_is_no_table_of_many_columns() -> None:
 
 
 def test_unsourced_figures_are_named() -> None:
-    """A source stands for all inside its object."""
     network = rich().instance.network
     assert network is not None
     bare = network.model_copy(update={"source": None})

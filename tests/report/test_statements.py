@@ -75,7 +75,6 @@ def test_the_first_screen_fits(name: str) -> None:
 
 
 def test_a_plan_without_a_curve_says_how_to_have_one() -> None:
-    """`show PLAN curve` names the commands that draw one."""
     with pytest.raises(InputError, match=r"has no curve; solve without --point"):
         summary(PLAN.model_copy(update={"curve": None}), section="curve")
 
@@ -137,7 +136,6 @@ def test_no_plan_says_why_and_which_rules_conflict() -> None:
 
 @cases(("context", "expert"), [(1, 1), (1, 4), (2, 1), (2, 8)])
 def test_a_model_with_experts_prints_its_context_and_expert_parallelism(context: int, expert: int) -> None:
-    """Both degrees are printed, also where they are 1: with experts that is a choice."""
     plan = edited(with_experts(PLAN), layout__context_parallel=context, layout__expert_parallel=expert)
     assert f"x CP {context} x" in said(plan, "layout") and f", EP {expert}," in said(plan, "layout")
 
@@ -205,7 +203,6 @@ def test_a_power_flow_says_of_what_network_it_is(load: float, n1: str, text: str
     ],
 )
 def test_the_limit_that_ends_the_plan_is_named(limited_by: str, text: str) -> None:
-    """It is a sentence with its figure, on the first screen."""
     plan = with_budget(PLAN, PLAN.cost.total_usd + 1.5e6)
     plan = plan.model_copy(update={"objective": plan.objective.model_copy(update={"limited_by": limited_by})})
     assert text in said(plan, "limits", first=True)
@@ -286,7 +283,6 @@ def test_idle_money_and_idle_gpus_are_warned_of() -> None:
 
 
 def test_a_run_that_outlasts_its_racks_says_so() -> None:
-    """The times that racks and fabric are replaced, with the money, are a warning."""
     usd = small().cost.capex_usd["racks"]
     assert f"replaced: racks twice (${2 * usd / 1e6:,.2f}M), fabric once" in said(run_of(11.6), "warnings", first=True)
     assert "racks 5 times" in said(run_of(21), "warnings") and "replaced" not in said(run_of(3.9), "warnings")

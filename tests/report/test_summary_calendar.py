@@ -107,7 +107,6 @@ def test_more_gpus_than_were_measured_are_warned_of(exponent: float, grow: str) 
 
 
 def test_without_failures_a_warning_says_how_to_count_them() -> None:
-    """An instance that counts no stops is told which key counts them."""
     (line,) = [x.text for x in statements(small()) if x.topic == "days" and x.kind == "warning"]
     assert line == "Failures not modelled. Set reliability: llama3-2024 to include them."
 

@@ -82,7 +82,6 @@ def test_growing_and_shrinking_keep_the_others(seed: int) -> None:
 
 
 def test_a_shrinking_kind_gives_back_its_split_groups() -> None:
-    """Of three groups the one on two leaves goes first."""
     cluster = Cluster(tree([3, 2, 1, 3], 4))
     job = Job(name="j", groups=(GroupKind(name="a", size=3, count=3),))
     placed = cluster.place(job)

@@ -52,7 +52,6 @@ def test_every_placement_is_replayed(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_names_change_nothing_but_names(seed: int) -> None:
-    """Other names within a leaf leave every rank where it was."""
     topology, job, busy = random_world(seed)
     other, name = renamed(topology, seed)
     a = planner.place(topology, job, busy=busy)
@@ -100,7 +99,6 @@ def test_segments_stay_in_blocks() -> None:
 
 
 def test_traffic_chooses_what_splits() -> None:
-    """One of two kinds must split: the one with fewer bytes does."""
     topology = tree([4, 4, 4], 3)
     kinds = (GroupKind(name="a", size=3, count=2), GroupKind(name="b", size=3, count=2))
     for heavy, light in (("a", "b"), ("b", "a")):
@@ -200,7 +198,6 @@ TRAFFIC = "traffic_bytes_per_step"
     ],
 )
 def test_bad_jobs_are_named(data: dict[str, object], says: str) -> None:
-    """A job that cannot be read says where and what was expected."""
     with pytest.raises(InputError, match="job: ") as error:
         read_job({"name": "j", **data})
     assert says in str(error.value)

@@ -90,7 +90,6 @@ def test_questions_are_answered_as_solves_are(page: Page, question: Instance) ->
 
 
 def test_what_is_wrong_is_said_on_the_page(page: Page) -> None:
-    """What was typed stays in the form, beside the complaint."""
     text = page.post(**{"limits.deadline_days": "soon", "others": "tp=1"})
     assert "limits.deadline_days" in text.split("<form")[0]
     assert 'value="soon"' in text and ">tp=1</textarea>" in text

@@ -190,7 +190,6 @@ def test_a_plan_that_cannot_be_simulated_is_named(plan: Plan) -> None:
 
 
 def test_the_command_prints_text_or_json_and_no_traceback(tmp_path: Path, plan: Plan) -> None:
-    """The command prints a summary, or the result as JSON and nothing else."""
     fabric, planned = tmp_path / "fabric.json", tmp_path / "plan.json"
     fabric.write_text(json.dumps(K8))
     planned.write_text(plan.model_dump_json())
@@ -228,7 +227,6 @@ def test_the_slowdown_of_plans_comes_from_runs_where_asked() -> None:
 
 @cases("ratio", [1.0, 2.0, 4.0])
 def test_the_factor_is_of_a_tree_with_the_oversubscription_asked_for(ratio: float) -> None:
-    """A plan names the tree that its transport was simulated on."""
     assert factor(asking(transport="spray", seeds=1, hosts=32, oversubscription=ratio)).oversubscription == ratio
 
 

@@ -231,7 +231,6 @@ def test_agrees_with_every_path_walked(fabric: Fabric, seed: int, failed: int) -
 @settings(deadline=None, max_examples=30)
 @given(st.sampled_from(SHAPES), st.integers(0, 1000), st.integers(0, 20))
 def test_classes_hold_all_live_cables(fabric: Fabric, seed: int, failed: int) -> None:
-    """The joint rates of all classes are the rates of all live cables."""
     # No tier has many more classes than failures leave apart.
     tree = tree_of_fabric(fabric)
     alive = Alive(tree, failed_cables(tree, min(failed, switch_cables(tree)), seed))

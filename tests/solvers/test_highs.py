@@ -49,7 +49,6 @@ def test_only_infeasible_is_infeasible(name: str, monkeypatch: pytest.MonkeyPatc
 
 
 def test_optimum_is_proven_with_its_bound() -> None:
-    """The optimum is 9, and proven."""
     outcome = highs.run(small())
     assert (outcome.stop, outcome.infeasible) == (Stop.PROVED, False)
     assert outcome.objective == pytest.approx(9) and outcome.bound == pytest.approx(9)

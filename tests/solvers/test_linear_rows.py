@@ -202,7 +202,6 @@ def test_it_is_that_of_leaving_out_each_in_turn(seed: int) -> None:
 
 
 def test_one_rule_of_many_is_found_by_few_questions() -> None:
-    """By half and half, and not one by one."""
     rules, asked = [f"r{k}" for k in range(64)], []
 
     def conflicting(some: frozenset[str]) -> bool:

@@ -145,14 +145,12 @@ def test_one_path_on_two_axes_is_refused() -> None:
     ],
 )
 def test_wrong_paths_are_named(path: str, problem: str) -> None:
-    """A path that leads nowhere is answered with the nearest one that does."""
     with pytest.raises(InputError) as caught:
         check_path(MAIN, path)
     assert problem in str(caught.value)
 
 
 def test_part_that_is_missing_is_named() -> None:
-    """A path into a part that the instance does not have says which part that is."""
     with pytest.raises(InputError, match="network is not in the instance"):
         check_path(RACK, "network.transport.slowdown")
 
@@ -171,7 +169,6 @@ def test_every_leaf_can_be_set() -> None:
 
 
 def test_entries_by_id_and_pins_by_short_name() -> None:
-    """A list's entry goes by its id or name too, and a pin with or without its prefix."""
     data = MAIN.model_dump(mode="json")
     node = next(i for i, n in enumerate(MAIN.grid.nodes) if n.id == "keystone") if MAIN.grid else -1
     check_path(MAIN, "grid.nodes[keystone].latitude")
@@ -197,14 +194,12 @@ def test_shards_part_the_points(count: int, parts: int) -> None:
 
 @cases("text", ["0/4", "5/4", "1", "a/b", "1/0", "-1/3"])
 def test_bad_shards_are_refused(text: str) -> None:
-    """A shard counts from 1 to the number of shards."""
     with pytest.raises(InputError, match="I/N"):
         shard_of(text)
 
 
 @cases("mark", ["\u2028", "\u2029", "\u0085"])
 def test_pairs_keep_line_marks_of_unicode(tmp_path: Path, mark: str) -> None:
-    """A text with a line or paragraph separator is one value of one pair."""
     path = tmp_path / "pairs.jsonl"
     path.write_text(f'{{"name": "first{mark}second"}}\n', encoding="utf-8")
     assert read_pairs(path) == [{"name": f"first{mark}second"}]

@@ -62,8 +62,6 @@ def test_rows_are_what_separate_solves_find(alone: dict[int, float]) -> None:
 
 
 def test_rows_come_as_they_finish() -> None:
-    """A row is yielded as soon as its point is done, not when all are."""
-
     class Slow(Executor):
         """Holds back every point but the first."""
 
@@ -211,7 +209,6 @@ def test_lines_that_are_no_rows_are_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mark", ["\u2028", "\u2029", "\u0085"])
 def test_rows_keep_line_marks_of_unicode(tmp_path: Path, mark: str) -> None:
-    """A text with a line or paragraph separator does not break the row that it stands in."""
     answer = next(iter(on_executor(tasks(1), solve_point, ThreadPoolExecutor(1))))[1]
     row = answer.row.model_copy(update={"reason": f"first{mark}second"})
     path = tmp_path / "rows.csv"

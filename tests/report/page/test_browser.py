@@ -179,7 +179,6 @@ def test_names_in_drawings_never_overprint(chrome, pages, name):
 
 
 def test_the_watch_sees_overprints(chrome: Browser, tmp_path: Path) -> None:
-    """Texts one on the other, and one beyond the edge, are both found."""
     bad = tmp_path / "bad.html"
     texts = '<text x="5" y="20">one</text><text x="9" y="22">two</text><text x="90" y="60">far away</text>'
     bad.write_text(f'<!doctype html><svg viewBox="0 0 100 80" width="100">{texts}</svg>')

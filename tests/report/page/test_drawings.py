@@ -40,7 +40,6 @@ def layout_of(x: dict[str, float]) -> LayoutPlan:
 
 @given(SCHEDULES)
 def test_every_stage_takes_the_step_and_waits_for_the_same_bubble(x: dict[str, float]) -> None:
-    """What a stage does sums to the step, no part is below zero, and all stages have the plan's bubble."""
     layout = layout_of(x)
     for stage in {0, 1, layout.pipeline_parallel // 2, layout.pipeline_parallel - 1} & {
         *range(layout.pipeline_parallel)

@@ -52,7 +52,6 @@ def test_edges_lie_half_way() -> None:
 
 
 def test_nested_and_flat_rows_read_alike() -> None:
-    """A row of nested objects and lists gives the same names as a flat one."""
     nested = {
         "point": {X: 1.0},
         "plan": {"sites": {"sites": [{"id": "a", "racks": 3}]}, "layout": {"zero_stage": 1}},
@@ -107,7 +106,6 @@ def test_a_path_like_no_other_does_not_list_all(path: str, told: str, others: st
 
 
 def test_why_there_is_no_plan() -> None:
-    """Rules in conflict come before the reason."""
     assert why_none(flattened(row(20))) == "infeasible: limits.budget_usd; memory"
     assert why_none(flattened(row(150, 1.3))) == "failed: its worker died twice"
 
@@ -121,7 +119,6 @@ def test_why_there_is_no_plan() -> None:
     ],
 )  # fmt: skip
 def test_quantities(path: str, value: object, expected: str) -> None:
-    """Figures carry the unit of their path."""
     assert quantity(path, value) == expected
 
 

@@ -39,7 +39,6 @@ def none() -> planner.Plan:
 
 
 def test_the_summary_is_that_of_the_command(plan: planner.Plan, none: planner.Plan) -> None:
-    """A plan's own summary is what `planner show` prints, of an infeasible one too."""
     assert plan.summary() == summary(plan) and none.summary() == summary(none)
 
 

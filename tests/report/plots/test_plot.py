@@ -90,7 +90,6 @@ def test_without_matplotlib_the_extra_is_named(tmp_path: Path, monkeypatch: pyte
 
 
 def test_a_missing_file_ends_in_a_message() -> None:
-    """A file that is not there ends in exit code 2 and no traceback."""
     out = run_here("plot", "no-such.jsonl", "-x", X, "-y", Y, "-o", "a.svg")
     assert out.returncode == 2
     assert out.stderr.startswith("no-such.jsonl: no such file")
