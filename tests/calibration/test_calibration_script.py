@@ -309,7 +309,7 @@ def test_only_steps_in_8_bits_are_graphs_as_a_whole() -> None:
     assert "experts" in noted.switches["overlaps"]
 
 
-@pytest.mark.parametrize(("release", "name"), [("25.11", BRIDGE_2025), ("26.06", BRIDGE)])
+@cases(("release", "name"), [("25.11", BRIDGE_2025), ("26.06", BRIDGE)])
 def test_dense_models_have_the_stack_of_their_release(release: str, name: str) -> None:
     """A dense model has the switches of the preset, but for how its FP8 is scaled."""
     assert stack(release, "GB200", "llama-3.1-8b", "FP8-CS", moe="") == Stack(name, {"fp8_recipe": "per_tensor"})

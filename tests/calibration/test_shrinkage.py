@@ -34,7 +34,7 @@ def test_lines_that_agree_move_nothing(lines: int) -> None:
     assert found.left_out == pytest.approx(0.0, abs=1e-12)
 
 
-@pytest.mark.parametrize("noise", [0.02, 0.05])
+@cases("noise", [0.02, 0.05])
 def test_noise_moves_little(noise: float) -> None:
     """Errors in no order, round none, move no constant by as much as one line is off."""
     moves = [np.abs(of_factor(1.0, 10, noise, seed).mean) for seed in range(40)]

@@ -304,7 +304,7 @@ def test_an_entry_like_another() -> None:
     assert bare["products"] == A["products"] | {"source": taken} and bare["source"] == {"peak": taken, "ports": taken}
 
 
-@pytest.mark.parametrize("pooled", [False, True])
+@cases("pooled", [False, True])
 def test_an_inline_accelerator_like_one_of_the_catalogue(pooled: bool) -> None:
     """An instance or a pool may state one figure of a GPU and take the rest over; an unknown name is told."""
     data = json.loads((shipped_folder() / f"{'two-pools' if pooled else 'one-rack'}.json").read_text(encoding="utf-8"))

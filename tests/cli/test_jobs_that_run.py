@@ -88,7 +88,7 @@ def test_bad_words(folder: Path, words: tuple[str, ...], complaint: str) -> None
     assert complaint in str(result.exception)
 
 
-@pytest.mark.parametrize("file", ["squeue.json", "scontrol.txt"])
+@cases("file", ["squeue.json", "scontrol.txt"])
 def test_running_jobs(folder: Path, file: str) -> None:
     """Jobs that run, with their nodes and priorities; those that wait are left out."""
     jobs = read_running(folder / file)
@@ -125,7 +125,7 @@ def test_jobs_that_hold_their_nodes(folder, states, holds, many, capfd):
     assert "state" not in capfd.readouterr().err
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
     [
         "JobId=1 JobName=x\n JobState=HIBERNATING Reason=None\n NodeList=m[00-15]\n",
@@ -147,7 +147,7 @@ def test_an_unknown_state_without_nodes_holds_none(folder: Path, caplog: pytest.
     assert "'HIBERNATING'" in caplog.text
 
 
-@pytest.mark.parametrize("file", ["squeue.json", "scontrol.txt"])
+@cases("file", ["squeue.json", "scontrol.txt"])
 def test_changes(folder: Path, file: str) -> None:
     """Room by moves, by stopping, growth in place, and a queue, on jobs that Slurm placed."""
     assert folder.is_dir()

@@ -108,7 +108,7 @@ def test_a_folder_that_cannot_be_synchronised_is_no_fault(tmp_path: Path, monkey
     assert (tmp_path / "plan.json").read_text() == "the plan"
 
 
-@pytest.mark.parametrize("write", ["whole", "streamed"])
+@cases("write", ["whole", "streamed"])
 def test_a_folder_removed_after_the_solve_loses_nothing(tmp_path, monkeypatch, write):
     """A plan, and a list written piece by piece, go to a file that the message names, complete."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))

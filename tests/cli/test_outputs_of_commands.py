@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import pytest
 from cases import cases
 from typer.testing import CliRunner
 
@@ -44,7 +43,7 @@ def test_a_table_that_is_a_folder_is_refused_before_the_sweep(tmp_path: Path) ->
     assert "is a folder" in str(result.exception)
 
 
-@pytest.mark.parametrize("name", ["limits.pdf", "limits"])
+@cases("name", ["limits.pdf", "limits"])
 def test_limits_refuses_a_picture_of_another_kind_before_the_study(tmp_path: Path, name: str) -> None:
     result = CliRunner().invoke(app, ["limits", "instance.json", "--plot", str(tmp_path / name)])
     assert "must end in .svg or .png" in str(result.exception)

@@ -27,7 +27,7 @@ def test_a_topology_is_summed_up(tmp_path: Path) -> None:
     assert printed == "20 nodes, 3 leaves of 4 to 8, 2 switches of tier 2, 5 blocks inside the leaves\n"
 
 
-@pytest.mark.parametrize("form", ["conf", "yaml"])
+@cases("form", ["conf", "yaml"])
 def test_what_is_written_reads_the_same(tmp_path: Path, form: str) -> None:
     """From a file to another format and back: the same leaves under the same switches."""
     (tmp_path / "t.yaml").write_text(write_topology(TREE, "yaml"))

@@ -326,7 +326,7 @@ def test_two_groups_lose_what_one_switch_joins(name: str) -> None:
     assert row.uplinks_lost == pytest.approx(max(inside, max(pairs.values()) / d.group_links))
 
 
-@pytest.mark.parametrize(("ports", "switches", "share"), [(None, 2, 1.0), (64, 4, 0.5)])
+@cases(("ports", "switches", "share"), [(None, 2, 1.0), (64, 4, 0.5)])
 def test_a_gateway_takes_its_share_of_the_wide_area(ports: int | None, switches: int, share: float) -> None:
     design = DESIGNS["rail under a gateway"]
     row = failure_domains(PLAN, built(replace(design, wan_ports=ports or design.wan_ports)))[-1]

@@ -253,7 +253,7 @@ def test_texts_stay_texts_in_yaml(value: str) -> None:
     assert ('"' in text) == (value not in {"n[01-02]", "a/b.c_d-e"})
 
 
-@pytest.mark.parametrize("named", ["SLURMD_NODENAME", "hostname"])
+@cases("named", ["SLURMD_NODENAME", "hostname"])
 def test_torchrun_gets_its_place_by_name(named: str, tmp_path: Path) -> None:
     """Each node finds its own rank in the script, whatever order it is started in; a strange node finds none."""
     (tmp_path / "job").write_text(write_placed(PLACED, TREE, "torchrun"))
@@ -288,7 +288,7 @@ LABEL_KEY = re.compile(
 LABEL_VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
 
 
-@pytest.mark.parametrize("text", [write_topology(TREE, "kueue"), write_placed(PLACED, TREE, "kueue")])
+@cases("text", [write_topology(TREE, "kueue"), write_placed(PLACED, TREE, "kueue")])
 def test_kueue_topology_levels(text: str) -> None:
     """One to eight levels, each a label's key of 316 letters at most, none twice, the host's name last if at all."""
     (topology,) = _of_kind(text, "Topology")

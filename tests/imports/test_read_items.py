@@ -234,7 +234,7 @@ def test_a_run_of_another_stack_or_of_no_stated_model_is_told(tmp_path: Path) ->
     assert list(doubts(read_run(tmp_path / "own.sh"), load_instance("cluster-1k"))) == []
 
 
-@pytest.mark.parametrize(("flag", "is_"), [("--micro-batch-size", "has no value"), ("--micro-batch-size x", "is 'x'")])
+@cases(("flag", "is_"), [("--micro-batch-size", "has no value"), ("--micro-batch-size x", "is 'x'")])
 def test_a_flag_without_its_number_is_named(flag: str, is_: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=rf"line 2: --micro-batch-size: must be a whole number \S*.*\({is_}\)"):
         read(tmp_path, f"pretrain_gpt.py --tensor-model-parallel-size 8\n{flag}\n")

@@ -109,7 +109,7 @@ def test_replicas_beyond_racks_and_batch_are_refused_in_seconds() -> None:
     assert time.process_time() - began < 20
 
 
-@pytest.mark.parametrize(
+@cases(
     ("pins", "reason"),
     [
         ({"placement.stripes": 999}, "the model has 80 layers; pin 1 to 80"),
@@ -134,7 +134,7 @@ def test_switches_slower_than_the_nic_are_refused() -> None:
     assert solve_joint(laned, Options(time_limit=0.01), lambda _: None).status is JointStatus.UNKNOWN
 
 
-@pytest.mark.parametrize("pins", [{"fabric.ports_per_switch": 7}, {"fabric.planes": 9}])
+@cases("pins", [{"fabric.ports_per_switch": 7}, {"fabric.planes": 9}])
 def test_pins_that_leave_no_switch_are_refused(pins: dict[str, int]) -> None:
     i = cluster()
     with pytest.raises(InputError, match=r"leaves none of network.switches; they are 25.6T-64x400G with 64 ports"):
@@ -173,7 +173,7 @@ def test_a_budget_is_named_beside_a_deadline_only_where_more_money_would_be_in_t
         assert len(amounts) == (late is both), plan.conflict.reason
 
 
-@pytest.mark.parametrize(("left", "fewer"), [(0.5, "it pays no rack"), (1.5, "`hardware.racks` of 1 or fewer may do")])
+@cases(("left", "fewer"), [(0.5, "it pays no rack"), (1.5, "`hardware.racks` of 1 or fewer may do")])
 def test_a_budget_below_the_price_of_the_racks_takes_no_search_for_rules(left, fewer, monkeypatch) -> None:
     """It is named with the least that any plan costs, and with what one costs; at their price rules are searched."""
     i = toy(6)

@@ -136,14 +136,14 @@ def test_one_switch_is_of_leaves_by_host_too(hosts: int, wish: dict[str, Any]) -
     assert "1 switch, " in summary(plan, 200)
 
 
-@pytest.mark.parametrize("family", ["rail", "rail-only"])
+@cases("family", ["rail", "rail-only"])
 def test_one_host_has_a_fabric(family: str) -> None:
     """A single host is joined to leaves, or to one switch a rail, though nothing crosses it."""
     assert designed(1, families=(family,)).status == "optimal"
     assert designed(1, 1, survives="none", families=(family,)).status == "optimal"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("hosts", "gpus", "wish", "reason"),
     [
         (512, 8, {"max_tiers": 2}, "join at most 2,048 GPUs, there are 4,096"),
@@ -423,7 +423,7 @@ PLAN = small()
 INSTANCES = Path(__file__).parents[2] / "instances"
 
 
-@pytest.mark.parametrize("sizes", [(), (2, 4)])
+@cases("sizes", [(), (2, 4)])
 def test_designs_are_of_the_plan_and_of_the_sizes(sizes: tuple[int, ...]) -> None:
     rows = list(frontier(PLAN, leaf_sizes=sizes))
     assert {site for site, _ in rows} == {"e1", "w1"}

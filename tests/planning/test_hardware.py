@@ -320,7 +320,7 @@ def test_link_without_pools_is_refused():
         load_instance(data)
 
 
-@pytest.mark.parametrize("command", ["evaluate", "explain"])
+@cases("command", ["evaluate", "explain"])
 def test_commands_on_one_layout_refuse_pools(command):
     found = CliRunner().invoke(app, [command, str(INSTANCE)])
     assert isinstance(found.exception, InputError)

@@ -127,7 +127,7 @@ def test_us_134_zones_has_a_site_split():
     assert len(found.sites) == len({s.interconnection for s in found.sites}) == 2
 
 
-@pytest.mark.parametrize(("free", "pinned"), [("5gw", "agache2024-100t"), ("5gw-50t", "agache2024-50t")])
+@cases(("free", "pinned"), [("5gw", "agache2024-100t"), ("5gw-50t", "agache2024-50t")])
 def test_pinned_instances_share_the_grid(free, pinned):
     """The instances of the paper's choices stand on the grid of the free ones, and pin 23,200 racks."""
     a, b = resolved(free), resolved(pinned)

@@ -234,7 +234,7 @@ def test_candidates_that_are_not_used_are_named_where_they_are_few(others: int, 
     assert [(x.text, x.first) for x in statements(plan) if x.text.startswith("Not used")] == [(text, first)]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("block_racks", "blocks", "text"),
     [
         (4, 3, "Racks: 2 of 14 are left over, too few for one more block of 4 racks."),

@@ -97,7 +97,7 @@ def test_elastic_names_copies_and_replicas() -> None:
     assert section(whole)[4] == "No checkpoint is written behind the first (6.4 MB)."
 
 
-@pytest.mark.parametrize(("exponent", "grow"), [(0.0, "in proportion to GPUs"), (0.3, "as GPUs to the power of 1.3")])
+@cases(("exponent", "grow"), [(0.0, "in proportion to GPUs"), (0.3, "as GPUs to the power of 1.3")])
 def test_more_gpus_than_were_measured_are_warned_of(exponent: float, grow: str) -> None:
     """A plan beyond the measured GPUs says so, and how its stops are taken to grow; one within does not."""
     plan = edited(failing("restart"), instance__reliability=RATES | {"scale_exponent": exponent})

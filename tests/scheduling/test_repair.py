@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 
 import pytest
+from cases import cases
 from cluster_worlds import some_busy, tree
 
 from planner.checks.placement import check_placement
@@ -51,7 +52,7 @@ def test_replacing_moves_the_failed_ranks_alone(seed: int) -> None:
     assert check_placement(cluster.topology, job, found.placement, busy=busy) == []
 
 
-@pytest.mark.parametrize(("data", "segment", "failed"), [(2, 2, 0), (1, 4, 2)])
+@cases(("data", "segment", "failed"), [(2, 2, 0), (1, 4, 2)])
 def test_a_broken_segment_moves_whole(data: int, segment: int, failed: int) -> None:
     """All ranks of a segment with a node failed move to one block, also where the job is one segment: one member."""
     cluster = Cluster(tree([8], 1, block=4))

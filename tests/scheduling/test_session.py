@@ -68,7 +68,7 @@ def test_more_free_nodes_never_hurt(seed: int) -> None:
     assert not before.nodes or levels(after)[:-1] <= levels(before)[:-1]
 
 
-@pytest.mark.parametrize("busy", [0.05, 0.25])
+@cases("busy", [0.05, 0.25])
 def test_groups_of_13_reach_the_bound(busy: int) -> None:
     """1,024 nodes in leaves of 32: no more groups split than the closed form has, in a tenth of a second's search."""
     topology = tree([32] * 32, 8)

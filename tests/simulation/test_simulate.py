@@ -254,7 +254,7 @@ def test_the_constant_is_read_in_one_place() -> None:
     assert readers == ["planner/physics/plan_physics.py", "planner/simulation/flow_times.py"]
 
 
-@pytest.mark.parametrize("pattern", ["p2p", "allreduce"])
+@cases("pattern", ["p2p", "allreduce"])
 def test_a_layout_without_sense_is_named(plan: Plan, pattern: str) -> None:
     changed = edited_at(plan, "layout.stages_per_rack", 0)
     with pytest.raises(InputError, match="layout: stages_per_rack 0 is not from 1"):

@@ -76,7 +76,7 @@ def test_spraying_is_ideal_on_a_symmetric_tree(ratio: int) -> None:
     assert spray(tree, permutation(tree.slots, 1.0, 0)).fullest_seconds() == pytest.approx(ratio, rel=0.01)
 
 
-@pytest.mark.parametrize("ratio", [1, 2])
+@cases("ratio", [1, 2])
 def test_spraying_is_ideal_on_four_symmetric_tiers(ratio: int) -> None:
     """A designed tree of four tiers in zones is sprayed within 1 % of the ideal, hashing is not."""
     pod = {"leaf_bundle": 1, "rails_per_pod": 1, "domains_per_pod": 4, "spine_up": 4, "spine_bundle": 1}
@@ -296,7 +296,7 @@ def test_without_a_queue_the_steps_need_not_be_taken(seed: int, ratio: int, plan
     assert found == pytest.approx(end * Pauses().step_seconds, rel=1e-12)
 
 
-@pytest.mark.parametrize("pairs", [[(0, 2)], [(0, 2), (1, 2)]], ids=["no queue", "a queue"])
+@cases("pairs", [[(0, 2)], [(0, 2), (1, 2)]], ids=["no queue", "a queue"])
 def test_the_clock_of_who_asks_ends_it(pairs: list[tuple[int, int]]) -> None:
     """Whether or not steps are taken, the clock is looked at: hundreds of runs end where their limit passes."""
 

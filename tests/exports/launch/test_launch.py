@@ -93,7 +93,7 @@ def test_round_trip(framework: str, model: str, layout: dict[str, Any], tmp_path
         assert again.step_seconds == pytest.approx(run.layout.metrics.step_seconds, rel=1e-12)
 
 
-@pytest.mark.parametrize("framework", ["megatron", "nemo"])
+@cases("framework", ["megatron", "nemo"])
 def test_modules_and_attention_in_fp8_go_out_and_come_back(framework: str, tmp_path: Path) -> None:
     """Megatron is told modules word by word, its recipes as a list; torchtitan, which has none, refuses them."""
     own = catalogue("software")["ideal"] | {"recompute_modules": ["layernorm", "moe_act"], "fp8_attention": True}
@@ -156,7 +156,7 @@ def test_the_layout_of_the_pipeline() -> None:
     assert layout == "Et*10|t*11|t*11|t*10|t*9|t*10|t*10|t*9L"
 
 
-@pytest.mark.parametrize(("virtual", "schedule"), [(1, "1F1B"), (2, "Interleaved1F1B")])
+@cases(("virtual", "schedule"), [(1, "1F1B"), (2, "Interleaved1F1B")])
 def test_titan_has_every_module_once(virtual: int, schedule: str) -> None:
     """The modules of torchtitan's parts are all layers, once, with the embedding and the head at the ends."""
     run, _, _ = run_for("llama3-70b", DENSE | {"layers_per_stage": UNEVEN, "zero_stage": 0, "virtual_stages": virtual})
@@ -288,7 +288,7 @@ def test_plain_stages_are_not_interleaved() -> None:
         assert chunk == (4 if virtual > 1 else None)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("changes", "why"),
     [({"layout": None}, "status optimal"), ({"layout": None, "pools": "some"}, "each pool has a layout of its own")],
 )

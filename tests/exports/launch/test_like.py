@@ -352,7 +352,7 @@ def test_a_flag_is_taken_out(tmp_path: Path) -> None:
     assert new.endswith("    --context-parallel-size $CP_SIZE \\\n\n")
 
 
-@pytest.mark.parametrize("first", [True, False])
+@cases("first", [True, False])
 def test_a_flag_among_others_is_taken_out_with_one_blank(first: bool, tmp_path: Path) -> None:
     text, run, instance = asked("variables.sh", layout_of(2, 1, 8, zero_stage=0))
     flag = "--use-distributed-optimizer"
@@ -424,7 +424,7 @@ def test_what_is_refused(name: str, old: str, new: str, complaint: str, tmp_path
         written_like(text.replace(old, new), file, run, instance)
 
 
-@pytest.mark.parametrize("name", ["experts.sh", "overrides.yaml"])
+@cases("name", ["experts.sh", "overrides.yaml"])
 def test_experts_are_made_whole(name: str, tmp_path: Path) -> None:
     """A file that divides experts, as Megatron does unless it is told otherwise, gets the plan's degree, which is 1."""
     text, run, instance = asked(name, tensor_parallel=2)

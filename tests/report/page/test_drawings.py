@@ -107,7 +107,7 @@ def test_memory_of_stages_is_to_scale_and_merged() -> None:
     assert found[0][1] / found[2][1] == pytest.approx(4, abs=0.1)
 
 
-@pytest.mark.parametrize("choice", ["full", "selective"])
+@cases("choice", ["full", "selective"])
 def test_the_fullest_stage_is_the_plans(choice: str) -> None:
     """The highest bar holds what the plan says of its worst GPU; layers that run again are named under full alone."""
     (picture,) = memory_of_stages(edited(small(), layout__recompute=choice))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import cases
 from curves import POINTS, curve
 from failing_plan import failing
 from page_cases import MADE, agrees, infeasible, page_of, rich
@@ -137,7 +138,7 @@ def test_every_picture_is_described() -> None:
     assert any(p.startswith("Map of the sites: e1 at 40.0, -76.0") for p in pictures)
 
 
-@pytest.mark.parametrize("name", ["small", "failing"])
+@cases("name", ["small", "failing"])
 def test_page_asks_for_nothing(name: str) -> None:
     """No source, import or address to load from stands in the page, and its own policy forbids any."""
     html = page_of(PLANS[name]())

@@ -102,9 +102,7 @@ def test_a_plan_without_the_section_is_refused(name: str, none: planner.Plan) ->
         getattr(none, name)()
 
 
-@pytest.mark.parametrize(
-    ("call", "package", "extra"), [("to_frame", "pandas", "frames"), ("plot_step", "matplotlib", "plot")]
-)
+@cases(("call", "package", "extra"), [("to_frame", "pandas", "frames"), ("plot_step", "matplotlib", "plot")])
 def test_a_missing_package_is_named_with_its_remedy(call, package, extra, plan, monkeypatch):
     """Where pandas or matplotlib is not installed the error names it and the extra that brings it."""
     load = builtins.__import__
