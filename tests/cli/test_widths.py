@@ -43,7 +43,7 @@ def test_solve(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A plan of two sites with fabric and fibre; tests/planning/test_explain.py looks at explanations."""
     monkeypatch.setattr(Session, "solve", lambda *_, **__: small())
     for width in WIDTHS:
-        text = printed(width, "solve", str(folder / "asked.json"), "-q")
+        text = printed(width, "solve", str(folder / "asked.json"), "-q", status=4)
         assert widest(text) <= width and len(text.splitlines()) > 10
 
 
