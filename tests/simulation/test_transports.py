@@ -188,6 +188,7 @@ def test_a_switch_sees_its_own_outputs_alone() -> None:
     [
         *((x, [0, 1, 2, 3], r"no path leads .*leaf 0.*fail fewer links") for x in ("ecmp", "spray", "adaptive")),
         ("ecmp", 9, "from 0 to 8"),
+        ("ecmp", -1, "from 0 to 8"),
         ("ecmp", [8], "8 is not the number of a cable"),
     ],
 )

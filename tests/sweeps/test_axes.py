@@ -196,6 +196,7 @@ def test_shards_part_the_points(count: int, parts: int) -> None:
 def test_bad_shards_are_refused(text: str) -> None:
     with pytest.raises(InputError, match="I/N"):
         shard_of(text)
+    assert [shard_of(x) for x in ("1/2", "2/2")] == [(1, 2), (2, 2)]
 
 
 @cases("mark", ["\u2028", "\u2029", "\u0085"])
