@@ -12,6 +12,7 @@ from planner.instance.instance import Instance
 from planner.models import Options, SitesRequest
 from planner.models.joint.columns import some_in_memory
 from planner.models.joint.least_cost import solve_joint_cost
+from planner.models.joint.search.days import ANY_PLAN
 from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.solve import solve_joint, world_of
 from planner.physics.network.fabric_designs import min_fabric_usd
@@ -23,7 +24,6 @@ from planner.solvers.outcome import UnansweredError, remembered, smallest_confli
 from planner.solvers.signals import Deadline, OutOfTimeError
 from planner.units import counted, money
 
-ANY_PLAN = 1 - 1e-12  # a gap within which every plan lies: the search ends with the first
 MEMORY = "memory"
 MUCH_MORE = 1e6  # factor on the memory of a GPU: more than any layout takes
 MORE_SEQUENCES = 64  # times the batch

@@ -16,6 +16,7 @@ from planner.models import Options
 from planner.models.joint.cache import JointCache
 from planner.models.joint.least_cost import solve_joint_cost
 from planner.models.joint.ownership import least_run_cost
+from planner.models.joint.search.days import ANY_PLAN
 from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.solve import solve_joint
 from planner.models.joint.world import JointPlan
@@ -24,7 +25,6 @@ from planner.plan.certificate import Conflict, Status, Violation, disagreement
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import DEGREES, LayoutPlan
 from planner.planning import explain_sites
-from planner.planning.conflict import ANY_PLAN
 from planner.planning.evaluate import memory_lines, time_lines
 from planner.planning.finish_date import (
     FINISH_DATE,

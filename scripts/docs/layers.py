@@ -1,12 +1,14 @@
 """The layers of the package and its imports, read by the test of the structure and by its picture."""
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "planner"
+IMPORT = re.compile(r"^ *((?:from planner[\w.]* import (?:\([^)]*\)|[^\n]*))|import planner[^\n]*)", re.MULTILINE)
 
 # From the top. A module may import from the layers below its own, and from its own layer where that makes no circle.
 LAYERS: tuple[tuple[str, ...], ...] = (
@@ -52,13 +54,11 @@ def imported(tree: ast.AST) -> Iterator[str]:
 @cache
 def arrows() -> dict[str, frozenset[str]]:
     """Return the modules that each module imports; `import planner` inside a command is the package's public face."""
-    known = modules()
-    return {
-        name: frozenset(
-            m for m in imported(ast.parse(file.read_text("utf-8"))) if m in known and m not in ("planner", name)
-        )
-        for name, file in known.items()
-    }
+    found = {}
+    for name, file in modules().items():
+        tree = ast.parse("\n".join(IMPORT.findall(file.read_text("utf-8"))))  # all of a file takes twenty times as long
+        found[name] = frozenset(m for m in imported(tree) if m in modules() and m not in ("planner", name))
+    return found
 
 
 def layer(module: str) -> int:

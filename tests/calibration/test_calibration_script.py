@@ -12,6 +12,7 @@ import pytest
 from bridge_recipes import BRIDGE, BRIDGE_2025, Stack, bridge_stack, recipe_stack, recipes, titan_stack
 from calibration_rows import Case, read
 from catalogue_files import catalogue_with, laid_out, on_a_bound, write
+from each_case import each
 from error_table import error_classes, multiple_of, spreads_of, write_points
 from fitted_constants import CONSTANTS, TUNED, Known
 from held_out import clusters, errors_by_half, errors_by_source
@@ -68,7 +69,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("what", WRONG)
+@each("what", WRONG)
 def test_an_impossible_row_is_left_out(tmp_path: Path, what: str) -> None:
     change, reason = WRONG[what]
     cases, left = rows_read(tmp_path, {}, change, {})
@@ -77,9 +78,8 @@ def test_an_impossible_row_is_left_out(tmp_path: Path, what: str) -> None:
     assert reason in left[0]
 
 
-@pytest.mark.parametrize("text", ["", "x,y\n1,2\n", "id,gpu_type\n1\n2,H100,3\n"])
+@each("text", ["", "x,y\n1,2\n", "id,gpu_type\n1\n2,H100,3\n"])
 def test_another_table_is_read_to_its_end(tmp_path: Path, text: str) -> None:
-    """A table of other columns has no case, each row with a reason."""
     path = tmp_path / "other.csv"
     path.write_text(text)
     cases, left = read(path)
@@ -95,7 +95,6 @@ def test_a_case_has_its_source(tmp_path: Path) -> None:
 
 
 def test_constants_on_a_bound_are_named() -> None:
-    """A constant within 1 % of a bound of its fit is named; one further inside is not."""
     c = FittedConstant("software", ("torchtitan",), "step_seconds", 0.01, 1.0)
     assert on_a_bound([c] * 4, [0.0102, 0.98, 0.0105, 0.5]) == []
     assert [line.split(" is ")[0] for line in on_a_bound([c, c], [0.01005, 0.995])] == ["torchtitan: step_seconds"] * 2
@@ -267,7 +266,7 @@ def stack(release: str, gpu: str, model: str, precision: str = "MXFP8", moe: str
     return bridge_stack(row | more, model)
 
 
-@pytest.mark.parametrize(
+@each(
     ("release", "gpu", "model", "dispatcher", "graphs", "overlap"),
     [
         ("26.06", "GB300", "gpt-oss-120b", "hybrid_ep", "whole", True),
@@ -288,7 +287,7 @@ def test_switches_of_a_mixture_of_experts(release, gpu, model, dispatcher, graph
     assert found.switches["fp8_recipe"] == "mxfp8"
 
 
-@pytest.mark.parametrize(
+@each(
     ("release", "gpu", "model", "precision", "modules"),
     [
         ("26.04", "B200", "deepseek-v3", "MXFP8", ("mla_up_proj",)),
@@ -310,13 +309,13 @@ def test_only_steps_in_8_bits_are_graphs_as_a_whole() -> None:
     assert "experts" in noted.switches["overlaps"]
 
 
-@pytest.mark.parametrize(("release", "name"), [("25.11", BRIDGE_2025), ("26.06", BRIDGE)])
+@each(("release", "name"), [("25.11", BRIDGE_2025), ("26.06", BRIDGE)])
 def test_dense_models_have_the_stack_of_their_release(release: str, name: str) -> None:
     """A dense model has the switches of the preset, but for how its FP8 is scaled."""
     assert stack(release, "GB200", "llama-3.1-8b", "FP8-CS", moe="") == Stack(name, {"fp8_recipe": "per_tensor"})
 
 
-@pytest.mark.parametrize(
+@each(
     ("source", "release", "found"),
     [
         ("MLPerf Training v4.1", "4.1", Stack("nemo-2024")),
@@ -341,7 +340,7 @@ def test_names_of_recipes_say_their_switches() -> None:
     assert {"gradients", "parameters"}.isdisjoint(shown)
 
 
-@pytest.mark.parametrize(
+@each(
     ("notes", "asynchronous"),
     [
         ("vanilla TP", False),
@@ -350,7 +349,7 @@ def test_names_of_recipes_say_their_switches() -> None:
         ("1F1B", True),
     ],
 )
-@pytest.mark.parametrize("table", ["Table 4", ""])
+@each("table", ["Table 4", ""])
 def test_torchtitan_by_its_notes(notes: str, asynchronous: bool, table: str) -> None:
     """Notes say where TP is not asynchronous; rows of 2024, which name a table, do not compile the loss."""
     found = titan_stack({"notes": notes, "table": table}).switches
@@ -359,7 +358,6 @@ def test_torchtitan_by_its_notes(notes: str, asynchronous: bool, table: str) -> 
 
 
 def test_recipes_are_switches_that_a_stack_has() -> None:
-    """Every line of the table makes a stack."""
     base = Software.model_validate(catalogue("software")[BRIDGE_2025]).model_dump()
     for known in recipes().values():
         Software.model_validate(base | {k: known[k] for k in ("dispatcher", "cuda_graphs")})

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from each_case import each
 from measured_steps import ACCELERATOR, SHAPES, SOFTWARE, constants_at, write_log, write_rows
 from tiers import slow
 from typer.testing import CliRunner
@@ -220,7 +221,7 @@ def test_wrong_constants_are_refused(found: MeasuredConstants, change: dict[str,
 COMMANDS = "solve", "evaluate", "explain", "limits", "sweep --vary hardware.racks=1,2 -o rows.csv", "fabric pareto"
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@each("command", COMMANDS)
 def test_every_command_that_predicts_takes_them(tmp_path: Path, command: str) -> None:
     asked, wrong = tmp_path / "asked.json", tmp_path / "constants.json"
     asked.write_text(json.dumps(question()))
@@ -292,7 +293,7 @@ def test_a_cut_model_and_an_own_network(tmp_path: Path) -> None:
     assert run.machine.precision.working_parameter_bytes == 1
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "dtype"),
     [("BF16", "bf16"), ("bfloat16", "bf16"), ("float16", "fp16"), ("NVFP4", "fp4"), ("FP8-CS", "fp8"), ("int4", None)],
 )
@@ -335,7 +336,7 @@ CELLS = [(HEADER, {c: v}, message) for c, each in WRONG.items() for v, message i
 ]
 
 
-@pytest.mark.parametrize(("header", "cells", "message"), CELLS)
+@each(("header", "cells", "message"), CELLS)
 def test_a_wrong_cell_is_named(tmp_path: Path, header: tuple[str, ...], cells: dict[str, str], message: str) -> None:
     fine = dict(zip(HEADER, FINE, strict=True))
     rows = [[fine.get(c, "") for c in header], [(fine | cells).get(c, "") for c in header]]
@@ -348,7 +349,7 @@ def test_a_wrong_cell_is_named(tmp_path: Path, header: tuple[str, ...], cells: d
     assert "; " in text and "\n" not in text
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "message"),
     [
         ("", "has no measured line"),
@@ -377,7 +378,7 @@ def test_one_machine_a_table(tmp_path: Path) -> None:
             read_runs(path, None if column == "accelerator" else "H100")
 
 
-@pytest.mark.parametrize(
+@each(
     ("arguments", "message"),
     [
         (["--accelerator", "H1000"], "--accelerator: 'H1000' is no entry of the catalogue's accelerators; did you"),
@@ -395,7 +396,6 @@ def test_command_refuses(tmp_path: Path, arguments: list[str], message: str) -> 
 
 
 def test_command_writes_and_prints(tmp_path: Path) -> None:
-    """The command prints what it found as a table, and writes it for `--constants`."""
     path, out = write_rows(tmp_path / "log.csv", [FINE, FINE], HEADER), tmp_path / "constants.json"
     result = CliRunner().invoke(main.app, ["calibrate", str(path), "--accelerator", "h100", "-o", str(out)])
     assert result.exit_code == 0

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from each_case import each
 
 from planner.calibration.shrinkage import Numbers, Prior, Shifts, shifts
 
@@ -26,14 +27,14 @@ def of_factor(factor: float, lines: int, noise: float = 0.0, seed: int = 0) -> S
     return shifts(-np.log(factor) + noise * random.standard_normal(lines), shares(lines, seed), prior())
 
 
-@pytest.mark.parametrize("lines", [2, 3, 6, 12, 40])
+@each("lines", [2, 3, 6, 12, 40])
 def test_lines_that_agree_move_nothing(lines: int) -> None:
     found = of_factor(1.0, lines)
     assert found.mean == pytest.approx(0.0, abs=1e-12)
     assert found.left_out == pytest.approx(0.0, abs=1e-12)
 
 
-@pytest.mark.parametrize("noise", [0.02, 0.05])
+@each("noise", [0.02, 0.05])
 def test_noise_moves_little(noise: float) -> None:
     """Errors in no order, round none, move no constant by as much as one line is off."""
     moves = [np.abs(of_factor(1.0, 10, noise, seed).mean) for seed in range(40)]
@@ -41,8 +42,8 @@ def test_noise_moves_little(noise: float) -> None:
     assert np.max(moves) < 3 * noise
 
 
-@pytest.mark.parametrize("factor", [0.7, 0.9, 1.05, 1.3, 1.8])
-@pytest.mark.parametrize("lines", [4, 12])
+@each("factor", [0.7, 0.9, 1.05, 1.3, 1.8])
+@each("lines", [4, 12])
 def test_one_factor_moves_all_alike(factor: float, lines: int) -> None:
     found = of_factor(factor, lines)
     assert found.mean == pytest.approx(np.log(factor) * RATES, abs=0.05 * abs(np.log(factor)))
@@ -62,7 +63,7 @@ def test_the_interval_covers_the_factor(lines: int, noise: float) -> None:
     assert np.mean(inside) >= 0.85
 
 
-@pytest.mark.parametrize("constant", range(len(RATES)))
+@each("constant", range(len(RATES)))
 def test_one_constant_moves_alone(constant: int) -> None:
     """Where lines are off as far as they depend on one constant, that one moves and the others hardly do."""
     slopes = np.vstack([np.diag(RATES), shares(8)])
@@ -73,7 +74,6 @@ def test_one_constant_moves_alone(constant: int) -> None:
 
 
 def test_one_stray_line_moves_little() -> None:
-    """A line that contradicts eleven others is left as it is."""
     errors = np.zeros(12)
     errors[3] = 0.5
     found = shifts(errors, shares(12), prior())

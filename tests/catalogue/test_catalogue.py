@@ -10,6 +10,7 @@ from typing import Any
 
 import calibration_rows
 import pytest
+from each_case import each
 from fitted_constants import EVERY
 from worked_plan import instance_with
 
@@ -96,7 +97,7 @@ def test_stacks_say_what_they_can_run():
             assert name == "ideal" or (key in entry and entry["source"][key].strip()), (name, key)
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "alone", "under", "has", "lacks"),
     [
         ("megatron-lm-2021", [0], [0], {"tensor", "interleaved"}, {"sequence", "context", "expert"}),
@@ -119,23 +120,16 @@ def test_capabilities_are_those_of_the_framework(name, alone, under, has, lacks)
     assert has <= set(stack.parallelism) and not lacks & set(stack.parallelism)
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "tflops", "gb", "gb_per_second", "scale_up"),
     [
-        ("H800", 989.5, 80, 3350, 200),
-        ("H20", 148, 96, 4000, 450),
-        ("MI300X", 1307.4, 192, 5300, 448),
-        ("TPU-v4", 275, 34.36, 1200, 300),
-        ("TPU-v5p", 459, 95, 2765, 600),
-        ("TPU-v6e", 918, 32, 1640, 448),
-        ("MI325X", 1307.4, 256, 6000, 448),
-        ("MI350X", 2306.875, 288, 8000, 537.6),
-        ("MI355X", 2516.575, 288, 8000, 537.6),
-        ("GH200", 989.5, 96, 4000, 450),
-        ("Gaudi-3", 1835, 128, 3700, 525),
+        ("H800", 989.5, 80, 3350, 200), ("H20", 148, 96, 4000, 450), ("MI300X", 1307.4, 192, 5300, 448),
+        ("TPU-v4", 275, 34.36, 1200, 300), ("TPU-v5p", 459, 95, 2765, 600), ("TPU-v6e", 918, 32, 1640, 448),
+        ("MI325X", 1307.4, 256, 6000, 448), ("MI350X", 2306.875, 288, 8000, 537.6),
+        ("MI355X", 2516.575, 288, 8000, 537.6), ("GH200", 989.5, 96, 4000, 450), ("Gaudi-3", 1835, 128, 3700, 525),
         ("TPU-v7x", 2307, 206.2, 7380, 600),
     ],
-)
+)  # fmt: skip
 def test_datasheet_figures(name, tflops, gb, gb_per_second, scale_up):
     """Peak in bf16, memory, its rate and the scale-up rate in one direction are those of the vendor."""
     gpu = Accelerator.model_validate(catalogue("accelerators")[name])
@@ -146,7 +140,6 @@ def test_datasheet_figures(name, tflops, gb, gb_per_second, scale_up):
 
 
 def test_parameters_are_nominal():
-    """Each model has the parameters of its name, within 2 %."""
     nominal = {name: 1e9 * float(n) for name, n in (x.split() for x in NOMINAL.split(","))}
     found = {name: total_parameters(Model.model_validate(entry)) for name, entry in catalogue("models").items()}
     assert {name: n for name, n in found.items() if n != pytest.approx(nominal[name], rel=0.02)} == {}
@@ -163,7 +156,7 @@ def test_chips_carry_the_ports():
             assert switch.power_watts == switch.planes * one.power_watts, name
 
 
-@pytest.mark.parametrize("approach", [1, 2, 3])
+@each("approach", [1, 2, 3])
 def test_scaling_laws_hold_six_flop_per_parameter_and_token(approach):
     """Each row of a scaling law has C = 6·N·D within the rounding of the printed table."""
     law = catalogue("scaling_laws")[f"chinchilla-{approach}"]
@@ -173,7 +166,7 @@ def test_scaling_laws_hold_six_flop_per_parameter_and_token(approach):
         assert math.isclose(c, 6 * n * d, rel_tol=0.05)
 
 
-@pytest.mark.parametrize(
+@each(
     ("old", "new"),
     [
         ({"pipeline_overlap": 0.0}, {"overlaps": ("experts", "context", "gradients", "parameters", "tensor")}),
@@ -196,7 +189,7 @@ def test_keys_of_before_are_read_as_the_switches_in_their_place(old: dict[str, A
             Software.model_validate({"name": "own", key: 2})
 
 
-@pytest.mark.parametrize("key", sorted(REPLACED))
+@each("key", sorted(REPLACED))
 def test_a_key_that_others_replaced_names_them(key: str) -> None:
     """Beside such a switch a key of before is refused with what says the same now."""
     data = json.loads(planner.changed("cluster-1k", {}).model_dump_json(exclude_none=True))
@@ -213,7 +206,7 @@ def network(**choices: object) -> Network:
     return Network.model_validate(NETWORK.model_dump() | choices)
 
 
-@pytest.mark.parametrize(
+@each(
     ("choices", "ratios"),
     [
         ({}, [None, None, None]),
@@ -268,13 +261,10 @@ RAW: dict[str, dict[str, Any]] = {
 }
 LIKE = [(kind, name) for kind, entries in RAW.items() for name, entry in entries.items() if "like" in entry]
 A: dict[str, Any] = {
-    "name": "A",
-    "products": {"share": {"bf16": 0.7, "fp8": 0.8}, "tail": 3.0, "source": "Fitted"},
-    "peak": {"bf16": 1.0, "fp8": 2.0},
-    "ports": 8,
-    "note": "x",
+    "name": "A", "products": {"share": {"bf16": 0.7, "fp8": 0.8}, "tail": 3.0, "source": "Fitted"},
+    "peak": {"bf16": 1.0, "fp8": 2.0}, "ports": 8, "note": "x",
     "source": {"peak": "datasheet of A", "ports": "datasheet of A"},
-}
+}  # fmt: skip
 
 
 def test_an_accelerator_without_measured_rows_is_like_one_that_has_some() -> None:
@@ -284,7 +274,7 @@ def test_an_accelerator_without_measured_rows_is_like_one_that_has_some() -> Non
     assert {entry["like"] for entry in entries.values() if "like" in entry} <= set(EVERY)
 
 
-@pytest.mark.parametrize(("kind", "name"), LIKE, ids=[name for _, name in LIKE])
+@each(("kind", "name"), LIKE)
 def test_only_what_a_source_states_is_an_entrys_own(kind: str, name: str) -> None:
     own, whole = RAW[kind][name], catalogue(kind)[name]
     other = catalogue(kind)[own["like"]]
@@ -299,12 +289,9 @@ def test_only_what_a_source_states_is_an_entrys_own(kind: str, name: str) -> Non
 def test_an_entry_like_another() -> None:
     """Parts with a source of their own are completed key by key, other objects stand whole, each source says whose."""
     entry = {
-        "name": "B",
-        "like": "A",
-        "products": {"share": {"bf16": 0.5}, "source": "measured"},
-        "peak": {"bf16": 9.0},
+        "name": "B", "like": "A", "products": {"share": {"bf16": 0.5}, "source": "measured"}, "peak": {"bf16": 9.0},
         "source": {"like": "no B row", "peak": "datasheet of B"},
-    }
+    }  # fmt: skip
     assert completed(entry, {"A": A}) == {
         "name": "B",
         "products": {"share": {"bf16": 0.5}, "tail": 3.0, "source": "measured"},
@@ -317,7 +304,7 @@ def test_an_entry_like_another() -> None:
     assert bare["products"] == A["products"] | {"source": taken} and bare["source"] == {"peak": taken, "ports": taken}
 
 
-@pytest.mark.parametrize("pooled", [False, True])
+@each("pooled", [False, True])
 def test_an_inline_accelerator_like_one_of_the_catalogue(pooled: bool) -> None:
     """An instance or a pool may state one figure of a GPU and take the rest over; an unknown name is told."""
     data = json.loads((shipped_folder() / f"{'two-pools' if pooled else 'one-rack'}.json").read_text(encoding="utf-8"))
@@ -335,7 +322,7 @@ def test_an_inline_accelerator_like_one_of_the_catalogue(pooled: bool) -> None:
         load_instance(data)
 
 
-@pytest.mark.parametrize(
+@each(
     ("names", "kind"),
     [
         (calibration_rows.ACCELERATORS.values(), "accelerators"),

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from commands import run_here
 from curves import POINTS, answer_with, curve, made
+from each_case import each
 from worked_plan import small
 
 import planner
@@ -49,7 +50,6 @@ def test_a_plan_stands_for_its_instance(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 
 def test_json_is_the_curve_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    """--json prints what the search returned."""
     answer_with(monkeypatch, made(curve()))
     assert Curve.model_validate_json(run_here("frontier", "one-rack", "--json").stdout) == curve()
 
@@ -84,7 +84,7 @@ def test_progress_reaches_the_caller(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert "34 % at 12 points" in (tmp_path / "log").read_text()
 
 
-@pytest.mark.parametrize(
+@each(
     ("changes", "status", "text"),
     [
         ({}, Exit.DONE, "a row is within 9.9 %"),
@@ -105,7 +105,7 @@ def test_exit_statuses_with_plans(changes, status, text, monkeypatch):
     assert ("so far, of which no other beats" in done.stdout) == (changes.get("stopped", "proved") != "proved")
 
 
-@pytest.mark.parametrize(
+@each(
     ("stopped", "status", "text"),
     [
         (
@@ -128,7 +128,6 @@ def test_exit_statuses_without_plans(stopped, status, text, monkeypatch, tmp_pat
 
 
 def test_a_plan_that_the_checker_disagrees_with(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It ends with 5 and names the point."""
     front = made(curve())
     wrong = front.plans[1].model_copy(update={"verified": False})
     answer_with(monkeypatch, Frontier(front.instance, front.curve, (front.plans[0], wrong, *front.plans[2:])))
@@ -188,7 +187,7 @@ def test_no_knee(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "No knee; racks x days lies between 4,000 and 6,000.\n" in run_here("frontier", "one-rack").stdout
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "problem"),
     [
         (["--epsilon", "0"], "--epsilon: must be a number above 0 up to 1 (is 0.0); 0.1 is ten percent"),
@@ -208,7 +207,7 @@ def test_mistakes_are_named(given: list[str], problem: str, monkeypatch: pytest.
     assert problem in done.stderr
 
 
-@pytest.mark.parametrize(
+@each(
     ("instance", "problem"),
     [
         ("5gw-best-6-months", "objective.minimize: is loss"),
@@ -231,7 +230,7 @@ def test_bad_input_leaves_no_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("unproven", [0, 1, 3])
+@each("unproven", [0, 1, 3])
 def test_no_knee_is_named_where_its_place_is_not_proven(monkeypatch: pytest.MonkeyPatch, unproven: int) -> None:
     """Where a plan at an end of the curve, or the knee itself, has no proven bound, another may bend the curve."""
     points = [

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from commands import run_apart
+from each_case import each
 from typer.testing import CliRunner, Result
 
 import planner
@@ -47,16 +48,14 @@ def test_help_is_quick() -> None:
     assert spent < 1.0  # 0.15 s where nothing else runs
 
 
-@pytest.mark.parametrize("kind", ["models", "accelerators", "racks", "switches", "media", "precisions", "software"])
+@each("kind", ["models", "accelerators", "racks", "switches", "media", "precisions", "software"])
 def test_catalogue_lists_every_name(kind: str) -> None:
-    """Each entry has a line that begins with its name."""
     names = [line.split()[0] for line in run("catalogue", kind).output.splitlines()]
     assert names[1:] == list(catalogue(kind))
     assert json.loads(run("catalogue", kind, "--json").output).keys() == catalogue(kind).keys()
 
 
 def test_catalogue_has_every_kind() -> None:
-    """Every file of the catalogue that an instance names entries of is listed."""
     files = {p.stem for p in (ROOT / "planner" / "catalogue").glob("*.json")}
     # Of predictions, and of racks, in whose table it is: nothing names their entries.
     assert files - set(KINDS) == {"step_errors", "constant_support", "rack_accelerators", "plausible_ranges"}
@@ -72,7 +71,7 @@ def test_catalogue_of_all_and_of_one() -> None:
         assert isinstance(result.exception, InputError) and complaint in str(result.exception)
 
 
-@pytest.mark.parametrize("accelerator", sorted(x for x in catalogue("accelerators") if racks_with(x)))
+@each("accelerator", sorted(x for x in catalogue("accelerators") if racks_with(x)))
 def test_first_instances_load(accelerator: str) -> None:
     dtypes = catalogue("accelerators")[accelerator]["peak_flop_per_second"]
     for sites in (0, 2):
@@ -115,9 +114,7 @@ def test_a_first_instance_of_ones_own_model(tmp_path: Path, monkeypatch: pytest.
     assert instance.workload.tokens == pytest.approx(20 * 7.07e9, rel=0.02)
 
 
-@pytest.mark.parametrize(
-    "name", ["x\nlimits: {budget_usd: 5}", "true", "on", "5", "1e3", "a: b # c", "é '\"", "-", " a"]
-)
+@each("name", ["x\nlimits: {budget_usd: 5}", "true", "on", "5", "1e3", "a: b # c", "é '\"", "-", " a"])
 def test_a_name_is_only_a_name(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever a name holds, the file has it as the name, and no other key for it; so have tools that read YAML 1.1."""
     monkeypatch.chdir(tmp_path)
@@ -128,7 +125,7 @@ def test_a_name_is_only_a_name(name: str, tmp_path: Path, monkeypatch: pytest.Mo
     assert read["name"] == name and read["grid"]["rules"]["interconnect"]["enabled"] is True
 
 
-@pytest.mark.parametrize(
+@each(
     ("words", "complaint"),
     [
         (("--sites", "9"), "--sites: must be from 0 (one cluster) to 5 (is 9)"),
@@ -183,7 +180,7 @@ def test_yaml(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "value"),
     [
         ("3e9", 3e9), ("-1.5", -1.5), ("1.", 1.0), (".5", 0.5), ("007", 7), ("1_000", 1000), ("true", True),
@@ -196,7 +193,7 @@ def test_scalars_of_yaml(text: str, value: Any) -> None:
     assert found == value and type(found) is type(value)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "complaint"),
     [
         ("a: 1\na: 2\n", "own.yaml: line 2: 'a' is given twice in one mapping"),
@@ -208,7 +205,6 @@ def test_scalars_of_yaml(text: str, value: Any) -> None:
     ],
 )
 def test_bad_yaml(text: str, complaint: str, tmp_path: Path) -> None:
-    """What is no YAML of an instance is named with file, line and remedy."""
     (tmp_path / "own.yaml").write_text(text)
     with pytest.raises(InputError) as caught:
         load_instance(tmp_path / "own.yaml")
@@ -216,7 +212,6 @@ def test_bad_yaml(text: str, complaint: str, tmp_path: Path) -> None:
 
 
 def test_comments_in_json(tmp_path: Path) -> None:
-    """JSON with comments is sent to YAML, which has them."""
     (tmp_path / "own.json").write_text('{\n# mine\n"name": 1}')
     with pytest.raises(InputError, match=r"JSON has no comments: name the file \.yaml, which has"):
         load_instance(tmp_path / "own.json")
@@ -225,7 +220,7 @@ def test_comments_in_json(tmp_path: Path) -> None:
 INSTANCE = json.loads((ROOT / "instances" / "one-rack.json").read_text())
 
 
-@pytest.mark.parametrize(
+@each(
     ("command", "data", "lines"),
     [
         (
@@ -262,7 +257,6 @@ def test_yaml_is_no_plan(tmp_path: Path) -> None:
 
 
 def test_an_alias_and_its_name() -> None:
-    """A decision pinned under both of its names must have one value."""
     with pytest.raises(InputError, match=r"layout\.tensor_parallel is pinned twice"):
         load_instance(INSTANCE | {"pins": {"tp": 8, "layout.tensor_parallel": 4}})
     assert canonical("tp") == canonical("layout.tp") == "pins.layout.tensor_parallel"

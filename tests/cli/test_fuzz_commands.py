@@ -16,7 +16,7 @@ from tiers import slow
     [
         *(("options", range(25)), ("paths", range(25)), ("environment", range(4))),
         # scripts/verify/fuzz.py has more
-        *slow(("options", range(25, 50)), ("paths", range(25, 50)), ("environment", range(4, 8)), ("solve", range(8))),
+        *slow(("options", range(25, 35)), ("paths", range(25, 35)), ("environment", range(4, 6)), ("solve", range(6))),
     ],
 )
 def test_no_command_ends_in_a_traceback(kind: str, cases: range) -> None:

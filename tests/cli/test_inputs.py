@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from each_case import each
 from import_cases import CASE
 from typer.testing import CliRunner
 from worked_plan import small
@@ -54,28 +55,18 @@ def flows(path: Path) -> Any:
 
 # Of each reader, the ending that its file is recognised by.
 JSON_READERS: dict[str, tuple[str, Callable[[Path], Any]]] = {
-    "instance": (".json", load_instance),
-    "plan": (".json", read_plan),
-    "job": (".json", read_job),
-    "topology": (".json", read_topology),
-    "states": (".json", read_states),
-    "fabric": (".json", simulated),
-    "compare": (".json", lambda p: columns_of_file(p, None, several=False)),
-    "pairs": (".jsonl", read_pairs),
-    "rows": (".jsonl", read_rows),
-    "drawn": (".jsonl", drawn_rows),
-}
+    "instance": (".json", load_instance), "plan": (".json", read_plan), "job": (".json", read_job),
+    "topology": (".json", read_topology), "states": (".json", read_states), "fabric": (".json", simulated),
+    "compare": (".json", lambda p: columns_of_file(p, None, several=False)), "pairs": (".jsonl", read_pairs),
+    "rows": (".jsonl", read_rows), "drawn": (".jsonl", drawn_rows),
+}  # fmt: skip
 TABLE_READERS: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "case": (".m", lambda p: import_grid([p], "auto", GridOptions())),
-    "table": (".csv", lambda p: import_grid([p], "auto", GridOptions())),
-    "pairs-csv": (".csv", read_pairs),
-    "drawn-csv": (".csv", drawn_rows),
-    "compare-csv": (".csv", lambda p: columns_of_file(p, None, several=False)),
-    "flows": (".csv", flows),
-    "conf": (".conf", read_topology),
-    "yaml": (".yaml", read_topology),
+    "table": (".csv", lambda p: import_grid([p], "auto", GridOptions())), "pairs-csv": (".csv", read_pairs),
+    "drawn-csv": (".csv", drawn_rows), "compare-csv": (".csv", lambda p: columns_of_file(p, None, several=False)),
+    "flows": (".csv", flows), "conf": (".conf", read_topology), "yaml": (".yaml", read_topology),
     "sinfo": (".txt", read_states),
-}
+}  # fmt: skip
 READERS = JSON_READERS | TABLE_READERS
 BYTES = {
     "utf-16": '{"a": 1}\n'.encode("utf-16"), "utf-16 without a mark": "a,b\n1,2\n".encode("utf-16-le"),
@@ -104,7 +95,7 @@ def refused(reader: Callable[[Path], Any], path: Path) -> str:
     return message
 
 
-@pytest.mark.parametrize("name", READERS)
+@each("name", READERS)
 def test_what_is_no_text_is_refused(tmp_path: Path, name: str) -> None:
     """Another encoding, binary data and a folder are named by every reader."""
     ending, reader = READERS[name]
@@ -118,7 +109,7 @@ def test_what_is_no_text_is_refused(tmp_path: Path, name: str) -> None:
     refused(reader, tmp_path / f"missing{ending}")
 
 
-@pytest.mark.parametrize("name", [n for n in READERS if n != "rows"])
+@each("name", [n for n in READERS if n != "rows"])
 def test_an_empty_file_is_refused(tmp_path: Path, name: str) -> None:
     """A file of nothing, and one of a line's end alone, hold no instance, plan, topology or table."""
     ending, reader = READERS[name]
@@ -128,7 +119,7 @@ def test_an_empty_file_is_refused(tmp_path: Path, name: str) -> None:
         refused(reader, path)
 
 
-@pytest.mark.parametrize("name", JSON_READERS)
+@each("name", JSON_READERS)
 def test_json_that_cannot_be_used_is_refused(tmp_path: Path, name: str) -> None:
     """Depth, digits, numbers that are none, keys twice and half characters end in a message."""
     ending, reader = JSON_READERS[name]
@@ -138,7 +129,7 @@ def test_json_that_cannot_be_used_is_refused(tmp_path: Path, name: str) -> None:
         refused(reader, path)
 
 
-@pytest.mark.parametrize("value", ["9" * 5_000, "[" * 100_000, "1e999", "NaN"])
+@each("value", ["9" * 5_000, "[" * 100_000, "1e999", "NaN"])
 def test_values_of_options_are_limited_too(value: str) -> None:
     """A value of --pin, --set and --vary is read like a file's: no traceback for depth or digits."""
     with pytest.raises(InputError, match=r"--pin hardware\.racks"):

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from each_case import each
 from import_cases import CASE
 from typer.testing import CliRunner
 from worked_plan import small
@@ -89,9 +90,8 @@ FILES: dict[str, tuple[Any, list[str], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", FILES)
+@each("name", FILES)
 def test_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """The message names what is wrong, and no output is left."""
     monkeypatch.chdir(tmp_path)
     for file, text in {
         "topology.conf": CONF,
@@ -118,7 +118,6 @@ def test_a_table_with_missing_cells_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_defect_of_a_sound_plan_stays_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a plan that breaks no rule cannot be shown, that is not blamed on the plan."""
     path = tmp_path / "plan.json"
     path.write_text(small().model_dump_json())
 

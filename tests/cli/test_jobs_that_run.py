@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from each_case import each
 from typer.testing import CliRunner, Result
 
 from planner.cli.main import app
@@ -67,7 +68,7 @@ def test_a_job_in_words(folder: Path) -> None:
     assert run("place", "--job", "short.json").output == by_file
 
 
-@pytest.mark.parametrize(
+@each(
     ("words", "complaint"),
     [
         ((), "--job, --nodes, --mesh: give a job file, or nodes and a mesh such as pipeline=4,data=12"),
@@ -81,14 +82,13 @@ def test_a_job_in_words(folder: Path) -> None:
     ],
 )
 def test_bad_words(folder: Path, words: tuple[str, ...], complaint: str) -> None:
-    """What is no job is named with its option, value and remedy."""
     assert folder.is_dir()
     result = run("place", *words)
     assert isinstance(result.exception, InputError)
     assert complaint in str(result.exception)
 
 
-@pytest.mark.parametrize("file", ["squeue.json", "scontrol.txt"])
+@each("file", ["squeue.json", "scontrol.txt"])
 def test_running_jobs(folder: Path, file: str) -> None:
     """Jobs that run, with their nodes and priorities; those that wait are left out."""
     jobs = read_running(folder / file)
@@ -125,7 +125,7 @@ def test_jobs_that_hold_their_nodes(folder, states, holds, many, capfd):
     assert "state" not in capfd.readouterr().err
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "JobId=1 JobName=x\n JobState=HIBERNATING Reason=None\n NodeList=m[00-15]\n",
@@ -147,7 +147,7 @@ def test_an_unknown_state_without_nodes_holds_none(folder: Path, caplog: pytest.
     assert "'HIBERNATING'" in caplog.text
 
 
-@pytest.mark.parametrize("file", ["squeue.json", "scontrol.txt"])
+@each("file", ["squeue.json", "scontrol.txt"])
 def test_changes(folder: Path, file: str) -> None:
     """Room by moves, by stopping, growth in place, and a queue, on jobs that Slurm placed."""
     assert folder.is_dir()
@@ -203,7 +203,7 @@ NO = [
 ]
 
 
-@pytest.mark.parametrize(("words", "says", "rules"), NO, ids=[x[0] for x in NO])
+@each(("words", "says", "rules"), NO)
 def test_a_no_names_the_rules_that_it_was_given(folder: Path, words: str, says: str, rules: tuple[str, ...]) -> None:
     """Four moves would free a leaf if a piece could be divided: whoever says no says under which rules."""
     jobs = [("full", "m[00-03]"), ("left", "m[04-06]"), ("right", "m[08-10]")]
@@ -220,13 +220,12 @@ def test_a_no_names_the_rules_that_it_was_given(folder: Path, words: str, says: 
 
 
 def test_own_placements_run_too(folder: Path) -> None:
-    """A placement of the planner is a running job like Slurm's."""
     assert run("place", "--nodes", "2", "--busy", "m[00-01]", "--format", "json", "-o", "placed.json").exit_code == 0
     result = run("preempt", "--running", "squeue.json", "--running", "placed.json", "--nodes", "4", "--json")
     assert (folder / "placed.json").exists() and result.exit_code == 0
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "complaint"),
     [
         ("nothing", "bad.txt: has no JobId=; give what `squeue --json` or `scontrol show job` prints"),
@@ -247,7 +246,6 @@ def test_bad_running_jobs(folder: Path, text: str, complaint: str) -> None:
 
 
 def test_no_jobs_at_all(folder: Path) -> None:
-    """A cluster on which nothing runs has every leaf free."""
     (folder / "none.txt").write_text("No jobs in the system\n")
     assert run("preempt", "--running", "none.txt", "--nodes", "16").output.startswith("Preempt nothing; optimal")
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from each_case import each
 
 from planner.cli.cluster_commands import PLACEMENT_FORMATS, TOPOLOGY_FORMATS
 from planner.errors import InputError
@@ -27,7 +28,7 @@ def test_an_output_that_can_be_written_leaves_no_trace(tmp_path: Path) -> None:
     assert plan.read_text() == "old"
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "problem"),
     [
         ("no/such/plan.json", "its folder does not exist"),
@@ -60,7 +61,6 @@ def test_a_failed_write_without_a_fallback_is_a_message(tmp_path: Path, monkeypa
 
 
 def test_a_text_that_is_not_utf8_is_named(tmp_path: Path) -> None:
-    """A file of another encoding is refused with the remedy."""
     (tmp_path / "a.csv").write_bytes(b"\xff\xfe")
     with pytest.raises(InputError, match=r"a\.csv: cannot be read as UTF-8 text .*; give a table"):
         read_text(tmp_path / "a.csv", "give a table")
@@ -108,7 +108,7 @@ def test_a_folder_that_cannot_be_synchronised_is_no_fault(tmp_path: Path, monkey
     assert (tmp_path / "plan.json").read_text() == "the plan"
 
 
-@pytest.mark.parametrize("write", ["whole", "streamed"])
+@each("write", ["whole", "streamed"])
 def test_a_folder_removed_after_the_solve_loses_nothing(tmp_path, monkeypatch, write):
     """A plan, and a list written piece by piece, go to a file that the message names, complete."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-import pytest
+from each_case import each
 from typer.testing import CliRunner
 
 from planner.cli.main import app
@@ -28,7 +28,7 @@ COMMANDS = [
 ]
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda c: " ".join(c[:2]))
+@each("command", COMMANDS)
 def test_the_output_is_tried_before_the_input_is_read(command: list[str]) -> None:
     """The output is refused although the input does not exist either, so no work comes before it."""
     result = CliRunner().invoke(app, command)
@@ -37,14 +37,13 @@ def test_the_output_is_tried_before_the_input_is_read(command: list[str]) -> Non
 
 
 def test_a_table_that_is_a_folder_is_refused_before_the_sweep(tmp_path: Path) -> None:
-    """A sweep does not solve its points to find in the end that its table is a folder."""
     (tmp_path / "rows.csv").mkdir()
     command = ["sweep", "instance.json", "--vary", "hardware.racks=1,2", "-o", str(tmp_path / "rows.csv")]
     result = CliRunner().invoke(app, command)
     assert "is a folder" in str(result.exception)
 
 
-@pytest.mark.parametrize("name", ["limits.pdf", "limits"])
+@each("name", ["limits.pdf", "limits"])
 def test_limits_refuses_a_picture_of_another_kind_before_the_study(tmp_path: Path, name: str) -> None:
     result = CliRunner().invoke(app, ["limits", "instance.json", "--plot", str(tmp_path / name)])
     assert "must end in .svg or .png" in str(result.exception)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from cluster_worlds import some_busy, tree
 from commands import run_here
+from each_case import each
 from stored_plans import stored
 from typer.testing import CliRunner
 
@@ -46,7 +47,6 @@ def place(files: Path, *args: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_hostlist_is_all_of_stdout(files: Path) -> None:
-    """The list expands to the ranks' nodes, in their order."""
     out = place(files)
     assert (out.returncode, out.stderr) == (0, "")
     assert len(expand(out.stdout.strip())) == 18
@@ -65,7 +65,6 @@ def test_json_is_a_placement_with_arguments(files: Path) -> None:
 
 
 def test_failed_nodes_are_replaced(files: Path) -> None:
-    """With the placement that runs and a failed node, all ranks but one stay."""
     assert place(files, "--format", "json", "-o", "run.json").returncode == 0
     before = json.loads((files / "run.json").read_text())["nodes"]
     out = place(files, "--running", "run.json", "--replace", before[4])
@@ -74,39 +73,32 @@ def test_failed_nodes_are_replaced(files: Path) -> None:
     assert [i for i, (a, b) in enumerate(zip(before, after, strict=True)) if a != b] == [4]
 
 
-@pytest.mark.parametrize(
+@each(
     ("form", "first"),
     [
-        ("sbatch", "sbatch --job-name=run -N18"),
-        ("hostfile", "n0"),
-        ("mpi-hostfile", "n0"),
-        ("rankfile", "rank 0="),
-        ("kueue", "apiVersion"),
-        ("volcano", "apiVersion"),
+        ("sbatch", "sbatch --job-name=run -N18"), ("hostfile", "n0"), ("mpi-hostfile", "n0"), ("rankfile", "rank 0="),
+        ("kueue", "apiVersion"), ("volcano", "apiVersion"),
     ],
-)
+)  # fmt: skip
 def test_every_scheduler_is_written_for(files: Path, form: str, first: str) -> None:
-    """Each format comes out whole on stdout."""
     out = place(files, "--format", form)
     assert (out.returncode, out.stderr) == (0, "")
     assert first in out.stdout[:200]
 
 
 def test_states_leave_nodes_out(files: Path) -> None:
-    """A node that sinfo calls down carries no rank."""
     (files / "states").write_text("n[00001-00031] idle\nn00000 down\n")
     out = place(files, "--state", "states")
     assert (out.returncode, "n00000" in expand(out.stdout.strip())) == (0, False)
 
 
 def test_a_job_that_does_not_fit_says_the_numbers(files: Path) -> None:
-    """Exit 3 with both sides."""
     out = place(files, "--busy", "n[00000-00020]")
     given = "given: nodes are taken whole, and busy ones stay busy"
     assert (out.returncode, out.stdout) == (3, f"job 'run' needs 18 nodes > 11 free\n{given}\n")
 
 
-@pytest.mark.parametrize(
+@each(
     ("args", "says"),
     [
         (["--busy", "n00032"], "node 'n00032' is not in the topology; did you mean 'n0003"),
@@ -126,7 +118,6 @@ def test_a_job_that_does_not_fit_says_the_numbers(files: Path) -> None:
     ],
 )
 def test_bad_input_is_named(files: Path, args: list[str], says: str) -> None:
-    """Exit 2 with one message and nothing on stdout."""
     (files / "t.yaml").write_text(write_topology(TOPOLOGY, "yaml").replace("fabric", "nine"))
     out = place(files, *args)
     assert (out.returncode, out.stdout) == (2, "")
@@ -134,7 +125,7 @@ def test_bad_input_is_named(files: Path, args: list[str], says: str) -> None:
     assert "Traceback" not in out.stderr
 
 
-@pytest.mark.parametrize(
+@each(
     ("change", "says"),
     [
         ({"name": "run\nkind: Secret"}, "job.json: name: "),

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from each_case import each
 from joint_brute_force import toy
 from ortools.sat.python import cp_model
 from typer.testing import CliRunner, Result
@@ -38,7 +39,7 @@ def solve(tmp_path: Path, **limits: float) -> tuple[Result, Path]:
     return CliRunner().invoke(app, ["solve", str(instance), "-o", str(plan), "-q"]), plan
 
 
-@pytest.mark.parametrize("number", SIGNALS)
+@each("number", SIGNALS)
 def test_a_signal_behind_the_first_plan_leaves_it(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The signal comes as the first plan is kept: the plan is written with its gap and keeps every rule."""
     # HiGHS answers nothing in no time here, as on large models: what a plan is written from must be asked for longer.
@@ -64,7 +65,7 @@ def test_a_signal_behind_the_first_plan_leaves_it(number: int, tmp_path: Path, m
     assert not signals.interrupted()
 
 
-@pytest.mark.parametrize("number", SIGNALS)
+@each("number", SIGNALS)
 def test_a_signal_before_a_plan_leaves_unknown(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The signal comes before any plan is found: the plan says that nothing is known, and why."""
 
@@ -96,8 +97,8 @@ def test_a_second_signal_ends_the_command_at_once(tmp_path: Path, monkeypatch: p
     assert signal.getsignal(signal.SIGTERM) is before and not signals.interrupted()
 
 
-@pytest.mark.parametrize("number", SIGNALS)
-@pytest.mark.parametrize("before", [False, True])
+@each("number", SIGNALS)
+@each("before", [False, True])
 def test_a_signal_ends_the_reading_of_a_file(number, before, tmp_path, monkeypatch):
     """A signal while the instance is read, or just before, ends the command: nothing is searched."""
     searched = []
@@ -119,7 +120,7 @@ def test_a_signal_ends_the_reading_of_a_file(number, before, tmp_path, monkeypat
     assert not signals.interrupted()
 
 
-@pytest.mark.parametrize("number", SIGNALS)
+@each("number", SIGNALS)
 def test_a_signal_ends_the_search_for_a_conflict(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The answer stays infeasible, as it is proven; its rules are not determined, and none is said to be needed."""
     asked = []
@@ -138,7 +139,7 @@ def test_a_signal_ends_the_search_for_a_conflict(number: int, tmp_path: Path, mo
     assert check(plan) == []
 
 
-@pytest.mark.parametrize("number", SIGNALS)
+@each("number", SIGNALS)
 def test_a_signal_before_any_rule_is_judged(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """While pairs of sites are priced by their fibre: what is proven infeasible is not called unknown."""
 
@@ -153,7 +154,7 @@ def test_a_signal_before_any_rule_is_judged(number: int, tmp_path: Path, monkeyp
     assert plan.conflict.reason.endswith("not determined (interrupted)") and check(plan) == []
 
 
-@pytest.mark.parametrize("number", SIGNALS)
+@each("number", SIGNALS)
 def test_a_signal_does_not_wait_for_a_solver_that_takes_none(number, tmp_path, monkeypatch):
     """The second proof of a conflict would take minutes: the conflict comes without its mark, at once."""
     ended = threading.Event()

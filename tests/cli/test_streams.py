@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from commands import run_here
+from each_case import each
 from worked_plan import small
 
 from planner.cli import main
@@ -41,10 +42,9 @@ def test_closed_streams(plan: Path) -> None:
 
 @pytest.mark.parametrize(
     "more",
-    [{"LC_ALL": "C"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, {"PYTHONIOENCODING": "ascii"}],
+    [{"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, {"PYTHONIOENCODING": "ascii"}],
 )
 def test_a_name_that_is_not_ascii_under_any_locale(plan: Path, more: dict[str, str]) -> None:
-    """Names are written in UTF-8 whatever the locale."""
     environment = {**os.environ, **more}
     done = subprocess.run([*PLANNER, "show", plan], check=False, capture_output=True, env=environment)
     assert done.returncode == 0 and done.stdout.decode().startswith("北京")
@@ -63,7 +63,7 @@ def test_names_of_any_bytes(tmp_path: Path) -> None:
         json_or_text("\udce9", "--set name")
 
 
-@pytest.mark.parametrize(
+@each(
     "words",
     [
         *(
@@ -82,21 +82,19 @@ def test_names_of_any_bytes(tmp_path: Path) -> None:
     ids=lambda words: f"{words[0]} {words[-2][:12]}",
 )  # fmt: skip
 def test_a_name_that_no_disk_takes(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The message names the file, and does not call it the standard output."""
     monkeypatch.chdir(tmp_path)
     done = run_here(*words)
     assert done.returncode == 2 and LONG in done.stderr and "stdout" not in done.stderr and ";" in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("output", ["/", ".", "..", "none/x", ""])
+@each("output", ["/", ".", "..", "none/x", ""])
 def test_an_output_that_is_a_folder(output: str) -> None:
     done = run_here("init", "-o", output)
     assert done.returncode == 2 and ("is a folder; " in done.stderr or "does not exist; " in done.stderr)
 
 
 def test_what_the_system_refuses_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An error of the system names its file; only one that names none is of the standard output."""
     for raised, said in (
         (OSError(errno.EMFILE, os.strerror(errno.EMFILE), "x.json"), "x.json: cannot be used (Too many open files); "),
         (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), "stdout: cannot be written (No space left on device); "),

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from cluster_worlds import tree
+from each_case import each
 from typer.testing import CliRunner
 
 from planner.cli.main import app
@@ -21,13 +22,12 @@ def ask(*args: str) -> str:
 
 
 def test_a_topology_is_summed_up(tmp_path: Path) -> None:
-    """Nodes, leaves, tiers and blocks on one line."""
     (tmp_path / "t.yaml").write_text(write_topology(TREE, "yaml"))
     printed = ask(str(tmp_path / "t.yaml"))
     assert printed == "20 nodes, 3 leaves of 4 to 8, 2 switches of tier 2, 5 blocks inside the leaves\n"
 
 
-@pytest.mark.parametrize("form", ["conf", "yaml"])
+@each("form", ["conf", "yaml"])
 def test_what_is_written_reads_the_same(tmp_path: Path, form: str) -> None:
     """From a file to another format and back: the same leaves under the same switches."""
     (tmp_path / "t.yaml").write_text(write_topology(TREE, "yaml"))
@@ -47,7 +47,7 @@ def test_blocks_alone_are_a_level_for_kueue() -> None:
     assert text.count("accelerator.topograph.run/domain: b1") == 1
 
 
-@pytest.mark.parametrize(
+@each(
     ("args", "says"),
     [
         (["--format", "xml"], "must be one of conf, yaml, kueue, volcano"),

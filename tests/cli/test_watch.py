@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from each_case import each
 from joint_brute_force import toy
 from typer.testing import CliRunner
 
@@ -14,6 +15,7 @@ from planner.cli import console as watches
 from planner.cli.console import Watch, clock, progress_line, watched, watching
 from planner.cli.main import app
 from planner.solvers.progress import IncumbentFound
+from planner.sweeps import sweep_run
 
 STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ +\d+\.\d s  \S")
 
@@ -83,7 +85,7 @@ def test_what_a_command_prints_takes_the_line_away(monkeypatch: pytest.MonkeyPat
     assert (sys.stdout, sys.stderr) == (out, err)
 
 
-@pytest.mark.parametrize("how", ["quick", "quiet", "piped"])
+@each("how", ["quick", "quiet", "piped"])
 def test_nothing_is_shown(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A command of less than two seconds, a quiet one and one whose stderr is no terminal show nothing."""
     terminal = terminal_of(monkeypatch)
@@ -135,9 +137,8 @@ def test_placing_logs_too(tmp_path: Path) -> None:
     assert [x.split("  ")[-1] for x in log.read_text().splitlines()][1:] == ["placing", "placed: optimal"]
 
 
-@pytest.mark.slow
-def test_sweeping_logs_too(tmp_path: Path) -> None:
-    """A sweep says how many points are there."""
+def test_sweeping_logs_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweep_run, "at_home", lambda tasks, call, _: ((t, call(t)) for t in tasks))
     instance, rows, log = tmp_path / "i.json", tmp_path / "rows.jsonl", tmp_path / "sweep.log"
     instance.write_text(toy(5, sites=2, forced=True).model_dump_json(exclude_none=True))
     words = ["sweep", str(instance), "--vary", "limits.budget_usd=5000,9000", "-o", str(rows), "--log", str(log)]
@@ -154,8 +155,6 @@ def test_a_log_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_watched_command_keeps_its_name_and_its_end() -> None:
-    """The wrapper has the command's name and words, passes what it raises, and ends the watch."""
-
     def fails() -> None:
         """Fail."""
         raise KeyError("x")
@@ -168,7 +167,6 @@ def test_a_watched_command_keeps_its_name_and_its_end() -> None:
 
 
 def test_clock() -> None:
-    """Minutes and seconds, and hours where there are any."""
     assert [clock(x) for x in (0, 61.9, 3723)] == ["0:00", "1:01", "1:02:03"]
 
 

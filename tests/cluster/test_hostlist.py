@@ -1,6 +1,7 @@
 """Hostlists: what they look like, and that nothing is lost on the way there and back."""
 
 import pytest
+from each_case import each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,39 +16,33 @@ def test_round_trip(numbers: list[int], digits: int) -> None:
 
 @given(st.integers(0, 30_000), st.integers(0, 500), st.integers(1, 6))
 def test_a_run_folds_into_one_range(first: int, more: int, digits: int) -> None:
-    """Consecutive numbers take one range, however many they are."""
     assert fold(range(first, first + more + 1), digits).count(",") == 0
 
 
-@pytest.mark.parametrize(
+@each(
     ("numbers", "digits", "text"),
     [
-        ([], 4, ""),
-        ([7], 4, "r0007"),
-        ([*range(1, 104), 205], 4, "r[0001-0103,0205]"),
-        ([3, 4, 1, 2], 2, "r[03-04,01-02]"),
-        ([2, 1, 0], 1, "r[2,1,0]"),
-        ([5, 5], 1, "r[5,5]"),
+        ([], 4, ""), ([7], 4, "r0007"), ([*range(1, 104), 205], 4, "r[0001-0103,0205]"),
+        ([3, 4, 1, 2], 2, "r[03-04,01-02]"), ([2, 1, 0], 1, "r[2,1,0]"), ([5, 5], 1, "r[5,5]"),
         ([9, 10], 1, "r[9-10]"),
     ],
-)
+)  # fmt: skip
 def test_looks(numbers: list[int], digits: int, text: str) -> None:
     """Runs fold, order stays, one rack needs no brackets."""
     assert fold(numbers, digits) == text
     assert parse(text) == numbers
 
 
-@pytest.mark.parametrize(("racks", "digits"), [(0, 1), (1, 1), (10, 1), (11, 2), (23_200, 5)])
+@each(("racks", "digits"), [(0, 1), (1, 1), (10, 1), (11, 2), (23_200, 5)])
 def test_width_is_that_of_the_largest_number(racks: int, digits: int) -> None:
     """Ten racks are numbered 0 to 9, the eleventh takes a second digit."""
     assert width(racks) == digits
 
 
-@pytest.mark.parametrize(
+@each(
     "text", ["0001", "r", "r[]", "r[1,]", "r[1-]", "r[2-1]", "x[1]", "r[1] ", "r[1-2-3]", "r[-1]", "r1,r2", "r[\u0661]"]
 )
 def test_refuses_what_is_not_a_list(text: str) -> None:
-    """Anything else is an error that shows the text."""
     with pytest.raises(ValueError, match=r"write"):
         parse(text)
 
@@ -73,21 +68,15 @@ def test_any_text_is_a_list_or_an_error(text: str) -> None:
     assert expand(fold_names(names)) == names
 
 
-@pytest.mark.parametrize(
+@each(
     ("names", "text"),
     [
         (["rack1node01", "rack1node02", "rack2node01", "rack2node02"], "rack1node[01-02],rack2node[01-02]"),
-        (["n3", "n2", "n1"], "n[3,2,1]"),
-        (["n01", "n02", "n3"], "n[01-02,3]"),
-        (["n08", "n09", "n10"], "n[08-10]"),
-        (["n99", "n100"], "n[99-100]"),
-        (["n9", "n010"], "n[9,010]"),
-        (["n1", "login", "n2"], "n1,login,n2"),
-        (["r1n1x", "r1n2x"], "r1n1x,r1n2x"),
-        (["007", "008"], "[007-008]"),
-        (["n1", "n1", "n2"], "n[1,1-2]"),
+        (["n3", "n2", "n1"], "n[3,2,1]"), (["n01", "n02", "n3"], "n[01-02,3]"), (["n08", "n09", "n10"], "n[08-10]"),
+        (["n99", "n100"], "n[99-100]"), (["n9", "n010"], "n[9,010]"), (["n1", "login", "n2"], "n1,login,n2"),
+        (["r1n1x", "r1n2x"], "r1n1x,r1n2x"), (["007", "008"], "[007-008]"), (["n1", "n1", "n2"], "n[1,1-2]"),
     ],
-)
+)  # fmt: skip
 def test_folds_as_slurm_does(names: list[str], text: str) -> None:
     """The last number alone folds, padding is kept, order too."""
     assert fold_names(names) == text
@@ -95,7 +84,6 @@ def test_folds_as_slurm_does(names: list[str], text: str) -> None:
 
 
 def test_brackets_turn_in_slurms_order() -> None:
-    """The last bracket turns fastest, then the others from the left."""
     turned = "n1s1p3 n1s1p4 n2s1p3 n2s1p4 n1s2p3 n1s2p4 n2s2p3 n2s2p4"
     assert " ".join(expand("n[1-2]s[1-2]p[3-4]")) == turned
     assert expand("r[1-2]n[08-09]-ib") == ["r1n08-ib", "r1n09-ib", "r2n08-ib", "r2n09-ib"]
@@ -106,30 +94,20 @@ def test_long_runs_are_cut_where_slurm_ends() -> None:
     assert fold_names(f"n{i}" for i in range(1, MAX_RANGE + 2)) == f"n[1-{MAX_RANGE},{MAX_RANGE + 1}]"
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "complaint"),
     [
-        ("n[1-4", "a bracket is not closed"),
-        ("n1]", "brackets do not match"),
-        ("n[[1]]", "brackets do not match"),
-        ("n[]", "neither a number nor a range"),
-        ("n[1-]", "neither a number nor a range"),
-        ("n[1,,2]", "neither a number nor a range"),
-        ("n[a-b]", "neither a number nor a range"),
-        ("n[\u0661]", "neither a number nor a range"),
-        (f"n[{'9' * 5000}]", "neither a number nor a range"),
-        ("n[4-1]", "runs backwards"),
-        ("n[1-03]", "padded differently"),
-        ("n1,,n2", "an item is empty"),
-        ("n1,", "an item is empty"),
-        (",", "an item is empty"),
-        ("n1 n2", "have no blanks"),
+        ("n[1-4", "a bracket is not closed"), ("n1]", "brackets do not match"), ("n[[1]]", "brackets do not match"),
+        ("n[]", "neither a number nor a range"), ("n[1-]", "neither a number nor a range"),
+        ("n[1,,2]", "neither a number nor a range"), ("n[a-b]", "neither a number nor a range"),
+        ("n[\u0661]", "neither a number nor a range"), (f"n[{'9' * 5000}]", "neither a number nor a range"),
+        ("n[4-1]", "runs backwards"), ("n[1-03]", "padded differently"), ("n1,,n2", "an item is empty"),
+        ("n1,", "an item is empty"), (",", "an item is empty"), ("n1 n2", "have no blanks"),
         ("n1 n2" + 50 * "x", "'n1 n2" + 35 * "x" + "': names have no blanks"),
-        (f"n[1-{MAX_NAMES + 1}]", "more than 4,000,000"),
-        ("n[1-9999][1-9999]", "more than 4,000,000"),
+        (f"n[1-{MAX_NAMES + 1}]", "more than 4,000,000"), ("n[1-9999][1-9999]", "more than 4,000,000"),
         ("n[1-3000000],m[1-3000000]", "more than 4,000,000"),
     ],
-)
+)  # fmt: skip
 def test_refuses_typing_slips(text: str, complaint: str) -> None:
     """Slurm guesses at some of these; the planner names them."""
     with pytest.raises(ValueError, match=complaint):

@@ -1,6 +1,7 @@
 """The job of a plan's stages: by site, and what is refused."""
 
 import pytest
+from each_case import each
 from worked_plan import edited_at, small
 
 from planner.cluster import job_of_plan
@@ -16,7 +17,7 @@ def test_stages_of_two_sites_are_groups_by_site() -> None:
     }
 
 
-@pytest.mark.parametrize("stages", [0, -3])
+@each("stages", [0, -3])
 def test_a_rack_of_no_stages_is_named(stages: int) -> None:
     with pytest.raises(InputError, match=f"mine: layout.stages_per_rack: {stages} stages share a rack"):
         job_of_plan(edited_at(small(), "layout.stages_per_rack", stages), "mine")

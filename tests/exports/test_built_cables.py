@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from each_case import each
 from typer.testing import CliRunner
 from worked_plan import small
 
@@ -36,7 +37,7 @@ def pair(row: Ends) -> frozenset[str]:
     return frozenset((":".join(row[:2]), ":".join(row[2:])))
 
 
-@pytest.mark.parametrize("x", [E1, SPLIT, ODD])
+@each("x", [E1, SPLIT, ODD])
 def test_our_own_lists_are_as_designed(tmp_path: Path, x: BuiltFabric) -> None:
     """The cable list and NetBox's import are equal to the design, whichever end comes first."""
     (tmp_path / "own.csv").write_text("".join(cable_list(x)))
@@ -117,7 +118,7 @@ def test_a_long_list_is_counted(tmp_path: Path) -> None:
 HEADER = "from,from_port,to,to_port\n"
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "message"),
     [
         ("a,b\n1,2\n", "line 1: has no columns from, from_port, to, to_port of a cable list"),

@@ -14,6 +14,7 @@ import networkx as nx
 import numpy as np
 import pytest
 from drawn_fabrics import DESIGNS, built
+from each_case import each
 from typer.testing import CliRunner
 from worked_plan import edited, edited_at, instance_with, small, worked
 
@@ -51,7 +52,7 @@ BUILT |= {
 }
 
 
-@pytest.mark.parametrize("name", BUILT)
+@each("name", BUILT)
 def test_cable_list_names_each_port_once(name: str) -> None:
     """A line a cable; no port of a switch or GPU stands in two of them, and none is beyond the switch."""
     x = BUILT[name]
@@ -88,7 +89,7 @@ def test_cheapest_medium_that_reaches() -> None:
 BY_POD = [name for name in BUILT if name != "dragonfly 1k"]  # links of routers inside a group are within its node
 
 
-@pytest.mark.parametrize(("name", "by_pod"), [*((x, False) for x in BUILT), *((x, True) for x in BY_POD)])
+@each(("name", "by_pod"), [*((x, False) for x in BUILT), *((x, True) for x in BY_POD)])
 def test_graph_holds_every_cable(name: str, by_pod: bool) -> None:
     """Edges sum to the cables, nodes to the switches and GPUs, whether by switch or by pod; the file reads back."""
     x = BUILT[name]
@@ -104,7 +105,7 @@ def test_graph_holds_every_cable(name: str, by_pod: bool) -> None:
         assert g.number_of_nodes() == x.fabric.switches + gateways + x.design.domains
 
 
-@pytest.mark.parametrize("name", ["worked", "rail 1k", "rail under a gateway"])
+@each("name", ["worked", "rail 1k", "rail under a gateway"])
 def test_leaves_of_a_pod_lead_to_its_own_spines(name: str) -> None:
     x = BUILT[name]
     g = fabric_graph.graph(x, by_pod=True)
@@ -120,8 +121,8 @@ def racks_in(text: str) -> list[int]:
     return sorted(n for found in re.findall(r"[Nn]odes[=:] ?(\S+)", text) for n in parse(found))
 
 
-@pytest.mark.parametrize("write", [fabric_graph.topology_conf, fabric_graph.topology_yaml])
-@pytest.mark.parametrize("site", ["e1", "w1"])
+@each("write", [fabric_graph.topology_conf, fabric_graph.topology_yaml])
+@each("site", ["e1", "w1"])
 def test_slurm_names_every_rack_once(write, site: str) -> None:
     x = built_fabric(PLAN, site)
     text = "".join(write(x))
@@ -184,7 +185,6 @@ def export(folder: Path, *options: str, out: str = "out", data: str = PLAN.model
 
 
 def test_command_writes_files(tmp_path: Path) -> None:
-    """Every format is written where it was asked for, and nothing beside it."""
     forms = ["bom", "csv", "dot", "graphml", "netbox", "slurm-conf", "slurm-yaml", "svg"]
     for form in forms:
         done = export(tmp_path, "--format", form, "--site", "e1", out=form)
@@ -192,7 +192,7 @@ def test_command_writes_files(tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted([*forms, "plan.json"])
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "message"),
     [
         (["--format", "cvs", "--site", "e1"], "--format: must be one of csv"),
@@ -246,7 +246,7 @@ def lost_by_cables(x: BuiltFabric, tier: str) -> float:
     return max(1 - after[k] / n for k, n in before.items())
 
 
-@pytest.mark.parametrize("name", TREES)
+@each("name", TREES)
 def test_uplinks_lost_are_those_of_the_cables(name: str) -> None:
     x = TREES[name]
     tiers = {row.tier: row for row in failure_domains(PLAN, x)}
@@ -255,7 +255,7 @@ def test_uplinks_lost_are_those_of_the_cables(name: str) -> None:
         assert tiers[tier].uplinks_lost == pytest.approx(lost_by_cables(x, tier))
 
 
-@pytest.mark.parametrize("name", TREES)
+@each("name", TREES)
 def test_rows_hold_every_switch_and_rack_once(name: str) -> None:
     x = TREES[name]
     rows = failure_domains(PLAN, x)
@@ -309,7 +309,7 @@ def test_a_nic_of_two_lanes_keeps_one() -> None:
     assert row.pipeline_send_slowdown == pytest.approx(2 * before) and "lose one of 2 lanes" in row.effect
 
 
-@pytest.mark.parametrize("name", ["dragonfly 1k", "dragonfly 16k", "dragonfly+ 1k", "dragonfly+ 16k"])
+@each("name", ["dragonfly 1k", "dragonfly 16k", "dragonfly+ 1k", "dragonfly+ 16k"])
 def test_two_groups_lose_what_one_switch_joins(name: str) -> None:
     """Of the links between two groups a switch takes no more than the most that any has of them."""
     x = built(DESIGNS[name])
@@ -326,7 +326,7 @@ def test_two_groups_lose_what_one_switch_joins(name: str) -> None:
     assert row.uplinks_lost == pytest.approx(max(inside, max(pairs.values()) / d.group_links))
 
 
-@pytest.mark.parametrize(("ports", "switches", "share"), [(None, 2, 1.0), (64, 4, 0.5)])
+@each(("ports", "switches", "share"), [(None, 2, 1.0), (64, 4, 0.5)])
 def test_a_gateway_takes_its_share_of_the_wide_area(ports: int | None, switches: int, share: float) -> None:
     design = DESIGNS["rail under a gateway"]
     row = failure_domains(PLAN, built(replace(design, wan_ports=ports or design.wan_ports)))[-1]

@@ -10,8 +10,8 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
 import yaml
+from each_case import each
 from typer.testing import CliRunner
 from worked_plan import small
 
@@ -44,7 +44,7 @@ def rows(x: BuiltFabric, name: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO("".join(netbox_files(x)[name]()))))
 
 
-@pytest.mark.parametrize("x", [E1, split_in_two(E1)])
+@each("x", [E1, split_in_two(E1)])
 def test_every_cable_ends_at_an_interface_of_its_own(x: BuiltFabric) -> None:
     """Interfaces are those of a device's type and those of the table, each once; no two cables share one."""
     types = {}
@@ -117,7 +117,7 @@ def test_gpus_take_no_unit_of_their_rack() -> None:
     assert {(d["position"], d["face"]) for d in rows(E1, "devices.csv")} == {("", "")}
 
 
-@pytest.mark.parametrize(("name", "port"), [("r00-gpu3", "1"), ("leaf-0-0", "7"), ("leaf-0-0", "7/1")])
+@each(("name", "port"), [("r00-gpu3", "1"), ("leaf-0-0", "7"), ("leaf-0-0", "7/1")])
 def test_interfaces_turn_back_into_ends(name: str, port: str) -> None:
     assert end_of(*interface_of(name, port)) == (name, port)
 
@@ -141,7 +141,7 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
     assert "netbox: cannot be written" in str(ran.exception)
 
 
-@pytest.mark.parametrize("by_pod", [False, True])
+@each("by_pod", [False, True])
 def test_graphviz_reads_the_graph(by_pod: bool) -> None:
     g = fabric_graph.graph(E1, by_pod=by_pod)
     text = "".join(fabric_graph.dot(g))
@@ -154,7 +154,7 @@ def test_graphviz_reads_the_graph(by_pod: bool) -> None:
         assert ran.stdout.count('class="edge"') == g.number_of_edges()
 
 
-@pytest.mark.parametrize("by_pod", [False, True])
+@each("by_pod", [False, True])
 def test_a_tier_is_a_row_of_the_drawing(by_pod: bool) -> None:
     g = fabric_graph.graph(E1, by_pod=by_pod)
     lines = re.findall(r"^  \{ rank=same; (.*) \}$", "".join(fabric_graph.dot(g)), re.MULTILINE)

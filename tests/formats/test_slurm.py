@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from each_case import each
 from slurm_controller import Controller, controller, why_not
 
 import planner
@@ -281,9 +282,7 @@ STATES = {
 }
 
 
-@pytest.mark.parametrize(
-    ("state", "meaning"), [(s, meaning) for meaning, all_s in STATES.items() for s in all_s.split()]
-)
+@each(("state", "meaning"), [(s, meaning) for meaning, all_s in STATES.items() for s in all_s.split()])
 def test_each_state_means_one_thing(tmp_path: Path, state: str, meaning: int) -> None:
     """Idle nodes are free though powered off, nodes with work or a promise busy, all others down."""
     found = _read(tmp_path, f"n[1-2] {state}\n")
@@ -311,7 +310,7 @@ def _ready(status: str) -> dict[str, Any]:
     return {"status": {"conditions": [{"type": "Ready", "status": status}]}}
 
 
-@pytest.mark.parametrize(
+@each(
     "data",
     [
         _nodes({"state": "idle", "state_flags": ["CLOUD"]}, {"state": "idle", "state_flags": ["DRAIN"]}),
@@ -326,7 +325,7 @@ def test_json_of_every_age(tmp_path: Path, data: object) -> None:
     assert (found.free, found.busy, found.down) == ({"n1"}, frozenset(), {"n2"})
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "message"),
     [
         ("n1 idle\nn2 idel", "line 2: unknown state 'idel'; did you mean 'idle'"),

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from each_case import each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -211,7 +212,7 @@ AggregatedBlock=b[0-1] BlockIndex=2 Nodes=n[1-4] BlockSize=4
 """
 
 
-@pytest.mark.parametrize("text", [FLOW, PRINTED_YAML, PRINTED_TREE])
+@each("text", [FLOW, PRINTED_YAML, PRINTED_TREE])
 def test_what_controllers_and_generators_print_is_read(text: str, tmp_path: Path) -> None:
     """Flow style, YAML 1.1 with its directive and empty keys, and scontrol's lines are the same tree of four nodes."""
     (tmp_path / "topology").write_text(text)
@@ -231,7 +232,7 @@ def test_blocks_as_scontrol_prints_them_are_read(tmp_path: Path) -> None:
     assert blocks == read_conf("BlockName=b0 Nodes=n[1-2]\nBlockName=b1 Nodes=n[3-4]\nBlockSizes=2,4", "t")
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "complaint"),
     [
         (PRINTED_TREE.replace("n[1-4]", "n[1-3]"), "line 3: switch 'core' states nodes that are not those"),
@@ -244,13 +245,13 @@ def test_printed_lines_that_contradict_each_other_are_refused(text: str, complai
         read_conf(text, "t")
 
 
-@pytest.mark.parametrize("text", BAD)
+@each("text", BAD)
 def test_conf_refuses_by_line(text: str) -> None:
     with pytest.raises(InputError, match=r"\Atopology.conf: " + BAD[text]):
         read_conf(text, "topology.conf")
 
 
-@pytest.mark.parametrize("name", ["a,b", "a b", "a[1", "a\n", "a=b", "a#"])
+@each("name", ["a,b", "a b", "a[1", "a\n", "a=b", "a#"])
 def test_graphs_refuse_names_that_no_hostlist_takes(name: str, tmp_path: Path) -> None:
     """A node of JSON whose name would come back from a hostlist as two, or not at all, is named with its place."""
     graph = {
@@ -301,7 +302,7 @@ BAD_YAML = {
 }
 
 
-@pytest.mark.parametrize("text", BAD_YAML)
+@each("text", BAD_YAML)
 def test_yaml_refuses_by_line(text: str) -> None:
     with pytest.raises(InputError, match=r"\Atopology.yaml: " + BAD_YAML[text]):
         read_yaml(text, "topology.yaml")
@@ -324,7 +325,7 @@ def test_formats_are_recognised_by_what_they_say(tmp_path: Path) -> None:
         read_topology(tmp_path / "absent")
 
 
-@pytest.mark.parametrize("form", TOPOLOGY_WRITERS)
+@each("form", TOPOLOGY_WRITERS)
 def test_every_format_names_every_node(form: str) -> None:
     tree = read_conf("SwitchName=leaf1 Nodes=one,two\nSwitchName=core Switches=leaf1", "t")
     assert all(name in write_topology(tree, form) for name in ("one", "two"))
@@ -369,7 +370,7 @@ def test_topograph(tmp_path: Path) -> None:
     assert found.blocks == (TopologyBlock(name="nvl1", nodes=("n1", "n2")),)
 
 
-@pytest.mark.parametrize(
+@each(
     ("instances", "message"),
     [
         ([], "instances: must be a list with at least one"),
@@ -389,7 +390,7 @@ def test_topograph_refuses_by_path(tmp_path: Path, instances: object, message: s
         _read(tmp_path, {"instances": instances})
 
 
-@pytest.mark.parametrize(
+@each(
     "keys",
     [
         ("fabric.topograph.run/tier-0", "fabric.topograph.run/tier-1"),
@@ -424,7 +425,7 @@ def test_kubernetes_keys_of_ones_own(tmp_path: Path) -> None:
 OTHER = """{ [] {} {"items":3} {"items":[{"kind":"Pod"}]} {"items":[{"metadata":{}}]} {"planner_version":1}"""
 
 
-@pytest.mark.parametrize("text", OTHER.split())
+@each("text", OTHER.split())
 def test_other_json_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "x.json").write_text(text)
     with pytest.raises(InputError, match=r"x\.json: "):

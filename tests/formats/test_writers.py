@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from each_case import each
 
 import planner
 from planner.cli.cluster_commands import PLACEMENT_FORMATS, TOPOLOGY_FORMATS, placement_text
@@ -97,7 +98,7 @@ def test_blocks_take_no_hostfile() -> None:
     assert srun_line(PLACED, BLOCKS) == "srun -N4 -n8"
 
 
-@pytest.mark.parametrize(
+@each(
     ("nodes", "segment"),
     [
         ((1, 2, 3, 4), None),  # one base block
@@ -161,7 +162,7 @@ def pods_as_kueue_orders_them(text: str) -> list[str]:
     return sorted(labelled, key=lambda n: [labelled[n][k] for k in levels])
 
 
-@pytest.mark.parametrize(
+@each(
     "mesh",
     [
         {"data": 12},
@@ -195,7 +196,7 @@ def test_volcano_hypernodes_are_the_tree() -> None:
     assert [name for _, name in leaf] == list(NODES[:4])
 
 
-@pytest.mark.parametrize(("nodes", "tier"), [((1, 4), 1), ((1, 5), 2), ((1, 16), 3)])
+@each(("nodes", "tier"), [((1, 4), 1), ((1, 5), 2), ((1, 16), 3)])
 def test_volcano_allows_no_higher_tier_than_the_job_takes(nodes: tuple[int, ...], tier: int) -> None:
     assert lowest_common_tier(_on(*nodes), TREE) == tier
     job = _of_kind(write_placed(_on(*nodes, groups=1), TREE, "volcano"), "Job")[0]["spec"]
@@ -226,7 +227,7 @@ def test_the_command_offers_the_formats_that_are_written() -> None:
     assert tuple(TOPOLOGY_WRITERS) == TOPOLOGY_FORMATS
 
 
-@pytest.mark.parametrize("form", WRITERS)
+@each("form", WRITERS)
 def test_every_format_has_every_node(form: str) -> None:
     text = write_placed(_on(1, 3, 5), TREE, form)
     assert all(re.search(rf"n0?\[?[^\n]*{i}", text) for i in (1, 3, 5))
@@ -244,7 +245,7 @@ def test_a_job_has_a_name_and_each_node_once() -> None:
 YAML = "true|No|0x1f|12|1e3|a: b|a #b|- x||null|~|n[01-02]|n[1-2],m7|[1-2]|key:|é|a/b.c_d-e"
 
 
-@pytest.mark.parametrize("value", YAML.split("|"))
+@each("value", YAML.split("|"))
 def test_texts_stay_texts_in_yaml(value: str) -> None:
     """What another reader would take for a number, a truth or a structure is quoted."""
     text = dump({"key": value, "list": [value, {"inner": value}]})
@@ -252,7 +253,7 @@ def test_texts_stay_texts_in_yaml(value: str) -> None:
     assert ('"' in text) == (value not in {"n[01-02]", "a/b.c_d-e"})
 
 
-@pytest.mark.parametrize("named", ["SLURMD_NODENAME", "hostname"])
+@each("named", ["SLURMD_NODENAME", "hostname"])
 def test_torchrun_gets_its_place_by_name(named: str, tmp_path: Path) -> None:
     """Each node finds its own rank in the script, whatever order it is started in; a strange node finds none."""
     (tmp_path / "job").write_text(write_placed(PLACED, TREE, "torchrun"))
@@ -287,7 +288,7 @@ LABEL_KEY = re.compile(
 LABEL_VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
 
 
-@pytest.mark.parametrize("text", [write_topology(TREE, "kueue"), write_placed(PLACED, TREE, "kueue")])
+@each("text", [write_topology(TREE, "kueue"), write_placed(PLACED, TREE, "kueue")])
 def test_kueue_topology_levels(text: str) -> None:
     """One to eight levels, each a label's key of 316 letters at most, none twice, the host's name last if at all."""
     (topology,) = _of_kind(text, "Topology")
@@ -316,8 +317,8 @@ def test_volcano_hypernode_schema() -> None:
             assert SUBDOMAIN.fullmatch(name) and len(name) <= 253
 
 
-@pytest.mark.parametrize("name", ["N01", "n_1", "n..1", "n-.a", "-n"])
-@pytest.mark.parametrize("form", ["kueue", "volcano"])
+@each("name", ["N01", "n_1", "n..1", "n-.a", "-n"])
+@each("form", ["kueue", "volcano"])
 def test_nodes_that_kubernetes_cannot_have_are_named(name: str, form: str) -> None:
     tree = Topology(switches=(TopologySwitch(name="leaf", nodes=(*NODES[:2], name)),))
     with pytest.raises(InputError, match=f"node '{re.escape(name)}' cannot be a Kubernetes node"):

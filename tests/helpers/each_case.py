@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from functools import wraps
 from typing import Any
 
@@ -13,7 +14,7 @@ PARAM = type(pytest.param())
 def each(names: str | tuple[str, ...], cases: Iterable[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Run a test for every case in turn, as `pytest.mark.parametrize` takes names and cases; a failure names its case.
 
-    What a case patched is undone before the next.
+    Each case has a folder and patches of its own.
     """
     listed = [names] if isinstance(names, str) else list(names)
     named = [(x.id, x.values) if isinstance(x, PARAM) else (repr(x), [x] if len(listed) == 1 else x) for x in cases]
@@ -22,14 +23,19 @@ def each(names: str | tuple[str, ...], cases: Iterable[Any]) -> Callable[[Callab
     def decorated(test: Callable[..., None]) -> Callable[..., None]:
         @wraps(test)
         def run(**fixtures: Any) -> None:
-            for name, case in every:
-                try:
-                    test(**fixtures, **case)
-                except BaseException as failed:
-                    failed.add_note(f"in the case {name:.400}")
-                    raise
-                if "monkeypatch" in fixtures:
-                    fixtures["monkeypatch"].undo()
+            for i, (name, case) in enumerate(every):
+                own = fixtures | case
+                with ExitStack() as patches:
+                    if "tmp_path" in own:
+                        own["tmp_path"] /= str(i)
+                        own["tmp_path"].mkdir()
+                    if "monkeypatch" in own:
+                        own["monkeypatch"] = patches.enter_context(own["monkeypatch"].context())
+                    try:
+                        test(**own)
+                    except BaseException as failed:
+                        failed.add_note(f"in the case {name:.400}")
+                        raise
 
         left = [p for name, p in inspect.signature(test).parameters.items() if name not in listed]
         run.__signature__ = inspect.Signature(left)

@@ -72,12 +72,9 @@ def instance(
 ) -> Instance:
     """Return an instance of which only the parts that a fabric reads are real."""
     gpu = {
-        "name": "gpu",
-        "hbm_bytes": 1,
-        "hbm_bytes_per_second": 1,
-        "peak_flop_per_second": {},
+        "name": "gpu", "hbm_bytes": 1, "hbm_bytes_per_second": 1, "peak_flop_per_second": {},
         "gemm_efficiency": {"max_share": {}},
-    }
+    }  # fmt: skip
     gpu |= {
         "scale_up_bytes_per_second": 1,
         "scale_up_latency_seconds": 0,

@@ -23,17 +23,10 @@ DRY = {"name": "dry", "weight": 0.5, "headroom_mw": {"EAST": 1.0, "WEST": 0.6}, 
 SHARES = {"used": 0.5, "gemm": 0.3, "idle GPUs": 0.15, "attention": 0.0506}
 SHARES |= {"pipeline_bubble": 0.0004, "elementwise": -0.001}
 CHOICE = {
-    "flop": 9e21,
-    "flop_bound": 9.4e21,
-    "parameters": 8.57e9,
-    "tokens": 1.775e11,
-    "batch_tokens": 2e6,
-    "loss": 2.1464,
-    "loss_bound": 2.1447,
-    "ideal": {"flop": 1.8e22, "parameters": 9.875e9, "tokens": 2.184e11, "loss": 2.1266},
-    "compute_shares": SHARES,
-    "days_by_flop": {"5.17571e+21": 17.2, "9.00396e+21": 29.6, "9.40914e+21": 30.9},
-}
+    "flop": 9e21, "flop_bound": 9.4e21, "parameters": 8.57e9, "tokens": 1.775e11, "batch_tokens": 2e6, "loss": 2.1464,
+    "loss_bound": 2.1447, "ideal": {"flop": 1.8e22, "parameters": 9.875e9, "tokens": 2.184e11, "loss": 2.1266},
+    "compute_shares": SHARES, "days_by_flop": {"5.17571e+21": 17.2, "9.00396e+21": 29.6, "9.40914e+21": 30.9},
+}  # fmt: skip
 
 
 def at(plan: Any, path: str) -> Any:

@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import traceback
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
@@ -55,12 +56,18 @@ def _inside(folder: Path) -> Iterator[None]:
 
 
 def _plan(instance: Instance, options: Options, *others: Any, **how: Any) -> Plan:
-    """Solve what asks for a limit, a gap or a seed, and any other instance once: tests compare stored plans with it."""
-    if options != Options():
+    """Solve what asks for a gap or a seed, and any other instance once: tests compare stored plans with it.
+
+    A limit of time that is not reached changes no plan.
+    """
+    if replace(options, time_limit=None) != Options():
         return solve_instance(instance, options, *others, **how)
     known, file = instance_sha256(instance), file_of(instance)
     if known not in SOLVED:
-        SOLVED[known] = read_plan(file) if file.exists() else solve_instance(instance, options, *others, **how)
+        plan = read_plan(file) if file.exists() else solve_instance(instance, options, *others, **how)
+        if plan.stopped in ("limit", "interrupted"):
+            return plan
+        SOLVED[known] = plan
     return SOLVED[known]
 
 

@@ -26,12 +26,9 @@ ACCELERATOR = {
     "scale_up_latency_seconds": 1e-6, "nic_bytes_per_second": 5e10, "nic_latency_seconds": 1e-6,
 }  # fmt: skip
 WORKLOAD = {
-    "model": {"name": "m", "layers": 4, "hidden": 64, "heads": 4, "ffn": 256, "vocabulary": 100},
-    "tokens": 1e9,
-    "sequence_length": 128,
-    "software": {"name": "ideal"},
-    "precision": PRECISION | {"gradient_bytes": 2},
-}
+    "model": {"name": "m", "layers": 4, "hidden": 64, "heads": 4, "ffn": 256, "vocabulary": 100}, "tokens": 1e9,
+    "sequence_length": 128, "software": {"name": "ideal"}, "precision": PRECISION | {"gradient_bytes": 2},
+}  # fmt: skip
 AREAS = {"E": "eastern", "W": "western"}
 ANY, OPTIONS = SitesRequest(), Options()
 

@@ -9,6 +9,7 @@ from typing import Any
 import grid_properties
 import pytest
 from commands import run_here
+from each_case import each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from import_cases import CASE, imported, put
@@ -55,7 +56,7 @@ def test_into_an_instance(tmp_path: Path) -> None:
     assert (made.workload, made.hardware, made.wan, made.limits) == (old.workload, old.hardware, old.wan, old.limits)
 
 
-@pytest.mark.parametrize(
+@each(
     ("names", "args", "words"),
     [
         ("case4.m", [], "--positions"),
@@ -98,7 +99,7 @@ def assert_valid(data: dict[str, Any]) -> None:
     assert len({f["id"] for f in data["features"]}) == len(data["features"])
 
 
-@pytest.mark.parametrize("names", ["case4.m", "bus.csv branch.csv gen.csv", "plants.csv", "zones.csv interfaces.csv"])
+@each("names", ["case4.m", "bus.csv branch.csv gen.csv", "plants.csv", "zones.csv interfaces.csv"])
 def test_valid(tmp_path: Path, names: str) -> None:
     options = {"at": (40.0, -75.0)} if names == "case4.m" else {}
     g = imported(tmp_path, names, **options).grid
@@ -244,8 +245,8 @@ def grid(load: float, rating: float, model: str = "transport") -> Grid:
     return instance.grid
 
 
-@pytest.mark.parametrize("model", ["transport", "dc"])
-@pytest.mark.parametrize(
+@each("model", ["transport", "dc"])
+@each(
     ("load", "rating", "words"),
     [
         (5.0, 5.0, []),
@@ -274,12 +275,9 @@ def test_negative_demand_is_fed_in_whatever_is_planned(tmp_path: Path) -> None:
 
 # Latitude and longitude of the cities, by the gazetteer of the US Census.
 CITIES = {
-    "abilene": (32.45, -99.74),
-    "new-albany": (40.08, -82.81),
-    "council-bluffs": (41.26, -95.86),
-    "goodyear": (33.44, -112.36),
-    "ashburn": (39.04, -77.49),
-}
+    "abilene": (32.45, -99.74), "new-albany": (40.08, -82.81), "council-bluffs": (41.26, -95.86),
+    "goodyear": (33.44, -112.36), "ashburn": (39.04, -77.49),
+}  # fmt: skip
 # Between which meridians an interconnection's places are; that of Texas lies within the eastern one's.
 MERIDIANS = {"western": (-125, -104), "ercot": (-104, -94), "eastern": (-104, -67)}
 

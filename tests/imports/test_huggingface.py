@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from each_case import each
 
 import planner
 from planner.errors import InputError
@@ -24,7 +25,7 @@ def known(name: str) -> dict[str, Any]:
     return json.loads((CONFIGS / f"{name}.json").read_text())
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_parameters_are_the_published(name: str) -> None:
     """Weights of the model read are those published, to 1 %: biases, norms and positions are not counted."""
     data = known(name)
@@ -32,7 +33,7 @@ def test_parameters_are_the_published(name: str) -> None:
     assert total_parameters(model) == pytest.approx(data["published"]["parameters"], rel=0.01)
 
 
-@pytest.mark.parametrize("name", [n for n in NAMES if "active_parameters" in known(n)["published"]])
+@each("name", [n for n in NAMES if "active_parameters" in known(n)["published"]])
 def test_active_parameters_are_the_published(name: str) -> None:
     data = known(name)
     model, published = model_of(data["config"], name, name), data["published"]["active_parameters"]
@@ -102,7 +103,7 @@ def changed(name: str, **keys: Any) -> dict[str, Any]:
     return {k: v for k, v in (known(name)["config"] | keys).items() if v is not None or k not in keys}
 
 
-@pytest.mark.parametrize(
+@each(
     ("config", "complaint"),
     [
         ({"hidden_size": 4}, "x: model_type: is missing; give a Hugging Face config.json"),

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from each_case import each
 from typer.testing import CliRunner
 
 from planner.cli.main import app
@@ -50,7 +51,7 @@ def test_every_flag_of_megatron_is_known(tmp_path: Path) -> None:
     assert sorted(names) == sorted(f.strip().partition(" ")[0].replace("_", "-") for f in flags)
 
 
-@pytest.mark.parametrize("flag", [*TOLD_FLAGS.split(), "recompute-modules=mhc", "optimizer=sgd"])
+@each("flag", [*TOLD_FLAGS.split(), "recompute-modules=mhc", "optimizer=sgd"])
 def test_flags_of_time_and_memory_are_told(flag: str, tmp_path: Path) -> None:
     name, _, value = flag.partition("=")
     note = read(tmp_path, f"{BASE} --{name} {value or ''}").note()
@@ -58,7 +59,7 @@ def test_flags_of_time_and_memory_are_told(flag: str, tmp_path: Path) -> None:
     assert "not modelled" not in str(read(tmp_path, BASE).note())
 
 
-@pytest.mark.parametrize(
+@each(
     ("flags", "switches"),
     [
         ("", {"overlaps": ("context", "sends"), "dispatcher": "all_to_all"}),
@@ -90,7 +91,7 @@ def test_flags_set_the_switches_of_the_stack(flags: str, switches: dict[str, Any
     Software.model_validate({"name": "own", **run.switches})
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "switches"),
     [
         ("", {}),
@@ -159,7 +160,7 @@ NEMO = "model: {tensor_model_parallel_size: 2"
 OFFLOAD = '"zero_optimization": {"stage": 1, "offload_optimizer": {"device": "cpu"}}'
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "text", "told"),
     [
         ("a.yaml", f"{NEMO}, cpu_offloading: true, tp_comm_overlap: false}}\n", "model.cpu_off"),
@@ -211,7 +212,7 @@ def test_speeds_of_links_that_differ(tmp_path: Path) -> None:
         assert topology_items(tmp_path / "t.conf").note() == told
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "line"),
     [
         ('TP=2\nif [ "$BIG" = 1 ]; then TP=4; fi\n', "TP (assigned at lines 1 and 2, in a branch: 4 is taken)"),
@@ -233,7 +234,7 @@ def test_a_run_of_another_stack_or_of_no_stated_model_is_told(tmp_path: Path) ->
     assert list(doubts(read_run(tmp_path / "own.sh"), load_instance("cluster-1k"))) == []
 
 
-@pytest.mark.parametrize(("flag", "is_"), [("--micro-batch-size", "has no value"), ("--micro-batch-size x", "is 'x'")])
+@each(("flag", "is_"), [("--micro-batch-size", "has no value"), ("--micro-batch-size x", "is 'x'")])
 def test_a_flag_without_its_number_is_named(flag: str, is_: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=rf"line 2: --micro-batch-size: must be a whole number \S*.*\({is_}\)"):
         read(tmp_path, f"pretrain_gpt.py --tensor-model-parallel-size 8\n{flag}\n")

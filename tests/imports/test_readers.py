@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from each_case import each
 from import_cases import CASE, imported, put
 
 from planner.errors import InputError
@@ -19,7 +20,7 @@ SETS = {
 }
 
 
-@pytest.mark.parametrize("kind", SETS)
+@each("kind", SETS)
 def test_round_trip(tmp_path: Path, kind: str) -> None:
     """What is written reads back as the same grid; the format is recognised; source and note are there."""
     options = {"at": (40.0, -75.0)} if kind == "matpower" else {}
@@ -31,7 +32,7 @@ def test_round_trip(tmp_path: Path, kind: str) -> None:
     assert result.grid.note
 
 
-@pytest.mark.parametrize("kind", SETS)
+@each("kind", SETS)
 def test_order_of_files_does_not_matter(tmp_path: Path, kind: str) -> None:
     options = {"at": (40.0, -75.0)} if kind == "matpower" else {}
     back = " ".join(reversed(SETS[kind].split()))
@@ -239,7 +240,7 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CASES)
+@each("name", CASES)
 def test_refused(tmp_path: Path, name: str) -> None:
     names, old, new, words = CASES[name]
     files = put(tmp_path, names, old, new)
@@ -250,7 +251,7 @@ def test_refused(tmp_path: Path, name: str) -> None:
     assert all(w in str(caught.value) for w in words), str(caught.value)
 
 
-@pytest.mark.parametrize(
+@each(
     ("names", "kind", "words"),
     [
         ("case4.m", "auto", ["no positions", "--positions", "--at", "4 buses"]),
@@ -271,7 +272,7 @@ def test_files_that_do_not_go_together(tmp_path: Path, names: str, kind: str, wo
     assert all(w in str(caught.value) for w in words), str(caught.value)
 
 
-@pytest.mark.parametrize(
+@each(
     ("table", "words"),
     [
         ("authority,headroom_mw\nPJN,5\n", ["line 2", "'PJN'", "did you mean 'PJM'"]),
@@ -283,7 +284,6 @@ def test_files_that_do_not_go_together(tmp_path: Path, names: str, kind: str, wo
     ],
 )
 def test_table_of_authorities(tmp_path: Path, table: str, words: list[str]) -> None:
-    """The user's own table is checked in the same way."""
     path = tmp_path / "authorities.csv"
     path.write_text(table)
     with pytest.raises(InputError) as caught:

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from each_case import each
 from joint_brute_force import toy
 from site_grids import random_case
 from stored_plans import stored
@@ -78,6 +79,7 @@ def test_sites_of_few_nodes_have_an_answer(headroom_mw: float) -> None:
     i = load_instance("two-sites-405b")
     areas = tuple(a.model_copy(update={"headroom_mw": headroom_mw}) for a in i.grid.balancing_authorities)
     i = i.model_copy(update={"grid": i.grid.model_copy(update={"balancing_authorities": areas})})
+    i = i.model_copy(update={"pins": {"layout.context_parallel": 1, "layout.virtual_stages": 1}})
     plan = solve_instance(i, Options(gap=0.9), lambda _: None)
     assert not plan.violations
     if headroom_mw > 0.1:
@@ -107,7 +109,7 @@ def test_replicas_beyond_racks_and_batch_are_refused_in_seconds() -> None:
     assert time.process_time() - began < 20
 
 
-@pytest.mark.parametrize(
+@each(
     ("pins", "reason"),
     [
         ({"placement.stripes": 999}, "the model has 80 layers; pin 1 to 80"),
@@ -132,7 +134,7 @@ def test_switches_slower_than_the_nic_are_refused() -> None:
     assert solve_joint(laned, Options(time_limit=0.01), lambda _: None).status is JointStatus.UNKNOWN
 
 
-@pytest.mark.parametrize("pins", [{"fabric.ports_per_switch": 7}, {"fabric.planes": 9}])
+@each("pins", [{"fabric.ports_per_switch": 7}, {"fabric.planes": 9}])
 def test_pins_that_leave_no_switch_are_refused(pins: dict[str, int]) -> None:
     i = cluster()
     with pytest.raises(InputError, match=r"leaves none of network.switches; they are 25.6T-64x400G with 64 ports"):
@@ -171,7 +173,7 @@ def test_a_budget_is_named_beside_a_deadline_only_where_more_money_would_be_in_t
         assert len(amounts) == (late is both), plan.conflict.reason
 
 
-@pytest.mark.parametrize(("left", "fewer"), [(0.5, "it pays no rack"), (1.5, "`hardware.racks` of 1 or fewer may do")])
+@each(("left", "fewer"), [(0.5, "it pays no rack"), (1.5, "`hardware.racks` of 1 or fewer may do")])
 def test_a_budget_below_the_price_of_the_racks_takes_no_search_for_rules(left, fewer, monkeypatch) -> None:
     """It is named with the least that any plan costs, and with what one costs; at their price rules are searched."""
     i = toy(6)
@@ -300,7 +302,7 @@ def ended(left: float, *, spare_racks: int = 0, most_racks: float = 100.0, stopp
         return solve.limited_by(asked, SimpleNamespace(plan=plan, stopped=stopped), Options(), Deadline())
 
 
-@pytest.mark.parametrize(("racks", "end"), [(0, "layout"), (1, "fabric"), (99, "owned_racks")])
+@each(("racks", "end"), [(0, "layout"), (1, "fabric"), (99, "owned_racks")])
 def test_a_lone_tier_of_switches_ends_a_plan_where_it_joins_no_further_block(racks: int, end: str) -> None:
     """64 ports join 16 racks by 4 GPUs of each; of a cluster without that many racks these end the plan."""
     i = planner.changed("cluster-1k", {"network.max_tiers": 1, "hardware.racks": 40})

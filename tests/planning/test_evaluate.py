@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from each_case import each
 from typer.testing import CliRunner
 
 import planner
@@ -33,7 +34,7 @@ def question(software: str = "megatron-lm-2022", **hardware: Any) -> dict[str, A
     }
 
 
-@pytest.mark.parametrize(
+@each(
     ("switches", "told"),
     [
         ({"activation_offload": 0.3}, "30% of activations on the host"),
@@ -118,7 +119,7 @@ def gpt(layers: int, hidden: int, heads: int, **rest: Any) -> dict[str, Any]:
     return {"name": "gpt", **own, **rest}
 
 
-@pytest.mark.parametrize(
+@each(
     ("model", "chips", "layout", "seconds"),
     [
         # PaLM (arXiv 2204.02311), section 4.1: 238.3K tokens/s of 6,144 TPU v4 with 2,048 sequences; one pod's half.
@@ -140,7 +141,7 @@ def test_tpu_steps_near_published_ones(model: Any, chips: str, layout: dict[str,
     assert found.step_seconds == pytest.approx(seconds, rel=0.15)
 
 
-@pytest.mark.parametrize(
+@each(
     ("software", "change", "problem"),
     [
         ("megatron-lm-2022", {"zero_stage": 3}, "zero_stage 3: megatron-lm-2022 has ZeRO stages 0 under a pipeline"),
@@ -158,11 +159,10 @@ def test_what_the_framework_lacks_is_said(software: str, change: dict[str, Any],
 
 
 def test_the_plainest_zero_stage_is_one_that_the_framework_has() -> None:
-    """Left open, the ZeRO stage is the least that the framework has: torchtitan has no ZeRO-0."""
     assert planner.evaluate(question("torchtitan"), FULL).layout.zero_stage == 2
 
 
-@pytest.mark.parametrize(
+@each(
     ("change", "word"),
     [
         ({"tensor_parallel": None}, "--pin layout.tensor_parallel"),
@@ -210,7 +210,7 @@ def test_even_layers_leave_the_ends_one_less() -> None:
     assert even_layers(105, 4) == (27, 26, 26, 26)
 
 
-@pytest.mark.parametrize(("racks", "q"), [(None, 1), (4, 1), (2, 2), (1, 4)])
+@each(("racks", "q"), [(None, 1), (4, 1), (2, 2), (1, 4)])
 def test_stages_share_racks_only_where_they_must(racks: int | None, q: int) -> None:
     """Four stages of two GPUs take four racks of 8, two of them two to a rack, or one all four."""
     assert min_stages_per_rack(8, 1, 4, 2, racks) == q

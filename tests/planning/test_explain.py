@@ -5,6 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from joint_brute_force import toy
 from layout_cases import FLASH, instance
 from stored_plans import stored
 from tiers import slow
@@ -127,8 +128,9 @@ def test_a_plan_within_a_gap_is_solved_again() -> None:
 
 def test_an_interrupt_keeps_the_conflict() -> None:
     """Why there is no plan is said first; what would be enough is not asked after an interrupt."""
-    stop, pinned = planner.Interrupter(), PINS | {"layout.microbatch_sequences": 1}
-    found = planner.explain(small(hbm=1.5e8), pins=pinned, interrupt=stop, on_part=lambda _: stop.interrupt())
+    stop, asked = planner.Interrupter(), toy(5)
+    asked = asked.model_copy(update={"limits": asked.limits.model_copy(update={"memory_reserve_fraction": 0.9999999})})
+    found = planner.explain(asked, interrupt=stop, on_part=lambda _: stop.interrupt())
     assert found.interrupted and found.conflict is not None and "memory" in found.conflict.rules and not found.lacks
     assert explain.summary(found).endswith("interrupted: what is left was not asked")
 
@@ -171,7 +173,6 @@ def changed(path: str, factor: float) -> Instance:
     ("limit", "path"), [("budget", "limits.budget_usd"), ("facility power", "limits.facility_power_mw")]
 )
 def test_a_limit_is_worth_what_solving_with_more_of_it_saves(plan, found, limit, path):
-    """A hundredth more, every decision taken anew by a cold solve."""
     x = next(x for x in found.worth if x.limit == limit)
     better = stored(changed(path, 1.01))
     saved = plan.layout.metrics.days_to_train - better.layout.metrics.days_to_train
@@ -185,6 +186,16 @@ def test_dollars_megawatts_memory_and_batch_have_a_worth(found: Explanation) -> 
     text = summary(found)
     for unit in (" of budget: ", "tokens of batch: ", "1 GB of HBM: ", "MW of headroom: "):
         assert unit in text
+
+
+def test_no_line_is_wider_than_the_terminal(found: Explanation, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "asked.json").write_text(ASKED.model_dump_json(exclude_none=True))
+    monkeypatch.setattr(planner, "explain", lambda *_, **__: found)
+    for width in (80, 120, 200):
+        shown = CliRunner().invoke(
+            main.app, ["explain", str(tmp_path / "asked.json"), "-q"], env={"COLUMNS": str(width)}
+        )
+        assert max(map(len, shown.stdout.splitlines())) <= width and len(shown.stdout.splitlines()) > 10
 
 
 def test_the_batch_grows_by_whole_steps(plan: Plan, found: Explanation) -> None:

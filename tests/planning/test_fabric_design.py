@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from each_case import each
 from stored_plans import stored
 from tiers import more, slow
 from typer.testing import CliRunner
@@ -93,13 +94,9 @@ def test_more_choice_is_never_dearer(seed: int) -> None:
     base = usd(designed(hosts, gpus, **own))
     other = (*own["switches"], f"{2 * ports}x400:{r.randint(1, 200)}000:900")
     looser: list[dict[str, Any]] = [
-        {"switches": other},
-        {"oversubscription": f"{ratio + 1:g}:1"},
-        {"oversubscription": "any"},
-        {"survives": "none"},
-        {"families": ("rail", "rack")},
-        {"max_tiers": 4},
-    ]
+        {"switches": other}, {"oversubscription": f"{ratio + 1:g}:1"}, {"oversubscription": "any"},
+        {"survives": "none"}, {"families": ("rail", "rack")}, {"max_tiers": 4},
+    ]  # fmt: skip
     for change in looser:
         assert usd(designed(hosts, gpus, **{**own, **change})) <= base * (1 + 1e-9), change
     assert usd(designed(hosts + 1, gpus, **own)) >= base * (1 - 1e-9) or hosts + 1 <= ports
@@ -129,7 +126,7 @@ def test_a_budget_below_the_cheapest_is_refused_with_its_figure() -> None:
     assert usd(designed(32, budget_usd=price)) == price
 
 
-@pytest.mark.parametrize(("hosts", "wish"), [(4, {}), (4, {"max_tiers": 1}), (1, {"families": ("rack", "rail")})])
+@each(("hosts", "wish"), [(4, {}), (4, {"max_tiers": 1}), (1, {"families": ("rack", "rail")})])
 def test_one_switch_is_of_leaves_by_host_too(hosts: int, wish: dict[str, Any]) -> None:
     plan = designed(hosts, survives="none", **{"families": ("rack",), **wish})
     assert usd(plan) == usd(designed(hosts, survives="none")) == 36_000 + hosts * 8 * 1_400
@@ -139,14 +136,14 @@ def test_one_switch_is_of_leaves_by_host_too(hosts: int, wish: dict[str, Any]) -
     assert "1 switch, " in summary(plan, 200)
 
 
-@pytest.mark.parametrize("family", ["rail", "rail-only"])
+@each("family", ["rail", "rail-only"])
 def test_one_host_has_a_fabric(family: str) -> None:
     """A single host is joined to leaves, or to one switch a rail, though nothing crosses it."""
     assert designed(1, families=(family,)).status == "optimal"
     assert designed(1, 1, survives="none", families=(family,)).status == "optimal"
 
 
-@pytest.mark.parametrize(
+@each(
     ("hosts", "gpus", "wish", "reason"),
     [
         (512, 8, {"max_tiers": 2}, "join at most 2,048 GPUs, there are 4,096"),
@@ -204,7 +201,7 @@ def test_alternatives_stand_side_by_side() -> None:
     assert all(x.bisection_tbps for x in others if x.fabric is not None)
 
 
-@pytest.mark.parametrize(
+@each(
     ("wish", "complaint"),
     [
         ({"switches": ("64x400",)}, "--switch '64x400'"),
@@ -229,7 +226,7 @@ def test_wrong_options_are_named(wish: dict[str, Any], complaint: str) -> None:
         designed(4, **wish)
 
 
-@pytest.mark.parametrize(
+@each(
     ("words", "complaint"),
     [
         ("design --hosts 4", "--gpus-per-host, --nic-gbps"),
@@ -426,7 +423,7 @@ PLAN = small()
 INSTANCES = Path(__file__).parents[2] / "instances"
 
 
-@pytest.mark.parametrize("sizes", [(), (2, 4)])
+@each("sizes", [(), (2, 4)])
 def test_designs_are_of_the_plan_and_of_the_sizes(sizes: tuple[int, ...]) -> None:
     rows = list(frontier(PLAN, leaf_sizes=sizes))
     assert {site for site, _ in rows} == {"e1", "w1"}
@@ -498,16 +495,13 @@ def test_rows_can_be_drawn(tmp_path: Path, axes: str) -> None:
     assert "<svg" in picture.read_text()
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "words"),
     [
-        (["--axes", "cost"], "cost alone"),
-        (["--axes", "cost,tme"], "did you mean 'time'"),
-        (["--axes", ""], "is no axis"),
-        (["-o", "rows.csv"], ".jsonl"),
-        (["--leaf-sizes", "4,x"], "--leaf-sizes"),
+        (["--axes", "cost"], "cost alone"), (["--axes", "cost,tme"], "did you mean 'time'"),
+        (["--axes", ""], "is no axis"), (["-o", "rows.csv"], ".jsonl"), (["--leaf-sizes", "4,x"], "--leaf-sizes"),
     ],
-)
+)  # fmt: skip
 def test_bad_options_are_refused(tmp_path: Path, options: list[str], words: str) -> None:
     """An axis that is not known, cost alone and a file of another kind are refused with what to write."""
     bad = pareto(tmp_path, *options)
@@ -570,7 +564,7 @@ def test_a_pin_asks_for_four_tiers(tmp_path: Path) -> None:
     assert len(pinned["tiers"]) == 4 and pinned["cost_usd"] > free["cost_usd"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("changes", "message"),
     [
         ({"max_tiers": 5}, "network.max_tiers"),

@@ -64,13 +64,22 @@ def solved(i: Instance) -> Plan:
     return solve_instance(i, OPTIONS, lambda _: None)
 
 
+@cache
+def best(seed: int, *, forced: bool = False) -> Plan:
+    return solved(asked(seed, forced=forced))
+
+
 @pytest.mark.parametrize(
     ("seed", "forced"),
-    [(4, False), (7, True), *more((9, True), (14, True), (3, True), (6, False), (12, False), (18, False), (26, False))],
+    [
+        (4, False),
+        *slow((7, True)),
+        *more((9, True), (14, True), (3, True), (6, False), (12, False), (18, False), (26, False)),
+    ],
 )
 def test_the_soonest_finish_is_that_of_every_start(seed: int, *, forced: bool) -> None:
     i = asked(seed, forced=forced)
-    plan, ends = solved(i), []
+    plan, ends = best(seed, forced=forced), []
     for months in {node.ready_months for node in i.grid.nodes if node.site}:
         alone = solve_joint(goal(within(i, months), "days_to_train"), Options(), lambda _: None)
         if alone.days is not None:
@@ -102,7 +111,7 @@ def test_a_cluster_waits_for_its_hardware() -> None:
 
 @pytest.mark.parametrize(("seed", "forced"), [(4, False), *slow((7, True)), *more((18, False))])
 def test_each_start_has_a_proof_that_is_followed(seed: int, *, forced: bool) -> None:
-    plan = solved(asked(seed, forced=forced))
+    plan = best(seed, forced=forced)
     assert plan.proof.alternatives and plan.layout is not None
 
     def found(**parts: Any) -> set[str]:
@@ -121,23 +130,22 @@ def test_each_start_has_a_proof_that_is_followed(seed: int, *, forced: bool) -> 
 @pytest.mark.parametrize("seed", [*slow(6), *more(18)])
 def test_a_later_end_is_no_optimum(seed: int) -> None:
     """The best plan without the best site, claimed to be the best with it, is contradicted by the columns in time."""
-    i = asked(seed)
-    best = solved(i)
-    used = {site.id for site in best.sites.sites}
+    i, soonest = asked(seed), best(seed)
+    used = {site.id for site in soonest.sites.sites}
     nodes = tuple(node.model_copy(update={"site": node.site and node.id not in used}) for node in i.grid.nodes)
     other = solved(i.model_copy(update={"grid": i.grid.model_copy(update={"nodes": nodes})}))
-    bound, value = other.objective.bound, best.objective.value
+    bound, value = other.objective.bound, soonest.objective.value
     assert bound is not None and value is not None and bound > value * 1.0001
     proofs = [
         own.model_copy(update={"bound_days": max(0.0, bound - (own.ready_within_months or 0.0) * DAYS_A_MONTH)})
-        for own in best.proof.alternatives
+        for own in soonest.proof.alternatives
     ]
     proof = other.proof.model_copy(update={"alternatives": tuple(proofs)})
-    same = {"instance": best.instance, "instance_sha256": best.instance_sha256, "proof": proof}
+    same = {"instance": soonest.instance, "instance_sha256": soonest.instance_sha256, "proof": proof}
     assert "joint_columns" in {x.rule.partition("[")[0] for x in check(other.model_copy(update=same))}
 
 
-@pytest.fixture(scope="module", params=[4, *slow(6), *more(8, 10)])
+@pytest.fixture(scope="module", params=[4, *more(6, 8, 10)])
 def explanation(request: pytest.FixtureRequest) -> tuple[Instance, Plan, Explanation]:
     """Return a question whose layout is fixed in part, its plan, and its explanation with time for all of it."""
     i = asked(request.param)
@@ -152,14 +160,13 @@ def explanation(request: pytest.FixtureRequest) -> tuple[Instance, Plan, Explana
 def test_no_other_choice_ends_sooner(explanation: tuple[Instance, Plan, Explanation]) -> None:
     """Other choices and limits are compared by the days from the decision, and a closed site may mean another start."""
     i, plan, found = explanation
-    best = plan.objective.value
-    assert best is not None and found.others
+    least = plan.objective.value
+    assert least is not None and found.others
     assert all(x.loss is None or x.loss >= -1e-9 for x in found.others)
-    assert all(x.days is None or x.loss == pytest.approx(x.days / best - 1, abs=1e-9) for x in found.others)
-    for x in found.others:
-        if x.choice == "site":
-            other = solved(pinned(i, f"sites.racks.{x.plan_value}", 0)).objective.value
-            assert (x.days is None and other is None) or x.days == pytest.approx(other, rel=1e-9)
+    assert all(x.days is None or x.loss == pytest.approx(x.days / least - 1, abs=1e-9) for x in found.others)
+    for x in [x for x in found.others if x.choice == "site"][:1]:
+        other = solved(pinned(i, f"sites.racks.{x.plan_value}", 0)).objective.value
+        assert (x.days is None and other is None) or x.days == pytest.approx(other, rel=1e-9)
     text = explain.summary(found)
     assert "days count from the decision" in text
 

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from each_case import each
 from stored_plans import stored
 from typer.testing import CliRunner
 from worked_plan import edited_at, named, with_entries
@@ -95,7 +96,7 @@ def test_the_day_of_the_finish_is_that_of_the_gpu_chosen_by_its_end() -> None:
     assert len(plan.proof.alternatives) == 1 and plan.status == "optimal"
 
 
-@pytest.mark.parametrize(
+@each(
     ("bound", "ready_months", "expected"),
     [(2.0, 0.0, 2.0), (2.0, 1 / 30.4375, 3.0), (5.0, 0.0, 4.0), (0.0, 0.0, None), (None, 0.0, None)],
 )
@@ -178,7 +179,7 @@ def with_an_alternative() -> Plan:
     return planner.solve(asked(OTHERS[0]))
 
 
-@pytest.mark.parametrize(
+@each(
     ("change", "path"),
     [
         ({"alternatives": [{"accelerator": "H100", "rack": "DGX-H100"}]}, "hardware.alternatives[0]"),
@@ -201,12 +202,12 @@ INSTANCE = Path(__file__).parents[2] / "instances" / "two-pools.json"
 
 
 def small(**hardware):
-    """Return the two pools as a small question: two nodes of each, a model of 8B and 32 sequences a step."""
+    """Return the two pools as a small question: a node of each, a model of 8B and 32 sequences a step."""
     data = json.loads(INSTANCE.read_text(encoding="utf-8"))
     data["limits"] = {"max_batch_tokens": 32 * 8192}
     data["workload"]["model"] = "llama-3.1-8b"
     for p in data["hardware"]["pools"]:
-        p["racks"] = 2
+        p["racks"] = 1
     data["hardware"].update(hardware)
     return data
 
@@ -274,7 +275,7 @@ def test_exchange_follows_the_tail_between_sites(plan):
 @pytest.mark.slow
 def test_bill_counts_the_racks_of_all_pools(plan):
     a, h = (p.rack.price_usd for p in plan.instance.hardware.pools)
-    assert plan.cost.total_usd == 2 * a + 2 * h
+    assert plan.cost.total_usd == a + h
 
 
 @pytest.mark.slow
@@ -306,7 +307,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("path", "value", "words"), REFUSED)
+@each(("path", "value", "words"), REFUSED)
 def test_what_does_not_go_with_pools_is_refused(path, value, words):
     with pytest.raises(InputError, match=re.escape(words)):
         load_instance(with_entries(small(), {path: value}))
@@ -319,7 +320,7 @@ def test_link_without_pools_is_refused():
         load_instance(data)
 
 
-@pytest.mark.parametrize("command", ["evaluate", "explain"])
+@each("command", ["evaluate", "explain"])
 def test_commands_on_one_layout_refuse_pools(command):
     found = CliRunner().invoke(app, [command, str(INSTANCE)])
     assert isinstance(found.exception, InputError)

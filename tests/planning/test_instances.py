@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from best_splits import split
+from each_case import each
 from sweeping import PINS
 from tiers import more
 
@@ -50,17 +51,17 @@ def test_the_described_instances_are_there():
     assert described <= set(NAMES) and all(read(name)["name"] == name for name in NAMES)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_instance_is_valid(name):
     assert resolved(name).name == name
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_figures_have_sources(name):
     assert list(unsourced(read(name), (), False)) == []
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_sources_name_keys_that_are_there(name):
     def walk(value):
         if isinstance(value, dict):
@@ -71,7 +72,7 @@ def test_sources_name_keys_that_are_there(name):
     walk(read(name))
 
 
-@pytest.mark.parametrize("name", [n for n in NAMES if "grid" in read(n)])
+@each("name", [n for n in NAMES if "grid" in read(n)])
 def test_lines_stay_in_their_interconnection(name):
     """No AC line joins two interconnections; what does is marked as a tie that can be controlled."""
     grid = resolved(name).grid
@@ -126,7 +127,7 @@ def test_us_134_zones_has_a_site_split():
     assert len(found.sites) == len({s.interconnection for s in found.sites}) == 2
 
 
-@pytest.mark.parametrize(("free", "pinned"), [("5gw", "agache2024-100t"), ("5gw-50t", "agache2024-50t")])
+@each(("free", "pinned"), [("5gw", "agache2024-100t"), ("5gw-50t", "agache2024-50t")])
 def test_pinned_instances_share_the_grid(free, pinned):
     """The instances of the paper's choices stand on the grid of the free ones, and pin 23,200 racks."""
     a, b = resolved(free), resolved(pinned)

@@ -9,6 +9,7 @@ from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import pytest
+from each_case import each
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from stored_plans import stored
@@ -70,14 +71,14 @@ CASES: list[tuple[str, Any, list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("path", "value", "words"), CASES)
+@each(("path", "value", "words"), CASES)
 def test_refused_with_path_and_remedy(path: str, value: Any, words: list[str]) -> None:
     with pytest.raises(InputError) as error:
         load_instance(with_entries(data(), {path: value}))
     assert all(word in str(error.value) for word in words), str(error.value)
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "complaint"),
     [
         (0.5, "max_oversubscription: input should be greater than or equal to 1 (is 0.5); fix it there"),
@@ -92,7 +93,7 @@ def test_a_key_of_several_forms_has_one_complaint(value: Any, complaint: str) ->
     assert str(error.value).partition("network.")[2] == complaint
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "word"),
     [("{", "line 1"), ('{"a": 1, "a": 2}', "twice"), ('{"a": NaN}', "NaN"), ("[]", "JSON object"), ("\xff", "JSON")],
 )
@@ -154,7 +155,7 @@ def test_a_version_1_whose_keys_are_all_as_before_has_only_its_number_to_change(
 RULES = ("interconnect", "fault_split", "share_balance")
 
 
-@pytest.mark.parametrize("rule", RULES)
+@each("rule", RULES)
 def test_rules_of_version_2_are_read(rule: str) -> None:
     """A rule of version 2 says `on` for what is called enabled now: it binds as it did, in the newest version."""
     d = data()
@@ -167,7 +168,7 @@ def test_rules_of_version_2_are_read(rule: str) -> None:
     assert changed(new, {f"grid.rules.{rule}.on": "false"}).grid.rules != new.grid.rules  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("rule", RULES)
+@each("rule", RULES)
 def test_a_rule_has_one_of_its_two_names(rule: str) -> None:
     d = data()
     d["grid"]["rules"][rule] = {"on": True, "enabled": True}
@@ -235,12 +236,9 @@ def test_public_functions_are_no_modules() -> None:
 
 WORKLOAD = {"model": "llama3-70b", "tokens": 1e11, "sequence_length": 8192}
 SOUND = {
-    "schema_version": 2,
-    "name": "one",
-    "limits": {"max_batch_tokens": 4e6},
-    "workload": WORKLOAD,
+    "schema_version": 2, "name": "one", "limits": {"max_batch_tokens": 4e6}, "workload": WORKLOAD,
     "hardware": {"accelerator": "GB200", "rack": "GB200-NVL72", "racks": 1},
-}
+}  # fmt: skip
 
 
 def told(data: dict[str, Any]) -> list[str]:
@@ -284,7 +282,7 @@ def test_faults_of_a_grid_come_at_once() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each(
     ("part", "value", "places"),
     [
         ("grid", "none", ["grid", "hardware.racks"]),
@@ -315,9 +313,7 @@ def test_every_number_has_a_range() -> None:
     assert isinstance(sound, Instance)
 
 
-@pytest.mark.parametrize(
-    "pin", ["wan.wavelengths", "sites.racks", "sites.max_sites", "fabric.tiers", "placement.stripes"]
-)
+@each("pin", ["wan.wavelengths", "sites.racks", "sites.max_sites", "fabric.tiers", "placement.stripes"])
 def test_a_pin_of_a_part_that_is_not_there_is_refused(pin: str) -> None:
     """A decision that the instance does not ask for cannot be fixed: the reason is told, not the pin ignored."""
     with pytest.raises(InputError, match=f"pins.{pin}: decides nothing, as the instance has no (grid|network); "):
@@ -348,7 +344,7 @@ def test_a_hidden_width_beyond_any_model_is_told_at_once() -> None:
 BATCH = "limits.max_batch_tokens is 5e+12, not from 10000 to 3e+09: published runs take 0.5 to 60 million tokens a step"
 
 
-@pytest.mark.parametrize("name", [n for n in shipped_names() if n != "limits-h100"])  # is for `planner limits`
+@each("name", [n for n in shipped_names() if n != "limits-h100"])  # is for `planner limits`
 def test_shipped_instances_are_plausible(name: str) -> None:
     assert list(implausible(load_instance(name))) == []
 
@@ -465,7 +461,7 @@ def test_a_batch_larger_than_any_is_named(caplog: pytest.LogCaptureFixture) -> N
     assert any(x.text.startswith(BATCH) for x in implausible_inputs(small(limits__max_batch_tokens=5e12)))
 
 
-@pytest.mark.parametrize(
+@each(
     ("hardware", "words"),
     [
         ({"accelerator": "H100"}, ["hardware.rack is DGX-B200", "a rack of B200", "is H100", "to DGX-H100"]),

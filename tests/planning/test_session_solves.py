@@ -59,7 +59,7 @@ def test_racks_of_a_cluster_come_and_go_as_money_does(seed: int) -> None:
     """More racks, some of which the money does not pay, fewer and as many again: all as cold solves are."""
     question, session = toy(seed), planner.Session()
     racks = question.hardware.racks or 1
-    for count in (racks, 2 * racks, max(1, racks - 1), max(1, racks // 2), racks + 1, racks):
+    for count in (racks, 2 * racks, max(1, racks // 2), racks):
         changed = question.model_copy(update={"hardware": question.hardware.model_copy(update={"racks": count})})
         plan = session.solve(changed)
         assert decided(plan) == decided(stored(changed))
@@ -71,15 +71,16 @@ def test_the_least_cost_of_a_cluster_is_of_its_own_racks(seed: int) -> None:
     question, session = toy(seed), planner.Session()
     objective = question.objective.model_copy(update={"minimize": "cost_usd"})
     question = with_limits(question.model_copy(update={"objective": objective}), deadline_days=1e4)
-    racks = question.hardware.racks or 1
+    racks, known = question.hardware.racks or 1, dict[int, planner.Plan]()
     for count in (racks, racks + 1, racks):
         changed = question.model_copy(update={"hardware": question.hardware.model_copy(update={"racks": count})})
-        plan, cold = session.solve(changed), planner.solve(changed)
+        plan = session.solve(changed)
+        cold = known.get(count) or known.setdefault(count, planner.solve(changed))
         assert (plan.status, plan.objective.value) == (cold.status, cold.objective.value)
         assert planner.check(plan) == []
 
 
-@pytest.mark.parametrize("sites", [0, 2])
+@pytest.mark.parametrize("sites", [*more(0), 2])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_deadlines_and_objectives_share_what_is_kept(seed: int, sites: int) -> None:
     """Fewest days, least cost by several deadlines, a tolerance and budgets, in one session: all as cold solves are."""

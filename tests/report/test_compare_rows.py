@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from each_case import each
 from typer.testing import CliRunner
 
 from planner.cli.main import app
@@ -19,26 +20,14 @@ def sides(folder: Path, *cells: str, point: str = "1") -> list[Side]:
     return columns_of_file(path, None, several=False)
 
 
-@pytest.mark.parametrize(
+@each(
     ("cell", "figure"),
     [
-        ("7", 7),
-        ("-7", -7),
-        ("0.5", 0.5),
-        ("1e-07", 1e-7),
-        ("1E+3", 1000.0),
-        (".5", 0.5),
-        ("True", True),
-        ("False", False),
-        ("inf", "inf"),
-        ("nan", "nan"),
-        ("1_000", "1_000"),
-        ("'=1+1", "=1+1"),
-        ("9" * 299, 10**299 - 1),
-        ("9" * 300, 1e300),
-        ("-" + "9" * 308, -1e308),
+        ("7", 7), ("-7", -7), ("0.5", 0.5), ("1e-07", 1e-7), ("1E+3", 1000.0), (".5", 0.5), ("True", True),
+        ("False", False), ("inf", "inf"), ("nan", "nan"), ("1_000", "1_000"), ("'=1+1", "=1+1"),
+        ("9" * 299, 10**299 - 1), ("9" * 300, 1e300), ("-" + "9" * 308, -1e308),
     ],
-)
+)  # fmt: skip
 def test_a_cell_is_a_number_or_a_word(tmp_path: Path, cell: str, figure: object) -> None:
     """Whole numbers stay whole as far as any float holds them too; what only sounds like a number is a word."""
     (side,) = sides(tmp_path, cell)
@@ -53,7 +42,7 @@ def test_an_empty_cell_is_no_figure(tmp_path: Path) -> None:
     assert table(["a", "b"], rows_of([a, b])).splitlines()[-1].split() == ["figure", "-", "3"]
 
 
-@pytest.mark.parametrize("cell", ["9" * 309, "-" + "9" * 5000, "1e309"])
+@each("cell", ["9" * 309, "-" + "9" * 5000, "1e309"])
 def test_a_number_that_no_float_holds_is_refused(tmp_path: Path, cell: str) -> None:
     """It names the file, the line, the column and how the number begins, in any column."""
     with pytest.raises(InputError, match=rf"rows\.csv: line 3: figure: {cell[:40]} is beyond .* finite figure"):
@@ -72,7 +61,6 @@ def test_long_numbers_are_compared_by_the_command_too(tmp_path: Path) -> None:
 
 
 def test_lines_of_a_terminal_that_are_no_number_are_not_read(tmp_path: Path) -> None:
-    """LINES is a digit that no integer is written with: the table is the same."""
     sides(tmp_path, "1", "2")
     outputs = [CliRunner().invoke(app, ["compare", str(tmp_path / "rows.csv")], env={"LINES": x}) for x in ("9", "²")]
     assert outputs[0].output == outputs[1].output and "(2x)" in outputs[1].output

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from each_case import each
 from failing_plan import failing
 from page_cases import infeasible, rich
 from worked_plan import edited, small
@@ -80,7 +81,6 @@ def test_a_finish_date_is_compared_in_its_own_days() -> None:
 
 
 def test_idle_racks_are_named_in_dollars() -> None:
-    """A tenth of the GPUs do no work: a tenth of what the racks cost."""
     figures = {"objective__value": 9.0, "cost__total_usd": 8e9, "cost__capex_usd__racks": 6e9}
     a = side("a", **figures, layout__gpus_used=100, layout__gpus_idle=0)
     b = side("b", **figures, layout__gpus_used=90, layout__gpus_idle=10)
@@ -141,7 +141,7 @@ def test_limits_and_warnings_of_one_side_alone_are_told() -> None:
     assert not any("Failures not modelled" in line for line in lines)
 
 
-@pytest.mark.parametrize("width", [80, 120, 200])
+@each("width", [80, 120, 200])
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     """Summaries, verdicts and tables of plans with every section, at the widths of terminals."""
     plans = {"small": small(), "rich": rich(), "none": infeasible(), "failing": failing("restart", "elastic")}
@@ -165,7 +165,6 @@ def test_a_sweep_of_many_rows_is_no_table_of_many_columns() -> None:
 
 
 def test_unsourced_figures_are_named() -> None:
-    """A source stands for all inside its object."""
     network = rich().instance.network
     assert network is not None
     bare = network.model_copy(update={"source": None})
@@ -174,17 +173,13 @@ def test_unsourced_figures_are_named() -> None:
     assert list(without_source(bare.model_copy(update={"source": "a text"}), "network")) == []
 
 
-@pytest.mark.parametrize("where", ["plan", "point", "objective"])
+@each("where", ["plan", "point", "objective"])
 def test_a_row_with_a_number_that_no_float_holds_is_refused(where: str) -> None:
     """Such a row is named by its line; it used to end a comparison in an overflow."""
     row = {
-        "index": 0,
-        "key": "k",
-        "point": {},
-        "status": "optimal",
-        "seconds": 1,
+        "index": 0, "key": "k", "point": {}, "status": "optimal", "seconds": 1,
         where: {"name": "days", "value": 10**400},
-    }
+    }  # fmt: skip
     line = json.dumps({"point": {}, **row}).encode() + b"\n"
     with pytest.raises(InputError, match=r"line 1: .*value is beyond"):
         parse_rows(Path("rows.jsonl"), line)

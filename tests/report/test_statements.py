@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from each_case import each
 from failing_plan import failing
 from page_cases import infeasible, rich
 from stored_plans import stored
@@ -53,7 +54,7 @@ def run_of(years: float, **changes: Any) -> Plan:
     )
 
 
-@pytest.mark.parametrize("name", PLANS)
+@each("name", PLANS)
 def test_the_first_screen_is_part_of_all_that_is_said(name: str) -> None:
     """Each statement has a known section; the summary writes those of the first screen, --verbose all of them."""
     plan = PLANS[name]()
@@ -65,7 +66,7 @@ def test_the_first_screen_is_part_of_all_that_is_said(name: str) -> None:
     assert all(x.first for x in found if x.kind == "limit")
 
 
-@pytest.mark.parametrize("name", ["small", "failing", "none", *SHIPPED])
+@each("name", ["small", "failing", "none", *SHIPPED])
 def test_the_first_screen_fits(name: str) -> None:
     """It has at most 26 lines of 100 columns; an implausible toy without a source has its warnings beside them."""
     plan = PLANS[name]() if name in PLANS else stored(name)
@@ -74,7 +75,6 @@ def test_the_first_screen_fits(name: str) -> None:
 
 
 def test_a_plan_without_a_curve_says_how_to_have_one() -> None:
-    """`show PLAN curve` names the commands that draw one."""
     with pytest.raises(InputError, match=r"has no curve; solve without --point"):
         summary(PLAN.model_copy(update={"curve": None}), section="curve")
 
@@ -134,9 +134,8 @@ def test_no_plan_says_why_and_which_rules_conflict() -> None:
     assert limited.status == "unknown" and "the time limit came before a plan was found. Give more" in summary(limited)
 
 
-@pytest.mark.parametrize(("context", "expert"), [(1, 1), (1, 4), (2, 1), (2, 8)])
+@each(("context", "expert"), [(1, 1), (1, 4), (2, 1), (2, 8)])
 def test_a_model_with_experts_prints_its_context_and_expert_parallelism(context: int, expert: int) -> None:
-    """Both degrees are printed, also where they are 1: with experts that is a choice."""
     plan = edited(with_experts(PLAN), layout__context_parallel=context, layout__expert_parallel=expert)
     assert f"x CP {context} x" in said(plan, "layout") and f", EP {expert}," in said(plan, "layout")
 
@@ -146,7 +145,7 @@ def test_a_dense_model_prints_what_it_uses() -> None:
     assert "CP 2 x" in said(edited(PLAN, layout__context_parallel=2), "layout")
 
 
-@pytest.mark.parametrize(
+@each(
     ("recompute", "by_stage", "text"),
     [
         ("none", (), "recomputes nothing"),
@@ -162,7 +161,7 @@ def test_recomputation_is_told_in_layers(recompute: str, by_stage: tuple[int, ..
     assert text in said(plan, "layout", first=True)
 
 
-@pytest.mark.parametrize(
+@each(
     ("total", "local", "least", "extra", "text"),
     [
         (9, 0, 1, 72, "All 9 all-reduce groups span several leaves (1 unavoidable): 81 fragments"),
@@ -176,7 +175,7 @@ def test_groups_are_told_with_their_fragments(total: int, local: int, least: int
     assert groups(total, local, least, extra) == text
 
 
-@pytest.mark.parametrize(
+@each(
     ("load", "n1", "text"),
     [
         (0.0, "off", "of the sites alone: no node states a load_mw; nothing out"),
@@ -194,7 +193,7 @@ def test_a_power_flow_says_of_what_network_it_is(load: float, n1: str, text: str
     assert text in said(plan, "proof") and "power flow by reactances" not in said(PLAN, "proof")
 
 
-@pytest.mark.parametrize(
+@each(
     ("limited_by", "text"),
     [
         ("budget", "Budget: $1.50M is left, less than one more replica costs."),
@@ -204,7 +203,6 @@ def test_a_power_flow_says_of_what_network_it_is(load: float, n1: str, text: str
     ],
 )
 def test_the_limit_that_ends_the_plan_is_named(limited_by: str, text: str) -> None:
-    """It is a sentence with its figure, on the first screen."""
     plan = with_budget(PLAN, PLAN.cost.total_usd + 1.5e6)
     plan = plan.model_copy(update={"objective": plan.objective.model_copy(update={"limited_by": limited_by})})
     assert text in said(plan, "limits", first=True)
@@ -223,7 +221,7 @@ def test_limits_that_a_layout_fills_are_told() -> None:
         assert [x in text for x in ("Batch: ", "Memory: ", deadline)] == [told] * 3
 
 
-@pytest.mark.parametrize(
+@each(
     ("others", "text", "first"),
     [(0, "Not used: w2", True), (1, "Not used: w2, x0", True), (2, "Not used: 3 other candidates", False)],
 )
@@ -236,7 +234,7 @@ def test_candidates_that_are_not_used_are_named_where_they_are_few(others: int, 
     assert [(x.text, x.first) for x in statements(plan) if x.text.startswith("Not used")] == [(text, first)]
 
 
-@pytest.mark.parametrize(
+@each(
     ("block_racks", "blocks", "text"),
     [
         (4, 3, "Racks: 2 of 14 are left over, too few for one more block of 4 racks."),
@@ -250,7 +248,7 @@ def test_racks_that_end_the_plan_are_counted(block_racks: int, blocks: int, text
     assert text in said(PLAN.model_copy(update={"placement": placed, "objective": ended}), "limits", first=True)
 
 
-@pytest.mark.parametrize(
+@each(
     ("tiers", "pins", "text"),
     [
         (1, {}, " (network.max_tiers is 1) joins at most 4 racks, no room for one more replica."),
@@ -285,7 +283,6 @@ def test_idle_money_and_idle_gpus_are_warned_of() -> None:
 
 
 def test_a_run_that_outlasts_its_racks_says_so() -> None:
-    """The times that racks and fabric are replaced, with the money, are a warning."""
     usd = small().cost.capex_usd["racks"]
     assert f"replaced: racks twice (${2 * usd / 1e6:,.2f}M), fabric once" in said(run_of(11.6), "warnings", first=True)
     assert "racks 5 times" in said(run_of(21), "warnings") and "replaced" not in said(run_of(3.9), "warnings")
@@ -325,7 +322,7 @@ def test_parts_of_a_total_stand_by_falling_share() -> None:
         assert few == "60 % matrix products, 30 % dispatch, 10 % in 2 other parts"
 
 
-@pytest.mark.parametrize("reasons", [(), ("more GPUs",), ("more GPUs", "longer sequences", "a larger model")])
+@each("reasons", [(), ("more GPUs",), ("more GPUs", "longer sequences", "a larger model")])
 def test_extrapolations_take_one_line_of_the_first_screen(reasons, monkeypatch):
     """One reason is given whole; of several the first with the number of the others, all of them beyond the screen."""
     monkeypatch.setattr(verdict.step_prediction, "extrapolations", lambda *_: dict(enumerate(reasons)))

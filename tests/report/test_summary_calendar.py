@@ -4,6 +4,7 @@ import re
 from itertools import pairwise
 
 import pytest
+from each_case import each
 from failing_plan import RATES, failing
 from page_cases import infeasible
 from worked_plan import edited, small
@@ -25,13 +26,13 @@ def section(plan: Plan) -> list[str]:
     return [*found, *day_bars(plan, 36)]
 
 
-@pytest.mark.parametrize("ways", WAYS)
+@each("ways", WAYS)
 def test_the_plan_of_these_tests_breaks_no_rule(ways: tuple[str, ...]) -> None:
     """The checker's own arithmetic agrees with every figure that the summary writes."""
     assert check(failing(*ways)) == []
 
 
-@pytest.mark.parametrize("ways", WAYS)
+@each("ways", WAYS)
 def test_parts_sum_to_the_days(ways: tuple[str, ...]) -> None:
     """Parts of a step sum to days of steps, with what is lost to days on a calendar, by the plan's own figures."""
     plan = failing(*ways)
@@ -56,7 +57,7 @@ def test_every_part_of_a_step_has_its_row() -> None:
     assert rows[OTHER] == pytest.approx(0.75 * plan.layout.metrics.step_days_to_train)
 
 
-@pytest.mark.parametrize("ways", WAYS)
+@each("ways", WAYS)
 def test_days_are_written_with_their_bars(ways: tuple[str, ...]) -> None:
     plan = failing(*ways)
     rows = [re.fullmatch(r"(.+?)\s+([\d.,]+) d\s+([\d.]+) %  ( *)([#=]+)", line) for line in section(plan)]
@@ -96,7 +97,7 @@ def test_elastic_names_copies_and_replicas() -> None:
     assert section(whole)[4] == "No checkpoint is written behind the first (6.4 MB)."
 
 
-@pytest.mark.parametrize(("exponent", "grow"), [(0.0, "in proportion to GPUs"), (0.3, "as GPUs to the power of 1.3")])
+@each(("exponent", "grow"), [(0.0, "in proportion to GPUs"), (0.3, "as GPUs to the power of 1.3")])
 def test_more_gpus_than_were_measured_are_warned_of(exponent: float, grow: str) -> None:
     """A plan beyond the measured GPUs says so, and how its stops are taken to grow; one within does not."""
     plan = edited(failing("restart"), instance__reliability=RATES | {"scale_exponent": exponent})
@@ -106,7 +107,6 @@ def test_more_gpus_than_were_measured_are_warned_of(exponent: float, grow: str) 
 
 
 def test_without_failures_a_warning_says_how_to_count_them() -> None:
-    """An instance that counts no stops is told which key counts them."""
     (line,) = [x.text for x in statements(small()) if x.topic == "days" and x.kind == "warning"]
     assert line == "Failures not modelled. Set reliability: llama3-2024 to include them."
 
@@ -146,7 +146,7 @@ def test_compare_sets_days_of_steps_beside_days_on_a_calendar() -> None:
     assert lost == pytest.approx(m.days_to_train - m.step_days_to_train, rel=1e-9)
 
 
-@pytest.mark.parametrize(
+@each(
     ("seconds", "text"),
     [(0.002, "2 ms"), (2.84, "2.8 s"), (60, "1.0 min"), (3600, "1.0 h"), (5838, "1.6 h"), (172_800, "2.0 days")],
 )

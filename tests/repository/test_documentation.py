@@ -7,6 +7,7 @@ import documentation
 import make_architecture
 import make_reference as references
 import pytest
+from each_case import each
 from page_commands import run_page_command
 
 from planner.cli.schemas import SCHEMAS
@@ -64,7 +65,7 @@ def test_references_cover_the_schemas() -> None:
     assert {what for roots in references.PAGES.values() for what in roots} == set(SCHEMAS)
 
 
-@pytest.mark.parametrize(
+@each(
     ("command", "told"),
     [
         ("planner solve instances/5gw.json -o new.json --time-limit 5 | grep LAYOUT", []),
@@ -95,7 +96,7 @@ def test_the_picture_of_the_layers_is_current() -> None:
     assert make_architecture.OUT.read_text(encoding="utf-8") == make_architecture.picture()
 
 
-@pytest.mark.parametrize("what", sorted(SCHEMAS))
+@each("what", sorted(SCHEMAS))
 def test_every_key_is_described(what: str) -> None:
     """Every key of an instance, a plan, a job and a placement says what it is; 0 are empty."""
     schema = SCHEMAS[what].model_json_schema()
@@ -118,5 +119,6 @@ def test_every_entry_is_read() -> None:
 
 
 def test_each_term_stands_in_the_code() -> None:
-    used = r"(?<![a-z]){0}(?![a-z])|_{0}\b|\b{0}_"
-    assert [term for term, _, name in ENTRIES if not re.search(used.format(re.escape(name)), CODE)] == []
+    words = set(re.findall("[a-z]+", CODE))
+    left = [(term, name) for term, _, name in ENTRIES if name not in words]
+    assert [term for term, name in left if not re.search(rf"(?<![a-z]){name}(?![a-z])", CODE)] == []

@@ -50,8 +50,9 @@ def defined_names(tree: ast.AST) -> Iterator[str]:
 
 
 def test_class_names_are_unique() -> None:
-    trees = (ast.parse(f.read_text(encoding="utf-8")) for f in modules().values())
-    counts = Counter(node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+    texts = (f.read_text(encoding="utf-8") for f in modules().values())  # to parse all files takes seconds
+    counts = Counter(name for text in texts for name in re.findall(r"^ *class (\w+)[(:]", text, re.MULTILINE))
+    assert len(counts) > 100
     assert {name: n for name, n in counts.items() if n > 1} == {}
 
 

@@ -7,6 +7,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from each_case import each
 from worked_plan import small
 
 from planner.cli.schemas import SCHEMAS, schema_text
@@ -21,51 +22,43 @@ def python(code: str) -> str:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout
 
 
-@pytest.mark.parametrize("module", ["planner", "planner.cli.main"])
-def test_importing_is_light(module: str) -> None:
-    assert python(f"import sys, {module}; print(*[m for m in {HEAVY!r} if m in sys.modules])").strip() == ""
-
-
-def loaded_by(*arguments: str) -> set[str]:
-    """Run the command line in a fresh process and return which heavy packages it has loaded at the end."""
+def loaded_by(*commands: list[str]) -> set[str]:
+    """Run commands in one fresh process and return which heavy packages it has loaded at the end."""
     code = f"""
 import sys
-from planner.cli.main import main
-sys.argv = {["planner", *arguments]!r}
-try:
-    main()
-except SystemExit:
-    print(*[m for m in {HEAVY!r} if m in sys.modules])
+import planner.cli.main
+light = [m for m in {HEAVY!r} if m in sys.modules]
+for words in {commands!r}:
+    sys.argv = ["planner", *words]
+    try:
+        planner.cli.main.main()
+    except SystemExit:
+        pass
+print(light, *[m for m in {HEAVY!r} if m in sys.modules], sep=";")
 """
-    return set(python(code).splitlines()[-1].split())
+    before, *after = python(code).splitlines()[-1].split(";")
+    assert before == "[]"  # importing loads none of them
+    return set(after)
 
 
-def test_a_refused_file_loads_no_solver(tmp_path: Path) -> None:
+def test_a_refused_file_and_a_look_at_a_plan_load_no_solver(tmp_path: Path) -> None:
     instance = json.loads((ROOT / "instances" / "two-sites-405b.json").read_text(encoding="utf-8"))
-    file = tmp_path / "refused.json"
-    file.write_text(json.dumps(instance | {"surprise": 1}), encoding="utf-8")
-    assert loaded_by("solve", str(file)) <= LIGHT
-
-
-@pytest.mark.parametrize("command", ["check", "show"])
-def test_looking_at_a_plan_loads_no_solver(command: str, tmp_path: Path) -> None:
-    file = tmp_path / "plan.json"
-    file.write_text(small().model_dump_json(), encoding="utf-8")
-    assert loaded_by(command, str(file)) <= LIGHT
+    file, plan = str(tmp_path / "refused.json"), str(tmp_path / "plan.json")
+    Path(file).write_text(json.dumps(instance | {"surprise": 1}), encoding="utf-8")
+    Path(plan).write_text(small().model_dump_json(), encoding="utf-8")
+    assert loaded_by(["solve", file], ["check", plan], ["show", plan]) <= LIGHT
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", ["solve", "explain"])
-def test_a_cluster_needs_no_solver(command: str) -> None:
-    pins = ["--pin", "layout.tensor_parallel=8", "--pin", "layout.zero_stage=1"]
-    asked = loaded_by(command, "instances/one-rack.json", *pins, "--quiet")
-    assert asked <= LIGHT
+def test_a_cluster_needs_no_solver() -> None:
+    asked = ["instances/one-rack.json", *("--pin", "layout.tensor_parallel=8", "--pin", "layout.zero_stage=1"), "-q"]
+    assert loaded_by(["solve", *asked], ["explain", *asked]) <= LIGHT
 
 
 @pytest.mark.slow
 def test_a_grid_whose_racks_fail_needs_little_of_pyomo() -> None:
     """No plugins of other solvers come with Pyomo, nor SciPy, which behind it loads all of itself, statistics too."""
-    asked = loaded_by("solve", "instances/5gw.json", "--time-limit", "3", "--quiet")
+    asked = loaded_by(["solve", "instances/5gw.json", "--time-limit", "3", "--quiet"])
     assert "pyomo" in asked and not {"pyomo.environ", "scipy", "matplotlib"} & asked
 
 
@@ -93,7 +86,7 @@ print(h.getInfo().objective_function_value)
     assert float(python(code)) == pytest.approx(9.0)
 
 
-@pytest.mark.parametrize("name", sorted(SCHEMAS))
+@each("name", sorted(SCHEMAS))
 def test_schemas_are_current(name: str) -> None:
     assert (ROOT / "instances" / "schema" / f"{name}.schema.json").read_text(encoding="utf-8") == schema_text(name)
 

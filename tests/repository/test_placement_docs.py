@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from page_commands import run_page_command
 from slurm_controller import controller, why_not
 
 from planner.cluster import expand, fold_names
@@ -33,6 +34,17 @@ def port() -> int:
         return int(s.getsockname()[1])
 
 
+def ran(kind: str, script: str, folder: Path, path: str) -> str:
+    """Return what a part of a block prints, which ends well."""
+    done = run_page_command("python" if kind == "python" else "console", script, folder)
+    if done is None:
+        command = [sys.executable, "-c"] if kind == "python" else ["bash", "-e", "-c"]
+        how = {"cwd": folder, "env": {**os.environ, "PATH": path}, "capture_output": True, "text": True}
+        done = subprocess.run([*command, script], timeout=60, check=False, **how)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 @pytest.fixture(scope="module")
 def page(port: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, list[tuple[str, str]]]]:
     """Run the page from its beginning in one folder; return what each block printed beside the output shown."""
@@ -45,14 +57,14 @@ def page(port: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[
             if kind not in ("bash", "python"):
                 continue
             script = text.replace("8765 &", "8765 > service.log 2>&1 & echo $! > service.pid")
-            command = [sys.executable, "-c"] if kind == "python" else ["bash", "-e", "-c"]
-            how = {"cwd": folder, "env": {**os.environ, "PATH": path}, "capture_output": True, "text": True}
-            done = subprocess.run([*command, script.replace("8765", str(port))], timeout=60, check=False, **how)
+            script = script.replace("8765", str(port))
+            # A line by itself may run in this process; one that reads what follows it needs a shell.
+            parts = [script] if "<<" in script or kind == "python" else script.splitlines()
+            printed = "".join(ran(kind, part, folder, path) for part in parts)
             if (folder / "service.pid").exists():
                 services = [int((folder / "service.pid").read_text())]
-            assert done.returncode == 0, done.stderr
             if after == "text":
-                found.append((done.stdout, output))
+                found.append((printed, output))
         yield folder, found
     finally:
         for pid in services:

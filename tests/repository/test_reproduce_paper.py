@@ -2,16 +2,12 @@
 
 import json
 import math
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
+import reproduce_paper
+from each_case import each
 from paper_inputs import Row
 from paper_rows import SECTIONS
-
-SCRIPTS = Path(__file__).parents[2] / "scripts" / "paper"
-
 
 ROWS = [row for section in SECTIONS.values() for row in section()]
 BY_NAME = {row.quantity: row for row in ROWS}
@@ -73,12 +69,12 @@ def rows_of(verdict: str) -> list:
     return [row for row in ROWS if row.verdict.startswith(verdict)]
 
 
-@pytest.mark.parametrize("row", rows_of("match"), ids=lambda r: r.quantity)
+@each("row", rows_of("match"))
 def test_matching_rows_hold_to_one_percent(row) -> None:
     assert row.recomputed == pytest.approx(row.paper, rel=0.01)
 
 
-@pytest.mark.parametrize("row", rows_of("within"), ids=lambda r: r.quantity)
+@each("row", rows_of("within"))
 def test_close_rows_hold_to_three_percent_or_to_their_digits(row) -> None:
     """A row said to be close is within three percent, or less than one unit of its last printed digit away."""
     unit = 10.0 ** (math.floor(math.log10(row.paper)) - row.digits + 1) if row.digits else 0.0
@@ -86,7 +82,7 @@ def test_close_rows_hold_to_three_percent_or_to_their_digits(row) -> None:
     assert abs(row.recomputed / row.paper - 1) < 0.08
 
 
-@pytest.mark.parametrize(("name", "value"), RIGHT.items(), ids=RIGHT)
+@each(("name", "value"), RIGHT.items())
 def test_right_values_of_what_the_paper_has_wrong(name: str, value: float) -> None:
     row = BY_NAME[name]
     assert row.verdict == "inconsistent"
@@ -101,7 +97,7 @@ def test_no_other_row_is_inconsistent() -> None:
     assert counts[:2] == [45, 22] and sum(counts) == len(ROWS) == len(BY_NAME)
 
 
-@pytest.mark.parametrize(("name", "value"), UNPRINTED.items(), ids=UNPRINTED)
+@each(("name", "value"), UNPRINTED.items())
 def test_values_that_the_paper_leaves_out(name: str, value: float) -> None:
     assert BY_NAME[name].paper is None
     assert BY_NAME[name].recomputed == pytest.approx(value, rel=1e-3)
@@ -111,33 +107,29 @@ SLIPS = {"TP all-reduce, 100T": 0.01, "TP all-reduce, 50T": 0.01, "Fat-Tree swit
 SLIPS |= {"switches at 4:1 and 2:1": 0.02}
 
 
-@pytest.mark.parametrize("name", SLIPS)
+@each("name", SLIPS)
 def test_slips_that_follow_the_papers_rule_repeat_its_figure(name: str) -> None:
     assert BY_NAME[name].recomputed == pytest.approx(BY_NAME[name].paper, rel=SLIPS[name])
 
 
-@pytest.mark.parametrize(
+@each(
     ("paper", "recomputed", "digits", "verdict"),
     [
-        (100.0, 100.9, None, "match"),
-        (100.0, 101.1, None, "within 1.1 %"),
-        (100.0, 103.1, None, "inconsistent"),
-        (10.0, 10.68, 2, "within 6.8 %, to 2 digits"),
-        (4.0, 5.01, 1, "inconsistent"),
-        (4.0, 3.49, 1, "inconsistent"),
+        (100.0, 100.9, None, "match"), (100.0, 101.1, None, "within 1.1 %"), (100.0, 103.1, None, "inconsistent"),
+        (10.0, 10.68, 2, "within 6.8 %, to 2 digits"), (4.0, 5.01, 1, "inconsistent"), (4.0, 3.49, 1, "inconsistent"),
         (None, 1.0, None, "not printed"),
     ],
-)
+)  # fmt: skip
 def test_verdict_on_both_sides_of_its_edges(paper, recomputed, digits, verdict):
     """One percent matches, three percent or the printed digits are close, beyond is inconsistent."""
     assert Row("q", "", paper, recomputed, digits).verdict == verdict
 
 
-def test_script_prints_rows_as_json_or_a_section_as_a_table() -> None:
-
+def test_script_prints_rows_as_json_or_a_section_as_a_table(monkeypatch, capsys) -> None:
     def printed(*options: str) -> str:
-        command = [sys.executable, SCRIPTS / "reproduce_paper.py", *options]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        monkeypatch.setattr("sys.argv", ["reproduce_paper.py", *options])
+        reproduce_paper.main()
+        return capsys.readouterr().out
 
     table = printed("--section", "topology")
     assert "87,500" in table and "infrastructure" not in table

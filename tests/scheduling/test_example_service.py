@@ -11,6 +11,7 @@ from typing import Any
 
 import examples_place_service as example
 import pytest
+from each_case import each
 
 CONF = "SwitchName=leaf1 Nodes=n[1-4]\nSwitchName=leaf2 Nodes=n[5-8]\nSwitchName=top Switches=leaf[1-2]\n"
 JOB = {"name": "a", "mesh": {"pipeline": 2, "data": 2}}
@@ -72,9 +73,7 @@ def test_no_request_names_a_file(port: int, tmp_path: Path) -> None:
         assert status == expected and "must be an object (is str)" in answer["Error"]
 
 
-@pytest.mark.parametrize(
-    "body", [b"[" * 100_000, b'{"job": ' + b"9" * 5_000 + b"}", b"\xff", b"", b"null", b"3", b'{"job": NaN}']
-)
+@each("body", [b"[" * 100_000, b'{"job": ' + b"9" * 5_000 + b"}", b"\xff", b"", b"null", b"3", b'{"job": NaN}'])
 def test_bodies_that_are_no_job_are_refused(port: int, body: bytes) -> None:
     """Deep JSON, long numbers and binary data are answered with status 400, and the next request is served."""
     assert posted(port, "/place", body)[0] == 400
@@ -130,7 +129,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-@pytest.mark.parametrize("metadata", [{}, {"annotations": None, "labels": None}, {"annotations": {"other": "x"}}])
+@each("metadata", [{}, {"annotations": None, "labels": None}, {"annotations": {"other": "x"}}])
 def test_pods_of_others_keep_their_nodes(port: int, metadata: dict[str, Any]) -> None:
     """A pod without a job of ours is offered every node, whether these are named or sent whole."""
     status, answer = posted(port, "/filter", json.dumps({"Pod": {"metadata": metadata}, "NodeNames": NAMES}).encode())

@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 
 import pytest
 from cluster_worlds import some_busy, tree
+from each_case import each
 
 from planner.checks.placement import check_placement
 from planner.cluster import GroupKind, Job, Move, PlacedGroup, Placement, Running
@@ -51,7 +52,7 @@ def test_replacing_moves_the_failed_ranks_alone(seed: int) -> None:
     assert check_placement(cluster.topology, job, found.placement, busy=busy) == []
 
 
-@pytest.mark.parametrize(("data", "segment", "failed"), [(2, 2, 0), (1, 4, 2)])
+@each(("data", "segment", "failed"), [(2, 2, 0), (1, 4, 2)])
 def test_a_broken_segment_moves_whole(data: int, segment: int, failed: int) -> None:
     """All ranks of a segment with a node failed move to one block, also where the job is one segment: one member."""
     cluster = Cluster(tree([8], 1, block=4))
@@ -82,7 +83,6 @@ def test_growing_and_shrinking_keep_the_others(seed: int) -> None:
 
 
 def test_a_shrinking_kind_gives_back_its_split_groups() -> None:
-    """Of three groups the one on two leaves goes first."""
     cluster = Cluster(tree([3, 2, 1, 3], 4))
     job = Job(name="j", groups=(GroupKind(name="a", size=3, count=3),))
     placed = cluster.place(job)

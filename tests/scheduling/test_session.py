@@ -8,6 +8,7 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import pytest
 from cluster_worlds import renamed, some_busy, tree
+from each_case import each
 from mesh_cases import lines, pieces, split
 
 import planner
@@ -51,7 +52,6 @@ def test_every_placement_is_replayed(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_names_change_nothing_but_names(seed: int) -> None:
-    """Other names within a leaf leave every rank where it was."""
     topology, job, busy = random_world(seed)
     other, name = renamed(topology, seed)
     a = planner.place(topology, job, busy=busy)
@@ -68,7 +68,7 @@ def test_more_free_nodes_never_hurt(seed: int) -> None:
     assert not before.nodes or levels(after)[:-1] <= levels(before)[:-1]
 
 
-@pytest.mark.parametrize("busy", [0.05, 0.25])
+@each("busy", [0.05, 0.25])
 def test_groups_of_13_reach_the_bound(busy: int) -> None:
     """1,024 nodes in leaves of 32: no more groups split than the closed form has, in a tenth of a second's search."""
     topology = tree([32] * 32, 8)
@@ -99,7 +99,6 @@ def test_segments_stay_in_blocks() -> None:
 
 
 def test_traffic_chooses_what_splits() -> None:
-    """One of two kinds must split: the one with fewer bytes does."""
     topology = tree([4, 4, 4], 3)
     kinds = (GroupKind(name="a", size=3, count=2), GroupKind(name="b", size=3, count=2))
     for heavy, light in (("a", "b"), ("b", "a")):
@@ -181,7 +180,7 @@ def test_a_cluster_goes_to_other_processes() -> None:
 TRAFFIC = "traffic_bytes_per_step"
 
 
-@pytest.mark.parametrize(
+@each(
     ("data", "says"),
     [
         ({}, "either mesh or groups"),
@@ -199,7 +198,6 @@ TRAFFIC = "traffic_bytes_per_step"
     ],
 )
 def test_bad_jobs_are_named(data: dict[str, object], says: str) -> None:
-    """A job that cannot be read says where and what was expected."""
     with pytest.raises(InputError, match="job: ") as error:
         read_job({"name": "j", **data})
     assert says in str(error.value)
@@ -210,7 +208,7 @@ def test_kinds_of_groups_may_have_the_name_of_an_axis() -> None:
     assert read_job({"name": "j", "groups": groups, "traffic_bytes_per_step": {"pipeline": 1e9}}).weights == (10**6,)
 
 
-@pytest.mark.parametrize(
+@each(
     ("switches", "says"),
     [
         (
@@ -354,7 +352,7 @@ def test_groups_of_several_sizes_follow_each_other() -> None:
     assert check_placement(topology, job, placed) == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("job", "message"),
     [
         ({"mesh": {"data": 2, "pipeline": 2}}, "ranks along data do not follow each other; take any order"),
@@ -396,7 +394,7 @@ def test_only_the_nodes_of_an_allocation_are_used() -> None:
 ALWAYS = "nodes are taken whole, and busy ones stay busy"
 
 
-@pytest.mark.parametrize(
+@each(
     ("segment_nodes", "trees", "more"),
     [
         (1, 1, ""),
@@ -411,7 +409,7 @@ def test_rules_are_named_where_they_bind(segment_nodes: int, trees: int, more: s
     assert rules_of(job, trees) == ALWAYS + more
 
 
-@pytest.mark.parametrize("begun", range(3))
+@each("begun", range(3))
 def test_a_leaf_that_is_begun_is_filled_before_another_is(begun: int) -> None:
     """Whichever of the leaves it is: no leaf that is whole is broken for a job that fits beside what runs."""
     topology = tree([4, 4, 4], 3)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from commands import run_here
+from each_case import each
 from worked_plan import edited_at, small
 
 import planner
@@ -129,7 +130,7 @@ def test_flows_from_a_file(tmp_path: Path) -> None:
     assert s.runs[0].ideal_seconds == pytest.approx(3e-9)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "message"),
     [
         ("a,b,c\n0,1,2\n", "line 1: must be the header src,dst,bytes"),
@@ -151,7 +152,7 @@ def test_bad_files_are_named_by_line(tmp_path: Path, text: str, message: str) ->
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@each(
     ("fabric", "options", "message"),
     [
         ({"hosts": 129, "ports_per_switch": 8}, {}, "hosts must be at most 128"),
@@ -189,7 +190,6 @@ def test_a_plan_that_cannot_be_simulated_is_named(plan: Plan) -> None:
 
 
 def test_the_command_prints_text_or_json_and_no_traceback(tmp_path: Path, plan: Plan) -> None:
-    """The command prints a summary, or the result as JSON and nothing else."""
     fabric, planned = tmp_path / "fabric.json", tmp_path / "plan.json"
     fabric.write_text(json.dumps(K8))
     planned.write_text(plan.model_dump_json())
@@ -225,9 +225,8 @@ def test_the_slowdown_of_plans_comes_from_runs_where_asked() -> None:
     assert 1.0 < transport_slowdown_of(asking(transport="spray", hosts=128)) < 1.1
 
 
-@pytest.mark.parametrize("ratio", [1.0, 2.0, 4.0])
+@each("ratio", [1.0, 2.0, 4.0])
 def test_the_factor_is_of_a_tree_with_the_oversubscription_asked_for(ratio: float) -> None:
-    """A plan names the tree that its transport was simulated on."""
     assert factor(asking(transport="spray", seeds=1, hosts=32, oversubscription=ratio)).oversubscription == ratio
 
 
@@ -255,14 +254,14 @@ def test_the_constant_is_read_in_one_place() -> None:
     assert readers == ["planner/physics/plan_physics.py", "planner/simulation/flow_times.py"]
 
 
-@pytest.mark.parametrize("pattern", ["p2p", "allreduce"])
+@each("pattern", ["p2p", "allreduce"])
 def test_a_layout_without_sense_is_named(plan: Plan, pattern: str) -> None:
     changed = edited_at(plan, "layout.stages_per_rack", 0)
     with pytest.raises(InputError, match="layout: stages_per_rack 0 is not from 1"):
         planner.simulate(changed, pattern=pattern)
 
 
-@pytest.mark.parametrize("rate", [1e-308, 1e-9, 1e308])
+@each("rate", [1e-308, 1e-9, 1e308])
 def test_extreme_rates_are_named(rate: float) -> None:
     """A rate at which times leave the range of floats is refused by its path, and the ends of its range run."""
     with pytest.raises(InputError, match=r"fabric: host_gbps: must be from 1e-06 to 1e\+18 \(is "):

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from each_case import each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from incast_flows import incast
@@ -50,7 +51,7 @@ def tail(tree: Tree, transport: TransportName, seed: int, failed: int = 0) -> fl
     return float(flow_seconds(tree, flows, transport, seed, failed).max()) / SIZE
 
 
-@pytest.mark.parametrize("transport", ["spray", "ecmp", "adaptive"])
+@each("transport", ["spray", "ecmp", "adaptive"])
 def test_a_flow_to_its_own_host_ends_at_once(transport: TransportName) -> None:
     flows = Flows(source=np.array([0, 1]), target=np.array([0, 2]), size=np.array([SIZE, SIZE]))
     own, other = flow_seconds(k_ary(4), flows, transport, seed=0)
@@ -68,14 +69,14 @@ def test_hashing_is_as_far_from_ideal_as_counted(ports: int, ratio: int) -> None
         assert 1.0 <= PACKETS[ratio] / mean <= 1.4
 
 
-@pytest.mark.parametrize("ratio", [1, 2, 4])
+@each("ratio", [1, 2, 4])
 def test_spraying_is_ideal_on_a_symmetric_tree(ratio: int) -> None:
     """The fullest link of a sprayed permutation is within 1 % of the oversubscription."""
     tree = k_ary(16, ratio)
     assert spray(tree, permutation(tree.slots, 1.0, 0)).fullest_seconds() == pytest.approx(ratio, rel=0.01)
 
 
-@pytest.mark.parametrize("ratio", [1, 2])
+@each("ratio", [1, 2])
 def test_spraying_is_ideal_on_four_symmetric_tiers(ratio: int) -> None:
     """A designed tree of four tiers in zones is sprayed within 1 % of the ideal, hashing is not."""
     pod = {"leaf_bundle": 1, "rails_per_pod": 1, "domains_per_pod": 4, "spine_up": 4, "spine_bundle": 1}
@@ -182,11 +183,12 @@ def test_a_switch_sees_its_own_outputs_alone() -> None:
     assert chosen == {"up": {1}, "down": {0, 1}}
 
 
-@pytest.mark.parametrize(
+@each(
     ("transport", "failed", "message"),
     [
         *((x, [0, 1, 2, 3], r"no path leads .*leaf 0.*fail fewer links") for x in ("ecmp", "spray", "adaptive")),
         ("ecmp", 9, "from 0 to 8"),
+        ("ecmp", -1, "from 0 to 8"),
         ("ecmp", [8], "8 is not the number of a cable"),
     ],
 )
@@ -295,7 +297,7 @@ def test_without_a_queue_the_steps_need_not_be_taken(seed: int, ratio: int, plan
     assert found == pytest.approx(end * Pauses().step_seconds, rel=1e-12)
 
 
-@pytest.mark.parametrize("pairs", [[(0, 2)], [(0, 2), (1, 2)]], ids=["no queue", "a queue"])
+@each("pairs", [[(0, 2)], [(0, 2), (1, 2)]])
 def test_the_clock_of_who_asks_ends_it(pairs: list[tuple[int, int]]) -> None:
     """Whether or not steps are taken, the clock is looked at: hundreds of runs end where their limit passes."""
 

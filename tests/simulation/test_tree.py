@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from each_case import each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -75,7 +76,7 @@ def test_a_designs_cables_are_all_there(d: Design) -> None:
             }
 
 
-@pytest.mark.parametrize("racks", [3, 5, 8])
+@each("racks", [3, 5, 8])
 def test_all_gpus_of_a_rack_meet_at_its_leaf(racks: int) -> None:
     """Where a leaf takes all four GPUs of two racks, each GPU is a host with a place of its own there."""
     d = Design(
@@ -107,8 +108,8 @@ def small_trees() -> list[Tree]:
     ]
 
 
-@pytest.mark.parametrize("tree", small_trees(), ids=["design", "four-tiers", "k-ary", "zones"])
-@pytest.mark.parametrize("failures", [False, True])
+@each("tree", small_trees())
+@each("failures", [False, True])
 def test_hashed_routes_are_paths(tree: Tree, failures: bool) -> None:
     """Every part climbs from its host to one switch and descends to its target, cable after cable, within one plane."""
     hosts = np.asarray(list(itertools.permutations(tree.slots.tolist(), 2)))
@@ -230,7 +231,6 @@ def test_agrees_with_every_path_walked(fabric: Fabric, seed: int, failed: int) -
 @settings(deadline=None, max_examples=30)
 @given(st.sampled_from(SHAPES), st.integers(0, 1000), st.integers(0, 20))
 def test_classes_hold_all_live_cables(fabric: Fabric, seed: int, failed: int) -> None:
-    """The joint rates of all classes are the rates of all live cables."""
     # No tier has many more classes than failures leave apart.
     tree = tree_of_fabric(fabric)
     alive = Alive(tree, failed_cables(tree, min(failed, switch_cables(tree)), seed))

@@ -7,6 +7,7 @@ import threading
 
 import pyomo.environ as pyo
 import pytest
+from each_case import each
 from ortools.sat.python import cp_model
 
 from planner.solvers import cpsat, cpsat_from_pyomo
@@ -24,14 +25,14 @@ def contradiction() -> cp_model.CpModel:
     return m
 
 
-@pytest.mark.parametrize("name", STATUSES)
+@each("name", STATUSES)
 def test_every_native_status_has_a_stop(name: str) -> None:
     stop = cpsat.STOP_BY_STATUS[STATUSES[name]]
     assert (stop is Stop.PROVED) == (name in ("OPTIMAL", "INFEASIBLE"))
     assert (stop is Stop.FAILED) == (name == "MODEL_INVALID")
 
 
-@pytest.mark.parametrize("name", STATUSES)
+@each("name", STATUSES)
 def test_only_infeasible_is_infeasible(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cp_model.CpSolver, "solve", lambda *_: STATUSES[name])
     monkeypatch.setattr(cp_model.CpSolver, "response_proto", type("Response", (), {"deterministic_time": 0.0})())

@@ -5,6 +5,7 @@ import random
 import highspy
 import pyomo.environ as pyo
 import pytest
+from each_case import each
 from pyomo.contrib.solver.solvers.highs import Highs
 
 from planner.solvers import highs
@@ -30,7 +31,7 @@ LIMITS = {"kTimeLimit", "kIterationLimit", "kSolutionLimit", "kMemoryLimit", "kO
 INTERRUPTS = {"kInterrupt", "kHighsInterrupt"}
 
 
-@pytest.mark.parametrize("name", STATUSES)
+@each("name", STATUSES)
 def test_every_native_status_has_a_stop(name: str) -> None:
     """Proofs, limits and interrupts are named; whatever else HiGHS says, now or in a later release, is a failure."""
     stop = STOP_BY_STATUS[STATUSES[name]]
@@ -39,7 +40,7 @@ def test_every_native_status_has_a_stop(name: str) -> None:
     assert (stop is Stop.INTERRUPTED) == (name in INTERRUPTS)
 
 
-@pytest.mark.parametrize("name", STATUSES)
+@each("name", STATUSES)
 def test_only_infeasible_is_infeasible(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(highspy.Highs, "getModelStatus", lambda _: STATUSES[name])
     outcome = highs.run(small(4.5 if name == "kOptimal" else 20.5))
@@ -48,7 +49,6 @@ def test_only_infeasible_is_infeasible(name: str, monkeypatch: pytest.MonkeyPatc
 
 
 def test_optimum_is_proven_with_its_bound() -> None:
-    """The optimum is 9, and proven."""
     outcome = highs.run(small())
     assert (outcome.stop, outcome.infeasible) == (Stop.PROVED, False)
     assert outcome.objective == pytest.approx(9) and outcome.bound == pytest.approx(9)

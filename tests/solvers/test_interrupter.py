@@ -11,6 +11,7 @@ import pyomo.environ as pyo
 import pytest
 from joint_brute_force import toy
 from ortools.sat.python import cp_model
+from stored_plans import stored
 
 import planner
 from planner.solvers import cpsat, highs, highs_from_cpsat, progress
@@ -18,7 +19,7 @@ from planner.solvers.outcome import Outcome, Stop
 from planner.solvers.signals import Interrupter, asked_to_end, ended_by, finishing, interrupted
 
 LONG = 60.0  # seconds that the models here take at least
-WORK = 1.0  # processor seconds of a run before its end is asked for: an incumbent and a bound are there
+WORK = 0.5  # processor seconds of a run before its end is asked for: an incumbent and a bound are there
 SOON = 5.0  # processor seconds within which it ends then, however busy the machine is; measured: 0.1
 
 
@@ -126,10 +127,10 @@ def test_a_callback_may_end_the_solve_with_its_first_plan() -> None:
 
 def test_solves_in_threads_give_the_plans_of_one_after_another() -> None:
     """Four solves begun at once, on two questions, have the very plans of solves alone."""
-    questions = [toy(5, sites=2, forced=True), toy(7, sites=2, forced=True)] * 2
-    alone = [planner.solve(q) for q in questions]
+    questions = [toy(5, sites=2, forced=True), toy(7, sites=2, forced=True)]
+    alone = [stored(q) for q in questions] * 2
     with ThreadPoolExecutor(4) as pool:
-        together = list(pool.map(planner.solve, questions))
+        together = list(pool.map(planner.solve, questions * 2))
     for a, b in zip(alone, together, strict=True):
         assert a.status == "optimal" and (b.objective, b.cost, b.instance) == (a.objective, a.cost, a.instance)
 

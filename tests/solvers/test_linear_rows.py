@@ -7,6 +7,7 @@ from importlib.metadata import version
 import highspy
 import pyomo.environ as pyo
 import pytest
+from each_case import each
 from ortools.sat.python import cp_model
 
 from planner.errors import InputError
@@ -30,7 +31,7 @@ def random_model(seed: int) -> tuple[cp_model.CpModel, list[cp_model.IntVar]]:
 STATUSES = highspy.HighsModelStatus.__members__
 
 
-@pytest.mark.parametrize("name", STATUSES)
+@each("name", STATUSES)
 def test_only_a_proof_is_infeasible(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Errors, unknown statuses and limits never say that there is no solution; nothing here is unbounded."""
     monkeypatch.setattr(highspy.Highs, "getModelStatus", lambda _: STATUSES[name])
@@ -153,7 +154,7 @@ def test_lazy_rows_go_to_the_solver_that_adds_them(monkeypatch: pytest.MonkeyPat
     assert run_milp(m, solver="cpsat") == "rows"
 
 
-@pytest.mark.parametrize("name", [None, *SOLVERS])
+@each("name", [None, *SOLVERS])
 def test_linear_rows_run_on_either(name: str | None) -> None:
     """The same optimum comes back from the usual solver and from the one that is asked for, with its name."""
     m = cp_model.CpModel()
@@ -201,7 +202,6 @@ def test_it_is_that_of_leaving_out_each_in_turn(seed: int) -> None:
 
 
 def test_one_rule_of_many_is_found_by_few_questions() -> None:
-    """By half and half, and not one by one."""
     rules, asked = [f"r{k}" for k in range(64)], []
 
     def conflicting(some: frozenset[str]) -> bool:

@@ -7,6 +7,7 @@ from pathlib import Path
 import highspy
 import pyomo.environ as pyo
 import pytest
+from each_case import each
 from ortools.sat.python import cp_model
 from planted import ANSWERS, BACK_ENDS, Planted
 
@@ -19,9 +20,9 @@ from planner.solvers.outcome import Outcome, Stop
 from planner.solvers.signals import Deadline
 
 
-@pytest.mark.parametrize("stop", Stop)
-@pytest.mark.parametrize("solution", [None, "x"])
-@pytest.mark.parametrize("infeasible", [False, True])
+@each("stop", Stop)
+@each("solution", [None, "x"])
+@each("infeasible", [False, True])
 def test_only_a_proof_is_called_optimal_or_infeasible(stop: Stop, solution: str | None, infeasible: bool) -> None:
     status = Outcome(stop=stop, solution=solution, infeasible=infeasible).status
     if solution is not None:
@@ -30,17 +31,13 @@ def test_only_a_proof_is_called_optimal_or_infeasible(stop: Stop, solution: str 
         assert status == ("infeasible" if stop is Stop.PROVED and infeasible else "unknown")
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "bound", "distance", "status"),
     [
-        (10.0, 10.0, 0.0, "optimal"),
-        (10.0, 10.0 - 1e-6, 0.0, "optimal"),
-        (10.0, 1.0, 0.0, "feasible"),
-        (10.0, None, 0.0, "feasible"),
-        (10.0, 9.1, 1.0, "optimal"),
-        (None, None, 0.0, "optimal"),
+        (10.0, 10.0, 0.0, "optimal"), (10.0, 10.0 - 1e-6, 0.0, "optimal"), (10.0, 1.0, 0.0, "feasible"),
+        (10.0, None, 0.0, "feasible"), (10.0, 9.1, 1.0, "optimal"), (None, None, 0.0, "optimal"),
     ],
-)
+)  # fmt: skip
 def test_only_a_bound_that_meets_the_value_makes_it_optimal(value, bound, distance, status):
     assert Outcome(stop=Stop.PROVED, solution=1, objective=value, bound=bound, distance=distance).status == status
 
@@ -68,7 +65,7 @@ def test_a_certificate_states_the_outcome() -> None:
     assert (empty.status, empty.objective, empty.bound, empty.gap) == ("infeasible", None, None, None)
 
 
-@pytest.mark.parametrize(
+@each(
     ("limit", "now", "elapsed", "left", "passed"),
     [(10.0, 4.0, 4.0, 6.0, False), (10.0, 10.0, 10.0, 0.0, True), (10.0, 50.0, 50.0, 0.0, True),
      (None, 1e9, 1e9, math.inf, False)],
@@ -117,15 +114,15 @@ RUNS = {
 EXPECTED = {"invalid": "unknown", "unknown": "unknown", "raises": "unknown", "zeros": "unknown", "gap": "feasible"}
 
 
-@pytest.mark.parametrize("name", RUNS)
+@each("name", RUNS)
 def test_sound_answers_are_optimal(name: str) -> None:
     """Without anything planted, every back end proves 18."""
     outcome: Outcome = RUNS[name][1]()
     assert (outcome.status, outcome.objective, outcome.bound) == ("optimal", TRUE, TRUE)
 
 
-@pytest.mark.parametrize("answer", [a for a in ANSWERS if a != "infeasible"])
-@pytest.mark.parametrize("name", RUNS)
+@each("answer", [a for a in ANSWERS if a != "infeasible"])
+@each("name", RUNS)
 def test_a_wrong_answer_is_no_proof(name: str, answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is invalid, unknown, raised or no solution is unknown; a gap of 90 % that is called optimal is feasible."""
     solver, run = RUNS[name]
@@ -139,7 +136,7 @@ def test_a_wrong_answer_is_no_proof(name: str, answer: str, monkeypatch: pytest.
     assert (outcome.objective == TRUE) == (answer == "gap")
 
 
-@pytest.mark.parametrize("name", RUNS)
+@each("name", RUNS)
 def test_a_false_infeasible_of_presolve_is_found_by_the_second_run(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The run without presolve has a solution that keeps the rows, which is believed; both runs were made."""
     solver, run = RUNS[name]
@@ -151,7 +148,7 @@ def test_a_false_infeasible_of_presolve_is_found_by_the_second_run(name: str, mo
     assert outcome.status == "optimal"
 
 
-@pytest.mark.parametrize("name", RUNS)
+@each("name", RUNS)
 def test_infeasible_in_one_run_and_no_answer_in_the_other_is_unknown(name, monkeypatch):
     solver, run = RUNS[name]
 
@@ -202,8 +199,8 @@ def test_every_row_is_put_to_the_test() -> None:
     assert broken_by_integers(m.proto, sound) != ""
 
 
-@pytest.mark.parametrize("installed", [(1, 12, 0), (1, 13, 0), (1, 14, 0), (1, 15, 1), (2, 13, 1)])
-@pytest.mark.parametrize("run", [lambda: highs.run(milp()), lambda: highs_from_cpsat.run(linear())])
+@each("installed", [(1, 12, 0), (1, 13, 0), (1, 14, 0), (1, 15, 1), (2, 13, 1)])
+@each("run", [lambda: highs.run(milp()), lambda: highs_from_cpsat.run(linear())])
 def test_another_highs_is_refused_at_the_first_solve(run, installed, monkeypatch):
     for name, number in zip(("MAJOR", "MINOR", "PATCH"), installed, strict=True):
         monkeypatch.setattr(highspy, f"HIGHS_VERSION_{name}", number)

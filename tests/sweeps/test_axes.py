@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from each_case import each
 
 import planner
 from planner.errors import InputError
@@ -30,26 +31,16 @@ MAIN = load_instance(ROOT / "instances" / "5gw.json")
 RACK = load_instance(ROOT / "instances" / "one-rack.json")
 
 
-@pytest.mark.parametrize(
+@each(
     ("spec", "values"),
     [
-        ("1:4:1", [1, 2, 3, 4]),
-        ("4:1:-1.5", [4, 2.5, 1]),
-        ("20e9:200e9:10e9", [k * 1e10 for k in range(2, 21)]),
-        ("0.1:0.5:0.1", [0.1, 0.2, 0.3, 0.4, 0.5]),
-        ("1:9:3", [1, 4, 7]),
-        ("1:16:x2", [1, 2, 4, 8, 16]),
-        ("8:1:x0.5", [8, 4, 2, 1]),
-        ("1:10:x3", [1, 3, 9]),
-        ("log:1:100:3", [1, 10, 100]),
-        ("lin:0:1:5", [0, 0.25, 0.5, 0.75, 1]),
-        ("1,2,4", [1, 2, 4]),
-        ("none,full", ["none", "full"]),
-        ("GB200", ["GB200"]),
-        ("true,false", [True, False]),
-        ("[1,2],[3]", [[1, 2], [3]]),
+        ("1:4:1", [1, 2, 3, 4]), ("4:1:-1.5", [4, 2.5, 1]), ("20e9:200e9:10e9", [k * 1e10 for k in range(2, 21)]),
+        ("0.1:0.5:0.1", [0.1, 0.2, 0.3, 0.4, 0.5]), ("1:9:3", [1, 4, 7]), ("1:16:x2", [1, 2, 4, 8, 16]),
+        ("8:1:x0.5", [8, 4, 2, 1]), ("1:10:x3", [1, 3, 9]), ("log:1:100:3", [1, 10, 100]),
+        ("lin:0:1:5", [0, 0.25, 0.5, 0.75, 1]), ("1,2,4", [1, 2, 4]), ("none,full", ["none", "full"]),
+        ("GB200", ["GB200"]), ("true,false", [True, False]), ("[1,2],[3]", [[1, 2], [3]]),
     ],
-)
+)  # fmt: skip
 def test_forms(spec: str, values: list[Any]) -> None:
     """Each form of range has the values that it says, both ends included where a step meets them."""
     parsed = parse_values("x", spec)
@@ -69,22 +60,15 @@ def test_log_range_is_even_in_ratio() -> None:
     assert max(ratios) - min(ratios) < 1e-9 and math.isclose(ratios[0], 10 ** (1 / 18))
 
 
-@pytest.mark.parametrize(
+@each(
     ("spec", "problem"),
     [
-        ("1:2:0", "never leads"),
-        ("2:1:1", "never leads"),
-        ("1:8:x0.5", "never leads"),
-        ("-1:8:x2", "above 0"),
-        ("1:2", "no step"),
-        ("log:1:2", "log:START:STOP:COUNT"),
-        ("log:0:2:3", "above 0"),
-        ("lin:0:2:1.5", "whole number from 2"),
-        ("1:x:3", "'x' is not a finite number"),
-        ("1:inf:1", "'inf' is not a finite number"),
-        ("0:1:1e-9", "take a larger step"),
+        ("1:2:0", "never leads"), ("2:1:1", "never leads"), ("1:8:x0.5", "never leads"), ("-1:8:x2", "above 0"),
+        ("1:2", "no step"), ("log:1:2", "log:START:STOP:COUNT"), ("log:0:2:3", "above 0"),
+        ("lin:0:2:1.5", "whole number from 2"), ("1:x:3", "'x' is not a finite number"),
+        ("1:inf:1", "'inf' is not a finite number"), ("0:1:1e-9", "take a larger step"),
     ],
-)
+)  # fmt: skip
 def test_ranges_that_say_nothing(spec: str, problem: str) -> None:
     """A range that cannot be meant is refused, and the message shows it and what to write."""
     with pytest.raises(InputError, match=r"limits\.budget_usd=") as caught:
@@ -112,7 +96,7 @@ def test_axes_make_a_grid_and_pairs_are_one_axis(tmp_path: Path) -> None:
     assert len(points_of({"hardware.racks": "1:3:1"}, pairs)) == 6
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "text", "problem"),
     [
         ("p.csv", "a,b\n1\n", "line 2: has 1 cells where the header has 2"),
@@ -142,7 +126,7 @@ def test_one_path_on_two_axes_is_refused() -> None:
         read_vary(["limits.budget_usd"])
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "problem"),
     [
         ("limits.budget", "did you mean limits.budget_usd?"),
@@ -161,14 +145,12 @@ def test_one_path_on_two_axes_is_refused() -> None:
     ],
 )
 def test_wrong_paths_are_named(path: str, problem: str) -> None:
-    """A path that leads nowhere is answered with the nearest one that does."""
     with pytest.raises(InputError) as caught:
         check_path(MAIN, path)
     assert problem in str(caught.value)
 
 
 def test_part_that_is_missing_is_named() -> None:
-    """A path into a part that the instance does not have says which part that is."""
     with pytest.raises(InputError, match="network is not in the instance"):
         check_path(RACK, "network.transport.slowdown")
 
@@ -187,7 +169,6 @@ def test_every_leaf_can_be_set() -> None:
 
 
 def test_entries_by_id_and_pins_by_short_name() -> None:
-    """A list's entry goes by its id or name too, and a pin with or without its prefix."""
     data = MAIN.model_dump(mode="json")
     node = next(i for i, n in enumerate(MAIN.grid.nodes) if n.id == "keystone") if MAIN.grid else -1
     check_path(MAIN, "grid.nodes[keystone].latitude")
@@ -203,7 +184,7 @@ def test_bad_points_are_named_before_anything_runs() -> None:
         planner.sweep(RACK, {"limits.max_batch_tokens": [4e6, -1]})
 
 
-@pytest.mark.parametrize(("count", "parts"), [(19, 4), (3, 5), (8, 8), (0, 2)])
+@each(("count", "parts"), [(19, 4), (3, 5), (8, 8), (0, 2)])
 def test_shards_part_the_points(count: int, parts: int) -> None:
     """Every point is in exactly one shard, neighbours together and sizes as even as can be."""
     shards = [in_shard(count, (i, parts)) for i in range(1, parts + 1)]
@@ -211,16 +192,15 @@ def test_shards_part_the_points(count: int, parts: int) -> None:
     assert max(map(len, shards)) - min(map(len, shards)) <= 1
 
 
-@pytest.mark.parametrize("text", ["0/4", "5/4", "1", "a/b", "1/0", "-1/3"])
+@each("text", ["0/4", "5/4", "1", "a/b", "1/0", "-1/3"])
 def test_bad_shards_are_refused(text: str) -> None:
-    """A shard counts from 1 to the number of shards."""
     with pytest.raises(InputError, match="I/N"):
         shard_of(text)
+    assert [shard_of(x) for x in ("1/2", "2/2")] == [(1, 2), (2, 2)]
 
 
-@pytest.mark.parametrize("mark", ["\u2028", "\u2029", "\u0085"])
+@each("mark", ["\u2028", "\u2029", "\u0085"])
 def test_pairs_keep_line_marks_of_unicode(tmp_path: Path, mark: str) -> None:
-    """A text with a line or paragraph separator is one value of one pair."""
     path = tmp_path / "pairs.jsonl"
     path.write_text(f'{{"name": "first{mark}second"}}\n', encoding="utf-8")
     assert read_pairs(path) == [{"name": f"first{mark}second"}]

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import worked_plan
 from curves import curve
+from each_case import each
 from sweeping import ROOT, small, written
 from typer.testing import CliRunner
 
@@ -79,7 +80,7 @@ def test_workers_of_a_local_dask_cluster_solve_one_point_at_a_time(monkeypatch: 
     assert asked["distributed.scheduler.allowed-failures"] + 1 == sweep_run.TRIES
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "link", "of", "to"),
     [
         ("rows.jsonl", os.symlink, "rows.jsonl", "other.jsonl"),
@@ -148,7 +149,7 @@ def test_another_version_is_refused(tmp_path: Path) -> None:
         Store(path, resume=True)
 
 
-@pytest.mark.parametrize(("status", "code"), [("unknown", 4), ("infeasible", 0), ("feasible", 0)])
+@each(("status", "code"), [("unknown", 4), ("infeasible", 0), ("feasible", 0)])
 def test_a_sweep_without_any_answer_is_not_done(tmp_path: Path, solved: dict[str, Any], status: str, code: int) -> None:
     """A sweep whose points all reached a limit without a plan ends with 4, as such a solve does."""
     solved["status"] = status
@@ -220,7 +221,7 @@ def test_a_killed_dask_scheduler_ends_the_sweep_with_failures(tmp_path: Path) ->
         )  # fmt: skip
         output = tmp_path / "rows.jsonl"
         child = subprocess.Popen(
-            [sys.executable, "-m", "planner", "sweep", str(written(tmp_path)), "--vary", f"{RACKS}=1:200:1",
+            [sys.executable, "-m", "planner", "sweep", str(written(tmp_path)), "--vary", f"{RACKS}=1:60:1",
              "-o", str(output), "--dask", address],
             cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
@@ -230,7 +231,7 @@ def test_a_killed_dask_scheduler_ends_the_sweep_with_failures(tmp_path: Path) ->
         worker.kill()
         assert child.returncode == 1, (out, err)
         assert " failed" in out and "--resume tries them again" in err
-        assert len({r.key for r in read_rows(output)}) == 200
+        assert len({r.key for r in read_rows(output)}) == 60
     finally:
         for process in (scheduler, worker, child):
             process.kill()

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from each_case import each
 from typer.testing import CliRunner
 
 import planner
@@ -17,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 BASE = ROOT / "instances" / "two-sites-405b.json"
 
 
-@pytest.mark.parametrize(
+@each(
     ("change", "budget"),
     [("x1.2", 3.6e9), ("+20%", 3.6e9), ("-20%", 2.4e9), ("+1e8", 3.1e9), ("-1e8", 2.9e9), (5e9, 5e9), ("x0.1", 3e8)],
 )
@@ -43,7 +44,6 @@ def test_lists_that_an_instance_leaves_out_have_their_default() -> None:
 
 
 def test_names_of_the_catalogue_stand_for_objects() -> None:
-    """A model, an accelerator and a switch are named; what they are comes from the catalogue."""
     found = changed(
         BASE,
         {"workload.model": "llama3-70b", "hardware.accelerator": "H100", "network.switches[0]": "51.2T-64x800G",
@@ -63,7 +63,6 @@ def test_changes_behind_a_name_are_of_what_it_names() -> None:
 
 
 def test_a_path_is_changed_once(tmp_path: Path) -> None:
-    """Under whichever of its names; and no path is both set and varied."""
     with pytest.raises(InputError, match=r"layout\.tensor_parallel: is changed twice"):
         changed(BASE, {"tp": 8, "layout.tensor_parallel": 4})
     out = str(tmp_path / "rows.jsonl")
@@ -91,7 +90,7 @@ def test_pins_and_entries_of_lists() -> None:
     assert found.limits.budget_usd is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("changes", "words"),
     [
         ({"limits.budgt_usd": "x2"}, ["two-sites-405b.json: limits.budgt_usd", "did you mean limits.budget_usd"]),
@@ -104,15 +103,13 @@ def test_pins_and_entries_of_lists() -> None:
     ],
 )
 def test_what_cannot_be_changed_is_named(changes: dict[str, Any], words: list[str]) -> None:
-    """The path, the value and the remedy."""
     with pytest.raises(InputError) as error:
         changed(BASE, changes)
     assert all(w in str(error.value) for w in words), str(error.value)
 
 
-@pytest.mark.parametrize("text", ["limits.budget_usd", "=3", "limits.budget_usd="])
+@each("text", ["limits.budget_usd", "=3", "limits.budget_usd="])
 def test_options_without_path_or_value_are_refused(text: str) -> None:
-    """Each shows the forms that there are."""
     with pytest.raises(InputError, match=r"PATH=x1\.2"):
         read_changes([text])
     with pytest.raises(InputError, match="given twice"):

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from each_case import each
 from launch_layouts import DENSE, INSTANCES, SUFFIX, layout_of, plan_for, question
 from typer.testing import CliRunner
 
@@ -92,7 +93,7 @@ def test_round_trip(framework: str, model: str, layout: dict[str, Any], tmp_path
         assert again.step_seconds == pytest.approx(run.layout.metrics.step_seconds, rel=1e-12)
 
 
-@pytest.mark.parametrize("framework", ["megatron", "nemo"])
+@each("framework", ["megatron", "nemo"])
 def test_modules_and_attention_in_fp8_go_out_and_come_back(framework: str, tmp_path: Path) -> None:
     """Megatron is told modules word by word, its recipes as a list; torchtitan, which has none, refuses them."""
     own = catalogue("software")["ideal"] | {"recompute_modules": ["layernorm", "moe_act"], "fp8_attention": True}
@@ -137,7 +138,7 @@ def arguments(script: str) -> list[str]:
     return [word for array in arrays for word in shlex.split(array)]
 
 
-@pytest.mark.parametrize(("model", "layout"), [(m, x) for f, m, x in TRIPS if f == "megatron"])
+@each(("model", "layout"), [(m, x) for f, m, x in TRIPS if f == "megatron"])
 def test_megatron_takes_the_flags(model: str, layout: dict[str, Any]) -> None:
     words = arguments(WRITERS["megatron"](run_for(model, layout)[0]))
     parsed, left = megatron_parser().parse_known_args(words)
@@ -155,7 +156,7 @@ def test_the_layout_of_the_pipeline() -> None:
     assert layout == "Et*10|t*11|t*11|t*10|t*9|t*10|t*10|t*9L"
 
 
-@pytest.mark.parametrize(("virtual", "schedule"), [(1, "1F1B"), (2, "Interleaved1F1B")])
+@each(("virtual", "schedule"), [(1, "1F1B"), (2, "Interleaved1F1B")])
 def test_titan_has_every_module_once(virtual: int, schedule: str) -> None:
     """The modules of torchtitan's parts are all layers, once, with the embedding and the head at the ends."""
     run, _, _ = run_for("llama3-70b", DENSE | {"layers_per_stage": UNEVEN, "zero_stage": 0, "virtual_stages": virtual})
@@ -181,7 +182,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("framework", "choices", "complaint"), REFUSED)
+@each(("framework", "choices", "complaint"), REFUSED)
 def test_refused_layouts(framework: str, choices: dict[str, Any], complaint: str) -> None:
     run, _, _ = run_for("llama3-70b", DENSE | choices)
     with pytest.raises(InputError, match=re.escape(complaint)):
@@ -212,7 +213,7 @@ def test_experts_are_whole_on_their_gpu(tmp_path: Path) -> None:
     assert layout_of_run(read_run(tmp_path / "whole.sh"), instance, "x")["layout.expert_parallel"] == 8
 
 
-@pytest.mark.parametrize(("zero", "connections"), [(0, 1), (1, 1), (2, 32), (3, 32)])
+@each(("zero", "connections"), [(0, 1), (1, 1), (2, 32), (3, 32)])
 def test_environment(zero: int, connections: int) -> None:
     """Tensor parallelism asks for one work queue; Megatron FSDP for more, and for its own form of checkpoints."""
     run, _, _ = run_for("llama3-70b", layout_of(4, 1, 256, zero_stage=zero))
@@ -222,7 +223,7 @@ def test_environment(zero: int, connections: int) -> None:
     assert f"CUDA_DEVICE_MAX_CONNECTIONS={connections}\n" in WRITERS["nemo"](run)
 
 
-@pytest.mark.parametrize(
+@each(
     ("changes", "able"),
     [
         ({"pipeline_parallel": 1, "virtual_stages": 1}, True),
@@ -248,7 +249,7 @@ def test_experts_overlap_where_megatron_can(changes: dict[str, Any], able: bool)
     assert "overlap-moe-expert-parallel-comm" not in megatron_flags(replace(run, software=quiet))
 
 
-@pytest.mark.parametrize(
+@each(
     ("changes", "overlaps", "flags"),
     [
         ({"zero_stage": 0}, ("gradients", "parameters"), {"overlap-grad-reduce"}),
@@ -287,7 +288,7 @@ def test_plain_stages_are_not_interleaved() -> None:
         assert chunk == (4 if virtual > 1 else None)
 
 
-@pytest.mark.parametrize(
+@each(
     ("changes", "why"),
     [({"layout": None}, "status optimal"), ({"layout": None, "pools": "some"}, "each pool has a layout of its own")],
 )
@@ -297,7 +298,7 @@ def test_a_plan_without_one_layout_has_none_to_start(changes: dict[str, Any], wh
         run_of(plan.model_copy(update={"status": "optimal"} | changes), "plan.json")
 
 
-@pytest.mark.parametrize(("rack_gpus", "node_gpus"), [(2, 2), (4, 4), (8, 8), (16, 8), (72, 4)])
+@each(("rack_gpus", "node_gpus"), [(2, 2), (4, 4), (8, 8), (16, 8), (72, 4)])
 def test_a_host_starts_the_gpus_of_its_board(rack_gpus: int, node_gpus: int) -> None:
     """A small rack is one host; of larger ones a host has 8 GPUs, and 4 in a rack of 72."""
     run = replace(mixture(), rack_gpus=rack_gpus)
@@ -417,7 +418,7 @@ def test_a_script_of_ones_own(tmp_path: Path) -> None:
     assert pins == {f"layout.{key}": value for key, value in stated.items()}
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "old", "new", "complaint"),
     [
         ("own.sh", "--num-layers 80", "--num-layers 96", "own.sh: layers is 96, workload.model.layers 80"),
@@ -444,7 +445,7 @@ def test_bad_files(name: str, old: str, new: str, complaint: str, tmp_path: Path
         layout_of_run(read_run(tmp_path / name), question("llama3-70b"), name)
 
 
-@pytest.mark.parametrize(
+@each(
     ("flags", "expected"),
     [
         ("--decoder-first-pipeline-num-layers 19 --decoder-last-pipeline-num-layers 19", (1, [19, 21, 21, 19])),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from each_case import each
 from launch_layouts import layout_of, plan_for, question
 from typer.testing import CliRunner
 
@@ -240,16 +241,13 @@ def changed_lines(before: str, after: str) -> list[str]:
     return [x[2:] for x in difflib.ndiff(before.splitlines(), after.splitlines()) if x.startswith("- ")]
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "gpus", "replicas", "microbatches"),
     [
-        ("arrays.sh", 128, 4, 32),
-        ("variables.sh", 16, 8, 8),
-        ("experts.sh", 128, 32, 8),
-        ("slurm.sh", 32, 16, 8),
+        ("arrays.sh", 128, 4, 32), ("variables.sh", 16, 8, 8), ("experts.sh", 128, 32, 8), ("slurm.sh", 32, 16, 8),
         ("titan.slurm", 32, 4, 1),
     ],
-)
+)  # fmt: skip
 def test_nodes_give_the_replicas(name: str, gpus: int, replicas: int, microbatches: int, tmp_path: Path) -> None:
     """Nodes times GPUs of a node, of variables, torchrun or #SBATCH lines, give replicas and micro-batches."""
     text, model, length, precision, _ = RECIPE[name]
@@ -260,7 +258,7 @@ def test_nodes_give_the_replicas(name: str, gpus: int, replicas: int, microbatch
     assert found == (gpus, replicas, microbatches)
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "gpus"),
     [
         ("#SBATCH -N 4\n#SBATCH --gres=gpu:h100:8\nsrun python", 32),
@@ -277,7 +275,7 @@ def test_gpus_of_a_script(line: str, gpus: int | None, tmp_path: Path) -> None:
     assert read_run(tmp_path / "own.sh").gpus == gpus
 
 
-@pytest.mark.parametrize("name", RECIPE)
+@each("name", RECIPE)
 def test_its_own_plan_changes_nothing(name: str, tmp_path: Path) -> None:
     text, model, length, precision, _ = RECIPE[name]
     file = tmp_path / name
@@ -293,7 +291,7 @@ MAY_CHANGE = """parallel batch recompute optimizer strategy virtual TP CP NODES 
     ntasks nnodes CONNECTIONS stages"""
 
 
-@pytest.mark.parametrize("name", RECIPE)
+@each("name", RECIPE)
 def test_another_plan_is_read_back(name: str, tmp_path: Path) -> None:
     text, run, instance = asked(name)
     new, told = written_like(text, tmp_path / name, run, instance)
@@ -310,7 +308,7 @@ def test_another_plan_is_read_back(name: str, tmp_path: Path) -> None:
         assert any(word in line for word in MAY_CHANGE.split()), line
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "text"),
     [
         ("own.json", '{"train_batch_size": 8, "train_micro_batch_size_per_gpu": 1}'),
@@ -354,7 +352,7 @@ def test_a_flag_is_taken_out(tmp_path: Path) -> None:
     assert new.endswith("    --context-parallel-size $CP_SIZE \\\n\n")
 
 
-@pytest.mark.parametrize("first", [True, False])
+@each("first", [True, False])
 def test_a_flag_among_others_is_taken_out_with_one_blank(first: bool, tmp_path: Path) -> None:
     text, run, instance = asked("variables.sh", layout_of(2, 1, 8, zero_stage=0))
     flag = "--use-distributed-optimizer"
@@ -373,7 +371,7 @@ def test_megatron_words_of_the_file(tmp_path: Path) -> None:
     assert "--recompute-activations" not in new and "--num-layers-per-virtual" not in new
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "old", "new", "complaint"),
     [
         ("arrays.sh", "--num-layers 80", "--num-layers 96", "layers is 96, workload.model.layers 80"),
@@ -426,7 +424,7 @@ def test_what_is_refused(name: str, old: str, new: str, complaint: str, tmp_path
         written_like(text.replace(old, new), file, run, instance)
 
 
-@pytest.mark.parametrize("name", ["experts.sh", "overrides.yaml"])
+@each("name", ["experts.sh", "overrides.yaml"])
 def test_experts_are_made_whole(name: str, tmp_path: Path) -> None:
     """A file that divides experts, as Megatron does unless it is told otherwise, gets the plan's degree, which is 1."""
     text, run, instance = asked(name, tensor_parallel=2)
@@ -462,7 +460,7 @@ def test_loops_of_the_same_run(tmp_path: Path) -> None:
     assert ': "${TP_SIZE:=1}"\nCP_SIZE=${1:-2}\n' in new and "--pipeline-model-parallel-size 2" in new
 
 
-@pytest.mark.parametrize("name", ["arrays.sh", "overrides.yaml", "slurm.sh"])
+@each("name", ["arrays.sh", "overrides.yaml", "slurm.sh"])
 def test_modules_of_selective_recompute(name: str, tmp_path: Path) -> None:
     """Modules that selective recompute runs again are written as words of a flag, or as a list, and taken out again."""
     text, run, instance = asked(name, recompute="selective")
@@ -481,7 +479,7 @@ def test_nodes_without_their_gpus(tmp_path: Path) -> None:
     assert any("states no nodes or no GPUs; start it on 32 nodes of 8 GPUs" in line for line in told)
 
 
-@pytest.mark.parametrize("name", ["own.yaml", "own.toml", "own.json", "own.sh"])
+@each("name", ["own.yaml", "own.toml", "own.json", "own.sh"])
 def test_files_that_say_nothing(name: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=rf"{name}: has none of .*, by which a recipe of .* is known; give .* run"):
         run_of_text("" if name == "own.json" else "# later\n", tmp_path / name)

@@ -27,11 +27,7 @@ RACKS = {  # of 8 H100 each; mixtures that DeepSpeed's configuration has no word
 }
 CASES = [(model, framework) for model, (_, names) in RACKS.items() for framework in names.split()]
 QUICK = [("llama-2-7b", "torchtitan"), ("llama-2-7b", "deepspeed")]
-SLOW = [
-    ("mixtral-8x7b", "megatron"),
-    ("llama-3.1-70b", "nemo"),
-    ("gpt-oss-20b", "torchtitan"),
-]
+SLOW = [("mixtral-8x7b", "megatron"), ("llama-3.1-70b", "nemo")]
 
 
 def asked(config: str, framework: str) -> dict[str, Any]:

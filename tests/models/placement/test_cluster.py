@@ -200,15 +200,8 @@ def test_fragmentation_is_proven(seed: int, sizes: tuple[int, ...]) -> None:
     assert searched.values == searched.bounds
     assert searched.values[:-1] == best_fit.values[:-1]
     assert searched.values[-1] == part_free(q, used(q, searched.packing))
-<<<<<<< HEAD
-
-
-def test_a_bound_is_given_where_it_is_not_searched() -> None:
-    """Best fit leaves more part-free than needed here; its bound is valid, and no proof is claimed of it."""
-    q = half_free(0, (12, 5))
-    best_fit, searched = (solve(q, Options(time_limit=100.0), fragmentation=f) for f in (False, True))
-    assert best_fit.stop is Stop.PROVED and best_fit.solution.searched == len(names(q)) - 1
-    assert best_fit.solution.bounds[-1] <= searched.solution.values[-1] < best_fit.solution.values[-1]
+    assert first.stop is Stop.PROVED and best_fit.searched == len(names(q)) - 1  # the bound beyond is no proof
+    assert best_fit.bounds[-1] <= searched.values[-1] <= best_fit.values[-1] - ((sizes, seed) == ((12, 5), 0))
 
 
 @pytest.mark.parametrize(
@@ -222,7 +215,3 @@ def test_groups_of_racks_on_a_site(domain: int, least: tuple[int, int, int]) -> 
     outcome = solve(q, Options(time_limit=100.0), fragmentation=False)
     assert outcome.solution is not None and outcome.stop is Stop.PROVED
     assert outcome.solution.values[:3] == outcome.solution.bounds[:3] == least
-=======
-    assert first.stop is Stop.PROVED and best_fit.searched == len(names(q)) - 1  # the bound beyond is no proof
-    assert best_fit.bounds[-1] <= searched.values[-1] <= best_fit.values[-1] - ((sizes, seed) == ((12, 5), 0))
->>>>>>> t1

@@ -2,12 +2,7 @@
 
 from collections import Counter
 
-import pytest
-<<<<<<< HEAD:tests/models/placement/test_models_of_levels.py
-=======
-from cluster_cases import best, crowded_problem, random_problem, replayed
 from each_case import each
->>>>>>> t1:tests/models/placement/test_clusters_of_groups.py
 
 from planner.models import Options
 from planner.models.placement import proven_levels
@@ -22,11 +17,7 @@ def started(q: PlacementProblem) -> Progress:
     return Progress(packing, values, [0] * len(values))
 
 
-<<<<<<< HEAD:tests/models/placement/test_models_of_levels.py
-@pytest.mark.parametrize(("most", "written"), [(16, True), (15, False)])
-=======
-@each(("most", "written"), [(8, True), (7, False)])
->>>>>>> t1:tests/models/placement/test_clusters_of_groups.py
+@each(("most", "written"), [(16, True), (15, False)])
 def test_a_model_is_written_down_where_its_variables_are_few(most, written, monkeypatch) -> None:
     """Six fill needs of up to 3 from holes of 1 and 2, six are arcs and rests of 4, 2 and 1, four close or join."""
     monkeypatch.setattr(proven_levels, "MAX_VARIABLES", most)

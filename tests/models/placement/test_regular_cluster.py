@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 from each_case import each
+from planner.models.placement.plan_placement import place_equal, request_of
 
 from planner.models import Options
 from planner.models.placement.placement_problem import Kind, Leaf, PlacementProblem
-from planner.models.placement.plan_placement import place_equal, request_of
 
 
 def problem(*pods: list[int], kinds: tuple[Kind, ...] = (Kind(2, 3),)) -> PlacementProblem:

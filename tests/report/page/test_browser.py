@@ -39,7 +39,6 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
     pages = {
         "one": [("worked", small())],
-        "two": [("worked", small()), ("none", infeasible())],
         "rich": [("rich", rich())],
         "failing": [("failing", failing("restart", "warm-spares", "elastic"))],
     }
@@ -60,16 +59,14 @@ def chrome(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
         yield started
 
 
-@pytest.mark.parametrize(
-    "size", [PHONE, (768, 1024), (1024, 800), DESKTOP], ids=["phone", "tablet", "small", "desktop"]
-)
-@pytest.mark.parametrize("name", ["one", "two", "three", "rich", "failing", "plot"])
-def test_silent_still_and_not_too_wide(chrome, pages, name, size, tmp_path):
+@pytest.mark.parametrize("name", ["one", "three", "rich", "failing", "plot"])
+def test_silent_still_and_not_too_wide(chrome, pages, name, tmp_path):
     """The console stays empty, nothing but the page is asked for, no content is wider than the screen, some is seen."""
-    chrome.open(pages[name], size)
-    assert chrome.complaints() == []
-    assert chrome.requests() == [pages[name].resolve().as_uri()]
-    assert chrome.value("document.documentElement.scrollWidth") <= size[0]
+    for size in (PHONE, (768, 1024), (1024, 800), DESKTOP):
+        chrome.open(pages[name], size)
+        assert chrome.complaints() == []
+        assert chrome.requests() == [pages[name].resolve().as_uri()]
+        assert chrome.value("document.documentElement.scrollWidth") <= size[0], size
     chrome.screenshot(tmp_path / "page.png")
     assert (tmp_path / "page.png").stat().st_size > 20_000
 
@@ -172,17 +169,16 @@ def test_dark_and_print(chrome: Browser, pages: dict[str, Path]) -> None:
     assert chrome.value(background) == "rgb(255, 255, 255)"
 
 
-@pytest.mark.parametrize("size", [(1400, 900), (400, 860)], ids=["desktop", "phone"])
-@pytest.mark.parametrize("name", ["one", "three", "rich", "failing"])
-def test_names_in_drawings_never_overprint(chrome, pages, name, size):
+@pytest.mark.parametrize("name", ["one", "three", "failing"])  # the second of three has all drawings of the rich plan
+def test_names_in_drawings_never_overprint(chrome, pages, name):
     """No text of a drawing lies on another, and none is cut off at its edge."""
-    chrome.open(pages[name], size)
-    assert chrome.value("document.querySelectorAll('svg text').length") > 20
-    assert chrome.value(OVERPRINTED) == []
+    for size in ((1400, 900), (400, 860)):
+        chrome.open(pages[name], size)
+        assert chrome.value("document.querySelectorAll('svg text').length") > 20
+        assert chrome.value(OVERPRINTED) == [], size
 
 
 def test_the_watch_sees_overprints(chrome: Browser, tmp_path: Path) -> None:
-    """Texts one on the other, and one beyond the edge, are both found."""
     bad = tmp_path / "bad.html"
     texts = '<text x="5" y="20">one</text><text x="9" y="22">two</text><text x="90" y="60">far away</text>'
     bad.write_text(f'<!doctype html><svg viewBox="0 0 100 80" width="100">{texts}</svg>')

@@ -4,6 +4,7 @@ import re
 from itertools import combinations, pairwise
 
 import pytest
+from each_case import each
 from failing_plan import failing
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,7 +40,6 @@ def layout_of(x: dict[str, float]) -> LayoutPlan:
 
 @given(SCHEDULES)
 def test_every_stage_takes_the_step_and_waits_for_the_same_bubble(x: dict[str, float]) -> None:
-    """What a stage does sums to the step, no part is below zero, and all stages have the plan's bubble."""
     layout = layout_of(x)
     for stage in {0, 1, layout.pipeline_parallel // 2, layout.pipeline_parallel - 1} & {
         *range(layout.pipeline_parallel)
@@ -52,7 +52,7 @@ def test_every_stage_takes_the_step_and_waits_for_the_same_bubble(x: dict[str, f
         assert bubble == pytest.approx(parts["pipeline_bubble"] + parts["chunk_wait"], abs=1e-9)
 
 
-@pytest.mark.parametrize("virtual_stages", [1, 2, 4])
+@each("virtual_stages", [1, 2, 4])
 def test_the_first_stage_waits_in_the_drain_for_passes_of_chunks(virtual_stages: int) -> None:
     """Of four stages three are behind the first: a backward pass each, of as many layers as a chunk has."""
     shape = {"pipeline_parallel": 4, "virtual_stages": virtual_stages, "per_stage": 8}
@@ -83,13 +83,9 @@ def test_pools_have_a_schedule_each() -> None:
     pools = {
         "sequences": {"a": 3, "b": 1},
         "layouts": {"a": plan.layout.model_dump(mode="json"), "b": plan.layout.model_dump(mode="json")},
-        "exchange_seconds": {"a": 0.1, "b": 0.1},
-        "step_seconds": 2.0,
-        "tokens_per_step": 100.0,
-        "days_to_train": 1.0,
-        "days_to_train_interval": (0.9, 1.2),
-        "certificate": plan.layout.certificate.model_dump(mode="json"),
-    }
+        "exchange_seconds": {"a": 0.1, "b": 0.1}, "step_seconds": 2.0, "tokens_per_step": 100.0, "days_to_train": 1.0,
+        "days_to_train_interval": (0.9, 1.2), "certificate": plan.layout.certificate.model_dump(mode="json"),
+    }  # fmt: skip
     both = edited(plan, layout=None, pools=pools)
     assert [p.caption.split(":")[0] for p in schedules(both)] == ["a", "b"]
     assert 'data-path="pools.step_seconds" value="2.0"' in page_of(both).split("<h3>Where")[0]
@@ -111,7 +107,7 @@ def test_memory_of_stages_is_to_scale_and_merged() -> None:
     assert found[0][1] / found[2][1] == pytest.approx(4, abs=0.1)
 
 
-@pytest.mark.parametrize("choice", ["full", "selective"])
+@each("choice", ["full", "selective"])
 def test_the_fullest_stage_is_the_plans(choice: str) -> None:
     """The highest bar holds what the plan says of its worst GPU; layers that run again are named under full alone."""
     (picture,) = memory_of_stages(edited(small(), layout__recompute=choice))
@@ -181,7 +177,7 @@ def bars_of(plan: object) -> list[tuple[float, float, str]]:
     return [(float(x), float(w), c) for x, _, w, h, c, _ in RECT.findall(picture.svg) if h == "13"]
 
 
-@pytest.mark.parametrize("plan", [small(), small(workload__availability=0.8), failing("elastic")], ids=str)
+@each("plan", [small(), small(workload__availability=0.8), failing("elastic")])
 def test_the_waterfall_joins_and_ends_at_the_days(plan: object) -> None:
     """Each bar begins where the one before it ends, sums begin at 0, and the last is the plan's days to train."""
     bars = bars_of(plan)
@@ -221,7 +217,7 @@ def test_long_names_are_cut_before_figures() -> None:
     assert re.search(r">n{20,60}…</text>", svg)
 
 
-@pytest.mark.parametrize("y", [5.0, 60.0, 115.0])
+@each("y", [5.0, 60.0, 115.0])
 def test_names_at_one_place_are_drawn_beside_each_other(y: float) -> None:
     """Places that lie on each other keep all their names, none over another, at the edges of the drawing too."""
     names = [Label((300.0, y), 4.0, f"place-{n}", "small") for n in range(6)]

@@ -10,6 +10,7 @@ from itertools import combinations
 
 import pytest
 from drawn_fabrics import DESIGNS, WORKED, built
+from each_case import each
 
 from planner.exports.fabric_parts import BuiltFabric
 from planner.physics.network.fabric_designs import lay, stages, switch_counts
@@ -58,7 +59,7 @@ def overlap(a: Box, b: Box) -> bool:
     return min(a[2], b[2]) - max(a[0], b[0]) > 0.02 and min(a[3], b[3]) - max(a[1], b[1]) > 0.02
 
 
-@pytest.mark.parametrize("name", FABRICS)
+@each("name", FABRICS)
 def test_nothing_lies_on_another(name: str) -> None:
     """No two texts, no two boxes, and no text and box or line overlap; all are within the picture."""
     root = read(FABRICS[name])
@@ -79,7 +80,7 @@ def test_nothing_lies_on_another(name: str) -> None:
     assert max(b for *_, b in [*lines, *cells]) <= high
 
 
-@pytest.mark.parametrize("name", [n for n, x in FABRICS.items() if x.design.pods > 0 and not x.design.single])
+@each("name", [n for n, x in FABRICS.items() if x.design.pods > 0 and not x.design.single])
 def test_a_frame_holds_the_tiers_of_its_pod(name: str) -> None:
     """The frame of a pod has all its leaves and spines inside, and that of its zone has the pod's and cores inside."""
     root = read(FABRICS[name])
@@ -96,7 +97,7 @@ def test_a_frame_holds_the_tiers_of_its_pod(name: str) -> None:
     assert zone is None or (holds(zone, pod) and all(holds(zone, box) for box in tiers["cores"]))
 
 
-@pytest.mark.parametrize("name", FABRICS)
+@each("name", FABRICS)
 def test_every_count_adds_up(name: str) -> None:
     """Of each tier the boxes drawn and those said to be more are all that are wired; cables are those of the stages."""
     x = FABRICS[name]
@@ -124,9 +125,7 @@ def test_every_count_adds_up(name: str) -> None:
         )
 
 
-@pytest.mark.parametrize(
-    "name", [n for n in FABRICS if "800k" not in n and "gateway" not in n and "dragonfly " not in n]
-)
+@each("name", [n for n in FABRICS if "800k" not in n and "gateway" not in n and "dragonfly " not in n])
 def test_lines_are_what_is_wired(name: str) -> None:
     """Every pair of boxes of the first pod that cables join has as many as its line says, and a line where all fit."""
     x = FABRICS[name]
@@ -136,10 +135,10 @@ def test_lines_are_what_is_wired(name: str) -> None:
     racks = min(d.domain_racks, d.racks)
     rows = {k: len({round(b[1], 1) for b in v}) for k, v in boxes(read(x)).items()}
     paths = [p for p in read(x).iter(f"{SVG}path") if p.get("class") == "link"][::-1]
-    for each, path, low, high in zip(said, paths, tiers, tiers[1:], strict=False):
+    for links, path, low, high in zip(said, paths, tiers, tiers[1:], strict=False):
         pairs: Counter[tuple[int, int]] = Counter()
         if low in ("spine", "core") and d.core_boxes > d.spine_up:  # shared boxes: one line for all, of a box's uplinks
-            assert (each, path.get("d", "").count("M")) == (d.spine_up if low == "spine" else d.core_up, 1)
+            assert (links, path.get("d", "").count("M")) == (d.spine_up if low == "spine" else d.core_up, 1)
             continue
         for c in lay(d):
             if (c.low_tier, c.high_tier) == (low, high):
@@ -152,12 +151,12 @@ def test_lines_are_what_is_wired(name: str) -> None:
         own = {k: n for k, n in pairs.items() if k[0] in first and k[1] in reached}
         if low == "leaf" and d.networks == 1:
             assert {k[1] for k in own} == set(range(d.spines_per_pod))
-        assert set(own.values()) == {each}
+        assert set(own.values()) == {links}
         if len(own) <= MANY and rows["racks" if low == "gpu" else "leaves" if low == "leaf" else "spines"] == 1:
             assert path.get("d", "").count("M") == len(own)
 
 
-@pytest.mark.parametrize("name", FABRICS)
+@each("name", FABRICS)
 def test_lines_are_the_wider_the_more_they_carry(name: str) -> None:
     """Of two lines the faster is no thinner, and the width goes by the root of the rate where it can be seen."""
     drawn = []

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from curves import POINTS, curve
+from each_case import each
 from failing_plan import failing
 from page_cases import MADE, agrees, infeasible, page_of, rich
 from worked_plan import edited, small
@@ -137,7 +138,7 @@ def test_every_picture_is_described() -> None:
     assert any(p.startswith("Map of the sites: e1 at 40.0, -76.0") for p in pictures)
 
 
-@pytest.mark.parametrize("name", ["small", "failing"])
+@each("name", ["small", "failing"])
 def test_page_asks_for_nothing(name: str) -> None:
     """No source, import or address to load from stands in the page, and its own policy forbids any."""
     html = page_of(PLANS[name]())
@@ -165,7 +166,6 @@ def test_plans_side_by_side() -> None:
 
 
 def test_names_are_text() -> None:
-    """A plan's names are written as text, whatever they hold."""
     html = report_page([("<script>alert(1)</script>", edited(small(), instance__name="a<b>&c"))], MADE)
     assert "<script" not in html
     assert "a&lt;b&gt;&amp;c" in html
@@ -200,13 +200,11 @@ def test_sites_beyond_the_outline_have_a_plain_map() -> None:
 
 
 def test_a_link_to_no_site_is_refused() -> None:
-    """A link between places that are not on the map is named, with what to do."""
     with pytest.raises(InputError, match="'nowhere' is no site of the plan"):
         page_of(edited(small(), sites__links__0__a="nowhere"))
 
 
 def test_without_jinja2_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where jinja2 is not installed, the message says which extra has it."""
     monkeypatch.setitem(sys.modules, "jinja2", None)
     with pytest.raises(InputError, match="install the extra `report`"):
         page_of(small())

@@ -4,6 +4,7 @@ import json
 import re
 
 import pytest
+from each_case import each
 from page_cases import MADE, page_of, rich
 from worked_plan import edited, small
 
@@ -64,7 +65,7 @@ def test_names_of_the_fibre_are_text() -> None:
     assert "&lt;b&gt;dark" in html
 
 
-@pytest.mark.parametrize("columns", [3, 4])
+@each("columns", [3, 4])
 def test_wide_tables_name_each_cell(columns: int) -> None:
     """Cells of tables of more than three columns carry their column's name, for screens that show rows as lists."""
     html = report_page([(f"p{n}", small()) for n in range(columns - 1)], MADE)

@@ -4,6 +4,7 @@ import re
 from itertools import pairwise
 
 import pytest
+from each_case import each
 from failing_plan import failing
 from page_cases import infeasible
 from worked_plan import edited, small
@@ -31,7 +32,7 @@ def test_parts_below_zero_go_back() -> None:
     assert (s, ws) == (a, pytest.approx(0.6 * wa, abs=0.1))
 
 
-@pytest.mark.parametrize("ways", WAYS)
+@each("ways", WAYS)
 def test_the_chosen_point_lies_on_its_line(ways: tuple[str, ...]) -> None:
     """The dot of each chart is at the height and place of the plan, on the line of its way to go on."""
     pictures = list(stops(failing(*ways)))
@@ -63,7 +64,7 @@ def test_without_checkpoints_there_is_no_chart_of_intervals() -> None:
     assert [p.svg.split("<title>")[1][:25] for p in pictures] == ["Time that trains by spare"]
 
 
-@pytest.mark.parametrize(("low", "high"), [(0.0, 0.4), (0.858, 0.962), (0.9987, 0.9991), (0.5, 0.5), (0, 812)])
+@each(("low", "high"), [(0.0, 0.4), (0.858, 0.962), (0.9987, 0.9991), (0.5, 0.5), (0, 812)])
 def test_marks_span_the_range(low: float, high: float) -> None:
     """Marks have even round steps, a handful of them, from no more than the lowest to no less than the highest."""
     marks = even_marks(low, high)

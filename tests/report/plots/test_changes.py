@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from each_case import each
 from sweep_rows import X, Y, row, written
 
 from planner.errors import InputError
@@ -51,7 +52,6 @@ def test_edges_lie_half_way() -> None:
 
 
 def test_nested_and_flat_rows_read_alike() -> None:
-    """A row of nested objects and lists gives the same names as a flat one."""
     nested = {
         "point": {X: 1.0},
         "plan": {"sites": {"sites": [{"id": "a", "racks": 3}]}, "layout": {"zero_stage": 1}},
@@ -88,7 +88,7 @@ def test_unknown_path_is_answered_with_the_nearest() -> None:
         check_path([flattened(row(50))], "-y", "days_to_train")
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "told", "others"),
     [
         ("MFU", "did you mean layout.metrics.mfu?", "days_to_train"),
@@ -106,24 +106,19 @@ def test_a_path_like_no_other_does_not_list_all(path: str, told: str, others: st
 
 
 def test_why_there_is_no_plan() -> None:
-    """Rules in conflict come before the reason."""
     assert why_none(flattened(row(20))) == "infeasible: limits.budget_usd; memory"
     assert why_none(flattened(row(150, 1.3))) == "failed: its worker died twice"
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "value", "expected"),
     [
-        (X, 64e9, "$64B"),
-        ("cost.opex_usd_per_year.energy", -1.5e6, "-$1.5M a year"),
-        ("sites.facility_mw", 4060.04, "4,060 MW"),
-        (Y, 16353.3, "16,353 days"),
-        ("layout.recompute", "full", "full"),
+        (X, 64e9, "$64B"), ("cost.opex_usd_per_year.energy", -1.5e6, "-$1.5M a year"),
+        ("sites.facility_mw", 4060.04, "4,060 MW"), (Y, 16353.3, "16,353 days"), ("layout.recompute", "full", "full"),
         ("layout.gpus_used", 1590400, "1.59M"),
     ],
-)
+)  # fmt: skip
 def test_quantities(path: str, value: object, expected: str) -> None:
-    """Figures carry the unit of their path."""
     assert quantity(path, value) == expected
 
 

@@ -61,7 +61,6 @@ def test_plots_of_a_plan(name: str, plan: Any) -> None:
 
 
 def test_the_watch_sees_overprints() -> None:
-    """Texts one on the other, and one beyond the edge, are both found."""
     figure = pyplot.figure()
     for x, y, text in ((0.5, 0.5, "one"), (0.51, 0.51, "two"), (0.99, 0.2, "far away")):
         figure.text(x, y, text)

@@ -10,6 +10,7 @@ from typing import Any
 import matplotlib as mpl
 import pandas as pd
 import pytest
+from each_case import each
 from joint_brute_force import toy
 from matplotlib import pyplot
 from stored_plans import stored
@@ -38,7 +39,6 @@ def none() -> planner.Plan:
 
 
 def test_the_summary_is_that_of_the_command(plan: planner.Plan, none: planner.Plan) -> None:
-    """A plan's own summary is what `planner show` prints, of an infeasible one too."""
     assert plan.summary() == summary(plan) and none.summary() == summary(none)
 
 
@@ -95,16 +95,14 @@ def test_bars_are_the_figures_of_the_plan(plan: planner.Plan) -> None:
     pyplot.close("all")
 
 
-@pytest.mark.parametrize("name", PLOTS)
+@each("name", PLOTS)
 def test_a_plan_without_the_section_is_refused(name: str, none: planner.Plan) -> None:
     """There is nothing to draw of an infeasible instance, which the error says."""
     with pytest.raises(planner.PlannerError, match="is not in the plan \\(infeasible\\)"):
         getattr(none, name)()
 
 
-@pytest.mark.parametrize(
-    ("call", "package", "extra"), [("to_frame", "pandas", "frames"), ("plot_step", "matplotlib", "plot")]
-)
+@each(("call", "package", "extra"), [("to_frame", "pandas", "frames"), ("plot_step", "matplotlib", "plot")])
 def test_a_missing_package_is_named_with_its_remedy(call, package, extra, plan, monkeypatch):
     """Where pandas or matplotlib is not installed the error names it and the extra that brings it."""
     load = builtins.__import__

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from commands import run_apart, run_here
+from each_case import each
 from sweep_rows import X, Y, written
 
 from planner.cli.sweep_commands import plot
@@ -61,7 +62,7 @@ def test_png(tmp_path: Path) -> None:
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "problem"),
     [
         ({"y": "layout.metrics.days"}, "did you mean layout.metrics.days_to_train"),
@@ -89,7 +90,6 @@ def test_without_matplotlib_the_extra_is_named(tmp_path: Path, monkeypatch: pyte
 
 
 def test_a_missing_file_ends_in_a_message() -> None:
-    """A file that is not there ends in exit code 2 and no traceback."""
     out = run_here("plot", "no-such.jsonl", "-x", X, "-y", Y, "-o", "a.svg")
     assert out.returncode == 2
     assert out.stderr.startswith("no-such.jsonl: no such file")

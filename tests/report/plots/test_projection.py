@@ -3,6 +3,7 @@
 import math
 
 import pytest
+from each_case import each
 
 from planner.report.page.drawings import albers, flat, in_us, outline
 
@@ -13,7 +14,7 @@ def test_albers_meets_the_worked_example() -> None:
     assert (x - x0, y - y0) == pytest.approx((0.2952720, 0.2416774), abs=5e-8)
 
 
-@pytest.mark.parametrize("latitude", [26.0, 37.0, 48.0])
+@each("latitude", [26.0, 37.0, 48.0])
 def test_albers_keeps_areas(latitude: float) -> None:
     """A small square of latitude and longitude covers its area on the sphere."""
     d = 0.01

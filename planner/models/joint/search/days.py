@@ -27,6 +27,7 @@ SMALL_STEPS, STEPS = 8, 16  # how often; the later ones square the factor each t
 DESCENTS = 6  # columns of least bound that are tried with fewer blocks
 EARLY = 10  # columns that are priced as soon as they are timed, while no plan is known
 FEW_SHAPES = 8  # of a column: with fewer it is asked before it is timed whether the money pays any of them
+ANY_PLAN = 1 - 1e-12  # a gap within which every plan lies: the search ends with the first
 CLOSE = 2e-3  # of an incumbent to its bound, within which fewer blocks are left to the search
 
 
@@ -133,7 +134,7 @@ class FewestDays(Goal):
         """Seek faster plans than the first, a few choices from it."""
         # A proof is as soon at those of few strategies, and within a gap the plans of other sizes are near enough.
         soon = len(self.world.strategies()) <= dive.CLIMBED if self.gap == 0 else bool(self.world.cache.plans)
-        if self.incumbent is not None and self.distance > CLOSE and not soon:
+        if self.incumbent is not None and self.distance > CLOSE and not soon and self.gap < ANY_PLAN:
             dive.climb(self, self.incumbent.column)
 
     def tick(self) -> None:
