@@ -331,7 +331,6 @@ def test_an_inline_accelerator_like_one_of_the_catalogue(pooled: bool) -> None:
         (calibration_rows.MODELS.values(), "models"),
         ([name for _, name in calibration_rows.FRAMEWORKS], "software"),
     ],
-    ids=["accelerators", "accelerators of racks", "racks", "models", "frameworks"],
 )
 def test_names_of_measured_rows_lead_to_the_catalogue(names: list[str], kind: str) -> None:
     assert set(names) <= set(catalogue(kind))

@@ -79,7 +79,6 @@ def test_names_of_any_bytes(tmp_path: Path) -> None:
          ["init", "-o", LONG]),
         ["evaluate", "one-rack", "--from-flags", LONG],
     ],
-    ids=lambda words: f"{words[0]} {words[-2][:12]}",
 )  # fmt: skip
 def test_a_name_that_no_disk_takes(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -132,7 +132,6 @@ def gpt(layers: int, hidden: int, heads: int, **rest: Any) -> dict[str, Any]:
         (gpt(32, 12288, 32), "TPU-v4", {"tensor_parallel": 1, "data_parallel": 192, "microbatch_sequences": 7},
          7 * 2048 * (6 * 58.8e9 + 12 * 32 * 12288 * 2048) / 154e12),
     ],
-    ids=["PaLM 540B", "MaxText 22B", "MaxText 52B"],
 )  # fmt: skip
 def test_tpu_steps_near_published_ones(model: Any, chips: str, layout: dict[str, Any], seconds: float) -> None:
     """Runs on TPUs, none of which was fitted, are within 15 % of what was published, and fit in memory."""
