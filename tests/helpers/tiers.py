@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 DEAR = ROOT / "tests" / "slow_cases.txt"
 ALL = "ALL_SEEDS"  # set by scripts/verify/all_seeds.py: cases beyond those of both tiers run too
 MEASURE = "MEASURE_TIERS"  # names the file to which a run of all quick cases adds their processor seconds
-ONE, FIRST = 0.4, 1.0  # processor seconds from which a case is dear, and from which the cheapest of its test is too
+ONE, FIRST = 0.4, 0.8  # processor seconds from which a case is dear, and from which the cheapest of its test is too
 
 
 def slow(*cases: Any) -> list[Any]:

@@ -104,8 +104,8 @@ def test_the_verdict_says_what_is_proven() -> None:
     o = PLAN.objective.model_copy(update={"fabric_free_bound": None})
 
     def verdict(**changes: Any) -> Statement:
-        stopped = changes.pop("stopped", "proved")
-        changed = {"objective": o.model_copy(update=changes), "stopped": stopped}
+        own = {"stopped": changes.pop("stopped", "proved"), "status": changes.pop("status", PLAN.status)}
+        changed = own | {"objective": o.model_copy(update=changes)}
         return statements(PLAN.model_copy(update=changed))[0]
 
     proven = verdict(gap=0.0, bound=o.value)
@@ -119,6 +119,10 @@ def test_the_verdict_says_what_is_proven() -> None:
     assert verdict(gap=None, bound=None).text.endswith("No bound is proven.")
     assert verdict(name="cost_usd", value=2e9, gap=0.0, bound=2e9).text.startswith("Costs $2.00B to buy; trains in ")
     assert verdict(name="loss", value=1.5, gap=0.0, bound=1.5).text.startswith("Reaches a loss of 1.5000 nats a token")
+    within = verdict(
+        status="optimal", name="loss", value=1.5, gap=1e-5, bound=1.499985
+    )  # of the compute that it trains with
+    assert within.text.endswith("Proven: no plan comes below 1.5000 nats a token (gap under 0.1 %).")
 
 
 def test_no_plan_says_why_and_which_rules_conflict() -> None:
