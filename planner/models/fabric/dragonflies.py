@@ -19,6 +19,7 @@ from planner.models.fabric.trees import divisors, part_sizes
 from planner.physics.network.dragonfly import part_sizes as parts_of
 from planner.physics.network.dragonfly import router_share, unevenness
 
+MOST_WAYS = 1 << 18  # of uplinks, bundles and links between groups, priced at a time
 SHAPES_AT_A_TIME = 16  # those of the least price first: one, two, and so on, up to so many
 
 
@@ -38,6 +39,15 @@ class Ways(NamedTuple):
     up: Ints
     bundle: Ints
     links: Ints
+
+
+class Ranges(NamedTuple):
+    """Uplinks of a leaf (0: routers) and bundles, each with the fewest and the most links between two groups."""
+
+    up: Ints
+    bundle: Ints
+    first: Ints
+    last: Ints
 
 
 def sizes_of_groups(s: SiteMode) -> Ints:
@@ -120,38 +130,38 @@ def _bill(s: SiteMode, domain: Any, rails: Any, width: Any, wan: Any, counts: tu
     return np.asarray(ends + (p.wan_gateway(s.wan_ports) + wan) + boxes + inner * local + apart)
 
 
-def _router_ways(s: SiteMode, x: Groups) -> Ways:
-    """Return every bundle and number of links between groups that the routers of all groups have ports for."""
-    left, others = int(s.uplinks(x.domain)), x.number - 1
-    most = [(left // max(1, a - 1) if a > 1 else left, left * a // max(1, others)) for a in x.sizes]
-    bundle = np.arange(1, (min(b for b, _ in most) if max(x.sizes) > 1 else 1) + 1)
-    fewest_links = int(_floor_links(s, x.domain, x.rails * x.width, x.number))
-    links = np.arange(fewest_links, (min(m for _, m in most) if others else 0) + 1)
+def _router_ranges(s: SiteMode, x: Groups) -> Ranges:
+    """Return every bundle, with the numbers of links between groups that the routers of all groups have ports for."""
+    left, others, a = int(s.uplinks(x.domain)), x.number - 1, np.array(x.sizes)[:, None]
+    wan = -(-s.wan_ports // x.number)
+    most = min(left // max(1, size - 1) for size in x.sizes) if max(x.sizes) > 1 else 1
+    bundle = np.arange(1, most + 1)
     bundle = bundle[bundle == s.pins.get("leaf_bundle", bundle)]
-    b, m = (v.ravel() for v in np.meshgrid(bundle, links, indexing="ij"))
-    own = -(-s.wan_ports // x.number)
-    used = [(a - 1) * b - (-others * m // a) - (-own // a) for a in x.sizes]
-    fewest = [(a - 1) * b + others * m // a for a in x.sizes]
-    fits = (np.max(used, axis=0) <= left) & (np.min(fewest, axis=0) >= s.leaf_share(x.domain))
-    return Ways(np.zeros_like(b[fits]), b[fits], m[fits])
+    # Ports of a router that are left for links out, and those that its uplinks lack without them.
+    room = left - (a - 1) * bundle + -wan // a
+    lack = np.maximum(0, np.ceil(s.leaf_share(x.domain) - (a - 1) * bundle)).astype(np.int64)
+    if not others:
+        none = np.zeros_like(bundle)
+        return Ranges(none, bundle, none, np.where((room >= 0).all(axis=0) & (lack == 0).all(axis=0), 0, -1))
+    first = np.maximum(int(_floor_links(s, x.domain, x.rails * x.width, x.number)), -(-lack * a // others))
+    return Ranges(np.zeros_like(bundle), bundle, first.max(axis=0), (room * a // others).min(axis=0))
 
 
-def _spine_ways(s: SiteMode, x: Groups) -> Ways:
-    """Return every number of uplinks, bundle and links between groups that leaves and spines have ports for."""
+def _spine_ranges(s: SiteMode, x: Groups) -> Ranges:
+    """Return every number of uplinks and bundle, with the links between groups that spines have ports for."""
     _, count, bundle = divisors(s.ports)
     up, others = np.repeat(np.arange(s.ports), count), x.number - 1
     down, spines = bundle * x.rails * x.width, up // bundle
     keep = (up >= s.leaf_share(x.domain)) & (up <= s.uplinks(x.domain)) & (down < s.spine_ports)
     for name, value in (("leaf_up_ports", up), ("leaf_bundle", bundle), ("spine_down_ports", down)):
         keep &= value == s.pins.get(name, value)
-    fewest_links = int(_floor_links(s, x.domain, x.rails * x.width, x.number))
-    free = s.spine_ports - down - -(-s.wan_ports // (x.number * spines))
-    row, more = members(np.where(keep, np.maximum(0, np.maximum(free, 0) * spines // others - fewest_links + 1), 0))
-    m = fewest_links + more
+    up, bundle, down, spines = up[keep], bundle[keep], down[keep], spines[keep]
+    first = np.full(len(up), int(_floor_links(s, x.domain, x.rails * x.width, x.number)))
+    last = np.maximum(0, s.spine_ports - down - -(-s.wan_ports // (x.number * spines))) * spines // others
     if "spine_up_ports" in s.pins:
-        alike = -(-others * m // spines[row]) == s.pins["spine_up_ports"]
-        row, m = row[alike], m[alike]
-    return Ways(up[row], bundle[row], m)
+        out = s.pins["spine_up_ports"]
+        first, last = np.maximum(first, (out - 1) * spines // others + 1), np.minimum(last, out * spines // others)
+    return Ranges(up, bundle, first, last)
 
 
 def _exits(s: SiteMode, x: Groups, w: Ways) -> tuple[Floats, Floats]:
@@ -176,13 +186,12 @@ def _of_shape(s: SiteMode, domain: int, rails: int, width: int) -> list[DesignTa
     """Return the templates of groups of one shape, under every number of stripes, that may beat those found so far."""
     both = product(parts_of(s.mode.rails, rails), parts_of(s.domains(domain), width))
     x = Groups(domain, rails, width, s.pods(domain, rails, width), tuple(sorted({a * b for a, b in both})))
-    w = (_spine_ways if s.mode.has_spines else _router_ways)(s, x)
-    wan = s.prices.group_wan(domain * width, rails, s.wan_ports)
-    counts = (w.up, x.number * (w.up // w.bundle), w.links) if s.mode.has_spines else (w.bundle, 0, w.links)
-    prices = _bill(s, domain, rails, width, wan, counts)
-    keep = np.flatnonzero(s.worthwhile(1.0, 1.0, *prices))
-    w, prices = Ways(*(column[keep] for column in w)), prices[:, keep]
-    if not len(keep):
+    found = list(_affordable_ways(s, x))
+    w, prices = (
+        Ways(*map(np.concatenate, zip(*(one for one, _ in found), strict=True))),
+        np.hstack([y for _, y in found]),
+    )
+    if not len(w.up):
         return []
     own: dict[str, Any] = {"domain": domain, "rails": rails, "width": width, "spine_model": s.spine}
     sizes, parts = np.array([domain, domain * width]), list[DesignTable]()
@@ -195,6 +204,22 @@ def _of_shape(s: SiteMode, domain: int, rails: int, width: int) -> list[DesignTa
         own |= {"leaf_up": up, "leaf_bundle": bundle, "group_links": links, "stripes": int(s.stripes[k])}
         parts.append(s.table(send[good], allreduce[good], prices[:, good], **own))
     return [p for p in parts if len(p)]
+
+
+def _affordable_ways(s: SiteMode, x: Groups) -> Iterator[tuple[Ways, Prices]]:
+    """Yield the ways to join the leaves of groups that may beat the templates so far, some at a time, with prices."""
+    up, bundle, first, last = (_spine_ranges if s.mode.has_spines else _router_ranges)(s, x)
+    # More links cost more and slow traffic less, so where there is none the fewest are the cheapest.
+    count = np.maximum(0, (first if s.loads.nothing else last) - first + 1) * (last >= first)
+    wan, chunk = s.prices.group_wan(x.domain * x.width, x.rails, s.wan_ports), np.cumsum(count) // MOST_WAYS
+    for part in [np.flatnonzero(chunk == k) for k in np.unique(chunk)] or [np.empty(0, dtype=np.int64)]:
+        s.tick()
+        row, more = members(count[part])
+        w = Ways(up[part][row], bundle[part][row], first[part][row] + more)
+        counts = (w.up, x.number * (w.up // w.bundle), w.links) if s.mode.has_spines else (w.bundle, 0, w.links)
+        prices = _bill(s, x.domain, x.rails, x.width, wan, counts)
+        keep = np.flatnonzero(s.worthwhile(1.0, 1.0, *prices))
+        yield Ways(*(column[keep] for column in w)), prices[:, keep]
 
 
 def _unbeaten(s: SiteMode, send: Floats, allreduce: Floats, prices: Prices) -> Flags:
