@@ -41,7 +41,7 @@ class Ways(NamedTuple):
     links: Ints
 
 
-class Ranges(NamedTuple):
+class LinkRanges(NamedTuple):
     """Uplinks of a leaf (0: routers) and bundles, each with the fewest and the most links between two groups."""
 
     up: Ints
@@ -130,7 +130,7 @@ def _bill(s: SiteMode, domain: Any, rails: Any, width: Any, wan: Any, counts: tu
     return np.asarray(ends + (p.wan_gateway(s.wan_ports) + wan) + boxes + inner * local + apart)
 
 
-def _router_ranges(s: SiteMode, x: Groups) -> Ranges:
+def _router_ranges(s: SiteMode, x: Groups) -> LinkRanges:
     """Return every bundle, with the numbers of links between groups that the routers of all groups have ports for."""
     left, others, a = int(s.uplinks(x.domain)), x.number - 1, np.array(x.sizes)[:, None]
     wan = -(-s.wan_ports // x.number)
@@ -142,12 +142,12 @@ def _router_ranges(s: SiteMode, x: Groups) -> Ranges:
     lack = np.maximum(0, np.ceil(s.leaf_share(x.domain) - (a - 1) * bundle)).astype(np.int64)
     if not others:
         none = np.zeros_like(bundle)
-        return Ranges(none, bundle, none, np.where((room >= 0).all(axis=0) & (lack == 0).all(axis=0), 0, -1))
+        return LinkRanges(none, bundle, none, np.where((room >= 0).all(axis=0) & (lack == 0).all(axis=0), 0, -1))
     first = np.maximum(int(_floor_links(s, x.domain, x.rails * x.width, x.number)), -(-lack * a // others))
-    return Ranges(np.zeros_like(bundle), bundle, first.max(axis=0), (room * a // others).min(axis=0))
+    return LinkRanges(np.zeros_like(bundle), bundle, first.max(axis=0), (room * a // others).min(axis=0))
 
 
-def _spine_ranges(s: SiteMode, x: Groups) -> Ranges:
+def _spine_ranges(s: SiteMode, x: Groups) -> LinkRanges:
     """Return every number of uplinks and bundle, with the links between groups that spines have ports for."""
     _, count, bundle = divisors(s.ports)
     up, others = np.repeat(np.arange(s.ports), count), x.number - 1
@@ -161,7 +161,7 @@ def _spine_ranges(s: SiteMode, x: Groups) -> Ranges:
     if "spine_up_ports" in s.pins:
         out = s.pins["spine_up_ports"]
         first, last = np.maximum(first, (out - 1) * spines // others + 1), np.minimum(last, out * spines // others)
-    return Ranges(up, bundle, first, last)
+    return LinkRanges(up, bundle, first, last)
 
 
 def _exits(s: SiteMode, x: Groups, w: Ways) -> tuple[Floats, Floats]:
