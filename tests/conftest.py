@@ -14,6 +14,8 @@ import tiers
 import typer.main
 import typer.testing
 
+from planner.cli.main import CYCLES
+
 QUICK_CASES = 4  # of a test over seeds in the quick tier, always the same ones
 CASES = 6  # of a test over seeds in both tiers; scripts/verify/all_seeds.py has the others
 MADE_CASES = 2 * CASES  # of them: some are dear, and other parameters take turns
@@ -38,7 +40,7 @@ def pytest_configure() -> None:
     for name in OF_A_TERMINAL:
         os.environ.pop(name, None)
         os.unsetenv(name)  # readline, which pytest loads, sets them behind os.environ for processes that tests start
-    gc.set_threshold(100_000, 50, 100)  # as the command line has it: a sixth of what tests take else goes to cycles
+    gc.set_threshold(*CYCLES)  # as the command line has it: else a sixth of what tests take
     os.environ["PLANNER_POINT"] = "1"  # of `planner solve`, in all tests but those of its curve
     os.environ["PLANNER_UNVERIFIED"] = "error"  # a plan that the checker disagrees with passes in no test
     signal.signal(signal.SIGINT, signal.default_int_handler)

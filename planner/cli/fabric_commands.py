@@ -40,9 +40,7 @@ class FabricOptions:
         str | None, typer.Option(help="Loss that cuts no two leaves: one_spine (unless given), one_leaf_uplink, none.")
     ] = None
     planes: Annotated[int | None, typer.Option(help="Planes of the fabric.")] = None
-    max_lanes: Annotated[int | None, typer.Option(help="Most networks that a NIC is split over: 1 unless given.")] = (
-        None
-    )
+    max_lanes: Annotated[int | None, typer.Option(help="Most networks of a NIC's lanes: 1 unless given.")] = None
     max_tiers: Annotated[int | None, typer.Option(help="Most tiers of switches: 4 unless given.")] = None
     floor: Annotated[str | None, typer.Option(help="PITCHxROW in metres: cables are priced by length.")] = None
     transceiver_usd: Annotated[float | None, typer.Option(help="Price of one transceiver.")] = None

@@ -22,6 +22,8 @@ EXIT_CODES = (
     "or the search leaves a gap, and the best plan so far is written; 5 the checker disagrees with the plan, which is "
     "written with what it says; 130 interrupted, with the best plan so far."
 )
+# Objects after which cycles are looked for: by Python's 700 that is a tenth of what a small solve takes.
+CYCLES = 100_000, 50, 100
 app = typer.Typer(
     help="Plan the datacenters that train the largest AI models: sites, layout, fabric, placement, each with a proof.",
     rich_markup_mode=None,
@@ -79,8 +81,7 @@ def planner(
 
 def main() -> None:
     """Run the command line; a user's mistake ends in a message, never in a traceback."""
-    # Python's default looks for cycles each 700 objects: a tenth of what a small solve takes, in a process that ends.
-    gc.set_threshold(100_000, 50, 100)
+    gc.set_threshold(*CYCLES)
     for name in ("stdout", "stderr"):  # in UTF-8, as files are, whatever the locale; a closed one is discarded
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115

@@ -52,6 +52,8 @@ LOOSER = ("budget", "batch", "memory", "facility power", "headroom")  # limits w
 AT_LEAST = 60.0  # seconds that they may take in any case
 SHOWN = 5e-5  # a loss below which a line shows none
 DOUBLINGS = 20  # of a limit, in search of a plan
+MILLION = 1e6
+SMALL_CHANGE = 0.01  # of a limit, for which its worth is computed by solving again
 
 
 class Other(Frozen):
@@ -127,6 +129,17 @@ class Explanation(Frozen):
     others: tuple[Other, ...] = Field((), description="Plans that differ in one decision, those as good last.")
     worth: tuple[Worth, ...] = Field((), description="What more of each limit saves.")
     interrupted: bool = Field(False, description="An interrupt came before all of it was asked.")
+
+
+@dataclass(frozen=True)
+class More:
+    """A limit with a little more of it, and the instance that has it."""
+
+    limit: str
+    more: float
+    unit: str
+    instance: Instance
+    each: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -389,7 +402,7 @@ def _timed(
     return solve_joint(asked, options, lambda _: None, without=without, cache=cache, first=first)
 
 
-def _worth(x: "More", plan: Plan, options: Options, cache: JointCache) -> Worth | None:
+def _worth(x: More, plan: Plan, options: Options, cache: JointCache) -> Worth | None:
     """Return the saving by a little more of a limit, in days or dollars, starting from the plan; None if unanswered."""
     best = _best_value(plan)
     same = cache if cache.serves(x.instance) else JointCache(timed=cache.timed)  # another budget alone
@@ -538,21 +551,6 @@ def _worth_line(x: Worth) -> str:
 def _counted(value: float, unit: str) -> str:
     """Write an amount of a limit: $30.00M of budget, 10 MW of headroom."""
     return f"{money(value)} of budget" if unit == "USD" else f"{short(value)} {unit}"
-
-
-MILLION = 1e6
-SMALL_CHANGE = 0.01  # of a limit, for which its worth is computed by solving again
-
-
-@dataclass(frozen=True)
-class More:
-    """A limit with a little more of it, and the instance that has it."""
-
-    limit: str
-    more: float
-    unit: str
-    instance: Instance
-    each: float = 1.0
 
 
 def limits_of(plan: Plan) -> Iterator[More]:

@@ -77,8 +77,9 @@ def test_questions_are_answered_as_solves_are(page: Page, question: Instance) ->
     page.post(**{"hardware.racks": str(racks - 1), "others": "workload.tokens=x2", "curve": "1"})
     first, second = page.answered()
     fewer = planner.changed(question, {"hardware.racks": racks - 1, "workload.tokens": "x2"})
-    plan = planner.solve(fewer)
-    assert first["status"] == second["status"] == plan.status == "optimal" and second["value"] == plan.objective.value
+    for row, asked in ((first, question), (second, fewer)):
+        plan = planner.solve(asked)
+        assert (row["status"], row["value"]) == (plan.status, plan.objective.value)
     assert second["changes"] == [f"hardware.racks={racks - 1}", "workload.tokens=x2"]
     written = Plan.model_validate_json(page.get("/plan/2.json"))
     assert planner.check(written) == []

@@ -182,44 +182,40 @@ def _exits(s: SiteMode, x: Groups, w: Ways) -> tuple[Floats, Floats]:
     return w.bundle * share, pod
 
 
-def _of_shape(s: SiteMode, domain: int, rails: int, width: int) -> list[DesignTable]:
-    """Return the templates of groups of one shape, under every number of stripes, that may beat those found so far."""
+def _of_shape(s: SiteMode, domain: int, rails: int, width: int) -> Iterator[DesignTable]:
+    """Yield the templates of groups of one shape, under every number of stripes, that may beat those found so far."""
     both = product(parts_of(s.mode.rails, rails), parts_of(s.domains(domain), width))
     x = Groups(domain, rails, width, s.pods(domain, rails, width), tuple(sorted({a * b for a, b in both})))
-    found = list(_affordable_ways(s, x))
-    w, prices = (
-        Ways(*map(np.concatenate, zip(*(one for one, _ in found), strict=True))),
-        np.hstack([y for _, y in found]),
-    )
-    if not len(w.up):
-        return []
     own: dict[str, Any] = {"domain": domain, "rails": rails, "width": width, "spine_model": s.spine}
-    sizes, parts = np.array([domain, domain * width]), list[DesignTable]()
-    loads = np.array([s.loads.at(n, sizes) for n in s.stripes.tolist()]).reshape(len(s.stripes), 2, 4)
-    for k in pareto_front(loads.reshape(len(loads), -1)).tolist():
-        send, allreduce, fits = _crossing(s, x, w, loads[k])
-        good = np.flatnonzero(fits & s.worthwhile(send, allreduce, *prices))
-        good = good[_unbeaten(s, send[good], allreduce[good], prices[:, good])]
-        up, bundle, links = (column[good] for column in w)
-        own |= {"leaf_up": up, "leaf_bundle": bundle, "group_links": links, "stripes": int(s.stripes[k])}
-        parts.append(s.table(send[good], allreduce[good], prices[:, good], **own))
-    return [p for p in parts if len(p)]
+    sizes = np.array([domain, domain * width])
+    for w, prices in _affordable_ways(s, x):
+        loads = np.array([s.loads.at(n, sizes) for n in s.stripes.tolist()]).reshape(len(s.stripes), 2, 4)
+        for k in pareto_front(loads.reshape(len(loads), -1)).tolist():
+            send, allreduce, fits = _crossing(s, x, w, loads[k])
+            good = np.flatnonzero(fits & s.worthwhile(send, allreduce, *prices))
+            good = good[_unbeaten(s, send[good], allreduce[good], prices[:, good])]
+            up, bundle, links = (column[good] for column in w)
+            own |= {"leaf_up": up, "leaf_bundle": bundle, "group_links": links, "stripes": int(s.stripes[k])}
+            if len(good):
+                yield s.table(send[good], allreduce[good], prices[:, good], **own)
 
 
 def _affordable_ways(s: SiteMode, x: Groups) -> Iterator[tuple[Ways, Prices]]:
     """Yield the ways to join the leaves of groups that may beat the templates so far, some at a time, with prices."""
-    up, bundle, first, last = (_spine_ranges if s.mode.has_spines else _router_ranges)(s, x)
-    # More links cost more and slow traffic less, so where there is none the fewest are the cheapest.
-    count = np.maximum(0, (first if s.loads.nothing else last) - first + 1) * (last >= first)
+    r = (_spine_ranges if s.mode.has_spines else _router_ranges)(s, x)
+    # More links cost more and slow traffic less: where nothing is slowed the fewest are the cheapest.
+    count = np.where(r.first <= r.last, (r.first if s.loads.nothing else r.last) - r.first + 1, 0)
     wan, chunk = s.prices.group_wan(x.domain * x.width, x.rails, s.wan_ports), np.cumsum(count) // MOST_WAYS
-    for part in [np.flatnonzero(chunk == k) for k in np.unique(chunk)] or [np.empty(0, dtype=np.int64)]:
+    for k in np.unique(chunk).tolist():
         s.tick()
-        row, more = members(count[part])
-        w = Ways(up[part][row], bundle[part][row], first[part][row] + more)
+        part = LinkRanges(*(column[chunk == k] for column in r))
+        row, more = members(count[chunk == k])
+        w = Ways(part.up[row], part.bundle[row], part.first[row] + more)
         counts = (w.up, x.number * (w.up // w.bundle), w.links) if s.mode.has_spines else (w.bundle, 0, w.links)
         prices = _bill(s, x.domain, x.rails, x.width, wan, counts)
         keep = np.flatnonzero(s.worthwhile(1.0, 1.0, *prices))
-        yield Ways(*(column[keep] for column in w)), prices[:, keep]
+        if len(keep):
+            yield Ways(*(column[keep] for column in w)), prices[:, keep]
 
 
 def _unbeaten(s: SiteMode, send: Floats, allreduce: Floats, prices: Prices) -> Flags:
