@@ -158,10 +158,9 @@ def restart_stretch(mean: Num, interval: Num, write: Num, restart: Num) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """A way to resume after a failure: recovery, checkpoint target, the stretch of run time, and its parts by cause.
+    """A way to resume after a failure: recovery, checkpoint target, and the stretch of run time.
 
-    `stretch`: seconds of run time per second of steps. `parts`: seconds lost per second of steps, by cause; they and 1
-    sum to the stretch. `interval_seconds` is the time between checkpoints.
+    `stretch`: seconds of run time per second of steps. `interval_seconds` is the time between checkpoints.
     """
 
     recovery: Recovery
@@ -170,7 +169,6 @@ class Way:
     interval_seconds: Any
     write_seconds: Any
     restart_seconds: Any
-    parts: dict[str, Any]
 
 
 def ways(job: CheckpointedJob, *, spares: bool) -> Iterator[Way]:
@@ -184,11 +182,16 @@ def ways(job: CheckpointedJob, *, spares: bool) -> Iterator[Way]:
             interval_seconds=np.inf,
             write_seconds=job.write_seconds(rates.checkpoint_targets[0]),
             restart_seconds=job.restart_seconds(),
-            parts={},
         )
         return
+    whole = dict[CheckpointTarget, Any]()  # intervals of whole jobs, which all start again from the same checkpoints
     for recovery, target in choices(rates, spares=spares):
-        yield way_at(job, recovery, target, best_interval(job, recovery, target))
+        if recovery == "elastic":
+            interval = best_interval(job, recovery, target)
+        else:
+            interval = whole[target] if target in whole else best_interval(job, recovery, target)
+            whole[target] = interval
+        yield way_at(job, recovery, target, interval)
 
 
 def choices(rates: Reliability, *, spares: bool) -> Iterator[tuple[Recovery, CheckpointTarget]]:
@@ -249,24 +252,38 @@ def way_at(job: CheckpointedJob, recovery: Recovery, target: CheckpointTarget, i
     mean = 1 / job.stops_per_second
     restart, write = job.restart_seconds(recovery), job.write_seconds(target)
     stretch = restart_stretch(mean, interval, write, restart)
-    # The share of time that copies in storage take, and the work that correlated stops lose to them.
-    older = np.sqrt(2 * job.r.correlated_share * job.write_seconds("storage") / mean) if target == "memory" else 0.0
-    with np.errstate(divide="ignore", invalid="ignore"):
-        parts = {
-            "checkpoints": np.where(interval > 0, write / np.where(interval > 0, interval, 1.0), 0.0) + older,
-            "restarts": restart / mean,
-        }
-        parts["lost work"] = (stretch - 1) - write / np.where(interval > 0, interval, np.inf) - parts["restarts"]
-        parts["lost work"] = parts["lost work"] + (stretch - 1) * older
     return Way(
         recovery=recovery,
         target=target,
-        stretch=stretch * (1 + older),
+        stretch=stretch * (1 + _older_copies(job, target)),
         interval_seconds=interval,
         write_seconds=write,
         restart_seconds=restart,
-        parts=parts,
     )
+
+
+def _older_copies(job: CheckpointedJob, target: CheckpointTarget) -> Any:
+    """Return the share of time that copies in storage take, and the work that correlated stops lose to them."""
+    if target == "storage":
+        return 0.0
+    return np.sqrt(2 * job.r.correlated_share * job.write_seconds("storage") * job.stops_per_second)
+
+
+def losses(job: CheckpointedJob, way: Way) -> dict[str, Any]:
+    """Return the seconds lost per second of steps by cause; they and 1 sum to the stretch."""
+    if not stops_per_gpu_second(job.r, job.links):
+        return {}
+    if way.recovery == "elastic":
+        there, stalls, lost, written = _elastic_shares(job, way.target, way.interval_seconds)
+        first = {"checkpoints": written, "restarts": stalls, "lost work": lost, "replicas away": there - 1}
+        scale = (way.stretch - 1) / np.maximum(sum(first.values()), 1e-300)
+        return {name: share * scale for name, share in first.items()}
+    older, interval = _older_copies(job, way.target), way.interval_seconds
+    restarts = way.restart_seconds * job.stops_per_second
+    with np.errstate(divide="ignore", invalid="ignore"):
+        written = np.where(interval > 0, way.write_seconds / interval, 0.0)
+    lost = (way.stretch / (1 + older) - 1) * (1 + older) - written - restarts
+    return {"checkpoints": written + older, "restarts": restarts, "lost work": lost}
 
 
 def inverse_share_there(away: Any, stalled: Any) -> Any:
@@ -302,26 +319,27 @@ def _elastic_at(job: CheckpointedJob, target: CheckpointTarget, interval: Any) -
     a copy of it to a neighbour's memory. To first order in all of these the useful share is
     1 - w/τ - G·λ·T - stall/M - c·(R + τ/2)/M.
     """
-    rates, mean = job.r, 1 / job.stops_per_second
-    write, rate = job.write_seconds(target), job.stops_per_second / job.gpus
-    rare = rates.correlated_share / mean
-    with np.errstate(divide="ignore", invalid="ignore"):
-        written = np.where(np.isfinite(interval) & (interval > 0), write / interval, 0.0)
-        lost = np.where(rare > 0, rare * interval / 2, 0.0)
-    stalls, copies = _stalls(job), _copies(job)
-    there = inverse_share_there(job.replica_gpus * rate * rates.rejoin_seconds, stalls + lost)
-    stretch = (1 + written + copies) * (there + stalls + lost)
-    first = {"checkpoints": written + copies, "restarts": stalls, "lost work": lost, "replicas away": there - 1}
-    scale = (stretch - 1) / np.maximum(sum(first.values()), 1e-300)
+    there, stalls, lost, written = _elastic_shares(job, target, interval)
+    stretch = (1 + written) * (there + stalls + lost)
     return Way(
         recovery="elastic",
         target=target,
         stretch=np.where(np.asarray(job.replicas) > 1, stretch, np.inf),
         interval_seconds=interval,
-        write_seconds=write,
-        restart_seconds=rates.elastic_stall_seconds + 0.0 * stretch,
-        parts={name: share * scale for name, share in first.items()},
+        write_seconds=job.write_seconds(target),
+        restart_seconds=job.r.elastic_stall_seconds + 0.0 * stretch,
     )
+
+
+def _elastic_shares(job: CheckpointedJob, target: CheckpointTarget, interval: Any) -> tuple[Any, Any, Any, Any]:
+    """Return seconds for one of work of an elastic job: in training, stalled, of work lost, and of checkpoints."""
+    rare = job.r.correlated_share * job.stops_per_second
+    with np.errstate(divide="ignore", invalid="ignore"):
+        written = np.where(np.isfinite(interval) & (interval > 0), job.write_seconds(target) / interval, 0.0)
+        lost = np.where(rare > 0, rare * interval / 2, 0.0)
+    stalls = _stalls(job)
+    away = job.replica_gpus * job.stops_per_second / job.gpus * job.r.rejoin_seconds
+    return inverse_share_there(away, stalls + lost), stalls, lost, written + _copies(job)
 
 
 def min_stretch(job: CheckpointedJob, *, spares: bool = True) -> Any:

@@ -19,6 +19,7 @@ from planner.physics.recovery import (
     Way,
     fewest_stops,
     gpu_links,
+    losses,
     part_stops_per_gpu_second,
     scale_factor,
     stops_per_gpu_second,
@@ -172,7 +173,7 @@ def section(job: CheckpointedJob, upkeep: Upkeep, step_days: float) -> Reliabili
     way, gpus = upkeep.way, float(job.gpus)
     scale = gpus * float(scale_factor(job.r, gpus))
     interval = float(way.interval_seconds)
-    lost = {name: float(share) * step_days for name, share in way.parts.items()}
+    lost = {name: float(share) * step_days for name, share in losses(job, way).items()}
     short = "replicas short of racks" if way.recovery == "elastic" else "waiting for racks"
     lost[short] = (upkeep.stretch - float(way.stretch)) * step_days
     rates = part_stops_per_gpu_second(job.r, job.links)

@@ -16,7 +16,7 @@ from planner.errors import InputError
 from planner.instance.hardware import Reliability
 from planner.instance.instance import Instance
 from planner.physics.plan_physics import CLUSTER
-from planner.physics.recovery import CheckpointedJob, choices, stops_per_second, way_at, ways
+from planner.physics.recovery import CheckpointedJob, choices, losses, stops_per_second, way_at, ways
 from planner.physics.spares import (
     Upkeep,
     exposure_of,
@@ -41,7 +41,7 @@ def test_parts_sum_to_the_stretch_at_any_interval() -> None:
     seconds = np.geomspace(1.0, 1e5, 40)
     for way in choices(r, spares=True):
         found = way_at(job, *way, seconds)
-        assert 1 + sum(found.parts.values()) == pytest.approx(found.stretch, rel=1e-9)
+        assert 1 + sum(losses(job, found).values()) == pytest.approx(found.stretch, rel=1e-9)
     assert [(w.recovery, w.target) for w in ways(job, spares=False)] == list(choices(r, spares=False))
 
 
@@ -86,7 +86,7 @@ def test_copies_to_neighbours_only_where_they_share_state(stage: int) -> None:
     (way,) = ways(job, spares=True)
     assert job.shares_state == bool(stage)
     written = float(way.write_seconds / way.interval_seconds)
-    assert (float(way.parts["checkpoints"]) > 1.01 * written) == bool(stage)
+    assert (float(losses(job, way)["checkpoints"]) > 1.01 * written) == bool(stage)
 
 
 @each("names", WAYS)

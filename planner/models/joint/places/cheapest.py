@@ -59,13 +59,17 @@ class CheapestSearch(FastestSearch):
     floor_usd: MinPrices
     all_prices: dict[tuple[SitePart, ...], Prices] = field(default_factory=dict)  # of all shapes
     timed_points: dict[bool, list[TimedPoint]] = field(default_factory=lambda: {True: [], False: []})  # True: in limit
+    steps_in_time: float = 0.0  # the most seconds of steps a sequence that are known to meet the cutoff on a clock
+    steps_late: float = math.inf  # the fewest that are known not to
 
     def steps(self) -> Iterator[float | JointPlan]:
         """Yield lower bounds on the capital of all plans not found yet, and the plans, the cheapest bound first."""
         if not self._rtts or not len(self._wavelengths):
             return
         first, last, order = int(self._wavelengths[0]), self._rtts[-1], itertools.count()
-        if self.shape_problem.racks > QUICK_TABLE_RACKS:
+        templates = self.shape_problem.world.templates
+        few = templates is not None and templates.min_local_share > 0  # fabrics, mostly none
+        if self.shape_problem.racks > QUICK_TABLE_RACKS and not few:
             self._ask(first, last)
             # The least fabrics: for each GPU cabled its link and a port of the cheapest leaf.
             rails = self.shape_problem.racks * self.shape_problem.traffic.rails
@@ -102,7 +106,14 @@ class CheapestSearch(FastestSearch):
             return True
         if any(x.is_no_slower(point) for x in self.timed_points[False]):
             return False
-        found = self._seconds(level, waves, rtt, self.cutoff) < self.cutoff
+        steps = self._step_seconds(level, waves, rtt, self.cutoff)
+        found = steps <= self.steps_in_time
+        if self.steps_in_time < steps < self.steps_late:
+            # Steps that take longer take longer on a clock too.
+            found = float(self.shape_problem.on_clock(steps)) < self.cutoff
+            self.steps_in_time, self.steps_late = (
+                (steps, self.steps_late) if found else (self.steps_in_time, steps)
+            )
         self.timed_points[found].append(point)
         return found
 

@@ -162,6 +162,11 @@ class FastestSearch(CapitalBounds):
 
     def _seconds(self, level: SlowdownLevel, waves: int, rtt: float, limit: float) -> float:
         """Return the seconds a sequence of a candidate, infinite over the limit."""
+        steps = self._step_seconds(level, waves, rtt, limit)
+        return float(self.shape_problem.on_clock(steps)) if math.isfinite(steps) else math.inf
+
+    def _step_seconds(self, level: SlowdownLevel, waves: int, rtt: float, limit: float) -> float:
+        """Return the seconds of steps a sequence of a candidate, infinite where they exceed the limit on a clock."""
         # A round trip comes on top of everything.
         key, q = (level.send, level.allreduce, waves), self.shape_problem
         first = q.rtts_ms[0]
@@ -172,7 +177,7 @@ class FastestSearch(CapitalBounds):
             if not math.isfinite(found):
                 return math.inf
             self.timed[key] = found
-        return float(q.on_clock(self.timed[key] + later))
+        return self.timed[key] + later
 
     def _rtts_to_try(self) -> list[float]:
         """List the round trips that may pay."""

@@ -130,11 +130,22 @@ class ShapeProblem:
             rails=t.rails,
         )
 
+    @property
+    def never_runs(self) -> bool:
+        """Whether a cluster has too few racks for the shape, or failures never leave enough at all sites."""
+        calendar = self.world.problem.calendar
+        if self.world.sites is None and self.racks > (self.world.problem.instance.hardware.racks or 0):
+            return True
+        if calendar is None or self.standing.enough_share > 0:
+            return False
+        elastic = "elastic" in calendar.r.recoveries and self.column.d > max(1, self.standing.replicas_down)
+        return not elastic
+
     @cached_property
     def min_stretch(self) -> float:
-        """Bound the stretch of any steps by failures; infinite where a cluster has too few racks for it."""
+        """Bound the stretch of any steps by failures; infinite where the shape never runs."""
         calendar, job = self.world.problem.calendar, self.job(0.0)
-        if self.world.sites is None and self.racks > (self.world.problem.instance.hardware.racks or 0):
+        if self.never_runs:
             return math.inf
         if calendar is None or job is None:
             return 1.0
@@ -310,6 +321,8 @@ class ShapeProblem:
         for g in self.sizes:  # the money that is left for its fabric, the others with the least fabrics
             usd = self.world.budget - floor - (self.racks - self.traffic.racks(g)) * each
             found[g] = templates.options(self.traffic, g, usd, site, max_slowdowns=slowest, shallow=shallow)
+            if not len(found[g]):  # then the shape has no fabrics
+                return dict.fromkeys(self.sizes, found[g])
         return found
 
     @property

@@ -275,7 +275,7 @@ def _first_shape(goal: Goal, column: Column) -> ShapeProblem | None:
         for shape in shapes(column, sites):
             goal.tick()
             q = ShapeProblem(world=goal.world, column=column, shape=shape)
-            if math.isinf(q.min_stretch):
+            if q.never_runs:
                 continue
             known, phi = goal.known_unhoused(q), goal.world.problem.transport_slowdown
             if not known and not goal.opens(q.bound(phi, phi, goal.cutoff(0.0), q.best_fibre), 0.0):

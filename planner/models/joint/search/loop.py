@@ -403,7 +403,7 @@ class Loop:
         for shape in rest:
             goal.tick()
             q = ShapeProblem(world=goal.shapes_world, column=x.column, shape=shape)
-            if math.isinf(q.min_stretch):  # never enough racks at all sites; less even shapes may differ
+            if q.never_runs:  # less even shapes may differ
                 continue
             if goal.known_unhoused(q):  # before its time, which takes longer to bound
                 if x.column.sparing.target:
