@@ -11,6 +11,7 @@ import numpy as np
 import pyomo.core as pyo
 
 from planner.instance.instance import Instance
+from planner.instance.references_and_pins import pinned_blocks
 from planner.models import SitesRequest
 from planner.models.joint.places.fibre_design import LARGE_BYTES, FibreDesigns
 from planner.models.joint.places.milp import LEFT_OUT, stated, total_musd
@@ -41,6 +42,9 @@ class Sites:
     threads: int | None = None
     solved: int = 0
     placed: dict[Any, PlacedParts | None] = field(default_factory=dict)
+    # By parts and wavelengths of fibre that is not designed: longest round trips, and the cheapest sites within each.
+    within: dict[Any, list[tuple[float, PlacedParts | None]]] = field(default_factory=dict)
+    prices: dict[tuple[SitePart, ...], Any] = field(default_factory=dict)  # of parts without fabrics, as far as asked
     racks: dict[float | None, dict[int, int]] = field(default_factory=dict)  # the most, by budget and GPUs cabled
     # By number of sites: groups that may be open, with their longest round trips, ascending, and km of all routes.
     groups: dict[tuple[int, bool], tuple[Ints, Floats, Floats]] = field(default_factory=dict)
@@ -245,20 +249,27 @@ class Sites:
         if not self.designed and circuit is not None:
             circuit = replace(circuit, stage_bytes=0.0)
         fabrics = [min(range(len(p.fabrics)), key=lambda f: (p.fabrics[f][0], f)) for p in parts]
-        without_fabrics = tuple(replace(p, fabrics=((0.0, 0.0),)) for p in parts)
+        without_fabrics = tuple(self.part(p.blocks, p.racks) for p in parts)
         if self.counts_power or len(set(without_fabrics)) < len(set(parts)):
             return self._placed(parts, circuit)
         # The power of fabrics changes no choice, so each part takes its cheapest, and its site is that without fabric.
         found = self._placed(without_fabrics, circuit)
         if found is None:
             return None
-        of_kind = dict(zip(without_fabrics, fabrics, strict=True))
+        number = {p: k for k, (p, _) in enumerate(_kinds(parts))}
+        of_kind = dict(zip(without_fabrics, zip((number[p] for p in parts), fabrics, strict=True), strict=True))
         kinds = [of_kind[p] for p, _ in _kinds(without_fabrics)]
         usd = sum(p.fabrics[f][0] for p, f in zip(parts, fabrics, strict=True))
         bound = found.proof.bound_usd
         proof = replace(found.proof, bound_usd=None if bound is None else bound + usd)
-        placed = {s: (k, kinds[k]) for s, (k, _) in found.parts.items()}
+        placed = {s: kinds[k] for s, (k, _) in found.parts.items()}
         return replace(found, asked=parts, parts=placed, capital_usd=found.capital_usd + usd, proof=proof)
+
+    def part(self, blocks: int, racks: int, mw: float = 0.0) -> SitePart:
+        """Return a part whose fabric costs nothing; without pinned blocks it is that of every column with its racks."""
+        return SitePart(
+            blocks if pinned_blocks(self.instance) else racks, racks, ((0.0, mw if self.counts_power else 0.0),)
+        )
 
     def least(self, parts: tuple[SitePart, ...], circuit: Circuit | None) -> float:
         """Bound the capital of some parts at the circuit's wavelengths or more; infinite where no sites hold them."""
@@ -302,9 +313,20 @@ class Sites:
 
     def _placed(self, parts: tuple[SitePart, ...], circuit: Circuit | None) -> PlacedParts | None:
         key = parts, circuit
-        if key not in self.placed:
-            found = self._designed(parts, circuit) if self.designed else self._solved(self.question(parts, circuit, {}))
-            self.placed[key] = found
+        if key in self.placed:
+            return self.placed[key]
+        if self.designed:
+            self.placed[key] = self._designed(parts, circuit)
+            return self.placed[key]
+        # The cheapest sites of all within some round trip are the cheapest within each that they keep.
+        waves = None if circuit is None else circuit.wavelengths
+        trip, asked = 0.0 if circuit is None else circuit.max_rtt_ms, self.within.setdefault((parts, waves), [])
+        for longest, found in asked:
+            if trip <= longest and (found is None or found.rtt_ms <= trip):
+                self.placed[key] = None if found is None else replace(found, circuit=circuit)
+                return self.placed[key]
+        self.placed[key] = self._solved(self.question(parts, circuit, {}))
+        asked.append((trip, self.placed[key]))
         return self.placed[key]
 
     def _designed(self, parts: tuple[SitePart, ...], circuit: Circuit | None) -> PlacedParts | None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from planner.errors import InputError
 from planner.models.joint.places.built import most_bytes
+from planner.models.joint.places.racks_prices import Prices
 from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.space import Floats, Ints
 from planner.models.joint.world import EPS
@@ -31,7 +32,7 @@ class CapitalBounds:
     likely: bool = False  # only plans of stages as even as can be are sought
     # Of capital without fabric, by wavelengths and round trip.
     lower_bounds: dict[tuple[int, float], float] = field(default_factory=dict)
-    floor_tables: dict[float, tuple[tuple[int, float, float], Floats]] = field(default_factory=dict)
+    floor_tables: dict[float, tuple[tuple[int, int, float, float], Floats]] = field(default_factory=dict)
     # Wavelengths, round trip and capital with fabrics.
     asked: dict[SlowdownLevel, list[tuple[int, float, float]]] = field(default_factory=dict)
 
@@ -48,6 +49,19 @@ class CapitalBounds:
                 f"pins['wan.wavelengths']: {wanted} is outside the declared space; two sites share at most {most}"
             )
         return np.array([n for n in range(1, most + 1) if wanted in (None, n)], dtype=np.int64)
+
+    @cached_property
+    def _prices(self) -> Prices | None:
+        """Prices of the racks at sites without fabrics, shared by all shapes with the same racks by site."""
+        q, sites = self.shape_problem, self.shape_problem.world.sites
+        if sites is None:
+            return None
+        # Fabrics that cost nothing and draw the least of any that may be built: the same for every column with as many
+        # racks by site and as many GPUs of each cabled.
+        mw, racks = sites.min_fabric_mw(q.traffic.rails), [(g, q.traffic.racks(g)) for g in q.shape.blocks]
+        parts = tuple(sites.part(g, n, n * mw) for g, n in racks)
+        found: Prices = sites.prices.setdefault(parts, Prices(sites=sites, parts=parts))
+        return found
 
     @property
     def _power_usd(self) -> float:
@@ -90,9 +104,11 @@ class CapitalBounds:
         # but for at most the longest route's fibre, and at more by the shortest's.
         q, sites, count = self.shape_problem, self.shape_problem.world.sites, len(self.shape_problem.shape.blocks)
         known = float(q.site_bounds_by_rtt[q.rtts_ms.index(rtt)])
+        prices = None if sites is None or sites.designed else self._prices
         if sites is None or not q.several:
-            return np.array([max([q.floor_usd + self._power_usd, known, *self.lower_bounds.values()])])
-        key = len(self.lower_bounds), known, self._most_bytes
+            alone = 0.0 if prices is None else prices.lower(0, rtt)
+            return np.array([max([q.floor_usd + self._power_usd, known, alone, *self.lower_bounds.values()])])
+        key = len(self.lower_bounds), 0 if prices is None else len(prices.answers), known, self._most_bytes
         if rtt not in self.floor_tables or self.floor_tables[rtt][0] != key:
             fibre = q.min_fibre_usd if sites.designed else q.fibre_usd(sites.min_routes_km(count, rtt))
             if sites.designed and count == 2:
@@ -102,6 +118,8 @@ class CapitalBounds:
             for (n, t), usd in self.lower_bounds.items():
                 if t >= rtt:
                     found = np.maximum(found, self._elsewhere(n, t, usd))
+            if prices is not None:
+                found = np.maximum(found, prices.lowers(rtt))
             self.floor_tables[rtt] = key, found
         return self.floor_tables[rtt][1]
 

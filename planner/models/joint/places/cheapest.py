@@ -10,14 +10,12 @@ import math
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import NamedTuple
 
 from planner.models.fabric.chooser import Template
 from planner.models.joint.places.capital_bounds import SlowdownLevel
 from planner.models.joint.places.fastest import FastestSearch, NetworkCandidate
-from planner.models.joint.places.racks_prices import Prices
-from planner.models.joint.places.site_question import PlacedParts, SitePart
+from planner.models.joint.places.site_question import PlacedParts
 from planner.models.joint.search.least_prices import MinPrices
 from planner.models.joint.world import EPS, JointPlan
 
@@ -57,7 +55,6 @@ class CheapestSearch(FastestSearch):
     """The search of one shape by capital; `cutoff` is the limit on seconds a sequence."""
 
     floor_usd: MinPrices
-    all_prices: dict[tuple[SitePart, ...], Prices] = field(default_factory=dict)  # of all shapes
     timed_points: dict[bool, list[TimedPoint]] = field(default_factory=lambda: {True: [], False: []})  # True: in limit
     steps_in_time: float = 0.0  # the most seconds of steps a sequence that are known to meet the cutoff on a clock
     steps_late: float = math.inf  # the fewest that are known not to
@@ -67,9 +64,7 @@ class CheapestSearch(FastestSearch):
         if not self._rtts or not len(self._wavelengths):
             return
         first, last, order = int(self._wavelengths[0]), self._rtts[-1], itertools.count()
-        templates = self.shape_problem.world.templates
-        few = templates is not None and templates.min_local_share > 0  # fabrics, mostly none
-        if self.shape_problem.racks > QUICK_TABLE_RACKS and not few:
+        if self.shape_problem.racks > QUICK_TABLE_RACKS and not self._asks_local:
             self._ask(first, last)
             # The least fabrics: for each GPU cabled its link and a port of the cheapest leaf.
             rails = self.shape_problem.racks * self.shape_problem.traffic.rails
@@ -92,6 +87,12 @@ class CheapestSearch(FastestSearch):
                 else:
                     heapq.heappush(heap, (max(usd, usd_of), next(order), answer))
 
+    @property
+    def _asks_local(self) -> bool:
+        """Whether all-reduce groups must be under one leaf: few fabrics do that, and mostly none."""
+        templates = self.shape_problem.world.templates
+        return templates is not None and templates.min_local_share > 0
+
     def _fewest(self, level: SlowdownLevel, rtt: float, above: int) -> int | None:
         """Return the fewest wavelengths, more than `above`, with which slowdowns meet the cutoff at a round trip."""
         waves: list[int] = self._wavelengths[self._wavelengths > above].tolist()
@@ -111,9 +112,7 @@ class CheapestSearch(FastestSearch):
         if self.steps_in_time < steps < self.steps_late:
             # Steps that take longer take longer on a clock too.
             found = float(self.shape_problem.on_clock(steps)) < self.cutoff
-            self.steps_in_time, self.steps_late = (
-                (steps, self.steps_late) if found else (self.steps_in_time, steps)
-            )
+            self.steps_in_time, self.steps_late = (steps, self.steps_late) if found else (self.steps_in_time, steps)
         self.timed_points[found].append(point)
         return found
 
@@ -207,20 +206,3 @@ class CheapestSearch(FastestSearch):
             return alone
         fibre = float(q.min_fibre_usd[waves] - q.min_fibre_usd[1]) if q.several else 0.0
         return max(alone + fibre, self._prices.lower(waves, rtt))
-
-    @cached_property
-    def _prices(self) -> Prices | None:
-        """Prices of the racks at sites without fabrics, shared by all shapes with the same racks by site."""
-        q, sites = self.shape_problem, self.shape_problem.world.sites
-        if sites is None:
-            return None
-        # Fabrics that cost nothing and draw the least of any that may be built: the same for every column with as many
-        # racks by site and as many GPUs of each cabled.
-        mw, racks = sites.min_fabric_mw(q.traffic.rails), [q.traffic.racks(g) for g in q.shape.blocks]
-        parts = tuple(SitePart(n, n, ((0.0, n * mw),)) for n in racks)
-        return self.all_prices.setdefault(parts, Prices(sites=sites, parts=parts))
-
-    def _ask(self, waves: int, rtt: float) -> None:
-        """Ask for the price of the sites without fabrics, unless it is known."""
-        if self._prices is not None:
-            self._prices.ask(waves, rtt)

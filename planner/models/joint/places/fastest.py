@@ -181,27 +181,13 @@ class FastestSearch(CapitalBounds):
 
     def _rtts_to_try(self) -> list[float]:
         """List the round trips that may pay."""
-        # The shortest, and behind each at which the sites were dearer than known before the next: those with bounds, or
-        # at which the sites were asked with fabrics.
-        later = {t for _, t in self.lower_bounds} | {t for known in self.asked.values() for _, t, _ in known}
-        rtts = self._rtts
-        known = dict(zip(self.shape_problem.rtts_ms, self.shape_problem.site_bounds_by_rtt.tolist(), strict=True))
+        # The shortest, and behind each at which the sites were dearer than known before, or may be dearer, the next.
+        asked = {t for known in self.asked.values() for _, t, _ in known}
         return [
             r
-            for a, r in zip([None, *rtts], rtts, strict=False)
-            if a is None or a in later or known[r] < known[a] or self._cheaper_fibre(a, r)
+            for a, r in zip([None, *self._rtts], self._rtts, strict=False)
+            if a is None or a in asked or bool(np.any(self._lower_bounds(r) < self._lower_bounds(a)))
         ]
-
-    def _cheaper_fibre(self, near: float, far: float) -> bool:
-        """Return whether fibre may cost less where two sites may be farther apart."""
-        q, sites = self.shape_problem, self.shape_problem.world.sites
-        if sites is None or not q.several:
-            return False
-        count = len(q.shape.blocks)
-        if not sites.designed:
-            return sites.min_routes_km(count, far) < sites.min_routes_km(count, near)
-        a, b = (sites.fibre.least_usd(self._most_bytes, rtt) for rtt in (near, far))
-        return count == 2 and bool(np.any(b < a))
 
     def _affordable(self, rtt: float) -> list[tuple[float, SlowdownLevel, int]]:
         """List the slowdowns that the money may pay by bounds on their time, with the most wavelengths paid too."""
@@ -250,6 +236,12 @@ class FastestSearch(CapitalBounds):
         q.world.count("questions")
         if sites is None:
             return built(q, c.wavelengths, None, self._templates(c.level, None), latest)
+        if q.several and not sites.designed and math.isfinite(most):
+            self._ask(c.wavelengths, c.rtt_ms)
+            bound = self.floor(c.wavelengths, c.rtt_ms) + c.level.usd
+            if bound > most + CENTS:
+                self._refuse(c, bound, most)
+                return None
         parts = tuple(self._part(g, c.level) for g in q.shape.blocks)
         size = self._stage_bytes(c)
         for _ in range(AGREEMENT_ROUNDS):
@@ -317,17 +309,29 @@ class FastestSearch(CapitalBounds):
         self.asked.setdefault(c.level, []).append((c.wavelengths, c.rtt_ms, usd))
         if sites is None:
             return
+        if not sites.designed:
+            self._ask(int(self._wavelengths[0]), c.rtt_ms)  # prices at other wavelengths follow from both
+            self._ask(c.wavelengths, c.rtt_ms)
+            if q.several and self.floor(c.wavelengths, c.rtt_ms) + c.level.usd > most:
+                self._reach(c, most)
+            return
         without_fabrics = tuple(self._without_fabric(g) for g in q.shape.blocks)
-        floor = sites.joined_least(
-            without_fabrics, Circuit(c.wavelengths, c.rtt_ms, self._most_bytes) if q.several else None
-        )
-        if sites.designed and q.several and floor + c.level.usd > most + CENTS:
+        circuit = Circuit(c.wavelengths, c.rtt_ms, self._most_bytes) if q.several else None
+        floor = sites.joined_least(without_fabrics, circuit)
+        if q.several and floor + c.level.usd > most + CENTS:
             self._narrow(c, without_fabrics, most)
         if floor <= self.floor(c.wavelengths, c.rtt_ms) + CENTS:
             return
         self.lower_bounds[c.wavelengths, c.rtt_ms] = floor
         if q.several and floor + c.level.usd > most:
-            self._reach(c, without_fabrics, most)
+            self._reach(c, most, without_fabrics)
+
+    def _ask(self, waves: int, rtt: float) -> None:
+        """Ask for the price of the sites without fabrics, unless it is known."""
+        # At the longest round trip first, where the sites are cheapest: they may be as near as is asked.
+        if self._prices is not None:
+            self._prices.ask(waves, self._rtts[-1])
+            self._prices.ask(waves, rtt)
 
     def _narrow(self, c: NetworkCandidate, without_fabrics: tuple[SitePart, ...], most: float) -> None:
         """Bisect the fewest wavelengths of which not even the exchange alone can be paid, and remember their price."""
@@ -341,16 +345,22 @@ class FastestSearch(CapitalBounds):
                 self.lower_bounds[probe, c.rtt_ms] = usd
                 high = probe
 
-    def _reach(self, c: NetworkCandidate, without_fabrics: tuple[SitePart, ...], most: float) -> None:
+    def _reach(self, c: NetworkCandidate, most: float, without_fabrics: tuple[SitePart, ...] = ()) -> None:
         """Bisect the shortest round trip at which the sites can be paid, and record the costs met on the way."""
         sites, low, high = self.shape_problem.world.sites, self._rtts.index(c.rtt_ms), len(self._rtts)
         probe = high - 1
         while sites is not None and high - low > 1:
-            usd = sites.least(without_fabrics, Circuit(c.wavelengths, self._rtts[probe], self._most_bytes))
+            rtt = self._rtts[probe]
+            if not without_fabrics:
+                self._ask(c.wavelengths, rtt)
+                usd = self.floor(c.wavelengths, rtt)
+            else:
+                usd = sites.least(without_fabrics, Circuit(c.wavelengths, rtt, self._most_bytes))
             if usd + c.level.usd <= most + CENTS:
                 high = probe
             else:
-                self.lower_bounds[c.wavelengths, self._rtts[probe]] = usd
+                if without_fabrics:
+                    self.lower_bounds[c.wavelengths, rtt] = usd
                 low = probe
             probe = (low + high) // 2
 

@@ -11,7 +11,10 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from planner.models.joint.places.site_question import Circuit, PlacedParts, SitePart
+from planner.models.joint.space import Floats
 from planner.models.joint.world import CENTS
 
 if TYPE_CHECKING:
@@ -35,6 +38,7 @@ class Prices:
     sites: "Sites"
     parts: tuple[SitePart, ...]
     answers: list[KnownPrice] = field(default_factory=list)
+    tables: dict[float, tuple[int, Floats]] = field(default_factory=dict)  # by round trip: answers that they rest on
 
     @property
     def several(self) -> bool:
@@ -48,39 +52,45 @@ class Prices:
 
     def lower(self, waves: int, rtt: float) -> float:
         """Bound the price from below."""
+        return float(self.lowers(rtt)[waves])
+
+    def lowers(self, rtt: float) -> Floats:
+        """Bound the price from below by the number of wavelengths."""
+        count, found = self.tables.get(rtt, (-1, np.empty(0)))
+        if count != len(self.answers):
+            found = self._lowers(rtt)
+            self.tables[rtt] = len(self.answers), found
+        return found
+
+    def _lowers(self, rtt: float) -> Floats:
+        wan, sites = self.sites.data.wan, len(self.parts)
+        waves = np.arange(wan.max_wavelengths_per_pair * wan.max_fibre_pairs + 1)
+        known = [a for a in self.answers if a.max_rtt_ms >= rtt or not self.several]
+        found = np.zeros(len(waves))
         if not self.several:
-            return max((a.usd for a in self.answers), default=0.0)
-        known = [a for a in self.answers if a.max_rtt_ms >= rtt]
-        below, above = [a for a in known if a.waves <= waves], [a for a in known if a.waves >= waves]
+            return np.asarray(np.maximum(found, max((a.usd for a in known), default=0.0)))
         if not self.exact:
-            return max((a.usd for a in below), default=0.0)
-        if any(a.usd == math.inf for a in known):
-            return math.inf
-        routes = self._routes_km(rtt)
-        if math.isinf(routes):
-            return math.inf
-        near = routes / (len(self.parts) * (len(self.parts) - 1) // 2)
-        found = max((a.usd + self._fibre(near, waves) - self._fibre(near, a.waves) for a in below), default=0.0)
-        return max([found, *(self._between(a, b, waves) for a in below for b in above)])
-
-    def _routes_km(self, rtt: float) -> float:
-        """Bound the routes between sites that have room for the parts; infinite where none are so near."""
-        return self.sites.min_routes_km(len(self.parts), rtt, tuple(p.racks for p in self.parts))
-
-    def _between(self, a: KnownPrice, b: KnownPrice, waves: int) -> float:
-        """Return the price on the straight line between two answers, in pairs of fibres."""
-        low, at, high = (self._pairs(n) for n in (a.waves, waves, b.waves))
-        ends = [x.usd - self._fibre(0.0, x.waves) for x in (a, b)]
-        own = min(ends) if high == low else ends[0] + (at - low) / (high - low) * (ends[1] - ends[0])
-        return own + self._fibre(0.0, waves)
-
-    def _pairs(self, waves: int) -> int:
-        return -(-waves // self.sites.data.wan.max_wavelengths_per_pair)
-
-    def _fibre(self, km: float, waves: int) -> float:
-        """Price the fibre between every two sites, each so far apart."""
-        n = len(self.parts)
-        return n * (n - 1) // 2 * self.sites.fibre_usd(km, waves)
+            return np.asarray(np.max([found, *(np.where(waves >= a.waves, a.usd, 0.0) for a in known)], axis=0))
+        routes = self.sites.min_routes_km(sites, rtt, tuple(p.racks for p in self.parts))
+        if math.isinf(routes) or any(math.isinf(a.usd) for a in known):
+            return np.full(len(waves), np.inf)
+        # Fibre between all sites along the shortest and the longest routes; of more wavelengths, and of fewer.
+        joined = sites * (sites - 1) // 2
+        pairs = -(-waves // wan.max_wavelengths_per_pair)
+        near, far, lit = (
+            joined * (pairs * km * wan.fibre_usd_per_route_km + waves * wan.wavelength_usd)
+            for km in (routes / joined, rtt / wan.rtt_ms_per_100_route_km * 100, 0.0)
+        )
+        for a in known:
+            more = np.where(waves >= a.waves, near - near[a.waves], far - far[a.waves])
+            found = np.maximum(found, a.usd + more)
+            for b in (x for x in known if x.waves > a.waves):
+                # The straight line between both, in pairs of fibres.
+                low, high = a.usd - lit[a.waves], b.usd - lit[b.waves]
+                over = pairs[b.waves] - pairs[a.waves]
+                line = low + (pairs - pairs[a.waves]) / over * (high - low) if over else min(low, high)
+                found = np.where((waves >= a.waves) & (waves <= b.waves), np.maximum(found, line + lit), found)
+        return found
 
     def upper(self, waves: int, rtt: float) -> float:
         """Price the cheapest known sites within a round trip, with `waves` wavelengths between them."""
@@ -98,7 +108,7 @@ class Prices:
         """Return whether nothing more is to be learned of a price."""
         if not self.exact:
             return any((a.waves, a.max_rtt_ms) == (waves, rtt) for a in self.answers)
-        if self.several and math.isinf(self._routes_km(rtt)):
+        if self.several and math.isinf(self.lower(0, rtt)):
             return True
         return bool(self.answers) and self.upper(waves, rtt) <= self.lower(waves, rtt) + CENTS
 
@@ -107,7 +117,7 @@ class Prices:
         if self.is_known(waves, rtt):
             return
         far = min((a.placed.rtt_ms for a in self.answers if a.placed is not None), default=0.0)
-        trips = (t for t in self.sites.rtts_ms() if t < far and math.isfinite(self._routes_km(t)))
+        trips = (t for t in self.sites.rtts_ms() if t < far and math.isfinite(self.lower(0, t)))
         nearer = max(trips, default=rtt) if self.exact and self.several else rtt
         self._ask(waves, max(rtt, nearer))
         if not self.is_known(waves, rtt):

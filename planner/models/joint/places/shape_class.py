@@ -5,7 +5,7 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -52,6 +52,8 @@ class ShapeClass(ShapeProblem):
         """The least capital of all racks at the sites, without fabrics and fibre."""
         sites = self.world.sites
         return super().floor_usd if sites is None else sites.floor_usd(self.racks, len(self.shape.blocks))
+
+    has_all_sizes: ClassVar[bool] = False
 
     @property
     def sizes(self) -> list[int]:
@@ -137,6 +139,10 @@ class _WithEndpoints(FastestSearch):
         """The price of the least power of any fabrics."""
         q, sites = self.shape_problem, self.shape_problem.world.sites
         return 0.0 if sites is None else sites.fabric_usd_per_mw * q.racks * sites.min_fabric_mw(q.traffic.rails)
+
+    @property
+    def _prices(self) -> None:
+        """No prices: those of the most even shape alone bound no others."""
 
     def _fewest_wavelengths(self, c: NetworkCandidate) -> NetworkCandidate:
         """Return the candidate: of a class its time alone counts."""

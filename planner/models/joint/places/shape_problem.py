@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -321,9 +321,11 @@ class ShapeProblem:
         for g in self.sizes:  # the money that is left for its fabric, the others with the least fabrics
             usd = self.world.budget - floor - (self.racks - self.traffic.racks(g)) * each
             found[g] = templates.options(self.traffic, g, usd, site, max_slowdowns=slowest, shallow=shallow)
-            if not len(found[g]):  # then the shape has no fabrics
+            if self.has_all_sizes and not len(found[g]):  # then it has no fabrics
                 return dict.fromkeys(self.sizes, found[g])
         return found
+
+    has_all_sizes: ClassVar[bool] = True  # each size is that of a site
 
     @property
     def sizes(self) -> list[int]:

@@ -15,9 +15,7 @@ import numpy as np
 
 from planner.models.joint.places.cheapest import CheapestSearch
 from planner.models.joint.places.fastest import fastest
-from planner.models.joint.places.racks_prices import Prices
 from planner.models.joint.places.shape_problem import ShapeProblem
-from planner.models.joint.places.site_question import SitePart
 from planner.models.joint.search.days import FewestDays
 from planner.models.joint.search.dive import CLIMBED, cheap_columns, climb, grown, least_usd, rescaled
 from planner.models.joint.search.goal import LINE_SECONDS, Goal, Key, OpenNodes
@@ -60,7 +58,6 @@ class LeastCapital(Goal):
     # Share of the least capital within which plans tie; nodes that may hold such stay open for the goal that goes on.
     within: float = 0.0
     incumbent: JointPlan | None = None
-    prices: dict[tuple[SitePart, ...], Prices] = field(default_factory=dict)
     grown: set[tuple[int, int, int]] = field(default_factory=set)  # kinds of which a late column was grown
     end_gap: float = 0.0  # share of the capital that the bound may be below it where the search ends
     at_gap: bool = False  # it ended so
@@ -270,8 +267,7 @@ class LeastCapital(Goal):
 
     def _search(self, q: ShapeProblem, usd: float) -> Iterator[float | JointPlan]:
         """Search a shape by capital."""
-        search = CheapestSearch(shape_problem=q, cutoff=self.cutoff(usd), floor_usd=self.floor, all_prices=self.prices)
-        return search.steps()
+        return CheapestSearch(shape_problem=q, cutoff=self.cutoff(usd), floor_usd=self.floor).steps()
 
     def keep(self, plan: JointPlan) -> None:
         """Make a plan the incumbent if it is cheaper, or as cheap and faster."""
