@@ -187,7 +187,7 @@ def placement(
     own = {kind.weight for kind in problem.kinds} == {1} and [level.axis for level in levels(job)] in ([], ["data"])
     closed = split_at_least(job, free) if free is not None and counted.level is not None else solution.min_split
     chosen = searched[: len(searched) - len(solution.values) + solution.searched]
-    return _placed(
+    return placed_on(
         cluster,
         job,
         nodes,
@@ -195,7 +195,7 @@ def placement(
         lower_bound_split=solution.bounds[0] if own else closed,
         figures=(*searched, *rest),
         stopped=outcome.stop.value,
-        certificate=_certificate(chosen, outcome, seed),
+        certificate=certificate_of(chosen, outcome, seed),
     )
 
 
@@ -273,21 +273,24 @@ def across_pods(cluster: LeafMap, groups: Iterable[PlacedGroup], tier: int = 0) 
     return sum(len(on) > 1 for on in paths)
 
 
-def _certificate(
-    figures: Sequence[Figure], outcome: Outcome[Any], seed: int, formulation: str = FORMULATION, ranks: str = ""
+def certificate_of(
+    figures: Sequence[Figure],
+    outcome: Outcome[Any],
+    seed: int,
+    formulation: str = FORMULATION,
+    goals: str = "{}",
+    given: str = "",
 ) -> Certificate:
     """State the first of the searched figures that is not at its bound, or the first where all are."""
     stated = next((figure for figure in figures if figure.value != figure.bound), figures[0])
-    goals = ", then ".join(figure.name for figure in figures) + (f", with {ranks}" if ranks else "")
-    return replace(outcome, objective=float(stated.value), bound=float(stated.bound)).certificate(
-        formulation=formulation,
-        minimizes=f"{goals}; objective and bound are those of {stated.name!r}",
-        seed=seed,
-        given=ranks,
-    )
+    if outcome.solution is not None:
+        outcome = replace(outcome, objective=float(stated.value), bound=float(stated.bound))
+    minimizes = goals.format(", then ".join(figure.name for figure in figures))
+    minimizes += f"; objective and bound are those of {stated.name!r}"
+    return outcome.certificate(formulation=formulation, minimizes=minimizes, seed=seed, given=given)
 
 
-def _placed(
+def placed_on(
     cluster: LeafMap, job: Job, nodes: tuple[str, ...], groups: tuple[PlacedGroup, ...], **own: Any
 ) -> Placement:
     """Return a job's placement with what its groups on leaves say."""
@@ -350,6 +353,7 @@ BY_NAME_FORMULATION = (
     "Nodes to take of each leaf, leaves and ranks in the order of node names; exact by dynamic programming over "
     "leaves, with the ranks that have a node as state."
 )
+BY_NAME = "ranks in the order of node names"
 REMEDY = "take any order, and start the ranks by a hostfile (srun -m arbitrary) or by the torchrun format"
 
 
@@ -386,7 +390,7 @@ def place_by_name(cluster: LeafMap, job: Job, taken: set[str], options: Options)
         crossing.append(Figure(name=name, value=value, bound=0, analytic_bound=0))
     stop = Stop.PROVED if all(figure.value == figure.bound for figure in figures) else Stop.LIMIT
     outcome = Outcome(stop=stop, solution=best, solver=SOLVER, seconds=deadline.elapsed)
-    return _placed(
+    return placed_on(
         cluster,
         job,
         nodes,
@@ -395,7 +399,7 @@ def place_by_name(cluster: LeafMap, job: Job, taken: set[str], options: Options)
         stopped=stop.value,
         lower_bound_split=least.get("split groups", 0) if _searched(job).axis == "data" else split_at_least(job, left),
         figures=(*figures, *crossing),
-        certificate=_certificate(figures, outcome, seed, BY_NAME_FORMULATION, "ranks in the order of node names"),
+        certificate=certificate_of(figures, outcome, seed, BY_NAME_FORMULATION, "{}, with " + BY_NAME, BY_NAME),
     )
 
 
