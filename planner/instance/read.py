@@ -49,10 +49,12 @@ def validated(
 
     All faults are reported at once: a wrong value is replaced by a placeholder, so that the rest can be checked.
     `problems` yields the faults of data whose types are right; `faults` are those found before, with their placeholders
-    in the data. InputError names each path, value and what was expected; of schema version 1, the keys to rename.
+    in the data. InputError names each path, value and what was expected; of version 1, where to find the keys.
     """
     if isinstance(data, Mapping) and data.get("schema_version") == 1 and "schema_version" in model.model_fields:
-        raise InputError(_version_complaint(data, where))
+        kind = "plan" if "instance" in model.model_fields else "instance"
+        remedy = f"write 3, and the keys that are then refused as `planner schema {kind}` names them"
+        raise InputError(f"{where}: schema_version: must be 3 (is 1); {remedy}")
     faults = faults or Faults()
     result = _with_stand_ins(model, data, faults)
     unnamed = any(NAMING.search(place) for place in faults.replaced)
@@ -137,22 +139,8 @@ def located(location: Location, data: Any, *, missing: bool) -> Location:
     return tuple(found)
 
 
-def _version_complaint(data: Mapping[str, Any], where: str) -> str:
-    """Return the line that data of schema version 1 get: their keys to rename, each with its first path."""
-    paths: dict[tuple[int | str, str], list[str]] = {}
-    for location, new in renames_in((), data):
-        paths.setdefault((location[-1], new), []).append(dotted(location))
-    more = {key: f" (and {len(at) - 1} more)" if len(at) > 1 else "" for key, at in paths.items()}
-    renames = [f"{at[0]} to {key[1]}{more[key]}" for key, at in paths.items()]
-    remedy = f"rename {', '.join(renames)}, and write 3" if renames else "none of its keys has a new name, so write 3"
-    return f"{where}: schema_version: must be 3 (is 1); {remedy}"
-
-
 def _key_hint(location: tuple[int | str, ...], model: type[BaseModel]) -> str:
-    """Return the remedy for an unknown key: its new name, the nearest known key, or all known keys."""
-    new = renamed(location)
-    if new is not None:
-        return f"it is called {new!r} since schema version 2; rename it"
+    """Return the remedy for an unknown key: the nearest known key, or all known keys."""
     current: Any = model
     for part in location[:-1]:
         fields = getattr(current, "model_fields", None)
@@ -179,69 +167,6 @@ def _model_in(annotation: Any) -> Any:
         if model is not None:
             return model
     return None
-
-
-# Keys of schema version 1 that have another name in version 2.
-BREAKDOWN_PARTS = {
-    "matrix": "gemm",
-    "vector": "elementwise",
-    "pipeline_fill": "pipeline_bubble",
-    "pipeline_exchange": "pipeline_send",
-    "host": "cpu_overhead",
-}  # parts of a step
-
-# (a key above it, or "" for anywhere; the key of version 1): the key of version 2.
-RENAMED_KEYS = {
-    ("", "hop_slowdown"): "pipeline_send_slowdown",
-    ("", "hop_seconds"): "pipeline_send_seconds",
-    ("", "hop_nic_seconds"): "pipeline_send_nic_seconds",
-    ("", "hop_window_seconds"): "pipeline_send_window_seconds",
-    ("", "vector_traffic"): "elementwise_traffic",
-    ("", "selective_matrix_share"): "selective_gemm_share",
-    ("", "matrix_efficiency"): "gemm_efficiency",
-    ("matrix_efficiency", "most"): "max_share",
-    ("gemm_efficiency", "most"): "max_share",
-    ("soft", "most"): "max_excess",
-    ("", "least_aspect"): "min_aspect",
-    ("", "most_aspect"): "max_aspect",
-    ("", "border"): "wan_gateway",
-    ("", "choice"): "model_choice",
-    ("choice", "lost"): "compute_shares",
-    ("demands", "asked_gbps"): "requested_gbps",
-    ("demands", "short_of"): "saturated_edges",
-    ("", "given_slowdown"): "configured_slowdown",
-    ("space", "most_sites"): "max_sites",
-    ("space", "most_modules"): "max_modules",
-    ("space", "most_racks"): "max_racks",
-    ("space", "most_racks_bound"): "max_racks_bound",
-    ("space", "pairs_that_cannot_be_lit"): "pairs_over_wan_capacity",
-    **{(above, old): new for above in ("breakdown_seconds", "lost") for old, new in BREAKDOWN_PARTS.items()},
-}
-
-# (a key above it, the key, the value of version 1): the value of version 2.
-RENAMED_VALUES = {("tiers", "name", "super-core"): "super-spine"}
-
-
-def renamed(location: Location) -> str | None:
-    """Return the name that version 2 has for the key at a location; None where the key is no key of version 1."""
-    *above, key = location
-    return next((new for (holder, old), new in RENAMED_KEYS.items() if old == key and holder in ("", *above)), None)
-
-
-def renames_in(location: Location, value: Any) -> Iterator[tuple[Location, str]]:
-    """Return the location of each key (or value) of version 1 at a location and below it, with its new name."""
-    new = renamed(location) if location else None
-    if new is not None:
-        yield location, new
-    if isinstance(value, str):
-        for (above, key, old), new_value in RENAMED_VALUES.items():
-            if (location[-1], value) == (key, old) and above in location:
-                yield location, new_value
-    entries: Iterable[tuple[int | str, Any]] = value.items() if isinstance(value, dict) else ()
-    if isinstance(value, list):
-        entries = enumerate(value)
-    for at, inner in entries:
-        yield from renames_in((*location, at), inner)
 
 
 # Placeholders for wrong values, so that the rest of a file can be checked in the same reading.

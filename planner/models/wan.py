@@ -26,7 +26,6 @@ from planner.physics.site.wan import Form
 from planner.plan.certificate import BOUNDED, CONFIRMED, LEAST_YEARLY, ON_TRUST, UNPRICED, WAN_FORMULATION
 from planner.plan.plan_sections import LEAST_CAPITAL, ExchangeForm, WanDemand, WanEdge, WanPlan, WanRoute
 from planner.solvers import highs
-from planner.solvers.highs_model import lower_bound
 from planner.solvers.outcome import Outcome, Stop, Values, relative_gap, second_proof
 from planner.solvers.registry import run_milp
 from planner.solvers.signals import Deadline
@@ -252,7 +251,7 @@ def confirmed(instance: Instance, request: WanRequest, plan: WanPlan, seconds: f
         return None if outcome.bound is None else outcome.bound * unit
 
     def relaxed(limit: float | None) -> float | None:
-        found = lower_bound(model, time_limit=limit)
+        found = highs.lower_bound(model, time_limit=limit)
         return None if found is None else found * unit
 
     return second_proof(plan.certificate.bound, [(CONFIRMED, least), (BOUNDED, relaxed)], seconds)

@@ -17,8 +17,6 @@ from planner.models.joint.cache import JointCache
 from planner.models.joint.least_cost import solve_joint_cost
 from planner.models.joint.ownership import least_run_cost
 from planner.models.joint.search.days import ANY_PLAN
-from planner.models.joint.solution import JointSolution, JointStatus
-from planner.models.joint.solve import solve_joint
 from planner.models.joint.world import JointPlan
 from planner.models.sites.explanation import SitesExplanation
 from planner.plan.certificate import Conflict, Status, Violation, disagreement
@@ -335,7 +333,8 @@ def _answer(
     layout: LayoutPlan | None = None,
 ) -> _Answer:
     """Return the least dollars by the deadline, the fewest days however late, or the soonest end from any start."""
-    # The goal of the instance says which; the soonest end is that of a training within the deadline.
+    # The goal of the instance says which; the soonest end is that of a training within the deadline. A layout comes
+    # first in the search for days.
     if instance.objective.in_dollars:
         if instance.objective.minimize == "cost_usd":
             cost = solve_joint_cost(instance, options, lambda _: None, without=without, cache=cache)
@@ -343,32 +342,21 @@ def _answer(
             cost = least_run_cost(instance, options, lambda _: None, without=without)
         stopped = cost.stopped
         answer = _Answer(cost.capital_usd, cost.lower_bound_usd, cost.days, cost.plan, stopped == "proved")
-    elif instance.objective.minimize == FINISH_DATE:
-        return _soonest(instance, options, cache, without, layout)
     else:
-        found = _timed(instance, options, without, cache=cache, layout=layout)
-        stopped = found.stopped
-        answer = _Answer(found.days, found.lower_bound, found.days, found.plan, stopped == "proved")
+        by_date = instance.objective.minimize == FINISH_DATE
+        asked = each_alone(instance if by_date else in_fewest_days(instance))[0]
+        first = None if layout is None else lambda world: column_of(layout, world)
+        deadline = Deadline(options.time_limit)
+        best = best_choice(asked, options, deadline, lambda _: None, cache, first, without=without).best
+        found, ready, stopped = best.solution, best.ready_days if by_date else 0.0, best.solution.stopped
+        bound = None if found.lower_bound is None else ready + found.lower_bound
+        answer = _Answer(None, bound, None, None, stopped == "proved")
+        if found.days is not None and in_time(best):
+            end = ready + found.days
+            answer = replace(answer, value=end, days=end, plan=found.plan, start_days=ready if by_date else None)
     if stopped == "interrupted":  # what follows is not asked
         raise KeyboardInterrupt
     return answer
-
-
-def _soonest(
-    instance: Instance, options: Options, cache: JointCache, without: dict[str, Any] | None, layout: LayoutPlan | None
-) -> _Answer:
-    """Return the soonest end of all starts within the deadline, in days from the decision."""
-    first = None if layout is None else lambda world: column_of(layout, world)
-    asked, quiet, deadline = each_alone(instance)[0], lambda _: None, Deadline(options.time_limit)
-    best = best_choice(asked, options, deadline, quiet, cache, first, without=without).best
-    found, ready, proved = best.solution, best.ready_days, best.solution.stopped == "proved"
-    if found.stopped == "interrupted":
-        raise KeyboardInterrupt
-    bound = None if found.lower_bound is None else ready + found.lower_bound
-    if found.days is None or not in_time(best):
-        return _Answer(None, bound, None, None, proved)
-    end = ready + found.days
-    return _Answer(end, bound, end, found.plan, proved, start_days=ready)
 
 
 def _from(asked: Instance, plan: Plan, share: "_Share", cache: JointCache) -> OtherStart:
@@ -378,28 +366,13 @@ def _from(asked: Instance, plan: Plan, share: "_Share", cache: JointCache) -> Ot
     figures: dict[str, Any] = {"months": months, "ready": tuple(ready_in(asked, months)), "start_days": ready}
     if ready >= best:
         return OtherStart(**figures, days=None, loss=None, proved=True, bound_days=ready)
-    found = _timed(asked, options, cache=JointCache(timed=cache.timed), layout=plan.layout)
-    if found.stopped == "interrupted":
-        raise KeyboardInterrupt
-    late, proved = asked.limits.deadline_days or math.inf, found.stopped == "proved"
+    fewest = in_fewest_days(asked)
+    found = _answer(fewest, options, JointCache(timed=cache.timed), layout=plan.layout)
+    late = asked.limits.deadline_days or math.inf
     days = None if found.days is None or found.days > late * (1 + ROUNDING) else ready + found.days
     loss = None if days is None else days / best - 1
-    bound = None if proved or found.lower_bound is None else ready + found.lower_bound
-    return OtherStart(**figures, days=days, loss=loss, proved=proved, bound_days=bound)
-
-
-def _timed(
-    instance: Instance,
-    options: Options,
-    without: dict[str, Any] | None = None,
-    *,
-    cache: JointCache | None = None,
-    layout: LayoutPlan | None = None,
-) -> JointSolution:
-    """Return the fewest days of an instance, whatever it minimizes and however late that is; a layout comes first."""
-    asked = in_fewest_days(instance)
-    first = None if layout is None else lambda world: column_of(layout, world)
-    return solve_joint(asked, options, lambda _: None, without=without, cache=cache, first=first)
+    bound = None if found.proved or found.bound is None else ready + found.bound
+    return OtherStart(**figures, days=days, loss=loss, proved=found.proved, bound_days=bound)
 
 
 def _worth(x: More, plan: Plan, options: Options, cache: JointCache) -> Worth | None:
@@ -462,10 +435,7 @@ def _least(now: float, changed: Callable[[float], Instance], options: Options, *
     any_plan = replace(options, gap=ANY_PLAN)
 
     def exists(value: float) -> bool:
-        found = _timed(changed(value), any_plan)
-        if found.stopped == "interrupted":
-            raise KeyboardInterrupt
-        return found.status in (JointStatus.OPTIMAL, JointStatus.FEASIBLE)
+        return _answer(in_fewest_days(changed(value)), any_plan, JointCache()).plan is not None
 
     low, high = now, 2 * now
     for _ in range(DOUBLINGS):

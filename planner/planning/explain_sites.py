@@ -59,10 +59,8 @@ def explained_plan(
         nodes=nodes,
         rejected=tuple(
             Rejected(
-                node=x.node,
-                mw=x.mw,
+                **x.model_dump(exclude={"missing_mw"}),
                 missing_mw=max(asked - x.mw, 0.0),
-                stopped_by=x.stopped_by,
                 dearer_usd_per_year=dearer.get(x.node),
                 no_split=x.node in dearer and dearer[x.node] is None,
                 ready_months=late.get(x.node),

@@ -23,7 +23,7 @@ from planner.physics import ticking
 from planner.physics.network.fabric_designs import FAMILIES
 from planner.physics.network.transport import Locality
 from planner.physics.plan_physics import CLUSTER
-from planner.plan.certificate import Certificate, Conflict, ObjectiveValue
+from planner.plan.certificate import ON_TRUST, Certificate, Conflict, ObjectiveValue
 from planner.plan.plan import Cost, Plan
 from planner.plan.plan_sections import FabricAlternative, FabricPlan, SiteFabric
 from planner.planning.instance_parts import solved_with
@@ -31,6 +31,7 @@ from planner.planning.load import MAX_TIERS
 from planner.planning.site_fabrics import site_fabric
 from planner.simulation.flow_times import TransportName, flow_seconds, transport_slowdown_of
 from planner.simulation.traffic import MAX_PLANES, part_of_design, permutation
+from planner.solvers.outcome import Outcome, Stop
 from planner.solvers.signals import Deadline, OutOfTimeError
 from planner.units import money
 
@@ -369,20 +370,10 @@ def _nothing_fits(instance: FabricInstance, network: Network, deadline: Deadline
 
 
 def _certificate(usd: float, deadline: Deadline, *, complete: bool) -> Certificate:
-    return Certificate(
-        status="optimal" if complete else "feasible",
-        objective=usd,
-        bound=usd if complete else None,
-        gap=0.0 if complete else None,
-        solver="enumeration",
-        formulation=f"the cheapest of {SPACE}",
-        variables=0,
-        constraints=0,
-        seconds=deadline.elapsed,
-        seed=0,
-        minimizes=MINIMIZES,
-        checked="on trust",
-    )
+    stop, bound = (Stop.PROVED, usd) if complete else (Stop.LIMIT, None)
+    found = Outcome(stop=stop, solution=usd, objective=usd, bound=bound, solver="enumeration", seconds=deadline.elapsed)
+    formulation = f"the cheapest of {SPACE}"
+    return found.certificate(formulation=formulation, minimizes=MINIMIZES, seed=0, checked=ON_TRUST)
 
 
 def _plan(

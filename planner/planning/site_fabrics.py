@@ -26,6 +26,7 @@ from planner.physics.training.parallel_strategy import strategy_of
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import LayoutPlan, SharedLink, SiteFabric, Tier, WanGateway
 from planner.simulation.flow_times import transport_slowdown_of
+from planner.units import aligned, money
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,14 +246,10 @@ def lines(rows: Sequence[tuple[str, Alternative]]) -> str:
 def table(rows: Sequence[tuple[str, Alternative]]) -> str:
     """Write the designs as a table, a line each."""
     head = ["site", "cost", "power MW", "p2p", "split", "leaf racks", "switches", "tiers", "family", "switch"]
-    lines = [head, *(_line(site, design) for site, design in rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
-    return "\n".join("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in lines)
+    return aligned([head, *(_line(site, design) for site, design in rows)])
 
 
 def _line(site: str, alternative: Alternative) -> list[str]:
-    from planner.units import money
-
     own = {**alternative.merits, **alternative.choices}
     figures = [
         money(alternative.merits["cost_usd"]),

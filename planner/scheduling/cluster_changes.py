@@ -42,13 +42,14 @@ from planner.models.placement.placement_problem import (
 from planner.models.placement.solve import FORMULATION, Ranked, Solution, in_rank_order, solve
 from planner.scheduling.placing import (
     Counted,
-    across_pods,
+    certificate_of,
     does_not_fit,
     is_plain,
     levels_above,
     only,
     own_groups,
     placed_groups,
+    placed_on,
     placement,
     rules_of,
     unplaced,
@@ -519,47 +520,32 @@ def _placement(
     values, bounds = (solution.values, solution.bounds) if solution else ((0, 0, 0), (0, 0, 0))
     what = "groups" if _by_data(job) else levels(job)[_level(job)].what
     names = LEVELS if what == "groups" else (f"split {what}", f"extra pieces of {what}", f"{what} across pods")
-    pairs = list(zip(values, bounds, strict=True))
-    at = next((i for i, (value, bound) in enumerate(pairs) if value != bound), 0)
+    searched = [
+        Figure(name=name, value=value, bound=bound, analytic_bound=min(bound, value))
+        for name, value, bound in zip(names, values, bounds, strict=True)
+    ]
     nodes = in_rank_order(ranked, job.nodes) if ranked else ()
     inside = levels(job)[: _level(job)] if job.mesh else ()
-    figures = [
-        *(Figure(name=f"split {level.what}", value=0, bound=0, analytic_bound=0) for level in inside),
-        *(
-            Figure(name=name, value=value, bound=bound, analytic_bound=min(bound, value))
-            for name, (value, bound) in zip(names, pairs, strict=True)
-        ),
-    ]
+    figures = [Figure(name=f"split {level.what}", value=0, bound=0, analytic_bound=0) for level in inside] + searched
     if nodes and not _by_data(job):
         own = [sum(node in running for node in whole.nodes) for whole in cluster.leaves]
         free = [leaf.free * job.segment_nodes + count for leaf, count in zip(leaves, own, strict=True)]
         figures += levels_above(cluster, job, _level(job), nodes, free)
-    groups = placed_groups(cluster, own_groups(cluster, job, ranked, nodes)) if nodes else ()
-    split = next((figure.bound for figure in figures if figure.name == LEVELS[0]), 0)
-    goals = f"moved ranks (as many as are missing), then {', then '.join(names)}"
-    stated = changed(
-        outcome,
-        objective=float(values[at]) if solution else None,
-        bound=float(bounds[at]) if solution else None,
-        solver="CP-SAT" if outcome.variables else "nearest free nodes with analytic bounds",
-    )
-    return Placement(
-        job=job.name,
-        nodes=nodes,
-        groups=groups,
-        groups_split=sum(len(group.leaves) > 1 for group in groups),
-        lower_bound_split=split,
-        extra_pieces=sum(len(group.leaves) - 1 for group in groups),
-        groups_cross_pod=across_pods(cluster, groups) if leaves and leaves[0].path else 0,
+    return placed_on(
+        cluster,
+        job,
+        nodes,
+        placed_groups(cluster, own_groups(cluster, job, ranked, nodes)) if nodes else (),
+        lower_bound_split=next((figure.bound for figure in figures if figure.name == LEVELS[0]), 0),
         figures=tuple(figures) if solution else (),
-        gpus_per_node=job.gpus_per_node,
-        segment_nodes=job.segment_nodes,
         stopped=outcome.stop.value,
         reason=reason,
-        certificate=stated.certificate(
-            formulation="Units by group in need and leaf; leaves without such a group by class of pod and free units.",
-            minimizes=f"{goals}; objective and bound are those of {names[at]!r}",
-            seed=options.seed,
-            given=f"every other rank stays on its node; {rules_of(job, cluster.trees)}",
+        certificate=certificate_of(
+            searched,
+            changed(outcome, solver="CP-SAT" if outcome.variables else "nearest free nodes with analytic bounds"),
+            options.seed,
+            "Units by group in need and leaf; leaves without such a group by class of pod and free units.",
+            "moved ranks (as many as are missing), then {}",
+            f"every other rank stays on its node; {rules_of(job, cluster.trees)}",
         ),
     )

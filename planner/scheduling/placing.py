@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from planner.cluster import (
     MEMBER,
@@ -182,23 +183,19 @@ def placement(
     groups = placed_groups(cluster, own_groups(cluster, job, ranked, nodes))
     searched = _figures(job, counted, solution)
     rest = [] if counted.level is None or free is None else levels_above(cluster, job, counted.level, nodes, free)
-    split = sum(len(group.leaves) > 1 for group in groups)
     # Given whole blocks, or weighted, the first level bounds no count of data groups; then the closed form does.
     own = {kind.weight for kind in problem.kinds} == {1} and [level.axis for level in levels(job)] in ([], ["data"])
     closed = split_at_least(job, free) if free is not None and counted.level is not None else solution.min_split
-    return Placement(
-        job=job.name,
-        nodes=nodes,
-        groups=groups,
-        groups_split=split,
+    chosen = searched[: len(searched) - len(solution.values) + solution.searched]
+    return placed_on(
+        cluster,
+        job,
+        nodes,
+        groups,
         lower_bound_split=solution.bounds[0] if own else closed,
-        extra_pieces=sum(len(group.leaves) - 1 for group in groups),
-        groups_cross_pod=across_pods(cluster, groups) if problem.tiers else 0,
         figures=(*searched, *rest),
-        gpus_per_node=job.gpus_per_node,
-        segment_nodes=job.segment_nodes,
         stopped=outcome.stop.value,
-        certificate=_certificate(searched, len(searched) - len(solution.values) + solution.searched, outcome, seed),
+        certificate=certificate_of(chosen, outcome, seed),
     )
 
 
@@ -276,13 +273,37 @@ def across_pods(cluster: LeafMap, groups: Iterable[PlacedGroup], tier: int = 0) 
     return sum(len(on) > 1 for on in paths)
 
 
-def _certificate(figures: Sequence[Figure], searched: int, outcome: Outcome[Solution], seed: int) -> Certificate:
-    """State the first searched level that is not at its bound, or the first where all are."""
-    chosen = figures[:searched]
-    stated = next((figure for figure in chosen if figure.value != figure.bound), chosen[0])
-    goals = ", then ".join(figure.name for figure in chosen)
-    return replace(outcome, objective=float(stated.value), bound=float(stated.bound)).certificate(
-        formulation=FORMULATION, minimizes=f"{goals}; objective and bound are those of {stated.name!r}", seed=seed
+def certificate_of(
+    figures: Sequence[Figure],
+    outcome: Outcome[Any],
+    seed: int,
+    formulation: str = FORMULATION,
+    goals: str = "{}",
+    given: str = "",
+) -> Certificate:
+    """State the first of the searched figures that is not at its bound, or the first where all are."""
+    stated = next((figure for figure in figures if figure.value != figure.bound), figures[0])
+    if outcome.solution is not None:
+        outcome = replace(outcome, objective=float(stated.value), bound=float(stated.bound))
+    minimizes = goals.format(", then ".join(figure.name for figure in figures))
+    minimizes += f"; objective and bound are those of {stated.name!r}"
+    return outcome.certificate(formulation=formulation, minimizes=minimizes, seed=seed, given=given)
+
+
+def placed_on(
+    cluster: LeafMap, job: Job, nodes: tuple[str, ...], groups: tuple[PlacedGroup, ...], **own: Any
+) -> Placement:
+    """Return a job's placement with what its groups on leaves say."""
+    return Placement(
+        job=job.name,
+        nodes=nodes,
+        groups=groups,
+        groups_split=sum(len(group.leaves) > 1 for group in groups),
+        extra_pieces=sum(len(group.leaves) - 1 for group in groups),
+        groups_cross_pod=across_pods(cluster, groups) if cluster.leaves[0].path else 0,
+        gpus_per_node=job.gpus_per_node,
+        segment_nodes=job.segment_nodes,
+        **own,
     )
 
 
@@ -330,8 +351,9 @@ def unplaced(job: Job, reason: str, certificate: Certificate) -> Placement:
 SOLVER = "dynamic programming over leaves in the order of names"
 BY_NAME_FORMULATION = (
     "Nodes to take of each leaf, leaves and ranks in the order of node names; exact by dynamic programming over "
-    "leaves, with the ranks that have a node and what is cut of the group under way as state."
+    "leaves, with the ranks that have a node as state."
 )
+BY_NAME = "ranks in the order of node names"
 REMEDY = "take any order, and start the ranks by a hostfile (srun -m arbitrary) or by the torchrun format"
 
 
@@ -345,20 +367,40 @@ def place_by_name(cluster: LeafMap, job: Job, taken: set[str], options: Options)
     runs = _runs(cluster, taken)
     chosen: dict[int, Chosen] = {}
     for tree in range(cluster.trees):
-        own = [len(left) if cluster.leaves[i].tree == tree else 0 for i, left in runs]
-        found = fewest_cuts(own, order, deadline)
+        found = fewest_cuts([len(own) * (cluster.leaves[i].tree == tree) for i, own in runs], order, deadline)
         if found is not None:
             chosen[tree] = found
     if not chosen:
         free = [0] * cluster.trees
-        for i, left in runs:
-            free[cluster.leaves[i].tree] += len(left)
+        for i, own in runs:
+            free[cluster.leaves[i].tree] += len(own)
         problem = in_segments(job, cluster.leaves, taken).q
         return does_not_fit(job, problem, seed, cluster.trees, max(free))
-    best = min(chosen.values(), key=lambda choice: choice.values)
     proved = all(choice.proved for choice in chosen.values())
+    best = replace(min(chosen.values(), key=lambda choice: choice.values), proved=proved)
     nodes = tuple(node for (_, own), count in zip(runs, best.taken, strict=True) for node in own[:count])
-    return _stated(cluster, job, nodes, replace(best, proved=proved), [len(own) for _, own in runs], deadline, seed)
+    groups, left = placed_groups(cluster, groups_in_ranks(cluster, job, nodes)), [len(own) for _, own in runs]
+    what, sizes = _searched(job).what, set(order.groups)
+    least = {"split members": lower_bound_split(left, job.nodes // order.member, order.member)}
+    least[f"split {what}"] = lower_bound_split(left, len(order.groups), min(sizes)) * (len(sizes) == 1)
+    figures, crossing = _figures_by_name(job, best, least), list[Figure]()
+    for tier in range(len(cluster.leaves[0].path) if what == "groups" else 0):
+        name = f"groups across switches of tier {tier + 2}" if tier else "groups across pods"
+        value = across_pods(cluster, groups, tier)
+        crossing.append(Figure(name=name, value=value, bound=0, analytic_bound=0))
+    stop = Stop.PROVED if all(figure.value == figure.bound for figure in figures) else Stop.LIMIT
+    outcome = Outcome(stop=stop, solution=best, solver=SOLVER, seconds=deadline.elapsed)
+    return placed_on(
+        cluster,
+        job,
+        nodes,
+        groups,
+        order="name",
+        stopped=stop.value,
+        lower_bound_split=least.get("split groups", 0) if _searched(job).axis == "data" else split_at_least(job, left),
+        figures=(*figures, *crossing),
+        certificate=certificate_of(figures, outcome, seed, BY_NAME_FORMULATION, "{}, with " + BY_NAME, BY_NAME),
+    )
 
 
 def _order_of(job: Job) -> Order:
@@ -392,59 +434,6 @@ def _runs(cluster: LeafMap, taken: set[str]) -> list[tuple[int, list[str]]]:
             raise InputError(f"leaf {cluster.leaves[i].name!r}: {between}; {REMEDY}")
         seen.add(i)
     return runs
-
-
-def _stated(
-    cluster: LeafMap,
-    job: Job,
-    nodes: tuple[str, ...],
-    chosen: Chosen,
-    free: Sequence[int],
-    deadline: Deadline,
-    seed: int,
-) -> Placement:
-    groups = placed_groups(cluster, groups_in_ranks(cluster, job, nodes))
-    order = _order_of(job)
-    sizes = set(order.groups)
-    least = {"split members": lower_bound_split(free, job.nodes // order.member, order.member)}
-    least[f"split {_searched(job).what}"] = lower_bound_split(free, len(order.groups), min(sizes)) * (len(sizes) == 1)
-    figures = _figures_by_name(job, chosen, least)
-    tiers = len(cluster.leaves[0].path)
-    crossing = [across_pods(cluster, groups, tier) for tier in range(tiers)]
-    what = _searched(job).what
-    names = ["groups across pods", *(f"groups across switches of tier {tier + 2}" for tier in range(1, tiers))]
-    rows = zip(names, crossing, strict=False)
-    counted = [Figure(name=name, value=value, bound=0, analytic_bound=0) for name, value in rows]
-    goals = ", then ".join(figure.name for figure in figures)
-    stated = next((figure for figure in figures if figure.value != figure.bound), figures[0])
-    outcome: Outcome[Chosen] = Outcome(
-        stop=Stop.PROVED if all(figure.value == figure.bound for figure in figures) else Stop.LIMIT,
-        solution=chosen,
-        objective=float(stated.value),
-        bound=float(stated.bound),
-        solver=SOLVER,
-        seconds=deadline.elapsed,
-    )
-    return Placement(
-        job=job.name,
-        nodes=nodes,
-        groups=groups,
-        order="name",
-        stopped=outcome.stop.value,
-        groups_split=sum(len(group.leaves) > 1 for group in groups),
-        lower_bound_split=least.get("split groups", 0) if _searched(job).axis == "data" else split_at_least(job, free),
-        extra_pieces=sum(len(group.leaves) - 1 for group in groups),
-        groups_cross_pod=crossing[0] if crossing else 0,
-        figures=(*figures, *(counted if what == "groups" else ())),
-        gpus_per_node=job.gpus_per_node,
-        certificate=outcome.certificate(
-            formulation=BY_NAME_FORMULATION,
-            minimizes=f"{goals}, with ranks in the order of node names; objective and bound are those of "
-            f"{stated.name!r}",
-            seed=seed,
-            given="ranks follow the order of node names",
-        ),
-    )
 
 
 def _searched(job: Job) -> MeshLevel:

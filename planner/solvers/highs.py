@@ -347,6 +347,17 @@ def relaxed(model: pyo.ConcreteModel, *, time_limit: float | None = None) -> Hig
     return HighsSearch(model, getattr(model, "lazy", None), _options(), time_limit)
 
 
+def lower_bound(model: pyo.ConcreteModel, *, time_limit: float | None = None) -> float | None:
+    """Return a proven lower bound on a model that minimizes, from its relaxation; None where it has none."""
+    require_highs()
+    search = HighsSearch(model, None, _options(), time_limit)  # lazy rows would only raise it
+    if not search.stated.minimizes or len(search.h.getLp().a_matrix_.value_) > MAX_NONZEROS:
+        return None
+    search.relax()
+    solution = search.h.getSolution()
+    return bound_of(search.h.getLp(), list(solution.row_dual)) if solution.dual_valid else None
+
+
 def refuted(model: pyo.ConcreteModel, *, time_limit: float | None = None) -> bool:
     """Return whether a ray of the duals of its relaxation proves in exact fractions that a model has no point.
 

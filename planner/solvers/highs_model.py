@@ -19,7 +19,7 @@ from pyomo.repn.linear import LinearRepnVisitor
 from pyomo.repn.util import VarRecorder
 
 from planner.solvers.outcome import entries_of
-from planner.solvers.statuses import linear_program, loaded, require_highs
+from planner.solvers.statuses import linear_program
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,22 +77,6 @@ def highs_model(model: pyo.ConcreteModel) -> HighsModel:
 
 
 MAX_NONZEROS = 300_000  # whose fractions take a few seconds
-
-
-def lower_bound(model: pyo.ConcreteModel, *, time_limit: float | None = None) -> float | None:
-    """Return a proven lower bound on a model that minimizes, from its relaxation; None where it has none."""
-    require_highs()
-    built = highs_model(model)
-    highs = loaded(built.lp)
-    lp = highs.getLp()
-    if not built.minimizes or len(lp.a_matrix_.value_) > MAX_NONZEROS:
-        return None
-    highs.setOptionValue("solve_relaxation", True)
-    if time_limit is not None:
-        highs.setOptionValue("time_limit", max(time_limit, 0.0))
-    highs.run()
-    solution = highs.getSolution()
-    return bound_of(lp, list(solution.row_dual)) if solution.dual_valid else None
 
 
 def bound_of(lp: Any, duals: list[float]) -> float | None:

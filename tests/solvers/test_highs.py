@@ -10,7 +10,7 @@ from pyomo.contrib.solver.solvers.highs import Highs
 
 from planner.solvers import highs
 from planner.solvers.cpsat_from_pyomo import restate
-from planner.solvers.highs_model import bound_of, highs_model, lower_bound
+from planner.solvers.highs_model import bound_of, highs_model
 from planner.solvers.outcome import Stop
 from planner.solvers.statuses import STOP_BY_STATUS, loaded
 
@@ -171,7 +171,7 @@ def random_milp(seed: int, *, whole: bool) -> pyo.ConcreteModel:
 def test_no_bound_is_above_the_optimum(seed: int, whole: bool) -> None:
     """Of a linear program it is the optimum to 1e-6, of whole numbers the relaxation's, which is no higher."""
     m = random_milp(seed, whole=whole)
-    best, bound = highs.run(m).objective, lower_bound(m)
+    best, bound = highs.run(m).objective, highs.lower_bound(m)
     assert best is not None and bound is not None
     assert bound <= best + 1e-9 * max(1.0, abs(best))
     if not whole:

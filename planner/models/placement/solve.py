@@ -1,9 +1,9 @@
 """Place a job on a cluster, and order its nodes: a first packing, bounds, a solver where the two do not meet, ranks.
 
 Ranks may follow the order of node names. Leaves follow each other by name. A cut is a place in the rank order where one
-leaf ends and the next begins; what a cut divides is split. The state after a leaf is how many ranks have a node, and
-whether the member and the group that are under way have been cut before: all that later leaves can change. So the
-minimum over all choices is exact:
+leaf ends and the next begins; what a cut divides is split. What a cut costs depends on the last one before it alone,
+which says whether its group and its member were cut already. So the minimum over the numbers of ranks that have a node
+after each leaf is exact:
 
     cost = (members cut, groups split, pieces beyond one a group), compared from the left.
 """
@@ -261,9 +261,8 @@ def _in_order(problem: PlacementProblem, packing: Packing, kind: int) -> list[Pi
     return full + [group for own, count in in_pods for group in own[count:]] + across
 
 
-Costs = NDArray[np.int64]
 NEVER = np.int64(2**62)
-WHOLE, GROUP_CUT, MEMBER_CUT = 0, 1, 2  # what has been cut of the group and of the member under way
+Places = NDArray[np.int64] | slice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -291,107 +290,56 @@ class Chosen:
 def fewest_cuts(free: Sequence[int], order: Order, deadline: Deadline | None = None) -> Chosen | None:
     """Return the nodes to take of each leaf, in the order of names; None where too few are free."""
     # Where time runs out they are the first that are free, and nothing is proven of them.
-    nodes = order.nodes
+    nodes, weight = order.nodes, len(free) + 1
     if sum(free) < nodes:
         return None
-    begins = np.zeros(nodes + 1, dtype=bool)  # a group begins there
-    begins[[0, *accumulate(order.groups)]] = True
-    member = np.zeros(nodes + 1, dtype=bool)  # a member begins there; a group of no whole member ends in a shorter one
+    inside = np.ones(nodes + 1, dtype=bool)  # a group goes on there
+    inside[[0, *accumulate(order.groups)]] = False
+    within = np.ones(nodes + 1, dtype=bool)  # a member goes on; a group of no whole member ends in a shorter one
     for end, size in zip(accumulate(order.groups), order.groups, strict=True):
-        member[end - size : end : order.member] = True
-    member[nodes] = True
-    weight = len(free) + 1
-    costs = np.full((3, nodes + 1), NEVER)
-    costs[WHOLE, 0] = 0
-    left, choices = sum(free), list[tuple[int, NDArray[np.int32]]]()
-    used = 0
+        within[end - size : end : order.member] = False
+    within[nodes] = False
+    ranks = np.arange(nodes + 1)
+    # Where the group and the member under way begin: a cut behind that has cut them already.
+    group, member = (np.where(on, np.maximum.accumulate(np.where(on, 0, ranks)), nodes) for on in (inside, within))
+    first_cut = inside * (1 + weight) + within * weight**2
+
+    def cost(by: Places, to: Places) -> NDArray[np.int64]:
+        """Return the cost of cuts that each follow one at the ranks `by`."""
+        known = weight * (ranks[by] > group[to]) + weight**2 * (ranks[by] > member[to])
+        total: NDArray[np.int64] = first_cut[to] - known
+        return total
+
+    costs = np.full(nodes + 1, NEVER)
+    costs[0] = used = 0
+    left, choices = sum(free), list[tuple[int, NDArray[np.int64]]]()
     for room in free:
         if deadline is not None and deadline.passed:
-            return _first_free(free, order)
+            taken = np.diff(np.minimum(np.cumsum([0, *free]), nodes))
+            ends = np.unique([0, *np.cumsum(taken)])
+            total = int(cost(ends[:-1], ends[1:]).sum())
+            return Chosen(tuple(taken.tolist()), _values(total, weight), proved=False)
         left, used = left - room, used + room
         low, high = max(0, nodes - left), min(nodes, used)
-        cut, before = _cut(costs, begins, member, weight)
-        costs, choice = _after_leaf((costs, cut, before), room, (low, high), begins, member)
-        choices.append((low, choice))
-    least = int(costs[WHOLE, nodes])
-    values = (least // weight**2, least // weight % weight, least % weight)
-    at, state, taken = nodes, WHOLE, list[int]()
-    for low, choice in reversed(choices):  # followed back from the last leaf
-        number, state = divmod(int(choice[state, at - low]), 3)
-        taken.append(number)
-        at -= number
-    return Chosen(tuple(reversed(taken)), values)
+        best, number = np.full(nodes + 1, NEVER), np.zeros(high + 1 - low, dtype=np.int64)
+        best[low : high + 1] = costs[low : high + 1]
+        for count in range(1, room + 1):
+            first = max(low, count)
+            if first > high:
+                break
+            by, to = slice(first - count, high + 1 - count), slice(first, high + 1)
+            found = costs[by] + cost(by, to)
+            better = found < best[to]
+            best[to][better] = found[better]
+            number[first - low :][better] = count
+        costs = best
+        choices.append((low, number))
+    at, counts = nodes, list[int]()
+    for low, number in reversed(choices):  # followed back from the last leaf
+        counts.append(int(number[at - low]))
+        at -= counts[-1]
+    return Chosen(tuple(reversed(counts)), _values(int(costs[nodes]), weight))
 
 
-def _first_free(free: Sequence[int], order: Order) -> Chosen:
-    """Take the first nodes by name, and count the members and groups cut and the extra pieces."""
-    left, taken = order.nodes, list[int]()
-    for room in free:
-        taken.append(min(room, left))
-        left -= taken[-1]
-    cuts = set(accumulate(taken))
-    members = groups = extra = first = 0
-    for size in order.groups:
-        inside = [cut for cut in range(first + 1, first + size) if cut in cuts]
-        groups, extra = groups + bool(inside), extra + len(inside)
-        members += len({(cut - first) // order.member for cut in inside if (cut - first) % order.member})
-        first += size
-    return Chosen(tuple(taken), (members, groups, extra), proved=False)
-
-
-def _cut(
-    costs: Costs, begins: NDArray[np.bool_], member: NDArray[np.bool_], weight: int
-) -> tuple[Costs, NDArray[np.int32]]:
-    """Return the costs if a leaf ends at each rank, and the states that they come from; both by state and rank."""
-    # An end inside a group costs an extra piece, and cuts its group and its member unless they are cut already.
-    found = costs.copy()
-    inside, within = ~begins, ~member
-    found[:, inside] += 1
-    found[WHOLE, inside] += weight
-    found[WHOLE : GROUP_CUT + 1, within] += weight**2
-    cheapest, before = np.minimum(found.min(axis=0), NEVER), found.argmin(axis=0).astype(np.int32)
-    cut, states = np.full_like(found, NEVER), np.zeros(found.shape, dtype=np.int32)
-    for state, there in ((WHOLE, begins), (GROUP_CUT, inside & member), (MEMBER_CUT, within)):
-        cut[state, there], states[state, there] = cheapest[there], before[there]
-    return cut, states
-
-
-def _after_leaf(
-    before: tuple[Costs, Costs, NDArray[np.int32]],
-    room: int,
-    band: tuple[int, int],
-    begins: NDArray[np.bool_],
-    member: NDArray[np.bool_],
-) -> tuple[Costs, NDArray[np.int32]]:
-    """Take from 0 to `room` nodes of a leaf: the least costs at each place, and by which number and state before."""
-    (costs, cut, states), (low, high) = before, band
-    best = np.full_like(costs, NEVER)
-    best[:, low : high + 1] = costs[:, low : high + 1]
-    choice = np.zeros((3, high + 1 - low), dtype=np.int32)
-    choice[:] = np.arange(3)[:, None]
-    group_of, member_of = np.cumsum(begins), np.cumsum(member)
-    for taken in range(1, room + 1):
-        first = max(low, taken)
-        if first > high:
-            break
-        to, by = slice(first, high + 1), slice(first - taken, high + 1 - taken)
-        same_group = (group_of[to] == group_of[by]) & ~begins[to]
-        same_member = (member_of[to] == member_of[by]) & ~member[to]
-        for state in (WHOLE, GROUP_CUT, MEMBER_CUT):
-            cost, origin = cut[state, by], states[state, by]
-            lands = _state_after(state, same_group, same_member)
-            for end in range(state + 1):
-                better = (lands == end) & (cost < best[end, to])
-                best[end, to][better] = cost[better]
-                choice[end, first - low :][better] = taken * 3 + origin[better]
-    return best, choice
-
-
-def _state_after(state: int, same_group: NDArray[np.bool_], same_member: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Return the state at the end of a leaf that begins in `state`, by whether it ends in the same group and member."""
-    # A group or member stays cut until its end.
-    if state == WHOLE:
-        return np.zeros(len(same_group), dtype=np.int64)
-    if state == GROUP_CUT:
-        return np.where(same_group, GROUP_CUT, WHOLE)
-    return np.where(same_member, MEMBER_CUT, np.where(same_group, GROUP_CUT, WHOLE))
+def _values(cost: int, weight: int) -> tuple[int, int, int]:
+    return cost // weight**2, cost // weight % weight, cost % weight

@@ -17,13 +17,9 @@ class NodeLoad(Frozen):
     missing_mw: float | None = Field(None, description="What it lacks of the load asked for, if any is.")
 
 
-class Rejected(Frozen):
+class Rejected(NodeLoad):
     """A candidate that the plan does not open, and why: what it could carry of the load, and what opening it costs."""
 
-    node: str
-    mw: float = Field(description="The largest load that it could carry alone.")
-    missing_mw: float = Field(description="What it lacks of the load of the whole plan.")
-    stopped_by: tuple[str, ...] = Field(description="Rules that exclude one module more there.")
     dearer_usd_per_year: float | None = Field(
         None, description="Of the cheapest split of the same racks that opens it; null: none, or the time ended before."
     )

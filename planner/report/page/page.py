@@ -19,7 +19,7 @@ from planner.physics.training.parallel_strategy import read_strategy
 from planner.plan.plan import Curve, Plan, proven_knee
 from planner.report.page import charts
 from planner.report.page.drawings import fabric_tiers, plan_map
-from planner.report.plots.plan_plots import bound_corners, plan_corners
+from planner.report.plots.plan_plots import curve_lines
 from planner.report.plots.sweep_rows import name_and_unit, plain
 from planner.report.statements.statement import STEP_PARTS, Statement, days, short_percent, status_of
 from planner.report.statements.training import OTHER, days_by_part, machine_of, recomputes, shown_days
@@ -215,11 +215,10 @@ def money_against_days(plan: Plan) -> Shown:
     if curve is None or not curve.points:
         return
     own = next((point for point in curve.points if point.asked), curve.points[-1])
-    reached, proven = plan_corners(curve), bound_corners(curve.points)
-    if len(curve.points) > 1 and all(usd > 0 and days > 0 for usd, days in (*reached, *proven)):
-        lines = [charts.ChartLine("plans", reached, 0)]
-        lines += [charts.ChartLine("no plan is below, proven", proven, 1)] if proven else []
-        marks = charts.log_marks(min(usd for usd, _ in reached + proven), max(usd for usd, _ in reached + proven))
+    lines = curve_lines(curve)
+    corners = [corner for line in lines for corner in line.points]
+    if len(curve.points) > 1 and all(usd > 0 and days > 0 for usd, days in corners):
+        marks = charts.log_marks(min(usd for usd, _ in corners), max(usd for usd, _ in corners))
         x_axis = charts.ChartAxis("capital", lambda usd: f"${short(usd)}", marks, log=True)
         y_axis = charts.ChartAxis("days to train", short, log=True)
         alt = f"Days to train against capital: {counted(len(curve.points), 'plan')}"

@@ -2,13 +2,15 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from planner.errors import InputError, needed
 from planner.plan.plan import Curve, CurvePoint, Plan, proven_knee
+from planner.report.page.charts import ChartLine
 from planner.report.page.drawings import albers, flat, in_us
-from planner.report.plots.sweep_plot import COLOURS, Point, name_log_ticks, picture_of
-from planner.report.plots.sweep_rows import label, plain
+from planner.report.plots.sweep_plot import COLOURS, PlotRequest, Point, name_axes, picture_of
+from planner.report.plots.sweep_rows import plain
 from planner.report.statements.statement import name_of_part
 from planner.units import amount, counted, money
 
@@ -106,6 +108,7 @@ def _bars(axes: "Axes", parts: Mapping[str, float], label: str, show: Callable[[
 
 
 MONEY, DAYS = "capital_usd", "days_to_train"
+BELOW = "no plan is below, proven"
 MARGIN = 1.15  # of the axis beyond the first and the last plan, where the curve has no end of its own
 
 
@@ -135,6 +138,12 @@ def bound_corners(points: Sequence[CurvePoint]) -> list[Point]:
     return corners
 
 
+def curve_lines(curve: Curve) -> list[ChartLine]:
+    """Return the lines that a curve is drawn as: the days that plans reach, and those that are proven, where known."""
+    every = ChartLine("plans", plan_corners(curve), 0), ChartLine(BELOW, bound_corners(curve.points), 1)
+    return [line for line in every if line.points]
+
+
 def staircase(curve: Curve, name: str, form: str) -> bytes:
     """Draw an instance's curve as svg or png, logarithmic where it can be. InputError: matplotlib is not installed."""
     return picture_of(lambda: _figure(curve, name), f"{name}: money against days", form)
@@ -143,30 +152,18 @@ def staircase(curve: Curve, name: str, form: str) -> bytes:
 def _figure(curve: Curve, name: str) -> "Figure":
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7.2, 4.4))
+    figure, lines = Figure(figsize=(7.2, 4.4)), curve_lines(curve)
     axes = figure.add_axes((0.12, 0.12, 0.85, 0.8))
-    reached, proven = plan_corners(curve), bound_corners(curve.points)
-    if all(x > 0 and y > 0 and math.isfinite(y) for x, y in (*reached, *proven)) and reached:
-        axes.set(xscale="log", yscale="log")
-        name_log_ticks(axes.xaxis, MONEY)
-        name_log_ticks(axes.yaxis, DAYS)
-    if proven:
-        text = "no plan is below, proven"
-        axes.plot(*zip(*proven, strict=True), color=COLOURS[1], linestyle=":", label=text, zorder=2)
-    if reached:
-        axes.plot(*zip(*reached, strict=True), color=COLOURS[0], linewidth=1.2, label="plans", zorder=3)
-        plans = [(point.capital_usd, point.days_to_train) for point in curve.points]
-        axes.plot(*zip(*plans, strict=True), "o", color=COLOURS[0], markersize=4, zorder=3)
+    for line in lines:
+        axes.plot(*zip(*line.points, strict=True), color=COLOURS[line.shade], ls="-:"[line.shade], label=line.name)
+    plans = [(point.capital_usd, point.days_to_train) for point in curve.points]
+    axes.plot([usd for usd, _ in plans], [days for _, days in plans], "o", color=COLOURS[0], markersize=4)
     if (bend := proven_knee(curve.points)) is not None:
         text = f"knee: {money(bend.capital_usd)}, {amount(bend.days_to_train)} days"
-        at = [bend.capital_usd], [bend.days_to_train]
-        axes.plot(*at, "*", color=COLOURS[4], markersize=11, label=text, zorder=4)
-    if reached or proven:
+        axes.plot([bend.capital_usd], [bend.days_to_train], "*", color=COLOURS[4], markersize=11, label=text)
+    if lines:
         axes.legend(fontsize=7.5, framealpha=0.85, edgecolor="none", loc="upper right")
-    axes.set_xlabel(label(MONEY))
-    axes.set_ylabel(label(DAYS))
+    log = "xy" if lines and all(0 < value < math.inf for line in lines for value in chain(*line.points)) else ""
+    name_axes(axes, axes, PlotRequest(x=MONEY, y=DAYS, log=log))
     axes.set_title(f"{name}: money against days", fontsize=10)
-    axes.tick_params(which="both", length=3.0, pad=3.5)
-    axes.grid(color="#E4E4E4", linewidth=0.6)
-    axes.set_axisbelow(True)
     return figure

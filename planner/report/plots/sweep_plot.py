@@ -221,7 +221,7 @@ def _sweep_figure(rows: Sequence[Row], request: PlotRequest) -> "Figure":
         _panel(main, part, request, shades)
         main.set_title(name or title(request), fontsize=10)
         below = figure.add_subplot(grid[5 * row + 3, 3 * column + 1], sharex=main)
-        _name_axes(main, below, request)
+        name_axes(main, below, request)
         first = first or main
         texts += draw_strip(below, best, request.x)
     for bar, text in texts:
@@ -239,7 +239,8 @@ def best_rows(rows: Sequence[Row], request: PlotRequest) -> list[Row]:
     return best_by_x([row for row in rows if planned(row)], request.x, request.y, largest=largest)
 
 
-def _name_axes(main: "Axes", below: "Axes", request: PlotRequest) -> None:
+def name_axes(main: "Axes", below: "Axes", request: PlotRequest) -> None:
+    """Name and scale the axes of a plot, with the x axis below its strip, or below itself."""
     from matplotlib.ticker import FuncFormatter
 
     if "x" in request.log:
@@ -248,20 +249,21 @@ def _name_axes(main: "Axes", below: "Axes", request: PlotRequest) -> None:
         main.set_yscale("log")
     for axis, path, log in ((below.xaxis, request.x, "x" in request.log), (main.yaxis, request.y, "y" in request.log)):
         if log:
-            name_log_ticks(axis, path)
+            _name_log_ticks(axis, path)
         else:
             axis.set_major_formatter(FuncFormatter(lambda value, _, own=path: tick(own, value)))
     for axes in (main, below):
         axes.tick_params(which="both", length=3.0, pad=3.5)
-    main.tick_params(labelbottom=False, which="both")
-    below.tick_params(axis="y", length=0)
+    if below is not main:
+        main.tick_params(labelbottom=False, which="both")
+        below.tick_params(axis="y", length=0)
     main.set_ylabel(label(request.y))
     below.set_xlabel(label(request.x))
     main.grid(color="#E4E4E4", linewidth=0.6)
     main.set_axisbelow(True)
 
 
-def name_log_ticks(axis: "Axis", path: str) -> None:
+def _name_log_ticks(axis: "Axis", path: str) -> None:
     """Name those ticks of a logarithmic axis that have space for it, in the unit of its figure."""
     from matplotlib.ticker import LogFormatter
 

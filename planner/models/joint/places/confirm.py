@@ -13,7 +13,7 @@ from planner.models.joint.places.site_question import PlacedParts, SiteQuestion
 from planner.models.joint.sites import Sites
 from planner.models.sites.split_data import gather
 from planner.plan.certificate import BOUNDED, CONFIRMED
-from planner.solvers.highs_model import lower_bound
+from planner.solvers.highs import lower_bound
 from planner.solvers.outcome import Way, second_proof
 from planner.solvers.registry import run_milp
 
