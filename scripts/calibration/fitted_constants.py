@@ -126,7 +126,7 @@ KNOWN: tuple[Known, ...] = (
         own={"A100-40GB": (8.0, 0.5), "B200": (150.0, 0.35)},
     ),
     *_accelerators("scale_up_latency_seconds", (5e-7, 4e-5), (5e-6, 0.5), A100, HOPPER, FIFTH),
-    *_accelerators("gemm_efficiency.operand_traffic", (0.02, 1.0), (0.5, 0.7), EVERY),
+    *_accelerators("gemm_efficiency.operand_traffic", (0.02, 1.0), (0.5, 0.7), A100, HOPPER, FIFTH),
     *_accelerators("gemm_efficiency.tail_elements", (1e5, 2e7), (2e6, 0.5), A100, HOPPER, FIFTH),
     *_accelerators("gemm_efficiency.unaligned_share", (0.02, 1.0), (0.25, 0.5), A100),
     *_accelerators("hbm_efficiency", (0.4, 0.98), (0.8, 0.12), EVERY),
