@@ -67,11 +67,11 @@ def log_errors(runs: Sequence[Measured], constants: Sequence[FittedConstant], va
 def slopes_of(
     runs: Sequence[Measured], constants: Sequence[FittedConstant], weights: Numbers, prior: Numbers, high: Numbers
 ) -> Callable[[Numbers], Numbers]:
-    """Return the Jacobian of the residuals; a constant is moved only for the runs that it touches."""
+    """Return the Jacobian of the residuals, `prior` last; a constant is moved only for the runs that it touches."""
     touched = [np.array([i for i, r in enumerate(runs) if c.touches(r.machine)], dtype=int) for c in constants]
 
     def slopes(x: Numbers) -> Numbers:
-        table = np.zeros((len(runs) + len(x), len(x)))
+        table = np.zeros((len(runs), len(x)))
         base = log_errors(runs, constants, list(np.exp(x)))
         for j, rows in enumerate(touched):
             step = STEP if x[j] + STEP < high[j] else -STEP
@@ -80,8 +80,7 @@ def slopes_of(
             if len(rows):
                 each = log_errors([runs[i] for i in rows], constants, list(np.exp(moved)))
                 table[rows, j] = (each - base[rows]) / step * weights[rows]
-            table[len(runs) + j, j] = prior[j]
-        return table
+        return np.concatenate([table, prior])
 
     return slopes
 
@@ -220,11 +219,10 @@ def _posterior(runs: Sequence[MeasuredRun], constants: Sequence[FittedConstant],
     low, high = np.log([c.low for c in constants]), np.log([c.high for c in constants])
     start = np.clip(np.log(np.maximum([c.read() for c in constants], TINY)), low, high)
     prior = _prior(runs[0].machine, constants, spreads)
-    one, none = np.ones(len(runs)), np.zeros(len(constants))
-    slopes_at = slopes_of(runs, constants, one, none, high)
-    x, bound = start, none > 0
+    slopes_at = slopes_of(runs, constants, np.ones(len(runs)), np.zeros((0, len(constants))), high)
+    x, bound = start, np.zeros(len(constants), dtype=bool)
     for _ in range(ROUNDS):
-        slopes = slopes_at(x)[: len(runs)] * ~bound
+        slopes = slopes_at(x) * ~bound
         errors = log_errors(runs, constants, list(np.exp(x)))
         found = shifts(errors - slopes @ (x - start), slopes, prior)
         towards = np.where(bound, x, x + np.clip(start + found.mean - x, -FARTHEST, FARTHEST))

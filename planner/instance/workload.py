@@ -432,6 +432,9 @@ class Software(Sourced):
     )
     expert_efficiency: Share = Field(1.0, description="Share of the GEMM efficiency that experts' products reach.")
     selective_gemm_share: Fraction = Field(0.0, description="Of a layer's products: repeated by selective recompute.")
+    recompute_stops_early: bool = Field(
+        False, description="Full recompute of a dense layer stops before the FFN's last product, which no pass reads."
+    )
     logit_memory_bytes: Positive | None = Field(
         None, description="Memory of the loss for one logit, at its peak; absent: 2 of a fused loss, else 4."
     )

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 from calibration_rows import Case
-from fitted_constants import Known
-from held_out import PRIOR, SCALE, fit_rows, weights_of
+from fitted_constants import Known, whitened
+from held_out import PRIOR, SCALE, cauchy_of, fit_rows, weights_of
 
 from planner.calibration.fit import log_errors, slopes_of
 
@@ -22,13 +22,13 @@ MIN_CORRELATION = 5  # per cent
 def write_support(folder: Path, cases: Sequence[Case], known: Sequence[Known], values: Sequence[float]) -> None:
     """Write the table into a catalogue's folder, a constant a line."""
     rows, constants = fit_rows(cases), [k.constant for k in known]
-    weights, prior = weights_of(rows), np.array([PRIOR / k.spread for k in known])
+    weights, prior = weights_of(rows), PRIOR * whitened(known)
     x, high = np.log(values), np.log([c.high for c in constants])
     slopes = slopes_of(rows, constants, weights, prior, high)(x)
     left = np.concatenate(
-        [log_errors(rows, constants, values) * weights, (x - np.log([k.centre for k in known])) * prior]
+        [log_errors(rows, constants, values) * weights, prior @ (x - np.log([k.centre for k in known]))]
     )
-    trust = 1 / (1 + (left / SCALE) ** 2)
+    trust = cauchy_of(len(rows))((left / SCALE) ** 2)[1]
     covariance = np.linalg.inv((slopes.T * trust) @ slopes) * PRIOR**2
     deviations = np.sqrt(np.diag(covariance))
     per_cent = np.rint(100 * covariance / np.outer(deviations, deviations)).astype(int)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 from calibration_rows import FOLDS, Case, hash_of
-from fitted_constants import Known
+from fitted_constants import Known, whitened
 from scipy.optimize import least_squares
 
 from planner.calibration.constants import CODE, GPU, FittedConstant, Kind, MeasuredConstants
@@ -53,11 +53,11 @@ def fitted(
     def interior(values: Sequence[float]) -> Numbers:
         return np.clip(np.log(np.maximum(values, TINY)), low + inside, high - inside)
 
-    weights, prior = weights_of(cases), np.array([PRIOR / k.spread for k in known])
+    weights, prior = weights_of(cases), PRIOR * whitened(known)
     centre = interior([k.centre for k in known])
 
     def residuals(x: Numbers) -> Numbers:
-        return np.concatenate([log_errors(cases, constants, list(np.exp(x))) * weights, (x - centre) * prior])
+        return np.concatenate([log_errors(cases, constants, list(np.exp(x))) * weights, prior @ (x - centre)])
 
     result = least_squares(
         residuals,
@@ -65,7 +65,7 @@ def fitted(
         jac=slopes_of(cases, constants, weights, prior, high),
         bounds=(low, high),
         method="trf",
-        loss="cauchy",
+        loss=cauchy_of(len(cases)),
         f_scale=SCALE,
         max_nfev=evaluations,
         ftol=TOLERANCE,
@@ -103,7 +103,7 @@ def constants_without(
 
     The fits start from the constants given, and differ from theirs by so little that the slopes are taken but once.
     """
-    constants, prior = [k.constant for k in known], np.array([PRIOR / k.spread for k in known])
+    constants, prior = [k.constant for k in known], PRIOR * whitened(known)
     low, high = np.log([c.low for c in constants]), np.log([c.high for c in constants])
     rows = fit_rows(cases)
     middle, weights = np.log([k.centre for k in known]), weights_of(rows)
@@ -115,8 +115,8 @@ def constants_without(
         runs, own = [rows[i] for i in kept], np.concatenate([slopes[kept], slopes[len(rows) :]])
         x: Numbers = first
         for _ in range(CHORDS):
-            left = np.concatenate([log_errors(runs, constants, list(np.exp(x))) * weights[kept], (x - middle) * prior])
-            x = np.asarray(np.clip(x - robust_step(own, left), low, high), dtype=np.float64)
+            left = np.concatenate([log_errors(runs, constants, list(np.exp(x))) * weights[kept], prior @ (x - middle)])
+            x = np.asarray(np.clip(x - robust_step(own, left, len(runs)), low, high), dtype=np.float64)
         yield part, np.exp(x).tolist()
 
 
@@ -169,8 +169,18 @@ def _part_of(path: str, own: MeasuredConstants) -> tuple[Kind, tuple[str, ...], 
     return "software", (own.software,), path.removeprefix(CODE)
 
 
-def robust_step(slopes: Numbers, residuals: Numbers) -> Numbers:
-    """Return the Gauss-Newton step of least squares in which residuals over the scale count less (Cauchy)."""
-    trust = 1 / (1 + (residuals / SCALE) ** 2)
-    weighed = slopes.T * trust
+def cauchy_of(rows: int) -> Callable[[Numbers], Numbers]:
+    """Return the loss of squared residuals, with its derivatives: Cauchy's of the rows, squares of the prior behind."""
+
+    def loss(z: Numbers) -> Numbers:
+        found = np.array([z, np.ones(len(z)), np.zeros(len(z))])
+        found[:, :rows] = np.log1p(z[:rows]), 1 / (1 + z[:rows]), -1 / (1 + z[:rows]) ** 2
+        return found
+
+    return loss
+
+
+def robust_step(slopes: Numbers, residuals: Numbers, rows: int) -> Numbers:
+    """Return the Gauss-Newton step of least squares in which rows over the scale count less, by `cauchy_of`."""
+    weighed = slopes.T * cauchy_of(rows)((residuals / SCALE) ** 2)[1]
     return np.asarray(np.linalg.solve(weighed @ slopes, weighed @ residuals), dtype=np.float64)

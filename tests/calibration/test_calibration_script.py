@@ -14,7 +14,7 @@ from calibration_rows import Case, read
 from catalogue_files import catalogue_with, laid_out, on_a_bound, write
 from each_case import each
 from error_table import error_classes, multiple_of, spreads_of, write_points
-from fitted_constants import CONSTANTS, TUNED, Known
+from fitted_constants import ALIKE, CONSTANTS, TUNED, Known, whitened
 from held_out import clusters, errors_by_half, errors_by_source
 from recent_rows import NEMO_2, recent_stack
 
@@ -368,3 +368,17 @@ def test_presets_of_one_library_differ_in_switches_alone() -> None:
     entries = [Software.model_validate(catalogue("software")[name]).model_dump() for name in TUNED]
     plain = [{k: v for k, v in e.items() if k not in apart} for e in entries]
     assert all(e == plain[0] for e in plain)
+
+
+def test_costs_of_a_mechanism_on_two_stacks_correlate_beforehand() -> None:
+    """Two stacks' traffic with spreads of 0.2 and 0.5 correlate; an accelerator's share stands alone."""
+    paths = [("software", "a", "elementwise_traffic"), ("software", "b", "elementwise_traffic")]
+    paths += [("accelerators", gpu, "hbm_efficiency") for gpu in ("c", "d")]
+    known = [
+        Known(FittedConstant(kind, (name,), path, 0.1, 9.0), 1.0, spread)  # type: ignore[arg-type]
+        for (kind, name, path), spread in zip(paths, (0.2, 0.5, 0.1, 0.3), strict=True)
+    ]
+    root = whitened(known)
+    expected = np.diag([0.04, 0.25, 0.01, 0.09])
+    expected[0, 1] = expected[1, 0] = ALIKE * 0.2 * 0.5
+    assert np.linalg.inv(root.T @ root) == pytest.approx(expected)

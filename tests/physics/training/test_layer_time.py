@@ -199,6 +199,17 @@ def test_layer_times(recompute: memory.Recompute, selective: float) -> None:
     assert times.weight_gradient_seconds == pytest.approx(GEMM / 2)
 
 
+@each(("split", "exchange"), [(False, 1.64), (True, 1.64 / 2)])
+def test_recompute_that_stops_early_leaves_out_what_no_pass_reads(split: bool, exchange: float) -> None:
+    """The FFN's last product is a third of the forward ones, and all, or its scatter, of the exchange behind it."""
+    whole, early = (
+        layer_time.layer_times(machine(recompute_stops_early=stops), shape(2, recompute="none", sp=split))
+        for stops in (False, True)
+    )
+    assert whole.recompute_seconds - early.recompute_seconds == pytest.approx(GEMM / 2 / 3 + exchange)
+    assert replace(early, recompute_seconds=whole.recompute_seconds) == whole
+
+
 def test_a_share_of_the_gemms_runs_again_under_selective_recompute() -> None:
     """A quarter of the forward GEMMs is a quarter of GEMM / 2 seconds; nothing of it without recompute."""
     code = machine(selective_gemm_share=0.25)
