@@ -69,6 +69,25 @@ def test_equals_full_enumeration(seed: int, how: dict[str, Any], budget: bool, m
         assert found.plan.seconds == pytest.approx(best.seconds, rel=1e-9)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [3, 7, *more(14, 25)])
+def test_blocks_pinned_to_sites_equal_enumeration(seed: int) -> None:
+    """The blocks of the cheapest plan, pinned, leave it; other numbers cost as much as the cheapest of all with them."""
+    free = toy(seed, sites=2, forced=True)
+    limit = 2 * min(x.seconds for x in cost_toy(free).front)
+    best = cheapest_by(world(free), limit).plan
+    assert best is not None
+    for site, number in best.blocks_by_site.items():
+        for wanted in (number, number + 1, max(0, number - 1)):
+            i = free.model_copy(update={"pins": {**free.pins, f"placement.blocks.{site}": wanted}})
+            least, found = cost_toy(i).cheapest(limit), cheapest_by(world(i), limit)
+            assert (found.plan is None) == (least is None)
+            if least is not None:
+                assert found.capital_usd == pytest.approx(least.usd, rel=1e-9)
+            if wanted == number:
+                assert found.capital_usd == pytest.approx(best.capital_usd, rel=1e-9)
+
+
 @pytest.mark.parametrize(("seed", "how"), [CASES[1], CASES[5]])
 def test_cheaper_plans_than_the_first_are_sought(seed, how, monkeypatch):
     """From the fastest plan questions for less and less money lead to a cheaper one that meets the deadline too."""
