@@ -328,10 +328,12 @@ class FastestSearch(CapitalBounds):
 
     def _ask(self, waves: int, rtt: float) -> None:
         """Ask for the price of the sites without fabrics, unless it is known."""
-        # At the longest round trip first, where the sites are cheapest: they may be as near as is asked.
-        if self._prices is not None:
-            self._prices.ask(waves, self._rtts[-1])
-            self._prices.ask(waves, rtt)
+        prices = self._prices
+        if prices is None:
+            return
+        if prices.exact:  # at the longest round trip first, where the sites are cheapest: they may be as near as asked
+            prices.ask(waves, self._rtts[-1])
+        prices.ask(waves, rtt)
 
     def _narrow(self, c: NetworkCandidate, without_fabrics: tuple[SitePart, ...], most: float) -> None:
         """Bisect the fewest wavelengths of which not even the exchange alone can be paid, and remember their price."""
