@@ -72,7 +72,7 @@ def test_equals_full_enumeration(seed: int, how: dict[str, Any], budget: bool, m
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [3, 7, *more(14, 25)])
 def test_blocks_pinned_to_sites_equal_enumeration(seed: int) -> None:
-    """The blocks of the cheapest plan, pinned, leave it; other numbers cost as much as the cheapest of all with them."""
+    """The blocks of the cheapest plan, pinned, leave it; other numbers cost as much as the cheapest with them."""
     free = toy(seed, sites=2, forced=True)
     limit = 2 * min(x.seconds for x in cost_toy(free).front)
     best = cheapest_by(world(free), limit).plan
