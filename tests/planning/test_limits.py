@@ -22,6 +22,7 @@ from planner.cli.main import app
 from planner.errors import InternalError
 from planner.instance.instance import Instance
 from planner.models import Options
+from planner.models.joint.search.days import FewestDays
 from planner.models.joint.sites import Sites
 from planner.models.joint.space import strategies_of
 from planner.physics.plan_physics import PlanPhysics
@@ -172,17 +173,20 @@ def test_a_highs_error_is_no_proof_that_no_sites_exist(file: Path, monkeypatch: 
 def test_a_failure_on_the_way_leaves_the_plan_unproven(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a later question to the sites fails, the plan known by then is feasible, not optimal."""
     exact = instance_with(objective__tolerance=0.0)
-    best, asked = stored(exact), Sites.cheapest
+    best, asked, keep = stored(exact), Sites.cheapest, FewestDays.keep
     assert best.status == "optimal"
-    answers = []
+    plans = []
 
     def failing(self, parts, circuit):
-        if answers:
+        if plans:
             raise UnansweredError("joint sites: MODEL_INVALID")
-        found = asked(self, parts, circuit)
-        answers.extend([found] if found is not None and found.capital_usd <= exact.limits.budget_usd else [])
-        return found
+        return asked(self, parts, circuit)
 
+    def kept(self, plan):
+        keep(self, plan)
+        plans.append(plan)
+
+    monkeypatch.setattr(FewestDays, "keep", kept)
     monkeypatch.setattr(Sites, "cheapest", failing)
     plan = planner.solve(exact)
     assert (plan.status, plan.stopped) == ("feasible", "limit")
