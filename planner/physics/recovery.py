@@ -187,11 +187,11 @@ def ways(job: CheckpointedJob, *, spares: bool) -> Iterator[Way]:
     whole = dict[CheckpointTarget, Any]()  # intervals of whole jobs, which all start again from the same checkpoints
     for recovery, target in choices(rates, spares=spares):
         if recovery == "elastic":
-            interval = best_interval(job, recovery, target)
-        else:
-            interval = whole[target] if target in whole else best_interval(job, recovery, target)
-            whole[target] = interval
-        yield way_at(job, recovery, target, interval)
+            yield way_at(job, recovery, target, best_interval(job, recovery, target))
+            continue
+        if target not in whole:
+            whole[target] = best_interval(job, recovery, target)
+        yield way_at(job, recovery, target, whole[target])
 
 
 def choices(rates: Reliability, *, spares: bool) -> Iterator[tuple[Recovery, CheckpointTarget]]:
@@ -282,8 +282,8 @@ def losses(job: CheckpointedJob, way: Way) -> dict[str, Any]:
     restarts = way.restart_seconds * job.stops_per_second
     with np.errstate(divide="ignore", invalid="ignore"):
         written = np.where(interval > 0, way.write_seconds / interval, 0.0)
-    lost = (way.stretch / (1 + older) - 1) * (1 + older) - written - restarts
-    return {"checkpoints": written + older, "restarts": restarts, "lost work": lost}
+    checkpoints = written + older
+    return {"checkpoints": checkpoints, "restarts": restarts, "lost work": way.stretch - 1 - checkpoints - restarts}
 
 
 def inverse_share_there(away: Any, stalled: Any) -> Any:

@@ -172,7 +172,7 @@ CONSTANTS: tuple[FittedConstant, ...] = tuple(k.constant for k in KNOWN)
 
 
 def whitened(known: Sequence[Known]) -> Numbers:
-    """Return the root of the inverse covariance of what is known of the constants' logarithms beforehand.
+    """Return the root of the inverse of the prior covariance of the constants' logarithms.
 
     A stack that no row has takes of each mechanism's cost what the rows of others say of it: the partial pooling of a
     hierarchical model (Gelman and Hill 2007, chapter 12). Constants of accelerators are known from kernels, and errors

@@ -185,7 +185,7 @@ class Sites:
         racks_usd = modules * self.data.module_racks * cost.rack_of(self.data.hardware).price_usd
         return float(1e6 * (fixed * sites + module * modules) + racks_usd)
 
-    def fibre_usd(self, km: float, wavelengths: int) -> float:
+    def fibre_usd(self, km: float, wavelengths: Any) -> Any:
         """Price of the fibre of a pair of sites so far apart, where it is not designed."""
         wan = self.data.wan
         return cost.link_capex_usd(wan, (km * wan.fibre_usd_per_route_km, wan.wavelength_usd), wavelengths)
@@ -273,11 +273,8 @@ class Sites:
 
     def least(self, parts: tuple[SitePart, ...], circuit: Circuit | None) -> float:
         """Bound the capital of some parts at the circuit's wavelengths or more; infinite where no sites hold them."""
-        # Where the fibre is designed no design is made: each pair costs at least the fibre of the exchange alone, of
-        # the circuit's bytes of a stage or fewer, or of any number of bytes if the circuit has 0.
-        if not self.designed:
-            found = self.cheapest(parts, circuit)
-            return math.inf if found is None else found.capital_usd
+        # No fibre is designed: each pair costs at least the fibre of the exchange alone, of the circuit's bytes of a
+        # stage or fewer, or of any number of bytes if the circuit has 0.
         key = "least", parts, circuit
         if key not in self.placed:
             self.placed[key] = self._solved(self.question(parts, circuit, {}))
@@ -288,7 +285,7 @@ class Sites:
         """Bound the capital as `least` does, but of more than two sites by the design of their fibre."""
         # More wavelengths need no less fibre, so that where no design joins the sites none does at more of them, and
         # designs that carry the exchange alone cost no less.
-        if not self.designed or len(parts) < 3:
+        if len(parts) < 3:
             return self.least(parts, circuit)
         if circuit is not None and not circuit.stage_bytes:
             circuit = replace(circuit, stage_bytes=LARGE_BYTES)

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from planner.instance.base import Frozen
 from planner.instance.grid import Grid
@@ -77,8 +77,11 @@ def site_capex_usd(grid: Grid, *, it_mw: float, facility_mw: float) -> float:
     return prices.site_usd + prices.building_usd_per_it_mw * it_mw + prices.interconnection_usd_per_mw * facility_mw
 
 
-def link_capex_usd(wan: Wan, prices: tuple[float, float], waves: int) -> float:
-    """Compute the USD of a WAN link: fibre pairs and wavelengths, each at its price all the way (`link_prices`)."""
+def link_capex_usd(wan: Wan, prices: tuple[float, float], waves: Any) -> Any:
+    """Compute the USD of a WAN link: fibre pairs and wavelengths, each at its price all the way (`link_prices`).
+
+    `waves`: a number of wavelengths, or an array of them.
+    """
     return fibre_pairs(wan, waves) * prices[0] + waves * prices[1]
 
 
@@ -91,7 +94,7 @@ def yearly_rates(grid: Grid, wan: Wan, prices: tuple[float, float]) -> tuple[flo
 
 def link_usd_per_year(grid: Grid, wan: Wan, prices: tuple[float, float], waves: int) -> float:
     """Compute the yearly price of a WAN link: fibre over its life, equipment over its own; prices as for capital."""
-    return link_capex_usd(wan, yearly_rates(grid, wan, prices), waves)
+    return float(link_capex_usd(wan, yearly_rates(grid, wan, prices), waves))
 
 
 def bill(

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, permutations
+from typing import Any
 
 from planner.instance.network import Wan
 
@@ -49,9 +50,9 @@ def wavelengths(wan: Wan, need_gbps: float) -> int:
     return math.ceil(need_gbps / wan.wavelength_gbps - 1e-9)
 
 
-def fibre_pairs(wan: Wan, count: int) -> int:
-    """Count the fibre pairs that carry `count` wavelengths."""
-    return math.ceil(count / wan.max_wavelengths_per_pair)
+def fibre_pairs(wan: Wan, count: Any) -> Any:
+    """Count the fibre pairs that carry `count` wavelengths, a whole number or an array of them."""
+    return -(-count // wan.max_wavelengths_per_pair)
 
 
 MAX_ORDERED = 8  # sites up to which every order of a ring is tried: 5,040 orders

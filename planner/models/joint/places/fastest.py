@@ -312,19 +312,17 @@ class FastestSearch(CapitalBounds):
         if not sites.designed:
             self._ask(int(self._wavelengths[0]), c.rtt_ms)  # prices at other wavelengths follow from both
             self._ask(c.wavelengths, c.rtt_ms)
-            if q.several and self.floor(c.wavelengths, c.rtt_ms) + c.level.usd > most:
-                self._reach(c, most)
-            return
-        without_fabrics = tuple(self._without_fabric(g) for g in q.shape.blocks)
-        circuit = Circuit(c.wavelengths, c.rtt_ms, self._most_bytes) if q.several else None
-        floor = sites.joined_least(without_fabrics, circuit)
-        if q.several and floor + c.level.usd > most + CENTS:
-            self._narrow(c, without_fabrics, most)
-        if floor <= self.floor(c.wavelengths, c.rtt_ms) + CENTS:
-            return
-        self.lower_bounds[c.wavelengths, c.rtt_ms] = floor
-        if q.several and floor + c.level.usd > most:
-            self._reach(c, most, without_fabrics)
+        else:
+            parts = tuple(self._without_fabric(g) for g in q.shape.blocks)
+            circuit = Circuit(c.wavelengths, c.rtt_ms, self._most_bytes) if q.several else None
+            floor = sites.joined_least(parts, circuit)
+            if q.several and floor + c.level.usd > most + CENTS:
+                self._narrow(c, parts, most)
+            if floor <= self.floor(c.wavelengths, c.rtt_ms) + CENTS:
+                return
+            self.lower_bounds[c.wavelengths, c.rtt_ms] = floor
+        if q.several and self.floor(c.wavelengths, c.rtt_ms) + c.level.usd > most:
+            self._reach(c, most)
 
     def _ask(self, waves: int, rtt: float) -> None:
         """Ask for the price of the sites without fabrics, unless it is known."""
@@ -347,24 +345,27 @@ class FastestSearch(CapitalBounds):
                 self.lower_bounds[probe, c.rtt_ms] = usd
                 high = probe
 
-    def _reach(self, c: NetworkCandidate, most: float, without_fabrics: tuple[SitePart, ...] = ()) -> None:
+    def _reach(self, c: NetworkCandidate, most: float) -> None:
         """Bisect the shortest round trip at which the sites can be paid, and record the costs met on the way."""
-        sites, low, high = self.shape_problem.world.sites, self._rtts.index(c.rtt_ms), len(self._rtts)
+        low, high = self._rtts.index(c.rtt_ms), len(self._rtts)
         probe = high - 1
-        while sites is not None and high - low > 1:
-            rtt = self._rtts[probe]
-            if not without_fabrics:
-                self._ask(c.wavelengths, rtt)
-                usd = self.floor(c.wavelengths, rtt)
-            else:
-                usd = sites.least(without_fabrics, Circuit(c.wavelengths, rtt, self._most_bytes))
-            if usd + c.level.usd <= most + CENTS:
+        while high - low > 1:
+            if self._asked_floor(c.wavelengths, self._rtts[probe]) + c.level.usd <= most + CENTS:
                 high = probe
             else:
-                if without_fabrics:
-                    self.lower_bounds[c.wavelengths, rtt] = usd
                 low = probe
             probe = (low + high) // 2
+
+    def _asked_floor(self, waves: int, rtt: float) -> float:
+        """Ask for the price of the sites of several parts without fabrics, and bound it from below."""
+        sites = self.shape_problem.world.sites
+        if sites is not None and sites.designed:
+            parts = tuple(self._without_fabric(g) for g in self.shape_problem.shape.blocks)
+            usd = sites.least(parts, Circuit(waves, rtt, self._most_bytes))
+            self.lower_bounds[waves, rtt] = max(usd, self.lower_bounds.get((waves, rtt), 0.0))
+        else:
+            self._ask(waves, rtt)
+        return self.floor(waves, rtt)
 
     def _chosen(self, blocks: int, level: SlowdownLevel) -> list[int]:
         """List the templates of a part that keep the slowdowns and may be worth their price, the cheapest first."""

@@ -16,6 +16,7 @@ import numpy as np
 from planner.models.joint.places.site_question import Circuit, PlacedParts, SitePart
 from planner.models.joint.space import Floats
 from planner.models.joint.world import CENTS
+from planner.physics.site.wan import fibre_pairs
 
 if TYPE_CHECKING:
     from planner.models.joint.sites import Sites
@@ -74,13 +75,10 @@ class Prices:
         routes = self.sites.min_routes_km(sites, rtt, tuple(p.racks for p in self.parts))
         if math.isinf(routes) or any(math.isinf(a.usd) for a in known):
             return np.full(len(waves), np.inf)
-        # Fibre between all sites along the shortest and the longest routes; of more wavelengths, and of fewer.
-        joined = sites * (sites - 1) // 2
-        pairs = -(-waves // wan.max_wavelengths_per_pair)
-        near, far, lit = (
-            joined * (pairs * km * wan.fibre_usd_per_route_km + waves * wan.wavelength_usd)
-            for km in (routes / joined, rtt / wan.rtt_ms_per_100_route_km * 100, 0.0)
-        )
+        # Fibre between all sites along the shortest and the longest routes, and none but its wavelengths.
+        joined, pairs = sites * (sites - 1) // 2, fibre_pairs(wan, waves)
+        lengths_km = routes / joined, rtt / wan.rtt_ms_per_100_route_km * 100, 0.0
+        near, far, lit = (joined * self.sites.fibre_usd(km, waves) for km in lengths_km)
         for a in known:
             more = np.where(waves >= a.waves, near - near[a.waves], far - far[a.waves])
             found = np.maximum(found, a.usd + more)
@@ -102,7 +100,7 @@ class Prices:
         if waves == a.waves:
             return 0.0
         km = [self.sites.data.pairs[p] for p in placed.pairs]
-        return sum(self.sites.fibre_usd(x, waves) - self.sites.fibre_usd(x, a.waves) for x in km)
+        return float(sum(self.sites.fibre_usd(x, waves) - self.sites.fibre_usd(x, a.waves) for x in km))
 
     def is_known(self, waves: int, rtt: float) -> bool:
         """Return whether nothing more is to be learned of a price."""
@@ -126,5 +124,6 @@ class Prices:
     def _ask(self, waves: int, rtt: float) -> None:
         circuit = Circuit(waves, rtt) if self.several else None
         placed = self.sites.cheapest(self.parts, circuit) if self.exact else None
-        usd = self.sites.joined_least(self.parts, circuit) if placed is None else placed.capital_usd
+        usd = math.inf if placed is None else placed.capital_usd
+        usd = usd if self.exact else self.sites.joined_least(self.parts, circuit)
         self.answers.append(KnownPrice(waves, rtt, usd, placed))
