@@ -68,7 +68,7 @@ def test_fibre_pairs(waves: int, pairs: int) -> None:
 @given(st.floats(1e6, 1e14), st.floats(0.01, 10), st.floats(0, 100))
 def test_wavelengths_carry_the_need_and_no_fewer_would(size: float, window: float, rtt: float) -> None:
     need = wan.exchange_need_gbps(WAN, size, window, rtt)
-    assume(math.isfinite(need))
+    assume(need < 400 * 2**52)  # of more a float does not tell one wavelength fewer
     count = wan.wavelengths(WAN, need)
     assert count * 400 >= need * (1 - 1e-9) - 1e-6
     assert (count - 1) * 400 < need
