@@ -85,7 +85,7 @@ class Calendar:
     def _at(self, gpus: Any) -> Any:
         """Return the place in the table of the largest number that is no more."""
         found = np.floor(np.log(np.maximum(gpus, 1.0)) / math.log(STEP) * ROUNDING).astype(np.int64)
-        return np.clip(found, 0, len(self._steps[0]) - 1)
+        return np.minimum(found, len(self._steps[0]) - 1)
 
     def floor(self, min_gpus: Any) -> Any:
         """Bound from below the stretch of every job of at least `min_gpus` GPUs."""

@@ -110,6 +110,7 @@ class Sites:
         most = [max_site_modules(self.data, x, MANY_RACKS, rules) for x in self.data.candidates]
         return np.array(most, dtype=np.int64) * self.data.module_racks
 
+    @cached_property
     def rtts_ms(self) -> list[float]:
         """List the round trips of all pairs, the shortest first."""
         limit = self.data.grid.rules.max_rtt_ms
@@ -152,7 +153,7 @@ class Sites:
         """
         names, rules = {x: i for i, x in enumerate(self.data.candidates)}, model.rules_without()
         km, trips = (np.full((len(names), len(names)), np.inf) for _ in range(2))
-        longest = max(self.rtts_ms(), default=-math.inf)
+        longest = max(self.rtts_ms, default=-math.inf)
         for p, length in self.data.pairs.items():
             barred = p in self.data.disconnected or (alone and any(x.excludes(self.data, p, sites) for x in rules))
             if not barred and self.data.rtt_ms(p) <= longest and set(p) <= set(names):
@@ -201,7 +202,11 @@ class Sites:
 
     def min_fabric_usd(self, rails: int) -> float:
         """Bound from below the price in USD of a rack's share of the fabric with `rails` GPUs cabled."""
-        return rails * min_fabric_usd(self.instance.network)
+        return rails * self._gpu_fabric_usd
+
+    @cached_property
+    def _gpu_fabric_usd(self) -> float:
+        return min_fabric_usd(self.instance.network)
 
     def min_fabric_mw(self, rails: int) -> float:
         """Bound from below the power in MW of a rack's share of the fabric with `rails` GPUs cabled, if it counts."""

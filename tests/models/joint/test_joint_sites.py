@@ -310,7 +310,7 @@ def least_by_a_goal(sites: Sites, at: SitesExtent) -> float:
 def test_answers_with_all_pairs_are_equal(seed: int, share: float, monkeypatch: pytest.MonkeyPatch) -> None:
     i = scattered(seed)
     sites = Sites(instance=i)
-    rtts = sites.rtts_ms()
+    rtts = sites.rtts_ms
     rtt = rtts[round(share * (len(rtts) - 1))]
     whole = answers(i, rtt)
     points = {at: least_by_a_goal(sites, at) for at in (SitesExtent(len(x), sum(x) + 1, x[0], rtt) for x in PARTS[:3])}
@@ -327,7 +327,7 @@ def test_dear_pairs_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where fibre is dear most pairs go; without any sites there is no question left."""
     monkeypatch.setattr(near_pairs, "MANY_PAIRS", 0)
     sites = Sites(instance=scattered(1))
-    rtt = sites.rtts_ms()[-1]
+    rtt = sites.rtts_ms[-1]
     q = sites.question((SitePart(1, 2, BARE), SitePart(1, 1, BARE)), Circuit(2, rtt), {})
     kept = without_dear_pairs(q, stated, sites.run)
     assert 0 < sum(math.isfinite(x) for x in kept.pair_usd.values()) < len(q.data.pairs) / 2
@@ -339,7 +339,7 @@ def test_dear_pairs_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_answer_holds_at_its_own_point(seed: int) -> None:
     """Sites that pay a point pay the tighter one that they are said to hold; what does not pay a point is below it."""
     sites = Sites(instance=scattered(seed))
-    known, at = SiteBounds(sites=sites), SitesExtent(2, 3, 2, sites.rtts_ms()[-1])
+    known, at = SiteBounds(sites=sites), SitesExtent(2, 3, 2, sites.rtts_ms[-1])
     usd = least_by_a_goal(sites, at)
     assert not known.exceeds(at, usd * 1.2)
     assert known.exceeds(at, usd * 0.9)

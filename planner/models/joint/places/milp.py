@@ -106,21 +106,22 @@ def choose_fabrics(m: Any, q: SiteQuestion) -> None:
 
 def join_sites(m: Any, q: SiteQuestion) -> None:
     """Light the fibre between every two sites that hold parts: from each to all the others, whose number is known."""
-    # Two sites farther apart than the exchange is timed for, or that no fibre joins, hold no parts at once. Each row
-    # says less than that a pair of holders is lit, and together they say more of a relaxation: parts spread thinly over
-    # many sites pay for no less fibre.
+    # Two sites farther apart than the exchange is timed for, or that no fibre joins, hold no parts at once. A site that
+    # holds nothing has no lit pair, so that of a holder's pairs those to all other holders are lit. Over three sites
+    # and more the rows of each pair say more of a relaxation; over two those of the sites imply them.
     limit = math.inf if q.circuit is None else q.circuit.max_rtt_ms * (1 + 1e-12)
     near = [p for p in q.data.pairs if q.data.rtt_ms(p) <= limit and q.pair_usd.get(p) != math.inf]
     m.lit = pyo.Var(near if q.circuit else [], domain=pyo.NonNegativeReals, bounds=(0, 1))
-    ends = [(p, x) for p in m.lit for x in p] if q.circuit else []
-    holds = {x: holding(m, x) for x in q.data.candidates}
     others = sum(n for _, n in q.kinds) - 1
-    m.lit_ends = pyo.Constraint(range(len(ends)), rule=lambda m, i: m.lit[ends[i][0]] <= holds[ends[i][1]])
+    ends = [(p, x) for p in m.lit for x in p]
+    holds = {x: holding(m, x) for x in q.data.candidates}
+    several = range(len(ends) if others > 1 else 0)
+    m.lit_ends = pyo.Constraint(several, rule=lambda m, i: m.lit[ends[i][0]] <= holds[ends[i][1]])
     joined: dict[str, list[Any]] = {x: [] for x in q.data.candidates}
     for p, x in ends:
         joined[x].append(m.lit[p])
     m.join_sites = pyo.Constraint(
-        list(joined) if q.circuit else [], rule=lambda _, x: sum(joined[x]) - others * holds[x] >= 0
+        list(joined) if q.circuit else [], rule=lambda _, x: sum(joined[x]) - others * holds[x] == 0
     )
 
 

@@ -115,7 +115,7 @@ class Prices:
         if self.is_known(waves, rtt):
             return
         far = min((a.placed.rtt_ms for a in self.answers if a.placed is not None), default=0.0)
-        trips = (t for t in self.sites.rtts_ms() if t < far and math.isfinite(self.lower(0, t)))
+        trips = (t for t in self.sites.rtts_ms if t < far and math.isfinite(self.lower(0, t)))
         nearer = max(trips, default=rtt) if self.exact and self.several else rtt
         self._ask(waves, max(rtt, nearer))
         if not self.is_known(waves, rtt):

@@ -194,7 +194,7 @@ class ShapeProblem:
         """List the longest round trips that two sites may have; a single one where none counts."""
         if not self.several or self.world.sites is None:
             return [0.0]
-        found = self.world.sites.rtts_ms()
+        found = self.world.sites.rtts_ms
         return found if self.world.problem.wan.round_trips > 0 else found[-1:]
 
     @property

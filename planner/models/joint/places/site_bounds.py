@@ -142,7 +142,7 @@ def stated(q: SiteQuestion, racks: int, most_usd: float) -> Any:
 def least_campus_usd(s: Sites, sites: int, racks: int, module_musd: float) -> float:
     """Bound the capital in USD of at least `racks` racks at a number of sites, without fabrics."""
     # `module_musd` is taken off for each module; the bound is infinite where no sites hold the racks.
-    rtts = s.rtts_ms()
+    rtts = s.rtts_ms
     if sites > 1 and not rtts:
         return math.inf
     circuit = Circuit(1, rtts[-1]) if sites > 1 else None
