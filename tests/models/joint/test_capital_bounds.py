@@ -65,7 +65,7 @@ def test_one_site_has_one_bound() -> None:
 def test_round_trips_that_may_be_the_longest(known, round_trips, sites, tried) -> None:
     """Each that the sites have; where an exchange waits for none the longest alone, and at one site there is none."""
     wan = SimpleNamespace(round_trips=round_trips)
-    world: Any = SimpleNamespace(sites=SimpleNamespace(rtts_ms=lambda: known), problem=SimpleNamespace(wan=wan))
+    world: Any = SimpleNamespace(sites=SimpleNamespace(rtts_ms=known), problem=SimpleNamespace(wan=wan))
     column: Any = None
     shape: Any = SimpleNamespace(blocks=(1,) * sites)
     assert ShapeProblem(world=world, column=column, shape=shape).rtts_ms == tried

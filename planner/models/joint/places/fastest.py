@@ -119,15 +119,21 @@ class FastestSearch(CapitalBounds):
         if not self._rtts or not len(self._wavelengths):
             return None
         best: NetworkCandidate | None = None
+        late = set[tuple[SlowdownLevel, int]]()  # slowdowns and wavelengths that a longer round trip only slows more
         for rtt in self._rtts_to_try():
-            affordable = self._affordable(rtt)
-            for bound, level, waves in affordable[: TIMED if self.likely else len(affordable)]:
+            pairs = [x for x in self._affordable(rtt) if x not in late]
+            bounds = self._bounds(pairs, rtt) if pairs else np.empty(0)
+            order = np.argsort(bounds, kind="stable")[: TIMED if self.likely else len(pairs)].tolist()
+            for place, i in enumerate(order):
                 limit = self.cutoff if best is None else min(self.cutoff, best.seconds * (1 + EPS))
-                if bound > limit:
+                if bounds[i] > limit:
+                    late.update(pairs[j] for j in order[place:])
                     break
                 self.shape_problem.world.deadline.check()
+                level, waves = pairs[i]
                 seconds = self._seconds(level, waves, rtt, limit)
                 if seconds > limit or math.isinf(seconds):
+                    late.add(pairs[i])
                     continue
                 found = NetworkCandidate(seconds, self._usd(level, rtt, waves), level, waves, rtt)
                 if target.ties(seconds):
@@ -189,8 +195,8 @@ class FastestSearch(CapitalBounds):
             if a is None or a in asked or bool(np.any(self._lower_bounds(r) < self._lower_bounds(a)))
         ]
 
-    def _affordable(self, rtt: float) -> list[tuple[float, SlowdownLevel, int]]:
-        """List the slowdowns that the money may pay by bounds on their time, with the most wavelengths paid too."""
+    def _affordable(self, rtt: float) -> list[tuple[SlowdownLevel, int]]:
+        """List the slowdowns that the money may pay, with the most wavelengths paid too."""
         budget = self.shape_problem.world.budget + CENTS
         most = np.searchsorted(self._lower_bounds(rtt)[self._wavelengths], budget - self._level_usd, side="right")
         found: list[tuple[SlowdownLevel, int]] = []
@@ -200,10 +206,7 @@ class FastestSearch(CapitalBounds):
                 found += [(level, int(n)) for n in self._wavelengths[fits][-1:]]
             elif count:
                 found.append((level, int(self._wavelengths[count - 1])))
-        if not found:
-            return []
-        bounds = self._bounds(found, rtt)
-        return [(float(bounds[i]), *found[i]) for i in np.argsort(bounds, kind="stable")]
+        return found
 
     @property
     def is_unpaid(self) -> bool:
