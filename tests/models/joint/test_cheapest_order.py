@@ -1,4 +1,4 @@
-"""The cheapest plan of a shape comes first, whatever is known; where none is paid all columns like it have none."""
+"""The cheapest plan of a shape comes first, or the fastest, whatever is known; where none is paid all columns like it have none."""
 
 import math
 import random
@@ -15,7 +15,7 @@ from planner.models import Options
 from planner.models.joint.columns import column_at, pipelines_of
 from planner.models.joint.places.capital_bounds import SlowdownLevel
 from planner.models.joint.places.cheapest import CheapestSearch, SlowdownChoice
-from planner.models.joint.places.fastest import FastestSearch
+from planner.models.joint.places.fastest import FastestSearch, NetworkCandidate
 from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.search.least_prices import floor_of
 from planner.models.joint.solve import world_of
@@ -85,6 +85,58 @@ def test_the_first_plan_is_the_cheapest(seed: int, asked: int) -> None:
         bounds.append(step)
     assert found == search.least
     assert all(x <= found for x in bounds)
+
+
+class Timed(FastestSearch):
+    """A search whose money and times are tables: a longer round trip takes longer and pays no fewer wavelengths."""
+
+    _rtts = (1.0, 2.0, 3.0, 4.0)  # type: ignore[assignment]
+    _wavelengths = np.arange(1, 9)  # type: ignore[assignment]
+    likely, in_time = False, True
+
+    def __init__(self, r: random.Random) -> None:
+        self.levels = [SlowdownLevel(send, 1.0, 100.0 / send) for send in (1.0, 1.5, 2.0, 3.0)]  # type: ignore[misc]
+        self.paid = {level: sorted(r.randint(0, 8) for _ in self._rtts) for level in self.levels}
+        self.trip, self.wave, self.loose = r.choice([0.0, 0.1, 2.0]), r.choice([0.1, 3.0]), r.choice([0.5, 1.0])
+        self.shape_problem = SimpleNamespace(world=SimpleNamespace(deadline=Deadline(None)))  # type: ignore[assignment]
+        self.asked, self.cutoff, self.tried = {}, math.inf, list[tuple[float, SlowdownLevel, int]]()
+
+    def time(self, level: SlowdownLevel, waves: int, rtt: float) -> float:
+        """Time a candidate: a longer trip, a slower fabric and fewer wavelengths take longer."""
+        return 5.0 * level.send + self.wave / waves + self.trip * rtt
+
+    def _affordable(self, rtt: float) -> list[tuple[SlowdownLevel, int]]:
+        place = self._rtts.index(rtt)
+        return [(level, waves[place]) for level, waves in self.paid.items() if waves[place]]
+
+    def _bounds(self, found: list[tuple[SlowdownLevel, int]], rtt: float) -> Any:
+        return np.array([self.loose * self.time(level, waves, rtt) for level, waves in found])
+
+    def _seconds(self, level: SlowdownLevel, waves: int, rtt: float, limit: float) -> float:
+        self.tried.append((rtt, level, waves))
+        seconds = self.time(level, waves, rtt)
+        return seconds if seconds <= limit else math.inf
+
+    def _usd(self, level: SlowdownLevel, rtt: float, waves: int) -> float:
+        return level.usd + waves - rtt
+
+    def _rtts_to_try(self) -> list[float]:
+        return list(self._rtts)
+
+    def _fewest_wavelengths(self, c: NetworkCandidate) -> NetworkCandidate:
+        return c
+
+
+@pytest.mark.parametrize("seed", [*range(60), *more(*range(60, 1000))])
+def test_the_first_candidate_is_the_fastest_and_none_is_late_twice(seed: int) -> None:
+    r = random.Random(seed)
+    search, cutoff = Timed(r), r.choice([math.inf, 8.0, 12.0])
+    found = search.next(Target(cutoff, -math.inf, 1e9))
+    every = [search.time(*pair, rtt) for rtt in search._rtts for pair in search._affordable(rtt)]
+    assert (math.inf if found is None else found.seconds) == min((x for x in every if x <= cutoff), default=math.inf)
+    late = [x for x in search.tried if found is None or search.time(x[1], x[2], x[0]) > found.seconds]
+    again = [(level, waves) for _, level, waves in late if search.time(level, waves, 1.0) > cutoff]
+    assert len(again) == len(set(again))
 
 
 @pytest.mark.parametrize("seed", [11, 14, 16, 21, 0, 1, *more(*range(2, 10))])
