@@ -1,4 +1,4 @@
-"""The cheapest plan of a shape comes first, or the fastest, whatever is known; where none is paid all columns like it have none."""
+"""The cheapest plan of a shape comes first, or the fastest; where none is paid all columns like it have none."""
 
 import math
 import random
