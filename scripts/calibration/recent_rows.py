@@ -38,6 +38,12 @@ as before. Its recipes of Mixtral keep the all-to-all dispatcher, overlap no exc
 of all experts, of which each GPU has one; so mixtures of experts need no stack of their own."""
 LATE_2025 = (5, 1)
 """From this round on rows of MLPerf are on the library of the releases of Megatron-Bridge."""
+LOSS_OF_MLPERF = {"logit_memory_bytes": 10.0}
+"""What rows of MLPerf on NeMo 2 keep of a logit at the peak of the loss. Their scripts build GPTConfig, which fuses the
+loss by Megatron-Core's own compiled passes and names no kernel for it (the performance scripts of NeMo and of
+Megatron-Bridge name Transformer Engine's, which writes the gradient over the logits). These passes keep the softmax in
+32 bits and, until Megatron-Core compiled each alone, one copy of it that a sum or a scatter needs (its note on in-place
+semantics in megatron/core/fusions/fused_cross_entropy.py), with the gradient of the logits in 16 bits: 4 + 4 + 2."""
 NATURAL = "natural routing"
 """In the notes of a row whose tokens choose their experts; elsewhere routing is forced to be even."""
 
@@ -55,8 +61,9 @@ def recent_stack(row: dict[str, str]) -> Stack:
         return Stack("maxtext")
     series, release = source.split(" ")[0], numbers(row["release"])
     if series == "MLPerf" and release >= LATE_2025:
-        return Stack(BRIDGE_2025, {"fp8_recipe": "delayed"})
-    return Stack("nemo-2024", NEMO_2 if release >= NEMO_2_SINCE[series] else {})
+        return Stack(BRIDGE_2025, {"fp8_recipe": "delayed"} | LOSS_OF_MLPERF)
+    newer = NEMO_2 | (LOSS_OF_MLPERF if series == "MLPerf" else {})
+    return Stack("nemo-2024", newer if release >= NEMO_2_SINCE[series] else {})
 
 
 def is_mixture(row: dict[str, str]) -> bool:
