@@ -18,7 +18,7 @@ from ortools.sat.python import cp_model
 
 from planner.models import Options
 from planner.models.placement import cpsat_model
-from planner.models.placement.cpsat_model import PodHoles, Split, split_chain
+from planner.models.placement.cpsat_model import Split, split_chain
 from planner.models.placement.first_packing import Exchange
 from planner.models.placement.placement_problem import Packing, Piece, PlacementProblem, Progress, measure
 from planner.solvers.outcome import Outcome, Stop, Values
@@ -279,8 +279,8 @@ def decode_chains(
     for pod, chain in chains.items() if flows.by_pod else ():
         free, split = cpsat_model.walk(flows, values, pod, packing), list[Split]()
         for items, holes_of in _followed(sizes, chain, values):
-            holes = tuple((free[hole].pop(), hole) for hole in sorted(holes_of.elements(), reverse=True))
-            split.extend(split_chain(sizes, [PodHoles(holes=holes, local=tuple(sorted(items.elements())))], []))
+            holes = [(free[hole].pop(), hole) for hole in sorted(holes_of.elements(), reverse=True)]
+            split.extend(split_chain(sizes, items, holes))
         packing.split.extend(part for part in split if part[0] < len(flows.q.kinds))
         shares[pod] = [(sizes[k], pieces) for k, pieces in split if k >= len(flows.q.kinds)]
     packing.split.extend(joined_groups(flows.q, pools, shares, values))
@@ -296,12 +296,12 @@ def _gathered(flows: cpsat_model.JobPlacementModel, flow: Chains, values: Values
     for items, used in sorted(_followed(sizes, flow, values), key=lambda chain: -chain[1].total()):
         holes = exchange.gather(used)
         if holes is None:
-            spanning.append(([items[k] for k in range(len(sizes))], used))
+            spanning.append((items, used))
         else:
-            yield from split_chain(sizes, [PodHoles(holes=tuple(holes), local=tuple(sorted(items.elements())))], [])
+            yield from split_chain(sizes, items, holes)
     rest = exchange.rest()
-    for groups, used in spanning:
-        yield from split_chain(sizes, *cpsat_model.spread(flows.q, groups, used, rest))
+    for items, used in spanning:  # pod by pod along the chain
+        yield from split_chain(sizes, items, sorted((rest[hole].pop(0), hole) for hole in used.elements()))
 
 
 def _followed(sizes: Sequence[int], chain: Chains, values: Values) -> Iterator[tuple[Counter[int], Counter[int]]]:
