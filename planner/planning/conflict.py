@@ -107,11 +107,11 @@ def _enough(instance: Instance, options: Options, deadline: Deadline) -> str:
         found = solve_joint_cost(free, replace(options, gap=NEARLY, time_limit=left), lambda _: None)
     except KeyboardInterrupt:
         return ""
-    if found.plan is None or found.capital_usd is None:
+    if found.plan is None or found.usd is None:
         return ""
-    least = found.lower_bound_usd or 0.0
+    least = found.lower_bound or 0.0
     none = f", and none less than {money(least)}" if (instance.limits.budget_usd or 0.0) < least else ""
-    return f"; a plan that keeps the rest costs {money(found.capital_usd)}{none}"
+    return f"; a plan that keeps the rest costs {money(found.usd)}{none}"
 
 
 def _owned_usd(instance: Instance) -> float:

@@ -188,7 +188,7 @@ def test_a_budget_below_the_price_of_the_racks_takes_no_search_for_rules(left, f
 
     def cheapest(question: Instance, options: Options, _: Any) -> Any:
         assert question.limits.budget_usd is None and (options.gap, options.time_limit) == (0.05, 10.0)
-        return SimpleNamespace(plan="cheap", capital_usd=9e9, lower_bound_usd=8e9)
+        return SimpleNamespace(plan="cheap", usd=9e9, lower_bound=8e9)
 
     monkeypatch.setattr(conflicts, "solve_joint", searched)
     monkeypatch.setattr(conflicts, "solve_joint_cost", cheapest)
@@ -209,7 +209,7 @@ def test_no_plan_costs_less_than_the_least_that_a_refusal_names() -> None:
         plan.conflict.reason,
     )
     least, enough, bound = (1e3 * float(x) for x in said[0])
-    cheapest = solve_joint_cost(limited(i, budget_usd=None), Options(), lambda _: None).capital_usd
+    cheapest = solve_joint_cost(limited(i, budget_usd=None), Options(), lambda _: None).usd
     assert plan.status == "infeasible" and not check(plan)
     assert 0.9 * cheapest < least <= cheapest <= enough * 1.01 < 1.1 * cheapest
     assert 0.94 * cheapest < bound <= cheapest * 1.001
