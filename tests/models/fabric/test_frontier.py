@@ -6,8 +6,8 @@ import itertools
 import random
 
 import pytest
-from fabric_cases import free_by_exchange, hidden, instance, request, switch
-from fabric_zone_cases import every_design
+from fabric_cases import free_by_exchange, instance, request, switch
+from fabric_zone_cases import accepted_trees
 from test_fabric_dragonfly import accepted, every_dragonfly
 from tiers import more
 
@@ -16,7 +16,7 @@ from planner.instance.network import Switch
 from planner.models import FABRIC_AXES, Alternative, FabricRequest, Options
 from planner.models.fabric.frontier import alternatives
 from planner.physics.network.fabric_designs import bill
-from planner.physics.network.topology import Design, unwirable
+from planner.physics.network.topology import Design
 from planner.physics.network.transport import pipeline_send_slowdown
 
 Point = dict[str, float]
@@ -47,8 +47,7 @@ def every_point(i: Instance, r: FabricRequest) -> list[Point]:
     """Weigh all that the rules accept, by plain loops."""
     if i.network.families != ("rail",):
         return [weighed(i, r, s, d) for s, _, d in every_dragonfly(i, r) if accepted(i, r, d)]
-    trees = ((s, d) for s in i.network.switches for d in every_design(i, r, s))
-    return [weighed(i, r, s, d) for s, d in trees if not unwirable(d, cross_rail=True) and hidden(i, r, d)]
+    return [weighed(i, r, s, d) for s, _, d in accepted_trees(i, r)]
 
 
 def no_worse(a: Point, b: Point, axes: tuple[str, ...]) -> bool:
