@@ -6,13 +6,14 @@ import math
 from collections.abc import Iterator, Sequence
 
 import pytest
-from dragonfly_cases import alike
+from dragonfly_cases import alike, enough_between_groups, every_dragonfly
 from fabric_cases import cheapest, hidden
 from fabric_graph import meets
 
 from planner.instance.instance import Instance
 from planner.instance.network import Switch
 from planner.models import FabricRequest
+from planner.physics.network.dragonfly import Dragonfly
 from planner.physics.network.fabric_designs import bill
 from planner.physics.network.links import spare_ports
 from planner.physics.network.topology import Design, unwirable
@@ -130,20 +131,28 @@ def pinned(i: Instance, s: Switch, d: Design) -> bool:
 def accepts(i: Instance, r: FabricRequest, s: Switch, d: Design) -> bool:
     """Say whether wiring, pins, shares and time rules accept a design of leaves of a model."""
     fits = d.tiers <= i.network.max_tiers and pinned(i, s, d) and not unwirable(d, cross_rail=True)
-    return fits and enough_between(i, d) and hidden(i, r, d)
+    between = enough_between_groups(i, d) if isinstance(d, Dragonfly) else fits and enough_between(i, d)
+    return fits and between and hidden(i, r, d)
 
 
-def accepted_trees(i: Instance, r: FabricRequest) -> Iterator[tuple[Switch, Sequence[Switch], Design]]:
+def accepted_designs(i: Instance, r: FabricRequest) -> Iterator[tuple[Switch, Sequence[Switch], Design]]:
     """Yield every design that is accepted, with the model of its leaves and those of the tiers above."""
-    for s, spine, core in itertools.product(i.network.switches, repeat=3):
+    trees, groups = (tuple(f for f in i.network.families if (f in FAMILIES) == of_trees) for of_trees in (True, False))
+    of = {k: i.model_copy(update={"network": i.network.model_copy(update={"families": k})}) for k in (trees, groups)}
+    for s, spine, core in itertools.product(i.network.switches, repeat=3) if trees else ():
         if alike(s) == alike(spine) == alike(core):
-            found = (d for d in every_design(i, r, s, spine, core) if accepts(i, r, s, d))
+            found = (d for d in every_design(of[trees], r, s, spine, core) if accepts(i, r, s, d))
             yield from ((s, (spine, core, core), d) for d in found)
+    for s, spine, d in every_dragonfly(of[groups], r) if groups else ():
+        if accepts(i, r, s, d):
+            yield s, (spine,), d
 
 
 def require_cheapest(i: Instance, r: FabricRequest) -> None:
     """Hold the fabric that is chosen against every accepted one that survives what it must."""
-    priced = sorted(((bill(i.network, s, d, above).usd, d) for s, above, d in accepted_trees(i, r)), key=lambda x: x[0])
+    priced = sorted(
+        ((bill(i.network, s, d, above).usd, d) for s, above, d in accepted_designs(i, r)), key=lambda x: x[0]
+    )
     least = next((usd for usd, d in priced if math.isfinite(usd) and meets(i.network, d)), None)
     found = cheapest(i, r)
     assert (found is None) == (least is None)

@@ -7,7 +7,7 @@ import random
 import pytest
 from each_case import each
 from fabric_cases import cheapest, dearer, drawn_lengths, flat_price, instance, request, switch
-from fabric_zone_cases import FAMILIES, accepted_trees, accepts, require_cheapest
+from fabric_zone_cases import FAMILIES, accepted_designs, accepts, require_cheapest
 from tiers import more
 
 from planner.instance.instance import Instance
@@ -61,7 +61,7 @@ def random_case(seed: int) -> tuple[Instance, FabricRequest]:
 def test_agrees_with_brute_force(seed: int) -> None:
     """Cost and splits are those of the best design that wiring and time rules accept, or there is none."""
     i, r = random_case(seed)
-    every = ((flat_price(i.network, s, d)[0], splits(r, d)) for s, _, d in accepted_trees(i, r))
+    every = ((flat_price(i.network, s, d)[0], splits(r, d)) for s, _, d in accepted_designs(i, r))
     best, found = min(every, default=None), cheapest(i, r)
     trades = alternatives(i, r, Options(), axes=("cost", "splits"))
     assert (found is None) == (best is None) == (not trades)

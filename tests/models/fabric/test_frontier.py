@@ -7,8 +7,7 @@ import random
 
 import pytest
 from fabric_cases import free_by_exchange, instance, request, switch
-from fabric_zone_cases import accepted_trees
-from test_fabric_dragonfly import accepted, every_dragonfly
+from fabric_zone_cases import accepted_designs
 from tiers import more
 
 from planner.instance.instance import Instance
@@ -41,13 +40,6 @@ def weighed(i: Instance, r: FabricRequest, s: Switch, d: Design) -> Point:
             - sum(min(d.domain_racks, r.racks - at) // r.group_racks for at in range(0, r.racks, d.domain_racks)),
         ),
     }
-
-
-def every_point(i: Instance, r: FabricRequest) -> list[Point]:
-    """Weigh all that the rules accept, by plain loops."""
-    if i.network.families != ("rail",):
-        return [weighed(i, r, s, d) for s, _, d in every_dragonfly(i, r) if accepted(i, r, d)]
-    return [weighed(i, r, s, d) for s, _, d in accepted_trees(i, r)]
 
 
 def no_worse(a: Point, b: Point, axes: tuple[str, ...]) -> bool:
@@ -113,7 +105,7 @@ def test_four_tiers_agree_with_brute_force(seed: int) -> None:
 
 def agree(i: Instance, r: FabricRequest, axes: tuple[str, ...]) -> None:
     """Hold the designs found against every design of a site."""
-    everything = every_point(i, r)
+    everything = [weighed(i, r, s, d) for s, _, d in accepted_designs(i, r)]
     found = points_of(alternatives(i, r, Options(), axes=axes, every=True), axes)
     assert bool(found) == bool(everything)
     for a in found:
