@@ -58,7 +58,8 @@ def to_frame(rows: "Iterable[Row | Plan]") -> Any:
     PlannerError
         pandas is not installed.
     """
-    from planner.plan.plan import Plan, digest
+    from planner.plan.plan import Plan
+    from planner.report.tables import figures_of
 
     with needed("to_frame", "pandas", "frames"):
         import pandas
@@ -66,16 +67,7 @@ def to_frame(rows: "Iterable[Row | Plan]") -> Any:
     def flat(item: "Row | Plan") -> dict[str, Any]:
         if not isinstance(item, Plan):
             return item.flat()
-        objective = {f"objective.{name}": getattr(item.objective, name) for name in ("name", "value", "bound", "gap")}
-        reason = item.conflict.reason if item.conflict else None
-        own = {
-            "name": item.instance.name,
-            "status": item.status,
-            "stopped": item.stopped,
-            "verified": item.verified,
-            "reason": reason,
-        }
-        return {**own, **objective, **digest(item)}
+        return {"name": item.instance.name, "reason": None, **figures_of(item)}
 
     return pandas.DataFrame([flat(row) for row in rows])
 

@@ -4,6 +4,7 @@ A plan is also one flat page: figures by dotted name, its decisions in short, an
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
@@ -408,12 +409,7 @@ def _layout(layout: LayoutPlan) -> Iterator[tuple[str, Figure]]:
 
 def runs(counts: tuple[int, ...]) -> str:
     """Write a list of counts shortly: `3x2 1` is 2 2 2 1."""
-    parts: list[tuple[int, int]] = []
-    for count in counts:
-        if parts and parts[-1][1] == count:
-            parts[-1] = (parts[-1][0] + 1, count)
-        else:
-            parts.append((1, count))
+    parts = ((len(list(alike)), count) for count, alike in groupby(counts))
     return " ".join(f"{times}x{count}" if times > 1 else str(count) for times, count in parts)
 
 

@@ -113,10 +113,10 @@ def _choice(
         chosen = replace(solution, plan=plan, days=days, stopped=found.capital.stopped)
         return _Choice(chosen, {"ends": ends, "simplest": _simpler(world, best, found.simpler)}, found.plans)
     cheap = cheaper_within(world, best, ALMOST_AS_FAST, time_limit=deadline.limit, progress=reported)
-    if cheap.plan is None or cheap.capital_usd is None or cheap.capital_usd > best.capital_usd - CENTS:
+    if cheap.plan is None or cheap.usd is None or cheap.usd > best.capital_usd - CENTS:
         return _Choice(solution, {})
     racks = sum(cheap.plan.placed.racks.values()) if cheap.plan.placed else instance.hardware.racks or 0
-    cheaper = CheaperPlan(days_to_train=cheap.days or 0.0, capital_usd=cheap.capital_usd, racks=racks)
+    cheaper = CheaperPlan(days_to_train=cheap.days or 0.0, capital_usd=cheap.usd, racks=racks)
     return _Choice(solution, {"cheaper": cheaper}, (cheap.plan,))
 
 

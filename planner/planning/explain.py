@@ -14,8 +14,6 @@ from planner.instance.hardware import Accelerator
 from planner.instance.instance import FabricInstance, Instance
 from planner.models import Options
 from planner.models.joint.cache import JointCache
-from planner.models.joint.least_cost import solve_joint_cost
-from planner.models.joint.ownership import least_run_cost
 from planner.models.joint.search.days import ANY_PLAN
 from planner.models.joint.world import JointPlan
 from planner.models.sites.explanation import SitesExplanation
@@ -335,28 +333,20 @@ def _answer(
     """Return the least dollars by the deadline, the fewest days however late, or the soonest end from any start."""
     # The goal of the instance says which; the soonest end is that of a training within the deadline. A layout comes
     # first in the search for days.
-    if instance.objective.in_dollars:
-        if instance.objective.minimize == "cost_usd":
-            cost = solve_joint_cost(instance, options, lambda _: None, without=without, cache=cache)
-        else:
-            cost = least_run_cost(instance, options, lambda _: None, without=without)
-        stopped = cost.stopped
-        answer = _Answer(cost.capital_usd, cost.lower_bound_usd, cost.days, cost.plan, stopped == "proved")
-    else:
-        by_date = instance.objective.minimize == FINISH_DATE
-        asked = each_alone(instance if by_date else in_fewest_days(instance))[0]
-        first = None if layout is None else lambda world: column_of(layout, world)
-        deadline = Deadline(options.time_limit)
-        best = best_choice(asked, options, deadline, lambda _: None, cache, first, without=without).best
-        found, ready, stopped = best.solution, best.ready_days if by_date else 0.0, best.solution.stopped
-        bound = None if found.lower_bound is None else ready + found.lower_bound
-        answer = _Answer(None, bound, None, None, stopped == "proved")
-        if found.days is not None and in_time(best):
-            end = ready + found.days
-            answer = replace(answer, value=end, days=end, plan=found.plan, start_days=ready if by_date else None)
-    if stopped == "interrupted":  # what follows is not asked
+    in_dollars, by_date = instance.objective.in_dollars, instance.objective.minimize == FINISH_DATE
+    asked = each_alone(instance if in_dollars or by_date else in_fewest_days(instance))[0]
+    first = None if layout is None else lambda world: column_of(layout, world)
+    best = best_choice(asked, options, Deadline(options.time_limit), lambda _: None, cache, first, without=without).best
+    found, ready = best.solution, best.ready_days if by_date else 0.0
+    if found.stopped == "interrupted":  # what follows is not asked
         raise KeyboardInterrupt
-    return answer
+    bound = None if found.lower_bound is None else ready + found.lower_bound
+    answer = _Answer(None, bound, None, None, found.stopped == "proved")
+    if found.days is None or not in_time(best):
+        return answer
+    end = ready + found.days
+    value, start = found.usd if in_dollars else end, ready if by_date else None
+    return replace(answer, value=value, days=end, plan=found.plan, start_days=start)
 
 
 def _from(asked: Instance, plan: Plan, share: "_Share", cache: JointCache) -> OtherStart:

@@ -4,7 +4,7 @@ It is drawn whole, or around a plan by a few questions that are each proven with
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from planner.checks.check_plan import check
@@ -237,13 +237,10 @@ def _written(
         proven, least, most = covered, figures[0][0], figures[-1][0]
     knee = knee_of(figures)
     chosen = _chosen(len(found), points, knee)
-    plans, written = list[Plan](), list[CurvePoint]()
-    for at in chosen:
-        plan = plan_of_point(instance, found[at][2], figures[at][1], options)
-        point = curve_point(plan, bounds[at] or None, plans[-1] if plans else None, knee=at == knee)
-        usd, days = figures[at]
-        written.append(point.model_copy(update={"days_to_train": days, "capital_usd": usd}))
-        plans.append(plan)
+    plans = [plan_of_point(instance, found[at][2], figures[at][1], options) for at in chosen]
+    drawn = curve_points(plans, [bounds[at] for at in chosen], chosen.index(knee) if knee in chosen else None)
+    own = (dict(zip(("capital_usd", "days_to_train"), figures[at], strict=True)) for at in chosen)
+    written = [point.model_copy(update=figure) for point, figure in zip(drawn, own, strict=True)]
     kept = [found[at][:2] for at in chosen]
     left_out = max((min(max(t / b, u / a) for u, t in kept) - 1 for a, b, _ in found), default=0.0)
     curve = Curve(
@@ -270,6 +267,12 @@ def checked_plan(instance: Instance, choice: JointPlan, value: float, options: O
     plan = plan_of(instance, solution, replace(options, time_limit=None), 0.0)
     broken = check(plan)
     return plan.model_copy(update={"verified": not broken, "violations": tuple(broken)})
+
+
+def curve_points(plans: Sequence[Plan], bounds: Sequence[float], knee: int | None) -> list[CurvePoint]:
+    """Return plans by rising capital as points of a curve; a bound of 0 is none, and `knee` the place of one."""
+    each = zip(plans, bounds, [None, *plans], strict=False)
+    return [curve_point(plan, days or None, before, knee=at == knee) for at, (plan, days, before) in enumerate(each)]
 
 
 def curve_point(plan: Plan, bound: float | None, before: Plan | None, *, knee: bool) -> CurvePoint:
@@ -391,11 +394,9 @@ def _drawn_around(questions: BudgetQuestions, plans: dict[int, Plan], stopped: s
     # Of the last point the bound is that of the whole box.
     mosts = [*(usd for usd, _ in figures[:-1]), math.inf]
     bounds = [min(questions.min_days(usd), days) for usd, (_, days) in zip(mosts, figures, strict=True)]
-    knee, points = knee_of(figures), list[CurvePoint]()
-    for at, (point, bound) in enumerate(zip(found, bounds, strict=True)):
-        before = plans[id(found[at - 1])] if at else None
-        drawn = curve_point(plans[id(point)], bound or None, before, knee=at == knee)
-        points.append(drawn.model_copy(update={"asked": point is questions.asked}))
+    in_order = [plans[id(point)] for point in found]
+    drawn = zip(curve_points(in_order, bounds, knee_of(figures)), found, strict=True)
+    points = [own.model_copy(update={"asked": point is questions.asked}) for own, point in drawn]
     share = covered_within(figures, bounds)
     refused = [answer.most_usd for answer in questions.answers if math.isinf(answer.least_days)]
     curve = Curve(
@@ -407,4 +408,4 @@ def _drawn_around(questions: BudgetQuestions, plans: dict[int, Plan], stopped: s
         slowest_days=asked.instance.limits.deadline_days,
         stopped=stopped,
     )
-    return Frontier(asked.instance, curve, tuple(plans[id(point)] for point in found))
+    return Frontier(asked.instance, curve, tuple(in_order))

@@ -136,12 +136,12 @@ def _answer(
     """Search on one GPU and rack, where there are others for what beats the best so far."""
     goal = alone.objective.minimize
     if goal == "total_cost_of_ownership_usd":
-        return least_run_cost(alone, options, progress, without=without).as_joint()
+        return least_run_cost(alone, options, progress, without=without)
     if goal == "cost_usd":
         if best is not None and best.solution.plan is not None:
             usd = best.solution.plan.capital_usd - 2 * CENTS
             alone = with_part(alone, "limits", budget_usd=min(alone.limits.budget_usd or math.inf, usd))
-        return solve_joint_cost(alone, options, progress, without=without, cache=cache).as_joint()
+        return solve_joint_cost(alone, options, progress, without=without, cache=cache)
     rival = math.inf
     if best is not None and best.solution.days is not None:
         rival = best.solution.days + best.ready_days - latest_start_days(alone)

@@ -290,21 +290,22 @@ def certificate_of(
     return outcome.certificate(formulation=formulation, minimizes=minimizes, seed=seed, given=given)
 
 
+def counted_on(cluster: LeafMap, groups: tuple[PlacedGroup, ...]) -> dict[str, Any]:
+    """Return groups on leaves and what they say, as fields of a placement."""
+    return {
+        "groups": groups,
+        "groups_split": sum(len(group.leaves) > 1 for group in groups),
+        "extra_pieces": sum(len(group.leaves) - 1 for group in groups),
+        "groups_cross_pod": across_pods(cluster, groups) if cluster.leaves[0].path else 0,
+    }
+
+
 def placed_on(
     cluster: LeafMap, job: Job, nodes: tuple[str, ...], groups: tuple[PlacedGroup, ...], **own: Any
 ) -> Placement:
     """Return a job's placement with what its groups on leaves say."""
-    return Placement(
-        job=job.name,
-        nodes=nodes,
-        groups=groups,
-        groups_split=sum(len(group.leaves) > 1 for group in groups),
-        extra_pieces=sum(len(group.leaves) - 1 for group in groups),
-        groups_cross_pod=across_pods(cluster, groups) if cluster.leaves[0].path else 0,
-        gpus_per_node=job.gpus_per_node,
-        segment_nodes=job.segment_nodes,
-        **own,
-    )
+    asked = {"gpus_per_node": job.gpus_per_node, "segment_nodes": job.segment_nodes}
+    return Placement(job=job.name, nodes=nodes, **asked, **counted_on(cluster, groups), **own)
 
 
 def does_not_fit(job: Job, problem: PlacementProblem, seed: int, trees: int = 1, free: int | None = None) -> Placement:

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from planner.checks.placement import check_placement, expected_groups
-from planner.cluster import Figure, Job, PlacedGroup, Placement, Running, Topology, job_of_plan, read_hosts, slots
+from planner.cluster import Figure, Job, Placement, Running, Topology, job_of_plan, read_hosts
 from planner.errors import InputError, InternalError
 from planner.files import parse_json, read_json, read_text
 from planner.formats.slurm import REMEDY, jobs_in, read_running
@@ -21,19 +21,30 @@ from planner.instance.network import Network
 from planner.instance.read import complaints
 from planner.models import Options
 from planner.models.placement.placement_problem import PlacementProblem
-from planner.models.placement.solve import Solution, solve, solve_in_one_tree
+from planner.models.placement.solve import Ranked, Solution, solve, solve_in_one_tree
 from planner.physics.network import transport
 from planner.physics.network.topology import Design
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.training import step_prediction
 from planner.physics.training.parallel_strategy import strategy_of
 from planner.physics.training.step import Conditions
-from planner.plan.certificate import Certificate
 from planner.plan.plan import Plan
 from planner.plan.plan_files import kind_of, plan_of
-from planner.scheduling.placing import Counted, LeafMap, in_blocks, in_segments, level_to_place, only, placement
+from planner.scheduling.placing import (
+    Counted,
+    LeafMap,
+    across_pods,
+    counted_on,
+    groups_in_ranks,
+    in_blocks,
+    in_segments,
+    level_to_place,
+    only,
+    placed_groups,
+    placement,
+)
 from planner.simulation.flow_times import transport_slowdown_of
-from planner.solvers.outcome import Outcome, relative_gap
+from planner.solvers.outcome import Outcome, Stop, relative_gap
 from planner.solvers.registry import SOLVERS, linear_runner
 from planner.solvers.signals import uninterrupted
 from planner.units import bounded
@@ -252,38 +263,21 @@ def own_placement(cluster: Cluster, name: str, nodes: Sequence[str], job: Job | 
     """Return a placement that the planner did not make: its nodes in rank order, as one group or by the job's mesh."""
     # Nothing is claimed of it: split groups and extra pieces are those of these nodes, and its certificate has no
     # bound.
-    order = cluster.known(nodes)
-    ranked = [("data", tuple(range(len(order))))] if job is None else [(slot.name, slot.ranks) for slot in slots(job)]
-    groups = []
-    for label, ranks in ranked:
-        own = [order[rank] for rank in ranks]
-        leaves = dict.fromkeys(cluster.leaves[cluster.leaf_of[node]].name for node in own)
-        groups.append(PlacedGroup(name=label, nodes=tuple(own), leaves=tuple(leaves)))
-    split = sum(len(group.leaves) > 1 for group in groups)
+    order = tuple(cluster.known(nodes))
+    leaves = tuple(dict.fromkeys(cluster.leaf_of[node] for node in order))
+    alone = [Ranked("data", order, leaves, tuple(range(len(order))))]
+    groups = placed_groups(cluster, alone if job is None else groups_in_ranks(cluster, job, order))
+    counts = counted_on(cluster, groups)
+    as_it_runs = Outcome(stop=Stop.LIMIT, solution=order, objective=float(counts["groups_split"]), solver="none")
     return Placement(
         job=name,
-        nodes=tuple(order),
-        order="any",
-        groups=tuple(groups),
-        groups_split=split,
+        nodes=order,
+        **counts,
         lower_bound_split=0,
-        extra_pieces=sum(len(group.leaves) - 1 for group in groups),
-        groups_cross_pod=0,
         figures=(),
         stopped="limit",
-        reason="",
-        certificate=Certificate(
-            status="feasible",
-            objective=float(split),
-            bound=None,
-            gap=None,
-            solver="none",
-            formulation="a placement as it runs, not searched",
-            variables=0,
-            constraints=0,
-            seconds=0.0,
-            seed=0,
-            minimizes="split groups",
+        certificate=as_it_runs.certificate(
+            formulation="a placement as it runs, not searched", minimizes="split groups", seed=0
         ),
     )
 
@@ -446,28 +440,12 @@ def _pipelines_whole(
     stages, replicas = (job.mesh or {})["pipeline"], (job.mesh or {})["data"]
     turned = cluster.place(Job(name=job.name, mesh={"pipeline": replicas, "data": stages}), busy=busy, **options)
     nodes = tuple(turned.nodes[replica * stages + stage] for stage in range(stages) for replica in range(replicas))
-    groups = []
-    for name, ranks in expected_groups(job).items():
-        on = tuple(nodes[rank] for rank in ranks)
-        leaves = tuple(dict.fromkeys(cluster.leaves[cluster.leaf_of[node]].name for node in on))
-        groups.append(PlacedGroup(name=name, nodes=on, leaves=leaves))
-    leaf = {one.name: one for one in cluster.leaves}
-    tiers = len(cluster.leaves[0].path)
-    every = [[leaf[name].path for name in group.leaves] for group in groups]
-    crossing = [sum(len({path[tier] for path in paths}) > 1 for paths in every) for tier in range(tiers)]
-    values = [sum(len(group.leaves) > 1 for group in groups), sum(len(group.leaves) - 1 for group in groups), *crossing]
+    counts = counted_on(cluster, placed_groups(cluster, groups_in_ranks(cluster, job, nodes)))
+    crossing = [across_pods(cluster, counts["groups"], tier) for tier in range(len(cluster.leaves[0].path))]
+    values = [counts["groups_split"], counts["extra_pieces"], *crossing]
     bounds = [first.figures[0].bound, *[0] * (len(values) - 1)]
     figures = [
         Figure(name=figure.name, value=value, bound=bound, analytic_bound=min(bound, figure.analytic_bound))
         for figure, value, bound in zip(first.figures[: len(values)], values, bounds, strict=True)
     ]
-    return first.model_copy(
-        update={
-            "nodes": nodes,
-            "groups": tuple(groups),
-            "groups_split": values[0],
-            "extra_pieces": values[1],
-            "groups_cross_pod": values[2] if tiers else 0,
-            "figures": tuple(figures),
-        }
-    )
+    return first.model_copy(update={"nodes": nodes, **counts, "figures": tuple(figures)})

@@ -164,18 +164,26 @@ BY_NAME = {".".join(path) for path in NAMED} | {"reliability"}
 LISTED_BY_NAME = re.compile(r"network\.(switches|media)\[[^\]]+\]")
 
 
+def values_by_path(option: str, given: Sequence[str], form: str, once: str = "leave one out") -> dict[str, str]:
+    """Read PATH=VALUE of an option that may be repeated, each path once. InputError: what `form` it must have."""
+    values: dict[str, str] = {}
+    for text in given:
+        path, _, value = text.partition("=")
+        if not path or not value:
+            raise InputError(f"{option} {text!r}: must be {form}")
+        if path in values:
+            raise InputError(f"{option} {path}: is given twice; {once}")
+        values[path] = value
+    return values
+
+
 def read_changes(given: Sequence[str]) -> dict[str, Any]:
     """Read PATH=VALUE of the command line: JSON, text, or relative; PATH==-100 sets a negative value."""
-    changes: dict[str, Any] = {}
-    for text in given:
-        path, equals, value = text.partition("=")
-        if not equals or not path or not value:
-            raise InputError(f"--set {text!r}: must be one of {FORMS}, such as limits.budget_usd=x1.2")
-        if path in changes:
-            raise InputError(f"--set {path}: is given twice; leave one out")
-        relative = RELATIVE.fullmatch(value)
-        changes[path] = value if relative else json_or_text(value.removeprefix("="), f"--set {path}")
-    return changes
+    texts = values_by_path("--set", given, f"one of {FORMS}, such as limits.budget_usd=x1.2")
+    return {
+        path: text if RELATIVE.fullmatch(text) else json_or_text(text.removeprefix("="), f"--set {path}")
+        for path, text in texts.items()
+    }
 
 
 def changed(
@@ -241,16 +249,8 @@ Axis = list[Point]  # points of one path, or of several paths taken together
 
 def read_vary(given: Sequence[str]) -> dict[str, str]:
     """Read PATH=VALUES options of the command line."""
-    specs: dict[str, str] = {}
-    for text in given:
-        path, equals, spec = text.partition("=")
-        if not equals or not path or not spec:
-            example = f"such as limits.budget_usd=20e9:200e9:10e9 ({RANGE_FORMS})"
-            raise InputError(f"--vary {text!r}: must be PATH=VALUES, {example}")
-        if path in specs:
-            raise InputError(f"--vary {path}: is given twice; join its values in one list")
-        specs[path] = spec
-    return specs
+    form = f"PATH=VALUES, such as limits.budget_usd=20e9:200e9:10e9 ({RANGE_FORMS})"
+    return values_by_path("--vary", given, form, "join its values in one list")
 
 
 def axis_of(path: str, values: str | Sequence[Any]) -> Axis:

@@ -4,12 +4,17 @@ import math
 import random
 from collections import Counter
 from functools import cache
+from typing import Any
+
+import numpy as np
 
 from planner.instance.instance import Instance
 from planner.instance.network import Network, Switch
 from planner.models import FabricRequest, rack_order
 from planner.models.fabric.chooser import Template, Templates
+from planner.models.fabric.design_table import DesignTable
 from planner.models.fabric.frontier import worst_traffic
+from planner.models.fabric.traffic import SiteTraffic
 from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus
 from planner.physics.network.topology import Design
 from planner.physics.network.transport import (
@@ -122,12 +127,30 @@ def dearer(i: Instance, seed: int) -> Instance:
     return i.model_copy(update={"network": i.network.model_copy(update={"switches": switches})})
 
 
+def templates(i: Instance, **how: Any) -> Templates:
+    """Return the templates of an instance, of which power is no choice unless it is said to be one."""
+    return Templates(**({"instance": i, "transport_slowdown": PHI, "power_counts": False} | how))
+
+
+def every_template(i: Instance, traffic: SiteTraffic, blocks: int, **at: str | None) -> list[Template]:
+    """Return all templates for some traffic in full."""
+    t = templates(i)
+    x = t.options(traffic, blocks, **at)
+    return [t.template(traffic, blocks, x, k) for k in range(len(x))]
+
+
+def beaten(x: DesignTable, send: float, allreduce: float, usd: float) -> bool:
+    """Say whether some template is as calm and as cheap."""
+    near = 1 + 1e-9
+    return bool(np.any((x.send <= send * near) & (x.allreduce <= allreduce * near) & (x.usd <= usd * near)))
+
+
 def cheapest(i: Instance, r: FabricRequest) -> Template | None:
     """Return the cheapest fabric of a site whatever the order of its racks, and a WAN gateway where asked for."""
     i = i.model_copy(update={"network": i.network.model_copy(update={"wan_gateway": True})})
     traffic, send = worst_traffic(i.network, r, i.hardware.rack.gpus)
     phi = i.network.transport.slowdown
-    t = Templates(instance=i, transport_slowdown=phi, power_counts=False, whole=True)
+    t = templates(i, transport_slowdown=phi, whole=True)
     x = t.options(traffic, r.racks, max_slowdowns=(send, phi * traffic.max_allreduce))
     return t.template(traffic, r.racks, x, int(x.usd.argmin())) if len(x) else None
 

@@ -3,13 +3,20 @@
 import dataclasses
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+
+import pytest
+from dragonfly_cases import alike, enough_between_groups, every_dragonfly
+from fabric_cases import cheapest, hidden
+from fabric_graph import meets
 
 from planner.instance.instance import Instance
 from planner.instance.network import Switch
 from planner.models import FabricRequest
+from planner.physics.network.dragonfly import Dragonfly
+from planner.physics.network.fabric_designs import bill
 from planner.physics.network.links import spare_ports
-from planner.physics.network.topology import Design
+from planner.physics.network.topology import Design, unwirable
 
 FAMILIES = {"rail": lambda g: (g, 1, 1), "rack": lambda g: (1, g, 1), "rail-only": lambda g: (1, 1, g)}
 
@@ -100,22 +107,56 @@ def every_design(
 
 def enough_between(i: Instance, d: Design) -> bool:
     """Say whether a leaf's, a full pod's and a full zone's uplinks carry the least share of their GPUs' ports."""
-    share = max(i.network.min_core_share, 1 / (i.network.max_oversubscription or math.inf))
-    least = share * d.leaf_down * d.nic_gbps - 1e-6
+    most = i.network.max_oversubscription or math.inf
+    if isinstance(most, tuple):
+        leaf, spine = (*most, math.inf)[:2]
+        kept = d.single or d.leaf_down * d.nic_gbps <= leaf * d.leaf_up * d.link_gbps * (1 + 1e-9)
+        return kept and (d.pods < 2 or d.spine_down <= spine * d.spine_up * (1 + 1e-9))
+    least = max(i.network.min_core_share, 1 / most) * d.leaf_down * d.nic_gbps - 1e-6
     leaf = d.single or d.leaf_up * d.link_gbps >= least
     pod = d.pods < 2 or d.pod_uplinks * d.link_gbps >= least * d.rails_per_pod * d.domains_per_pod
     zone = d.zones < 2 or d.zone_uplinks * d.link_gbps >= least * d.rails_per_zone * d.domains_per_zone
     return leaf and pod and zone
 
 
-def pinned(i: Instance, d: Design) -> bool:
-    """Say whether a design is as the pins on tiers and ports want it."""
-    held = {
-        "tiers": d.tiers,
-        "leaf_domain_racks": d.domain_racks,
-        "leaf_down_ports": d.leaf_down,
-        "leaf_up_ports": d.leaf_up,
-    }
+def pinned(i: Instance, s: Switch, d: Design) -> bool:
+    """Say whether a design of leaves of a model is as the pins on models, tiers and ports want it."""
+    held = {"planes": s.planes, "ports_per_switch": s.ports, "tiers": d.tiers, "leaf_domain_racks": d.domain_racks}
+    held |= {"leaf_down_ports": d.leaf_down, "leaf_up_ports": d.leaf_up}
     held |= {"spine_down_ports": d.spine_down if d.tiers > 1 else 0, "spine_up_ports": d.spine_up}
     held |= {"core_down_ports": d.core_down if d.tiers > 2 else 0, "core_up_ports": d.core_up}
     return all(held[path.removeprefix("fabric.")] == value for path, value in i.pins.items())
+
+
+def accepts(i: Instance, r: FabricRequest, s: Switch, d: Design) -> bool:
+    """Say whether wiring, pins, shares and time rules accept a design of leaves of a model."""
+    fits = d.tiers <= i.network.max_tiers and pinned(i, s, d) and not unwirable(d, cross_rail=True)
+    between = enough_between_groups(i, d) if isinstance(d, Dragonfly) else fits and enough_between(i, d)
+    return fits and between and hidden(i, r, d)
+
+
+def accepted_designs(i: Instance, r: FabricRequest) -> Iterator[tuple[Switch, Sequence[Switch], Design]]:
+    """Yield every design that is accepted, with the model of its leaves and those of the tiers above."""
+    trees, groups = (tuple(f for f in i.network.families if (f in FAMILIES) == of_trees) for of_trees in (True, False))
+    of = {k: i.model_copy(update={"network": i.network.model_copy(update={"families": k})}) for k in (trees, groups)}
+    for s, spine, core in itertools.product(i.network.switches, repeat=3) if trees else ():
+        if alike(s) == alike(spine) == alike(core):
+            found = (d for d in every_design(of[trees], r, s, spine, core) if accepts(i, r, s, d))
+            yield from ((s, (spine, core, core), d) for d in found)
+    for s, spine, d in every_dragonfly(of[groups], r) if groups else ():
+        if accepts(i, r, s, d):
+            yield s, (spine,), d
+
+
+def require_cheapest(i: Instance, r: FabricRequest) -> None:
+    """Hold the fabric that is chosen against every accepted one that survives what it must."""
+    priced = sorted(
+        ((bill(i.network, s, d, above).usd, d) for s, above, d in accepted_designs(i, r)), key=lambda x: x[0]
+    )
+    least = next((usd for usd, d in priced if math.isfinite(usd) and meets(i.network, d)), None)
+    found = cheapest(i, r)
+    assert (found is None) == (least is None)
+    if found is not None:
+        assert found.usd == pytest.approx(least, abs=0.02)
+        s = next(s for s in i.network.switches if s.name == found.switch)
+        assert accepts(i, r, s, found.design) and meets(i.network, found.design)

@@ -10,7 +10,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -289,9 +289,18 @@ class Toy:
                 steps = self.times.seconds(c, racks, shards, level.send, level.allreduce, fibre)
                 seconds = self.on_clock(c, sizes, steps) if steps <= limit else math.inf
                 if math.isfinite(seconds) and seconds <= limit:
-                    usd, blocks = min((self._least(c, x, waves, level), x) for x in splits)
+                    usd, blocks = min((self.usd(c, x, waves, level, seconds), x) for x in splits)
                     if math.isfinite(usd) and usd <= self.budget + CENT:
                         yield Plan(seconds, usd, c, blocks, waves, level.send, level.allreduce)
+
+    def usd(self, c: Column, split: tuple[int, ...], waves: int, level: Level, _seconds: float) -> float:
+        """Return what a split on fabrics of a level costs: its capital, however long it takes."""
+        return self._least(c, split, waves, level)
+
+    @cached_property
+    def every(self) -> list[Plan]:
+        """All plans, however long they take; of each fibre, round trip and slowdowns the cheapest."""
+        return [plan for _, c, sizes, shards in self.work() for plan in self.plans(c, sizes, shards)]
 
     def on_clock(self, _c: Column, _sizes: tuple[int, ...], seconds: float) -> float:
         """Return the seconds that pass for so many of steps: nothing fails here."""

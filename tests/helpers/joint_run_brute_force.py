@@ -1,9 +1,7 @@
 """The least total cost of ownership of a toy by a deadline: every plan by plain loops, each priced over its own run."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
-from functools import cached_property
 from itertools import count, takewhile
 from typing import Any
 
@@ -42,33 +40,14 @@ class RunToy(Toy):
         """Return the plan of the least cost that takes at most so many seconds a sequence."""
         return min((x for x in self.every if x.seconds <= seconds * (1 + 1e-9)), key=lambda x: x.usd, default=None)
 
-    @cached_property
-    def every(self) -> list[Plan]:
-        """All plans, however long they take."""
-        return [x for _, c, sizes, shards in self.work() for x in self.plans(c, sizes, shards)]
-
     def years(self, seconds: float) -> float:
         """Return the years of a run at so many seconds a sequence."""
         w = self.i.workload
         return seconds * w.tokens / w.sequence_length / SECONDS_PER_DAY / YEAR_DAYS
 
-    def plans(self, c: Column, sizes: tuple[int, ...], shards: int, limit: float = math.inf) -> Iterator[Plan]:
-        """Yield the plans of a column in a shape; of each fibre, round trip and slowdowns the cheapest to run."""
-        racks = sizes[0] * c.block.stage_racks
-        for rtt, splits in self.splits_of(c.block.blocks(c.d))[sizes].items():
-            for waves in self._waves(sizes):
-                for level in self.levels(c.block, sizes, c.v > 1):
-                    fibre = self._fibre(sizes, waves, rtt)
-                    seconds = self.times.seconds(c, racks, shards, level.send, level.allreduce, fibre)
-                    if seconds <= limit and math.isfinite(seconds):
-                        years = self.years(seconds)
-                        usd, blocks = min((self._run_usd(c, x, waves, level, years), x) for x in splits)
-                        if math.isfinite(usd):
-                            yield Plan(seconds, usd, c, blocks, waves, level.send, level.allreduce)
-
-    def _run_usd(self, c: Column, split: tuple[int, ...], waves: int, level: Level, years: float) -> float:
-        """Add up what a split on fabrics of a level costs over some years, at its cheapest."""
-        ways = (replace(level, choices=(x,)) for x in level.choices)
+    def usd(self, c: Column, split: tuple[int, ...], waves: int, level: Level, seconds: float) -> float:
+        """Add up what a split on fabrics of a level costs over its run, at its cheapest."""
+        years, ways = self.years(seconds), (replace(level, choices=(x,)) for x in level.choices)
         return min(self._least(c, split, waves, one) + self._running(c, split, one, years) for one in ways)
 
     def _running(self, c: Column, split: tuple[int, ...], one: Level, years: float) -> float:

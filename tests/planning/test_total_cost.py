@@ -15,8 +15,8 @@ from planner.checks.check_plan import check
 from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.models import Options
-from planner.models.joint.least_cost import LeastCost
 from planner.models.joint.ownership import RunSearch, Span
+from planner.models.joint.solution import JointSolution
 from planner.models.joint.solve import solve_joint
 from planner.physics.site.cost import alike_usd, at_run_prices
 from planner.plan.plan import Plan
@@ -112,11 +112,11 @@ def test_a_search_cut_short_leaves_a_plan_that_holds(monkeypatch: pytest.MonkeyP
     """Stopped behind its first plan, the search has that plan and a lower bound, or over the budget the reason."""
     whole = least(14, sites=2, forced=True).objective.value
     before: Any = RunSearch._least
-    inside: list[LeastCost] = []
+    inside: list[JointSolution] = []
 
-    def once(self: RunSearch, span: Span) -> LeastCost:
+    def once(self: RunSearch, span: Span) -> JointSolution:
         if inside:
-            return replace(inside[0], stopped="limit", plan=None, lower_bound_usd=None)
+            return replace(inside[0], stopped="limit", plan=None, lower_bound=None)
         inside.append(before(self, span))
         return inside[0]
 

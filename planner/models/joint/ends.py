@@ -14,10 +14,11 @@ import numpy as np
 from planner.instance.framework_rules import FREE
 from planner.models import rack_order
 from planner.models.joint.columns import StrategyTable
-from planner.models.joint.least_cost import CapitalSearch, LeastCost
+from planner.models.joint.least_cost import CapitalSearch
 from planner.models.joint.search.least_prices import floor_of
 from planner.models.joint.search.loop import Loop, NodesLeft
 from planner.models.joint.search.ties import LeastRank, Rank, Simplest
+from planner.models.joint.solution import JointSolution
 from planner.models.joint.space import Ints
 from planner.models.joint.split import Column, Stages
 from planner.models.joint.world import JointPlan, World
@@ -41,7 +42,7 @@ class End:
 class Ends:
     """The plan that each end of a choice left; None: the end was not pursued."""
 
-    capital: LeastCost
+    capital: JointSolution
     local: End | None = None
     simple: End | None = None
     simpler: End | None = None  # an alternative to the choice: slower by more than a tie, and no dearer

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from planner.errors import InputError
@@ -23,34 +23,6 @@ from planner.physics.training.layer_time import days_of
 from planner.plan.certificate import ALMOST_AS_FAST
 from planner.solvers.progress import report
 from planner.solvers.signals import Deadline
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeastCost:
-    """The cheapest plan by the deadline: its capital with a lower bound over the declared space, and its days."""
-
-    status: JointStatus
-    stopped: Stopped
-    capital_usd: float | None = None
-    lower_bound_usd: float | None = None
-    days: float | None = None
-    least_days: float | None = None  # where none meets the deadline: a bound of any plan, on a free network
-    plan: JointPlan | None = None
-    failure: str = ""
-    counts: dict[str, int] = field(default_factory=dict)
-
-    def as_joint(self) -> JointSolution:
-        """Return the solution as that of the fewest days is returned, its lower bound in dollars."""
-        return JointSolution(
-            status=self.status,
-            days=self.days,
-            lower_bound=self.lower_bound_usd,
-            fabric_free_bound=self.least_days,
-            plan=self.plan,
-            counts=self.counts,
-            stopped=self.stopped,
-            failure=self.failure,
-        )
 
 
 def seconds_of(problem: JointProblem, days: float) -> float:
@@ -108,7 +80,7 @@ class CapitalSearch:
         loop = Loop(goal=goal) if search is None else search
         return cls(world=world, goal=goal, loop=loop, goes_on=search is not None)
 
-    def run(self) -> LeastCost:
+    def run(self) -> JointSolution:
         """Return the cheapest plan, of equal ones the fastest."""
         stopped = self.loop.go_on(self.goal) if self.goes_on else self.loop.run()
         return _result(self.goal, stopped=stopped, failure=self.loop.failure)
@@ -122,7 +94,7 @@ def cheapest_by(
     gap: float = 0.0,
     time_limit: float | None = None,
     progress: Callable[[str], None] = lambda _: None,
-) -> LeastCost:
+) -> JointSolution:
     """Return the cheapest plan whose time a sequence is within a limit, of equal ones the fastest.
 
     The search starts from a `known` plan within the limit; `world` keeps its answers on sites and templates.
@@ -131,7 +103,7 @@ def cheapest_by(
     return CapitalSearch.begun(world, limit, known=known, gap=gap, time_limit=time_limit, progress=progress).run()
 
 
-def _result(goal: LeastCapital, *, stopped: Stopped, failure: str) -> LeastCost:
+def _result(goal: LeastCapital, *, stopped: Stopped, failure: str) -> JointSolution:
     plan, problem, counts = goal.incumbent, goal.world.problem, dict(sorted(goal.world.counts.items()))
     if plan is None:
         proven = stopped == "proved" and math.isinf(goal.world.unproven.usd)
@@ -139,14 +111,14 @@ def _result(goal: LeastCapital, *, stopped: Stopped, failure: str) -> LeastCost:
         bound = goal.bound if stopped != "proved" else None
         least = None if stopped != "proved" else least_seconds(goal.world)
         days = None if least is None or not math.isfinite(least) else days_of(problem.instance, least)
-        return LeastCost(status=status, lower_bound_usd=bound, least_days=days, stopped=stopped, counts=counts)
+        return JointSolution(status=status, lower_bound=bound, fabric_free_bound=days, stopped=stopped, counts=counts)
     open_usd = goal.bound if stopped != "proved" or goal.at_gap else math.inf
     bound = min(plan.capital_usd, goal.world.unproven.usd, open_usd)
     proven = bound >= min(plan.capital_usd - CENTS, plan.capital_usd * (1 - goal.end_gap))
-    return LeastCost(
+    return JointSolution(
         status=JointStatus.OPTIMAL if proven else JointStatus.FEASIBLE,
-        capital_usd=plan.capital_usd,
-        lower_bound_usd=bound,
+        usd=plan.capital_usd,
+        lower_bound=bound,
         days=days_of(problem.instance, plan.seconds),
         plan=plan,
         stopped=stopped,
@@ -162,7 +134,7 @@ def solve_joint_cost(
     *,
     cache: JointCache | None = None,
     without: dict[str, Any] | None = None,
-) -> LeastCost:
+) -> JointSolution:
     """Return the least cost of a plan by the deadline of an instance; without one, of any plan at all.
 
     `cache` changes how long the search takes; `without`: values of choices, by the paths of pins, that none may have.
@@ -187,7 +159,7 @@ def cheaper_within(
     *,
     time_limit: float | None = None,
     progress: Callable[[str], None] = lambda _: None,
-) -> LeastCost:
+) -> JointSolution:
     """Return the cheapest plan within a share of the best days; at 0, of the plans as fast as the best."""
     if not 0 <= share < 1:
         raise InputError(f"objective.tolerance: {share!r} must be at least 0 and less than 1; give a share of the days")

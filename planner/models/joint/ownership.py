@@ -16,9 +16,9 @@ from typing import Any
 from planner.instance.instance import Instance
 from planner.models import Options
 from planner.models.joint.cache import JointCache
-from planner.models.joint.least_cost import LeastCost, cheapest_by, seconds_of
+from planner.models.joint.least_cost import cheapest_by, seconds_of
 from planner.models.joint.search.goal import Stopped
-from planner.models.joint.solution import JointStatus
+from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.solve import world_of
 from planner.models.joint.space import Strategy, problem_of
 from planner.models.joint.world import CENTS, EPS, JointPlan
@@ -52,12 +52,12 @@ class RunSearch:
     without: dict[str, Any] = field(default_factory=dict)
     heap: list[tuple[float, int, Span]] = field(default_factory=list)
     order: Iterator[int] = field(default_factory=itertools.count)
-    best: LeastCost | None = None
+    best: JointSolution | None = None
     usd: float = math.inf  # of the best
     given_up: float = math.inf  # lower bound on the cost of plans of which a search proved nothing
     timed: dict[LayerShape, Strategy] = field(default_factory=dict)  # whatever the prices, a layer takes as long
-    last: LeastCost | None = None  # the plan found last, where none is proven the least of its span
-    least_days: float | None = None  # of any plan, where none meets the deadline
+    last: JointSolution | None = None  # the plan found last, where none is proven the least of its span
+    free_bound: float | None = None  # in days of any plan, where none meets the deadline
 
     def years(self, seconds: float) -> float:
         """Return the years of operation: as the instance states, else those of training at `seconds` a sequence."""
@@ -75,7 +75,7 @@ class RunSearch:
             span = heapq.heappop(self.heap)[-1]
             found = self._least(span)
             if found.stopped != "proved":
-                bound = found.lower_bound_usd or 0.0
+                bound = found.lower_bound or 0.0
                 self.heap.append((max(span.usd, bound), 0, span))
                 return found.stopped
             self._note(span, found)
@@ -83,21 +83,21 @@ class RunSearch:
                 self._cut(span, found, found.plan)
         return "proved"
 
-    def _note(self, span: Span, found: LeastCost) -> None:
+    def _note(self, span: Span, found: JointSolution) -> None:
         """Record the bound of a span that a search left unproven, and of the first one a bound on all plans' days."""
         if found.status is JointStatus.UNKNOWN:
             self.given_up = min(self.given_up, span.usd)
         if found.status is JointStatus.FEASIBLE:
-            self.given_up = min(self.given_up, found.lower_bound_usd or 0.0)
+            self.given_up = min(self.given_up, found.lower_bound or 0.0)
         if self.last is None:
-            self.least_days = found.least_days
+            self.free_bound = found.fabric_free_bound
 
     @property
     def bound(self) -> float:
         """Lower bound on the cost of any plan, in USD."""
         return min([self.usd, self.given_up, *(usd for usd, _, _ in self.heap)])
 
-    def _least(self, span: Span) -> LeastCost:
+    def _least(self, span: Span) -> JointSolution:
         """Return the cheapest plan that ends within a span, at the prices of its shortest run; none above the best."""
         years = self.years(span.start)
         alike, priced = alike_usd(self.instance, years), at_run_prices(self.instance, years)
@@ -106,14 +106,14 @@ class RunSearch:
         left = replace(self.options, time_limit=self.deadline.limit)
         world = world_of(priced, left, self.deadline, JointCache(timed=self.timed), self.without)
         found = cheapest_by(world, span.end, time_limit=self.deadline.limit)
-        known = [x and x + alike for x in (found.capital_usd, found.lower_bound_usd)]
-        found = replace(found, capital_usd=known[0], lower_bound_usd=known[1])
+        known = [x and x + alike for x in (found.usd, found.lower_bound)]
+        found = replace(found, usd=known[0], lower_bound=known[1])
         self.last = found if found.plan is not None else self.last
         return found
 
-    def _cut(self, span: Span, found: LeastCost, plan: JointPlan) -> None:
+    def _cut(self, span: Span, found: JointSolution, plan: JointPlan) -> None:
         """Keep the plan if it takes no longer than its span's shortest run; else cut the span at its time."""
-        usd, seconds = found.capital_usd or 0.0, plan.seconds
+        usd, seconds = found.usd or 0.0, plan.seconds
         years, shortest = self.years(seconds), self.years(span.start)
         priced = [(at_run_prices(self.instance, x), alike_usd(self.instance, x)) for x in (years, shortest)]
         # The run costs no more than at the prices of the span's shortest run.
@@ -136,8 +136,8 @@ class RunSearch:
 
 def least_run_cost(
     instance: Instance, options: Options, progress: Callable[[str], None], *, without: dict[str, Any] | None = None
-) -> LeastCost:
-    """Return the plan of the least total cost of ownership by the deadline of an instance, its cost as `capital_usd`.
+) -> JointSolution:
+    """Return the plan of the least total cost of ownership by the deadline of an instance, its cost as `usd`.
 
     The budget is not asked: where the least cost is above it, no plan is within it. `without`: values of choices, by
     the paths of their pins, that no plan may have.
@@ -149,16 +149,16 @@ def least_run_cost(
     best = search.best or search.last
     if best is None:
         none = stopped == "proved" and math.isinf(search.given_up)
-        return LeastCost(
+        return JointSolution(
             status=JointStatus.INFEASIBLE if none else JointStatus.UNKNOWN,
-            lower_bound_usd=search.bound if stopped != "proved" else None,
-            least_days=search.least_days,
+            lower_bound=search.bound if stopped != "proved" else None,
+            fabric_free_bound=search.free_bound,
             stopped=stopped,
         )
     proven = stopped == "proved" and search.best is not None and search.bound >= search.usd - CENTS
     return replace(
         best,
         status=JointStatus.OPTIMAL if proven else JointStatus.FEASIBLE,
-        lower_bound_usd=search.usd if proven else search.bound,
+        lower_bound=search.usd if proven else search.bound,
         stopped=stopped,
     )

@@ -19,12 +19,14 @@ class JointStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JointSolution:
-    """The joint optimum of an instance: days to train with lower bounds over the declared space, and the plan."""
+    """The joint optimum of an instance: the goal's value with lower bounds over the declared space, and the plan."""
 
     status: JointStatus
     days: float | None = None
-    lower_bound: float | None = None
-    fabric_free_bound: float | None = None  # over every fabric: at the cheapest, on a network slowed by transport alone
+    usd: float | None = None  # of a goal in dollars: the capital, or what it costs to buy and to run
+    lower_bound: float | None = None  # in days, or in dollars where those are the goal
+    # In days, over every fabric: at the cheapest, on a network slowed by transport alone.
+    fabric_free_bound: float | None = None
     plan: JointPlan | None = None
     counts: dict[str, int] = field(default_factory=dict)
     stopped: Literal["proved", "limit", "interrupted"] = "proved"

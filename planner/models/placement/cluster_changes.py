@@ -4,22 +4,24 @@ import math
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from planner.models import Options
-from planner.models.placement.placement_problem import Kind, Leaf
+from planner.models.placement.placement_problem import Kind, Leaf, Progress
 from planner.models.placement.solve import solver_affordable
-from planner.solvers.outcome import Outcome, Stop
+from planner.solvers.outcome import Outcome, Stop, Values
 from planner.solvers.signals import Deadline
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
+    from planner.models.placement.proven_levels import LevelModel
+
 
 Taken = dict[tuple[int, int], int]  # (group, leaf) -> units
-ROUNDING = 1e-6  # A bound that is less than this above a whole number proves that number.
+LEVELS = 3  # of a repair: split groups, extra pieces, groups across pods
 MAX_VARIABLES = 40_000  # Writing a larger model down takes seconds by itself.
 
 
@@ -36,8 +38,8 @@ class Repair:
     """Units by group and leaf; split groups, extra pieces and groups across pods, and the bounds of each."""
 
     taken: Taken
-    values: tuple[int, int, int]
-    bounds: tuple[int, int, int]
+    values: tuple[int, ...]
+    bounds: tuple[int, ...]
 
 
 def repair(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], options: Options) -> Outcome[Repair]:
@@ -47,19 +49,19 @@ def repair(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], options: O
     if need > free:
         return Outcome(stop=Stop.PROVED, infeasible=True, detail=f"{need} units are missing > {free} free")
     taken = _nearest(leaves, groups)
-    values, bounds = cost(leaves, groups, taken), _analytic(leaves, groups)
-    variables = 0
-    if values != bounds:
+    progress = Progress(taken, cost(leaves, groups, taken), list(_analytic(leaves, groups)), deadline)
+    if not progress.proven(LEVELS - 1):
         kept = _kept(leaves, groups, need)
         if len(kept) * len(groups) <= MAX_VARIABLES and solver_affordable(options):
-            taken, bounds, variables = _search(leaves, kept, groups, (taken, bounds), options, deadline)
-            values = cost(leaves, groups, taken)
+            from planner.models.placement.proven_levels import improve
+
+            improve(progress, options, LEVELS, lambda _: _formulate(leaves, kept, groups, options))
     return Outcome(
-        stop=Stop.PROVED if values == bounds else Stop.LIMIT,
-        solution=Repair(taken, values, bounds),
-        objective=float(values[0]),
-        bound=float(bounds[0]),
-        variables=variables,
+        stop=Stop.PROVED if progress.proven(LEVELS - 1) else progress.stop,
+        solution=Repair(progress.packing, progress.values, tuple(progress.bounds)),
+        objective=float(progress.values[0]),
+        bound=float(progress.bounds[0]),
+        variables=progress.variables,
         seconds=deadline.elapsed,
     )
 
@@ -135,82 +137,51 @@ def _kept(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], need: int) 
     return kept
 
 
-@dataclass
-class _Formulation:
-    """Units by group and leaf, new pieces, and whether a group is split or across pods."""
-
-    model: "cp_model.CpModel"
-    take: "dict[tuple[int, int], cp_model.IntVar]" = field(default_factory=dict)
-    new: "dict[tuple[int, int], cp_model.IntVar]" = field(default_factory=dict)
-    split: "list[cp_model.IntVar]" = field(default_factory=list)
-    across: "list[cp_model.IntVar]" = field(default_factory=list)
-
-
-def _search(
-    leaves: Sequence[Leaf],
-    kept: Sequence[int],
-    groups: Sequence[IncompleteGroup],
-    start: tuple[Taken, tuple[int, int, int]],
-    options: Options,
-    deadline: Deadline,
-) -> tuple[Taken, tuple[int, int, int], int]:
-    """Prove level after level; return the incumbent, its bounds and the number of variables."""
-    from planner.solvers.cpsat import run
-
-    form = _formulate(leaves, kept, groups)
-    standing = sum(len(group.stays) - 1 for group in groups)
-    levels = [sum(form.split), sum(form.new.values()) + standing, sum(form.across)]
-    best, bounds = start[0], list(start[1])
-    for level, goal in enumerate(levels):
-        if cost(leaves, groups, best)[level] > bounds[level]:
-            form.model.minimize(goal)
-            limit = deadline.limit
-            outcome = run(form.model, time_limit=limit, seed=options.seed, threads=options.threads, interruptible=True)
-            if outcome.solution is None or outcome.bound is None:
-                break
-            of = outcome.solution.of
-            candidate = {at: of(variable) for at, variable in form.take.items() if of(variable)}
-            best = min(best, candidate, key=lambda taken: cost(leaves, groups, taken))
-            bounds[level] = max(bounds[level], math.ceil(outcome.bound - ROUNDING))
-        value = cost(leaves, groups, best)[level]
-        if value > bounds[level]:
-            break
-        form.model.add(goal <= value).with_name(f"keep_level[{level}]")
-    return best, (bounds[0], bounds[1], bounds[2]), len(form.model.proto.variables)
-
-
-def _formulate(leaves: Sequence[Leaf], kept: Sequence[int], groups: Sequence[IncompleteGroup]) -> _Formulation:
+def _formulate(
+    leaves: Sequence[Leaf], kept: Sequence[int], groups: Sequence[IncompleteGroup], options: Options
+) -> "LevelModel":
+    """Write down units by group and leaf, new pieces, and whether a group is split or across pods."""
     from ortools.sat.python import cp_model
 
-    form = _Formulation(cp_model.CpModel())
+    from planner.models.placement.proven_levels import LevelModel, runs_of
+
+    model, take = cp_model.CpModel(), dict[tuple[int, int], cp_model.IntVar]()
+    splits, news, crossings = (list[cp_model.IntVar]() for _ in range(LEVELS))
     for g, group in enumerate(groups):
         pods = {_pod(leaves[i]) for i in group.stays}
-        split, across = form.model.new_bool_var(f"split[{g}]"), form.model.new_bool_var(f"across[{g}]")
+        split, across = model.new_bool_var(f"split[{g}]"), model.new_bool_var(f"across[{g}]")
         reached: dict[int, cp_model.IntVar] = {}
-        mine, pieces = [], []
+        pieces = []
         for i in kept:
             limit = min(group.missing, leaves[i].free)
-            variable = form.take[g, i] = form.model.new_int_var(0, limit, f"take[{g},{i}]")
-            mine.append(variable)
+            take[g, i] = model.new_int_var(0, limit, f"take[{g},{i}]")
             if i in group.stays:
                 continue
-            new = form.new[g, i] = form.model.new_bool_var(f"new[{g},{i}]")
+            new = model.new_bool_var(f"new[{g},{i}]")
             pieces.append(new)
-            form.model.add(variable <= limit * new).with_name(f"count_new_pieces[{g},{i}]")
+            model.add(take[g, i] <= limit * new).with_name(f"count_new_pieces[{g},{i}]")
             pod = _pod(leaves[i])
             if pod not in pods:
-                reached.setdefault(pod, form.model.new_bool_var(f"reached[{g},{pod}]"))
-                form.model.add(new <= reached[pod]).with_name(f"count_pods[{g},{i}]")
-        form.model.add(sum(mine) == group.missing).with_name(f"serve_the_group[{g}]")
-        form.model.add(len(group.stays) + sum(pieces) <= 1 + len(leaves) * split).with_name(f"count_split_groups[{g}]")
+                reached.setdefault(pod, model.new_bool_var(f"reached[{g},{pod}]"))
+                model.add(new <= reached[pod]).with_name(f"count_pods[{g},{i}]")
+        model.add(sum(take[g, i] for i in kept) == group.missing).with_name(f"serve_the_group[{g}]")
+        model.add(len(group.stays) + sum(pieces) <= 1 + len(leaves) * split).with_name(f"count_split_groups[{g}]")
         in_pods = len(pods) + sum(reached.values())
-        form.model.add(in_pods <= 1 + len(leaves) * across).with_name(f"count_groups_across_pods[{g}]")
-        form.split.append(split)
-        form.across.append(across)
+        model.add(in_pods <= 1 + len(leaves) * across).with_name(f"count_groups_across_pods[{g}]")
+        splits.append(split)
+        news += pieces
+        crossings.append(across)
     for i in kept:
-        taken = sum(form.take[g, i] for g in range(len(groups)))
-        form.model.add(taken <= leaves[i].free).with_name(f"take_free_units[{i}]")
-    return form
+        taken = sum(take[g, i] for g in range(len(groups)))
+        model.add(taken <= leaves[i].free).with_name(f"take_free_units[{i}]")
+
+    def read(values: Values) -> tuple[Taken, tuple[int, ...]]:
+        taken = {at: values.of(variable) for at, variable in take.items() if values.of(variable)}
+        return taken, cost(leaves, groups, taken)
+
+    standing = sum(len(group.stays) - 1 for group in groups)
+    goals = [sum(splits), sum(news) + standing, sum(crossings)]
+    return LevelModel(model=model, goals=goals, read=read, runs=runs_of(options, "cpsat"))
 
 
 def largest_pieces(on: Mapping[int, int], pod_of: Mapping[int, tuple[int, ...]], size: int) -> list[int]:

@@ -159,36 +159,14 @@ def switches(problem: PlacementProblem, tier: int) -> dict[int, list[int]]:
 Split = tuple[int, tuple[Piece, ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class PodHoles:
-    """The holes of one pod that a chain uses, and the kinds of the groups that stay within them."""
-
-    holes: tuple[Piece, ...]
-    local: tuple[int, ...]
-
-
-def split_chain(sizes: Sequence[int], parts: Sequence[PodHoles], over: Sequence[int]) -> Iterator[Split]:
-    """Yield the pieces of a chain's groups: each part places its own, and the groups of kinds `over` fill the rest.
+def split_chain(sizes: Sequence[int], items: Counter[int], holes: Sequence[Piece]) -> Iterator[Split]:
+    """Yield the pieces of a chain's groups in its holes, each of a leaf and its units.
 
     Pieces follow each other along the holes, so that a groups over b holes make a + b - 1 pieces at most.
     """
-    room = [sum(units for _, units in part.holes) - sum(sizes[k] for k in part.local) for part in parts]
-    fragments = next_fit([sizes[k] for k in over], room)
-    across: list[list[Piece]] = [[] for _ in over]
-    for j, part in enumerate(parts):
-        here = [(x, units) for x, pieces in enumerate(fragments) for at, units in pieces if at == j]
-        going = [(x, units) for x, units in here if fragments[x][-1][0] > j]
-        coming = [(x, units) for x, units in here if fragments[x][-1][0] <= j]
-        lengths = [*(units for _, units in coming), *(sizes[k] for k in part.local), *(units for _, units in going)]
-        by_item = [
-            [(part.holes[hole][0], units) for hole, units in pieces]
-            for pieces in next_fit(lengths, [units for _, units in part.holes])
-        ]
-        within = len(coming) + len(part.local)
-        yield from ((k, tuple(pieces)) for k, pieces in zip(part.local, by_item[len(coming) : within], strict=True))
-        for (x, _), pieces in zip([*coming, *going], by_item[: len(coming)] + by_item[within:], strict=True):
-            across[x].extend(pieces)
-    yield from ((k, tuple(pieces)) for k, pieces in zip(over, across, strict=True))
+    kinds = sorted(items.elements())
+    along = next_fit([sizes[k] for k in kinds], [units for _, units in holes])
+    yield from ((k, tuple((holes[at][0], units) for at, units in own)) for k, own in zip(kinds, along, strict=True))
 
 
 def next_fit(sizes: Sequence[int], rooms: Sequence[int]) -> list[list[Piece]]:
@@ -206,9 +184,6 @@ def next_fit(sizes: Sequence[int], rooms: Sequence[int]) -> list[list[Piece]]:
             left, free = left - taken, free - taken
         cuts.append(cut)
     return cuts
-
-
-Holes = dict[int, dict[int, list[int]]]  # pod -> hole -> leaves, those best left alone first
 
 
 def walk(flows: JobPlacementModel, values: Values, pod: int, packing: Packing) -> dict[int, list[int]]:
@@ -235,37 +210,3 @@ def walk(flows: JobPlacementModel, values: Values, pod: int, packing: Packing) -
                 at.setdefault(units - kind.size, []).append(i)
             moving = moving[count:]
     return resting_at
-
-
-def spread(
-    problem: PlacementProblem, members: Sequence[int], wanted: Counter[int], holes: Holes
-) -> tuple[list[PodHoles], list[int]]:
-    """Return a chain's holes pod by pod with the groups that fit there, and the kinds of its other groups."""
-    left, parts, sizes = list(members), list[PodHoles](), [kind.size for kind in problem.kinds]
-
-    def height(item: tuple[int, Any]) -> tuple[int, ...]:
-        """Order pods so that those under one switch follow each other, tier by tier."""
-        return tuple(reversed(problem.leaves[problem.pods[item[0]][0]].path))
-
-    for pod, own in sorted(_by_pod(wanted, holes).items(), key=height):
-        here = tuple((holes[pod][hole].pop(), hole) for hole in sorted(own.elements(), reverse=True))
-        local, room = [0] * len(left), sum(units for _, units in here)
-        for k in sorted(range(len(left)), key=sizes.__getitem__):  # the smallest first
-            local[k] = min(left[k], room // sizes[k])
-            room -= local[k] * sizes[k]
-        left = [count - inside for count, inside in zip(left, local, strict=True)]
-        if here:
-            parts.append(PodHoles(holes=here, local=tuple(k for k, count in enumerate(local) for _ in range(count))))
-    return parts, [k for k, count in enumerate(left) for _ in range(count)]
-
-
-def _by_pod(wanted: Counter[int], holes: Holes) -> dict[int, Counter[int]]:
-    """Find holes of the wanted sizes: in the pod with the fewest to spare that has them all, or pod by pod."""
-    for pod in sorted(holes, key=lambda pod: sum(map(len, holes[pod].values()))):
-        if all(len(holes[pod].get(hole, [])) >= count for hole, count in wanted.items()):
-            return {pod: wanted}
-    left, chosen = Counter(wanted), {}
-    for pod in sorted(holes):
-        chosen[pod] = Counter({hole: min(count, len(holes[pod].get(hole, []))) for hole, count in left.items()})
-        left -= chosen[pod]
-    return chosen

@@ -238,10 +238,10 @@ class Exchange:
             self.by_hole.setdefault((room, hole), set()).add(leaf)
         self.hole[i], self.hole[j] = self.hole[j], self.hole[i]
 
-    def rest(self) -> dict[int, dict[int, list[int]]]:
-        """Return the leaves that no chain has, by pod and hole."""
-        by_pod_and_hole: dict[int, dict[int, list[int]]] = {}
-        for pod, rooms in self.by_pod.items():
+    def rest(self) -> dict[int, list[int]]:
+        """Return the leaves that no chain has by hole, those of each pod together."""
+        rest: dict[int, list[int]] = {}
+        for rooms in self.by_pod.values():
             for i in sorted(i for leaves in rooms.values() for i in leaves):
-                by_pod_and_hole.setdefault(pod, {}).setdefault(self.hole[i], []).append(i)
-        return by_pod_and_hole
+                rest.setdefault(self.hole[i], []).append(i)
+        return rest

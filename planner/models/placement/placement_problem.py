@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Generic, TypeVar
 
 from planner.cluster import Topology
 from planner.errors import InputError
@@ -257,11 +258,14 @@ def _numbered(chains: list[list[str]]) -> list[tuple[int, ...]]:
 ANALYTIC = "best fit with analytic bounds"
 
 
+Incumbent = TypeVar("Incumbent")
+
+
 @dataclass(slots=True)
-class Progress:
+class Progress(Generic[Incumbent]):
     """The incumbent, the bounds of its levels, and the deadline and effort of the search."""
 
-    packing: Packing
+    packing: Incumbent
     values: tuple[int, ...]
     bounds: list[int]
     deadline: Deadline = field(default_factory=Deadline)
@@ -279,7 +283,7 @@ class Progress:
         """Return whether a level and all before it are at their bounds."""
         return all(value == bound for value, bound in zip(self.values[: level + 1], self.bounds, strict=False))
 
-    def improve(self, packing: Packing, values: tuple[int, ...]) -> None:
+    def improve(self, packing: Incumbent, values: tuple[int, ...]) -> None:
         """Take a packing as the incumbent where it is better."""
         if values < self.values:
             self.packing, self.values = packing, values

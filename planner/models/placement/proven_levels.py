@@ -13,12 +13,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 from ortools.sat.python import cp_model
 
 from planner.models import Options
 from planner.models.placement import cpsat_model
-from planner.models.placement.cpsat_model import PodHoles, Split, split_chain
+from planner.models.placement.cpsat_model import Split, split_chain
 from planner.models.placement.first_packing import Exchange
 from planner.models.placement.placement_problem import Packing, Piece, PlacementProblem, Progress, measure
 from planner.solvers.outcome import Outcome, Stop, Values
@@ -279,8 +280,8 @@ def decode_chains(
     for pod, chain in chains.items() if flows.by_pod else ():
         free, split = cpsat_model.walk(flows, values, pod, packing), list[Split]()
         for items, holes_of in _followed(sizes, chain, values):
-            holes = tuple((free[hole].pop(), hole) for hole in sorted(holes_of.elements(), reverse=True))
-            split.extend(split_chain(sizes, [PodHoles(holes=holes, local=tuple(sorted(items.elements())))], []))
+            holes = [(free[hole].pop(), hole) for hole in sorted(holes_of.elements(), reverse=True)]
+            split.extend(split_chain(sizes, items, holes))
         packing.split.extend(part for part in split if part[0] < len(flows.q.kinds))
         shares[pod] = [(sizes[k], pieces) for k, pieces in split if k >= len(flows.q.kinds)]
     packing.split.extend(joined_groups(flows.q, pools, shares, values))
@@ -296,12 +297,12 @@ def _gathered(flows: cpsat_model.JobPlacementModel, flow: Chains, values: Values
     for items, used in sorted(_followed(sizes, flow, values), key=lambda chain: -chain[1].total()):
         holes = exchange.gather(used)
         if holes is None:
-            spanning.append(([items[k] for k in range(len(sizes))], used))
+            spanning.append((items, used))
         else:
-            yield from split_chain(sizes, [PodHoles(holes=tuple(holes), local=tuple(sorted(items.elements())))], [])
+            yield from split_chain(sizes, items, holes)
     rest = exchange.rest()
-    for groups, used in spanning:
-        yield from split_chain(sizes, *cpsat_model.spread(flows.q, groups, used, rest))
+    for items, used in spanning:  # pod by pod along the chain
+        yield from split_chain(sizes, items, sorted((rest[hole].pop(0), hole) for hole in used.elements()))
 
 
 def _followed(sizes: Sequence[int], chain: Chains, values: Values) -> Iterator[tuple[Counter[int], Counter[int]]]:
@@ -345,28 +346,33 @@ SECONDS_PER_FLOW_VARIABLE = 2e-4
 ROUNDING = 1e-6  # A bound that is less than this above a whole number proves that number.
 
 
-def improve(problem: PlacementProblem, progress: Progress, options: Options, searched: int) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LevelModel:
+    """A model of a level, its reader, and the runs that must agree on a proof."""
+
+    model: cp_model.CpModel
+    goals: Sequence[cpsat_model.Expr]  # of all levels
+    read: Callable[[Values], tuple[Any, tuple[int, ...]]]  # a solution as an incumbent, and the values of its levels
+    runs: tuple[Callable[..., Outcome[Values]], ...]
+
+
+def improve(
+    progress: Progress[Any], options: Options, searched: int, model_of: Callable[[int], LevelModel | None]
+) -> None:
     """Search each of the first levels that is not at its bound while those before it are proven and time is left."""
     for level in range(searched):
         if progress.values[level] > progress.bounds[level]:
-            model = _model(problem, progress, level, options)
+            model = model_of(level)
             if model is not None and not progress.deadline.passed:
                 _search(model, progress, level, options)
         if progress.interrupted or not progress.proven(level):
             return
 
 
-@dataclass(frozen=True, slots=True)
-class _Model:
-    """A model of a level with those before it fixed, its reader, and the runs that must agree on a proof."""
-
-    f: cpsat_model.JobPlacementModel
-    read: Callable[[Values], Packing]
-    runs: tuple[Callable[..., Outcome[Values]], ...]
-
-
-def _model(problem: PlacementProblem, progress: Progress, level: int, options: Options) -> _Model | None:
-    """Write the model of a level down; None where it is too large for the time that is left."""
+def level_model(
+    problem: PlacementProblem, progress: Progress[Packing], options: Options, level: int
+) -> LevelModel | None:
+    """Write the model of a level of a placement down; None where it is too large for the time that is left."""
     # Flows by pod have a tight relaxation, on which HiGHS proves in seconds what CP-SAT does not in minutes; without
     # pods it is the other way round.
     by_pod, left = level > 1, progress.deadline.left
@@ -377,41 +383,45 @@ def _model(problem: PlacementProblem, progress: Progress, level: int, options: O
     if by_pod and lightest:  # so many groups split, and so there are chains, of any packing minimal at first
         max_split = min(max_split, progress.values[0] // lightest)
     flows, chains, pools = formulate_chains(problem, by_pod=by_pod, max_split=max_split)
+
+    def read(values: Values) -> tuple[Packing, tuple[int, ...]]:
+        packing = decode_chains(flows, chains, pools, values)
+        return packing, measure(problem, packing).values
+
     # Of several lines the boundaries are only bounded from below, and the relaxation of that is loose.
     tight = by_pod and (level != 2 + problem.tiers or problem.line >= problem.groups)
-    return _Model(flows, partial(decode_chains, flows, chains, pools), _runs(options, "highs" if tight else "cpsat"))
+    runs = runs_of(options, "highs" if tight else "cpsat")
+    return LevelModel(model=flows.model, goals=cpsat_model.levels(flows), read=read, runs=runs)
 
 
-def _runs(options: Options, usual: str) -> tuple[Callable[..., Outcome[Values]], ...]:
+def runs_of(options: Options, usual: str) -> tuple[Callable[..., Outcome[Values]], ...]:
     """Return the runs of a model: one of CP-SAT, whose arithmetic is exact, or two of HiGHS that must agree."""
     run = linear_runner(options.solver, usual=usual)
     return (run,) if (options.solver or usual) == "cpsat" else (run, partial(run, presolve=False))
 
 
-def _search(model: _Model, progress: Progress, level: int, options: Options) -> None:
-    """Solve a level, keep better packings, and raise the level's bound to the smallest that the runs prove."""
-    flows, proofs = model.f, list[int]()
-    goals = cpsat_model.levels(flows)
+def _search(search: LevelModel, progress: Progress[Any], level: int, options: Options) -> None:
+    """Solve a level, keep better solutions, and raise the level's bound to the smallest that the runs prove."""
+    goals, model, proofs = search.goals, search.model, list[int]()
     for goal, value in zip(goals[:level], progress.values, strict=False):
-        flows.require("keep_the_levels_before", goal <= value)
-    flows.require("respect_the_analytic_bound", goals[level] >= progress.bounds[level])
-    flows.model.minimize(goals[level])
-    exclude = len(model.runs) > 1  # A proof that nothing is better is quicker than one of the optimum.
-    for run in model.runs:
+        model.add(goal <= value).with_name("keep_the_levels_before")
+    model.add(goals[level] >= progress.bounds[level]).with_name("respect_the_analytic_bound")
+    model.minimize(goals[level])
+    exclude = len(search.runs) > 1  # A proof that nothing is better is quicker than one of the optimum.
+    for run in search.runs:
         value = progress.values[level]
         if value <= progress.bounds[level] or progress.interrupted:
             return
         if exclude:
-            flows.require("improve_on_the_incumbent", goals[level] < value)
+            model.add(goals[level] < value).with_name("improve_on_the_incumbent")
         limit = progress.deadline.limit
-        outcome = run(flows.model, time_limit=limit, seed=options.seed, threads=options.threads)
+        outcome = run(model, time_limit=limit, seed=options.seed, threads=options.threads)
         progress.interrupted = outcome.stop is Stop.INTERRUPTED
-        progress.variables += outcome.variables
-        progress.constraints += outcome.constraints
+        progress.variables += len(model.proto.variables)
+        progress.constraints += len(model.proto.constraints)
         progress.solver = outcome.solver
         if outcome.solution is not None:
-            packing = model.read(outcome.solution)
-            progress.improve(packing, measure(flows.q, packing).values)
+            progress.improve(*search.read(outcome.solution))
         proofs.append(_proven(outcome, value if exclude else None))
     progress.bounds[level] = max(progress.bounds[level], min(proofs))
 

@@ -12,6 +12,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import accumulate
 
 import numpy as np
@@ -81,8 +82,8 @@ def solve(problem: PlacementProblem, options: Options, *, fragmentation: bool = 
     if not progress.proven(searched - 1) and solver_affordable(options):
         try:
             with uninterrupted():
-                from planner.models.placement.proven_levels import improve
-            improve(problem, progress, options, searched)
+                from planner.models.placement.proven_levels import improve, level_model
+            improve(progress, options, searched, partial(level_model, problem, progress, options))
         except KeyboardInterrupt:
             progress.interrupted = True
     solution = Solution(

@@ -2,21 +2,17 @@
 
 import dataclasses
 import itertools
-import math
 import random
 
 import pytest
 from each_case import each
-from fabric_cases import cheapest, dearer, drawn_lengths, flat_price, hidden, instance, request, switch
-from fabric_graph import meets
-from fabric_zone_cases import FAMILIES, enough_between, every_design
+from fabric_cases import cheapest, dearer, drawn_lengths, flat_price, instance, request, switch
+from fabric_zone_cases import FAMILIES, accepted_designs, accepts, require_cheapest
 from tiers import more
 
 from planner.instance.instance import Instance
-from planner.instance.network import Switch
 from planner.models import FabricRequest, Options
 from planner.models.fabric.frontier import alternatives
-from planner.physics.network.fabric_designs import bill
 from planner.physics.network.topology import Design, unwirable
 
 # --- brute force ----------------------------------------------------------------------------------------------------
@@ -30,34 +26,6 @@ def splits(r: FabricRequest, d: Design) -> int:
     size = r.racks if d.tiers == 1 else d.leaf_down
     domains = [min(size, r.racks - at) for at in range(0, r.racks, size)]
     return max(0, r.groups - sum(n // r.group_racks for n in domains))
-
-
-def pinned(i: Instance, s: Switch, d: Design) -> bool:
-    """Say whether a design is as the pins want it."""
-    is_at = {
-        "planes": s.planes, "ports_per_switch": s.ports, "tiers": d.tiers, "leaf_down_ports": d.leaf_down,
-        "leaf_up_ports": d.leaf_up,
-    }  # fmt: skip
-    is_at |= {"leaf_domain_racks": d.racks if d.tiers == 1 else d.leaf_down}
-    is_at |= {"spine_down_ports": d.spine_down, "spine_up_ports": d.spine_up}
-    return all(is_at[path.removeprefix("fabric.")] == value for path, value in i.pins.items())
-
-
-def brute_force(i: Instance, r: FabricRequest) -> tuple[float, int] | None:
-    """Return cost and unavoidable splits of the best design that the rules accept, by plain loops."""
-    best = None
-    for s in i.network.switches:
-        for d in every_design(i, r, s):
-            if (
-                d.tiers > i.network.max_tiers
-                or unwirable(d, cross_rail=True)
-                or not pinned(i, s, d)
-                or not hidden(i, r, d)
-            ):
-                continue
-            key = (flat_price(i.network, s, d)[0], splits(r, d))
-            best = key if best is None else min(best, key)
-    return best
 
 
 def random_case(seed: int) -> tuple[Instance, FabricRequest]:
@@ -93,15 +61,15 @@ def random_case(seed: int) -> tuple[Instance, FabricRequest]:
 def test_agrees_with_brute_force(seed: int) -> None:
     """Cost and splits are those of the best design that wiring and time rules accept, or there is none."""
     i, r = random_case(seed)
-    best, found = brute_force(i, r), cheapest(i, r)
+    every = ((flat_price(i.network, s, d)[0], splits(r, d)) for s, _, d in accepted_designs(i, r))
+    best, found = min(every, default=None), cheapest(i, r)
     trades = alternatives(i, r, Options(), axes=("cost", "splits"))
     assert (found is None) == (best is None) == (not trades)
     if best is None or found is None:
         return
     d = found.design
     assert (found.usd, trades[0].merits["unavoidable_splits"]) == (pytest.approx(best[0]), best[1])
-    assert not unwirable(d, cross_rail=True) and hidden(i, r, d)
-    assert pinned(i, next(s for s in i.network.switches if s.name == found.switch), d)
+    assert accepts(i, r, next(s for s in i.network.switches if s.name == found.switch), d)
 
 
 def family_case(seed: int) -> tuple[Instance, FabricRequest]:
@@ -143,7 +111,7 @@ def breakout_case(seed: int) -> tuple[Instance, FabricRequest]:
 def test_split_ports_agree_with_brute_force(seed: int) -> None:
     """Where ports can be split, the cost is that of the best design over every split that still carries a NIC."""
     i, r = breakout_case(seed)
-    compare_families(dearer(i, seed), r)
+    require_cheapest(dearer(i, seed), r)
 
 
 @pytest.mark.parametrize("seed", [*range(8), *more(*range(8, 16))])
@@ -153,23 +121,7 @@ def test_survived_losses_agree_with_brute_force(seed: int, loss: str) -> None:
     trees = [f for f in i.network.families if not f.startswith("dragonfly")] or ["rail"]
     rules = {"survives": loss, "families": tuple(trees), "max_oversubscription": (None, 2.0, 3.0)[seed % 3]}
     i = dearer(i.model_copy(update={"network": i.network.model_copy(update=rules)}), seed)
-    compare_families(i, r)
-
-
-def compare_families(i: Instance, r: FabricRequest) -> None:
-    """Hold the design found against every design of every family that the rules accept."""
-    good = [
-        (bill(i.network, s, d).usd, d)
-        for s, d in ((s, d) for s in i.network.switches for d in every_design(i, r, s))
-        if not unwirable(d, cross_rail=True) and hidden(i, r, d) and enough_between(i, d)
-    ]
-    cost = next((usd for usd, d in sorted(good, key=lambda x: x[0]) if meets(i.network, d)), math.inf)
-    found = cheapest(i, r)
-    assert (found is None) == math.isinf(cost)
-    if found is not None:
-        assert found.usd == pytest.approx(cost, abs=0.02 * 100)
-        d = found.design
-        assert not unwirable(d, cross_rail=True) and hidden(i, r, d) and enough_between(i, d) and meets(i.network, d)
+    require_cheapest(i, r)
 
 
 @pytest.mark.parametrize("seed", range(12))

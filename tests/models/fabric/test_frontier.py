@@ -6,9 +6,8 @@ import itertools
 import random
 
 import pytest
-from fabric_cases import free_by_exchange, hidden, instance, request, switch
-from fabric_zone_cases import every_design
-from test_fabric_dragonfly import accepted, every_dragonfly
+from fabric_cases import free_by_exchange, instance, request, switch
+from fabric_zone_cases import accepted_designs
 from tiers import more
 
 from planner.instance.instance import Instance
@@ -16,7 +15,7 @@ from planner.instance.network import Switch
 from planner.models import FABRIC_AXES, Alternative, FabricRequest, Options
 from planner.models.fabric.frontier import alternatives
 from planner.physics.network.fabric_designs import bill
-from planner.physics.network.topology import Design, unwirable
+from planner.physics.network.topology import Design
 from planner.physics.network.transport import pipeline_send_slowdown
 
 Point = dict[str, float]
@@ -41,14 +40,6 @@ def weighed(i: Instance, r: FabricRequest, s: Switch, d: Design) -> Point:
             - sum(min(d.domain_racks, r.racks - at) // r.group_racks for at in range(0, r.racks, d.domain_racks)),
         ),
     }
-
-
-def every_point(i: Instance, r: FabricRequest) -> list[Point]:
-    """Weigh all that the rules accept, by plain loops."""
-    if i.network.families != ("rail",):
-        return [weighed(i, r, s, d) for s, _, d in every_dragonfly(i, r) if accepted(i, r, d)]
-    trees = ((s, d) for s in i.network.switches for d in every_design(i, r, s))
-    return [weighed(i, r, s, d) for s, d in trees if not unwirable(d, cross_rail=True) and hidden(i, r, d)]
 
 
 def no_worse(a: Point, b: Point, axes: tuple[str, ...]) -> bool:
@@ -114,7 +105,7 @@ def test_four_tiers_agree_with_brute_force(seed: int) -> None:
 
 def agree(i: Instance, r: FabricRequest, axes: tuple[str, ...]) -> None:
     """Hold the designs found against every design of a site."""
-    everything = every_point(i, r)
+    everything = [weighed(i, r, s, d) for s, _, d in accepted_designs(i, r)]
     found = points_of(alternatives(i, r, Options(), axes=axes, every=True), axes)
     assert bool(found) == bool(everything)
     for a in found:

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from each_case import each
-from fabric_cases import PHI, instance, switch
+from fabric_cases import every_template, instance, switch, templates
 
 from planner.instance.instance import Instance
 from planner.instance.network import Switch
-from planner.models.fabric.chooser import Template, Templates
+from planner.models.fabric.chooser import Template
 from planner.models.fabric.traffic import SiteTraffic
 
 GPU_LINK_USD, SWITCH_LINK_USD = 680.0, 1830.0
@@ -27,9 +27,8 @@ def one_to_one(gpus: int, *boxes: Switch, **rules: Any) -> Instance:
 
 def cheapest(i: Instance, racks: int) -> Template:
     """Return the cheapest template of a site."""
-    t = Templates(instance=i, transport_slowdown=PHI, power_counts=False)
-    traffic, blocks = SiteTraffic(stages=4, unit_racks=1, wrap=False, rails=i.hardware.rack.gpus), racks // 4
-    return t.template(traffic, blocks, t.options(traffic, blocks), 0)
+    t, traffic = templates(i), SiteTraffic(stages=4, unit_racks=1, wrap=False, rails=i.hardware.rack.gpus)
+    return t.template(traffic, racks // 4, t.options(traffic, racks // 4), 0)
 
 
 @cache
@@ -118,10 +117,7 @@ def test_small_leaves_under_large_spines(gpus: int, mixed_musd: float, one_model
 @each("unlike", [{"port_gbps": 1600}, {"planes": 2}, {"link_factor": 0.5}])
 def test_other_ports_are_not_mixed(unlike: dict[str, float]) -> None:
     i = one_to_one(4, switch(8, 1e5), switch(12, 1.0, **unlike), max_tiers=3)
-    t = Templates(instance=i, transport_slowdown=PHI, power_counts=False)
-    traffic = SiteTraffic(stages=4, unit_racks=1, wrap=True, rails=4)
-    x = t.options(traffic, 2)
-    found = [t.template(traffic, 2, x, k) for k in range(len(x))]
+    found = every_template(i, SiteTraffic(stages=4, unit_racks=1, wrap=True, rails=4), 2)
     assert found
     assert all(set(f.above) == {f.switch} for f in found)
 
@@ -131,9 +127,6 @@ def test_a_model_that_another_outdoes_is_no_choice() -> None:
     boxes = switch(8, 1e5), switch(6, 2e5), switch(12, 2e5)
     for pins, names in (({}, {"8x1", "12x1"}), ({"fabric.spine_switch": "6x1"}, {"6x1"})):
         i = one_to_one(2, *boxes, pins=pins, min_core_share=0.0)
-        t = Templates(instance=i, transport_slowdown=PHI, power_counts=False)
-        traffic = SiteTraffic(stages=6, unit_racks=1, wrap=True, rails=2)
-        x = t.options(traffic, 4)
-        found = [t.template(traffic, 4, x, k) for k in range(len(x))]
+        found = every_template(i, SiteTraffic(stages=6, unit_racks=1, wrap=True, rails=2), 4)
         assert {f.above[0] for f in found if f.design.tiers > 1} <= names
         assert any(f.above[0] == "6x1" for f in found) == bool(pins)

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 from each_case import each
-from fabric_cases import PHI, cheapest, crossings, instance, switch
+from fabric_cases import PHI, beaten, cheapest, crossings, instance, switch, templates
 from fabric_graph import meets, survives
-from fabric_zone_cases import every_design
+from fabric_zone_cases import enough_between, every_design
 from tiers import more
 
 from planner.exports.fabric_parts import BuiltFabric, bill_of_materials
@@ -88,16 +88,11 @@ CASES: dict[str, tuple[Instance, SiteTraffic, int]] = {
 }  # fmt: skip
 
 
-def templates(i: Instance, *, power_counts: bool = True) -> Templates:
-    """Return the templates of an instance."""
-    return Templates(instance=i, transport_slowdown=PHI, power_counts=power_counts)
-
-
 @cache
 def table(name: str) -> tuple[Templates, DesignTable]:
     """Return the templates of a case, and their table."""
     i, traffic, blocks = CASES[name]
-    t = templates(i)
+    t = templates(i, power_counts=True)
     return t, t.options(traffic, blocks)
 
 
@@ -167,7 +162,7 @@ def test_the_whole_table_has_all_of_the_other(name: str) -> None:
     """Each template of the usual table is equalled or beaten in the whole one, whose prices and slowdowns hold too."""
     i, traffic, blocks = CASES[name]
     _, x = table(name)
-    t = Templates(instance=i, transport_slowdown=PHI, power_counts=True, whole=True)
+    t = templates(i, power_counts=True, whole=True)
     whole = t.options(traffic, blocks)
     figures = np.stack([whole.send, whole.allreduce, whole.usd, whole.mw], axis=1)
     for row in np.stack([x.send, x.allreduce, x.usd, x.mw], axis=1):
@@ -184,8 +179,8 @@ def test_power_leaves_no_cheap_template_out(name: str) -> None:
     pods = instance(8, *boxes), SiteTraffic(stages=5, unit_racks=2, wrap=True, rails=8), 52
     cases = CASES | {"pods of some domains": pods}
     i, traffic, blocks = cases[name]
-    cheap = templates(i, power_counts=False).options(traffic, blocks)
-    x = table(name)[1] if name in CASES else templates(i).options(traffic, blocks)
+    cheap = templates(i).options(traffic, blocks)
+    x = table(name)[1] if name in CASES else templates(i, power_counts=True).options(traffic, blocks)
     assert len(cheap)
     assert all(beaten(x, *row) for row in zip(cheap.send, cheap.allreduce, cheap.usd, strict=True))
 
@@ -196,12 +191,6 @@ def test_no_template_beats_another(name: str) -> None:
     rows = np.stack([x.send, x.allreduce, x.usd, x.mw], axis=1)
     for a, b in itertools.permutations(range(len(x)), 2):
         assert not np.all(rows[a] <= rows[b])
-
-
-def beaten(x: DesignTable, send: float, allreduce: float, usd: float) -> bool:
-    """Say whether some template is as calm and as cheap."""
-    near = 1 + 1e-9
-    return bool(np.any((x.send <= send * near) & (x.allreduce <= allreduce * near) & (x.usd <= usd * near)))
 
 
 LISTED: dict[str, dict[str, Any]] = {
@@ -252,9 +241,9 @@ def none_is_missing(i: Instance, r: random.Random, *, gateway: bool) -> None:
         wan_gbps=gbps, exchange_gbps=gbps / 2,
     )  # fmt: skip
     blocks = r.randint(2, 4)
-    t = templates(i, power_counts=False)
+    t = templates(i)
     x = t.options(traffic, blocks)
-    assert all(core_share_kept(i, t.template(traffic, blocks, x, k).design) for k in range(len(x)))
+    assert all(enough_between(i, t.template(traffic, blocks, x, k).design) for k in range(len(x)))
     request = FabricRequest(
         racks=traffic.racks(blocks), group_racks=blocks, groups=traffic.stages, pipeline_send_seconds=0.0,
         pipeline_send_window_seconds=1.0, allreduce_seconds=0.0, allreduce_window_seconds=1.0, wan_gbps=gbps,
@@ -262,7 +251,7 @@ def none_is_missing(i: Instance, r: random.Random, *, gateway: bool) -> None:
     models = {s.name: set[str]() for s in i.network.switches}
     for s, *above in itertools.product(i.network.switches, repeat=3):
         for d in every_design(i, request, s, *above):
-            if d.tiers > 3 or unwirable(d, cross_rail=True) or not core_share_kept(i, d):
+            if d.tiers > 3 or unwirable(d, cross_rail=True) or not enough_between(i, d):
                 continue
             models[s.name].add(above[0].name)
             usd = bill(i.network, s, d, above).usd
@@ -271,20 +260,6 @@ def none_is_missing(i: Instance, r: random.Random, *, gateway: bool) -> None:
                 if math.isfinite(sum(own)) and exchange_fits(traffic, blocks, n, d, s.port_gbps):
                     assert beaten(x, *own, usd) or not meets(i.network, d), (d, n, own, usd)
     assert any(models.values()) or not len(x)
-
-
-def core_share_kept(i: Instance, d: Design) -> bool:
-    """Say whether a leaf's and a full pod's uplinks keep the least share, and the most oversubscription."""
-    most = i.network.max_oversubscription or math.inf
-    if isinstance(most, tuple):
-        leaf, spine = (*most, math.inf)[:2]
-        kept = d.single or d.leaf_down * d.nic_gbps <= leaf * d.leaf_up * d.link_gbps * (1 + 1e-9)
-        return kept and (d.pods < 2 or d.spine_down <= spine * d.spine_up * (1 + 1e-9))
-    share = max(i.network.min_core_share, 1 / most)
-    least = share * d.leaf_down * d.nic_gbps * (1 - 1e-9)
-    if not d.single and d.leaf_up * d.link_gbps < least:
-        return False
-    return d.pods < 2 or d.pod_uplinks * d.link_gbps >= least * d.rails_per_pod * d.domains_per_pod
 
 
 @pytest.mark.parametrize("families", [["rail"], ["rack"], ["rail-only"]])
@@ -298,7 +273,7 @@ def test_templates_survive_what_is_asked(families: list[str], loss: str, ports: 
     kept = []
     for rules in ({}, {"survives": loss}):
         i = instance(2, switch(ports, 5e4), **more, **rules)
-        t = templates(i)
+        t = templates(i, power_counts=True)
         x = t.options(traffic, blocks)
         designs = [t.template(traffic, blocks, x, n).design for n in range(len(x))]
         kept.append([survives(d, loss) for d in designs])
@@ -313,6 +288,24 @@ def exchange_fits(traffic: SiteTraffic, blocks: int, n: int, d: Design, rate: fl
     return min(free.leaf, free.pod, free.zone) >= -1e-9
 
 
+def never_dearer(i: Instance, r: random.Random, blocks: int, stages: int, sends: list[float], gbps: float = 0.0) -> int:
+    """Hold the templates that keep drawn slowdowns against the fabric that hides any order; return its tiers or 0."""
+    send, allreduce = r.choice(sends), r.choice([1.0, 1.5, 3.0])
+    request = FabricRequest(
+        racks=blocks * stages, group_racks=blocks, groups=stages, pipeline_send_seconds=1.0,
+        pipeline_send_window_seconds=PHI * send, allreduce_seconds=1.0, allreduce_window_seconds=PHI * allreduce,
+        wan_gbps=gbps, exchange_gbps=gbps / 4,
+    )  # fmt: skip
+    worst, rails = cheapest(i, request), i.hardware.rack.gpus
+    traffic = SiteTraffic(stages=stages, unit_racks=1, wrap=True, rails=rails, wan_gbps=gbps, exchange_gbps=gbps / 4)
+    x = templates(i).options(traffic, blocks)
+    if worst is None:
+        return 0
+    kept = x.part((x.send <= PHI * send * (1 + 1e-9)) & (x.allreduce <= PHI * allreduce * (1 + 1e-9)))
+    assert kept.usd.min(initial=math.inf) <= worst.usd * (1 + 1e-9)
+    return worst.design.tiers
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_never_dearer_than_at_the_worst_placement(seed: int) -> None:
     """The cheapest template that keeps the slowdowns of a request is no dearer than the fabric that hides any order."""
@@ -324,22 +317,7 @@ def test_never_dearer_than_at_the_worst_placement(seed: int) -> None:
     i = instance(r.randint(1, 3), switch(r.choice([4, 6, 8]), 5e4), switch(r.choice([5, 7]), 4e4), **more)
     blocks, stages = r.randint(2, 4), r.randint(1, 4)
     gbps = 800.0 * r.randint(1, 4) if more["wan_gateway"] else 0.0
-    send, allreduce = r.choice([1.0, 2.0, 4.0]), r.choice([1.0, 1.5, 3.0])
-    request = FabricRequest(
-        racks=blocks * stages, group_racks=blocks, groups=stages, pipeline_send_seconds=1.0,
-        pipeline_send_window_seconds=PHI * send, allreduce_seconds=1.0, allreduce_window_seconds=PHI * allreduce,
-        wan_gbps=gbps, exchange_gbps=gbps / 4,
-    )  # fmt: skip
-    worst = cheapest(i, request)
-    traffic = SiteTraffic(
-        stages=stages, unit_racks=1, wrap=True, rails=i.hardware.rack.gpus, wan_gbps=gbps, exchange_gbps=gbps / 4
-    )
-    x = templates(i, power_counts=False).options(traffic, blocks)
-    if worst is None:
-        return
-    kept = x.part((x.send <= PHI * send * (1 + 1e-9)) & (x.allreduce <= PHI * allreduce * (1 + 1e-9)))
-    assert len(kept)
-    assert kept.usd.min() <= worst.usd * (1 + 1e-9)
+    never_dearer(i, r, blocks, stages, [1.0, 2.0, 4.0], gbps)
 
 
 @pytest.mark.parametrize("seed", [0, 2, 20, 21, 33, 35, 61])
@@ -349,28 +327,17 @@ def test_never_dearer_with_four_tiers(seed: int) -> None:
     rails, ports = r.randint(1, 3), r.choice([3, 4, 5])
     i = instance(rails, switch(ports, 5e4), max_tiers=4, families=[r.choice(TREES)])
     blocks, stages = r.randint(2, 5), r.randint(2, 4)
-    send, allreduce = r.choice([1.0, 1.5, 2.0, 3.0, 4.0]), r.choice([1.0, 1.5, 3.0])
-    request = FabricRequest(
-        racks=blocks * stages, group_racks=blocks, groups=stages, pipeline_send_seconds=1.0,
-        pipeline_send_window_seconds=PHI * send, allreduce_seconds=1.0, allreduce_window_seconds=PHI * allreduce,
-    )  # fmt: skip
-    worst = cheapest(i, request)
-    assert worst is not None
-    assert worst.design.tiers == 4
-    traffic = SiteTraffic(stages=stages, unit_racks=1, wrap=True, rails=i.hardware.rack.gpus)
-    x = templates(i, power_counts=False).options(traffic, blocks)
-    kept = x.part((x.send <= PHI * send * (1 + 1e-9)) & (x.allreduce <= PHI * allreduce * (1 + 1e-9)))
-    assert kept.usd.min(initial=math.inf) <= worst.usd * (1 + 1e-9)
+    assert never_dearer(i, r, blocks, stages, [1.0, 1.5, 2.0, 3.0, 4.0]) == 4
 
 
 def test_limits_leave_out_what_they_exclude_only() -> None:
     i, traffic, blocks = CASES["rail"]
-    t = templates(i)
+    t = templates(i, power_counts=True)
     x = t.options(traffic, blocks)
     send, allreduce = float(np.median(x.send)), float(np.median(x.allreduce))
     kept = x.part((x.send <= send) & (x.allreduce <= allreduce))
     assert len(kept) < len(x)
-    for known in (t, templates(i)):  # from the table of all, and built within the limits
+    for known in (t, templates(i, power_counts=True)):  # from the table of all, and built within the limits
         some = known.options(traffic, blocks, max_slowdowns=(send, allreduce))
         assert np.array_equal(some.key, kept.key)
 
@@ -389,13 +356,13 @@ def test_bounds_rule_out_no_template(name: str, monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(SiteMode, "least_prices", lambda _, domains, *__: np.zeros((2, len(domains))))
     monkeypatch.setattr(SiteMode, "worthwhile_uplinks", all_uplinks)
-    assert np.array_equal(templates(i).options(traffic, blocks).key, x.key)
+    assert np.array_equal(templates(i, power_counts=True).options(traffic, blocks).key, x.key)
 
 
 def test_tables_serve_narrower_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """A table up to a price and slowdowns serves no wider ones; wider limits, or other blocks, are built anew."""
     i, traffic, blocks = CASES["rail"]
-    t, built = templates(i), list[tuple[Any, ...]]()
+    t, built = templates(i, power_counts=True), list[tuple[Any, ...]]()
     own = t._built
     monkeypatch.setattr(t, "_built", lambda *a, **more: built.append(a[1:3]) or own(*a, **more))
 
@@ -417,7 +384,7 @@ def test_tables_serve_narrower_limits(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_a_gateway_its_traffic_is_of_no_account() -> None:
     i, traffic, blocks = CASES["rail"]
     more = dataclasses.replace(traffic, wan_gbps=5000.0, exchange_gbps=500.0)
-    t = templates(i)
+    t = templates(i, power_counts=True)
     assert np.array_equal(t.options(more, blocks).key, t.options(traffic, blocks).key)
 
 
@@ -429,7 +396,7 @@ def test_a_full_share_holds_of_leaves_too(families: list[str], faster: int, brea
     box = switch(20 // breakout, 1e5, port_gbps=800 * faster, breakout=breakout)
     i = instance(4, box, families=families, min_core_share=1.0)
     traffic = SiteTraffic(stages=2, unit_racks=1, wrap=True, rails=4)
-    t = templates(i)
+    t = templates(i, power_counts=True)
     x = t.options(traffic, 3)
     assert len(x)
     ratios = []
@@ -446,9 +413,9 @@ def test_a_full_share_holds_of_leaves_too(families: list[str], faster: int, brea
 def test_a_slower_nic_may_have_a_slower_port() -> None:
     """The NIC of `hardware` counts where one is given, and not the accelerator's."""
     i = instance(4, switch(8, 1e5, port_gbps=200))
-    assert templates(i).modes(4) == []
+    assert templates(i, power_counts=True).modes(4) == []
     slow = i.model_copy(update={"hardware": i.hardware.model_copy(update={"nic_bytes_per_second": 25e9})})
-    assert [m.lanes for m in templates(slow).modes(4)] == [1]
+    assert [m.lanes for m in templates(slow, power_counts=True).modes(4)] == [1]
     asked = FabricRequest(
         racks=4, group_racks=2, groups=2, pipeline_send_seconds=0.0, pipeline_send_window_seconds=1.0,
         allreduce_seconds=0.0, allreduce_window_seconds=1.0,

@@ -7,9 +7,8 @@ import random
 import pytest
 from dragonfly_cases import enough_between_groups, every_dragonfly
 from each_case import each
-from fabric_cases import PHI, crossings, instance, request, switch
+from fabric_cases import PHI, beaten, crossings, every_template, instance, request, switch, templates
 
-from planner.models.fabric.chooser import Templates
 from planner.models.fabric.traffic import SiteTraffic
 from planner.physics.network.fabric_designs import bill
 from planner.physics.network.topology import unwirable
@@ -30,7 +29,7 @@ def test_no_dragonfly_is_missing(seed: int, family: str, routing: str) -> None:
         optics_usd=r.choice([50, 9000]), min_core_share=r.choice([0.0, 0.0, 0.5]),
     )  # fmt: skip
     traffic = SiteTraffic(stages=stages, unit_racks=1, wrap=r.random() < 0.5, rails=rails)
-    t = Templates(instance=i, transport_slowdown=PHI, power_counts=False)
+    t = templates(i)
     x = t.options(traffic, blocks)
     for k in range(len(x)):
         found = t.template(traffic, blocks, x, k)
@@ -47,9 +46,7 @@ def test_no_dragonfly_is_missing(seed: int, family: str, routing: str) -> None:
             allreduce = allreduce_slowdown(PHI, d, *c.allreduces_leaving)
             if math.isfinite(send + allreduce):
                 seen += 1
-                near = 1 + 1e-9
-                as_good = (x.send <= send * near) & (x.allreduce <= allreduce * near) & (x.usd <= usd * near)
-                assert as_good.any(), (d, n, send, allreduce, usd)
+                assert beaten(x, send, allreduce, usd), (d, n, send, allreduce, usd)
     assert bool(seen) == bool(len(x))
 
 
@@ -61,10 +58,7 @@ def test_two_leaves_may_be_a_group_each(family: str, usd: tuple[float, float]) -
     # groups, and in a dragonfly+ a spine and as many uplinks for each leaf.
     pins = {"leaf_domain_racks": 2, "rails_per_pod": 1, "leaf_domains_per_pod": 1}
     i = instance(1, switch(4, 5e4), families=[family], pins={f"fabric.{k}": n for k, n in pins.items()})
-    t = Templates(instance=i, transport_slowdown=PHI, power_counts=False)
-    traffic = SiteTraffic(stages=2, unit_racks=1, wrap=True, rails=1)
-    x = t.options(traffic, 2)
-    found = [t.template(traffic, 2, x, k) for k in range(len(x))]
+    found = every_template(i, SiteTraffic(stages=2, unit_racks=1, wrap=True, rails=1), 2)
     assert {(f.design.pods, f.design.domains) for f in found} == {(2, 2)}
     assert sorted((f.design.group_links, f.stripes, f.send / PHI, f.allreduce / PHI, f.usd) for f in found) == [
         (1, 1, 1.0, 2.0, usd[0]),

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from fabric_cases import PHI, instance, switch
+from fabric_cases import PHI, instance, switch, templates
 
 from planner.models.fabric import chooser, four_tiers
 from planner.models.fabric.chooser import Templates
@@ -56,7 +56,7 @@ def test_no_four_tiers_at_a_target_are_missing(seed: int, asked: Asked) -> None:
     r = random.Random(seed)
     i = instance(r.choice([1, 2]), switch(r.choice([3, 4]), r.choice([1e5, 333.33])), max_tiers=4)
     traffic = SiteTraffic(stages=r.choice([2, 3]), unit_racks=1, wrap=True, rails=i.hardware.rack.gpus)
-    t = Templates(instance=i, transport_slowdown=PHI, power_counts=False)
+    t = templates(i)
     x = t.options(traffic, r.choice([3, 4]))
     seen = 0
     for site, domain in [(s, domain) for s in asked for domain in s.domain_sizes.tolist()]:
@@ -71,7 +71,7 @@ def large(deadline: Deadline) -> tuple[Templates, SiteTraffic]:
     """Return the templates of a site whose tables of four tiers take long."""
     i = instance(8, switch(64, 1e5), max_tiers=4)
     traffic = SiteTraffic(stages=21, unit_racks=2, wrap=True, rails=8)
-    return Templates(instance=i, transport_slowdown=PHI, power_counts=False, deadline=deadline), traffic
+    return templates(i, deadline=deadline), traffic
 
 
 def test_tables_read_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,7 +96,7 @@ def test_shallow_tables_have_three_tiers_where_these_join_all(asked: Asked) -> N
     """For a first plan four tiers are left out, but where nothing else joins the racks."""
     traffic = SiteTraffic(stages=3, unit_racks=1, wrap=True, rails=2)
     for ports, needed in ((8, False), (4, True)):
-        t = Templates(instance=instance(2, switch(ports, 1e5), max_tiers=4), transport_slowdown=PHI, power_counts=False)
+        t = templates(instance(2, switch(ports, 1e5), max_tiers=4))
         asked.clear()
         x = t.options(traffic, 12, shallow=True)
         assert len(x) and bool(asked) == bool(np.any(x.key[:, AT["core_up"]])) == needed

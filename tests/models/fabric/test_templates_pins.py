@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 from each_case import each
-from fabric_cases import PHI, instance, switch
+from fabric_cases import every_template, instance, switch, templates
 
 from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.instance.references_and_pins import SITE_FABRIC, check_pins
-from planner.models.fabric.chooser import Template, Templates
+from planner.models.fabric.chooser import Template
 from planner.models.fabric.design_table import DesignTable
 from planner.models.fabric.traffic import SiteTraffic
 from planner.physics.network.fabric_designs import max_joined_racks
@@ -30,9 +30,7 @@ def fabrics(pins: dict[str, Any] | None = None, models: int = 3, **rules: Any) -
 
 def built(i: Instance, site: str | None = None) -> list[Template]:
     """Return all templates of an instance in full."""
-    t = Templates(instance=i, transport_slowdown=PHI, power_counts=False)
-    x = t.options(TRAFFIC, BLOCKS, site=site)
-    return [t.template(TRAFFIC, BLOCKS, x, k) for k in range(len(x))]
+    return every_template(i, TRAFFIC, BLOCKS, site=site)
 
 
 def stated(t: Template) -> dict[str, Any]:
@@ -102,19 +100,15 @@ def test_a_pinned_number_of_ports_may_be_more_than_needed() -> None:
 @each(("racks", "several"), [(16, False), (20, False), (5, True), (3, True)])
 def test_a_pinned_leaf_domain_of_any_size(racks: int, several: bool) -> None:
     big = instance(1, switch(32, 1e5), pins={"fabric.leaf_domain_racks": racks, "fabric.leaf_up_ports": 2})
-    t = Templates(instance=big, transport_slowdown=PHI, power_counts=False)
-    traffic = dataclasses.replace(TRAFFIC, rails=1)
-    x = t.options(traffic, BLOCKS)
-    assert len(x)
-    designs = [t.template(traffic, BLOCKS, x, k).design for k in range(len(x))]
+    designs = [t.design for t in every_template(big, dataclasses.replace(TRAFFIC, rails=1), BLOCKS)]
+    assert designs
     assert all(d.domain_racks == racks and (d.domains > 1) == several for d in designs)
 
 
 def parted(racks: int, **more: Any) -> DesignTable:
     """Return the templates with pinned leaf domains of traffic whose units have four racks."""
     i = instance(1, switch(16, 1e5), pins={"fabric.leaf_domain_racks": racks})
-    t = Templates(instance=i, transport_slowdown=PHI, power_counts=False)
-    return t.options(SiteTraffic(stages=2, unit_racks=4, wrap=False, rails=1, **more), 3)
+    return templates(i).options(SiteTraffic(stages=2, unit_racks=4, wrap=False, rails=1, **more), 3)
 
 
 def test_a_leaf_domain_parts_no_context_group() -> None:
@@ -126,9 +120,7 @@ def test_a_leaf_domain_parts_no_context_group() -> None:
 
 
 def test_stripes_can_be_pinned() -> None:
-    i = fabrics({"placement.stripes": 3})
-    t = Templates(instance=i, transport_slowdown=PHI, power_counts=False)
-    x = t.options(TRAFFIC, BLOCKS)
+    x = templates(fabrics({"placement.stripes": 3})).options(TRAFFIC, BLOCKS)
     assert len(x)
     assert np.all(x.key[:, -1] == 3)
 
@@ -162,7 +154,7 @@ def test_racks_that_a_pinned_leaf_joins(family: str, wired: int) -> None:
             i = fabrics({f"fabric.cluster.{name}": value}, models=2, families=[family])
             most = max_joined_racks(i, wired)
             bounded |= {most} - {np.inf}
-            t = Templates(instance=i, transport_slowdown=PHI, power_counts=False)
+            t = templates(i)
             for racks in range(1, 13) if np.isfinite(most) else ():
                 one = SiteTraffic(stages=1, unit_racks=1, wrap=False, rails=wired)
                 assert racks <= most or not len(t.options(one, racks, site="cluster")), (name, value, racks)
@@ -174,7 +166,7 @@ def test_racks_that_a_pinned_leaf_joins(family: str, wired: int) -> None:
 @each("tiers", [{"max_tiers": 1}, {"pins": {"fabric.tiers": 1}}])
 def test_racks_that_one_tier_joins(family: str, pins: dict[str, Any], tiers: dict[str, Any]) -> None:
     i = fabrics(pins | tiers.get("pins", {}), families=[family], max_tiers=tiers.get("max_tiers", 3))
-    most, t = max_joined_racks(i, 2), Templates(instance=i, transport_slowdown=PHI, power_counts=False)
+    most, t = max_joined_racks(i, 2), templates(i)
     one = SiteTraffic(stages=1, unit_racks=1, wrap=False, rails=2)
     joined = [racks for racks in range(max(1, min(most, 12)), 13) if len(t.options(one, racks))]
     assert max(joined, default=0) <= most
@@ -191,7 +183,7 @@ def test_racks_that_two_tiers_join(seed: int) -> None:
     boxes = [switch(ports, 100.0, port_gbps=r.choice([800, 1600]), breakout=r.choice([1, 2])) for ports in (4, 6, 8)]
     family = r.choice(["rail", "rack", "rail-only"])
     i = instance(2, *r.sample(boxes, 2), max_tiers=2, pins=pins, families=[family], **rules)
-    most, t = max_joined_racks(i, 2), Templates(instance=i, transport_slowdown=PHI, power_counts=False)
+    most, t = max_joined_racks(i, 2), templates(i)
     one = SiteTraffic(stages=1, unit_racks=1, wrap=False, rails=2)
     joined = [racks for racks in range(max(1, most), most + 10) if len(t.options(one, racks))]
     assert joined == [most] * (most > 0)
@@ -202,8 +194,5 @@ def test_a_leaf_without_uplinks_holds_all_racks(pins: dict[str, Any], most: floa
     """Eight racks with a GPU each fill a switch of eight ports: nine have no fabric, eight have one."""
     i = fabrics(pins, families=["rail"])
     assert max_joined_racks(i, 1) == most
-    one, t = (
-        SiteTraffic(stages=1, unit_racks=1, wrap=False, rails=1),
-        Templates(instance=i, transport_slowdown=PHI, power_counts=False),
-    )
+    one, t = SiteTraffic(stages=1, unit_racks=1, wrap=False, rails=1), templates(i)
     assert len(t.options(one, 8)) > 0 and (len(t.options(one, 9)) > 0) == (not pins)

@@ -74,7 +74,7 @@ def test_equals_full_enumeration(seed: int, how: dict[str, Any], share: float) -
     found = ends_within(world, best, share, search=search)
     limit, cheapest = best.seconds * (1 + share), cost_toy(i).cheapest(best.seconds * (1 + share))
     assert cheapest is not None and found.capital.plan is not None and found.simple is not None
-    assert found.capital.capital_usd == pytest.approx(cheapest.usd, rel=1e-9)
+    assert found.capital.usd == pytest.approx(cheapest.usd, rel=1e-9)
     usd = min(cheapest.usd * (1 + share), i.limits.budget_usd or math.inf)
     every = LocalToy(i)
     if i.network is None:

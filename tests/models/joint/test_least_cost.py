@@ -12,9 +12,9 @@ from tiers import more
 from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.models import Options
-from planner.models.joint.least_cost import CapitalSearch, LeastCost, cheaper_within, cheapest_by, solve_joint_cost
+from planner.models.joint.least_cost import CapitalSearch, cheaper_within, cheapest_by, solve_joint_cost
 from planner.models.joint.search import capital
-from planner.models.joint.solution import JointStatus
+from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.solve import world_of
 from planner.models.joint.world import World
 from planner.physics.training.layer_time import days_of
@@ -60,12 +60,13 @@ def test_equals_full_enumeration(seed: int, how: dict[str, Any], budget: bool, m
     for limit in (*(fastest * f for f in FACTORS), fastest * 0.99, math.inf):
         best, found = every.cheapest(limit), cheapest_by(w, limit)
         if best is None:
-            assert (found.status, found.plan, found.capital_usd) == (JointStatus.INFEASIBLE, None, None)
-            assert found.least_days is None or found.least_days <= days_of(w.problem.instance, fastest) * (1 + 1e-9)
+            assert (found.status, found.plan, found.usd) == (JointStatus.INFEASIBLE, None, None)
+            fewest = days_of(w.problem.instance, fastest)
+            assert found.fabric_free_bound is None or found.fabric_free_bound <= fewest * (1 + 1e-9)
             continue
         assert found.plan is not None and found.status is JointStatus.OPTIMAL
-        assert found.capital_usd == pytest.approx(best.usd, rel=1e-9)
-        assert found.lower_bound_usd == found.capital_usd
+        assert found.usd == pytest.approx(best.usd, rel=1e-9)
+        assert found.lower_bound == found.usd
         assert found.plan.seconds == pytest.approx(best.seconds, rel=1e-9)
 
 
@@ -83,9 +84,9 @@ def test_blocks_pinned_to_sites_equal_enumeration(seed: int) -> None:
             least, found = cost_toy(i).cheapest(limit), cheapest_by(world(i), limit)
             assert (found.plan is None) == (least is None)
             if least is not None:
-                assert found.capital_usd == pytest.approx(least.usd, rel=1e-9)
+                assert found.usd == pytest.approx(least.usd, rel=1e-9)
             if wanted == number:
-                assert found.capital_usd == pytest.approx(best.capital_usd, rel=1e-9)
+                assert found.usd == pytest.approx(best.capital_usd, rel=1e-9)
 
 
 @pytest.mark.parametrize(("seed", "how"), [CASES[1], CASES[5]])
@@ -117,10 +118,10 @@ def test_a_gap_ends_the_search_early_with_a_bound_that_holds(seed: int, how: dic
     assert best is not None
     for gap in (0.0, 0.5):
         found = cheapest_by(world(i), limit, gap=gap)
-        assert found.status is JointStatus.OPTIMAL and found.capital_usd is not None
-        assert found.lower_bound_usd is not None
-        assert found.lower_bound_usd <= best.usd * (1 + 1e-9) <= found.capital_usd * (1 + 2e-9)
-        assert found.lower_bound_usd >= (1 - gap) * found.capital_usd * (1 - 1e-9)
+        assert found.status is JointStatus.OPTIMAL and found.usd is not None
+        assert found.lower_bound is not None
+        assert found.lower_bound <= best.usd * (1 + 1e-9) <= found.usd * (1 + 2e-9)
+        assert found.lower_bound >= (1 - gap) * found.usd * (1 - 1e-9)
         opened[gap] = sum(found.counts.values())
     assert opened[0.5] < opened[0.0]
 
@@ -147,7 +148,7 @@ def test_fibre_follows_the_sites_that_there_are(seed: int) -> None:
     assert len(limits) > 2
     for limit in limits:
         best, found = every.cheapest(limit), cheapest_by(w, limit)
-        assert found.capital_usd == pytest.approx(best.usd, rel=1e-9)
+        assert found.usd == pytest.approx(best.usd, rel=1e-9)
 
 
 @pytest.mark.parametrize(("seed", "how"), [(6, {}), (36, {"sites": 2, "forced": True})])
@@ -158,14 +159,14 @@ def test_the_cheaper_plan_within_a_share(seed: int, how: dict[str, Any]) -> None
     fastest = solved(i).plan
     for share in (0.0, 0.2, 0.9):
         known, alone = cheaper_within(w, fastest, share), cheapest_by(world(i), fastest.seconds * (1 + share))
-        assert known.capital_usd == pytest.approx(alone.capital_usd or 0.0)
+        assert known.usd == pytest.approx(alone.usd or 0.0)
         assert known.plan.seconds == pytest.approx(alone.plan.seconds)
-        assert best.capital_usd - 0.01 <= (known.capital_usd or 0.0) <= fastest.capital_usd + 0.01
+        assert best.capital_usd - 0.01 <= (known.usd or 0.0) <= fastest.capital_usd + 0.01
     with pytest.raises(InputError, match="tolerance"):
         cheaper_within(w, fastest, 1.0)
 
 
-def in_days(i: Instance, days: float | None) -> LeastCost:
+def in_days(i: Instance, days: float | None) -> JointSolution:
     asked = without(i, deadline_days=days)
     return solve_joint_cost(asked, Options(), lambda _: None)
 
@@ -176,7 +177,7 @@ def test_the_deadline_of_an_instance() -> None:
     assert best.days is not None
     soon, any_time, never = in_days(i, best.days), in_days(i, None), in_days(i, best.days * 0.3)
     assert soon.days == pytest.approx(best.days) and soon.stopped == "proved"
-    assert (any_time.capital_usd or 0.0) < (soon.capital_usd or 0.0)
+    assert (any_time.usd or 0.0) < (soon.usd or 0.0)
     assert (any_time.days or 0.0) > best.days
-    assert (never.status, never.plan, never.capital_usd) == (JointStatus.INFEASIBLE, None, None)
-    assert never.least_days is not None and best.days * 0.3 < never.least_days <= best.days * (1 + 1e-9)
+    assert (never.status, never.plan, never.usd) == (JointStatus.INFEASIBLE, None, None)
+    assert never.fabric_free_bound is not None and best.days * 0.3 < never.fabric_free_bound <= best.days * (1 + 1e-9)

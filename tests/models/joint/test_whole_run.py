@@ -11,9 +11,8 @@ from tiers import more
 
 from planner.instance.instance import Instance
 from planner.models import Options
-from planner.models.joint.least_cost import LeastCost
 from planner.models.joint.ownership import least_run_cost
-from planner.models.joint.solution import JointStatus
+from planner.models.joint.solution import JointSolution, JointStatus
 from planner.physics.training.layer_time import days_of
 
 CASES: dict[str, Any] = {  # seed, kind of toy, and what operation costs as a share of the racks
@@ -44,7 +43,7 @@ def costly(i: Instance, share: float, *, staff: bool = True) -> Instance:
     )  # fmt: skip
 
 
-def least(i: Instance, days: float) -> LeastCost:
+def least(i: Instance, days: float) -> JointSolution:
     limits = i.limits.model_copy(update={"deadline_days": days})
     return least_run_cost(i.model_copy(update={"limits": limits}), Options(), lambda _: None)
 
@@ -59,8 +58,8 @@ def test_equals_full_enumeration(seed: int, how: dict[str, Any], share: float) -
     for factor in FACTORS:
         found, best = least(i, soonest * factor), every.cheapest(soonest * factor / days_of(i, 1.0))
         assert found.plan is not None and found.status is JointStatus.OPTIMAL
-        assert found.capital_usd == pytest.approx(best.usd, rel=1e-9)
-        assert found.lower_bound_usd == found.capital_usd
+        assert found.usd == pytest.approx(best.usd, rel=1e-9)
+        assert found.lower_bound == found.usd
     assert least(i, soonest * 0.99).status is JointStatus.INFEASIBLE
 
 
@@ -75,7 +74,7 @@ def test_years_that_are_given_count_whatever_the_run(seed: int) -> None:
         every = RunToy(i)
         every.years = lambda _, years=years: years  # type: ignore[method-assign, misc]
         best, x = every.cheapest(days / days_of(i, 1.0)), least(asked, days)
-        assert best is not None and x.capital_usd == pytest.approx(best.usd, rel=1e-9)
+        assert best is not None and x.usd == pytest.approx(best.usd, rel=1e-9)
         found.append(best.usd)
     assert all(b > a for a, b in pairwise(found))
 
@@ -86,4 +85,4 @@ def test_a_search_cut_short_claims_no_proof() -> None:
     limits = i.limits.model_copy(update={"deadline_days": days})
     cut = least_run_cost(i.model_copy(update={"limits": limits}), Options(time_limit=1e-9), lambda _: None)
     assert cut.stopped == "limit" and cut.status in (JointStatus.UNKNOWN, JointStatus.FEASIBLE)
-    assert (cut.lower_bound_usd or 0.0) <= (least(i, days).capital_usd or 0.0)
+    assert (cut.lower_bound or 0.0) <= (least(i, days).usd or 0.0)
