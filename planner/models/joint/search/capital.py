@@ -19,11 +19,12 @@ from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.search.days import FewestDays
 from planner.models.joint.search.dive import CLIMBED, cheap_columns, climb, grown, least_usd, rescaled
 from planner.models.joint.search.goal import LINE_SECONDS, Goal, Key, OpenNodes
+from planner.models.joint.search.least_fabrics import LeastFabrics
 from planner.models.joint.search.least_prices import MinPrices
-from planner.models.joint.search.ranges import Ranges
+from planner.models.joint.search.ranges import Ranges, by_blocks
 from planner.models.joint.space import Flags, Floats, Ints
 from planner.models.joint.split import Column
-from planner.models.joint.world import CENTS, EPS, JointPlan, World, open_sites, shapes, spared
+from planner.models.joint.world import CENTS, EPS, JointPlan, Shape, World, open_sites, shapes, spared
 
 SLICE = 1.02  # factor on capital: columns are listed up to it at a time
 LATE = 4 * CENTS  # by which nodes that can but tie come after those that may be cheaper, or as cheap and faster
@@ -62,6 +63,7 @@ class LeastCapital(Goal):
     end_gap: float = 0.0  # share of the capital that the bound may be below it where the search ends
     at_gap: bool = False  # it ended so
     seeks: bool = False  # whether no plan was known at first
+    fabrics: LeastFabrics = field(default_factory=LeastFabrics)
     bound: float = 0.0  # on the capital of every plan
     spoke: float = field(default_factory=time.perf_counter)
 
@@ -217,6 +219,24 @@ class LeastCapital(Goal):
     def _top(self, usd: float) -> float:
         """Return the capital up to which columns are listed at once."""
         return self.capital if self.capital <= usd * KNOWN else max(usd * SLICE, usd + CENTS)
+
+    def groups(self, entries: Ints, t: Floats, c: Floats) -> list[Ints]:
+        """Put the columns of a pipeline with as many blocks together, which cost the same at least."""
+        return by_blocks(entries, t)
+
+    def column_floor(self, column: Column, c: float) -> float:
+        """Sharpen the floor of columns with as many blocks, by sites, at one by the least fabric that can be built."""
+        # Few GPUs share few switches: these cost far more than the ports that are used.
+        block, world = column.strategy.block(column.p), self.shapes_world
+        if block is None or world.problem.calendar is not None or world.templates is None:
+            return c
+        blocks = block.blocks(column.d)
+        q = ShapeProblem(world=world, column=column, shape=Shape((blocks,), column.d))
+        floors = [self.sites_floor(column, k, c) for k in open_sites(world, column) if k > 1]
+        if 1 in open_sites(world, column):
+            alone = replace(self.floor, rail_usd=0.0).usd_at(1, blocks * block.racks, block.rails)
+            floors.append(alone + self.fabrics.usd(q, blocks))
+        return max(c, min(floors, default=c))
 
     def sites_floor(self, column: Column, sites: int, c: float) -> float:
         """Bound the capital of a column at a number of sites by prices."""
