@@ -221,19 +221,26 @@ class LeastCapital(Goal):
         return self.capital if self.capital <= usd * KNOWN else max(usd * SLICE, usd + CENTS)
 
     def groups(self, entries: Ints, t: Floats, c: Floats) -> list[Ints]:
-        """Put the columns of a pipeline with as many blocks together, which cost the same at least."""
-        return by_blocks(entries, t)
+        """Put the columns of a pipeline with as many blocks together, where their floor of capital is sharpened."""
+        return by_blocks(entries, t) if self._builds_fabrics else super().groups(entries, t, c)
+
+    @property
+    def _builds_fabrics(self) -> bool:
+        """Whether the racks of a column say which fabrics join them: with spares they do not."""
+        return self.world.templates is not None and self.world.problem.calendar is None
 
     def column_floor(self, column: Column, c: float) -> float:
         """Sharpen the floor of columns with as many blocks, by sites, at one by the least fabric that can be built."""
         # Few GPUs share few switches: these cost far more than the ports that are used.
-        block, world = column.strategy.block(column.p), self.shapes_world
-        if block is None or world.problem.calendar is not None or world.templates is None:
+        block = column.strategy.block(column.p)
+        if block is None or not self._builds_fabrics:
             return c
-        blocks = block.blocks(column.d)
-        q = ShapeProblem(world=world, column=column, shape=Shape((blocks,), column.d))
-        floors = [self.sites_floor(column, k, c) for k in open_sites(world, column) if k > 1]
-        if 1 in open_sites(world, column):
+        floors, blocks = list[float](), block.blocks(column.d)
+        for sites in open_sites(self.world, column):
+            if sites > 1:
+                floors.append(self.sites_floor(column, sites, c))
+                continue
+            q = ShapeProblem(world=self.shapes_world, column=column, shape=Shape((blocks,), column.d))
             alone = replace(self.floor, rail_usd=0.0).usd_at(1, blocks * block.racks, block.rails)
             floors.append(alone + self.fabrics.usd(q, blocks))
         return max(c, min(floors, default=c))
