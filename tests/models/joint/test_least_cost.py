@@ -107,6 +107,19 @@ def test_cheaper_plans_than_the_first_are_sought(seed, how, monkeypatch):
     assert w.sites is None or w.sites.budget_usd == i.limits.budget_usd
 
 
+def test_cheaper_plans_are_sought_where_the_first_takes_all_the_time_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says nothing of how much less money meets the deadline: half the way up from each refusal is asked next."""
+    i, asked = toy(CASES[1][0]), list[float]()
+    first = solved(i).plan
+    assert first is not None
+    monkeypatch.setattr(capital, "CLIMBED", 0)
+    monkeypatch.setattr(capital.LeastCapital, "_seek", lambda _, near, usd: asked.append(usd / near.capital_usd))
+    search = CapitalSearch.begun(world(i), first.seconds)
+    search.goal.seeks, search.goal.incumbent = True, first
+    search.goal.all_open()
+    assert asked == pytest.approx([0.8, 0.8**0.5, 0.8**0.25])
+
+
 @pytest.mark.parametrize(("seed", "how"), [CASES[0], CASES[5], CASES[9], (25, {"sites": 2, "forced": True}), CASES[-1]])
 def test_the_floor_of_a_column_has_whole_switches_and_their_power(seed: int, how: dict[str, Any]) -> None:
     """At one site, where its racks fill no switches, it is what the cheapest plan costs: more than ports and links."""

@@ -31,6 +31,7 @@ LATE = 4 * CENTS  # by which nodes that can but tie come after those that may be
 FAR = 1.03  # times its bound, up to which the cheapest plan so far is left to the search
 KINDS_GROWN = 100  # strategies and pipelines whose columns are grown until they meet the deadline
 CHEAPER = 5  # questions for a cheaper plan than the first
+ON_TIME = 0.8  # of the capital of a plan that takes all the time there is, for which the fastest is sought
 CLOSE = 0.97  # of the capital of a plan, above which none is asked for
 KNOWN = 1.5  # times the least capital of a batch: up to a cheapest plan no dearer its columns are listed at once
 
@@ -134,7 +135,9 @@ class LeastCapital(Goal):
             best = self.incumbent
             if best is None:
                 return
-            usd = max(best.capital_usd * best.seconds / self.limit, math.sqrt(refused * best.capital_usd))
+            share = best.seconds / self.limit
+            share = share if share < CLOSE else ON_TIME
+            usd = max(best.capital_usd * share, math.sqrt(refused * best.capital_usd))
             if not 0 < usd < CLOSE * best.capital_usd:
                 return
             self._seek(best, usd)
