@@ -238,15 +238,15 @@ class LeastCapital(Goal):
         block = column.strategy.block(column.p)
         if block is None or not self._builds_fabrics:
             return c
-        floors, blocks = list[float](), block.blocks(column.d)
+        bounds, blocks = list[float](), block.blocks(column.d)
         for sites in open_sites(self.world, column):
             if sites > 1:
-                floors.append(self.sites_floor(column, sites, c))
+                bounds.append(self.sites_floor(column, sites, c))
                 continue
             q = ShapeProblem(world=self.shapes_world, column=column, shape=Shape((blocks,), column.d))
             alone = replace(self.floor, rail_usd=0.0).usd_at(1, blocks * block.racks, block.rails)
-            floors.append(alone + self.fabrics.usd(q, blocks))
-        return max(c, min(floors, default=c))
+            bounds.append(alone + self.fabrics.usd(q, blocks))
+        return max(c, min(bounds, default=c))
 
     def sites_floor(self, column: Column, sites: int, c: float) -> float:
         """Bound the capital of a column at a number of sites by prices."""
