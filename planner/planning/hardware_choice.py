@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from planner.errors import InputError
 from planner.instance.hardware import Hardware, HardwareAlternative
 from planner.instance.instance import Instance
 from planner.instance.references_and_pins import hardware_kind
@@ -13,7 +14,7 @@ from planner.models.joint.cache import JointCache
 from planner.models.joint.least_cost import solve_joint_cost
 from planner.models.joint.ownership import least_run_cost
 from planner.models.joint.solution import JointSolution, JointStatus
-from planner.models.joint.solve import solve_joint
+from planner.models.joint.solve import solve_joint, world_of
 from planner.models.joint.split import Column
 from planner.models.joint.world import CENTS, EPS, World
 from planner.physics.site.cost import rack_of
@@ -107,6 +108,8 @@ def best_choice(
 
     answers, asked = list[HardwareAnswer](), sorted(each_alone(instance), key=dollars_a_flop)
     questions = [start for one in asked for start in each_start(one)]
+    for alone in asked if len(asked) > 1 else ():
+        _refuse_unusable(alone, instance, options, deadline, cache.of(alone), without)
     if instance.objective.minimize == FINISH_DATE:  # what may start first is likely to end first
         questions.sort(key=latest_start_days)
     for alone in questions:
@@ -121,6 +124,24 @@ def best_choice(
     kinds = [hardware_kind(alone.hardware) for alone in each_alone(instance)]  # its own first
     in_order = tuple(sorted(others, key=lambda other: kinds.index(hardware_kind(other.instance.hardware))))
     return HardwareChoice(best=HardwareAnswer(best.instance, bounded_by_all(best, others)), others=in_order)
+
+
+def _refuse_unusable(
+    alone: Instance,
+    instance: Instance,
+    options: Options,
+    deadline: Deadline,
+    cache: JointCache,
+    without: dict[str, Any] | None,
+) -> None:
+    """Refuse an alternative that the rest of the instance does not fit, by its name, before any search."""
+    try:
+        world_of(alone, options, deadline, cache, without)
+    except InputError as error:
+        accelerator, rack = kind = hardware_kind(alone.hardware)
+        if kind == hardware_kind(instance.hardware):
+            raise
+        raise InputError(f"hardware.alternatives, {accelerator} in {rack}: {error}") from error
 
 
 def _answer(

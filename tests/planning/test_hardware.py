@@ -23,6 +23,7 @@ from planner.models.joint.solution import JointSolution, JointStatus
 from planner.physics.training import step
 from planner.physics.training.layer_time import wan_tail_seconds
 from planner.plan.plan import Plan
+from planner.planning import hardware_choice
 from planner.planning.hardware_choice import HardwareAnswer, bounded_by_all
 from planner.planning.load import load_instance
 from planner.report.summary import summary
@@ -190,6 +191,15 @@ def with_an_alternative() -> Plan:
 def test_what_is_no_alternative_is_refused(change: dict[str, Any], path: str) -> None:
     with pytest.raises(InputError, match=path.replace("[", r"\[").replace("]", r"\]")):
         planner.solve({**SMALL, "hardware": {**SMALL["hardware"], **change}})
+
+
+def test_an_alternative_that_the_switches_do_not_carry_is_named_before_any_search(monkeypatch) -> None:
+    """A NIC of 800 Gbps fits no port of 400: the refusal says whose it is, and waits for no other GPU's search."""
+    monkeypatch.setattr(hardware_choice, "solve_joint", lambda *_, **__: pytest.fail("a search was begun"))
+    with pytest.raises(
+        InputError, match=r"^hardware\.alternatives, GB300 in GB300-NVL72: network\.switches: .* 800 Gbps"
+    ):
+        planner.solve(asked({"accelerator": "GB300", "rack": "GB300-NVL72"}))
 
 
 def test_what_asks_about_one_gpu_refuses_others() -> None:

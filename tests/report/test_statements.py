@@ -286,6 +286,16 @@ def test_idle_money_and_idle_gpus_are_warned_of() -> None:
     assert text in said(alone, "warnings", first=True)
 
 
+def test_racks_without_a_price_are_warned_of_where_money_counts() -> None:
+    """TPU pods are not for sale: within a budget, or for the least cost, the bill says that it leaves them out."""
+    free = edited(PLAN, instance__hardware__rack__price_usd=0.0)
+    assert "Racks have no price" in said(free, "warnings", first=True)
+    assert "Racks have no price" not in said(PLAN, "warnings")
+    limits = free.instance.limits.model_copy(update={"budget_usd": None})
+    boundless = free.model_copy(update={"instance": free.instance.model_copy(update={"limits": limits})})
+    assert "Racks have no price" not in said(boundless, "warnings")
+
+
 def test_a_run_that_outlasts_its_racks_says_so() -> None:
     usd = small().cost.capex_usd["racks"]
     assert f"replaced: racks twice (${2 * usd / 1e6:,.2f}M), fabric once" in said(run_of(11.6), "warnings", first=True)

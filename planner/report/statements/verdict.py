@@ -323,8 +323,12 @@ def implausible_inputs(plan: Plan) -> Iterator[Statement]:
 
 
 def cautions(plan: Plan) -> Iterator[Statement]:
-    """State unspent money, idle GPUs, extrapolations beyond measured runs, and inputs without a source."""
-    budget = plan.instance.limits.budget_usd
+    """State racks without a price, unspent money, idle GPUs, extrapolations and inputs without a source."""
+    budget, hardware = plan.instance.limits.budget_usd, plan.instance.hardware
+    counts_money = budget is not None or plan.instance.objective.in_dollars
+    if plan.cost is not None and counts_money and not hardware.pools and not rack_of(hardware).price_usd:
+        text = "Racks have no price (hardware.rack.price_usd is 0): the bill leaves them out and no budget limits them."
+        yield Statement("warning", "money", text, True)
     if plan.cost is not None and budget is not None and not plan.instance.objective.in_dollars:
         left = budget - plan.cost.total_usd
         if left >= IDLE * budget:

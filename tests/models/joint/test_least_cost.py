@@ -108,6 +108,31 @@ def test_cheaper_plans_than_the_first_are_sought(seed, how, monkeypatch):
     assert w.sites is None or w.sites.budget_usd == i.limits.budget_usd
 
 
+def test_cheaper_plans_are_sought_where_the_first_takes_all_the_time_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says nothing of how much less money meets the deadline: half the way up from each refusal is asked next."""
+    i, asked = toy(CASES[1][0]), list[float]()
+    first = solved(i).plan
+    assert first is not None
+    monkeypatch.setattr(capital, "CLIMBED", 0)
+    monkeypatch.setattr(capital.LeastCapital, "_seek", lambda _, near, usd: asked.append(usd / near.capital_usd))
+    search = CapitalSearch.begun(world(i), first.seconds)
+    search.goal.seeks, search.goal.incumbent = True, first
+    search.goal.all_open()
+    assert asked == pytest.approx([0.8, 0.8**0.5, 0.8**0.25])
+
+
+@pytest.mark.parametrize(("seed", "how"), [CASES[0], CASES[5], CASES[9], (25, {"sites": 2, "forced": True}), CASES[-1]])
+def test_the_floor_of_a_column_has_whole_switches_and_their_power(seed: int, how: dict[str, Any]) -> None:
+    """At one site, where its racks fill no switches, it is what the cheapest plan costs: more than ports and links."""
+    w = world(toy(seed, **how))
+    plan, goal = cheapest_by(w, math.inf).plan, CapitalSearch.begun(w, math.inf).goal
+    assert plan is not None and len(plan.shape.blocks) == 1
+    block = plan.column.strategy.block(plan.column.p)
+    racks = block.blocks(plan.column.d) * block.racks
+    floor = goal.column_floor(plan.column, 0.0)
+    assert float(goal.floor.usd(racks, block.rails)) < floor == pytest.approx(plan.capital_usd, rel=1e-12)
+
+
 @pytest.mark.parametrize(("seed", "how"), CASES[5:17:3])
 def test_a_gap_ends_the_search_early_with_a_bound_that_holds(seed: int, how: dict[str, Any]) -> None:
     """The bound is below the cheapest plan of the enumeration by at most the gap, and takes fewer nodes."""

@@ -19,17 +19,19 @@ from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.search.days import FewestDays
 from planner.models.joint.search.dive import CLIMBED, cheap_columns, climb, grown, least_usd, rescaled
 from planner.models.joint.search.goal import LINE_SECONDS, Goal, Key, OpenNodes
+from planner.models.joint.search.least_fabrics import LeastFabrics
 from planner.models.joint.search.least_prices import MinPrices
-from planner.models.joint.search.ranges import Ranges
+from planner.models.joint.search.ranges import Ranges, by_blocks
 from planner.models.joint.space import Flags, Floats, Ints
 from planner.models.joint.split import Column
-from planner.models.joint.world import CENTS, EPS, JointPlan, World, open_sites, shapes, spared
+from planner.models.joint.world import CENTS, EPS, JointPlan, Shape, World, open_sites, shapes, spared
 
 SLICE = 1.02  # factor on capital: columns are listed up to it at a time
 LATE = 4 * CENTS  # by which nodes that can but tie come after those that may be cheaper, or as cheap and faster
 FAR = 1.03  # times its bound, up to which the cheapest plan so far is left to the search
 KINDS_GROWN = 100  # strategies and pipelines whose columns are grown until they meet the deadline
 CHEAPER = 5  # questions for a cheaper plan than the first
+ON_TIME = 0.8  # of the capital of a plan that takes all the time there is, for which the fastest is sought
 CLOSE = 0.97  # of the capital of a plan, above which none is asked for
 KNOWN = 1.5  # times the least capital of a batch: up to a cheapest plan no dearer its columns are listed at once
 
@@ -62,6 +64,7 @@ class LeastCapital(Goal):
     end_gap: float = 0.0  # share of the capital that the bound may be below it where the search ends
     at_gap: bool = False  # it ended so
     seeks: bool = False  # whether no plan was known at first
+    fabrics: LeastFabrics = field(default_factory=LeastFabrics)
     bound: float = 0.0  # on the capital of every plan
     spoke: float = field(default_factory=time.perf_counter)
 
@@ -132,7 +135,9 @@ class LeastCapital(Goal):
             best = self.incumbent
             if best is None:
                 return
-            usd = max(best.capital_usd * best.seconds / self.limit, math.sqrt(refused * best.capital_usd))
+            share = best.seconds / self.limit
+            share = share if share < CLOSE else ON_TIME
+            usd = max(best.capital_usd * share, math.sqrt(refused * best.capital_usd))
             if not 0 < usd < CLOSE * best.capital_usd:
                 return
             self._seek(best, usd)
@@ -217,6 +222,31 @@ class LeastCapital(Goal):
     def _top(self, usd: float) -> float:
         """Return the capital up to which columns are listed at once."""
         return self.capital if self.capital <= usd * KNOWN else max(usd * SLICE, usd + CENTS)
+
+    def groups(self, entries: Ints, t: Floats, c: Floats) -> list[Ints]:
+        """Put the columns of a pipeline with as many blocks together, where their floor of capital is sharpened."""
+        return by_blocks(entries, t) if self._builds_fabrics else super().groups(entries, t, c)
+
+    @property
+    def _builds_fabrics(self) -> bool:
+        """Whether the racks of a column say which fabrics join them: with spares they do not."""
+        return self.world.templates is not None and self.world.problem.calendar is None
+
+    def column_floor(self, column: Column, c: float) -> float:
+        """Sharpen the floor of columns with as many blocks, by sites, at one by the least fabric that can be built."""
+        # Few GPUs share few switches: these cost far more than the ports that are used.
+        block = column.strategy.block(column.p)
+        if block is None or not self._builds_fabrics:
+            return c
+        bounds, blocks = list[float](), block.blocks(column.d)
+        for sites in open_sites(self.world, column):
+            if sites > 1:
+                bounds.append(self.sites_floor(column, sites, c))
+                continue
+            q = ShapeProblem(world=self.shapes_world, column=column, shape=Shape((blocks,), column.d))
+            alone = replace(self.floor, rail_usd=0.0).usd_at(1, blocks * block.racks, block.rails)
+            bounds.append(alone + self.fabrics.usd(q, blocks))
+        return max(c, min(bounds, default=c))
 
     def sites_floor(self, column: Column, sites: int, c: float) -> float:
         """Bound the capital of a column at a number of sites by prices."""

@@ -20,8 +20,9 @@ from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.search.capital_floor import CapitalFloor
 from planner.models.joint.search.front import Front
 from planner.models.joint.search.goal import Goal, Key, OpenNodes, Stopped
+from planner.models.joint.search.least_fabrics import LeastFabrics
 from planner.models.joint.search.loop import Loop
-from planner.models.joint.search.ranges import NEVER, Ranges, all_ranges
+from planner.models.joint.search.ranges import NEVER, Ranges, all_ranges, by_blocks
 from planner.models.joint.space import Flags, Floats, Ints, Strategy
 from planner.models.joint.split import Column
 from planner.models.joint.world import CENTS, EPS, JointPlan, Shape, World, open_sites, shapes, spared
@@ -53,7 +54,7 @@ class WholeCurve(Goal):
     front: Front = field(default_factory=Front)
     proven: float = math.inf  # gap that no plan of the box exceeds
     tried: set[tuple[float, int]] = field(default_factory=set)  # steps of capital at which a column was priced
-    fabrics: dict[object, float] = field(default_factory=dict)  # least prices, by what some blocks send
+    fabrics: LeastFabrics = field(default_factory=LeastFabrics)
     loop: Loop | None = None
 
     @property
@@ -159,8 +160,7 @@ class WholeCurve(Goal):
 
     def groups(self, entries: Ints, t: Floats, c: Floats) -> list[Ints]:
         """Put the columns of a pipeline with as many blocks together, which cost the same at least."""
-        order = np.lexsort((t, entries))
-        return np.split(order, np.flatnonzero(np.diff(entries[order])) + 1)
+        return by_blocks(entries, t)
 
     def column_floor(self, column: Column, c: float) -> float:
         """Sharpen the floor of columns with as many blocks, by sites, at one by the least fabric; price the first."""
@@ -209,13 +209,8 @@ class WholeCurve(Goal):
 
     def least_fabric(self, q: ShapeProblem, blocks: int) -> float:
         """Return the least price of the fabric of some blocks, whatever its slowdowns in the box."""
-        key = q.traffic, blocks
-        if key not in self.fabrics:
-            box = self.capped(math.inf, q.racks) if math.isfinite(self.front.most_usd) else self.world
-            one = replace(q, shape=Shape((blocks,), q.shape.min_replicas), world=box)
-            x = one.options(NEVER)[blocks]
-            self.fabrics[key] = float(x.usd.min()) if len(x) else math.inf
-        return self.fabrics[key]
+        box = self.capped(math.inf, q.racks) if math.isfinite(self.front.most_usd) else self.world
+        return self.fabrics.usd(replace(q, world=box), blocks)
 
     def capped(self, usd: float, racks: int) -> World:
         """Return the world with a capital for a plan of some racks, and no more than the box has."""

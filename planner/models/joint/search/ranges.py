@@ -252,18 +252,27 @@ def _in_order(
     return [Columns(s, zero, table.part(i), seconds[i], usd[i], in_rounds=in_rounds) for i in groups]
 
 
+def by_blocks(entries: Ints, t: Floats) -> list[Ints]:
+    """Group columns by their pipelines and blocks, the fastest of each group first."""
+    order = np.lexsort((t, entries))
+    return np.split(order, np.flatnonzero(np.diff(entries[order])) + 1)
+
+
 def repriced(goal: RangesGoal, x: Columns) -> list[Columns]:
     """Return the columns from the place on that may be of use to another goal, with its capital and in its order."""
-    left = replace(x, table=x.table.part(np.arange(x.place, len(x.seconds))), seconds=x.seconds[x.place :])
-    p, own = np.unique(left.table.p, return_inverse=True)
-    blocks = [x.strategy.block(int(n)) for n in p]
+    table = x.table.part(np.arange(x.place, len(x.seconds)))
+    left = replace(x, table=table, seconds=x.seconds[x.place :], sharp=False)
+    p, own = np.unique(table.p, return_inverse=True)
+    kinds = [x.strategy.block(int(n)) for n in p]
     racks, rails = (
-        np.array([0 if b is None else getattr(b, name) for b in blocks])[own] for name in ("racks", "rails")
+        np.array([0 if block is None else getattr(block, name) for block in kinds])[own] for name in ("racks", "rails")
     )
-    usd = np.maximum(x.usd[x.place :], goal.usd(left.table.blocks() * racks, rails))
+    blocks = table.blocks()
+    usd = np.maximum(x.usd[x.place :], goal.usd(blocks * racks, rails))
     some = np.flatnonzero(goal.keys(left.seconds, usd) < np.inf)
-    groups = (some[i] for i in goal.groups(np.zeros(len(some), dtype=np.int64), left.seconds[some], usd[some]))
-    return [replace(left, table=left.table.part(i), seconds=left.seconds[i], usd=usd[i], place=0) for i in groups]
+    entries = np.unique(np.stack([table.p, table.v, blocks]), axis=1, return_inverse=True)[1].reshape(-1)
+    groups = (some[i] for i in goal.groups(entries[some], left.seconds[some], usd[some]))
+    return [replace(left, table=table.part(i), seconds=left.seconds[i], usd=usd[i], place=0) for i in groups]
 
 
 def _range_of(x: Ranges, table: StrategyRows) -> Ints:
