@@ -29,7 +29,7 @@ from planner.plan.plan_sections import FabricAlternative, FabricPlan, SiteFabric
 from planner.planning.instance_parts import solved_with
 from planner.planning.load import MAX_TIERS
 from planner.planning.site_fabrics import site_fabric
-from planner.simulation.flow_times import TransportName, flow_seconds, transport_slowdown_of
+from planner.simulation.flow_times import TransportName, flow_seconds, ideal_seconds, transport_slowdown_of
 from planner.simulation.traffic import MAX_PLANES, part_of_design, permutation
 from planner.solvers.outcome import Outcome, Stop
 from planner.solvers.signals import Deadline, OutOfTimeError
@@ -43,6 +43,7 @@ KINDS: dict[FabricFamily, tuple[str, range]] = {  # in words, and the tiers that
     "dragonfly": ("dragonfly", range(1, 2)),
 }
 SIMULATED_HOSTS = 4_096  # of a fabric; more are cut to their first pods
+MOST_SIMULATED = 250_000  # hosts times their slowdown where two pods under an oversubscribed tier have more: ten seconds
 SEEDS = 4
 SIDE_BY_SIDE = 3  # tiers of kinds that are priced though another is cheaper
 FAR = 1.5  # times the cheapest so far, above which a kind is not priced
@@ -307,20 +308,32 @@ def _most_gpus(network: Network, tiers: int, nic_bytes_per_second: float) -> tup
 
 
 def _tails(network: Network, template: Template, deadline: Deadline) -> Tails:
-    """Return the mean tail of a random permutation over a NIC's line rate, under ECMP and sprayed, if there is time."""
+    """Return the mean tail of a random permutation over a NIC's line rate, under ECMP and sprayed, if there is time.
+
+    They are those of a part of the hosts, times what all hosts load the tiers above more than the part does.
+    """
     design = template.design
     switch = next(switch for switch in resolved_switches(network.switches) if switch.name == template.switch)
-    if design.grouped or switch.planes > MAX_PLANES or design.racks * design.gpus_per_rack < 2:
+    every = design.racks * design.gpus_per_rack
+    if design.grouped or switch.planes > MAX_PLANES or every < 2:
         return NO_TAILS
-    tree = part_of_design(design, switch.planes, most=SIMULATED_HOSTS).tree
+    joined = template.family != "rail-only" and (design.joined or design.pods == 1)
+    # Where an oversubscribed tier joins blocks the part has two of them: flows that share its links are what it slows.
+    slow = [2 * size for size, share in design.exit_shares if share < (1 - size / every) * WHOLE_SHARE]
+    hosts = min(every, max([SIMULATED_HOSTS, *slow])) if joined else None
+    whole = design.permutation_slowdown if joined else 1.0
+    if (hosts or 0) * whole > MOST_SIMULATED:
+        return NO_TAILS
+    tree = part_of_design(design, switch.planes, hosts, most=SIMULATED_HOSTS).tree
     found: list[list[float]] = [[], []]
     try:
         with ticking(deadline.check):
-            for seed in range(SEEDS):
+            for seed in range(max(1, SEEDS * SIMULATED_HOSTS // max(hosts or 0, SIMULATED_HOSTS))):
                 for tails, (transport, size) in zip(found, FLOW_BYTES.items(), strict=True):
-                    flows = permutation(tree.slots, size, seed)
-                    tails.append(float(flow_seconds(tree, flows, transport, seed).max()) * tree.host_rate / size)
-    except OutOfTimeError:
+                    flows, line = permutation(tree.slots, size, seed), size / tree.host_rate
+                    more = max(1.0, whole * line / ideal_seconds(tree, flows))
+                    tails.append(float(flow_seconds(tree, flows, transport, seed).max()) / line * more)
+    except (OutOfTimeError, KeyboardInterrupt):  # the fabric is known, and its proof
         return NO_TAILS
     return float(np.mean(found[0])), float(np.mean(found[1]))
 

@@ -302,18 +302,29 @@ class Design:
         return 1.0 if self.tiers < 4 else self.core_down / self.core_up
 
     @property
-    def core_share(self) -> float:
-        """Share of the rate of its endpoints that can leave a full leaf, pod and zone that are not alone; at most 1."""
-        shares = [1.0]
-        if not self.single:
-            shares.append(self.least_up_ports * self.link_nics / self.leaf_down)
+    def exit_shares(self) -> list[tuple[int, float]]:
+        """Endpoints of a full leaf, pod and zone that are not alone, each with the share of their rate that leaves."""
+        shares = [] if self.single else [(self.leaf_down, self.least_up_ports * self.link_nics / self.leaf_down)]
         for blocks, leaves, links in (
             (self.pods, self.rails_per_pod * self.domains_per_pod, self.pod_uplinks),
             (self.zones, self.rails_per_zone * self.domains_per_zone, self.zone_uplinks),
         ):
             if blocks > 1:
-                shares.append(links * self.link_nics / (self.leaf_down * leaves))
-        return min(shares)
+                endpoints = self.leaf_down * leaves
+                shares.append((endpoints, links * self.link_nics / endpoints))
+        return shares
+
+    @property
+    def core_share(self) -> float:
+        """Share of the rate of its endpoints that can leave a full leaf, pod and zone that are not alone; at most 1."""
+        return min([1.0, *(share for _, share in self.exit_shares)])
+
+    @property
+    def permutation_slowdown(self) -> float:
+        """Least time of a random permutation of all endpoints over that at line rate, by what leaves full blocks."""
+        every = self.racks * self.gpus_per_rack
+        leaving = (max(0.0, 1 - endpoints / every) / share for endpoints, share in self.exit_shares if share)
+        return max([1.0, *leaving])
 
     @property
     def joined(self) -> bool:
