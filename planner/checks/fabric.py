@@ -150,8 +150,8 @@ def network_limits(network: Network, family: str, design: Design, rates: LinkRat
     """Check a design against the oversubscription that its network allows, and the loss that it is to survive.
 
     The rate of the GPUs of a full block over that of its links out is no more than the instance allows. For a list of
-    ratios by tier, so is the rate of a leaf's GPUs over that of its uplinks, and of a spine's ports down over up where
-    there are several pods. A switch that holds every endpoint has nothing above it that could be narrower. A loss to
+    ratios by tier, so is the rate of a leaf's GPUs over that of its uplinks, of a spine's ports down over up where
+    there are several pods, and of a core's where there are several zones. A switch that holds every endpoint has nothing above it that could be narrower. A loss to
     survive leaves every two leaves of a tree joined.
     """
     most, survives = network.max_oversubscription, network.survives
@@ -169,10 +169,11 @@ def network_limits(network: Network, family: str, design: Design, rates: LinkRat
                 what = f"Gbps of GPUs out of a {block}"
                 at = f"at {most:g}:1 over {up:,.0f} Gbps of uplinks"
                 yield from at_most("oversubscription", ends, most * up, what, at)
-    leaf, spine = network.tier_ratios
+    leaf, spine, core = network.tier_ratios
     for tier, ratio, down, up, several in (
         ("leaf", leaf, design.leaf_down * rates.gpu_gbps, design.leaf_up * rates.switch_gbps, not design.single),
         ("spine", spine, design.spine_down, design.spine_up, design.pods > 1),
+        ("core", core, design.core_down, design.core_up, design.zones > 1),
     ):
         if several and ratio < math.inf:
             what = f"Gbps down to one up of a {tier}"

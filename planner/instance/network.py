@@ -132,12 +132,12 @@ class Network(Sourced):
         0.0,
         description="Least rate out of a full leaf, pod and zone over that of its GPUs' links; 1: every tier is 1:1.",
     )
-    max_oversubscription: Ratio | Annotated[tuple[Ratio, ...], Field(min_length=1, max_length=2)] | None = Field(
+    max_oversubscription: Ratio | Annotated[tuple[Ratio, ...], Field(min_length=1, max_length=3)] | None = Field(
         None,
         description="Most rate of GPUs to that of the links out of a full leaf, pod and zone: 1 is non-blocking, 4 is "
-        "4:1; the same as a min_core_share of one over it. A list, of trees: most rate down to rate up of a leaf, and "
-        "of a spine where there are several pods: [1, 7] is 1:1 at leaves, 7:1 above. Absent: whatever hides the "
-        "traffic.",
+        "4:1; the same as a min_core_share of one over it. A list, of trees: most rate down to rate up of a leaf, of a "
+        "spine where there are several pods, and of a core where there are several zones; the last holds for the tiers "
+        "above it: [1, 7] is 1:1 at leaves, 7:1 at spines and at cores. Absent: whatever hides the traffic.",
     )
     survives: Literal["one_spine", "one_leaf_uplink"] | None = Field(
         None,
@@ -169,11 +169,12 @@ class Network(Sourced):
         return max(self.min_core_share, 0.0 if most is None or isinstance(most, tuple) else 1 / most)
 
     @property
-    def tier_ratios(self) -> tuple[float, float]:
-        """Most rate down to rate up that a list asks for, at a leaf and at a spine; infinity where it does not."""
+    def tier_ratios(self) -> tuple[float, float, float]:
+        """Most rate down to rate up that a list asks for at a leaf, a spine and a core; infinity without a list."""
         most = self.max_oversubscription
-        leaf, spine, *_ = (*most, math.inf, math.inf) if isinstance(most, tuple) else (math.inf, math.inf)
-        return leaf, spine
+        own = most if isinstance(most, tuple) else (math.inf,)
+        leaf, spine, core, *_ = (*own, own[-1], own[-1])
+        return leaf, spine, core
 
     def ratio_of(self, tier: int) -> float | None:
         """Bound the rate down to rate up of a leaf (0), spine (1) or core (2); None: any."""

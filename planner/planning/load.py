@@ -171,7 +171,7 @@ NOT_GIVEN = "not given; a fabric alone does not count it"
 LARGER = {400.0: ("51.2T-128x400G", "102.4T-256x400G"), 800.0: ("102.4T-128x800G",)}  # offered too, by the NIC's Gb/s
 NOT_COUNTED = ("grid", "wan", "reliability", "operation")
 MAX_TIERS = 4
-TIERS_OF_RATIOS = 2  # leaf and spine
+TIERS_OF_RATIOS = 3  # leaf, spine and core
 LOSSES = "one_spine", "one_leaf_uplink"  # the first unless another is asked for: no cluster hangs on one switch
 
 
@@ -332,7 +332,7 @@ def _oversubscription(text: str | None) -> dict[str, Any]:
     if len(values) < len(parts) or min(values) < 1:
         raise InputError(f"--oversubscription {text!r}: must be DOWN:1 with DOWN from 1, such as 2:1, or `any`")
     if len(values) > TIERS_OF_RATIOS:
-        raise InputError(f"--oversubscription {text!r}: at most of leaf and spine, such as 1:1,7:1; leave out the rest")
+        raise InputError(f"--oversubscription {text!r}: at most of leaf, spine and core, such as 1:1,7:1,7:1; leave out the rest")
     return {"max_oversubscription": values[0] if len(values) == 1 else values}
 
 

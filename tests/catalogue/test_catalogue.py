@@ -211,7 +211,9 @@ def network(**choices: object) -> Network:
     [
         ({}, [None, None, None]),
         ({"max_oversubscription": 4}, [4.0, 4.0, 4.0]),
-        ({"max_oversubscription": [2, 8]}, [2.0, 8.0, None]),
+        ({"max_oversubscription": [2, 8]}, [2.0, 8.0, 8.0]),
+        ({"max_oversubscription": [2, 8, 3]}, [2.0, 8.0, 3.0]),
+        ({"max_oversubscription": [4]}, [4.0, 4.0, 4.0]),
         ({"min_core_share": 0.25}, [4.0, 4.0, 4.0]),
         ({"min_core_share": 0.25, "max_oversubscription": [2, 8]}, [2.0, 4.0, 4.0]),
         ({"min_core_share": 0.25, "max_oversubscription": 2}, [2.0, 2.0, 2.0]),

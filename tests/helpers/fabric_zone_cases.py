@@ -109,9 +109,9 @@ def enough_between(i: Instance, d: Design) -> bool:
     """Say whether a leaf's, a full pod's and a full zone's uplinks carry the least share of their GPUs' ports."""
     most = i.network.max_oversubscription or math.inf
     if isinstance(most, tuple):
-        leaf, spine = (*most, math.inf)[:2]
-        kept = d.single or d.leaf_down * d.nic_gbps <= leaf * d.leaf_up * d.link_gbps * (1 + 1e-9)
-        return kept and (d.pods < 2 or d.spine_down <= spine * d.spine_up * (1 + 1e-9))
+        kept = d.single or d.leaf_down * d.nic_gbps <= most[0] * d.leaf_up * d.link_gbps * (1 + 1e-9)
+        kept = kept and (d.pods < 2 or d.spine_down <= most[:2][-1] * d.spine_up * (1 + 1e-9))
+        return kept and (d.zones < 2 or d.core_down <= most[-1] * d.core_up * (1 + 1e-9))
     least = max(i.network.min_core_share, 1 / most) * d.leaf_down * d.nic_gbps - 1e-6
     leaf = d.single or d.leaf_up * d.link_gbps >= least
     pod = d.pods < 2 or d.pod_uplinks * d.link_gbps >= least * d.rails_per_pod * d.domains_per_pod

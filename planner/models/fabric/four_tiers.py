@@ -218,7 +218,7 @@ def _completed(s: SiteMode, r: ZoneRows, v: Ints, need: Floats) -> tuple[Trees, 
     for bundle, p in _positions(s, x):
         i, cores, taken = _cores(s, x, bundle, p)
         # More uplinks than needed cost more, and take no fewer super-spines.
-        up = _fewest_up(s, x.part(i), cores, np.maximum(np.ceil(need[i]).astype(np.int64), r.floor[i]))
+        up = _fewest_up(s, x.part(i), cores, taken, np.maximum(np.ceil(need[i]).astype(np.int64), r.floor[i]))
         boxes = _super_spines(s, x.part(i), cores * up)
         fits = np.flatnonzero((up + taken <= s.core_ports) & (boxes < NONE))
         i, columns = i[fits], np.stack([np.full_like(i, bundle), cores, up, boxes])[:, fits]
@@ -253,13 +253,17 @@ def _cores(s: SiteMode, x: Trees, bundle: int, p: int) -> tuple[Ints, Ints, Ints
     return i, cores[i], taken[i]
 
 
-def _fewest_up(s: SiteMode, x: Trees, cores: Ints, links: Ints) -> Ints:
-    """Return the fewest uplinks of a core: for links out of a zone, losses to survive, and a WAN gateway's ports."""
+def _fewest_up(s: SiteMode, x: Trees, cores: Ints, taken: Ints, links: Ints) -> Ints:
+    """Return the fewest uplinks of a core with `taken` ports down.
+
+    For links out of a zone, its own ratio, losses to survive, and a WAN gateway's ports.
+    """
     zones = _zones_of(s, x)
     links = np.maximum(links, np.where(zones > 1, s.network.asked_spines, 1))
     if s.wan_ports:
         links = np.maximum(links, -(-s.wan_ports // np.maximum(1, s.core_ports - zones)))
-    up = np.maximum(1, -(-links // cores))
+    ratio = np.ceil(np.where(zones > 1, taken / s.network.tier_ratios[2], 1) * (1 - TOLERANCE)).astype(np.int64)
+    up = np.maximum(np.maximum(1, ratio), -(-links // cores))
     wanted = s.pins.get("core_up_ports")
     return up if wanted is None else np.where(up <= wanted, wanted, s.core_ports)
 
@@ -278,7 +282,7 @@ def _all_of(s: SiteMode, r: ZoneRows, v: Ints, n: int) -> list[DesignTable]:
     x = replace(each.trees, spine_up=v)
     for bundle, p in _positions(s, x):
         i, cores, taken = _cores(s, x, bundle, p)
-        fewest = _fewest_up(s, x.part(i), cores, each.floor[i])
+        fewest = _fewest_up(s, x.part(i), cores, taken, each.floor[i])
         fits = (u >= fewest[:, None]) & (u + taken[:, None] <= s.core_ports) & (u == s.pins.get("core_up_ports", u))
         k, j = np.nonzero(fits)
         i, cores, up = i[k], cores[k], u[j]

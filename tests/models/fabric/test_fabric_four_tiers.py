@@ -53,6 +53,16 @@ def test_two_models_agree_with_brute_force(seed: int) -> None:
     require_cheapest(i, request(r.randint(5, 12), groups=r.randint(2, 4), send=r.choice([1, 2, 8])))
 
 
+@pytest.mark.parametrize("seed", [*range(300, 316), *more(*range(316, 360))])
+def test_ratios_by_tier_agree_with_brute_force(seed: int) -> None:
+    """Those of a leaf, a spine and a core, each by itself; the last of a list holds for the tiers above it."""
+    i, asked = case(seed, {"fabric.tiers": 4} if seed % 3 else {})
+    r = random.Random(seed)
+    ratios = [r.choice([1, 1, 1.5, 2, 3]) for _ in range(r.randint(1, 3))]
+    rules = {"max_oversubscription": tuple(ratios), "min_core_share": 0.0}
+    require_cheapest(i.model_copy(update={"network": i.network.model_copy(update=rules)}), asked)
+
+
 @pytest.mark.parametrize("seed", [*range(100, 124), *more(*range(124, 160))])
 def test_pins_agree_with_brute_force(seed: int) -> None:
     r = random.Random(seed)
