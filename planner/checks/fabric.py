@@ -151,8 +151,8 @@ def network_limits(network: Network, family: str, design: Design, rates: LinkRat
 
     The rate of the GPUs of a full block over that of its links out is no more than the instance allows. For a list of
     ratios by tier, so is the rate of a leaf's GPUs over that of its uplinks, of a spine's ports down over up where
-    there are several pods, and of a core's where there are several zones. A switch that holds every endpoint has nothing above it that could be narrower. A loss to
-    survive leaves every two leaves of a tree joined.
+    there are several pods, and of a core's where there are several zones. A switch that holds every endpoint has
+    nothing above it that could be narrower. A loss to survive leaves every two leaves of a tree joined.
     """
     most, survives = network.max_oversubscription, network.survives
     pod, zone = design.rails_per_pod * design.domains_per_pod, design.rails_per_zone * design.domains_per_zone

@@ -34,7 +34,7 @@ class FabricOptions:
         list[str] | None, typer.Option(help="rail (unless given), rack, rail-only, dragonfly or dragonfly+.")
     ] = None
     oversubscription: Annotated[
-        str | None, typer.Option(help="Most rate down to rate up: 4:1; by tier 1:1,7:1, the last also above; any. 1:1 unless given.")
+        str | None, typer.Option(help="Most rate down to rate up: 4:1, by tier 1:1,7:1, or any; 1:1 unless given.")
     ] = None
     survives: Annotated[
         str | None, typer.Option(help="Loss that cuts no two leaves: one_spine (unless given), one_leaf_uplink, none.")

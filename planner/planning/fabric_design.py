@@ -43,7 +43,7 @@ KINDS: dict[FabricFamily, tuple[str, range]] = {  # in words, and the tiers that
     "dragonfly": ("dragonfly", range(1, 2)),
 }
 SIMULATED_HOSTS = 4_096  # of a fabric; more are cut to their first pods
-MOST_SIMULATED = 250_000  # hosts times their slowdown where two pods under an oversubscribed tier have more: ten seconds
+MOST_SIMULATED = 250_000  # hosts of two pods under an oversubscribed tier, times their slowdown: ten seconds
 SEEDS = 4
 SIDE_BY_SIDE = 3  # tiers of kinds that are priced though another is cheaper
 FAR = 1.5  # times the cheapest so far, above which a kind is not priced

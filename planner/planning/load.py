@@ -332,7 +332,7 @@ def _oversubscription(text: str | None) -> dict[str, Any]:
     if len(values) < len(parts) or min(values) < 1:
         raise InputError(f"--oversubscription {text!r}: must be DOWN:1 with DOWN from 1, such as 2:1, or `any`")
     if len(values) > TIERS_OF_RATIOS:
-        raise InputError(f"--oversubscription {text!r}: at most of leaf, spine and core, such as 1:1,7:1,7:1; leave out the rest")
+        raise InputError(f"--oversubscription {text!r}: at most of leaf, spine and core; leave out the rest")
     return {"max_oversubscription": values[0] if len(values) == 1 else values}
 
 
