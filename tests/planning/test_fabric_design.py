@@ -224,7 +224,7 @@ def test_alternatives_stand_side_by_side() -> None:
         ({"floor": "1e9x1e9"}, "--floor"),
         ({"floor": "0.6x2.4"}, "no media of 400G"),
         ({"nic": 123.0, "switches": ()}, "--nic-gbps 123"),
-        ({"oversubscription": "1:1,7:1,2:1"}, "--oversubscription .* at most of leaf and spine"),
+        ({"oversubscription": "1:1,7:1,2:1,2:1"}, "--oversubscription .* at most of leaf, spine and core"),
         ({"families": ("raill",)}, "--family 'raill': must be one of rail, rack"),
         ({"nic": 100, "switches": ("64x100:8000:300",), "transceiver_usd": 100.0}, "--transceiver-watts"),
         ({"floor": "0.6x2.4"}, "of 800G there are"),
@@ -427,6 +427,21 @@ def test_tails_of_hashing_are_no_shorter_than_sprayed_ones() -> None:
     plan = designed(32, 1, max_tiers=2, families=("rail",))
     found = [(x.ecmp_tail, x.spray_tail) for x in plan.fabric.alternatives if x.ecmp_tail is not None]
     assert found and all(ecmp >= spray >= 1 for ecmp, spray in found)
+
+
+def test_tails_under_an_oversubscribed_tier_are_of_what_it_carries() -> None:
+    """Sprayed, a random permutation takes what leaves a pod over what its uplinks carry, hashed longer."""
+    plan = designed(64, 8, switches=("16x400:9000:300",), max_tiers=3, oversubscription="1:1,4:1")
+    chosen = plan.fabric.alternatives[0]
+    carried = chosen.bisection_tbps / (64 * 8 * 0.4 / 2)
+    assert len(chosen.fabric.tiers) == 3 and carried == pytest.approx(0.25, abs=0.03)
+    assert 0.7 / carried < chosen.spray_tail < 1.3 / carried
+    assert chosen.ecmp_tail > chosen.spray_tail
+
+
+def test_no_tails_are_simulated_of_deep_oversubscription() -> None:
+    chosen = designed(2048, 8, oversubscription="any").fabric.alternatives[0]
+    assert chosen.spray_tail is None and chosen.bisection_tbps > 0
 
 
 PLAN = small()
