@@ -174,7 +174,7 @@ def check(
     site: Annotated[str | None, typer.Option(help="The site, where the plan has several.")] = None,
     show: Annotated[int, typer.Option(help="Lines of differences to print; all are counted.")] = 20,
 ) -> None:
-    """Print which built cables are missing, extra or swapped against the design; exit status 1 where any differ."""
+    """Print which built cables are missing, extra, moved, doubled or swapped; exit status 1 where any differ."""
     from planner.exports.fabric_parts import built_fabric, differences
 
     given = read_plan(plan)
