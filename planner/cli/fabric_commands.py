@@ -273,10 +273,11 @@ class ExchangeOptions:
     seeds: Annotated[int, typer.Option(help="Runs: other hashes, permutations and failed links.")] = 1
     site: Annotated[str | None, typer.Option(help="Site of the plan; its largest where not given.")] = None
     failed_links: Annotated[int, typer.Option(help="Cables between switches that are out.")] = 0
-    hosts: Annotated[int | None, typer.Option(help="Hosts to simulate.")] = None
+    hosts: Annotated[int | None, typer.Option(help="Hosts to simulate, in a plan GPUs: no more than there are.")] = None
     bytes_per_host: Annotated[float | None, typer.Option("--bytes", help="Bytes that one host sends in all.")] = None
     group: Annotated[
-        int | None, typer.Option(help="Hosts of a group (a stage, in p2p), in place of a plan's placement.")
+        int | None,
+        typer.Option(help="Hosts of a group (a stage, in p2p); of a plan's placement unless given, else 16."),
     ] = None
 
 

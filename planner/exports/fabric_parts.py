@@ -496,15 +496,15 @@ def differences(path: Path, fabric: BuiltFabric) -> CableDifferences:
     # Of cables a - b and c - d that are planned, built are a - d and c - b.
     used = {one: other for one, other in missing.items() if one in at and other in at}
     swapped = {one: other for one, other in used.items() if planned.get(at[one].far(one)) == at[other].far(other)}
-    told = {at[one] for one in swapped} | {at[other] for other in swapped.values()}
+    listed = {at[one] for one in swapped} | {at[other] for other in swapped.values()}
     gone = {one: other for one, other in missing.items() if one not in swapped}
     moved, twice = [], []
     for one, other in list(gone.items()):
         ends = (
-            end for end in (one, other) if end in at and at[end] not in told and _same_device(at[end], end, planned)
+            end for end in (one, other) if end in at and at[end] not in listed and _same_device(at[end], end, planned)
         )
         if (end := next(ends, None)) is not None:
-            told.add(at[end])
+            listed.add(at[end])
             moved.append(f"moved    {at[end].text}; planned {one} -- {gone.pop(one)}")
     for cable, port, line in doubled:
         text = f"doubled  {cable.text}: port {port} has a cable already, of line {line}"
@@ -521,13 +521,13 @@ def differences(path: Path, fabric: BuiltFabric) -> CableDifferences:
             lines = f"lines {at[one].line} and {at[other].line}"
             is_ = f"{one} -- {at[one].far(one)} and {at[other].far(other)} -- {other}"
             pairs.append(f"swapped  {is_} ({lines}); planned {one} -- {other}")
-    more = [f"extra    {x.text}" for x in kept if x not in told and planned.get(x.one) != x.other]
+    more = [f"extra    {x.text}" for x in kept if x not in listed and planned.get(x.one) != x.other]
     lost = [f"missing  {one} -- {other}" for one, other in gone.items()]
     counts = {"missing": lost, "extra": more, "moved": moved, "doubled": twice, "swapped": swapped}
     count = sum(map(len, counts.values()))
     if not count:
         return CableDifferences(f"{fabric.site}: all {len(planned) // 2:,} cables are as designed", [])
-    kinds = ", ".join(f"{len(listed):,} {kind}" for kind, listed in counts.items() if listed)
+    kinds = ", ".join(f"{len(of):,} {kind}" for kind, of in counts.items() if of)
     verdict = f"{fabric.site}: {counted(count, 'cable')} differ{'s' * (count == 1)}: {kinds}"
     return CableDifferences(verdict, [*lost, *more, *moved, *twice, *pairs])
 
