@@ -54,6 +54,25 @@ class FabricOptions:
         return {option: value for option, value in every.items() if value is not None}
 
 
+# Where a file says what an option asks for.
+KEYS = {
+    "--hosts": "hardware.racks",
+    "--gpus-per-host": "hardware.rack.gpus",
+    "--nic-gbps": "hardware.nic_bytes_per_second",
+    "--switch": "network.switches",
+    "--family": "network.families",
+    "--oversubscription": "network.max_oversubscription",
+    "--survives": "network.survives",
+    "--planes": "pins: {fabric.planes: ...}",
+    "--max-lanes": "network.max_lanes",
+    "--max-tiers": "network.max_tiers",
+    "--floor": "network.floor",
+    "--transceiver-usd": "network.optics.price_usd",
+    "--transceiver-watts": "network.optics.power_watts",
+    "--budget": "limits.budget_usd",
+}
+
+
 def design(
     given: Annotated[
         Path | None,
@@ -75,7 +94,8 @@ def design(
     pins = console.read_pins(pin or [])
     if given is not None:
         for option in wish.given:
-            raise InputError(f"{option}: {given} says what the fabric is for; give the file or options")
+            key = KEYS[option]
+            raise InputError(f"{option}: {given} says what the fabric is for: write {key} there, or give options alone")
         question = question_of(given, pins)
     elif wish.hosts is None or wish.gpus_per_host is None or wish.nic_gbps is None:
         missing = ", ".join(sorted({"--hosts", "--gpus-per-host", "--nic-gbps"} - wish.given.keys()))

@@ -20,6 +20,8 @@ from planner.instance.read import Faults, validated
 from planner.instance.references_and_pins import check_pins, long_names, network_problems, reference_problems
 from planner.instance.workload import DEFAULT_PRECISION, LIKE, Choose, Family, Workload, catalogue, completed
 from planner.physics.network.fabric_designs import FAMILIES
+from planner.plan.plan_files import kind_of
+from planner.units import counted
 
 # Where an instance may hold a catalogue name in place of an object, and the catalogue that has it.
 NAMED = {
@@ -66,6 +68,9 @@ def load_instance(
     faults = Faults()
     if isinstance(data.get("pins") or {}, dict):  # pins of another type are refused below
         data["pins"] = {**long_names(data.get("pins") or {}, where), **long_names(pins or {}, where)}
+    if kind_of(data) == "question":
+        faults.add("workload", f"is missing; add it, or ask `planner fabric design {where}` for its fabric alone")
+        faults.replaced.append("workload")
     data = with_names_resolved(data, where, faults)
     if constants is not None:
         data, measured = json.loads(json.dumps(data)), read_constants(constants)  # entries of the catalogue are shared
@@ -199,6 +204,7 @@ class FabricWish:
 def question_of_options(wish: FabricWish) -> FabricInstance:
     """Return the question that options ask; an InputError names the option, its value and the remedy."""
     switches, parts = _parts(wish)
+    _require_planes(wish, switches)
     unknown = [family for family in wish.families if family not in FAMILIES]
     if unknown:
         raise InputError(f"--family {unknown[0]!r}: must be one of {', '.join(FAMILIES)}")
@@ -321,6 +327,19 @@ def _switch(text: str) -> dict[str, Any]:
     figures |= {"price_usd": float(match["usd"]), "power_watts": float(match["watts"])}
     own = Switch.model_validate({"name": f"{match['ports']}x{float(match['gbps']):g}G", **figures, "source": "given"})
     return own.model_dump(mode="json", exclude_none=True)
+
+
+def _require_planes(wish: FabricWish, switches: list[dict[str, Any]]) -> None:
+    """Check that a switch, with the lanes allowed, has the planes asked for."""
+    own = {switch.get("planes", 1) for switch in switches}
+    if wish.planes is None or any(wish.planes == n * lanes for n in own for lanes in range(1, wish.max_lanes + 1)):
+        return
+    having = [name for name, entry in catalogue("switches").items() if entry["planes"] == wish.planes]
+    known = ", ".join(map(str, sorted({entry["planes"] for entry in catalogue("switches").values()})))
+    remedy = f"such as --switch {having[0]}" if having else f"in a file: the catalogue has switches of {known}"
+    have = ", ".join(map(str, sorted(own)))
+    planes = counted(wish.planes, "plane")
+    raise InputError(f"--planes {wish.planes}: no switch has {planes} ({have} offered); give one that has, {remedy}")
 
 
 def _oversubscription(text: str | None) -> dict[str, Any]:
