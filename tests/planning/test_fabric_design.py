@@ -217,7 +217,14 @@ def test_alternatives_stand_side_by_side() -> None:
     ("wish", "complaint"),
     [
         ({"switches": ("64x400",)}, "--switch '64x400'"),
+        ({"switches": ("64x400:36K:1000",)}, r"'64x400:36K:1000': dollars must be a number \(is '36K'\); give PORTSx"),
+        ({"switches": ("64x400:36000",)}, "'64x400:36000': watts missing; give PORTSx"),
+        ({"switches": ("64x400",)}, "'64x400': dollars and watts missing; give PORTSx"),
+        ({"switches": ("64x4T:1:W",)}, r"rate must be a number \(is '4T'\); watts must be a number \(is 'W'\); give"),
+        ({"switches": ("64x400:1:2:3",)}, "'64x400:1:2:3': has too many parts; give PORTSx"),
         ({"oversubscription": "1:2"}, "--oversubscription"),
+        ({"oversubscription": ""}, "--oversubscription ''"),
+        ({"families": ("rail,rack",)}, "--family 'rail,rack': must be .*; repeat the option for several$"),
         ({"floor": "0.6"}, "--floor"),
         ({"families": ("ring",)}, "--family 'ring'"),
         ({"families": ("dragonfly",)}, "--survives none"),
@@ -244,6 +251,10 @@ def test_wrong_options_are_named(wish: dict[str, Any], complaint: str) -> None:
     ("words", "complaint"),
     [
         ("design --hosts 4", "--gpus-per-host, --nic-gbps"),
+        ("design --hosts abc", "--hosts: must be a whole number from 1 to 1,048,576 (is 'abc'); give it in digits"),
+        ("design --hosts 2K", "(is '2K'); write 2000"),
+        ("design --budget 3M", "--budget: must be a number above 0 up to 1e+15 (is '3M'); write 3e6"),
+        ("design --planes two", "--planes: must be a whole number from 1 to 1,024 (is 'two'); give it in digits"),
         ("design FILE --switch 64x400:1:1", "--switch"),  # of what the file answers
         ("design FILE --max-tiers 2", "--max-tiers"),
         ("design FILE --transceiver-usd 5", "--transceiver-usd"),
