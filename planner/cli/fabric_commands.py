@@ -180,7 +180,9 @@ def _graph(wired: "BuiltFabric", detail: str, write: "Callable[[Any], Iterator[s
     by_pod = detail == "pod" or (detail == "auto" and count > MAX_EDGES)
     if by_pod and detail == "auto":
         choice = "written by pod; `--detail switch` writes every switch"
-        print(f"{count:,} edges between switches > {MAX_EDGES:,}: {choice}", file=sys.stderr)
+        leaves = wired.design.leaves
+        parts = f"{count - leaves:,} between switches, {leaves:,} from leaves to racks"
+        print(f"{count:,} edges ({parts}) > {MAX_EDGES:,}: {choice}", file=sys.stderr)
     return write(graph(wired, by_pod=by_pod))
 
 

@@ -30,7 +30,10 @@ MAX_EDGES = 50_000  # of a graph that viewers still open; larger ones are drawn 
 
 
 def edges(built: BuiltFabric) -> int:
-    """Return the edges at the level of switches: pairs that a bundle joins; links between groups may share an edge."""
+    """Return the edges at the level of switches: pairs that a bundle joins, and one from each leaf to its racks.
+
+    Links between the groups of a dragonfly may share an edge.
+    """
     design = built.design
     return design.leaves + design.wan_gateway_links + design.switch_pairs
 
