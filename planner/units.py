@@ -39,6 +39,12 @@ def amount(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 999.5 else f"{value:.4g}"
 
 
+def ratio(value: float, digits: int = 2) -> str:
+    """Write a ratio in some digits, below a million with no exponent: 1.1, 280."""
+    rounded = float(f"{value:.{digits}g}")
+    return f"{rounded:,.0f}" if 10**digits <= abs(rounded) < 1e6 else f"{rounded:.{digits}g}"
+
+
 def memory(size: float) -> str:
     """Write bytes of memory."""
     return f"{size / 1e9:,.1f} GB" if size >= 1e8 else f"{size / 1e6:,.3g} MB"

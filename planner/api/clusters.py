@@ -116,12 +116,13 @@ def simulate(
     failed_links
         Cables between switches that are out, drawn anew for each seed.
     hosts
-        Hosts to simulate; a fabric's own number, or one block of indices of a plan's site where not given.
+        Hosts to simulate (GPUs, in a plan); a fabric's own number, or one block of indices of a plan's site where not
+        given.
     bytes_per_host
         What one host sends in all (a ring's whole buffer in an all-reduce); 300 MB, or what a plan's layout sends
         where not given.
     group
-        Hosts of a group (of a stage, in p2p): neighbours.
+        Hosts of a group (of a stage, in p2p): neighbours; 16 where not given and no placement has groups.
     """
     from planner.errors import InputError
     from planner.simulation.simulate import PATTERNS, SimulationOptions, names, simulation_request, transport_named

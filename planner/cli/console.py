@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import re
 import sys
 import threading
 import time
@@ -17,7 +18,7 @@ import typer
 
 from planner.errors import InputError, InternalError, needed
 from planner.files import encoded, exists, json_or_text, require_folder, require_writable, unwritable, write_atomically
-from planner.units import bounded
+from planner.units import RANGES, bounded
 from planner.version import __version__
 
 if TYPE_CHECKING:
@@ -357,6 +358,26 @@ def watched(command: Callable[..., None]) -> Callable[..., None]:
             called(*args, **options)
 
     return run
+
+
+NUMBER_DUE = re.compile("(int|float)_(parsing|from_float)")  # types of pydantic's errors
+SUFFIXES = {"K": 3, "M": 6, "B": 9, "T": 12}  # that a number may not have, and its power of ten
+
+
+def number_due(error: typer.BadParameter) -> str | None:
+    """Write the complaint about an option that is no number; None where the error is another."""
+    causes: list[Any] = getattr(error.__cause__, "errors", list)()  # of pydantic's ValidationError
+    if error.param is None or error.ctx is None or not causes or not NUMBER_DUE.match(causes[0]["type"]):
+        return None
+    name, text = str(error.param.name), str(causes[0]["input"])
+    allowed = RANGES.get(f"{error.ctx.command.name}.{name}") or RANGES.get(name)
+    whole, exponent = causes[0]["type"].startswith("int"), SUFFIXES.get(text[-1:].upper(), 0)
+    kind = "a whole number" if whole else "a number"
+    remedy = "give it in digits"
+    if exponent and text[:-1].isdecimal():
+        remedy = f"write {text[:-1]}{'0' * exponent if whole else f'e{exponent}'}"
+    option = next((word for word in error.param.opts if word.startswith("--")), name)
+    return f"{option}: must be {allowed.words() if allowed else kind} (is {text[:40]!r}); {remedy}"
 
 
 def _flat(command: Callable[..., None]) -> Callable[..., None]:

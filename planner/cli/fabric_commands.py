@@ -54,6 +54,25 @@ class FabricOptions:
         return {option: value for option, value in every.items() if value is not None}
 
 
+# Where a file says what an option asks for.
+KEYS = {
+    "--hosts": "hardware.racks",
+    "--gpus-per-host": "hardware.rack.gpus",
+    "--nic-gbps": "hardware.nic_bytes_per_second",
+    "--switch": "network.switches",
+    "--family": "network.families",
+    "--oversubscription": "network.max_oversubscription",
+    "--survives": "network.survives",
+    "--planes": "pins: {fabric.planes: ...}",
+    "--max-lanes": "network.max_lanes",
+    "--max-tiers": "network.max_tiers",
+    "--floor": "network.floor",
+    "--transceiver-usd": "network.optics.price_usd",
+    "--transceiver-watts": "network.optics.power_watts",
+    "--budget": "limits.budget_usd",
+}
+
+
 def design(
     given: Annotated[
         Path | None,
@@ -75,7 +94,8 @@ def design(
     pins = console.read_pins(pin or [])
     if given is not None:
         for option in wish.given:
-            raise InputError(f"{option}: {given} says what the fabric is for; give the file or options")
+            key = KEYS[option]
+            raise InputError(f"{option}: {given} says what the fabric is for: write {key} there, or give options alone")
         question = question_of(given, pins)
     elif wish.hosts is None or wish.gpus_per_host is None or wish.nic_gbps is None:
         missing = ", ".join(sorted({"--hosts", "--gpus-per-host", "--nic-gbps"} - wish.given.keys()))
@@ -160,7 +180,9 @@ def _graph(wired: "BuiltFabric", detail: str, write: "Callable[[Any], Iterator[s
     by_pod = detail == "pod" or (detail == "auto" and count > MAX_EDGES)
     if by_pod and detail == "auto":
         choice = "written by pod; `--detail switch` writes every switch"
-        print(f"{count:,} edges between switches > {MAX_EDGES:,}: {choice}", file=sys.stderr)
+        leaves = wired.design.leaves
+        parts = f"{count - leaves:,} between switches, {leaves:,} from leaves to racks"
+        print(f"{count:,} edges ({parts}) > {MAX_EDGES:,}: {choice}", file=sys.stderr)
     return write(graph(wired, by_pod=by_pod))
 
 
@@ -174,7 +196,7 @@ def check(
     site: Annotated[str | None, typer.Option(help="The site, where the plan has several.")] = None,
     show: Annotated[int, typer.Option(help="Lines of differences to print; all are counted.")] = 20,
 ) -> None:
-    """Print which built cables are missing, extra or swapped against the design; exit status 1 where any differ."""
+    """Print which built cables are missing, extra, moved, doubled or swapped; exit status 1 where any differ."""
     from planner.exports.fabric_parts import built_fabric, differences
 
     given = read_plan(plan)
@@ -273,10 +295,11 @@ class ExchangeOptions:
     seeds: Annotated[int, typer.Option(help="Runs: other hashes, permutations and failed links.")] = 1
     site: Annotated[str | None, typer.Option(help="Site of the plan; its largest where not given.")] = None
     failed_links: Annotated[int, typer.Option(help="Cables between switches that are out.")] = 0
-    hosts: Annotated[int | None, typer.Option(help="Hosts to simulate.")] = None
+    hosts: Annotated[int | None, typer.Option(help="Hosts to simulate, in a plan GPUs: no more than there are.")] = None
     bytes_per_host: Annotated[float | None, typer.Option("--bytes", help="Bytes that one host sends in all.")] = None
     group: Annotated[
-        int | None, typer.Option(help="Hosts of a group (a stage, in p2p), in place of a plan's placement.")
+        int | None,
+        typer.Option(help="Hosts of a group (a stage, in p2p); of a plan's placement unless given, else 16."),
     ] = None
 
 

@@ -6,12 +6,13 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from planner.cli import cluster_commands, fabric_commands, file_commands, plan_commands, sweep_commands
-from planner.cli.console import ExitCode, watched
+from planner.cli.console import ExitCode, number_due, watched
 from planner.errors import InputError, PlannerError
 from planner.version import __version__
 
@@ -24,7 +25,23 @@ EXIT_CODES = (
 )
 # Objects after which cycles are looked for: by Python's 700 that is a tenth of what a small solve takes.
 CYCLES = 100_000, 50, 100
+
+
+class Commands(TyperGroup):
+    """All commands: a text where a number is due is refused as a number out of range is."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that is asked for."""
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            if (complaint := number_due(error)) is not None:
+                raise InputError(complaint) from None
+            raise
+
+
 app = typer.Typer(
+    cls=Commands,
     help="Plan the datacenters that train the largest AI models: sites, layout, fabric, placement, each with a proof.",
     rich_markup_mode=None,
     pretty_exceptions_enable=False,

@@ -23,14 +23,17 @@ from planner.physics.network.topology import Design
 from planner.physics.network.transport import FreeUplinks, allreduce_slowdown, pipeline_send_slowdown
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.plan import Plan
-from planner.units import counted
+from planner.units import counted, ratio
 
 TOPS = ("core", "super-spine", WAN_GATEWAY)  # tiers of which no switch is in a pod
 MAX_EDGES = 50_000  # of a graph that viewers still open; larger ones are drawn by pod
 
 
 def edges(built: BuiltFabric) -> int:
-    """Return the edges at the level of switches: pairs that a bundle joins; links between groups may share an edge."""
+    """Return the edges at the level of switches: pairs that a bundle joins, and one from each leaf to its racks.
+
+    Links between the groups of a dragonfly may share an edge.
+    """
     design = built.design
     return design.leaves + design.wan_gateway_links + design.switch_pairs
 
@@ -234,7 +237,7 @@ def _effect(built: BuiltFabric, row: FailureDomain, racks: int, placed: int | No
         return f"{counted(row.gpus_cut_off, 'GPU')} of {under} are cut off"
     lost = f"one of {built.design.lanes} lanes" if row.tier == "leaf" else f"{100 * row.uplinks_lost:.3g} % of uplinks"
     speeds = {"pipeline sends": row.pipeline_send_slowdown, "all-reduces": row.allreduce_slowdown}
-    takes = {name: "stop" if speed is None else f"take {speed:.3g} times" for name, speed in speeds.items()}
+    takes = {name: "stop" if speed is None else f"take {ratio(speed, 3)} times" for name, speed in speeds.items()}
     slower = [f"{name} {how}" for name, how in takes.items() if placed]
     return "; ".join([f"{under} lose {lost}", *slower])
 

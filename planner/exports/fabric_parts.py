@@ -10,6 +10,7 @@ from functools import cache, cached_property, partial
 from itertools import chain, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 import numpy as np
 
@@ -458,43 +459,77 @@ class CableDifferences:
     lines: list[str]
 
 
+class BuiltCable(NamedTuple):
+    """A cable of a file, and which of its ends are ports of the fabric."""
+
+    one: str
+    other: str
+    line: int
+    own: tuple[str, ...]
+
+    def far(self, end: str) -> str:
+        """Return the other end."""
+        return self.other if end == self.one else self.one
+
+    @property
+    def text(self) -> str:
+        """The cable in words."""
+        return f"{self.one} -- {self.other} (line {self.line})"
+
+
 def differences(path: Path, fabric: BuiltFabric) -> CableDifferences:
-    """Compare the cables of a file with a design: missing, extra, and two swapped, each at the port of the other.
+    """Compare the cables of a file with a design.
 
-    The file is a cable list of `planner fabric export`, or cables as NetBox imports or exports them. Cables without an
-    end at a port of the fabric are of other equipment.
+    A cable is missing, extra, moved to another port of the same device, doubled (its port has another cable), or one of
+    two that are swapped, each at the port of the other. The file is a cable list of `planner fabric export`, or cables
+    as NetBox imports or exports them. Cables without an end at a port of the fabric are of other equipment.
 
-    InputError names the file, and the line: no such table, a row of another length, a port with two cables, or no cable
-    of this fabric.
+    InputError names the file, and the line: no such table, a row of another length, or no cable of this fabric.
     """
     planned: Ends = {}
-    for cable in chain.from_iterable(block for _, block in labelled(fabric)):
-        low, high = f"{cable.low}:{cable.low_port}", f"{cable.high}:{cable.high_port}"
+    for own in chain.from_iterable(block for _, block in labelled(fabric)):
+        low, high = f"{own.low}:{own.low_port}", f"{own.high}:{own.high_port}"
         planned[low], planned[high] = high, low
-    built, lines = _read(path, fabric)
-    missing = {one: other for one, other in _once(planned) if built.get(one) != other}
-    extra = {one: other for one, other in _once(built) if planned.get(one) != other}
+    kept, doubled = _by_port(_read(path, fabric), planned)
+    at = {end: cable for cable in kept for end in cable.own}
+    missing = {one: other for one, other in _once(planned) if one not in at or at[one].far(one) != other}
     # Of cables a - b and c - d that are planned, built are a - d and c - b.
-    used = {one: other for one, other in missing.items() if one in built and other in built}
-    swapped = {one: other for one, other in used.items() if planned.get(built[one]) == built[other]}
-    at_swap = {*swapped, *swapped.values()}
-    gone = [f"missing  {one} -- {other}" for one, other in missing.items() if one not in swapped]
-    alone = [ends for ends in extra.items() if not set(ends) <= at_swap]
-    more = [f"extra    {one} -- {other} (line {lines.get(one) or lines[other]})" for one, other in alone]
+    used = {one: other for one, other in missing.items() if one in at and other in at}
+    swapped = {one: other for one, other in used.items() if planned.get(at[one].far(one)) == at[other].far(other)}
+    listed = {at[one] for one in swapped} | {at[other] for other in swapped.values()}
+    gone = {one: other for one, other in missing.items() if one not in swapped}
+    moved, twice = [], []
+    for one, other in list(gone.items()):
+        ends = (
+            end for end in (one, other) if end in at and at[end] not in listed and _same_device(at[end], end, planned)
+        )
+        if (end := next(ends, None)) is not None:
+            listed.add(at[end])
+            moved.append(f"moved    {at[end].text}; planned {one} -- {gone.pop(one)}")
+    for cable, port, line in doubled:
+        text = f"doubled  {cable.text}: port {port} has a cable already, of line {line}"
+        for end in cable.own:
+            one = end if end in gone else planned.get(end, "")
+            if one in gone and _same_device(cable, end, planned):
+                text += f"; planned {one} -- {gone.pop(one)}"
+        twice.append(text)
     reported: set[str] = set()
     pairs = []
     for one, other in swapped.items():
         if one not in reported:
-            reported |= {built[one], built[other]}
-            at = f"lines {lines[one]} and {lines[other]}"
-            is_ = f"{one} -- {built[one]} and {built[other]} -- {other}"
-            pairs.append(f"swapped  {is_} ({at}); planned {one} -- {other}")
-    if not missing and not extra:
+            reported |= {at[one].far(one), at[other].far(other)}
+            lines = f"lines {at[one].line} and {at[other].line}"
+            is_ = f"{one} -- {at[one].far(one)} and {at[other].far(other)} -- {other}"
+            pairs.append(f"swapped  {is_} ({lines}); planned {one} -- {other}")
+    more = [f"extra    {x.text}" for x in kept if x not in listed and planned.get(x.one) != x.other]
+    lost = [f"missing  {one} -- {other}" for one, other in gone.items()]
+    counts = {"missing": lost, "extra": more, "moved": moved, "doubled": twice, "swapped": swapped}
+    count = sum(map(len, counts.values()))
+    if not count:
         return CableDifferences(f"{fabric.site}: all {len(planned) // 2:,} cables are as designed", [])
-    kinds = f"{len(gone):,} missing, {len(more):,} extra, {len(swapped):,} swapped"
-    count = len(gone) + len(more) + len(swapped)
+    kinds = ", ".join(f"{len(of):,} {kind}" for kind, of in counts.items() if of)
     verdict = f"{fabric.site}: {counted(count, 'cable')} differ{'s' * (count == 1)}: {kinds}"
-    return CableDifferences(verdict, [*gone, *more, *pairs])
+    return CableDifferences(verdict, [*lost, *more, *moved, *twice, *pairs])
 
 
 def _once(ends: Ends) -> Iterator[tuple[str, str]]:
@@ -505,14 +540,32 @@ def _once(ends: Ends) -> Iterator[tuple[str, str]]:
             yield one, other
 
 
-def _read(path: Path, fabric: BuiltFabric) -> tuple[Ends, dict[str, int]]:
+def _same_device(cable: BuiltCable, end: str, planned: Ends) -> bool:
+    """Return whether a cable goes from an end of its own to the device that is planned there."""
+    return end in planned and cable.far(end).rpartition(":")[0] == planned[end].rpartition(":")[0]
+
+
+def _by_port(cables: list[BuiltCable], planned: Ends) -> tuple[list[BuiltCable], list[tuple[BuiltCable, str, int]]]:
+    """Return one cable a port, the planned one or else the first, and the others: each with the port and its line."""
+    lines, kept, others = dict[str, int](), list[BuiltCable](), list[tuple[BuiltCable, str, int]]()
+    for cable in sorted(cables, key=lambda cable: planned.get(cable.one) != cable.other):
+        taken = cable.one if cable.one == cable.other else next((end for end in cable.own if end in lines), None)
+        if taken is None:
+            kept.append(cable)
+            lines.update(dict.fromkeys(cable.own, cable.line))
+        else:
+            others.append((cable, taken, lines.get(taken, cable.line)))
+    return kept, others
+
+
+def _read(path: Path, fabric: BuiltFabric) -> list[BuiltCable]:
     gpus = range(fabric.design.racks * fabric.design.gpus_per_rack)
     boxes = {fabric.gpu_name(i) for i in gpus}.union(*fabric.names.values())
     text = read_text(path, "give a cable list in CSV")
     head = text.partition("\n")[0]
     table = csv_rows(path, text, delimiter=max(",;|\t", key=head.count))
     columns, netbox = _columns(path, [cell.strip().lower() for cell in next(table, (1, []))[1]])
-    built, lines, rows = dict[str, str](), dict[str, int](), 0
+    built, rows = list[BuiltCable](), 0
     for rows, (line, row) in enumerate(table, 1):  # noqa: B007
         cells = [unescaped(row[column].strip()) for column in columns]
         if netbox:  # a port's label is in brackets behind its name
@@ -520,19 +573,14 @@ def _read(path: Path, fabric: BuiltFabric) -> tuple[Ends, dict[str, int]]:
             low, high = (end_of(cells[i].removeprefix(at_site), cells[i + 1].partition(" (")[0]) for i in (0, 2))
         else:
             low, high = (cells[0], cells[1]), (cells[2], cells[3])
-        one, other = ":".join(low), ":".join(high)
-        own = [end for end, (box, port) in ((one, low), (other, high)) if box in boxes and PORT.fullmatch(port)]
-        for end in own:
-            if lines.setdefault(end, line) != line or one == other:
-                problem = f"port {end} has a cable already, of line {lines[end]}"
-                raise InputError(f"{path}: line {line}: {problem}; correct one of the two")
-        if own:
-            built[one], built[other] = other, one
+        own = (":".join(end) for end in (low, high) if end[0] in boxes and PORT.fullmatch(end[1]))
+        if ends := tuple(own):
+            built.append(BuiltCable(":".join(low), ":".join(high), line, ends))
     if not built:
         problem = f"none of its {counted(rows, 'cable')} is at a port of the fabric of {fabric.site}"
         remedy = "give cables of this site, or another --site"
         raise InputError(f"{path}: {problem}, such as {fabric.gpu_name(0)}:0; {remedy}")
-    return built, lines
+    return built
 
 
 def _columns(path: Path, header: list[str]) -> tuple[list[int], bool]:

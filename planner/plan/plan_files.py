@@ -11,13 +11,14 @@ if TYPE_CHECKING:
     from planner.plan.plan import Plan
 
 
-Kind = Literal["instance", "plan", "job", "placement", "prediction", "schema", "model"]
+Kind = Literal["instance", "question", "plan", "job", "placement", "prediction", "schema", "model"]
 SCHEMA_KEY = "$schema"  # names the JSON Schema for editors; no part of the data
 
 # A kind, and keys that together no other kind has.
 MARKS: tuple[tuple[Kind, tuple[str, ...]], ...] = (
     ("plan", ("planner_version", "instance")),
     ("instance", ("workload", "hardware")),
+    ("question", ("network", "hardware")),
     ("prediction", ("rests_on", "breakdown_seconds")),
     ("placement", ("nodes", "groups", "certificate")),
     ("schema", ("$defs", "properties")),
@@ -28,6 +29,7 @@ MARKS: tuple[tuple[Kind, tuple[str, ...]], ...] = (
 NAMES: dict[Kind, str] = {
     "plan": "a plan",
     "instance": "an instance",
+    "question": "a question about a fabric alone",
     "prediction": "a prediction of `planner evaluate --json`",
     "placement": "a placement of `planner place`",
     "schema": "a JSON Schema",
@@ -37,6 +39,7 @@ NAMES: dict[Kind, str] = {
 # What to do with a file of a kind, by the kind that is due.
 REMEDIES: dict[tuple[Kind, Kind], str] = {
     ("instance", "plan"): "make a plan of it: `planner solve {file} -o plan.json`",
+    ("question", "plan"): "make a plan of it: `planner fabric design {file} -o plan.json`",
     ("instance", "job"): "plan it first: `planner solve {file} -o plan.json`; the plan is a job",
     ("job", "instance"): "place it: `planner place --topology FILE --job {file}`",
     ("job", "plan"): "place it: `planner place --topology FILE --job {file}`",
@@ -56,7 +59,7 @@ def kind_of(data: Any) -> Kind | None:
 def other_kind(data: Any, where: str, due: Kind) -> str | None:
     """Return two lines about data of another kind than is due: what they are, and what to do; None where they fit."""
     kind = kind_of(data)
-    if kind is None or kind == due:
+    if kind is None or kind == due or (kind, due) == ("question", "instance"):  # which an instance may be the rest of
         return None
     remedy = REMEDIES.get((kind, due), f"give {NAMES[due]}").format(file=where)
     return f"{where}: is {NAMES[kind]}, where {NAMES[due]} is due\n{remedy}"
@@ -70,7 +73,8 @@ def without_schema_key(data: Any) -> Any:
 def read_plan(path: Path) -> "Plan":
     """Read a plan file. InputError names the file, the JSON path, the value and what was expected."""
     if path.suffix.lower() in (".yaml", ".yml"):
-        remedy = f"make a plan of an instance: `planner solve {path} -o plan.json`"
+        alone = f"of network and hardware alone: `planner fabric design {path} -o plan.json`"
+        remedy = f"make a plan of an instance: `planner solve {path} -o plan.json`; {alone}"
         raise InputError(f"{path}: is YAML, where a plan (JSON) is due\n{remedy}")
     return plan_of(read_json(path), str(path))
 

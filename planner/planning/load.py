@@ -20,6 +20,8 @@ from planner.instance.read import Faults, validated
 from planner.instance.references_and_pins import check_pins, long_names, network_problems, reference_problems
 from planner.instance.workload import DEFAULT_PRECISION, LIKE, Choose, Family, Workload, catalogue, completed
 from planner.physics.network.fabric_designs import FAMILIES
+from planner.plan.plan_files import kind_of
+from planner.units import counted
 
 # Where an instance may hold a catalogue name in place of an object, and the catalogue that has it.
 NAMED = {
@@ -66,6 +68,9 @@ def load_instance(
     faults = Faults()
     if isinstance(data.get("pins") or {}, dict):  # pins of another type are refused below
         data["pins"] = {**long_names(data.get("pins") or {}, where), **long_names(pins or {}, where)}
+    if kind_of(data) == "question":
+        faults.add("workload", f"is missing; add it, or ask `planner fabric design {where}` for its fabric alone")
+        faults.replaced.append("workload")
     data = with_names_resolved(data, where, faults)
     if constants is not None:
         data, measured = json.loads(json.dumps(data)), read_constants(constants)  # entries of the catalogue are shared
@@ -164,6 +169,12 @@ def _entry(kind: str, name: str, path: str, faults: Faults) -> Any:
 
 NUMBER = r"\d+(?:\.\d+)?(?:[eE]\+?\d+)?"
 INLINE = re.compile(rf"(?P<ports>\d{{1,6}})x(?P<gbps>{NUMBER})G?:(?P<usd>{NUMBER}):(?P<watts>{NUMBER})")
+SWITCH_FIGURES = re.compile(r"\d+x\d")  # how ports and rate begin
+DIGITS = {
+    "ports": re.compile(r"\d{1,6}").fullmatch,
+    "rate": re.compile(f"{NUMBER}G?").fullmatch,
+    **dict.fromkeys(("dollars", "watts"), re.compile(NUMBER).fullmatch),
+}
 FORM = "PORTSxGBPS:DOLLARS:WATTS, such as 64x400:36000:1000"
 FLOOR_METRES = 0.1, 100.0  # between racks and rows
 RATIO = re.compile(r"(?P<down>\d+(?:\.\d+)?)(?::1)?")
@@ -199,9 +210,11 @@ class FabricWish:
 def question_of_options(wish: FabricWish) -> FabricInstance:
     """Return the question that options ask; an InputError names the option, its value and the remedy."""
     switches, parts = _parts(wish)
+    _require_planes(wish, switches)
     unknown = [family for family in wish.families if family not in FAMILIES]
     if unknown:
-        raise InputError(f"--family {unknown[0]!r}: must be one of {', '.join(FAMILIES)}")
+        several = "; repeat the option for several" * ("," in unknown[0])
+        raise InputError(f"--family {unknown[0]!r}: must be one of {', '.join(FAMILIES)}{several}")
     network: dict[str, Any] = {
         "switches": switches,
         "optics": {"name": parts.optics, "price_usd": parts.usd, "power_watts": parts.watts, "source": parts.source},
@@ -312,6 +325,8 @@ def _switch(text: str) -> dict[str, Any]:
     if text in known:
         return {**known[text], "link_factor": 1.0}
     match = INLINE.fullmatch(text)
+    if match is None and SWITCH_FIGURES.match(text):
+        raise InputError(f"--switch {text!r}: {_wrong_figure(text)}; give {FORM}")
     if match is None:
         near = hint(text, known).rstrip("?")
         raise InputError(f"--switch {text!r}: no such switch; {near}, or give {FORM}")
@@ -323,11 +338,33 @@ def _switch(text: str) -> dict[str, Any]:
     return own.model_dump(mode="json", exclude_none=True)
 
 
+def _wrong_figure(text: str) -> str:
+    """Return which figure of a switch is missing or wrong."""
+    size, *figures = text.split(":")
+    given = dict(zip(("ports", "rate", "dollars", "watts"), (*size.split("x", 1), *figures), strict=False))
+    wrong = [f"{name} must be a number (is {value!r})" for name, value in given.items() if not DIGITS[name](value)]
+    missing = [name for name in ("dollars", "watts") if name not in given]
+    return "; ".join([*wrong, *([f"{' and '.join(missing)} missing"] if missing else [])]) or "has too many parts"
+
+
+def _require_planes(wish: FabricWish, switches: list[dict[str, Any]]) -> None:
+    """Check that a switch, with the lanes allowed, has the planes asked for."""
+    own = {switch.get("planes", 1) for switch in switches}
+    if wish.planes is None or any(wish.planes == n * lanes for n in own for lanes in range(1, wish.max_lanes + 1)):
+        return
+    having = [name for name, entry in catalogue("switches").items() if entry["planes"] == wish.planes]
+    known = ", ".join(map(str, sorted({entry["planes"] for entry in catalogue("switches").values()})))
+    remedy = f"such as --switch {having[0]}" if having else f"in a file: the catalogue has switches of {known}"
+    have = ", ".join(map(str, sorted(own)))
+    planes = counted(wish.planes, "plane")
+    raise InputError(f"--planes {wish.planes}: no switch has {planes} ({have} offered); give one that has, {remedy}")
+
+
 def _oversubscription(text: str | None) -> dict[str, Any]:
     """Read 4:1 or 1:1,7:1, a ratio for each tier from the leaf up; non-blocking unless given, none where `any`."""
     if text == "any":
         return {}
-    parts = [RATIO.fullmatch(ratio.strip()) for ratio in (text or "1:1").split(",")]
+    parts = [RATIO.fullmatch(ratio.strip()) for ratio in ("1:1" if text is None else text).split(",")]
     values = [float(match["down"]) for match in parts if match is not None]
     if len(values) < len(parts) or min(values) < 1:
         raise InputError(f"--oversubscription {text!r}: must be DOWN:1 with DOWN from 1, such as 2:1, or `any`")

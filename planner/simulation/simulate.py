@@ -81,10 +81,14 @@ class Simulation(Frozen):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Pattern:
-    """Who sends to whom by seed; `assumed`: the plan's slowdown alone, and where its sends and rings meet."""
+    """Who sends to whom by seed; `assumed`: the plan's slowdown alone, and where its sends and rings meet.
+
+    `groups`: in words, the size of its groups of hosts and where that comes from; empty where it has none.
+    """
 
     name: str
     flows: Callable[[int], Flows]
+    groups: str = ""
     steps: int = 1
     assumed: float | None = None
     assumed_together: float | None = None
@@ -212,6 +216,7 @@ TRANSPORTS: dict[str, TransportName] = {"ecmp": "ecmp", "spray": "spray", "adapt
 # Of a fabric's flows: 3 ms at 800 Gbps, the exchange of figure 1b of Agache et al. 2024 (arXiv 2407.12819).
 FLOW_BYTES = 300e6
 GROUP = 16  # hosts of a group where no placement forms groups
+PLACED = "the plan's placement"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -251,13 +256,14 @@ def _of_fabric(fabric: Fabric, options: SimulationOptions) -> SimulationRequest:
         listed = f"the fabric lists {len(fabric.failed_cables)} failed cables itself"
         raise InputError(f"--failed-links {options.failed}: {listed}; leave one of them out")
     tree, size = tree_of_fabric(fabric), options.size or FLOW_BYTES
-    groups = traffic.blocks(tree.slots, options.group or GROUP)
     shape = "/".join(str(number) for number in tree.down[:-1]) or str(tree.down[0])
     tiers = f"{fabric.tiers} tier(s) of {fabric.ports_per_switch}-port switches"
+    patterns = _whole_rings([_pattern(name, tree.slots, options.group, size) for name in names(options.pattern)])
+    whole = f"the whole fabric: {tiers}, {shape} down, {len(tree.planes)} plane(s)"
     return SimulationRequest(
         name=fabric.name,
-        simulated=f"the whole fabric: {tiers}, {shape} down, {len(tree.planes)} plane(s)",
-        patterns=_whole_rings([_pattern(name, tree.slots, groups, size) for name in names(options.pattern)]),
+        simulated=_with_groups(whole, patterns),
+        patterns=patterns,
         tree=tree,
         transport=options.transport,
         failed=options.failed or fabric.failed_cables or 0,
@@ -292,7 +298,7 @@ def _of_plan(plan: Plan, options: SimulationOptions) -> SimulationRequest:
     both = {"p2p", "allreduce"} <= {pattern.name for pattern in patterns} and plan.layout is not None
     return SimulationRequest(
         name=f"{plan.instance.name}, {name}",
-        simulated=part.described,
+        simulated=_with_groups(part.described, patterns),
         patterns=patterns,
         tree=part.tree,
         transport=options.transport,
@@ -312,29 +318,42 @@ def _planned(plan: Plan, site: str, part: traffic.SimulatedPart, pattern: str, o
         wrap = layout.virtual_stages > 1
         sends = [traffic.p2p(stages, bytes_sent, wrap=wrap) for stages in traffic.stages(plan, site, part)]
         flows, slow = _same(joined(sends), pattern), fabric.pipeline_send_slowdown
-        return Pattern(name=pattern, flows=flows, assumed=slow, assumed_together=together)
+        of = _of_size([stage for stages in traffic.stages(plan, site, part) for stage in stages], PLACED)
+        return Pattern(name=pattern, flows=flows, groups=of, assumed=slow, assumed_together=together)
     if layout is not None and pattern == "allreduce" and options.group is None:
         groups = [stage for stages in traffic.stages(plan, site, part) for stage in stages]
         steps = traffic.allreduce_steps(groups)
         buffer = options.size or layout.metrics.allreduce_layer_seconds * rate * (steps / 2 + 1) / max(steps, 1)
         flows = _same(traffic.allreduce(groups, buffer or FLOW_BYTES), pattern)
-        slow = fabric.allreduce_slowdown
-        return Pattern(name=pattern, flows=flows, steps=steps, assumed=slow, assumed_together=together)
-    return _pattern(pattern, slots, traffic.blocks(slots, options.group or GROUP), bytes_sent)
+        slow, of = fabric.allreduce_slowdown, _of_size(groups, PLACED)
+        return Pattern(name=pattern, flows=flows, groups=of, steps=steps, assumed=slow, assumed_together=together)
+    return _pattern(pattern, slots, options.group, bytes_sent)
 
 
-def _pattern(pattern: str, slots: Ints, groups: list[Ints], size: float) -> Pattern:
+def _pattern(pattern: str, slots: Ints, group: int | None, size: float) -> Pattern:
     """Return a pattern over hosts and groups of neighbours; the name of none is the path of a file."""
+    groups = traffic.blocks(slots, group or GROUP)
+    of = _of_size(groups, "--group" if group else "the default; --group takes another size")
     if pattern == "permutation":
         return Pattern(name=pattern, flows=lambda seed: traffic.permutation(slots, size, seed))
     if pattern == "p2p":
-        return Pattern(name=pattern, flows=_same(traffic.p2p(groups, size), pattern))
+        return Pattern(name=pattern, flows=_same(traffic.p2p(groups, size), pattern), groups=of)
     if pattern == "allreduce":
         flows = _same(traffic.allreduce(groups, size), pattern)
-        return Pattern(name=pattern, flows=flows, steps=traffic.allreduce_steps(groups))
+        return Pattern(name=pattern, flows=flows, groups=of, steps=traffic.allreduce_steps(groups))
     if pattern == "alltoall":
-        return Pattern(name=pattern, flows=_same(traffic.alltoall(groups, size), pattern))
+        return Pattern(name=pattern, flows=_same(traffic.alltoall(groups, size), pattern), groups=of)
     return Pattern(name=pattern, flows=_same(traffic.from_file(Path(pattern), slots), pattern))
+
+
+def _of_size(groups: list[Ints], source: str) -> str:
+    sizes = {len(group) for group in groups}
+    return f"groups of {'up to ' * (len(sizes) > 1)}{max(sizes):,} hosts ({source})"
+
+
+def _with_groups(simulated: str, patterns: Sequence[Pattern]) -> str:
+    """Add what groups the patterns run in."""
+    return "; ".join([simulated, *(f"{pattern.name} in {pattern.groups}" for pattern in patterns if pattern.groups)])
 
 
 def _whole_rings(patterns: list[Pattern]) -> tuple[Pattern, ...]:

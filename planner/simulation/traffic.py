@@ -4,7 +4,7 @@ import csv
 import io
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -215,7 +215,7 @@ def part_of_plan(plan: Plan, site: str | None, hosts: int | None) -> tuple[str, 
 
     All racks where they are few enough.
 
-    InputError: the plan has no such site, or no fabric.
+    InputError: the plan has no such site, or no fabric, or fewer hosts.
     """
     physics = PlanPhysics(plan=plan)
     if not physics.nic_known:
@@ -231,7 +231,13 @@ def part_of_plan(plan: Plan, site: str | None, hosts: int | None) -> tuple[str, 
         raise InputError(f"simulate: {name} has a {family}; only trees are simulated, so plan with other families")
     if switch.planes > MAX_PLANES:
         raise InputError(f"simulate: {switch.name} has {switch.planes:,} planes; at most {MAX_PLANES:,} are simulated")
-    return name, part_of_design(design, switch.planes, hosts)
+    every = design.rails * design.rail_gpus * design.racks
+    if hosts is not None and hosts > every:
+        raise InputError(f"--hosts {hosts}: {name} has {every:,}, a GPU each; give fewer, or leave --hosts out")
+    part = part_of_design(design, switch.planes, hosts)
+    if hosts not in (None, part.tree.hosts):
+        part = replace(part, described=f"{part.described} (for {hosts:,} hosts: pods and racks are whole)")
+    return name, part
 
 
 def part_of_design(design: Design, planes: int, hosts: int | None = None, *, most: int = MAX_HOSTS) -> SimulatedPart:

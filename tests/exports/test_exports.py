@@ -105,6 +105,23 @@ def test_graph_holds_every_cable(name: str, by_pod: bool) -> None:
         assert g.number_of_nodes() == x.fabric.switches + gateways + x.design.domains
 
 
+def test_edges_of_a_large_graph_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those between switches are as many as pairs of switches with a cable, the others one from each leaf to racks."""
+    x = built_fabric(PLAN, "e1")
+    pairs = {
+        (block.low_tier, low, high)
+        for block in lay(x.design)
+        for low, high in zip(block.low.tolist(), block.high.tolist(), strict=True)
+        if block.low_tier != "gpu"
+    }
+    every, leaves = fabric_graph.graph(x, by_pod=False).number_of_edges(), x.design.leaves
+    assert every == len(pairs) + leaves
+    monkeypatch.setattr(fabric_graph, "MAX_EDGES", 1)
+    ran = export(tmp_path, "--format", "dot", "--site", "e1")
+    said = f"{every} edges ({len(pairs)} between switches, {leaves} from leaves to racks) > 1: written by pod"
+    assert ran.exit_code == 0 and said in ran.output
+
+
 @each("name", ["worked", "rail 1k", "rail under a gateway"])
 def test_leaves_of_a_pod_lead_to_its_own_spines(name: str) -> None:
     x = BUILT[name]

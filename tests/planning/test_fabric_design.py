@@ -4,6 +4,7 @@ import json
 import random
 import re
 import time
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from typer.testing import CliRunner
 from worked_plan import INSTANCE, edited_at, small
 
 import planner
+from planner.cli.fabric_commands import KEYS, FabricOptions
 from planner.cli.main import app
 from planner.errors import InputError
 from planner.instance.instance import FabricInstance
@@ -215,7 +217,14 @@ def test_alternatives_stand_side_by_side() -> None:
     ("wish", "complaint"),
     [
         ({"switches": ("64x400",)}, "--switch '64x400'"),
+        ({"switches": ("64x400:36K:1000",)}, r"'64x400:36K:1000': dollars must be a number \(is '36K'\); give PORTSx"),
+        ({"switches": ("64x400:36000",)}, "'64x400:36000': watts missing; give PORTSx"),
+        ({"switches": ("64x400",)}, "'64x400': dollars and watts missing; give PORTSx"),
+        ({"switches": ("64x4T:1:W",)}, r"rate must be a number \(is '4T'\); watts must be a number \(is 'W'\); give"),
+        ({"switches": ("64x400:1:2:3",)}, "'64x400:1:2:3': has too many parts; give PORTSx"),
         ({"oversubscription": "1:2"}, "--oversubscription"),
+        ({"oversubscription": ""}, "--oversubscription ''"),
+        ({"families": ("rail,rack",)}, "--family 'rail,rack': must be .*; repeat the option for several$"),
         ({"floor": "0.6"}, "--floor"),
         ({"families": ("ring",)}, "--family 'ring'"),
         ({"families": ("dragonfly",)}, "--survives none"),
@@ -229,6 +238,8 @@ def test_alternatives_stand_side_by_side() -> None:
         ({"nic": 100, "switches": ("64x100:8000:300",), "transceiver_usd": 100.0}, "--transceiver-watts"),
         ({"floor": "0.6x2.4"}, "of 800G there are"),
         ({"floor": "0.6x2.4", "transceiver_watts": 5.0}, "--transceiver-watts"),
+        ({"planes": 2}, r"--planes 2: no switch has 2 planes \(1 offered\).*--switch 51.2T-128x800G-2plane$"),
+        ({"planes": 3, "max_lanes": 2}, r"--planes 3: no switch has 3 planes \(1 offered\).*switches of 1, 2, 4, 8$"),
     ],
 )
 def test_wrong_options_are_named(wish: dict[str, Any], complaint: str) -> None:
@@ -240,10 +251,15 @@ def test_wrong_options_are_named(wish: dict[str, Any], complaint: str) -> None:
     ("words", "complaint"),
     [
         ("design --hosts 4", "--gpus-per-host, --nic-gbps"),
+        ("design --hosts abc", "--hosts: must be a whole number from 1 to 1,048,576 (is 'abc'); give it in digits"),
+        ("design --hosts 2K", "(is '2K'); write 2000"),
+        ("design --budget 3M", "--budget: must be a number above 0 up to 1e+15 (is '3M'); write 3e6"),
+        ("design --planes two", "--planes: must be a whole number from 1 to 1,024 (is 'two'); give it in digits"),
         ("design FILE --switch 64x400:1:1", "--switch"),  # of what the file answers
         ("design FILE --max-tiers 2", "--max-tiers"),
         ("design FILE --transceiver-usd 5", "--transceiver-usd"),
         ("design FILE --transceiver-watts 5", "--transceiver-watts"),
+        ("design FILE --budget 1e6", "write limits.budget_usd there"),
         ("pareto FILE", "a fabric alone has no traffic"),
     ],
 )
@@ -253,6 +269,24 @@ def test_commands_that_ask_too_little_or_too_much_are_refused(words: str, compla
     found = CliRunner().invoke(app, ["fabric", *words.replace("FILE", str(path)).split()])
     assert isinstance(found.exception, InputError) and complaint in str(found.exception)
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_every_option_has_its_key_in_a_file() -> None:
+    assert KEYS.keys() == {f"--{field.name.replace('_', '-')}" for field in fields(FabricOptions)}
+
+
+@each("name", ["net.json", "net.yaml"])
+def test_a_question_about_a_fabric_is_told_where_to_ask(name: str, tmp_path: Path) -> None:
+    """Commands that need a workload or a plan name the command that needs neither."""
+    question = question_of_options(FabricWish(hosts=8, gpus_per_host=8, nic_gbps=400)).model_dump(
+        mode="json", exclude_none=True
+    )
+    question["hardware"]["accelerator"] = "H100"
+    (path := tmp_path / name).write_text(json.dumps(question))
+    for words in ("solve FILE", "fabric pareto FILE", f"fabric export FILE --format csv -o {tmp_path / 'x'}"):
+        found = CliRunner().invoke(app, words.replace("FILE", str(path)).split())
+        assert isinstance(found.exception, InputError) and f"`planner fabric design {path}" in str(found.exception)
+    assert CliRunner().invoke(app, ["fabric", "design", str(path)]).exit_code == 0
 
 
 def test_a_workload_is_not_dropped_in_silence() -> None:

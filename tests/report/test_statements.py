@@ -19,6 +19,7 @@ from planner.report.statements.sites_and_fabric import groups
 from planner.report.statements.statement import SECTIONS, Statement, days, shares_of, short_percent
 from planner.report.summary import statements, summary
 from planner.report.tables import Side, figures_of, rows_of
+from planner.units import ratio
 
 PLAN = small()
 OPERATION = {"maintenance_share_per_year": 0.05, "staff_usd_per_year": 1e6, "fabric_life_years": 9.0}
@@ -350,3 +351,11 @@ def test_figures_have_as_many_digits_as_a_reader_uses() -> None:
     """Whole days from a thousand on, whole percent from ten on."""
     assert [days(x) for x in (9023.6, 160.57, 9.97, 6.2431, 0.04157)] == ["9,024", "160.6", "10.0", "6.24", "0.0416"]
     assert [short_percent(x) for x in (0.129, 0.0996, 0.0512, 0)] == ["13 %", "10 %", "5.1 %", "0.0 %"]
+
+
+@each(
+    ("value", "digits", "text"),
+    [(1.05, 2, "1.1"), (6.3, 2, "6.3"), (99.7, 2, "100"), (284.0, 2, "280"), (99.96, 3, "100"), (1234.0, 3, "1,230")],
+)
+def test_ratios_have_no_exponent(value: float, digits: int, text: str) -> None:
+    assert ratio(value, digits) == text and ratio(994_000.0) == "990,000"

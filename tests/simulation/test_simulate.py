@@ -189,6 +189,29 @@ def test_a_plan_that_cannot_be_simulated_is_named(plan: Plan) -> None:
         planner.simulate(plan, site="mars")
 
 
+def test_more_hosts_than_there_are_are_refused(plan: Plan) -> None:
+    with pytest.raises(InputError, match=r"^--hosts 33: e1 has 32, a GPU each; give fewer, or leave --hosts out$"):
+        planner.simulate(plan, site="e1", hosts=33)
+    assert planner.simulate(plan, site="e1", hosts=32).hosts == 32
+    assert "(for 9 hosts: pods and racks are whole)" in planner.simulate(plan, site="e1", hosts=9).simulated
+
+
+def test_the_size_of_groups_is_stated_with_its_source(plan: Plan) -> None:
+    """A size that nobody gave is named as the default; the groups of a plan are those of its placement."""
+    stated = [
+        planner.simulate(K8 | {"hosts": hosts}, pattern=pattern, group=group).simulated.partition("; ")[2]
+        for hosts, pattern, group in ((128, "alltoall", None), (90, "allreduce", None), (128, "allreduce", 4))
+    ]
+    assert stated == [
+        "alltoall in groups of 16 hosts (the default; --group takes another size)",
+        "allreduce in groups of up to 16 hosts (the default; --group takes another size)",
+        "allreduce in groups of 4 hosts (--group)",
+    ]
+    assert "groups" not in planner.simulate(K8).simulated
+    of_plan = planner.simulate(plan, site="e1", pattern="p2p+allreduce").simulated
+    assert re.search(r"; p2p in groups of \d+ hosts \(the plan's placement\); allreduce in groups of \d+", of_plan)
+
+
 def test_the_command_prints_text_or_json_and_no_traceback(tmp_path: Path, plan: Plan) -> None:
     fabric, planned = tmp_path / "fabric.json", tmp_path / "plan.json"
     fabric.write_text(json.dumps(K8))

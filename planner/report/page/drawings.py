@@ -23,7 +23,7 @@ from planner.physics.network.fabric_designs import WAN_GATEWAY, stages, switch_c
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import Link, WanPlan
 from planner.report.page.charts import WIDTH, drawing, el, line, path, rect, shown, style, text, title, width_of
-from planner.units import amount, counted
+from planner.units import amount, counted, ratio
 
 # Units: the room for words, and where boxes begin and end.
 WORDS, LEFT, RIGHT = 152.0, 168.0, WIDTH - 14
@@ -176,7 +176,7 @@ def fabric_tiers(built: BuiltFabric) -> str:
             raise ValueError(f"{built.site}: {stated} and {counts[level.name]:,} wired")
     tiers, links = _tiers(built), _links(built)
     cables = counted(sum(stage.count for stage in stages(built.design)), "cable")
-    head = f"{built.site}: {counted(fabric.switches, 'switch')} of {fabric.switch}, {cables}"
+    head = f"{built.site}: {_switches(built)}, {cables}"
     drawn, y = _written([*_styled(head, "strong", WIDTH), *_styled(_part(built), "small", WIDTH)], 0)
     tops, y = list[float](), y + GAP
     for tier, link in zip(tiers, [*links, None], strict=True):
@@ -200,6 +200,17 @@ def fabric_tiers(built: BuiltFabric) -> str:
         boxes.append(el("path", title(PLURAL[tier.name]), d=shape, cls=SHADES.get(tier.name, "c4")))
     parts = [*_frames(built, at), *lines, *boxes, *drawn]
     return drawing(y, f"Fabric of {built.site}: {names}", "".join(parts))
+
+
+def _switches(built: BuiltFabric) -> str:
+    """Write the switches of all tiers, each model with its count where there are several."""
+    of = Counter[str]()
+    for tier, model in zip(built.fabric.tiers, built.fabric.models, strict=True):
+        of[model] += tier.switches
+    every = counted(built.fabric.switches, "switch")
+    if len(of) == 1:
+        return f"{every} of {built.fabric.boxes}"
+    return f"{every} ({', '.join(f'{count:,} of {model}' for model, count in of.items())})"
 
 
 def _part(built: BuiltFabric) -> str:
@@ -232,7 +243,7 @@ def _tiers(built: BuiltFabric) -> list[DrawnTier]:
     boxes = {"leaf": rails * domains, "spine": design.spines_per_pod}
     boxes["super-spine"] = design.super_spines // design.networks
     for tier in built.fabric.tiers:
-        up = f", {tier.up_ports:,} up, {tier.oversubscription:.3g}:1" if tier.up_ports else ", none up"
+        up = f", {tier.up_ports:,} up, {ratio(tier.oversubscription, 3)}:1" if tier.up_ports else ", none up"
         drawn = design.zone_cores if tier.name == "core" else boxes[tier.name]
         columns = design.spines_per_pod if tier.name != "leaf" else rails if rails > 1 else _columns(drawn)
         if shared.get(tier.name):

@@ -18,7 +18,7 @@ from planner.plan.plan_sections import (
     WanPlan,
 )
 from planner.report.statements.statement import Statement, proof_of, short_percent
-from planner.units import amount, counted, money, power
+from planner.units import amount, counted, money, power, ratio
 
 NAMED_SITES, NAMED_LINKS = 4, 2  # on the first screen
 SURVIVES = {"off": "nothing out", "margin": "nothing out", "node": "a site's largest circuit out"}
@@ -188,7 +188,7 @@ def tier_words(tier: Tier, fabric: SiteFabric) -> str:
     name += f" of {tier.switch}" if fabric.boxes != fabric.switch else ""
     ports = f"{tier.down_ports} down, {tier.up_ports} up, " if tier.name == "leaf" else ""
     worst = " at worst" if fabric.family.startswith("dragonfly") else ""  # all flows of a group go to one other
-    return f"{name} ({ports}{tier.oversubscription:.3g}:1{worst})" if tier.up_ports else name
+    return f"{name} ({ports}{ratio(tier.oversubscription, 3)}:1{worst})" if tier.up_ports else name
 
 
 def _over(slowdown: float) -> str:
@@ -294,7 +294,7 @@ def _chosen(fabric: SiteFabric, chosen: FabricAlternative, survives: str | None)
     if family == "rail-only":
         carried += " within each rail"
     if chosen.ecmp_tail is not None and chosen.spray_tail is not None:
-        tails = f"{chosen.ecmp_tail:.2g} times its time at line rate under ECMP, {chosen.spray_tail:.2g} sprayed"
+        tails = f"{ratio(chosen.ecmp_tail)} times its time at line rate under ECMP, {ratio(chosen.spray_tail)} sprayed"
         carried += f"; the slowest flow of a random permutation takes {tails}"
     else:
         trees_alone = family.startswith("dragonfly")
