@@ -33,7 +33,7 @@ from planner.simulation.flow_times import TransportName, flow_seconds, ideal_sec
 from planner.simulation.traffic import MAX_PLANES, part_of_design, permutation
 from planner.solvers.outcome import Outcome, Stop
 from planner.solvers.signals import Deadline, OutOfTimeError
-from planner.units import money
+from planner.units import money, ratio
 
 KINDS: dict[FabricFamily, tuple[str, range]] = {  # in words, and the tiers that a family can have
     "rail": ("rail-optimised", range(1, 5)),
@@ -250,7 +250,7 @@ def _lost(instance: FabricInstance, network: Network, kind: FabricKind, best: Fa
     price = f"{money(more)} more" if more > 0 else f"{money(-more)} less" if more < 0 else "the same price"
     reasons = []
     if (share := template.design.core_share / chosen.design.core_share) < WHOLE_SHARE:
-        reasons.append(f"carries {100 * share:.2g} % between halves")
+        reasons.append(f"carries {ratio(100 * share)} % between halves")
     if kind.tiers == 1 and network.survives and not _grouped(kind):
         reasons.append("a rail hangs on one switch" if kind.family == "rail-only" else "all hangs on one switch")
     if kind.family == "rail-only":
@@ -259,7 +259,8 @@ def _lost(instance: FabricInstance, network: Network, kind: FabricKind, best: Fa
         reasons.append("what a loss cuts is not counted")
     options = [] if kind.family in network.families else [f"--family {kind.family}"]
     options += ["--survives none"] * bool(network.survives and (_grouped(kind) or kind.tiers == 1))
-    options += ["--oversubscription DOWN:1"] * (_grouped(kind) and isinstance(network.max_oversubscription, tuple))
+    if _grouped(kind) and isinstance(network.max_oversubscription, tuple):
+        options.append(f"--oversubscription {max(network.max_oversubscription):g}:1")
     return "; ".join([price, *reasons, *([f"{' '.join(options)} would allow it"] if options else [])])
 
 

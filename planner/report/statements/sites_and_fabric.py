@@ -132,6 +132,7 @@ TIER_NAMES = {"leaf": "leaves", "spine": "spines", "core": "cores", "super-spine
 NAMED_FABRICS = 2  # whose fabrics are on the first screen
 AT_LINE_RATE = 0.005  # relative: of a slowdown
 WHOLE_RATE = 1e-9  # of a port's rate, below which rounding may be
+WHOLE_SHARE = 0.995  # of the rate of all hosts, above which it is not said what share crosses between halves
 
 
 def fabric(_: Plan, section: FabricPlan) -> Iterator[Statement]:
@@ -248,7 +249,7 @@ def fabric_alone(plan: Plan) -> Iterator[Statement]:
     text = f"Joins {what} for {money(cost.total_usd)} ({each} a GPU), {power(fabric.power_mw)}. {sure}"
     yield Statement("verdict", "verdict", text, True)
     chosen, *others = section.alternatives
-    yield from _chosen(fabric, chosen, network.survives)
+    yield from _chosen(fabric, chosen, network.survives, hardware)
     yield from _price(fabric, network)
     for kind in others:
         text = f"none; {kind.lost}"
@@ -280,7 +281,9 @@ def fabric_alone(plan: Plan) -> Iterator[Statement]:
         yield Statement("limit", "money", f"{left} ({short_percent(1 - cost.total_usd / budget)}) is not spent.", True)
 
 
-def _chosen(fabric: SiteFabric, chosen: FabricAlternative, survives: str | None) -> Iterator[Statement]:
+def _chosen(
+    fabric: SiteFabric, chosen: FabricAlternative, survives: str | None, hardware: Hardware
+) -> Iterator[Statement]:
     """State switches by tier, links, capacity between halves, and the loss that the fabric survives."""
     one = f" of {fabric.switch}" if fabric.boxes == fabric.switch else ""
     text = f"{chosen.name}: {', '.join(tier_words(tier, fabric) for tier in fabric.tiers)}{one}"
@@ -293,6 +296,9 @@ def _chosen(fabric: SiteFabric, chosen: FabricAlternative, survives: str | None)
     family = chosen.fabric.family if chosen.fabric is not None else ""
     if family == "rail-only":
         carried += " within each rail"
+    half = (hardware.racks or 0) * fabric.wired_gpus_per_rack * hardware.gpu_nic_bytes_per_second * 8 / 2 / 1e12
+    if (chosen.bisection_tbps or 0.0) < half * WHOLE_SHARE:
+        carried += f", {short_percent((chosen.bisection_tbps or 0.0) / half)} of their rate"
     if chosen.ecmp_tail is not None and chosen.spray_tail is not None:
         tails = f"{ratio(chosen.ecmp_tail)} times its time at line rate under ECMP, {ratio(chosen.spray_tail)} sprayed"
         carried += f"; the slowest flow of a random permutation takes {tails}"
