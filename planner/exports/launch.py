@@ -11,7 +11,7 @@ from planner.checks.cost import recomputed
 from planner.checks.layout import broken_rules
 from planner.errors import InputError
 from planner.formats.yaml_text import dump
-from planner.instance.framework_rules import FP8_RECIPES, OVERLAP_FLAGS, Overlap, rules_of
+from planner.instance.framework_rules import FP8_RECIPES, NATIVE_LOSS_BYTES, OVERLAP_FLAGS, Overlap, rules_of
 from planner.instance.hardware import Rack
 from planner.instance.instance import Instance, instance_sha256
 from planner.instance.workload import CORE_ATTENTION, Model, Precision, RecomputeModule, Software
@@ -216,13 +216,14 @@ def megatron_script(run: LaunchRun) -> str:
     """Write the environment, the flags by group, and the command. InputError: Megatron-LM cannot be told the layout."""
     require(run, "megatron")
     groups = {"MODEL_ARGS": _model(run), "PARALLEL_ARGS": _parallel(run), "TRAINING_ARGS": _training(run)}
+    notes = "".join(f"# {line}\n" for line in _releases(run))
     texts = {name: "".join(f"    {_text(flag)}\n" for flag in flags) for name, flags in groups.items()}
     arrays = "\n\n".join(f"{name}=(\n{text})" for name, text in texts.items())
     use = " ".join(f'"${{{name}[@]}}"' for name in groups)
     return f"""\
 #!/bin/bash
 # {run.name}: {run.gpus:,} GPUs on {run.nodes:,} nodes. Data, optimiser and checkpoints are yours to add.
-export CUDA_DEVICE_MAX_CONNECTIONS={connections(run)}
+{notes}export CUDA_DEVICE_MAX_CONNECTIONS={connections(run)}
 NNODES={run.nodes}
 GPUS_PER_NODE={run.node_gpus}
 
@@ -232,6 +233,15 @@ torchrun --nnodes "$NNODES" --nproc-per-node "$GPUS_PER_NODE" --node-rank "$NODE
     --master-addr "$MASTER_ADDR" --master-port "$MASTER_PORT" \\
     pretrain_gpt.py {use} "$@"
 """
+
+
+def _releases(run: LaunchRun) -> Iterator[str]:
+    """Yield the flags that some releases of Megatron-LM refuse (megatron/training/arguments.py of each)."""
+    if run.software is not None and run.software.fused_loss and loss_implementation(run.software) == "te":
+        yield (
+            "core_v0.18.2 and later refuse --cross-entropy-fusion-impl te: for these plan with workload.software."
+            f"logit_memory_bytes={NATIVE_LOSS_BYTES:g}, which native takes."
+        )
 
 
 def connections(run: LaunchRun) -> int:
@@ -313,6 +323,11 @@ def _parallel(run: LaunchRun) -> Iterator[Flag]:
         yield from _switches(run, run.software)
 
 
+def loss_implementation(software: Software) -> str:
+    """Return the fused loss of Megatron that keeps no more of a logit than the plan counts, native where it may."""
+    return "native" if (software.logit_memory_bytes or 0.0) >= NATIVE_LOSS_BYTES else "te"
+
+
 def _switches(run: LaunchRun, software: Software) -> Iterator[Flag]:
     """Yield the flags of the switches that are on in the plan's software stack, as far as the layout allows them."""
     layout, overlaps = run.layout, set(software.overlaps)
@@ -339,6 +354,7 @@ def _switches(run: LaunchRun, software: Software) -> Iterator[Flag]:
             yield "cuda-graph-scope", "full_iteration"
     if software.fused_loss:
         yield "cross-entropy-loss-fusion", True
+        yield "cross-entropy-fusion-impl", loss_implementation(software)
     if run.precision.compute == "fp8":
         yield "fp8-recipe", next(flag for flag, recipe in FP8_RECIPES.items() if recipe == software.fp8_recipe)
         if software.fp8_parameters:
@@ -451,8 +467,12 @@ def nemo_overrides(run: LaunchRun) -> dict[str, dict[str, Any]]:
         del model["virtual_pipeline_model_parallel_size"]  # the layout says it
     for flag, value in _recompute(run):
         model[flag.replace("-", "_")] = list(value) if isinstance(value, tuple) else value
-    if run.software is not None and run.software.fp8_attention:
-        model["fp8_dot_product_attention"] = True
+    if run.software is not None:
+        model["cross_entropy_loss_fusion"] = run.software.fused_loss  # GPTModelProvider fuses it, by native
+        if run.software.fused_loss:
+            model["cross_entropy_fusion_impl"] = loss_implementation(run.software)
+        if run.software.fp8_attention:
+            model["fp8_dot_product_attention"] = True
     ddp: dict[str, Any] = {"use_distributed_optimizer": layout.zero_stage > 0, "overlap_grad_reduce": True}
     if layout.zero_stage in SHARDING:
         ddp |= {"use_megatron_fsdp": True, "data_parallel_sharding_strategy": SHARDING[layout.zero_stage]}

@@ -28,6 +28,7 @@ from planner.instance.framework_rules import OVERLAP_FLAGS
 from planner.instance.instance import Instance
 from planner.instance.workload import Model, Software, catalogue
 from planner.plan.plan import Plan
+from planner.planning.evaluate import evaluated, with_switches
 from planner.planning.layouts import runnable_layout
 
 ARGUMENTS = json.loads((Path(__file__).parent / "megatron_arguments.json").read_text())["arguments"]
@@ -111,6 +112,37 @@ def test_modules_and_attention_in_fp8_go_out_and_come_back(framework: str, tmp_p
     with pytest.raises(InputError, match="torchtitan cannot be told layernorm, moe_act"):
         WRITERS["torchtitan"](run)
     assert nearest_choices(run, "torchtitan")["recompute"] == "full"
+
+
+LOSSES = [  # the bytes that a plan counts of a logit, and the words of Megatron for it
+    ({"fused_loss": True}, ["--cross-entropy-loss-fusion", "--cross-entropy-fusion-impl", "te"]),
+    ({"fused_loss": True, "logit_memory_bytes": 4.0}, ["--cross-entropy-loss-fusion", "--cross-entropy-fusion-impl", "te"]),
+    ({"fused_loss": True, "logit_memory_bytes": 10.0},
+     ["--cross-entropy-loss-fusion", "--cross-entropy-fusion-impl", "native"]),
+    ({"fused_loss": False}, []),
+]  # fmt: skip
+
+
+@each("framework", ["megatron", "nemo"])
+@each(("loss", "words"), LOSSES)
+def test_the_loss_of_the_run_has_the_memory_of_the_plan(framework, loss, words, tmp_path):
+    """The implementation of the loss goes out and comes back, with as many bytes of a logit as planned or fewer."""
+    instance = question("llama-3.1-8b", software=catalogue("software")["ideal"] | loss)
+    plan = plan_for(instance, layout_of(1, 1, 1024, zero_stage=1))
+    file = tmp_path / f"own{SUFFIX[framework]}"
+    file.write_text(WRITERS[framework](run_of(plan, "plan")))
+    run = read_run(file)
+    assert "not modelled" not in str(run.items.note())
+    launched = with_switches(instance, run.switches, "own", None)
+    again = evaluated(launched.model_copy(update={"pins": layout_of_run(run, instance, "own")}))
+    held = plan.layout.metrics.memory_bytes_per_gpu
+    assert again.memory_bytes_per_gpu <= held * (1 + 1e-12)
+    if loss.get("logit_memory_bytes") != 4.0:
+        assert again.memory_bytes_per_gpu == pytest.approx(held, rel=1e-12)
+    if framework == "megatron":
+        text = file.read_text()
+        assert [word for word in arguments(text) if "cross-entropy" in word or word in ("te", "native")] == words
+        assert ("core_v0.18.2 and later refuse" in text) == ("te" in words)
 
 
 def test_every_framework_has_trips() -> None:
