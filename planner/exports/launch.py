@@ -147,6 +147,16 @@ def require(run: LaunchRun, framework: str) -> None:
         raise InputError(f"{path}: {framework} has {rule}; {remedy}")
 
 
+def require_on_gpu(run: LaunchRun, framework: str) -> None:
+    """Refuse activations on the host, which would stay on the GPU: a recipe of one's own may move them, by --like."""
+    if run.software is not None and run.software.activation_offload:
+        share = run.software.activation_offload
+        raise InputError(
+            f"workload.software.activation_offload: {framework} cannot be told {share:g}; "
+            "plan with --set workload.software.activation_offload=0, or give a recipe that has it by --like"
+        )
+
+
 def pipeline_layout(run: LaunchRun, *, grouped: bool = True) -> str:
     """Return the chunks as Megatron's pipeline layout: E embedding, t a layer, L the loss, stages divided by |."""
     parts = [f"t*{count}" if count > 2 else "t" * count for count in run.chunks]
@@ -215,6 +225,7 @@ Flag = tuple[str, object]  # the name without its dashes, and the value; True: n
 def megatron_script(run: LaunchRun) -> str:
     """Write the environment, the flags by group, and the command. InputError: Megatron-LM cannot be told the layout."""
     require(run, "megatron")
+    require_on_gpu(run, "megatron")
     groups = {"MODEL_ARGS": _model(run), "PARALLEL_ARGS": _parallel(run), "TRAINING_ARGS": _training(run)}
     notes = "".join(f"# {line}\n" for line in _releases(run))
     texts = {name: "".join(f"    {_text(flag)}\n" for flag in flags) for name, flags in groups.items()}
@@ -236,8 +247,12 @@ torchrun --nnodes "$NNODES" --nproc-per-node "$GPUS_PER_NODE" --node-rank "$NODE
 
 
 def _releases(run: LaunchRun) -> Iterator[str]:
-    """Yield the flags that some releases of Megatron-LM refuse (megatron/training/arguments.py of each)."""
-    if run.software is not None and run.software.fused_loss and loss_implementation(run.software) == "te":
+    """Yield what some releases of Megatron-LM refuse (arguments.py and transformer_config.py of each)."""
+    if run.software is None:
+        return
+    if run.software.cuda_graphs != "none" and run.layout.recompute != "none":
+        yield "Releases before core_v0.16.0 refuse CUDA graphs of layers that recompute."
+    if run.software.fused_loss and loss_implementation(run.software) == "te":
         yield (
             "core_v0.18.2 and later refuse --cross-entropy-fusion-impl te: for these plan with workload.software."
             f"logit_memory_bytes={NATIVE_LOSS_BYTES:g}, which native takes."
@@ -348,16 +363,21 @@ def _switches(run: LaunchRun, software: Software) -> Iterator[Flag]:
         yield "moe-token-dispatcher-type", "flex" if flexible else "alltoall"
         if flexible:  # of core 0.14; HybridEP is --moe-flex-dispatcher-backend hybridep of later ones
             yield "moe-enable-deepep", True
-    if software.cuda_graphs != "none":
+    if software.cuda_graphs == "whole":
         yield "enable-cuda-graph", True
-        if software.cuda_graphs == "whole":
-            yield "cuda-graph-scope", "full_iteration"
+        yield "cuda-graph-scope", "full_iteration"
+        yield "no-check-for-nan-in-loss-and-grad", True  # else it refuses to start
+    elif software.cuda_graphs == "part" and run.model.experts is not None:
+        yield "external-cuda-graph", True  # the other captures whole layers, with the experts
+        yield "cuda-graph-scope", "attn"
+    elif software.cuda_graphs == "part":
+        yield "enable-cuda-graph", True
     if software.fused_loss:
         yield "cross-entropy-loss-fusion", True
         yield "cross-entropy-fusion-impl", loss_implementation(software)
     if run.precision.compute == "fp8":
         yield "fp8-recipe", next(flag for flag, recipe in FP8_RECIPES.items() if recipe == software.fp8_recipe)
-        if software.fp8_parameters:
+        if software.fp8_parameters and layout.zero_stage:
             yield "fp8-param-gather", True
     if software.fp8_attention:
         yield "fp8-dot-product-attention", True
@@ -371,11 +391,21 @@ def _training(run: LaunchRun) -> Iterator[Flag]:
         yield "recompute-activations", True
     else:
         yield from _recompute(run)
-    yield ("fp16" if precision.compute == "fp16" else "bf16"), True
+    if run.software is None or run.software.flash_attention:  # whose masks are not counted; the defaults are 0.1
+        yield "attention-dropout", 0
+        yield "hidden-dropout", 0
+    if precision.compute == "fp16":
+        yield "fp16", True
+        if precision.gradient_bytes > 2:
+            yield "accumulate-allreduce-grads-in-fp32", True
+    elif precision.compute != "fp32":
+        yield "bf16", True
+        if precision.gradient_bytes <= 2:
+            yield "grad-reduce-in-bf16", True
     if precision.compute == "fp8":
         yield "fp8-format", "hybrid"
-    if precision.gradient_bytes <= 2 and precision.compute != "fp16":
-        yield "grad-reduce-in-bf16", True
+    elif precision.compute == "fp4":
+        yield "fp4-format", "e2m1"  # of core 0.15
 
 
 def _recompute(run: LaunchRun) -> Iterator[Flag]:
@@ -431,15 +461,18 @@ def torchtitan_tables(run: LaunchRun) -> dict[str, dict[str, Any]]:
             parts.append(["tok_embeddings"] * (i == 0) + layers + ["norm", "output"] * (i == len(run.chunks) - 1))
             first += count
         parallelism["module_fqns_per_model_part"] = parts
+    fused = run.software is not None and run.software.fused_loss
     return {
         "training": {"seq_len": run.sequence_length, "local_batch_size": local, "global_batch_size": run.global_batch},
         "parallelism": parallelism,
         "activation_checkpoint": {"mode": layout.recompute, **selective},
+        **({"compile": {"enable": True}} if fused else {}),
     }
 
 
 def torchtitan_toml(run: LaunchRun) -> str:
     """Write a train config. InputError: torchtitan has no setting for a choice of the layout."""
+    require_on_gpu(run, "torchtitan")
     tables = torchtitan_tables(run)
     lines = [f"# {run.name}: NNODES={run.nodes} NGPU={run.node_gpus}; model, data and optimiser are yours to add."]
     lines.append('# Environment: PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True"')
@@ -486,6 +519,7 @@ def nemo_overrides(run: LaunchRun) -> dict[str, dict[str, Any]]:
 
 def nemo_yaml(run: LaunchRun) -> str:
     """Write a file of overrides. InputError: Megatron Bridge has no setting for a choice of the layout."""
+    require_on_gpu(run, "nemo")
     data = nemo_overrides(run)
     start = f"torchrun --nnodes {run.nodes} --nproc-per-node {run.node_gpus}"
     return f"# {run.name}: {start}; environment: CUDA_DEVICE_MAX_CONNECTIONS={connections(run)}\n{dump(data)}"
@@ -512,11 +546,17 @@ def deepspeed_keys(run: LaunchRun) -> dict[str, Any]:
     }
 
 
+def deepspeed_json(run: LaunchRun) -> str:
+    """Write a configuration of DeepSpeed. InputError: it cannot be told the layout."""
+    require_on_gpu(run, "deepspeed")
+    return json.dumps(deepspeed_keys(run), indent=2) + "\n"
+
+
 WRITERS: dict[str, Callable[[LaunchRun], str]] = {
     "megatron": megatron_script,
     "torchtitan": torchtitan_toml,
     "nemo": nemo_yaml,
-    "deepspeed": lambda run: json.dumps(deepspeed_keys(run), indent=2) + "\n",
+    "deepspeed": deepspeed_json,
 }
 
 

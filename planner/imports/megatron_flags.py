@@ -205,7 +205,7 @@ def megatron_run(script: Script) -> OwnRun:
     flags = TrackedItems({flag: typed(value) for flag, value in script.flags.items()})
     values = RunValues(flags, script.where, script, "--{}")
     values.require("Megatron-LM", *KNOWN_BY)
-    types = {"fp8": "fp8-format", "fp16": "fp16", "bf16": "bf16"}
+    types = {"fp4": "fp4-format", "fp8": "fp8-format", "fp16": "fp16", "bf16": "bf16"}
     compute = next((kind for kind, flag in types.items() if flag in flags), None)
     run = run_of_flags(values, "megatron", compute)
     return replace(run, gpus=started(script).gpus, items=flags.read(megatron_effect, "--{}"))
@@ -237,6 +237,13 @@ def run_of_flags(values: "RunValues", framework: str, compute: str | None) -> Ow
     )
 
 
+CONTEXT_EXCHANGES = (
+    "p2p",
+    "a2a",
+    "all_gather",
+    "allgather",
+    "a2a+p2p",
+)  # Transformer Engine's words, and one of a help
 GRAPH_FLAGS = ("enable-cuda-graph", "external-cuda-graph")
 FUSED_FLAGS = {"fused_experts": "use-transformer-engine-op-fuser", "fused_loss": "cross-entropy-loss-fusion"}
 
@@ -249,7 +256,7 @@ def _switches(values: "RunValues", *, narrow: bool, selective: bool) -> dict[str
             values.complete and not values.on("no-overlap-p2p-communication")
         )
     if values.states("cp-comm-type"):
-        overlaps["context"] = values.choice("cp-comm-type", ("p2p", "a2a", "allgather", "a2a+p2p"), "p2p") == "p2p"
+        overlaps["context"] = values.choice("cp-comm-type", CONTEXT_EXCHANGES, "p2p") == "p2p"
     found: dict[str, Any] = {name: values.on(flag) for name, flag in FUSED_FLAGS.items() if values.states(flag)}
     if values.states("cross-entropy-fusion-impl"):
         native = values.choice("cross-entropy-fusion-impl", ("native", "te"), "native") == "native"
@@ -282,11 +289,11 @@ def _switches(values: "RunValues", *, narrow: bool, selective: bool) -> dict[str
 
 def _graphs(values: "RunValues") -> Graphs:
     """Return the extent of CUDA graphs: none, whole iterations, or layers without routed experts."""
-    scope = " ".join(str(values.get(flag) or "") for flag in ("cuda-graph-scope", "cuda-graph-modules"))
+    scope = {str(values.get(flag) or "") for flag in ("cuda-graph-scope", "cuda-graph-modules")}
     impl = values.choice("cuda-graph-impl", ("none", "local", "transformer_engine", "full_iteration"), "none")
     if impl == "none" and not {flag for flag in GRAPH_FLAGS if values.on(flag)}:
         return "none"
-    return "whole" if "full" in f"{scope} {impl}" else "part"
+    return "whole" if "full_iteration" in {*scope, impl} else "part"
 
 
 @dataclass(frozen=True, slots=True)
