@@ -35,7 +35,8 @@ STAND_INS: dict[str, str] = {
         no-gradient-reduce-div-fusion no-gradient-accumulation-fusion bias-activation-fusion bias-dropout-fusion
         masked-softmax-fusion apply-rope-fusion gradient-accumulation-fusion transformer-impl disable-jit-fuser
         fp32-residual-connection use-fused-weighted-squared-relu fused-residual-rmsnorm mla-down-proj-fusion""",
-    "workload.software.loss_bytes_per_logit is of one kernel": """fp16-lm-cross-entropy defer-embedding-wgrad-compute wgrad-deferral-limit output-logit-dtype""",
+    "workload.software.loss_bytes_per_logit is of one kernel": """fp16-lm-cross-entropy
+        defer-embedding-wgrad-compute wgrad-deferral-limit output-logit-dtype""",
     "workload.precision has the bytes of each role": """use-precision-aware-optimizer main-grads-dtype main-params-dtype
         exp-avg-dtype exp-avg-sq-dtype fp4-param-gather fp4-param grad-reduce-in-bf16
         accumulate-allreduce-grads-in-fp32 optimizer keep-fp8-transpose-cache reuse-grad-buf-for-mxfp8-param-ag
