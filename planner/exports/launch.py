@@ -226,6 +226,12 @@ def megatron_script(run: LaunchRun) -> str:
     """Write the environment, the flags by group, and the command. InputError: Megatron-LM cannot be told the layout."""
     require(run, "megatron")
     require_on_gpu(run, "megatron")
+    narrow = run.precision.compute == "fp8" and run.software is not None and run.software.fp8_parameters
+    if narrow and not run.layout.zero_stage:
+        raise InputError(
+            "workload.software.fp8_parameters: Megatron has weights in FP8 under ZeRO alone (layout.zero_stage is 0); "
+            "plan with --pin layout.zero_stage=1, or --set workload.software.fp8_parameters=false"
+        )
     groups = {"MODEL_ARGS": _model(run), "PARALLEL_ARGS": _parallel(run), "TRAINING_ARGS": _training(run)}
     notes = "".join(f"# {line}\n" for line in _releases(run))
     texts = {name: "".join(f"    {_text(flag)}\n" for flag in flags) for name, flags in groups.items()}
@@ -247,9 +253,13 @@ torchrun --nnodes "$NNODES" --nproc-per-node "$GPUS_PER_NODE" --node-rank "$NODE
 
 
 def _releases(run: LaunchRun) -> Iterator[str]:
-    """Yield what some releases of Megatron-LM refuse (arguments.py and transformer_config.py of each)."""
+    """Yield what releases of Megatron-LM refuse or have alone (arguments.py and transformer_config.py of each)."""
     if run.software is None:
         return
+    if run.model.experts is not None and run.software.dispatcher == "hybrid_ep":
+        yield "DeepEP stands for the plan's HybridEP, --moe-flex-dispatcher-backend hybridep from core_v0.16.0 on."
+    if run.model.experts is not None and run.software.fused_experts:
+        yield "The plan's one kernel of all experts is --use-transformer-engine-op-fuser, from core_v0.18.0 on."
     if run.software.cuda_graphs != "none" and run.layout.recompute != "none":
         yield "Releases before core_v0.16.0 refuse CUDA graphs of layers that recompute."
     if run.software.fused_loss and loss_implementation(run.software) == "te":
@@ -377,7 +387,7 @@ def _switches(run: LaunchRun, software: Software) -> Iterator[Flag]:
         yield "cross-entropy-fusion-impl", loss_implementation(software)
     if run.precision.compute == "fp8":
         yield "fp8-recipe", next(flag for flag, recipe in FP8_RECIPES.items() if recipe == software.fp8_recipe)
-        if software.fp8_parameters and layout.zero_stage:
+        if software.fp8_parameters:
             yield "fp8-param-gather", True
     if software.fp8_attention:
         yield "fp8-dot-product-attention", True

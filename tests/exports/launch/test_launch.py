@@ -174,8 +174,12 @@ def test_defaults_of_megatron_that_are_not_the_plans_are_written(software, preci
 
 
 def test_what_megatron_refuses_is_not_written() -> None:
-    """It gathers parameters in FP8 where they are divided, and takes graphs of attention alone around experts."""
-    assert "fp8-param-gather" not in flags_of({"fp8_parameters": True}, "fp8", zero_stage=0)
+    """It keeps weights in FP8 where they are divided, and takes graphs of attention alone around experts."""
+    with pytest.raises(
+        InputError, match=r"fp8_parameters: .* \(layout\.zero_stage is 0\); plan with --pin layout\.zero"
+    ):
+        flags_of({"fp8_parameters": True}, "fp8", zero_stage=0)
+    assert "fp8-param-gather" not in flags_of({"fp8_parameters": False}, "fp8", zero_stage=0)
     part = flags_of({"cuda_graphs": "part"}, model="mixtral-8x7b", expert_parallel=8)
     assert "--external-cuda-graph --cuda-graph-scope attn " in part and "--enable-cuda-graph" not in part
 
@@ -195,6 +199,15 @@ def test_releases_without_graphs_of_recomputed_layers_are_named(stage: int, reco
     instance = question("llama-3.1-8b", software=catalogue("software")["ideal"] | {"cuda_graphs": "whole"})
     run = run_of(plan_for(instance, layout_of(1, 1, 64, zero_stage=stage, recompute=recompute)), "plan")
     assert ("before core_v0.16.0 refuse CUDA graphs" in WRITERS["megatron"](run)) == told
+
+
+def test_what_later_releases_have_is_named() -> None:
+    """What core 0.14 has no flag for is in the head of the script, with its flag and release."""
+    software = catalogue("software")["ideal"] | {"dispatcher": "hybrid_ep", "fused_experts": True}
+    run = run_of(plan_for(question("mixtral-8x7b", software=software), MIXTURE), "plan")
+    head = WRITERS["megatron"](run).partition("export ")[0]
+    assert "hybridep from core_v0.16.0" in head and "--use-transformer-engine-op-fuser, from core_v0.18.0" in head
+    assert "core_v0.16.0" not in WRITERS["megatron"](run_for("llama3-70b", DENSE)[0])
 
 
 @each("fused", [True, False])
