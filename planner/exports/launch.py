@@ -1,4 +1,4 @@
-"""A layout for other tools: flags and files of launchers, and a layout given in full as a plan's file."""
+"""A layout for other tools: flags and files of launchers."""
 
 import json
 import math
@@ -7,21 +7,15 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
-from planner.checks.cost import recomputed
 from planner.checks.layout import broken_rules
 from planner.errors import InputError
 from planner.formats.yaml_text import dump
 from planner.instance.framework_rules import FP8_RECIPES, NATIVE_LOSS_BYTES, OVERLAP_FLAGS, Overlap, rules_of
 from planner.instance.hardware import Rack
-from planner.instance.instance import Instance, instance_sha256
 from planner.instance.workload import CORE_ATTENTION, Model, Precision, RecomputeModule, Software
-from planner.physics.plan_physics import PlanPhysics
-from planner.physics.site import cost
 from planner.physics.training.parallel_strategy import strategy_of
-from planner.plan.certificate import ObjectiveValue
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import LayoutPlan
-from planner.version import __version__
 
 NODE_GPUS = 8  # GPUs that one host starts where a rack has more: boards of NVL72 racks have 4, HGX nodes 8
 BOARD_GPUS = {72: 4}  # GPUs of one host by the GPUs of its rack
@@ -568,37 +562,3 @@ WRITERS: dict[str, Callable[[LaunchRun], str]] = {
     "nemo": nemo_yaml,
     "deepspeed": deepspeed_json,
 }
-
-
-OTHER_DECISIONS = ("grid", "wan", "network", "reliability")
-
-
-def layout_question(instance: Instance, gpus: int) -> Instance:
-    """Return an instance for a layout alone, without the other decisions; its racks, if unstated, hold `gpus` GPUs."""
-    hardware = instance.hardware
-    rack = hardware.rack
-    racks = hardware.racks if isinstance(rack, str) else hardware.racks or -(-gpus // rack.gpus)
-    own = hardware.model_copy(update={"racks": racks})
-    pins = {path: value for path, value in instance.pins.items() if path.startswith("layout.")}
-    without = dict.fromkeys(OTHER_DECISIONS)
-    return instance.model_copy(update=without | {"hardware": own, "pins": pins})
-
-
-def plan_of_layout(instance: Instance, layout: LayoutPlan) -> Plan:
-    """Return the plan of a layout that nothing was searched for: feasible at best, without a bound, under no rules."""
-    name, value = "days_to_train", layout.metrics.days_to_train
-    objective = instance.objective.model_copy(update={"minimize": name})
-    workload = instance.workload.model_copy(update={"framework_rules": False})
-    asked = instance.model_copy(update={"objective": objective, "workload": workload})
-    plan = Plan(
-        planner_version=__version__,
-        instance=asked,
-        instance_sha256=instance_sha256(asked),
-        status="feasible",
-        objective=ObjectiveValue(name=name, value=value, bound=None, gap=None),
-        layout=layout,
-        stopped="limit",
-    )
-    money = recomputed(plan, PlanPhysics(plan=plan))
-    run = None if money is None else cost.section(asked, value, money, asked.hardware.racks or 0)
-    return plan.model_copy(update={"cost": money, "run": run})

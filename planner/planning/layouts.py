@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 from planner.errors import InputError
-from planner.exports.launch import LaunchRun, layout_question, nearest_choices, recomputed_under
+from planner.exports.launch import LaunchRun, nearest_choices, recomputed_under
 from planner.instance.framework_rules import Overlap
 from planner.instance.instance import Instance
 from planner.models import Options
@@ -21,7 +21,7 @@ from planner.physics.training.parallel_strategy import even_layers, layout_value
 from planner.physics.training.step import machine_of
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import STAGE_DEGREES
-from planner.planning.evaluate import Evaluation, evaluated, with_switches
+from planner.planning.evaluate import Evaluation, evaluated, layout_question, with_switches
 from planner.planning.frontier import checked_plan, in_days_of_training
 from planner.solvers.progress import start, turn
 from planner.solvers.signals import Deadline
