@@ -264,7 +264,14 @@ def evaluate(
     """Predict step time and memory of a layout given in full, by pins or as the flags of a run of your own."""
     import planner
     from planner.instance.references_and_pins import long_names
-    from planner.planning.evaluate import evaluated, summary, with_switches
+    from planner.planning.evaluate import (
+        OTHER_DECISIONS,
+        evaluated,
+        layout_question,
+        plan_of_layout,
+        summary,
+        with_switches,
+    )
     from planner.planning.load import load_instance
     from planner.report.statements.verdict import run_statements
     from planner.report.summary import fitted, lines_of, terminal_width
@@ -289,8 +296,6 @@ def evaluate(
     evaluation = planner.evaluate(request)
     console.tell_not_modelled(request)
     if output is not None:
-        from planner.exports.launch import OTHER_DECISIONS, layout_question, plan_of_layout
-
         # What is written must be what its own instance gives, so the layout is predicted once more without the rest.
         alone = layout_question(request, evaluation.layout.gpus_used + evaluation.layout.gpus_idle)
         whole, racks = evaluation.layout.whole_racks, alone.hardware.racks or 0

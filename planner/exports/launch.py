@@ -1,4 +1,4 @@
-"""A layout for other tools: flags and files of launchers, and a layout given in full as a plan's file."""
+"""A layout for other tools: flags and files of launchers."""
 
 import json
 import math
@@ -7,21 +7,15 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
-from planner.checks.cost import recomputed
 from planner.checks.layout import broken_rules
 from planner.errors import InputError
 from planner.formats.yaml_text import dump
-from planner.instance.framework_rules import FP8_RECIPES, OVERLAP_FLAGS, Overlap, rules_of
+from planner.instance.framework_rules import FP8_RECIPES, NATIVE_LOSS_BYTES, OVERLAP_FLAGS, Overlap, rules_of
 from planner.instance.hardware import Rack
-from planner.instance.instance import Instance, instance_sha256
 from planner.instance.workload import CORE_ATTENTION, Model, Precision, RecomputeModule, Software
-from planner.physics.plan_physics import PlanPhysics
-from planner.physics.site import cost
 from planner.physics.training.parallel_strategy import strategy_of
-from planner.plan.certificate import ObjectiveValue
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import LayoutPlan
-from planner.version import __version__
 
 NODE_GPUS = 8  # GPUs that one host starts where a rack has more: boards of NVL72 racks have 4, HGX nodes 8
 BOARD_GPUS = {72: 4}  # GPUs of one host by the GPUs of its rack
@@ -147,6 +141,16 @@ def require(run: LaunchRun, framework: str) -> None:
         raise InputError(f"{path}: {framework} has {rule}; {remedy}")
 
 
+def require_on_gpu(run: LaunchRun, framework: str) -> None:
+    """Refuse activations on the host, which would stay on the GPU: a recipe of one's own may move them, by --like."""
+    if run.software is not None and run.software.activation_offload:
+        share = run.software.activation_offload
+        raise InputError(
+            f"workload.software.activation_offload: {framework} cannot be told {share:g}; "
+            "plan with --set workload.software.activation_offload=0, or give a recipe that has it by --like"
+        )
+
+
 def pipeline_layout(run: LaunchRun, *, grouped: bool = True) -> str:
     """Return the chunks as Megatron's pipeline layout: E embedding, t a layer, L the loss, stages divided by |."""
     parts = [f"t*{count}" if count > 2 else "t" * count for count in run.chunks]
@@ -215,14 +219,22 @@ Flag = tuple[str, object]  # the name without its dashes, and the value; True: n
 def megatron_script(run: LaunchRun) -> str:
     """Write the environment, the flags by group, and the command. InputError: Megatron-LM cannot be told the layout."""
     require(run, "megatron")
+    require_on_gpu(run, "megatron")
+    narrow = run.precision.compute == "fp8" and run.software is not None and run.software.fp8_parameters
+    if narrow and not run.layout.zero_stage:
+        raise InputError(
+            "workload.software.fp8_parameters: Megatron has weights in FP8 under ZeRO alone (layout.zero_stage is 0); "
+            "plan with --pin layout.zero_stage=1, or --set workload.software.fp8_parameters=false"
+        )
     groups = {"MODEL_ARGS": _model(run), "PARALLEL_ARGS": _parallel(run), "TRAINING_ARGS": _training(run)}
+    notes = "".join(f"# {line}\n" for line in _releases(run))
     texts = {name: "".join(f"    {_text(flag)}\n" for flag in flags) for name, flags in groups.items()}
     arrays = "\n\n".join(f"{name}=(\n{text})" for name, text in texts.items())
     use = " ".join(f'"${{{name}[@]}}"' for name in groups)
     return f"""\
 #!/bin/bash
 # {run.name}: {run.gpus:,} GPUs on {run.nodes:,} nodes. Data, optimiser and checkpoints are yours to add.
-export CUDA_DEVICE_MAX_CONNECTIONS={connections(run)}
+{notes}export CUDA_DEVICE_MAX_CONNECTIONS={connections(run)}
 NNODES={run.nodes}
 GPUS_PER_NODE={run.node_gpus}
 
@@ -232,6 +244,23 @@ torchrun --nnodes "$NNODES" --nproc-per-node "$GPUS_PER_NODE" --node-rank "$NODE
     --master-addr "$MASTER_ADDR" --master-port "$MASTER_PORT" \\
     pretrain_gpt.py {use} "$@"
 """
+
+
+def _releases(run: LaunchRun) -> Iterator[str]:
+    """Yield what releases of Megatron-LM refuse or have alone (arguments.py and transformer_config.py of each)."""
+    if run.software is None:
+        return
+    if run.model.experts is not None and run.software.dispatcher == "hybrid_ep":
+        yield "DeepEP stands for the plan's HybridEP, --moe-flex-dispatcher-backend hybridep from core_v0.16.0 on."
+    if run.model.experts is not None and run.software.fused_experts:
+        yield "The plan's one kernel of all experts is --use-transformer-engine-op-fuser, from core_v0.18.0 on."
+    if run.software.cuda_graphs != "none" and run.layout.recompute != "none":
+        yield "Releases before core_v0.16.0 refuse CUDA graphs of layers that recompute."
+    if run.software.fused_loss and loss_implementation(run.software) == "te":
+        yield (
+            "core_v0.18.2 and later refuse --cross-entropy-fusion-impl te: for these plan with workload.software."
+            f"logit_memory_bytes={NATIVE_LOSS_BYTES:g}, which native takes."
+        )
 
 
 def connections(run: LaunchRun) -> int:
@@ -313,6 +342,11 @@ def _parallel(run: LaunchRun) -> Iterator[Flag]:
         yield from _switches(run, run.software)
 
 
+def loss_implementation(software: Software) -> str:
+    """Return the fused loss of Megatron that keeps no more of a logit than the plan counts, native where it may."""
+    return "native" if (software.logit_memory_bytes or 0.0) >= NATIVE_LOSS_BYTES else "te"
+
+
 def _switches(run: LaunchRun, software: Software) -> Iterator[Flag]:
     """Yield the flags of the switches that are on in the plan's software stack, as far as the layout allows them."""
     layout, overlaps = run.layout, set(software.overlaps)
@@ -333,12 +367,18 @@ def _switches(run: LaunchRun, software: Software) -> Iterator[Flag]:
         yield "moe-token-dispatcher-type", "flex" if flexible else "alltoall"
         if flexible:  # of core 0.14; HybridEP is --moe-flex-dispatcher-backend hybridep of later ones
             yield "moe-enable-deepep", True
-    if software.cuda_graphs != "none":
+    if software.cuda_graphs == "whole":
         yield "enable-cuda-graph", True
-        if software.cuda_graphs == "whole":
-            yield "cuda-graph-scope", "full_iteration"
+        yield "cuda-graph-scope", "full_iteration"
+        yield "no-check-for-nan-in-loss-and-grad", True  # else it refuses to start
+    elif software.cuda_graphs == "part" and run.model.experts is not None:
+        yield "external-cuda-graph", True  # the other captures whole layers, with the experts
+        yield "cuda-graph-scope", "attn"
+    elif software.cuda_graphs == "part":
+        yield "enable-cuda-graph", True
     if software.fused_loss:
         yield "cross-entropy-loss-fusion", True
+        yield "cross-entropy-fusion-impl", loss_implementation(software)
     if run.precision.compute == "fp8":
         yield "fp8-recipe", next(flag for flag, recipe in FP8_RECIPES.items() if recipe == software.fp8_recipe)
         if software.fp8_parameters:
@@ -355,11 +395,21 @@ def _training(run: LaunchRun) -> Iterator[Flag]:
         yield "recompute-activations", True
     else:
         yield from _recompute(run)
-    yield ("fp16" if precision.compute == "fp16" else "bf16"), True
+    if run.software is None or run.software.flash_attention:  # whose masks are not counted; the defaults are 0.1
+        yield "attention-dropout", 0
+        yield "hidden-dropout", 0
+    if precision.compute == "fp16":
+        yield "fp16", True
+        if precision.gradient_bytes > 2:
+            yield "accumulate-allreduce-grads-in-fp32", True
+    elif precision.compute != "fp32":
+        yield "bf16", True
+        if precision.gradient_bytes <= 2:
+            yield "grad-reduce-in-bf16", True
     if precision.compute == "fp8":
         yield "fp8-format", "hybrid"
-    if precision.gradient_bytes <= 2 and precision.compute != "fp16":
-        yield "grad-reduce-in-bf16", True
+    elif precision.compute == "fp4":
+        yield "fp4-format", "e2m1"  # of core 0.15
 
 
 def _recompute(run: LaunchRun) -> Iterator[Flag]:
@@ -415,15 +465,18 @@ def torchtitan_tables(run: LaunchRun) -> dict[str, dict[str, Any]]:
             parts.append(["tok_embeddings"] * (i == 0) + layers + ["norm", "output"] * (i == len(run.chunks) - 1))
             first += count
         parallelism["module_fqns_per_model_part"] = parts
+    fused = run.software is not None and run.software.fused_loss
     return {
         "training": {"seq_len": run.sequence_length, "local_batch_size": local, "global_batch_size": run.global_batch},
         "parallelism": parallelism,
         "activation_checkpoint": {"mode": layout.recompute, **selective},
+        **({"compile": {"enable": True}} if fused else {}),
     }
 
 
 def torchtitan_toml(run: LaunchRun) -> str:
     """Write a train config. InputError: torchtitan has no setting for a choice of the layout."""
+    require_on_gpu(run, "torchtitan")
     tables = torchtitan_tables(run)
     lines = [f"# {run.name}: NNODES={run.nodes} NGPU={run.node_gpus}; model, data and optimiser are yours to add."]
     lines.append('# Environment: PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True"')
@@ -451,8 +504,12 @@ def nemo_overrides(run: LaunchRun) -> dict[str, dict[str, Any]]:
         del model["virtual_pipeline_model_parallel_size"]  # the layout says it
     for flag, value in _recompute(run):
         model[flag.replace("-", "_")] = list(value) if isinstance(value, tuple) else value
-    if run.software is not None and run.software.fp8_attention:
-        model["fp8_dot_product_attention"] = True
+    if run.software is not None:
+        model["cross_entropy_loss_fusion"] = run.software.fused_loss  # GPTModelProvider fuses it, by native
+        if run.software.fused_loss:
+            model["cross_entropy_fusion_impl"] = loss_implementation(run.software)
+        if run.software.fp8_attention:
+            model["fp8_dot_product_attention"] = True
     ddp: dict[str, Any] = {"use_distributed_optimizer": layout.zero_stage > 0, "overlap_grad_reduce": True}
     if layout.zero_stage in SHARDING:
         ddp |= {"use_megatron_fsdp": True, "data_parallel_sharding_strategy": SHARDING[layout.zero_stage]}
@@ -466,6 +523,7 @@ def nemo_overrides(run: LaunchRun) -> dict[str, dict[str, Any]]:
 
 def nemo_yaml(run: LaunchRun) -> str:
     """Write a file of overrides. InputError: Megatron Bridge has no setting for a choice of the layout."""
+    require_on_gpu(run, "nemo")
     data = nemo_overrides(run)
     start = f"torchrun --nnodes {run.nodes} --nproc-per-node {run.node_gpus}"
     return f"# {run.name}: {start}; environment: CUDA_DEVICE_MAX_CONNECTIONS={connections(run)}\n{dump(data)}"
@@ -492,43 +550,15 @@ def deepspeed_keys(run: LaunchRun) -> dict[str, Any]:
     }
 
 
+def deepspeed_json(run: LaunchRun) -> str:
+    """Write a configuration of DeepSpeed. InputError: it cannot be told the layout."""
+    require_on_gpu(run, "deepspeed")
+    return json.dumps(deepspeed_keys(run), indent=2) + "\n"
+
+
 WRITERS: dict[str, Callable[[LaunchRun], str]] = {
     "megatron": megatron_script,
     "torchtitan": torchtitan_toml,
     "nemo": nemo_yaml,
-    "deepspeed": lambda run: json.dumps(deepspeed_keys(run), indent=2) + "\n",
+    "deepspeed": deepspeed_json,
 }
-
-
-OTHER_DECISIONS = ("grid", "wan", "network", "reliability")
-
-
-def layout_question(instance: Instance, gpus: int) -> Instance:
-    """Return an instance for a layout alone, without the other decisions; its racks, if unstated, hold `gpus` GPUs."""
-    hardware = instance.hardware
-    rack = hardware.rack
-    racks = hardware.racks if isinstance(rack, str) else hardware.racks or -(-gpus // rack.gpus)
-    own = hardware.model_copy(update={"racks": racks})
-    pins = {path: value for path, value in instance.pins.items() if path.startswith("layout.")}
-    without = dict.fromkeys(OTHER_DECISIONS)
-    return instance.model_copy(update=without | {"hardware": own, "pins": pins})
-
-
-def plan_of_layout(instance: Instance, layout: LayoutPlan) -> Plan:
-    """Return the plan of a layout that nothing was searched for: feasible at best, without a bound, under no rules."""
-    name, value = "days_to_train", layout.metrics.days_to_train
-    objective = instance.objective.model_copy(update={"minimize": name})
-    workload = instance.workload.model_copy(update={"framework_rules": False})
-    asked = instance.model_copy(update={"objective": objective, "workload": workload})
-    plan = Plan(
-        planner_version=__version__,
-        instance=asked,
-        instance_sha256=instance_sha256(asked),
-        status="feasible",
-        objective=ObjectiveValue(name=name, value=value, bound=None, gap=None),
-        layout=layout,
-        stopped="limit",
-    )
-    money = recomputed(plan, PlanPhysics(plan=plan))
-    run = None if money is None else cost.section(asked, value, money, asked.hardware.racks or 0)
-    return plan.model_copy(update={"cost": money, "run": run})

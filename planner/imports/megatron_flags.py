@@ -7,7 +7,7 @@ from typing import Any
 
 from planner.errors import InputError
 from planner.formats.shell_script import Script, started, typed
-from planner.instance.framework_rules import FP8_RECIPES, OVERLAP_FLAGS, Overlap
+from planner.instance.framework_rules import FP8_RECIPES, NATIVE_LOSS_BYTES, OVERLAP_FLAGS, Overlap
 from planner.instance.read import NO_EFFECT, ReadItems, TrackedItems
 from planner.instance.workload import CORE_ATTENTION, RECOMPUTE_MODULES, Dispatcher, Graphs, RecomputeModule
 
@@ -35,8 +35,8 @@ STAND_INS: dict[str, str] = {
         no-gradient-reduce-div-fusion no-gradient-accumulation-fusion bias-activation-fusion bias-dropout-fusion
         masked-softmax-fusion apply-rope-fusion gradient-accumulation-fusion transformer-impl disable-jit-fuser
         fp32-residual-connection use-fused-weighted-squared-relu fused-residual-rmsnorm mla-down-proj-fusion""",
-    "workload.software.loss_bytes_per_logit is of one kernel": """cross-entropy-fusion-impl
-        fp16-lm-cross-entropy defer-embedding-wgrad-compute wgrad-deferral-limit output-logit-dtype""",
+    "workload.software.loss_bytes_per_logit is of one kernel": """fp16-lm-cross-entropy
+        defer-embedding-wgrad-compute wgrad-deferral-limit output-logit-dtype""",
     "workload.precision has the bytes of each role": """use-precision-aware-optimizer main-grads-dtype main-params-dtype
         exp-avg-dtype exp-avg-sq-dtype fp4-param-gather fp4-param grad-reduce-in-bf16
         accumulate-allreduce-grads-in-fp32 optimizer keep-fp8-transpose-cache reuse-grad-buf-for-mxfp8-param-ag
@@ -206,7 +206,7 @@ def megatron_run(script: Script) -> OwnRun:
     flags = TrackedItems({flag: typed(value) for flag, value in script.flags.items()})
     values = RunValues(flags, script.where, script, "--{}")
     values.require("Megatron-LM", *KNOWN_BY)
-    types = {"fp8": "fp8-format", "fp16": "fp16", "bf16": "bf16"}
+    types = {"fp4": "fp4-format", "fp8": "fp8-format", "fp16": "fp16", "bf16": "bf16"}
     compute = next((kind for kind, flag in types.items() if flag in flags), None)
     run = run_of_flags(values, "megatron", compute)
     return replace(run, gpus=started(script).gpus, items=flags.read(megatron_effect, "--{}"))
@@ -238,6 +238,13 @@ def run_of_flags(values: "RunValues", framework: str, compute: str | None) -> Ow
     )
 
 
+CONTEXT_EXCHANGES = (
+    "p2p",
+    "a2a",
+    "all_gather",
+    "allgather",
+    "a2a+p2p",
+)  # Transformer Engine's words, and one of a help
 GRAPH_FLAGS = ("enable-cuda-graph", "external-cuda-graph")
 FUSED_FLAGS = {"fused_experts": "use-transformer-engine-op-fuser", "fused_loss": "cross-entropy-loss-fusion"}
 
@@ -250,8 +257,11 @@ def _switches(values: "RunValues", *, narrow: bool, selective: bool) -> dict[str
             values.complete and not values.on("no-overlap-p2p-communication")
         )
     if values.states("cp-comm-type"):
-        overlaps["context"] = values.choice("cp-comm-type", ("p2p", "a2a", "allgather", "a2a+p2p"), "p2p") == "p2p"
+        overlaps["context"] = values.choice("cp-comm-type", CONTEXT_EXCHANGES, "p2p") == "p2p"
     found: dict[str, Any] = {name: values.on(flag) for name, flag in FUSED_FLAGS.items() if values.states(flag)}
+    if values.states("cross-entropy-fusion-impl"):
+        native = values.choice("cross-entropy-fusion-impl", ("native", "te"), "native") == "native"
+        found["logit_memory_bytes"] = NATIVE_LOSS_BYTES if native and found.get("fused_loss", True) else None
     if overlaps:
         found["overlaps"] = tuple(sorted(name for name in overlaps if overlaps[name])) if values.complete else overlaps
     if values.states("moe-token-dispatcher-type", "moe-enable-deepep"):
@@ -280,11 +290,11 @@ def _switches(values: "RunValues", *, narrow: bool, selective: bool) -> dict[str
 
 def _graphs(values: "RunValues") -> Graphs:
     """Return the extent of CUDA graphs: none, whole iterations, or layers without routed experts."""
-    scope = " ".join(str(values.get(flag) or "") for flag in ("cuda-graph-scope", "cuda-graph-modules"))
+    scope = {str(values.get(flag) or "") for flag in ("cuda-graph-scope", "cuda-graph-modules")}
     impl = values.choice("cuda-graph-impl", ("none", "local", "transformer_engine", "full_iteration"), "none")
     if impl == "none" and not {flag for flag in GRAPH_FLAGS if values.on(flag)}:
         return "none"
-    return "whole" if "full" in f"{scope} {impl}" else "part"
+    return "whole" if "full_iteration" in {*scope, impl} else "part"
 
 
 @dataclass(frozen=True, slots=True)

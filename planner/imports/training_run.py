@@ -25,7 +25,7 @@ from planner.imports.megatron_flags import (
     megatron_run,
     run_of_flags,
 )
-from planner.instance.framework_rules import rules_of
+from planner.instance.framework_rules import TITAN_LOSS_BYTES, rules_of
 from planner.instance.hardware import Rack
 from planner.instance.instance import Instance
 from planner.instance.read import NO_EFFECT, ReadItems, TrackedItems
@@ -109,7 +109,7 @@ TITAN_WITHOUT = re.compile(
     r"(job|profiling|metrics|optimizer\.(lr|eps|beta.|name|weight_decay)|lr_scheduler|checkpoint|comm|fault_tolerance|"
     r"validation|debug|experimental\.custom.*|model)(\..*)?|training\.(dataset.*|steps|seed|max_norm|gc_.*|"
     r"deterministic|mixed_precision_.*)|activation_checkpoint\.selective_ac_option|quantize\..*filter_fqns|"
-    r"parallelism\.pipeline_parallel_schedule|compile\.enable"
+    r"parallelism\.pipeline_parallel_schedule"
 )
 DEEPSPEED_WITHOUT = re.compile(
     r"(optimizer|scheduler|bf16|fp16|tensorboard|wandb|csv_monitor|flops_profiler|comms_logger|checkpoint|data_types|"
@@ -175,6 +175,7 @@ def torchtitan_run(values: RunValues, gpus: int | None) -> OwnRun:
             raise InputError(f"{values.where}: {size}: {problem}; change one")
         layout["microbatches_per_step"] = local // layout["microbatch_sequences"]
     known = r"(training|parallelism|activation_checkpoint|compile|quantize|float8)\."
+    compiled = values.on("compile.enable") and "loss" in str(values.get("compile.components", "loss"))
     return OwnRun(
         framework="torchtitan",
         layout=layout,
@@ -183,6 +184,7 @@ def torchtitan_run(values: RunValues, gpus: int | None) -> OwnRun:
         expert_tensor=tensor if layout["expert_parallel"] > 1 and layout["tensor_parallel"] > 1 else 1,
         sequence_length=values.count("training.seq_len", 2048),
         compute="fp8" if "float8" in str(values.get("model.converters", "")) else None,
+        switches={"fused_loss": compiled, "logit_memory_bytes": TITAN_LOSS_BYTES[compiled]},
         items=_read(values, _other_effect(TITAN_WITHOUT, known)),
     )
 

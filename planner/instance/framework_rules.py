@@ -93,3 +93,11 @@ OVERLAP_FLAGS: dict[Overlap, str] = {
     "parameters": "overlap-param-gather",
     "tensor": "tp-comm-overlap",
 }
+NATIVE_LOSS_BYTES = 10.0
+"""What Megatron-Core's own fused loss keeps of a logit at its peak; Transformer Engine's writes the gradient over the
+16-bit logit. Its compiled passes (megatron/core/fusions/fused_cross_entropy.py of core_v0.14.0) keep the softmax in 32
+bits for the backward pass, which scatters into it, scales it and casts it: with one copy that these need, and the
+gradient in 16 bits, 4 + 4 + 2. It is the default where the loss is fused (--cross-entropy-fusion-impl native)."""
+TITAN_LOSS_BYTES = {True: 4.0, False: 14.0}
+"""What torchtitan keeps of a logit at the loss's peak, by whether torch.compile fuses the loss (components/loss.py):
+logits in 16 bits and their gradient; or the logits, and their copy, softmax and gradient in 32 bits."""

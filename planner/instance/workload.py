@@ -436,7 +436,9 @@ class Software(Sourced):
         False, description="Full recompute of a dense layer stops before the FFN's last product, which no pass reads."
     )
     logit_memory_bytes: Positive | None = Field(
-        None, description="Memory of the loss for one logit, at its peak; absent: 2 of a fused loss, else 4."
+        None,
+        description="Memory of the loss for one logit, at its peak; absent: 2 of a fused loss, as Transformer Engine's "
+        "takes, else 4. Megatron-Core's own fused loss takes 10.",
     )
     weight_gradient_copy_bytes: NonNegative = Field(
         0.0, description="Stand-in gradients: bytes for each weight of one layer, and of the head at its peak."

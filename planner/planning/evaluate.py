@@ -10,11 +10,13 @@ import numpy as np
 from pydantic import Field, ValidationError
 
 from planner.calibration.fit import is_tunable
+from planner.checks.cost import recomputed
 from planner.errors import InputError
 from planner.instance.base import Frozen
-from planner.instance.instance import Instance
+from planner.instance.instance import Instance, instance_sha256
 from planner.instance.workload import CORE_ATTENTION
 from planner.physics import step_errors
+from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site import cost
 from planner.physics.spares import upkeep_of
 from planner.physics.step_errors import LikeRows
@@ -29,15 +31,18 @@ from planner.physics.training.parallel_strategy import (
     write_layout,
 )
 from planner.physics.training.step import Conditions
-from planner.plan.plan import RunPlan
+from planner.plan.certificate import ObjectiveValue
+from planner.plan.plan import Plan, RunPlan
 from planner.plan.plan_sections import DEGREES, STAGE_DEGREES, Assumptions, LayoutMetrics, LayoutPlan
 from planner.simulation.flow_times import transport_slowdown_of
 from planner.solvers.outcome import Outcome, Stop
 from planner.units import counted
+from planner.version import __version__
 
 T = TypeVar("T")
 CALIBRATED = "`planner calibrate`"  # begins the source of a constant of the user's own cluster
 FEW = 12  # constants, at most, that a line names
+OTHER_DECISIONS = ("grid", "wan", "network", "reliability")  # that the plan of a layout alone is without
 NEEDED = ("tensor_parallel", "pipeline_parallel", "data_parallel")
 
 
@@ -271,6 +276,37 @@ def _section(
             formulation="a layout given in full, not searched", minimizes="days to train", seed=0
         ),
     )
+
+
+def layout_question(instance: Instance, gpus: int) -> Instance:
+    """Return an instance for a layout alone, without the other decisions; its racks, if unstated, hold `gpus` GPUs."""
+    hardware = instance.hardware
+    rack = hardware.rack
+    racks = hardware.racks if isinstance(rack, str) else hardware.racks or -(-gpus // rack.gpus)
+    own = hardware.model_copy(update={"racks": racks})
+    pins = {path: value for path, value in instance.pins.items() if path.startswith("layout.")}
+    without = dict.fromkeys(OTHER_DECISIONS)
+    return instance.model_copy(update=without | {"hardware": own, "pins": pins})
+
+
+def plan_of_layout(instance: Instance, layout: LayoutPlan) -> Plan:
+    """Return the plan of a layout that nothing was searched for: feasible at best, without a bound, under no rules."""
+    name, value = "days_to_train", layout.metrics.days_to_train
+    objective = instance.objective.model_copy(update={"minimize": name})
+    workload = instance.workload.model_copy(update={"framework_rules": False})
+    asked = instance.model_copy(update={"objective": objective, "workload": workload})
+    plan = Plan(
+        planner_version=__version__,
+        instance=asked,
+        instance_sha256=instance_sha256(asked),
+        status="feasible",
+        objective=ObjectiveValue(name=name, value=value, bound=None, gap=None),
+        layout=layout,
+        stopped="limit",
+    )
+    money = recomputed(plan, PlanPhysics(plan=plan))
+    run = None if money is None else cost.section(asked, value, money, asked.hardware.racks or 0)
+    return plan.model_copy(update={"cost": money, "run": run})
 
 
 def with_switches(instance: Instance, switches: Mapping[str, Any], where: str, note: str | None) -> Instance:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 from planner.errors import InputError
-from planner.exports.launch import LaunchRun, layout_question, nearest_choices, recomputed_under
+from planner.exports.launch import LaunchRun, nearest_choices, recomputed_under
 from planner.instance.framework_rules import Overlap
 from planner.instance.instance import Instance
 from planner.models import Options
@@ -21,7 +21,7 @@ from planner.physics.training.parallel_strategy import even_layers, layout_value
 from planner.physics.training.step import machine_of
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import STAGE_DEGREES
-from planner.planning.evaluate import Evaluation, evaluated, with_switches
+from planner.planning.evaluate import Evaluation, evaluated, layout_question, with_switches
 from planner.planning.frontier import checked_plan, in_days_of_training
 from planner.solvers.progress import start, turn
 from planner.solvers.signals import Deadline
@@ -137,14 +137,15 @@ def own_step(plan: Plan, run: LaunchRun, switches: Mapping[str, Any], where: str
         return []
     # A switch acts alone, or where all others are as in the file.
     acting = [name for name in pairs if cost([name]) != before or cost(pairs.keys() - {name}) != file]
-    words = {True: "on", False: "off"}
+    words = {True: "on", False: "off", None: "not stated"}
     stated = [
         f"{f'overlap of {name}' if name in overlaps else name} {words.get(own, own)} (plan: {words.get(plans, plans)})"
         for name, (own, plans) in pairs.items()
         if name in (acting or pairs)
     ]
     seconds, used, limit = file
-    over = f", and {used / 1e9:.1f} GB of memory where {limit / 1e9:.1f} GB are" if used > limit else ""
+    more = f", and {used / 1e9:.1f} GB of memory, {before[1] / 1e9:.1f} with the plan's" if used > before[1] else ""
+    over = f", and {used / 1e9:.1f} GB of memory where {limit / 1e9:.1f} GB are" if used > limit else more
     longer = f"{seconds / before[0] - 1:+.2%} on {before[0]:.4g} s with the plan's"
     return [
         f"its switches stay, and are not the plan's: {', '.join(stated)}",

@@ -13,6 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from planner.instance.framework_rules import TITAN_LOSS_BYTES
+
 BRIDGE, BRIDGE_2025 = "megatron-bridge", "megatron-core-2025"
 OVERLAPS = ("context", "gradients", "parameters", "sends", "tensor")
 WHOLE_GRAPHS = (26, 6)  # from here dense models run as the newest preset but on Hopper
@@ -89,10 +91,11 @@ def recipe_stack(row: dict[str, str]) -> Stack:
 def titan_stack(row: dict[str, str]) -> Stack:
     """Return the stack of a row of torchtitan: its notes say where TP is not asynchronous.
 
-    Its rows of the end of 2024, which name a table, compute the loss without torch.compile: logits in 16 bits, their
-    copy, softmax and gradient in 32.
+    Its rows of the end of 2024, which name a table, compute the loss without torch.compile.
     """
-    switches: dict[str, Any] = {"logit_memory_bytes": 14.0, "fused_loss": False} if row["table"] else {}
+    switches: dict[str, Any] = (
+        {"logit_memory_bytes": TITAN_LOSS_BYTES[False], "fused_loss": False} if row["table"] else {}
+    )
     if "vanilla" in row["notes"] or "; 2D;" in row["notes"]:
         switches["overlaps"] = tuple(x for x in OVERLAPS if x != "tensor")
     return Stack("torchtitan", switches)

@@ -9,6 +9,8 @@ from typing import Any
 
 from bridge_recipes import BRIDGE_2025, Stack, bridge_stack, numbers, recipe_stack, titan_stack
 
+from planner.instance.framework_rules import NATIVE_LOSS_BYTES
+
 MODELS = {
     "DeepSeek-V3": "deepseek-v3",
     "GPT OSS 120B": "gpt-oss-120b",
@@ -38,12 +40,10 @@ as before. Its recipes of Mixtral keep the all-to-all dispatcher, overlap no exc
 of all experts, of which each GPU has one; so mixtures of experts need no stack of their own."""
 LATE_2025 = (5, 1)
 """From this round on rows of MLPerf are on the library of the releases of Megatron-Bridge."""
-LOSS_OF_MLPERF = {"logit_memory_bytes": 10.0}
+LOSS_OF_MLPERF = {"logit_memory_bytes": NATIVE_LOSS_BYTES}
 """What rows of MLPerf on NeMo 2 keep of a logit at the peak of the loss. Their scripts build GPTConfig, which fuses the
-loss by Megatron-Core's own compiled passes and names no kernel for it (the performance scripts of NeMo and of
-Megatron-Bridge name Transformer Engine's, which writes the gradient over the logits). These passes keep the softmax in
-32 bits and, until Megatron-Core compiled each alone, one copy of it that a sum or a scatter needs (its note on in-place
-semantics in megatron/core/fusions/fused_cross_entropy.py), with the gradient of the logits in 16 bits: 4 + 4 + 2."""
+loss and names no implementation, so that it is Megatron-Core's own (the performance scripts of NeMo and of
+Megatron-Bridge name Transformer Engine's)."""
 NATURAL = "natural routing"
 """In the notes of a row whose tokens choose their experts; elsewhere routing is forced to be even."""
 

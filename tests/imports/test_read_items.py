@@ -31,7 +31,7 @@ BASE = """torchrun --nnodes 128 --nproc-per-node 8 pretrain_gpt.py --num-layers 
 OFF = "pipeline-model-parallel-layout recompute-granularity recompute-method data-parallel-sharding-strategy"
 TOLD_FLAGS = """optimizer-cpu-offload tp-comm-overlap-ag use-precision-aware-optimizer optimizer-cuda-graph
     rampup-batch-size moe-deepep-num-sms moe-expert-capacity-factor mtp-num-layers cpu-offloading-weights
-    num-distributed-optimizer-instances grad-reduce-in-bf16 cross-entropy-fusion-impl delay-wgrad-compute
+    num-distributed-optimizer-instances grad-reduce-in-bf16 delay-wgrad-compute
     fine-grained-activation-offloading"""
 
 
@@ -69,7 +69,10 @@ def test_flags_of_time_and_memory_are_told(flag: str, tmp_path: Path) -> None:
         ("--overlap-moe-expert-parallel-comm --moe-enable-deepep", {"dispatcher": "deep_ep"}),
         ("--moe-token-dispatcher-type flex --moe-flex-dispatcher-backend hybridep --use-transformer-engine-op-fuser",
          {"dispatcher": "hybrid_ep", "fused_experts": True}),
+        ("--no-overlap-p2p-communication --cp-comm-type all_gather", {"overlaps": ()}),
         ("--enable-cuda-graph", {"cuda_graphs": "part"}),
+        ("--enable-cuda-graph --cuda-graph-scope full", {"cuda_graphs": "part"}),
+        ("--cuda-graph-impl full_iteration", {"cuda_graphs": "whole"}),
         ("--cuda-graph-impl local --cuda-graph-scope full_iteration", {"cuda_graphs": "whole"}),
         ("--fp8-format hybrid", {"fp8_recipe": "delayed", "fp8_parameters": False}),
         ("--fp8-format e4m3 --fp8-recipe mxfp8 --fp8-param-gather", {"fp8_recipe": "mxfp8", "fp8_parameters": True}),
@@ -79,7 +82,11 @@ def test_flags_of_time_and_memory_are_told(flag: str, tmp_path: Path) -> None:
          {"recompute_modules": ("layernorm", "mlp", "moe_act")}),
         ("--recompute-activations --recompute-modules moe \\\n  --bf16", {"recompute_modules": ("moe",)}),
         ("--recompute-granularity full --recompute-modules moe", {"recompute_modules": ("core_attn",)}),
-        ("--cross-entropy-loss-fusion", {"fused_loss": True}),
+        ("--cross-entropy-loss-fusion", {"fused_loss": True, "logit_memory_bytes": 10.0}),
+        ("--cross-entropy-loss-fusion --cross-entropy-fusion-impl native", {"logit_memory_bytes": 10.0}),
+        ("--cross-entropy-loss-fusion --cross-entropy-fusion-impl te",
+         {"fused_loss": True, "logit_memory_bytes": None}),
+        ("--cross-entropy-fusion-impl native", {"fused_loss": False, "logit_memory_bytes": None}),
         ("--cpu-offloading --cpu-offloading-num-layers 20 --num-layers 80", {"activation_offload": 0.25}),
     ],
 )  # fmt: skip
@@ -105,6 +112,12 @@ def test_flags_set_the_switches_of_the_stack(flags: str, switches: dict[str, Any
         ("  enable_cuda_graph: true\n  cuda_graph_scope: full_iteration", {"cuda_graphs": "whole"}),
         ("  cuda_graph_impl: none", {"cuda_graphs": "none"}),
         ("  cross_entropy_loss_fusion: false", {"fused_loss": False}),
+        ("  cross_entropy_fusion_impl: native", {"logit_memory_bytes": 10.0}),
+        ("  cross_entropy_fusion_impl: te", {"logit_memory_bytes": None}),
+        (
+            "  cross_entropy_loss_fusion: true\n  cross_entropy_fusion_impl: te",
+            {"fused_loss": True, "logit_memory_bytes": None},
+        ),
         ("  use_transformer_engine_op_fuser: true", {"fused_experts": True}),
         ("  num_layers: 48\n  cpu_offloading: true\n  cpu_offloading_num_layers: 12", {"activation_offload": 0.25}),
         ("  fp8: hybrid\n  fp8_recipe: blockwise", {"fp8_recipe": "blockwise"}),

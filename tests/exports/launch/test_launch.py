@@ -26,8 +26,9 @@ from planner.imports.huggingface import model_of
 from planner.imports.training_run import layout_of_run, read_run
 from planner.instance.framework_rules import OVERLAP_FLAGS
 from planner.instance.instance import Instance
-from planner.instance.workload import Model, Software, catalogue
+from planner.instance.workload import Model, Precision, Software, catalogue
 from planner.plan.plan import Plan
+from planner.planning.evaluate import evaluated, with_switches
 from planner.planning.layouts import runnable_layout
 
 ARGUMENTS = json.loads((Path(__file__).parent / "megatron_arguments.json").read_text())["arguments"]
@@ -111,6 +112,115 @@ def test_modules_and_attention_in_fp8_go_out_and_come_back(framework: str, tmp_p
     with pytest.raises(InputError, match="torchtitan cannot be told layernorm, moe_act"):
         WRITERS["torchtitan"](run)
     assert nearest_choices(run, "torchtitan")["recompute"] == "full"
+
+
+LOSSES = [  # the bytes that a plan counts of a logit, and the words of Megatron for it
+    ({"fused_loss": True}, ["--cross-entropy-loss-fusion", "--cross-entropy-fusion-impl", "te"]),
+    ({"fused_loss": True, "logit_memory_bytes": 4.0},
+     ["--cross-entropy-loss-fusion", "--cross-entropy-fusion-impl", "te"]),
+    ({"fused_loss": True, "logit_memory_bytes": 10.0},
+     ["--cross-entropy-loss-fusion", "--cross-entropy-fusion-impl", "native"]),
+    ({"fused_loss": False}, []),
+]  # fmt: skip
+
+
+@each("framework", ["megatron", "nemo"])
+@each(("loss", "words"), LOSSES)
+def test_the_loss_of_the_run_has_the_memory_of_the_plan(framework, loss, words, tmp_path):
+    """The implementation of the loss goes out and comes back, with as many bytes of a logit as planned or fewer."""
+    instance = question("llama-3.1-8b", software=catalogue("software")["ideal"] | loss)
+    plan = plan_for(instance, layout_of(1, 1, 1024, zero_stage=1))
+    file = tmp_path / f"own{SUFFIX[framework]}"
+    file.write_text(WRITERS[framework](run_of(plan, "plan")))
+    run = read_run(file)
+    assert "not modelled" not in str(run.items.note())
+    launched = with_switches(instance, run.switches, "own", None)
+    again = evaluated(launched.model_copy(update={"pins": layout_of_run(run, instance, "own")}))
+    held = plan.layout.metrics.memory_bytes_per_gpu
+    assert again.memory_bytes_per_gpu <= held * (1 + 1e-12)
+    if loss.get("logit_memory_bytes") != 4.0:
+        assert again.memory_bytes_per_gpu == pytest.approx(held, rel=1e-12)
+    if framework == "megatron":
+        text = file.read_text()
+        assert [word for word in arguments(text) if "cross-entropy" in word or word in ("te", "native")] == words
+        assert ("core_v0.18.2 and later refuse" in text) == ("te" in words)
+
+
+def flags_of(software: dict[str, Any], precision: str = "bf16", *, model: str = "llama-3.1-8b", **choices: Any) -> str:
+    """Return the flags of a run of 64 GPUs on a stack with some switches, in one line."""
+    instance = question(model, software=catalogue("software")["ideal"] | software)
+    run = run_of(plan_for(instance, layout_of(1, 1, 64, zero_stage=1) | choices), "plan")
+    run = replace(run, precision=Precision.model_validate(catalogue("precisions")[precision]))
+    return " ".join(arguments(WRITERS["megatron"](run))) + " "
+
+
+@each(
+    ("software", "precision", "has", "has_not"),
+    [
+        ({}, "bf16", ("--attention-dropout 0", "--hidden-dropout 0", "--bf16"), ()),
+        ({"flash_attention": False}, "bf16", (), ("dropout",)),
+        ({}, "fp16", ("--fp16", "--accumulate-allreduce-grads-in-fp32"), ("bf16",)),
+        ({}, "fp32", (), ("bf16", "fp16")),
+        ({}, "fp4", ("--bf16", "--fp4-format e2m1"), ("fp8",)),
+        ({"cuda_graphs": "whole"}, "bf16", ("full_iteration", "--no-check-for-nan-in-loss-and-grad"), ("external",)),
+        ({"cuda_graphs": "part"}, "bf16", ("--enable-cuda-graph",), ("scope", "nan")),
+        ({"fp8_parameters": True}, "fp8", ("--fp8-param-gather",), ()),
+    ],
+)
+def test_defaults_of_megatron_that_are_not_the_plans_are_written(software, precision, has, has_not):
+    """Dropout, types, and what whole graphs need: each is said where Megatron would take another or refuse."""
+    flags = flags_of(software, precision)
+    assert all(f"{words} " in flags for words in has) and not any(word in flags for word in has_not)
+
+
+def test_what_megatron_refuses_is_not_written() -> None:
+    """It keeps weights in FP8 where they are divided, and takes graphs of attention alone around experts."""
+    with pytest.raises(
+        InputError, match=r"fp8_parameters: .* \(layout\.zero_stage is 0\); plan with --pin layout\.zero"
+    ):
+        flags_of({"fp8_parameters": True}, "fp8", zero_stage=0)
+    assert "fp8-param-gather" not in flags_of({"fp8_parameters": False}, "fp8", zero_stage=0)
+    part = flags_of({"cuda_graphs": "part"}, model="mixtral-8x7b", expert_parallel=8)
+    assert "--external-cuda-graph --cuda-graph-scope attn " in part and "--enable-cuda-graph" not in part
+
+
+@pytest.mark.parametrize("framework", sorted(launch.STACKS))
+def test_activations_on_the_host_are_refused(framework: str) -> None:
+    """A plan with activations on the host is not started as one that has them on the GPU."""
+    software = catalogue("software")["ideal"] | {"activation_offload": 0.5}
+    instance = question("llama-3.1-8b", software=software)
+    run = run_of(plan_for(instance, layout_of(1, 1, 64, zero_stage=2)), "plan")
+    with pytest.raises(InputError, match=r"activation_offload: .* cannot be told 0\.5"):
+        WRITERS[framework](run)
+
+
+@each(("stage", "recompute", "told"), [(1, "none", False), (1, "full", True), (1, "selective", True)])
+def test_releases_without_graphs_of_recomputed_layers_are_named(stage: int, recompute: str, told: bool) -> None:
+    instance = question("llama-3.1-8b", software=catalogue("software")["ideal"] | {"cuda_graphs": "whole"})
+    run = run_of(plan_for(instance, layout_of(1, 1, 64, zero_stage=stage, recompute=recompute)), "plan")
+    assert ("before core_v0.16.0 refuse CUDA graphs" in WRITERS["megatron"](run)) == told
+
+
+def test_what_later_releases_have_is_named() -> None:
+    """What core 0.14 has no flag for is in the head of the script, with its flag and release."""
+    software = catalogue("software")["ideal"] | {"dispatcher": "hybrid_ep", "fused_experts": True}
+    run = run_of(plan_for(question("mixtral-8x7b", software=software), MIXTURE), "plan")
+    head = WRITERS["megatron"](run).partition("export ")[0]
+    assert "hybridep from core_v0.16.0" in head and "--use-transformer-engine-op-fuser, from core_v0.18.0" in head
+    assert "core_v0.16.0" not in WRITERS["megatron"](run_for("llama3-70b", DENSE)[0])
+
+
+@each("fused", [True, False])
+def test_torchtitan_compiles_the_loss_that_the_plan_has_fused(fused: bool, tmp_path: Path) -> None:
+    """Its default compiles nothing: logits in 16 bits, their copy, softmax and gradient in 32 are 14 bytes."""
+    software = catalogue("software")["torchtitan"] | ({} if fused else {"fused_loss": False, "logit_memory_bytes": 14})
+    instance = question("llama-3.1-8b", software=software)
+    plan = plan_for(instance, layout_of(1, 1, 64, zero_stage=3))
+    (tmp_path / "own.toml").write_text(text := WRITERS["torchtitan"](run_of(plan, "plan")))
+    assert ("[compile]\nenable = true\n" in text) == fused
+    run = read_run(tmp_path / "own.toml")
+    assert run.switches == {"fused_loss": fused, "logit_memory_bytes": 4.0 if fused else 14.0}
+    assert run.items.note() is None
 
 
 def test_every_framework_has_trips() -> None:

@@ -500,7 +500,7 @@ def test_switches_that_are_not_the_plans(tmp_path: Path) -> None:
     done = runner.invoke(app, ["evaluate", str(tmp_path / "plan.json"), "--from-flags", str(out), "--json"])
     assert f"a step takes {json.loads(done.stdout)['step_seconds']:.4g} s with them" in told
     switches = "--overlap-grad-reduce --overlap-param-gather --tp-comm-overlap --enable-cuda-graph"
-    switches += " --cuda-graph-scope full_iteration --cross-entropy-loss-fusion"
+    switches += " --cuda-graph-scope full_iteration --cross-entropy-loss-fusion --cross-entropy-fusion-impl te"
     own.write_text(text.replace("    --bf16", f"    --bf16 {switches}"))
     assert "its switches stay" not in runner.invoke(app, command).stderr
 
