@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from planner.instance.hardware import Hardware
 from planner.instance.network import Network, Switch
 from planner.physics.network.fabric_designs import by_reach
 from planner.physics.network.links import media_of, port_splits
