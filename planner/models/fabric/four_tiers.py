@@ -254,10 +254,7 @@ def _cores(s: SiteMode, x: Trees, bundle: int, p: int) -> tuple[Ints, Ints, Ints
 
 
 def _fewest_up(s: SiteMode, x: Trees, cores: Ints, taken: Ints, links: Ints) -> Ints:
-    """Return the fewest uplinks of a core with `taken` ports down.
-
-    For links out of a zone, its own ratio, losses to survive, and a WAN gateway's ports.
-    """
+    """Return the fewest uplinks of a core, by links out of its zone, its ports down, losses and WAN gateway."""
     zones = _zones_of(s, x)
     links = np.maximum(links, np.where(zones > 1, s.network.asked_spines, 1))
     if s.wan_ports:
