@@ -4,6 +4,7 @@ Every design of a kind is in the tables that the joint optimum reads, here witho
 must carry is what the rules on oversubscription and losses say. The tables are complete, so the cheapest row is proven.
 """
 
+import contextlib
 import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -44,7 +45,7 @@ KINDS: dict[FabricFamily, tuple[str, range]] = {  # in words, and the tiers that
 }
 SIMULATED_HOSTS = 4_096  # of a fabric; more are cut to their first pods
 MOST_SIMULATED = 250_000  # hosts of two pods under an oversubscribed tier, times their slowdown: ten seconds
-SEEDS = 4
+SEEDS = 4  # permutations of the chosen fabric; of each other kind one
 SIDE_BY_SIDE = 3  # tiers of kinds that are priced though another is cheaper
 FAR = 1.5  # times the cheapest so far, above which a kind is not priced
 WHOLE_SHARE = 0.995  # of the chosen kind's rate between halves: above, both carry as much to the percent
@@ -129,7 +130,11 @@ def design_fabric(instance: FabricInstance, options: Options) -> Plan:
     ranked = sorted(
         kinds, key=lambda kind: (kind is not best, kind.template is None, kind.template.usd if kind.template else 0.0)
     )
-    tails = {best.name: _tails(network, best.template, deadline)}
+    tails = dict[str, Tails]()
+    with contextlib.suppress(KeyboardInterrupt):  # the fabrics are known, and their proof
+        for kind in ranked:
+            if kind.template is not None:
+                tails[kind.name] = _tails(network, kind.template, deadline, SEEDS if kind is best else 1)
     section = FabricPlan(
         sites={CLUSTER: _section(instance, network, best.template)},
         certificate=_certificate(usd, deadline, complete=complete),
@@ -308,7 +313,7 @@ def _most_gpus(network: Network, tiers: int, nic_bytes_per_second: float) -> tup
     return max(leaf), max(reach)
 
 
-def _tails(network: Network, template: Template, deadline: Deadline) -> Tails:
+def _tails(network: Network, template: Template, deadline: Deadline, seeds: int) -> Tails:
     """Return the mean tail of a random permutation over a NIC's line rate, under ECMP and sprayed, if there is time.
 
     They are those of a part of the hosts, times what all hosts load the tiers above more than the part does.
@@ -329,12 +334,12 @@ def _tails(network: Network, template: Template, deadline: Deadline) -> Tails:
     found: list[list[float]] = [[], []]
     try:
         with ticking(deadline.check):
-            for seed in range(max(1, SEEDS * SIMULATED_HOSTS // max(hosts or 0, SIMULATED_HOSTS))):
+            for seed in range(max(1, seeds * SIMULATED_HOSTS // max(hosts or 0, SIMULATED_HOSTS))):
                 for tails, (transport, size) in zip(found, FLOW_BYTES.items(), strict=True):
                     flows, line = permutation(tree.slots, size, seed), size / tree.host_rate
                     more = max(1.0, whole * line / ideal_seconds(tree, flows))
                     tails.append(float(flow_seconds(tree, flows, transport, seed).max()) / line * more)
-    except (OutOfTimeError, KeyboardInterrupt):  # the fabric is known, and its proof
+    except OutOfTimeError:
         return NO_TAILS
     return float(np.mean(found[0])), float(np.mean(found[1]))
 

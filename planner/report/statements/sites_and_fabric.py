@@ -256,7 +256,10 @@ def fabric_alone(plan: Plan) -> Iterator[Statement]:
         text = f"none; {kind.lost}"
         if (other := kind.fabric) is not None:
             counts = f"{money(other.cost_usd)}, {power(other.power_mw)}, {counted(other.switches, 'switch')}"
-            text = f"{counts}, {kind.bisection_tbps or 0.0:,.1f} Tb/s; {kind.lost}"
+            tails = ""
+            if kind.ecmp_tail is not None and kind.spray_tail is not None:
+                tails = f", tails {ratio(kind.ecmp_tail)} ECMP and {ratio(kind.spray_tail)} sprayed"
+            text = f"{counts}, {kind.bisection_tbps or 0.0:,.1f} Tb/s{tails}; {kind.lost}"
         yield Statement("choice", "fabric", f"{kind.name}: {text}", other is not None)
     yield proof_of("fabric", section.certificate)
     yield Statement("proof", "fabric", f"Space: {plan.objective.space}.")
