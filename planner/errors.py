@@ -1,6 +1,7 @@
 """Errors whose message says what to do."""
 
 import difflib
+import sys
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from itertools import islice
@@ -41,4 +42,6 @@ def needed(feature: str, package: str, extra: str) -> Iterator[None]:
         raise InputError(f"{feature} needs the package {package}; {remedy}") from None
     except ValueError as error:  # such as a value of MPLBACKEND that is none
         problem = str(error).partition(";")[0]
+        for name in [x for x in sys.modules if x.partition(".")[0] == package]:
+            del sys.modules[name]  # half loaded: once the environment is right it is to load anew
         raise InputError(f"{feature}: {package} does not load ({problem}); correct the environment") from None

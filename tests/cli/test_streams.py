@@ -109,9 +109,12 @@ def test_what_the_system_refuses_is_named(monkeypatch: pytest.MonkeyPatch) -> No
         assert done.returncode == 2 and done.stderr.startswith(said)
 
 
-def test_a_package_that_refuses_its_environment_is_named() -> None:
-    """A variable that a package cannot use ends in a message with what it says of it."""
+def test_a_package_that_refuses_its_environment_is_named_and_loads_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A variable that a package cannot use ends in a message with what it says of it; nothing stays half loaded."""
     complaint = "Key backend: 'none' is not a valid value for backend; supported values are ['agg']"
-    said = r"^plot: matplotlib does not load \(Key backend: .*\); correct the"
-    with pytest.raises(InputError, match=said), needed("plot", "matplotlib", "plot"):
+    for name in ("half", "half.part"):
+        monkeypatch.setitem(sys.modules, name, sys)
+    said = r"^plot: half does not load \(Key backend: .*\); correct the"
+    with pytest.raises(InputError, match=said), needed("plot", "half", "plot"):
         raise ValueError(complaint)
+    assert not {"half", "half.part"} & set(sys.modules)
