@@ -1,6 +1,7 @@
 """Read a grid from files of any format, complete a draft, write the grid, and test whether it can feed its own load."""
 
 import json
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -178,6 +179,9 @@ def _lines(draft: Draft, unlimited_mw: float) -> tuple[Line, ...]:
         used[key[:2]] += 1
         name = f"{start}--{end}" if used[key[:2]] == 1 else f"{start}--{end}#{used[key[:2]]}"
         rating = round(key[2], 3) or key[2]  # a kilowatt and less stays as it is
+        if not math.isfinite(rating) or math.isinf(key[3] or 0.0):
+            problem = f"branch {name}: its rating or reactance is beyond all numbers"
+            raise InputError(f"{draft.source}: {problem}; correct its figures and their units")
         line = Line(id=name, a=start, b=end, circuits=circuits[key], rating_mw=rating, reactance_pu=key[3], note=key[4])
         lines.append(line)
     return tuple(lines)

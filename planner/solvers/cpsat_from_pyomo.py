@@ -1,6 +1,7 @@
 """Run a Pyomo MILP on CP-SAT: a second back end of another kind, whose arithmetic is exact."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -22,6 +23,7 @@ UNIT = 1e-3  # of continuous variables: megawatts are then in kilowatts
 EXACT = 1e-6
 # Widened rows admit solutions a little better than any exact one, and the last of these gains can take for ever.
 PROOF_EFFORT = 10.0
+FARTHEST = 2.0**62  # side of a row: beyond it, and beyond all sums of columns, there is none
 WHOLE = 2.0**53  # CP-SAT reports objectives as floating point, whole up to here.
 
 
@@ -116,10 +118,7 @@ def _translate(built: HighsModel, *, relax: bool, scale: float | None) -> _Trans
     for i, name in enumerate(row_names):
         part = slice(starts[i], starts[i + 1])
         terms = [columns[column] for column in at[part]], [round(factor) for factor in factors[part]]
-        sides = (
-            math.ceil(least[i]) if math.isfinite(least[i]) else cp_model.INT_MIN,
-            math.floor(most[i]) if math.isfinite(most[i]) else cp_model.INT_MAX,
-        )
+        sides = _side(least[i], math.ceil), _side(most[i], math.floor)
         cp.add_linear_constraint(cp_model.LinearExpr.weighted_sum(*terms), *sides).with_name(name)
 
     error, costs = 0.0, np.asarray(lp.col_cost_) * steps
@@ -131,3 +130,10 @@ def _translate(built: HighsModel, *, relax: bool, scale: float | None) -> _Trans
         error = float(np.abs(costs - np.round(costs)) @ largest + np.where(whole, 0.0, np.abs(costs) / 2).sum())
         cp.minimize(cp_model.LinearExpr.weighted_sum(columns, [round(cost) for cost in costs]))
     return _Translation(cp, columns, steps, scale, error)
+
+
+def _side(side: float, rounded: Callable[[float], int]) -> int:
+    """Return a side of a row as a whole number, that of no side where it is beyond the farthest."""
+    if abs(side) < FARTHEST:
+        return rounded(side)
+    return int(cp_model.INT_MAX if side > 0 else cp_model.INT_MIN)

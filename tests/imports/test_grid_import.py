@@ -1,6 +1,7 @@
 """Grouping of plants, GeoJSON of a grid, its own dispatch, and `planner grid import`."""
 
 import json
+import math
 import random
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -15,7 +16,19 @@ from hypothesis import strategies as st
 from import_cases import CASE, imported, put
 from site_grids import case, line, node
 
-from planner.imports.grid_tables import GridOptions, Plant, group_plants, nearest, unit_vectors
+from planner.errors import InputError
+from planner.imports import read_grid
+from planner.imports.grid_tables import (
+    Draft,
+    DraftAuthority,
+    DraftBranch,
+    DraftNode,
+    GridOptions,
+    Plant,
+    group_plants,
+    nearest,
+    unit_vectors,
+)
 from planner.imports.instance_file import PLACES
 from planner.imports.read_grid import geojson, import_grid, shortage
 from planner.instance.grid import Grid
@@ -290,3 +303,12 @@ def test_places_are_where_their_cities_are() -> None:
         west, east = MERIDIANS[interconnection]
         assert west < longitude < east
         assert 20 <= usd_per_mwh <= 80  # of large users
+
+
+@each(("rating", "reactance"), [(math.inf, 0.1), (100.0, math.inf)])
+def test_a_branch_beyond_all_numbers_is_named(rating: float, reactance: float) -> None:
+    nodes = [DraftNode(id=x, authority="A", latitude=0.0, longitude=0.0, installed_mw=1.0) for x in "ab"]
+    branch = DraftBranch(a="a", b="b", rating_mw=rating, reactance_pu=reactance)
+    draft = Draft(source="x.csv", nodes=tuple(nodes), branches=(branch,), authorities=(DraftAuthority(id="A"),))
+    with pytest.raises(InputError, match=r"x.csv: branch a--b: its rating or reactance is beyond all numbers; correct"):
+        read_grid._lines(draft, 1.0)

@@ -57,6 +57,17 @@ def test_a_contradiction_is_a_proof_without_a_solution() -> None:
         assert (out.stop, out.solution, out.infeasible, out.objective) == (Stop.PROVED, None, True, None)
 
 
+@each("far", [1e22, -1e22])
+def test_a_side_beyond_whole_numbers_says_nothing(far: float) -> None:
+    """A row that no column can reach: at most 1e22, or at least -1e22."""
+    m = pyo.ConcreteModel()
+    m.x = pyo.Var(domain=pyo.Integers, bounds=(0, 5))
+    m.row = pyo.Constraint(expr=m.x <= far if far > 0 else m.x >= far)
+    m.goal = pyo.Objective(expr=-m.x)
+    found = cpsat_from_pyomo.run(m, time_limit=10.0, seed=0)
+    assert found.objective == -5
+
+
 def test_gap() -> None:
     assert relative_gap(10.0, 9.0) == 0.1
     assert relative_gap(10.0, None) is None
