@@ -251,7 +251,7 @@ def _releases(run: LaunchRun) -> Iterator[str]:
     if run.software is None:
         return
     if run.model.experts is not None and run.software.dispatcher == "hybrid_ep":
-        yield "DeepEP stands for the plan's HybridEP, --moe-flex-dispatcher-backend hybridep from core_v0.16.0 on."
+        yield "DeepEP replaces the plan's HybridEP, --moe-flex-dispatcher-backend hybridep from core_v0.16.0 on."
     if run.model.experts is not None and run.software.fused_experts:
         yield "The plan's one kernel of all experts is --use-transformer-engine-op-fuser, from core_v0.18.0 on."
     if run.software.cuda_graphs != "none" and run.layout.recompute != "none":

@@ -21,7 +21,7 @@ from planner.models.fabric.design_table import KEY, DesignTable, Floats, Ints
 from planner.models.fabric.site_mode import switch_modes
 from planner.models.fabric.traffic import Loads, SiteTraffic
 from planner.physics import ticking
-from planner.physics.network.fabric_designs import FAMILIES
+from planner.physics.network.fabric_designs import FAMILIES, half_rate_tbps
 from planner.physics.network.transport import Locality
 from planner.physics.plan_physics import CLUSTER
 from planner.plan.certificate import ON_TRUST, Certificate, Conflict, ObjectiveValue
@@ -44,7 +44,7 @@ KINDS: dict[FabricFamily, tuple[str, range]] = {  # in words, and the tiers that
     "dragonfly": ("dragonfly", range(1, 2)),
 }
 SIMULATED_HOSTS = 4_096  # of a fabric; more are cut to their first pods
-MOST_SIMULATED = 250_000  # hosts of two pods under an oversubscribed tier, times their slowdown: ten seconds
+MOST_SIMULATED = 100_000  # hosts of two pods under an oversubscribed tier, times their slowdown: ten CPU seconds
 SEEDS = 4  # permutations of the chosen fabric; of each other kind one
 SIDE_BY_SIDE = 3  # tiers of kinds that are priced though another is cheaper
 FAR = 1.5  # times the cheapest so far, above which a kind is not priced
@@ -231,12 +231,11 @@ def _alternative(
     lost = _lost(instance, network, kind, best)
     if template is None:
         return FabricAlternative(name=kind.name, lost=lost)
-    hosts, nic = instance.hardware.racks or 0, instance.hardware.gpu_nic_bytes_per_second
     return FabricAlternative(
         name=kind.name,
         lost=lost,
         fabric=_section(instance, network, template),
-        bisection_tbps=hosts * _gpus(instance) * nic * 8 / 2 / 1e12 * template.design.core_share,
+        bisection_tbps=half_rate_tbps(instance.hardware, _gpus(instance)) * template.design.core_share,
         ecmp_tail=tails.get(kind.name, NO_TAILS)[0],
         spray_tail=tails.get(kind.name, NO_TAILS)[1],
     )

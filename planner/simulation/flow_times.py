@@ -293,6 +293,7 @@ STEP_BYTES = 50e3  # that a host sends in a step: half a microsecond at 800 Gbps
 # 24 MB, times 12.5, within 1 % under ECMP and spraying and 7 % under adaptive routing; hashed flows of 8 MB within 2 %.
 FLOW_BYTES, COARSE_FLOW_BYTES = 24e6, 8e6
 FINE_PARTS = 2048  # more parts of flows than these are followed as flows of 8 MB
+# At 8:1 the tails of hashed flows are within 0.3 % of those of 10,000 steps.
 MOST_STEPS, LEAST_STEPS = 2_000, 120  # of the ideal time, and of what the busiest host sends
 PACKET_BYTES = 4096.0  # the largest MTU of RoCE (InfiniBand Architecture Specification, volume 1)
 

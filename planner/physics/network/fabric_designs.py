@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from planner.instance.hardware import Hardware
 from planner.instance.instance import Instance
 from planner.instance.network import FabricFamily, Floor, Network, Switch
 from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus
@@ -422,6 +423,11 @@ def min_endpoint_usd(network: Network, switch: Switch) -> float:
         powered = float(usd[0] + watts[0] * network.power_usd_per_watt)
         link = min(endpoint_factor(switch, split) for split in splits) * powered
     return link + switch_usd(network, switch) / (switch.ports * switch.breakout)
+
+
+def half_rate_tbps(hardware: Hardware, wired_gpus: int) -> float:
+    """Compute the rate in Tb/s of half of a cluster's racks, with `wired_gpus` NICs of each at line rate."""
+    return float((hardware.racks or 0) * wired_gpus * hardware.gpu_nic_bytes_per_second * 8 / 2 / 1e12)
 
 
 def min_fabric_usd(network: Network | None) -> float:

@@ -321,7 +321,7 @@ class Design:
 
     @property
     def permutation_slowdown(self) -> float:
-        """Least time of a random permutation of all endpoints over that at line rate, by what leaves full blocks."""
+        """Least time of a random permutation of a tree's endpoints over that at line rate, by what leaves blocks."""
         every = self.racks * self.gpus_per_rack
         leaving = (max(0.0, 1 - endpoints / every) / share for endpoints, share in self.exit_shares if share)
         return max([1.0, *leaving])

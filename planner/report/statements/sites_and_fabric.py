@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from planner.instance.hardware import Hardware
 from planner.instance.network import Network, Switch
-from planner.physics.network.fabric_designs import by_reach
+from planner.physics.network.fabric_designs import by_reach, half_rate_tbps
 from planner.physics.network.links import media_of, port_splits
 from planner.physics.plan_physics import CLUSTER
 from planner.plan.plan import Cost, Plan
@@ -300,7 +300,7 @@ def _chosen(
     family = chosen.fabric.family if chosen.fabric is not None else ""
     if family == "rail-only":
         carried += " within each rail"
-    half = (hardware.racks or 0) * fabric.wired_gpus_per_rack * hardware.gpu_nic_bytes_per_second * 8 / 2 / 1e12
+    half = half_rate_tbps(hardware, fabric.wired_gpus_per_rack)
     if (chosen.bisection_tbps or 0.0) < half * WHOLE_SHARE:
         carried += f", {short_percent((chosen.bisection_tbps or 0.0) / half)} of their rate"
     if chosen.ecmp_tail is not None and chosen.spray_tail is not None:

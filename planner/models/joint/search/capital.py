@@ -64,7 +64,7 @@ class LeastCapital(Goal):
     end_gap: float = 0.0  # share of the capital that the bound may be below it where the search ends
     at_gap: bool = False  # it ended so
     seeks: bool = False  # whether no plan was known at first
-    fabrics: LeastFabrics = field(default_factory=LeastFabrics)
+    fabrics: LeastFabrics = field(default_factory=lambda: LeastFabrics(within=lambda q: q.world))
     bound: float = 0.0  # on the capital of every plan
     spoke: float = field(default_factory=time.perf_counter)
 

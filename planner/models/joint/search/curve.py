@@ -54,7 +54,6 @@ class WholeCurve(Goal):
     front: Front = field(default_factory=Front)
     proven: float = math.inf  # gap that no plan of the box exceeds
     tried: set[tuple[float, int]] = field(default_factory=set)  # steps of capital at which a column was priced
-    fabrics: LeastFabrics = field(default_factory=LeastFabrics)
     loop: Loop | None = None
 
     @property
@@ -178,7 +177,7 @@ class WholeCurve(Goal):
         if sites > 1 or self.world.problem.calendar is not None or self.world.templates is None:
             return max(c, without_fabric + blocks * block.racks * block.rails * self.floor.floor.rail_usd)
         q = ShapeProblem(world=self.world, column=column, shape=Shape((blocks,), column.d))
-        return max(c, without_fabric + self.least_fabric(q, blocks))
+        return max(c, without_fabric + self.fabrics.usd(q, blocks))
 
     def shape_floor(self, q: ShapeProblem, c: float) -> float:
         """Bound from below the capital of a shape by its racks, spares included."""
@@ -207,10 +206,14 @@ class WholeCurve(Goal):
             self.tried.add(bucket)
             self.try_column(column, usd * (1 + step))
 
-    def least_fabric(self, q: ShapeProblem, blocks: int) -> float:
-        """Return the least price of the fabric of some blocks, whatever its slowdowns in the box."""
-        box = self.capped(math.inf, q.racks) if math.isfinite(self.front.most_usd) else self.world
-        return self.fabrics.usd(replace(q, world=box), blocks)
+    @cached_property
+    def fabrics(self) -> LeastFabrics:
+        """Least prices of fabrics within the box, whatever their slowdowns."""
+
+        def within(q: ShapeProblem) -> World:
+            return self.capped(math.inf, q.racks) if math.isfinite(self.front.most_usd) else self.world
+
+        return LeastFabrics(within=within)
 
     def capped(self, usd: float, racks: int) -> World:
         """Return the world with a capital for a plan of some racks, and no more than the box has."""
@@ -240,7 +243,7 @@ class WholeCurve(Goal):
         if not shape.by_fabric:
             shape.by_fabric = True
             without_fabric = float(self.floor.at_sites(q.racks, len(q.shape.blocks)))
-            fabrics = 0.0 if self.world.templates is None else sum(self.least_fabric(q, g) for g in q.shape.blocks)
+            fabrics = 0.0 if self.world.templates is None else sum(self.fabrics.usd(q, g) for g in q.shape.blocks)
             return t, max(c, without_fabric + fabrics)
         near = c * (1 + max(self.within / 2, NEAR))
         late = self.front.cutoff(near, 0.0) * (1 - 2 * EPS)
