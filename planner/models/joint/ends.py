@@ -193,8 +193,7 @@ def freed_of_rules(plan: JointPlan) -> tuple[float, JointPlan] | None:
         return None
     column = replace(c, strategy=replace(s, problem=s.problem.freed))
     own = plan.split.seconds * c.sequences
-    stages = Stages(column=column, conditions=plan.conditions, cutoff=own * (1 - MORE))
-    found = None if replace(stages, exact=False).least() is None else stages.fastest()
+    found = Stages(column=column, conditions=plan.conditions, cutoff=own * (1 - MORE)).fastest()
     if found is None:
         return None
     faster = replace(plan, column=column, split=replace(found, seconds=found.seconds / c.sequences))

@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
@@ -282,7 +283,7 @@ class Sites:
         # stage or fewer, or of any number of bytes if the circuit has 0.
         key = "least", parts, circuit
         if key not in self.placed:
-            self.placed[key] = self._solved(self.question(parts, circuit, {}))
+            self.placed[key] = self.answer(self.question(parts, circuit, {}))
         placed = self.placed[key]
         return math.inf if placed is None else placed.capital_usd
 
@@ -327,7 +328,7 @@ class Sites:
             if trip <= longest and (found is None or found.rtt_ms <= trip):
                 self.placed[key] = None if found is None else replace(found, circuit=circuit)
                 return self.placed[key]
-        self.placed[key] = self._solved(self.question(parts, circuit, {}))
+        self.placed[key] = self.answer(self.question(parts, circuit, {}))
         asked.append((trip, self.placed[key]))
         return self.placed[key]
 
@@ -337,7 +338,7 @@ class Sites:
         plans: dict[Joined, WanPlan | None] = {}
         while True:
             q = self.question(parts, circuit, designs)
-            found = self._solved(q)
+            found = self.answer(q)
             if found is None:
                 return None
             sites = found.joined
@@ -347,12 +348,13 @@ class Sites:
             floor = sum(q.pair_usd.get(p, 0.0) for p in found.pairs)
             designs[sites] = None if plan is None else max(0.0, plan.capex_usd - floor)
 
-    def _solved(self, q: SiteQuestion) -> PlacedParts | None:
+    def answer(self, q: SiteQuestion, state: Callable[[SiteQuestion], Any] = stated) -> PlacedParts | None:
+        """Return the cheapest sites of a question that `state` states as a MILP; None if there are none."""
         self.deadline.check()
-        kept = without_dear_pairs(q, stated, self.run)
+        kept = without_dear_pairs(q, state, self.run)
         if kept is None:
             return None
-        m = stated(kept)
+        m = state(kept)
         outcome = self.run(m)
         if outcome.infeasible:
             return None

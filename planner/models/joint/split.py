@@ -5,13 +5,14 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
 from planner.models.joint.bounds import RowConditions
 from planner.models.joint.calendar import NO_SPARES, Sparing
 from planner.models.joint.space import Floats, Ints, Strategy
+from planner.physics import Num
 from planner.physics.training import memory, schedule, step, step_prediction
 from planner.physics.training.collectives import front_layers
 from planner.physics.training.layer_time import ReplicaGroup
@@ -76,6 +77,7 @@ class Thresholds:
 T = TypeVar("T", LayerSplit, Thresholds)
 # Whatever stages recompute.
 KEPT = "pipeline", "group", "counts", "sharded", "send", "effective", "sizes", "least_sizes", "_tails"
+BY_SIZE = "_needed", "recomputed", "chunk"  # by stage and size, whatever unequal chunks wait
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -278,11 +280,19 @@ class Stages:
 
     def once(self, chunk: float, most: int) -> float:
         """Seconds that a step takes once at a largest chunk and most layers of a stage."""
-        c = self.column
-        filling = step.pipeline_bubble_seconds(
-            self.sharded, c.strategy.order, c.p, c.v, chunk * c.v, send_seconds=self.send, micro_batches=c.m
-        )
-        return sum((float(part[most - 1]) for part in self._tails), start=float(filling))
+        return sum((float(part[most - 1]) for part in self._tails), start=float(self._filling(chunk)))
+
+    def _filling(self, chunk: Num) -> Num:
+        """Seconds that fill and drain the pipeline at a largest chunk."""
+        c, stage = self.column, chunk * self.column.v
+        sends = {"send_seconds": self.send, "micro_batches": c.m}
+        return step.pipeline_bubble_seconds(self.sharded, c.strategy.order, c.p, c.v, stage, **sends)
+
+    @cached_property
+    def _min_seconds_by_most(self) -> Floats:
+        """Bound the seconds of a step by the layers of its largest stage, one entry a size: some stage has as many."""
+        once = np.sum(self._tails, axis=0)[self.sizes - 1] + self._filling(self.chunk.min(axis=0))
+        return np.asarray((self.seconds.min(axis=0) + once) * (1 - EPS))
 
     @cached_property
     def _up_to(self) -> tuple[Floats, Floats]:
@@ -315,11 +325,13 @@ class Stages:
         if wanted is not None:
             yield from self._pinned(wanted)
             return
+        best, largest = self.cutoff, self._min_seconds_by_most
+        if not (largest < best).any():
+            return
         values, chunks = _increasing(self.seconds), _increasing(self.chunk[self.seconds < np.inf])
-        best, (by_seconds, by_chunk) = self.cutoff, self._up_to
-        for most in range(self._mean, int(self.sizes[-1]) + 1):
-            widest = self.effective * (most * float(self.sharded.layer_seconds) - self._spared)
-            if most < self.column.v or widest >= best:
+        by_seconds, by_chunk = self._up_to
+        for most in range(max(self._mean, self.column.v), int(self.sizes[-1]) + 1):
+            if largest[most - self.column.v] >= best:
                 continue
             at = len(chunks)
             while at > 0:
@@ -374,10 +386,7 @@ class Stages:
 
     def _under(self, each: int) -> Self:
         """Return the stages whose chunks all recompute `each` layers; figures that do not depend on it are kept."""
-        found = replace(self, each=each)
-        kept = KEPT + (("_needed",) if min(self.each, each) > 0 else ())
-        found.__dict__.update({name: self.__dict__[name] for name in kept if name in self.__dict__})
-        return found
+        return self._with(KEPT + (("_needed",) if min(self.each, each) > 0 else ()), each=each)
 
     def least(self) -> Thresholds | None:
         """Return the limits of the fastest split; None where none takes less than the cutoff."""
@@ -394,9 +403,7 @@ class Stages:
                 break  # as are those of more
             under = stages
             if best is not None:  # with fewer sizes; figures that do not depend on these are kept
-                under = replace(stages, cutoff=cutoff)
-                known = stages.__dict__
-                under.__dict__.update({name: known[name] for name in KEPT if name in known and name != "sizes"})
+                under = stages._with(tuple(name for name in KEPT if name != "sizes"), cutoff=cutoff)
                 under.__dict__["_needed"] = stages._needed[:, : len(under.sizes)]
             best = solve(under) or best
         return best
@@ -410,13 +417,36 @@ class Stages:
         chunk = float(step_prediction.chunk_seconds(self.pipeline, self.sharded, v, layers, recomputed))
         return self.effective * (stage - self._spared) + self.once(chunk, layers)
 
+    def _short(self) -> Self | None:
+        """Return the same stages without the sizes that a bound shows to be of no use; None where it leaves none.
+
+        The order of events, which takes long, is then worked out for few patterns of unequal chunks.
+        """
+        bound = self._with(KEPT, exact=False)
+        if bound.least() is None:
+            return None
+        if self.column.strategy.problem.layers_of(self.column.p) is not None:
+            return bound._with((*KEPT, *BY_SIZE), exact=True)
+        in_time = np.flatnonzero(bound._min_seconds_by_most < self.cutoff)
+        found = bound._with(KEPT, exact=True)
+        found.__dict__["sizes"] = bound.sizes[: in_time[-1] + 1]
+        found.__dict__.update({name: bound.__dict__[name][:, : in_time[-1] + 1] for name in BY_SIZE})
+        return found
+
+    def _with(self, kept: tuple[str, ...], **changes: Any) -> Self:
+        """Return the stages with some changes; figures that do not depend on these are kept."""
+        found, known = replace(self, **changes), self.__dict__
+        found.__dict__.update({name: known[name] for name in kept if name in known})
+        return found
+
     def fastest(self) -> LayerSplit | None:
         """Return the fastest split; None where none beats the cutoff."""
         # Where a pin asks for recomputed layers and memory for none, some stage recomputes one.
         if self._has_rule:
             return self._best_alike(lambda stages: stages.fastest())
-        limits = self.least()
-        found = None if limits is None else self.spread(limits)
+        stages = self._short() if self.exact and self.column.v > 1 else self
+        limits = None if stages is None else stages.least()
+        found = None if stages is None or limits is None else stages.spread(limits)
         if found is None or self.column.strategy.recomputes != "some" or any(found.recomputed):
             return found
         found_at = (replace(self, forced=i).fastest() for i in range(self.column.p))

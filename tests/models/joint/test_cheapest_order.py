@@ -24,7 +24,10 @@ from planner.solvers.signals import Deadline
 
 
 class Tabled(CheapestSearch):
-    """A search whose prices and needs of wavelengths are tables: the dearer, the nearer the sites must be."""
+    """A search whose prices and needs of wavelengths are tables: the dearer, the nearer the sites must be.
+
+    Prices that many shapes share are `slack` dollars lower than its own; `asked` of its own are known at first.
+    """
 
     _rtts = (1.0, 2.0, 3.0, 4.0)  # type: ignore[assignment]
     _wavelengths = np.arange(1, 9)  # type: ignore[assignment]
@@ -35,6 +38,9 @@ class Tabled(CheapestSearch):
         self.need = dict(zip(self._rtts, sorted(r.randint(1, 8) for _ in self._rtts), strict=True))
         self.slope, self.level = r.choice([0.0, 10.0, 150.0]), SlowdownLevel(1.0, 1.0, r.choice([0.0, 50.0]))
         self.shape_problem = SimpleNamespace(racks=1)  # type: ignore[assignment]
+        self.guess = random.Random(r.random())
+        self.slack, self.shared = r.choice([0.0, 30.0, 200.0]), set[tuple[int, float]]()
+        self.fewest = r.randint(1, self.need[self._rtts[0]])
         self.asked = {(r.choice(self._wavelengths.tolist()), r.choice(self._rtts)) for _ in range(asked)}  # type: ignore[assignment]
 
     def price(self, waves: int, rtt: float) -> float:
@@ -48,18 +54,33 @@ class Tabled(CheapestSearch):
         return min((self.price(n, t) + self.level.usd for n, t in every), default=math.inf)
 
     def fewest_waves(self) -> list[tuple[SlowdownLevel, int]]:
-        """Return the only slowdowns, with the wavelengths that the shortest round trip takes."""
-        return [(self.level, self.need[self._rtts[0]])]
+        """Return the only slowdowns, with no more wavelengths than the shortest round trip takes."""
+        return [(self.level, self.fewest)]
+
+    def waves_by_best_split(self, level: SlowdownLevel, waves: int) -> int | None:  # noqa: ARG002
+        """Return wavelengths between those that even stages need and those that the best split needs."""
+        return (waves + self.need[self._rtts[0]]) // 2
 
     def _in_time(self, level: SlowdownLevel, waves: int, rtt: float) -> bool:  # noqa: ARG002
         return waves >= self.need[rtt]
+
+    def _first_alike(self, level: SlowdownLevel, waves: Any, rtt: float) -> int:  # noqa: ARG002
+        return self.guess.randrange(len(waves))
 
     def _ask(self, waves: int, rtt: float) -> None:
         self.asked.add((waves, rtt))  # type: ignore[attr-defined]
 
     def _base(self, waves: int, rtt: float) -> float:
         known = [self.price(n, t) for n, t in self.asked if n <= waves and t >= rtt]  # type: ignore[misc, str-unpack]
+        known += [self.price(n, t) - self.slack for n, t in self.shared if n <= waves and t >= rtt]
         return max(known, default=0.0)
+
+    @property
+    def _shared_prices(self) -> Any:
+        def ask(waves: int, rtt: float) -> None:
+            self.shared.add((waves, rtt))
+
+        return SimpleNamespace(is_known=lambda *at: at in self.shared, ask=ask) if self.slack else None
 
     @property
     def _prices(self) -> Any:

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -60,8 +60,19 @@ class CapitalBounds:
         # racks by site and as many GPUs of each cabled.
         mw, racks = sites.min_fabric_mw(q.traffic.rails), [(g, q.traffic.racks(g)) for g in q.shape.blocks]
         parts = tuple(sites.part(g, n, n * mw) for g, n in racks)
-        found: Prices = sites.prices.setdefault(parts, Prices(sites=sites, parts=parts))
+        own = Prices(sites=sites, parts=parts, cheapest=partial(sites.cheapest, parts))
+        found: Prices = sites.prices.setdefault(parts, own)
         return found
+
+    @cached_property
+    def _extent_prices(self) -> Prices | None:
+        """Prices of as many racks at as many sites with as large a part, without fabrics: of all shapes with these."""
+        q, bounds = self.shape_problem, self.shape_problem.world.site_bounds
+        if bounds is None or bounds.sites.designed or not q.several:
+            return None
+        at = q.point(0.0)
+        own = Prices(sites=bounds.sites, parts=at.parts, cheapest=partial(bounds.cheapest, at))
+        return bounds.prices.setdefault(at, own)
 
     @property
     def _power_usd(self) -> float:

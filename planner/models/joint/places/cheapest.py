@@ -7,16 +7,19 @@ choice of slowdowns needs a least number of wavelengths; more of them allow long
 import heapq
 import itertools
 import math
-from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+import numpy as np
+
 from planner.models.fabric.chooser import Template
 from planner.models.joint.places.capital_bounds import SlowdownLevel
 from planner.models.joint.places.fastest import FastestSearch, NetworkCandidate
+from planner.models.joint.places.racks_prices import Prices
 from planner.models.joint.places.site_question import PlacedParts
 from planner.models.joint.search.least_prices import MinPrices
+from planner.models.joint.space import Ints
 from planner.models.joint.world import EPS, JointPlan
 
 QUICK_TABLE_RACKS = 4096  # up to which tables of fabrics take less time than a MILP over sites, and come before it
@@ -28,6 +31,7 @@ class SlowdownChoice:
 
     level: SlowdownLevel
     waves: int
+    sharp: bool = False  # fewer do not meet the cutoff even with layers split at best
     timed: bool = False  # they meet the cutoff at the shortest round trip, not only by a bound
     priced: bool = False  # the sites were asked for them
 
@@ -65,7 +69,7 @@ class CheapestSearch(FastestSearch):
             return
         first, last, order = int(self._wavelengths[0]), self._rtts[-1], itertools.count()
         if self.shape_problem.racks > QUICK_TABLE_RACKS and not self._asks_local:
-            self._ask(first, last)
+            self._ask_sites(first, last)
             # The least fabrics: for each GPU cabled its link and a port of the cheapest leaf.
             rails = self.shape_problem.racks * self.shape_problem.traffic.rails
             yield self._base(first, last) + rails * self.floor_usd.rail_usd
@@ -74,7 +78,7 @@ class CheapestSearch(FastestSearch):
             return
         yield min(self._base(c.waves, last) + c.level.usd for c in choices)
         for waves in {first, choices[0].waves, choices[-1].waves}:
-            self._ask(waves, last)
+            self._ask_sites(waves, last)
         heap = [(self._base(c.waves, last) + c.level.usd, next(order), c) for c in choices]
         heapq.heapify(heap)
         while heap:
@@ -88,6 +92,21 @@ class CheapestSearch(FastestSearch):
                     heapq.heappush(heap, (max(usd, usd_of), next(order), answer))
 
     @property
+    def _shared_prices(self) -> Prices | None:
+        """Prices that many shapes share, over three sites and more; over two the largest part says what both hold."""
+        return self._extent_prices if len(self.shape_problem.shape.blocks) > 2 else None
+
+    def _ask_sites(self, waves: int, rtt: float) -> bool:
+        """Ask for the price of the sites; over three first, returning True, for that of all shapes with these racks."""
+        prices = self._shared_prices
+        if prices is None:
+            self._ask(waves, rtt)
+        elif not prices.is_known(waves, rtt):
+            prices.ask(waves, rtt)
+            return True
+        return False
+
+    @property
     def _asks_local(self) -> bool:
         """Whether all-reduce groups must be under one leaf: few fabrics do that, and mostly none."""
         templates = self.shape_problem.world.templates
@@ -95,10 +114,27 @@ class CheapestSearch(FastestSearch):
 
     def _fewest(self, level: SlowdownLevel, rtt: float, above: int) -> int | None:
         """Return the fewest wavelengths, more than `above`, with which slowdowns meet the cutoff at a round trip."""
-        waves: list[int] = self._wavelengths[self._wavelengths > above].tolist()
-        if not waves or not self._in_time(level, waves[-1], rtt):  # as it is for most
+        waves = self._wavelengths[self._wavelengths > above]
+        if not len(waves) or not self._in_time(level, int(waves[-1]), rtt):  # as it is for most
             return None
-        return waves[bisect_left(waves, True, hi=len(waves) - 1, key=lambda n: self._in_time(level, n, rtt))]
+        late, first = -1, len(waves) - 1
+        while first - late > 1:
+            # Fibre slows the exchange alone while layers are split alike: mostly the first number so found is the
+            # fewest, and the one below it is late.
+            alike = self._first_alike(level, waves[: first + 1], rtt)
+            for at in (alike, alike - 1, (late + first) // 2):
+                if late < at < first:
+                    late, first = (late, at) if self._in_time(level, int(waves[at]), rtt) else (at, first)
+        return int(waves[first])
+
+    def _first_alike(self, level: SlowdownLevel, waves: Ints, rtt: float) -> int:
+        """Return the place of the first wavelengths in time with layers split as at the last ones; the last at most."""
+        split, q = self.timed.get((level.send, level.allreduce, int(waves[-1]))), self.shape_problem
+        if split is None:
+            return len(waves) - 1
+        exchange = q.exchange_seconds(max(split.layers), waves)
+        seconds = split.seconds + self._later_seconds(rtt) + exchange - exchange[-1]
+        return min(int(np.sum(q.on_clock(seconds) >= self.cutoff)), len(waves) - 1)
 
     def _in_time(self, level: SlowdownLevel, waves: int, rtt: float) -> bool:
         """Return whether slowdowns and fibre meet the cutoff: by a timed point no faster or no slower, or by timing."""
@@ -118,12 +154,17 @@ class CheapestSearch(FastestSearch):
 
     def _expand(self, c: SlowdownChoice) -> list[tuple[float, SlowdownChoice | JointPlan]]:
         """Return the successors of a choice, plans and further choices, each with a lower bound on its capital."""
+        if not c.sharp:
+            fewest = self.waves_by_best_split(c.level, c.waves)
+            return [] if fewest is None else self._reached(replace(c, waves=fewest, sharp=True))
         if not c.timed:
             fits = self._in_time(c.level, c.waves, self._rtts[0])
             waves = c.waves if fits else self._fewest(c.level, self._rtts[0], c.waves)
             return [] if waves is None else self._reached(replace(c, waves=waves, timed=True))
         at = self._longest(c)
         if not c.priced:
+            if self._ask_sites(c.waves, self._rtts[at]):
+                return self._reached(c)
             self._ask(c.waves, self._rtts[at])
             return [self._bounded(replace(c, priced=True)), *self._reached(self._later(c))]
         plan = None if self._beaten(c, self._rtts[at]) else self._placed(c, self._rtts[at])
@@ -205,4 +246,6 @@ class CheapestSearch(FastestSearch):
         if self._prices is None:
             return alone
         fibre = float(q.min_fibre_usd[waves] - q.min_fibre_usd[1]) if q.several else 0.0
-        return max(alone + fibre, self._prices.lower(waves, rtt))
+        extent = self._extent_prices
+        known = 0.0 if extent is None else extent.lower(waves, rtt)
+        return max(alone + fibre, known, self._prices.lower(waves, rtt))

@@ -15,6 +15,7 @@ from planner.models.joint.places.gateways import has_gateways, with_gateways
 from planner.models.joint.places.shape_problem import ShapeProblem, first
 from planner.models.joint.places.site_question import Circuit, PlacedParts, SitePart
 from planner.models.joint.space import Floats
+from planner.models.joint.split import LayerSplit
 from planner.models.joint.world import CENTS, EPS, JointPlan, Target
 
 TIMED = 40  # candidates of a shape that are timed where only a likely plan is sought
@@ -37,7 +38,8 @@ class NetworkCandidate:
 class FastestSearch(CapitalBounds):
     """The search of one shape: candidates in the order of their time, each asked of the sites until one can be paid."""
 
-    timed: dict[tuple[float, float, int], float] = field(default_factory=dict)  # seconds of steps
+    # The split of layers by slowdowns and wavelengths, at the shortest round trip.
+    timed: dict[tuple[float, float, int], LayerSplit] = field(default_factory=dict)
     in_time: bool = False  # some candidate is, at the shortest round trip that may be paid as far as is known
 
     @property
@@ -158,6 +160,18 @@ class FastestSearch(CapitalBounds):
             low, high = np.where(fits, low, np.minimum(middle + 1, high)), np.where(fits, middle, high)
         return [(x, int(n)) for x, n in zip(near, waves[low], strict=True)]
 
+    def waves_by_best_split(self, level: SlowdownLevel, waves: int) -> int | None:
+        """Return the fewest wavelengths, `waves` or more, that the cutoff allows with layers split at best, if any."""
+        # No split takes less without the exchange between sites than the best one, nor exchanges less than an even one.
+        q, column = self.shape_problem, self.shape_problem.column
+        alone, more = (
+            q.bound(level.send, level.allreduce, self.cutoff, None),
+            self._wavelengths[self._wavelengths >= waves],
+        )
+        exchange = q.exchange_seconds(-(-column.strategy.problem.layers // column.p), more) * q.min_stretch
+        late = int(np.sum(np.broadcast_to(alone + exchange, more.shape) >= self.cutoff * (1 + EPS)))
+        return int(more[late]) if late < len(more) else None
+
     def _fewest_wavelengths(self, c: NetworkCandidate) -> NetworkCandidate:
         """Return the candidate with as few wavelengths as keep its time."""
         limit, fewer = c.seconds * (1 + EPS / 2), self._wavelengths[self._wavelengths < c.wavelengths].tolist()
@@ -174,16 +188,20 @@ class FastestSearch(CapitalBounds):
     def _step_seconds(self, level: SlowdownLevel, waves: int, rtt: float, limit: float) -> float:
         """Return the seconds of steps a sequence of a candidate, infinite where they exceed the limit on a clock."""
         # A round trip comes on top of everything.
-        key, q = (level.send, level.allreduce, waves), self.shape_problem
-        first = q.rtts_ms[0]
-        trips = q.world.problem.wan.round_trips if q.several else 0.0
-        later = trips * (rtt - first) / 1e3 / q.column.sequences
+        key, q, later = (level.send, level.allreduce, waves), self.shape_problem, self._later_seconds(rtt)
         if key not in self.timed:
-            found = q.seconds(level.send, level.allreduce, q.fibre(waves, first), limit / q.min_stretch - later)
-            if not math.isfinite(found):
+            conditions = q.conditions(level.send, level.allreduce, q.fibre(waves, q.rtts_ms[0]))
+            found = q.split(conditions, limit / q.min_stretch - later)
+            if found is None:
                 return math.inf
             self.timed[key] = found
-        return self.timed[key] + later
+        return self.timed[key].seconds + later
+
+    def _later_seconds(self, rtt: float) -> float:
+        """Return the seconds a sequence that a round trip takes beyond the shortest one."""
+        q = self.shape_problem
+        trips = q.world.problem.wan.round_trips if q.several else 0.0
+        return trips * (rtt - q.rtts_ms[0]) / 1e3 / q.column.sequences
 
     def _rtts_to_try(self) -> list[float]:
         """List the round trips that may pay."""

@@ -8,6 +8,7 @@ the sites return for fewer and longer ones.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -38,6 +39,7 @@ class Prices:
 
     sites: "Sites"
     parts: tuple[SitePart, ...]
+    cheapest: Callable[[Circuit | None], PlacedParts | None]  # sites over a circuit
     answers: list[KnownPrice] = field(default_factory=list)
     tables: dict[float, tuple[int, Floats]] = field(default_factory=dict)  # by round trip: answers that they rest on
 
@@ -123,7 +125,7 @@ class Prices:
 
     def _ask(self, waves: int, rtt: float) -> None:
         circuit = Circuit(waves, rtt) if self.several else None
-        placed = self.sites.cheapest(self.parts, circuit) if self.exact else None
+        placed = self.cheapest(circuit) if self.exact else None
         usd = math.inf if placed is None else placed.capital_usd
         usd = usd if self.exact else self.sites.joined_least(self.parts, circuit)
         self.answers.append(KnownPrice(waves, rtt, usd, placed))

@@ -12,6 +12,7 @@ import numpy as np
 from planner.models.fabric.design_table import DesignTable, least_at
 from planner.models.joint.places.capital_bounds import SlowdownLevel
 from planner.models.joint.places.fastest import FastestSearch, NetworkCandidate
+from planner.models.joint.places.racks_prices import Prices
 from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.space import Floats
 from planner.models.joint.split import Column
@@ -141,8 +142,9 @@ class _WithEndpoints(FastestSearch):
         return 0.0 if sites is None else sites.fabric_usd_per_mw * q.racks * sites.min_fabric_mw(q.traffic.rails)
 
     @property
-    def _prices(self) -> None:
-        """No prices: those of the most even shape alone bound no others."""
+    def _prices(self) -> Prices | None:
+        """Prices of the racks at any sites of which one holds as many as the largest part."""
+        return self._extent_prices
 
     def _fewest_wavelengths(self, c: NetworkCandidate) -> NetworkCandidate:
         """Return the candidate: of a class its time alone counts."""
@@ -164,9 +166,25 @@ class _WithEndpoints(FastestSearch):
         return True
 
     def least_usd(self) -> float:
-        """Bound the capital of the shapes that meet the cutoff."""
-        capital = self._lower_bounds(self.shape_problem.rtts_ms[-1])
-        return min((float(capital[n]) + level.usd for level, n in self.fewest_waves()), default=math.inf)
+        """Bound the capital of the shapes that meet the cutoff; sharpen the least until it holds."""
+        q, prices = self.shape_problem, self._prices
+        rtt, choices, sharp = q.rtts_ms[-1], dict(self.fewest_waves()), set[SlowdownLevel]()
+        while choices:
+            capital = self._lower_bounds(rtt)
+            usd, level = min(
+                ((float(capital[n]) + level.usd, level) for level, n in choices.items()), key=lambda x: x[0]
+            )
+            if usd > q.world.budget + CENTS or (
+                level in sharp and (prices is None or prices.is_known(choices[level], rtt))
+            ):
+                return usd
+            if level not in sharp:
+                sharp.add(level)
+                fewest = self.waves_by_best_split(level, choices.pop(level))
+                choices |= {} if fewest is None else {level: fewest}
+            elif prices is not None:
+                prices.ask(choices[level], rtt)
+        return math.inf
 
 
 @dataclass(kw_only=True)

@@ -19,7 +19,7 @@ from planner.models.joint.world import EPS, Shape, World
 from planner.physics.recovery import CheckpointedJob
 from planner.physics.spares import SpareEffect, Upkeep, rack_availability, standing_of, stretches
 from planner.physics.training.parallel_strategy import RackBlock
-from planner.physics.training.step_prediction import LayoutFibre
+from planner.physics.training.step_prediction import LayoutFibre, between_sites_seconds
 
 SLOWDOWNS = 1.05 ** np.arange(300)  # above the transport's own, of which the first that is late limits the others
 
@@ -75,15 +75,14 @@ class ShapeProblem:
     def split(self, c: RowConditions, cutoff: float) -> LayerSplit | None:
         """Return the fastest split of layers under a cutoff, with its seconds a sequence; None where there is none."""
         step = cutoff * self.column.sequences if math.isfinite(cutoff) else math.inf
-        if self.column.v > 1 and Stages(column=self.column, conditions=c, cutoff=step, exact=False).least() is None:
-            return None
         found = Stages(column=self.column, conditions=c, cutoff=step, tick=self.world.deadline.check).fastest()
         return None if found is None else replace(found, seconds=found.seconds / self.column.sequences)
 
-    def seconds(self, send: float, allreduce: float, fibre: LayoutFibre | None, cutoff: float) -> float:
-        """Return the least seconds a sequence under given slowdowns and fibre, infinite where they reach the cutoff."""
-        found = self.split(self.conditions(send, allreduce, fibre), cutoff)
-        return math.inf if found is None else found.seconds
+    def exchange_seconds(self, layers: int, wavelengths: Any) -> Any:
+        """Compute the exchange between sites in seconds a sequence, at the shortest trip and some layers a stage."""
+        c, fibre = self.column, self.fibre(wavelengths, self.rtts_ms[0])
+        x = c.strategy.pipeline(c.zero, inside=self.block.rack_stages == 1)
+        return between_sites_seconds(x, fibre, pipeline=c.p, virtual_stages=c.v, layers=layers) / c.sequences
 
     @property
     def free_stretch(self) -> float:

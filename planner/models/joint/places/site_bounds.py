@@ -24,7 +24,14 @@ from planner.models.joint.places.milp import (
     total_musd,
 )
 from planner.models.joint.places.near_pairs import nearer_pairs_first, without_dear_pairs
-from planner.models.joint.places.site_question import COARSE_BITS, Circuit, SitePart, SiteQuestion, SitesExtent
+from planner.models.joint.places.racks_prices import Prices
+from planner.models.joint.places.site_question import (
+    COARSE_BITS,
+    Circuit,
+    PlacedParts,
+    SiteQuestion,
+    SitesExtent,
+)
 from planner.models.joint.sites import Sites
 from planner.models.joint.space import Floats
 from planner.models.sites.model import build
@@ -49,6 +56,7 @@ class SiteBounds:
     known: dict[SitesExtent, float] = field(default_factory=dict)  # capital that does not pay; infinite: none does
     paid: dict[SitesExtent, float] = field(default_factory=dict)  # capital of sites that hold a point
     tables: dict[tuple[int, int, int], tuple[int, Floats]] = field(default_factory=dict)
+    prices: dict[SitesExtent, Prices] = field(default_factory=dict)  # of points at any round trip
     # Whether the money pays any sites, and the widest fibre between them, by money, point and GPUs cabled.
     fibres: dict[Any, tuple[bool, LayoutFibre | None]] = field(default_factory=dict)
 
@@ -86,8 +94,7 @@ class SiteBounds:
         s, circuit = self.sites, Circuit(at.wavelengths, at.rtt_ms) if at.sites > 1 else None
         s.deadline.check()
         most = usd * (1 + EPS) + CENTS if usd < MUCH_USD else math.inf
-        parts = (SitePart(1, at.largest, ((0.0, 0.0),)), *[SitePart(0, 1, ((0.0, 0.0),))] * (at.sites - 1))
-        ways = nearer_pairs_first(s.question(parts, circuit, {}), most - s.floor_usd(at.racks, at.sites))
+        ways = nearer_pairs_first(s.question(at.parts, circuit, {}), most - s.floor_usd(at.racks, at.sites))
         for q in ways:
             m = stated(q, at.racks, most)
             outcome = s.run(m)
@@ -100,6 +107,16 @@ class SiteBounds:
                 break
         self.known[at] = max(self.known.get(at, 0.0), most)
         return False
+
+    def cheapest(self, at: SitesExtent, circuit: Circuit | None) -> PlacedParts | None:
+        """Return the cheapest sites of a point over a circuit, without fabrics; None where there are none."""
+
+        def priced(q: SiteQuestion) -> Any:
+            m = stated(q, at.racks, math.inf)
+            m.goal = pyo.Objective(expr=m.total)
+            return m
+
+        return self.sites.answer(self.sites.question(at.parts, circuit, {}), priced)
 
     def _learn(self, m: Any, q: SiteQuestion, at: SitesExtent, values: Values) -> None:
         """Record the capital of sites that the MILP returned, at the tightest point that they hold."""
@@ -146,7 +163,7 @@ def least_campus_usd(s: Sites, sites: int, racks: int, module_musd: float) -> fl
     if sites > 1 and not rtts:
         return math.inf
     circuit = Circuit(1, rtts[-1]) if sites > 1 else None
-    parts = (SitePart(1, -(-racks // sites), ((0.0, 0.0),)), *[SitePart(0, 1, ((0.0, 0.0),))] * (sites - 1))
+    parts = SitesExtent(sites, racks, -(-racks // sites), 0.0).parts
 
     def priced(q: SiteQuestion) -> Any:
         m = stated(q, racks, math.inf)

@@ -134,6 +134,11 @@ class SitesExtent:
         """A point that covers this one and many others: a few hundredths fewer racks."""
         return replace(self, racks=_down(self.racks), largest=_down(self.largest))
 
+    @property
+    def parts(self) -> tuple[SitePart, ...]:
+        """Parts without fabric: one has as many racks as the largest, each of the others one at least."""
+        return SitePart(1, self.largest, ((0.0, 0.0),)), *[SitePart(0, 1, ((0.0, 0.0),))] * (self.sites - 1)
+
     def covers(self, other: "SitesExtent") -> bool:
         """Return whether a lower bound at this point holds at the other."""
         # There are no fewer racks and wavelengths, and no longer round trip there.
