@@ -11,9 +11,8 @@ from planner.models.joint.cache import JointCache
 from planner.models.joint.ends import End, Ends, ends_within, kinds_of, local_share, simplest_within
 from planner.models.joint.least_cost import cheaper_within
 from planner.models.joint.search.loop import Loop
-from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.solve import world_of
-from planner.models.joint.world import CENTS, EPS, JointPlan, World
+from planner.models.joint.world import CENTS, EPS, JointPlan, JointSolution, JointStatus, World
 from planner.physics.training.layer_time import days_of
 from planner.plan.certificate import ALMOST_AS_FAST, SIMPLER_WITHIN, CheaperPlan, ChoiceEnd, EndName, SimplerPlan
 from planner.plan.plan_sections import in_short

@@ -11,12 +11,10 @@ from planner.instance.instance import Instance
 from planner.instance.references_and_pins import hardware_kind
 from planner.models import Options
 from planner.models.joint.cache import JointCache
-from planner.models.joint.least_cost import solve_joint_cost
-from planner.models.joint.ownership import least_run_cost
-from planner.models.joint.solution import JointSolution, JointStatus
+from planner.models.joint.least_cost import least_run_cost, solve_joint_cost
 from planner.models.joint.solve import solve_joint, world_of
 from planner.models.joint.split import Column
-from planner.models.joint.world import CENTS, EPS, World
+from planner.models.joint.world import CENTS, EPS, JointSolution, JointStatus, World
 from planner.physics.site.cost import rack_of
 from planner.plan.certificate import AlternativeProof
 from planner.plan.plan import Plan

@@ -15,8 +15,8 @@ from planner.checks.joint_proof import highest_bound
 from planner.instance.instance import Instance
 from planner.models import Options
 from planner.models.joint.cache import JointCache
-from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.split import Column
+from planner.models.joint.world import JointSolution, JointStatus
 from planner.physics.network.fabric_designs import min_fabric_usd
 from planner.physics.site.cost import rack_of
 from planner.physics.training.parallel_strategy import shape_values

@@ -11,8 +11,7 @@ from planner.errors import InputError, InternalError
 from planner.instance.instance import Instance
 from planner.models import Options
 from planner.models.joint.cache import JointCache
-from planner.models.joint.solution import JointSolution, JointStatus
-from planner.models.joint.world import EPS
+from planner.models.joint.world import EPS, JointSolution, JointStatus
 from planner.physics import ticking
 from planner.physics.network.fabric_designs import max_joined_racks
 from planner.plan.certificate import Conflict, LimitedBy

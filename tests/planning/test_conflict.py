@@ -25,8 +25,8 @@ from planner.instance.instance import Instance
 from planner.instance.network import Switch
 from planner.models import Options
 from planner.models.joint.least_cost import solve_joint_cost
-from planner.models.joint.solution import JointStatus
 from planner.models.joint.solve import solve_joint
+from planner.models.joint.world import JointStatus
 from planner.models.sites.solve import conflict
 from planner.physics.network.fabric_designs import min_fabric_usd
 from planner.plan.certificate import BOUNDED, CONFIRMED, ON_TRUST, RESTATED

@@ -14,7 +14,7 @@ from tiers import more, slow
 import planner
 from planner.errors import InputError
 from planner.models import Options
-from planner.models.joint.search.kinds import Kind, kind_of
+from planner.models.joint.search.days import Kind, kind_of
 from planner.models.joint.solve import solve_joint, world_of
 from planner.physics.training.layer_time import days_of
 from planner.planning.layouts import near_layouts

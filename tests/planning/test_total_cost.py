@@ -15,9 +15,9 @@ from planner.checks.check_plan import check
 from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.models import Options
-from planner.models.joint.ownership import RunSearch, Span
-from planner.models.joint.solution import JointSolution
+from planner.models.joint.least_cost import RunSearch, Span
 from planner.models.joint.solve import solve_joint
+from planner.models.joint.world import JointSolution
 from planner.physics.site.cost import alike_usd, at_run_prices
 from planner.plan.plan import Plan
 from planner.planning.load import load_instance

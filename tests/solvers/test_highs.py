@@ -10,7 +10,7 @@ from pyomo.contrib.solver.solvers.highs import Highs
 
 from planner.solvers import highs
 from planner.solvers.cpsat_from_pyomo import restate
-from planner.solvers.highs_model import bound_of, highs_model
+from planner.solvers.highs import bound_of, highs_model
 from planner.solvers.outcome import Stop
 from planner.solvers.statuses import STOP_BY_STATUS, loaded
 

@@ -13,10 +13,9 @@ from planner.models.joint.cache import JointCache
 from planner.models.joint.search.days import FewestDays
 from planner.models.joint.search.goal import Stopped
 from planner.models.joint.search.loop import Loop
-from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.space import problem_of
 from planner.models.joint.split import Column
-from planner.models.joint.world import EPS, World
+from planner.models.joint.world import EPS, JointSolution, JointStatus, World
 from planner.physics.site import cost
 from planner.physics.training.layer_time import days_of
 from planner.solvers.signals import Deadline

@@ -11,7 +11,7 @@ from each_case import each
 from planner.models.joint.places.capital_bounds import CapitalBounds, SlowdownLevel
 from planner.models.joint.places.fastest import FastestSearch, NetworkCandidate
 from planner.models.joint.places.shape_problem import ShapeProblem
-from planner.models.joint.search.least_prices import RACKS_ALONE, MinPrices
+from planner.models.joint.search.capital_floor import RACKS_ALONE, MinPrices
 from planner.models.joint.world import Shape
 
 

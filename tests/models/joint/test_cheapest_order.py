@@ -17,7 +17,7 @@ from planner.models.joint.places.capital_bounds import SlowdownLevel
 from planner.models.joint.places.cheapest import CheapestSearch, SlowdownChoice
 from planner.models.joint.places.fastest import FastestSearch, NetworkCandidate
 from planner.models.joint.places.shape_problem import ShapeProblem
-from planner.models.joint.search.least_prices import floor_of
+from planner.models.joint.search.capital_floor import floor_of
 from planner.models.joint.solve import world_of
 from planner.models.joint.world import EPS, JointPlan, Target, open_sites, shapes
 from planner.solvers.signals import Deadline

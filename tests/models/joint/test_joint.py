@@ -16,7 +16,7 @@ from tiers import more
 
 from planner.errors import InputError
 from planner.instance.instance import Instance
-from planner.models.joint.solution import JointSolution
+from planner.models.joint.world import JointSolution
 from planner.physics.site import cost
 
 CASES: list[tuple[int, dict[str, Any]]] = [

@@ -14,9 +14,8 @@ from planner.instance.instance import Instance
 from planner.models import Options
 from planner.models.joint.least_cost import CapitalSearch, cheaper_within, cheapest_by, solve_joint_cost
 from planner.models.joint.search import capital
-from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.solve import world_of
-from planner.models.joint.world import World
+from planner.models.joint.world import JointSolution, JointStatus, World
 from planner.physics.training.layer_time import days_of
 from planner.solvers.signals import Deadline
 

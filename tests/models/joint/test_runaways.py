@@ -14,7 +14,7 @@ from planner.checks.check_plan import check
 from planner.errors import InputError
 from planner.models import Options
 from planner.models.joint import columns
-from planner.models.joint.micro_batches import rounds_up_to
+from planner.models.joint.columns import rounds_up_to
 from planner.models.joint.solve import solve_joint
 from planner.models.joint.space import problem_of
 from planner.solvers.outcome import UnansweredError

@@ -21,15 +21,23 @@ from planner.models import Options
 from planner.models.joint import bounds
 from planner.models.joint.bounds import RowConditions
 from planner.models.joint.cache import JointCache
-from planner.models.joint.columns import column_at, columns_of, free_seconds, pipelines_of, rounds_of, under_zero
-from planner.models.joint.micro_batches import Pruning, most_rounds, rounds_up_to
+from planner.models.joint.columns import (
+    Pruning,
+    column_at,
+    columns_of,
+    free_seconds,
+    most_rounds,
+    pipelines_of,
+    rounds_of,
+    rounds_up_to,
+    under_zero,
+)
 from planner.models.joint.search import days, dive
 from planner.models.joint.search.days import FewestDays
 from planner.models.joint.search.loop import Loop
-from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.solve import solve_joint, world_of
 from planner.models.joint.space import problem_of
-from planner.models.joint.world import Target, World
+from planner.models.joint.world import JointSolution, JointStatus, Target, World
 from planner.physics.training import schedule
 from planner.planning.joint_plan import plan_of
 from planner.planning.load import load_instance

@@ -17,8 +17,7 @@ from tiers import more, slow
 from planner.instance.instance import Instance
 from planner.models import Options
 from planner.models.joint.search.capital_floor import CapitalFloor
-from planner.models.joint.search.curve import WholeCurve
-from planner.models.joint.search.front import Front
+from planner.models.joint.search.curve import Front, WholeCurve
 from planner.models.joint.solve import world_of
 from planner.models.joint.world import JointPlan
 from planner.solvers.signals import Deadline

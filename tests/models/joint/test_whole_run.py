@@ -11,8 +11,8 @@ from tiers import more
 
 from planner.instance.instance import Instance
 from planner.models import Options
-from planner.models.joint.ownership import least_run_cost
-from planner.models.joint.solution import JointSolution, JointStatus
+from planner.models.joint.least_cost import least_run_cost
+from planner.models.joint.world import JointSolution, JointStatus
 from planner.physics.training.layer_time import days_of
 
 CASES: dict[str, Any] = {  # seed, kind of toy, and what operation costs as a share of the racks

@@ -16,7 +16,7 @@ from planner.models.fabric.chooser import Template
 from planner.models.joint.places.capital_bounds import SlowdownLevel
 from planner.models.joint.places.fastest import FastestSearch, NetworkCandidate
 from planner.models.joint.places.site_question import PlacedParts
-from planner.models.joint.search.least_prices import MinPrices
+from planner.models.joint.search.capital_floor import MinPrices
 from planner.models.joint.world import EPS, JointPlan
 
 QUICK_TABLE_RACKS = 4096  # up to which tables of fabrics take less time than a MILP over sites, and come before it

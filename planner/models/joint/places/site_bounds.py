@@ -23,8 +23,15 @@ from planner.models.joint.places.milp import (
     place_parts,
     total_musd,
 )
-from planner.models.joint.places.near_pairs import nearer_pairs_first, without_dear_pairs
-from planner.models.joint.places.site_question import COARSE_BITS, Circuit, SitePart, SiteQuestion, SitesExtent
+from planner.models.joint.places.site_question import (
+    COARSE_BITS,
+    Circuit,
+    SitePart,
+    SiteQuestion,
+    SitesExtent,
+    nearer_pairs_first,
+    without_dear_pairs,
+)
 from planner.models.joint.sites import Sites
 from planner.models.joint.space import Floats
 from planner.models.sites.model import build
