@@ -136,9 +136,6 @@ def test_each_term_stands_in_the_code() -> None:
     assert [term for term, name in left if not re.search(rf"(?<![a-z]){name}(?![a-z])", CODE)] == []
 
 
-pytestmark = pytest.mark.slow
-
-
 PAGE = (ROOT / "docs" / "placement-calls.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
@@ -187,11 +184,13 @@ def page(port: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[
             os.kill(pid, 15)
 
 
+@pytest.mark.slow
 def test_every_command_prints_what_stands_there(page: tuple[Path, list[tuple[str, str]]]) -> None:
     assert [printed for printed, _ in page[1]] == [stands for _, stands in page[1]]
     assert len(page[1]) == sum(kind == "text" for kind, _ in BLOCKS)
 
 
+@pytest.mark.slow
 def test_slurm_asks_the_service(page: tuple[Path, list[tuple[str, str]]], port: int, tmp_path: Path) -> None:
     """A job without a node list gets the planner's nodes; one without a comment goes on; the service is informed."""
     reason = why_not()

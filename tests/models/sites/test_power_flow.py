@@ -290,9 +290,7 @@ def test_a_measured_run_without_a_plan_says_why(seconds: float, infeasible: bool
     assert bench_sites.without_plan(outcome, 5.0) == reason
 
 
-pytestmark = pytest.mark.slow
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["robust", "expected"])
 @pytest.mark.parametrize(("n1", "new"), [("off", 0), ("off", 2), ("margin", 0), ("node", 0), ("full", 0)])
 @pytest.mark.parametrize("seed", [*range(3), *more(3, 4, 5)])
@@ -304,6 +302,7 @@ def test_agrees_with_angles_of_every_year(seed: int, n1: str, new: int, mode: st
     assert plan is None or violations(instance, plan) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["robust", "expected"])
 @pytest.mark.parametrize(("n1", "new"), [("off", 1), ("margin", 0), ("node", 1), ("full", 0), ("full", 1)])
 @pytest.mark.parametrize("seed", [200, 201, *more(203)])
@@ -337,6 +336,7 @@ def dry(mode: str, **rules: Any) -> Instance:
     return with_years(instance, mode, year, curtailment_usd_per_mwh=500)
 
 
+@pytest.mark.slow
 @each(("rules", "most", "least"), [
     ({}, 10, 6), ({"n1": "margin", "n1_margin": 0.5}, 7, 3), ({"n1": "node"}, 7, 3), ({"n1": "full"}, 7, 3),
 ])  # fmt: skip
@@ -352,6 +352,7 @@ def test_a_plant_out_leaves_what_the_circuits_carry(rules: dict[str, Any], most:
     assert violations(dry("robust", **rules), robust) == violations(dry("expected", **rules), expected) == []
 
 
+@pytest.mark.slow
 @each(("rules", "name"), [({}, "rating[E0-E1] in dry"), ({"n1": "full"}, "security[E0-E1,E0-E1] in dry")])
 def test_the_year_is_named_that_stops_the_next_module(rules: dict[str, Any], name: str) -> None:
     """In the grid's own year there is room; the corridor of the dry one has none, and the site's plants are out."""
@@ -359,6 +360,7 @@ def test_the_year_is_named_that_stops_the_next_module(rules: dict[str, Any], nam
     assert found.stopped_by == ("generation[E0] in dry", name)
 
 
+@pytest.mark.slow
 def test_an_outage_in_one_year_is_found() -> None:
     plan = solved(dry("robust"))
     flow = tuple(f.model_copy(update={"mw": -2.0}) for f in plan.flows)
@@ -367,6 +369,7 @@ def test_an_outage_in_one_year_is_found() -> None:
     assert found == {"security[E0-E1, E0-E1] in dry"}
 
 
+@pytest.mark.slow
 def test_a_flow_against_the_reactances_of_one_year_is_found() -> None:
     plan = solved(dry("robust"))
     run = plan.scenarios["dry"]
@@ -375,6 +378,7 @@ def test_a_flow_against_the_reactances_of_one_year_is_found() -> None:
     assert "power_flow[E0-E1] in dry" in {v.rule for v in violations(dry("robust"), broken)}
 
 
+@pytest.mark.slow
 def test_every_decision_and_the_whole_checker() -> None:
     instance = dry("expected", n1="full").model_copy(update={"limits": Limits(max_batch_tokens=12800)})
     plan = solve(load_instance(instance.model_dump(mode="json", exclude_none=True)))
