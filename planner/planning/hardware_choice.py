@@ -107,7 +107,13 @@ def best_choice(
     answers, asked = list[HardwareAnswer](), sorted(each_alone(instance), key=dollars_a_flop)
     questions = [start for one in asked for start in each_start(one)]
     for alone in asked if len(asked) > 1 else ():
-        _refuse_unusable(alone, instance, options, deadline, cache.of(alone), without)
+        try:
+            world_of(alone, options, deadline, cache.of(alone), without)
+        except InputError as error:
+            accelerator, rack = kind = hardware_kind(alone.hardware)
+            if kind == hardware_kind(instance.hardware):
+                raise
+            raise InputError(f"hardware.alternatives, {accelerator} in {rack}: {error}") from error
     if instance.objective.minimize == FINISH_DATE:  # what may start first is likely to end first
         questions.sort(key=latest_start_days)
     for alone in questions:
@@ -122,24 +128,6 @@ def best_choice(
     kinds = [hardware_kind(alone.hardware) for alone in each_alone(instance)]  # its own first
     in_order = tuple(sorted(others, key=lambda other: kinds.index(hardware_kind(other.instance.hardware))))
     return HardwareChoice(best=HardwareAnswer(best.instance, bounded_by_all(best, others)), others=in_order)
-
-
-def _refuse_unusable(
-    alone: Instance,
-    instance: Instance,
-    options: Options,
-    deadline: Deadline,
-    cache: JointCache,
-    without: dict[str, Any] | None,
-) -> None:
-    """Refuse an alternative that the rest of the instance does not fit, by its name, before any search."""
-    try:
-        world_of(alone, options, deadline, cache, without)
-    except InputError as error:
-        accelerator, rack = kind = hardware_kind(alone.hardware)
-        if kind == hardware_kind(instance.hardware):
-            raise
-        raise InputError(f"hardware.alternatives, {accelerator} in {rack}: {error}") from error
 
 
 def _answer(

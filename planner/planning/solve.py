@@ -69,21 +69,16 @@ def solve_instance(
             plan = unanswered(instance, options, str(error))
         plan = _ended(plan, deadline)
         start(progress, "check")
-        return _verified(plan, cache, deadline)
-
-
-def _verified(plan: Plan, cache: JointCache | None, deadline: Deadline) -> Plan:
-    """Return the plan with what the checker says of it: a disagreement is written into the plan and never costs it."""
-    # It is an InternalError where the environment asks for one.
-    asked = inspection(plan, cache)
-    seen = cache is not None and asked is not None and asked in cache.inspected
-    broken = check(plan, stop=lambda: seen or deadline.passed)
-    if broken and os.environ.get(UNVERIFIED) == "error":
-        wrong = "; ".join(f"{violation.rule}: {violation.message}" for violation in broken[:5])
-        raise InternalError(f"the plan breaks its own rules: {wrong}")
-    if cache is not None and asked is not None and not (seen or broken or deadline.passed):
-        cache.inspected.append(asked)
-    return plan.model_copy(update={"verified": not broken, "violations": tuple(broken)})
+        # It is an InternalError where the environment asks for one.
+        asked = inspection(plan, cache)
+        seen = cache is not None and asked is not None and asked in cache.inspected
+        broken = check(plan, stop=lambda: seen or deadline.passed)
+        if broken and os.environ.get(UNVERIFIED) == "error":
+            wrong = "; ".join(f"{violation.rule}: {violation.message}" for violation in broken[:5])
+            raise InternalError(f"the plan breaks its own rules: {wrong}")
+        if cache is not None and asked is not None and not (seen or broken or deadline.passed):
+            cache.inspected.append(asked)
+        return plan.model_copy(update={"verified": not broken, "violations": tuple(broken)})
 
 
 def _solved(

@@ -45,7 +45,16 @@ def sites_section(sites: Sites, placed: PlacedParts, fabric_mw: dict[str, float]
     # The certificate is that of the question to the MILP, whose capital is that of the whole plan.
     q = sites.question(placed.asked, placed.circuit, dict(placed.designs))
     m = stated(q)
-    _fix(m, q, placed)
+    fixed: list[tuple[Any, float]] = []
+    fixed += [(m.part[x, k], float(placed.parts.get(x, (-1, 0))[0] == k)) for x, k in m.part]
+    fixed += [(m.fabric[x, k, f], float(placed.parts.get(x) == (k, f))) for x, k, f in m.fabric]
+    fixed += [(m.modules[x], placed.racks.get(x, 0) // q.data.module_racks) for x in m.modules]
+    fixed += [(m.open[x], float(x in placed.racks)) for x in m.open]
+    fixed += [(m.circuits[k], placed.circuits.get(k, 0)) for k in m.circuits]
+    fixed += [(m.steps[k], placed.steps.get(k, 0)) for k in m.steps]
+    for var, x in fixed:
+        var.setlb(x)
+        var.setub(x)
     _settle(m, q, sites.seed)
     own, data = dispatch(m, q.data), q.data
     waves = placed.circuit.wavelengths if placed.circuit is not None else 0
@@ -93,20 +102,6 @@ def over_the_run(made: Certificate, usd: float, alike_usd: float) -> Certificate
             "minimizes": SITES_RUN_MINIMIZES,
         }
     )
-
-
-def _fix(m: Any, q: SiteQuestion, placed: PlacedParts) -> None:
-    """Fix the whole decisions at those of a solution, by their bounds."""
-    fixed: list[tuple[Any, float]] = []
-    fixed += [(m.part[x, k], float(placed.parts.get(x, (-1, 0))[0] == k)) for x, k in m.part]
-    fixed += [(m.fabric[x, k, f], float(placed.parts.get(x) == (k, f))) for x, k, f in m.fabric]
-    fixed += [(m.modules[x], placed.racks.get(x, 0) // q.data.module_racks) for x in m.modules]
-    fixed += [(m.open[x], float(x in placed.racks)) for x in m.open]
-    fixed += [(m.circuits[k], placed.circuits.get(k, 0)) for k in m.circuits]
-    fixed += [(m.steps[k], placed.steps.get(k, 0)) for k in m.steps]
-    for var, x in fixed:
-        var.setlb(x)
-        var.setub(x)
 
 
 def _settle(m: Any, q: SiteQuestion, seed: int) -> None:
