@@ -17,7 +17,7 @@ from planner.models import Options
 from planner.models.joint.cache import JointCache
 from planner.models.joint.search.curve import Front, WholeCurve, racks_with_spares
 from planner.models.joint.search.goal import Stopped
-from planner.models.joint.solve import solve_joint, world_of
+from planner.models.joint.solve import Solving, solve_joint
 from planner.models.joint.world import JointPlan, JointSolution, JointStatus
 from planner.physics import ticking
 from planner.physics.site.cost import rack_of
@@ -67,10 +67,7 @@ class BudgetQuestions:
 
     asked: PricedPoint  # the plan from which they go down
     instance: Instance  # that of the plan, with its other GPUs and racks
-    options: Options
-    progress: Callable[[str], None]
-    deadline: Deadline
-    cache: JointCache
+    solving: Solving
     points: list[PricedPoint] = field(default_factory=list)  # the plans so far, the one asked for among them
     answers: list[MinDaysProof] = field(default_factory=list)
     refused: float = 0.0  # size down to which there is no use in asking
@@ -85,9 +82,9 @@ class BudgetQuestions:
             if size is None:
                 return
             tried.add(size)
-            self.deadline.check()
+            self.solving.deadline.check()
             end = f" of {most}" if math.isfinite(most) else ""
-            start(self.progress, f"the curve, {len(self.front())}{end} points")
+            start(self.solving.progress, f"the curve, {len(self.front())}{end} points")
             point = self._answer(size)
             if point is not None:
                 self.points.append(point)
@@ -124,8 +121,8 @@ class BudgetQuestions:
     def _answer(self, size: float) -> PricedPoint | None:
         """Seek the fewest days at a size, within a tenth; None where the time ends before there is a plan."""
         instance, most_usd = self._changed(size)
-        left = replace(self.options, time_limit=self.deadline.limit, gap=QUESTION_GAP)
-        best = best_choice(instance, left, self.deadline, lambda _: None, self.cache).best
+        within = replace(self.solving.options, gap=QUESTION_GAP)
+        best = best_choice(instance, replace(self.solving, options=within, progress=lambda _: None)).best
         found = best.solution
         self.work += sum(found.counts.values())
         bound = math.inf if found.status is JointStatus.INFEASIBLE else found.lower_bound or 0.0
@@ -206,7 +203,8 @@ def frontier_of(
     if instance.grid is None and instance.hardware.racks is None:
         raise InputError("hardware.racks: is missing; give the racks of the cluster, or a grid to choose them")
     instance, options = in_days_of_training(instance), replace(options, gap=None)
-    deadline, cache, front = Deadline(options.time_limit), JointCache(), Front()
+    deadline, front = Deadline(options.time_limit), Front()
+    solving = Solving(options=options, deadline=deadline, progress=progress, cache=JointCache())
     stopped: Stopped = "proved"
     search, questions = None, None
     with turn(deadline) as mine, ticking(deadline.check):
@@ -214,25 +212,18 @@ def frontier_of(
             return _nothing(instance, deadline.cause)
         try:
             start(progress, "the fastest plan")
-            fastest, chosen = _fastest(instance, options, progress, cache, deadline)
+            fastest, chosen = _fastest(instance, solving)
             if fastest.status is JointStatus.INFEASIBLE:
                 return _nothing(instance, "proved")
             asked = [_kept(front, instance, x.plan, x.days) for x in (fastest, chosen) if x.plan and x.days]
             if asked:
-                questions = BudgetQuestions(
-                    asked=asked[-1],
-                    instance=instance,
-                    options=options,
-                    progress=progress,
-                    deadline=deadline,
-                    cache=cache,
-                    answers=[MinDaysProof(math.inf, fastest.lower_bound or 0.0)],
-                )
+                known = [MinDaysProof(math.inf, fastest.lower_bound or 0.0)]
+                questions = BudgetQuestions(asked=asked[-1], instance=instance, solving=solving, answers=known)
                 for point in questions.run(POINTS if epsilon > WIDE - 1 else math.inf):
                     if point.choice is not None:
                         front.add(point.choice.seconds, point.usd, point.choice)
             start(progress, "the curve")
-            search = _search(instance, options, deadline, cache, epsilon, progress, front)
+            search = _search(instance, solving, epsilon, front)
             search.box()
             if asked and fastest.status is JointStatus.OPTIMAL:  # what costs more than the fastest is beaten by it
                 front.most_usd = front.usd[-1]
@@ -253,18 +244,15 @@ def frontier_of(
         return _written(instance, front, search, questions, options, stopped, points)
 
 
-def _fastest(
-    instance: Instance, options: Options, progress: Progress, cache: JointCache, deadline: Deadline
-) -> tuple[JointSolution, JointSolution]:
+def _fastest(instance: Instance, solving: Solving) -> tuple[JointSolution, JointSolution]:
     """Return the fastest plan, and that which the ends of the choice leave of those as fast, in half of the time."""
-    half = Deadline(None if deadline.limit is None else deadline.limit / 2)
-    left = replace(options, time_limit=half.limit)
-    fastest = solve_joint(instance, left, progress, cache=cache, within=kept_within(instance))
-    left = replace(options, time_limit=half.limit)
+    limit = solving.deadline.limit
+    half = replace(solving, deadline=Deadline(None if limit is None else limit / 2))
+    fastest = solve_joint(instance, half.left, half.progress, cache=half.cache, within=kept_within(instance))
     try:
-        return fastest, ended_by_choice(instance, fastest, left, progress, half, cache)[0]
+        return fastest, ended_by_choice(instance, fastest, half)[0]
     except OutOfTimeError:
-        deadline.check()
+        solving.deadline.check()
         return fastest, fastest
 
 
@@ -308,15 +296,7 @@ def _relabelled(plan: Plan, objective: ObjectiveValue) -> Plan:
     return plan.model_copy(update=changed)
 
 
-def _search(
-    instance: Instance,
-    options: Options,
-    deadline: Deadline,
-    cache: JointCache,
-    epsilon: float,
-    progress: Progress,
-    front: Front,
-) -> WholeCurve:
+def _search(instance: Instance, solving: Solving, epsilon: float, front: Front) -> WholeCurve:
     """Return the search for the curve, which says how far it is each time that the proven share has fallen a little."""
     reported = math.inf
 
@@ -325,10 +305,9 @@ def _search(
         if search.proven < reported * LINE_SHARE and math.isfinite(search.proven):
             reported = search.proven
             within = f"within {100 * reported:.0f} % of one in days and money"
-            report(progress, f"{len(search.front.usd)} plans; every other is {within}", None, None)
+            report(solving.progress, f"{len(search.front.usd)} plans; every other is {within}", None, None)
 
-    world = world_of(instance, replace(options, time_limit=deadline.limit), deadline, cache)
-    return WholeCurve(world=world, epsilon=epsilon, front=front, progress=say)
+    return WholeCurve(world=solving.world(instance), epsilon=epsilon, front=front, progress=say)
 
 
 def _nothing(instance: Instance, stopped: str) -> Frontier:
@@ -488,14 +467,9 @@ def curve_around(
     deadline = Deadline(options.time_limit)
     racks, days = plan.instance.hardware.racks or 0, 0.0 if plan.layout is None else plan.layout.metrics.days_to_train
     asked = PricedPoint(0.0 if plan.cost is None else plan.cost.total_usd, days, racks)
-    questions = BudgetQuestions(
-        asked=asked,
-        instance=plan.instance,
-        options=options,
-        progress=progress,
-        deadline=deadline,
-        cache=JointCache() if cache is None else cache,
-    )
+    known = JointCache() if cache is None else cache
+    solving = Solving(options=options, deadline=deadline, progress=progress, cache=known)
+    questions = BudgetQuestions(asked=asked, instance=plan.instance, solving=solving)
     plans, stopped = {id(asked): plan}, "proved"
     with turn(deadline) as mine, ticking(deadline.check):
         try:
