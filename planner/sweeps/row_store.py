@@ -186,10 +186,9 @@ class Store:
             if data and not resume:
                 raise InputError(f"{self.path}: holds a sweep already; go on with --resume, or choose another file")
             complete = _complete(self.path, data)
-            rows = parse_rows(self.path, complete)
+            self.rows = parse_rows(self.path, complete)
             if len(complete) < len(data):
                 os.truncate(self.path, len(complete))
-            self.rows = rows
             _require_same(self.path, latest(self.rows), base)
         except OSError as error:
             os.close(self._file)
