@@ -48,18 +48,6 @@ def test_only_infeasible_is_infeasible(name: str, monkeypatch: pytest.MonkeyPatc
     assert (outcome.status == "infeasible") == (name == "kInfeasible")
 
 
-def test_optimum_is_proven_with_its_bound() -> None:
-    outcome = highs.run(small())
-    assert (outcome.stop, outcome.infeasible) == (Stop.PROVED, False)
-    assert outcome.objective == pytest.approx(9) and outcome.bound == pytest.approx(9)
-    assert (outcome.variables, outcome.constraints) == (2, 1)
-
-
-def test_infeasible_is_a_proof_without_a_solution() -> None:
-    outcome = highs.run(small(at_least=20.5))
-    assert (outcome.stop, outcome.infeasible, outcome.solution, outcome.objective) == (Stop.PROVED, True, None, None)
-
-
 def test_unbounded_is_a_failure_not_an_answer() -> None:
     m = pyo.ConcreteModel()
     m.x = pyo.Var(domain=pyo.NonNegativeIntegers)
