@@ -462,8 +462,7 @@ def serve(
 
     from planner.imports.instance_file import holds_plan
     from planner.planning.load import load_instance
-    from planner.serve.local_server import HOST, local_server
-    from planner.serve.question_thread import QuestionThread
+    from planner.serve.local_server import HOST, QuestionThread, local_server
 
     questions = QuestionThread(load_instance(console.what_if(instance, change)), time_limit=time_limit, seed=seed)
     server = local_server(questions, port)

@@ -6,57 +6,47 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from planner.instance.instance import TOLERANCE, Instance
-from planner.models import Options
-from planner.models.joint.cache import JointCache
 from planner.models.joint.ends import End, Ends, ends_within, kinds_of, local_share, simplest_within
 from planner.models.joint.least_cost import cheaper_within
 from planner.models.joint.search.loop import Loop
-from planner.models.joint.solution import JointSolution, JointStatus
-from planner.models.joint.solve import world_of
-from planner.models.joint.world import CENTS, EPS, JointPlan, World
+from planner.models.joint.solve import Solving
+from planner.models.joint.world import CENTS, EPS, JointPlan, JointSolution, JointStatus, World
 from planner.physics.training.layer_time import days_of
 from planner.plan.certificate import ALMOST_AS_FAST, SIMPLER_WITHIN, CheaperPlan, ChoiceEnd, EndName, SimplerPlan
 from planner.plan.plan_sections import in_short
 from planner.solvers.progress import notes, report, start
-from planner.solvers.signals import Deadline
 
 Progress = Callable[[str], None]
 
 
 def ended_by_choice(
-    instance: Instance,
-    solution: JointSolution,
-    options: Options,
-    progress: Progress,
-    deadline: Deadline,
-    cache: JointCache,
-    *,
-    seek_others: bool = True,
+    instance: Instance, solution: JointSolution, solving: Solving, *, seek_others: bool = True
 ) -> tuple[JointSolution, dict[str, Any]]:
     """Return the plan that the ends of the choice leave of those as fast, and what the objective says of others.
 
     These are the ends and a simpler plan. At a tolerance of 0 the plan is the fastest, and a cheaper one that is almost
     as fast is named. None of them is faster than the fastest.
     """
+    progress, cache, gap = solving.progress, solving.cache, solving.options.gap or 0.0
     report(progress, "", solution.days, solution.lower_bound)
-    best, most = solution.plan, _most_given_up(instance, solution, options.gap or 0.0)
+    best, most = solution.plan, _most_given_up(instance, solution, gap)
     sought = _others_asked(instance, seek_others=seek_others)
     if best is None or most is None or solution.stopped != "proved" or not sought:
         return solution, {}
     search, cache.search = cache.search, None
     if search is not None and search.goal.incumbent is not best:
         search = None
-    world = world_of(instance, options, deadline, cache)
+    world = solving.world(instance)
     while True:
         proven = solution.lower_bound is not None and solution.lower_bound >= (solution.days or 0.0) * (1 - EPS)
         kept = None if search is None or proven else search.left()
-        choice = _choice(world, solution, best, most, progress, deadline, search, proven=proven)
+        choice = _choice(world, solution, best, most, solving, search, proven=proven)
         fastest = min(choice.seen, key=lambda plan: plan.seconds, default=best)
         if fastest.seconds >= best.seconds * (1 - EPS):
             return choice.solution, choice.more
         # Within a gap a plan of an end may be faster than the fastest so far: it is that, and the ends begin from it.
         best, solution = fastest, replace(solution, plan=fastest, days=days_of(world.problem.instance, fastest.seconds))
-        most = _most_given_up(instance, solution, options.gap or 0.0) or 0.0
+        most = _most_given_up(instance, solution, gap) or 0.0
         report(progress, "", solution.days, solution.lower_bound)
         if search is not None:
             search = None if kept is None else Loop(goal=search.goal, heap=kept.nodes, opened=kept.shapes)
@@ -76,14 +66,13 @@ def _choice(
     solution: JointSolution,
     best: JointPlan,
     most: float,
-    progress: Progress,
-    deadline: Deadline,
+    solving: Solving,
     search: Loop | None,
     *,
     proven: bool,
 ) -> _Choice:
     """Return what the ends leave behind the fastest plan, slower than it by at most the share `most`."""
-    instance = world.problem.instance
+    instance, progress, deadline = world.problem.instance, solving.progress, solving.deadline
     goal = instance.objective
     indifferent = goal.indifference > goal.tolerance
     simpler = min(goal.indifference if indifferent else SIMPLER_WITHIN, most)

@@ -13,8 +13,8 @@ from planner.models import Options, SitesRequest
 from planner.models.joint.columns import some_in_memory
 from planner.models.joint.least_cost import solve_joint_cost
 from planner.models.joint.search.days import ANY_PLAN
-from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.solve import solve_joint, world_of
+from planner.models.joint.world import JointSolution, JointStatus
 from planner.physics.network.fabric_designs import min_fabric_usd
 from planner.physics.site.cost import rack_of
 from planner.physics.training import step

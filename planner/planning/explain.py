@@ -15,6 +15,7 @@ from planner.instance.instance import FabricInstance, Instance
 from planner.models import Options
 from planner.models.joint.cache import JointCache
 from planner.models.joint.search.days import ANY_PLAN
+from planner.models.joint.solve import Solving
 from planner.models.joint.world import JointPlan
 from planner.models.sites.explanation import SitesExplanation
 from planner.plan.certificate import Conflict, Status, Violation, disagreement
@@ -336,7 +337,8 @@ def _answer(
     in_dollars, by_date = instance.objective.in_dollars, instance.objective.minimize == FINISH_DATE
     asked = each_alone(instance if in_dollars or by_date else in_fewest_days(instance))[0]
     first = None if layout is None else lambda world: column_of(layout, world)
-    best = best_choice(asked, options, Deadline(options.time_limit), lambda _: None, cache, first, without=without).best
+    how: dict[str, Any] = {"deadline": Deadline(options.time_limit), "progress": lambda _: None, "first": first}
+    best = best_choice(asked, Solving(options=options, cache=cache, **how), without=without).best
     found, ready = best.solution, best.ready_days if by_date else 0.0
     if found.stopped == "interrupted":  # what follows is not asked
         raise KeyboardInterrupt

@@ -1,45 +1,167 @@
 """The curve of money against days of an instance: plans that none beats in both, and how far that is proven.
 
-It is drawn whole, or around a plan by a few questions that are each proven within a tenth.
+It begins, whole or around a plan, with the fewest days of less and less money, each proven within a tenth. Between two
+capitals at which these are bounded, every plan is at least as slow as the bound of the larger one, so that a handful of
+answers covers all plans between the cheapest and the dearest point within a known share.
 """
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from planner.checks.check_plan import check
 from planner.errors import InputError
 from planner.instance.instance import FabricInstance, Instance
 from planner.models import Options
 from planner.models.joint.cache import JointCache
-from planner.models.joint.search.curve import WholeCurve, racks_with_spares
-from planner.models.joint.search.front import Front
+from planner.models.joint.search.curve import Front, WholeCurve, racks_with_spares
 from planner.models.joint.search.goal import Stopped
-from planner.models.joint.solution import JointSolution, JointStatus
-from planner.models.joint.solve import solve_joint, world_of
-from planner.models.joint.world import JointPlan
+from planner.models.joint.solve import Solving, solve_joint
+from planner.models.joint.world import JointPlan, JointSolution, JointStatus
 from planner.physics import ticking
 from planner.physics.site.cost import rack_of
 from planner.physics.training.layer_time import days_of
 from planner.plan.certificate import ObjectiveValue
 from planner.plan.plan import Curve, CurvePoint, Plan, changed_decisions, digest
 from planner.plan.plan_sections import layout_in_short
-from planner.planning.budget_questions import (
-    POINTS,
-    WIDE,
-    BudgetQuestions,
-    MinDaysProof,
-    PricedPoint,
-    covered_within,
-    point_of,
-)
 from planner.planning.choice_ends import Progress, ended_by_choice, kept_within
-from planner.planning.hardware_choice import named
+from planner.planning.hardware_choice import alone_on, best_choice, named
 from planner.planning.instance_parts import as_asked, with_part
 from planner.planning.joint_plan import plan_of
 from planner.solvers.outcome import UnansweredError, relative_gap
 from planner.solvers.progress import report, start, turn
 from planner.solvers.signals import Deadline, OutOfTimeError
+
+POINTS = 9  # of a curve at most, the plan that it is drawn around among them
+STEP = 1.5  # from the size of a plan down to that of the next question
+WIDE = 1.2  # times the capital of a point, from which on there is room for one between it and the next
+QUESTION_GAP = 0.1  # of the fewest days, at which a question ends
+WORK = 3_000_000  # rows and nodes of all questions together, after which no other is asked
+SLOWEST = 20.0  # times the days of the plan: slower ones are not followed to less money
+TIGHT = 1 - 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class MinDaysProof:
+    """The proof of a question: up to `most_usd` no plan trains in fewer than `least_days`; infinite without a plan."""
+
+    most_usd: float
+    least_days: float
+
+
+@dataclass(frozen=True, slots=True)
+class PricedPoint:
+    """A plan in capital and days, with the racks that it pays; of a question also its choice and the instance asked."""
+
+    usd: float
+    days: float
+    racks: int
+    choice: JointPlan | None = None
+    instance: Instance | None = None
+
+
+@dataclass(kw_only=True)
+class BudgetQuestions:
+    """Questions for the fewest days at a size: the budget where sites are chosen, else the racks of the cluster."""
+
+    asked: PricedPoint  # the plan from which they go down
+    instance: Instance  # that of the plan, with its other GPUs and racks
+    solving: Solving
+    points: list[PricedPoint] = field(default_factory=list)  # the plans so far, the one asked for among them
+    answers: list[MinDaysProof] = field(default_factory=list)
+    refused: float = 0.0  # size down to which there is no use in asking
+    work: int = 0
+
+    def run(self, most: float) -> Iterator[PricedPoint]:
+        """Ask for less and less money, then between the points farthest apart, until there are enough; yield plans."""
+        self.points.append(self.asked)
+        tried: set[float] = set()
+        while len(self.front()) < most and self.work < WORK:
+            size = next((size for size in self._sizes() if size not in tried), None)
+            if size is None:
+                return
+            tried.add(size)
+            self.solving.deadline.check()
+            end = f" of {most}" if math.isfinite(most) else ""
+            start(self.solving.progress, f"the curve, {len(self.front())}{end} points")
+            point = self._answer(size)
+            if point is not None:
+                self.points.append(point)
+                yield point
+
+    def front(self) -> list[PricedPoint]:
+        """Return the plans that no other beats in both, by rising capital."""
+        kept: list[PricedPoint] = []
+        for point in sorted(self.points, key=lambda point: (point.usd, point.days)):
+            if not kept or point.days < kept[-1].days * TIGHT:
+                kept.append(point)
+        return kept
+
+    def min_days(self, usd: float) -> float:
+        """Return the days that every plan of at most a capital takes, by the answers so far."""
+        return max((answer.least_days for answer in self.answers if answer.most_usd >= usd), default=0.0)
+
+    def _sizes(self) -> Iterator[float]:
+        """Yield the sizes to ask for next: a step below the smallest plan, then inside the widest steps."""
+        on_grid = self.instance.grid is not None
+        sizes = sorted({point.usd if on_grid else point.racks for point in self.points})
+        if self.instance.grid is None:
+            below = max(1, math.floor(sizes[0] / STEP))
+            if self.refused < below < sizes[0]:
+                yield below
+        elif sizes[0] / STEP > self.refused:
+            yield sizes[0] / STEP
+        steps = [(high / low, low, high) for low, high in pairwise([self.refused, *sizes]) if low > 0]
+        for ratio, low, high in sorted(steps, reverse=True):
+            middle = math.sqrt(low * high) if self.instance.grid is not None else math.floor(math.sqrt(low * high))
+            if ratio > WIDE and low < middle < high:
+                yield middle
+
+    def _answer(self, size: float) -> PricedPoint | None:
+        """Seek the fewest days at a size, within a tenth; None where the time ends before there is a plan."""
+        instance, most_usd = self._changed(size)
+        within = replace(self.solving.options, gap=QUESTION_GAP)
+        best = best_choice(instance, replace(self.solving, options=within, progress=lambda _: None)).best
+        found = best.solution
+        self.work += sum(found.counts.values())
+        bound = math.inf if found.status is JointStatus.INFEASIBLE else found.lower_bound or 0.0
+        late = self.instance.limits.deadline_days or math.inf
+        self.answers.append(MinDaysProof(most_usd, math.inf if bound > late else bound))
+        if found.plan is None or found.days is None or found.days > late:
+            self.refused = max(self.refused, size)
+            return None
+        if found.days > SLOWEST * self.asked.days:
+            self.refused = max(self.refused, size)
+        return point_of(best.instance, found.plan, found.days, alone_on(self.instance, best.instance.hardware))
+
+    def _changed(self, size: float) -> tuple[Instance, float]:
+        """Return the instance of a size, and the capital up to which its answer holds, since more racks cost more."""
+        if self.instance.grid is not None:
+            return with_part(self.instance, "limits", budget_usd=size), size
+        rack_usd = rack_of(self.instance.hardware).price_usd
+        return with_part(self.instance, "hardware", racks=int(size)), (size + 1) * rack_usd * TIGHT
+
+
+def point_of(instance: Instance, choice: JointPlan, days: float, asked: Instance) -> PricedPoint:
+    """Return a choice of an instance in capital and days; in a cluster with the racks that it uses in place of all."""
+    racks, usd = racks_with_spares(choice), choice.capital_usd
+    if instance.grid is None:
+        usd -= ((instance.hardware.racks or 0) - racks) * rack_of(instance.hardware).price_usd
+    return PricedPoint(usd, days, racks, choice, asked)
+
+
+def covered_within(points: list[tuple[float, float]], bounds: list[float]) -> float:
+    """Return the share in days and capital within which points match every plan between the first and the last."""
+    # A plan of a capital between two points takes at least the bound of the dearer one. The dearer point costs at most
+    # as much more as it does than the cheaper one; the cheaper one costs no more.
+    if not points or min(bounds) <= 0:
+        return math.inf
+    share = points[0][1] / bounds[0]
+    for (less, late), (more, days), bound in zip(points, points[1:], bounds[1:], strict=False):
+        share = max(share, min(max(more / less, days / bound), late / bound))
+    return share - 1
+
 
 WITHIN = 0.1  # share in days and capital within which the curve is proven unless another is asked for
 FRONTIER = "frontier"  # the goal of an instance that asks for the whole curve
@@ -81,7 +203,8 @@ def frontier_of(
     if instance.grid is None and instance.hardware.racks is None:
         raise InputError("hardware.racks: is missing; give the racks of the cluster, or a grid to choose them")
     instance, options = in_days_of_training(instance), replace(options, gap=None)
-    deadline, cache, front = Deadline(options.time_limit), JointCache(), Front()
+    deadline, front = Deadline(options.time_limit), Front()
+    solving = Solving(options=options, deadline=deadline, progress=progress, cache=JointCache())
     stopped: Stopped = "proved"
     search, questions = None, None
     with turn(deadline) as mine, ticking(deadline.check):
@@ -89,25 +212,18 @@ def frontier_of(
             return _nothing(instance, deadline.cause)
         try:
             start(progress, "the fastest plan")
-            fastest, chosen = _fastest(instance, options, progress, cache, deadline)
+            fastest, chosen = _fastest(instance, solving)
             if fastest.status is JointStatus.INFEASIBLE:
                 return _nothing(instance, "proved")
             asked = [_kept(front, instance, x.plan, x.days) for x in (fastest, chosen) if x.plan and x.days]
             if asked:
-                questions = BudgetQuestions(
-                    asked=asked[-1],
-                    instance=instance,
-                    options=options,
-                    progress=progress,
-                    deadline=deadline,
-                    cache=cache,
-                    answers=[MinDaysProof(math.inf, fastest.lower_bound or 0.0)],
-                )
+                known = [MinDaysProof(math.inf, fastest.lower_bound or 0.0)]
+                questions = BudgetQuestions(asked=asked[-1], instance=instance, solving=solving, answers=known)
                 for point in questions.run(POINTS if epsilon > WIDE - 1 else math.inf):
                     if point.choice is not None:
                         front.add(point.choice.seconds, point.usd, point.choice)
             start(progress, "the curve")
-            search = _search(instance, options, deadline, cache, epsilon, progress, front)
+            search = _search(instance, solving, epsilon, front)
             search.box()
             if asked and fastest.status is JointStatus.OPTIMAL:  # what costs more than the fastest is beaten by it
                 front.most_usd = front.usd[-1]
@@ -128,18 +244,15 @@ def frontier_of(
         return _written(instance, front, search, questions, options, stopped, points)
 
 
-def _fastest(
-    instance: Instance, options: Options, progress: Progress, cache: JointCache, deadline: Deadline
-) -> tuple[JointSolution, JointSolution]:
+def _fastest(instance: Instance, solving: Solving) -> tuple[JointSolution, JointSolution]:
     """Return the fastest plan, and that which the ends of the choice leave of those as fast, in half of the time."""
-    half = Deadline(None if deadline.limit is None else deadline.limit / 2)
-    left = replace(options, time_limit=half.limit)
-    fastest = solve_joint(instance, left, progress, cache=cache, within=kept_within(instance))
-    left = replace(options, time_limit=half.limit)
+    limit = solving.deadline.limit
+    half = replace(solving, deadline=Deadline(None if limit is None else limit / 2))
+    fastest = solve_joint(instance, half.left, half.progress, cache=half.cache, within=kept_within(instance))
     try:
-        return fastest, ended_by_choice(instance, fastest, left, progress, half, cache)[0]
+        return fastest, ended_by_choice(instance, fastest, half)[0]
     except OutOfTimeError:
-        deadline.check()
+        solving.deadline.check()
         return fastest, fastest
 
 
@@ -183,15 +296,7 @@ def _relabelled(plan: Plan, objective: ObjectiveValue) -> Plan:
     return plan.model_copy(update=changed)
 
 
-def _search(
-    instance: Instance,
-    options: Options,
-    deadline: Deadline,
-    cache: JointCache,
-    epsilon: float,
-    progress: Progress,
-    front: Front,
-) -> WholeCurve:
+def _search(instance: Instance, solving: Solving, epsilon: float, front: Front) -> WholeCurve:
     """Return the search for the curve, which says how far it is each time that the proven share has fallen a little."""
     reported = math.inf
 
@@ -200,10 +305,9 @@ def _search(
         if search.proven < reported * LINE_SHARE and math.isfinite(search.proven):
             reported = search.proven
             within = f"within {100 * reported:.0f} % of one in days and money"
-            report(progress, f"{len(search.front.usd)} plans; every other is {within}", None, None)
+            report(solving.progress, f"{len(search.front.usd)} plans; every other is {within}", None, None)
 
-    world = world_of(instance, replace(options, time_limit=deadline.limit), deadline, cache)
-    return WholeCurve(world=world, epsilon=epsilon, front=front, progress=say)
+    return WholeCurve(world=solving.world(instance), epsilon=epsilon, front=front, progress=say)
 
 
 def _nothing(instance: Instance, stopped: str) -> Frontier:
@@ -363,14 +467,9 @@ def curve_around(
     deadline = Deadline(options.time_limit)
     racks, days = plan.instance.hardware.racks or 0, 0.0 if plan.layout is None else plan.layout.metrics.days_to_train
     asked = PricedPoint(0.0 if plan.cost is None else plan.cost.total_usd, days, racks)
-    questions = BudgetQuestions(
-        asked=asked,
-        instance=plan.instance,
-        options=options,
-        progress=progress,
-        deadline=deadline,
-        cache=JointCache() if cache is None else cache,
-    )
+    known = JointCache() if cache is None else cache
+    solving = Solving(options=options, deadline=deadline, progress=progress, cache=known)
+    questions = BudgetQuestions(asked=asked, instance=plan.instance, solving=solving)
     plans, stopped = {id(asked): plan}, "proved"
     with turn(deadline) as mine, ticking(deadline.check):
         try:

@@ -9,21 +9,16 @@ from planner.errors import InputError
 from planner.instance.hardware import Hardware, HardwareAlternative
 from planner.instance.instance import Instance
 from planner.instance.references_and_pins import hardware_kind
-from planner.models import Options
-from planner.models.joint.cache import JointCache
-from planner.models.joint.least_cost import solve_joint_cost
-from planner.models.joint.ownership import least_run_cost
-from planner.models.joint.solution import JointSolution, JointStatus
-from planner.models.joint.solve import solve_joint, world_of
+from planner.models.joint.least_cost import least_run_cost, solve_joint_cost
+from planner.models.joint.solve import Solving, solve_joint
 from planner.models.joint.split import Column
-from planner.models.joint.world import CENTS, EPS, World
+from planner.models.joint.world import CENTS, EPS, JointSolution, JointStatus, World
 from planner.physics.site.cost import rack_of
 from planner.plan.certificate import AlternativeProof
 from planner.plan.plan import Plan
 from planner.planning.finish_date import FINISH_DATE, each_start, latest_start_days, latest_start_months
 from planner.planning.instance_parts import as_asked, with_part
 from planner.planning.joint_proof import refused_of
-from planner.solvers.signals import Deadline
 
 First = Callable[[World], Column | None]
 
@@ -84,14 +79,7 @@ def reordered(instance: Instance, chosen: Instance) -> Instance:
 
 
 def best_choice(
-    instance: Instance,
-    options: Options,
-    deadline: Deadline,
-    progress: Callable[[str], None],
-    cache: JointCache,
-    first: First | None = None,
-    within: float = 0.0,
-    without: dict[str, Any] | None = None,
+    instance: Instance, solving: Solving, within: float = 0.0, without: dict[str, Any] | None = None
 ) -> HardwareChoice:
     """Search on each GPU and rack, likely the best first; a later one only for what beats the best so far.
 
@@ -109,13 +97,17 @@ def best_choice(
     answers, asked = list[HardwareAnswer](), sorted(each_alone(instance), key=dollars_a_flop)
     questions = [start for one in asked for start in each_start(one)]
     for alone in asked if len(asked) > 1 else ():
-        _refuse_unusable(alone, instance, options, deadline, cache.of(alone), without)
+        try:
+            replace(solving, cache=solving.cache.of(alone)).world(alone, without)
+        except InputError as error:
+            accelerator, rack = kind = hardware_kind(alone.hardware)
+            if kind == hardware_kind(instance.hardware):
+                raise
+            raise InputError(f"hardware.alternatives, {accelerator} in {rack}: {error}") from error
     if instance.objective.minimize == FINISH_DATE:  # what may start first is likely to end first
         questions.sort(key=latest_start_days)
     for alone in questions:
-        left = replace(options, time_limit=deadline.limit)
-        solution = _answer(alone, left, progress, cache.of(alone), first, _best(answers), within, without)
-        answers.append(HardwareAnswer(alone, solution))
+        answers.append(HardwareAnswer(alone, _answer(alone, solving, _best(answers), within, without)))
     late = (answer for answer in answers if answer.solution.plan is not None)
     # Where there is no plan, the reasons are those of the question that leaves nothing out.
     whole = next(answer for answer in answers if answer.instance.grid == instance.grid)
@@ -126,52 +118,26 @@ def best_choice(
     return HardwareChoice(best=HardwareAnswer(best.instance, bounded_by_all(best, others)), others=in_order)
 
 
-def _refuse_unusable(
-    alone: Instance,
-    instance: Instance,
-    options: Options,
-    deadline: Deadline,
-    cache: JointCache,
-    without: dict[str, Any] | None,
-) -> None:
-    """Refuse an alternative that the rest of the instance does not fit, by its name, before any search."""
-    try:
-        world_of(alone, options, deadline, cache, without)
-    except InputError as error:
-        accelerator, rack = kind = hardware_kind(alone.hardware)
-        if kind == hardware_kind(instance.hardware):
-            raise
-        raise InputError(f"hardware.alternatives, {accelerator} in {rack}: {error}") from error
-
-
 def _answer(
-    alone: Instance,
-    options: Options,
-    progress: Callable[[str], None],
-    cache: JointCache,
-    first: First | None,
-    best: HardwareAnswer | None,
-    within: float,
-    without: dict[str, Any] | None,
+    alone: Instance, solving: Solving, best: HardwareAnswer | None, within: float, without: dict[str, Any] | None
 ) -> JointSolution:
     """Search on one GPU and rack, where there are others for what beats the best so far."""
-    goal = alone.objective.minimize
+    goal, asked, cache = alone.objective.minimize, (solving.left, solving.progress), solving.cache.of(alone)
     if goal == "total_cost_of_ownership_usd":
-        return least_run_cost(alone, options, progress, without=without)
+        return least_run_cost(alone, *asked, without=without)
     if goal == "cost_usd":
         if best is not None and best.solution.plan is not None:
             usd = best.solution.plan.capital_usd - 2 * CENTS
             alone = with_part(alone, "limits", budget_usd=min(alone.limits.budget_usd or math.inf, usd))
-        return solve_joint_cost(alone, options, progress, without=without, cache=cache)
+        return solve_joint_cost(alone, *asked, without=without, cache=cache)
     rival = math.inf
     if best is not None and best.solution.days is not None:
         rival = best.solution.days + best.ready_days - latest_start_days(alone)
     if rival <= 0:
         return JointSolution(status=JointStatus.INFEASIBLE)
     kept = within if math.isinf(rival) else 0.0
-    return solve_joint(
-        alone, options, progress, without=without, cache=cache, first=first, rival_days=rival, within=kept
-    )
+    how: dict[str, Any] = {"cache": cache, "first": solving.first, "rival_days": rival, "within": kept}
+    return solve_joint(alone, *asked, without=without, **how)
 
 
 def _best(answers: list[HardwareAnswer]) -> HardwareAnswer | None:

@@ -12,9 +12,8 @@ from planner.instance.network import Wan
 from planner.models import Options, rack_order, resolved_switches
 from planner.models.joint.ends import freed_of_rules
 from planner.models.joint.free_network import strategy_of
-from planner.models.joint.solution import JointSolution
 from planner.models.joint.stage_layers import ROUNDING, fastest_split
-from planner.models.joint.world import JointPlan
+from planner.models.joint.world import JointPlan, JointSolution
 from planner.physics import spares
 from planner.physics.network import transport
 from planner.physics.network.transport import Locality
@@ -342,8 +341,7 @@ class Assembly:
         (section, design), placed = self.sites, self.choice.placed
         if section is None or placed is None:
             return None, None
-        from planner.models.joint.places.confirm import confirmed
-        from planner.models.joint.places.section import over_the_run
+        from planner.models.joint.places.section import confirmed, over_the_run
 
         left = _seconds_left(section.certificate, self.options, self.seconds)
         mark = confirmed(self.at_sites, placed, left) if left > 0 else ON_TRUST
@@ -391,7 +389,7 @@ def _of_cheapest_energy(assembly: Assembly) -> Assembly:
     limit = assembly.options.time_limit
     if assembly.choice.placed is None or (limit is not None and limit <= assembly.seconds):
         return assembly
-    from planner.models.joint.places.energy_ties import of_cheapest_energy
+    from planner.models.joint.places.section import of_cheapest_energy
 
     assembly.at_sites.deadline = Deadline(None if limit is None else limit - assembly.seconds)
     choice = of_cheapest_energy(assembly.at_sites, assembly.choice)

@@ -15,8 +15,8 @@ from planner.checks.joint_proof import highest_bound
 from planner.instance.instance import Instance
 from planner.models import Options
 from planner.models.joint.cache import JointCache
-from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.split import Column
+from planner.models.joint.world import JointSolution, JointStatus
 from planner.physics.network.fabric_designs import min_fabric_usd
 from planner.physics.site.cost import rack_of
 from planner.physics.training.parallel_strategy import shape_values
@@ -59,7 +59,14 @@ def _grouped(columns: Sequence[tuple[float, Column]]) -> Iterator[ExcludedColumn
         key = (column.strategy.shape, column.p, column.v, column.zero, column.strategy.order, block.stages_per_rack)
         groups[key][column.d] = min(days, groups[key].get(column.d, days))
     for (s, p, v, zero, order, q), by_replicas in groups.items():
-        for first, last in _ranges(sorted(by_replicas)):
+        numbers = sorted(by_replicas)
+        runs: list[tuple[int, int]] = []
+        for number in numbers:
+            if runs and runs[-1][1] == number - 1:
+                runs[-1] = (runs[-1][0], number)
+            else:
+                runs.append((number, number))
+        for first, last in runs:
             yield ExcludedColumn(
                 **shape_values(s),
                 pipeline_parallel=p,
@@ -71,17 +78,6 @@ def _grouped(columns: Sequence[tuple[float, Column]]) -> Iterator[ExcludedColumn
                 max_data_parallel=last,
                 lower_bound_days=min(by_replicas[replicas] for replicas in range(first, last + 1)),
             )
-
-
-def _ranges(numbers: list[int]) -> list[tuple[int, int]]:
-    """Return the runs of consecutive numbers, each by its first and last."""
-    runs: list[tuple[int, int]] = []
-    for number in numbers:
-        if runs and runs[-1][1] == number - 1:
-            runs[-1] = (runs[-1][0], number)
-        else:
-            runs.append((number, number))
-    return runs
 
 
 def objective_of(

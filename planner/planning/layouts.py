@@ -12,7 +12,7 @@ from planner.instance.framework_rules import Overlap
 from planner.instance.instance import Instance
 from planner.models import Options
 from planner.models.joint.cache import JointCache
-from planner.models.joint.search.kinds import FastestOfEachKind, kind_of
+from planner.models.joint.search.days import FastestOfEachKind, kind_of
 from planner.models.joint.search.loop import Loop
 from planner.models.joint.solve import solve_joint, world_of
 from planner.physics import ticking

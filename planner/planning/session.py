@@ -16,8 +16,7 @@ from planner.models.joint.world import World
 from planner.physics.training.parallel_strategy import shape_values
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import LayoutPlan
-from planner.planning.budget_questions import POINTS
-from planner.planning.frontier import Frontier, curve_around, why_no_curve
+from planner.planning.frontier import POINTS, Frontier, curve_around, why_no_curve
 from planner.planning.instance_parts import as_asked
 from planner.planning.load import load_instance
 from planner.planning.plausible import warn

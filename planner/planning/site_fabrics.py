@@ -188,22 +188,17 @@ def frontier(
             designs = alternatives(
                 instance, request, options, site=site, axes=axes, every=every, report=messages.append
             )
-            _require(physics, site, designs, size)
+            from planner.checks.cost import frontier as rules
+
+            merits = list(designs[0].merits) if designs else []
+            figures = [{**design.merits, **design.choices} for design in designs]
+            broken = list(rules(physics, site, figures, merits, leaf_size=size))
+            if broken:
+                wrong = "; ".join(f"{violation.rule}: {violation.message}" for violation in broken[:5])
+                raise InternalError(f"the frontier breaks its own rules: {wrong}")
             for text in messages:
                 report(f"{site}: {text}" if size is None else f"{site}, leaf domains of {size} racks: {text}")
             yield from ((site, design) for design in designs)
-
-
-def _require(physics: PlanPhysics, site: str, designs: Sequence[Alternative], size: int | None) -> None:
-    """Check the designs of a site, each again from its choices; one that does not hold is a fault of the planner."""
-    from planner.checks.cost import frontier as rules
-
-    merits = list(designs[0].merits) if designs else []
-    figures = [{**design.merits, **design.choices} for design in designs]
-    broken = list(rules(physics, site, figures, merits, leaf_size=size))
-    if broken:
-        wrong = "; ".join(f"{violation.rule}: {violation.message}" for violation in broken[:5])
-        raise InternalError(f"the frontier breaks its own rules: {wrong}")
 
 
 def axes_of(text: str) -> list[str]:

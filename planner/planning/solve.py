@@ -3,7 +3,6 @@
 import math
 import os
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from planner.checks.check_plan import check
@@ -11,8 +10,8 @@ from planner.errors import InputError, InternalError
 from planner.instance.instance import Instance
 from planner.models import Options
 from planner.models.joint.cache import JointCache
-from planner.models.joint.solution import JointSolution, JointStatus
-from planner.models.joint.world import EPS
+from planner.models.joint.solve import Solving
+from planner.models.joint.world import EPS, JointSolution, JointStatus
 from planner.physics import ticking
 from planner.physics.network.fabric_designs import max_joined_racks
 from planner.plan.certificate import Conflict, LimitedBy
@@ -63,47 +62,40 @@ def solve_instance(
             return _ended(plan.model_copy(update={"stopped": deadline.cause}), deadline)
         try:
             with ticking(deadline.check):
-                plan = _solved(instance, options, deadline, progress, cache, first)
+                known = JointCache() if cache is None else cache
+                how: dict[str, Any] = {"options": options, "deadline": deadline, "progress": progress}
+                plan = _solved(instance, Solving(cache=known, first=first, **how))
         except OutOfTimeError:  # before the search, which returns the best plan so far, could begin
             plan = unanswered(instance, options, f"{ENDED[deadline.cause]} before the search began")
         except UnansweredError as error:  # of a question that a plan cannot be written without
             plan = unanswered(instance, options, str(error))
         plan = _ended(plan, deadline)
         start(progress, "check")
-        return _verified(plan, cache, deadline)
+        # It is an InternalError where the environment asks for one.
+        asked = inspection(plan, cache)
+        seen = cache is not None and asked is not None and asked in cache.inspected
+        broken = check(plan, stop=lambda: seen or deadline.passed)
+        if broken and os.environ.get(UNVERIFIED) == "error":
+            wrong = "; ".join(f"{violation.rule}: {violation.message}" for violation in broken[:5])
+            raise InternalError(f"the plan breaks its own rules: {wrong}")
+        if cache is not None and asked is not None and not (seen or broken or deadline.passed):
+            cache.inspected.append(asked)
+        return plan.model_copy(update={"verified": not broken, "violations": tuple(broken)})
 
 
-def _verified(plan: Plan, cache: JointCache | None, deadline: Deadline) -> Plan:
-    """Return the plan with what the checker says of it: a disagreement is written into the plan and never costs it."""
-    # It is an InternalError where the environment asks for one.
-    asked = inspection(plan, cache)
-    seen = cache is not None and asked is not None and asked in cache.inspected
-    broken = check(plan, stop=lambda: seen or deadline.passed)
-    if broken and os.environ.get(UNVERIFIED) == "error":
-        wrong = "; ".join(f"{violation.rule}: {violation.message}" for violation in broken[:5])
-        raise InternalError(f"the plan breaks its own rules: {wrong}")
-    if cache is not None and asked is not None and not (seen or broken or deadline.passed):
-        cache.inspected.append(asked)
-    return plan.model_copy(update={"verified": not broken, "violations": tuple(broken)})
-
-
-def _solved(
-    instance: Instance,
-    options: Options,
-    deadline: Deadline,
-    progress: Progress,
-    cache: JointCache | None,
-    first: First | None,
-) -> Plan:
+def _solved(instance: Instance, solving: Solving) -> Plan:
     if instance.hardware.pools:
-        start(progress, "shares of the pools")
-        return heterogeneous.solve(instance, options, progress)
-    alone = partial(_decided, options=options, deadline=deadline, progress=progress, seek_others=False)
+        start(solving.progress, "shares of the pools")
+        return heterogeneous.solve(instance, solving.options, solving.progress)
+
+    def alone(asked: Instance) -> Plan:
+        return _decided(asked, replace(solving, cache=JointCache(), first=None), seek_others=False)
+
     if instance.objective.minimize == "loss":
-        return model_size.solve(instance, alone, progress, deadline)
+        return model_size.solve(instance, alone, solving.progress, solving.deadline)
     if instance.objective.minimize == FRONTIER:
-        return plan_of_frontier(instance, replace(options, time_limit=deadline.limit), progress, alone)
-    return _decided(instance, options, deadline, progress, cache, first)
+        return plan_of_frontier(instance, solving.left, solving.progress, alone)
+    return _decided(instance, solving)
 
 
 def _ended(plan: Plan, deadline: Deadline) -> Plan:
@@ -114,39 +106,29 @@ def _ended(plan: Plan, deadline: Deadline) -> Plan:
     return plan.model_copy(update={"stopped": ended})
 
 
-def _decided(
-    instance: Instance,
-    options: Options,
-    deadline: Deadline,
-    progress: Progress,
-    cache: JointCache | None = None,
-    first: First | None = None,
-    *,
-    seek_others: bool = True,
-) -> Plan:
+def _decided(instance: Instance, solving: Solving, *, seek_others: bool = True) -> Plan:
     """Take all decisions for the instance's model in the time that is left."""
     # `seek_others`: for a plan in days, also seek a cheaper plan and the limit that the campus reaches.
     if instance.grid is None and instance.hardware.racks is None:
         raise InputError("hardware.racks: is missing; give the racks of the cluster, or a grid to choose them")
-    left, started = replace(options, time_limit=deadline.limit), deadline.elapsed
+    options, deadline, progress = solving.options, solving.deadline, solving.progress
+    started = deadline.elapsed
     start(progress, "search", anew=True)
-    known = JointCache() if cache is None else cache
-    answered = Answered(instance, options, known, seek_others)
+    answered = Answered(instance, options, solving.cache, seek_others)
     known_answer = answered.known()
     if known_answer is None:
         within = kept_within(instance, seek_others=seek_others)
-        chosen = best_choice(instance, left, deadline, progress, known, first, within)
+        chosen = best_choice(instance, solving, within)
         whole, instance, solution = instance, chosen.best.instance, chosen.best.solution
         more = dict[str, Any]()
         if instance.objective.minimize in ("days_to_train", "loss"):
-            left, known = replace(options, time_limit=deadline.limit), known.of(instance)
-            ended = ended_by_choice(instance, solution, left, progress, deadline, known, seek_others=seek_others)
-            solution, more = ended
+            own = replace(solving, cache=solving.cache.of(instance))
+            solution, more = ended_by_choice(instance, solution, own, seek_others=seek_others)
         answered.keep(solution, more)
     else:
         solution, more = known_answer
         whole, chosen = instance, HardwareChoice(best=HardwareAnswer(instance, solution), others=())
-    refused = too_late(instance, solution, replace(options, time_limit=deadline.limit))
+    refused = too_late(instance, solution, solving.left)
     start(progress, "writing the plan")
     written = _without(instance, solution, refused)
     plan = plan_of(instance, written, options, deadline.elapsed - started, more)
@@ -157,14 +139,14 @@ def _decided(
     if refused is not None:
         return plan.model_copy(update={"conflict": refused})
     if seek_others and plan.status == "optimal" and instance.objective.minimize == "days_to_train":
-        end = limited_by(instance, solution, options, deadline)
+        end = limited_by(instance, solution, solving)
         ends = plan.objective.ends
         if end == "layout" and ends and ends[0].value < ends[-1].days_to_train * (1 - EPS):
             end = "tolerance"
         plan = plan.model_copy(update={"objective": plan.objective.model_copy(update={"limited_by": end})})
     if solution.status is JointStatus.INFEASIBLE:
         start(progress, "why there is no plan")
-        return plan.model_copy(update={"conflict": conflict_of(instance, replace(options, time_limit=deadline.limit))})
+        return plan.model_copy(update={"conflict": conflict_of(instance, solving.left)})
     return plan
 
 
@@ -184,7 +166,7 @@ def options_of(
     return Options(time_limit=time_limit, gap=gap, seed=seed, threads=threads, solver=solver_named(solver))
 
 
-def limited_by(instance: Instance, solution: JointSolution, options: Options, deadline: Deadline) -> LimitedBy | None:
+def limited_by(instance: Instance, solution: JointSolution, solving: Solving) -> LimitedBy | None:
     """Return the limit that one more block of racks would reach; None where the time ends first or nothing is proven.
 
     It is `grid` where power and sites have no room for the block at any price, `budget` where the rest of the budget
@@ -201,11 +183,11 @@ def limited_by(instance: Instance, solution: JointSolution, options: Options, de
         if more > (instance.hardware.racks or 0):
             return "owned_racks"
         return "fabric" if more > max_joined_racks(instance, block.rails) else "layout"
-    here, left = _sites_of(instance, options, deadline), (instance.limits.budget_usd or math.inf) - choice.capital_usd
+    here, left = _sites_of(instance, solving), (instance.limits.budget_usd or math.inf) - choice.capital_usd
     idle = sum(choice.placed.racks.values()) - used if choice.placed else 0
     least_usd = here.floor_usd(max(0, block.racks - idle), 0) + block.racks * here.min_fabric_usd(block.rails)
     try:
-        rich = _sites_of(with_part(instance, "limits", budget_usd=None), options, deadline)
+        rich = _sites_of(with_part(instance, "limits", budget_usd=None), solving)
         if more > rich.max_racks(block.rails):
             return "grid"
         return "budget" if left < least_usd or more > here.max_racks(block.rails) else "layout"
@@ -213,9 +195,9 @@ def limited_by(instance: Instance, solution: JointSolution, options: Options, de
         return None
 
 
-def _sites_of(instance: Instance, options: Options, deadline: Deadline) -> "Sites":
+def _sites_of(instance: Instance, solving: Solving) -> "Sites":
     from planner.models.joint.sites import Sites
 
-    sites = Sites(instance=instance, seed=options.seed, threads=options.threads)
-    sites.deadline = deadline
+    sites = Sites(instance=instance, seed=solving.options.seed, threads=solving.options.threads)
+    sites.deadline = solving.deadline
     return sites

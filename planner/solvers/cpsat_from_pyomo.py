@@ -12,8 +12,7 @@ import pyomo.core as pyo
 from ortools.sat.python import cp_model
 
 from planner.solvers import cpsat
-from planner.solvers.highs import ABSOLUTE_GAP
-from planner.solvers.highs_model import HighsModel, highs_model
+from planner.solvers.highs import ABSOLUTE_GAP, HighsModel, highs_model
 from planner.solvers.outcome import Outcome, Stop, Values, entries_of, value_of
 from planner.solvers.signals import Deadline
 

@@ -182,7 +182,13 @@ class Store:
             raise unwritable(self.path, error) from None
         try:
             self._lock()
-            self.rows = self._rows_of_earlier_run(resume)
+            data = self.path.read_bytes()
+            if data and not resume:
+                raise InputError(f"{self.path}: holds a sweep already; go on with --resume, or choose another file")
+            complete = _complete(self.path, data)
+            self.rows = parse_rows(self.path, complete)
+            if len(complete) < len(data):
+                os.truncate(self.path, len(complete))
             _require_same(self.path, latest(self.rows), base)
         except OSError as error:
             os.close(self._file)
@@ -206,16 +212,6 @@ class Store:
             owner = self._owner.read_text(encoding="utf-8").strip() if self._owner.exists() else ""
             problem = f"another sweep is writing it (process {owner or 'unknown'})"
             raise InputError(f"{self.path}: {problem}; wait for it, or choose another file") from None
-
-    def _rows_of_earlier_run(self, resume: bool) -> list[Row]:
-        data = self.path.read_bytes()
-        if data and not resume:
-            raise InputError(f"{self.path}: holds a sweep already; go on with --resume, or choose another file")
-        complete = _complete(self.path, data)
-        rows = parse_rows(self.path, complete)
-        if len(complete) < len(data):
-            os.truncate(self.path, len(complete))
-        return rows
 
     @property
     def finished(self) -> frozenset[str]:

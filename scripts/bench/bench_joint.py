@@ -13,8 +13,8 @@ from pathlib import Path
 from planner.instance.instance import Instance
 from planner.models import Options
 from planner.models.joint.cache import JointCache
-from planner.models.joint.solution import JointSolution
 from planner.models.joint.solve import solve_joint
+from planner.models.joint.world import JointSolution
 from planner.planning.load import load_instance
 
 INSTANCES = Path(__file__).parents[2] / "instances"

@@ -17,7 +17,7 @@ from joint_solved import solved
 
 from planner.errors import InputError
 from planner.instance.instance import Instance
-from planner.models.joint.solution import JointSolution, JointStatus
+from planner.models.joint.world import JointSolution, JointStatus
 from planner.planning.load import load_instance
 
 TIE = 1e-9

@@ -90,7 +90,7 @@ AREAS = {
             "repository/test_package.py::test_schemas_are_current", *CHECKS,
         ),
     ),
-    "report": (("report", "calibration"), ("report", "calibration", "cli/test_widths.py")),
+    "report": (("report", "calibration"), ("report", "calibration", "cli/test_outputs.py")),
 }  # fmt: skip
 QUICK, SLOW = MARKS = ("not slow", "slow")
 SWAPS = {"Add": ("Sub",), "Sub": ("Add",), "Mul": ("Div",), "Div": ("Mul",), "FloorDiv": ("Div",), "Mod": ("Mul",)}

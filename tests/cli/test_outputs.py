@@ -1,5 +1,6 @@
-"""Outputs of the commands: what cannot be written is refused before the work, and a failed write loses nothing."""
+"""Outputs of the commands: refused before the work where none can be written, whole, and no wider than the terminal."""
 
+import json
 import os
 import re
 import stat
@@ -9,11 +10,17 @@ from pathlib import Path
 
 import pytest
 from each_case import each
+from failing_plan import failing
+from page_cases import infeasible, rich
+from typer.testing import CliRunner
+from worked_plan import LAYOUT, instance_with, small
 
 from planner.cli.cluster_commands import PLACEMENT_FORMATS, TOPOLOGY_FORMATS
+from planner.cli.main import app
 from planner.errors import InputError
 from planner.files import read_text, require_writable, write_atomically, write_streamed
 from planner.formats.topology_files import TOPOLOGY_WRITERS, WRITERS
+from planner.planning.session import Session
 
 TOO_LONG = f"{'x' * 300}.json"
 
@@ -155,3 +162,108 @@ def test_a_full_disk_behind_stdout_is_a_message() -> None:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr == "stdout: cannot be written (No space left on device); write elsewhere, such as with -o\n"
+
+
+NOWHERE = "no/such/folder"
+COMMANDS = [
+    ["solve", "instance.json", "-o", f"{NOWHERE}/plan.json"],
+    ["evaluate", "instance.json", "-o", f"{NOWHERE}/prediction.json"],
+    ["fabric", "export", "plan.json", "--format", "csv", "-o", f"{NOWHERE}/cables.csv"],
+    ["fabric", "pareto", "plan.json", "-o", f"{NOWHERE}/designs.jsonl"],
+    ["frontier", "instance.json", "-o", f"{NOWHERE}/rows.csv"],
+    ["frontier", "instance.json", "--plot", f"{NOWHERE}/curve.svg"],
+    ["grid", "import", "case.m", "-o", f"{NOWHERE}/grid.json"],
+    ["grid", "import", "case.m", "--geojson", f"{NOWHERE}/grid.geojson"],
+    ["limits", "instance.json", "-o", f"{NOWHERE}/points.jsonl"],
+    ["limits", "instance.json", "--plot", f"{NOWHERE}/limits.svg"],
+    ["place", "--topology", "topology.conf", "--job", "job.json", "-o", f"{NOWHERE}/hosts"],
+    ["plot", "rows.jsonl", "-x", "a", "-y", "b", "-o", f"{NOWHERE}/plot.svg"],
+    ["report", "plan.json", "-o", f"{NOWHERE}/page.html"],
+    ["sweep", "instance.json", "--vary", "hardware.racks=1,2", "-o", f"{NOWHERE}/rows.csv"],
+    ["topology", "topology.conf", "--format", "yaml", "-o", f"{NOWHERE}/topology.yaml"],
+]
+
+
+@each("command", COMMANDS)
+def test_the_output_is_tried_before_the_input_is_read(command: list[str]) -> None:
+    """The output is refused although the input does not exist either, so no work comes before it."""
+    result = CliRunner().invoke(app, command)
+    assert isinstance(result.exception, InputError)
+    assert "its folder does not exist" in str(result.exception)
+
+
+def test_a_table_that_is_a_folder_is_refused_before_the_sweep(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").mkdir()
+    command = ["sweep", "instance.json", "--vary", "hardware.racks=1,2", "-o", str(tmp_path / "rows.csv")]
+    result = CliRunner().invoke(app, command)
+    assert "is a folder" in str(result.exception)
+
+
+@each("name", ["limits.pdf", "limits"])
+def test_limits_refuses_a_picture_of_another_kind_before_the_study(tmp_path: Path, name: str) -> None:
+    result = CliRunner().invoke(app, ["limits", "instance.json", "--plot", str(tmp_path / name)])
+    assert "must end in .svg or .png" in str(result.exception)
+
+
+WIDTHS = [80, 120, 200]
+
+
+def printed(width: int | None, *args: str, status: int = 0) -> str:
+    """Return what a command prints at a width; None: into a pipe."""
+    result = CliRunner().invoke(app, list(args), env={"COLUMNS": "" if width is None else str(width)})
+    assert result.exit_code == status, result.output
+    return str(result.stdout)
+
+
+def widest(text: str) -> int:
+    return max(map(len, text.splitlines()))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with an instance, and plans with every section."""
+    path = tmp_path_factory.mktemp("widths")
+    asked = instance_with(pins=LAYOUT).model_dump(mode="json", exclude_none=True)
+    (path / "asked.json").write_text(json.dumps(asked))
+    plans = {"small": small(), "rich": rich(), "none": infeasible(), "failing": failing("restart", "elastic")}
+    for name, plan in plans.items():
+        (path / f"{name}.json").write_text(plan.model_dump_json())
+    return path
+
+
+def test_solve(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan of two sites with fabric and fibre; tests/planning/test_explain.py looks at explanations."""
+    monkeypatch.setattr(Session, "solve", lambda *_, **__: small())
+    for width in WIDTHS:
+        text = printed(width, "solve", str(folder / "asked.json"), "-q", status=4)
+        assert widest(text) <= width and len(text.splitlines()) > 10
+
+
+@each("width", WIDTHS)
+def test_evaluate(width: int) -> None:
+    """A layout given in full, with the constants behind each part."""
+    pins = ["--pin", "tp=8", "--pin", "pp=1", "--pin", "dp=9"]
+    text = CliRunner().invoke(app, ["evaluate", "one-rack", *pins], env={"COLUMNS": str(width)}).stdout
+    assert widest(text) <= width and len(text.splitlines()) > 10
+    whole = CliRunner().invoke(app, ["evaluate", "one-rack", *pins], env={"COLUMNS": ""}).stdout
+    assert text.split() == whole.split()
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", ["small", "rich", "none", "failing"])
+def test_show(folder: Path, name: str, width: int) -> None:
+    """Plans with every section; into a pipe their lines stay whole."""
+    text, whole = (printed(w, "show", str(folder / f"{name}.json")) for w in (width, None))
+    assert widest(text) <= width
+    assert text.split()[:20] == whole.split()[:20]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_compare(folder: Path, width: int) -> None:
+    """Two plans, and four: those that have no room are counted, the best of all is named first."""
+    small, rich = (str(folder / f"{n}.json") for n in ("small", "rich"))
+    assert widest(printed(width, "compare", small, rich)) <= width
+    four = [str(folder / f"{n}.json") for n in ("small", "rich", "failing", "none")]
+    text = printed(width, "compare", *four)
+    assert widest(text) <= width
+    assert text.startswith("fewest days: ") and "least money: " in text.replace("\n", " ")

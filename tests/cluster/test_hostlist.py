@@ -1,11 +1,13 @@
-"""Hostlists: what they look like, and that nothing is lost on the way there and back."""
+"""Hostlists: what they look like, and that nothing is lost there and back; the job of a plan, by site."""
 
 import pytest
 from each_case import each
 from hypothesis import given
 from hypothesis import strategies as st
+from worked_plan import edited_at, small
 
-from planner.cluster import MAX_NAMES, MAX_RANGE, expand, fold, fold_names, parse, width
+from planner.cluster import MAX_NAMES, MAX_RANGE, expand, fold, fold_names, job_of_plan, parse, width
+from planner.errors import InputError
 
 
 @given(st.lists(st.integers(0, 30_000)), st.integers(1, 6))
@@ -112,3 +114,18 @@ def test_refuses_typing_slips(text: str, complaint: str) -> None:
     """Slurm guesses at some of these; the planner names them."""
     with pytest.raises(ValueError, match=complaint):
         expand(text)
+
+
+def test_stages_of_two_sites_are_groups_by_site() -> None:
+    plan = small()
+    job = job_of_plan(plan)
+    sizes = plan.layout.racks_per_stage_by_site
+    assert {k.name: (k.size, k.count) for k in job.groups} == {
+        s: (n, plan.layout.rack_stages) for s, n in sizes.items()
+    }
+
+
+@each("stages", [0, -3])
+def test_a_rack_of_no_stages_is_named(stages: int) -> None:
+    with pytest.raises(InputError, match=f"mine: layout.stages_per_rack: {stages} stages share a rack"):
+        job_of_plan(edited_at(small(), "layout.stages_per_rack", stages), "mine")

@@ -1,7 +1,8 @@
-"""Placements and topologies written: what each scheduler takes and publishes of its format, and what it refuses."""
+"""Placements and topologies written: what each scheduler takes, publishes and refuses; scripts divided into words."""
 
 import json
 import os
+import random
 import re
 import shlex
 import subprocess
@@ -18,6 +19,7 @@ from planner.cluster import Topology, TopologyBlock, TopologySwitch, expand
 from planner.errors import InputError
 from planner.formats.kubernetes import lowest_common_tier
 from planner.formats.placed_job import PlacedJob, RankGroup, hints, rankfile_line, sbatch_arguments, srun_line
+from planner.formats.shell_script import read_script
 from planner.formats.topology_files import TOPOLOGY_WRITERS, WRITERS, write_placed, write_topology
 from planner.formats.yaml_text import Node, dump, parse
 
@@ -325,3 +327,20 @@ def test_nodes_that_kubernetes_cannot_have_are_named(name: str, form: str) -> No
         write_topology(tree, form)
     with pytest.raises(InputError, match=f"node '{re.escape(name)}' cannot be a Kubernetes node"):
         write_placed(PLACED.model_copy(update={"nodes": (name,), "groups": ()}), tree, form)
+
+
+PIECES = ("a", "7", "/", ".", "-", "\\ ", "\\a", "\\\\", "\\'", '\\"', "'b c'", '"d e"', '"f\\"g"', '"h\\i"', "'j\\k'")
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_quotes_and_backslashes_are_taken_off_as_the_shell_does(seed: int) -> None:
+    rng = random.Random(seed)
+    for _ in range(50):
+        word = "".join(["v", *rng.choices(PIECES, k=rng.randint(1, 6)), "w"])
+        (value,) = shlex.split(word)
+        assert read_script(f"run --data-path {word} --bf16\n", "own.sh").flags == {"data-path": value, "bf16": None}
+
+
+def test_a_comment_ends_with_its_line() -> None:
+    text = "run --bf16 # 7\n  --lr 3 # of 5\n# --seed 1\n--data-path a#b #"
+    assert read_script(text, "own.sh").flags == {"bf16": None, "lr": "3", "data-path": "a#b"}

@@ -5,8 +5,8 @@ from joint_brute_force import Plan
 
 from planner.instance.instance import Instance, instance_sha256
 from planner.models import Options
-from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.solve import solve_joint
+from planner.models.joint.world import JointSolution, JointStatus
 
 _SOLVED: dict[tuple[str, int], JointSolution] = {}  # of this process, by the hash of the instance and the seed
 

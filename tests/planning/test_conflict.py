@@ -24,9 +24,10 @@ from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.instance.network import Switch
 from planner.models import Options
+from planner.models.joint.cache import JointCache
 from planner.models.joint.least_cost import solve_joint_cost
-from planner.models.joint.solution import JointStatus
-from planner.models.joint.solve import solve_joint
+from planner.models.joint.solve import Solving, solve_joint
+from planner.models.joint.world import JointStatus
 from planner.models.sites.solve import conflict
 from planner.physics.network.fabric_designs import min_fabric_usd
 from planner.plan.certificate import BOUNDED, CONFIRMED, ON_TRUST, RESTATED
@@ -281,6 +282,7 @@ def test_a_conflict_is_that_of_either_solver(solver: str) -> None:
 RACK, SITE, CABLED = 10.0, 1000.0, 1.0  # dollars of a rack, of a site, and of the fabric of a rack for each rail
 BLOCK = SimpleNamespace(racks=2, rails=4)
 CAPITAL = 50.0
+SOLVING = Solving(options=Options(), deadline=Deadline(), progress=print, cache=JointCache())
 
 
 def ended(left: float, *, spare_racks: int = 0, most_racks: float = 100.0, stopped: str = "proved") -> str | None:
@@ -299,7 +301,7 @@ def ended(left: float, *, spare_racks: int = 0, most_racks: float = 100.0, stopp
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(solve, "_sites_of", sites)
         asked = instance_with(limits__budget_usd=CAPITAL + left)
-        return solve.limited_by(asked, SimpleNamespace(plan=plan, stopped=stopped), Options(), Deadline())
+        return solve.limited_by(asked, SimpleNamespace(plan=plan, stopped=stopped), SOLVING)
 
 
 @each(("racks", "end"), [(0, "layout"), (1, "fabric"), (99, "owned_racks")])
@@ -309,7 +311,7 @@ def test_a_lone_tier_of_switches_ends_a_plan_where_it_joins_no_further_block(rac
     i = i.model_copy(update={"pins": {}})
     column = SimpleNamespace(strategy=SimpleNamespace(block=lambda _: BLOCK), p=1)
     plan = SimpleNamespace(column=column, blocks_by_site={"cluster": 7 + racks})
-    assert solve.limited_by(i, SimpleNamespace(plan=plan, stopped="proved"), Options(), Deadline()) == end
+    assert solve.limited_by(i, SimpleNamespace(plan=plan, stopped="proved"), SOLVING) == end
 
 
 @pytest.mark.slow

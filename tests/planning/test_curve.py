@@ -19,9 +19,8 @@ from planner.models import Options
 from planner.models.joint.solve import solve_joint, world_of
 from planner.physics.training.layer_time import days_of
 from planner.plan.plan import Curve, Plan
-from planner.planning.budget_questions import covered_within
 from planner.planning.explain import explained
-from planner.planning.frontier import Frontier, frontier_of, in_days_of_training, why_no_curve
+from planner.planning.frontier import Frontier, covered_within, frontier_of, in_days_of_training, why_no_curve
 from planner.planning.layouts import near_layouts
 from planner.planning.solve import options_of, solve_instance
 from planner.report.summary import curve_section, summary

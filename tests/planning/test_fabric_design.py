@@ -21,8 +21,8 @@ from planner.cli.main import app
 from planner.errors import InputError
 from planner.instance.instance import FabricInstance
 from planner.models import Options
-from planner.models.joint.solution import JointStatus
 from planner.models.joint.solve import solve_joint
+from planner.models.joint.world import JointStatus
 from planner.physics import tick
 from planner.physics.plan_physics import CLUSTER, PlanPhysics
 from planner.plan.plan import Plan

@@ -19,7 +19,7 @@ from planner.checks.check_plan import check
 from planner.cli.main import app
 from planner.errors import InputError
 from planner.instance.hardware import DAYS_A_MONTH
-from planner.models.joint.solution import JointSolution, JointStatus
+from planner.models.joint.world import JointSolution, JointStatus
 from planner.physics.training import step
 from planner.physics.training.layer_time import wan_tail_seconds
 from planner.plan.plan import Plan

@@ -17,8 +17,7 @@ import planner
 from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.plan.plan import Plan
-from planner.serve.local_server import local_server
-from planner.serve.question_thread import QuestionThread
+from planner.serve.local_server import QuestionThread, local_server
 
 SEED = 3
 

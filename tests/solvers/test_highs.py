@@ -10,7 +10,7 @@ from pyomo.contrib.solver.solvers.highs import Highs
 
 from planner.solvers import highs
 from planner.solvers.cpsat_from_pyomo import restate
-from planner.solvers.highs_model import bound_of, highs_model
+from planner.solvers.highs import bound_of, highs_model
 from planner.solvers.outcome import Stop
 from planner.solvers.statuses import STOP_BY_STATUS, loaded
 
@@ -46,18 +46,6 @@ def test_only_infeasible_is_infeasible(name: str, monkeypatch: pytest.MonkeyPatc
     outcome = highs.run(small(4.5 if name == "kOptimal" else 20.5))
     assert outcome.infeasible == (name == "kInfeasible")
     assert (outcome.status == "infeasible") == (name == "kInfeasible")
-
-
-def test_optimum_is_proven_with_its_bound() -> None:
-    outcome = highs.run(small())
-    assert (outcome.stop, outcome.infeasible) == (Stop.PROVED, False)
-    assert outcome.objective == pytest.approx(9) and outcome.bound == pytest.approx(9)
-    assert (outcome.variables, outcome.constraints) == (2, 1)
-
-
-def test_infeasible_is_a_proof_without_a_solution() -> None:
-    outcome = highs.run(small(at_least=20.5))
-    assert (outcome.stop, outcome.infeasible, outcome.solution, outcome.objective) == (Stop.PROVED, True, None, None)
 
 
 def test_unbounded_is_a_failure_not_an_answer() -> None:

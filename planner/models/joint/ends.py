@@ -15,13 +15,12 @@ from planner.instance.framework_rules import FREE
 from planner.models import rack_order
 from planner.models.joint.columns import StrategyTable
 from planner.models.joint.least_cost import CapitalSearch
-from planner.models.joint.search.least_prices import floor_of
+from planner.models.joint.search.capital import LeastRank, Rank, Simplest
+from planner.models.joint.search.capital_floor import floor_of
 from planner.models.joint.search.loop import Loop, NodesLeft
-from planner.models.joint.search.ties import LeastRank, Rank, Simplest
-from planner.models.joint.solution import JointSolution
 from planner.models.joint.space import Ints
 from planner.models.joint.split import Column, Stages
-from planner.models.joint.world import JointPlan, World
+from planner.models.joint.world import JointPlan, JointSolution, World
 
 MOST_SHAPES = 300  # that are priced for one end; the others remain unproven
 MOST_NODES = 1_500  # that are opened for it

@@ -9,10 +9,10 @@ from typing import Any
 
 from planner.instance.instance import Instance
 from planner.models.joint.search.capital import LeastCapital
+from planner.models.joint.search.capital_floor import RACKS_ALONE
 from planner.models.joint.search.days import FewestDays
 from planner.models.joint.search.dive import SAMPLED, likely, sampled
 from planner.models.joint.search.goal import OpenNodes
-from planner.models.joint.search.least_prices import RACKS_ALONE
 from planner.models.joint.search.loop import Loop
 from planner.models.joint.space import JointProblem, problem_of
 from planner.models.joint.split import Column

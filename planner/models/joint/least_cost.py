@@ -1,8 +1,17 @@
-"""The least capital of any plan of the declared space that trains by a deadline, with its proof."""
+"""The least capital of any plan of the declared space that trains by a deadline, and the least cost of ownership.
 
+The cost of ownership is that to buy a plan, and to run it until the model is trained. How long a plan runs is not known
+before it is found, and at prices that hold Y years of upkeep and energy the least capital is the least cost of Y years
+only. So the times are cut into spans. A plan of a span costs no less than at the prices of its shortest run, of which
+the search by capital finds the least: a bound for the whole span. Where that plan takes longer, the span is cut there;
+where it takes just so long, the bound is its cost, and the span is done.
+"""
+
+import heapq
+import itertools
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from planner.errors import InputError
@@ -11,15 +20,16 @@ from planner.models import Options
 from planner.models.joint.cache import JointCache
 from planner.models.joint.free_network import least_seconds
 from planner.models.joint.search.capital import LeastCapital
+from planner.models.joint.search.capital_floor import floor_of
 from planner.models.joint.search.days import described
 from planner.models.joint.search.goal import Stopped
-from planner.models.joint.search.least_prices import floor_of
 from planner.models.joint.search.loop import Loop
-from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.solve import world_of
-from planner.models.joint.space import JointProblem
-from planner.models.joint.world import CENTS, EPS, JointPlan, World
+from planner.models.joint.space import JointProblem, Strategy, problem_of
+from planner.models.joint.world import CENTS, EPS, JointPlan, JointSolution, JointStatus, World
+from planner.physics.site.cost import alike_usd, at_run_prices, years_of
 from planner.physics.training.layer_time import days_of
+from planner.physics.training.operations import LayerShape
 from planner.plan.certificate import ALMOST_AS_FAST
 from planner.solvers.progress import report
 from planner.solvers.signals import Deadline
@@ -164,3 +174,139 @@ def cheaper_within(
     if not 0 <= share < 1:
         raise InputError(f"objective.tolerance: {share!r} must be at least 0 and less than 1; give a share of the days")
     return cheapest_by(world, best.seconds * (1 + share), known=best, time_limit=time_limit, progress=progress)
+
+
+SHORT = 0.05  # of its end: a span that is longer is cut in two before its plans are sought
+BELOW = 1 - 3 * EPS  # of a time: plans that are faster by more than rounding
+
+
+@dataclass(order=True, frozen=True, slots=True)
+class Span:
+    """Plans that take from `start` to `end` seconds a sequence, with a lower bound `usd` on their cost."""
+
+    usd: float
+    start: float = field(compare=False)
+    end: float = field(compare=False)
+
+
+@dataclass(kw_only=True)
+class RunSearch:
+    """The open spans by their bounds, and the cheapest plan whose cost is proven the least of its span."""
+
+    instance: Instance
+    options: Options
+    deadline: Deadline
+    progress: Callable[[str], None]
+    without: dict[str, Any] = field(default_factory=dict)
+    heap: list[tuple[float, int, Span]] = field(default_factory=list)
+    order: Iterator[int] = field(default_factory=itertools.count)
+    best: JointSolution | None = None
+    usd: float = math.inf  # of the best
+    given_up: float = math.inf  # lower bound on the cost of plans of which a search proved nothing
+    timed: dict[LayerShape, Strategy] = field(default_factory=dict)  # whatever the prices, a layer takes as long
+    last: JointSolution | None = None  # the plan found last, where none is proven the least of its span
+    free_bound: float | None = None  # in days of any plan, where none meets the deadline
+
+    def years(self, seconds: float) -> float:
+        """Return the years of operation: as the instance states, else those of training at `seconds` a sequence."""
+        given = self.instance.limits.operation_years
+        return years_of(days_of(self.instance, seconds)) if given is None else given
+
+    def push(self, usd: float, start: float, end: float) -> None:
+        """Open a span; of equal ones the last is taken first, which soonest ends at a plan."""
+        if start <= end and usd < self.usd - CENTS:
+            heapq.heappush(self.heap, (usd, -next(self.order), Span(usd, start, end)))
+
+    def run(self) -> Stopped:
+        """Take spans by their bounds until none could hold a cheaper plan."""
+        while self.heap and self.heap[0][0] < self.usd - CENTS:
+            span = heapq.heappop(self.heap)[-1]
+            found = self._least(span)
+            if found.stopped != "proved":
+                bound = found.lower_bound or 0.0
+                self.heap.append((max(span.usd, bound), 0, span))
+                return found.stopped
+            self._note(span, found)
+            if found.plan is not None:
+                self._cut(span, found, found.plan)
+        return "proved"
+
+    def _note(self, span: Span, found: JointSolution) -> None:
+        """Record the bound of a span that a search left unproven, and of the first one a bound on all plans' days."""
+        if found.status is JointStatus.UNKNOWN:
+            self.given_up = min(self.given_up, span.usd)
+        if found.status is JointStatus.FEASIBLE:
+            self.given_up = min(self.given_up, found.lower_bound or 0.0)
+        if self.last is None:
+            self.free_bound = found.fabric_free_bound
+
+    @property
+    def bound(self) -> float:
+        """Lower bound on the cost of any plan, in USD."""
+        return min([self.usd, self.given_up, *(usd for usd, _, _ in self.heap)])
+
+    def _least(self, span: Span) -> JointSolution:
+        """Return the cheapest plan that ends within a span, at the prices of its shortest run; none above the best."""
+        years = self.years(span.start)
+        alike, priced = alike_usd(self.instance, years), at_run_prices(self.instance, years)
+        budget = None if self.best is None else max(self.usd - alike, CENTS)
+        priced = priced.model_copy(update={"limits": priced.limits.model_copy(update={"budget_usd": budget})})
+        left = replace(self.options, time_limit=self.deadline.limit)
+        world = world_of(priced, left, self.deadline, JointCache(timed=self.timed), self.without)
+        found = cheapest_by(world, span.end, time_limit=self.deadline.limit)
+        known = [x and x + alike for x in (found.usd, found.lower_bound)]
+        found = replace(found, usd=known[0], lower_bound=known[1])
+        self.last = found if found.plan is not None else self.last
+        return found
+
+    def _cut(self, span: Span, found: JointSolution, plan: JointPlan) -> None:
+        """Keep the plan if it takes no longer than its span's shortest run; else cut the span at its time."""
+        usd, seconds = found.usd or 0.0, plan.seconds
+        years, shortest = self.years(seconds), self.years(span.start)
+        priced = [(at_run_prices(self.instance, x), alike_usd(self.instance, x)) for x in (years, shortest)]
+        # The run costs no more than at the prices of the span's shortest run.
+        if years <= shortest * (1 + EPS) or priced[0] == priced[1]:
+            if usd < self.usd - CENTS or self.best is None:
+                self.best, self.usd = found, usd
+                line, written_from = f"${usd / 1e9:,.3f}B in {found.days:,.2f} days", (self.instance, plan, found.days)
+                report(self.progress, line, usd, self.bound, found=written_from)
+            return
+        report(self.progress, f"no plan under ${self.bound / 1e9:,.3f}B", None, usd)
+        below = seconds * BELOW
+        middle = (span.start + below) / 2
+        if below - span.start > SHORT * below:
+            self.push(usd, span.start, middle)
+            self.push(usd, middle, below)
+        else:
+            self.push(usd, span.start, below)
+        self.push(usd, seconds, max(seconds, span.end))  # a plan may meet the span's end but for rounding
+
+
+def least_run_cost(
+    instance: Instance, options: Options, progress: Callable[[str], None], *, without: dict[str, Any] | None = None
+) -> JointSolution:
+    """Return the plan of the least total cost of ownership by the deadline of an instance, its cost as `usd`.
+
+    The budget is not asked: where the least cost is above it, no plan is within it. `without`: values of choices, by
+    the paths of their pins, that no plan may have.
+    """
+    deadline, days = Deadline(options.time_limit), instance.limits.deadline_days
+    search = RunSearch(instance=instance, options=options, deadline=deadline, progress=progress, without=without or {})
+    search.push(0.0, 0.0, math.inf if days is None else seconds_of(problem_of(instance), days))
+    stopped = search.run()
+    best = search.best or search.last
+    if best is None:
+        none = stopped == "proved" and math.isinf(search.given_up)
+        return JointSolution(
+            status=JointStatus.INFEASIBLE if none else JointStatus.UNKNOWN,
+            lower_bound=search.bound if stopped != "proved" else None,
+            fabric_free_bound=search.free_bound,
+            stopped=stopped,
+        )
+    proven = stopped == "proved" and search.best is not None and search.bound >= search.usd - CENTS
+    return replace(
+        best,
+        status=JointStatus.OPTIMAL if proven else JointStatus.FEASIBLE,
+        lower_bound=search.usd if proven else search.bound,
+        stopped=stopped,
+    )

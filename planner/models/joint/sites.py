@@ -16,8 +16,16 @@ from planner.instance.references_and_pins import pinned_blocks
 from planner.models import SitesRequest
 from planner.models.joint.places.fibre_design import LARGE_BYTES, FibreDesigns
 from planner.models.joint.places.milp import LEFT_OUT, stated, total_musd
-from planner.models.joint.places.near_pairs import CENT_MUSD, without_dear_pairs
-from planner.models.joint.places.site_question import Circuit, Joined, PlacedParts, Proof, SitePart, SiteQuestion
+from planner.models.joint.places.site_question import (
+    CENT_MUSD,
+    Circuit,
+    Joined,
+    PlacedParts,
+    Proof,
+    SitePart,
+    SiteQuestion,
+    without_dear_pairs,
+)
 from planner.models.joint.space import DEFAULT_WAN, Floats, Ints
 from planner.models.sites import model
 from planner.models.sites.model import build, penalty_musd

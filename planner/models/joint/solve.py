@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 from planner.errors import InputError
@@ -13,13 +14,32 @@ from planner.models.joint.cache import JointCache
 from planner.models.joint.search.days import FewestDays
 from planner.models.joint.search.goal import Stopped
 from planner.models.joint.search.loop import Loop
-from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.space import problem_of
 from planner.models.joint.split import Column
-from planner.models.joint.world import EPS, World
+from planner.models.joint.world import EPS, JointSolution, JointStatus, World
 from planner.physics.site import cost
 from planner.physics.training.layer_time import days_of
 from planner.solvers.signals import Deadline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Solving:
+    """What the searches of one solve share: how hard and until when they seek, whom they tell, and what is known."""
+
+    options: Options
+    deadline: Deadline
+    progress: Callable[[str], None]
+    cache: JointCache
+    first: Callable[[World], Column | None] | None = None  # names a column to price before any other
+
+    @property
+    def left(self) -> Options:
+        """The options with the time that is left."""
+        return replace(self.options, time_limit=self.deadline.limit)
+
+    def world(self, instance: Instance, without: dict[str, Any] | None = None) -> World:
+        """Gather what all columns of an instance share."""
+        return world_of(instance, self.options, self.deadline, self.cache, without)
 
 
 def solve_joint(

@@ -1,4 +1,4 @@
-"""The question of one column to sites, fabrics and fibre: its fastest plan, shape by shape.
+"""The question of one column to sites, fabrics and fibre, and the answer: its fastest plan, shape by shape.
 
 A shape is the number of blocks at each site. All-reduces, shards and crossings follow from it, so that time depends on
 the shape, on the slowdowns that fabrics are allowed, and on the fibre; all of them are tried in the order of their
@@ -9,8 +9,9 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from planner.instance.references_and_pins import pinned_blocks
 from planner.models.fabric.chooser import Template, Templates
@@ -29,6 +30,7 @@ from planner.solvers.signals import Deadline
 if TYPE_CHECKING:
     from planner.models.joint.places.site_bounds import SiteBounds
     from planner.models.joint.sites import Sites
+
 
 EPS = 1e-9  # relative: times that differ by less are the same
 CENTS = 0.005
@@ -249,3 +251,30 @@ def _partitions(total: int, parts: int, largest: range) -> Iterator[tuple[int, .
         elif parts > 1 and left >= parts - 1:
             for rest in _partitions(left, parts - 1, range(-(-left // (parts - 1)), min(most, left - parts + 2) + 1)):
                 yield (most, *rest)
+
+
+class JointStatus(StrEnum):
+    """Status of a joint optimum."""
+
+    OPTIMAL = "optimal"
+    FEASIBLE = "feasible"
+    INFEASIBLE = "infeasible"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JointSolution:
+    """The joint optimum of an instance: the goal's value with lower bounds over the declared space, and the plan."""
+
+    status: JointStatus
+    days: float | None = None
+    usd: float | None = None  # of a goal in dollars: the capital, or what it costs to buy and to run
+    lower_bound: float | None = None  # in days, or in dollars where those are the goal
+    # In days, over every fabric: at the cheapest, on a network slowed by transport alone.
+    fabric_free_bound: float | None = None
+    plan: JointPlan | None = None
+    counts: dict[str, int] = field(default_factory=dict)
+    stopped: Literal["proved", "limit", "interrupted"] = "proved"
+    excluded: tuple[tuple[float, Column], ...] = ()  # with days below the bound there: sites and budget refuse them
+    max_racks: dict[int, int] = field(default_factory=dict)  # of any plan, by the GPUs of each that are cabled
+    failure: str = ""

@@ -21,7 +21,7 @@ from planner.checks.joint_columns import MaxRacks, max_racks, max_sites
 from planner.checks.joint_proof import highest_bound, joint_proof, missing_columns, proof_violations
 from planner.instance.instance import Instance
 from planner.models.joint.sites import Sites
-from planner.models.joint.solution import JointSolution
+from planner.models.joint.world import JointSolution
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.certificate import JointProof
 from planner.plan.plan import Plan

@@ -20,8 +20,8 @@ from planner.checks.fabric import pins as fabric_pins
 from planner.errors import InputError
 from planner.instance.network import Network
 from planner.models import FabricRequest
-from planner.models.joint.solution import JointStatus
 from planner.models.joint.solve import solve_joint
+from planner.models.joint.world import JointStatus
 from planner.physics.network.topology import Design, unwirable
 from planner.physics.plan_physics import PlanPhysics
 from planner.planning.conflict import _decision, _reason, _relaxations

@@ -15,8 +15,8 @@ from planner.instance.instance import Instance
 from planner.models import Options
 from planner.models.joint.calendar import Calendar
 from planner.models.joint.least_cost import cheapest_by
-from planner.models.joint.solution import JointStatus
 from planner.models.joint.solve import world_of
+from planner.models.joint.world import JointStatus
 from planner.solvers.signals import Deadline
 
 SEEDS = (0, 10, 16, 26, 12, 27, 13, 43, 4)

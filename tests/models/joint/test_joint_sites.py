@@ -22,13 +22,11 @@ from planner.checks.joint_columns import max_site_racks
 from planner.instance.instance import Instance
 from planner.models import SitesRequest
 from planner.models.joint import bounds
-from planner.models.joint.places import near_pairs, site_bounds
-from planner.models.joint.places.confirm import confirmed
+from planner.models.joint.places import site_bounds, site_question
 from planner.models.joint.places.milp import stated
-from planner.models.joint.places.near_pairs import without_dear_pairs
-from planner.models.joint.places.section import sites_section
+from planner.models.joint.places.section import confirmed, sites_section
 from planner.models.joint.places.site_bounds import SiteBounds, rounded_up
-from planner.models.joint.places.site_question import Circuit, PlacedParts, SitePart, SitesExtent
+from planner.models.joint.places.site_question import Circuit, PlacedParts, SitePart, SitesExtent, without_dear_pairs
 from planner.models.joint.sites import Sites
 from planner.models.sites.model import penalty_musd
 from planner.models.sites.split_data import capital_musd
@@ -314,8 +312,8 @@ def test_answers_with_all_pairs_are_equal(seed: int, share: float, monkeypatch: 
     rtt = rtts[round(share * (len(rtts) - 1))]
     whole = answers(i, rtt)
     points = {at: least_by_a_goal(sites, at) for at in (SitesExtent(len(x), sum(x) + 1, x[0], rtt) for x in PARTS[:3])}
-    for many in (near_pairs.MANY_PAIRS, 0):
-        monkeypatch.setattr(near_pairs, "MANY_PAIRS", many)
+    for many in (site_question.MANY_PAIRS, 0):
+        monkeypatch.setattr(site_question, "MANY_PAIRS", many)
         for at, usd in points.items():
             assert SiteBounds(sites=sites).exceeds(at, min(usd, 1e12) * (1 - 1e-6))
             assert SiteBounds(sites=sites).exceeds(at, min(usd, 1e12) * (1 + 1e-6)) == math.isinf(usd)
@@ -325,7 +323,7 @@ def test_answers_with_all_pairs_are_equal(seed: int, share: float, monkeypatch: 
 
 def test_dear_pairs_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where fibre is dear most pairs go; without any sites there is no question left."""
-    monkeypatch.setattr(near_pairs, "MANY_PAIRS", 0)
+    monkeypatch.setattr(site_question, "MANY_PAIRS", 0)
     sites = Sites(instance=scattered(1))
     rtt = sites.rtts_ms[-1]
     q = sites.question((SitePart(1, 2, BARE), SitePart(1, 1, BARE)), Circuit(2, rtt), {})

@@ -1,24 +1,34 @@
-"""The site split under dc and N-1: agreement with all rows by angles and with CP-SAT, and properties of any grid."""
+"""The site split under dc and N-1, in scenarios too: agreement with all rows by angles, matrices and CP-SAT."""
 
 import itertools
 from typing import Any
 
 import bench_sites
+import grid_properties
 import pyomo.environ as pyo
 import pytest
+from best_splits import split
 from each_case import each
-from power_grids import Value, angles, changed, loaded_case, power_case, same, violations, wire
-from site_grids import ANY, OPTIONS, case, node, solved
+from power_grids import Value, angles, changed, loaded_case, power_case, same, violations, wire, with_years, years_case
+from site_grids import ANY, OPTIONS, case, line, node, solved
+from splits_by_matrices import best_split
 from tiers import more
 
+from planner import check, solve
+from planner.checks import power_flow
+from planner.checks import sites as site_rules
 from planner.errors import InputError
-from planner.instance.instance import Instance
+from planner.instance.instance import Instance, Limits
 from planner.models import SitesRequest
 from planner.models.sites.model import RULES, build
 from planner.models.sites.solve import conflict, infeasible, largest_loads
 from planner.models.sites.split_data import gather
+from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site import cost
-from planner.plan.plan_sections import SitesPlan
+from planner.plan.certificate import Certificate
+from planner.plan.plan import Plan
+from planner.plan.plan_sections import Flow, SitesPlan
+from planner.planning.load import load_instance
 from planner.solvers import highs
 from planner.solvers.outcome import Outcome, Stop
 
@@ -278,3 +288,168 @@ def test_a_measured_run_without_a_plan_says_why(seconds: float, infeasible: bool
     stop = Stop.PROVED if infeasible else Stop.FAILED
     outcome: Outcome[SitesPlan] = Outcome(stop=stop, infeasible=infeasible, detail="SolveError", seconds=seconds)
     assert bench_sites.without_plan(outcome, 5.0) == reason
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["robust", "expected"])
+@pytest.mark.parametrize(("n1", "new"), [("off", 0), ("off", 2), ("margin", 0), ("node", 0), ("full", 0)])
+@pytest.mark.parametrize("seed", [*range(3), *more(3, 4, 5)])
+def test_agrees_with_angles_of_every_year(seed: int, n1: str, new: int, mode: str) -> None:
+    instance, request = years_case(seed, mode, n1=n1, new=new)
+    plan = solved(instance, request)
+    found = (sum(s.racks for s in plan.sites), plan.certificate.objective or 0.0) if plan else None
+    assert same(found, angles(instance, request))
+    assert plan is None or violations(instance, plan) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["robust", "expected"])
+@pytest.mark.parametrize(("n1", "new"), [("off", 1), ("margin", 0), ("node", 1), ("full", 0), ("full", 1)])
+@pytest.mark.parametrize("seed", [200, 201, *more(203)])
+def test_agrees_with_every_split_tried(seed: int, n1: str, new: int, mode: str) -> None:
+    instance, request = years_case(seed, mode, n1=n1, new=new)
+    plan = solved(instance, request)
+    found = (sum(s.racks for s in plan.sites), plan.certificate.objective or 0.0) if plan else None
+    tried = best_split(instance, request)
+    assert (
+        found == tried
+        if found is None or tried is None
+        else found == (tried[0], pytest.approx(tried[1], rel=1e-6, abs=20.0))
+    )
+
+
+# One thing at a time: a site with 4 MW of its own, and two circuits of 3 MW to the plants beyond
+
+
+def dry(mode: str, **rules: Any) -> Instance:
+    nodes = (
+        node("E0", generation_mw=4.0, largest_unit_mw=0.0),
+        node("E1", generation_mw=20.0, site=False, largest_unit_mw=0.0),
+    )
+    instance = case(
+        *nodes,
+        lines=[wire("E0", "E1", rating_mw=3.0, circuits=2)],
+        headroom={"E": 99.0},
+        rules={"grid_model": "dc"} | rules,
+    )
+    year = {"name": "dry", "weight": 0.25, "generation_mw": {"E0": 0.0}}
+    return with_years(instance, mode, year, curtailment_usd_per_mwh=500)
+
+
+@pytest.mark.slow
+@each(("rules", "most", "least"), [
+    ({}, 10, 6), ({"n1": "margin", "n1_margin": 0.5}, 7, 3), ({"n1": "node"}, 7, 3), ({"n1": "full"}, 7, 3),
+])  # fmt: skip
+def test_a_plant_out_leaves_what_the_circuits_carry(rules: dict[str, Any], most: int, least: int) -> None:
+    """Without its own plant the site has its circuits, or those that an outage leaves: always, or in the dry year."""
+    robust, expected = solved(dry("robust", **rules)), solved(dry("expected", **rules))
+    assert robust is not None and sum(s.racks for s in robust.sites) == least
+    assert expected is not None and sum(s.racks for s in expected.sites) == most
+    assert expected.scenarios["dry"].running_mw == {"E0": pytest.approx(least)}
+    assert expected.certificate.objective == pytest.approx(
+        (0.75 * most * 40 + 0.25 * (least * 40 + (most - least) * 500)) * 8760
+    )
+    assert violations(dry("robust", **rules), robust) == violations(dry("expected", **rules), expected) == []
+
+
+@pytest.mark.slow
+@each(("rules", "name"), [({}, "rating[E0-E1] in dry"), ({"n1": "full"}, "security[E0-E1,E0-E1] in dry")])
+def test_the_year_is_named_that_stops_the_next_module(rules: dict[str, Any], name: str) -> None:
+    """In the grid's own year there is room; the corridor of the dry one has none, and the site's plants are out."""
+    (found,) = largest_loads(dry("robust", **rules), ANY, OPTIONS)
+    assert found.stopped_by == ("generation[E0] in dry", name)
+
+
+@pytest.mark.slow
+def test_an_outage_in_one_year_is_found() -> None:
+    plan = solved(dry("robust"))
+    flow = tuple(f.model_copy(update={"mw": -2.0}) for f in plan.flows)
+    own = plan.model_copy(update={"generation_mw": {"E0": 4.0, "E1": 2.0}, "flows": flow})
+    found = {v.rule for v in violations(dry("robust", n1="full"), own)}
+    assert found == {"security[E0-E1, E0-E1] in dry"}
+
+
+@pytest.mark.slow
+def test_a_flow_against_the_reactances_of_one_year_is_found() -> None:
+    plan = solved(dry("robust"))
+    run = plan.scenarios["dry"]
+    turned = tuple(f.model_copy(update={"mw": f.mw / 2}) for f in run.flows)
+    broken = plan.model_copy(update={"scenarios": {"dry": run.model_copy(update={"flows": turned})}})
+    assert "power_flow[E0-E1] in dry" in {v.rule for v in violations(dry("robust"), broken)}
+
+
+@pytest.mark.slow
+def test_every_decision_and_the_whole_checker() -> None:
+    instance = dry("expected", n1="full").model_copy(update={"limits": Limits(max_batch_tokens=12800)})
+    plan = solve(load_instance(instance.model_dump(mode="json", exclude_none=True)))
+    assert check(plan) == []
+    assert plan.sites is not None and plan.sites.certificate.space["outage_cuts"]
+
+
+IMPORTS = {"enabled": True, "share": 0.5, "reading": "import_share"}
+
+
+def racks(instance: Instance) -> dict[str, int]:
+    """Return the racks by site of the best split, none where there is none."""
+    plan = split(instance).solution
+    return {s.id: s.racks for s in plan.sites} if plan else {}
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_properties_of_random_grids(seed: int) -> None:
+    assert grid_properties.faults(grid_properties.random_grid(seed).grid, seed) == []
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_dispatch_without_sites_keeps_the_rules_as_checked(seed: int) -> None:
+    made = grid_properties.random_grid(seed)
+    instance = grid_properties.instance_of(made.grid)
+    plan = SitesPlan.model_construct(
+        sites=(), links=(), new_lines=(), upgrades=(), excess=(), scenarios={}, generation_mw=made.fed,
+        flows=tuple(Flow(line=k, mw=x) for k, x in made.flow.items()), certificate=Certificate.model_construct(),
+    )  # fmt: skip
+    c = PlanPhysics(plan=Plan.model_construct(instance=instance, sites=plan, layout=None, fabric=None, placement=None))
+    rules = (*power_flow.YEAR_RULES, site_rules.each_site)
+    assert [v for rule in rules for v in rule(c)] == []
+
+
+@each("model", ["none", "transport", "dc"])
+def test_the_load_of_a_node_without_a_site_is_no_draw_of_one(model: str) -> None:
+    """A candidate that draws 0.3 MW of its own over its only line forbids no site elsewhere while it is closed."""
+    nodes = node("E0", generation_mw=50.0), node("E1", generation_mw=0.0, load_mw=0.3)
+    lines = [line("E0", "E1", rating_mw=6.0, reactance_pu=0.01)]
+    rules = {"grid_model": model, "interconnect": IMPORTS}
+    assert racks(case(*nodes, lines=lines, rules=rules)) == {"E0": 10}
+
+
+def test_plants_feed_other_areas() -> None:
+    """An area without headroom feeds the load and the sites of another: headroom limits what its own sites draw."""
+    nodes = node("E0", generation_mw=9.0), node("W0", generation_mw=0.0, load_mw=4.0)
+    instance = case(*nodes, lines=[line("E0", "W0")], headroom={"E": 0.0, "W": 7.0})
+    assert racks(instance) == {"W0": 5}
+
+
+@each(("generation", "expected"), [(3.0, {"W0": 9}), (9.0, {"E0": 6, "W0": 9})])
+def test_an_area_short_of_plants_forbids_no_site_elsewhere(generation: float, expected: dict[str, int]) -> None:
+    nodes = node("E0", generation_mw=generation, load_mw=3.0 + 0.5 * (generation < 9)), node("W0", generation_mw=9.0)
+    assert racks(case(*nodes, rules={"grid_model": "none"})) == expected
+
+
+@each("model", ["transport", "dc"])
+@each(("rating", "expected"), [(3.0, {"W0": 2}), (2.0, {})])
+def test_what_is_fed_in_whatever_is_planned_must_go_somewhere(model, rating, expected) -> None:
+    nodes = node("E0", generation_mw=0.0, load_mw=-3.0, site=False), node("W0", generation_mw=0.0, load_mw=1.0)
+    instance = case(*nodes, lines=[line("E0", "W0", rating_mw=rating, reactance_pu=0.01)], rules={"grid_model": model})
+    assert racks(instance) == expected
+
+
+@each("first", ["E0", "E9"])
+@each("n1", ["node", "full"])
+def test_load_that_a_lost_line_leaves_dark_forbids_no_site_whatever_its_name(first: str, n1: str) -> None:
+    """A node without plants behind one line loses its load with it, be it the first of its island or the last."""
+    dark = node(first, generation_mw=0.0, load_mw=0.5, site=False)
+    plants = {"generation_mw": 8.0, "largest_unit_mw": 1.0}
+    nodes = dark, node("E1", **plants), node("E2", **plants, site=False)
+    lines = [line(first, "E1", reactance_pu=0.01), line("E1", "E2", circuits=3, reactance_pu=0.01)]
+    rules = {"grid_model": "dc", "n1": n1}
+    assert racks(case(*nodes, lines=lines, rules=rules, headroom={"E": 5.0})) == {"E1": 5}

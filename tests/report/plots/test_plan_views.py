@@ -1,15 +1,19 @@
-"""Plans looked at from Python: text, HTML, pandas, matplotlib, and the versions for a report."""
+"""Plans looked at from Python: text, HTML, pandas, the map and the staircase, and the versions for a report."""
 
 import builtins
+import math
 import re
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import matplotlib as mpl
 import pandas as pd
 import pytest
+from curves import POINTS, curve
 from each_case import each
 from joint_brute_force import toy
 from matplotlib import pyplot
@@ -18,6 +22,8 @@ from stored_plans import stored
 import planner
 from planner.errors import InternalError
 from planner.plan import view
+from planner.report.page.drawings import albers, flat, in_us, outline
+from planner.report.plots.plan_plots import bound_corners, plan_corners, staircase
 from planner.report.summary import summary
 from planner.sweeps.row_store import row_of_plan
 
@@ -142,3 +148,89 @@ print(*[m for m in sys.modules if m.startswith(heavy)])
     root = Path(planner.__file__).parents[1]
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root)
     assert done.stdout.strip() == ""
+
+
+def test_between_two_plans_the_dearer_one_is_out_of_reach() -> None:
+    """The days of a plan last to the money of the next: no line joins two plans, and the last goes on to the limit."""
+    corners = plan_corners(curve())
+    assert [c for c in corners if c in [(usd, days) for usd, days, _, _ in POINTS]] == [p[:2] for p in POINTS]
+    assert all(a[0] == b[0] or a[1] == b[1] for a, b in pairwise(corners))
+    assert corners[:3] == [(1e9, 40.0), (2e9, 40.0), (2e9, 16.0)]
+    assert corners[-1] == (1e10, 10.9)
+    assert plan_corners(curve(most_usd=None))[-1][0] > POINTS[-1][0]
+    assert plan_corners(curve(())) == []
+
+
+def test_a_bound_holds_of_any_less_money() -> None:
+    """Up to a point's money its bound holds; a point without one has that of the next, and behind the last is none."""
+    below, *rest = bound_corners(curve().points)
+    assert below[0] < 1e9 and below[1] == 38.0
+    assert rest[:3] == [(1e9, 38.0), (1e9, 15.4321), (2e9, 15.4321)]
+    assert rest[3:] == [(2e9, 10.9), (5e9, 10.9), (5e9, 10.9), (9e9, 10.9)]
+    assert bound_corners(curve(POINTS[2:3]).points) == []
+    assert bound_corners(curve(((1e9, 9.0, 5.0, 1), (2e9, 8.0, 7.0, 2))).points)[-1] == (2e9, 7.0)
+    assert bound_corners(curve(((1e9, 9.0, 5.0, 1), (2e9, 8.0, 7.0, 2))).points)[1] == (1e9, 7.0)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_corners_are_those_of_the_definitions(seed: int) -> None:
+    """At any money: the days of the fastest plan that it pays, and the largest bound of any plan that costs as much."""
+    rng = Random(seed)
+    money = sorted(rng.sample(range(1, 60), 6))
+    days = sorted(rng.sample(range(20, 90), 6), reverse=True)
+    bounds = [rng.choice([None, d * rng.uniform(0.5, 1.0)]) for d in days]
+    drawn = curve(tuple(zip(map(float, money), map(float, days), bounds, money, strict=True)), most_usd=70.0)
+    for usd in range(2, 70):
+        at = usd - 0.5
+        paid = [p.days_to_train for p in drawn.points if p.capital_usd <= at]
+        proven = [p.bound_days for p in drawn.points if p.bound_days is not None and p.capital_usd >= at]
+        assert level(plan_corners(drawn), at) == (min(paid) if paid else None)
+        if at >= money[0]:
+            assert level(bound_corners(drawn.points), at) == (max(proven) if proven else None)
+
+
+def level(corners: list[tuple[float, float]], at: float) -> float | None:
+    """Return the height of the level stretch above a place of the axis."""
+    return next((a[1] for a, b in pairwise(corners) if a[0] < at < b[0]), None)
+
+
+def test_the_picture() -> None:
+    """It is the same twice, and a curve without plans, or with free ones, is drawn too."""
+    svg = staircase(curve(), "worked", "svg")
+    assert svg == staircase(curve(), "worked", "svg")
+    assert b"worked: money against days" in svg
+    assert staircase(curve(()), "worked", "png").startswith(b"\x89PNG")
+    assert staircase(curve(((0.0, 9.0, None, 1),), most_usd=None), "worked", "png").startswith(b"\x89PNG")
+
+
+def test_albers_meets_the_worked_example() -> None:
+    """35 N 75 W from 23 N 96 W is where Snyder (1987, p. 291) computes it by hand."""
+    (x, y), (x0, y0) = albers(35, -75), albers(23, -96)
+    assert (x - x0, y - y0) == pytest.approx((0.2952720, 0.2416774), abs=5e-8)
+
+
+@each("latitude", [26.0, 37.0, 48.0])
+def test_albers_keeps_areas(latitude: float) -> None:
+    """A small square of latitude and longitude covers its area on the sphere."""
+    d = 0.01
+    corners = [
+        albers(latitude, -80), albers(latitude, -80 + d), albers(latitude + d, -80 + d), albers(latitude + d, -80),
+    ]  # fmt: skip
+    area = abs(sum(a[0] * b[1] - b[0] * a[1] for a, b in zip(corners, [*corners[1:], corners[0]], strict=True))) / 2
+    assert area == pytest.approx(math.radians(d) ** 2 * math.cos(math.radians(latitude + d / 2)), rel=1e-5)
+
+
+def test_flat_is_true_to_scale() -> None:
+    """Elsewhere a degree east is as long as it is at the places' mean latitude."""
+    (x0, y0), (x1, y1) = flat([(60.0, 10.0), (60.0, 11.0)])
+    assert (x1 - x0, y1 - y0) == pytest.approx((math.radians(1) / 2, 0.0))
+
+
+def test_outline_is_the_48_states() -> None:
+    """The outline is small, lies in the map's frame, and reaches Maine, Florida, Texas and Washington."""
+    shapes = outline()
+    points = [tuple(p) for lines in shapes.values() for part in lines for p in part]
+    assert 300 < len(points) < 800
+    assert all(in_us(*p) for p in points)
+    for place in ((44.8, -66.97), (25.1, -80.6), (25.9, -97.3), (48.2, -124.6)):
+        assert min(math.dist(place, p) for p in points) < 1.0

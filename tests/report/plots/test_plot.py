@@ -1,4 +1,4 @@
-"""`planner plot`, as its user runs it."""
+"""`planner plot`, as its user runs it, and frontiers by the definition of dominance."""
 
 import re
 import sys
@@ -7,10 +7,13 @@ from pathlib import Path
 import pytest
 from commands import run_apart, run_here
 from each_case import each
+from hypothesis import given
+from hypothesis import strategies as st
 from sweep_rows import X, Y, written
 
 from planner.cli.sweep_commands import plot
 from planner.errors import InputError
+from planner.report.plots.sweep_rows import SENSES, frontier, senses_of
 
 ROOT = Path(__file__).parents[3]
 OVERHEAD = "hardware.facility_overhead_factor"
@@ -93,3 +96,27 @@ def test_a_missing_file_ends_in_a_message() -> None:
     out = run_here("plot", "no-such.jsonl", "-x", X, "-y", Y, "-o", "a.svg")
     assert out.returncode == 2
     assert out.stderr.startswith("no-such.jsonl: no such file")
+
+
+POINT = st.tuples(st.integers(0, 6).map(float), st.integers(0, 6).map(float))
+
+
+@given(st.lists(POINT, max_size=14), st.sampled_from(sorted(SENSES)))
+def test_frontier_is_what_nothing_dominates(points: list[tuple[float, float]], name: str) -> None:
+    """The frontier holds each undominated place once, and nothing else, by ascending x."""
+    senses = senses_of(name)
+    assert senses is not None
+    sx, sy = (1 if s == "min" else -1 for s in senses)
+
+    def dominated(p: tuple[float, float]) -> bool:
+        return any(sx * q[0] <= sx * p[0] and sy * q[1] <= sy * p[1] and q != p for q in points)
+
+    places = [points[i] for i in frontier(points, senses)]
+    assert places == sorted({p for p in points if not dominated(p)})
+
+
+def test_senses() -> None:
+    """`none` asks for no frontier, and any other word is refused."""
+    assert senses_of("none") is None
+    with pytest.raises(InputError, match="--frontier up-down: must be one of min-min"):
+        senses_of("up-down")

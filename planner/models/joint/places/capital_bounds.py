@@ -1,17 +1,137 @@
-"""Lower bounds on the capital of one shape of a column, by fabrics, fibre and round trip, sharpened by answers."""
+"""Lower bounds on the capital of one shape of a column, by fabrics, fibre and round trip, sharpened by answers.
+
+Racks at sites without fabrics are priced with few questions to the MILP. At a limit on round trips every choice of
+sites costs a fixed part, wavelengths, and fibre pairs times the length of its routes. The least of such lines is
+concave in the pairs of fibres: between two known prices it lies on or above the straight line, and no higher than what
+known sites cost with other fibre. Where both meet nothing is asked. Where the fibre is designed only this holds: more
+wavelengths and shorter round trips cost no less than the bound that the sites return for fewer and longer ones.
+"""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from planner.errors import InputError
-from planner.models.joint.places.built import most_bytes
-from planner.models.joint.places.racks_prices import Prices
-from planner.models.joint.places.shape_problem import ShapeProblem
+from planner.models.joint.places.shape_problem import ShapeProblem, most_bytes
+from planner.models.joint.places.site_question import Circuit, PlacedParts, SitePart
 from planner.models.joint.space import Floats, Ints
-from planner.models.joint.world import EPS
+from planner.models.joint.world import CENTS, EPS
+from planner.physics.site.wan import fibre_pairs
+
+if TYPE_CHECKING:
+    from planner.models.joint.sites import Sites
+
+
+@dataclass(frozen=True, slots=True)
+class KnownPrice:
+    """The least capital at some wavelengths and longest round trip, and the sites where it is exact."""
+
+    waves: int
+    max_rtt_ms: float
+    usd: float
+    placed: PlacedParts | None
+
+
+@dataclass(kw_only=True)
+class Prices:
+    """The prices of some parts at sites of their own."""
+
+    sites: "Sites"
+    parts: tuple[SitePart, ...]
+    cheapest: Callable[[Circuit | None], PlacedParts | None]  # sites over a circuit
+    answers: list[KnownPrice] = field(default_factory=list)
+    tables: dict[float, tuple[int, Floats]] = field(default_factory=dict)  # by round trip: answers that they rest on
+
+    @property
+    def several(self) -> bool:
+        """Whether more than one site is open."""
+        return len(self.parts) > 1
+
+    @property
+    def exact(self) -> bool:
+        """Whether prices at other wavelengths follow from known ones."""
+        return not (self.several and self.sites.designed)
+
+    def lower(self, waves: int, rtt: float) -> float:
+        """Bound the price from below."""
+        return float(self.lowers(rtt)[waves])
+
+    def lowers(self, rtt: float) -> Floats:
+        """Bound the price from below by the number of wavelengths."""
+        count, found = self.tables.get(rtt, (-1, np.empty(0)))
+        if count != len(self.answers):
+            found = self._lowers(rtt)
+            self.tables[rtt] = len(self.answers), found
+        return found
+
+    def _lowers(self, rtt: float) -> Floats:
+        wan, sites = self.sites.data.wan, len(self.parts)
+        waves = np.arange(wan.max_wavelengths_per_pair * wan.max_fibre_pairs + 1)
+        known = [a for a in self.answers if a.max_rtt_ms >= rtt or not self.several]
+        found = np.zeros(len(waves))
+        if not self.several:
+            return np.asarray(np.maximum(found, max((a.usd for a in known), default=0.0)))
+        if not self.exact:
+            return np.asarray(np.max([found, *(np.where(waves >= a.waves, a.usd, 0.0) for a in known)], axis=0))
+        routes = self.sites.min_routes_km(sites, rtt, tuple(p.racks for p in self.parts))
+        if math.isinf(routes) or any(math.isinf(a.usd) for a in known):
+            return np.full(len(waves), np.inf)
+        # Fibre between all sites along the shortest and the longest routes, and none but its wavelengths.
+        joined, pairs = sites * (sites - 1) // 2, fibre_pairs(wan, waves)
+        lengths_km = routes / joined, rtt / wan.rtt_ms_per_100_route_km * 100, 0.0
+        near, far, lit = (joined * self.sites.fibre_usd(km, waves) for km in lengths_km)
+        for a in known:
+            more = np.where(waves >= a.waves, near - near[a.waves], far - far[a.waves])
+            found = np.maximum(found, a.usd + more)
+            for b in (x for x in known if x.waves > a.waves):
+                # The straight line between both, in pairs of fibres.
+                low, high = a.usd - lit[a.waves], b.usd - lit[b.waves]
+                over = pairs[b.waves] - pairs[a.waves]
+                line = low + (pairs - pairs[a.waves]) / over * (high - low) if over else min(low, high)
+                found = np.where((waves >= a.waves) & (waves <= b.waves), np.maximum(found, line + lit), found)
+        return found
+
+    def upper(self, waves: int, rtt: float) -> float:
+        """Price the cheapest known sites within a round trip, with `waves` wavelengths between them."""
+        fits = [(a, a.placed) for a in self.answers if a.placed is not None and a.placed.rtt_ms <= rtt]
+        return min((a.usd + self._more(a, placed, waves) for a, placed in fits), default=math.inf)
+
+    def _more(self, a: KnownPrice, placed: PlacedParts, waves: int) -> float:
+        """Price other wavelengths between the sites of an answer, less its own."""
+        if waves == a.waves:
+            return 0.0
+        km = [self.sites.data.pairs[p] for p in placed.pairs]
+        return float(sum(self.sites.fibre_usd(x, waves) - self.sites.fibre_usd(x, a.waves) for x in km))
+
+    def is_known(self, waves: int, rtt: float) -> bool:
+        """Return whether nothing more is to be learned of a price."""
+        if not self.exact:
+            return any((a.waves, a.max_rtt_ms) == (waves, rtt) for a in self.answers)
+        if self.several and math.isinf(self.lower(0, rtt)):
+            return True
+        return bool(self.answers) and self.upper(waves, rtt) <= self.lower(waves, rtt) + CENTS
+
+    def ask(self, waves: int, rtt: float) -> None:
+        """Ask the MILP for a price that is not known; first for sites that are nearer than the cheapest known ones."""
+        if self.is_known(waves, rtt):
+            return
+        far = min((a.placed.rtt_ms for a in self.answers if a.placed is not None), default=0.0)
+        trips = (t for t in self.sites.rtts_ms if t < far and math.isfinite(self.lower(0, t)))
+        nearer = max(trips, default=rtt) if self.exact and self.several else rtt
+        self._ask(waves, max(rtt, nearer))
+        if not self.is_known(waves, rtt):
+            self._ask(waves, rtt)
+
+    def _ask(self, waves: int, rtt: float) -> None:
+        circuit = Circuit(waves, rtt) if self.several else None
+        placed = self.cheapest(circuit) if self.exact else None
+        usd = math.inf if placed is None else placed.capital_usd
+        usd = usd if self.exact else self.sites.joined_least(self.parts, circuit)
+        self.answers.append(KnownPrice(waves, rtt, usd, placed))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +192,8 @@ class CapitalBounds:
             return None
         at = q.point(0.0)
         own = Prices(sites=bounds.sites, parts=at.parts, cheapest=partial(bounds.cheapest, at))
-        return bounds.prices.setdefault(at, own)
+        found: Prices = bounds.prices.setdefault(at, own)
+        return found
 
     @property
     def _power_usd(self) -> float:

@@ -14,11 +14,10 @@ from typing import NamedTuple
 import numpy as np
 
 from planner.models.fabric.chooser import Template
-from planner.models.joint.places.capital_bounds import SlowdownLevel
+from planner.models.joint.places.capital_bounds import Prices, SlowdownLevel
 from planner.models.joint.places.fastest import FastestSearch, NetworkCandidate
-from planner.models.joint.places.racks_prices import Prices
 from planner.models.joint.places.site_question import PlacedParts
-from planner.models.joint.search.least_prices import MinPrices
+from planner.models.joint.search.capital_floor import MinPrices
 from planner.models.joint.space import Ints
 from planner.models.joint.world import EPS, JointPlan
 

@@ -1,21 +1,41 @@
-"""Write the sites section of a plan from the joint MILP, with its integers fixed and its flows shortest."""
+"""The sites of a plan once they are found: their section, a second proof of their bound, those of cheapest energy.
 
-from typing import Any
+The section is of the joint MILP, with its integers fixed and its flows shortest. CP-SAT, whose arithmetic is exact,
+answers the same question again; under dc that of the transport model, which leaves out reactances and contingencies:
+its sites cost no more, so that a bound on them holds for the dc question too.
+"""
+
+import math
+from dataclasses import replace
+from typing import Any, TypeVar
 
 import pyomo.core as pyo
 
-from planner.models.joint.places.milp import stated
+from planner.models import SitesRequest
+from planner.models.joint.places.milp import fabric_mw, stated, yearly_energy_musd
 from planner.models.joint.places.site_question import PlacedParts, SiteQuestion
-from planner.models.joint.sites import Sites
+from planner.models.joint.sites import Sites, read_placed
+from planner.models.joint.world import CENTS, JointPlan
 from planner.models.sites import model
 from planner.models.sites.model import SplitSolution, dispatch, excess_of, security_space
 from planner.models.sites.report import link_of, sites_plan
 from planner.models.sites.site_rules import max_sites
-from planner.models.sites.split_data import SplitData, block_of, expected_musd, scenarios, years
-from planner.plan.certificate import SITES_FORMULATION, SITES_MINIMIZES, SITES_RUN_MINIMIZES, Certificate
+from planner.models.sites.split_data import SplitData, block_of, expected_musd, gather, scenarios, years
+from planner.physics.site import cost
+from planner.plan.certificate import (
+    BOUNDED,
+    CONFIRMED,
+    SITES_FORMULATION,
+    SITES_MINIMIZES,
+    SITES_RUN_MINIMIZES,
+    Certificate,
+)
 from planner.plan.plan_sections import SitesPlan, WanPlan
 from planner.solvers import highs
-from planner.solvers.outcome import UnansweredError, relative_gap
+from planner.solvers.highs import lower_bound
+from planner.solvers.outcome import UnansweredError, Way, relative_gap, second_proof
+from planner.solvers.registry import run_milp
+from planner.solvers.signals import OutOfTimeError
 
 ROUNDING = 1e-9  # relative: a gap that sums in another order leave
 
@@ -25,7 +45,16 @@ def sites_section(sites: Sites, placed: PlacedParts, fabric_mw: dict[str, float]
     # The certificate is that of the question to the MILP, whose capital is that of the whole plan.
     q = sites.question(placed.asked, placed.circuit, dict(placed.designs))
     m = stated(q)
-    _fix(m, q, placed)
+    fixed: list[tuple[Any, float]] = []
+    fixed += [(m.part[x, k], float(placed.parts.get(x, (-1, 0))[0] == k)) for x, k in m.part]
+    fixed += [(m.fabric[x, k, f], float(placed.parts.get(x) == (k, f))) for x, k, f in m.fabric]
+    fixed += [(m.modules[x], placed.racks.get(x, 0) // q.data.module_racks) for x in m.modules]
+    fixed += [(m.open[x], float(x in placed.racks)) for x in m.open]
+    fixed += [(m.circuits[k], placed.circuits.get(k, 0)) for k in m.circuits]
+    fixed += [(m.steps[k], placed.steps.get(k, 0)) for k in m.steps]
+    for var, x in fixed:
+        var.setlb(x)
+        var.setub(x)
     _settle(m, q, sites.seed)
     own, data = dispatch(m, q.data), q.data
     waves = placed.circuit.wavelengths if placed.circuit is not None else 0
@@ -73,20 +102,6 @@ def over_the_run(made: Certificate, usd: float, alike_usd: float) -> Certificate
             "minimizes": SITES_RUN_MINIMIZES,
         }
     )
-
-
-def _fix(m: Any, q: SiteQuestion, placed: PlacedParts) -> None:
-    """Fix the whole decisions at those of a solution, by their bounds."""
-    fixed: list[tuple[Any, float]] = []
-    fixed += [(m.part[x, k], float(placed.parts.get(x, (-1, 0))[0] == k)) for x, k in m.part]
-    fixed += [(m.fabric[x, k, f], float(placed.parts.get(x) == (k, f))) for x, k, f in m.fabric]
-    fixed += [(m.modules[x], placed.racks.get(x, 0) // q.data.module_racks) for x in m.modules]
-    fixed += [(m.open[x], float(x in placed.racks)) for x in m.open]
-    fixed += [(m.circuits[k], placed.circuits.get(k, 0)) for k in m.circuits]
-    fixed += [(m.steps[k], placed.steps.get(k, 0)) for k in m.steps]
-    for var, x in fixed:
-        var.setlb(x)
-        var.setub(x)
 
 
 def _settle(m: Any, q: SiteQuestion, seed: int) -> None:
@@ -163,3 +178,100 @@ def _certificate(sites: Sites, q: SiteQuestion, placed: PlacedParts, given: str)
         given=given,
         space=space,
     )
+
+
+def confirmed(sites: Sites, placed: PlacedParts, seconds: float | None) -> str:
+    """Return the mark of the bound on a plan's sites: CONFIRMED, BOUNDED, or ON_TRUST after `seconds` seconds."""
+    # CP-SAT confirms that no sites are cheaper for the parts of the plan. Where it does not, and first under dc, whose
+    # reactances are no whole numbers, a dual bound of the relaxation is recomputed in exact fractions. The claim of
+    # HiGHS is on the capital without WAN gateways, which are chosen after the sites.
+    q = sites.question(placed.asked, placed.circuit, dict(placed.designs))
+
+    def relaxed_usd(limit: float | None) -> float | None:
+        """Bound the capital by the duals of the question's relaxation; lazy rows would only raise it."""
+        found = lower_bound(stated(q), time_limit=limit)
+        return None if found is None else found * 1e6
+
+    ways: list[Way] = [(CONFIRMED, lambda limit: least_usd(sites, q, limit)), (BOUNDED, relaxed_usd)]
+    return second_proof(placed.proof.bound_usd, ways if q.data.network is None else reversed(ways), seconds)
+
+
+def least_usd(sites: Sites, q: SiteQuestion, seconds: float | None) -> float | None:
+    """Return a bound on the capital of a question by CP-SAT; infinite where no sites hold the parts, None unknown."""
+    data = q.data
+    if data.network is not None:  # without reactances and contingencies
+        rules = data.grid.rules
+        looser = {"grid_model": "transport", "n1": rules.n1 if rules.n1 == "margin" else "off"}
+        grid = data.grid.model_copy(update={"rules": rules.model_copy(update=looser)})
+        data = gather(sites.instance.model_copy(update={"grid": grid}), SitesRequest())
+    m = stated(replace(q, data=data), loose=True)
+    outcome = run_milp(m, solver="cpsat", time_limit=seconds, seed=sites.seed)
+    if outcome.infeasible and outcome.proved:
+        return math.inf
+    return None if outcome.bound is None else outcome.bound * 1e6
+
+
+T = TypeVar("T")
+
+
+def of_cheapest_energy(sites: Sites, plan: JointPlan) -> JointPlan:
+    """Return a plan moved to the sites of least yearly energy, of those that hold its parts as near for its capital."""
+    # The proof of its capital stays as it is. A plan whose fibre is designed stays where it is: each other set of sites
+    # would need a design of its own.
+    old = plan.placed
+    if old is None or old.proof.bound_usd is None or (sites.designed and len(old.racks) > 1):
+        return plan
+    if len({sites.data.usd_per_mwh(s) for s in sites.data.candidates}) == 1:
+        return plan
+    near = None if old.circuit is None else replace(old.circuit, max_rtt_ms=min(old.circuit.max_rtt_ms, old.rtt_ms))
+    q = sites.question(old.asked, near, dict(old.designs))
+    new = _cheapest(sites, q, old, old.proof.bound_usd + CENTS)
+    if new is None or _energy_usd(q, new) >= _energy_usd(q, old) - CENTS:
+        return plan
+    moved = dict(zip(_by_part(old), _by_part(new), strict=True))
+
+    def at(by_site: dict[str, T]) -> dict[str, T]:
+        return {moved[s]: x for s, x in by_site.items()}
+
+    upkeep = plan.upkeep
+    return replace(
+        plan,
+        templates=at(plan.templates),
+        blocks_by_site=at(plan.blocks_by_site),
+        replicas_by_site=dict(sorted(at(plan.replicas_by_site).items())),
+        upkeep=None if upkeep is None else replace(upkeep, spare_racks=at(upkeep.spare_racks)),
+        placed=replace(new, circuit=old.circuit, capital_usd=old.capital_usd, proof=old.proof, designs=old.designs),
+    )
+
+
+def _by_part(placed: PlacedParts) -> list[str]:
+    return sorted(placed.parts, key=lambda s: (placed.parts[s], s))
+
+
+def _cheapest(sites: Sites, q: SiteQuestion, old: PlacedParts, most_usd: float) -> PlacedParts | None:
+    """Return the sites of least yearly energy cost within `most_usd` of capital; None where there are none."""
+    # All parts keep their fabrics.
+    m = stated(q)
+    fabrics = list(old.parts.values())
+    choices = sorted({(k, f) for _, k, f in m.fabric})
+    m.same_fabrics = pyo.Constraint(
+        choices, rule=lambda m, k, f: sum(m.fabric[x, k, f] for x in q.data.candidates) == fabrics.count((k, f))
+    )
+    m.as_cheap = pyo.Constraint(expr=m.goal.expr <= most_usd / 1e6)
+    m.goal.set_value(yearly_energy_musd(m, q))
+    try:
+        outcome = sites.run(m)
+    except (OutOfTimeError, UnansweredError):
+        return None
+    if outcome.solution is None:
+        return None
+    found = read_placed(m, q, outcome)
+    return found if found.capital_usd <= most_usd + CENTS else None
+
+
+def _energy_usd(q: SiteQuestion, placed: PlacedParts) -> float:
+    """Price a year's energy of the racks and fabrics at some sites, in dollars."""
+    mw = {s: n / q.data.module_racks * q.data.module_mw for s, n in placed.racks.items()}
+    for s, (k, f) in placed.parts.items():
+        mw[s] += fabric_mw(q, k, f)
+    return sum(cost.energy_usd_per_year(x, q.data.usd_per_mwh(s)) for s, x in mw.items())

@@ -10,9 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from planner.models.fabric.design_table import DesignTable, least_at
-from planner.models.joint.places.capital_bounds import SlowdownLevel
+from planner.models.joint.places.capital_bounds import Prices, SlowdownLevel
 from planner.models.joint.places.fastest import FastestSearch, NetworkCandidate
-from planner.models.joint.places.racks_prices import Prices
 from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.space import Floats
 from planner.models.joint.split import Column

@@ -23,14 +23,14 @@ from planner.models.joint.places.milp import (
     place_parts,
     total_musd,
 )
-from planner.models.joint.places.near_pairs import nearer_pairs_first, without_dear_pairs
-from planner.models.joint.places.racks_prices import Prices
 from planner.models.joint.places.site_question import (
     COARSE_BITS,
     Circuit,
     PlacedParts,
     SiteQuestion,
     SitesExtent,
+    nearer_pairs_first,
+    without_dear_pairs,
 )
 from planner.models.joint.sites import Sites
 from planner.models.joint.space import Floats
@@ -56,7 +56,7 @@ class SiteBounds:
     known: dict[SitesExtent, float] = field(default_factory=dict)  # capital that does not pay; infinite: none does
     paid: dict[SitesExtent, float] = field(default_factory=dict)  # capital of sites that hold a point
     tables: dict[tuple[int, int, int], tuple[int, Floats]] = field(default_factory=dict)
-    prices: dict[SitesExtent, Prices] = field(default_factory=dict)  # of points at any round trip
+    prices: dict[SitesExtent, Any] = field(default_factory=dict)  # of points at any round trip
     # Whether the money pays any sites, and the widest fibre between them, by money, point and GPUs cabled.
     fibres: dict[Any, tuple[bool, LayoutFibre | None]] = field(default_factory=dict)
 

@@ -1,16 +1,86 @@
-"""The least capital of a number of racks at a number of sites before fabrics: MILPs at a few counts, prices between."""
+"""Lower bounds on capital: of racks by their prices, by MILPs at a few counts of racks, and of the fabric of one site.
+
+Racks are bounded before sites, fabrics and fibre are decided; fabrics whatever their slowdowns.
+"""
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from planner.models.joint.search.least_prices import MinPrices, floor_of
+from planner.models.joint.places.shape_problem import ShapeProblem
+from planner.models.joint.search.ranges import NEVER
 from planner.models.joint.space import Floats, Ints
-from planner.models.joint.world import World
+from planner.models.joint.world import Shape, World
+from planner.physics.network.fabric_designs import min_fabric_usd
 from planner.physics.site import cost
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MinPrices:
+    """Lower bounds on the capital of plans: a fixed part, whole modules of racks, and links and leaf ports of GPUs."""
+
+    fixed_usd: float
+    site_usd: float  # of each open site
+    module_racks: int
+    module_usd: float
+    rail_usd: float
+    min_sites: int = 1
+    joined_usd: tuple[float, ...] = (0.0,)  # of the least fibre by number of sites, the last for more of them
+
+    def usd(self, racks: Any, rails: Any) -> Any:
+        """Bound from below the capital of `racks` racks in all with `rails` GPUs of each cabled."""
+        modules = np.ceil(racks / self.module_racks)
+        return self._sites_usd(self.min_sites) + modules * self.module_usd + racks * rails * self.rail_usd
+
+    def usd_at(self, sites: int, racks: int, rails: int) -> float:
+        """Bound the capital of a number of racks in all at a number of sites."""
+        modules = math.ceil(racks / self.module_racks)
+        return self._sites_usd(sites) + modules * self.module_usd + racks * rails * self.rail_usd
+
+    def usd_over(self, racks: Sequence[int], rails: int) -> float:
+        """Bound the capital of racks by site, each of which has whole modules."""
+        modules = sum(math.ceil(n / self.module_racks) for n in racks)
+        return self._sites_usd(len(racks)) + modules * self.module_usd + sum(racks) * rails * self.rail_usd
+
+    def _sites_usd(self, sites: int) -> float:
+        return self.fixed_usd + self.site_usd * sites + self.joined_usd[min(sites, len(self.joined_usd) - 1)]
+
+    def max_blocks(self, usd: float, racks: Any, rails: Any) -> Any:
+        """Bound the number of blocks, each of `racks` racks with `rails` GPUs cabled, that a capital can pay."""
+        each = racks * (self.module_usd / self.module_racks + rails * self.rail_usd)
+        left = max(0.0, usd - self._sites_usd(self.min_sites))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found = np.where(each > 0, left / each * (1 + 1e-12) + 1e-9, np.inf)
+        return np.floor(np.minimum(found, 1e15)).astype(np.int64)
+
+
+RACKS_ALONE = MinPrices(fixed_usd=0.0, site_usd=0.0, module_racks=1, module_usd=1.0, rail_usd=0.0)  # counts racks
+
+
+def floor_of(world: World) -> MinPrices:
+    """Read the lower bound from the sites and the fabrics of a world."""
+    network = world.problem.instance.network
+    each = min_fabric_usd(network)
+    sites = world.sites
+    if sites is None:
+        return MinPrices(fixed_usd=world.owned_usd, site_usd=0.0, module_racks=1, module_usd=0.0, rail_usd=each)
+    module, fixed = sites.data.module_racks, sites.floor_usd(0, 1)
+    energy = min((sites.data.energy_musd(x) for x in sites.data.candidates), default=0.0)
+    years = world.problem.instance.limits.budgeted_years
+    return MinPrices(
+        fixed_usd=0.0,
+        site_usd=fixed,
+        module_racks=module,
+        module_usd=sites.floor_usd(module, 1) - fixed + years * energy * 1e6,
+        rail_usd=each,
+        min_sites=sites.min_open,
+        joined_usd=tuple(sites.min_joined_usd(n) for n in range(max(sites.min_open, sites.max_open) + 1)),
+    )
+
 
 RATIO = 1.3  # from one number of racks of the table to the next
 
@@ -88,3 +158,22 @@ class CapitalFloor:
             usd = least_campus_usd(at, sites, racks, 0.0)
             self.table[sites, place] = usd, least_campus_usd(at, sites, racks, self.floor.module_usd / 1e6)
         return self.table[sites, place]
+
+
+@dataclass(slots=True)
+class LeastFabrics:
+    """Least prices in USD by what some blocks send, within money that never grows; infinite where it pays none."""
+
+    within: Callable[[ShapeProblem], World]  # whose budget the fabric may spend
+    known: dict[object, float] = field(default_factory=dict)
+
+    def usd(self, q: ShapeProblem, blocks: int) -> float:
+        """Return the least price of a fabric that joins some blocks within the money."""
+        # A MW of it is paid at the site like one of racks.
+        key, sites = (q.traffic, blocks), q.world.sites
+        if key not in self.known:
+            each = 0.0 if sites is None else sites.fabric_usd_per_mw
+            one = replace(q, shape=Shape((blocks,), q.shape.min_replicas), world=self.within(q))
+            x = one.options(NEVER)[blocks]
+            self.known[key] = float((x.usd + each * x.mw).min()) if len(x) else math.inf
+        return self.known[key]
