@@ -77,11 +77,11 @@ class Tabled(CheapestSearch):
         return max(known, default=0.0)
 
     @property
-    def _shared_prices(self) -> Any:
+    def _extent_prices(self) -> Any:
         def ask(waves: int, rtt: float) -> None:
             self.shared.add((waves, rtt))
 
-        return SimpleNamespace(is_known=lambda *at: at in self.shared, ask=ask) if self.slack else None
+        return SimpleNamespace(parts=range(3), is_known=lambda *at: at in self.shared, ask=ask) if self.slack else None
 
     @property
     def _prices(self) -> Any:

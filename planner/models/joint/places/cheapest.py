@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from planner.models.fabric.chooser import Template
-from planner.models.joint.places.capital_bounds import Prices, SlowdownLevel
+from planner.models.joint.places.capital_bounds import SlowdownLevel
 from planner.models.joint.places.fastest import FastestSearch, NetworkCandidate
 from planner.models.joint.places.site_question import PlacedParts
 from planner.models.joint.search.capital_floor import MinPrices
@@ -90,15 +90,10 @@ class CheapestSearch(FastestSearch):
                 else:
                     heapq.heappush(heap, (max(usd, usd_of), next(order), answer))
 
-    @property
-    def _shared_prices(self) -> Prices | None:
-        """Prices that many shapes share, over three sites and more; over two the largest part says what both hold."""
-        return self._extent_prices if len(self.shape_problem.shape.blocks) > 2 else None
-
     def _ask_sites(self, waves: int, rtt: float) -> bool:
         """Ask for the price of the sites; over three first, returning True, for that of all shapes with these racks."""
-        prices = self._shared_prices
-        if prices is None:
+        prices = self._extent_prices
+        if prices is None or len(prices.parts) < 3:  # of two, the largest part says what both hold
             self._ask(waves, rtt)
         elif not prices.is_known(waves, rtt):
             prices.ask(waves, rtt)
