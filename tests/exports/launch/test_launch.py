@@ -555,6 +555,9 @@ def test_bad_files(name: str, old: str, new: str, complaint: str, tmp_path: Path
         layout_of_run(read_run(tmp_path / name), question("llama3-70b"), name)
 
 
+ENDS = "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split"
+
+
 @each(
     ("flags", "expected"),
     [
@@ -563,6 +566,7 @@ def test_bad_files(name: str, old: str, new: str, complaint: str, tmp_path: Path
         ("--num_layers_per_virtual_pipeline_stage 5", (4, None)),
         ("--num-virtual-stages-per-pipeline-rank 2", (2, None)),
         (f"{PIPELINE} 'Et*19|(t*21|)*2t*19L'", (1, [19, 21, 21, 19])),
+        (f"--num-layers 78 {ENDS} --num-layers-per-virtual-pipeline-stage 5", (4, [19, 20, 20, 19])),
         (f"{PIPELINE} 'E|(t*11|)*7,t*3L'", None),
     ],
 )
