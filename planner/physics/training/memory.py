@@ -9,7 +9,14 @@ import numpy as np
 from planner.instance.workload import Model, Precision, RecomputeModule
 from planner.physics import Num
 from planner.physics.training import schedule
-from planner.physics.training.collectives import Weights, front_by_stage, front_layers, layer_kinds, smaller_chunks_first, weights_of
+from planner.physics.training.collectives import (
+    Weights,
+    front_by_stage,
+    front_layers,
+    layer_kinds,
+    smaller_chunks_first,
+    weights_of,
+)
 from planner.physics.training.operations import (
     COMPUTE_BYTES,
     LayerShape,

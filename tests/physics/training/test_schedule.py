@@ -69,7 +69,7 @@ def step(orders: list[list[Pass]], v: int, times: dict[str, int], send: int = 0)
 
 
 def peak(order: list[Pass], release: str, sizes: tuple[int, ...] = (1,) * 99) -> int:
-    """Count the most micro-batches (times a chunk's size) kept from their forward pass to the one that releases them."""
+    """Count the most micro-batches, times a chunk's size, kept from their forward pass to their release."""
     kept = most = 0
     for kind, chunk, _ in order:
         kept += sizes[chunk] * (kind == "F")
