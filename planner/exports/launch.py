@@ -360,7 +360,7 @@ def _switches(run: LaunchRun, software: Software) -> Iterator[Flag]:
     possible: dict[Overlap, bool] = {
         "gradients": True,
         "parameters": layout.zero_stage > 0 and "gradients" in overlaps,
-        "tensor": layout.tensor_parallel > 1 and layout.sequence_parallel,
+        "tensor": layout.tensor_parallel > 1 and layout.sequence_parallel and run.precision.compute != "fp4",
         "experts": layout.expert_parallel > 1 and shape.experts_overlap and not moe_repeated,
     }
     for what, able in possible.items():
