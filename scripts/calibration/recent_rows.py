@@ -68,7 +68,8 @@ def recent_stack(row: dict[str, str]) -> Stack:
     if source.startswith("tpu-recipes"):
         return Stack("maxtext")
     series, release = source.split(" ")[0], numbers(row["release"])
-    own = {key: value for words, some in OF_NOTES.items() if words in row["notes"] for key, value in some.items()}
+    notes = row.get("notes", "")
+    own = {key: value for words, some in OF_NOTES.items() if words in notes for key, value in some.items()}
     if series == "MLPerf" and release >= LATE_2025:
         return Stack(BRIDGE_2025, {"fp8_recipe": "delayed"} | LOSS_OF_MLPERF | own)
     newer = NEMO_2 | (LOSS_OF_MLPERF if series == "MLPerf" else {})
