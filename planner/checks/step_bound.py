@@ -266,6 +266,10 @@ class StepTimeBound(ColumnTimes):
         state = memory.gpu_state_bytes(machine, shape, cut.weights, layers=1, ends=0, zero_stage=zero, replicas=d)
         flying = np.maximum(schedule.chunks_in_flight(order, stage, p, v, m), 0) / v
         kept = cut.layer_bytes.kept
+        # A first stage with smaller chunks first keeps fewer layers in flight than its chunks' mean, at most by these.
+        larger = schedule.larger_in_flight(p, m, smaller_first=front_layers(machine.model) == 0)
+        first = (stage == 0) if every else np.arange(np.shape(stage)[1])[None, :] == 0  # or what stands for it
+        room = room + np.where(first, (v - 1) * np.maximum(0.0, flying - larger), 0.0) * kept
         least = kept if cut.repeats == "no" else min(kept, cut.layer_bytes.checkpoint)
         price = cut.times.times.recompute_seconds / np.maximum((kept - least) * flying, NOTHING)  # of a byte saved
         # Recomputed front layers may save more than they keep: no first stage, and no part with it, is held to `least`.

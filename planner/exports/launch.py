@@ -13,7 +13,9 @@ from planner.formats.yaml_text import dump
 from planner.instance.framework_rules import FP8_RECIPES, NATIVE_LOSS_BYTES, OVERLAP_FLAGS, Overlap, rules_of
 from planner.instance.hardware import Rack
 from planner.instance.workload import CORE_ATTENTION, Model, Precision, RecomputeModule, Software
+from planner.physics.training.collectives import smaller_chunks_first
 from planner.physics.training.parallel_strategy import strategy_of
+from planner.physics.training.schedule import chunk_sizes
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import LayoutPlan
 
@@ -68,8 +70,12 @@ class LaunchRun:
     @property
     def chunks(self) -> list[int]:
         """Layers of each chunk in the order of the pass: the first chunk of every stage, the second of every stage."""
-        virtual, layers = self.layout.virtual_stages, self.layout.layers_per_stage
-        return [count // virtual + (k < count % virtual) for k in range(virtual) for count in layers]
+        virtual = self.layout.virtual_stages
+        sizes = [
+            chunk_sizes(count, virtual, smaller_first=bool(smaller_chunks_first(self.model, stage)))
+            for stage, count in enumerate(self.layout.layers_per_stage)
+        ]
+        return [count for chunks in zip(*sizes, strict=True) for count in chunks]
 
     @property
     def is_even(self) -> bool:
@@ -354,7 +360,7 @@ def _switches(run: LaunchRun, software: Software) -> Iterator[Flag]:
     possible: dict[Overlap, bool] = {
         "gradients": True,
         "parameters": layout.zero_stage > 0 and "gradients" in overlaps,
-        "tensor": layout.tensor_parallel > 1 and layout.sequence_parallel,
+        "tensor": layout.tensor_parallel > 1 and layout.sequence_parallel and run.precision.compute != "fp4",
         "experts": layout.expert_parallel > 1 and shape.experts_overlap and not moe_repeated,
     }
     for what, able in possible.items():

@@ -70,8 +70,7 @@ STAND_INS: dict[str, str] = {
         use-torch-optimizer-for-cpu-offload no-pin-cpu-grads no-pin-cpu-params cpu-offloading-weights
         fine-grained-activation-offloading offload-modules activation-offload-fraction moe-paged-stash
         microbatch-group-size-per-virtual-pipeline-stage microbatch-group-size-per-vp-stage
-        account-for-embedding-in-pipeline-split account-for-loss-in-pipeline-split use-torch-fsdp2
-        torch-fsdp2-no-reshard-after-forward deterministic-mode attention-backend use-legacy-models
+        use-torch-fsdp2 torch-fsdp2-no-reshard-after-forward deterministic-mode attention-backend use-legacy-models
         empty-unused-memory-level reset-position-ids reset-attention-mask variable-seq-lengths sft
         train-sync-interval batch-invariant-mode tensor-parallel-num-weight-shards
         expert-tensor-parallel-num-weight-shards add-qkv-bias attention-output-gate apply-query-key-layer-scaling
@@ -369,14 +368,21 @@ def stage_layers(values: RunValues, stages: int) -> dict[str, Any]:
         return layout_choices(str(text), stages, f"{values.where}: {values.called('pipeline-model-parallel-layout')}")
     each = values.count("num-layers-per-virtual-pipeline-stage", 0)
     virtual = values.count("num-virtual-stages-per-pipeline-rank", 1)
-    if each and layers:
-        if layers % (stages * each):
+    ends = [int(values.on(f"account-for-{end}-in-pipeline-split")) for end in ("embedding", "loss")]
+    slots = layers + sum(ends)
+    if layers and (each or any(ends)):
+        if slots % (stages * (each or 1)):
             flag = values.called("num-layers-per-virtual-pipeline-stage")
+            counted = f", {slots} with the ends that count as layers" if any(ends) else ""
             raise InputError(
-                f"{values.where}: {flag}: {each} x {stages} stages must divide {values.called('num-layers')} "
-                f"(is {layers}); change one"
+                f"{values.where}: {f'{flag}: {each} x ' * bool(each)}{stages} stages must divide "
+                f"{values.called('num-layers')} (is {layers}{counted}); change one"
             )
-        virtual = layers // (stages * each)
+        virtual = slots // (stages * each) if each else virtual
+    if layers and any(ends) and stages > 1:
+        own = [slots // stages] * stages
+        own[0], own[-1] = own[0] - ends[0], own[-1] - ends[1]
+        return {"virtual_stages": virtual, "layers_per_stage": own}
     first, last = (values.count(f"decoder-{end}-pipeline-num-layers", 0) for end in ("first", "last"))
     if not layers or not (first or last):
         return {"virtual_stages": virtual}

@@ -21,6 +21,7 @@ from planner.physics.site import cost
 from planner.physics.spares import upkeep_of
 from planner.physics.step_errors import LikeRows
 from planner.physics.training import step, step_prediction
+from planner.physics.training.layer_time import overlaps_tensors
 from planner.physics.training.operations import TENSOR_CORE_ELEMENTS, Machine, attends_in_fp8
 from planner.physics.training.parallel_strategy import (
     ParallelStrategy,
@@ -332,7 +333,8 @@ def with_switches(instance: Instance, switches: Mapping[str, Any], where: str, n
 def stack_text(machine: Machine) -> str:
     """Write a software stack with the switches that matter to a model and its precision in one line."""
     software, routed = machine.software, machine.model.experts is not None
-    overlaps = [overlap for overlap in software.overlaps if routed or overlap != "experts"]
+    idle = {"experts": not routed, "tensor": not overlaps_tensors(machine)}
+    overlaps = [overlap for overlap in software.overlaps if not idle.get(overlap, False)]
     parts = [
         f"overlaps {', '.join(overlaps) or 'nothing'}",
         f"CUDA graphs: {software.cuda_graphs}",

@@ -7,7 +7,7 @@ row of Megatron-LM's recipes, which name them.
 
 from typing import Any
 
-from bridge_recipes import BRIDGE_2025, Stack, bridge_stack, numbers, recipe_stack, titan_stack
+from bridge_recipes import BRIDGE_2025, OVERLAPS, Stack, bridge_stack, numbers, recipe_stack, titan_stack
 
 from planner.instance.framework_rules import NATIVE_LOSS_BYTES
 
@@ -44,6 +44,14 @@ LOSS_OF_MLPERF = {"logit_memory_bytes": NATIVE_LOSS_BYTES}
 """What rows of MLPerf on NeMo 2 keep of a logit at the peak of the loss. Their scripts build GPTConfig, which fuses the
 loss and names no implementation, so that it is Megatron-Core's own (the performance scripts of NeMo and of
 Megatron-Bridge name Transformer Engine's)."""
+OF_NOTES: dict[str, dict[str, Any]] = {
+    "whole graphs": {"cuda_graphs": "whole"},
+    "graphs of layers": {"cuda_graphs": "part"},
+    "scales by tensor": {"fp8_recipe": "per_tensor"},
+    "no TP overlap": {"overlaps": tuple(x for x in OVERLAPS if x != "tensor")},
+}
+"""Switches of a run of MLPerf by the words in its notes, from its config_*.sh (FULL_CUDA_GRAPH, LAYER_CUDA_GRAPH,
+FP8_RECIPE, TP_COMM_OVERLAP)."""
 NATURAL = "natural routing"
 """In the notes of a row whose tokens choose their experts; elsewhere routing is forced to be even."""
 
@@ -60,10 +68,12 @@ def recent_stack(row: dict[str, str]) -> Stack:
     if source.startswith("tpu-recipes"):
         return Stack("maxtext")
     series, release = source.split(" ")[0], numbers(row["release"])
+    notes = row.get("notes", "")
+    own = {key: value for words, some in OF_NOTES.items() if words in notes for key, value in some.items()}
     if series == "MLPerf" and release >= LATE_2025:
-        return Stack(BRIDGE_2025, {"fp8_recipe": "delayed"} | LOSS_OF_MLPERF)
+        return Stack(BRIDGE_2025, {"fp8_recipe": "delayed"} | LOSS_OF_MLPERF | own)
     newer = NEMO_2 | (LOSS_OF_MLPERF if series == "MLPerf" else {})
-    return Stack("nemo-2024", newer if release >= NEMO_2_SINCE[series] else {})
+    return Stack("nemo-2024", (newer if release >= NEMO_2_SINCE[series] else {}) | own)
 
 
 def is_mixture(row: dict[str, str]) -> bool:

@@ -150,10 +150,10 @@ class Times:
         stages = n * (stages + x.machine.software.microbatch_seconds)
         if c.v > 1:
             pairs = {(int(a), int(r)) for a, r in zip(layers.flat, recompute.flat, strict=True)}
-            for last in (False, True):
-                waits = {(a, r): step_prediction.excess_seconds(x, sharded, counts, a, r, last=last) for a, r in pairs}
+            for i in range(c.p):
+                waits = {(a, r): step_prediction.excess_seconds(x, sharded, counts, a, r, stage=i) for a, r in pairs}
                 own = np.vectorize(lambda a, r, w=waits: w[int(a), int(r)])(layers, recompute)
-                stages = stages + own * ((np.arange(c.p) == c.p - 1) == last)[None, :]
+                stages = stages + own * (np.arange(c.p) == i)[None, :]
         chunk = np.max(step_prediction.chunk_seconds(x, sharded, c.v, layers, recompute), axis=1)
         largest = LargestStage(layers=layers.max(axis=1), chunk_seconds=chunk)
         once = step_prediction.once_parts(x, sharded, fibre, counts, group, largest=largest, send=exchange)

@@ -10,7 +10,7 @@ import numpy as np
 from planner.models.fabric.design_table import ArrayTable
 from planner.models.joint.space import Flags, Floats, Ints, Strategy
 from planner.physics.training import memory, schedule, step, step_prediction
-from planner.physics.training.collectives import front_layers
+from planner.physics.training.collectives import front_layers, smaller_chunks_first
 from planner.physics.training.layer_time import ReplicaGroup
 from planner.physics.training.step_prediction import LargestStage, LayoutFibre
 
@@ -208,6 +208,7 @@ class _Memory:
     room: Floats
     recomputing: Floats  # bytes left for layers where one of them runs again
     flying: Floats
+    larger: Floats  # micro-batches in flight of a larger chunk
     state: Floats
     front: Ints  # layers of a stage that may need no room
 
@@ -235,20 +236,22 @@ def _memory_of(s: Strategy, zero: int, rows: StrategyRows, shards: Any) -> _Memo
     flying = np.maximum(schedule.chunks_in_flight(s.order, stage, p, v, micro), 1) / v
     dense = front_layers(m.model)
     front = np.where(stage == 0, dense + (v - 1) * min(dense, 1), 0)  # with what fills up their chunks
-    return _Memory(stage < p, room(0), room(1), flying, state(1, 0), front)
+    larger = schedule.larger_in_flight(p, micro, smaller_first=smaller_chunks_first(m.model, stage))
+    return _Memory(stage < p, room(0), room(1), flying, larger, state(1, 0), front)
 
 
 def _holds_whole_layers(s: Strategy, rows: StrategyRows, x: _Memory) -> Flags:
-    """Return which rows may hold all layers in whole layers, each chunk of a stage as large as its largest."""
+    """Return which rows may hold all layers in whole layers, by those that `schedule.layers_in_flight` counts."""
     # A stage holds the larger of two numbers of layers: all keep their activations, or all are recomputed.
     v = rows.v[:, None]
 
     def most(room: Floats, kept: float) -> Floats:
-        """Count the most layers of a stage that each keep `kept` bytes; all its used chunks but the last are full."""
-        layers = np.floor(room / (x.state + x.flying * kept) * (1 + EPS))
-        full = np.ceil(layers / v) - 1
-        last = np.floor((room - x.flying * v * (full + 1) * kept) / x.state * (1 + EPS))
-        return np.asarray(np.maximum(np.minimum(layers, last), np.minimum(full * v, layers)), dtype=np.float64)
+        """Count the most layers of a stage that each keep `kept` bytes: as many in each chunk, and one more in some."""
+        each, whole = x.state + x.larger * kept, v * (x.state + x.flying * kept)
+        alike = np.floor(room / whole * (1 + EPS))
+        left = np.maximum(room * (1 + EPS) - alike * whole, 0.0)
+        more = np.maximum(left / each, (left - v * x.flying * kept) / x.state)
+        return np.asarray(alike * v + np.minimum(np.floor(more), v - 1), dtype=np.float64)
 
     found = most(x.room, s.bytes.kept)
     if s.recomputes != "none":
@@ -262,11 +265,13 @@ def _min_stage_seconds(s: Strategy, rows: StrategyRows, x: _Memory, a: Floats, r
     layers, there, state = s.least_layers * (1 - EPS), x.there, x.state
     least = s.bytes.kept if s.recomputes == "none" else min(s.bytes.kept, s.bytes.checkpoint)
     front = x.front
-    most = np.where(there, front + x.room / (state + least * x.flying), 0.0)
+    # Smaller chunks first keep fewer layers in flight than the mean of all, by at most those that v - 1 layers save.
+    room = x.room + (rows.v[:, None] - 1) * np.maximum(0.0, x.flying - x.larger) * s.bytes.kept
+    most = np.where(there, front + room / (state + least * x.flying), 0.0)
     free, saved = most, s.bytes.kept - s.bytes.checkpoint
     slope = np.zeros_like(most)
     if s.recomputes != "none" and saved > 0 and recompute > 0:
-        free = np.where(there, front + x.room / (state + s.bytes.kept * x.flying), 0.0)
+        free = np.where(there, front + room / (state + s.bytes.kept * x.flying), 0.0)
         slope = 1 / (a + recompute * (state + x.flying * s.bytes.kept) / (x.flying * saved))
     bent, flat = a * free, a * free + (most - free) / np.where(slope > 0, slope, 1.0)
     seconds = np.where(_holds_whole_layers(s, rows, x), layers / rows.p * a[:, 0], MOST_SECONDS)

@@ -24,7 +24,7 @@ from planner.models.joint.world import JointPlan, JointSolution, World
 
 MOST_SHAPES = 300  # that are priced for one end; the others remain unproven
 MOST_NODES = 1_500  # that are opened for it
-SIMPLER_SHAPES, SIMPLER_NODES = 40, 20000  # that are priced and opened for a simpler plan than the choice
+SIMPLER_SHAPES, SIMPLER_NODES = 60, 20000  # that are priced and opened for a simpler plan than the choice
 MORE = 1e-9  # share: more than a share that is known, or than rounding
 ROUNDS = 6  # in which the share of groups under one leaf is raised
 

@@ -14,7 +14,7 @@ from planner.models.joint.calendar import NO_SPARES, Sparing
 from planner.models.joint.space import Floats, Ints, Strategy
 from planner.physics import Num
 from planner.physics.training import memory, schedule, step, step_prediction
-from planner.physics.training.collectives import front_layers
+from planner.physics.training.collectives import front_layers, smaller_chunks_first
 from planner.physics.training.layer_time import ReplicaGroup
 from planner.physics.training.schedule import PipelineCounts
 from planner.physics.training.step import ShardedTimes
@@ -178,17 +178,20 @@ class Stages:
         c, s, m = self.column, self.column.strategy, self.column.strategy.machine
         stages, sizes = np.arange(c.p), self.sizes[None, :]
         flying = np.asarray(schedule.chunks_in_flight(s.order, stages, c.p, c.v, c.m) + 0 * stages)[:, None]
+        smaller_first = smaller_chunks_first(m.model, stages)[:, None]
+        larger = schedule.larger_in_flight(c.p, c.m, smaller_first=smaller_first)
+        layers = schedule.layers_in_flight(flying, c.v, sizes, larger)
         ends, front = memory.end_copies(m.model, stages, c.p), front_layers(m.model) * (stages == 0)
         room = s.problem.memory_limit - np.array([self._state(0, n) for n in range(3)])[ends]
         room = (room - front * (self._state(1, 0, front=1) - self._state(1, 0)))[:, None]
         room = room - flying * front[:, None] / c.v * memory.front_kept_bytes(m, s.shape, s.bytes)
         states = self._state(1, 0) * sizes
         left, recomputing = (room - self._working(recomputed, front) - states for recomputed in (0, 1))
-        chunks, kept, saved = np.ceil(sizes / c.v), s.bytes.kept, s.bytes.kept - s.bytes.checkpoint
-        fits = flying * chunks * kept <= left
+        kept, saved = s.bytes.kept, s.bytes.kept - s.bytes.checkpoint
+        fits = layers * kept <= left
         if s.recomputes == "none":
             return np.where(fits, 0, NO_FIT)
-        recompute = self._fewest(recomputing, flying * chunks, sizes, kept, saved)
+        recompute = self._fewest(recomputing, layers, sizes, kept, saved)
         some = np.where(recompute <= sizes, np.maximum(recompute, 1), NO_FIT)
         return np.where(fits & (stages != self.forced)[:, None] & (self.each <= 0), 0, some)
 
@@ -245,15 +248,15 @@ class Stages:
         if not self.exact or c.v == 1 or c.strategy.order != "1f1b":
             return np.asarray(found, dtype=np.float64)
         mean = c.v if c.strategy.problem.layers_of(c.p) is not None else c.strategy.problem.layers // c.p
+        alike = step_prediction.alike_stages(self.pipeline, c.p)
         patterns = {
-            (int(self.sizes[j]), int(recompute[i, j]), bool(i == c.p - 1))
+            (int(self.sizes[j]), int(recompute[i, j]), int(alike[i]))
             for i, j in zip(*np.nonzero(fits), strict=True)
             if self.sizes[j] >= mean or i == c.p - 1  # the head makes small last stages slow too
         }
-        is_last = np.arange(c.p) == c.p - 1
         of = partial(step_prediction.excess_seconds, self.pipeline, self.sharded, self.counts, tick=self.tick)
-        for n, r, last in sorted(patterns):
-            found[:, n - c.v][(recompute[:, n - c.v] == r) & (is_last == last)] = of(n, r, last=last)
+        for n, r, i in sorted(patterns):
+            found[:, n - c.v][(recompute[:, n - c.v] == r) & (alike == i)] = of(n, r, stage=i)
         return np.asarray(found, dtype=np.float64)
 
     @cached_property

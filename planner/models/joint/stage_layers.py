@@ -79,11 +79,12 @@ class Patterns:
         least = schedule.min_excess_seconds(c.p, c.v, c.m, layers[None, :], repeats[None, :] + 0 * stage, layer, repeat)
         in_time = self.fits & (without_waits + np.where(stage == c.p - 1, 0.0, least) <= self.stages.cutoff)
         wait = np.full(without_waits.shape, np.inf)  # of patterns that are too slow by a bound of it already
-        for last, rows in ((False, in_time[:-1]), (True, in_time[-1:])):
-            for k in np.flatnonzero(rows.any(axis=0)).tolist():
+        alike = step_prediction.alike_stages(x, c.p)
+        for i in np.unique(alike).tolist():
+            for k in np.flatnonzero(in_time[alike == i].any(axis=0)).tolist():
                 n, r = int(layers[k]), int(repeats[k])
-                found = step_prediction.excess_seconds(x, self.stages.sharded, self.stages.counts, n, r, last=last)
-                wait[(stage[:, 0] == c.p - 1) == last, k] = found
+                found = step_prediction.excess_seconds(x, self.stages.sharded, self.stages.counts, n, r, stage=i)
+                wait[alike == i, k] = found
         return np.asarray(without_waits + wait)
 
     @cached_property

@@ -186,6 +186,15 @@ def front_layers(model: Model) -> int:
     return 0 if model.experts is None else model.experts.dense_layers
 
 
+def smaller_chunks_first(model: Model, stage: Num) -> Num:
+    """Return whether a stage has its smaller chunks first: the first stage, whose first chunk has the embedding.
+
+    So Megatron counts the embedding as a layer (account_for_embedding_in_pipeline_split). Dense layers at the front
+    take the place of others of the first chunk, which is then a larger one.
+    """
+    return (np.asarray(stage) == 0) & (front_layers(model) == 0)
+
+
 def front_by_stage(model: Model, layers_per_stage: Sequence[int], virtual_stages: int) -> tuple[int, ...]:
     """Count the front layers of each stage, whose chunks follow each other from stage to stage, round by round."""
     left, found = front_layers(model), [0] * len(layers_per_stage)

@@ -37,6 +37,7 @@ from planner.physics.training.operations import (
     head_seconds,
     layer_operations,
     limits_expert_overlap,
+    tensor_gathered_bytes,
 )
 from planner.physics.training.schedule import Rounds
 
@@ -73,26 +74,33 @@ def _sum(operations: list[LayerOperation], kind: Kind) -> float:
     return math.fsum(o.seconds for o in operations if o.kind == kind)
 
 
+def overlaps_tensors(m: Machine) -> bool:
+    """Return whether TP exchanges under sequence parallelism overlap products."""
+    return m.software.hides("tensor") and m.precision.compute != "fp4"
+
+
 def tensor_exchange_seconds(m: Machine, s: LayerShape, kind: LayerKind, *, of_ffn: bool = False) -> float:
     """Compute the exposed seconds of a layer's TP exchanges in one pass, or of those of its FFN alone.
 
     1-D: an all-reduce of the entire b·s·h tensor behind attention and behind the FFN (Narayanan 2021, section 2.3);
-    under sequence parallelism a reduce-scatter and an all-gather of the same volume (Korthikanti 2022, section 4.2),
-    of which the framework may hide a share. Routed experts take their tokens split as they are: no exchange.
+    under sequence parallelism a reduce-scatter and an all-gather of as many elements (Korthikanti 2022, section 4.2),
+    of which the framework may hide a share; none under FP4, for which no release of Megatron-Bridge overlaps them
+    (scripts/performance/configs, tp_comm_overlap). Routed experts take their tokens split as they are: no exchange.
     2-D (t = t_in x t_out): every product's result is reduced over t_in and its input's gradient over t_out.
     """
     t, model = s.tensor_parallel, m.model
     if t == 1:
         return 0.0
     element = s.tokens(m.sequence) * m.precision.collective_bytes
-    start, overlaps = m.software.collective_seconds, s.sequence_parallel and m.software.hides("tensor")
+    start, overlaps = m.software.collective_seconds, s.sequence_parallel and overlaps_tensors(m)
     exposed = 1 - m.software.tensor_overlap if overlaps else 1.0
     if s.tensor_inner == 1:
         experts = model.experts if kind.routed else None
         count = (2 if experts is None or experts.shared_ffn else 1) - of_ffn
         levels, size = group_levels(m, stride=1, ranks=t), element * model.hidden
         halves = s.sequence_parallel
-        each = all_gather(size, levels) + reduce_scatter(size, levels) if halves else all_reduce(size, levels)
+        gathered = s.tokens(m.sequence) * tensor_gathered_bytes(m) * model.hidden
+        each = all_gather(gathered, levels) + reduce_scatter(size, levels) if halves else all_reduce(size, levels)
         return float(count * (each * exposed + start))
     # The input and output widths of the products that are divided.
     attention, hidden = model.heads * model.head, model.hidden

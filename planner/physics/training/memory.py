@@ -9,7 +9,14 @@ import numpy as np
 from planner.instance.workload import Model, Precision, RecomputeModule
 from planner.physics import Num
 from planner.physics.training import schedule
-from planner.physics.training.collectives import Weights, front_by_stage, front_layers, layer_kinds, weights_of
+from planner.physics.training.collectives import (
+    Weights,
+    front_by_stage,
+    front_layers,
+    layer_kinds,
+    smaller_chunks_first,
+    weights_of,
+)
 from planner.physics.training.operations import (
     COMPUTE_BYTES,
     LayerShape,
@@ -354,23 +361,26 @@ def memory_by_part(
 ) -> dict[str, Num]:
     """Compute the bytes by part on a GPU of a stage.
 
-    Broadcasts over everything but the shape. An interleaved stage keeps its chunks in flight, the largest with
-    ceil(l/v) layers; recomputed layers are spread over all chunks, front layers are in the first. The bytes that the
-    head needs at its peak beyond the rest are counted under `logits`.
+    Broadcasts over everything but the shape. An interleaved stage keeps its chunks in flight; recomputed layers are
+    spread over all chunks, front layers are in the first. The bytes that the head needs at its peak beyond the rest are
+    counted under `logits`.
     """
     w, each = weights_of(m, s), layer_bytes(m, s)
     pipeline, virtual_stages, front = counts.pipeline, counts.virtual_stages, stages.front
     stage, layers, recomputed = (np.asarray(x) for x in (stages.stage, stages.layers, stages.recomputed))
     in_flight = schedule.chunks_in_flight(order, stage, pipeline, virtual_stages, counts.micro_batches)
     share = recomputed / np.maximum(layers, 1)
-    chunk = np.ceil(layers / virtual_stages) * (each.kept + share * (each.checkpoint - each.kept))
+    smaller_first = smaller_chunks_first(m.model, stage)
+    larger = schedule.larger_in_flight(pipeline, counts.micro_batches, smaller_first=smaller_first)
+    kept = schedule.layers_in_flight(in_flight, virtual_stages, layers, larger)
     working = working_bytes(m, s, w, each, zero_stage=zero_stage, recomputed=recomputed, front=front)
     ends = end_copies(m.model, stage, pipeline)
     size = {"layers": layers, "ends": ends, "zero_stage": zero_stage, "replicas": replicas, "front": front}
     head = head_bytes(m, s, w) + gradient_copy_bytes(m, s, w, front=front) - working
     return {
         "state": gpu_state_bytes(m, s, w, **size),
-        "activations": in_flight * (chunk + np.asarray(front) / virtual_stages * front_kept_bytes(m, s, each)),
+        "activations": kept * (each.kept + share * (each.checkpoint - each.kept))
+        + in_flight * np.asarray(front) / virtual_stages * front_kept_bytes(m, s, each),
         "working": working,
         "logits": (stage == np.asarray(pipeline) - 1) * np.maximum(0.0, head),
     }

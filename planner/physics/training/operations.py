@@ -150,6 +150,16 @@ def gathered_bytes(m: Machine) -> float:
     return COMPUTE_BYTES["bf16"] if in_16_bits else stored_bytes(m)
 
 
+def tensor_gathered_bytes(m: Machine) -> float:
+    """Return the bytes of an element as TP ranks gather it before a product.
+
+    Transformer Engine casts before it gathers (pytorch/distributed.py, gather_along_first_dim: _all_gather_fp8,
+    _all_gather_mxfp8, _all_gather_nvfp4), and keeps the cast.
+    """
+    wide = m.precision.collective_bytes
+    return min(wide, stored_bytes(m)) if m.software.keeps_cast_inputs else wide
+
+
 def limits_expert_overlap(m: Machine, s: LayerShape) -> bool:
     """Return whether it depends on pipeline and recompute that the experts' exchange overlaps."""
     software, divided = m.software, m.model.experts is not None and s.expert_parallel > 1

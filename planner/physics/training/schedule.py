@@ -126,6 +126,21 @@ def chunks_in_flight(schedule: Schedule, stage: Num, pipeline: Num, virtual_stag
     return np.minimum(np.where(np.asarray(virtual_stages) == 1, plain, interleaved), virtual_stages * micro_batches)
 
 
+def larger_in_flight(pipeline: Num, micro_batches: Num, *, smaller_first: Num) -> Num:
+    """Return the micro-batches of a stage's larger chunks that count at its peak; a test runs the order of events.
+
+    A chunk keeps up to 2·p of them. The peak of a stage whose larger chunks come first has as many in each of those
+    that there is room for; where they come last, p in each, as the first chunks have the others then.
+    """
+    return np.minimum(np.where(smaller_first, pipeline, 2 * np.asarray(pipeline)), micro_batches)
+
+
+def layers_in_flight(flying: Num, virtual_stages: Num, layers: Num, larger: Num) -> Num:
+    """Return the layers of micro-batches that a stage keeps at its peak, of `flying` chunks and `larger` ones' own."""
+    each, more = np.asarray(layers) // virtual_stages, np.asarray(layers) % virtual_stages
+    return each * flying + np.minimum(more * larger, flying)
+
+
 def recomputed_alike(layers: Num, virtual_stages: int, each: int) -> Num:
     """Return the layers that a stage of some layers recomputes where each of its chunks recomputes `each`, or all."""
     least, more = np.asarray(layers) // virtual_stages, np.asarray(layers) % virtual_stages
@@ -146,9 +161,10 @@ Ints = NDArray[np.int64]
 Tick = Callable[[], None]
 
 
-def chunk_sizes(layers: int, virtual_stages: int) -> tuple[int, ...]:
-    """Divide the layers of a stage into chunks as equal as can be, the larger first."""
-    return tuple(layers // virtual_stages + (c < layers % virtual_stages) for c in range(virtual_stages))
+def chunk_sizes(layers: int, virtual_stages: int, *, smaller_first: bool = False) -> tuple[int, ...]:
+    """Divide the layers of a stage into chunks as equal as can be, the larger first or the smaller."""
+    sizes = tuple(layers // virtual_stages + (c < layers % virtual_stages) for c in range(virtual_stages))
+    return sizes[::-1] if smaller_first else sizes
 
 
 FEW_ROUNDS = 10  # run at first; a round that repeats is looked for among them, behind those that fill the pipeline
@@ -342,6 +358,7 @@ def excess_seconds(
     passes: tuple[float, float, float],
     *,
     head: tuple[float, float] = (0.0, 0.0),
+    smaller_first: bool = False,
     tick: Tick = no_tick,
 ) -> float:
     """Return the seconds that chunks of unequal work add to what equal ones would take.
@@ -354,12 +371,12 @@ def excess_seconds(
     v, (ahead, back, recompute) = virtual_stages, passes
     if v == 1 or pipeline == 1 or (layers % v == 0 and recomputed % v == 0):
         return 0.0
-    sizes, repeats = chunk_sizes(layers, v), chunk_sizes(recomputed, v)
+    sizes, repeats = (chunk_sizes(n, v, smaller_first=smaller_first) for n in (layers, recomputed))
     forward = tuple(n * ahead for n in sizes)
     backward = tuple(n * back + r * recompute for n, r in zip(sizes, repeats, strict=True))
-    forward = (*forward[:-1], min(forward[0], forward[-1] + head[0]))
+    forward = (*forward[:-1], min(max(forward), forward[-1] + head[0]))
     backward = (*backward[:-1], max(backward[-1], min(backward[0], backward[-1] + head[1])))
-    stage, largest = math.fsum(forward) + math.fsum(backward), forward[0] + backward[0]
+    stage, largest = math.fsum(forward) + math.fsum(backward), max(forward) + max(backward)
     rounds = micro_batches + (v - 1) / v * (-micro_batches % pipeline)
     finish = finish_seconds(pipeline, micro_batches, forward, backward, tick=tick)
     return max(0.0, finish - rounds * stage - (pipeline - 1) * largest)

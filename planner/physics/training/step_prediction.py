@@ -22,13 +22,14 @@ from planner.physics.training.collectives import (
     exposed_tail_seconds,
     front_by_stage,
     front_layers,
+    smaller_chunks_first,
     weights_of,
 )
 from planner.physics.training.layer_time import LayerTimes, OverlappedPasses, ReplicaGroup
 from planner.physics.training.memory import memory_by_stage, stage_gradient_bytes, worst_memory
 from planner.physics.training.operations import LayerShape, Machine, embedding_seconds, head_seconds
 from planner.physics.training.parallel_strategy import ParallelStrategy, padded, strategy_of
-from planner.physics.training.schedule import PipelineCounts, Schedule
+from planner.physics.training.schedule import Ints, PipelineCounts, Schedule
 from planner.physics.training.step import Conditions, ShardedTimes
 from planner.physics.training.transformer import model_flop_per_token
 from planner.plan.plan_sections import LayoutPlan
@@ -180,6 +181,13 @@ def chunk_seconds(x: Pipeline, sharded: ShardedTimes, virtual_stages: Num, layer
     return whole * sharded.layer_seconds + repeated * x.times.recompute_seconds
 
 
+def alike_stages(x: Pipeline, pipeline: int) -> Ints:
+    """Return for each stage the first one whose unequal chunks wait as long: the first stage, the last, or another."""
+    stages = np.arange(pipeline)
+    least = int(smaller_chunks_first(x.machine.model, 0))
+    return np.where(stages == pipeline - 1, stages, np.minimum(stages, least))
+
+
 def excess_seconds(
     x: Pipeline,
     sharded: ShardedTimes,
@@ -187,17 +195,18 @@ def excess_seconds(
     layers: int,
     recomputed: int,
     *,
-    last: bool = False,
+    stage: int,
     tick: schedule.Tick = schedule.no_tick,
 ) -> float:
-    """Compute the seconds that the unequal chunks of the slowest stage add, in the order of their events.
+    """Compute the seconds that the unequal chunks of a stage, the slowest, add in the order of their events.
 
-    The `last` stage has the head in its last chunk, a third of it forward: one product of three.
+    The last stage has the head in its last chunk, a third of it forward: one product of three.
     """
-    forward, head = x.times.forward_seconds, (x.head / 3, 2 * x.head / 3) if last else (0.0, 0.0)
-    each = forward, float(sharded.layer_seconds) - forward, x.times.recompute_seconds
     p, v, m = counts.pipeline, counts.virtual_stages, counts.micro_batches
-    return schedule.excess_seconds(p, v, m, layers, recomputed, each, head=head, tick=tick)
+    forward, head = x.times.forward_seconds, (x.head / 3, 2 * x.head / 3) if stage == p - 1 else (0.0, 0.0)
+    each = forward, float(sharded.layer_seconds) - forward, x.times.recompute_seconds
+    first = bool(smaller_chunks_first(x.machine.model, stage))
+    return schedule.excess_seconds(p, v, m, layers, recomputed, each, head=head, smaller_first=first, tick=tick)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -336,7 +345,7 @@ def step_breakdown(
     heads = np.where(np.arange(p) == p - 1, x.head, 0.0) + np.where(np.arange(p) == 0, x.embedding, 0.0)
     n, most = float(schedule.effective_micro_batches(strategy.micro_batches, p, v)), int(layers.max())
     each_stage = enumerate(zip(strategy.layers_per_stage, strategy.recomputed, strict=True))
-    waits = np.array([excess_seconds(x, sharded, counts, a, b, last=i == p - 1) for i, (a, b) in each_stage])
+    waits = np.array([excess_seconds(x, sharded, counts, a, b, stage=i) for i, (a, b) in each_stage])
     front = np.array(front_by_stage(machine.model, strategy.layers_per_stage, v))
     each = stage_seconds(x, sharded, v, layers, recompute, send) + front * x.front_excess_seconds
     slowest = int(np.argmax(n * (each + heads) + waits))

@@ -258,12 +258,12 @@ def test_megatron_takes_the_flags(model: str, layout: dict[str, Any]) -> None:
 
 
 def test_the_layout_of_the_pipeline() -> None:
-    """Chunks go round the stages; embedding and loss stand in the first and the last."""
+    """Chunks go round the stages; the first, smaller of its stage, has the embedding, the last the loss."""
     run, _, _ = run_for("llama3-70b", DENSE | {"layers_per_stage": UNEVEN, "virtual_stages": 2})
-    assert run.chunks == [10, 11, 11, 10, 9, 10, 10, 9]
+    assert run.chunks == [9, 11, 11, 10, 10, 10, 10, 9]
     words = arguments(WRITERS["megatron"](run))
     layout = words[words.index("--pipeline-model-parallel-layout") + 1]
-    assert layout == "Et*10|t*11|t*11|t*10|t*9|t*10|t*10|t*9L"
+    assert layout == "Et*9|t*11|t*11|(t*10|)*4t*9L"
 
 
 @each(("virtual", "schedule"), [(1, "1F1B"), (2, "Interleaved1F1B")])
@@ -555,6 +555,9 @@ def test_bad_files(name: str, old: str, new: str, complaint: str, tmp_path: Path
         layout_of_run(read_run(tmp_path / name), question("llama3-70b"), name)
 
 
+ENDS = "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split"
+
+
 @each(
     ("flags", "expected"),
     [
@@ -563,6 +566,7 @@ def test_bad_files(name: str, old: str, new: str, complaint: str, tmp_path: Path
         ("--num_layers_per_virtual_pipeline_stage 5", (4, None)),
         ("--num-virtual-stages-per-pipeline-rank 2", (2, None)),
         (f"{PIPELINE} 'Et*19|(t*21|)*2t*19L'", (1, [19, 21, 21, 19])),
+        (f"--num-layers 78 {ENDS} --num-layers-per-virtual-pipeline-stage 5", (4, [19, 20, 20, 19])),
         (f"{PIPELINE} 'E|(t*11|)*7,t*3L'", None),
     ],
 )

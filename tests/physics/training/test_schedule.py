@@ -68,13 +68,13 @@ def step(orders: list[list[Pass]], v: int, times: dict[str, int], send: int = 0)
     return max(free)
 
 
-def peak(order: list[Pass], release: str) -> int:
-    """Count the most micro-batches kept between their forward pass and the end of the pass that releases them."""
+def peak(order: list[Pass], release: str, sizes: tuple[int, ...] = (1,) * 99) -> int:
+    """Count the most micro-batches, times a chunk's size, kept from their forward pass to their release."""
     kept = most = 0
-    for kind, _, _ in order:
-        kept += kind == "F"
+    for kind, chunk, _ in order:
+        kept += sizes[chunk] * (kind == "F")
         most = max(most, kept)
-        kept -= kind == release
+        kept -= sizes[chunk] * (kind == release)
     return most
 
 
@@ -202,6 +202,18 @@ def test_in_flight(p: int, m: int) -> None:
                 "1f1b", i, p, v, m
             )
         assert schedule.chunks_in_flight("zb-h1", i, p, 1, m) == peak(zero_bubble(p, m, i), "W") == min(m, p)
+
+
+@each("p", (2, 3, 4, 8))
+def test_layers_in_flight(p: int) -> None:
+    """By the order of events, exactly: smaller chunks first on the first stage, larger ones first on any."""
+    for v, m, more, i in itertools.product((2, 3, 5), (1, p - 1, p, 2 * p, 5 * p), range(5), range(p)):
+        layers = 2 * v + min(more, v - 1)
+        for first in {False, i == 0}:
+            sizes, flying = chunk_sizes(layers, v, smaller_first=first), schedule.chunks_in_flight("1f1b", i, p, v, m)
+            larger = schedule.larger_in_flight(p, m, smaller_first=first)
+            kept = schedule.layers_in_flight(flying, v, layers, larger)
+            assert kept == peak(interleaved(p, v, m, i), "B", sizes), (v, m, layers, i, first)
 
 
 def test_formulas_broadcast() -> None:

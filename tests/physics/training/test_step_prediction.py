@@ -83,7 +83,8 @@ def test_whole_layers_to_a_chunk(p: int, v: int, more: int, rounds: int, f: int,
 def test_the_excess_is_bounded_from_below(p, v, more, rounds, data, f, b) -> None:
     """Unequal chunks, of layers or of recomputed ones, wait at least for what the bound says in the order of events."""
     recompute, m = data.draw(st.integers(0, v + more)), rounds * p + data.draw(st.integers(0, p - 1))
-    found = schedule.excess_seconds(p, v, m, v + more, recompute, (f, b, f))
+    first = data.draw(st.booleans())
+    found = schedule.excess_seconds(p, v, m, v + more, recompute, (f, b, f), smaller_first=first)
     assert float(schedule.min_excess_seconds(p, v, m, v + more, recompute, f + b, f)) <= found + 1e-9
 
 
