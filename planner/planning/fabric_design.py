@@ -16,7 +16,7 @@ from planner.instance.hardware import Rack
 from planner.instance.instance import FabricInstance
 from planner.instance.network import FabricFamily, Network
 from planner.models import Options, resolved_switches
-from planner.models.fabric.chooser import Template, Templates
+from planner.models.fabric.chooser import Lengths, Template, Templates
 from planner.models.fabric.design_table import KEY, DesignTable, Floats, Ints
 from planner.models.fabric.site_mode import switch_modes
 from planner.models.fabric.traffic import Loads, SiteTraffic
@@ -156,12 +156,12 @@ def _kinds(network: Network) -> Iterator[FabricKind]:
 def _searched(instance: FabricInstance, network: Network, deadline: Deadline) -> Iterator[FabricKind]:
     """Yield kinds with their cheapest designs: of a family not asked for only the lowest that there is."""
     # A kind that is not the first found need not be priced where it costs `FAR` times as much as another.
-    best, families = math.inf, set[FabricFamily]()
+    best, families, lengths = math.inf, set[FabricFamily](), Lengths()
     for kind in _kinds(network):
         if kind.family in families and kind.family not in network.families:
             continue
         most = best if kind.tiers > SIDE_BY_SIDE else best * FAR
-        found = _cheapest(instance, network, kind, deadline, most_usd=most)
+        found = _cheapest(instance, network, kind, deadline, lengths, most_usd=most)
         if found.template is not None:
             families.add(kind.family)
             if _allowed(network, found):
@@ -170,8 +170,9 @@ def _searched(instance: FabricInstance, network: Network, deadline: Deadline) ->
 
 
 def _cheapest(
-    instance: FabricInstance, network: Network, kind: FabricKind, deadline: Deadline, *, most_usd: float
-) -> FabricKind:
+    instance: FabricInstance, network: Network, kind: FabricKind, deadline: Deadline, lengths: Lengths, *,
+    most_usd: float,
+) -> FabricKind:  # fmt: skip
     """Return a kind with its cheapest design below a price; not searched where the time is over."""
     survives = None if _grouped(kind) else network.survives
     own = network.model_copy(update={"families": (kind.family,), "survives": survives})
@@ -181,7 +182,7 @@ def _cheapest(
         return kind
     asked = instance.model_copy(update={"network": own, "pins": pins})
     phi = transport_slowdown_of(network)
-    tables = Templates(instance=asked, transport_slowdown=phi, power_counts=False, deadline=deadline)
+    tables = Templates(instance=asked, transport_slowdown=phi, power_counts=False, deadline=deadline, lengths=lengths)
     gpus, hosts = _gpus(instance), instance.hardware.racks or 0
     traffic = NoTraffic(stages=1, unit_racks=1, wrap=False, rails=gpus)
     if not tables.modes(gpus):
@@ -365,7 +366,8 @@ def _in_conflict(instance: FabricInstance, network: Network, deadline: Deadline,
         kinds = [kind for kind in _kinds(free) if kind.family in free.families]
         if deadline.passed:
             return tuple(rules)
-        fits = (_cheapest(asked, free, kind, deadline, most_usd=most_usd * (1 + 1e-9)) for kind in kinds)
+        most, lengths = most_usd * (1 + 1e-9), Lengths()
+        fits = (_cheapest(asked, free, kind, deadline, lengths, most_usd=most) for kind in kinds)
         if not any(kind.template and kind.template.usd <= most_usd and _allowed(free, kind) for kind in fits):
             dropped.append(name)
     return tuple(rule for rule in rules if rule not in dropped)

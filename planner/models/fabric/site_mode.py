@@ -3,6 +3,7 @@
 The designs of trees are one record, `Trees`, with one bill and one count of slowdowns for two, three and four tiers.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -192,6 +193,11 @@ class LinkPrices:
         one = self._by_length("adjacent", lambda _: [adjacent_metres(places)], 0)
         return times(links * m.networks * m.switch.link_factor, one)
 
+    def least_links(self, links: Any) -> Prices:
+        """Bound the price and power of `links` links in each network between switches at any places."""
+        usd, mw = self.adjacent_links(links)
+        return np.stack([usd, mw if self.places is None else 0.0 * mw])
+
     def between(self, pod: Any, rails: Any) -> Prices:
         """Price one link between each two groups, each of `pod` racks and `rails` rails."""
         m, places = self.mode, self.places
@@ -220,7 +226,12 @@ class LinkPrices:
         found = []
         for some in columns[:, first].T.tolist():
             if (name, *some) not in self.known:
-                usd, mw = sum((self._priced(x).sum(axis=1) for x in metres(*some)), np.zeros(2)).tolist()
+                usd, mw = 0.0, 0.0
+                for x in metres(*some):
+                    more_usd, more_mw = self._priced(x).sum(axis=1).tolist()
+                    usd, mw = usd + more_usd, mw + more_mw
+                    if usd == math.inf:  # no medium reaches, whatever the others cost
+                        break
                 self.known[name, *some] = usd, mw
             found.append(self.known[name, *some])
         return np.array(found).reshape(-1, 2)[at].T
@@ -457,7 +468,8 @@ class SiteMode:
         # these depend on the groups.
         m, n, p, pins = self.mode, self.network, self.prices, self.pins
         if m.grouped:
-            return BELOW * self.fixed(domain) * (p.places is None and not self.wan_ports)
+            counted = p.places is None and not self.wan_ports
+            return BELOW * self.fixed(domain) if counted else np.zeros((2, len(domain)))
         joined, switches = (tiers > 2, tiers - 2) if tiers < 4 else (2 * (self.min_zones > 1), self.min_zones + 1)
         if min(pins.get("min_pods", 1), pins.get("min_zones", 1)) > 1:
             joined = max(joined, {3: 1, 4: 2}.get(pins.get("tiers", 0), 0))

@@ -102,16 +102,18 @@ class Places:
 
         `spread`: both ends are switches, which are in network racks around the middle and not all in one.
         """
-        length: Metres = np.abs(one - other).sum(axis=1) + 2 * self.floor.rise_m + spread * self.floor.spread_m
+        along, across = np.abs(one - other).T
+        length: Metres = along + across + 2 * self.floor.rise_m + spread * self.floor.spread_m
         return length
 
-    def to_middle(self, first: Ints, size: Ints | int, around: Ints | int, *, spread: bool = True) -> Metres:
+    def to_middle(self, first: Ints, size: Ints | int, around: int, *, spread: bool = True) -> Metres:
         """Return the length of cables from the middle of the `size` racks behind each `first` to the `around` racks'.
 
         Runs of `around` racks follow each other from the site's first rack; the last may be smaller.
         """
-        begin = first // around * around
-        return self.metres(self.middle(first, first + size), self.middle(begin, begin + around), spread=spread)
+        begin = np.arange(0, self.racks, around)
+        middles = self.middle(begin, begin + around).take(first // around, axis=0)
+        return self.metres(self.middle(first, first + size), middles, spread=spread)
 
 
 def media_of(network: Network) -> tuple[Medium, ...]:
