@@ -42,7 +42,9 @@ class FabricOptions:
     planes: Annotated[int | None, typer.Option(help="Planes of the fabric.")] = None
     max_lanes: Annotated[int | None, typer.Option(help="Most networks of a NIC's lanes: 1 unless given.")] = None
     max_tiers: Annotated[int | None, typer.Option(help="Most tiers of switches: 4 unless given.")] = None
-    floor: Annotated[str | None, typer.Option(help="PITCHxROW in metres: cables are priced by length.")] = None
+    floor: Annotated[
+        str | None, typer.Option(help="PITCHxROW in metres, xN for N hosts a rack: cables are priced by length.")
+    ] = None
     transceiver_usd: Annotated[float | None, typer.Option(help="Price of one transceiver.")] = None
     transceiver_watts: Annotated[float | None, typer.Option(help="Power of one transceiver.")] = None
     budget: Annotated[float | None, typer.Option(help="Most that the fabric may cost, in dollars.")] = None

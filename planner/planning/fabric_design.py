@@ -21,7 +21,7 @@ from planner.models.fabric.design_table import KEY, DesignTable, Floats, Ints
 from planner.models.fabric.site_mode import switch_modes
 from planner.models.fabric.traffic import Loads, SiteTraffic
 from planner.physics import ticking
-from planner.physics.network.fabric_designs import FAMILIES, half_rate_tbps
+from planner.physics.network.fabric_designs import FAMILIES, by_reach, half_rate_tbps
 from planner.physics.network.transport import Locality
 from planner.physics.plan_physics import CLUSTER
 from planner.plan.certificate import ON_TRUST, Certificate, Conflict, ObjectiveValue
@@ -289,7 +289,8 @@ def _why_none(instance: FabricInstance, network: Network, kind: FabricKind) -> s
     if kind.dear:
         price = "no cheaper" if kind.tiers > SIDE_BY_SIDE else f"more than {100 * (FAR - 1):.0f} % dearer"
         return f"{price}, if any keeps the rules"
-    return "no wiring with equal bundles keeps the rules" + (" and pins" if instance.pins else "")
+    reach = ", or no cable reaches" if by_reach(network) else ""
+    return f"no wiring with equal bundles keeps the rules{' and pins' if instance.pins else ''}{reach}"
 
 
 def _most_gpus(network: Network, tiers: int, nic_bytes_per_second: float) -> tuple[int, int]:

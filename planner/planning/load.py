@@ -176,6 +176,7 @@ DIGITS = {
     **dict.fromkeys(("dollars", "watts"), re.compile(NUMBER).fullmatch),
 }
 FORM = "PORTSxGBPS:DOLLARS:WATTS, such as 64x400:36000:1000"
+FLOOR = re.compile(rf"(?P<pitch>{NUMBER})x(?P<row>{NUMBER})(?:x(?P<hosts>[1-9]\d{{0,3}}))?")
 FLOOR_METRES = 0.1, 100.0  # between racks and rows
 RATIO = re.compile(r"(?P<down>\d+(?:\.\d+)?)(?::1)?")
 NOT_GIVEN = "not given; a fabric alone does not count it"
@@ -374,17 +375,17 @@ def _oversubscription(text: str | None) -> dict[str, Any]:
 
 
 def _floor(wish: FabricWish, optics: str) -> dict[str, Any]:
-    """Read PITCHxROW in metres: cables then have a length, and media of their rate that reach."""
+    """Read PITCHxROW in metres, and xHOSTS of a rack: cables then have a length, and media of their rate that reach."""
     if wish.floor is None:
         return {}
-    pitch, _, row = wish.floor.partition("x")
-    try:
-        floor = {"rack_pitch_m": float(pitch), "row_pitch_m": float(row)}
-    except ValueError:
-        raise InputError(f"--floor {wish.floor!r}: must be PITCHxROW in metres, such as 0.6x2.4") from None
-    low, high = FLOOR_METRES
+    match, (low, high) = FLOOR.fullmatch(wish.floor), FLOOR_METRES
+    if match is None:
+        form = "PITCHxROW in metres, such as 0.6x2.4, or PITCHxROWxHOSTS with whole hosts of a rack, such as 0.6x2.4x4"
+        raise InputError(f"--floor {wish.floor!r}: must be {form}")
+    floor = {"rack_pitch_m": float(match["pitch"]), "row_pitch_m": float(match["row"])}
     if not all(low <= value <= high for value in floor.values()):
         raise InputError(f"--floor {wish.floor!r}: must be from {low:g} to {high:g} metres, such as 0.6x2.4")
+    floor["hosts_per_rack"] = int(match["hosts"] or 1)
     given = [f"--transceiver-{part}" for part in ("usd", "watts") if getattr(wish, f"transceiver_{part}") is not None]
     if given:
         raise InputError(f"--floor, {given[0]}: with a floor media have price and power; give network.media in a file")

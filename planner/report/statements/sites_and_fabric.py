@@ -338,8 +338,10 @@ def _price(fabric: SiteFabric, network: Network) -> Iterator[Statement]:
     offered = [f"{switch.name} ({money(switch.price_usd)}, {switch.power_watts:g} W)" for switch in _offered(network)]
     optics = network.optics
     links = f"transceivers {optics.name} at {money(optics.price_usd)}, {optics.power_watts:g} W"
-    if by_reach(network):
-        links = ", ".join(medium.name for medium in media_of(network)) or links
+    if (floor := network.floor) is not None and by_reach(network):
+        hosts = f", {counted(floor.hosts_per_rack, 'host')} a rack" if floor.hosts_per_rack > 1 else ""
+        of_floor = f"on a floor of {floor.rack_pitch_m:g} by {floor.row_pitch_m:g} m{hosts}"
+        links = f"{', '.join(medium.name for medium in media_of(network))} {of_floor}"
     yield Statement("figure", "money", f"Chosen from {', '.join(offered)}; {links}", True)
 
 
