@@ -289,8 +289,8 @@ def _why_none(instance: FabricInstance, network: Network, kind: FabricKind) -> s
     if kind.dear:
         price = "no cheaper" if kind.tiers > SIDE_BY_SIDE else f"more than {100 * (FAR - 1):.0f} % dearer"
         return f"{price}, if any keeps the rules"
-    reach = ", or no cable reaches" if by_reach(network) else ""
-    return f"no wiring with equal bundles keeps the rules{' and pins' if instance.pins else ''}{reach}"
+    rules = " and pins" * bool(instance.pins) + ", or no cable reaches" * by_reach(network)
+    return f"no wiring with equal bundles keeps the rules{rules}"
 
 
 def _most_gpus(network: Network, tiers: int, nic_bytes_per_second: float) -> tuple[int, int]:
@@ -382,11 +382,13 @@ def _nothing_fits(instance: FabricInstance, network: Network, deadline: Deadline
     gpus, nic = _gpus(instance), instance.hardware.gpu_nic_bytes_per_second * 8 / 1e9
     reason = "; ".join(f"{kind.name}: {_why_none(instance, network, kind)}" for kind in kinds)
     planes = instance.pins.get("fabric.planes")
-    if not Templates(instance=instance, transport_slowdown=1.0, power_counts=False).modes(gpus):
+    modes = Templates(instance=instance, transport_slowdown=1.0, power_counts=False).modes(gpus)
+    if not modes:
         reason = f"no switch has ports for a NIC of {nic:g} Gb/s within network.max_lanes = {network.max_lanes}"
         return Conflict(decision="fabric", rules=("network.switches",), reason=reason)
-    if planes and planes not in (known := {switch.planes for switch in resolved_switches(network.switches)}):
-        reason = f"no switch has {planes} planes ({', '.join(map(str, sorted(known)))} offered); give one that has"
+    if planes and planes not in (known := {mode.planes for mode in modes}):
+        of_nic = f"{planes} planes for a NIC of {nic:g} Gb/s"
+        reason = f"no switch has {of_nic} ({', '.join(map(str, sorted(known)))} offered); give one that has"
     return Conflict(decision="fabric", rules=_in_conflict(instance, network, deadline, math.inf), reason=reason)
 
 

@@ -20,6 +20,7 @@ from planner.instance.read import Faults, validated
 from planner.instance.references_and_pins import check_pins, long_names, network_problems, reference_problems
 from planner.instance.workload import DEFAULT_PRECISION, LIKE, Choose, Family, Workload, catalogue, completed
 from planner.physics.network.fabric_designs import FAMILIES
+from planner.physics.network.links import lanes_of
 from planner.plan.plan_files import kind_of
 from planner.units import counted
 
@@ -350,14 +351,17 @@ def _wrong_figure(text: str) -> str:
 
 def _require_planes(wish: FabricWish, switches: list[dict[str, Any]]) -> None:
     """Check that a switch, with the lanes allowed, has the planes asked for."""
-    own = {switch.get("planes", 1) for switch in switches}
-    if wish.planes is None or any(wish.planes == n * lanes for n in own for lanes in range(1, wish.max_lanes + 1)):
+    if wish.planes is None:
+        return
+    every = [(lanes_of(Switch.model_validate(switch), wish.nic_gbps * 1e9 / 8), switch) for switch in switches]
+    own = {switch.get("planes", 1) * lanes for lanes, switch in every if lanes <= wish.max_lanes}
+    if not own or wish.planes in own:
         return
     having = [name for name, entry in catalogue("switches").items() if entry["planes"] == wish.planes]
     known = ", ".join(map(str, sorted({entry["planes"] for entry in catalogue("switches").values()})))
     remedy = f"such as --switch {having[0]}" if having else f"in a file: the catalogue has switches of {known}"
     have = ", ".join(map(str, sorted(own)))
-    planes = counted(wish.planes, "plane")
+    planes = f"{counted(wish.planes, 'plane')} for a NIC of {wish.nic_gbps:g} Gb/s"
     raise InputError(f"--planes {wish.planes}: no switch has {planes} ({have} offered); give one that has, {remedy}")
 
 

@@ -232,15 +232,21 @@ def test_alternatives_stand_side_by_side() -> None:
         ({"switches": ("0x400:100:1",)}, "--switch '0x400:100:1'"),
         ({"switches": ("64x400:1:1", "64x400:2:1")}, "same ports and rate"),
         ({"floor": "1e9x1e9"}, "--floor"),
-        ({"floor": "0.6x2.4", "nic_gbps": 200}, "no media of 200G"),
+        (
+            {"floor": "0.6x2.4", "switches": ("51.2T-256x200G",)},
+            r"no media of 200G in the catalogue \(of 800G, 400G there",
+        ),
         ({"nic": 123.0, "switches": ()}, "--nic-gbps 123"),
         ({"oversubscription": "1:1,7:1,2:1,2:1"}, "--oversubscription .* at most of leaf, spine and core"),
         ({"families": ("raill",)}, "--family 'raill': must be one of rail, rack"),
         ({"nic": 100, "switches": ("64x100:8000:300",), "transceiver_usd": 100.0}, "--transceiver-watts"),
-        ({"floor": "0.6x2.4"}, "of 800G there are"),
         ({"floor": "0.6x2.4", "transceiver_watts": 5.0}, "--transceiver-watts"),
-        ({"planes": 2}, r"--planes 2: no switch has 2 planes \(1 offered\).*--switch 51.2T-128x800G-2plane$"),
-        ({"planes": 3, "max_lanes": 2}, r"--planes 3: no switch has 3 planes \(1 offered\).*switches of 1, 2, 4, 8$"),
+        ({"planes": 2}, r"--planes 2: no switch has 2 planes for .* \(1 offered\).*--switch 51.2T-128x800G-2plane$"),
+        ({"planes": 2, "max_lanes": 2}, r"--planes 2: no switch has 2 planes for a NIC of 400 Gb/s \(1 offered\)"),
+        (
+            {"planes": 3, "max_lanes": 2},
+            r"--planes 3: no switch has 3 planes for .* \(1 offered\).*switches of 1, 2, 4, 8$",
+        ),
     ],
 )
 def test_wrong_options_are_named(wish: dict[str, Any], complaint: str) -> None:

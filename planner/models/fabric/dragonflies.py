@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from planner.models.fabric.design_table import DesignTable, Flags, Floats, Ints, pareto_front
-from planner.models.fabric.site_mode import BELOW, Prices, SiteMode, members, times
+from planner.models.fabric.site_mode import BELOW, LinkPrices, Prices, SiteMode, members, times
 from planner.models.fabric.traffic import SHARES, LeafLoads
 from planner.models.fabric.trees import divisors, part_sizes
 from planner.physics.network.dragonfly import part_sizes as parts_of
@@ -97,7 +97,7 @@ def _floor_links(s: SiteMode, domain: Any, leaves: Any, groups: Any) -> Any:
 def _least_prices(s: SiteMode, shapes: Ints) -> tuple[Ints, Prices]:
     """Return the groups that ports allow, priced with the fewest links and spines that the rules ask."""
     domain, rails, width = shapes.T
-    p, groups, leaves = s.prices, s.pods(domain, rails, width), rails * width
+    groups, leaves = s.pods(domain, rails, width), rails * width
     links, inner = _floor_links(s, domain, leaves, groups), s.leaf_share(domain) if s.mode.has_spines else 1
     if s.mode.has_spines:
         # Spines of single links have the most ports for links out.
@@ -110,27 +110,23 @@ def _least_prices(s: SiteMode, shapes: Ints) -> tuple[Ints, Prices]:
     spines = groups * -(-(leaves * inner + (groups - 1) * links) // s.spine_ports) * s.mode.has_spines
     every = np.broadcast_arrays(domain, rails, width, inner, spines, links)
     domain, rails, width, *counts = (x[several] for x in every)
-    wan: Any = p.adjacent_links(s.wan_ports) if p.places is None else 0.0
-    return shapes[several], _bill(s, domain, rails, width, wan, counts, shortest=True)
+    p = s.prices.bound
+    return shapes[several], _bill(s, p, domain, rails, width, p.adjacent_links(s.wan_ports), counts)
 
 
-def _bill(
-    s: SiteMode, domain: Any, rails: Any, width: Any, wan: Any, counts: Sequence[Any], *, shortest: bool = False
-) -> Prices:
-    """Price dragonflies, whose links to a WAN gateway cost `wan`; `shortest`: links between switches as if adjacent."""
+def _bill(s: SiteMode, p: LinkPrices, domain: Any, rails: Any, width: Any, wan: Any, counts: Sequence[Any]) -> Prices:
+    """Price dragonflies, whose links to a WAN gateway cost `wan`."""
     # `counts`: uplinks of a leaf, or links between two routers of a group; spines; links between two groups.
-    m, p, domains, (inner, spines, links) = s.mode, s.prices, s.domains(domain), counts
-    groups = s.pods(domain, rails, width)
-    apart = p.least_links(groups * (groups - 1) // 2) if shortest else p.between(domain * width, rails)
+    m, domains, (inner, spines, links) = s.mode, s.domains(domain), counts
     if m.has_spines:
-        ends = p.endpoints(domain)
-        local = p.least_links(m.rails * domains) if shortest else p.leaf_uplink(domain, width)
+        ends, local = p.endpoints(domain), p.leaf_uplink(domain, width)
     else:
         of_both = (m.rails, rails), (domains, width)
         squares = math.prod(n // part * part**2 + (n % part) ** 2 for n, part in of_both)
         ends, local = p.endpoints(domain * width), p.adjacent_links((squares - m.rails * domains) // 2)
     boxes = m.networks * (m.rails * domains * p.box(m.switch) + spines * s.box_prices[0])
-    return np.asarray(ends + (p.wan_gateway(s.wan_ports) + wan) + boxes + inner * local + times(links, apart))
+    apart = times(links, p.between(domain * width, rails))
+    return np.asarray(ends + (p.wan_gateway(s.wan_ports) + wan) + boxes + inner * local + apart)
 
 
 def _router_ranges(s: SiteMode, x: Groups) -> LinkRanges:
@@ -216,7 +212,7 @@ def _affordable_ways(s: SiteMode, x: Groups) -> Iterator[tuple[Ways, Prices]]:
         row, more = members(count[chunk == k])
         w = Ways(part.up[row], part.bundle[row], part.first[row] + more)
         counts = (w.up, x.number * (w.up // w.bundle), w.links) if s.mode.has_spines else (w.bundle, 0, w.links)
-        prices = _bill(s, x.domain, x.rails, x.width, wan, counts)
+        prices = _bill(s, s.prices, x.domain, x.rails, x.width, wan, counts)
         keep = np.flatnonzero(s.worthwhile(1.0, 1.0, *prices))
         if len(keep):
             yield Ways(*(column[keep] for column in w)), prices[:, keep]

@@ -5,7 +5,7 @@ The designs of trees are one record, `Trees`, with one bill and one count of slo
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -124,6 +124,12 @@ class LinkPrices:
     mode: Mode
     racks: int
     known: dict[tuple[Any, ...], tuple[float, float]] = field(default_factory=dict)
+    bounds: bool = False  # links between switches are all as short as can be, and draw nothing
+
+    @cached_property
+    def bound(self) -> "LinkPrices":
+        """Bounds of the prices that take no time to measure: these, where links have no length."""
+        return replace(self, bounds=True)
 
     @cached_property
     def places(self) -> Places | None:
@@ -140,10 +146,17 @@ class LinkPrices:
         """Price a switch of any model."""
         return np.array([[switch_usd(self.network, switch)], [switch.power_watts / 1e6]])
 
+    @property
+    def measured(self) -> Places | None:
+        """The floor on which links between switches are measured."""
+        return None if self.bounds else self.places
+
     @cached_property
     def flat_link(self) -> Prices:
-        """A link between two switches, by no length."""
+        """A link between two switches, by no length; of bounds by length the shortest."""
         n, s = self.network, self.mode.switch
+        if self.places is not None:
+            return s.link_factor * self._priced(adjacent_metres(self.places)) * [[1.0], [0.0]]
         watts = n.cables.switch_transceivers * n.optics.power_watts * s.link_factor
         return np.array([[flat_usd(n, s)[1]], [watts / 1e6]])
 
@@ -174,7 +187,7 @@ class LinkPrices:
 
     def _uplinks(self, name: str, metres: Callable[..., Metres], across: Any, run: Any, over: Any) -> Prices:
         """Price a link up from each run of `run` racks, `across` at a place, to switches amid `over` racks or runs."""
-        m, places = self.mode, self.places
+        m, places = self.mode, self.measured
         if places is None:
             return np.asarray(m.networks * across * -(-self.racks // run) * self.flat_link)
         each = self._by_length(name, lambda *sizes: [metres(places, *sizes)], run, over)
@@ -187,20 +200,15 @@ class LinkPrices:
 
     def adjacent_links(self, links: Any) -> Prices:
         """Price `links` links in each network between switches that are placed together."""
-        m, places = self.mode, self.places
+        m, places = self.mode, self.measured
         if places is None:
             return np.asarray(links * m.networks * self.flat_link)
         one = self._by_length("adjacent", lambda _: [adjacent_metres(places)], 0)
         return times(links * m.networks * m.switch.link_factor, one)
 
-    def least_links(self, links: Any) -> Prices:
-        """Bound the price and power of `links` links in each network between switches at any places."""
-        usd, mw = self.adjacent_links(links)
-        return np.stack([usd, mw if self.places is None else 0.0 * mw])
-
     def between(self, pod: Any, rails: Any) -> Prices:
         """Price one link between each two groups, each of `pod` racks and `rails` rails."""
-        m, places = self.mode, self.places
+        m, places = self.mode, self.measured
         across, along = -(-m.rails // rails), -(-self.racks // pod)
         if places is None:
             return np.asarray(m.networks * (across * along * (across * along - 1) // 2) * self.flat_link)
@@ -210,7 +218,7 @@ class LinkPrices:
 
     def group_wan(self, pod: int, rails: int, ports: int) -> Prices:
         """Price the `ports` links of every network's WAN gateway to its groups of `pod` racks and `rails` rails."""
-        m, places = self.mode, self.places
+        m, places = self.mode, self.measured
         if not ports or places is None:
             return self.adjacent_links(ports)
         lengths = places.to_middle(np.arange(0, places.racks, pod), pod, places.racks)
@@ -463,9 +471,8 @@ class SiteMode:
     def least_prices(self, domain: Ints, up: Any, tiers: int = 2) -> Prices:
         """Bound the price and power of trees of at least `tiers` tiers whose leaves have `up` uplinks."""
         # A tree has the fewest spines that have ports for all uplinks, and a core and super-spines above. Where pods,
-        # or zones, are joined, each has the links out that the core share and the ratio of spines ask for. Links cost
-        # something where they have one price. Of a dragonfly only leaves and links to GPUs count, and nothing where
-        # these depend on the groups.
+        # or zones, are joined, each has the links out that the core share and the ratio of spines ask for. Of a
+        # dragonfly only leaves and links to GPUs count, and nothing where these depend on the groups.
         m, n, p, pins = self.mode, self.network, self.prices, self.pins
         if m.grouped:
             counted = p.places is None and not self.wan_ports
@@ -480,8 +487,8 @@ class SiteMode:
         # Links out of pods take ports of spines and of cores; those out of zones of cores and of super-spines.
         spines = np.maximum(-(-ends // self.spine_ports), (ends + of_pods) / self.spine_ports)
         cores = np.maximum(switches, (of_pods + 2 * of_zones) / self.core_ports)
-        links = 0.0 if p.places else (ends + of_pods + of_zones) * p.flat_link
         boxes = spines * self.box_prices[0] + cores * self.box_prices[1]
+        links = (ends + of_pods + of_zones) * p.bound.flat_link
         return np.asarray(BELOW * (self.fixed(domain) + m.networks * (boxes + links)))
 
     def worthwhile_uplinks(self, domains: Ints, leaves: LeafLoads, tiers: int = 2) -> tuple[Ints, Ints]:
