@@ -41,6 +41,9 @@ class FabricOptions:
     ] = None
     planes: Annotated[int | None, typer.Option(help="Planes of the fabric.")] = None
     max_lanes: Annotated[int | None, typer.Option(help="Most networks of a NIC's lanes: 1 unless given.")] = None
+    rails_per_leaf: Annotated[
+        int | None, typer.Option(help="Most GPUs of a host at a leaf of the family rail: any unless given.")
+    ] = None
     max_tiers: Annotated[int | None, typer.Option(help="Most tiers of switches: 4 unless given.")] = None
     floor: Annotated[
         str | None, typer.Option(help="PITCHxROW in metres, xN for N hosts a rack: cables are priced by length.")
@@ -67,6 +70,7 @@ KEYS = {
     "--survives": "network.survives",
     "--planes": "pins: {fabric.planes: ...}",
     "--max-lanes": "network.max_lanes",
+    "--rails-per-leaf": "network.max_rails_per_leaf",
     "--max-tiers": "network.max_tiers",
     "--floor": "network.floor",
     "--transceiver-usd": "network.optics.price_usd",

@@ -201,6 +201,7 @@ class FabricWish:
     survives: str | None = None
     planes: int | None = None
     max_lanes: int = 1
+    rails_per_leaf: int | None = None
     max_tiers: int = MAX_TIERS
     floor: str | None = None
     transceiver_usd: float | None = None
@@ -222,6 +223,7 @@ def question_of_options(wish: FabricWish) -> FabricInstance:
         "optics": {"name": parts.optics, "price_usd": parts.usd, "power_watts": parts.watts, "source": parts.source},
         "families": list(wish.families) or ["rail"],
         "max_lanes": wish.max_lanes,
+        "max_rails_per_leaf": wish.rails_per_leaf,
         "max_tiers": wish.max_tiers,
         **_oversubscription(wish.oversubscription),
         **_floor(wish, parts.optics),
@@ -266,12 +268,13 @@ def question_of(given: FabricInstance | Mapping[str, Any] | str | Path, pins: Ma
     network = data["network"]
     if isinstance(
         network, Mapping
-    ):  # the options' rules, 1:1 and a loss to survive, where their keys are absent (not null)
+    ):  # the options' rules, 1:1, a loss to survive and rails that share leaves, where their keys are absent (not null)
         families = network.get("families")
         listed = families if isinstance(families, list) else ()
         usual: dict[str, Any] = {"max_oversubscription": 1.0} if "min_core_share" not in network else {}
         if not any(str(family).startswith("dragonfly") for family in listed):
             usual["survives"] = LOSSES[0]
+        usual["max_rails_per_leaf"] = None
         data["network"] = {**usual, **network}
     data["pins"] = {**(data.get("pins") or {}), **pins}
     if (data.get("hardware") or {}).get("accelerator") != ANY_ACCELERATOR:

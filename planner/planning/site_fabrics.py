@@ -65,6 +65,7 @@ def site_fabric(
     return SiteFabric(
         switch=switch.name,
         family=template.family,
+        rails_per_leaf=design.rail_gpus if template.family == "rail" else 1,
         lanes=design.lanes,
         leaf_spare_ports=design.leaf_spare,
         split=design.split,

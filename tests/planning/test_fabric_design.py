@@ -347,7 +347,7 @@ def test_ports_faster_than_the_nic_are_told() -> None:
 def test_ports_that_split_are_not_missed_where_they_stay_whole() -> None:
     """A leaf of one GPU of each of eight hosts has ports to spare: none is split, and no others are wanted."""
     given = {"switches": ("64x800:36000:1000",), "transceiver_usd": 700.0, "transceiver_watts": 9.0}
-    question = question_of_options(FabricWish(hosts=8, gpus_per_host=72, nic_gbps=400, **given))
+    question = question_of_options(FabricWish(hosts=8, gpus_per_host=72, nic_gbps=400, rails_per_leaf=1, **given))
     boxes = (question.network.switches[0].model_copy(update={"breakout": 2}),)
     network = question.network.model_copy(update={"switches": boxes, "max_tiers": 3})
     plan = planner.design_fabric(question.model_copy(update={"network": network}))
@@ -389,13 +389,17 @@ def test_a_thousand_hosts_on_ports_of_800() -> None:
     assert plan.fabric.alternatives[0].bisection_tbps == pytest.approx(8000 * 0.4 / 2)
 
 
-def cheapest_of_three_tiers(hosts: int, rails: int, ports: int, price: float, link: float) -> float:
-    """Return the price of the cheapest tree of two or three tiers at 1:1, by plain loops over every wiring."""
+def cheapest_of_three_tiers(hosts: int, rails: int, ports: int, price: float, link: float, each: int = 1) -> float:
+    """Return the price of the cheapest tree of two or three tiers at 1:1, by plain loops over every wiring.
+
+    A leaf takes `each` GPUs of a host, and where these are several all hosts.
+    """
     # Two spines to a leaf and two cores at least; cores take bundles of the spines of all pods in turn.
     best = float("inf")
-    for down, up in ((d, u) for d in range(1, hosts + 1) for u in range(max(2, d), ports - d + 1)):
-        domains = -(-hosts // down)
-        below = rails * domains * (price + up * link) + hosts * rails * link
+    sizes = [d * each for d in range(1 if each == 1 else hosts, hosts + 1)]
+    for down, up in ((d, u) for d in sizes for u in range(max(2, d), ports - d + 1)):
+        domains = -(-hosts * each // down)
+        below = rails * domains * (price + up * link) + hosts * each * rails * link
         for bundle in (b for b in range(1, up // 2 + 1) if up % b == 0 and below < best):
             spines = up // bundle
             if bundle * rails * domains <= ports:
@@ -411,19 +415,18 @@ def cheapest_of_three_tiers(hosts: int, rails: int, ports: int, price: float, li
 
 
 @pytest.mark.parametrize(("hosts", "gpus"), [(14, 72), *slow((18, 66)), (18, 8), (5, 8)])
-def test_leaves_of_racks_of_many_gpus_are_part_full(hosts: int, gpus: int) -> None:
-    """A leaf by rail has one GPU of each host, however many ports it has free: no wiring of the space is cheaper."""
-    # The summary says so where half of the ports are free, with the spine's ports where they are why there is a third
-    # tier, and the GPUs parted otherwise cost less.
-    plan = designed(hosts, gpus, max_tiers=3)
-    assert usd(plan) == pytest.approx(cheapest_of_three_tiers(hosts, gpus, 64, 36_000, 1_400))
-    told = re.search(r"(\d+) of a leaf's 64 ports are in use.*", summary(plan, 400))
-    leaf = plan.fabric.sites[CLUSTER].tiers[0]
-    assert int(told[1]) == leaf.down_ports + leaf.up_ports <= 32 if hosts <= 16 else told is None
-    if hosts <= 16:
-        assert ("72 leaves are more than a spine's 64 ports join, hence 3 tiers" in told[0]) == (gpus == 72)
-        asked = re.search(r"Asked for as (\d+) hosts of (\d+) GPU", told[0])
-        assert usd(designed(int(asked[1]), int(asked[2]), max_tiers=3)) < usd(plan)
+def test_rails_share_the_leaves_that_they_do_not_fill(hosts: int, gpus: int) -> None:
+    """A leaf that takes all hosts has as many GPUs of each as is cheapest: no wiring of the space costs less."""
+    shared = [n for n in range(1, gpus + 1) if gpus % n == 0]
+    for most in (1, None):
+        plan = designed(hosts, gpus, max_tiers=3, rails_per_leaf=most)
+        each = [cheapest_of_three_tiers(hosts, gpus // n, 64, 36_000, 1_400, n) for n in shared[:most]]
+        assert usd(plan) == pytest.approx(min(each))
+        parts = plan.fabric.sites[CLUSTER].rails_per_leaf
+        other = plan.fabric.sites[CLUSTER].model_copy(update={"rails_per_leaf": 2 if parts == 1 else 1})
+        section = plan.fabric.model_copy(update={"sites": {CLUSTER: other}})
+        assert planner.check(plan.model_copy(update={"fabric": section}))
+        assert f"with {shared[each.index(min(each))]} GPUs of each" in summary(plan, 400) or min(each) == each[0]
 
 
 def test_options_that_would_allow_a_kind_do() -> None:

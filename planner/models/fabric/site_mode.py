@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -66,6 +67,7 @@ class Mode:
     lanes: int
     nic_gbps: float  # of a GPU's link to its leaf
     split: int = 1
+    shared: bool = False  # a leaf takes several rails, of all racks
 
     @property
     def link_nics(self) -> float:
@@ -96,6 +98,7 @@ class Mode:
 def switch_modes(network: Network, gpus: int, nic_bytes_per_second: float) -> Iterator[Mode]:
     """Yield every switch in every family, for racks of `gpus` GPUs, a NIC split over as many lanes as carry it."""
     # A port may be split into 1, 2, 4 and so on parts that still carry a NIC, as many as the switch allows.
+    several = [n for n in range(2, min(gpus, network.max_rails_per_leaf or gpus) + 1) if gpus % n == 0]
     for s in resolved_switches(network.switches):
         lanes = lanes_of(s, nic_bytes_per_second)
         rate = lane_gbps(nic_bytes_per_second, lanes)
@@ -103,7 +106,8 @@ def switch_modes(network: Network, gpus: int, nic_bytes_per_second: float) -> It
             continue
         splits = port_splits(s, rate)
         for family in dict.fromkeys(network.families):
-            yield from (Mode(s, family, *FAMILIES[family].rack_ports(gpus), lanes, rate, split) for split in splits)
+            for n, split in product((1, *(several if family == "rail" else ())), splits):
+                yield Mode(s, family, *FAMILIES[family].rack_ports(gpus).shared(n), lanes, rate, split, n > 1)
 
 
 def times(count: Any, price: Prices) -> Prices:
@@ -234,13 +238,12 @@ class LinkPrices:
         found = []
         for some in columns[:, first].T.tolist():
             if (name, *some) not in self.known:
-                usd, mw = 0.0, 0.0
+                total = np.zeros(2)
                 for x in metres(*some):
-                    more_usd, more_mw = self._priced(x).sum(axis=1).tolist()
-                    usd, mw = usd + more_usd, mw + more_mw
-                    if usd == math.inf:  # no medium reaches, whatever the others cost
+                    total = total + self._priced(x).sum(axis=1)
+                    if total[0] == math.inf:  # no medium reaches, whatever the others cost
                         break
-                self.known[name, *some] = usd, mw
+                self.known[name, *some] = float(total[0]), float(total[1])
             found.append(self.known[name, *some])
         return np.array(found).reshape(-1, 2)[at].T
 
@@ -390,12 +393,18 @@ class SiteMode:
         """
         grain, width, pins = self.traffic.grain, self.mode.rail_gpus, self.pins
         most = self.mode.switch.ports * self.mode.split // width
-        sizes: list[int] = list(range(grain, min(most, self.racks) + 1, grain))
+        sizes = list(range(self.racks if self.mode.shared else grain, min(most, self.racks) + 1, grain))
         wanted, down = pins.get("leaf_domain_racks"), pins.get("leaf_down_ports")
         if down is not None:
             wanted = down // width if down % width == 0 and wanted in (None, down // width) else 0
         if wanted is not None:
-            sizes = [wanted] if 0 < wanted <= most and (wanted % grain == 0 or wanted >= self.racks) else []
+            sizes = (
+                [wanted]
+                if 0 < wanted <= most
+                and wanted >= self.racks * self.mode.shared
+                and (wanted % grain == 0 or wanted >= self.racks)
+                else []
+            )
         every = np.array([d for d in sizes[::-1] if d in pins.get("leaf_sizes", (d,))], dtype=np.int64)
         return np.asarray(every[self.uplinks(every) >= self.leaf_share(every)])
 
