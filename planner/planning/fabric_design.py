@@ -58,8 +58,8 @@ MINIMIZES = "price of the fabric, in dollars"
 SPACE = (
     "every tree of up to four tiers with equal bundles, dragonfly and dragonfly+ of the families, switches and tiers "
     "allowed, every host cabled; several rails at a leaf that takes all hosts; spines, and cores with super-spines, of "
-    "other models with a leaf's ports; cores that spine positions share, in four tiers equally many each, and super-spines "
-    "that positions above cores share"
+    "other models with a leaf's ports; cores that spine positions share, in four tiers equally many each, and "
+    "super-spines that positions above cores share"
 )
 
 
