@@ -46,6 +46,7 @@ KINDS: dict[FabricFamily, tuple[str, range]] = {  # in words, and the tiers that
 SIMULATED_HOSTS = 4_096  # of a fabric; more are cut to their first pods
 MOST_SIMULATED = 100_000  # hosts of two pods under an oversubscribed tier, times their slowdown: ten CPU seconds
 SEEDS = 4  # permutations of the chosen fabric; of each other kind one
+RATIOS = 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, None  # of rate down to rate up that are set side by side; None: any
 SIDE_BY_SIDE = 3  # tiers of kinds that are priced though another is cheaper
 FAR = 1.5  # times the cheapest so far, above which a kind is not priced
 WHOLE_SHARE = 0.995  # of the chosen kind's rate between halves: above, both carry as much to the percent
@@ -109,8 +110,41 @@ class FabricKind:
         return words if len(tiers) == 1 else f"{words}, {self.tiers} tier{'s' * (self.tiers > 1)}"
 
 
-def design_fabric(instance: FabricInstance, options: Options) -> Plan:
-    """Return the cheapest fabric that keeps the rules as a plan without a layout, with the other kinds."""
+def by_ratio(instance: FabricInstance, time_limit: float | None = None) -> Iterator[dict[str, Any]]:
+    """Yield the cheapest fabric at each ratio of `RATIOS`, in figures, where a wider one costs less than those before.
+
+    The rates are of GPUs under a full leaf, pod and zone, and of the links out of it; all other rules stay.
+    """
+    least = math.inf
+    for ratio_asked in RATIOS:
+        network = instance.network and instance.network.model_copy(update={"max_oversubscription": ratio_asked})
+        plan = design_fabric(instance.model_copy(update={"network": network}), Options(time_limit=time_limit), seeds=0)
+        if plan.fabric is None or plan.cost is None or plan.cost.total_usd >= least:
+            continue
+        least, (chosen, *_) = plan.cost.total_usd, plan.fabric.alternatives
+        (site, own), carried = *plan.fabric.sites.items(), (chosen.bisection_tbps or 0.0)
+        yield {
+            "site": site,
+            "oversubscription": ratio_asked,
+            "cost_usd": own.cost_usd,
+            "power_mw": own.power_mw,
+            "bisection_tbps": carried,
+            "carried_share": carried / half_rate_tbps(instance.hardware, own.wired_gpus_per_rack),
+            "switches": own.switches,
+            "switch_links": own.switch_links,
+            "tiers": len(own.tiers),
+            "leaf_domain_racks": own.leaf_domain_racks,
+            "family": own.family,
+            "switch": own.boxes,
+            "status": plan.status,
+        }
+
+
+def design_fabric(instance: FabricInstance, options: Options, *, seeds: int = SEEDS) -> Plan:
+    """Return the cheapest fabric that keeps the rules as a plan without a layout, with the other kinds.
+
+    `seeds`: random permutations of which the tail of the chosen fabric is the mean; without any no tails are simulated.
+    """
     network, deadline = instance.network, Deadline(options.time_limit)
     if network is None or not isinstance(instance.hardware.rack, Rack):
         raise TypeError("fabric: the question has no network, or a rack by its name alone")
@@ -134,8 +168,8 @@ def design_fabric(instance: FabricInstance, options: Options) -> Plan:
     tails = dict[str, Tails]()
     with contextlib.suppress(KeyboardInterrupt):  # the fabrics are known, and their proof
         for kind in ranked:
-            if kind.template is not None:
-                tails[kind.name] = _tails(network, kind.template, deadline, SEEDS if kind is best else 1)
+            if kind.template is not None and seeds:
+                tails[kind.name] = _tails(network, kind.template, deadline, seeds if kind is best else 1)
     section = FabricPlan(
         sites={CLUSTER: _section(instance, network, best.template)},
         certificate=_certificate(usd, deadline, complete=complete),

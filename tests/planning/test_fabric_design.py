@@ -1,6 +1,7 @@
 """A fabric asked for alone, fabrics of a plan side by side, and those of four tiers from the command line."""
 
 import json
+import math
 import random
 import re
 import time
@@ -31,13 +32,24 @@ from planner.planning.load import FabricWish, load_instance, question_of, questi
 from planner.planning.site_fabrics import frontier, request_of
 from planner.report.summary import summary
 
-# Switches of each tier and links between switches of non-blocking fabrics of 64 ports of 400 Gb/s, as published for
-# GPU clusters of 128, 256 and 512 hosts of eight GPUs and of 1,024 hosts by rail.
-PUBLISHED: list[tuple[int, tuple[str, ...], dict[str, int], int]] = [
-    (128, ("rail",), {"leaf": 32, "spine": 16}, 1024),
-    (256, ("rail",), {"leaf": 64, "spine": 32}, 2048),
-    (512, ("rail",), {"leaf": 128, "spine": 128, "core": 64}, 8192),
-    (1024, ("rail-only",), {"leaf": 256, "spine": 128}, 8192),
+# Switches of each tier and links between switches as published, of hosts of eight GPUs unless said. Switches have
+# 64 ports of 400 Gb/s where no others are named.
+XDR = {"switches": ("144x800:200000:3000",), "nic": 800}
+TWO_PLANES = {"switches": ("128x400:60000:1000",), "nic": 800, "max_lanes": 2, "planes": 2}
+DUAL_TOR = {"switches": ("51.2T-256x200G",), "max_lanes": 2, "planes": 2, "oversubscription": "1.0667:1"}
+PORTS_40 = {"switches": ("40x200:20000:600",), "nic": 200, "gpus": 1, "families": ("rack",)}
+PUBLISHED: list[tuple[int, dict[str, Any], dict[str, int], int]] = [
+    (96, {}, {"leaf": 24, "spine": 16}, 768),  # DGX SuperPOD H100, 3 SU
+    (128, {}, {"leaf": 32, "spine": 16}, 1024),
+    (256, {}, {"leaf": 64, "spine": 32}, 2048),
+    (512, {}, {"leaf": 128, "spine": 128, "core": 64}, 8192),
+    (1024, {"families": ("rail-only",)}, {"leaf": 256, "spine": 128}, 8192),
+    (288, XDR, {"leaf": 32, "spine": 18}, 2304),  # DGX SuperPOD B300 XDR, 4 SU
+    (1296, XDR, {"leaf": 144, "spine": 72}, 10368),  # 18 SU
+    (512, TWO_PLANES, {"leaf": 128, "spine": 64}, 8192),  # DGX SuperPOD B300 Spectrum-4, 8 SU
+    (1920, DUAL_TOR, {"leaf": 240, "spine": 120}, 28800),  # a pod of Alibaba HPN 7.0: 14,400 links of 400 Gb/s
+    (800, PORTS_40, {"leaf": 40, "spine": 20}, 800),  # a zone of Fire-Flyer 2
+    (1600, PORTS_40, {"leaf": 80, "spine": 80, "core": 40}, 3200),  # the three tiers that it is set beside
 ]
 
 
@@ -63,9 +75,9 @@ def usd(plan: Plan) -> float:
     return plan.objective.value if plan.objective.value is not None else float("inf")
 
 
-@pytest.mark.parametrize(("hosts", "families", "switches", "links"), PUBLISHED)
-def test_published_designs_come_out(hosts, families, switches, links):
-    plan = designed(hosts, families=families)
+@pytest.mark.parametrize(("hosts", "wish", "switches", "links"), PUBLISHED)
+def test_published_designs_come_out(hosts, wish, switches, links):
+    plan = designed(hosts, **wish)
     f = plan.fabric.sites[CLUSTER]
     assert (plan.status, {t.name: t.switches for t in f.tiers}, f.switch_links) == ("optimal", switches, links)
 
@@ -267,7 +279,7 @@ def test_wrong_options_are_named(wish: dict[str, Any], complaint: str) -> None:
         ("design FILE --transceiver-usd 5", "--transceiver-usd"),
         ("design FILE --transceiver-watts 5", "--transceiver-watts"),
         ("design FILE --budget 1e6", "write limits.budget_usd there"),
-        ("pareto FILE", "a fabric alone has no traffic"),
+        ("pareto FILE --every", "a fabric alone has no traffic"),
     ],
 )
 def test_commands_that_ask_too_little_or_too_much_are_refused(words: str, complaint: str, tmp_path: Path) -> None:
@@ -427,6 +439,20 @@ def test_rails_share_the_leaves_that_they_do_not_fill(hosts: int, gpus: int) -> 
         section = plan.fabric.model_copy(update={"sites": {CLUSTER: other}})
         assert planner.check(plan.model_copy(update={"fabric": section}))
         assert f"with {shared[each.index(min(each))]} GPUs of each" in summary(plan, 400) or min(each) == each[0]
+
+
+def test_fabrics_by_ratio_are_those_of_each_ratio(tmp_path: Path) -> None:
+    """Of each oversubscription the cheapest fabric is listed where it is cheaper than at those before."""
+    plan = designed(96)
+    (tmp_path / "plan.json").write_text(plan.model_dump_json())
+    ran = CliRunner().invoke(app, ["fabric", "pareto", str(tmp_path / "plan.json"), "--json"])
+    least, listed = math.inf, {row["oversubscription"]: row for row in json.loads(ran.stdout)}
+    for most in fabric_design.RATIOS:
+        own = designed(96, oversubscription="any" if most is None else f"{most}:1")
+        assert (most in listed) == (usd(own) < least)
+        if most in listed:
+            least = listed[most]["cost_usd"]
+            assert least == pytest.approx(usd(own)) and listed[most]["carried_share"] >= 1 / (most or math.inf) - 1e-9
 
 
 def test_options_that_would_allow_a_kind_do() -> None:
