@@ -302,7 +302,7 @@ def test_a_question_about_a_fabric_is_told_where_to_ask(name: str, tmp_path: Pat
     )
     question["hardware"]["accelerator"] = "H100"
     (path := tmp_path / name).write_text(json.dumps(question))
-    for words in ("solve FILE", "fabric pareto FILE", f"fabric export FILE --format csv -o {tmp_path / 'x'}"):
+    for words in ("solve FILE", f"fabric export FILE --format csv -o {tmp_path / 'x'}"):
         found = CliRunner().invoke(app, words.replace("FILE", str(path)).split())
         assert isinstance(found.exception, InputError) and f"`planner fabric design {path}" in str(found.exception)
     assert CliRunner().invoke(app, ["fabric", "design", str(path)]).exit_code == 0
