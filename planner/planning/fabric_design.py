@@ -165,11 +165,11 @@ def design_fabric(instance: FabricInstance, options: Options, *, seeds: int = SE
     ranked = sorted(
         kinds, key=lambda kind: (kind is not best, kind.template is None, kind.template.usd if kind.template else 0.0)
     )
-    tails = dict[str, Tails]()
+    tails, simulated = dict[str, Tails](), dict[Any, Tails]()
     with contextlib.suppress(KeyboardInterrupt):  # the fabrics are known, and their proof
         for kind in ranked:
             if kind.template is not None and seeds:
-                tails[kind.name] = _tails(network, kind.template, deadline, seeds if kind is best else 1)
+                tails[kind.name] = _tails(network, kind.template, deadline, seeds if kind is best else 1, simulated)
     section = FabricPlan(
         sites={CLUSTER: _section(instance, network, best.template)},
         certificate=_certificate(usd, deadline, complete=complete),
@@ -349,10 +349,11 @@ def _most_gpus(network: Network, tiers: int, nic_bytes_per_second: float) -> tup
     return max(leaf), max(reach)
 
 
-def _tails(network: Network, template: Template, deadline: Deadline, seeds: int) -> Tails:
+def _tails(network: Network, template: Template, deadline: Deadline, seeds: int, simulated: dict[Any, Tails]) -> Tails:
     """Return the mean tail of a random permutation over a NIC's line rate, under ECMP and sprayed, if there is time.
 
-    They are those of a part of the hosts, times what all hosts load the tiers above more than the part does.
+    They are those of a part of the hosts, times what all hosts load the tiers above more than the part does. Trees of
+    one shape have them alike, whichever hosts are at which of its ports: `simulated` has those of shapes before.
     """
     design = template.design
     switch = next(switch for switch in resolved_switches(network.switches) if switch.name == template.switch)
@@ -367,6 +368,9 @@ def _tails(network: Network, template: Template, deadline: Deadline, seeds: int)
     if (hosts or 0) * whole > MOST_SIMULATED:
         return NO_TAILS
     tree = part_of_design(design, switch.planes, hosts, most=SIMULATED_HOSTS).tree
+    shape = tree.down, tree.up, tree.bundle, tree.rates, tree.planes, np.sort(tree.slots).tobytes(), whole
+    if shape in simulated:
+        return simulated[shape]
     found: list[list[float]] = [[], []]
     try:
         with ticking(deadline.check):
@@ -377,7 +381,8 @@ def _tails(network: Network, template: Template, deadline: Deadline, seeds: int)
                     tails.append(float(flow_seconds(tree, flows, transport, seed).max()) / line * more)
     except OutOfTimeError:
         return NO_TAILS
-    return float(np.mean(found[0])), float(np.mean(found[1]))
+    simulated[shape] = float(np.mean(found[0])), float(np.mean(found[1]))
+    return simulated[shape]
 
 
 def _without(instance: FabricInstance, rules: Collection[str]) -> tuple[FabricInstance, Network]:
