@@ -212,8 +212,8 @@ def _cheapest(
     survives = None if _grouped(kind) else network.survives
     own = network.model_copy(update={"families": (kind.family,), "survives": survives})
     # Cores over one pod join nothing, nor do super-spines over one zone.
-    pins = {**instance.pins, "fabric.tiers": kind.tiers, "fabric.min_pods": 2, "fabric.min_zones": 2}
-    if instance.pins.get("fabric.tiers", kind.tiers) != kind.tiers:
+    pins = {**instance.pins, f"fabric.{CLUSTER}.tiers": kind.tiers, "fabric.min_pods": 2, "fabric.min_zones": 2}
+    if _pinned(instance, "tiers") not in (None, kind.tiers):
         return kind
     asked = instance.model_copy(update={"network": own, "pins": pins})
     phi = transport_slowdown_of(network)
@@ -226,7 +226,7 @@ def _cheapest(
         send, allreduce, usd, mw = (np.array([value]) for value in (phi, phi, most_usd, math.inf))
         tables.rivals = DesignTable(send, allreduce, usd, mw, np.full((1, len(KEY)), DEAR))
     try:
-        found = tables.options(traffic, hosts)
+        found = tables.options(traffic, hosts, site=CLUSTER)
     except OutOfTimeError:
         return replace(kind, searched=False)
     found = found.part(found.key[:, 0] != DEAR)
@@ -234,6 +234,11 @@ def _cheapest(
         return replace(kind, dear=math.isfinite(most_usd))
     cheapest = np.lexsort((found.mw, found.usd))[0]
     return replace(kind, template=tables.template(traffic, hosts, found, int(cheapest)))
+
+
+def _pinned(instance: FabricInstance, name: str) -> Any:
+    """Return what a decision of the fabric is pinned to, for the one site or for every site; None where it is free."""
+    return instance.pins.get(f"fabric.{CLUSTER}.{name}", instance.pins.get(f"fabric.{name}"))
 
 
 def _gpus(instance: FabricInstance) -> int:
@@ -306,8 +311,8 @@ def _lost(instance: FabricInstance, network: Network, kind: FabricKind, best: Fa
 
 def _why_none(instance: FabricInstance, network: Network, kind: FabricKind) -> str:
     """Write the reason why a kind of fabric has no design: too few ports, or rules that no wiring keeps."""
-    if instance.pins.get("fabric.tiers", kind.tiers) != kind.tiers:
-        return f"pins.fabric.tiers is {instance.pins['fabric.tiers']}"
+    if (pinned := _pinned(instance, "tiers")) not in (None, kind.tiers):
+        return f"pins: tiers is {pinned}"
     gpus = (instance.hardware.racks or 0) * _gpus(instance)
     most = max((switch.ports for switch in resolved_switches(network.switches)), default=0)
     joined = gpus // _gpus(instance) if kind.family == "rail-only" else gpus
@@ -421,7 +426,7 @@ def _nothing_fits(instance: FabricInstance, network: Network, deadline: Deadline
     kinds = [kind for kind in _kinds(network) if kind.family in network.families]
     gpus, nic = _gpus(instance), instance.hardware.gpu_nic_bytes_per_second * 8 / 1e9
     reason = "; ".join(f"{kind.name}: {_why_none(instance, network, kind)}" for kind in kinds)
-    planes = instance.pins.get("fabric.planes")
+    planes = _pinned(instance, "planes")
     modes = Templates(instance=instance, transport_slowdown=1.0, power_counts=False).modes(gpus)
     if not modes:
         reason = f"no switch has ports for a NIC of {nic:g} Gb/s within network.max_lanes = {network.max_lanes}"

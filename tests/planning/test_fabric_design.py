@@ -290,6 +290,17 @@ def test_commands_that_ask_too_little_or_too_much_are_refused(words: str, compla
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_pins_of_the_one_site_are_kept() -> None:
+    """A decision that is pinned for the cluster alone is as one for every site; none is left out in silence."""
+    given = {"switches": ("64x400:36000:1000",), "rails_per_leaf": 1}
+    asked = question_of_options(FabricWish(hosts=32, gpus_per_host=8, nic_gbps=400, **given))
+    pins = {"fabric.cluster.tiers": 3, "fabric.cluster.leaf_bundle": 2, "fabric.cluster.rails_per_pod": 4}
+    plan = planner.design_fabric(question_of(asked, pins))
+    f = plan.fabric.sites[CLUSTER]
+    assert (len(f.tiers), f.tiers[0].bundle, f.rails_per_pod) == (3, 2, 4) and planner.check(plan) == []
+    assert "pins: tiers is 3" in {x.lost for x in plan.fabric.alternatives}
+
+
 def test_every_option_has_its_key_in_a_file() -> None:
     assert KEYS.keys() == {f"--{field.name.replace('_', '-')}" for field in fields(FabricOptions)}
 
