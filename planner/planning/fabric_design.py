@@ -228,7 +228,7 @@ def _cheapest(
     try:
         found = tables.options(traffic, hosts, site=CLUSTER)
     except OutOfTimeError:
-        return replace(kind, searched=False)
+        found, kind = tables.latest, replace(kind, searched=False)
     found = found.part(found.key[:, 0] != DEAR)
     if not len(found):
         return replace(kind, dear=math.isfinite(most_usd))
@@ -287,13 +287,13 @@ def _lost(instance: FabricInstance, network: Network, kind: FabricKind, best: Fa
     if kind is best:
         return ""
     template, chosen = kind.template, best.template
-    if not kind.searched:
+    if not kind.searched and template is None:
         return "not searched: the time limit came"
     if template is None or chosen is None:
         return _why_none(instance, network, kind)
     more = template.usd - chosen.usd
     price = f"{money(more)} more" if more > 0 else f"{money(-more)} less" if more < 0 else "the same price"
-    reasons = []
+    reasons = ["not searched to the end: the time limit came"] * (not kind.searched)
     if (share := template.design.core_share / chosen.design.core_share) < WHOLE_SHARE:
         reasons.append(f"carries {ratio(100 * share)} % between halves")
     if kind.tiers == 1 and network.survives and not _grouped(kind):

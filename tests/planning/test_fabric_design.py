@@ -22,6 +22,7 @@ from planner.cli.main import app
 from planner.errors import InputError
 from planner.instance.instance import FabricInstance
 from planner.models import Options
+from planner.models.fabric.chooser import Templates
 from planner.models.joint.solution import JointStatus
 from planner.models.joint.solve import solve_joint
 from planner.physics import tick
@@ -31,6 +32,7 @@ from planner.planning import fabric_design
 from planner.planning.load import FabricWish, load_instance, question_of, question_of_options
 from planner.planning.site_fabrics import frontier, request_of
 from planner.report.summary import summary
+from planner.solvers.signals import OutOfTimeError
 
 # Switches of each tier and links between switches as published, of hosts of eight GPUs unless said. Switches have
 # 64 ports of 400 Gb/s where no others are named.
@@ -288,6 +290,21 @@ def test_commands_that_ask_too_little_or_too_much_are_refused(words: str, compla
     found = CliRunner().invoke(app, ["fabric", *words.replace("FILE", str(path)).split()])
     assert isinstance(found.exception, InputError) and complaint in str(found.exception)
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_best_so_far_is_kept_where_the_time_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search that time ends among three tiers has the cheapest of two, and says that nothing is proven."""
+    proven, whole = designed(32), Templates._with
+
+    def ending(tables: Any, found: Any, sites: Any, kind: Any) -> Any:
+        if kind.tiers > 2:
+            raise OutOfTimeError
+        return whole(tables, found, sites, kind)
+
+    monkeypatch.setattr(Templates, "_with", ending)
+    plan = designed(32)
+    assert (plan.status, plan.objective.bound, usd(plan)) == ("feasible", None, usd(proven))
+    assert {"not searched: the time limit came"} < {x.lost for x in plan.fabric.alternatives}
 
 
 def test_pins_of_the_one_site_are_kept() -> None:

@@ -98,6 +98,7 @@ class Templates:
     loads_of: dict[Any, Loads] = field(default_factory=dict)
     lengths: Lengths = field(default_factory=dict)
     deadline: Deadline = field(default_factory=Deadline)  # of the search; a table cut short by it is not kept
+    latest: DesignTable = field(default_factory=no_options)  # of the table that is being built, or was last
 
     @cached_property
     def network(self) -> Network:
@@ -270,7 +271,7 @@ class Templates:
 
     def _met(self, parts: list[DesignTable], sites: list[SiteMode]) -> DesignTable:
         """Join templates, and let those that sites are yet to list meet them."""
-        found = undominated(parts, power_counts=self.power_counts)
+        self.latest = found = undominated(parts, power_counts=self.power_counts)
         front = DominanceTest(found, power_counts=self.power_counts)
         for s in sites:
             s.front = front
