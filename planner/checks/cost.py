@@ -376,7 +376,10 @@ def _models(row: Row) -> list[str]:
 
 def _design(physics: PlanPhysics, network: Network, site: str, row: Row) -> Design:
     switch, family = physics.switches[row["switch"]], FAMILIES[row["family"]]
-    rack, of_trees = family.rack_ports(physics.wired_gpus_per_rack(site)), COUNTS[COUNTS.index("spine_up") :]
+    rack, of_trees = (
+        family.rack_ports(physics.wired_gpus_per_rack(site)).shared(row.get("rails_per_leaf", 1)),
+        COUNTS[COUNTS.index("spine_up") :],
+    )
     own = {name: row.get(name, 0) for name in COUNTS if not (family.design.grouped and name in of_trees)}
     own["wan_ports"] = wan_ports(_gateway(physics, site)[0], rack.apart * own["lanes"], switch.port_gbps)
     models = [physics.switches[name] for name in _models(row)]

@@ -83,6 +83,8 @@ def wirable(physics: PlanPhysics) -> Violations:
             reasons = unwirable(physics.designs[site], cross_rail=True)
             yield from (broken(rule, reason) for reason in reasons)
         yield from at_most(rule, len(fabric.tiers), network.max_tiers, "tiers", "tiers allowed")
+        most = network.max_rails_per_leaf or fabric.rails_per_leaf
+        yield from at_most(rule, fabric.rails_per_leaf, most, "rails share a leaf", "rails may")
         if len(fabric.tiers) == 1 and fabric.family == "rail":
             above = [f"{what}{of}" for of in ("pod", "zone") for what in ("rails_per_", "leaf_domains_per_")]
             above += ["pods", "zones"]

@@ -107,20 +107,20 @@ def place(
     inline = job is None or given.nodes is not None or given.mesh is not None
     if inline and job is not None:
         raise InputError(f"--job {job}: a job's file has its nodes and its mesh; leave out --nodes and --mesh")
-    if inline and (running is not None or objective != "locality"):
-        raise InputError("--job: --replace and --objective step-time need the job's file; give it")
+    if inline and objective != "locality":
+        raise InputError("--job: --objective step-time needs the job's file; give it")
     from planner.cluster import mesh_job
 
     wanted = mesh_job(given.name, given.mesh, given.nodes, gpus_per_node=given.gpus_per_node) if job is None else job
     cluster = read_topology(free.topology, keys=free.label or (), name=free.topology_name)
     busy = _nodes_in_use(cluster, free)
-    if running is not None and job is not None:
+    if running is not None:
         from planner.scheduling.cluster_changes import replace_in_files
 
         if search.order != "any" or free.only is not None:
             raise InputError("--replace: --order and --only do not go with it; leave them out")
         options: dict[str, Any] = {"time_limit": search.time_limit, "seed": search.seed, "threads": search.threads}
-        placement = replace_in_files(cluster, job, running, given.replace, busy=busy, **options)
+        placement = replace_in_files(cluster, wanted, running, given.replace, busy=busy, **options)
     else:
         with console.progress_line(log=log) as report:
             report("placing")

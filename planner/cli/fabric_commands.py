@@ -41,8 +41,13 @@ class FabricOptions:
     ] = None
     planes: Annotated[int | None, typer.Option(help="Planes of the fabric.")] = None
     max_lanes: Annotated[int | None, typer.Option(help="Most networks of a NIC's lanes: 1 unless given.")] = None
+    rails_per_leaf: Annotated[
+        int | None, typer.Option(help="Most GPUs of a host at a leaf of the family rail: any unless given.")
+    ] = None
     max_tiers: Annotated[int | None, typer.Option(help="Most tiers of switches: 4 unless given.")] = None
-    floor: Annotated[str | None, typer.Option(help="PITCHxROW in metres: cables are priced by length.")] = None
+    floor: Annotated[
+        str | None, typer.Option(help="PITCHxROW in metres, xN for N hosts a rack: cables are priced by length.")
+    ] = None
     transceiver_usd: Annotated[float | None, typer.Option(help="Price of one transceiver.")] = None
     transceiver_watts: Annotated[float | None, typer.Option(help="Power of one transceiver.")] = None
     budget: Annotated[float | None, typer.Option(help="Most that the fabric may cost, in dollars.")] = None
@@ -65,6 +70,7 @@ KEYS = {
     "--survives": "network.survives",
     "--planes": "pins: {fabric.planes: ...}",
     "--max-lanes": "network.max_lanes",
+    "--rails-per-leaf": "network.max_rails_per_leaf",
     "--max-tiers": "network.max_tiers",
     "--floor": "network.floor",
     "--transceiver-usd": "network.optics.price_usd",
@@ -115,6 +121,7 @@ def design(
 app = typer.Typer(help="Work with the fabric of a site.", rich_markup_mode=None, no_args_is_help=True)
 FORMATS = ("csv", "bom", "graphml", "dot", "slurm-conf", "slurm-yaml", "svg", "netbox", "failure-domains")
 DETAILS = ("auto", "switch", "pod")
+AXES = "cost,time,splits"
 AXES_HELP = (
     "What no design may be beaten in at once: cost, and any of time (the slowdown of a pipeline send), power, "
     "leaf (larger), splits."
@@ -218,7 +225,7 @@ def pareto(
     leaf_sizes: Annotated[str | None, typer.Option(help="Racks of a leaf domain to compare: A,B,C.")] = None,
     time_limit: Annotated[float, typer.Option(help="Seconds for each site and leaf size.")] = 60.0,
     pin: Annotated[list[str] | None, typer.Option(help="Fix a decision of an instance: PATH=VALUE.")] = None,
-    axes: Annotated[str, typer.Option(help=AXES_HELP)] = "cost,time,splits",
+    axes: Annotated[str, typer.Option(help=AXES_HELP)] = AXES,
     every: Annotated[
         bool, typer.Option("--every", help="At every slowdown, and not only the best below each step of a ladder.")
     ] = False,
@@ -229,10 +236,13 @@ def pareto(
     as_json: Annotated[bool, typer.Option("--json", help="Print the designs as JSON and nothing else.")] = False,
     constants: console.Constants = None,
 ) -> None:
-    """Print the fabrics that no other matches or beats on every axis, each with its proof."""
+    """Print the fabrics that no other matches or beats on every axis, each with its proof.
+
+    Of a question or plan without a workload it prints the cheapest fabric at each oversubscription that saves money.
+    """
     from planner.formats.yaml_text import read_data
     from planner.imports.instance_file import instance_path
-    from planner.planning.site_fabrics import axes_of, frontier, lines, records, rules_given, table
+    from planner.planning.site_fabrics import axes_of, frontier, lines, records, rules_given, table, table_by_ratio
 
     sizes, axis_names = _sizes(leaf_sizes), axes_of(axes)
     if output is not None and output.suffix != ".jsonl":
@@ -240,6 +250,20 @@ def pareto(
     require_writable(output)
     path = instance_path(given)
     data = read_data(path)
+    if kind_of(data) == "question" or (kind_of(data) == "plan" and not data.get("layout") and data.get("fabric")):
+        from planner.planning.fabric_design import by_ratio
+        from planner.planning.load import question_of
+
+        if sizes or every or constants is not None or axes != AXES:
+            raise InputError(
+                f"{given}: a fabric alone has no traffic; leave out --leaf-sizes, --axes, --every, --constants"
+            )
+        asked = question_of(path if kind_of(data) == "question" else data["instance"], console.read_pins(pin or []))
+        trades = list(by_ratio(asked, time_limit))
+        if output is not None:
+            write_atomically(output, "".join(f"{json.dumps(row)}\n" for row in trades))
+        print(json.dumps(trades, indent=1) if as_json else table_by_ratio(trades))
+        raise typer.Exit(console.ExitCode.DONE if trades else console.ExitCode.INFEASIBLE)
     if kind_of(data) == "plan":
         if constants is not None:
             raise InputError(f"--constants: {given} is a plan, which has its own; give the instance, or leave them out")
@@ -251,8 +275,6 @@ def pareto(
         plan = planner.solve(load_instance(path, pins=console.read_pins(pin or []), constants=constants))
     if plan.layout is None or plan.fabric is None:
         why = f" ({plan.conflict.reason})" if plan.conflict else "; give it a network"
-        if plan.fabric is not None:
-            why = ": a fabric alone has no traffic to slow; `planner fabric design` sets its kinds side by side"
         raise InputError(f"{given}: holds no fabric to compare{why}")
     late: list[str] = []
 

@@ -285,7 +285,7 @@ def _usd(cents: int) -> str:
 
 
 MANUFACTURER = "Generic"  # as the device-type library calls boxes of no maker
-GPU_RACK = "gpu-rack"  # the role of a rack's GPUs
+GPU_RACK, GPU_HOST = "gpu-rack", "gpu-host"  # roles of the GPUs of a rack, and of a host that shares its rack
 GREY, STATUS, INTERFACE = "9e9e9e", "planned", "dcim.interface"
 RACK_WIDTH, RACK_UNITS = 19, 42
 BLOCK = 1 << 12  # rows written at a time
@@ -310,10 +310,15 @@ Files = dict[str, Callable[[], Iterator[str]]]
 def netbox_files(built: BuiltFabric) -> Files:
     """Return the writer of each file by file name, in the order in which NetBox must import them."""
     design, gbps = built.design, built.switch.port_gbps
-    rack = f"GPU rack of {design.gpus_per_rack}"
+    each, hosts = built.floor.hosts_per_rack, built.names["rack"]
+    role, word = (GPU_RACK, "GPU rack") if each == 1 else (GPU_HOST, "GPU host")
+    rack = f"{word} of {design.gpus_per_rack}"
     boxes = {model.name: {f"port{port}": gbps for port in range(model.ports)} for model in built.models.values()}
-    roles = [*switch_counts(design), GPU_RACK]
-    racks = [(built.site, name, STATUS, RACK_WIDTH, RACK_UNITS) for name in built.names["rack"]]
+    roles = [*switch_counts(design), role]
+    count = -(-len(hosts) // each)
+    standing = hosts if each == 1 else [f"rack{i:0{width(count)}d}" for i in range(count)]
+    racks = [(built.site, name, STATUS, RACK_WIDTH, RACK_UNITS) for name in standing]
+    devices = [(name, role, rack, standing[i // each]) for i, name in enumerate(hosts)]
 
     def table(columns: str, rows: Callable[[], Iterable[Row]]) -> Callable[[], Iterator[str]]:
         def lines() -> Iterator[str]:
@@ -332,7 +337,8 @@ def netbox_files(built: BuiltFabric) -> Files:
         "sites.csv": table("name,slug,status", lambda: [(built.site, _slug(built.site), STATUS)]),
         "racks.csv": table("site,name,status,width,u_height", lambda: racks),
         "devices.csv": table(
-            "name,role,manufacturer,device_type,site,location,rack,position,face,status", lambda: _devices(built, rack)
+            "name,role,manufacturer,device_type,site,location,rack,position,face,status",
+            lambda: _devices(built, devices),
         ),
         "interfaces.csv": table("device,name,type,enabled", lambda: _interfaces(built)),
         "cables.csv": table(
@@ -372,10 +378,10 @@ def _cage(gbps: float) -> str:
     return CAGES.get(round(gbps), "other")
 
 
-def _devices(built: BuiltFabric, rack_type: str) -> Iterator[Row]:
-    """Yield the racks' GPUs, each in its rack, and the switches, whose racks the plan leaves open."""
-    for name in built.names["rack"]:
-        yield f"{built.site}-{name}", GPU_RACK, MANUFACTURER, rack_type, built.site, "", name, "", "", STATUS
+def _devices(built: BuiltFabric, hosts: Iterable[tuple[str, str, str, str]]) -> Iterator[Row]:
+    """Yield the hosts, each in its rack, and the switches, whose racks the plan leaves open."""
+    for name, role, model, rack in hosts:
+        yield f"{built.site}-{name}", role, MANUFACTURER, model, built.site, "", rack, "", "", STATUS
     for tier in switch_counts(built.design):
         model = built.models[tier].name
         for name in built.names[tier]:

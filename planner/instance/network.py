@@ -66,6 +66,9 @@ class Floor(Sourced):
     rack_pitch_m: Positive = Field(0.6, description="From rack to rack in a row. EIA-310 racks are 600 mm wide [m].")
     row_pitch_m: Positive = Field(2.4, description="From row to row: racks 1.2 m deep, aisles of 1.2 m [m].")
     racks_per_row: Count | None = Field(None, description="Absent: as many as make the floor nearest to square.")
+    hosts_per_rack: Annotated[int, Field(ge=1, le=128)] = Field(
+        1, description="Hosts (the plan's racks) that stand in one rack of the floor."
+    )
     rise_m: NonNegative = Field(1.0, description="From a port to the tray above, at each end [m].")
     spread_m: NonNegative = Field(5.0, description="Added to every cable between two switches [m].")
 
@@ -126,6 +129,10 @@ class Network(Sourced):
         "shortest",
         description="Of dragonflies. shortest: flows between two groups share the links of those two; "
         "valiant: they go by way of a third drawn at random, twice the links but over all of them.",
+    )
+    max_rails_per_leaf: Annotated[int, Field(ge=1, le=1024)] | None = Field(
+        1,
+        description="Most GPU indices of a rack that share a leaf of the family rail, one for all racks; null: any.",
     )
     max_lanes: Annotated[int, Field(ge=1, le=16)] = Field(1, description="Most networks that a NIC is split over.")
     min_core_share: Fraction = Field(

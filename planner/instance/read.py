@@ -34,7 +34,7 @@ class Faults:
     def add(self, path: str, complaint: str) -> None:
         """Add a complaint about a place, unless its value is replaced by a placeholder."""
         if not any(_holds(path, place) or _holds(place, path) for place in self.replaced):
-            self.lines.append(f"{path or 'the whole'}: {complaint}")
+            self.lines.append(f"{path}: {complaint}" if path else complaint)
 
 
 def validated(
@@ -95,7 +95,7 @@ def _holds(path: str, inner: str) -> bool:
 
 def complaints(error: ValidationError, where: str, model: type[BaseModel], data: Any) -> Iterator[str]:
     """Return each validation error of data as `file: path: what (is value); remedy`."""
-    return (f"{where}: {dotted(path) or 'the whole'}: {text}" for path, text in _errors(error, model, data))
+    return (": ".join(filter(None, (where, dotted(path), text))) for path, text in _errors(error, model, data))
 
 
 def _errors(error: ValidationError, model: type[BaseModel], data: Any) -> Iterator[tuple[Location, str]]:

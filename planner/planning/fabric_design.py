@@ -16,12 +16,12 @@ from planner.instance.hardware import Rack
 from planner.instance.instance import FabricInstance
 from planner.instance.network import FabricFamily, Network
 from planner.models import Options, resolved_switches
-from planner.models.fabric.chooser import Template, Templates
+from planner.models.fabric.chooser import Lengths, Template, Templates
 from planner.models.fabric.design_table import KEY, DesignTable, Floats, Ints
 from planner.models.fabric.site_mode import switch_modes
 from planner.models.fabric.traffic import Loads, SiteTraffic
 from planner.physics import ticking
-from planner.physics.network.fabric_designs import FAMILIES, half_rate_tbps
+from planner.physics.network.fabric_designs import FAMILIES, by_reach, half_rate_tbps
 from planner.physics.network.transport import Locality
 from planner.physics.plan_physics import CLUSTER
 from planner.plan.certificate import ON_TRUST, Certificate, Conflict, ObjectiveValue
@@ -46,6 +46,7 @@ KINDS: dict[FabricFamily, tuple[str, range]] = {  # in words, and the tiers that
 SIMULATED_HOSTS = 4_096  # of a fabric; more are cut to their first pods
 MOST_SIMULATED = 100_000  # hosts of two pods under an oversubscribed tier, times their slowdown: ten CPU seconds
 SEEDS = 4  # permutations of the chosen fabric; of each other kind one
+RATIOS = 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, None  # of rate down to rate up that are set side by side; None: any
 SIDE_BY_SIDE = 3  # tiers of kinds that are priced though another is cheaper
 FAR = 1.5  # times the cheapest so far, above which a kind is not priced
 WHOLE_SHARE = 0.995  # of the chosen kind's rate between halves: above, both carry as much to the percent
@@ -57,8 +58,9 @@ FLOW_BYTES: dict[TransportName, float] = {"ecmp": 8e6, "spray": 24e6}
 MINIMIZES = "price of the fabric, in dollars"
 SPACE = (
     "every tree of up to four tiers with equal bundles, dragonfly and dragonfly+ of the families, switches and tiers "
-    "allowed, every host cabled; spines, and cores with super-spines, of other models with a leaf's ports; cores that "
-    "spine positions share, in four tiers equally many each, and super-spines that positions above cores share"
+    "allowed, every host cabled; several rails at a leaf that takes all hosts; spines, and cores with super-spines, of "
+    "other models with a leaf's ports; cores that spine positions share, in four tiers equally many each, and "
+    "super-spines that positions above cores share"
 )
 
 
@@ -108,8 +110,41 @@ class FabricKind:
         return words if len(tiers) == 1 else f"{words}, {self.tiers} tier{'s' * (self.tiers > 1)}"
 
 
-def design_fabric(instance: FabricInstance, options: Options) -> Plan:
-    """Return the cheapest fabric that keeps the rules as a plan without a layout, with the other kinds."""
+def by_ratio(instance: FabricInstance, time_limit: float | None = None) -> Iterator[dict[str, Any]]:
+    """Yield the cheapest fabric at each ratio of `RATIOS`, in figures, where a wider one costs less than those before.
+
+    The rates are of GPUs under a full leaf, pod and zone, and of the links out of it; all other rules stay.
+    """
+    least = math.inf
+    for ratio_asked in RATIOS:
+        network = instance.network and instance.network.model_copy(update={"max_oversubscription": ratio_asked})
+        plan = design_fabric(instance.model_copy(update={"network": network}), Options(time_limit=time_limit), seeds=0)
+        if plan.fabric is None or plan.cost is None or plan.cost.total_usd >= least:
+            continue
+        least, (chosen, *_) = plan.cost.total_usd, plan.fabric.alternatives
+        (site, own), carried = *plan.fabric.sites.items(), (chosen.bisection_tbps or 0.0)
+        yield {
+            "site": site,
+            "oversubscription": ratio_asked,
+            "cost_usd": own.cost_usd,
+            "power_mw": own.power_mw,
+            "bisection_tbps": carried,
+            "carried_share": carried / half_rate_tbps(instance.hardware, own.wired_gpus_per_rack),
+            "switches": own.switches,
+            "switch_links": own.switch_links,
+            "tiers": len(own.tiers),
+            "leaf_domain_racks": own.leaf_domain_racks,
+            "family": own.family,
+            "switch": own.boxes,
+            "status": plan.status,
+        }
+
+
+def design_fabric(instance: FabricInstance, options: Options, *, seeds: int = SEEDS) -> Plan:
+    """Return the cheapest fabric that keeps the rules as a plan without a layout, with the other kinds.
+
+    `seeds`: random permutations of which the tail of the chosen fabric is the mean; without any no tails are simulated.
+    """
     network, deadline = instance.network, Deadline(options.time_limit)
     if network is None or not isinstance(instance.hardware.rack, Rack):
         raise TypeError("fabric: the question has no network, or a rack by its name alone")
@@ -130,11 +165,11 @@ def design_fabric(instance: FabricInstance, options: Options) -> Plan:
     ranked = sorted(
         kinds, key=lambda kind: (kind is not best, kind.template is None, kind.template.usd if kind.template else 0.0)
     )
-    tails = dict[str, Tails]()
+    tails, simulated = dict[str, Tails](), dict[Any, Tails]()
     with contextlib.suppress(KeyboardInterrupt):  # the fabrics are known, and their proof
         for kind in ranked:
-            if kind.template is not None:
-                tails[kind.name] = _tails(network, kind.template, deadline, SEEDS if kind is best else 1)
+            if kind.template is not None and seeds:
+                tails[kind.name] = _tails(network, kind.template, deadline, seeds if kind is best else 1, simulated)
     section = FabricPlan(
         sites={CLUSTER: _section(instance, network, best.template)},
         certificate=_certificate(usd, deadline, complete=complete),
@@ -156,12 +191,12 @@ def _kinds(network: Network) -> Iterator[FabricKind]:
 def _searched(instance: FabricInstance, network: Network, deadline: Deadline) -> Iterator[FabricKind]:
     """Yield kinds with their cheapest designs: of a family not asked for only the lowest that there is."""
     # A kind that is not the first found need not be priced where it costs `FAR` times as much as another.
-    best, families = math.inf, set[FabricFamily]()
+    best, families, lengths = math.inf, set[FabricFamily](), Lengths()
     for kind in _kinds(network):
         if kind.family in families and kind.family not in network.families:
             continue
         most = best if kind.tiers > SIDE_BY_SIDE else best * FAR
-        found = _cheapest(instance, network, kind, deadline, most_usd=most)
+        found = _cheapest(instance, network, kind, deadline, lengths, most_usd=most)
         if found.template is not None:
             families.add(kind.family)
             if _allowed(network, found):
@@ -170,18 +205,19 @@ def _searched(instance: FabricInstance, network: Network, deadline: Deadline) ->
 
 
 def _cheapest(
-    instance: FabricInstance, network: Network, kind: FabricKind, deadline: Deadline, *, most_usd: float
-) -> FabricKind:
+    instance: FabricInstance, network: Network, kind: FabricKind, deadline: Deadline, lengths: Lengths, *,
+    most_usd: float,
+) -> FabricKind:  # fmt: skip
     """Return a kind with its cheapest design below a price; not searched where the time is over."""
     survives = None if _grouped(kind) else network.survives
     own = network.model_copy(update={"families": (kind.family,), "survives": survives})
     # Cores over one pod join nothing, nor do super-spines over one zone.
-    pins = {**instance.pins, "fabric.tiers": kind.tiers, "fabric.min_pods": 2, "fabric.min_zones": 2}
-    if instance.pins.get("fabric.tiers", kind.tiers) != kind.tiers:
+    pins = {**instance.pins, f"fabric.{CLUSTER}.tiers": kind.tiers, "fabric.min_pods": 2, "fabric.min_zones": 2}
+    if _pinned(instance, "tiers") not in (None, kind.tiers):
         return kind
     asked = instance.model_copy(update={"network": own, "pins": pins})
     phi = transport_slowdown_of(network)
-    tables = Templates(instance=asked, transport_slowdown=phi, power_counts=False, deadline=deadline)
+    tables = Templates(instance=asked, transport_slowdown=phi, power_counts=False, deadline=deadline, lengths=lengths)
     gpus, hosts = _gpus(instance), instance.hardware.racks or 0
     traffic = NoTraffic(stages=1, unit_racks=1, wrap=False, rails=gpus)
     if not tables.modes(gpus):
@@ -190,14 +226,19 @@ def _cheapest(
         send, allreduce, usd, mw = (np.array([value]) for value in (phi, phi, most_usd, math.inf))
         tables.rivals = DesignTable(send, allreduce, usd, mw, np.full((1, len(KEY)), DEAR))
     try:
-        found = tables.options(traffic, hosts)
+        found = tables.options(traffic, hosts, site=CLUSTER)
     except OutOfTimeError:
-        return replace(kind, searched=False)
+        found, kind = tables.latest, replace(kind, searched=False)
     found = found.part(found.key[:, 0] != DEAR)
     if not len(found):
         return replace(kind, dear=math.isfinite(most_usd))
     cheapest = np.lexsort((found.mw, found.usd))[0]
     return replace(kind, template=tables.template(traffic, hosts, found, int(cheapest)))
+
+
+def _pinned(instance: FabricInstance, name: str) -> Any:
+    """Return what a decision of the fabric is pinned to, for the one site or for every site; None where it is free."""
+    return instance.pins.get(f"fabric.{CLUSTER}.{name}", instance.pins.get(f"fabric.{name}"))
 
 
 def _gpus(instance: FabricInstance) -> int:
@@ -246,13 +287,13 @@ def _lost(instance: FabricInstance, network: Network, kind: FabricKind, best: Fa
     if kind is best:
         return ""
     template, chosen = kind.template, best.template
-    if not kind.searched:
+    if not kind.searched and template is None:
         return "not searched: the time limit came"
     if template is None or chosen is None:
         return _why_none(instance, network, kind)
     more = template.usd - chosen.usd
     price = f"{money(more)} more" if more > 0 else f"{money(-more)} less" if more < 0 else "the same price"
-    reasons = []
+    reasons = ["not searched to the end: the time limit came"] * (not kind.searched)
     if (share := template.design.core_share / chosen.design.core_share) < WHOLE_SHARE:
         reasons.append(f"carries {ratio(100 * share)} % between halves")
     if kind.tiers == 1 and network.survives and not _grouped(kind):
@@ -270,8 +311,8 @@ def _lost(instance: FabricInstance, network: Network, kind: FabricKind, best: Fa
 
 def _why_none(instance: FabricInstance, network: Network, kind: FabricKind) -> str:
     """Write the reason why a kind of fabric has no design: too few ports, or rules that no wiring keeps."""
-    if instance.pins.get("fabric.tiers", kind.tiers) != kind.tiers:
-        return f"pins.fabric.tiers is {instance.pins['fabric.tiers']}"
+    if (pinned := _pinned(instance, "tiers")) not in (None, kind.tiers):
+        return f"pins: tiers is {pinned}"
     gpus = (instance.hardware.racks or 0) * _gpus(instance)
     most = max((switch.ports for switch in resolved_switches(network.switches)), default=0)
     joined = gpus // _gpus(instance) if kind.family == "rail-only" else gpus
@@ -288,7 +329,8 @@ def _why_none(instance: FabricInstance, network: Network, kind: FabricKind) -> s
     if kind.dear:
         price = "no cheaper" if kind.tiers > SIDE_BY_SIDE else f"more than {100 * (FAR - 1):.0f} % dearer"
         return f"{price}, if any keeps the rules"
-    return "no wiring with equal bundles keeps the rules" + (" and pins" if instance.pins else "")
+    rules = " and pins" * bool(instance.pins) + ", or no cable reaches" * by_reach(network)
+    return f"no wiring with equal bundles keeps the rules{rules}"
 
 
 def _most_gpus(network: Network, tiers: int, nic_bytes_per_second: float) -> tuple[int, int]:
@@ -312,10 +354,11 @@ def _most_gpus(network: Network, tiers: int, nic_bytes_per_second: float) -> tup
     return max(leaf), max(reach)
 
 
-def _tails(network: Network, template: Template, deadline: Deadline, seeds: int) -> Tails:
+def _tails(network: Network, template: Template, deadline: Deadline, seeds: int, simulated: dict[Any, Tails]) -> Tails:
     """Return the mean tail of a random permutation over a NIC's line rate, under ECMP and sprayed, if there is time.
 
-    They are those of a part of the hosts, times what all hosts load the tiers above more than the part does.
+    They are those of a part of the hosts, times what all hosts load the tiers above more than the part does. Trees of
+    one shape have them alike, whichever hosts are at which of its ports: `simulated` has those of shapes before.
     """
     design = template.design
     switch = next(switch for switch in resolved_switches(network.switches) if switch.name == template.switch)
@@ -330,6 +373,9 @@ def _tails(network: Network, template: Template, deadline: Deadline, seeds: int)
     if (hosts or 0) * whole > MOST_SIMULATED:
         return NO_TAILS
     tree = part_of_design(design, switch.planes, hosts, most=SIMULATED_HOSTS).tree
+    shape = tree.down, tree.up, tree.bundle, tree.rates, tree.planes, np.sort(tree.slots).tobytes(), whole
+    if shape in simulated:
+        return simulated[shape]
     found: list[list[float]] = [[], []]
     try:
         with ticking(deadline.check):
@@ -340,7 +386,8 @@ def _tails(network: Network, template: Template, deadline: Deadline, seeds: int)
                     tails.append(float(flow_seconds(tree, flows, transport, seed).max()) / line * more)
     except OutOfTimeError:
         return NO_TAILS
-    return float(np.mean(found[0])), float(np.mean(found[1]))
+    simulated[shape] = float(np.mean(found[0])), float(np.mean(found[1]))
+    return simulated[shape]
 
 
 def _without(instance: FabricInstance, rules: Collection[str]) -> tuple[FabricInstance, Network]:
@@ -365,7 +412,8 @@ def _in_conflict(instance: FabricInstance, network: Network, deadline: Deadline,
         kinds = [kind for kind in _kinds(free) if kind.family in free.families]
         if deadline.passed:
             return tuple(rules)
-        fits = (_cheapest(asked, free, kind, deadline, most_usd=most_usd * (1 + 1e-9)) for kind in kinds)
+        most, lengths = most_usd * (1 + 1e-9), Lengths()
+        fits = (_cheapest(asked, free, kind, deadline, lengths, most_usd=most) for kind in kinds)
         if not any(kind.template and kind.template.usd <= most_usd and _allowed(free, kind) for kind in fits):
             dropped.append(name)
     return tuple(rule for rule in rules if rule not in dropped)
@@ -378,12 +426,14 @@ def _nothing_fits(instance: FabricInstance, network: Network, deadline: Deadline
     kinds = [kind for kind in _kinds(network) if kind.family in network.families]
     gpus, nic = _gpus(instance), instance.hardware.gpu_nic_bytes_per_second * 8 / 1e9
     reason = "; ".join(f"{kind.name}: {_why_none(instance, network, kind)}" for kind in kinds)
-    planes = instance.pins.get("fabric.planes")
-    if not Templates(instance=instance, transport_slowdown=1.0, power_counts=False).modes(gpus):
+    planes = _pinned(instance, "planes")
+    modes = Templates(instance=instance, transport_slowdown=1.0, power_counts=False).modes(gpus)
+    if not modes:
         reason = f"no switch has ports for a NIC of {nic:g} Gb/s within network.max_lanes = {network.max_lanes}"
         return Conflict(decision="fabric", rules=("network.switches",), reason=reason)
-    if planes and planes not in (known := {switch.planes for switch in resolved_switches(network.switches)}):
-        reason = f"no switch has {planes} planes ({', '.join(map(str, sorted(known)))} offered); give one that has"
+    if planes and planes not in (known := {mode.planes for mode in modes}):
+        of_nic = f"{planes} planes for a NIC of {nic:g} Gb/s"
+        reason = f"no switch has {of_nic} ({', '.join(map(str, sorted(known)))} offered); give one that has"
     return Conflict(decision="fabric", rules=_in_conflict(instance, network, deadline, math.inf), reason=reason)
 
 

@@ -20,6 +20,7 @@ from planner.instance.read import Faults, validated
 from planner.instance.references_and_pins import check_pins, long_names, network_problems, reference_problems
 from planner.instance.workload import DEFAULT_PRECISION, LIKE, Choose, Family, Workload, catalogue, completed
 from planner.physics.network.fabric_designs import FAMILIES
+from planner.physics.network.links import lanes_of
 from planner.plan.plan_files import kind_of
 from planner.units import counted
 
@@ -176,6 +177,7 @@ DIGITS = {
     **dict.fromkeys(("dollars", "watts"), re.compile(NUMBER).fullmatch),
 }
 FORM = "PORTSxGBPS:DOLLARS:WATTS, such as 64x400:36000:1000"
+FLOOR = re.compile(rf"(?P<pitch>{NUMBER})x(?P<row>{NUMBER})(?:x(?P<hosts>[1-9]\d{{0,3}}))?")
 FLOOR_METRES = 0.1, 100.0  # between racks and rows
 RATIO = re.compile(r"(?P<down>\d+(?:\.\d+)?)(?::1)?")
 NOT_GIVEN = "not given; a fabric alone does not count it"
@@ -199,6 +201,7 @@ class FabricWish:
     survives: str | None = None
     planes: int | None = None
     max_lanes: int = 1
+    rails_per_leaf: int | None = None
     max_tiers: int = MAX_TIERS
     floor: str | None = None
     transceiver_usd: float | None = None
@@ -220,6 +223,7 @@ def question_of_options(wish: FabricWish) -> FabricInstance:
         "optics": {"name": parts.optics, "price_usd": parts.usd, "power_watts": parts.watts, "source": parts.source},
         "families": list(wish.families) or ["rail"],
         "max_lanes": wish.max_lanes,
+        "max_rails_per_leaf": wish.rails_per_leaf,
         "max_tiers": wish.max_tiers,
         **_oversubscription(wish.oversubscription),
         **_floor(wish, parts.optics),
@@ -264,12 +268,13 @@ def question_of(given: FabricInstance | Mapping[str, Any] | str | Path, pins: Ma
     network = data["network"]
     if isinstance(
         network, Mapping
-    ):  # the options' rules, 1:1 and a loss to survive, where their keys are absent (not null)
+    ):  # the options' rules, 1:1, a loss to survive and rails that share leaves, where their keys are absent (not null)
         families = network.get("families")
         listed = families if isinstance(families, list) else ()
         usual: dict[str, Any] = {"max_oversubscription": 1.0} if "min_core_share" not in network else {}
         if not any(str(family).startswith("dragonfly") for family in listed):
             usual["survives"] = LOSSES[0]
+        usual["max_rails_per_leaf"] = None
         data["network"] = {**usual, **network}
     data["pins"] = {**(data.get("pins") or {}), **pins}
     if (data.get("hardware") or {}).get("accelerator") != ANY_ACCELERATOR:
@@ -349,14 +354,17 @@ def _wrong_figure(text: str) -> str:
 
 def _require_planes(wish: FabricWish, switches: list[dict[str, Any]]) -> None:
     """Check that a switch, with the lanes allowed, has the planes asked for."""
-    own = {switch.get("planes", 1) for switch in switches}
-    if wish.planes is None or any(wish.planes == n * lanes for n in own for lanes in range(1, wish.max_lanes + 1)):
+    if wish.planes is None:
+        return
+    every = [(lanes_of(Switch.model_validate(switch), wish.nic_gbps * 1e9 / 8), switch) for switch in switches]
+    own = {switch.get("planes", 1) * lanes for lanes, switch in every if lanes <= wish.max_lanes}
+    if not own or wish.planes in own:
         return
     having = [name for name, entry in catalogue("switches").items() if entry["planes"] == wish.planes]
     known = ", ".join(map(str, sorted({entry["planes"] for entry in catalogue("switches").values()})))
     remedy = f"such as --switch {having[0]}" if having else f"in a file: the catalogue has switches of {known}"
     have = ", ".join(map(str, sorted(own)))
-    planes = counted(wish.planes, "plane")
+    planes = f"{counted(wish.planes, 'plane')} for a NIC of {wish.nic_gbps:g} Gb/s"
     raise InputError(f"--planes {wish.planes}: no switch has {planes} ({have} offered); give one that has, {remedy}")
 
 
@@ -374,17 +382,17 @@ def _oversubscription(text: str | None) -> dict[str, Any]:
 
 
 def _floor(wish: FabricWish, optics: str) -> dict[str, Any]:
-    """Read PITCHxROW in metres: cables then have a length, and media of their rate that reach."""
+    """Read PITCHxROW in metres, and xHOSTS of a rack: cables then have a length, and media of their rate that reach."""
     if wish.floor is None:
         return {}
-    pitch, _, row = wish.floor.partition("x")
-    try:
-        floor = {"rack_pitch_m": float(pitch), "row_pitch_m": float(row)}
-    except ValueError:
-        raise InputError(f"--floor {wish.floor!r}: must be PITCHxROW in metres, such as 0.6x2.4") from None
-    low, high = FLOOR_METRES
+    match, (low, high) = FLOOR.fullmatch(wish.floor), FLOOR_METRES
+    if match is None:
+        form = "PITCHxROW in metres, such as 0.6x2.4, or PITCHxROWxHOSTS with whole hosts of a rack, such as 0.6x2.4x4"
+        raise InputError(f"--floor {wish.floor!r}: must be {form}")
+    floor = {"rack_pitch_m": float(match["pitch"]), "row_pitch_m": float(match["row"])}
     if not all(low <= value <= high for value in floor.values()):
         raise InputError(f"--floor {wish.floor!r}: must be from {low:g} to {high:g} metres, such as 0.6x2.4")
+    floor["hosts_per_rack"] = int(match["hosts"] or 1)
     given = [f"--transceiver-{part}" for part in ("usd", "watts") if getattr(wish, f"transceiver_{part}") is not None]
     if given:
         raise InputError(f"--floor, {given[0]}: with a floor media have price and power; give network.media in a file")

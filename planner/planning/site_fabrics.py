@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from planner.errors import InputError, InternalError, hint
 from planner.instance.instance import Instance
@@ -26,7 +27,7 @@ from planner.physics.training.parallel_strategy import strategy_of
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import LayoutPlan, SharedLink, SiteFabric, Tier, WanGateway
 from planner.simulation.flow_times import transport_slowdown_of
-from planner.units import aligned, money
+from planner.units import aligned, money, ratio
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +66,7 @@ def site_fabric(
     return SiteFabric(
         switch=switch.name,
         family=template.family,
+        rails_per_leaf=design.rail_gpus if template.family == "rail" else 1,
         lanes=design.lanes,
         leaf_spare_ports=design.leaf_spare,
         split=design.split,
@@ -242,6 +244,18 @@ def table(rows: Sequence[tuple[str, Alternative]]) -> str:
     """Write the designs as a table, a line each."""
     head = ["site", "cost", "power MW", "p2p", "split", "leaf racks", "switches", "tiers", "family", "switch"]
     return aligned([head, *(_line(site, design) for site, design in rows)])
+
+
+def table_by_ratio(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Write the cheapest fabrics by the oversubscription that they are allowed as a table, a line each."""
+    head = ["at most", "carried", "cost", "power MW", "switches", "links", "tiers", "leaf hosts", "family", "switch"]
+    keys = "switches", "switch_links", "tiers", "leaf_domain_racks", "family", "switch"
+    asked = ["any" if row["oversubscription"] is None else f"{row['oversubscription']:g}:1" for row in rows]
+    first = [
+        [f"{ratio(100 * row['carried_share'])} %", money(row["cost_usd"]), f"{row['power_mw']:.2f}"] for row in rows
+    ]
+    every = zip(asked, first, rows, strict=True)
+    return aligned([head, *([most, *figures, *(str(row[key]) for key in keys)] for most, figures, row in every)])
 
 
 def _line(site: str, alternative: Alternative) -> list[str]:

@@ -20,6 +20,7 @@ from planner.cluster import (
     Slot,
     Topology,
     blocks,
+    fold_names,
     levels,
     read_hosts,
     read_job,
@@ -370,7 +371,7 @@ def replace(
 
 def replace_in_files(
     topology: Topology,
-    job: Path,
+    job: Job | Path,
     running: Path,
     failed: str,
     *,
@@ -383,6 +384,9 @@ def replace_in_files(
     placed, (cluster, taken) = read_placement(running), opened(topology, busy, None)
     cluster.set_busy(taken)
     hosts = read_hosts(failed, "replace")
+    if not set(hosts) & set(placed.nodes):
+        where = f"no rank of the running job is on {failed}"
+        raise InputError(f"--replace: {where}; give nodes of {fold_names(placed.nodes)}")
     found = replace(cluster, read_job(job), placed, hosts, time_limit=time_limit, seed=seed, threads=threads)
     return found.placement
 

@@ -68,13 +68,15 @@ class Queues:
         self.routes, self.p, self.start_parts = routes, pauses, start_parts
         self.used = np.arange(len(routes.capacity))
         self.link, self.owner = routes.link.copy(), routes.owner()
+        self.hop, self.share, self.host_step = routes.hop, routes.weight, rate * pauses.step_seconds
+        self.late = np.zeros(routes.parts, np.int64)  # steps from the last entry of a part that is kept to its end
         if start_parts is None:
-            self.used, self.link = np.unique(routes.link, return_inverse=True)
+            if (self.share == 1).all() and pauses.xoff_bytes >= self.host_step:
+                self._drop_idle_ends()
+            self.used, self.link = np.unique(self.link, return_inverse=True)
         capacity = routes.capacity[self.used]
-        self.host_step = rate * pauses.step_seconds
         self.room, many = capacity * pauses.step_seconds, np.maximum(1.0, capacity / rate)
         self.xoff, self.xon = pauses.xoff_bytes * many, pauses.xon_bytes * many
-        self.hop, self.share = routes.hop, routes.weight
         self.least = np.maximum(self.room, 1e-300)  # that no quotient leaves the range of floats
         self.waiting: Floats = np.zeros(len(self.link))
         self.missing, self.ending = routes.size.astype(float), DONE * routes.size
@@ -82,6 +84,23 @@ class Queues:
         self.started = np.zeros(routes.parts, bool)
         self._arrange(np.ones(len(self.link), bool))
         self._start(np.flatnonzero(routes.after < 0), np.zeros(len(capacity)))
+
+    def _drop_idle_ends(self) -> None:
+        """Drop the last links of parts where nothing can wait, and that can pause no link: each is a step more."""
+        # Such a link has one part alone, is no slower than the one before it, and is like all links behind that one.
+        link, start = self.link, self.routes.start
+        capacity, many = self.routes.capacity[link], np.bincount(link)
+        idle = (np.diff(self.owner, prepend=-1) == 0) & (many[link] == 1)
+        idle[1:] &= capacity[1:] >= capacity[:-1]
+        end, own = start[1:] - 1, np.flatnonzero(np.diff(start) > 1)
+        while len(own := own[idle[end[own]]]):
+            before = link[end[own] - 1]
+            own = own[np.bincount(before, minlength=len(many))[before] == many[before]]
+            end[own] -= 1
+        kept = np.arange(len(link)) <= end[self.owner]
+        self.late = start[1:] - 1 - end
+        self.link, self.owner = link[kept], self.owner[kept]
+        self.hop, self.share = self.hop[kept], self.share[kept]
 
     def _arrange(self, kept: np.ndarray) -> None:
         """Keep some entries, and number the groups of a part's entries at one hop: those before and after each."""
@@ -127,8 +146,8 @@ class Queues:
         offered = np.minimum(self.waiting, self.most)
         queue = np.bincount(self.link, offered, links)
         rate = self.room / np.maximum(queue, self.least)
-        rate[self.paused] = 0.0
-        served = offered * rate[self.link]
+        rate *= ~self.paused
+        served = offered * rate.take(self.link)
         self.waiting += self._moved(served, 1) - served
         self.missing -= np.bincount(self.owner[self.last], served[self.last], parts)
         brought = np.bincount(self.link, self._moved(self.waiting, -1), links)
@@ -143,7 +162,6 @@ class Queues:
         routes = self.routes
         several = (routes.after >= 0).any() or (routes.size <= 0).any() or (routes.weight != 1).any()
         if self.start_parts is not None or several:
-            return None
             return None
         hops, sent = np.diff(routes.start), np.minimum(routes.size, self.host_step)
         most = np.minimum(self.room * (1 + ROUNDING), self.xoff)
@@ -193,7 +211,7 @@ def spread(
         steps[due_links] += 1
         most = max(most, len(due_links))
         if ended.any():
-            end[ended], queues.missing[ended] = step * pauses.step_seconds, np.inf
+            end[ended], queues.missing[ended] = (step + queues.late[ended]) * pauses.step_seconds, np.inf
             queues.forget(np.isfinite(end))
             due = np.isinf(end[waited]).any()
     if due:

@@ -64,6 +64,10 @@ def test_a_job_in_words(folder: Path) -> None:
     assert run("place", "--nodes", "12", "--mesh", "pipeline=3,data=4").output == by_file == "m[00-11]\n"
     assert run("place", "--mesh", "pp=3,dp=4").output == by_file
     assert run("place", "--nodes", "5").exit_code == 0
+    assert run("place", "--nodes", "12", "--mesh", "pp=3,dp=4", "--format", "json", "-o", "a.json").exit_code == 0
+    mended = ["place", "--nodes", "12", "--mesh", "pp=3,dp=4", "--running", "a.json", "--replace"]
+    assert run(*mended, "m05").output == "m[00-04,12,06-11]\n"
+    assert "no rank of the running job is on m15; give nodes of m[00-11]" in str(run(*mended, "m15").exception)
     (folder / "short.json").write_text('{"$schema": "x", "name": "job", "mesh": {"pp": 3, "dp": 4}}')
     assert run("place", "--job", "short.json").output == by_file
 
@@ -78,7 +82,7 @@ def test_a_job_in_words(folder: Path) -> None:
         (("--mesh", "dp=2,data=2"), "mesh: has an axis under two names (dp, data); keep one"),
         (("--nodes", "-1"), "--nodes: must be a whole number from 1 to 1,000,000,000 (is -1)"),
         (("--job", "squeue.json", "--nodes", "4"), "--job squeue.json: a job's file has its nodes and its mesh"),
-        (("--nodes", "4", "--objective", "step-time"), "--objective step-time need the job's file; give it"),
+        (("--nodes", "4", "--objective", "step-time"), "--objective step-time needs the job's file; give it"),
     ],
 )
 def test_bad_words(folder: Path, words: tuple[str, ...], complaint: str) -> None:

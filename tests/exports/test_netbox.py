@@ -26,6 +26,7 @@ from planner.exports.fabric_parts import (
     netbox_files,
     write_netbox,
 )
+from planner.instance.network import Floor
 
 E1 = built_fabric(small(), "e1")
 # Rows of fields of NetBox's CableImportForm, DeviceImportForm and InterfaceImportForm, those required first.
@@ -44,7 +45,7 @@ def rows(x: BuiltFabric, name: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO("".join(netbox_files(x)[name]()))))
 
 
-@each("x", [E1, split_in_two(E1)])
+@each("x", [E1, split_in_two(E1), replace(E1, floor=Floor(hosts_per_rack=3))])
 def test_every_cable_ends_at_an_interface_of_its_own(x: BuiltFabric) -> None:
     """Interfaces are those of a device's type and those of the table, each once; no two cables share one."""
     types = {}
@@ -56,7 +57,9 @@ def test_every_cable_ends_at_an_interface_of_its_own(x: BuiltFabric) -> None:
             types[t["model"]] = [i["name"] for i in t.get("interfaces", ())]
     devices = rows(x, "devices.csv")
     assert set(devices[0]) == DEVICE
-    assert {d["rack"] for d in devices} - {""} == {r["name"] for r in rows(x, "racks.csv")}
+    standing = Counter(d["rack"] for d in devices if d["rack"])
+    assert list(standing) == [r["name"] for r in rows(x, "racks.csv")]
+    assert max(standing.values()) == x.floor.hosts_per_rack
     made = Counter((d["name"], port) for d in devices for port in types[d["device_type"]])
     made += Counter((i["device"], i["name"]) for i in rows(x, "interfaces.csv"))
     assert set(made.values()) == {1}

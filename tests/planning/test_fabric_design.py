@@ -1,6 +1,7 @@
 """A fabric asked for alone, fabrics of a plan side by side, and those of four tiers from the command line."""
 
 import json
+import math
 import random
 import re
 import time
@@ -21,6 +22,7 @@ from planner.cli.main import app
 from planner.errors import InputError
 from planner.instance.instance import FabricInstance
 from planner.models import Options
+from planner.models.fabric.chooser import Templates
 from planner.models.joint.solve import solve_joint
 from planner.models.joint.world import JointStatus
 from planner.physics import tick
@@ -30,14 +32,26 @@ from planner.planning import fabric_design
 from planner.planning.load import FabricWish, load_instance, question_of, question_of_options
 from planner.planning.site_fabrics import frontier, request_of
 from planner.report.summary import summary
+from planner.solvers.signals import OutOfTimeError
 
-# Switches of each tier and links between switches of non-blocking fabrics of 64 ports of 400 Gb/s, as published for
-# GPU clusters of 128, 256 and 512 hosts of eight GPUs and of 1,024 hosts by rail.
-PUBLISHED: list[tuple[int, tuple[str, ...], dict[str, int], int]] = [
-    (128, ("rail",), {"leaf": 32, "spine": 16}, 1024),
-    (256, ("rail",), {"leaf": 64, "spine": 32}, 2048),
-    (512, ("rail",), {"leaf": 128, "spine": 128, "core": 64}, 8192),
-    (1024, ("rail-only",), {"leaf": 256, "spine": 128}, 8192),
+# Switches of each tier and links between switches as published, of hosts of eight GPUs unless said. Switches have
+# 64 ports of 400 Gb/s where no others are named.
+XDR = {"switches": ("144x800:200000:3000",), "nic": 800}
+TWO_PLANES = {"switches": ("128x400:60000:1000",), "nic": 800, "max_lanes": 2, "planes": 2}
+DUAL_TOR = {"switches": ("51.2T-256x200G",), "max_lanes": 2, "planes": 2, "oversubscription": "1.0667:1"}
+PORTS_40 = {"switches": ("40x200:20000:600",), "nic": 200, "gpus": 1, "families": ("rack",)}
+PUBLISHED: list[tuple[int, dict[str, Any], dict[str, int], int]] = [
+    (96, {}, {"leaf": 24, "spine": 16}, 768),  # DGX SuperPOD H100, 3 SU
+    (128, {}, {"leaf": 32, "spine": 16}, 1024),
+    (256, {}, {"leaf": 64, "spine": 32}, 2048),
+    (512, {}, {"leaf": 128, "spine": 128, "core": 64}, 8192),
+    (1024, {"families": ("rail-only",)}, {"leaf": 256, "spine": 128}, 8192),
+    (288, XDR, {"leaf": 32, "spine": 18}, 2304),  # DGX SuperPOD B300 XDR, 4 SU
+    (1296, XDR, {"leaf": 144, "spine": 72}, 10368),  # 18 SU
+    (512, TWO_PLANES, {"leaf": 128, "spine": 64}, 8192),  # DGX SuperPOD B300 Spectrum-4, 8 SU
+    (1920, DUAL_TOR, {"leaf": 240, "spine": 120}, 28800),  # a pod of Alibaba HPN 7.0: 14,400 links of 400 Gb/s
+    (800, PORTS_40, {"leaf": 40, "spine": 20}, 800),  # a zone of Fire-Flyer 2
+    (1600, PORTS_40, {"leaf": 80, "spine": 80, "core": 40}, 3200),  # the three tiers that it is set beside
 ]
 
 
@@ -63,9 +77,9 @@ def usd(plan: Plan) -> float:
     return plan.objective.value if plan.objective.value is not None else float("inf")
 
 
-@pytest.mark.parametrize(("hosts", "families", "switches", "links"), PUBLISHED)
-def test_published_designs_come_out(hosts, families, switches, links):
-    plan = designed(hosts, families=families)
+@pytest.mark.parametrize(("hosts", "wish", "switches", "links"), PUBLISHED)
+def test_published_designs_come_out(hosts, wish, switches, links):
+    plan = designed(hosts, **wish)
     f = plan.fabric.sites[CLUSTER]
     assert (plan.status, {t.name: t.switches for t in f.tiers}, f.switch_links) == ("optimal", switches, links)
 
@@ -226,20 +240,27 @@ def test_alternatives_stand_side_by_side() -> None:
         ({"oversubscription": ""}, "--oversubscription ''"),
         ({"families": ("rail,rack",)}, "--family 'rail,rack': must be .*; repeat the option for several$"),
         ({"floor": "0.6"}, "--floor"),
+        ({"floor": "0.6x2.4x0"}, "--floor"),
         ({"families": ("ring",)}, "--family 'ring'"),
         ({"families": ("dragonfly",)}, "--survives none"),
         ({"switches": ("0x400:100:1",)}, "--switch '0x400:100:1'"),
         ({"switches": ("64x400:1:1", "64x400:2:1")}, "same ports and rate"),
         ({"floor": "1e9x1e9"}, "--floor"),
-        ({"floor": "0.6x2.4"}, "no media of 400G"),
+        (
+            {"floor": "0.6x2.4", "switches": ("51.2T-256x200G",)},
+            r"no media of 200G in the catalogue \(of 800G, 400G there",
+        ),
         ({"nic": 123.0, "switches": ()}, "--nic-gbps 123"),
         ({"oversubscription": "1:1,7:1,2:1,2:1"}, "--oversubscription .* at most of leaf, spine and core"),
         ({"families": ("raill",)}, "--family 'raill': must be one of rail, rack"),
         ({"nic": 100, "switches": ("64x100:8000:300",), "transceiver_usd": 100.0}, "--transceiver-watts"),
-        ({"floor": "0.6x2.4"}, "of 800G there are"),
         ({"floor": "0.6x2.4", "transceiver_watts": 5.0}, "--transceiver-watts"),
-        ({"planes": 2}, r"--planes 2: no switch has 2 planes \(1 offered\).*--switch 51.2T-128x800G-2plane$"),
-        ({"planes": 3, "max_lanes": 2}, r"--planes 3: no switch has 3 planes \(1 offered\).*switches of 1, 2, 4, 8$"),
+        ({"planes": 2}, r"--planes 2: no switch has 2 planes for .* \(1 offered\).*--switch 51.2T-128x800G-2plane$"),
+        ({"planes": 2, "max_lanes": 2}, r"--planes 2: no switch has 2 planes for a NIC of 400 Gb/s \(1 offered\)"),
+        (
+            {"planes": 3, "max_lanes": 2},
+            r"--planes 3: no switch has 3 planes for .* \(1 offered\).*switches of 1, 2, 4, 8$",
+        ),
     ],
 )
 def test_wrong_options_are_named(wish: dict[str, Any], complaint: str) -> None:
@@ -260,7 +281,7 @@ def test_wrong_options_are_named(wish: dict[str, Any], complaint: str) -> None:
         ("design FILE --transceiver-usd 5", "--transceiver-usd"),
         ("design FILE --transceiver-watts 5", "--transceiver-watts"),
         ("design FILE --budget 1e6", "write limits.budget_usd there"),
-        ("pareto FILE", "a fabric alone has no traffic"),
+        ("pareto FILE --every", "a fabric alone has no traffic"),
     ],
 )
 def test_commands_that_ask_too_little_or_too_much_are_refused(words: str, complaint: str, tmp_path: Path) -> None:
@@ -269,6 +290,32 @@ def test_commands_that_ask_too_little_or_too_much_are_refused(words: str, compla
     found = CliRunner().invoke(app, ["fabric", *words.replace("FILE", str(path)).split()])
     assert isinstance(found.exception, InputError) and complaint in str(found.exception)
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_best_so_far_is_kept_where_the_time_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search that time ends among three tiers has the cheapest of two, and says that nothing is proven."""
+    proven, whole = designed(32), Templates._with
+
+    def ending(tables: Any, found: Any, sites: Any, kind: Any) -> Any:
+        if kind.tiers > 2:
+            raise OutOfTimeError
+        return whole(tables, found, sites, kind)
+
+    monkeypatch.setattr(Templates, "_with", ending)
+    plan = designed(32)
+    assert (plan.status, plan.objective.bound, usd(plan)) == ("feasible", None, usd(proven))
+    assert {"not searched: the time limit came"} < {x.lost for x in plan.fabric.alternatives}
+
+
+def test_pins_of_the_one_site_are_kept() -> None:
+    """A decision that is pinned for the cluster alone is as one for every site; none is left out in silence."""
+    given = {"switches": ("64x400:36000:1000",), "rails_per_leaf": 1}
+    asked = question_of_options(FabricWish(hosts=32, gpus_per_host=8, nic_gbps=400, **given))
+    pins = {"fabric.cluster.tiers": 3, "fabric.cluster.leaf_bundle": 2, "fabric.cluster.rails_per_pod": 4}
+    plan = planner.design_fabric(question_of(asked, pins))
+    f = plan.fabric.sites[CLUSTER]
+    assert (len(f.tiers), f.tiers[0].bundle, f.rails_per_pod) == (3, 2, 4) and planner.check(plan) == []
+    assert "pins: tiers is 3" in {x.lost for x in plan.fabric.alternatives}
 
 
 def test_every_option_has_its_key_in_a_file() -> None:
@@ -283,7 +330,7 @@ def test_a_question_about_a_fabric_is_told_where_to_ask(name: str, tmp_path: Pat
     )
     question["hardware"]["accelerator"] = "H100"
     (path := tmp_path / name).write_text(json.dumps(question))
-    for words in ("solve FILE", "fabric pareto FILE", f"fabric export FILE --format csv -o {tmp_path / 'x'}"):
+    for words in ("solve FILE", f"fabric export FILE --format csv -o {tmp_path / 'x'}"):
         found = CliRunner().invoke(app, words.replace("FILE", str(path)).split())
         assert isinstance(found.exception, InputError) and f"`planner fabric design {path}" in str(found.exception)
     assert CliRunner().invoke(app, ["fabric", "design", str(path)]).exit_code == 0
@@ -340,7 +387,7 @@ def test_ports_faster_than_the_nic_are_told() -> None:
 def test_ports_that_split_are_not_missed_where_they_stay_whole() -> None:
     """A leaf of one GPU of each of eight hosts has ports to spare: none is split, and no others are wanted."""
     given = {"switches": ("64x800:36000:1000",), "transceiver_usd": 700.0, "transceiver_watts": 9.0}
-    question = question_of_options(FabricWish(hosts=8, gpus_per_host=72, nic_gbps=400, **given))
+    question = question_of_options(FabricWish(hosts=8, gpus_per_host=72, nic_gbps=400, rails_per_leaf=1, **given))
     boxes = (question.network.switches[0].model_copy(update={"breakout": 2}),)
     network = question.network.model_copy(update={"switches": boxes, "max_tiers": 3})
     plan = planner.design_fabric(question.model_copy(update={"network": network}))
@@ -382,13 +429,17 @@ def test_a_thousand_hosts_on_ports_of_800() -> None:
     assert plan.fabric.alternatives[0].bisection_tbps == pytest.approx(8000 * 0.4 / 2)
 
 
-def cheapest_of_three_tiers(hosts: int, rails: int, ports: int, price: float, link: float) -> float:
-    """Return the price of the cheapest tree of two or three tiers at 1:1, by plain loops over every wiring."""
+def cheapest_of_three_tiers(hosts: int, rails: int, ports: int, price: float, link: float, each: int = 1) -> float:
+    """Return the price of the cheapest tree of two or three tiers at 1:1, by plain loops over every wiring.
+
+    A leaf takes `each` GPUs of a host, and where these are several all hosts.
+    """
     # Two spines to a leaf and two cores at least; cores take bundles of the spines of all pods in turn.
     best = float("inf")
-    for down, up in ((d, u) for d in range(1, hosts + 1) for u in range(max(2, d), ports - d + 1)):
-        domains = -(-hosts // down)
-        below = rails * domains * (price + up * link) + hosts * rails * link
+    sizes = [d * each for d in range(1 if each == 1 else hosts, hosts + 1)]
+    for down, up in ((d, u) for d in sizes for u in range(max(2, d), ports - d + 1)):
+        domains = -(-hosts * each // down)
+        below = rails * domains * (price + up * link) + hosts * each * rails * link
         for bundle in (b for b in range(1, up // 2 + 1) if up % b == 0 and below < best):
             spines = up // bundle
             if bundle * rails * domains <= ports:
@@ -404,19 +455,32 @@ def cheapest_of_three_tiers(hosts: int, rails: int, ports: int, price: float, li
 
 
 @pytest.mark.parametrize(("hosts", "gpus"), [(14, 72), *slow((18, 66)), (18, 8), (5, 8)])
-def test_leaves_of_racks_of_many_gpus_are_part_full(hosts: int, gpus: int) -> None:
-    """A leaf by rail has one GPU of each host, however many ports it has free: no wiring of the space is cheaper."""
-    # The summary says so where half of the ports are free, with the spine's ports where they are why there is a third
-    # tier, and the GPUs parted otherwise cost less.
-    plan = designed(hosts, gpus, max_tiers=3)
-    assert usd(plan) == pytest.approx(cheapest_of_three_tiers(hosts, gpus, 64, 36_000, 1_400))
-    told = re.search(r"(\d+) of a leaf's 64 ports are in use.*", summary(plan, 400))
-    leaf = plan.fabric.sites[CLUSTER].tiers[0]
-    assert int(told[1]) == leaf.down_ports + leaf.up_ports <= 32 if hosts <= 16 else told is None
-    if hosts <= 16:
-        assert ("72 leaves are more than a spine's 64 ports join, hence 3 tiers" in told[0]) == (gpus == 72)
-        asked = re.search(r"Asked for as (\d+) hosts of (\d+) GPU", told[0])
-        assert usd(designed(int(asked[1]), int(asked[2]), max_tiers=3)) < usd(plan)
+def test_rails_share_the_leaves_that_they_do_not_fill(hosts: int, gpus: int) -> None:
+    """A leaf that takes all hosts has as many GPUs of each as is cheapest: no wiring of the space costs less."""
+    shared = [n for n in range(1, gpus + 1) if gpus % n == 0]
+    for most in (1, None):
+        plan = designed(hosts, gpus, max_tiers=3, rails_per_leaf=most)
+        each = [cheapest_of_three_tiers(hosts, gpus // n, 64, 36_000, 1_400, n) for n in shared[:most]]
+        assert usd(plan) == pytest.approx(min(each))
+        parts = plan.fabric.sites[CLUSTER].rails_per_leaf
+        other = plan.fabric.sites[CLUSTER].model_copy(update={"rails_per_leaf": 2 if parts == 1 else 1})
+        section = plan.fabric.model_copy(update={"sites": {CLUSTER: other}})
+        assert planner.check(plan.model_copy(update={"fabric": section}))
+        assert f"with {shared[each.index(min(each))]} GPUs of each" in summary(plan, 400) or min(each) == each[0]
+
+
+def test_fabrics_by_ratio_are_those_of_each_ratio(tmp_path: Path) -> None:
+    """Of each oversubscription the cheapest fabric is listed where it is cheaper than at those before."""
+    plan = designed(96)
+    (tmp_path / "plan.json").write_text(plan.model_dump_json())
+    ran = CliRunner().invoke(app, ["fabric", "pareto", str(tmp_path / "plan.json"), "--json"])
+    least, listed = math.inf, {row["oversubscription"]: row for row in json.loads(ran.stdout)}
+    for most in fabric_design.RATIOS:
+        own = designed(96, oversubscription="any" if most is None else f"{most}:1")
+        assert (most in listed) == (usd(own) < least)
+        if most in listed:
+            least = listed[most]["cost_usd"]
+            assert least == pytest.approx(usd(own)) and listed[most]["carried_share"] >= 1 / (most or math.inf) - 1e-9
 
 
 def test_options_that_would_allow_a_kind_do() -> None:

@@ -38,6 +38,7 @@ from planner.physics.network.topology import Design
 from planner.physics.network.transport import allreduce_slowdown, free_uplinks, pipeline_send_slowdown, wan_ports
 from planner.solvers.signals import Deadline
 
+Lengths = dict[int, dict[tuple[Any, ...], tuple[float, float]]]  # prices of links by their lengths, by racks
 PRICE_STEP = 50e6  # dollars to which a limit on prices is rounded up, so that a table serves several shapes
 MOST_LOADS = 40  # orders of racks whose counts are kept
 SWITCH_PINS = ("switch", "family", "ports_per_switch", "planes", "spine_switch", "core_switch")
@@ -95,8 +96,9 @@ class Templates:
     options_of: dict[Any, list[tuple[Limits, DesignTable]]] = field(default_factory=dict)  # by limits that none covers
     tops: dict[Any, tuple[Trees, Floats]] = field(default_factory=dict)  # of pods with all leaf domains
     loads_of: dict[Any, Loads] = field(default_factory=dict)
-    lengths: dict[int, dict[tuple[Any, ...], tuple[float, float]]] = field(default_factory=dict)  # by racks
+    lengths: Lengths = field(default_factory=dict)
     deadline: Deadline = field(default_factory=Deadline)  # of the search; a table cut short by it is not kept
+    latest: DesignTable = field(default_factory=no_options)  # of the table that is being built, or was last
 
     @cached_property
     def network(self) -> Network:
@@ -269,7 +271,7 @@ class Templates:
 
     def _met(self, parts: list[DesignTable], sites: list[SiteMode]) -> DesignTable:
         """Join templates, and let those that sites are yet to list meet them."""
-        found = undominated(parts, power_counts=self.power_counts)
+        self.latest = found = undominated(parts, power_counts=self.power_counts)
         front = DominanceTest(found, power_counts=self.power_counts)
         for s in sites:
             s.front = front

@@ -6,14 +6,14 @@ ports allow are tried.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from planner.models.fabric.design_table import DesignTable, Flags, Floats, Ints, pareto_front
-from planner.models.fabric.site_mode import BELOW, Prices, SiteMode, members, times
+from planner.models.fabric.site_mode import BELOW, LinkPrices, Prices, SiteMode, members, times
 from planner.models.fabric.traffic import SHARES, LeafLoads
 from planner.models.fabric.trees import divisors, part_sizes
 from planner.physics.network.dragonfly import part_sizes as parts_of
@@ -61,10 +61,8 @@ def sizes_of_groups(s: SiteMode) -> Ints:
 
 def with_groups(s: SiteMode, domains: Ints, _: LeafLoads) -> Iterator[list[DesignTable]]:
     """Yield the dragonflies of leaf domains that may beat the templates so far, those of the least price first."""
-    shapes = _shapes(s, domains)
-    usd, mw, several = _least_prices(s, *shapes.T)
-    order = np.flatnonzero(several)
-    order, few = order[np.argsort(usd[order], kind="stable")], 1
+    shapes, (usd, mw) = _least_prices(s, _shapes(s, domains))
+    order, few = np.argsort(usd, kind="stable"), 1
     while len(order := order[s.worthwhile(1.0, 1.0, BELOW * usd[order], BELOW * mw[order])]):
         s.tick()
         yield [x for shape in shapes[order[:few]].tolist() for x in _of_shape(s, *shape)]
@@ -96,29 +94,30 @@ def _floor_links(s: SiteMode, domain: Any, leaves: Any, groups: Any) -> Any:
     return np.where(groups > 1, np.maximum(1, -(-share // np.maximum(1, groups - 1))), 0)
 
 
-def _least_prices(s: SiteMode, domain: Ints, rails: Ints, width: Ints) -> tuple[Floats, Floats, Flags]:
-    """Price groups with the fewest links and spines that the rules ask, and say which ports allow."""
-    p, groups, leaves = s.prices, s.pods(domain, rails, width), rails * width
-    links = _floor_links(s, domain, leaves, groups)
+def _least_prices(s: SiteMode, shapes: Ints) -> tuple[Ints, Prices]:
+    """Return the groups that ports allow, priced with the fewest links and spines that the rules ask."""
+    domain, rails, width = shapes.T
+    groups, leaves = s.pods(domain, rails, width), rails * width
+    links, inner = _floor_links(s, domain, leaves, groups), s.leaf_share(domain) if s.mode.has_spines else 1
     if s.mode.has_spines:
-        inner = s.leaf_share(domain)
-        # More uplinks than the rules ask may be wired to fewer spines, but not to fewer than have ports for all links.
-        spines = groups * -(-(leaves * inner + (groups - 1) * links) // s.spine_ports)
         # Spines of single links have the most ports for links out.
         several = (groups > 1) & ((groups - 1) * links <= s.uplinks(domain) * (s.spine_ports - leaves))
     else:
-        inner, spines = 1, 0
         # A router of a largest group has ports for the others there, and its links out.
         out = -(-(groups - 1) * links // leaves)
         several = ((groups > 1) | (leaves > 1)) & (leaves - 1 + out <= s.uplinks(domain))
-    wan = p.adjacent_links(s.wan_ports) if p.places is None else 0.0
-    return *_bill(s, domain, rails, width, wan, (inner, spines, links)), several
+    # More uplinks than the rules ask may be wired to fewer spines, but not to fewer than have ports for all links.
+    spines = groups * -(-(leaves * inner + (groups - 1) * links) // s.spine_ports) * s.mode.has_spines
+    every = np.broadcast_arrays(domain, rails, width, inner, spines, links)
+    domain, rails, width, *counts = (x[several] for x in every)
+    p = s.prices.bound
+    return shapes[several], _bill(s, p, domain, rails, width, p.adjacent_links(s.wan_ports), counts)
 
 
-def _bill(s: SiteMode, domain: Any, rails: Any, width: Any, wan: Any, counts: tuple[Any, Any, Any]) -> Prices:
+def _bill(s: SiteMode, p: LinkPrices, domain: Any, rails: Any, width: Any, wan: Any, counts: Sequence[Any]) -> Prices:
     """Price dragonflies, whose links to a WAN gateway cost `wan`."""
     # `counts`: uplinks of a leaf, or links between two routers of a group; spines; links between two groups.
-    m, p, domains, (inner, spines, links) = s.mode, s.prices, s.domains(domain), counts
+    m, domains, (inner, spines, links) = s.mode, s.domains(domain), counts
     if m.has_spines:
         ends, local = p.endpoints(domain), p.leaf_uplink(domain, width)
     else:
@@ -204,7 +203,8 @@ def _affordable_ways(s: SiteMode, x: Groups) -> Iterator[tuple[Ways, Prices]]:
     """Yield the ways to join the leaves of groups that may beat the templates so far, some at a time, with prices."""
     r = (_spine_ranges if s.mode.has_spines else _router_ranges)(s, x)
     # More links cost more and slow traffic less: where nothing is slowed the fewest are the cheapest.
-    count = np.where(r.first <= r.last, (r.first if s.loads.nothing else r.last) - r.first + 1, 0)
+    r = LinkRanges(*(column[r.first <= r.last] for column in r))
+    count = 0 * r.last + 1 if s.loads.nothing else r.last - r.first + 1
     wan, chunk = s.prices.group_wan(x.domain * x.width, x.rails, s.wan_ports), np.cumsum(count) // MOST_WAYS
     for k in np.unique(chunk).tolist():
         s.tick()
@@ -212,7 +212,7 @@ def _affordable_ways(s: SiteMode, x: Groups) -> Iterator[tuple[Ways, Prices]]:
         row, more = members(count[chunk == k])
         w = Ways(part.up[row], part.bundle[row], part.first[row] + more)
         counts = (w.up, x.number * (w.up // w.bundle), w.links) if s.mode.has_spines else (w.bundle, 0, w.links)
-        prices = _bill(s, x.domain, x.rails, x.width, wan, counts)
+        prices = _bill(s, s.prices, x.domain, x.rails, x.width, wan, counts)
         keep = np.flatnonzero(s.worthwhile(1.0, 1.0, *prices))
         if len(keep):
             yield Ways(*(column[keep] for column in w)), prices[:, keep]

@@ -212,6 +212,7 @@ def _alternative(t: Templates, traffic: WorstTraffic, x: Template, axes: Sequenc
     choices: dict[str, object] = {"switches": d.switches, "switch": x.switch, "planes": planes[x.switch] * d.lanes}
     others = zip(("spine_switch", "core_switch"), x.above[: d.tiers - 1], strict=False)
     choices |= {pin: name for pin, name in others if name != x.switch}
+    choices |= {"rails_per_leaf": d.rail_gpus} if x.family == "rail" else {}
     choices |= {"family": x.family, "tiers": d.tiers, "leaf_domain_racks": d.domain_racks}
     choices |= {name: getattr(d, name) for name in (*DESIGN_CHOICES, *(ZONE_CHOICES if d.zones else ()))}
     return Alternative(merits=merits, choices=figures | choices)

@@ -3,9 +3,11 @@
 The designs of trees are one record, `Trees`, with one bill and one count of slowdowns for two, three and four tiers.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -65,6 +67,7 @@ class Mode:
     lanes: int
     nic_gbps: float  # of a GPU's link to its leaf
     split: int = 1
+    shared: bool = False  # a leaf takes several rails, of all racks
 
     @property
     def link_nics(self) -> float:
@@ -95,6 +98,7 @@ class Mode:
 def switch_modes(network: Network, gpus: int, nic_bytes_per_second: float) -> Iterator[Mode]:
     """Yield every switch in every family, for racks of `gpus` GPUs, a NIC split over as many lanes as carry it."""
     # A port may be split into 1, 2, 4 and so on parts that still carry a NIC, as many as the switch allows.
+    several = [n for n in range(2, min(gpus, network.max_rails_per_leaf or gpus) + 1) if gpus % n == 0]
     for s in resolved_switches(network.switches):
         lanes = lanes_of(s, nic_bytes_per_second)
         rate = lane_gbps(nic_bytes_per_second, lanes)
@@ -102,7 +106,8 @@ def switch_modes(network: Network, gpus: int, nic_bytes_per_second: float) -> It
             continue
         splits = port_splits(s, rate)
         for family in dict.fromkeys(network.families):
-            yield from (Mode(s, family, *FAMILIES[family].rack_ports(gpus), lanes, rate, split) for split in splits)
+            for n, split in product((1, *(several if family == "rail" else ())), splits):
+                yield Mode(s, family, *FAMILIES[family].rack_ports(gpus).shared(n), lanes, rate, split, n > 1)
 
 
 def times(count: Any, price: Prices) -> Prices:
@@ -123,6 +128,12 @@ class LinkPrices:
     mode: Mode
     racks: int
     known: dict[tuple[Any, ...], tuple[float, float]] = field(default_factory=dict)
+    bounds: bool = False  # links between switches are all as short as can be, and draw nothing
+
+    @cached_property
+    def bound(self) -> "LinkPrices":
+        """Bounds of the prices that take no time to measure: these, where links have no length."""
+        return replace(self, bounds=True)
 
     @cached_property
     def places(self) -> Places | None:
@@ -139,10 +150,17 @@ class LinkPrices:
         """Price a switch of any model."""
         return np.array([[switch_usd(self.network, switch)], [switch.power_watts / 1e6]])
 
+    @property
+    def measured(self) -> Places | None:
+        """The floor on which links between switches are measured."""
+        return None if self.bounds else self.places
+
     @cached_property
     def flat_link(self) -> Prices:
-        """A link between two switches, by no length."""
+        """A link between two switches, by no length; of bounds by length the shortest."""
         n, s = self.network, self.mode.switch
+        if self.places is not None:
+            return s.link_factor * self._priced(adjacent_metres(self.places)) * [[1.0], [0.0]]
         watts = n.cables.switch_transceivers * n.optics.power_watts * s.link_factor
         return np.array([[flat_usd(n, s)[1]], [watts / 1e6]])
 
@@ -173,7 +191,7 @@ class LinkPrices:
 
     def _uplinks(self, name: str, metres: Callable[..., Metres], across: Any, run: Any, over: Any) -> Prices:
         """Price a link up from each run of `run` racks, `across` at a place, to switches amid `over` racks or runs."""
-        m, places = self.mode, self.places
+        m, places = self.mode, self.measured
         if places is None:
             return np.asarray(m.networks * across * -(-self.racks // run) * self.flat_link)
         each = self._by_length(name, lambda *sizes: [metres(places, *sizes)], run, over)
@@ -186,7 +204,7 @@ class LinkPrices:
 
     def adjacent_links(self, links: Any) -> Prices:
         """Price `links` links in each network between switches that are placed together."""
-        m, places = self.mode, self.places
+        m, places = self.mode, self.measured
         if places is None:
             return np.asarray(links * m.networks * self.flat_link)
         one = self._by_length("adjacent", lambda _: [adjacent_metres(places)], 0)
@@ -194,7 +212,7 @@ class LinkPrices:
 
     def between(self, pod: Any, rails: Any) -> Prices:
         """Price one link between each two groups, each of `pod` racks and `rails` rails."""
-        m, places = self.mode, self.places
+        m, places = self.mode, self.measured
         across, along = -(-m.rails // rails), -(-self.racks // pod)
         if places is None:
             return np.asarray(m.networks * (across * along * (across * along - 1) // 2) * self.flat_link)
@@ -204,7 +222,7 @@ class LinkPrices:
 
     def group_wan(self, pod: int, rails: int, ports: int) -> Prices:
         """Price the `ports` links of every network's WAN gateway to its groups of `pod` racks and `rails` rails."""
-        m, places = self.mode, self.places
+        m, places = self.mode, self.measured
         if not ports or places is None:
             return self.adjacent_links(ports)
         lengths = places.to_middle(np.arange(0, places.racks, pod), pod, places.racks)
@@ -220,8 +238,12 @@ class LinkPrices:
         found = []
         for some in columns[:, first].T.tolist():
             if (name, *some) not in self.known:
-                usd, mw = sum((self._priced(x).sum(axis=1) for x in metres(*some)), np.zeros(2)).tolist()
-                self.known[name, *some] = usd, mw
+                total = np.zeros(2)
+                for x in metres(*some):
+                    total = total + self._priced(x).sum(axis=1)
+                    if total[0] == math.inf:  # no medium reaches, whatever the others cost
+                        break
+                self.known[name, *some] = float(total[0]), float(total[1])
             found.append(self.known[name, *some])
         return np.array(found).reshape(-1, 2)[at].T
 
@@ -371,12 +393,18 @@ class SiteMode:
         """
         grain, width, pins = self.traffic.grain, self.mode.rail_gpus, self.pins
         most = self.mode.switch.ports * self.mode.split // width
-        sizes: list[int] = list(range(grain, min(most, self.racks) + 1, grain))
+        sizes = list(range(self.racks if self.mode.shared else grain, min(most, self.racks) + 1, grain))
         wanted, down = pins.get("leaf_domain_racks"), pins.get("leaf_down_ports")
         if down is not None:
             wanted = down // width if down % width == 0 and wanted in (None, down // width) else 0
         if wanted is not None:
-            sizes = [wanted] if 0 < wanted <= most and (wanted % grain == 0 or wanted >= self.racks) else []
+            sizes = (
+                [wanted]
+                if 0 < wanted <= most
+                and wanted >= self.racks * self.mode.shared
+                and (wanted % grain == 0 or wanted >= self.racks)
+                else []
+            )
         every = np.array([d for d in sizes[::-1] if d in pins.get("leaf_sizes", (d,))], dtype=np.int64)
         return np.asarray(every[self.uplinks(every) >= self.leaf_share(every)])
 
@@ -452,12 +480,12 @@ class SiteMode:
     def least_prices(self, domain: Ints, up: Any, tiers: int = 2) -> Prices:
         """Bound the price and power of trees of at least `tiers` tiers whose leaves have `up` uplinks."""
         # A tree has the fewest spines that have ports for all uplinks, and a core and super-spines above. Where pods,
-        # or zones, are joined, each has the links out that the core share and the ratio of spines ask for. Links cost
-        # something where they have one price. Of a dragonfly only leaves and links to GPUs count, and nothing where
-        # these depend on the groups.
+        # or zones, are joined, each has the links out that the core share and the ratio of spines ask for. Of a
+        # dragonfly only leaves and links to GPUs count, and nothing where these depend on the groups.
         m, n, p, pins = self.mode, self.network, self.prices, self.pins
         if m.grouped:
-            return BELOW * self.fixed(domain) * (p.places is None and not self.wan_ports)
+            counted = p.places is None and not self.wan_ports
+            return BELOW * self.fixed(domain) if counted else np.zeros((2, len(domain)))
         joined, switches = (tiers > 2, tiers - 2) if tiers < 4 else (2 * (self.min_zones > 1), self.min_zones + 1)
         if min(pins.get("min_pods", 1), pins.get("min_zones", 1)) > 1:
             joined = max(joined, {3: 1, 4: 2}.get(pins.get("tiers", 0), 0))
@@ -468,8 +496,8 @@ class SiteMode:
         # Links out of pods take ports of spines and of cores; those out of zones of cores and of super-spines.
         spines = np.maximum(-(-ends // self.spine_ports), (ends + of_pods) / self.spine_ports)
         cores = np.maximum(switches, (of_pods + 2 * of_zones) / self.core_ports)
-        links = 0.0 if p.places else (ends + of_pods + of_zones) * p.flat_link
         boxes = spines * self.box_prices[0] + cores * self.box_prices[1]
+        links = (ends + of_pods + of_zones) * p.bound.flat_link
         return np.asarray(BELOW * (self.fixed(domain) + m.networks * (boxes + links)))
 
     def worthwhile_uplinks(self, domains: Ints, leaves: LeafLoads, tiers: int = 2) -> tuple[Ints, Ints]:

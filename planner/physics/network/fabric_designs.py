@@ -47,6 +47,10 @@ class RackPorts(NamedTuple):
     rail_gpus: int
     apart: int
 
+    def shared(self, rails_per_leaf: int) -> "RackPorts":
+        """Return the ports where a leaf takes the GPUs of several rails."""
+        return RackPorts(self.rails // rails_per_leaf, self.rail_gpus * rails_per_leaf, self.apart)
+
 
 @dataclass(frozen=True, slots=True)
 class FamilyDefinition:
@@ -160,7 +164,7 @@ def design_of(
 ) -> Design:
     """Return the design of a plan's fabric that `design_fault` passes, at a site of `racks` racks of `gpus` GPUs."""
     leaf, spine, family = fabric.tiers[0], fabric.tiers[1] if len(fabric.tiers) > 1 else None, FAMILIES[fabric.family]
-    rack, kind = family.rack_ports(gpus), family.design
+    rack, kind = family.rack_ports(gpus).shared(fabric.rails_per_leaf), family.design
     joined = racks, rack, nic_bytes_per_second
     models = [switches[name] for name in (fabric.switch, *fabric.models[1:])]
     own: dict[str, Any] = {"leaf_down": leaf.down_ports, "leaf_bundle": leaf.bundle}
@@ -184,6 +188,9 @@ def design_fault(fabric: SiteFabric, racks: int) -> str | None:
         return f"{racks} racks and {fabric.lanes} lanes; at least 1 rack and 1 to {MAX_LANES} lanes expected"
     if fabric.split < 1:
         return f"ports split in {fabric.split}; at least 1 expected"
+    shared = fabric.rails_per_leaf
+    if shared < 1 or (shared > 1 and (fabric.family != "rail" or fabric.wired_gpus_per_rack % shared)):
+        return f"{shared} rails of {fabric.wired_gpus_per_rack} GPUs share a leaf of the family {fabric.family}"
     if fabric.wan_gateway is not None and not 1 <= fabric.wan_gateway.wan_ports <= MAX_WAN_PORTS:
         return f"a WAN gateway of {fabric.wan_gateway.wan_ports:,} ports; 1 to {MAX_WAN_PORTS:,} expected"
     kind = FAMILIES[fabric.family].design

@@ -73,7 +73,7 @@ def spare_ports(used: int, spares: Spares) -> int:
 
 @dataclass(frozen=True)
 class Places:
-    """The floor of one site: rack k is in row k // n at place k % n, with n racks to a row."""
+    """The floor of one site: the hosts of rack k are in row k // n at place k % n, with n racks to a row."""
 
     floor: Floor
     racks: int
@@ -81,13 +81,14 @@ class Places:
     @property
     def racks_per_row(self) -> int:
         """Racks of a row: as the floor states, or the number that makes the floor about as wide as it is deep."""
-        square = math.sqrt(self.racks * self.floor.row_pitch_m / self.floor.rack_pitch_m)
+        standing = -(-self.racks // self.floor.hosts_per_rack)
+        square = math.sqrt(standing * self.floor.row_pitch_m / self.floor.rack_pitch_m)
         return self.floor.racks_per_row or max(1, round(square))
 
     @cached_property
     def _sums(self) -> Metres:
         """Sums of the coordinates of the first n racks, n from 0: the middle of a run is a difference of two."""
-        row, place = np.divmod(np.arange(self.racks), self.racks_per_row)
+        row, place = np.divmod(np.arange(self.racks) // self.floor.hosts_per_rack, self.racks_per_row)
         at = np.stack([place * self.floor.rack_pitch_m, row * self.floor.row_pitch_m], axis=1)
         return np.concatenate([np.zeros((1, 2)), np.cumsum(at, axis=0)])
 
@@ -102,16 +103,18 @@ class Places:
 
         `spread`: both ends are switches, which are in network racks around the middle and not all in one.
         """
-        length: Metres = np.abs(one - other).sum(axis=1) + 2 * self.floor.rise_m + spread * self.floor.spread_m
+        along, across = np.abs(one - other).T
+        length: Metres = along + across + 2 * self.floor.rise_m + spread * self.floor.spread_m
         return length
 
-    def to_middle(self, first: Ints, size: Ints | int, around: Ints | int, *, spread: bool = True) -> Metres:
+    def to_middle(self, first: Ints, size: Ints | int, around: int, *, spread: bool = True) -> Metres:
         """Return the length of cables from the middle of the `size` racks behind each `first` to the `around` racks'.
 
         Runs of `around` racks follow each other from the site's first rack; the last may be smaller.
         """
-        begin = first // around * around
-        return self.metres(self.middle(first, first + size), self.middle(begin, begin + around), spread=spread)
+        begin = np.arange(0, self.racks, around)
+        middles = self.middle(begin, begin + around).take(first // around, axis=0)
+        return self.metres(self.middle(first, first + size), middles, spread=spread)
 
 
 def media_of(network: Network) -> tuple[Medium, ...]:

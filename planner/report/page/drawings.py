@@ -126,10 +126,12 @@ class DrawnLinks:
         """Rate of a line in Gb/s."""
         return self.each * self.gbps
 
-    @property
-    def words(self) -> list[tuple[str, str]]:
-        """Lines of text on the links, each with its style."""
-        reported = f"{self.cables:,} cables", f"a line: {self.each:,} x {amount(self.gbps)} Gb/s"
+    def words(self, above: DrawnTier, below: DrawnTier) -> list[tuple[str, str]]:
+        """Lines of text on the links between two tiers, each with its style."""
+        ends = {end[1] for end in self.between((above, 0.0), (below, 0.0))}
+        alone = len(ends) == 1 < sum(row == 0 for _, row in below.cells) and self.shape == "pairs"
+        reported = [f"{self.cables:,} cables", f"a line: {self.each:,} x {amount(self.gbps)} Gb/s"]
+        reported += [f"of one {below.name} drawn"] * alone
         return [line for note in reported for line in _styled(note, "small quiet")]
 
     def between(self, above: tuple[DrawnTier, float], below: tuple[DrawnTier, float]) -> Lines:
@@ -179,12 +181,13 @@ def fabric_tiers(built: BuiltFabric) -> str:
     head = f"{built.site}: {_switches(built)}, {cables}"
     drawn, y = _written([*_styled(head, "strong", WIDTH), *_styled(_part(built), "small", WIDTH)], 0)
     tops, y = list[float](), y + GAP
-    for tier, link in zip(tiers, [*links, None], strict=True):
+    for tier, link, below in zip(tiers, [*links, None], [*tiers[1:], None], strict=True):
         tops.append(y + GAP)
         words, foot = _written(tier.words, y)
         drawn, y = drawn + words, max(foot, tops[-1] + tier.height) + GAP
-        if link is not None:
-            words, foot = _written(link.words, y + (FAN - LINE * len(link.words)) / 2)
+        if link is not None and below is not None:
+            spoken = link.words(tier, below)
+            words, foot = _written(spoken, y + (FAN - LINE * len(spoken)) / 2)
             drawn, y = drawn + words, max(y + FAN, foot)
     at = list(zip(tiers, tops, strict=True))
     scale = min(link.scale(*ends) for link, *ends in zip(links, tiers, tiers[1:], strict=False))

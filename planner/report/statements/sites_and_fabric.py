@@ -1,6 +1,6 @@
 """Statements on the purchase, sites and fibre, each site's fabric, placement, and a fabric asked for alone."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from planner.instance.hardware import Hardware
 from planner.instance.network import Network, Switch
@@ -275,7 +275,6 @@ def fabric_alone(plan: Plan) -> Iterator[Statement]:
             f"{text}: the rest is bought and not used; {remedy}. Links between switches carry it whole.",
             True,
         )
-    yield from _ports_left(fabric, hardware.racks or 0, {switch.name: switch.ports for switch in _offered(network)})
     if network.floor is None:
         text = "Links have one price whatever their length: give the floor to price them by reach."
         yield Statement("warning", "fabric", text, True)
@@ -295,6 +294,7 @@ def _chosen(
     links = f"{counted(fabric.endpoint_links, 'link')} to GPUs, {fabric.switch_links:,} between switches"
     planes = f"; {counted(fabric.planes, 'plane')}" if fabric.planes > 1 else ""
     leaf = f"{counted(fabric.leaf_domain_racks, 'host')} under a leaf"
+    leaf += f", with {fabric.rails_per_leaf} GPUs of each" * (fabric.rails_per_leaf > 1)
     yield Statement("figure", "fabric", f"{counted(fabric.switches, 'switch')}, {links}{planes}; {leaf}", True)
     carried = f"Carries {chosen.bisection_tbps or 0.0:,.1f} Tb/s between two halves of the hosts"
     family = chosen.fabric.family if chosen.fabric is not None else ""
@@ -315,21 +315,6 @@ def _chosen(
     yield Statement("figure", "fabric", f"{loss}a leaf's loss cuts its {cut}.", True)
 
 
-def _ports_left(fabric: SiteFabric, hosts: int, ports_of: Mapping[str, int]) -> Iterator[Statement]:
-    """State why a rail's leaf that has all hosts leaves half of its ports or more free, and what would fill them."""
-    leaf, gpus = fabric.tiers[0], fabric.wired_gpus_per_rack
-    used = -(-(leaf.down_ports + fabric.leaf_spare_ports) // fabric.split) + leaf.up_ports
-    parts = [n for n in range(2, fabric.ports_per_switch // used + 1) if gpus % n == 0]
-    if fabric.family != "rail" or fabric.leaf_domains > 1 or len(fabric.tiers) == 1 or not parts:
-        return
-    text = f"{used} of a leaf's {fabric.ports_per_switch} ports are in use: a leaf by rail takes one GPU of each host"
-    spine = ports_of[fabric.models[1]]
-    if len(fabric.tiers) > 2 and gpus > spine:
-        text += f"; {gpus} leaves are more than a spine's {spine} ports join, hence {len(fabric.tiers)} tiers"
-    other = f"{hosts * parts[-1]:,} hosts of {counted(gpus // parts[-1], 'GPU')}"
-    yield Statement("warning", "fabric", f"{text}. Asked for as {other}, it takes {parts[-1]} of each host.", True)
-
-
 def _price(fabric: SiteFabric, network: Network) -> Iterator[Statement]:
     of = {switch.name: switch for switch in _offered(network)}
     boxes = sum(tier.switches * of[name].price_usd for tier, name in zip(fabric.tiers, fabric.models, strict=True))
@@ -338,8 +323,10 @@ def _price(fabric: SiteFabric, network: Network) -> Iterator[Statement]:
     offered = [f"{switch.name} ({money(switch.price_usd)}, {switch.power_watts:g} W)" for switch in _offered(network)]
     optics = network.optics
     links = f"transceivers {optics.name} at {money(optics.price_usd)}, {optics.power_watts:g} W"
-    if by_reach(network):
-        links = ", ".join(medium.name for medium in media_of(network)) or links
+    if (floor := network.floor) is not None and by_reach(network):
+        hosts = f", {counted(floor.hosts_per_rack, 'host')} a rack" if floor.hosts_per_rack > 1 else ""
+        of_floor = f"on a floor of {floor.rack_pitch_m:g} by {floor.row_pitch_m:g} m{hosts}"
+        links = f"{', '.join(medium.name for medium in media_of(network))} {of_floor}"
     yield Statement("figure", "money", f"Chosen from {', '.join(offered)}; {links}", True)
 
 
