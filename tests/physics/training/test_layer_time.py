@@ -144,6 +144,12 @@ def test_tensor_exchange_moves_the_entire_tensor() -> None:
     m = machine(tensor_overlap=0.75)
     assert layer_time.tensor_exchange_seconds(m, shape(2, sp=True), DENSE) == pytest.approx(2 * 1.64 / 4)
     assert layer_time.tensor_exchange_seconds(m, shape(2), DENSE) == pytest.approx(2 * 1.64)
+    # Inputs of products that are cast before they are gathered: 32 B of 64 in FP8, 18 B in FP4, which overlaps nothing.
+    for dtype, gathered, exposed in (("fp8", 32, 1 / 4), ("fp4", 18, 1.0)):
+        narrow = PRECISION.model_copy(update={"compute": dtype})
+        m = machine(precision=narrow, tensor_overlap=0.75, keeps_cast_inputs=True)
+        wanted = 2 * (0.82 + 0.5 + gathered / 2 / 100) * exposed
+        assert layer_time.tensor_exchange_seconds(m, shape(2, sp=True), DENSE) == pytest.approx(wanted)
     # 16 ranks on racks of 8: the ring inside, then 8 B of each over 2 racks at 10 B/s and 2 s.
     inside, between = 2 * (7 * 0.5 + 7 / 8 * 0.64), 2 * (2 + 0.5 * 0.8)
     assert layer_time.tensor_exchange_seconds(machine(), shape(16), DENSE) == pytest.approx(2 * (inside + between))
