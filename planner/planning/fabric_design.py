@@ -18,7 +18,7 @@ from planner.instance.network import FabricFamily, Network
 from planner.models import Options, resolved_switches
 from planner.models.fabric.chooser import Lengths, Template, Templates
 from planner.models.fabric.design_table import KEY, DesignTable, Floats, Ints
-from planner.models.fabric.site_mode import switch_modes
+from planner.models.fabric.link_prices import switch_modes
 from planner.models.fabric.traffic import Loads, SiteTraffic
 from planner.physics import ticking
 from planner.physics.network.fabric_designs import FAMILIES, by_reach, half_rate_tbps

@@ -1,0 +1,247 @@
+"""One switch in one family, and what its boxes and links cost at a site: flat, by length, or bounds of that."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from planner.instance.network import FabricFamily, Network, Switch
+from planner.models import resolved_switches
+from planner.models.fabric.design_table import Floats
+from planner.physics.network.fabric_designs import (
+    FAMILIES,
+    by_reach,
+    endpoint_factor,
+    flat_usd,
+    media_table,
+    switch_usd,
+)
+from planner.physics.network.links import (
+    MediaTable,
+    Metres,
+    Places,
+    adjacent_metres,
+    endpoint_metres,
+    group_metres,
+    group_wan_links,
+    lane_gbps,
+    lanes_of,
+    port_splits,
+)
+
+Prices = Floats  # rows: dollars, power over the years included, and MW; a column each, or one for all
+
+
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """A switch in one of the families: how a rack's GPUs meet at its ports, and over how many networks."""
+
+    switch: Switch
+    family: FabricFamily
+    rails: int
+    rail_gpus: int
+    apart: int
+    lanes: int
+    nic_gbps: float  # of a GPU's link to its leaf
+    split: int = 1
+    shared: bool = False  # a leaf takes several rails, of all racks
+
+    @property
+    def link_nics(self) -> float:
+        """NICs, or lanes of them, whose full rate a link between switches carries."""
+        return self.switch.port_gbps / self.nic_gbps
+
+    @property
+    def networks(self) -> int:
+        """Networks side by side."""
+        return self.apart * self.lanes
+
+    @property
+    def planes(self) -> int:
+        """Planes of chips over all lanes of a NIC."""
+        return self.switch.planes * self.lanes
+
+    @property
+    def grouped(self) -> bool:
+        """Whether pods are groups joined directly, as of a dragonfly."""
+        return FAMILIES[self.family].design.grouped
+
+    @property
+    def has_spines(self) -> bool:
+        """Whether leaves have spines above, as all have but the routers of a dragonfly."""
+        return len(FAMILIES[self.family].design.tier_names) > 1
+
+
+def switch_modes(network: Network, gpus: int, nic_bytes_per_second: float) -> Iterator[Mode]:
+    """Yield every switch in every family, for racks of `gpus` GPUs, a NIC split over as many lanes as carry it."""
+    # A port may be split into 1, 2, 4 and so on parts that still carry a NIC, as many as the switch allows.
+    several = [n for n in range(2, min(gpus, network.max_rails_per_leaf or gpus) + 1) if gpus % n == 0]
+    for s in resolved_switches(network.switches):
+        lanes = lanes_of(s, nic_bytes_per_second)
+        rate = lane_gbps(nic_bytes_per_second, lanes)
+        if lanes > network.max_lanes:
+            continue
+        splits = port_splits(s, rate)
+        for family in dict.fromkeys(network.families):
+            for n, split in product((1, *(several if family == "rail" else ())), splits):
+                yield Mode(s, family, *FAMILIES[family].rack_ports(gpus).shared(n), lanes, rate, split, n > 1)
+
+
+def times(count: Any, price: Prices) -> Prices:
+    """Multiply prices by counts; no links are free, even where no medium reaches and the price is infinite."""
+    with np.errstate(invalid="ignore"):
+        return np.where(np.equal(count, 0), 0.0, count * price)
+
+
+@dataclass(kw_only=True)
+class LinkPrices:
+    """Prices in USD and power in MW of the links of one mode at a site of `racks` racks, summed over all networks.
+
+    Sizes of domains, pods and zones are numbers or arrays, with a column of prices each. `known` caches the price of
+    one link over each set of lengths, which all modes of a site share.
+    """
+
+    network: Network
+    mode: Mode
+    racks: int
+    known: dict[tuple[Any, ...], tuple[float, float]] = field(default_factory=dict)
+    bounds: bool = False  # links between switches are all as short as can be, and draw nothing
+
+    @cached_property
+    def bound(self) -> "LinkPrices":
+        """Bounds of the prices that take no time to measure: these, where links have no length."""
+        return replace(self, bounds=True)
+
+    @cached_property
+    def places(self) -> Places | None:
+        """The floor, where links are priced by length."""
+        floor = self.network.floor
+        return Places(floor, self.racks) if floor is not None and by_reach(self.network) else None
+
+    @cached_property
+    def media(self) -> MediaTable:
+        """The kinds of cable."""
+        return media_table(self.network)
+
+    def box(self, switch: Switch) -> Prices:
+        """Price a switch of any model."""
+        return np.array([[switch_usd(self.network, switch)], [switch.power_watts / 1e6]])
+
+    @property
+    def measured(self) -> Places | None:
+        """The floor on which links between switches are measured."""
+        return None if self.bounds else self.places
+
+    @cached_property
+    def flat_link(self) -> Prices:
+        """A link between two switches, by no length; of bounds by length the shortest."""
+        n, s = self.network, self.mode.switch
+        if self.places is not None:
+            return s.link_factor * self._priced(adjacent_metres(self.places)) * [[1.0], [0.0]]
+        watts = n.cables.switch_transceivers * n.optics.power_watts * s.link_factor
+        return np.array([[flat_usd(n, s)[1]], [watts / 1e6]])
+
+    def endpoints(self, domain: Any) -> Prices:
+        """Price all links between GPUs and leaves, each leaf amid the `domain` racks of its domain."""
+        m, n, places = self.mode, self.network, self.places
+        ends, factor = m.networks * m.rails * m.rail_gpus, endpoint_factor(m.switch, m.split)
+        if places is None:
+            watts = n.cables.endpoint_transceivers * n.optics.power_watts * factor
+            return self.racks * ends * np.array([[flat_usd(n, m.switch, m.split)[0]], [watts / 1e6]])
+        return times(ends * factor, self._by_length("endpoints", lambda d: [endpoint_metres(places, d)], domain))
+
+    def leaf_uplink(self, domain: Any, width: Any) -> Prices:
+        """Price one uplink of every leaf, with pods of `width` domains of `domain` racks."""
+
+        def metres(places: Places, domain: int, width: int) -> Metres:
+            return places.to_middle(np.arange(0, places.racks, domain), domain, domain * width)
+
+        return self._uplinks("leaf", metres, self.mode.rails, domain, width)
+
+    def spine_uplink(self, pod: Any, rails: Any, zone: Any = 0) -> Prices:
+        """Price one uplink of a spine of every pod of `pod` racks, or core of every zone, to amid `zone` racks."""
+
+        def metres(places: Places, pod: int, zone: int) -> Metres:
+            return places.to_middle(np.arange(0, places.racks, pod), pod, zone or places.racks)
+
+        return self._uplinks("spine", metres, -(-self.mode.rails // rails), pod, zone)
+
+    def _uplinks(self, name: str, metres: Callable[..., Metres], across: Any, run: Any, over: Any) -> Prices:
+        """Price a link up from each run of `run` racks, `across` at a place, to switches amid `over` racks or runs."""
+        m, places = self.mode, self.measured
+        if places is None:
+            return np.asarray(m.networks * across * -(-self.racks // run) * self.flat_link)
+        each = self._by_length(name, lambda *sizes: [metres(places, *sizes)], run, over)
+        return times(m.networks * across * m.switch.link_factor, each)
+
+    def far_links(self, domain: Any, hops: int) -> Prices:
+        """Bound what a way up from each full leaf to amid the site costs above as many of the shortest links."""
+        # Prices rise with lengths, and one of the links has its share of the way at least.
+        if (places := self.places) is None:
+            return np.zeros((2, 1))
+
+        def metres(domain: int) -> Iterator[Metres]:
+            way = places.to_middle(np.arange(0, places.racks // domain * domain, domain), domain, places.racks)
+            yield (way + (hops - 1) * adjacent_metres(places)) / hops
+
+        usd = self.mode.switch.link_factor * self._by_length(f"far by {hops}", metres, domain)[0]
+        usd = usd - places.racks // domain * self.bound.flat_link[0]
+        return np.stack([usd, np.zeros_like(usd)])
+
+    def wan_gateway(self, ports: int) -> Prices:
+        """Price the WAN gateway switches of all networks, without their links."""
+        m = self.mode
+        return m.networks * -(-ports // max(1, m.switch.ports // 2)) * self.box(m.switch)
+
+    def adjacent_links(self, links: Any) -> Prices:
+        """Price `links` links in each network between switches that are placed together."""
+        m, places = self.mode, self.measured
+        if places is None:
+            return np.asarray(links * m.networks * self.flat_link)
+        one = self._by_length("adjacent", lambda _: [adjacent_metres(places)], 0)
+        return times(links * m.networks * m.switch.link_factor, one)
+
+    def between(self, pod: Any, rails: Any) -> Prices:
+        """Price one link between each two groups, each of `pod` racks and `rails` rails."""
+        m, places = self.mode, self.measured
+        across, along = -(-m.rails // rails), -(-self.racks // pod)
+        if places is None:
+            return np.asarray(m.networks * (across * along * (across * along - 1) // 2) * self.flat_link)
+        apart = self._by_length("between", lambda pod: group_metres(places, pod), pod)
+        together = self.adjacent_links(along * (across * (across - 1) // 2))
+        return times(m.networks * m.switch.link_factor, times(across**2, apart)) + together
+
+    def group_wan(self, pod: int, rails: int, ports: int) -> Prices:
+        """Price the `ports` links of every network's WAN gateway to its groups of `pod` racks and `rails` rails."""
+        m, places = self.mode, self.measured
+        if not ports or places is None:
+            return self.adjacent_links(ports)
+        lengths = places.to_middle(np.arange(0, places.racks, pod), pod, places.racks)
+        across, each = -(-m.rails // rails), self._priced(lengths)
+        total = times(group_wan_links(ports, each.shape[1] * across, across), each).sum(axis=1, keepdims=True)
+        return times(m.networks * m.switch.link_factor, total)
+
+    def _by_length(self, name: str, metres: Callable[..., Iterable[Metres]], *sizes: Any) -> Prices:
+        """Sum the prices of cables of the lengths that each combination of sizes has; each is computed once."""
+        columns = np.stack([x.ravel() for x in np.broadcast_arrays(*sizes)]).astype(np.int64)
+        keys = np.array([1, 1 << 31])[: len(columns)] @ columns
+        _, first, at = np.unique(keys, return_index=True, return_inverse=True)
+        found = []
+        for some in columns[:, first].T.tolist():
+            if (name, *some) not in self.known:
+                total = np.zeros(2)
+                for x in metres(*some):
+                    total = total + self._priced(x).sum(axis=1)
+                    if total[0] == math.inf:  # no medium reaches, whatever the others cost
+                        break
+                self.known[name, *some] = float(total[0]), float(total[1])
+            found.append(self.known[name, *some])
+        return np.array(found).reshape(-1, 2)[at].T
+
+    def _priced(self, metres: Metres) -> Prices:
+        usd, watts = self.media.usd_watts(metres)
+        return np.stack([usd + watts * self.network.power_usd_per_watt, watts / 1e6])
