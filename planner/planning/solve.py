@@ -129,7 +129,6 @@ def _decided(
     if instance.grid is None and instance.hardware.racks is None:
         raise InputError("hardware.racks: is missing; give the racks of the cluster, or a grid to choose them")
     left, started = replace(options, time_limit=deadline.limit), deadline.elapsed
-    start(progress, "search", anew=True)
     known = JointCache() if cache is None else cache
     answered = Answered(instance, options, known, seek_others)
     known_answer = answered.known()
