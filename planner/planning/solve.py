@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from planner.checks.check_plan import check
 from planner.errors import InputError, InternalError
 from planner.instance.instance import Instance
+from planner.instance.references_and_pins import hardware_kind
 from planner.models import Options
 from planner.models.joint.cache import JointCache
 from planner.models.joint.solution import JointSolution, JointStatus
@@ -163,7 +164,13 @@ def _decided(
         plan = plan.model_copy(update={"objective": plan.objective.model_copy(update={"limited_by": end})})
     if solution.status is JointStatus.INFEASIBLE:
         start(progress, "why there is no plan")
-        return plan.model_copy(update={"conflict": conflict_of(instance, replace(options, time_limit=deadline.limit))})
+        kinds = [own.instance for own in (chosen.best, *chosen.others) if own.instance.grid == instance.grid]
+        each = [conflict_of(alone, replace(options, time_limit=deadline.limit)) for alone in kinds]
+        if len(each) > 1:  # of several GPUs each may lack something else
+            on = (f"on {hardware_kind(alone.hardware)[0]} " for alone in kinds)
+            reason = "; ".join(gpu + why.reason for gpu, why in zip(on, each, strict=True))
+            each[0] = each[0].model_copy(update={"reason": reason})
+        return plan.model_copy(update={"conflict": each[0]})
     return plan
 
 

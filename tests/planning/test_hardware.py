@@ -86,6 +86,17 @@ def test_a_gpu_that_comes_late_is_chosen_by_its_end() -> None:
         assert plan.layout.accelerator == chosen and not planner.check(plan)
 
 
+def test_where_there_is_no_plan_each_gpu_has_its_reason() -> None:
+    """One rack is too small for the model on the one GPU, and too dear on the other: neither stands for both."""
+    dear = {"accelerator": "B200", "rack": "DGX-B200", "price_usd": 9e6}
+    workload = {"model": "llama-3.1-70b", "tokens": 1e11, "sequence_length": 8192}
+    plan = planner.solve(asked(dear, workload=workload, hardware={**SMALL["hardware"], "racks": 1}))
+    first, second = plan.conflict.reason.split("; on ")
+    assert first.startswith("on B200 ") and "the budget is $2.20M" in first
+    assert second.startswith("H100 ") and "of a GPU can be used" in second
+    assert plan.status == "infeasible" and not planner.check(plan)
+
+
 def test_the_gpu_that_likely_ends_first_is_searched_first_and_each_has_figures_of_its_own() -> None:
     """A GPU that comes late has its turn behind a dearer one at hand; the bound of one is none of the next."""
     events: list[planner.Event] = []
