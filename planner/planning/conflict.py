@@ -130,7 +130,7 @@ def _budget_sentence(instance: Instance) -> str:
     racks = "1 rack" if hardware.racks == 1 else f"{hardware.racks or 0:,} racks"
     fabric = " with the least fabric" if instance.network is not None else ""
     paid, each = int(budget // rack_of(hardware).price_usd), money(rack_of(hardware).price_usd)
-    fewer = f"; `hardware.racks` of {paid:,} or fewer may do" if paid else "; it pays no rack"
+    fewer = f"; {counted(paid, 'rack')} or fewer may do" if paid else "; it pays no rack"
     return f"{text}; its {racks}{fabric} cost at least {money(least)} ({each} a rack{fewer})"
 
 

@@ -14,11 +14,14 @@ from planner.models.joint.solve import Solving, solve_joint
 from planner.models.joint.split import Column
 from planner.models.joint.world import CENTS, EPS, JointSolution, JointStatus, World
 from planner.physics.site.cost import rack_of
+from planner.physics.training.layer_time import SECONDS_PER_DAY
+from planner.physics.training.transformer import active_parameters, training_flop
 from planner.plan.certificate import AlternativeProof
 from planner.plan.plan import Plan
 from planner.planning.finish_date import FINISH_DATE, each_start, latest_start_days, latest_start_months
 from planner.planning.instance_parts import as_asked, with_part
 from planner.planning.joint_proof import refused_of
+from planner.solvers.progress import start
 
 First = Callable[[World], Column | None]
 
@@ -87,15 +90,22 @@ def best_choice(
     `without`: values of choices, by the paths of their pins, that no plan may have.
     """
 
-    def dollars_a_flop(alone: Instance) -> float:
-        """Return the price of a rack by its FLOP a second, in the type that the model computes in."""
-        hardware, dtype, rate = alone.hardware, alone.workload.precision, 0.0
-        if not isinstance(hardware.accelerator, str) and not isinstance(dtype, str):
-            rate = hardware.accelerator.peak_flop_per_second.get(dtype.compute, 0.0)
-        return rack_of(hardware).price_usd / (rack_of(hardware).gpus * rate) if rate else math.inf
+    def merit(alone: Instance) -> float:
+        """Return the end of training at the peak rate, in days; of a goal in dollars those of a FLOP a second."""
+        hardware, workload, rate = alone.hardware, alone.workload, 0.0
+        if not isinstance(hardware.accelerator, str) and not isinstance(workload.precision, str):
+            rate = hardware.accelerator.peak_flop_per_second.get(workload.precision.compute, 0.0)
+        usd, flop = rack_of(hardware).price_usd, rack_of(hardware).gpus * rate
+        if not flop or isinstance(workload.model, str) or not alone.objective.in_days:
+            return usd / flop if flop else math.inf
+        budget = alone.limits.budget_usd or 1.0
+        racks = hardware.racks or (budget / usd if usd else math.inf)
+        seconds = training_flop(active_parameters(workload.model), workload.tokens) / (flop * racks)
+        return latest_start_days(alone) + seconds / SECONDS_PER_DAY
 
-    answers, asked = list[HardwareAnswer](), sorted(each_alone(instance), key=dollars_a_flop)
-    questions = [start for one in asked for start in each_start(one)]
+    asked, in_date = each_alone(instance), instance.objective.minimize == FINISH_DATE
+    questions = sorted((start for one in asked for start in each_start(one)), key=merit)
+    answers = list[HardwareAnswer]()
     for alone in asked if len(asked) > 1 else ():
         try:
             replace(solving, cache=solving.cache.of(alone)).world(alone, without)
@@ -104,9 +114,10 @@ def best_choice(
             if kind == hardware_kind(instance.hardware):
                 raise
             raise InputError(f"hardware.alternatives, {accelerator} in {rack}: {error}") from error
-    if instance.objective.minimize == FINISH_DATE:  # what may start first is likely to end first
-        questions.sort(key=latest_start_days)
     for alone in questions:
+        gpu = f" on {hardware_kind(alone.hardware)[0]}" if len(asked) > 1 else ""
+        when = f", start in month {latest_start_months(alone):g}" if len(questions) > len(asked) else ""
+        start(solving.progress, f"search{gpu}{when}", anew=True, waits=latest_start_days(alone) if in_date else 0.0)
         answers.append(HardwareAnswer(alone, _answer(alone, solving, _best(answers), within, without)))
     late = (answer for answer in answers if answer.solution.plan is not None)
     # Where there is no plan, the reasons are those of the question that leaves nothing out.

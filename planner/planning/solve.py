@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from planner.checks.check_plan import check
 from planner.errors import InputError, InternalError
 from planner.instance.instance import Instance
+from planner.instance.references_and_pins import hardware_kind
 from planner.models import Options
 from planner.models.joint.cache import JointCache
 from planner.models.joint.solve import Solving
@@ -113,7 +114,6 @@ def _decided(instance: Instance, solving: Solving, *, seek_others: bool = True) 
         raise InputError("hardware.racks: is missing; give the racks of the cluster, or a grid to choose them")
     options, deadline, progress = solving.options, solving.deadline, solving.progress
     started = deadline.elapsed
-    start(progress, "search", anew=True)
     answered = Answered(instance, options, solving.cache, seek_others)
     known_answer = answered.known()
     if known_answer is None:
@@ -146,7 +146,13 @@ def _decided(instance: Instance, solving: Solving, *, seek_others: bool = True) 
         plan = plan.model_copy(update={"objective": plan.objective.model_copy(update={"limited_by": end})})
     if solution.status is JointStatus.INFEASIBLE:
         start(progress, "why there is no plan")
-        return plan.model_copy(update={"conflict": conflict_of(instance, solving.left)})
+        kinds = [own.instance for own in (chosen.best, *chosen.others) if own.instance.grid == instance.grid]
+        each = [conflict_of(alone, solving.left) for alone in kinds]
+        if len(each) > 1:  # of several GPUs each may lack something else
+            on = (f"on {hardware_kind(alone.hardware)[0]} " for alone in kinds)
+            reason = "; ".join(gpu + why.reason for gpu, why in zip(on, each, strict=True))
+            each[0] = each[0].model_copy(update={"reason": reason})
+        return plan.model_copy(update={"conflict": each[0]})
     return plan
 
 

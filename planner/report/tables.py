@@ -22,7 +22,7 @@ from planner.plan.plan_files import read_plan
 from planner.plan.plan_sections import DEGREES, layout_in_short
 from planner.planning.finish_date import FINISH_DATE
 from planner.report.plots.sweep_rows import leaves, read_rows
-from planner.report.statements.statement import Statement
+from planner.report.statements.statement import Statement, name_of_part
 from planner.report.summary import PIPE, fitted, statements
 from planner.sweeps.axes import canonical
 from planner.sweeps.row_store import LINES, TABLES, RowObjective
@@ -30,7 +30,7 @@ from planner.sweeps.sweep_run import point_text
 
 if TYPE_CHECKING:
     from planner.planning.layouts import NearLayouts
-from planner.units import aligned, counted, memory, money, percent, short, words
+from planner.units import aligned, counted, memory, money, percent, short
 
 CHANGES = 4  # values of the instance that are named
 MOST_JUDGED = 8  # sides that are compared with the first
@@ -83,8 +83,8 @@ def verdicts(sides: Sequence[Side]) -> Iterator[str]:
     first = sides[0]
     for side in sides[1:]:
         yield ""
-        front = "" if len(sides) == 2 else f"{side.name} beside {first.name}: "
-        yield f"{front}{changes(first, side)}: {brings(first, side)}"
+        front, what = [] if len(sides) == 2 else [f"{side.name} beside {first.name}"], changes(first, side)
+        yield ": ".join([*front, *([] if front and what == side.name else [what]), brings(first, side)])
         yield from (f"  {line}" for line in terms(first, side))
         known = {fact.text for fact in first.reported}
         for fact in side.reported:
@@ -137,7 +137,8 @@ def changes(before: Side, after: Side) -> str:
 def brings(before: Side, after: Side) -> str:
     """Write the changes of days, objective, capital and idle racks from one side to the other, and unspent budget."""
     if before.number("objective.value") is None or after.number("objective.value") is None:
-        return f"{before.figures.get('status')} -> {after.figures.get('status')}"
+        old, new = before.figures.get("status"), after.figures.get("status")
+        return f"still {new}" if old == new else f"{old} -> {new}"
     parts, goals = list[str](), (before.goal, after.goal)
     compared = [(before.days, after.days, "days of training" if FINISH_DATE in goals else "days")]
     if goals[0] == goals[1] and after.goal in UNITS:
@@ -193,17 +194,19 @@ def _dollars(usd: float) -> str:
 
 
 def terms(before: Side, after: Side) -> Iterator[str]:
-    """Write the parts of days and of capital that moved most."""
+    """Write the parts of days and of capital that moved most, where both sides have a plan."""
     for name, (old, new), show in (
         ("days", (_days(before), _days(after)), lambda value: f"{value:+,.4g}"),
         ("capital", (before.parts(CAPITAL), after.parts(CAPITAL)), _dollars),
     ):
+        if not (old and new):
+            continue
         moved = {part: new.get(part, 0.0) - old.get(part, 0.0) for part in dict.fromkeys((*old, *new))}
         most = max(map(abs, moved.values()), default=0.0)
         total = max(sum(map(abs, value.values())) for value in (old, new))
         if most > NOTHING * total:
             order = sorted(moved.items(), key=lambda item: -abs(item[1]))
-            named = [f"{words(part)} {show(change)}" for part, change in order if abs(change) >= SMALL * most]
+            named = [f"{name_of_part(part)} {show(change)}" for part, change in order if abs(change) >= SMALL * most]
             yield f"{name}: {', '.join(named[:TERMS])}"
 
 

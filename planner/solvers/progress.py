@@ -237,6 +237,7 @@ class Reporter:
     phase: str = "reading"
     incumbent: float | None = None
     bound: float | None = None
+    waits: float = 0.0  # days until training starts, where the goal counts them
     started: float = field(default_factory=time.perf_counter)
 
     def __call__(self, text: str) -> None:
@@ -286,6 +287,8 @@ def report(
         return
     if text:
         progress.pass_on("on_line", text)
+    incumbent = None if incumbent is None else incumbent + progress.waits
+    bound = None if bound is None else bound + progress.waits
     better = incumbent is not None and incumbent != progress.incumbent
     raised = bound is not None and (progress.bound is None or bound > progress.bound)
     progress.incumbent = progress.incumbent if incumbent is None else incumbent
@@ -301,11 +304,14 @@ def notes(progress: Lines) -> Lines:
     return progress.__call__ if isinstance(progress, Reporter) else progress
 
 
-def start(progress: Lines, phase: str, *, anew: bool = False) -> None:
-    """Report that a part of the work begins; `anew`: one that asks another question, without figures yet."""
+def start(progress: Lines, phase: str, *, anew: bool = False, waits: float = 0.0) -> None:
+    """Report that a part of the work begins; `anew`: one that asks another question, without figures yet.
+
+    `waits`: days from the decision until its training starts, which count in all figures of its goal.
+    """
     if not isinstance(progress, Reporter):
         return
     progress.phase = phase
     if anew:
-        progress.incumbent = progress.bound = None
+        progress.incumbent, progress.bound, progress.waits = None, None, waits
     progress.emit(PhaseStarted)

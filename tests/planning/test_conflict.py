@@ -174,7 +174,7 @@ def test_a_budget_is_named_beside_a_deadline_only_where_more_money_would_be_in_t
         assert len(amounts) == (late is both), plan.conflict.reason
 
 
-@each(("left", "fewer"), [(0.5, "it pays no rack"), (1.5, "`hardware.racks` of 1 or fewer may do")])
+@each(("left", "fewer"), [(0.5, "it pays no rack"), (1.5, "1 rack or fewer may do")])
 def test_a_budget_below_the_price_of_the_racks_takes_no_search_for_rules(left, fewer, monkeypatch) -> None:
     """It is named with the least that any plan costs, and with what one costs; at their price rules are searched."""
     i = toy(6)

@@ -86,6 +86,31 @@ def test_a_gpu_that_comes_late_is_chosen_by_its_end() -> None:
         assert plan.layout.accelerator == chosen and not planner.check(plan)
 
 
+def test_where_there_is_no_plan_each_gpu_has_its_reason() -> None:
+    """One rack is too small for the model on the one GPU, and too dear on the other: neither stands for both."""
+    dear = {"accelerator": "B200", "rack": "DGX-B200", "price_usd": 9e6}
+    workload = {"model": "llama-3.1-70b", "tokens": 1e11, "sequence_length": 8192}
+    plan = planner.solve(asked(dear, workload=workload, hardware={**SMALL["hardware"], "racks": 1}))
+    first, second = plan.conflict.reason.split("; on ")
+    assert first.startswith("on B200 ") and "the budget is $2.20M" in first
+    assert second.startswith("H100 ") and "of a GPU can be used" in second
+    assert plan.status == "infeasible" and not planner.check(plan)
+
+
+def test_the_gpu_that_likely_ends_first_is_searched_first_and_each_has_figures_of_its_own() -> None:
+    """A GPU that comes late has its turn behind a dearer one at hand; the bound of one is none of the next."""
+    events: list[planner.Event] = []
+    late = {**OTHERS[1], "ready_months": 1 / DAYS_A_MONTH}
+    question = asked(late, objective={"minimize": "finish_date"})
+    plan = planner.solve(question, on_progress=events.append)
+    phases = [event.phase for event in events if isinstance(event, planner.PhaseStarted)]
+    assert phases[:2] == ["search on H100", "search on B200"]
+    second = phases.index("search on B200")
+    found = [event for event in events if event.phase == phases[second] and event.incumbent is not None]
+    assert found and all(event.incumbent >= (event.bound or 0.0) - 1e-9 for event in found)
+    assert found[-1].incumbent == pytest.approx(plan.objective.value)  # days from the decision, as the goal counts
+
+
 @pytest.mark.slow
 def test_the_day_of_the_finish_is_that_of_the_gpu_chosen_by_its_end() -> None:
     late = {**OTHERS[0], "ready_months": 0.1}

@@ -51,8 +51,11 @@ def test_days_and_dollars_that_moved_are_named_the_largest_first() -> None:
     common = {"layout.metrics.step_seconds": 10.0, "layout.metrics.step_days_to_train": 10.0}
     a = Side("a", {**common, step + "gemm": 6.0, step + "head": 4.0, lost + "restarts": 1.0, bill + "racks": 5e9})
     b = Side("b", {**common, step + "gemm": 3.0, step + "head": 7.5, lost + "restarts": 1.5, bill + "fabric": 1e9})
-    assert list(terms(a, b)) == ["days: head +3.5, gemm -3, restarts +0.5", "capital: racks -$5.00B, fabric +$1.00B"]
-    assert list(terms(a, a)) == []
+    assert list(terms(a, b)) == [
+        "days: embedding and loss +3.5, matrix products -3, restarts +0.5",
+        "capital: racks -$5.00B, fabric +$1.00B",
+    ]
+    assert list(terms(a, a)) == list(terms(Side("none", {"status": "infeasible"}), a)) == []
 
 
 def test_the_change_of_a_plan_is_signed_and_relative() -> None:
@@ -61,6 +64,7 @@ def test_the_change_of_a_plan_is_signed_and_relative() -> None:
     b = side("b", objective__value=90.0, objective__name="days_to_train", layout__metrics__days_to_train=90.0)
     assert brings(a, b) == "-10 days (-10.0 %)"
     assert brings(side("c", status="optimal"), side("d", status="infeasible")) == "optimal -> infeasible"
+    assert brings(side("c", status="infeasible"), side("d", status="infeasible")) == "still infeasible"
     assert changes(a, b) == "b"
 
 
