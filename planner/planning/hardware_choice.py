@@ -100,7 +100,7 @@ def best_choice(
             return usd / flop if flop else math.inf
         budget = alone.limits.budget_usd or 1.0
         racks = hardware.racks or (budget / usd if usd else math.inf)
-        seconds = training_flop(active_parameters(workload.model), workload.tokens) / (flop * racks)
+        seconds = float(training_flop(active_parameters(workload.model), workload.tokens)) / (flop * racks)
         return latest_start_days(alone) + seconds / SECONDS_PER_DAY
 
     asked, in_date = each_alone(instance), instance.objective.minimize == FINISH_DATE

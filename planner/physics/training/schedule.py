@@ -350,9 +350,7 @@ def _queue(i: int, p: int, m: int, v: int) -> tuple[Ints, Ints, Ints]:
 
 
 def excess_seconds(
-    pipeline: int,
-    virtual_stages: int,
-    micro_batches: int,
+    counts: PipelineCounts,
     layers: int,
     recomputed: int,
     passes: tuple[float, float, float],
@@ -368,7 +366,8 @@ def excess_seconds(
     larger of the two holds. The `head`, forward and backward, belongs to the last chunk of a stage, the smallest, and
     fills it up to the largest.
     """
-    v, (ahead, back, recompute) = virtual_stages, passes
+    pipeline, v, micro_batches = int(counts.pipeline), int(counts.virtual_stages), int(counts.micro_batches)
+    ahead, back, recompute = passes
     if v == 1 or pipeline == 1 or (layers % v == 0 and recomputed % v == 0):
         return 0.0
     sizes, repeats = (chunk_sizes(n, v, smaller_first=smaller_first) for n in (layers, recomputed))

@@ -202,11 +202,11 @@ def excess_seconds(
 
     The last stage has the head in its last chunk, a third of it forward: one product of three.
     """
-    p, v, m = counts.pipeline, counts.virtual_stages, counts.micro_batches
-    forward, head = x.times.forward_seconds, (x.head / 3, 2 * x.head / 3) if stage == p - 1 else (0.0, 0.0)
+    last = stage == counts.pipeline - 1
+    forward, head = x.times.forward_seconds, (x.head / 3, 2 * x.head / 3) if last else (0.0, 0.0)
     each = forward, float(sharded.layer_seconds) - forward, x.times.recompute_seconds
     first = bool(smaller_chunks_first(x.machine.model, stage))
-    return schedule.excess_seconds(p, v, m, layers, recomputed, each, head=head, smaller_first=first, tick=tick)
+    return schedule.excess_seconds(counts, layers, recomputed, each, head=head, smaller_first=first, tick=tick)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

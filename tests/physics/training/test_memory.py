@@ -243,7 +243,7 @@ def test_the_head_fills_the_last_chunk() -> None:
     passes, p, m = (1.0, 2.0, 1.0), 8, 64
 
     def wait(share: float) -> float:
-        return schedule.excess_seconds(p, 2, m, 3, 0, passes, head=(share, 2 * share))
+        return schedule.excess_seconds(schedule.PipelineCounts(p, 2, m), 3, 0, passes, head=(share, 2 * share))
 
     assert wait(0.0) > wait(0.5) > wait(1.0) == wait(9.0) == 0.0
     # With the head, the last stage is never done before it would be without.

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.physics.training import schedule
-from planner.physics.training.schedule import Schedule, chunk_sizes, excess_seconds, min_excess_seconds
+from planner.physics.training.schedule import PipelineCounts, Schedule, chunk_sizes, excess_seconds, min_excess_seconds
 
 Pass = tuple[str, int, int]  # F, B or W; the chunk on its device; the micro-batch
 SHAPES = [(p, m) for p in range(1, 7) for m in range(1, 2 * p + 4)]
@@ -242,14 +242,14 @@ def test_the_larger_chunks_come_first(layers: int, chunks: int, sizes: tuple[int
 @each(("layers", "recomputed"), list(itertools.product([3, 5, 7], [0, 1, 3])))
 def test_one_stage_waits_for_nothing(layers: int, recomputed: int) -> None:
     for m in (1, 3, 7, 11, 50):
-        assert excess_seconds(1, 2, m, layers, recomputed, SECONDS) == 0.0
-        assert excess_seconds(1, 2, m, layers, recomputed, SECONDS, head=(0.05, 0.11)) == 0.0
+        assert excess_seconds(PipelineCounts(1, 2, m), layers, recomputed, SECONDS) == 0.0
+        assert excess_seconds(PipelineCounts(1, 2, m), layers, recomputed, SECONDS, head=(0.05, 0.11)) == 0.0
 
 
 @each(("p", "v", "layers", "recomputed"), [(3, 1, 7, 2), (4, 2, 6, 4), (2, 3, 9, 0), (4, 2, 6, 0)])
 def test_chunks_that_are_alike_add_nothing(p: int, v: int, layers: int, recomputed: int) -> None:
     for m in (1, 3, 7, 12):
-        assert excess_seconds(p, v, m, layers, recomputed, SECONDS) == 0.0
+        assert excess_seconds(PipelineCounts(p, v, m), layers, recomputed, SECONDS) == 0.0
 
 
 @each(
@@ -273,4 +273,4 @@ def test_chunks_that_are_alike_add_nothing(p: int, v: int, layers: int, recomput
 def test_what_unlike_chunks_wait_at_least(p: int, v: int, m: int, layers: int, recomputed: int, least: float) -> None:
     """Stages times a layer's difference less the largest chunk, each round behind the second; never more than it is."""
     assert float(min_excess_seconds(p, v, m, layers, recomputed, 1.0, 0.5)) == pytest.approx(least)
-    assert least <= excess_seconds(p, v, m, layers, recomputed, (0.5, 0.5, 0.5)) + 1e-9
+    assert least <= excess_seconds(PipelineCounts(p, v, m), layers, recomputed, (0.5, 0.5, 0.5)) + 1e-9

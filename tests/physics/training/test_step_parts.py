@@ -119,8 +119,9 @@ def test_a_step_is_what_its_parts_take(s: ParallelStrategy, c: Conditions, toget
     stages = list(zip(s.layers_per_stage, s.recomputed, strict=True))
     each = x.times.forward_seconds, x.seconds - x.times.forward_seconds, again
     ends = [(0.0, 0.0)] * (p - 1) + [(head / 3, 2 * head / 3)]  # one product of three forward, on the last stage
+    counts = schedule.PipelineCounts(p, v, s.micro_batches)
     waits = [  # the first stage has its smaller chunks first, where the embedding is
-        schedule.excess_seconds(p, v, s.micro_batches, a, b, each, head=end, smaller_first=i == 0)
+        schedule.excess_seconds(counts, a, b, each, head=end, smaller_first=i == 0)
         for i, ((a, b), end) in enumerate(zip(stages, ends, strict=True))
     ]
     took = [

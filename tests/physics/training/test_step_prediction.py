@@ -60,7 +60,7 @@ def chunks(layers: int, v: int) -> list[int]:
 def by_formula(p: int, v: int, m: int, most: int, f: float, b: float) -> float:
     """Seconds by the formulas: the slowest stage for each effective micro-batch."""
     whole = float(schedule.effective_micro_batches(m, p, v)) * most * (f + b) + (p - 1) * -(-most // v) * (f + b)
-    return whole + schedule.excess_seconds(p, v, m, most, 0, (f, b, f))
+    return whole + schedule.excess_seconds(schedule.PipelineCounts(p, v, m), most, 0, (f, b, f))
 
 
 @settings(max_examples=50, deadline=None)
@@ -84,7 +84,8 @@ def test_the_excess_is_bounded_from_below(p, v, more, rounds, data, f, b) -> Non
     """Unequal chunks, of layers or of recomputed ones, wait at least for what the bound says in the order of events."""
     recompute, m = data.draw(st.integers(0, v + more)), rounds * p + data.draw(st.integers(0, p - 1))
     first = data.draw(st.booleans())
-    found = schedule.excess_seconds(p, v, m, v + more, recompute, (f, b, f), smaller_first=first)
+    counts = schedule.PipelineCounts(p, v, m)
+    found = schedule.excess_seconds(counts, v + more, recompute, (f, b, f), smaller_first=first)
     assert float(schedule.min_excess_seconds(p, v, m, v + more, recompute, f + b, f)) <= found + 1e-9
 
 
