@@ -30,11 +30,11 @@ class Objective(Frozen):
 
     minimize: Goal = Field(
         "days_to_train",
-        description="Figure to minimize. cost_usd is the bill; total_cost_of_ownership_usd that of the section `run`, "
-        "until the model is trained. Either asks for a deadline, and the budget bounds it. finish_date counts days "
-        "from the decision to the end of training, which starts when the hardware and every site, new line and upgrade "
-        "in use are ready. frontier asks for the whole curve of money against days; the plan is that of its knee, or "
-        "its fastest where it has none.",
+        description="Figure to minimize. cost_usd is the bill; total_cost_of_ownership_usd that of the section "
+        "`run`, until the model is trained, or for limits.operation_years. Either asks for a deadline, and the "
+        "budget bounds it. finish_date counts days from the decision to the end of training, which starts when the "
+        "hardware and every site, new line and upgrade in use are ready. frontier asks for the whole curve of money "
+        "against days; the plan is that of its knee, or its fastest where it has none.",
     )
     tolerance: Annotated[float, Field(ge=0, lt=1)] = Field(
         TOLERANCE,

@@ -33,9 +33,10 @@ RANGES = {key: PlausibleRange(**usual) for keys, usual in catalogue("plausible_r
 
 
 def implausible(instance: Instance) -> Iterator[str]:
-    """Yield a line for each key of an instance that is implausible, and for each rack that is built for another GPU."""
+    """Yield a line for each key that is implausible or not read, and for each rack that is built for another GPU."""
     yield from implausible_figures(instance)
     yield from racks_of_others(instance.hardware)
+    yield from unread(instance)
 
 
 def implausible_figures(instance: Instance) -> Iterator[str]:
@@ -67,6 +68,26 @@ def racks_of_others(hardware: Hardware) -> Iterator[str]:
             f"{path}.rack is {rack}, a rack of {' or '.join(built_for)}, and {path}.accelerator is {chip}: "
             f"price and power are those of {rack}; set {path}.rack to {right}"
         )
+
+
+def unread(instance: Instance) -> Iterator[str]:
+    """Yield a line for each limit or part that is given and does not bind, as what makes it bind is not given."""
+    grid = instance.grid
+    if grid is None:
+        if instance.wan is not None:
+            yield "wan is not read: it joins the sites of a grid, and there is none"
+        return
+    nodes = [(f"grid.nodes[{index}].", node) for index, node in enumerate(grid.nodes) if node.site]
+    for key, binds, remedy in (
+        ("area_m2", instance.hardware.cooling_kw_per_m2 is not None, "give hardware.cooling_kw_per_m2"),
+        ("interconnect_mw", grid.rules.interconnect.enabled, "set grid.rules.interconnect.enabled"),
+    ):
+        given = [path for path, node in nodes if getattr(node, key) is not None]
+        if given and not binds:
+            more = f" (and {len(given) - 1} more)" if len(given) > 1 else ""
+            yield f"{given[0]}{key}{more} limits no site: {remedy}"
+    if grid.scenarios and grid.rules.scenarios == "off":
+        yield "grid.scenarios are not read: set grid.rules.scenarios to robust or expected"
 
 
 def warn(*instances: Instance) -> None:

@@ -36,14 +36,18 @@ def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.mark.parametrize("path", TRUE)
 def test_known_constants_come_back(found: MeasuredConstants, path: str) -> None:
-    """Without noise the true values lie within a standard deviation; what is known beforehand draws a little."""
-    # The interval of 90 % has 3.29 of these.
+    """Without noise the true values lie in the interval, of twelve lines within a standard deviation and 10 %.
+
+    What is known beforehand draws a little, of few lines more.
+    """
+    # The interval of 90 % has 3.29 standard deviations.
     x = found.values[path]
     assert x.interval[0] <= TRUE[path] <= x.interval[1]
     off, low, high = abs(np.log(x.value / TRUE[path])), *np.log(x.interval)
-    assert off < (high - low) / 3.29
-    assert found.number_of_lines < 12 or off < 0.1
-    assert abs(np.log(x.value / TRUE[path])) < abs(np.log(x.catalogue / TRUE[path])) / 3
+    assert found.number_of_lines < 12 or off < min(0.1, (high - low) / 3.29)
+    # What few lines do not tell from another constant is said, and comes back in part.
+    apart = found.number_of_lines == 12 or x.shared_with is None
+    assert off < abs(np.log(x.catalogue / TRUE[path])) / (3 if apart else 2)
 
 
 def test_lines_are_predicted(found: MeasuredConstants) -> None:

@@ -21,6 +21,7 @@ from planner.cluster import Job
 from planner.errors import InputError
 from planner.imports.instance_file import shipped_names
 from planner.instance.base import RANGES, out_of_range, range_of
+from planner.instance.grid import Scenario
 from planner.instance.instance import Instance, instance_sha256
 from planner.instance.read import put_stand_in
 from planner.plan.plan import Plan
@@ -379,11 +380,18 @@ def test_each_warning_fires_just_outside() -> None:
 def test_a_key_is_named_once() -> None:
     """Many figures of one key outside their range are one line, with the first of them and how many there are."""
     nodes = load_instance("two-sites-405b").grid.nodes  # type: ignore[union-attr]
-    changes = {f"grid.nodes.{n.id}.generation_mw": 1e9 for n in nodes}
-    (line,) = implausible(planner.changed("two-sites-405b", changes))
-    assert line.startswith(
-        f"grid.nodes[0].generation_mw is 1e+09 (and {len(nodes) - 1} more), not from 0.001 to 200000"
-    )
+    changes: dict[str, Any] = {f"grid.nodes.{n.id}.area_m2": 1e6 for n in nodes}
+    changed = planner.changed("two-sites-405b", changes | {"grid.rules.interconnect.enabled": False})
+    assert changed.grid is not None
+    dry = changed.grid.model_copy(update={"scenarios": (Scenario(name="dry", weight=0.5),)})
+    assert [line.partition(":")[0] for line in implausible(changed.model_copy(update={"grid": dry}))] == [
+        "grid.nodes[0].area_m2 (and 1 more) limits no site",
+        "grid.nodes[0].interconnect_mw (and 1 more) limits no site",
+        "grid.scenarios are not read",
+    ]
+    assert list(implausible(planner.changed("two-sites-405b", {"grid.rules.interconnect.enabled": True}))) == []
+    (line,) = implausible(planner.changed("one-rack", {"wan": {}}))
+    assert line.startswith("wan is not read")
 
 
 def test_a_batch_larger_than_any_is_named(caplog: pytest.LogCaptureFixture) -> None:

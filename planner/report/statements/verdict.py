@@ -81,7 +81,11 @@ def _comes_to(plan: Plan, value: float) -> str:
         case "cost_usd":
             return f"Costs {money(value)} to buy; trains in {trains}."
         case "total_cost_of_ownership_usd":
-            return f"Costs {money(value)} to buy and to run until the model is trained, in {trains}."
+            years = plan.instance.limits.operation_years
+            if years is None:
+                return f"Costs {money(value)} to buy and to run until the model is trained, in {trains}."
+            span = f"{years:g} year{'s' * (years != 1)}"
+            return f"Costs {money(value)} to buy and to run for {span}; trains in {trains}."
         case "finish_date":
             wait = start_days(plan.instance, plan.sites)
             start = f"from day {days(wait)} on, when all that it uses is ready" if wait else "from the first day on"
@@ -316,7 +320,7 @@ def implausible_inputs(plan: Plan) -> Iterator[Statement]:
     """State the figures of the instance that are far from any known, with the plausible range and why."""
     found = list(implausible(plan.instance))
     if len(found) > 1:
-        others = f"and {counted(len(found) - 1, 'more figure')} are implausible (--verbose)"
+        others = f"{counted(len(found) - 1, 'more figure')} implausible (--verbose)"
         yield Statement("warning", "verdict", f"{found[0].partition(':')[0]}; {others}.", True, short=True)
     for text in found:
         yield Statement("warning", "verdict", f"{text}.", len(found) == 1)
