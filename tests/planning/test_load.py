@@ -380,6 +380,16 @@ def test_each_warning_fires_just_outside() -> None:
 def test_a_key_is_named_once() -> None:
     """Many figures of one key outside their range are one line, with the first of them and how many there are."""
     nodes = load_instance("two-sites-405b").grid.nodes  # type: ignore[union-attr]
+    changes = {f"grid.nodes.{n.id}.generation_mw": 1e9 for n in nodes}
+    (line,) = implausible(planner.changed("two-sites-405b", changes))
+    assert line.startswith(
+        f"grid.nodes[0].generation_mw is 1e+09 (and {len(nodes) - 1} more), not from 0.001 to 200000"
+    )
+
+
+def test_what_is_given_and_not_read_is_named() -> None:
+    """Limits of a site and years that may come do not bind until they are asked for; a wide area joins sites alone."""
+    nodes = load_instance("two-sites-405b").grid.nodes  # type: ignore[union-attr]
     changes: dict[str, Any] = {f"grid.nodes.{n.id}.area_m2": 1e6 for n in nodes}
     changed = planner.changed("two-sites-405b", changes | {"grid.rules.interconnect.enabled": False})
     assert changed.grid is not None
