@@ -49,17 +49,22 @@ def purchase(plan: Plan, cost: Cost) -> Iterator[Statement]:
     yield Statement("choice", "verdict", text, True)
 
 
+def _drawn(mw: float) -> str:
+    """Write the power of sites: whole MW, of small ones as exact as of any machine."""
+    return power(mw) if mw < 10 else f"{mw:,.0f} MW"
+
+
 def sites(plan: Plan, split: SitesPlan) -> Iterator[Statement]:
     """State each open site with its load, the links between sites, and the lines and interconnects built."""
     grid = plan.instance.grid
     shown = len(split.sites) if len(split.sites) <= NAMED_SITES else NAMED_SITES - 1
     for index, site in enumerate(split.sites):
         authority = f"{site.balancing_authority}, {site.interconnection}"
-        text = f"{site.id} ({authority}): {counted(site.racks, 'rack')}, {site.facility_mw:,.0f} MW"
+        text = f"{site.id} ({authority}): {counted(site.racks, 'rack')}, {_drawn(site.facility_mw)}"
         yield Statement("choice", "sites", text, index < shown)
     if rest := split.sites[shown:]:
         racks, mw = sum(site.racks for site in rest), sum(site.facility_mw for site in rest)
-        text = f"{len(rest)} more sites ({', '.join(site.id for site in rest)}): {racks:,} racks, {mw:,.0f} MW"
+        text = f"{len(rest)} more sites ({', '.join(site.id for site in rest)}): {racks:,} racks, {_drawn(mw)}"
         yield Statement("choice", "sites", text, True)
     open_sites = {site.id for site in split.sites}
     if grid and (unused := [node.id for node in grid.nodes if node.site and node.id not in open_sites]):
