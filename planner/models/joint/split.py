@@ -292,7 +292,7 @@ class Stages:
         return step.pipeline_bubble_seconds(self.sharded, c.strategy.order, c.p, c.v, stage, **sends)
 
     @cached_property
-    def _min_seconds_by_most(self) -> Floats:
+    def min_seconds_by_most(self) -> Floats:
         """Bound the seconds of a step by the layers of its largest stage, one entry a size: some stage has as many."""
         once = np.sum(self._tails, axis=0)[self.sizes - 1] + self._filling(self.chunk.min(axis=0))
         return np.asarray((self.seconds.min(axis=0) + once) * (1 - EPS))
@@ -328,7 +328,7 @@ class Stages:
         if wanted is not None:
             yield from self._pinned(wanted)
             return
-        best, largest = self.cutoff, self._min_seconds_by_most
+        best, largest = self.cutoff, self.min_seconds_by_most
         if not (largest < best).any():
             return
         values, chunks = _increasing(self.seconds), _increasing(self.chunk[self.seconds < np.inf])
@@ -430,7 +430,7 @@ class Stages:
             return None
         if self.column.strategy.problem.layers_of(self.column.p) is not None:
             return bound._with((*KEPT, *BY_SIZE), exact=True)
-        in_time = np.flatnonzero(bound._min_seconds_by_most < self.cutoff)
+        in_time = np.flatnonzero(bound.min_seconds_by_most < self.cutoff)
         found = bound._with(KEPT, exact=True)
         found.__dict__["sizes"] = bound.sizes[: in_time[-1] + 1]
         found.__dict__.update({name: bound.__dict__[name][:, : in_time[-1] + 1] for name in BY_SIZE})

@@ -17,13 +17,16 @@ from planner.instance.instance import Instance
 from planner.models import Options
 from planner.models.joint import sites as joint_sites
 from planner.models.joint.columns import column_at, free_seconds, pipelines_of
+from planner.models.joint.places.capital_bounds import SlowdownLevel
+from planner.models.joint.places.cheapest import CheapestSearch
 from planner.models.joint.places.fastest import fastest
 from planner.models.joint.places.shape_class import ShapeClass
 from planner.models.joint.places.shape_problem import ShapeProblem
+from planner.models.joint.search.capital_floor import floor_of
 from planner.models.joint.sites import Sites
 from planner.models.joint.solve import world_of
 from planner.models.joint.split import Column
-from planner.models.joint.world import World, largest_parts, shapes
+from planner.models.joint.world import JointPlan, World, largest_parts, shapes
 from planner.planning.load import load_instance
 from planner.solvers.signals import Deadline
 
@@ -65,6 +68,18 @@ def shares_of(total: int, sites: int) -> list[tuple[int, ...]]:
     return sorted({tuple(sorted(x, reverse=True)) for x in every if sum(x) == total})
 
 
+def bounds_of_shape_hold(q: ShapeProblem, plan: JointPlan) -> None:
+    """Require that a plan has as many wavelengths as the best split needs, and no cheaper sites than shapes like it."""
+    search = CheapestSearch(shape_problem=q, cutoff=plan.seconds * (1 + 1e-6), floor_usd=floor_of(q.world))
+    level = SlowdownLevel(plan.conditions.send, plan.conditions.allreduce, 0.0)
+    waves, shared = search.waves_by_best_split(level, 1), search._extent_prices
+    assert waves is not None and shared is not None and waves <= plan.wavelengths
+    sites_usd = plan.capital_usd - sum(t.usd for t in plan.templates.values())
+    for asked in (1, plan.wavelengths, 2 * plan.wavelengths):
+        shared.ask(asked, q.rtts_ms[-1])
+        assert shared.lower(plan.wavelengths, q.rtts_ms[-1]) <= sites_usd * (1 + 1e-9)
+
+
 @pytest.mark.parametrize(("budget_musd", "sites"), [(36, 3), *more((40, 2), (30, 2), (48, 3), (40, 4), (60, 4))])
 def test_no_plan_is_below_the_floors_of_its_class(budget_musd: int, sites: int) -> None:
     """Floors of seconds, with and without the fabrics that may be built, and of capital; some shapes are not paid."""
@@ -72,6 +87,8 @@ def test_no_plan_is_below_the_floors_of_its_class(budget_musd: int, sites: int) 
     for column in itertools.islice(columns(world, sites), 0, 4000, 1333):
         for shape in itertools.islice(shapes(column, sites), 0, None, 4):
             plan = fastest(ShapeProblem(world=world, column=column, shape=shape), math.inf)
+            if plan is not None:
+                bounds_of_shape_hold(ShapeProblem(world=world, column=column, shape=shape), plan)
             for largest in (largest_parts(column, sites), range(shape.blocks[0], shape.blocks[0] + 1)):
                 some = ShapeClass.of(world, column, sites, largest)
                 cutoff = 1e9 if plan is None else plan.seconds * (1 + 1e-6)
@@ -83,8 +100,32 @@ def test_no_plan_is_below_the_floors_of_its_class(budget_musd: int, sites: int) 
                 assert max(x[0] for x in bounds) <= plan.seconds * (1 + 1e-9)
                 assert max(x[1] for x in bounds) <= plan.capital_usd * (1 + 1e-9)
                 free = free_seconds(world, column, 1e9)
-                assert free + some.fibre_seconds <= plan.seconds * (1 + 1e-9)
+                assert some.seconds_over_fibre(free) <= plan.seconds * (1 + 1e-9)
     assert seen and unpaid, (seen, unpaid)
+
+
+def test_larger_stages_hide_more_of_the_exchange() -> None:
+    """Of pinned layers the largest stage hides more of the embedding's gradients than one as even as can be."""
+    pins = {"layout.layers_per_stage": [16, *[22] * 5], "layout.virtual_stages": 1, "layout.zero_stage": 1}
+    data = load_instance(INSTANCES / "two-sites-405b.json").model_dump(mode="json", exclude_none=True)
+    world, seen, hidden = world_of(load_instance(data | {"pins": pins}), Options(), Deadline()), 0, 0
+    for s in world.strategies()[::40]:
+        _, rows = pipelines_of(world, s)
+        for j in range(0, len(rows), max(1, len(rows) // 3)):
+            q = ShapeProblem(
+                world=world, column=column_at(s, 1, rows, j), shape=next(shapes(column_at(s, 1, rows, j), 2))
+            )
+            waves = np.array([1, 30, 400])
+            found = [q.split(q.conditions(1.05, 1.05, q.fibre(int(n), q.rtts_ms[0])), math.inf) for n in waves]
+            if None in found:
+                continue
+            seen += 1
+            times = np.array([x.seconds for x in found if x is not None])
+            assert np.all(q.min_by_waves(1.05, 1.05, 1e9, waves) <= times * (1 + 1e-12))
+            hidden += bool(
+                np.any(q.exchange_seconds(22, q.fibre(waves, 1.0)) < q.exchange_seconds(21, q.fibre(waves, 1.0)))
+            )
+    assert seen and hidden, (seen, hidden)
 
 
 def test_blocks_of_other_sizes_are_housed_as_they_are() -> None:
@@ -92,7 +133,7 @@ def test_blocks_of_other_sizes_are_housed_as_they_are() -> None:
     world, found = world_of(small_sites(60e6, 2), Options(), Deadline()), dict[int, set[bool]]()
     for column in sorted(columns(world, 2), key=lambda x: -x.replica_gpus)[::91]:
         some = ShapeClass.of(world, column, 2, largest_parts(column, 2))
-        housed = math.isfinite(some.fibre_seconds)
+        housed = math.isfinite(some.seconds_over_fibre(0.0))
         assert housed == some.may_be_housed
         found.setdefault(some.racks, set()).add(housed)
     assert {True, False} in found.values()

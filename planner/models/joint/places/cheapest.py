@@ -126,7 +126,7 @@ class CheapestSearch(FastestSearch):
         split, q = self.timed.get((level.send, level.allreduce, int(waves[-1]))), self.shape_problem
         if split is None:
             return len(waves) - 1
-        exchange = q.exchange_seconds(max(split.layers), waves)
+        exchange = q.exchange_seconds(max(split.layers), q.fibre(waves, q.rtts_ms[0]))
         seconds = split.seconds + self._later_seconds(rtt) + exchange - exchange[-1]
         return min(int(np.sum(q.on_clock(seconds) >= self.cutoff)), len(waves) - 1)
 

@@ -215,14 +215,9 @@ class FastestSearch(CapitalBounds):
 
     def waves_by_best_split(self, level: SlowdownLevel, waves: int) -> int | None:
         """Return the fewest wavelengths, `waves` or more, that the cutoff allows with layers split at best, if any."""
-        # No split takes less without the exchange between sites than the best one, nor exchanges less than an even one.
-        q, column = self.shape_problem, self.shape_problem.column
-        alone, more = (
-            q.bound(level.send, level.allreduce, self.cutoff, None),
-            self._wavelengths[self._wavelengths >= waves],
-        )
-        exchange = q.exchange_seconds(-(-column.strategy.problem.layers // column.p), more) * q.min_stretch
-        late = int(np.sum(np.broadcast_to(alone + exchange, more.shape) >= self.cutoff * (1 + EPS)))
+        q, more = self.shape_problem, self._wavelengths[self._wavelengths >= waves]
+        bounds = q.min_by_waves(level.send, level.allreduce, self.cutoff, more)
+        late = int(np.sum(bounds >= self.cutoff * (1 + EPS)))
         return int(more[late]) if late < len(more) else None
 
     def _fewest_wavelengths(self, c: NetworkCandidate) -> NetworkCandidate:

@@ -16,7 +16,7 @@ from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.space import Floats
 from planner.models.joint.split import Column
 from planner.models.joint.world import CENTS, EPS, Shape, Target, World, largest_parts
-from planner.physics.training.step_prediction import between_sites_seconds
+from planner.physics.training.step_prediction import front_seconds
 
 MOST_TABLES = 128  # of fabrics, by blocks of a site: classes of parts of more sizes are halved before they are timed
 REFUSALS = 12  # of a class, each by some questions to the sites; the bound after them holds as well
@@ -70,23 +70,23 @@ class ShapeClass(ShapeProblem):
         """Bound the clock seconds a sequence from below."""
         return seconds * self.free_stretch
 
-    @property
-    def fibre_seconds(self) -> float:
-        """The least seconds a sequence, on a clock, that the exchange between the sites of any shape adds."""
-        # Over the widest fibre that the money may pay with as many racks, between stages as even as can be. It is
-        # infinite where the money pays no sites.
+    def seconds_over_fibre(self, free: float) -> float:
+        """Bound the seconds a sequence on a clock of any shape, given the least on a free network."""
+        # Over the widest fibre that the money may pay with as many racks. It is infinite where the money pays no sites.
         c, bounds = self.column, self.world.site_bounds
         if bounds is None:
-            return 0.0
+            return free
         key = self.world.budget, self.point(0.0), self.traffic.rails
         if key not in bounds.fibres:
             bounds.fibres[key] = self.may_be_housed, self.best_fibre
         housed, fibre = bounds.fibres[key]
         if not housed or fibre is None:
-            return 0.0 if housed else math.inf
-        x, layers = c.strategy.pipeline(c.zero, inside=False), -(-c.strategy.problem.layers // c.p)
-        seconds = between_sites_seconds(x, fibre, pipeline=c.p, virtual_stages=c.v, layers=layers)
-        return float(self.on_clock(seconds / c.sequences))
+            return free if housed else math.inf
+        layers = c.strategy.problem.layers
+        every = np.arange(-(-layers // c.p), layers - (c.p - 1) * c.v + 1)
+        spared = max(0.0, -float(front_seconds(c.strategy.between, 0)))  # by a first stage with faster layers
+        stage = self.on_clock(c.m * (every * c.strategy.layer - spared) / c.sequences)
+        return float(self.min_over_fibre(np.maximum(free, stage), every, fibre)[0])
 
     def lower_bounds(self, cutoff: float, *, fabrics: bool, capital: bool) -> tuple[float, float]:
         """Bound seconds a sequence and capital of every shape that the money may pay; both infinite where none is."""

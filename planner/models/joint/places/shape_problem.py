@@ -14,7 +14,7 @@ from planner.models.fabric.design_table import DesignTable
 from planner.models.fabric.traffic import SiteTraffic
 from planner.models.joint.bounds import RowConditions, StrategyRows, even_seconds
 from planner.models.joint.places.site_question import PlacedParts, SitesExtent
-from planner.models.joint.space import Floats
+from planner.models.joint.space import Floats, Ints
 from planner.models.joint.split import Column, LayerSplit, Stages
 from planner.models.joint.world import CLUSTER, EPS, JointPlan, Shape, World
 from planner.physics.recovery import CheckpointedJob
@@ -66,7 +66,7 @@ class ShapeProblem:
         racks = self.shape.blocks[0] * self.block.stage_racks
         return RowConditions(racks=racks, shards=self.shape.min_replicas, send=send, allreduce=allreduce, fibre=fibre)
 
-    def fibre(self, wavelengths: int, rtt_ms: float) -> LayoutFibre | None:
+    def fibre(self, wavelengths: Any, rtt_ms: float) -> LayoutFibre | None:
         """Return the fibre between the sites, less the share free for other traffic; None at one site."""
         if not self.several:
             return None
@@ -80,11 +80,30 @@ class ShapeProblem:
         found = Stages(column=self.column, conditions=c, cutoff=step, tick=self.world.deadline.check).fastest()
         return None if found is None else replace(found, seconds=found.seconds / self.column.sequences)
 
-    def exchange_seconds(self, layers: int, wavelengths: Any) -> Any:
-        """Compute the exchange between sites in seconds a sequence, at the shortest trip and some layers a stage."""
-        c, fibre = self.column, self.fibre(wavelengths, self.rtts_ms[0])
+    def exchange_seconds(self, layers: Any, fibre: LayoutFibre | None) -> Any:
+        """Compute the exchange between sites over some fibre in seconds a sequence, at the most layers of a stage."""
+        c = self.column
         x = c.strategy.pipeline(c.zero, inside=self.block.rack_stages == 1)
         return between_sites_seconds(x, fibre, pipeline=c.p, virtual_stages=c.v, layers=layers) / c.sequences
+
+    def min_over_fibre(self, alone: Floats, layers: Ints, fibre: LayoutFibre | None) -> Floats:
+        """Bound the seconds a sequence on a clock over some fibre, given bounds without it by most layers a stage."""
+        # More layers have more gradients, but hide more of those of the embedding: the exchange may take less.
+        exchange = np.atleast_2d(self.exchange_seconds(layers[:, None], fibre)) * self.min_stretch
+        return np.asarray(np.min(alone[:, None] + exchange, axis=0, initial=np.inf))
+
+    def min_by_waves(self, send: float, allreduce: float, cutoff: float, waves: Ints) -> Floats:
+        """Bound the seconds a sequence on a clock by wavelengths, given the best split of layers without fibre."""
+        c, conditions = self.column, self.conditions(send, allreduce, None)
+        x = Stages(column=c, conditions=conditions, cutoff=cutoff / self.min_stretch * c.sequences, exact=False)
+        best = x.least()
+        if best is None:
+            return np.full(len(waves), np.inf)
+        some = x.sizes >= -(-c.strategy.problem.layers // c.p)
+        alone = np.maximum(best.seconds, x.min_seconds_by_most[some]) / c.sequences * self.min_stretch
+        return np.broadcast_to(
+            self.min_over_fibre(alone, x.sizes[some], self.fibre(waves, self.rtts_ms[0])), waves.shape
+        )
 
     @property
     def free_stretch(self) -> float:

@@ -346,7 +346,7 @@ class Loop:
             return True
         world = self.goal.shapes_world
         some = (ShapeClass.of(world, column, sites) for sites in open_sites(world, column))
-        return any(self.goal.opens(t + x.fibre_seconds, c) for x in some)
+        return any(self.goal.opens(x.seconds_over_fibre(t), c) for x in some)
 
     def _open_rounds(self, t: float, c: float, x: Columns) -> None:
         """Open the columns for which the next one speaks, where its seconds without waits may be of use."""
@@ -365,7 +365,7 @@ class Loop:
         for choice in spared(self.goal.world, column):
             for sites in open_sites(self.goal.world, choice):
                 floor = self.goal.sites_floor(choice, sites, c)
-                least = free + ShapeClass.of(self.goal.shapes_world, choice, sites).fibre_seconds
+                least = ShapeClass.of(self.goal.shapes_world, choice, sites).seconds_over_fibre(free)
                 self.push(max(t, least), floor, ShapesLeft(choice, sites, largest_parts(choice, sites)))
 
     def _open_shapes(self, t: float, c: float, x: ShapesLeft) -> None:
