@@ -17,6 +17,8 @@ from planner.physics.training.parallel_strategy import context_racks
 from planner.solvers.outcome import UnansweredError
 from planner.solvers.signals import Deadline
 
+RAILS_STEP = 12  # GPUs of a rack cabled, between which the most racks are bounded by the fewer
+
 BLOCK = 1 << 18  # rows of a table that are worked out at once
 MOST_ROUNDS = 1 << 22  # of the micro-batches of a replica
 
@@ -103,7 +105,6 @@ def _short_of_rounds(problem: JointProblem) -> int:
     return 0 if problem.rules.whole_rounds else 1
 
 
-RAILS_STEP = 12  # GPUs of a rack cabled, between which the most racks are bounded by the fewer
 TimedRows = tuple[Floats, StrategyRows]  # rows with the lower bounds of their seconds a sequence
 
 

@@ -34,6 +34,8 @@ from planner.plan.certificate import ALMOST_AS_FAST
 from planner.solvers.progress import report
 from planner.solvers.signals import Deadline
 
+SHORT = 0.05  # of its end: a span that is longer is cut in two before its plans are sought
+
 
 def seconds_of(problem: JointProblem, days: float) -> float:
     """Compute the seconds a sequence at which training takes `days` days."""
@@ -176,7 +178,6 @@ def cheaper_within(
     return cheapest_by(world, best.seconds * (1 + share), known=best, time_limit=time_limit, progress=progress)
 
 
-SHORT = 0.05  # of its end: a span that is longer is cut in two before its plans are sought
 BELOW = 1 - 3 * EPS  # of a time: plans that are faster by more than rounding
 
 

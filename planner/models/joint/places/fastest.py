@@ -24,7 +24,10 @@ from planner.models.joint.split import LayerSplit
 from planner.models.joint.world import CENTS, EPS, JointPlan, Target
 from planner.physics.network import transport
 
-MUCH_DEARER = 1.1  # than without a gateway
+TIMED = 40  # candidates of a shape that are timed where only a likely plan is sought
+LIKELY_TRIES = 10  # questions to the sites of a shape where only a likely plan is sought
+AGREEMENT_ROUNDS = 8  # rounds in which the split of layers and the fibre that it exchanges over agree
+MUCH_DEARER = 1.1  # fabrics with a gateway than without, which are not tried
 
 
 def has_gateways(q: ShapeProblem, placed: PlacedParts | None) -> bool:
@@ -69,11 +72,6 @@ def with_gateways(
         found[site] = templates.template(traffic, sizes[k], x, int(fits[np.argmin(x.usd[fits])]))
     more = sum(t.usd for t in found.values()) - sum(t.usd for t in without_gateways.values())
     return replace(placed, capital_usd=placed.capital_usd + more), found
-
-
-TIMED = 40  # candidates of a shape that are timed where only a likely plan is sought
-LIKELY_TRIES = 10  # questions to the sites of a shape where only a likely plan is sought
-AGREEMENT_ROUNDS = 8  # rounds in which the split of layers and the fibre that it exchanges over agree
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,8 @@ from planner.solvers.outcome import UnansweredError, Way, relative_gap, second_p
 from planner.solvers.registry import run_milp
 from planner.solvers.signals import OutOfTimeError
 
+T = TypeVar("T")
+
 ROUNDING = 1e-9  # relative: a gap that sums in another order leave
 
 
@@ -209,9 +211,6 @@ def least_usd(sites: Sites, q: SiteQuestion, seconds: float | None) -> float | N
     if outcome.infeasible and outcome.proved:
         return math.inf
     return None if outcome.bound is None else outcome.bound * 1e6
-
-
-T = TypeVar("T")
 
 
 def of_cheapest_energy(sites: Sites, plan: JointPlan) -> JointPlan:

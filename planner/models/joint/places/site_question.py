@@ -18,6 +18,10 @@ from planner.solvers.outcome import Outcome
 if TYPE_CHECKING:
     from planner.models.sites.split_data import Pair, SplitData
 
+MANY_PAIRS = 500  # below it the question whole is solved as fast as the one without fibre
+GROWTH = 4  # of the pairs tried, until sites are found: each try costs a little more than the one before
+CENT_MUSD = 1e-8
+
 
 COARSE_BITS = 5  # behind the first, that a coarse number of racks keeps: 1.6 to 3.1 % of it
 
@@ -162,11 +166,6 @@ def _down(racks: int) -> int:
     """Return a number of racks rounded down in its first bits."""
     step = 1 << max(0, racks.bit_length() - 1 - COARSE_BITS)
     return racks // step * step
-
-
-MANY_PAIRS = 500  # below it the question whole is solved as fast as the one without fibre
-GROWTH = 4  # of the pairs tried, until sites are found: each try costs a little more than the one before
-CENT_MUSD = 1e-8
 
 
 def without_dear_pairs(

@@ -18,6 +18,8 @@ from planner.models.joint.world import Shape, World
 from planner.physics.network.fabric_designs import min_fabric_usd
 from planner.physics.site import cost
 
+RATIO = 1.3  # from one number of racks of the table to the next
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MinPrices:
@@ -80,9 +82,6 @@ def floor_of(world: World) -> MinPrices:
         min_sites=sites.min_open,
         joined_usd=tuple(sites.min_joined_usd(n) for n in range(max(sites.min_open, sites.max_open) + 1)),
     )
-
-
-RATIO = 1.3  # from one number of racks of the table to the next
 
 
 @dataclass(kw_only=True)

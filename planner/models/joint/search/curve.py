@@ -27,6 +27,12 @@ from planner.models.joint.split import Column
 from planner.models.joint.world import CENTS, EPS, JointPlan, Shape, World, open_sites, shapes, spared
 from planner.physics.training.layer_time import days_of
 
+HOT = 0.5  # of the largest gap of a batch, from which on its ranges are opened
+SLOWEST = 20.0  # times the least floor of the table: slower plans are outside the box
+NARROW = 1  # of its blocks, within which a range is not halved under any ZeRO stage
+COLUMN_STEP = 0.5  # of capital: columns are priced once a step of half the gap
+NEAR = 0.01  # above its floor, a capital at which a shape is priced first
+
 
 @dataclass(kw_only=True)
 class Front:
@@ -118,13 +124,6 @@ class Front:
         for seconds, usd in zip(reversed(late), reversed(most), strict=True):
             if seconds > t and usd >= c:
                 yield seconds, usd
-
-
-HOT = 0.5  # of the largest gap of a batch, from which on its ranges are opened
-SLOWEST = 20.0  # times the least floor of the table: slower plans are outside the box
-NARROW = 1  # of its blocks, within which a range is not halved under any ZeRO stage
-COLUMN_STEP = 0.5  # of capital: columns are priced once a step of half the gap
-NEAR = 0.01  # above its floor, a capital at which a shape is priced first
 
 
 @dataclass(slots=True)
