@@ -36,7 +36,6 @@ class JointCache:
     terms: dict[Strategy, tuple[Floats, Floats]] = field(default_factory=dict)
     tables: dict[Strategy, Any] = field(default_factory=dict)  # of the pipelines of each
     holding: dict[Strategy, Flags] = field(default_factory=dict)  # pipelines that may hold the model
-    stage_terms: dict[tuple[Strategy, int], Any] = field(default_factory=dict)  # least terms of each
     tables_for: tuple[float, float] = (math.inf, math.inf)  # the budget and the racks up to which they hold
     free: dict[Column, float] = field(default_factory=dict)
     slower: dict[Column, float] = field(default_factory=dict)  # lower bounds on seconds a sequence on a free network
@@ -72,7 +71,7 @@ class JointCache:
             self.without = without
         most = _most(instance)
         if not self.tables or any(new > old for new, old in zip(most, self.tables_for, strict=True)):
-            self.tables_for, self.tables, self.holding, self.stage_terms = most, {}, {}, {}
+            self.tables_for, self.tables, self.holding = most, {}, {}
         if self.paid_racks != instance.hardware.racks:
             self.paid_racks, self.cheapest = instance.hardware.racks, []
         if self.sites is not None and self.sites.budget_usd != instance.limits.budget_usd:

@@ -1,7 +1,7 @@
 """Columns by their lower bounds: strategies, their pipelines, and the counts of replicas and micro-batches of these."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -141,6 +141,7 @@ class StrategyTable:
     once: Floats  # those that come once in a step of all sequences
     racks: Ints  # of a block
     rails: Ints  # of a block
+    under_zero: dict[int, Any] = field(default_factory=dict)  # by ZeRO stage the least terms known so far
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -3,6 +3,7 @@
 import itertools
 import math
 import random
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from typing import Any, cast
@@ -19,10 +20,12 @@ from tiers import more, slow
 
 from planner.instance.instance import Instance
 from planner.models import Options
+from planner.models.joint.cache import JointCache
+from planner.models.joint.columns import terms_under_zero
 from planner.models.joint.least_cost import least_run_cost
 from planner.models.joint.search.capital_floor import CapitalFloor
 from planner.models.joint.search.curve import Front, WholeCurve
-from planner.models.joint.solve import world_of
+from planner.models.joint.solve import solve_joint, world_of
 from planner.models.joint.world import JointPlan, JointSolution, JointStatus
 from planner.physics.training.layer_time import days_of
 from planner.solvers.signals import Deadline
@@ -88,7 +91,9 @@ def every_plan(i: Instance) -> list[tuple[float, float]]:
 
 def require_covered(i: Instance, every: list[tuple[float, float]], epsilon: float) -> None:
     """Require that every plan is within epsilon of one that is held, and that none held beats them."""
-    search = WholeCurve(world=world_of(i, Options(), Deadline()), epsilon=epsilon)
+    cache = JointCache()  # with what a question for the fewest days leaves in it, as the curve is asked for
+    solve_joint(i, Options(), lambda _: None, cache=cache)
+    search = WholeCurve(world=world_of(i, Options(), Deadline(), cache), epsilon=epsilon)
     proven: list[float] = []
     search.progress = lambda s: proven.append(s.proven)
     search.front.slowest = 2 * max((t for t, _ in every), default=1.0)
@@ -103,6 +108,12 @@ def require_covered(i: Instance, every: list[tuple[float, float]], epsilon: floa
     for t, c in found:
         assert any(seconds <= t * (1 + 1e-8) and usd <= c + 0.01 for seconds, usd in every)
     assert bool(found) == bool(every)
+    for s, of in cache.tables.items():
+        for zero, kept in of.under_zero.items():
+            some = np.flatnonzero(kept.high)
+            rows = of.rows.part(some)
+            d = np.minimum(kept.high[some] * rows.block_replicas, rows.d)
+            assert kept.each[some] == pytest.approx(terms_under_zero(s, zero, replace(rows, d=d))[0].each, rel=1e-12)
 
 
 @cache

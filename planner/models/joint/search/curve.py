@@ -163,20 +163,19 @@ class WholeCurve(Goal):
         return CapitalFloor(world=self.world)
 
     @cached_property
-    def tables(self) -> dict[Strategy, StrategyTable]:
-        """The pipelines of every strategy that may hold the model."""
+    def fitting(self) -> dict[Strategy, Ints]:
+        """The pipelines of every strategy that may hold the model, by their places in its table."""
         found = {}
         for s in self.world.strategies():
             self.world.deadline.check()
-            of = table_of(self.world, s)
-            fitting = np.flatnonzero(pipelines_in_memory(self.world, s)) if len(of) else np.empty(0, dtype=np.int64)
-            if len(fitting):
-                found[s] = of.part(fitting)
-        return found
+            if len(table_of(self.world, s)):
+                found[s] = np.flatnonzero(pipelines_in_memory(self.world, s))
+        return {s: at for s, at in found.items() if len(at)}
 
     def box(self) -> None:
         """Fix the box before the search: plans that are many times slower than the least floor are outside."""
-        least = [float(of.seconds(of.rows, of.each, of.once).min()) for of in self.tables.values()]
+        tables = (table_of(self.world, s).part(at) for s, at in self.fitting.items())
+        least = [float(of.seconds(of.rows, of.each, of.once).min()) for of in tables]
         deadline = self.world.problem.instance.limits.deadline_days
         late = math.inf if deadline is None else deadline / days_of(self.world.problem.instance, 1.0)
         self.front.slowest = min(late * (1 + 1e-9), SLOWEST * min(least, default=math.inf))
@@ -227,9 +226,8 @@ class WholeCurve(Goal):
 
     def first_ranges(self, of: StrategyTable) -> Iterator[Ranges]:
         """Yield (most/2, most], (most/4, most/2], ... of the pipelines that may hold the model."""
-        of = self.tables.get(of.strategy, of.part(slice(0)))
-        high = np.maximum(of.rows.blocks(), 1)
-        at = np.arange(len(high))
+        at = self.fitting.get(of.strategy, np.empty(0, dtype=np.int64))
+        high = np.maximum(of.rows.blocks(), 1)[at]
         while len(at):
             low = high // 2
             yield all_ranges(of, low, high, at)

@@ -289,7 +289,7 @@ class Loop:
             if len(staged.at) <= FEW_RANGES:
                 staged = in_memory(self.goal, staged)
                 if zero < GATHERING:
-                    x = x.where(~without_room(self.goal.world, zero, x))
+                    x = x.where(~without_room(zero, x))
             found.append(staged)
         return found[::-1]
 

@@ -101,14 +101,13 @@ def bounded(goal: RangesGoal, x: Ranges) -> Ranges:
     """Return the ranges that may hold plans of use, with floors of their own, none below those that they have."""
     # Time falls with replicas and capital grows with them. So seconds are bounded with `high` blocks; a plan of use is
     # under the cutoff of the range's capital, which takes a least number of blocks; and these have a least capital.
-    s = x.of.strategy
     x = replace(x, high=np.minimum(x.high, goal.most_blocks(x)))
     x = x.where(x.low < x.high)
     if not len(x.at):
         return x
     rows = x.rows
     if x.zero is not None and not x.in_memory.all():
-        t, known = _stage_terms(goal.world, s, x.zero, x, rows), x.in_memory
+        t, known = _stage_terms(x.zero, x, rows), x.in_memory
         each, once = np.where(known, x.each, t.each), np.where(known, x.once, t.once)
         x = replace(x, each=each, once=once, layer=np.where(known, x.layer, t.layer))
     return _under_cutoff(goal, x, rows)
@@ -116,12 +115,12 @@ def bounded(goal: RangesGoal, x: Ranges) -> Ranges:
 
 def in_memory(goal: RangesGoal, x: Ranges) -> Ranges:
     """Return ranges under a ZeRO stage with floors that include the effect of memory on the slowest stage."""
-    s, new = x.of.strategy, np.flatnonzero(~x.in_memory)
+    new = np.flatnonzero(~x.in_memory)
     if x.zero is None or not len(new):
         return x
     rows = x.rows
     each = x.each.copy()
-    each[new] = _stage_terms(goal.world, s, x.zero, x.part(new), rows.part(new), memory=True).in_memory
+    each[new] = _stage_terms(x.zero, x.part(new), rows.part(new), memory=True).in_memory
     x = replace(x, each=each, in_memory=np.ones(len(each), dtype=bool))
     return _under_cutoff(goal, x, rows)
 
@@ -139,14 +138,12 @@ class StageTerms(ArrayTable):
     in_memory: Floats
 
 
-def _stage_terms(
-    world: World, s: Strategy, zero: int, x: Ranges, rows: StrategyRows, *, memory: bool = False
-) -> StageTerms:
+def _stage_terms(zero: int, x: Ranges, rows: StrategyRows, *, memory: bool = False) -> StageTerms:
     """Return the terms of ranges; with `memory` also the seconds of a micro-batch that memory asks for."""
-    kept = world.cache.stage_terms.get((s, zero))
+    s, kept = x.of.strategy, x.of.under_zero.get(zero)
     if kept is None:
         nan = [np.full(len(x.of), np.nan) for _ in range(4)]
-        kept = world.cache.stage_terms[s, zero] = StageTerms(np.zeros(len(x.of), dtype=np.int64), *nan)
+        kept = x.of.under_zero[zero] = StageTerms(np.zeros(len(x.of), dtype=np.int64), *nan)
     found = kept.part(x.at)
     new = np.flatnonzero(found.high != x.high)
     found.high = x.high
@@ -163,9 +160,9 @@ def _stage_terms(
     return found
 
 
-def without_room(world: World, zero: int, x: Ranges) -> Flags:
+def without_room(zero: int, x: Ranges) -> Flags:
     """Return which ranges are known to have no room in memory under a ZeRO stage with as many replicas as they have."""
-    kept = world.cache.stage_terms.get((x.of.strategy, zero))
+    kept = x.of.under_zero.get(zero)
     if kept is None:
         return np.zeros(len(x.at), dtype=bool)
     return np.asarray((kept.high[x.at] == x.high) & np.isinf(kept.in_memory[x.at]))
