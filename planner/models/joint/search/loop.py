@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from planner.models.joint.columns import (
+    GATHERING,
     column_at,
     free_seconds,
     pipelines_in_memory,
@@ -55,7 +56,6 @@ from planner.solvers.signals import OutOfTimeError
 
 SAMPLED = 800  # degrees by which a layer is cut, among which first plans are sought before all of them are timed
 FEW_RANGES = 64  # of a batch, which memory bounds in less time than a wait among the open nodes takes
-GATHERING = 3  # the ZeRO stage that needs room for gathered weights, as those that divide less do not
 BOUNDS = 2  # of the time of a class, before it is halved
 STALE = 0.98  # of a key, above which one that has changed is taken as it is
 
