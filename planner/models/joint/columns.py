@@ -159,19 +159,21 @@ class StrategyTable:
         some = (x[which] for x in (self.each, self.once, self.racks, self.rails))
         return StrategyTable(self.strategy, self.rows.part(which), *some)
 
-    def each_within(self, blocks: Ints) -> Floats:
-        """Return the least seconds of a micro-batch with so many blocks, by what is known under every ZeRO stage."""
+    def each_within(self, at: Ints, blocks: Ints) -> Floats:
+        """Return the least seconds of a micro-batch of pipelines at places, with so many blocks, at any ZeRO stage."""
         # What memory costs with more blocks it costs with fewer: questions for less money need not ask for it anew.
-        stages, piped = self.strategy.problem.zero_stages, self.strategy.machine.software.zero_stages_under(2)
-        least, without_room = np.full(len(self), np.inf), np.zeros(len(self), dtype=bool)
-        for zero in sorted(stages, reverse=True) if self.under_zero else ():
-            found, known = self.each, self.under_zero.get(zero)
+        each, stages, least = self.each[at], self.rows.p[at], np.full(len(at), np.inf)
+        if not self.under_zero:
+            return each
+        piped, without_room = self.strategy.machine.software.zero_stages_under(2), np.zeros(len(at), dtype=bool)
+        for zero in sorted(self.strategy.problem.zero_stages, reverse=True):
+            found, known = each, self.under_zero.get(zero)
             if known is not None:
-                found = np.where(known.high >= blocks, np.fmax(known.each, known.in_memory), found)
-            least = np.where(without_room | ((zero not in piped) & (self.rows.p > 1)), least, np.minimum(least, found))
+                found = np.where(known.high[at] >= blocks, np.fmax(known.each[at], known.in_memory[at]), each)
+            least = np.where(without_room | ((zero not in piped) & (stages > 1)), least, np.minimum(least, found))
             if zero < GATHERING:
                 without_room |= np.isinf(found)
-        return np.maximum(self.each, least) if self.under_zero else self.each
+        return np.asarray(np.maximum(each, least), dtype=np.float64)
 
     def seconds(self, rows: StrategyRows, each: Floats, once: Floats) -> Floats:
         """Bound the seconds a sequence of pipelines with up to their replicas, on a clock."""
@@ -217,10 +219,10 @@ def most_blocks(world: World, s: Strategy) -> Ints:
 def pipelines_of(world: World, s: Strategy) -> tuple[Floats, StrategyRows]:
     """Return the pipelines of a strategy that may have a replica (`d` the most, `m` the least), with lower bounds."""
     t, most = table_of(world, s), most_blocks(world, s)
-    t = replace(t, each=t.each_within(most)).part(np.flatnonzero(most > 0))
-    most = most[most > 0]
+    at = np.flatnonzero(most > 0)
+    most, each, t = most[at], t.each_within(at, most[at]), t.part(at)
     rows = replace(t.rows, d=np.minimum(t.rows.d, most * t.rows.block_replicas))
-    return t.seconds(rows, t.each, t.once), rows
+    return t.seconds(rows, each, t.once), rows
 
 
 def min_seconds(s: Strategy, rows: StrategyRows, each: Floats, once: Floats) -> Floats:

@@ -227,11 +227,10 @@ class WholeCurve(Goal):
     def first_ranges(self, of: StrategyTable) -> Iterator[Ranges]:
         """Yield (most/2, most], (most/4, most/2], ... of the pipelines that may hold the model."""
         at = self.fitting.get(of.strategy, np.empty(0, dtype=np.int64))
-        high = np.maximum(of.rows.blocks(), 1)
-        each, high = of.each_within(high), high[at]
+        high = np.maximum(of.rows.blocks(), 1)[at]
         while len(at):
             low = high // 2
-            yield all_ranges(of, each, low, high, at)
+            yield all_ranges(of, low, high, at)
             at, high = at[low > 0], low[low > 0]
 
     def hot(self, x: Ranges, keys: Floats) -> Flags:
