@@ -215,16 +215,16 @@ def _completed(s: SiteMode, r: ZoneRows, v: Ints, need: Floats) -> tuple[Trees, 
     """
     best, x = np.full(len(v), np.inf), replace(r.trees, spine_up=v)
     chosen = np.zeros((4, len(v)), dtype=np.int64)
-    for bundle, p in _positions(s, x):
-        i, cores, taken = _cores(s, x, bundle, p)
-        # More uplinks than needed cost more, and take no fewer super-spines.
-        up = _fewest_up(s, x.part(i), cores, taken, np.maximum(np.ceil(need[i]).astype(np.int64), r.floor[i]))
-        boxes = _super_spines(s, x.part(i), cores * up)
-        fits = np.flatnonzero((up + taken <= s.core_ports) & (boxes < NONE))
-        i, columns = i[fits], np.stack([np.full_like(i, bundle), cores, up, boxes])[:, fits]
-        usd = _priced(s, _with_cores(x.part(i), *columns))[0]
-        better = usd < best[i]
-        best[i[better]], chosen[:, i[better]] = usd[better], columns[:, better]
+    i, bundle, cores, taken = _cores(s, x)
+    # More uplinks than needed cost more, and take no fewer super-spines.
+    up = _fewest_up(s, x.part(i), cores, taken, np.maximum(np.ceil(need[i]).astype(np.int64), r.floor[i]))
+    boxes = _super_spines(s, x.part(i), cores * up)
+    fits = np.flatnonzero((up + taken <= s.core_ports) & (boxes < NONE))
+    i, columns = i[fits], np.stack([bundle, cores, up, boxes])[:, fits]
+    usd = _priced(s, _with_cores(x.part(i), *columns))[0]
+    order = np.lexsort((usd, i))  # of equal prices the first
+    first = order[np.unique(i[order], return_index=True)[1]]
+    best[i[first]], chosen[:, i[first]] = usd[first], columns[:, first]
     return _with_cores(x, *chosen), best
 
 
@@ -236,21 +236,39 @@ def _priced(s: SiteMode, x: Trees) -> Floats:
     return np.asarray(s.fixed(x.domain) + s.tree_bill(x))
 
 
-def _positions(s: SiteMode, x: Trees) -> Iterator[tuple[int, int]]:
-    """Yield bundles of spines with the positions that a core may take of them."""
-    least = int((x.zone_rails // x.rails * (x.zone_width // x.width)).min(initial=s.core_ports))
-    return itertools.product(spine_bundles(s), range(1, (s.core_ports - 1) // least + 1))
+def _cores(s: SiteMode, x: Trees) -> tuple[Ints, Ints, Ints, Ints]:
+    """Return, for each row with each way to join it, the row, bundle, cores of a zone, and ports a core needs down.
 
-
-def _cores(s: SiteMode, x: Trees, bundle: int, p: int) -> tuple[Ints, Ints, Ints]:
-    """Return the rows whose cores take p positions each, the cores of a zone, and the ports that a core needs down."""
+    A core takes the same number of positions of each spine, one that divides those that there are.
+    """
     each = x.zone_rails // x.rails * (x.zone_width // x.width)
-    positions, taken = x.spines * (x.spine_up // bundle), p * bundle * each
-    cores, several = positions // p, s.pods(x.domain, x.rails, x.width) > 1
-    fits = (x.spine_up % bundle == 0) & (positions % p == 0) & (cores >= np.where(several, s.network.asked_spines, 1))
-    fits &= (taken < s.core_ports) & (taken == s.pins.get("core_down_ports", taken))
-    i = np.flatnonzero(fits)
-    return i, cores[i], taken[i]
+    fewest = np.where(s.pods(x.domain, x.rails, x.width) > 1, s.network.asked_spines, 1)
+    found = [np.empty((4, 0), dtype=np.int64)]
+    for bundle in spine_bundles(s):
+        whole = np.flatnonzero(x.spine_up % bundle == 0)
+        positions = x.spines[whole] * (x.spine_up[whole] // bundle)
+        kinds, own = np.unique(positions, return_inverse=True)
+        shares = [_divisors(int(n), s.core_ports - 1) for n in kinds.tolist()]
+        k, more = members(np.array([len(p) for p in shares], dtype=np.int64)[own])
+        p = np.concatenate([*shares, np.empty(0, dtype=np.int64)])[_starts(shares)[own][k] + more]
+        i, cores = whole[k], positions[k] // p
+        taken = p * bundle * each[i]
+        fits = (taken < s.core_ports) & (cores >= fewest[i]) & (taken == s.pins.get("core_down_ports", taken))
+        found.append(np.stack([i, np.full_like(i, bundle), cores, taken])[:, fits])
+    i, bundles, cores, taken = np.concatenate(found, axis=1)
+    return i, bundles, cores, taken
+
+
+@lru_cache(maxsize=1 << 14)
+def _divisors(count: int, most: int) -> Ints:
+    """List the divisors of a number up to a limit."""
+    every = np.arange(1, min(count, most) + 1)
+    return np.asarray(every[count % every == 0])
+
+
+def _starts(lists: list[Ints]) -> Ints:
+    """Return where each of some lists begins in all of them joined."""
+    return np.asarray(np.cumsum([0, *(len(x) for x in lists)]), dtype=np.int64)
 
 
 def _fewest_up(s: SiteMode, x: Trees, cores: Ints, taken: Ints, links: Ints) -> Ints:
@@ -274,18 +292,16 @@ def _super_spines(s: SiteMode, x: Trees, positions: Ints) -> Ints:
 def _all_of(s: SiteMode, r: ZoneRows, v: Ints, n: int) -> list[DesignTable]:
     """Return the templates of a row with `v` uplinks of a spine, all cores and super-spines, that may beat others."""
     s.tick()
-    parts, u = [], np.arange(1, s.core_ports)
-    each = r.part(np.zeros(len(v), dtype=np.int64))
+    u, each = np.arange(1, s.core_ports), r.part(np.zeros(len(v), dtype=np.int64))
     x = replace(each.trees, spine_up=v)
-    for bundle, p in _positions(s, x):
-        i, cores, taken = _cores(s, x, bundle, p)
-        fewest = _fewest_up(s, x.part(i), cores, taken, each.floor[i])
-        fits = (u >= fewest[:, None]) & (u + taken[:, None] <= s.core_ports) & (u == s.pins.get("core_up_ports", u))
-        k, j = np.nonzero(fits)
-        i, cores, up = i[k], cores[k], u[j]
-        boxes = _super_spines(s, x.part(i), cores * up)
-        parts.append(_table(s, _with_cores(x.part(i), np.full_like(i, bundle), cores, up, boxes), n))
-    return [undominated(parts, power_counts=s.power_counts)] if parts else []
+    i, bundle, cores, taken = _cores(s, x)
+    fewest = _fewest_up(s, x.part(i), cores, taken, each.floor[i])
+    fits = (u >= fewest[:, None]) & (u + taken[:, None] <= s.core_ports) & (u == s.pins.get("core_up_ports", u))
+    k, j = np.nonzero(fits)
+    i, cores, up = i[k], cores[k], u[j]
+    boxes = _super_spines(s, x.part(i), cores * up)
+    found = _table(s, _with_cores(x.part(i), bundle[k], cores, up, boxes), n)
+    return [undominated([found], power_counts=s.power_counts)] if len(k) else []
 
 
 def _loads(s: SiteMode, x: Trees, n: int) -> list[Floats]:
