@@ -36,10 +36,7 @@ def run_milp(model: Any, *, solver: str | None = None, **limits: Any) -> Outcome
 def linear_runner(solver: str | None = None, *, usual: str) -> Callable[..., Outcome[Values]]:
     """Return how to run a linear CP-SAT model, once: a level is proven where runs with presolve and without agree."""
     with uninterrupted():
-        if (solver or usual) == "cpsat":
-            from planner.solvers import cpsat
+        from planner.solvers import cpsat
 
-            return partial(cpsat.run, interruptible=True)
-        from planner.solvers import highs_from_cpsat
-
-        return partial(highs_from_cpsat.run, repeat=False)
+    on_cpsat = (solver or usual) == "cpsat"
+    return partial(cpsat.run, interruptible=True) if on_cpsat else partial(cpsat.run_on_highs, repeat=False)
