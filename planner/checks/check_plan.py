@@ -238,7 +238,7 @@ def no_column(physics: PlanPhysics) -> Violations:
         yield broken("no_column", f"{len(proof.columns)} columns, {len(set(proof.columns))} of them different")
     yield from max_racks_stated(instance, proof, racks_in_use=0, wired_gpus=0)
     for own in missing_columns(instance, days, _refused(proof), transport_slowdown=phi, stop=physics.stop):
-        yield own.model_copy(update={"rule": "no_column"})
+        yield own.replaced(rule="no_column")
 
 
 def _of_columns(instance: Instance, why: Conflict) -> bool:

@@ -145,7 +145,7 @@ def network_rules(physics: PlanPhysics) -> Violations:
     """Check the share of its rate that can leave a full leaf, pod and zone, and the loss that the fabric survives."""
     for site, fabric, network, design in wired(physics):
         for fault in network_limits(network, fabric.family, design, link_rates(physics, fabric.lanes, fabric.switch)):
-            yield fault.model_copy(update={"rule": f"{fault.rule}[{site}]"})
+            yield fault.replaced(rule=f"{fault.rule}[{site}]")
 
 
 def network_limits(network: Network, family: str, design: Design, rates: LinkRates) -> Violations:

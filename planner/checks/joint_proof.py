@@ -196,7 +196,7 @@ def proof_violations(
         yield broken(RULE, f"a bound of {bound:g} days with limits.max_batch_tokens absent, a figure needed")
         return
     if stated:  # wrong figures would hide columns
-        proof = proof.model_copy(update={"max_racks_by_wired_gpus": {}})
+        proof = proof.replaced(max_racks_by_wired_gpus={})
     yield from missing_columns(asked, bound, proof, transport_slowdown=physics.transport_slowdown, stop=physics.stop)
 
 
@@ -245,11 +245,11 @@ def on_alternative(instance: Instance, alternative: HardwareAlternative) -> Inst
     """Return the question on an alternative to the hardware alone."""
     rack, racks = alternative.rack, alternative.racks
     if alternative.price_usd is not None and isinstance(rack, Rack):
-        rack = rack.model_copy(update={"price_usd": alternative.price_usd})
+        rack = rack.replaced(price_usd=alternative.price_usd)
     names = ("accelerator", "nic_bytes_per_second", "ready_months")
     changed: dict[str, Any] = {name: getattr(alternative, name) for name in names}
     changed |= {"racks": instance.hardware.racks if racks is None else racks, "rack": rack, "alternatives": ()}
-    return instance.model_copy(update={"hardware": instance.hardware.model_copy(update=changed)})
+    return instance.replaced(hardware=instance.hardware.replaced(**changed))
 
 
 def _names(*parts: Accelerator | Rack | str) -> list[str]:
@@ -267,7 +267,7 @@ def _none_is_sooner(
         yield from must_equal(rule, "days, the bound", own.bound_days, bound)
         yield from at_most(rule, bound, own.least_days, "days, the bound", "fewest days of this question")
         price = {"min_fabric_usd_per_wired_gpu": stated.min_fabric_usd_per_wired_gpu}
-        proof, days = own.proof.model_copy(update=price), own.least_days
+        proof, days = own.proof.replaced(**price), own.least_days
     if bound > 0:
         yield from proof_violations(physics, asked, proof, days, bound)
 
@@ -296,8 +296,7 @@ def questions_by_start(instance: Instance) -> Iterator[tuple[tuple[str, str, flo
     Each leaves out the sites, new lines and upgrades that come later, the last of a GPU nothing; together they have
     every plan, as what a plan waits for becomes ready at one of these months.
     """
-    own = instance.hardware.model_copy(update={"alternatives": ()})
-    every = [instance.model_copy(update={"hardware": own})]
+    every = [instance.replaced(hardware__alternatives=())]
     every += [on_alternative(instance, alternative) for alternative in instance.hardware.alternatives]
     for asked in every:
         grid, hardware, leads = asked.grid, asked.hardware, list[float]()
@@ -312,8 +311,7 @@ def questions_by_start(instance: Instance) -> Iterator[tuple[tuple[str, str, flo
         for months in sorted(waits):
             one = asked
             if grid is not None and months < max(waits):
-                rules = grid.rules.model_copy(update={"ready_within_months": months})
-                one = asked.model_copy(update={"grid": grid.model_copy(update={"rules": rules})})
+                one = asked.replaced(grid__rules__ready_within_months=months)
             yield (accelerator, rack, months), one
 
 

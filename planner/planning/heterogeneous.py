@@ -160,7 +160,7 @@ def _section(pools: PoolProblems, shares: Shares, options: Options, seconds: flo
                 f"{name}: {given_by(problem)}" for name, problem in zip(names, pools.problems, strict=True)
             ),
             space=counts | {"ended": shares.stop.name.lower()},
-        ).model_copy(update={"checked": ON_TRUST}),
+        ).replaced(checked=ON_TRUST),
     )
 
 

@@ -243,10 +243,9 @@ def test_what_is_short_is_what_the_split_cannot_feed(seed: int) -> None:
     """Of random grids, some with narrower lines or less plants, nothing is short just where zero racks hold."""
     r = random.Random(f"short {seed}")
     g = grid_properties.random_grid(seed).grid
-    rules = g.rules.model_copy(update={"n1": "margin" if g.rules.n1 == "margin" else "off"})
-    lines = [x.model_copy(update={"rating_mw": x.rating_mw * r.choice([1.0, 1.0, 0.7])}) for x in g.lines]
-    nodes = [n.model_copy(update={"generation_mw": n.generation_mw * r.choice([1.0, 1.0, 0.7])}) for n in g.nodes]
-    g = g.model_copy(update={"rules": rules, "lines": tuple(lines), "nodes": tuple(nodes)})
+    lines = [x.replaced(rating_mw=x.rating_mw * r.choice([1.0, 1.0, 0.7])) for x in g.lines]
+    nodes = [n.replaced(generation_mw=n.generation_mw * r.choice([1.0, 1.0, 0.7])) for n in g.nodes]
+    g = g.replaced(rules__n1="margin" if g.rules.n1 == "margin" else "off", lines=tuple(lines), nodes=tuple(nodes))
     assert (list(shortage(g).sentences()) == []) is grid_properties.zero_racks(grid_properties.instance_of(g))
 
 

@@ -48,11 +48,10 @@ def test_lanes_of_an_instance() -> None:
     assert lanes_to_choose(i) == [1, 2]
     assert gpu_links(i.network, 2) == GpuLinks(2, 2 * i.network.cables.endpoint_transceivers)
     for failover, fewest in ((False, 1), (True, 2)):
-        r = i.reliability.model_copy(update={"lane_failover": failover})
+        r = i.reliability.replaced(lane_failover=failover)
         assert fewest_stops(i, r).links == fewest
-    one = i.network.model_copy(update={"max_lanes": 1})
-    assert lanes_to_choose(i.model_copy(update={"network": one})) == [1]
-    assert lanes_to_choose(i.model_copy(update={"network": None})) == []
+    assert lanes_to_choose(i.replaced(network__max_lanes=1)) == [1]
+    assert lanes_to_choose(i.replaced(network=None)) == []
 
 
 @each(("part", "word"), [
@@ -80,7 +79,7 @@ def test_what_links_cannot_be_counted_beside() -> None:
     """Without a network, with media priced by length, and with switches pinned site by site."""
     i = failing_links(0)
     assert i.network is not None
-    assert "parts.link: counts links, and there is no network" in refused(i.model_copy(update={"network": None}))
+    assert "parts.link: counts links, and there is no network" in refused(i.replaced(network=None))
     floor = {"media": [{"name": "m", "reach_m": 99, "price_usd": 1, "power_watts": 1}], "floor": {}}
     data = i.model_dump(mode="json", exclude_none=True)
     laid = Instance.model_validate(data | {"network": data["network"] | floor})

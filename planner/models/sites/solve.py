@@ -226,7 +226,7 @@ def _move_rtt(data: SplitData, options: Options) -> Relaxation | None:
 
 def _fewer_racks(instance: Instance, request: SitesRequest, asked: int, options: Options) -> Relaxation | None:
     """Find the most racks that fit, and return how many fewer these are than asked for."""
-    free = instance.model_copy(update={"pins": {k: v for k, v in instance.pins.items() if k != "sites.racks"}})
+    free = instance.replaced(pins={k: v for k, v in instance.pins.items() if k != "sites.racks"})
     data = gather(free, replace(request, racks=None))
     m = build(data)
     m.goal = pyo.Objective(expr=sum(m.modules.values()), sense=pyo.maximize)
