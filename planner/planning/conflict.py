@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from planner.models.joint.world import JointSolution, JointStatus
 from planner.physics.network.fabric_designs import min_fabric_usd
 from planner.physics.site.cost import rack_of
 from planner.physics.training import step
-from planner.plan.certificate import Conflict
+from planner.plan.certificate import Conflict, decision_of
 from planner.planning.instance_parts import with_hbm
 from planner.solvers.outcome import UnansweredError, remembered, smallest_conflict
 from planner.solvers.signals import Deadline, OutOfTimeError
@@ -96,7 +95,7 @@ def _smallest(instance: Instance, options: Options, deadline: Deadline) -> Confl
         if freed.plan is None and conflicting(frozenset()):
             kept = []
     enough = _enough(instance, options, deadline) if "limits.budget_usd" in kept else ""
-    return Conflict(decision=_decision(kept), rules=tuple(kept), reason=_reason(instance, kept) + enough)
+    return Conflict(decision=decision_of(kept), rules=tuple(kept), reason=_reason(instance, kept) + enough)
 
 
 def _enough(instance: Instance, options: Options, deadline: Deadline) -> str:
@@ -241,19 +240,6 @@ def _no_plan(instance: Instance, relaxed: list[Relax], options: Options) -> bool
     for relax in relaxed:
         instance = relax(instance)
     return solve_joint(instance, replace(options, gap=ANY_PLAN), lambda _: None).status is JointStatus.INFEASIBLE
-
-
-def _decision(rules: list[str]) -> Any:
-    names = {rule.removeprefix("pins.").partition(".")[0] for rule in rules}
-    if "limits.deadline_days" in rules and set(rules) <= {"limits.deadline_days", "limits.budget_usd"}:
-        return "layout"
-    if "limits.budget_usd" in rules:
-        return "budget"
-    if "limits.facility_power_mw" in rules or "sites" in names:
-        return "sites"
-    if "network" in names:
-        return "fabric"
-    return next((name for name in ("fabric", "placement", "wan") if name in names), "layout")
 
 
 def _reason(instance: Instance, rules: list[str]) -> str:

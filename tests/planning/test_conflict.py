@@ -1,6 +1,5 @@
 """What is named where no plan exists, and which limit one more block of racks would meet."""
 
-import itertools
 import json
 import re
 import time
@@ -234,7 +233,7 @@ def test_a_leaf_that_joins_nothing_is_proven_on_a_grid() -> None:
 
 
 def test_every_rule_in_conflict_is_known_to_the_checker() -> None:
-    """Each limit, pin and rule that may be named is one of the instance's by the checker, about the same decision."""
+    """Each limit, pin and rule that may be named is one of the instance's by the checker."""
     i = toy(0, sites=2).replaced(limits__facility_power_mw=5.0, limits__deadline_days=1.0)
     data = i.model_dump(mode="json", exclude_none=True)
     data["network"] |= {"max_oversubscription": 1, "survives": "one_spine"}
@@ -242,8 +241,6 @@ def test_every_rule_in_conflict_is_known_to_the_checker() -> None:
     data["pins"] |= {"fabric.tiers": 2, "placement.stripes": 1, "wan.wavelengths": 1}
     names = [*conflicts._relaxations(Instance.model_validate(data)), "hardware.racks"]
     assert set(names[:-1]) <= check_plan.rules_of(Instance.model_validate(data)) and len(names) > 10
-    for some in itertools.chain(itertools.combinations(names, 1), itertools.combinations(names, 2)):
-        assert conflicts._decision(list(some)) == check_plan._decision(some), some
 
 
 ROOT = Path(__file__).parents[2]

@@ -24,7 +24,8 @@ from planner.models.joint.solve import solve_joint
 from planner.models.joint.world import JointStatus
 from planner.physics.network.topology import Design, unwirable
 from planner.physics.plan_physics import PlanPhysics
-from planner.planning.conflict import _decision, _reason, _relaxations
+from planner.plan.certificate import decision_of
+from planner.planning.conflict import _reason, _relaxations
 from planner.planning.load import load_instance
 from planner.planning.solve import options_of
 
@@ -330,4 +331,4 @@ def test_they_are_reasons_why_there_is_no_plan() -> None:
     assert free.network.survives is None and free.network.max_oversubscription == 8
     reason = _reason(lost, ["network.survives", "network.max_oversubscription"])
     assert "the loss of one link of a leaf upwards cuts no two leaves; no fabric is oversubscribed beyond 8:1" in reason
-    assert _decision(["network.survives", "memory"]) == "fabric"
+    assert decision_of(["network.survives", "memory"]) == "fabric"
