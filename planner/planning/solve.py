@@ -26,7 +26,7 @@ from planner.planning.joint_plan import plan_of
 from planner.planning.joint_proof import Answered, inspection, unanswered
 from planner.solvers.outcome import UnansweredError
 from planner.solvers.progress import Reporter, start, turn
-from planner.solvers.registry import solver_named
+from planner.solvers.registry import SOLVERS
 from planner.solvers.signals import ENDED, Deadline, OutOfTimeError, uninterrupted
 
 if TYPE_CHECKING:
@@ -167,8 +167,10 @@ def _without(instance: Instance, solution: JointSolution, refused: Conflict | No
 def options_of(
     *, time_limit: float | None, gap: float | None, seed: int, threads: int | None, solver: str | None = None
 ) -> Options:
-    """Return the options of a solve, with the solver that was named."""
-    return Options(time_limit=time_limit, gap=gap, seed=seed, threads=threads, solver=solver_named(solver))
+    """Return the options of a solve. InputError: there is no such solver."""
+    if solver is not None and solver not in SOLVERS:
+        raise InputError(f"solver: must be one of {', '.join(SOLVERS)} (is {solver!r})")
+    return Options(time_limit=time_limit, gap=gap, seed=seed, threads=threads, solver=solver)
 
 
 def limited_by(instance: Instance, solution: JointSolution, solving: Solving) -> LimitedBy | None:

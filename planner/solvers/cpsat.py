@@ -11,16 +11,7 @@ from typing import Any
 from ortools.sat.python import cp_model
 
 from planner.solvers import signals
-from planner.solvers.outcome import (
-    Outcome,
-    Stop,
-    Values,
-    believed,
-    broken_by_integers,
-    integer_value,
-    linear_rows,
-    run_twice,
-)
+from planner.solvers.outcome import Outcome, Stop, Values, believed, broken_by_integers, linear_rows, run_twice
 from planner.solvers.progress import begin_cpsat, end
 from planner.solvers.signals import Deadline
 from planner.solvers.statuses import HIGHS, INFEASIBLE, linear_program, loaded, require_highs, run_at_once, stop_of
@@ -95,13 +86,14 @@ def _answered(solver: cp_model.CpSolver, model: cp_model.CpModel, *, watched: bo
 
 def _believed(model: cp_model.CpModel, point: list[int] | None, stem: Path | None, **found: Any) -> Outcome[Values]:
     """Return as much of what a back end `found` as its figures bear out, written into the index."""
-    proto, goal = model.proto, model.has_objective()
-    broken = "" if point is None else broken_by_integers(proto, point)
-    value = integer_value(proto, point) if point is not None and goal and not broken else None
-    found |= {"bound": found["bound"] if goal else None}
-    variables, constraints = len(proto.variables), len(proto.constraints)
-    outcome: Outcome[Values] = Outcome(objective=value, variables=variables, constraints=constraints, **found)
-    return end(stem, believed(outcome, broken=broken, minimize=(proto.objective.scaling_factor or 1.0) > 0))
+    proto, goal, value = model.proto, model.proto.objective, None
+    broken, scale = "" if point is None else broken_by_integers(proto, point), goal.scaling_factor or 1.0
+    if point is not None and not broken and model.has_objective():
+        total = sum(factor * point[column] for column, factor in zip(goal.vars, goal.coeffs, strict=True))
+        value = float((total + goal.offset) * scale)
+    found |= {"objective": value, "bound": found["bound"] if model.has_objective() else None}
+    sizes: dict[str, Any] = {"variables": len(proto.variables), "constraints": len(proto.constraints)}
+    return end(stem, believed(Outcome(**sizes, **found), broken=broken, minimize=scale > 0))
 
 
 def _solve_watched(solver: cp_model.CpSolver, model: cp_model.CpModel) -> tuple[cp_model.CpSolverStatus, bool]:

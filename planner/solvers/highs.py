@@ -6,8 +6,8 @@ Mathematical Programming 99, 283-296). The duals may be wrong by any rounding: t
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from typing import Any, Protocol
@@ -22,7 +22,7 @@ from pyomo.repn.util import VarRecorder
 from pyomo.version import version as pyomo_version
 
 from planner.solvers import statuses
-from planner.solvers.outcome import Outcome, Values, believed, broken_by, entries_of, run_twice, value_of
+from planner.solvers.outcome import Floats, Outcome, Values, believed, broken_by, entries_of, run_twice, value_of
 from planner.solvers.progress import begin_highs, end, models_wanted, write_highs
 from planner.solvers.signals import Deadline
 
@@ -47,7 +47,7 @@ class HighsModel:
         """Return the names of columns and rows."""
         return [self.variables[key].name for key in self.column], [row.name for row in self.rows]
 
-    def value(self, variable: Any, point: npt.NDArray[np.float64]) -> float:
+    def value(self, variable: Any, point: Floats) -> float:
         """Return the value of a variable at a point; a fixed one has none in HiGHS, one in no row is free, so zero."""
         at = self.column.get(id(variable))
         return float(point[at]) if at is not None else float(variable.value) if variable.fixed else 0.0
@@ -114,7 +114,7 @@ class LazyRow:
 
     name: str
     columns: npt.NDArray[np.int64]
-    values: npt.NDArray[np.float64]
+    values: Floats
     upper: float
 
 
@@ -130,17 +130,8 @@ class RowSource(Protocol):
     def forget(self) -> None:
         """Take all rows back: none is stated any more."""
 
-    def broken(self, point: npt.NDArray[np.float64], *, whole: bool, quick: bool) -> list[LazyRow]:
+    def broken(self, point: Floats, *, whole: bool, quick: bool) -> list[LazyRow]:
         """Return rows that the point breaks. `whole`: its integers are whole; `quick`: slow rows may be left out."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Duals:
-    """The optimum, and its change for one more unit of a row's limit: by stated row, and by the name of lazy rows."""
-
-    objective: float
-    stated: Mapping[Any, float]
-    lazy: Mapping[str, float] = field(default_factory=dict)
 
 
 class HighsSearch:
@@ -198,17 +189,12 @@ class HighsSearch:
             return _Status.kSolveError  # rows are cut off around its points: a wrong one would cut off right ones
         return status
 
-    def point(self) -> npt.NDArray[np.float64]:
+    def point(self) -> Floats:
         """Return the values of all columns of the model."""
         return np.asarray(self.h.getSolution().col_value)
 
     def relax(
-        self,
-        fixed: npt.NDArray[np.float64] | None = None,
-        *,
-        whole: bool = False,
-        quick: bool = False,
-        turned: bool = False,
+        self, fixed: Floats | None = None, *, whole: bool = False, quick: bool = False, turned: bool = False
     ) -> Any:
         """Solve with integers relaxed, or fixed at whole values, and add rows until none is broken.
 
@@ -245,16 +231,16 @@ class HighsSearch:
             if id(variable) in self.column:
                 self.h.changeColCost(self.column[id(variable)], cost)
 
-    def duals(self) -> Duals | None:
-        """Solve with integers relaxed, binaries at whole bounds, and return the duals; None where it has no optimum."""
+    def duals(self) -> tuple[float, list[tuple[Any, float]]] | None:
+        """Solve with integers relaxed, binaries at whole bounds; return the optimum, and its change by each row.
+
+        A row changes by one unit of its side; a lazy one goes by its name. None: there is no optimum.
+        """
         if self.relax(whole=True) != _Status.kOptimal:
             return None
-        dual = self.h.getSolution().row_dual
-        lazy: dict[str, float] = {}
-        for i, name in self.lazy.items():
-            lazy[name] = lazy.get(name, 0.0) + dual[i]
-        stated = dict(zip(self.stated.rows, map(float, dual), strict=False))  # lazy rows follow
-        return Duals(objective=self.h.getInfo().objective_function_value, stated=stated, lazy=lazy)
+        dual, lazy = self.h.getSolution().row_dual, self.lazy.items()
+        rows = [*zip(self.stated.rows, dual, strict=False), *((name, dual[i]) for i, name in lazy)]
+        return self.h.getInfo().objective_function_value, rows
 
     def tighten(self) -> Any:
         """Bound each gated column by its own largest value, which also adds the lazy rows that limit it.
@@ -308,7 +294,7 @@ class HighsSearch:
         status = self.relax(quick=True)
         if status == _Status.kOptimal:
             status = self.tighten()
-        point: npt.NDArray[np.float64] | None = None
+        point: Floats | None = None
         value = bound = None
         while status == _Status.kOptimal:
             self.restore()

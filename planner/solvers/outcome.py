@@ -13,6 +13,7 @@ from planner.solvers.signals import Deadline
 
 T = TypeVar("T")
 U = TypeVar("U")
+Floats = npt.NDArray[np.float64]
 TOLERANCE = 1e-6  # relative: of bound and value, and of what a row adds up, as the checks of plans have it
 
 
@@ -94,7 +95,7 @@ UNDECIDED = "UnboundedOrInfeasible"  # of HiGHS
 WHOLE = 1e-5  # from a whole number
 
 
-def entries_of(lp: Any) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+def entries_of(lp: Any) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Floats]:
     """Return row, column and value of each entry of a model's matrix in HiGHS."""
     matrix = lp.a_matrix_
     start, index = np.asarray(matrix.start_, dtype=np.int64), np.asarray(matrix.index_, dtype=np.int64)
@@ -103,7 +104,7 @@ def entries_of(lp: Any) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], n
     return rows, columns, np.asarray(matrix.value_, dtype=np.float64)
 
 
-def broken_by(lp: Any, point: npt.NDArray[np.float64]) -> str:
+def broken_by(lp: Any, point: Floats) -> str:
     """Return which row, bound or whole column of a model in HiGHS a point breaks; nothing where it keeps all."""
     lower, upper = np.asarray(lp.col_lower_), np.asarray(lp.col_upper_)
     if len(point) != len(lower) or not np.all(np.isfinite(point)):
@@ -125,7 +126,7 @@ def broken_by(lp: Any, point: npt.NDArray[np.float64]) -> str:
     return ""
 
 
-def value_of(lp: Any, point: npt.NDArray[np.float64]) -> float:
+def value_of(lp: Any, point: Floats) -> float:
     """Return the objective of a model in HiGHS at a point."""
     return float(np.asarray(lp.col_cost_) @ point + lp.offset_)
 
@@ -164,13 +165,6 @@ def linear_rows(proto: Any) -> Iterator[tuple[str, dict[int, int], list[int]]]:
 
 def _in_domain(value: int, domain: Sequence[int]) -> bool:
     return any(low <= value <= high for low, high in zip(domain[::2], domain[1::2], strict=True))
-
-
-def integer_value(proto: Any, point: Sequence[int]) -> float:
-    """Return the objective of a CP-SAT model at a point."""
-    objective = proto.objective
-    total = sum(int(factor) * point[column] for column, factor in zip(objective.vars, objective.coeffs, strict=True))
-    return float((total + objective.offset) * (objective.scaling_factor or 1.0))
 
 
 def believed(outcome: Outcome[T], *, broken: str = "", minimize: bool = True, allowed: float = 0.0) -> Outcome[T]:

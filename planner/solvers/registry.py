@@ -8,18 +8,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from planner.errors import InputError
 from planner.solvers.outcome import Outcome, Values
 from planner.solvers.signals import uninterrupted
 
 SOLVERS = ("highs", "cpsat")
-
-
-def solver_named(name: str | None) -> str | None:
-    """Return a solver by name; None leaves each formulation its usual one. InputError: there is no such solver."""
-    if name is not None and name not in SOLVERS:
-        raise InputError(f"solver: must be one of {', '.join(SOLVERS)} (is {name!r})")
-    return name
 
 
 def run_milp(model: Any, *, solver: str | None = None, **limits: Any) -> Outcome[Values]:

@@ -11,9 +11,10 @@ from each_case import each
 from ortools.sat.python import cp_model
 
 from planner.errors import InputError
+from planner.planning.solve import options_of
 from planner.solvers import cpsat
 from planner.solvers.outcome import Stop, remembered, smallest_conflict
-from planner.solvers.registry import SOLVERS, linear_runner, run_milp, solver_named
+from planner.solvers.registry import SOLVERS, linear_runner, run_milp
 
 
 def random_model(seed: int) -> tuple[cp_model.CpModel, list[cp_model.IntVar]]:
@@ -168,9 +169,10 @@ def test_linear_rows_run_on_either(name: str | None) -> None:
 
 
 def test_unknown_names_are_refused() -> None:
-    assert solver_named(None) is None and solver_named("highs") == "highs"
+    how = {"time_limit": None, "gap": None, "seed": 0, "threads": None}
+    assert options_of(**how).solver is None and options_of(**how, solver="highs").solver == "highs"
     with pytest.raises(InputError, match=r"must be one of highs, cpsat \(is 'scip'\)"):
-        solver_named("scip")
+        options_of(**how, solver="scip")
 
 
 def in_turn(cores: list[frozenset[str]], rules: list[str]) -> list[str]:
