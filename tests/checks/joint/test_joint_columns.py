@@ -116,11 +116,8 @@ def test_inner_degrees() -> None:
 
 def test_a_pinned_split_is_the_only_one() -> None:
     """Layers and recomputed layers pinned by stage leave one split, timed as the physics does."""
-    given = toy(2).model_dump(mode="json", exclude_none=True)
-    given["workload"]["model"]["layers"] = 3
-    given["hardware"]["accelerator"]["hbm_bytes"] = 1e12
     pins = {"layout.layers_per_stage": [1, 2], "layout.recomputed_layers_per_stage": [1, 0]}
-    i = with_pins(Instance.model_validate(given), **pins)
+    i = with_pins(toy(2).replaced(workload__model__layers=3, hardware__accelerator__hbm_bytes=1e12), **pins)
     cut = next(c for c in Space(instance=i, transport_slowdown=1.1).cuts() if c.shape.micro_batch == 1)
     x = cut.pipelines()
     for p, fits in ((2, True), (3, False)):

@@ -279,11 +279,9 @@ def grid(i: Instance, **rules: Any) -> Instance:
 def test_single_limits() -> None:
     """Each limit alone is what it says: modules, pins, the campus's power, headroom, land and the split by share."""
     i = toy(3, sites=2)
-    given = i.model_dump(mode="json", exclude_none=True)
-    given["limits"].pop("budget_usd")
-    given["grid"]["balancing_authorities"][0]["headroom_mw"] = 12.0
-    given["grid"]["balancing_authorities"][1]["headroom_mw"] = 3.0
-    free = Instance.model_validate(given)  # racks of 1 MW, 1.2 MW at the grid
+    own = zip(i.grid.balancing_authorities, (12.0, 3.0), strict=True)
+    areas = tuple(area.replaced(headroom_mw=mw) for area, mw in own)
+    free = i.replaced(limits__budget_usd=None, grid__balancing_authorities=areas)  # racks of 1 MW, 1.2 MW at the grid
     assert max_racks(free, 2) == 12  # 10 of one authority, 2.5 of the other: 12.5
     assert max_racks(grid(free, max_sites=1), 2) == 10 and max_sites(grid(free, max_sites=1)) == 1
     split = grid(free, fault_split={"enabled": True, "max_share": 0.6})
@@ -293,10 +291,8 @@ def test_single_limits() -> None:
     assert max_racks(with_pins(free, **{"sites.racks.E1": 4}), 2) == 6
     soft = grid(free, soft={"headroom": {"usd_per_year": 1.0, "max_excess": 100.0}})
     assert max_racks(soft, 2) > 10**6
-    given["hardware"]["racks_per_module"] = 5
-    assert max_racks(Instance.model_validate(given), 2) == 10
-    given["limits"]["facility_power_mw"] = 11.9
-    assert max_racks(Instance.model_validate(given), 2) == 5
+    by_module = free.replaced(hardware__racks_per_module=5)
+    assert max_racks(by_module, 2) == 10 and max_racks(by_module.replaced(limits__facility_power_mw=11.9), 2) == 5
 
 
 def test_one_cluster() -> None:
