@@ -13,8 +13,9 @@ from planner.calibration.fit import is_tunable
 from planner.checks.cost import recomputed
 from planner.errors import InputError
 from planner.instance.base import Frozen
-from planner.instance.instance import Instance, instance_sha256
+from planner.instance.instance import Instance
 from planner.instance.workload import CORE_ATTENTION
+from planner.models import Options
 from planner.physics import step_errors
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site import cost
@@ -35,10 +36,10 @@ from planner.physics.training.step import Conditions
 from planner.plan.certificate import ObjectiveValue
 from planner.plan.plan import Plan, RunPlan
 from planner.plan.plan_sections import DEGREES, STAGE_DEGREES, Assumptions, LayoutMetrics, LayoutPlan
+from planner.planning.instance_parts import solved_with
 from planner.simulation.flow_times import transport_slowdown_of
 from planner.solvers.outcome import Outcome, Stop
 from planner.units import counted
-from planner.version import __version__
 
 T = TypeVar("T")
 CALIBRATED = "`planner calibrate`"  # begins the source of a constant of the user's own cluster
@@ -295,9 +296,7 @@ def plan_of_layout(instance: Instance, layout: LayoutPlan) -> Plan:
     name, value = "days_to_train", layout.metrics.days_to_train
     asked = instance.replaced(objective__minimize=name, workload__framework_rules=False)
     plan = Plan(
-        planner_version=__version__,
-        instance=asked,
-        instance_sha256=instance_sha256(asked),
+        **solved_with(asked, Options()),
         status="feasible",
         objective=ObjectiveValue(name=name, value=value, bound=None, gap=None),
         layout=layout,

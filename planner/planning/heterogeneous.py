@@ -212,5 +212,4 @@ def _plan(
         run=cost.section(instance, section.days_to_train, money, 0) if section and money else None,
         conflict=conflict,
         stopped="proved" if proved else Deadline().cause,
-        threads=options.threads or 1,
     )

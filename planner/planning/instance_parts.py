@@ -32,6 +32,6 @@ def as_asked(instance: Instance | FabricInstance) -> dict[str, Any]:
 
 
 def solved_with(instance: Instance | FabricInstance, options: Options) -> dict[str, Any]:
-    """Return the fields that every plan states: the question, and by which version, seed and limit it was answered."""
-    how = {"planner_version": __version__, "seed": options.seed, "time_limit_seconds": options.time_limit}
-    return as_asked(instance) | how
+    """Return the fields that every plan states: the question, and by which version and options it was answered."""
+    how = {"seed": options.seed, "threads": options.threads or 1, "time_limit_seconds": options.time_limit}
+    return as_asked(instance) | how | {"planner_version": __version__}

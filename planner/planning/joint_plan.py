@@ -420,7 +420,6 @@ def plan_of(
         cost=assembly.bill,
         proof=proof_of(instance, solution) if instance.objective.in_days else None,
         stopped=solution.stopped,
-        threads=options.threads or 1,
     )
 
 

@@ -117,7 +117,6 @@ def without_plan(instance: Instance, solution: JointSolution, options: Options) 
         proof=refused_of(solution) if proven else None,
         conflict=Conflict(decision="layout", rules=(), reason=reason),
         stopped=solution.stopped,
-        threads=options.threads or 1,
     )
 
 
