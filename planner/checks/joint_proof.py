@@ -13,8 +13,9 @@ from planner.checks.joint_columns import Cut, CutPipelines, Ints, MaxRacks, Spac
 from planner.checks.layer_split import witness
 from planner.checks.rule import Violations, at_most, broken, must_be, must_equal, needs, show
 from planner.checks.step_bound import StepTimeBound, columns_in_time, fastest_ranges
-from planner.instance.hardware import DAYS_A_MONTH, Accelerator, HardwareAlternative, Rack
+from planner.instance.hardware import DAYS_A_MONTH, HardwareAlternative, Rack
 from planner.instance.instance import Instance
+from planner.instance.references_and_pins import hardware_kind
 from planner.physics.network.fabric_designs import max_joined_racks, min_fabric_usd
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.training.operations import LayerShape
@@ -252,10 +253,6 @@ def on_alternative(instance: Instance, alternative: HardwareAlternative) -> Inst
     return instance.replaced(hardware=instance.hardware.replaced(**changed))
 
 
-def _names(*parts: Accelerator | Rack | str) -> list[str]:
-    return [part if isinstance(part, str) else part.name for part in parts]
-
-
 def _none_is_sooner(
     physics: PlanPhysics, rule: str, asked: Instance, own: AlternativeProof | None, bound: float
 ) -> Violations:
@@ -276,16 +273,14 @@ def alternatives(physics: PlanPhysics) -> Violations:
     """Check that no plan on an alternative to the hardware ends before the bound, by the proof of each."""
     rule, objective, hardware = "alternatives", physics.plan.objective, physics.instance.hardware
     if physics.plan.layout is not None:
-        (name,) = _names(hardware.accelerator)
-        stated = physics.plan.layout.accelerator
-        yield from must_be(rule, "layout.accelerator", stated, name if hardware.alternatives else "")
+        name, stated = hardware_kind(hardware)[0] if hardware.alternatives else "", physics.plan.layout.accelerator
+        yield from must_be(rule, "layout.accelerator", stated, name)
     if physics.plan.proof is None or objective.name != "days_to_train" or objective.bound is None or physics.faults:
         return
     proven = physics.plan.proof.alternatives
     yield from must_be(rule, "alternatives that are proven", len(proven), len(hardware.alternatives))
     for i, (alternative, own) in enumerate(zip(hardware.alternatives, proven, strict=False)):
-        names = _names(alternative.accelerator, alternative.rack)
-        yield from must_be(f"{rule}[{i}]", "GPU and rack", [own.accelerator, own.rack], names)
+        yield from must_be(f"{rule}[{i}]", "GPU and rack", (own.accelerator, own.rack), hardware_kind(alternative))
         asked, later = on_alternative(physics.instance, alternative), alternative.ready_days - hardware.ready_days
         yield from _none_is_sooner(physics, f"{rule}[{i}]", asked, own, objective.bound - later)
 
@@ -300,7 +295,7 @@ def questions_by_start(instance: Instance) -> Iterator[tuple[tuple[str, str, flo
     every += [on_alternative(instance, alternative) for alternative in instance.hardware.alternatives]
     for asked in every:
         grid, hardware, leads = asked.grid, asked.hardware, list[float]()
-        (accelerator, rack), limit = _names(hardware.accelerator, hardware.rack), math.inf
+        (accelerator, rack), limit = hardware_kind(hardware), math.inf
         if grid is not None:
             leads = [node.upgrade.lead_months for node in grid.nodes if node.upgrade]
             leads += [line.lead_months for line in grid.new_lines]

@@ -55,14 +55,8 @@ def each_alone(instance: Instance) -> list[Instance]:
         rack = alternative.rack
         if alternative.price_usd is not None and not isinstance(rack, str):
             rack = rack.replaced(price_usd=alternative.price_usd)
-        own: dict[str, Any] = {
-            "accelerator": alternative.accelerator,
-            "rack": rack,
-            "racks": alternative.racks or hardware.racks,
-            "alternatives": (),
-        }
-        own |= {"nic_bytes_per_second": alternative.nic_bytes_per_second, "ready_months": alternative.ready_months}
-        every.append(hardware.replaced(**own))
+        own = {key: getattr(alternative, key) for key in ("accelerator", "nic_bytes_per_second", "ready_months")}
+        every.append(every[0].replaced(**own, rack=rack, racks=alternative.racks or hardware.racks))
     return [instance.replaced(hardware=alternative) for alternative in every]
 
 
@@ -77,8 +71,7 @@ def reordered(instance: Instance, chosen: Instance) -> Instance:
     others = [alone.hardware for alone in each_alone(instance) if hardware_kind(alone.hardware) != mine]
     keys = ("accelerator", "rack", "racks", "nic_bytes_per_second", "ready_months")
     alternatives = tuple(HardwareAlternative(**{key: getattr(other, key) for key in keys}) for other in others)
-    own = chosen.hardware.replaced(alternatives=alternatives)
-    return instance.replaced(hardware=own)
+    return instance.replaced(hardware=chosen.hardware.replaced(alternatives=alternatives))
 
 
 def best_choice(
