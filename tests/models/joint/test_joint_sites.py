@@ -211,7 +211,7 @@ def test_a_dc_question_is_asked_of_the_transport_model() -> None:
         found = sites.cheapest(bare(2, 1), WIDE)
         if found is not None:
             said.add(confirmed(sites, found, 20))
-            more = replace(found.proof, bound_usd=found.proof.bound_usd * 1.01)
+            more = replace(found.proof, bound=found.proof.bound * 1.01)
             assert confirmed(sites, replace(found, proof=more), 20) == "on trust"
     assert said & {"confirmed by CP-SAT", "confirmed by a dual bound"}
 
