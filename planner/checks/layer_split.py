@@ -156,7 +156,7 @@ class PipelineSplits(ColumnTimes):
         repeats, sizes = np.where(self.fits, self.recomputed, 0), self.sizes[None, :]
         return step_prediction.chunk_seconds(self.pipeline, self.sharded, self.v, sizes, repeats)
 
-    def once(self, chunk: float, layers: int) -> float:
+    def once(self, chunk: Any, layers: Any) -> Any:
         """Seconds that a step takes once, over the most micro-batches: its largest chunk and stage are given."""
         ends = {1, self.p, int(self.micro_batches[0]), int(self.micro_batches[-1])}
         counts = [end for end in ends if self.micro_batches[0] <= end <= self.micro_batches[-1]]
@@ -166,8 +166,8 @@ class PipelineSplits(ColumnTimes):
         for count in counts if self.cut.schedule == "zb-h1" else counts[:1]:
             own = schedule.PipelineCounts(self.p, self.v, count, rounds)
             each = self.pipeline, self.sharded, None, own, self.group
-            found.append(float(sum(step_prediction.once_parts(*each, largest=largest, send=self.send).values())))
-        return min(found) / int(self.micro_batches[-1])
+            found.append(sum(step_prediction.once_parts(*each, largest=largest, send=self.send).values()))
+        return np.minimum.reduce(found) / int(self.micro_batches[-1])
 
     def least(self) -> float:
         """Return the least seconds of a micro-batch; infinite where none are below the limit."""
@@ -181,14 +181,17 @@ class PipelineSplits(ColumnTimes):
         layers, best = self.cut.space.layers, self.limit
         if not len(self.sizes) or not bool(self.fits.any(axis=1).all()):
             return math.inf
-        least = int(self.sizes[0])
-        for most in range(max(least, -(-layers // self.p)), int(self.sizes[-1]) + 1):
-            allowed = self.seconds[:, : most - least + 1]
-            chunks = self.chunk[:, : most - least + 1]
-            stage = self._slowest(allowed, best)
-            if stage is None or stage + self.once(float(chunks[np.isfinite(allowed)].min()), most) >= best:
+        # Fewer sizes leave no faster slowest stage, so that with all of them it bounds every largest one.
+        stage, least = self._slowest(self.seconds, best), int(self.sizes[0])
+        smallest = np.minimum.accumulate(np.where(np.isfinite(self.seconds), self.chunk, np.inf).min(axis=0))
+        once = self.once(smallest, self.sizes) + np.zeros(len(self.sizes))
+        for place, most in enumerate(self.sizes.tolist()) if stage is not None else ():
+            if most < -(-layers // self.p) or stage + once[place] >= best:
                 continue
-            best = min([best, *self._totals(allowed, chunks, most, best)])
+            allowed, chunks = self.seconds[:, : place + 1], self.chunk[:, : place + 1]
+            own = self._slowest(allowed, best)
+            if own is not None and own + once[place] < best:
+                best = min([best, *self._totals(allowed, chunks, most, best)])
         return best if best < self.limit else math.inf
 
     def _totals(self, allowed: Floats, chunks: Floats, most: int, best: float) -> Iterator[float]:

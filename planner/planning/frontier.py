@@ -37,7 +37,7 @@ POINTS = 9  # of a curve at most, the plan that it is drawn around among them
 STEP = 1.5  # from the size of a plan down to that of the next question
 WIDE = 1.2  # times the capital of a point, from which on there is room for one between it and the next
 QUESTION_GAP = 0.1  # of the fewest days, at which a question ends
-WORK = 3_000_000  # rows and nodes of all questions together, after which no other is asked
+WORK = 1_000_000  # rows and nodes of all questions together, after which no other is asked
 SLOWEST = 20.0  # times the days of the plan: slower ones are not followed to less money
 TIGHT = 1 - 1e-9
 

@@ -17,6 +17,7 @@ from planner.physics.training.parallel_strategy import context_racks
 from planner.solvers.outcome import UnansweredError
 from planner.solvers.signals import Deadline
 
+GATHERING = 3  # the ZeRO stage that needs room for gathered weights, as those that divide less do not
 RAILS_STEP = 12  # GPUs of a rack cabled, between which the most racks are bounded by the fewer
 
 BLOCK = 1 << 18  # rows of a table that are worked out at once
@@ -119,7 +120,14 @@ def max_racks(world: World, rails: int) -> int:
 
 
 def strategy_bound(world: World, s: Strategy) -> float:
-    """Bound the seconds of a strategy by its layers alone, on as many racks as its fewest GPUs of each cabled allow."""
+    """Bound the seconds of a strategy by its pipelines where memory is known of them, else by its layers alone."""
+    if s in world.cache.tables:
+        return float(pipelines_of(world, s)[0].min(initial=math.inf))
+    return _bound_by_layers(world, s)
+
+
+def _bound_by_layers(world: World, s: Strategy) -> float:
+    """Bound the seconds of a strategy by its layers, on as many racks as its fewest GPUs of each cabled allow."""
     shape, gpus = s.shape, s.problem.gpus
     c = context_racks(gpus, *shape.degrees[:2])
     replicas = max_racks(world, shape.gpus // c) * (gpus // shape.gpus if c == 1 else 1 / c)
@@ -150,6 +158,22 @@ class StrategyTable:
         """Return some of the pipelines."""
         some = (x[which] for x in (self.each, self.once, self.racks, self.rails))
         return StrategyTable(self.strategy, self.rows.part(which), *some)
+
+    def each_within(self, at: Ints, blocks: Ints) -> Floats:
+        """Return the least seconds of a micro-batch of pipelines at places, with so many blocks, at any ZeRO stage."""
+        # What memory costs with more blocks it costs with fewer: questions for less money need not ask for it anew.
+        each, stages, least = self.each[at], self.rows.p[at], np.full(len(at), np.inf)
+        if not self.under_zero:
+            return each
+        piped, without_room = self.strategy.machine.software.zero_stages_under(2), np.zeros(len(at), dtype=bool)
+        for zero in sorted(self.strategy.problem.zero_stages, reverse=True):
+            found, known = each, self.under_zero.get(zero)
+            if known is not None:
+                found = np.where(known.high[at] >= blocks, np.fmax(known.each[at], known.in_memory[at]), each)
+            least = np.where(without_room | ((zero not in piped) & (stages > 1)), least, np.minimum(least, found))
+            if zero < GATHERING:
+                without_room |= np.isinf(found)
+        return np.asarray(np.maximum(each, least), dtype=np.float64)
 
     def seconds(self, rows: StrategyRows, each: Floats, once: Floats) -> Floats:
         """Bound the seconds a sequence of pipelines with up to their replicas, on a clock."""
@@ -194,11 +218,11 @@ def most_blocks(world: World, s: Strategy) -> Ints:
 
 def pipelines_of(world: World, s: Strategy) -> tuple[Floats, StrategyRows]:
     """Return the pipelines of a strategy that may have a replica (`d` the most, `m` the least), with lower bounds."""
-    t = table_of(world, s)
-    most = most_blocks(world, s)
-    t, most = t.part(np.flatnonzero(most > 0)), most[most > 0]
+    t, most = table_of(world, s), most_blocks(world, s)
+    at = np.flatnonzero(most > 0)
+    most, each, t = most[at], t.each_within(at, most[at]), t.part(at)
     rows = replace(t.rows, d=np.minimum(t.rows.d, most * t.rows.block_replicas))
-    return t.seconds(rows, t.each, t.once), rows
+    return t.seconds(rows, each, t.once), rows
 
 
 def min_seconds(s: Strategy, rows: StrategyRows, each: Floats, once: Floats) -> Floats:

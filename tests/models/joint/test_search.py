@@ -29,6 +29,7 @@ from planner.models.joint.columns import (
     Pruning,
     column_at,
     columns_of,
+    each_in_memory,
     free_seconds,
     most_rounds,
     pipelines_in_memory,
@@ -36,6 +37,7 @@ from planner.models.joint.columns import (
     rounds_of,
     rounds_up_to,
     table_of,
+    terms_under_zero,
     under_zero,
 )
 from planner.models.joint.search import days, dive
@@ -501,6 +503,23 @@ def test_columns_in_time_are_inside_and_above_the_floors(i: Instance, draw: int)
         assert x.seconds[0] <= exact * (1 + 1e-9)
         looked += 1
     assert looked
+
+
+@pytest.mark.parametrize("i", [toy(8), load_instance("one-rack")], ids=["toy 8", "all stages"])
+def test_what_is_known_of_pipelines_holds_under_every_zero_stage(i: Instance) -> None:
+    """After a question the least seconds of pipelines with fewer blocks are below those that each stage takes."""
+    cache, raised = JointCache(), 0
+    solved(i, cache=cache)
+    for s, of in cache.tables.items():
+        at, blocks = np.arange(len(of)), np.maximum(of.rows.blocks() // 2, 1)
+        rows = replace(of.rows, d=np.minimum(blocks * of.rows.block_replicas, of.rows.d))
+        known = of.each_within(at, blocks)
+        raised += int((known > of.each).sum())
+        for zero in s.problem.zero_stages:
+            some = at if zero in s.machine.software.zero_stages_under(2) else np.flatnonzero(of.rows.p == 1)
+            t, _ = terms_under_zero(s, zero, rows.part(some))
+            assert (known[some] <= each_in_memory(s, zero, rows.part(some), t.each, t.layer) * (1 + 1e-12)).all()
+    assert raised
 
 
 def test_a_half_has_no_lower_floor() -> None:

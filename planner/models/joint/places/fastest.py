@@ -96,7 +96,9 @@ class FastestSearch(CapitalBounds):
     @property
     def _rtts(self) -> list[float]:
         """Round trips in ms that the money may pay; only the near ones until a candidate meets the cutoff."""
-        return self.shape_problem.payable_rtts_ms if self.in_time else self.shape_problem.near_rtts_ms
+        if not self.in_time:
+            return self.shape_problem.near_rtts_ms
+        return self.shape_problem.paid_rtts_ms if self.likely else self.shape_problem.payable_rtts_ms
 
     @cached_property
     def options(self) -> dict[int, DesignTable]:

@@ -291,6 +291,15 @@ class ShapeProblem:
         lit = n * wan.wavelength_usd * (sites * (sites - 1) // 2)
         return np.asarray(pairs * routes_km * wan.fibre_usd_per_route_km + lit, dtype=np.float64)
 
+    @property
+    def paid_rtts_ms(self) -> list[float]:
+        """List the round trips at which sites that the money pays are known; all that it may pay where none are."""
+        site_bounds, at = self.world.site_bounds, self.point(0.0)
+        usd, known = self.world.budget - self.min_fabrics_usd, {} if site_bounds is None else site_bounds.paid
+        trips = (p.rtt_ms for p, price in known.items() if price <= usd and replace(at, rtt_ms=p.rtt_ms).covers(p))
+        shortest = min(trips, default=None) if self.several else None
+        return self.payable_rtts_ms if shortest is None else [r for r in self.rtts_ms if r >= shortest]
+
     @cached_property
     def payable_rtts_ms(self) -> list[float]:
         """List the round trips from the shortest on at which the money may pay the sites, once they were asked."""

@@ -82,7 +82,7 @@ class SiteBounds:
         # either, and a point that no money pays is asked once.
         if self.bound(at) > usd:
             return True
-        questions = ((at.coarse, rounded_up(usd)), (at.coarse, usd), (at, usd))
+        questions = ((at.coarse, rounded_up(usd)), (at, usd))
         for point, most in questions:
             known = any(price <= most and point.covers(p) for p, price in self.paid.items())
             if not known and not self._pays(point, most):

@@ -132,8 +132,9 @@ class FewestDays(Goal):
 
     def all_open(self) -> None:
         """Seek faster plans than the first, a few choices from it."""
-        # A proof is as soon at those of few strategies, and within a gap the plans of other sizes are near enough.
-        soon = len(self.world.strategies()) <= dive.CLIMBED if self.gap == 0 else bool(self.world.cache.plans)
+        # A proof is as soon at those of few strategies, and the plans of other sizes are near enough.
+        few = self.gap == 0 and len(self.world.strategies()) <= dive.CLIMBED
+        soon = few or bool(self.world.cache.plans)
         if self.incumbent is not None and self.distance > CLOSE and not soon and self.gap < ANY_PLAN:
             dive.climb(self, self.incumbent.column)
 

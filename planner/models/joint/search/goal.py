@@ -91,7 +91,7 @@ class Goal(ABC):
 
     def first_ranges(self, of: StrategyTable) -> Iterator[Ranges]:
         """Yield the ranges of blocks from which the pipelines of a strategy are searched."""
-        most = np.maximum(of.rows.blocks(), 1)
+        most = np.minimum(np.maximum(of.rows.blocks(), 1), most_blocks(self.world, of.strategy))
         yield all_ranges(of, np.zeros_like(most), most, np.arange(len(most)))
 
     def worthwhile(self, x: Ranges) -> Ranges:

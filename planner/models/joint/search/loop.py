@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from planner.models.joint.columns import (
+    GATHERING,
     column_at,
     free_seconds,
     pipelines_in_memory,
@@ -54,8 +55,8 @@ from planner.solvers.outcome import UnansweredError
 from planner.solvers.signals import OutOfTimeError
 
 SAMPLED = 800  # degrees by which a layer is cut, among which first plans are sought before all of them are timed
+MANY_SHARDS = 32  # replicas from which on fewer of them hardly ask more of memory: a half keeps the floors of the whole
 FEW_RANGES = 64  # of a batch, which memory bounds in less time than a wait among the open nodes takes
-GATHERING = 3  # the ZeRO stage that needs room for gathered weights, as those that divide less do not
 BOUNDS = 2  # of the time of a class, before it is halved
 STALE = 0.98  # of a key, above which one that has changed is taken as it is
 
@@ -271,7 +272,8 @@ class Loop:
         if len(wide.at):
             middle = (wide.low + wide.high) // 2
             self.push_ranges(bounded(goal, replace(wide, low=middle)))
-            not_yet = np.full(len(middle), wide.zero is None)
+            many = middle * wide.of.rows.block_replicas[wide.at] >= MANY_SHARDS
+            not_yet = many if wide.zero is not None else np.ones(len(middle), dtype=bool)
             self.push_ranges(bounded(goal, replace(wide, high=middle, in_memory=not_yet)))
         if not len(narrow.at):
             return

@@ -86,8 +86,8 @@ class RangesGoal(Protocol):
 
 def all_ranges(of: StrategyTable, low: Ints, high: Ints, at: Ints) -> Ranges:
     """Return ranges of blocks of some pipelines under any ZeRO stage, without floors yet."""
-    none, known = np.zeros(len(at)), np.ones(len(at), dtype=bool)
-    return Ranges(of, None, 0, at, low, high, none, none, of.each[at], of.once[at], none, known, none)
+    none, known, each = np.zeros(len(at)), np.ones(len(at), dtype=bool), of.each_within(at, high)
+    return Ranges(of, None, 0, at, low, high, none, none, each, of.once[at], none, known, none)
 
 
 def under_stage(x: Ranges, zero: int) -> Ranges:
