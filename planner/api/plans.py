@@ -163,7 +163,7 @@ def explain(
         a dict, or an Instance.
     time_limit
         Seconds for the plan, and again for each alternative that it is compared with.
-    seed, threads, pins
+    seed, threads, pins, constants
         As in `solve`.
     near, within
         How many of the best splits over different sets of sites to list, of those within this share of the best.
@@ -171,8 +171,6 @@ def explain(
         As in `solve`; after an interrupt nothing more is asked, and what was is returned.
     on_part
         Called with the explanation as it grows: the plan, its sites, each limit, each other choice.
-    constants
-        Of the user's own cluster, as `calibrate` returns them, or their file: in place of the catalogue's.
     """
     from planner.errors import InternalError
     from planner.imports.instance_file import holds_plan
@@ -343,7 +341,7 @@ def limits(
     executor
         Where points are computed at once; None: here, one after another.
     constants
-        Of the user's own cluster, as `calibrate` returns them, or their file: in place of the catalogue's.
+        As in `solve`.
     """
     from planner.instance.references_and_pins import of_one_layout
     from planner.planning.load import load_instance
@@ -463,12 +461,10 @@ def sweep(
         (i, n): only the i-th of n parts, counted from 1.
     finished
         Keys of rows at hand: their points are left out.
-    time_limit, gap, seed
+    time_limit, gap, seed, constants
         Of every solve, as in `solve`.
     plans
         A folder for the complete plans, named by place and key.
-    constants
-        Of the user's own cluster, as `calibrate` returns them, or their file: in place of the catalogue's.
 
     Raises
     ------

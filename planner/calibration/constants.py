@@ -78,8 +78,8 @@ class CatalogueEntries:
     def machine(self, m: Machine) -> Machine:
         """Return a machine with these entries in place of its own; it keeps its NIC, and the switches of its stack."""
         switches = {key: getattr(m.software, key) for key in SWITCHES}
-        gpu = self.accelerators[m.gpu.name].model_copy(update={"nic_bytes_per_second": m.gpu.nic_bytes_per_second})
-        return replace(m, gpu=gpu, software=self.software[m.software.name].model_copy(update=switches))
+        gpu = self.accelerators[m.gpu.name].replaced(nic_bytes_per_second=m.gpu.nic_bytes_per_second)
+        return replace(m, gpu=gpu, software=self.software[m.software.name].replaced(**switches))
 
 
 def entries_with(

@@ -36,7 +36,7 @@ def accelerator(name: str, nic_bytes_per_second: float | None) -> Accelerator:
     """Return an accelerator of the catalogue, with another NIC where its rate is given."""
     gpu = Accelerator.model_validate(catalogue("accelerators")[name])
     own = {} if nic_bytes_per_second is None else {"nic_bytes_per_second": nic_bytes_per_second}
-    return gpu.model_copy(update=own)
+    return gpu.replaced(**own)
 
 
 def precision(

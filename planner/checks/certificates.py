@@ -181,7 +181,7 @@ def freed(physics: PlanPhysics) -> Violations:
         yield broken(rule, "a layout without rules where the plan has no layout")
         return
     own = {key: getattr(free, key) for key in ("layers_per_stage", "recompute", "recomputed_layers_per_stage")}
-    found = PlanPhysics(plan=physics.plan.model_copy(update={"layout": layout.model_copy(update=own)})).metrics
+    found = PlanPhysics(plan=physics.plan.replaced(layout=layout.replaced(**own))).metrics
     if found is None:
         yield broken(rule, f"{len(free.layers_per_stage)} stages that no step can be timed of")
         return

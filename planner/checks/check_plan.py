@@ -19,7 +19,16 @@ from planner.instance.workload import Model, Precision, Software
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site.cost import bill
 from planner.physics.training import step
-from planner.plan.certificate import OUTSIDE, RESTATED, UNITS, Conflict, JointProof, Violation, declared_space
+from planner.plan.certificate import (
+    OUTSIDE,
+    RESTATED,
+    UNITS,
+    Conflict,
+    JointProof,
+    Violation,
+    decision_of,
+    declared_space,
+)
 from planner.plan.plan import Plan
 
 SECTIONS: dict[str, tuple[Rule, ...]] = {
@@ -141,8 +150,8 @@ SITE_RULES = frozenset(
         *("min_site", "pins", "rating", "ready", "rtt", "security", "share_balance", "site_count", "wan_capacity"),
     )
 )
-BY_COLUMNS = ("limits.", "pins.layout.", "memory", "hardware.racks")  # rules that the columns alone must keep
 POOLS = "hardware.pools"
+BY_COLUMNS = ("limits.", "pins.layout.", "memory", "hardware.racks")  # rules that the columns alone must keep
 
 
 def rules_of(instance: Instance) -> set[str]:
@@ -177,23 +186,7 @@ def known_rules(physics: PlanPhysics) -> Violations:
     if not why.reason.strip():
         yield broken("known_rules", "0 words of a reason")
     if not of_sites:
-        yield from must_be("known_rules", "decision", why.decision, _decision(why.rules))
-
-
-def _decision(rules: tuple[str, ...]) -> str:
-    names = {name.removeprefix("pins.").partition(".")[0] for name in rules}
-    if POOLS in rules:
-        power = "limits.facility_power_mw" in rules
-        return "sites" if power else "budget" if "limits.budget_usd" in rules else "layout"
-    if "limits.deadline_days" in rules and set(rules) <= {"limits.deadline_days", "limits.budget_usd"}:
-        return "layout"
-    if "limits.budget_usd" in rules:
-        return "budget"
-    if "limits.facility_power_mw" in rules or "sites" in names:
-        return "sites"
-    if "network" in names:
-        return "fabric"
-    return next((name for name in ("fabric", "placement", "wan") if name in names), "layout")
+        yield from must_be("known_rules", "decision", why.decision, decision_of(why.rules))
 
 
 def ended(physics: PlanPhysics) -> Violations:
@@ -238,7 +231,7 @@ def no_column(physics: PlanPhysics) -> Violations:
         yield broken("no_column", f"{len(proof.columns)} columns, {len(set(proof.columns))} of them different")
     yield from max_racks_stated(instance, proof, racks_in_use=0, wired_gpus=0)
     for own in missing_columns(instance, days, _refused(proof), transport_slowdown=phi, stop=physics.stop):
-        yield own.model_copy(update={"rule": "no_column"})
+        yield own.replaced(rule="no_column")
 
 
 def _of_columns(instance: Instance, why: Conflict) -> bool:

@@ -37,21 +37,21 @@ def recomputed(plan: Plan, physics: PlanPhysics) -> Cost | None:
         exact = []
         for site in split.sites:
             mw = {"facility_mw": physics.load_mw(site.id, site.racks), "it_mw": physics.it_mw(site.id, site.racks)}
-            exact.append(site.model_copy(update={"balancing_authority": standing[site.id], **mw}))
+            exact.append(site.replaced(balancing_authority=standing[site.id], **mw))
         km = {(link.a, link.b): physics.route_km(link.a, link.b) for _, link in sites.links(physics)}
         links = ((link, km.get((link.a, link.b), link.route_km)) for link in split.links)
         known = {
             "sites": tuple(exact),
             "new_lines": tuple(line for line in split.new_lines if line.line in physics.built),
             "upgrades": tuple(upgrade for upgrade in split.upgrades if upgrade.node in physics.steps),
-            "links": tuple(link.model_copy(update={"route_km": route}) for link, route in links),
+            "links": tuple(link.replaced(route_km=route) for link, route in links),
         }
-        split = split.model_copy(update=known)
+        split = split.replaced(**known)
     if fabrics is not None and network is not None:
         if set(fabrics) != set(physics.wired):
             return None
         usd = {site: priced(physics, network, own, physics.wired[site]).usd for site, own in fabrics.items()}
-        fabrics = {site: own.model_copy(update={"cost_usd": usd[site]}) for site, own in fabrics.items()}
+        fabrics = {site: own.replaced(cost_usd=usd[site]) for site, own in fabrics.items()}
     return bill_of(physics.instance, sum(physics.racks_by_site.values()), split, fabrics, sites.repriced(physics))
 
 
@@ -403,7 +403,7 @@ def _row(rule: str, physics: PlanPhysics, network: Network, layout: LayoutPlan, 
         return
     yield from at_most(rule, design.tiers, network.max_tiers, "tiers", "tiers allowed")
     rates = link_rates(physics, row["lanes"], switch.name)
-    yield from (one.model_copy(update={"rule": rule}) for one in network_limits(network, row["family"], design, rates))
+    yield from (one.replaced(rule=rule) for one in network_limits(network, row["family"], design, rates))
     price, slow = fabric_bill(network, switch, design, above), _slowdown(physics, layout, site, row, design)
     size = max(1, layout.racks_per_stage_by_site[site])
     # Each group is a run of racks, and the last leaf domain part-full.

@@ -114,17 +114,12 @@ def wiring(physics: PlanPhysics) -> Violations:
         rates = link_rates(physics, fabric.lanes, fabric.switch)
         for tier in fabric.tiers:
             yield from figures(f"tiers[{site}, {tier.name}]", tier, _tier(design, tier.name, rates))
-        found = {
-            "switches": design.switches,
+        of_design = ("switches", "switch_links", "endpoint_links", "pods", "zones", "group_links")
+        found = {name: getattr(design, name) for name in of_design} | {
             "chips": design.switches * physics.switches[fabric.switch].planes,
-            "switch_links": design.switch_links,
-            "endpoint_links": design.endpoint_links,
             "leaf_domain_racks": design.domain_racks,
             "leaf_domains": design.domains,
-            "pods": design.pods,
-            "zones": design.zones,
             "leaf_spare_ports": design.leaf_spare,
-            "group_links": design.group_links,
         }
         yield from figures(f"counts[{site}]", fabric, found)
         rule, price = f"price_and_power[{site}]", priced(physics, network, fabric, design)
@@ -145,7 +140,7 @@ def network_rules(physics: PlanPhysics) -> Violations:
     """Check the share of its rate that can leave a full leaf, pod and zone, and the loss that the fabric survives."""
     for site, fabric, network, design in wired(physics):
         for fault in network_limits(network, fabric.family, design, link_rates(physics, fabric.lanes, fabric.switch)):
-            yield fault.model_copy(update={"rule": f"{fault.rule}[{site}]"})
+            yield fault.replaced(rule=f"{fault.rule}[{site}]")
 
 
 def network_limits(network: Network, family: str, design: Design, rates: LinkRates) -> Violations:

@@ -13,8 +13,9 @@ from planner.checks.joint_columns import Cut, CutPipelines, Ints, MaxRacks, Spac
 from planner.checks.layer_split import witness
 from planner.checks.rule import Violations, at_most, broken, must_be, must_equal, needs, show
 from planner.checks.step_bound import StepTimeBound, columns_in_time, fastest_ranges
-from planner.instance.hardware import DAYS_A_MONTH, Accelerator, HardwareAlternative, Rack
+from planner.instance.hardware import DAYS_A_MONTH, HardwareAlternative, Rack
 from planner.instance.instance import Instance
+from planner.instance.references_and_pins import hardware_kind
 from planner.physics.network.fabric_designs import max_joined_racks, min_fabric_usd
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.training.operations import LayerShape
@@ -196,7 +197,7 @@ def proof_violations(
         yield broken(RULE, f"a bound of {bound:g} days with limits.max_batch_tokens absent, a figure needed")
         return
     if stated:  # wrong figures would hide columns
-        proof = proof.model_copy(update={"max_racks_by_wired_gpus": {}})
+        proof = proof.replaced(max_racks_by_wired_gpus={})
     yield from missing_columns(asked, bound, proof, transport_slowdown=physics.transport_slowdown, stop=physics.stop)
 
 
@@ -245,15 +246,11 @@ def on_alternative(instance: Instance, alternative: HardwareAlternative) -> Inst
     """Return the question on an alternative to the hardware alone."""
     rack, racks = alternative.rack, alternative.racks
     if alternative.price_usd is not None and isinstance(rack, Rack):
-        rack = rack.model_copy(update={"price_usd": alternative.price_usd})
+        rack = rack.replaced(price_usd=alternative.price_usd)
     names = ("accelerator", "nic_bytes_per_second", "ready_months")
     changed: dict[str, Any] = {name: getattr(alternative, name) for name in names}
     changed |= {"racks": instance.hardware.racks if racks is None else racks, "rack": rack, "alternatives": ()}
-    return instance.model_copy(update={"hardware": instance.hardware.model_copy(update=changed)})
-
-
-def _names(*parts: Accelerator | Rack | str) -> list[str]:
-    return [part if isinstance(part, str) else part.name for part in parts]
+    return instance.replaced(hardware=instance.hardware.replaced(**changed))
 
 
 def _none_is_sooner(
@@ -267,7 +264,7 @@ def _none_is_sooner(
         yield from must_equal(rule, "days, the bound", own.bound_days, bound)
         yield from at_most(rule, bound, own.least_days, "days, the bound", "fewest days of this question")
         price = {"min_fabric_usd_per_wired_gpu": stated.min_fabric_usd_per_wired_gpu}
-        proof, days = own.proof.model_copy(update=price), own.least_days
+        proof, days = own.proof.replaced(**price), own.least_days
     if bound > 0:
         yield from proof_violations(physics, asked, proof, days, bound)
 
@@ -276,16 +273,14 @@ def alternatives(physics: PlanPhysics) -> Violations:
     """Check that no plan on an alternative to the hardware ends before the bound, by the proof of each."""
     rule, objective, hardware = "alternatives", physics.plan.objective, physics.instance.hardware
     if physics.plan.layout is not None:
-        (name,) = _names(hardware.accelerator)
-        stated = physics.plan.layout.accelerator
-        yield from must_be(rule, "layout.accelerator", stated, name if hardware.alternatives else "")
+        name, stated = hardware_kind(hardware)[0] if hardware.alternatives else "", physics.plan.layout.accelerator
+        yield from must_be(rule, "layout.accelerator", stated, name)
     if physics.plan.proof is None or objective.name != "days_to_train" or objective.bound is None or physics.faults:
         return
     proven = physics.plan.proof.alternatives
     yield from must_be(rule, "alternatives that are proven", len(proven), len(hardware.alternatives))
     for i, (alternative, own) in enumerate(zip(hardware.alternatives, proven, strict=False)):
-        names = _names(alternative.accelerator, alternative.rack)
-        yield from must_be(f"{rule}[{i}]", "GPU and rack", [own.accelerator, own.rack], names)
+        yield from must_be(f"{rule}[{i}]", "GPU and rack", (own.accelerator, own.rack), hardware_kind(alternative))
         asked, later = on_alternative(physics.instance, alternative), alternative.ready_days - hardware.ready_days
         yield from _none_is_sooner(physics, f"{rule}[{i}]", asked, own, objective.bound - later)
 
@@ -296,12 +291,11 @@ def questions_by_start(instance: Instance) -> Iterator[tuple[tuple[str, str, flo
     Each leaves out the sites, new lines and upgrades that come later, the last of a GPU nothing; together they have
     every plan, as what a plan waits for becomes ready at one of these months.
     """
-    own = instance.hardware.model_copy(update={"alternatives": ()})
-    every = [instance.model_copy(update={"hardware": own})]
+    every = [instance.replaced(hardware__alternatives=())]
     every += [on_alternative(instance, alternative) for alternative in instance.hardware.alternatives]
     for asked in every:
         grid, hardware, leads = asked.grid, asked.hardware, list[float]()
-        (accelerator, rack), limit = _names(hardware.accelerator, hardware.rack), math.inf
+        (accelerator, rack), limit = hardware_kind(hardware), math.inf
         if grid is not None:
             leads = [node.upgrade.lead_months for node in grid.nodes if node.upgrade]
             leads += [line.lead_months for line in grid.new_lines]
@@ -312,8 +306,7 @@ def questions_by_start(instance: Instance) -> Iterator[tuple[tuple[str, str, flo
         for months in sorted(waits):
             one = asked
             if grid is not None and months < max(waits):
-                rules = grid.rules.model_copy(update={"ready_within_months": months})
-                one = asked.model_copy(update={"grid": grid.model_copy(update={"rules": rules})})
+                one = asked.replaced(grid__rules__ready_within_months=months)
             yield (accelerator, rack, months), one
 
 

@@ -245,7 +245,7 @@ def _pool_plans(physics: PlanPhysics, pools: PoolsPlan) -> dict[str, PlanPhysics
         if pool.name in pools.layouts and pools.sequences.get(pool.name, 0) > 0:
             asked = step.pool_instance(physics.instance, pool, pools.sequences[pool.name])
             own = {"instance": asked, "layout": pools.layouts[pool.name], "pools": None}
-            plans[pool.name] = PlanPhysics(plan=physics.plan.model_copy(update=own))
+            plans[pool.name] = PlanPhysics(plan=physics.plan.replaced(**own))
     return plans
 
 
@@ -271,7 +271,7 @@ def layouts(physics: PlanPhysics, pools: PoolsPlan) -> Iterator[Violation]:
     """Check every rule of a layout in every pool: memory and step time as physics predicts them for its GPU."""
     for name, own in _pool_plans(physics, pools).items():
         for rule in RULES:
-            yield from (fault.model_copy(update={"rule": f"pools[{name}].{fault.rule}"}) for fault in rule(own))
+            yield from (fault.replaced(rule=f"pools[{name}].{fault.rule}") for fault in rule(own))
 
 
 def _times(physics: PlanPhysics) -> tuple[dict[str, LayoutMetrics], dict[str, float], float, float] | None:

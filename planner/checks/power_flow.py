@@ -289,7 +289,7 @@ def read(physics: PlanPhysics) -> Iterator[tuple[YearFigures, GridArrays]]:
     rows = [row for row in _circuits(physics) if row[1] > 0 and row[0].a != row[0].b and row[0].reactance_pu]
     lines = [line for line, _ in rows]
     for year in years(physics) if physics.grid.rules.grid_model == "dc" else ():
-        own = [node.model_copy(update={"generation_mw": year.available[node.id]}) for node in nodes]
+        own = [node.replaced(generation_mw=year.available[node.id]) for node in nodes]
         site_mw = np.array([year.load.get(node.id, 0.0) for node in nodes])
         yield (
             year,
@@ -331,7 +331,7 @@ def security(physics: PlanPhysics) -> Violations:
         loaded = (line for line in sorted(lines) if abs(grid.flow[line]) > STILL_MW)
         lost = chain.from_iterable(_without_circuit(grid, line) for line in loaded)
         for violation in chain(lost, _without_units(grid) if full else ()):
-            yield violation.model_copy(update={"rule": violation.rule + year.suffix})
+            yield violation.replaced(rule=violation.rule + year.suffix)
 
 
 def _overload(grid: GridArrays, flow: Any, circuits: Any, lost: str) -> Violations:

@@ -396,7 +396,7 @@ def repriced(physics: PlanPhysics) -> WanPlan | None:
     req, design = requirements(physics), physics.plan.wan
     if req is None or design is None:
         return design
-    return design.model_copy(update={"capex_usd": req.capex_usd(physics, design)})
+    return design.replaced(capex_usd=req.capex_usd(physics, design))
 
 
 def objective(physics: PlanPhysics) -> float | None:

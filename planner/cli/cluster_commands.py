@@ -343,7 +343,7 @@ def resize(
         raise InputError(f"--name: {name!r} does not run; {hint(name, names)}")
     own = jobs[names.index(name or names[0])].placement
     before = mesh_job(own.job, mesh, len(own.nodes))
-    after = mesh_job(own.job, to, None, option="--to").model_copy(update={"nodes_per_member": before.nodes_per_member})
+    after = mesh_job(own.job, to, None, option="--to").replaced(nodes_per_member=before.nodes_per_member)
     found = solve(cluster, before, own_placement(cluster, own.job, own.nodes, before), after, time_limit=time_limit)
     placement = found.placement
     split = counted(placement.groups_split, "split group")

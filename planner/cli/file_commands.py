@@ -161,7 +161,7 @@ def hf(
     require_writable(output)
     model = read_model(config)
     if name is not None:
-        model = model.model_copy(update={"name": name})
+        model = model.replaced(name=name)
     console.print_or_write(json.dumps(model.model_dump(mode="json", exclude_defaults=True), indent=1) + "\n", output)
     total, active = total_parameters(model), active_parameters(model)
     some = f", {active / 1e9:,.4g}B of them for a token" if model.experts else ""

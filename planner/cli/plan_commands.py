@@ -83,7 +83,7 @@ def solve(
                 watch.shown = shown  # printing took the line away
                 curve = _curve_of(plan, session, deadline, watch, search)
                 if isinstance(curve, Curve):
-                    plan = plan.model_copy(update={"curve": curve})
+                    plan = plan.replaced(curve=curve)
                     console.write_model(plan, output)
                 ended = interrupted()
                 if not as_json and curve is not None:
@@ -302,7 +302,7 @@ def evaluate(
         if whole > racks:
             apart = f"a plan has no two stages meet in one as in {racks:,}"
             print(f"{output}: of {whole:,} racks: {apart}", file=sys.stderr)
-            alone = alone.model_copy(update={"hardware": alone.hardware.model_copy(update={"racks": whole})})
+            alone = alone.replaced(hardware__racks=whole)
         left_out = [part for part in OTHER_DECISIONS if getattr(request, part) is not None]
         if left_out:
             print(f"{output}: of the layout alone, without {', '.join(left_out)}", file=sys.stderr)

@@ -207,7 +207,7 @@ def nearest_choices(run: LaunchRun, framework: str) -> dict[str, Any]:
     if layout.recompute == "selective" and scores_alone:
         changes["recompute"] = "full"
     if changes.get("recompute", layout.recompute) == "full" and (counts or "recompute" in changes):
-        other = replace(run, layout=layout.model_copy(update={"virtual_stages": virtual, "layers_per_stage": layers}))
+        other = replace(run, layout=layout.replaced(virtual_stages=virtual, layers_per_stage=layers))
         fewest = max((-(-count // virtual) for count in counts), default=0)
         wanted = recomputed_under(other, fewest) if megatron and counts != layout.layers_per_stage else layers
         while megatron and any(one < other for one, other in zip(wanted, counts, strict=True)):

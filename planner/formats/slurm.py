@@ -340,14 +340,14 @@ def read_states(path: str | Path) -> NodeStates:
     reported = tuple(f"{key} (nodes differ)" for key in DECIDING if len(fields.get(key, ())) > 1)
     ignored = tuple(key for key in fields if key not in named and f"{key} (nodes differ)" not in reported)
     items = ReadItems(taken=tuple(key for key in fields if key in named), ignored=ignored, not_modelled=reported)
-    return found.model_copy(update={"items": items})
+    return found.replaced(items=items)
 
 
 def states_on(topology: Topology, states: NodeStates, source: str = "states") -> NodeStates:
     """Keep to the topology's nodes, those not listed down. InputError: the list names a node that it does not have."""
     known = known_nodes(topology)
     require_known(states.free | states.taken, topology, source)
-    return states.model_copy(update={"down": states.down | (known - states.free - states.busy)})
+    return states.replaced(down=states.down | (known - states.free - states.busy))
 
 
 def require_known(names: Iterable[str], topology: Topology, source: str) -> None:

@@ -131,11 +131,11 @@ def read_config(data: Any, where: str, name: str) -> tuple[Model, ReadItems]:
     entry = reader.entry() | {"name": given.rstrip("/").rpartition("/")[2] or name}
     entry["source"] = f"config.json of {entry['name']} ({kind})"
     items = config.read(_effect)
-    items = items.model_copy(update={"not_modelled": (*reader.approximated, *items.not_modelled)})
+    items = items.replaced(not_modelled=(*reader.approximated, *items.not_modelled))
     if inner is not None:
         left = [key for key in data if key != inner and key not in SETTINGS]
         other_parts = tuple(key for key in left if isinstance(data[key], Mapping))
-        items = items.model_copy(update={"not_modelled": items.not_modelled + other_parts})
+        items = items.replaced(not_modelled=items.not_modelled + other_parts)
     entry["note"] = items.note()
     return validated(Model, entry, where), items
 

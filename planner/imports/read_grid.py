@@ -117,7 +117,7 @@ def assemble(draft: Draft, options: GridOptions, items: ReadItems | None = None)
     notes = (*kept, *_readings(draft, options, installed_mw), *(f"MISSING {figure}" for figure in missing))
     source, note = options.source or draft.source, "; ".join(notes)
     grid = Grid(source=source, note=note, balancing_authorities=authorities, nodes=nodes, lines=lines)
-    read = (items or ReadItems()).model_copy(update={"defaulted": missing, "not_modelled": left_out})
+    read = (items or ReadItems()).replaced(defaulted=missing, not_modelled=left_out)
     return Imported(grid, missing, read)
 
 

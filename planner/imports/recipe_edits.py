@@ -7,30 +7,12 @@ from typing import Any
 
 from planner.cluster import fold_names, natural
 from planner.errors import InputError
-from planner.exports.launch import (
-    SHARDING,
-    LaunchRun,
-    connections,
-    deepspeed_keys,
-    megatron_flags,
-    nemo_overrides,
-    pipeline_layout,
-    torchtitan_tables,
-)
+from planner.exports import launch
 from planner.formats import placed_job
 from planner.formats.shell_script import Script, ScriptText, started, typed
 from planner.formats.yaml_text import TableText
+from planner.imports import training_run
 from planner.imports.megatron_flags import DEGREE_KEYS, OwnRun
-from planner.imports.training_run import (
-    NEMO_NAMES,
-    STARTED,
-    doubts,
-    leaves,
-    model_differences,
-    nemo_names,
-    parsed,
-    run_of_text,
-)
 from planner.instance.instance import Instance
 from planner.instance.workload import CORE_ATTENTION
 from planner.plan.plan_sections import DEGREES
@@ -81,13 +63,15 @@ for _framework in DEGREE_KEYS:  # the degree of experts' tensors follows from bo
     for _choice in ("tensor_parallel", "expert_parallel"):
         KEYS[_framework][_choice] += " " + KEYS[_framework]["expert_tensor"]
 _flags = KEYS["megatron"].items()
-KEYS["nemo"] = {choice: " ".join(nemo_names(flag)[0] for flag in flags.split()) for choice, flags in _flags}
+KEYS["nemo"] = {
+    choice: " ".join(training_run.nemo_names(flag)[0] for flag in flags.split()) for choice, flags in _flags
+}
 SAME_KEYS = dict.fromkeys(("virtual_stages", "layers_per_stage"), "pipeline_parallel")
 SAME_KEYS |= dict.fromkeys(("recomputed_layers_per_stage", "recompute_modules"), "recompute")
 SAME_KEYS |= {"microbatches_per_step": "batch"}
 # Older names of keys, changed where a file has them.
 OLDER = {"training.local_batch_size": "training.batch_size"}
-OLDER |= {names[0]: names[1] for names in map(nemo_names, NEMO_NAMES) if len(names) > 1}
+OLDER |= {names[0]: names[1] for names in map(training_run.nemo_names, training_run.NEMO_NAMES) if len(names) > 1}
 # What has no effect where the plan's layout does not state it, so that it stays.
 KEPT = (
     "ckpt-format",
@@ -104,15 +88,15 @@ VIRTUAL_STAGES = "num-virtual-stages-per-pipeline-rank"
 
 
 def written_like(
-    text: str, path: Path, run: LaunchRun, instance: Instance, placed: placed_job.PlacedJob | None = None
+    text: str, path: Path, run: launch.LaunchRun, instance: Instance, placed: placed_job.PlacedJob | None = None
 ) -> tuple[str, list[str]]:
     """Return a recipe with the plan's choices in it, and a line on each. InputError: it is of another question."""
-    file = run_of_text(text, path)
-    for problem in model_differences(file, instance):
+    file = training_run.run_of_text(text, path)
+    for problem in training_run.model_differences(file, instance):
         raise InputError(f"{path}: {problem}")
-    data = parsed(text, path)
+    data = training_run.parsed(text, path)
     recipe, present = _recipe(text, path, file.framework, data)
-    reported = [f"{path}: {line}" for line in doubts(file, instance)]
+    reported = [f"{path}: {line}" for line in training_run.doubts(file, instance)]
     if placed is not None and placed.ranks != run.gpus:
         raise InputError(f"{path}: the placement has {placed.ranks:,} GPUs, the plan {run.gpus:,}; place that plan")
     wrong, keys = differences(file, run), KEYS[file.framework]
@@ -123,16 +107,16 @@ def written_like(
             reported.append(f"{path}: states none of {', '.join(unstated)}: {taken}")
     changed = {key for choice in wrong for key in keys.get(SAME_KEYS.get(choice, choice), "").split()}
     _change_keys(recipe, file.framework, changed, present, run)
-    fsdp = [zero in SHARDING for zero in wrong.get("zero_stage", ())]
+    fsdp = [zero in launch.SHARDING for zero in wrong.get("zero_stage", ())]
     if isinstance(recipe, ScriptText) and len(set(fsdp)) > 1 and QUEUES in recipe.script.variables:
-        recipe.set_value(recipe.script.variables[QUEUES], str(connections(run)), QUEUES)
+        recipe.set_value(recipe.script.variables[QUEUES], str(launch.connections(run)), QUEUES)
     if "gpus" in wrong or placed is not None or file.gpus is None:
         _change_nodes(recipe, text, run, placed)
     if file.gpus is None:
         reported.append(f"{path}: states no nodes or no GPUs; start it on {run.nodes:,} nodes of {run.node_gpus} GPUs")
     new = recipe.result()
     try:
-        back = run_of_text(new, path)
+        back = training_run.run_of_text(new, path)
     except InputError as error:
         problem = re.sub(r"^line \d+: ", "", str(error).removeprefix(f"{path}: "))  # a line that the file has not
         raise InputError(f"{path}: cannot be read once the plan is in it: {problem}") from None
@@ -144,7 +128,7 @@ def written_like(
 
 
 def _change_keys(
-    recipe: TableText | ScriptText, framework: str, changed: set[str], present: Mapping[str, Any], run: LaunchRun
+    recipe: TableText | ScriptText, framework: str, changed: set[str], present: Mapping[str, Any], run: launch.LaunchRun
 ) -> None:
     """Write what the layout decides of the changed keys, in the words that the file has for it."""
     keys, wanted = KEYS[framework].values(), _wanted(framework, run)
@@ -167,7 +151,7 @@ def _change_keys(
             recipe.change(own if own in present else key, value, near + likes)
 
 
-def differences(file: OwnRun, run: LaunchRun) -> dict[str, tuple[Any, Any]]:
+def differences(file: OwnRun, run: launch.LaunchRun) -> dict[str, tuple[Any, Any]]:
     """Return the choices that a file has otherwise than a run, each with the file's value and the run's."""
     layout, own = run.layout, dict.fromkeys((*DEGREES[1:3], "virtual_stages"), 1) | file.layout
     names = [*DEGREE_KEYS["megatron"], "virtual_stages", "microbatch_sequences", "zero_stage", "recompute"]
@@ -199,7 +183,7 @@ def differences(file: OwnRun, run: LaunchRun) -> dict[str, tuple[Any, Any]]:
 def _recipe(text: str, path: Path, framework: str, data: Any) -> tuple[TableText | ScriptText, dict[str, Any]]:
     """Return the text of a recipe to edit, and the values that it states by key; True where a flag has none."""
     if not isinstance(data, Script):
-        present = dict(leaves(data))
+        present = dict(training_run.leaves(data))
         return TableText(text, str(path), kind=path.suffix.lower()[1:].replace("yml", "yaml")), present
     dashes = "" if framework == "nemo" else "--"
     named = data.flags if dashes else data.overrides
@@ -207,21 +191,23 @@ def _recipe(text: str, path: Path, framework: str, data: Any) -> tuple[TableText
     return ScriptText(text, str(path), script=data, dashes=dashes), present
 
 
-def _wanted(framework: str, run: LaunchRun) -> dict[str, Any]:
+def _wanted(framework: str, run: launch.LaunchRun) -> dict[str, Any]:
     """Return what the layout decides by key of a framework. InputError: the framework cannot be told it."""
     if framework == "megatron":
-        return megatron_flags(run)
+        return launch.megatron_flags(run)
     if framework == "deepspeed":
-        return dict(leaves(deepspeed_keys(run)))
+        return dict(training_run.leaves(launch.deepspeed_keys(run)))
     if framework == "torchtitan":
-        return dict(leaves(torchtitan_tables(run)))
-    wanted = dict(leaves(nemo_overrides(run)))
+        return dict(training_run.leaves(launch.torchtitan_tables(run)))
+    wanted = dict(training_run.leaves(launch.nemo_overrides(run)))
     if "model.pipeline_model_parallel_layout" in wanted:  # an override takes no parentheses
-        wanted["model.pipeline_model_parallel_layout"] = pipeline_layout(run, grouped=False)
+        wanted["model.pipeline_model_parallel_layout"] = launch.pipeline_layout(run, grouped=False)
     return wanted
 
 
-def _megatron_value(key: str, value: Any, wanted: dict[str, Any], present: Mapping[str, Any], run: LaunchRun) -> Any:
+def _megatron_value(
+    key: str, value: Any, wanted: dict[str, Any], present: Mapping[str, Any], run: launch.LaunchRun
+) -> Any:
     """Return a flag's value in the words that the file has: for selective recompute and for virtual stages."""
     if wanted.get("recompute-activations") and GRANULARITY in present and key in ("recompute-activations", GRANULARITY):
         return "selective" if key == GRANULARITY else None
@@ -232,7 +218,7 @@ def _megatron_value(key: str, value: Any, wanted: dict[str, Any], present: Mappi
     return value
 
 
-def _torchtitan_value(key: str, value: Any, present: Mapping[str, Any], run: LaunchRun) -> Any:
+def _torchtitan_value(key: str, value: Any, present: Mapping[str, Any], run: launch.LaunchRun) -> Any:
     """Return a key's value as the file has it: a degree of all GPUs left, replicas that are sharded, no batch."""
     layout = run.layout
     replicas = present.get("parallelism.data_parallel_replicate_degree", 1)
@@ -249,7 +235,7 @@ def _torchtitan_value(key: str, value: Any, present: Mapping[str, Any], run: Lau
 
 
 def _change_nodes(
-    recipe: TableText | ScriptText, text: str, run: LaunchRun, placed: placed_job.PlacedJob | None
+    recipe: TableText | ScriptText, text: str, run: launch.LaunchRun, placed: placed_job.PlacedJob | None
 ) -> None:
     """Write nodes, GPUs of a node and, of a placement, the hosts, wherever the file states them."""
     nodes, each = (run.nodes, run.node_gpus) if placed is None else (len(placed.nodes), placed.gpus_per_node)
@@ -257,7 +243,7 @@ def _change_nodes(
         for key, number in (("trainer.num_nodes", nodes), ("trainer.devices", each)):
             if key in recipe.places:
                 recipe.change(key, number, ())
-        for found in STARTED.finditer(text) if recipe.kind == "yaml" else ():
+        for found in training_run.STARTED.finditer(text) if recipe.kind == "yaml" else ():
             recipe.edit(*found.span(1), str(nodes), f"--nnodes: {found[1]} becomes {nodes}")
             recipe.edit(*found.span(2), str(each), f"--nproc-per-node: {found[2]} becomes {each}")
         return

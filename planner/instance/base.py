@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -21,6 +21,17 @@ class Frozen(BaseModel):
     """Immutable data that refuses unknown keys and non-finite numbers."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    def replaced(self, **values: Any) -> Self:
+        """Return the data with other values, which are not validated; `limits__budget_usd` names one of a part."""
+        inner: dict[str, dict[str, Any]] = {}
+        for path in [path for path in values if "__" in path]:
+            part, _, name = path.partition("__")
+            inner.setdefault(part, {})[name] = values.pop(path)
+        values |= {part: getattr(self, part).replaced(**own) for part, own in inner.items()}
+        if unknown := values.keys() - type(self).model_fields.keys():
+            raise AttributeError(f"{type(self).__name__} has no {', '.join(sorted(unknown))}")
+        return self.model_copy(update=values)
 
 
 class Sourced(Frozen):

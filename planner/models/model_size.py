@@ -132,9 +132,7 @@ def any_model(choose: Choose) -> ModelCandidate:
 
 def instance_with(instance: Instance, candidate: ModelCandidate) -> Instance:
     """Return the instance that trains a candidate; the user's own limit on the batch stays."""
-    limits = instance.limits
-    given = [limit for limit in (limits.max_batch_tokens, candidate.batch_tokens) if limit is not None]
-    work = instance.workload.model_copy(update={"model": candidate.model, "tokens": candidate.tokens})
+    given = [limit for limit in (instance.limits.max_batch_tokens, candidate.batch_tokens) if limit is not None]
     batch = max(min(given), float(instance.workload.sequence_length)) if given else None
-    limits = limits.model_copy(update={"max_batch_tokens": batch})
-    return instance.model_copy(update={"workload": work, "limits": limits})
+    own = {"workload__model": candidate.model, "workload__tokens": candidate.tokens}
+    return instance.replaced(**own, limits__max_batch_tokens=batch)

@@ -298,7 +298,7 @@ def with_plan(
         },
         binding=tuple(f"fibre_pairs[{edge.id}]" for edge in edges if _full(data, edge)),
     )
-    certificate = certificate.model_copy(update={"checked": ON_TRUST})
+    certificate = certificate.replaced(checked=ON_TRUST)
     plan = WanPlan(
         exchange=data.form.name if data.form else None,
         window_seconds=window,

@@ -1,6 +1,6 @@
 """What is proven: certificates, bounds, conflicts and violations; over which space, how, and columns excluded."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Literal
 
 from pydantic import Field
@@ -129,12 +129,28 @@ class ObjectiveValue(Frozen):
     )
 
 
+Decision = Literal["sites", "wan", "layout", "fabric", "placement", "budget"]
+
+
+def decision_of(rules: Collection[str]) -> Decision:
+    """Return the decision that has no answer where rules are in conflict that are not of the sites alone."""
+    names = {rule.removeprefix("pins.").partition(".")[0] for rule in rules}
+    if "limits.deadline_days" in rules and set(rules) <= {"limits.deadline_days", "limits.budget_usd"}:
+        return "layout"
+    if "limits.budget_usd" in rules:
+        return "budget"
+    if "limits.facility_power_mw" in rules or "sites" in names:
+        return "sites"
+    if "network" in names:
+        return "fabric"
+    others: tuple[Decision, ...] = ("fabric", "placement", "wan")
+    return next((name for name in others if name in names), "layout")
+
+
 class Conflict(Frozen):
     """Why there is no plan: a smallest set of rules that cannot be met together; no rules: which is not known."""
 
-    decision: Literal["sites", "wan", "layout", "fabric", "placement", "budget"] = Field(
-        description="The decision that has no answer."
-    )
+    decision: Decision = Field(description="The decision that has no answer.")
     rules: tuple[str, ...] = Field(description="Drop any one and the rest can be met.")
     reason: str = Field(description="The same in a sentence.")
     checked: str = Field(

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -18,8 +17,8 @@ from planner.models.joint.world import JointSolution, JointStatus
 from planner.physics.network.fabric_designs import min_fabric_usd
 from planner.physics.site.cost import rack_of
 from planner.physics.training import step
-from planner.plan.certificate import Conflict
-from planner.planning.instance_parts import with_hbm, with_part
+from planner.plan.certificate import Conflict, decision_of
+from planner.planning.instance_parts import with_hbm
 from planner.solvers.outcome import UnansweredError, remembered, smallest_conflict
 from planner.solvers.signals import Deadline, OutOfTimeError
 from planner.units import counted, money
@@ -96,12 +95,12 @@ def _smallest(instance: Instance, options: Options, deadline: Deadline) -> Confl
         if freed.plan is None and conflicting(frozenset()):
             kept = []
     enough = _enough(instance, options, deadline) if "limits.budget_usd" in kept else ""
-    return Conflict(decision=_decision(kept), rules=tuple(kept), reason=_reason(instance, kept) + enough)
+    return Conflict(decision=decision_of(kept), rules=tuple(kept), reason=_reason(instance, kept) + enough)
 
 
 def _enough(instance: Instance, options: Options, deadline: Deadline) -> str:
     """Say what the cheapest plan without the budget costs; empty where the time, or an interrupt, came first."""
-    free = with_part(instance, "limits", budget_usd=None)
+    free = instance.replaced(limits__budget_usd=None)
     left = min(JUDGED, math.inf if deadline.limit is None else deadline.limit)
     try:
         found = solve_joint_cost(free, replace(options, gap=NEARLY, time_limit=left), lambda _: None)
@@ -168,7 +167,7 @@ def over_budget(instance: Instance, usd: float | None, bound_usd: float | None) 
 
 def _late_for_any_money(instance: Instance, deadline: float, options: Options) -> bool:
     """Return whether it is proven within `JUDGED` seconds that no plan meets the deadline even without a budget."""
-    free, clock = with_part(instance, "limits", budget_usd=None), Deadline(min(options.time_limit or JUDGED, JUDGED))
+    free, clock = instance.replaced(limits__budget_usd=None), Deadline(min(options.time_limit or JUDGED, JUDGED))
     for gap in (ANY_PLAN, None):  # a first plan within the deadline answers it; else bounds must exclude all
         try:
             found = solve_joint(free, replace(options, gap=gap, time_limit=clock.limit), lambda _: None)
@@ -185,32 +184,32 @@ def _relaxations(instance: Instance) -> dict[str, Relax]:
     """Return how each limit and pin of the instance is taken away, the ones that say most to the user last."""
     limits, rules = instance.limits, dict[str, Relax]()
     for path in instance.pins:
-        rules[f"pins.{path}"] = lambda question, path=path: question.model_copy(  # type: ignore[misc]
-            update={"pins": {key: value for key, value in question.pins.items() if key != path}}
+        rules[f"pins.{path}"] = lambda question, path=path: question.replaced(  # type: ignore[misc]
+            pins={key: value for key, value in question.pins.items() if key != path}
         )
-    rules["limits.max_batch_tokens"] = lambda question: with_part(
-        question, "limits", max_batch_tokens=(question.limits.max_batch_tokens or 0) * MORE_SEQUENCES
+    rules["limits.max_batch_tokens"] = lambda question: question.replaced(
+        limits__max_batch_tokens=(question.limits.max_batch_tokens or 0) * MORE_SEQUENCES
     )
     for name in ("facility_power_mw", "budget_usd", "deadline_days"):
         if getattr(limits, name) is not None:
-            rules[f"limits.{name}"] = lambda question, name=name: with_part(question, "limits", **{name: None})  # type: ignore[misc]
+            rules[f"limits.{name}"] = lambda question, name=name: question.replaced(**{f"limits__{name}": None})  # type: ignore[misc]
     if instance.hardware.racks is not None:
-        rules["hardware.racks"] = lambda question: with_part(
-            question, "hardware", racks=(question.hardware.racks or 0) * MORE_RACKS
+        rules["hardware.racks"] = lambda question: question.replaced(
+            hardware__racks=(question.hardware.racks or 0) * MORE_RACKS
         )
     wan = instance.wan
     if wan is not None and wan.protection == "one_cut":
-        rules["wan.protection"] = lambda question: with_part(question, "wan", protection="none")
+        rules["wan.protection"] = lambda question: question.replaced(wan__protection="none")
     if wan is not None and wan.fibre_edges:
-        rules["wan.fibre_edges"] = lambda question: with_part(question, "wan", fibre_nodes=(), fibre_edges=())
+        rules["wan.fibre_edges"] = lambda question: question.replaced(wan__fibre_nodes=(), wan__fibre_edges=())
     for key in ("max_oversubscription", "survives"):
         if instance.network is not None and getattr(instance.network, key) is not None:
-            rules[f"network.{key}"] = lambda question, key=key: with_part(question, "network", **{key: None})  # type: ignore[misc]
+            rules[f"network.{key}"] = lambda question, key=key: question.replaced(**{f"network__{key}": None})  # type: ignore[misc]
 
     def with_memory(question: Instance) -> Instance:
         gpu = question.hardware.accelerator
         size = gpu.hbm_bytes if isinstance(gpu, Accelerator) else 0.0
-        return with_hbm(with_part(question, "limits", memory_reserve_fraction=0.0), size * MUCH_MORE)
+        return with_hbm(question.replaced(limits__memory_reserve_fraction=0.0), size * MUCH_MORE)
 
     return rules | {MEMORY: with_memory}
 
@@ -241,19 +240,6 @@ def _no_plan(instance: Instance, relaxed: list[Relax], options: Options) -> bool
     for relax in relaxed:
         instance = relax(instance)
     return solve_joint(instance, replace(options, gap=ANY_PLAN), lambda _: None).status is JointStatus.INFEASIBLE
-
-
-def _decision(rules: list[str]) -> Any:
-    names = {rule.removeprefix("pins.").partition(".")[0] for rule in rules}
-    if "limits.deadline_days" in rules and set(rules) <= {"limits.deadline_days", "limits.budget_usd"}:
-        return "layout"
-    if "limits.budget_usd" in rules:
-        return "budget"
-    if "limits.facility_power_mw" in rules or "sites" in names:
-        return "sites"
-    if "network" in names:
-        return "fabric"
-    return next((name for name in ("fabric", "placement", "wan") if name in names), "layout")
 
 
 def _reason(instance: Instance, rules: list[str]) -> str:

@@ -13,8 +13,9 @@ from planner.calibration.fit import is_tunable
 from planner.checks.cost import recomputed
 from planner.errors import InputError
 from planner.instance.base import Frozen
-from planner.instance.instance import Instance, instance_sha256
+from planner.instance.instance import Instance
 from planner.instance.workload import CORE_ATTENTION
+from planner.models import Options
 from planner.physics import step_errors
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site import cost
@@ -35,10 +36,10 @@ from planner.physics.training.step import Conditions
 from planner.plan.certificate import ObjectiveValue
 from planner.plan.plan import Plan, RunPlan
 from planner.plan.plan_sections import DEGREES, STAGE_DEGREES, Assumptions, LayoutMetrics, LayoutPlan
+from planner.planning.instance_parts import solved_with
 from planner.simulation.flow_times import transport_slowdown_of
 from planner.solvers.outcome import Outcome, Stop
 from planner.units import counted
-from planner.version import __version__
 
 T = TypeVar("T")
 CALIBRATED = "`planner calibrate`"  # begins the source of a constant of the user's own cluster
@@ -284,22 +285,18 @@ def layout_question(instance: Instance, gpus: int) -> Instance:
     hardware = instance.hardware
     rack = hardware.rack
     racks = hardware.racks if isinstance(rack, str) else hardware.racks or -(-gpus // rack.gpus)
-    own = hardware.model_copy(update={"racks": racks})
+    own = hardware.replaced(racks=racks)
     pins = {path: value for path, value in instance.pins.items() if path.startswith("layout.")}
     without = dict.fromkeys(OTHER_DECISIONS)
-    return instance.model_copy(update=without | {"hardware": own, "pins": pins})
+    return instance.replaced(**without | {"hardware": own, "pins": pins})
 
 
 def plan_of_layout(instance: Instance, layout: LayoutPlan) -> Plan:
     """Return the plan of a layout that nothing was searched for: feasible at best, without a bound, under no rules."""
     name, value = "days_to_train", layout.metrics.days_to_train
-    objective = instance.objective.model_copy(update={"minimize": name})
-    workload = instance.workload.model_copy(update={"framework_rules": False})
-    asked = instance.model_copy(update={"objective": objective, "workload": workload})
+    asked = instance.replaced(objective__minimize=name, workload__framework_rules=False)
     plan = Plan(
-        planner_version=__version__,
-        instance=asked,
-        instance_sha256=instance_sha256(asked),
+        **solved_with(asked, Options()),
         status="feasible",
         objective=ObjectiveValue(name=name, value=value, bound=None, gap=None),
         layout=layout,
@@ -307,7 +304,7 @@ def plan_of_layout(instance: Instance, layout: LayoutPlan) -> Plan:
     )
     money = recomputed(plan, PlanPhysics(plan=plan))
     run = None if money is None else cost.section(asked, value, money, asked.hardware.racks or 0)
-    return plan.model_copy(update={"cost": money, "run": run})
+    return plan.replaced(cost=money, run=run)
 
 
 def with_switches(instance: Instance, switches: Mapping[str, Any], where: str, note: str | None) -> Instance:
@@ -326,8 +323,7 @@ def with_switches(instance: Instance, switches: Mapping[str, Any], where: str, n
     source = software.source if isinstance(software.source, dict) else {}
     update = {**switches, "source": source | dict.fromkeys(switches, where)} if switches else {}
     noted = work.note if note is None else "; ".join(text for text in (work.note, f"{where}: {note}") if text)
-    work = work.model_copy(update={"software": software.model_copy(update=update), "note": noted})
-    return instance.model_copy(update={"workload": work})
+    return instance.replaced(workload__software=software.replaced(**update), workload__note=noted)
 
 
 def stack_text(machine: Machine) -> str:
@@ -460,7 +456,7 @@ def _constant(machine: Machine, path: str) -> Constant:
     known = step_errors.support_of(machine).get(f"{kind}.{'.'.join(keys)}".replace("fp16", "bf16"))
     if known is None or own.source.startswith(CALIBRATED):
         return own
-    return own.model_copy(update=known.model_dump(include={"rows", "sources", "deviation"}))
+    return own.replaced(**known.model_dump(include={"rows", "sources", "deviation"}))
 
 
 def summary(result: Evaluation, *, why: bool = False) -> str:

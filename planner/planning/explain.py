@@ -34,7 +34,7 @@ from planner.planning.finish_date import (
 )
 from planner.planning.frontier import FRONTIER, in_days_of_training
 from planner.planning.hardware_choice import best_choice, each_alone, in_time
-from planner.planning.instance_parts import in_fewest_days, pinned, with_hbm, with_part
+from planner.planning.instance_parts import in_fewest_days, pinned, with_hbm
 from planner.planning.session import column_of
 from planner.planning.solve import solve_instance
 from planner.solvers.progress import start
@@ -172,14 +172,14 @@ def explained(
             raise InputError("objective.minimize: is frontier, a curve of many plans; explain the plan of one budget")
     else:
         asked = in_days_of_training(asked)
-        very_best = with_part(asked, "objective", tolerance=0.0, indifference=0.0)
+        very_best = asked.replaced(objective__tolerance=0.0, objective__indifference=0.0)
         plan = solve_instance(very_best, options, progress, cache=cache)
     if plan.layout is None:
         yield from _infeasible(plan, plan.instance, options)
         return
     found = Explanation(name=plan.instance.name, status=plan.status, violations=plan.violations, layout=plan.layout)
     if plan.instance.objective.minimize == FINISH_DATE:
-        found = found.model_copy(update={"start_days": start_days(plan.instance, plan.sites)})
+        found = found.replaced(start_days=start_days(plan.instance, plan.sites))
     yield found
     seconds = max(clock.elapsed, plan.layout.certificate.seconds)  # of the search for the plan
     share = _Share(Deadline(max(AT_LEAST, TIMES * seconds)), options, progress)
@@ -192,14 +192,14 @@ def explained(
         if plan.sites is not None:
             left = Deadline(share.next("sites").time_limit)
             sites = explain_sites.explained_plan(plan, options, near=near, within=within, deadline=left)
-            yield (found := found.model_copy(update={"sites": sites}))
+            yield (found := found.replaced(sites=sites))
         for asked_from in starts:
             other_start = _from(asked_from, plan, share, cache)
-            yield (found := found.model_copy(update={"starts": (*found.starts, other_start)}))
+            yield (found := found.replaced(starts=(*found.starts, other_start)))
         for x in more:
             worth = _worth(x, plan, share.next(f"what more {x.limit} is worth"), cache)
             if worth is not None:
-                yield (found := found.model_copy(update={"worth": (*found.worth, worth)}))
+                yield (found := found.replaced(worth=(*found.worth, worth)))
         ties: list[Other] = []
         for v in variants:
             asked_of = share.next(f"{v.choice.replace('_', ' ')} other than {v.plan_value}")
@@ -207,10 +207,10 @@ def explained(
             if other.loss is not None and abs(other.loss) < SHOWN:
                 ties.append(other)
             else:
-                yield (found := found.model_copy(update={"others": (*found.others, other)}))
-        yield found.model_copy(update={"others": (*found.others, *ties)})
+                yield (found := found.replaced(others=(*found.others, other)))
+        yield found.replaced(others=(*found.others, *ties))
     except (KeyboardInterrupt, OutOfTimeError):
-        yield found.model_copy(update={"interrupted": True})
+        yield found.replaced(interrupted=True)
 
 
 def proven_plan(plan: Plan) -> bool:
@@ -261,7 +261,7 @@ def _variants(plan: Plan) -> Iterator[Variant]:
         yield Variant("recompute", layout.recompute, "none", pinned(instance, "layout.recompute", "none"), {})
     rules = instance.workload.rules
     if rules.framework:
-        freed = with_part(instance, "workload", framework_rules=False)
+        freed = instance.replaced(workload__framework_rules=False)
         yield Variant("workload.framework_rules", f"{rules.framework}'s", "none", freed, {})
     stripes = plan.placement.stripes if plan.placement else {}
     if stripes and "placement.stripes" not in instance.pins and layout is not None and layout.rack_stages > 1:
@@ -275,11 +275,11 @@ def _variants(plan: Plan) -> Iterator[Variant]:
     for name in sorted({name for f in plan.fabric.sites.values() for name in f.models} if plan.fabric else ()):
         rest = tuple(s for s in network.switches if not isinstance(s, str) and s.name != name) if network else ()
         if network is not None and rest:
-            yield Variant("switch", name, "any other", with_part(instance, "network", switches=rest), {})
+            yield Variant("switch", name, "any other", instance.replaced(network__switches=rest), {})
     for key in ("max_oversubscription", "survives"):
         asked = getattr(network, key) if network else None
         if asked is not None:
-            freed = with_part(instance, "network", **{key: None})
+            freed = instance.replaced(**{f"network__{key}": None})
             yield Variant(f"network.{key}", f"{asked}", "not asked for", freed, {})
 
 
@@ -395,12 +395,12 @@ def _infeasible(plan: Plan, instance: Instance, options: Options) -> Iterator[Ex
     try:
         if why.decision == "sites" and instance.grid is not None:
             sites = explain_sites.explained_infeasible(instance, why, options)
-            yield found.model_copy(update={"sites": sites})
+            yield found.replaced(sites=sites)
             return
         for lack in _lacks(instance, why, options):
-            yield (found := found.model_copy(update={"lacks": (*found.lacks, lack)}))
+            yield (found := found.replaced(lacks=(*found.lacks, lack)))
     except (KeyboardInterrupt, OutOfTimeError):
-        yield found.model_copy(update={"interrupted": True})
+        yield found.replaced(interrupted=True)
 
 
 def _lacks(instance: Instance, why: Conflict, options: Options) -> Iterator[Lack]:
@@ -411,9 +411,9 @@ def _lacks(instance: Instance, why: Conflict, options: Options) -> Iterator[Lack
         ("memory", hbm, 1e9, "GB of HBM a GPU", lambda value: with_hbm(instance, value)),
         (
             *("limits.max_batch_tokens", batch, 1, "tokens a step"),
-            lambda value: with_part(instance, "limits", max_batch_tokens=value),
+            lambda value: instance.replaced(limits__max_batch_tokens=value),
         ),
-        ("hardware.racks", racks, 1, "racks", lambda value: with_part(instance, "hardware", racks=int(value))),
+        ("hardware.racks", racks, 1, "racks", lambda value: instance.replaced(hardware__racks=int(value))),
     )
     for limit, now, scale, unit, changed in limits:
         if limit in why.rules and now is not None:
@@ -520,20 +520,20 @@ def limits_of(plan: Plan) -> Iterator[More]:
     instance, limits, hardware = plan.instance, plan.instance.limits, plan.instance.hardware
     if limits.budget_usd:
         more = limits.budget_usd * SMALL_CHANGE
-        yield More("budget", more, "USD", with_part(instance, "limits", budget_usd=limits.budget_usd + more), MILLION)
+        yield More("budget", more, "USD", instance.replaced(limits__budget_usd=limits.budget_usd + more), MILLION)
     if limits.max_batch_tokens:
         layout = plan.layout
         step = layout.data_parallel * layout.microbatch_sequences * instance.workload.sequence_length if layout else 0
         more = max(limits.max_batch_tokens * SMALL_CHANGE, float(step))
-        bigger = with_part(instance, "limits", max_batch_tokens=limits.max_batch_tokens + more)
+        bigger = instance.replaced(limits__max_batch_tokens=limits.max_batch_tokens + more)
         yield More("batch", more, "tokens of batch", bigger, MILLION)
     if isinstance(hardware.accelerator, Accelerator):
         yield More("memory", 1.0, "GB of HBM", with_hbm(instance, hardware.accelerator.hbm_bytes + 1e9))
     if hardware.racks is not None and instance.grid is None:
-        yield More("racks", 1.0, "rack", with_part(instance, "hardware", racks=hardware.racks + 1))
+        yield More("racks", 1.0, "rack", instance.replaced(hardware__racks=hardware.racks + 1))
     if limits.facility_power_mw:
         more = limits.facility_power_mw * SMALL_CHANGE
-        raised = with_part(instance, "limits", facility_power_mw=limits.facility_power_mw + more)
+        raised = instance.replaced(limits__facility_power_mw=limits.facility_power_mw + more)
         yield More("facility power", more, "MW of the facility", raised)
     yield from _grid_limits(plan)
 
@@ -542,12 +542,12 @@ def _grid_limits(plan: Plan) -> Iterator[More]:
     instance, wan = plan.instance, plan.sites.links if plan.sites else ()
     if instance.grid is not None:
         own = instance.grid.balancing_authorities
-        areas = tuple(x.model_copy(update={"headroom_mw": x.headroom_mw * (1 + SMALL_CHANGE)}) for x in own)
+        areas = tuple(x.replaced(headroom_mw=x.headroom_mw * (1 + SMALL_CHANGE)) for x in own)
         more = sum(area.headroom_mw for area in own) * SMALL_CHANGE
-        yield More("headroom", more, "MW of headroom", with_part(instance, "grid", balancing_authorities=areas))
+        yield More("headroom", more, "MW of headroom", instance.replaced(grid__balancing_authorities=areas))
     if wan and instance.wan is not None and "wan.wavelengths" not in instance.pins:
         pair = instance.wan.max_wavelengths_per_pair
         waves = wan[0].wavelengths + pair
         leased = max(instance.wan.max_fibre_pairs, -(-waves // pair))  # one more than all of them has its worth too
-        lit = with_part(instance, "wan", max_fibre_pairs=leased)
+        lit = instance.replaced(wan__max_fibre_pairs=leased)
         yield More("fibre", 1.0, "fibre pair", pinned(lit, "wan.wavelengths", waves))

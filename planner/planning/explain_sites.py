@@ -10,7 +10,6 @@ from planner.physics.site.wan import assumed_window_seconds
 from planner.plan.certificate import Conflict
 from planner.plan.plan import Plan
 from planner.planning.finish_date import FINISH_DATE, start_months
-from planner.planning.instance_parts import with_part
 from planner.solvers.signals import Deadline
 from planner.units import money
 
@@ -46,7 +45,7 @@ def explained_plan(
         exchange = GradientExchange(stage_bytes=size, window_seconds=window)
     request = SitesRequest(racks=sum(s.racks for s in split.sites), exchange=exchange)
     # A budget already spent on fabric cannot be asked again of the split alone: the total is given, so it is left out.
-    free = with_part(plan.instance, "limits", budget_usd=None)
+    free = plan.instance.replaced(limits__budget_usd=None)
     nodes = tuple(sites.largest_loads(plan.instance, request, options))
     closed = [x for x in nodes if x.node not in {s.id for s in split.sites}]
     asked, able = sum(s.facility_mw for s in split.sites), [x.node for x in closed if x.mw]

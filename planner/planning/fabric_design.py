@@ -117,8 +117,8 @@ def by_ratio(instance: FabricInstance, time_limit: float | None = None) -> Itera
     """
     least = math.inf
     for ratio_asked in RATIOS:
-        network = instance.network and instance.network.model_copy(update={"max_oversubscription": ratio_asked})
-        plan = design_fabric(instance.model_copy(update={"network": network}), Options(time_limit=time_limit), seeds=0)
+        network = instance.network and instance.network.replaced(max_oversubscription=ratio_asked)
+        plan = design_fabric(instance.replaced(network=network), Options(time_limit=time_limit), seeds=0)
         if plan.fabric is None or plan.cost is None or plan.cost.total_usd >= least:
             continue
         least, (chosen, *_) = plan.cost.total_usd, plan.fabric.alternatives
@@ -210,12 +210,12 @@ def _cheapest(
 ) -> FabricKind:  # fmt: skip
     """Return a kind with its cheapest design below a price; not searched where the time is over."""
     survives = None if _grouped(kind) else network.survives
-    own = network.model_copy(update={"families": (kind.family,), "survives": survives})
+    own = network.replaced(families=(kind.family,), survives=survives)
     # Cores over one pod join nothing, nor do super-spines over one zone.
     pins = {**instance.pins, f"fabric.{CLUSTER}.tiers": kind.tiers, "fabric.min_pods": 2, "fabric.min_zones": 2}
     if _pinned(instance, "tiers") not in (None, kind.tiers):
         return kind
-    asked = instance.model_copy(update={"network": own, "pins": pins})
+    asked = instance.replaced(network=own, pins=pins)
     phi = transport_slowdown_of(network)
     tables = Templates(instance=asked, transport_slowdown=phi, power_counts=False, deadline=deadline, lengths=lengths)
     gpus, hosts = _gpus(instance), instance.hardware.racks or 0
@@ -397,8 +397,8 @@ def _without(instance: FabricInstance, rules: Collection[str]) -> tuple[FabricIn
     pins = {path: value for path, value in instance.pins.items() if f"pins.{path}" not in rules}
     if instance.network is None:
         raise TypeError("fabric: the question has no network")
-    network = instance.network.model_copy(update={name: free.get(name) for name in names})
-    return instance.model_copy(update={"network": network, "pins": pins}), network
+    network = instance.network.replaced(**{name: free.get(name) for name in names})
+    return instance.replaced(network=network, pins=pins), network
 
 
 def _in_conflict(instance: FabricInstance, network: Network, deadline: Deadline, most_usd: float) -> tuple[str, ...]:

@@ -10,7 +10,6 @@ import math
 from planner.instance.hardware import DAYS_A_MONTH
 from planner.instance.instance import Instance
 from planner.plan.plan_sections import SitesPlan
-from planner.planning.instance_parts import with_part
 
 FINISH_DATE = "finish_date"
 
@@ -52,8 +51,8 @@ def each_start(instance: Instance) -> list[Instance]:
         return [instance]
     starts = sorted({max(ready, months) for months in grid.lead_months})
     own = math.inf if grid.rules.ready_within_months is None else grid.rules.ready_within_months
-    each = [grid.rules.model_copy(update={"ready_within_months": min(months, own)}) for months in starts[:-1]]
-    return [*(with_part(instance, "grid", rules=rules) for rules in each), instance]
+    each = [grid.rules.replaced(ready_within_months=min(months, own)) for months in starts[:-1]]
+    return [*(instance.replaced(grid__rules=rules) for rules in each), instance]
 
 
 def ready_in(instance: Instance, months: float) -> list[str]:

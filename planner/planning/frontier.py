@@ -27,7 +27,7 @@ from planner.plan.plan import Curve, CurvePoint, Plan, changed_decisions, digest
 from planner.plan.plan_sections import layout_in_short
 from planner.planning.choice_ends import Progress, ended_by_choice, kept_within
 from planner.planning.hardware_choice import alone_on, best_choice, named
-from planner.planning.instance_parts import as_asked, with_part
+from planner.planning.instance_parts import as_asked
 from planner.planning.joint_plan import plan_of
 from planner.solvers.outcome import UnansweredError, relative_gap
 from planner.solvers.progress import report, start, turn
@@ -138,9 +138,9 @@ class BudgetQuestions:
     def _changed(self, size: float) -> tuple[Instance, float]:
         """Return the instance of a size, and the capital up to which its answer holds, since more racks cost more."""
         if self.instance.grid is not None:
-            return with_part(self.instance, "limits", budget_usd=size), size
+            return self.instance.replaced(limits__budget_usd=size), size
         rack_usd = rack_of(self.instance.hardware).price_usd
-        return with_part(self.instance, "hardware", racks=int(size)), (size + 1) * rack_usd * TIGHT
+        return self.instance.replaced(hardware__racks=int(size)), (size + 1) * rack_usd * TIGHT
 
 
 def point_of(instance: Instance, choice: JointPlan, days: float, asked: Instance) -> PricedPoint:
@@ -274,26 +274,26 @@ def plan_of_frontier(
         nothing = ObjectiveValue(name=FRONTIER, value=None, bound=None, gap=None)
         return _relabelled(solve_days(in_days_of_training(instance)), nothing)
     at = next((n for n, point in enumerate(found.curve.points) if point.knee), -1) % len(found.plans)
-    points = tuple(x.model_copy(update={"asked": n == at}) for n, x in enumerate(found.curve.points))
-    curve, point = found.curve.model_copy(update={"points": points}), points[at]
+    points = tuple(x.replaced(asked=n == at) for n, x in enumerate(found.curve.points))
+    curve, point = found.curve.replaced(points=points), points[at]
     gap = None if point.bound_days is None else relative_gap(point.days_to_train, point.bound_days)
     own = ObjectiveValue(name=FRONTIER, value=point.days_to_train, bound=point.bound_days, gap=gap)
     stopped = "gap" if curve.stopped == "proved" and gap is not None else curve.stopped
-    plan = found.plans[at].model_copy(update={"curve": curve, "stopped": "limit" if stopped == "proved" else stopped})
+    plan = found.plans[at].replaced(curve=curve, stopped="limit" if stopped == "proved" else stopped)
     return _relabelled(plan, own)
 
 
 def in_days_of_training(instance: Instance) -> Instance:
     """Return the question for the fewest days in place of one for the whole curve; any other as it is."""
     whole = instance.objective.minimize == FRONTIER
-    return with_part(instance, "objective", minimize="days_to_train") if whole else instance
+    return instance.replaced(objective__minimize="days_to_train") if whole else instance
 
 
 def _relabelled(plan: Plan, objective: ObjectiveValue) -> Plan:
     """Return a plan as the answer to the question for the whole curve; of a cluster with the racks of the plan."""
-    asked = with_part(plan.instance, "objective", minimize=FRONTIER)
+    asked = plan.instance.replaced(objective__minimize=FRONTIER)
     changed = as_asked(asked) | {"objective": objective, "proof": None}
-    return plan.model_copy(update=changed)
+    return plan.replaced(**changed)
 
 
 def _search(instance: Instance, solving: Solving, epsilon: float, front: Front) -> WholeCurve:
@@ -344,7 +344,7 @@ def _written(
     plans = [plan_of_point(instance, found[at][2], figures[at][1], options) for at in chosen]
     drawn = curve_points(plans, [bounds[at] for at in chosen], chosen.index(knee) if knee in chosen else None)
     own = (dict(zip(("capital_usd", "days_to_train"), figures[at], strict=True)) for at in chosen)
-    written = [point.model_copy(update=figure) for point, figure in zip(drawn, own, strict=True)]
+    written = [point.replaced(**figure) for point, figure in zip(drawn, own, strict=True)]
     kept = [found[at][:2] for at in chosen]
     left_out = max((min(max(t / b, u / a) for u, t in kept) - 1 for a, b, _ in found), default=0.0)
     curve = Curve(
@@ -361,7 +361,7 @@ def _written(
 def plan_of_point(instance: Instance, choice: JointPlan, value: float, options: Options) -> Plan:
     """Return a point's plan, of which no bound is claimed, checked; of a cluster with the racks that it uses."""
     if instance.grid is None:
-        instance = with_part(instance, "hardware", racks=racks_with_spares(choice))
+        instance = instance.replaced(hardware__racks=racks_with_spares(choice))
     return checked_plan(instance, choice, value, options)
 
 
@@ -370,7 +370,7 @@ def checked_plan(instance: Instance, choice: JointPlan, value: float, options: O
     solution = JointSolution(status=JointStatus.FEASIBLE, days=value, plan=choice, stopped="limit")
     plan = plan_of(instance, solution, replace(options, time_limit=None), 0.0)
     broken = check(plan)
-    return plan.model_copy(update={"verified": not broken, "violations": tuple(broken)})
+    return plan.replaced(verified=not broken, violations=tuple(broken))
 
 
 def curve_points(plans: Sequence[Plan], bounds: Sequence[float], knee: int | None) -> list[CurvePoint]:
@@ -495,7 +495,7 @@ def _drawn_around(questions: BudgetQuestions, plans: dict[int, Plan], stopped: s
     bounds = [min(questions.min_days(usd), days) for usd, (_, days) in zip(mosts, figures, strict=True)]
     in_order = [plans[id(point)] for point in found]
     drawn = zip(curve_points(in_order, bounds, knee_of(figures)), found, strict=True)
-    points = [own.model_copy(update={"asked": point is questions.asked}) for own, point in drawn]
+    points = [own.replaced(asked=point is questions.asked) for own, point in drawn]
     share = covered_within(figures, bounds)
     refused = [answer.most_usd for answer in questions.answers if math.isinf(answer.least_days)]
     curve = Curve(

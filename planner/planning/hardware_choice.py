@@ -19,7 +19,7 @@ from planner.physics.training.transformer import active_parameters, training_flo
 from planner.plan.certificate import AlternativeProof
 from planner.plan.plan import Plan
 from planner.planning.finish_date import FINISH_DATE, each_start, latest_start_days, latest_start_months
-from planner.planning.instance_parts import as_asked, with_part
+from planner.planning.instance_parts import as_asked
 from planner.planning.joint_proof import refused_of
 from planner.solvers.progress import start
 
@@ -50,20 +50,14 @@ class HardwareChoice:
 def each_alone(instance: Instance) -> list[Instance]:
     """List the instance with each of its GPUs and racks alone, its own first."""
     hardware = instance.hardware
-    every = [hardware.model_copy(update={"alternatives": ()})]
+    every = [hardware.replaced(alternatives=())]
     for alternative in hardware.alternatives:
         rack = alternative.rack
         if alternative.price_usd is not None and not isinstance(rack, str):
-            rack = rack.model_copy(update={"price_usd": alternative.price_usd})
-        own: dict[str, Any] = {
-            "accelerator": alternative.accelerator,
-            "rack": rack,
-            "racks": alternative.racks or hardware.racks,
-            "alternatives": (),
-        }
-        own |= {"nic_bytes_per_second": alternative.nic_bytes_per_second, "ready_months": alternative.ready_months}
-        every.append(hardware.model_copy(update=own))
-    return [instance.model_copy(update={"hardware": alternative}) for alternative in every]
+            rack = rack.replaced(price_usd=alternative.price_usd)
+        own = {key: getattr(alternative, key) for key in ("accelerator", "nic_bytes_per_second", "ready_months")}
+        every.append(every[0].replaced(**own, rack=rack, racks=alternative.racks or hardware.racks))
+    return [instance.replaced(hardware=alternative) for alternative in every]
 
 
 def alone_on(instance: Instance, hardware: Hardware) -> Instance:
@@ -77,8 +71,7 @@ def reordered(instance: Instance, chosen: Instance) -> Instance:
     others = [alone.hardware for alone in each_alone(instance) if hardware_kind(alone.hardware) != mine]
     keys = ("accelerator", "rack", "racks", "nic_bytes_per_second", "ready_months")
     alternatives = tuple(HardwareAlternative(**{key: getattr(other, key) for key in keys}) for other in others)
-    own = chosen.hardware.model_copy(update={"alternatives": alternatives})
-    return instance.model_copy(update={"hardware": own})
+    return instance.replaced(hardware=chosen.hardware.replaced(alternatives=alternatives))
 
 
 def best_choice(
@@ -139,7 +132,7 @@ def _answer(
     if goal == "cost_usd":
         if best is not None and best.solution.plan is not None:
             usd = best.solution.plan.capital_usd - 2 * CENTS
-            alone = with_part(alone, "limits", budget_usd=min(alone.limits.budget_usd or math.inf, usd))
+            alone = alone.replaced(limits__budget_usd=min(alone.limits.budget_usd or math.inf, usd))
         return solve_joint_cost(alone, *asked, without=without, cache=cache)
     rival = math.inf
     if best is not None and best.solution.days is not None:
@@ -203,7 +196,7 @@ def named(plan: Plan, instance: Instance) -> Plan:
     if plan.layout is None or not instance.hardware.alternatives:
         return plan
     name = hardware_kind(plan.instance.hardware)[0]
-    return plan.model_copy(update={"layout": plan.layout.model_copy(update={"accelerator": name})})
+    return plan.replaced(layout__accelerator=name)
 
 
 def with_alternatives(plan: Plan, instance: Instance, chosen: HardwareChoice) -> Plan:
@@ -217,8 +210,8 @@ def with_alternatives(plan: Plan, instance: Instance, chosen: HardwareChoice) ->
     if plan.proof is not None and plan.objective.bound is not None:
         counted = 0.0 if plan.objective.name == FINISH_DATE else chosen.best.ready_days
         proofs = tuple(_proof(other, plan.objective.bound + counted) for other in chosen.others)
-        changed["proof"] = plan.proof.model_copy(update={"alternatives": proofs})
-    return plan.model_copy(update=changed)
+        changed["proof"] = plan.proof.replaced(alternatives=proofs)
+    return plan.replaced(**changed)
 
 
 def _proof(answer: HardwareAnswer, end_days: float) -> AlternativeProof:

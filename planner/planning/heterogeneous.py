@@ -160,7 +160,7 @@ def _section(pools: PoolProblems, shares: Shares, options: Options, seconds: flo
                 f"{name}: {given_by(problem)}" for name, problem in zip(names, pools.problems, strict=True)
             ),
             space=counts | {"ended": shares.stop.name.lower()},
-        ).model_copy(update={"checked": ON_TRUST}),
+        ).replaced(checked=ON_TRUST),
     )
 
 
@@ -212,5 +212,4 @@ def _plan(
         run=cost.section(instance, section.days_to_train, money, 0) if section and money else None,
         conflict=conflict,
         stopped="proved" if proved else Deadline().cause,
-        threads=options.threads or 1,
     )

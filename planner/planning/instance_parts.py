@@ -1,28 +1,21 @@
 """Return an instance with other values in one of its parts; `planner.changed` does so by the paths of a user."""
 
-from typing import Any, Literal
+from typing import Any
 
 from planner.instance.hardware import Accelerator
 from planner.instance.instance import FabricInstance, Instance, instance_sha256
 from planner.models import Options
 from planner.version import __version__
 
-Part = Literal["limits", "hardware", "network", "wan", "grid", "objective", "workload"]
-
-
-def with_part(instance: Instance, part: Part, **values: Any) -> Instance:
-    """Return an instance with other values in one of its parts, which it must have."""
-    return instance.model_copy(update={part: getattr(instance, part).model_copy(update=values)})
-
 
 def in_fewest_days(instance: Instance) -> Instance:
     """Return the question of the fewest days, whatever an instance minimizes and however late that is."""
-    return with_part(with_part(instance, "objective", minimize="days_to_train"), "limits", deadline_days=None)
+    return instance.replaced(objective__minimize="days_to_train", limits__deadline_days=None)
 
 
 def pinned(instance: Instance, path: str, value: Any) -> Instance:
     """Return an instance with one pin more."""
-    return instance.model_copy(update={"pins": {**instance.pins, path: value}})
+    return instance.replaced(pins={**instance.pins, path: value})
 
 
 def with_hbm(instance: Instance, value: float) -> Instance:
@@ -30,7 +23,7 @@ def with_hbm(instance: Instance, value: float) -> Instance:
     gpu = instance.hardware.accelerator
     if not isinstance(gpu, Accelerator):
         raise TypeError("the instance still has catalogue names; load it through planner.load")
-    return with_part(instance, "hardware", accelerator=gpu.model_copy(update={"hbm_bytes": value}))
+    return instance.replaced(hardware__accelerator__hbm_bytes=value)
 
 
 def as_asked(instance: Instance | FabricInstance) -> dict[str, Any]:
@@ -39,6 +32,6 @@ def as_asked(instance: Instance | FabricInstance) -> dict[str, Any]:
 
 
 def solved_with(instance: Instance | FabricInstance, options: Options) -> dict[str, Any]:
-    """Return the fields that every plan states: the question, and by which version, seed and limit it was answered."""
-    how = {"planner_version": __version__, "seed": options.seed, "time_limit_seconds": options.time_limit}
-    return as_asked(instance) | how
+    """Return the fields that every plan states: the question, and by which version and options it was answered."""
+    how = {"seed": options.seed, "threads": options.threads or 1, "time_limit_seconds": options.time_limit}
+    return as_asked(instance) | how | {"planner_version": __version__}

@@ -194,7 +194,7 @@ class Assembly:
         if found.bound < 1 - ROUNDING:
             raise InternalError(f"layout: a split of layers takes {found.bound:.9f} of the step's time")
         solver = f"{made.solver}; {LISTED}"
-        return made.model_copy(update={"solver": solver, "variables": found.patterns, "constraints": column.p})
+        return made.replaced(solver=solver, variables=found.patterns, constraints=column.p)
 
     @cached_property
     def layout(self) -> LayoutPlan:
@@ -345,7 +345,7 @@ class Assembly:
 
         left = _seconds_left(section.certificate, self.options, self.seconds)
         mark = confirmed(self.at_sites, placed, left) if left > 0 else ON_TRUST
-        made = section.certificate.model_copy(update={"checked": mark})
+        made = section.certificate.replaced(checked=mark)
         if self.instance.objective.minimize == "total_cost_of_ownership_usd":
             made = over_the_run(made, self.value, alike_usd(self.instance, self.counted_years))
         if design is not None:
@@ -356,9 +356,8 @@ class Assembly:
             request = sites.fibre.request(placed.joined, placed.circuit, self.metrics.wan_window_seconds)
             seed = self.options.seed
             mark = confirmed_fibre(sites.instance, request, design, left, seed=seed) if left > 0 else ON_TRUST
-            own = design.certificate.model_copy(update={"checked": mark})
-            design = design.model_copy(update={"certificate": own})
-        return section.model_copy(update={"certificate": made}), design
+            design = design.replaced(certificate__checked=mark)
+        return section.replaced(certificate=made), design
 
     @property
     def freed(self) -> FreedLayout | None:
@@ -410,22 +409,17 @@ def plan_of(
         return without_plan(instance, solution, options)
     assembly = _of_cheapest_energy(Assembly(instance, solution, choice, options, seconds))
     value, bound = assembly.value, assembly.bound
+    same = ("status", "layout", "fabric", "placement", "reliability", "run")
     return Plan(
         **solved_with(instance, options),
-        status=assembly.status,
-        objective=objective_of(instance, solution, value, bound).model_copy(update={**more, "freed": assembly.freed}),
+        **{name: getattr(assembly, name) for name in same},
+        objective=objective_of(instance, solution, value, bound).replaced(**more, freed=assembly.freed),
         sites=assembly.confirmed[0],
         wan=assembly.confirmed[1],
-        layout=assembly.layout,
-        fabric=assembly.fabric,
         transport=factor(instance.network),
-        placement=assembly.placement,
-        reliability=assembly.reliability,
         cost=assembly.bill,
-        run=assembly.run,
         proof=proof_of(instance, solution) if instance.objective.in_days else None,
         stopped=solution.stopped,
-        threads=options.threads or 1,
     )
 
 

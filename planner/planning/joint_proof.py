@@ -22,7 +22,7 @@ from planner.physics.site.cost import rack_of
 from planner.physics.training.parallel_strategy import shape_values
 from planner.plan.certificate import OUTSIDE, Conflict, ExcludedColumn, JointProof, ObjectiveValue, declared_space
 from planner.plan.plan import Plan
-from planner.planning.instance_parts import solved_with, with_part
+from planner.planning.instance_parts import solved_with
 from planner.simulation.flow_times import factor
 from planner.solvers.outcome import relative_gap
 from planner.solvers.progress import models_wanted
@@ -37,7 +37,7 @@ def proof_of(instance: Instance, solution: JointSolution) -> JointProof:
         "counts": solution.counts,
         "min_fabric_usd_per_wired_gpu": min_fabric_usd(instance.network) if instance.network else None,
     }
-    return refused_of(solution).model_copy(update=figures)
+    return refused_of(solution).replaced(**figures)
 
 
 def refused_of(solution: JointSolution) -> JointProof:
@@ -117,7 +117,6 @@ def without_plan(instance: Instance, solution: JointSolution, options: Options) 
         proof=refused_of(solution) if proven else None,
         conflict=Conflict(decision="layout", rules=(), reason=reason),
         stopped=solution.stopped,
-        threads=options.threads or 1,
     )
 
 
@@ -158,7 +157,7 @@ class Answered:
             return None
         if instance.hardware.alternatives or instance.hardware.pools:
             return None
-        asked = with_part(instance, "workload", tokens=1.0).model_copy(update={"name": ""})
+        asked = instance.replaced(workload__tokens=1.0, name="")
         return asked, options.seed, options.threads, self.seek_others
 
     def known(self) -> tuple[JointSolution, dict[str, Any]] | None:
@@ -190,4 +189,4 @@ def _all_for_tokens(value: Any, share: float) -> Any:
     changed = {"days_to_train": value.days_to_train * share}
     if getattr(value, "name", "") == "goal":
         changed["value"] = value.value * share
-    return value.model_copy(update=changed)
+    return value.replaced(**changed)

@@ -97,7 +97,7 @@ def runnable_layout(plan: Plan, run: LaunchRun, framework: str) -> RunnableLayou
     if not choices:
         return None
     own = _choices(run)
-    question = layout_question(plan.instance.model_copy(update={"pins": {}}), run.gpus)
+    question = layout_question(plan.instance.replaced(pins={}), run.gpus)
     before, best = _evaluated(question, own), None
     for layout in _near(question, framework, own | choices):
         found = _fewest_recomputed(question, run, framework, layout)
@@ -107,7 +107,7 @@ def runnable_layout(plan: Plan, run: LaunchRun, framework: str) -> RunnableLayou
         raise InputError(f"layout: no layout near it that {framework} runs has the memory; plan with other pins")
     values, after = best
     changes = {key: (own[key], value) for key, value in values.items() if own[key] != value}
-    near = replace(run, layout=run.layout.model_copy(update={key: value for key, (_, value) in changes.items()}))
+    near = replace(run, layout=run.layout.replaced(**{key: value for key, (_, value) in changes.items()}))
     return RunnableLayout(near, changes, after.step_seconds, after.step_seconds / before.step_seconds - 1)
 
 
@@ -116,7 +116,7 @@ def own_step(plan: Plan, run: LaunchRun, switches: Mapping[str, Any], where: str
 
     The lines state the switches that change time or memory and the seconds of a step; none if nothing changes.
     """
-    question, layout = plan.instance.model_copy(update={"pins": {}}), _choices(run)
+    question, layout = plan.instance.replaced(pins={}), _choices(run)
     overlaps: tuple[Overlap, ...] = get_args(Overlap)
     ours = machine_of(question).software
     theirs = machine_of(with_switches(question, switches, where, None)).software
@@ -160,7 +160,7 @@ def _choices(run: LaunchRun) -> dict[str, Any]:
 def _evaluated(question: Instance, values: dict[str, Any]) -> Evaluation:
     given = {f"layout.{name}": value for name, value in values.items() if value != ()}
     pins = {path: list(value) if isinstance(value, tuple) else value for path, value in given.items()}
-    return evaluated(question.model_copy(update={"pins": pins}))
+    return evaluated(question.replaced(pins=pins))
 
 
 def _near(question: Instance, framework: str, layout: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -191,7 +191,7 @@ def _fewest_recomputed(
     """Return the layout with the fewest recomputed layers under which it fits; None where none does."""
     kept = "none" if layout["recompute"] == "full" else layout["recompute"]
     shape = {key: layout[key] for key in ("virtual_stages", "layers_per_stage")}
-    at = replace(run, layout=run.layout.model_copy(update=shape))
+    at = replace(run, layout=run.layout.replaced(**shape))
     most = max(at.chunks)
     low, high, found = 0, most if framework in ("megatron", "nemo") else 1, None
     while low <= high:

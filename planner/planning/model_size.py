@@ -25,7 +25,7 @@ from planner.physics.training.parallel_strategy import layout_values
 from planner.plan.certificate import Conflict, LayoutChoices, ObjectiveValue
 from planner.plan.plan import Plan
 from planner.planning.choice_ends import Progress
-from planner.planning.instance_parts import as_asked, in_fewest_days, with_part
+from planner.planning.instance_parts import as_asked, in_fewest_days
 from planner.solvers.outcome import UnansweredError
 from planner.solvers.signals import ENDED, Deadline
 
@@ -91,7 +91,7 @@ def solve(instance: Instance, solve_days: SolveDays, progress: Progress, clock: 
             raise InternalError("no model is trained by the deadline, and none is refused")
         sections = ("sites", "layout", "fabric", "placement", "wan", "cost", "proof", "transport", "reliability", "run")
         unknown = ObjectiveValue(name="loss", value=None, bound=None, gap=None)
-        return refusal.model_copy(update=as_asked(instance) | dict.fromkeys(sections) | {"objective": unknown})
+        return refusal.replaced(**as_asked(instance) | dict.fromkeys(sections) | {"objective": unknown})
     return _finished(instance, choose, bracket, solve_days)
 
 
@@ -147,21 +147,15 @@ def _finished(instance: Instance, choose: Choose, bracket: Bracket, solve_days: 
     if plan is None or plan.layout is None or deadline is None:
         raise InternalError("there is no plan of a model")
     tokens = plan.instance.workload.tokens * deadline / plan.layout.metrics.days_to_train
-    stretched = solve_days(with_part(plan.instance, "workload", tokens=tokens))
+    stretched = solve_days(plan.instance.replaced(workload__tokens=tokens))
     plan = stretched if _in_time(stretched, deadline) else plan  # cut short, it may be slower than the one it stretches
     choice = choice_of(plan, choose, deadline, bracket)
-    limits = plan.instance.limits.model_copy(update={"deadline_days": deadline})
-    solved = plan.instance.model_copy(update={"objective": instance.objective, "limits": limits})
+    solved = plan.instance.replaced(objective=instance.objective, limits__deadline_days=deadline)
     bound = choice.loss_bound if bracket.closed(choose.tolerance) else None
     gap = None if bound is None else (choice.loss - bound) / choice.loss
-    return plan.model_copy(
-        update=as_asked(solved)
-        | {
-            "objective": ObjectiveValue(name="loss", value=choice.loss, bound=bound, gap=gap),
-            "model_choice": choice,
-            "status": "feasible" if bound is None else plan.status,
-        }
-    )
+    loss = ObjectiveValue(name="loss", value=choice.loss, bound=bound, gap=gap)
+    status = "feasible" if bound is None else plan.status
+    return plan.replaced(**as_asked(solved), objective=loss, model_choice=choice, status=status)
 
 
 def _in_time(plan: Plan, deadline: float) -> bool:
@@ -234,7 +228,7 @@ def _unknown(plan: Plan | None, clock: Deadline) -> Plan | None:
     reason = f"{ENDED[clock.cause]} before a plan was found that trains any model by the deadline"
     why = Conflict(decision="layout", rules=(), reason=reason)
     update = {"status": "unknown", "stopped": clock.cause, "conflict": why, "proof": None, "transport": None}
-    return None if plan is None else plan.model_copy(update=update)
+    return None if plan is None else plan.replaced(**update)
 
 
 class LimitLayout(LayoutChoices):

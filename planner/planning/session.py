@@ -67,13 +67,13 @@ def carried(plan: Plan, instance: Instance) -> Plan | None:
     sections = {name: section for name in SECTIONS if (section := getattr(plan, name))}
     unproven = {"status": "feasible", "bound": None, "gap": None, "checked": "", "seconds": 0.0}
     changed = {
-        name: section.model_copy(update={"certificate": section.certificate.model_copy(update=unproven)})
+        name: section.replaced(certificate=section.certificate.replaced(**unproven))
         for name, section in sections.items()
     }
     none = dict.fromkeys(("bound", "gap", "joint_bound", "joint_gap", "fabric_free_bound", "limited_by", "cheaper"))
-    changed |= {"objective": plan.objective.model_copy(update={**none, "ends": ()}), "proof": None, "curve": None}
+    changed |= {"objective": plan.objective.replaced(**none, ends=()), "proof": None, "curve": None}
     ended = {"status": "feasible", "stopped": "limit", "verified": True, "violations": ()}
-    found = plan.model_copy(update=as_asked(instance) | ended | changed)
+    found = plan.replaced(**as_asked(instance) | ended | changed)
     return None if check(found) else found
 
 
@@ -88,9 +88,9 @@ def better_of(found: Plan, start: Plan | None) -> Plan:
     objective = start.objective
     if bound is not None and own is not None:
         gap = relative_gap(value, bound)
-        objective = objective.model_copy(update={"bound": bound, "gap": gap, "joint_bound": bound, "joint_gap": gap})
+        objective = objective.replaced(bound=bound, gap=gap, joint_bound=bound, joint_gap=gap)
     kept = ("stopped", "threads", "seed", "time_limit_seconds", "planner_version")
-    return start.model_copy(update={"objective": objective, **{name: getattr(found, name) for name in kept}})
+    return start.replaced(objective=objective, **{name: getattr(found, name) for name in kept})
 
 
 def read_question(
@@ -128,7 +128,7 @@ def solve_once(
         plan = better_of(solve_instance(loaded, options, reporter, cache=cache, first=first), known)
         if curve and plan.curve is None and _has_curve(plan, reporter):
             left = replace(options, time_limit=deadline.limit)
-            plan = plan.model_copy(update={"curve": curve_around(plan, left, reporter, cache=cache).curve})
+            plan = plan.replaced(curve=curve_around(plan, left, reporter, cache=cache).curve)
     reporter.finish(plan.status, plan.stopped, plan.objective.value, plan.objective.bound)
     return plan
 

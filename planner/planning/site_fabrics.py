@@ -39,6 +39,10 @@ class GatewayRates:
 
 
 NO_GATEWAY = GatewayRates()
+STATED = (  # of a design, by the names that the section has too
+    *("lanes", "split", "group_links", "switches", "switch_links", "endpoint_links", "pods", "zones"),
+    *("rails_per_pod", "rails_per_zone", "core_boxes", "super_spine_boxes"),
+)
 
 
 def site_fabric(
@@ -64,20 +68,15 @@ def site_fabric(
     loads = send_loads(design, locality.share_leaving, free), ring_loads(design, locality.allreduces_leaving, free)
     shared = shared_links(transport_slowdown, *loads) if sends_meet_rings else {}
     return SiteFabric(
+        **{name: getattr(design, name) for name in STATED},
         switch=switch.name,
         family=template.family,
         rails_per_leaf=design.rail_gpus if template.family == "rail" else 1,
-        lanes=design.lanes,
         leaf_spare_ports=design.leaf_spare,
-        split=design.split,
-        group_links=design.group_links,
         planes=switch.planes * design.lanes,
         ports_per_switch=switch.ports,
         tiers=tuple(_tiers(design, models_of(switch, above))),
-        switches=design.switches,
         chips=design.switches * switch.planes,
-        switch_links=design.switch_links,
-        endpoint_links=design.endpoint_links,
         cost_usd=price.usd,
         power_mw=price.mw,
         wan_gateway=_wan_gateway(network, switch, design, rates, free),
@@ -85,14 +84,8 @@ def site_fabric(
         wired_gpus_per_rack=wired_gpus_per_rack,
         leaf_domain_racks=design.domain_racks,
         leaf_domains=design.domains,
-        rails_per_pod=design.rails_per_pod,
         leaf_domains_per_pod=design.domains_per_pod,
-        pods=design.pods,
-        rails_per_zone=design.rails_per_zone,
         leaf_domains_per_zone=design.domains_per_zone,
-        zones=design.zones,
-        core_boxes=design.core_boxes,
-        super_spine_boxes=design.super_spine_boxes,
         share_leaving_leaf=locality.share_leaving[0],
         share_leaving_pod=locality.share_leaving[1],
         share_leaving_zone=locality.share_leaving[2],
@@ -184,7 +177,7 @@ def frontier(
         request = request_of(physics, plan.layout, site)
         for size in leaf_sizes or (None,):
             pins = {**plan.instance.pins} | ({} if size is None else {f"fabric.{site}.leaf_domain_racks": size})
-            instance = plan.instance.model_copy(update={"pins": pins})
+            instance = plan.instance.replaced(pins=pins)
             messages: list[str] = []
             options = Options(time_limit=time_limit, seed=plan.seed)
             designs = alternatives(

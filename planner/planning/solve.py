@@ -22,12 +22,11 @@ from planner.planning.choice_ends import Progress, ended_by_choice, kept_within
 from planner.planning.conflict import conflict_of, over_budget, too_late
 from planner.planning.frontier import FRONTIER, checked_plan, plan_of_frontier
 from planner.planning.hardware_choice import First, HardwareAnswer, HardwareChoice, best_choice, with_alternatives
-from planner.planning.instance_parts import with_part
 from planner.planning.joint_plan import plan_of
 from planner.planning.joint_proof import Answered, inspection, unanswered
 from planner.solvers.outcome import UnansweredError
 from planner.solvers.progress import Reporter, start, turn
-from planner.solvers.registry import solver_named
+from planner.solvers.registry import SOLVERS
 from planner.solvers.signals import ENDED, Deadline, OutOfTimeError, uninterrupted
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ def solve_instance(
     with turn(deadline) as mine:
         if not mine:
             plan = unanswered(instance, options, f"{ENDED[deadline.cause]} before this solve's turn")
-            return _ended(plan.model_copy(update={"stopped": deadline.cause}), deadline)
+            return _ended(plan.replaced(stopped=deadline.cause), deadline)
         try:
             with ticking(deadline.check):
                 known = JointCache() if cache is None else cache
@@ -81,7 +80,7 @@ def solve_instance(
             raise InternalError(f"the plan breaks its own rules: {wrong}")
         if cache is not None and asked is not None and not (seen or broken or deadline.passed):
             cache.inspected.append(asked)
-        return plan.model_copy(update={"verified": not broken, "violations": tuple(broken)})
+        return plan.replaced(verified=not broken, violations=tuple(broken))
 
 
 def _solved(instance: Instance, solving: Solving) -> Plan:
@@ -104,7 +103,7 @@ def _ended(plan: Plan, deadline: Deadline) -> Plan:
     if plan.stopped != "proved" or plan.status in ("optimal", "infeasible"):
         return plan
     ended = deadline.cause if deadline.passed else "gap" if plan.status == "feasible" else "limit"
-    return plan.model_copy(update={"stopped": ended})
+    return plan.replaced(stopped=ended)
 
 
 def _decided(instance: Instance, solving: Solving, *, seek_others: bool = True) -> Plan:
@@ -137,13 +136,13 @@ def _decided(instance: Instance, solving: Solving, *, seek_others: bool = True) 
         plan = plan if refused is None else plan_of(instance, _without(instance, solution, refused), options, 0.0)
     plan = with_alternatives(plan, whole, chosen)
     if refused is not None:
-        return plan.model_copy(update={"conflict": refused})
+        return plan.replaced(conflict=refused)
     if seek_others and plan.status == "optimal" and instance.objective.minimize == "days_to_train":
         end = limited_by(instance, solution, solving)
         ends = plan.objective.ends
         if end == "layout" and ends and ends[0].value < ends[-1].days_to_train * (1 - EPS):
             end = "tolerance"
-        plan = plan.model_copy(update={"objective": plan.objective.model_copy(update={"limited_by": end})})
+        plan = plan.replaced(objective__limited_by=end)
     if solution.status is JointStatus.INFEASIBLE:
         start(progress, "why there is no plan")
         kinds = [own.instance for own in (chosen.best, *chosen.others) if own.instance.grid == instance.grid]
@@ -151,8 +150,8 @@ def _decided(instance: Instance, solving: Solving, *, seek_others: bool = True) 
         if len(each) > 1:  # of several GPUs each may lack something else
             on = (f"on {hardware_kind(alone.hardware)[0]} " for alone in kinds)
             reason = "; ".join(gpu + why.reason for gpu, why in zip(on, each, strict=True))
-            each[0] = each[0].model_copy(update={"reason": reason})
-        return plan.model_copy(update={"conflict": each[0]})
+            each[0] = each[0].replaced(reason=reason)
+        return plan.replaced(conflict=each[0])
     return plan
 
 
@@ -168,8 +167,10 @@ def _without(instance: Instance, solution: JointSolution, refused: Conflict | No
 def options_of(
     *, time_limit: float | None, gap: float | None, seed: int, threads: int | None, solver: str | None = None
 ) -> Options:
-    """Return the options of a solve, with the solver that was named."""
-    return Options(time_limit=time_limit, gap=gap, seed=seed, threads=threads, solver=solver_named(solver))
+    """Return the options of a solve. InputError: there is no such solver."""
+    if solver is not None and solver not in SOLVERS:
+        raise InputError(f"solver: must be one of {', '.join(SOLVERS)} (is {solver!r})")
+    return Options(time_limit=time_limit, gap=gap, seed=seed, threads=threads, solver=solver)
 
 
 def limited_by(instance: Instance, solution: JointSolution, solving: Solving) -> LimitedBy | None:
@@ -193,7 +194,7 @@ def limited_by(instance: Instance, solution: JointSolution, solving: Solving) ->
     idle = sum(choice.placed.racks.values()) - used if choice.placed else 0
     least_usd = here.floor_usd(max(0, block.racks - idle), 0) + block.racks * here.min_fabric_usd(block.rails)
     try:
-        rich = _sites_of(with_part(instance, "limits", budget_usd=None), solving)
+        rich = _sites_of(instance.replaced(limits__budget_usd=None), solving)
         if more > rich.max_racks(block.rails):
             return "grid"
         return "budget" if left < least_usd or more > here.max_racks(block.rails) else "layout"

@@ -90,7 +90,7 @@ def place_queue(cluster: Cluster, jobs: Sequence[Job], *, time_limit: float | No
     waits = {"waiting": waiting, "reasons": tuple(reasons)}
     given = f"jobs are admitted in the order of the queue by their nodes alone; {rules_of(jobs[0])}"
     if not admitted:
-        certificate = does_not_fit(jobs[0], own[0], seed).certificate.model_copy(update={"given": given})
+        certificate = does_not_fit(jobs[0], own[0], seed).certificate.replaced(given=given)
         return Queued(placements=(), **waits, groups_split=0, certificate=certificate)
     weights = _weights([jobs[i] for i in admitted])
     kinds = tuple(

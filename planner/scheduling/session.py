@@ -282,6 +282,7 @@ def own_placement(cluster: Cluster, name: str, nodes: Sequence[str], job: Job | 
     )
 
 
+STEP_MINIMIZES = "predicted seconds of a step; the bound is that of the fewest crossings of leaves and pods"
 FORMULATION = (
     "The better of two placements proven by counts: rings kept within leaves, or pipelines kept within leaves."
 )
@@ -419,17 +420,16 @@ def fastest(cluster: Cluster, clock: Clock, job: Job, *, busy: list[str], **opti
         timed.append((clock.seconds(clock.crossings(job, turned.nodes)), turned))
     seconds, best = min(timed, key=lambda pair: pair[0])
     gap = relative_gap(seconds, bound)
-    certificate = best.certificate.model_copy(
-        update={
-            "status": "optimal" if seconds <= bound else "feasible",
-            "objective": seconds,
-            "bound": bound,
-            "gap": gap,
-            "formulation": FORMULATION,
-            "minimizes": "predicted seconds of a step; the bound is that of the fewest crossings of leaves and pods",
-        }
+    return best.replaced(
+        step_seconds=seconds,
+        step_seconds_bound=bound,
+        certificate__status="optimal" if seconds <= bound else "feasible",
+        certificate__objective=seconds,
+        certificate__bound=bound,
+        certificate__gap=gap,
+        certificate__formulation=FORMULATION,
+        certificate__minimizes=STEP_MINIMIZES,
     )
-    return best.model_copy(update={"step_seconds": seconds, "step_seconds_bound": bound, "certificate": certificate})
 
 
 def _pipelines_whole(
@@ -448,4 +448,4 @@ def _pipelines_whole(
         Figure(name=figure.name, value=value, bound=bound, analytic_bound=min(bound, figure.analytic_bound))
         for figure, value, bound in zip(first.figures[: len(values)], values, bounds, strict=True)
     ]
-    return first.model_copy(update={"nodes": nodes, **counts, "figures": tuple(figures)})
+    return first.replaced(nodes=nodes, **counts, figures=tuple(figures))

@@ -140,7 +140,7 @@ class QuestionThread:
                 question.no_curve = why
             elif question.with_curve:
                 curve = self._session.curve(question.plan, interrupt=self._interrupter, **limits).curve
-                question.plan = question.plan.model_copy(update={"curve": curve})
+                question.plan = question.plan.replaced(curve=curve)
         except PlannerError as error:
             question.error = str(error)
         except KeyboardInterrupt:

@@ -7,13 +7,12 @@ from functools import partial
 
 import highspy
 import numpy as np
-import numpy.typing as npt
 import pyomo.core as pyo
 from ortools.sat.python import cp_model
 
 from planner.solvers import cpsat
 from planner.solvers.highs import ABSOLUTE_GAP, HighsModel, highs_model
-from planner.solvers.outcome import Outcome, Stop, Values, entries_of, value_of
+from planner.solvers.outcome import Floats, Outcome, Stop, Values, entries_of, value_of
 from planner.solvers.signals import Deadline
 
 DIGITS = 9  # Of the largest coefficient of a row; with values up to 1e7 and a hundred terms, sums stay within 64 bits.
@@ -32,7 +31,7 @@ class _Translation:
 
     cp: cp_model.CpModel
     columns: list[cp_model.IntVar]
-    steps: npt.NDArray[np.float64]
+    steps: Floats
     scale: float
     error: float
 

@@ -6,8 +6,8 @@ Mathematical Programming 99, 283-296). The duals may be wrong by any rounding: t
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from typing import Any, Protocol
@@ -21,19 +21,10 @@ from pyomo.repn.linear import LinearRepnVisitor
 from pyomo.repn.util import VarRecorder
 from pyomo.version import version as pyomo_version
 
-from planner.solvers.outcome import Outcome, Values, believed, broken_by, entries_of, run_twice, value_of
+from planner.solvers import statuses
+from planner.solvers.outcome import Floats, Outcome, Values, believed, broken_by, entries_of, run_twice, value_of
 from planner.solvers.progress import begin_highs, end, models_wanted, write_highs
 from planner.solvers.signals import Deadline
-from planner.solvers.statuses import (
-    HIGHS,
-    INFEASIBLE,
-    SearchResult,
-    linear_program,
-    loaded,
-    require_highs,
-    run_at_once,
-    stop_of,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +47,7 @@ class HighsModel:
         """Return the names of columns and rows."""
         return [self.variables[key].name for key in self.column], [row.name for row in self.rows]
 
-    def value(self, variable: Any, point: npt.NDArray[np.float64]) -> float:
+    def value(self, variable: Any, point: Floats) -> float:
         """Return the value of a variable at a point; a fixed one has none in HiGHS, one in no row is free, so zero."""
         at = self.column.get(id(variable))
         return float(point[at]) if at is not None else float(variable.value) if variable.fixed else 0.0
@@ -84,7 +75,7 @@ def highs_model(model: pyo.ConcreteModel) -> HighsModel:
     costs, offset = ({}, 0.0) if goal is None else terms(goal.expr)
     mentioned = [variables[key] for key in column]
     columns = [(*variable.bounds, variable.is_integer() or variable.is_binary()) for variable in mentioned]
-    lp = linear_program(columns, stated, costs, offset)
+    lp = statuses.linear_program(columns, stated, costs, offset)
     if goal is not None and goal.sense == pyo.maximize:
         lp.sense_ = highspy.ObjSense.kMaximize
     return HighsModel(lp, column, rows, goal is not None, variables)
@@ -123,7 +114,7 @@ class LazyRow:
 
     name: str
     columns: npt.NDArray[np.int64]
-    values: npt.NDArray[np.float64]
+    values: Floats
     upper: float
 
 
@@ -139,17 +130,8 @@ class RowSource(Protocol):
     def forget(self) -> None:
         """Take all rows back: none is stated any more."""
 
-    def broken(self, point: npt.NDArray[np.float64], *, whole: bool, quick: bool) -> list[LazyRow]:
+    def broken(self, point: Floats, *, whole: bool, quick: bool) -> list[LazyRow]:
         """Return rows that the point breaks. `whole`: its integers are whole; `quick`: slow rows may be left out."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Duals:
-    """The optimum, and its change for one more unit of a row's limit: by stated row, and by the name of lazy rows."""
-
-    objective: float
-    stated: Mapping[Any, float]
-    lazy: Mapping[str, float] = field(default_factory=dict)
 
 
 class HighsSearch:
@@ -159,7 +141,7 @@ class HighsSearch:
         self, model: pyo.ConcreteModel, rows: RowSource | None, options: dict[str, Any], time_limit: float | None
     ) -> None:
         self.stated = highs_model(model)
-        self.h, self.column = loaded(self.stated.lp), self.stated.column
+        self.h, self.column = statuses.loaded(self.stated.lp), self.stated.column
         self.rows, self.deadline = rows, Deadline(time_limit)
         for key, value in options.items():
             self.h.setOptionValue(key, value)
@@ -207,17 +189,12 @@ class HighsSearch:
             return _Status.kSolveError  # rows are cut off around its points: a wrong one would cut off right ones
         return status
 
-    def point(self) -> npt.NDArray[np.float64]:
+    def point(self) -> Floats:
         """Return the values of all columns of the model."""
         return np.asarray(self.h.getSolution().col_value)
 
     def relax(
-        self,
-        fixed: npt.NDArray[np.float64] | None = None,
-        *,
-        whole: bool = False,
-        quick: bool = False,
-        turned: bool = False,
+        self, fixed: Floats | None = None, *, whole: bool = False, quick: bool = False, turned: bool = False
     ) -> Any:
         """Solve with integers relaxed, or fixed at whole values, and add rows until none is broken.
 
@@ -254,16 +231,16 @@ class HighsSearch:
             if id(variable) in self.column:
                 self.h.changeColCost(self.column[id(variable)], cost)
 
-    def duals(self) -> Duals | None:
-        """Solve with integers relaxed, binaries at whole bounds, and return the duals; None where it has no optimum."""
+    def duals(self) -> tuple[float, list[tuple[Any, float]]] | None:
+        """Solve with integers relaxed, binaries at whole bounds; return the optimum, and its change by each row.
+
+        A row changes by one unit of its side; a lazy one goes by its name. None: there is no optimum.
+        """
         if self.relax(whole=True) != _Status.kOptimal:
             return None
-        dual = self.h.getSolution().row_dual
-        lazy: dict[str, float] = {}
-        for i, name in self.lazy.items():
-            lazy[name] = lazy.get(name, 0.0) + dual[i]
-        stated = dict(zip(self.stated.rows, map(float, dual), strict=False))  # lazy rows follow
-        return Duals(objective=self.h.getInfo().objective_function_value, stated=stated, lazy=lazy)
+        dual, lazy = self.h.getSolution().row_dual, self.lazy.items()
+        rows = [*zip(self.stated.rows, dual, strict=False), *((name, dual[i]) for i, name in lazy)]
+        return self.h.getInfo().objective_function_value, rows
 
     def tighten(self) -> Any:
         """Bound each gated column by its own largest value, which also adds the lazy rows that limit it.
@@ -307,7 +284,7 @@ class HighsSearch:
         self.h.changeColsBounds(len(self.whole), self.whole, self.low, self.high)
         self.h.changeColsIntegrality(len(self.whole), self.whole, kinds)
 
-    def search(self, relative_gap: float, absolute_gap: float) -> SearchResult:
+    def search(self, relative_gap: float, absolute_gap: float) -> statuses.SearchResult:
         """Return the best point that satisfies all rows, lazy ones included.
 
         The integers of each solution are fixed and the other columns solved again until all rows hold: mostly the value
@@ -317,12 +294,12 @@ class HighsSearch:
         status = self.relax(quick=True)
         if status == _Status.kOptimal:
             status = self.tighten()
-        point: npt.NDArray[np.float64] | None = None
+        point: Floats | None = None
         value = bound = None
         while status == _Status.kOptimal:
             self.restore()
             status = self.run()
-            if status in INFEASIBLE:
+            if status in statuses.INFEASIBLE:
                 break
             dual = float(self.h.getInfo().mip_dual_bound)
             if math.isfinite(dual):  # the better of the bound and that of the run just made
@@ -335,7 +312,7 @@ class HighsSearch:
                 candidate = self.h.getInfo().objective_function_value
                 if value is None or self.sense * candidate < self.sense * value:
                     point, value = self.point(), candidate
-            elif inner not in INFEASIBLE:
+            elif inner not in statuses.INFEASIBLE:
                 status = inner
                 break
             same = self.h.getNumRow() == stated  # the next run would answer the same
@@ -347,10 +324,10 @@ class HighsSearch:
                 status = outer if inner == _Status.kOptimal else _Status.kUnknown
                 break
             status = _Status.kOptimal
-        return SearchResult(status=status, point=point, bound=bound, rows=len(self.lazy))
+        return statuses.SearchResult(status=status, point=point, bound=bound, rows=len(self.lazy))
 
 
-SOLVER = f"{HIGHS} through Pyomo {pyomo_version}"
+SOLVER = f"{statuses.HIGHS} through Pyomo {pyomo_version}"
 ABSOLUTE_GAP = 1e-6  # A dollar where objectives are in millions, and far below one rack.
 ENUMERATION = 1 << 16  # the rule of presolve that lost better solutions of 1 split in 300, and called the rest optimal
 SMALL = 2000  # columns of a MILP whose root is solved faster than by a second presolve or a first jump
@@ -386,7 +363,7 @@ def run(
     A model with rows that are added as they are broken has them as `model.lazy`. `absolute_gap`: of bound and
     incumbent, in the objective's unit, that counts as proven; None: 1e-6.
     """
-    require_highs()
+    statuses.require_highs()
     deadline = Deadline(time_limit)
     distance = ABSOLUTE_GAP if absolute_gap is None else absolute_gap
     stated: list[HighsModel] = []  # once, for both runs
@@ -413,11 +390,11 @@ def _solve(
     else:
         built = stated[0] if stated else highs_model(model)
         stated[:] = [built]
-        quick, h = QUICK_ROOT if len(built.column) < SMALL else {}, loaded(built.lp)
-        stem, result = run_at_once(h, options | quick, time_limit, built.names if models_wanted() else ())
+        quick, h = QUICK_ROOT if len(built.column) < SMALL else {}, statuses.loaded(built.lp)
+        stem, result = statuses.run_at_once(h, options | quick, time_limit, built.names if models_wanted() else ())
     lp, point = h.getLp(), result.point
     outcome = Outcome(
-        stop=stop_of(result.status),
+        stop=statuses.stop_of(result.status),
         solution=None if point is None else Values(partial(built.value, point=point)),
         objective=value_of(lp, point) if point is not None and built.has_goal else None,
         bound=result.bound if built.has_goal else None,
@@ -436,13 +413,13 @@ def _solve(
 
 def relaxed(model: pyo.ConcreteModel, *, time_limit: float | None = None) -> HighsSearch:
     """Return a model in HiGHS for runs of its relaxation."""
-    require_highs()
+    statuses.require_highs()
     return HighsSearch(model, getattr(model, "lazy", None), _options(), time_limit)
 
 
 def lower_bound(model: pyo.ConcreteModel, *, time_limit: float | None = None) -> float | None:
     """Return a proven lower bound on a model that minimizes, from its relaxation; None where it has none."""
-    require_highs()
+    statuses.require_highs()
     search = HighsSearch(model, None, _options(), time_limit)  # lazy rows would only raise it
     if not search.stated.minimizes or len(search.h.getLp().a_matrix_.value_) > MAX_NONZEROS:
         return None

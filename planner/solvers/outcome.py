@@ -1,6 +1,6 @@
 """The outcome of a solve, for every back end: why it stopped, solution, bound, or the smallest conflict of rules."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Generic, TypeVar, cast
@@ -13,6 +13,7 @@ from planner.solvers.signals import Deadline
 
 T = TypeVar("T")
 U = TypeVar("U")
+Floats = npt.NDArray[np.float64]
 TOLERANCE = 1e-6  # relative: of bound and value, and of what a row adds up, as the checks of plans have it
 
 
@@ -50,7 +51,6 @@ class Outcome(Generic[T]):
     solver: str = ""
     variables: int = 0
     constraints: int = 0
-    effort: float = 0.0  # in the solver's own units of work, where it counts them
     seconds: float = 0.0
 
     @property
@@ -95,7 +95,7 @@ UNDECIDED = "UnboundedOrInfeasible"  # of HiGHS
 WHOLE = 1e-5  # from a whole number
 
 
-def entries_of(lp: Any) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+def entries_of(lp: Any) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Floats]:
     """Return row, column and value of each entry of a model's matrix in HiGHS."""
     matrix = lp.a_matrix_
     start, index = np.asarray(matrix.start_, dtype=np.int64), np.asarray(matrix.index_, dtype=np.int64)
@@ -104,7 +104,7 @@ def entries_of(lp: Any) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], n
     return rows, columns, np.asarray(matrix.value_, dtype=np.float64)
 
 
-def broken_by(lp: Any, point: npt.NDArray[np.float64]) -> str:
+def broken_by(lp: Any, point: Floats) -> str:
     """Return which row, bound or whole column of a model in HiGHS a point breaks; nothing where it keeps all."""
     lower, upper = np.asarray(lp.col_lower_), np.asarray(lp.col_upper_)
     if len(point) != len(lower) or not np.all(np.isfinite(point)):
@@ -126,7 +126,7 @@ def broken_by(lp: Any, point: npt.NDArray[np.float64]) -> str:
     return ""
 
 
-def value_of(lp: Any, point: npt.NDArray[np.float64]) -> float:
+def value_of(lp: Any, point: Floats) -> float:
     """Return the objective of a model in HiGHS at a point."""
     return float(np.asarray(lp.col_cost_) @ point + lp.offset_)
 
@@ -139,28 +139,32 @@ def broken_by_integers(proto: Any, point: Sequence[int]) -> str:
     for i, variable in enumerate(proto.variables):
         if not _in_domain(point[i], list(variable.domain)):
             return f"variable {variable.name or i} is {point[i]}, outside its domain"
-    for i, constraint in enumerate(proto.constraints):
-        if constraint.has_bool_or():  # what a row without variables becomes
-            literals = constraint.bool_or.literals
-            kept = any(point[literal] if literal >= 0 else not point[-literal - 1] for literal in literals)
-        else:
-            row = constraint.linear
-            terms = zip(row.vars, row.coeffs, strict=True)
-            kept = _in_domain(sum(int(factor) * int(point[column]) for column, factor in terms), list(row.domain))
-        if not kept:
-            return f"constraint {constraint.name or i} does not hold"
+    for name, row, domain in linear_rows(proto):
+        if not _in_domain(sum(factor * int(point[column]) for column, factor in row.items()), domain):
+            return f"constraint {name} does not hold"
     return ""
+
+
+def linear_rows(proto: Any) -> Iterator[tuple[str, dict[int, int], list[int]]]:
+    """Yield name, factors by variable and domain of each row of a CP-SAT model. ValueError: one is not linear."""
+    for i, constraint in enumerate(proto.constraints):
+        name, row = constraint.name or str(i), dict[int, int]()
+        if len(constraint.enforcement_literal) or not (constraint.has_linear() or constraint.has_bool_or()):
+            raise ValueError(f"{name}: is not a linear row")
+        if constraint.has_bool_or():  # also what a row without variables becomes
+            literals = list(constraint.bool_or.literals)
+            terms = [(literal, 1) if literal >= 0 else (-literal - 1, -1) for literal in literals]
+            domain = [1 - sum(literal < 0 for literal in literals), (1 << 63) - 1]
+        else:
+            terms = list(zip(constraint.linear.vars, constraint.linear.coeffs, strict=True))
+            domain = list(constraint.linear.domain)
+        for column, factor in terms:
+            row[column] = row.get(column, 0) + factor
+        yield name, row, domain
 
 
 def _in_domain(value: int, domain: Sequence[int]) -> bool:
     return any(low <= value <= high for low, high in zip(domain[::2], domain[1::2], strict=True))
-
-
-def integer_value(proto: Any, point: Sequence[int]) -> float:
-    """Return the objective of a CP-SAT model at a point."""
-    objective = proto.objective
-    total = sum(int(factor) * point[column] for column, factor in zip(objective.vars, objective.coeffs, strict=True))
-    return float((total + objective.offset) * (objective.scaling_factor or 1.0))
 
 
 def believed(outcome: Outcome[T], *, broken: str = "", minimize: bool = True, allowed: float = 0.0) -> Outcome[T]:
@@ -204,7 +208,7 @@ def run_twice(
     second = attempt(not presolve)
     seconds = first.seconds + second.seconds
     if second.infeasible or second.solution is not None:
-        return replace(second, seconds=seconds, effort=first.effort + second.effort)
+        return replace(second, seconds=seconds)
     stop = Stop.FAILED if second.stop is Stop.PROVED else second.stop
     detail = f"infeasible in one run, {second.detail or second.stop} in another"
     return replace(second, stop=stop, infeasible=False, detail=detail, seconds=seconds)

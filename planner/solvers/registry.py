@@ -8,18 +8,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from planner.errors import InputError
 from planner.solvers.outcome import Outcome, Values
 from planner.solvers.signals import uninterrupted
 
 SOLVERS = ("highs", "cpsat")
-
-
-def solver_named(name: str | None) -> str | None:
-    """Return a solver by name; None leaves each formulation its usual one. InputError: there is no such solver."""
-    if name is not None and name not in SOLVERS:
-        raise InputError(f"solver: must be one of {', '.join(SOLVERS)} (is {name!r})")
-    return name
 
 
 def run_milp(model: Any, *, solver: str | None = None, **limits: Any) -> Outcome[Values]:
@@ -36,10 +28,7 @@ def run_milp(model: Any, *, solver: str | None = None, **limits: Any) -> Outcome
 def linear_runner(solver: str | None = None, *, usual: str) -> Callable[..., Outcome[Values]]:
     """Return how to run a linear CP-SAT model, once: a level is proven where runs with presolve and without agree."""
     with uninterrupted():
-        if (solver or usual) == "cpsat":
-            from planner.solvers import cpsat
+        from planner.solvers import cpsat
 
-            return partial(cpsat.run, interruptible=True)
-        from planner.solvers import highs_from_cpsat
-
-        return partial(highs_from_cpsat.run, repeat=False)
+    on_cpsat = (solver or usual) == "cpsat"
+    return partial(cpsat.run, interruptible=True) if on_cpsat else partial(cpsat.run_on_highs, repeat=False)

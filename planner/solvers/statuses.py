@@ -9,10 +9,9 @@ from typing import Any
 
 import highspy
 import numpy as np
-import numpy.typing as npt
 
 from planner.errors import InputError
-from planner.solvers.outcome import Stop
+from planner.solvers.outcome import Floats, Stop
 from planner.solvers.progress import begin_highs
 from planner.solvers.signals import asked_to_end, interrupted, interruptible
 
@@ -64,7 +63,7 @@ def linear_program(
     """Return the arrays of a minimizing model: `columns` are least, largest, whole?; `rows` factors, least, largest."""
     lp, infinite = highspy.HighsLp(), highspy.kHighsInf
 
-    def limits(values: Iterable[float | None], none: float) -> npt.NDArray[np.float64]:
+    def limits(values: Iterable[float | None], none: float) -> Floats:
         return np.array([none if value is None else value for value in values], dtype=np.float64)
 
     lp.num_col_, lp.num_row_, lp.offset_ = len(columns), len(rows), offset
@@ -87,7 +86,7 @@ class SearchResult:
     """The result of a search: the best point that keeps all rows, the bound, and how many lazy rows there were."""
 
     status: Any
-    point: npt.NDArray[np.float64] | None
+    point: Floats | None
     bound: float | None
     rows: int = 0
 

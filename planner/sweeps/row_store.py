@@ -351,4 +351,4 @@ def curve_rows(frontier: Frontier, seconds: float) -> Iterator[Row]:
         objective = RowObjective(name="days_to_train", value=days, bound=bound, gap=gap)
         own = {"frontier.layout": found.layout, "frontier.idle_gpus": found.idle_gpus, "frontier.knee": found.knee}
         row = row_of_plan(index, key, point, plan, seconds)
-        yield row.model_copy(update={"objective": objective, "plan": {**digest(plan), **own}})
+        yield row.replaced(objective=objective, plan={**digest(plan), **own})

@@ -357,4 +357,4 @@ def rows_of(
     for task, answer in answers:
         if answer.plan is not None and options.plans is not None:
             write_atomically(options.plans / f"{task.index:05d}-{task.key[:12]}.json", answer.plan)
-        yield answer.row.model_copy(update={"base": task.base})
+        yield answer.row.replaced(base=task.base)

@@ -44,7 +44,7 @@ def run(instance: Instance, cache: JointCache) -> Run:
 
 def with_budget(instance: Instance, usd: float) -> Instance:
     """Return the instance under another budget."""
-    return instance.model_copy(update={"limits": instance.limits.model_copy(update={"budget_usd": usd})})
+    return instance.replaced(limits__budget_usd=usd)
 
 
 def line(name: str, r: Run) -> str:

@@ -14,7 +14,7 @@ from planner.planning.load import load_instance
 
 def with_budget(instance: planner.Instance, usd: float) -> planner.Instance:
     """Return an instance with another budget."""
-    return instance.model_copy(update={"limits": instance.limits.model_copy(update={"budget_usd": usd})})
+    return instance.replaced(limits__budget_usd=usd)
 
 
 def resolve(name: str, change: float) -> str:

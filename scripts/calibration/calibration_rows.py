@@ -336,9 +336,9 @@ def complete(row: dict[str, str], model: Model, stack: Stack, seconds: float | N
             1, b // p
         )  # the table states the local batch, which the pipeline cuts into as many micro-batches as stages
     experts = _number(row["EP"], 1) if model.experts else 1
-    own = _software(software).model_copy(update=stack.switches)
+    own = _software(software).replaced(**stack.switches)
     if software == "megatron-deepspeed" and dtype == "bf16":  # the passes' own gradients stay beside the FP32 sums
-        own = own.model_copy(update={"buffer_bytes_per_parameter": own.buffer_bytes_per_parameter + 2})
+        own = own.replaced(buffer_bytes_per_parameter=own.buffer_bytes_per_parameter + 2)
     machine = Machine(
         gpu=_gpu(gpu_name, network),
         rack=_rack(gpu_name),
@@ -429,7 +429,7 @@ def _recomputed(case: Case, row: dict[str, str]) -> Case:
         return case
     if limits_expert_overlap(case.machine, case.strategy.shape):  # its exchange overlaps, so that no layer runs again
         for n in range(1, len(SMALL_MODULES) + 1):
-            software = case.machine.software.model_copy(update={"recompute_modules": SMALL_MODULES[:n]})
+            software = case.machine.software.replaced(recompute_modules=SMALL_MODULES[:n])
             machine = replace(case.machine, software=software)
             some = replace(case, machine=machine, strategy=replace(case.strategy, recompute="selective"))
             if some.memory() <= some.room:
@@ -506,7 +506,7 @@ def _precision_of(software: str, dtype: str, stated: str, source: str) -> Precis
 
 def _gpu(name: str, network: float | None) -> Accelerator:
     gpu = Accelerator.model_validate(catalogue("accelerators")[name])
-    return gpu if network is None else gpu.model_copy(update={"nic_bytes_per_second": network})
+    return gpu if network is None else gpu.replaced(nic_bytes_per_second=network)
 
 
 def _rack(gpu: str) -> Rack:

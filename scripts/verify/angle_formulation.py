@@ -23,11 +23,11 @@ def by_angles(instance: Instance, request: SitesRequest) -> tuple[Any, SplitData
     """Return the model of the dc question without an objective, and its question as one of transport."""
     assert instance.grid is not None
     rules = instance.grid.rules
-    plain = rules.model_copy(update={"grid_model": "transport", "n1": "margin" if rules.n1 == "margin" else "off"})
-    data = gather(instance.model_copy(update={"grid": instance.grid.model_copy(update={"rules": plain})}), request)
+    plain = rules.replaced(grid_model="transport", n1="margin" if rules.n1 == "margin" else "off")
+    data = gather(instance.replaced(grid__rules=plain), request)
     m = build(data)
     for year in years(m, data):
-        grid = year.data.grid.model_copy(update={"rules": rules})
+        grid = year.data.grid.replaced(rules=rules)
         _before(year.block, grid)
         if rules.n1 in ("node", "full"):
             assert not grid.new_lines

@@ -118,7 +118,7 @@ def random_jobs(gpus: int, count: int, seed: int) -> Iterator[tuple[str, Checkpo
         scale = {
             name: draw.uniform(0.5, 2.0) for name in ("restart_seconds", "elastic_stall_seconds", "rejoin_seconds")
         }
-        r = known.model_copy(update={k: getattr(known, k) * v for k, v in scale.items()})
+        r = known.replaced(**{k: getattr(known, k) * v for k, v in scale.items()})
         replicas = draw.choice([16, 32, 64, 128])
         yield (
             f"{gpus:,} GPUs, {replicas} replicas ({n + 1})",
@@ -206,7 +206,7 @@ def published() -> Iterator[tuple[str, str, str]]:
     for name, said, gpus, state, recovery in PUBLISHED:
         r = entries["meta-98k-2025" if gpus > 50_000 else "llama3-2024"]
         job = CheckpointedJob(
-            r=r.model_copy(update={"recoveries": (recovery,)}),
+            r=r.replaced(recoveries=(recovery,)),
             gpus=float(gpus),
             replica_gpus=gpus / 48,
             replicas=48,

@@ -42,16 +42,13 @@ def _base() -> Instance:
     base = load_instance(Path(__file__).parents[2] / "instances" / "two-sites-405b.json")
     rack = base.hardware.rack
     assert not isinstance(rack, str) and rack is not None
-    hardware = base.hardware.model_copy(
-        update={"rack": rack.model_copy(update={"it_kw": 1000.0}), "facility_overhead_factor": 1.0}
-    )
-    limits = base.limits.model_copy(update={"budget_usd": None})
-    return base.model_copy(update={"hardware": hardware, "limits": limits, "wan": None, "operation": None, "pins": {}})
+    own = base.hardware.replaced(rack__it_kw=1000.0, facility_overhead_factor=1.0)
+    return base.replaced(hardware=own, limits__budget_usd=None, wan=None, operation=None, pins={})
 
 
 def instance_of(grid: Grid, **pins: int) -> Instance:
     """Return an instance on a grid, with pins."""
-    return _base().model_copy(update={"grid": grid, "pins": pins})
+    return _base().replaced(grid=grid, pins=pins)
 
 
 def zero_racks(instance: Instance) -> bool:
@@ -83,8 +80,8 @@ def alike(grid: Grid, r: random.Random) -> Iterator[tuple[str, Instance, Instanc
     candidates = [n for n in grid.nodes if n.site]
     if len(candidates) > 1:
         shut = r.choice(candidates)
-        without = _with(grid, nodes=[n.model_copy(update={"site": n.site and n is not shut}) for n in grid.nodes])
-        pinned = instance_of(grid).model_copy(update={"pins": {f"sites.racks.{shut.id}": 0}})
+        without = _with(grid, nodes=[n.replaced(site=n.site and n is not shut) for n in grid.nodes])
+        pinned = instance_of(grid).replaced(pins={f"sites.racks.{shut.id}": 0})
         yield f"{shut.id} is a closed candidate", instance_of(without), pinned
     yield "an area that nothing uses", instance_of(grid), instance_of(_with_area(grid, r))
     if not grid.rules.interconnect.enabled and grid.rules.n1 in ("off", "margin"):
@@ -102,21 +99,21 @@ def faults(grid: Grid, seed: int) -> list[str]:
 
 
 def _with(grid: Grid, **parts: Any) -> Grid:
-    return grid.model_copy(update={k: tuple(v) for k, v in parts.items()})
+    return grid.replaced(**{k: tuple(v) for k, v in parts.items()})
 
 
 def _with_area(grid: Grid, r: random.Random) -> Grid:
     """Return the grid with an area apart that feeds itself, or under no grid model may lack plants of its own."""
     short = grid.rules.grid_model == "none" and r.random() < 0.5
-    area = grid.balancing_authorities[0].model_copy(update={"id": "unused", "headroom_mw": 0.0})
-    like = grid.nodes[0].model_copy(update={"upgrade": None, "balancing_authority": "unused"})
+    area = grid.balancing_authorities[0].replaced(id="unused", headroom_mw=0.0)
+    like = grid.nodes[0].replaced(upgrade=None, balancing_authority="unused")
     names = {
         "generation_mw": 0.0 if short else 5.0,
         "load_mw": 3.0,
         "largest_unit_mw": None,
         "site": grid.rules.headroom and r.random() < 0.5,
     }
-    node = like.model_copy(update={"id": "unused-node", "interconnect_mw": 9.0, **names})
+    node = like.replaced(id="unused-node", interconnect_mw=9.0, **names)
     return _with(grid, balancing_authorities=(*grid.balancing_authorities, area), nodes=(*grid.nodes, node))
 
 
@@ -125,15 +122,15 @@ def _with_copy(grid: Grid, node: PowerNode, r: random.Random) -> Grid:
     share = r.choice([0.0, 0.5, 1.0])
     half = {"generation_mw": node.generation_mw * share, "load_mw": node.load_mw * share}
     rest = {"generation_mw": node.generation_mw * (1 - share), "load_mw": node.load_mw * (1 - share)}
-    copy = node.model_copy(update={**half, "id": f"{node.id}~", "site": False, "upgrade": None})
-    nodes = [n.model_copy(update=rest) if n is node else n for n in grid.nodes]
+    copy = node.replaced(**half, id=f"{node.id}~", site=False, upgrade=None)
+    nodes = [n.replaced(**rest) if n is node else n for n in grid.nodes]
     lines = [_moved(x, node.id, copy.id) if r.random() < 0.5 else x for x in grid.lines]
     tie = Line(id=f"{node.id}~tie", a=node.id, b=copy.id, rating_mw=1e6, reactance_pu=1e-6)
     return _with(grid, nodes=(*nodes, copy), lines=(*lines, tie))
 
 
 def _moved(line: Line, old: str, new: str) -> Line:
-    return line.model_copy(update={k: new for k in ("a", "b") if getattr(line, k) == old})
+    return line.replaced(**{k: new for k in ("a", "b") if getattr(line, k) == old})
 
 
 def random_grid(seed: int) -> Dispatched:

@@ -12,8 +12,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "helpers"))
 
-from joint_changes import HARMS, HELPS, SAME, other_values, own_choices, with_pins
+from joint_changes import HARMS, HELPS, SAME, other_values, own_choices
 from joint_solved import solved
+from joint_toys import with_pins
 
 from planner.errors import InputError
 from planner.instance.instance import Instance
@@ -78,10 +79,10 @@ def main(path: str, seconds: float | None) -> int:
     if free.plan is None:
         return 0
     pins = own_choices(free)
-    t.same("own choices pinned", with_pins(i, pins))
+    t.same("own choices pinned", with_pins(i, **pins))
     for name, value in pins.items():
         for other in [x for x in other_values(name, value) if name not in i.pins]:
-            t.no_less(f"{name} = {other}", with_pins(i, {name: other}))
+            t.no_less(f"{name} = {other}", with_pins(i, **{name: other}))
     for name, change in HELPS.items():
         t.no_more(f"more {name}", change(i))
     for name, change in HARMS.items():

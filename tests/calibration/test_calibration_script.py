@@ -192,7 +192,7 @@ def test_table_of_errors(tmp_path: Path) -> None:
     """Classes have their rows' bias, interval and ranges; one of few rows takes in what wider ones show."""
     cases, _ = rows_read(tmp_path, *({"step_s": str(1 + i)} for i in range(MIN_ROWS + 9)))
     few, many = cases[:MIN_ROWS], [replace(c, machine=replace(c.machine, sequence=8192)) for c in cases[MIN_ROWS:]]
-    narrow = few[0].machine.precision.model_copy(update={"compute": "fp8"})
+    narrow = few[0].machine.precision.replaced(compute="fp8")
     few = [replace(c, machine=replace(c.machine, precision=narrow)) for c in few]
     errors = [-0.01] * len(few) + list(np.linspace(-0.2, 0.2, len(many)))
     own = dict(zip([c.id for c in (*few, *many)], errors, strict=True))
@@ -229,7 +229,7 @@ def test_spreads_of_sources_and_rows_are_told_apart(tmp_path: Path) -> None:
     rows, errors = list[Case](), dict[str, float]()
     for i in range(400):
         alone = i % 2
-        gpu = case.machine.gpu.model_copy(update={"name": f"GPU {i}"}) if alone else case.machine.gpu
+        gpu = case.machine.gpu.replaced(name=f"GPU {i}") if alone else case.machine.gpu
         mean = rng.normal(0, 0.1 if alone else 0.04)
         for j in range(6):
             machine = replace(case.machine, gpu=gpu)

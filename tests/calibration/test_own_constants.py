@@ -7,16 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from commands import invoke
 from each_case import each
 from measured_steps import ACCELERATOR, SHAPES, SOFTWARE, constants_at, write_log, write_rows
 from tiers import slow
-from typer.testing import CliRunner
 
 import planner
 from planner.calibration.constants import CODE, GPU, MeasuredConstants, entries_with, value_at
 from planner.calibration.fit import TUNABLES, step_seconds
 from planner.calibration.measured_steps import COLUMNS, MeasuredRun, dtype_of, read_runs
-from planner.cli import main
 from planner.cli.file_commands import MEASURED_HELP, table
 from planner.errors import InputError
 from planner.instance.hardware import Accelerator
@@ -128,8 +127,8 @@ def test_what_is_not_determined_is_said(tmp_path: Path) -> None:
     """Where no constant is determined alone, the command says so, and by which factor it moves them together."""
     log = scaled_log(tmp_path / "alike.csv", 1.3, [SHAPES[0]] * 3)
     alike = planner.calibrate(log, accelerator=ACCELERATOR, software=SOFTWARE)
-    together = {k: x.model_copy(update={"shared_with": x.shared_with or "others"}) for k, x in alike.values.items()}
-    text = "\n".join(table(alike.model_copy(update={"values": together})))
+    together = {k: x.replaced(shared_with=x.shared_with or "others") for k, x in alike.values.items()}
+    text = "\n".join(table(alike.replaced(values=together)))
     assert sum(not x.shared_with for x in alike.values.values()) <= 1  # one direction is known of them all
     assert "none alone, only all together: give more lines, with other layouts" in text
     assert alike.common is not None and f"COMMON FACTOR {alike.common.value:.4g} (with 90 %: " in text
@@ -231,7 +230,7 @@ def test_every_command_that_predicts_takes_them(tmp_path: Path, command: str) ->
     asked.write_text(json.dumps(question()))
     wrong.write_text("[1]")
     words = [str(tmp_path / w) if w.endswith(".csv") else w for w in command.split()]
-    result = CliRunner().invoke(main.app, [*words, str(asked), "--constants", str(wrong)])
+    result = invoke(*words, asked, "--constants", wrong)
     assert isinstance(result.exception, InputError)
     assert str(result.exception).startswith(f"{wrong}: must be a JSON object (is list); give the file")
 
@@ -240,7 +239,7 @@ def test_a_plan_has_its_own(found: MeasuredConstants, tmp_path: Path) -> None:
     plan, file = tmp_path / "plan.json", tmp_path / "constants.json"
     plan.write_text(json.dumps({"planner_version": "0", "instance": {}}))
     file.write_text(found.model_dump_json())
-    result = CliRunner().invoke(main.app, ["fabric", "pareto", str(plan), "--constants", str(file)])
+    result = invoke("fabric", "pareto", plan, "--constants", file)
     assert "is a plan, which has its own" in str(result.exception)
 
 
@@ -393,7 +392,7 @@ def test_one_machine_a_table(tmp_path: Path) -> None:
 )
 def test_command_refuses(tmp_path: Path, arguments: list[str], message: str) -> None:
     path = write_rows(tmp_path / "log.csv", [FINE, FINE], HEADER)
-    result = CliRunner().invoke(main.app, ["calibrate", str(path), *arguments])
+    result = invoke("calibrate", path, *arguments)
     assert isinstance(result.exception, InputError)
     assert message in str(result.exception)
     assert "\n" not in str(result.exception)
@@ -401,7 +400,7 @@ def test_command_refuses(tmp_path: Path, arguments: list[str], message: str) -> 
 
 def test_command_writes_and_prints(tmp_path: Path) -> None:
     path, out = write_rows(tmp_path / "log.csv", [FINE, FINE], HEADER), tmp_path / "constants.json"
-    result = CliRunner().invoke(main.app, ["calibrate", str(path), "--accelerator", "h100", "-o", str(out)])
+    result = invoke("calibrate", path, "--accelerator", "h100", "-o", out)
     assert result.exit_code == 0
     assert result.output.startswith("H100, megatron-core: 2 lines of log.csv")
     assert "DETERMINED" in result.output and "AS IN THE CATALOGUE" in result.output

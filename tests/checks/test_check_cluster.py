@@ -44,25 +44,25 @@ def test_a_good_placement_breaks_nothing() -> None:
         ("nodes", lambda n: n[:-1], "job_size"),
         ("nodes", lambda n: (n[1], n[0], *n[2:]), "ranks_of_groups"),
         ("groups", lambda g: g[:1], "job_size"),
-        ("groups", lambda g: (g[0].model_copy(update={"leaves": ("leaf0",)}), g[1]), "leaves_of_groups"),
+        ("groups", lambda g: (g[0].replaced(leaves=("leaf0",)), g[1]), "leaves_of_groups"),
         ("groups_split", lambda n: n + 1, "figures"),
         ("extra_pieces", lambda n: n + 1, "figures"),
         ("groups_cross_pod", lambda n: n + 1, "figures"),
         ("lower_bound_split", lambda n: n + 1, "lower_bound"),
         (
             "figures",
-            lambda f: (*f[:3], f[3].model_copy(update={"value": 0, "bound": 0, "analytic_bound": 0}), f[4]),
+            lambda f: (*f[:3], f[3].replaced(value=0, bound=0, analytic_bound=0), f[4]),
             "figures",
         ),
-        ("figures", lambda f: (f[0].model_copy(update={"bound": 1}), *f[1:]), "bounds"),
-        ("figures", lambda f: (f[0], f[1].model_copy(update={"value": 1}), *f[2:]), "certificate"),
-        ("certificate", lambda c: c.model_copy(update={"status": "feasible"}), "certificate"),
+        ("figures", lambda f: (f[0].replaced(bound=1), *f[1:]), "bounds"),
+        ("figures", lambda f: (f[0], f[1].replaced(value=1), *f[2:]), "certificate"),
+        ("certificate", lambda c: c.replaced(status="feasible"), "certificate"),
         ("nodes", lambda n: n[:0], "refusal"),
     ],
 )
 def test_a_false_statement_names_its_rule(key: str, change: Any, rule: str) -> None:
     p = placed()
-    assert rule in rules(p.model_copy(update={key: change(getattr(p, key))}))
+    assert rule in rules(p.replaced(**{key: change(getattr(p, key))}))
 
 
 def test_a_bound_below_the_closed_form() -> None:
@@ -70,8 +70,8 @@ def test_a_bound_below_the_closed_form() -> None:
     job = Job(name="j", mesh={"pipeline": 3, "data": 3})
     p = planner.place(TOPOLOGY, job, busy=BUSY)
     assert (p.groups_split, p.lower_bound_split, rules(p, job)) == (1, 1, set())
-    assert "lower_bound" in rules(p.model_copy(update={"lower_bound_split": 0}), job)
+    assert "lower_bound" in rules(p.replaced(lower_bound_split=0), job)
 
 
 def test_segments_across_blocks() -> None:
-    assert "segments" in rules(placed(), JOB.model_copy(update={"segment_nodes": 3}))
+    assert "segments" in rules(placed(), JOB.replaced(segment_nodes=3))

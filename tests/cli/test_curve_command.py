@@ -129,7 +129,7 @@ def test_exit_statuses_without_plans(stopped, status, text, monkeypatch, tmp_pat
 
 def test_a_plan_that_the_checker_disagrees_with(monkeypatch: pytest.MonkeyPatch) -> None:
     front = made(curve())
-    wrong = front.plans[1].model_copy(update={"verified": False})
+    wrong = front.plans[1].replaced(verified=False)
     answer_with(monkeypatch, Frontier(front.instance, front.curve, (front.plans[0], wrong, *front.plans[2:])))
     done = run_here("frontier", "one-rack")
     assert done.returncode == Exit.UNVERIFIED

@@ -8,12 +8,10 @@ from typing import Any
 
 import pytest
 import yaml
-from commands import run_apart
+from commands import invoke, run_apart
 from each_case import each
-from typer.testing import CliRunner, Result
 
 import planner
-from planner.cli.main import app
 from planner.errors import InputError
 from planner.formats.yaml_text import read_yaml_data
 from planner.imports.instance_file import FABRIC_PARTS, Wish, first_instance, rack_of, shipped_names
@@ -28,14 +26,9 @@ ROOT = Path(__file__).parents[2]
 JOB = {"name": "j", "mesh": {"data": 4}}
 
 
-def run(*words: str) -> Result:
-    """Run a command."""
-    return CliRunner().invoke(app, list(words))
-
-
 def test_version_and_help() -> None:
-    assert run("--version").output == f"planner {planner.__version__}\n"
-    text = run("--help").output
+    assert invoke("--version").output == f"planner {planner.__version__}\n"
+    text = invoke("--help").output
     assert "Exit status: 0 done" in text and "3 proven" in text and "--install-completion" in text
 
 
@@ -50,9 +43,9 @@ def test_help_is_quick() -> None:
 
 @each("kind", ["models", "accelerators", "racks", "switches", "media", "precisions", "software"])
 def test_catalogue_lists_every_name(kind: str) -> None:
-    names = [line.split()[0] for line in run("catalogue", kind).output.splitlines()]
+    names = [line.split()[0] for line in invoke("catalogue", kind).output.splitlines()]
     assert names[1:] == list(catalogue(kind))
-    assert json.loads(run("catalogue", kind, "--json").output).keys() == catalogue(kind).keys()
+    assert json.loads(invoke("catalogue", kind, "--json").output).keys() == catalogue(kind).keys()
 
 
 def test_catalogue_has_every_kind() -> None:
@@ -63,11 +56,11 @@ def test_catalogue_has_every_kind() -> None:
 
 def test_catalogue_of_all_and_of_one() -> None:
     """All kinds without an argument, one entry whole, the instances that ship; others are refused with the nearest."""
-    assert "models" in run("catalogue").output and "instances" in run("catalogue").output
-    assert json.loads(run("catalogue", "racks", "DGX-H100").output)["gpus"] == 8
-    assert {line.split()[0] for line in run("catalogue", "instances").output.splitlines()} == set(shipped_names())
+    assert "models" in invoke("catalogue").output and "instances" in invoke("catalogue").output
+    assert json.loads(invoke("catalogue", "racks", "DGX-H100").output)["gpus"] == 8
+    assert {line.split()[0] for line in invoke("catalogue", "instances").output.splitlines()} == set(shipped_names())
     for words, complaint in (("model",), "did you mean 'models'?"), (("racks", "DGX"), "catalogue racks: 'DGX'"):
-        result = run("catalogue", *words)
+        result = invoke("catalogue", *words)
         assert isinstance(result.exception, InputError) and complaint in str(result.exception)
 
 
@@ -94,12 +87,12 @@ def test_racks_of_accelerators() -> None:
 def test_a_first_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Init, solve and check: three commands to a plan of one's own."""
     monkeypatch.chdir(tmp_path)
-    assert run("init", "-o", "own.yaml").exit_code == 0
-    assert run("solve", "own.yaml", "-q", "-o", "own.json").exit_code == 0
-    assert run("check", "own.json").output == ""
+    assert invoke("init", "-o", "own.yaml").exit_code == 0
+    assert invoke("solve", "own.yaml", "-q", "-o", "own.json").exit_code == 0
+    assert invoke("check", "own.json").output == ""
     instance = load_instance("own.json")  # a plan where an instance is due is its instance
     assert instance.model_dump(mode="json") == json.loads((tmp_path / "own.json").read_text())["instance"]
-    result = run("init", "-o", "own.yaml")
+    result = invoke("init", "-o", "own.yaml")
     assert "own.yaml: is there already; name another file, or give --force" in str(result.exception)
 
 
@@ -108,7 +101,7 @@ def test_a_first_instance_of_ones_own_model(tmp_path: Path, monkeypatch: pytest.
     config = json.loads((ROOT / "tests" / "imports" / "hf_configs" / "qwen2.5-7b.json").read_text())["config"]
     (tmp_path / "qwen.json").write_text(json.dumps(config))
     (tmp_path / "below").mkdir()
-    assert run("init", "--model", "qwen.json", "-o", "below/own.yaml").exit_code == 0
+    assert invoke("init", "--model", "qwen.json", "-o", "below/own.yaml").exit_code == 0
     instance = load_instance("below/own.yaml")
     assert getattr(instance.workload.model, "name", "") == "qwen"
     assert instance.workload.tokens == pytest.approx(20 * 7.07e9, rel=0.02)
@@ -118,7 +111,7 @@ def test_a_first_instance_of_ones_own_model(tmp_path: Path, monkeypatch: pytest.
 def test_a_name_is_only_a_name(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever a name holds, the file has it as the name, and no other key for it; so have tools that read YAML 1.1."""
     monkeypatch.chdir(tmp_path)
-    assert run("init", "--sites", "1", "--name", name, "-o", "own.yaml").exit_code == 0
+    assert invoke("init", "--sites", "1", "--name", name, "-o", "own.yaml").exit_code == 0
     instance = load_instance("own.yaml")
     assert (instance.name, instance.limits.budget_usd) == (name, 3e9)
     read = yaml.safe_load((tmp_path / "own.yaml").read_text())
@@ -141,7 +134,7 @@ def test_a_name_is_only_a_name(name: str, tmp_path: Path, monkeypatch: pytest.Mo
 def test_bad_wishes(words: tuple[str, ...], complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A wish that cannot be met is named with its option, value and remedy."""
     monkeypatch.chdir(tmp_path)
-    result = run("init", *words)
+    result = invoke("init", *words)
     assert isinstance(result.exception, InputError) and complaint in str(result.exception)
 
 
@@ -245,14 +238,14 @@ INSTANCE = json.loads((ROOT / "instances" / "one-rack.json").read_text())
 def test_files_know_their_kind(command, data, lines, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "x.json").write_text(json.dumps(data))
-    result = run(command, "x.json")
+    result = invoke(command, "x.json")
     assert isinstance(result.exception, InputError)
     first, second = str(result.exception).splitlines()
     assert first == lines[0] and second.startswith(lines[1])
 
 
 def test_yaml_is_no_plan(tmp_path: Path) -> None:
-    result = run("check", str(tmp_path / "own.yaml"))
+    result = invoke("check", str(tmp_path / "own.yaml"))
     assert "is YAML, where a plan (JSON) is due\nmake a plan of an instance" in str(result.exception)
 
 

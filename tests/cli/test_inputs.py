@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import invoke
 from each_case import each
 from import_cases import CASE
 from typer.main import get_command
-from typer.testing import CliRunner
 from worked_plan import small
 
 import planner
@@ -234,7 +234,7 @@ def test_a_pipe_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, na
     Path("one.json").write_text('{"name": "b", "mesh": {"data": 1}}')
     text, command = PIPED[name]
     with piped(text) as pipe:
-        done = CliRunner().invoke(app, [pipe if word == "-" else word for word in command])
+        done = invoke(*[pipe if word == "-" else word for word in command])
     assert done.exit_code == 0, (done.exception, done.output)
 
 
@@ -249,7 +249,7 @@ def test_a_pareto_and_a_step_time_take_a_pipe(monkeypatch: pytest.MonkeyPatch) -
         session.place_by_time(None, pipe)  # type: ignore[arg-type]
     monkeypatch.setattr("planner.planning.site_fabrics.frontier", lambda plan, **_: seen.append(plan) or ())
     with piped(PLAN.model_dump_json()) as pipe:
-        assert CliRunner().invoke(app, ["fabric", "pareto", pipe]).exit_code == 3
+        assert invoke("fabric", "pareto", pipe).exit_code == 3
     assert seen == [PLAN, PLAN]
 
 
@@ -284,7 +284,7 @@ def plan(**parts: Any) -> dict[str, Any]:
 
 def running(**figures: Any) -> dict[str, Any]:
     """Return the placement of a job as it runs."""
-    done = CliRunner().invoke(app, [*PLACE, "job.json", "--format", "json"])
+    done = invoke(*PLACE, "job.json", "--format", "json")
     return {**json.loads(done.stdout), **figures}
 
 
@@ -341,7 +341,7 @@ def test_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> 
     data, command, words = FILES[name]
     Path("x.json").write_text(json.dumps(data()))
     before = sorted(p.name for p in tmp_path.iterdir())
-    done = CliRunner().invoke(app, command)
+    done = invoke(*command)
     assert isinstance(done.exception, InputError), (done.exception, done.output)
     assert words in str(done.exception)
     assert sorted(p.name for p in tmp_path.iterdir()) == before
@@ -352,7 +352,7 @@ def test_a_table_with_missing_cells_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "table.csv"
     for row in ("1,b", "1,b,2,optimal,3,4,5", "²,b,2,optimal,3"):
         path.write_text(f"index,key,hardware.racks,status,objective.value\n0,a,1,optimal,2.5\n{row}\n")
-        done = CliRunner().invoke(app, ["compare", str(path)])
+        done = invoke("compare", path)
         assert isinstance(done.exception, InputError) and "line 3" in str(done.exception)
 
 
@@ -364,7 +364,7 @@ def test_the_defect_of_a_sound_plan_stays_one(tmp_path: Path, monkeypatch: pytes
         raise ZeroDivisionError
 
     monkeypatch.setattr("planner.report.summary.summary", fails)
-    assert isinstance(CliRunner().invoke(app, ["show", str(path)]).exception, ZeroDivisionError)
+    assert isinstance(invoke("show", path).exception, ZeroDivisionError)
 
 
 LIBRARY: tuple[Callable[..., Any], ...] = (
@@ -424,7 +424,7 @@ def test_ranges_have_two_sides() -> None:
 
 def test_several_numbers_are_refused_at_once() -> None:
     """All options that are out of range are named in one message, before any file is read."""
-    done = CliRunner().invoke(app, ["solve", "none.json", "--time-limit", "nan", "--gap", "2", "--threads", "-1"])
+    done = invoke("solve", "none.json", "--time-limit", "nan", "--gap", "2", "--threads", "-1")
     assert isinstance(done.exception, InputError)
     assert [line.partition(":")[0] for line in str(done.exception).splitlines()] == [
         "--time-limit",

@@ -4,10 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
+from commands import invoke
 from each_case import each
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from planner.cli.main import app
 from planner.cluster import mesh_job
 from planner.errors import InputError
 from planner.formats.slurm import read_running
@@ -54,7 +54,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def run(*words: str) -> Result:
     """Run a command on the cluster."""
-    return CliRunner().invoke(app, [words[0], "--topology", "leaves.conf", *words[1:]])
+    return invoke(words[0], "--topology", "leaves.conf", *words[1:])
 
 
 def test_a_job_in_words(folder: Path) -> None:

@@ -9,14 +9,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from commands import invoke
 from each_case import each
 from failing_plan import failing
 from page_cases import infeasible, rich
-from typer.testing import CliRunner
 from worked_plan import LAYOUT, instance_with, small
 
 from planner.cli.cluster_commands import PLACEMENT_FORMATS, TOPOLOGY_FORMATS
-from planner.cli.main import app
 from planner.errors import InputError
 from planner.files import read_text, require_writable, write_atomically, write_streamed
 from planner.formats.topology_files import TOPOLOGY_WRITERS, WRITERS
@@ -187,7 +186,7 @@ COMMANDS = [
 @each("command", COMMANDS)
 def test_the_output_is_tried_before_the_input_is_read(command: list[str]) -> None:
     """The output is refused although the input does not exist either, so no work comes before it."""
-    result = CliRunner().invoke(app, command)
+    result = invoke(*command)
     assert isinstance(result.exception, InputError)
     assert "its folder does not exist" in str(result.exception)
 
@@ -195,13 +194,13 @@ def test_the_output_is_tried_before_the_input_is_read(command: list[str]) -> Non
 def test_a_table_that_is_a_folder_is_refused_before_the_sweep(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").mkdir()
     command = ["sweep", "instance.json", "--vary", "hardware.racks=1,2", "-o", str(tmp_path / "rows.csv")]
-    result = CliRunner().invoke(app, command)
+    result = invoke(*command)
     assert "is a folder" in str(result.exception)
 
 
 @each("name", ["limits.pdf", "limits"])
 def test_limits_refuses_a_picture_of_another_kind_before_the_study(tmp_path: Path, name: str) -> None:
-    result = CliRunner().invoke(app, ["limits", "instance.json", "--plot", str(tmp_path / name)])
+    result = invoke("limits", "instance.json", "--plot", tmp_path / name)
     assert "must end in .svg or .png" in str(result.exception)
 
 
@@ -210,7 +209,7 @@ WIDTHS = [80, 120, 200]
 
 def printed(width: int | None, *args: str, status: int = 0) -> str:
     """Return what a command prints at a width; None: into a pipe."""
-    result = CliRunner().invoke(app, list(args), env={"COLUMNS": "" if width is None else str(width)})
+    result = invoke(*args, env={"COLUMNS": "" if width is None else str(width)})
     assert result.exit_code == status, result.output
     return str(result.stdout)
 
@@ -243,9 +242,9 @@ def test_solve(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_evaluate(width: int) -> None:
     """A layout given in full, with the constants behind each part."""
     pins = ["--pin", "tp=8", "--pin", "pp=1", "--pin", "dp=9"]
-    text = CliRunner().invoke(app, ["evaluate", "one-rack", *pins], env={"COLUMNS": str(width)}).stdout
+    text = invoke("evaluate", "one-rack", *pins, env={"COLUMNS": str(width)}).stdout
     assert widest(text) <= width and len(text.splitlines()) > 10
-    whole = CliRunner().invoke(app, ["evaluate", "one-rack", *pins], env={"COLUMNS": ""}).stdout
+    whole = invoke("evaluate", "one-rack", *pins, env={"COLUMNS": ""}).stdout
     assert text.split() == whole.split()
 
 

@@ -10,13 +10,12 @@ from pathlib import Path
 
 import pytest
 from cluster_worlds import some_busy, tree
-from commands import run_here
+from commands import invoke, run_here
 from each_case import each
 from stored_plans import stored
-from typer.testing import CliRunner
 
 from planner.checks.placement import check_placement
-from planner.cli.main import app, main
+from planner.cli.main import main
 from planner.cluster import GroupKind, Job, Placement, expand
 from planner.formats.slurm import read_states
 from planner.formats.topology_files import write_topology
@@ -165,7 +164,7 @@ def test_ctrl_c_leaves_the_best_placement_so_far(files: Path, monkeypatch: pytes
         raise KeyboardInterrupt
 
     monkeypatch.setattr(proven_levels, "improve", interrupted)
-    out = CliRunner().invoke(app, before)
+    out = invoke(*before)
     assert out.exit_code == 130
     data = json.loads((files / "out.json").read_text())
     assert (data["stopped"], data["certificate"]["status"], len(data["nodes"])) == (

@@ -10,14 +10,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from commands import invoke
 from each_case import each
 from joint_brute_force import toy
 from ortools.sat.python import cp_model
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from planner.checks.check_plan import check
 from planner.cli.console import ExitCode
-from planner.cli.main import app
 from planner.models.joint.columns import strategy_bound
 from planner.models.joint.search.days import FewestDays
 from planner.models.joint.world import JointPlan
@@ -34,9 +34,9 @@ def solve(tmp_path: Path, **limits: float) -> tuple[Result, Path]:
     """Run the command on a small instance of two sites, with other limits."""
     instance, plan = tmp_path / "instance.json", tmp_path / "plan.json"
     i = toy(5, sites=2, forced=True)
-    i = i.model_copy(update={"limits": i.limits.model_copy(update=limits)})
+    i = i.replaced(limits=i.limits.replaced(**limits))
     instance.write_text(i.model_dump_json(exclude_none=True))
-    return CliRunner().invoke(app, ["solve", str(instance), "-o", str(plan), "-q"]), plan
+    return invoke("solve", instance, "-o", plan, "-q"), plan
 
 
 @each("number", SIGNALS)

@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 from cluster_worlds import tree
+from commands import invoke
 from each_case import each
-from typer.testing import CliRunner
 
-from planner.cli.main import app
 from planner.cluster import Topology, TopologyBlock
 from planner.errors import InputError
 from planner.formats.topology_files import read_topology, write_topology
@@ -16,7 +15,7 @@ TREE = tree([8, 8, 4], 2, block=4)
 
 
 def ask(*args: str) -> str:
-    out = CliRunner().invoke(app, ["topology", *args], catch_exceptions=False)
+    out = invoke("topology", *args, catch_exceptions=False)
     assert out.exit_code == 0
     return out.stdout
 
@@ -59,4 +58,4 @@ def test_bad_input_is_named(tmp_path: Path, args: list[str], says: str) -> None:
     """What cannot be done is refused before anything is written."""
     (tmp_path / "t.yaml").write_text(write_topology(TREE, "yaml"))
     with pytest.raises(InputError, match=says):
-        CliRunner().invoke(app, ["topology", str(tmp_path / "t.yaml"), *args], catch_exceptions=False)
+        invoke("topology", tmp_path / "t.yaml", *args, catch_exceptions=False)

@@ -10,16 +10,14 @@ import time
 from pathlib import Path
 
 import pytest
-from commands import run_here
+from commands import invoke, run_here
 from each_case import each
 from joint_brute_force import toy
-from typer.testing import CliRunner
 from worked_plan import small
 
 from planner.cli import console as watches
 from planner.cli import main
 from planner.cli.console import Watch, clock, print_or_write, progress_line, watched, watching
-from planner.cli.main import app
 from planner.errors import InputError, needed
 from planner.files import json_or_text, write_atomically
 from planner.solvers.progress import IncumbentFound
@@ -128,7 +126,7 @@ def test_commands_log_their_phases_and_print_nothing_more(command: str, tmp_path
     """With --log the file has phases and incumbents, and stderr stays empty as it is no terminal."""
     instance, log = tmp_path / "i.json", tmp_path / "run.log"
     instance.write_text(toy(5, sites=2, forced=True).model_dump_json(exclude_none=True))
-    done = CliRunner().invoke(app, [command, str(instance), "--log", str(log)])
+    done = invoke(command, instance, "--log", log)
     assert done.exit_code == 0 and done.stderr == ""
     lines = log.read_text().splitlines()
     assert all(STAMP.match(x) for x in lines) and any("search" in x and "days" in x for x in lines)
@@ -141,7 +139,7 @@ def test_placing_logs_too(tmp_path: Path) -> None:
     topology, log = tmp_path / "topology.conf", tmp_path / "place.log"
     topology.write_text("SwitchName=leaf1 Nodes=n[1-8]\n")
     words = ["place", "--topology", str(topology), "--nodes", "4", "--mesh", "data=4", "--log", str(log)]
-    assert CliRunner().invoke(app, words).exit_code == 0
+    assert invoke(*words).exit_code == 0
     assert [x.split("  ")[-1] for x in log.read_text().splitlines()][1:] == ["placing", "placed: optimal"]
 
 
@@ -150,7 +148,7 @@ def test_sweeping_logs_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     instance, rows, log = tmp_path / "i.json", tmp_path / "rows.jsonl", tmp_path / "sweep.log"
     instance.write_text(toy(5, sites=2, forced=True).model_dump_json(exclude_none=True))
     words = ["sweep", str(instance), "--vary", "limits.budget_usd=5000,9000", "-o", str(rows), "--log", str(log)]
-    assert CliRunner().invoke(app, words).exit_code == 0
+    assert invoke(*words).exit_code == 0
     assert "0/2 points" in log.read_text() and "2/2 points" in log.read_text()
 
 
@@ -158,7 +156,7 @@ def test_a_log_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     """A log in a folder that is not there is bad input, named before the work."""
     instance = tmp_path / "i.json"
     instance.write_text(toy(5, sites=2, forced=True).model_dump_json(exclude_none=True))
-    done = CliRunner().invoke(app, ["solve", str(instance), "--log", str(tmp_path / "none" / "x.log")])
+    done = invoke("solve", instance, "--log", tmp_path / "none" / "x.log")
     assert done.exit_code != 0 and "none" in str(done.exception)
 
 
@@ -194,9 +192,7 @@ def plan(tmp_path: Path) -> Path:
     """Write a plan whose name is in no ASCII."""
     path = tmp_path / "plän.json"
     data = small()
-    path.write_text(
-        data.model_copy(update={"instance": data.instance.model_copy(update={"name": "北京"})}).model_dump_json()
-    )
+    path.write_text(data.replaced(instance__name="北京").model_dump_json())
     return path
 
 

@@ -9,11 +9,10 @@ from itertools import chain
 from pathlib import Path
 
 import pytest
+from commands import invoke
 from each_case import each
-from typer.testing import CliRunner
 from worked_plan import small
 
-from planner.cli.main import app
 from planner.errors import InputError
 from planner.exports.fabric_parts import BuiltFabric, built_fabric, cable_list, differences, netbox_files
 
@@ -109,7 +108,7 @@ def checked(folder: Path, rows: list[Ends], *options: str) -> tuple[int, str]:
     plan = folder / "plan.json"
     plan.write_text(small().model_dump_json())
     table = written(folder / "built.csv", rows)
-    ran = CliRunner().invoke(app, ["fabric", "check", str(plan), str(table), "--site", "e1", *options])
+    ran = invoke("fabric", "check", plan, table, "--site", "e1", *options)
     return ran.exit_code, ran.output
 
 

@@ -13,12 +13,11 @@ from typing import Any
 import networkx as nx
 import numpy as np
 import pytest
+from commands import invoke
 from drawn_fabrics import DESIGNS, built
 from each_case import each
-from typer.testing import CliRunner
 from worked_plan import edited, edited_at, instance_with, small, worked
 
-from planner.cli.main import app
 from planner.cluster import expand, parse
 from planner.errors import InputError
 from planner.exports import fabric_graph, fabric_parts
@@ -161,7 +160,7 @@ def test_slurm_tree_has_pods_and_a_core() -> None:
 def test_exports_name_the_model_of_each_tier() -> None:
     """Spines of another model have a line of the bill; picture, graph, Slurm and summary name them."""
     box = PLAN.instance.network.switches[0]
-    large = box.model_copy(update={"name": "large", "ports": 2 * box.ports, "price_usd": 3e4})
+    large = box.replaced(name="large", ports=2 * box.ports, price_usd=3e4)
     two = small(network__switches=[box.model_dump(), large.model_dump()])
     spines = two.fabric.sites["e1"].tiers[1].switches
     usd = two.fabric.sites["e1"].cost_usd + spines * (large.price_usd - box.price_usd)
@@ -198,7 +197,7 @@ def test_a_broken_write_leaves_no_file(tmp_path: Path) -> None:
 def export(folder: Path, *options: str, out: str = "out", data: str = PLAN.model_dump_json()) -> Any:
     (folder / "plan.json").write_text(data)
     command = ["fabric", "export", str(folder / "plan.json"), *options, "-o", str(folder / out)]
-    return CliRunner().invoke(app, command)
+    return invoke(*command)
 
 
 def test_command_writes_files(tmp_path: Path) -> None:
@@ -233,8 +232,8 @@ def test_a_plan_whose_rack_is_a_name_is_refused(tmp_path: Path) -> None:
 def test_a_bill_lists_cables_by_place_and_medium() -> None:
     media = Medium(name="optics", reach_m=1e3, price_usd=900), Medium(name="copper", reach_m=10, price_usd=100)
     x = built(DESIGNS["dragonfly 1k"])
-    network = x.network.model_copy(update={"floor": Floor(), "media": media})
-    fabric = x.fabric.model_copy(update={"cost_usd": fabric_designs.bill(network, x.switch, x.design).usd})
+    network = x.network.replaced(floor=Floor(), media=media)
+    fabric = x.fabric.replaced(cost_usd=fabric_designs.bill(network, x.switch, x.design).usd)
     priced = replace(x, network=network, fabric=fabric)
     bill = table(fabric_parts.bill_of_materials(priced))
     order = [m.name for m in media]
@@ -366,7 +365,7 @@ def test_command_writes_both_forms(tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text(PLAN.model_dump_json())
     for name in ("x.csv", "x.json"):
         options = ["--site", "e1", "--format", "failure-domains", "-o", str(tmp_path / name)]
-        assert CliRunner().invoke(app, ["fabric", "export", str(tmp_path / "plan.json"), *options]).exit_code == 0
+        assert invoke("fabric", "export", tmp_path / "plan.json", *options).exit_code == 0
     table = list(csv.DictReader(io.StringIO((tmp_path / "x.csv").read_text())))
     listed = json.loads((tmp_path / "x.json").read_text())
     assert [r["effect"] for r in table] == [r["effect"] for r in listed]

@@ -11,11 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import yaml
+from commands import invoke
 from each_case import each
-from typer.testing import CliRunner
 from worked_plan import small
 
-from planner.cli.main import app
 from planner.exports import fabric_graph, fabric_parts
 from planner.exports.fabric_parts import (
     BuiltFabric,
@@ -88,7 +87,7 @@ def test_cable_list_has_lanes_and_labels() -> None:
 def at_rates(x: BuiltFabric, port_gbps: float, nic_gbps: float) -> BuiltFabric:
     """Return a fabric with other rates of a switch's ports and of a NIC's lane."""
     design = replace(x.design, nic_gbps=nic_gbps, link_gbps=port_gbps)
-    return replace(x, switch=x.switch.model_copy(update={"port_gbps": port_gbps}), design=design)
+    return replace(x, switch=x.switch.replaced(port_gbps=port_gbps), design=design)
 
 
 def test_parts_of_a_split_port_have_a_cage_at_their_own_rate() -> None:
@@ -140,7 +139,7 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "netbox").write_text("")
     (tmp_path / "plan.json").write_text(small().model_dump_json())
     options = ["--site", "e1", "--format", "netbox", "-o", str(tmp_path / "netbox")]
-    ran = CliRunner().invoke(app, ["fabric", "export", str(tmp_path / "plan.json"), *options])
+    ran = invoke("fabric", "export", tmp_path / "plan.json", *options)
     assert "netbox: cannot be written" in str(ran.exception)
 
 

@@ -208,7 +208,7 @@ def test_volcano_allows_no_higher_tier_than_the_job_takes(nodes: tuple[int, ...]
 
 def test_names_that_kubernetes_refuses_are_named() -> None:
     with pytest.raises(InputError, match="job: 'a b' cannot be an object's name"):
-        write_placed(PLACED.model_copy(update={"job": "a b"}), TREE, "kueue")
+        write_placed(PLACED.replaced(job="a b"), TREE, "kueue")
     with pytest.raises(InputError, match="two switches are called 'a-b'"):
         write_topology(
             Topology(switches=(TopologySwitch(name="A_b", nodes=("n1",), parent="a-b"), TopologySwitch(name="a-b"))),
@@ -326,7 +326,7 @@ def test_nodes_that_kubernetes_cannot_have_are_named(name: str, form: str) -> No
     with pytest.raises(InputError, match=f"node '{re.escape(name)}' cannot be a Kubernetes node"):
         write_topology(tree, form)
     with pytest.raises(InputError, match=f"node '{re.escape(name)}' cannot be a Kubernetes node"):
-        write_placed(PLACED.model_copy(update={"nodes": (name,), "groups": ()}), tree, form)
+        write_placed(PLACED.replaced(nodes=(name,), groups=()), tree, form)
 
 
 PIECES = ("a", "7", "/", ".", "-", "\\ ", "\\a", "\\\\", "\\'", '\\"', "'b c'", '"d e"', '"f\\"g"', '"h\\i"', "'j\\k'")

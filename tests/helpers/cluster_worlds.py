@@ -30,6 +30,6 @@ def renamed(topology: Topology, seed: int) -> tuple[Topology, dict[str, str]]:
     r, names = random.Random(seed), {}
     for s in topology.switches:
         names.update(zip(s.nodes, r.sample(s.nodes, len(s.nodes)), strict=True))
-    switches = tuple(s.model_copy(update={"nodes": tuple(names[n] for n in s.nodes)}) for s in topology.switches)
-    blocks = tuple(b.model_copy(update={"nodes": tuple(names[n] for n in b.nodes)}) for b in topology.blocks)
-    return topology.model_copy(update={"switches": switches, "blocks": blocks}), names
+    switches = tuple(s.replaced(nodes=tuple(names[n] for n in s.nodes)) for s in topology.switches)
+    blocks = tuple(b.replaced(nodes=tuple(names[n] for n in b.nodes)) for b in topology.blocks)
+    return topology.replaced(switches=switches, blocks=blocks), names

@@ -9,8 +9,11 @@ import subprocess
 import sys
 from pathlib import Path
 from subprocess import CompletedProcess
+from typing import Any
 
-from planner.cli.main import main
+from typer.testing import CliRunner, Result
+
+from planner.cli.main import app, main
 
 ROOT = Path(__file__).parents[2]
 
@@ -34,3 +37,8 @@ def run_here(*args: str | Path) -> CompletedProcess[str]:
     finally:
         sys.argv = before
     return CompletedProcess(words, status, out.getvalue(), err.getvalue())
+
+
+def invoke(*words: str | Path, **how: Any) -> Result:
+    """Run a command without what `planner` does around it; its exception, if any, is in the result."""
+    return CliRunner().invoke(app, [str(word) for word in words], **how)

@@ -34,7 +34,7 @@ def made(drawn: Curve) -> Frontier:
     """Return a curve with a plan for each point; the last one's ZeRO stage is another."""
     plan = small()
     assert plan.layout is not None and isinstance(plan.instance, frontier.Instance)
-    other = plan.model_copy(update={"layout": plan.layout.model_copy(update={"zero_stage": 3})})
+    other = plan.replaced(layout__zero_stage=3)
     plans = [plan] * len(drawn.points)
     return Frontier(plan.instance, drawn, (*plans[:-1], other) if len(plans) > 1 else tuple(plans))
 

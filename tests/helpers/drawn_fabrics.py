@@ -34,7 +34,7 @@ def built(d: Design) -> BuiltFabric:
     if d.wan_ports:
         ends = {"wan_ports": d.wan_gateway_links, "switches": d.wan_gateways, "uplinks": d.wan_gateway_links}
         stated["wan_gateway"] = WanGateway(wan_gbps=400 * d.wan_gateway_links, cost_usd=0, power_mw=0, **ends)
-    return replace(WORKED, site="here", design=d, switch=box, fabric=WORKED.fabric.model_copy(update=stated))
+    return replace(WORKED, site="here", design=d, switch=box, fabric=WORKED.fabric.replaced(**stated))
 
 
 def _at(size: str, **choices: int) -> dict[str, int]:

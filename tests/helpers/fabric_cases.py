@@ -123,8 +123,8 @@ def request(
 def dearer(i: Instance, seed: int) -> Instance:
     """Return an instance whose links cost half, once or twice and a half what the network's do, by the seed."""
     factor = (1.0, 0.5, 2.5)[seed // 4 % 3]  # of every fourth seed, which alone the quick tests take, too
-    switches = tuple(s.model_copy(update={"link_factor": factor}) for s in i.network.switches)
-    return i.model_copy(update={"network": i.network.model_copy(update={"switches": switches})})
+    switches = tuple(s.replaced(link_factor=factor) for s in i.network.switches)
+    return i.replaced(network__switches=switches)
 
 
 def templates(i: Instance, **how: Any) -> Templates:
@@ -147,7 +147,7 @@ def beaten(x: DesignTable, send: float, allreduce: float, usd: float) -> bool:
 
 def cheapest(i: Instance, r: FabricRequest) -> Template | None:
     """Return the cheapest fabric of a site whatever the order of its racks, and a WAN gateway where asked for."""
-    i = i.model_copy(update={"network": i.network.model_copy(update={"wan_gateway": True})})
+    i = i.replaced(network__wan_gateway=True)
     traffic, send = worst_traffic(i.network, r, i.hardware.rack.gpus)
     phi = i.network.transport.slowdown
     t = templates(i, transport_slowdown=phi, whole=True)

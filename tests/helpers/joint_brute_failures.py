@@ -181,7 +181,7 @@ def failing(seed: int) -> Instance:
         memory_bytes_per_second_per_gpu=1e9,
         spare_targets=(0.0, 0.9, 0.99),
     )
-    return case(seed).model_copy(update={"reliability": r})
+    return case(seed).replaced(reliability=r)
 
 
 @cache
@@ -196,15 +196,11 @@ def failing_links(seed: int) -> Instance:
     }
     whole, other = n.switches
     assert isinstance(other, Switch)
-    half = other.model_copy(
-        update={
-            "ports": 12,  # for all leaf domains in a pod, as they are enumerated
-            "port_gbps": 0.6 * 8e-9 * i.hardware.gpu_nic_bytes_per_second,
-            "price_usd": float(draw.uniform(0.05, 0.6)) * other.price_usd,
-        }
+    half = other.replaced(
+        ports=12,
+        port_gbps=0.6 * 8e-9 * i.hardware.gpu_nic_bytes_per_second,
+        price_usd=float(draw.uniform(0.05, 0.6)) * other.price_usd,
     )
-    cables = n.cables.model_copy(update={"endpoint_transceivers": int(draw.integers(0, 3))})
-    network = n.model_copy(update={"switches": (whole, half), "max_lanes": 2, "cables": cables})
-    failover = bool(draw.random() < 0.5)
-    reliability = r.model_copy(update={"parts": parts, "lane_failover": failover})
-    return i.model_copy(update={"network": network, "reliability": reliability})
+    network = n.replaced(switches=(whole, half), max_lanes=2, cables__endpoint_transceivers=int(draw.integers(0, 3)))
+    own = r.replaced(parts=parts, lane_failover=bool(draw.random() < 0.5))
+    return i.replaced(network=network, reliability=own)

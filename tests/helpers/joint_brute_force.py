@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from joint_brute_fabrics import calm, fabrics
 from joint_brute_sites import SiteCosts
-from joint_toys import includes_fabric, toy, with_budget, with_pins
+from joint_toys import includes_fabric, toy, with_pins
 from numpy.typing import NDArray
 
 from planner.instance.instance import Instance
@@ -370,4 +370,4 @@ class Toy:
         return best
 
 
-__all__ = ["Plan", "Times", "Toy", "includes_fabric", "toy", "with_budget", "with_pins"]
+__all__ = ["Plan", "Times", "Toy", "includes_fabric", "toy", "with_pins"]

@@ -11,20 +11,6 @@ Change = Callable[[Instance], Instance]
 MORE, DEARER = 1.13, 1.07
 
 
-def put(i: Instance, **parts: Any) -> Instance:
-    """Return an instance with other parts; `grid__prices__site_usd=...` goes down to a field."""
-    changed: Any = i
-    for path, value in parts.items():
-        changed = _put(changed, path.split("__"), value)
-    found: Instance = changed
-    return found
-
-
-def _put(part: Any, path: list[str], value: Any) -> Any:
-    new = _put(getattr(part, path[0]), path[1:], value) if len(path) > 1 else value
-    return part.model_copy(update={path[0]: new})
-
-
 def at(*paths: str, times: float = 1, plus: float = 0) -> Change:
     """Return a change of the figures at paths, `*` for each item; what an instance does not have stays out."""
 
@@ -35,7 +21,7 @@ def at(*paths: str, times: float = 1, plus: float = 0) -> Change:
             return part * times + plus
         if path[0] == "*":
             return tuple(changed(x, path[1:]) for x in part)
-        return part.model_copy(update={path[0]: changed(getattr(part, path[0]), path[1:])})
+        return part.replaced(**{path[0]: changed(getattr(part, path[0]), path[1:])})
 
     def change(i: Instance) -> Instance:
         for path in paths:
@@ -50,17 +36,17 @@ def more_switches(i: Instance) -> Instance:
     if i.network is None or not isinstance(first := i.network.switches[0], Switch):
         return i
     ports = first.ports + 2
-    more = first.model_copy(update={"name": "more", "ports": ports, "price_usd": first.price_usd * ports / first.ports})
-    return put(i, network__switches=(*i.network.switches, more))
+    more = first.replaced(name="more", ports=ports, price_usd=first.price_usd * ports / first.ports)
+    return i.replaced(network__switches=(*i.network.switches, more))
 
 
 def reordered(i: Instance) -> Instance:
     """List nodes, areas, lines and switches in the other order."""
     if i.network is not None:
-        i = put(i, network__switches=tuple(reversed(i.network.switches)))
+        i = i.replaced(network__switches=tuple(reversed(i.network.switches)))
     if i.grid is not None:
         lists = ("nodes", "balancing_authorities", "lines", "new_lines")
-        i = put(i, **{f"grid__{name}": tuple(reversed(getattr(i.grid, name))) for name in lists})
+        i = i.replaced(**{f"grid__{name}": tuple(reversed(getattr(i.grid, name))) for name in lists})
     return i
 
 
@@ -72,10 +58,10 @@ def renamed(i: Instance) -> Instance:
     names = dict(zip(sorted(n.id for n in g.nodes), sorted((n.id for n in g.nodes), reverse=True), strict=True))
 
     def ends(lines: Any) -> Any:
-        return tuple(x.model_copy(update={"a": names[x.a], "b": names[x.b]}) for x in lines)
+        return tuple(x.replaced(a=names[x.a], b=names[x.b]) for x in lines)
 
-    nodes = tuple(n.model_copy(update={"id": names[n.id]}) for n in g.nodes)
-    return put(i, grid__nodes=nodes, grid__lines=ends(g.lines), grid__new_lines=ends(g.new_lines))
+    nodes = tuple(n.replaced(id=names[n.id]) for n in g.nodes)
+    return i.replaced(grid__nodes=nodes, grid__lines=ends(g.lines), grid__new_lines=ends(g.new_lines))
 
 
 GRID_POWER = (
@@ -131,7 +117,3 @@ def other_values(name: str, value: Any) -> list[Any]:
     if name == "layout.zero_stage":
         return sorted(x for x in {0, 1, 2, 3} - {value})
     return sorted(x for x in near if x >= 1)
-
-
-def with_pins(i: Instance, pins: dict[str, Any]) -> Instance:
-    return i.model_copy(update={"pins": {**i.pins, **pins}})

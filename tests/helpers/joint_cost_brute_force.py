@@ -1,7 +1,6 @@
 """The least cost by a deadline of a toy: every plan by plain loops, kept where none other is as fast and as cheap."""
 
 import math
-from typing import Any
 
 from joint_brute_force import Plan, Toy
 
@@ -43,7 +42,3 @@ def cost_toy(i: Instance) -> CostToy:
 
 def _covers(a: Plan, b: Plan) -> bool:
     return a.seconds <= b.seconds * (1 + SAME) and a.usd <= b.usd * (1 + SAME)
-
-
-def without(i: Instance, **limits: Any) -> Instance:
-    return i.model_copy(update={"limits": i.limits.model_copy(update=limits)})

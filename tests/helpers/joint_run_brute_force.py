@@ -17,20 +17,16 @@ SECONDS_PER_DAY = 86_400.0
 
 def run_toy(i: Instance, *, deadline_days: float | None = None, **operation: Any) -> Instance:
     """Return a toy without a budget that says what operation costs; energy has another price in every area."""
-    limits = i.limits.model_copy(update={"budget_usd": None, "deadline_days": deadline_days})
+    limits = i.limits.replaced(budget_usd=None, deadline_days=deadline_days)
     rack_life, usd_per_mwh = operation.pop("rack_life_years", None), operation.pop("usd_per_mwh", 0.0)
-    rack = cost.rack_of(i.hardware).model_copy(update={"life_years": rack_life})
+    rack = cost.rack_of(i.hardware).replaced(life_years=rack_life)
     given = i.model_dump(mode="json", exclude_none=True) | {"operation": operation}
     i = Instance.model_validate(given)
     grid = i.grid
     if grid is not None:
-        areas = [
-            a.model_copy(update={"energy_usd_per_mwh": usd_per_mwh * (1 + k)})
-            for k, a in enumerate(grid.balancing_authorities)
-        ]
-        grid = grid.model_copy(update={"balancing_authorities": tuple(areas)})
-    hardware = i.hardware.model_copy(update={"rack": rack})
-    return i.model_copy(update={"limits": limits, "hardware": hardware, "grid": grid})
+        areas = [a.replaced(energy_usd_per_mwh=usd_per_mwh * (1 + k)) for k, a in enumerate(grid.balancing_authorities)]
+        grid = grid.replaced(balancing_authorities=tuple(areas))
+    return i.replaced(limits=limits, hardware__rack=rack, grid=grid)
 
 
 class RunToy(Toy):

@@ -15,6 +15,5 @@ def strategies(problem: JointProblem) -> Iterator[Strategy]:
 def with_rule(problem: JointProblem, stack: str) -> JointProblem:
     """Return a problem under the rules of the framework of that name."""
     work = problem.instance.workload
-    named = work.software.model_copy(update={"name": stack})
-    work = work.model_copy(update={"software": named, "framework_rules": True})
-    return replace(problem, instance=problem.instance.model_copy(update={"workload": work}))
+    work = work.replaced(software__name=stack, framework_rules=True)
+    return replace(problem, instance=problem.instance.replaced(workload=work))

@@ -147,11 +147,7 @@ def deeper(seed: int) -> Instance:
 
 
 def with_pins(i: Instance, **pins: Any) -> Instance:
-    return i.model_copy(update={"pins": {**i.pins, **pins}})
-
-
-def with_budget(i: Instance, usd: float) -> Instance:
-    return i.model_copy(update={"limits": i.limits.model_copy(update={"budget_usd": usd})})
+    return i.replaced(pins={**i.pins, **pins})
 
 
 KINDS = ("cluster", "site", "grid", "experts", "context")
@@ -301,7 +297,7 @@ def free_fibre(i: Instance) -> Instance:
     if i.wan is None:
         return i
     changes = {"fibre_usd_per_route_km": 0.0, "wavelength_usd": 0.0, "wavelength_gbps": 1e15, "round_trips": 0.0}
-    return i.model_copy(update={"wan": i.wan.model_copy(update=changes)})
+    return i.replaced(wan=i.wan.replaced(**changes))
 
 
 def merged(i: Instance) -> Instance:
@@ -312,16 +308,9 @@ def merged(i: Instance) -> Instance:
     areas, nodes = g.balancing_authorities, g.nodes
     figures = {"headroom_mw": sum(b.headroom_mw for b in areas)}
     figures["energy_usd_per_mwh"] = min(b.energy_usd_per_mwh for b in areas)
-    area = areas[0].model_copy(update=figures)
+    area = areas[0].replaced(**figures)
     plants = {"balancing_authority": area.id, "generation_mw": sum(n.generation_mw for n in nodes), "site": True}
-    off = {
-        name: getattr(g.rules, name).model_copy(update={"enabled": False}) for name in ("fault_split", "interconnect")
-    }
-    rules = g.rules.model_copy(update=off | {"max_sites": 1, "max_rtt_ms": None})
-    one = g.model_copy(
-        update={
-            "balancing_authorities": (area,), "nodes": (nodes[0].model_copy(update=plants),), "lines": (),
-            "new_lines": (), "rules": rules,
-        }
-    )  # fmt: skip
-    return i.model_copy(update={"grid": one})
+    off = {name: getattr(g.rules, name).replaced(enabled=False) for name in ("fault_split", "interconnect")}
+    rules = g.rules.replaced(**off | {"max_sites": 1, "max_rtt_ms": None})
+    node, none = nodes[0].replaced(**plants), {"lines": (), "new_lines": ()}
+    return i.replaced(grid=g.replaced(balancing_authorities=(area,), nodes=(node,), rules=rules, **none))

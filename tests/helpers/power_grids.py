@@ -70,10 +70,10 @@ def loaded_case(seed: int, *, n1: str = "off", new: int = 0) -> tuple[Instance, 
     instance, request = power_case(seed, n1=n1, new=new)
     assert instance.grid is not None
     g, r = instance.grid, random.Random(f"loaded {seed}")
-    nodes = [n.model_copy(update={"load_mw": r.choice([0.0, 0.0, 0.5, 1.0, -0.4])}) for n in g.nodes]
+    nodes = [n.replaced(load_mw=r.choice([0.0, 0.0, 0.5, 1.0, -0.4])) for n in g.nodes]
     if seed % 3 == 0:
         plants = [n.generation_mw for n in nodes]
-        nodes = [n.model_copy(update={"generation_mw": mw}) for n, mw in zip(nodes, reversed(plants), strict=True)]
+        nodes = [n.replaced(generation_mw=mw) for n, mw in zip(nodes, reversed(plants), strict=True)]
     lines = [x.model_dump() for x in g.lines]
     if lines:
         r.choice(lines)["reactance_pu"] = -0.0037

@@ -173,8 +173,8 @@ def worked(
     joint = _proof(value, what=UNITS[instance.objective.minimize])
     degrees = (strategy.tensor_parallel, 1, strategy.pipeline_parallel, strategy.data_parallel, waves)
     own = _proof(money.total_usd, how=SITES_FORMULATION, what=SITES_MINIMIZES, by="HiGHS 1.13.1 through Pyomo 6.10.1")
-    own = own.model_copy(update={"given": given_to_sites(*degrees)})
-    sites = sites.model_copy(update={"certificate": own})
+    own = own.replaced(given=given_to_sites(*degrees))
+    sites = sites.replaced(certificate=own)
     fabric = FabricPlan(sites=fabrics, certificate=joint)
     layout = _layout(instance, strategy, racks, a, metrics, value) | {"certificate": joint}
     return Plan.model_validate(

@@ -17,18 +17,7 @@ from import_cases import CASE, imported, put
 from site_grids import case, line, node
 
 from planner.errors import InputError
-from planner.imports import read_grid
-from planner.imports.grid_tables import (
-    Draft,
-    DraftAuthority,
-    DraftBranch,
-    DraftNode,
-    GridOptions,
-    Plant,
-    group_plants,
-    nearest,
-    unit_vectors,
-)
+from planner.imports import grid_tables, read_grid
 from planner.imports.instance_file import PLACES
 from planner.imports.read_grid import geojson, import_grid, shortage
 from planner.instance.grid import Grid
@@ -146,8 +135,8 @@ def test_new_lines_are_features_too() -> None:
     assert [f["properties"]["kind"] for f in data["features"]] == ["node", "node", "line", "new_line"]
 
 
-def plant(number: int, latitude: float, longitude: float, mw: float, authority: str) -> Plant:
-    return Plant(
+def plant(number: int, latitude: float, longitude: float, mw: float, authority: str) -> grid_tables.Plant:
+    return grid_tables.Plant(
         id=str(number), name=f"plant {number}", state="", latitude=latitude, longitude=longitude, mw=mw,
         largest_unit_mw=None, authority=authority, region="",
     )  # fmt: skip
@@ -163,11 +152,11 @@ LISTS = st.lists(
 )
 
 
-def plants(drawn: list[tuple[tuple[float, float], float, str]]) -> list[Plant]:
+def plants(drawn: list[tuple[tuple[float, float], float, str]]) -> list[grid_tables.Plant]:
     return [plant(i, *place, mw, authority) for i, (place, mw, authority) in enumerate(drawn)]
 
 
-def km(a: Plant, b: Plant) -> float:
+def km(a: grid_tables.Plant, b: grid_tables.Plant) -> float:
     return great_circle_km(a.latitude, a.longitude, b.latitude, b.longitude)
 
 
@@ -176,7 +165,7 @@ def km(a: Plant, b: Plant) -> float:
 def test_partition_within_radius(drawn: list[tuple[tuple[float, float], float, str]], radius: float) -> None:
     """Every plant is in one node, of its own authority, within the radius of the node's largest; megawatts add up."""
     given_plants = plants(drawn)
-    nodes = list(group_plants(given_plants, radius))
+    nodes = list(grid_tables.group_plants(given_plants, radius))
     assert sorted(p.id for group in nodes for p in group) == sorted(p.id for p in given_plants)
     for group in nodes:
         assert {p.authority for p in group} == {group[0].authority}
@@ -191,10 +180,10 @@ def test_order_does_not_matter(drawn, radius, chance):
     given_plants = plants(drawn)
     other = list(given_plants)
     chance.shuffle(other)
-    assert list(group_plants(given_plants, radius)) == list(group_plants(other, radius))
+    assert list(grid_tables.group_plants(given_plants, radius)) == list(grid_tables.group_plants(other, radius))
 
 
-def by_hand(given_plants: list[Plant], radius: float) -> list[set[str]]:
+def by_hand(given_plants: list[grid_tables.Plant], radius: float) -> list[set[str]]:
     """Group plants as on paper: the largest that remains (of equals the first id) takes all within the radius."""
     nodes = []
     for authority in sorted({p.authority for p in given_plants}):
@@ -217,16 +206,16 @@ def test_agrees_with_paper_and_pencil(seed: int) -> None:
             chance.choice([20, 500, chance.uniform(20, 2000)]),
         )
         given_plants.append(plant(i, *place, mw, chance.choice("AB")))
-    assert [{p.id for p in group} for group in group_plants(given_plants, 25)] == by_hand(given_plants, 25)
+    assert [{p.id for p in group} for group in grid_tables.group_plants(given_plants, 25)] == by_hand(given_plants, 25)
 
 
 def test_edge_of_the_radius() -> None:
     """A plant just within the radius belongs to the node; one just outside does not; the same place always does."""
     two = [plant(1, 40, -76, 1000, "A"), plant(2, 40.2, -76, 20, "A")]
     apart = km(*two)
-    assert len(list(group_plants(two, apart + 1e-3))) == 1
-    assert len(list(group_plants(two, apart - 1e-3))) == 2
-    assert len(list(group_plants([plant(1, 40, -76, 5, "A"), plant(2, 40, -76, 9, "A")], 0))) == 1
+    assert len(list(grid_tables.group_plants(two, apart + 1e-3))) == 1
+    assert len(list(grid_tables.group_plants(two, apart - 1e-3))) == 2
+    assert len(list(grid_tables.group_plants([plant(1, 40, -76, 5, "A"), plant(2, 40, -76, 9, "A")], 0))) == 1
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -234,7 +223,10 @@ def test_nearest(seed: int) -> None:
     chance = random.Random(seed)
     points = [(chance.uniform(-90, 90), chance.uniform(-180, 180)) for _ in range(40)]
     centre = (chance.uniform(-90, 90), chance.uniform(-180, 180))
-    at = nearest(unit_vectors(*map(list, zip(*points, strict=True))), unit_vectors([centre[0]], [centre[1]]))
+    at = grid_tables.nearest(
+        grid_tables.unit_vectors(*map(list, zip(*points, strict=True))),
+        grid_tables.unit_vectors([centre[0]], [centre[1]]),
+    )
     assert points[at] == min(points, key=lambda p: great_circle_km(*p, *centre))
 
 
@@ -243,10 +235,9 @@ def test_what_is_short_is_what_the_split_cannot_feed(seed: int) -> None:
     """Of random grids, some with narrower lines or less plants, nothing is short just where zero racks hold."""
     r = random.Random(f"short {seed}")
     g = grid_properties.random_grid(seed).grid
-    rules = g.rules.model_copy(update={"n1": "margin" if g.rules.n1 == "margin" else "off"})
-    lines = [x.model_copy(update={"rating_mw": x.rating_mw * r.choice([1.0, 1.0, 0.7])}) for x in g.lines]
-    nodes = [n.model_copy(update={"generation_mw": n.generation_mw * r.choice([1.0, 1.0, 0.7])}) for n in g.nodes]
-    g = g.model_copy(update={"rules": rules, "lines": tuple(lines), "nodes": tuple(nodes)})
+    lines = [x.replaced(rating_mw=x.rating_mw * r.choice([1.0, 1.0, 0.7])) for x in g.lines]
+    nodes = [n.replaced(generation_mw=n.generation_mw * r.choice([1.0, 1.0, 0.7])) for n in g.nodes]
+    g = g.replaced(rules__n1="margin" if g.rules.n1 == "margin" else "off", lines=tuple(lines), nodes=tuple(nodes))
     assert (list(shortage(g).sentences()) == []) is grid_properties.zero_racks(grid_properties.instance_of(g))
 
 
@@ -279,7 +270,7 @@ def test_negative_demand_is_fed_in_whatever_is_planned(tmp_path: Path) -> None:
     """A bus of -30 MW is a node of a load of -30 MW, which bounds lines without a limit too, and the note says so."""
     path = tmp_path / "case4.m"
     path.write_text(CASE.replace("4 1 7 0 0", "4 1 -30 0 0"), encoding="utf-8")
-    g = import_grid([path], "auto", GridOptions(at=(40.0, -75.0))).grid
+    g = import_grid([path], "auto", grid_tables.GridOptions(at=(40.0, -75.0))).grid
     assert [n.load_mw for n in g.nodes] == [0, 100, 50, -30]
     assert "buses of negative demand feed in whatever is planned: 1" in (g.note or "")
     assert max(x.rating_mw for x in g.lines) == 300 + 30
@@ -307,8 +298,10 @@ def test_places_are_where_their_cities_are() -> None:
 
 @each(("rating", "reactance"), [(math.inf, 0.1), (100.0, math.inf)])
 def test_a_branch_beyond_all_numbers_is_named(rating: float, reactance: float) -> None:
-    nodes = [DraftNode(id=x, authority="A", latitude=0.0, longitude=0.0, installed_mw=1.0) for x in "ab"]
-    branch = DraftBranch(a="a", b="b", rating_mw=rating, reactance_pu=reactance)
-    draft = Draft(source="x.csv", nodes=tuple(nodes), branches=(branch,), authorities=(DraftAuthority(id="A"),))
+    nodes = [grid_tables.DraftNode(id=x, authority="A", latitude=0.0, longitude=0.0, installed_mw=1.0) for x in "ab"]
+    branch = grid_tables.DraftBranch(a="a", b="b", rating_mw=rating, reactance_pu=reactance)
+    draft = grid_tables.Draft(
+        source="x.csv", nodes=tuple(nodes), branches=(branch,), authorities=(grid_tables.DraftAuthority(id="A"),)
+    )
     with pytest.raises(InputError, match=r"x.csv: branch a--b: its rating or reactance is beyond all numbers; correct"):
         read_grid._lines(draft, 1.0)

@@ -94,7 +94,7 @@ def test_queries_without_a_rank() -> None:
     lite = model_of(known("deepseek-v2-lite")["config"], "x", "lite")
     assert lite.latent_attention.q_rank is None
     rank = LatentAttention(**lite.latent_attention.model_dump() | {"q_rank": 1})
-    more = attention_parameters(lite) - attention_parameters(lite.model_copy(update={"latent_attention": rank}))
+    more = attention_parameters(lite) - attention_parameters(lite.replaced(latent_attention=rank))
     assert more == 2048 * 16 * 192 - 2048 - 16 * 192
 
 

@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from commands import invoke
 from each_case import each
-from typer.testing import CliRunner
 
-from planner.cli.main import app
 from planner.errors import InputError
 from planner.formats.slurm import read_states
 from planner.formats.topology_files import topology_items
@@ -201,11 +200,11 @@ def test_another_precision_is_refused(tmp_path: Path) -> None:
 
 def test_it_is_told_on_stderr_and_in_the_plan(tmp_path: Path) -> None:
     (tmp_path / "own.sh").write_text(f"{BASE} --optimizer-cpu-offload")
-    plan, run, told = str(tmp_path / "own.json"), CliRunner(), "not modelled: --optimizer-cpu-offload"
-    out = run.invoke(app, ["evaluate", str(CLUSTER), "--from-flags", str(tmp_path / "own.sh"), "-o", plan])
+    plan, told = str(tmp_path / "own.json"), "not modelled: --optimizer-cpu-offload"
+    out = invoke("evaluate", CLUSTER, "--from-flags", tmp_path / "own.sh", "-o", plan)
     assert out.stderr.count(told) == 1
     assert told in json.loads(Path(plan).read_text())["instance"]["workload"]["note"]
-    assert told in run.invoke(app, ["show", plan]).stdout.replace("\n", " ")
+    assert told in invoke("show", plan).stdout.replace("\n", " ")
 
 
 def test_nodes_that_differ(tmp_path: Path) -> None:

@@ -7,14 +7,7 @@ from dataclasses import replace
 import pytest
 from joint_toys import PRECISION
 
-from planner.models.batch_shares import (
-    BatchSearch,
-    PoolSearch,
-    balance,
-    factorisations,
-    sequences_of,
-    with_other_micro_batches,
-)
+from planner.models import batch_shares
 from planner.models.joint.free_network import conditions_of, fastest_of, problem_on
 from planner.physics.training import memory, step_prediction
 from planner.physics.training.parallel_strategy import padded
@@ -67,7 +60,7 @@ def test_brute_force_over_all_shares_agrees(batch, pools):
     tables = [[0.0] + [exact_seconds(p, n) for n in range(1, batch + 1)] for p in pools]
     shares = [s for s in itertools.product(range(batch + 1), repeat=len(pools)) if 0 < sum(s) <= batch]
     best = min(max(t[n] for t, n in zip(tables, s, strict=True)) / sum(s) for s in shares)
-    found = balance(
+    found = batch_shares.balance(
         [problem(batch=batch, **p) for p in pools], batch, tail=lambda _: 0.0, gap=0.0, progress=lambda *_: None
     )
     assert found.stop is Stop.PROVED
@@ -82,7 +75,7 @@ def test_the_slowest_exchange_is_waited_for():
     def tail(points):
         return 1.0 if sum(x is not None for x in points) > 1 else 0.0
 
-    found = balance(pools, 6, tail=tail, min_tail=1.0, gap=0.0, progress=lambda *_: None)
+    found = batch_shares.balance(pools, 6, tail=tail, min_tail=1.0, gap=0.0, progress=lambda *_: None)
     alone = fastest_of(pools[1])
     assert [x is None for x in found.points] == [True, False]
     assert found.rate == pytest.approx(alone.seconds)
@@ -92,7 +85,7 @@ def test_the_slowest_exchange_is_waited_for():
 @pytest.mark.slow
 def test_a_larger_batch_is_bounded_where_it_is_not_proven():
     pools = [problem("A100-80GB", 32, racks=2), problem("H100", 32, racks=2)]
-    found = balance(pools, 32, tail=lambda _: 0.0, progress=lambda *_: None)
+    found = batch_shares.balance(pools, 32, tail=lambda _: 0.0, progress=lambda *_: None)
     alone = min(fastest_of(p).seconds for p in pools)
     assert 0 < found.bound <= found.rate < alone
     assert sum(x.sequences for x in found.points) <= 32
@@ -102,14 +95,14 @@ def test_a_larger_batch_is_bounded_where_it_is_not_proven():
 def test_a_pool_without_memory_does_not_train():
     wide = {"name": "wide", "layers": 8, "hidden": 8192, "heads": 64, "vocabulary": 32_000}
     small, large = problem("A100-40GB", 4, gpus=1, model=wide), problem("B200", 4, gpus=4, model=wide)
-    found = balance([small, large], 4, tail=lambda _: 0.0, progress=lambda *_: None)
+    found = batch_shares.balance([small, large], 4, tail=lambda _: 0.0, progress=lambda *_: None)
     assert [x is None for x in found.points] == [True, False]
-    none = balance([small, small], 4, tail=lambda _: 0.0, progress=lambda *_: None)
+    none = batch_shares.balance([small, small], 4, tail=lambda _: 0.0, progress=lambda *_: None)
     assert (none.points, none.stop) == ((), Stop.PROVED)
 
 
 def test_ways_to_make_up_a_share_are_exact():
-    ways = [tuple(w.values()) for w in factorisations(problem("H100", 12, racks=8), 12)]
+    ways = [tuple(w.values()) for w in batch_shares.factorisations(problem("H100", 12, racks=8), 12)]
     assert len(ways) == len(set(ways))
     assert all(math.prod(w) == 12 for w in ways)
     assert (3, 2, 2) in ways
@@ -120,12 +113,12 @@ def test_layouts_with_other_micro_batches_fit_and_are_never_under_the_bound():
     best = fastest_of(asked)
     assert best.strategy is not None
     others, pool = (
-        list(with_other_micro_batches(asked, replace(best.strategy, micro_batch=1))),
-        PoolSearch(problem=asked),
+        list(batch_shares.with_other_micro_batches(asked, replace(best.strategy, micro_batch=1))),
+        batch_shares.PoolSearch(problem=asked),
     )
     assert len(others) > 3
     for strategy in others:
-        n = sequences_of(strategy)
+        n = batch_shares.sequences_of(strategy)
         assert n <= 40
         machine = padded(asked.machine, strategy.shape)
         assert sum(memory.worst_memory(machine, strategy).values()) <= asked.memory_limit
@@ -152,6 +145,6 @@ class Known:
 def test_a_pool_without_a_bound_yet_may_take_its_largest_share():
     """A search cut short bounds a pool by 0 seconds a sequence: the other's 3 sequences of 2 s take 6 s, over all 8."""
     pools = [Known(0.0), Known(2.0)]
-    search = BatchSearch(pools=pools, batch=8, tail=lambda _: 0.0)
+    search = batch_shares.BatchSearch(pools=pools, batch=8, tail=lambda _: 0.0)
     assert search.bound(((0, 5), (3, 3))) == pytest.approx(6 / 8)
     assert search.bound(((0, 5), (0, 3))) == 0.0

@@ -102,7 +102,7 @@ def test_better_parts_never_stretch_more(seed: int) -> None:
                 better = {"gpu": FailingPart(gpu_hours_per_event=hours * factor)}
             elif "bytes" not in name:
                 better = value / factor
-            other = replace(job, r=job.r.model_copy(update={name: better}))
+            other = replace(job, r=job.r.replaced(**{name: better}))
             for a, b in zip(ways(job, spares=True), ways(other, spares=True), strict=True):
                 assert float(b.stretch) <= float(a.stretch) * (1 + 1e-12), (name, a.recovery, a.target)
 
@@ -238,7 +238,7 @@ def test_interval_by_bisection(ratio: float) -> None:
 
 def test_first_orders() -> None:
     """Where little is lost, the useful share is 1 less each of the losses."""
-    r = KNOWN.model_copy(update={"restart_seconds_per_gpu": 0.0})
+    r = KNOWN.replaced(restart_seconds_per_gpu=0.0)
     job = replace(JOB, r=r, gpus=512.0, replica_gpus=16, state_bytes=1e10)
     mean = 1 / float(job.stops_per_second)
     for way in ways(job, spares=False):
@@ -295,7 +295,7 @@ def test_a_restart_is_the_sum_of_its_stages(recovery: str) -> None:
         "detection_seconds": 2.0, "restart_seconds": 30.0, "restart_seconds_per_gpu": 3.0, "power_ramp_seconds": 7.0,
         "warm_restart_seconds": 5.0, "warm_restart_seconds_per_gpu": 0.5,
     }  # fmt: skip
-    r = KNOWN.model_copy(update=figures)
+    r = KNOWN.replaced(**figures)
     expected = {"restart": 2 + 30 + 3 * 16 + 7, "warm-spares": 2 + 5 + 0.5 * 16 + 7}[recovery]
     found = [w for w in ways(replace(JOB, r=r, gpus=16.0), spares=True) if w.recovery == recovery]
     assert found and all(float(w.restart_seconds) == pytest.approx(expected) for w in found)
@@ -308,7 +308,7 @@ def test_a_restart_is_the_sum_of_its_stages(recovery: str) -> None:
 @each("memory", [1e9, None])
 def test_two_derivations_of_every_way(gpus: float, step: float, shared: bool, memory: float | None) -> None:
     """Stretch, interval, write and restart of each way are those of the checker's own formulas."""
-    r = KNOWN.model_copy(update={"correlated_share": 0.05, "memory_bytes_per_second_per_gpu": memory})
+    r = KNOWN.replaced(correlated_share=0.05, memory_bytes_per_second_per_gpu=memory)
     job = replace(JOB, r=r, gpus=gpus, replica_gpus=gpus / 4, replicas=4, step_seconds=step, shares_state=shared)
     f = Failures(r=r, state_bytes=job.state_bytes)
     found = list(ways(job, spares=True))
@@ -358,7 +358,7 @@ def test_racks_short_by_sums_of_chances(needed: int, spares: int, p: float) -> N
 @each("gpus", [1e3, 1e6, 1e9])
 def test_the_least_stretch_counts_steps_of_no_length(gpus: float) -> None:
     """A job of which no step is known may write as often as it likes, is of two replicas and copies nothing."""
-    r = KNOWN.model_copy(update={"storage_bytes_per_second_per_gpu": 1e12, "memory_bytes_per_second_per_gpu": 1e12})
+    r = KNOWN.replaced(storage_bytes_per_second_per_gpu=1e12, memory_bytes_per_second_per_gpu=1e12)
     job = CheckpointedJob(r=r, gpus=gpus, replica_gpus=gpus / 2, state_bytes=1e3)
     own = Failures(r=r, state_bytes=1e3).min_stretch(2, gpus / 2)
     assert float(min_stretch(job)) == pytest.approx(float(own), rel=1e-9)
@@ -374,7 +374,7 @@ def test_elastic_jobs_that_never_stall(rejoin: float) -> None:
         "rejoin_seconds": rejoin,
         "recoveries": ["elastic"],
     }
-    r = KNOWN.model_copy(update=figures | {"recoveries": ("elastic",)})
+    r = KNOWN.replaced(**figures | {"recoveries": ("elastic",)})
     job = replace(JOB, r=r)
     (way,) = ways(job, spares=True)
     away = job.replica_gpus / job.gpus * float(job.stops_per_second) * rejoin

@@ -8,15 +8,7 @@ from pydantic import ValidationError
 from planner.errors import InputError
 from planner.instance.hardware import FailingPart, Reliability
 from planner.instance.instance import Instance
-from planner.physics.recovery import (
-    NO_LINKS,
-    GpuLinks,
-    fewest_stops,
-    gpu_links,
-    lanes_to_choose,
-    part_stops_per_gpu_second,
-    stops_per_second,
-)
+from planner.physics import recovery
 from planner.planning.load import load_instance
 
 PARTS = {
@@ -29,30 +21,29 @@ PARTS = {
 def test_rates_by_hand() -> None:
     """A GPU of two links with two transceivers each: an event in 100, 25 and 100 hours, 6 in 100 hours in all."""
     r = Reliability(parts=PARTS)
-    found = part_stops_per_gpu_second(r, GpuLinks(2, 4))
+    found = recovery.part_stops_per_gpu_second(r, recovery.GpuLinks(2, 4))
     assert {k: x * 3600 for k, x in found.items()} == pytest.approx({"gpu": 0.01, "link": 0.04, "optic": 0.01})
-    assert stops_per_second(r, 10, GpuLinks(2, 4)) * 3600 == pytest.approx(0.6)
-    assert stops_per_second(r, 10, NO_LINKS) * 3600 == pytest.approx(0.1)
+    assert recovery.stops_per_second(r, 10, recovery.GpuLinks(2, 4)) * 3600 == pytest.approx(0.6)
+    assert recovery.stops_per_second(r, 10, recovery.NO_LINKS) * 3600 == pytest.approx(0.1)
 
 
 def test_lanes_stand_in_for_each_other_where_asked() -> None:
     """With failover two links stop nothing, and one still does."""
     r = Reliability(parts=PARTS, lane_failover=True)
-    assert stops_per_second(r, 1, GpuLinks(2, 4)) * 3600 == pytest.approx(0.01)
-    assert stops_per_second(r, 1, GpuLinks(1, 2)) * 3600 == pytest.approx(0.01 + 0.02 + 0.005)
+    assert recovery.stops_per_second(r, 1, recovery.GpuLinks(2, 4)) * 3600 == pytest.approx(0.01)
+    assert recovery.stops_per_second(r, 1, recovery.GpuLinks(1, 2)) * 3600 == pytest.approx(0.01 + 0.02 + 0.005)
 
 
 def test_lanes_of_an_instance() -> None:
     """The lanes to choose from are those of its switches; the fewest stops are of one link, or of two with failover."""
     i = failing_links(0)
-    assert lanes_to_choose(i) == [1, 2]
-    assert gpu_links(i.network, 2) == GpuLinks(2, 2 * i.network.cables.endpoint_transceivers)
+    assert recovery.lanes_to_choose(i) == [1, 2]
+    assert recovery.gpu_links(i.network, 2) == recovery.GpuLinks(2, 2 * i.network.cables.endpoint_transceivers)
     for failover, fewest in ((False, 1), (True, 2)):
-        r = i.reliability.model_copy(update={"lane_failover": failover})
-        assert fewest_stops(i, r).links == fewest
-    one = i.network.model_copy(update={"max_lanes": 1})
-    assert lanes_to_choose(i.model_copy(update={"network": one})) == [1]
-    assert lanes_to_choose(i.model_copy(update={"network": None})) == []
+        r = i.reliability.replaced(lane_failover=failover)
+        assert recovery.fewest_stops(i, r).links == fewest
+    assert recovery.lanes_to_choose(i.replaced(network__max_lanes=1)) == [1]
+    assert recovery.lanes_to_choose(i.replaced(network=None)) == []
 
 
 @each(("part", "word"), [
@@ -80,7 +71,7 @@ def test_what_links_cannot_be_counted_beside() -> None:
     """Without a network, with media priced by length, and with switches pinned site by site."""
     i = failing_links(0)
     assert i.network is not None
-    assert "parts.link: counts links, and there is no network" in refused(i.model_copy(update={"network": None}))
+    assert "parts.link: counts links, and there is no network" in refused(i.replaced(network=None))
     floor = {"media": [{"name": "m", "reach_m": 99, "price_usd": 1, "power_watts": 1}], "floor": {}}
     data = i.model_dump(mode="json", exclude_none=True)
     laid = Instance.model_validate(data | {"network": data["network"] | floor})

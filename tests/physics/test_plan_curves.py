@@ -116,7 +116,7 @@ def test_what_a_plan_depends_on(name: str) -> None:
 def test_what_cannot_be_computed_has_no_curves() -> None:
     plan = failing("restart")
     for name in ("reliability", "layout"):
-        assert exposure_of(plan.model_copy(update={name: None})) is None
+        assert exposure_of(plan.replaced(**{name: None})) is None
     assert exposure_of(edited(plan, layout__replicas_per_rack=0)) is None
 
 
@@ -150,7 +150,7 @@ RACKS, STEP = 10, 7.0  # two stages of ten replicas, two to a rack: ten racks of
 def question(racks: int | None = None, **rates: Any) -> Instance:
     """Return the worked instance with other rates, and a cluster of so many racks."""
     i = small(reliability=RATES | rates).instance
-    return i.model_copy(update={"hardware": i.hardware.model_copy(update={"racks": racks})})
+    return i.replaced(hardware__racks=racks)
 
 
 def best_share(i: Instance, targets: list[float]) -> tuple[float, float, int]:
@@ -209,9 +209,8 @@ def test_spares_stay_within_the_cluster() -> None:
 
 def test_where_failures_do_not_count() -> None:
     i = question()
-    assert upkeep_of(i.model_copy(update={"reliability": None}), STRATEGY, STEP) is None
-    given = i.workload.model_copy(update={"availability": 0.9})
-    assert upkeep_of(i.model_copy(update={"workload": given}), STRATEGY, STEP) is None
+    assert upkeep_of(i.replaced(reliability=None), STRATEGY, STEP) is None
+    assert upkeep_of(i.replaced(workload__availability=0.9), STRATEGY, STEP) is None
 
 
 def test_racks_that_are_never_fit() -> None:

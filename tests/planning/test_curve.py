@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from commands import run_here
 from joint_brute_force import toy
-from joint_cost_brute_force import cost_toy, without
+from joint_cost_brute_force import cost_toy
 from tiers import more, slow
 
 import planner
@@ -29,7 +29,7 @@ from planner.solvers.signals import Deadline, Interrupter
 
 def campus(seed: int) -> Instance:
     """Return a toy of two sites whose curve has several points."""
-    return without(toy(seed, sites=2), deadline_days=None)
+    return toy(seed, sites=2).replaced(limits__deadline_days=None)
 
 
 @pytest.mark.parametrize("seed", [*slow(7), *more(2, 14, 18)])
@@ -53,7 +53,7 @@ def test_bounds_and_the_share_hold_for_the_enumeration(seed: int) -> None:
         assert x.usd < curve.least_usd * (1 - 1e-9) or share <= curve.epsilon * (1 + 1e-6) + 1e-9
         for p in curve.points:
             assert x.usd > p.capital_usd or p.bound_days is None or late >= p.bound_days * (1 - 1e-9)
-    kept = plan.model_copy(update={"curve": curve})
+    kept = plan.replaced(curve=curve)
     assert check(kept) == []
     assert Plan.model_validate_json(kept.model_dump_json()) == kept
 
@@ -76,7 +76,7 @@ def test_an_end_leaves_the_points_so_far(drawn: Plan) -> None:
     """An interrupter that is set before the first question leaves the plan alone on the curve."""
     end = Interrupter()
     end.interrupt()
-    curve = planner.Session().curve(drawn.model_copy(update={"curve": None}), interrupt=end).curve
+    curve = planner.Session().curve(drawn.replaced(curve=None), interrupt=end).curve
     assert ([x.asked for x in curve.points], curve.stopped) == ([True], "interrupted")
 
 
@@ -95,7 +95,7 @@ def drawn() -> Plan:
 
 def rules(plan: Plan, changed: Curve) -> set[str]:
     """Return the rules that a plan with another curve breaks, without the index of the point."""
-    return {v.rule.partition("[")[0] for v in check(plan.model_copy(update={"curve": changed}))}
+    return {v.rule.partition("[")[0] for v in check(plan.replaced(curve=changed))}
 
 
 def test_changed_curves_are_refused(drawn: Plan) -> None:
@@ -104,25 +104,23 @@ def test_changed_curves_are_refused(drawn: Plan) -> None:
     first, *_, last = curve.points
 
     def with_last(**more: Any) -> Curve:
-        return curve.model_copy(update={"points": (*curve.points[:-1], last.model_copy(update=more))})
+        return curve.replaced(points=(*curve.points[:-1], last.replaced(**more)))
 
     assert rules(drawn, curve) == set()
-    assert "curve_order" in rules(drawn, curve.model_copy(update={"points": curve.points[::-1]}))
+    assert "curve_order" in rules(drawn, curve.replaced(points=curve.points[::-1]))
     assert "curve_of_plan" in rules(drawn, with_last(days_to_train=last.days_to_train * 1.01))
     assert "curve_of_plan" in rules(drawn, with_last(layout="TP 7"))
     assert "curve_points" in rules(drawn, with_last(racks=last.racks + 1))
     assert "curve_points" in rules(drawn, with_last(mfu=1.5))
     assert "curve_points" in rules(drawn, with_last(bound_days=last.days_to_train * 2))
-    assert "curve_share" in rules(drawn, curve.model_copy(update={"epsilon": (curve.epsilon or 0.0) / 2}))
-    assert "curve_share" in rules(drawn, curve.model_copy(update={"least_usd": first.capital_usd / 2}))
+    assert "curve_share" in rules(drawn, curve.replaced(epsilon=(curve.epsilon or 0.0) / 2))
+    assert "curve_share" in rules(drawn, curve.replaced(least_usd=first.capital_usd / 2))
 
 
 def test_why_there_is_no_curve(drawn: Plan) -> None:
-    i = drawn.instance
-    goal = i.model_copy(update={"objective": i.objective.model_copy(update={"minimize": "cost_usd"})})
     assert why_no_curve(drawn) is None
-    assert "the goal is money" in (why_no_curve(drawn.model_copy(update={"instance": goal})) or "")
-    assert "cut short" in (why_no_curve(drawn.model_copy(update={"stopped": "limit"})) or "")
+    assert "the goal is money" in (why_no_curve(drawn.replaced(instance__objective__minimize="cost_usd")) or "")
+    assert "cut short" in (why_no_curve(drawn.replaced(stopped="limit")) or "")
 
 
 @pytest.mark.parametrize(
@@ -136,8 +134,7 @@ def test_why_there_is_no_curve(drawn: Plan) -> None:
 def test_a_curve_that_is_left_out_has_its_reason(minimize, deadline, why, caplog):
     """Asked for a curve, the library logs and reports why there is none; a plan that holds its own needs no reason."""
     i = campus(7)
-    goal = i.objective.model_copy(update={"minimize": minimize})
-    i = i.model_copy(update={"objective": goal, "limits": i.limits.model_copy(update={"deadline_days": deadline})})
+    i = i.replaced(objective__minimize=minimize, limits__deadline_days=deadline)
     lines: list[str] = []
     plan = planner.solve(i, curve=True, progress=lines.append)
     logged = [x.getMessage() for x in caplog.records if "no curve" in x.getMessage()]
@@ -197,7 +194,7 @@ def test_a_frontier_begins_with_the_curve_of_a_solve(drawn: Plan) -> None:
 @pytest.mark.parametrize("seed", [7, *more(14, 18)])
 def test_bounds_of_an_instance_hold_for_the_enumeration(seed: int) -> None:
     """No plan of a point's money is under its bound; with points left out the share that is stated still covers all."""
-    i = without(toy(seed, sites=2, forced=True), deadline_days=None)
+    i = toy(seed, sites=2, forced=True).replaced(limits__deadline_days=None)
     problem = world_of(i, Options(), Deadline()).problem
     every = [(days_of(problem.instance, x.seconds), x.usd) for x in cost_toy(i).front]
     for points in (None, 2):
@@ -212,13 +209,13 @@ def test_bounds_of_an_instance_hold_for_the_enumeration(seed: int) -> None:
 
 
 def test_an_instance_without_plans_has_no_points() -> None:
-    curve = curve_of(without(toy(3, sites=2, forced=True), budget_usd=1.0)).curve
+    curve = curve_of(toy(3, sites=2, forced=True).replaced(limits__budget_usd=1.0)).curve
     assert (curve.points, curve.stopped) == ((), "proved")
 
 
 def test_racks_or_a_grid_are_needed() -> None:
     i = toy(6)
-    bare = i.model_copy(update={"grid": None, "hardware": i.hardware.model_copy(update={"racks": None})})
+    bare = i.replaced(grid=None, hardware__racks=None)
     with pytest.raises(InputError, match=r"hardware\.racks"):
         curve_of(bare)
 
@@ -229,8 +226,7 @@ OPTIONS = options_of(time_limit=None, gap=0.05, seed=0, threads=None)
 def asked(seed: int, **limits: float) -> Instance:
     """Return a toy over sites that asks for the whole curve."""
     i = toy(seed, sites=3)
-    objective = i.objective.model_copy(update={"minimize": "frontier"})
-    return i.model_copy(update={"objective": objective, "limits": i.limits.model_copy(update=limits)})
+    return i.replaced(objective__minimize="frontier", limits=i.limits.replaced(**limits))
 
 
 @cache
@@ -260,7 +256,7 @@ def test_a_gap_of_the_curve_is_no_gap_of_its_bounds(gap: float) -> None:
     bounds = [x.bound_days or 0.0 for x in plan.curve.points]
     assert bounds == sorted(bounds, reverse=True)
     for x, bound in zip(plan.curve.points, bounds, strict=True):
-        within = i.model_copy(update={"limits": i.limits.model_copy(update={"budget_usd": x.capital_usd * (1 + 1e-9)})})
+        within = i.replaced(limits__budget_usd=x.capital_usd * (1 + 1e-9))
         days = solve_joint(within, Options(), lambda _: None).days
         assert days is not None and bound <= days * (1 + 1e-9)
 

@@ -8,14 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import run_here
+from commands import invoke, run_here
 from each_case import each
 from joint_brute_force import Toy, toy
 from tiers import more, slow
-from typer.testing import CliRunner
 
 import planner
-from planner.cli import main
 from planner.errors import InputError
 from planner.instance.workload import CORE_ATTENTION
 from planner.models import Options
@@ -61,7 +59,7 @@ def test_the_stack_is_told_by_the_switches_that_matter(switches: dict[str, Any],
     """A switch is named where it is on; a dense model has no word of experts, and FP16 none of FP8."""
     m = machine_of(load_instance(question(), searched=False))
     plain = {"activation_offload": 0.0, "recompute_modules": CORE_ATTENTION}
-    text = stack_text(replace(m, software=m.software.model_copy(update=plain | switches)))
+    text = stack_text(replace(m, software=m.software.replaced(**plain | switches)))
     parts = text.partition(": ")[2].split("; ")
     assert text.startswith("megatron-lm-2022") and told in parts
     assert len(parts) == 3 + ("activation_offload" in switches or "recompute_modules" in switches)
@@ -198,11 +196,11 @@ def test_command_prints_json_and_nothing_else(tmp_path: Any) -> None:
     path = tmp_path / "q.json"
     path.write_text(json.dumps(question()))
     pins = [x for k, v in FULL.items() for x in ("--pin", f"layout.{k}={json.dumps(v)}")]
-    good = CliRunner().invoke(main.app, ["evaluate", str(path), *pins, "--pin", "layout.recompute=selective", "--json"])
+    good = invoke("evaluate", path, *pins, "--pin", "layout.recompute=selective", "--json")
     assert good.exit_code == 0
     result = json.loads(good.stdout)
     assert result["step_seconds"] == result["layout"]["metrics"]["step_seconds"]
-    bad = CliRunner().invoke(main.app, ["evaluate", str(path), *pins, "--pin", "layout.microbatch_sequences=16"])
+    bad = invoke("evaluate", path, *pins, "--pin", "layout.microbatch_sequences=16")
     assert bad.exit_code == 3
     assert "does not run" in bad.stdout
 

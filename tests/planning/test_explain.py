@@ -5,15 +5,14 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from commands import invoke
 from joint_brute_force import toy
 from layout_cases import FLASH, instance
 from stored_plans import stored
 from tiers import slow
-from typer.testing import CliRunner
 from worked_plan import LAYOUT, instance_with
 
 import planner
-from planner.cli import main
 from planner.instance.instance import Instance
 from planner.models import GradientExchange, SitesRequest
 from planner.models.sites import solve as sites_explain
@@ -55,7 +54,7 @@ def test_a_command_without_a_plan_says_what_is_enough(tmp_path: Any) -> None:
     """The command exits with 3 where there is no plan; with the memory that it lacks, the question has one."""
     path, asked = tmp_path / "q.json", small(hbm=1.5e8)
     path.write_text(json.dumps(asked))
-    bad = CliRunner().invoke(main.app, ["explain", str(path), "--json", "--pin", "layout.microbatch_sequences=1"])
+    bad = invoke("explain", path, "--json", "--pin", "layout.microbatch_sequences=1")
     assert bad.exit_code == 3
     found = json.loads(bad.stdout)
     assert found["status"] == "infeasible"
@@ -68,7 +67,7 @@ def test_a_command_without_a_plan_says_what_is_enough(tmp_path: Any) -> None:
 def test_command(tmp_path: Any) -> None:
     path = tmp_path / "q.json"
     path.write_text(json.dumps(small() | {"pins": PINS}))
-    good = CliRunner().invoke(main.app, ["explain", str(path)])
+    good = invoke("explain", path)
     assert good.exit_code == 0
     assert "INSTEAD" in good.stdout
 
@@ -120,16 +119,15 @@ def test_a_plan_within_a_gap_is_solved_again() -> None:
     plan = planner.solve(small() | {"pins": PINS})
     bound = plan.objective.bound
     assert bound is not None and explain.proven_plan(plan)
-    loose = plan.objective.model_copy(update={"bound": bound * 0.9, "gap": 0.1})
-    assert not explain.proven_plan(plan.model_copy(update={"objective": loose}))
-    broken = plan.layout.model_copy(update={"data_parallel": plan.layout.data_parallel + 1}) if plan.layout else None
-    assert not explain.proven_plan(plan.model_copy(update={"layout": broken}))
+    assert not explain.proven_plan(plan.replaced(objective__bound=bound * 0.9, objective__gap=0.1))
+    broken = plan.layout.replaced(data_parallel=plan.layout.data_parallel + 1) if plan.layout else None
+    assert not explain.proven_plan(plan.replaced(layout=broken))
 
 
 def test_an_interrupt_keeps_the_conflict() -> None:
     """Why there is no plan is said first; what would be enough is not asked after an interrupt."""
     stop, asked = planner.Interrupter(), toy(5)
-    asked = asked.model_copy(update={"limits": asked.limits.model_copy(update={"memory_reserve_fraction": 0.9999999})})
+    asked = asked.replaced(limits__memory_reserve_fraction=0.9999999)
     found = planner.explain(asked, interrupt=stop, on_part=lambda _: stop.interrupt())
     assert found.interrupted and found.conflict is not None and "memory" in found.conflict.rules and not found.lacks
     assert explain.summary(found).endswith("interrupted: what is left was not asked")
@@ -192,9 +190,7 @@ def test_no_line_is_wider_than_the_terminal(found: Explanation, tmp_path: Any, m
     (tmp_path / "asked.json").write_text(ASKED.model_dump_json(exclude_none=True))
     monkeypatch.setattr(planner, "explain", lambda *_, **__: found)
     for width in (80, 120, 200):
-        shown = CliRunner().invoke(
-            main.app, ["explain", str(tmp_path / "asked.json"), "-q"], env={"COLUMNS": str(width)}
-        )
+        shown = invoke("explain", tmp_path / "asked.json", "-q", env={"COLUMNS": str(width)})
         assert max(map(len, shown.stdout.splitlines())) <= width and len(shown.stdout.splitlines()) > 10
 
 
@@ -224,7 +220,7 @@ def test_a_forced_site_costs_what_the_best_split_with_it_costs(plan: Plan) -> No
     m = plan.layout.metrics
     exchange = GradientExchange(stage_bytes=m.gradient_bytes_per_stage, window_seconds=m.wan_window_seconds)
     request = SitesRequest(racks=sum(s.racks for s in plan.sites.sites), exchange=exchange)
-    free = ASKED.model_copy(update={"limits": ASKED.limits.model_copy(update={"budget_usd": None})})
+    free = ASKED.replaced(limits__budget_usd=None)
     every = sites_explain.near_best(free, request, OPTIONS, count=99, within=1e9)
     best = min(x.usd_per_year for x in every)
     nodes = [n.id for n in ASKED.grid.nodes if n.site]
@@ -238,8 +234,7 @@ def test_a_forced_site_costs_what_the_best_split_with_it_costs(plan: Plan) -> No
 
 def test_the_sites_of_a_plan_are_a_split_though_its_exchange_is_not_hidden(plan: Plan) -> None:
     """A window that hides nothing of the exchange excludes no sites: the step is as long as the exchange takes."""
-    metrics = plan.layout.metrics.model_copy(update={"wan_window_seconds": 1e-9})
-    short = plan.model_copy(update={"layout": plan.layout.model_copy(update={"metrics": metrics})})
+    short = plan.replaced(layout__metrics__wan_window_seconds=1e-9)
     found = explained_plan(short, OPTIONS, near=99, within=1e9, deadline=Deadline())
     assert {s.id: s.racks for s in plan.sites.sites}.keys() in [x.racks_by_site.keys() for x in found.near]
     assert len(plan.sites.sites) > 1
@@ -247,12 +242,8 @@ def test_the_sites_of_a_plan_are_a_split_though_its_exchange_is_not_hidden(plan:
 
 def test_one_fibre_pair_more_than_may_be_leased_has_a_worth(plan: Plan) -> None:
     link = plan.sites.links[0]
-    wan = ASKED.wan.model_copy(update={"max_fibre_pairs": link.fibre_pairs})
-    x = next(
-        x
-        for x in limits_of(plan.model_copy(update={"instance": ASKED.model_copy(update={"wan": wan})}))
-        if x.limit == "fibre"
-    )
+    wan = ASKED.wan.replaced(max_fibre_pairs=link.fibre_pairs)
+    x = next(x for x in limits_of(plan.replaced(instance=ASKED.replaced(wan=wan))) if x.limit == "fibre")
     waves, lit = x.instance.pins["wan.wavelengths"], x.instance.wan
     assert (
         waves == link.wavelengths + lit.max_wavelengths_per_pair <= lit.max_wavelengths_per_pair * lit.max_fibre_pairs
@@ -276,4 +267,4 @@ def test_without_time_nothing_is_claimed(monkeypatch: pytest.MonkeyPatch, plan: 
 
 def test_more_that_costs_days_is_later(found: Explanation) -> None:
     x = Worth(limit="fibre", more=1.0, unit="fibre pair", days_saved=-0.5, proved=True)
-    assert "  1 fibre pair: 0.5 days later, for its price" in summary(found.model_copy(update={"worth": (x,)}))
+    assert "  1 fibre pair: 0.5 days later, for its price" in summary(found.replaced(worth=(x,)))

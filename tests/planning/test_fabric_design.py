@@ -10,15 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import invoke
 from each_case import each
 from stored_plans import stored
 from tiers import more, slow
-from typer.testing import CliRunner
 from worked_plan import INSTANCE, edited_at, small
 
 import planner
 from planner.cli.fabric_commands import KEYS, FabricOptions
-from planner.cli.main import app
 from planner.errors import InputError
 from planner.instance.instance import FabricInstance
 from planner.models import Options
@@ -192,29 +191,29 @@ def test_a_changed_plan_is_found_out() -> None:
 
 def test_a_file_asks_as_the_options_do(tmp_path: Path) -> None:
     """The question inside a plan is a file; exports, show, simulate and report take the plan; a round trip keeps it."""
-    run, out = CliRunner(), tmp_path / "fabric.json"
+    out = tmp_path / "fabric.json"
     options = ["--hosts", "32", "--gpus-per-host", "8", "--nic-gbps", "400", "--switch", "64x400:36000:1000"]
-    found = run.invoke(app, ["fabric", "design", *options, "-o", str(out)])
+    found = invoke("fabric", "design", *options, "-o", out)
     assert found.exit_code == 0, found.output
     assert "Joins 32 hosts of 8 GPUs" in found.output
     plan = Plan.model_validate_json(out.read_text(encoding="utf-8"))
     assert isinstance(plan.instance, FabricInstance)
     question = tmp_path / "question.json"
     question.write_text(json.dumps(plan.instance.model_dump(mode="json", exclude_none=True)), encoding="utf-8")
-    again = run.invoke(app, ["fabric", "design", str(question), "--json"])
+    again = invoke("fabric", "design", question, "--json")
     assert json.loads(again.output)["objective"] == plan.model_dump(mode="json")["objective"]
-    assert run.invoke(app, ["check", str(out)]).output == ""
-    assert "SLOWDOWN" in run.invoke(app, ["simulate", str(out)]).output
+    assert invoke("check", out).output == ""
+    assert "SLOWDOWN" in invoke("simulate", out).output
     for form in ("csv", "bom", "graphml", "svg", "slurm-conf"):
-        exported = run.invoke(app, ["fabric", "export", str(out), "--format", form, "-o", str(tmp_path / form)])
+        exported = invoke("fabric", "export", out, "--format", form, "-o", tmp_path / form)
         assert exported.exit_code == 0, exported.output
     lost = tmp_path / "lost.csv"
-    found = run.invoke(app, ["fabric", "export", str(out), "--format", "failure-domains", "-o", str(lost)])
+    found = invoke("fabric", "export", out, "--format", "failure-domains", "-o", lost)
     assert "32 GPUs of 32 racks are cut off" in lost.read_text(encoding="utf-8"), found.output
     for command in ("solve", "evaluate", "explain"):
-        refused = run.invoke(app, [command, str(out)])
+        refused = invoke(command, out)
         assert isinstance(refused.exception, InputError) and "a fabric alone" in str(refused.exception)
-    assert run.invoke(app, ["report", str(out), "-o", str(tmp_path / "page.html")]).exit_code == 0
+    assert invoke("report", out, "-o", tmp_path / "page.html").exit_code == 0
 
 
 def test_alternatives_stand_side_by_side() -> None:
@@ -287,7 +286,7 @@ def test_wrong_options_are_named(wish: dict[str, Any], complaint: str) -> None:
 def test_commands_that_ask_too_little_or_too_much_are_refused(words: str, complaint: str, tmp_path: Path) -> None:
     path = tmp_path / "asked.json"
     path.write_text(designed(8).model_dump_json() if "pareto" in words else "{}", encoding="utf-8")
-    found = CliRunner().invoke(app, ["fabric", *words.replace("FILE", str(path)).split()])
+    found = invoke("fabric", *words.replace("FILE", str(path)).split())
     assert isinstance(found.exception, InputError) and complaint in str(found.exception)
     assert list(tmp_path.iterdir()) == [path]
 
@@ -331,9 +330,9 @@ def test_a_question_about_a_fabric_is_told_where_to_ask(name: str, tmp_path: Pat
     question["hardware"]["accelerator"] = "H100"
     (path := tmp_path / name).write_text(json.dumps(question))
     for words in ("solve FILE", f"fabric export FILE --format csv -o {tmp_path / 'x'}"):
-        found = CliRunner().invoke(app, words.replace("FILE", str(path)).split())
+        found = invoke(*words.replace("FILE", str(path)).split())
         assert isinstance(found.exception, InputError) and f"`planner fabric design {path}" in str(found.exception)
-    assert CliRunner().invoke(app, ["fabric", "design", str(path)]).exit_code == 0
+    assert invoke("fabric", "design", path).exit_code == 0
 
 
 def test_a_workload_is_not_dropped_in_silence() -> None:
@@ -388,9 +387,8 @@ def test_ports_that_split_are_not_missed_where_they_stay_whole() -> None:
     """A leaf of one GPU of each of eight hosts has ports to spare: none is split, and no others are wanted."""
     given = {"switches": ("64x800:36000:1000",), "transceiver_usd": 700.0, "transceiver_watts": 9.0}
     question = question_of_options(FabricWish(hosts=8, gpus_per_host=72, nic_gbps=400, rails_per_leaf=1, **given))
-    boxes = (question.network.switches[0].model_copy(update={"breakout": 2}),)
-    network = question.network.model_copy(update={"switches": boxes, "max_tiers": 3})
-    plan = planner.design_fabric(question.model_copy(update={"network": network}))
+    boxes = (question.network.switches[0].replaced(breakout=2),)
+    plan = planner.design_fabric(question.replaced(network__switches=boxes, network__max_tiers=3))
     assert plan.fabric.sites[CLUSTER].split == 1 and "of NICs" not in summary(plan, 200)
 
 
@@ -463,9 +461,8 @@ def test_rails_share_the_leaves_that_they_do_not_fill(hosts: int, gpus: int) -> 
         each = [cheapest_of_three_tiers(hosts, gpus // n, 64, 36_000, 1_400, n) for n in shared[:most]]
         assert usd(plan) == pytest.approx(min(each))
         parts = plan.fabric.sites[CLUSTER].rails_per_leaf
-        other = plan.fabric.sites[CLUSTER].model_copy(update={"rails_per_leaf": 2 if parts == 1 else 1})
-        section = plan.fabric.model_copy(update={"sites": {CLUSTER: other}})
-        assert planner.check(plan.model_copy(update={"fabric": section}))
+        other = plan.fabric.sites[CLUSTER].replaced(rails_per_leaf=2 if parts == 1 else 1)
+        assert planner.check(plan.replaced(fabric__sites={CLUSTER: other}))
         assert f"with {shared[each.index(min(each))]} GPUs of each" in summary(plan, 400) or min(each) == each[0]
 
 
@@ -473,7 +470,7 @@ def test_fabrics_by_ratio_are_those_of_each_ratio(tmp_path: Path) -> None:
     """Of each oversubscription the cheapest fabric is listed where it is cheaper than at those before."""
     plan = designed(96)
     (tmp_path / "plan.json").write_text(plan.model_dump_json())
-    ran = CliRunner().invoke(app, ["fabric", "pareto", str(tmp_path / "plan.json"), "--json"])
+    ran = invoke("fabric", "pareto", tmp_path / "plan.json", "--json")
     least, listed = math.inf, {row["oversubscription"]: row for row in json.loads(ran.stdout)}
     for most in fabric_design.RATIOS:
         own = designed(96, oversubscription="any" if most is None else f"{most}:1")
@@ -560,9 +557,9 @@ def test_designs_are_of_the_plan_and_of_the_sizes(sizes: tuple[int, ...]) -> Non
 
 def cheapest(plan: Plan, **built: int) -> float:
     """Return the least cost of a fabric for the plan of one site, other GPUs of which are cabled."""
-    site = plan.fabric.sites["cluster"].model_copy(update=built)
-    fabric = plan.fabric.model_copy(update={"sites": {"cluster": site}})
-    return min(x.merits["cost_usd"] for _, x in frontier(plan.model_copy(update={"fabric": fabric})))
+    site = plan.fabric.sites["cluster"].replaced(**built)
+    fabric = plan.fabric.replaced(sites={"cluster": site})
+    return min(x.merits["cost_usd"] for _, x in frontier(plan.replaced(fabric=fabric)))
 
 
 def test_only_what_is_cabled_is_joined() -> None:
@@ -581,7 +578,7 @@ def test_only_what_is_cabled_is_joined() -> None:
 def pareto(folder: Path, *options: str) -> Any:
     """Run the command on the worked plan."""
     (folder / "p.json").write_text(PLAN.model_dump_json())
-    return CliRunner().invoke(app, ["fabric", "pareto", str(folder / "p.json"), *options])
+    return invoke("fabric", "pareto", folder / "p.json", *options)
 
 
 def test_command_prints_them(tmp_path: Path) -> None:
@@ -613,7 +610,7 @@ def test_rows_can_be_drawn(tmp_path: Path, axes: str) -> None:
     rows, picture = tmp_path / "rows.jsonl", tmp_path / "frontier.svg"
     shown = pareto(tmp_path, "--axes", axes, "-o", str(rows))
     of = "-x", "cost_usd", "-y", "pipeline_send_slowdown", "--color", "leaf_domain_racks"
-    drawn = CliRunner().invoke(app, ["plot", str(rows), *of, "-o", str(picture)])
+    drawn = invoke("plot", rows, *of, "-o", picture)
     assert (shown.exit_code, drawn.exit_code) == (0, 0)
     assert len(rows.read_text().splitlines()) == len(shown.stdout.splitlines()) - 1
     assert "<svg" in picture.read_text()
@@ -632,7 +629,6 @@ def test_bad_options_are_refused(tmp_path: Path, options: list[str], words: str)
     assert isinstance(bad.exception, InputError) and words in str(bad.exception)
 
 
-RUN = CliRunner()
 ALL_RACKS = {"layout.tensor_parallel": 4, "layout.pipeline_parallel": 8, "layout.data_parallel": 3}
 ONE_LAYOUT = ALL_RACKS | {"layout.virtual_stages": 1, "layout.zero_stage": 1, "layout.recompute": "none"}
 
@@ -650,9 +646,9 @@ def cluster(path: Path, ports: int, racks: int = 24, pins: dict[str, Any] | None
 def solved(folder: Path, *args: Any, **changes: Any) -> dict[str, Any]:
     """Solve, check and return the plan."""
     asked, out = cluster(folder / "asked.json", *args, **changes), folder / "plan.json"
-    done = RUN.invoke(app, ["solve", str(asked), "-q", "-o", str(out)])
+    done = invoke("solve", asked, "-q", "-o", out)
     assert done.exit_code == 0, done.output
-    assert RUN.invoke(app, ["check", str(out)]).output == ""
+    assert invoke("check", out).output == ""
     return json.loads(out.read_text())
 
 
@@ -667,12 +663,12 @@ def test_small_boxes_need_four_tiers(tmp_path: Path) -> None:
     assert fabric["certificate"]["status"] == "optimal"
     path = tmp_path / "plan.json"
     for form in ("csv", "graphml", "slurm-conf", "slurm-yaml", "svg"):
-        done = RUN.invoke(app, ["fabric", "export", str(path), "--format", form, "-o", str(tmp_path / form)])
+        done = invoke("fabric", "export", path, "--format", form, "-o", tmp_path / form)
         assert done.exit_code == 0, done.output
     assert len((tmp_path / "csv").read_text().splitlines()) == 1 + f["switch_links"] + f["endpoint_links"]
     for transport in ("spray", "ecmp", "adaptive"):
         own = ["--transport", transport, "--hosts", "96", "--bytes", "1e6"]
-        done = RUN.invoke(app, ["simulate", str(path), *own, "--json"])
+        done = invoke("simulate", path, *own, "--json")
         assert done.exit_code == 0, done.output
         found = json.loads(done.output)
         assert found["hosts"] == 96
@@ -699,7 +695,7 @@ def test_a_pin_asks_for_four_tiers(tmp_path: Path) -> None:
 )
 def test_bad_input_is_named(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
     path = cluster(tmp_path / "asked.json", 8, **changes)
-    done = RUN.invoke(app, ["solve", str(path), "-q"])
+    done = invoke("solve", path, "-q")
     assert message in f"{done.output}{done.exception}"
     assert done.exit_code != 0
 

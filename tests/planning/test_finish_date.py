@@ -49,24 +49,21 @@ def asked(seed: int, *, forced: bool = False, hardware: float = 0.0) -> Instance
     i, drawn = toy(seed, sites=3, forced=forced), random.Random(seed)
     days = solve_joint(i, Options(), lambda _: None).days
     assert days is not None and i.grid is not None
-    work = i.workload.model_copy(update={"tokens": i.workload.tokens * 365 / days})
-    nodes = tuple(
-        node.model_copy(update={"ready_months": float(drawn.choice([0, 1, 2, 4, 8]))}) for node in i.grid.nodes
+    nodes = tuple(node.replaced(ready_months=float(drawn.choice([0, 1, 2, 4, 8]))) for node in i.grid.nodes)
+    return goal(
+        i.replaced(grid__nodes=nodes, workload__tokens=i.workload.tokens * 365 / days, hardware__ready_months=hardware),
+        "finish_date",
     )
-    racks = i.hardware.model_copy(update={"ready_months": hardware})
-    grid = i.grid.model_copy(update={"nodes": nodes})
-    return goal(i.model_copy(update={"grid": grid, "workload": work, "hardware": racks}), "finish_date")
 
 
 def goal(i: Instance, minimize: str) -> Instance:
     """Return a question with another goal, for the very best of it."""
-    return i.model_copy(update={"objective": i.objective.model_copy(update={"minimize": minimize, "tolerance": 0.0})})
+    return i.replaced(objective__minimize=minimize, objective__tolerance=0.0)
 
 
 def within(i: Instance, months: float) -> Instance:
     """Return a question in which nothing comes later than some months."""
-    rules = i.grid.rules.model_copy(update={"ready_within_months": months})
-    return i.model_copy(update={"grid": i.grid.model_copy(update={"rules": rules})})
+    return i.replaced(grid__rules__ready_within_months=months)
 
 
 def solved(i: Instance) -> Plan:
@@ -110,11 +107,11 @@ def test_hardware_that_comes_last_decides_the_start(seed: int) -> None:
 def test_a_cluster_waits_for_its_hardware() -> None:
     """Without a grid the finish is the wait for the racks and the fewest days; a stated date that is not fails."""
     i = toy(2)
-    i = i.model_copy(update={"hardware": i.hardware.model_copy(update={"ready_months": 2.0})})
+    i = i.replaced(hardware__ready_months=2.0)
     plan, days = solved(goal(i, "finish_date")), solved(goal(i, "days_to_train")).objective.value
     assert days is not None and plan.objective.value == pytest.approx(2 * DAYS_A_MONTH + days, rel=1e-9)
     sooner: dict[str, Any] = {"value": days, "bound": days, "joint_bound": days}
-    wrong = plan.model_copy(update={"objective": plan.objective.model_copy(update=sooner)})
+    wrong = plan.replaced(objective=plan.objective.replaced(**sooner))
     assert any(x.rule == "objective" for x in check(wrong))
 
 
@@ -124,15 +121,15 @@ def test_each_start_has_a_proof_that_is_followed(seed: int, *, forced: bool) -> 
     assert plan.proof.alternatives and plan.layout is not None
 
     def found(**parts: Any) -> set[str]:
-        proof = plan.proof.model_copy(update=parts) if plan.proof is not None else None
-        return {x.rule.partition("[")[0] for x in check(plan.model_copy(update={"proof": proof}))}
+        proof = plan.proof.replaced(**parts) if plan.proof is not None else None
+        return {x.rule.partition("[")[0] for x in check(plan.replaced(proof=proof))}
 
     assert found() == set()
     assert "starts" in found(alternatives=plan.proof.alternatives[1:])
     assert "starts" in found(alternatives=(*plan.proof.alternatives, plan.proof.alternatives[0]))
-    months = [own.model_copy(update={"ready_within_months": 99.0}) for own in plan.proof.alternatives]
+    months = [own.replaced(ready_within_months=99.0) for own in plan.proof.alternatives]
     assert "starts" in found(alternatives=tuple(months))
-    sooner = [own.model_copy(update={"bound_days": own.bound_days * 0.9 - 1}) for own in plan.proof.alternatives]
+    sooner = [own.replaced(bound_days=own.bound_days * 0.9 - 1) for own in plan.proof.alternatives]
     assert "starts" in found(alternatives=tuple(sooner))
 
 
@@ -141,17 +138,17 @@ def test_a_later_end_is_no_optimum(seed: int) -> None:
     """The best plan without the best site, claimed to be the best with it, is contradicted by the columns in time."""
     i, soonest = asked(seed), best(seed)
     used = {site.id for site in soonest.sites.sites}
-    nodes = tuple(node.model_copy(update={"site": node.site and node.id not in used}) for node in i.grid.nodes)
-    other = solved(i.model_copy(update={"grid": i.grid.model_copy(update={"nodes": nodes})}))
+    nodes = tuple(node.replaced(site=node.site and node.id not in used) for node in i.grid.nodes)
+    other = solved(i.replaced(grid__nodes=nodes))
     bound, value = other.objective.bound, soonest.objective.value
     assert bound is not None and value is not None and bound > value * 1.0001
     proofs = [
-        own.model_copy(update={"bound_days": max(0.0, bound - (own.ready_within_months or 0.0) * DAYS_A_MONTH)})
+        own.replaced(bound_days=max(0.0, bound - (own.ready_within_months or 0.0) * DAYS_A_MONTH))
         for own in soonest.proof.alternatives
     ]
-    proof = other.proof.model_copy(update={"alternatives": tuple(proofs)})
+    proof = other.proof.replaced(alternatives=tuple(proofs))
     same = {"instance": soonest.instance, "instance_sha256": soonest.instance_sha256, "proof": proof}
-    assert "joint_columns" in {x.rule.partition("[")[0] for x in check(other.model_copy(update=same))}
+    assert "joint_columns" in {x.rule.partition("[")[0] for x in check(other.replaced(**same))}
 
 
 @pytest.fixture(scope="module", params=[4, *more(6, 8, 10)])
@@ -159,7 +156,7 @@ def explanation(request: pytest.FixtureRequest) -> tuple[Instance, Plan, Explana
     """Return a question whose layout is fixed in part, its plan, and its explanation with time for all of it."""
     i = asked(request.param)
     quick = {"layout.pipeline_parallel": 2} if request.param == 4 else {}
-    i = i.model_copy(update={"pins": {**i.pins, **FIXED, **quick}})
+    i = i.replaced(pins={**i.pins, **FIXED, **quick})
     plan = solved(i)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(explain, "AT_LEAST", 900.0)
@@ -220,9 +217,7 @@ def asked_owned(seed: int, budget: float | None = None, *, minimize: str = WHOLE
     assert days is not None
     operation = {"maintenance_share_per_year": 200.0, "staff_usd_per_year": 1e6, "fabric_life_years": 4e-4}
     i = run_toy(i, deadline_days=4 * days, rack_life_years=3e-4, usd_per_mwh=30.0, **operation)
-    limits = i.limits.model_copy(update={"budget_usd": budget})
-    objective = i.objective.model_copy(update={"minimize": minimize})
-    return i.model_copy(update={"limits": limits, "objective": objective})
+    return i.replaced(limits__budget_usd=budget, objective__minimize=minimize)
 
 
 @cache
@@ -275,14 +270,13 @@ def test_a_deadline_is_needed() -> None:
 def test_energy_of_a_cluster_is_priced_by_the_watt(seed: int, includes: bool) -> None:
     """Without a grid a plan's capital at run prices, with what all cost alike, is the run that the section adds up."""
     i = asked_owned(seed)
-    operation = i.operation and i.operation.model_copy(update={"energy_usd_per_mwh": 900.0})
-    hardware = i.hardware.model_copy(update={"facility_overhead_factor": 1.3, "overhead_includes_fabric": includes})
-    i = i.model_copy(update={"operation": operation, "hardware": hardware})
+    operation = i.operation and i.operation.replaced(energy_usd_per_mwh=900.0)
+    i = i.replaced(
+        operation=operation, hardware__facility_overhead_factor=1.3, hardware__overhead_includes_fabric=includes
+    )
     plan = solved(i)
     assert plan.status == "optimal" and check(plan) == []
-    limits = i.limits.model_copy(update={"deadline_days": plan.run.days})
-    buying = i.objective.model_copy(update={"minimize": "cost_usd"})
-    at_buying = i.model_copy(update={"limits": limits, "objective": buying})
+    at_buying = i.replaced(limits__deadline_days=plan.run.days, objective__minimize="cost_usd")
     priced = solved(at_run_prices(at_buying, plan.run.years)).cost
     whole = priced.total_usd + alike_usd(i, plan.run.years)
     assert whole == pytest.approx(plan.run.total_cost_of_ownership_usd, rel=1e-9)

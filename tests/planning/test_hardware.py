@@ -9,14 +9,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from commands import invoke
 from each_case import each
 from stored_plans import stored
-from typer.testing import CliRunner
 from worked_plan import edited_at, named, with_entries
 
 import planner
 from planner.checks.check_plan import check
-from planner.cli.main import app
 from planner.errors import InputError
 from planner.instance.hardware import DAYS_A_MONTH
 from planner.models.joint.world import JointSolution, JointStatus
@@ -129,9 +128,8 @@ def test_the_day_of_the_finish_is_that_of_the_gpu_chosen_by_its_end() -> None:
 def test_the_bound_is_that_of_all_gpus_on_the_scale_of_the_chosen(bound, ready_months, expected):
     best = HardwareAnswer(load_instance(SMALL), JointSolution(status=JointStatus.OPTIMAL, days=4.0, lower_bound=4.0))
     best = replace(best, solution=replace(best.solution, plan=SimpleNamespace()))  # type: ignore[arg-type]
-    hardware = best.instance.hardware.model_copy(update={"ready_months": ready_months})
     cut = JointSolution(status=JointStatus.UNKNOWN, lower_bound=bound, stopped="limit")
-    other = HardwareAnswer(best.instance.model_copy(update={"hardware": hardware}), cut)
+    other = HardwareAnswer(best.instance.replaced(hardware__ready_months=ready_months), cut)
     found = bounded_by_all(best, (other,))
     assert found.stopped == "limit"
     assert found.lower_bound == (None if expected is None else pytest.approx(expected))
@@ -357,7 +355,7 @@ def test_link_without_pools_is_refused():
 
 @each("command", ["evaluate", "explain"])
 def test_commands_on_one_layout_refuse_pools(command):
-    found = CliRunner().invoke(app, [command, str(INSTANCE)])
+    found = invoke(command, INSTANCE)
     assert isinstance(found.exception, InputError)
     assert "hardware.pools" in str(found.exception)
 
@@ -366,7 +364,7 @@ def test_commands_on_one_layout_refuse_pools(command):
 def test_show_prints_each_pools_share(plan, tmp_path):
     path = tmp_path / "plan.json"
     path.write_text(plan.model_dump_json(), encoding="utf-8")
-    found = CliRunner().invoke(app, ["show", str(path)])
+    found = invoke("show", path)
     assert found.exit_code == 0
     for name, n in plan.pools.sequences.items():
         assert f"{name}: {n:,} sequences" in found.output

@@ -7,18 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import invoke
 from joint_brute_force import toy
 from stored_plans import stored
 from sweeping import small, written
 from tiers import more, slow
-from typer.testing import CliRunner
 from worked_plan import LAYOUT, instance_with
 
 import planner
 from planner.checks import check_plan
 from planner.checks.check_plan import check
 from planner.checks.rule import Rule, must_equal
-from planner.cli.main import app
 from planner.errors import InternalError
 from planner.instance.instance import Instance
 from planner.models import Options
@@ -83,14 +82,12 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
 
 def at_cost(i: Instance) -> Instance:
     """Return the question of the least cost by a loose deadline."""
-    objective = i.objective.model_copy(update={"minimize": "cost_usd"})
-    limits = i.limits.model_copy(update={"deadline_days": 1e9})
-    return i.model_copy(update={"objective": objective, "limits": limits})
+    return i.replaced(objective__minimize="cost_usd", limits__deadline_days=1e9)
 
 
 def refused(i: Instance) -> Instance:
     """Return an instance that no budget pays."""
-    return i.model_copy(update={"limits": i.limits.model_copy(update={"budget_usd": 1.0})})
+    return i.replaced(limits__budget_usd=1.0)
 
 
 CASES: dict[str, Callable[[], Instance]] = {
@@ -158,11 +155,11 @@ def file(tmp_path: Path) -> Path:
 
 def _refuse(file: Path, *words: str) -> None:
     """Solve on the command line: exit status 4, status unknown, and the reason with its words."""
-    ran = CliRunner().invoke(app, ["solve", str(file), "--json", "-q"])
+    ran = invoke("solve", file, "--json", "-q")
     plan = json.loads(ran.stdout)
     assert (ran.exit_code, plan["status"], plan["conflict"]["rules"]) == (LIMIT, "unknown", [])
     assert all(word in plan["conflict"]["reason"] for word in words)
-    assert "infeasible" not in CliRunner().invoke(app, ["solve", str(file), "-q"]).stdout
+    assert "infeasible" not in invoke("solve", file, "-q").stdout
 
 
 def test_a_highs_error_is_no_proof_that_no_sites_exist(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,16 +221,16 @@ def doubted(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> 
 def test_a_disagreement_never_costs_the_plan(tmp_path: Path) -> None:
     """The plan is written with the rule and both figures, the summary begins with them, and the exit status is 5."""
     given, out = written(tmp_path), tmp_path / "p.json"
-    done = CliRunner().invoke(app, ["solve", str(given), "-q", "-o", str(out)])
+    done = invoke("solve", given, "-q", "-o", out)
     assert done.exit_code == 5
     assert done.stdout.startswith("NOT VERIFIED") and "cost: total" in done.stdout.splitlines()[1]
     plan = read_plan(out)
     [broken] = plan.violations
     assert plan.status == "optimal" and plan.verified is False
     assert (broken.rule, broken.stated, broken.recomputed) == ("cost", plan.cost.total_usd, 7.5)
-    shown = CliRunner().invoke(app, ["show", str(out)])
+    shown = invoke("show", out)
     assert shown.stdout == done.stdout and shown.exit_code == 0
-    checked = CliRunner().invoke(app, ["check", str(out)])
+    checked = invoke("check", out)
     assert (checked.exit_code, checked.stdout) == (1, f"cost: {broken.message}\n")
 
 
@@ -253,10 +250,10 @@ def test_rows_and_explanations_say_it_too(tmp_path: Path, monkeypatch: pytest.Mo
     """A row of a sweep holds verified false, and sweep and explain end with 5."""
     monkeypatch.setattr(sweep_run, "at_home", lambda tasks, call, _: ((t, call(t)) for t in tasks))
     given, out = written(tmp_path), tmp_path / "rows.jsonl"
-    done = CliRunner().invoke(app, ["sweep", str(given), "--vary", "hardware.racks=1", "-q", "-o", str(out)])
+    done = invoke("sweep", given, "--vary", "hardware.racks=1", "-q", "-o", out)
     assert done.exit_code == 5 and "NOT VERIFIED" in done.output
     assert json.loads(out.read_text())["verified"] is False
-    told = CliRunner().invoke(app, ["explain", str(given), "-q", "--time-limit", "1"])
+    told = invoke("explain", given, "-q", "--time-limit", "1")
     assert told.exit_code == 5 and told.stdout.startswith("NOT VERIFIED")
 
 

@@ -393,8 +393,8 @@ def test_what_is_given_and_not_read_is_named() -> None:
     changes: dict[str, Any] = {f"grid.nodes.{n.id}.area_m2": 1e6 for n in nodes}
     changed = planner.changed("two-sites-405b", changes | {"grid.rules.interconnect.enabled": False})
     assert changed.grid is not None
-    dry = changed.grid.model_copy(update={"scenarios": (Scenario(name="dry", weight=0.5),)})
-    assert [line.partition(":")[0] for line in implausible(changed.model_copy(update={"grid": dry}))] == [
+    dry = changed.grid.replaced(scenarios=(Scenario(name="dry", weight=0.5),))
+    assert [line.partition(":")[0] for line in implausible(changed.replaced(grid=dry))] == [
         "grid.nodes[0].area_m2 (and 1 more) limits no site",
         "grid.nodes[0].interconnect_mw (and 1 more) limits no site",
         "grid.scenarios are not read",
@@ -441,3 +441,14 @@ def test_a_rack_built_for_another_accelerator_is_named(hardware: dict[str, Any],
     asked = with_entries(data("two-sites-405b"), {f"hardware.{key}": value for key, value in hardware.items()})
     found = list(implausible(load_instance(asked)))
     assert len(found) == bool(words) and all(word in line for line in found for word in words), found
+
+
+def test_other_values_are_of_keys_that_there_are() -> None:
+    """One of a part is named by both keys; the rest stays, and a key that there is not is refused, in a part too."""
+    instance = load_instance("one-rack")
+    other = instance.replaced(name="other", limits__budget_usd=7.0, limits__deadline_days=9.0)
+    assert (other.name, other.limits.budget_usd, other.limits.deadline_days) == ("other", 7.0, 9.0)
+    assert other.replaced(name=instance.name, limits=instance.limits) == instance
+    for wrong in ("nam", "limit__budget_usd", "limits__budget"):
+        with pytest.raises(AttributeError):
+            instance.replaced(**{wrong: 7.0})

@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import invoke
 from tiers import more
-from typer.testing import CliRunner
 from worked_plan import edited_at
 
 from planner import check, limits, solve
-from planner.cli import main
 from planner.cli.sweep_commands import fall, wall
 from planner.errors import InputError
 from planner.instance.workload import catalogue
@@ -175,7 +174,7 @@ def test_the_command_writes_its_points(tmp_path: Path) -> None:
     out = tmp_path / "points.jsonl"
     fixed = [x for change in FIXED for x in ("--set", change)]
     span = "--from", "1e22", "--to", "1e23", "--points", "2", "--workers", "1", "--tolerance", "0.1"
-    done = CliRunner().invoke(main.app, ["limits", str(INSTANCE), *span, "-o", str(out), *fixed])
+    done = invoke("limits", INSTANCE, *span, "-o", out, *fixed)
     assert done.exit_code == 0, done.output
     rows: list[dict[str, Any]] = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
     assert [r["status"] for r in rows] == ["optimal", "optimal"]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from best_splits import split
 from cluster_cases import crowded_problem
-from joint_toys import toy, with_budget
+from joint_toys import toy
 from planted import ANSWERS, BACK_ENDS, Planted
 from power_grids import power_case
 from tiers import more, slow
@@ -51,15 +51,13 @@ def joint_of_sites() -> Answer:
 
 def joint_without_plan() -> Answer:
     i = toy(14, sites=2, forced=True)
-    return _of_plan(planner.solve(with_budget(i, 0.01 * (i.limits.budget_usd or 0.0))))
+    return _of_plan(planner.solve(i.replaced(limits__budget_usd=0.01 * (i.limits.budget_usd or 0.0))))
 
 
 def joint_least_cost() -> Answer:
     """Return the least cost in half as many days again as the fastest plan of a toy takes."""
     i = toy(5, sites=2, forced=True)
-    limits = i.limits.model_copy(update={"deadline_days": 1.5 * DAYS})
-    goal = i.objective.model_copy(update={"minimize": "cost_usd"})
-    return _of_plan(planner.solve(i.model_copy(update={"limits": limits, "objective": goal})))
+    return _of_plan(planner.solve(i.replaced(limits__deadline_days=1.5 * DAYS, objective__minimize="cost_usd")))
 
 
 def sites_of_a_transport_grid() -> Answer:

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 from joint_brute_force import toy
-from joint_toys import with_budget
 from stored_plans import stored
 from tiers import more, slow
 
@@ -12,7 +11,6 @@ import planner
 from planner.checks import joint_proof
 from planner.checks.joint_columns import max_racks
 from planner.checks.joint_proof import missing_columns
-from planner.instance.instance import Instance
 from planner.models.joint.cache import JointCache
 from planner.models.joint.sites import Sites
 from planner.physics.site.cost import rack_of
@@ -32,10 +30,6 @@ def decided(plan: planner.Plan) -> dict[str, Any]:
     return {name: getattr(plan, name) for name in DECIDED}
 
 
-def with_limits(i: Instance, **limits: Any) -> Instance:
-    return i.model_copy(update={"limits": i.limits.model_copy(update=limits)})
-
-
 @pytest.mark.parametrize("sites", [0, 2])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_session_answers_as_cold_solves_do(seed: int, sites: int) -> None:
@@ -43,12 +37,8 @@ def test_a_session_answers_as_cold_solves_do(seed: int, sites: int) -> None:
     question, session = toy(seed, sites=sites, forced=True), planner.Session()
     budget = question.limits.budget_usd or 0.0
     tokens = question.limits.max_batch_tokens or 0
-    changes = [
-        question, with_budget(question, 1.01 * budget), with_budget(question, 0.8 * budget),
-        with_budget(question, 0.01 * budget), with_budget(question, 1.5 * budget),
-        with_limits(question, max_batch_tokens=tokens + 1024), with_budget(question, 1.01 * budget),
-    ]  # fmt: skip
-    for changed in changes:
+    budgets = [question.replaced(limits__budget_usd=times * budget) for times in (1.01, 0.8, 0.01, 1.5)]
+    for changed in (question, *budgets, question.replaced(limits__max_batch_tokens=tokens + 1024), budgets[0]):
         plan = session.solve(changed)
         assert decided(plan) == decided(stored(changed))
         assert planner.check(plan) == []
@@ -60,7 +50,7 @@ def test_racks_of_a_cluster_come_and_go_as_money_does(seed: int) -> None:
     question, session = toy(seed), planner.Session()
     racks = question.hardware.racks or 1
     for count in (racks, 2 * racks, max(1, racks // 2), racks):
-        changed = question.model_copy(update={"hardware": question.hardware.model_copy(update={"racks": count})})
+        changed = question.replaced(hardware__racks=count)
         plan = session.solve(changed)
         assert decided(plan) == decided(stored(changed))
         assert planner.check(plan) == []
@@ -69,11 +59,10 @@ def test_racks_of_a_cluster_come_and_go_as_money_does(seed: int) -> None:
 @pytest.mark.parametrize("seed", [4, *more(0, 6)])
 def test_the_least_cost_of_a_cluster_is_of_its_own_racks(seed: int) -> None:
     question, session = toy(seed), planner.Session()
-    objective = question.objective.model_copy(update={"minimize": "cost_usd"})
-    question = with_limits(question.model_copy(update={"objective": objective}), deadline_days=1e4)
+    question = question.replaced(objective__minimize="cost_usd").replaced(limits__deadline_days=1e4)
     racks, known = question.hardware.racks or 1, dict[int, planner.Plan]()
     for count in (racks, racks + 1, racks):
-        changed = question.model_copy(update={"hardware": question.hardware.model_copy(update={"racks": count})})
+        changed = question.replaced(hardware__racks=count)
         plan = session.solve(changed)
         cold = known.get(count) or known.setdefault(count, planner.solve(changed))
         assert (plan.status, plan.objective.value) == (cold.status, cold.objective.value)
@@ -86,14 +75,14 @@ def test_deadlines_and_objectives_share_what_is_kept(seed: int, sites: int) -> N
     """Fewest days, least cost by several deadlines, a tolerance and budgets, in one session: all as cold solves are."""
     question, session = toy(seed, sites=sites, forced=True), planner.Session()
     days = stored(question).objective.value or 1.0
-    cost = question.model_copy(update={"objective": question.objective.model_copy(update={"minimize": "cost_usd"})})
-    near = question.model_copy(update={"objective": question.objective.model_copy(update={"tolerance": 0.1})})
+    cost = question.replaced(objective__minimize="cost_usd")
+    near = question.replaced(objective__tolerance=0.1)
     budget = question.limits.budget_usd or 0.0
     changes = [
-        with_limits(cost, deadline_days=3 * days), question, with_limits(cost, deadline_days=1.2 * days), near,
-        with_limits(cost, deadline_days=1.2 * days, budget_usd=1.01 * budget),
-        with_limits(cost, deadline_days=0.5 * days), with_limits(question, deadline_days=0.5 * days),
-        with_limits(cost, deadline_days=1.2 * days, budget_usd=0.7 * budget), question,
+        cost.replaced(limits__deadline_days=3 * days), question, cost.replaced(limits__deadline_days=1.2 * days), near,
+        cost.replaced(limits__deadline_days=1.2 * days, limits__budget_usd=1.01 * budget),
+        cost.replaced(limits__deadline_days=0.5 * days), question.replaced(limits__deadline_days=0.5 * days),
+        cost.replaced(limits__deadline_days=1.2 * days, limits__budget_usd=0.7 * budget), question,
     ]  # fmt: skip
     for changed in changes:
         plan = session.solve(changed)
@@ -115,7 +104,7 @@ def test_what_a_session_keeps_is_not_asked_again(monkeypatch: pytest.MonkeyPatch
     session.solve(question)
     cold, listed = solved[0], session._cache.listed
     solved[0] = 0
-    session.solve(with_budget(question, 1.01 * (question.limits.budget_usd or 0.0)))
+    session.solve(question.replaced(limits__budget_usd=1.01 * (question.limits.budget_usd or 0.0)))
     assert session._cache.listed is listed and solved[0] < cold
     session.forget()
     assert session._cache.listed is None and isinstance(session._cache, JointCache)
@@ -131,8 +120,8 @@ def test_a_start_that_still_holds_is_the_answer_of_a_solve_cut_short() -> None:
     """Interrupted before its first plan, a solve returns the start: feasible, without a bound, and sound."""
     question = toy(5, sites=2, forced=True)
     plan = stored(question)
-    richer = with_budget(question, 1.2 * (question.limits.budget_usd or 0.0))
-    doubted = plan.model_copy(update={"verified": False})  # what another question's check said of it holds no more
+    richer = question.replaced(limits__budget_usd=1.2 * (question.limits.budget_usd or 0.0))
+    doubted = plan.replaced(verified=False)  # what another question's check said of it holds no more
     back = planner.Session().solve(richer, start=doubted, interrupt=interrupted_at_once())
     assert (back.status, back.stopped) == ("feasible", "interrupted")
     assert (back.objective.value, back.objective.bound, back.verified) == (plan.objective.value, None, True)
@@ -145,13 +134,13 @@ def test_a_start_that_holds_no_more_is_not_assumed(change: str) -> None:
     question = toy(5, sites=2, forced=True)
     plan, h = stored(question), question.hardware
     if change == "dearer":
-        rack = h.rack.model_copy(update={"price_usd": 1001.0})  # type: ignore[union-attr]
-        changed = question.model_copy(update={"hardware": h.model_copy(update={"rack": rack})})
+        rack = h.rack.replaced(price_usd=1001.0)  # type: ignore[union-attr]
+        changed = question.replaced(hardware__rack=rack)
     elif change == "poorer":
-        changed = with_budget(question, 0.99 * (plan.cost.total_usd if plan.cost else 0.0))
+        changed = question.replaced(limits__budget_usd=0.99 * (plan.cost.total_usd if plan.cost else 0.0))
     else:
-        gpu = h.accelerator.model_copy(update={"kernel_seconds": 1e-3})  # type: ignore[union-attr]
-        changed = question.model_copy(update={"hardware": h.model_copy(update={"accelerator": gpu})})
+        gpu = h.accelerator.replaced(kernel_seconds=1e-3)  # type: ignore[union-attr]
+        changed = question.replaced(hardware__accelerator=gpu)
     back = planner.Session().solve(changed, start=plan, interrupt=interrupted_at_once())
     assert (back.status, back.objective.value) == ("unknown", None)
     full = planner.Session().solve(changed, start=plan)
@@ -183,8 +172,7 @@ def test_a_layout_outside_the_space_names_no_column(monkeypatch: pytest.MonkeyPa
         return seen[-1]
 
     monkeypatch.setattr("planner.planning.session.column_of", noted)
-    wide = other.layout.model_copy(update={"tensor_parallel": 64})
-    plan = planner.Session().solve(question, start=other.model_copy(update={"layout": wide}))
+    plan = planner.Session().solve(question, start=other.replaced(layout__tensor_parallel=64))
     assert seen == [None] and decided(plan) == decided(stored(question))
 
 
@@ -199,8 +187,9 @@ def test_a_proof_is_enumerated_once_a_session(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(joint_proof, "missing_columns", noted)
     question, session = toy(5, forced=True), planner.Session()
-    owned = with_budget(question, 1e9)
-    for changed in (owned, owned, with_budget(question, 2e9), with_limits(owned, max_batch_tokens=9 * 1024), owned):
+    owned = question.replaced(limits__budget_usd=1e9)
+    dearer, larger = question.replaced(limits__budget_usd=2e9), owned.replaced(limits__max_batch_tokens=9 * 1024)
+    for changed in (owned, owned, dearer, larger, owned):
         assert session.solve(changed).status == "optimal"
     assert enumerated == [True, False, False, True, False]
     planner.Session().solve(owned)
@@ -214,19 +203,20 @@ def test_what_an_enumeration_reads_sets_it_apart() -> None:
     plan = solve_instance(load_instance(question), options_of(**NO_LIMITS), lambda _: None, cache=cache)
     asked = inspection(plan, cache)
     assert asked is not None and asked in cache.inspected
-    higher = plan.objective.model_copy(update={"bound": (plan.objective.bound or 0.0) * 1.01})
-    fewer = plan.proof.model_copy(update={"max_racks_by_wired_gpus": {}})
-    poor = with_budget(plan.instance, 0.3 * (question.limits.budget_usd or 0.0))
+    higher = plan.objective.replaced(bound=(plan.objective.bound or 0.0) * 1.01)
+    fewer = plan.proof.replaced(max_racks_by_wired_gpus={})
+    poor = plan.instance.replaced(limits__budget_usd=0.3 * (question.limits.budget_usd or 0.0))
     for change in ({"objective": higher}, {"proof": fewer}, {"instance": poor}):
-        assert inspection(plan.model_copy(update=change), cache) not in (None, asked)
-    budgets = [with_budget(question, share * (question.limits.budget_usd or 0.0)) for share in (0.379, 0.385)]
+        assert inspection(plan.replaced(**change), cache) not in (None, asked)
+    budgets = [
+        question.replaced(limits__budget_usd=share * (question.limits.budget_usd or 0.0)) for share in (0.379, 0.385)
+    ]
     racks = [[max_racks(i, wired) for wired in range(rack_of(i.hardware).gpus + 1)] for i in budgets]
     assert racks[0][:-1] == racks[1][:-1] and racks[0][-1] < racks[1][-1]  # one more where all GPUs are cabled, alone
-    few, many = (inspection(plan.model_copy(update={"instance": i}), cache) for i in budgets)
+    few, many = (inspection(plan.replaced(instance=i), cache) for i in budgets)
     assert few is not None and many is not None and few != many
     assert inspection(plan, JointCache()) is None and inspection(plan, None) is None
-    other = with_limits(plan.instance, max_batch_tokens=9 * 1024)
-    assert inspection(plan.model_copy(update={"instance": other}), cache) is None
+    assert inspection(plan.replaced(instance__limits__max_batch_tokens=9 * 1024), cache) is None
 
 
 @pytest.mark.parametrize("sites", [0, 2])

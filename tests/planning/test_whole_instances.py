@@ -83,7 +83,7 @@ def test_a_fault_split_that_leaves_no_plan() -> None:
     i = Instance.model_validate(given(toy(0, sites=2), {"grid.rules.fault_split": split, "limits.budget_usd": 1900.0}))
     plan = without_plan(i, solve_joint(i, Options(), lambda _: None), Options())
     why = Conflict(decision="budget", rules=("limits.budget_usd",), reason="one rack")
-    assert plan.status == "infeasible" and not planner.check(plan.model_copy(update={"conflict": why}))
+    assert plan.status == "infeasible" and not planner.check(plan.replaced(conflict=why))
     assert set(plan.proof.max_racks_by_wired_gpus.values()) == {0}
 
 
@@ -145,7 +145,7 @@ def test_a_proof_without_a_plan_states_the_simulated_slowdown() -> None:
     assert plan.status == "infeasible"
     assert plan.transport is not None
     assert planner.check(plan) == []
-    assert {v.rule for v in planner.check(plan.model_copy(update={"transport": None}))} >= {"transport_factor"}
+    assert {v.rule for v in planner.check(plan.replaced(transport=None))} >= {"transport_factor"}
 
 
 INSTANCES = Path(__file__).parents[2] / "instances"

@@ -4,10 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
+from commands import invoke
 from each_case import each
-from typer.testing import CliRunner
 
-from planner.cli.main import app
 from planner.errors import InputError
 from planner.report.tables import Side, columns_of_file, rows_of, table
 
@@ -55,12 +54,12 @@ def test_long_numbers_are_compared_by_the_command_too(tmp_path: Path) -> None:
     """A figure of 299 digits stands beside another one, in a table and as JSON."""
     sides(tmp_path, "9" * 299, "5")
     path = str(tmp_path / "rows.csv")
-    assert "5e-299x" in CliRunner().invoke(app, ["compare", path]).output
-    found = CliRunner().invoke(app, ["compare", path, "--json"])
+    assert "5e-299x" in invoke("compare", path).output
+    found = invoke("compare", path, "--json")
     assert json.loads(found.output, parse_constant=pytest.fail)["figure"] == [10**299 - 1, 5]
 
 
 def test_lines_of_a_terminal_that_are_no_number_are_not_read(tmp_path: Path) -> None:
     sides(tmp_path, "1", "2")
-    outputs = [CliRunner().invoke(app, ["compare", str(tmp_path / "rows.csv")], env={"LINES": x}) for x in ("9", "²")]
+    outputs = [invoke("compare", tmp_path / "rows.csv", env={"LINES": x}) for x in ("9", "²")]
     assert outputs[0].output == outputs[1].output and "(2x)" in outputs[1].output

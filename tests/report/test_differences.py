@@ -13,17 +13,10 @@ from page_cases import infeasible, rich
 from worked_plan import edited, small
 
 from planner.errors import InputError
-from planner.plan.plan import Plan
 from planner.report.statements.verdict import without_source
 from planner.report.summary import fitted, summary
 from planner.report.tables import Side, best, brings, changes, headline, rows_of, side_of, table, terms, verdicts
 from planner.sweeps.row_store import parse_rows
-
-
-def with_budget(plan: Plan, usd: float) -> Plan:
-    """Return a plan whose instance has another budget."""
-    limits = plan.instance.limits.model_copy(update={"budget_usd": usd})
-    return plan.model_copy(update={"instance": plan.instance.model_copy(update={"limits": limits})})
 
 
 def side(name: str, asked: Mapping[str, Any] | None = None, **figures: Any) -> Side:
@@ -36,7 +29,7 @@ def test_money_that_brings_nothing_is_a_verdict_of_one_line() -> None:
     plan = small()
     assert plan.cost is not None
     usd = plan.cost.total_usd
-    a, b = (side_of(name, with_budget(plan, usd * k)) for name, k in (("a", 1.0), ("b", 1.2)))
+    a, b = (side_of(name, plan.replaced(instance__limits__budget_usd=usd * k)) for name, k in (("a", 1.0), ("b", 1.2)))
     lines = list(verdicts([a, b]))
     assert lines[0].startswith("a  ") and lines[1].startswith("b  ") and lines[2] == ""
     assert re.fullmatch(
@@ -139,7 +132,10 @@ def test_headlines_say_what_a_plan_comes_to() -> None:
 
 def test_limits_and_warnings_of_one_side_alone_are_told() -> None:
     """What the first plan does not say of itself is said of the second; what both say is not."""
-    a, b = (side_of(name, with_budget(small(), small().cost.total_usd * k)) for name, k in (("a", 1.0), ("b", 2.0)))
+    a, b = (
+        side_of(name, small().replaced(instance__limits__budget_usd=small().cost.total_usd * k))
+        for name, k in (("a", 1.0), ("b", 2.0))
+    )
     lines = [line.strip() for line in verdicts([a, b])]
     assert any(line.startswith("b: ") and "(50 %) is not spent" in line for line in lines)
     assert not any("Failures not modelled" in line for line in lines)
@@ -171,10 +167,10 @@ def test_a_sweep_of_many_rows_is_no_table_of_many_columns() -> None:
 def test_unsourced_figures_are_named() -> None:
     network = rich().instance.network
     assert network is not None
-    bare = network.model_copy(update={"source": None})
+    bare = network.replaced(source=None)
     paths = list(without_source(bare, "network"))
     assert paths == (["network"] if set(bare.model_fields_set) - {"source", "note"} else paths)
-    assert list(without_source(bare.model_copy(update={"source": "a text"}), "network")) == []
+    assert list(without_source(bare.replaced(source="a text"), "network")) == []
 
 
 @each("where", ["plan", "point", "objective"])

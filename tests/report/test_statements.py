@@ -40,24 +40,13 @@ def said(plan: Plan, section: str, *, first: bool = False) -> str:
 
 def with_experts(plan: Plan) -> Plan:
     """Return a plan as if of a model with experts."""
-    workload = plan.instance.workload
-    model = workload.model.model_copy(update={"experts": Experts(count=8, per_token=2, ffn=64)})
-    changed = plan.instance.model_copy(update={"workload": workload.model_copy(update={"model": model})})
-    return plan.model_copy(update={"instance": changed})
-
-
-def with_budget(plan: Plan, usd: float) -> Plan:
-    """Return a plan whose instance has another budget."""
-    limits = plan.instance.limits.model_copy(update={"budget_usd": usd})
-    return plan.model_copy(update={"instance": plan.instance.model_copy(update={"limits": limits})})
+    return plan.replaced(instance__workload__model__experts=Experts(count=8, per_token=2, ffn=64))
 
 
 def run_of(years: float, **changes: Any) -> Plan:
     """Return the worked plan with a run of some years."""
     plan = small(operation=OPERATION, hardware__rack__life_years=4.0, **changes)
-    return plan.model_copy(
-        update={"run": cost.section(plan.instance, 365 * years, plan.cost, 0, plan.sites, plan.fabric.sites)}
-    )
+    return plan.replaced(run=cost.section(plan.instance, 365 * years, plan.cost, 0, plan.sites, plan.fabric.sites))
 
 
 @each("name", PLANS)
@@ -82,7 +71,7 @@ def test_the_first_screen_fits(name: str) -> None:
 
 def test_a_plan_without_a_curve_says_how_to_have_one() -> None:
     with pytest.raises(InputError, match=r"has no curve; solve without --point"):
-        summary(PLAN.model_copy(update={"curve": None}), section="curve")
+        summary(PLAN.replaced(curve=None), section="curve")
 
 
 def test_one_section_is_shown_whole() -> None:
@@ -97,22 +86,20 @@ def test_one_section_is_shown_whole() -> None:
 
 def test_sends_are_told_where_there_are_some() -> None:
     """Without a pipeline no stage sends, and nothing is said of sends; of all-reduces it is."""
-    sites = {name: x.model_copy(update={"p2p_seconds": 0.0}) for name, x in PLAN.fabric.sites.items()}
-    text = summary(
-        PLAN.model_copy(update={"fabric": PLAN.fabric.model_copy(update={"sites": sites})}), section="fabric"
-    )
+    sites = {name: x.replaced(p2p_seconds=0.0) for name, x in PLAN.fabric.sites.items()}
+    text = summary(PLAN.replaced(fabric__sites=sites), section="fabric")
     assert "ipeline sends" not in text and "all-reduces" in text
 
 
 def test_the_verdict_says_what_is_proven() -> None:
     """Days with their range and the proof; a gap with what ended the search; money, loss; no bound."""
     low, high = PLAN.layout.metrics.days_to_train_interval
-    o = PLAN.objective.model_copy(update={"fabric_free_bound": None})
+    o = PLAN.objective.replaced(fabric_free_bound=None)
 
     def verdict(**changes: Any) -> Statement:
         own = {"stopped": changes.pop("stopped", "proved"), "status": changes.pop("status", PLAN.status)}
-        changed = own | {"objective": o.model_copy(update=changes)}
-        return statements(PLAN.model_copy(update=changed))[0]
+        changed = own | {"objective": o.replaced(**changes)}
+        return statements(PLAN.replaced(**changed))[0]
 
     proven = verdict(gap=0.0, bound=o.value)
     assert proven.text == f"Trains in {days(o.value)} days (likely {days(low)} to {days(high)}). Proven optimal."
@@ -136,8 +123,8 @@ def test_no_plan_says_why_and_which_rules_conflict() -> None:
     text = summary(infeasible())
     assert "No plan: the grid is too small." in text
     assert "Rules in conflict (sites): demand, headroom[EAST]; without any one of them the rest can be met." in text
-    why = infeasible().conflict.model_copy(update={"rules": (), "reason": "the time limit came before a first plan"})
-    undecided = infeasible().model_copy(update={"status": "unknown", "stopped": "limit", "conflict": why})
+    why = infeasible().conflict.replaced(rules=(), reason="the time limit came before a first plan")
+    undecided = infeasible().replaced(status="unknown", stopped="limit", conflict=why)
     assert "No plan yet: the time limit came before a first plan." in summary(undecided)
     assert "conflict" not in summary(undecided)
     limited = planner.solve("one-rack", time_limit=1e-3)
@@ -196,10 +183,9 @@ def test_groups_are_told_with_their_fragments(total: int, local: int, least: int
 def test_a_power_flow_says_of_what_network_it_is(load: float, n1: str, text: str) -> None:
     """Under dc it is told whether load beside the sites is counted, and what may be out."""
     grid = PLAN.instance.grid
-    nodes = [n.model_copy(update={"load_mw": load if i < 2 else 0.0}) for i, n in enumerate(grid.nodes)]
+    nodes = [n.replaced(load_mw=load if i < 2 else 0.0) for i, n in enumerate(grid.nodes)]
     rules: dict[str, Any] = {"grid_model": "dc", "n1": n1}
-    changed = grid.model_copy(update={"nodes": tuple(nodes), "rules": grid.rules.model_copy(update=rules)})
-    plan = PLAN.model_copy(update={"instance": PLAN.instance.model_copy(update={"grid": changed})})
+    plan = PLAN.replaced(instance__grid__nodes=tuple(nodes), instance__grid__rules=grid.rules.replaced(**rules))
     assert text in said(plan, "proof") and "power flow by reactances" not in said(PLAN, "proof")
 
 
@@ -213,8 +199,8 @@ def test_a_power_flow_says_of_what_network_it_is(load: float, n1: str, text: str
     ],
 )
 def test_the_limit_that_ends_the_plan_is_named(limited_by: str, text: str) -> None:
-    plan = with_budget(PLAN, PLAN.cost.total_usd + 1.5e6)
-    plan = plan.model_copy(update={"objective": plan.objective.model_copy(update={"limited_by": limited_by})})
+    usd = PLAN.cost.total_usd + 1.5e6
+    plan = PLAN.replaced(instance__limits__budget_usd=usd, objective__limited_by=limited_by)
     assert text in said(plan, "limits", first=True)
 
 
@@ -222,11 +208,11 @@ def test_limits_that_a_layout_fills_are_told() -> None:
     """Batch, memory and deadline are named where less than a hundredth is left of them, and not where a tenth is."""
     m = PLAN.layout.metrics
     for room, told in ((1.001, True), (1.1, False)):
-        limits = {"max_batch_tokens": m.tokens_per_step * room, "deadline_days": m.days_to_train * room}
-        own = m.model_copy(update={"memory_limit_bytes": m.memory_bytes_per_gpu * room})
-        instance = PLAN.instance.model_copy(update={"limits": PLAN.instance.limits.model_copy(update=limits)})
-        layout = PLAN.layout.model_copy(update={"metrics": own})
-        text = said(PLAN.model_copy(update={"instance": instance, "layout": layout}), "limits", first=True)
+        limits = PLAN.instance.limits.replaced(
+            max_batch_tokens=m.tokens_per_step * room, deadline_days=m.days_to_train * room
+        )
+        own = m.replaced(memory_limit_bytes=m.memory_bytes_per_gpu * room)
+        text = said(PLAN.replaced(instance__limits=limits, layout__metrics=own), "limits", first=True)
         deadline = f"Deadline: {m.days_to_train:,.1f} of {m.days_to_train * room:,.1f} days."
         assert [x in text for x in ("Batch: ", "Memory: ", deadline)] == [told] * 3
 
@@ -238,9 +224,8 @@ def test_limits_that_a_layout_fills_are_told() -> None:
 def test_candidates_that_are_not_used_are_named_where_they_are_few(others: int, text: str, first: bool) -> None:
     """A few are named on the first screen; of many the number is said among all statements."""
     grid = PLAN.instance.grid
-    more = [grid.nodes[-1].model_copy(update={"id": f"x{n}"}) for n in range(others)]
-    changed = grid.model_copy(update={"nodes": (*grid.nodes, *more)})
-    plan = PLAN.model_copy(update={"instance": PLAN.instance.model_copy(update={"grid": changed})})
+    more = [grid.nodes[-1].replaced(id=f"x{n}") for n in range(others)]
+    plan = PLAN.replaced(instance__grid__nodes=(*grid.nodes, *more))
     assert [(x.text, x.first) for x in statements(plan) if x.text.startswith("Not used")] == [(text, first)]
 
 
@@ -253,9 +238,9 @@ def test_candidates_that_are_not_used_are_named_where_they_are_few(others: int, 
 )
 def test_racks_that_end_the_plan_are_counted(block_racks: int, blocks: int, text: str) -> None:
     """What the blocks leave over of the racks that there are is said, or that they fill them."""
-    placed = PLAN.placement.model_copy(update={"block_racks": block_racks, "blocks_by_site": {"e1": blocks}})
-    ended = PLAN.objective.model_copy(update={"limited_by": "owned_racks"})
-    assert text in said(PLAN.model_copy(update={"placement": placed, "objective": ended}), "limits", first=True)
+    placed = PLAN.placement.replaced(block_racks=block_racks, blocks_by_site={"e1": blocks})
+    plan = PLAN.replaced(placement=placed, objective__limited_by="owned_racks")
+    assert text in said(plan, "limits", first=True)
 
 
 @each(
@@ -269,10 +254,11 @@ def test_racks_that_end_the_plan_are_counted(block_racks: int, blocks: int, text
 )
 def test_a_fabric_that_joins_no_more_racks_names_the_rule(tiers: int, pins: dict[str, int], text: str) -> None:
     """One or two tiers of switches are those of the network or of a pin; else a leaf is pinned."""
-    network = PLAN.instance.network.model_copy(update={"max_tiers": tiers})
-    instance = PLAN.instance.model_copy(update={"network": network, "pins": pins})
-    ended = PLAN.objective.model_copy(update={"limited_by": "fabric"})
-    assert text in said(PLAN.model_copy(update={"instance": instance, "objective": ended}), "limits", first=True)
+    assert text in said(
+        PLAN.replaced(instance__network__max_tiers=tiers, instance__pins=pins, objective__limited_by="fabric"),
+        "limits",
+        first=True,
+    )
 
 
 def test_a_plan_of_sites_that_asks_for_a_fabric_alone_is_told() -> None:
@@ -282,8 +268,10 @@ def test_a_plan_of_sites_that_asks_for_a_fabric_alone_is_told() -> None:
 
 
 def test_idle_money_and_idle_gpus_are_warned_of() -> None:
-    assert "not spent" not in said(with_budget(PLAN, PLAN.cost.total_usd * 1.001), "warnings")
-    assert "(50 %) is not spent." in said(with_budget(PLAN, PLAN.cost.total_usd * 2), "warnings", first=True)
+    assert "not spent" not in said(PLAN.replaced(instance__limits__budget_usd=PLAN.cost.total_usd * 1.001), "warnings")
+    assert "(50 %) is not spent." in said(
+        PLAN.replaced(instance__limits__budget_usd=PLAN.cost.total_usd * 2), "warnings", first=True
+    )
     x, gpus = PLAN.layout, PLAN.instance.hardware.rack.gpus
     racks = sum(s.racks for s in PLAN.sites.sites)
     alone = edited(PLAN, layout__replicas_per_rack=1, layout__gpus_used=2 * racks, layout__gpus_idle=(gpus - 2) * racks)
@@ -297,8 +285,7 @@ def test_racks_without_a_price_are_warned_of_where_money_counts() -> None:
     free = edited(PLAN, instance__hardware__rack__price_usd=0.0)
     assert "Racks have no price" in said(free, "warnings", first=True)
     assert "Racks have no price" not in said(PLAN, "warnings")
-    limits = free.instance.limits.model_copy(update={"budget_usd": None})
-    boundless = free.model_copy(update={"instance": free.instance.model_copy(update={"limits": limits})})
+    boundless = free.replaced(instance__limits__budget_usd=None)
     assert "Racks have no price" not in said(boundless, "warnings")
 
 
@@ -314,7 +301,7 @@ def test_money_energy_and_what_is_left_out_are_told() -> None:
     assert "over 182 days" in text and "a million tokens" in text and "J a token" in text and "CO2" not in text
     assert "Excluded" not in text
     shorter = small(operation=None)
-    bare = shorter.model_copy(update={"run": cost.section(shorter.instance, 9.0, shorter.cost, 0, shorter.sites)})
+    bare = shorter.replaced(run=cost.section(shorter.instance, 9.0, shorter.cost, 0, shorter.sites))
     assert "Excluded: " in said(bare, "warnings") and "replacement of racks" in said(bare, "warnings")
     assert "To own and run" not in said(small(), "money")
 

@@ -74,12 +74,12 @@ def test_a_false_figure_of_an_axis_is_found(seed: int) -> None:
     for i, f in enumerate(placed.figures):
         if f.name.startswith("leaves"):
             continue
-        false = f.model_copy(update={"value": f.value + 1})
+        false = f.replaced(value=f.value + 1)
         figures = (*placed.figures[:i], false, *placed.figures[i + 1 :])
-        assert check_placement(topology, job, placed.model_copy(update={"figures": figures}), busy=busy), f.name
+        assert check_placement(topology, job, placed.replaced(figures=figures), busy=busy), f.name
         if f.name.startswith("split"):
             figures = (*placed.figures[:i], *placed.figures[i + 1 :])
-            assert check_placement(topology, job, placed.model_copy(update={"figures": figures}), busy=busy), f.name
+            assert check_placement(topology, job, placed.replaced(figures=figures), busy=busy), f.name
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -98,11 +98,8 @@ def test_a_bound_below_the_closed_form_of_an_axis_is_found() -> None:
     topology = tree([5, 5, 5], 3)
     job = Job(name="j", mesh={"data": 7}, nodes_per_member=2)
     placed = planner.place(topology, job)
-    figures = tuple(
-        f.model_copy(update={"bound": 0, "analytic_bound": 0}) if f.name == "split members" else f
-        for f in placed.figures
-    )
-    broken = check_placement(topology, job, placed.model_copy(update={"figures": figures}))
+    figures = tuple(f.replaced(bound=0, analytic_bound=0) if f.name == "split members" else f for f in placed.figures)
+    broken = check_placement(topology, job, placed.replaced(figures=figures))
     assert "split members: bound 0 < 1 by the closed form" in {v.message for v in broken}
 
 

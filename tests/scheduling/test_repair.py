@@ -100,7 +100,7 @@ def test_a_shrinking_group_keeps_the_best_of_its_nodes(seed: int) -> None:
     size, pod = r.randint(3, 5), {leaf.name: leaf.path[0] for leaf in cluster.leaves}
     nodes = r.sample([node for leaf in cluster.leaves for node in leaf.nodes], size)
     job, less = (Job(name="j", mesh={"data": data}) for data in (size, r.randint(1, size - 1)))
-    placed = cluster.place(job).model_copy(update={"nodes": tuple(nodes)})
+    placed = cluster.place(job).replaced(nodes=tuple(nodes))
     found = resize(cluster, job, placed, less).placement
 
     def figures(kept: Sequence[str]) -> tuple[int, int, int]:
@@ -278,7 +278,7 @@ def running_on(cluster: Cluster, name: str, *nodes: str) -> Running:
     group = PlacedGroup(name="data", nodes=nodes, leaves=())
     placed = Cluster(cluster.topology).place(Job(name=name, mesh={"data": len(nodes)}))
     cluster.set_busy(nodes)
-    return Running(placement=placed.model_copy(update={"nodes": nodes, "groups": (group,)}))
+    return Running(placement=placed.replaced(nodes=nodes, groups=(group,)))
 
 
 def test_a_piece_moves_into_nodes_that_a_move_before_gave_back() -> None:

@@ -238,7 +238,7 @@ def test_a_wrong_placement_does_not_leave(monkeypatch: pytest.MonkeyPatch) -> No
 
     def one_node_twice(*args: object) -> Placement:
         found = placement(*args)  # type: ignore[arg-type]
-        return found.model_copy(update={"nodes": (found.nodes[1], *found.nodes[1:])})
+        return found.replaced(nodes=(found.nodes[1], *found.nodes[1:]))
 
     placement = session.placement
     monkeypatch.setattr(session, "placement", one_node_twice)
@@ -275,7 +275,7 @@ def test_blocks_never_cost_a_leaf(seed: int) -> None:
     job = Job(name="j", mesh={"pipeline": 60 // size // 2 * 2, "data": size})
     placed = planner.place(topology, job, busy=busy)
     assert check_placement(topology, job, placed, busy=busy) == []
-    assert levels(placed) == levels(planner.place(topology.model_copy(update={"blocks": ()}), job, busy=busy))
+    assert levels(placed) == levels(planner.place(topology.replaced(blocks=()), job, busy=busy))
     taken = {x.name: sum(g.leaves == (x.name,) for g in placed.groups) for x in topology.switches if x.nodes}
     room = {
         x.name: sum(sum(n in x.nodes and n not in busy for n in b.nodes) // size for b in topology.blocks)
@@ -378,7 +378,7 @@ def test_an_order_that_is_none_is_found() -> None:
     placed = planner.place(topology, job, **ORDER)
     first, second, third = placed.nodes
     turned = {"nodes": (second, first, third)}
-    bent = placed.model_copy(update=turned | {"groups": (placed.groups[0].model_copy(update=turned),)})
+    bent = placed.replaced(**turned | {"groups": (placed.groups[0].replaced(**turned),)})
     assert {v.rule for v in check_placement(topology, job, bent)} == {"order_of_names"}
 
 

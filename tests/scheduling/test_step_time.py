@@ -85,7 +85,7 @@ def test_a_job_without_a_fabric_is_refused(tmp_path: Path, plan: Plan) -> None:
     with pytest.raises(InputError, match="job: --objective step-time needs a plan"):
         planner.place(topology, Job(name="j", mesh={"data": 4}), objective="step-time")
     with pytest.raises(InputError, match="has 0"):
-        planner.place(topology, plan.model_copy(update={"fabric": None}), objective="step-time")
+        planner.place(topology, plan.replaced(fabric=None), objective="step-time")
     with pytest.raises(InputError, match="objective: must be one of locality, step-time"):
         planner.place(topology, plan, objective="fast")
     wide = Topology(switches=(TopologySwitch(name="leaf0", nodes=tuple(f"x{i}" for i in range(999))),))

@@ -112,7 +112,7 @@ def test_a_stopped_question_ends_with_its_best_plan(page: Page, monkeypatch: pyt
         plan = solve(self, instance, **limits)
         while not interrupt.interrupted:
             time.sleep(0.01)
-        return plan.model_copy(update={"stopped": "interrupted", "status": "feasible"})
+        return plan.replaced(stopped="interrupted", status="feasible")
 
     with monkeypatch.context() as patched:
         patched.setattr(planner.Session, "solve", endless)

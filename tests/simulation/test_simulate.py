@@ -65,7 +65,7 @@ def test_a_fabric_over_some_seeds() -> None:
 def at_port_rate(plan: Plan) -> Plan:
     """Return the plan with ports as fast as its NICs, which the plan's formula takes them to be."""
     gbps = plan.instance.hardware.accelerator.nic_bytes_per_second * 8 / 1e9
-    boxes = [s.model_copy(update={"port_gbps": gbps}).model_dump() for s in plan.instance.network.switches]
+    boxes = [s.replaced(port_gbps=gbps).model_dump() for s in plan.instance.network.switches]
     return edited_at(plan, "instance.network.switches", boxes)
 
 
@@ -182,7 +182,7 @@ def test_bad_fabrics_and_options_are_named(fabric: dict[str, Any], options: dict
 
 def test_a_plan_that_cannot_be_simulated_is_named(plan: Plan) -> None:
     with pytest.raises(InputError, match="no fabric that can be wired"):
-        planner.simulate(plan.model_copy(update={"fabric": None}))
+        planner.simulate(plan.replaced(fabric=None))
     with pytest.raises(InputError, match="plan: plan_version: unknown key"):
         planner.simulate(plan.model_dump() | {"plan_version": 1})
     with pytest.raises(InputError, match="choose one of e1, w1"):
@@ -230,7 +230,7 @@ def asking(**runs: Any) -> Any:
     """Return the worked plan's network whose slowdown comes from runs."""
     network = small().instance.network
     transport = type(network.transport).model_validate({"simulate": runs, "slowdown": 1.5})
-    return network.model_copy(update={"transport": transport})
+    return network.replaced(transport=transport)
 
 
 def test_the_slowdown_of_plans_comes_from_runs_where_asked() -> None:
@@ -260,7 +260,7 @@ def test_the_checker_replays_the_factor() -> None:
     true = factor(asked.instance.network)
 
     def broken(p: Plan, **changed: Any) -> list[str]:
-        stated = p if not changed else p.model_copy(update={"transport": true.model_copy(update=changed)})
+        stated = p if not changed else p.replaced(transport=true.replaced(**changed))
         return [v.message for v in check(stated) if v.rule == "transport_factor"]
 
     assert broken(plain) == broken(asked, seeds=3) == []

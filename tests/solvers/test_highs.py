@@ -134,7 +134,7 @@ def test_duals_of_a_row_with_two_sides_are_those_of_the_side_that_presses() -> N
         m.both = pyo.Constraint(expr=pyo.inequality(1, m.x, 4))
         m.goal = pyo.Objective(expr=3 * m.x, sense=sense)
         found = highs.relaxed(m).duals()
-        assert found.stated[m.both] == pytest.approx(3.0)
+        assert dict(found[1])[m.both] == pytest.approx(3.0)
 
 
 def test_ctrl_c_is_taken_by_the_main_thread_alone() -> None:

@@ -14,7 +14,7 @@ from ortools.sat.python import cp_model
 from stored_plans import stored
 
 import planner
-from planner.solvers import cpsat, highs, highs_from_cpsat, progress
+from planner.solvers import cpsat, highs, progress
 from planner.solvers.outcome import Outcome, Stop
 from planner.solvers.signals import Interrupter, asked_to_end, ended_by, finishing, interrupted
 
@@ -46,7 +46,7 @@ def pyomo_knapsack() -> pyo.ConcreteModel:
 RUNS: dict[str, tuple[Callable[[], Any], Callable[..., Outcome[Any]]]] = {
     "HiGHS": (pyomo_knapsack, highs.run),
     "CP-SAT": (knapsack, cpsat.run),
-    "HiGHS of a CP-SAT model": (knapsack, highs_from_cpsat.run),
+    "HiGHS of a CP-SAT model": (knapsack, cpsat.run_on_highs),
 }
 
 

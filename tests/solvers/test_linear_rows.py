@@ -11,9 +11,10 @@ from each_case import each
 from ortools.sat.python import cp_model
 
 from planner.errors import InputError
-from planner.solvers import cpsat, highs_from_cpsat
+from planner.planning.solve import options_of
+from planner.solvers import cpsat
 from planner.solvers.outcome import Stop, remembered, smallest_conflict
-from planner.solvers.registry import SOLVERS, linear_runner, run_milp, solver_named
+from planner.solvers.registry import SOLVERS, linear_runner, run_milp
 
 
 def random_model(seed: int) -> tuple[cp_model.CpModel, list[cp_model.IntVar]]:
@@ -36,7 +37,7 @@ def test_only_a_proof_is_infeasible(name: str, monkeypatch: pytest.MonkeyPatch) 
     """Errors, unknown statuses and limits never say that there is no solution; nothing here is unbounded."""
     monkeypatch.setattr(highspy.Highs, "getModelStatus", lambda _: STATUSES[name])
     monkeypatch.setattr(highspy.Highs, "run", lambda _: None)
-    outcome = highs_from_cpsat.run(random_model(1)[0])
+    outcome = cpsat.run_on_highs(random_model(1)[0])
     proofs = ("kInfeasible", "kUnboundedOrInfeasible")
     assert outcome.infeasible == (outcome.status == "infeasible") == (name in proofs)
     assert outcome.solution is None
@@ -46,7 +47,7 @@ def test_only_a_proof_is_infeasible(name: str, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize("seed", range(60))
 def test_agrees_with_cpsat(seed: int) -> None:
     m, x = random_model(seed)
-    a, b = highs_from_cpsat.run(m), cpsat.run(m)
+    a, b = cpsat.run_on_highs(m), cpsat.run(m)
     assert (a.stop, a.infeasible, a.objective) == (b.stop, b.infeasible, b.objective)
     if a.solution is not None:
         assert a.bound == pytest.approx(b.bound)
@@ -63,9 +64,9 @@ def test_rows_without_variables_and_clauses_are_rows() -> None:
     m.add(a == 0)
     m.minimize(-1 * b)
     m.add(True)
-    assert highs_from_cpsat.run(m).objective == 0
+    assert cpsat.run_on_highs(m).objective == 0
     m.add(False)
-    assert highs_from_cpsat.run(m).infeasible
+    assert cpsat.run_on_highs(m).infeasible
 
 
 def test_other_rules_are_refused() -> None:
@@ -73,20 +74,20 @@ def test_other_rules_are_refused() -> None:
     a, b, c = (m.new_int_var(0, 3, n) for n in "abc")
     m.add_multiplication_equality(c, a, b)
     with pytest.raises(ValueError, match="not a linear row"):
-        highs_from_cpsat.run(m)
+        cpsat.run_on_highs(m)
 
 
 def test_no_time_is_a_limit_without_an_answer() -> None:
     m, _ = random_model(1)
-    outcome = highs_from_cpsat.run(m, time_limit=0.0)
+    outcome = cpsat.run_on_highs(m, time_limit=0.0)
     assert outcome.stop is Stop.LIMIT and not outcome.infeasible
 
 
 def test_threads_run_at_the_same_time() -> None:
     """Eight runs at once give what they give one after another."""
-    alone = [highs_from_cpsat.run(random_model(seed)[0]).objective for seed in range(12)]
+    alone = [cpsat.run_on_highs(random_model(seed)[0]).objective for seed in range(12)]
     with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(lambda seed: highs_from_cpsat.run(random_model(seed)[0]).objective, range(12))) == alone
+        assert list(pool.map(lambda seed: cpsat.run_on_highs(random_model(seed)[0]).objective, range(12))) == alone
 
 
 def mixed(seed: int, *, continuous: bool) -> pyo.ConcreteModel:
@@ -168,9 +169,10 @@ def test_linear_rows_run_on_either(name: str | None) -> None:
 
 
 def test_unknown_names_are_refused() -> None:
-    assert solver_named(None) is None and solver_named("highs") == "highs"
+    how = {"time_limit": None, "gap": None, "seed": 0, "threads": None}
+    assert options_of(**how).solver is None and options_of(**how, solver="highs").solver == "highs"
     with pytest.raises(InputError, match=r"must be one of highs, cpsat \(is 'scip'\)"):
-        solver_named("scip")
+        options_of(**how, solver="scip")
 
 
 def in_turn(cores: list[frozenset[str]], rules: list[str]) -> list[str]:

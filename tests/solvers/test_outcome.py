@@ -15,7 +15,7 @@ from planner.errors import InputError
 from planner.models import batch_shares
 from planner.models.joint.space import MICRO_BATCHES, MOST_CONTEXT_RACKS
 from planner.plan import certificate
-from planner.solvers import cpsat, cpsat_from_pyomo, highs, highs_from_cpsat, statuses
+from planner.solvers import cpsat, cpsat_from_pyomo, highs, statuses
 from planner.solvers.outcome import Outcome, Stop
 from planner.solvers.signals import Deadline
 
@@ -107,7 +107,7 @@ def milp() -> pyo.ConcreteModel:
 
 RUNS = {
     "CP-SAT": ("cpsat", lambda: cpsat.run(linear())),
-    "HiGHS from CP-SAT": ("highs", lambda: highs_from_cpsat.run(linear())),
+    "HiGHS from CP-SAT": ("highs", lambda: cpsat.run_on_highs(linear())),
     "CP-SAT from Pyomo": ("cpsat", lambda: cpsat_from_pyomo.run(milp())),
     "HiGHS through Pyomo": ("highs", lambda: highs.run(milp())),
 }
@@ -170,7 +170,7 @@ def test_what_both_runs_find_infeasible_is() -> None:
     m, p = linear(), milp()
     m.add(m.get_int_var_from_proto_index(0) + m.get_int_var_from_proto_index(1) <= 8)
     p.more = pyo.Constraint(expr=p.x + p.z <= 8)
-    for outcome in (cpsat.run(m), highs_from_cpsat.run(m), cpsat_from_pyomo.run(p), highs.run(p)):
+    for outcome in (cpsat.run(m), cpsat.run_on_highs(m), cpsat_from_pyomo.run(p), highs.run(p)):
         assert (outcome.status, outcome.objective) == ("infeasible", None)
 
 
@@ -201,7 +201,7 @@ def test_every_row_is_put_to_the_test() -> None:
 
 
 @each("installed", [(1, 12, 0), (1, 13, 0), (1, 14, 0), (1, 15, 1), (2, 13, 1)])
-@each("run", [lambda: highs.run(milp()), lambda: highs_from_cpsat.run(linear())])
+@each("run", [lambda: highs.run(milp()), lambda: cpsat.run_on_highs(linear())])
 def test_another_highs_is_refused_at_the_first_solve(run, installed, monkeypatch):
     for name, number in zip(("MAJOR", "MINOR", "PATCH"), installed, strict=True):
         monkeypatch.setattr(highspy, f"HIGHS_VERSION_{name}", number)

@@ -10,12 +10,11 @@ from typing import Any
 
 import highspy
 import pytest
+from commands import invoke
 from joint_brute_force import toy
 from ortools.sat.python import cp_model
-from typer.testing import CliRunner
 
 import planner
-from planner.cli.main import app
 from planner.models.joint.search import capital as nodes
 from planner.solvers.progress import INDEX, Reporter, _unique, report, start
 
@@ -43,7 +42,7 @@ def test_events_of_a_cheapest_plan_are_in_dollars(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(nodes, "LINE_SECONDS", 0.0)
     events: list[planner.Event] = []
     question = toy(5, sites=2, forced=True, objective={"minimize": "cost_usd"})
-    question = question.model_copy(update={"limits": question.limits.model_copy(update={"deadline_days": 1e6})})
+    question = question.replaced(limits__deadline_days=1e6)
     plan = planner.solve(question, on_progress=events.append)
     value = plan.objective.value
     assert plan.objective.name == "cost_usd" and {e.unit for e in events} == {"usd"}
@@ -60,7 +59,7 @@ def test_events_of_a_cheapest_plan_are_in_dollars(monkeypatch: pytest.MonkeyPatc
 def test_a_plan_that_is_found_can_be_had_at_once(minimize: str, sites: int) -> None:
     """Each better plan is written and checked on request, at the value that its event states; the last is the best."""
     question = toy(2, sites=sites, objective={"minimize": minimize})
-    question = question.model_copy(update={"limits": question.limits.model_copy(update={"deadline_days": 1e6})})
+    question = question.replaced(limits__deadline_days=1e6)
     plans: list[tuple[float, planner.Plan]] = []
 
     def look(event: planner.Event) -> None:
@@ -112,7 +111,7 @@ def test_an_infeasible_instance_ends_without_an_incumbent() -> None:
     """Of an instance without a plan the last event says so, and a phase said that the reason was sought."""
     events: list[planner.Event] = []
     question = toy(5, sites=2, forced=True)
-    broke = question.model_copy(update={"limits": question.limits.model_copy(update={"budget_usd": 1.0})})
+    broke = question.replaced(limits__budget_usd=1.0)
     assert planner.solve(broke, on_progress=events.append).status == "infeasible"
     assert (events[-1].kind, events[-1].incumbent, events[-1].gap) == ("finished", None, None)
     assert "why there is no plan" in {e.phase for e in events}
@@ -224,7 +223,7 @@ def test_a_folder_that_holds_something_is_refused(tmp_path: Path) -> None:
 def test_the_command_writes_them(tmp_path: Path) -> None:
     instance = tmp_path / "i.json"
     instance.write_text(toy(5, sites=2, forced=True).model_dump_json(exclude_none=True))
-    done = CliRunner().invoke(app, ["solve", str(instance), "--models", str(tmp_path / "m")])
+    done = invoke("solve", instance, "--models", tmp_path / "m")
     assert done.exit_code == 0 and len(index(tmp_path / "m")) >= 3
 
 

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import invoke
 from each_case import each
-from typer.testing import CliRunner
 
 import planner
-from planner.cli import main
 from planner.errors import InputError
 from planner.instance.workload import Software
 from planner.planning.load import load_instance
@@ -263,7 +262,7 @@ def test_a_path_is_changed_once(tmp_path: Path) -> None:
         changed(BASE, {"tp": 8, "layout.tensor_parallel": 4})
     out = str(tmp_path / "rows.jsonl")
     options = ["--vary", "limits.budget_usd=1e9,2e9", "--set", "limits.budget_usd=x2"]
-    run = CliRunner().invoke(main.app, ["sweep", str(BASE), "-o", out, *options])
+    run = invoke("sweep", BASE, "-o", out, *options)
     assert "limits.budget_usd: is both set and varied" in str(run.exception)
 
 
@@ -317,13 +316,13 @@ def test_the_command_line_and_the_library_agree(tmp_path: Path) -> None:
     layout = {"tp": 8, "pp": 9, "dp": 1, "virtual_stages": 1, "microbatch_sequences": 1, "microbatches_per_step": 64}
     rack, more = ROOT / "instances" / "one-rack.json", {"workload.tokens": "x3"}
     pins = [x for k, v in layout.items() for x in ("--pin", f"{k if len(k) == 2 else 'layout.' + k}={v}")]
-    run = CliRunner().invoke(main.app, ["evaluate", str(rack), *pins, "--set", "workload.tokens=x3", "--json"])
+    run = invoke("evaluate", rack, *pins, "--set", "workload.tokens=x3", "--json")
     ours = planner.evaluate(planner.changed(rack, more), layout)
     assert json.loads(run.stdout)["layout"]["metrics"]["days_to_train"] == ours.layout.metrics.days_to_train
     base = planner.evaluate(rack, layout).layout.metrics.days_to_train
     assert ours.layout.metrics.days_to_train == pytest.approx(3 * base)
     out = tmp_path / "plan.json"
     pin = ["--pin", "tp=8", "--pin", "pp=9", "--pin", "layout.data_parallel=1"]
-    run = CliRunner().invoke(main.app, ["solve", str(rack), *pin, "--set", "workload.tokens=x3", "-q", "-o", str(out)])
+    run = invoke("solve", rack, *pin, "--set", "workload.tokens=x3", "-q", "-o", out)
     tokens = planner.changed(rack, more).workload.tokens
     assert json.loads(out.read_text())["instance"]["workload"]["tokens"] == tokens

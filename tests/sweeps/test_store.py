@@ -15,12 +15,11 @@ from typing import Any
 
 import pytest
 import worked_plan
+from commands import invoke
 from curves import curve
 from each_case import each
 from sweeping import ROOT, small, written
-from typer.testing import CliRunner
 
-from planner.cli.main import app
 from planner.errors import InputError
 from planner.report.plots import sweep_rows as drawn
 from planner.report.tables import columns_of_file
@@ -128,17 +127,17 @@ def test_a_file_of_something_else_is_left_alone(tmp_path: Path) -> None:
 def test_another_instance_is_refused(tmp_path: Path, solved: dict[str, Any]) -> None:
     """A sweep that was begun with one instance does not go on with another: the message names the changed part."""
     path, output = written(tmp_path), tmp_path / "rows.jsonl"
-    assert CliRunner().invoke(app, command(path, output)).exit_code == 0
+    assert invoke(*command(path, output)).exit_code == 0
     rows = output.read_bytes()
     path.write_text(json.dumps({**small(), "limits": {**small().get("limits", {}), "deadline_days": 1e6}}))
-    done = CliRunner().invoke(app, command(path, output, "--resume"))
+    done = invoke(*command(path, output, "--resume"))
     assert isinstance(done.exception, InputError)
     assert "another instance, which differs in limits; go on with" in str(done.exception)
     assert output.read_bytes() == rows and solved["asked"] == [3, 2, 1]
     path.write_text(json.dumps(small()))
     more = command(path, output, "--resume")
     more[3] = f"{RACKS}=1:5:1"
-    assert CliRunner().invoke(app, more).exit_code == 0
+    assert invoke(*more).exit_code == 0
     assert solved["asked"] == [3, 2, 1, 5, 4]
 
 
@@ -153,18 +152,18 @@ def test_another_version_is_refused(tmp_path: Path) -> None:
 def test_a_sweep_without_any_answer_is_not_done(tmp_path: Path, solved: dict[str, Any], status: str, code: int) -> None:
     """A sweep whose points all reached a limit without a plan ends with 4, as such a solve does."""
     solved["status"] = status
-    assert CliRunner().invoke(app, command(written(tmp_path), tmp_path / "rows.jsonl")).exit_code == code
+    assert invoke(*command(written(tmp_path), tmp_path / "rows.jsonl")).exit_code == code
 
 
 def test_failed_points_are_tried_again_and_count(tmp_path: Path, solved: dict[str, Any]) -> None:
     """A sweep with failed points does not end with status 0, and --resume solves these and no others."""
     output = tmp_path / "rows.csv"
     solved["failing"] = {2}
-    done = CliRunner().invoke(app, command(written(tmp_path), output))
+    done = invoke(*command(written(tmp_path), output))
     assert done.exit_code == 1
     assert "3 of 3 points (1 failed, 2 optimal)" in done.output and "--resume tries them again" in done.output
     solved["failing"], solved["asked"] = set(), []
-    done = CliRunner().invoke(app, command(written(tmp_path), output, "--resume"))
+    done = invoke(*command(written(tmp_path), output, "--resume"))
     assert (done.exit_code, solved["asked"]) == (0, [2])
     assert "3 of 3 points (3 optimal)" in done.output
     journal = tmp_path / "rows.csv.jsonl"
@@ -270,7 +269,7 @@ def test_no_cell_of_a_table_is_a_formula(tmp_path: Path) -> None:
 def test_a_bad_sweep_leaves_no_folder_of_plans(tmp_path: Path) -> None:
     bad = tmp_path / "bad.json"
     bad.write_text("{}")
-    done = CliRunner().invoke(app, command(bad, tmp_path / "rows.jsonl", "--plans", str(tmp_path / "plans")))
+    done = invoke(*command(bad, tmp_path / "rows.jsonl", "--plans", str(tmp_path / "plans")))
     assert isinstance(done.exception, InputError)
     assert [p.name for p in tmp_path.iterdir()] == ["bad.json"]
 
@@ -297,7 +296,7 @@ def test_a_row_that_cannot_be_appended_is_kept_elsewhere(tmp_path: Path, monkeyp
 
 def test_the_row_of_a_plan_with_a_curve_holds_the_curve(tmp_path: Path) -> None:
     """JSON lines hold every point and the proven share; a table has a column for each figure of the points."""
-    plan = worked_plan.small().model_copy(update={"curve": curve()})
+    plan = worked_plan.small().replaced(curve=curve())
     made = [row_of_plan(0, "k0", {RACKS: 1}, plan, 1.0), row(1)]
     write_rows(tmp_path / "rows.jsonl", made)
     whole, without = read_rows(tmp_path / "rows.jsonl")

@@ -210,7 +210,7 @@ def test_lines_that_are_no_rows_are_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("mark", ["\u2028", "\u2029", "\u0085"])
 def test_rows_keep_line_marks_of_unicode(tmp_path: Path, mark: str) -> None:
     answer = next(iter(on_executor(tasks(1), solve_point, ThreadPoolExecutor(1))))[1]
-    row = answer.row.model_copy(update={"reason": f"first{mark}second"})
+    row = answer.row.replaced(reason=f"first{mark}second")
     path = tmp_path / "rows.csv"
     with Store(path, resume=False) as store:
         store.append(row)
@@ -256,8 +256,7 @@ def test_tables_hold_the_rows(tmp_path: Path) -> None:
 def test_columns_of_mixed_kinds() -> None:
     """A column of numbers and words becomes words, one of whole and other numbers floats."""
     a, b = (
-        a.row.model_copy(update={"point": {"x": x, "y": y}})
-        for (_, a), x, y in zip(done_twice(), (1, 2.5), ("word", 3), strict=True)
+        a.row.replaced(point={"x": x, "y": y}) for (_, a), x, y in zip(done_twice(), (1, 2.5), ("word", 3), strict=True)
     )
     columns = columns_of([a.flat(), b.flat()])
     assert (columns["x"], columns["y"]) == ([1.0, 2.5], ["word", "3"])

@@ -121,7 +121,7 @@ def alternatives(
     counted = ("cost", *(a for a in FABRIC_AXES if a in set(axes) - {"cost"}))
     pins = {path: value for path, value in instance.pins.items() if path.startswith("fabric.")}  # no order of racks
     t = Templates(
-        instance=instance.model_copy(update={"pins": pins}),
+        instance=instance.replaced(pins=pins),
         transport_slowdown=transport_slowdown_of(network),
         power_counts="power" in counted,
         whole=True,

@@ -127,9 +127,9 @@ def _most(instance: Instance) -> tuple[float, float]:
 def _question(instance: Instance) -> Instance:
     """Return an instance without size, deadline, tokens, objective and name, which only select among its plans."""
     # The racks of a cluster are its size, but under a limit on power, where they take it from the fabric.
-    limits = instance.limits.model_copy(update={"budget_usd": None, "deadline_days": None})
-    work = instance.workload.model_copy(update={"tokens": 1.0})  # days are counted from seconds a sequence
+    limits = instance.limits.replaced(budget_usd=None, deadline_days=None)
+    work = instance.workload.replaced(tokens=1.0)  # days are counted from seconds a sequence
     changed = {"limits": limits, "workload": work, "objective": Objective(), "name": ""}
     if instance.grid is None and limits.facility_power_mw is None and instance.hardware.racks is not None:
-        changed["hardware"] = instance.hardware.model_copy(update={"racks": 1})
-    return instance.model_copy(update=changed)
+        changed["hardware"] = instance.hardware.replaced(racks=1)
+    return instance.replaced(**changed)

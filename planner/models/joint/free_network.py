@@ -61,9 +61,8 @@ def fastest_of(problem: JointProblem, *, time_limit: float | None = None) -> Fas
 def problem_on(instance: Instance, racks: int) -> JointProblem:
     """Read the joint question of one cluster of `racks` racks, without grid, wide area, money, power and deadline."""
     free = dict.fromkeys(("budget_usd", "facility_power_mw", "deadline_days"))
-    limits = instance.limits.model_copy(update=free)
-    hardware = instance.hardware.model_copy(update={"racks": racks})
-    alone = instance.model_copy(update={"limits": limits, "hardware": hardware, "grid": None, "wan": None})
+    limits = instance.limits.replaced(**free)
+    alone = instance.replaced(limits=limits, hardware__racks=racks, grid=None, wan=None)
     return problem_of(alone)
 
 

@@ -251,7 +251,7 @@ class RunSearch:
         years = self.years(span.start)
         alike, priced = alike_usd(self.instance, years), at_run_prices(self.instance, years)
         budget = None if self.best is None else max(self.usd - alike, CENTS)
-        priced = priced.model_copy(update={"limits": priced.limits.model_copy(update={"budget_usd": budget})})
+        priced = priced.replaced(limits__budget_usd=budget)
         left = replace(self.options, time_limit=self.deadline.limit)
         world = world_of(priced, left, self.deadline, JointCache(timed=self.timed), self.without)
         found = cheapest_by(world, span.end, time_limit=self.deadline.limit)

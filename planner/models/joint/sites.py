@@ -21,7 +21,6 @@ from planner.models.joint.places.site_question import (
     Circuit,
     Joined,
     PlacedParts,
-    Proof,
     SitePart,
     SiteQuestion,
     without_dear_pairs,
@@ -65,7 +64,7 @@ class Sites:
     def __post_init__(self) -> None:
         """Gather the question once."""
         if self.instance.wan is None:
-            self.instance = self.instance.model_copy(update={"wan": DEFAULT_WAN})
+            self.instance = self.instance.replaced(wan=DEFAULT_WAN)
         self.data: SplitData = gather(self.instance, SitesRequest())
         self.fibre = FibreDesigns(instance=self.instance, data=self.data, seed=self.seed)
 
@@ -81,7 +80,7 @@ class Sites:
 
     def pay(self, instance: Instance) -> None:
         """Go on with another budget and deadline, which change nothing that was learned of grid and fibre."""
-        self.instance = self.instance.model_copy(update={"limits": instance.limits})
+        self.instance = self.instance.replaced(limits=instance.limits)
         self.data = replace(self.data, instance=self.instance)
 
     @property
@@ -274,8 +273,8 @@ class Sites:
         of_kind = dict(zip(without_fabrics, zip((number[p] for p in parts), fabrics, strict=True), strict=True))
         kinds = [of_kind[p] for p, _ in _kinds(without_fabrics)]
         usd = sum(p.fabrics[f][0] for p, f in zip(parts, fabrics, strict=True))
-        bound = found.proof.bound_usd
-        proof = replace(found.proof, bound_usd=None if bound is None else bound + usd)
+        bound = found.proof.bound
+        proof = replace(found.proof, bound=None if bound is None else bound + usd)
         placed = {s: kinds[k] for s, (k, _) in found.parts.items()}
         return replace(found, asked=parts, parts=placed, capital_usd=found.capital_usd + usd, proof=proof)
 
@@ -424,14 +423,7 @@ def read_placed(m: Any, q: SiteQuestion, outcome: Outcome[Values]) -> PlacedPart
         pairs=pairs if q.circuit is not None else (),
         rtt_ms=max((q.data.rtt_ms(p) for p in pairs), default=0.0),
         capital_usd=float(pyo.value(total_musd(m, q))) * 1e6,
-        proof=Proof(
-            proved=outcome.proved,
-            bound_usd=None if outcome.bound is None else outcome.bound * 1e6,
-            solver=outcome.solver,
-            variables=outcome.variables,
-            constraints=outcome.constraints,
-            seconds=outcome.seconds,
-        ),
+        proof=replace(outcome.with_solution(None), bound=None if outcome.bound is None else outcome.bound * 1e6),
     )
 
 

@@ -77,8 +77,7 @@ class JointProblem:
     @property
     def freed(self) -> "JointProblem":
         """The problem without rules of the framework."""
-        workload = self.instance.workload.model_copy(update={"framework_rules": False})
-        return replace(self, instance=self.instance.model_copy(update={"workload": workload}))
+        return replace(self, instance=self.instance.replaced(workload__framework_rules=False))
 
     @property
     def recomputes_alike(self) -> bool:

@@ -148,8 +148,7 @@ class World:
     def with_budget(self, usd: float) -> "World":
         """Return the world with another budget."""
         instance = self.problem.instance
-        limits = instance.limits.model_copy(update={"budget_usd": usd})
-        return replace(self, problem=replace(self.problem, instance=instance.model_copy(update={"limits": limits})))
+        return replace(self, problem=replace(self.problem, instance=instance.replaced(limits__budget_usd=usd)))
 
     @property
     def size(self) -> float:

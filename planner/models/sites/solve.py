@@ -226,7 +226,7 @@ def _move_rtt(data: SplitData, options: Options) -> Relaxation | None:
 
 def _fewer_racks(instance: Instance, request: SitesRequest, asked: int, options: Options) -> Relaxation | None:
     """Find the most racks that fit, and return how many fewer these are than asked for."""
-    free = instance.model_copy(update={"pins": {k: v for k, v in instance.pins.items() if k != "sites.racks"}})
+    free = instance.replaced(pins={k: v for k, v in instance.pins.items() if k != "sites.racks"})
     data = gather(free, replace(request, racks=None))
     m = build(data)
     m.goal = pyo.Objective(expr=sum(m.modules.values()), sense=pyo.maximize)
@@ -300,10 +300,11 @@ class _PricedSplit:
         if duals is None:
             return None
         total: dict[str, float] = {}
-        named = [(self.names[row], dual) for row, dual in duals.stated.items() if dual and row in self.names]
-        for name, dual in (*named, *duals.lazy.items()):
-            total[name] = total.get(name, 0.0) + dual
-        return duals.objective, {name: abs(dual) for name, dual in total.items()}
+        for row, dual in duals[1]:
+            name = row if isinstance(row, str) else self.names.get(row, "")
+            if name and dual:
+                total[name] = total.get(name, 0.0) + dual
+        return duals[0], {name: abs(dual) for name, dual in total.items()}
 
 
 def _cheapest(instance: Instance, request: SitesRequest) -> tuple[SplitData, Any]:

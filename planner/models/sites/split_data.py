@@ -260,11 +260,11 @@ def of_scenario(data: SplitData, scenario: Scenario) -> SplitData:
     for area in sorted(data.grid.balancing_authorities, key=lambda area: area.id):
         usd = scenario.energy_usd_per_mwh.get(area.id, area.energy_usd_per_mwh)
         mw = scenario.headroom_mw.get(area.id, area.headroom_mw)
-        areas.append(area.model_copy(update={"headroom_mw": mw, "energy_usd_per_mwh": usd}))
+        areas.append(area.replaced(headroom_mw=mw, energy_usd_per_mwh=usd))
     feed = scenario.generation_mw
-    nodes = [x.model_copy(update={"generation_mw": feed.get(x.id, x.generation_mw)}) for x in data.grid.nodes]
+    nodes = [x.replaced(generation_mw=feed.get(x.id, x.generation_mw)) for x in data.grid.nodes]
     changes = {"balancing_authorities": tuple(areas), "nodes": tuple(nodes), "scenarios": ()}
-    grid = data.grid.model_copy(update=changes)
+    grid = data.grid.replaced(**changes)
     return replace(
         data,
         grid=grid,

@@ -339,7 +339,7 @@ def at_run_prices(instance: Instance, years: float) -> Instance:
     Racks and fabric are priced with maintenance and replacements, as `Run` counts them. Energy is priced by the years
     of operation where a grid prices it, else by the watt of the fabric.
     """
-    operation, limits, network = operation_of(instance), instance.limits, instance.network
+    operation, network = operation_of(instance), instance.network
     hardware, rack, price = instance.hardware, rack_of(instance.hardware), operation.energy_usd_per_mwh
 
     def times(life_years: float | None) -> float:
@@ -357,10 +357,9 @@ def at_run_prices(instance: Instance, years: float) -> Instance:
             "media": tuple(_scaled(medium, each, "price_usd", "usd_per_m") for medium in network.media),
             "power_usd_per_watt": network.power_usd_per_watt * each + watt,
         }
-        network = network.model_copy(update=priced)
-    bought = hardware.model_copy(update={"rack": _scaled(rack, times(rack.life_years), "price_usd")})
-    limits = limits.model_copy(update={"operation_years": years if instance.grid is not None else None})
-    return instance.model_copy(update={"hardware": bought, "network": network, "limits": limits})
+        network = network.replaced(**priced)
+    rack, span = _scaled(rack, times(rack.life_years), "price_usd"), years if instance.grid is not None else None
+    return instance.replaced(hardware__rack=rack, network=network, limits__operation_years=span)
 
 
 def alike_usd(instance: Instance, years: float) -> float:
@@ -376,4 +375,4 @@ def _scaled(priced: Priced, times: float, *names: str) -> Priced:
     """Return an object with the named prices multiplied by `times`; names, refused elsewhere, as they are."""
     if isinstance(priced, str):
         return priced
-    return priced.model_copy(update={name: getattr(priced, name) * times for name in names})
+    return priced.replaced(**{name: getattr(priced, name) * times for name in names})

@@ -34,7 +34,7 @@ def machine_of(instance: Instance) -> Machine:
     hardware, workload = instance.hardware, instance.workload
     gpu = _resolved(hardware.accelerator, Accelerator)
     return Machine(
-        gpu=gpu.model_copy(update={"nic_bytes_per_second": hardware.gpu_nic_bytes_per_second}),
+        gpu=gpu.replaced(nic_bytes_per_second=hardware.gpu_nic_bytes_per_second),
         rack=_resolved(hardware.rack, Rack),
         software=_resolved(workload.software, Software),
         model=_resolved(workload.model, Model),
@@ -103,8 +103,8 @@ def pool_instance(instance: Instance, pool: Pool, sequences: int) -> Instance:
     )
     free: dict[str, float | None] = dict.fromkeys(("deadline_days", "budget_usd", "facility_power_mw"))
     batch = float(sequences * instance.workload.sequence_length)
-    limits = instance.limits.model_copy(update=free | {"max_batch_tokens": batch})
-    return instance.model_copy(update={"hardware": hardware, "limits": limits})
+    limits = instance.limits.replaced(**free | {"max_batch_tokens": batch})
+    return instance.replaced(hardware=hardware, limits=limits)
 
 
 def pool_exchange_seconds(link: PoolLink | None, metrics: LayoutMetrics, layers: int, training: int) -> float:

@@ -94,9 +94,9 @@ def test_random_instances(seed: int) -> None:
 
 @each("parallelism", [[], ["tensor"], ["pipeline"], ["pipeline", "interleaved"], ["context"]])
 def test_frameworks_that_have_little(parallelism: list[str]) -> None:
-    i = varied(3).model_copy(update={"pins": {}})
-    software = i.workload.software.model_copy(update={"parallelism": tuple(parallelism)})  # type: ignore[union-attr]
-    i = i.model_copy(update={"workload": i.workload.model_copy(update={"software": software})})
+    i = varied(3).replaced(pins={})
+    software = i.workload.software.replaced(parallelism=tuple(parallelism))  # type: ignore[union-attr]
+    i = i.replaced(workload__software=software)
     table = own(i)
     assert table == searched(i)
     shapes = [shape for shape, *_ in table]
@@ -116,11 +116,8 @@ def test_inner_degrees() -> None:
 
 def test_a_pinned_split_is_the_only_one() -> None:
     """Layers and recomputed layers pinned by stage leave one split, timed as the physics does."""
-    given = toy(2).model_dump(mode="json", exclude_none=True)
-    given["workload"]["model"]["layers"] = 3
-    given["hardware"]["accelerator"]["hbm_bytes"] = 1e12
     pins = {"layout.layers_per_stage": [1, 2], "layout.recomputed_layers_per_stage": [1, 0]}
-    i = with_pins(Instance.model_validate(given), **pins)
+    i = with_pins(toy(2).replaced(workload__model__layers=3, hardware__accelerator__hbm_bytes=1e12), **pins)
     cut = next(c for c in Space(instance=i, transport_slowdown=1.1).cuts() if c.shape.micro_batch == 1)
     x = cut.pipelines()
     for p, fits in ((2, True), (3, False)):
@@ -246,15 +243,14 @@ def of_kind(seed: int, kind: str) -> Instance:
     i = deeper(seed)
     model, gpu = i.workload.model, i.hardware.accelerator
     assert isinstance(model, Model) and isinstance(gpu, Accelerator)
-    model = model.model_copy(update={"layers": 9 + seed % 4})
-    gpu = gpu.model_copy(update={"hbm_bytes": (0.65e9, 0.7e9, 0.9e9)[seed % 3]})
-    i = i.model_copy(update={"hardware": i.hardware.model_copy(update={"accelerator": gpu})})
-    i = i.model_copy(update={"limits": i.limits.model_copy(update={"max_batch_tokens": 48 * 1024})})
+    model = model.replaced(layers=9 + seed % 4)
+    gpu = gpu.replaced(hbm_bytes=(0.65e9, 0.7e9, 0.9e9)[seed % 3])
+    i = i.replaced(hardware__accelerator=gpu)
+    i = i.replaced(limits__max_batch_tokens=48 * 1024)
     if "front" in kind and model.experts is not None:
-        experts = model.experts.model_copy(update={"dense_layers": 1 + seed % 2})
-        model = model.model_copy(update={"experts": experts, "ffn": (256, 16384)[seed // 4 % 2]})
-    i = i.model_copy(update={"workload": i.workload.model_copy(update={"model": model})})
-    return i.model_copy(update={"reliability": failing(seed).reliability}) if "failures" in kind else i
+        model = model.replaced(experts__dense_layers=1 + seed % 2, ffn=(256, 16384)[seed // 4 % 2])
+    i = i.replaced(workload__model=model)
+    return i.replaced(reliability=failing(seed).reliability) if "failures" in kind else i
 
 
 def drawn_ranges(r: random.Random, cut: Cut, x: CutPipelines, number: int) -> CutPipelines:

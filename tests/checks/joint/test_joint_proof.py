@@ -84,15 +84,15 @@ def check_forgeries(i: Instance, days: float, proof: JointProof) -> None:
     """Drop a column of a proof and change its bounds, or the bound of all where none is listed; each is noticed."""
     for c in proof.columns[:1]:
         rest = proof.columns[1:]
-        forgotten = messages(i, days, proof.model_copy(update={"columns": rest}))
+        forgotten = messages(i, days, proof.replaced(columns=rest))
         degrees = f"TP {c.tensor_parallel}"
         assert [x for x in forgotten if x.startswith(degrees) and "the proof does not list it" in x]
         assert c.lower_bound_days < days
-        high = c.model_copy(update={"lower_bound_days": c.lower_bound_days * (1 + 1e-6)})
-        raised = messages(i, days, proof.model_copy(update={"columns": (*rest, high)}))
+        high = c.replaced(lower_bound_days=c.lower_bound_days * (1 + 1e-6))
+        raised = messages(i, days, proof.replaced(columns=(*rest, high)))
         assert [x for x in raised if "the lower_bound_days that the proof states for it" in x]
-        low = c.model_copy(update={"lower_bound_days": c.lower_bound_days * 0.9})
-        assert messages(i, days, proof.model_copy(update={"columns": (*rest, low)})) == []
+        low = c.replaced(lower_bound_days=c.lower_bound_days * 0.9)
+        assert messages(i, days, proof.replaced(columns=(*rest, low))) == []
     if not proof.columns:
         assert messages(i, days * (1 + 1e-6), proof)
 
@@ -144,9 +144,9 @@ def test_a_column_outside_the_space_is_named() -> None:
     i = toy(36, sites=2, forced=True)
     found, proof = solved_with_proof(i)
     assert found.days is not None and proof.columns
-    odd = proof.columns[0].model_copy(update={"tensor_parallel": 5})
+    odd = proof.columns[0].replaced(tensor_parallel=5)
     columns = (*proof.columns, odd)
-    (one,) = messages(i, found.days, proof.model_copy(update={"columns": columns}))
+    (one,) = messages(i, found.days, proof.replaced(columns=columns))
     assert "not in the declared space" in one
 
 
@@ -174,7 +174,7 @@ def test_an_honest_proof_passes_and_bent_ones_do_not() -> None:
     found, proof = solved_with_proof(i)
 
     def bent(**parts: Any) -> list[str]:
-        return violations(i, found, proof.model_copy(update=parts))
+        return violations(i, found, proof.replaced(**parts))
 
     assert proof.columns and bent() == []
     few = bent(max_racks_by_wired_gpus={1: 1})
@@ -189,7 +189,7 @@ def test_an_honest_proof_passes_and_bent_ones_do_not() -> None:
     assert violations(i, found, proof, bound=found.days * 1.001)[0].startswith("joint_bounds")
     (free,) = bent(fabric_free_bound_days=min(c.lower_bound_days for c in proof.columns) * 1.001)
     assert "the bound over every fabric" in free
-    none = proof.columns[0].model_copy(update={"min_data_parallel": 3, "max_data_parallel": 2})
+    none = proof.columns[0].replaced(min_data_parallel=3, max_data_parallel=2)
     assert any("are none" in x for x in bent(columns=(none, *proof.columns)))
 
 
@@ -205,7 +205,7 @@ def test_a_weaker_bound_needs_fewer_columns() -> None:
 def test_a_bound_without_a_largest_batch_is_refused() -> None:
     i = toy(6)
     found, proof = solved_with_proof(i)
-    endless = i.model_copy(update={"limits": i.limits.model_copy(update={"max_batch_tokens": None})})
+    endless = i.replaced(limits__max_batch_tokens=None)
     assert ["max_batch_tokens" in x for x in violations(endless, found, proof)] == [True]
 
 
@@ -217,15 +217,15 @@ def test_the_rule_reads_the_plan() -> None:
     racks = placement.block_racks * sum(placement.blocks_by_site.values())
 
     def named(**changed: Any) -> list[str]:
-        return [f"{v.rule}: {v.message}" for v in joint_proof(PlanPhysics(plan=plan.model_copy(update=changed)))]
+        return [f"{v.rule}: {v.message}" for v in joint_proof(PlanPhysics(plan=plan.replaced(**changed)))]
 
     assert named() == []
     assert any(x.startswith("joint_columns") for x in named(proof=None))
-    assert named(proof=proof.model_copy(update={"columns": ()}))
+    assert named(proof=proof.replaced(columns=()))
     for stated, fine in ((racks, True), (racks - 1, False)):
-        bent = proof.model_copy(update={"max_racks_by_wired_gpus": {wired: stated}})
+        bent = proof.replaced(max_racks_by_wired_gpus={wired: stated})
         assert (not [x for x in named(proof=bent) if x.startswith(f"max_racks_stated[{wired}]")]) == fine
-    (one,) = named(layout=layout.model_copy(update={"tensor_parallel": 5}))
+    (one,) = named(layout=layout.replaced(tensor_parallel=5))
     assert "no block" in one
 
 
@@ -256,7 +256,7 @@ def test_the_sites_milp_is_within(seed: int, years: float) -> None:
     i = toy(seed, sites=2)
     assert i.limits.budget_usd is not None
     limits = {"operation_years": years, "budget_usd": i.limits.budget_usd + years * 1e6}
-    i = i.model_copy(update={"limits": i.limits.model_copy(update=limits)})
+    i = i.replaced(limits=i.limits.replaced(**limits))
     sites = Sites(instance=i)
     for wired in (1, 2, 3):
         assert sites.max_racks(wired) <= max_racks(i, wired)
@@ -279,11 +279,9 @@ def grid(i: Instance, **rules: Any) -> Instance:
 def test_single_limits() -> None:
     """Each limit alone is what it says: modules, pins, the campus's power, headroom, land and the split by share."""
     i = toy(3, sites=2)
-    given = i.model_dump(mode="json", exclude_none=True)
-    given["limits"].pop("budget_usd")
-    given["grid"]["balancing_authorities"][0]["headroom_mw"] = 12.0
-    given["grid"]["balancing_authorities"][1]["headroom_mw"] = 3.0
-    free = Instance.model_validate(given)  # racks of 1 MW, 1.2 MW at the grid
+    own = zip(i.grid.balancing_authorities, (12.0, 3.0), strict=True)
+    areas = tuple(area.replaced(headroom_mw=mw) for area, mw in own)
+    free = i.replaced(limits__budget_usd=None, grid__balancing_authorities=areas)  # racks of 1 MW, 1.2 MW at the grid
     assert max_racks(free, 2) == 12  # 10 of one authority, 2.5 of the other: 12.5
     assert max_racks(grid(free, max_sites=1), 2) == 10 and max_sites(grid(free, max_sites=1)) == 1
     split = grid(free, fault_split={"enabled": True, "max_share": 0.6})
@@ -293,16 +291,14 @@ def test_single_limits() -> None:
     assert max_racks(with_pins(free, **{"sites.racks.E1": 4}), 2) == 6
     soft = grid(free, soft={"headroom": {"usd_per_year": 1.0, "max_excess": 100.0}})
     assert max_racks(soft, 2) > 10**6
-    given["hardware"]["racks_per_module"] = 5
-    assert max_racks(Instance.model_validate(given), 2) == 10
-    given["limits"]["facility_power_mw"] = 11.9
-    assert max_racks(Instance.model_validate(given), 2) == 5
+    by_module = free.replaced(hardware__racks_per_module=5)
+    assert max_racks(by_module, 2) == 10 and max_racks(by_module.replaced(limits__facility_power_mw=11.9), 2) == 5
 
 
 def test_one_cluster() -> None:
     i = toy(3)
     assert max_racks(i, 1) == i.hardware.racks and max_sites(i) == 1
-    poor = i.model_copy(update={"limits": i.limits.model_copy(update={"budget_usd": 1.0})})
+    poor = i.replaced(limits__budget_usd=1.0)
     assert max_racks(poor, 1) == 0
 
 

@@ -24,7 +24,8 @@ from planner.models.joint.solve import solve_joint
 from planner.models.joint.world import JointStatus
 from planner.physics.network.topology import Design, unwirable
 from planner.physics.plan_physics import PlanPhysics
-from planner.planning.conflict import _decision, _reason, _relaxations
+from planner.plan.certificate import decision_of
+from planner.planning.conflict import _reason, _relaxations
 from planner.planning.load import load_instance
 from planner.planning.solve import options_of
 
@@ -68,7 +69,7 @@ def test_a_fault_at_one_site_hides_none_at_another() -> None:
     assert {"switch[e1]", "switch[w1]"} <= named(unknown)
     short = [{"name": "short", "reach_m": 0.1, "price_usd": 1}]
     instance = instance_with(network__floor={"rise_m": 1.0}, network__media=short)
-    far = PLAN.model_copy(update={"instance": instance})
+    far = PLAN.replaced(instance=instance)
     assert {"price_and_power[e1]", "price_and_power[w1]"} <= named(far)
 
 
@@ -149,8 +150,8 @@ def test_pins(pins: dict[str, Any], broken: set[str]) -> None:
 def test_pins_of_a_tier_that_is_not_there(tiers: int, key: str) -> None:
     plan = edited(PLAN, **{f"fabric__sites__{s}__tiers": lambda every: every[:tiers] for s in ("e1", "w1")})
     for ports, broken in ((0, False), (1, True)):
-        pinned = plan.instance.model_copy(update={"pins": {f"fabric.{key}": ports}})
-        found = {v.rule for v in fabric_pins(PlanPhysics(plan=plan.model_copy(update={"instance": pinned})))}
+        pinned = plan.instance.replaced(pins={f"fabric.{key}": ports})
+        found = {v.rule for v in fabric_pins(PlanPhysics(plan=plan.replaced(instance=pinned)))}
         assert found == ({f"pins[fabric.{key}]"} if broken else set())
 
 
@@ -180,8 +181,7 @@ def test_the_core_share_holds_where_one_leaf_domain_has_the_site(share: float) -
     f = plan.fabric.sites["cluster"]
     assert f.leaf_domains == 1 and rules(plan) == set()
     assert (f.tiers[0].up_ports >= f.tiers[0].down_ports) == (share == 1.0)
-    wanted = plan.instance.network.model_copy(update={"min_core_share": 1.0})
-    named = plan.model_copy(update={"instance": plan.instance.model_copy(update={"network": wanted})})
+    named = plan.replaced(instance__network__min_core_share=1.0)
     assert ("core_share" in rules(named)) == (share == 0.0)
 
 
@@ -331,4 +331,4 @@ def test_they_are_reasons_why_there_is_no_plan() -> None:
     assert free.network.survives is None and free.network.max_oversubscription == 8
     reason = _reason(lost, ["network.survives", "network.max_oversubscription"])
     assert "the loss of one link of a leaf upwards cuts no two leaves; no fabric is oversubscribed beyond 8:1" in reason
-    assert _decision(["network.survives", "memory"]) == "fabric"
+    assert decision_of(["network.survives", "memory"]) == "fabric"

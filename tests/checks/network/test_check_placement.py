@@ -111,7 +111,7 @@ def test_loads_of_cables_and_racks_are_those_of_the_formula(x: tuple[Design, lis
 ])  # fmt: skip
 def test_sends_are_counted_from_the_order_of_passes(change: dict[str, Any], met: int) -> None:
     """On two stages of two chunks three sends go back; four micro-batches of ZeRO-3 meet rings at all that show."""
-    layout = small().layout.model_copy(update=change)
+    layout = small().layout.replaced(**change)
     assert sends_that_meet(PlanPhysics(plan=small()), layout) == met
 
 

@@ -45,10 +45,10 @@ def test_each_changed_figure_is_noticed(recovery: str) -> None:
 def test_a_section_without_failures_and_failures_without_one() -> None:
     """A plan whose instance counts failures needs the section; no other has it, and there nothing else is judged."""
     plan = failing("elastic")
-    assert any(v.rule == "counted" for v in check(plan.model_copy(update={"reliability": None})))
-    given = plan.instance.workload.model_copy(update={"availability": 0.5})
+    assert any(v.rule == "counted" for v in check(plan.replaced(reliability=None)))
+    given = plan.instance.workload.replaced(availability=0.5)
     for calm in ({"reliability": None}, {"workload": given}):
-        found = check(plan.model_copy(update={"instance": plan.instance.model_copy(update=calm)}))
+        found = check(plan.replaced(instance=plan.instance.replaced(**calm)))
         assert "counted" in {v.rule for v in found} and {v.rule for v in found}.isdisjoint(DUE)
 
 
@@ -192,11 +192,11 @@ def test_lanes_of_one_kind_of_switch(gbps: float, lanes: int) -> None:
     """A NIC of 400 Gbps has as many lanes as ports of the only switch make it up, and their transceivers."""
     i = load_instance(failing_links(12))
     (switch, *_) = (s for s in i.network.switches if isinstance(s, Switch))
-    nic = i.hardware.model_copy(update={"nic_bytes_per_second": 50e9})
+    nic = i.hardware.replaced(nic_bytes_per_second=50e9)
 
     def found(most: int) -> Failures:
-        boxes = {"switches": (switch.model_copy(update={"port_gbps": gbps}),), "max_lanes": most}
-        return failures_of(i.model_copy(update={"network": i.network.model_copy(update=boxes), "hardware": nic}))
+        boxes = {"switches": (switch.replaced(port_gbps=gbps),), "max_lanes": most}
+        return failures_of(i.replaced(network=i.network.replaced(**boxes), hardware=nic))
 
     each = i.network.cables.endpoint_transceivers
     assert (found(4).links, found(4).transceivers_per_link, found(lanes - 1).links) == (lanes, each, 0)

@@ -331,9 +331,7 @@ ALL = {"operation": OPERATION, "hardware__rack__life_years": 2.0, **LIMITS, **AR
 def with_run(**changes: Any) -> Plan:
     """Return the worked plan of an instance with changed figures, with its run."""
     plan = small(**changes)
-    return plan.model_copy(
-        update={"run": cost.section(plan.instance, plan.layout.metrics.days_to_train, plan.cost, 0, plan.sites)}
-    )
+    return plan.replaced(run=cost.section(plan.instance, plan.layout.metrics.days_to_train, plan.cost, 0, plan.sites))
 
 
 def broken(plan: Plan) -> set[str]:
@@ -376,13 +374,13 @@ def test_an_edit_of_the_run_names_its_rule(path: str, change: Any, rule: str) ->
 
 def test_a_run_is_not_of_a_plan_without_days() -> None:
     sound = with_run()
-    refused = stored(sound.instance.model_copy(update={"limits": _poor(sound.instance)}))
+    refused = stored(sound.instance.replaced(limits=_poor(sound.instance)))
     assert refused.status == "infeasible" and "reason" not in rules(refused)
-    assert "reason" in rules(refused.model_copy(update={"run": sound.run}))
+    assert "reason" in rules(refused.replaced(run=sound.run))
 
 
 def _poor(i: Instance) -> Any:
-    return i.limits.model_copy(update={"budget_usd": 1.0})
+    return i.limits.replaced(budget_usd=1.0)
 
 
 def test_a_cluster_has_its_run() -> None:
@@ -406,5 +404,5 @@ def test_the_budget_of_a_run(over: float, found: set[str]) -> None:
 
 def test_a_run_of_no_layout() -> None:
     plan = with_run()
-    found = {v.message for rule in RUN_RULES for v in rule(PlanPhysics(plan=plan.model_copy(update={"layout": None})))}
+    found = {v.message for rule in RUN_RULES for v in rule(PlanPhysics(plan=plan.replaced(layout=None)))}
     assert found == {f"{plan.run.days:g} days stated of a plan that has 0 layouts"}

@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import invoke
 from each_case import each
 from launch_layouts import DENSE, INSTANCES, SUFFIX, layout_of, plan_for, question
-from typer.testing import CliRunner
 
 import planner
-from planner.cli.main import app
 from planner.errors import InputError
 from planner.exports import launch
 from planner.exports.launch import WRITERS, LaunchRun, _switches, megatron_flags, nearest_choices, run_of
@@ -135,7 +134,7 @@ def test_the_loss_of_the_run_has_the_memory_of_the_plan(framework, loss, words, 
     run = read_run(file)
     assert "not modelled" not in str(run.items.note())
     launched = with_switches(instance, run.switches, "own", None)
-    again = evaluated(launched.model_copy(update={"pins": layout_of_run(run, instance, "own")}))
+    again = evaluated(launched.replaced(pins=layout_of_run(run, instance, "own")))
     held = plan.layout.metrics.memory_bytes_per_gpu
     assert again.memory_bytes_per_gpu <= held * (1 + 1e-12)
     if loss.get("logit_memory_bytes") != 4.0:
@@ -348,14 +347,14 @@ def test_experts_overlap_where_megatron_can(changes: dict[str, Any], able: bool)
     """Megatron refuses it without expert parallelism or interleaving, and where a whole layer or its MoE runs again."""
     run, software = mixture(), Software.model_validate(catalogue("software")["megatron-bridge"])
     assert "experts" in software.overlaps
-    run = replace(run, software=software, layout=run.layout.model_copy(update=changes))
+    run = replace(run, software=software, layout=run.layout.replaced(**changes))
     assert ("overlap-moe-expert-parallel-comm" in megatron_flags(run)) == able
     for modules, runs in ((("moe", "core_attn"), False), (("core_attn", "layernorm"), able)):
-        own = software.model_copy(update={"recompute_modules": modules})
-        again = run.layout.model_copy(update={"recompute": "selective"} if run.layout.recompute != "full" else {})
+        own = software.replaced(recompute_modules=modules)
+        again = run.layout.replaced(**{"recompute": "selective"} if run.layout.recompute != "full" else {})
         flags = megatron_flags(replace(run, software=own, layout=again))
         assert ("overlap-moe-expert-parallel-comm" in flags) == runs
-    quiet = software.model_copy(update={"overlaps": ("gradients",)})
+    quiet = software.replaced(overlaps=("gradients",))
     assert "overlap-moe-expert-parallel-comm" not in megatron_flags(replace(run, software=quiet))
 
 
@@ -373,8 +372,8 @@ def test_experts_overlap_where_megatron_can(changes: dict[str, Any], able: bool)
 def test_other_exchanges_overlap_where_megatron_can(changes, overlaps, flags):
     """Parameters are gathered beside compute where ZeRO divides them and gradients are too; TP under sequences."""
     software = Software.model_validate(catalogue("software")["megatron-bridge"])
-    switched = software.model_copy(update={"overlaps": overlaps})
-    layout = mixture().layout.model_copy(update=changes)
+    switched = software.replaced(overlaps=overlaps)
+    layout = mixture().layout.replaced(**changes)
     found = dict(_switches(replace(mixture(), layout=layout), switched))
     assert {flag for flag in OVERLAP_FLAGS.values() if flag in found} == flags
 
@@ -389,10 +388,10 @@ def test_plain_stages_are_not_interleaved() -> None:
     """One chunk a stage needs no whole rounds and no flag of chunks; two of them need both."""
     odd = {"pipeline_parallel": 4, "layers_per_stage": (8,) * 4, "microbatches_per_step": 13}
     for virtual, changes in ((1, {}), (2, {"virtual_stages": 1})):
-        layout = mixture().layout.model_copy(update=odd | {"virtual_stages": virtual})
+        layout = mixture().layout.replaced(**odd | {"virtual_stages": virtual})
         run = replace(mixture(), layout=layout)
         assert nearest_choices(run, "megatron") == changes
-        whole = replace(run, layout=layout.model_copy(update={"microbatches_per_step": 16}))
+        whole = replace(run, layout=layout.replaced(microbatches_per_step=16))
         assert nearest_choices(whole, "megatron") == {}
         chunk = megatron_flags(whole).get("num-layers-per-virtual-pipeline-stage")
         assert chunk == (4 if virtual > 1 else None)
@@ -405,7 +404,7 @@ def test_plain_stages_are_not_interleaved() -> None:
 def test_a_plan_without_one_layout_has_none_to_start(changes: dict[str, Any], why: str) -> None:
     _, plan, _ = run_for("llama3-70b", DENSE)
     with pytest.raises(InputError, match=why):
-        run_of(plan.model_copy(update={"status": "optimal"} | changes), "plan.json")
+        run_of(plan.replaced(**{"status": "optimal"} | changes), "plan.json")
 
 
 @each(("rack_gpus", "node_gpus"), [(2, 2), (4, 4), (8, 8), (16, 8), (72, 4)])
@@ -451,7 +450,7 @@ def test_no_layout_of_a_framework_is_refused(framework: str) -> None:
         if framework == "deepspeed" and model.experts is not None:
             continue  # it has experts by code alone, not by its configuration
         base = question("llama3-70b")
-        instance = base.model_copy(update={"workload": base.workload.model_copy(update={"model": model})})
+        instance = base.replaced(workload__model=model)
         drawn = drawn_layout(rng, model, stack)
         if framework == "deepspeed" and model.layers % drawn["pipeline_parallel"]:
             continue  # it divides layers evenly alone
@@ -461,7 +460,7 @@ def test_no_layout_of_a_framework_is_refused(framework: str) -> None:
         given = {k: list(v) if isinstance(v, tuple) else v for k, v in changes.items()}
         near, held = planner.evaluate(instance, drawn | given), plan.layout.metrics.memory_bytes_per_gpu
         assert near.memory_bytes_per_gpu <= held * (1 + 1e-9)
-        written = replace(run, layout=run.layout.model_copy(update=changes))
+        written = replace(run, layout=run.layout.replaced(**changes))
         assert WRITERS[framework](written) and not nearest_choices(written, framework)
 
 
@@ -470,7 +469,7 @@ def test_the_fastest_near_layout_fits(framework: str) -> None:
     """It has the memory, is no slower than the nearest, keeps GPUs and batch, and is written without complaint."""
     rng, instance = random.Random(5), question("llama3-70b")
     stack = Software.model_validate(catalogue("software")[STACKS[framework]])
-    instance = instance.model_copy(update={"workload": instance.workload.model_copy(update={"software": stack})})
+    instance = instance.replaced(workload__software=stack)
     for _ in range(2):
         drawn = drawn_layout(rng, Model.model_validate(catalogue("models")["llama3-70b"]), stack)
         drawn |= layout_of(8, 4, 2, zero_stage=min(stack.zero_stages_under(4)), layers_per_stage=[20] * 4)
@@ -490,11 +489,11 @@ def test_the_nearest_is_told(tmp_path: Path) -> None:
     _, plan, _ = run_for("llama3-70b", DENSE | REPEATS)
     (tmp_path / "plan.json").write_text(plan.model_dump_json())
     command = ["export", "launch", str(tmp_path / "plan.json")]
-    out = CliRunner().invoke(app, command)
+    out = invoke(*command)
     assert "--recompute" not in out.stdout
     assert "layout.recompute: megatron runs none in place of full" in out.stderr
     assert "predicted step: " in out.stderr and "% on the plan's layout" in out.stderr
-    assert CliRunner().invoke(app, [*command, "--exact"]).exit_code != 0
+    assert invoke(*command, "--exact").exit_code != 0
 
 
 PIPELINE = "--pipeline-model-parallel-layout"
@@ -588,7 +587,7 @@ def test_by_command(tmp_path: Path) -> None:
     instance = str(INSTANCES / "cluster-1k.json")
 
     def run(*words: str, allowed: tuple[int, ...] = (0,)) -> str:
-        done = CliRunner().invoke(app, words)
+        done = invoke(*words)
         assert done.exit_code in allowed, done.output
         return done.output
 

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import invoke
 from each_case import each
 from launch_layouts import layout_of, plan_for, question
-from typer.testing import CliRunner
 
 import planner
-from planner.cli.main import app
 from planner.cluster import Job, Topology, TopologySwitch
 from planner.errors import InputError
 from planner.exports.launch import LaunchRun, run_of
@@ -464,7 +463,7 @@ def test_loops_of_the_same_run(tmp_path: Path) -> None:
 def test_modules_of_selective_recompute(name: str, tmp_path: Path) -> None:
     """Modules that selective recompute runs again are written as words of a flag, or as a list, and taken out again."""
     text, run, instance = asked(name, recompute="selective")
-    modules = run.software.model_copy(update={"recompute_modules": ("core_attn", "layernorm")})
+    modules = run.software.replaced(recompute_modules=("core_attn", "layernorm"))
     new, _ = written_like(text, tmp_path / name, replace(run, software=modules), instance)
     assert run_of_text(new, tmp_path / name).switches["recompute_modules"] == ("core_attn", "layernorm")
     without, _ = written_like(new, tmp_path / name, run, instance)
@@ -492,17 +491,16 @@ def test_switches_that_are_not_the_plans(tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text(plan.model_dump_json())
     own, out = tmp_path / "own.sh", tmp_path / "out.sh"
     own.write_text(text)
-    runner = CliRunner()
     command = ["export", "launch", str(tmp_path / "plan.json"), "--like", str(own), "-o", str(out)]
-    told = runner.invoke(app, command).stderr
+    told = invoke(*command).stderr
     assert "overlap of gradients off (plan: on)" in told and "cuda_graphs none (plan: whole)" in told
     assert "dispatcher" not in told and "overlap of context" not in told
-    done = runner.invoke(app, ["evaluate", str(tmp_path / "plan.json"), "--from-flags", str(out), "--json"])
+    done = invoke("evaluate", tmp_path / "plan.json", "--from-flags", out, "--json")
     assert f"a step takes {json.loads(done.stdout)['step_seconds']:.4g} s with them" in told
     switches = "--overlap-grad-reduce --overlap-param-gather --tp-comm-overlap --enable-cuda-graph"
     switches += " --cuda-graph-scope full_iteration --cross-entropy-loss-fusion --cross-entropy-fusion-impl te"
     own.write_text(text.replace("    --bf16", f"    --bf16 {switches}"))
-    assert "its switches stay" not in runner.invoke(app, command).stderr
+    assert "its switches stay" not in invoke(*command).stderr
 
 
 def test_hosts_of_a_placement(tmp_path: Path) -> None:
@@ -526,9 +524,8 @@ def test_by_command(tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text(plan.model_dump_json())
     own, out = tmp_path / "own.sh", tmp_path / "train.sh"
     own.write_text(text)
-    runner = CliRunner()
     command = ["export", "launch", str(tmp_path / "plan.json"), "--like", str(own)]
-    done = runner.invoke(app, [*command, "-o", str(out)])
+    done = invoke(*command, "-o", out)
     assert done.exit_code == 0, done.output
     assert "own.sh: line 9: model.tensor_model_parallel_size: 2 becomes 4" in done.stderr
     assert 'TP="${TP:-4}"\n' in out.read_text() and own.read_text() == text
@@ -536,11 +533,11 @@ def test_by_command(tmp_path: Path) -> None:
     topology = Topology(switches=(TopologySwitch(name="root"), *leaves))
     placement = planner.place(topology, Job(name="train", mesh={"data": 8}))
     (tmp_path / "placed.json").write_text(placement.model_dump_json())
-    done = runner.invoke(app, [*command, "--placement", str(tmp_path / "placed.json")])
+    done = invoke(*command, "--placement", tmp_path / "placed.json")
     assert done.exit_code == 0 and "#SBATCH --nodelist=n" in done.stdout
     for wrong, complaint in (
         (["--for", "torchtitan"], "own.sh is of nemo"),
         (["--exact", "--placement", str(own)], "own.sh"),
     ):
-        done = runner.invoke(app, [*command, *wrong])
+        done = invoke(*command, *wrong)
         assert done.exit_code != 0 and complaint in str(done.exception) + done.output

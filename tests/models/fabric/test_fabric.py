@@ -103,8 +103,7 @@ def breakout_case(seed: int) -> tuple[Instance, FabricRequest]:
         switch(r.randint(2, 4), r.choice([500, 9000]), port_gbps=800 * r.randint(1, 4), breakout=4,
          breakout_link_factor=factor)
     ]  # fmt: skip
-    network = i.network.model_copy(update={"switches": tuple(fast), "families": i.network.families[:1]})
-    return i.model_copy(update={"network": network}), asked
+    return i.replaced(network__switches=tuple(fast), network__families=i.network.families[:1]), asked
 
 
 @pytest.mark.parametrize("seed", [*range(12), *more(*range(12, 40))])
@@ -120,7 +119,7 @@ def test_survived_losses_agree_with_brute_force(seed: int, loss: str) -> None:
     i, r = family_case(seed)
     trees = [f for f in i.network.families if not f.startswith("dragonfly")] or ["rail"]
     rules = {"survives": loss, "families": tuple(trees), "max_oversubscription": (None, 2.0, 3.0)[seed % 3]}
-    i = dearer(i.model_copy(update={"network": i.network.model_copy(update=rules)}), seed)
+    i = dearer(i.replaced(network=i.network.replaced(**rules)), seed)
     require_cheapest(i, r)
 
 

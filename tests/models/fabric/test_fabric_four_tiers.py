@@ -60,7 +60,7 @@ def test_ratios_by_tier_agree_with_brute_force(seed: int) -> None:
     r = random.Random(seed)
     ratios = [r.choice([1, 1, 1.5, 2, 3]) for _ in range(r.randint(1, 3))]
     rules = {"max_oversubscription": tuple(ratios), "min_core_share": 0.0}
-    require_cheapest(i.model_copy(update={"network": i.network.model_copy(update=rules)}), asked)
+    require_cheapest(i.replaced(network=i.network.replaced(**rules)), asked)
 
 
 @pytest.mark.parametrize("seed", [*range(100, 124), *more(*range(124, 160))])

@@ -66,7 +66,7 @@ def random_case(seed: int) -> tuple[Instance, FabricRequest]:
     switches = []
     for k, ports in enumerate(rng.choices(range(4, 9 - (seed % 4 == 3)), k=2)):
         own = {"name": f"{ports}-{k}", "power_watts": rng.choice([200.0, 1000.0, 5000.0]), "link_factor": APART[k]}
-        switches.append(switch(ports, rng.choice([500, 2000, 9000])).model_copy(update=own))
+        switches.append(switch(ports, rng.choice([500, 2000, 9000])).replaced(**own))
     rules = {"families": ["dragonfly"]} if seed % 4 == 3 else {}
     i = instance(rng.randint(1, 3), *switches, optics_usd=rng.choice([0, 100, 1000]), **rules)
     racks = rng.randint(6, 11)
@@ -81,7 +81,7 @@ def tall_case(seed: int) -> tuple[Instance, FabricRequest]:
     rng = random.Random(3000 + seed)
     switches = [
         switch(4, rng.choice([500, 2000])),
-        switch(3, 900).model_copy(update={"power_watts": rng.choice([200.0, 1000.0]), "link_factor": APART[1]}),
+        switch(3, 900).replaced(power_watts=rng.choice([200.0, 1000.0]), link_factor=APART[1]),
     ]
     i = instance(
         rng.randint(1, 2), *switches[: rng.randint(1, 2)], optics_usd=rng.choice([0, 100, 1000]), max_tiers=4,
@@ -127,7 +127,7 @@ def test_steps_are_of_the_frontier(seed: int) -> None:
 
 def test_a_cheap_box_against_one_that_draws_little() -> None:
     """With power as an axis both switches stand on the frontier; without it the cheap one alone."""
-    thrifty = switch(8, 9000).model_copy(update={"name": "thrifty", "power_watts": 200.0})
+    thrifty = switch(8, 9000).replaced(name="thrifty", power_watts=200.0)
     i, r = instance(1, switch(8, 500), thrifty), request(6)
     both = alternatives(i, r, Options(), axes=("cost", "power"))
     assert [a.choices["switch"] for a in both] == ["8x1", "thrifty"]

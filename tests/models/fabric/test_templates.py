@@ -414,7 +414,7 @@ def test_a_slower_nic_may_have_a_slower_port() -> None:
     """The NIC of `hardware` counts where one is given, and not the accelerator's."""
     i = instance(4, switch(8, 1e5, port_gbps=200))
     assert templates(i, power_counts=True).modes(4) == []
-    slow = i.model_copy(update={"hardware": i.hardware.model_copy(update={"nic_bytes_per_second": 25e9})})
+    slow = i.replaced(hardware__nic_bytes_per_second=25e9)
     assert [m.lanes for m in templates(slow, power_counts=True).modes(4)] == [1]
     asked = FabricRequest(
         racks=4, group_racks=2, groups=2, pipeline_send_seconds=0.0, pipeline_send_window_seconds=1.0,

@@ -165,8 +165,9 @@ def test_the_first_candidate_is_the_fastest_and_none_is_late_twice() -> None:
 def test_what_no_money_pays_between_sites_it_pays_in_no_column(seed: int) -> None:
     """A shape that leaves no money for any fabric has no plan in the budget, nor has a column that sends alike."""
     i = toy(seed, sites=3)
-    limits = i.limits.model_copy(update={"budget_usd": 0.8 * (i.limits.budget_usd or math.inf)})
-    world = world_of(i.model_copy(update={"pins": {}, "limits": limits}), Options(), Deadline(None))
+    world = world_of(
+        i.replaced(pins={}, limits__budget_usd=0.8 * (i.limits.budget_usd or math.inf)), Options(), Deadline(None)
+    )
     unpaid = set()
     for s in world.strategies()[::8]:
         _, rows = pipelines_of(world, s)

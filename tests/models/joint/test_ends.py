@@ -125,11 +125,11 @@ def test_the_simplest_within_a_share_equals_full_enumeration(seed: int, how: dic
 def test_indifference_takes_the_simpler_plan() -> None:
     """Within the indifference the simplest plan is chosen, checked as such; without, it is named beside the choice."""
     i = toy(17)
-    plan = planner.solve(with_objective(i, tolerance=0.01, indifference=0.1))
+    plan = planner.solve(i.replaced(objective__tolerance=0.01, objective__indifference=0.1))
     assert plan.verified and plan.layout is not None and plan.objective.simplest is None
     goal, last = plan.objective.ends[0], plan.objective.ends[-1]
     assert last.name == "simplest" and last.days_to_train <= goal.value * 1.1 * (1 + 1e-9)
-    bare = planner.solve(with_objective(i, tolerance=0.01))
+    bare = planner.solve(i.replaced(objective__tolerance=0.01))
     named = bare.objective.simplest
     assert bare.verified and (named is None or named.loss <= SIMPLER_WITHIN * (1 + 1e-9))
     assert last.value <= bare.objective.ends[-1].value
@@ -140,9 +140,9 @@ def test_indifference_is_never_dropped(change: dict[str, Any]) -> None:
     """Without a tolerance, and where every plan costs the same, the simpler plan is chosen too, and is an end."""
     i = toy(17, **{k: v for k, v in change.items() if k == "network"})
     own = {k: v for k, v in change.items() if k == "tolerance"}
-    plan = planner.solve(with_objective(i, indifference=0.1, **own))
+    plan = planner.solve(i.replaced(objective=i.objective.replaced(indifference=0.1, **own)))
     assert plan.verified and [x.name for x in plan.objective.ends][-1] == "simplest"
-    very = planner.solve(with_objective(i, tolerance=0.0))
+    very = planner.solve(i.replaced(objective__tolerance=0.0))
     assert plan.objective.ends[0].value == pytest.approx(very.objective.value, rel=1e-9)
 
 
@@ -158,7 +158,7 @@ def test_a_simpler_plan_keeps_the_deadline() -> None:
 def test_a_false_simpler_plan_is_refused(bare: bool) -> None:
     plan = stored("cluster-1k")
     if bare:  # as a plan of a layout alone, which has no ends
-        plan = plan.model_copy(update={"objective": plan.objective.model_copy(update={"ends": ()})})
+        plan = plan.replaced(objective__ends=())
     x = plan.objective.simplest
     assert plan.verified and x is not None
     for change in (
@@ -167,12 +167,8 @@ def test_a_false_simpler_plan_is_refused(bare: bool) -> None:
         {"loss": x.loss / 2},
         {"layers_per_stage": x.layers_per_stage[1:]},
     ):
-        edited = plan.objective.model_copy(update={"simplest": x.model_copy(update=change)})
-        assert any("simplest" in rule for rule in named(plan.model_copy(update={"objective": edited})))
-
-
-def with_objective(i: Instance, **changes: Any) -> Instance:
-    return i.model_copy(update={"objective": i.objective.model_copy(update=changes)})
+        edited = plan.objective.replaced(simplest=x.replaced(**change))
+        assert any("simplest" in rule for rule in named(plan.replaced(objective=edited)))
 
 
 @pytest.mark.parametrize("seed", [10, *slow(8, 26), *more(16, 21)])

@@ -54,25 +54,25 @@ def test_spares_of_ties_stand_on_racks_that_are_there() -> None:
 @pytest.mark.parametrize("seed", [16, *more(0)])
 def test_no_failures_give_the_answer_without_them(seed: int) -> None:
     plain, r = solved(case(seed)), failing(seed).reliability
-    none = case(seed).model_copy(update={"reliability": Reliability(parts={})})
+    none = case(seed).replaced(reliability=Reliability(parts={}))
     found = solved(none)
     assert (found.days, found.lower_bound, found.counts) == (plain.days, plain.lower_bound, plain.counts)
-    w = case(seed).workload.model_copy(update={"availability": 0.9})
-    given = solved(case(seed).model_copy(update={"workload": w, "reliability": r}))
-    assert given.days == solved(case(seed).model_copy(update={"workload": w})).days
+    w = case(seed).workload.replaced(availability=0.9)
+    given = solved(case(seed).replaced(workload=w, reliability=r))
+    assert given.days == solved(case(seed).replaced(workload=w)).days
 
 
 def calendars() -> list[Calendar]:
     own = failing(0).reliability
-    large = own.model_copy(
-        update={"parts": {"gpu": FailingPart(gpu_hours_per_event=5e4, repair_hours=24.0)}, "measured_gpus": 16384,
-         "restart_seconds_per_gpu": 0.0085, "storage_bytes_per_second_per_gpu": 1.2e8}
-    )  # fmt: skip
+    rates = {"restart_seconds_per_gpu": 0.0085, "storage_bytes_per_second_per_gpu": 1.2e8}
+    large = own.replaced(
+        parts={"gpu": FailingPart(gpu_hours_per_event=5e4, repair_hours=24.0)}, measured_gpus=16384, **rates
+    )
     return [
         Calendar(r=own, state_bytes=1e9),
         Calendar(r=large, state_bytes=4e14),
-        Calendar(r=large.model_copy(update={"recoveries": ("restart",)}), state_bytes=4e14),
-        Calendar(r=large.model_copy(update={"scale_exponent": 0.3, "correlated_share": 0.0}), state_bytes=4e12),
+        Calendar(r=large.replaced(recoveries=("restart",)), state_bytes=4e14),
+        Calendar(r=large.replaced(scale_exponent=0.3, correlated_share=0.0), state_bytes=4e12),
     ]
 
 

@@ -115,8 +115,7 @@ def test_chunks_that_are_not_alike_over_many_rounds(stack: str, seed: int) -> No
     i = under(toy(seed, forced=True), stack, model={"layers": 5 + seed % 3})
     pins = {**i.pins, "layout.pipeline_parallel": 2, "layout.virtual_stages": 2}
     del pins["layout.data_parallel"]
-    limits = i.limits.model_copy(update={"max_batch_tokens": 20 * 1024})
-    i = i.model_copy(update={"pins": pins, "limits": limits})
+    i = i.replaced(pins=pins, limits__max_batch_tokens=20 * 1024)
     best = (RuledToy(i, stack) if stack else Toy(i)).best()
     found = solve_joint(i, Options(), lambda _: None)
     assert found.plan.seconds == pytest.approx(best.seconds, rel=1e-9)
@@ -144,8 +143,8 @@ def test_what_the_rules_cost_is_told_and_checked() -> None:
         {"layers_per_stage": (24, 23)},
         {"recomputed_layers_per_stage": ()},
     ):
-        wrong = ruled.objective.model_copy(update={"freed": cost.model_copy(update=change)})
-        assert "objective[freed]" in {x.rule for x in planner.check(ruled.model_copy(update={"objective": wrong}))}
+        wrong = ruled.objective.replaced(freed=cost.replaced(**change))
+        assert "objective[freed]" in {x.rule for x in planner.check(ruled.replaced(objective=wrong))}
 
 
 def test_a_stack_of_ones_own_has_no_rules() -> None:
@@ -168,10 +167,10 @@ def test_a_stack_of_ones_own_has_no_rules() -> None:
 def test_pins_that_a_framework_does_not_run(stack: str, pins: dict[str, Any]) -> None:
     model = {"layers": 4, "experts": {"count": 4, "per_token": 2, "ffn": 512}}
     own = {f"layout.{name}": value for name, value in pins.items()}
-    ruled = under(toy(0), stack, model=model).model_copy(update={"pins": own})
+    ruled = under(toy(0), stack, model=model).replaced(pins=own)
     with pytest.raises(InputError, match=r"outside the declared space.*workload.framework_rules to false to free it"):
         problem_of(ruled)
-    free = under(toy(0), stack, model=model, workload={"framework_rules": False}).model_copy(update={"pins": own})
+    free = under(toy(0), stack, model=model, workload={"framework_rules": False}).replaced(pins=own)
     assert problem_of(free).pins == own
 
 

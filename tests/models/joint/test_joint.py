@@ -14,9 +14,9 @@ import joint_toys
 import pytest
 from each_case import each
 from joint_brute_force import Plan, Toy, toy
-from joint_changes import HARMS, HELPS, SAME, other_values, own_choices, put, with_pins
+from joint_changes import HARMS, HELPS, SAME, other_values, own_choices
 from joint_solved import require_optimum, solved
-from joint_toys import KINDS, case, kind_of
+from joint_toys import KINDS, case, kind_of, with_pins
 from tiers import more
 from wan_graphs import random_case
 
@@ -64,8 +64,8 @@ def test_equals_full_enumeration(seed: int, how: dict[str, Any]) -> None:
 @pytest.mark.parametrize("seed", [0, 2, 6, 14])
 def test_racks_that_are_not_filled_on_purpose(seed: int) -> None:
     alone = {"layout.tensor_parallel": 1, "layout.context_parallel": 1}
-    full = solved(put(toy(seed), pins=alone))
-    few = put(toy(seed), pins={**alone, "layout.replicas_per_rack": 1})
+    full = solved(toy(seed).replaced(pins=alone))
+    few = toy(seed).replaced(pins={**alone, "layout.replicas_per_rack": 1})
     best, found = Toy(few).best(), solved(few)
     assert (best is None) == (found.plan is None)
     if best is not None and found.plan is not None and full.plan is not None:
@@ -77,7 +77,7 @@ def test_racks_that_are_not_filled_on_purpose(seed: int) -> None:
 @pytest.mark.parametrize("seed", [0, 3, 9])
 def test_full_recompute_as_pinned(seed: int) -> None:
     """A pin to full recompute asks for a recomputed layer or more: the best of such plans is found, memory or not."""
-    i = put(toy(seed), pins={**toy(seed).pins, "layout.recompute": "full", "layout.context_parallel": 1})
+    i = toy(seed).replaced(pins={**toy(seed).pins, "layout.recompute": "full", "layout.context_parallel": 1})
     found = require_optimum(i, Toy(i).best()).plan
     assert found is not None and any(found.split.recomputed)
 
@@ -89,7 +89,7 @@ def test_power_of_a_cluster_limits_its_fabric(seed: int) -> None:
     (fastest,), h = free.plan.templates.values(), toy(seed).hardware
     spared = []
     for fabric_mw in (fastest.mw, fastest.mw * 0.999, 0.0):
-        i = put(toy(seed), limits__facility_power_mw=cost.facility_mw(h, h.racks or 0, fabric_mw))
+        i = toy(seed).replaced(limits__facility_power_mw=cost.facility_mw(h, h.racks or 0, fabric_mw))
         best, found = Toy(i).best(), solved(i)
         spared.append(None if found.plan is None else found.plan.templates["cluster"].mw <= fabric_mw * (1 + 1e-9))
         assert (best is None) == (found.plan is None)
@@ -125,7 +125,7 @@ def test_blocks_pinned_to_a_site_equal_enumeration(seed: int) -> None:
     sites = Toy(case(seed)).sites
     name, worse = sites.nodes[free.blocks.index(max(free.blocks))].id, 0
     for number in {0, 1, max(free.blocks) - 1, max(free.blocks) + 1}:
-        i = with_pins(case(seed), {f"placement.blocks.{name}": number})
+        i = with_pins(case(seed), **{f"placement.blocks.{name}": number})
         best = Toy(i).best()
         found = require_optimum(i, best)
         if best is None or found.plan is None:
@@ -177,7 +177,7 @@ def test_own_choices_as_pins_give_the_same_value(seed: int) -> None:
     found, pins = free(seed), own_choices(free(seed))
     assert found.plan is not None and found.days is not None
     for some in (pins, *({name: value} for name, value in pins.items())):
-        again = solved(with_pins(case(seed), some))
+        again = solved(with_pins(case(seed), **some))
         assert again.days == pytest.approx(found.days, rel=TIE), some
         assert again.plan.capital_usd == pytest.approx(found.plan.capital_usd, rel=TIE), some
 
@@ -194,7 +194,7 @@ def test_pins_never_improve(seed: int) -> None:
             continue
         for other in other_values(name, value):
             try:
-                pinned = days(with_pins(case(seed), {name: other}))
+                pinned = days(with_pins(case(seed), **{name: other}))
             except InputError as refused:
                 assert str(refused).startswith(f"pins[{name!r}]: ")
                 continue
@@ -312,7 +312,7 @@ def test_wavelengths_of_a_longer_route(form: str) -> None:
     # A GB at n waves of 100 Gbps takes 8/(100·n) s; 10 ms late leaves 1 - 0.01·100·n/8 of it. A tree sends twice as
     # much.
     i = three_sites(0)
-    i = i.model_copy(update={"wan": i.wan.model_copy(update={"exchange": form, "headroom_factor": 1.0})})
+    i = i.replaced(wan__exchange=form, wan__headroom_factor=1.0)
     fibre, times = Sites(instance=i).fibre, 2 if form == "tree" else 1
     found = fibre._waves(0.01, 1e9)
     assert found[0] == 0

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from each_case import each
 from joint_brute_force import toy
-from joint_cost_brute_force import cost_toy, without
+from joint_cost_brute_force import cost_toy
 from joint_solved import solved
 from tiers import more
 
@@ -56,7 +56,7 @@ def test_equals_full_enumeration(seed: int, how: dict[str, Any], budget: bool, m
     # Of odd seeds cheaper plans than the first are sought before the search, as where there are many strategies.
     monkeypatch.setattr(capital, "CLIMBED", 0 if seed % 2 else capital.CLIMBED)
     i = toy(seed, **how)
-    i = i if budget else without(i, budget_usd=None)
+    i = i if budget else i.replaced(limits__budget_usd=None)
     every, w = cost_toy(i), world(i)
     fastest = min((x.seconds for x in every.front), default=1.0)
     for limit in (*(fastest * f for f in FACTORS), fastest * 0.99, math.inf):
@@ -82,7 +82,7 @@ def test_blocks_pinned_to_sites_equal_enumeration(seed: int) -> None:
     assert best is not None
     for site, number in best.blocks_by_site.items():
         for wanted in (number, number + 1, max(0, number - 1)):
-            i = free.model_copy(update={"pins": {**free.pins, f"placement.blocks.{site}": wanted}})
+            i = free.replaced(pins={**free.pins, f"placement.blocks.{site}": wanted})
             least, found = cost_toy(i).cheapest(limit), cheapest_by(world(i), limit)
             assert (found.plan is None) == (least is None)
             if least is not None:
@@ -166,10 +166,10 @@ def test_what_is_given_up_is_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("seed", [3, 18, *more(7, 14)])
 def test_fibre_follows_the_sites_that_there_are(seed: int) -> None:
     """Where the nearest sites have no power, a limit that only they would keep asks for more fibre, or other plans."""
-    i = without(toy(seed, sites=3, forced=True), budget_usd=None)
+    i = toy(seed, sites=3, forced=True).replaced(limits__budget_usd=None)
     headroom = {a.id: 0.01 if a.id == "W" else 3.7 for a in i.grid.balancing_authorities}
-    areas = [a.model_copy(update={"headroom_mw": headroom[a.id]}) for a in i.grid.balancing_authorities]
-    i = i.model_copy(update={"grid": i.grid.model_copy(update={"balancing_authorities": tuple(areas)})})
+    areas = [a.replaced(headroom_mw=headroom[a.id]) for a in i.grid.balancing_authorities]
+    i = i.replaced(grid__balancing_authorities=tuple(areas))
     every, w = cost_toy(i), world(i)
     limits = sorted(x.seconds * (1 - 1e-6) for x in every.front)[1:]
     assert len(limits) > 2
@@ -194,7 +194,7 @@ def test_the_cheaper_plan_within_a_share(seed: int, how: dict[str, Any]) -> None
 
 
 def in_days(i: Instance, days: float | None) -> JointSolution:
-    asked = without(i, deadline_days=days)
+    asked = i.replaced(limits__deadline_days=days)
     return solve_joint_cost(asked, Options(), lambda _: None)
 
 
@@ -211,7 +211,7 @@ def test_the_deadline_of_an_instance() -> None:
 
 
 def asked(seed: int) -> Instance:
-    return without(toy(seed), budget_usd=None)
+    return toy(seed).replaced(limits__budget_usd=None)
 
 
 @pytest.mark.parametrize("seed", [0, 2, 6, 8, 14])
@@ -219,7 +219,7 @@ def test_the_fastest_is_that_of_the_joint_optimum_without_a_fabric(seed: int) ->
     """A cluster without a fabric is the same question; its layout in full takes the seconds that were proven."""
     i = asked(seed)
     found = fastest_on(i, i.hardware.racks or 0)
-    alone = solved(i.model_copy(update={"network": None}))
+    alone = solved(i.replaced(network=None))
     slowed = found.seconds / (alone.plan.seconds if alone.plan else 1.0)
     assert 1.0 <= slowed <= 1.1 + 1e-9  # by the transport, which a missing network leaves out
     assert found.bound == found.seconds and found.plan is not None and found.strategy is not None

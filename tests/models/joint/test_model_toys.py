@@ -45,9 +45,8 @@ def in_front(seed: int, dense: int, ffn: int) -> Instance:
     """Return a toy of three layers, so many of them dense at the front with an FFN of this width."""
     i = case(seed)
     model = i.workload.model
-    experts = model.experts.model_copy(update={"dense_layers": dense})
-    model = model.model_copy(update={"experts": experts, "layers": 3, "ffn": ffn})
-    return i.model_copy(update={"workload": i.workload.model_copy(update={"model": model})})
+    model = model.replaced(experts__dense_layers=dense, layers=3, ffn=ffn)
+    return i.replaced(workload__model=model)
 
 
 FRONT = [(seed, dense, ffn) for seed in (13, 118) for dense, ffn in ((1, 256), (1, 16384), (2, 512))]
@@ -121,10 +120,8 @@ def test_the_checker_enumerates_modules() -> None:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_modules_that_no_layer_has_change_nothing(seed: int) -> None:
-    i = toy(seed)
-    given = i.model_dump(mode="json", exclude_none=True)
-    given["workload"]["software"]["recompute_modules"] = ["moe_act", "moe", "layernorm", "mla_up_proj"]
-    plain, named = solved(i), solved(Instance.model_validate(given))
+    i, modules = toy(seed), ("moe_act", "moe", "layernorm", "mla_up_proj")
+    plain, named = solved(i), solved(i.replaced(workload__software__recompute_modules=modules))
     assert (plain.status, plain.days) == (named.status, named.days)
     assert plain.plan is None or (named.plan is not None and named.plan.column.strategy.shape.recompute == "none")
 
@@ -134,8 +131,7 @@ def test_a_plan_of_modules_is_checked_and_told() -> None:
     assert plan.layout is not None and plan.layout.recompute == "selective"
     assert planner.check(plan) == []
     assert "recomputes layernorm, moe_act (selective)" in summary(plan)
-    plain = plan.layout.model_copy(update={"recompute": "none"})
-    assert planner.check(plan.model_copy(update={"layout": plain}))
+    assert planner.check(plan.replaced(layout__recompute="none"))
 
 
 def overlapping(hbm: float, layouts: str = "interleaved", layers: int = 2, **pins: Any) -> Instance:
@@ -204,9 +200,9 @@ def made(seed: int, stack: str) -> Instance:
     if seed == 9 and i.network is not None:
         # Pods of some leaf domains, which the loops leave out, pay here under cores of the other model: no cable joins
         # the two where their links have two prices.
-        apart = tuple(s.model_copy(update={"link_factor": 1 + k / 1e3}) for k, s in enumerate(i.network.switches))
-        i = i.model_copy(update={"network": i.network.model_copy(update={"switches": apart})})
-    return i.model_copy(update={"pins": pins, "workload": i.workload.model_copy(update={"software": software})})
+        apart = tuple(s.replaced(link_factor=1 + k / 1e3) for k, s in enumerate(i.network.switches))
+        i = i.replaced(network__switches=apart)
+    return i.replaced(pins=pins, workload__software=software)
 
 
 @cache
@@ -261,8 +257,8 @@ def test_pins_beyond_the_framework_are_refused(stack: str, pins: dict[str, Any],
 def test_what_fills_a_pipeline_is_bounded(seed: int, schedule: str) -> None:
     i = made(seed, "all")
     software = Software.model_validate(SOFTWARE | {"name": "x", "schedules": [schedule]})
-    model = i.workload.model.model_copy(update={"layers": 12})  # type: ignore[union-attr]
-    i = i.model_copy(update={"workload": i.workload.model_copy(update={"software": software, "model": model})})
+    model = i.workload.model.replaced(layers=12)  # type: ignore[union-attr]
+    i = i.replaced(workload__software=software, workload__model=model)
     problem, seen = problem_of(i), 0
     for s in list(strategies(problem))[::7]:
         x = s.pipelines

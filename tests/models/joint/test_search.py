@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from each_case import each
 from joint_brute_failures import failing
-from joint_brute_force import toy, with_budget, with_pins
+from joint_brute_force import toy, with_pins
 from joint_solved import solved as known
 from joint_strategies import strategies, with_rule
 from joint_toys import deeper
@@ -65,7 +65,7 @@ def solved(i: Instance, options: Options | None = None, **more: Any) -> JointSol
 def test_a_cache_changes_nothing(seed: int, how: dict[str, Any]) -> None:
     i, cache = toy(seed, **how), JointCache()
     for share in (1.0, 1.3, 0.95, 1.0):
-        asked = with_budget(i, (i.limits.budget_usd or 0.0) * share)
+        asked = i.replaced(limits__budget_usd=(i.limits.budget_usd or 0.0) * share)
         alone, shared = known(asked), solved(asked, cache=cache)
         assert shared.status is alone.status
         assert shared.days == pytest.approx(alone.days, rel=1e-9)
@@ -319,7 +319,7 @@ def test_pipelines_without_memory_hold_no_split(seed: int) -> None:
 def test_pinned_replicas_beyond_the_batch_end_the_search_at_once() -> None:
     """More replicas than sequences, or more micro-batches than each may have, leave no pipeline to look at."""
     for path, value in (("layout.data_parallel", 10**6), ("layout.microbatches_per_step", 10**6)):
-        i = toy(6).model_copy(update={"pins": {path: value}})
+        i = toy(6).replaced(pins={path: value})
         solution = solved(i)
         assert solution.status is JointStatus.INFEASIBLE and solution.counts.get("ranges nodes", 0) == 0
 
@@ -430,13 +430,13 @@ def test_a_layout_alone() -> None:
 def test_racks_are_asked_for() -> None:
     i = toy(8)
     with pytest.raises(InputError, match=r"hardware\.racks"):
-        solved(i.model_copy(update={"hardware": i.hardware.model_copy(update={"racks": None})}))
+        solved(i.replaced(hardware__racks=None))
 
 
 def test_no_budget() -> None:
     """Without a budget the search ends: what no site holds is not taken for what can be paid."""
     i = toy(3, sites=2, forced=True)
-    free = i.model_copy(update={"limits": i.limits.model_copy(update={"budget_usd": None})})
+    free = i.replaced(limits__budget_usd=None)
     found, paid = solved(free, Options(time_limit=60)), known(i)
     assert found.stopped == "proved" and found.days is not None
     assert found.days <= (paid.days or math.inf) * (1 + 1e-9)

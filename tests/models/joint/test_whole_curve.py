@@ -13,7 +13,7 @@ import pytest
 from joint_brute_failures import every_plan as plans_where_parts_fail
 from joint_brute_failures import failing
 from joint_brute_force import toy
-from joint_cost_brute_force import cost_toy, without
+from joint_cost_brute_force import cost_toy
 from joint_run_brute_force import RunToy, run_toy
 from joint_solved import solved
 from tiers import more, slow
@@ -85,7 +85,7 @@ def every_plan(i: Instance) -> list[tuple[float, float]]:
     if i.grid is not None:
         return [(x.seconds, x.usd) for x in cost_toy(i).front]
     own = range(1, (i.hardware.racks or 0) + 1)
-    clusters = [i.model_copy(update={"hardware": i.hardware.model_copy(update={"racks": n})}) for n in own]
+    clusters = [i.replaced(hardware__racks=n) for n in own]
     return [(x.seconds, x.usd) for cluster in clusters for x in cost_toy(cluster).front]
 
 
@@ -129,7 +129,7 @@ EXACT = [(*case, 1e-6) for case in CASES]
     ("seed", "how", "epsilon"), [*WIDE, *slow(*EXACT[::5]), *more(*(x for x in EXACT if x not in EXACT[::5]))]
 )
 def test_covers_full_enumeration(seed: int, how: dict[str, Any], epsilon: float) -> None:
-    i = without(toy(seed, **how), deadline_days=None)
+    i = toy(seed, **how).replaced(limits__deadline_days=None)
     require_covered(i, every_plan(i), epsilon)
 
 
@@ -183,8 +183,7 @@ def costly(i: Instance, share: float, *, staff: bool = True) -> Instance:
 
 
 def least(i: Instance, days: float) -> JointSolution:
-    limits = i.limits.model_copy(update={"deadline_days": days})
-    return least_run_cost(i.model_copy(update={"limits": limits}), Options(), lambda _: None)
+    return least_run_cost(i.replaced(limits__deadline_days=days), Options(), lambda _: None)
 
 
 @pytest.mark.parametrize(
@@ -208,8 +207,7 @@ def test_years_that_are_given_count_whatever_the_run(seed: int) -> None:
     days = fewest_days(i) * 3
     found = []
     for years in (0.0, 0.001, 0.004):
-        limits = i.limits.model_copy(update={"operation_years": years})
-        asked = i.model_copy(update={"limits": limits})
+        asked = i.replaced(limits__operation_years=years)
         every = RunToy(i)
         every.years = lambda _, years=years: years  # type: ignore[method-assign, misc]
         best, x = every.cheapest(days / days_of(i, 1.0)), least(asked, days)
@@ -221,7 +219,6 @@ def test_years_that_are_given_count_whatever_the_run(seed: int) -> None:
 def test_a_search_cut_short_claims_no_proof() -> None:
     i = costly(toy(6), 0.3)
     days = fewest_days(i) * 2
-    limits = i.limits.model_copy(update={"deadline_days": days})
-    cut = least_run_cost(i.model_copy(update={"limits": limits}), Options(time_limit=1e-9), lambda _: None)
+    cut = least_run_cost(i.replaced(limits__deadline_days=days), Options(time_limit=1e-9), lambda _: None)
     assert cut.stopped == "limit" and cut.status in (JointStatus.UNKNOWN, JointStatus.FEASIBLE)
     assert (cut.lower_bound or 0.0) <= (least(i, days).usd or 0.0)

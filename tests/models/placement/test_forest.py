@@ -79,6 +79,6 @@ def test_a_job_that_leaves_its_tree_is_found() -> None:
     assert placed.nodes == ("n3", "n4", "n5") and check_placement(topology, job, placed) == []
     busy = ["n5"]
     assert Cluster(topology).place(job, busy=busy).reason == "job 'j' needs 3 nodes > 2 free in the freest of 2 trees"
-    joined = Topology(switches=(TopologySwitch(name="r"), *(s.model_copy(update={"parent": "r"}) for s in switches)))
+    joined = Topology(switches=(TopologySwitch(name="r"), *(s.replaced(parent="r") for s in switches)))
     across = Cluster(joined).place(job, busy=busy)
     assert "one_tree" in {v.rule for v in check_placement(topology, job, across, busy=busy)}

@@ -270,8 +270,8 @@ def test_a_flow_against_the_reactances_is_found() -> None:
     instance = case(node("E0", generation_mw=0.0), node("E1", site=False), lines=lines, rules={"grid_model": "dc"})
     plan = solved(instance, SitesRequest(racks=4))
     assert plan is not None and violations(instance, plan) == []
-    turned = tuple(f.model_copy(update={"mw": f.mw + (1.0 if f.line == "p" else -1.0)}) for f in plan.flows)
-    assert {v.rule for v in violations(instance, plan.model_copy(update={"flows": turned}))} == {
+    turned = tuple(f.replaced(mw=f.mw + (1.0 if f.line == "p" else -1.0)) for f in plan.flows)
+    assert {v.rule for v in violations(instance, plan.replaced(flows=turned))} == {
         "power_flow[p]",
         "power_flow[q]",
     }
@@ -363,8 +363,8 @@ def test_the_year_is_named_that_stops_the_next_module(rules: dict[str, Any], nam
 @pytest.mark.slow
 def test_an_outage_in_one_year_is_found() -> None:
     plan = solved(dry("robust"))
-    flow = tuple(f.model_copy(update={"mw": -2.0}) for f in plan.flows)
-    own = plan.model_copy(update={"generation_mw": {"E0": 4.0, "E1": 2.0}, "flows": flow})
+    flow = tuple(f.replaced(mw=-2.0) for f in plan.flows)
+    own = plan.replaced(generation_mw={"E0": 4.0, "E1": 2.0}, flows=flow)
     found = {v.rule for v in violations(dry("robust", n1="full"), own)}
     assert found == {"security[E0-E1, E0-E1] in dry"}
 
@@ -373,14 +373,14 @@ def test_an_outage_in_one_year_is_found() -> None:
 def test_a_flow_against_the_reactances_of_one_year_is_found() -> None:
     plan = solved(dry("robust"))
     run = plan.scenarios["dry"]
-    turned = tuple(f.model_copy(update={"mw": f.mw / 2}) for f in run.flows)
-    broken = plan.model_copy(update={"scenarios": {"dry": run.model_copy(update={"flows": turned})}})
+    turned = tuple(f.replaced(mw=f.mw / 2) for f in run.flows)
+    broken = plan.replaced(scenarios={"dry": run.replaced(flows=turned)})
     assert "power_flow[E0-E1] in dry" in {v.rule for v in violations(dry("robust"), broken)}
 
 
 @pytest.mark.slow
 def test_every_decision_and_the_whole_checker() -> None:
-    instance = dry("expected", n1="full").model_copy(update={"limits": Limits(max_batch_tokens=12800)})
+    instance = dry("expected", n1="full").replaced(limits=Limits(max_batch_tokens=12800))
     plan = solve(load_instance(instance.model_dump(mode="json", exclude_none=True)))
     assert check(plan) == []
     assert plan.sites is not None and plan.sites.certificate.space["outage_cuts"]

@@ -11,7 +11,7 @@ from each_case import each
 from power_grids import changed, power_case, wire, with_years
 from site_grids import ANY, OPTIONS, case, line, node, placed_splits, racks, random_case
 from stored_plans import stored
-from worked_plan import named
+from worked_plan import edited, named
 
 from planner.checks.check_plan import check
 from planner.errors import InputError
@@ -119,9 +119,8 @@ def test_a_soft_rule_is_broken_as_far_as_it_may_be_and_no_further() -> None:
 
 def test_an_excess_that_is_not_allowed_is_found() -> None:
     plan = whole(load_instance(soft(5e5), pins={"sites.racks": 7}))
-    data = plan.model_dump(mode="json")
-    data["instance"]["grid"]["rules"]["soft"]["headroom"]["max_excess"] = 2
-    assert any(v.rule == "excess[headroom[E]]" for v in check(Plan.model_validate(data), stop=lambda: True))
+    plan = edited(plan, instance__grid__rules__soft__headroom__max_excess=2)
+    assert any(v.rule == "excess[headroom[E]]" for v in check(plan, stop=lambda: True))
 
 
 def dry(mode: str, **changes: Any) -> Instance:

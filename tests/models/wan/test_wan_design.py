@@ -186,8 +186,7 @@ def test_a_moment_is_enough_for_an_answer_or_none() -> None:
 
 
 def claiming(plan: WanPlan, factor: float) -> WanPlan:
-    made = plan.certificate.model_copy(update={"bound": plan.certificate.bound * factor})
-    return plan.model_copy(update={"certificate": made})
+    return plan.replaced(certificate__bound=plan.certificate.bound * factor)
 
 
 @pytest.mark.parametrize("seed", range(0, 60, 6))
@@ -200,8 +199,7 @@ def test_a_second_solver_agrees(seed: int) -> None:
     assert confirmed(instance, request, plan, 20.0) == CONFIRMED
     assert confirmed(instance, request, claiming(plan, 1.001), 20.0) == ON_TRUST
     assert confirmed(instance, request, plan, 0.0) == ON_TRUST
-    unproven = plan.certificate.model_copy(update={"bound": None})
-    assert confirmed(instance, request, plan.model_copy(update={"certificate": unproven}), 20.0) == ON_TRUST
+    assert confirmed(instance, request, plan.replaced(certificate__bound=None), 20.0) == ON_TRUST
 
 
 def test_a_design_that_leaves_traffic_out_stays_on_trust() -> None:

@@ -207,7 +207,7 @@ def test_floor_is_nearly_square() -> None:
     assert places.racks_per_row == 20
     middle = places.middle(np.array([0, 20]), np.array([40, 25]))
     assert middle.tolist() == [[9.5, 2.0], [2.0, 4.0]]
-    shared = Places(places.floor.model_copy(update={"hosts_per_rack": 4}), 400)
+    shared = Places(places.floor.replaced(hosts_per_rack=4), 400)
     assert shared.racks_per_row == 20
     assert shared.middle(np.array([0, 79]), np.array([4, 80])).tolist() == [[0.0, 0.0], [19.0, 0.0]]
 

@@ -8,19 +8,7 @@ from each_case import each
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.physics.network.transport import (
-    Locality,
-    allreduces_leaving,
-    domain_racks,
-    exchange_bound,
-    exchange_leaving,
-    extra_fragments,
-    groups_split,
-    locality,
-    min_crossings,
-    share_leaving,
-    stage_share,
-)
+from planner.physics.network import transport
 
 
 def by_loops(stages: list[list[int]], block: int, wrap: bool) -> tuple[float, int, int, int]:
@@ -53,10 +41,10 @@ def test_agrees_with_loops(seed: int, wrap: bool) -> None:
     drawn = [racks[i * size : (i + 1) * size] for i in range(stages)]
     block = r.randint(1, 20)
     found = (
-        share_leaving(drawn, block, wrap=wrap),
-        allreduces_leaving(drawn, block),
-        groups_split(drawn, block),
-        extra_fragments(drawn, block),
+        transport.share_leaving(drawn, block, wrap=wrap),
+        transport.allreduces_leaving(drawn, block),
+        transport.groups_split(drawn, block),
+        transport.extra_fragments(drawn, block),
     )
     assert found == by_loops(drawn, block, wrap)
 
@@ -65,7 +53,7 @@ def test_by_hand() -> None:
     """Domains of four racks in pods of two: two stages are split, the last one over pods."""
     # Three flows leave domain 0.
     stages = [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
-    assert locality(stages, leaf_domain_racks=4, domains_per_pod=2, wrap=False) == Locality(
+    assert transport.locality(stages, leaf_domain_racks=4, domains_per_pod=2, wrap=False) == transport.Locality(
         share_leaving=(3 / 4, 1 / 8, 0.0), allreduces_leaving=(2, 1, 0), stage_in=(1.0, 1.0, 0.0), groups_split=2,
         extra_pieces=2, groups_cross_pod=1,
     )  # fmt: skip
@@ -74,24 +62,24 @@ def test_by_hand() -> None:
 def test_zones_are_measured_where_there_are_any() -> None:
     """Zones of two domains of two racks: two of three racks of a stage stand in one; without zones nothing does."""
     stages = [[2, 3, 4], [0, 1, 5]]
-    found = locality(stages, leaf_domain_racks=2, domains_per_pod=1, domains_per_zone=2, wrap=False)
+    found = transport.locality(stages, leaf_domain_racks=2, domains_per_pod=1, domains_per_zone=2, wrap=False)
     assert (found.stage_in[0], found.stage_in[2]) == (2 / 3, 2 / 3)
     assert (found.allreduces_leaving[2], found.share_leaving[2]) == (2, 0.0)
-    assert locality(stages, leaf_domain_racks=2, domains_per_pod=1, wrap=False).stage_in[2] == 0.0
+    assert transport.locality(stages, leaf_domain_racks=2, domains_per_pod=1, wrap=False).stage_in[2] == 0.0
 
 
 def test_virtual_stages_close_the_circle() -> None:
     """Two stages in two domains: forward flows alone fill one direction once, the way back uses the other."""
     stages = [[0, 1], [2, 3], [4, 5]]
-    assert share_leaving(stages, 2, wrap=False) == 1.0
-    assert share_leaving([[0, 1], [4, 5], [2, 3]], 4, wrap=False) == 0.5
-    assert share_leaving(stages, 4, wrap=True) == 0.5
-    assert share_leaving([[0, 1], [2, 3]], 4, wrap=True) == 0.0
+    assert transport.share_leaving(stages, 2, wrap=False) == 1.0
+    assert transport.share_leaving([[0, 1], [4, 5], [2, 3]], 4, wrap=False) == 0.5
+    assert transport.share_leaving(stages, 4, wrap=True) == 0.5
+    assert transport.share_leaving([[0, 1], [2, 3]], 4, wrap=True) == 0.0
 
 
 @each("stages", [[], [[]], [[], []], [[1, 2]]])
 def test_nothing_crosses_where_nothing_can(stages: list[list[int]]) -> None:
-    found = locality(stages, leaf_domain_racks=5, domains_per_pod=1, wrap=True)
+    found = transport.locality(stages, leaf_domain_racks=5, domains_per_pod=1, wrap=True)
     assert (found.share_leaving, found.allreduces_leaving) == ((0, 0, 0), (0, 0, 0))
     assert (found.groups_split, found.extra_pieces, found.groups_cross_pod) == (0, 0, 0)
     assert found.stage_in == (float(any(stages)), float(any(stages)), 0.0)
@@ -100,17 +88,17 @@ def test_nothing_crosses_where_nothing_can(stages: list[list[int]]) -> None:
 @each(("block", "share"), [(1, 1 / 3), (2, 2 / 3), (4, 2 / 3), (8, 1.0)])
 def test_share_of_a_stage_that_stands_together(block: int, share: float) -> None:
     """Of racks 1, 4 and 5 two stand in one block of two or of four, and all three in one of eight."""
-    assert stage_share([[0], [1, 4, 5]][1:], block) == share
+    assert transport.stage_share([[0], [1, 4, 5]][1:], block) == share
 
 
 @each(("racks", "free"), [(0, []), (9, [9]), (10, [10]), (11, [10, 1]), (30, [10, 10, 10])])
 def test_domains_fill_in_order(racks: int, free: list[int]) -> None:
-    assert domain_racks(racks, 10) == free
+    assert transport.domain_racks(racks, 10) == free
 
 
 def test_absurd_rack_numbers_are_counted_too() -> None:
-    assert groups_split([[0, 10**15]], 4) == 1
-    assert share_leaving([[0], [10**15]], 4, wrap=False) == 0.25
+    assert transport.groups_split([[0, 10**15]], 4) == 1
+    assert transport.share_leaving([[0], [10**15]], 4, wrap=False) == 0.25
 
 
 @each(
@@ -126,7 +114,7 @@ def test_absurd_rack_numbers_are_counted_too() -> None:
     ],
 )
 def test_exchange_leaving(stages: list[list[int]], group: int, share: float) -> None:
-    assert exchange_leaving(stages, 4, group) == pytest.approx(share)
+    assert transport.exchange_leaving(stages, 4, group) == pytest.approx(share)
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=4), st.integers(2, 6), st.integers(1, 8))
@@ -135,7 +123,10 @@ def test_exchange_bound_holds(sizes: list[int], group: int, block: int) -> None:
     ends = list(itertools.accumulate(sizes))
     stages = [list(range(b - n, b)) for n, b in zip(sizes, ends, strict=True)]
     pieces = max(sum(any(r // block == k for r in s) for s in stages) for k in range(-(-ends[-1] // block)))
-    assert exchange_leaving(stages, block, group) * block <= exchange_bound(pieces, block, group) + 1e-9
+    assert (
+        transport.exchange_leaving(stages, block, group) * block
+        <= transport.exchange_bound(pieces, block, group) + 1e-9
+    )
 
 
 @each(
@@ -157,7 +148,7 @@ def test_exchange_bound_holds(sizes: list[int], group: int, block: int) -> None:
 )
 def test_what_leaves_the_worst_block_at_the_least(mesh, free, blocks, wrap, pairs):
     """Stages times replicas on blocks with so many free racks at most, by hand: pairs of flows and all-reduces."""
-    assert min_crossings(*mesh, max_free=free, blocks=blocks, wrap=wrap) == pairs
+    assert transport.min_crossings(*mesh, max_free=free, blocks=blocks, wrap=wrap) == pairs
 
 
 @each("wrap", [False, True])
@@ -166,7 +157,7 @@ def test_what_leaves_the_worst_block_at_the_least(mesh, free, blocks, wrap, pair
 ])  # fmt: skip
 def test_no_order_of_racks_leaves_less(mesh: tuple[int, int], rooms: tuple[int, ...], wrap: bool) -> None:
     stages, replicas = mesh
-    pairs = min_crossings(stages, replicas, max_free=max(rooms), blocks=len(rooms), wrap=wrap)
+    pairs = transport.min_crossings(stages, replicas, max_free=max(rooms), blocks=len(rooms), wrap=wrap)
     block = 100
     for on in itertools.product(range(len(rooms)), repeat=stages * replicas):
         if any(on.count(b) > room for b, room in enumerate(rooms)):

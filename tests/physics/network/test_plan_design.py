@@ -55,7 +55,7 @@ def test_a_stated_fabric_is_its_design(d: Design) -> None:
     port_gbps = boxes_of(d)[0].port_gbps
     d = dataclasses.replace(d, nic_gbps=port_gbps / d.split, link_gbps=port_gbps)
     f, _ = stated(d, family)
-    n = network().model_copy(update={"spares": Spares(share=0.2), "group_routing": routing})
+    n = network().replaced(spares=Spares(share=0.2), group_routing=routing)
     assert f.models == tuple(s.name for s in boxes_of(d))
     switches = {s.name: s for s in boxes_of(d)}
     nic = d.nic_gbps * d.lanes * 1e9 / 8

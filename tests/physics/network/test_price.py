@@ -170,7 +170,7 @@ def test_flat_prices_times_counts_are_the_bill(d: Design) -> None:
 
 def test_lengths_are_of_account_only_with_media() -> None:
     n = network(COPPER, ACTIVE, LONG)
-    bare = n.model_copy(update={"media": ()})
+    bare = n.replaced(media=())
     d = Design(ports=8, rails=2, racks=4, leaf_down=8)
     assert bill(bare, box(), d) == bill(network(), box(), d) != bill(n, box(), d)
 

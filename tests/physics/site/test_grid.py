@@ -60,7 +60,7 @@ def test_what_a_node_can_draw(built, steps, explicit, capacity, less_one) -> Non
 
 def test_a_node_without_a_figure_has_none() -> None:
     """The explicit reading needs the figure, the others do not; steps count only where they can be bought."""
-    bare = NODE.model_copy(update={"interconnect_mw": None, "upgrade": None})
+    bare = NODE.replaced(interconnect_mw=None, upgrade=None)
     assert usable_interconnect_mw(grid(), bare, {"4": 1}) is None
     assert usable_interconnect_mw(grid("capacity"), bare, {}, 5) == 450
 
@@ -70,7 +70,7 @@ def test_a_node_without_a_figure_has_none() -> None:
 ])  # fmt: skip
 def test_share_lost_with_the_largest_unit(generation: float, unit: float | None, share: float) -> None:
     """A unit of 25 MW of 100 takes a quarter, one as large as all takes all, and no more; unnamed, all is one unit."""
-    node = NODE.model_copy(update={"generation_mw": generation, "largest_unit_mw": unit})
+    node = NODE.replaced(generation_mw=generation, largest_unit_mw=unit)
     assert lost_share(node) == share
 
 

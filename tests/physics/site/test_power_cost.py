@@ -29,7 +29,7 @@ WAN = Wan(fibre_usd_per_route_km=1_000.0, wavelength_usd=40_000.0, fibre_life_ye
 def test_cooling_area() -> None:
     """The facility's 3.625 GW at 2 kW/m² take 1,812,500 m²; without a density there is no area."""
     assert cost.cooling_m2(HARDWARE, 23_200) == pytest.approx(1_812_500.0)
-    assert cost.cooling_m2(HARDWARE.model_copy(update={"cooling_kw_per_m2": None}), 1) is None
+    assert cost.cooling_m2(HARDWARE.replaced(cooling_kw_per_m2=None), 1) is None
 
 
 def test_a_rack_by_name_is_refused() -> None:
@@ -66,7 +66,7 @@ def test_the_fabric_has_no_part_of_the_racks_power_twice() -> None:
     assert cost.it_mw(HARDWARE, 80, 5.0) == pytest.approx(80 * 0.125 + 5.0)
     assert cost.facility_mw(HARDWARE, 80, 5.0) == pytest.approx(15.0 * 1.25)
     assert cost.cooling_m2(HARDWARE, 80, 5.0) == pytest.approx(15.0 * 1.25 * 1e3 / 2)
-    within = HARDWARE.model_copy(update={"overhead_includes_fabric": True})
+    within = HARDWARE.replaced(overhead_includes_fabric=True)
     assert cost.it_mw(within, 80, 5.0) == pytest.approx(10.0)
 
 
@@ -86,7 +86,7 @@ def test_the_bill_of_a_plan() -> None:
         ],
         wan={"fibre_usd_per_route_km": 1000, "wavelength_usd": 300, "max_wavelengths_per_pair": 8},
     )
-    i = i.model_copy(update={"limits": i.limits.model_copy(update={"operation_years": 3.0})})
+    i = i.replaced(limits__operation_years=3.0)
     sites = SitesPlan.model_construct(
         sites=tuple(
             Site.model_construct(id=s, balancing_authority=s[0], it_mw=mw, facility_mw=2 * mw)
@@ -112,6 +112,6 @@ def test_the_bill_of_a_plan() -> None:
     designed = cost.bill(i, 8, sites, None, WanPlan.model_construct(capex_usd=42.0)).capex_usd
     assert designed == pytest.approx({k: v for k, v in expected.items() if k != "fabric"} | {"wan": 42.0})
     bare = SitesPlan.model_construct(sites=(), new_lines=(), upgrades=(), links=())
-    alone = cost.bill(i.model_copy(update={"wan": None}), 8, bare, None)
+    alone = cost.bill(i.replaced(wan=None), 8, bare, None)
     assert alone.capex_usd == pytest.approx({"racks": 8 * rack, "sites": 0, "new_lines": 0})
     assert cost.bill(i, 8, None, None).capex_usd == pytest.approx({"racks": 8 * rack})

@@ -110,7 +110,7 @@ def test_without_sites_what_is_not_known_is_said() -> None:
 
 def test_a_cluster_without_a_grid_has_its_own_price() -> None:
     own = {"operation": {"energy_usd_per_mwh": 100.0, "carbon_kg_per_mwh": 10.0}}
-    i = instance_with(**own).model_copy(update={"grid": None, "wan": None, "network": None})
+    i = instance_with(**own).replaced(grid=None, wan=None, network=None)
     bare = Cost(capex_usd={"racks": 900.0}, opex_usd_per_year={}, operation_years=0.0, total_usd=900.0)
     x = cost.section(i, 365.0, bare, 4)
     assert x.usd["energy"] == pytest.approx(100 * x.energy_mwh) and x.carbon_tonnes == pytest.approx(x.energy_mwh / 100)
@@ -146,8 +146,7 @@ def test_capital_at_run_prices_is_what_the_run_costs(years, life, operation, cab
 def bare(**changes: Any) -> Any:
     """Return the worked instance with twelve racks of a cluster, without a grid."""
     i = instance_with(**changes)
-    hardware = i.hardware.model_copy(update={"racks": 12})
-    return i.model_copy(update={"grid": None, "wan": None, "hardware": hardware})
+    return i.replaced(grid=None, wan=None, hardware__racks=12)
 
 
 @each("inside", [True, False])
@@ -161,8 +160,7 @@ def test_energy_without_a_grid(inside: bool, usd: float | None) -> None:
     assert alike_usd(i, 5.0) == pytest.approx(500 + 5 * HOURS * 12 * 0.15 * (usd or 0.0))
     watt = 0.0 if inside or usd is None else 5 * HOURS * usd * 1.5 / 1e6
     assert priced.network.power_usd_per_watt == pytest.approx(3.0 + watt)
-    none = i.hardware.model_copy(update={"racks": None})
-    assert alike_usd(i.model_copy(update={"hardware": none}), 5.0) == 500.0
+    assert alike_usd(i.replaced(hardware__racks=None), 5.0) == 500.0
 
 
 def test_every_part_of_the_fabric_has_its_price() -> None:
@@ -177,5 +175,5 @@ def test_every_part_of_the_fabric_has_its_price() -> None:
     assert (n.media[0].price_usd, n.media[0].usd_per_m) == pytest.approx((10 * times, 2 * times))
     assert n.power_usd_per_watt == pytest.approx(3 * times)
     assert at_run_prices(i, 6.0).hardware.rack.price_usd == pytest.approx(2e6 * 1.6)
-    alone = i.model_copy(update={"network": None})
+    alone = i.replaced(network=None)
     assert at_run_prices(alone, 6.0).network is None

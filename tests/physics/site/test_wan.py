@@ -47,7 +47,7 @@ def test_exchange_bytes(sites: int, share: float) -> None:
 
 def test_need_folds_the_round_trip_in() -> None:
     """1 GB in 100 ms is 80 Gbps, with 39 ms of them waiting 131.1 Gbps, with twice that 363.6 Gbps."""
-    twice = WAN.model_copy(update={"round_trips": 2.0})
+    twice = WAN.replaced(round_trips=2.0)
     assert wan.exchange_need_gbps(WAN, 1e9, 0.1, 0.0) == pytest.approx(80.0)
     assert wan.exchange_need_gbps(WAN, 1e9, 0.1, 39.0) == pytest.approx(8 / 0.061)
     assert wan.exchange_need_gbps(twice, 1e9, 0.1, 39.0) == pytest.approx(8 / 0.022)
@@ -112,7 +112,7 @@ def test_places_are_open_sites_and_nodes_that_traffic_names() -> None:
     traffic = (Traffic(name="t", bytes=1.0, period_seconds=1.0, a="a", b="n"),)
     graph = Wan(fibre_nodes=nodes, fibre_edges=(FibreEdge(a="n", b="o"),), traffic=traffic)
     assert fibre.places_of(graph, SITES) == SITES | {"n": (1.0, 2.0)}
-    assert fibre.places_of(graph.model_copy(update={"fibre_edges": ()}), SITES) == SITES
+    assert fibre.places_of(graph.replaced(fibre_edges=()), SITES) == SITES
 
 
 @each(("asked", "name"), [("ring", "ring"), ("tree", "tree"), ("auto", "tree"), ("hierarchical", "tree")])

@@ -68,7 +68,7 @@ def test_latent_heads_count_by_their_mean_width() -> None:
     """Scores 192 wide and values 128 wide count as 160: (160 + 128) / 160 over 256 / 128."""
     m = machine(softmax_width=128.0)
     latent = LatentAttention(q_rank=8, kv_rank=8, head_nope=128, head_rope=64, head_value=128)
-    own = m.model.model_copy(update={"latent_attention": latent})
+    own = m.model.replaced(latent_attention=latent)
     assert narrow_heads(replace(m, model=own)) == pytest.approx(0.9)
 
 
@@ -125,7 +125,7 @@ def test_casts_of_a_product_by_hand() -> None:
 def test_fused_experts_cast_what_comes_in(hidden: int, ffn: int, fused: bool) -> None:
     m = machine("fp8", fused_experts=True, quantise_traffic=1.0, expert_seconds=1.0, expert_cast_seconds=1.0)
     experts = Experts(count=4 * LOCAL, per_token=2, ffn=ffn, clamped=True)
-    m = replace(m, model=m.model.model_copy(update={"hidden": hidden, "experts": experts}))
+    m = replace(m, model=m.model.replaced(hidden=hidden, experts=experts))
     passes = layer_operations(m, SHAPE, routed=True)
     for listed in (passes.forward, passes.backward):
         casts = [o.seconds for o in listed if o.name.startswith("cast for experts")]
@@ -171,7 +171,7 @@ def test_experts_are_reduced_over_all_gpus_that_hold_them(t: int, e: int, near: 
 def test_the_busiest_rank_sets_the_time_of_experts() -> None:
     """Twice the mean's tokens on one rank takes as long as twice the experts of a token."""
     even, uneven = machine(), replace(machine(), expert_imbalance=2.0)
-    twice = replace(even, model=even.model.model_copy(update={"experts": Experts(count=16, per_token=4, ffn=8)}))
+    twice = replace(even, model=even.model.replaced(experts=Experts(count=16, per_token=4, ffn=8)))
     assert layer_time.expert_exchange_seconds(uneven, SHAPE) == layer_time.expert_exchange_seconds(twice, SHAPE)
     found, wanted = (
         {o.name: o.seconds for o in layer_operations(m, SHAPE, routed=True).forward if o.name.startswith("experts")}

@@ -84,7 +84,7 @@ def test_layer_products(t: int, c: int) -> None:
     n = t * c
     assert seconds(machine(), shape(t, c=c), "gemm") == pytest.approx((GEMM / n, 2 * GEMM / n))
     assert seconds(machine(), shape(t, c=c), "attention") == pytest.approx((ATTENTION / n, 2.5 * ATTENTION / n))
-    gated = machine(model=TOY.model_copy(update={"gated_ffn": True}))
+    gated = machine(model=TOY.replaced(gated_ffn=True))
     assert seconds(gated, shape(t, c=c), "gemm")[0] == pytest.approx((GEMM + 2.048) / n)
 
 
@@ -127,7 +127,7 @@ def test_elementwise_bytes(t: int, sp: bool, moved: float) -> None:
 def test_casts_cost_only_narrow_types() -> None:
     """In FP8 each product's input is read in 2 bytes and written twice in one; in FP16 nothing is cast."""
     # The products take half the time in FP8.
-    narrow = PRECISION.model_copy(update={"compute": "fp8"})
+    narrow = PRECISION.replaced(compute="fp8")
     inputs = 4 * (8 + 8 + 8 + 32)
     assert seconds(machine(gpu(hbm=1.0), precision=narrow), shape(), "quantise")[0] == pytest.approx(inputs * 4)
     assert seconds(machine(gpu(hbm=1.0)), shape(), "quantise") == (0, 0)
@@ -146,7 +146,7 @@ def test_tensor_exchange_moves_the_entire_tensor() -> None:
     assert layer_time.tensor_exchange_seconds(m, shape(2), DENSE) == pytest.approx(2 * 1.64)
     # Inputs of products that are cast before they are gathered: 32 B of 64 in FP8, 18 B in FP4, which overlaps nothing.
     for dtype, gathered, exposed in (("fp8", 32, 1 / 4), ("fp4", 18, 1.0)):
-        narrow = PRECISION.model_copy(update={"compute": dtype})
+        narrow = PRECISION.replaced(compute=dtype)
         m = machine(precision=narrow, tensor_overlap=0.75, keeps_cast_inputs=True)
         wanted = 2 * (0.82 + 0.5 + gathered / 2 / 100) * exposed
         assert layer_time.tensor_exchange_seconds(m, shape(2, sp=True), DENSE) == pytest.approx(wanted)
@@ -173,7 +173,7 @@ def test_context_exchange(overlaps: tuple[str, ...], exposed: float) -> None:
     assert collectives.context_exchange_seconds(machine(), shape(), 0.256, 1.0) == 0
 
 
-ROUTED = TOY.model_copy(update={"experts": Experts(count=16, per_token=2, ffn=8)})
+ROUTED = TOY.replaced(experts=Experts(count=16, per_token=2, ffn=8))
 
 
 @each(("dispatcher", "copies", "waits"), [("all_to_all", 2.0, 2.5), ("deep_ep", 1.5, 2.0)])
@@ -234,7 +234,7 @@ def test_kinds_of_layers_are_those_of_each_layer(layers: int, data: st.DataObjec
     dense, narrow = data.draw(st.integers(0, layers)), data.draw(st.integers(0, layers))
     experts = Experts(count=16, per_token=2, ffn=8, dense_layers=dense)
     change: dict[str, Any] = {"layers": layers, "experts": experts}
-    model = TOY.model_copy(update=change | ({"window": 3, "window_layers": narrow} if narrow else {}))
+    model = TOY.replaced(**change | ({"window": 3, "window_layers": narrow} if narrow else {}))
     routed_first = sorted((i >= dense for i in range(layers)), reverse=True)
     expected = Counter((routed, i < narrow) for i, routed in enumerate(routed_first))
     assert {(k.routed, k.window is not None): k.layers for k in layer_kinds(model)} == expected
@@ -262,8 +262,8 @@ def test_layer_parts_sum_to_the_layer(s: LayerShape) -> None:
     st.sampled_from(["scale_up_bytes_per_second", "hbm_bytes_per_second", "hbm_efficiency", "attention_efficiency"]),
 )
 def test_a_better_gpu_is_never_slower(s: LayerShape, what: str) -> None:
-    card = gpu(traffic=0.3, hbm=1e3).model_copy(update={"hbm_efficiency": 0.5, "attention_efficiency": 0.5})
-    better = card.model_copy(update={what: 2 * getattr(card, what)})
+    card = gpu(traffic=0.3, hbm=1e3).replaced(hbm_efficiency=0.5, attention_efficiency=0.5)
+    better = card.replaced(**{what: 2 * getattr(card, what)})
     before, after = (layer_time.layer_times(machine(x), s) for x in (card, better))
     assert after.forward_seconds + after.backward_seconds <= (before.forward_seconds + before.backward_seconds) * (
         1 + 1e-12

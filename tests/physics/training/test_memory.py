@@ -89,10 +89,8 @@ def test_state_by_zero_stage(zero: int, bytes_per_parameter: float) -> None:
 @each(("weights", "working", "gradients", "stays", "divided"), [(6, 2, 4, 6, 12), (6, 2, 2, 4, 12), (4, 4, 4, 8, 8)])
 def test_stage_1_divides_the_master_copy_too(weights, working, gradients, stays, divided) -> None:
     """As Megatron-Core's table of its distributed optimiser has it: bytes that stay and bytes over d replicas."""
-    p = MIXED_BYTES.model_copy(
-        update={"parameter_bytes": weights, "working_parameter_bytes": working, "gradient_bytes": gradients,
-         "optimizer_bytes": 8}
-    )  # fmt: skip
+    own = {"parameter_bytes": weights, "working_parameter_bytes": working, "gradient_bytes": gradients}
+    p = MIXED_BYTES.replaced(**own, optimizer_bytes=8)
     for shards in (1, 2, 8, 128):
         assert memory.state_bytes(1.0, p, zero_stage=1, shards=shards) == pytest.approx(stays + divided / shards)
 
@@ -102,7 +100,7 @@ def test_stage_1_divides_the_master_copy_too(weights, working, gradients, stays,
 ])  # fmt: skip
 def test_embedding_and_head_by_stage(tied: bool, stage: int, p: int, copies: int) -> None:
     """The first stage holds the embedding and the last the head; alone, tied weights are stored once."""
-    m = GPT22.model_copy(update={"tied_embeddings": tied})
+    m = GPT22.replaced(tied_embeddings=tied)
     assert memory.end_copies(m, stage, p) == copies
 
 
@@ -158,9 +156,7 @@ def test_inputs_of_products_are_kept_in_their_type() -> None:
 
 H, F, V, SEQUENCE = 64, 160, 1000, 32
 DENSE = Model(name="d", layers=6, hidden=H, heads=4, ffn=F, gated_ffn=True, vocabulary=V, tied_embeddings=False)
-MIXED = DENSE.model_copy(
-    update={"experts": Experts(count=8, per_token=2, ffn=48, shared_ffn=32, dense_layers=2), "layers": 7}
-)
+MIXED = DENSE.replaced(experts=Experts(count=8, per_token=2, ffn=48, shared_ffn=32, dense_layers=2), layers=7)
 PRECISION = precision_of("bf16")
 
 
@@ -253,8 +249,7 @@ def test_the_head_fills_the_last_chunk() -> None:
 def test_the_last_wave_of_tiles_is_paid_in_full() -> None:
     """A product of m x k x n takes as long as one whose result has so many more elements, whatever their number."""
     m = machine()
-    tail = m.gpu.gemm_efficiency.model_copy(update={"tail_elements": 1000.0})
-    slow = replace(m, gpu=m.gpu.model_copy(update={"gemm_efficiency": tail}))
+    slow = replace(m, gpu=m.gpu.replaced(gemm_efficiency__tail_elements=1000.0))
     for count in (1, 5):
         more = operations.gemm_seconds(slow, 30, 70, 50, count=count) - operations.gemm_seconds(
             m, 30, 70, 50, count=count
@@ -266,13 +261,13 @@ def test_heads_that_tensor_cores_cannot_load() -> None:
     """Scores of heads of 12 run at the share of unaligned ones, of 16 at the whole rate; fused kernels have neither."""
 
     def scores(heads: int, flash: bool) -> float:
-        m = machine(DENSE.model_copy(update={"heads": heads, "head_size": H // 4 if heads == 4 else 12}))
-        m = replace(m, software=m.software.model_copy(update={"flash_attention": flash, "score_efficiency": 1.0}))
-        share = m.gpu.gemm_efficiency.model_copy(update={"unaligned_share": 0.25})
+        m = machine(DENSE.replaced(heads=heads, head_size=H // 4 if heads == 4 else 12))
+        m = replace(m, software=m.software.replaced(flash_attention=flash, score_efficiency=1.0))
+        share = m.gpu.gemm_efficiency.replaced(unaligned_share=0.25)
         one = shape()
         each = [
             sum(x.seconds for x in operations.layer_operations(y, one, routed=False).forward if x.kind == "attention")
-            for y in (m, replace(m, gpu=m.gpu.model_copy(update={"gemm_efficiency": share})))
+            for y in (m, replace(m, gpu=m.gpu.replaced(gemm_efficiency=share)))
         ]
         return each[1] / each[0]
 
@@ -283,7 +278,7 @@ def test_heads_that_tensor_cores_cannot_load() -> None:
 
 def test_the_exchange_of_gradients_at_a_share_of_the_rate() -> None:
     m, s = machine(overlaps=()), strategy((6,), m=1, d=8)
-    half = replace(m, software=m.software.model_copy(update={"data_efficiency": 0.5}))
+    half = replace(m, software=m.software.replaced(data_efficiency=0.5))
     free = Conditions(pipeline_send_slowdown=1.0, allreduce_slowdown=1.0)
     one, two = (step_prediction.step_breakdown(x, free, s)["data_parallel"] for x in (m, half))
     assert one > 0 and two == pytest.approx(2 * one)
@@ -293,7 +288,7 @@ def narrow(gpu: dict[str, Any], software: dict[str, Any], **roles: Any) -> Machi
     """Return the machine of plain figures with products in FP8, weights of 2 bytes in work and 4 of a master copy."""
     m = machine(**software)
     widths = {"compute": "fp8", "parameter_bytes": 6, "gradient_bytes": 2, "optimizer_bytes": 8} | roles
-    return replace(m, gpu=m.gpu.model_copy(update=gpu), precision=PRECISION.model_copy(update=widths))
+    return replace(m, gpu=m.gpu.replaced(**gpu), precision=PRECISION.replaced(**widths))
 
 
 @each(("gpu", "software", "roles", "layer", "end"), [
@@ -329,7 +324,7 @@ submissions on Eos with 64 to 1,024 nodes (mlcommons/training_results_v5.0)."""
 def test_bytes_that_shards_divide_are_those_of_the_logs() -> None:
     """From 8 to more shards a GPU gives up 12 bytes of each of its weights over the shards, to 5 %."""
     weights = 126 * (2 * 16384**2 * (1 + 8 / 128) + 3 * 16384 * 53248) / 64  # layers of the 405B on one GPU
-    p = PRECISION.model_copy(update={"parameter_bytes": 6, "optimizer_bytes": 8, "gradient_bytes": 2})
+    p = PRECISION.replaced(parameter_bytes=6, optimizer_bytes=8, gradient_bytes=2)
     one = {n: float(memory.state_bytes(weights, p, zero_stage=1, shards=n)) / 2**30 for n in LOGGED_GIB}
     for shards in (32, 38, 40, 128):
         assert LOGGED_GIB[8] - LOGGED_GIB[shards] == pytest.approx(one[8] - one[shards], rel=0.05)
@@ -342,7 +337,7 @@ def test_stages_of_zero_below_3_need_no_more_bytes_the_higher_they_are(replicas:
     # Stage 3 does not count: it has gathered weights in work.
     roles = {"compute": compute, "parameter_bytes": 6, "optimizer_bytes": 8}
     for model in (DENSE, MIXED):
-        m = replace(machine(model), precision=PRECISION.model_copy(update=roles))
+        m = replace(machine(model), precision=PRECISION.replaced(**roles))
         s = strategy((4, 3) if model is MIXED else (3, 3), e=2 if model is MIXED else 1, d=replicas)
         used = [
             sum(np.asarray(x) for x in memory.memory_by_stage(m, replace(s, zero_stage=zero)).values())

@@ -21,14 +21,9 @@ from planner.planning.load import load_instance
 
 H, WIDTH, SEQUENCE = 64, 96, 8
 DENSE = Model(name="dense", layers=4, hidden=H, heads=4, kv_heads=2, ffn=WIDTH, gated_ffn=True, vocabulary=32)
-MIXED = DENSE.model_copy(
-    update={"experts": Experts(count=8, per_token=2, ffn=24, shared_ffn=16, dense_layers=1), "gated_ffn": True}
-)
-LATENT = MIXED.model_copy(
-    update={
-        "kv_heads": None,
-        "latent_attention": LatentAttention(q_rank=12, kv_rank=8, head_nope=10, head_rope=6, head_value=9),
-    }
+MIXED = DENSE.replaced(experts=Experts(count=8, per_token=2, ffn=24, shared_ffn=16, dense_layers=1), gated_ffn=True)
+LATENT = MIXED.replaced(
+    kv_heads=None, latent_attention=LatentAttention(q_rank=12, kv_rank=8, head_nope=10, head_rope=6, head_value=9)
 )
 MODELS = {"dense": DENSE, "mixed": MIXED, "latent": LATENT}
 SHAPE = shape(2, recompute="selective", sp=True, e=4)

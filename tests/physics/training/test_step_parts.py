@@ -28,7 +28,7 @@ def toy(*, layers: int = 24, **more: Any) -> Machine:
     """Return a machine of toy GPUs, 8 to a rack, of which no part of a step is free."""
     m = machine(
         gpu(hbm=1e4, kernel=0.01),
-        model=TOY.model_copy(update={"layers": layers, "tied_embeddings": False}),
+        model=TOY.replaced(layers=layers, tied_embeddings=False),
         **SLOW | more,
     )
     return dataclasses.replace(m, sequence=16)
@@ -231,7 +231,7 @@ def test_state_of_shared_weights_and_experts(zero: int, replicas: int, c: int) -
     """Weights of 2 bytes, gradients of 4, optimiser of 12, each divided from its stage on, the framework's copies."""
     # Three layers of shared weights and two ends are sharded over replicas and CP ranks; their experts, on as many
     # GPUs as the expert group has, over the others: replicas·c GPUs of which 4 hold one set.
-    model = TOY.model_copy(update={"experts": Experts(count=8, per_token=2, ffn=8)})
+    model = TOY.replaced(experts=Experts(count=8, per_token=2, ffn=8))
     m = machine(model=model, buffer_bytes_per_parameter=1.5, sharded_buffer_bytes_per_parameter=0.5)
     s = shape(recompute="selective", c=c, e=4)
     w = weights_of(m, s)
@@ -253,7 +253,7 @@ def test_keys_and_values_by_hand() -> None:
     """Two sequences of 4 tokens, 2·2 heads of 4 elements, of 3 bytes, over two TP ranks: 2·4·16/2·3 = 192 bytes."""
     # Over two racks of 8 GPUs, of which each holds 4 of 8 CP ranks, a NIC of 10 B/s at half its rate carries the 48 B
     # of its share: half of the 96 B that two racks exchange, in 2 s of latency and 24/5 s.
-    m = machine(precision=machine().precision.model_copy(update={"collective_bytes": 3}))
+    m = machine(precision=machine().precision.replaced(collective_bytes=3))
     s = shape(2, b=2, recompute="selective", c=8)
     assert collectives.keys_and_values_bytes(m, s) == 192
     assert collectives.context_nic_seconds(m, s, 2.0) == pytest.approx(2 + 192 / 4 / 2 / (10 / 2))
@@ -272,7 +272,7 @@ def test_sites_exchange_every_gradient_of_a_stage_once(t: int, e: int) -> None:
     """However its GPUs divide them: 3 layers of 12·8² weights, 4·8² of attention and 8 experts of 2·8·8, or an end."""
     # Beside them a router of 8·8 weights in each routed layer; an embedding has 16·8, a gradient 4 bytes.
     s = shape(t, recompute="selective", e=e)
-    experts = TOY.model_copy(update={"experts": Experts(count=8, per_token=2, ffn=8)})
+    experts = TOY.replaced(experts=Experts(count=8, per_token=2, ffn=8))
     for model, layer in ((TOY, 12 * 64), (experts, 4 * 64 + 8 * 2 * 64 + 64)):
         m = machine(model=model)
         assert layer_parameters(model) == layer
@@ -285,7 +285,7 @@ def test_products_of_latent_attention(t: int) -> None:
     """Down to ranks of 6 and 5, with 3 of position, up to two heads of 4 + 3 and of 4 + 7: 2 FLOP a weight."""
     # A TP rank has its part of the heads and all of what leads down to them. The projection takes heads of 7.
     latent = LatentAttention(q_rank=6, kv_rank=5, head_nope=4, head_rope=3, head_value=7)
-    m = machine(model=TOY.model_copy(update={"latent_attention": latent}))
+    m = machine(model=TOY.replaced(latent_attention=latent))
     s = shape(t, recompute="selective")
     down = 8 * 6 + 8 * (5 + 3)
     heads = 6 * 2 * (4 + 3) + 5 * 2 * (4 + 7) + 2 * 7 * 8

@@ -45,7 +45,7 @@ def test_layer_flop() -> None:
 
 
 def test_head_size_sets_attention_and_not_hidden() -> None:
-    narrow = GPT3.model_copy(update={"head_size": 64})
+    narrow = GPT3.replaced(head_size=64)
     assert tf.attention_score_flop(narrow, 2048, 1, causal=False) == 4 * 2048**2 * 96 * 64
 
 

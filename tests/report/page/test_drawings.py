@@ -33,9 +33,9 @@ def layout_of(x: dict[str, float]) -> LayoutPlan:
         "gemm": x["gemm"], "tensor_parallel": x["gemm"] / 4, "pipeline_bubble": x["bubble"] if stages > 1 else 0.0,
         "chunk_wait": x["bubble"] / 8 if stages > 1 else 0.0, "data_parallel": x["tail"], "optimizer": x["tail"] / 3,
     }  # fmt: skip
-    metrics = own.metrics.model_copy(update={"breakdown_seconds": parts, "step_seconds": sum(parts.values())})
-    counts = {"layers_per_stage": (int(x["per_stage"]),) * stages, "pipeline_parallel": stages}
-    return own.model_copy(update={"metrics": metrics, "virtual_stages": int(x["virtual_stages"]), **counts})
+    counts = {"pipeline_parallel": stages, "virtual_stages": int(x["virtual_stages"])}
+    metrics = own.metrics.replaced(breakdown_seconds=parts, step_seconds=sum(parts.values()))
+    return own.replaced(metrics=metrics, layers_per_stage=(int(x["per_stage"]),) * stages, **counts)
 
 
 @given(SCHEDULES)
@@ -57,8 +57,7 @@ def test_the_first_stage_waits_in_the_drain_for_passes_of_chunks(virtual_stages:
     """Of four stages three are behind the first: a backward pass each, of as many layers as a chunk has."""
     shape = {"pipeline_parallel": 4, "virtual_stages": virtual_stages, "per_stage": 8}
     layout = layout_of({**shape, "bubble": 9, "gemm": 9, "tail": 1})
-    a_layer = layout.metrics.model_copy(update={"allreduce_window_seconds": 0.1})
-    _, _, (kind, drain), *_ = pieces(layout.model_copy(update={"metrics": a_layer}), 0)
+    _, _, (kind, drain), *_ = pieces(layout.replaced(metrics__allreduce_window_seconds=0.1), 0)
     assert (kind, drain) == ("bubble", pytest.approx(3 * 0.1 * 8 / virtual_stages))
 
 

@@ -175,22 +175,22 @@ def test_lines_are_the_wider_the_more_they_carry(name: str) -> None:
 def test_a_picture_of_another_plan_is_refused() -> None:
     """Where a tier states other switches than are wired there is no picture."""
     with pytest.raises(ValueError, match="16 leaf switches are stated"):
-        fabric_tiers(replace(WORKED, fabric=built(DESIGNS["rail 1k"]).fabric.model_copy(update={"tiers": (leaf(16),)})))
+        fabric_tiers(replace(WORKED, fabric=built(DESIGNS["rail 1k"]).fabric.replaced(tiers=(leaf(16),))))
 
 
 def test_each_model_is_named_with_its_count() -> None:
     """Tiers of other models than the leaves are no switches of the leaves' model."""
     leaves, *above = WORKED.fabric.tiers
-    tiers = leaves, *(tier.model_copy(update={"switch": "larger"}) for tier in above)
+    tiers = leaves, *(tier.replaced(switch="larger") for tier in above)
     switches, own = sum(tier.switches for tier in tiers), WORKED.fabric.switch
     assert f"{switches} switches of {own}, " in words(WORKED)
-    mixed = words(replace(WORKED, fabric=WORKED.fabric.model_copy(update={"tiers": tiers})))
+    mixed = words(replace(WORKED, fabric=WORKED.fabric.replaced(tiers=tiers)))
     assert f"{switches} switches ({leaves.switches} of {own}, {switches - leaves.switches} of larger), " in mixed
 
 
 def leaf(switches: int) -> object:
     """Return the worked fabric's leaves as another number of them."""
-    return WORKED.fabric.tiers[0].model_copy(update={"switches": switches})
+    return WORKED.fabric.tiers[0].replaced(switches=switches)
 
 
 def test_the_file_has_its_own_colours() -> None:

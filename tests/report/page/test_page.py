@@ -30,8 +30,8 @@ from planner.units import amount, gap, memory, money
 def with_curve(at: int = 1, **changes: Any) -> Plan:
     """Return a plan that holds a curve of which it is a point."""
     drawn = curve(**changes)
-    points = tuple(x.model_copy(update={"asked": n == at}) for n, x in enumerate(drawn.points))
-    return small().model_copy(update={"curve": drawn.model_copy(update={"points": points})})
+    points = tuple(x.replaced(asked=n == at) for n, x in enumerate(drawn.points))
+    return small().replaced(curve=drawn.replaced(points=points))
 
 
 PLANS: dict[str, Callable[[], Plan]] = {
@@ -103,7 +103,7 @@ def test_the_first_screen() -> None:
 def test_a_plan_that_is_not_verified_says_so_first() -> None:
     assert "NOT VERIFIED" not in page_of(small())
     wrong = Violation(rule="bill", message="stated $2, recomputed $3")
-    plan = small().model_copy(update={"verified": False, "violations": (wrong,)})
+    plan = small().replaced(verified=False, violations=(wrong,))
     assert "NOT VERIFIED" in page_of(plan).partition('class="verdict')[0]
 
 

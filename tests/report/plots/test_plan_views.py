@@ -41,7 +41,7 @@ def plan() -> planner.Plan:
 def none() -> planner.Plan:
     """Return the plan of an infeasible instance."""
     i = toy(5, sites=2, forced=True)
-    return stored(i.model_copy(update={"limits": i.limits.model_copy(update={"budget_usd": 1.0})}))
+    return stored(i.replaced(limits__budget_usd=1.0))
 
 
 def test_the_summary_is_that_of_the_command(plan: planner.Plan, none: planner.Plan) -> None:
@@ -50,7 +50,7 @@ def test_the_summary_is_that_of_the_command(plan: planner.Plan, none: planner.Pl
 
 def test_html_has_every_line_of_the_summary_escaped() -> None:
     i = toy(5, sites=2, forced=True)
-    plan = stored(i.model_copy(update={"name": "<b>x</b> & y"}))
+    plan = stored(i.replaced(name="<b>x</b> & y"))
     text = plan._repr_html_()
     assert "<b>x</b>" not in text and "&lt;b&gt;x&lt;/b&gt; &amp; y: optimal" in text
     assert text.count("<tr>") == text.count("</tr>") > 3

@@ -95,14 +95,8 @@ def over_the_run(made: Certificate, usd: float, alike_usd: float) -> Certificate
     bound = None if made.bound is None else min(made.bound + alike_usd, usd)
     gap = relative_gap(usd, bound)
     proved = made.status == "optimal" and gap is not None and gap <= ROUNDING
-    return made.model_copy(
-        update={
-            "status": "optimal" if proved else "feasible",
-            "objective": usd,
-            "bound": bound,
-            "gap": gap,
-            "minimizes": SITES_RUN_MINIMIZES,
-        }
+    return made.replaced(
+        status="optimal" if proved else "feasible", objective=usd, bound=bound, gap=gap, minimizes=SITES_RUN_MINIMIZES
     )
 
 
@@ -151,7 +145,7 @@ def _certificate(sites: Sites, q: SiteQuestion, placed: PlacedParts, given: str)
     """Return the certificate of the MILP: no other sites hold these parts for less."""
     proof, value = placed.proof, placed.capital_usd
     # A bound above the objective differs from it by rounding only.
-    bound = value if proof.proved else None if proof.bound_usd is None else min(proof.bound_usd, value)
+    bound = value if proof.proved else None if proof.bound is None else min(proof.bound, value)
     limit = q.data.grid.rules.max_rtt_ms
     space: dict[str, Any] = {
         "candidate_sites": len(q.data.candidates),
@@ -165,20 +159,9 @@ def _certificate(sites: Sites, q: SiteQuestion, placed: PlacedParts, given: str)
     }
     if q.data.network is not None:
         space |= security_space(q.data.network)
-    return Certificate(
-        status="optimal" if proof.proved else "feasible",
-        objective=value,
-        bound=bound,
-        gap=relative_gap(value, bound),
-        solver=proof.solver,
-        formulation=SITES_FORMULATION,
-        variables=proof.variables,
-        constraints=proof.constraints,
-        seconds=proof.seconds,
-        seed=sites.seed,
-        minimizes=SITES_MINIMIZES,
-        given=given,
-        space=space,
+    words = {"formulation": SITES_FORMULATION, "minimizes": SITES_MINIMIZES, "given": given}
+    return replace(proof.with_solution(placed), objective=value, bound=bound).certificate(
+        **words, seed=sites.seed, space=space
     )
 
 
@@ -195,7 +178,7 @@ def confirmed(sites: Sites, placed: PlacedParts, seconds: float | None) -> str:
         return None if found is None else found * 1e6
 
     ways: list[Way] = [(CONFIRMED, lambda limit: least_usd(sites, q, limit)), (BOUNDED, relaxed_usd)]
-    return second_proof(placed.proof.bound_usd, ways if q.data.network is None else reversed(ways), seconds)
+    return second_proof(placed.proof.bound, ways if q.data.network is None else reversed(ways), seconds)
 
 
 def least_usd(sites: Sites, q: SiteQuestion, seconds: float | None) -> float | None:
@@ -204,8 +187,8 @@ def least_usd(sites: Sites, q: SiteQuestion, seconds: float | None) -> float | N
     if data.network is not None:  # without reactances and contingencies
         rules = data.grid.rules
         looser = {"grid_model": "transport", "n1": rules.n1 if rules.n1 == "margin" else "off"}
-        grid = data.grid.model_copy(update={"rules": rules.model_copy(update=looser)})
-        data = gather(sites.instance.model_copy(update={"grid": grid}), SitesRequest())
+        grid = data.grid.replaced(rules=rules.replaced(**looser))
+        data = gather(sites.instance.replaced(grid=grid), SitesRequest())
     m = stated(replace(q, data=data), loose=True)
     outcome = run_milp(m, solver="cpsat", time_limit=seconds, seed=sites.seed)
     if outcome.infeasible and outcome.proved:
@@ -218,13 +201,13 @@ def of_cheapest_energy(sites: Sites, plan: JointPlan) -> JointPlan:
     # The proof of its capital stays as it is. A plan whose fibre is designed stays where it is: each other set of sites
     # would need a design of its own.
     old = plan.placed
-    if old is None or old.proof.bound_usd is None or (sites.designed and len(old.racks) > 1):
+    if old is None or old.proof.bound is None or (sites.designed and len(old.racks) > 1):
         return plan
     if len({sites.data.usd_per_mwh(s) for s in sites.data.candidates}) == 1:
         return plan
     near = None if old.circuit is None else replace(old.circuit, max_rtt_ms=min(old.circuit.max_rtt_ms, old.rtt_ms))
     q = sites.question(old.asked, near, dict(old.designs))
-    new = _cheapest(sites, q, old, old.proof.bound_usd + CENTS)
+    new = _cheapest(sites, q, old, old.proof.bound + CENTS)
     if new is None or _energy_usd(q, new) >= _energy_usd(q, old) - CENTS:
         return plan
     moved = dict(zip(_by_part(old), _by_part(new), strict=True))

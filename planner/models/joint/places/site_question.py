@@ -95,18 +95,6 @@ class SiteQuestion:
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
-    """The proof of the cheapest sites: no others cost less than the bound in USD."""
-
-    proved: bool
-    bound_usd: float | None
-    solver: str
-    variables: int
-    constraints: int
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
 class PlacedParts:
     """The cheapest sites for some parts."""
 
@@ -119,7 +107,7 @@ class PlacedParts:
     pairs: tuple[tuple[str, str], ...]
     rtt_ms: float
     capital_usd: float
-    proof: Proof
+    proof: Outcome[None]  # no other sites cost less than its bound, in USD
     wan: WanPlan | None = None
     # What the fibre of sets of sites costs above that of their pairs, as far as the proof needed.
     designs: dict[Joined, float | None] = field(default_factory=dict)
