@@ -30,7 +30,13 @@ from planner.plan.plan_sections import FabricAlternative, FabricPlan, SiteFabric
 from planner.planning.instance_parts import solved_with
 from planner.planning.load import MAX_TIERS
 from planner.planning.site_fabrics import site_fabric
-from planner.simulation.flow_times import TransportName, flow_seconds, ideal_seconds, transport_slowdown_of
+from planner.simulation.flow_times import (
+    TransportName,
+    flow_seconds,
+    ideal_seconds,
+    mean_fullest,
+    transport_slowdown_of,
+)
 from planner.simulation.traffic import MAX_PLANES, part_of_design, permutation
 from planner.solvers.outcome import Outcome, Stop
 from planner.solvers.signals import Deadline, OutOfTimeError
@@ -43,9 +49,9 @@ KINDS: dict[FabricFamily, tuple[str, range]] = {  # in words, and the tiers that
     "dragonfly+": ("dragonfly+", range(2, 3)),
     "dragonfly": ("dragonfly", range(1, 2)),
 }
-SIMULATED_HOSTS = 4_096  # of a fabric; more are cut to their first pods
+SIMULATED_HOSTS = 2_048  # of a fabric; more are cut to their first pods
 MOST_SIMULATED = 100_000  # hosts of two pods under an oversubscribed tier, times their slowdown: ten CPU seconds
-SEEDS = 4  # permutations of the chosen fabric; of each other kind one
+SEEDS = 2  # permutations of the chosen fabric; of each other kind one
 RATIOS = 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, None  # of rate down to rate up that are set side by side; None: any
 SIDE_BY_SIDE = 3  # tiers of kinds that are priced though another is cheaper
 FAR = 1.5  # times the cheapest so far, above which a kind is not priced
@@ -357,8 +363,9 @@ def _most_gpus(network: Network, tiers: int, nic_bytes_per_second: float) -> tup
 def _tails(network: Network, template: Template, deadline: Deadline, seeds: int, simulated: dict[Any, Tails]) -> Tails:
     """Return the mean tail of a random permutation over a NIC's line rate, under ECMP and sprayed, if there is time.
 
-    They are those of a part of the hosts, times what all hosts load the tiers above more than the part does. Trees of
-    one shape have them alike, whichever hosts are at which of its ports: `simulated` has those of shapes before.
+    They are those of a part of the hosts, times what all hosts load the fullest link more than the part does: of hashed
+    flows as lots fall, of sprayed ones evenly. Trees of one shape have them alike, whichever hosts are at which of its
+    ports: `simulated` has those of shapes before.
     """
     design = template.design
     switch = next(switch for switch in resolved_switches(network.switches) if switch.name == template.switch)
@@ -366,6 +373,8 @@ def _tails(network: Network, template: Template, deadline: Deadline, seeds: int,
     if design.grouped or switch.planes > MAX_PLANES or every < 2:
         return NO_TAILS
     joined = template.family != "rail-only" and (design.joined or design.pods == 1)
+    rails = design.rails if joined else design.rails_per_zone or design.rails_per_pod or design.rails
+    meeting, networks = design.racks * rails * design.rail_gpus, design.networks * -(-design.rails // rails)
     # Where an oversubscribed tier joins blocks the part has two of them: flows that share its links are what it slows.
     slow = [2 * size for size, share in design.exit_shares if share < (1 - size / every) * WHOLE_SHARE]
     hosts = min(every, max([SIMULATED_HOSTS, *slow])) if joined else None
@@ -373,20 +382,21 @@ def _tails(network: Network, template: Template, deadline: Deadline, seeds: int,
     if (hosts or 0) * whole > MOST_SIMULATED:
         return NO_TAILS
     tree = part_of_design(design, switch.planes, hosts, most=SIMULATED_HOSTS).tree
-    shape = tree.down, tree.up, tree.bundle, tree.rates, tree.planes, np.sort(tree.slots).tobytes(), whole
+    hashed = mean_fullest(tree, meeting, networks) / mean_fullest(tree, tree.hosts)
+    shape = tree.down, tree.up, tree.bundle, tree.rates, tree.planes, np.sort(tree.slots).tobytes(), whole, hashed
     if shape in simulated:
         return simulated[shape]
-    found: list[list[float]] = [[], []]
+    found: dict[TransportName, list[float]] = {name: [] for name in FLOW_BYTES}
     try:
         with ticking(deadline.check):
             for seed in range(max(1, seeds * SIMULATED_HOSTS // max(hosts or 0, SIMULATED_HOSTS))):
-                for tails, (transport, size) in zip(found, FLOW_BYTES.items(), strict=True):
+                for transport, size in FLOW_BYTES.items():
                     flows, line = permutation(tree.slots, size, seed), size / tree.host_rate
-                    more = max(1.0, whole * line / ideal_seconds(tree, flows))
-                    tails.append(float(flow_seconds(tree, flows, transport, seed).max()) / line * more)
+                    more = hashed if transport == "ecmp" else max(1.0, whole * line / ideal_seconds(tree, flows))
+                    found[transport].append(float(flow_seconds(tree, flows, transport, seed).max()) / line * more)
     except OutOfTimeError:
         return NO_TAILS
-    simulated[shape] = float(np.mean(found[0])), float(np.mean(found[1]))
+    simulated[shape] = float(np.mean(found["ecmp"])), float(np.mean(found["spray"]))
     return simulated[shape]
 
 
