@@ -249,6 +249,8 @@ def with_some_domains(s: SiteMode, domains: Ints, leaves: LeafLoads) -> Iterator
     """Yield the trees of three tiers with pods of some domains that may beat the templates so far."""
     # Leaves with some uplinks are a case; it must cost less than the templates that are no slower than its leaves.
     domain, up = s.worthwhile_uplinks(domains, leaves, tiers=3)
+    if not len(domain):
+        return
     send, allreduce, _ = s.leaf_crossing(domain[:, None], up[:, None], leaves.of(domain))
     cases = Cases(send, allreduce, np.where(s.within(send, allreduce), s.caps(send, allreduce), -math.inf))
     every, rails = s.prices.places is not None or not s.loads.nothing, pod_sizes(s, s.mode.rails, "rails_per_pod")
