@@ -217,8 +217,9 @@ def _cheapest(
     """Return a kind with its cheapest design below a price; not searched where the time is over."""
     survives = None if _grouped(kind) else network.survives
     own = network.model_copy(update={"families": (kind.family,), "survives": survives})
-    # Cores over one pod join nothing, nor do super-spines over one zone.
-    pins = {**instance.pins, f"fabric.{CLUSTER}.tiers": kind.tiers, "fabric.min_pods": 2, "fabric.min_zones": 2}
+    # Spines over one leaf join nothing, nor do cores over one pod or super-spines over one zone.
+    several = {"fabric.min_leaves": 2, "fabric.min_pods": 2, "fabric.min_zones": 2}
+    pins = {**instance.pins, f"fabric.{CLUSTER}.tiers": kind.tiers, **several}
     if _pinned(instance, "tiers") not in (None, kind.tiers):
         return kind
     asked = instance.model_copy(update={"network": own, "pins": pins})
@@ -253,7 +254,13 @@ def _gpus(instance: FabricInstance) -> int:
 
 def _allowed(network: Network, kind: FabricKind) -> bool:
     """Return whether a kind may be chosen: of a family asked for, and not one switch where a loss is to be survived."""
-    return kind.family in network.families and not (kind.tiers == 1 and network.survives and not _grouped(kind))
+    return kind.family in network.families and not _on_one_switch(network, kind)
+
+
+def _on_one_switch(network: Network, kind: FabricKind) -> list[str]:
+    """List why a kind of one tier may not be chosen where a loss is to be survived."""
+    hangs = "a rail hangs on one switch" if kind.family == "rail-only" else "all hangs on one switch"
+    return [hangs] if kind.tiers == 1 and network.survives and not _grouped(kind) else []
 
 
 def _grouped(kind: FabricKind) -> bool:
@@ -302,8 +309,7 @@ def _lost(instance: FabricInstance, network: Network, kind: FabricKind, best: Fa
     reasons = ["not searched to the end: the time limit came"] * (not kind.searched)
     if (share := template.design.core_share / chosen.design.core_share) < WHOLE_SHARE:
         reasons.append(f"carries {ratio(100 * share)} % between halves")
-    if kind.tiers == 1 and network.survives and not _grouped(kind):
-        reasons.append("a rail hangs on one switch" if kind.family == "rail-only" else "all hangs on one switch")
+    reasons += _on_one_switch(network, kind)
     if kind.family == "rail-only":
         reasons.append("GPUs of different index are not joined")
     if _grouped(kind) and network.survives:
@@ -335,6 +341,10 @@ def _why_none(instance: FabricInstance, network: Network, kind: FabricKind) -> s
     if kind.dear:
         price = "no cheaper" if kind.tiers > SIDE_BY_SIDE else f"more than {100 * (FAR - 1):.0f} % dearer"
         return f"{price}, if any keeps the rules"
+    if hangs := _on_one_switch(network, kind):
+        return hangs[0]
+    if joined <= of_rack:
+        return "one leaf takes all, so that spines join nothing"
     rules = " and pins" * bool(instance.pins) + ", or no cable reaches" * by_reach(network)
     return f"no wiring with equal bundles keeps the rules{rules}"
 

@@ -141,6 +141,7 @@ def sizes_of_all_domains(s: SiteMode) -> Ints:
         return s.domain_sizes[:0]
     domains = s.domains(s.domain_sizes)
     two: Flags = (domains * s.mode.rails <= s.spine_ports) & _two_tiers_allowed(s)
+    two &= domains * s.mode.rails >= s.pins.get("min_leaves", 1)
     three: Flags = (domains < s.spine_ports) & _three_tiers_allowed(s)
     return s.domain_sizes[two | three]
 
