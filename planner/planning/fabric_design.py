@@ -341,10 +341,9 @@ def _why_none(instance: FabricInstance, network: Network, kind: FabricKind) -> s
     if kind.dear:
         price = "no cheaper" if kind.tiers > SIDE_BY_SIDE else f"more than {100 * (FAR - 1):.0f} % dearer"
         return f"{price}, if any keeps the rules"
-    if hangs := _on_one_switch(network, kind):
-        return hangs[0]
-    if joined <= of_rack:
-        return "one leaf takes all, so that spines join nothing"
+    one = ["one leaf takes all, so that spines join nothing"] * (joined <= of_rack and not _grouped(kind))
+    if why := _on_one_switch(network, kind) or one:
+        return why[0]
     rules = " and pins" * bool(instance.pins) + ", or no cable reaches" * by_reach(network)
     return f"no wiring with equal bundles keeps the rules{rules}"
 

@@ -164,7 +164,7 @@ def test_one_switch_is_of_leaves_by_host_too(hosts: int, wish: dict[str, Any]) -
 
 @each("family", ["rail", "rail-only", "rack"])
 def test_spines_join_several_leaves(family: str) -> None:
-    """A host has two leaves with some of its GPUs each, or hangs on one switch: spines over one leaf survive nothing."""
+    """A host has two leaves with some of its GPUs each, or hangs on one switch, with spines over it or without."""
     plan = designed(1, families=(family,))
     if family == "rail":
         assert plan.fabric.sites["cluster"].tiers[0].switches == 2

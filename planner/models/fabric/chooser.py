@@ -321,4 +321,5 @@ class Templates:
 def _allowed(mode: Mode, pins: Pins) -> bool:
     own = {"planes": mode.planes, "ports_per_switch": mode.switch.ports, "switch": mode.switch.name}
     own |= {"family": mode.family}
-    return all(pins.get(name, value) == value for name, value in own.items())
+    grouped = mode.grouped or "group_links" not in pins
+    return grouped and all(pins.get(name, value) == value for name, value in own.items())
