@@ -76,13 +76,12 @@ class NothingToCarry(Loads):
 
     nothing: ClassVar[bool] = True
 
-    def at(self, n_stripes: int, sizes: Ints) -> Floats:  # noqa: ARG002 (any order of hosts is as good)
-        """Return no load of runs of some sizes."""
-        return np.zeros((len(sizes), 4))
-
     def first_runs(self, stripes: Ints, sizes: Ints) -> Floats:
         """Return no load of the first pods."""
         return np.zeros((len(sizes), len(stripes), 4))
+
+    def _counted(self, stripes: Ints, sizes: Ints) -> Floats:
+        return np.zeros((len(stripes), len(sizes), 4))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -251,15 +251,13 @@ def table_by_ratio(rows: Sequence[Mapping[str, Any]]) -> str:
     head = ["at most", "carried", "cost", "power", "switches", "links", "tiers", "leaf hosts", "family", "switch"]
     keys = "switches", "switch_links", "tiers", "leaf_domain_racks", "family", "switch"
     asked = ["any" if row["oversubscription"] is None else f"{row['oversubscription']:g}:1" for row in rows]
-    first = [
-        [f"{ratio(100 * row['carried_share'])} %", money(row["cost_usd"]), power(row["power_mw"])] for row in rows
-    ]
+    first = [[f"{ratio(100 * row['carried_share'])} %", money(row["cost_usd"]), power(row["power_mw"])] for row in rows]
     every = zip(asked, first, rows, strict=True)
     return aligned([head, *([most, *figures, *(str(row[key]) for key in keys)] for most, figures, row in every)])
 
 
 def _line(site: str, alternative: Alternative) -> list[str]:
-    own = {**alternative.merits, **alternative.choices}
+    own: dict[str, Any] = {**alternative.merits, **alternative.choices}
     figures = [
         money(alternative.merits["cost_usd"]),
         power(own["power_mw"]),
