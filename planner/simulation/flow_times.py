@@ -110,6 +110,7 @@ class Queues:
         first = own[opens]
         last, at = np.append(first[1:], True), np.arange(self.groups)
         self.first, self.last = first[self.group], np.flatnonzero(last[self.group])
+        self.ending_parts = self.owner[self.last]
         self.before = np.where(first, self.groups, at - 1)[self.group]
         self.behind = np.where(last, self.groups, at + 1)[self.group]
         self.opens = np.flatnonzero(self.first)
@@ -147,7 +148,7 @@ class Queues:
         rate *= ~self.paused
         served = offered * rate.take(self.link)
         self.waiting += self._moved(served, 1) - served
-        self.missing -= np.bincount(self.owner[self.last], served[self.last], parts)
+        self.missing -= np.bincount(self.ending_parts, served[self.last], parts)
         brought = np.bincount(self.link, self._moved(self.waiting, -1), links)
         self.paused, self.due = self.due, (brought > self.xoff) | (self.due & (brought > self.xon))
         if not self.started.all():
@@ -205,7 +206,7 @@ def spread(
         queues.step()
         step += 1
         ended = queues.missing <= queues.ending
-        most = max(most, int(queues.due.sum()))
+        most = max(most, int(np.count_nonzero(queues.due)))
         if ended.any():
             end[ended], queues.missing[ended] = (step + queues.late[ended]) * pauses.step_seconds, np.inf
             queues.forget(np.isfinite(end))
