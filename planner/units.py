@@ -175,6 +175,7 @@ RANGES: Mapping[str, NumberRange] = {
     "nic_gbps": NumberRange(0, 1e5, above=True),
     "planes": _counted(1, 1_024),
     "max_lanes": _counted(1, 16),
+    "rails_per_leaf": _counted(1, 1_024),
     "max_tiers": _counted(1, 4),
     "transceiver_usd": NumberRange(0, 1e6),
     "transceiver_watts": NumberRange(0, 1e4),

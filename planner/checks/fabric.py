@@ -259,7 +259,7 @@ def transport_factor(physics: PlanPhysics) -> Violations:
 
 def pins(physics: PlanPhysics) -> Violations:
     """Check that the fabrics have the pinned values."""
-    names = ("planes", "ports_per_switch", "leaf_domain_racks", "rails_per_pod", "leaf_domains_per_pod")
+    names = "planes", "ports_per_switch", "leaf_domain_racks", "rails_per_pod", "leaf_domains_per_pod", "group_links"
     pinned = {path: value for path, value in sorted(physics.instance.pins.items()) if path.startswith("fabric.")}
     for place, fabric, _ in fabrics(physics):
         stated: dict[str, int | str] = {name: getattr(fabric, name) for name in (*names, "switch", "family")}

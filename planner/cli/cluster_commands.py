@@ -109,7 +109,7 @@ def place(
         raise InputError(f"--job {job}: a job's file has its nodes and its mesh; leave out --nodes and --mesh")
     if inline and objective != "locality":
         raise InputError("--job: --objective step-time needs the job's file; give it")
-    from planner.cluster import mesh_job
+    from planner.cluster import mesh_job, read_hosts
 
     wanted = mesh_job(given.name, given.mesh, given.nodes, gpus_per_node=given.gpus_per_node) if job is None else job
     cluster = read_topology(free.topology, keys=free.label or (), name=free.topology_name)
@@ -124,7 +124,8 @@ def place(
     else:
         with console.progress_line(log=log) as report:
             report("placing")
-            placement = planner.place(cluster, wanted, only=free.only, busy=busy, **asdict(search))
+            only = None if free.only is None else read_hosts(free.only, "--only")
+            placement = planner.place(cluster, wanted, only=only, busy=busy, **asdict(search))
             report(f"placed: {placement.certificate.status}")
     if not placement.nodes:
         print(f"{placement.reason}\ngiven: {placement.certificate.given}")
@@ -152,7 +153,7 @@ def _nodes_in_use(cluster: "Topology", free: FreeNodes) -> list[str]:
     from planner.formats.topology_files import topology_items
 
     reported = [(free.topology, topology_items(free.topology))]
-    found = read_hosts(free.busy, "busy") if free.busy else []
+    found = read_hosts(free.busy, "--busy") if free.busy else []
     if free.state is not None:
         states = read_states(free.state)
         reported.append((free.state, states.items))
@@ -248,10 +249,12 @@ class ClusterInUse:
 
     def opened(self) -> "tuple[Cluster, list[Running]]":
         """Read the cluster, and the jobs that run on it."""
+        from planner.cluster import read_hosts
         from planner.formats.topology_files import read_topology
         from planner.scheduling.session import opened, running_jobs
 
-        cluster, taken = opened(read_topology(self.topology, name=self.topology_name), self.busy, self.state)
+        busy = read_hosts(self.busy, "--busy")
+        cluster, taken = opened(read_topology(self.topology, name=self.topology_name), busy, self.state)
         jobs = running_jobs(cluster, list(self.running or ()))
         cluster.set_busy(taken)
         cluster.set_busy(node for job in jobs for node in job.placement.nodes)

@@ -82,7 +82,7 @@ ONE_SITE = "cluster"  # the site of an instance without a grid
 # Of the fabric of one site, `fabric.SITE.KEY`: all that can be pinned for every site, and these.
 SITE_FABRIC: dict[str, tuple[Check, str]] = {
     **{path.removeprefix(FABRIC): how for path, how in PINS.items() if path.startswith(FABRIC)},
-    **dict.fromkeys(("leaf_bundle", "spine_bundle", "rails_per_pod", "leaf_domains_per_pod"), WHOLE),
+    **dict.fromkeys(("leaf_bundle", "spine_bundle", "rails_per_pod", "leaf_domains_per_pod", "group_links"), WHOLE),
     "family": (lambda value: value in get_args(FabricFamily), f"one of {', '.join(get_args(FabricFamily))}"),
 }
 

@@ -16,7 +16,9 @@ from planner.plan.plan_sections import Assignment
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
-RunContents = tuple[Ints, Ints, Ints]  # of a stripe by a run: the stripe's width, and two places behind its start
+Counts = NDArray[np.int32]
+MOST_EDGES = 1 << 15  # of runs under all numbers of stripes, counted at a time
+RunContents = tuple[Counts, Counts, Counts]  # of a stripe by a run: the stripe's width, and two places behind its start
 
 
 @lru_cache(maxsize=4096)
@@ -47,46 +49,41 @@ def leaf_local_shares(stages: int, blocks: int, stripes: int, unit_racks: int, s
     return np.asarray((first // sizes == last // sizes).mean(axis=0), dtype=np.float64)
 
 
-@dataclass(frozen=True, slots=True)
-class Leaving:
-    """What leaves runs of racks of several sizes, one entry a size: the most of any run, or the largest share."""
-
-    flows: Ints  # of pipelines, that leave or enter
-    allreduces: Ints
-    stage_shares: Floats  # of a stage's racks
-    exchanges: Floats  # all-to-all flows of experts
-
-
 def leaving(
     stages: int,
     blocks: int,
-    stripes: int,
+    stripes: Ints,
     unit_racks: int,
-    sizes: tuple[int, ...],
+    sizes: Ints,
     *,
     wrap: bool,
     exchange_racks: int = 1,
     shares: bool = True,
-) -> Leaving:
+) -> Floats:
     """Count the traffic that leaves runs of `sizes` racks, from the first rack on, where racks are ordered in stripes.
 
-    Every `exchange_racks` ranks of a stage exchange tokens with experts (1: none do); `shares` counts stage shares.
+    By numbers of stripes and sizes: the most pipeline flows that leave or enter a run, the most all-reduces that leave
+    one, the largest share of a stage's racks, and the most all-to-all flows of experts. Every `exchange_racks` ranks of
+    a stage exchange tokens with experts (1: none do); `shares` counts stage shares.
     """
-    size = np.asarray(sizes, dtype=np.int64)
-    whole = size % unit_racks == 0
-    n = len(size)
-    found = Leaving(np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n), np.zeros(n))
+    whole, found = sizes % unit_racks == 0, np.zeros((len(stripes), len(sizes), 4))
     for part, own in ((np.flatnonzero(whole), unit_racks), (np.flatnonzero(~whole), 1)):
-        if len(part):
-            runs = _Runs.of(stages, blocks, stripes, unit_racks // own, size[part] // own)
-            found.flows[part] = runs.flows(wrap=wrap) * own
-            found.allreduces[part] = runs.allreduces()
+        if not len(part):
+            continue
+        edges, low, first = _tiles(stages * blocks * unit_racks // own, tuple((sizes[part] // own).tolist()))
+        step = max(1, MOST_EDGES // len(edges))
+        for some in (slice(at, at + step) for at in range(0, len(stripes), step)):
+            n = stripes[some].astype(np.int32)  # which divides in half the time, and holds any number of racks
+            runs = _Runs.of(stages, blocks, n, unit_racks // own, edges[:, None].astype(np.int32), low, first)
+            found[some, part, 0] = runs.flows(wrap=wrap).T * own
+            found[some, part, 1] = runs.allreduces().T
             if shares:
-                found.stage_shares[part] = runs.most_of_a_stage() * own / (blocks * unit_racks)
+                found[some, part, 2] = runs.most_of_a_stage().T * own / (blocks * unit_racks)
     if exchange_racks > 1 and not (whole.all() and unit_racks % exchange_racks == 0):
-        racks = np.array(rank_order(stages, blocks, stripes, unit_racks))
         parted = np.flatnonzero(~(whole & (unit_racks % exchange_racks == 0)))
-        found.exchanges[parted] = [_exchanges(racks // each, exchange_racks) for each in size[parted].tolist()]
+        for k, n in enumerate(stripes.tolist()):
+            racks = np.array(rank_order(stages, blocks, n, unit_racks))
+            found[k, parted, 3] = [_exchanges(racks // each, exchange_racks) for each in sizes[parted].tolist()]
     return found
 
 
@@ -103,7 +100,7 @@ def _tiles(every: int, sizes: tuple[int, ...]) -> tuple[Ints, Ints, Ints]:
 
 @dataclass(frozen=True, slots=True)
 class _Runs:
-    """Runs of equal size that tile the order of racks, of several sizes one after another.
+    """Runs of equal size that tile the order of racks, of several sizes one after another, under numbers of stripes.
 
     Places are counted in racks, or in units that no run parts. A stripe is w stages wide, and each of its parts of a
     block takes w units of c places. A run lies between the edges `low` and `low + 1`; those of a size begin at `first`.
@@ -111,27 +108,26 @@ class _Runs:
 
     stages: int
     blocks: int
-    stripes: int
+    stripes: Counts  # a column each
     c: int
-    edges: Ints  # ends of all runs, those of a size ascending; of each edge
-    stripe: Ints
-    width: Ints  # of its stripe
-    behind: Ints  # places from the start of its stripe
+    edges: Counts  # ends of all runs, those of a size ascending, a row each; of each edge by stripes:
+    stripe: Counts
+    width: Counts  # of its stripe
+    behind: Counts  # places from the start of its stripe
     low: Ints
     first: Ints
 
     @classmethod
-    def of(cls, stages: int, blocks: int, stripes: int, c: int, sizes: Ints) -> "_Runs":
-        """Lay out the runs of some sizes, in places of which a unit has c."""
+    def of(cls, stages: int, blocks: int, stripes: Counts, c: int, edges: Counts, low: Ints, first: Ints) -> "_Runs":
+        """Lay out the runs between edges, in places of which a unit has c."""
         span = blocks * c  # places of a stage
-        edges, low, first = _tiles(stages * span, tuple(sizes.tolist()))
-        small, larger = divmod(stages, stripes)
+        small, larger = np.divmod(stages, stripes)
         ahead = larger * (small + 1) * span
         k = np.where(edges < ahead, edges // ((small + 1) * span), larger + (edges - ahead) // (small * span))
         behind = edges - (k * small + np.minimum(k, larger)) * span
         return cls(stages, blocks, stripes, c, edges, k, small + (k < larger), behind, low, first)
 
-    def flows(self, *, wrap: bool) -> Ints:
+    def flows(self, *, wrap: bool) -> Counts:
         """Count the most flows that leave or enter a run of each size.
 
         Flows go along a stripe to the next unit of a block's part, from its last unit to the first in the next stripe,
@@ -139,7 +135,7 @@ class _Runs:
         with both ends in a run lie one after another: as many as start before its end, less those that end before it.
         """
         if self.stages == 1:
-            return np.zeros(len(self.first), dtype=np.int64)
+            return np.zeros((len(self.first), len(self.stripes)), dtype=np.int64)
         width = self.width * self.c
         parts = self.behind // width
         rest, before = self.behind - parts * width, (self.stripe * self.blocks + parts) * self.c
@@ -147,52 +143,53 @@ class _Runs:
         starts = before + np.minimum(rest, self.c)  # and in first units
         one, others = self.blocks * self.c, (self.stripes - 1) * self.blocks * self.c
         out, into = self._crossing(self.edges - lasts, self.edges - starts)
-        if self.stripes > 1:
-            more = self._crossing(np.minimum(lasts, others), np.maximum(starts - one, 0))
-            out, into = out + more[0], into + more[1]
+        more = self._crossing(np.minimum(lasts, others), np.maximum(starts - one, 0))
+        out, into = out + more[0], into + more[1]
         if wrap:  # these go back: a target comes before its source
             more = self._crossing(np.minimum(starts, one), np.maximum(lasts - others, 0))
             out, into = out + more[1], into + more[0]
         return self._most(np.maximum(out, into))
 
-    def _crossing(self, source: Ints, target: Ints) -> tuple[Ints, Ints]:
+    def _crossing(self, source: Counts, target: Counts) -> tuple[Counts, Counts]:
         """Return the flows out of runs and into them, given how many start and end before each edge."""
-        low, high = self.low, self.low + 1
-        within = np.maximum(0, target[high] - source[low])
-        return source[high] - source[low] - within, target[high] - target[low] - within
+        starts, ends, begun, ended = (x[at] for x in (source, target) for at in (self.low, self.low + 1))
+        within = np.maximum(0, ended - starts)
+        return ends - starts - within, ended - begun - within
 
-    def stripes_met(self) -> tuple[Ints, tuple[RunContents, RunContents]]:
+    def stripes_met(self) -> tuple[Counts, tuple[RunContents, RunContents]]:
         """Count the whole stripes inside each run, and return its contents of the stripes at its two ends."""
         # The contents are the width, and two places after the stripe's start; those of the last stripe are empty where
         # it is the first.
-        k, width, behind, low, high = self.stripe, self.width, self.behind, self.low, self.low + 1
-        several = k[high] > k[low]
-        first = width[low], behind[low], np.where(several, width[low] * self.blocks * self.c, behind[high])
-        return k[high] - k[low] - 1, (first, (width[high], np.zeros_like(low), np.where(several, behind[high], 0)))
+        (k, width, start), (k_end, width_end, end) = (
+            (self.stripe[at], self.width[at], self.behind[at]) for at in (self.low, self.low + 1)
+        )
+        several = k_end > k
+        first = width, start, np.where(several, width * self.blocks * self.c, end)
+        return k_end - k - 1, (first, (width_end, np.zeros_like(start), np.where(several, end, 0)))
 
-    def allreduces(self) -> Ints:
+    def allreduces(self) -> Counts:
         """Count the most stages that are in a run of each size and elsewhere too."""
         # A stripe that a run holds whole has none. Of any other it meets one stage a unit, w at the most, and holds
         # those whole whose units of the first block and of the last are both in it.
 
-        def cut(width: Ints, start: Ints, end: Ints) -> Ints:
+        def cut(width: Counts, start: Counts, end: Counts) -> Counts:
             met = np.minimum(-(-end // self.c) - start // self.c, width)
             whole = np.minimum(width, end // self.c - (self.blocks - 1) * width) - -(-start // self.c)
-            found: Ints = met - np.maximum(0, whole)
+            found: Counts = met - np.maximum(0, whole)
             return found
 
         _, (first, last) = self.stripes_met()
         return self._most(cut(*first) + cut(*last))
 
-    def most_of_a_stage(self) -> Ints:
+    def most_of_a_stage(self) -> Counts:
         """Count the most places of one stage in a run of each size."""
         # Stages have as many in all whole parts of blocks; of the rest at both ends either the first unit, the next
         # one, or the last has the most.
 
-        def most(width: Ints, start: Ints, end: Ints) -> Ints:
-            def before(place: Ints, stage: Ints) -> Ints:
+        def most(width: Counts, start: Counts, end: Counts) -> Counts:
+            def before(place: Counts, stage: Counts) -> Counts:
                 parts, rest = np.divmod(place, width * self.c)
-                found: Ints = parts * self.c + np.clip(rest - stage * self.c, 0, self.c)
+                found: Counts = parts * self.c + np.clip(rest - stage * self.c, 0, self.c)
                 return found
 
             units = (u % width for u in (start // self.c, start // self.c + 1, (end - 1) // self.c))
@@ -202,8 +199,8 @@ class _Runs:
         whole = np.where(amid > 0, self.blocks * self.c, 0)
         return self._most(np.maximum.reduce([whole, most(*first), most(*last)]))
 
-    def _most(self, of_runs: Ints) -> Ints:
-        found: Ints = np.maximum.reduceat(of_runs, self.first)
+    def _most(self, of_runs: Counts) -> Counts:
+        found: Counts = np.maximum.reduceat(of_runs, self.first)
         return found
 
 

@@ -30,7 +30,13 @@ from planner.plan.plan_sections import FabricAlternative, FabricPlan, SiteFabric
 from planner.planning.instance_parts import solved_with
 from planner.planning.load import MAX_TIERS
 from planner.planning.site_fabrics import site_fabric
-from planner.simulation.flow_times import TransportName, flow_seconds, ideal_seconds, transport_slowdown_of
+from planner.simulation.flow_times import (
+    TransportName,
+    flow_seconds,
+    ideal_seconds,
+    mean_fullest,
+    transport_slowdown_of,
+)
 from planner.simulation.traffic import MAX_PLANES, part_of_design, permutation
 from planner.solvers.outcome import Outcome, Stop
 from planner.solvers.signals import Deadline, OutOfTimeError
@@ -43,9 +49,9 @@ KINDS: dict[FabricFamily, tuple[str, range]] = {  # in words, and the tiers that
     "dragonfly+": ("dragonfly+", range(2, 3)),
     "dragonfly": ("dragonfly", range(1, 2)),
 }
-SIMULATED_HOSTS = 4_096  # of a fabric; more are cut to their first pods
+SIMULATED_HOSTS = 2_048  # of a fabric; more are cut to their first pods
 MOST_SIMULATED = 100_000  # hosts of two pods under an oversubscribed tier, times their slowdown: ten CPU seconds
-SEEDS = 4  # permutations of the chosen fabric; of each other kind one
+SEEDS = 2  # permutations of the chosen fabric; of each other kind one
 RATIOS = 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, None  # of rate down to rate up that are set side by side; None: any
 SIDE_BY_SIDE = 3  # tiers of kinds that are priced though another is cheaper
 FAR = 1.5  # times the cheapest so far, above which a kind is not priced
@@ -70,13 +76,12 @@ class NothingToCarry(Loads):
 
     nothing: ClassVar[bool] = True
 
-    def at(self, n_stripes: int, sizes: Ints) -> Floats:  # noqa: ARG002 (any order of hosts is as good)
-        """Return no load of runs of some sizes."""
-        return np.zeros((len(sizes), 4))
-
     def first_runs(self, stripes: Ints, sizes: Ints) -> Floats:
         """Return no load of the first pods."""
         return np.zeros((len(sizes), len(stripes), 4))
+
+    def _counted(self, stripes: Ints, sizes: Ints) -> Floats:
+        return np.zeros((len(stripes), len(sizes), 4))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,8 +216,9 @@ def _cheapest(
     """Return a kind with its cheapest design below a price; not searched where the time is over."""
     survives = None if _grouped(kind) else network.survives
     own = network.replaced(families=(kind.family,), survives=survives)
-    # Cores over one pod join nothing, nor do super-spines over one zone.
-    pins = {**instance.pins, f"fabric.{CLUSTER}.tiers": kind.tiers, "fabric.min_pods": 2, "fabric.min_zones": 2}
+    # Spines over one leaf join nothing, nor do cores over one pod or super-spines over one zone.
+    several = {"fabric.min_leaves": 2, "fabric.min_pods": 2, "fabric.min_zones": 2}
+    pins = {**instance.pins, f"fabric.{CLUSTER}.tiers": kind.tiers, **several}
     if _pinned(instance, "tiers") not in (None, kind.tiers):
         return kind
     asked = instance.replaced(network=own, pins=pins)
@@ -247,7 +253,13 @@ def _gpus(instance: FabricInstance) -> int:
 
 def _allowed(network: Network, kind: FabricKind) -> bool:
     """Return whether a kind may be chosen: of a family asked for, and not one switch where a loss is to be survived."""
-    return kind.family in network.families and not (kind.tiers == 1 and network.survives and not _grouped(kind))
+    return kind.family in network.families and not _on_one_switch(network, kind)
+
+
+def _on_one_switch(network: Network, kind: FabricKind) -> list[str]:
+    """List why a kind of one tier may not be chosen where a loss is to be survived."""
+    hangs = "a rail hangs on one switch" if kind.family == "rail-only" else "all hangs on one switch"
+    return [hangs] if kind.tiers == 1 and network.survives and not _grouped(kind) else []
 
 
 def _grouped(kind: FabricKind) -> bool:
@@ -296,8 +308,7 @@ def _lost(instance: FabricInstance, network: Network, kind: FabricKind, best: Fa
     reasons = ["not searched to the end: the time limit came"] * (not kind.searched)
     if (share := template.design.core_share / chosen.design.core_share) < WHOLE_SHARE:
         reasons.append(f"carries {ratio(100 * share)} % between halves")
-    if kind.tiers == 1 and network.survives and not _grouped(kind):
-        reasons.append("a rail hangs on one switch" if kind.family == "rail-only" else "all hangs on one switch")
+    reasons += _on_one_switch(network, kind)
     if kind.family == "rail-only":
         reasons.append("GPUs of different index are not joined")
     if _grouped(kind) and network.survives:
@@ -329,6 +340,9 @@ def _why_none(instance: FabricInstance, network: Network, kind: FabricKind) -> s
     if kind.dear:
         price = "no cheaper" if kind.tiers > SIDE_BY_SIDE else f"more than {100 * (FAR - 1):.0f} % dearer"
         return f"{price}, if any keeps the rules"
+    one = ["one leaf takes all, so that spines join nothing"] * (joined <= of_rack and not _grouped(kind))
+    if why := _on_one_switch(network, kind) or one:
+        return why[0]
     rules = " and pins" * bool(instance.pins) + ", or no cable reaches" * by_reach(network)
     return f"no wiring with equal bundles keeps the rules{rules}"
 
@@ -357,8 +371,9 @@ def _most_gpus(network: Network, tiers: int, nic_bytes_per_second: float) -> tup
 def _tails(network: Network, template: Template, deadline: Deadline, seeds: int, simulated: dict[Any, Tails]) -> Tails:
     """Return the mean tail of a random permutation over a NIC's line rate, under ECMP and sprayed, if there is time.
 
-    They are those of a part of the hosts, times what all hosts load the tiers above more than the part does. Trees of
-    one shape have them alike, whichever hosts are at which of its ports: `simulated` has those of shapes before.
+    They are those of a part of the hosts, times what all hosts load the fullest link more than the part does: of hashed
+    flows as lots fall, of sprayed ones evenly. Trees of one shape have them alike, whichever hosts are at which of its
+    ports: `simulated` has those of shapes before.
     """
     design = template.design
     switch = next(switch for switch in resolved_switches(network.switches) if switch.name == template.switch)
@@ -366,6 +381,8 @@ def _tails(network: Network, template: Template, deadline: Deadline, seeds: int,
     if design.grouped or switch.planes > MAX_PLANES or every < 2:
         return NO_TAILS
     joined = template.family != "rail-only" and (design.joined or design.pods == 1)
+    rails = design.rails if joined else design.rails_per_zone or design.rails_per_pod or design.rails
+    meeting, networks = design.racks * rails * design.rail_gpus, design.networks * -(-design.rails // rails)
     # Where an oversubscribed tier joins blocks the part has two of them: flows that share its links are what it slows.
     slow = [2 * size for size, share in design.exit_shares if share < (1 - size / every) * WHOLE_SHARE]
     hosts = min(every, max([SIMULATED_HOSTS, *slow])) if joined else None
@@ -373,20 +390,21 @@ def _tails(network: Network, template: Template, deadline: Deadline, seeds: int,
     if (hosts or 0) * whole > MOST_SIMULATED:
         return NO_TAILS
     tree = part_of_design(design, switch.planes, hosts, most=SIMULATED_HOSTS).tree
-    shape = tree.down, tree.up, tree.bundle, tree.rates, tree.planes, np.sort(tree.slots).tobytes(), whole
+    hashed = mean_fullest(tree, meeting, networks) / mean_fullest(tree, tree.hosts)
+    shape = tree.down, tree.up, tree.bundle, tree.rates, tree.planes, np.sort(tree.slots).tobytes(), whole, hashed
     if shape in simulated:
         return simulated[shape]
-    found: list[list[float]] = [[], []]
+    found: dict[TransportName, list[float]] = {name: [] for name in FLOW_BYTES}
     try:
         with ticking(deadline.check):
             for seed in range(max(1, seeds * SIMULATED_HOSTS // max(hosts or 0, SIMULATED_HOSTS))):
-                for tails, (transport, size) in zip(found, FLOW_BYTES.items(), strict=True):
+                for transport, size in FLOW_BYTES.items():
                     flows, line = permutation(tree.slots, size, seed), size / tree.host_rate
-                    more = max(1.0, whole * line / ideal_seconds(tree, flows))
-                    tails.append(float(flow_seconds(tree, flows, transport, seed).max()) / line * more)
+                    more = hashed if transport == "ecmp" else max(1.0, whole * line / ideal_seconds(tree, flows))
+                    found[transport].append(float(flow_seconds(tree, flows, transport, seed).max()) / line * more)
     except OutOfTimeError:
         return NO_TAILS
-    simulated[shape] = float(np.mean(found[0])), float(np.mean(found[1]))
+    simulated[shape] = float(np.mean(found["ecmp"])), float(np.mean(found["spray"]))
     return simulated[shape]
 
 

@@ -347,7 +347,7 @@ def _wrong_figure(text: str) -> str:
     """Return which figure of a switch is missing or wrong."""
     size, *figures = text.split(":")
     given = dict(zip(("ports", "rate", "dollars", "watts"), (*size.split("x", 1), *figures), strict=False))
-    wrong = [f"{name} must be a number (is {value!r})" for name, value in given.items() if not DIGITS[name](value)]
+    wrong = [f"{name} must be a number from 0 (is {own!r})" for name, own in given.items() if not DIGITS[name](own)]
     missing = [name for name in ("dollars", "watts") if name not in given]
     return "; ".join([*wrong, *([f"{' and '.join(missing)} missing"] if missing else [])]) or "has too many parts"
 

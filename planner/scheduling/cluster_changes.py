@@ -383,7 +383,7 @@ def replace_in_files(
     """Replace failed nodes of a placement in a file; its nodes are its own, though they may be named as busy."""
     placed, (cluster, taken) = read_placement(running), opened(topology, busy, None)
     cluster.set_busy(taken)
-    hosts = read_hosts(failed, "replace")
+    hosts = read_hosts(failed, "--replace")
     if not set(hosts) & set(placed.nodes):
         where = f"no rank of the running job is on {failed}"
         raise InputError(f"--replace: {where}; give nodes of {fold_names(placed.nodes)}")

@@ -48,10 +48,9 @@ class Pauses:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Spread:
-    """Result of a simulation with pauses: end times of parts, and pauses of links."""
+    """Result of a simulation with pauses: end times of parts, and how many links were paused."""
 
     end: Floats  # seconds when each part of a flow ended; infinite for those that were not waited for
-    paused: Floats  # share of the time that each link was paused
     most_paused: int  # most links that were paused at one time
 
 
@@ -65,16 +64,15 @@ class Queues:
 
     def __init__(self, routes: Routes, rate: float, pauses: Pauses, start_parts: StartParts | None) -> None:
         """Let the bytes of the parts that nothing goes before wait; `rate`: of a host's link, for the thresholds."""
-        self.routes, self.p, self.start_parts = routes, pauses, start_parts
-        self.used = np.arange(len(routes.capacity))
+        self.routes, self.start_parts, capacity = routes, start_parts, routes.capacity
         self.link, self.owner = routes.link.copy(), routes.owner()
         self.hop, self.share, self.host_step = routes.hop, routes.weight, rate * pauses.step_seconds
         self.late = np.zeros(routes.parts, np.int64)  # steps from the last entry of a part that is kept to its end
         if start_parts is None:
             if (self.share == 1).all() and pauses.xoff_bytes >= self.host_step:
                 self._drop_idle_ends()
-            self.used, self.link = np.unique(self.link, return_inverse=True)
-        capacity = routes.capacity[self.used]
+            used, self.link = np.unique(self.link, return_inverse=True)
+            capacity = capacity[used]
         self.room, many = capacity * pauses.step_seconds, np.maximum(1.0, capacity / rate)
         self.xoff, self.xon = pauses.xoff_bytes * many, pauses.xon_bytes * many
         self.least = np.maximum(self.room, 1e-300)  # that no quotient leaves the range of floats
@@ -112,6 +110,7 @@ class Queues:
         first = own[opens]
         last, at = np.append(first[1:], True), np.arange(self.groups)
         self.first, self.last = first[self.group], np.flatnonzero(last[self.group])
+        self.ending_parts = self.owner[self.last]
         self.before = np.where(first, self.groups, at - 1)[self.group]
         self.behind = np.where(last, self.groups, at + 1)[self.group]
         self.opens = np.flatnonzero(self.first)
@@ -149,7 +148,7 @@ class Queues:
         rate *= ~self.paused
         served = offered * rate.take(self.link)
         self.waiting += self._moved(served, 1) - served
-        self.missing -= np.bincount(self.owner[self.last], served[self.last], parts)
+        self.missing -= np.bincount(self.ending_parts, served[self.last], parts)
         brought = np.bincount(self.link, self._moved(self.waiting, -1), links)
         self.paused, self.due = self.due, (brought > self.xoff) | (self.due & (brought > self.xon))
         if not self.started.all():
@@ -176,7 +175,7 @@ class Queues:
             self._arrange(kept)
             if self.start_parts is None:
                 left, self.link = np.unique(self.link, return_inverse=True)
-                self.used, self.room, self.least = self.used[left], self.room[left], self.least[left]
+                self.room, self.least = self.room[left], self.least[left]
                 self.xoff, self.xon = self.xoff[left], self.xon[left]
                 self.paused, self.due = self.paused[left], self.due[left]
 
@@ -198,8 +197,8 @@ def spread(
     alone = queues.steps_without_a_queue()
     if alone is not None and len(waited) and alone[waited].max() <= pauses.max_steps:
         end = np.where(alone <= alone[waited].max(), alone * pauses.step_seconds, np.inf)
-        return Spread(end=end, paused=np.zeros(len(routes.capacity)), most_paused=0)
-    end, most, steps = np.where(np.diff(routes.start) > 0, np.inf, 0.0), 0, np.zeros(len(routes.capacity))
+        return Spread(end=end, most_paused=0)
+    end, most = np.where(np.diff(routes.start) > 0, np.inf, 0.0), 0
     queues.missing[end == 0] = np.inf
     step, due = 0, np.isinf(end[waited]).any()
     while due and step < pauses.max_steps:
@@ -207,9 +206,7 @@ def spread(
         queues.step()
         step += 1
         ended = queues.missing <= queues.ending
-        due_links = queues.used[queues.due]
-        steps[due_links] += 1
-        most = max(most, len(due_links))
+        most = max(most, int(np.count_nonzero(queues.due)))
         if ended.any():
             end[ended], queues.missing[ended] = (step + queues.late[ended]) * pauses.step_seconds, np.inf
             queues.forget(np.isfinite(end))
@@ -217,7 +214,7 @@ def spread(
     if due:
         late = f"{int(np.isinf(end[waited]).sum())} flows have not ended"
         raise InputError(f"pauses: {late} after {pauses.max_steps * pauses.step_seconds:g} s; give more steps")
-    return Spread(end=end, paused=steps / max(step, 1), most_paused=most)
+    return Spread(end=end, most_paused=most)
 
 
 FLOWLETS = 8  # of a flow in each plane, one after the other: few enough to stay quick
@@ -374,6 +371,30 @@ def lot_seconds(tree: Tree, flows: Flows, packet_bytes: float) -> float:
             behind = np.sqrt(2 * np.log(len(used) * equal) * mean * (1 - 1 / equal))
             late = max(late, float(behind) * packet_bytes * planes / (tree.rates[tier] * sum(tree.planes)))
     return late
+
+
+def mean_fullest(tree: Tree, hosts: int, networks: int = 1) -> float:
+    """Return the mean load of the fullest link, in times of a flow at line rate, of random permutations by hashes.
+
+    Balls into bins: of the n hosts below a switch each sends a flow out with equal chance, over any cable above alike,
+    so a cable has a binomial number of flows. Cables count as independent of each other; `networks`: that are alike.
+    """
+    tables = list[tuple[float, Floats]]()  # by tier: load of a flow, and log chance that no cable has more than k
+    for tier in range(1, tree.tiers):
+        if (n := min(tree.spans[tier], hosts)) == hosts:
+            break
+        cables = tree.widths[tier + 1] * tree.bundle[tier]
+        chance = min((hosts - n) / (hosts - 1) / cables, 1 - 1e-12)
+        k = np.arange(min(n, int(n * chance + 50 * math.sqrt(n * chance)) + 50))
+        odds = np.cumsum(np.log((n - k) / (k + 1) * chance / (1 - chance)))
+        at_most = np.cumsum(np.exp(n * math.log1p(-chance) + np.append(0.0, odds)))
+        links = 2 * -(-hosts // n) * cables * len(tree.planes) * networks
+        tables.append((tree.rates[0] / tree.rates[tier], links * np.log(np.clip(at_most, 1e-300, 1.0))))
+    loads = np.unique(np.concatenate([[1.0], *(np.maximum(1.0, flow * np.arange(len(x))) for flow, x in tables)]))
+    none_above = np.zeros(len(loads))
+    for flow, x in tables:
+        none_above += x[np.minimum((loads / flow * (1 + ROUNDING)).astype(np.int64), len(x) - 1)]
+    return 1 + float(((1 - np.exp(none_above[:-1])) * np.diff(loads)).sum())
 
 
 MAX_TIERS = 4

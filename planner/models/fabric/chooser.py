@@ -63,7 +63,6 @@ ALL_DOMAINS = Builder(trees.with_all_domains, trees.sizes_of_all_domains, 2, fir
 SOME_DOMAINS = Builder(trees.with_some_domains, trees.sizes_of_some_domains, 3)
 GROUPS = Builder(dragonflies.with_groups, dragonflies.sizes_of_groups, 1)
 ZONES = Builder(four_tiers.with_zones, four_tiers.sizes_of_zones, 4)
-FEW = 4  # sizes of leaf domains that are looked at together where the cheapest design rules the others out
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,8 +229,8 @@ class Templates:
             for k, (spine, core) in enumerate(pairs):
                 first = spine not in (other for other, _ in pairs[:k])
                 sites.append(replace(one, spine=spine, core=core, first_core=first))
-        firsts = [s for k, s in enumerate(sites) if s.mode not in [x.mode for x in sites[:k]]]
-        alone = [trees.single(s) for s in firsts if not s.mode.grouped]
+        firsts = {s.index: s for s in reversed(sites)}  # of each mode
+        alone = [trees.single(s) for s in firsts.values() if not s.mode.grouped]
         found = self._met([self.rivals, *alone, *listed], sites)
         found = self._with(found, sites, ALL_DOMAINS)
         found = self._with(found, sites, SOME_DOMAINS)
@@ -242,8 +241,7 @@ class Templates:
 
     def _with(self, found: DesignTable, sites: list[SiteMode], kind: Builder) -> DesignTable:
         """Add the templates of a kind, each only where it beats those found so far."""
-        # Where nothing slows traffic the cheapest rules the others out: then the cheapest sizes come first, a few a
-        # time.
+        # Where nothing slows traffic the cheapest rules the others out: then the mode of the cheapest comes first.
         every, begun = {id(s): kind.sizes(s) for s in sites if len(s.stripes)}, slice(kind.first // 2, None, kind.first)
         for first in (True, False) if kind.first > 1 else (True,):
             groups = list[tuple[float, SiteMode, Ints, Floats]]()
@@ -261,13 +259,11 @@ class Templates:
             sizes = np.unique(np.concatenate([group[2] for group in groups]))
             leaves = one.loads.leaves(sizes, one.stripes, self.min_local_share, self.deadline.check)
             for _, s, domains, prices in sorted(groups, key=lambda x: x[0]) if one.loads.nothing else groups:
-                few, left = FEW if s.loads.nothing and not s.mode.grouped else len(domains), np.arange(len(domains))
-                while len(left := left[s.worthwhile(1.0, 1.0, *prices[:, left])]):
-                    for more in kind.build(s, domains[left[:few]], leaves):
-                        self.deadline.check()
-                        if any(len(x) for x in more):
-                            found = self._met([found, *more], sites)
-                    left = left[few:]
+                left = domains[s.worthwhile(1.0, 1.0, *prices)]
+                for more in kind.build(s, left, leaves) if len(left) else ():
+                    self.deadline.check()
+                    if any(len(x) for x in more):
+                        found = self._met([found, *more], sites)
         return found
 
     def _met(self, parts: list[DesignTable], sites: list[SiteMode]) -> DesignTable:
@@ -325,4 +321,5 @@ class Templates:
 def _allowed(mode: Mode, pins: Pins) -> bool:
     own = {"planes": mode.planes, "ports_per_switch": mode.switch.ports, "switch": mode.switch.name}
     own |= {"family": mode.family}
-    return all(pins.get(name, value) == value for name, value in own.items())
+    grouped = mode.grouped or "group_links" not in pins
+    return grouped and all(pins.get(name, value) == value for name, value in own.items())

@@ -203,6 +203,8 @@ def _of_shape(s: SiteMode, domain: int, rails: int, width: int) -> Iterator[Desi
 def _affordable_ways(s: SiteMode, x: Groups) -> Iterator[tuple[Ways, Prices]]:
     """Yield the ways to join the leaves of groups that may beat the templates so far, some at a time, with prices."""
     r = (_spine_ranges if s.mode.has_spines else _router_ranges)(s, x)
+    if links := s.pins.get("group_links"):
+        r = r._replace(first=np.maximum(r.first, links), last=np.minimum(r.last, links))
     # More links cost more and slow traffic less: where nothing is slowed the fewest are the cheapest.
     r = LinkRanges(*(column[r.first <= r.last] for column in r))
     count = 0 * r.last + 1 if s.loads.nothing else r.last - r.first + 1

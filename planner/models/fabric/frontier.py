@@ -19,7 +19,7 @@ from planner.models import FABRIC_AXES, Alternative, FabricRequest, Options, res
 from planner.models.fabric.chooser import Template, Templates
 from planner.models.fabric.design_table import AT, DesignTable, Floats, Ints, no_options, pareto_front, undominated
 from planner.models.fabric.site_mode import TOLERANCE
-from planner.models.fabric.traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES, Loads, SiteTraffic
+from planner.models.fabric.traffic import EXCHANGES, FLOWS, SHARES, Loads, SiteTraffic
 from planner.physics.network.transport import exchange_bound
 from planner.simulation.flow_times import transport_slowdown_of
 from planner.solvers.signals import Deadline, OutOfTimeError
@@ -61,18 +61,14 @@ class WorstLoads(Loads):
 
     traffic: WorstTraffic
 
-    def at(self, n_stripes: int, sizes: Ints) -> Floats:  # noqa: ARG002 (the order of racks is of no account)
-        """Return the loads that leave runs of racks, one row a size; 0 for a run that holds all racks."""
-        t = self.traffic
-        racks = np.minimum(sizes, t.racks(self.blocks))
-        inside = racks < t.racks(self.blocks)
-        groups = np.minimum(-(-racks // t.group_racks) + 1, t.groups) * (t.group_racks > 1)
-        found = np.zeros((len(racks), 4))
-        found[:, FLOWS] = racks * inside
-        found[:, ALLREDUCES] = 0
-        found[:, SHARES] = np.minimum(1.0, racks / t.group_racks)
-        tokens = [exchange_bound(n, k, t.exchange_racks) for n, k in zip(groups.tolist(), racks.tolist(), strict=True)]
-        found[:, EXCHANGES] = np.maximum(tokens, groups / t.max_allreduce) * inside
+    def _counted(self, stripes: Ints, sizes: Ints) -> Floats:  # the order of racks is of no account
+        t, found = self.traffic, np.zeros((len(stripes), len(sizes), 4))
+        inside = sizes < t.racks(self.blocks)  # a run that holds all racks has no load
+        groups = np.minimum(-(-sizes // t.group_racks) + 1, t.groups) * (t.group_racks > 1)
+        found[..., FLOWS] = sizes * inside
+        found[..., SHARES] = np.minimum(1.0, sizes / t.group_racks)
+        tokens = [exchange_bound(n, k, t.exchange_racks) for n, k in zip(groups.tolist(), sizes.tolist(), strict=True)]
+        found[..., EXCHANGES] = np.maximum(tokens, groups / t.max_allreduce) * inside
         return found
 
     def first_runs(self, stripes: Ints, sizes: Ints) -> Floats:

@@ -10,6 +10,7 @@ from planner.models import rack_order
 from planner.models.fabric.design_table import Flags, Floats, Ints, pareto_front
 from planner.physics.spares import min_spares
 
+AT_A_TIME = 16  # numbers of stripes that are counted before the clock is looked at
 FLOWS, ALLREDUCES, SHARES, EXCHANGES = range(4)  # columns of what `Loads.at` returns
 
 
@@ -78,7 +79,7 @@ class Loads:
         if (row[wanted] < 0).any():
             new = np.unique(wanted[row[wanted] < 0])
             row[new] = np.arange(len(loads), len(loads) + len(new))
-            loads = np.concatenate([loads, self._counted(n_stripes, tuple(new.tolist()))])
+            loads = np.concatenate([loads, self._counted(np.array([n_stripes]), new)[0]])
             self.rows[n_stripes] = row, loads
         found: Floats = loads[row[wanted]]
         return found
@@ -99,19 +100,20 @@ class Loads:
 
         They are infinite under stripes with a smaller share of whole all-reduce groups. `tick`: called between counts.
         """
-        own = stripes.tobytes(), min_local_share
+        own, t = (stripes.tobytes(), min_local_share), self.traffic
         new = np.array([size for size in sizes.tolist() if (size, own) not in self.known], dtype=np.int64)
         if len(new):
-            loads = np.full((len(new), len(stripes), 4), np.inf)
-            for k, n in enumerate(stripes.tolist()):
+            fits, at = np.ones((len(new), len(stripes)), dtype=bool), (t.stages, self.blocks)
+            if min_local_share > 0:
+                shares = [rack_order.leaf_local_shares(*at, n, t.unit_racks, new) for n in stripes.tolist()]
+                fits = np.stack(shares, axis=1) >= min_local_share
+            loads, rows = np.full((*fits.shape, 4), np.inf), np.flatnonzero(fits.any(axis=1))
+            for k in range(0, len(stripes), AT_A_TIME):
                 tick()
-                kept = np.arange(len(new))
-                if min_local_share > 0:
-                    t = self.traffic
-                    shares = rack_order.leaf_local_shares(t.stages, self.blocks, n, t.unit_racks, new)
-                    kept = np.flatnonzero(shares >= min_local_share)
-                if len(kept):
-                    loads[kept, k] = self.at(n, new[kept])
+                columns = k + np.flatnonzero(fits[:, k : k + AT_A_TIME].any(axis=0))
+                counted = self._counted(stripes[columns], np.minimum(new[rows], t.work_racks(self.blocks)))
+                loads[np.ix_(rows, columns)] = counted.swapaxes(0, 1)
+            loads[~fits] = np.inf
             for size, each in zip(new.tolist(), loads, strict=True):
                 best = np.zeros(len(stripes), dtype=bool)
                 best[pareto_front(each) if len(each) > 1 else 0] = True
@@ -121,13 +123,10 @@ class Loads:
         loads, best = np.array([x for x, _ in found]).reshape(*shape, 4), np.array([x for _, x in found], dtype=bool)
         return LeafLoads(sizes, stripes, loads, best.reshape(shape))
 
-    def _counted(self, n_stripes: int, sizes: tuple[int, ...]) -> Floats:
-        t = self.traffic
-        x = rack_order.leaving(
-            t.stages, self.blocks, n_stripes, t.unit_racks, sizes,
-            wrap=t.wrap, exchange_racks=t.exchange_racks, shares=self.shares,
-        )  # fmt: skip
-        return np.stack([x.flows, x.allreduces, x.stage_shares, x.exchanges], axis=1).astype(np.float64)
+    def _counted(self, stripes: Ints, sizes: Ints) -> Floats:
+        t, (wrap, racks) = self.traffic, (self.traffic.wrap, self.traffic.exchange_racks)
+        at = t.stages, self.blocks, stripes, t.unit_racks, sizes
+        return rack_order.leaving(*at, wrap=wrap, exchange_racks=racks, shares=self.shares)
 
 
 @dataclass(frozen=True, slots=True)

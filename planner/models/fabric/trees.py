@@ -141,6 +141,7 @@ def sizes_of_all_domains(s: SiteMode) -> Ints:
         return s.domain_sizes[:0]
     domains = s.domains(s.domain_sizes)
     two: Flags = (domains * s.mode.rails <= s.spine_ports) & _two_tiers_allowed(s)
+    two &= domains * s.mode.rails >= s.pins.get("min_leaves", 1)
     three: Flags = (domains < s.spine_ports) & _three_tiers_allowed(s)
     return s.domain_sizes[two | three]
 
@@ -249,17 +250,21 @@ def with_some_domains(s: SiteMode, domains: Ints, leaves: LeafLoads) -> Iterator
     """Yield the trees of three tiers with pods of some domains that may beat the templates so far."""
     # Leaves with some uplinks are a case; it must cost less than the templates that are no slower than its leaves.
     domain, up = s.worthwhile_uplinks(domains, leaves, tiers=3)
+    if not len(domain):
+        return
     send, allreduce, _ = s.leaf_crossing(domain[:, None], up[:, None], leaves.of(domain))
     cases = Cases(send, allreduce, np.where(s.within(send, allreduce), s.caps(send, allreduce), -math.inf))
-    rails, parts = pod_sizes(s, s.mode.rails, "rails_per_pod"), [np.empty((3, 0), dtype=np.int64)]
-    for d in np.unique(domain).tolist():
-        every, own = s.prices.places is not None or not s.loads.nothing, np.flatnonzero(domain == d)
-        widths = pod_sizes(s, s.domains(d), "leaf_domains_per_pod", all_sizes=every)
-        x, y = (each.ravel() for each in np.meshgrid(rails, widths[widths < s.domains(d)], indexing="ij"))
-        fits = (s.pods(d, x, y) <= s.core_ports) & (x * y < s.spine_ports)
-        x, y = x[fits], y[fits]
-        parts.append(np.stack([np.tile(own, len(x)), np.repeat(x, len(own)), np.repeat(y, len(own))]))
-    case, rails, width = np.concatenate(parts, axis=1)
+    every, rails = s.prices.places is not None or not s.loads.nothing, pod_sizes(s, s.mode.rails, "rails_per_pod")
+    sizes, first, ups = np.unique(domain, return_index=True, return_counts=True)
+    widths = [pod_sizes(s, n, "leaf_domains_per_pod", all_sizes=every) for n in s.domains(sizes).tolist()]
+    of = np.repeat(np.arange(len(sizes)), [len(rails) * len(own) for own in widths])
+    width = np.repeat(np.concatenate([*widths, sizes[:0]]), len(rails))
+    rails = np.tile(rails, len(width) // max(1, len(rails)))
+    fits = (width < s.domains(sizes[of])) & (s.pods(sizes[of], rails, width) <= s.core_ports)
+    fits &= rails * width < s.spine_ports
+    of, rails, width = of[fits], rails[fits], width[fits]
+    shape, more = members(ups[of])
+    case, rails, width = first[of[shape]] + more, rails[shape], width[shape]
     bound = _bounded(s, case, Trees.of(domain=domain[case], rails=rails, width=width, up=up[case]), cases)
     # A few of all prices first, which rule out most of the others.
     order, step = np.argsort(bound.usd, kind="stable"), max(1, MOST_CASES // max(1, len(leaves.stripes)))

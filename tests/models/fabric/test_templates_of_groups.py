@@ -27,6 +27,7 @@ def test_no_dragonfly_is_missing(seed: int, family: str, routing: str) -> None:
     i = instance(
         rails, *boxes, families=[family], group_routing=routing,
         optics_usd=r.choice([50, 9000]), min_core_share=r.choice([0.0, 0.0, 0.5]),
+        pins={"fabric.group_links": links} if (links := r.choice([0, 0, 0, 1, 2])) else {},
     )  # fmt: skip
     traffic = SiteTraffic(stages=stages, unit_racks=1, wrap=r.random() < 0.5, rails=rails)
     t = templates(i)
@@ -34,10 +35,11 @@ def test_no_dragonfly_is_missing(seed: int, family: str, routing: str) -> None:
     for k in range(len(x)):
         found = t.template(traffic, blocks, x, k)
         assert unwirable(found.design, cross_rail=False) == []
+        assert links in (0, found.design.group_links)
         assert (x.send[k], x.allreduce[k], x.usd[k]) == pytest.approx((found.send, found.allreduce, found.usd))
     seen = 0
     for s, spine, d in every_dragonfly(i, request(traffic.racks(blocks))):
-        if unwirable(d, cross_rail=True) or not enough_between_groups(i, d):
+        if unwirable(d, cross_rail=True) or not enough_between_groups(i, d) or links not in (0, d.group_links):
             continue
         usd = bill(i.network, s, d, [spine]).usd
         for n in range(1, stages + 1):
