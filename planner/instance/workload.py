@@ -432,6 +432,10 @@ class Software(Sourced):
     )
     expert_efficiency: Share = Field(1.0, description="Share of the GEMM efficiency that experts' products reach.")
     selective_gemm_share: Fraction = Field(0.0, description="Of a layer's products: repeated by selective recompute.")
+    copies_split_sequences: bool = Field(
+        False,
+        description="TP exchanges under sequence parallelism copy the tensor, divided along its second dimension.",
+    )
     recompute_stops_early: bool = Field(
         False, description="Full recompute of a dense layer stops before the FFN's last product, which no pass reads."
     )

@@ -9,6 +9,7 @@ Needs matplotlib (the plot extra) for the picture.
 import argparse
 import csv
 import importlib.util
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 from recent_classes import CLASSES
 
-from planner.physics.step_errors import ANY
+from planner.physics.step_errors import ANY, COVERAGE
 from planner.physics.step_errors import table as errors_by_class
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,7 +28,7 @@ MARKS = {name: (f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->\n") for name
 COLUMNS = ("rows of", "number", "mean error", "bias", "4 of 5 measured over predicted", "inside", "worst")
 HEAD = f"| {' | '.join(COLUMNS)} |\n|---{'|---:' * (len(COLUMNS) - 1)}|\n"
 COLOURS = {"16-bit dense": "C0", "16-bit MoE": "C1", "fp8 dense": "C2", "fp8 MoE": "C3", "fp4 dense": "C4"}
-ALL, OTHER = "**all**", "C5"
+ALL, SEVERAL, SOURCES, OTHER = "**all**", "**several nodes**", "**mean of {} sources**", "C5"
 BAND = 0.1  # of the lines beside the diagonal
 
 
@@ -42,7 +43,20 @@ class Point:
     rule: float | None
     width: str
     recent: tuple[str, ...]
-    inside: bool
+    low: float
+    high: float
+    source: str
+
+    @property
+    def inside(self) -> bool:
+        """Whether the measured step lies in the interval of its prediction."""
+        return self.low <= self.measured <= self.high
+
+    @property
+    def interval_score(self) -> float:
+        """Width of the interval and ten times what lies outside, in logarithms (Gneiting and Raftery 2007, 6.2)."""
+        outside = max(0.0, math.log(self.low / self.measured), math.log(self.measured / self.high))
+        return math.log(self.high / self.low) + 2 / (1 - COVERAGE) * outside
 
     @property
     def error(self) -> float:
@@ -62,7 +76,9 @@ def read(path: Path) -> list[Point]:
                 float(row["rule_seconds"]) if row["rule_seconds"] else None,
                 row["kind"],
                 tuple(filter(None, row["recent"].split(";"))),
-                row["inside"] == "1",
+                float(row["interval_low"]),
+                float(row["interval_high"]),
+                row["source"],
             )
             for row in csv.DictReader(file)
         ]
@@ -72,14 +88,26 @@ def table(points: Sequence[Point]) -> str:
     """Return the table of the page, a class a line and all of them last."""
     kinds = sorted({p.kind for p in points})
     lines = [_line(kind, [p for p in points if p.kind == kind]) for kind in kinds]
-    return HEAD + "".join([*lines, _line(ALL, points)])
+    several = [p for p in points if "one node" not in p.kind]
+    lines += [_line(SEVERAL, several)] if several else []
+    mean, bias = (of_sources(points, [size(p.error) for p in points]) for size in (abs, float))
+    last = f"| {SOURCES.format(len({p.source for p in points}))} | {len(points)} | {mean:.1%} | {bias:+.1%} | | | |\n"
+    return HEAD + "".join([*lines, _line(ALL, points), last])
+
+
+def of_sources(points: Sequence[Point], values: Sequence[float]) -> float:
+    """Return the mean of the sources' means."""
+    each: dict[str, list[float]] = {}
+    for p, value in zip(points, values, strict=True):
+        each.setdefault(p.source, []).append(value)
+    return float(np.mean([np.mean(x) for x in each.values()]))
 
 
 def _line(name: str, points: Sequence[Point]) -> str:
     """Return the line of a class."""
     errors = np.array([p.error for p in points])
     known = errors_by_class().classes.get(ANY if name == ALL else name)
-    interval = "{:.2f} to {:.2f}".format(*known.measured_over_predicted) if known else "too few"
+    interval = "{:.2f} to {:.2f}".format(*known.measured_over_predicted) if known else "too few" * (name != SEVERAL)
     inside = f"{np.mean([p.inside for p in points]):.0%}"
     worst = errors[np.argmax(np.abs(errors))]
     figures = f"{np.mean(np.abs(errors)):.1%} | {np.mean(errors):+.1%} | {interval} | {inside} | {worst:+.0%}"
@@ -171,7 +199,7 @@ def main() -> None:
     for name, make in ((TABLE, table), (RECENT, recent_table), (RULE, rule_table)):
         page = with_table(page, name, make(points))
     given.page.write_text(page, encoding="utf-8")
-    print(f"wrote {given.page}")
+    print(f"wrote {given.page}; score of intervals {of_sources(points, [p.interval_score for p in points]):.3f}")
     write_picture(given.picture, points)
 
 

@@ -34,6 +34,7 @@ from held_out import (
     fit_rows,
     fitted,
 )
+from presets import preset_lines
 from recent_classes import lines, recent
 from rule_of_thumb import comparison
 
@@ -71,6 +72,7 @@ def report(cases: list[Case], values: Sequence[float] | None = None) -> None:
     stage_memory_errors(cases)
     ranking(timed, errors)
     report_recent(timed, errors)
+    print("\n".join(preset_lines(timed)))
 
 
 def report_recent(cases: list[Case], errors: dict[str, float]) -> None:

@@ -28,7 +28,7 @@ TINY = 1e-9  # in place of a spread of none
 Classes = dict[str, Any]
 POINT_COLUMNS = (
     *("id", "class", "source", "gpus", "measured_seconds", "predicted_seconds", "seen_seconds", "rule_seconds"),
-    *("kind", "recent", "inside"),
+    *("kind", "recent", "interval_low", "interval_high"),
 )
 
 
@@ -187,8 +187,8 @@ def _types(cases: Sequence[Case], names: Sequence[str]) -> dict[str, list[str]]:
 def write_points(path: Path, cases: Sequence[Case], errors: Mapping[str, float], seen: Mapping[str, float]) -> None:
     """Write each row's measured step and what was predicted of it, with the classes of recent rows that it is in.
 
-    Predicted by constants that had not seen its source, by the catalogue's, and by the rule of thumb; whether it lies
-    inside the interval is asked of a table without its source.
+    Predicted by constants that had not seen its source, by the catalogue's, and by the rule of thumb; the interval is
+    that of a table without its source.
     """
     rule = errors_of_rule(cases)
     known = {
@@ -206,7 +206,7 @@ def write_points(path: Path, cases: Sequence[Case], errors: Mapping[str, float],
             own = [next(iter(classes_of(c.machine, c.strategy))), c.source, c.strategy.gpus, seconds, predicted]
             names = [name for name, belongs in CLASSES.items() if c.recent and belongs(c)]
             kind = " ".join(key_of(c)[1:])
-            rest = [seconds * (1 + seen[c.id]), ruled, kind, ";".join(names), int(low <= seconds <= high)]
+            rest = [seconds * (1 + seen[c.id]), ruled, kind, ";".join(names), low, high]
             writer.writerow([c.id, *own, *rest])
 
 

@@ -34,6 +34,7 @@ from planner.physics.training.operations import (
     LayerShape,
     Machine,
     gathered_bytes,
+    hbm_rate,
     head_seconds,
     layer_operations,
     limits_expert_overlap,
@@ -79,6 +80,34 @@ def overlaps_tensors(m: Machine) -> bool:
     return m.software.hides("tensor") and m.precision.compute != "fp4"
 
 
+def tensor_seconds(m: Machine, s: LayerShape, *, gathered: float) -> tuple[float, float]:
+    """Compute the seconds of one exchange of b·s·h elements over TP ranks, `gathered` bytes each, and of its copies.
+
+    A framework that divides sequences along another dimension than the first copies what it gathered, and what it is
+    about to scatter (torch.distributed._functional_collectives, all_gather_tensor and reduce_scatter_tensor).
+    """
+    levels = group_levels(m, stride=1, ranks=s.tensor_parallel)
+    elements = s.tokens(m.sequence) * m.model.hidden
+    size, whole = elements * m.precision.collective_bytes, elements * gathered
+    if not s.sequence_parallel:
+        return float(all_reduce(size, levels)), 0.0
+    copied = 2 * (whole + size) * m.software.copies_split_sequences
+    return float(all_gather(whole, levels) + reduce_scatter(size, levels)), copied / hbm_rate(m)
+
+
+def end_exchange_seconds(m: Machine, s: LayerShape) -> tuple[float, float]:
+    """Compute the seconds of a micro-batch's TP exchanges of the embedding and of the head, forward and backward.
+
+    Both divide the vocabulary: ranks sum the embeddings of the tokens, and the gradients of the head's input; the loss
+    sums its largest logits, the sums of their exponentials and the labels' logits, the latter two at once where it is
+    fused (Megatron-LM: Shoeybi 2019, section 3; fused_cross_entropy.py).
+    """
+    if s.tensor_parallel == 1:
+        return 0.0, 0.0
+    one = sum(tensor_seconds(m, s, gathered=m.precision.collective_bytes)) + m.software.collective_seconds
+    return one, one + (2 if m.software.fused_loss else 3) * m.software.collective_seconds
+
+
 def tensor_exchange_seconds(m: Machine, s: LayerShape, kind: LayerKind, *, of_ffn: bool = False) -> float:
     """Compute the exposed seconds of a layer's TP exchanges in one pass, or of those of its FFN alone.
 
@@ -91,17 +120,14 @@ def tensor_exchange_seconds(m: Machine, s: LayerShape, kind: LayerKind, *, of_ff
     t, model = s.tensor_parallel, m.model
     if t == 1:
         return 0.0
-    element = s.tokens(m.sequence) * m.precision.collective_bytes
     start, overlaps = m.software.collective_seconds, s.sequence_parallel and overlaps_tensors(m)
     exposed = 1 - m.software.tensor_overlap if overlaps else 1.0
     if s.tensor_inner == 1:
         experts = model.experts if kind.routed else None
         count = (2 if experts is None or experts.shared_ffn else 1) - of_ffn
-        levels, size = group_levels(m, stride=1, ranks=t), element * model.hidden
-        halves = s.sequence_parallel
-        gathered = s.tokens(m.sequence) * tensor_gathered_bytes(m) * model.hidden
-        each = all_gather(gathered, levels) + reduce_scatter(size, levels) if halves else all_reduce(size, levels)
-        return float(count * (each * exposed + start))
+        exchange, copies = tensor_seconds(m, s, gathered=tensor_gathered_bytes(m))
+        return count * (exchange * exposed + copies + start)
+    element = s.tokens(m.sequence) * m.precision.collective_bytes
     # The input and output widths of the products that are divided.
     attention, hidden = model.heads * model.head, model.hidden
     width = model.experts.shared_ffn if kind.routed and model.experts is not None else model.ffn_width

@@ -96,13 +96,14 @@ def pipeline_of(
             fronts[dense] = layer_time.layer_times(m, dense, transport_slowdown, front=True)
         front = fronts[dense]
     one, two = (layer_time.pipeline_send_seconds(m, shape, x, inside=inside) for x in (1.0, 2.0))
+    embedding, head = layer_time.end_exchange_seconds(m, shape)
     return Pipeline(
         machine=m,
         shape=shape,
         times=times,
         front=front,
-        head=head_seconds(m, shape),
-        embedding=embedding_seconds(m, shape),
+        head=head_seconds(m, shape) + head,
+        embedding=embedding_seconds(m, shape) + embedding,
         context_nic=context_nic_seconds(m, shape, transport_slowdown),
         send_at_rate=one,
         send_per_slowdown=two - one,

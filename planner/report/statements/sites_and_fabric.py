@@ -142,16 +142,18 @@ WHOLE_SHARE = 0.995  # of the rate of all hosts, above which it is not said what
 
 
 def fabric(_: Plan, section: FabricPlan) -> Iterator[Statement]:
-    """State each site's switches by tier, their cost, and the slowdown of pipeline sends in them."""
-    by_site = sorted(section.sites.items())
-    for index, (site, fabric) in enumerate(by_site):
+    """State sites' switches by tier, alike ones together, their cost, and the slowdown of pipeline sends in them."""
+    by_site, alike = sorted(section.sites.items()), dict[str, list[str]]()
+    for site, fabric in by_site:
         family = "" if fabric.family == "rail" else f" ({fabric.family})"
-        text = f"{site}{family}: {', '.join(tier_words(own, fabric) for own in fabric.tiers)}; {money(fabric.cost_usd)}"
+        words = f"{family}: {', '.join(tier_words(own, fabric) for own in fabric.tiers)}; {money(fabric.cost_usd)}"
+        alike.setdefault(words, []).append(site)
+    for index, (words, names) in enumerate(alike.items()):
+        text = f"{', '.join(names)}{words}{' each' * (len(names) > 1)}"
         yield Statement("choice", "fabric", text, index < NAMED_FABRICS)
-    if rest := by_site[NAMED_FABRICS:]:
-        usd = money(sum(fabric.cost_usd for _, fabric in rest))
-        text = f"{counted(len(rest), 'more fabric')} ({', '.join(site for site, _ in rest)}): {usd}"
-        yield Statement("choice", "fabric", text, True)
+    if rest := [site for names in list(alike.values())[NAMED_FABRICS:] for site in names]:
+        usd = money(sum(section.sites[site].cost_usd for site in rest))
+        yield Statement("choice", "fabric", f"{counted(len(rest), 'more fabric')} ({', '.join(rest)}): {usd}", True)
     if any(fabric.p2p_seconds for _, fabric in by_site):
         yield Statement("figure", "fabric", _sends([fabric for _, fabric in by_site]), True)
     for site, fabric in by_site:

@@ -216,6 +216,25 @@ def test_recompute_that_stops_early_leaves_out_what_no_pass_reads(split: bool, e
     assert replace(early, recompute_seconds=whole.recompute_seconds) == whole
 
 
+@each(("fused", "sums"), [(True, 2), (False, 3)])
+def test_the_ends_of_a_model_exchange_too(fused: bool, sums: int) -> None:
+    """All-reduces of 64 B take 1.64 s and their start of 1 s; the loss starts two or three more of a few numbers."""
+    code = machine(collective_seconds=1.0, fused_loss=fused)
+    assert layer_time.end_exchange_seconds(code, shape(2)) == pytest.approx((2.64, 2.64 + sums))
+    assert layer_time.end_exchange_seconds(code, shape(1)) == (0.0, 0.0)
+
+
+def test_sequences_divided_along_their_second_dimension_are_copied() -> None:
+    """Of each of two exchanges a pass, 64 B are copied behind the gather and before the scatter, at 128 B/s."""
+    plain, copied = (
+        layer_time.layer_times(machine(gpu(hbm=128.0), copies_split_sequences=copies), shape(2, sp=True))
+        for copies in (False, True)
+    )
+    assert copied.parts["tensor_parallel"] - plain.parts["tensor_parallel"] == pytest.approx(2 * 2 * 2)
+    one = [layer_time.layer_times(machine(copies_split_sequences=x), shape(2)) for x in (False, True)]
+    assert one[0] == one[1]  # an all-reduce copies nothing
+
+
 def test_a_share_of_the_gemms_runs_again_under_selective_recompute() -> None:
     """A quarter of the forward GEMMs is a quarter of GEMM / 2 seconds; nothing of it without recompute."""
     code = machine(selective_gemm_share=0.25)

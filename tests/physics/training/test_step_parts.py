@@ -115,7 +115,8 @@ def test_a_step_is_what_its_parts_take(s: ParallelStrategy, c: Conditions, toget
     m, p, v = toy(layers=sum(s.layers_per_stage)), s.pipeline_parallel, s.virtual_stages
     x, found = Layer(m, c, s), step_prediction.step_breakdown(m, c, s)
     n, send = float(schedule.effective_micro_batches(s.micro_batches, p, v)), send_seconds(x.m, c, s)
-    head, embedding, again = head_seconds(x.m, s.shape), embedding_seconds(x.m, s.shape), x.times.recompute_seconds
+    sums, again = layer_time.end_exchange_seconds(x.m, s.shape), x.times.recompute_seconds
+    head, embedding = head_seconds(x.m, s.shape) + sums[1], embedding_seconds(x.m, s.shape) + sums[0]
     stages = list(zip(s.layers_per_stage, s.recomputed, strict=True))
     each = x.times.forward_seconds, x.seconds - x.times.forward_seconds, again
     ends = [(0.0, 0.0)] * (p - 1) + [(head / 3, 2 * head / 3)]  # one product of three forward, on the last stage
