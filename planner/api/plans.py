@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from planner.sweeps.row_store import Row
 
 
+@bounded
 def calibrate(
     measured: str | Path, *, accelerator: str | None = None, software: str | None = None
 ) -> "MeasuredConstants":
@@ -45,6 +46,7 @@ def calibrate(
     return calibrated(read_runs(Path(measured), accelerator, software), Path(measured))
 
 
+@bounded
 def changed(
     instance: "Instance | Mapping[str, Any] | str | Path", changes: Mapping[str, Any], *, searched: bool = True
 ) -> "Instance":
@@ -70,6 +72,7 @@ def changed(
     return instance_with(instance, changes, searched=searched)
 
 
+@bounded
 def check(plan: "Plan") -> "list[Violation]":
     """Return each violated rule by name with both of its sides in numbers; nothing where all hold."""
     from planner.checks.check_plan import check as verify
@@ -77,6 +80,7 @@ def check(plan: "Plan") -> "list[Violation]":
     return verify(plan)
 
 
+@bounded
 def evaluate(
     instance: "Instance | Mapping[str, Any] | str | Path",
     layout: Mapping[str, Any] | None = None,
@@ -475,10 +479,11 @@ def sweep(
     PlannerError
         The instance or a point of the grid cannot be used.
     """
-    from planner.sweeps.axes import points_of
+    from planner.sweeps.axes import points_of, shard_of
     from planner.sweeps.sweep_run import SweepOptions, rows_of, tasks_for
 
     points = points_of(vary, [dict(pair) for pair in pairs])
     folder = None if plans is None else Path(plans)
-    options = SweepOptions(shard=shard, time_limit=time_limit, gap=gap, seed=seed, plans=folder, constants=constants)
+    part = None if shard is None else shard_of("/".join(map(str, shard)))
+    options = SweepOptions(shard=part, time_limit=time_limit, gap=gap, seed=seed, plans=folder, constants=constants)
     return rows_of(tasks_for(instance, points, options), options, finished=finished, executor=executor, workers=workers)

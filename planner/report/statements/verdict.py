@@ -15,7 +15,7 @@ from planner.physics.site.cost import rack_of
 from planner.physics.training import step_prediction
 from planner.plan.certificate import Conflict, disagreement
 from planner.plan.plan import Cost, Plan, RunPlan
-from planner.plan.plan_sections import LayoutPlan
+from planner.plan.plan_sections import LayoutPlan, name_of_part
 from planner.planning.finish_date import start_days
 from planner.planning.plausible import implausible
 from planner.report.statements.sites_and_fabric import racks_of
@@ -64,11 +64,14 @@ def _no_plan(plan: Plan, why: Conflict) -> Iterator[Statement]:
     if why.rules:
         twice = f" ({why.checked})" if why.checked else ""
         rules = ", ".join(why.rules)
-        text = f"Rules in conflict ({why.decision}): {rules}; without any one of them the rest can be met{twice}."
+        alone = "" if len(why.rules) == 1 else "; without any one of them the rest can be met"
+        text = f"Rule{'s' * (len(why.rules) > 1)} in conflict ({why.decision}): {rules}{alone}{twice}."
         yield Statement("limit", "verdict", text, True)
     if plan.status == "infeasible" and why.decision != "sites" and plan.objective.outside:
-        text = f"Infeasible over the declared space; not in it: {plan.objective.outside}"
-        yield Statement("proof", "verdict", text, True)
+        proven = "Proven over the declared space"
+        names = f"{proven} (docs/joint.md; --verbose names what is outside)."
+        yield Statement("proof", "verdict", names, True, short=True)
+        yield Statement("proof", "verdict", f"{proven}; not in it: {plan.objective.outside}")
 
 
 def _comes_to(plan: Plan, value: float) -> str:
@@ -222,6 +225,9 @@ def _simplest(plan: Plan) -> Iterator[Statement]:
     yield Statement("choice", "verdict", text, True, instead=True)
 
 
+USED = {"used": "useful FLOP", "gemm": "matrix products below peak"}  # of a chosen model's compute
+
+
 def model_choice(plan: Plan, choice: ModelChoice) -> Iterator[Statement]:
     """State the model that is chosen for the deadline, its bound, and the model of full use."""
     model = plan.instance.workload.model
@@ -233,7 +239,7 @@ def model_choice(plan: Plan, choice: ModelChoice) -> Iterator[Statement]:
     yield Statement("choice", "model", text, True)
     ideal = choice.ideal
     parts = sorted(((share, part) for part, share in choice.compute_shares.items() if abs(share) >= 5e-4), reverse=True)
-    goes = ", ".join(f"{short_percent(share)} {words(part)}" for share, part in parts)
+    goes = ", ".join(f"{short_percent(share)} {USED.get(part) or name_of_part(part)}" for share, part in parts)
     size = f"{ideal.parameters / 1e12:,.1f}T on {ideal.tokens / 1e12:,.0f}T"
     yield Statement("figure", "model", f"At full use {size}, loss {ideal.loss:.4f}; its compute goes to: {goes}")
     yield Statement("figure", "model", f"Batch of {choice.batch_tokens / 1e6:,.1f}M tokens")

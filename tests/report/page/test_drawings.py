@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 from page_cases import infeasible, page_of, rich
 from worked_plan import edited, instance_with, small, worked
 
-from planner.plan.plan_sections import LayoutPlan
+from planner.plan.plan_sections import STEP_PARTS, LayoutPlan
 from planner.report.page.charts import HIGH, WIDTH, StageMemory, pieces, schedule, stacked, stages, width_of
 from planner.report.page.drawings import Label, at_work, labels, plan_map
 from planner.report.page.page import BLOCKS, days_of_parts, memory_of_stages, schedules, where
-from planner.report.statements.training import STEP_PARTS
 
 RECT = re.compile(r'<rect x="([\d.]+)" y="([\d.]+)" width="([\d.]+)" height="([\d.]+)" class="(\w+)"><title>([^<]*)<')
 SCHEDULES = st.fixed_dictionaries(
