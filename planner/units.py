@@ -149,7 +149,7 @@ RANGES: Mapping[str, NumberRange] = {
     **{f"{call}.time_limit": PROOF_SECONDS for call in ("place", "place_queue", "preempt", "defragment", "resize")},
     **{f"{call}.time_limit": PROOF_SECONDS for call in ("replace", "queue")},
     "gap": NumberRange(0, 1, below=True, remedy="0.01 is one percent"),
-    "epsilon": NumberRange(0, 1, above=True, remedy="0.1 is ten percent"),
+    "epsilon": NumberRange(0, 1, above=True, remedy="0.03 is three percent"),
     "seed": _counted(0, MAX_SEED),
     "threads": _counted(1, 1_024),
     "workers": _counted(1, 1_024),

@@ -213,7 +213,7 @@ def explain(
 def frontier(
     instance: "Instance | Mapping[str, Any] | str | Path",
     *,
-    epsilon: float = 0.1,
+    epsilon: float = 0.03,
     points: int | None = None,
     time_limit: float | None = None,
     set: Mapping[str, Any] | None = None,
@@ -232,7 +232,7 @@ def frontier(
         As in `solve`. Its budget and its deadline bound the curve; its objective does not matter.
     epsilon
         The search ends where every plan within the bounds is matched by a point at most this share worse in capital
-        (dollars) and in days: 0.1 is ten percent.
+        (dollars) and in days: 0.03 is three percent.
     points
         Most points to return, spread evenly, both ends and the knee among them; None: all.
     time_limit

@@ -190,7 +190,7 @@ def test_no_knee(monkeypatch: pytest.MonkeyPatch) -> None:
 @each(
     ("given", "problem"),
     [
-        (["--epsilon", "0"], "--epsilon: must be a number above 0 up to 1 (is 0.0); 0.1 is ten percent"),
+        (["--epsilon", "0"], "--epsilon: must be a number above 0 up to 1 (is 0.0); 0.03 is three percent"),
         (["--epsilon", "-0.1"], "--epsilon: must be a number above 0 up to 1"),
         (["--points", "0"], "--points: must be a whole number from 2"),
         (["-o", "rows.txt"], "rows.txt: must end in .json, .jsonl, .ndjson, .csv, .parquet (is '.txt')"),

@@ -132,7 +132,7 @@ def _why(plan: Plan, grid: Grid, node: PowerNode, most: float) -> str:
     racks = rules.min_site_modules * hardware.racks_per_module
     least = None if isinstance(hardware.rack, str) else cost.facility_mw(hardware, racks)
     if least is not None and most < least * (1 - 1e-9):
-        return f"too little: a site takes {amount(least)} MW or more"
+        return f"too little: a site takes {power(least)} or more"
     if rules.max_sites is not None and plan.sites and len(plan.sites.sites) >= rules.max_sites:
         return f"{counted(rules.max_sites, 'site')} at most"
     return ENDS.get(plan.objective.limited_by or "", ENDS["grid"])

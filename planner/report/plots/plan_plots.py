@@ -12,7 +12,7 @@ from planner.report.page.charts import ChartLine
 from planner.report.page.drawings import albers, flat, in_us
 from planner.report.plots.sweep_plot import COLOURS, PlotRequest, Point, name_axes, picture_of
 from planner.report.plots.sweep_rows import plain
-from planner.units import amount, counted, money
+from planner.units import amount, counted, money, power
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -71,7 +71,7 @@ def plot_sites(plan: Plan, ax: "Axes | None" = None) -> "Axes":
     sizes = [LARGEST * site.facility_mw / largest for site in sites]
     axes.scatter([point[0] for point in points], [point[1] for point in points], s=sizes, color=COLOURS[0], zorder=2)
     for site in sites:
-        axes.annotate(f"{site.id}\n{site.facility_mw:,.0f} MW", at[site.id], xytext=(6, 6), textcoords="offset points")
+        axes.annotate(f"{site.id}\n{power(site.facility_mw)}", at[site.id], xytext=(6, 6), textcoords="offset points")
     axes.set_aspect("equal", adjustable="datalim")
     axes.set_axis_off()
     axes.margins(0.2)

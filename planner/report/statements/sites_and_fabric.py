@@ -97,8 +97,7 @@ def _works(sites: SitesPlan) -> Iterator[Statement]:
         text = f"Soft rule {excess.rule} is exceeded by {excess.amount:,.6g} {excess.unit}; that weighs {weighs}."
         yield Statement("warning", "sites", text, True)
     for name, run in sites.scenarios.items():
-        power = sum(run.running_mw.values())
-        text = f"In {name}: {power:,.0f} MW run, energy {money(run.energy_usd_per_year)} a year."
+        text = f"In {name}: {_drawn(sum(run.running_mw.values()))} run, energy {money(run.energy_usd_per_year)} a year."
         yield Statement("figure", "sites", text)
 
 
