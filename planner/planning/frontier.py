@@ -267,7 +267,7 @@ def plan_of_frontier(
 ) -> Plan:
     """Return the plan at the knee of an instance's curve, or the fastest where it has none, with the curve.
 
-    The search ends within the gap of `options`, three percent unless given. Where there is no plan, `solve_days` says why.
+    The search ends within the gap of `options`, or three percent. Where there is no plan, `solve_days` says why.
     """
     found = frontier_of(instance, options, progress, epsilon=WITHIN if options.gap is None else options.gap)
     if not found.plans:

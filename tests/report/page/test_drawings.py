@@ -143,7 +143,7 @@ def test_places_that_are_not_open_say_why() -> None:
         "e3": ("0.3", "headroom of EAST", "ready in 9 months, asked for within 6"),
         "w2": ("0.3", "headroom of WEST", "2 sites at most"),
         "w4": ("0.3", "headroom of WEST", "2 sites at most"),
-        "w3": ("0.18", "land for cooling", "too little: a site takes 0.3 MW or more"),
+        "w3": ("0.18", "land for cooling", "too little: a site takes 300 kW or more"),
     }
     free = worked(instance_with(**own, grid__rules__max_sites=None))
     assert why(free)["w4"][2] == "left out by the best split that was found"
