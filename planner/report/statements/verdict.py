@@ -113,16 +113,20 @@ def _sureness(plan: Plan) -> str:
     gap = objective.gap or 0.0
     exact = gap <= PROVEN
     if exact or (objective.name == "days_to_train" and plan.status == "optimal"):
-        less = f"Proven: no plan is faster than {days(objective.bound)} days ({percent(gap)} less)"
+        less = f"Proven: no plan is faster than {days(objective.bound)} days ({_small(gap)} less)"
         sure = "Proven optimal" if exact else less
         return f"{sure}{_over_fabrics(plan, exact=exact)}."
     ended = f"; {ENDED[plan.stopped]}" if plan.stopped in ENDED else ""
     bound = money(objective.bound) if objective.name.endswith("_usd") else f"{days(objective.bound)} days"
     bound = f"{objective.bound:.4f} nats a token" if objective.name == "loss" else bound
-    size = percent(gap) if gap >= LEAST_SHOWN else f"under {percent(LEAST_SHOWN)}"
+    size = _small(gap)
     if objective.name == "loss" and plan.status == "optimal":
         return f"Proven: no plan comes below {bound} (gap {size})."
     return f"Not proven optimal: no plan is better than {bound} (gap {size}{ended})."
+
+
+def _small(gap: float) -> str:
+    return percent(gap) if gap >= LEAST_SHOWN else f"under {percent(LEAST_SHOWN)}"
 
 
 def _over_fabrics(plan: Plan, *, exact: bool) -> str:
@@ -266,7 +270,9 @@ def limits(plan: Plan) -> Iterator[Statement]:
 
 def _full(plan: Plan, layout: LayoutPlan) -> Iterator[Statement]:
     metrics, most = layout.metrics, plan.instance.limits.max_batch_tokens
-    if most is not None and metrics.tokens_per_step >= FULL * most:
+    one_more = layout.microbatches_per_step * layout.microbatch_sequences * plan.instance.workload.sequence_length
+    ends = plan.objective.limited_by == "layout" and metrics.tokens_per_step + one_more > (most or math.inf)
+    if most is not None and (ends or metrics.tokens_per_step >= FULL * most):
         text = f"Batch: {short(metrics.tokens_per_step)} of {short(most)} tokens a step."
         yield Statement("limit", "layout", text, True)
     if metrics.memory_bytes_per_gpu >= FULL * metrics.memory_limit_bytes:
@@ -415,8 +421,10 @@ NAMES = {
 
 def capital(_: Plan, cost: Cost) -> Iterator[Statement]:
     """State the bill by part, and the yearly costs."""
-    parts = ", ".join(f"{words(part)} {money(usd)}" for part, usd in cost.capex_usd.items() if usd)
-    yield Statement("figure", "money", f"{money(cost.total_usd)} = {parts}", True)
+    parts = [f"{words(part)} {money(usd)}" for part, usd in cost.capex_usd.items() if usd]
+    if counted_usd := cost.operation_years * sum(cost.opex_usd_per_year.values()):
+        parts.append(f"{cost.operation_years:g} years of {' and '.join(cost.opex_usd_per_year)} {money(counted_usd)}")
+    yield Statement("figure", "money", f"{money(cost.total_usd)} = {', '.join(parts)}", True)
     if running := ", ".join(f"{part} {money(usd)}" for part, usd in cost.opex_usd_per_year.items()):
         yield Statement("figure", "money", f"A year of operation: {running}")
 
