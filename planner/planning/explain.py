@@ -40,7 +40,7 @@ from planner.planning.session import column_of
 from planner.planning.solve import solve_instance
 from planner.solvers.progress import start
 from planner.solvers.signals import Deadline, OutOfTimeError
-from planner.units import money, short, words
+from planner.units import amount, money, short, words
 
 CHOICES = (*DEGREES[:4], "virtual_stages", "microbatch_sequences", "zero_stage", "sequence_parallel", "schedule")
 PRECISION = 0.01  # relative, of what an infeasible instance lacks
@@ -398,7 +398,7 @@ def _worth(x: More, plan: Plan, options: Options, cache: JointCache) -> Worth | 
     saved = best - found.value if found.value is not None else 0.0
     if abs(saved) <= ROUNDING * best or (saved < 0 and not found.proved and x.limit in LOOSER):
         saved = 0.0  # the plan at hand is one still
-    most = None if found.proved or found.bound is None else max(best - found.bound, 0.0)
+    most = None if found.proved or not found.bound else max(best - found.bound, 0.0)
     names = ("usd_saved", "most_usd_saved") if plan.instance.objective.in_dollars else ("days_saved", "most_days_saved")
     figures = dict(zip(names, (saved, most), strict=True))
     return Worth(limit=x.limit, more=x.more, unit=x.unit, proved=found.proved, each=x.each, **figures)
@@ -506,14 +506,14 @@ def _start_line(x: OtherStart) -> str:
 def _other_line(x: Other, start_days: float | None) -> str:
     """Return a line on the best plan with one decision made otherwise than in a plan that starts on some day."""
     loss = 0.0 if x.loss is not None and abs(x.loss) < SHOWN else x.loss
-    days = "" if x.days is None else f"{x.days:,.1f} days"
+    days = "" if x.days is None else f"{amount(x.days)} days"
     if x.start_days is not None and start_days is not None and abs(x.start_days - start_days) > SHOWN:
         days += f", from day {x.start_days:,.1f} on"
-    amount = "" if loss is None else money(x.usd) if x.usd is not None else days
-    cost = "no plan" if loss is None else f"{100 * loss:+.2f} % ({amount})"
+    value = "" if loss is None else money(x.usd) if x.usd is not None else days
+    cost = "no plan" if loss is None else f"{100 * loss:+.2f} % ({value})"
     if not x.proved:
         cost = "no plan found in time" if x.loss is None else cost
-        bound = money(x.bound_usd) if x.bound_usd is not None else f"{x.bound_days or 0.0:,.1f} days"
+        bound = money(x.bound_usd) if x.bound_usd is not None else f"{amount(x.bound_days or 0.0)} days"
         cost += f"; not proven, {bound} at least" if x.bound_days or x.bound_usd else "; not proven"
     changed = f"{x.plan_value} closed" if x.choice == "site" else f"{x.value} instead of {x.plan_value}"
     return f"  {_named(x.choice)} {changed}: {cost}"
@@ -527,14 +527,14 @@ def _named(choice: str) -> str:
 def _worth_line(x: Worth) -> str:
     saved, most = (x.usd_saved, x.most_usd_saved) if x.days_saved is None else (x.days_saved, x.most_days_saved)
 
-    def amount(value: float, digits: str = ",.4g") -> str:
+    def shown(value: float, digits: str = ",.4g") -> str:
         return f"{value:{digits}} days" if x.days_saved is not None else money(value)
 
     unit, saved = _counted(x.each, x.unit) if x.each != 1 else x.unit, saved or 0.0
-    rate = f" ({amount(saved / x.more * x.each, ',.3g')} for each {unit})" if saved > 0 and x.more != 1 else ""
-    unproven = "" if x.proved else f"; not proven{'' if most is None else f', {amount(most)} at most'}"
+    rate = f" ({shown(saved / x.more * x.each, ',.3g')} for each {unit})" if saved > 0 and x.more != 1 else ""
+    unproven = "" if x.proved else f"; not proven{'' if most is None else f', {shown(most)} at most'}"
     sooner = ("sooner", "later, for its price") if x.days_saved is not None else ("less", "more, for its price")
-    return f"  {_counted(x.more, x.unit)}: {amount(abs(saved))} {sooner[saved < 0]}{rate}{unproven}"
+    return f"  {_counted(x.more, x.unit)}: {shown(abs(saved))} {sooner[saved < 0]}{rate}{unproven}"
 
 
 def _counted(value: float, unit: str) -> str:

@@ -99,9 +99,9 @@ def test_memory_of_stages_is_to_scale_and_merged() -> None:
     ]
     heights = {t.split(" of ")[0]: h / HIGH for h, _, _, t in found}
     assert heights == {
-        "stages 0 to 3999: 4 layers, 2 recomputed; state 3e-05 MB": pytest.approx(0.3, abs=1e-3),
+        "stages 0 to 3999: 4 layers, 2 recomputed; model states 3e-05 MB": pytest.approx(0.3, abs=1e-3),
         "stages 0 to 3999: 4 layers, 2 recomputed; logits 1e-05 MB": pytest.approx(0.1, abs=1e-3),
-        "stages 4000 to 4999: 3 layers; state 5e-05 MB": pytest.approx(0.5, abs=1e-3),
+        "stages 4000 to 4999: 3 layers; model states 5e-05 MB": pytest.approx(0.5, abs=1e-3),
     }
     assert found[0][1] / found[2][1] == pytest.approx(4, abs=0.1)
 
