@@ -106,11 +106,11 @@ def _smallest(instance: Instance, options: Options, deadline: Deadline) -> Confl
 def _cheapest(
     instance: Instance, options: Options, deadline: Deadline, cache: JointCache | None = None
 ) -> JointSolution | None:
-    """Seek nearly the least money that keeps all rules but the budget; None where an interrupt came first."""
+    """Seek nearly the least money that keeps all rules but the budget; None where the end came first."""
     free = with_part(instance, "limits", budget_usd=None)
     try:
         return solve_joint_cost(free, _briefly(options, deadline), lambda _: None, cache=cache)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, OutOfTimeError, UnansweredError):
         return None
 
 
@@ -170,18 +170,20 @@ def too_late(instance: Instance, solution: JointSolution, solving: Solving) -> C
         rules += [] if never else ["limits.budget_usd"]
         reason += ", and none for more money" if never else _enough(instance, found)
     known = solution.plan is not None and not instance.objective.in_dollars
-    earliest = solution.days if known else _fewest_days(instance, solving, cache)
-    if earliest is not None:
-        reason += f"; {_rounded_up(earliest):,.6g} days can be met{within}"
+    fewest = solution if known else _fewest_days(instance, solving, cache)
+    if fewest is not None and fewest.days is not None:
+        reason += f"; {_rounded_up(fewest.days):,.6g} days can be met{within}"
+    elif fewest is not None and fewest.status is JointStatus.INFEASIBLE:
+        reason += f"; no deadline can be met{within}"
     return Conflict(decision="layout", rules=tuple(rules), reason=reason)
 
 
-def _fewest_days(instance: Instance, solving: Solving, cache: JointCache) -> float | None:
-    """Return days in which a plan trains, nearly the fewest; None where none was found in time."""
+def _fewest_days(instance: Instance, solving: Solving, cache: JointCache) -> JointSolution | None:
+    """Seek nearly the fewest days however late; None where the end came first."""
     options = _briefly(solving.options, solving.deadline)
     try:
-        return solve_joint(in_fewest_days(instance), options, lambda _: None, cache=cache).days
-    except KeyboardInterrupt:
+        return solve_joint(in_fewest_days(instance), options, lambda _: None, cache=cache)
+    except (KeyboardInterrupt, OutOfTimeError, UnansweredError):
         return None
 
 
