@@ -292,7 +292,7 @@ def _reason(instance: Instance, rules: list[str]) -> str:
         "wan.protection": "any one fibre edge may be cut",
         "wan.fibre_edges": f"the fibre has {len(instance.wan.fibre_edges) if instance.wan else 0:,} edges",
         **_network_sentences(instance),
-        "hardware.racks": f"there are {hardware.racks or 0:,} racks of {gpus} GPUs",
+        "hardware.racks": f"the cluster has {counted(hardware.racks or 0, 'rack')} of {gpus} GPUs",
     }
     parts = [sentences.get(rule) or f"{rule} = {instance.pins[rule.removeprefix('pins.')]!r}" for rule in rules]
     return "nothing meets all of these: " + "; ".join(parts) if parts else "no layout exists for the model"

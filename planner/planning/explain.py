@@ -468,11 +468,9 @@ def summary(e: Explanation) -> str:
     lines = [*disagreement(e.violations), f"{e.name}: {e.status}"]
     if e.conflict is not None:
         lines += [f"  No plan: {e.conflict.reason}."]
-        if e.conflict.rules:
-            rules = f"{', '.join(e.conflict.rules)}; without any one of them the rest can be met"
-            lines += [f"  Rules in conflict ({e.conflict.decision}): {rules}."]
-        if e.outside:
-            lines += [f"  Infeasible over the declared space; not in it: {e.outside}"]
+        lines += [f"  {e.conflict.in_words}."] if e.conflict.rules else []
+        outside = "  Proven over the declared space (docs/joint.md; --json names what is outside)."
+        lines += [outside] if e.outside else []
     lines += [f"  Enough: {x.limit} {x.needed:,.6g} {x.unit} (now {x.now:,.6g})" for x in e.lacks]
     if e.layout is not None:
         m = e.layout.metrics

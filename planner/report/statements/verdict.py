@@ -63,10 +63,7 @@ def _no_plan(plan: Plan, why: Conflict) -> Iterator[Statement]:
     yield Statement("verdict", "verdict", f"No plan: {why.reason}.", True)
     if why.rules:
         twice = f" ({why.checked})" if why.checked else ""
-        rules = ", ".join(why.rules)
-        alone = "" if len(why.rules) == 1 else "; without any one of them the rest can be met"
-        text = f"Rule{'s' * (len(why.rules) > 1)} in conflict ({why.decision}): {rules}{alone}{twice}."
-        yield Statement("limit", "verdict", text, True)
+        yield Statement("limit", "verdict", f"{why.in_words}{twice}.", True)
     if plan.status == "infeasible" and why.decision != "sites" and plan.objective.outside:
         proven = "Proven over the declared space"
         names = f"{proven} (docs/joint.md; --verbose names what is outside)."
