@@ -233,17 +233,21 @@ def model_choice(plan: Plan, choice: ModelChoice) -> Iterator[Statement]:
     """State the model that is chosen for the deadline, its bound, and the model of full use."""
     model = plan.instance.workload.model
     shape = "" if isinstance(model, str) else f": {model.layers} layers of {model.hidden:,}, {model.heads} heads"
-    size = f"{choice.parameters / 1e12:,.2f}T parameters on {choice.tokens / 1e12:,.1f}T tokens{shape}"
+    size = f"{_trillions(choice.parameters, 2)} parameters on {_trillions(choice.tokens, 1)} tokens{shape}"
     text = f"{size}; {choice.flop:.4g} FLOP by the deadline, proven below {choice.flop_bound:.4g}"
     if choice.assumed is not None:
-        text += f"; assumed were {choice.assumed.parameters / 1e12:,.1f}T on {choice.assumed.tokens / 1e12:,.0f}T"
+        text += f"; assumed were {_trillions(choice.assumed.parameters, 1)} on {_trillions(choice.assumed.tokens, 0)}"
     yield Statement("choice", "model", text, True)
     ideal = choice.ideal
     parts = sorted(((share, part) for part, share in choice.compute_shares.items() if abs(share) >= 5e-4), reverse=True)
     goes = ", ".join(f"{short_percent(share)} {USED.get(part) or name_of_part(part)}" for share, part in parts)
-    size = f"{ideal.parameters / 1e12:,.1f}T on {ideal.tokens / 1e12:,.0f}T"
+    size = f"{_trillions(ideal.parameters, 1)} on {_trillions(ideal.tokens, 0)}"
     yield Statement("figure", "model", f"At full use {size}, loss {ideal.loss:.4f}; its compute goes to: {goes}")
     yield Statement("figure", "model", f"Batch of {choice.batch_tokens / 1e6:,.1f}M tokens")
+
+
+def _trillions(value: float, decimals: int) -> str:
+    return f"{value / 1e12:,.{decimals}f}T" if value >= 1e12 else short(value)
 
 
 LITTLE = 1e-4  # share of the capital, below which less of it is no gain
