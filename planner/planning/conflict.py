@@ -31,6 +31,7 @@ MEMORY = "memory"
 MUCH_MORE = 1e6  # factor on the memory of a GPU: more than any layout takes
 MORE_SEQUENCES = 64  # times the batch
 MORE_RACKS = 1024  # times the racks
+ENOUGH_TIERS = 3  # join what racks there are; a search with a fourth takes minutes
 CENT = 0.01
 WHY = {"interrupted": "interrupted", "limit": "the time limit came first"}  # a search for rules ended, by its cause
 JUDGED = 10.0  # seconds in which it may be shown that a budget is not why a deadline is missed
@@ -226,8 +227,10 @@ def _relaxations(instance: Instance) -> dict[str, Relax]:
         rules["wan.protection"] = lambda question: with_part(question, "wan", protection="none")
     if wan is not None and wan.fibre_edges:
         rules["wan.fibre_edges"] = lambda question: with_part(question, "wan", fibre_nodes=(), fibre_edges=())
-    for key, free in NETWORK_LIMITS.items() if instance.network is not None else ():
-        if getattr(instance.network, key) != free:
+    network = instance.network
+    known = {} if network is None else NETWORK_LIMITS | {"max_tiers": max(ENOUGH_TIERS, network.max_tiers)}
+    for key, free in known.items():
+        if getattr(network, key) != free:
             rules[f"network.{key}"] = lambda question, key=key, free=free: with_part(question, "network", **{key: free})  # type: ignore[misc]
 
     def with_memory(question: Instance) -> Instance:

@@ -115,7 +115,7 @@ def _why_closed(x: Rejected) -> str:
     if not x.mw:
         return f"{late}carries no module: {rules}"
     all_of_it = f"{late}carries all of the load alone" if not x.missing_mw else ""
-    carries = all_of_it or f"{late}carries {power(x.mw)} alone, {power(x.missing_mw)} short: {rules}"
+    carries = all_of_it or f"{late}carries {power(x.mw)} alone, {power(x.missing_mw or 0.0)} short: {rules}"
     if x.no_split:
         return f"{carries}; no split of these racks opens it"
     if x.dearer_usd_per_year is None:

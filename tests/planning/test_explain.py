@@ -215,8 +215,9 @@ def test_closed_sites_are_named_with_megawatts_and_rules(plan: Plan, found: Expl
     for x in found.sites.rejected:
         assert x.missing_mw == pytest.approx(max(0.0, load - x.mw))
         assert x.stopped_by
-        assert f"{x.node:24}carries {power(x.mw)} alone, {power(x.missing_mw)} short: {x.stopped_by[0]}" in summary(
-            found
+        assert (
+            f"{x.node:24}carries {power(x.mw)} alone, {power(x.missing_mw or 0.0)} short: {x.stopped_by[0]}"
+            in summary(found)
         )
 
 
