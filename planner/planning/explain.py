@@ -398,7 +398,7 @@ def _worth(x: More, plan: Plan, options: Options, cache: JointCache) -> Worth | 
     saved = best - found.value if found.value is not None else 0.0
     if abs(saved) <= ROUNDING * best or (saved < 0 and not found.proved and x.limit in LOOSER):
         saved = 0.0  # the plan at hand is one still
-    most = None if found.proved or not found.bound else max(best - found.bound, 0.0)
+    most = None if found.proved or found.bound is None else max(best - found.bound, 0.0)
     names = ("usd_saved", "most_usd_saved") if plan.instance.objective.in_dollars else ("days_saved", "most_days_saved")
     figures = dict(zip(names, (saved, most), strict=True))
     return Worth(limit=x.limit, more=x.more, unit=x.unit, proved=found.proved, each=x.each, **figures)
