@@ -226,6 +226,13 @@ def test_a_leaf_that_joins_nothing_is_proven_in_seconds(pins: dict[str, int]) ->
     assert time.process_time() - began < 15
 
 
+@pytest.mark.slow
+def test_the_tiers_are_named_where_they_leave_no_plan() -> None:
+    """A pinned leaf of 32 racks joins no 128 in one tier: either of the two may be left out."""
+    plan = planner.solve(planner.changed("cluster-1k", {"network.max_tiers": 1}))
+    assert rules(plan) == ("pins.fabric.leaf_domain_racks", "network.max_tiers") and not check(plan)
+
+
 def test_a_leaf_that_joins_nothing_is_proven_on_a_grid() -> None:
     """More uplinks than a switch has ports: no site has a fabric, which no search over columns is needed for."""
     i, began = load_instance("instances/two-sites-405b.json"), time.process_time()
