@@ -5,7 +5,8 @@ One table of ranges and one check serve commands and library calls.
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, ParamSpec, TypeVar
@@ -148,7 +149,7 @@ RANGES: Mapping[str, NumberRange] = {
     **{f"{call}.time_limit": PROOF_SECONDS for call in ("place", "place_queue", "preempt", "defragment", "resize")},
     **{f"{call}.time_limit": PROOF_SECONDS for call in ("replace", "queue")},
     "gap": NumberRange(0, 1, below=True, remedy="0.01 is one percent"),
-    "epsilon": NumberRange(0, 1, above=True, remedy="0.1 is ten percent"),
+    "epsilon": NumberRange(0, 1, above=True, remedy="0.03 is three percent"),
     "seed": _counted(0, MAX_SEED),
     "threads": _counted(1, 1_024),
     "workers": _counted(1, 1_024),
@@ -200,14 +201,67 @@ RANGES: Mapping[str, NumberRange] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class ArgumentKind:
+    """What an argument of a library call may be: types, and names of our own classes, which are not imported here."""
+
+    words: str
+    types: tuple[type, ...] = ()
+    names: tuple[str, ...] = ()
+
+    def holds(self, value: Any) -> bool:
+        """Return whether a value is of the kind."""
+        return isinstance(value, self.types) or not {one.__name__ for one in type(value).__mro__}.isdisjoint(self.names)
+
+
+_FILE = (str, os.PathLike)
+_PATH, _CALLBACK = ArgumentKind("a path", _FILE), ArgumentKind("a function of one argument", (Callable,))  # type: ignore[arg-type]
+_BY_PATH = ArgumentKind('a dict by dotted path, such as {"layout.tensor_parallel": 8}', (Mapping,))
+_INSTANCE = ArgumentKind(
+    "the path of a file, the name of an instance that ships, a dict, an Instance or a Plan",
+    (*_FILE, Mapping),
+    ("Instance", "Plan"),
+)
+_JOB = ArgumentKind("the path of a file, a dict, a Job or a Plan", (*_FILE, Mapping), ("Job", "Plan"))
+_NODES = ArgumentKind("names of nodes, or a hostlist", (Iterable,))
+# By the name of the argument; "call.argument" where a call has a kind of its own.
+KINDS: Mapping[str, ArgumentKind] = {
+    **dict.fromkeys(("instance", "question", "curve.plan"), _INSTANCE),
+    **dict.fromkeys(("plan", "start"), ArgumentKind("a Plan", names=("Plan",))),
+    "layout": ArgumentKind('a dict by choice, such as {"tensor_parallel": 8}', (Mapping,)),
+    **dict.fromkeys(("pins", "set", "changes", "vary"), _BY_PATH),
+    **dict.fromkeys(("models", "plans", "measured", "state"), _PATH),
+    **dict.fromkeys(("progress", "on_progress", "on_part"), _CALLBACK),
+    "interrupt": ArgumentKind("a planner.Interrupter", names=("Interrupter",)),
+    "executor": ArgumentKind("an Executor of concurrent.futures", names=("Executor",)),
+    "flop": ArgumentKind("a list of numbers", (Sequence,)),
+    "pairs": ArgumentKind("a list of dicts by dotted path", (Sequence,)),
+    "shard": ArgumentKind("two whole numbers, part and parts, such as (1, 8)", (Sequence,)),
+    "finished": ArgumentKind("keys of rows", (Collection,)),
+    "rows": ArgumentKind("rows of a sweep, or plans", (Iterable,)),
+    "topology": ArgumentKind("the path of a file, a Topology or a Cluster", _FILE, ("Topology", "Cluster")),
+    "job": _JOB,
+    **dict.fromkeys(("busy", "free", "only"), _NODES),
+    "network": ArgumentKind("the path of a file, a dict, a Plan or a Fabric", (*_FILE, Mapping), ("Plan", "Fabric")),
+}
+
+
 def bounded(call: Callable[P, T], spelled: Mapping[str, str] | None = None) -> Callable[P, T]:
-    """Refuse numbers out of their ranges before the call begins; `spelled` names its arguments in complaints."""
+    """Refuse numbers out of their ranges before the call begins, and of a library call what is of another kind.
+
+    `spelled` names the options of a command, whose kinds are checked already, in complaints.
+    """
     signature, names = inspect.signature(call), spelled or {}
     ranges = {name: RANGES.get(f"{call.__name__}.{name}") or RANGES.get(name) for name in signature.parameters}
+    own = signature.parameters if spelled is None else ()
+    kinds = {name: kind for name in own if (kind := KINDS.get(f"{call.__name__}.{name}") or KINDS.get(name))}
 
     @functools.wraps(call)
     def checked(*args: P.args, **options: P.kwargs) -> T:
-        given = signature.bind_partial(*args, **options).arguments
+        try:
+            given = signature.bind_partial(*args, **options).arguments
+        except TypeError:
+            return call(*args, **options)  # raises the same, with the name of the call
         wrong = [
             f"{names.get(name, name)}: must be {allowed.words()} (is {_shown(number)}); {allowed.remedy}"
             for name, value in given.items()
@@ -215,6 +269,10 @@ def bounded(call: Callable[P, T], spelled: Mapping[str, str] | None = None) -> C
             for number in (value if isinstance(value, Sequence) and not isinstance(value, str) else [value])
             if not allowed.holds(number)
         ]
+        for name, value in given.items() if not wrong else ():
+            optional = signature.parameters[name].default is None and value is None
+            if name in kinds and not optional and not kinds[name].holds(value):
+                wrong.append(f"{name}: must be {kinds[name].words} (is {_shown(value)})")
         if wrong:
             raise InputError("\n".join(wrong))
         return call(*args, **options)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from planner.sweeps.row_store import Row
 
 
+@bounded
 def calibrate(
     measured: str | Path, *, accelerator: str | None = None, software: str | None = None
 ) -> "MeasuredConstants":
@@ -45,6 +46,7 @@ def calibrate(
     return calibrated(read_runs(Path(measured), accelerator, software), Path(measured))
 
 
+@bounded
 def changed(
     instance: "Instance | Mapping[str, Any] | str | Path", changes: Mapping[str, Any], *, searched: bool = True
 ) -> "Instance":
@@ -70,6 +72,7 @@ def changed(
     return instance_with(instance, changes, searched=searched)
 
 
+@bounded
 def check(plan: "Plan") -> "list[Violation]":
     """Return each violated rule by name with both of its sides in numbers; nothing where all hold."""
     from planner.checks.check_plan import check as verify
@@ -77,6 +80,7 @@ def check(plan: "Plan") -> "list[Violation]":
     return verify(plan)
 
 
+@bounded
 def evaluate(
     instance: "Instance | Mapping[str, Any] | str | Path",
     layout: Mapping[str, Any] | None = None,
@@ -207,7 +211,7 @@ def explain(
 def frontier(
     instance: "Instance | Mapping[str, Any] | str | Path",
     *,
-    epsilon: float = 0.1,
+    epsilon: float = 0.03,
     points: int | None = None,
     time_limit: float | None = None,
     set: Mapping[str, Any] | None = None,
@@ -226,7 +230,7 @@ def frontier(
         As in `solve`. Its budget and its deadline bound the curve; its objective does not matter.
     epsilon
         The search ends where every plan within the bounds is matched by a point at most this share worse in capital
-        (dollars) and in days: 0.1 is ten percent.
+        (dollars) and in days: 0.03 is three percent.
     points
         Most points to return, spread evenly, both ends and the knee among them; None: all.
     time_limit
@@ -471,10 +475,11 @@ def sweep(
     PlannerError
         The instance or a point of the grid cannot be used.
     """
-    from planner.sweeps.axes import points_of
+    from planner.sweeps.axes import points_of, shard_of
     from planner.sweeps.sweep_run import SweepOptions, rows_of, tasks_for
 
     points = points_of(vary, [dict(pair) for pair in pairs])
     folder = None if plans is None else Path(plans)
-    options = SweepOptions(shard=shard, time_limit=time_limit, gap=gap, seed=seed, plans=folder, constants=constants)
+    part = None if shard is None else shard_of("/".join(map(str, shard)))
+    options = SweepOptions(shard=part, time_limit=time_limit, gap=gap, seed=seed, plans=folder, constants=constants)
     return rows_of(tasks_for(instance, points, options), options, finished=finished, executor=executor, workers=workers)

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from planner.errors import needed
+from planner.errors import InputError, needed
+from planner.units import bounded
 from planner.version import __version__
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def html(plan: "Plan") -> str:
     return f"<div><p><b>{head}</b><br>{'<br>'.join(verdict)}</p><table>{cells}</table></div>"
 
 
+@bounded
 def to_frame(rows: "Iterable[Row | Plan]") -> Any:
     """Return rows of a sweep, or plans, as a pandas DataFrame: a row each, a column a figure by its dotted name.
 
@@ -60,14 +62,17 @@ def to_frame(rows: "Iterable[Row | Plan]") -> Any:
     """
     from planner.plan.plan import Plan
     from planner.report.tables import figures_of
+    from planner.sweeps.row_store import Row
 
     with needed("to_frame", "pandas", "frames"):
         import pandas
 
     def flat(item: "Row | Plan") -> dict[str, Any]:
-        if not isinstance(item, Plan):
-            return item.flat()
-        return {"name": item.instance.name, "reason": None, **figures_of(item)}
+        if isinstance(item, Plan):
+            return {"name": item.instance.name, "reason": None, **figures_of(item)}
+        if not isinstance(item, Row):
+            raise InputError(f"rows: must be rows of a sweep, or plans (one is {item!r:.40})")
+        return item.flat()
 
     return pandas.DataFrame([flat(row) for row in rows])
 

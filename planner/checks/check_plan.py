@@ -14,6 +14,7 @@ from planner.checks.rule import Rule, Violations, broken, must_be, show
 from planner.instance.grid import Line, NewLine
 from planner.instance.hardware import Accelerator, Rack
 from planner.instance.instance import FabricInstance, Instance
+from planner.instance.network import NETWORK_LIMITS
 from planner.instance.references_and_pins import check_pins, pool_problems, wan_problems
 from planner.instance.workload import Model, Precision, Software
 from planner.physics.plan_physics import PlanPhysics
@@ -166,7 +167,7 @@ def rules_of(instance: Instance) -> set[str]:
         names |= {"wan.protection"} if wan.protection == "one_cut" else set()
         names |= {"wan.fibre_edges"} if wan.fibre_edges else set()
     if network is not None:
-        names |= {f"network.{key}" for key in ("max_oversubscription", "survives") if getattr(network, key) is not None}
+        names |= {f"network.{key}" for key, free in NETWORK_LIMITS.items() if getattr(network, key) != free}
     return names | (set(SITE_RULES) if instance.grid is not None else set())
 
 

@@ -116,7 +116,7 @@ def _curve_of(
     return session.curve(plan, time_limit=left, seed=seed, threads=threads, on_progress=watch.event).curve
 
 
-EPSILON_HELP = "End where a row is within this share of every plan, in capital and in days: 0.1 is ten percent."
+EPSILON_HELP = "End where a row is within this share of every plan, in capital and in days: 0.03 is three percent."
 OUTPUT_HELP = "Write a row a point here: .jsonl, .csv or .parquet as of a sweep; .json: the curve."
 
 
@@ -124,7 +124,7 @@ OUTPUT_HELP = "Write a row a point here: .jsonl, .csv or .parquet as of a sweep;
 class CurveSearch:
     """How long a curve is sought, how near to every plan, and how many of its points are shown."""
 
-    epsilon: Annotated[float, typer.Option(help=EPSILON_HELP)] = 0.1
+    epsilon: Annotated[float, typer.Option(help=EPSILON_HELP)] = 0.03
     points: Annotated[
         int | None, typer.Option(help="Most points, both ends and the knee among them; all unless given.")
     ] = None

@@ -1,11 +1,15 @@
 """Types of the parts from which a site's fabric may be built, and of the wide area: fibre and wavelengths."""
 
 import math
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from planner.instance.base import Count, Fraction, Frozen, NonNegative, Positive, Sourced
+
+MAX_TIERS = 4
+# Limits on every fabric, each with its value that limits nothing.
+NETWORK_LIMITS: dict[str, Any] = {"max_oversubscription": None, "survives": None, "max_tiers": MAX_TIERS}
 
 
 class Switch(Sourced):
@@ -153,7 +157,7 @@ class Network(Sourced):
     )
     spares: Spares = Field(Spares(), description="Spare ports of a leaf.")
     power_usd_per_watt: NonNegative = Field(0.0, description="Price of a watt over the fabric's years.")
-    max_tiers: Annotated[int, Field(ge=1, le=4)] = Field(4, description="Most tiers of switches.")
+    max_tiers: Annotated[int, Field(ge=1, le=MAX_TIERS)] = Field(MAX_TIERS, description="Most tiers of switches.")
     wan_gateway: bool = Field(False, description="Design the switches at which the wavelengths end.")
 
     @model_validator(mode="after")

@@ -159,6 +159,14 @@ class Conflict(Frozen):
         "`on trust` where neither says so; of others empty, as `planner check` counts columns and limits itself.",
     )
 
+    @property
+    def in_words(self) -> str:
+        """The rules in a sentence."""
+        if len(self.rules) == 1:
+            return f"Rule in conflict ({self.decision}): {self.rules[0]}"
+        rules = ", ".join(self.rules)
+        return f"Rules in conflict ({self.decision}): {rules}; without any one of them the rest can be met"
+
 
 LISTED_VIOLATIONS = 5  # violations in a summary
 

@@ -8,6 +8,7 @@ from planner.instance.base import Frozen
 from planner.instance.hardware import CheckpointTarget, Recovery
 from planner.instance.network import FabricFamily
 from planner.plan.certificate import Certificate
+from planner.units import words
 
 
 class Assumptions(Frozen):
@@ -49,6 +50,36 @@ class LayoutMetrics(Frozen):
     allreduce_window_seconds: float = Field(description="Backward pass of a layer, during which it may run.")
     gradient_bytes_per_stage: float = Field(description="What one stage exchanges between sites per step.")
     wan_window_seconds: float = Field(description="Backward pass of one stage, which hides that exchange.")
+
+
+# Parts of a step in words by the row that they belong to, in the order of the rows.
+STEP_PARTS = {
+    "compute": {
+        "gemm": "matrix products",
+        "attention": "attention",
+        "elementwise": "elementwise work",
+        "quantise": "quantisation",
+        "recompute": "recomputation",
+        "head": "embedding and loss",
+        "optimizer": "optimiser",
+    },
+    "tensor exchange": {"tensor_parallel": "tensor-parallel exchange"},
+    "context exchange": {"context_parallel": "context-parallel exchange"},
+    "expert exchange": {"expert_parallel": "expert exchange"},
+    "data exchange": {"data_parallel": "data-parallel exchange"},
+    "exchange between sites": {"between_sites": "exchange between sites"},
+    "sharding exchange": {"sharding": "ZeRO exchange"},
+    "pipeline sends": {"pipeline_send": "pipeline sends", "ring_wait": "pipeline sends behind rings"},
+    "pipeline bubble": {"pipeline_bubble": "pipeline bubble", "chunk_wait": "waits of uneven chunks"},
+    "host": {"launch": "kernel launches", "cpu_overhead": "framework overhead", "offload": "offload"},
+}
+MEMORY_PARTS = {"state": "model states", "working": "working buffers"}
+PART_NAMES = MEMORY_PARTS | {part: name for row in STEP_PARTS.values() for part, name in row.items()}
+
+
+def name_of_part(key: str) -> str:
+    """Return a part of a step, or of a GPU's memory, in words."""
+    return PART_NAMES.get(key, words(key))
 
 
 DEGREES = "tensor_parallel", "context_parallel", "expert_parallel", "pipeline_parallel", "data_parallel"

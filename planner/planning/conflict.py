@@ -8,18 +8,21 @@ import numpy as np
 
 from planner.instance.hardware import Accelerator
 from planner.instance.instance import Instance
+from planner.instance.network import NETWORK_LIMITS
 from planner.models import Options, SitesRequest
+from planner.models.joint.cache import JointCache
 from planner.models.joint.columns import some_in_memory
 from planner.models.joint.least_cost import solve_joint_cost
 from planner.models.joint.search.days import ANY_PLAN
-from planner.models.joint.solve import solve_joint, world_of
+from planner.models.joint.solve import Solving, solve_joint, world_of
 from planner.models.joint.world import JointSolution, JointStatus
 from planner.physics.network.fabric_designs import min_fabric_usd
 from planner.physics.site.cost import rack_of
 from planner.physics.training import step
 from planner.plan.certificate import Conflict, decision_of
-from planner.planning.instance_parts import with_hbm
+from planner.planning.instance_parts import in_fewest_days, with_hbm
 from planner.solvers.outcome import UnansweredError, remembered, smallest_conflict
+from planner.solvers.progress import start
 from planner.solvers.signals import Deadline, OutOfTimeError
 from planner.units import counted, money
 
@@ -27,6 +30,7 @@ MEMORY = "memory"
 MUCH_MORE = 1e6  # factor on the memory of a GPU: more than any layout takes
 MORE_SEQUENCES = 64  # times the batch
 MORE_RACKS = 1024  # times the racks
+ENOUGH_TIERS = 3  # join what racks there are; a search with a fourth takes minutes
 CENT = 0.01
 WHY = {"interrupted": "interrupted", "limit": "the time limit came first"}  # a search for rules ended, by its cause
 JUDGED = 10.0  # seconds in which it may be shown that a budget is not why a deadline is missed
@@ -81,32 +85,43 @@ def _smallest(instance: Instance, options: Options, deadline: Deadline) -> Confl
         return none
 
     conflicting = remembered(proven, list(rules))
+    unpaid = _owned_usd(instance) > (instance.limits.budget_usd or math.inf) + CENT  # whatever the other rules are
     if _never_in_memory(instance, rules, options, deadline):
         kept = [MEMORY]
-    elif _owned_usd(instance) > (instance.limits.budget_usd or math.inf) + CENT:  # whatever the other rules are
+    elif unpaid:
         kept = ["limits.budget_usd"]
     else:
         kept = smallest_conflict(conflicting, list(rules))
     if unjudged:
         return _not_determined(WHY[deadline.cause], kept)
-    if len(kept) == 1 and not deadline.passed:
+    if len(kept) == 1 and not unpaid and not deadline.passed:
         left = replace(options, gap=ANY_PLAN, time_limit=deadline.limit)
         freed = solve_joint(rules[kept[0]](instance), left, lambda _: None)
         if freed.plan is None and conflicting(frozenset()):
             kept = []
-    enough = _enough(instance, options, deadline) if "limits.budget_usd" in kept else ""
+    enough = _enough(instance, _cheapest(instance, options, deadline)) if "limits.budget_usd" in kept else ""
     return Conflict(decision=decision_of(kept), rules=tuple(kept), reason=_reason(instance, kept) + enough)
 
 
-def _enough(instance: Instance, options: Options, deadline: Deadline) -> str:
-    """Say what the cheapest plan without the budget costs; empty where the time, or an interrupt, came first."""
+def _cheapest(
+    instance: Instance, options: Options, deadline: Deadline, cache: JointCache | None = None
+) -> JointSolution | None:
+    """Seek nearly the least money that keeps all rules but the budget; None where the end came first."""
     free = instance.replaced(limits__budget_usd=None)
-    left = min(JUDGED, math.inf if deadline.limit is None else deadline.limit)
     try:
-        found = solve_joint_cost(free, replace(options, gap=NEARLY, time_limit=left), lambda _: None)
-    except KeyboardInterrupt:
-        return ""
-    if found.plan is None or found.usd is None:
+        return solve_joint_cost(free, _briefly(options, deadline), lambda _: None, cache=cache)
+    except (KeyboardInterrupt, OutOfTimeError, UnansweredError):
+        return None
+
+
+def _briefly(options: Options, deadline: Deadline) -> Options:
+    """Return options for an answer that is nearly the best, in the time that is left or less."""
+    return replace(options, gap=NEARLY, time_limit=min(JUDGED, deadline.left))
+
+
+def _enough(instance: Instance, found: JointSolution | None) -> str:
+    """Say what the cheapest plan without the budget costs; empty where none was found."""
+    if found is None or found.plan is None or found.usd is None:
         return ""
     least = found.lower_bound or 0.0
     none = f", and none less than {money(least)}" if (instance.limits.budget_usd or 0.0) < least else ""
@@ -133,7 +148,7 @@ def _budget_sentence(instance: Instance) -> str:
     return f"{text}; its {racks}{fabric} cost at least {money(least)} ({each} a rack{fewer})"
 
 
-def too_late(instance: Instance, solution: JointSolution, options: Options) -> Conflict | None:
+def too_late(instance: Instance, solution: JointSolution, solving: Solving) -> Conflict | None:
     """Return the conflict of a deadline that the fastest plan misses; without rules where a faster one may exist."""
     # The budget is named unless it is proven that every plan without one is late too.
     deadline, days, bound = instance.limits.deadline_days, solution.days, solution.lower_bound
@@ -146,11 +161,35 @@ def too_late(instance: Instance, solution: JointSolution, options: Options) -> C
     if bound is None or bound <= deadline:
         reason = f"the fastest plan so far trains in {days:,.6g} days > {deadline:,.6g}, and a faster one may exist"
         return Conflict(decision="layout", rules=(), reason=reason)
-    budgeted = instance.limits.budget_usd is not None and not _late_for_any_money(instance, deadline, options)
-    rules = ("limits.deadline_days", *(("limits.budget_usd",) if budgeted else ()))
+    rules, within, cache = ["limits.deadline_days"], "", solving.cache.of(instance)
     reason = f"no plan trains in less than {bound:,.6g} days > {deadline:,.6g}, the deadline"
-    enough = _enough(instance, options, Deadline(options.time_limit)) if budgeted else ""
-    return Conflict(decision="layout", rules=rules, reason=reason + enough)
+    start(solving.progress, "deadlines that can be met")
+    if instance.limits.budget_usd is not None:
+        within, found = " within the budget", _cheapest(instance, solving.options, solving.deadline, cache)
+        never = found is not None and found.status is JointStatus.INFEASIBLE
+        rules += [] if never else ["limits.budget_usd"]
+        reason += ", and none for more money" if never else _enough(instance, found)
+    known = solution.plan is not None and not instance.objective.in_dollars
+    fewest = solution if known else _fewest_days(instance, solving, cache)
+    if fewest is not None and fewest.days is not None:
+        reason += f"; {_rounded_up(fewest.days):,.6g} days can be met{within}"
+    elif fewest is not None and fewest.status is JointStatus.INFEASIBLE:
+        reason += f"; no deadline can be met{within}"
+    return Conflict(decision="layout", rules=tuple(rules), reason=reason)
+
+
+def _fewest_days(instance: Instance, solving: Solving, cache: JointCache) -> JointSolution | None:
+    """Seek nearly the fewest days however late; None where the end came first."""
+    options = _briefly(solving.options, solving.deadline)
+    try:
+        return solve_joint(in_fewest_days(instance), options, lambda _: None, cache=cache)
+    except (KeyboardInterrupt, OutOfTimeError, UnansweredError):
+        return None
+
+
+def _rounded_up(days: float, digits: int = 4) -> float:
+    unit = 10.0 ** (math.floor(math.log10(days)) + 1 - digits)
+    return math.ceil(days / unit) * unit
 
 
 def over_budget(instance: Instance, usd: float | None, bound_usd: float | None) -> Conflict | None:
@@ -163,21 +202,6 @@ def over_budget(instance: Instance, usd: float | None, bound_usd: float | None) 
         return Conflict(decision="layout", rules=(), reason=reason)
     reason = f"no plan by the deadline costs less than {money(bound_usd)} until its run ends > {money(budget)}"
     return Conflict(decision="layout", rules=("limits.deadline_days", "limits.budget_usd"), reason=reason)
-
-
-def _late_for_any_money(instance: Instance, deadline: float, options: Options) -> bool:
-    """Return whether it is proven within `JUDGED` seconds that no plan meets the deadline even without a budget."""
-    free, clock = instance.replaced(limits__budget_usd=None), Deadline(min(options.time_limit or JUDGED, JUDGED))
-    for gap in (ANY_PLAN, None):  # a first plan within the deadline answers it; else bounds must exclude all
-        try:
-            found = solve_joint(free, replace(options, gap=gap, time_limit=clock.limit), lambda _: None)
-        except KeyboardInterrupt:
-            return False
-        if found.days is not None and found.days <= deadline:
-            return False
-        if found.lower_bound is not None and found.lower_bound > deadline * (1 + 1e-9):
-            return True
-    return False
 
 
 def _relaxations(instance: Instance) -> dict[str, Relax]:
@@ -202,9 +226,14 @@ def _relaxations(instance: Instance) -> dict[str, Relax]:
         rules["wan.protection"] = lambda question: question.replaced(wan__protection="none")
     if wan is not None and wan.fibre_edges:
         rules["wan.fibre_edges"] = lambda question: question.replaced(wan__fibre_nodes=(), wan__fibre_edges=())
-    for key in ("max_oversubscription", "survives"):
-        if instance.network is not None and getattr(instance.network, key) is not None:
-            rules[f"network.{key}"] = lambda question, key=key: question.replaced(**{f"network__{key}": None})  # type: ignore[misc]
+    network = instance.network
+    known = {} if network is None else NETWORK_LIMITS | {"max_tiers": max(ENOUGH_TIERS, network.max_tiers)}
+    for key, free in known.items():
+        if getattr(network, key) != free:
+            changed = {f"network__{key}": free}
+            rules[f"network.{key}"] = lambda question, changed=changed: question.replaced(**changed)  # type: ignore[misc]
+                **{f"network__{key}": free}
+            )  # type: ignore[misc]
 
     def with_memory(question: Instance) -> Instance:
         gpu = question.hardware.accelerator
@@ -255,7 +284,7 @@ def _reason(instance: Instance, rules: list[str]) -> str:
         "wan.protection": "any one fibre edge may be cut",
         "wan.fibre_edges": f"the fibre has {len(instance.wan.fibre_edges) if instance.wan else 0:,} edges",
         **_network_sentences(instance),
-        "hardware.racks": f"there are {hardware.racks or 0:,} racks of {gpus} GPUs",
+        "hardware.racks": f"the cluster has {counted(hardware.racks or 0, 'rack')} of {gpus} GPUs",
     }
     parts = [sentences.get(rule) or f"{rule} = {instance.pins[rule.removeprefix('pins.')]!r}" for rule in rules]
     return "nothing meets all of these: " + "; ".join(parts) if parts else "no layout exists for the model"
@@ -286,5 +315,6 @@ def _network_sentences(instance: Instance) -> dict[str, str]:
     limit = ", ".join(f"{ratio:g}:1" for ratio in ratios)
     return {
         "network.max_oversubscription": f"no fabric is oversubscribed beyond {limit}",
+        "network.max_tiers": f"no fabric has more than {counted(network.max_tiers, 'tier')}",
         "network.survives": f"the loss of one {lost} cuts no two leaves",
     }

@@ -35,7 +35,7 @@ from planner.physics.training.parallel_strategy import (
 from planner.physics.training.step import Conditions
 from planner.plan.certificate import ObjectiveValue
 from planner.plan.plan import Plan, RunPlan
-from planner.plan.plan_sections import DEGREES, STAGE_DEGREES, Assumptions, LayoutMetrics, LayoutPlan
+from planner.plan.plan_sections import DEGREES, STAGE_DEGREES, Assumptions, LayoutMetrics, LayoutPlan, name_of_part
 from planner.planning.instance_parts import solved_with
 from planner.simulation.flow_times import transport_slowdown_of
 from planner.solvers.outcome import Outcome, Stop
@@ -240,7 +240,7 @@ def _problems(instance: Instance, strategy: ParallelStrategy, metrics: LayoutMet
         yield f"tensor_parallel {strategy.tensor_parallel} does not divide the {machine.model.heads} heads"
     if metrics.memory_bytes_per_gpu > metrics.memory_limit_bytes:
         used, limit = metrics.memory_bytes_per_gpu / 1e9, metrics.memory_limit_bytes / 1e9
-        yield f"memory: {used:.1f} GB on the worst GPU > {limit:.1f} GB, {used - limit:.1f} GB over"
+        yield f"memory: {used:.1f} GB on the fullest GPU > {limit:.1f} GB, {used - limit:.1f} GB over"
     racks = _racks(machine.rack.gpus, strategy)
     if instance.hardware.racks is not None and racks > instance.hardware.racks:
         yield f"racks: {racks:,} needed > {instance.hardware.racks:,} in hardware.racks"
@@ -489,7 +489,7 @@ def summary(result: Evaluation, *, why: bool = False) -> str:
     for text, group in groupby(range(len(stages)), key=lambda i: stages[i]):
         first, *others = group
         name = f"stages {first} to {others[-1]}" if others else f"stage {first}"
-        lines.append(f"  {name:18}{text}")
+        lines.append(f"  {name:28}{text}")
     return "\n".join(lines)
 
 
@@ -522,7 +522,7 @@ def _interval_lines(result: Evaluation) -> Iterator[str]:
 
 
 def _parts(of: Mapping[str, float]) -> str:
-    return " + ".join(f"{of[part] / 1e9:.1f} {part.replace('_', ' ')}" for part in sorted_parts(of))
+    return " + ".join(f"{of[part] / 1e9:.1f} {name_of_part(part)}" for part in sorted_parts(of))
 
 
 def sorted_parts(figures: Mapping[str, float]) -> list[str]:
@@ -534,12 +534,12 @@ def time_lines(metrics: LayoutMetrics) -> list[str]:
     """Return a line for each part of the step: its seconds and its share."""
     seconds = {part: metrics.breakdown_seconds[part] for part in sorted_parts(metrics.breakdown_seconds)}
     share = 100 / metrics.step_seconds
-    return [f"  {part.replace('_', ' '):18}{own:12.5g} s {share * own:6.1f} %" for part, own in seconds.items()]
+    return [f"  {name_of_part(part):28}{own:9.4g} s {share * own:6.1f} %" for part, own in seconds.items()]
 
 
 def memory_lines(metrics: LayoutMetrics) -> list[str]:
-    """Return the memory of the worst GPU, and a line for each part of it."""
+    """Return the memory of the fullest GPU, and a line for each part of it."""
     used, limit = metrics.memory_bytes_per_gpu / 1e9, metrics.memory_limit_bytes / 1e9
-    head = f"MEMORY     {used:.1f} of {limit:.1f} GB on the worst GPU"
+    head = f"MEMORY     {used:.1f} of {limit:.1f} GB on the fullest GPU"
     parts = sorted(metrics.memory_breakdown_bytes.items(), key=lambda item: -item[1])
-    return [head, *(f"  {part.replace('_', ' '):18}{size / 1e9:12.2f} GB" for part, size in parts)]
+    return [head, *(f"  {name_of_part(part):28}{size / 1e9:9.2f} GB" for part, size in parts if size)]

@@ -12,6 +12,7 @@ from planner.errors import InputError
 from planner.instance.base import Frozen
 from planner.instance.hardware import Accelerator
 from planner.instance.instance import FabricInstance, Instance
+from planner.instance.network import NETWORK_LIMITS
 from planner.models import Options
 from planner.models.joint.cache import JointCache
 from planner.models.joint.search.days import ANY_PLAN
@@ -39,13 +40,14 @@ from planner.planning.session import column_of
 from planner.planning.solve import solve_instance
 from planner.solvers.progress import start
 from planner.solvers.signals import Deadline, OutOfTimeError
-from planner.units import money, short
+from planner.units import amount, money, short, words
 
 CHOICES = (*DEGREES[:4], "virtual_stages", "microbatch_sequences", "zero_stage", "sequence_parallel", "schedule")
 PRECISION = 0.01  # relative, of what an infeasible instance lacks
 ROUNDING = 1e-9  # relative: days that differ by less are the same
 TIMES = 2.0  # multiple of the plan's own time that all alternatives may take together
-LOOSER = ("budget", "batch", "memory", "facility power", "headroom")  # limits whose plans stay plans with more of them
+# Limits whose plans stay plans with more of them.
+LOOSER = ("budget", "deadline", "batch", "memory", "facility power", "headroom")
 AT_LEAST = 60.0  # seconds that they may take in any case
 SHOWN = 5e-5  # a loss below which a line shows none
 DOUBLINGS = 20  # of a limit, in search of a plan
@@ -202,7 +204,7 @@ def explained(
                 yield (found := found.replaced(worth=(*found.worth, worth)))
         ties: list[Other] = []
         for v in variants:
-            asked_of = share.next(f"{v.choice.replace('_', ' ')} other than {v.plan_value}")
+            asked_of = share.next(f"{_named(v.choice)} other than {v.plan_value}")
             other = _other(v, plan, asked_of, JointCache(timed=cache.timed))
             if other.loss is not None and abs(other.loss) < SHOWN:
                 ties.append(other)
@@ -276,11 +278,30 @@ def _variants(plan: Plan) -> Iterator[Variant]:
         rest = tuple(s for s in network.switches if not isinstance(s, str) and s.name != name) if network else ()
         if network is not None and rest:
             yield Variant("switch", name, "any other", instance.replaced(network__switches=rest), {})
-    for key in ("max_oversubscription", "survives"):
-        asked = getattr(network, key) if network else None
-        if asked is not None:
-            freed = instance.replaced(**{f"network__{key}": None})
-            yield Variant(f"network.{key}", f"{asked}", "not asked for", freed, {})
+    for key, free in NETWORK_LIMITS.items() if network else ():
+        asked = getattr(network, key)
+        if asked != free:
+            freed = instance.replaced(**{f"network__{key}": free})
+            yield Variant(f"network.{key}", f"{asked}", f"{free or 'none'}", freed, {})
+    yield from _without_grid_rules(instance)
+
+
+def _without_grid_rules(instance: Instance) -> Iterator[Variant]:
+    """Yield the instance without each rule of its sites and fibre that may be left out."""
+    if instance.wan is not None and instance.wan.protection == "one_cut":
+        yield Variant("wan.protection", "one_cut", "none", instance.replaced(wan__protection="none"), {})
+    if instance.grid is None:
+        return
+    rules = instance.grid.rules
+    free: dict[str, Any] = dict.fromkeys(("max_sites", "max_rtt_ms", "ready_within_months"))
+    for key in ("interconnect", "fault_split", "share_balance"):
+        free[key] = getattr(rules, key).replaced(enabled=False)
+    for key, none in free.items():
+        asked = getattr(rules, key)
+        if asked is not None and getattr(asked, "enabled", True):
+            freed = instance.replaced(**{f"grid__rules__{key}": none})
+            shown = f"{asked:g}" if isinstance(asked, (int, float)) else "on"
+            yield Variant(f"grid.rules.{key}", shown, "none", freed, {})
 
 
 def _other(v: Variant, plan: Plan, options: Options, cache: JointCache) -> Other:
@@ -447,11 +468,9 @@ def summary(e: Explanation) -> str:
     lines = [*disagreement(e.violations), f"{e.name}: {e.status}"]
     if e.conflict is not None:
         lines += [f"  No plan: {e.conflict.reason}."]
-        if e.conflict.rules:
-            rules = f"{', '.join(e.conflict.rules)}; without any one of them the rest can be met"
-            lines += [f"  Rules in conflict ({e.conflict.decision}): {rules}."]
-        if e.outside:
-            lines += [f"  Infeasible over the declared space; not in it: {e.outside}"]
+        lines += [f"  {e.conflict.in_words}."] if e.conflict.rules else []
+        outside = "  Proven over the declared space (docs/joint.md; --json names what is outside)."
+        lines += [outside] if e.outside else []
     lines += [f"  Enough: {x.limit} {x.needed:,.6g} {x.unit} (now {x.now:,.6g})" for x in e.lacks]
     if e.layout is not None:
         m = e.layout.metrics
@@ -485,29 +504,35 @@ def _start_line(x: OtherStart) -> str:
 def _other_line(x: Other, start_days: float | None) -> str:
     """Return a line on the best plan with one decision made otherwise than in a plan that starts on some day."""
     loss = 0.0 if x.loss is not None and abs(x.loss) < SHOWN else x.loss
-    days = "" if x.days is None else f"{x.days:,.1f} days"
+    days = "" if x.days is None else f"{amount(x.days)} days"
     if x.start_days is not None and start_days is not None and abs(x.start_days - start_days) > SHOWN:
         days += f", from day {x.start_days:,.1f} on"
-    amount = "" if loss is None else money(x.usd) if x.usd is not None else days
-    cost = "no plan" if loss is None else f"{100 * loss:+.2f} % ({amount})"
+    value = "" if loss is None else money(x.usd) if x.usd is not None else days
+    cost = "no plan" if loss is None else f"{100 * loss:+.2f} % ({value})"
     if not x.proved:
         cost = "no plan found in time" if x.loss is None else cost
-        bound = money(x.bound_usd) if x.bound_usd is not None else f"{x.bound_days or 0.0:,.1f} days"
+        bound = money(x.bound_usd) if x.bound_usd is not None else f"{amount(x.bound_days or 0.0)} days"
         cost += f"; not proven, {bound} at least" if x.bound_days or x.bound_usd else "; not proven"
-    return f"  {x.choice.replace('_', ' ')} {x.value} instead of {x.plan_value}: {cost}"
+    changed = f"{x.plan_value} closed" if x.choice == "site" else f"{x.value} instead of {x.plan_value}"
+    return f"  {_named(x.choice)} {changed}: {cost}"
+
+
+def _named(choice: str) -> str:
+    """Write a choice in words; a path of the instance as it is."""
+    return choice if "." in choice else words(choice)
 
 
 def _worth_line(x: Worth) -> str:
     saved, most = (x.usd_saved, x.most_usd_saved) if x.days_saved is None else (x.days_saved, x.most_days_saved)
 
-    def amount(value: float, digits: str = ",.4g") -> str:
+    def shown(value: float, digits: str = ",.4g") -> str:
         return f"{value:{digits}} days" if x.days_saved is not None else money(value)
 
     unit, saved = _counted(x.each, x.unit) if x.each != 1 else x.unit, saved or 0.0
-    rate = f" ({amount(saved / x.more * x.each, ',.3g')} for each {unit})" if saved > 0 and x.more != 1 else ""
-    unproven = "" if x.proved else f"; not proven{'' if most is None else f', {amount(most)} at most'}"
+    rate = f" ({shown(saved / x.more * x.each, ',.3g')} for each {unit})" if saved > 0 and x.more != 1 else ""
+    unproven = "" if x.proved else f"; not proven{'' if most is None else f', {shown(most)} at most'}"
     sooner = ("sooner", "later, for its price") if x.days_saved is not None else ("less", "more, for its price")
-    return f"  {_counted(x.more, x.unit)}: {amount(abs(saved))} {sooner[saved < 0]}{rate}{unproven}"
+    return f"  {_counted(x.more, x.unit)}: {shown(abs(saved))} {sooner[saved < 0]}{rate}{unproven}"
 
 
 def _counted(value: float, unit: str) -> str:
@@ -521,6 +546,10 @@ def limits_of(plan: Plan) -> Iterator[More]:
     if limits.budget_usd:
         more = limits.budget_usd * SMALL_CHANGE
         yield More("budget", more, "USD", instance.replaced(limits__budget_usd=limits.budget_usd + more), MILLION)
+    if limits.deadline_days and instance.objective.in_dollars:
+        more = limits.deadline_days * SMALL_CHANGE
+        later = instance.replaced(limits__deadline_days=limits.deadline_days + more)
+        yield More("deadline", more, "days until the deadline", later)
     if limits.max_batch_tokens:
         layout = plan.layout
         step = layout.data_parallel * layout.microbatch_sequences * instance.workload.sequence_length if layout else 0

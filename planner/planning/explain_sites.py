@@ -11,7 +11,7 @@ from planner.plan.certificate import Conflict
 from planner.plan.plan import Plan
 from planner.planning.finish_date import FINISH_DATE, start_months
 from planner.solvers.signals import Deadline
-from planner.units import money
+from planner.units import money, power
 
 CENT = 0.01  # dollars: less is rounding
 
@@ -75,10 +75,10 @@ def summary(e: SitesExplanation, rows: int = 12) -> Iterator[str]:
     """Return the lines of the explanation, the `rows` best nodes of it."""
     if e.asked_mw is not None and e.nodes:
         best = e.nodes[0]
-        short = f"is closest with {best.mw:,.6g} MW, {best.missing_mw or 0.0:,.6g} MW short"
+        short = f"is closest with {power(best.mw)}, {power(best.missing_mw or 0.0)} short"
         carries = short if best.missing_mw else "carries it"
         limited = f"; limited by {', '.join(best.stopped_by)}" if best.stopped_by else ""
-        yield f"ONE SITE   {e.asked_mw:,.6g} MW needed: {best.node} {carries}{limited}"
+        yield f"ONE SITE   {power(e.asked_mw)} needed: {best.node} {carries}{limited}"
     for moved in e.relaxations:
         unit = moved.unit.removesuffix("s") if moved.amount == 1 else moved.unit
         others = ", ".join(f"{name} {amount:+,.6g}" for name, amount in moved.rows.items() if name != moved.rule)
@@ -86,7 +86,7 @@ def summary(e: SitesExplanation, rows: int = 12) -> Iterator[str]:
         yield f"WOULD DO   {moved.rule}: {moved.amount:,.6g} {unit}{f' ({others})' if others else ''}{unproven}"
     if e.nodes:
         yield "NODES      the largest load that each candidate could carry alone, and what limits it"
-        yield from (f"  {x.node:24}{x.mw:12,.1f} MW  {', '.join(x.stopped_by) or 'nothing'}" for x in e.nodes[:rows])
+        yield from (f"  {x.node:24}{power(x.mw):>15}  {', '.join(x.stopped_by) or 'nothing'}" for x in e.nodes[:rows])
         if len(e.nodes) > rows:
             yield f"  … {len(e.nodes) - rows} more, none with more"
     if e.rejected:
@@ -114,7 +114,7 @@ def _why_closed(x: Rejected) -> str:
     if not x.mw:
         return f"{late}carries no module: {rules}"
     all_of_it = f"{late}carries all of the load alone" if not x.missing_mw else ""
-    carries = all_of_it or f"{late}carries {x.mw:,.1f} MW alone, {x.missing_mw:,.1f} MW short: {rules}"
+    carries = all_of_it or f"{late}carries {power(x.mw)} alone, {power(x.missing_mw or 0.0)} short: {rules}"
     if x.no_split:
         return f"{carries}; no split of these racks opens it"
     if x.dearer_usd_per_year is None:

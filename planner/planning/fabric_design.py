@@ -14,7 +14,7 @@ import numpy as np
 
 from planner.instance.hardware import Rack
 from planner.instance.instance import FabricInstance
-from planner.instance.network import FabricFamily, Network
+from planner.instance.network import MAX_TIERS, FabricFamily, Network
 from planner.models import Options, resolved_switches
 from planner.models.fabric.chooser import Lengths, Template, Templates
 from planner.models.fabric.design_table import KEY, DesignTable, Floats, Ints
@@ -28,7 +28,6 @@ from planner.plan.certificate import ON_TRUST, Certificate, Conflict, ObjectiveV
 from planner.plan.plan import Cost, Plan
 from planner.plan.plan_sections import FabricAlternative, FabricPlan, SiteFabric
 from planner.planning.instance_parts import solved_with
-from planner.planning.load import MAX_TIERS
 from planner.planning.site_fabrics import site_fabric
 from planner.simulation.flow_times import (
     TransportName,

@@ -163,7 +163,7 @@ def covered_within(points: list[tuple[float, float]], bounds: list[float]) -> fl
     return share - 1
 
 
-WITHIN = 0.1  # share in days and capital within which the curve is proven unless another is asked for
+WITHIN = 0.03  # share in days and capital within which the curve is proven unless another is asked for
 FRONTIER = "frontier"  # the goal of an instance that asks for the whole curve
 LINE_SHARE = 0.9  # of what was proven before, at which the progress says so
 KNEE = 0.05  # share that capital times days may vary by along a curve without a knee
@@ -180,7 +180,7 @@ class Frontier:
 
 
 def frontier_of(
-    instance: Instance, options: Options, progress: Progress, *, epsilon: float = 0.1, points: int | None = None
+    instance: Instance, options: Options, progress: Progress, *, epsilon: float = WITHIN, points: int | None = None
 ) -> Frontier:
     """Return the curve of a loaded instance, from the least money that holds the model to its fastest plan.
 
@@ -267,7 +267,7 @@ def plan_of_frontier(
 ) -> Plan:
     """Return the plan at the knee of an instance's curve, or the fastest where it has none, with the curve.
 
-    The search ends within the gap of `options`, a tenth unless given. Where there is no plan, `solve_days` says why.
+    The search ends within the gap of `options`, or three percent. Where there is no plan, `solve_days` says why.
     """
     found = frontier_of(instance, options, progress, epsilon=WITHIN if options.gap is None else options.gap)
     if not found.plans:

@@ -32,6 +32,7 @@ from planner.planning.instance_parts import solved_with
 from planner.solvers.outcome import Outcome, Stop, relative_gap
 from planner.solvers.progress import report
 from planner.solvers.signals import ENDED, Deadline
+from planner.units import money
 
 CLUSTER = "cluster"  # the id of a pool's one site
 OPTIMAL_GAP = 1e-9  # relative: days and bound come from the same floats in another order
@@ -98,7 +99,7 @@ def solve(instance: Instance, options: Options, progress: Callable[[str], None])
         if most is None or days <= most * (1 + 1e-9):
             return _plan(instance, options, section=section)
         rules = ("limits.deadline_days",) if bound > most else ()  # a conflict is proven, or not
-        reason = f"all pools train in {days:,.1f} days > {most:,.1f}, and in no less than {bound:,.1f}"
+        reason = f"all pools train in {days:,.6g} days > {most:,.6g}, the deadline, and in no less than {bound:,.6g}"
         return _plan(instance, options, conflict=Conflict(decision="layout", rules=rules, reason=reason))
     why = Conflict(decision="layout", rules=(), reason=f"{ENDED[deadline.cause]} before a layout of any pool")
     if shares.stop is Stop.PROVED:
@@ -115,7 +116,7 @@ def _limits_in_conflict(instance: Instance) -> Conflict | None:
         return Conflict(decision="sites", rules=("hardware.pools", "limits.facility_power_mw"), reason=reason)
     budget, usd = instance.limits.budget_usd, bill(instance, 0, None, None).total_usd
     if budget is not None and usd > budget:
-        reason = f"the racks of all pools cost ${usd:,.0f} > ${budget:,.0f}"
+        reason = f"the racks of all pools cost {money(usd)} > {money(budget)}"
         return Conflict(decision="budget", rules=("hardware.pools", "limits.budget_usd"), reason=reason)
     return None
 

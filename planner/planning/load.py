@@ -15,12 +15,13 @@ from planner.errors import InputError, hint
 from planner.imports.instance_file import FABRIC_PARTS, FabricParts, instance_data, read_config, read_instance_file
 from planner.instance.base import out_of_range
 from planner.instance.instance import ANY_ACCELERATOR, FabricInstance, Instance
-from planner.instance.network import Switch
+from planner.instance.network import MAX_TIERS, Switch
 from planner.instance.read import Faults, validated
 from planner.instance.references_and_pins import check_pins, long_names, network_problems, reference_problems
 from planner.instance.workload import DEFAULT_PRECISION, LIKE, Choose, Family, Workload, catalogue, completed
 from planner.physics.network.fabric_designs import FAMILIES
 from planner.physics.network.links import lanes_of
+from planner.plan.plan import Plan
 from planner.plan.plan_files import kind_of
 from planner.units import counted
 
@@ -36,15 +37,26 @@ NAMED = {
 NAMED_LAWS = {"law": "scaling_laws", "loss": "scaling_laws", "critical_batch": "batch_laws"}
 
 
+def _as_json(given: Mapping[str, Any], where: str) -> Any:
+    """Return a dict as JSON would hold it, figures of numpy as plain numbers."""
+
+    def plain(value: Any) -> Any:
+        if not hasattr(value, "tolist"):
+            raise InputError(f"{where}: holds {value!r:.40}, a {type(value).__name__}; give what JSON can hold")
+        return value.tolist()
+
+    return json.loads(json.dumps(given, default=plain))
+
+
 def load_instance(
-    given: Instance | Mapping[str, Any] | str | Path,
+    given: Instance | Plan | Mapping[str, Any] | str | Path,
     *,
     pins: Mapping[str, Any] | None = None,
     searched: bool = True,
     where: str | None = None,
     constants: Given | None = None,
 ) -> Instance:
-    """Return a checked instance with its catalogue names resolved; `given` is a path, a dict or an Instance.
+    """Return a checked instance with its catalogue names resolved; `given` is a path, a dict, an Instance or a Plan.
 
     What only a search needs (the critical batch, the racks at hand) may be missing where nothing is searched. `where`
     is the name in errors of an instance that is no path. `constants` of the user's own cluster replace the catalogue's.
@@ -55,10 +67,11 @@ def load_instance(
         Names the file, the JSON path, the value, what was expected and the nearest valid key.
     """
     where = where or (str(given) if isinstance(given, (str, Path)) else "instance")
+    given = given.instance if isinstance(given, Plan) else given
     if isinstance(given, Instance):
         data: Any = given.model_dump(mode="json", exclude_none=True)
     elif isinstance(given, Mapping):
-        data = instance_data(json.loads(json.dumps(given)), where)
+        data = instance_data(_as_json(given, where), where)
         read_config(data, where, Path())
     else:
         data = read_instance_file(Path(given))
@@ -183,7 +196,6 @@ RATIO = re.compile(r"(?P<down>\d+(?:\.\d+)?)(?::1)?")
 NOT_GIVEN = "not given; a fabric alone does not count it"
 LARGER = {400.0: ("51.2T-128x400G", "102.4T-256x400G"), 800.0: ("102.4T-128x800G",)}  # offered too, by the NIC's Gb/s
 NOT_COUNTED = ("grid", "wan", "reliability", "operation")
-MAX_TIERS = 4
 TIERS_OF_RATIOS = 3  # leaf, spine and core
 LOSSES = "one_spine", "one_leaf_uplink"  # the first unless another is asked for: no cluster hangs on one switch
 

@@ -127,7 +127,7 @@ def _decided(instance: Instance, solving: Solving, *, seek_others: bool = True) 
     else:
         solution, more = known_answer
         whole, chosen = instance, HardwareChoice(best=HardwareAnswer(instance, solution), others=())
-    refused = too_late(instance, solution, solving.left)
+    refused = too_late(instance, solution, solving)
     start(progress, "writing the plan")
     written = _without(instance, solution, refused)
     plan = plan_of(instance, written, options, deadline.elapsed - started, more)

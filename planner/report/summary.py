@@ -115,7 +115,7 @@ def curve_claims(curve: Curve) -> Iterator[str]:
         share = rounded_up(curve.epsilon)
         yield f"For every plan{_curve_box(curve)} a row is within {share} in money and days (proven)."
     if curve.none_below_usd is not None:
-        yield f"{_none_below(curve).capitalize()}."
+        yield f"No {_none_below(curve).removeprefix('no ')}."
 
 
 def _none_below(curve: Curve) -> str:

@@ -255,6 +255,8 @@ def read_vary(given: Sequence[str]) -> dict[str, str]:
 
 def axis_of(path: str, values: str | Sequence[Any]) -> Axis:
     """Return the points of one axis from a text of the forms above, or from the values themselves."""
+    if not isinstance(values, Sequence):
+        raise InputError(f'{path}: must be a list of values or a text such as "1:8:1" (is {values!r})')
     parsed = parse_values(path, values) if isinstance(values, str) else list(values)
     if not parsed:
         raise InputError(f"{path}: has no values; give at least one")
@@ -378,7 +380,7 @@ def shard_of(text: str) -> tuple[int, int]:
     """Read I/N: the I-th of N parts, counted from 1."""
     part, slash, parts = text.partition("/")
     if not slash or not part.isdigit() or not parts.isdigit() or not 1 <= int(part) <= int(parts):
-        raise InputError(f"--shard {text!r}: must be I/N with I from 1 to N, such as 3/8")
+        raise InputError(f"shard {text!r}: must be I/N with I from 1 to N, such as 3/8")
     return int(part), int(parts)
 
 

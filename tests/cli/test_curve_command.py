@@ -66,7 +66,7 @@ def test_options_reach_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
         assert (call["options"].time_limit, call["options"].seed, call["options"].threads) == (9, 3, 2)
     tokens = [call["instance"].limits.max_batch_tokens for call in asked]
     assert tokens == [8e6, 4e6, 8e6]
-    assert (asked[2]["epsilon"], asked[2]["points"], asked[2]["options"].time_limit) == (0.1, None, None)
+    assert (asked[2]["epsilon"], asked[2]["points"], asked[2]["options"].time_limit) == (0.03, None, None)
 
 
 def test_progress_reaches_the_caller(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -88,10 +88,10 @@ def test_progress_reaches_the_caller(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     ("changes", "status", "text"),
     [
         ({}, Exit.DONE, "a row is within 9.9 %"),
-        ({"epsilon": 0.1, "most_usd": None}, Exit.DONE, "For every plan in less than 800 days a row is within 10 %"),
-        ({"epsilon": 0.34123, "stopped": "limit"}, Exit.LIMIT, "ended by its limit before 10 % was proven.\n"),
+        ({"epsilon": 0.03, "most_usd": None}, Exit.DONE, "For every plan in less than 800 days a row is within 3 %"),
+        ({"epsilon": 0.34123, "stopped": "limit"}, Exit.LIMIT, "ended by its limit before 3 % was proven.\n"),
         ({"epsilon": 0.34123, "stopped": "limit"}, Exit.LIMIT, "within 35 % in money"),
-        ({"epsilon": 0.08, "stopped": "limit"}, Exit.DONE, "within 8 %"),
+        ({"epsilon": 0.02, "stopped": "limit"}, Exit.DONE, "within 2 %"),
         ({"epsilon": None, "stopped": "limit"}, Exit.LIMIT, "Of other plans nothing is proven."),
         ({"epsilon": 0.5, "stopped": "interrupted"}, Exit.INTERRUPTED, "ended by an interrupt before"),
     ],
@@ -190,7 +190,7 @@ def test_no_knee(monkeypatch: pytest.MonkeyPatch) -> None:
 @each(
     ("given", "problem"),
     [
-        (["--epsilon", "0"], "--epsilon: must be a number above 0 up to 1 (is 0.0); 0.1 is ten percent"),
+        (["--epsilon", "0"], "--epsilon: must be a number above 0 up to 1 (is 0.0); 0.03 is three percent"),
         (["--epsilon", "-0.1"], "--epsilon: must be a number above 0 up to 1"),
         (["--points", "0"], "--points: must be a whole number from 2"),
         (["-o", "rows.txt"], "rows.txt: must end in .json, .jsonl, .ndjson, .csv, .parquet (is '.txt')"),

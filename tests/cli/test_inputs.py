@@ -37,7 +37,7 @@ from planner.simulation.simulate import SimulationOptions as Simulated
 from planner.simulation.simulate import simulation_request
 from planner.sweeps.axes import axis_of, read_changes, read_pairs
 from planner.sweeps.row_store import read_rows
-from planner.units import RANGES, NumberRange
+from planner.units import KINDS, RANGES, NumberRange
 
 PLAN = small()
 ROOT = Path(__file__).parents[2]
@@ -401,6 +401,14 @@ def test_every_argument_of_the_library_has_a_range() -> None:
         for value in WRONG:
             with pytest.raises(InputError, match=f"^{name}: must be a "):
                 call(**{name: [value] if name == "flop" else value})
+
+
+def test_every_argument_of_the_library_has_a_kind() -> None:
+    """What is no instance, plan, dict, path or callback is named as such before a call begins, and not by Python."""
+    for call in LIBRARY:
+        for name in set(inspect.signature(call).parameters) & set(KINDS):
+            with pytest.raises(InputError, match=f"^{name}: must be "):
+                call(**{name: object()})
 
 
 def test_every_option_of_every_command_has_a_range() -> None:

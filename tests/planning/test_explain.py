@@ -22,6 +22,7 @@ from planner.planning.explain import Explanation, Worth, limits_of, summary
 from planner.planning.explain_sites import explained_plan
 from planner.planning.solve import options_of
 from planner.solvers.signals import Deadline
+from planner.units import power
 
 PINS = {  # which leave few other choices
     "layout.context_parallel": 1,
@@ -210,8 +211,9 @@ def test_closed_sites_are_named_with_megawatts_and_rules(plan: Plan, found: Expl
     for x in found.sites.rejected:
         assert x.missing_mw == pytest.approx(max(0.0, load - x.mw))
         assert x.stopped_by
-        assert f"{x.node:24}carries {x.mw:,.1f} MW alone, {x.missing_mw:,.1f} MW short: {x.stopped_by[0]}" in summary(
-            found
+        assert (
+            f"{x.node:24}carries {power(x.mw)} alone, {power(x.missing_mw or 0.0)} short: {x.stopped_by[0]}"
+            in summary(found)
         )
 
 

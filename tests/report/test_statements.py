@@ -18,10 +18,11 @@ from planner.instance.workload import Experts
 from planner.physics.site import cost
 from planner.physics.training.layer_time import SECONDS_PER_DAY
 from planner.plan.plan import Plan, digest
+from planner.plan.plan_sections import STEP_PARTS
 from planner.report.statements import verdict
 from planner.report.statements.sites_and_fabric import groups
 from planner.report.statements.statement import SECTIONS, Statement, days, shares_of, short_percent
-from planner.report.statements.training import CALENDAR, OTHER, STEP_PARTS, STEPS, day_bars, days_by_part, shown_days
+from planner.report.statements.training import CALENDAR, OTHER, STEPS, day_bars, days_by_part, shown_days
 from planner.report.summary import HANG, INDENT, fitted, statements, summary
 from planner.report.tables import Side, figures_of, rows_of
 from planner.units import duration, ratio, storage

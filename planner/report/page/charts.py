@@ -9,8 +9,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from planner.errors import needed
-from planner.plan.plan_sections import DEGREES, LayoutPlan
-from planner.report.plots.sweep_rows import plain
+from planner.plan.plan_sections import DEGREES, LayoutPlan, name_of_part
 from planner.report.statements.training import DaysPart
 from planner.units import memory
 
@@ -342,7 +341,8 @@ def stages(in_memory: Sequence[StageMemory], limit: float) -> str:
         for name, size in shown.items():
             if size > 0:
                 y -= size * scale
-                tip = f"{which}: {stage.layers} layers{recomputed}; {plain(name)} {memory(size)} of {memory(total)}"
+                part = f"{name_of_part(name)} {memory(size)} of {memory(total)}"
+                tip = f"{which}: {stage.layers} layers{recomputed}; {part}"
                 drawn.append(rect(left, y, wide, size * scale, shades[name], tip))
         first += count
     drawn += [line(0, foot - limit * scale, WIDTH, foot - limit * scale, "limit"), text(0, 10, memory(limit))]
@@ -350,7 +350,7 @@ def stages(in_memory: Sequence[StageMemory], limit: float) -> str:
     drawn.append(text(0, foot + 13, "stage 0"))
     if len(in_memory) > 1:
         drawn.append(text(WIDTH, foot + 13, f"stage {len(in_memory) - 1}", "", "end"))
-    key, end = legend({plain(name): shades[name] for name in named}, foot + 20)
+    key, end = legend({name_of_part(name): shades[name] for name in named}, foot + 20)
     return drawing(end, f"Memory by stage of {len(in_memory)} stages, at most {memory(fullest)}", "".join(drawn) + key)
 
 

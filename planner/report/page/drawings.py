@@ -23,7 +23,7 @@ from planner.physics.network.fabric_designs import WAN_GATEWAY, stages, switch_c
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import Link, WanPlan
 from planner.report.page.charts import WIDTH, drawing, el, line, path, rect, shown, style, text, title, width_of
-from planner.units import amount, counted, ratio
+from planner.units import amount, counted, power, ratio
 
 # Units: the room for words, and where boxes begin and end.
 WORDS, LEFT, RIGHT = 152.0, 168.0, WIDTH - 14
@@ -441,11 +441,11 @@ def plan_map(plan: Plan, grid: Grid) -> tuple[str, bool]:
     for site in sites:
         radius = max(SMALLEST, LARGEST * (site.facility_mw / largest) ** 0.5)
         drawn.append(el("circle", cx=canvas.at[site.id][0], cy=canvas.at[site.id][1], r=radius, cls="site"))
-        names.insert(0, Label(canvas.at[site.id], radius, f"{site.id}, {amount(site.facility_mw)} MW", "strong"))
+        names.insert(0, Label(canvas.at[site.id], radius, f"{site.id}, {power(site.facility_mw)}", "strong"))
     others = [node.id for node in grid.nodes if node.site and node.id not in open_at]
     if len(others) <= MAX_NAMES:
         names += [Label(canvas.at[name], 2.8, name, "small", must=False) for name in others]
-    places = (f"{own.id} at {own.latitude:.1f}, {own.longitude:.1f} with {amount(own.facility_mw)} MW" for own in sites)
+    places = (f"{own.id} at {own.latitude:.1f}, {own.longitude:.1f} with {power(own.facility_mw)}" for own in sites)
     alt = f"Map of the sites: {'; '.join(places) or 'none is open'}"
     return drawing(canvas.height, alt, "".join([*drawn, labels(names, canvas.height)])), canvas.in_us
 

@@ -17,12 +17,14 @@ from planner.physics.spares import exposure_of, interval_curves, spare_points
 from planner.physics.training import step_prediction
 from planner.physics.training.parallel_strategy import read_strategy
 from planner.plan.plan import Curve, Plan, proven_knee
+from planner.plan.plan_sections import STEP_PARTS, name_of_part
 from planner.report.page import charts
 from planner.report.page.drawings import fabric_tiers, plan_map
 from planner.report.plots.plan_plots import curve_lines
 from planner.report.plots.sweep_rows import name_and_unit, plain
-from planner.report.statements.statement import STEP_PARTS, Statement, days, short_percent, status_of
+from planner.report.statements.statement import Statement, days, short_percent, status_of
 from planner.report.statements.training import OTHER, days_by_part, machine_of, recomputes, shown_days
+from planner.report.statements.verdict import USED
 from planner.report.summary import CURVE_FIGURES, by_section, curve_claims, curve_figures, statements
 from planner.units import amount, counted, duration, memory, money, percent, power, short
 
@@ -130,7 +132,7 @@ def _why(plan: Plan, grid: Grid, node: PowerNode, most: float) -> str:
     racks = rules.min_site_modules * hardware.racks_per_module
     least = None if isinstance(hardware.rack, str) else cost.facility_mw(hardware, racks)
     if least is not None and most < least * (1 - 1e-9):
-        return f"too little: a site takes {amount(least)} MW or more"
+        return f"too little: a site takes {power(least)} or more"
     if rules.max_sites is not None and plan.sites and len(plan.sites.sites) >= rules.max_sites:
         return f"{counted(rules.max_sites, 'site')} at most"
     return ENDS.get(plan.objective.limited_by or "", ENDS["grid"])
@@ -299,7 +301,7 @@ def model(plan: Plan) -> Shown:
     if choice is None:
         return
     parts = dict(sorted(choice.compute_shares.items(), key=lambda item: (item[0] != "used", -item[1], item[0])))
-    named = {plain(name): size for name, size in parts.items()}
+    named = {USED.get(name) or name_of_part(name): size for name, size in parts.items()}
     alt = "Where the compute of the ideal goes"
     goes = charts.stacked(alt, [("6·N·D at full use", named, None)], charts.colours(list(named)), short_percent)
     yield charts.Picture(goes, IDEAL)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from planner.errors import InputError, needed
 from planner.plan.plan import Curve, CurvePoint, Plan, proven_knee
+from planner.plan.plan_sections import name_of_part
 from planner.report.page.charts import ChartLine
 from planner.report.page.drawings import albers, flat, in_us
 from planner.report.plots.sweep_plot import COLOURS, PlotRequest, Point, name_axes, picture_of
 from planner.report.plots.sweep_rows import plain
-from planner.report.statements.statement import name_of_part
-from planner.units import amount, counted, money
+from planner.units import amount, counted, money, power
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,12 +38,12 @@ def plot_memory(plan: Plan, ax: "Axes | None" = None) -> "Axes":
     metrics, axes, left = _section(plan, "layout", plan.layout).metrics, _axes(ax), 0.0
     parts = [(name, size / 1e9) for name, size in metrics.memory_breakdown_bytes.items() if size > 0]
     for i, (name, size) in enumerate(sorted(parts, key=lambda part: -part[1])):
-        axes.barh([0], [size], left=left, color=COLOURS[i % len(COLOURS)], label=f"{plain(name)} {size:.1f}")
+        axes.barh([0], [size], left=left, color=COLOURS[i % len(COLOURS)], label=f"{name_of_part(name)} {size:.1f}")
         left += size
     used, limit = metrics.memory_bytes_per_gpu / 1e9, metrics.memory_limit_bytes / 1e9
     axes.axvline(limit, color="black", linestyle="--", label="limit")
     axes.set_yticks([])
-    axes.set_xlabel("GB on the worst GPU")
+    axes.set_xlabel("GB on the fullest GPU")
     axes.set_title(f"{plan.instance.name}: {used:.1f} of {limit:.1f} GB")
     axes.legend(fontsize="small")
     return axes
@@ -71,7 +71,7 @@ def plot_sites(plan: Plan, ax: "Axes | None" = None) -> "Axes":
     sizes = [LARGEST * site.facility_mw / largest for site in sites]
     axes.scatter([point[0] for point in points], [point[1] for point in points], s=sizes, color=COLOURS[0], zorder=2)
     for site in sites:
-        axes.annotate(f"{site.id}\n{site.facility_mw:,.0f} MW", at[site.id], xytext=(6, 6), textcoords="offset points")
+        axes.annotate(f"{site.id}\n{power(site.facility_mw)}", at[site.id], xytext=(6, 6), textcoords="offset points")
     axes.set_aspect("equal", adjustable="datalim")
     axes.set_axis_off()
     axes.margins(0.2)

@@ -97,9 +97,11 @@ def _works(sites: SitesPlan) -> Iterator[Statement]:
         text = f"Soft rule {excess.rule} is exceeded by {excess.amount:,.6g} {excess.unit}; that weighs {weighs}."
         yield Statement("warning", "sites", text, True)
     for name, run in sites.scenarios.items():
-        power = sum(run.running_mw.values())
-        text = f"In {name}: {power:,.0f} MW run, energy {money(run.energy_usd_per_year)} a year."
-        yield Statement("figure", "sites", text)
+        runs, whole = sum(run.running_mw.values()), sum(site.facility_mw for site in sites.sites)
+        curtailed = runs < whole * (1 - 1e-6)
+        of, lost = (f" of {_drawn(whole)}", "; days to train are those of full power") if curtailed else ("", "")
+        spent = f"energy{' and work left undone' * curtailed} {money(run.energy_usd_per_year)} a year"
+        yield Statement("figure", "sites", f"In {name}: {_drawn(runs)}{of} run, {spent}{lost}.", curtailed)
 
 
 def wan(_: Plan, design: WanPlan) -> Iterator[Statement]:

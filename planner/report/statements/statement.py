@@ -6,7 +6,8 @@ from typing import Literal, get_args
 
 from planner.plan.certificate import Certificate
 from planner.plan.plan import Plan
-from planner.units import gap, percent, words
+from planner.plan.plan_sections import name_of_part
+from planner.units import gap, percent
 
 Kind = Literal["fault", "verdict", "figure", "choice", "limit", "warning", "proof"]
 Topic = Literal[
@@ -18,28 +19,6 @@ SECTIONS = (*get_args(Topic), *BY_KIND.values())
 CHECKED = {"recomputed": "the checker derives all of it again", "on trust": "on trust to the solver"}
 LIKELY = "4 of 5 like measured runs"
 SMALL = 5e-4  # share of a total below which a part is left out
-# Parts of a step in words by the row that they belong to, in the order of the rows.
-STEP_PARTS = {
-    "compute": {
-        "gemm": "matrix products",
-        "attention": "attention",
-        "elementwise": "elementwise work",
-        "quantise": "quantisation",
-        "recompute": "recomputation",
-        "head": "embedding and loss",
-        "optimizer": "optimiser",
-    },
-    "tensor exchange": {"tensor_parallel": "tensor-parallel exchange"},
-    "context exchange": {"context_parallel": "context-parallel exchange"},
-    "expert exchange": {"expert_parallel": "expert exchange"},
-    "data exchange": {"data_parallel": "data-parallel exchange"},
-    "exchange between sites": {"between_sites": "exchange between sites"},
-    "sharding exchange": {"sharding": "ZeRO exchange"},
-    "pipeline sends": {"pipeline_send": "pipeline sends", "ring_wait": "pipeline sends behind rings"},
-    "pipeline bubble": {"pipeline_bubble": "pipeline bubble", "chunk_wait": "waits of uneven chunks"},
-    "host": {"launch": "kernel launches", "cpu_overhead": "framework overhead", "offload": "offload"},
-}
-PART_NAMES = {part: name for row in STEP_PARTS.values() for part, name in row.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +41,6 @@ class Statement:
 def status_of(plan: Plan) -> str:
     """Write a plan's status, and why the search ended where that is no proof."""
     return plan.status + ("" if plan.stopped == "proved" else f" ({plan.stopped})")
-
-
-def name_of_part(key: str) -> str:
-    """Return a part of a step in words."""
-    return PART_NAMES.get(key, words(key))
 
 
 def shares_of(parts: Mapping[str, float], total: float, notes: Mapping[str, str], most: int | None = None) -> str:

@@ -9,8 +9,8 @@ from planner.physics.spares import counted as counted_stops
 from planner.physics.training import step, step_prediction
 from planner.physics.training.operations import Machine
 from planner.plan.plan import Plan
-from planner.plan.plan_sections import LayoutPlan, PoolsPlan, ReliabilityPlan
-from planner.report.statements.statement import LIKELY, STEP_PARTS, Statement, days, shares_of, short_percent
+from planner.plan.plan_sections import STEP_PARTS, LayoutPlan, PoolsPlan, ReliabilityPlan
+from planner.report.statements.statement import LIKELY, Statement, days, shares_of, short_percent
 from planner.units import counted, duration, memory, percent, short, storage, words
 
 NAMED_PARTS = 4  # of a step, on the first screen

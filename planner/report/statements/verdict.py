@@ -15,7 +15,7 @@ from planner.physics.site.cost import rack_of
 from planner.physics.training import step_prediction
 from planner.plan.certificate import Conflict, disagreement
 from planner.plan.plan import Cost, Plan, RunPlan
-from planner.plan.plan_sections import LayoutPlan
+from planner.plan.plan_sections import LayoutPlan, name_of_part
 from planner.planning.finish_date import start_days
 from planner.planning.plausible import implausible
 from planner.report.statements.sites_and_fabric import racks_of
@@ -63,12 +63,12 @@ def _no_plan(plan: Plan, why: Conflict) -> Iterator[Statement]:
     yield Statement("verdict", "verdict", f"No plan: {why.reason}.", True)
     if why.rules:
         twice = f" ({why.checked})" if why.checked else ""
-        rules = ", ".join(why.rules)
-        text = f"Rules in conflict ({why.decision}): {rules}; without any one of them the rest can be met{twice}."
-        yield Statement("limit", "verdict", text, True)
+        yield Statement("limit", "verdict", f"{why.in_words}{twice}.", True)
     if plan.status == "infeasible" and why.decision != "sites" and plan.objective.outside:
-        text = f"Infeasible over the declared space; not in it: {plan.objective.outside}"
-        yield Statement("proof", "verdict", text, True)
+        proven = "Proven over the declared space"
+        names = f"{proven} (docs/joint.md; --verbose names what is outside)."
+        yield Statement("proof", "verdict", names, True, short=True)
+        yield Statement("proof", "verdict", f"{proven}; not in it: {plan.objective.outside}")
 
 
 def _comes_to(plan: Plan, value: float) -> str:
@@ -110,16 +110,20 @@ def _sureness(plan: Plan) -> str:
     gap = objective.gap or 0.0
     exact = gap <= PROVEN
     if exact or (objective.name == "days_to_train" and plan.status == "optimal"):
-        less = f"Proven: no plan is faster than {days(objective.bound)} days ({percent(gap)} less)"
+        less = f"Proven: no plan is faster than {days(objective.bound)} days ({_small(gap)} less)"
         sure = "Proven optimal" if exact else less
         return f"{sure}{_over_fabrics(plan, exact=exact)}."
     ended = f"; {ENDED[plan.stopped]}" if plan.stopped in ENDED else ""
     bound = money(objective.bound) if objective.name.endswith("_usd") else f"{days(objective.bound)} days"
     bound = f"{objective.bound:.4f} nats a token" if objective.name == "loss" else bound
-    size = percent(gap) if gap >= LEAST_SHOWN else f"under {percent(LEAST_SHOWN)}"
+    size = _small(gap)
     if objective.name == "loss" and plan.status == "optimal":
         return f"Proven: no plan comes below {bound} (gap {size})."
     return f"Not proven optimal: no plan is better than {bound} (gap {size}{ended})."
+
+
+def _small(gap: float) -> str:
+    return percent(gap) if gap >= LEAST_SHOWN else f"under {percent(LEAST_SHOWN)}"
 
 
 def _over_fabrics(plan: Plan, *, exact: bool) -> str:
@@ -222,21 +226,28 @@ def _simplest(plan: Plan) -> Iterator[Statement]:
     yield Statement("choice", "verdict", text, True, instead=True)
 
 
+USED = {"used": "useful FLOP", "gemm": "matrix products below peak"}  # of a chosen model's compute
+
+
 def model_choice(plan: Plan, choice: ModelChoice) -> Iterator[Statement]:
     """State the model that is chosen for the deadline, its bound, and the model of full use."""
     model = plan.instance.workload.model
     shape = "" if isinstance(model, str) else f": {model.layers} layers of {model.hidden:,}, {model.heads} heads"
-    size = f"{choice.parameters / 1e12:,.2f}T parameters on {choice.tokens / 1e12:,.1f}T tokens{shape}"
+    size = f"{_trillions(choice.parameters, 2)} parameters on {_trillions(choice.tokens, 1)} tokens{shape}"
     text = f"{size}; {choice.flop:.4g} FLOP by the deadline, proven below {choice.flop_bound:.4g}"
     if choice.assumed is not None:
-        text += f"; assumed were {choice.assumed.parameters / 1e12:,.1f}T on {choice.assumed.tokens / 1e12:,.0f}T"
+        text += f"; assumed were {_trillions(choice.assumed.parameters, 1)} on {_trillions(choice.assumed.tokens, 0)}"
     yield Statement("choice", "model", text, True)
     ideal = choice.ideal
     parts = sorted(((share, part) for part, share in choice.compute_shares.items() if abs(share) >= 5e-4), reverse=True)
-    goes = ", ".join(f"{short_percent(share)} {words(part)}" for share, part in parts)
-    size = f"{ideal.parameters / 1e12:,.1f}T on {ideal.tokens / 1e12:,.0f}T"
+    goes = ", ".join(f"{short_percent(share)} {USED.get(part) or name_of_part(part)}" for share, part in parts)
+    size = f"{_trillions(ideal.parameters, 1)} on {_trillions(ideal.tokens, 0)}"
     yield Statement("figure", "model", f"At full use {size}, loss {ideal.loss:.4f}; its compute goes to: {goes}")
     yield Statement("figure", "model", f"Batch of {choice.batch_tokens / 1e6:,.1f}M tokens")
+
+
+def _trillions(value: float, decimals: int) -> str:
+    return f"{value / 1e12:,.{decimals}f}T" if value >= 1e12 else short(value)
 
 
 LITTLE = 1e-4  # share of the capital, below which less of it is no gain
@@ -260,7 +271,9 @@ def limits(plan: Plan) -> Iterator[Statement]:
 
 def _full(plan: Plan, layout: LayoutPlan) -> Iterator[Statement]:
     metrics, most = layout.metrics, plan.instance.limits.max_batch_tokens
-    if most is not None and metrics.tokens_per_step >= FULL * most:
+    one_more = layout.microbatches_per_step * layout.microbatch_sequences * plan.instance.workload.sequence_length
+    ends = plan.objective.limited_by == "layout" and metrics.tokens_per_step + one_more > (most or math.inf)
+    if most is not None and (ends or metrics.tokens_per_step >= FULL * most):
         text = f"Batch: {short(metrics.tokens_per_step)} of {short(most)} tokens a step."
         yield Statement("limit", "layout", text, True)
     if metrics.memory_bytes_per_gpu >= FULL * metrics.memory_limit_bytes:
@@ -409,8 +422,10 @@ NAMES = {
 
 def capital(_: Plan, cost: Cost) -> Iterator[Statement]:
     """State the bill by part, and the yearly costs."""
-    parts = ", ".join(f"{words(part)} {money(usd)}" for part, usd in cost.capex_usd.items() if usd)
-    yield Statement("figure", "money", f"{money(cost.total_usd)} = {parts}", True)
+    parts = [f"{words(part)} {money(usd)}" for part, usd in cost.capex_usd.items() if usd]
+    if counted_usd := cost.operation_years * sum(cost.opex_usd_per_year.values()):
+        parts.append(f"{cost.operation_years:g} years of {' and '.join(cost.opex_usd_per_year)} {money(counted_usd)}")
+    yield Statement("figure", "money", f"{money(cost.total_usd)} = {', '.join(parts)}", True)
     if running := ", ".join(f"{part} {money(usd)}" for part, usd in cost.opex_usd_per_year.items()):
         yield Statement("figure", "money", f"A year of operation: {running}")
 

@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 from page_cases import infeasible, page_of, rich
 from worked_plan import edited, instance_with, small, worked
 
-from planner.plan.plan_sections import LayoutPlan
+from planner.plan.plan_sections import STEP_PARTS, LayoutPlan
 from planner.report.page.charts import HIGH, WIDTH, StageMemory, pieces, schedule, stacked, stages, width_of
 from planner.report.page.drawings import Label, at_work, labels, plan_map
 from planner.report.page.page import BLOCKS, days_of_parts, memory_of_stages, schedules, where
-from planner.report.statements.training import STEP_PARTS
 
 RECT = re.compile(r'<rect x="([\d.]+)" y="([\d.]+)" width="([\d.]+)" height="([\d.]+)" class="(\w+)"><title>([^<]*)<')
 SCHEDULES = st.fixed_dictionaries(
@@ -99,9 +98,9 @@ def test_memory_of_stages_is_to_scale_and_merged() -> None:
     ]
     heights = {t.split(" of ")[0]: h / HIGH for h, _, _, t in found}
     assert heights == {
-        "stages 0 to 3999: 4 layers, 2 recomputed; state 3e-05 MB": pytest.approx(0.3, abs=1e-3),
+        "stages 0 to 3999: 4 layers, 2 recomputed; model states 3e-05 MB": pytest.approx(0.3, abs=1e-3),
         "stages 0 to 3999: 4 layers, 2 recomputed; logits 1e-05 MB": pytest.approx(0.1, abs=1e-3),
-        "stages 4000 to 4999: 3 layers; state 5e-05 MB": pytest.approx(0.5, abs=1e-3),
+        "stages 4000 to 4999: 3 layers; model states 5e-05 MB": pytest.approx(0.5, abs=1e-3),
     }
     assert found[0][1] / found[2][1] == pytest.approx(4, abs=0.1)
 
@@ -143,7 +142,7 @@ def test_places_that_are_not_open_say_why() -> None:
         "e3": ("0.3", "headroom of EAST", "ready in 9 months, asked for within 6"),
         "w2": ("0.3", "headroom of WEST", "2 sites at most"),
         "w4": ("0.3", "headroom of WEST", "2 sites at most"),
-        "w3": ("0.18", "land for cooling", "too little: a site takes 0.3 MW or more"),
+        "w3": ("0.18", "land for cooling", "too little: a site takes 300 kW or more"),
     }
     free = worked(instance_with(**own, grid__rules__max_sites=None))
     assert why(free)["w4"][2] == "left out by the best split that was found"

@@ -21,8 +21,10 @@ from planner.cli.plan_commands import report
 from planner.errors import InputError
 from planner.plan.certificate import Violation
 from planner.plan.plan import Plan
+from planner.plan.plan_sections import name_of_part
 from planner.report.page.charts import WIDTH
 from planner.report.page.page import NOT_SHOWN, PARTS, report_page
+from planner.report.statements.verdict import USED
 from planner.report.summary import statements
 from planner.units import amount, gap, memory, money
 
@@ -270,11 +272,11 @@ def test_shares_of_the_ideal_fill_the_bar() -> None:
     html = page_of(plan)
     bar = next(s for s in re.findall(r"<svg.*?</svg>", html) if "Where the compute of the ideal goes" in s)
     drawn = re.findall(r'width="([\d.]+)" height="20" class="c\d"><title>([^:]+): ', bar)
-    above = {k: v for k, v in plan.model_choice.compute_shares.items() if v > 0}
-    assert [name.replace(" ", "_") for _, name in drawn] == [k.replace(" ", "_") for k in above]
-    widths = {name.replace(" ", "_"): float(width) for width, name in drawn}
+    above = {USED.get(k) or name_of_part(k): v for k, v in plan.model_choice.compute_shares.items() if v > 0}
+    assert [name for _, name in drawn] == list(above)
+    widths, used = {name: float(width) for width, name in drawn}, USED["used"]
     for name, value in above.items():
-        assert widths[name.replace(" ", "_")] / widths["used"] == pytest.approx(value / above["used"], abs=1e-3)
+        assert widths[name] / widths[used] == pytest.approx(value / above[used], abs=1e-3)
     assert sum(widths.values()) <= WIDTH
 
 
