@@ -232,8 +232,6 @@ def _relaxations(instance: Instance) -> dict[str, Relax]:
         if getattr(network, key) != free:
             changed = {f"network__{key}": free}
             rules[f"network.{key}"] = lambda question, changed=changed: question.replaced(**changed)  # type: ignore[misc]
-                **{f"network__{key}": free}
-            )  # type: ignore[misc]
 
     def with_memory(question: Instance) -> Instance:
         gpu = question.hardware.accelerator
