@@ -31,6 +31,7 @@ class PipelineSplits(ColumnTimes):
     micro_batches: Ints
     limit: float
     each: int = -1  # layers that each chunk recomputes, by a rule of the framework; -1: any number
+    waiting: bool = True  # whether unequal chunks wait
 
     @staticmethod
     def of(
@@ -65,6 +66,8 @@ class PipelineSplits(ColumnTimes):
     @cached_property
     def waits(self) -> float:
         """Rounds in which unequal chunks wait, over micro-batches, at least."""
+        if not self.waiting:
+            return 0.0
         return float(np.min(np.maximum(0, self.micro_batches // self.p - 2) / self.micro_batches))
 
     @cached_property
@@ -173,7 +176,10 @@ class PipelineSplits(ColumnTimes):
         """Return the least seconds of a micro-batch; infinite where none are below the limit."""
         instance = self.cut.space.instance
         rule, pinned = instance.workload.rules.recompute, "layout.recomputed_layers_per_stage" in instance.pins
-        if rule != "free" and self.each < 0 and not pinned:
+        if rule != "free" and self.each < 0 and self.waiting and not pinned:
+            # Stages that recompute any number of layers, and never wait, take no longer.
+            if math.isinf(replace(self, waiting=False).least()):
+                return math.inf
             most = -(-int(self.sizes[-1]) // self.v) if len(self.sizes) else 0
             every, least = {*range(most + 1)} if rule == "chunks alike" else {0, most}, int(self.cut.repeats == "some")
             numbers = sorted(each for each in every if each >= least)

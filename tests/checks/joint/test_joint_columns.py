@@ -175,11 +175,13 @@ def _with_least_waits(split: PipelineSplits, m: int, layers: tuple[int, ...], re
     return (max(stages) + float(sum(once.values()))) / m
 
 
-def some_columns(seed: int, number: int) -> list[tuple[Cut, int, CutPipelines, int, int]]:
+def some_columns(seed: int, number: int, stack: str = "") -> list[tuple[Cut, int, CutPipelines, int, int]]:
     """Draw columns: a cut, a ZeRO stage, a pipeline, replicas and micro-batches."""
     r = random.Random(seed)
-    space = Space(instance=deeper(seed), transport_slowdown=PHI)
-    cuts = list(space.cuts())
+    i = deeper(seed)
+    if stack:
+        i = i.replaced(workload__software__name=stack, workload__framework_rules=True)
+    cuts = list(Space(instance=i, transport_slowdown=PHI).cuts())
     found: list[tuple[Cut, int, CutPipelines, int, int]] = []
     while len(found) < number:
         cut = r.choice(cuts)
@@ -206,6 +208,20 @@ def test_the_least_split_is_the_best_of_all(seed: int) -> None:
         assert least == pytest.approx(min(own for _, own in every), rel=1e-9)
         assert least <= min(seconds for seconds, _ in every) * (1 + 1e-9)
     assert fitted
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_alike_chunks_take_the_least_of_every_number(seed: int) -> None:
+    """Where a framework recomputes as many layers of each chunk, the numbers tried one by one leave nothing faster."""
+    recomputing = 0
+    for cut, zero, x, d, m in some_columns(400 + seed, 20, "megatron-core"):
+        split = PipelineSplits.of(cut, zero, x, d, np.array([m]), NEVER)
+        most = max(split.sizes.tolist(), default=0) // split.v + 1
+        every = [replace(split, each=number).least() for number in range(int(cut.repeats == "some"), most + 1)]
+        for limit in (NEVER, min(every) * (1 + 1e-9), min(every) * (1 - 1e-9)):
+            assert replace(split, limit=limit).least() == (min(every) if min(every) < limit else float("inf"))
+        recomputing += min(every) < min(every[0], NEVER)
+    assert recomputing
 
 
 @pytest.mark.parametrize("seed", range(4))
