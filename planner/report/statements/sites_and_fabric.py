@@ -314,6 +314,7 @@ def _chosen(
         carried += f", {short_percent((chosen.bisection_tbps or 0.0) / half)} of their rate"
     if chosen.ecmp_tail is not None and chosen.spray_tail is not None:
         tails = f"{ratio(chosen.ecmp_tail)} times its time at line rate under ECMP, {ratio(chosen.spray_tail)} sprayed"
+        tails = tails if max(chosen.ecmp_tail, chosen.spray_tail) > 1 else "no longer than at line rate"
         carried += f"; the slowest flow of a random permutation takes {tails}"
     else:
         trees_alone = family.startswith("dragonfly")
