@@ -249,8 +249,9 @@ def _cores(s: SiteMode, x: Trees) -> tuple[Ints, Ints, Ints, Ints]:
         positions = x.spines[whole] * (x.spine_up[whole] // bundle)
         kinds, own = np.unique(positions, return_inverse=True)
         shares = [_divisors(int(n), s.core_ports - 1) for n in kinds.tolist()]
-        k, more = members(np.array([len(p) for p in shares], dtype=np.int64)[own])
-        p = np.concatenate([*shares, np.empty(0, dtype=np.int64)])[_starts(shares)[own][k] + more]
+        counts = np.array([len(p) for p in shares], dtype=np.int64)
+        k, more = members(counts[own])
+        p = np.concatenate([*shares, np.empty(0, dtype=np.int64)])[(np.cumsum(counts) - counts)[own][k] + more]
         i, cores = whole[k], positions[k] // p
         taken = p * bundle * each[i]
         fits = (taken < s.core_ports) & (cores >= fewest[i]) & (taken == s.pins.get("core_down_ports", taken))
@@ -264,11 +265,6 @@ def _divisors(count: int, most: int) -> Ints:
     """List the divisors of a number up to a limit."""
     every = np.arange(1, min(count, most) + 1)
     return np.asarray(every[count % every == 0])
-
-
-def _starts(lists: list[Ints]) -> Ints:
-    """Return where each of some lists begins in all of them joined."""
-    return np.asarray(np.cumsum([0, *(len(x) for x in lists)]), dtype=np.int64)
 
 
 def _fewest_up(s: SiteMode, x: Trees, cores: Ints, taken: Ints, links: Ints) -> Ints:
