@@ -31,7 +31,7 @@ class PipelineSplits(ColumnTimes):
     micro_batches: Ints
     limit: float
     each: int = -1  # layers that each chunk recomputes, by a rule of the framework; -1: any number
-    waiting: bool = True  # whether unequal chunks wait
+    waiting: bool = True  # whether unequal chunks wait; without waits the seconds are a lower bound
 
     @staticmethod
     def of(
@@ -160,7 +160,7 @@ class PipelineSplits(ColumnTimes):
         return step_prediction.chunk_seconds(self.pipeline, self.sharded, self.v, sizes, repeats)
 
     def once(self, chunk: Any, layers: Any) -> Any:
-        """Seconds that a step takes once, over the most micro-batches: its largest chunk and stage are given."""
+        """Seconds that a step takes once, over the most micro-batches, by its largest chunk and stage (or arrays)."""
         ends = {1, self.p, int(self.micro_batches[0]), int(self.micro_batches[-1])}
         counts = [end for end in ends if self.micro_batches[0] <= end <= self.micro_batches[-1]]
         most = min(self.p, int(self.micro_batches[-1]))  # of a round: it hides the most
@@ -190,7 +190,7 @@ class PipelineSplits(ColumnTimes):
         # Fewer sizes leave no faster slowest stage, so that with all of them it bounds every largest one.
         stage, least = self._slowest(self.seconds, best), int(self.sizes[0])
         smallest = np.minimum.accumulate(np.where(np.isfinite(self.seconds), self.chunk, np.inf).min(axis=0))
-        once = self.once(smallest, self.sizes) + np.zeros(len(self.sizes))
+        once = np.broadcast_to(self.once(smallest, self.sizes), len(self.sizes))
         for place, most in enumerate(self.sizes.tolist()) if stage is not None else ():
             if most < -(-layers // self.p) or stage + once[place] >= best:
                 continue

@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 
 PROVEN = 1e-9  # relative: a gap of rounding alone
 SECOND_PROOF_SECONDS = 10.0  # that each second proof may take over what HiGHS has proven
-UNBOUNDED_SECONDS = 1.0  # the same of a plan that claims no bound, as a point of a curve does
+POINT_PROOF_SECONDS = 1.0  # the same of a plan that claims no bound, as a point of a curve does
 
 
 @dataclass(frozen=True)
@@ -364,7 +364,7 @@ class Assembly:
         """Return the seconds that a second proof may take; none where there is no first, or behind a signal."""
         if first.status != "optimal" or self.options.solver == "highs":
             return 0.0
-        most = SECOND_PROOF_SECONDS if self.solution.lower_bound is not None else UNBOUNDED_SECONDS
+        most = SECOND_PROOF_SECONDS if self.solution.lower_bound is not None else POINT_PROOF_SECONDS
         limit = most if self.options.time_limit is None else self.options.time_limit - self.seconds
         return Deadline(max(0.0, min(most, limit))).left
 

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from planner.errors import InputError
-from planner.instance.network import Network, Switch, TransportRuns
+from planner.instance.network import MAX_TIERS, Network, Switch, TransportRuns
 from planner.physics import tick
 from planner.plan.plan_sections import TransportFactor
 from planner.simulation import routing
@@ -395,9 +395,6 @@ def mean_fullest(tree: Tree, hosts: int, networks: int = 1) -> float:
     for flow, x in tables:
         none_above += x[np.minimum((loads / flow * (1 + ROUNDING)).astype(np.int64), len(x) - 1)]
     return 1 + float(((1 - np.exp(none_above[:-1])) * np.diff(loads)).sum())
-
-
-MAX_TIERS = 4
 
 
 def factor(network: Network | None) -> TransportFactor | None:

@@ -160,8 +160,9 @@ class StrategyTable:
         return StrategyTable(self.strategy, self.rows.part(which), *some)
 
     def each_within(self, at: Ints, blocks: Ints) -> Floats:
-        """Return the least seconds of a micro-batch of pipelines at places, with so many blocks, at any ZeRO stage."""
-        # What memory costs with more blocks it costs with fewer: questions for less money need not ask for it anew.
+        """Bound the seconds of a micro-batch of the pipelines at some places, each with at most a number of blocks."""
+        # Whatever their ZeRO stage. What memory costs with more blocks it costs with fewer: questions for less money
+        # need not ask for it anew.
         each, stages, least = self.each[at], self.rows.p[at], np.full(len(at), np.inf)
         if not self.under_zero:
             return each

@@ -273,8 +273,8 @@ class Loop:
             middle = (wide.low + wide.high) // 2
             self.push_ranges(bounded(goal, replace(wide, low=middle)))
             many = middle * wide.of.rows.block_replicas[wide.at] >= MANY_SHARDS
-            not_yet = many if wide.zero is not None else np.ones(len(middle), dtype=bool)
-            self.push_ranges(bounded(goal, replace(wide, high=middle, in_memory=not_yet)))
+            known = many if wide.zero is not None else np.ones(len(middle), dtype=bool)
+            self.push_ranges(bounded(goal, replace(wide, high=middle, in_memory=known)))
         if not len(narrow.at):
             return
         if narrow.zero is not None:
