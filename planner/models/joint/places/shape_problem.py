@@ -391,6 +391,9 @@ def built(
     if split is None:
         raise RuntimeError("joint: a column that was timed cannot be split")
     capital = q.world.owned_usd + sum(t.usd for t in templates.values())
+    if placed is not None and placed.circuit is not None and q.world.sites is not None and not q.world.sites.designed:
+        # The cheapest sites within a round trip are the cheapest within their own, which is what the plan claims.
+        placed = replace(placed, circuit=replace(placed.circuit, max_rtt_ms=placed.rtt_ms))
     return JointPlan(
         seconds=float(q.on_clock(split.seconds)),
         capital_usd=capital if placed is None else placed.capital_usd,
