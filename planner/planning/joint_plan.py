@@ -64,7 +64,6 @@ if TYPE_CHECKING:
 
 PROVEN = 1e-9  # relative: a gap of rounding alone
 SECOND_PROOF_SECONDS = 10.0  # that each second proof may take over what HiGHS has proven
-POINT_PROOF_SECONDS = 1.0  # the same of a plan that claims no bound, as a point of a curve does
 
 
 @dataclass(frozen=True)
@@ -344,7 +343,7 @@ class Assembly:
             return None, None
         from planner.models.joint.places.section import confirmed, over_the_run
 
-        left = self._seconds_left(section.certificate)
+        left = _seconds_left(section.certificate, self.options, self.seconds)
         mark = confirmed(self.at_sites, placed, left) if left > 0 else ON_TRUST
         made = section.certificate.replaced(checked=mark)
         if self.instance.objective.minimize == "total_cost_of_ownership_usd":
@@ -352,21 +351,13 @@ class Assembly:
         if design is not None:
             from planner.models.wan import confirmed as confirmed_fibre
 
-            sites, left = self.at_sites, self._seconds_left(design.certificate)
+            sites, left = self.at_sites, _seconds_left(design.certificate, self.options, self.seconds)
             # The exchange must fit the window, even of one site.
             request = sites.fibre.request(placed.joined, placed.circuit, self.metrics.wan_window_seconds)
             seed = self.options.seed
             mark = confirmed_fibre(sites.instance, request, design, left, seed=seed) if left > 0 else ON_TRUST
             design = design.replaced(certificate__checked=mark)
         return section.replaced(certificate=made), design
-
-    def _seconds_left(self, first: Certificate) -> float:
-        """Return the seconds that a second proof may take; none where there is no first, or behind a signal."""
-        if first.status != "optimal" or self.options.solver == "highs":
-            return 0.0
-        most = SECOND_PROOF_SECONDS if self.solution.lower_bound is not None else POINT_PROOF_SECONDS
-        limit = most if self.options.time_limit is None else self.options.time_limit - self.seconds
-        return Deadline(max(0.0, min(most, limit))).left
 
     @property
     def freed(self) -> FreedLayout | None:
@@ -430,3 +421,11 @@ def plan_of(
         proof=proof_of(instance, solution) if instance.objective.in_days else None,
         stopped=solution.stopped,
     )
+
+
+def _seconds_left(first: Certificate, options: Options, spent: float) -> float:
+    """Return the seconds that a second proof may take; none where there is no first, or behind a signal."""
+    if first.status != "optimal" or options.solver == "highs":
+        return 0.0
+    limit = SECOND_PROOF_SECONDS if options.time_limit is None else options.time_limit - spent
+    return Deadline(max(0.0, min(SECOND_PROOF_SECONDS, limit))).left
