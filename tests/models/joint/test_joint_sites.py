@@ -12,6 +12,8 @@ import numpy as np
 import pyomo.environ as pyo
 import pytest
 from each_case import each
+from joint_brute_force import toy
+from joint_solved import solved
 from power_grids import power_case, with_years, years_case
 from site_grids import case, node, random_case
 from tiers import more
@@ -403,3 +405,11 @@ def test_parts_of_two_sites_move_together() -> None:
     plan = planner.solve(instance)
     assert {s.id[0] for s in plan.sites.sites} == {"W"}
     assert planner.check(plan) == []
+
+
+@each("seed", [14, 21, 36])
+def test_a_plan_claims_nothing_of_sites_farther_apart(seed: int) -> None:
+    """The sites of a plan are the cheapest within their own round trip, though a longer one was allowed."""
+    plan = solved(toy(seed, sites=3, forced=True)).plan
+    assert plan is not None and plan.placed is not None and plan.placed.circuit is not None
+    assert plan.placed.circuit.max_rtt_ms == plan.placed.rtt_ms
