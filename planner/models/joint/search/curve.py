@@ -93,7 +93,7 @@ class Front:
         """Return the gaps of pairs of floors; infinite without an incumbent."""
         # As capital grows T(p)/t falls and C(p)/c grows, so the least of their maxima is at one of the two incumbents
         # next to where they cross, which is where T(p)/C(p) crosses t/c.
-        t, c = np.broadcast_arrays(np.asarray(t, dtype=np.float64), np.asarray(c, dtype=np.float64))
+        t, c = np.asarray(t, dtype=np.float64), np.asarray(c, dtype=np.float64)
         inside = (t < self.slowest) & (c <= self.most_usd)
         if not self.usd:
             return np.where(inside, math.inf, -1.0)

@@ -205,9 +205,7 @@ class Loop:
             self.current = self.heap[0][0][0]  # before it is taken: an interrupt must not lose its bound
             key, _, t, c, what = heapq.heappop(self.heap)
             if isinstance(what, Ranges):
-                x = _still_open(self.goal, what)
-                t, c = self._lower_bounds(x) if len(x.at) else (math.inf, math.inf)
-                what = x
+                what, t, c = self._still_open(what)
             now = self.goal.key(t, c)
             if now is None:
                 continue
@@ -236,14 +234,16 @@ class Loop:
 
     def push_ranges(self, x: Ranges) -> None:
         """Open those of some ranges that may hold plans of use."""
-        x = _still_open(self.goal, x)
-        if len(x.at):
-            self.push(*self._lower_bounds(x), x)
+        x, t, c = self._still_open(x)
+        self.push(t, c, x)
 
-    def _lower_bounds(self, x: Ranges) -> tuple[float, float]:
-        """Return the lower bounds of the range that is opened first."""
-        first = int(np.argmin(self.goal.keys(x.seconds, x.usd)))
-        return float(x.seconds[first]), float(x.usd[first])
+    def _still_open(self, x: Ranges) -> tuple[Ranges, float, float]:
+        """Return the ranges that may still hold plans of use, with the bounds of the one that is opened first."""
+        keys = np.where(x.low < x.high, self.goal.keys(x.seconds, x.usd), np.inf)
+        first = int(np.argmin(keys)) if len(keys) else -1
+        if first < 0 or keys[first] == np.inf:
+            return x, math.inf, math.inf
+        return x.where(keys < np.inf), float(x.seconds[first]), float(x.usd[first])
 
     def _open_strategy(self, t: float, c: float, s: Strategy) -> None:
         """Open ranges of all numbers of blocks of the pipelines of a strategy."""
@@ -262,7 +262,8 @@ class Loop:
         x = self._hot(x)
         if x.zero is not None and not x.in_memory.all():
             x = in_memory(goal, x)
-            now = goal.key(*self._lower_bounds(x)) if len(x.at) else None
+            x, *bounds = self._still_open(x)
+            now = goal.key(*bounds)
             if now is None or now[0] > key:
                 self.push_ranges(x)
                 return
@@ -444,11 +445,6 @@ class Loop:
         hot = self.goal.hot(x, self.goal.keys(x.seconds, x.usd))
         self.push_ranges(x.where(~hot))
         return x.where(hot)
-
-
-def _still_open(goal: Goal, x: Ranges) -> Ranges:
-    """Return the ranges that may still hold plans of use."""
-    return x.where((goal.keys(x.seconds, x.usd) < np.inf) & (x.low < x.high))
 
 
 EXPAND: dict[type, tuple[str, Callable[[Loop, float, float, Any], None]]] = {

@@ -43,7 +43,21 @@ class Ranges:
 
     def part(self, which: Any) -> "Ranges":
         """Return some of the ranges."""
-        return Ranges(self.of, self.zero, self.times, *(getattr(self, name)[which] for name in self.__slots__[3:]))
+        return Ranges(  # spelled out, since a search takes parts more often than anything else
+            self.of,
+            self.zero,
+            self.times,
+            self.at[which],
+            self.low[which],
+            self.high[which],
+            self.seconds[which],
+            self.usd[which],
+            self.each[which],
+            self.once[which],
+            self.layer[which],
+            self.in_memory[which],
+            self.done[which],
+        )
 
     def where(self, which: Flags) -> "Ranges":
         """Return the ranges of which something holds: the same object where it holds of all."""
@@ -101,7 +115,8 @@ def bounded(goal: RangesGoal, x: Ranges) -> Ranges:
     """Return the ranges that may hold plans of use, with floors of their own, none below those that they have."""
     # Time falls with replicas and capital grows with them. So seconds are bounded with `high` blocks; a plan of use is
     # under the cutoff of the range's capital, which takes a least number of blocks; and these have a least capital.
-    x = replace(x, high=np.minimum(x.high, goal.most_blocks(x)))
+    most = goal.most_blocks(x)
+    x = x if most is x.high else replace(x, high=np.minimum(x.high, most))
     x = x.where(x.low < x.high)
     if not len(x.at):
         return x
@@ -179,8 +194,10 @@ def _under_cutoff(goal: RangesGoal, x: Ranges, rows: StrategyRows) -> Ranges:
         fewest = np.minimum(np.ceil(x.each / late * (1 - 1e-9)), float(NAMES))
     low = np.maximum(x.low, np.ceil(fewest / rows.block_replicas).astype(np.int64) - 1)
     usd = np.maximum(x.usd, goal.usd((low + 1) * x.of.racks[x.at], x.of.rails[x.at]))
-    x = replace(x, low=low, seconds=seconds, usd=usd)
-    return x.where((low < x.high) & (goal.keys(seconds, usd) < np.inf))
+    open_still = np.flatnonzero((low < x.high) & (goal.keys(seconds, usd) < np.inf))
+    if len(open_still) < len(low):
+        x, low, seconds, usd = x.part(open_still), low[open_still], seconds[open_still], usd[open_still]
+    return replace(x, low=low, seconds=seconds, usd=usd)
 
 
 @dataclass(frozen=True, slots=True)
