@@ -149,19 +149,25 @@ def min_stage_seconds_in_memory(s: Strategy, zero: int, rows: StrategyRows, shar
     seconds are concave in T: T/a until memory is full, less steep as each further layer takes others to recompute, and
     constant once all are. Newton's steps towards the T whose layers sum to the model's come from below.
     """
-    found = np.zeros(len(rows))
+    found = np.full(len(rows), np.inf)
     shards = np.broadcast_to(shards, rows.p.shape)
     recompute = s.between.times.recompute_seconds
     each = np.broadcast_to(np.asarray(layer_seconds, dtype=np.float64), rows.p.shape)
-    for some in _by_width(rows.p):
+    may = np.flatnonzero(_may_hold_layers(s, zero, rows, shards))  # mostly few
+    for at in _by_width(rows.p[may]):
+        some = may[at]
         memory_of = _memory_of(s, zero, rows.part(some), shards[some])
-        found[some] = _min_stage_seconds(s, rows.part(some), memory_of, each[some, None], recompute)
+        holding = _holds_whole_layers(s, rows.part(some), memory_of)
+        if not holding.all():
+            some, memory_of = some[holding], memory_of.part(holding)
+        if len(some):
+            found[some] = _min_stage_seconds(s, rows.part(some), memory_of, each[some, None], recompute)
     return found
 
 
 def holds_layers(s: Strategy, zero: int, rows: StrategyRows) -> Flags:
     """Return which rows may hold all layers, their replicas sharing ZeRO's state."""
-    found = _may_hold_layers(s, zero, rows)
+    found = _may_hold_layers(s, zero, rows, rows.d)
     left = np.flatnonzero(found)
     for at in _by_width(rows.p[left]):
         some = rows.part(left[at])
@@ -169,11 +175,11 @@ def holds_layers(s: Strategy, zero: int, rows: StrategyRows) -> Flags:
     return found
 
 
-def _may_hold_layers(s: Strategy, zero: int, rows: StrategyRows) -> Flags:
+def _may_hold_layers(s: Strategy, zero: int, rows: StrategyRows, shards: Any) -> Flags:
     """Return which rows may hold all layers if each stage had the room of one without ends, and flew as few chunks."""
     # The last stage has the fewest in flight; so none of the others holds more whole layers than it would without ends.
     m, p, v = s.machine, rows.p, rows.v
-    state = memory.gpu_state_bytes(m, s.shape, s.weights, layers=1, ends=0, zero_stage=zero, replicas=rows.d)
+    state = memory.gpu_state_bytes(m, s.shape, s.weights, layers=1, ends=0, zero_stage=zero, replicas=shards)
     flying = np.maximum(schedule.chunks_in_flight(s.order, p - 1, p, v, rows.m), 1) / v
     each = np.zeros(len(rows))
     for recomputed, kept in ((0, s.bytes.kept), (1, s.bytes.checkpoint)):
@@ -211,6 +217,11 @@ class _Memory:
     larger: Floats  # micro-batches in flight of a larger chunk
     state: Floats
     front: Ints  # layers of a stage that may need no room
+
+    def part(self, which: Flags) -> "_Memory":
+        """Return some of the rows."""
+        every = {name: np.asarray(getattr(self, name)) for name in self.__slots__}
+        return _Memory(**{name: x if len(x) < len(which) else x[which] for name, x in every.items()})
 
 
 def _memory_of(s: Strategy, zero: int, rows: StrategyRows, shards: Any) -> _Memory:
@@ -274,7 +285,7 @@ def _min_stage_seconds(s: Strategy, rows: StrategyRows, x: _Memory, a: Floats, r
         free = np.where(there, front + room / (state + s.bytes.kept * x.flying), 0.0)
         slope = 1 / (a + recompute * (state + x.flying * s.bytes.kept) / (x.flying * saved))
     bent, flat = a * free, a * free + (most - free) / np.where(slope > 0, slope, 1.0)
-    seconds = np.where(_holds_whole_layers(s, rows, x), layers / rows.p * a[:, 0], MOST_SECONDS)
+    seconds = layers / rows.p * a[:, 0]
     for _ in range(NEWTON_STEPS):
         t = seconds[:, None]
         early, late = t < bent, (t >= bent) & (t < flat)
