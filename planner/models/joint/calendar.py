@@ -26,7 +26,9 @@ from planner.physics.spares import checkpoint_bytes, counted
 Floats = NDArray[np.float64]
 STEP = 1.002  # from one number of GPUs of the table to the next
 MOST_GPUS = 2**31  # of the table; more than any plan has
-PIECES = (1.0, 0.95, 0.9, 0.8, 0.6, 0.3)  # ends of the parts of a range of replicas that are bounded one by one
+PIECES = np.array(
+    [1.0, 0.95, 0.9, 0.8, 0.6, 0.3]
+)  # ends of the parts of a range of replicas that are bounded one by one
 ROUNDING = 1 - 1e-12  # of floors that sums in another order may differ from
 
 
@@ -69,18 +71,22 @@ class Calendar:
         return gpus, least[False] * ROUNDING, least[True] * ROUNDING
 
     @cached_property
-    def _above(self) -> tuple[Floats, Floats]:
+    def _least_above(self) -> Floats:
         """Tabulate the least stretch over all steps from each on."""
         _, whole, elastic = self._steps
-        least = [np.minimum.accumulate(x[::-1])[::-1] for x in (whole, elastic)]
-        return least[0], least[1]
+        return np.asarray(np.minimum.accumulate(np.minimum(whole, elastic)[::-1])[::-1])
 
     @cached_property
     def _per_gpu(self) -> tuple[Floats, Floats]:
-        """Tabulate the least of stretch/GPUs over all steps up to each."""
+        """Tabulate the least of stretch/GPUs over all steps before each."""
         gpus, whole, elastic = self._steps
-        least = [np.minimum.accumulate(x / (gpus * STEP)) for x in (whole, elastic)]
+        least = [np.append(np.inf, np.minimum.accumulate(x / (gpus * STEP))[:-1]) for x in (whole, elastic)]
         return least[0], least[1]
+
+    @cached_property
+    def _gone_per_gpu(self) -> float:
+        """Replicas that are gone at any time, for each GPU of one."""
+        return float(recovery.stops_per_gpu_second(self.r, self.links)) * self.r.rejoin_seconds * ROUNDING
 
     def _at(self, gpus: Any) -> Any:
         """Return the place in the table of the largest number that is no more."""
@@ -89,20 +95,17 @@ class Calendar:
 
     def floor(self, min_gpus: Any) -> Any:
         """Bound from below the stretch of every job of at least `min_gpus` GPUs."""
-        whole, elastic = self._above
-        at = self._at(min_gpus)
-        return np.minimum(whole[at], elastic[at])
+        return self._least_above[self._at(min_gpus)]
 
     def per_gpu(self, max_gpus: Any, replica_gpus: Any) -> Any:
         """Bound from below stretch/GPUs of every job of at most `max_gpus` GPUs, where the table's last step ends."""
         at, most = self._at(max_gpus), np.maximum(max_gpus, 1.0)
-        (_, *last), before = self._steps, self._per_gpu
-        tables = zip(last, before, strict=True)
-        whole, elastic = (np.minimum(x[at] / most, np.where(at > 0, y[at - 1], np.inf)) for x, y in tables)
+        _, *last = self._steps
+        tables = zip(last, self._per_gpu, strict=True)
+        whole, elastic = (np.minimum(x[at] / most, before[at]) for x, before in tables)
         # Absent replicas add to elastic jobs up to a step of the table, at the measured rate: of the least stretch E of
         # a step, E - 1 may be stalls, and they add least where the stalls are largest.
-        gone = replica_gpus * recovery.stops_per_gpu_second(self.r, self.links) * self.r.rejoin_seconds * ROUNDING
-        away = np.maximum(inverse_share_there(gone, self._steps[2][at] - 1) * ROUNDING - 1, 0.0)
+        away = np.maximum(inverse_share_there(replica_gpus * self._gone_per_gpu, last[1][at] - 1) * ROUNDING - 1, 0.0)
         return np.minimum(whole, elastic + away / most)
 
     @lru_cache(maxsize=1 << 16)  # noqa: B019 - of one search, with which it ends
@@ -121,18 +124,17 @@ class Calendar:
         # Piece by piece of the range, from its upper end down: in a piece of a to b GPUs stretch/GPUs is at least that
         # up to b, and at least the stretch from a on over b.
         most = np.maximum(replicas * replica_gpus, 1.0)
-        shape = np.broadcast_shapes(np.shape(each), np.shape(once), np.shape(most))
-        parts = (-1,) + (1,) * len(shape)
+        parts = (-1,) + (1,) * max(np.ndim(each), np.ndim(once), np.ndim(most))
         first = np.maximum(self._at(most) - self._pieces.reshape(parts), 0)
-        (whole, elastic), ends = self._above, np.reshape(PIECES, parts) * most
-        stretch = np.minimum(whole[first], elastic[first])
+        ends = PIECES.reshape(parts) * most
+        stretch = self._least_above[first]
         least = np.maximum(self.per_gpu(ends, replica_gpus), stretch / ends)
         return np.min(each * replica_gpus * least + once * stretch, axis=0)
 
     @cached_property
     def _pieces(self) -> NDArray[np.int64]:
         """Steps of the table from the end of a range back to the lower end of each of its parts; all to the last's."""
-        back = [math.ceil(-math.log(below) / math.log(STEP)) + 1 for below in PIECES[1:]]
+        back = [math.ceil(-math.log(below) / math.log(STEP)) + 1 for below in PIECES[1:].tolist()]
         return np.array([*back, len(self._steps[0])], dtype=np.int64)
 
     def step_limit(self, limit: float, each: float, once: float, most: int, replica_gpus: int) -> tuple[float, int]:
