@@ -193,11 +193,9 @@ def table_of(world: World, s: Strategy) -> StrategyTable:
         known: StrategyTable = world.cache.tables[s]
         return known
     t, problem = s.pipelines, s.problem
-    kinds, at = np.unique(t.rails, return_inverse=True)
-    racks = np.array([max_racks(world, int(w)) for w in kinds], dtype=np.int64)[at] if len(t.p) else t.p
     total = most_sequences(s)
     min_count = _min_counts(problem, t)
-    d = np.minimum(racks // t.racks * t.replicas, total // np.maximum(min_count, 1))
+    d = np.minimum(_most_racks(world, t.rails) // t.racks * t.replicas, total // np.maximum(min_count, 1))
     wanted = problem.pin("data_parallel")
     d = d if wanted is None else np.where(d >= wanted, wanted, 0)  # 0: fewer than are pinned
     i = np.flatnonzero((d >= 1) & (min_count >= 1) & (d * s.shape.gpus >= s.shape.expert_parallel))
@@ -211,10 +209,15 @@ def most_blocks(world: World, s: Strategy) -> Ints:
     """Return the most blocks of each pipeline that the racks at the budget hold; tables may be of a larger one."""
     if s not in world.most_blocks:
         of = table_of(world, s)
-        kinds, at = np.unique(of.rails, return_inverse=True)
-        racks = np.array([max_racks(world, int(w)) for w in kinds], dtype=np.int64)
-        world.most_blocks[s] = racks[at] // of.racks if len(of) else of.racks
+        world.most_blocks[s] = _most_racks(world, of.rails) // of.racks
     return world.most_blocks[s]
+
+
+def _most_racks(world: World, rails: Ints) -> Ints:
+    """Bound the racks of any plan by the GPUs of each that are cabled."""
+    counts = np.bincount(rails)
+    most = np.array([max_racks(world, w) if count else 0 for w, count in enumerate(counts.tolist())], dtype=np.int64)
+    return most[rails]
 
 
 def pipelines_of(world: World, s: Strategy) -> tuple[Floats, StrategyRows]:
