@@ -79,7 +79,7 @@ def best_choice(
 ) -> HardwareChoice:
     """Search on each GPU and rack, likely the best first; a later one only for what beats the best so far.
 
-    `within`: share of the days by which plans of the first may be slower and be of use to a goal that goes on.
+    `within`: share of the days by which plans may be slower and be of use to a goal that goes on.
     `without`: values of choices, by the paths of their pins, that no plan may have.
     """
 
@@ -139,8 +139,7 @@ def _answer(
         rival = best.solution.days + best.ready_days - latest_start_days(alone)
     if rival <= 0:
         return JointSolution(status=JointStatus.INFEASIBLE)
-    kept = within if math.isinf(rival) else 0.0
-    how: dict[str, Any] = {"cache": cache, "first": solving.first, "rival_days": rival, "within": kept}
+    how: dict[str, Any] = {"cache": cache, "first": solving.first, "rival_days": rival, "within": within}
     return solve_joint(alone, *asked, without=without, **how)
 
 
