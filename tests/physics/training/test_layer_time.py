@@ -58,6 +58,15 @@ def seconds(m: Machine, s: LayerShape, kind: str) -> tuple[float, float]:
     )
 
 
+def test_weight_gradients_that_are_added_apart() -> None:
+    """At half their gradients' bytes hidden, 768 of 4 B are read and written; else 2 B written, and all 10 B moved."""
+    fused, apart = (
+        seconds(machine(gpu(traffic=0.5, hbm=1.0), fused_gradient_sums=x), shape(), "gemm") for x in (True, False)
+    )
+    assert fused[0] == apart[0]
+    assert apart[1] - fused[1] == pytest.approx(768 * (0.5 * 2 + 2 + 2 * 4 - 0.5 * 2 * 4))
+
+
 def test_product_adds_its_unhidden_traffic() -> None:
     """2·4·8·16 FLOP at 800 FLOP/s take 1.28 s."""
     # Half of 2·(4·8 + 8·16 + 4·16) bytes at 100 B/s take 2.24 s more, and the kernel's start 0.1 s.
