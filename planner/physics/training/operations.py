@@ -380,9 +380,9 @@ def _unfused_scores(p: Passes, s: LayerShape) -> None:
     """Add the scores and their product with V as batched products, no masked half skipped, and softmax and dropout.
 
     The softmax reads and writes each of the a·s² scores, and back its result, a gradient and another; dropout reads
-    and writes it, and keeps a mask of a byte (Korthikanti 2022, figure 3). The fused kernel scales and masks too, where heads times sequences are a multiple of
-    its block (Megatron-LM, megatron/model/fused_softmax.py: of 4); else scores are cast to 32 bits, scaled, masked and
-    cast back by separate operations.
+    and writes it, and keeps a mask of a byte (Korthikanti 2022, figure 3). The fused kernel scales and masks too, where
+    heads times sequences are a multiple of its block (Megatron-LM, megatron/model/fused_softmax.py: of 4); else scores
+    are cast to 32 bits, scaled, masked and cast back by separate operations.
     """
     m, model = p.m, p.m.model
     heads = s.micro_batch * model.heads / (s.tensor_parallel * s.context_parallel)
