@@ -382,6 +382,8 @@ def _switches(run: LaunchRun, software: Software) -> Iterator[Flag]:
         yield "cuda-graph-scope", "attn"
     elif software.cuda_graphs == "part":
         yield "enable-cuda-graph", True
+    if not software.fused_gradient_sums:
+        yield "no-gradient-accumulation-fusion", True
     if software.fused_loss:
         yield "cross-entropy-loss-fusion", True
         yield "cross-entropy-fusion-impl", loss_implementation(software)
@@ -511,6 +513,8 @@ def nemo_overrides(run: LaunchRun) -> dict[str, dict[str, Any]]:
     for flag, value in _recompute(run):
         model[flag.replace("-", "_")] = list(value) if isinstance(value, tuple) else value
     if run.software is not None:
+        if not run.software.fused_gradient_sums:
+            model["gradient_accumulation_fusion"] = False
         model["cross_entropy_loss_fusion"] = run.software.fused_loss  # GPTModelProvider fuses it, by native
         if run.software.fused_loss:
             model["cross_entropy_fusion_impl"] = loss_implementation(run.software)

@@ -32,8 +32,8 @@ STAND_INS: dict[str, str] = {
     "workload.software.cuda_graphs are of iterations or of all but routed experts": """optimizer-cuda-graph""",
     "workload.software.elementwise_traffic is of fused kernels": """no-bias-gelu-fusion no-bias-swiglu-fusion
         no-bias-dropout-fusion no-rope-fusion no-persist-layer-norm no-masked-softmax-fusion
-        no-gradient-reduce-div-fusion no-gradient-accumulation-fusion bias-activation-fusion bias-dropout-fusion
-        masked-softmax-fusion apply-rope-fusion gradient-accumulation-fusion transformer-impl disable-jit-fuser
+        no-gradient-reduce-div-fusion bias-activation-fusion bias-dropout-fusion
+        masked-softmax-fusion apply-rope-fusion transformer-impl disable-jit-fuser
         fp32-residual-connection use-fused-weighted-squared-relu fused-residual-rmsnorm mla-down-proj-fusion""",
     "workload.software.loss_bytes_per_logit is of one kernel": """fp16-lm-cross-entropy
         defer-embedding-wgrad-compute wgrad-deferral-limit output-logit-dtype""",
@@ -258,6 +258,8 @@ def _switches(values: "RunValues", *, narrow: bool, selective: bool) -> dict[str
     if values.states("cp-comm-type"):
         overlaps["context"] = values.choice("cp-comm-type", CONTEXT_EXCHANGES, "p2p") == "p2p"
     found: dict[str, Any] = {name: values.on(flag) for name, flag in FUSED_FLAGS.items() if values.states(flag)}
+    if values.states(sums := "gradient-accumulation-fusion"):
+        found["fused_gradient_sums"] = not values.on(f"no-{sums}") if values.complete else values.on(sums)
     if values.states("cross-entropy-fusion-impl"):
         native = values.choice("cross-entropy-fusion-impl", ("native", "te"), "native") == "native"
         found["logit_memory_bytes"] = NATIVE_LOSS_BYTES if native and found.get("fused_loss", True) else None

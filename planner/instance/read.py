@@ -1,5 +1,6 @@
 """Check JSON data against their types: report every fault by its path, and a reader's notes on a file by item."""
 
+import difflib
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -243,6 +244,7 @@ def _plainest(schema: Schema, root: Schema) -> Any:
 
 
 NO_EFFECT = ""  # the effect of an item that changes neither time nor memory nor money
+NEARLY = 0.8  # of difflib's ratio: an item is nearly another's name
 NOT_MODELLED = "not modelled: "  # begins what a note says of items that may change the answer
 
 
@@ -253,11 +255,12 @@ class ReadItems(Frozen):
     defaulted: tuple[str, ...] = Field((), description="Left out by the file, with the value taken for them.")
     ignored: tuple[str, ...] = Field((), description="They change neither time nor memory nor money.")
     not_modelled: tuple[str, ...] = Field((), description="They may change the answer, which does not follow them.")
-    unknown: tuple[str, ...] = Field((), description="Of no name that the reader knows.")
+    unknown: tuple[str, ...] = Field((), description="Of no name that the reader knows, with one nearly alike.")
 
     def note(self) -> str | None:
         """Return a sentence on the items that are not modelled or unknown; None where no item may change the answer."""
-        names = [*self.not_modelled, *(f"{name} (unknown)" for name in self.unknown)]
+        unknown = (name.partition(": ") for name in self.unknown)
+        names = [*self.not_modelled, *(f"{name} (unknown{sign}{meant})" for name, sign, meant in unknown)]
         return f"{NOT_MODELLED}{', '.join(names)}" if names else None
 
 
@@ -285,8 +288,13 @@ class TrackedItems(Mapping[str, Any]):
         return super().get(name, default)
 
     def read(self, effect_of: Callable[[str, Any], str | None], show: str = "{}") -> ReadItems:
-        """Group the items by use; `effect_of` an item never looked up is `NO_EFFECT`, words on it, or None: unknown."""
+        """Group the items by use; `effect_of` an item never looked up is `NO_EFFECT`, words on it, or None: unknown.
+
+        An unknown one comes with the name that was looked up in vain and that it is nearly.
+        """
         left = {name: effect_of(name, self._items[name]) for name in self._items if name not in self.looked_up}
+        vain = self.looked_up - set(self._items)
+        meant = {name: difflib.get_close_matches(name, vain, 1, NEARLY) for name in left if left[name] is None}
         return ReadItems(
             taken=tuple(show.format(name) for name in self._items if name in self.looked_up),
             defaulted=tuple(f"{show.format(name)} {value}" for name, value in self.defaults.items()),
@@ -294,7 +302,10 @@ class TrackedItems(Mapping[str, Any]):
             not_modelled=tuple(
                 f"{show.format(name)} ({why})".removesuffix(" (-)") for name, why in left.items() if why
             ),
-            unknown=tuple(show.format(name) for name, effect in left.items() if effect is None),
+            unknown=tuple(
+                show.format(name) + "".join(f": did you mean {show.format(other)}?" for other in near)
+                for name, near in meant.items()
+            ),
         )
 
 

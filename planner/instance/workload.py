@@ -367,6 +367,10 @@ class Software(Sourced):
         "absent: as wide as working_parameter_bytes.",
     )
     fused_loss: bool = Field(True, description="One kernel takes the loss; else it is a dozen passes in 32 bits.")
+    fused_gradient_sums: bool = Field(
+        True,
+        description="Products add weight gradients to other micro-batches'; else a kernel of its own does.",
+    )
     activation_offload: Fraction = Field(
         0.0, description="Share of stored activations that wait in the host's memory between the passes."
     )
@@ -498,6 +502,7 @@ class Software(Sourced):
         """Leave out later switches that are as before, so that the hash of an instance without them stays."""
         data: dict[str, Any] = serialise(self)
         before = {"recompute_modules": CORE_ATTENTION, "fp8_attention": False, "expert_overlap_layouts": "any"}
+        before |= {"fused_gradient_sums": True}
         return {key: value for key, value in data.items() if key not in before or getattr(self, key) != before[key]}
 
     def hides(self, exchange: Overlap) -> bool:
@@ -536,6 +541,7 @@ SWITCHES = (
     "fp8_recipe",
     "fp8_parameters",
     "fused_loss",
+    "fused_gradient_sums",
     "activation_offload",
     "recompute_modules",
     "fp8_attention",

@@ -208,7 +208,10 @@ def _micro_batches(instance: Instance, sequences: int) -> int:
 
 def _contradictions(instance: Instance, strategy: ParallelStrategy, replicas: int) -> Iterator[str]:
     model, layers = step.machine_of(instance).model, strategy.layers_per_stage
-    experts = model.experts.count if model.experts else 0
+    experts, tensor = model.experts.count if model.experts else 0, strategy.tensor_parallel
+    if model.heads % tensor:
+        unequal = f"layout.tensor_parallel {tensor} does not divide the model's {model.heads} heads"
+        yield f"{unequal}; give {_near(model.heads, tensor)}"
     if len(layers) != strategy.pipeline_parallel:
         stages = strategy.pipeline_parallel
         yield f"layout.layers_per_stage has {len(layers)} entries where layout.pipeline_parallel is {stages}"
@@ -228,25 +231,34 @@ def _contradictions(instance: Instance, strategy: ParallelStrategy, replicas: in
         inner, outer = strategy.tensor_inner, strategy.tensor_parallel
         yield f"layout.tensor_parallel_inner {inner} does not divide layout.tensor_parallel {outer}"
     if strategy.expert_parallel > 1 and (not experts or experts % strategy.expert_parallel):
-        yield f"layout.expert_parallel {strategy.expert_parallel} does not divide the model's {experts} experts"
+        remedy = _near(experts, strategy.expert_parallel) if experts else "1"
+        expert = f"layout.expert_parallel {strategy.expert_parallel}"
+        yield f"{expert} does not divide the model's {experts} experts; give {remedy}"
     if strategy.schedule == "zb-h1" and strategy.virtual_stages > 1:
         yield f"layout.schedule zb-h1 has one virtual stage (is {strategy.virtual_stages})"
+
+
+def _near(whole: int, degree: int) -> str:
+    """Name the divisors of a number that are next to a degree that is none."""
+    divisors = [n for n in range(1, whole + 1) if whole % n == 0]
+    return " or ".join(map(str, [max(n for n in divisors if n < degree), *(n for n in divisors if n > degree)][:2]))
 
 
 def _problems(instance: Instance, strategy: ParallelStrategy, metrics: LayoutMetrics) -> Iterator[str]:
     machine = step.machine_of(instance)
     yield from unsupported(machine.software, strategy)
-    if machine.model.heads % strategy.tensor_parallel:
-        yield f"tensor_parallel {strategy.tensor_parallel} does not divide the {machine.model.heads} heads"
     if metrics.memory_bytes_per_gpu > metrics.memory_limit_bytes:
         used, limit = metrics.memory_bytes_per_gpu / 1e9, metrics.memory_limit_bytes / 1e9
-        yield f"memory: {used:.1f} GB on the fullest GPU > {limit:.1f} GB, {used - limit:.1f} GB over"
+        over = f"memory: {used:.1f} GB on the fullest GPU > {limit:.1f} GB, {used - limit:.1f} GB over"
+        yield f"{over}; more layout.tensor_parallel or pipeline_parallel, ZeRO or recompute leaves more room"
     racks = _racks(machine.rack.gpus, strategy)
     if instance.hardware.racks is not None and racks > instance.hardware.racks:
-        yield f"racks: {racks:,} needed > {instance.hardware.racks:,} in hardware.racks"
+        have = f"racks: {racks:,} needed > {instance.hardware.racks:,} in hardware.racks"
+        yield f"{have}; lower layout.data_parallel or another degree, or add racks"
     batch = instance.limits.max_batch_tokens
     if batch is not None and metrics.tokens_per_step > batch:
-        yield f"batch: {metrics.tokens_per_step:,.0f} tokens a step > {batch:,.0f} of limits.max_batch_tokens"
+        tokens = f"batch: {metrics.tokens_per_step:,.0f} tokens a step > {batch:,.0f} of limits.max_batch_tokens"
+        yield f"{tokens}; lower layout.microbatches_per_step or data_parallel, or raise the limit"
 
 
 def _racks(gpus: int, strategy: ParallelStrategy) -> int:
@@ -338,6 +350,7 @@ def stack_text(machine: Machine) -> str:
         *(["fused experts"] if routed and software.fused_experts else []),
         *([f"FP8 scaled {software.fp8_recipe}"] if machine.precision.compute == "fp8" else []),
         "fused loss" if software.fused_loss else "loss not fused",
+        *([] if software.fused_gradient_sums else ["weight gradients added apart"]),
     ]
     if attends_in_fp8(machine):
         parts.append("attention in FP8")

@@ -143,7 +143,8 @@ def spreads_of(cases: Sequence[Case], errors: Mapping[str, float]) -> Spreads:
     for rows in by_source.values():
         mean = float(np.mean(np.log1p([errors[c.id] for c in rows])))
         is_stranger = sum(c.id in strangers for c in rows) > len(rows) / 2
-        means[is_stranger].append(mean**2 - variances[ANY] / len(rows))
+        own = math.fsum(variances[next(iter(classes_of(c.machine, c.strategy)))] for c in rows)
+        means[is_stranger].append(mean**2 - own / len(rows) ** 2)
     measured, unmeasured = (math.sqrt(max(0.0, float(np.mean(means[one] or means[not one])))) for one in (False, True))
     return Spreads(measured, unmeasured, {name: math.sqrt(x) for name, x in variances.items()})
 

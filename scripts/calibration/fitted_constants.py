@@ -6,7 +6,9 @@ constants apart, and what they do not determine stays near its centre. Sources o
 measured on B200 (v1.2, configs/system: products at 0.45 to 0.65 of the dense peak, collectives at 0.60 to 0.74 of
 NVLink, 23 to 26 us to start); the FlashAttention papers (0.6 to 0.7 of the peak on A100 and H100, heads of 64 at 0.95
 and 0.76 of the rate of those of 128: a softmax_width of 8 and 60; FlashAttention-2, which stacks without Transformer
-Engine run, at 0.35 of the peak of H100, where its next version and cuDNN reach 0.6); nccl-tests (0.75 to 0.85 of NVLink
+Engine run, at 0.35 of the peak of H100, where its next version and cuDNN reach 0.6; the first version, whose Triton
+kernels llm-foundry runs, at 0.25 to 0.4 of the peak of A100 where the second reaches 0.5 to 0.73: Dao 2023, section
+4.1); nccl-tests (0.75 to 0.85 of NVLink
 and of NICs); a
 fused loss as its kernel counts (8 to 16 bytes a logit), which the recipes of Megatron-Bridge have. A launch here is one
 operation of the list, several kernels and the Python of a module: some 0.1 ms of the host without graphs [m];
@@ -119,7 +121,7 @@ KNOWN: tuple[Known, ...] = (
         (0.12, 0.95),
         (0.5, 0.15),
         *(A100, H100, CAPPED, BLACKWELL, B300),
-        own={"A100-40GB": (0.6, 0.2), "H100": (0.55, 0.2), CAPPED[0]: (0.45, 0.2), "B300": (0.55, 0.15)},
+        own={"A100-40GB": (0.65, 0.2), "H100": (0.55, 0.2), CAPPED[0]: (0.45, 0.2), "B300": (0.55, 0.15)},
     ),
     *_accelerators(
         "softmax_width",
@@ -142,7 +144,7 @@ KNOWN: tuple[Known, ...] = (
         own={"H100": (0.8, 0.1), "B200": (0.74, 0.04)},
     ),
     *_accelerators("nic_efficiency", (0.3, 0.98), (0.8, 0.15), EVERY),
-    *_software("attention_share", (0.2, 1.0), (0.6, 0.2), (FOUNDRY,), (TITAN,)),
+    *_software("attention_share", (0.2, 1.0), (0.6, 0.2), (FOUNDRY,), (TITAN,), own={FOUNDRY: (0.53, 0.3)}),
     *_software("score_efficiency", (0.08, 1.0), (0.4, 0.5), (LM_2022,), (LM_2021,), (DEEPSPEED,)),
     *_software("elementwise_traffic", (0.3, 8.0), (1.7, 0.5), SCRIPTS, TUNED, (CORE_2024,), (NEMO_2024,), *OLD),
     *_software("quantise_traffic", (0.1, 8.0), (1.0, 0.7), (*SCRIPTS, *TUNED, *OF_2024), (FOUNDRY,), (TITAN,)),

@@ -16,8 +16,8 @@ from planner.calibration.measured_steps import MeasuredRun
 from planner.calibration.shrinkage import Numbers
 
 PRIOR = 0.024  # weight of one spread between a constant and its centre, beside that of a row's log error
-SCALE = 0.06  # a log error above it counts less than its square, and hardly more the larger it is (Cauchy)
-SOURCE_POWER = -0.45  # of a source's rows of a kind: between a like say for each row and a like say for each source
+SCALE = 0.05  # a log error above it counts less than its square, and hardly more the larger it is (Cauchy)
+SOURCE_POWER = -0.4  # of a source's rows of a kind: between a like say for each row and a like say for each source
 MOST_ROWS = 60  # of a source and kind that a fit takes in, by the hash of their ids: more say nothing new
 EVALUATIONS, TOLERANCE = 4, 1e-8  # of a fit
 START_INSIDE = 0.02  # of the range of a logarithm: the solver needs a start strictly within the bounds

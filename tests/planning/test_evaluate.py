@@ -178,6 +178,8 @@ def test_the_plainest_zero_stage_is_one_that_the_framework_has() -> None:
         ({"layers_per_stage": [96]}, "layout.layers_per_stage has 1 entries"),
         ({"layers_per_stage": [12] * 7 + [11]}, "adds up to 95"),
         ({"expert_parallel": 2}, "layout.expert_parallel 2"),
+        ({"tensor_parallel": 5}, "layout.tensor_parallel 5 does not divide the model's 96 heads; give 4 or 6"),
+        ({"tensor_parallel": 97}, "give 96"),
         ({"schedule": "zb-h1"}, "one virtual stage"),
         ({"virtual_stages": 13}, "layout.virtual_stages 13, more than the 12 layers of the smallest stage"),
         ({"virtual_stages": 1_000_000}, "layout.virtual_stages 1,000,000, more than the 12 layers"),

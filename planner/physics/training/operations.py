@@ -252,16 +252,20 @@ class Passes:
     ) -> None:
         """Add a product with weights; backward has two of its size, for the input's and for the weights' gradient.
 
-        Products in 8 or 4 bits have their inputs cast first.
+        The latter adds to the gradients of other micro-batches: they are read and written, in the product or, in
+        addition to what it writes, by a kernel of their own. Products in 8 or 4 bits have their inputs cast first.
         """
-        m, gradient = self.m, 2 * self.m.precision.gradient_bytes  # read and written: gradients accumulate
+        m, gradient, added = self.m, 2 * self.m.precision.gradient_bytes, 0.0
+        if not m.software.fused_gradient_sums:
+            added = inner * columns * (m.precision.activation_bytes + gradient) / hbm_rate(m)
+            gradient = m.precision.activation_bytes
         count, share, wait = grouped.count, grouped.share, grouped.cast_seconds
         forward = gemm_seconds(m, rows, inner, columns, count=count, dtype=dtype)
         back = gemm_seconds(m, rows, columns, inner, count=count, dtype=dtype)
         weights = gemm_seconds(m, inner, rows, columns, count=count, dtype=dtype, out_bytes=gradient)
         starts = float(count * grouped.start_seconds)
         self.forward.append(LayerOperation(name, "gemm", float(forward / share) + starts))
-        delayed = float(weights / share) + starts
+        delayed = float(weights / share + count * added) + starts
         self.backward.append(LayerOperation(name, "gemm", float(back / share) + starts + delayed, delayed))
         if (dtype or m.precision.compute) in NARROW:
             cast, traffic = f"cast for {name}", m.software.quantise_traffic
@@ -375,31 +379,27 @@ def narrow_heads(m: Machine) -> float:
 def _unfused_scores(p: Passes, s: LayerShape) -> None:
     """Add the scores and their product with V as batched products, no masked half skipped, and softmax and dropout.
 
-    The softmax reads and writes each of the a·s² scores; dropout reads and writes it, and keeps a mask of a byte
-    (Korthikanti 2022, figure 3). The fused kernel scales and masks too, where heads times sequences are a multiple of
-    its block (Megatron-LM, megatron/model/fused_softmax.py: of 4); else scores are cast to 32 bits, scaled, masked and
-    cast back by separate operations.
+    The softmax reads and writes each of the a·s² scores, and back its result, a gradient and another; dropout reads
+    and writes it, and keeps a mask of a byte (Korthikanti 2022, figure 3). The fused kernel scales and masks too, where
+    heads times sequences are a multiple of its block (Megatron-LM, megatron/model/fused_softmax.py: of 4); else scores
+    are cast to 32 bits, scaled, masked and cast back by separate operations.
     """
     m, model = p.m, p.m.model
     heads = s.micro_batch * model.heads / (s.tensor_parallel * s.context_parallel)
     one = gemm_seconds(m, m.sequence, model.head, m.sequence, count=heads, dtype=attention_dtype(m))
     aligned = 1.0 if model.head % TENSOR_CORE_ELEMENTS == 0 else m.gpu.gemm_efficiency.unaligned_share
-    two = 2 * one / (m.software.score_efficiency * aligned)
-    scores = heads * m.sequence**2
-    moved = scores * (4 + 1 / m.precision.activation_bytes)
-    p.forward.append(LayerOperation("scores", "attention", float(two)))
-    p.backward.append(LayerOperation("scores", "attention", float(2 * two)))
-    multiple = m.software.fused_softmax_multiple
-    if multiple is None or heads % multiple == 0:
-        p.elementwise("softmax and dropout", moved, 1.1 * moved)
-        return
-    wide = COMPUTE_BYTES["fp32"] / m.precision.activation_bytes
-    p.elementwise("softmax cast", scores * (1 + wide), scores * (1 + wide))
-    p.elementwise("softmax scale", 2 * wide * scores, 2 * wide * scores)
-    p.elementwise("softmax mask", 2 * wide * scores, 2 * wide * scores)
-    moved += 2 * (wide - 1) * scores
-    p.elementwise("softmax and dropout", moved, 1.1 * moved)
-    p.elementwise("softmax cast back", scores * (1 + wide), scores * (1 + wide))
+    product = float(one / (m.software.score_efficiency * aligned))
+    for name in ("scores", "values of scores"):
+        p.forward.append(LayerOperation(name, "attention", product))
+        p.backward.append(LayerOperation(name, "attention", 2 * product))
+    scores, element, multiple = heads * m.sequence**2, m.precision.activation_bytes, m.software.fused_softmax_multiple
+    fused = multiple is None or heads % multiple == 0
+    wide = 1.0 if fused else COMPUTE_BYTES["fp32"] / element
+    apart = {"cast": 1 + wide, "scale": 2 * wide, "mask": 2 * wide, "cast back": 1 + wide}
+    for name, each in {} if fused else apart.items():
+        p.elementwise(f"softmax {name}", each * scores, each * scores)
+    p.elementwise("softmax", 2 * wide * scores, 3 * wide * scores)
+    p.elementwise("softmax dropout", (2 + 1 / element) * scores, (2 + 1 / element) * scores)
 
 
 def _ffn(p: Passes, name: str, tokens: Num, width: int, t: int) -> None:

@@ -350,7 +350,9 @@ def cautions(plan: Plan) -> Iterator[Statement]:
         left = budget - plan.cost.total_usd
         if left >= IDLE * budget:
             text = f"{money(left)} of the budget of {money(budget)} ({short_percent(left / budget)}) is not spent."
-            yield Statement("warning", "money", text, True)
+            ends = plan.objective.ends  # what the chosen plan costs less than the fastest, `_ends` says
+            saved = ends[0].capital_usd - ends[-1].capital_usd if ends else 0.0
+            yield Statement("warning", "money", text, left - saved >= IDLE * budget)
     for note in not_modelled_notes(plan.instance):
         yield Statement("warning", "verdict", f"{note[0].upper()}{note[1:]}.", True)
     if plan.layout is not None:

@@ -113,6 +113,14 @@ def test_modules_and_attention_in_fp8_go_out_and_come_back(framework: str, tmp_p
     assert nearest_choices(run, "torchtitan")["recompute"] == "full"
 
 
+@each("framework", ["megatron", "nemo"])
+def test_weight_gradients_that_are_added_apart_go_out_and_come_back(framework: str, tmp_path: Path) -> None:
+    instance = question("llama-3.1-8b", software=catalogue("software")["ideal"] | {"fused_gradient_sums": False})
+    file = tmp_path / f"own{SUFFIX[framework]}"
+    file.write_text(WRITERS[framework](run_of(plan_for(instance, layout_of(1, 1, 1024, zero_stage=1)), "plan")))
+    assert read_run(file).switches["fused_gradient_sums"] is False
+
+
 LOSSES = [  # the bytes that a plan counts of a logit, and the words of Megatron for it
     ({"fused_loss": True}, ["--cross-entropy-loss-fusion", "--cross-entropy-fusion-impl", "te"]),
     ({"fused_loss": True, "logit_memory_bytes": 4.0},
