@@ -112,6 +112,12 @@ def max_joined_racks(instance: Instance, wired_gpus: int) -> float:
     return most
 
 
+def joined_modules(instance: Instance, wired_gpus: int) -> float:
+    """Bound the modules of a site that have racks in its fabric."""
+    joined = max_joined_racks(instance, wired_gpus)
+    return joined if math.isinf(joined) else math.ceil(joined / instance.hardware.racks_per_module)
+
+
 def _two_tier_racks(
     network: Network, pins: Mapping[str, Any], leaf: Switch, split: int, rack: RackPorts, nic_gbps: float
 ) -> int:
