@@ -19,7 +19,7 @@ from planner.checks.layout import broken_shapes
 from planner.checks.reliability import NoFailures, failures_of
 from planner.instance.grid import Grid, PowerNode
 from planner.instance.instance import Instance
-from planner.physics.network.fabric_designs import max_joined_racks, min_fabric_usd
+from planner.physics.network.fabric_designs import joined_modules, max_joined_racks, min_fabric_usd
 from planner.physics.site import cost
 from planner.physics.site.grid import usable_interconnect_mw
 from planner.physics.training import step, step_prediction
@@ -351,7 +351,8 @@ def max_racks(instance: Instance, wired_gpus: int) -> int:
     """Bound the racks of any plan in which `wired_gpus` GPUs of each rack are cabled.
 
     The bound is whole modules within the budget (racks, buildings, connections, the cheapest link and leaf port of each
-    cabled GPU, and the counted years of the cheapest energy), the power of the campus, and the capacity of the sites.
+    cabled GPU, and the counted years of the cheapest energy), the power of the campus, the capacity of the sites, and
+    what a fabric of each joins.
     Without a grid it is the racks at hand that a pinned fabric joins, or none where their price or power is too much.
     """
     hardware, grid, limits = instance.hardware, instance.grid, instance.limits
@@ -367,7 +368,8 @@ def max_racks(instance: Instance, wired_gpus: int) -> int:
     whole = math.floor(max(0.0, min(*most, 1e9)) * (1 + SLACK))
     racks = whole * hardware.racks_per_module
     wanted = instance.pins.get("sites.racks", racks)
-    return wanted if wanted <= racks else 0
+    joined = max_sites(instance) * joined_modules(instance, wired_gpus) * hardware.racks_per_module
+    return int(min(wanted, joined)) if wanted <= racks else 0
 
 
 def max_sites(instance: Instance) -> int:

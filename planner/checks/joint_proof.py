@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.checks.joint_columns import Cut, CutPipelines, Ints, MaxRacks, Space, max_racks
+from planner.checks.joint_columns import Cut, CutPipelines, Ints, MaxRacks, Space, max_racks, max_sites
 from planner.checks.layer_split import witness
 from planner.checks.rule import Violations, at_most, broken, must_be, must_equal, needs, show
 from planner.checks.step_bound import StepTimeBound, columns_in_time, fastest_ranges
@@ -333,7 +333,7 @@ def starts(physics: PlanPhysics, _: LayoutPlan) -> Violations:
 
 @needs("layout")
 def limited_by(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
-    """Check the stated limit of a plan: exactly for a cluster; with a grid by budget, power and sites one by one."""
+    """Check the stated limit of a plan: exactly for a cluster; with a grid by each limit alone."""
     objective, limits, found = physics.plan.objective, physics.instance.limits, _block(physics, layout)
     stated, more = objective.limited_by, 0 if found is None else found[1] + found[0].racks
     if stated == "tolerance":
@@ -341,13 +341,21 @@ def limited_by(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
         fastest = objective.ends[0].value if objective.ends else value
         if not fastest < value:
             yield broken("limited_by", f"tolerance stated, of the fastest plan: {show(fastest)} and {show(value)} days")
-    elif stated is not None and physics.instance.grid is None:
+        return
+    fabric, joined = physics.plan.fabric, math.inf
+    if fabric is not None:
+        joined = max_joined_racks(physics.instance, physics.wired_gpus_per_rack(next(iter(fabric.sites))))
+    if stated is not None and physics.instance.grid is None:
         owned = physics.instance.hardware.racks or 0
-        fabric, joined = physics.plan.fabric, math.inf
-        if fabric is not None:
-            joined = max_joined_racks(physics.instance, physics.wired_gpus_per_rack(next(iter(fabric.sites))))
         end = "owned_racks" if more > owned else "fabric" if more > joined else "layout"
         yield from must_be("limited_by", "limited_by", stated, end)
+    elif stated == "fabric" and found is not None:
+        largest = found[0].racks * (found[1] // found[0].racks // max_sites(physics.instance) + 1)
+        if largest <= joined:
+            yield broken(
+                "limited_by",
+                f"fabric stated, but one more block makes {largest:,} racks of a site <= {joined:,.0f} joined",
+            )
     elif stated in ("owned_racks", "fabric") or (stated == "budget" and limits.budget_usd is None):
         yield broken("limited_by", f"{stated} stated, of a grid without such a limit")
     elif stated == "layout" and found is not None:

@@ -6,8 +6,8 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from datetime import UTC, datetime
 from enum import IntEnum
@@ -95,13 +95,10 @@ def folder_for(plans: Path | None) -> Iterator[None]:
 
 def read_pins(given: list[str]) -> dict[str, Any]:
     """Read PATH=VALUE pins; a value is JSON, or plain text where it is none."""
-    pins: dict[str, Any] = {}
-    for text in given:
-        path, equals, value = text.partition("=")
-        if not equals or not path:
-            raise InputError(f"--pin {text!r}: must be PATH=VALUE, such as layout.tensor_parallel=10")
-        pins[path] = json_or_text(value, f"--pin {path}")
-    return pins
+    from planner.sweeps.axes import values_by_path
+
+    texts = values_by_path("--pin", given, "PATH=VALUE, such as layout.tensor_parallel=10")
+    return {path: json_or_text(value, f"--pin {path}") for path, value in texts.items()}
 
 
 def what_if(instance: Path, changes: list[str] | None, *, searched: bool = True) -> "Instance | Path":
@@ -354,10 +351,25 @@ def watched(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def run(*args: Any, **options: Any) -> None:
+        _keep_what_is_read(options)
         with watching(command.__name__):
             called(*args, **options)
 
     return run
+
+
+READ = ("instance", "given", "topology", "job", "state", "pairs", "measured")  # parameters that name a file of the user
+
+
+def _keep_what_is_read(options: Mapping[str, Any]) -> None:
+    """Refuse to write over a file that the command reads."""
+    output = options.get("output")
+    for path in (options.get(name) for name in READ):
+        same = False
+        with suppress(OSError):  # one that is missing, or cannot be named, is complained of where it is used
+            same = isinstance(output, Path) and isinstance(path, Path) and path.is_file() and path.samefile(output)
+        if same:
+            raise InputError(f"{output}: is read by this command, and -o would write over it; write elsewhere")
 
 
 NUMBER_DUE = re.compile("(int|float)_(parsing|from_float)")  # types of pydantic's errors

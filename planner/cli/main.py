@@ -28,7 +28,7 @@ CYCLES = 100_000, 50, 100
 
 
 class Commands(TyperGroup):
-    """All commands: a text where a number is due is refused as a number out of range is."""
+    """All commands: a text where a number is due is refused as a number out of range is, and Ctrl-C is said."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that is asked for."""
@@ -38,6 +38,9 @@ class Commands(TyperGroup):
             if (complaint := number_due(error)) is not None:
                 raise InputError(complaint) from None
             raise
+        except KeyboardInterrupt:  # here, as the command line's library ends with the same status and no word
+            print("interrupted before there was an answer", file=sys.stderr)
+            raise typer.Exit(ExitCode.INTERRUPTED) from None
 
 
 app = typer.Typer(
@@ -120,9 +123,6 @@ def main() -> None:
     except PlannerError as error:
         print(f"internal error: {error}; please report it with the instance", file=sys.stderr)
         sys.exit(ExitCode.BROKEN)
-    except KeyboardInterrupt:
-        print("interrupted before there was a plan", file=sys.stderr)
-        sys.exit(ExitCode.INTERRUPTED)
     except BrokenPipeError:
         _drop_stdout()
         sys.exit(ExitCode.DONE)

@@ -91,8 +91,7 @@ def solve(
                     print(fitted(text, terminal_width()))
     except KeyboardInterrupt:
         if plan is None:
-            print("interrupted before there was a plan", file=sys.stderr)
-            raise typer.Exit(console.ExitCode.INTERRUPTED) from None
+            raise
         ended = True
     if as_json:
         print(plan.model_dump_json(indent=1))

@@ -112,7 +112,9 @@ def _end(store: "Store", progress: "SweepProgress", keys: set[str], status: int)
     if status == console.ExitCode.INTERRUPTED:
         print(f"interrupted with {progress.summary()} in {store.path}; go on with --resume", file=sys.stderr)
     else:
-        print(f"{progress.summary()} in {store.output}")
+        others = len(latest(store.rows)) - progress.counts.total()
+        more = f", beside {counted(others, 'row')} of other points" if others else ""
+        print(f"{progress.summary()} in {store.output}{more}")
     if status == console.ExitCode.DONE and progress.counts[FAILED]:
         reason = next(row.reason for row in store.rows if row.key in keys and row.status == FAILED)
         print(f"{progress.counts[FAILED]} failed, such as: {reason}; --resume tries them again", file=sys.stderr)

@@ -188,7 +188,7 @@ def pod(gpus: int) -> dict[str, Any]:
     }
 
 
-API = "kueue.x-k8s.io/v1beta1"
+API = "kueue.x-k8s.io/v1beta2"
 
 
 def kueue_job(placed: PlacedJob) -> str:

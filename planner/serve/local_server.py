@@ -91,11 +91,11 @@ class QuestionThread:
         return found
 
     def ask(self, fields: Mapping[str, str], others: str = "", *, with_curve: bool = False) -> None:
-        """Begin a question: the instance with other fields and changes, a line each. InputError: it cannot be asked."""
+        """Begin a question: the instance with values of fields, and changes, a line each. InputError: it cannot be."""
         now = self.values()
         given = {path: text.strip() for path, text in fields.items() if path in now and text.strip() != now[path]}
         lines = [line.strip() for line in others.splitlines() if line.strip()]
-        changes: dict[str, Any] = dict(read_changes([*(f"{p}={t}" for p, t in given.items() if t), *lines]))
+        changes: dict[str, Any] = dict(read_changes([*(f"{p}=={t}" for p, t in given.items() if t), *lines]))
         changes |= dict.fromkeys(path for path, text in given.items() if not text)
         shown = tuple(f"{path}={'none' if value is None else value}" for path, value in changes.items())
         with self._lock:

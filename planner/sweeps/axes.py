@@ -230,7 +230,8 @@ def _moved(now: Any, change: re.Match[str], path: str) -> float:
     text, number = change[0], float(change["number"])
     if isinstance(now, bool) or not isinstance(now, (int, float)):
         what = "is not in the instance" if now is None else f"is {now!r}, not a number"
-        raise InputError(f"{path}={text}: {path} {what}; give the value itself")
+        value = f"={text}" if text.startswith("-") else "VALUE"
+        raise InputError(f"{path}={text} is relative, and {path} {what}; give the value itself: {path}={value}")
     if change["sign"] == "x" and change["percent"]:
         raise InputError(f"{path}={text}: a factor has no percent sign; write x1.2 or +20%")
     sign = -1.0 if change["sign"] == "-" else 1.0

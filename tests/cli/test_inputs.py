@@ -146,6 +146,15 @@ def test_values_of_options_are_limited_too(value: str) -> None:
         read_changes([f"hardware.racks={value}"])
     with pytest.raises(InputError, match=r"hardware\.racks"):
         axis_of("hardware.racks", value)
+    with pytest.raises(InputError, match=r"--pin tp: is given twice"):
+        read_pins(["tp=4", "tp=8"])
+
+
+def test_no_command_writes_over_what_it_reads(tmp_path: Path) -> None:
+    path = tmp_path / "job.json"
+    path.write_text(JOB)
+    refusal = invoke("place", "--topology", "x.conf", "--job", path, "-o", tmp_path / "." / "job.json").exception
+    assert "job.json: is read by this command" in str(refusal) and path.read_text() == JOB
 
 
 def test_a_byte_order_mark_is_no_fault(tmp_path: Path) -> None:

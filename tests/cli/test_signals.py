@@ -94,6 +94,7 @@ def test_a_second_signal_ends_the_command_at_once(tmp_path: Path, monkeypatch: p
     before = signal.getsignal(signal.SIGTERM)
     done, path = solve(tmp_path)
     assert done.exit_code == ExitCode.INTERRUPTED and not path.exists()
+    assert done.stderr == "interrupted before there was an answer\n"
     assert signal.getsignal(signal.SIGTERM) is before and not signals.interrupted()
 
 

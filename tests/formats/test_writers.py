@@ -294,7 +294,7 @@ LABEL_VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
 def test_kueue_topology_levels(text: str) -> None:
     """One to eight levels, each a label's key of 316 letters at most, none twice, the host's name last if at all."""
     (topology,) = _of_kind(text, "Topology")
-    assert topology["apiVersion"] == "kueue.x-k8s.io/v1beta1" and topology["spec"].keys() == {"levels"}
+    assert topology["apiVersion"] == "kueue.x-k8s.io/v1beta2" and topology["spec"].keys() == {"levels"}
     levels = [x["nodeLabel"] for x in topology["spec"]["levels"]]
     assert 1 <= len(levels) <= 8 and len(set(levels)) == len(levels)
     assert all(LABEL_KEY.fullmatch(x) and len(x) <= 316 for x in levels)

@@ -286,7 +286,9 @@ CAPITAL = 50.0
 SOLVING = Solving(options=Options(), deadline=Deadline(), progress=print, cache=JointCache())
 
 
-def ended(left: float, *, spare_racks: int = 0, most_racks: float = 100.0, stopped: str = "proved") -> str | None:
+def ended(
+    left: float, *, spare_racks: int = 0, most_racks: float = 100.0, stopped: str = "proved", **changes: Any
+) -> str | None:
     """Return the limit of a plan of three blocks and some racks beside them, with so many dollars left."""
 
     def sites(*_: Any) -> Any:
@@ -294,6 +296,7 @@ def ended(left: float, *, spare_racks: int = 0, most_racks: float = 100.0, stopp
             floor_usd=lambda racks, sites: RACK * racks + SITE * sites,
             min_fabric_usd=lambda rails: CABLED * rails,
             max_racks=lambda _: most_racks,
+            max_open=2,
         )
 
     column = SimpleNamespace(strategy=SimpleNamespace(block=lambda _: BLOCK), p=1)
@@ -301,7 +304,7 @@ def ended(left: float, *, spare_racks: int = 0, most_racks: float = 100.0, stopp
     plan = SimpleNamespace(column=column, blocks_by_site={"e1": 2, "w1": 1}, capital_usd=CAPITAL, placed=placed)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(solve, "_sites_of", sites)
-        asked = instance_with(limits__budget_usd=CAPITAL + left)
+        asked = instance_with(limits__budget_usd=CAPITAL + left, **changes)
         return solve.limited_by(asked, SimpleNamespace(plan=plan, stopped=stopped), SOLVING)
 
 
@@ -345,6 +348,8 @@ def test_the_grid_ends_a_plan_where_no_money_makes_room() -> None:
     """Eight racks are wanted: where the sites have seven at any price it is the grid; of an end by time nothing."""
     assert [ended(1e9, most_racks=most) for most in (7.0, 8.0)] == ["grid", "layout"]
     assert ended(0.0, stopped="limit") is None
+    leaf = {"fabric.leaf_domain_racks": 3}
+    assert ended(1e9, most_racks=7.0, network__max_tiers=1, pins=leaf) == "fabric"
 
 
 @pytest.mark.slow

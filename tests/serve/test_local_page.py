@@ -93,6 +93,7 @@ def test_what_is_wrong_is_said_on_the_page(page: Page) -> None:
     assert "limits.deadline_days" in text.split("<form")[0]
     assert 'value="soon"' in text and ">tp=1</textarea>" in text
     assert page.answered() == []
+    assert "(is -2)" in page.post(**{"hardware.racks": "-2"}).split("<form")[0]
     assert "limits.deadline_days" not in page.post(**{"limits.budget_usd": "1"}).split("<form")[0]
     (only,) = page.answered()
     assert only["status"] == "infeasible"

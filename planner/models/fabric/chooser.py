@@ -38,6 +38,7 @@ from planner.physics.network.links import same_ports
 from planner.physics.network.topology import Design
 from planner.physics.network.transport import allreduce_slowdown, free_uplinks, pipeline_send_slowdown, wan_ports
 from planner.solvers.signals import Deadline
+from planner.units import counted
 
 Lengths = dict[int, dict[tuple[Any, ...], tuple[float, float]]]  # prices of links by their lengths, by racks
 PRICE_STEP = 50e6  # dollars to which a limit on prices is rounded up, so that a table serves several shapes
@@ -140,7 +141,9 @@ class Templates:
         if not any(_allowed(mode, pins) and self._pairs(mode, pins) for mode in modes):
             named = ", ".join(f"{name} = {pins[name]!r}" for name in SWITCH_PINS if name in pins)
             boxes = ((x.switch, x) for x in modes)
-            known = "; ".join(f"{s.name} with {s.ports} ports in {x.planes} planes as {x.family}" for s, x in boxes)
+            known = "; ".join(
+                f"{s.name} with {s.ports} ports in {counted(x.planes, 'plane')} as {x.family}" for s, x in boxes
+            )
             raise InputError(f"pins.fabric: {named} leaves none of network.switches; they are {known}")
 
     def modes(self, rails: int) -> list[Mode]:

@@ -13,12 +13,13 @@ from planner.models.joint.bounds import RowConditions, StrategyRows
 from planner.models.joint.space import Flags, Floats, Ints, JointProblem, Strategy, StrategyPipelines
 from planner.models.joint.split import Column, Stages
 from planner.models.joint.world import World
+from planner.physics.network.fabric_designs import joined_modules
 from planner.physics.training.parallel_strategy import context_racks
 from planner.solvers.outcome import UnansweredError
 from planner.solvers.signals import Deadline
 
 GATHERING = 3  # the ZeRO stage that needs room for gathered weights, as those that divide less do not
-RAILS_STEP = 12  # GPUs of a rack cabled, between which the most racks are bounded by the fewer
+RAILS_STEPS = 6  # of the GPUs of a rack cabled, between which the most racks are bounded by the fewer
 
 BLOCK = 1 << 18  # rows of a table that are worked out at once
 MOST_ROUNDS = 1 << 22  # of the micro-batches of a replica
@@ -112,11 +113,14 @@ TimedRows = tuple[Floats, StrategyRows]  # rows with the lower bounds of their s
 def max_racks(world: World, rails: int) -> int:
     """Bound the racks of any plan with `rails` GPUs of each cabled.
 
-    With sites, `rails` is rounded down to a multiple of `RAILS_STEP`, which saves questions to their model.
+    The model of the sites is asked with `rails` rounded down to a share of a rack's GPUs, which saves questions.
     """
     if world.sites is None:
         return world.max_racks(rails)
-    return world.max_racks(max(1, rails // RAILS_STEP * RAILS_STEP))
+    instance = world.problem.instance
+    joined = world.max_open * instance.hardware.racks_per_module * joined_modules(instance, rails)
+    step = max(1, world.problem.gpus // RAILS_STEPS)
+    return int(min(world.max_racks(max(1, rails // step * step)), joined))
 
 
 def strategy_bound(world: World, s: Strategy) -> float:

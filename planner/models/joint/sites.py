@@ -30,7 +30,7 @@ from planner.models.sites import model
 from planner.models.sites.model import build, penalty_musd
 from planner.models.sites.site_rules import max_campus_modules, max_site_modules, max_sites
 from planner.models.sites.split_data import Pair, SplitData, capital_musd, energy_musd, gather, site_musd
-from planner.physics.network.fabric_designs import min_fabric_mw, min_fabric_usd
+from planner.physics.network.fabric_designs import joined_modules, min_fabric_mw, min_fabric_usd, min_uplinks
 from planner.physics.site import cost
 from planner.plan.plan_sections import WanPlan
 from planner.solvers import highs
@@ -200,7 +200,7 @@ class Sites:
         return cost.link_capex_usd(wan, (km * wan.fibre_usd_per_route_km, wan.wavelength_usd), wavelengths)
 
     def max_racks(self, rails: int) -> int:
-        """Bound the racks that any plan can use with `rails` GPUs of each cabled, at the cheapest link and leaf port.
+        """Bound the racks that any plan can use with `rails` GPUs of each cabled, at the cheapest links and ports.
 
         The fibre has one wavelength and the shortest routes of as many sites.
         """
@@ -231,17 +231,25 @@ class Sites:
         limits = [max_campus_modules(self.data, model.rules_without())]
         joined = {k: usd for k in range(self.max_open + 1) if math.isfinite(usd := self.min_joined_usd(k))}
         mw = h.facility_overhead_factor * self.min_fabric_mw(rails) * each
+        site, uplinks = min(limits[0], joined_modules(self.instance, rails)), min_uplinks(self.instance, rails)
 
         def use_racks(m: Any) -> None:
             """Create the modules in use by site, which draw the power of their fabric."""
             sites = list(m.modules)
-            m.used = pyo.Var(sites, domain=pyo.NonNegativeReals, bounds=(0, limits[0]))
+            m.used = pyo.Var(sites, domain=pyo.NonNegativeReals, bounds=(0, site))
             m.using = pyo.Constraint(sites, rule=lambda m, s: m.used[s] <= m.modules[s])
             m.holds = pyo.Var(sites, domain=pyo.Binary)
-            m.holding = pyo.Constraint(sites, rule=lambda m, s: m.used[s] <= limits[0] * m.holds[s])
+            m.holding = pyo.Constraint(sites, rule=lambda m, s: m.used[s] <= site * m.holds[s])
             m.number = pyo.Var(list(joined), domain=pyo.Binary)
             m.one_number = pyo.Constraint(expr=sum(m.number.values()) == 1)
             m.holders = pyo.Constraint(expr=sum(m.holds.values()) <= sum(k * m.number[k] for k in joined))
+            m.uplinks = pyo.Var(sites, range(len(uplinks)), domain=pyo.NonNegativeReals)  # M$
+
+            def pay_uplinks(m: Any, s: str, tier: int) -> Any:
+                racks, usd = uplinks[tier]
+                return m.uplinks[s, tier] >= usd / 1e6 * (m.used[s] * each - racks)
+
+            m.paying = pyo.Constraint(sites, range(len(uplinks)), rule=pay_uplinks)
             if mw:
                 m.extra_mw = pyo.Var(sites, domain=pyo.NonNegativeReals, bounds=(0, mw * limits[0]))
                 m.fabric_power = pyo.Constraint(sites, rule=lambda m, s: m.extra_mw[s] == mw * m.used[s])
@@ -249,7 +257,8 @@ class Sites:
         m = build(self.data, without=LEFT_OUT, extend=use_racks, max_extra_mw=mw * limits[0], max_modules=limits[0])
         used = sum(m.used.values())
         fibre = sum(joined[k] * m.number[k] for k in joined)
-        _limit_budget(m, self, (used * each * self.min_fabric_usd(rails) + fibre) / 1e6)
+        fabrics = (used * each * self.min_fabric_usd(rails) + fibre) / 1e6 + sum(m.uplinks.values())
+        _limit_budget(m, self, fabrics)
         m.goal = pyo.Objective(expr=used, sense=pyo.maximize)
         outcome = self.run(m, absolute_gap=0.99)
         if outcome.infeasible:

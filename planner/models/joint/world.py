@@ -199,7 +199,9 @@ def open_sites(world: World, column: Column) -> range:
     """Return the numbers of sites over which the blocks of a column may be shared out."""
     block = column.strategy.block(column.p)
     total = 0 if block is None else block.blocks(column.d)
-    return range(1 if world.sites is None else world.sites.min_open, min(world.max_open, total) + 1)
+    first, last = 1 if world.sites is None else world.sites.min_open, min(world.max_open, total)
+    fewest = (k for k in range(first, last + 1) if largest_parts(column, k))
+    return range(next(fewest, last + 1), last + 1)
 
 
 def spared(world: World, column: Column) -> list[Column]:
@@ -213,10 +215,13 @@ def spared(world: World, column: Column) -> list[Column]:
 
 
 def largest_parts(column: Column, sites: int) -> range:
-    """Return the numbers of blocks that the largest of some sites may have of a column's."""
+    """Return the numbers of blocks that the largest of some sites may have of a column's: a fabric joins them."""
     block = column.strategy.block(column.p)
-    total = 0 if block is None else block.blocks(column.d)
-    return range(-(-total // sites), total - sites + 2)
+    if block is None:
+        return range(0)
+    total = block.blocks(column.d)
+    joined = max_joined_racks(column.strategy.problem.instance, block.rails) / block.racks
+    return range(-(-total // sites), int(min(total - sites + 1, joined)) + 1)
 
 
 def shapes(column: Column, sites: int, largest: range | None = None) -> Iterator[Shape]:

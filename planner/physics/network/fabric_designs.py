@@ -112,6 +112,12 @@ def max_joined_racks(instance: Instance, wired_gpus: int) -> float:
     return most
 
 
+def joined_modules(instance: Instance, wired_gpus: int) -> float:
+    """Bound the modules of a site that have racks in its fabric."""
+    joined = max_joined_racks(instance, wired_gpus)
+    return joined if math.isinf(joined) else math.ceil(joined / instance.hardware.racks_per_module)
+
+
 def _two_tier_racks(
     network: Network, pins: Mapping[str, Any], leaf: Switch, split: int, rack: RackPorts, nic_gbps: float
 ) -> int:
@@ -442,6 +448,29 @@ def min_fabric_usd(network: Network | None) -> float:
     if network is None:
         return 0.0
     return min((min_endpoint_usd(network, box) for box in network.switches if isinstance(box, Switch)), default=0.0)
+
+
+def min_uplinks(instance: Instance, wired_gpus: int) -> list[tuple[float, float]]:
+    """Pair the racks of a site from which a tree needs links out of its leaves, or its spines, with their least price.
+
+    In dollars for each rack: the links that the ratios ask for by the rate of its GPUs, with a port at either end.
+    """
+    network = instance.network
+    if network is None or any(FAMILIES[family].design.grouped for family in network.families):
+        return []
+    boxes = [box for box in network.switches if isinstance(box, Switch)]
+    port_usd = {box.name: switch_usd(network, box) / box.ports for box in boxes}
+    each = [
+        ((0.0 if by_reach(network) else flat_usd(network, box)[1]) + port_usd[box.name] + above) / box.port_gbps
+        for box in boxes
+        for above in [min(port_usd[x.name] for x in boxes if x is box or same_ports(x, box))]
+    ]
+    gbps = wired_gpus * instance.hardware.gpu_nic_bytes_per_second * 8 / 1e9 * (1 - LANE_TOLERANCE)
+    leaf, spine, _ = network.tier_ratios
+    shares = max(network.asked_core_share, 1 / leaf), max(network.asked_core_share, 1 / (leaf * spine))
+    joined = (max_joined_racks(instance.replaced(network__max_tiers=tiers), wired_gpus) for tiers in (1, 2))
+    prices = (share * gbps * min(each, default=0.0) for share in shares)
+    return [(racks, usd) for racks, usd in zip(joined, prices, strict=True) if usd and math.isfinite(racks)]
 
 
 def min_fabric_mw(network: Network | None) -> float:

@@ -155,7 +155,11 @@ class DrawnLinks:
 
     def scale(self, above: DrawnTier, below: DrawnTier) -> float:
         """Return the units of width for a root of Gb/s that keep lines apart: widths go by the roots of rates."""
-        pitch = min(above.pitch[0], below.pitch[0] if self.shape == "pairs" else WIDTH)
+        pitch = above.pitch[0]
+        if self.shape == "pairs":
+            lines = min(self.reached, len(above.cells)) * below.columns
+            crossing = 2 * pitch / below.columns if lines <= MANY else WIDTH  # half way all lines are side by side
+            pitch = min(pitch, below.pitch[0], crossing)
         return min(WIDEST, FREE[self.shape] * pitch) / math.sqrt(self.rate)
 
 

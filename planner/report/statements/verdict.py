@@ -303,7 +303,8 @@ def _end(plan: Plan) -> str:
             left = f"{free:,} of {racks:,} are left over, too few" if free else f"{racks or 0:,} given, no room"
             text = f"Racks: {left} for {block}."
         case "fabric":
-            text = f"Fabric: {_joined(plan)}, no room for {block}."
+            each = "" if plan.instance.grid is None else " at each site"
+            text = f"Fabric: {_joined(plan)}{each}, no room for {block}."
         case "tolerance":
             share = f"{100 * plan.instance.objective.tolerance:g} %"
             text = f"Tolerance: {block} would train at most {share} faster."

@@ -15,7 +15,7 @@ from planner.instance.references_and_pins import SITE_FABRIC, check_pins
 from planner.models.fabric.chooser import Template
 from planner.models.fabric.design_table import DesignTable
 from planner.models.fabric.traffic import SiteTraffic
-from planner.physics.network.fabric_designs import max_joined_racks
+from planner.physics.network.fabric_designs import max_joined_racks, min_fabric_usd, min_uplinks
 from planner.physics.network.topology import Design
 
 TRAFFIC = SiteTraffic(stages=4, unit_racks=1, wrap=True, rails=3)
@@ -187,6 +187,26 @@ def test_racks_that_two_tiers_join(seed: int) -> None:
     one = SiteTraffic(stages=1, unit_racks=1, wrap=False, rails=2)
     joined = [racks for racks in range(max(1, most), most + 10) if len(t.options(one, racks))]
     assert joined == [most] * (most > 0)
+
+
+def test_no_fabric_is_cheaper_than_the_uplinks_that_ratios_ask_for() -> None:
+    joined, one = 0, SiteTraffic(stages=1, unit_racks=1, wrap=False, rails=2)
+    for seed in range(10):
+        r = random.Random(seed)
+        boxes = [
+            switch(ports, r.uniform(1e2, 1e5), port_gbps=r.choice([400, 800]), breakout=r.choice([1, 2]))
+            for ports in (4, 6, 8)
+        ]
+        rules = {"max_oversubscription": r.choice([1.0, 2.0, [1.0, 3.0]])}
+        i = instance(2, *r.sample(boxes, 2), max_tiers=3, families=[r.choice(["rail", "rack", "rail-only"])], **rules)
+        t, uplinks, each_gpu = templates(i), min_uplinks(i, 2), min_fabric_usd(i.network)
+        assert len(uplinks) == 2
+        for racks in range(1, 40):
+            floor = 2 * racks * each_gpu + sum(max(0.0, racks - most) * usd for most, usd in uplinks)
+            least = t.options(one, racks).usd.min(initial=np.inf)
+            assert floor <= least * (1 + 1e-9)
+            joined += least < np.inf
+    assert joined > 100
 
 
 @each(("pins", "most"), [({}, np.inf), ({"fabric.leaf_domain_racks": 8}, 8)])

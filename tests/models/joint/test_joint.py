@@ -119,6 +119,12 @@ def test_toys_of_each_kind_equal_full_enumeration(seed: int) -> None:
     require_optimum(case(seed), enumerated(seed))
 
 
+@pytest.mark.parametrize(("seed", "tiers"), [(82, 1), (82, 2), (92, 1), *more((48, 1), (92, 2), (118, 1))])
+def test_sites_of_a_grid_hold_what_few_tiers_join(seed: int, tiers: int) -> None:
+    i = case(seed).replaced(network__max_tiers=tiers)
+    require_optimum(i, Toy(i).best())
+
+
 @pytest.mark.parametrize("seed", [27, *more(57)])
 def test_blocks_pinned_to_a_site_equal_enumeration(seed: int) -> None:
     free = enumerated(seed)
