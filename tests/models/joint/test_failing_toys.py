@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from joint_brute_failures import best_of, every_plan, failing, failing_links
+from joint_brute_failures import best_of, every_plan, failing, failing_links, one_way
 from joint_solved import require_optimum, solved
 from joint_toys import case
 from tiers import more
@@ -20,7 +20,7 @@ from planner.models.joint.world import JointStatus
 from planner.solvers.signals import Deadline
 
 SEEDS = (0, 10, 16, 26, 12, 27, 13, 43, 4)
-CASES = [*((failing, seed) for seed in SEEDS), *((failing_links, seed) for seed in (0, 16, 24, 13, 2, 27))]
+CASES = [*((failing, seed) for seed in SEEDS), *((failing_links, seed) for seed in (0, 16, 24, 13, 2, 27)), (one_way, 3)]
 MORE = [*((failing, seed) for seed in (15, 75, 41, 24, 57)), *((failing_links, seed) for seed in (26, 29, 12))]
 Toys = Callable[[int], Instance]
 

@@ -152,24 +152,19 @@ class ShapeProblem:
 
     @property
     def never_runs(self) -> bool:
-        """Whether a cluster has too few racks for the shape, or failures never leave enough at all sites."""
-        calendar = self.world.problem.calendar
-        if self.world.sites is None and self.racks > (self.world.problem.instance.hardware.racks or 0):
-            return True
-        if calendar is None or self.standing.enough_share > 0:
-            return False
-        elastic = "elastic" in calendar.r.recoveries and self.column.d > max(1, self.standing.replicas_down)
-        return not elastic
+        """Whether a cluster has too few racks for the shape, or failures leave it no way to go on."""
+        return math.isinf(self.min_stretch)
 
     @cached_property
     def min_stretch(self) -> float:
         """Bound the stretch of any steps by failures; infinite where the shape never runs."""
-        calendar, job = self.world.problem.calendar, self.job(0.0)
-        if self.never_runs:
+        job = self.job(0.0)
+        if self.world.sites is None and self.racks > (self.world.problem.instance.hardware.racks or 0):
             return math.inf
-        if calendar is None or job is None:
+        if job is None:
             return 1.0
-        return max(self.free_stretch, min(float(x) for x, _ in stretches(job, self.standing)))
+        ways = (float(x) for x, _ in stretches(job, self.standing))  # none on spares alone where there are none
+        return max(self.free_stretch, min(ways, default=math.inf))
 
     def bound(
         self,
