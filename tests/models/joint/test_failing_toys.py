@@ -51,6 +51,11 @@ def test_spares_of_ties_stand_on_racks_that_are_there() -> None:
     assert plan.layout.racks_per_replica + sum(plan.reliability.spare_racks_by_site.values()) <= 3
 
 
+def test_a_job_that_goes_on_on_spares_alone_has_some() -> None:
+    plan = planner.solve(one_way(3))
+    assert plan.status == "optimal" and all(plan.reliability.spare_racks_by_site.values())
+
+
 @pytest.mark.parametrize("seed", [16, *more(0)])
 def test_no_failures_give_the_answer_without_them(seed: int) -> None:
     plain, r = solved(case(seed)), failing(seed).reliability

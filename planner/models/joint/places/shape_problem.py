@@ -131,7 +131,8 @@ class ShapeProblem:
         if calendar is None or job is None:
             return seconds
         with np.errstate(over="ignore"):  # seconds beyond a float exceed every limit
-            return seconds * np.minimum.reduce([np.asarray(x) for x, _ in stretches(job, self.standing)])
+            ways = [np.asarray(x) for x, _ in stretches(job, self.standing)]  # none on spares alone without spares
+            return seconds * np.minimum.reduce(ways, initial=np.inf)
 
     def upkeep(self, seconds: float, blocks: Mapping[str, int]) -> Upkeep | None:
         """Return how failures are met with `seconds` seconds of steps a sequence and these blocks by site."""
@@ -163,7 +164,7 @@ class ShapeProblem:
             return math.inf
         if job is None:
             return 1.0
-        ways = (float(x) for x, _ in stretches(job, self.standing))  # none on spares alone where there are none
+        ways = (float(x) for x, _ in stretches(job, self.standing))
         return max(self.free_stretch, min(ways, default=math.inf))
 
     def bound(
