@@ -182,7 +182,7 @@ def known_rules(physics: PlanPhysics) -> Violations:
     for name, times in Counter(why.rules).items():
         if times > int(name in known):
             yield broken("known_rules", f"{name} occurs {times} times; once each of the {len(known)} rules there are")
-    if why.checked not in ("", *((*certificates.AGREED, RESTATED) if why.rules and of_sites else ())):
+    if why.checked not in ("", *((*certificates.AGREED, RESTATED) if of_sites and why.decision == "sites" else ())):
         yield broken("known_rules", f"the conflict is stated to be {why.checked!r}, which no such one is")
     if not why.reason.strip():
         yield broken("known_rules", "0 words of a reason")

@@ -258,7 +258,7 @@ def transport_factor(physics: PlanPhysics) -> Violations:
 
 
 def pins(physics: PlanPhysics) -> Violations:
-    """Check that the fabrics have the pinned values."""
+    """Check that the fabrics have the pinned values, a site's own over those of all sites."""
     names = "planes", "ports_per_switch", "leaf_domain_racks", "rails_per_pod", "leaf_domains_per_pod", "group_links"
     pinned = {path: value for path, value in sorted(physics.instance.pins.items()) if path.startswith("fabric.")}
     for place, fabric, _ in fabrics(physics):
@@ -271,7 +271,7 @@ def pins(physics: PlanPhysics) -> Violations:
         stated |= dict(zip(("spine_switch", "core_switch"), fabric.models[1:], strict=False))
         for path, value in pinned.items():
             site, _, name = path.removeprefix("fabric.").rpartition(".")
-            if site in ("", place):
+            if site == place or (not site and f"fabric.{place}.{name}" not in pinned):
                 yield from must_be(f"pins[{path}]", f"{path} at {place}", stated.get(name), value)
 
 

@@ -59,6 +59,7 @@ class Space:
         sequences = work.tokens / work.sequence_length / work.availability
         self.days_a_second = sequences / SECONDS_PER_DAY  # days to train for a second a sequence
         self.wires_all = network is not None and (network.spares.share > 0 or network.spares.failure_chance > 0)
+        self.stripes = 1 if network is None else instance.pins.get("placement.stripes", 1)  # rack stages at least
         self.known_pipelines: dict[tuple[Any, ...], CutPipelines] = {}
 
     def pinned(self, name: str, values: Iterable[Any]) -> list[Any]:
@@ -335,7 +336,7 @@ class Cut:
         found = CutPipelines(
             p, v, q, -(-p // q) * racks, replicas, per_rack, stage_racks, wired, *[np.ones_like(p)] * 4
         )
-        fine = replicas > 0
+        fine = (replicas > 0) & (-(-p // q) >= self.space.stripes)
         columns = {"pipeline_parallel": p, "virtual_stages": v, "stages_per_rack": q, "replicas_per_rack": per_rack}
         for name, column in columns.items():
             fine &= column == pins.get(f"layout.{name}", column)

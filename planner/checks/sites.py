@@ -75,6 +75,9 @@ def waits(physics: PlanPhysics) -> Iterator[tuple[str, str, float]]:
             yield "upgrade", node.id, node.upgrade.lead_months
 
 
+WATT_MW = 1e-6  # to which generation is written
+
+
 def each_site(physics: PlanPhysics) -> Violations:
     """Check each site's land, circuits under the rule's reading, least modules, and balance with the smallest."""
     rules, rule = physics.grid.rules, physics.grid.rules.interconnect
@@ -84,7 +87,7 @@ def each_site(physics: PlanPhysics) -> Violations:
         site, node, draw, usable = place.site, place.node, physics.load_mw(place.site.id, place.site.racks), None
         if rule.reading == "import_share":
             own = node.generation_mw if rules.grid_model == "none" else fed.get(node.id, 0.0)
-            draw = max(draw + node.load_mw - own, 0.0)
+            draw = max(draw + node.load_mw - own - WATT_MW, 0.0)
         if rule.enabled:
             usable = _usable_mw(physics, place) or 0.0
         ratio = rules.share_balance.max_ratio

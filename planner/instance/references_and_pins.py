@@ -176,7 +176,7 @@ def reference_problems(instance: Instance, *, searched: bool) -> Iterator[str]:
     yield from _alternative_problems(instance)
     yield from _batch_problems(instance, searched=searched)
     yield from network_problems(instance.network)
-    racks = instance.hardware.racks
+    hardware, racks = instance.hardware, instance.hardware.racks
     if instance.grid is not None:
         if racks is not None:
             yield f"hardware.racks: the grid decides the racks (is {racks}); remove it, or pin sites.racks"
@@ -185,6 +185,9 @@ def reference_problems(instance: Instance, *, searched: bool) -> Iterator[str]:
             if value is not None:
                 where = f"grid.balancing_authorities[*].{key}"
                 yield f"operation.{key}: holds where there is no grid (is {value:g}); give {where}, and remove it"
+        if searched and instance.network and instance.network.wan_gateway and not hardware.overhead_includes_fabric:
+            remedy = "set hardware.overhead_includes_fabric to true"
+            yield f"network.wan_gateway: its power cannot be load of its site; {remedy}"
         yield from grid_problems(instance.grid)
         yield from wan_problems(instance.grid, instance.wan or Wan())
         places = sum(node.site for node in instance.grid.nodes)
@@ -195,7 +198,7 @@ def reference_problems(instance: Instance, *, searched: bool) -> Iterator[str]:
                 f"grid.nodes: every two places of a site are compared, so at most {MOST_PLACES:,} may hold one (are "
                 f'{places:,}); set "site": false on the others, as `planner grid import --sites N` does'
             )
-    elif racks is None and not instance.hardware.pools and (searched or instance.network is not None):
+    elif racks is None and not hardware.pools and (searched or instance.network is not None):
         yield "hardware.racks: is missing; give the racks of the one cluster, or a grid to choose them"
     objective, deadline = instance.objective.minimize, instance.limits.deadline_days
     if objective == "loss" and instance.workload.choose is None:

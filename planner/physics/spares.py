@@ -158,7 +158,9 @@ def stretches(job: CheckpointedJob, standing: SpareEffect) -> Iterator[tuple[Any
     """
     for way in ways(job, spares=standing.spares):
         there = at_work_share(job, standing, way.recovery)
-        yield (way.stretch / there if there > 0 else np.full_like(way.stretch, np.inf)), way
+        with np.errstate(over="ignore"):
+            stretch = way.stretch / there if there > 0 else np.full_like(way.stretch, np.inf)
+        yield stretch, way
 
 
 def at_work_share(job: CheckpointedJob, standing: SpareEffect, recovery: Recovery) -> float:

@@ -230,12 +230,14 @@ def test_a_plan_whose_rack_is_a_name_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_bill_lists_cables_by_place_and_medium() -> None:
-    media = Medium(name="optics", reach_m=1e3, price_usd=900), Medium(name="copper", reach_m=10, price_usd=100)
+    media = Medium(name="optics", reach_m=1e3, price_usd=900), Medium(name="copper", reach_m=10, price_usd=100.13)
     x = built(DESIGNS["dragonfly 1k"])
     network = x.network.replaced(floor=Floor(), media=media)
     fabric = x.fabric.replaced(cost_usd=fabric_designs.bill(network, x.switch, x.design).usd)
     priced = replace(x, network=network, fabric=fabric)
     bill = table(fabric_parts.bill_of_materials(priced))
+    usd = [float(r["usd"]) for r in bill]
+    assert round(sum(usd[:-1]), 2) == usd[-1] == round(fabric.cost_usd, 2)
     order = [m.name for m in media]
     cables = [(r["where"], order.index(r["part"])) for r in bill if r["part"] in order]
     assert cables == sorted(cables)

@@ -82,11 +82,12 @@ class FailingToy(Toy):
             short += mean_short(needed, needed + spare, self.fit(c.block))
             spares.append(spare)
         step = seconds * c.sequences
-        found = [self._restart(c, step, warm=False) / there]
-        if all(spares):
+        left, found = 1 - short * c.block.replicas / c.d, [math.inf]
+        if "restart" in self.r.recoveries:
+            found.append(self._restart(c, step, warm=False) / there)
+        if "warm-spares" in self.r.recoveries and all(spares):
             found.append(self._restart(c, step, warm=True) / there)
-        left = 1 - short * c.block.replicas / c.d
-        if c.d > 1 and left > 0:
+        if "elastic" in self.r.recoveries and c.d > 1 and left > 0:
             found.append(self._elastic(c, step) / left)
         return seconds * min(found)
 
@@ -182,6 +183,12 @@ def failing(seed: int) -> Instance:
         spare_targets=(0.0, 0.9, 0.99),
     )
     return case(seed).replaced(reliability=r)
+
+
+@cache
+def one_way(seed: int) -> Instance:
+    """Return a toy whose job may go on in one way alone."""
+    return failing(seed).replaced(reliability__recoveries=(("warm-spares",), ("elastic",), ("restart",))[seed % 3])
 
 
 @cache

@@ -239,6 +239,14 @@ def test_a_leaf_that_joins_nothing_is_proven_on_a_grid() -> None:
     assert time.process_time() - began < 30
 
 
+def test_a_grid_that_balances_in_no_way_is_no_conflict_of_rules() -> None:
+    """Feed that no load takes leaves no split under any rules; the reason says so."""
+    i = toy(6, sites=2)
+    feed = i.grid.nodes[0].replaced(id="feed", site=False, load_mw=-1.0)
+    plan = solved(i.replaced(grid__nodes=(*i.grid.nodes, feed), grid__rules__grid_model="transport"))
+    assert (plan.status, rules(plan)) == ("infeasible", ()) and "balance in no way" in summary(plan)
+
+
 def test_every_rule_in_conflict_is_known_to_the_checker() -> None:
     """Each limit, pin and rule that may be named is one of the instance's by the checker."""
     i = toy(0, sites=2).replaced(limits__facility_power_mw=5.0, limits__deadline_days=1.0)

@@ -69,8 +69,9 @@ def test_log_range_is_even_in_ratio() -> None:
     [
         ("1:2:0", "never leads"), ("2:1:1", "never leads"), ("1:8:x0.5", "never leads"), ("-1:8:x2", "above 0"),
         ("1:2", "no step"), ("log:1:2", "log:START:STOP:COUNT"), ("log:0:2:3", "above 0"),
-        ("lin:0:2:1.5", "whole number from 2"), ("1:x:3", "'x' is not a finite number"),
-        ("1:inf:1", "'inf' is not a finite number"), ("0:1:1e-9", "take a larger step"),
+        ("lin:0:2:1.5", "whole number from 2"), ("log:1:2:1", "whole number from 2"),
+        ("1:x:3", "'x' is not a finite number"), ("1:inf:1", "'inf' is not a finite number"),
+        ("0:1:1e-9", "take a larger step"),
     ],
 )  # fmt: skip
 def test_ranges_that_say_nothing(spec: str, problem: str) -> None:

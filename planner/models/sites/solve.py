@@ -30,6 +30,7 @@ from planner.solvers.signals import Deadline
 _SPLIT = frozenset(name for name, rule in RULES.items() if rule.scope == "split")
 _MAX_MOVE = 1e7  # more than any limit is moved by, in any rows' unit
 _ROUNDING = 1e-6  # of a module, and of a row's price in modules
+NO_BALANCE = "the loads and the must-run feed of the grid (load_mw) balance in no way, whatever the sites take"
 
 
 def conflict(instance: Instance, request: SitesRequest, options: Options) -> Conflict | None:
@@ -41,7 +42,7 @@ def conflict(instance: Instance, request: SitesRequest, options: Options) -> Con
     def proven(rules: frozenset[str]) -> bool:
         return not deadline.passed and infeasible(data, rules, replace(options, time_limit=deadline.limit))
 
-    # All of them are needed, as far as there was time; none where laws alone conflict.
+    # All of them are needed, as far as there was time; none where the balance of power alone has no answer.
     conflicting = remembered(proven, list(RULES))
     rules = frozenset(smallest_conflict(conflicting, list(RULES)))
     if len(rules) == 1 and conflicting(frozenset()):
@@ -54,7 +55,7 @@ def conflict(instance: Instance, request: SitesRequest, options: Options) -> Con
             return None
     mark = confirmed(data, rules, replace(options, time_limit=deadline.limit))
     # The rules that say most to the user are named first.
-    reason = "; ".join(RULES[name].sentence(data) for name in reversed(RULES) if name in rules)
+    reason = "; ".join(RULES[name].sentence(data) for name in reversed(RULES) if name in rules) or NO_BALANCE
     return Conflict(decision="sites", rules=tuple(sorted(rules)), reason=reason, checked=mark)
 
 

@@ -69,7 +69,8 @@ def test_the_least_column_is_that_of_plain_loops(seed: int, how: dict[str, Any])
     assert above and all("the proof does not list it" in x for x in above)
 
 
-CASES = [*TOYS, *((seed, None) for seed in range(8)), *more(*((seed, None) for seed in range(8, 25)))]
+PINNED = (3, {"pins": {"placement.stripes": 2}})
+CASES = [*TOYS, PINNED, *((seed, None) for seed in range(8)), *more(*((seed, None) for seed in range(8, 25)))]
 
 
 @pytest.mark.parametrize(("seed", "how"), CASES)

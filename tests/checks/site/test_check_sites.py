@@ -46,6 +46,7 @@ def test_edges(rule: str, path: str, holds: Any, breaks: Any) -> None:
 
 W1 = "interconnect[w1]"
 LOAD, OWN = "grid__nodes__0__load_mw", "grid__nodes__0__generation_mw"
+LONE = {"grid__lines__1__circuits": 1}
 NO_FLOWS = {"grid__rules__grid_model": "none"}
 
 
@@ -64,6 +65,8 @@ NO_FLOWS = {"grid__rules__grid_model": "none"}
         ("import_share", 1.0, {LOAD: 0.71}, {"interconnect[e1]"}),
         ("import_share", 0.9, {LOAD: 0.71}, set()),
         ("import_share", 0.9, {LOAD: 0.9}, {"interconnect[e1]"}),
+        # All of w1 is fed by its own plants, whose generation is written to the watt; one circuit leaves none.
+        *(("import_share", 1.0, LONE | {"grid__nodes__2__load_mw": mw}, x) for mw, x in ((4e-7, set()), (4e-6, {W1}))),
         # Where no flows are planned all plants of e1 count for it, over its two circuits.
         *(("import_share", 1.0, NO_FLOWS | {OWN: own}, set()) for own in (1.3, 0.2)),
         ("import_share", 1.0, NO_FLOWS | {OWN: 0.19}, {"interconnect[e1]"}),

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from joint_brute_failures import best_of, every_plan, failing, failing_links
+from joint_brute_failures import best_of, every_plan, failing, failing_links, one_way
 from joint_solved import require_optimum, solved
 from joint_toys import case
 from tiers import more
@@ -21,6 +21,7 @@ from planner.solvers.signals import Deadline
 
 SEEDS = (0, 10, 16, 26, 12, 27, 13, 43, 4)
 CASES = [*((failing, seed) for seed in SEEDS), *((failing_links, seed) for seed in (0, 16, 24, 13, 2, 27))]
+CASES += [(one_way, 3)]
 MORE = [*((failing, seed) for seed in (15, 75, 41, 24, 57)), *((failing_links, seed) for seed in (26, 29, 12))]
 Toys = Callable[[int], Instance]
 
@@ -49,6 +50,11 @@ def test_spares_of_ties_stand_on_racks_that_are_there() -> None:
     plan = planner.solve(given | {"reliability": "llama3-2024", "pins": {}, "objective": {"tolerance": 0.01}})
     assert plan.status == "optimal" and planner.check(plan) == []
     assert plan.layout.racks_per_replica + sum(plan.reliability.spare_racks_by_site.values()) <= 3
+
+
+def test_a_job_that_goes_on_on_spares_alone_has_some() -> None:
+    plan = planner.solve(one_way(3))
+    assert plan.status == "optimal" and all(plan.reliability.spare_racks_by_site.values())
 
 
 @pytest.mark.parametrize("seed", [16, *more(0)])

@@ -12,7 +12,6 @@ from functools import cached_property
 
 import numpy as np
 
-from planner.errors import InputError
 from planner.models.fabric.chooser import Template
 from planner.models.fabric.design_table import DesignTable, least_at
 from planner.models.fabric.traffic import SiteTraffic
@@ -35,10 +34,6 @@ def has_gateways(q: ShapeProblem, placed: PlacedParts | None) -> bool:
     network = q.world.problem.instance.network
     if network is None or not network.wan_gateway or placed is None:
         return False
-    if q.world.sites is not None and q.world.sites.counts_power:
-        raise InputError(
-            "network.wan_gateway: its power cannot be load of its site; set hardware.overhead_includes_fabric to true"
-        )
     return q.several or placed.wan is not None
 
 

@@ -131,7 +131,8 @@ class ShapeProblem:
         if calendar is None or job is None:
             return seconds
         with np.errstate(over="ignore"):  # seconds beyond a float exceed every limit
-            return seconds * np.minimum.reduce([np.asarray(x) for x, _ in stretches(job, self.standing)])
+            ways = [np.asarray(x) for x, _ in stretches(job, self.standing)]  # none on spares alone without spares
+            return seconds * np.minimum.reduce(ways, initial=np.inf)
 
     def upkeep(self, seconds: float, blocks: Mapping[str, int]) -> Upkeep | None:
         """Return how failures are met with `seconds` seconds of steps a sequence and these blocks by site."""
@@ -152,24 +153,19 @@ class ShapeProblem:
 
     @property
     def never_runs(self) -> bool:
-        """Whether a cluster has too few racks for the shape, or failures never leave enough at all sites."""
-        calendar = self.world.problem.calendar
-        if self.world.sites is None and self.racks > (self.world.problem.instance.hardware.racks or 0):
-            return True
-        if calendar is None or self.standing.enough_share > 0:
-            return False
-        elastic = "elastic" in calendar.r.recoveries and self.column.d > max(1, self.standing.replicas_down)
-        return not elastic
+        """Whether a cluster has too few racks for the shape, or failures leave it no way to go on."""
+        return math.isinf(self.min_stretch)
 
     @cached_property
     def min_stretch(self) -> float:
         """Bound the stretch of any steps by failures; infinite where the shape never runs."""
-        calendar, job = self.world.problem.calendar, self.job(0.0)
-        if self.never_runs:
+        job = self.job(0.0)
+        if self.world.sites is None and self.racks > (self.world.problem.instance.hardware.racks or 0):
             return math.inf
-        if calendar is None or job is None:
+        if job is None:
             return 1.0
-        return max(self.free_stretch, min(float(x) for x, _ in stretches(job, self.standing)))
+        ways = (float(x) for x, _ in stretches(job, self.standing))
+        return max(self.free_stretch, min(ways, default=math.inf))
 
     def bound(
         self,
