@@ -223,7 +223,7 @@ def _machine(line: TableLine, gpu: str | None, software: str | None) -> Machine:
     if gpu is None and not line.texts.get("accelerator"):
         line.refuse("accelerator", "is missing", "add it, or --accelerator")
     name = gpu or line.entry("accelerator", "accelerators")
-    stack = software or line.entry("software", "software", "megatron-core")
+    stack = software or line.entry("software", "software", "megatron-bridge")
     network = line.number_of("nic_gbps") * 1e9 / 8 if line.texts.get("nic_gbps") else None
     found, dtype = accelerator(name, network), dtype_of(line.text("precision", "bf16"))
     if dtype not in found.peak_flop_per_second:

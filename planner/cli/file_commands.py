@@ -92,7 +92,7 @@ def calibrate(
     measured: Annotated[Path, typer.Argument(help=MEASURED_HELP)],
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the constants here (JSON).")] = None,
     accelerator: Annotated[str | None, typer.Option(help="Accelerator of the catalogue that ran all lines.")] = None,
-    software: Annotated[str | None, typer.Option(help="Software stack of the catalogue; megatron-core.")] = None,
+    software: Annotated[str | None, typer.Option(help="Software stack of the catalogue; megatron-bridge.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the constants as JSON and nothing else.")] = False,
 ) -> None:
     """Fit the constants of your cluster to about ten of your own steps, for `--constants` of other commands.

@@ -267,7 +267,7 @@ def test_defaults(tmp_path: Path) -> None:
     assert (run.line, run.seconds, m.sequence) == (2, 0.5, 4096)
     assert (s.tensor_parallel, s.pipeline_parallel, s.data_parallel, s.context_parallel) == (4, 2, 2, 1)
     assert (s.micro_batch, s.micro_batches, s.zero_stage, s.recompute, s.virtual_stages) == (1, 8, 1, "none", 1)
-    assert (m.precision.compute, m.software.name, m.gpu.name, m.rack.gpus) == ("bf16", "megatron-core", "H100", 8)
+    assert (m.precision.compute, m.software.name, m.gpu.name, m.rack.gpus) == ("bf16", "megatron-bridge", "H100", 8)
     assert s.layers_per_stage == (16, 16)
 
 
