@@ -329,7 +329,7 @@ def test_floors_are_below_exact_times(seed: int, kind: str) -> None:
 
 @pytest.mark.parametrize("name", ["cluster-1k", "5gw"])
 def test_floors_of_ranges_are_below_those_inside(name: str) -> None:
-    """A hundred thousand random columns of shipped instances are no faster than ranges about them; coarse parts hold more."""
+    """Of shipped instances 100,000 random columns are no faster than ranges about them; coarse parts hold more."""
     space = Space(instance=load_instance(INSTANCES / f"{name}.json"), transport_slowdown=PHI)
     r, rng, compared, kept = random.Random(0), np.random.default_rng(0), 0, 0
     cuts = [c for k, c in enumerate(space.cuts()) if k % 97 == 0]
