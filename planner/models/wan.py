@@ -239,7 +239,7 @@ def cost(model: Any, data: WanData) -> Any:
 
 
 def confirmed(instance: Instance, request: WanRequest, plan: WanPlan, seconds: float | None, *, seed: int = 0) -> str:
-    """Return the mark of a plan's bound: CONFIRMED by CP-SAT or BOUNDED by the relaxation's duals within `seconds`."""
+    """Return the mark of a plan's bound: BOUNDED by the relaxation's duals or CONFIRMED by CP-SAT, within `seconds`."""
     # Else ON_TRUST, as for a design that leaves traffic out: its bound would need a proof that no more of it fits.
     if any(demand.missing_gbps for demand in plan.demands):
         return ON_TRUST
@@ -254,7 +254,7 @@ def confirmed(instance: Instance, request: WanRequest, plan: WanPlan, seconds: f
         found = highs.lower_bound(model, time_limit=limit)
         return None if found is None else found * unit
 
-    return second_proof(plan.certificate.bound, [(CONFIRMED, least), (BOUNDED, relaxed)], seconds)
+    return second_proof(plan.certificate.bound, [(BOUNDED, relaxed), (CONFIRMED, least)], seconds)
 
 
 PROVEN_GAP = 1e-9  # relative; above what rounding leaves between the recomputed objective and the solver's bound
