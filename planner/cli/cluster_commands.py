@@ -104,10 +104,12 @@ def place(
     job, running, objective = given.job, given.running, search.objective
     if bool(given.replace) != (running is not None):
         raise InputError("--replace, --running: give both: the failed nodes, and the placement that they failed in")
-    inline = job is None or given.nodes is not None or given.mesh is not None
-    if inline and job is not None:
-        raise InputError(f"--job {job}: a job's file has its nodes and its mesh; leave out --nodes and --mesh")
-    if inline and objective != "locality":
+    if job is not None and (given.nodes, given.mesh, given.gpus_per_node) != (None, None, None):
+        raise InputError(
+            f"--job {job}: a job's file has its nodes, mesh and gpus_per_node; "
+            "leave out --nodes, --mesh and --gpus-per-node"
+        )
+    if job is None and objective != "locality":
         raise InputError("--job: --objective step-time needs the job's file; give it")
     from planner.cluster import mesh_job, read_hosts
 
