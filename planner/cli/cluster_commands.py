@@ -112,6 +112,7 @@ def place(
     if job is None and objective != "locality":
         raise InputError("--job: --objective step-time needs the job's file; give it")
     from planner.cluster import mesh_job, read_hosts
+    from planner.exports.launch import NODE_GPUS
 
     wanted = mesh_job(given.name, given.mesh, given.nodes, gpus_per_node=given.gpus_per_node) if job is None else job
     cluster = read_topology(free.topology, keys=free.label or (), name=free.topology_name)
@@ -140,6 +141,9 @@ def place(
             split = f"splits {placed['groups_split']} all-reduce groups ({placed['lower_bound_split']} unavoidable)"
             what = f"the plan {split} to keep pipelines under one leaf"
             print(f"{job}: {what}; --objective step-time places it by its step", file=sys.stderr)
+        if placed and (placement.gpus_per_node or 0) > NODE_GPUS:
+            whole = f"a node of this placement is a rack of {placement.gpus_per_node} GPUs"
+            print(f"{job}: {whole}; the topology must list racks, not their hosts", file=sys.stderr)
     console.print_or_write(placement_text(placement, form, cluster), output)
     if output is not None:
         print(placement_summary(placement))
