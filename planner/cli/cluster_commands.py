@@ -97,6 +97,7 @@ def place(
         import planner
         import planner.formats.topology_files
         import planner.scheduling.session
+        from planner.exports.launch import NODE_GPUS
         from planner.formats.topology_files import read_topology
 
     console.require_choice("--format", form, PLACEMENT_FORMATS)
@@ -112,7 +113,6 @@ def place(
     if job is None and objective != "locality":
         raise InputError("--job: --objective step-time needs the job's file; give it")
     from planner.cluster import mesh_job, read_hosts
-    from planner.exports.launch import NODE_GPUS
 
     wanted = mesh_job(given.name, given.mesh, given.nodes, gpus_per_node=given.gpus_per_node) if job is None else job
     cluster = read_topology(free.topology, keys=free.label or (), name=free.topology_name)
@@ -142,8 +142,11 @@ def place(
             what = f"the plan {split} to keep pipelines under one leaf"
             print(f"{job}: {what}; --objective step-time places it by its step", file=sys.stderr)
         if placed and (placement.gpus_per_node or 0) > NODE_GPUS:
-            whole = f"a node of this placement is a rack of {placement.gpus_per_node} GPUs"
-            print(f"{job}: {whole}; the topology must list racks, not their hosts", file=sys.stderr)
+            print(
+                f"{job}: a node of this placement is a rack of {placement.gpus_per_node} GPUs; "
+                "the topology must list racks, not their hosts",
+                file=sys.stderr,
+            )
     console.print_or_write(placement_text(placement, form, cluster), output)
     if output is not None:
         print(placement_summary(placement))
