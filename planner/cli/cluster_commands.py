@@ -97,6 +97,7 @@ def place(
         import planner
         import planner.formats.topology_files
         import planner.scheduling.session
+        from planner.exports.launch import NODE_GPUS
         from planner.formats.topology_files import read_topology
 
     console.require_choice("--format", form, PLACEMENT_FORMATS)
@@ -104,10 +105,12 @@ def place(
     job, running, objective = given.job, given.running, search.objective
     if bool(given.replace) != (running is not None):
         raise InputError("--replace, --running: give both: the failed nodes, and the placement that they failed in")
-    inline = job is None or given.nodes is not None or given.mesh is not None
-    if inline and job is not None:
-        raise InputError(f"--job {job}: a job's file has its nodes and its mesh; leave out --nodes and --mesh")
-    if inline and objective != "locality":
+    if job is not None and (given.nodes, given.mesh, given.gpus_per_node) != (None, None, None):
+        raise InputError(
+            f"--job {job}: a job's file has its nodes, mesh and gpus_per_node; "
+            "leave out --nodes, --mesh and --gpus-per-node"
+        )
+    if job is None and objective != "locality":
         raise InputError("--job: --objective step-time needs the job's file; give it")
     from planner.cluster import mesh_job, read_hosts
 
@@ -138,6 +141,12 @@ def place(
             split = f"splits {placed['groups_split']} all-reduce groups ({placed['lower_bound_split']} unavoidable)"
             what = f"the plan {split} to keep pipelines under one leaf"
             print(f"{job}: {what}; --objective step-time places it by its step", file=sys.stderr)
+        if placed and (placement.gpus_per_node or 0) > NODE_GPUS:
+            print(
+                f"{job}: a node of this placement is a rack of {placement.gpus_per_node} GPUs; "
+                "the topology must list racks, not their hosts",
+                file=sys.stderr,
+            )
     console.print_or_write(placement_text(placement, form, cluster), output)
     if output is not None:
         print(placement_summary(placement))

@@ -302,10 +302,12 @@ def evaluate(
             apart = f"a plan has no two stages meet in one as in {racks:,}"
             print(f"{output}: of {whole:,} racks: {apart}", file=sys.stderr)
             alone = alone.replaced(hardware__racks=whole)
+        predicted = evaluated(alone)
         left_out = [part for part in OTHER_DECISIONS if getattr(request, part) is not None]
         if left_out:
-            print(f"{output}: of the layout alone, without {', '.join(left_out)}", file=sys.stderr)
-        console.write_model(plan_of_layout(alone, evaluated(alone).layout), output)
+            parts = f"without {', '.join(left_out)}"
+            print(f"{output}: of the layout alone, {parts}: {predicted.step_seconds:.4g} s a step", file=sys.stderr)
+        console.write_model(plan_of_layout(alone, predicted.layout), output)
     money = "\n".join(lines_of(run_statements(request, evaluation.run)))
     text = fitted(f"{summary(evaluation, why=why)}\n{money}", terminal_width())
     print(evaluation.model_dump_json(indent=1) if as_json else text)

@@ -168,7 +168,7 @@ def too_late(instance: Instance, solution: JointSolution, solving: Solving) -> C
         within, found = " within the budget", _cheapest(instance, solving.options, solving.deadline, cache)
         never = found is not None and found.status is JointStatus.INFEASIBLE
         rules += [] if never else ["limits.budget_usd"]
-        reason += ", and none for more money" if never else _enough(instance, found)
+        reason += ", which no budget meets" if never else _enough(instance, found)
     known = solution.plan is not None and not instance.objective.in_dollars
     fewest = solution if known else _fewest_days(instance, solving, cache)
     if fewest is not None and fewest.days is not None:

@@ -15,7 +15,7 @@ from planner.models.joint.solve import Solving
 from planner.models.joint.world import EPS, JointSolution, JointStatus
 from planner.physics import ticking
 from planner.physics.network.fabric_designs import max_joined_racks
-from planner.plan.certificate import Conflict, LimitedBy
+from planner.plan.certificate import Conflict, LimitedBy, decision_of
 from planner.plan.plan import Plan
 from planner.planning import heterogeneous, model_size
 from planner.planning.choice_ends import Progress, ended_by_choice, kept_within
@@ -127,7 +127,10 @@ def _decided(instance: Instance, solving: Solving, *, seek_others: bool = True) 
     else:
         solution, more = known_answer
         whole, chosen = instance, HardwareChoice(best=HardwareAnswer(instance, solution), others=())
+    kinds = [own for own in (chosen.best, *chosen.others) if own.instance.grid == instance.grid]
     refused = too_late(instance, solution, solving)
+    if refused is not None and refused.rules:
+        refused = _of_each_gpu(refused, kinds, solving)
     start(progress, "writing the plan")
     written = _without(instance, solution, refused)
     plan = plan_of(instance, written, options, deadline.elapsed - started, more)
@@ -145,14 +148,23 @@ def _decided(instance: Instance, solving: Solving, *, seek_others: bool = True) 
         plan = plan.replaced(objective__limited_by=end)
     if solution.status is JointStatus.INFEASIBLE:
         start(progress, "why there is no plan")
-        kinds = [own.instance for own in (chosen.best, *chosen.others) if own.instance.grid == instance.grid]
-        each = [conflict_of(alone, solving.left) for alone in kinds]
-        if len(each) > 1:  # of several GPUs each may lack something else
-            on = (f"on {hardware_kind(alone.hardware)[0]} " for alone in kinds)
-            reason = "; ".join(gpu + why.reason for gpu, why in zip(on, each, strict=True))
-            each[0] = each[0].replaced(reason=reason)
-        return plan.replaced(conflict=each[0])
+        return plan.replaced(conflict=_of_each_gpu(conflict_of(instance, solving.left), kinds, solving))
     return plan
+
+
+def _of_each_gpu(first: Conflict, kinds: list[HardwareAnswer], solving: Solving) -> Conflict:
+    """Return the conflict of the first GPU with those of the others, each of which may lack something else."""
+    if len(kinds) <= 1:
+        return first
+    left = (
+        too_late(own.instance, own.solution, solving) or conflict_of(own.instance, solving.left) for own in kinds[1:]
+    )
+    each = [first, *left]
+    on = (f"on {hardware_kind(own.instance.hardware)[0]} " for own in kinds)
+    reason = "; ".join(gpu + why.reason for gpu, why in zip(on, each, strict=True))
+    rules = tuple(dict.fromkeys(rule for why in each for rule in why.rules))
+    joined = all((why.decision, why.checked) == (decision_of(rules), "") for why in each)
+    return first.replaced(reason=reason, rules=rules if joined else first.rules)
 
 
 def _without(instance: Instance, solution: JointSolution, refused: Conflict | None) -> JointSolution:

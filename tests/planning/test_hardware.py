@@ -94,6 +94,10 @@ def test_where_there_is_no_plan_each_gpu_has_its_reason() -> None:
     assert first.startswith("on B200 ") and "the budget is $2.20M" in first
     assert second.startswith("H100 ") and "of a GPU can be used" in second
     assert plan.status == "infeasible" and not planner.check(plan)
+    late = planner.solve(asked(OTHERS[0], limits={**SMALL["limits"], "deadline_days": 0.1}))
+    for gpu in ("H100", "H200"):
+        assert re.search(rf"on {gpu} no plan trains in less than [\d.]+ days > 0.1", late.conflict.reason)
+    assert late.status == "infeasible" and late.conflict.rules == ("limits.deadline_days",) and not planner.check(late)
 
 
 def test_the_gpu_that_likely_ends_first_is_searched_first_and_each_has_figures_of_its_own() -> None:
