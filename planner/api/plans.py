@@ -33,7 +33,7 @@ def calibrate(
     measured
         A CSV table with a measured step a line; its columns are in docs/accuracy.md.
     accelerator, software
-        Names of the catalogue, where the table has no such columns; the software is megatron-bridge where neither is.
+        Names of the catalogue, where the table has no such columns; the software is megatron-bridge if neither has it.
 
     Raises
     ------

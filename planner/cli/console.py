@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import itertools
 import re
 import sys
 import threading
@@ -358,13 +359,14 @@ def watched(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-READ = ("instance", "given", "topology", "job", "state", "pairs", "measured")  # parameters that name a file of the user
+WRITTEN = ("output", "log", "plot", "into", "geojson")  # parameters that name files to write; others name what is read
 
 
 def _keep_what_is_read(options: Mapping[str, Any]) -> None:
     """Refuse to write over a file that the command reads."""
     output = options.get("output")
-    for path in (options.get(name) for name in READ):
+    given = (value for name, value in options.items() if name not in WRITTEN)
+    for path in itertools.chain.from_iterable(x if isinstance(x, list) else [x] for x in given):
         same = False
         with suppress(OSError):  # one that is missing, or cannot be named, is complained of where it is used
             same = isinstance(output, Path) and isinstance(path, Path) and path.is_file() and path.samefile(output)

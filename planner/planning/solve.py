@@ -188,9 +188,9 @@ def options_of(
 def limited_by(instance: Instance, solution: JointSolution, solving: Solving) -> LimitedBy | None:
     """Return the limit that one more block of racks would reach; None where the time ends first or nothing is proven.
 
-    It is `grid` where power and sites have no room for the block at any price, `budget` where the rest of the budget
-    does not buy it on the cheapest fabric, `fabric` where a pinned leaf, one tier or two join no more at as many sites
-    as may be open, and else `layout`: no strategy is faster with the block. `owned_racks` are those without a grid.
+    It is `fabric` where a pinned leaf, one tier or two join no more at as many sites as may be open, `grid` where power
+    and sites have no room for the block at any price, `budget` where the rest of the budget does not buy it on the
+    cheapest fabric, and else `layout`: no strategy is faster with the block. `owned_racks` are those without a grid.
     """
     choice = solution.plan
     block = None if choice is None else choice.column.strategy.block(choice.column.p)
@@ -199,16 +199,17 @@ def limited_by(instance: Instance, solution: JointSolution, solving: Solving) ->
     blocks, joined = sum(choice.blocks_by_site.values()), max_joined_racks(instance, block.rails)
     used, more = block.racks * blocks, block.racks * (blocks + 1)
     if instance.grid is None:
-        if more > (instance.hardware.racks or 0):
-            return "owned_racks"
-        return "fabric" if more > joined else "layout"
+        owned = instance.hardware.racks or 0
+        return "owned_racks" if more > owned else "fabric" if more > joined else "layout"
     here, left = _sites_of(instance, solving), (instance.limits.budget_usd or math.inf) - choice.capital_usd
     idle = sum(choice.placed.racks.values()) - used if choice.placed else 0
     least_usd = here.floor_usd(max(0, block.racks - idle), 0) + block.racks * here.min_fabric_usd(block.rails)
+    if block.racks * (blocks // here.max_open + 1) > joined:
+        return "fabric"
     try:
         rich = _sites_of(instance.replaced(limits__budget_usd=None), solving)
         if more > rich.max_racks(block.rails):
-            return "fabric" if block.racks * (blocks // here.max_open + 1) > joined else "grid"
+            return "grid"
         return "budget" if left < least_usd or more > here.max_racks(block.rails) else "layout"
     except (OutOfTimeError, UnansweredError):
         return None

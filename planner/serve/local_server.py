@@ -91,7 +91,7 @@ class QuestionThread:
         return found
 
     def ask(self, fields: Mapping[str, str], others: str = "", *, with_curve: bool = False) -> None:
-        """Begin a question: the instance with values of fields, and changes, a line each. InputError: it cannot be."""
+        """Begin a question: the instance with fields and changes, a line each. InputError: it cannot be asked."""
         now = self.values()
         given = {path: text.strip() for path, text in fields.items() if path in now and text.strip() != now[path]}
         lines = [line.strip() for line in others.splitlines() if line.strip()]

@@ -153,8 +153,9 @@ def test_values_of_options_are_limited_too(value: str) -> None:
 def test_no_command_writes_over_what_it_reads(tmp_path: Path) -> None:
     path = tmp_path / "job.json"
     path.write_text(JOB)
-    refusal = invoke("place", "--topology", "x.conf", "--job", path, "-o", tmp_path / "." / "job.json").exception
-    assert "job.json: is read by this command" in str(refusal) and path.read_text() == JOB
+    for reading in (["place", "--topology", "x.conf", "--job"], ["export", "launch"], ["report"]):
+        refusal = invoke(*reading, path, "-o", tmp_path / "." / "job.json").exception
+        assert "job.json: is read by this command" in str(refusal) and path.read_text() == JOB
 
 
 def test_a_byte_order_mark_is_no_fault(tmp_path: Path) -> None:

@@ -26,9 +26,7 @@ from planner.physics.spares import checkpoint_bytes, counted
 Floats = NDArray[np.float64]
 STEP = 1.002  # from one number of GPUs of the table to the next
 MOST_GPUS = 2**31  # of the table; more than any plan has
-PIECES = np.array(
-    [1.0, 0.95, 0.9, 0.8, 0.6, 0.3]
-)  # ends of the parts of a range of replicas that are bounded one by one
+PIECES = np.array([1.0, 0.95, 0.9, 0.8, 0.6, 0.3])  # ends of the parts that a range of replicas is bounded by
 ROUNDING = 1 - 1e-12  # of floors that sums in another order may differ from
 
 

@@ -125,6 +125,9 @@ def _two_tier_racks(
     racks, down, up = (pins.get(name) for name in ("leaf_domain_racks", "leaf_down_ports", "leaf_up_ports"))
     spines = (x for x in network.switches if isinstance(x, Switch) and (x.name == leaf.name or same_ports(x, leaf)))
     ports = max((x.ports for x in spines if pins.get("spine_switch", x.name) == x.name), default=0)
+    together = -(-rack.rails // max(ports, 1))  # rails of a leaf that takes them of all racks, where spines are narrow
+    if 1 < together <= (network.max_rails_per_leaf or rack.rails):
+        rack = RackPorts(-(-rack.rails // together), rack.rail_gpus * together, rack.apart)
     most_over = (network.ratio_of(0) or math.inf) * leaf.port_gbps / nic_gbps
 
     def too_large(domain: int) -> bool:
@@ -135,7 +138,7 @@ def _two_tier_racks(
         return uplinks > (up or leaf.ports) or taken + (up or uplinks) > leaf.ports
 
     wanted = racks or (down // rack.rail_gpus if down else None)
-    sizes = range(wanted or 1, (wanted or leaf.ports * split) + 1)
+    sizes = range(1, leaf.ports * split + 1) if wanted is None else range(wanted, wanted + 1)
     fitting = bisect_left(sizes, x=True, key=too_large)
     return sizes[fitting - 1] * (ports // rack.rails) if fitting else 0
 

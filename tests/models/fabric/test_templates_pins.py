@@ -181,10 +181,11 @@ def test_racks_that_two_tiers_join(seed: int) -> None:
     rules = {"survives": r.choice([None, "one_leaf_uplink", "one_spine"]), "spares": {"share": r.choice([0.0, 0.2])}}
     rules["max_oversubscription"] = r.choice([None, 1.0, 2.5, [1.5, 4.0]])
     boxes = [switch(ports, 100.0, port_gbps=r.choice([800, 1600]), breakout=r.choice([1, 2])) for ports in (4, 6, 8)]
-    family = r.choice(["rail", "rack", "rail-only"])
-    i = instance(2, *r.sample(boxes, 2), max_tiers=2, pins=pins, families=[family], **rules)
-    most, t = max_joined_racks(i, 2), templates(i)
-    one = SiteTraffic(stages=1, unit_racks=1, wrap=False, rails=2)
+    rules["max_rails_per_leaf"] = r.choice([1, 2, 3])
+    family, rails = r.choice(["rail", "rack", "rail-only"]), r.choice([2, 12])
+    i = instance(rails, *r.sample(boxes, 2), max_tiers=2, pins=pins, families=[family], **rules)
+    most, t = max_joined_racks(i, rails), templates(i)
+    one = SiteTraffic(stages=1, unit_racks=1, wrap=False, rails=rails)
     joined = [racks for racks in range(max(1, most), most + 10) if len(t.options(one, racks))]
     assert joined == [most] * (most > 0)
 

@@ -145,10 +145,12 @@ class FewestDays(Goal):
             self.speak("")
 
     def reached(self, t: float, c: float, what: Any) -> bool:
-        """End where the incumbent is within the gap of all nodes, or where no plan is within the deadline."""
+        """End where all nodes are slower than plans that matter or within the gap of them, or beyond the deadline."""
+        if t > self.most_seconds:
+            return True
         if self.incumbent is None:
             return self.too_late or (self.gap > 0 and self.bound >= self.rival * (1 - self.gap))
-        return t > self.most_seconds or (self.gap > 0 and self.distance <= self.gap)
+        return self.gap > 0 and self.distance <= self.gap
 
     def hot(self, x: Ranges, keys: Floats) -> Flags:
         """Return the ranges up to the bound up to which columns are listed at once."""
