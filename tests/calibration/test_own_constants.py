@@ -402,7 +402,7 @@ def test_command_writes_and_prints(tmp_path: Path) -> None:
     path, out = write_rows(tmp_path / "log.csv", [FINE, FINE], HEADER), tmp_path / "constants.json"
     result = invoke("calibrate", path, "--accelerator", "h100", "-o", out)
     assert result.exit_code == 0
-    assert result.output.startswith("H100, megatron-core: 2 lines of log.csv")
+    assert result.output.startswith("H100, megatron-bridge: 2 lines of log.csv")
     assert "DETERMINED" in result.output and "AS IN THE CATALOGUE" in result.output
     assert '"kind": "measured constants"' in out.read_text()
 

@@ -292,6 +292,7 @@ CONDITIONAL = {
     "limits": "give the critical batch in tokens",
     "hardware.racks": "give the racks of the one cluster, or a grid to choose them",
     "grid": "give the racks of the one cluster, or a grid to choose them",
+    "hardware.overhead_includes_fabric": "set hardware.overhead_includes_fabric to true",
     "network": "decides nothing, as the instance has no network",
     "wan.fibre_nodes": "does not exist",
     "wan.fibre_edges": "give edges, or remove them",

@@ -49,6 +49,13 @@ def joint_of_sites() -> Answer:
     return _of_plan(planner.solve(toy(14, sites=2, forced=True)))
 
 
+def joint_without_duals() -> Answer:
+    """Return the same where the duals of a relaxation prove nothing, so that CP-SAT is asked."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("planner.models.joint.places.section.lower_bound", lambda *_, **__: None)
+        return joint_of_sites()
+
+
 def joint_without_plan() -> Answer:
     i = toy(14, sites=2, forced=True)
     return _of_plan(planner.solve(i.replaced(limits__budget_usd=0.01 * (i.limits.budget_usd or 0.0))))
@@ -123,7 +130,8 @@ def repaired() -> Answer:
 
 # Each decision with the back ends that it asks: what another would answer changes nothing.
 DECISIONS: dict[Callable[[], Answer], tuple[str, ...]] = {
-    joint_of_sites: ("cpsat", "highs"), joint_without_plan: ("cpsat", "highs"), joint_least_cost: ("cpsat", "highs"),
+    joint_of_sites: ("highs",), joint_without_duals: ("cpsat", "highs"), joint_without_plan: ("cpsat", "highs"),
+    joint_least_cost: ("highs",),
     sites_of_a_transport_grid: ("highs",), sites_of_a_dc_grid: ("highs",), fibre: ("highs",),
     fibre_that_carries_too_little: ("highs",), placed_by_cpsat: ("cpsat",), placed_by_highs: ("highs",),
     fewest_moves: ("cpsat",), stopped_jobs: ("cpsat",), too_few_jobs_to_stop: ("cpsat",), repaired: ("cpsat",),

@@ -183,7 +183,7 @@ def test_an_honest_proof_passes_and_bent_ones_do_not() -> None:
     assert [x for x in violations(i, found, JointProof(max_racks_by_wired_gpus={1: 1})) if "does not list it" in x]
     (many,) = bent(max_racks_by_wired_gpus={1: 10**6})
     assert "racks by budget, power and sites" in many
-    rising = {k: proof.max_racks_by_wired_gpus[1] - 1 + k // 2 for k in (1, 2)}
+    rising = {k: max(proof.max_racks_by_wired_gpus.values()) - 1 + k // 2 for k in (1, 2)}
     assert any("racks with 1 cabled" in x for x in bent(max_racks_by_wired_gpus=rising))
     (price,) = bent(min_fabric_usd_per_wired_gpu=(proof.min_fabric_usd_per_wired_gpu or 0.0) * 1.01)
     assert price.startswith("min_fabric_stated")
