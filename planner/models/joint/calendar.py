@@ -82,7 +82,7 @@ class Calendar:
         return least[0], least[1]
 
     @cached_property
-    def _gone_per_gpu(self) -> float:
+    def gone_per_gpu(self) -> float:
         """Replicas that are gone at any time, for each GPU of one."""
         return float(recovery.stops_per_gpu_second(self.r, self.links)) * self.r.rejoin_seconds * ROUNDING
 
@@ -103,7 +103,7 @@ class Calendar:
         whole, elastic = (np.minimum(x[at] / most, before[at]) for x, before in tables)
         # Absent replicas add to elastic jobs up to a step of the table, at the measured rate: of the least stretch E of
         # a step, E - 1 may be stalls, and they add least where the stalls are largest.
-        away = np.maximum(inverse_share_there(replica_gpus * self._gone_per_gpu, last[1][at] - 1) * ROUNDING - 1, 0.0)
+        away = np.maximum(inverse_share_there(replica_gpus * self.gone_per_gpu, last[1][at] - 1) * ROUNDING - 1, 0.0)
         return np.minimum(whole, elastic + away / most)
 
     @lru_cache(maxsize=1 << 16)  # noqa: B019 - of one search, with which it ends
