@@ -369,7 +369,11 @@ def max_racks(instance: Instance, wired_gpus: int) -> int:
     whole = math.floor(max(0.0, min(*most, 1e9)) * (1 + SLACK))
     racks = whole * hardware.racks_per_module
     wanted = instance.pins.get("sites.racks", racks)
-    joined = max_sites(instance) * joined_modules(instance, wired_gpus) * hardware.racks_per_module
+    joined = (
+        max_sites(instance)
+        * joined_modules(instance, max_joined_racks(instance, wired_gpus))
+        * hardware.racks_per_module
+    )
     return int(min(wanted, joined)) if wanted <= racks else 0
 
 

@@ -359,19 +359,20 @@ def watched(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-WRITTEN = ("output", "log", "plot", "into", "geojson")  # parameters that name files to write; others name what is read
+WRITTEN = ("output", "log", "plot", "into", "geojson")  # parameters of files to write; all others are of files to read
 
 
 def _keep_what_is_read(options: Mapping[str, Any]) -> None:
     """Refuse to write over a file that the command reads."""
-    output = options.get("output")
     given = (value for name, value in options.items() if name not in WRITTEN)
-    for path in itertools.chain.from_iterable(x if isinstance(x, list) else [x] for x in given):
+    read = list(itertools.chain.from_iterable(x if isinstance(x, list) else [x] for x in given))
+    written = [(name, path) for name in WRITTEN if isinstance(path := options.get(name), Path)]
+    for (name, path), other in itertools.product(written, read):
         same = False
         with suppress(OSError):  # one that is missing, or cannot be named, is complained of where it is used
-            same = isinstance(output, Path) and isinstance(path, Path) and path.is_file() and path.samefile(output)
+            same = isinstance(other, Path) and other.is_file() and other.samefile(path)
         if same:
-            raise InputError(f"{output}: is read by this command, and -o would write over it; write elsewhere")
+            raise InputError(f"{path}: is read by this command, and --{name} would write over it; write elsewhere")
 
 
 NUMBER_DUE = re.compile("(int|float)_(parsing|from_float)")  # types of pydantic's errors

@@ -113,7 +113,7 @@ def _end(store: "Store", progress: "SweepProgress", keys: set[str], status: int)
         print(f"interrupted with {progress.summary()} in {store.path}; go on with --resume", file=sys.stderr)
     else:
         others = len(latest(store.rows)) - progress.counts.total()
-        more = f", beside {counted(others, 'row')} of other points" if others else ""
+        more = f" and {counted(others, 'row')} of other points" if others else ""
         print(f"{progress.summary()} in {store.output}{more}")
     if status == console.ExitCode.DONE and progress.counts[FAILED]:
         reason = next(row.reason for row in store.rows if row.key in keys and row.status == FAILED)

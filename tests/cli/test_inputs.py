@@ -156,6 +156,8 @@ def test_no_command_writes_over_what_it_reads(tmp_path: Path) -> None:
     for reading in (["place", "--topology", "x.conf", "--job"], ["export", "launch"], ["report"]):
         refusal = invoke(*reading, path, "-o", tmp_path / "." / "job.json").exception
         assert "job.json: is read by this command" in str(refusal) and path.read_text() == JOB
+    for option in (["solve", path, "--log"], ["frontier", path, "--plot"]):
+        assert f"and {option[-1]} would write over it" in str(invoke(*option, path).exception)
 
 
 def test_a_byte_order_mark_is_no_fault(tmp_path: Path) -> None:

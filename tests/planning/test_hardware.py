@@ -77,7 +77,7 @@ def test_the_plan_is_that_of_the_best_alone() -> None:
 
 
 def test_a_search_ends_at_its_rival_whatever_another_goal_would_keep() -> None:
-    """Three racks train in 4.2 days at best: of no use beside a plan of 4.0, and to no goal that goes on from none."""
+    """Three racks train in 4.2 days at best: of no use next to a plan of 4.0, and to no goal that goes on from none."""
     i = load_instance(asked(hardware={"accelerator": "H200", "rack": "DGX-H200", "racks": 3}))
     found = solve_joint(i, Options(time_limit=60), str, rival_days=4.0, within=0.3)
     assert (found.status, found.stopped) == (JointStatus.INFEASIBLE, "proved")

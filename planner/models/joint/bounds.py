@@ -219,7 +219,7 @@ class _Memory:
     front: Ints  # layers of a stage that may need no room
 
     def part(self, which: Flags) -> "_Memory":
-        """Return some of the rows."""
+        """Return some of the rows; a table of one row is the same for all."""
         every = {name: np.asarray(getattr(self, name)) for name in self.__slots__}
         return _Memory(**{name: x if len(x) < len(which) else x[which] for name, x in every.items()})
 

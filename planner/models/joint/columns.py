@@ -117,8 +117,8 @@ def max_racks(world: World, rails: int) -> int:
     """
     if world.sites is None:
         return world.max_racks(rails)
-    instance = world.problem.instance
-    joined = world.max_open * instance.hardware.racks_per_module * joined_modules(instance, rails)
+    instance, joined = world.problem.instance, world.problem.joined_racks(rails)
+    joined = world.max_open * instance.hardware.racks_per_module * joined_modules(instance, joined)
     step = max(1, world.problem.gpus // RAILS_STEPS)
     return int(min(world.max_racks(max(1, rails // step * step)), joined))
 

@@ -30,7 +30,13 @@ from planner.models.sites import model
 from planner.models.sites.model import build, penalty_musd
 from planner.models.sites.site_rules import max_campus_modules, max_site_modules, max_sites
 from planner.models.sites.split_data import Pair, SplitData, capital_musd, energy_musd, gather, site_musd
-from planner.physics.network.fabric_designs import joined_modules, min_fabric_mw, min_fabric_usd, min_uplinks
+from planner.physics.network.fabric_designs import (
+    joined_modules,
+    max_joined_racks,
+    min_fabric_mw,
+    min_fabric_usd,
+    min_uplinks,
+)
 from planner.physics.site import cost
 from planner.plan.plan_sections import WanPlan
 from planner.solvers import highs
@@ -231,7 +237,8 @@ class Sites:
         limits = [max_campus_modules(self.data, model.rules_without())]
         joined = {k: usd for k in range(self.max_open + 1) if math.isfinite(usd := self.min_joined_usd(k))}
         mw = h.facility_overhead_factor * self.min_fabric_mw(rails) * each
-        site, uplinks = min(limits[0], joined_modules(self.instance, rails)), min_uplinks(self.instance, rails)
+        site = min(limits[0], joined_modules(self.instance, max_joined_racks(self.instance, rails)))
+        uplinks = min_uplinks(self.instance, rails)
 
         def use_racks(m: Any) -> None:
             """Create the modules in use by site, which draw the power of their fabric."""

@@ -20,6 +20,7 @@ from planner.instance.workload import Parallelism
 from planner.models.fabric.design_table import ArrayTable
 from planner.models.joint.calendar import Calendar, calendar_of
 from planner.models.joint.pins import freed, refuse_pins
+from planner.physics.network.fabric_designs import max_joined_racks
 from planner.physics.training import memory, step, step_prediction
 from planner.physics.training.collectives import Weights, weights_of
 from planner.physics.training.layer_time import LayerTimes
@@ -53,6 +54,13 @@ class JointProblem:
     calendar: Calendar | None = None  # failures, where they count
     pins: dict[str, Any] = field(default_factory=dict)
     without: dict[str, Any] = field(default_factory=dict)  # values that no plan may have, by the paths of their pins
+    joined: dict[int, float] = field(init=False, repr=False, compare=False, default_factory=dict)  # by GPUs cabled
+
+    def joined_racks(self, wired_gpus: int) -> float:
+        """Bound the racks that a fabric joins with so many GPUs of each cabled; asked of thousands of columns."""
+        if wired_gpus not in self.joined:
+            self.joined[wired_gpus] = max_joined_racks(self.instance, wired_gpus)
+        return self.joined[wired_gpus]
 
     @property
     def gpus(self) -> int:

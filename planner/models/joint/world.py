@@ -21,7 +21,6 @@ from planner.models.joint.calendar import sparings
 from planner.models.joint.places.site_question import PlacedParts
 from planner.models.joint.space import Ints, JointProblem, Strategy
 from planner.models.joint.split import Column, LayerSplit
-from planner.physics.network.fabric_designs import max_joined_racks
 from planner.physics.recovery import lanes_to_choose
 from planner.physics.site import cost
 from planner.physics.spares import Upkeep
@@ -179,7 +178,7 @@ class World:
         return self.most_racks[rails]
 
     def _max_racks(self, rails: int) -> int:
-        joined = math.inf if self.templates is None else max_joined_racks(self.problem.instance, rails)
+        joined = math.inf if self.templates is None else self.problem.joined_racks(rails)
         if self.sites is not None:
             return self.sites.max_racks(rails) if joined else 0
         hardware, limit = self.problem.instance.hardware, self.problem.instance.limits.facility_power_mw
@@ -220,7 +219,7 @@ def largest_parts(column: Column, sites: int) -> range:
     if block is None:
         return range(0)
     total = block.blocks(column.d)
-    joined = max_joined_racks(column.strategy.problem.instance, block.rails) / block.racks
+    joined = column.strategy.problem.joined_racks(block.rails) / block.racks
     return range(-(-total // sites), int(min(total - sites + 1, joined)) + 1)
 
 

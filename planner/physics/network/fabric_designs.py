@@ -112,9 +112,8 @@ def max_joined_racks(instance: Instance, wired_gpus: int) -> float:
     return most
 
 
-def joined_modules(instance: Instance, wired_gpus: int) -> float:
-    """Bound the modules of a site that have racks in its fabric."""
-    joined = max_joined_racks(instance, wired_gpus)
+def joined_modules(instance: Instance, joined: float) -> float:
+    """Bound the modules of a site that have racks in its fabric, which joins so many racks."""
     return joined if math.isinf(joined) else math.ceil(joined / instance.hardware.racks_per_module)
 
 

@@ -194,9 +194,9 @@ def _under_cutoff(goal: RangesGoal, x: Ranges, rows: StrategyRows) -> Ranges:
         fewest = np.minimum(np.ceil(x.each / late * (1 - 1e-9)), float(NAMES))
     low = np.maximum(x.low, np.ceil(fewest / rows.block_replicas).astype(np.int64) - 1)
     usd = np.maximum(x.usd, goal.usd((low + 1) * x.of.racks[x.at], x.of.rails[x.at]))
-    open_still = np.flatnonzero((low < x.high) & (goal.keys(seconds, usd) < np.inf))
-    if len(open_still) < len(low):
-        x, low, seconds, usd = x.part(open_still), low[open_still], seconds[open_still], usd[open_still]
+    left = np.flatnonzero((low < x.high) & (goal.keys(seconds, usd) < np.inf))
+    if len(left) < len(low):
+        x, low, seconds, usd = x.part(left), low[left], seconds[left], usd[left]
     return replace(x, low=low, seconds=seconds, usd=usd)
 
 
