@@ -352,7 +352,6 @@ def watched(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def run(*args: Any, **options: Any) -> None:
-        _keep_what_is_read(options)
         with watching(command.__name__):
             called(*args, **options)
 
@@ -410,6 +409,7 @@ def _flat(command: Callable[..., None]) -> Callable[..., None]:
             parameters.append(inspect.Parameter(option, kind, default=given, annotation=annotation))
 
     def run(**options: Any) -> None:
+        _keep_what_is_read(options)
         made = {name: kind(**{x.name: options.pop(x.name) for x in fields(kind)}) for name, kind in records.items()}
         command(**made, **options)
 
