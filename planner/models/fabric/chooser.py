@@ -216,7 +216,9 @@ class Templates:
         racks, sites = traffic.racks(blocks), list[SiteMode]()
         known = self.lengths.setdefault(racks, {})
         for i, mode in enumerate(self.modes(traffic.rails)):
-            barred = mode.grouped and self.min_local_share
+            # A leaf that holds an all-reduce group whole holds a unit of each block.
+            largest = mode.switch.ports * mode.split // mode.rail_gpus
+            barred = self.min_local_share > 0 and (mode.grouped or largest < traffic.unit_racks * blocks)
             if barred or not _allowed(mode, pins) or traffic.lanes not in (0, mode.lanes):
                 continue
             one = SiteMode(

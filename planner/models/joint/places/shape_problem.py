@@ -343,10 +343,11 @@ class ShapeProblem:
         if site_bounds is not None:
             floor = max(floor, site_bounds.bound(self.point(self.rtts_ms[-1] if self.rtts_ms else 0.0)))
         each = 0.0 if sites is None else sites.min_fabric_usd(self.traffic.rails)
-        for g in self.sizes:  # the money that is left for its fabric, the others with the least fabrics
+        for g in reversed(self.sizes):  # the money that is left for its fabric, the others with the least fabrics
             usd = self.world.budget - floor - (self.racks - self.traffic.racks(g)) * each
             found[g] = templates.options(self.traffic, g, usd, site, max_slowdowns=slowest, shallow=shallow)
-            if self.has_all_sizes and not len(found[g]):  # then it has no fabrics
+            has_none = g == self.shape.blocks[0] and not any(map(len, found.values()))  # the largest part of all shapes
+            if has_none or (self.has_all_sizes and not len(found[g])):
                 return dict.fromkeys(self.sizes, found[g])
         return found
 

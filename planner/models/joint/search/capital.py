@@ -43,6 +43,8 @@ class ShapeByCapital:
     problem: ShapeProblem
     steps: Iterator[float | JointPlan] | None = None  # its lower bounds and plans, once it was begun
     usd: float = math.inf  # capital of its plan that was found last, of which the fastest as cheap was not sought yet
+    least_usd: float = 0.0  # capital that none of its plans is below
+    found: bool = False  # whether a plan of it was found, so that later bounds are of the others alone
 
 
 @dataclass(kw_only=True)
@@ -288,12 +290,18 @@ class LeastCapital(Goal):
         step = next(shape.steps, None)
         if step is None:
             usd, shape.usd = shape.usd, math.inf
+            shape.least_usd = shape.least_usd if shape.found else math.inf
             return t, usd
         if not isinstance(step, JointPlan):
+            shape.least_usd = shape.least_usd if shape.found else step
             return t, step
         self.keep(step)
-        shape.usd = step.capital_usd
+        shape.usd, shape.found = step.capital_usd, True
         return t, c
+
+    def least_usd(self, shape: ShapeByCapital) -> float:
+        """Return the capital below which a shape has no plan by the limit."""
+        return shape.least_usd
 
     def _search(self, q: ShapeProblem, usd: float) -> Iterator[float | JointPlan]:
         """Search a shape by capital."""

@@ -170,6 +170,10 @@ class Goal(ABC):
     def price(self, t: float, c: float, shape: Any) -> tuple[float, float] | None:
         """Advance the search of a shape by a step, which may keep plans; return the floors of the rest, if any."""
 
+    def least_usd(self, shape: Any) -> float:
+        """Return the least capital that pricing a shape found for any plan of it that goals that go on may keep."""
+        return 0.0
+
     @abstractmethod
     def keep(self, plan: JointPlan) -> Any:
         """Hold a plan if it is of use."""

@@ -79,14 +79,15 @@ class ShapesLeft:
 
 @dataclass(frozen=True, slots=True)
 class OpenShape:
-    """A shape with the goal's search state of it."""
+    """A shape with the goal's search state of it, and what the goals that go on know of it."""
 
     state: Any
+    known: "KnownShape"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class KnownShape:
-    """A shape that was opened, with its floors of seconds a sequence and of capital."""
+    """A shape that was opened, with its floors of seconds a sequence and of capital, which pricing it raises."""
 
     seconds: float
     usd: float
@@ -128,7 +129,7 @@ class Loop:
             heap.append((*at, own))
             nodes.append((*at, other))
         self.heap = heap
-        return NodesLeft(nodes, list(self.opened))
+        return NodesLeft(nodes, [replace(x) for x in self.opened])
 
     def go_on(self, goal: Goal, left: NodesLeft | None = None) -> Stopped:
         """Go on with a goal whose plans are all in nodes that the goal before left open or in shapes that it opened."""
@@ -141,7 +142,7 @@ class Loop:
         for x in self.opened:
             if goal.opens(x.seconds, x.usd):
                 q = ShapeProblem(world=goal.shapes_world, column=x.column, shape=x.shape)
-                self.push(x.seconds, goal.shape_floor(q, x.usd), OpenShape(goal.begin_shape(q)))
+                self.push(x.seconds, goal.shape_floor(q, x.usd), OpenShape(goal.begin_shape(q), x))
         return self._searched(lambda: goal.begin(self))
 
     def _reopen(self, t: float, c: float, what: Any) -> None:
@@ -426,15 +427,17 @@ class Loop:
             self.goal.world.count("shapes")
             own = max(t, q.bound(phi, phi, cut, fibre))
             floor = goal.shape_floor(q, c)
-            self.push(own, floor, OpenShape(goal.begin_shape(q)))
+            known = KnownShape(own, floor, x.column, shape)
+            self.push(own, floor, OpenShape(goal.begin_shape(q), known))
             if goal.goes_on and goal.opens(own, floor):
-                self.opened.append(KnownShape(own, floor, x.column, shape))
+                self.opened.append(known)
             self.push(max(t, least), c, replace(x, rest=rest))
             return
 
     def _open_shape(self, t: float, c: float, x: OpenShape) -> None:
         """Price a shape a step on."""
         bounds = self.goal.price(t, c, x.state)
+        x.known.usd = max(x.known.usd, self.goal.least_usd(x.state))
         if bounds is not None:
             self.push(max(t, bounds[0]), max(c, bounds[1]), x)
 
