@@ -42,6 +42,7 @@ from planner.units import counted
 
 Lengths = dict[int, dict[tuple[Any, ...], tuple[float, float]]]  # prices of links by their lengths, by racks
 PRICE_STEP = 50e6  # dollars to which a limit on prices is rounded up, so that a table serves several shapes
+WIDER = 1.6  # times a limit on prices, where a table for the same blocks was built before
 MOST_LOADS = 40  # orders of racks whose counts are kept
 SWITCH_PINS = ("switch", "family", "ports_per_switch", "planes", "spine_switch", "core_switch")
 COUNTS = (  # of a key, under the names of a design
@@ -192,9 +193,11 @@ class Templates:
         known = (*self.options_of.get((*key, shallow), ()), *self.options_of.get((*key, False), ()))
         found = next((x for own, x in known if own[0] >= limits[0] and all(map(ge, own[1], limits[1]))), None)
         if found is None:
-            listed = [x.within(limits) for _, x in known]  # within other limits, which rule out most of the others
-            found = self._built(traffic, blocks, limits, pins, listed, shallow=shallow)
-            self.options_of.setdefault((*key, shallow), []).append((limits, found))
+            # Whoever asks again mostly asks for dearer ones next.
+            wide = max_usd * (WIDER if any(len(x) for _, x in known) else 1), max_slowdowns
+            listed = [x.within(wide) for _, x in known]  # within other limits, which rule out most of the others
+            found = self._built(traffic, blocks, wide, pins, listed, shallow=shallow)
+            self.options_of.setdefault((*key, shallow), []).append((wide, found))
         return found.within(limits, self.max_mw)
 
     def _asked(self, traffic: SiteTraffic) -> SiteTraffic:
