@@ -28,6 +28,7 @@ DESCENTS = 6  # columns of least bound that are tried with fewer blocks
 EARLY = 10  # columns that are priced as soon as they are timed, while no plan is known
 FEW_SHAPES = 8  # of a column: with fewer it is asked before it is timed whether the money pays any of them
 ANY_PLAN = 1 - 1e-12  # a gap within which every plan lies: the search ends with the first
+CLIMBED_AFTER = 5000  # nodes, which a proof mostly takes less than
 CLOSE = 2e-3  # of an incumbent to its bound, within which fewer blocks are left to the search
 
 
@@ -60,6 +61,7 @@ class FewestDays(Goal):
     unpaid: set[tuple[SiteTraffic, tuple[int, ...]]] = field(default_factory=set)
     payable: set[tuple[SiteTraffic, tuple[int, ...]]] = field(default_factory=set)
     loop: OpenNodes | None = None
+    nodes: int = 0  # that were opened
     spoke: float = field(default_factory=time.perf_counter)
 
     @property
@@ -130,14 +132,6 @@ class FewestDays(Goal):
             dive.descend(self, column)
         dive.dive(self, loop, self.world.cache.warm_starts(self.world.size))
 
-    def all_open(self) -> None:
-        """Seek faster plans than the first, a few choices from it."""
-        # A proof is as soon at those of few strategies, and the plans of other sizes are near enough.
-        few = self.gap == 0 and len(self.world.strategies()) <= dive.CLIMBED
-        soon = few or bool(self.world.cache.plans)
-        if self.incumbent is not None and self.distance > CLOSE and not soon and self.gap < ANY_PLAN:
-            dive.climb(self, self.incumbent.column)
-
     def tick(self) -> None:
         """Stop at the limit; say where the search is every two seconds."""
         self.world.deadline.check()
@@ -146,11 +140,22 @@ class FewestDays(Goal):
 
     def reached(self, t: float, c: float, what: Any) -> bool:
         """End where all nodes are slower than plans that matter or within the gap of them, or beyond the deadline."""
+        self.nodes += 1
+        if self.nodes == CLIMBED_AFTER:
+            self._climb()
         if t > self.most_seconds:
             return True
         if self.incumbent is None:
             return self.too_late or (self.gap > 0 and self.bound >= self.rival * (1 - self.gap))
         return self.gap > 0 and self.distance <= self.gap
+
+    def _climb(self) -> None:
+        """Seek faster plans than the first, a few choices from it: the search takes long, or is almost at its end."""
+        # A proof is as soon at those of few strategies, and the plans of other sizes are near enough.
+        few = self.gap == 0 and len(self.world.strategies()) <= dive.CLIMBED
+        soon = few or bool(self.world.cache.plans)
+        if self.incumbent is not None and self.distance > CLOSE and not soon and self.gap < ANY_PLAN:
+            dive.climb(self, self.incumbent.column)
 
     def hot(self, x: Ranges, keys: Floats) -> Flags:
         """Return the ranges up to the bound up to which columns are listed at once."""
