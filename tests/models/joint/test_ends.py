@@ -183,9 +183,9 @@ def test_within_a_gap_no_end_is_faster_than_the_fastest(seed: int) -> None:
 
 def test_a_faster_simpler_plan_is_the_answer() -> None:
     """Behind a search that ended at a gap, a simpler layout of fewer days is the plan, and no alternative to it."""
-    i = planner.changed("one-rack", {"hardware.racks": 4})
+    i = planner.changed("one-rack", {"hardware.racks": 3})
     fixed = {"layout.context_parallel": 1, "layout.sequence_parallel": True, "layout.recompute": "none"}
     plan = planner.solve(i, gap=0.1, pins=fixed)
     assert plan.layout is not None and plan.layout.pipeline_parallel == 1 and plan.objective.simplest is None
-    assert plan.objective.value == pytest.approx(1.669451, rel=1e-6)
+    assert plan.objective.value == pytest.approx(2.218030, rel=1e-6)
     assert planner.check(plan) == []
