@@ -388,7 +388,7 @@ def solve(
     instance
         A path to a JSON file, its content as a dict, or an Instance.
     time_limit
-        Seconds after which the best plan so far is returned, with its gap.
+        Seconds after which the best plan so far is returned, with its gap. A first plan may take up to 20.
     gap
         Relative gap within which a decision counts as done.
     seed, threads
