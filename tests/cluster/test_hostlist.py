@@ -129,7 +129,7 @@ def test_stages_of_two_sites_are_groups_by_site() -> None:
 def test_a_plan_of_racks_of_several_hosts_is_a_job_of_those() -> None:
     """A rack that no host starts alone is no node unless that is said; its hosts stay together."""
     plan = stored("instances/one-rack.json")
-    with pytest.raises(InputError, match="a rack has 72 GPUs at work, .* give --gpus-per-node"):
+    with pytest.raises(InputError, match=r"a rack has 72 GPUs at work, .* give --gpus-per-node"):
         read_job(plan)
     job = read_job(plan, 4)
     assert (job.nodes, job.nodes_per_member, job.segment_nodes, job.gpus_per_node) == (18, 18, 18, 4)
