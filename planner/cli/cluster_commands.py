@@ -192,13 +192,22 @@ def placement_summary(placement: "Placement") -> str:
     """Write the figures and their bounds on one line."""
     searched = placement.certificate.minimizes
     levels = ", ".join(
-        f"{one.value} {one.name} ({'bound' if one.name in searched else 'not searched, at least'} {one.bound})"
+        f"{one.value} {_noun(one.name, one.value)} "
+        f"({'bound' if one.name in searched else 'not searched, at least'} {one.bound})"
         for one in placement.figures
     )
     if placement.step_seconds is not None:
         levels = f"step {placement.step_seconds:.6g} s (at least {placement.step_seconds_bound:.6g} s); {levels}"
-    size = f"{len(placement.nodes):,} nodes, {len(placement.groups):,} groups"
+    size = f"{counted(len(placement.nodes), 'node')}, {counted(len(placement.groups), 'group')}"
     return f"{placement.job}: {size}; {levels}; {placement.certificate.status}"
+
+
+SINGULAR = {"groups": "group", "pieces": "piece", "members": "member", "boundaries": "boundary", "leaves": "leaf"}
+
+
+def _noun(plural: str, number: int) -> str:
+    """Return the name of what is counted, in the singular where it is one."""
+    return " ".join(SINGULAR.get(word, word) for word in plural.split()) if number == 1 else plural
 
 
 def topology(
