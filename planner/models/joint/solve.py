@@ -5,7 +5,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.instance.references_and_pins import ONE_SITE
 from planner.models import Options
@@ -84,10 +83,6 @@ def world_of(
     cache = JointCache() if cache is None else cache
     cache.serve(instance, without or {}, options.seed, options.threads)
     problem = problem_of(instance, cache.without)
-    for path in instance.pins if instance.grid is not None else ():
-        if path.startswith("fabric.") and path.count(".") > 1:  # blocks may be at any of the sites
-            name = path.rpartition(".")[2]
-            raise InputError(f"pins.{path}: a grid chooses the sites, so a fabric is pinned for all; pin fabric.{name}")
     if instance.grid is not None and cache.sites is None:
         from planner.models.joint.sites import Sites  # where needed: a cluster has no use for Pyomo and HiGHS
 
