@@ -107,6 +107,15 @@ def world_of(
     return world
 
 
+def refuse_pins(instance: Instance) -> None:
+    """Refuse pins that the declared space does not hold, or that leave no switch, before a solver is loaded."""
+    if instance.network is not None:  # whose transport, simulated, may take long
+        instance = instance.replaced(network__transport__simulate=None)
+    gpus = problem_of(instance).gpus
+    if instance.network is not None:
+        Templates(instance=instance, transport_slowdown=1.0, power_counts=False).refuse_switches(gpus, None)
+
+
 def _solution(goal: FewestDays, *, stopped: Stopped, failure: str) -> JointSolution:
     """Write the outcome: optimal where the bound meets the incumbent, up to rounding or the gap that was asked for."""
     problem, best = goal.world.problem, goal.incumbent
