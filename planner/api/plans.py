@@ -447,7 +447,8 @@ def sweep(
 ) -> "Iterator[Row]":
     """Solve an instance at every point of a grid; yield a row a point, as it finishes.
 
-    Bad paths and values are named before anything runs; an infeasible or failed point is a row with its reason.
+    Bad paths, and bad values of the first thousand points, are named before anything runs; an infeasible or failed
+    point is a row with its reason.
 
     Parameters
     ----------
