@@ -109,7 +109,7 @@ def _cheapest(
     """Seek nearly the least money that keeps all rules but the budget; None where the end came first."""
     free = instance.replaced(limits__budget_usd=None)
     try:
-        return solve_joint_cost(free, _briefly(options, deadline), lambda _: None, cache=cache)
+        return solve_joint_cost(free, _briefly(options, deadline), lambda _: None, cache=cache, days=False)
     except (KeyboardInterrupt, OutOfTimeError, UnansweredError):
         return None
 
