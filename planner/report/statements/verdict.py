@@ -437,7 +437,8 @@ def capital(_: Plan, cost: Cost) -> Iterator[Statement]:
     parts = [f"{words(part)} {money(usd)}" for part, usd in cost.capex_usd.items() if usd]
     if counted_usd := cost.operation_years * sum(cost.opex_usd_per_year.values()):
         parts.append(f"{cost.operation_years:g} years of {' and '.join(cost.opex_usd_per_year)} {money(counted_usd)}")
-    yield Statement("figure", "money", f"{money(cost.total_usd)} = {', '.join(parts)}", True)
+    bill = f"{money(cost.total_usd)} = {', '.join(parts)}" if parts else "Nothing that is bought has a price."
+    yield Statement("figure", "money", bill, True)
     if running := ", ".join(f"{part} {money(usd)}" for part, usd in cost.opex_usd_per_year.items()):
         yield Statement("figure", "money", f"A year of operation: {running}")
 
