@@ -1,5 +1,17 @@
-"""Run the command line as `python -m planner`."""
+"""Run the command line, as `planner` or `python -m planner`."""
 
-from planner.cli.main import main
+import sys
 
-main()
+
+def main() -> None:
+    """Run the command line; Ctrl-C while it is still being loaded ends it without a traceback."""
+    try:
+        from planner.cli.main import main as run
+
+        run()
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

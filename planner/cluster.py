@@ -296,6 +296,7 @@ class Queued(Frozen):
 
 # A single line, since names are written into files and arguments.
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
+HOST_GPUS = 8  # that one host starts at most: boards of NVL72 racks have 4, HGX nodes 8
 EXCHANGES = ("tensor", "context", "expert", "data")  # kept within leaves; without bytes in this order
 AXES = (*EXCHANGES, "pipeline")
 AXIS_ALIASES = {"dp": "data", "pp": "pipeline", "tp": "tensor", "cp": "context", "ep": "expert"}
@@ -422,8 +423,8 @@ def slots(job: Job) -> Iterator[Slot]:
         yield Slot(0, f"data[{label}]" if label else "data", tuple(first + rank for rank in inside))
 
 
-def read_job(given: "Job | Plan | Mapping[str, Any] | str | Path") -> Job:
-    """Return a checked job from its file, a dict or itself; a plan's file is a job too."""
+def read_job(given: "Job | Plan | Mapping[str, Any] | str | Path", gpus_per_node: int | None = None) -> Job:
+    """Return a checked job from its file, a dict or itself; a plan's file is a job too, of nodes of so many GPUs."""
     if isinstance(given, Job):
         return given
     where = str(given) if isinstance(given, (str, Path)) else "job"
@@ -431,7 +432,15 @@ def read_job(given: "Job | Plan | Mapping[str, Any] | str | Path") -> Job:
     if not isinstance(data, (Mapping, Plan)):
         raise InputError(f"{where}: must be a job (is {type(data).__name__}); see `planner schema job`")
     if isinstance(data, Plan) or kind_of(data) == "plan":
-        return job_of_plan(validated(Plan, without_schema_key(data), where), where)
+        plan = validated(Plan, without_schema_key(data), where)
+        whole = job_of_plan(plan, where).gpus_per_node or 0
+        if gpus_per_node is None and whole > HOST_GPUS:
+            several = f"a rack has {whole} GPUs at work, more than one host starts"
+            remedy = f"give --gpus-per-node: those of a host, or {whole} for a topology of racks"
+            raise InputError(f"{where}: {several}; {remedy}")
+        return job_of_plan(plan, where, gpus_per_node)
+    if gpus_per_node is not None:
+        raise InputError(f"{where}: a job's file has its gpus_per_node; leave out --gpus-per-node, which is for plans")
     problem = other_kind(data, where, "job")
     if problem is not None:
         raise InputError(problem)
@@ -446,8 +455,11 @@ def read_job(given: "Job | Plan | Mapping[str, Any] | str | Path") -> Job:
     return validated(Job, renamed, where)
 
 
-def job_of_plan(plan: Plan, where: str = "plan") -> Job:
-    """Return a plan's stages as a job of racks: at one site a mesh of stages and replicas, else groups by site."""
+def job_of_plan(plan: Plan, where: str = "plan", gpus_per_node: int | None = None) -> Job:
+    """Return a plan's stages as a job of racks: at one site a mesh of stages and replicas, else groups by site.
+
+    A rack is one node, or as many as have its GPUs at work together.
+    """
     layout = plan.layout
     if layout is None:
         raise InputError(f"{where}: has no layout (status {plan.status}); give a plan with one")
@@ -456,12 +468,19 @@ def job_of_plan(plan: Plan, where: str = "plan") -> Job:
         raise InputError(f"{where}: layout.stages_per_rack: {shared}; see what `planner check` says of it")
     sizes = {site: racks for site, racks in layout.racks_per_stage_by_site.items() if racks}
     rack = plan.instance.hardware.rack
-    gpus = None if isinstance(rack, str) else rack.gpus
+    at_work = layout.stages_per_rack * layout.replicas_per_rack * layout.stage_gpus
+    gpus = at_work if isinstance(rack, str) else min(rack.gpus, at_work)
+    each, rest = divmod(gpus, gpus_per_node or gpus)
+    if rest or not each:
+        raise InputError(
+            f"--gpus-per-node: must divide the {gpus} GPUs at work in a rack of {where} (is {gpus_per_node})"
+        )
+    node = {"name": plan.instance.name, "gpus_per_node": gpus // each, "segment_nodes": each}
     if len(sizes) == 1:
         mesh = {"pipeline": layout.rack_stages, "data": next(iter(sizes.values()))}
-        return validated(Job, {"name": plan.instance.name, "mesh": mesh, "gpus_per_node": gpus}, where)
-    kinds = [{"name": site, "size": size, "count": layout.rack_stages} for site, size in sorted(sizes.items())]
-    return validated(Job, {"name": plan.instance.name, "groups": kinds, "gpus_per_node": gpus}, where)
+        return validated(Job, {**node, "mesh": mesh, "nodes_per_member": each}, where)
+    kinds = [{"name": site, "size": size * each, "count": layout.rack_stages} for site, size in sorted(sizes.items())]
+    return validated(Job, {**node, "groups": kinds}, where)
 
 
 EXAMPLE = "such as pipeline=4,data=12"

@@ -30,6 +30,7 @@ def place(
     objective: str = "locality",
     order: str = "any",
     only: Iterable[str] | str | None = None,
+    gpus_per_node: int | None = None,
 ) -> "Placement":
     """Place one job on a cluster's free nodes: fewest split groups, then fewest pieces, then fewest across pods.
 
@@ -55,6 +56,8 @@ def place(
         "any", or "name" where the launcher numbers ranks by node name: nodes are then chosen for that order.
     only
         Names of the nodes that the job may use, or a hostlist of them: those of an allocation.
+    gpus_per_node
+        GPUs of a node, where the job is a plan; needed where a rack has more than a host.
 
     Returns
     -------
@@ -79,7 +82,7 @@ def place(
 
         given = job if isinstance(job, (str, Path, Plan)) else None
         return place_by_time(cluster, given, **options)
-    return cluster.place(read_job(job), order=order, **options)
+    return cluster.place(read_job(job, gpus_per_node), order=order, **options)
 
 
 @bounded

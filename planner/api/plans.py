@@ -388,7 +388,7 @@ def solve(
     instance
         A path to a JSON file, its content as a dict, or an Instance.
     time_limit
-        Seconds after which the best plan so far is returned, with its gap.
+        Seconds after which the best plan so far is returned, with its gap. A first plan may take up to 20.
     gap
         Relative gap within which a decision counts as done.
     seed, threads
@@ -447,7 +447,8 @@ def sweep(
 ) -> "Iterator[Row]":
     """Solve an instance at every point of a grid; yield a row a point, as it finishes.
 
-    Bad paths and values are named before anything runs; an infeasible or failed point is a row with its reason.
+    Bad paths, and bad values of the first thousand points, are named before anything runs; an infeasible or failed
+    point is a row with its reason.
 
     Parameters
     ----------

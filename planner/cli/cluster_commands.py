@@ -18,7 +18,7 @@ from planner.units import counted
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from planner.cluster import Move, Placement, Running, Topology
+    from planner.cluster import Job, Move, Placement, Running, Topology
     from planner.plan.certificate import Certificate
     from planner.scheduling.session import Cluster
 
@@ -57,7 +57,7 @@ class JobOptions:
     nodes: Nodes = None
     mesh: Mesh = None
     name: Annotated[str, typer.Option(help="Its name.")] = "job"
-    gpus_per_node: Annotated[int | None, typer.Option(help="Its ranks on one node.")] = None
+    gpus_per_node: Annotated[int | None, typer.Option(help="Its ranks on one node, of a plan too.")] = None
     running: Annotated[
         Path | None, typer.Option(help="The job's placement as it runs (from --format json), where nodes of it failed.")
     ] = None
@@ -97,7 +97,6 @@ def place(
         import planner
         import planner.formats.topology_files
         import planner.scheduling.session
-        from planner.exports.launch import NODE_GPUS
         from planner.formats.topology_files import read_topology
 
     console.require_choice("--format", form, PLACEMENT_FORMATS)
@@ -105,16 +104,9 @@ def place(
     job, running, objective = given.job, given.running, search.objective
     if bool(given.replace) != (running is not None):
         raise InputError("--replace, --running: give both: the failed nodes, and the placement that they failed in")
-    if job is not None and (given.nodes, given.mesh, given.gpus_per_node) != (None, None, None):
-        raise InputError(
-            f"--job {job}: a job's file has its nodes, mesh and gpus_per_node; "
-            "leave out --nodes, --mesh and --gpus-per-node"
-        )
-    if job is None and objective != "locality":
-        raise InputError("--job: --objective step-time needs the job's file; give it")
-    from planner.cluster import mesh_job, read_hosts
+    from planner.cluster import read_hosts
 
-    wanted = mesh_job(given.name, given.mesh, given.nodes, gpus_per_node=given.gpus_per_node) if job is None else job
+    wanted = _job_of(given, by_step=objective != "locality")
     cluster = read_topology(free.topology, keys=free.label or (), name=free.topology_name)
     busy = _nodes_in_use(cluster, free)
     if running is not None:
@@ -141,18 +133,30 @@ def place(
             split = f"splits {placed['groups_split']} all-reduce groups ({placed['lower_bound_split']} unavoidable)"
             what = f"the plan {split} to keep pipelines under one leaf"
             print(f"{job}: {what}; --objective step-time places it by its step", file=sys.stderr)
-        if placed and (placement.gpus_per_node or 0) > NODE_GPUS:
-            print(
-                f"{job}: a node of this placement is a rack of {placement.gpus_per_node} GPUs; "
-                "the topology must list racks, not their hosts",
-                file=sys.stderr,
-            )
     console.print_or_write(placement_text(placement, form, cluster), output)
     if output is not None:
         print(placement_summary(placement))
     if placement.stopped == "interrupted":
         raise typer.Exit(console.ExitCode.INTERRUPTED)
     raise typer.Exit(console.ExitCode.DONE if placement.certificate.status == "optimal" else console.ExitCode.LIMIT)
+
+
+def _job_of(given: JobOptions, *, by_step: bool) -> "Job | Path":
+    """Return the job to place; of one that is placed by its step the file, which is a plan's."""
+    from planner.cluster import mesh_job, read_job
+
+    job = given.job
+    if job is None:
+        if by_step:
+            raise InputError("--job: --objective step-time needs the job's file; give it")
+        return mesh_job(given.name, given.mesh, given.nodes, gpus_per_node=given.gpus_per_node)
+    if (given.nodes, given.mesh) != (None, None):
+        raise InputError(f"--job {job}: a job's file has its nodes and mesh; leave out --nodes and --mesh")
+    if not by_step:
+        return read_job(job, given.gpus_per_node)
+    if given.gpus_per_node is not None:
+        raise InputError("--gpus-per-node: --objective step-time places whole racks; leave it out")
+    return job
 
 
 def _nodes_in_use(cluster: "Topology", free: FreeNodes) -> list[str]:
@@ -188,13 +192,22 @@ def placement_summary(placement: "Placement") -> str:
     """Write the figures and their bounds on one line."""
     searched = placement.certificate.minimizes
     levels = ", ".join(
-        f"{one.value} {one.name} ({'bound' if one.name in searched else 'not searched, at least'} {one.bound})"
+        f"{one.value} {_noun(one.name, one.value)} "
+        f"({'bound' if one.name in searched else 'not searched, at least'} {one.bound})"
         for one in placement.figures
     )
     if placement.step_seconds is not None:
         levels = f"step {placement.step_seconds:.6g} s (at least {placement.step_seconds_bound:.6g} s); {levels}"
-    size = f"{len(placement.nodes):,} nodes, {len(placement.groups):,} groups"
+    size = f"{counted(len(placement.nodes), 'node')}, {counted(len(placement.groups), 'group')}"
     return f"{placement.job}: {size}; {levels}; {placement.certificate.status}"
+
+
+SINGULAR = {"groups": "group", "pieces": "piece", "members": "member", "boundaries": "boundary", "leaves": "leaf"}
+
+
+def _noun(plural: str, number: int) -> str:
+    """Return the name of what is counted, in the singular where it is one."""
+    return " ".join(SINGULAR.get(word, word) for word in plural.split()) if number == 1 else plural
 
 
 def topology(

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from planner.planning.model_size import LimitLayout, LimitPoint
     from planner.sweeps.row_store import Store
+    from planner.sweeps.sweep_run import Task
 
 
 FAILED = "failed"  # of a row's status; here, as the rows' module is heavy
@@ -68,9 +70,9 @@ def sweep(
     plans: Annotated[Path | None, typer.Option(help="Write complete plans into this folder.")] = None,
 ) -> None:
     """Solve an instance at every point of a grid; write one row per point as it finishes."""
-    from planner.sweeps.axes import points_of, read_pairs, read_vary, require_apart, shard_of
+    from planner.sweeps.axes import in_shard, points_of, read_pairs, read_vary, require_apart, shard_of
     from planner.sweeps.row_store import Store, journal_of
-    from planner.sweeps.sweep_run import SweepOptions, dask_executor, rows_of, tasks_for
+    from planner.sweeps.sweep_run import READ_FIRST, SweepOptions, dask_executor, rows_of, tasks_for
 
     journal_of(output)
     points = points_of(read_vary(grid.vary or []), None if grid.pairs is None else read_pairs(grid.pairs))
@@ -81,15 +83,23 @@ def sweep(
     options = SweepOptions(shard=part, plans=plans, constants=asked.constants, **solved)
     with console.folder_for(plans):
         tasks = tasks_for(asked.changed(), points, options)
-    workers, keys = solves.workers, {task.key for task in tasks}
-    with Store(output, resume=grid.resume, base=tasks[0].base if tasks else None) as store:
-        sweeping = SweepProgress(total=len(keys), resumed=len(keys & store.finished), counts=_statuses(store, keys))
+    first, workers = list(islice(tasks, READ_FIRST)), solves.workers
+    keys = {task.key for task in first}
+
+    def every() -> Iterator["Task"]:
+        for task in chain(first, tasks):
+            keys.add(task.key)
+            yield task
+
+    total = len(keys) if len(first) < READ_FIRST else len(in_shard(len(points), part or (1, 1)))
+    with Store(output, resume=grid.resume, base=first[0].base if first else None) as store:
+        sweeping = SweepProgress(total=total, resumed=len(keys & store.finished), counts=_statuses(store, keys))
         del sweeping.counts[FAILED]  # these are tried again
         try:
             cluster = nullcontext() if solves.dask is None else dask_executor(solves.dask, workers)
             with cluster as executor, progress.line() as report:
                 report(sweeping.line())
-                for row in rows_of(tasks, options, finished=store.finished, executor=executor, workers=workers):
+                for row in rows_of(every(), options, finished=store.finished, executor=executor, workers=workers):
                     store.append(row)
                     sweeping.counts[row.status] += 1
                     report(sweeping.line())

@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import Any
 
 from planner.checks.layout import broken_rules
+from planner.cluster import HOST_GPUS
 from planner.errors import InputError
 from planner.formats.yaml_text import dump
 from planner.instance.framework_rules import FP8_RECIPES, NATIVE_LOSS_BYTES, OVERLAP_FLAGS, Overlap, rules_of
@@ -19,7 +20,6 @@ from planner.physics.training.schedule import chunk_sizes
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import LayoutPlan
 
-NODE_GPUS = 8  # GPUs that one host starts where a rack has more: boards of NVL72 racks have 4, HGX nodes 8
 BOARD_GPUS = {72: 4}  # GPUs of one host by the GPUs of its rack
 
 
@@ -54,7 +54,7 @@ class LaunchRun:
     @property
     def node_gpus(self) -> int:
         """GPUs that one host starts: as many as all hosts can start alike."""
-        own = BOARD_GPUS.get(self.rack_gpus, self.rack_gpus if self.rack_gpus <= NODE_GPUS else NODE_GPUS)
+        own = BOARD_GPUS.get(self.rack_gpus, self.rack_gpus if self.rack_gpus <= HOST_GPUS else HOST_GPUS)
         return math.gcd(own, self.gpus)
 
     @property

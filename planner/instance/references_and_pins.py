@@ -62,16 +62,15 @@ PINS: dict[str, tuple[Check, str]] = {
     "layout.layers_per_stage": (_list_of(_whole), "a list of whole numbers from 1, one a stage"),
     "layout.recomputed_layers_per_stage": (_list_of(_from_zero), "a list of whole numbers from 0, one a stage"),
     **dict.fromkeys(("fabric.switch", "fabric.spine_switch", "fabric.core_switch"), NAME),
-    "fabric.planes": WHOLE,
-    "fabric.ports_per_switch": WHOLE,
-    "fabric.tiers": WHOLE,
-    "fabric.leaf_domain_racks": WHOLE,
-    "fabric.leaf_down_ports": WHOLE,
-    "fabric.leaf_up_ports": WHOLE,
-    "fabric.spine_down_ports": WHOLE,
-    "fabric.spine_up_ports": WHOLE,
-    "fabric.core_down_ports": WHOLE,
-    "fabric.core_up_ports": WHOLE,
+    "fabric.family": (lambda value: value in get_args(FabricFamily), f"one of {', '.join(get_args(FabricFamily))}"),
+    **{
+        f"fabric.{name}": WHOLE
+        for name in (
+            *("planes", "ports_per_switch", "tiers", "leaf_domain_racks", "leaf_down_ports", "leaf_up_ports"),
+            *("leaf_bundle", "spine_down_ports", "spine_up_ports", "spine_bundle", "core_down_ports", "core_up_ports"),
+            *("rails_per_pod", "leaf_domains_per_pod", "group_links"),
+        )
+    },
     "placement.stripes": WHOLE,
     "wan.wavelengths": FROM_ZERO,
 }
@@ -79,12 +78,6 @@ RACKS_AT = "sites.racks."
 BLOCKS_AT = "placement.blocks."
 FABRIC = "fabric."
 ONE_SITE = "cluster"  # the site of an instance without a grid
-# Of the fabric of one site, `fabric.SITE.KEY`: all that can be pinned for every site, and these.
-SITE_FABRIC: dict[str, tuple[Check, str]] = {
-    **{path.removeprefix(FABRIC): how for path, how in PINS.items() if path.startswith(FABRIC)},
-    **dict.fromkeys(("leaf_bundle", "spine_bundle", "rails_per_pod", "leaf_domains_per_pod", "group_links"), WHOLE),
-    "family": (lambda value: value in get_args(FabricFamily), f"one of {', '.join(get_args(FabricFamily))}"),
-}
 
 
 # Short names of the trade; they are read with and without `layout.` before them.
@@ -122,27 +115,27 @@ def check_pins(instance: Instance) -> Iterator[str]:
     sites = nodes or {ONE_SITE}
     by_site = {RACKS_AT + name for name in nodes} | {BLOCKS_AT + site for site in sites}
     for path, value in instance.pins.items():
-        kind = FROM_ZERO if path in by_site else PINS.get(path) or _site_fabric(path, sites)
+        of_all = _of_all_sites(path, sites)
+        kind = FROM_ZERO if path in by_site else PINS.get(of_all)
         part = None  # of the instance, without which there is nothing to decide
         if path.startswith(("sites.", "wan.")):
             part = "grid"
         elif path == "placement.stripes" or path.startswith(FABRIC):
             part = "network"
         if kind is None:
-            known = [*PINS, *sorted(by_site)]
-            if path.startswith(FABRIC):
-                known += [f"{FABRIC}{site}.{name}" for site in sorted(sites) for name in SITE_FABRIC]
-            yield f"pins.{path}: no such decision; {hint(path, known)}"
+            yield f"pins.{path}: no such decision; {hint(path, [*PINS, *sorted(by_site)])}"
         elif not kind[0](value):
             yield f"pins.{path}: must be {kind[1]} (is {value!r}); fix the pin"
         elif part is not None and getattr(instance, part) is None:
             yield f"pins.{path}: decides nothing, as the instance has no {part}; give {part}, or remove the pin"
+        elif of_all != path and instance.grid is not None:  # blocks may be at any of the sites
+            yield f"pins.{path}: a grid chooses the sites, so a fabric is pinned for all; pin {of_all}"
 
 
-def _site_fabric(path: str, sites: set[str]) -> tuple[Check, str] | None:
-    """Return the check of a pin at a path of one site's fabric, with its words; None where there is no such path."""
+def _of_all_sites(path: str, sites: set[str]) -> str:
+    """Return the path that pins for all sites what `fabric.SITE.KEY` pins for one; other paths as they are."""
     site, _, name = path.removeprefix(FABRIC).rpartition(".")
-    return SITE_FABRIC.get(name) if path.startswith(FABRIC) and site in sites else None
+    return FABRIC + name if path.startswith(FABRIC) and site in sites else path
 
 
 def pinned_blocks(instance: Instance) -> dict[str, int]:

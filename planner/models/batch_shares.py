@@ -16,7 +16,7 @@ from planner.models.joint.space import MICRO_BATCHES, JointProblem
 from planner.physics.training import memory, step_prediction
 from planner.physics.training.parallel_strategy import ParallelStrategy, padded
 from planner.solvers.outcome import Stop
-from planner.solvers.signals import Deadline
+from planner.solvers.signals import Deadline, first_plan_found
 
 SMALL_BATCH = 12  # sequences up to which each share is searched exactly: more has too many ways to make it up
 EPS = 1e-9  # relative: bounds and values are sums of the same floats
@@ -205,6 +205,7 @@ class BatchSearch:
         rate = (max(point.seconds for point in training) + self.tail(points)) / sequences
         if rate < self.rate:
             self.rate, self.best = rate, points
+            first_plan_found()
 
     def _fullest(self, limit: float) -> tuple[PoolLayout | None, ...]:
         """Return a layout of each pool, or none, that together take the most sequences of the batch within a time."""

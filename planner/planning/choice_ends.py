@@ -99,8 +99,11 @@ def _choice(
         )
         plan, ends = found.plan or best, _ends(world, best, found, proven=proven)
         days = days_of(world.problem.instance, plan.seconds)
-        chosen = replace(solution, plan=plan, days=days, stopped=found.capital.stopped)
-        return _Choice(chosen, {"ends": ends, "simplest": _simpler(world, best, found.simpler)}, found.plans)
+        return _Choice(
+            replace(solution, plan=plan, days=days),
+            {"ends": ends, "simplest": _simpler(world, best, found.simpler)},
+            found.plans,
+        )
     cheap = cheaper_within(world, best, ALMOST_AS_FAST, time_limit=deadline.limit, progress=reported)
     if cheap.plan is None or cheap.usd is None or cheap.usd > best.capital_usd - CENTS:
         return _Choice(solution, {})

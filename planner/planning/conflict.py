@@ -109,7 +109,7 @@ def _cheapest(
     """Seek nearly the least money that keeps all rules but the budget; None where the end came first."""
     free = instance.replaced(limits__budget_usd=None)
     try:
-        return solve_joint_cost(free, _briefly(options, deadline), lambda _: None, cache=cache)
+        return solve_joint_cost(free, _briefly(options, deadline), lambda _: None, cache=cache, days=False)
     except (KeyboardInterrupt, OutOfTimeError, UnansweredError):
         return None
 
@@ -169,6 +169,9 @@ def too_late(instance: Instance, solution: JointSolution, solving: Solving) -> C
         never = found is not None and found.status is JointStatus.INFEASIBLE
         rules += [] if never else ["limits.budget_usd"]
         reason += ", which no budget meets" if never else _enough(instance, found)
+    pins = _pins_too_slow(instance, deadline, solving)
+    rules += [f"pins.{path}" for path in pins]
+    reason += f"; without {' or '.join(pins)} it can be met" if pins else ""
     known = solution.plan is not None and not instance.objective.in_dollars
     fewest = solution if known else _fewest_days(instance, solving, cache)
     if fewest is not None and fewest.days is not None:
@@ -176,6 +179,32 @@ def too_late(instance: Instance, solution: JointSolution, solving: Solving) -> C
     elif fewest is not None and fewest.status is JointStatus.INFEASIBLE:
         reason += f"; no deadline can be met{within}"
     return Conflict(decision="layout", rules=tuple(rules), reason=reason)
+
+
+def _pins_too_slow(instance: Instance, days: float, solving: Solving) -> list[str]:
+    """Return a smallest set of pins with which no plan meets a deadline that one meets without any, where it is known.
+
+    Empty where the deadline is missed without pins too, or the time ends first.
+    """
+    clock, pins, asked = solving.deadline.capped(JUDGED), list(instance.pins), in_fewest_days(instance)
+    options, met = replace(solving.options, gap=ANY_PLAN), set[frozenset[str]]()
+
+    def late(kept: frozenset[str]) -> bool:
+        """Return whether no plan meets the deadline with some of the pins; a time limit leaves that open."""
+        question = asked.replaced(pins={path: value for path, value in asked.pins.items() if path in kept})
+        left = replace(options, time_limit=clock.limit)
+        found = solve_joint(question, left, lambda _: None, rival_days=days)
+        met.update([kept] if found.plan is not None else [])
+        return found.plan is None and found.status is JointStatus.INFEASIBLE
+
+    try:
+        if not pins or late(frozenset()) or not met:
+            return []
+        kept = smallest_conflict(remembered(late, pins), pins)
+        each = all(any(some >= {*kept} - {path} for some in met) for path in kept)
+    except (KeyboardInterrupt, OutOfTimeError, UnansweredError):
+        return []
+    return kept if each and not clock.passed else []
 
 
 def _fewest_days(instance: Instance, solving: Solving, cache: JointCache) -> JointSolution | None:

@@ -81,7 +81,8 @@ class Evaluation(LayoutMetrics):
     extrapolated: tuple[Extrapolation, ...] = ()
     stack: str = Field(description="The software stack and its switches.")
     filled: dict[str, str] = Field(
-        default_factory=dict, description="Choices left open that take another value than the plainest, and why."
+        default_factory=dict,
+        description="Choices left open that the figures do not show, or not at the plainest value.",
     )
     run: RunPlan = Field(description="The run on the racks of the layout, without what is not decided.")
 
@@ -89,6 +90,8 @@ class Evaluation(LayoutMetrics):
 def evaluated(instance: Instance) -> Evaluation:
     """Predict the layout that the instance's pins give in full."""
     strategy, filled = _that_fits(instance, pinned_strategy(instance))
+    if strategy.tensor_parallel > 1 and "layout.sequence_parallel" not in instance.pins:
+        filled["sequence_parallel"] = "no sequence parallelism; --pin layout.sequence_parallel=true has it"
     slowdown = transport_slowdown_of(instance.network)
     conditions = Conditions(pipeline_send_slowdown=slowdown, allreduce_slowdown=slowdown, transport_slowdown=slowdown)
     measured = _finite(lambda: _measured(instance, conditions, strategy))

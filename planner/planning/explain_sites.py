@@ -98,13 +98,13 @@ def summary(e: SitesExplanation, rows: int = 12) -> Iterator[str]:
         yield "WORTH      one more unit of each limit, sites and lines as they are"
         for p in e.prices[:rows]:
             limit = f" of {meaning(p.rule)}" if meaning(p.rule) else ""
-            yield f"  {p.rule:34}{p.usd_per_year:14,.2f} USD a year per {p.unit.removesuffix('s')}{limit}"
+            yield f"  {p.rule:34}{money(p.usd_per_year):>14} a year per {p.unit.removesuffix('s')}{limit}"
     if len(e.near) > 1:
         yield "NEAR-TIES  the best splits over other sets of sites"
         best_usd = e.near[0].usd_per_year
         for x in e.near:
             racks = ", ".join(f"{s} {n:,}" for s, n in x.racks_by_site.items())
-            yield f"  {racks:60} {x.usd_per_year / 1e6:10,.2f} M$ a year ({x.usd_per_year / best_usd - 1:+.2%})"
+            yield f"  {racks:60} {money(x.usd_per_year):>10} a year ({x.usd_per_year / best_usd - 1:+.2%})"
 
 
 def _why_closed(x: Rejected) -> str:

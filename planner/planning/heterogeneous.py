@@ -72,9 +72,9 @@ class PoolProblems:
         return layer_time.days_of(self.instance, seconds_per_sequence)
 
 
-def solve(instance: Instance, options: Options, progress: Callable[[str], None]) -> Plan:
+def solve(instance: Instance, options: Options, progress: Callable[[str], None], deadline: Deadline) -> Plan:
     """Share the batch over the pools so that they train fastest, and return the plan, or why there is none."""
-    deadline, pools = Deadline(options.time_limit), PoolProblems(instance)
+    pools = PoolProblems(instance)
     why = _limits_in_conflict(instance)
     if why is not None:
         return _plan(instance, options, conflict=why)
@@ -90,7 +90,7 @@ def solve(instance: Instance, options: Options, progress: Callable[[str], None])
         tail=lambda points: max(pools.exchanges(points)),
         min_tail=link.rtt_ms / 1e3 if link else 0.0,
         gap=options.gap,
-        time_limit=options.time_limit,
+        time_limit=deadline.limit,
         progress=better,
     )
     if shares.points:

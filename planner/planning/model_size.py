@@ -27,7 +27,7 @@ from planner.plan.plan import Plan
 from planner.planning.choice_ends import Progress
 from planner.planning.instance_parts import as_asked, in_fewest_days
 from planner.solvers.outcome import UnansweredError
-from planner.solvers.signals import ENDED, Deadline
+from planner.solvers.signals import ENDED, Deadline, first_plan_found
 
 ROUNDING = 1e-6  # relative, as the checks have it
 TRIALS = 24  # plans on the way to a closed bracket; four to eight are usual
@@ -112,6 +112,7 @@ def _tried(
     progress(f"{model}: {days:,.1f} of {deadline:,.1f} days")
     if days <= deadline and flop > bracket.low:
         bracket.low, bracket.plan = flop, plan
+        first_plan_found()
     elif days > deadline and (plan.layout.certificate.bound or 0.0) > deadline:
         bracket.high = min(bracket.high, flop)
     return plan

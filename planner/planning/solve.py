@@ -11,7 +11,7 @@ from planner.instance.instance import Instance
 from planner.instance.references_and_pins import hardware_kind
 from planner.models import Options
 from planner.models.joint.cache import JointCache
-from planner.models.joint.solve import Solving
+from planner.models.joint.solve import Solving, refuse_pins
 from planner.models.joint.world import EPS, JointSolution, JointStatus
 from planner.physics import ticking
 from planner.physics.network.fabric_designs import max_joined_racks
@@ -27,7 +27,7 @@ from planner.planning.joint_proof import Answered, inspection, unanswered
 from planner.solvers.outcome import UnansweredError
 from planner.solvers.progress import Reporter, start, turn
 from planner.solvers.registry import SOLVERS
-from planner.solvers.signals import ENDED, Deadline, OutOfTimeError, uninterrupted
+from planner.solvers.signals import ENDED, Deadline, OutOfTimeError, uninterrupted, with_a_first_plan_of_its_own
 
 if TYPE_CHECKING:
     from planner.models.joint.sites import Sites
@@ -51,6 +51,8 @@ def solve_instance(
     left, and `first` names a column to price before any other: they save time and change no answer.
     """
     if instance.grid is not None:
+        if instance.pins and instance.objective.minimize != "loss":
+            refuse_pins(instance)
         with uninterrupted():
             import planner.models.joint.sites  # noqa: F401  # Pyomo and HiGHS, before the clock of the solve starts
     if isinstance(progress, Reporter):
@@ -61,9 +63,9 @@ def solve_instance(
             plan = unanswered(instance, options, f"{ENDED[deadline.cause]} before this solve's turn")
             return _ended(plan.replaced(stopped=deadline.cause), deadline)
         try:
-            with ticking(deadline.check):
+            with deadline.leaving_a_first_plan() as longer, ticking(longer.check):
                 known = JointCache() if cache is None else cache
-                how: dict[str, Any] = {"options": options, "deadline": deadline, "progress": progress}
+                how: dict[str, Any] = {"options": options, "deadline": longer, "progress": progress}
                 plan = _solved(instance, Solving(cache=known, first=first, **how))
         except OutOfTimeError:  # before the search, which returns the best plan so far, could begin
             plan = unanswered(instance, options, f"{ENDED[deadline.cause]} before the search began")
@@ -86,10 +88,11 @@ def solve_instance(
 def _solved(instance: Instance, solving: Solving) -> Plan:
     if instance.hardware.pools:
         start(solving.progress, "shares of the pools")
-        return heterogeneous.solve(instance, solving.options, solving.progress)
+        return heterogeneous.solve(instance, solving.options, solving.progress, solving.deadline)
 
     def alone(asked: Instance) -> Plan:
-        return _decided(asked, replace(solving, cache=JointCache(), first=None), seek_others=False)
+        with with_a_first_plan_of_its_own():
+            return _decided(asked, replace(solving, cache=JointCache(), first=None), seek_others=False)
 
     if instance.objective.minimize == "loss":
         return model_size.solve(instance, alone, solving.progress, solving.deadline)

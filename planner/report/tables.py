@@ -30,7 +30,7 @@ from planner.sweeps.sweep_run import point_text
 
 if TYPE_CHECKING:
     from planner.planning.layouts import NearLayouts
-from planner.units import aligned, counted, memory, money, percent, short
+from planner.units import aligned, counted, memory, money, short
 
 CHANGES = 4  # values of the instance that are named
 MOST_JUDGED = 8  # sides that are compared with the first
@@ -146,7 +146,7 @@ def brings(before: Side, after: Side) -> str:
     for old, new, unit in compared:
         if old is not None and new is not None:
             moves = abs(new - old) > NOTHING * max(abs(old), abs(new))
-            share = f" ({percent((new - old) / old)})" if old and moves else ""
+            share = f" ({100 * (new - old) / old:+.1f} %)" if old and moves else ""
             parts.append(f"{f'{new - old:+,.4g}' if moves else '0'} {unit}{share}")
     usd = [side.number("cost.total_usd") for side in (before, after)]
     if usd[0] is not None and usd[1] is not None:

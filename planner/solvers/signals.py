@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import FrameType
 from typing import Literal, TypeVar
 
@@ -134,6 +134,20 @@ ENDED = {  # why there is no plan, in words, by what ended the search; "proved":
 }
 
 
+FIRST_PLAN_SECONDS = 20.0  # that a search may take for its first plan, though its limit is less
+
+
+@dataclass(slots=True)
+class FirstPlan:
+    """The plan that a search is to find before its limit, at `ends` of the clock, strikes."""
+
+    ends: float
+    found: bool = False
+
+
+_first_plan: ContextVar[FirstPlan | None] = ContextVar("first_plan", default=None)
+
+
 class OutOfTimeError(Exception):
     """The limit of a search passed inside one of its questions, whose answer is therefore unknown."""
 
@@ -158,7 +172,12 @@ class Deadline:
         """Seconds left, never below 0; infinity without a limit."""
         if interrupted():
             return 0.0
-        return math.inf if self.seconds is None else max(0.0, self.seconds - self.elapsed)
+        if self.seconds is None:
+            return math.inf
+        ends, first = self.started + self.seconds, _first_plan.get()
+        if first is not None and first.found:
+            ends = min(ends, first.ends)
+        return max(0.0, ends - time.perf_counter())
 
     @property
     def limit(self) -> float | None:
@@ -184,3 +203,25 @@ class Deadline:
     def capped(self, seconds: float) -> "Deadline":
         """Return the deadline of a part of the search that may take `seconds` seconds, or those left if fewer."""
         return Deadline(min(self.left, seconds))
+
+    @contextmanager
+    def leaving_a_first_plan(self) -> Iterator["Deadline"]:
+        """Yield the deadline of a search that may take some seconds for its first plan; then this one strikes."""
+        if self.seconds is None or self.seconds >= FIRST_PLAN_SECONDS:
+            yield self
+            return
+        with holding(_first_plan, FirstPlan(self.started + self.seconds)):
+            yield Deadline(FIRST_PLAN_SECONDS, self.started)
+
+
+def first_plan_found() -> None:
+    """Let the limit strike from now on that left the search its first plan."""
+    first = _first_plan.get()
+    if first is not None:
+        first.found = True
+
+
+def with_a_first_plan_of_its_own() -> AbstractContextManager[None]:
+    """Let a search within find a plan that is none yet of the search around it."""
+    first = _first_plan.get()
+    return holding(_first_plan, None if first is None else replace(first))

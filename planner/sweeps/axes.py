@@ -49,8 +49,11 @@ def parts_of(path: str) -> list[str | int]:
     return parts
 
 
-def check_path(instance: Instance, path: str) -> Any:
-    """Return the value at a path, None where it is open. InputError: the path leads nowhere in the instance."""
+def check_path(instance: Instance, path: str, *, whole: bool = False) -> Any:
+    """Return the value at a path, None where it is open. InputError: the path leads nowhere in the instance.
+
+    `whole`: it may lead to a whole list or object.
+    """
     path = canonical(path)
     if path.startswith(PIN):
         pin, nodes = path.removeprefix(PIN), instance.grid.nodes if instance.grid else ()
@@ -75,7 +78,7 @@ def check_path(instance: Instance, path: str) -> Any:
             value = value[part] if isinstance(value, dict) else getattr(value, str(part))
         else:
             raise InputError(f"{path}: {where} is a single value; end the path there")
-    if isinstance(value, (tuple, dict)):
+    if isinstance(value, (tuple, dict)) and not whole:
         kind = "list" if isinstance(value, tuple) else "object"
         raise InputError(f"{path}: is a whole {kind}; name one value inside it")
     return value
@@ -140,7 +143,8 @@ def put(data: dict[str, Any], instance: Instance, path: str, value: Any) -> None
     """Set one value in an instance's JSON data; the path was checked."""
     path = canonical(path)
     if path.startswith(PIN):
-        data.setdefault("pins", {})[path.removeprefix(PIN)] = value
+        pins = {**data.get("pins", {}), path.removeprefix(PIN): value}
+        data["pins"] = {name: pinned for name, pinned in pins.items() if pinned is not None}
         return
     *front, last = parts_of(path)
     holder: Any = data
@@ -202,8 +206,12 @@ def changed(
     for path, value in changes.items():
         relative = RELATIVE.fullmatch(value) if isinstance(value, str) else None
         try:
-            now = None if _is_name(path, value) else check_path(base, path)
-            put(data, base, path, value if relative is None else _moved(now, relative, path))
+            whole = value is None or isinstance(value, (list, tuple, dict))
+            now = None if _is_name(path, value) else check_path(base, path, whole=whole)
+            new = value
+            if value is None and isinstance(now, (tuple, dict)):  # an empty one takes it away
+                new = now[:0] if isinstance(now, tuple) else {}
+            put(data, base, path, new if relative is None else _moved(now, relative, path))
         except InputError as error:
             raise InputError(f"{where}: {error}") from None
         if _is_name(path, value):

@@ -7,12 +7,13 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from hashlib import sha256
+from itertools import chain, islice
 from multiprocessing import connection, get_context, parent_process
 from pathlib import Path
 from typing import Any
@@ -58,18 +59,19 @@ class PointAnswer:
 
 def tasks_of(
     base: Instance,
-    points: Sequence[Point],
+    points: Iterable[tuple[int, Point]],
     options: Options,
     *,
+    asked: deque[Instance],
     with_plan: bool,
     constants: MeasuredConstants | None = None,
-) -> list[Task]:
-    """Make a task of every different point, constants by accelerator. InputError: a point is no usable instance."""
-    tasks: dict[str, Task] = {}
-    asked: list[Instance] = []
-    plain = base.model_dump(mode="json", exclude_none=True)
-    parts = parts_of(base)
-    for index, point in enumerate(points):
+) -> Iterator[Task]:
+    """Make a task of every different point, constants by accelerator; `asked` gets its instance.
+
+    One of the first that is no usable instance is an InputError, one behind them fails where it is solved.
+    """
+    plain, parts, keys = base.model_dump(mode="json", exclude_none=True), parts_of(base), set[str]()
+    for number, (index, point) in enumerate(points):
         data = deepcopy(plain)
         for path, value in point.items():
             put(data, base, path, value)
@@ -79,14 +81,16 @@ def tasks_of(
                 data = instance.model_dump(mode="json", exclude_none=True)
                 put_constants(data, constants)
                 instance = load_instance(data)
+            asked.append(instance)
+            key = key_of(instance_sha256(instance), options)
         except InputError as error:
-            raise InputError(f"point {index} ({point_text(point)}): {error}") from None
-        asked.append(instance)
-        key = key_of(instance, options)
-        task = Task(index=index, key=key, point=point, data=data, options=options, with_plan=with_plan, base=parts)
-        tasks.setdefault(key, task)
-    warn(*asked)
-    return list(tasks.values())
+            if number < READ_FIRST:
+                raise InputError(f"point {index} ({point_text(point)}): {error}") from None
+            key = key_of(json.dumps(data, sort_keys=True), options)
+        if key not in keys:
+            keys.add(key)
+            asks: dict[str, Any] = {"options": options, "with_plan": with_plan, "base": parts}
+            yield Task(index=index, key=key, point=point, data=data, **asks)
 
 
 def parts_of(base: Instance) -> dict[str, str]:
@@ -95,9 +99,9 @@ def parts_of(base: Instance) -> dict[str, str]:
     return {name: sha256(json.dumps(part, sort_keys=True).encode()).hexdigest()[:12] for name, part in parts}
 
 
-def key_of(instance: Instance, options: Options) -> str:
+def key_of(instance: str, options: Options) -> str:
     """Return a hash of a solve's instance, the planner's version and the options that may change the answer."""
-    text = f"{instance_sha256(instance)} {__version__} {options.time_limit} {options.gap} {options.seed}"
+    text = f"{instance} {__version__} {options.time_limit} {options.gap} {options.seed}"
     return sha256(text.encode()).hexdigest()
 
 
@@ -141,6 +145,7 @@ def _leave_with_parent() -> None:
 
 
 TRIES = 2  # workers that one point may take with it: the first death may be chance, the second is the point's doing
+READ_FIRST = 1_000  # points of a sweep that are read before any is solved; more are read in turns of as many
 AT_ONCE = 256  # points submitted to an executor ahead of their answers: enough to keep a cluster busy
 START_SECONDS = 30.0  # a process that imports the planner on a loaded machine has started by then
 GRACE_SECONDS = 2.0  # from the request to end to the kill: solvers check for it every second or so
@@ -242,26 +247,28 @@ def _advance(
     running[lane.submit(call, task)] = (lane, task)
 
 
-def on_executor(tasks: Sequence[Task], call: Call, executor: Executor) -> Iterator[tuple[Task, PointAnswer]]:
+def on_executor(tasks: Iterable[Task], call: Call, executor: Executor) -> Iterator[tuple[Task, PointAnswer]]:
     """Solve points on an executor of the caller's; yield answers as they come. The executor is left open."""
-    waiting = deque(tasks)
+    waiting, retried = iter(tasks), deque[Task]()
     running: dict[Future[PointAnswer], Task] = {}
     deaths: dict[str, int] = {}
     try:
-        while waiting or running:
-            while waiting and len(running) < AT_ONCE:
-                task = waiting.popleft()
+        while True:
+            while len(running) < AT_ONCE and (next_one := retried.popleft() if retried else next(waiting, None)):
                 try:
-                    running[executor.submit(call, task)] = task
+                    running[executor.submit(call, next_one)] = next_one
                 except RuntimeError as error:  # shut down, or a pool whose worker died
-                    yield task, _failed(task, f"the executor takes no more points ({error}); resume with a new one")
+                    problem = f"the executor takes no more points ({error}); resume with a new one"
+                    yield next_one, _failed(next_one, problem)
+            if not running:
+                return
             done, _ = wait(running, return_when="FIRST_COMPLETED")
             for future in sorted(done, key=lambda future: running[future].index):
                 task = running.pop(future)
                 if _died(future):
                     deaths[task.key] = deaths.get(task.key, 0) + 1
                     if deaths[task.key] < TRIES:
-                        waiting.append(task)
+                        retried.append(task)
                         continue
                 yield task, _answer(task, future)
     finally:
@@ -326,22 +333,27 @@ class SweepOptions:
 
 def tasks_for(
     instance: Instance | Mapping[str, Any] | str | Path, points: Sequence[Point], options: SweepOptions
-) -> list[Task]:
-    """Check every path and point, and return the shard's tasks. InputError: one leads nowhere, or cannot be used."""
+) -> Iterator[Task]:
+    """Check every path and the first points, and return the shard's tasks. InputError: one of these cannot be used."""
     constants = None if options.constants is None else read_constants(options.constants)
     base = load_instance(instance, constants=constants)
-    points = [{canonical(path): value for path, value in point.items()} for point in points]
-    for path in sorted({path for point in points for path in point}):
+    names = {path: canonical(path) for path in {path for point in points for path in point}}
+    for path in sorted(names.values()):
         check_path(base, path)
     if options.plans is not None:
         require_folder(options.plans)
     solver_options = options_of(time_limit=options.time_limit, gap=options.gap, seed=options.seed, threads=1)
-    tasks = tasks_of(base, points, solver_options, with_plan=options.plans is not None, constants=constants)
-    return tasks if options.shard is None else [tasks[i] for i in in_shard(len(tasks), options.shard)]
+    own = in_shard(len(points), options.shard or (1, 1))
+    each = ((i, {names[path]: value for path, value in points[i].items()}) for i in own)
+    asked, plans = deque[Instance](maxlen=READ_FIRST), options.plans is not None
+    tasks = tasks_of(base, each, solver_options, asked=asked, with_plan=plans, constants=constants)
+    first = list(islice(tasks, READ_FIRST))
+    warn(*asked)
+    return chain(first, tasks)
 
 
 def rows_of(
-    tasks: Sequence[Task],
+    tasks: Iterable[Task],
     options: SweepOptions,
     *,
     finished: Collection[str] = (),
@@ -349,12 +361,15 @@ def rows_of(
     workers: int | None = None,
 ) -> Iterator[Row]:
     """Solve the tasks that are not finished; yield their rows as they come, each after its plan is on disk."""
-    left = [task for task in tasks if task.key not in finished]
-    # The largest numbers first: bounds proven on the layouts of more racks are valid for fewer.
-    numbers = {task.key: [x for x in task.point.values() if isinstance(x, (int, float))] for task in left}
-    first = sorted(left, key=lambda task: numbers[task.key], reverse=True)
-    answers = at_home(first, solve_point, workers) if executor is None else on_executor(left, solve_point, executor)
-    for task, answer in answers:
+    left = (task for task in tasks if task.key not in finished)
+
+    def numbers(task: Task) -> list[float]:
+        """Return the numbers of a point: bounds proven on the layouts of more racks are valid for fewer."""
+        return [x for x in task.point.values() if isinstance(x, (int, float))]
+
+    turns = iter(lambda: sorted(islice(left, READ_FIRST), key=numbers, reverse=True), [])
+    at_once = (answer for turn in turns for answer in at_home(turn, solve_point, workers))
+    for task, answer in at_once if executor is None else on_executor(left, solve_point, executor):
         if answer.plan is not None and options.plans is not None:
             write_atomically(options.plans / f"{task.index:05d}-{task.key[:12]}.json", answer.plan)
         yield answer.row.replaced(base=task.base)

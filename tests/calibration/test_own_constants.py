@@ -187,7 +187,7 @@ def test_sweeps_use_them(found: MeasuredConstants) -> None:
     share = "gemm_efficiency.max_share.bf16"
     axis = [{"hardware.accelerator": name} for name in (ACCELERATOR, "A100-80GB")]
     points = [*axis, {"hardware.accelerator.gemm_efficiency.operand_traffic": 0.5}, {"hardware.racks": 2}]
-    tasks = tasks_for(question(), points, SweepOptions(constants=found))
+    tasks = list(tasks_for(question(), points, SweepOptions(constants=found)))
     gpus = [Accelerator.model_validate(t.data["hardware"]["accelerator"]) for t in tasks]
     other = catalogue("accelerators")["A100-80GB"]["gemm_efficiency"]["max_share"]["bf16"]
     own = found.values[GPU + share].value

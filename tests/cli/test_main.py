@@ -139,18 +139,13 @@ def test_deadline_that_cannot_be_met(tmp_path: Path) -> None:
 
 
 def test_time_limit_still_gives_a_plan(tmp_path: Path) -> None:
-    """A limit that is reached gives the plan found by then with its gap, and says of none that it may yet exist."""
+    """A limit shorter than the search for a first plan gives that plan with its gap, and says how long it took."""
     plan = tmp_path / "plan.json"
-    for seconds in (0.01, 0.1, 0.3, 1, 3, 9, 27):  # until one is long enough for a first plan on the machine at hand
-        out = run_here("solve", ROOT / "instances" / "cluster-1k.json", "--time-limit", str(seconds), "-o", plan)
-        checked = run_here("check", plan)
-        data = json.loads(plan.read_text())
-        assert (checked.stdout, "holds no decisions" in checked.stderr) == ("", data["layout"] is None)
-        if data["layout"] is not None:
-            break
-        assert (out.returncode, data["status"], data["stopped"]) == (4, "unknown", "limit"), out.stderr
+    out = run_here("solve", ROOT / "instances" / "cluster-1k.json", "--time-limit", "0.001", "-o", plan)
+    data = json.loads(plan.read_text())
     assert (out.returncode, data["status"], data["stopped"]) == (4, "feasible", "limit"), out.stderr
-    assert 0 <= data["objective"]["gap"] < 1  # 0: the days are proven, and the limit came before the end of the choice
+    assert 0 < data["objective"]["gap"] < 1 and " s instead of 0.001" in out.stdout
+    assert run_here("check", plan).returncode == 0
 
 
 def test_a_plan_that_cannot_be_written_is_not_lost() -> None:

@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -10,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from commands import invoke
+from commands import ROOT, invoke
 from each_case import each
 from joint_brute_force import toy
 from ortools.sat.python import cp_model
@@ -174,3 +176,10 @@ def test_a_signal_does_not_wait_for_a_solver_that_takes_none(number, tmp_path, m
     plan = Plan.model_validate_json(path.read_text())
     assert time.perf_counter() - started < 30 and done.exit_code == ExitCode.INFEASIBLE and plan.conflict is not None
     assert "budget" in plan.conflict.rules and plan.conflict.checked == ON_TRUST and check(plan) == []
+
+
+def test_ctrl_c_while_the_command_line_is_loaded_leaves_no_traceback(tmp_path: Path) -> None:
+    (tmp_path / "typer.py").write_text("raise KeyboardInterrupt\n")
+    words, own = [sys.executable, "-m", "planner", "--version"], {"PYTHONPATH": str(tmp_path)}
+    ran = subprocess.run(words, cwd=ROOT, env=own, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (ExitCode.INTERRUPTED, "", "")

@@ -4,9 +4,10 @@ import pytest
 from each_case import each
 from hypothesis import given
 from hypothesis import strategies as st
+from stored_plans import stored
 from worked_plan import edited_at, small
 
-from planner.cluster import MAX_NAMES, MAX_RANGE, expand, fold, fold_names, job_of_plan, parse, width
+from planner.cluster import MAX_NAMES, MAX_RANGE, expand, fold, fold_names, job_of_plan, parse, read_job, width
 from planner.errors import InputError
 
 
@@ -123,6 +124,16 @@ def test_stages_of_two_sites_are_groups_by_site() -> None:
     assert {k.name: (k.size, k.count) for k in job.groups} == {
         s: (n, plan.layout.rack_stages) for s, n in sizes.items()
     }
+
+
+def test_a_plan_of_racks_of_several_hosts_is_a_job_of_those() -> None:
+    """A rack that no host starts alone is no node unless that is said; its hosts stay together."""
+    plan = stored("instances/one-rack.json")
+    with pytest.raises(InputError, match=r"a rack has 72 GPUs at work, .* give --gpus-per-node"):
+        read_job(plan)
+    job = read_job(plan, 4)
+    assert (job.nodes, job.nodes_per_member, job.segment_nodes, job.gpus_per_node) == (18, 18, 18, 4)
+    assert read_job(plan, 72).nodes == 1
 
 
 @each("stages", [0, -3])

@@ -137,6 +137,18 @@ def test_pins_that_leave_no_switch_are_refused(pins: dict[str, int]) -> None:
         solved(i.replaced(pins={**i.pins, **pins}))
 
 
+def test_the_pins_with_which_a_deadline_is_missed_are_named() -> None:
+    """They miss it without the other pins, and none of them can be left out."""
+    free = toy(6).replaced(pins={})
+    late = free.replaced(limits__deadline_days=(solved(free).objective.value or 0.0) * 1.001)
+    pins = {"layout.tensor_parallel": 1, "layout.zero_stage": 3}
+    named = [path.removeprefix("pins.") for path in rules(solved(late.replaced(pins=pins))) if path.startswith("pins.")]
+    assert named and solved(late.replaced(pins={path: pins[path] for path in named})).status == "infeasible"
+    for left_out in named:
+        others = {path: pins[path] for path in named if path != left_out}
+        assert solved(late.replaced(pins=others)).status == "optimal"
+
+
 def test_a_deadline_below_every_bound_takes_no_search() -> None:
     i = toy(6)
     free = solve_joint(i, Options(), lambda _: None)

@@ -237,6 +237,8 @@ def test_a_zero_stage_left_open_is_the_first_that_fits() -> None:
     assert found.filled == {"zero_stage": f"ZeRO-{first}, as ZeRO-0 does not fit"}
     assert not pinned[0].fits and pinned[0].filled == {} and found.step_seconds == pinned[first].step_seconds
     assert planner.evaluate(q, {**layout, "pipeline_parallel": 1}).layout.zero_stage in (0, 3)
+    del layout["sequence_parallel"]
+    assert "no sequence parallelism; --pin" in summary(planner.evaluate(q, layout))
 
 
 def test_unequal_chunks_are_explained() -> None:

@@ -21,6 +21,7 @@ from planner.checks.rule import Rule, must_equal
 from planner.errors import InternalError
 from planner.instance.instance import Instance
 from planner.models import Options
+from planner.models.joint.ends import ends_within
 from planner.models.joint.search.days import FewestDays
 from planner.models.joint.sites import Sites
 from planner.models.joint.space import strategies_of
@@ -134,6 +135,19 @@ def test_a_limit_behind_the_first_plan_leaves_it(clock: Clock) -> None:
     assert plan.status == "feasible" and plan.objective.value is not None and best.objective.value is not None
     assert plan.objective.bound is not None and plan.objective.gap is not None
     assert plan.objective.bound <= best.objective.value * (1 + 1e-9) <= plan.objective.value * (1 + 2e-9)
+
+
+def test_a_limit_behind_the_proof_leaves_it(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the time ends while a cheaper plan is sought the days are proven all the same."""
+
+    def late(*args: Any, **how: Any) -> Any:
+        clock.passes_at = 0
+        return ends_within(*args, **how)
+
+    monkeypatch.setattr("planner.planning.choice_ends.ends_within", late)
+    plan = solve_instance(CASES["sites"](), Options(time_limit=LONG), lambda _: None)
+    require_honest(plan, clock)
+    assert plan.status == "optimal" and not all(end.proven for end in plan.objective.ends)
 
 
 def test_a_gap_is_no_proof() -> None:

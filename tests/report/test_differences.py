@@ -67,7 +67,7 @@ def test_a_finish_date_is_compared_in_its_own_days() -> None:
     late = side("late", objective__name="finish_date", objective__value=80.0, **{days: 20.0})
     soon = side("soon", objective__name="finish_date", objective__value=35.0, **{days: 25.0})
     curve = side("curve", objective__name="frontier", objective__value=20.0, **{days: 20.0})
-    assert brings(late, soon) == "+5 days of training (25.0 %), -45 days from the decision (-56.2 %)"
+    assert brings(late, soon) == "+5 days of training (+25.0 %), -45 days from the decision (-56.2 %)"
     for before, after in ((late, curve), (curve, late)):
         assert brings(before, after) == "0 days of training, late alone counts days from the decision (80)"
     assert best([late, soon]) == "fewest days from the decision: soon (35.0)"

@@ -119,7 +119,7 @@ def test_the_verdict_says_what_is_proven() -> None:
     assert within.text.endswith("Proven: no plan comes below 1.5000 nats a token (gap under 0.1 %).")
 
 
-def test_no_plan_says_why_and_which_rules_conflict() -> None:
+def test_no_plan_says_why_and_which_rules_conflict(monkeypatch: pytest.MonkeyPatch) -> None:
     """The reason is the verdict, the rules a limit; where nothing is proven no rules are told as in conflict."""
     text = summary(infeasible())
     assert "No plan: the grid is too small." in text
@@ -128,6 +128,7 @@ def test_no_plan_says_why_and_which_rules_conflict() -> None:
     undecided = infeasible().replaced(status="unknown", stopped="limit", conflict=why)
     assert "No plan yet: the time limit came before a first plan." in summary(undecided)
     assert "conflict" not in summary(undecided)
+    monkeypatch.setattr("planner.solvers.signals.FIRST_PLAN_SECONDS", 0.0)
     limited = planner.solve("one-rack", time_limit=1e-3)
     assert limited.status == "unknown" and "the time limit came before a plan was found. Give more" in summary(limited)
 
@@ -165,6 +166,7 @@ def test_recomputation_is_told_in_layers(recompute: str, by_stage: tuple[int, ..
         (9, 0, 1, 72, "All 9 all-reduce groups span several leaves (1 unavoidable): 81 fragments"),
         (1, 0, 0, 3, "The one all-reduce group spans several leaves (none unavoidable): 4 fragments"),
         (9, 9, 0, 0, "All 9 all-reduce groups stay under one leaf"),
+        (9, 8, 1, 1, "8 of 9 all-reduce groups stay under one leaf; 1 spans several (1 unavoidable): 2 fragments"),
         (9, 7, 1, 4, "7 of 9 all-reduce groups stay under one leaf; 2 span several (1 unavoidable): 6 fragments"),
     ],
 )

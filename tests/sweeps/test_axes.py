@@ -284,6 +284,9 @@ def test_pins_and_entries_of_lists() -> None:
     assert found.pins["layout.tensor_parallel"] == 8
     assert found.grid.nodes[0].load_mw == 1.5
     assert found.limits.budget_usd is None
+    assert changed(found, {"tp": None}).pins == base.pins
+    several = changed(BASE, {"hardware.alternatives": [{"accelerator": "H100", "rack": "DGX-H100"}]})
+    assert len(several.hardware.alternatives) == 1 and changed(several, {"hardware.alternatives": None}) == base
 
 
 @each(

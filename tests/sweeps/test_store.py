@@ -196,7 +196,7 @@ class Cancelled(Executor):
 
 def test_a_killed_scheduler_loses_no_point_silently() -> None:
     """Points whose scheduler is gone are failed rows, which a resumed sweep solves."""
-    tasks = tasks_for(small(), [{RACKS: n} for n in (1, 2, 3)], SweepOptions())
+    tasks = list(tasks_for(small(), [{RACKS: n} for n in (1, 2, 3)], SweepOptions()))
     statuses = [a.row.status for _, a in on_executor(tasks, lambda _: None, Cancelled())]  # type: ignore[arg-type,return-value]
     assert statuses == ["optimal", "failed", "failed"]
 

@@ -20,6 +20,7 @@ import planner
 from planner.errors import InputError
 from planner.plan.plan import Plan, digest, runs
 from planner.report.plots import sweep_rows as pictures
+from planner.sweeps import sweep_run
 from planner.sweeps.row_store import Store, columns_of, read_rows
 from planner.sweeps.sweep_run import PointAnswer, SweepOptions, Task, at_home, on_executor, solve_point, tasks_for
 
@@ -31,7 +32,7 @@ COMMAND = [sys.executable, "-m", "planner", "sweep"]
 
 def tasks(*racks: int) -> list[Task]:
     """Return the tasks of a sweep over racks."""
-    return tasks_for(small(), [{RACKS: n} for n in racks], SweepOptions())
+    return list(tasks_for(small(), [{RACKS: n} for n in racks], SweepOptions()))
 
 
 def values(rows: list[Any]) -> dict[int, float]:
@@ -96,8 +97,6 @@ def test_infeasible_point_is_a_row_with_its_reason() -> None:
 
 
 def test_failed_point_is_a_row_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    from planner.sweeps import sweep_run
-
     solve = sweep_run.solve_instance
 
     def fails_at_two(instance: Any, *args: Any, **how: Any) -> Plan:
@@ -120,9 +119,21 @@ def test_executor_that_is_gone_fails_its_points() -> None:
     assert [r.status for r in rows] == ["failed", "failed"] and "resume" in (rows[0].reason or "")
 
 
+def test_points_behind_the_first_are_read_as_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A million points have their first row at once; one behind the first that is no instance is a row that says so."""
+    monkeypatch.setattr(sweep_run, "READ_FIRST", 2)
+    made = tasks_for(small(), [{RACKS: n} for n in (1, 2, -3, *range(3, 100_000))], SweepOptions())
+    first = [next(made) for _ in range(3)]
+    assert [t.point[RACKS] for t in first] == [1, 2, -3]
+    row = solve_point(first[2]).row
+    assert row.status == "failed" and RACKS in row.reason
+    with pytest.raises(InputError, match="point 1"):
+        tasks_for(small(), [{RACKS: 1}, {RACKS: -3}], SweepOptions())
+
+
 def test_same_question_is_solved_once() -> None:
     """Two points that ask the same are one, and the options are part of the key."""
-    made = tasks_for(small(), [{RACKS: 1}, {RACKS: 2}, {RACKS: 1}], SweepOptions())
+    made = list(tasks_for(small(), [{RACKS: 1}, {RACKS: 2}, {RACKS: 1}], SweepOptions()))
     assert [t.index for t in made] == [0, 1]
     assert {t.key for t in made}.isdisjoint(t.key for t in tasks_for(small(), [{RACKS: 1}], SweepOptions(seed=1)))
 
@@ -271,7 +282,7 @@ def done_twice() -> Iterator[tuple[Task, PointAnswer]]:
 def test_shards_solve_their_part_alone(tmp_path: Path) -> None:
     """The rows of all shards are those of the whole sweep, index and key included."""
     whole = tasks(1, 2, 3)
-    parts = [tasks_for(small(), [{RACKS: n} for n in (1, 2, 3)], SweepOptions(shard=(i, 2))) for i in (1, 2)]
+    parts = [list(tasks_for(small(), [{RACKS: n} for n in (1, 2, 3)], SweepOptions(shard=(i, 2)))) for i in (1, 2)]
     assert [(t.index, t.key) for part in parts for t in part] == [(t.index, t.key) for t in whole]
     out = run_here(
         "sweep", written(tmp_path), "--vary", f"{RACKS}=1:3:1", "-o", tmp_path / "rows.jsonl", "--shard", "2/2",

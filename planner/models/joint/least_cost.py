@@ -92,10 +92,10 @@ class CapitalSearch:
         loop = Loop(goal=goal) if search is None else search
         return cls(world=world, goal=goal, loop=loop, goes_on=search is not None)
 
-    def run(self) -> JointSolution:
-        """Return the cheapest plan, of equal ones the fastest."""
+    def run(self, *, days: bool = True) -> JointSolution:
+        """Return the cheapest plan, of equal ones the fastest; where there is none, a bound on the days of any."""
         stopped = self.loop.go_on(self.goal) if self.goes_on else self.loop.run()
-        return _result(self.goal, stopped=stopped, failure=self.loop.failure)
+        return _result(self.goal, stopped=stopped, failure=self.loop.failure, days=days)
 
 
 def cheapest_by(
@@ -106,24 +106,27 @@ def cheapest_by(
     gap: float = 0.0,
     time_limit: float | None = None,
     progress: Callable[[str], None] = lambda _: None,
+    days: bool = True,
 ) -> JointSolution:
     """Return the cheapest plan whose time a sequence is within a limit, of equal ones the fastest.
 
-    The search starts from a `known` plan within the limit; `world` keeps its answers on sites and templates.
+    The search starts from a `known` plan within the limit; `world` keeps its answers on sites and templates. `days`:
+    whether those of every plan are bounded where there is none, which takes about as long as the search.
     """
     limit = deadline_seconds_per_sequence
-    return CapitalSearch.begun(world, limit, known=known, gap=gap, time_limit=time_limit, progress=progress).run()
+    search = CapitalSearch.begun(world, limit, known=known, gap=gap, time_limit=time_limit, progress=progress)
+    return search.run(days=days)
 
 
-def _result(goal: LeastCapital, *, stopped: Stopped, failure: str) -> JointSolution:
+def _result(goal: LeastCapital, *, stopped: Stopped, failure: str, days: bool) -> JointSolution:
     plan, problem, counts = goal.incumbent, goal.world.problem, dict(sorted(goal.world.counts.items()))
     if plan is None:
         proven = stopped == "proved" and math.isinf(goal.world.unproven.usd)
         status = JointStatus.INFEASIBLE if proven else JointStatus.UNKNOWN
         bound = goal.bound if stopped != "proved" else None
-        least = None if stopped != "proved" else least_seconds(goal.world)
-        days = None if least is None or not math.isfinite(least) else days_of(problem.instance, least)
-        return JointSolution(status=status, lower_bound=bound, fabric_free_bound=days, stopped=stopped, counts=counts)
+        least = least_seconds(goal.world) if days and stopped == "proved" else None
+        free = None if least is None or not math.isfinite(least) else days_of(problem.instance, least)
+        return JointSolution(status=status, lower_bound=bound, fabric_free_bound=free, stopped=stopped, counts=counts)
     open_usd = goal.bound if stopped != "proved" or goal.at_gap else math.inf
     bound = min(plan.capital_usd, goal.world.unproven.usd, open_usd)
     proven = bound >= min(plan.capital_usd - CENTS, plan.capital_usd * (1 - goal.end_gap))
@@ -146,19 +149,22 @@ def solve_joint_cost(
     *,
     cache: JointCache | None = None,
     without: dict[str, Any] | None = None,
+    days: bool = True,
 ) -> JointSolution:
     """Return the least cost of a plan by the deadline of an instance; without one, of any plan at all.
 
     `cache` changes how long the search takes; `without`: values of choices, by the paths of pins, that none may have.
+    `days`: as in `cheapest_by`.
     """
     deadline, cache = Deadline(options.time_limit), JointCache() if cache is None else cache
     world = world_of(instance, options, deadline, cache, without)
-    days = instance.limits.deadline_days
-    limit = math.inf if days is None else seconds_of(world.problem, days)
+    late = instance.limits.deadline_days
+    limit = math.inf if late is None else seconds_of(world.problem, late)
     in_time = [x for x in cache.cheapest if x.seconds <= limit * (1 + EPS) and x.capital_usd <= world.budget]
     known = min(in_time, key=lambda x: (x.capital_usd, x.seconds), default=None)
     gap = options.gap or 0.0
-    found = cheapest_by(world, limit, known=known, gap=gap, time_limit=deadline.limit, progress=progress)
+    how: dict[str, Any] = {"time_limit": deadline.limit, "progress": progress, "days": days}
+    found = cheapest_by(world, limit, known=known, gap=gap, **how)
     if found.plan is not None and found.plan is not known:
         cache.cheapest.append(found.plan)
     return found

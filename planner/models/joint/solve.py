@@ -5,7 +5,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.instance.references_and_pins import ONE_SITE
 from planner.models import Options
@@ -84,10 +83,6 @@ def world_of(
     cache = JointCache() if cache is None else cache
     cache.serve(instance, without or {}, options.seed, options.threads)
     problem = problem_of(instance, cache.without)
-    for path in instance.pins if instance.grid is not None else ():
-        if path.startswith("fabric.") and path.count(".") > 1:  # blocks may be at any of the sites
-            name = path.rpartition(".")[2]
-            raise InputError(f"pins.{path}: a grid chooses the sites, so a fabric is pinned for all; pin fabric.{name}")
     if instance.grid is not None and cache.sites is None:
         from planner.models.joint.sites import Sites  # where needed: a cluster has no use for Pyomo and HiGHS
 
@@ -110,6 +105,15 @@ def world_of(
     world = World(problem=problem, sites=cache.sites, templates=cache.templates, cache=cache)
     world.end_at(deadline)
     return world
+
+
+def refuse_pins(instance: Instance) -> None:
+    """Refuse pins that the declared space does not hold, or that leave no switch, before a solver is loaded."""
+    if instance.network is not None:  # whose transport, simulated, may take long
+        instance = instance.replaced(network__transport__simulate=None)
+    gpus = problem_of(instance).gpus
+    if instance.network is not None:
+        Templates(instance=instance, transport_slowdown=1.0, power_counts=False).refuse_switches(gpus, None)
 
 
 def _solution(goal: FewestDays, *, stopped: Stopped, failure: str) -> JointSolution:

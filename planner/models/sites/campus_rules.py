@@ -13,6 +13,7 @@ import pyomo.core as pyo
 
 from planner.models.sites.split_data import Pair, SplitData, capital_musd, energy_musd, module_capital_musd
 from planner.physics.site import cost
+from planner.units import money
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,13 +123,13 @@ def budget(model: Any, data: SplitData) -> None:
 
 
 def _budget_sentence(data: SplitData) -> str:
-    limits, site = data.instance.limits, data.grid.prices.site_usd / 1e6
+    limits, site = data.instance.limits, data.grid.prices.site_usd
     energy = min(data.energy_musd(site) for site in data.candidates)  # at the cheapest candidate
-    module = module_capital_musd(data) + limits.budgeted_years * energy
+    module = 1e6 * (module_capital_musd(data) + limits.budgeted_years * energy)
     years = f" with {limits.budgeted_years:g} years of energy" if limits.budgeted_years else ""
-    opened = f" and an open site {site:,.6g} M$, together {module + site:,.6g} M$" if site else ""
-    budget_musd = (limits.budget_usd or 0.0) / 1e6
-    return f"limits.budget_usd is {budget_musd:,.6g} M$, a module costs at least {module:,.6g} M${years}{opened}"
+    opened = f" and an open site {money(site)}, together {money(module + site)}" if site else ""
+    budget = money(limits.budget_usd or 0.0)
+    return f"limits.budget_usd is {budget}, a module costs at least {money(module)}{years}{opened}"
 
 
 def max_paid_modules(data: SplitData) -> float | None:

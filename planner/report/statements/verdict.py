@@ -20,10 +20,11 @@ from planner.planning.finish_date import start_days
 from planner.planning.plausible import implausible
 from planner.report.statements.sites_and_fabric import racks_of
 from planner.report.statements.statement import Statement, days, short_percent
-from planner.units import amount, counted, memory, money, percent, short, words
+from planner.units import amount, counted, memory, money, percent, ratio, short, words
 
 PROVEN = 1e-9  # relative: a gap of rounding alone
 WORTH = 1e-3  # relative: less time is not worth a figure
+LATE = 1.1  # of a time limit: a search that ends later had no plan before
 LEAST_SHOWN = 1e-3  # of shares in percent with one digit
 ENDED = {
     "gap": "the search ends with this gap",
@@ -113,13 +114,21 @@ def _sureness(plan: Plan) -> str:
         less = f"Proven: no plan is faster than {days(objective.bound)} days ({_small(gap)} less)"
         sure = "Proven optimal" if exact else less
         return f"{sure}{_over_fabrics(plan, exact=exact)}."
-    ended = f"; {ENDED[plan.stopped]}" if plan.stopped in ENDED else ""
+    ended = f"; {ENDED[plan.stopped]}{_waited(plan)}" if plan.stopped in ENDED else ""
     bound = money(objective.bound) if objective.name.endswith("_usd") else f"{days(objective.bound)} days"
     bound = f"{objective.bound:.4f} nats a token" if objective.name == "loss" else bound
     size = _small(gap)
     if objective.name == "loss" and plan.status == "optimal":
         return f"Proven: no plan comes below {bound} (gap {size})."
     return f"Not proven optimal: no plan is better than {bound} (gap {size}{ended})."
+
+
+def _waited(plan: Plan) -> str:
+    """Write how long a search went on beyond its limit, until it had a plan."""
+    section, limit = plan.layout or plan.pools, plan.time_limit_seconds
+    if plan.stopped != "limit" or section is None or limit is None or section.certificate.seconds <= LATE * limit:
+        return ""
+    return f" once it had a plan, after {ratio(section.certificate.seconds)} s instead of {ratio(limit)}"
 
 
 def _small(gap: float) -> str:
@@ -428,7 +437,8 @@ def capital(_: Plan, cost: Cost) -> Iterator[Statement]:
     parts = [f"{words(part)} {money(usd)}" for part, usd in cost.capex_usd.items() if usd]
     if counted_usd := cost.operation_years * sum(cost.opex_usd_per_year.values()):
         parts.append(f"{cost.operation_years:g} years of {' and '.join(cost.opex_usd_per_year)} {money(counted_usd)}")
-    yield Statement("figure", "money", f"{money(cost.total_usd)} = {', '.join(parts)}", True)
+    bill = f"{money(cost.total_usd)} = {', '.join(parts)}" if parts else "Nothing that is bought has a price."
+    yield Statement("figure", "money", bill, True)
     if running := ", ".join(f"{part} {money(usd)}" for part, usd in cost.opex_usd_per_year.items()):
         yield Statement("figure", "money", f"A year of operation: {running}")
 

@@ -105,6 +105,14 @@ class FewestDays(Goal):
         return math.inf if self.incumbent is None else 1 - self.bound / self.incumbent.seconds
 
     @property
+    def has_plan_in_time(self) -> bool:
+        """Whether there is a plan that meets the deadline of the instance."""
+        deadline, best = self.world.problem.instance.limits.deadline_days, self.incumbent
+        return best is not None and (
+            deadline is None or days_of(self.world.problem.instance, best.seconds) <= deadline * (1 + EPS)
+        )
+
+    @property
     def too_late(self) -> bool:
         """Whether the bound is beyond the deadline, which then no plan meets."""
         deadline = self.world.problem.instance.limits.deadline_days

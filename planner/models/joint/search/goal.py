@@ -55,6 +55,11 @@ class Goal(ABC):
         """Whether there is a plan yet."""
         return self.incumbent is not None
 
+    @property
+    def has_plan_in_time(self) -> bool:
+        """Whether there is a plan that meets the deadline of the instance."""
+        return self.has_plan
+
     @abstractmethod
     def keys(self, t: Floats, c: Floats) -> Floats:
         """Return the order in which nodes of such floors are opened; infinite: they hold no plan of use."""

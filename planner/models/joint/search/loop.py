@@ -52,7 +52,7 @@ from planner.models.joint.space import Strategy
 from planner.models.joint.split import Column
 from planner.models.joint.world import Shape, largest_parts, open_sites, shapes, spared
 from planner.solvers.outcome import UnansweredError
-from planner.solvers.signals import OutOfTimeError
+from planner.solvers.signals import OutOfTimeError, first_plan_found
 
 SAMPLED = 800  # degrees by which a layer is cut, among which first plans are sought before all of them are timed
 MANY_SHARDS = 32  # replicas from which on fewer of them hardly ask more of memory: a half keeps the floors of the whole
@@ -166,15 +166,21 @@ class Loop:
         some = self.goal.world.sample(SAMPLED)
         if some:
             self._open(some)
-            self.goal.begin(self)
+            self._seek_first_plans()
         known = set(map(id, some))
         self._open([s for s in self.goal.world.strategies() if id(s) not in known])
         self.current = math.inf
         if not some:
-            self.goal.begin(self)
+            self._seek_first_plans()
         self.goal.all_open()
         if not self.goal.has_plan and not some_in_memory(self.goal.world):  # then no node has a plan
             self.heap.clear()
+
+    def _seek_first_plans(self) -> None:
+        """Seek first plans; a limit that left the search time for one strikes once it has one."""
+        self.goal.begin(self)
+        if self.goal.has_plan_in_time:
+            first_plan_found()
 
     def _open(self, strategies: list[Strategy]) -> None:
         """Open strategies."""
@@ -202,6 +208,8 @@ class Loop:
     def _open_all(self) -> None:
         """Open nodes, that of the least key first; one whose key has changed since it was put in order waits anew."""
         while self.heap:
+            if self.goal.has_plan_in_time:
+                first_plan_found()
             self.goal.tick()
             self.current = self.heap[0][0][0]  # before it is taken: an interrupt must not lose its bound
             key, _, t, c, what = heapq.heappop(self.heap)
