@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from planner.checks.fabric import joined_racks
 from planner.checks.joint_columns import Cut, CutPipelines, Ints, MaxRacks, Space, max_racks, max_sites
 from planner.checks.layer_split import witness
 from planner.checks.rule import Violations, at_most, broken, must_be, must_equal, needs, show
@@ -16,7 +17,7 @@ from planner.checks.step_bound import StepTimeBound, columns_in_time, fastest_ra
 from planner.instance.hardware import DAYS_A_MONTH, HardwareAlternative, Rack
 from planner.instance.instance import Instance
 from planner.instance.references_and_pins import hardware_kind
-from planner.physics.network.fabric_designs import max_joined_racks, min_fabric_usd
+from planner.physics.network.fabric_designs import min_fabric_usd
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.training.operations import LayerShape
 from planner.physics.training.parallel_strategy import LAYOUT_KEYS, RackBlock, block_of, shape_values
@@ -344,10 +345,10 @@ def limited_by(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
         return
     fabric, joined = physics.plan.fabric, math.inf
     if fabric is not None:
-        joined = max_joined_racks(physics.instance, physics.wired_gpus_per_rack(next(iter(fabric.sites))))
+        joined = joined_racks(physics.instance, physics.wired_gpus_per_rack(next(iter(fabric.sites))))
     if stated is not None and physics.instance.grid is None:
         owned = physics.instance.hardware.racks or 0
-        end = "owned_racks" if more > owned else "fabric" if more > joined else "layout"
+        end = "owned_racks" if more > owned else "fabric" if more > joined and stated != "layout" else "layout"
         yield from must_be("limited_by", "limited_by", stated, end)
     elif stated == "fabric" and found is not None:
         largest = found[0].racks * (found[1] // found[0].racks // max_sites(physics.instance) + 1)
