@@ -146,6 +146,13 @@ def _faster(
     return None if found is None else (found[0], found[1] / per_batch * space.days_a_second)
 
 
+def joined_racks_stated(instance: Instance, proof: JointProof) -> Violations:
+    """Check that no fabric can be wired for more racks of a site than the proof says are joined at most."""
+    for gpus, most in sorted(proof.joined_racks_by_wired_gpus.items()):
+        sides = f"racks that a fabric joins with {gpus} cabled", "joined at most by the proof"
+        yield from at_most(f"joined_racks_stated[{gpus}]", joined_racks(instance, gpus), most, *sides)
+
+
 def max_racks_stated(instance: Instance, proof: JointProof, *, racks_in_use: int, wired_gpus: int) -> Violations:
     """Check the most racks against arithmetic, fewer GPUs cabled, and the plan's; between they are on trust (MILP)."""
     stated = sorted(proof.max_racks_by_wired_gpus.items())
@@ -190,6 +197,7 @@ def proof_violations(
             yield broken(f"{rule}[{i}]", f"replicas from {low:,} to {high:,} are none")
         yield from at_most(f"{rule}[{i}]", free, listed.lower_bound_days, every, what)
     yield from at_most(rule, free, bound, every, "days, the bound")
+    yield from joined_racks_stated(asked, proof)
     stated = list(max_racks_stated(asked, proof, racks_in_use=racks_in_use, wired_gpus=wired_gpus))
     yield from stated
     if bound is None:

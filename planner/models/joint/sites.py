@@ -31,6 +31,8 @@ from planner.models.sites.model import build, penalty_musd
 from planner.models.sites.site_rules import max_campus_modules, max_site_modules, max_sites
 from planner.models.sites.split_data import Pair, SplitData, capital_musd, energy_musd, gather, site_musd
 from planner.physics.network.fabric_designs import (
+    joined_modules,
+    max_joined_racks,
     min_fabric_mw,
     min_fabric_usd,
     min_uplinks,
@@ -235,15 +237,16 @@ class Sites:
         limits = [max_campus_modules(self.data, model.rules_without())]
         joined = {k: usd for k in range(self.max_open + 1) if math.isfinite(usd := self.min_joined_usd(k))}
         mw = h.facility_overhead_factor * self.min_fabric_mw(rails) * each
+        site = min(limits[0], joined_modules(self.instance, max_joined_racks(self.instance, rails)))
         uplinks = min_uplinks(self.instance, rails)
 
         def use_racks(m: Any) -> None:
             """Create the modules in use by site, which draw the power of their fabric."""
             sites = list(m.modules)
-            m.used = pyo.Var(sites, domain=pyo.NonNegativeReals, bounds=(0, limits[0]))
+            m.used = pyo.Var(sites, domain=pyo.NonNegativeReals, bounds=(0, site))
             m.using = pyo.Constraint(sites, rule=lambda m, s: m.used[s] <= m.modules[s])
             m.holds = pyo.Var(sites, domain=pyo.Binary)
-            m.holding = pyo.Constraint(sites, rule=lambda m, s: m.used[s] <= limits[0] * m.holds[s])
+            m.holding = pyo.Constraint(sites, rule=lambda m, s: m.used[s] <= site * m.holds[s])
             m.number = pyo.Var(list(joined), domain=pyo.Binary)
             m.one_number = pyo.Constraint(expr=sum(m.number.values()) == 1)
             m.holders = pyo.Constraint(expr=sum(m.holds.values()) <= sum(k * m.number[k] for k in joined))
