@@ -9,7 +9,7 @@ from collections.abc import Callable
 from planner.checks import cables, certificates, cost, fabric, layout, placement, power_flow, reliability, sites
 from planner.checks import joint_proof as joint
 from planner.checks.fabric import transport_factor
-from planner.checks.joint_proof import max_racks_stated, missing_columns
+from planner.checks.joint_proof import joined_racks_stated, max_racks_stated, missing_columns
 from planner.checks.rule import Rule, Violations, broken, must_be, show
 from planner.instance.grid import Line, NewLine
 from planner.instance.hardware import Accelerator, Rack
@@ -202,6 +202,7 @@ def ended(physics: PlanPhysics) -> Violations:
     if plan.proof is not None:
         if plan.status == "unknown" or plan.proof != _refused(plan.proof):
             yield broken("ended", f"{plan.status}, yet a proof of more than the racks and columns that were refused")
+        yield from joined_racks_stated(physics.instance, plan.proof)
         yield from transport_factor(physics)  # the times of the proof have it
     for name in ("model_choice", *(["transport"] if plan.proof is None else [])):
         if getattr(plan, name) is not None:
@@ -210,7 +211,8 @@ def ended(physics: PlanPhysics) -> Violations:
 
 def _refused(proof: JointProof) -> JointProof:
     """Return the part of a proof that an instance without a plan may have: maximum racks and refused columns."""
-    return JointProof(max_racks_by_wired_gpus=proof.max_racks_by_wired_gpus, columns=proof.columns)
+    names = "max_racks_by_wired_gpus", "joined_racks_by_wired_gpus", "columns"
+    return JointProof(**{name: getattr(proof, name) for name in names})
 
 
 def no_column(physics: PlanPhysics) -> Violations:

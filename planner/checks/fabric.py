@@ -5,14 +5,15 @@ A fabric requested alone is built of the offered parts, cables every host, and i
 
 import math
 from collections.abc import Iterator
+from itertools import product
 
 from planner.checks.cables import CABLE_RULES, LinkRates, Wired, fabrics, free_by_exchange, link_rates, wired
 from planner.checks.rule import Violations, at_most, broken, figures, must_be, must_equal, needs, show
-from planner.instance.instance import instance_sha256
-from planner.instance.network import Network
+from planner.instance.instance import Instance, instance_sha256
+from planner.instance.network import Network, Switch
 from planner.physics.network.dragonfly import Dragonfly
-from planner.physics.network.fabric_designs import Bill, bill, design_fault
-from planner.physics.network.links import media_of
+from planner.physics.network.fabric_designs import FAMILIES, Bill, bill, design_fault, design_for
+from planner.physics.network.links import lane_gbps, lanes_of, media_of, port_splits, same_ports, spare_ports
 from planner.physics.network.topology import Design, unwirable
 from planner.physics.network.transport import (
     FreeUplinks,
@@ -198,6 +199,52 @@ def cut_by(design: Design) -> tuple[int, int]:
     above = ((design.core_boxes, design.pods), (design.super_spine_boxes, design.zones))
     shared = [boxes for boxes, several in above if several > 1]
     return design.leaf_up, min([design.leaf_up // design.leaf_bundle, *(boxes for boxes in shared if boxes)])
+
+
+def joined_racks(instance: Instance, wired_gpus: int) -> float:
+    """Count the racks of the largest fabric that can be wired where its leaf is pinned or it has at most two tiers.
+
+    Designs are tried, the largest leaf domains first. Infinity where a leaf keeps a port towards a third tier or
+    another group.
+    """
+    network, pins, nic = instance.network, instance.pins, instance.hardware.gpu_nic_bytes_per_second
+    every = (path for path in sorted(pins, key=len) if path.startswith("fabric."))
+    own = {path.rpartition(".")[2]: pins[path] for path in every if instance.grid is None or path.count(".") == 1}
+    tiers = math.inf if network is None else min(network.max_tiers, own.get("tiers", math.inf))
+    leaf_pins = {"leaf_domain_racks", "leaf_down_ports", "leaf_up_ports"}
+    if network is None or not wired_gpus or (tiers > 2 and not leaf_pins & own.keys()):
+        return math.inf
+    most, boxes = 0, [box for box in network.switches if isinstance(box, Switch)]
+    for name, leaf, spine in product(network.families, boxes, boxes):
+        chosen = {"family": name, "switch": leaf.name, "spine_switch": spine.name}
+        if not same_ports(leaf, spine) or any(own.get(key, value) != value for key, value in chosen.items()):
+            continue
+        together = range(1, 1 + min(network.max_rails_per_leaf or wired_gpus, wired_gpus) if name == "rail" else 2)
+        kind, rates = FAMILIES[name].design, LinkRates(lane_gbps(nic, lanes_of(leaf, nic)), leaf.port_gbps)
+        for split, rails in product(port_splits(leaf, rates.gpu_gbps), together):
+            rack = FAMILIES[name].rack_ports(wired_gpus).shared(rails)
+            for above in (False, True) if wired_gpus % rails == 0 else ():
+                each = rack.rail_gpus * (1 if above else rack.rails)
+                for racks in range(leaf.ports * split // each, 0, -1):
+                    ends = racks * each
+                    free = leaf.ports - -(-(ends + spare_ports(ends, network.spares)) // split)
+                    up = own.get("leaf_up_ports", free) if above else 0
+                    stated = {"leaf_domain_racks": racks, "leaf_down_ports": ends, "leaf_up_ports": up}
+                    if not above <= up <= free or any(own.get(key, value) != value for key, value in stated.items()):
+                        continue
+                    if above and (tiers > 2 or (kind.grouped and tiers >= len(kind.tier_names))):
+                        return math.inf
+                    domains = spine.ports // rack.rails if above and rails == 1 else 1
+                    if kind.grouped or tiers <= above or not domains:
+                        break
+                    choices = {"leaf_down": ends, "leaf_up": up, "leaf_bundle": above, "split": split}
+                    choices |= {"rails_per_pod": rack.rails, "domains_per_pod": domains, "lanes": lanes_of(leaf, nic)}
+                    design = design_for(name, network, (leaf, spine), racks * domains, rack, nic, **choices)
+                    faults = [*unwirable(design, cross_rail=True), *network_limits(network, name, design, rates)]
+                    if not faults:
+                        most = max(most, design.racks)
+                        break
+    return most
 
 
 def slowdowns(physics: PlanPhysics) -> Violations:

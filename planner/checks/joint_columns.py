@@ -15,11 +15,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.checks.fabric import joined_racks
 from planner.checks.layout import broken_shapes
 from planner.checks.reliability import NoFailures, failures_of
 from planner.instance.grid import Grid, PowerNode
 from planner.instance.instance import Instance
-from planner.physics.network.fabric_designs import joined_modules, max_joined_racks, min_fabric_usd
+from planner.physics.network.fabric_designs import min_fabric_usd
 from planner.physics.site import cost
 from planner.physics.site.grid import usable_interconnect_mw
 from planner.physics.training import step, step_prediction
@@ -362,18 +363,15 @@ def max_racks(instance: Instance, wired_gpus: int) -> int:
         racks = hardware.racks or 0
         over_power = power is not None and cost.facility_mw(hardware, racks) > power * (1 + SLACK)
         over_budget = budget is not None and racks * cost.rack_of(hardware).price_usd > budget + CENT
-        return 0 if over_power or over_budget else int(min(racks, max_joined_racks(instance, wired_gpus)))
+        return 0 if over_power or over_budget else int(min(racks, joined_racks(instance, wired_gpus)))
     most = [_by_budget(instance, grid, wired_gpus), _by_sites(instance, grid)]
     if power is not None and "facility_power" not in grid.rules.soft:
         most.append(power / cost.facility_mw(hardware, hardware.racks_per_module))
     whole = math.floor(max(0.0, min(*most, 1e9)) * (1 + SLACK))
     racks = whole * hardware.racks_per_module
     wanted = instance.pins.get("sites.racks", racks)
-    joined = (
-        max_sites(instance)
-        * joined_modules(instance, max_joined_racks(instance, wired_gpus))
-        * hardware.racks_per_module
-    )
+    site, each = joined_racks(instance, wired_gpus), hardware.racks_per_module
+    joined = max_sites(instance) * (-(-site // each) * each if math.isfinite(site) else site)
     return int(min(wanted, joined)) if wanted <= racks else 0
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from planner.checks.fabric import joined_racks
 from planner.checks.joint_columns import Cut, CutPipelines, Ints, MaxRacks, Space, max_racks, max_sites
 from planner.checks.layer_split import witness
 from planner.checks.rule import Violations, at_most, broken, must_be, must_equal, needs, show
@@ -16,7 +17,7 @@ from planner.checks.step_bound import StepTimeBound, columns_in_time, fastest_ra
 from planner.instance.hardware import DAYS_A_MONTH, HardwareAlternative, Rack
 from planner.instance.instance import Instance
 from planner.instance.references_and_pins import hardware_kind
-from planner.physics.network.fabric_designs import max_joined_racks, min_fabric_usd
+from planner.physics.network.fabric_designs import min_fabric_usd
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.training.operations import LayerShape
 from planner.physics.training.parallel_strategy import LAYOUT_KEYS, RackBlock, block_of, shape_values
@@ -145,6 +146,13 @@ def _faster(
     return None if found is None else (found[0], found[1] / per_batch * space.days_a_second)
 
 
+def joined_racks_stated(instance: Instance, proof: JointProof) -> Violations:
+    """Check that no fabric can be wired for more racks of a site than the proof says are joined at most."""
+    for gpus, most in sorted(proof.joined_racks_by_wired_gpus.items()):
+        sides = f"racks that a fabric joins with {gpus} cabled", "joined at most by the proof"
+        yield from at_most(f"joined_racks_stated[{gpus}]", joined_racks(instance, gpus), most, *sides)
+
+
 def max_racks_stated(instance: Instance, proof: JointProof, *, racks_in_use: int, wired_gpus: int) -> Violations:
     """Check the most racks against arithmetic, fewer GPUs cabled, and the plan's; between they are on trust (MILP)."""
     stated = sorted(proof.max_racks_by_wired_gpus.items())
@@ -189,6 +197,7 @@ def proof_violations(
             yield broken(f"{rule}[{i}]", f"replicas from {low:,} to {high:,} are none")
         yield from at_most(f"{rule}[{i}]", free, listed.lower_bound_days, every, what)
     yield from at_most(rule, free, bound, every, "days, the bound")
+    yield from joined_racks_stated(asked, proof)
     stated = list(max_racks_stated(asked, proof, racks_in_use=racks_in_use, wired_gpus=wired_gpus))
     yield from stated
     if bound is None:
@@ -344,10 +353,10 @@ def limited_by(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
         return
     fabric, joined = physics.plan.fabric, math.inf
     if fabric is not None:
-        joined = max_joined_racks(physics.instance, physics.wired_gpus_per_rack(next(iter(fabric.sites))))
+        joined = joined_racks(physics.instance, physics.wired_gpus_per_rack(next(iter(fabric.sites))))
     if stated is not None and physics.instance.grid is None:
         owned = physics.instance.hardware.racks or 0
-        end = "owned_racks" if more > owned else "fabric" if more > joined else "layout"
+        end = "owned_racks" if more > owned else "fabric" if more > joined and stated != "layout" else "layout"
         yield from must_be("limited_by", "limited_by", stated, end)
     elif stated == "fabric" and found is not None:
         largest = found[0].racks * (found[1] // found[0].racks // max_sites(physics.instance) + 1)

@@ -239,6 +239,11 @@ class JointProof(Frozen):
         description="Most racks that the sites allow with so many GPUs of each cabled, by the sites' MILP; an entry "
         "holds for as many GPUs or more, up to the next. Absent: what budget, power and sites allow one by one.",
     )
+    joined_racks_by_wired_gpus: dict[int, int] = Field(
+        default_factory=dict,
+        description="Most racks of a site that a fabric joins with so many GPUs of each cabled, where its leaf is "
+        "pinned or it has at most two tiers: columns with more are refused.",
+    )
     min_fabric_usd_per_wired_gpu: float | None = Field(
         None, description="Least price of a GPU's link and leaf port, which those racks leave room for."
     )

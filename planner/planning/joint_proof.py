@@ -42,7 +42,9 @@ def proof_of(instance: Instance, solution: JointSolution) -> JointProof:
 
 def refused_of(solution: JointSolution) -> JointProof:
     """Return what a proof says that sites and budget refused: racks beyond the most, and columns."""
-    return JointProof(max_racks_by_wired_gpus=dict(sorted(solution.max_racks.items())), columns=columns_of(solution))
+    most, joined = (dict(sorted(racks.items())) for racks in (solution.max_racks, solution.joined_racks))
+    by_gpus = {"max_racks_by_wired_gpus": most, "joined_racks_by_wired_gpus": joined}
+    return JointProof(**by_gpus, columns=columns_of(solution))
 
 
 def columns_of(solution: JointSolution) -> tuple[ExcludedColumn, ...]:

@@ -143,4 +143,5 @@ def _solution(goal: FewestDays, *, stopped: Stopped, failure: str) -> JointSolut
         failure=failure,
         excluded=tuple((days_of(problem.instance, key), c) for key, c in goal.columns if key < bound),
         max_racks=dict(goal.world.sites.most) if goal.world.sites is not None else {},
+        joined_racks={gpus: int(racks) for gpus, racks in problem.joined.items() if math.isfinite(racks)},
     )

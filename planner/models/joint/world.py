@@ -280,4 +280,5 @@ class JointSolution:
     stopped: Literal["proved", "limit", "interrupted"] = "proved"
     excluded: tuple[tuple[float, Column], ...] = ()  # with days below the bound there: sites and budget refuse them
     max_racks: dict[int, int] = field(default_factory=dict)  # of any plan, by the GPUs of each that are cabled
+    joined_racks: dict[int, int] = field(default_factory=dict)  # at most by a fabric, where ports bound them
     failure: str = ""

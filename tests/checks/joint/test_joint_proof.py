@@ -19,9 +19,11 @@ import planner
 from planner.checks.check_plan import check
 from planner.checks.joint_columns import MaxRacks, max_racks, max_sites
 from planner.checks.joint_proof import highest_bound, joint_proof, missing_columns, proof_violations
+from planner.errors import InternalError
 from planner.instance.instance import Instance
 from planner.models.joint.sites import Sites
 from planner.models.joint.world import JointSolution
+from planner.physics.network import fabric_designs
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.certificate import JointProof
 from planner.plan.plan import Plan
@@ -310,3 +312,16 @@ def test_stated_racks_hold_from_their_gpus_on() -> None:
     racks = MaxRacks(i, {2: own - 1, 5: 10**6})
     assert (racks(1), racks(2), racks(3)) == (max_racks(i, 1), own - 1, min(max_racks(i, 3), own - 1))
     assert racks(6) == max_racks(i, 6)
+
+
+@each("sites", [0, 2])
+@each("seed", [10, 12])
+def test_a_wrong_bound_on_what_a_fabric_joins_is_found(seed: int, sites: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaves below spines are said to join nothing: a slower plan is proven optimal, or there is said to be none."""
+    i = toy(seed, sites=sites)
+    switches = tuple(box.replaced(ports=4) for box in i.network.switches)
+    i = i.replaced(network__max_tiers=2, network__families=("rail",), network__switches=switches)
+    assert check(planner.solve(i)) == []
+    monkeypatch.setattr(fabric_designs, "_two_tier_racks", lambda *_: 0)
+    with pytest.raises(InternalError, match="joined_racks_stated"):
+        planner.solve(i)

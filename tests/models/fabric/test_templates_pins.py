@@ -9,6 +9,7 @@ import pytest
 from each_case import each
 from fabric_cases import every_template, instance, switch, templates
 
+from planner.checks.fabric import joined_racks
 from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.instance.references_and_pins import FABRIC, PINS, check_pins
@@ -155,10 +156,15 @@ def test_racks_that_a_pinned_leaf_joins(family: str, wired: int) -> None:
             i = fabrics({f"fabric.cluster.{name}": value}, models=2, families=[family])
             most = max_joined_racks(i, wired)
             bounded |= {most} - {np.inf}
+            assert joined_racks(i, wired) <= most
             t = templates(i)
             for racks in range(1, 13) if np.isfinite(most) else ():
                 one = SiteTraffic(stages=1, unit_racks=1, wrap=False, rails=wired)
-                assert racks <= most or not len(t.options(one, racks, site="cluster")), (name, value, racks)
+                assert racks <= joined_racks(i, wired) or not len(t.options(one, racks, site="cluster")), (
+                    name,
+                    value,
+                    racks,
+                )
     assert 0 in bounded
 
 
@@ -170,7 +176,7 @@ def test_racks_that_one_tier_joins(family: str, pins: dict[str, Any], tiers: dic
     most, t = max_joined_racks(i, 2), templates(i)
     one = SiteTraffic(stages=1, unit_racks=1, wrap=False, rails=2)
     joined = [racks for racks in range(max(1, min(most, 12)), 13) if len(t.options(one, racks))]
-    assert max(joined, default=0) <= most
+    assert max(joined, default=0) <= joined_racks(i, 2) <= most
     assert family == "dragonfly" or max(joined, default=0) == most
 
 
@@ -189,6 +195,7 @@ def test_racks_that_two_tiers_join(seed: int) -> None:
     one = SiteTraffic(stages=1, unit_racks=1, wrap=False, rails=rails)
     joined = [racks for racks in range(max(1, most), most + 10) if len(t.options(one, racks))]
     assert joined == [most] * (most > 0)
+    assert joined_racks(i, rails) == most
 
 
 def test_no_fabric_is_cheaper_than_the_uplinks_that_ratios_ask_for() -> None:
