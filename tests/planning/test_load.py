@@ -55,6 +55,7 @@ CASES: list[tuple[str, Any, list[str]]] = [
     ("network.switches", ["51T"], ["network.switches[0]", "51T"]),
     ("network.media", ["800G-DAK"], ["network.media[0]", "800G-DAK", "800G-DAC"]),
     ("network.media", ["800G-DAC"], ["network.floor", "missing"]),
+    ("network.optics.name", "400G-DR4", ["network.switches", "800 Gb/s", "400G-DR4", "link_factor"]),
     ("network.families", ["torus"], ["network.families", "rail-only", "torus"]),
     ("grid.nodes.0.balancing_authority", "PJN", ["grid.nodes[0].balancing_authority", "PJN", "PJM"]),
     ("grid.nodes", lambda x: [*x, x[1]], [".id", "grid.nodes[1]"]),  # both nodes of one id are named
