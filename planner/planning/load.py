@@ -192,7 +192,7 @@ DIGITS = {
 FORM = "PORTSxGBPS:DOLLARS:WATTS, such as 64x400:36000:1000"
 FLOOR = re.compile(rf"(?P<pitch>{NUMBER})x(?P<row>{NUMBER})(?:x(?P<hosts>[1-9]\d{{0,3}}))?")
 FLOOR_METRES = 0.1, 100.0  # between racks and rows
-RATIO = re.compile(r"(?P<down>\d+(?:\.\d+)?)(?::1)?")
+RATIO = re.compile(r"(?P<down>\d+(?:\.\d+)?)(?::(?P<up>\d+(?:\.\d+)?))?")
 NOT_GIVEN = "not given; a fabric alone does not count it"
 LARGER = {400.0: ("51.2T-128x400G", "102.4T-256x400G"), 800.0: ("102.4T-128x800G",)}  # offered too, by the NIC's Gb/s
 NOT_COUNTED = ("grid", "wan", "reliability", "operation")
@@ -381,13 +381,14 @@ def _require_planes(wish: FabricWish, switches: list[dict[str, Any]]) -> None:
 
 
 def _oversubscription(text: str | None) -> dict[str, Any]:
-    """Read 4:1 or 1:1,7:1, a ratio for each tier from the leaf up; non-blocking unless given, none where `any`."""
+    """Read 4:1 or 1:2,7:1, a ratio for each tier from the leaf up; non-blocking unless given, none where `any`."""
     if text == "any":
         return {}
     parts = [RATIO.fullmatch(ratio.strip()) for ratio in ("1:1" if text is None else text).split(",")]
-    values = [float(match["down"]) for match in parts if match is not None]
-    if len(values) < len(parts) or min(values) < 1:
-        raise InputError(f"--oversubscription {text!r}: must be DOWN:1 with DOWN from 1, such as 2:1, or `any`")
+    both = [(float(match["down"]), float(match["up"] or 1)) for match in parts if match is not None]
+    if len(both) < len(parts) or min(map(min, both)) <= 0:
+        raise InputError(f"--oversubscription {text!r}: must be DOWN:UP of rates above 0, such as 2:1, or `any`")
+    values = [down / up for down, up in both]
     if len(values) > TIERS_OF_RATIOS:
         raise InputError(f"--oversubscription {text!r}: at most of leaf, spine and core; leave out the rest")
     return {"max_oversubscription": values[0] if len(values) == 1 else values}

@@ -81,8 +81,8 @@ def test_refused_with_path_and_remedy(path: str, value: Any, words: list[str]) -
 @each(
     ("value", "complaint"),
     [
-        (0.5, "max_oversubscription: input should be greater than or equal to 1 (is 0.5); fix it there"),
-        ([1, 0.5], "max_oversubscription[1]: input should be greater than or equal to 1 (is 0.5); fix it there"),
+        (-0.5, "max_oversubscription: input should be greater than 0 (is -0.5); fix it there"),
+        ([1, 0], "max_oversubscription[1]: input should be greater than 0 (is 0); fix it there"),
         ([1, 2, 3, 4], "max_oversubscription: list should have at most 3 items, not 4; fix it there"),
     ],
 )
