@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, product
 from pathlib import Path
@@ -368,13 +368,20 @@ def _require_planes(wish: FabricWish, switches: list[dict[str, Any]]) -> None:
     """Check that a switch, with the lanes allowed, has the planes asked for."""
     if wish.planes is None:
         return
-    every = [(lanes_of(Switch.model_validate(switch), wish.nic_gbps * 1e9 / 8), switch) for switch in switches]
-    own = {switch.get("planes", 1) * lanes for lanes, switch in every if lanes <= wish.max_lanes}
+
+    def planes_of(boxes: Iterable[dict[str, Any]]) -> list[tuple[int, int, str]]:
+        nic = wish.nic_gbps * 1e9 / 8
+        each = ((lanes_of(Switch.model_validate(box), nic), box) for box in boxes)
+        return [(lanes * box.get("planes", 1), lanes, box["name"]) for lanes, box in each]
+
+    own = {planes for planes, lanes, _ in planes_of(switches) if lanes <= wish.max_lanes}
     if not own or wish.planes in own:
         return
-    having = [name for name, entry in catalogue("switches").items() if entry["planes"] == wish.planes]
-    known = ", ".join(map(str, sorted({entry["planes"] for entry in catalogue("switches").values()})))
-    remedy = f"such as --switch {having[0]}" if having else f"in a file: the catalogue has switches of {known}"
+    known = planes_of(catalogue("switches").values())
+    having = max(((lanes, name) for planes, lanes, name in known if planes == wish.planes), default=None)
+    remedy = f"in a file: the catalogue has {', '.join(map(str, sorted({planes for planes, *_ in known})))}"
+    if having is not None:
+        remedy = f"such as --switch {having[1]}" + f" --max-lanes {having[0]}" * (having[0] > wish.max_lanes)
     have = ", ".join(map(str, sorted(own)))
     planes = f"{counted(wish.planes, 'plane')} for a NIC of {wish.nic_gbps:g} Gb/s"
     raise InputError(f"--planes {wish.planes}: no switch has {planes} ({have} offered); give one that has, {remedy}")
