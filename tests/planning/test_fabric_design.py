@@ -262,7 +262,10 @@ def test_alternatives_stand_side_by_side() -> None:
         ({"families": ("raill",)}, "--family 'raill': must be one of rail, rack"),
         ({"nic": 100, "switches": ("64x100:8000:300",), "transceiver_usd": 100.0}, "--transceiver-watts"),
         ({"floor": "0.6x2.4", "transceiver_watts": 5.0}, "--transceiver-watts"),
-        ({"planes": 2}, r"--planes 2: no switch has 2 planes for .* \(1 offered\).*--switch 51.2T-256x200G --max-lanes 2$"),
+        (
+            {"planes": 2},
+            r"--planes 2: no switch has 2 planes for .* \(1 offered\).*--switch 51.2T-256x200G --max-lanes 2$",
+        ),
         ({"planes": 2, "max_lanes": 2}, r"--planes 2: no switch has 2 planes for a NIC of 400 Gb/s \(1 offered\)"),
         (
             {"planes": 3, "max_lanes": 2},
