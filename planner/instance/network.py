@@ -108,7 +108,7 @@ class Transport(Sourced):
     simulate: TransportRuns | None = Field(None, description="Take the slowdown from runs instead.")
 
 
-Ratio = Annotated[float, Field(ge=1)]
+Ratio = Positive
 
 
 class Network(Sourced):
@@ -146,9 +146,10 @@ class Network(Sourced):
     max_oversubscription: Ratio | Annotated[tuple[Ratio, ...], Field(min_length=1, max_length=3)] | None = Field(
         None,
         description="Most rate of GPUs to that of the links out of a full leaf, pod and zone: 1 is non-blocking, 4 is "
-        "4:1; the same as a min_core_share of one over it. A list, of trees: most rate down to rate up of a leaf, of a "
-        "spine where there are several pods, and of a core where there are several zones; the last holds for the tiers "
-        "above it: [1, 7] is 1:1 at leaves, 7:1 at spines and at cores. Absent: whatever hides the traffic.",
+        "4:1, 0.5 is 1:2; the same as a min_core_share of one over it. A list, of trees: most rate down to rate up of "
+        "a leaf, of a spine where there are several pods, and of a core where there are several zones; the last holds "
+        "for the tiers above it: [1, 7] is 1:1 at leaves, 7:1 at spines and at cores. Absent: whatever hides the "
+        "traffic.",
     )
     survives: Literal["one_spine", "one_leaf_uplink"] | None = Field(
         None,

@@ -3,6 +3,7 @@
 A pin is a decision fixed by hand: its path must be one that can be pinned, its value one of its kind.
 """
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, get_args
 
@@ -16,6 +17,7 @@ from planner.instance.network import FabricFamily, Network, Switch, Wan
 from planner.instance.workload import Software
 
 Check = Callable[[Any], bool]
+RATE = re.compile(r"(\d+)G-")  # at the head of the name of a transceiver or cable: 400G-DR4
 
 
 def _whole(value: Any) -> bool:
@@ -160,6 +162,12 @@ def network_problems(network: Network | None) -> Iterator[str]:
     names = [switch if isinstance(switch, str) else switch.name for switch in network.switches]
     for name in sorted({name for name in names if names.count(name) > 1}):
         yield f"network.switches: {name!r} is given {names.count(name)} times; give every switch a name of its own"
+    links = [part if isinstance(part, str) else part.name for part in network.media or (network.optics,)]
+    for switch in (switch for switch in network.switches if isinstance(switch, Switch) and switch.link_factor == 1):
+        other = [name for name in links if (rate := RATE.match(name)) and float(rate[1]) != switch.port_gbps]
+        if other:
+            ports, remedy = f"{switch.name!r} has ports of {switch.port_gbps:g} Gb/s", "give parts of that rate"
+            yield f"network.switches: {ports}, but links cost as {other[0]}; {remedy}, or its link_factor over them"
 
 
 def reference_problems(instance: Instance, *, searched: bool) -> Iterator[str]:

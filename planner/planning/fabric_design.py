@@ -213,8 +213,9 @@ def _cheapest(
     most_usd: float,
 ) -> FabricKind:  # fmt: skip
     """Return a kind with its cheapest design below a price; not searched where the time is over."""
-    survives = None if _grouped(kind) else network.survives
-    own = network.replaced(families=(kind.family,), survives=survives)
+    # Groups have no tiers, so that one ratio counts, and what a loss cuts is not counted.
+    free: dict[str, Any] = {"survives": None, "max_oversubscription": _widest(network)} if _grouped(kind) else {}
+    own = network.replaced(families=(kind.family,), **free)
     # Spines over one leaf join nothing, nor do cores over one pod or super-spines over one zone.
     several = {"fabric.min_leaves": 2, "fabric.min_pods": 2, "fabric.min_zones": 2}
     pins = {**instance.pins, f"fabric.{CLUSTER}.tiers": kind.tiers, **several}
@@ -263,6 +264,11 @@ def _on_one_switch(network: Network, kind: FabricKind) -> list[str]:
 
 def _grouped(kind: FabricKind) -> bool:
     return FAMILIES[kind.family].design.grouped
+
+
+def _widest(network: Network) -> float | None:
+    most = network.max_oversubscription
+    return max(most) if isinstance(most, tuple) else most
 
 
 def _section(instance: FabricInstance, network: Network, template: Template) -> SiteFabric:
@@ -315,7 +321,7 @@ def _lost(instance: FabricInstance, network: Network, kind: FabricKind, best: Fa
     options = [] if kind.family in network.families else [f"--family {kind.family}"]
     options += ["--survives none"] * bool(network.survives and (_grouped(kind) or kind.tiers == 1))
     if _grouped(kind) and isinstance(network.max_oversubscription, tuple):
-        options.append(f"--oversubscription {max(network.max_oversubscription):g}:1")
+        options.append(f"--oversubscription {_widest(network):g}:1")
     return "; ".join([price, *reasons, *([f"{' '.join(options)} would allow it"] if options else [])])
 
 

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, product
 from pathlib import Path
@@ -192,7 +192,7 @@ DIGITS = {
 FORM = "PORTSxGBPS:DOLLARS:WATTS, such as 64x400:36000:1000"
 FLOOR = re.compile(rf"(?P<pitch>{NUMBER})x(?P<row>{NUMBER})(?:x(?P<hosts>[1-9]\d{{0,3}}))?")
 FLOOR_METRES = 0.1, 100.0  # between racks and rows
-RATIO = re.compile(r"(?P<down>\d+(?:\.\d+)?)(?::1)?")
+RATIO = re.compile(r"(?P<down>\d+(?:\.\d+)?)(?::(?P<up>\d+(?:\.\d+)?))?")
 NOT_GIVEN = "not given; a fabric alone does not count it"
 LARGER = {400.0: ("51.2T-128x400G", "102.4T-256x400G"), 800.0: ("102.4T-128x800G",)}  # offered too, by the NIC's Gb/s
 NOT_COUNTED = ("grid", "wan", "reliability", "operation")
@@ -368,26 +368,34 @@ def _require_planes(wish: FabricWish, switches: list[dict[str, Any]]) -> None:
     """Check that a switch, with the lanes allowed, has the planes asked for."""
     if wish.planes is None:
         return
-    every = [(lanes_of(Switch.model_validate(switch), wish.nic_gbps * 1e9 / 8), switch) for switch in switches]
-    own = {switch.get("planes", 1) * lanes for lanes, switch in every if lanes <= wish.max_lanes}
+
+    def planes_of(boxes: Iterable[dict[str, Any]]) -> list[tuple[int, int, str]]:
+        nic = wish.nic_gbps * 1e9 / 8
+        each = ((lanes_of(Switch.model_validate(box), nic), box) for box in boxes)
+        return [(lanes * box.get("planes", 1), lanes, box["name"]) for lanes, box in each]
+
+    own = {planes for planes, lanes, _ in planes_of(switches) if lanes <= wish.max_lanes}
     if not own or wish.planes in own:
         return
-    having = [name for name, entry in catalogue("switches").items() if entry["planes"] == wish.planes]
-    known = ", ".join(map(str, sorted({entry["planes"] for entry in catalogue("switches").values()})))
-    remedy = f"such as --switch {having[0]}" if having else f"in a file: the catalogue has switches of {known}"
+    known = planes_of(catalogue("switches").values())
+    having = max(((lanes, name) for planes, lanes, name in known if planes == wish.planes), default=None)
+    remedy = f"in a file: the catalogue has {', '.join(map(str, sorted({planes for planes, *_ in known})))}"
+    if having is not None:
+        remedy = f"such as --switch {having[1]}" + f" --max-lanes {having[0]}" * (having[0] > wish.max_lanes)
     have = ", ".join(map(str, sorted(own)))
     planes = f"{counted(wish.planes, 'plane')} for a NIC of {wish.nic_gbps:g} Gb/s"
     raise InputError(f"--planes {wish.planes}: no switch has {planes} ({have} offered); give one that has, {remedy}")
 
 
 def _oversubscription(text: str | None) -> dict[str, Any]:
-    """Read 4:1 or 1:1,7:1, a ratio for each tier from the leaf up; non-blocking unless given, none where `any`."""
+    """Read 4:1 or 1:2,7:1, a ratio for each tier from the leaf up; non-blocking unless given, none where `any`."""
     if text == "any":
         return {}
     parts = [RATIO.fullmatch(ratio.strip()) for ratio in ("1:1" if text is None else text).split(",")]
-    values = [float(match["down"]) for match in parts if match is not None]
-    if len(values) < len(parts) or min(values) < 1:
-        raise InputError(f"--oversubscription {text!r}: must be DOWN:1 with DOWN from 1, such as 2:1, or `any`")
+    both = [(float(match["down"]), float(match["up"] or 1)) for match in parts if match is not None]
+    if len(both) < len(parts) or min(map(min, both)) <= 0:
+        raise InputError(f"--oversubscription {text!r}: must be DOWN:UP of rates above 0, such as 2:1, or `any`")
+    values = [down / up for down, up in both]
     if len(values) > TIERS_OF_RATIOS:
         raise InputError(f"--oversubscription {text!r}: at most of leaf, spine and core; leave out the rest")
     return {"max_oversubscription": values[0] if len(values) == 1 else values}

@@ -150,7 +150,7 @@ class Fabric(Sourced):
     hosts: Annotated[int, Field(ge=2, le=MAX_HOSTS)] = Field(description="Hosts, each with one port on a leaf.")
     ports_per_switch: Annotated[int, Field(ge=2, le=4096)]
     tiers: Annotated[int, Field(ge=1, le=4)] = 3
-    oversubscription: tuple[Annotated[float, Field(ge=1)], ...] = Field(
+    oversubscription: tuple[Positive, ...] = Field(
         (), description="Ports down over ports up of each tier below the top, leaves first; 1 where absent."
     )
     down_ports: tuple[Count, ...] = Field(

@@ -152,18 +152,32 @@ class Row:
     hosts: int
     ports: int
     tiers: int
-    ratio: int
+    ratio: float | tuple[float, ...]
     megabytes: float
     pattern: str = "permutation"
+    down: tuple[int, ...] = ()
+
+    @property
+    def ratios(self) -> tuple[float, ...]:
+        """Ports down over ports up, leaves first."""
+        return self.ratio if isinstance(self.ratio, tuple) else (self.ratio,)
 
     def flows(self, tree: Tree, seed: int) -> Flows:
         """Return the flows of a seed."""
         size, shuffled = self.megabytes * 1e6, tree.slots[routing.order(tree.hosts, seed, 21)]
         if self.pattern == "alltoall":
             return alltoall(blocks(shuffled, 8), size)
+        if self.pattern == "rings":
+            return allreduce(blocks(shuffled, 16), 8 * size)
+        if self.pattern == "incast":  # to each of eight hosts from twelve of the others: flows of a twelfth to all
+            each = size * 12.0 ** -np.random.default_rng(seed).random(96)
+            return Flows(source=np.roll(shuffled, -8)[:96], target=np.repeat(shuffled[:8], 12), size=each)
         sends = permutation(tree.slots, size, seed)
         if self.pattern == "permutation":
             return sends
+        if self.pattern == "unequal":
+            each = size * 12.0 ** -np.random.default_rng(seed).random(len(sends))
+            return Flows(source=sends.source, target=sends.target, size=each)
         halves, rings = permutation(tree.slots, size / 2, seed), allreduce(blocks(shuffled, 16), 8 * size)
         both = zip((halves.source, halves.target, halves.size), (rings.source, rings.target, rings.size), strict=True)
         source, target, each = (np.concatenate(x) for x in both)
@@ -186,13 +200,25 @@ HELD_OUT = (
     Row(128, 8, 3, 2, 16, "alltoall"),
     Row(128, 16, 2, 1, 16, "alltoall"),
     Row(128, 8, 3, 1, 16, "sends and rings"),
+    Row(128, 8, 3, 1, 4, "incast"),
+    Row(128, 16, 2, 1, 4, "incast"),
+    Row(128, 16, 2, 1, 12, "unequal"),
+    Row(112, 16, 3, (0.5, 7), 4, down=(4, 7)),
+    Row(112, 16, 3, (7, 1), 3, down=(14, 4)),
+    Row(112, 16, 3, (0.5, 7), 6, "rings", down=(4, 7)),
 )
 
 
 def tails(row: Row, seed: int, cell: float) -> dict[str, float]:
-    """Return the tails by packets and by the model, over the time of a host at line rate."""
+    """Return the tails and medians by packets and by the model, over the time of a host at line rate."""
     tree = tree_of_fabric(
-        Fabric(hosts=row.hosts, ports_per_switch=row.ports, tiers=row.tiers, oversubscription=(row.ratio,))
+        Fabric(
+            hosts=row.hosts,
+            ports_per_switch=row.ports,
+            tiers=row.tiers,
+            oversubscription=row.ratios,
+            down_ports=row.down,
+        )
     )
     flows, line = row.flows(tree, seed), row.megabytes * 1e6 / tree.host_rate
     found = {"ideal": ideal_seconds(tree, flows)}
@@ -201,8 +227,11 @@ def tails(row: Row, seed: int, cell: float) -> dict[str, float]:
         routes = ecmp(tree, flows, seed)
         paths = [routes.link[a:b].tolist() for a, b in pairwise(routes.start.tolist())]
         packets = Packets(tree, flows, transport, seed, cell, paths if transport == "ecmp" else None)
-        found[transport] = float(packets.run().max())
-        found[f"{transport} of the model"] = float(flow_seconds(tree, flows, transport, seed, packet_bytes=cell).max())
+        for name, ends in (
+            (transport, packets.run()),
+            (f"{transport} of the model", flow_seconds(tree, flows, transport, seed, packet_bytes=cell)),
+        ):
+            found[name], found[f"median, {name}"] = float(ends.max()), float(np.median(ends))
     return {name: t / line for name, t in found.items()}
 
 
@@ -214,16 +243,19 @@ def main() -> None:
     parser.add_argument("--packet-kilobytes", type=float, default=16.0)
     given = parser.parse_args()
     first, off = 100 * given.held_out, []
-    print("hosts ports tiers ratio     MB pattern         transport  packets  model    off  ideal")
+    print("hosts ports tiers ratio     MB pattern         transport  packets  model    off  ideal  median, model")
     for row in HELD_OUT if given.held_out else LOOKED_AT:
         runs = [tails(row, first + s, given.packet_kilobytes * 1e3) for s in range(given.seeds)]
         mean = {name: float(np.mean([r[name] for r in runs])) for name in runs[0]}
         for transport in ("ecmp", "adaptive", "spray"):
             packets, model = mean[transport], mean[f"{transport} of the model"]
             off.append(model / packets - 1)
-            shape = f"{row.hosts:5} {row.ports:5} {row.tiers:5} {row.ratio:3}:1 {row.megabytes:6g} {row.pattern:15}"
+            ratio = ",".join(f"{each:g}:1" for each in row.ratios)
+            shape = f"{row.hosts:5} {row.ports:5} {row.tiers:5} {ratio:>5} {row.megabytes:6g} {row.pattern:15}"
+            middle = mean[f"median, {transport}"], mean[f"median, {transport} of the model"]
             print(
-                f"{shape} {transport:9} {packets:8.2f} {model:6.2f} {100 * off[-1]:+4.0f} % {mean['ideal']:6.2f}",
+                f"{shape} {transport:9} {packets:8.2f} {model:6.2f} {100 * off[-1]:+4.0f} % {mean['ideal']:6.2f}"
+                f"  {middle[0]:6.2f} {middle[1]:6.2f}",
                 flush=True,
             )
     apart = np.abs(off)

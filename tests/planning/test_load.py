@@ -55,6 +55,7 @@ CASES: list[tuple[str, Any, list[str]]] = [
     ("network.switches", ["51T"], ["network.switches[0]", "51T"]),
     ("network.media", ["800G-DAK"], ["network.media[0]", "800G-DAK", "800G-DAC"]),
     ("network.media", ["800G-DAC"], ["network.floor", "missing"]),
+    ("network.optics.name", "400G-DR4", ["network.switches", "800 Gb/s", "400G-DR4", "link_factor"]),
     ("network.families", ["torus"], ["network.families", "rail-only", "torus"]),
     ("grid.nodes.0.balancing_authority", "PJN", ["grid.nodes[0].balancing_authority", "PJN", "PJM"]),
     ("grid.nodes", lambda x: [*x, x[1]], [".id", "grid.nodes[1]"]),  # both nodes of one id are named
@@ -80,8 +81,8 @@ def test_refused_with_path_and_remedy(path: str, value: Any, words: list[str]) -
 @each(
     ("value", "complaint"),
     [
-        (0.5, "max_oversubscription: input should be greater than or equal to 1 (is 0.5); fix it there"),
-        ([1, 0.5], "max_oversubscription[1]: input should be greater than or equal to 1 (is 0.5); fix it there"),
+        (-0.5, "max_oversubscription: input should be greater than 0 (is -0.5); fix it there"),
+        ([1, 0], "max_oversubscription[1]: input should be greater than 0 (is 0); fix it there"),
         ([1, 2, 3, 4], "max_oversubscription: list should have at most 3 items, not 4; fix it there"),
     ],
 )

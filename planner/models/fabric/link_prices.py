@@ -152,6 +152,8 @@ class LinkPrices:
         if places is None:
             watts = n.cables.endpoint_transceivers * n.optics.power_watts * factor
             return self.racks * ends * np.array([[flat_usd(n, m.switch, m.split)[0]], [watts / 1e6]])
+        if self.bounds:
+            return self.racks * ends * factor * self._priced(np.array([2 * places.floor.rise_m])) * [[1.0], [0.0]]
         return times(ends * factor, self._by_length("endpoints", lambda d: [endpoint_metres(places, d)], domain))
 
     def leaf_uplink(self, domain: Any, width: Any) -> Prices:

@@ -95,7 +95,7 @@ class Places:
     def middle(self, first: Ints, after: Ints) -> Metres:
         """Return the middle of racks `first` to `after` - 1 within the site, in metres along and across the rows."""
         last = np.minimum(after, self.racks)
-        middle: Metres = (self._sums[last] - self._sums[first]) / (last - first)[:, None]
+        middle: Metres = (self._sums.take(last, axis=0) - self._sums.take(first, axis=0)) / (last - first)[:, None]
         return middle
 
     def metres(self, one: Metres, other: Metres, *, spread: bool) -> Metres:

@@ -35,9 +35,9 @@ WIDEST, THINNEST = 3.0, 0.15  # units: of lines
 FREE = {"pairs": 0.3, "hub": 0.3, "columns": 0.6, "trunk": 1.0}  # width of a line over the pitch of boxes, at most
 MANY = 240  # lines between two tiers that the eye can follow; of more those of one box are drawn
 RING = 46.0  # units: radius of the routers of a group
-OTHERS = "other groups"
+OTHERS = "other group"
 PLURAL = {"rack": "racks", "leaf": "leaves", "spine": "spines", "core": "cores", "super-spine": "super-spines"}
-PLURAL |= {WAN_GATEWAY: "WAN gateways", OTHERS: OTHERS}
+PLURAL |= {WAN_GATEWAY: "WAN gateways", OTHERS: "other groups"}
 SHADES = {"rack": "rest", "leaf": "c4", "spine": "c2", "core": "c0", "super-spine": "c3", WAN_GATEWAY: "c1"}
 
 Point = tuple[float, float]
