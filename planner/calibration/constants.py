@@ -198,11 +198,6 @@ def put_constants(data: dict[str, Any], constants: MeasuredConstants) -> bool:
     return used
 
 
-def names_an_entry(path: str, value: Any) -> bool:
-    """Return whether a value at a path of an instance names an accelerator or a software stack."""
-    return isinstance(value, str) and path.endswith((".accelerator", ".software"))
-
-
 def _entries(data: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     hardware, workload = data.get("hardware"), data.get("workload")
     if isinstance(hardware, dict):
