@@ -426,7 +426,7 @@ def _recompute(run: LaunchRun) -> Iterator[Flag]:
         yield "recompute-num-layers", 1 if whole else next(n for n in most if recomputed_under(run, n) == counts)
 
 
-def megatron_flags(run: LaunchRun) -> dict[str, object]:
+def megatron_flags(run: LaunchRun) -> dict[str, Any]:
     """Return the flags of Megatron-LM that the layout decides, with their values; True: a flag without a value."""
     require(run, "megatron")
     return dict([*_parallel(run), *_training(run)])
@@ -560,6 +560,13 @@ def deepspeed_json(run: LaunchRun) -> str:
     return json.dumps(deepspeed_keys(run), indent=2) + "\n"
 
 
+# What the layout decides, by key of a framework; and the file that states it.
+DECIDED: dict[str, Callable[[LaunchRun], dict[str, Any]]] = {
+    "megatron": megatron_flags,
+    "torchtitan": torchtitan_tables,
+    "nemo": nemo_overrides,
+    "deepspeed": deepspeed_keys,
+}
 WRITERS: dict[str, Callable[[LaunchRun], str]] = {
     "megatron": megatron_script,
     "torchtitan": torchtitan_toml,
