@@ -158,10 +158,6 @@ class MeasuredConstants(Frozen):
     kept: dict[str, KeptConstant] = Field({}, description="By path; what no line depends on.")
     lines: tuple[MeasuredLine, ...] = ()
 
-    def of(self, part: str) -> dict[str, MeasuredConstant]:
-        """Return the constants of the accelerator or of the software, by path in it."""
-        return {path.removeprefix(part): x for path, x in self.values.items() if path.startswith(part)}
-
 
 Given = MeasuredConstants | Mapping[str, Any] | str | Path
 
@@ -193,8 +189,9 @@ def put_constants(data: dict[str, Any], constants: MeasuredConstants) -> bool:
     for part, entry in _entries(data):
         if isinstance(entry, dict) and entry.get("name") == names[part]:
             used = True
-            for path, x in constants.of(part).items():
-                _put(entry, path, x, constants)
+            for path, x in constants.values.items():
+                if path.startswith(part):
+                    _put(entry, path.removeprefix(part), x, constants)
     return used
 
 

@@ -281,7 +281,8 @@ def alternatives(physics: PlanPhysics) -> Violations:
     yield from must_be(rule, "alternatives that are proven", len(proven), len(hardware.alternatives))
     for i, (alternative, own) in enumerate(zip(hardware.alternatives, proven, strict=False)):
         yield from must_be(f"{rule}[{i}]", "GPU and rack", (own.accelerator, own.rack), hardware_kind(alternative))
-        asked, later = on_alternative(physics.instance, alternative), alternative.ready_days - hardware.ready_days
+        asked = on_alternative(physics.instance, alternative)
+        later = alternative.ready_months * DAYS_A_MONTH - hardware.ready_months * DAYS_A_MONTH
         yield from _none_is_sooner(physics, f"{rule}[{i}]", asked, own, objective.bound - later)
 
 

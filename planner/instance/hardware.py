@@ -104,11 +104,6 @@ class HardwareAlternative(Sourced):
         0.0, description="From the decision to the day when training on it may start; choices are compared by the end."
     )
 
-    @property
-    def ready_days(self) -> float:
-        """Return the days from the decision until training may start."""
-        return self.ready_months * DAYS_A_MONTH
-
 
 class Hardware(Sourced):
     """What the sites are filled with."""
@@ -137,11 +132,6 @@ class Hardware(Sourced):
         "accelerator, rack (read as the first pool's) and racks, without grid, wan and network.",
     )
     pool_link: PoolLink | None = Field(None, description="Absent: the pools exchange gradients in no time.")
-
-    @property
-    def ready_days(self) -> float:
-        """Return the days from the decision until training may start."""
-        return self.ready_months * DAYS_A_MONTH
 
     @property
     def gpu_nic_bytes_per_second(self) -> float:

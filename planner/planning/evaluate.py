@@ -268,7 +268,8 @@ def _racks(gpus: int, strategy: ParallelStrategy) -> int:
     full = strategy.data_parallel >= together and together * strategy.shape.gpus == gpus * spread
     if strategy.stages_per_rack == 1 and full:
         return math.ceil(strategy.gpus / gpus)
-    return strategy.rack_stages * math.ceil(strategy.data_parallel / together) * spread
+    rack_stages = math.ceil(strategy.pipeline_parallel / strategy.stages_per_rack)
+    return rack_stages * math.ceil(strategy.data_parallel / together) * spread
 
 
 def _section(

@@ -180,7 +180,3 @@ class Deadline:
         """Raise OutOfTimeError if no time is left."""
         if self.passed:
             raise OutOfTimeError
-
-    def capped(self, seconds: float) -> "Deadline":
-        """Return the deadline of a part of the search that may take `seconds` seconds, or those left if fewer."""
-        return Deadline(min(self.left, seconds))
