@@ -142,6 +142,17 @@ class Hardware(Sourced):
             raise TypeError("hardware.accelerator is a name; load the instance through planner.load")
         return self.accelerator.nic_bytes_per_second
 
+    def each_alone(self) -> list[Self]:
+        """List the hardware with each of its GPUs and racks alone, its own first."""
+        every = [self.replaced(alternatives=())]
+        for alternative in self.alternatives:
+            rack = alternative.rack
+            if alternative.price_usd is not None and not isinstance(rack, str):
+                rack = rack.replaced(price_usd=alternative.price_usd)
+            own = {key: getattr(alternative, key) for key in ("accelerator", "nic_bytes_per_second", "ready_months")}
+            every.append(every[0].replaced(**own, rack=rack, racks=alternative.racks or self.racks))
+        return every
+
 
 Recovery = Literal["restart", "warm-spares", "elastic"]
 CheckpointTarget = Literal["storage", "memory"]

@@ -46,6 +46,11 @@ class Machine:
     expert_imbalance: float = 1.0
     """Tokens of the busiest expert-parallel rank over the mean."""
 
+    @property
+    def peak_flop_per_second(self) -> float:
+        """Peak of one GPU in the number format of the products."""
+        return self.gpu.peak_flop_per_second[self.precision.compute]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerShape:
