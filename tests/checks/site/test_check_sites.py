@@ -14,7 +14,6 @@ from worked_plan import GRID, INSTANCE, edited, edited_at, instance_with, named,
 from planner.api.plans import check
 from planner.checks.cost import RUN_RULES
 from planner.checks.power_flow import GridArrays, Solved, _without_circuit
-from planner.instance.instance import Instance
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site import cost
 from planner.plan.plan import Plan
@@ -377,13 +376,9 @@ def test_an_edit_of_the_run_names_its_rule(path: str, change: Any, rule: str) ->
 
 def test_a_run_is_not_of_a_plan_without_days() -> None:
     sound = with_run()
-    refused = stored(sound.instance.replaced(limits=_poor(sound.instance)))
+    refused = stored(sound.instance.replaced(limits__budget_usd=1.0))
     assert refused.status == "infeasible" and "reason" not in rules(refused)
     assert "reason" in rules(refused.replaced(run=sound.run))
-
-
-def _poor(i: Instance) -> Any:
-    return i.limits.replaced(budget_usd=1.0)
 
 
 def test_a_cluster_has_its_run() -> None:
