@@ -38,7 +38,6 @@ E1 = built_fabric(PLAN, "e1")
 
 
 def table(text: Iterable[str]) -> list[dict[str, str]]:
-    """Read a table."""
     return list(csv.DictReader(io.StringIO("".join(text))))
 
 

@@ -17,7 +17,6 @@ NAMES = tuple(sorted(p.name.removesuffix(".json.xz") for p in FOLDER.glob("*.jso
 
 
 def bad_plan(name: str) -> dict[str, Any]:
-    """Return one of the plans as the object of its JSON."""
     found: dict[str, Any] = json.loads(lzma.decompress((FOLDER / f"{name}.json.xz").read_bytes()))
     for gone in ("pipeline_send_step_share", "allreduce_step_share"):  # keys of the instance that no longer exist
         found["instance"]["network"].pop(gone, None)

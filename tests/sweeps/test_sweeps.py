@@ -29,12 +29,10 @@ COMMAND = [sys.executable, "-m", "planner", "sweep"]
 
 
 def tasks(*racks: int) -> list[Task]:
-    """Return the tasks of a sweep over racks."""
     return tasks_for(small(), [{RACKS: n} for n in racks], SweepOptions())
 
 
 def values(rows: list[Any]) -> dict[int, float]:
-    """Return the objective by number of racks."""
     return {r.point[RACKS]: r.objective.value for r in rows if r.objective is not None}
 
 

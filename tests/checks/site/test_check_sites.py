@@ -267,7 +267,6 @@ def test_a_year_has_its_own_grid(change: dict[str, Any], rule: str) -> None:
 
 
 def ring(*reactance_pu: float) -> GridArrays:
-    """Return three nodes in a ring of single circuits."""
     none = np.zeros(3)
     parts: dict[str, Any] = {"available_mw": none, "unit_share": none, "generated_mw": none, "load_mw": none}
     return GridArrays(
@@ -337,7 +336,6 @@ def with_run(**changes: Any) -> Plan:
 
 
 def broken(plan: Plan) -> set[str]:
-    """Return the rules of the run that a plan breaks."""
     return {v.rule for rule in RUN_RULES for v in rule(PlanPhysics(plan=plan))}
 
 

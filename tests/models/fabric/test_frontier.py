@@ -48,7 +48,6 @@ def no_worse(a: Point, b: Point, axes: tuple[str, ...]) -> bool:
 
 
 def points_of(found: list[Alternative], axes: tuple[str, ...]) -> list[Point]:
-    """Return the designs' figures by axis."""
     return [{x: a.merits[FABRIC_AXES[x]] for x in axes} for a in found]
 
 

@@ -90,7 +90,6 @@ CASES: dict[str, tuple[Instance, SiteTraffic, int]] = {
 
 @cache
 def table(name: str) -> tuple[Templates, DesignTable]:
-    """Return the templates of a case, and their table."""
     i, traffic, blocks = CASES[name]
     t = templates(i, power_counts=True)
     return t, t.options(traffic, blocks)

@@ -52,7 +52,6 @@ def with_network(i: Instance) -> Instance:
 
 
 def bare(*racks: int) -> tuple[SitePart, ...]:
-    """Return parts of so many racks without fabrics."""
     return tuple(SitePart(1, n, ((0.0, 0.0),)) for n in racks)
 
 

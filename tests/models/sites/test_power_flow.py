@@ -54,7 +54,6 @@ def test_agrees_with_angles_stated_in_full(seed: int, n1: str, new: int) -> None
 
 
 def with_built(instance: Instance, built: tuple[int, ...]) -> tuple[Instance, float]:
-    """Return the instance with circuits existing, and their yearly price."""
     assert instance.grid is not None
     g = instance.grid
     lines = [x.model_dump() for x in g.lines]

@@ -118,7 +118,6 @@ def test_one_port_fewer_is_refused(d: Dragonfly) -> None:
 
 
 def groups_of(d: Dragonfly, tier: str, box: np.ndarray) -> np.ndarray:
-    """Return the group of leaves or spines, over all networks."""
     if tier == "spine":
         return box // d.spines_per_pod
     across = math.ceil(d.rails / d.rails_per_pod)
