@@ -5,6 +5,7 @@ One table of ranges and one check serve commands and library calls.
 
 import functools
 import inspect
+import math
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,6 +34,12 @@ def short(value: Any) -> str:
         if abs(value) >= size:
             return f"{value / (1e3 if mark == 'K' else size):,.4g}{mark}"
     return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
+
+
+def rounded(value: float, digits: int, *, up: bool) -> float:
+    """Round to some digits, up or down, so that the claim of a bound stays true; 0 for nothing."""
+    unit = 10.0 ** (math.floor(math.log10(value)) + 1 - digits) if value > 0 else 1.0
+    return unit * (math.ceil(value / unit - 1e-9) if up else math.floor(value / unit + 1e-9))
 
 
 def amount(value: float) -> str:

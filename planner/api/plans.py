@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -352,16 +353,8 @@ def limits(
     from planner.planning.model_size import point
 
     request = of_one_layout(load_instance(instance, searched=False, constants=constants))
-    if executor is None:
-        for compute in flop:
-            yield point(request, compute, days=days, tolerance=tolerance, time_limit=time_limit)
-        return
-    waiting = [
-        executor.submit(point, request, compute, days=days, tolerance=tolerance, time_limit=time_limit)
-        for compute in flop
-    ]
-    for answer in waiting:
-        yield answer.result()
+    answer = partial(point, request, days=days, tolerance=tolerance, time_limit=time_limit)
+    yield from map(answer, flop) if executor is None else executor.map(answer, flop)
 
 
 @bounded

@@ -158,10 +158,6 @@ class MeasuredConstants(Frozen):
     kept: dict[str, KeptConstant] = Field({}, description="By path; what no line depends on.")
     lines: tuple[MeasuredLine, ...] = ()
 
-    def of(self, part: str) -> dict[str, MeasuredConstant]:
-        """Return the constants of the accelerator or of the software, by path in it."""
-        return {path.removeprefix(part): x for path, x in self.values.items() if path.startswith(part)}
-
 
 Given = MeasuredConstants | Mapping[str, Any] | str | Path
 
@@ -193,14 +189,10 @@ def put_constants(data: dict[str, Any], constants: MeasuredConstants) -> bool:
     for part, entry in _entries(data):
         if isinstance(entry, dict) and entry.get("name") == names[part]:
             used = True
-            for path, x in constants.of(part).items():
-                _put(entry, path, x, constants)
+            for path, x in constants.values.items():
+                if path.startswith(part):
+                    _put(entry, path.removeprefix(part), x, constants)
     return used
-
-
-def names_an_entry(path: str, value: Any) -> bool:
-    """Return whether a value at a path of an instance names an accelerator or a software stack."""
-    return isinstance(value, str) and path.endswith((".accelerator", ".software"))
 
 
 def _entries(data: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

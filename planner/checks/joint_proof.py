@@ -14,7 +14,7 @@ from planner.checks.joint_columns import Cut, CutPipelines, Ints, MaxRacks, Spac
 from planner.checks.layer_split import witness
 from planner.checks.rule import Violations, at_most, broken, must_be, must_equal, needs, show
 from planner.checks.step_bound import StepTimeBound, columns_in_time, fastest_ranges
-from planner.instance.hardware import DAYS_A_MONTH, HardwareAlternative, Rack
+from planner.instance.hardware import DAYS_A_MONTH
 from planner.instance.instance import Instance
 from planner.instance.references_and_pins import hardware_kind
 from planner.physics.network.fabric_designs import min_fabric_usd
@@ -251,17 +251,6 @@ def joint_proof(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
     yield from proof_violations(physics, physics.instance, proof, days, bound, racks_in_use=block[1], wired_gpus=wired)
 
 
-def on_alternative(instance: Instance, alternative: HardwareAlternative) -> Instance:
-    """Return the question on an alternative to the hardware alone."""
-    rack, racks = alternative.rack, alternative.racks
-    if alternative.price_usd is not None and isinstance(rack, Rack):
-        rack = rack.replaced(price_usd=alternative.price_usd)
-    names = ("accelerator", "nic_bytes_per_second", "ready_months")
-    changed: dict[str, Any] = {name: getattr(alternative, name) for name in names}
-    changed |= {"racks": instance.hardware.racks if racks is None else racks, "rack": rack, "alternatives": ()}
-    return instance.replaced(hardware=instance.hardware.replaced(**changed))
-
-
 def _none_is_sooner(
     physics: PlanPhysics, rule: str, asked: Instance, own: AlternativeProof | None, bound: float
 ) -> Violations:
@@ -288,9 +277,10 @@ def alternatives(physics: PlanPhysics) -> Violations:
         return
     proven = physics.plan.proof.alternatives
     yield from must_be(rule, "alternatives that are proven", len(proven), len(hardware.alternatives))
-    for i, (alternative, own) in enumerate(zip(hardware.alternatives, proven, strict=False)):
+    for i, (alternative, own) in enumerate(zip(hardware.each_alone()[1:], proven, strict=False)):
         yield from must_be(f"{rule}[{i}]", "GPU and rack", (own.accelerator, own.rack), hardware_kind(alternative))
-        asked, later = on_alternative(physics.instance, alternative), alternative.ready_days - hardware.ready_days
+        asked = physics.instance.replaced(hardware=alternative)
+        later = alternative.ready_months * DAYS_A_MONTH - hardware.ready_months * DAYS_A_MONTH
         yield from _none_is_sooner(physics, f"{rule}[{i}]", asked, own, objective.bound - later)
 
 
@@ -300,10 +290,8 @@ def questions_by_start(instance: Instance) -> Iterator[tuple[tuple[str, str, flo
     Each leaves out the sites, new lines and upgrades that come later, the last of a GPU nothing; together they have
     every plan, as what a plan waits for becomes ready at one of these months.
     """
-    every = [instance.replaced(hardware__alternatives=())]
-    every += [on_alternative(instance, alternative) for alternative in instance.hardware.alternatives]
-    for asked in every:
-        grid, hardware, leads = asked.grid, asked.hardware, list[float]()
+    for hardware in instance.hardware.each_alone():
+        asked, grid, leads = instance.replaced(hardware=hardware), instance.grid, list[float]()
         (accelerator, rack), limit = hardware_kind(hardware), math.inf
         if grid is not None:
             leads = [node.upgrade.lead_months for node in grid.nodes if node.upgrade]

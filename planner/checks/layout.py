@@ -367,12 +367,6 @@ def buildable(physics: PlanPhysics) -> Violations:
         yield from at_most(rule, aspect, family.max_aspect, what, f"{what} at most")
 
 
-def _peak(physics: PlanPhysics) -> float:
-    """Return the FLOP a second of one GPU at its peak."""
-    machine = step.machine_of(physics.instance)
-    return machine.gpu.peak_flop_per_second[machine.precision.compute]
-
-
 def choice_figures(physics: PlanPhysics) -> Violations:
     """Check that size, compute and losses follow from the model, its tokens and the laws, and that shares add up."""
     for choice in _choices(physics):
@@ -388,7 +382,8 @@ def choice_figures(physics: PlanPhysics) -> Violations:
         rate, days = asked.assumed_flop_per_second, physics.instance.limits.deadline_days or 0.0
         seconds = days * layer_time.SECONDS_PER_DAY
         gpus = sum(physics.racks_by_site.values()) * physics.gpus_per_rack
-        full = float(transformer.budget_flop(gpus * _peak(physics), seconds))
+        peak = step.machine_of(physics.instance).peak_flop_per_second
+        full = float(transformer.budget_flop(gpus * peak, seconds))
         given, assumed = stated.assumed is not None, rate is not None
         yield from must_be("choice_figures[assumed]", "whether a rate is assumed", given, assumed)
         ideals = [("ideal", stated.ideal, full)]
@@ -444,7 +439,8 @@ def compute_shares(physics: PlanPhysics, metrics: LayoutMetrics, layout: LayoutP
         at_work = used / (used + layout.gpus_idle)
         share = at_work * metrics.useful_share / metrics.step_seconds  # of a second of the step
         size = float(transformer.active_parameters(choice.model, embedding=True))
-        useful = float(transformer.training_flop(size, metrics.tokens_per_step)) / (_peak(physics) * used) * share
+        peak = step.machine_of(physics.instance).peak_flop_per_second
+        useful = float(transformer.training_flop(size, metrics.tokens_per_step)) / (peak * used) * share
         found = {name: seconds * share for name, seconds in metrics.breakdown_seconds.items() if seconds > 0}
         found["gemm"] = found.get("gemm", 0.0) - useful
         trained = metrics.useful_share

@@ -106,10 +106,6 @@ class ColumnTimes:
 class StepTimeBound(ColumnTimes):
     """Floors on the time of ranges, in seconds of a micro-batch or of what occurs once a step, but for `seconds`."""
 
-    def part(self, which: Any) -> "StepTimeBound":
-        """Return the floors of some ranges."""
-        return replace(self, ranges=self.ranges.part(which))
-
     @cached_property
     def layers(self) -> Floats:
         """Layers of the largest stage at least."""
@@ -294,7 +290,7 @@ def columns_in_time(
         few = floor.holding(most / floor.stretch_of_more, COARSE)
         if not len(few):
             continue
-        floor, some = floor.part(few), some.part(few)
+        floor, some = replace(floor, ranges=floor.ranges.part(few)), some.part(few)
         room = most[few] / floor.stretch - floor.once / some.max_micro_batches - floor.ends
         some = floor.in_time(limit, floor.holding(room, (None,)))
         single = some.single

@@ -98,9 +98,12 @@ def dot(graph: Any) -> Iterator[str]:
 
 def _node(built: BuiltFabric, tier: str, index: Ints, *, by_pod: bool) -> Ints:
     """Return, within its tier, the number of the graph's node that contains each switch or GPU."""
-    if not by_pod:
-        return built.domain_of(tier, index) if tier == "gpu" else index
-    return built.zone_of(index) if tier == "core" else built.pod_of(tier, index)
+    design = built.design
+    if by_pod and tier == "core":
+        return index // design.zone_cores if design.zones else np.zeros_like(index)
+    if tier == "gpu" and not by_pod:
+        return np.zeros_like(index) if design.single else index // design.gpus_per_rack // design.domain_racks
+    return built.pod_of(tier, index) if by_pod else index
 
 
 def _label(built: BuiltFabric, tier: str, node: int, *, by_pod: bool) -> str:

@@ -87,15 +87,6 @@ class BuiltFabric:
         for cables in lay(self.design):
             yield cables, measure(cables)
 
-    def domain_of(self, tier: str, index: Ints) -> Ints:
-        """Return the leaf domain of GPUs and leaves."""
-        design = self.design
-        if design.single:
-            return np.zeros_like(index)
-        if tier == "gpu":
-            return index // design.gpus_per_rack // design.domain_racks
-        return index % (design.domains * design.rails) // design.rails
-
     def pod_of(self, tier: str, switch: Ints) -> Ints:
         """Return the pod number of leaves or spines, counted over all networks; 0 for switches outside pods."""
         design = self.design
@@ -106,10 +97,6 @@ class BuiltFabric:
         network, own = switch // (design.domains * design.rails), switch % (design.domains * design.rails)
         row, column = own // design.rails // design.domains_per_pod, own % design.rails // design.rails_per_pod
         return network * design.pods + row * design.pods_across + column
-
-    def zone_of(self, core: Ints) -> Ints:
-        """Return the zone of cores, counted over all networks; 0 where there are none."""
-        return core // self.design.zone_cores if self.design.zones else np.zeros_like(core)
 
 
 def _pairs(word: str, first: int, second: int) -> list[str]:

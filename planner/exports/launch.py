@@ -176,14 +176,6 @@ def recomputed_under(run: LaunchRun, each: int) -> tuple[int, ...]:
     return tuple(sum(min(each, count) for count in run.chunks[stage::stages]) for stage in range(stages))
 
 
-def equal_recomputed(run: LaunchRun) -> int | None:
-    """Return the recomputed layers of each chunk where only some are; None under none, selective or all."""
-    counts = run.layout.recomputed_layers_per_stage
-    if run.layout.recompute != "full" or not counts or counts == run.layout.layers_per_stage:
-        return None
-    return next(number for number in range(max(run.chunks) + 1) if recomputed_under(run, number) == counts)
-
-
 def nearest_choices(run: LaunchRun, framework: str) -> dict[str, Any]:
     """Return the choices by which the nearest layout that a framework runs differs; nothing where it runs the plan's.
 
@@ -426,13 +418,15 @@ def _recompute(run: LaunchRun) -> Iterator[Flag]:
         if run.modules != CORE_ATTENTION:
             yield "recompute-modules", run.modules
     elif run.layout.recompute == "full":
-        some = equal_recomputed(run)
+        counts = run.layout.recomputed_layers_per_stage
+        whole = not counts or counts == run.layout.layers_per_stage
         yield "recompute-granularity", "full"
-        yield "recompute-method", "uniform" if some is None else "block"
-        yield "recompute-num-layers", 1 if some is None else some
+        yield "recompute-method", "uniform" if whole else "block"
+        most = range(max(run.chunks) + 1)
+        yield "recompute-num-layers", 1 if whole else next(n for n in most if recomputed_under(run, n) == counts)
 
 
-def megatron_flags(run: LaunchRun) -> dict[str, object]:
+def megatron_flags(run: LaunchRun) -> dict[str, Any]:
     """Return the flags of Megatron-LM that the layout decides, with their values; True: a flag without a value."""
     require(run, "megatron")
     return dict([*_parallel(run), *_training(run)])
@@ -566,6 +560,13 @@ def deepspeed_json(run: LaunchRun) -> str:
     return json.dumps(deepspeed_keys(run), indent=2) + "\n"
 
 
+# What the layout decides, by key of a framework; and the file that states it.
+DECIDED: dict[str, Callable[[LaunchRun], dict[str, Any]]] = {
+    "megatron": megatron_flags,
+    "torchtitan": torchtitan_tables,
+    "nemo": nemo_overrides,
+    "deepspeed": deepspeed_keys,
+}
 WRITERS: dict[str, Callable[[LaunchRun], str]] = {
     "megatron": megatron_script,
     "torchtitan": torchtitan_toml,

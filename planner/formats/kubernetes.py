@@ -20,10 +20,7 @@ def read_topograph(data: Mapping[str, Any], source: str) -> Topology:
     instances = data["instances"]
     if not isinstance(instances, list) or not instances:
         raise InputError(f"{source}: instances: must be a list with at least one instance (is {shown(instances)})")
-    return from_layers(source, _instance_rows(instances, source))
-
-
-def _instance_rows(instances: list[Any], source: str) -> Iterator[Layered]:
+    rows = []
     for i, item in enumerate(instances):
         where = f"instances[{i}]"
         if not isinstance(item, dict):
@@ -38,7 +35,8 @@ def _instance_rows(instances: list[Any], source: str) -> Iterator[Layered]:
         domains = [labels.get(key) for key in DOMAIN_LABELS] if isinstance(labels, dict) else []
         domains += [attributes.get("nvlink")] if isinstance(attributes, dict) else []
         domain = next((text for text in domains if isinstance(text, str) and text), None)
-        yield Layered(where, name, tuple(layers), domain)
+        rows.append(Layered(where, name, tuple(layers), domain))
+    return from_layers(source, rows)
 
 
 TIER = "fabric.topograph.run/tier-{}"
@@ -73,7 +71,17 @@ def read_kubernetes(data: Mapping[str, Any], source: str, keys: Sequence[str] = 
     if not keys:
         known = ", ".join(family[0] for family in FAMILIES)
         raise InputError(f"{source}: items: no node has a topology label; name the keys, leaf first (known: {known})")
-    return from_layers(source, _node_rows(nodes, source, keys))
+    rows = []
+    for where, name, labels in nodes:
+        own = tuple(labels[key] for key in keys if key in labels)
+        if own and len(own) < len(keys):
+            missing = next(key for key in keys if key not in labels)
+            node = f"{source}: {where}: node {name!r}"
+            raise InputError(f"{node} has no label {missing}, though others have; label it")
+        domain = next((labels[key] for key in DOMAIN_LABELS if key in labels), None)
+        if own:
+            rows.append(Layered(f"{where} ({name})", name, own, domain))
+    return from_layers(source, rows)
 
 
 def node_states(data: Mapping[str, Any], source: str) -> tuple[frozenset[str], frozenset[str]]:
@@ -127,18 +135,6 @@ def _family(nodes: Sequence[Labelled]) -> tuple[str, ...]:
     if tiers:
         return tuple(TIER.format(number) for number in tiers)
     return max(FAMILIES, key=lambda family: sum(key in carried for key in family))
-
-
-def _node_rows(nodes: Sequence[Labelled], source: str, keys: Sequence[str]) -> Iterator[Layered]:
-    for where, name, labels in nodes:
-        if not any(key in labels for key in keys):
-            continue
-        missing = [key for key in keys if key not in labels]
-        if missing:
-            node = f"{source}: {where}: node {name!r}"
-            raise InputError(f"{node} has no label {missing[0]}, though others have; label it")
-        domain = next((labels[key] for key in DOMAIN_LABELS if key in labels), None)
-        yield Layered(f"{where} ({name})", name, tuple(labels[key] for key in keys), domain)
 
 
 QUEUE, IMAGE = "default", "example.invalid/training:1"  # for the user to put in
@@ -294,7 +290,22 @@ TOPOLOGY_API, JOB_API = "topology.volcano.sh/v1alpha1", "batch.volcano.sh/v1alph
 
 def volcano_hypernodes(topology: Topology) -> str:
     """Return a HyperNode a switch, leaves at tier 1. InputError: no switches, or two with one name in small letters."""
-    return documents("Apply with kubectl apply -f.", list(_hypernodes(topology)))
+    _require_tree(topology)
+    names = {switch.name: object_name(switch.name, "switch") for switch in topology.switches}
+    twice = [name for name, times in Counter(names.values()).items() if times > 1]
+    if twice:
+        raise InputError(f"volcano: two switches are called {twice[0]!r} in small letters; rename one")
+    children, tiers, objects = children_of(topology), heights(topology), []
+    for switch in topology.switches:
+        members = [("Node", node_name(node)) for node in switch.nodes]
+        members = members or [("HyperNode", names[child]) for child in children[switch.name]]
+        spec = {
+            "tier": tiers[switch.name] + 1,
+            "members": [{"type": kind, "selector": {"exactMatch": {"name": name}}} for kind, name in members],
+        }
+        kind, metadata = "HyperNode", {"name": names[switch.name]}
+        objects.append({"apiVersion": TOPOLOGY_API, "kind": kind, "metadata": metadata, "spec": spec})
+    return documents("Apply with kubectl apply -f.", objects)
 
 
 def volcano_job(placed: PlacedJob, topology: Topology) -> str:
@@ -329,27 +340,6 @@ def lowest_common_tier(placed: PlacedJob, topology: Topology) -> int:
     used = {leaf[node] for node in placed.nodes}
     shared = Counter(switch for name in used for switch in above[name])
     return 1 + min(tiers[switch] for switch, times in shared.items() if times == len(used))
-
-
-def _hypernodes(topology: Topology) -> Iterator[dict[str, Any]]:
-    _require_tree(topology)
-    names = {switch.name: object_name(switch.name, "switch") for switch in topology.switches}
-    twice = [name for name, times in Counter(names.values()).items() if times > 1]
-    if twice:
-        raise InputError(f"volcano: two switches are called {twice[0]!r} in small letters; rename one")
-    children, tiers = children_of(topology), heights(topology)
-    for switch in topology.switches:
-        members = [("Node", node_name(node)) for node in switch.nodes]
-        members = members or [("HyperNode", names[child]) for child in children[switch.name]]
-        yield {
-            "apiVersion": TOPOLOGY_API,
-            "kind": "HyperNode",
-            "metadata": {"name": names[switch.name]},
-            "spec": {
-                "tier": tiers[switch.name] + 1,
-                "members": [{"type": kind, "selector": {"exactMatch": {"name": name}}} for kind, name in members],
-            },
-        }
 
 
 def _require_tree(topology: Topology) -> None:

@@ -276,10 +276,12 @@ class RecipeText:
             self.tell(what[:MOST_REPORTED] + "..." * (len(what) > MOST_REPORTED), start)
         self.edits[start, end] = new if start < end else (old or "") + new
 
+    def _at(self, offset: int | None, what: str) -> str:
+        return f"{self.where}: {'' if offset is None else f'line {self.line(offset)}: '}{what}"
+
     def tell(self, what: str, offset: int | None = None) -> None:
         """Note a line for the user, of a place in the file or of the whole."""
-        line = "" if offset is None else f"line {self.line(offset)}: "
-        self.reported.append((len(self.text) + 1 if offset is None else offset, f"{self.where}: {line}{what}"))
+        self.reported.append((len(self.text) + 1 if offset is None else offset, self._at(offset, what)))
 
     def messages(self) -> list[str]:
         """Return the lines for the user in the order of the given file; those without a place in it come last."""
@@ -287,8 +289,7 @@ class RecipeText:
 
     def refused(self, offset: int | None, key: str, problem: str, remedy: str = WRITE_IT) -> InputError:
         """Return the error of a place that cannot be changed; None: of a key that the file has not."""
-        line = "" if offset is None else f"line {self.line(offset)}: "
-        return InputError(f"{self.where}: {line}{key}: {problem}; {remedy}")
+        return InputError(self._at(offset, f"{key}: {problem}; {remedy}"))
 
     def result(self) -> str:
         """Return the text with all edits."""

@@ -80,6 +80,9 @@ def read_case(path: Path) -> Case:
     return Case(file, base, rows, len(tables.get("dcline", ())))
 
 
+_UNCOMMENTED = re.compile(r"(?:'[^']*(?:'|$)|[^%#'])*")  # of a line; a % or # between quotes is text
+
+
 def _code(file: str, text: str) -> Iterator[tuple[int, str]]:
     depth, continued, start = 0, "", 0
     for number, raw in enumerate(re.split(r"\r\n|\r|\n", text), 1):
@@ -89,7 +92,7 @@ def _code(file: str, text: str) -> Iterator[tuple[int, str]]:
         elif stripped in ("%}", "#}") and depth:
             depth -= 1
         elif not depth:
-            line = _uncommented(raw)
+            line = _UNCOMMENTED.match(raw)[0]  # type: ignore[index]  # which matches any text
             start = start if continued else number
             if "..." in line and "'" not in line:
                 continued += line.split("...")[0] + " "
@@ -100,17 +103,6 @@ def _code(file: str, text: str) -> Iterator[tuple[int, str]]:
         raise InputError(f"{file}: a block comment %{{ is never closed; add %}} on a line of its own")
     if continued:
         yield start, continued
-
-
-def _uncommented(line: str) -> str:
-    """Return a line without its comment; a % or # between quotes is text."""
-    quoted = False
-    for i, letter in enumerate(line):
-        if letter == "'":
-            quoted = not quoted
-        elif letter in "%#" and not quoted:
-            return line[:i]
-    return line
 
 
 def _matrix_body(

@@ -400,16 +400,6 @@ def stage_layers(values: RunValues, stages: int) -> dict[str, Any]:
 
 def layout_choices(text: str, stages: int, where: str) -> dict[str, Any]:
     """Return layers by stage of a layout such as `Et*3|(tt|)*6tL`, chunks round the stages. InputError: it is none."""
-    chunks = [chunk.count("t") for chunk in _written_out(text, where).split("|")]
-    if len(chunks) % stages:
-        raise InputError(f"{where}: has {len(chunks)} chunks, which {stages} stages do not divide; change one")
-    return {
-        "virtual_stages": len(chunks) // stages,
-        "layers_per_stage": [sum(chunks[stage::stages]) for stage in range(stages)],
-    }
-
-
-def _written_out(text: str, where: str) -> str:
     plain = re.sub(r"[,\s]", "", text)
     for pattern in (r"\(([^()]+)\)\*(\d{1,6})", r"([EtmL|])\*(\d{1,6})"):
         size = len(plain) + sum(len(match[1]) * int(match[2]) for match in re.finditer(pattern, plain))
@@ -419,7 +409,13 @@ def _written_out(text: str, where: str) -> str:
     odd = re.search(r"[^EtmL|]", plain)
     if odd:
         raise InputError(f"{where}: {odd[0]!r} is none of E, t, m, L and | (in {text[:60]!r}); correct it")
-    return plain
+    chunks = [chunk.count("t") for chunk in plain.split("|")]
+    if len(chunks) % stages:
+        raise InputError(f"{where}: has {len(chunks)} chunks, which {stages} stages do not divide; change one")
+    return {
+        "virtual_stages": len(chunks) // stages,
+        "layers_per_stage": [sum(chunks[stage::stages]) for stage in range(stages)],
+    }
 
 
 def _recompute(values: RunValues, layers: list[int] | None, stages: int, virtual: int) -> dict[str, Any]:

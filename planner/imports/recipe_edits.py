@@ -131,7 +131,9 @@ def _change_keys(
     recipe: TableText | ScriptText, framework: str, changed: set[str], present: Mapping[str, Any], run: launch.LaunchRun
 ) -> None:
     """Write what the layout decides of the changed keys, in the words that the file has for it."""
-    keys, wanted = KEYS[framework].values(), _wanted(framework, run)
+    keys, wanted = KEYS[framework].values(), dict(training_run.leaves(launch.DECIDED[framework](run)))
+    if "model.pipeline_model_parallel_layout" in wanted:  # an override takes no parentheses
+        wanted["model.pipeline_model_parallel_layout"] = launch.pipeline_layout(run, grouped=False)
     likes = tuple(dict.fromkeys(key for names in keys for key in names.split()))
     for key in (key for key in likes if key in changed):
         value, own = wanted.get(key), key if key in present else OLDER.get(key, key)
@@ -189,20 +191,6 @@ def _recipe(text: str, path: Path, framework: str, data: Any) -> tuple[TableText
     named = data.flags if dashes else data.overrides
     present = {key: typed(value) for key, value in named.items()}
     return ScriptText(text, str(path), script=data, dashes=dashes), present
-
-
-def _wanted(framework: str, run: launch.LaunchRun) -> dict[str, Any]:
-    """Return what the layout decides by key of a framework. InputError: the framework cannot be told it."""
-    if framework == "megatron":
-        return launch.megatron_flags(run)
-    if framework == "deepspeed":
-        return dict(training_run.leaves(launch.deepspeed_keys(run)))
-    if framework == "torchtitan":
-        return dict(training_run.leaves(launch.torchtitan_tables(run)))
-    wanted = dict(training_run.leaves(launch.nemo_overrides(run)))
-    if "model.pipeline_model_parallel_layout" in wanted:  # an override takes no parentheses
-        wanted["model.pipeline_model_parallel_layout"] = launch.pipeline_layout(run, grouped=False)
-    return wanted
 
 
 def _megatron_value(

@@ -104,11 +104,6 @@ class HardwareAlternative(Sourced):
         0.0, description="From the decision to the day when training on it may start; choices are compared by the end."
     )
 
-    @property
-    def ready_days(self) -> float:
-        """Return the days from the decision until training may start."""
-        return self.ready_months * DAYS_A_MONTH
-
 
 class Hardware(Sourced):
     """What the sites are filled with."""
@@ -139,11 +134,6 @@ class Hardware(Sourced):
     pool_link: PoolLink | None = Field(None, description="Absent: the pools exchange gradients in no time.")
 
     @property
-    def ready_days(self) -> float:
-        """Return the days from the decision until training may start."""
-        return self.ready_months * DAYS_A_MONTH
-
-    @property
     def gpu_nic_bytes_per_second(self) -> float:
         """Return one NIC's rate in bytes/s one way, as here or the accelerator's. TypeError: that is a name still."""
         if self.nic_bytes_per_second is not None:
@@ -151,6 +141,17 @@ class Hardware(Sourced):
         if not isinstance(self.accelerator, Accelerator):
             raise TypeError("hardware.accelerator is a name; load the instance through planner.load")
         return self.accelerator.nic_bytes_per_second
+
+    def each_alone(self) -> list[Self]:
+        """List the hardware with each of its GPUs and racks alone, its own first."""
+        every = [self.replaced(alternatives=())]
+        for alternative in self.alternatives:
+            rack = alternative.rack
+            if alternative.price_usd is not None and not isinstance(rack, str):
+                rack = rack.replaced(price_usd=alternative.price_usd)
+            own = {key: getattr(alternative, key) for key in ("accelerator", "nic_bytes_per_second", "ready_months")}
+            every.append(every[0].replaced(**own, rack=rack, racks=alternative.racks or self.racks))
+        return every
 
 
 Recovery = Literal["restart", "warm-spares", "elastic"]

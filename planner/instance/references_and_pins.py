@@ -260,7 +260,19 @@ def pool_problems(instance: Instance) -> Iterator[str]:
     yield from _doubles((f"hardware.pools[{i}]", "name", pool.name) for i, pool in enumerate(hardware.pools))
     for i, pool in enumerate(hardware.pools):
         yield from _without_type(f"hardware.pools[{i}].accelerator", pool.accelerator, instance)
-    yield from _ignored_with_pools(instance)
+    if instance.reliability is not None:
+        yield "reliability: failures are not counted over pools; give workload.availability, and remove it"
+    for part in ("grid", "wan", "network"):
+        if getattr(instance, part) is not None:
+            yield f"{part}: does not go with hardware.pools, which have no sites and no fabric; remove it, or the pools"
+    for key in ("accelerator", "rack"):
+        if getattr(hardware, key) != getattr(hardware.pools[0], key):
+            yield f"hardware.{key}: each pool has its own (is another than the first pool's); remove it"
+    values = {key: getattr(hardware, key) for key in ("racks", "nic_bytes_per_second", "cooling_kw_per_m2")}
+    values["racks_per_module"] = None if hardware.racks_per_module == 1 else hardware.racks_per_module
+    for key, value in values.items():
+        if value is not None:
+            yield f"hardware.{key}: does not go with hardware.pools (is {value:g}); give it to a pool, or remove it"
     if instance.objective.minimize != "days_to_train":
         asked = instance.objective.minimize
         yield f'objective.minimize: pools are planned for "days_to_train" alone (is "{asked}"); ask for that'
@@ -319,23 +331,6 @@ def refuse_without_curve(instance: Instance) -> Instance:
             "set it to days_to_train, with the model to train in workload.model"
         )
     return of_one_layout(instance)
-
-
-def _ignored_with_pools(instance: Instance) -> Iterator[str]:
-    hardware = instance.hardware
-    if instance.reliability is not None:
-        yield "reliability: failures are not counted over pools; give workload.availability, and remove it"
-    for part in ("grid", "wan", "network"):
-        if getattr(instance, part) is not None:
-            yield f"{part}: does not go with hardware.pools, which have no sites and no fabric; remove it, or the pools"
-    for key in ("accelerator", "rack"):
-        if getattr(hardware, key) != getattr(hardware.pools[0], key):
-            yield f"hardware.{key}: each pool has its own (is another than the first pool's); remove it"
-    values = {key: getattr(hardware, key) for key in ("racks", "nic_bytes_per_second", "cooling_kw_per_m2")}
-    values["racks_per_module"] = None if hardware.racks_per_module == 1 else hardware.racks_per_module
-    for key, value in values.items():
-        if value is not None:
-            yield f"hardware.{key}: does not go with hardware.pools (is {value:g}); give it to a pool, or remove it"
 
 
 def grid_problems(grid: Grid) -> Iterator[str]:

@@ -514,10 +514,6 @@ class Software(Sourced):
         """Seconds that routing and the start of a dispatch or a combination take with its dispatcher."""
         return float(getattr(self, DISPATCH_SECONDS[self.dispatcher]))
 
-    def host_launch_seconds(self, *, experts_overlap: bool) -> float:
-        """Return the seconds of the host for one launch, whether or not the experts' exchange overlaps."""
-        return max(self.launch_seconds, self.overlap_launch_seconds if experts_overlap else 0.0)
-
     @property
     def host_seconds(self) -> float:
         """Seconds of a micro-batch that the host keeps GPUs waiting: none where whole iterations are CUDA graphs."""

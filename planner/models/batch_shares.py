@@ -41,7 +41,6 @@ class ShareBound:
     max_share: int
     sequences: int  # of the best layout where it is proven the best: it is that of smaller shares too, down to its own
     rate: float
-    strategy: ParallelStrategy | None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -69,11 +68,11 @@ class PoolSearch:
         result = fastest_of(replace(self.problem, max_sequences=max_share), time_limit=self.deadline.limit)
         strategy, seconds = result.strategy, result.seconds
         if strategy is None:
-            self.bounds.append(ShareBound(max_share=max_share, sequences=0, rate=result.bound, strategy=None))
+            self.bounds.append(ShareBound(max_share=max_share, sequences=0, rate=result.bound))
             return result.bound
         own = sequences_of(strategy)
         smallest, rate = own if result.stop is Stop.PROVED else max_share, min(result.bound, seconds)
-        self.bounds.append(ShareBound(max_share=max_share, sequences=smallest, rate=rate, strategy=strategy))
+        self.bounds.append(ShareBound(max_share=max_share, sequences=smallest, rate=rate))
         self._add_point(strategy, seconds * own)
         for other in with_other_micro_batches(self.problem, strategy):
             if self.deadline.passed:
@@ -139,10 +138,9 @@ def with_other_micro_batches(problem: JointProblem, strategy: ParallelStrategy) 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shares:
-    """The best shares by pool (None: it does not train; empty: none was found), with their rate and its bound."""
+    """The best shares by pool (None: it does not train; empty: none was found), with the bound of their rate."""
 
     points: tuple[PoolLayout | None, ...]
-    rate: float
     bound: float
     stop: Stop
     boxes: int
@@ -284,7 +282,6 @@ class BatchSearch:
         bound = min(queue[0][0] if queue else math.inf, single_bound, self.rate)
         return Shares(
             points=self.best,
-            rate=self.rate,
             bound=bound,
             stop=Stop.LIMIT if stopped() else Stop.PROVED,
             boxes=boxes,

@@ -77,7 +77,6 @@ START = 24, 31  # powers of ten of FLOP among which a model to start from is sou
 class ModelCandidate:
     """A model with its training: 6·N·D is the compute."""
 
-    flop: float
     model: Model
     parameters: float
     tokens: float
@@ -117,7 +116,7 @@ def model_for(choose: Choose, flop: float) -> ModelCandidate:
     critical = None
     if isinstance(batch, PowerOf):
         critical = transformer.power(batch, tokens=tokens, flop=flop, parameters=parameters)
-    return ModelCandidate(flop=flop, model=model, parameters=parameters, tokens=tokens, batch_tokens=critical)
+    return ModelCandidate(model=model, parameters=parameters, tokens=tokens, batch_tokens=critical)
 
 
 def any_model(choose: Choose) -> ModelCandidate:

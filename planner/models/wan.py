@@ -86,10 +86,6 @@ class WanData:
         """Return the most wavelengths that an edge can be lit with."""
         return edge.max_pairs * self.wan.max_wavelengths_per_pair
 
-    def cuts(self, key: str, option: int) -> frozenset[str]:
-        """Return the edges of an option's primary route that one cut can take out, under protection."""
-        return self.fibre.cuts(self.options[key][option].primary) if self.protected else frozenset()
-
 
 def gather(instance: Instance, request: WanRequest) -> WanData:
     """Gather the data of a design for an instance with a grid."""
@@ -205,7 +201,9 @@ def fibre_pairs(model: Any, data: WanData) -> None:
 def loads(data: WanData) -> dict[tuple[str, str], list[Term]]:
     """Return the terms of each edge's load by (edge, state): `normal`, or the edge whose cut sends traffic to it."""
     each = [(demand, i, option) for demand, own in data.options.items() for i, option in enumerate(own)]
-    options = [(demand, i, option, data.cuts(demand, i)) for demand, i, option in each]
+    # Under protection one cut can take out edges of the primary route.
+    cut = data.fibre.cuts if data.protected else lambda _: frozenset[str]()
+    options = [(demand, i, option, cut(option.primary)) for demand, i, option in each]
     states: dict[tuple[str, str], str | None] = {}
     for _, _, option, cuts in options:
         states |= {(edge, "normal"): None for edge in option.primary}

@@ -193,11 +193,6 @@ def support_table() -> SupportTable:
     return SupportTable.model_validate(catalogue("constant_support"))
 
 
-def support_of(machine: Machine) -> dict[str, ConstantSupport]:
-    """Return the support of each constant of a machine, by `accelerators` or `software` and the constant's path."""
-    return {f"{row.kind}.{row.path}": row for row in support_table().constants if row.touches(machine)}
-
-
 def step_deviation(machine: Machine, seconds: Callable[[Machine], float]) -> float:
     """Return the standard deviation of a step's logarithm that the posterior of its constants leaves, linearised."""
     table = support_table()

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -24,7 +25,7 @@ from planner.planning.instance_parts import in_fewest_days, with_hbm
 from planner.solvers.outcome import UnansweredError, remembered, smallest_conflict
 from planner.solvers.progress import start
 from planner.solvers.signals import Deadline, OutOfTimeError
-from planner.units import counted, money
+from planner.units import counted, money, rounded
 
 MEMORY = "memory"
 MUCH_MORE = 1e6  # factor on the memory of a GPU: more than any layout takes
@@ -99,24 +100,29 @@ def _smallest(instance: Instance, options: Options, deadline: Deadline) -> Confl
         freed = solve_joint(rules[kept[0]](instance), left, lambda _: None)
         if freed.plan is None and conflicting(frozenset()):
             kept = []
-    enough = _enough(instance, _cheapest(instance, options, deadline)) if "limits.budget_usd" in kept else ""
+    enough = ""
+    if "limits.budget_usd" in kept:
+        free = instance.replaced(limits__budget_usd=None)
+        enough = _enough(instance, _briefly(_least_cost, free, options, deadline))
     return Conflict(decision=decision_of(kept), rules=tuple(kept), reason=_reason(instance, kept) + enough)
 
 
-def _cheapest(
-    instance: Instance, options: Options, deadline: Deadline, cache: JointCache | None = None
+_least_cost = partial(solve_joint_cost, days=False)  # the days of every plan are not told
+
+
+def _briefly(
+    search: Callable[..., JointSolution],
+    instance: Instance,
+    options: Options,
+    deadline: Deadline,
+    cache: JointCache | None = None,
 ) -> JointSolution | None:
-    """Seek nearly the least money that keeps all rules but the budget; None where the end came first."""
-    free = instance.replaced(limits__budget_usd=None)
+    """Seek what is nearly the best, in the time that is left or less; None where the end came first."""
+    options = replace(options, gap=NEARLY, time_limit=min(JUDGED, deadline.left))
     try:
-        return solve_joint_cost(free, _briefly(options, deadline), lambda _: None, cache=cache, days=False)
+        return search(instance, options, lambda _: None, cache=cache)
     except (KeyboardInterrupt, OutOfTimeError, UnansweredError):
         return None
-
-
-def _briefly(options: Options, deadline: Deadline) -> Options:
-    """Return options for an answer that is nearly the best, in the time that is left or less."""
-    return replace(options, gap=NEARLY, time_limit=min(JUDGED, deadline.left))
 
 
 def _enough(instance: Instance, found: JointSolution | None) -> str:
@@ -165,7 +171,8 @@ def too_late(instance: Instance, solution: JointSolution, solving: Solving) -> C
     reason = f"no plan trains in less than {bound:,.6g} days > {deadline:,.6g}, the deadline"
     start(solving.progress, "deadlines that can be met")
     if instance.limits.budget_usd is not None:
-        within, found = " within the budget", _cheapest(instance, solving.options, solving.deadline, cache)
+        within, free = " within the budget", instance.replaced(limits__budget_usd=None)
+        found = _briefly(_least_cost, free, solving.options, solving.deadline, cache)
         never = found is not None and found.status is JointStatus.INFEASIBLE
         rules += [] if never else ["limits.budget_usd"]
         reason += ", which no budget meets" if never else _enough(instance, found)
@@ -173,9 +180,11 @@ def too_late(instance: Instance, solution: JointSolution, solving: Solving) -> C
     rules += [f"pins.{path}" for path in pins]
     reason += f"; without {' or '.join(pins)} it can be met" if pins else ""
     known = solution.plan is not None and not instance.objective.in_dollars
-    fewest = solution if known else _fewest_days(instance, solving, cache)
+    fewest: JointSolution | None = solution
+    if not known:  # however late
+        fewest = _briefly(solve_joint, in_fewest_days(instance), solving.options, solving.deadline, cache)
     if fewest is not None and fewest.days is not None:
-        reason += f"; {_rounded_up(fewest.days):,.6g} days can be met{within}"
+        reason += f"; {rounded(fewest.days, 4, up=True):,.6g} days can be met{within}"
     elif fewest is not None and fewest.status is JointStatus.INFEASIBLE:
         reason += f"; no deadline can be met{within}"
     return Conflict(decision="layout", rules=tuple(rules), reason=reason)
@@ -205,20 +214,6 @@ def _pins_too_slow(instance: Instance, days: float, solving: Solving) -> list[st
     except (KeyboardInterrupt, OutOfTimeError, UnansweredError):
         return []
     return kept if each and not clock.passed else []
-
-
-def _fewest_days(instance: Instance, solving: Solving, cache: JointCache) -> JointSolution | None:
-    """Seek nearly the fewest days however late; None where the end came first."""
-    options = _briefly(solving.options, solving.deadline)
-    try:
-        return solve_joint(in_fewest_days(instance), options, lambda _: None, cache=cache)
-    except (KeyboardInterrupt, OutOfTimeError, UnansweredError):
-        return None
-
-
-def _rounded_up(days: float, digits: int = 4) -> float:
-    unit = 10.0 ** (math.floor(math.log10(days)) + 1 - digits)
-    return math.ceil(days / unit) * unit
 
 
 def over_budget(instance: Instance, usd: float | None, bound_usd: float | None) -> Conflict | None:

@@ -271,7 +271,8 @@ def _racks(gpus: int, strategy: ParallelStrategy) -> int:
     full = strategy.data_parallel >= together and together * strategy.shape.gpus == gpus * spread
     if strategy.stages_per_rack == 1 and full:
         return math.ceil(strategy.gpus / gpus)
-    return strategy.rack_stages * math.ceil(strategy.data_parallel / together) * spread
+    rack_stages = math.ceil(strategy.pipeline_parallel / strategy.stages_per_rack)
+    return rack_stages * math.ceil(strategy.data_parallel / together) * spread
 
 
 def _section(
@@ -469,7 +470,9 @@ def _constant(machine: Machine, path: str) -> Constant:
     text = source.get(keys[0], "") if isinstance(source, dict) else source
     own = Constant(path=where + ".".join(keys), value=at, source=text or "not given: the default")
     kind = "accelerators" if where == GPU else "software"
-    known = step_errors.support_of(machine).get(f"{kind}.{'.'.join(keys)}".replace("fp16", "bf16"))
+    at_path = f"{kind}.{'.'.join(keys)}".replace("fp16", "bf16")
+    rows = step_errors.support_table().constants
+    known = next((row for row in rows if f"{row.kind}.{row.path}" == at_path and row.touches(machine)), None)
     if known is None or own.source.startswith(CALIBRATED):
         return own
     return own.replaced(**known.model_dump(include={"rows", "sources", "deviation"}))

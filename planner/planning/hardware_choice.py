@@ -49,15 +49,7 @@ class HardwareChoice:
 
 def each_alone(instance: Instance) -> list[Instance]:
     """List the instance with each of its GPUs and racks alone, its own first."""
-    hardware = instance.hardware
-    every = [hardware.replaced(alternatives=())]
-    for alternative in hardware.alternatives:
-        rack = alternative.rack
-        if alternative.price_usd is not None and not isinstance(rack, str):
-            rack = rack.replaced(price_usd=alternative.price_usd)
-        own = {key: getattr(alternative, key) for key in ("accelerator", "nic_bytes_per_second", "ready_months")}
-        every.append(every[0].replaced(**own, rack=rack, racks=alternative.racks or hardware.racks))
-    return [instance.replaced(hardware=alternative) for alternative in every]
+    return [instance.replaced(hardware=alone) for alone in instance.hardware.each_alone()]
 
 
 def alone_on(instance: Instance, hardware: Hardware) -> Instance:
@@ -68,7 +60,7 @@ def alone_on(instance: Instance, hardware: Hardware) -> Instance:
 def reordered(instance: Instance, chosen: Instance) -> Instance:
     """Return the same question with the hardware of one choice as its own, and the others as alternatives."""
     mine = hardware_kind(chosen.hardware)
-    others = [alone.hardware for alone in each_alone(instance) if hardware_kind(alone.hardware) != mine]
+    others = [alone for alone in instance.hardware.each_alone() if hardware_kind(alone) != mine]
     keys = ("accelerator", "rack", "racks", "nic_bytes_per_second", "ready_months")
     alternatives = tuple(HardwareAlternative(**{key: getattr(other, key) for key in keys}) for other in others)
     return instance.replaced(hardware=chosen.hardware.replaced(alternatives=alternatives))
@@ -117,7 +109,7 @@ def best_choice(
     whole = next(answer for answer in answers if answer.instance.grid == instance.grid)
     best = _best(answers) or min(late, key=lambda answer: answer.solution.days or 0.0, default=whole)
     others = tuple(answer for answer in answers if answer is not best)
-    kinds = [hardware_kind(alone.hardware) for alone in each_alone(instance)]  # its own first
+    kinds = [hardware_kind(alone.hardware) for alone in asked]  # its own first
     in_order = tuple(sorted(others, key=lambda other: kinds.index(hardware_kind(other.instance.hardware))))
     return HardwareChoice(best=HardwareAnswer(best.instance, bounded_by_all(best, others)), others=in_order)
 

@@ -126,15 +126,14 @@ def _first(instance: Instance, deadline: float) -> float:
         areas = instance.grid.balancing_authorities if instance.grid else ()
         power = instance.limits.facility_power_mw or sum(area.headroom_mw for area in areas)
         racks = max(1, int(power * 1e3 / (machine.rack.it_kw * instance.hardware.facility_overhead_factor)))
-    peak = racks * machine.rack.gpus * machine.gpu.peak_flop_per_second[machine.precision.compute]
+    peak = racks * machine.rack.gpus * machine.peak_flop_per_second
     until, share = deadline * SECONDS_PER_DAY, instance.workload.availability
     return START * float(transformer.budget_flop(peak, until, utilisation=share))
 
 
 def _ideal_flop(plan: Plan, deadline: float) -> float:
     """Return the compute of all GPUs of the plan at their peak until the deadline."""
-    machine = step.machine_of(plan.instance)
-    peak = gpus_of(plan) * machine.gpu.peak_flop_per_second[machine.precision.compute]
+    peak = gpus_of(plan) * step.machine_of(plan.instance).peak_flop_per_second
     return float(transformer.budget_flop(peak, deadline * SECONDS_PER_DAY))
 
 
@@ -206,8 +205,7 @@ def compute_shares(plan: Plan, candidate: ModelCandidate) -> dict[str, float]:
     if plan.layout is None:
         return {}
     metrics = plan.layout.metrics
-    machine, used = step.machine_of(plan.instance), plan.layout.gpus_used
-    peak = machine.gpu.peak_flop_per_second[machine.precision.compute]
+    peak, used = step.machine_of(plan.instance).peak_flop_per_second, plan.layout.gpus_used
     # Seconds in which the GPUs at work would do the step's 6·N·D at their peak.
     useful = float(transformer.training_flop(candidate.parameters, metrics.tokens_per_step)) / (peak * used)
     working = used / gpus_of(plan) * metrics.useful_share
@@ -272,7 +270,7 @@ def point(instance: Instance, flop: float, *, days: float, tolerance: float, tim
     candidate = model_size.model_for(choose, flop)
     asked = model_size.instance_with(instance, candidate)
     machine = step.machine_of(asked)
-    peak = machine.gpu.peak_flop_per_second[machine.precision.compute] * machine.rack.gpus
+    peak = machine.peak_flop_per_second * machine.rack.gpus
     full = flop / (peak * days * SECONDS_PER_DAY * asked.workload.availability)  # racks at full use
     found = fewest_racks(asked, days, tolerance=tolerance, time_limit=time_limit)
     known = {

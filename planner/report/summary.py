@@ -25,7 +25,7 @@ from planner.report.statements.verdict import (
     run_statements,
     verdict,
 )
-from planner.units import aligned, amount, counted, money
+from planner.units import aligned, amount, counted, money, rounded
 
 if TYPE_CHECKING:
     from planner.planning.frontier import Frontier
@@ -38,6 +38,10 @@ def _ended(curve: Curve) -> str:
     return "an interrupt" if curve.stopped == "interrupted" else "its limit"
 
 
+def _share(epsilon: float) -> str:
+    return f"{rounded(100 * epsilon, 2, up=True):.6g} %"
+
+
 def _curve_box(curve: Curve) -> str:
     money_limit = "" if curve.most_usd is None else f" of at most {money(curve.most_usd)}"
     if curve.least_usd is not None and curve.most_usd is not None:
@@ -46,17 +50,11 @@ def _curve_box(curve: Curve) -> str:
     return f"{money_limit}{slowest}"
 
 
-def rounded_down(days: float) -> str:
-    """Write days in four digits, rounded down so that the claim of a bound stays true."""
-    unit = 10.0 ** (math.floor(math.log10(days)) - 3) if days > 0 else 1.0
-    return amount(math.floor(days / unit + 1e-9) * unit)
-
-
 # Figures of a point of a curve: the heading of each by its key, and how it is written.
 CURVE_FIGURES: dict[str, tuple[str, Callable[[Any], str]]] = {
     "capital_usd": ("capital", money),
     "days_to_train": ("days", amount),
-    "bound_days": ("at least", rounded_down),
+    "bound_days": ("at least", lambda days: amount(rounded(days, 4, up=False))),
     "mfu": ("MFU", short_percent),
     "racks": ("racks", "{:,}".format),
     "idle_gpus": ("idle GPUs", "{:,}".format),
@@ -102,7 +100,7 @@ def curve_text(frontier: "Frontier", epsilon: float, width: int | None = None) -
     lines = [f"{name}: {counted(len(curve.points), 'plan')} {unbeaten} beats in both capital and days"]
     lines += [*curve_table(curve.points), *curve_claims(curve)]
     if curve.stopped != "proved":
-        lines.append(f"The search was ended by {_ended(curve)} before {rounded_up(epsilon)} was proven.")
+        lines.append(f"The search was ended by {_ended(curve)} before {_share(epsilon)} was proven.")
     return fitted("\n".join(lines), width)
 
 
@@ -112,7 +110,7 @@ def curve_claims(curve: Curve) -> Iterator[str]:
     if curve.epsilon is None:
         yield "Of other plans nothing is proven."
     else:
-        share = rounded_up(curve.epsilon)
+        share = _share(curve.epsilon)
         yield f"For every plan{_curve_box(curve)} a row is within {share} in money and days (proven)."
     if curve.none_below_usd is not None:
         yield f"No {_none_below(curve).removeprefix('no ')}."
@@ -145,13 +143,6 @@ def knee(points: Sequence[CurvePoint]) -> Iterator[str]:
         yield f"No knee: racks x days is constant within {100 * CONSTANT_PRODUCT:g} %."
     else:
         yield f"No knee; racks x days lies between {amount(low)} and {amount(high)}."
-
-
-def rounded_up(share: float) -> str:
-    """Write a share in percent with two digits, rounded up so that the claim stays true."""
-    percent = 100 * share
-    unit = 10.0 ** (math.floor(math.log10(percent)) - 1) if percent > 0 else 1.0
-    return f"{math.ceil(percent / unit - 1e-9) * unit:.6g} %"
 
 
 # What a plan with an answer says, by the section that it is said of, "": of the whole.

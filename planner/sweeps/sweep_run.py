@@ -18,7 +18,7 @@ from multiprocessing import connection, get_context, parent_process
 from pathlib import Path
 from typing import Any
 
-from planner.calibration.constants import Given, MeasuredConstants, names_an_entry, put_constants, read_constants
+from planner.calibration.constants import Given, MeasuredConstants, put_constants, read_constants
 from planner.errors import InputError, PlannerError, needed
 from planner.files import require_folder, write_atomically
 from planner.instance.instance import Instance, instance_sha256
@@ -77,7 +77,8 @@ def tasks_of(
             put(data, base, path, value)
         try:
             instance = load_instance(data)
-            if constants is not None and any(names_an_entry(*pair) for pair in point.items()):
+            named = {path for path, value in point.items() if isinstance(value, str)}
+            if constants is not None and any(path.endswith((".accelerator", ".software")) for path in named):
                 data = instance.model_dump(mode="json", exclude_none=True)
                 put_constants(data, constants)
                 instance = load_instance(data)

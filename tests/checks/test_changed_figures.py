@@ -23,14 +23,11 @@ QUESTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-def plan_of(name: str) -> dict[str, Any]:
-    return json.loads(stored(instance_with(pins=LAYOUT, **QUESTIONS[name])).model_dump_json())
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_only_what_is_on_trust_passes(name: str) -> None:
-    found = list(results(plan_of(name), each=1))
+    plan = stored(instance_with(pins=LAYOUT, **QUESTIONS[name]))
+    found = list(results(json.loads(plan.model_dump_json()), each=1))
     assert len(found) > 60
     assert [(x.change.kind, x.change.what) for x in unlisted(found)] == []
 

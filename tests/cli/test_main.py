@@ -20,7 +20,6 @@ SMALL = ROOT / "instances" / "one-rack.json"
 
 
 def written(tmp_path: Path, data: dict[str, Any]) -> Path:
-    """Write an instance."""
     path = tmp_path / "instance.json"
     path.write_text(json.dumps(data))
     return path

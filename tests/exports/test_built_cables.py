@@ -28,7 +28,6 @@ def ends(x: BuiltFabric) -> list[Ends]:
 
 
 def written(path: Path, rows: list[Ends], header: str = "from,from_port,to,to_port") -> Path:
-    """Write a table."""
     path.write_text("\n".join([header, *(",".join(row) for row in rows)]) + "\n")
     return path
 

@@ -38,7 +38,6 @@ E1 = built_fabric(PLAN, "e1")
 
 
 def table(text: Iterable[str]) -> list[dict[str, str]]:
-    """Read a table."""
     return list(csv.DictReader(io.StringIO("".join(text))))
 
 
@@ -253,7 +252,8 @@ def lost_by_cables(x: BuiltFabric, tier: str) -> float:
     """Return the largest share of its links up that a leaf, a pod or a zone loses with the first switch of a tier."""
     before: Counter[tuple[str, int]] = Counter()
     after: Counter[tuple[str, int]] = Counter()
-    block = {"leaf": lambda i: i, "spine": lambda i: x.pod_of("spine", i), "core": x.zone_of}
+    zones = x.design.zone_cores if x.design.zones else x.design.cores + 1
+    block = {"leaf": lambda i: i, "spine": lambda i: x.pod_of("spine", i), "core": lambda i: i // zones}
     for c in lay(x.design):
         if c.low_tier == "gpu":
             continue

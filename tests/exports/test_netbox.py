@@ -40,7 +40,6 @@ def split_in_two(x: BuiltFabric) -> BuiltFabric:
 
 
 def rows(x: BuiltFabric, name: str) -> list[dict[str, str]]:
-    """Read a table."""
     return list(csv.DictReader(io.StringIO("".join(netbox_files(x)[name]()))))
 
 

@@ -20,7 +20,6 @@ def tree(leaves: list[int], per_pod: int, *, block: int = 0) -> Topology:
 
 
 def some_busy(topology: Topology, share: float, seed: int) -> list[str]:
-    """Return a share of the nodes at random."""
     nodes = [n for s in topology.switches for n in s.nodes]
     return sorted(random.Random(seed).sample(nodes, round(share * len(nodes))))
 

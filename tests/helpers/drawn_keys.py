@@ -21,7 +21,6 @@ BY_NAME = {"reliability": ["llama3-2024"], "precision": ["bf16", "fp8"], "softwa
 
 @cache
 def schema() -> Schema:
-    """Return the published schema of an instance."""
     return json.loads(schema_text("instance"))
 
 
@@ -55,7 +54,6 @@ def optional_keys() -> tuple[tuple[Path, str], ...]:
 
 
 def part_at(path: Path) -> Schema:
-    """Return the schema of a path."""
     part = schema()
     for key in path:
         for form in forms(part):
@@ -90,7 +88,6 @@ def number(form: Schema, key: str, now: Any, r: random.Random) -> float:
 
 
 def drawn(part: Schema, key: str, now: Any, r: random.Random, *, names: dict[str, str]) -> Any:
-    """Draw a value of a part of the schema."""
     if key in BY_NAME and r.random() < 0.5:
         return r.choice(BY_NAME[key])
     form = r.choice(forms(part))

@@ -49,7 +49,6 @@ def crossings(
 
 
 def switch(ports: int, price_usd: float, planes: int = 1, port_gbps: float = 800, **more: float) -> Switch:
-    """Return a switch of `ports` ports."""
     own = {
         "ports": ports, "port_gbps": port_gbps, "planes": planes, "price_usd": price_usd,
         "power_watts": 1000.0 * planes,

@@ -22,7 +22,6 @@ FAMILIES = {"rail": lambda g: (g, 1, 1), "rack": lambda g: (1, g, 1), "rail-only
 
 
 def divisors(n: int) -> list[int]:
-    """Return the bundles that divide n uplinks."""
     return [b for b in range(1, n + 1) if n % b == 0]
 
 

@@ -107,5 +107,4 @@ def put(folder: Path, names: str, old: str = "", new: str = "") -> list[Path]:
 
 
 def imported(folder: Path, names: str, *, kind: str = "auto", **options: object) -> Imported:
-    """Import the named files as they stand."""
     return import_grid(put(folder, names), kind, GridOptions(**options))  # type: ignore[arg-type]

@@ -14,7 +14,6 @@ from planner.planning.joint_proof import proof_of
 
 
 def solved_with_proof(i: Instance) -> tuple[JointSolution, JointProof]:
-    """Solve an instance; return its solution and the proof that the checker asks for."""
     found = solved(i)
     return found, proof_of(i, found)
 

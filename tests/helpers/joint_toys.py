@@ -36,7 +36,6 @@ def switches(r: random.Random) -> dict[str, Any]:
 
 
 def includes_fabric(i: Instance) -> bool:
-    """Return whether the overhead factor of a toy includes the power of its fabric."""
     return i.hardware.overhead_includes_fabric
 
 
@@ -90,7 +89,6 @@ def toy(seed: int, *, sites: int = 0, forced: bool = False, **changes: Any) -> I
 
 
 def _set_port_rates(given: dict[str, Any], nics: float) -> None:
-    """Give every switch ports that carry `nics` NICs."""
     for switch in given["network"]["switches"]:
         switch["port_gbps"] = nics * given["hardware"]["accelerator"]["nic_bytes_per_second"] * 8 / 1e9
 

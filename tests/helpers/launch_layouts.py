@@ -39,7 +39,6 @@ def _question(model: str, racks: int | None, workload: str) -> Instance:
 
 
 def plan_for(instance: Instance, layout: dict[str, Any]) -> Plan:
-    """Return the plan of a layout, made once a process."""
     key = instance_sha256(instance), json.dumps(layout)
     if key not in _PLANS:
         e = planner.evaluate(instance, layout)

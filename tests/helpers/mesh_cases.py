@@ -77,7 +77,6 @@ def assignments(free: Sequence[int], nodes: int) -> Iterator[tuple[int, ...]]:
 
 
 def split(groups: Sequence[Sequence[int]], on: Sequence[int]) -> int:
-    """Count the groups on several leaves."""
     return sum(len({on[r] for r in g}) > 1 for g in groups)
 
 

@@ -72,7 +72,6 @@ def _plan(instance: Instance, options: Options, *others: Any, **how: Any) -> Pla
 
 
 def _program(text: str, folder: Path) -> CompletedProcess[str]:
-    """Run a program of a page."""
     out, err, status = io.StringIO(), io.StringIO(), 0
     with _inside(folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:

@@ -8,7 +8,6 @@ X, Y = "limits.budget_usd", "layout.metrics.days_to_train"
 
 
 def row(billions: int, factor: float = 1.1) -> dict[str, Any]:
-    """Return one row."""
     point = {X: billions * 1e9, "hardware.facility_overhead_factor": factor}
     if billions < 40:
         return {

@@ -22,7 +22,6 @@ def small() -> dict[str, Any]:
 
 
 def written(folder: Path) -> Path:
-    """Write the small question."""
     path = folder / "small.json"
     path.write_text(json.dumps(small()))
     return path

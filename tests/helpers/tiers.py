@@ -34,7 +34,6 @@ def more(*cases: Any) -> list[Any]:
 
 
 def dear_cases() -> frozenset[str]:
-    """Return the ids of the cases that were measured to be dear."""
     return frozenset(DEAR.read_text(encoding="utf-8").splitlines()) if DEAR.exists() else frozenset()
 
 

@@ -321,10 +321,6 @@ def _layout(
     }  # fmt: skip
 
 
-def _counts(d: Design) -> dict[str, int]:
-    return {"switches": d.switches, "switch_links": d.switch_links, "endpoint_links": d.endpoint_links}
-
-
 def _fabric(instance: Instance, d: Design, where: Any, m: LayoutMetrics) -> SiteFabric:
     network, box = instance.network, instance.network.switches[0]
     send, allreduce = _slowdowns(instance, d, where)
@@ -339,7 +335,8 @@ def _fabric(instance: Instance, d: Design, where: Any, m: LayoutMetrics) -> Site
     return SiteFabric.model_validate(
         {
             "switch": box.name, "planes": box.planes, "ports_per_switch": box.ports, "tiers": tiers,
-            "chips": d.switches * box.planes, "split": d.split, **_counts(d),
+            "chips": d.switches * box.planes, "split": d.split, "switches": d.switches,
+            "switch_links": d.switch_links, "endpoint_links": d.endpoint_links,
             **dict(zip(("cost_usd", "power_mw"), flat_price(network, box, d), strict=True)),
             "leaf_domain_racks": d.leaf_down, "leaf_domains": d.domains, "rails_per_pod": d.rails_per_pod,
             "leaf_domains_per_pod": d.domains_per_pod, "pods": d.pods, "rails_per_zone": d.rails_per_zone,

@@ -83,21 +83,15 @@ def test_mistakes_end_in_a_message(tmp_path: Path, names: str, args: list[str], 
     assert "Traceback" not in out.stderr
 
 
-def positions(geometry: dict[str, Any]) -> list[list[float]]:
-    """Return a geometry's positions; sections 3.1.2 and 3.1.4: one for a point, two or more for a line."""
-    if geometry["type"] == "Point":
-        return [geometry["coordinates"]]
-    assert geometry["type"] == "LineString" and len(geometry["coordinates"]) >= 2
-    return list(geometry["coordinates"])
-
-
 def assert_valid(data: dict[str, Any]) -> None:
     """Hold a feature collection to sections 3.2 and 3.3, and 4 (WGS 84, no crs)."""
     assert set(data) == {"type", "features"} and data["type"] == "FeatureCollection"
     for f in data["features"]:
         assert set(f) == {"type", "id", "geometry", "properties"} and f["type"] == "Feature"
         assert isinstance(f["id"], str) and isinstance(f["properties"], dict)
-        assert all(-180 <= lon <= 180 and -90 <= lat <= 90 for lon, lat in positions(f["geometry"]))
+        kind, places = f["geometry"]["type"], f["geometry"]["coordinates"]
+        assert kind == "Point" or (kind == "LineString" and len(places) >= 2)  # sections 3.1.2 and 3.1.4
+        assert all(-180 <= x <= 180 and -90 <= y <= 90 for x, y in ([places] if kind == "Point" else places))
     assert len({f["id"] for f in data["features"]}) == len(data["features"])
 
 

@@ -35,7 +35,6 @@ TOLD_FLAGS = """optimizer-cpu-offload tp-comm-overlap-ag use-precision-aware-opt
 
 
 def read(tmp_path: Path, text: str, name: str = "own.sh") -> ReadItems:
-    """Return the items of a run's file."""
     (tmp_path / name).write_text(text)
     return read_run(tmp_path / name).items
 

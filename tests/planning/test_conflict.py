@@ -105,14 +105,19 @@ def test_replicas_beyond_racks_and_batch_are_refused_in_seconds() -> None:
     assert time.process_time() - began < 20
 
 
+NO_SWITCH = r"leaves none of network.switches; they are 25.6T-64x400G with 64 ports"
+
+
 @each(
     ("pins", "reason"),
     [
         ({"placement.stripes": 999}, "the model has 80 layers; pin 1 to 80"),
         ({"placement.stripes": 9, "layout.pipeline_parallel": 8}, "pins.layout gives 8 stages; pin 1 to 8"),
+        ({"fabric.ports_per_switch": 7}, NO_SWITCH),
+        ({"fabric.planes": 9}, NO_SWITCH),
     ],
 )
-def test_more_stripes_than_stages_are_refused(pins: dict[str, int], reason: str) -> None:
+def test_pins_that_nothing_can_have_are_refused(pins: dict[str, int], reason: str) -> None:
     i = cluster()
     with pytest.raises(InputError, match=reason):
         solved(i.replaced(pins={**i.pins, **pins}))
@@ -128,13 +133,6 @@ def test_switches_slower_than_the_nic_are_refused() -> None:
         solved(i.replaced(network=network))
     laned = i.replaced(network=network.replaced(max_lanes=4))
     assert solve_joint(laned, Options(time_limit=0.01), lambda _: None).status is JointStatus.UNKNOWN
-
-
-@each("pins", [{"fabric.ports_per_switch": 7}, {"fabric.planes": 9}])
-def test_pins_that_leave_no_switch_are_refused(pins: dict[str, int]) -> None:
-    i = cluster()
-    with pytest.raises(InputError, match=r"leaves none of network.switches; they are 25.6T-64x400G with 64 ports"):
-        solved(i.replaced(pins={**i.pins, **pins}))
 
 
 def test_the_pins_with_which_a_deadline_is_missed_are_named() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from commands import invoke
 from joint_brute_force import toy
-from layout_cases import FLASH, instance
+from joint_toys import GPU, PRECISION
 from stored_plans import stored
 from tiers import slow
 from worked_plan import LAYOUT, instance_with
@@ -33,11 +33,25 @@ PINS = {  # which leave few other choices
 }
 
 
-def small(**change: Any) -> dict[str, Any]:
-    """Return a tiny question on one cluster of two racks."""
-    data = instance(layers=4, software=FLASH, **change).model_dump(mode="json", exclude_none=True)
-    data["hardware"]["racks"] = 2
-    return data
+FLASH = {
+    "name": "flash", "launch_seconds": 1e-6, "microbatch_seconds": 1e-4, "step_seconds": 1e-3, "tensor_overlap": 0.5,
+    "sharding_exposed": 0.1, "schedules": ["1f1b"],
+}  # fmt: skip
+
+
+def small(hbm: float = 4e9) -> dict[str, Any]:
+    """Return a tiny question: six sequences of a model of 4 heads on two racks of 4 GPUs."""
+    model = {"name": "m", "layers": 4, "hidden": 2048, "heads": 4, "kv_heads": 4, "vocabulary": 8000}
+    accelerator = GPU | {"hbm_bytes": hbm, "nic_bytes_per_second": 2e10}
+    rack = {"name": "r", "gpus": 4, "it_kw": 4, "price_usd": 1}
+    return {
+        "name": "tiny",
+        "limits": {"max_batch_tokens": 6 * 1024, "memory_reserve_fraction": 0.0},
+        "workload": {
+            "model": model, "tokens": 1e9, "sequence_length": 1024, "precision": PRECISION, "software": FLASH,
+        },
+        "hardware": {"accelerator": accelerator, "rack": rack, "racks": 2},
+    }  # fmt: skip
 
 
 def test_no_other_choice_is_better() -> None:

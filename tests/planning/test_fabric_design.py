@@ -587,7 +587,6 @@ def test_only_what_is_cabled_is_joined() -> None:
 
 
 def pareto(folder: Path, *options: str) -> Any:
-    """Run the command on the worked plan."""
     (folder / "p.json").write_text(PLAN.model_dump_json())
     return invoke("fabric", "pareto", folder / "p.json", *options)
 
@@ -655,7 +654,6 @@ def cluster(path: Path, ports: int, racks: int = 24, pins: dict[str, Any] | None
 
 
 def solved(folder: Path, *args: Any, **changes: Any) -> dict[str, Any]:
-    """Solve, check and return the plan."""
     asked, out = cluster(folder / "asked.json", *args, **changes), folder / "plan.json"
     done = invoke("solve", asked, "-q", "-o", out)
     assert done.exit_code == 0, done.output

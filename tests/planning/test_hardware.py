@@ -54,7 +54,6 @@ def asked(*alternatives: dict[str, Any], **parts: Any) -> dict[str, Any]:
 
 
 def alone(x: dict[str, Any], **parts: Any) -> Plan:
-    """Solve the small question on one alternative."""
     found = asked(**parts)
     own = {k: v for k, v in x.items() if k not in ("price_usd", "ready_months")}
     found["hardware"] = {**found["hardware"], **own, "alternatives": []}

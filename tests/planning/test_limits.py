@@ -81,11 +81,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
     yield found
 
 
-def at_cost(i: Instance) -> Instance:
-    """Return the question of the least cost by a loose deadline."""
-    return i.replaced(objective__minimize="cost_usd", limits__deadline_days=1e9)
-
-
 def refused(i: Instance) -> Instance:
     """Return an instance that no budget pays."""
     return i.replaced(limits__budget_usd=1.0)
@@ -94,7 +89,7 @@ def refused(i: Instance) -> Instance:
 CASES: dict[str, Callable[[], Instance]] = {
     "cluster": lambda: toy(6),
     "sites": lambda: toy(5, sites=2, forced=True),
-    "cost": lambda: at_cost(toy(5, sites=2, forced=True)),
+    "cost": lambda: toy(5, sites=2, forced=True).replaced(objective__minimize="cost_usd", limits__deadline_days=1e9),
     "refused": lambda: refused(toy(5, sites=2, forced=True)),
     "pools": lambda: load_instance(INSTANCES / "two-pools.json"),
 }

@@ -155,7 +155,6 @@ def test_where_no_layout_is_in_time_it_is_proven() -> None:
 
 
 def made(*use: float | None) -> list[LimitPoint]:
-    """Make points a power of ten apart."""
     rest = dict.fromkeys(("parameters", "tokens", "layers", "hidden", "batch_tokens", "loss"), 1)
     own = ((10.0 ** (24 + i), "infeasible" if u is None else "optimal", u) for i, u in enumerate(use))
     return [LimitPoint.model_validate({"flop": c, "status": s, "utilisation": u} | rest) for c, s, u in own]

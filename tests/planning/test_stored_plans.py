@@ -15,7 +15,6 @@ LONG = 3.0  # seconds of a search, above which it is repeated in scripts/verify/
 
 
 def names() -> list[Any]:
-    """Return the files of the plans."""
     took = {f.name: json.loads(f.read_text(encoding="utf-8"))["layout"] for f in sorted(PLANS.glob("*.json"))}
     took = {name: x["certificate"]["seconds"] if x else 0.0 for name, x in took.items()}
     return [*(name for name in took if took[name] <= LONG), *more(*(name for name in took if took[name] > LONG))]

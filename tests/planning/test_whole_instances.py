@@ -20,7 +20,6 @@ from planner.instance.instance import Instance
 from planner.models import Options
 from planner.models.joint.solve import solve_joint
 from planner.plan.certificate import Conflict
-from planner.plan.plan import Plan
 from planner.planning.joint_proof import without_plan
 from planner.planning.load import load_instance
 from planner.solvers.outcome import Stop
@@ -73,10 +72,6 @@ def drawn(seed: int) -> dict[str, Any]:
     return given(i, parts | ({"pins": {}} if r.random() < 1 / 3 else {}))
 
 
-def own_pins(plan: Plan) -> dict[str, Any]:
-    return {f"layout.{name}": getattr(plan.layout, name) for name in DECISIONS}
-
-
 def test_a_fault_split_that_leaves_no_plan() -> None:
     """Two sites cannot share the one rack that the budget pays: the proof says so, and the check names no column."""
     split = {"on": True, "min_interconnections": 1, "max_share": 0.7}
@@ -104,7 +99,8 @@ def test_whole_instances(seed: int) -> None:
         return
     assert plan.status in ("optimal", "infeasible") and not planner.check(plan)
     if plan.status == "optimal":
-        pinned = planner.solve(asked | {"pins": asked.get("pins", {}) | own_pins(plan)})
+        own = {f"layout.{name}": getattr(plan.layout, name) for name in DECISIONS}
+        pinned = planner.solve(asked | {"pins": asked.get("pins", {}) | own})
         assert pinned.status == "optimal" and not planner.check(pinned)
         assert pinned.objective.value == pytest.approx(plan.objective.value, rel=1e-6)
 

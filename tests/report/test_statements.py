@@ -39,11 +39,6 @@ def said(plan: Plan, section: str, *, first: bool = False) -> str:
     return "\n".join(x.text for x in found)
 
 
-def with_experts(plan: Plan) -> Plan:
-    """Return a plan as if of a model with experts."""
-    return plan.replaced(instance__workload__model__experts=Experts(count=8, per_token=2, ffn=64))
-
-
 def run_of(years: float, **changes: Any) -> Plan:
     """Return the worked plan with a run of some years."""
     plan = small(operation=OPERATION, hardware__rack__life_years=4.0, **changes)
@@ -135,7 +130,8 @@ def test_no_plan_says_why_and_which_rules_conflict(monkeypatch: pytest.MonkeyPat
 
 @each(("context", "expert"), [(1, 1), (1, 4), (2, 1), (2, 8)])
 def test_a_model_with_experts_prints_its_context_and_expert_parallelism(context: int, expert: int) -> None:
-    plan = edited(with_experts(PLAN), layout__context_parallel=context, layout__expert_parallel=expert)
+    plan = PLAN.replaced(instance__workload__model__experts=Experts(count=8, per_token=2, ffn=64))
+    plan = edited(plan, layout__context_parallel=context, layout__expert_parallel=expert)
     assert f"x CP {context} x" in said(plan, "layout") and f", EP {expert}," in said(plan, "layout")
 
 

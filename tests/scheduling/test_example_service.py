@@ -42,7 +42,6 @@ def port(service: example.Service, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 
 
 def posted(port: int, path: str, body: bytes, length: int | None = None) -> tuple[int, Any]:
-    """Send a request and return status and answer."""
     client = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
     client.putrequest("POST", path)
     client.putheader("Content-Length", str(len(body) if length is None else length))

@@ -140,7 +140,6 @@ def test_threads_share_a_cluster() -> None:
 
 
 def in_a_tenth(call: tuple[Cluster, Job]) -> tuple[Placement, list[str]]:
-    """Place with little time, and replay what comes back."""
     cluster, job = call
     placed = cluster.place(job, time_limit=0.1, fragmentation=True)
     return placed, [x.message for x in check_placement(cluster.topology, job, placed, busy=cluster.busy)]

@@ -17,7 +17,6 @@ STATUSES = cp_model.CpSolverStatus.__members__
 
 
 def contradiction() -> cp_model.CpModel:
-    """Return a model without a solution."""
     m = cp_model.CpModel()
     x = m.new_bool_var("x")
     m.add(x >= 1)

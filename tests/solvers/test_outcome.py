@@ -78,11 +78,6 @@ def test_a_deadline_counts_down_to_zero(limit, now, elapsed, left, passed, monke
     assert found == (elapsed, left, None if limit is None else left, passed)
 
 
-def test_a_part_of_a_search_ends_no_later_than_the_whole() -> None:
-    assert [Deadline(whole).capped(2.0).seconds for whole in (10.0, 0.0, None)] == [2.0, 0.0, 2.0]
-    assert 4.0 < Deadline(5.0).capped(60.0).seconds <= 5.0
-
-
 TRUE = 18.0
 
 

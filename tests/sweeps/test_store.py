@@ -31,7 +31,6 @@ RACKS = "hardware.racks"
 
 
 def row(index: int, **figures: Any) -> Row:
-    """Return a row that is made up."""
     return Row(index=index, key=f"k{index}", point={RACKS: index}, seconds=1.0, **{"status": "optimal", **figures})
 
 

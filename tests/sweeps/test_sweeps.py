@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -31,12 +30,10 @@ COMMAND = [sys.executable, "-m", "planner", "sweep"]
 
 
 def tasks(*racks: int) -> list[Task]:
-    """Return the tasks of a sweep over racks."""
     return list(tasks_for(small(), [{RACKS: n} for n in racks], SweepOptions()))
 
 
 def values(rows: list[Any]) -> dict[int, float]:
-    """Return the objective by number of racks."""
     return {r.point[RACKS]: r.objective.value for r in rows if r.objective is not None}
 
 
@@ -266,17 +263,12 @@ def test_tables_hold_the_rows(tmp_path: Path) -> None:
 
 def test_columns_of_mixed_kinds() -> None:
     """A column of numbers and words becomes words, one of whole and other numbers floats."""
-    a, b = (
-        a.row.replaced(point={"x": x, "y": y}) for (_, a), x, y in zip(done_twice(), (1, 2.5), ("word", 3), strict=True)
-    )
+    points = {"x": 1, "y": "word"}, {"x": 2.5, "y": 3}
+    done = on_executor(tasks(1, 2), solve_point, ThreadPoolExecutor(1))
+    a, b = (a.row.replaced(point=point) for (_, a), point in zip(done, points, strict=True))
     columns = columns_of([a.flat(), b.flat()])
     assert (columns["x"], columns["y"]) == ([1.0, 2.5], ["word", "3"])
     assert runs((2, 2, 2, 1)) == "3x2 1"
-
-
-def done_twice() -> Iterator[tuple[Task, PointAnswer]]:
-    """Yield two answers."""
-    yield from on_executor(tasks(1, 2), solve_point, ThreadPoolExecutor(1))
 
 
 def test_shards_solve_their_part_alone(tmp_path: Path) -> None:

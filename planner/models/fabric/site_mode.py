@@ -332,12 +332,6 @@ class SiteMode:
             columns["core_bundle"], columns["super_spine_boxes"] = own
         return self.table(send, allreduce, prices, **columns)
 
-    @property
-    def most_usd(self) -> float:
-        """Bound the price of a template that may beat those found so far: the cheapest's where none slows traffic."""
-        least = self.front.x.usd.min(initial=self.max_usd)
-        return float(least) if self.loads.nothing and not self.power_counts else self.max_usd
-
     def caps(self, send: Any, allreduce: Any) -> Floats:
         """Bound the price of a template with at least such slowdowns that may beat those found so far."""
         phi, found = self.transport_slowdown, np.full(np.shape(send), self.max_usd)

@@ -273,11 +273,6 @@ class Order:
     groups: tuple[int, ...]
     member: int = 1
 
-    @property
-    def nodes(self) -> int:
-        """All ranks, one a node."""
-        return sum(self.groups)
-
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
@@ -291,7 +286,7 @@ class Chosen:
 def fewest_cuts(free: Sequence[int], order: Order, deadline: Deadline | None = None) -> Chosen | None:
     """Return the nodes to take of each leaf, in the order of names; None where too few are free."""
     # Where time runs out they are the first that are free, and nothing is proven of them.
-    nodes, weight = order.nodes, len(free) + 1
+    nodes, weight = sum(order.groups), len(free) + 1
     if sum(free) < nodes:
         return None
     inside = np.ones(nodes + 1, dtype=bool)  # a group goes on there

@@ -105,18 +105,13 @@ class DcNetwork:
     contingencies: dict[tuple[int, ...], Any] = field(default_factory=dict)
     outage_factors: dict[Condition, Any] = field(default_factory=dict)
     _topologies: dict[tuple[int, ...], BuiltNetwork] = field(default_factory=dict)
-    _years: dict[str, "DcNetwork"] = field(default_factory=dict)
+    of_years: dict[str, "DcNetwork"] = field(default_factory=dict)
 
     def in_year(self, name: str, grid: Grid) -> "DcNetwork":
         """Return the network with a scenario's figures, made once: cuts of its own on the same topologies."""
-        if name not in self._years:
-            self._years[name] = replace(self, grid=grid, pool={}, contingencies={}, _years={})
-        return self._years[name]
-
-    @property
-    def every_year(self) -> list["DcNetwork"]:
-        """The network itself, then those of its scenarios."""
-        return [self, *self._years.values()]
+        if name not in self.of_years:
+            self.of_years[name] = replace(self, grid=grid, pool={}, contingencies={}, of_years={})
+        return self.of_years[name]
 
     @cached_property
     def nodes(self) -> dict[str, int]:
@@ -221,14 +216,6 @@ class DcNetwork:
         mw[self.site_nodes] -= self.module_mw * point[self.at["modules"]] + point[self.at["extra"]]
         return mw
 
-    def injection_into_base(self, point: Floats) -> Floats:
-        """Return the power into the existing network: a new circuit is load at one end and generation at the other."""
-        mw = self.injection(point)
-        for (k, _), flow in zip(self.circuits_to_build, point[self.at["flow"]], strict=True):
-            mw[self.nodes[self.corridors[k].a]] -= flow
-            mw[self.nodes[self.corridors[k].b]] += flow
-        return mw
-
     def of_load(self, by_node: Floats) -> float:
         """Compute the MW that the nodes' own load adds to the limit on a linear function of the injections."""
         return float(by_node @ self.load_mw)
@@ -259,7 +246,12 @@ class DcNetwork:
     def rating_cuts(self, point: Floats, count: int, tolerance: float) -> list[GridCut]:
         """Return cuts for at most `count` existing corridors above their usable ratings, the worst first."""
         net, limit = self.base.network, self.base.rating_mw * self.base.network.circuits * normal_share(self.grid)
-        flow = net.flows(self.injection_into_base(point))
+        mw = self.injection(point)
+        # Of the existing network a new circuit is load at one end and generation at the other.
+        for (k, _), flow in zip(self.circuits_to_build, point[self.at["flow"]], strict=True):
+            mw[self.nodes[self.corridors[k].a]] -= flow
+            mw[self.nodes[self.corridors[k].b]] += flow
+        flow = net.flows(mw)
         overload = (np.abs(flow) - limit) / limit
         worst = [int(i) for i in np.argsort(-overload, kind="stable")[:count] if overload[i] > tolerance]
         cuts = []

@@ -133,36 +133,6 @@ def _max_angles(data: SplitData, network: DcNetwork) -> dict[str, float]:
     return bound
 
 
-def reserves(model: Any, network: DcNetwork) -> None:
-    """Require a share of each island's plants as reserve for the loss of any unit there, unless building joins islands.
-
-    generated <= available · (1 - reserve), and lost unit <= reserve · available generation of the others.
-    """
-    net, available, unit_share = network.base.network, network.available_mw, network.unit_share
-    if network.joins_islands:
-        return
-    island = {node: int(net.island[i]) for node, i in network.nodes.items() if node in model.generated}
-    total = np.bincount(net.island, weights=available)
-    model.reserve = pyo.Var(sorted(set(island.values())), domain=pyo.NonNegativeReals, bounds=(0, 1))
-
-    def keep_reserve(model: Any, node: str) -> Any:
-        mw = float(available[network.nodes[node]])
-        return model.generated[node] + mw * model.reserve[island[node]] <= mw
-
-    def cover_unit(model: Any, node: str) -> Any:
-        i = network.nodes[node]
-        if unit_share[i] * available[i] == 0:
-            return pyo.Constraint.Skip
-        others = float(total[island[node]] - unit_share[i] * available[i])
-        # A plant alone in its island has no other to make up for its unit.
-        lost = float(unit_share[i]) * model.generated[node]
-        return lost <= others * model.reserve[island[node]] if others > 1e-9 else model.generated[node] <= 0
-
-    feeding = [node for node in island if available[network.nodes[node]] > 0]
-    model.security = pyo.Constraint(feeding, rule=keep_reserve)
-    model.unit_reserve = pyo.Constraint(feeding, rule=cover_unit)
-
-
 def columns(model: Any, network: DcNetwork) -> list[Any]:
     """Return the model's variables in the order of the network's columns; None where there is none."""
     generated, extra = dict(model.generated.items()), model.component("extra_mw")
@@ -269,10 +239,36 @@ def _rating_sentence(data: SplitData) -> str:
 
 
 def security(model: Any, data: SplitData) -> None:
-    """Require that after each N-1 contingency the grid keeps its ratings, and its plants their spare power."""
+    """Require that after each N-1 contingency the grid keeps its ratings, and its plants their spare power.
+
+    Of the loss of any unit each island's plants keep a share as reserve, unless building joins islands:
+    generated <= available · (1 - reserve), and lost unit <= reserve · available generation of the others.
+    """
     # Only the reserves are stated at once; flows after contingencies are lazy rows.
-    if data.network is not None and data.grid.rules.n1 == "full":
-        reserves(model, data.network)
+    network = data.network
+    if network is None or data.grid.rules.n1 != "full" or network.joins_islands:
+        return
+    net, available, unit_share = network.base.network, network.available_mw, network.unit_share
+    island = {node: int(net.island[i]) for node, i in network.nodes.items() if node in model.generated}
+    total = np.bincount(net.island, weights=available)
+    model.reserve = pyo.Var(sorted(set(island.values())), domain=pyo.NonNegativeReals, bounds=(0, 1))
+
+    def keep_reserve(model: Any, node: str) -> Any:
+        mw = float(available[network.nodes[node]])
+        return model.generated[node] + mw * model.reserve[island[node]] <= mw
+
+    def cover_unit(model: Any, node: str) -> Any:
+        i = network.nodes[node]
+        if unit_share[i] * available[i] == 0:
+            return pyo.Constraint.Skip
+        others = float(total[island[node]] - unit_share[i] * available[i])
+        # A plant alone in its island has no other to make up for its unit.
+        lost = float(unit_share[i]) * model.generated[node]
+        return lost <= others * model.reserve[island[node]] if others > 1e-9 else model.generated[node] <= 0
+
+    feeding = [node for node in island if available[network.nodes[node]] > 0]
+    model.security = pyo.Constraint(feeding, rule=keep_reserve)
+    model.unit_reserve = pyo.Constraint(feeding, rule=cover_unit)
 
 
 AFTER_OUTAGE = "flows after an outage must stay within ratings, and plants within what they can spare"

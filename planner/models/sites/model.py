@@ -319,7 +319,7 @@ def attach(model: Any, data: SplitData, without: Collection[str], *, load_mw: fl
 
 def security_space(network: DcNetwork) -> dict[str, int]:
     """Return the counts of the search for lazy rows, over all years: rounds, cuts and outages."""
-    rules = [cut.rule for year in network.every_year for cut in year.pool.values()]
+    rules = [cut.rule for year in (network, *network.of_years.values()) for cut in year.pool.values()]
     space = {"rounds": network.effort.rounds, "rating_cuts": rules.count("rating")}
     if network.grid.rules.n1 in N1_RULES:
         space |= {"outages": network.effort.contingencies, "outage_cuts": rules.count("security")}

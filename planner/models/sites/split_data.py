@@ -94,11 +94,6 @@ class SplitData:
         """Return the price of one module's energy for a year at a site, in M$."""
         return cost.energy_usd_per_year(self.module_mw, self.usd_per_mwh(site)) / 1e6
 
-    def step_usd(self, site: str) -> float:
-        """Return the price of one step of a site's interconnect upgrade."""
-        upgrade = self.candidates[site].upgrade
-        return upgrade.capex_usd if upgrade else 0.0
-
     def interconnection(self, site: str) -> str:
         """Return the synchronous area of a site."""
         return self.authorities[self.candidates[site].balancing_authority].interconnection
@@ -238,7 +233,8 @@ def construction_musd(model: Any, data: SplitData) -> Any:
     """Return the price of sites, new lines and upgrades."""
     fixed, module = site_musd(data)
     lines = sum(model.circuits[name] * ((data.corridors[name].capex_usd or 0.0) / 1e6) for name in model.circuits)
-    steps = sum(model.steps[site] * (data.step_usd(site) / 1e6) for site in model.steps)
+    upgrades = {site: node.upgrade.capex_usd for site, node in data.candidates.items() if node.upgrade}
+    steps = sum(model.steps[site] * (upgrades[site] / 1e6) for site in model.steps)
     return fixed * sum(model.open.values()) + module * sum(model.modules.values()) + lines + steps
 
 

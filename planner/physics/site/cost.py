@@ -19,7 +19,6 @@ from planner.instance.instance import Instance, Operation
 from planner.instance.network import Network, Wan
 from planner.physics.site.wan import fibre_pairs
 from planner.physics.training import step
-from planner.physics.training.step import pools_usd
 from planner.plan.plan import Cost, RunPlan, SiteRun, YearRun
 from planner.plan.plan_sections import LayoutPlan, SiteFabric, SitesPlan, WanPlan
 
@@ -105,8 +104,9 @@ def bill(
     design: WanPlan | None = None,
 ) -> Cost:
     """Compute a plan's cost by part, counted years included; the WAN is priced as designed, else by its links."""
-    pools = bool(instance.hardware.pools)
-    capex = {"racks": pools_usd(instance) if pools else racks * rack_of(instance.hardware).price_usd}
+    pools = instance.hardware.pools
+    of_pools = sum(p.racks * p.rack.price_usd for p in pools if not isinstance(p.rack, str))
+    capex = {"racks": of_pools if pools else racks * rack_of(instance.hardware).price_usd}
     opex: dict[str, float] = {}
     if fabrics is not None:
         capex["fabric"] = sum(fabric.cost_usd for fabric in fabrics.values())

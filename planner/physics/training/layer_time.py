@@ -265,7 +265,7 @@ def kind_times(m: Machine, s: LayerShape, kind: LayerKind, nic_slowdown: float =
     backward = math.fsum(o.seconds for o in ops.backward) + tensor + 2 * context + expert + selective
     host = layer_bytes(m, s, front=not kind.routed).offloaded / m.gpu.host_bytes_per_second
     forward_wait, backward_wait = max(0.0, host - forward), max(0.0, host - backward)
-    launch = m.software.host_launch_seconds(experts_overlap=overlaps_experts(m, s))
+    launch = max(m.software.launch_seconds, m.software.overlap_launch_seconds if overlaps_experts(m, s) else 0.0)
     launches, repeats = (launch * launched(m.software, x) for x in (ops.forward, repeated))
     backward_launches = BACKWARD_LAUNCHES * launches + repeats
     waits = max(0.0, launches - forward) + max(0.0, backward_launches - backward)

@@ -46,6 +46,11 @@ class Machine:
     expert_imbalance: float = 1.0
     """Tokens of the busiest expert-parallel rank over the mean."""
 
+    @property
+    def peak_flop_per_second(self) -> float:
+        """Peak of one GPU in the number format of the products."""
+        return self.gpu.peak_flop_per_second[self.precision.compute]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerShape:
@@ -209,11 +214,6 @@ def hbm_rate(m: Machine) -> float:
     return m.gpu.hbm_bytes_per_second * m.gpu.hbm_efficiency
 
 
-def elementwise_seconds(m: Machine, moved_bytes: Num) -> Num:
-    """Compute the seconds of element-wise work; the framework moves a multiple of the bytes of fully fused kernels."""
-    return moved_bytes * m.software.elementwise_traffic / hbm_rate(m) + m.gpu.kernel_seconds
-
-
 @dataclass(frozen=True, slots=True)
 class Grouped:
     """Products of a GPU's experts: how many, the share of the rate of others, and whether their operands are cast.
@@ -283,7 +283,9 @@ class Passes:
         """Add an element-wise operation that moves the given numbers of elements in the forward and backward pass."""
         e = self.m.precision.activation_bytes
         for operations, elements in ((self.forward, forward_elements), (self.backward, backward_elements)):
-            operations.append(LayerOperation(name, "elementwise", float(elementwise_seconds(self.m, elements * e))))
+            traffic = elements * e * self.m.software.elementwise_traffic  # a multiple of that of fully fused kernels
+            seconds = traffic / hbm_rate(self.m) + self.m.gpu.kernel_seconds
+            operations.append(LayerOperation(name, "elementwise", float(seconds)))
 
 
 def layer_operations(m: Machine, s: LayerShape, *, routed: bool, window: int | None = None) -> Passes:

@@ -245,11 +245,6 @@ class ParallelStrategy:
         )
 
     @property
-    def rack_stages(self) -> int:
-        """Groups of racks that carry different stages."""
-        return math.ceil(self.pipeline_parallel / self.stages_per_rack)
-
-    @property
     def gpus(self) -> int:
         """GPUs that work."""
         return self.data_parallel * self.pipeline_parallel * self.shape.gpus

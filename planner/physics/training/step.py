@@ -116,11 +116,6 @@ def pool_exchange_seconds(link: PoolLink | None, metrics: LayoutMetrics, layers:
     return float(layer_time.wan_tail_seconds(size, link.gbps, link.rtt_ms, 1.0, layers, backward))
 
 
-def pools_usd(instance: Instance) -> float:
-    """Price the racks of all pools."""
-    return sum(p.racks * p.rack.price_usd for p in instance.hardware.pools if not isinstance(p.rack, str))
-
-
 def pools_mw(instance: Instance) -> float:
     """Power of all pools, overhead included, in MW."""
     it_kw = sum(p.racks * p.rack.it_kw for p in instance.hardware.pools if not isinstance(p.rack, str))

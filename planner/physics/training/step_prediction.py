@@ -392,7 +392,7 @@ def metrics(
     tokens = float(strategy.data_parallel * strategy.micro_batches * strategy.micro_batch * m.sequence)
     useful = workload.availability if useful_share is None else useful_share
     days = layer_time.days_to_train(workload.tokens, tokens, seconds, useful)
-    flop, peak = tokens * model_flop_per_token(m.model, m.sequence), m.gpu.peak_flop_per_second[m.precision.compute]
+    flop, peak = tokens * model_flop_per_token(m.model, m.sequence), m.peak_flop_per_second
     layers, p = np.array(strategy.layers_per_stage), strategy.pipeline_parallel
     gradient_bytes = stage_gradient_bytes(m, strategy.shape, layers, stage=np.arange(p), pipeline=p)
     return {

@@ -291,13 +291,6 @@ def drawn_inside(rng: np.random.Generator, cut: Cut, ranges: CutPipelines, numbe
     return at, ranges.part(at).over(d, d, m, m)
 
 
-def exact(cut: Cut, zero: int, one: CutPipelines) -> float:
-    """Return the least seconds of a sequence of one column on a clock, over every split of its layers."""
-    d, m, x = int(one.min_replicas[0]), one.min_micro_batches, one.part(0)
-    split = PipelineSplits.of(cut, zero, x, d, m, NEVER)
-    return split.least() / d / cut.shape.micro_batch * cut.space.failures.column_stretch(d, int(x.p) * cut.shape.gpus)
-
-
 CASES = (1, "plain"), (0, "front and failures"), (0, "failures"), (1, "front")
 OTHERS = [(seed, kind) for kind in KINDS for seed in range(6) if (seed, kind) not in CASES]
 
@@ -315,7 +308,9 @@ def test_floors_are_below_exact_times(seed: int, kind: str) -> None:
         at, ones = drawn_inside(rng, cut, ranges, 16)
         for k in range(len(at)):
             range_, one = ranges.part([at[k]]), ones.part([k])
-            seconds = exact(cut, zero, one)
+            d, gpus = int(one.min_replicas[0]), int(one.part(0).p) * cut.shape.gpus
+            least = PipelineSplits.of(cut, zero, one.part(0), d, one.min_micro_batches, NEVER).least()  # of every split
+            seconds = least / d / cut.shape.micro_batch * cut.space.failures.column_stretch(d, gpus)
             if seconds == float("inf"):
                 continue
             compared += 1

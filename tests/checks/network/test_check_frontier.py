@@ -28,13 +28,11 @@ def plan_of(families: tuple[str, ...]) -> Plan:
 
 @cache
 def rows_of(*families: str) -> tuple[dict[str, Any], ...]:
-    """Return the rows of a site, figures and choices together."""
     found = frontier(plan_of(families), axes=["cost", "time", "power"])
     return tuple({**x.merits, **x.choices} for site, x in found if site == SITE)
 
 
 def broken(rows: Sequence[dict[str, Any]], *families: str, leaf_size: int | None = None) -> set[str]:
-    """Return the rules that some rows break."""
     physics = PlanPhysics(plan=plan_of(families))
     return {v.rule for v in rules(physics, SITE, rows, MERITS, leaf_size=leaf_size)}
 

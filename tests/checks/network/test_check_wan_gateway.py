@@ -37,7 +37,6 @@ KINDS: dict[str, dict[str, Any]] = {
 
 @cache
 def plan_of(kind: str) -> Plan:
-    """Plan with WAN gateways on some kind of fabric."""
     return stored(instance_with(network__wan_gateway=True, wan__wavelength_gbps=5, **FAST, **KINDS[kind]))
 
 
@@ -95,7 +94,6 @@ def test_an_edit_names_its_rules(kind: str, path: str, change: Any, rules: set[s
 
 
 def at_rate(plan: Plan, gbps: float) -> Plan:
-    """Return a plan whose ports have another rate."""
     box = plan.instance.network.switches[0].model_dump()
     return edited(plan, instance__network__switches=[{**box, "port_gbps": gbps}])
 
@@ -148,7 +146,6 @@ def test_a_wan_gateway_finds_no_ports() -> None:
 
 
 def gateway_cables(plan: Plan, site: str) -> list[str]:
-    """Return the lines of the first gateway in the list of cables."""
     listed = "".join(cable_list(built_fabric(plan, site))).splitlines()
     return [line for line in listed if line.startswith("wan-gateway-0-0,")]
 

@@ -14,7 +14,6 @@ from worked_plan import GRID, INSTANCE, edited, edited_at, instance_with, named,
 from planner.api.plans import check
 from planner.checks.cost import RUN_RULES
 from planner.checks.power_flow import GridArrays, Solved, _without_circuit
-from planner.instance.instance import Instance
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site import cost
 from planner.plan.plan import Plan
@@ -268,7 +267,6 @@ def test_a_year_has_its_own_grid(change: dict[str, Any], rule: str) -> None:
 
 
 def ring(*reactance_pu: float) -> GridArrays:
-    """Return three nodes in a ring of single circuits."""
     none = np.zeros(3)
     parts: dict[str, Any] = {"available_mw": none, "unit_share": none, "generated_mw": none, "load_mw": none}
     return GridArrays(
@@ -338,7 +336,6 @@ def with_run(**changes: Any) -> Plan:
 
 
 def broken(plan: Plan) -> set[str]:
-    """Return the rules of the run that a plan breaks."""
     return {v.rule for rule in RUN_RULES for v in rule(PlanPhysics(plan=plan))}
 
 
@@ -377,13 +374,9 @@ def test_an_edit_of_the_run_names_its_rule(path: str, change: Any, rule: str) ->
 
 def test_a_run_is_not_of_a_plan_without_days() -> None:
     sound = with_run()
-    refused = stored(sound.instance.replaced(limits=_poor(sound.instance)))
+    refused = stored(sound.instance.replaced(limits__budget_usd=1.0))
     assert refused.status == "infeasible" and "reason" not in rules(refused)
     assert "reason" in rules(refused.replaced(run=sound.run))
-
-
-def _poor(i: Instance) -> Any:
-    return i.limits.replaced(budget_usd=1.0)
 
 
 def test_a_cluster_has_its_run() -> None:

@@ -161,7 +161,6 @@ PLACES = [{"id": "A", "latitude": 40, "longitude": -77}, {"id": "B", "latitude":
 
 
 def joined(**edge: Any) -> dict[str, Any]:
-    """Return two places with an edge between them."""
     return {"fibre_nodes": PLACES, "fibre_edges": [{"a": "A", "b": "B"} | edge]}
 
 

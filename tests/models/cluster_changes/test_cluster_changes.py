@@ -120,17 +120,11 @@ def test_two_pieces_change_places_by_a_detour() -> None:
     assert in_order((a, b), pieces, {}) == []
 
 
-def room_without(q: PreemptionProblem, stopped: tuple[int, ...]) -> dict[int, int]:
-    """Return the units of each leaf once some jobs have stopped: whole segments of each block."""
-    units = {b.leaf: 0 for b in q.blocks}
-    for b in q.blocks:
-        units[b.leaf] += (b.free + sum(b.owned.get(r, 0) for r in stopped)) // q.segment
-    return units
-
-
 def fits(q: PreemptionProblem, stopped: tuple[int, ...]) -> bool:
     """Say whether all groups fit, no more of them split than may be, by trying every leaf for every group."""
-    room = room_without(q, stopped)
+    room = Counter[int]()  # whole segments of each block, by leaf
+    for b in q.blocks:
+        room[b.leaf] += (b.free + sum(b.owned.get(r, 0) for r in stopped)) // q.segment
     sizes = [k.size for k in q.kinds for _ in range(k.count)]
 
     @cache
@@ -145,13 +139,6 @@ def fits(q: PreemptionProblem, stopped: tuple[int, ...]) -> bool:
 
     whole = most_whole(0, tuple(room.values()))
     return sum(room.values()) >= sum(sizes) and len(sizes) - whole <= q.max_split
-
-
-def cheapest(q: PreemptionProblem) -> tuple[int, int] | None:
-    """Return the least cost of all sets of jobs that make room, and the fewest jobs at it; None where none does."""
-    jobs = range(len(q.costs))
-    sets = itertools.chain.from_iterable(itertools.combinations(jobs, n) for n in range(len(q.costs) + 1))
-    return min(((sum(q.costs[r] for r in s), len(s)) for s in sets if fits(q, s)), default=None)
 
 
 def random_problem(seed: int) -> PreemptionProblem:
@@ -176,7 +163,10 @@ def random_problem(seed: int) -> PreemptionProblem:
 @pytest.mark.parametrize("seed", range(80))
 def test_stops_agree_with_brute_force(seed: int) -> None:
     q = random_problem(seed)
-    outcome, best = minimize_stop_cost(q, Options()), cheapest(q)
+    jobs = range(len(q.costs))
+    sets = itertools.chain.from_iterable(itertools.combinations(jobs, n) for n in range(len(q.costs) + 1))
+    best = min(((sum(q.costs[r] for r in s), len(s)) for s in sets if fits(q, s)), default=None)
+    outcome = minimize_stop_cost(q, Options())
     assert outcome.proved and outcome.infeasible == (best is None)
     assert (outcome.solution is None) == (best is None)
     if outcome.solution is not None:

@@ -25,7 +25,6 @@ def drawn(seed: int, entries: int) -> list[Entry]:
 
 
 def table(entries: list[Entry]) -> DesignTable:
-    """Return entries as a table."""
     key = np.zeros((len(entries), len(KEY)), dtype=np.int64)
     key[:, AT["stripes"]] = [x[4] for x in entries]
     columns = [np.array([x[i] for x in entries], dtype=float) for i in range(4)]
@@ -55,7 +54,6 @@ def test_the_front_is_that_of_all_pairs(points: list[tuple[float, ...]]) -> None
 
 
 def entries_of(x: DesignTable) -> list[Entry]:
-    """Return a table as entries."""
     stripes = x.key[:, AT["stripes"]].tolist()
     return list(zip(x.send.tolist(), x.allreduce.tolist(), x.usd.tolist(), x.mw.tolist(), stripes, strict=True))
 

@@ -26,14 +26,12 @@ def one_to_one(gpus: int, *boxes: Switch, **rules: Any) -> Instance:
 
 
 def cheapest(i: Instance, racks: int) -> Template:
-    """Return the cheapest template of a site."""
     t, traffic = templates(i), SiteTraffic(stages=4, unit_racks=1, wrap=False, rails=i.hardware.rack.gpus)
     return t.template(traffic, racks // 4, t.options(traffic, racks // 4), 0)
 
 
 @cache
 def divisors(n: int) -> list[int]:
-    """Return what divides a number."""
     return [b for b in range(1, n + 1) if n % b == 0]
 
 

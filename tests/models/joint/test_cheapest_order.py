@@ -208,21 +208,21 @@ def bounds(*, gateway: bool | None, designed: bool = False, sites: int = 2) -> C
     return CapitalBounds(shape_problem=shape_problem, cutoff=math.inf)
 
 
-@each("gateway", [None, False])
-def test_a_refusal_bounds_other_wavelengths_by_their_fibre(gateway: bool | None) -> None:
-    """Refused $10,000 at two wavelengths and 5 ms, which is 500 km."""
-    # Each wavelength more costs $100; one fewer at 500 km saves $100, both and the fibre $5,200.
-    found = bounds(gateway=gateway)._refused_at(2, 5.0, 10_000.0)
-    assert found.tolist() == [4_800, 9_900, 10_000, 10_100, 10_200]
+# Each wavelength more costs $100; one fewer at 500 km saves $100, both and the fibre $5,200.
+BY_FIBRE = [4_800, 9_900, 10_000, 10_100, 10_200]
 
 
-def test_a_refusal_with_wan_gateways_says_nothing_of_fewer_wavelengths() -> None:
-    assert bounds(gateway=True)._refused_at(2, 5.0, 10_000.0).tolist() == [0, 0, 10_000, 10_000, 10_000]
-
-
-@each("gateway", [None, False, True])
-def test_a_refusal_of_designed_fibre_says_nothing_of_others(gateway: bool | None) -> None:
-    assert bounds(gateway=gateway, designed=True)._refused_at(2, 5.0, 10_000.0).tolist() == [0, 0, 10_000, 0, 0]
+@each(
+    ("gateway", "designed", "found"),
+    [
+        *((gateway, False, BY_FIBRE) for gateway in (None, False)),
+        (True, False, [0, 0, 10_000, 10_000, 10_000]),
+        *((gateway, True, [0, 0, 10_000, 0, 0]) for gateway in (None, False, True)),
+    ],
+)
+def test_what_a_refusal_says_of_other_wavelengths(gateway: bool | None, designed: bool, found: list[int]) -> None:
+    """Refused $10,000 at two wavelengths and 5 ms, which is 500 km: nothing of fewer with gateways."""
+    assert bounds(gateway=gateway, designed=designed)._refused_at(2, 5.0, 10_000.0).tolist() == found
 
 
 def test_one_site_has_one_bound() -> None:

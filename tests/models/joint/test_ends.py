@@ -49,7 +49,6 @@ class LocalToy(Toy):
 
 
 def kinds(x: Plan) -> int:
-    """Count the kinds of parallelism of a plan."""
     s = x.column.shape
     return sum(n > 1 for n in (s.tensor_parallel, s.context_parallel, s.expert_parallel, x.column.p, x.column.d))
 

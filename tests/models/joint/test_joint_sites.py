@@ -51,13 +51,7 @@ def with_network(i: Instance) -> Instance:
     return Instance.model_validate(i.model_dump() | {"network": NETWORK})
 
 
-def with_pins(i: Instance, **racks: int) -> Instance:
-    """Return the instance with racks of single sites pinned."""
-    return i.replaced(pins={**i.pins, **{f"sites.racks.{s}": n for s, n in racks.items()}})
-
-
 def bare(*racks: int) -> tuple[SitePart, ...]:
-    """Return parts of so many racks without fabrics."""
     return tuple(SitePart(1, n, ((0.0, 0.0),)) for n in racks)
 
 
@@ -66,7 +60,8 @@ def least_usd(i: Instance, racks: tuple[int, ...]) -> float:
     names, best, sites = [n.id for n in i.grid.nodes if n.site], math.inf, Sites(instance=i)
     for chosen in itertools.permutations(names, len(racks)):
         where = dict.fromkeys(names, 0) | dict(zip(chosen, racks, strict=True))
-        m, data = angle_formulation.by_angles(with_pins(i, **where), SitesRequest())
+        pins = i.pins | {f"sites.racks.{site}": n for site, n in where.items()}
+        m, data = angle_formulation.by_angles(i.replaced(pins=pins), SitesRequest())
         m.goal = pyo.Objective(expr=capital_musd(m, data) + penalty_musd(m, data))
         outcome = highs.run(m)
         if outcome.objective is not None:

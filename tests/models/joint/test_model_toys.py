@@ -41,21 +41,14 @@ def with_experts(hbm: float, layers: int, dense: int, switches: dict[str, Any], 
     return Instance.model_validate(given)
 
 
-def in_front(seed: int, dense: int, ffn: int) -> Instance:
-    """Return a toy of three layers, so many of them dense at the front with an FFN of this width."""
-    i = case(seed)
-    model = i.workload.model
-    model = model.replaced(experts__dense_layers=dense, layers=3, ffn=ffn)
-    return i.replaced(workload__model=model)
-
-
 FRONT = [(seed, dense, ffn) for seed in (13, 118) for dense, ffn in ((1, 256), (1, 16384), (2, 512))]
 MORE_FRONT = [(seed, dense, ffn) for seed in (53, 98) for dense, ffn in ((1, 256), (1, 16384), (2, 512))]
 
 
 @pytest.mark.parametrize(("seed", "dense", "ffn"), [*FRONT, *more(*MORE_FRONT)])
 def test_front_layers_equal_full_enumeration(seed: int, dense: int, ffn: int) -> None:
-    i = in_front(seed, dense, ffn)
+    model = case(seed).workload.model.replaced(experts__dense_layers=dense, layers=3, ffn=ffn)
+    i = case(seed).replaced(workload__model=model)
     require_proven_optimum(i, Toy(i).best())
 
 
@@ -134,12 +127,6 @@ def test_a_plan_of_modules_is_checked_and_told() -> None:
     assert planner.check(plan.replaced(layout__recompute="none"))
 
 
-def overlapping(hbm: float, layouts: str = "interleaved", layers: int = 2, **pins: Any) -> Instance:
-    """Return a toy whose experts' exchange overlaps whole where it does at all."""
-    switches = {"overlaps": ["experts"], "expert_overlap": 1.0, "expert_overlap_layouts": layouts}
-    return with_experts(hbm, layers, 0, switches, **{"layout.expert_parallel": 2, **pins})
-
-
 class OverlapTimes(Times):
     """Times of the splits of a layer whose experts' exchange overlaps, or of those in which it does not."""
 
@@ -174,7 +161,8 @@ OVERLAPS: list[tuple[float, int, dict[str, Any], bool]] = [
 @pytest.mark.parametrize(("hbm", "layers", "pins", "overlaps"), OVERLAPS)
 def test_overlaps_equal_full_enumeration(hbm: float, layers: int, pins: dict[str, Any], overlaps: bool) -> None:
     """Whole replicas with room overlap, and interleaved stages; under recompute or a plain pipeline none."""
-    i = overlapping(hbm, layers=layers, **pins)
+    switches = {"overlaps": ["experts"], "expert_overlap": 1.0, "expert_overlap_layouts": "interleaved"}
+    i = with_experts(hbm, layers, 0, switches, **{"layout.expert_parallel": 2, **pins})
     best = OverlapToy(i).best()
     found = require_proven_optimum(i, best).plan
     assert found.column.strategy.shape.experts_overlap == best.column.shape.experts_overlap == overlaps

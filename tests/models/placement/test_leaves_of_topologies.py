@@ -12,7 +12,6 @@ from planner.models.placement.placement_problem import Kind, Leaf, LeafNodes, Pl
 
 
 def tree(*switches: tuple[str, str | None, str], blocks: tuple[TopologyBlock, ...] = ()) -> Topology:
-    """Return a tree of switches by name, parent and nodes."""
     return Topology(
         switches=tuple(TopologySwitch(name=n, parent=p, nodes=tuple(x.split())) for n, p, x in switches), blocks=blocks
     )

@@ -261,18 +261,13 @@ FREE = {
 }
 
 
-def without_split_rules(seed: int) -> Instance:
-    """Return a random question of what one node holds, without what is asked of all of them."""
-    data = random_case(seed)[0].model_dump(mode="json")
-    data["grid"]["rules"] |= FREE
-    data["limits"] |= {"budget_usd": None, "facility_power_mw": None, "operation_years": None}
-    return Instance.model_validate(data)
-
-
 @pytest.mark.parametrize("seed", range(0, 24, 2))
 def test_the_most_that_a_node_carries(seed: int) -> None:
     """Of all splits over one site alone, the largest; where there is none, no racks and what stops the first."""
-    i = without_split_rules(seed)
+    data = random_case(seed)[0].model_dump(mode="json")
+    data["grid"]["rules"] |= FREE
+    data["limits"] |= {"budget_usd": None, "facility_power_mw": None, "operation_years": None}
+    i = Instance.model_validate(data)
     alone: dict[str, int] = {}
     for by_site, _ in placed_splits(i, SitesRequest()):
         if len(by_site) == 1:

@@ -303,12 +303,8 @@ def in_two(seed: int) -> tuple[Instance, SitesRequest]:
     return Instance.model_validate(data), request
 
 
-def both_sides(seed: int) -> bool:
-    grid = random_case(seed)[0].grid
-    return grid is not None and {n.balancing_authority for n in grid.nodes} == {"E", "W"}
-
-
-IN_TWO = [seed for seed in range(300, 350) if both_sides(seed)]
+AREAS = {seed: {n.balancing_authority for n in random_case(seed)[0].grid.nodes} for seed in range(300, 350)}
+IN_TWO = [seed for seed, areas in AREAS.items() if areas == {"E", "W"}]
 
 
 @pytest.mark.parametrize("seed", IN_TWO)

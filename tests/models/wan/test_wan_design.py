@@ -25,11 +25,6 @@ def solved(instance: Instance, request: WanRequest | None = None, **more: Any) -
     return wan.solve(instance, request or asked(**more), OPTIONS)
 
 
-def cost(outcome: Outcome[WanPlan]) -> float:
-    assert outcome.solution.certificate.status == "optimal"
-    return outcome.solution.certificate.objective
-
-
 @pytest.mark.parametrize("seed", range(60))
 def test_agrees_with_every_choice_of_routes(seed: int) -> None:
     instance, request = random_case(seed)
@@ -41,7 +36,8 @@ def test_agrees_with_every_choice_of_routes(seed: int) -> None:
     if expected is None:
         assert outcome.detail
     else:
-        assert cost(outcome) == pytest.approx(expected, rel=1e-9)
+        assert outcome.solution.certificate.status == "optimal"
+        assert outcome.solution.certificate.objective == pytest.approx(expected, rel=1e-9)
 
 
 @each(("ends", "shared"), [(("n2", "n2"), {"E0 - W0": ("n2",)}), (("n2", "n3"), {})])
@@ -62,18 +58,13 @@ def test_the_split_prices_all_the_fibre_that_a_link_lights(protection: str) -> N
     plan = solved(instance, asked()).solution
     nodes = {n.id: (n.latitude, n.longitude) for n in instance.grid.nodes}
     pair_usd, wavelength_usd = link_prices(instance.wan, {s: nodes[s] for s in ("E0", "W0")})
-    lit = {e.id for e in plan.edges}
+    lit = {e.id.replace("E0", "n0").replace("W0", "n4") for e in plan.edges}  # by the places of the sites
     assert len(lit) == (4 if protection == "one_cut" else 2)
-    assert pair_usd == pytest.approx(sum(x["route_km"] * 10 for x in edges if f"{x['a']}-{x['b']}" in names(lit)))
+    assert pair_usd == pytest.approx(sum(x["route_km"] * 10 for x in edges if f"{x['a']}-{x['b']}" in lit))
     assert wavelength_usd == 1000 * len(lit)
     waves = {e.wavelengths for e in plan.edges}
     priced = [n * wavelength_usd + math.ceil(n / 4) * pair_usd for n in (min(waves), max(waves))]
     assert priced[0] * (1 - 1e-9) <= plan.capex_usd <= priced[1] * (1 + 1e-9)
-
-
-def names(lit: set[str]) -> set[str]:
-    """Return the names of edges with the places of sites in place of the sites."""
-    return {e.replace("E0", "n0").replace("W0", "n4") for e in lit}
 
 
 def test_wavelengths_kept_for_a_cut_are_shared() -> None:
@@ -185,10 +176,6 @@ def test_a_moment_is_enough_for_an_answer_or_none() -> None:
     assert out.solution is not None or not out.infeasible
 
 
-def claiming(plan: WanPlan, factor: float) -> WanPlan:
-    return plan.replaced(certificate__bound=plan.certificate.bound * factor)
-
-
 @pytest.mark.parametrize("seed", range(0, 60, 6))
 def test_a_second_solver_agrees(seed: int) -> None:
     instance, request = random_case(seed)
@@ -197,9 +184,9 @@ def test_a_second_solver_agrees(seed: int) -> None:
         return
     assert plan.certificate.checked == ON_TRUST
     assert confirmed(instance, request, plan, 20.0) == CONFIRMED
-    assert confirmed(instance, request, claiming(plan, 1.001), 20.0) == ON_TRUST
     assert confirmed(instance, request, plan, 0.0) == ON_TRUST
-    assert confirmed(instance, request, plan.replaced(certificate__bound=None), 20.0) == ON_TRUST
+    for bound in (plan.certificate.bound * 1.001, None):
+        assert confirmed(instance, request, plan.replaced(certificate__bound=bound), 20.0) == ON_TRUST
 
 
 def test_a_design_that_leaves_traffic_out_stays_on_trust() -> None:

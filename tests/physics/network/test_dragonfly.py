@@ -10,10 +10,10 @@ from each_case import each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.checks.cables import Count, count, in_parts
+from planner.checks.cables import count, in_parts
 from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus, two_of
 from planner.physics.network.fabric_designs import lay, switch_counts
-from planner.physics.network.topology import Design, unwirable
+from planner.physics.network.topology import unwirable
 
 
 def made(kind: type[Dragonfly], **choices: int) -> Dragonfly:
@@ -55,14 +55,6 @@ def dragonflies(draw: st.DrawFn) -> Dragonfly:
     return dataclasses.replace(d, ports=max(leaf, d.top_taken + d.top_wan_links, 1 + (d.wan_ports > 0)))
 
 
-def counted(d: Design) -> Count:
-    """Tick off the cables of a design."""
-    shapes = {"gpu": (d.racks * d.gpus_per_rack, d.lanes)} | {
-        tier: (n, d.ports * d.split) for tier, n in switch_counts(d).items()
-    }
-    return count(in_parts(lay(d, block=97), d.split), shapes)
-
-
 # Kim et al. 2008: figure 5 (p = h = 2, a = 4, 72 endpoints), and section 3.1's 64-port routers (balanced a = 2p = 2h: p
 # + a + h - 1 = 63).
 @each(("p", "a", "h", "groups", "endpoints"), [(2, 4, 2, 9, 72), (16, 32, 16, 513, 262_656)])
@@ -99,7 +91,9 @@ def test_largest_dragonfly_plus() -> None:
 @given(dragonflies())
 def test_every_port_is_used_once_and_counts_agree(d: Dragonfly) -> None:
     assert unwirable(d, cross_rail=True) == []
-    found = counted(d)
+    shapes = {"gpu": (d.racks * d.gpus_per_rack, d.lanes)}
+    shapes |= {tier: (n, d.ports * d.split) for tier, n in switch_counts(d).items()}
+    found = count(in_parts(lay(d, block=97), d.split), shapes)
     assert not found.twice and not found.absent
     ends = found.cables.pop(("gpu", "leaf"))
     assert (
@@ -124,7 +118,6 @@ def test_one_port_fewer_is_refused(d: Dragonfly) -> None:
 
 
 def groups_of(d: Dragonfly, tier: str, box: np.ndarray) -> np.ndarray:
-    """Return the group of leaves or spines, over all networks."""
     if tier == "spine":
         return box // d.spines_per_pod
     across = math.ceil(d.rails / d.rails_per_pod)

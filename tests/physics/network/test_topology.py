@@ -167,7 +167,6 @@ ZONE = {"rails_per_zone": 2, "domains_per_zone": 2, "core_up": 4, "core_bundle":
 
 
 def changed(**values: int) -> Design:
-    """Return the good design with some fields changed."""
     return Design(**{f: getattr(GOOD, f) for f in GOOD.__slots__} | values)
 
 

@@ -25,7 +25,6 @@ NEW = (
 
 
 def grid(reading: str = "explicit", **rules: object) -> Grid:
-    """Return the grid under a reading of the interconnect rule."""
     on = GridRules(interconnect=InterconnectRule(enabled=True, reading=reading), **rules)
     return Grid(balancing_authorities=(), nodes=(NODE,), lines=LINES, new_lines=NEW, rules=on)
 

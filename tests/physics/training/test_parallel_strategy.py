@@ -81,7 +81,6 @@ def test_replicas_of_a_site_fill_racks() -> None:
     assert (over.site_group_racks(3, 4), over.group_racks(4)) == (6, 3)
     experts = replace(wide, tensor_parallel=4, context_parallel=1, expert_parallel=8)
     assert (experts.unit_racks(4), experts.site_group_racks(3, 4)) == (2, 4)
-    assert replace(wide, pipeline_parallel=7, stages_per_rack=2).rack_stages == 4
     assert replace(wide, data_parallel_by_site=(0, 3)).min_replicas == 3
 
 

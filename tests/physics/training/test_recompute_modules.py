@@ -16,7 +16,7 @@ from planner.instance.workload import RECOMPUTE_MODULES, Experts, LatentAttentio
 from planner.physics.training import layer_time, memory
 from planner.physics.training.collectives import layer_kinds, weights_of
 from planner.physics.training.memory import discarded_elements
-from planner.physics.training.operations import LayerShape, Machine, layer_operations, narrow_heads
+from planner.physics.training.operations import Machine, layer_operations, narrow_heads
 from planner.planning.load import load_instance
 
 H, WIDTH, SEQUENCE = 64, 96, 8
@@ -39,12 +39,6 @@ def machine(model: Model = DENSE, compute: str = "fp16", softmax_width: float = 
     return machine_of(gpu, model, SEQUENCE, precision_of(compute), **stack)
 
 
-def figures(m: Machine, shape: LayerShape, *, front: bool) -> tuple[float, float]:
-    """Return the bytes that a layer keeps, and the seconds of its passes."""
-    times = layer_time.layer_times(m, shape, front=front)
-    return memory.layer_bytes(m, shape, front=front).kept, times.forward_seconds + times.backward_seconds
-
-
 @each(
     ("name", "compute", "cast"),
     [
@@ -60,7 +54,11 @@ def test_each_module_more_keeps_no_more_and_takes_no_less(name: str, compute: st
         for count in range(1, len(RECOMPUTE_MODULES) + 1):
             for named in itertools.combinations(RECOMPUTE_MODULES, count):
                 m = machine(model, compute, recompute_modules=named, keeps_cast_inputs=cast)
-                found[frozenset(named)] = figures(m, SHAPE, front=front)
+                times, kept = (
+                    layer_time.layer_times(m, SHAPE, front=front),
+                    memory.layer_bytes(m, SHAPE, front=front).kept,
+                )
+                found[frozenset(named)] = kept, times.forward_seconds + times.backward_seconds
         for named, (kept, seconds) in found.items():
             for less in (named - {module} for module in named if len(named) > 1):
                 assert kept <= found[less][0] * (1 + 1e-12)

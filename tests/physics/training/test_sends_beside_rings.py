@@ -120,7 +120,6 @@ def test_the_last_micro_batch_waits_for_a_ring_at_every_send(p, v, rounds, f, b,
 
 
 def parts_of(c: Conditions, s: ParallelStrategy, **software: Any) -> dict[str, float]:
-    """Return the step of a strategy by part."""
     return step_prediction.step_breakdown(toy(layers=sum(s.layers_per_stage), **software), c, s)
 
 

@@ -35,7 +35,6 @@ OVERPRINTED = """
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Write the pages that the tests open."""
     folder = tmp_path_factory.mktemp("pages")
     pages = {
         "one": [("worked", small())],

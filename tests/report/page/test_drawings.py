@@ -169,16 +169,11 @@ def test_the_map_tells_lit_spans_from_those_for_cuts() -> None:
     assert f"{link.route_km:,.0f} km, {link.capacity_gbps / 1e3:,.4g} Tbps</text>" in svg
 
 
-def bars_of(plan: object) -> list[tuple[float, float, str]]:
-    """Return left end, width and class of each bar of the waterfall."""
-    (picture,) = days_of_parts(plan)
-    return [(float(x), float(w), c) for x, _, w, h, c, _ in RECT.findall(picture.svg) if h == "13"]
-
-
 @each("plan", [small(), small(workload__availability=0.8), failing("elastic")])
 def test_the_waterfall_joins_and_ends_at_the_days(plan: object) -> None:
     """Each bar begins where the one before it ends, sums begin at 0, and the last is the plan's days to train."""
-    bars = bars_of(plan)
+    (picture,) = days_of_parts(plan)
+    bars = [(float(x), float(w), c) for x, _, w, h, c, _ in RECT.findall(picture.svg) if h == "13"]
     sums = [b for b in bars if b[2] == "rest"]
     m = plan.layout.metrics
     assert bars[-1] == sums[-1]

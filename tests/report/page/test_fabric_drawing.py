@@ -25,7 +25,6 @@ Box = tuple[float, float, float, float]  # left, top, right, bottom
 
 
 def read(x: BuiltFabric) -> ET.Element:
-    """Return the picture as XML."""
     return ET.fromstring(fabric_tiers(x))
 
 
@@ -44,7 +43,6 @@ def texts(root: ET.Element) -> list[Box]:
 
 
 def boxes(root: ET.Element) -> dict[str, list[Box]]:
-    """Return the boxes by tier."""
     found = {}
     for p in root.iter(f"{SVG}path"):
         if p.get("class") != "link":

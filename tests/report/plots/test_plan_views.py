@@ -33,13 +33,11 @@ PLOTS = ("plot_step", "plot_memory", "plot_cost", "plot_sites")
 
 @pytest.fixture(scope="module")
 def plan() -> planner.Plan:
-    """Return a plan of two sites."""
     return stored(toy(5, sites=2, forced=True))
 
 
 @pytest.fixture(scope="module")
 def none() -> planner.Plan:
-    """Return the plan of an infeasible instance."""
     i = toy(5, sites=2, forced=True)
     return stored(i.replaced(limits__budget_usd=1.0))
 
