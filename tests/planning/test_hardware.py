@@ -60,6 +60,15 @@ def alone(x: dict[str, Any], **parts: Any) -> Plan:
     return stored(found)
 
 
+def test_each_alone_has_its_own_figures_or_those_of_the_hardware() -> None:
+    own = {"racks": 3, "price_usd": 5.0, "nic_bytes_per_second": 1e10, "ready_months": 2.0}
+    hardware = load_instance(asked(OTHERS[0], OTHERS[2] | own)).hardware
+    found = [(x.racks, x.nic_bytes_per_second, x.ready_months, x.alternatives) for x in hardware.each_alone()]
+    assert found == [(4, None, 0.0, ()), (4, None, 0.0, ()), (3, 1e10, 2.0, ())]
+    prices = [x.rack.price_usd for x in hardware.each_alone()]
+    assert prices[:2] == [x.rack.price_usd for x in (hardware, hardware.alternatives[0])] and prices[2] == 5.0
+
+
 @pytest.mark.slow
 def test_the_plan_is_that_of_the_best_alone() -> None:
     """Days and bound are the least of all GPUs alone; the plan passes the check and names its GPU."""
