@@ -224,12 +224,6 @@ def test_the_narrowest_of_the_asked_ratios_holds(choices: dict[str, object], rat
     assert [network(**choices).ratio_of(tier) for tier in range(3)] == ratios
 
 
-def test_a_year_of_months_is_a_year_of_days() -> None:
-    """Twelve months until racks are ready are a year, leap days in the mean."""
-    hardware = instance_with(hardware__ready_months=12).hardware
-    assert hardware.ready_days == pytest.approx(365.25)
-
-
 def stack(**switches: object) -> Software:
     """Return a stack whose host takes seconds of a micro-batch and of a launch."""
     given = {"name": "own", "microbatch_seconds": 0.01, "launch_seconds": 1e-5, "overlap_launch_seconds": 3e-5}
@@ -239,12 +233,6 @@ def stack(**switches: object) -> Software:
 def test_graphs_of_whole_iterations_leave_the_host_nothing() -> None:
     """Without them the host keeps GPUs waiting for some seconds of each micro-batch."""
     assert [stack(cuda_graphs=x).host_seconds for x in ("none", "whole")] == [0.01, 0.0]
-
-
-def test_a_launch_takes_longer_where_experts_overlap() -> None:
-    """The host takes two micro-batches by turns there; it is never faster for that."""
-    assert [stack().host_launch_seconds(experts_overlap=x) for x in (False, True)] == [1e-5, 3e-5]
-    assert stack(overlap_launch_seconds=0.0).host_launch_seconds(experts_overlap=True) == 1e-5
 
 
 def test_counts_are_written_as_runs() -> None:

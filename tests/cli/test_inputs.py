@@ -336,8 +336,6 @@ FILES: dict[str, tuple[Any, list[str], str]] = {
      [*PLACE, "job.json", "--state", "x.json"], "sinfo[0]: names no node or no state"),
     "a node twice": (lambda: running(nodes=["n1", "n1"]),
      [*PLACE, "job.json", "--running", "x.json", "--replace", "n1"], "x.json: nodes: 'n1' is listed twice"),
-    "a rack of very many GPUs": (lambda: plan(instance__hardware__rack__gpus=5_000), [*PLACE, "x.json"],
-     "gpus_per_node"),
 }  # fmt: skip
 
 

@@ -239,8 +239,8 @@ def groups(total: int, local: int, unavoidable: int, extra: int) -> str:
     fragments = f"({f'{unavoidable:,}' if unavoidable else 'none'} unavoidable): {split + extra:,} fragments"
     if not local:
         return f"{every} span{verb} several leaves {fragments}"
-    own = f"{split:,} span{'s' * (split == 1)} several {fragments}"
-    return f"{local:,} of {total:,} all-reduce groups stay under one leaf; {own}"
+    others = f"{split:,} span{'s' * (split == 1)} several {fragments}"
+    return f"{local:,} of {total:,} all-reduce groups stay under one leaf; {others}"
 
 
 SURVIVED = {"one_spine": "any one switch above the leaves", "one_leaf_uplink": "any one link between leaf and spine"}
