@@ -178,8 +178,7 @@ class Answered:
     def keep(self, solution: JointSolution, more: dict[str, Any]) -> None:
         """Keep an answer that is proven to its last end."""
         asked = self._question
-        ended = all(end.proven for end in (*more.get("ends", ()), more.get("simplest")) if end is not None)
-        if asked is not None and solution.plan is not None and solution.stopped == "proved" and ended:
+        if asked is not None and solution.plan is not None and solution.stopped == "proved":
             self.cache.answers.append((asked, self.instance.workload.tokens, solution, more))
 
 

@@ -126,7 +126,8 @@ def _decided(instance: Instance, solving: Solving, *, seek_others: bool = True) 
         if instance.objective.minimize in ("days_to_train", "loss"):
             own = replace(solving, cache=solving.cache.of(instance))
             solution, more = ended_by_choice(instance, solution, own, seek_others=seek_others)
-        answered.keep(solution, more)
+        if not deadline.passed:  # else an end of the choice may have been cut short
+            answered.keep(solution, more)
     else:
         solution, more = known_answer
         whole, chosen = instance, HardwareChoice(best=HardwareAnswer(instance, solution), others=())

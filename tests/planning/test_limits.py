@@ -103,6 +103,7 @@ def require_honest(plan: Plan, clock: Clock) -> None:
         assert "time limit" in plan.conflict.reason
     if plan.status in ("unknown", "feasible"):
         assert clock.passed and plan.stopped == "limit"
+        assert plan.objective.gap is None or plan.objective.gap > 1e-9
     if plan.status in PLANS:
         assert plan.objective.value is not None
         assert plan.objective.bound is None or plan.objective.bound <= plan.objective.value * (1 + 1e-9)

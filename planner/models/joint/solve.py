@@ -65,10 +65,11 @@ def solve_joint(
     rival = rival_days / days_of(world.problem.instance, 1.0)
     goal = FewestDays(world=world, progress=progress, gap=options.gap or 0.0, first=first, rival=rival, within=within)
     loop = Loop(goal=goal)
-    solution = _solution(goal, stopped=loop.run(), failure=loop.failure)
+    stopped = loop.run()
+    solution = _solution(goal, stopped=stopped, failure=loop.failure)
     if solution.plan is not None:
         cache.plans[world.size] = solution.plan
-    cache.search = loop if within and solution.stopped == "proved" else None
+    cache.search = loop if within and stopped == "proved" else None
     return solution
 
 
@@ -139,7 +140,7 @@ def _solution(goal: FewestDays, *, stopped: Stopped, failure: str) -> JointSolut
         fabric_free_bound=None if known is None else days_of(problem.instance, free),
         plan=best,
         counts=dict(sorted(goal.world.counts.items())),
-        stopped=stopped,
+        stopped="proved" if best is not None and goal.distance <= EPS else stopped,  # whatever ended it behind that
         failure=failure,
         excluded=tuple((days_of(problem.instance, key), c) for key, c in goal.columns if key < bound),
         max_racks=dict(goal.world.sites.most) if goal.world.sites is not None else {},
