@@ -44,6 +44,7 @@ from planner.solvers.outcome import Outcome, UnansweredError, Values
 from planner.solvers.signals import Deadline
 
 MANY_RACKS = 1_000_000_000  # more than any site has
+MANY_MODULES = 2000  # of a campus, of which one more or less changes no bound by much
 MOST_GROUPS = 100_000  # of sites whose routes are all added up
 
 
@@ -266,12 +267,14 @@ class Sites:
         fibre = sum(joined[k] * m.number[k] for k in joined)
         fabrics = (used * each * self.min_fabric_usd(rails) + fibre) / 1e6 + sum(m.uplinks.values())
         _limit_budget(m, self, fabrics)
-        m.goal = pyo.Objective(expr=used, sense=pyo.maximize)
-        outcome = self.run(m, absolute_gap=0.99)
-        if outcome.infeasible:
-            return 0
-        most = limits[0] if outcome.bound is None else min(limits[0], math.floor(outcome.bound + 1e-6))
-        return most * each
+        m.goal = pyo.Objective(expr=-used)
+        # Of many modules the relaxation counts hardly one more than the MILP, in a tenth of the time.
+        bound = highs.lower_bound(m, time_limit=self.deadline.limit) if limits[0] > MANY_MODULES else None
+        self.deadline.check()
+        if bound is None:
+            outcome = self.run(m, absolute_gap=0.99)
+            bound = 0.0 if outcome.infeasible else outcome.bound
+        return each * (limits[0] if bound is None else min(limits[0], math.floor(1e-6 - bound)))
 
     def cheapest(self, parts: tuple[SitePart, ...], circuit: Circuit | None) -> PlacedParts | None:
         """Return the cheapest sites for parts, each at one of its own, at the exact capital; None if there are none."""

@@ -184,6 +184,13 @@ def min_fault_split_modules(data: SplitData, racks: int, sites: int) -> int:
     return max(1, math.ceil(left * racks / data.module_racks - 1e-9))
 
 
+def min_split_modules(data: SplitData, modules: int) -> int:
+    """Bound the modules of all sites, one of which has `modules`: more than their largest share of all."""
+    split = data.grid.rules.fault_split
+    binds = split.enabled and "fault_split" not in data.grid.rules.soft
+    return math.ceil(modules / split.max_share - 1e-9) if binds else modules
+
+
 def _fault_split_sentence(data: SplitData) -> str:
     rule = data.grid.rules.fault_split
     areas = ", ".join(sorted({data.interconnection(site) for site in data.candidates}))

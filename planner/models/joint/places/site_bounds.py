@@ -34,6 +34,7 @@ from planner.models.joint.places.site_question import (
 )
 from planner.models.joint.sites import Sites
 from planner.models.joint.space import Floats
+from planner.models.sites.campus_rules import min_split_modules
 from planner.models.sites.model import build
 from planner.physics.training.step_prediction import LayoutFibre
 from planner.solvers.outcome import UnansweredError, Values
@@ -149,7 +150,10 @@ def stated(q: SiteQuestion, racks: int, most_usd: float) -> Any:
     m = build(q.data, without=LEFT_OUT, extend=lambda m: add_parts(m, q, loose=False))
     for rule in (place_parts, partial(host_blocks, exactly=False), choose_fabrics, join_sites, design_fibre):
         rule(m, q)
-    m.hold_all_racks = pyo.Constraint(expr=sum(m.modules.values()) >= -(-racks // q.data.module_racks))
+    # The split over areas asks as many racks elsewhere as the largest part needs: so says the relaxation too.
+    largest = max(q.modules(p) for p, _ in q.kinds)
+    least = max(-(-racks // q.data.module_racks), min_split_modules(q.data, largest))
+    m.hold_all_racks = pyo.Constraint(expr=sum(m.modules.values()) >= least)
     m.total = pyo.Expression(expr=total_musd(m, q))
     if math.isfinite(most_usd):
         m.spent = pyo.Constraint(expr=m.total <= most_usd / 1e6)
