@@ -373,8 +373,8 @@ def max_racks(instance: Instance, wired_gpus: int) -> int:
 
 
 def max_joined_racks(instance: Instance, wired_gpus: int) -> float:
-    """Bound the racks, in whole modules, that the fabrics of all sites join."""
-    site, each = joined_racks(instance, wired_gpus), instance.hardware.racks_per_module
+    """Bound the racks that the fabrics of all sites join; those of a grid come in whole modules."""
+    site, each = joined_racks(instance, wired_gpus), instance.hardware.racks_per_module if instance.grid else 1
     return max_sites(instance) * (-(-site // each) * each if math.isfinite(site) else site)
 
 

@@ -334,3 +334,8 @@ def test_a_looser_bound_on_what_a_fabric_joins_is_no_fault() -> None:
     plan = planner.solve(small_switches(8, 2, tiers=1, spares=0.3))
     most = plan.proof.max_racks_by_wired_gpus
     assert plan.status == "optimal" and any(racks > max_joined_racks(plan.instance, w) for w, racks in most.items())
+
+
+def test_racks_of_a_cluster_are_joined_one_by_one() -> None:
+    i = small_switches(10, 0, tiers=1).replaced(hardware__racks_per_module=2)
+    assert max_joined_racks(i, 3) == 1 and check(planner.solve(i)) == []
