@@ -170,7 +170,7 @@ def calibrated(runs: Sequence[MeasuredRun], path: Path) -> MeasuredConstants:
     base, tunables = log_errors(runs, [], []), list[tuple[FittedConstant, float]]()
     for c, spread in every:
         # By how much the logarithm of any run's step changes with the constant's logarithm, from the catalogue's.
-        moved = np.abs(log_errors(runs, [c], [_moved(c)]) - base)
+        moved = np.abs(log_errors(runs, [c], [max(c.read(), c.low) / (1 + MOVE)]) - base)
         if float(np.max(moved)) / math.log(1 + MOVE) >= EFFECT:
             tunables.append((c, spread))
     constants, spreads = [c for c, _ in tunables], np.array([s for _, s in tunables])
@@ -193,12 +193,6 @@ def calibrated(runs: Sequence[MeasuredRun], path: Path) -> MeasuredConstants:
         | {_path(c): KeptConstant(value=0.0, reason=NONE) for c, _ in named if c.read() == 0},
         lines=_lines(runs, errors, base, found.shifts.left_out),
     )
-
-
-def _moved(c: FittedConstant) -> float:
-    """Return a constant's value a little from the catalogue's, inside its bounds."""
-    value = max(c.read(), c.low)
-    return value * (1 + MOVE) if value * (1 + MOVE) <= c.high else value / (1 + MOVE)
 
 
 def _path(c: FittedConstant) -> str:

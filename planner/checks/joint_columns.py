@@ -353,9 +353,8 @@ def max_racks(instance: Instance, wired_gpus: int) -> int:
     """Bound the racks of any plan in which `wired_gpus` GPUs of each rack are cabled.
 
     The bound is whole modules within the budget (racks, buildings, connections, the cheapest link and leaf port of each
-    cabled GPU, and the counted years of the cheapest energy), the power of the campus, the capacity of the sites, and
-    what a fabric of each joins.
-    Without a grid it is the racks at hand that a pinned fabric joins, or none where their price or power is too much.
+    cabled GPU, and the counted years of the cheapest energy), the power of the campus, and the capacity of the sites.
+    Without a grid it is the racks at hand, or none where their price or power is too much.
     """
     hardware, grid, limits = instance.hardware, instance.grid, instance.limits
     power, budget = limits.facility_power_mw, limits.budget_usd
@@ -363,16 +362,20 @@ def max_racks(instance: Instance, wired_gpus: int) -> int:
         racks = hardware.racks or 0
         over_power = power is not None and cost.facility_mw(hardware, racks) > power * (1 + SLACK)
         over_budget = budget is not None and racks * cost.rack_of(hardware).price_usd > budget + CENT
-        return 0 if over_power or over_budget else int(min(racks, joined_racks(instance, wired_gpus)))
+        return 0 if over_power or over_budget else racks
     most = [_by_budget(instance, grid, wired_gpus), _by_sites(instance, grid)]
     if power is not None and "facility_power" not in grid.rules.soft:
         most.append(power / cost.facility_mw(hardware, hardware.racks_per_module))
     whole = math.floor(max(0.0, min(*most, 1e9)) * (1 + SLACK))
     racks = whole * hardware.racks_per_module
     wanted = instance.pins.get("sites.racks", racks)
-    site, each = joined_racks(instance, wired_gpus), hardware.racks_per_module
-    joined = max_sites(instance) * (-(-site // each) * each if math.isfinite(site) else site)
-    return int(min(wanted, joined)) if wanted <= racks else 0
+    return wanted if wanted <= racks else 0
+
+
+def max_joined_racks(instance: Instance, wired_gpus: int) -> float:
+    """Bound the racks that the fabrics of all sites join; those of a grid come in whole modules."""
+    site, each = joined_racks(instance, wired_gpus), instance.hardware.racks_per_module if instance.grid else 1
+    return max_sites(instance) * (-(-site // each) * each if math.isfinite(site) else site)
 
 
 def max_sites(instance: Instance) -> int:
@@ -481,6 +484,6 @@ class MaxRacks:
         """Bound the racks of any plan with `wired_gpus` GPUs of each rack cabled: computed, or stated if smaller."""
         if wired_gpus not in self.known:
             fewer = [gpus for gpus in self.stated if gpus <= wired_gpus]
-            own = max_racks(self.instance, wired_gpus)
+            own = int(min(max_racks(self.instance, wired_gpus), max_joined_racks(self.instance, wired_gpus)))
             self.known[wired_gpus] = min(own, self.stated[max(fewer)]) if fewer else own
         return self.known[wired_gpus]

@@ -439,11 +439,10 @@ def refuted(model: pyo.ConcreteModel, *, time_limit: float | None = None) -> boo
     h = search.h
     if len(h.getLp().a_matrix_.value_) > MAX_NONZEROS:
         return False
-    limit = highspy.kHighsInf if search.deadline.limit is None else search.deadline.limit
-    for key, option in {"solve_relaxation": True, "presolve": "off", "time_limit": limit}.items():
+    for key, option in {"solve_relaxation": True, "presolve": "off"}.items():
         h.setOptionValue(key, option)
     h.changeColsCost(h.getNumCol(), np.arange(h.getNumCol(), dtype=np.int32), np.zeros(h.getNumCol()))
     h.changeObjectiveOffset(0.0)
-    h.run()
+    search.run()
     _, found, ray = h.getDualRay()
     return bool(found) and any((bound_of(h.getLp(), [sign * y for y in ray]) or 0.0) > 0 for sign in (1, -1))

@@ -17,7 +17,7 @@ from tiers import more, slow
 
 import planner
 from planner.checks.check_plan import check
-from planner.checks.joint_columns import MaxRacks, max_racks, max_sites
+from planner.checks.joint_columns import MaxRacks, max_joined_racks, max_racks, max_sites
 from planner.checks.joint_proof import highest_bound, joint_proof, missing_columns, proof_violations
 from planner.errors import InternalError
 from planner.instance.instance import Instance
@@ -309,14 +309,28 @@ def test_stated_racks_hold_from_their_gpus_on() -> None:
     assert racks(6) == max_racks(i, 6)
 
 
-@each("sites", [0, 2])
-@each("seed", [10, 12])
-def test_a_wrong_bound_on_what_a_fabric_joins_is_found(seed: int, sites: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leaves below spines are said to join nothing: a slower plan is proven optimal, or there is said to be none."""
+def small_switches(seed: int, sites: int, tiers: int, spares: float = 0.0) -> Instance:
     i = toy(seed, sites=sites)
     switches = tuple(box.replaced(ports=4) for box in i.network.switches)
-    i = i.replaced(network__max_tiers=2, network__families=("rail",), network__switches=switches)
-    assert check(planner.solve(i)) == []
+    i = i.replaced(network__max_tiers=tiers, network__switches=switches)
+    return i.replaced(network__spares=i.network.spares.replaced(share=spares))
+
+
+@pytest.mark.parametrize(("seed", "sites"), [(10, 2), (12, 0), (12, 2)])
+def test_a_wrong_bound_on_what_a_fabric_joins_is_found(seed: int, sites: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaves below spines are said to join nothing: a slower plan is proven optimal, or there is said to be none."""
     monkeypatch.setattr(fabric_designs, "_two_tier_racks", lambda *_: 0)
     with pytest.raises(InternalError, match="joined_racks_stated"):
-        planner.solve(i)
+        planner.solve(small_switches(seed, sites, tiers=2))
+
+
+def test_a_looser_bound_on_what_a_fabric_joins_is_no_fault() -> None:
+    """The search's bound knows no spare ports of a single switch; the checker's count does."""
+    plan = planner.solve(small_switches(8, 2, tiers=1, spares=0.3))
+    most = plan.proof.max_racks_by_wired_gpus
+    assert plan.status == "optimal" and any(racks > max_joined_racks(plan.instance, w) for w, racks in most.items())
+
+
+def test_racks_of_a_cluster_are_joined_one_by_one() -> None:
+    i = small_switches(10, 0, tiers=1).replaced(hardware__racks_per_module=2)
+    assert max_joined_racks(i, 3) == 1 and check(planner.solve(i)) == []

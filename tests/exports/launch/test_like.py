@@ -262,6 +262,7 @@ def test_nodes_give_the_replicas(name: str, gpus: int, replicas: int, microbatch
     [
         ("#SBATCH -N 4\n#SBATCH --gres=gpu:h100:8\nsrun python", 32),
         ("#SBATCH --nodes 4\n#SBATCH --ntasks-per-node=8\nsrun python", 32),
+        ("#SBATCH --nodes 4\n#SBATCH --gpus-per-task=1\n#SBATCH --ntasks-per-node=8\nsrun python", 32),
         ("#SBATCH --nodes=4 # all\ntorchrun --nnodes=$SLURM_NNODES --nproc_per_node=8", 32),
         ("srun -N4 torchrun --nnodes ${SLURM_JOB_NUM_NODES:-${NODES:-2}} --nproc-per-node 8", 16),
         ("srun --nodes=2 --ntasks-per-node=4 python", 8),
