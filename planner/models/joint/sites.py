@@ -44,7 +44,7 @@ from planner.solvers.outcome import Outcome, UnansweredError, Values
 from planner.solvers.signals import Deadline
 
 MANY_RACKS = 1_000_000_000  # more than any site has
-MANY_MODULES = 2000  # of a campus, of which one more or less changes no bound by much
+MANY_MODULES = 2000  # of which one more or less changes no bound by much
 MOST_GROUPS = 100_000  # of sites whose routes are all added up
 
 
@@ -269,9 +269,9 @@ class Sites:
         _limit_budget(m, self, fabrics)
         m.goal = pyo.Objective(expr=-used)
         # Of many modules the relaxation counts hardly one more than the MILP, in a tenth of the time.
-        bound = highs.lower_bound(m, time_limit=self.deadline.limit) if limits[0] > MANY_MODULES else None
+        bound = highs.lower_bound(m, time_limit=self.deadline.limit)
         self.deadline.check()
-        if bound is None:
+        if bound is None or -bound < MANY_MODULES:
             outcome = self.run(m, absolute_gap=0.99)
             bound = 0.0 if outcome.infeasible else outcome.bound
         return each * (limits[0] if bound is None else min(limits[0], math.floor(1e-6 - bound)))
