@@ -269,7 +269,7 @@ class Sites:
         _limit_budget(m, self, fabrics)
         m.goal = pyo.Objective(expr=-used)
         # Of many modules the relaxation counts hardly one more than the MILP, in a tenth of the time.
-        bound = highs.lower_bound(m, time_limit=self.deadline.limit)
+        bound = highs.lower_bound(m, time_limit=self.deadline.limit) if limits[0] >= MANY_MODULES else None
         self.deadline.check()
         if bound is None or -bound < MANY_MODULES:
             outcome = self.run(m, absolute_gap=0.99)
