@@ -71,7 +71,7 @@ def missing_columns(
     with the lowest floors come first. Once `stop` is true, no further column is looked at.
     """
     space = Space(instance=instance, transport_slowdown=transport_slowdown)
-    racks, limit = MaxRacks(instance, proof.max_racks_by_wired_gpus), days / space.days_a_second * (1 - ROUNDING)
+    racks, limit = MaxRacks(instance, proof), days / space.days_a_second * (1 - ROUNDING)
     listed: dict[Key, list[ExcludedColumn]] = {}
     for column in proof.columns:
         listed.setdefault(tuple(getattr(column, name) for name in NAMES), []).append(column)
