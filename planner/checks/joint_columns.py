@@ -6,7 +6,7 @@ Written from the description of the space, not from the search's own enumeration
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -31,6 +31,7 @@ from planner.physics.training.operations import LayerShape, Machine, limits_expe
 from planner.physics.training.parallel_strategy import block_of
 from planner.physics.training.schedule import Schedule, may_overlap_experts
 from planner.physics.training.step_prediction import Pipeline
+from planner.plan.certificate import JointProof
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -372,9 +373,10 @@ def max_racks(instance: Instance, wired_gpus: int) -> int:
     return wanted if wanted <= racks else 0
 
 
-def max_joined_racks(instance: Instance, wired_gpus: int) -> float:
-    """Bound the racks that the fabrics of all sites join; those of a grid come in whole modules."""
-    site, each = joined_racks(instance, wired_gpus), instance.hardware.racks_per_module if instance.grid else 1
+def max_joined_racks(instance: Instance, wired_gpus: int, stated: int = 0) -> float:
+    """Bound the racks that the fabrics of all sites join, as `stated` of a site or more; a grid has whole modules."""
+    site = max(joined_racks(instance, wired_gpus), stated)
+    each = instance.hardware.racks_per_module if instance.grid else 1
     return max_sites(instance) * (-(-site // each) * each if math.isfinite(site) else site)
 
 
@@ -474,16 +476,22 @@ def _site_modules(instance: Instance, grid: Grid, node: PowerNode) -> float:
 
 
 class MaxRacks:
-    """The most racks by GPUs cabled: this arithmetic, or what a plan states if less, on trust as the sites' MILP's."""
+    """The most racks by GPUs cabled: this arithmetic, or what a plan states if less, on trust as the sites' MILP's.
 
-    def __init__(self, instance: Instance, stated: Mapping[int, int] | None = None) -> None:
-        self.instance, self.stated = instance, dict(stated or {})
+    Where designs of the checker's own join fewer racks than a proof says, as many as it says count.
+    """
+
+    def __init__(self, instance: Instance, proof: JointProof | None = None) -> None:
+        proof = JointProof() if proof is None else proof
+        self.instance, self.stated = instance, proof.max_racks_by_wired_gpus
+        self.joined = proof.joined_racks_by_wired_gpus
         self.known: dict[int, int] = {}
 
     def __call__(self, wired_gpus: int) -> int:
         """Bound the racks of any plan with `wired_gpus` GPUs of each rack cabled: computed, or stated if smaller."""
         if wired_gpus not in self.known:
             fewer = [gpus for gpus in self.stated if gpus <= wired_gpus]
-            own = int(min(max_racks(self.instance, wired_gpus), max_joined_racks(self.instance, wired_gpus)))
+            joined = max_joined_racks(self.instance, wired_gpus, self.joined.get(wired_gpus, 0))
+            own = int(min(max_racks(self.instance, wired_gpus), joined))
             self.known[wired_gpus] = min(own, self.stated[max(fewer)]) if fewer else own
         return self.known[wired_gpus]

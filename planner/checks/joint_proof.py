@@ -71,7 +71,7 @@ def missing_columns(
     with the lowest floors come first. Once `stop` is true, no further column is looked at.
     """
     space = Space(instance=instance, transport_slowdown=transport_slowdown)
-    racks, limit = MaxRacks(instance, proof.max_racks_by_wired_gpus), days / space.days_a_second * (1 - ROUNDING)
+    racks, limit = MaxRacks(instance, proof), days / space.days_a_second * (1 - ROUNDING)
     listed: dict[Key, list[ExcludedColumn]] = {}
     for column in proof.columns:
         listed.setdefault(tuple(getattr(column, name) for name in NAMES), []).append(column)
@@ -340,11 +340,12 @@ def limited_by(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
             yield broken("limited_by", f"tolerance stated, of the fastest plan: {show(fastest)} and {show(value)} days")
         return
     fabric, joined = physics.plan.fabric, math.inf
-    if fabric is not None:
-        joined = joined_racks(physics.instance, physics.wired_gpus_per_rack(next(iter(fabric.sites))))
+    if fabric is not None and physics.plan.proof is not None:  # which is held against designs that join more
+        wired = physics.wired_gpus_per_rack(next(iter(fabric.sites)))
+        joined = physics.plan.proof.joined_racks_by_wired_gpus.get(wired, math.inf)
     if stated is not None and physics.instance.grid is None:
         owned = physics.instance.hardware.racks or 0
-        end = "owned_racks" if more > owned else "fabric" if more > joined and stated != "layout" else "layout"
+        end = "owned_racks" if more > owned else "fabric" if more > joined else "layout"
         yield from must_be("limited_by", "limited_by", stated, end)
     elif stated == "fabric" and found is not None:
         largest = found[0].racks * (found[1] // found[0].racks // max_sites(physics.instance) + 1)

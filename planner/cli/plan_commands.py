@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class Search:
     """How long a plan is sought, how near to the bound, and by which solvers."""
 
-    time_limit: Annotated[float | None, typer.Option(help="Seconds; then the best plan, the first within 20.")] = None
+    time_limit: Annotated[float | None, typer.Option(help="Seconds, up to 20 for a first plan; then the best.")] = None
     gap: console.Gap = None
     seed: console.Seed = 0
     threads: console.Threads = None

@@ -5,7 +5,7 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import chain, islice
@@ -71,7 +71,7 @@ def sweep(
 ) -> None:
     """Solve an instance at every point of a grid; write one row per point as it finishes."""
     from planner.sweeps.axes import in_shard, points_of, read_pairs, read_vary, require_apart, shard_of
-    from planner.sweeps.row_store import Store, journal_of
+    from planner.sweeps.row_store import Store, journal_of, latest
     from planner.sweeps.sweep_run import READ_FIRST, SweepOptions, dask_executor, rows_of, tasks_for
 
     journal_of(output)
@@ -83,23 +83,27 @@ def sweep(
     options = SweepOptions(shard=part, plans=plans, constants=asked.constants, **solved)
     with console.folder_for(plans):
         tasks = tasks_for(asked.changed(), points, options)
-    first, workers = list(islice(tasks, READ_FIRST)), solves.workers
-    keys = {task.key for task in first}
-
-    def every() -> Iterator["Task"]:
-        for task in chain(first, tasks):
-            keys.add(task.key)
-            yield task
-
-    total = len(keys) if len(first) < READ_FIRST else len(in_shard(len(points), part or (1, 1)))
+    first, keys, workers = list(islice(tasks, READ_FIRST)), set[str](), solves.workers
+    total = len(first) if len(first) < READ_FIRST else len(in_shard(len(points), part or (1, 1)))
     with Store(output, resume=grid.resume, base=first[0].base if first else None) as store:
-        sweeping = SweepProgress(total=total, resumed=len(keys & store.finished), counts=_statuses(store, keys))
-        del sweeping.counts[FAILED]  # these are tried again
+        before = {row.key: row.status for row in latest(store.rows) if row.status != FAILED}  # these are tried again
+        sweeping = SweepProgress(total=total, counts=Counter())
+
+        def read(tasks: "Iterable[Task]") -> "Iterator[Task]":
+            """Yield tasks, and count those that an earlier run finished."""
+            for task in tasks:
+                if task.key in before:
+                    sweeping.resumed += 1
+                    sweeping.counts[before[task.key]] += 1
+                keys.add(task.key)
+                yield task
+
+        each = chain(list(read(first)), read(tasks))
         try:
             cluster = nullcontext() if solves.dask is None else dask_executor(solves.dask, workers)
             with cluster as executor, progress.line() as report:
                 report(sweeping.line())
-                for row in rows_of(every(), options, finished=store.finished, executor=executor, workers=workers):
+                for row in rows_of(each, options, finished=before, executor=executor, workers=workers):
                     store.append(row)
                     sweeping.counts[row.status] += 1
                     report(sweeping.line())
@@ -145,8 +149,8 @@ class SweepProgress:
     """How far a sweep is."""
 
     total: int
-    resumed: int  # rows of an earlier run
     counts: Counter[str]
+    resumed: int = 0  # rows of an earlier run
     started: float = field(default_factory=time.monotonic)
 
     def line(self) -> str:

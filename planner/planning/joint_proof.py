@@ -132,8 +132,8 @@ def inspection(plan: Plan, cache: JointCache | None) -> Any:
     if plan.instance.objective.minimize != "days_to_train":
         return None
     racks = tuple(max_racks(plan.instance, gpus) for gpus in range(rack_of(plan.instance.hardware).gpus + 1))
-    proof = plan.proof
-    return highest_bound(plan), racks, proof.columns, tuple(sorted(proof.max_racks_by_wired_gpus.items()))
+    stated = plan.proof.max_racks_by_wired_gpus, plan.proof.joined_racks_by_wired_gpus
+    return highest_bound(plan), racks, plan.proof.columns, *(tuple(sorted(by_gpus.items())) for by_gpus in stated)
 
 
 @dataclass(frozen=True)

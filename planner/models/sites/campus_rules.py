@@ -185,7 +185,7 @@ def min_fault_split_modules(data: SplitData, racks: int, sites: int) -> int:
 
 
 def min_split_modules(data: SplitData, modules: int) -> int:
-    """Bound the modules of all sites, one of which has `modules`: more than their largest share of all."""
+    """Bound the modules of all sites where one has `modules`, which the split over areas holds to a share of all."""
     split = data.grid.rules.fault_split
     binds = split.enabled and "fault_split" not in data.grid.rules.soft
     return math.ceil(modules / split.max_share - 1e-9) if binds else modules

@@ -20,11 +20,12 @@ from planner.planning.finish_date import start_days
 from planner.planning.plausible import implausible
 from planner.report.statements.sites_and_fabric import racks_of
 from planner.report.statements.statement import Statement, days, short_percent
+from planner.solvers.signals import FIRST_PLAN_SECONDS
 from planner.units import amount, counted, memory, money, percent, ratio, short, words
 
 PROVEN = 1e-9  # relative: a gap of rounding alone
 WORTH = 1e-3  # relative: less time is not worth a figure
-LATE = 1.1  # of a time limit: a search that ends later had no plan before
+LATE = 1.1  # of a time limit that leaves time for a first plan: a search that ends later had no plan before
 LEAST_SHOWN = 1e-3  # of shares in percent with one digit
 ENDED = {
     "gap": "the search ends with this gap",
@@ -126,7 +127,9 @@ def _sureness(plan: Plan) -> str:
 def _waited(plan: Plan) -> str:
     """Write how long a search went on beyond its limit, until it had a plan."""
     section, limit = plan.layout or plan.pools, plan.time_limit_seconds
-    if plan.stopped != "limit" or section is None or limit is None or section.certificate.seconds <= LATE * limit:
+    if plan.stopped != "limit" or section is None or limit is None or limit >= FIRST_PLAN_SECONDS:
+        return ""
+    if section.certificate.seconds <= LATE * limit:
         return ""
     return f" once it had a plan, after {ratio(section.certificate.seconds)} s instead of {ratio(limit)}"
 

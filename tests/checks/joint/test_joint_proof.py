@@ -304,7 +304,7 @@ def test_stated_racks_hold_from_their_gpus_on() -> None:
     i = toy(3, sites=2)
     own = max_racks(i, 2)
     assert own > 1
-    racks = MaxRacks(i, {2: own - 1, 5: 10**6})
+    racks = MaxRacks(i, JointProof(max_racks_by_wired_gpus={2: own - 1, 5: 10**6}))
     assert (racks(1), racks(2), racks(3)) == (max_racks(i, 1), own - 1, min(max_racks(i, 3), own - 1))
     assert racks(6) == max_racks(i, 6)
 
@@ -329,6 +329,9 @@ def test_a_looser_bound_on_what_a_fabric_joins_is_no_fault() -> None:
     plan = planner.solve(small_switches(8, 2, tiers=1, spares=0.3))
     most = plan.proof.max_racks_by_wired_gpus
     assert plan.status == "optimal" and any(racks > max_joined_racks(plan.instance, w) for w, racks in most.items())
+    joined = plan.proof.joined_racks_by_wired_gpus
+    own, stated = (MaxRacks(plan.instance, JointProof(joined_racks_by_wired_gpus=x)) for x in ({}, joined))
+    assert any(own(w) < stated(w) for w in joined)
 
 
 def test_racks_of_a_cluster_are_joined_one_by_one() -> None:

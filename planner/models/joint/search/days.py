@@ -158,7 +158,7 @@ class FewestDays(Goal):
         return self.gap > 0 and self.distance <= self.gap
 
     def _climb(self) -> None:
-        """Seek faster plans than the first, a few choices from it: the search takes long, or is almost at its end."""
+        """Seek faster plans than the first, a few choices from it, as the search takes long."""
         # A proof is as soon at those of few strategies, and the plans of other sizes are near enough.
         few = self.gap == 0 and len(self.world.strategies()) <= dive.CLIMBED
         soon = few or bool(self.world.cache.plans)

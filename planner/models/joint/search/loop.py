@@ -129,6 +129,7 @@ class Loop:
             heap.append((*at, own))
             nodes.append((*at, other))
         self.heap = heap
+        # Copies: pricing raises the floors of shapes, within the limits of the search here alone.
         return NodesLeft(nodes, [replace(x) for x in self.opened])
 
     def go_on(self, goal: Goal, left: NodesLeft | None = None) -> Stopped:
