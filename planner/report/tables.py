@@ -268,7 +268,7 @@ def rows_of(columns: Sequence[Side], *, diff: bool = False) -> Rows:
     # Stable, so that a section keeps its order.
     names.sort(key=lambda name: SECTIONS.index(sections[name]) if sections[name] in SECTIONS else 0)
     rows = {name: [column.figures.get(name) for column in columns] for name in names}
-    rows = {name: values for name, values in rows.items() if any(value is not None for value in values)}
+    rows = {name: values for name, values in rows.items() if any(value not in (None, "") for value in values)}
     return {name: row for name, row in rows.items() if not (diff and all(_same(value, row[0]) for value in row))}
 
 
