@@ -262,10 +262,7 @@ def pareto(
         trades = list(by_ratio(asked, time_limit))
         if output is not None:
             write_atomically(output, "".join(f"{json.dumps(row)}\n" for row in trades))
-        if not trades:
-            print("no fabric keeps the question's rules at any oversubscription", file=sys.stderr)
-        if trades or as_json:
-            print(json.dumps(trades, indent=1) if as_json else table_by_ratio(trades))
+        print(json.dumps(trades, indent=1) if as_json else table_by_ratio(trades))
         raise typer.Exit(console.ExitCode.DONE if trades else console.ExitCode.INFEASIBLE)
     if kind_of(data) == "plan":
         if constants is not None:
