@@ -303,7 +303,7 @@ def _cell(figure: Figure, first: Figure = None) -> str:
     if figure is None or isinstance(figure, bool):
         return "-" if figure is None else json.dumps(figure)
     text = f"{figure:,.6g}" if isinstance(figure, float) else f"{figure:,}" if isinstance(figure, int) else figure
-    if _is_number(figure) and _is_number(first) and first and figure != first:
+    if _is_number(figure) and _is_number(first) and abs(first) > SAME and figure != first:
         text += f" ({figure / first:.3g}x)"
     return text
 
