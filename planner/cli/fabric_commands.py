@@ -250,7 +250,7 @@ def pareto(
     require_writable(output)
     path = instance_path(given)
     data = read_data(path)
-    if kind_of(data) == "question" or (kind_of(data) == "plan" and not data.get("layout") and data.get("fabric")):
+    if kind_of(data) == "question" or (kind_of(data) == "plan" and not data["instance"].get("workload")):
         from planner.planning.fabric_design import by_ratio
         from planner.planning.load import question_of
 

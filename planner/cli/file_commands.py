@@ -219,6 +219,8 @@ def launch(
             placed = None if placement is None else placed_job_of(read_placement(placement))
             text, reported = written_like(text, like, run, given.instance, placed)
         own_lines = own_step(given, run, file.switches, str(like)) if file is not None and file.switches else []
+    if given.layout is not None and not given.layout.metrics.fits_memory:
+        print(f"{plan}: its layout does not fit in memory; `planner show {plan} limits`", file=sys.stderr)
     print(*reported, sep="\n", end="\n" if reported else "", file=sys.stderr)
     for key, (planned, runs) in (near.changes if near is not None else {}).items():
         print(f"layout.{key}: {framework} runs {runs} in place of {planned}", file=sys.stderr)

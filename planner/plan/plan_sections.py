@@ -51,6 +51,11 @@ class LayoutMetrics(Frozen):
     gradient_bytes_per_stage: float = Field(description="What one stage exchanges between sites per step.")
     wan_window_seconds: float = Field(description="Backward pass of one stage, which hides that exchange.")
 
+    @property
+    def fits_memory(self) -> bool:
+        """Return whether the fullest GPU holds what the layout needs."""
+        return self.memory_bytes_per_gpu <= self.memory_limit_bytes
+
 
 # Parts of a step in words by the row that they belong to, in the order of the rows.
 STEP_PARTS = {

@@ -250,10 +250,12 @@ def _near(whole: int, degree: int) -> str:
 def _problems(instance: Instance, strategy: ParallelStrategy, metrics: LayoutMetrics) -> Iterator[str]:
     machine = step.machine_of(instance)
     yield from unsupported(machine.software, strategy)
-    if metrics.memory_bytes_per_gpu > metrics.memory_limit_bytes:
+    if not metrics.fits_memory:
         used, limit = metrics.memory_bytes_per_gpu / 1e9, metrics.memory_limit_bytes / 1e9
         over = f"memory: {used:.1f} GB on the fullest GPU > {limit:.1f} GB, {used - limit:.1f} GB over"
-        yield f"{over}; more layout.tensor_parallel or pipeline_parallel, ZeRO or recompute leaves more room"
+        ways = ["layout.tensor_parallel", *["expert_parallel"] * (machine.model.experts is not None)]
+        ways += ["zero_stage"] * (strategy.zero_stage < 3) + ["recompute"] * (strategy.recompute != "full")
+        yield f"{over}; more {', '.join(ways)} or pipeline_parallel leaves more room"
     racks = _racks(machine.rack.gpus, strategy)
     if instance.hardware.racks is not None and racks > instance.hardware.racks:
         have = f"racks: {racks:,} needed > {instance.hardware.racks:,} in hardware.racks"

@@ -83,7 +83,10 @@ def summary(e: SitesExplanation, rows: int = 12) -> Iterator[str]:
         unit = moved.unit.removesuffix("s") if moved.amount == 1 else moved.unit
         others = ", ".join(f"{name} {amount:+,.6g}" for name, amount in moved.rows.items() if name != moved.rule)
         unproven = "" if moved.proved else ", not proven the smallest"
-        yield f"WOULD DO   {moved.rule}: {moved.amount:,.6g} {unit}{f' ({others})' if others else ''}{unproven}"
+        amount = money(moved.amount) if unit == "USD" else f"{moved.amount:,.6g} {unit}"
+        # Of a budget the split knows racks and sites: the fabric, and racks that the layout needs, may take more.
+        more = "" if unit.endswith("fewer") else " more, for racks and sites alone" if unit == "USD" else " more"
+        yield f"WOULD DO   {moved.rule}: {amount}{more}{f' ({others})' if others else ''}{unproven}"
     if e.nodes:
         yield "NODES      the largest load that each candidate could carry alone, and what limits it"
         yield from (f"  {x.node:24}{power(x.mw):>15}  {', '.join(x.stopped_by) or 'nothing'}" for x in e.nodes[:rows])

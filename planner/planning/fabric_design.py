@@ -311,8 +311,8 @@ def _lost(instance: FabricInstance, network: Network, kind: FabricKind, best: Fa
     more = template.usd - chosen.usd
     price = f"{money(more)} more" if more > 0 else f"{money(-more)} less" if more < 0 else "the same price"
     reasons = ["not searched to the end: the time limit came"] * (not kind.searched)
-    if (share := template.design.core_share / chosen.design.core_share) < WHOLE_SHARE:
-        reasons.append(f"carries {ratio(100 * share)} % between halves")
+    if (share := template.design.core_share) < WHOLE_SHARE * chosen.design.core_share:
+        reasons.append(f"carries {ratio(100 * share)} % of the hosts' rate between halves")
     reasons += _on_one_switch(network, kind)
     if kind.family == "rail-only":
         reasons.append("GPUs of different index are not joined")

@@ -246,7 +246,8 @@ def table_by_ratio(rows: Sequence[Mapping[str, Any]]) -> str:
     asked = ["any" if row["oversubscription"] is None else f"{row['oversubscription']:g}:1" for row in rows]
     first = [[f"{ratio(100 * row['carried_share'])} %", money(row["cost_usd"]), power(row["power_mw"])] for row in rows]
     every = zip(asked, first, rows, strict=True)
-    return aligned([head, *([most, *figures, *(str(row[key]) for key in keys)] for most, figures, row in every)])
+    lines = [[most, *figures, *(str(row[key]) for key in keys)] for most, figures, row in every]
+    return aligned([head, *lines]) if lines else "no oversubscription leaves a fabric that keeps the rules"
 
 
 def _line(site: str, alternative: Alternative) -> list[str]:

@@ -268,7 +268,7 @@ def rows_of(columns: Sequence[Side], *, diff: bool = False) -> Rows:
     # Stable, so that a section keeps its order.
     names.sort(key=lambda name: SECTIONS.index(sections[name]) if sections[name] in SECTIONS else 0)
     rows = {name: [column.figures.get(name) for column in columns] for name in names}
-    rows = {name: values for name, values in rows.items() if any(value is not None for value in values)}
+    rows = {name: values for name, values in rows.items() if any(value not in (None, "") for value in values)}
     return {name: row for name, row in rows.items() if not (diff and all(_same(value, row[0]) for value in row))}
 
 
@@ -303,7 +303,7 @@ def _cell(figure: Figure, first: Figure = None) -> str:
     if figure is None or isinstance(figure, bool):
         return "-" if figure is None else json.dumps(figure)
     text = f"{figure:,.6g}" if isinstance(figure, float) else f"{figure:,}" if isinstance(figure, int) else figure
-    if _is_number(figure) and _is_number(first) and first and figure != first:
+    if _is_number(figure) and _is_number(first) and abs(first) > SAME and figure != first:
         text += f" ({figure / first:.3g}x)"
     return text
 

@@ -202,9 +202,12 @@ def test_command_prints_json_and_nothing_else(tmp_path: Any) -> None:
     assert good.exit_code == 0
     result = json.loads(good.stdout)
     assert result["step_seconds"] == result["layout"]["metrics"]["step_seconds"]
-    bad = invoke("evaluate", path, *pins, "--pin", "layout.microbatch_sequences=16")
+    plan = tmp_path / "plan.json"
+    bad = invoke("evaluate", path, *pins, "--pin", "layout.microbatch_sequences=16", "-o", plan)
     assert bad.exit_code == 3
     assert "does not run" in bad.stdout
+    assert "Does not fit in memory" in invoke("show", plan).stdout
+    assert "does not fit in memory" in invoke("export", "launch", plan).stderr
 
 
 def test_sites_without_a_replica_are_refused() -> None:

@@ -486,9 +486,16 @@ def test_fabrics_by_ratio_are_those_of_each_ratio(tmp_path: Path) -> None:
     for most in fabric_design.RATIOS:
         own = designed(96, oversubscription="any" if most is None else f"{most}:1")
         assert (most in listed) == (usd(own) < least)
+        for x in own.fabric.alternatives:  # each carries a share of the hosts' rate, not of what the chosen one does
+            if told := x.lost.partition("carries ")[2]:
+                assert float(told.split()[0]) == pytest.approx(100 * x.bisection_tbps / (96 * 8 * 0.4 / 2), abs=1)
         if most in listed:
             least = listed[most]["cost_usd"]
             assert least == pytest.approx(usd(own)) and listed[most]["carried_share"] >= 1 / (most or math.inf) - 1e-9
+    wish = FabricWish(hosts=96, gpus_per_host=8, nic_gbps=400, switches=("64x400:36000:1000",), budget_usd=least)
+    (tmp_path / "plan.json").write_text(planner.design_fabric(question_of_options(wish)).model_dump_json())
+    within = json.loads(invoke("fabric", "pareto", tmp_path / "plan.json", "--json").stdout)
+    assert [row["cost_usd"] for row in within] == [least]  # of the ratios that its budget, too small for 1:1, buys
 
 
 def test_options_that_would_allow_a_kind_do() -> None:

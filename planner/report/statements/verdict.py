@@ -94,7 +94,8 @@ def _comes_to(plan: Plan, value: float) -> str:
             return f"Ends {days(value)} days after the decision: trains in {trains} {start}."
         case "loss":
             return f"Reaches a loss of {value:.4f} nats a token in {trains}."
-    return f"Trains in {trains or f'{days(value)} days'}."
+    fits = plan.layout is None or plan.layout.metrics.fits_memory  # else it is a user's own
+    return f"{'Trains' if fits else 'Does not fit in memory; it would train'} in {trains or f'{days(value)} days'}."
 
 
 def _sureness(plan: Plan) -> str:
