@@ -138,9 +138,10 @@ def with_other_micro_batches(problem: JointProblem, strategy: ParallelStrategy) 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shares:
-    """The best shares by pool (None: it does not train; empty: none was found), with the bound of their rate."""
+    """The best shares by pool (None: it does not train; empty: none was found), with their rate and its bound."""
 
     points: tuple[PoolLayout | None, ...]
+    rate: float
     bound: float
     stop: Stop
     boxes: int
@@ -282,6 +283,7 @@ class BatchSearch:
         bound = min(queue[0][0] if queue else math.inf, single_bound, self.rate)
         return Shares(
             points=self.best,
+            rate=self.rate,
             bound=bound,
             stop=Stop.LIMIT if stopped() else Stop.PROVED,
             boxes=boxes,

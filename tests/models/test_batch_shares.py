@@ -78,7 +78,7 @@ def test_the_slowest_exchange_is_waited_for():
     found = batch_shares.balance(pools, 6, tail=tail, min_tail=1.0, gap=0.0, progress=lambda *_: None)
     alone = fastest_of(pools[1])
     assert [x is None for x in found.points] == [True, False]
-    assert found.bound == pytest.approx(alone.seconds)
+    assert found.rate == found.bound == pytest.approx(alone.seconds)
     assert found.stop is Stop.PROVED
 
 

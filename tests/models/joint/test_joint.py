@@ -393,7 +393,7 @@ def test_places_are_bounded_before_pairs_are_made(count: int) -> None:
         shipped("one-rack", workload__sequence_length=1),
         shipped(
             "cluster-1k",
-            network__switches=[{"name": "s", "ports": 4096, "port_gbps": 800, "price_usd": 1, "power_watts": 1}],
+            network__switches=[{"name": "s", "ports": 4096, "port_gbps": 400, "price_usd": 1, "power_watts": 1}],
         ),
     ],
     ids=["batch", "sequence", "ports"],
