@@ -37,6 +37,7 @@ DIVES = 40  # columns that are tried for a first incumbent
 LIKELY_ZEROS = (1, 3)
 MUCH_STOPPED = 2.0  # times what failures stretch a column by at least: above it fewer blocks leave money for spares
 FEWER_BLOCKS = 8  # with which a first incumbent is sought
+DESIGNED_BLOCKS = 1  # with which one is sought at once where the fibre between sites is designed
 BISECTIONS = 6  # between blocks that the money pays and those that it does not
 MANY_SAMPLED = 400  # strategies in which a first cheap plan is sought
 LIKELY_PIPELINES = 4  # of a strategy under a ZeRO stage
@@ -207,8 +208,10 @@ def descend(goal: Goal, column: Column, *, first: bool = False) -> bool:
     # sample is far from the best of all.
     block, pinned, priced = column.strategy.block(column.p), _pinned(column), False
     each, whole = (1, 0) if block is None else (block.replicas, (column.d - 1) // block.replicas)
-    refused = whole + 1
-    for blocks in range(whole + 1, max(whole - FEWER_BLOCKS, 0), -1)[: 1 if pinned else FEWER_BLOCKS]:
+    refused, sites = whole + 1, goal.world.sites
+    few = first and sites is not None and sites.designed  # a refusal takes seconds there
+    most = 1 if pinned else DESIGNED_BLOCKS if few else FEWER_BLOCKS
+    for blocks in range(whole + 1, max(whole - FEWER_BLOCKS, 0), -1)[:most]:
         fewer = _with_replicas(goal, column, min(column.d, blocks * each), pinned=pinned)
         if fewer is None and priced:
             return True
