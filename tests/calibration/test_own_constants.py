@@ -237,7 +237,7 @@ def test_every_command_that_predicts_takes_them(tmp_path: Path, command: str) ->
 
 def test_a_plan_has_its_own(found: MeasuredConstants, tmp_path: Path) -> None:
     plan, file = tmp_path / "plan.json", tmp_path / "constants.json"
-    plan.write_text(json.dumps({"planner_version": "0", "instance": {}}))
+    plan.write_text(json.dumps({"planner_version": "0", "instance": {"workload": {"model": "x"}}}))
     file.write_text(found.model_dump_json())
     result = invoke("fabric", "pareto", plan, "--constants", file)
     assert "is a plan, which has its own" in str(result.exception)
