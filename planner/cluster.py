@@ -424,7 +424,7 @@ def slots(job: Job) -> Iterator[Slot]:
 
 
 def read_job(given: "Job | Plan | Mapping[str, Any] | str | Path", gpus_per_node: int | None = None) -> Job:
-    """Return a checked job from its file, a dict or itself; a plan's file is a job too, of nodes of so many GPUs."""
+    """Return a checked job from its file, a dict or itself; a plan's file is one too, in nodes of these GPUs."""
     if isinstance(given, Job):
         return given
     where = str(given) if isinstance(given, (str, Path)) else "job"

@@ -373,7 +373,7 @@ def max_racks(instance: Instance, wired_gpus: int) -> int:
     return wanted if wanted <= racks else 0
 
 
-def max_joined_racks(instance: Instance, wired_gpus: int, stated: int = 0) -> float:
+def max_joined_racks(instance: Instance, wired_gpus: int, stated: float = 0) -> float:
     """Bound the racks that the fabrics of all sites join, as `stated` of a site or more; a grid has whole modules."""
     site = max(joined_racks(instance, wired_gpus), stated)
     each = instance.hardware.racks_per_module if instance.grid else 1
@@ -478,7 +478,7 @@ def _site_modules(instance: Instance, grid: Grid, node: PowerNode) -> float:
 class MaxRacks:
     """The most racks by GPUs cabled: this arithmetic, or what a plan states if less, on trust as the sites' MILP's.
 
-    Where designs of the checker's own join fewer racks than a proof says, as many as it says count.
+    A fabric joins what the proof says, or designs of the checker's own if they join more; any number where it is silent.
     """
 
     def __init__(self, instance: Instance, proof: JointProof | None = None) -> None:
@@ -491,7 +491,7 @@ class MaxRacks:
         """Bound the racks of any plan with `wired_gpus` GPUs of each rack cabled: computed, or stated if smaller."""
         if wired_gpus not in self.known:
             fewer = [gpus for gpus in self.stated if gpus <= wired_gpus]
-            joined = max_joined_racks(self.instance, wired_gpus, self.joined.get(wired_gpus, 0))
+            joined = max_joined_racks(self.instance, wired_gpus, self.joined.get(wired_gpus, math.inf))
             own = int(min(max_racks(self.instance, wired_gpus), joined))
             self.known[wired_gpus] = min(own, self.stated[max(fewer)]) if fewer else own
         return self.known[wired_gpus]

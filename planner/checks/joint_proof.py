@@ -280,7 +280,7 @@ def alternatives(physics: PlanPhysics) -> Violations:
     for i, (alternative, own) in enumerate(zip(hardware.each_alone()[1:], proven, strict=False)):
         yield from must_be(f"{rule}[{i}]", "GPU and rack", (own.accelerator, own.rack), hardware_kind(alternative))
         asked = physics.instance.replaced(hardware=alternative)
-        later = alternative.ready_months * DAYS_A_MONTH - hardware.ready_months * DAYS_A_MONTH
+        later = (alternative.ready_months - hardware.ready_months) * DAYS_A_MONTH
         yield from _none_is_sooner(physics, f"{rule}[{i}]", asked, own, objective.bound - later)
 
 

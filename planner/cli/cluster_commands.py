@@ -192,7 +192,7 @@ def placement_summary(placement: "Placement") -> str:
     """Write the figures and their bounds on one line."""
     searched = placement.certificate.minimizes
     levels = ", ".join(
-        f"{one.value} {_noun(one.name, one.value)} "
+        f"{one.value} {' '.join(SINGULAR.get(x, x) if one.value == 1 else x for x in one.name.split())} "
         f"({'bound' if one.name in searched else 'not searched, at least'} {one.bound})"
         for one in placement.figures
     )
@@ -203,11 +203,6 @@ def placement_summary(placement: "Placement") -> str:
 
 
 SINGULAR = {"groups": "group", "pieces": "piece", "members": "member", "boundaries": "boundary", "leaves": "leaf"}
-
-
-def _noun(plural: str, number: int) -> str:
-    """Return the name of what is counted, in the singular where it is one."""
-    return " ".join(SINGULAR.get(word, word) for word in plural.split()) if number == 1 else plural
 
 
 def topology(

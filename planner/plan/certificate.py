@@ -241,7 +241,7 @@ class JointProof(Frozen):
     )
     joined_racks_by_wired_gpus: dict[int, int] = Field(
         default_factory=dict,
-        description="Most racks of a site that a fabric joins with so many GPUs of each cabled, where its leaf is "
+        description="Most racks that one fabric joins, by the GPUs of each that are cabled, where its leaf is "
         "pinned or it has at most two tiers: columns with more are refused.",
     )
     min_fabric_usd_per_wired_gpu: float | None = Field(

@@ -107,7 +107,7 @@ def _smallest(instance: Instance, options: Options, deadline: Deadline) -> Confl
     return Conflict(decision=decision_of(kept), rules=tuple(kept), reason=_reason(instance, kept) + enough)
 
 
-_least_cost = partial(solve_joint_cost, days=False)  # the days of every plan are not told
+_least_cost = partial(solve_joint_cost, days=False)  # no reason names a bound on the days of every plan
 
 
 def _briefly(
@@ -117,7 +117,7 @@ def _briefly(
     deadline: Deadline,
     cache: JointCache | None = None,
 ) -> JointSolution | None:
-    """Seek what is nearly the best, in the time that is left or less; None where the end came first."""
+    """Search to within 5 %, for ten seconds or the time that is left; None where the end came first."""
     options = replace(options, gap=NEARLY, time_limit=min(JUDGED, deadline.left))
     try:
         return search(instance, options, lambda _: None, cache=cache)

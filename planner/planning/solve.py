@@ -11,7 +11,7 @@ from planner.instance.instance import Instance
 from planner.instance.references_and_pins import hardware_kind
 from planner.models import Options
 from planner.models.joint.cache import JointCache
-from planner.models.joint.solve import Solving, refuse_pins
+from planner.models.joint.solve import Solving, refuse_unusable_pins
 from planner.models.joint.world import EPS, JointSolution, JointStatus
 from planner.physics import ticking
 from planner.physics.network.fabric_designs import max_joined_racks
@@ -52,7 +52,7 @@ def solve_instance(
     """
     if instance.grid is not None:
         if instance.pins and instance.objective.minimize != "loss":
-            refuse_pins(instance)
+            refuse_unusable_pins(instance)
         with uninterrupted():
             import planner.models.joint.sites  # noqa: F401  # Pyomo and HiGHS, before the clock of the solve starts
     if isinstance(progress, Reporter):

@@ -193,7 +193,7 @@ class Templates:
         known = (*self.options_of.get((*key, shallow), ()), *self.options_of.get((*key, False), ()))
         found = next((x for own, x in known if own[0] >= limits[0] and all(map(ge, own[1], limits[1]))), None)
         if found is None:
-            # Whoever asks again mostly asks for dearer ones next.
+            # A table that is built again is mostly asked for dearer fabrics next.
             wide = max_usd * (WIDER if any(len(x) for _, x in known) else 1), max_slowdowns
             listed = [x.within(wide) for _, x in known]  # within other limits, which rule out most of the others
             found = self._built(traffic, blocks, wide, pins, listed, shallow=shallow)

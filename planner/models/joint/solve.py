@@ -108,7 +108,7 @@ def world_of(
     return world
 
 
-def refuse_pins(instance: Instance) -> None:
+def refuse_unusable_pins(instance: Instance) -> None:
     """Refuse pins that the declared space does not hold, or that leave no switch, before a solver is loaded."""
     if instance.network is not None:  # whose transport, simulated, may take long
         instance = instance.replaced(network__transport__simulate=None)

@@ -57,7 +57,7 @@ class JointProblem:
     joined: dict[int, float] = field(init=False, repr=False, compare=False, default_factory=dict)  # by GPUs cabled
 
     def joined_racks(self, wired_gpus: int) -> float:
-        """Bound the racks that a fabric joins with so many GPUs of each cabled; asked of thousands of columns."""
+        """Bound the racks that one fabric joins, by the GPUs of each that are cabled; thousands of columns ask."""
         if wired_gpus not in self.joined:
             self.joined[wired_gpus] = max_joined_racks(self.instance, wired_gpus)
         return self.joined[wired_gpus]

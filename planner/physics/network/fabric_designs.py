@@ -113,7 +113,7 @@ def max_joined_racks(instance: Instance, wired_gpus: int) -> float:
 
 
 def joined_modules(instance: Instance, joined: float) -> float:
-    """Bound the modules of a site that have racks in its fabric, which joins so many racks."""
+    """Bound the modules of a site that have racks in its fabric, given the racks that this joins."""
     return joined if math.isinf(joined) else math.ceil(joined / instance.hardware.racks_per_module)
 
 

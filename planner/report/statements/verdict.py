@@ -25,7 +25,7 @@ from planner.units import amount, counted, memory, money, percent, ratio, short,
 
 PROVEN = 1e-9  # relative: a gap of rounding alone
 WORTH = 1e-3  # relative: less time is not worth a figure
-LATE = 1.1  # of a time limit that leaves time for a first plan: a search that ends later had no plan before
+LATE = 1.1  # of a time limit: it is said of a search that ended later
 LEAST_SHOWN = 1e-3  # of shares in percent with one digit
 ENDED = {
     "gap": "the search ends with this gap",
@@ -116,23 +116,18 @@ def _sureness(plan: Plan) -> str:
         less = f"Proven: no plan is faster than {days(objective.bound)} days ({_small(gap)} less)"
         sure = "Proven optimal" if exact else less
         return f"{sure}{_over_fabrics(plan, exact=exact)}."
-    ended = f"; {ENDED[plan.stopped]}{_waited(plan)}" if plan.stopped in ENDED else ""
+    section, limit, late = plan.layout or plan.pools, plan.time_limit_seconds, ""
+    if section is not None and plan.stopped == "limit" and limit is not None and limit < FIRST_PLAN_SECONDS:
+        spent = section.certificate.seconds
+        why = f"as a first plan may take up to {FIRST_PLAN_SECONDS:g}"
+        late = f" after {ratio(spent)} s instead of {ratio(limit)}, {why}" if spent > LATE * limit else ""
+    ended = f"; {ENDED[plan.stopped]}{late}" if plan.stopped in ENDED else ""
     bound = money(objective.bound) if objective.name.endswith("_usd") else f"{days(objective.bound)} days"
     bound = f"{objective.bound:.4f} nats a token" if objective.name == "loss" else bound
     size = _small(gap)
     if objective.name == "loss" and plan.status == "optimal":
         return f"Proven: no plan comes below {bound} (gap {size})."
     return f"Not proven optimal: no plan is better than {bound} (gap {size}{ended})."
-
-
-def _waited(plan: Plan) -> str:
-    """Write how long a search went on beyond its limit, until it had a plan."""
-    section, limit = plan.layout or plan.pools, plan.time_limit_seconds
-    if plan.stopped != "limit" or section is None or limit is None or limit >= FIRST_PLAN_SECONDS:
-        return ""
-    if section.certificate.seconds <= LATE * limit:
-        return ""
-    return f" once it had a plan, after {ratio(section.certificate.seconds)} s instead of {ratio(limit)}"
 
 
 def _small(gap: float) -> str:

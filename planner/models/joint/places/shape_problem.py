@@ -346,7 +346,8 @@ class ShapeProblem:
         for g in reversed(self.sizes):  # the money that is left for its fabric, the others with the least fabrics
             usd = self.world.budget - floor - (self.racks - self.traffic.racks(g)) * each
             found[g] = templates.options(self.traffic, g, usd, site, max_slowdowns=slowest, shallow=shallow)
-            has_none = g == self.shape.blocks[0] and not any(map(len, found.values()))  # the largest part of all shapes
+            # All sizes of a largest part were looked at by now.
+            has_none = g == self.shape.blocks[0] and not any(map(len, found.values()))
             if has_none or (self.has_all_sizes and not len(found[g])):
                 return dict.fromkeys(self.sizes, found[g])
         return found

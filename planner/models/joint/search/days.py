@@ -147,23 +147,19 @@ class FewestDays(Goal):
             self.speak("")
 
     def reached(self, t: float, c: float, what: Any) -> bool:
-        """End where all nodes are slower than plans that matter or within the gap of them, or beyond the deadline."""
+        """End where no node is of use, within the gap, or beyond the deadline; seek faster plans once it takes long."""
         self.nodes += 1
-        if self.nodes == CLIMBED_AFTER:
-            self._climb()
+        best, gap = self.incumbent, self.gap
+        if self.nodes == CLIMBED_AFTER and best is not None and self.distance > CLOSE and gap < ANY_PLAN:
+            # A proof is as soon at those of few strategies, and the plans of other sizes are near enough.
+            few = gap == 0 and len(self.world.strategies()) <= dive.CLIMBED
+            if not few and not self.world.cache.plans:
+                dive.climb(self, best.column)
         if t > self.most_seconds:
             return True
         if self.incumbent is None:
             return self.too_late or (self.gap > 0 and self.bound >= self.rival * (1 - self.gap))
         return self.gap > 0 and self.distance <= self.gap
-
-    def _climb(self) -> None:
-        """Seek faster plans than the first, a few choices from it, as the search takes long."""
-        # A proof is as soon at those of few strategies, and the plans of other sizes are near enough.
-        few = self.gap == 0 and len(self.world.strategies()) <= dive.CLIMBED
-        soon = few or bool(self.world.cache.plans)
-        if self.incumbent is not None and self.distance > CLOSE and not soon and self.gap < ANY_PLAN:
-            dive.climb(self, self.incumbent.column)
 
     def hot(self, x: Ranges, keys: Floats) -> Flags:
         """Return the ranges up to the bound up to which columns are listed at once."""
