@@ -478,7 +478,7 @@ def _site_modules(instance: Instance, grid: Grid, node: PowerNode) -> float:
 class MaxRacks:
     """The most racks by GPUs cabled: this arithmetic, or what a plan states if less, on trust as the sites' MILP's.
 
-    A fabric joins what the proof says, or designs of the checker's own if they join more; any number where it is silent.
+    A fabric joins what the proof says, or more if the checker's own designs do; any number where it is silent.
     """
 
     def __init__(self, instance: Instance, proof: JointProof | None = None) -> None:
