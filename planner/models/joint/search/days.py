@@ -105,6 +105,11 @@ class FewestDays(Goal):
         return math.inf if self.incumbent is None else 1 - self.bound / self.incumbent.seconds
 
     @property
+    def has_rival(self) -> bool:
+        """Whether a plan of this search or of another is known, which plans of use must beat."""
+        return self.has_plan or math.isfinite(self.rival)
+
+    @property
     def has_plan_in_time(self) -> bool:
         """Whether there is a plan that meets the deadline of the instance."""
         deadline, best = self.world.problem.instance.limits.deadline_days, self.incumbent

@@ -56,6 +56,11 @@ class Goal(ABC):
         return self.incumbent is not None
 
     @property
+    def has_rival(self) -> bool:
+        """Whether a plan of this search or of another is known, which plans of use must beat."""
+        return self.has_plan
+
+    @property
     def has_plan_in_time(self) -> bool:
         """Whether there is a plan that meets the deadline of the instance."""
         return self.has_plan

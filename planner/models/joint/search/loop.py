@@ -259,8 +259,8 @@ class Loop:
         """Open ranges of all numbers of blocks of the pipelines of a strategy."""
         of = table_of(self.goal.world, s)
         self.goal.world.count("pipelines", len(of))
-        # While there is no plan memory may be why: what can never hold the model needs no terms of its steps.
-        holding = None if self.goal.has_plan else pipelines_in_memory(self.goal.world, s)
+        # While no plan is known memory may be why: what can never hold the model needs no terms of its steps.
+        holding = None if self.goal.has_rival else pipelines_in_memory(self.goal.world, s)
         for x in self.goal.first_ranges(of):
             some = x if holding is None or x.of is not of else x.where(holding[x.at])
             self.push_ranges(bounded(self.goal, replace(some, seconds=np.maximum(some.seconds, t))))
