@@ -3,9 +3,10 @@
 import itertools
 import math
 from collections.abc import Callable, Iterator
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 
@@ -74,10 +75,21 @@ class Thresholds:
     most: int
 
 
+class UpTo(NamedTuple):
+    """Most seconds, and most of a largest chunk, of all sizes of a stage up to each; and the distinct ones in order."""
+
+    seconds: Floats
+    chunk: Floats
+    all_seconds: Floats
+    all_chunks: Floats
+
+
 T = TypeVar("T", LayerSplit, Thresholds)
 # Whatever stages recompute.
-KEPT = "pipeline", "group", "counts", "sharded", "send", "effective", "sizes", "least_sizes", "_tails"
+ALONE = "pipeline", "group", "counts", "sharded", "send", "effective", "sizes", "least_sizes", "_alone"
+KEPT = *ALONE, "_tails"
 BY_SIZE = "_needed", "recomputed", "chunk"  # by stage and size, whatever unequal chunks wait
+OVER_FIBRE = *ALONE, *BY_SIZE, "seconds", "_steps", "_up_to"  # whatever the fibre
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -268,13 +280,21 @@ class Stages:
         return np.asarray(found)
 
     @cached_property
-    def _tails(self) -> list[Floats]:
-        """Parts of a step that come once, but for filling the pipeline, by the most layers of a stage from one on."""
+    def _alone(self) -> dict[str, Num]:
+        """Parts of a step that come once at one site, but for filling the pipeline, by the most layers of a stage."""
         most = np.arange(1, self.column.strategy.problem.layers + 1)
-        x, given, largest = self.pipeline, self.conditions.fibre, LargestStage(layers=most, chunk_seconds=0.0)
-        own = (self.sharded, given, self.counts, self.group)
-        parts = step_prediction.once_parts(x, *own, largest=largest, send=self.send)
-        return [np.broadcast_to(parts[name], most.shape) for name in parts if name != "pipeline_bubble"]
+        own = (self.sharded, None, self.counts, self.group)
+        largest = LargestStage(layers=most, chunk_seconds=0.0)
+        parts = step_prediction.once_parts(self.pipeline, *own, largest=largest, send=self.send)
+        return {name: np.broadcast_to(part, most.shape) for name, part in parts.items() if name != "pipeline_bubble"}
+
+    @cached_property
+    def _tails(self) -> list[Floats]:
+        """The same over the fibre between sites, one array a part."""
+        c, most = self.column, np.arange(1, self.column.strategy.problem.layers + 1)
+        over = {"pipeline": c.p, "virtual_stages": c.v, "layers": most}
+        between = step_prediction.between_sites_seconds(self.pipeline, self.conditions.fibre, **over)
+        return list((self._alone | {"between_sites": np.broadcast_to(between, most.shape)}).values())
 
     @property
     def _mean(self) -> int:
@@ -292,20 +312,26 @@ class Stages:
         return step.pipeline_bubble_seconds(self.sharded, c.strategy.order, c.p, c.v, stage, **sends)
 
     @cached_property
-    def min_seconds_by_most(self) -> Floats:
-        """Bound the seconds of a step by the layers of its largest stage, one entry a size: some stage has as many."""
-        once = np.sum(self._tails, axis=0)[self.sizes - 1] + self._filling(self.chunk.min(axis=0))
-        return np.asarray((self.seconds.min(axis=0) + once) * (1 - EPS))
+    def _steps(self) -> tuple[Floats, Any]:
+        """Bound the seconds of the largest stage by its layers, and those to fill the pipeline."""
+        return self.seconds.min(axis=0), self._filling(self.chunk.min(axis=0))
 
     @cached_property
-    def _up_to(self) -> tuple[Floats, Floats]:
-        """Most seconds, and most of a largest chunk, of all sizes of a stage up to each; shape (stages, sizes)."""
-        return np.maximum.accumulate(self.seconds, axis=1), np.maximum.accumulate(self.chunk, axis=1)
+    def min_seconds_by_most(self) -> Floats:
+        """Bound the seconds of a step by the layers of its largest stage, one entry a size: some stage has as many."""
+        stage, filling = self._steps
+        return np.asarray((stage + (np.sum(self._tails, axis=0)[self.sizes - 1] + filling)) * (1 - EPS))
+
+    @cached_property
+    def _up_to(self) -> "UpTo":
+        """Seconds and those of a largest chunk, by stage and size: the most up to each size, and the distinct ones."""
+        seconds, chunk = self.seconds, self.chunk
+        each = np.maximum.accumulate(seconds, axis=1), np.maximum.accumulate(chunk, axis=1)
+        return UpTo(*each, _increasing(seconds), _increasing(chunk[seconds < np.inf]))
 
     def caps(self, stage: float, chunk: float, most: int) -> Ints:
         """Most layers of each stage within the limits: every size up to it keeps them; `v - 1` where none does."""
-        seconds, chunks = self._up_to
-        within = ((seconds <= stage) & (chunks <= chunk)).sum(axis=1)
+        within = ((self._up_to.seconds <= stage) & (self._up_to.chunk <= chunk)).sum(axis=1)
         return np.asarray(np.minimum(within + self.column.v - 1, max(most, self.column.v - 1)))
 
     def _least(self, limited: Floats, other: Floats, limit: float, most: int) -> float:
@@ -331,8 +357,7 @@ class Stages:
         best, largest = self.cutoff, self.min_seconds_by_most
         if not (largest < best).any():
             return
-        values, chunks = _increasing(self.seconds), _increasing(self.chunk[self.seconds < np.inf])
-        by_seconds, by_chunk = self._up_to
+        by_seconds, by_chunk, values, chunks = self._up_to
         for most in range(max(self._mean, self.column.v), int(self.sizes[-1]) + 1):
             if largest[most - self.column.v] >= best:
                 continue
@@ -366,7 +391,17 @@ class Stages:
         free = problem.rules.recompute == "free" or self.each >= 0
         return not free and problem.pin("recomputed_layers_per_stage") is None
 
+    @cached_property
     def _alike(self) -> Iterator[Self]:
+        """The stages under each number that chunks recompute alike, to be copied by whoever iterates over them."""
+        return itertools.tee(self._numbers(), 1)[0]
+
+    def _under_rule(self, known: Self, changed: Callable[[Self], Self]) -> Self:
+        """Take the stages under each number from others that are known, each of them changed; return these stages."""
+        self.__dict__["_alike"] = itertools.tee(map(changed, copy(known._alike)), 1)[0]
+        return self
+
+    def _numbers(self) -> Iterator[Self]:
         """Yield the stages under each number that a rule of the framework has every chunk recompute; none without one.
 
         Numbers above one under which memory holds all sizes that it can ever hold are of no use.
@@ -400,15 +435,11 @@ class Stages:
     def _best_alike(self, solve: Callable[[Self], T | None]) -> T | None:
         """Return the fastest under any number that chunks recompute alike; each number only where it may be faster."""
         best = None
-        for stages in self._alike():
+        for stages in copy(self._alike):
             cutoff = self.cutoff if best is None else best.seconds
             if stages.each > 0 and stages._min_seconds >= cutoff:
                 break  # as are those of more
-            under = stages
-            if best is not None:  # with fewer sizes; figures that do not depend on these are kept
-                under = stages._with(tuple(name for name in KEPT if name != "sizes"), cutoff=cutoff)
-                under.__dict__["_needed"] = stages._needed[:, : len(under.sizes)]
-            best = solve(under) or best
+            best = solve(stages if best is None else stages.over(self.conditions, cutoff)) or best
         return best
 
     @property
@@ -420,12 +451,35 @@ class Stages:
         chunk = float(step_prediction.chunk_seconds(self.pipeline, self.sharded, v, layers, recomputed))
         return self.effective * (stage - self._spared) + self.once(chunk, layers)
 
+    @cached_property
+    def bounding(self) -> Self:
+        """The same stages with the waits of unequal chunks at their lower bound; stages of one chunk have none."""
+        if not self.exact or self.column.v == 1:
+            return self
+        found = self._with(KEPT, exact=False)
+        return found._under_rule(self, lambda stages: stages.bounding)
+
+    def over(self, conditions: RowConditions, cutoff: float) -> Self:
+        """Return the same stages over some fibre, under a cutoff that is no higher; other conditions are the same."""
+        if self._has_rule:
+            found = self._with(ALONE, conditions=conditions, cutoff=cutoff)
+            return found._under_rule(self, lambda stages: stages.over(conditions, cutoff))
+        alone = self.bounding
+        if len(alone.sizes):
+            _ = alone._alone, alone._steps, alone._up_to  # once for all fibre
+        timed = alone._with(OVER_FIBRE, conditions=conditions, cutoff=cutoff)
+        if alone is self:
+            return timed
+        found = timed._with(ALONE, exact=self.exact)
+        found.__dict__["bounding"] = timed
+        return found
+
     def _short(self) -> Self | None:
         """Return the same stages without the sizes that a bound shows to be of no use; None where it leaves none.
 
         The order of events, which takes long, is then worked out for few patterns of unequal chunks.
         """
-        bound = self._with(KEPT, exact=False)
+        bound = self.bounding
         if bound.least() is None:
             return None
         if self.column.strategy.problem.layers_of(self.column.p) is not None:

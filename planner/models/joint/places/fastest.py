@@ -9,6 +9,7 @@ import itertools
 import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from planner.models.fabric.traffic import SiteTraffic
 from planner.models.joint.places.capital_bounds import CapitalBounds, SlowdownLevel
 from planner.models.joint.places.shape_problem import ShapeProblem, built, exchanged_bytes, first, where
 from planner.models.joint.places.site_question import Circuit, PlacedParts, SitePart
-from planner.models.joint.space import Floats
+from planner.models.joint.space import Flags, Floats, Ints
 from planner.models.joint.split import LayerSplit
 from planner.models.joint.world import CENTS, EPS, JointPlan, Target
 from planner.physics.network import transport
@@ -199,15 +200,22 @@ class FastestSearch(CapitalBounds):
         """Pair the slowdowns that may meet the cutoff with the fewest wavelengths that even stages need."""
         if not self.levels or not self._rtts or not len(self._wavelengths):
             return []
-        waves, rtt = self._wavelengths, self._rtts[0]
-        seconds = self._bounds([(x, int(waves[-1])) for x in self.levels], rtt)
-        near = [x for x, bound in zip(self.levels, seconds, strict=True) if bound < self.cutoff]
-        low, high = np.zeros(len(near), dtype=np.int64), np.full(len(near), len(waves) - 1)
+        q, waves, count = self.shape_problem, self._wavelengths, len(self._wavelengths)
+        send, allreduce = (np.array([getattr(level, name) for level in self.levels]) for name in ("send", "allreduce"))
+        even = -(-q.column.strategy.problem.layers // q.column.p)
+        alone = q.even_seconds(send, allreduce, None)
+        exchange = np.broadcast_to(q.exchange_seconds(even, q.fibre(waves, self._rtts[0])), waves.shape)
+
+        def in_time(levels: Ints, places: Any) -> Flags:
+            return np.asarray(q.on_clock(alone[levels] + exchange[places]) * (1 - EPS) < self.cutoff)
+
+        near = np.flatnonzero(in_time(np.arange(len(alone)), count - 1))
+        low, high = np.zeros(len(near), dtype=np.int64), np.full(len(near), count - 1)
         while (low < high).any():
             middle = (low + high) // 2
-            fits = self._bounds([(x, int(n)) for x, n in zip(near, waves[middle], strict=True)], rtt) < self.cutoff
+            fits = in_time(near, middle)
             low, high = np.where(fits, low, np.minimum(middle + 1, high)), np.where(fits, middle, high)
-        return [(x, int(n)) for x, n in zip(near, waves[low], strict=True)]
+        return [(self.levels[i], int(n)) for i, n in zip(near.tolist(), waves[low], strict=True)]
 
     def waves_by_best_split(self, level: SlowdownLevel, waves: int) -> int | None:
         """Return the fewest wavelengths, `waves` or more, that the cutoff allows with layers split at best, if any."""
@@ -250,12 +258,10 @@ class FastestSearch(CapitalBounds):
     def _rtts_to_try(self) -> list[float]:
         """List the round trips that may pay."""
         # The shortest, and behind each at which the sites were dearer than known before, or may be dearer, the next.
-        asked = {t for known in self.asked.values() for _, t, _ in known}
-        return [
-            r
-            for a, r in zip([None, *self._rtts], self._rtts, strict=False)
-            if a is None or a in asked or bool(np.any(self._lower_bounds(r) < self._lower_bounds(a)))
-        ]
+        asked, rtts = {t for known in self.asked.values() for _, t, _ in known}, self._rtts
+        least = [self._lower_bounds(t) for t in rtts]
+        dearer = (a in asked or bool(np.any(least[i + 1] < least[i])) for i, a in enumerate(rtts[:-1]))
+        return [*rtts[:1], *itertools.compress(rtts[1:], dearer)]
 
     def _affordable(self, rtt: float) -> list[tuple[SlowdownLevel, int]]:
         """List the slowdowns that the money may pay, with the most wavelengths paid too."""

@@ -23,6 +23,7 @@ from planner.physics.training.memory import stage_gradient_bytes
 from planner.physics.training.parallel_strategy import RackBlock
 from planner.physics.training.step_prediction import LayoutFibre, between_sites_seconds
 
+WIDER = 1.05  # times a cutoff, up to which the stages are known for other fibre
 SLOWDOWNS = 1.05 ** np.arange(300)  # above the transport's own, of which the first that is late limits the others
 
 
@@ -76,9 +77,21 @@ class ShapeProblem:
 
     def split(self, c: RowConditions, cutoff: float) -> LayerSplit | None:
         """Return the fastest split of layers under a cutoff, with its seconds a sequence; None where there is none."""
-        step = cutoff * self.column.sequences if math.isfinite(cutoff) else math.inf
-        found = Stages(column=self.column, conditions=c, cutoff=step, tick=self.world.deadline.check).fastest()
+        found = self._stages_over(c, cutoff * self.column.sequences).fastest()
         return None if found is None else replace(found, seconds=found.seconds / self.column.sequences)
+
+    def _stages_over(self, c: RowConditions, step: float) -> Stages:
+        """Return the stages under a cutoff in seconds a step; what fibre does not change is worked out once."""
+        key = c.send, c.allreduce
+        if key not in self._stages or step > self._stages[key].cutoff:
+            tick = self.world.deadline.check
+            self._stages[key] = Stages(column=self.column, conditions=c, cutoff=step * WIDER, tick=tick)
+        return self._stages[key].over(c, step)
+
+    @cached_property
+    def _stages(self) -> dict[tuple[float, float], Stages]:
+        """The stages that were split, by slowdowns of sends and of all-reduces: most are split over other fibre too."""
+        return {}
 
     def exchange_seconds(self, layers: Any, fibre: LayoutFibre | None) -> Any:
         """Compute the exchange between sites over some fibre in seconds a sequence, at the most layers of a stage."""
@@ -95,7 +108,7 @@ class ShapeProblem:
     def min_by_waves(self, send: float, allreduce: float, cutoff: float, waves: Ints) -> Floats:
         """Bound the seconds a sequence on a clock by wavelengths, given the best split of layers without fibre."""
         c, conditions = self.column, self.conditions(send, allreduce, None)
-        x = Stages(column=c, conditions=conditions, cutoff=cutoff / self.min_stretch * c.sequences, exact=False)
+        x = self._stages_over(conditions, cutoff / self.min_stretch * c.sequences).bounding
         best = x.least()
         if best is None:
             return np.full(len(waves), np.inf)
@@ -307,6 +320,10 @@ class ShapeProblem:
 
     def even_bounds(self, send: Floats, allreduce: Floats, fibre: LayoutFibre | None) -> Floats:
         """Bound the seconds a sequence on a clock at several slowdowns at once, and fibre of each, by even stages."""
+        return np.asarray(self.on_clock(self.even_seconds(send, allreduce, fibre)), dtype=np.float64)
+
+    def even_seconds(self, send: Floats, allreduce: Floats, fibre: LayoutFibre | None) -> Floats:
+        """Bound the seconds of steps a sequence at several slowdowns at once, and fibre of each, by even stages."""
         c, n = self.column, len(send)
         rows = StrategyRows(
             p=np.full(n, c.p),
@@ -318,19 +335,17 @@ class ShapeProblem:
             block_replicas=np.full(n, self.block.replicas),
             inside=np.full(n, self.block.rack_stages == 1),
         )
-        seconds = even_seconds(c.strategy, c.zero, rows, self.conditions(send, allreduce, fibre)) / c.sequences
-        return np.asarray(self.on_clock(seconds), dtype=np.float64)
+        return even_seconds(c.strategy, c.zero, rows, self.conditions(send, allreduce, fibre)) / c.sequences
 
     def max_slowdowns(self, cutoff: float) -> tuple[float, float]:
         """Bound the slowdowns of sends and of all-reduces that may meet the cutoff, the other at its least."""
         # Time never falls as a network slows, so that all slowdowns above one that misses the cutoff miss it too.
         tried = np.asarray(self.world.problem.transport_slowdown * SLOWDOWNS, dtype=np.float64)
-        least: Floats = np.full(len(tried), tried[0])
-        found = []
-        for send, allreduce in ((tried, least), (least, tried)):
-            late = self.even_bounds(send, allreduce, self.best_fibre) > cutoff * (1 + EPS)
-            found.append(float(tried[np.argmax(late)]) if late.any() else math.inf)
-        return found[0], found[1]
+        least = np.full(len(tried), tried[0])
+        sends, allreduces = np.concatenate([tried, least]), np.concatenate([least, tried])
+        late = self.even_bounds(sends, allreduces, self.best_fibre).reshape(2, -1) > cutoff * (1 + EPS)
+        send, allreduce = np.where(late.any(axis=1), tried[np.argmax(late, axis=1)], np.inf).tolist()
+        return send, allreduce
 
     def options(self, cutoff: float, *, shallow: bool = False) -> dict[int, DesignTable]:
         """Return the templates of each number of blocks, without those too slow for the cutoff at any other site."""
