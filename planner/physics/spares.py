@@ -156,7 +156,12 @@ def stretches(job: CheckpointedJob, standing: SpareEffect) -> Iterator[tuple[Any
 
     A whole job waits until every site has enough racks; an elastic one goes on without the replicas of those short.
     """
-    for way in ways(job, spares=standing.spares):
+    yield from stretched(job, ways(job, spares=standing.spares), standing)
+
+
+def stretched(job: CheckpointedJob, known: Iterable[Way], standing: SpareEffect) -> Iterator[tuple[Any, Way]]:
+    """Yield (stretch, way) for each of the ways that a job may resume after a failure, which are known."""
+    for way in known:
         there = at_work_share(job, standing, way.recovery)
         with np.errstate(over="ignore"):
             stretch = way.stretch / there if there > 0 else np.full_like(way.stretch, np.inf)

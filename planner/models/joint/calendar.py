@@ -10,7 +10,7 @@ import itertools
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +20,8 @@ from planner.instance.instance import Instance
 from planner.instance.network import Network
 from planner.instance.workload import Model
 from planner.physics import recovery
-from planner.physics.recovery import NO_LINKS, CheckpointedJob, GpuLinks, inverse_share_there, min_stretch, ways
-from planner.physics.spares import checkpoint_bytes, counted
+from planner.physics.recovery import NO_LINKS, CheckpointedJob, GpuLinks, Way, inverse_share_there, min_stretch, ways
+from planner.physics.spares import SpareEffect, checkpoint_bytes, counted, stretched
 
 Floats = NDArray[np.float64]
 STEP = 1.002  # from one number of GPUs of the table to the next
@@ -39,6 +39,15 @@ class Sparing:
 
 
 NO_SPARES = Sparing()
+
+
+class ColumnOnClock(NamedTuple):
+    """What the failures of a column depend on; of 0 lanes of every NIC the links are those that stop it least."""
+
+    replicas: int
+    replica_gpus: int
+    shares_state: bool
+    lanes: int
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -160,6 +169,18 @@ class Calendar:
             step_seconds=step_seconds,
             shares_state=shares_state,
         )
+
+    def stretch_at_least(self, column: ColumnOnClock, standing: SpareEffect) -> float:
+        """Bound the stretch of steps by failures, given the spares; infinite where none is a way to go on."""
+        job, known = self._ways(column, standing.spares)
+        return min((float(stretch) for stretch, _ in stretched(job, known, standing)), default=math.inf)
+
+    @lru_cache(maxsize=1 << 16)  # noqa: B019 - of one search, with which it ends
+    def _ways(self, column: ColumnOnClock, spares: bool) -> tuple[CheckpointedJob, list[Way]]:
+        """Return the job of a column whose steps take no time, and its ways to resume after a failure."""
+        replicas, gpus, shares_state, lanes = column
+        job = self.job(replicas, gpus, 0.0, shares_state=shares_state, lanes=lanes)
+        return job, list(ways(job, spares=spares))
 
 
 def sparings(r: Reliability, *, idle: bool) -> list[Sparing]:

@@ -13,6 +13,7 @@ from planner.models.fabric.chooser import Template
 from planner.models.fabric.design_table import DesignTable
 from planner.models.fabric.traffic import SiteTraffic
 from planner.models.joint.bounds import RowConditions, StrategyRows, even_seconds
+from planner.models.joint.calendar import ColumnOnClock
 from planner.models.joint.places.site_question import PlacedParts, SitesExtent
 from planner.models.joint.space import Floats, Ints
 from planner.models.joint.split import Column, LayerSplit, Stages
@@ -172,13 +173,13 @@ class ShapeProblem:
     @cached_property
     def min_stretch(self) -> float:
         """Bound the stretch of any steps by failures; infinite where the shape never runs."""
-        job = self.job(0.0)
+        calendar, c = self.world.problem.calendar, self.column
         if self.world.sites is None and self.racks > (self.world.problem.instance.hardware.racks or 0):
             return math.inf
-        if job is None:
+        if calendar is None:
             return 1.0
-        ways = (float(x) for x, _ in stretches(job, self.standing))
-        return max(self.free_stretch, min(ways, default=math.inf))
+        on_clock = ColumnOnClock(c.d, c.replica_gpus, c.zero > 0, c.lanes)
+        return max(self.free_stretch, calendar.stretch_at_least(on_clock, self.standing))
 
     def bound(
         self,
