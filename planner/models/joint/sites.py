@@ -100,7 +100,7 @@ class Sites:
         """Whether the fibre between sites is designed, not a pair of ends for each two."""
         return self.data.wan.designed
 
-    @property
+    @cached_property
     def max_open(self) -> int:
         """Most sites that may be open."""
         return max_sites(self.data, model.rules_without())

@@ -51,6 +51,7 @@ class FewestDays(Goal):
     rival: float = math.inf  # seconds a sequence of a plan of another search: slower ones are of no use
     # Share by which slower plans are of use to another goal, which goes on: nodes that may hold such stay open.
     within: float = 0.0
+    floor: float = 0.0  # seconds a sequence that no plan is below, as is known from elsewhere
     incumbent: JointPlan | None = None
     free: float = math.inf  # the least bound of a column, on a network that slows nothing, of all that were opened
     guess: float = math.inf  # the least time of a column on such a network that is known
@@ -96,7 +97,7 @@ class FewestDays(Goal):
     def bound(self) -> float:
         """Seconds a sequence that no plan is below."""
         key = -math.inf if self.loop is None else self.loop.least_key
-        least = max(0.0, min(key, self.world.unproven.seconds))
+        least = max(self.floor, min(key, self.world.unproven.seconds))
         return least if self.incumbent is None else min(least, self.incumbent.seconds)
 
     @property
@@ -155,7 +156,7 @@ class FewestDays(Goal):
             few = gap == 0 and len(self.world.strategies()) <= dive.CLIMBED
             if not few and not self.world.cache.plans:
                 dive.climb(self, best.column)
-        if t > self.most_seconds:
+        if t > self.most_seconds or (best is not None and best.seconds <= self.floor * (1 + EPS)):
             return True
         if self.incumbent is None:
             return self.too_late or (self.gap > 0 and self.bound >= self.rival * (1 - self.gap))
