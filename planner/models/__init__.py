@@ -34,7 +34,8 @@ class SitesRequest:
     racks: int | None = None
     fabric_usd_per_rack: float = 0.0
     exchange: GradientExchange | None = None
-    refused: frozenset[frozenset[str]] = frozenset()  # sets of sites that no design of the wide area joins
+    refused: frozenset[frozenset[str]] = frozenset()  # sets of sites that may not be open together and alone
+    opened: frozenset[str] = frozenset()  # sites that must be open
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

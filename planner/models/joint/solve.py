@@ -7,7 +7,7 @@ from typing import Any
 
 from planner.instance.instance import Instance
 from planner.instance.references_and_pins import ONE_SITE
-from planner.models import Options
+from planner.models import Options, SitesRequest
 from planner.models.fabric.chooser import Templates
 from planner.models.joint.cache import JointCache
 from planner.models.joint.search.days import FewestDays
@@ -91,7 +91,10 @@ def world_of(
     if instance.grid is not None and cache.sites is None:
         from planner.models.joint.sites import Sites  # where needed: a cluster has no use for Pyomo and HiGHS
 
-        cache.sites = Sites(instance=instance, seed=options.seed, threads=options.threads)
+        racks, refused = "sites.racks.", frozenset(cache.without.get("sites", ()))  # sets of open sites
+        opened = frozenset(x.removeprefix(racks) for x in cache.without if x.startswith(racks))  # not with 0 racks
+        request = SitesRequest(opened=opened, refused=refused)
+        cache.sites = Sites(instance=instance, request=request, seed=options.seed, threads=options.threads)
     if cache.sites is not None:
         cache.sites.solved = 0
     max_mw, h, limit = math.inf, instance.hardware, instance.limits.facility_power_mw

@@ -103,6 +103,8 @@ def pins(model: Any, data: SplitData) -> None:
         model.pins["sites.max_sites"] = sum(model.open.values()) <= data.pins.max_sites
     for site, racks in data.pins.racks_by_site.items():
         model.pins[f"sites.racks.{site}"] = data.module_racks * model.modules[site] == racks
+    for site in sorted(data.request.opened):
+        model.pins[f"sites.open.{site}"] = model.open[site] >= 1
 
 
 def _pins_sentence(data: SplitData) -> str:
