@@ -372,7 +372,7 @@ class _Questions:
         changed, floor = _changed(v.choice, v.plan_value, v.value), 0.0
         found = self._settled(loosens=v.loosens is True)
         if found is None and self.share.deadline.passed:
-            self.unasked.append(changed)
+            self.unasked.append(changed if v.choice == "site" else _named(v.choice))
             return None
         if v.loosens is False:
             floor = self.plan.objective.bound or 0.0 if self.plan.objective.name != "loss" else 0.0
@@ -415,7 +415,7 @@ class _Questions:
         for _ in range(count):
             v = Variant("sites", " + ".join(own), "any other", without={"sites": frozenset(sets)})
             if self.share.deadline.passed:
-                self.unasked.append("sites other than " + ", ".join(" + ".join(sorted(x)) for x in sets))
+                self.unasked.append("other sets of sites")
                 return
             options = replace(self.share.next("other sets of sites"), gap=self.tolerance)
             found = self._ask(self.plan.instance, options, v.without, self.plan.objective.bound or 0.0)

@@ -1,4 +1,4 @@
-"""Explain the sites of a plan, or why there are none: what each candidate carries alone, and what lets a split exist."""
+"""Explain the sites of a plan, or why there are none: what each candidate carries alone, what lets a split exist."""
 
 from collections.abc import Collection, Iterator, Sequence
 
@@ -55,11 +55,11 @@ def summary(nodes: Sequence[NodeLoad], moved: Sequence[Relaxation]) -> Iterator[
         yield f"  {x.node:24}{carried:32}  {', '.join(x.stopped_by) or 'nothing'}{late}"
     if len(nodes) > len(shown):
         yield f"  … {len(nodes) - len(shown)} more, none with more"
-    for x in moved:
-        unit = x.unit.removesuffix("s") if x.amount == 1 else x.unit
-        others = ", ".join(f"{name} {amount:+,.6g}" for name, amount in x.rows.items() if name != x.rule)
-        unproven = "" if x.proved else ", not proven the smallest"
-        amount = money(x.amount) if unit == "USD" else f"{x.amount:,.6g} {unit}"
+    for move in moved:
+        unit = move.unit.removesuffix("s") if move.amount == 1 else move.unit
+        others = ", ".join(f"{name} {amount:+,.6g}" for name, amount in move.rows.items() if name != move.rule)
+        unproven = "" if move.proved else ", not proven the smallest"
+        amount = money(move.amount) if unit == "USD" else f"{move.amount:,.6g} {unit}"
         # Of a budget the split knows racks and sites: the fabric, and racks that the layout needs, may take more.
         more = "" if unit.endswith("fewer") else " more, for racks and sites alone" if unit == "USD" else " more"
-        yield f"WOULD DO   {x.rule}: {amount}{more}{f' ({others})' if others else ''}{unproven}"
+        yield f"WOULD DO   {move.rule}: {amount}{more}{f' ({others})' if others else ''}{unproven}"

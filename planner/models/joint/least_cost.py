@@ -167,7 +167,7 @@ def solve_joint_cost(
     known = min(in_time, key=lambda x: (x.capital_usd, x.seconds), default=None)
     how: dict[str, Any] = {"gap": options.gap or 0.0, "time_limit": deadline.limit, "progress": progress}
     search = CapitalSearch.begun(world, limit, known=known, **how)
-    search.goal.first, search.goal.enough = None if first is None else first(world), floor_usd
+    search.goal.first, search.goal.known_floor = None if first is None else first(world), floor_usd
     found = search.run(days=days)
     if found.plan is not None and found.plan is not known:
         cache.cheapest.append(found.plan)

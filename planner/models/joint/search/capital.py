@@ -68,7 +68,7 @@ class LeastCapital(Goal):
     seeks: bool = False  # whether no plan was known at first
     fabrics: LeastFabrics = field(default_factory=lambda: LeastFabrics(within=lambda q: q.world))
     bound: float = 0.0  # on the capital of every plan
-    enough: float = 0.0  # capital that no plan is below, as is known from elsewhere: the search ends at it
+    known_floor: float = 0.0  # capital that no plan is below, as is known from elsewhere: the search ends at it
     first: Column | None = None  # of a plan at hand, priced before any other
     spoke: float = field(default_factory=time.perf_counter)
 
@@ -200,12 +200,12 @@ class LeastCapital(Goal):
 
     def reached(self, t: float, c: float, what: Any) -> bool:
         """Raise the bound to the least capital of the open nodes; end where these can only tie."""
-        self.bound = max(self.bound, c, self.enough)
+        self.bound = max(self.bound, c, self.known_floor)
         best = self.incumbent
         if best is None:
             return False
         at_gap = self.end_gap > 0 and self.bound >= best.capital_usd * (1 - self.end_gap)
-        self.at_gap = at_gap or best.capital_usd <= self.enough + CENTS
+        self.at_gap = at_gap or best.capital_usd <= self.known_floor + CENTS
         return self.at_gap or (self.within > 0 and (c > best.capital_usd + CENTS or bool(self._late(t, c))))
 
     def usd(self, racks: Any, rails: Any) -> Floats:
