@@ -285,6 +285,12 @@ class _Share:
     search_seconds: float
     parts: int = 0
 
+    @property
+    def left(self) -> bool:
+        """Whether time is left. OutOfTimeError: a signal ends it."""
+        Deadline().check()
+        return not self.deadline.passed
+
     def next(self, name: str) -> Options:
         """Report the next alternative and return its options."""
         start(self.progress, name)
@@ -337,7 +343,7 @@ class _Questions:
     def _settled(self, *, loosens: bool) -> "_Answer | None":
         """Return the answer to a looser question that is settled by that to all of them, which is asked once."""
         # What is worth nothing together is worth nothing alone.
-        if loosens and len(self.looser) > 1 and not self.share.deadline.passed:
+        if loosens and len(self.looser) > 1 and self.share.left:
             changed = reduce(lambda question, change: change(question), self.looser, self.plan.instance)
             self.together = self._ask(changed, self.share.next("all rules of sites and fabrics together"))
             self.looser = []
@@ -349,7 +355,7 @@ class _Questions:
         """Return the saving by a little more of a limit, in days or dollars; None if unanswered."""
         best, among = self.best, x.limit in OF_SITES
         found = self._settled(loosens=among)
-        if found is None and self.share.deadline.passed:
+        if found is None and not self.share.left:
             self.unasked.append(x.limit)
             return None
         if found is None:
@@ -371,7 +377,7 @@ class _Questions:
         """Return the best plan with one decision made otherwise; None where no time was left."""
         changed, floor = _changed(v.choice, v.plan_value, v.value), 0.0
         found = self._settled(loosens=v.loosens is True)
-        if found is None and self.share.deadline.passed:
+        if found is None and not self.share.left:
             self.unasked.append(changed if v.choice == "site" else _named(v.choice))
             return None
         if v.loosens is False:
@@ -414,7 +420,7 @@ class _Questions:
         sets = {frozenset(own)}
         for _ in range(count):
             v = Variant("sites", " + ".join(own), "any other", without={"sites": frozenset(sets)})
-            if self.share.deadline.passed:
+            if not self.share.left:
                 self.unasked.append("other sets of sites")
                 return
             options = replace(self.share.next("other sets of sites"), gap=self.tolerance)

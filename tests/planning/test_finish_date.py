@@ -170,7 +170,7 @@ def test_no_other_choice_ends_sooner(explanation: tuple[Instance, Plan, Explanat
     assert least is not None and found.others
     assert all(x.loss is None or x.loss >= -1e-9 for x in found.others)
     assert all(x.days is None or x.loss == pytest.approx(x.days / least - 1, abs=1e-9) for x in found.others)
-    for x in [x for x in found.others if x.choice == "site"][:1]:
+    for x in [x for x in found.sites if x.value == "closed"][:1]:
         other = solved(pinned(i, f"sites.racks.{x.plan_value}", 0)).objective.value
         assert (x.days is None and other is None) or x.days == pytest.approx(other, rel=1e-9)
     text = explain.summary(found)
@@ -197,10 +197,10 @@ def test_every_other_start_has_its_end(explanation: tuple[Instance, Plan, Explan
 
 def test_a_later_site_is_said_to_be_late(explanation: tuple[Instance, Plan, Explanation]) -> None:
     i, plan, found = explanation
-    assert i.grid is not None and found.sites is not None and plan.sites is not None
+    assert i.grid is not None and plan.sites is not None
     late = {node.id: node.ready_months for node in i.grid.nodes if node.site}
     start = start_days(i, plan.sites) / DAYS_A_MONTH
-    for x in found.sites.rejected:
+    for x in (x for x in found.nodes if not x.opened):
         expected = late[x.node] if late[x.node] > start * (1 + 1e-9) else None
         assert x.ready_months == expected
         assert expected is None or f"ready in month {expected:g}, after the plan starts" in explain.summary(found)
