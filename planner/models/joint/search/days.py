@@ -53,6 +53,7 @@ class FewestDays(Goal):
     within: float = 0.0
     floor: float = 0.0  # seconds a sequence that no plan is below, as is known from elsewhere
     incumbent: JointPlan | None = None
+    priced_first: bool = False  # whether that column was priced
     free: float = math.inf  # the least bound of a column, on a network that slows nothing, of all that were opened
     guess: float = math.inf  # the least time of a column on such a network that is known
     columns: list[tuple[float, Column]] = field(default_factory=list)  # those that were opened, with their bounds
@@ -137,8 +138,7 @@ class FewestDays(Goal):
         if self.too_late:
             return
         column = None if self.first is None else self.first(self.world)
-        if column is not None:
-            dive.descend(self, column)
+        self.priced_first = column is not None and dive.descend(self, column)
         dive.dive(self, loop, self.world.cache.warm_starts(self.world.size))
 
     def tick(self) -> None:
@@ -154,7 +154,7 @@ class FewestDays(Goal):
         if self.nodes == CLIMBED_AFTER and best is not None and self.distance > CLOSE and gap < ANY_PLAN:
             # A proof is as soon at those of few strategies, and the plans of other sizes are near enough.
             few = gap == 0 and len(self.world.strategies()) <= dive.CLIMBED
-            if not few and not self.world.cache.plans:
+            if not few and not self.world.cache.plans and not self.priced_first:
                 dive.climb(self, best.column)
         if t > self.most_seconds or (best is not None and best.seconds <= self.floor * (1 + EPS)):
             return True
