@@ -53,7 +53,7 @@ SLOWER = 1.5  # times as long as the search for the plan, that one question may 
 # Limits whose plans stay plans with more of them; those of sites are asked together first.
 OF_SITES = ("facility power", "headroom", "generation", "interconnect", "line ratings", "land")
 LOOSER = ("budget", "deadline", "batch", "memory", *OF_SITES)
-AT_LEAST = 30.0  # seconds that they may take in any case
+AT_LEAST = 40.0  # seconds that they may take in any case
 SHOWN = 5e-5  # a loss below which a line shows none
 DOUBLINGS = 20  # of a limit, in search of a plan
 MILLION = 1e6

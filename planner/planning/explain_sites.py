@@ -43,18 +43,7 @@ def nodes_of(instance: Instance, split: SitesPlan | None, options: Options) -> t
 
 
 def summary(nodes: Sequence[NodeLoad], moved: Sequence[Relaxation]) -> Iterator[str]:
-    """Return the lines of the candidates, the best and those of the plan, and of what would let a split exist."""
-    if nodes:
-        yield "NODES      the largest load that each candidate could carry alone, and what stops it there"
-    shown = [x for i, x in enumerate(nodes) if i < ROWS or x.opened]
-    for x in shown:
-        lacks = f"{power(x.missing_mw)} short" if x.missing_mw else "" if x.missing_mw is None else "all of the load"
-        of = [part for part in ("open" if x.opened else "", lacks) if part]
-        late = "" if x.ready_months is None else f"; ready in month {x.ready_months:g}, after the plan starts"
-        carried = f"{power(x.mw)}{f' ({chr(44).join(of)})' if of else ''}"
-        yield f"  {x.node:24}{carried:32}  {', '.join(x.stopped_by) or 'nothing'}{late}"
-    if len(nodes) > len(shown):
-        yield f"  … {len(nodes) - len(shown)} more, none with more"
+    """Return the lines of what would let a split exist, and of the candidates: the best, and those of the plan."""
     for move in moved:
         unit = move.unit.removesuffix("s") if move.amount == 1 else move.unit
         others = ", ".join(f"{name} {amount:+,.6g}" for name, amount in move.rows.items() if name != move.rule)
@@ -63,3 +52,14 @@ def summary(nodes: Sequence[NodeLoad], moved: Sequence[Relaxation]) -> Iterator[
         # Of a budget the split knows racks and sites: the fabric, and racks that the layout needs, may take more.
         more = "" if unit.endswith("fewer") else " more, for racks and sites alone" if unit == "USD" else " more"
         yield f"WOULD DO   {move.rule}: {amount}{more}{f' ({others})' if others else ''}{unproven}"
+    if nodes:
+        yield "NODES      the largest load that each candidate could carry alone, and what stops it there"
+    shown = [x for i, x in enumerate(nodes) if i < ROWS or x.opened]
+    for x in shown:
+        lacks = f"{power(x.missing_mw)} short" if x.missing_mw else "" if x.missing_mw is None else "all of the load"
+        of = ", ".join(part for part in ("open" if x.opened else "", lacks) if part)
+        late = "" if x.ready_months is None else f"; ready in month {x.ready_months:g}, after the plan starts"
+        carried = power(x.mw) + (f" ({of})" if of else "")
+        yield f"  {x.node:24}{carried:32}  {', '.join(x.stopped_by) or 'nothing'}{late}"
+    if len(nodes) > len(shown):
+        yield f"  … {len(nodes) - len(shown)} more, none with more"

@@ -6,7 +6,7 @@ Mathematical Programming 99, 283-296). The duals may be wrong by any rounding: t
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -218,29 +218,6 @@ class HighsSearch:
             if not rows:
                 return status
             self.add(rows)
-
-    def bound(self, bounds: Iterable[tuple[Any, float, float]]) -> None:
-        """Give variables bounds for the runs to come; one that no row mentions has no column, and nothing to bound."""
-        for variable, low, high in bounds:
-            if id(variable) in self.column:
-                self.h.changeColBounds(self.column[id(variable)], low, high)
-
-    def reprice(self, costs: Iterable[tuple[Any, float]]) -> None:
-        """Give variables another cost in the objective for the runs to come."""
-        for variable, cost in costs:
-            if id(variable) in self.column:
-                self.h.changeColCost(self.column[id(variable)], cost)
-
-    def duals(self) -> tuple[float, list[tuple[Any, float]]] | None:
-        """Solve with integers relaxed, binaries at whole bounds; return the optimum, and its change by each row.
-
-        A row changes by one unit of its side; a lazy one goes by its name. None: there is no optimum.
-        """
-        if self.relax(whole=True) != _Status.kOptimal:
-            return None
-        dual, lazy = self.h.getSolution().row_dual, self.lazy.items()
-        rows = [*zip(self.stated.rows, dual, strict=False), *((name, dual[i]) for i, name in lazy)]
-        return self.h.getInfo().objective_function_value, rows
 
     def tighten(self) -> Any:
         """Bound each gated column by its own largest value, which also adds the lazy rows that limit it.

@@ -176,7 +176,7 @@ def relaxations(instance: Instance, rules: Collection[str], options: Options) ->
         if most.solution is not None:
             racks = data.module_racks * sum(round(most.solution.of(x)) for x in m.modules.values())
             fewer, proved = float(instance.pins[pinned] - racks), most.stop is Stop.PROVED
-            found.append(Relaxation(rule="demand", amount=fewer, unit="racks fewer", proved=proved))
+            found.append(Relaxation(rule="pins", amount=fewer, unit="racks fewer", proved=proved))
     return [x for x in found if x is not None]
 
 
