@@ -112,7 +112,6 @@ _DUAL, _PRIMAL = (int(value) for value in (_Strategy.kSimplexStrategyDual, _Stra
 class LazyRow:
     """One row `values · x[columns] <= upper` over the columns of a `RowSource`."""
 
-    name: str
     columns: npt.NDArray[np.int64]
     values: Floats
     upper: float
@@ -158,7 +157,7 @@ class HighsSearch:
         self.whole = np.flatnonzero([kind == integer for kind in lp.integrality_]).astype(np.int32)
         self.low, self.high = np.asarray(lp.col_lower_)[self.whole], np.asarray(lp.col_upper_)[self.whole]
         self.sense = 1.0 if lp.sense_ == highspy.ObjSense.kMinimize else -1.0
-        self.lazy: dict[int, str] = {}
+        self.lazy = set[int]()
         self.add([] if rows is None else rows.known())
 
     def add(self, rows: Sequence[LazyRow], *, kept: bool = False) -> None:
@@ -172,7 +171,7 @@ class HighsSearch:
         low, high = np.full(len(rows), -highspy.kHighsInf), np.asarray([row.upper for row in rows])
         self.h.addRows(len(rows), low, high, len(index), starts, index, values)
         if not kept:
-            self.lazy |= {self.h.getNumRow() - len(rows) + i: row.name for i, row in enumerate(rows)}
+            self.lazy |= {*range(self.h.getNumRow() - len(rows), self.h.getNumRow())}
 
     def run(self) -> Any:
         """Run HiGHS on the present model until the deadline and return its model status."""
@@ -237,13 +236,13 @@ class HighsSearch:
                 return status
             if status == _Status.kOptimal:
                 values = np.asarray([1.0, -np.floor(self.point()[at] + 1e-6)])
-                self.add([LazyRow(name="", columns=np.asarray([column, gate]), values=values, upper=0.0)], kept=True)
+                self.add([LazyRow(columns=np.asarray([column, gate]), values=values, upper=0.0)], kept=True)
         self.h.changeColsCost(len(every), every, costs)
-        self.forget(list(self.lazy))
+        self.forget(sorted(self.lazy))
         status = self.relax()
         if status == _Status.kOptimal:
             slack = np.asarray(self.h.getLp().row_upper_) - np.asarray(self.h.getSolution().row_value)
-            self.forget([i for i in self.lazy if slack[i] > LOOSE])
+            self.forget([i for i in sorted(self.lazy) if slack[i] > LOOSE])
         return status
 
     def forget(self, rows: list[int]) -> None:
@@ -251,7 +250,7 @@ class HighsSearch:
         kept = np.delete(np.arange(self.h.getNumRow()), rows)
         place = dict(zip(kept.tolist(), range(len(kept)), strict=True))
         self.h.deleteRows(len(rows), np.asarray(rows, dtype=np.int32))
-        self.lazy = {place[i]: name for i, name in self.lazy.items() if i in place}
+        self.lazy = {place[i] for i in self.lazy if i in place}
         if self.rows is not None:
             self.rows.forget()
 

@@ -26,7 +26,6 @@ class Rule:
     sentence: Callable[[SplitData], str]  # what the rule asks for, in the instance's figures
     scope: Literal["site", "grid", "split"]  # one site, the power of any, or their relation to others and the request
     order: int  # of the tries to leave the rule out of a conflict: the one that says least to the user goes first
-    components: tuple[str, ...] = ()  # that hold further rows
     yearly: bool = False  # the rows are stated again for each scenario
     index_names: int | None = None  # leading entries of a row's index that name it to the user (None: all)
     unit: str | None = None  # of the limit in reports; None: the rows cannot be exceeded

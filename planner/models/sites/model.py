@@ -214,13 +214,12 @@ N1_RULES = ("node", "full")  # those that follow flows after a contingency
 
 @dataclass(frozen=True, kw_only=True)
 class YearRows:
-    """The lazy rows of one year; `suffix` follows their names."""
+    """The lazy rows of one year."""
 
     network: DcNetwork
     rules: frozenset[str]
     load_mw: float
     max_cuts: int
-    suffix: str
     stated: set[CutKey] = field(default_factory=set)
 
     def known(self) -> list[LazyRow]:
@@ -244,16 +243,14 @@ class YearRows:
         return [self._row(cut) for cut in fresh.values()]
 
     def _row(self, cut: GridCut) -> LazyRow:
-        entries = cut.name.split(",")[: 1 if cut.rule == "rating" else 2]
-        name = f"{cut.rule}[{','.join(entries)}]{self.suffix}"
         if not cut.condition:
-            return LazyRow(name=name, columns=cut.columns, values=cut.values, upper=cut.upper)
+            return LazyRow(columns=cut.columns, values=cut.values, upper=cut.upper)
         big_m = cut.reach * self.load_mw
         binaries = np.asarray([i for i, _ in cut.condition])
         signs = np.asarray([big_m if wanted else -big_m for _, wanted in cut.condition])
         upper = cut.upper + big_m * sum(wanted for _, wanted in cut.condition)
         columns, values = np.concatenate([cut.columns, binaries]), np.concatenate([cut.values, signs])
-        return LazyRow(name=name, columns=columns, values=values, upper=upper)
+        return LazyRow(columns=columns, values=values, upper=upper)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -304,7 +301,6 @@ def attach(model: Any, data: SplitData, without: Collection[str], *, load_mw: fl
                 rules=frozenset(rules),
                 load_mw=load_mw,
                 max_cuts=max(MAX_RATING_CUTS // len(every_year), MIN_RATING_CUTS),
-                suffix=year.suffix,
             )
             for year, network in every_year
         ],

@@ -294,11 +294,6 @@ class SplitYear:
     data: SplitData
     block: Any
 
-    @property
-    def suffix(self) -> str:
-        """Suffix of the names of a scenario's rows in reports."""
-        return f" in {self.name}" if self.name else ""
-
 
 def years(model: Any, data: SplitData) -> Iterator[SplitYear]:
     """Yield the grid's own year, then every scenario that counts."""
