@@ -171,7 +171,7 @@ def explain(
     seed, threads, pins, constants
         As in `solve`.
     near, within
-        How many of the best splits over different sets of sites to list, of those within this share of the best.
+        How many of the best plans over other sets of sites to list, of those within this share of the best.
     on_progress, interrupt
         As in `solve`; after an interrupt nothing more is asked, and what was is returned.
     on_part

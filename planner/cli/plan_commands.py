@@ -318,9 +318,9 @@ def explain(
     asked: console.PinnedInstance,
     as_json: Annotated[bool, typer.Option("--json", help="Print the explanation as JSON and nothing else.")] = False,
     time_limit: Annotated[float | None, typer.Option(help="Seconds for the plan, and for each alternative.")] = None,
-    near: Annotated[int, typer.Option(help="List the N best splits, each over another set of sites.")] = 0,
+    near: Annotated[int, typer.Option(help="List the N best plans over other sets of sites.")] = 0,
     within: Annotated[
-        float, typer.Option(help="Largest cost of a split of --near above the best: 0.05 is 5 %.")
+        float, typer.Option(help="Largest cost of a plan of --near above the best: 0.05 is 5 %.")
     ] = 0.05,
     *,
     progress: console.ProgressOptions,
