@@ -6,14 +6,10 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any
 
-from pydantic import Field
-
 from planner.checks.check_plan import check
 from planner.errors import InputError
-from planner.instance.base import Frozen
 from planner.instance.hardware import Accelerator
 from planner.instance.instance import FabricInstance, Instance
-from planner.instance.network import NETWORK_LIMITS
 from planner.models import Options
 from planner.models.joint.cache import JointCache
 from planner.models.joint.search.days import ANY_PLAN
@@ -21,12 +17,22 @@ from planner.models.joint.solve import Solving
 from planner.models.joint.split import Column
 from planner.models.joint.world import JointPlan, World
 from planner.models.sites.explanation import NodeLoad, Relaxation
-from planner.plan.certificate import Conflict, Status, Violation, disagreement
+from planner.physics.site import cost
+from planner.plan.certificate import Conflict
 from planner.plan.plan import Plan
-from planner.plan.plan_sections import DEGREES, LayoutPlan
-from planner.planning import explain_sites
-from planner.planning.evaluate import memory_lines, time_lines
-from planner.planning.explain_sites import ROWS, nodes_of, relaxations
+from planner.plan.plan_sections import SitesPlan
+from planner.planning.explanation import (
+    ROWS,
+    SHOWN,
+    Explanation,
+    Lack,
+    Other,
+    OtherStart,
+    Worth,
+    as_good,
+    changed_in_words,
+    named,
+)
 from planner.planning.finish_date import (
     FINISH_DATE,
     each_start,
@@ -39,13 +45,12 @@ from planner.planning.finish_date import (
 from planner.planning.frontier import FRONTIER, in_days_of_training
 from planner.planning.hardware_choice import First, best_choice, each_alone, in_time
 from planner.planning.instance_parts import in_fewest_days, with_hbm
+from planner.planning.question_variants import Change, More, Variant, limits_of, variants_of
 from planner.planning.session import column_like, column_of
 from planner.planning.solve import solve_instance
 from planner.solvers.progress import start
 from planner.solvers.signals import Deadline, OutOfTimeError
-from planner.units import amount, money, short, words
 
-CHOICES = (*DEGREES[:4], "virtual_stages", "microbatch_sequences", "zero_stage", "sequence_parallel", "schedule")
 PRECISION = 0.01  # relative, of what an infeasible instance lacks
 ROUNDING = 1e-9  # relative: days that differ by less are the same
 TIMES = 2.0  # multiple of the plan's own time that all alternatives may take together
@@ -54,125 +59,7 @@ SLOWER = 1.5  # times as long as the search for the plan, that one question may 
 OF_SITES = ("facility power", "headroom", "generation", "interconnect", "line ratings", "land")
 LOOSER = ("budget", "deadline", "batch", "memory", *OF_SITES)
 AT_LEAST = 40.0  # seconds that they may take in any case
-SHOWN = 5e-5  # a loss below which a line shows none
 DOUBLINGS = 20  # of a limit, in search of a plan
-MILLION = 1e6
-SMALL_CHANGE = 0.01  # of a limit, for which its worth is computed by solving again
-
-
-class Other(Frozen):
-    """The best plan with one decision made otherwise, in what the instance minimizes: days, or dollars.
-
-    Where that is the day of its end, days count from the decision, and its start is chosen anew too.
-    """
-
-    choice: str
-    plan_value: str
-    value: str = Field(description="In place of the plan's.")
-    days: float | None = Field(description="Of that plan; null: there is none.")
-    usd: float | None = Field(None, description="Of that plan, where the instance minimizes dollars.")
-    loss: float | None = Field(description="Its days, or dollars, over the plan's, less one: 0.11 is 11 % more.")
-    proved: bool = Field(description="No plan with the decision made otherwise is better, by more than 0.005 %.")
-    bound_days: float | None = Field(None, description="Where that is not proven: no such plan takes fewer days.")
-    bound_usd: float | None = Field(None, description="Where that is not proven: no such plan costs less.")
-    start_days: float | None = Field(
-        None, description="Where the day of the end is minimized: days until all that its start waits for is ready."
-    )
-    same_as: str = Field("", description="The choice above whose plan it is too.")
-
-
-class OtherStart(Frozen):
-    """The soonest end from another month at which something becomes ready, with nothing that becomes ready later."""
-
-    months: float = Field(description="From the decision.")
-    ready: tuple[str, ...] = Field(description="Sites, new lines and nodes of an upgrade that are ready from then on.")
-    start_days: float = Field(description="The same month in days from the decision.")
-    days: float | None = Field(description="From the decision to that end; null: there is no plan, or it is not known.")
-    loss: float | None = Field(description="Its days over the plan's, less one: 0.11 is 11 % more.")
-    proved: bool = Field(description="No plan from this month on ends sooner.")
-    bound_days: float | None = Field(None, description="Where that is not proven: none ends in fewer days.")
-
-
-class Worth(Frozen):
-    """What more of a limit saves, every decision taken anew, in what the instance minimizes: days, or dollars."""
-
-    limit: str
-    more: float
-    unit: str
-    days_saved: float | None = None
-    usd_saved: float | None = None
-    proved: bool
-    most_days_saved: float | None = Field(None, description="Where that is not proven: no plan saves more days.")
-    most_usd_saved: float | None = Field(None, description="Where that is not proven: no plan saves more dollars.")
-    each: float = Field(1.0, description="Units by which a line tells what one is worth: a million dollars or tokens.")
-
-
-class Lack(Frozen):
-    """A limit that, changed alone, lets a plan exist; verified by solving with it."""
-
-    limit: str
-    now: float
-    needed: float
-    unit: str
-
-
-class Explanation(Frozen):
-    """What a plan's decisions and limits are worth, or why there is none."""
-
-    name: str
-    status: Status
-    violations: tuple[Violation, ...] = Field((), description="The rules that the checker says the plan breaks.")
-    conflict: Conflict | None = Field(None, description="A smallest set of rules that leaves no plan.")
-    outside: str = Field("", description="What the proof that there is no plan leaves out.")
-    lacks: tuple[Lack, ...] = Field((), description="Memory, batch or racks that alone would allow a plan.")
-    nodes: tuple[NodeLoad, ...] = Field((), description="What each candidate for a site could carry alone.")
-    relaxations: tuple[Relaxation, ...] = Field((), description="Rules of sites that, moved alone, let a split exist.")
-    start_days: float | None = Field(
-        None, description="Days from the decision until the plan starts, where the day of its end is minimized."
-    )
-    starts: tuple[OtherStart, ...] = Field((), description="Other months from which on a plan may start.")
-    layout: LayoutPlan | None = Field(None, description="The layout of the plan, with its breakdown.")
-    sites: tuple[Other, ...] = Field(
-        (), description="Plans with one site closed or opened, or over other sets of sites."
-    )
-    worth: tuple[Worth, ...] = Field((), description="What more of each limit saves.")
-    others: tuple[Other, ...] = Field((), description="Plans that differ in one decision, those as good last.")
-    unasked: tuple[str, ...] = Field((), description="Limits and choices for which no time was left.")
-    interrupted: bool = Field(False, description="An interrupt came before all of it was asked.")
-
-
-Change = Callable[[Instance], Instance]
-
-
-def _with(**changes: Any) -> Change:
-    """Return how to change values of an instance, by the paths that `replaced` takes."""
-    return lambda instance: instance.replaced(**changes)
-
-
-AS_IT_IS = _with()
-
-
-@dataclass(frozen=True)
-class More:
-    """A limit with a little more of it, by what changes in the instance."""
-
-    limit: str
-    more: float
-    unit: str
-    change: "Change"
-    each: float = 1.0
-
-
-@dataclass(frozen=True)
-class Variant:
-    """One decision made otherwise, or one rule left out, by what changes in the instance and what no plan may have."""
-
-    choice: str
-    plan_value: str
-    value: str
-    change: Change = AS_IT_IS
-    without: dict[str, Any] = field(default_factory=dict)
-    loosens: bool | None = False  # whether every plan stays one; None: neither that, nor was each of its plans one
 
 
 def explained(
@@ -223,10 +110,10 @@ def _parts(
     """Yield the explanation with each answer; `late` gets those to choices that cost nothing, or that leave no plan."""
     plan = questions.plan
     if plan.sites is not None:
-        nodes = nodes_of(plan.instance, plan.sites, questions.share.next("sites"))
+        nodes = _nodes(plan.instance, plan.sites, questions.share.next("sites"))
         yield (found := found.replaced(nodes=nodes))
     more = list(limits_of(plan))
-    variants = list(_variants(plan, [x.node for x in found.nodes if not x.opened]))
+    variants = list(variants_of(plan, [x.node for x in found.nodes if not x.opened]))
     starts = list[Instance]()
     if plan.instance.objective.minimize == FINISH_DATE:
         own = start_months(plan.instance, plan.sites)
@@ -249,10 +136,39 @@ def _parts(
             yield (found := found.replaced(worth=(*found.worth, worth)))
     for v in variants:
         other = None if v in sites[:ROWS] else questions.other(v)
-        if other is not None and other.proved and _as_good(other):
+        if other is not None and other.proved and as_good(other):
             late.append(other)
         elif other is not None:
             yield (found := found.replaced(others=(*found.others, other)))
+
+
+def _relaxations(instance: Instance, rules: Collection[str], options: Options) -> tuple[Relaxation, ...]:
+    """Return what would let sites hold a plan that a conflict of their rules excludes."""
+    from planner.models.sites import solve as sites
+
+    return tuple(sites.relaxations(instance, rules, options))
+
+
+def _nodes(instance: Instance, split: SitesPlan | None, options: Options) -> tuple[NodeLoad, ...]:
+    """Return what each candidate could carry alone of a plan's load, or of the pinned racks, the most first."""
+    from planner.models.sites import solve as sites
+
+    late, grid = dict[str, float](), instance.grid  # months after which sites are ready that miss the start
+    racks, opened = instance.pins.get("sites.racks"), set[str]()
+    asked = None if racks is None else cost.facility_mw(instance.hardware, racks)
+    if split is not None and grid is not None:
+        asked, opened = sum(site.facility_mw for site in split.sites), {site.id for site in split.sites}
+        if instance.objective.minimize == FINISH_DATE:
+            start = start_months(instance, split)
+            late = {node.id: node.ready_months for node in grid.nodes if node.site and node.ready_months > start}
+    return tuple(
+        x.replaced(
+            opened=x.node in opened,
+            missing_mw=None if asked is None else max(asked - x.mw, 0.0),
+            ready_months=late.get(x.node),
+        )
+        for x in sites.largest_loads(instance, options)
+    )
 
 
 def proven_plan(plan: Plan) -> bool:
@@ -340,7 +256,7 @@ class _Questions:
         same = self.cache if not without and self.cache.serves(instance) else JointCache(timed=self.cache.timed)
         return _answer(instance, options, same, without, first=first, floor=floor)
 
-    def _settled(self, *, loosens: bool) -> "_Answer | None":
+    def _known_together(self, *, loosens: bool) -> "_Answer | None":
         """Return the answer to a looser question that is settled by that to all of them, which is asked once."""
         # What is worth nothing together is worth nothing alone.
         if loosens and len(self.looser) > 1 and self.share.left:
@@ -354,7 +270,7 @@ class _Questions:
     def worth(self, x: More) -> Worth | None:
         """Return the saving by a little more of a limit, in days or dollars; None if unanswered."""
         best, among = self.best, x.limit in OF_SITES
-        found = self._settled(loosens=among)
+        found = self._known_together(loosens=among)
         if found is None and not self.share.left:
             self.unasked.append(x.limit)
             return None
@@ -375,10 +291,10 @@ class _Questions:
 
     def other(self, v: Variant) -> Other | None:
         """Return the best plan with one decision made otherwise; None where no time was left."""
-        changed, floor = _changed(v.choice, v.plan_value, v.value), 0.0
-        found = self._settled(loosens=v.loosens is True)
+        changed, floor = changed_in_words(v.choice, v.plan_value, v.value), 0.0
+        found = self._known_together(loosens=v.loosens is True)
         if found is None and not self.share.left:
-            self.unasked.append(changed if v.choice == "site" else _named(v.choice))
+            self.unasked.append(changed if v.choice == "site" else named(v.choice))
             return None
         if v.loosens is False:
             floor = self.plan.objective.bound or 0.0 if self.plan.objective.name != "loss" else 0.0
@@ -394,7 +310,7 @@ class _Questions:
 
     def _as_other(self, v: Variant, found: "_Answer") -> Other:
         in_dollars, value = self.plan.instance.objective.in_dollars, _value(v, found.plan)
-        changed = _changed(v.choice, v.plan_value, value)
+        changed = changed_in_words(v.choice, v.plan_value, value)
         known = next((name for _, name, x in self.plans if found.plan is not None and _same(x, found.plan)), "")
         if found.plan is not None and found.value is not None and not known:
             self.plans.append((found.value, changed, found.plan))
@@ -442,64 +358,6 @@ def _same(a: JointPlan, b: JointPlan) -> bool:
         return (*layout, plan.blocks_by_site, round(plan.capital_usd))
 
     return of(a) == of(b)
-
-
-def _variants(plan: Plan, closed: list[str]) -> Iterator[Variant]:
-    """Yield every decision made otherwise and every rule left out, of sites first.
-
-    `closed`: the candidates that the plan does not use, the largest first.
-    """
-    instance, layout, network = plan.instance, plan.layout, plan.instance.network
-    for site in plan.sites.sites if plan.sites else ():
-        path = f"sites.racks.{site.id}"
-        if path not in instance.pins:
-            yield Variant("site", site.id, "closed", _with(pins={**instance.pins, path: 0}))
-    for name in closed:
-        path = f"sites.racks.{name}"
-        if path not in instance.pins:
-            yield Variant("site", name, "opened", without={path: 0})
-    for name in sorted({name for f in plan.fabric.sites.values() for name in f.models} if plan.fabric else ()):
-        rest = tuple(s for s in network.switches if not isinstance(s, str) and s.name != name) if network else ()
-        if network is not None and rest:
-            yield Variant("switch", name, "any other", _with(network__switches=rest))
-    stripes = plan.placement.stripes if plan.placement else {}
-    if stripes and "placement.stripes" not in instance.pins and layout is not None and layout.rack_stages > 1:
-        value = next(iter(stripes.values()))
-        yield Variant("stripes", str(value), "any other", without={"placement.stripes": value})
-    for name in CHOICES:
-        if f"layout.{name}" not in instance.pins:
-            value = getattr(layout, name)
-            yield Variant(name, str(value), "any other", without={f"layout.{name}": value})
-    if layout is not None and "layout.recompute" not in instance.pins and layout.recompute != "none":
-        none = _with(pins={**instance.pins, "layout.recompute": "none"})
-        yield Variant("recompute", layout.recompute, "none", none)
-    for key, free in NETWORK_LIMITS.items() if network else ():
-        asked = getattr(network, key)
-        if asked != free:
-            freed = _with(**{f"network__{key}": free})
-            yield Variant(f"network.{key}", f"{asked}", f"{free or 'none'}", freed, loosens=True)
-    yield from _without_grid_rules(instance)
-    if instance.workload.rules.framework:
-        named = f"{instance.workload.rules.framework}'s"
-        freed = _with(workload__framework_rules=False)
-        yield Variant("workload.framework_rules", named, "none", freed, loosens=None)
-
-
-def _without_grid_rules(instance: Instance) -> Iterator[Variant]:
-    """Yield the instance without each rule of its sites and fibre that may be left out."""
-    if instance.wan is not None and instance.wan.protection == "one_cut":
-        yield Variant("wan.protection", "one_cut", "none", _with(wan__protection="none"), loosens=None)
-    if instance.grid is None:
-        return
-    rules = instance.grid.rules
-    free: dict[str, Any] = dict.fromkeys(("max_sites", "max_rtt_ms", "ready_within_months"))
-    for key in ("interconnect", "fault_split", "share_balance"):
-        free[key] = getattr(rules, key).replaced(enabled=False)
-    for key, none in free.items():
-        asked = getattr(rules, key)
-        if asked is not None and getattr(asked, "enabled", True):
-            shown = f"{asked:g}" if isinstance(asked, (int, float)) else "on"
-            yield Variant(f"grid.rules.{key}", shown, "none", _with(**{f"grid__rules__{key}": none}), loosens=True)
 
 
 def _value(v: Variant, plan: JointPlan | None) -> str:
@@ -582,8 +440,8 @@ def _infeasible(plan: Plan, instance: Instance, options: Options) -> Iterator[Ex
         return
     try:
         if why.decision == "sites" and instance.grid is not None:
-            yield (found := found.replaced(relaxations=relaxations(instance, why.rules, options)))
-            yield found.replaced(nodes=nodes_of(instance, None, options))
+            yield (found := found.replaced(relaxations=_relaxations(instance, why.rules, options)))
+            yield found.replaced(nodes=_nodes(instance, None, options))
             return
         for lack in _lacks(instance, why, options):
             yield (found := found.replaced(lacks=(*found.lacks, lack)))
@@ -628,171 +486,3 @@ def _least(now: float, changed: Callable[[float], Instance], options: Options, *
         middle = (low + high) // 2 if whole else (low + high) / 2
         low, high = (low, middle) if exists(middle) else (middle, high)
     return high
-
-
-def summary(e: Explanation) -> str:
-    """Return the explanation as one screen of text; one that has grown has more lines at its end."""
-    lines = [*disagreement(e.violations), f"{e.name}: {e.status}"]
-    if e.conflict is not None:
-        lines += [f"  No plan: {e.conflict.reason}."]
-        lines += [f"  {e.conflict.in_words}."] if e.conflict.rules else []
-        outside = "  Proven over the declared space (docs/joint.md; --json names what is outside)."
-        lines += [outside] if e.outside else []
-    lines += [f"  Enough: {x.limit} {x.needed:,.6g} {x.unit} (now {x.now:,.6g})" for x in e.lacks]
-    if e.layout is not None:
-        m = e.layout.metrics
-        lines += [f"TIME       {m.step_seconds:.4g} s a step", *time_lines(m), *memory_lines(m)]
-    lines += explain_sites.summary(e.nodes, e.relaxations)
-    if e.starts:
-        lines += ["STARTS     the soonest end from each other month at which something becomes ready"]
-        lines += map(_start_line, e.starts)
-    lines += ["SITES      the best plan with one site closed or opened, all others solved again"] if e.sites else []
-    lines += (_other_line(x, e.start_days) for x in e.sites)
-    lines += ["MORE       what a little more of each limit saves, all decisions solved again"] if e.worth else []
-    lines += map(_worth_line, e.worth)
-    counted_from = "" if e.start_days is None else "; days count from the decision"
-    head = f"INSTEAD    the best plan with one choice changed, all others solved again{counted_from}"
-    lines += [head] if e.others else []
-    alike = [x for x in e.others if x.proved and _as_good(x)]
-    lines += (_other_line(x, e.start_days) for x in e.others if x not in alike)
-    for name, some in (("AS GOOD", [x for x in alike if x.loss is not None]), ("NO PLAN", alike)):
-        changed = [_changed(x.choice, x.plan_value, x.value) for x in some if (x.loss is None) == (some is alike)]
-        lines += [f"{name:11}{'; '.join(changed)}"] if changed else []
-    lines += [f"NOT ASKED  in the time given: {'; '.join(e.unasked)}"] if e.unasked else []
-    return "\n".join([*lines, *(["interrupted: what is left was not asked"] if e.interrupted else [])])
-
-
-def _as_good(x: Other) -> bool:
-    """Return whether a choice costs nothing that a line would show, or leaves no plan."""
-    return x.loss is None or abs(x.loss) < SHOWN
-
-
-def _start_line(x: OtherStart) -> str:
-    names = f" ({', '.join(x.ready)})" if x.ready else ""
-    if x.days is None and x.proved:
-        end = "no plan" if x.bound_days is None else f"the plan has ended before day {x.start_days:,.1f}"
-    elif x.days is None:
-        end = "no plan found in time"
-    else:
-        end = f"ends on day {x.days:,.1f} ({100 * (x.loss or 0.0):+.2f} %)"
-    bound = "" if x.bound_days is None else f", day {x.bound_days:,.1f} at least"
-    return f"  month {x.months:g}{names}: {end}{'' if x.proved else f'; not proven{bound}'}"
-
-
-def _other_line(x: Other, start_days: float | None) -> str:
-    """Return a line on the best plan with one decision made otherwise than in a plan that starts on some day."""
-    loss = 0.0 if x.loss is not None and abs(x.loss) < SHOWN else x.loss
-    days = "" if x.days is None else f"{amount(x.days)} days"
-    if x.start_days is not None and start_days is not None and abs(x.start_days - start_days) > SHOWN:
-        days += f", from day {x.start_days:,.1f} on"
-    value = "" if loss is None else money(x.usd) if x.usd is not None else days
-    cost = "no plan" if loss is None else f"{100 * loss:+.2f} % ({value})"
-    if not x.proved:
-        cost = "no plan found in time" if x.loss is None else cost
-        bound = money(x.bound_usd) if x.bound_usd is not None else f"{amount(x.bound_days or 0.0)} days"
-        cost += f"; not proven, {bound} at least" if x.bound_days or x.bound_usd else "; not proven"
-    same = f", the plan of {x.same_as}" if x.same_as else ""
-    return f"  {_changed(x.choice, x.plan_value, x.value)}: {cost}{same}"
-
-
-def _changed(choice: str, plan_value: str, value: str) -> str:
-    """Say what is made otherwise: tensor parallel 4 instead of 8, site abilene closed."""
-    return (
-        f"{_named(choice)} {plan_value} {value}"
-        if choice == "site"
-        else f"{_named(choice)} {value} instead of {plan_value}"
-    )
-
-
-def _named(choice: str) -> str:
-    """Write a choice in words; a path of the instance as it is."""
-    return choice if "." in choice else words(choice)
-
-
-def _worth_line(x: Worth) -> str:
-    saved, most = (x.usd_saved, x.most_usd_saved) if x.days_saved is None else (x.days_saved, x.most_days_saved)
-
-    def shown(value: float, digits: str = ",.4g") -> str:
-        return f"{value:{digits}} days" if x.days_saved is not None else money(value)
-
-    unit, saved = _counted(x.each, x.unit) if x.each != 1 else x.unit, saved or 0.0
-    rate = f" ({shown(saved / x.more * x.each, ',.3g')} for each {unit})" if saved > 0 and x.more != 1 else ""
-    unproven = "" if x.proved else f"; not proven{'' if most is None else f', {shown(most)} at most'}"
-    sooner = ("sooner", "later, for its price") if x.days_saved is not None else ("less", "more, for its price")
-    return f"  {_counted(x.more, x.unit)}: {shown(abs(saved))} {sooner[saved < 0]}{rate}{unproven}"
-
-
-def _counted(value: float, unit: str) -> str:
-    """Write an amount of a limit: $30.00M of budget, 10 MW of headroom."""
-    return f"{money(value)} of budget" if unit == "USD" else f"{short(value)} {unit}"
-
-
-def limits_of(plan: Plan) -> Iterator[More]:
-    """Yield the limits that may be raised a little: by a hundredth, or by one more step or block."""
-    instance, limits, hardware = plan.instance, plan.instance.limits, plan.instance.hardware
-    if limits.budget_usd:
-        more = limits.budget_usd * SMALL_CHANGE
-        yield More("budget", more, "USD", _with(limits__budget_usd=limits.budget_usd + more), MILLION)
-    if limits.deadline_days and instance.objective.in_dollars:
-        more = limits.deadline_days * SMALL_CHANGE
-        later = _with(limits__deadline_days=limits.deadline_days + more)
-        yield More("deadline", more, "days until the deadline", later)
-    if limits.max_batch_tokens:
-        layout = plan.layout
-        step = layout.data_parallel * layout.microbatch_sequences * instance.workload.sequence_length if layout else 0
-        more = max(limits.max_batch_tokens * SMALL_CHANGE, float(step))
-        bigger = _with(limits__max_batch_tokens=limits.max_batch_tokens + more)
-        yield More("batch", more, "tokens of batch", bigger, MILLION)
-    if isinstance(hardware.accelerator, Accelerator):
-        size = hardware.accelerator.hbm_bytes + 1e9
-        yield More("memory", 1.0, "GB of HBM", lambda question: with_hbm(question, size))
-    if hardware.racks is not None and instance.grid is None:
-        yield More("racks", 1.0, "rack", _with(hardware__racks=hardware.racks + 1))
-    if limits.facility_power_mw:
-        more = limits.facility_power_mw * SMALL_CHANGE
-        raised = _with(limits__facility_power_mw=limits.facility_power_mw + more)
-        yield More("facility power", more, "MW of the facility", raised)
-    yield from _grid_limits(plan)
-
-
-def _grid_limits(plan: Plan) -> Iterator[More]:
-    instance, grid, wan = plan.instance, plan.instance.grid, plan.sites.links if plan.sites else ()
-    if grid is not None:
-        rules, used = grid.rules, {site.id for site in plan.sites.sites} if plan.sites else set[str]()
-        opened = [node for node in grid.nodes if node.id in used]
-        more = sum(area.headroom_mw for area in grid.balancing_authorities) * SMALL_CHANGE
-        if rules.headroom:
-            yield More("headroom", more, "MW of headroom", _raised("balancing_authorities", "headroom_mw"))
-        if rules.generation:
-            more = sum(node.generation_mw for node in grid.nodes) * SMALL_CHANGE
-            yield More("generation", more, "MW of generation", _raised("nodes", "generation_mw"))
-        if rules.interconnect.enabled and rules.interconnect.reading == "explicit":
-            more = sum(node.interconnect_mw or 0.0 for node in opened) * SMALL_CHANGE
-            yield More("interconnect", more, "MW of interconnect", _raised("nodes", "interconnect_mw", used))
-        if grid.lines and (rules.grid_model != "none" or rules.interconnect.enabled):
-            more = sum(line.rating_mw * line.circuits for line in grid.lines) * SMALL_CHANGE
-            yield More("line ratings", more, "MW of line ratings", _raised("lines", "rating_mw"))
-        if instance.hardware.cooling_kw_per_m2 is not None and any(node.area_m2 for node in opened):
-            more = sum(node.area_m2 or 0.0 for node in opened) * SMALL_CHANGE
-            yield More("land", more, "m² of land", _raised("nodes", "area_m2", used))
-    if wan and instance.wan is not None and "wan.wavelengths" not in instance.pins:
-        pair = instance.wan.max_wavelengths_per_pair
-        waves = wan[0].wavelengths + pair
-        leased = max(instance.wan.max_fibre_pairs, -(-waves // pair))  # one more than all of them has its worth too
-        lit = _with(wan__max_fibre_pairs=leased, pins={**instance.pins, "wan.wavelengths": waves})
-        yield More("fibre", 1.0, "fibre pair", lit)
-
-
-def _raised(family: str, key: str, ids: Collection[str] | None = None) -> Change:
-    """Return how to raise a figure by a hundredth, of all parts of a grid of one family or of those with some ids."""
-
-    def change(instance: Instance) -> Instance:
-        parts = tuple(
-            x.replaced(**{key: value * (1 + SMALL_CHANGE)})
-            if (ids is None or x.id in ids) and (value := getattr(x, key)) is not None
-            else x
-            for x in getattr(instance.grid, family)
-        )
-        return instance.replaced(**{f"grid__{family}": parts})
-
-    return change

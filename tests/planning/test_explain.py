@@ -17,7 +17,8 @@ from planner.instance.instance import Instance
 from planner.models import Options
 from planner.plan.plan import Plan
 from planner.planning import explain
-from planner.planning.explain import Explanation, Worth, limits_of, summary
+from planner.planning.explain import limits_of
+from planner.planning.explanation import SHOWN, Explanation, Worth, summary
 from planner.units import power
 
 PINS = {  # which leave few other choices
@@ -97,12 +98,12 @@ def test_a_proven_plan_is_not_solved_again(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(explain, "solve_instance", None)
     parts: list[Any] = []
     found = planner.explain(plan, on_part=parts.append)
-    texts = [explain.summary(x) for x in parts]
+    texts = [summary(x) for x in parts]
     assert parts[0].layout == plan.layout and not parts[0].others and parts[-1] == found
     assert all(b.startswith(a) for a, b in pairwise(texts))
     losses = {(x.choice, x.loss) for x in solved.others}
     assert {(x.choice, x.loss) for x in found.others} == losses
-    tied = [abs(x.loss) < explain.SHOWN for x in found.others if x.loss is not None]
+    tied = [abs(x.loss) < SHOWN for x in found.others if x.loss is not None]
     assert tied == sorted(tied)
 
 
@@ -115,7 +116,7 @@ def test_a_plan_of_least_cost_is_explained_in_dollars() -> None:
     assert saved.pop("racks") == pytest.approx(-1e6)  # the cluster pays for one more
     assert all(usd is not None and usd >= 0 for usd in saved.values())
     assert all(x.days_saved is None for x in found.worth)
-    assert "$" in explain.summary(found).partition("MORE")[2]
+    assert "$" in summary(found).partition("MORE")[2]
 
 
 def test_a_plan_of_least_ownership_is_explained_in_dollars() -> None:
@@ -141,7 +142,7 @@ def test_an_interrupt_keeps_the_conflict() -> None:
     asked = asked.replaced(limits__memory_reserve_fraction=0.9999999)
     found = planner.explain(asked, interrupt=stop, on_part=lambda _: stop.interrupt())
     assert found.interrupted and found.conflict is not None and "memory" in found.conflict.rules and not found.lacks
-    assert explain.summary(found).endswith("interrupted: what is left was not asked")
+    assert summary(found).endswith("interrupted: what is left was not asked")
 
 
 def test_an_interrupt_keeps_what_was_explained() -> None:
