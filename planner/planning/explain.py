@@ -254,7 +254,8 @@ class _Questions:
             return own or next((c for *_, x in known if (c := column_like(x.column, world)) is not None), None)
 
         same = self.cache if not without and self.cache.serves(instance) else JointCache(timed=self.cache.timed)
-        return _answer(instance, options, same, without, first=first, floor=floor)
+        replicas = () if layout is None else tuple(layout.data_parallel_by_site.values())
+        return _answer(instance, options, same, without, first=first, replicas=replicas, floor=floor)
 
     def _known_together(self, *, loosens: bool) -> "_Answer | None":
         """Return the answer to a looser question that is settled by that to all of them, which is asked once."""
@@ -391,6 +392,7 @@ def _answer(
     without: dict[str, Any] | None = None,
     *,
     first: First | None = None,
+    replicas: tuple[int, ...] = (),
     floor: float = 0.0,
 ) -> _Answer:
     """Return the least dollars by the deadline, the fewest days however late, or the soonest end from any start."""
@@ -399,6 +401,7 @@ def _answer(
     in_dollars, by_date = instance.objective.in_dollars, instance.objective.minimize == FINISH_DATE
     asked = each_alone(instance if in_dollars or by_date else in_fewest_days(instance))[0]
     how: dict[str, Any] = {"deadline": Deadline(options.time_limit), "progress": lambda _: None, "first": first}
+    how["first_replicas"] = replicas
     best = best_choice(asked, Solving(options=options, cache=cache, floor=floor, **how), without=without).best
     found, ready = best.solution, best.ready_days if by_date else 0.0
     if found.stopped == "interrupted":  # what follows is not asked

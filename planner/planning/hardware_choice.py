@@ -132,7 +132,8 @@ def _answer(
         rival = best.solution.days + best.ready_days - latest_start_days(alone)
     if rival <= 0:
         return JointSolution(status=JointStatus.INFEASIBLE)
-    how: dict[str, Any] = {"cache": cache, "first": solving.first, "rival_days": rival, "within": within}
+    how: dict[str, Any] = {"cache": cache, "first": solving.first, "first_replicas": solving.first_replicas}
+    how |= {"rival_days": rival, "within": within}
     floor = max(0.0, solving.floor - (latest_start_days(alone) if goal == FINISH_DATE else 0.0))
     return solve_joint(alone, *asked, without=without, floor_days=floor, **how)
 

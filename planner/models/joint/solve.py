@@ -30,6 +30,7 @@ class Solving:
     progress: Callable[[str], None]
     cache: JointCache
     first: Callable[[World], Column | None] | None = None  # names a column to price before any other
+    first_replicas: tuple[int, ...] = ()  # of that column by site, if known
     floor: float = 0.0  # days or dollars that no plan is below, as a question with all of its plans says
 
     @property
@@ -53,21 +54,22 @@ def solve_joint(
     rival_days: float = math.inf,
     within: float = 0.0,
     floor_days: float = 0.0,
+    first_replicas: tuple[int, ...] = (),
 ) -> JointSolution:
     """Return the plan of fewest days over the declared space, of equal ones the cheapest, with its lower bound.
 
     With a gap the search ends where (value - bound) / value is within it; without one, at the proof. At the time limit,
     or when interrupted, it returns the best plan so far; interrupted before the first, it raises. What earlier searches
-    left in `cache`, and a column priced `first`, change only how long it takes. `without`: values of choices, by the
-    paths of their pins, that no plan may have. Plans slower than `rival_days` are not looked for; those `within` a
-    share of the fewest days are kept for a goal that goes on with `cache.search`. No plan takes less than `floor_days`,
-    as is known from a question with all plans of this one: a plan of as many days ends the search.
+    left in `cache`, and a column priced `first`, `first_replicas` by site, change only how long it takes. `without`:
+    values of choices, by the paths of their pins, that no plan may have. Plans slower than `rival_days` are not looked
+    for; those `within` a share of the fewest days are kept for a goal that goes on with `cache.search`. No plan takes
+    less than `floor_days`, as is known from a question with all plans of this one: one of as many ends the search.
     """
     deadline, cache = Deadline(options.time_limit), JointCache() if cache is None else cache
     world = world_of(instance, options, deadline, cache, without)
     rival, floor = (x / days_of(world.problem.instance, 1.0) for x in (rival_days, floor_days))
-    how: dict[str, Any] = {"gap": options.gap or 0.0, "first": first, "rival": rival, "within": within, "floor": floor}
-    goal = FewestDays(world=world, progress=progress, **how)
+    how: dict[str, Any] = {"gap": options.gap or 0.0, "rival": rival, "within": within, "floor": floor}
+    goal = FewestDays(world=world, progress=progress, first=first, first_replicas=first_replicas, **how)
     loop = Loop(goal=goal)
     stopped = loop.run()
     solution = _solution(goal, stopped=stopped, failure=loop.failure)

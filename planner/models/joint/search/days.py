@@ -53,6 +53,7 @@ class FewestDays(Goal):
     within: float = 0.0
     floor: float = 0.0  # seconds a sequence that no plan is below, as is known from elsewhere
     incumbent: JointPlan | None = None
+    first_replicas: tuple[int, ...] = ()  # of that column by site, if known
     priced_first: bool = False  # whether that column was priced
     free: float = math.inf  # the least bound of a column, on a network that slows nothing, of all that were opened
     guess: float = math.inf  # the least time of a column on such a network that is known
@@ -107,6 +108,11 @@ class FewestDays(Goal):
         return math.inf if self.incumbent is None else 1 - self.bound / self.incumbent.seconds
 
     @property
+    def at_floor(self) -> bool:
+        """Whether the plan is as fast as any can be, within the gap, as is known from elsewhere."""
+        return self.incumbent is not None and self.incumbent.seconds * (1 - max(EPS, self.gap)) <= self.floor
+
+    @property
     def has_plan_in_time(self) -> bool:
         """Whether there is a plan that meets the deadline of the instance."""
         deadline, best = self.world.problem.instance.limits.deadline_days, self.incumbent
@@ -138,7 +144,12 @@ class FewestDays(Goal):
         if self.too_late:
             return
         column = None if self.first is None else self.first(self.world)
-        self.priced_first = column is not None and dive.descend(self, column)
+        if column is not None and self.first_replicas:
+            dive.price_split(self, column, self.first_replicas)
+        if column is not None and not self.at_floor:
+            self.priced_first = dive.descend(self, column)
+        if self.at_floor:
+            return
         dive.dive(self, loop, self.world.cache.warm_starts(self.world.size))
 
     def tick(self) -> None:
@@ -156,7 +167,7 @@ class FewestDays(Goal):
             few = gap == 0 and len(self.world.strategies()) <= dive.CLIMBED
             if not few and not self.world.cache.plans and not self.priced_first:
                 dive.climb(self, best.column)
-        if t > self.most_seconds or (best is not None and best.seconds <= self.floor * (1 + EPS)):
+        if t > self.most_seconds or self.at_floor:
             return True
         if self.incumbent is None:
             return self.too_late or (self.gap > 0 and self.bound >= self.rival * (1 - self.gap))
