@@ -58,6 +58,7 @@ SLOWER = 1.5  # times as long as the search for the plan, that one question may 
 # Limits whose plans stay plans with more of them; those of sites are asked together first.
 OF_SITES = ("facility power", "headroom", "generation", "interconnect", "line ratings", "land")
 LOOSER = ("budget", "deadline", "batch", "memory", *OF_SITES)
+FULL = 0.9  # share of a GPU's memory in use from which more of it may be worth something
 AT_LEAST = 40.0  # seconds that they may take in any case
 DOUBLINGS = 20  # of a limit, in search of a plan
 
@@ -113,7 +114,7 @@ def _parts(
         nodes = _nodes(plan.instance, plan.sites, questions.share.next("sites"))
         yield (found := found.replaced(nodes=nodes))
     more = list(limits_of(plan))
-    variants = list(variants_of(plan, [x.node for x in found.nodes if not x.opened]))
+    variants = list(variants_of(plan, [x.node for x in found.nodes if x.racks and not x.opened]))  # else none opens it
     starts = list[Instance]()
     if plan.instance.objective.minimize == FINISH_DATE:
         own = start_months(plan.instance, plan.sites)
@@ -122,7 +123,8 @@ def _parts(
     for asked_from in starts:
         other_start = _from(asked_from, plan, questions.share, questions.cache)
         yield (found := found.replaced(starts=(*found.starts, other_start)))
-    questions.looser = [x.change for x in more if x.limit in OF_SITES] + [v.change for v in variants if v.loosens]
+    questions.looser = [x.change for x in more if x.limit in questions.seldom_short]
+    questions.looser += [v.change for v in variants if v.loosens]
     sites = [v for v in variants if v.choice == "site"]
     for v in sites[:ROWS]:
         other = questions.other(v)
@@ -238,6 +240,13 @@ class _Questions:
         return _best_value(self.plan)
 
     @property
+    def seldom_short(self) -> tuple[str, ...]:
+        """Limits that are asked together first: of sites, and memory where the fullest GPU has much to spare."""
+        m = self.plan.layout.metrics if self.plan.layout is not None else None
+        spare = m is not None and m.memory_bytes_per_gpu < FULL * m.memory_limit_bytes
+        return (*OF_SITES, "memory") if spare else OF_SITES
+
+    @property
     def tolerance(self) -> float:
         """Share of the value within which plans count as equal: that within which the plan is the best, if any."""
         bound, value = self.plan.objective.bound, self.plan.objective.value
@@ -270,7 +279,7 @@ class _Questions:
 
     def worth(self, x: More) -> Worth | None:
         """Return the saving by a little more of a limit, in days or dollars; None if unanswered."""
-        best, among = self.best, x.limit in OF_SITES
+        best, among = self.best, x.limit in self.seldom_short
         found = self._known_together(loosens=among)
         if found is None and not self.share.left:
             self.unasked.append(x.limit)
