@@ -54,6 +54,7 @@ from planner.solvers.signals import Deadline, OutOfTimeError
 PRECISION = 0.01  # relative, of what an infeasible instance lacks
 ROUNDING = 1e-9  # relative: days that differ by less are the same
 TIMES = 2.0  # multiple of the plan's own time that all alternatives may take together
+ENOUGH = 0.25  # of the time of the search for the plan, with less of which nothing more is asked
 SLOWER = 1.5  # times as long as the search for the plan, that one question may take while there is time
 # Limits whose plans stay plans with more of them; those of sites are asked together first.
 OF_SITES = ("facility power", "headroom", "generation", "interconnect", "line ratings", "land")
@@ -205,9 +206,9 @@ class _Share:
 
     @property
     def left(self) -> bool:
-        """Whether time is left. OutOfTimeError: a signal ends it."""
+        """Whether enough time is left to ask. OutOfTimeError: a signal ends it."""
         Deadline().check()
-        return not self.deadline.passed
+        return self.deadline.left > ENOUGH * self.search_seconds
 
     def next(self, name: str) -> Options:
         """Report the next alternative and return its options."""
