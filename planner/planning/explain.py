@@ -21,6 +21,7 @@ from planner.physics.site import cost
 from planner.plan.certificate import Conflict
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import SitesPlan
+from planner.planning.conflict import least_cost_briefly
 from planner.planning.explanation import (
     ROWS,
     SHOWN,
@@ -146,10 +147,16 @@ def _parts(
 
 
 def _relaxations(instance: Instance, rules: Collection[str], options: Options) -> tuple[Relaxation, ...]:
-    """Return what would let sites hold a plan that a conflict of their rules excludes."""
+    """Return what would let sites hold a plan that a conflict of their rules excludes; of money, what a plan costs."""
     from planner.models.sites import solve as sites
 
-    return tuple(sites.relaxations(instance, rules, options))
+    moved = sites.relaxations(instance, [rule for rule in rules if rule != "budget"], options)
+    budget, deadline = instance.limits.budget_usd, Deadline(options.time_limit)
+    found = least_cost_briefly(instance, options, deadline) if "budget" in rules else None
+    if found is not None and found.usd is not None and budget is not None:
+        least = found.usd - budget
+        moved.append(Relaxation(rule="budget", amount=least, unit="USD", proved=found.lower_bound == found.usd))
+    return tuple(moved)
 
 
 def _nodes(instance: Instance, split: SitesPlan | None, options: Options) -> tuple[NodeLoad, ...]:

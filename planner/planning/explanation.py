@@ -201,8 +201,7 @@ def _site_lines(nodes: Sequence[NodeLoad], moved: Sequence[Relaxation]) -> Itera
         others = ", ".join(f"{name} {amount:+,.6g}" for name, amount in move.rows.items() if name != move.rule)
         unproven = "" if move.proved else ", not proven the smallest"
         amount = money(move.amount) if unit == "USD" else f"{move.amount:,.6g} {unit}"
-        # Of a budget the split knows racks and sites: the fabric, and racks that the layout needs, may take more.
-        more = "" if unit.endswith("fewer") else " more, for racks and sites alone" if unit == "USD" else " more"
+        more = "" if unit.endswith("fewer") else " more"
         yield f"WOULD DO   {move.rule}: {amount}{more}{f' ({others})' if others else ''}{unproven}"
     if nodes:
         yield "NODES      the largest load that each candidate could carry alone, and what stops it there"

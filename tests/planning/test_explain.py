@@ -136,6 +136,13 @@ def test_a_plan_within_a_gap_is_solved_again() -> None:
     assert not explain.proven_plan(plan.replaced(layout=broken))
 
 
+def test_more_money_that_would_do_pays_a_plan() -> None:
+    """Where sites alone cost more than the budget, what would do is the price of a whole plan."""
+    asked = toy(5, sites=2, forced=True).replaced(limits__budget_usd=1.0)
+    (more,) = [x.amount for x in planner.explain(asked).relaxations if x.rule == "budget"]
+    assert planner.solve(asked.replaced(limits__budget_usd=1.0 + more)).status == "optimal"
+
+
 def test_an_interrupt_keeps_the_conflict() -> None:
     """Why there is no plan is said first; what would be enough is not asked after an interrupt."""
     stop, asked = planner.Interrupter(), toy(5)
