@@ -62,7 +62,7 @@ def split(
         first = highs.run(m, absolute_gap=0.99, time_limit=deadline.limit)
         if first.solution is None or not first.proved:
             return first.with_solution(None)
-        most = read(m, data, first.solution).total
+        most = sum(read(m, data, first.solution).modules.values())
         m.del_component(m.goal)
         m.max_racks = pyo.Constraint(expr=sum(m.modules.values()) == most)
     m.goal = pyo.Objective(expr=yearly_musd(m, data))

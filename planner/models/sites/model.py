@@ -478,11 +478,6 @@ class SplitSolution:
     excess: dict[str, float] = field(default_factory=dict)
     scenarios: dict[str, Dispatch] = field(default_factory=dict)
 
-    @property
-    def total(self) -> int:
-        """Modules of all sites."""
-        return sum(self.modules.values())
-
 
 def dispatch(block: Any, data: SplitData) -> Dispatch:
     """Read the power of one year."""

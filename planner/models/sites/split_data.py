@@ -288,17 +288,16 @@ def add_block(model: Any, data: SplitData, name: str, max_modules: int) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitYear:
-    """One year of the split with its rows: the model's own (without a name), or a scenario's block."""
+    """One year of the split with its rows: the model's own, or a scenario's block."""
 
-    name: str
     data: SplitData
     block: Any
 
 
 def years(model: Any, data: SplitData) -> Iterator[SplitYear]:
     """Yield the grid's own year, then every scenario that counts."""
-    yield SplitYear(name="", data=data, block=model)
-    yield from (SplitYear(name=name, data=year, block=block_of(model, name)) for name, year in scenarios(data).items())
+    yield SplitYear(data=data, block=model)
+    yield from (SplitYear(data=year, block=block_of(model, name)) for name, year in scenarios(data).items())
 
 
 def block_of(model: Any, name: str) -> Any:
