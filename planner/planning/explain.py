@@ -288,7 +288,9 @@ class _Questions:
     def worth(self, x: More) -> Worth | None:
         """Return the saving by a little more of a limit, in days or dollars; None if unanswered."""
         best, among = self.best, x.limit in self.seldom_short
-        found = self._known_together(loosens=among)
+        found, in_dollars = self._known_together(loosens=among), self.plan.instance.objective.in_dollars
+        if x.limit == "budget" and in_dollars and self.plan.objective.bound:  # what more money pays costs more
+            found = _Answer(best, best, None, None, proved=self.plan.status == "optimal")
         if found is None and not self.share.left:
             self.unasked.append(x.limit)
             return None
@@ -302,7 +304,6 @@ class _Questions:
         if abs(saved) <= ROUNDING * best or (saved < 0 and not found.proved and x.limit in LOOSER):
             saved = 0.0  # the plan at hand is one still
         most = None if found.proved or found.bound is None else max(best - found.bound, 0.0)
-        in_dollars = self.plan.instance.objective.in_dollars
         names = ("usd_saved", "most_usd_saved") if in_dollars else ("days_saved", "most_days_saved")
         figures = dict(zip(names, (saved, most), strict=True))
         return Worth(limit=x.limit, more=x.more, unit=x.unit, proved=found.proved, each=x.each, **figures)
