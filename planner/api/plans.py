@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from planner.plan.certificate import Violation
     from planner.plan.plan import Plan
     from planner.planning.evaluate import Evaluation
-    from planner.planning.explain import Explanation
+    from planner.planning.explanation import Explanation
     from planner.planning.frontier import Frontier
     from planner.planning.layouts import NearLayouts
     from planner.planning.model_size import LimitPoint
@@ -171,7 +171,7 @@ def explain(
     seed, threads, pins, constants
         As in `solve`.
     near, within
-        How many of the best splits over different sets of sites to list, of those within this share of the best.
+        How many of the best plans over other sets of sites to list, of those within this share of the best.
     on_progress, interrupt
         As in `solve`; after an interrupt nothing more is asked, and what was is returned.
     on_part
@@ -182,7 +182,8 @@ def explain(
     from planner.instance.references_and_pins import of_one_layout
     from planner.plan.plan import Plan
     from planner.plan.plan_files import read_plan
-    from planner.planning.explain import Explanation, explained, proven_plan
+    from planner.planning.explain import explained, proven_plan
+    from planner.planning.explanation import Explanation
     from planner.planning.session import read_question
     from planner.planning.solve import options_of
     from planner.solvers.progress import Reporter, turn

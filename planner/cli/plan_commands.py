@@ -20,7 +20,7 @@ from planner.units import counted
 
 if TYPE_CHECKING:
     from planner.plan.plan import Curve, Plan
-    from planner.planning.explain import Explanation
+    from planner.planning.explanation import Explanation
     from planner.planning.frontier import Frontier
     from planner.planning.session import Session
 
@@ -318,16 +318,14 @@ def explain(
     asked: console.PinnedInstance,
     as_json: Annotated[bool, typer.Option("--json", help="Print the explanation as JSON and nothing else.")] = False,
     time_limit: Annotated[float | None, typer.Option(help="Seconds for the plan, and for each alternative.")] = None,
-    near: Annotated[int, typer.Option(help="List the N best splits, each over another set of sites.")] = 0,
-    within: Annotated[
-        float, typer.Option(help="Largest cost of a split of --near above the best: 0.05 is 5 %.")
-    ] = 0.05,
+    near: Annotated[int, typer.Option(help="List the N best plans over other sets of sites.")] = 0,
+    within: Annotated[float, typer.Option(help="Largest cost of a plan of --near above the best: 0.05 is 5 %.")] = 0.05,
     *,
     progress: console.ProgressOptions,
 ) -> None:
     """Explain why there is no plan and what would allow one; or what limits a plan and what each choice costs."""
     import planner
-    from planner.planning.explain import summary
+    from planner.planning.explanation import summary
     from planner.report.summary import fitted, terminal_width
 
     pins, instance = asked.pins, asked.changed()

@@ -29,12 +29,11 @@ class GradientExchange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SitesRequest:
-    """What the site split must provide. `racks` None: as many whole modules as the budget and the grid allow."""
+    """What a question asks of the sites beyond the instance."""
 
-    racks: int | None = None
     fabric_usd_per_rack: float = 0.0
-    exchange: GradientExchange | None = None
-    refused: frozenset[frozenset[str]] = frozenset()  # sets of sites that no design of the wide area joins
+    refused: frozenset[frozenset[str]] = frozenset()  # sets of sites that may not be open together and alone
+    opened: frozenset[str] = frozenset()  # sites that must be open
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -102,12 +102,18 @@ def _smallest(instance: Instance, options: Options, deadline: Deadline) -> Confl
             kept = []
     enough = ""
     if "limits.budget_usd" in kept:
-        free = instance.replaced(limits__budget_usd=None)
-        enough = _enough(instance, _briefly(_least_cost, free, options, deadline))
+        enough = _enough(instance, least_cost_briefly(instance, options, deadline))
     return Conflict(decision=decision_of(kept), rules=tuple(kept), reason=_reason(instance, kept) + enough)
 
 
 _least_cost = partial(solve_joint_cost, days=False)  # no reason names a bound on the days of every plan
+
+
+def least_cost_briefly(
+    instance: Instance, options: Options, deadline: Deadline, cache: JointCache | None = None
+) -> JointSolution | None:
+    """Return the cheapest plan of an instance without its budget, to within 5 %; None where the time came first."""
+    return _briefly(_least_cost, instance.replaced(limits__budget_usd=None), options, deadline, cache)
 
 
 def _briefly(
@@ -171,8 +177,7 @@ def too_late(instance: Instance, solution: JointSolution, solving: Solving) -> C
     reason = f"no plan trains in less than {bound:,.6g} days > {deadline:,.6g}, the deadline"
     start(solving.progress, "deadlines that can be met")
     if instance.limits.budget_usd is not None:
-        within, free = " within the budget", instance.replaced(limits__budget_usd=None)
-        found = _briefly(_least_cost, free, solving.options, solving.deadline, cache)
+        within, found = " within the budget", least_cost_briefly(instance, solving.options, solving.deadline, cache)
         never = found is not None and found.status is JointStatus.INFEASIBLE
         rules += [] if never else ["limits.budget_usd"]
         reason += ", which no budget meets" if never else _enough(instance, found)

@@ -120,19 +120,22 @@ def _answer(
     """Search on one GPU and rack, where there are others for what beats the best so far."""
     goal, asked, cache = alone.objective.minimize, (solving.left, solving.progress), solving.cache.of(alone)
     if goal == "total_cost_of_ownership_usd":
-        return least_run_cost(alone, *asked, without=without)
+        return least_run_cost(alone, *asked, without=without, floor_usd=solving.floor)
     if goal == "cost_usd":
         if best is not None and best.solution.plan is not None:
             usd = best.solution.plan.capital_usd - 2 * CENTS
             alone = alone.replaced(limits__budget_usd=min(alone.limits.budget_usd or math.inf, usd))
-        return solve_joint_cost(alone, *asked, without=without, cache=cache)
+        first: dict[str, Any] = {"first": solving.first, "floor_usd": solving.floor}
+        return solve_joint_cost(alone, *asked, without=without, cache=cache, **first)
     rival = math.inf
     if best is not None and best.solution.days is not None:
         rival = best.solution.days + best.ready_days - latest_start_days(alone)
     if rival <= 0:
         return JointSolution(status=JointStatus.INFEASIBLE)
-    how: dict[str, Any] = {"cache": cache, "first": solving.first, "rival_days": rival, "within": within}
-    return solve_joint(alone, *asked, without=without, **how)
+    how: dict[str, Any] = {"cache": cache, "first": solving.first, "first_replicas": solving.first_replicas}
+    how |= {"rival_days": rival, "within": within}
+    floor = max(0.0, solving.floor - (latest_start_days(alone) if goal == FINISH_DATE else 0.0))
+    return solve_joint(alone, *asked, without=without, floor_days=floor, **how)
 
 
 def _best(answers: list[HardwareAnswer]) -> HardwareAnswer | None:

@@ -46,6 +46,16 @@ def column_of(layout: LayoutPlan, world: World) -> Column | None:
     return None
 
 
+def column_like(column: Column, world: World) -> Column | None:
+    """Return a column of another question in the declared space of an instance; None where it is not in it."""
+    of = column.strategy
+    for s in world.strategies():
+        if (s.shape, s.order, s.packed, s.recomputes) == (of.shape, of.order, of.packed, of.recomputes):
+            known = ((s.pipelines.p == column.p) & (s.pipelines.v == column.v)).any()
+            return replace(column, strategy=s) if known and column.zero in s.problem.zero_stages else None
+    return None
+
+
 def _cuts(strategy: Strategy, layout: LayoutPlan) -> bool:
     shape = strategy.shape
     own = shape_values(shape) | {"schedule": strategy.order}

@@ -6,7 +6,7 @@ Mathematical Programming 99, 283-296). The duals may be wrong by any rounding: t
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -112,7 +112,6 @@ _DUAL, _PRIMAL = (int(value) for value in (_Strategy.kSimplexStrategyDual, _Stra
 class LazyRow:
     """One row `values · x[columns] <= upper` over the columns of a `RowSource`."""
 
-    name: str
     columns: npt.NDArray[np.int64]
     values: Floats
     upper: float
@@ -158,7 +157,7 @@ class HighsSearch:
         self.whole = np.flatnonzero([kind == integer for kind in lp.integrality_]).astype(np.int32)
         self.low, self.high = np.asarray(lp.col_lower_)[self.whole], np.asarray(lp.col_upper_)[self.whole]
         self.sense = 1.0 if lp.sense_ == highspy.ObjSense.kMinimize else -1.0
-        self.lazy: dict[int, str] = {}
+        self.lazy = set[int]()
         self.add([] if rows is None else rows.known())
 
     def add(self, rows: Sequence[LazyRow], *, kept: bool = False) -> None:
@@ -172,7 +171,7 @@ class HighsSearch:
         low, high = np.full(len(rows), -highspy.kHighsInf), np.asarray([row.upper for row in rows])
         self.h.addRows(len(rows), low, high, len(index), starts, index, values)
         if not kept:
-            self.lazy |= {self.h.getNumRow() - len(rows) + i: row.name for i, row in enumerate(rows)}
+            self.lazy |= {*range(self.h.getNumRow() - len(rows), self.h.getNumRow())}
 
     def run(self) -> Any:
         """Run HiGHS on the present model until the deadline and return its model status."""
@@ -193,18 +192,15 @@ class HighsSearch:
         """Return the values of all columns of the model."""
         return np.asarray(self.h.getSolution().col_value)
 
-    def relax(
-        self, fixed: Floats | None = None, *, whole: bool = False, quick: bool = False, turned: bool = False
-    ) -> Any:
+    def relax(self, fixed: Floats | None = None, *, quick: bool = False, turned: bool = False) -> Any:
         """Solve with integers relaxed, or fixed at whole values, and add rows until none is broken.
 
-        `whole`: their bounds are whole too. `turned`: the objective is another one than in the run before. The point is
-        then still feasible, and the primal simplex starts from it; new rows are for the dual simplex. Measured on
-        10,000 buses: two thirds of the time of the dual alone.
+        `turned`: the objective is another one than in the run before. The point is then still feasible, and the primal
+        simplex starts from it; new rows are for the dual simplex. Measured on 10,000 buses: two thirds of the time of
+        the dual alone.
         """
         if fixed is not None:
             self.h.changeColsBounds(len(self.whole), self.whole, fixed, fixed)
-        whole = whole or fixed is not None
         kinds = np.full(len(self.whole), int(highspy.HighsVarType.kContinuous), dtype=np.uint8)
         self.h.changeColsIntegrality(len(self.whole), self.whole, kinds)
         if turned:
@@ -214,33 +210,12 @@ class HighsSearch:
             self.h.setOptionValue("simplex_strategy", _DUAL)
             if status != _Status.kOptimal or self.rows is None:
                 return status
-            rows = self.rows.broken(np.where(self.at >= 0, self.point()[self.at], 0.0), whole=whole, quick=quick)
+            rows = self.rows.broken(
+                np.where(self.at >= 0, self.point()[self.at], 0.0), whole=fixed is not None, quick=quick
+            )
             if not rows:
                 return status
             self.add(rows)
-
-    def bound(self, bounds: Iterable[tuple[Any, float, float]]) -> None:
-        """Give variables bounds for the runs to come; one that no row mentions has no column, and nothing to bound."""
-        for variable, low, high in bounds:
-            if id(variable) in self.column:
-                self.h.changeColBounds(self.column[id(variable)], low, high)
-
-    def reprice(self, costs: Iterable[tuple[Any, float]]) -> None:
-        """Give variables another cost in the objective for the runs to come."""
-        for variable, cost in costs:
-            if id(variable) in self.column:
-                self.h.changeColCost(self.column[id(variable)], cost)
-
-    def duals(self) -> tuple[float, list[tuple[Any, float]]] | None:
-        """Solve with integers relaxed, binaries at whole bounds; return the optimum, and its change by each row.
-
-        A row changes by one unit of its side; a lazy one goes by its name. None: there is no optimum.
-        """
-        if self.relax(whole=True) != _Status.kOptimal:
-            return None
-        dual, lazy = self.h.getSolution().row_dual, self.lazy.items()
-        rows = [*zip(self.stated.rows, dual, strict=False), *((name, dual[i]) for i, name in lazy)]
-        return self.h.getInfo().objective_function_value, rows
 
     def tighten(self) -> Any:
         """Bound each gated column by its own largest value, which also adds the lazy rows that limit it.
@@ -260,13 +235,13 @@ class HighsSearch:
                 return status
             if status == _Status.kOptimal:
                 values = np.asarray([1.0, -np.floor(self.point()[at] + 1e-6)])
-                self.add([LazyRow(name="", columns=np.asarray([column, gate]), values=values, upper=0.0)], kept=True)
+                self.add([LazyRow(columns=np.asarray([column, gate]), values=values, upper=0.0)], kept=True)
         self.h.changeColsCost(len(every), every, costs)
-        self.forget(list(self.lazy))
+        self.forget(sorted(self.lazy))
         status = self.relax()
         if status == _Status.kOptimal:
             slack = np.asarray(self.h.getLp().row_upper_) - np.asarray(self.h.getSolution().row_value)
-            self.forget([i for i in self.lazy if slack[i] > LOOSE])
+            self.forget([i for i in sorted(self.lazy) if slack[i] > LOOSE])
         return status
 
     def forget(self, rows: list[int]) -> None:
@@ -274,7 +249,7 @@ class HighsSearch:
         kept = np.delete(np.arange(self.h.getNumRow()), rows)
         place = dict(zip(kept.tolist(), range(len(kept)), strict=True))
         self.h.deleteRows(len(rows), np.asarray(rows, dtype=np.int32))
-        self.lazy = {place[i]: name for i, name in self.lazy.items() if i in place}
+        self.lazy = {place[i] for i in self.lazy if i in place}
         if self.rows is not None:
             self.rows.forget()
 
@@ -411,12 +386,6 @@ def _solve(
     return end(stem, believed(outcome, broken=broken, minimize=built.minimizes, allowed=allowed))
 
 
-def relaxed(model: pyo.ConcreteModel, *, time_limit: float | None = None) -> HighsSearch:
-    """Return a model in HiGHS for runs of its relaxation."""
-    statuses.require_highs()
-    return HighsSearch(model, getattr(model, "lazy", None), _options(), time_limit)
-
-
 def lower_bound(model: pyo.ConcreteModel, *, time_limit: float | None = None) -> float | None:
     """Return a proven lower bound on a model that minimizes, from its relaxation; None where it has none."""
     statuses.require_highs()
@@ -434,7 +403,8 @@ def refuted(model: pyo.ConcreteModel, *, time_limit: float | None = None) -> boo
     The rows, lazy ones included, added up with a ray as their factors, then ask for more than the bounds of all columns
     allow (Farkas).
     """
-    search = relaxed(model, time_limit=time_limit)
+    statuses.require_highs()
+    search = HighsSearch(model, getattr(model, "lazy", None), _options(), time_limit)
     search.relax()
     h = search.h
     if len(h.getLp().a_matrix_.value_) > MAX_NONZEROS:

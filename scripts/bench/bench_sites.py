@@ -71,6 +71,8 @@ def question(grid: dict[str, Any], model: str, n1: str, sites: int) -> Any:
 
 def solved(run: str, grid: dict[str, Any], gw: float, sites: int, limit: float, results: Any) -> None:
     """Solve one question in this process, and put seconds, peak memory and what was found into the queue."""
+    from best_splits import asking, split
+
     from planner.models import Options, SitesRequest
 
     racks = 16 * round(gw * 1e3 / MODULE_MW)
@@ -78,11 +80,9 @@ def solved(run: str, grid: dict[str, Any], gw: float, sites: int, limit: float, 
     instance = question(grid, model, "full" if run.startswith("n1") else "off", sites)
     started = time.perf_counter()
     if run.endswith("angles"):
-        found = _angles(instance, SitesRequest(racks=racks), limit)
+        found = _angles(asking(instance, racks), limit)
     else:
-        from best_splits import split
-
-        outcome = split(instance, SitesRequest(racks=racks), Options(time_limit=limit))
+        outcome = split(asking(instance, racks), SitesRequest(), Options(time_limit=limit))
         plan = outcome.solution
         space = plan.certificate.space if plan else {}
         effort = ", ".join(f"{k} {space[k]}" for k in ("rounds", "rating_cuts", "outages", "outage_cuts") if k in space)
@@ -91,15 +91,16 @@ def solved(run: str, grid: dict[str, Any], gw: float, sites: int, limit: float, 
     results.put((time.perf_counter() - started, peak, *found))
 
 
-def _angles(instance: Any, request: Any, limit: float) -> tuple[float | None, str, str]:
+def _angles(instance: Any, limit: float) -> tuple[float | None, str, str]:
     import pyomo.environ as pyo
     from angle_formulation import by_angles
+    from best_splits import yearly_musd
 
-    from planner.models.sites.model import yearly_musd
+    from planner.models import SitesRequest
     from planner.solvers import highs
     from planner.solvers.outcome import Stop
 
-    m, q = by_angles(instance, request)
+    m, q = by_angles(instance, SitesRequest())
     m.goal = pyo.Objective(expr=yearly_musd(m, q))
     outcome = highs.run(m, time_limit=limit)
     objective = None if outcome.objective is None else outcome.objective * 1e6

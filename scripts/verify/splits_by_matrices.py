@@ -14,7 +14,6 @@ from scipy.optimize import linprog
 
 from planner.instance.grid import Grid, Scenario
 from planner.instance.instance import Instance
-from planner.models import SitesRequest
 from planner.physics.site import cost
 
 Matrix = npt.NDArray[Any]
@@ -136,24 +135,21 @@ def energy(instance: Instance, s: Scenario | None, modules: dict[str, int], circ
     return float(found.fun) + undone * 8760 * sum(modules.values()) if found.status == 0 else None
 
 
-def best_split(instance: Instance, request: SitesRequest) -> Value:
+def best_split(instance: Instance) -> Value:
     """Return the most racks and then the least cost over every split and every number of circuits."""
     g = instance.grid
     assert g is not None
     best: Value = None
     candidates = sorted(n.id for n in g.nodes if n.site)
-    most = math.floor(sum(n.generation_mw for n in g.nodes)) if request.racks is None else request.racks
+    asked = instance.pins.get("sites.racks")
+    most = math.floor(sum(n.generation_mw for n in g.nodes)) if asked is None else asked
     rate = cost.annuity(g.prices.discount_rate, g.prices.site_life_years)
     splits = [dict(zip(candidates, m, strict=True)) for m in itertools.product(range(most + 1), repeat=len(candidates))]
     for modules in sorted(splits, key=lambda m: -sum(m.values())):
         total = sum(modules.values())
         if best is not None and total < best[0]:
             return best
-        if (
-            not total
-            or total != (request.racks or total)
-            or sum(bool(m) for m in modules.values()) > (g.rules.max_sites or 99)
-        ):
+        if not total or total != (asked or total) or sum(bool(m) for m in modules.values()) > (g.rules.max_sites or 99):
             continue
         for built in itertools.product(*(range(x.max_circuits + 1) for x in g.new_lines)):
             circuits = {x.id: n for x, n in zip(g.new_lines, built, strict=True)}

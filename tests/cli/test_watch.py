@@ -130,7 +130,7 @@ def test_commands_log_their_phases_and_print_nothing_more(command: str, tmp_path
     assert done.exit_code == 0 and done.stderr == ""
     lines = log.read_text().splitlines()
     assert all(STAMP.match(x) for x in lines) and any("search" in x and "days" in x for x in lines)
-    last = "done, " if command == "solve" else " other than "
+    last = "done, " if command == "solve" else " instead of "
     assert last in lines[-1]
 
 

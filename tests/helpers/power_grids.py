@@ -7,13 +7,13 @@ from typing import Any
 import angle_formulation
 import pyomo.environ as pyo
 import pytest
+from best_splits import asking, yearly_musd
 from site_grids import case, line, node
 
 from planner.checks import power_flow
 from planner.checks import power_flow as site_rules
 from planner.instance.instance import Instance
 from planner.models import SitesRequest
-from planner.models.sites.model import yearly_musd
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.certificate import Violation
 from planner.plan.plan import Plan
@@ -61,7 +61,7 @@ def power_case(seed: int, *, n1: str = "off", new: int = 0, model: str = "dc") -
         *nodes, lines=lines, new_lines=built, rules=rules, prices=prices, headroom={"E": 12.0, "W": 9.0},
         usd_per_mwh=usd,
     )  # fmt: skip
-    return instance, SitesRequest(racks=r.choice([None, None, 3]))
+    return asking(instance, r.choice([None, None, 3])), SitesRequest()
 
 
 def loaded_case(seed: int, *, n1: str = "off", new: int = 0) -> tuple[Instance, SitesRequest]:
@@ -83,7 +83,7 @@ def loaded_case(seed: int, *, n1: str = "off", new: int = 0) -> tuple[Instance, 
 def angles(instance: Instance, request: SitesRequest) -> Value:
     """Solve the formulation by angles: most racks, then least cost."""
     m, data = angle_formulation.by_angles(instance, request)
-    if data.racks is None:
+    if data.pins.racks is None:
         m.goal = pyo.Objective(expr=sum(m.modules.values()), sense=pyo.maximize)
         first = highs.run(m, absolute_gap=0.99)
         if first.solution is None:

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import networkx as nx
-from best_splits import split
+from best_splits import asking, split
 from joint_toys import PRECISION
 
 from planner.instance.grid import Grid
 from planner.instance.instance import Instance
 from planner.instance.network import Wan
-from planner.models import GradientExchange, Options, SitesRequest
+from planner.models import Options, SitesRequest
 from planner.physics.site import cost, wan
 from planner.physics.site.grid import usable_interconnect_mw
 from planner.plan.plan_sections import SitesPlan
@@ -122,18 +122,14 @@ def random_case(seed: int) -> tuple[Instance, SitesRequest]:
     if r.random() < 0.3:
         limits["facility_power_mw"] = r.randint(2, 8)
     hardware = {"racks_per_module": r.choice([1, 1, 1, 2]), "cooling_kw_per_m2": 1.0}
-    links = {"fibre_usd_per_route_km": 50, "wavelength_usd": 2e3, "max_wavelengths_per_pair": 4}
-    links |= {"max_fibre_pairs": 3, "headroom_factor": 1.5}
     spare = {"E": r.randint(2, 8), "W": r.randint(2, 8)}
     price = {"E": r.choice([30, 40]), "W": r.choice([35, 40])}
     instance = case(
         *nodes, headroom=spare, usd_per_mwh=price, lines=lines, new_lines=[new], rules=rules, prices=prices,
-        limits=limits, hardware=hardware, wan=links,
+        limits=limits, hardware=hardware, wan={},
     )  # fmt: skip
-    exchange = None
-    if r.random() < 0.7:
-        exchange = GradientExchange(stage_bytes=r.choice([4e9, 2e10]), window_seconds=r.choice([0.05, 0.2]))
-    return instance, SitesRequest(racks=r.choice([None] * 5 + [2, 4]), fabric_usd_per_rack=1e5, exchange=exchange)
+    racks = r.choice([None] * 5 + [2, 4])
+    return asking(instance, racks), SitesRequest(fabric_usd_per_rack=1e5)
 
 
 def best(instance: Instance, request: SitesRequest) -> tuple[int, float] | None:
@@ -151,7 +147,7 @@ def placed_splits(instance: Instance, request: SitesRequest) -> Iterator[tuple[d
     for modules in itertools.product(range(most + 1), repeat=len(candidates)):
         racks = {s: m * h.racks_per_module for s, m in zip(candidates, modules, strict=True) if m}
         total = sum(racks.values())
-        if not racks or request.racks not in (None, total) or not _placed(instance, racks):
+        if not racks or instance.pins.get("sites.racks", total) != total or not _placed(instance, racks):
             continue
         for built in itertools.product(*(range(k.max_circuits + 1) for k in g.new_lines)):
             circuits = {k.id: n for k, n in zip(g.new_lines, built, strict=True)}
@@ -221,13 +217,13 @@ def _fed(g: Grid, loads: dict[str, float], circuits: dict[str, int]) -> bool:
 
 
 def _priced(instance: Instance, request: SitesRequest, racks: dict[str, int], circuits: dict[str, int]) -> float | None:
-    """Price a split per year; None where links cannot be had or the budget does not suffice."""
+    """Price a split per year; None where sites are too far apart or the budget does not suffice."""
     assert instance.grid is not None
     g, h, w = instance.grid, instance.hardware, instance.wan or Wan()
     nodes = {n.id: n for n in g.nodes}
     usd_per_mwh = {b.id: b.energy_usd_per_mwh for b in g.balancing_authorities}
     built = sum(k.capex_usd * circuits.get(k.id, 0) for k in g.new_lines)
-    energy = links = links_yearly = 0.0
+    energy = 0.0
     for s, r in racks.items():
         built += cost.site_capex_usd(g, it_mw=cost.it_mw(h, r), facility_mw=cost.facility_mw(h, r))
         energy += cost.energy_usd_per_year(cost.facility_mw(h, r), usd_per_mwh[nodes[s].balancing_authority])
@@ -236,22 +232,11 @@ def _priced(instance: Instance, request: SitesRequest, racks: dict[str, int], ci
             wan.great_circle_km(nodes[a].latitude, nodes[a].longitude, nodes[b].latitude, nodes[b].longitude)
             * w.route_factor
         )
-        rtt, limit = wan.rtt_ms(w, km), g.rules.max_rtt_ms
-        need = 0.0
-        if request.exchange is not None:
-            size = wan.exchange_bytes(request.exchange.stage_bytes, len(racks))
-            need = wan.exchange_need_gbps(w, size, request.exchange.window_seconds, rtt) * w.headroom_factor
-        if (
-            math.isinf(need)
-            or wan.wavelengths(w, need) > w.max_wavelengths_per_pair * w.max_fibre_pairs
-            or (limit is not None and rtt > limit)
-        ):
+        limit = g.rules.max_rtt_ms
+        if limit is not None and wan.rtt_ms(w, km) > limit:
             return None
-        waves = wan.wavelengths(w, need)
-        links += cost.link_capex_usd(w, (km * w.fibre_usd_per_route_km, w.wavelength_usd), waves)
-        links_yearly += cost.link_usd_per_year(g, w, (km * w.fibre_usd_per_route_km, w.wavelength_usd), waves)
-    capital = sum(racks.values()) * (cost.rack_of(h).price_usd + request.fabric_usd_per_rack) + built + links
+    capital = sum(racks.values()) * (cost.rack_of(h).price_usd + request.fabric_usd_per_rack) + built
     budget = instance.limits.budget_usd
     if budget is not None and capital + instance.limits.budgeted_years * energy > budget:
         return None
-    return energy + built * cost.annuity(g.prices.discount_rate, g.prices.site_life_years) + links_yearly
+    return energy + built * cost.annuity(g.prices.discount_rate, g.prices.site_life_years)

@@ -1,7 +1,7 @@
 """`planner explain`: what a choice and a limit are worth, what an infeasible question lacks, and closed sites."""
 
 import json
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Any
 
 import pytest
@@ -14,14 +14,11 @@ from worked_plan import LAYOUT, instance_with
 
 import planner
 from planner.instance.instance import Instance
-from planner.models import GradientExchange, SitesRequest
-from planner.models.sites import solve as sites_explain
+from planner.models import Options
 from planner.plan.plan import Plan
 from planner.planning import explain
-from planner.planning.explain import Explanation, Worth, limits_of, summary
-from planner.planning.explain_sites import explained_plan
-from planner.planning.solve import options_of
-from planner.solvers.signals import Deadline
+from planner.planning.explain import limits_of
+from planner.planning.explanation import SHOWN, Explanation, Worth, summary
 from planner.units import power
 
 PINS = {  # which leave few other choices
@@ -101,12 +98,12 @@ def test_a_proven_plan_is_not_solved_again(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(explain, "solve_instance", None)
     parts: list[Any] = []
     found = planner.explain(plan, on_part=parts.append)
-    texts = [explain.summary(x) for x in parts]
+    texts = [summary(x) for x in parts]
     assert parts[0].layout == plan.layout and not parts[0].others and parts[-1] == found
     assert all(b.startswith(a) for a, b in pairwise(texts))
     losses = {(x.choice, x.loss) for x in solved.others}
     assert {(x.choice, x.loss) for x in found.others} == losses
-    tied = [abs(x.loss) < explain.SHOWN for x in found.others if x.loss is not None]
+    tied = [abs(x.loss) < SHOWN for x in found.others if x.loss is not None]
     assert tied == sorted(tied)
 
 
@@ -119,7 +116,7 @@ def test_a_plan_of_least_cost_is_explained_in_dollars() -> None:
     assert saved.pop("racks") == pytest.approx(-1e6)  # the cluster pays for one more
     assert all(usd is not None and usd >= 0 for usd in saved.values())
     assert all(x.days_saved is None for x in found.worth)
-    assert "$" in explain.summary(found).partition("MORE")[2]
+    assert "$" in summary(found).partition("MORE")[2]
 
 
 def test_a_plan_of_least_ownership_is_explained_in_dollars() -> None:
@@ -139,13 +136,20 @@ def test_a_plan_within_a_gap_is_solved_again() -> None:
     assert not explain.proven_plan(plan.replaced(layout=broken))
 
 
+def test_more_money_that_would_do_pays_a_plan() -> None:
+    """Where sites alone cost more than the budget, what would do is the price of a whole plan."""
+    asked = toy(5, sites=2, forced=True).replaced(limits__budget_usd=1.0)
+    (more,) = [x.amount for x in planner.explain(asked).relaxations if x.rule == "budget"]
+    assert planner.solve(asked.replaced(limits__budget_usd=1.0 + more)).status == "optimal"
+
+
 def test_an_interrupt_keeps_the_conflict() -> None:
     """Why there is no plan is said first; what would be enough is not asked after an interrupt."""
     stop, asked = planner.Interrupter(), toy(5)
     asked = asked.replaced(limits__memory_reserve_fraction=0.9999999)
     found = planner.explain(asked, interrupt=stop, on_part=lambda _: stop.interrupt())
     assert found.interrupted and found.conflict is not None and "memory" in found.conflict.rules and not found.lacks
-    assert explain.summary(found).endswith("interrupted: what is left was not asked")
+    assert summary(found).endswith("interrupted: what is left was not asked")
 
 
 def test_an_interrupt_keeps_what_was_explained() -> None:
@@ -160,7 +164,6 @@ def test_an_interrupt_keeps_what_was_explained() -> None:
     assert found.interrupted and found.worth == parts[-2].worth and not found.others
 
 
-OPTIONS = options_of(time_limit=None, gap=None, seed=0, threads=1)
 ASKED = instance_with(pins=LAYOUT, objective__tolerance=0.0)
 
 
@@ -216,51 +219,43 @@ def test_the_batch_grows_by_whole_steps(plan: Plan, found: Explanation) -> None:
     assert more >= x.data_parallel * x.microbatch_sequences * sequence
 
 
-def test_closed_sites_are_named_with_megawatts_and_rules(plan: Plan, found: Explanation) -> None:
-    """Every candidate is either open or rejected, and what it lacks of the whole load is in MW."""
+def test_candidates_are_named_with_megawatts_and_rules(plan: Plan, found: Explanation) -> None:
+    """Every candidate has its largest load and what stops it, and one that the plan does not use what opening costs."""
     opened, load = {s.id for s in plan.sites.sites}, sum(s.facility_mw for s in plan.sites.sites)
-    candidates = {n.id for n in ASKED.grid.nodes if n.site}
-    assert {x.node for x in found.sites.rejected} == {x.node for x in found.sites.nodes} - opened
-    assert opened | {x.node for x in found.sites.rejected} <= candidates
-    for x in found.sites.rejected:
-        assert x.missing_mw == pytest.approx(max(0.0, load - x.mw))
-        assert x.stopped_by
-        assert (
-            f"{x.node:24}carries {power(x.mw)} alone, {power(x.missing_mw or 0.0)} short: {x.stopped_by[0]}"
-            in summary(found)
-        )
+    assert {x.node for x in found.nodes} == {n.id for n in ASKED.grid.nodes if n.site}
+    assert {x.node for x in found.nodes if x.opened} == opened
+    asked = {(x.plan_value, x.value) for x in found.sites}
+    for x in found.nodes:
+        assert x.missing_mw == pytest.approx(max(0.0, load - x.mw)) and x.stopped_by
+        assert (x.node, "closed" if x.opened else "opened") in asked
+        assert f"  {x.node:24}{power(x.mw)} (" in summary(found)
 
 
-def test_a_forced_site_costs_what_the_best_split_with_it_costs(plan: Plan) -> None:
-    """Of all sets of sites, one after another, the cheapest with the site in it, over the cheapest of all."""
-    m = plan.layout.metrics
-    exchange = GradientExchange(stage_bytes=m.gradient_bytes_per_stage, window_seconds=m.wan_window_seconds)
-    request = SitesRequest(racks=sum(s.racks for s in plan.sites.sites), exchange=exchange)
-    free = ASKED.replaced(limits__budget_usd=None)
-    every = sites_explain.near_best(free, request, OPTIONS, count=99, within=1e9)
-    best = min(x.usd_per_year for x in every)
-    nodes = [n.id for n in ASKED.grid.nodes if n.site]
-    asked = dict(sites_explain.forced_open(free, request, OPTIONS, nodes, Deadline()))
-    assert list(asked) == nodes
-    for name, dearer in asked.items():
-        with_it = [x.usd_per_year for x in every if name in x.racks_by_site]
-        assert dearer == (pytest.approx(min(with_it) - best, rel=1e-6, abs=1.0) if with_it else None)
-    assert not list(sites_explain.forced_open(free, request, OPTIONS, nodes, Deadline(0.0)))
+def test_a_row_with_the_plan_of_another_says_so(found: Explanation) -> None:
+    """A plan that answers two questions is told once: where an earlier line has it, the later one names that line."""
+    every = [*found.sites, *found.others]
+    text = summary(found)
+    for x in every:
+        earlier = [y for y in every[: every.index(x)] if (y.days, y.usd) == (x.days, x.usd)]
+        assert not x.same_as or (earlier and x.same_as in text)
+    assert any(x.same_as for x in every)
 
 
-def test_the_sites_of_a_plan_are_a_split_though_its_exchange_is_not_hidden(plan: Plan) -> None:
-    """A window that hides nothing of the exchange excludes no sites: the step is as long as the exchange takes."""
-    short = plan.replaced(layout__metrics__wan_window_seconds=1e-9)
-    found = explained_plan(short, OPTIONS, near=99, within=1e9, deadline=Deadline())
-    assert {s.id: s.racks for s in plan.sites.sites}.keys() in [x.racks_by_site.keys() for x in found.near]
-    assert len(plan.sites.sites) > 1
+def test_other_sets_of_sites_come_in_order(plan: Plan) -> None:
+    """Each has the best plan over sets that no plan before it has, and none is the plan's own."""
+    parts = explain.explained(plan, Options(), near=3, within=1000.0)
+    near = [x for x in list(takewhile(lambda part: not part.worth, parts))[-1].sites if x.choice == "sites"]
+    losses = [x.loss for x in near if x.loss is not None]
+    assert near and losses == sorted(losses) and len({x.value for x in near}) == len(near)
+    assert all(x.value != x.plan_value and x.proved for x in near)
 
 
 def test_one_fibre_pair_more_than_may_be_leased_has_a_worth(plan: Plan) -> None:
     link = plan.sites.links[0]
     wan = ASKED.wan.replaced(max_fibre_pairs=link.fibre_pairs)
     x = next(x for x in limits_of(plan.replaced(instance=ASKED.replaced(wan=wan))) if x.limit == "fibre")
-    waves, lit = x.instance.pins["wan.wavelengths"], x.instance.wan
+    more = x.change(ASKED.replaced(wan=wan))
+    waves, lit = more.pins["wan.wavelengths"], more.wan
     assert (
         waves == link.wavelengths + lit.max_wavelengths_per_pair <= lit.max_wavelengths_per_pair * lit.max_fibre_pairs
     )
@@ -270,15 +265,11 @@ def test_without_time_nothing_is_claimed(monkeypatch: pytest.MonkeyPatch, plan: 
     monkeypatch.setattr(explain, "TIMES", 0.0)
     monkeypatch.setattr(explain, "AT_LEAST", 0.0)
     names: list[Any] = []
-    short = planner.explain(ASKED, on_progress=lambda e: names.append(e.phase))
-    assert short.worth and not any(x.proved for x in short.worth)
-    better = stored(changed("limits.budget_usd", 1.01))
-    most = next(x for x in short.worth if x.limit == "budget").most_days_saved
-    assert most >= plan.layout.metrics.days_to_train - better.layout.metrics.days_to_train - 1e-12
-    assert {x.choice for x in short.others if x.proved} <= {"expert_parallel"}  # a dense model has no other
-    assert all(x.days is None for x in short.others)
-    assert "no plan found in time; not proven" in summary(short)
-    assert {"what more budget is worth", "sites"} <= set(names)
+    short = planner.explain(plan, on_progress=lambda e: names.append(e.phase))
+    assert short.nodes and not short.worth and not short.others and not short.sites
+    assert {"budget", "headroom"} <= set(short.unasked)
+    assert "NOT ASKED  in the time given: " in summary(short)
+    assert "sites" in names
 
 
 def test_more_that_costs_days_is_later(found: Explanation) -> None:

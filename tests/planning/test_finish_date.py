@@ -23,7 +23,8 @@ from planner.models.joint.world import JointSolution
 from planner.physics.site.cost import alike_usd, at_run_prices
 from planner.plan.plan import Plan
 from planner.planning import explain
-from planner.planning.explain import Explanation
+from planner.planning.explanation import Explanation
+from planner.planning.explanation import summary as explained_in_words
 from planner.planning.finish_date import start_days
 from planner.planning.instance_parts import pinned
 from planner.planning.load import load_instance
@@ -170,10 +171,10 @@ def test_no_other_choice_ends_sooner(explanation: tuple[Instance, Plan, Explanat
     assert least is not None and found.others
     assert all(x.loss is None or x.loss >= -1e-9 for x in found.others)
     assert all(x.days is None or x.loss == pytest.approx(x.days / least - 1, abs=1e-9) for x in found.others)
-    for x in [x for x in found.others if x.choice == "site"][:1]:
+    for x in [x for x in found.sites if x.value == "closed"][:1]:
         other = solved(pinned(i, f"sites.racks.{x.plan_value}", 0)).objective.value
         assert (x.days is None and other is None) or x.days == pytest.approx(other, rel=1e-9)
-    text = explain.summary(found)
+    text = explained_in_words(found)
     assert "days count from the decision" in text
 
 
@@ -192,18 +193,18 @@ def test_every_other_start_has_its_end(explanation: tuple[Instance, Plan, Explan
             assert x.start_days >= plan.objective.value
         else:
             assert x.days == (None if alone is None else pytest.approx(x.start_days + alone, rel=1e-9))
-        assert f"month {x.months:g} ({', '.join(x.ready)})" in explain.summary(found)
+        assert f"month {x.months:g} ({', '.join(x.ready)})" in explained_in_words(found)
 
 
 def test_a_later_site_is_said_to_be_late(explanation: tuple[Instance, Plan, Explanation]) -> None:
     i, plan, found = explanation
-    assert i.grid is not None and found.sites is not None and plan.sites is not None
+    assert i.grid is not None and plan.sites is not None
     late = {node.id: node.ready_months for node in i.grid.nodes if node.site}
     start = start_days(i, plan.sites) / DAYS_A_MONTH
-    for x in found.sites.rejected:
+    for x in (x for x in found.nodes if not x.opened):
         expected = late[x.node] if late[x.node] > start * (1 + 1e-9) else None
         assert x.ready_months == expected
-        assert expected is None or f"ready in month {expected:g}, after the plan starts" in explain.summary(found)
+        assert expected is None or f"ready in month {expected:g}, after the plan starts" in explained_in_words(found)
 
 
 WHOLE = "total_cost_of_ownership_usd"

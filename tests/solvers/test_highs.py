@@ -126,17 +126,6 @@ def test_a_row_of_constants_that_cannot_hold_is_infeasible() -> None:
     assert highs.run(m).infeasible
 
 
-def test_duals_of_a_row_with_two_sides_are_those_of_the_side_that_presses() -> None:
-    """Of `1 <= x <= 4` at most profit 3 the upper side is worth 3, at most cost 3 the lower one."""
-    for sense in (pyo.maximize, pyo.minimize):
-        m = pyo.ConcreteModel()
-        m.x = pyo.Var(bounds=(-10, 10))
-        m.both = pyo.Constraint(expr=pyo.inequality(1, m.x, 4))
-        m.goal = pyo.Objective(expr=3 * m.x, sense=sense)
-        found = highs.relaxed(m).duals()
-        assert dict(found[1])[m.both] == pytest.approx(3.0)
-
-
 def test_ctrl_c_is_taken_by_the_main_thread_alone() -> None:
     assert loaded(highs_model(random_model(0)).lp).HandleKeyboardInterrupt
 

@@ -26,6 +26,7 @@ from planner.models.joint.search.goal import Stopped
 from planner.models.joint.search.loop import Loop
 from planner.models.joint.solve import world_of
 from planner.models.joint.space import JointProblem, Strategy, problem_of
+from planner.models.joint.split import Column
 from planner.models.joint.world import CENTS, EPS, JointPlan, JointSolution, JointStatus, World
 from planner.physics.site.cost import alike_usd, at_run_prices, years_of
 from planner.physics.training.layer_time import days_of
@@ -150,11 +151,13 @@ def solve_joint_cost(
     cache: JointCache | None = None,
     without: dict[str, Any] | None = None,
     days: bool = True,
+    first: Callable[[World], Column | None] | None = None,
+    floor_usd: float = 0.0,
 ) -> JointSolution:
     """Return the least cost of a plan by the deadline of an instance; without one, of any plan at all.
 
     `cache` changes how long the search takes; `without`: values of choices, by the paths of pins, that none may have.
-    `days`: as in `cheapest_by`.
+    `days`: as in `cheapest_by`; `first` and `floor_usd`: as in `solve_joint`, in dollars.
     """
     deadline, cache = Deadline(options.time_limit), JointCache() if cache is None else cache
     world = world_of(instance, options, deadline, cache, without)
@@ -162,9 +165,10 @@ def solve_joint_cost(
     limit = math.inf if late is None else seconds_of(world.problem, late)
     in_time = [x for x in cache.cheapest if x.seconds <= limit * (1 + EPS) and x.capital_usd <= world.budget]
     known = min(in_time, key=lambda x: (x.capital_usd, x.seconds), default=None)
-    gap = options.gap or 0.0
-    how: dict[str, Any] = {"time_limit": deadline.limit, "progress": progress, "days": days}
-    found = cheapest_by(world, limit, known=known, gap=gap, **how)
+    how: dict[str, Any] = {"gap": options.gap or 0.0, "time_limit": deadline.limit, "progress": progress}
+    search = CapitalSearch.begun(world, limit, known=known, **how)
+    search.goal.first, search.goal.known_floor = None if first is None else first(world), floor_usd
+    found = search.run(days=days)
     if found.plan is not None and found.plan is not known:
         cache.cheapest.append(found.plan)
     return found
@@ -213,6 +217,7 @@ class RunSearch:
     timed: dict[LayerShape, Strategy] = field(default_factory=dict)  # whatever the prices, a layer takes as long
     last: JointSolution | None = None  # the plan found last, where none is proven the least of its span
     free_bound: float | None = None  # in days of any plan, where none meets the deadline
+    floor: float = 0.0  # cost that no plan is below, as is known from elsewhere: the search ends at it
 
     def years(self, seconds: float) -> float:
         """Return the years of operation: as the instance states, else those of training at `seconds` a sequence."""
@@ -226,7 +231,7 @@ class RunSearch:
 
     def run(self) -> Stopped:
         """Take spans by their bounds until none could hold a cheaper plan."""
-        while self.heap and self.heap[0][0] < self.usd - CENTS:
+        while self.heap and max(self.heap[0][0], self.floor) < self.usd - CENTS:
             span = heapq.heappop(self.heap)[-1]
             found = self._least(span)
             if found.stopped != "proved":
@@ -250,7 +255,7 @@ class RunSearch:
     @property
     def bound(self) -> float:
         """Lower bound on the cost of any plan, in USD."""
-        return min([self.usd, self.given_up, *(usd for usd, _, _ in self.heap)])
+        return max(self.floor, min([self.usd, self.given_up, *(usd for usd, _, _ in self.heap)]))
 
     def _least(self, span: Span) -> JointSolution:
         """Return the cheapest plan that ends within a span, at the prices of its shortest run; none above the best."""
@@ -290,15 +295,21 @@ class RunSearch:
 
 
 def least_run_cost(
-    instance: Instance, options: Options, progress: Callable[[str], None], *, without: dict[str, Any] | None = None
+    instance: Instance,
+    options: Options,
+    progress: Callable[[str], None],
+    *,
+    without: dict[str, Any] | None = None,
+    floor_usd: float = 0.0,
 ) -> JointSolution:
     """Return the plan of the least total cost of ownership by the deadline of an instance, its cost as `usd`.
 
     The budget is not asked: where the least cost is above it, no plan is within it. `without`: values of choices, by
-    the paths of their pins, that no plan may have.
+    the paths of their pins, that no plan may have; `floor_usd`: as `floor_days` in `solve_joint`, in dollars.
     """
     deadline, days = Deadline(options.time_limit), instance.limits.deadline_days
-    search = RunSearch(instance=instance, options=options, deadline=deadline, progress=progress, without=without or {})
+    how: dict[str, Any] = {"without": without or {}, "floor": floor_usd}
+    search = RunSearch(instance=instance, options=options, deadline=deadline, progress=progress, **how)
     search.push(0.0, 0.0, math.inf if days is None else seconds_of(problem_of(instance), days))
     stopped = search.run()
     best = search.best or search.last

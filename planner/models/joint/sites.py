@@ -53,6 +53,7 @@ class Sites:
     """The sites of an instance with a grid, with the answers of their MILP so far."""
 
     instance: Instance
+    request: SitesRequest = field(default_factory=SitesRequest)
     seed: int = 0
     threads: int | None = None
     solved: int = 0
@@ -72,7 +73,7 @@ class Sites:
         """Gather the question once."""
         if self.instance.wan is None:
             self.instance = self.instance.replaced(wan=DEFAULT_WAN)
-        self.data: SplitData = gather(self.instance, SitesRequest())
+        self.data: SplitData = gather(self.instance, self.request)
         self.fibre = FibreDesigns(instance=self.instance, data=self.data, seed=self.seed)
 
     @property
@@ -100,7 +101,7 @@ class Sites:
         """Whether the fibre between sites is designed, not a pair of ends for each two."""
         return self.data.wan.designed
 
-    @property
+    @cached_property
     def max_open(self) -> int:
         """Most sites that may be open."""
         return max_sites(self.data, model.rules_without())

@@ -7,7 +7,7 @@ from typing import Any
 
 from planner.instance.instance import Instance
 from planner.instance.references_and_pins import ONE_SITE
-from planner.models import Options
+from planner.models import Options, SitesRequest
 from planner.models.fabric.chooser import Templates
 from planner.models.joint.cache import JointCache
 from planner.models.joint.search.days import FewestDays
@@ -30,6 +30,8 @@ class Solving:
     progress: Callable[[str], None]
     cache: JointCache
     first: Callable[[World], Column | None] | None = None  # names a column to price before any other
+    first_replicas: tuple[int, ...] = ()  # of that column by site, if known
+    floor: float = 0.0  # days or dollars that no plan is below, as a question with all of its plans says
 
     @property
     def left(self) -> Options:
@@ -51,19 +53,23 @@ def solve_joint(
     first: Callable[[World], Column | None] | None = None,
     rival_days: float = math.inf,
     within: float = 0.0,
+    floor_days: float = 0.0,
+    first_replicas: tuple[int, ...] = (),
 ) -> JointSolution:
     """Return the plan of fewest days over the declared space, of equal ones the cheapest, with its lower bound.
 
     With a gap the search ends where (value - bound) / value is within it; without one, at the proof. At the time limit,
     or when interrupted, it returns the best plan so far; interrupted before the first, it raises. What earlier searches
-    left in `cache`, and a column priced `first`, change only how long it takes. `without`: values of choices, by the
-    paths of their pins, that no plan may have. Plans slower than `rival_days` are not looked for; those `within` a
-    share of the fewest days are kept for a goal that goes on with `cache.search`.
+    left in `cache`, and a column priced `first`, `first_replicas` by site, change only how long it takes. `without`:
+    values of choices, by the paths of their pins, that no plan may have. Plans slower than `rival_days` are not looked
+    for; those `within` a share of the fewest days are kept for a goal that goes on with `cache.search`. No plan takes
+    less than `floor_days`, as is known from a question with all plans of this one: one of as many ends the search.
     """
     deadline, cache = Deadline(options.time_limit), JointCache() if cache is None else cache
     world = world_of(instance, options, deadline, cache, without)
-    rival = rival_days / days_of(world.problem.instance, 1.0)
-    goal = FewestDays(world=world, progress=progress, gap=options.gap or 0.0, first=first, rival=rival, within=within)
+    rival, floor = (x / days_of(world.problem.instance, 1.0) for x in (rival_days, floor_days))
+    how: dict[str, Any] = {"gap": options.gap or 0.0, "rival": rival, "within": within, "floor": floor}
+    goal = FewestDays(world=world, progress=progress, first=first, first_replicas=first_replicas, **how)
     loop = Loop(goal=goal)
     stopped = loop.run()
     solution = _solution(goal, stopped=stopped, failure=loop.failure)
@@ -87,7 +93,10 @@ def world_of(
     if instance.grid is not None and cache.sites is None:
         from planner.models.joint.sites import Sites  # where needed: a cluster has no use for Pyomo and HiGHS
 
-        cache.sites = Sites(instance=instance, seed=options.seed, threads=options.threads)
+        racks, refused = "sites.racks.", frozenset(cache.without.get("sites", ()))  # sets of open sites
+        opened = frozenset(x.removeprefix(racks) for x in cache.without if x.startswith(racks))  # not with 0 racks
+        request = SitesRequest(opened=opened, refused=refused)
+        cache.sites = Sites(instance=instance, request=request, seed=options.seed, threads=options.threads)
     if cache.sites is not None:
         cache.sites.solved = 0
     max_mw, h, limit = math.inf, instance.hardware, instance.limits.facility_power_mw

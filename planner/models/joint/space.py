@@ -127,8 +127,9 @@ class JointProblem:
             free = [p for p in free if p == len(self.stage_layers)]
         if name == "virtual_stages" and self.stage_layers is not None:
             free = [v for v in free if v <= min(self.stage_layers)]
-        left = (x for x in free if path not in self.without or x != self.without[path])
-        return [x for x in left if wanted is None or x == wanted]
+        if path in self.without:
+            free = [x for x in free if x != self.without[path]]
+        return [x for x in free if x == wanted] if wanted is not None else list(free)
 
 
 def problem_of(instance: Instance, without: dict[str, Any] | None = None) -> JointProblem:

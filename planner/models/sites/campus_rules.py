@@ -12,7 +12,6 @@ from typing import Any, Literal
 import pyomo.core as pyo
 
 from planner.models.sites.split_data import Pair, SplitData, capital_musd, energy_musd, module_capital_musd
-from planner.physics.site import cost
 from planner.units import money
 
 
@@ -27,7 +26,6 @@ class Rule:
     sentence: Callable[[SplitData], str]  # what the rule asks for, in the instance's figures
     scope: Literal["site", "grid", "split"]  # one site, the power of any, or their relation to others and the request
     order: int  # of the tries to leave the rule out of a conflict: the one that says least to the user goes first
-    components: tuple[str, ...] = ()  # that hold further rows
     yearly: bool = False  # the rows are stated again for each scenario
     index_names: int | None = None  # leading entries of a row's index that name it to the user (None: all)
     unit: str | None = None  # of the limit in reports; None: the rows cannot be exceeded
@@ -38,7 +36,6 @@ class Rule:
     max_site_modules: Callable[[SplitData, str, int], float | None] = lambda *_: None  # given those of the campus
     min_site_modules: Callable[[SplitData, int, int], int] = lambda *_: 1  # if open, given racks and most open sites
     max_sites: Callable[[SplitData], int | None] = lambda _: None  # that are open
-    min_sites: Callable[[SplitData], int] = lambda _: 1
     # Whether no two sites of a pair may be open together, given the most open sites.
     excludes: Callable[[SplitData, Pair, int], bool] = lambda *_: False
 
@@ -77,21 +74,14 @@ def megawatts(value: float) -> str:
     return f"{value:,.6g} MW"
 
 
-def demand(model: Any, data: SplitData) -> None:
-    """Require the racks asked for, or one module at least: racks of a module · sum of modules = racks."""
-    modules, racks = sum(model.modules.values()), data.request.racks
-    model.demand = pyo.Constraint(expr=modules >= 1 if racks is None else data.module_racks * modules == racks)
+def demand(model: Any, _: SplitData) -> None:
+    """Require one module at least."""
+    model.demand = pyo.Constraint(expr=sum(model.modules.values()) >= 1)
 
 
 def _demand_sentence(data: SplitData) -> str:
     racks = f"{data.module_racks} {'rack' if data.module_racks == 1 else 'racks'}"
-    module = f"one module ({racks}) needs {megawatts(data.module_mw)} at the grid"
-    asked = data.request.racks
-    if asked is None:
-        return module
-    modules = "" if asked % data.module_racks == 0 else f", not a whole number of modules of {data.module_racks}"
-    need = megawatts(cost.facility_mw(data.hardware, asked))
-    return f"{asked:,} racks{modules} need {need} at the grid ({module})"
+    return f"one module ({racks}) needs {megawatts(data.module_mw)} at the grid"
 
 
 def pins(model: Any, data: SplitData) -> None:
@@ -103,6 +93,8 @@ def pins(model: Any, data: SplitData) -> None:
         model.pins["sites.max_sites"] = sum(model.open.values()) <= data.pins.max_sites
     for site, racks in data.pins.racks_by_site.items():
         model.pins[f"sites.racks.{site}"] = data.module_racks * model.modules[site] == racks
+    for site in sorted(data.request.opened):
+        model.pins[f"sites.open.{site}"] = model.open[site] >= 1
 
 
 def _pins_sentence(data: SplitData) -> str:
@@ -217,7 +209,7 @@ SHARE_BALANCE = "grid.rules.share_balance wants no site more than {:g} times the
 
 
 CAMPUS_RULES = (
-    Rule(demand, _demand_sentence, "split", order=170, racks=lambda data: data.request.racks),
+    Rule(demand, _demand_sentence, "split", order=170),
     Rule(
         *(pins, _pins_sentence, "split"),
         order=160,
@@ -251,9 +243,6 @@ CAMPUS_RULES = (
             data.grid.rules.fault_split.max_share * modules if data.grid.rules.fault_split.enabled else None
         ),
         min_site_modules=min_fault_split_modules,
-        min_sites=lambda data: (
-            data.grid.rules.fault_split.min_interconnections if data.grid.rules.fault_split.enabled else 1
-        ),
         excludes=lambda data, pair, sites: (
             _one_site_each(data, sites) and data.interconnection(pair[0]) == data.interconnection(pair[1])
         ),

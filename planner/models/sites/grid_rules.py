@@ -282,12 +282,11 @@ GRID_RULES = (
         max_site_modules=_headroom_modules,
     ),
     Rule(generation, _generation_sentence, "grid", order=30, yearly=True, unit="MW", max_modules=_generation_modules),
-    Rule(rating, _rating_sentence, "grid", order=20, components=("new_rating",), yearly=True, index_names=1, unit="MW"),
+    Rule(rating, _rating_sentence, "grid", order=20, yearly=True, index_names=1, unit="MW"),
     Rule(
         security,
         lambda data: f'grid.rules.n1 "{data.grid.rules.n1}": {AFTER_OUTAGE}',
         *("grid", 10),
-        components=("unit_reserve",),
         yearly=True,
         unit="MW",
         movable=False,

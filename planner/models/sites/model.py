@@ -34,17 +34,11 @@ from planner.models.sites.grid_rules import columns, flows_of
 from planner.models.sites.split_data import (
     SplitData,
     add_block,
-    block_of,
-    construction_musd,
-    energy_musd,
-    expected_musd,
     scenarios,
     years,
 )
-from planner.physics.site import cost
 from planner.physics.site.grid import Floats, Integers
 from planner.solvers.highs import LazyRow
-from planner.solvers.outcome import Values
 
 MAX_CUTS = 150  # overloads made cuts in one round: more slow the LP down before the first have acted
 MAX_CUTS_PER_LINE = 3  # of one monitored line: more say nearly the same
@@ -220,13 +214,12 @@ N1_RULES = ("node", "full")  # those that follow flows after a contingency
 
 @dataclass(frozen=True, kw_only=True)
 class YearRows:
-    """The lazy rows of one year; `suffix` follows their names."""
+    """The lazy rows of one year."""
 
     network: DcNetwork
     rules: frozenset[str]
     load_mw: float
     max_cuts: int
-    suffix: str
     stated: set[CutKey] = field(default_factory=set)
 
     def known(self) -> list[LazyRow]:
@@ -250,16 +243,14 @@ class YearRows:
         return [self._row(cut) for cut in fresh.values()]
 
     def _row(self, cut: GridCut) -> LazyRow:
-        entries = cut.name.split(",")[: 1 if cut.rule == "rating" else 2]
-        name = f"{cut.rule}[{','.join(entries)}]{self.suffix}"
         if not cut.condition:
-            return LazyRow(name=name, columns=cut.columns, values=cut.values, upper=cut.upper)
+            return LazyRow(columns=cut.columns, values=cut.values, upper=cut.upper)
         big_m = cut.reach * self.load_mw
         binaries = np.asarray([i for i, _ in cut.condition])
         signs = np.asarray([big_m if wanted else -big_m for _, wanted in cut.condition])
         upper = cut.upper + big_m * sum(wanted for _, wanted in cut.condition)
         columns, values = np.concatenate([cut.columns, binaries]), np.concatenate([cut.values, signs])
-        return LazyRow(name=name, columns=columns, values=values, upper=upper)
+        return LazyRow(columns=columns, values=values, upper=upper)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -310,7 +301,6 @@ def attach(model: Any, data: SplitData, without: Collection[str], *, load_mw: fl
                 rules=frozenset(rules),
                 load_mw=load_mw,
                 max_cuts=max(MAX_RATING_CUTS // len(every_year), MIN_RATING_CUTS),
-                suffix=year.suffix,
             )
             for year, network in every_year
         ],
@@ -439,7 +429,6 @@ def _variables(model: Any, data: SplitData, rules: list[Rule], sites: int | None
     if data.network is not None:
         grid_rules.count_circuits(model, data.network)
     _power(model, data, rules, load)
-    site_rules.link_variables(model, data, rules, sites)
 
 
 def _power(model: Any, data: SplitData, rules: list[Rule], load: float) -> None:
@@ -468,21 +457,6 @@ def _balance(model: Any, data: SplitData) -> None:
         grid_rules.balance(model, data, data.network)
 
 
-def yearly_musd(model: Any, data: SplitData) -> Any:
-    """Return energy, sites, lines and WAN spread over their lives, and the excess of soft rules, in M$ per year."""
-    # Racks and fabric cost the same in every split of a given total, so they are left out.
-    rate, prices = data.grid.prices.discount_rate, data.grid.prices
-    lease = cost.annuity(rate, data.wan.fibre_life_years) / 1e6
-    equipment = cost.annuity(rate, prices.it_life_years) / 1e6
-    links: Any = 0
-    for pair in model.pair:
-        fibre_usd, wave_usd = data.link_prices(pair)
-        links += model.fibres[pair] * (fibre_usd * lease) + model.wavelengths[pair] * (wave_usd * equipment)
-    energy = expected_musd(model, data, energy_musd(model, data))
-    construction = cost.annuity(rate, prices.site_life_years) * construction_musd(model, data)
-    return energy + construction + links + penalty_musd(model, data)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dispatch:
     """The power of one year in MW: load by site, generation by node, flow by corridor."""
@@ -503,33 +477,6 @@ class SplitSolution:
     steps: dict[str, int] = field(default_factory=dict)
     excess: dict[str, float] = field(default_factory=dict)
     scenarios: dict[str, Dispatch] = field(default_factory=dict)
-
-    @property
-    def total(self) -> int:
-        """Modules of all sites."""
-        return sum(self.modules.values())
-
-
-def read(model: Any, data: SplitData, values: Values) -> SplitSolution:
-    """Read a solution, integers rounded, and set the model to it."""
-    for var in model.component_data_objects(pyo.Var):
-        value = values.of(var)
-        var.set_value(round(value) if var.is_integer() or var.is_binary() else value, skip_validation=True)
-    years = {name: dispatch(block_of(model, name), year) for name, year in scenarios(data).items()}
-    own = dispatch(model, data)
-    return SplitSolution(
-        modules=_counts(model.modules),
-        circuits=_counts(model.circuits),
-        generated=own.generated,
-        flow=own.flow,
-        steps=_counts(model.steps),
-        excess=excess_of(model),
-        scenarios=years,
-    )
-
-
-def _counts(variables: Any) -> dict[str, int]:
-    return {name: count for name, variable in variables.items() if (count := round(variable.value))}
 
 
 def dispatch(block: Any, data: SplitData) -> Dispatch:

@@ -6,10 +6,9 @@ from typing import Any
 
 import pyomo.core as pyo
 
-from planner.models.sites import campus_rules
 from planner.models.sites.campus_rules import Rule, load_mw, megawatts, soft_excess
 from planner.models.sites.split_data import Pair, SplitData
-from planner.physics.site import cost, wan
+from planner.physics.site import cost
 from planner.physics.site.grid import largest_circuit_mw, usable_interconnect_mw
 
 
@@ -200,85 +199,6 @@ def max_sites(data: SplitData, rules: Iterable[Rule]) -> int:
     return min([len(data.candidates), *limits])
 
 
-def min_sites(data: SplitData, rules: Iterable[Rule]) -> int:
-    """Bound the open sites from below by each rule alone."""
-    return max((rule.min_sites(data) for rule in rules), default=1)
-
-
-def link_variables(model: Any, data: SplitData, rules: list[Rule], sites: int | None) -> None:
-    """Create pairs, their wavelengths and fibre pairs, and which numbers of open sites are reached."""
-    # In a ring over n sites each link has 2·(n-1)/n of the gradient, so the need grows with their number. It is
-    # constant for each number, so that pairs, wavelengths and fibres come out whole by themselves.
-    model.max_sites = max_sites(data, rules) if sites is None else sites
-    minimum = sites or min_sites(data, rules)
-    required = any(rule.name == "wan_capacity" for rule in rules)
-    # Measured: what a known number of sites says of pairs decides whether it is proven in a second or in minutes.
-    model.known_sites = 1 < minimum == model.max_sites and required
-    model.levels = wavelength_levels(data, model.max_sites, minimum if model.known_sites else sites or 2)
-
-    def barred(pair: Pair) -> bool:
-        return bool(model.known_sites) and any(rule.excludes(data, pair, model.max_sites) for rule in rules)
-
-    usable = [pair for pair, waves in model.levels.items() if waves[0][1] is not None and not barred(pair)]
-    model.pair = pyo.Var(usable, domain=pyo.NonNegativeReals, bounds=(0, 1))
-    if model.known_sites:
-        _mesh(model, data, minimum)
-        return
-    model.joined = pyo.Constraint(usable, rule=_both_open)
-    max_waves = data.wan.max_wavelengths_per_pair * data.wan.max_fibre_pairs
-    model.wavelengths = pyo.Var(usable, domain=pyo.NonNegativeReals, bounds=(0, max_waves))
-    model.fibres = pyo.Var(usable, domain=pyo.NonNegativeReals, bounds=(0, data.wan.max_fibre_pairs))
-    counts = sorted({n for waves in model.levels.values() for n, _ in waves if n > 2})
-    model.at_least = pyo.Var(counts, domain=pyo.Binary)
-    most = model.max_sites
-    model.counted = pyo.Constraint(
-        counts, rule=lambda m, n: sum(m.open.values()) <= n - 1 + (most - n + 1) * m.at_least[n]
-    )
-
-
-def _both_open(model: Any, a: str, b: str) -> Any:
-    return model.pair[a, b] >= model.open[a] + model.open[b] - 1
-
-
-def _mesh(model: Any, data: SplitData, sites: int) -> None:
-    """Join each open site to the `sites` - 1 others; wavelengths and fibres of a pair follow from its being joined."""
-    # Of two sites, the sums alone say which pair it is; of more, they are implied for whole sites, and are what makes
-    # the relaxation price links at all. A pair without enough capacity, or that a rule bars, has no variable and cannot
-    # be open.
-    waves = {pair: model.levels[pair][0][1] for pair in model.pair}
-    fibres = {pair: wan.fibre_pairs(data.wan, count) for pair, count in waves.items()}
-    model.wavelengths = pyo.Expression(list(model.pair), rule=lambda model, a, b: waves[a, b] * model.pair[a, b])
-    model.fibres = pyo.Expression(list(model.pair), rule=lambda model, a, b: fibres[a, b] * model.pair[a, b])
-    around: dict[str, list[Pair]] = {site: [pair for pair in model.pair if site in pair] for site in data.candidates}
-
-    def mesh(model: Any, site: str) -> Any:
-        if not around[site]:
-            return model.open[site] <= 0
-        return sum(model.pair[pair] for pair in around[site]) == (sites - 1) * model.open[site]
-
-    model.mesh = pyo.Constraint([] if data.request.exchange is None else list(around), rule=mesh)
-    several = list(model.pair) if sites > 2 else []
-    model.joined = pyo.Constraint(several, rule=_both_open)
-    ends = [(*pair, site) for pair in several for site in pair]
-    model.within = pyo.Constraint(ends, rule=lambda model, a, b, s: model.pair[a, b] <= model.open[s])
-
-
-def wavelength_levels(data: SplitData, max_sites: int, min_sites: int = 2) -> dict[Pair, list[tuple[int, int | None]]]:
-    """List the numbers of sites from which each pair needs more wavelengths, with that need; None: beyond any lease."""
-    # The first is listed as 2, whatever the minimum number of sites is.
-    needs: dict[Pair, list[tuple[int, int | None]]] = {}
-    for pair in data.pairs if max_sites >= 2 and data.request.exchange is not None else ():
-        steps: list[tuple[int, int | None]] = []
-        for count in range(min_sites, max_sites + 1):
-            waves = data.wavelengths(pair, count)
-            if not steps or steps[-1][1] != waves:
-                steps.append((count if steps else 2, waves))
-            if waves is None:
-                break
-        needs[pair] = steps
-    return needs
-
-
 def rtt(model: Any, data: SplitData) -> None:
     """Limit the round trip between two open sites: of a pair that is farther apart, at most one is open."""
     far = [pair for pair in data.pairs if _too_far(data, pair, 0)]
@@ -299,30 +219,7 @@ def _rtt_sentence(data: SplitData) -> str:
 
 
 def wan_capacity(model: Any, data: SplitData) -> None:
-    """Require of each open pair the wavelengths and fibre pairs that its exchange needs for the number of open sites.
-
-    At most one site is open of a pair whose need no lease covers, or that the fibre cannot join. No set of sites is
-    open for which a design of the wide area was refused.
-    """
-
-    def active(model: Any, a: str, b: str, n: int) -> Any:
-        return model.pair[a, b] if n == 2 else model.pair[a, b] + model.at_least[n] - 1
-
-    def row(model: Any, a: str, b: str, n: int) -> Any:
-        waves = dict(model.levels[a, b])[n]
-        if waves is None:
-            return model.open[a] + model.open[b] + (model.at_least[n] if n > 2 else 0) <= (2 if n > 2 else 1)
-        return model.wavelengths[a, b] >= waves * active(model, a, b, n)
-
-    steps = [(*pair, count, waves) for pair, levels in model.levels.items() for count, waves in levels if waves != 0]
-    if model.known_sites:
-        # The expressions of a pair hold its need; only the rows of pairs that cannot both be open remain to be added.
-        steps = [step for step in steps if step[3] is None]
-    model.wan_capacity = pyo.Constraint([step[:3] for step in steps], rule=row)
-    fibres = {step[:3]: wan.fibre_pairs(data.wan, step[3]) for step in steps if step[3]}
-    model.fibre = pyo.Constraint(
-        list(fibres), rule=lambda m, a, b, n: m.fibres[a, b] >= fibres[a, b, n] * active(m, a, b, n)
-    )
+    """Allow at most one site of a pair that the fibre cannot join, and no set of sites that the request refuses."""
     apart = sorted(data.disconnected)
     model.wan_disconnected = pyo.Constraint(apart, rule=lambda m, a, b: m.open[a] + m.open[b] <= 1)
     refused = sorted(sorted(sites) for sites in data.request.refused)
@@ -335,25 +232,14 @@ def wan_capacity(model: Any, data: SplitData) -> None:
 
 def _wan_capacity_sentence(data: SplitData) -> str:
     disconnected, refused = data.disconnected, data.request.refused
-    if disconnected or refused:
-        tried = "; ".join("-".join(sorted(sites)) for sites in sorted(refused, key=sorted))
-        protected = " whatever is cut" if data.wan.protection == "one_cut" else ""
-        apart = sum(pair in disconnected or frozenset(pair) in refused for pair in data.pairs)
-        joined = f"the fibre joins {len(data.pairs) - apart} of {len(data.pairs)} pairs{protected}"
-        return joined + (f", and carries no exchange between {tried}" if tried else "")
-    max_gbps = data.wan.max_wavelengths_per_pair * data.wan.max_fibre_pairs * data.wan.wavelength_gbps
-    limit = f"two sites can be joined by {max_gbps:,.6g} Gbps at most"
-    # No other rule bounds the number of sites from above.
-    levels = wavelength_levels(data, max_sites(data, campus_rules.CAMPUS_RULES))
-    short = sorted(pair for pair, steps in levels.items() if steps[-1][1] is None)
-    if not short:
-        return f"{limit}, and the sites that the other rules leave need more"
-    easiest = min(short, key=lambda pair: (data.need_gbps(pair, 2), pair))
-    need = f"{data.need_gbps(easiest, 2):,.6g} Gbps or more ({data.rtt_ms(easiest):.4g} ms apart)"
-    return f"{limit}; {len(short)} of {len(data.pairs)} pairs need more, {'-'.join(easiest)} {need}"
+    tried = "; ".join("-".join(sorted(sites)) for sites in sorted(refused, key=sorted))
+    protected = " whatever is cut" if data.wan.protection == "one_cut" else ""
+    apart = sum(pair in disconnected or frozenset(pair) in refused for pair in data.pairs)
+    joined = f"the fibre joins {len(data.pairs) - apart} of {len(data.pairs)} pairs{protected}"
+    return joined + (f", and carries no exchange between {tried}" if tried else "")
 
 
 LINK_RULES = (
     Rule(rtt, _rtt_sentence, "split", order=50, excludes=_too_far),
-    Rule(wan_capacity, _wan_capacity_sentence, "split", order=40, index_names=2),
+    Rule(wan_capacity, _wan_capacity_sentence, "split", order=40),
 )

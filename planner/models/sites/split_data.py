@@ -5,7 +5,6 @@ split runs whole in each. Expected: a site may run less in a scenario, at the pr
 """
 
 import difflib
-import math
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -79,8 +78,8 @@ class SplitData:
 
     @property
     def racks(self) -> int | None:
-        """The total where it is fixed; None: as many as possible."""
-        return self.request.racks if self.request.racks is not None else self.pins.racks
+        """The total where it is pinned; None: as many as possible."""
+        return self.pins.racks
 
     def sites_of(self, authority: str) -> list[str]:
         """Return the candidates of a balancing authority."""
@@ -107,23 +106,6 @@ class SplitData:
     def rtt_ms(self, pair: Pair) -> float:
         """Return the round trip between two sites."""
         return wan.rtt_ms(self.wan, self.pairs[pair])
-
-    def need_gbps(self, pair: Pair, sites: int) -> float:
-        """Return the capacity that a pair's link needs when `sites` sites exchange gradients, headroom included."""
-        exchange = self.request.exchange
-        if exchange is None:
-            return 0.0
-        link_bytes = wan.exchange_bytes(exchange.stage_bytes, sites)
-        need = wan.exchange_need_gbps(self.wan, link_bytes, exchange.window_seconds, self.rtt_ms(pair))
-        return need * self.wan.headroom_factor
-
-    def wavelengths(self, pair: Pair, sites: int) -> int | None:
-        """Return the wavelengths that a pair needs among `sites` sites; None where no lease is large enough."""
-        need = self.need_gbps(pair, sites)
-        if math.isinf(need):
-            return None
-        count = wan.wavelengths(self.wan, need)
-        return count if count <= self.wan.max_wavelengths_per_pair * self.wan.max_fibre_pairs else None
 
 
 def gather(instance: Instance, request: SitesRequest) -> SplitData:
@@ -239,10 +221,8 @@ def construction_musd(model: Any, data: SplitData) -> Any:
 
 
 def capital_musd(model: Any, data: SplitData) -> Any:
-    """Return the price of racks, fabric, sites, new lines and WAN."""
-    fibre = sum(model.fibres[pair] * (data.link_prices(pair)[0] / 1e6) for pair in model.pair)
-    waves = sum(model.wavelengths[pair] * (data.link_prices(pair)[1] / 1e6) for pair in model.pair)
-    return rack_musd(data) * sum(model.modules.values()) + construction_musd(model, data) + fibre + waves
+    """Return the price of racks, fabric, sites and new lines."""
+    return rack_musd(data) * sum(model.modules.values()) + construction_musd(model, data)
 
 
 def energy_musd(model: Any, data: SplitData) -> Any:
@@ -308,22 +288,16 @@ def add_block(model: Any, data: SplitData, name: str, max_modules: int) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitYear:
-    """One year of the split with its rows: the model's own (without a name), or a scenario's block."""
+    """One year of the split with its rows: the model's own, or a scenario's block."""
 
-    name: str
     data: SplitData
     block: Any
-
-    @property
-    def suffix(self) -> str:
-        """Suffix of the names of a scenario's rows in reports."""
-        return f" in {self.name}" if self.name else ""
 
 
 def years(model: Any, data: SplitData) -> Iterator[SplitYear]:
     """Yield the grid's own year, then every scenario that counts."""
-    yield SplitYear(name="", data=data, block=model)
-    yield from (SplitYear(name=name, data=year, block=block_of(model, name)) for name, year in scenarios(data).items())
+    yield SplitYear(data=data, block=model)
+    yield from (SplitYear(data=year, block=block_of(model, name)) for name, year in scenarios(data).items())
 
 
 def block_of(model: Any, name: str) -> Any:

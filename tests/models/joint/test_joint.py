@@ -141,6 +141,29 @@ def test_blocks_pinned_to_a_site_equal_enumeration(seed: int) -> None:
     assert worse
 
 
+@pytest.mark.parametrize(("seed", "how"), [(seed, how) for seed, how in CASES if "sites" in how])
+def test_sites_opened_closed_or_in_another_set_agree(seed: int, how: dict[str, Any]) -> None:
+    """The best plan with a site, or without it, is the best of those over all sets of sites with it, or without."""
+    i, sets = toy(seed, **how), dict[frozenset[str], float]()
+
+    def seconds(question: Instance, without: dict[str, Any], floor_days: float = 0.0) -> float:
+        found = solve_joint(question, Options(), lambda _: None, without=without, floor_days=floor_days)
+        assert found.stopped == "proved" and (found.plan is None or found.days == found.lower_bound)
+        if found.plan is not None and "sites" in without:
+            sets[found.plan.placed.joined.open] = found.plan.seconds
+        return math.inf if found.plan is None else found.plan.seconds
+
+    while math.isfinite(seconds(i, {"sites": frozenset(sets)})):
+        pass
+    assert list(sets.values()) == sorted(sets.values())
+    for node in i.grid.nodes:
+        with_it = min((x for opened, x in sets.items() if node.id in opened), default=math.inf)
+        without_it = min((x for opened, x in sets.items() if node.id not in opened), default=math.inf)
+        path, free = f"sites.racks.{node.id}", solved(i).days or 0.0
+        assert seconds(i, {path: 0}, free) == pytest.approx(with_it, rel=1e-9)
+        assert seconds(with_pins(i, **{path: 0}), {}, free) == pytest.approx(without_it, rel=1e-9)
+
+
 @pytest.mark.slow
 def test_the_toys_are_of_every_kind() -> None:
     """There are four of each kind; some plans spread CP or experts over racks, some hold blocks at two sites."""

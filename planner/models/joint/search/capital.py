@@ -68,6 +68,8 @@ class LeastCapital(Goal):
     seeks: bool = False  # whether no plan was known at first
     fabrics: LeastFabrics = field(default_factory=lambda: LeastFabrics(within=lambda q: q.world))
     bound: float = 0.0  # on the capital of every plan
+    known_floor: float = 0.0  # capital that no plan is below, as is known from elsewhere: the search ends at it
+    first: Column | None = None  # of a plan at hand, priced before any other
     spoke: float = field(default_factory=time.perf_counter)
 
     @property
@@ -120,6 +122,8 @@ class LeastCapital(Goal):
     def begin(self, loop: OpenNodes) -> None:
         """Seek first plans: price the columns of least floor that meet the deadline, of a sample of strategies."""
         self.seeks = self.seeks or self.incumbent is None
+        if self.first is not None:
+            self._try(0.0, self.first)
         if self.incumbent is not None:
             return
         for usd, column in cheap_columns(self, loop):
@@ -196,11 +200,12 @@ class LeastCapital(Goal):
 
     def reached(self, t: float, c: float, what: Any) -> bool:
         """Raise the bound to the least capital of the open nodes; end where these can only tie."""
-        self.bound = max(self.bound, c)
+        self.bound = max(self.bound, c, self.known_floor)
         best = self.incumbent
         if best is None:
             return False
-        self.at_gap = self.end_gap > 0 and self.bound >= best.capital_usd * (1 - self.end_gap)
+        at_gap = self.end_gap > 0 and self.bound >= best.capital_usd * (1 - self.end_gap)
+        self.at_gap = at_gap or best.capital_usd <= self.known_floor + CENTS
         return self.at_gap or (self.within > 0 and (c > best.capital_usd + CENTS or bool(self._late(t, c))))
 
     def usd(self, racks: Any, rails: Any) -> Floats:
@@ -340,7 +345,6 @@ class LeastRank(LeastCapital):
     enough: Rank = ()  # at which the search ends
     most_shapes: int  # that are priced; the search ends unproven at the next
     most_nodes: int  # that are opened, likewise
-    first: Column | None = None
     priced: int = 0
     nodes: int = 0
 

@@ -51,7 +51,10 @@ class FewestDays(Goal):
     rival: float = math.inf  # seconds a sequence of a plan of another search: slower ones are of no use
     # Share by which slower plans are of use to another goal, which goes on: nodes that may hold such stay open.
     within: float = 0.0
+    floor: float = 0.0  # seconds a sequence that no plan is below, as is known from elsewhere
     incumbent: JointPlan | None = None
+    first_replicas: tuple[int, ...] = ()  # of that column by site, if known
+    priced_first: bool = False  # whether that column was priced
     free: float = math.inf  # the least bound of a column, on a network that slows nothing, of all that were opened
     guess: float = math.inf  # the least time of a column on such a network that is known
     columns: list[tuple[float, Column]] = field(default_factory=list)  # those that were opened, with their bounds
@@ -96,7 +99,7 @@ class FewestDays(Goal):
     def bound(self) -> float:
         """Seconds a sequence that no plan is below."""
         key = -math.inf if self.loop is None else self.loop.least_key
-        least = max(0.0, min(key, self.world.unproven.seconds))
+        least = max(self.floor, min(key, self.world.unproven.seconds))
         return least if self.incumbent is None else min(least, self.incumbent.seconds)
 
     @property
@@ -108,6 +111,11 @@ class FewestDays(Goal):
     def has_rival(self) -> bool:
         """Whether a plan of this search or of another is known, which plans of use must beat."""
         return self.has_plan or math.isfinite(self.rival)
+
+    @property
+    def at_floor(self) -> bool:
+        """Whether the plan is as fast as any can be, within the gap, as is known from elsewhere."""
+        return self.incumbent is not None and self.incumbent.seconds * (1 - max(EPS, self.gap)) <= self.floor
 
     @property
     def has_plan_in_time(self) -> bool:
@@ -141,8 +149,12 @@ class FewestDays(Goal):
         if self.too_late:
             return
         column = None if self.first is None else self.first(self.world)
-        if column is not None:
-            dive.descend(self, column)
+        if column is not None and self.first_replicas:
+            dive.price_split(self, column, self.first_replicas)
+        if column is not None and not self.at_floor:
+            self.priced_first = dive.descend(self, column)
+        if self.at_floor:
+            return
         dive.dive(self, loop, self.world.cache.warm_starts(self.world.size))
 
     def tick(self) -> None:
@@ -158,9 +170,9 @@ class FewestDays(Goal):
         if self.nodes == CLIMBED_AFTER and best is not None and self.distance > CLOSE and gap < ANY_PLAN:
             # A proof is as soon at those of few strategies, and the plans of other sizes are near enough.
             few = gap == 0 and len(self.world.strategies()) <= dive.CLIMBED
-            if not few and not self.world.cache.plans:
+            if not few and not self.world.cache.plans and not self.priced_first:
                 dive.climb(self, best.column)
-        if t > self.most_seconds:
+        if t > self.most_seconds or self.at_floor:
             return True
         if self.incumbent is None:
             return self.too_late or (self.gap > 0 and self.bound >= self.rival * (1 - self.gap))

@@ -24,7 +24,7 @@ from planner.models.joint.search.goal import Goal, OpenNodes
 from planner.models.joint.search.ranges import NEVER, Ranges, bounded, in_memory, under_stage
 from planner.models.joint.space import Strategy
 from planner.models.joint.split import Column
-from planner.models.joint.world import EPS, JointPlan, World, open_sites, shapes, spared
+from planner.models.joint.world import EPS, JointPlan, Shape, World, open_sites, shapes, spared
 
 SAMPLED = 40  # strategies that are looked at, of all in the order of their bounds
 CLIMBED = 300  # strategies from the best of which faster ones are sought
@@ -238,11 +238,27 @@ def descend(goal: Goal, column: Column, *, first: bool = False) -> bool:
     return priced
 
 
-def _priced(goal: Goal, column: Column) -> bool:
-    """Keep a fast plan of a column's most even shape with the most spare racks that may be paid; return if there is."""
+def price_split(goal: Goal, column: Column, replicas: tuple[int, ...]) -> None:
+    """Keep a fast plan of a column whose replicas are shared out over sites as some plan has them."""
+    block = column.strategy.block(column.p)
+    if block is None or len(replicas) not in open_sites(goal.world, column):
+        return
+    blocks = tuple(sorted((block.blocks(n) for n in replicas), reverse=True))
+    every = shapes(column, len(blocks), range(blocks[0], blocks[0] + 1))
+    shape = next((shape for shape in every if shape.blocks == blocks), None)
+    if shape is not None:
+        _priced(goal, column, shape)
+
+
+def _priced(goal: Goal, column: Column, shape: Shape | None = None) -> bool:
+    """Keep a fast plan of a column's most even shape with the most spare racks that may be paid; return if there is.
+
+    With a `shape` it is a plan of that.
+    """
     goal.tick()
     for choice in sorted(spared(goal.world, column), key=lambda c: (c.sparing.wired, -c.sparing.target)):
-        shape_problem = _first_shape(goal, choice)
+        given = None if shape is None else ShapeProblem(world=goal.world, column=choice, shape=shape)
+        shape_problem = _first_shape(goal, choice) if given is None else given
         if shape_problem is not None and shape_problem.min_stretch <= MUCH_STOPPED * shape_problem.free_stretch:
             plan = fastest(shape_problem, goal.cutoff(0.0) * (1 - 2 * EPS), likely=True)
             if plan is not None:

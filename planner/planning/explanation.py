@@ -1,0 +1,216 @@
+"""An explanation: what a plan's choices and limits are worth, or why there is none, as data and as lines of text."""
+
+from collections.abc import Iterator, Sequence
+
+from pydantic import Field
+
+from planner.instance.base import Frozen
+from planner.models.sites.explanation import NodeLoad, Relaxation
+from planner.plan.certificate import Conflict, Status, Violation, disagreement
+from planner.plan.plan_sections import LayoutPlan
+from planner.planning.evaluate import memory_lines, time_lines
+from planner.units import amount, money, power, short, words
+
+SHOWN = 5e-5  # a loss below which a line shows none
+ROWS = 12  # candidates that a table shows
+
+
+class Other(Frozen):
+    """The best plan with one decision made otherwise, in what the instance minimizes: days, or dollars.
+
+    Where that is the day of its end, days count from the decision, and its start is chosen anew too.
+    """
+
+    choice: str
+    plan_value: str
+    value: str = Field(description="In place of the plan's.")
+    days: float | None = Field(description="Of that plan; null: there is none.")
+    usd: float | None = Field(None, description="Of that plan, where the instance minimizes dollars.")
+    loss: float | None = Field(description="Its days, or dollars, over the plan's, less one: 0.11 is 11 % more.")
+    proved: bool = Field(description="No plan with the decision made otherwise is better, by more than 0.005 %.")
+    bound_days: float | None = Field(None, description="Where that is not proven: no such plan takes fewer days.")
+    bound_usd: float | None = Field(None, description="Where that is not proven: no such plan costs less.")
+    start_days: float | None = Field(
+        None, description="Where the day of the end is minimized: days until all that its start waits for is ready."
+    )
+    same_as: str = Field("", description="The choice above whose plan it is too.")
+
+
+class OtherStart(Frozen):
+    """The soonest end from another month at which something becomes ready, with nothing that becomes ready later."""
+
+    months: float = Field(description="From the decision.")
+    ready: tuple[str, ...] = Field(description="Sites, new lines and nodes of an upgrade that are ready from then on.")
+    start_days: float = Field(description="The same month in days from the decision.")
+    days: float | None = Field(description="From the decision to that end; null: there is no plan, or it is not known.")
+    loss: float | None = Field(description="Its days over the plan's, less one: 0.11 is 11 % more.")
+    proved: bool = Field(description="No plan from this month on ends sooner.")
+    bound_days: float | None = Field(None, description="Where that is not proven: none ends in fewer days.")
+
+
+class Worth(Frozen):
+    """What more of a limit saves, every decision taken anew, in what the instance minimizes: days, or dollars."""
+
+    limit: str
+    more: float
+    unit: str
+    days_saved: float | None = None
+    usd_saved: float | None = None
+    proved: bool
+    most_days_saved: float | None = Field(None, description="Where that is not proven: no plan saves more days.")
+    most_usd_saved: float | None = Field(None, description="Where that is not proven: no plan saves more dollars.")
+    each: float = Field(1.0, description="Units by which a line tells what one is worth: a million dollars or tokens.")
+
+
+class Lack(Frozen):
+    """A limit that, changed alone, lets a plan exist; verified by solving with it."""
+
+    limit: str
+    now: float
+    needed: float
+    unit: str
+
+
+class Explanation(Frozen):
+    """What a plan's decisions and limits are worth, or why there is none."""
+
+    name: str
+    status: Status
+    violations: tuple[Violation, ...] = Field((), description="The rules that the checker says the plan breaks.")
+    conflict: Conflict | None = Field(None, description="A smallest set of rules that leaves no plan.")
+    outside: str = Field("", description="What the proof that there is no plan leaves out.")
+    lacks: tuple[Lack, ...] = Field((), description="Memory, batch or racks that alone would allow a plan.")
+    nodes: tuple[NodeLoad, ...] = Field((), description="What each candidate for a site could carry alone.")
+    relaxations: tuple[Relaxation, ...] = Field((), description="Rules of sites that, moved alone, let a split exist.")
+    start_days: float | None = Field(
+        None, description="Days from the decision until the plan starts, where the day of its end is minimized."
+    )
+    starts: tuple[OtherStart, ...] = Field((), description="Other months from which on a plan may start.")
+    layout: LayoutPlan | None = Field(None, description="The layout of the plan, with its breakdown.")
+    sites: tuple[Other, ...] = Field(
+        (), description="Plans with one site closed or opened, or over other sets of sites."
+    )
+    worth: tuple[Worth, ...] = Field((), description="What more of each limit saves.")
+    others: tuple[Other, ...] = Field((), description="Plans that differ in one decision, those as good last.")
+    unasked: tuple[str, ...] = Field((), description="Limits and choices for which no time was left.")
+    interrupted: bool = Field(False, description="An interrupt came before all of it was asked.")
+
+
+def summary(e: Explanation) -> str:
+    """Return the explanation as one screen of text; one that has grown has more lines at its end."""
+    lines = [*disagreement(e.violations), f"{e.name}: {e.status}"]
+    if e.conflict is not None:
+        lines += [f"  No plan: {e.conflict.reason}."]
+        lines += [f"  {e.conflict.in_words}."] if e.conflict.rules else []
+        outside = "  Proven over the declared space (docs/joint.md; --json names what is outside)."
+        lines += [outside] if e.outside else []
+    lines += [f"  Enough: {x.limit} {x.needed:,.6g} {x.unit} (now {x.now:,.6g})" for x in e.lacks]
+    if e.layout is not None:
+        m = e.layout.metrics
+        lines += [f"TIME       {m.step_seconds:.4g} s a step", *time_lines(m), *memory_lines(m)]
+    lines += _site_lines(e.nodes, e.relaxations)
+    if e.starts:
+        lines += ["STARTS     the soonest end from each other month at which something becomes ready"]
+        lines += map(_start_line, e.starts)
+    lines += ["SITES      the best plan with one site closed or opened, all others solved again"] if e.sites else []
+    lines += (_other_line(x, e.start_days) for x in e.sites)
+    lines += ["MORE       what a little more of each limit saves, all decisions solved again"] if e.worth else []
+    lines += map(_worth_line, e.worth)
+    counted_from = "" if e.start_days is None else "; days count from the decision"
+    head = f"INSTEAD    the best plan with one choice changed, all others solved again{counted_from}"
+    lines += [head] if e.others else []
+    alike = [x for x in e.others if x.proved and as_good(x)]
+    lines += (_other_line(x, e.start_days) for x in e.others if x not in alike)
+    none = [x for x in alike if x.loss is None]
+    for name, some in (("AS GOOD", [x for x in alike if x not in none]), ("NO PLAN", none)):
+        changed = "; ".join(changed_in_words(x.choice, x.plan_value, x.value) for x in some)
+        lines += [f"{name:11}{changed}"] if some else []
+    lines += [f"NOT ASKED  in the time given: {'; '.join(e.unasked)}"] if e.unasked else []
+    return "\n".join([*lines, *(["interrupted: what is left was not asked"] if e.interrupted else [])])
+
+
+def as_good(x: Other) -> bool:
+    """Return whether a choice costs nothing that a line would show, or leaves no plan."""
+    return x.loss is None or abs(x.loss) < SHOWN
+
+
+def _start_line(x: OtherStart) -> str:
+    names = f" ({', '.join(x.ready)})" if x.ready else ""
+    if x.days is None and x.proved:
+        end = "no plan" if x.bound_days is None else f"the plan has ended before day {x.start_days:,.1f}"
+    elif x.days is None:
+        end = "no plan found in time"
+    else:
+        end = f"ends on day {x.days:,.1f} ({100 * (x.loss or 0.0):+.2f} %)"
+    bound = "" if x.bound_days is None else f", day {x.bound_days:,.1f} at least"
+    return f"  month {x.months:g}{names}: {end}{'' if x.proved else f'; not proven{bound}'}"
+
+
+def _other_line(x: Other, start_days: float | None) -> str:
+    """Return a line on the best plan with one decision made otherwise than in a plan that starts on some day."""
+    loss = 0.0 if x.loss is not None and abs(x.loss) < SHOWN else x.loss
+    days = "" if x.days is None else f"{amount(x.days)} days"
+    if x.start_days is not None and start_days is not None and abs(x.start_days - start_days) > SHOWN:
+        days += f", from day {x.start_days:,.1f} on"
+    value = "" if loss is None else money(x.usd) if x.usd is not None else days
+    cost = "no plan" if loss is None else f"{100 * loss:+.2f} % ({value})"
+    if not x.proved:
+        cost = "no plan found in time" if x.loss is None else cost
+        bound = money(x.bound_usd) if x.bound_usd is not None else f"{amount(x.bound_days or 0.0)} days"
+        cost += f"; not proven, {bound} at least" if x.bound_days or x.bound_usd else "; not proven"
+    same = f", the plan of {x.same_as}" if x.same_as else ""
+    return f"  {changed_in_words(x.choice, x.plan_value, x.value)}: {cost}{same}"
+
+
+def changed_in_words(choice: str, plan_value: str, value: str) -> str:
+    """Say what is made otherwise: tensor parallel 4 instead of 8, site abilene closed."""
+    return (
+        f"{named(choice)} {plan_value} {value}"
+        if choice == "site"
+        else f"{named(choice)} {value} instead of {plan_value}"
+    )
+
+
+def named(choice: str) -> str:
+    """Write a choice in words; a path of the instance as it is."""
+    return choice if "." in choice else words(choice)
+
+
+def _worth_line(x: Worth) -> str:
+    saved, most = (x.usd_saved, x.most_usd_saved) if x.days_saved is None else (x.days_saved, x.most_days_saved)
+
+    def shown(value: float, digits: str = ",.4g") -> str:
+        return f"{value:{digits}} days" if x.days_saved is not None else money(value)
+
+    unit, saved = _counted(x.each, x.unit) if x.each != 1 else x.unit, saved or 0.0
+    rate = f" ({shown(saved / x.more * x.each, ',.3g')} for each {unit})" if saved > 0 and x.more != 1 else ""
+    unproven = "" if x.proved else f"; not proven{'' if most is None else f', {shown(most)} at most'}"
+    sooner = ("sooner", "later, for its price") if x.days_saved is not None else ("less", "more, for its price")
+    return f"  {_counted(x.more, x.unit)}: {shown(abs(saved))} {sooner[saved < 0]}{rate}{unproven}"
+
+
+def _counted(value: float, unit: str) -> str:
+    """Write an amount of a limit: $30.00M of budget, 10 MW of headroom."""
+    return f"{money(value)} of budget" if unit == "USD" else f"{short(value)} {unit}"
+
+
+def _site_lines(nodes: Sequence[NodeLoad], moved: Sequence[Relaxation]) -> Iterator[str]:
+    """Return the lines of what would let a split exist, and of the candidates: the best, and those of the plan."""
+    for move in moved:
+        unit = move.unit.removesuffix("s") if move.amount == 1 else move.unit
+        others = ", ".join(f"{name} {amount:+,.6g}" for name, amount in move.rows.items() if name != move.rule)
+        unproven = "" if move.proved else ", not proven the smallest"
+        amount = money(move.amount) if unit == "USD" else f"{move.amount:,.6g} {unit}"
+        more = "" if unit.endswith("fewer") else " more"
+        yield f"WOULD DO   {move.rule}: {amount}{more}{f' ({others})' if others else ''}{unproven}"
+    if nodes:
+        yield "NODES      the largest load that each candidate could carry alone, and what stops it there"
+    shown = [x for i, x in enumerate(nodes) if i < ROWS or x.opened]
+    for x in shown:
+        lacks = f"{power(x.missing_mw)} short" if x.missing_mw else "" if x.missing_mw is None else "all of the load"
+        of = ", ".join(part for part in ("open" if x.opened else "", lacks) if part)
+        late = "" if x.ready_months is None else f"; ready in month {x.ready_months:g}, after the plan starts"
+        carried = power(x.mw) + (f" ({of})" if of else "")
+        yield f"  {x.node:24}{carried:32}  {', '.join(x.stopped_by) or 'nothing'}{late}"
+    if len(nodes) > len(shown):
+        yield f"  … {len(nodes) - len(shown)} more, none with more"
