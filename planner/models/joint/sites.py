@@ -63,6 +63,7 @@ class Sites:
     prices: dict[tuple[SitePart, ...], Any] = field(default_factory=dict)  # of parts without fabrics, as far as asked
     racks: dict[float | None, dict[int, int]] = field(default_factory=dict)  # the most, by budget and GPUs cabled
     # By number of sites: groups that may be open, with their longest round trips, ascending, and km of all routes.
+    fibre_by_km: dict[tuple[int, float], Floats] = field(default_factory=dict)  # by sites and km of all their routes
     groups: dict[tuple[int, bool], tuple[Ints, Floats, Floats]] = field(default_factory=dict)
     routes: dict[tuple[int, tuple[int, ...]], tuple[Floats, Floats]] = field(
         default_factory=dict
@@ -206,6 +207,15 @@ class Sites:
         """Price of the fibre of a pair of sites so far apart, where it is not designed."""
         wan = self.data.wan
         return cost.link_capex_usd(wan, (km * wan.fibre_usd_per_route_km, wan.wavelength_usd), wavelengths)
+
+    def all_fibre_usd(self, sites: int, routes_km: float) -> Floats:
+        """Price the fibre between all of some sites by the wavelengths of each pair, given the km of all routes."""
+        if (sites, routes_km) not in self.fibre_by_km:
+            wan, pairs = self.data.wan, sites * (sites - 1) // 2
+            n = np.arange(wan.max_wavelengths_per_pair * wan.max_fibre_pairs + 1)
+            usd = cost.link_capex_usd(wan, (routes_km * wan.fibre_usd_per_route_km, wan.wavelength_usd * pairs), n)
+            self.fibre_by_km[sites, routes_km] = np.full(len(n), math.inf) if math.isinf(routes_km) else usd * 1.0
+        return self.fibre_by_km[sites, routes_km]
 
     def max_racks(self, rails: int) -> int:
         """Bound the racks that any plan can use with `rails` GPUs of each cabled, at the cheapest links and ports.

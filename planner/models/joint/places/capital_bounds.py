@@ -82,8 +82,8 @@ class Prices:
             return np.full(len(waves), np.inf)
         # Fibre between all sites along the shortest and the longest routes, and none but its wavelengths.
         joined, pairs = sites * (sites - 1) // 2, fibre_pairs(wan, waves)
-        lengths_km = routes / joined, rtt / wan.rtt_ms_per_100_route_km * 100, 0.0
-        near, far, lit = (joined * self.sites.fibre_usd(km, waves) for km in lengths_km)
+        lengths_km = routes, joined * rtt / wan.rtt_ms_per_100_route_km * 100, 0.0
+        near, far, lit = (self.sites.all_fibre_usd(sites, km) for km in lengths_km)
         for a in known:
             more = np.where(waves >= a.waves, near - near[a.waves], far - far[a.waves])
             found = np.maximum(found, a.usd + more)

@@ -293,13 +293,10 @@ class ShapeProblem:
 
     def fibre_usd(self, routes_km: float) -> Floats:
         """Price the fibre between all sites, given the length of all routes, by the number of wavelengths of each."""
-        wan, sites = self.world.problem.wan, len(self.shape.blocks)
-        n = np.arange(wan.max_wavelengths_per_pair * wan.max_fibre_pairs + 1)
-        if math.isinf(routes_km):
-            return np.full(len(n), math.inf)
-        pairs = np.ceil(n / wan.max_wavelengths_per_pair)
-        lit = n * wan.wavelength_usd * (sites * (sites - 1) // 2)
-        return np.asarray(pairs * routes_km * wan.fibre_usd_per_route_km + lit, dtype=np.float64)
+        wan, sites = self.world.problem.wan, self.world.sites
+        if sites is None:
+            return np.zeros(wan.max_wavelengths_per_pair * wan.max_fibre_pairs + 1)
+        return sites.all_fibre_usd(len(self.shape.blocks), routes_km)
 
     @property
     def paid_rtts_ms(self) -> list[float]:
