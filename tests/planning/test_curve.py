@@ -283,3 +283,20 @@ def test_a_curve_is_of_one_gpu() -> None:
     given["hardware"]["alternatives"] = [{"accelerator": "H100", "rack": "DGX-H100"}]
     with pytest.raises(planner.PlannerError, match="a whole curve is of one GPU and rack"):
         planner.solve(given)
+
+
+@pytest.mark.parametrize("seed", [6, *more(0, 12)])
+def test_a_cluster_is_of_as_many_racks_as_the_budget_pays(seed: int) -> None:
+    """Its idle racks take nothing of the budget: plans of fewer are found where it does not pay them all."""
+    i = toy(seed).replaced(limits__deadline_days=None)
+    racks, budget = i.hardware.racks or 0, i.limits.budget_usd or 0.0
+    asked = i.replaced(hardware__racks=racks + 3)
+    assert planner.solve(asked).status == "infeasible" and budget < 1000.0 * (racks + 3)
+    curve = frontier_of(asked, Options(), lambda _: None, epsilon=1e-6).curve
+    problem = world_of(asked, Options(), Deadline()).problem
+    smaller = (cost_toy(i.replaced(hardware__racks=n)).front for n in range(1, racks + 1))
+    every = [(days_of(problem.instance, x.seconds), x.usd) for front in smaller for x in front]
+    for days, usd in every:
+        assert any(p.days_to_train <= days * (1 + 2e-6) and p.capital_usd <= usd * (1 + 2e-6) for p in curve.points)
+    assert all(any(days <= p.days_to_train * (1 + 1e-6) for days, _ in every) for p in curve.points)
+    assert all(p.capital_usd <= budget + 0.005 for p in curve.points)

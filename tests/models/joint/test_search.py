@@ -161,6 +161,23 @@ def test_pinned_replicas_have_a_plan_at_once() -> None:
         assert not dive.descend(goal, late)
 
 
+@pytest.mark.parametrize("sites", [0, 2])
+def test_tables_of_less_money_serve_no_more(sites: int) -> None:
+    """What a question of much money left unopened, and one of little opened, is as in a cache of its own for more."""
+    i, cache = toy(3, sites=sites, forced=True), JointCache()
+    money, racks = i.limits.budget_usd or 0.0, i.hardware.racks or 0
+
+    def tables(share: float, known: JointCache, first: int = 0) -> list[int]:
+        size = {} if sites else {"hardware__racks": max(1, round(share * racks))}
+        asked = i.replaced(limits__budget_usd=share * money if sites else money, **size)
+        world = world_of(asked, Options(), Deadline(), known)
+        return [int(table_of(world, s).rows.d.max(initial=0)) for s in world.strategies()[first:]]
+
+    tables(1.0, cache, first=-1)
+    few = tables(0.5, cache)
+    assert tables(0.9, cache) == tables(0.9, JointCache()) != few
+
+
 def test_a_cache_serves_one_instance() -> None:
     cache = JointCache()
     first, second = toy(6), toy(8)
