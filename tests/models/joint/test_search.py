@@ -42,13 +42,13 @@ from planner.models.joint.columns import (
 )
 from planner.models.joint.search import days, dive
 from planner.models.joint.search.days import FewestDays
-from planner.models.joint.search.loop import Loop
+from planner.models.joint.search.loop import Loop, OpenShape, ShapesLeft
 from planner.models.joint.search.ranges import Ranges, all_ranges, bounded, in_memory, under_stage
 from planner.models.joint.solve import solve_joint, world_of
 from planner.models.joint.space import Floats, JointProblem, problem_of
 from planner.models.joint.split import Column, Stages
 from planner.models.joint.stage_layers import Patterns, fastest_split
-from planner.models.joint.world import JointSolution, JointStatus, Target, World
+from planner.models.joint.world import JointSolution, JointStatus, Target, World, spared
 from planner.physics.training import schedule
 from planner.planning.joint_plan import plan_of
 from planner.planning.load import load_instance
@@ -159,6 +159,21 @@ def test_pinned_replicas_have_a_plan_at_once() -> None:
     slowest, late = max(columns, key=lambda x: x[0])
     if slowest > goal.incumbent.seconds:
         assert not dive.descend(goal, late)
+
+
+def test_less_even_shapes_are_opened_where_they_may_need_fewer_spares(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What money pays no sites for closes those behind it, but for a choice of spares."""
+    i = failing(7).replaced(limits__budget_usd=1e6, limits__max_batch_tokens=1e5, pins={})
+    world = world_of(i, Options(), Deadline())
+    monkeypatch.setattr(FewestDays, "houses", lambda _, q: q.shape.blocks == (3, 1))
+    s, rows = next((s, rows) for s in world.strategies() if len(rows := pipelines_of(world, s)[1]))
+    block = s.block(int(rows.p[0]))
+    assert block is not None
+    for x in spared(world, replace(column_at(s, 1, rows, 0), d=4 * block.replicas, m=1)):
+        loop = Loop(goal=FewestDays(world=world, progress=lambda *_: None))
+        loop._open_shapes(0.0, 0.0, ShapesLeft(x, 2, range(2, 4)))
+        opened = [node.known.shape.blocks for *_, node in loop.heap if isinstance(node, OpenShape)]
+        assert opened == ([(3, 1)] if x.sparing.target else [])
 
 
 @pytest.mark.parametrize("sites", [0, 2])
