@@ -134,7 +134,7 @@ class BudgetQuestions:
         if found.days > SLOWEST * self.asked.days:
             self.refused = max(self.refused, size)
         point = point_of(best.instance, found.plan, found.days, alone_on(self.instance, best.instance.hardware))
-        return point if point.usd <= budget_of(self.instance) else None
+        return point if point.usd <= min(budget_of(self.instance), self.asked.usd + CENTS / 2) else None
 
     def _changed(self, size: float) -> tuple[Instance, float]:
         """Return the instance of a size, and the capital up to which its answer holds, since more racks cost more."""
