@@ -61,6 +61,8 @@ def test_the_least_cost_of_a_cluster_is_of_its_own_racks(seed: int) -> None:
     question, session = toy(seed), planner.Session()
     question = question.replaced(objective__minimize="cost_usd").replaced(limits__deadline_days=1e4)
     racks, known = question.hardware.racks or 1, dict[int, planner.Plan]()
+    usd = session.solve(question).objective.value or 0.0
+    assert session.solve(question.replaced(limits__budget_usd=usd - 1.0)).status == "infeasible"
     for count in (racks, racks + 1, racks):
         changed = question.replaced(hardware__racks=count)
         plan = session.solve(changed)
