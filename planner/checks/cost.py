@@ -239,14 +239,17 @@ RUN_RULES = (run_rules, run_budget)
 
 @needs("curve")
 def curve_points(physics: PlanPhysics, curve: Curve) -> Violations:
-    """Check that each point is within the limits, pays its racks, and that days and bounds fall as capital rises."""
+    """Check that each point is within limits and curve, pays its racks, and that days and bounds fall with capital."""
     limits, rack = physics.instance.limits, rack_of(physics.instance.hardware)
+    yield from at_most("curve_points", curve.most_usd, limits.budget_usd, "USD of the curve", "USD of the budget")
     for number, point in enumerate(curve.points):
         rule = f"curve_points[{number}]"
         yield from must_be(rule, "racks of its sites", sum(point.racks_by_site.values()), point.racks)
         for limit in (
             (point.racks * rack.price_usd, point.capital_usd, "USD of its racks", "USD"),
             (point.capital_usd, limits.budget_usd, "USD", "USD of the budget"),
+            (point.capital_usd, curve.most_usd, "USD", "USD of the curve"),
+            (curve.none_below_usd, point.capital_usd, "USD that no plan is below", "USD"),
             (point.days_to_train, limits.deadline_days, "days", "days until the deadline"),
             (point.bound_days, point.days_to_train, "days, its bound", "days"),
         ):

@@ -70,6 +70,8 @@ def missing_columns(
     every split of layers that memory holds, on a network that nothing slows but the transport, with free fibre. Cuts
     with the lowest floors come first. Once `stop` is true, no further column is looked at.
     """
+    if days <= 0 and not proof.columns:  # a search cut short may know no more: no column is below that
+        return
     space = Space(instance=instance, transport_slowdown=transport_slowdown)
     racks, limit = MaxRacks(instance, proof), days / space.days_a_second * (1 - ROUNDING)
     listed: dict[Key, list[ExcludedColumn]] = {}

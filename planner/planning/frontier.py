@@ -18,7 +18,7 @@ from planner.models.joint.cache import JointCache
 from planner.models.joint.search.curve import Front, WholeCurve, racks_with_spares
 from planner.models.joint.search.goal import Stopped
 from planner.models.joint.solve import Solving, solve_joint
-from planner.models.joint.world import JointPlan, JointSolution, JointStatus
+from planner.models.joint.world import CENTS, JointPlan, JointSolution, JointStatus
 from planner.physics import ticking
 from planner.physics.site.cost import rack_of
 from planner.physics.training.layer_time import days_of
@@ -133,14 +133,26 @@ class BudgetQuestions:
             return None
         if found.days > SLOWEST * self.asked.days:
             self.refused = max(self.refused, size)
-        return point_of(best.instance, found.plan, found.days, alone_on(self.instance, best.instance.hardware))
+        point = point_of(best.instance, found.plan, found.days, alone_on(self.instance, best.instance.hardware))
+        return point if point.usd <= min(budget_of(self.instance), self.asked.usd + CENTS / 2) else None
 
     def _changed(self, size: float) -> tuple[Instance, float]:
         """Return the instance of a size, and the capital up to which its answer holds, since more racks cost more."""
         if self.instance.grid is not None:
             return self.instance.replaced(limits__budget_usd=size), size
         rack_usd = rack_of(self.instance.hardware).price_usd
-        return self.instance.replaced(hardware__racks=int(size)), (size + 1) * rack_usd * TIGHT
+        return paying_in_use(self.instance.replaced(hardware__racks=int(size))), (size + 1) * rack_usd * TIGHT
+
+
+def budget_of(instance: Instance) -> float:
+    """Return the most capital of a plan, half a cent over the budget as a bill may be."""
+    return (instance.limits.budget_usd or math.inf) + CENTS / 2
+
+
+def paying_in_use(instance: Instance) -> Instance:
+    """Return the question whose plans hold all that the budget pays where a cluster pays no idle racks."""
+    alike = instance.grid is not None or instance.limits.budget_usd is None
+    return instance if alike else instance.replaced(limits__budget_usd=None)
 
 
 def point_of(instance: Instance, choice: JointPlan, days: float, asked: Instance) -> PricedPoint:
@@ -212,7 +224,8 @@ def frontier_of(
             return _nothing(instance, deadline.cause)
         try:
             start(progress, "the fastest plan")
-            fastest, chosen = _fastest(instance, solving)
+            all_paid = paying_in_use(instance)
+            fastest, chosen = _fastest(all_paid, solving)
             if fastest.status is JointStatus.INFEASIBLE:
                 return _nothing(instance, "proved")
             asked = [_kept(front, instance, x.plan, x.days) for x in (fastest, chosen) if x.plan and x.days]
@@ -223,9 +236,10 @@ def frontier_of(
                     if point.choice is not None:
                         front.add(point.choice.seconds, point.usd, point.choice)
             start(progress, "the curve")
-            search = _search(instance, solving, epsilon, front)
+            search = _search(all_paid, solving, epsilon, front)
             search.box()
-            if asked and fastest.status is JointStatus.OPTIMAL:  # what costs more than the fastest is beaten by it
+            # What costs more than the fastest is beaten by it.
+            if asked and fastest.status is JointStatus.OPTIMAL and asked[0].usd <= budget_of(instance):
                 front.most_usd = front.usd[-1]
             else:  # the box ends at the budget, or at what all racks cost
                 budget = instance.limits.budget_usd or math.inf
@@ -258,7 +272,8 @@ def _fastest(instance: Instance, solving: Solving) -> tuple[JointSolution, Joint
 
 def _kept(front: Front, instance: Instance, choice: JointPlan, days: float) -> PricedPoint:
     point = point_of(instance, choice, days, instance)
-    front.add(choice.seconds, point.usd, choice)
+    if point.usd <= budget_of(instance):
+        front.add(choice.seconds, point.usd, choice)
     return point
 
 
@@ -486,9 +501,11 @@ def curve_around(
 
 def _drawn_around(questions: BudgetQuestions, plans: dict[int, Plan], stopped: str) -> Frontier:
     """Return the curve: its points with the bound of each, and the share within which they cover all others."""
-    asked = plans[id(questions.asked)]
+    asked, own = plans[id(questions.asked)], plans[id(questions.asked)].objective
+    # Where a cluster's racks all take of the budget its fabric has less of it than at fewer racks.
+    known = own.bound if paying_in_use(asked.instance) is asked.instance else own.fabric_free_bound
     found = [point for point in questions.front() if id(point) in plans] or [questions.asked]
-    questions.answers.append(MinDaysProof(math.inf, asked.objective.bound or 0.0))
+    questions.answers.append(MinDaysProof(math.inf, known or 0.0))
     figures = [(point.usd, point.days) for point in found]
     # Of the last point the bound is that of the whole box.
     mosts = [*(usd for usd, _ in figures[:-1]), math.inf]

@@ -139,9 +139,11 @@ def test_json_holds_what_a_script_needs() -> None:
     assert found["hints"] == {"switches": "--switches=2"}
 
 
-def test_kueue_orders_pods_as_the_ranks() -> None:
+@each("step", [1, -1])
+def test_kueue_orders_pods_as_the_ranks(step: int) -> None:
     """Kueue sorts by the levels' values as text: labelled nodes are then in rank order, each group in one domain."""
     placed = _on(*range(16, 4, -1), groups=4)
+    placed = placed.replaced(groups=placed.groups[::step])  # listed in any order
     text = write_placed(placed, TREE, "kueue")
     (topology,) = _of_kind(text, "Topology")
     level = topology["spec"]["levels"][0]["nodeLabel"]

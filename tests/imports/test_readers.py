@@ -166,6 +166,8 @@ def test_only_sites_and_share(tmp_path: Path) -> None:
     g = imported(tmp_path, SETS["eia-860"], only=("PJM",), sites=1, spare_share=0.5).grid
     assert [(n.id, n.site, n.generation_mw) for n in g.nodes] == [("big-nuclear", True, 1450), ("far-coal", False, 500)]
     assert [b.id for b in g.balancing_authorities] == ["PJM"]
+    loads = [[n.load_mw for n in imported(tmp_path, RTS, spare_share=s).grid.nodes] for s in (1.0, 0.5)]
+    assert any(loads[0]) and not any(loads[1])  # plants spare what the load does not take
     with pytest.raises(InputError, match=r"--only PJN.*did you mean 'PJM'"):
         imported(tmp_path, SETS["eia-860"], only=("PJN",))
 

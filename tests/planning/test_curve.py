@@ -112,6 +112,9 @@ def test_changed_curves_are_refused(drawn: Plan) -> None:
     assert "curve_of_plan" in rules(drawn, with_last(layout="TP 7"))
     assert "curve_points" in rules(drawn, with_last(racks=last.racks + 1))
     assert "curve_points" in rules(drawn, with_last(mfu=1.5))
+    assert "curve_points" in rules(drawn, curve.replaced(none_below_usd=first.capital_usd * 1.01))
+    assert "curve_points" in rules(drawn, curve.replaced(most_usd=last.capital_usd / 1.01))
+    assert "curve_points" in rules(drawn, curve.replaced(most_usd=1.01 * (drawn.instance.limits.budget_usd or 0.0)))
     assert "curve_points" in rules(drawn, with_last(bound_days=last.days_to_train * 2))
     assert "curve_share" in rules(drawn, curve.replaced(epsilon=(curve.epsilon or 0.0) / 2))
     assert "curve_share" in rules(drawn, curve.replaced(least_usd=first.capital_usd / 2))
@@ -208,6 +211,14 @@ def test_bounds_of_an_instance_hold_for_the_enumeration(seed: int) -> None:
                 assert usd > p.capital_usd or p.bound_days is None or late >= p.bound_days * (1 - 1e-9)
 
 
+def test_points_that_are_left_out_are_covered_by_the_share() -> None:
+    every, few = (curve_of(toy(0), points=n).curve for n in (None, 1))
+    assert len(few.points) == 1 < len(every.points) and few.epsilon is not None
+    for x in every.points:
+        share = min(max(p.days_to_train / x.days_to_train, p.capital_usd / x.capital_usd) for p in few.points) - 1
+        assert share <= few.epsilon * (1 + 1e-9)
+
+
 def test_an_instance_without_plans_has_no_points() -> None:
     curve = curve_of(toy(3, sites=2, forced=True).replaced(limits__budget_usd=1.0)).curve
     assert (curve.points, curve.stopped) == ((), "proved")
@@ -283,3 +294,20 @@ def test_a_curve_is_of_one_gpu() -> None:
     given["hardware"]["alternatives"] = [{"accelerator": "H100", "rack": "DGX-H100"}]
     with pytest.raises(planner.PlannerError, match="a whole curve is of one GPU and rack"):
         planner.solve(given)
+
+
+@pytest.mark.parametrize("seed", [6, *more(0, 12)])
+def test_a_cluster_is_of_as_many_racks_as_the_budget_pays(seed: int) -> None:
+    """Its idle racks take nothing of the budget: plans of fewer are found where it does not pay them all."""
+    i = toy(seed).replaced(limits__deadline_days=None)
+    racks, budget = i.hardware.racks or 0, i.limits.budget_usd or 0.0
+    asked = i.replaced(hardware__racks=racks + 3)
+    assert planner.solve(asked).status == "infeasible" and budget < 1000.0 * (racks + 3)
+    curve = frontier_of(asked, Options(), lambda _: None, epsilon=1e-6).curve
+    problem = world_of(asked, Options(), Deadline()).problem
+    smaller = (cost_toy(i.replaced(hardware__racks=n)).front for n in range(1, racks + 1))
+    every = [(days_of(problem.instance, x.seconds), x.usd) for front in smaller for x in front]
+    for days, usd in every:
+        assert any(p.days_to_train <= days * (1 + 2e-6) and p.capital_usd <= usd * (1 + 2e-6) for p in curve.points)
+    assert all(any(days <= p.days_to_train * (1 + 1e-6) for days, _ in every) for p in curve.points)
+    assert all(p.capital_usd <= budget + 0.005 for p in curve.points)

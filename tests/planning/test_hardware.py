@@ -98,8 +98,9 @@ def test_a_gpu_that_comes_late_is_chosen_by_its_end() -> None:
     first, second = stored(SMALL).objective.value, alone(OTHERS[0]).objective.value
     assert first is not None and second is not None and second < first
     months = (first - second) / DAYS_A_MONTH
-    for ready, chosen in ((0.9 * months, "H200"), (1.1 * months, "H100")):
-        plan = planner.solve(asked({**OTHERS[0], "ready_months": ready}))
+    for own, ready, chosen in ((0, 0.9 * months, "H200"), (0, 1.1 * months, "H100"), (1, 1 + 0.9 * months, "H200")):
+        hardware = {**SMALL["hardware"], "ready_months": own}
+        plan = planner.solve(asked({**OTHERS[0], "ready_months": ready}, hardware=hardware))
         assert plan.layout.accelerator == chosen and not planner.check(plan)
 
 

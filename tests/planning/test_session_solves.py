@@ -61,6 +61,8 @@ def test_the_least_cost_of_a_cluster_is_of_its_own_racks(seed: int) -> None:
     question, session = toy(seed), planner.Session()
     question = question.replaced(objective__minimize="cost_usd").replaced(limits__deadline_days=1e4)
     racks, known = question.hardware.racks or 1, dict[int, planner.Plan]()
+    usd = session.solve(question).objective.value or 0.0
+    assert session.solve(question.replaced(limits__budget_usd=usd - 1.0)).status == "infeasible"
     for count in (racks, racks + 1, racks):
         changed = question.replaced(hardware__racks=count)
         plan = session.solve(changed)
@@ -159,6 +161,15 @@ def test_the_column_of_a_plan_is_priced_first(seed: int, sites: int) -> None:
     first = next(e for e in found if isinstance(e, planner.IncumbentFound))
     assert decided(again) == decided(plan)
     assert first.incumbent == pytest.approx(plan.objective.value, rel=0.05)
+
+
+def test_a_start_that_is_kept_has_the_gap_of_its_own_days() -> None:
+    plan = stored(toy(5, sites=2, forced=True))
+    days = plan.objective.value or 0.0
+    worse = plan.objective.replaced(value=3 * days, bound=0.5 * days, gap=2.5 / 3)
+    found = starts.better_of(plan.replaced(objective=worse, status="feasible", stopped="limit"), plan)
+    assert (found.objective.value, found.objective.bound, found.stopped) == (days, 0.5 * days, "limit")
+    assert found.objective.gap == found.objective.joint_gap == pytest.approx(0.5)
 
 
 def test_a_layout_outside_the_space_names_no_column(monkeypatch: pytest.MonkeyPatch) -> None:

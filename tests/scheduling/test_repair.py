@@ -14,7 +14,9 @@ from each_case import each
 from planner.checks.placement import check_placement
 from planner.cluster import GroupKind, Job, Move, PlacedGroup, Placement, Running
 from planner.errors import InputError
-from planner.models.placement.cluster_changes import LeafLoad, in_order
+from planner.models import Options
+from planner.models.placement.cluster_changes import IncompleteGroup, LeafLoad, cost, in_order, repair
+from planner.models.placement.placement_problem import Leaf
 from planner.scheduling.cluster_changes import _targets, defragment, place_queue, preempt, replace, resize
 from planner.scheduling.session import Cluster
 
@@ -50,6 +52,20 @@ def test_replacing_moves_the_failed_ranks_alone(seed: int) -> None:
     ]
     busy = [*names_of_others(cluster, placed), *failed]
     assert check_placement(cluster.topology, job, found.placement, busy=busy) == []
+
+
+@pytest.mark.parametrize("seed", [61, 90, 105, 169])
+def test_a_repair_is_the_best_of_all(seed: int) -> None:
+    """Of all ways to serve the groups none has fewer split, of these fewer pieces, of these fewer across pods."""
+    r = random.Random(seed)
+    leaves = [Leaf((i // 2,), r.randint(0, 3), 4) for i in range(r.randint(4, 6))]
+    stays = [frozenset(r.sample(range(len(leaves)), r.randint(0, 2))) for _ in range(2)]
+    groups = [IncompleteGroup(x, r.randint(1, 4)) for x in stays]
+    ways = [[x for x in itertools.product(range(4), repeat=len(leaves)) if sum(x) == g.missing] for g in groups]
+    fits = [w for w in itertools.product(*ways) if all(sum(n) <= x.free for x, *n in zip(leaves, *w, strict=True))]
+    costs = [cost(leaves, groups, {(g, i): n for g, x in enumerate(w) for i, n in enumerate(x)}) for w in fits]
+    found = repair(leaves, groups, Options())
+    assert (found.solution.values if found.solution else None) == min(costs, default=None)
 
 
 @each(("data", "segment", "failed"), [(2, 2, 0), (1, 4, 2)])
@@ -176,7 +192,7 @@ def runners(seed: int, topology_seed: int = 0) -> tuple[Cluster, list[Running]]:
         placed = cluster.place(job)
         if placed.nodes:
             cluster.set_busy(placed.nodes)
-            running.append(Running(placement=placed, priority=r.randint(1, 5)))
+            running.append(Running(placement=placed, priority=r.randint(0, 5)))
     return cluster, running
 
 
@@ -191,10 +207,10 @@ def test_preemption_is_the_cheapest_of_all_subsets(seed: int) -> None:
         for chosen in itertools.combinations(running, n):
             placed = cluster.place(job, free=[x for r in chosen for x in r.placement.nodes])
             if placed.nodes:
-                results.append((sum(r.priority * len(r.placement.nodes) for r in chosen), placed.groups_split))
-    fewest = min((s for _, s in results), default=None)
-    best = min((c for c, s in results if s == fewest), default=None)
-    assert found.cost == best
+                results.append((sum(r.priority * len(r.placement.nodes) for r in chosen), n, placed.groups_split))
+    fewest = min((s for *_, s in results), default=None)
+    best, stopped = min(((c, n) for c, n, s in results if s == fewest), default=(None, 0))
+    assert (found.cost, len(found.stop)) == (best, stopped)  # one that costs nothing is not stopped for nothing
     if best is not None:
         assert found.placement.groups_split == fewest
         assert found.certificate.status == "optimal"

@@ -36,7 +36,7 @@ class JointCache:
     terms: dict[Strategy, tuple[Floats, Floats]] = field(default_factory=dict)
     tables: dict[Strategy, Any] = field(default_factory=dict)  # of the pipelines of each
     holding: dict[Strategy, Flags] = field(default_factory=dict)  # pipelines that may hold the model
-    tables_for: tuple[float, float] = (math.inf, math.inf)  # the budget and the racks up to which they hold
+    tables_for: dict[Strategy, tuple[float, float]] = field(default_factory=dict)  # the money and racks of each
     free: dict[Column, float] = field(default_factory=dict)
     slower: dict[Column, float] = field(default_factory=dict)  # lower bounds on seconds a sequence on a free network
     templates: Templates | None = None
@@ -62,16 +62,17 @@ class JointCache:
 
     def serve(self, instance: Instance, without: dict[str, Any], *how: Any) -> None:
         """Make the cache that of an instance: start anew where more than its size differs."""
-        # Tables of pipelines at a budget and racks serve all smaller ones.
+        # A table of pipelines serves the budget and racks at which it was made, and all smaller ones.
         question = _question(instance), without, how
         if question != self.question:
             fresh = JointCache(question=question, by_hardware=self.by_hardware, timed=self.timed, answers=self.answers)
             for name in self.__dataclass_fields__:
                 setattr(self, name, getattr(fresh, name))
             self.without = without
-        most = _most(instance)
-        if not self.tables or any(new > old for new, old in zip(most, self.tables_for, strict=True)):
-            self.tables_for, self.tables, self.holding = most, {}, {}
+        most = most_paid(instance)
+        for s in [s for s, own in self.tables_for.items() if most[0] > own[0] or most[1] > own[1]]:
+            del self.tables[s], self.tables_for[s]
+            self.holding.pop(s, None)
         if self.paid_racks != instance.hardware.racks:
             self.paid_racks, self.cheapest = instance.hardware.racks, []
         if self.sites is not None and self.sites.budget_usd != instance.limits.budget_usd:
@@ -116,7 +117,7 @@ class JointCache:
         return [(x, self.plans[x]) for x in (below, above) if x is not None]
 
 
-def _most(instance: Instance) -> tuple[float, float]:
+def most_paid(instance: Instance) -> tuple[float, float]:
     """Return the money and the racks that tables may count on; none where the money does not pay a cluster's racks."""
     money, racks = instance.limits.budget_usd or math.inf, instance.hardware.racks
     if instance.grid is not None or racks is None:

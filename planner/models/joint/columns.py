@@ -10,6 +10,7 @@ import numpy as np
 from planner.models.fabric.design_table import ArrayTable
 from planner.models.joint import bounds
 from planner.models.joint.bounds import RowConditions, StrategyRows
+from planner.models.joint.cache import most_paid
 from planner.models.joint.space import Flags, Floats, Ints, JointProblem, Strategy, StrategyPipelines
 from planner.models.joint.split import Column, Stages
 from planner.models.joint.world import World
@@ -205,6 +206,7 @@ def table_of(world: World, s: Strategy) -> StrategyTable:
     i = np.flatnonzero((d >= 1) & (min_count >= 1) & (d * s.shape.gpus >= s.shape.expert_parallel))
     rows = _rows_of(t, d, min_count).part(i)
     each, once = (x[i] for x in min_terms(world, s, total))
+    world.cache.tables_for[s] = most_paid(world.problem.instance)
     world.cache.tables[s] = StrategyTable(s, rows, each, once, t.racks[i], t.rails[i])
     return table_of(world, s)
 

@@ -203,6 +203,7 @@ def test_a_weaker_bound_needs_fewer_columns() -> None:
     assert found.fabric_free_bound is not None
     assert violations(i, found, JointProof(), bound=found.fabric_free_bound * (1 - 1e-6)) == []
     assert violations(i, found, JointProof(), bound=found.fabric_free_bound * (1 + 1e-6))
+    assert violations(i, found, JointProof(), bound=0.0) == []  # of a search cut short before it knew more
 
 
 def test_a_bound_without_a_largest_batch_is_refused() -> None:

@@ -3,6 +3,7 @@
 import math
 import random
 from dataclasses import fields, replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,12 +13,14 @@ from each_case import each
 from joint_toys import toy
 from tiers import more
 
+from planner.instance.grid import InterconnectUpgrade
 from planner.models import Options
 from planner.models.joint.columns import column_at, pipelines_of
-from planner.models.joint.places.capital_bounds import CapitalBounds, SlowdownLevel
+from planner.models.joint.places.capital_bounds import CapitalBounds, Prices, SlowdownLevel
 from planner.models.joint.places.cheapest import CheapestSearch, SlowdownChoice
 from planner.models.joint.places.fastest import FastestSearch, NetworkCandidate
 from planner.models.joint.places.shape_problem import ShapeProblem
+from planner.models.joint.places.site_question import Circuit
 from planner.models.joint.search.capital_floor import RACKS_ALONE, MinPrices, floor_of
 from planner.models.joint.solve import world_of
 from planner.models.joint.world import EPS, JointPlan, Shape, Target, open_sites, shapes
@@ -223,6 +226,28 @@ BY_FIBRE = [4_800, 9_900, 10_000, 10_100, 10_200]
 def test_what_a_refusal_says_of_other_wavelengths(gateway: bool | None, designed: bool, found: list[int]) -> None:
     """Refused $10,000 at two wavelengths and 5 ms, which is 500 km: nothing of fewer with gateways."""
     assert bounds(gateway=gateway, designed=designed)._refused_at(2, 5.0, 10_000.0).tolist() == found
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_known_prices_bound_the_others(seed: int) -> None:
+    """Asked for in any order, prices of sites by wavelengths and round trip are never bounded above what sites cost."""
+    r, i = random.Random(seed), toy(7, sites=3, forced=True)
+    assert i.grid is not None
+    dear = {"interconnect_mw": 0.1, "upgrade": InterconnectUpgrade(step_mw=9, capex_usd=700)}  # of the nearest two
+    nodes = [n.replaced(**dear if k == 0 else {"interconnect_mw": 9.0}) for k, n in enumerate(i.grid.nodes)]
+    i = i.replaced(grid__nodes=tuple(nodes), grid__rules__interconnect__enabled=True)
+    sites = world_of(i, Options(), Deadline()).sites
+    assert sites is not None
+    parts = (sites.part(1, 2), sites.part(1, 1))
+    asked = [(n, t) for n in (1, 3, 4) for t in sites.rtts_ms]
+    usd = {x: placed.capital_usd if (placed := sites.cheapest(parts, Circuit(*x))) else math.inf for x in asked}
+    assert usd[1, min(sites.rtts_ms)] > usd[1, max(sites.rtts_ms)] + 1
+    prices = Prices(sites=sites, parts=parts, cheapest=partial(sites.cheapest, parts))
+    for one in r.sample(asked, len(asked)):
+        prices.ask(*one)
+        assert prices.upper(*one) == pytest.approx(usd[one])
+        for x in asked:
+            assert prices.lower(*x) <= usd[x] + 0.01 and prices.upper(*x) >= usd[x] - 0.01
 
 
 def test_one_site_has_one_bound() -> None:

@@ -42,13 +42,13 @@ from planner.models.joint.columns import (
 )
 from planner.models.joint.search import days, dive
 from planner.models.joint.search.days import FewestDays
-from planner.models.joint.search.loop import Loop
+from planner.models.joint.search.loop import Loop, OpenShape, ShapesLeft
 from planner.models.joint.search.ranges import Ranges, all_ranges, bounded, in_memory, under_stage
 from planner.models.joint.solve import solve_joint, world_of
 from planner.models.joint.space import Floats, JointProblem, problem_of
 from planner.models.joint.split import Column, Stages
 from planner.models.joint.stage_layers import Patterns, fastest_split
-from planner.models.joint.world import JointSolution, JointStatus, Target, World
+from planner.models.joint.world import JointSolution, JointStatus, Target, World, spared
 from planner.physics.training import schedule
 from planner.planning.joint_plan import plan_of
 from planner.planning.load import load_instance
@@ -159,6 +159,38 @@ def test_pinned_replicas_have_a_plan_at_once() -> None:
     slowest, late = max(columns, key=lambda x: x[0])
     if slowest > goal.incumbent.seconds:
         assert not dive.descend(goal, late)
+
+
+def test_less_even_shapes_are_opened_where_they_may_need_fewer_spares(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What money pays no sites for closes those behind it, but for a choice of spares."""
+    i = failing(7).replaced(limits__budget_usd=1e6, limits__max_batch_tokens=1e5, pins={})
+    world = world_of(i, Options(), Deadline())
+    monkeypatch.setattr(FewestDays, "houses", lambda _, q: q.shape.blocks == (3, 1))
+    s, rows = next((s, rows) for s in world.strategies() if len(rows := pipelines_of(world, s)[1]))
+    block = s.block(int(rows.p[0]))
+    assert block is not None
+    for x in spared(world, replace(column_at(s, 1, rows, 0), d=4 * block.replicas, m=1)):
+        loop = Loop(goal=FewestDays(world=world, progress=lambda *_: None))
+        loop._open_shapes(0.0, 0.0, ShapesLeft(x, 2, range(2, 4)))
+        opened = [node.known.shape.blocks for *_, node in loop.heap if isinstance(node, OpenShape)]
+        assert opened == ([(3, 1)] if x.sparing.target else [])
+
+
+@pytest.mark.parametrize("sites", [0, 2])
+def test_tables_of_less_money_serve_no_more(sites: int) -> None:
+    """What a question of much money left unopened, and one of little opened, is as in a cache of its own for more."""
+    i, cache = toy(3, sites=sites, forced=True), JointCache()
+    money, racks = i.limits.budget_usd or 0.0, i.hardware.racks or 0
+
+    def tables(share: float, known: JointCache, first: int = 0) -> list[int]:
+        size = {} if sites else {"hardware__racks": max(1, round(share * racks))}
+        asked = i.replaced(limits__budget_usd=share * money if sites else money, **size)
+        world = world_of(asked, Options(), Deadline(), known)
+        return [int(table_of(world, s).rows.d.max(initial=0)) for s in world.strategies()[first:]]
+
+    tables(1.0, cache, first=-1)
+    few = tables(0.5, cache)
+    assert tables(0.9, cache) == tables(0.9, JointCache()) != few
 
 
 def test_a_cache_serves_one_instance() -> None:

@@ -63,6 +63,12 @@ def test_times_by_hand() -> None:
     assert seconds(root, WAN, 100.0, rtt) == pytest.approx(2 * 0.8 + 0.038)
 
 
+def test_the_root_of_a_tree_has_the_shortest_slowest_link() -> None:
+    """A site that is near to most, and far from one, is none."""
+    ms = {"ab": 6.0, "ac": 1.0, "ad": 10.0, "bc": 6.0, "bd": 6.0, "cd": 10.0}
+    assert tree("abcd", 1.0, lambda x, y: ms["".join(sorted((x, y)))]).order[0] == "b"
+
+
 @each("groups", [[], [["a", "b", "c"]], [["a"], ["b"]], [["a", "b"], ["c"]]])
 def test_unequal_groups_have_no_two_levels(groups: list[list[str]]) -> None:
     """Parts change hands between equal positions: there must be two groups, and as many in each."""
