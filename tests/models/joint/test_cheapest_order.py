@@ -22,6 +22,7 @@ from planner.models.joint.places.fastest import FastestSearch, NetworkCandidate
 from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.places.site_question import Circuit
 from planner.models.joint.search.capital_floor import RACKS_ALONE, MinPrices, floor_of
+from planner.models.joint.sites import Sites
 from planner.models.joint.solve import world_of
 from planner.models.joint.world import EPS, JointPlan, Shape, Target, open_sites, shapes
 from planner.solvers.signals import Deadline
@@ -193,16 +194,17 @@ def test_what_no_money_pays_between_sites_it_pays_in_no_column(seed: int) -> Non
 def bounds(*, gateway: bool | None, designed: bool = False, sites: int = 2) -> CapitalBounds:
     """Return the bounds of a shape at so many sites, up to four wavelengths in one pair of fibres."""
     # 100 km at least; a pair of fibres costs $10 a km and a wavelength $100. `gateway`: None without a network.
-    wan = SimpleNamespace(
-        max_wavelengths_per_pair=4, max_fibre_pairs=1, fibre_usd_per_route_km=10.0, wavelength_usd=100.0
-    )
+    prices = {"fibre_usd_per_route_km": 10.0, "wavelength_usd": 100.0, "rtt_ms_per_100_route_km": 1.0}
+    wan = SimpleNamespace(max_wavelengths_per_pair=4, max_fibre_pairs=1, **prices)
     network = None if gateway is None else SimpleNamespace(wan_gateway=gateway)
-    placed = SimpleNamespace(
+    placed: Any = SimpleNamespace(
         designed=designed,
         min_routes_km=lambda sites, _rtt_ms=0.0: 100.0 * (sites * (sites - 1) // 2),
         fibre=SimpleNamespace(least_usd=lambda: np.zeros(5)),
-        data=SimpleNamespace(wan=SimpleNamespace(rtt_ms_per_100_route_km=1.0)),
+        data=SimpleNamespace(wan=wan),
+        fibre_by_km={},
     )
+    placed.all_fibre_usd = partial(Sites.all_fibre_usd, placed)
     world: Any = SimpleNamespace(
         problem=SimpleNamespace(wan=wan, instance=SimpleNamespace(pins={}, network=network)), sites=placed
     )
