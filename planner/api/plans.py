@@ -167,7 +167,8 @@ def explain(
         A plan or its file: where it is proven it is not solved again. Else a path to an instance's file, its content as
         a dict, or an Instance.
     time_limit
-        Seconds for the plan, and again for each alternative that it is compared with.
+        Seconds for the plan, and again for all alternatives that it is compared with: 40, or twice as
+        long as the plan took, at least.
     seed, threads, pins, constants
         As in `solve`.
     near, within

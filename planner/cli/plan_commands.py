@@ -317,7 +317,10 @@ def evaluate(
 def explain(
     asked: console.PinnedInstance,
     as_json: Annotated[bool, typer.Option("--json", help="Print the explanation as JSON and nothing else.")] = False,
-    time_limit: Annotated[float | None, typer.Option(help="Seconds for the plan, and for each alternative.")] = None,
+    time_limit: Annotated[
+        float | None,
+        typer.Option(help="Seconds for the plan, and again for all alternatives, of 40 at least."),
+    ] = None,
     near: Annotated[int, typer.Option(help="List the N best plans over other sets of sites.")] = 0,
     within: Annotated[float, typer.Option(help="Largest cost of a plan of --near above the best: 0.05 is 5 %.")] = 0.05,
     *,

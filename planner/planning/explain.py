@@ -97,7 +97,8 @@ def explained(
         found = found.replaced(start_days=start_days(plan.instance, plan.sites))
     yield found
     seconds = max(clock.elapsed, plan.layout.certificate.seconds)  # of the search for the plan
-    share = _Share(Deadline(max(AT_LEAST, TIMES * seconds)), options, progress, plan.layout.certificate.seconds)
+    together = Deadline(max(AT_LEAST, TIMES * seconds, options.time_limit or 0.0))
+    share = _Share(together, options, progress, plan.layout.certificate.seconds)
     questions, late = _Questions(plan, cache, share), list[Other]()
     try:
         for part in _parts(questions, found, late, near, within):
@@ -313,7 +314,7 @@ class _Questions:
         changed, floor = changed_in_words(v.choice, v.plan_value, v.value), 0.0
         found = self._known_together(loosens=v.loosens is True)
         if found is None and not self.share.left:
-            self.unasked.append(changed if v.choice == "site" else named(v.choice))
+            self.unasked.append(changed if v.choice in ("site", "switch") else named(v.choice))
             return None
         if v.loosens is False:
             floor = self.plan.objective.bound or 0.0 if self.plan.objective.name != "loss" else 0.0

@@ -125,7 +125,7 @@ def summary(e: Explanation) -> str:
     for name, some in (("AS GOOD", [x for x in alike if x not in none]), ("NO PLAN", none)):
         changed = "; ".join(changed_in_words(x.choice, x.plan_value, x.value) for x in some)
         lines += [f"{name:11}{changed}"] if some else []
-    lines += [f"NOT ASKED  in the time given: {'; '.join(e.unasked)}"] if e.unasked else []
+    lines += [f"NOT ASKED  for want of time (--time-limit gives more): {'; '.join(e.unasked)}"] if e.unasked else []
     return "\n".join([*lines, *(["interrupted: what is left was not asked"] if e.interrupted else [])])
 
 

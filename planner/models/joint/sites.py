@@ -213,8 +213,9 @@ class Sites:
         if (sites, routes_km) not in self.fibre_by_km:
             wan, pairs = self.data.wan, sites * (sites - 1) // 2
             n = np.arange(wan.max_wavelengths_per_pair * wan.max_fibre_pairs + 1)
-            usd = cost.link_capex_usd(wan, (routes_km * wan.fibre_usd_per_route_km, wan.wavelength_usd * pairs), n)
-            self.fibre_by_km[sites, routes_km] = np.full(len(n), math.inf) if math.isinf(routes_km) else usd * 1.0
+            far = math.isinf(routes_km)  # no sites are so near
+            prices = 0.0 if far else routes_km * wan.fibre_usd_per_route_km, wan.wavelength_usd * pairs
+            self.fibre_by_km[sites, routes_km] = cost.link_capex_usd(wan, prices, n) + (math.inf if far else 0.0)
         return self.fibre_by_km[sites, routes_km]
 
     def max_racks(self, rails: int) -> int:
