@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Any
+from typing import Any, Literal
 
 from planner.checks.layout import broken_rules
 from planner.cluster import HOST_GPUS
@@ -15,12 +15,13 @@ from planner.instance.framework_rules import FP8_RECIPES, NATIVE_LOSS_BYTES, OVE
 from planner.instance.hardware import Rack
 from planner.instance.workload import CORE_ATTENTION, Model, Precision, RecomputeModule, Software
 from planner.physics.training.collectives import smaller_chunks_first
-from planner.physics.training.parallel_strategy import strategy_of
+from planner.physics.training.parallel_strategy import min_stages_per_rack, strategy_of
 from planner.physics.training.schedule import chunk_sizes
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import LayoutPlan
 
 BOARD_GPUS = {72: 4}  # GPUs of one host by the GPUs of its rack
+SHARDING = {2: "optim_grads", 3: "optim_grads_params"}  # by ZeRO stage
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,24 @@ class LaunchRun:
             for stage, count in enumerate(self.layout.layers_per_stage)
         ]
         return [count for chunks in zip(*sizes, strict=True) for count in chunks]
+
+    @property
+    def stages_in_racks(self) -> Literal["as ranks", "pipelines", "mixed"]:
+        """Whether racks hold what ranks in order fill them with, whole pipelines first, or neither.
+
+        Megatron orders ranks by tensor, context, data and pipeline, or with --use-tp-pp-dp-mapping by pipeline and then
+        data; that it refuses where experts and the other weights have other replicas (parallel_state.py), and under its
+        FSDP.
+        """
+        layout, unit = self.layout, self.layout.stage_gpus
+        ordered = min_stages_per_rack(
+            self.rack_gpus, unit, layout.pipeline_parallel, self.data_parallel, -(-self.gpus // self.rack_gpus)
+        )
+        if layout.stages_per_rack <= ordered:
+            return "as ranks"
+        first = min(layout.pipeline_parallel, self.rack_gpus // unit)
+        refused = self.model.experts is not None or layout.context_parallel > 1 or layout.zero_stage in SHARDING
+        return "mixed" if refused or layout.stages_per_rack != first else "pipelines"
 
     @property
     def is_even(self) -> bool:
@@ -210,7 +229,6 @@ def nearest_choices(run: LaunchRun, framework: str) -> dict[str, Any]:
     return changes
 
 
-SHARDING = {2: "optim_grads", 3: "optim_grads_params"}  # by ZeRO stage
 Flag = tuple[str, object]  # the name without its dashes, and the value; True: no value, several: a word each
 
 
@@ -225,7 +243,7 @@ def megatron_script(run: LaunchRun) -> str:
             "plan with --pin layout.zero_stage=1, or --set workload.software.fp8_parameters=false"
         )
     groups = {"MODEL_ARGS": _model(run), "PARALLEL_ARGS": _parallel(run), "TRAINING_ARGS": _training(run)}
-    notes = "".join(f"# {line}\n" for line in _releases(run))
+    notes = "".join(f"# {line}\n" for line in (*_ranks(run), *_releases(run)))
     texts = {name: "".join(f"    {_text(flag)}\n" for flag in flags) for name, flags in groups.items()}
     arrays = "\n\n".join(f"{name}=(\n{text})" for name, text in texts.items())
     use = " ".join(f'"${{{name}[@]}}"' for name in groups)
@@ -244,14 +262,21 @@ torchrun --nnodes "$NNODES" --nproc-per-node "$GPUS_PER_NODE" --node-rank "$NODE
 """
 
 
+def _ranks(run: LaunchRun) -> Iterator[str]:
+    """Yield how the ranks of Megatron stand otherwise than in the plan."""
+    if run.stages_in_racks == "mixed":
+        have = f"The plan has {run.layout.stages_per_rack} stages of a pipeline in a rack"
+        yield f"{have}; ranks in order have replicas of one there. `planner evaluate --from-flags` counts the step so."
+
+
 def _releases(run: LaunchRun) -> Iterator[str]:
     """Yield what releases of Megatron-LM refuse or have alone (arguments.py and transformer_config.py of each)."""
     if run.software is None:
         return
     if run.model.experts is not None and run.software.dispatcher == "hybrid_ep":
-        yield "DeepEP replaces the plan's HybridEP, --moe-flex-dispatcher-backend hybridep from core_v0.16.0 on."
+        yield "HybridEP is of core_v0.16.0 and later; before, --moe-enable-deepep in its place."
     if run.model.experts is not None and run.software.fused_experts:
-        yield "The plan's one kernel of all experts is --use-transformer-engine-op-fuser, from core_v0.18.0 on."
+        yield "One kernel of all experts, --use-transformer-engine-op-fuser, is of core_v0.18.0 and later."
     if run.software.cuda_graphs != "none" and run.layout.recompute != "none":
         yield "Releases before core_v0.16.0 refuse CUDA graphs of layers that recompute."
     if run.software.fused_loss and loss_implementation(run.software) == "te":
@@ -330,6 +355,8 @@ def _parallel(run: LaunchRun) -> Iterator[Flag]:
         yield "pipeline-model-parallel-layout", pipeline_layout(run)
     elif layout.virtual_stages > 1:
         yield "num-layers-per-virtual-pipeline-stage", run.chunks[0]
+    if run.stages_in_racks == "pipelines":
+        yield "use-tp-pp-dp-mapping", True
     if layout.zero_stage in SHARDING:
         yield "use-megatron-fsdp", True
         yield "data-parallel-sharding-strategy", SHARDING[layout.zero_stage]
@@ -363,8 +390,12 @@ def _switches(run: LaunchRun, software: Software) -> Iterator[Flag]:
     if run.model.experts is not None:
         flexible = software.dispatcher != "all_to_all"
         yield "moe-token-dispatcher-type", "flex" if flexible else "alltoall"
-        if flexible:  # of core 0.14; HybridEP is --moe-flex-dispatcher-backend hybridep of later ones
+        if software.dispatcher == "hybrid_ep":
+            yield "moe-flex-dispatcher-backend", "hybridep"
+        elif flexible:
             yield "moe-enable-deepep", True
+        if software.fused_experts:
+            yield "use-transformer-engine-op-fuser", True
     if software.cuda_graphs == "whole":
         yield "enable-cuda-graph", True
         yield "cuda-graph-scope", "full_iteration"
@@ -498,7 +529,7 @@ def nemo_overrides(run: LaunchRun) -> dict[str, dict[str, Any]]:
         "virtual_pipeline_model_parallel_size": layout.virtual_stages if layout.virtual_stages > 1 else None,
         "context_parallel_size": layout.context_parallel,
         "expert_model_parallel_size": layout.expert_parallel,
-        "expert_tensor_parallel_size": 1,  # an expert is whole on its GPU
+        **({"expert_tensor_parallel_size": 1} if run.model.experts else {}),  # an expert is whole on its GPU
         "sequence_parallel": layout.sequence_parallel,
     }
     if layout.pipeline_parallel > 1 and not run.is_even:
@@ -522,6 +553,7 @@ def nemo_overrides(run: LaunchRun) -> dict[str, dict[str, Any]]:
         "train": {"micro_batch_size": layout.microbatch_sequences, "global_batch_size": run.global_batch},
         "ddp": ddp,
         "dataset": {"seq_length": run.sequence_length},
+        **({"dist": {"use_tp_pp_dp_mapping": True}} if run.stages_in_racks == "pipelines" else {}),
     }
 
 
@@ -530,7 +562,8 @@ def nemo_yaml(run: LaunchRun) -> str:
     require_on_gpu(run, "nemo")
     data = nemo_overrides(run)
     start = f"torchrun --nnodes {run.nodes} --nproc-per-node {run.node_gpus}"
-    return f"# {run.name}: {start}; environment: CUDA_DEVICE_MAX_CONNECTIONS={connections(run)}\n{dump(data)}"
+    head = (f"{run.name}: {start}; environment: CUDA_DEVICE_MAX_CONNECTIONS={connections(run)}", *_ranks(run))
+    return "".join(f"# {line}\n" for line in head) + dump(data)
 
 
 def deepspeed_keys(run: LaunchRun) -> dict[str, Any]:
