@@ -13,7 +13,7 @@ from planner.errors import InputError
 from planner.formats.yaml_text import dump
 from planner.instance.framework_rules import FP8_RECIPES, NATIVE_LOSS_BYTES, OVERLAP_FLAGS, Overlap, rules_of
 from planner.instance.hardware import Rack
-from planner.instance.workload import CORE_ATTENTION, Model, Precision, RecomputeModule, Software
+from planner.instance.workload import CORE_ATTENTION, Dispatcher, Model, Precision, RecomputeModule, Software
 from planner.physics.training.collectives import smaller_chunks_first
 from planner.physics.training.parallel_strategy import min_stages_per_rack, strategy_of
 from planner.physics.training.schedule import chunk_sizes
@@ -372,6 +372,13 @@ def loss_implementation(software: Software) -> str:
     return "native" if (software.logit_memory_bytes or 0.0) >= NATIVE_LOSS_BYTES else "te"
 
 
+_DISPATCHERS: dict[Dispatcher, tuple[Flag, ...]] = {
+    "all_to_all": (("moe-token-dispatcher-type", "alltoall"),),
+    "deep_ep": (("moe-token-dispatcher-type", "flex"), ("moe-enable-deepep", True)),
+    "hybrid_ep": (("moe-token-dispatcher-type", "flex"), ("moe-flex-dispatcher-backend", "hybridep")),
+}
+
+
 def _switches(run: LaunchRun, software: Software) -> Iterator[Flag]:
     """Yield the flags of the switches that are on in the plan's software stack, as far as the layout allows them."""
     layout, overlaps = run.layout, set(software.overlaps)
@@ -388,12 +395,7 @@ def _switches(run: LaunchRun, software: Software) -> Iterator[Flag]:
     if "sends" not in overlaps and layout.virtual_stages > 1:
         yield "no-overlap-p2p-communication", True
     if run.model.experts is not None:
-        flexible = software.dispatcher != "all_to_all"
-        yield "moe-token-dispatcher-type", "flex" if flexible else "alltoall"
-        if software.dispatcher == "hybrid_ep":
-            yield "moe-flex-dispatcher-backend", "hybridep"
-        elif flexible:
-            yield "moe-enable-deepep", True
+        yield from _DISPATCHERS[software.dispatcher]
         if software.fused_experts:
             yield "use-transformer-engine-op-fuser", True
     if software.cuda_graphs == "whole":

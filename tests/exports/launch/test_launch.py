@@ -309,7 +309,7 @@ def test_refused_layouts(framework: str, choices: dict[str, Any], complaint: str
 
 @each("framework", ["megatron", "nemo"])
 def test_stages_that_share_a_rack_are_read_back(framework: str, tmp_path: Path) -> None:
-    """Ranks go through a pipeline first where the plan has its stages in one rack; with experts Megatron has no such."""
+    """Ranks go through a pipeline first where the plan has its stages in one rack; Megatron cannot with experts."""
     run, _, instance = run_for("llama3-70b", layout_of(2, 4, 64, stages_per_rack=4))
     own = tmp_path / {"megatron": "own.sh", "nemo": "own.yaml"}[framework]
     own.write_text(WRITERS[framework](run))
