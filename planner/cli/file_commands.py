@@ -192,7 +192,8 @@ def launch(
 ) -> None:
     """Write a training framework's flags for a plan's layout: degrees, pipeline, batch, environment."""
     require_writable(output)
-    from planner.exports.launch import WRITERS, run_of
+    from planner.exports.launch import WRITERS
+    from planner.exports.launch_run import run_of
     from planner.formats.placed_job import placed_job_of, read_placement
     from planner.imports.megatron_flags import REMEDY
     from planner.imports.recipe_edits import written_like

@@ -9,7 +9,8 @@ from launch_layouts import SUFFIX
 from tiers import more, slow
 
 import planner
-from planner.exports.launch import STACKS, WRITERS, nearest_choices, run_of
+from planner.exports.launch import STACKS, WRITERS, nearest_choices
+from planner.exports.launch_run import run_of
 from planner.imports.huggingface import model_of
 from planner.imports.training_run import layout_of_run, read_run
 from planner.physics.training.parallel_strategy import layout_values, strategy_of
