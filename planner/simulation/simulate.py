@@ -114,6 +114,9 @@ class SimulationRequest:
         return joined([pattern.flows(seed) for pattern in self.patterns])
 
 
+REPORT_STEP = 0.05  # share of the bytes between two lines of progress
+
+
 def simulate(
     request: SimulationRequest, seeds: Sequence[int], progress: Callable[[str], None] | None = None
 ) -> Simulation:
@@ -121,9 +124,14 @@ def simulate(
 
     InputError: flows take no time at all.
     """
+    last_share = 0.0
 
     def reported(share: float) -> None:
-        if progress is not None:
+        nonlocal last_share
+        if (
+            progress is not None and not last_share <= share < last_share + REPORT_STEP
+        ):  # less than before: of the next seed
+            last_share = share
             progress(f"seed {len(runs) + 1:,} of {len(seeds):,}, {100 * share:.0f} % of the bytes have arrived")
 
     runs, times, ratios, flows = [], [], [], request.flows(seeds[0])
