@@ -158,7 +158,9 @@ torchrun --nnodes "$NNODES" --nproc-per-node "$GPUS_PER_NODE" --node-rank "$NODE
 
 
 def _ranks(run: LaunchRun) -> Iterator[str]:
-    """Yield how the ranks of Megatron stand otherwise than in the plan."""
+    """Yield where ranks stand, as far as no flag says it: at which sites, and otherwise than in the plan."""
+    if len(by_site := run.layout.data_parallel_by_site) > 1:
+        yield f"Replicas by site: {', '.join(f'{site} {count:,}' for site, count in sorted(by_site.items()))}."
     if run.stages_in_racks == "mixed":
         have = f"The plan has {run.layout.stages_per_rack} stages of a pipeline in a rack"
         yield f"{have}; ranks in order have replicas of one there. `planner evaluate --from-flags` counts the step so."

@@ -309,6 +309,8 @@ def layout_question(instance: Instance, gpus: int) -> Instance:
     racks = hardware.racks if isinstance(rack, str) else hardware.racks or -(-gpus // rack.gpus)
     own = hardware.replaced(racks=racks)
     pins = {path: value for path, value in instance.pins.items() if path.startswith("layout.")}
+    if by_site := pins.pop("layout.data_parallel_by_site", None):  # of a grid, which is left out
+        pins["layout.data_parallel"] = sum(by_site.values())
     without = dict.fromkeys(OTHER_DECISIONS)
     return instance.replaced(**without | {"hardware": own, "pins": pins})
 
