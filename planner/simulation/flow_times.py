@@ -165,7 +165,7 @@ class Queues:
         if fifo:
             self._line_up(came)
         self.missing -= np.bincount(self.ending_parts, served[self.last], parts)
-        brought = self._sum(self._moved(self.waiting, -1))
+        brought = self._sum(self._moved(self.waiting, -1)) * (1 - ROUNDING)  # what is at a threshold is not above it
         self.paused, self.due = self.due, (brought > self.xoff) | (self.due & (brought > self.xon))
         if not self.started.all():
             at_host = np.bincount(self.owner[self.first], self.waiting[self.first], parts)
@@ -183,7 +183,7 @@ class Queues:
 
     def _serve_next(self, left: Floats) -> Floats:
         """Return what links whose oldest batch has left send of the next one, with what is left of their step."""
-        gone, served = (left >= 0) & (self.batches > 0), np.zeros(len(self.link))
+        gone, served = (left >= -ROUNDING * self.room) & (self.batches > 0), np.zeros(len(self.link))
         self.oldest, self.batches = (self.oldest + gone) % self.batch.shape[1], self.batches - gone
         some = np.flatnonzero((gone & (left > 0)).take(self.link))
         if len(some):
@@ -199,7 +199,8 @@ class Queues:
         count, many, self.queue = self.batch.shape[1], self._sum(came), self._sum(np.where(self.first, 0, self.waiting))
         self.batch.reshape(-1)[self._places((self.oldest + self.batches) % count)] += came
         self.newest = np.minimum(self.newest + many, self.queue)
-        full = (self.newest >= np.maximum(self.room, self.queue / (count - 1))) & (self.batches < count - 1)
+        large = self.newest * (1 + ROUNDING) >= np.maximum(self.room, self.queue / (count - 1))
+        full = large & (self.batches < count - 1)
         self.batches, self.newest = self.batches + full, np.where(full, 0.0, self.newest)
 
     def steps_without_a_queue(self) -> Floats | None:
