@@ -53,6 +53,11 @@ def ratio(value: float, digits: int = 2) -> str:
     return f"{rounded:,.0f}" if 10**digits <= abs(rounded) < 1e6 else f"{rounded:.{digits}g}"
 
 
+def to_one(value: float, digits: int = 6) -> str:
+    """Write a ratio of two rates as people say it, the smaller as 1: 4:1, 1:2."""
+    return f"{ratio(value, digits)}:1" if value >= 1 else f"1:{ratio(1 / value, digits)}"
+
+
 def memory(size: float) -> str:
     """Write bytes of memory."""
     return f"{size / 1e9:,.1f} GB" if size >= 1e8 else f"{size / 1e6:,.3g} MB"

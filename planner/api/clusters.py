@@ -1,6 +1,6 @@
 """The library's calls on clusters that there are: place a job, simulate an exchange."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -97,6 +97,7 @@ def simulate(
     hosts: int | None = None,
     bytes_per_host: float | None = None,
     group: int | None = None,
+    progress: Callable[[str], None] | None = None,
 ) -> "Simulation":
     """Run an exchange over every cable, with queues and pauses at switches, and return the completion times.
 
@@ -126,6 +127,8 @@ def simulate(
         where not given.
     group
         Hosts of a group (of a stage, in p2p): neighbours; 16 where not given and no placement has groups.
+    progress
+        Takes a line now and then.
     """
     from planner.errors import InputError
     from planner.simulation.simulate import PATTERNS, SimulationOptions, names, simulation_request, transport_named
@@ -143,4 +146,4 @@ def simulate(
         size=bytes_per_host,
         group=group,
     )
-    return run(simulation_request(network, options), range(seeds))
+    return run(simulation_request(network, options), range(seeds), progress)

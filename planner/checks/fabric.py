@@ -26,6 +26,7 @@ from planner.physics.plan_physics import CLUSTER, PlanPhysics
 from planner.physics.training.parallel_strategy import strategy_of
 from planner.plan.plan_sections import FabricPlan, LayoutPlan, SiteFabric
 from planner.simulation.flow_times import factor
+from planner.units import to_one
 
 
 def _placed(physics: PlanPhysics) -> Iterator[tuple[Wired, Locality, FreeUplinks]]:
@@ -165,7 +166,7 @@ def network_limits(network: Network, family: str, design: Design, rates: LinkRat
             yield from at_most("core_share", network.min_core_share * ends, up, *sides)
             if most is not None and not isinstance(most, tuple) and most < math.inf:
                 what = f"Gbps of GPUs out of a {block}"
-                at = f"at {most:g}:1 over {up:,.0f} Gbps of uplinks"
+                at = f"at {to_one(most)} over {up:,.0f} Gbps of uplinks"
                 yield from at_most("oversubscription", ends, most * up, what, at)
     leaf, spine, core = network.tier_ratios
     for tier, ratio, down, up, several in (

@@ -331,11 +331,13 @@ def simulate(
         typer.Argument(metavar="PLAN|FABRIC", help="Plan file, or fabric file (hosts, ports_per_switch, tiers, ...)."),
     ],
     exchange: ExchangeOptions,
+    watched: console.ProgressOptions,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")] = False,
 ) -> None:
     """Simulate an exchange over every cable, with queues and pauses at switches; print its time over the ideal."""
     import planner
     from planner.simulation.simulate import summary
 
-    simulation = planner.simulate(network, **asdict(exchange))
+    with watched.line() as watch:
+        simulation = planner.simulate(network, **asdict(exchange), progress=watch)
     print(simulation.model_dump_json(indent=1) if as_json else summary(simulation))

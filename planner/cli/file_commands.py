@@ -192,13 +192,15 @@ def launch(
 ) -> None:
     """Write a training framework's flags for a plan's layout: degrees, pipeline, batch, environment."""
     require_writable(output)
-    from planner.exports.launch import WRITERS, run_of
+    from planner.exports.launch import STACKS, WRITERS
+    from planner.exports.launch_run import run_of
     from planner.formats.placed_job import placed_job_of, read_placement
     from planner.imports.megatron_flags import REMEDY
     from planner.imports.recipe_edits import written_like
     from planner.imports.training_run import run_of_text
     from planner.planning.layouts import own_step, runnable_layout
 
+    framework = next((name for name, stack in STACKS.items() if stack == framework), framework)  # as plans name them
     text = "" if like is None else read_text(like, REMEDY)
     file = None if like is None else run_of_text(text, like)
     own = None if file is None else file.framework

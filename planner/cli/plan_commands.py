@@ -283,6 +283,7 @@ def evaluate(
 
         run = read_run(from_flags)
         pins = layout_of_run(run, load_instance(asked, searched=False), str(from_flags))
+        pins |= _replicas_of_plan(instance, pins.get("layout.data_parallel"))  # which no flag can say
         note, switches = run.items.note(), run.switches
         stated = ", ".join(f"{key}={value}" for key, value in pins.items())
         print(f"{from_flags}: {run.framework}: {stated}", file=sys.stderr)
@@ -312,6 +313,17 @@ def evaluate(
     text = fitted(f"{summary(evaluation, why=why)}\n{money}", terminal_width())
     print(evaluation.model_dump_json(indent=1) if as_json else text)
     raise typer.Exit(console.ExitCode.DONE if evaluation.fits else console.ExitCode.INFEASIBLE)
+
+
+def _replicas_of_plan(file: Path, replicas: int | None) -> dict[str, Any]:
+    """Return the pin of the replicas by site of a plan file that has as many in all, over several sites."""
+    from planner.files import read_json
+    from planner.plan.plan_files import kind_of
+
+    data: Any = read_json(file) if file.suffix == ".json" and file.is_file() else None
+    layout = data.get("layout") if kind_of(data) == "plan" else None
+    by_site = (layout or {}).get("data_parallel_by_site", {})
+    return {"layout.data_parallel_by_site": by_site} if len(by_site) > 1 and sum(by_site.values()) == replicas else {}
 
 
 def explain(

@@ -1,104 +1,18 @@
 """A layout for other tools: flags and files of launchers."""
 
 import json
-import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
 from planner.checks.layout import broken_rules
-from planner.cluster import HOST_GPUS
 from planner.errors import InputError
+from planner.exports.launch_run import SHARDING, LaunchRun
 from planner.formats.yaml_text import dump
 from planner.instance.framework_rules import FP8_RECIPES, NATIVE_LOSS_BYTES, OVERLAP_FLAGS, Overlap, rules_of
-from planner.instance.hardware import Rack
-from planner.instance.workload import CORE_ATTENTION, Model, Precision, RecomputeModule, Software
-from planner.physics.training.collectives import smaller_chunks_first
+from planner.instance.workload import CORE_ATTENTION, Dispatcher, Software
 from planner.physics.training.parallel_strategy import strategy_of
-from planner.physics.training.schedule import chunk_sizes
-from planner.plan.plan import Plan
-from planner.plan.plan_sections import LayoutPlan
-
-BOARD_GPUS = {72: 4}  # GPUs of one host by the GPUs of its rack
-
-
-@dataclass(frozen=True, slots=True)
-class LaunchRun:
-    """A training run as planned."""
-
-    name: str
-    model: Model
-    precision: Precision
-    sequence_length: int
-    layout: LayoutPlan
-    rack_gpus: int
-    software: Software | None
-
-    @property
-    def modules(self) -> tuple[RecomputeModule, ...]:
-        """Modules that selective recompute runs again."""
-        return CORE_ATTENTION if self.software is None else self.software.recompute_modules
-
-    @property
-    def data_parallel(self) -> int:
-        """Replicas over all sites."""
-        return sum(self.layout.data_parallel_by_site.values()) or self.layout.data_parallel
-
-    @property
-    def gpus(self) -> int:
-        """Ranks that are started."""
-        layout = self.layout
-        return layout.stage_gpus * layout.pipeline_parallel * self.data_parallel
-
-    @property
-    def node_gpus(self) -> int:
-        """GPUs that one host starts: as many as all hosts can start alike."""
-        own = BOARD_GPUS.get(self.rack_gpus, self.rack_gpus if self.rack_gpus <= HOST_GPUS else HOST_GPUS)
-        return math.gcd(own, self.gpus)
-
-    @property
-    def nodes(self) -> int:
-        """Hosts that start ranks."""
-        return self.gpus // self.node_gpus
-
-    @property
-    def global_batch(self) -> int:
-        """Sequences of one step."""
-        return self.layout.microbatch_sequences * self.layout.microbatches_per_step * self.data_parallel
-
-    @property
-    def chunks(self) -> list[int]:
-        """Layers of each chunk in the order of the pass: the first chunk of every stage, the second of every stage."""
-        virtual = self.layout.virtual_stages
-        sizes = [
-            chunk_sizes(count, virtual, smaller_first=bool(smaller_chunks_first(self.model, stage)))
-            for stage, count in enumerate(self.layout.layers_per_stage)
-        ]
-        return [count for chunks in zip(*sizes, strict=True) for count in chunks]
-
-    @property
-    def is_even(self) -> bool:
-        """Whether all chunks have as many layers."""
-        return len(set(self.chunks)) == 1
-
-
-def run_of(plan: Plan, where: str) -> LaunchRun:
-    """Return the run of a plan. InputError: the plan has no layout, or one for each of several pools."""
-    layout, work, rack = plan.layout, plan.instance.workload, plan.instance.hardware.rack
-    if layout is None or not isinstance(work.model, Model) or not isinstance(rack, Rack):
-        why = "each pool has a layout of its own" if plan.pools else f"status {plan.status}"
-        raise InputError(f"{where}: has no layout to start ({why}); give a plan with one")
-    return LaunchRun(
-        name=plan.instance.name,
-        model=work.model,
-        precision=work.precision,
-        sequence_length=work.sequence_length,
-        layout=layout,
-        rack_gpus=rack.gpus,
-        software=work.software if isinstance(work.software, Software) else None,
-    )
-
 
 # Choices of the layout that each framework takes as settings, in addition to tensor and data parallelism.
 _CHOICES = {"context_parallel", "expert_parallel", "pipeline_parallel", "virtual_stages", "zero_stage"}
@@ -210,7 +124,6 @@ def nearest_choices(run: LaunchRun, framework: str) -> dict[str, Any]:
     return changes
 
 
-SHARDING = {2: "optim_grads", 3: "optim_grads_params"}  # by ZeRO stage
 Flag = tuple[str, object]  # the name without its dashes, and the value; True: no value, several: a word each
 
 
@@ -225,7 +138,7 @@ def megatron_script(run: LaunchRun) -> str:
             "plan with --pin layout.zero_stage=1, or --set workload.software.fp8_parameters=false"
         )
     groups = {"MODEL_ARGS": _model(run), "PARALLEL_ARGS": _parallel(run), "TRAINING_ARGS": _training(run)}
-    notes = "".join(f"# {line}\n" for line in _releases(run))
+    notes = "".join(f"# {line}\n" for line in (*_ranks(run), *_releases(run)))
     texts = {name: "".join(f"    {_text(flag)}\n" for flag in flags) for name, flags in groups.items()}
     arrays = "\n\n".join(f"{name}=(\n{text})" for name, text in texts.items())
     use = " ".join(f'"${{{name}[@]}}"' for name in groups)
@@ -244,14 +157,23 @@ torchrun --nnodes "$NNODES" --nproc-per-node "$GPUS_PER_NODE" --node-rank "$NODE
 """
 
 
+def _ranks(run: LaunchRun) -> Iterator[str]:
+    """Yield where ranks stand, as far as no flag says it: at which sites, and otherwise than in the plan."""
+    if len(by_site := run.layout.data_parallel_by_site) > 1:
+        yield f"Replicas by site: {', '.join(f'{site} {count:,}' for site, count in sorted(by_site.items()))}."
+    if run.stages_in_racks == "mixed":
+        have = f"The plan has {run.layout.stages_per_rack} stages of a pipeline in a rack"
+        yield f"{have}; ranks in order have replicas of one there. `planner evaluate --from-flags` counts the step so."
+
+
 def _releases(run: LaunchRun) -> Iterator[str]:
     """Yield what releases of Megatron-LM refuse or have alone (arguments.py and transformer_config.py of each)."""
     if run.software is None:
         return
     if run.model.experts is not None and run.software.dispatcher == "hybrid_ep":
-        yield "DeepEP replaces the plan's HybridEP, --moe-flex-dispatcher-backend hybridep from core_v0.16.0 on."
+        yield "HybridEP is of core_v0.16.0 and later; before, --moe-enable-deepep in its place."
     if run.model.experts is not None and run.software.fused_experts:
-        yield "The plan's one kernel of all experts is --use-transformer-engine-op-fuser, from core_v0.18.0 on."
+        yield "One kernel of all experts, --use-transformer-engine-op-fuser, is of core_v0.18.0 and later."
     if run.software.cuda_graphs != "none" and run.layout.recompute != "none":
         yield "Releases before core_v0.16.0 refuse CUDA graphs of layers that recompute."
     if run.software.fused_loss and loss_implementation(run.software) == "te":
@@ -330,6 +252,8 @@ def _parallel(run: LaunchRun) -> Iterator[Flag]:
         yield "pipeline-model-parallel-layout", pipeline_layout(run)
     elif layout.virtual_stages > 1:
         yield "num-layers-per-virtual-pipeline-stage", run.chunks[0]
+    if run.stages_in_racks == "pipelines":
+        yield "use-tp-pp-dp-mapping", True
     if layout.zero_stage in SHARDING:
         yield "use-megatron-fsdp", True
         yield "data-parallel-sharding-strategy", SHARDING[layout.zero_stage]
@@ -343,6 +267,13 @@ def _parallel(run: LaunchRun) -> Iterator[Flag]:
 def loss_implementation(software: Software) -> str:
     """Return the fused loss of Megatron that keeps no more of a logit than the plan counts, native where it may."""
     return "native" if (software.logit_memory_bytes or 0.0) >= NATIVE_LOSS_BYTES else "te"
+
+
+_DISPATCHERS: dict[Dispatcher, tuple[Flag, ...]] = {
+    "all_to_all": (("moe-token-dispatcher-type", "alltoall"),),
+    "deep_ep": (("moe-token-dispatcher-type", "flex"), ("moe-enable-deepep", True)),
+    "hybrid_ep": (("moe-token-dispatcher-type", "flex"), ("moe-flex-dispatcher-backend", "hybridep")),
+}
 
 
 def _switches(run: LaunchRun, software: Software) -> Iterator[Flag]:
@@ -361,10 +292,9 @@ def _switches(run: LaunchRun, software: Software) -> Iterator[Flag]:
     if "sends" not in overlaps and layout.virtual_stages > 1:
         yield "no-overlap-p2p-communication", True
     if run.model.experts is not None:
-        flexible = software.dispatcher != "all_to_all"
-        yield "moe-token-dispatcher-type", "flex" if flexible else "alltoall"
-        if flexible:  # of core 0.14; HybridEP is --moe-flex-dispatcher-backend hybridep of later ones
-            yield "moe-enable-deepep", True
+        yield from _DISPATCHERS[software.dispatcher]
+        if software.fused_experts:
+            yield "use-transformer-engine-op-fuser", True
     if software.cuda_graphs == "whole":
         yield "enable-cuda-graph", True
         yield "cuda-graph-scope", "full_iteration"
@@ -498,7 +428,7 @@ def nemo_overrides(run: LaunchRun) -> dict[str, dict[str, Any]]:
         "virtual_pipeline_model_parallel_size": layout.virtual_stages if layout.virtual_stages > 1 else None,
         "context_parallel_size": layout.context_parallel,
         "expert_model_parallel_size": layout.expert_parallel,
-        "expert_tensor_parallel_size": 1,  # an expert is whole on its GPU
+        **({"expert_tensor_parallel_size": 1} if run.model.experts else {}),  # an expert is whole on its GPU
         "sequence_parallel": layout.sequence_parallel,
     }
     if layout.pipeline_parallel > 1 and not run.is_even:
@@ -522,6 +452,7 @@ def nemo_overrides(run: LaunchRun) -> dict[str, dict[str, Any]]:
         "train": {"micro_batch_size": layout.microbatch_sequences, "global_batch_size": run.global_batch},
         "ddp": ddp,
         "dataset": {"seq_length": run.sequence_length},
+        **({"dist": {"use_tp_pp_dp_mapping": True}} if run.stages_in_racks == "pipelines" else {}),
     }
 
 
@@ -530,7 +461,8 @@ def nemo_yaml(run: LaunchRun) -> str:
     require_on_gpu(run, "nemo")
     data = nemo_overrides(run)
     start = f"torchrun --nnodes {run.nodes} --nproc-per-node {run.node_gpus}"
-    return f"# {run.name}: {start}; environment: CUDA_DEVICE_MAX_CONNECTIONS={connections(run)}\n{dump(data)}"
+    head = (f"{run.name}: {start}; environment: CUDA_DEVICE_MAX_CONNECTIONS={connections(run)}", *_ranks(run))
+    return "".join(f"# {line}\n" for line in head) + dump(data)
 
 
 def deepspeed_keys(run: LaunchRun) -> dict[str, Any]:

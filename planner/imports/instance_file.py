@@ -240,5 +240,5 @@ network:
   switches: [{", ".join(parts.switches)}]  # with ports of the NIC's rate; `planner catalogue switches`
   max_tiers: 3
   survives: one_spine  # the loss of a switch above the leaves cuts no two of them
-  optics: {{name: {parts.optics}, price_usd: {parts.usd:g}, power_watts: {parts.watts:g}}}
+  optics: {{name: {parts.optics}, gbps: {nic_gbps:g}, price_usd: {parts.usd:g}, power_watts: {parts.watts:g}}}
 """

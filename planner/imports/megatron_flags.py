@@ -54,7 +54,7 @@ STAND_INS: dict[str, str] = {
         distributed-backend ddp-bucket-size ddp-num-buckets ddp-pad-buckets-for-high-nccl-busbw
         suggested-communication-unit-size no-align-grad-reduce no-align-param-gather high-priority-stream-groups
         num-distributed-optimizer-instances overlap-param-gather-with-optimizer-step fsdp-double-buffer
-        enable-full-sharding-in-hsdp outer-dp-sharding-strategy use-tp-pp-dp-mapping create-all-gather-group
+        enable-full-sharding-in-hsdp outer-dp-sharding-strategy create-all-gather-group
         ddp-average-in-collective disable-symmetric-registration fsdp-db-use-persist-buf-on-alloc-fail
         fsdp-manual-registration gtp-expert-remat-nccl-ub gtp-remat-nccl-ub no-use-layer-wise-param-layout
         megatron-fsdp-enable-fine-grained-param-gather megatron-fsdp-max-pool-double-buffer megatron-fsdp-version""",
@@ -197,6 +197,7 @@ class OwnRun:
     compute: str | None = None  # type of the matrix products
     switches: dict[str, Any] = field(default_factory=dict)  # of the software stack
     expert_tensor: int = 1  # ranks that each expert is divided over
+    pipelines_first: bool = False  # whether ranks go through all stages before the next replica
     items: ReadItems = field(default_factory=ReadItems)
 
 
@@ -230,6 +231,7 @@ def run_of_flags(values: "RunValues", framework: str, compute: str | None) -> Ow
         layout=layout,
         batch_sequences=values.count("global-batch-size", 0) or None,
         expert_tensor=tensor if routed and layout["tensor_parallel"] > 1 else 1,
+        pipelines_first=values.on("use-tp-pp-dp-mapping"),
         model={key: values.count(flag, 0) for flag, key in MODEL_FLAGS.items() if values.get(flag)},
         sequence_length=values.count("seq-length", 0) or None,
         compute=compute,

@@ -8,6 +8,7 @@ from typing import Any
 from planner.cluster import fold_names, natural
 from planner.errors import InputError
 from planner.exports import launch
+from planner.exports.launch_run import SHARDING, LaunchRun
 from planner.formats import placed_job
 from planner.formats.shell_script import Script, ScriptText, started, typed
 from planner.formats.yaml_text import TableText
@@ -88,7 +89,7 @@ VIRTUAL_STAGES = "num-virtual-stages-per-pipeline-rank"
 
 
 def written_like(
-    text: str, path: Path, run: launch.LaunchRun, instance: Instance, placed: placed_job.PlacedJob | None = None
+    text: str, path: Path, run: LaunchRun, instance: Instance, placed: placed_job.PlacedJob | None = None
 ) -> tuple[str, list[str]]:
     """Return a recipe with the plan's choices in it, and a line on each. InputError: it is of another question."""
     file = training_run.run_of_text(text, path)
@@ -107,7 +108,7 @@ def written_like(
             reported.append(f"{path}: states none of {', '.join(unstated)}: {taken}")
     changed = {key for choice in wrong for key in keys.get(SAME_KEYS.get(choice, choice), "").split()}
     _change_keys(recipe, file.framework, changed, present, run)
-    fsdp = [zero in launch.SHARDING for zero in wrong.get("zero_stage", ())]
+    fsdp = [zero in SHARDING for zero in wrong.get("zero_stage", ())]
     if isinstance(recipe, ScriptText) and len(set(fsdp)) > 1 and QUEUES in recipe.script.variables:
         recipe.set_value(recipe.script.variables[QUEUES], str(launch.connections(run)), QUEUES)
     if "gpus" in wrong or placed is not None or file.gpus is None:
@@ -128,7 +129,7 @@ def written_like(
 
 
 def _change_keys(
-    recipe: TableText | ScriptText, framework: str, changed: set[str], present: Mapping[str, Any], run: launch.LaunchRun
+    recipe: TableText | ScriptText, framework: str, changed: set[str], present: Mapping[str, Any], run: LaunchRun
 ) -> None:
     """Write what the layout decides of the changed keys, in the words that the file has for it."""
     keys, wanted = KEYS[framework].values(), dict(training_run.leaves(launch.DECIDED[framework](run)))
@@ -153,7 +154,7 @@ def _change_keys(
             recipe.change(own if own in present else key, value, near + likes)
 
 
-def differences(file: OwnRun, run: launch.LaunchRun) -> dict[str, tuple[Any, Any]]:
+def differences(file: OwnRun, run: LaunchRun) -> dict[str, tuple[Any, Any]]:
     """Return the choices that a file has otherwise than a run, each with the file's value and the run's."""
     layout, own = run.layout, dict.fromkeys((*DEGREES[1:3], "virtual_stages"), 1) | file.layout
     names = [*DEGREE_KEYS["megatron"], "virtual_stages", "microbatch_sequences", "zero_stage", "recompute"]
@@ -193,9 +194,7 @@ def _recipe(text: str, path: Path, framework: str, data: Any) -> tuple[TableText
     return ScriptText(text, str(path), script=data, dashes=dashes), present
 
 
-def _megatron_value(
-    key: str, value: Any, wanted: dict[str, Any], present: Mapping[str, Any], run: launch.LaunchRun
-) -> Any:
+def _megatron_value(key: str, value: Any, wanted: dict[str, Any], present: Mapping[str, Any], run: LaunchRun) -> Any:
     """Return a flag's value in the words that the file has: for selective recompute and for virtual stages."""
     if wanted.get("recompute-activations") and GRANULARITY in present and key in ("recompute-activations", GRANULARITY):
         return "selective" if key == GRANULARITY else None
@@ -206,7 +205,7 @@ def _megatron_value(
     return value
 
 
-def _torchtitan_value(key: str, value: Any, present: Mapping[str, Any], run: launch.LaunchRun) -> Any:
+def _torchtitan_value(key: str, value: Any, present: Mapping[str, Any], run: LaunchRun) -> Any:
     """Return a key's value as the file has it: a degree of all GPUs left, replicas that are sharded, no batch."""
     layout = run.layout
     replicas = present.get("parallelism.data_parallel_replicate_degree", 1)
@@ -223,7 +222,7 @@ def _torchtitan_value(key: str, value: Any, present: Mapping[str, Any], run: lau
 
 
 def _change_nodes(
-    recipe: TableText | ScriptText, text: str, run: launch.LaunchRun, placed: placed_job.PlacedJob | None
+    recipe: TableText | ScriptText, text: str, run: LaunchRun, placed: placed_job.PlacedJob | None
 ) -> None:
     """Write nodes, GPUs of a node and, of a placement, the hosts, wherever the file states them."""
     nodes, each = (run.nodes, run.node_gpus) if placed is None else (len(placed.nodes), placed.gpus_per_node)

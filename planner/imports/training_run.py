@@ -203,6 +203,7 @@ NEMO_NAMES = {
     "use-distributed-optimizer": "ddp.use_distributed_optimizer",
     "use-megatron-fsdp": "ddp.use_megatron_fsdp",
     "data-parallel-sharding-strategy": "ddp.data_parallel_sharding_strategy",
+    "use-tp-pp-dp-mapping": "dist.use_tp_pp_dp_mapping",
     "overlap-grad-reduce": "ddp.overlap_grad_reduce comm_overlap.overlap_grad_reduce",
     "overlap-param-gather": "ddp.overlap_param_gather comm_overlap.overlap_param_gather",
     "tp-comm-overlap": "comm_overlap.tp_comm_overlap model.tp_comm_overlap",
@@ -289,9 +290,11 @@ def layout_of_run(run: OwnRun, instance: Instance, where: str) -> dict[str, Any]
         is_ = f"{run.expert_tensor}, the tensor parallelism where it is left out"
         raise InputError(f"{where}: {EXPERT_TENSOR[run.framework]}: must be 1 (is {is_}): {WHOLE_EXPERTS}; set it to 1")
     layout = dict(run.layout)
-    unit = layout["pipeline_parallel"] * math.prod(layout.get(name, 1) for name in STAGE_DEGREES)
+    stage = math.prod(layout.get(name, 1) for name in STAGE_DEGREES)
+    unit, rack, racks = layout["pipeline_parallel"] * stage, instance.hardware.rack, instance.hardware.racks
+    if run.pipelines_first and isinstance(rack, Rack):
+        layout["stages_per_rack"] = max(1, min(layout["pipeline_parallel"], rack.gpus // stage))
     if "data_parallel" not in layout:
-        rack, racks = instance.hardware.rack, instance.hardware.racks
         own = racks * rack.gpus if racks is not None and isinstance(rack, Rack) else None
         gpus = run.gpus or own
         if gpus is None:

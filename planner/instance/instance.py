@@ -39,8 +39,8 @@ class Objective(Frozen):
     tolerance: Annotated[float, Field(ge=0, lt=1)] = Field(
         TOLERANCE,
         description="Of `days_to_train`: share of the fewest days that may be given up for the cheapest plan within "
-        "it, and of that capital for all-reduces under one leaf and a simple layout; 0: none. With WAN gateways, which "
-        "take minutes, the default gives up none.",
+        "it, and of that capital for all-reduces in one leaf domain and a simple layout; 0: none. With WAN gateways, "
+        "which take minutes, the default gives up none.",
     )
     indifference: Annotated[float, Field(ge=0, le=0.1)] = Field(
         0.0,

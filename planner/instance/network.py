@@ -33,10 +33,20 @@ class Switch(Sourced):
     )
 
 
+PartRate = Annotated[
+    Positive | None,
+    Field(
+        description="Rate in Gb/s, which ports of switches without a link_factor must have; absent: as a name begins "
+        "(400G-), or any."
+    ),
+]
+
+
 class Optics(Sourced):
     """A transceiver at the port rate."""
 
     name: str = Field(description="By which bills name it.")
+    gbps: PartRate = None
     price_usd: NonNegative = Field(description="Of one transceiver, in dollars.")
     power_watts: NonNegative = Field(description="Of one transceiver, in watts.")
 
@@ -58,6 +68,7 @@ class Medium(Sourced):
     """A kind of cable at the port rate, both ends included: what a link takes where it is no longer than the reach."""
 
     name: str = Field(description="By which bills name it.")
+    gbps: PartRate = None
     reach_m: Positive = Field(description="Longest link, in metres.")
     price_usd: NonNegative = Field(description="Of a link without its length: ends, transceivers.")
     usd_per_m: NonNegative = Field(0.0, description="Price of a metre, in dollars.")

@@ -13,11 +13,11 @@ from planner.instance.framework_rules import MEGATRON
 from planner.instance.grid import SOFT_UNITS, Grid, Line, NewLine
 from planner.instance.hardware import Accelerator, Hardware, HardwareAlternative
 from planner.instance.instance import Instance
-from planner.instance.network import FabricFamily, Network, Switch, Wan
+from planner.instance.network import FabricFamily, Medium, Network, Optics, Switch, Wan
 from planner.instance.workload import Software
 
 Check = Callable[[Any], bool]
-RATE = re.compile(r"(\d+)G-")  # at the head of the name of a transceiver or cable: 400G-DR4
+RATE = re.compile(r"(\d+)G-")  # at the head of the name of a transceiver or cable without gbps: 400G-DR4
 
 
 def _whole(value: Any) -> bool:
@@ -162,12 +162,18 @@ def network_problems(network: Network | None) -> Iterator[str]:
     names = [switch if isinstance(switch, str) else switch.name for switch in network.switches]
     for name in sorted({name for name in names if names.count(name) > 1}):
         yield f"network.switches: {name!r} is given {names.count(name)} times; give every switch a name of its own"
-    links = [part if isinstance(part, str) else part.name for part in network.media or (network.optics,)]
+    links = [(part, _gbps(part)) for part in network.media or (network.optics,) if not isinstance(part, str)]
     for switch in (switch for switch in network.switches if isinstance(switch, Switch) and switch.link_factor == 1):
-        other = [name for name in links if (rate := RATE.match(name)) and float(rate[1]) != switch.port_gbps]
-        if other:
-            ports, remedy = f"{switch.name!r} has ports of {switch.port_gbps:g} Gb/s", "give parts of that rate"
-            yield f"network.switches: {ports}, but links cost as {other[0]}; {remedy}, or its link_factor over them"
+        other = [(part, gbps) for part, gbps in links if gbps not in (None, switch.port_gbps)]
+        for part, gbps in other[:1]:
+            ports = f"{switch.name!r} has ports of {switch.port_gbps:g} Gb/s, but links cost as {part.name}"
+            own = f" of {gbps:g} Gb/s" if part.gbps else ", whose gbps is absent and whose name says another rate"
+            yield f"network.switches: {ports}{own}; give parts of that rate, or its link_factor over them"
+
+
+def _gbps(part: Optics | Medium) -> float | None:
+    """Return the rate of a transceiver or cable: its figure, or in files that have none the head of its name."""
+    return part.gbps or ((named := RATE.match(part.name)) and float(named[1]))
 
 
 def reference_problems(instance: Instance, *, searched: bool) -> Iterator[str]:

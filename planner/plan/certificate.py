@@ -82,7 +82,7 @@ class ChoiceEnd(Frozen):
 
     name: EndName = Field(
         description="The fastest plan; within the tolerance of its days the cheapest; within the tolerance of that "
-        "capital the one with the largest share of all-reduce groups whole under one leaf, at the site where it is "
+        "capital the one with the largest share of all-reduce groups whole in one leaf domain, at the site where it is "
         "least, on trees of up to three tiers; of these the simplest: designs of fabric, kinds of parallelism, "
         "uneven stages, virtual stages, pipeline stages, recomputed layers, the earlier the more important."
     )

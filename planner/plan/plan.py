@@ -11,7 +11,6 @@ from pydantic import (
     Field,
     SerializeAsAny,
     ValidationError,
-    ValidatorFunctionWrapHandler,
     WrapValidator,
     model_validator,
 )
@@ -132,7 +131,7 @@ class Cost(Frozen):
     total_usd: float = Field(description="Capital and the counted years of operation, in dollars.")
 
 
-def _of_its_kind(data: Any, validate: ValidatorFunctionWrapHandler) -> Instance:
+def _of_its_kind(data: Any, validate: Callable[[Any], Instance]) -> Instance:
     """Read an instance without a workload as the question about a fabric that it is."""
     alone = isinstance(data, Mapping) and data.get("workload") is None and data.get("network") is not None
     return FabricInstance.model_validate(data) if alone else validate(data)
@@ -188,18 +187,15 @@ class Plan(Frozen):
 
     @model_validator(mode="before")
     @classmethod
-    def _of_version_2(cls, data: Any) -> Any:
-        """Hash the instance of a plan of version 2 anew under its new keys, where the plan states its old hash."""
-        if (
-            not isinstance(data, Mapping)
-            or data.get("schema_version") != 2
-            or not isinstance(data.get("instance"), dict)
-        ):
+    def _of_older_keys(cls, data: Any) -> Any:
+        """Hash the instance anew under the keys of today, where the plan states the hash of those in the file."""
+        if not isinstance(data, Mapping) or not isinstance(data.get("instance"), dict):
             return data
         if data.get("instance_sha256") != instance_sha256(data["instance"]):
             return data
         try:
-            return {**data, "instance_sha256": instance_sha256(Instance.model_validate(data["instance"]))}
+            instance = _of_its_kind(data["instance"], Instance.model_validate)
+            return {**data, "instance_sha256": instance_sha256(instance)}
         except ValidationError:
             return data  # refused below, under its own path
 

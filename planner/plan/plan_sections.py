@@ -345,7 +345,7 @@ class PlacementPlan(Frozen):
     """Which racks carry which ranks; groups are the stages' replica groups, one per stage and site."""
 
     groups: int = Field(description="All-reduce groups of all sites.")
-    groups_leaf_local: int = Field(description="Those under one leaf domain.")
+    groups_leaf_local: int = Field(description="Those in one leaf domain.")
     groups_split: int = Field(description="Those over several leaf domains.")
     lower_bound_split: int = Field(description="groups - sum over leaf domains of floor(racks / group size).")
     extra_pieces: int = Field(description="Pieces beyond one per group.")

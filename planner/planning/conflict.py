@@ -25,7 +25,7 @@ from planner.planning.instance_parts import in_fewest_days, with_hbm
 from planner.solvers.outcome import UnansweredError, remembered, smallest_conflict
 from planner.solvers.progress import start
 from planner.solvers.signals import Deadline, OutOfTimeError
-from planner.units import counted, money, rounded
+from planner.units import counted, money, rounded, to_one
 
 MEMORY = "memory"
 MUCH_MORE = 1e6  # factor on the memory of a GPU: more than any layout takes
@@ -339,7 +339,7 @@ def _network_sentences(instance: Instance) -> dict[str, str]:
     most = network.max_oversubscription
     ratios = most if isinstance(most, tuple) else (most or 1,)
     lost = "switch above the leaves" if network.survives == "one_spine" else "link of a leaf upwards"
-    limit = ", ".join(f"{ratio:g}:1" for ratio in ratios)
+    limit = ", ".join(to_one(ratio) for ratio in ratios)
     return {
         "network.max_oversubscription": f"no fabric is oversubscribed beyond {limit}",
         "network.max_tiers": f"no fabric has more than {counted(network.max_tiers, 'tier')}",

@@ -11,6 +11,7 @@ from pydantic import Field, ValidationError
 
 from planner.calibration.fit import is_tunable
 from planner.checks.cost import recomputed
+from planner.checks.layout import broken_rules
 from planner.errors import InputError
 from planner.instance.base import Frozen
 from planner.instance.instance import Instance
@@ -96,8 +97,8 @@ def evaluated(instance: Instance) -> Evaluation:
     conditions = Conditions(pipeline_send_slowdown=slowdown, allreduce_slowdown=slowdown, transport_slowdown=slowdown)
     measured = _finite(lambda: _measured(instance, conditions, strategy))
     metrics = _finite(lambda: LayoutMetrics.model_validate(measured))
-    problems, seconds = tuple(_problems(instance, strategy, metrics)), metrics.breakdown_seconds
-    machine = step.machine_of(instance)
+    layout, machine = _section(instance, strategy, conditions, metrics), step.machine_of(instance)
+    problems, seconds = tuple(_problems(instance, strategy, layout)), metrics.breakdown_seconds
     memory, stages = step_prediction.stage_bytes(machine, strategy), range(strategy.pipeline_parallel)
     by_stage = [{part: float(of[stage]) for part, of in memory.items()} for stage in stages]
     return Evaluation.model_validate(
@@ -108,7 +109,7 @@ def evaluated(instance: Instance) -> Evaluation:
             "problems": problems,
             "filled": filled,
             "stack": stack_text(machine),
-            "layout": (layout := _section(instance, strategy, conditions, metrics)),
+            "layout": layout,
             "memory_by_stage_bytes": by_stage,
             "rests_on": (rests_on := {part: _constants(instance, part) for part in sorted(seconds) if seconds[part]}),
             "step_seconds_interval": step_errors.interval(machine, strategy, metrics.step_seconds),
@@ -247,9 +248,12 @@ def _near(whole: int, degree: int) -> str:
     return " or ".join(map(str, [max(n for n in divisors if n < degree), *(n for n in divisors if n > degree)][:2]))
 
 
-def _problems(instance: Instance, strategy: ParallelStrategy, metrics: LayoutMetrics) -> Iterator[str]:
-    machine = step.machine_of(instance)
+def _problems(instance: Instance, strategy: ParallelStrategy, layout: LayoutPlan) -> Iterator[str]:
+    machine, metrics, rules = step.machine_of(instance), layout.metrics, instance.workload.rules
     yield from unsupported(machine.software, strategy)
+    for what in broken_rules(rules, layout, machine.model, instance.workload.sequence_length):
+        remedy = "change it, or set workload.framework_rules to false for a stack that runs it"
+        yield f"framework_rules: {rules.framework} asks for {what}; {remedy}"
     if not metrics.fits_memory:
         used, limit = metrics.memory_bytes_per_gpu / 1e9, metrics.memory_limit_bytes / 1e9
         over = f"memory: {used:.1f} GB on the fullest GPU > {limit:.1f} GB, {used - limit:.1f} GB over"
@@ -305,6 +309,8 @@ def layout_question(instance: Instance, gpus: int) -> Instance:
     racks = hardware.racks if isinstance(rack, str) else hardware.racks or -(-gpus // rack.gpus)
     own = hardware.replaced(racks=racks)
     pins = {path: value for path, value in instance.pins.items() if path.startswith("layout.")}
+    if by_site := pins.pop("layout.data_parallel_by_site", None):  # of a grid, which is left out
+        pins["layout.data_parallel"] = sum(by_site.values())
     without = dict.fromkeys(OTHER_DECISIONS)
     return instance.replaced(**without | {"hardware": own, "pins": pins})
 

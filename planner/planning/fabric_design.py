@@ -39,7 +39,7 @@ from planner.simulation.flow_times import (
 from planner.simulation.traffic import MAX_PLANES, part_of_design, permutation
 from planner.solvers.outcome import Outcome, Stop
 from planner.solvers.signals import Deadline, OutOfTimeError
-from planner.units import money, ratio
+from planner.units import money, ratio, to_one
 
 KINDS: dict[FabricFamily, tuple[str, range]] = {  # in words, and the tiers that a family can have
     "rail": ("rail-optimised", range(1, 5)),
@@ -321,7 +321,7 @@ def _lost(instance: FabricInstance, network: Network, kind: FabricKind, best: Fa
     options = [] if kind.family in network.families else [f"--family {kind.family}"]
     options += ["--survives none"] * bool(network.survives and (_grouped(kind) or kind.tiers == 1))
     if _grouped(kind) and isinstance(network.max_oversubscription, tuple):
-        options.append(f"--oversubscription {_widest(network):g}:1")
+        options.append(f"--oversubscription {to_one(max(network.max_oversubscription))}")
     return "; ".join([price, *reasons, *([f"{' '.join(options)} would allow it"] if options else [])])
 
 
@@ -336,7 +336,7 @@ def _why_none(instance: FabricInstance, network: Network, kind: FabricKind) -> s
     leaf, reach = _most_gpus(network, kind.tiers, nic)
     of_rack = FAMILIES[kind.family].rack_ports(_gpus(instance)).rail_gpus
     if not _grouped(kind) and kind.tiers > 1 and of_rack > leaf:
-        at = "" if ratio == math.inf else f" at {ratio:g}:1"
+        at = "" if ratio == math.inf else f" at {to_one(ratio)}"
         return f"a leaf of {most} ports takes at most {leaf:,} GPUs{at}, a host has {of_rack:,} at each"
     if not _grouped(kind) and joined > reach:
         tiers = f"{kind.tiers} tier{'s' * (kind.tiers > 1)} of {most} ports"

@@ -230,15 +230,22 @@ def question_of_options(wish: FabricWish) -> FabricInstance:
     if unknown:
         several = "; repeat the option for several" * ("," in unknown[0])
         raise InputError(f"--family {unknown[0]!r}: must be one of {', '.join(FAMILIES)}{several}")
+    rates = {switch["port_gbps"] for switch in switches}
     network: dict[str, Any] = {
         "switches": switches,
-        "optics": {"name": parts.optics, "price_usd": parts.usd, "power_watts": parts.watts, "source": parts.source},
+        "optics": {
+            "name": parts.optics,
+            "gbps": rates.pop() if len(rates) == 1 else None,
+            "price_usd": parts.usd,
+            "power_watts": parts.watts,
+            "source": parts.source,
+        },
         "families": list(wish.families) or ["rail"],
         "max_lanes": wish.max_lanes,
         "max_rails_per_leaf": wish.rails_per_leaf,
         "max_tiers": wish.max_tiers,
         **_oversubscription(wish.oversubscription),
-        **_floor(wish, parts.optics),
+        **_floor(wish, switches[0]["port_gbps"]),
         **_survives(wish),
     }
     rack = {"name": "host", "gpus": wish.gpus_per_host, "it_kw": 1, "price_usd": 0}
@@ -401,7 +408,7 @@ def _oversubscription(text: str | None) -> dict[str, Any]:
     return {"max_oversubscription": values[0] if len(values) == 1 else values}
 
 
-def _floor(wish: FabricWish, optics: str) -> dict[str, Any]:
+def _floor(wish: FabricWish, gbps: float) -> dict[str, Any]:
     """Read PITCHxROW in metres, and xHOSTS of a rack: cables then have a length, and media of their rate that reach."""
     if wish.floor is None:
         return {}
@@ -416,13 +423,12 @@ def _floor(wish: FabricWish, optics: str) -> dict[str, Any]:
     given = [f"--transceiver-{part}" for part in ("usd", "watts") if getattr(wish, f"transceiver_{part}") is not None]
     if given:
         raise InputError(f"--floor, {given[0]}: with a floor media have price and power; give network.media in a file")
-    rate = optics.partition("-")[0]
-    known = catalogue("media")
-    media = [dict(entry) for name, entry in known.items() if name.startswith(f"{rate}-")]
+    known = catalogue("media").values()
+    media = [dict(entry) for entry in known if entry["gbps"] == gbps]
     if not media:
-        rates = ", ".join(dict.fromkeys(name.partition("-")[0] for name in known))
+        rates = ", ".join(dict.fromkeys(f"{entry['gbps']}G" for entry in known))
         remedy = "give network.media and network.floor in a file"
-        raise InputError(f"--floor: no media of {rate} in the catalogue (of {rates} there are); {remedy}")
+        raise InputError(f"--floor: no media of {gbps:g}G in the catalogue (of {rates} there are); {remedy}")
     return {"floor": floor, "media": media}
 
 

@@ -27,7 +27,7 @@ from planner.physics.training.parallel_strategy import strategy_of
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import LayoutPlan, SharedLink, SiteFabric, Tier, WanGateway
 from planner.simulation.flow_times import transport_slowdown_of
-from planner.units import aligned, money, power, ratio
+from planner.units import aligned, money, power, ratio, to_one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,10 +243,10 @@ def table_by_ratio(rows: Sequence[Mapping[str, Any]]) -> str:
     """Write the cheapest fabrics by the oversubscription that they are allowed as a table, a line each."""
     head = ["at most", "carried", "cost", "power", "switches", "links", "tiers", "leaf hosts", "family", "switch"]
     keys = "switches", "switch_links", "tiers", "leaf_domain_racks", "family", "switch"
-    asked = ["any" if row["oversubscription"] is None else f"{row['oversubscription']:g}:1" for row in rows]
+    asked = ["any" if row["oversubscription"] is None else to_one(row["oversubscription"]) for row in rows]
     first = [[f"{ratio(100 * row['carried_share'])} %", money(row["cost_usd"]), power(row["power_mw"])] for row in rows]
     every = zip(asked, first, rows, strict=True)
-    lines = [[most, *figures, *(str(row[key]) for key in keys)] for most, figures, row in every]
+    lines = [[most, *figures, *(_cell(row[key]) for key in keys)] for most, figures, row in every]
     return aligned([head, *lines]) if lines else "no oversubscription leaves a fabric that keeps the rules"
 
 
@@ -258,4 +258,12 @@ def _line(site: str, alternative: Alternative) -> list[str]:
         f"{own['pipeline_send_slowdown']:.2f}x",
         f"{own['unavoidable_splits']:.0f}",
     ]
-    return [site, *figures, *(str(own[key]) for key in ("leaf_domain_racks", "switches", "tiers", "family", "switch"))]
+    return [
+        site,
+        *figures,
+        *(_cell(own[key]) for key in ("leaf_domain_racks", "switches", "tiers", "family", "switch")),
+    ]
+
+
+def _cell(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) else str(value)

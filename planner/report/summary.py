@@ -6,6 +6,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -61,17 +62,28 @@ CURVE_FIGURES: dict[str, tuple[str, Callable[[Any], str]]] = {
 }
 
 
-def curve_figures(point: CurvePoint) -> dict[str, str]:
-    """Return the figures of a point as text by key; a dash where there is none."""
-    values = {key: getattr(point, key) for key in CURVE_FIGURES}
-    return {key: "-" if value is None else CURVE_FIGURES[key][1](value) for key, value in values.items()}
+def curve_figures(points: Sequence[CurvePoint]) -> list[dict[str, str]]:
+    """Return the figures of points as text by key, a dash where there is none; days tell neighbours apart."""
+    each = [{key: getattr(point, key) for key in CURVE_FIGURES} for point in points]
+    texts = [
+        {key: "-" if value is None else CURVE_FIGURES[key][1](value) for key, value in values.items()}
+        for values in each
+    ]
+    for two in pairwise(range(len(points))):
+        one, other = (points[at].days_to_train for at in two)
+        if amount(one) == amount(other) and one != other:
+            digits = next((n for n in range(1, 9) if f"{one:.{n}f}" != f"{other:.{n}f}"), 9)
+            for at, days in zip(two, (one, other), strict=True):
+                texts[at]["days_to_train"] = max(texts[at]["days_to_train"], f"{days:,.{digits}f}", key=len)
+    return texts
 
 
 def curve_table(points: Sequence[CurvePoint]) -> list[str]:
     """Write a line a point: its figures, then its layout and the other changes against the point before it."""
     figures = [["", *(heading for heading, _ in CURVE_FIGURES.values())]]
     bend = proven_knee(points)
-    figures += [["knee" if point is bend else "", *curve_figures(point).values()] for point in points]
+    each = zip(points, curve_figures(points), strict=True)
+    figures += [["knee" if point is bend else "", *own.values()] for point, own in each]
     texts = ["layout, and what else changes", *("; ".join((point.layout, *point.changes)) for point in points)]
     return [f"{line}  {text}" for line, text in zip(aligned(figures).split("\n"), texts, strict=True)]
 

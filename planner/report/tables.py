@@ -5,6 +5,7 @@ import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
@@ -221,7 +222,7 @@ Rows = dict[str, list[Figure]]
 NOT_COMPARED = ("key", "index", "seconds", "planner_version")  # of a row: not part of the answer
 # The order in which a reader asks: what, how well, which decisions, at what price, how near the limits, how sure.
 SECTIONS = ("", "objective", "sites", "layout", "fabric", "placement", "reliability", "cost", "run", "slack")
-LEAST_COLUMN = 14  # characters of a column of figures
+LEAST_COLUMN, MOST_COLUMN = 14, 30  # characters of a column of figures; longer words go on below
 SAME = 1e-12  # relative: sums in another order differ by less
 
 
@@ -282,13 +283,21 @@ def _is_number(value: Any) -> TypeGuard[float]:
 
 def table(names: Sequence[str], rows: Rows, width: int = PIPE) -> str:
     """Write rows as a table of as many columns as fit the width, other columns with ratios to the first one's."""
-    shown = max(2, min(len(names), (width - min(width // 3, max(map(len, rows)))) // (LEAST_COLUMN + 2)))
+    cells = {
+        name: [_cell(first), *(_cell(figure, first) for figure in others)] for name, (first, *others) in rows.items()
+    }
+    head = min(max(map(len, rows)), width - 2 * (LEAST_COLUMN + 2))
+    figures = [
+        [cells[name][at] for name, row in rows.items() if not isinstance(row[at], str)] for at in range(len(names))
+    ]
+    widths = [max(LEAST_COLUMN, min(MOST_COLUMN, max(map(len, own), default=0))) for own in figures]
+    shown = max(2, sum(end <= width - head for end in accumulate(own + 2 for own in widths)))
     drawn = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    drawn.add_column("", overflow="fold", ratio=None)
-    for name in names[:shown]:
-        drawn.add_column(name, justify="right", overflow="fold", min_width=LEAST_COLUMN)
-    for name, (first, *others) in rows.items():
-        drawn.add_row(name, _cell(first), *(_cell(figure, first) for figure in others[: shown - 1]))
+    drawn.add_column("", overflow="fold", min_width=head)
+    for name, own in list(zip(names, widths, strict=True))[:shown]:
+        drawn.add_column(name, justify="right", overflow="fold", min_width=LEAST_COLUMN, max_width=own)
+    for name, row in cells.items():
+        drawn.add_row(name, *row[:shown])
     text = io.StringIO()
     # The height changes nothing; without it the console reads LINES, which need not be a number.
     Console(file=text, width=width, height=1, color_system=None, markup=False, highlight=False).print(drawn)

@@ -429,6 +429,7 @@ class Routes:
     size: Floats  # bytes of each part
     capacity: Floats  # bytes per second of each directed link
     after: Ints  # part whose last byte leaves the host before the first of this one; -1 where none does
+    alike: Floats | None = None  # of each entry, of how many it is one on a link of its class; None: each is itself
 
     @property
     def parts(self) -> int:
@@ -446,6 +447,45 @@ class Routes:
     def fullest_seconds(self) -> float:
         """Return the largest load over capacity of a link, by which equal flows that share max-min fairly end."""
         return float((self.load(self.size) / np.maximum(self.capacity, 1e-300)).max()) if self.parts else 0.0
+
+    def classes(self) -> "tuple[Routes, Ints] | None":
+        """Return routes of one part for each class of parts that fare alike, and the class of each; None: few do.
+
+        Parts of one size and links of one capacity fare alike where the links of the parts do, and the parts of the
+        links: the coarsest equitable partition, by colour refinement (Cardon and Crochemore 1982). On a link of a class
+        each part of a class stands for as many as the class has parts for each of its links.
+        """
+        if (np.diff(self.start) == 0).any():
+            return None
+        owner = self.owner()
+        on_link = np.argsort(self.link, kind="stable")
+        used, first = np.unique(self.link[on_link], return_index=True)
+        at = words(self.hop, self.weight.view(np.int64))
+        part, link, known = words(self.size.view(np.int64)), words(self.capacity.view(np.int64)), (0, 0)
+        while True:
+            link[used] = words(link[used], np.add.reduceat(words(part[owner], at)[on_link], first))
+            part = words(part, np.add.reduceat(words(link[self.link], at), self.start[:-1]))
+            found = len(np.unique(part)), len(np.unique(link[used]))
+            if 2 * found[0] > self.parts:
+                return None
+            if found == known:
+                break
+            known = found
+        _, one, kind, many = np.unique(part, return_index=True, return_inverse=True, return_counts=True)
+        _, first, sort, each = np.unique(link, return_index=True, return_inverse=True, return_counts=True)
+        hops = np.diff(self.start)[one]
+        entry = np.repeat(self.start[one] - np.cumsum(hops) + hops, hops) + np.arange(hops.sum())
+        return Routes(
+            start=np.concatenate([[0], np.cumsum(hops)]),
+            link=sort[self.link[entry]],
+            hop=self.hop[entry],
+            weight=self.weight[entry],
+            flow=np.arange(len(one)),
+            size=self.size[one],
+            capacity=self.capacity[first],
+            after=np.full(len(one), -1),
+            alike=many[kind[owner[entry]]] / each[sort[self.link[entry]]],
+        ), kind
 
 
 @dataclass(slots=True)

@@ -37,12 +37,14 @@ class SeedRun(Frozen):
     )
     tail_seconds: float = Field(description="When the last flow ended.")
     slowdown: float = Field(description="Tail over ideal.")
-    line_rates: float = Field(description="Tail over the time of the largest flow at the rate of an idle host.")
+    line_rates: float = Field(
+        description="Tail over the time that all bytes of the busiest host, sent or received, take at its rate."
+    )
     fct_seconds: Percentiles = Field(description="Completion times of the flows.")
 
 
 class PatternTail(Frozen):
-    """The slowest flow of one of several patterns that run at once, over its largest flow's time at line rate."""
+    """The slowest flow of one of several patterns that run at once, over its busiest host's time at line rate."""
 
     pattern: str
     flows: int
@@ -65,6 +67,7 @@ class Simulation(Frozen):
     flows: int
     steps: int = Field(1, description="Times that the exchange is repeated: the steps of a ring; times are of one.")
     flow_bytes: float = Field(description="Of the largest flow.")
+    host_bytes: float = Field(description="Of the busiest host, sent or received, whichever is more.")
     failed_links: int
     runs: tuple[SeedRun, ...]
     fct_seconds: Percentiles = Field(description="Completion times of the flows of all seeds.")
@@ -72,7 +75,7 @@ class Simulation(Frozen):
     slowdown: Percentiles = Field(description="Tail over ideal, over the seeds.")
     mean_slowdown: float = Field(description="Tail over ideal, mean of the seeds.")
     mean_line_rates: float = Field(
-        description="Tail over the time of the largest flow at the rate of an idle host, mean of the seeds."
+        description="Tail over the time that all bytes of the busiest host take at its rate, mean of the seeds."
     )
     assumed_line_rates: float | None = Field(None, description="The same as the plan assumes, transport included.")
     together: tuple[PatternTail, ...] = Field((), description="Of several patterns at once, each.")
@@ -111,8 +114,26 @@ class SimulationRequest:
         return joined([pattern.flows(seed) for pattern in self.patterns])
 
 
-def simulate(request: SimulationRequest, seeds: Sequence[int]) -> Simulation:
-    """Return completion times of every seed and their distribution. InputError: flows take no time at all."""
+REPORT_STEP = 0.05  # share of the bytes between two lines of progress
+
+
+def simulate(
+    request: SimulationRequest, seeds: Sequence[int], progress: Callable[[str], None] | None = None
+) -> Simulation:
+    """Return completion times of every seed and their distribution; `progress` takes a line now and then.
+
+    InputError: flows take no time at all.
+    """
+    last_share = 0.0
+
+    def reported(share: float) -> None:
+        nonlocal last_share
+        if (
+            progress is not None and not last_share <= share < last_share + REPORT_STEP
+        ):  # less than before: of the next seed
+            last_share = share
+            progress(f"seed {len(runs) + 1:,} of {len(seeds):,}, {100 * share:.0f} % of the bytes have arrived")
+
     runs, times, ratios, flows = [], [], [], request.flows(seeds[0])
     for seed in seeds:
         flows = request.flows(seed)
@@ -120,8 +141,10 @@ def simulate(request: SimulationRequest, seeds: Sequence[int]) -> Simulation:
         if ideal <= 0.0:
             problem = f"flows of {flows.size.max():g} bytes at {request.tree.host_rate:g} bytes/s take no time"
             raise InputError(f"simulate: {problem}; correct bytes or rates")
-        completions = flow_seconds(request.tree, flows, request.transport, seed, request.failed)
-        line = float(flows.size.max()) / request.tree.host_rate
+        completions = flow_seconds(
+            request.tree, flows, request.transport, seed, request.failed, progress=reported if progress else None
+        )
+        line = busiest_bytes(flows) / request.tree.host_rate
         tail = float(completions.max())
         figures = {"ideal_seconds": ideal, "tail_seconds": tail, "slowdown": tail / ideal, "line_rates": tail / line}
         runs.append(SeedRun(seed=seed, fct_seconds=percentiles(completions), **figures))
@@ -137,6 +160,7 @@ def simulate(request: SimulationRequest, seeds: Sequence[int]) -> Simulation:
         flows=len(flows),
         steps=1 if several else request.patterns[0].steps,
         flow_bytes=float(flows.size.max()),
+        host_bytes=busiest_bytes(flows),
         failed_links=request.failed if isinstance(request.failed, int) else len(request.failed),
         runs=tuple(runs),
         fct_seconds=percentiles(np.concatenate(times)),
@@ -160,7 +184,8 @@ def _together(request: SimulationRequest, seeds: Sequence[int], times: list[Floa
             size = np.zeros(len(flows))
             size[own] = flows.size[own]
             alone = flow_seconds(request.tree, replace(flows, size=size), request.transport, seed, request.failed)
-            tails.append((ends[own].max() / size.max(), alone[own].max() / size.max()))
+            busiest = busiest_bytes(replace(flows, size=size))
+            tails.append((ends[own].max() / busiest, alone[own].max() / busiest))
         first = own.stop
         together, apart = (np.mean(tails, axis=0) * request.tree.host_rate).tolist()
         yield PatternTail(
@@ -171,6 +196,11 @@ def _together(request: SimulationRequest, seeds: Sequence[int], times: list[Floa
             assumed_line_rates=pattern.assumed,
             assumed_together_line_rates=pattern.assumed_together,
         )
+
+
+def busiest_bytes(flows: Flows) -> float:
+    """Return the most bytes that one host sends or receives."""
+    return max(float(np.bincount(ends, flows.size).max()) for ends in (flows.source, flows.target))
 
 
 def percentiles(values: Floats) -> Percentiles:
@@ -204,7 +234,8 @@ def summary(result: Simulation) -> str:
             f"p99 {over.p99:.2f}, max {over.max:.2f}",
             f"SLOWDOWN   tail over ideal, {len(result.runs)} seed(s): "
             f"mean {result.mean_slowdown:.3f}, p50 {tail.p50:.3f}, max {tail.max:.3f}",
-            f"           tail over the line-rate time of a flow: mean {result.mean_line_rates:.2f}{assumed}",
+            f"           tail over the line-rate time of the busiest host's {result.host_bytes / 1e6:,.4g} MB: "
+            f"mean {result.mean_line_rates:.2f}{assumed}",
             *together,
             *([f"OVERLAP    {result.overlap}"] if result.overlap else []),
         ]

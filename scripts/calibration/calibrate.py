@@ -5,7 +5,8 @@
     python scripts/calibration/calibrate.py --sources ROWS.csv [...]           errors on each source, fitted without it
     python scripts/calibration/calibrate.py --folds ROWS.csv [...]             errors on each fifth, fitted without it
     python scripts/calibration/calibrate.py --halves ROWS.csv [...]            `planner calibrate` on half a cluster
-    python scripts/calibration/calibrate.py --errors POINTS.csv ROWS.csv [...] write step_errors.json of the catalogue
+    python scripts/calibration/calibrate.py --errors POINTS.csv ROWS.csv [...] each row's prediction without its source;
+                                                                               --write: and the catalogue's two tables
 
 A constant belongs to an accelerator or to a software stack, never
 to a row, a model or a publication. It ends with 1 where a constant lies on a bound of its fit: that constant stands in
@@ -207,7 +208,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Fit and test the step-time constants on measured runs.")
     parser.add_argument("tables", nargs="+", type=Path, help="CSV tables of measured runs")
     parser.add_argument("--fit", action="store_true", help="fit the constants to the rows")
-    parser.add_argument("--write", action="store_true", help="put the fitted constants into the catalogue")
+    parser.add_argument("--write", action="store_true", help="change the catalogue: constants, and tables of --errors")
     parser.add_argument("--rows", action="store_true", help="print every row's error too")
     parser.add_argument("--sources", action="store_true", help="fit without each source, and print its errors: slow")
     parser.add_argument("--folds", action="store_true", help="fit without each fifth, and print its errors: slow")
@@ -242,9 +243,10 @@ def main() -> None:
         even = [c for c in timed if not c.natural]
         errors = errors_by_source(even, KNOWN, values)
         seen = dict(zip((c.id for c in even), np.expm1(predict(even, values)).tolist(), strict=True))
-        write_errors(CATALOGUE, error_classes(even, errors))
-        write_support(CATALOGUE, timed, KNOWN, values)
-        catalogue.cache_clear()
+        if given.write:
+            write_errors(CATALOGUE, error_classes(even, errors))
+            write_support(CATALOGUE, timed, KNOWN, values)
+            catalogue.cache_clear()
         write_points(given.errors, even, errors, seen)
     on_bounds = on_a_bound(CONSTANTS, values)
     for line in on_bounds:

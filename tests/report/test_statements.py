@@ -159,11 +159,23 @@ def test_recomputation_is_told_in_layers(recompute: str, by_stage: tuple[int, ..
 @each(
     ("total", "local", "least", "extra", "text"),
     [
-        (9, 0, 1, 72, "All 9 all-reduce groups span several leaves (1 unavoidable): 81 fragments"),
-        (1, 0, 0, 3, "The one all-reduce group spans several leaves (none unavoidable): 4 fragments"),
-        (9, 9, 0, 0, "All 9 all-reduce groups stay under one leaf"),
-        (9, 8, 1, 1, "8 of 9 all-reduce groups stay under one leaf; 1 spans several (1 unavoidable): 2 fragments"),
-        (9, 7, 1, 4, "7 of 9 all-reduce groups stay under one leaf; 2 span several (1 unavoidable): 6 fragments"),
+        (9, 0, 1, 72, "All 9 all-reduce groups span several leaf domains (1 unavoidable): 81 fragments"),
+        (1, 0, 0, 3, "The one all-reduce group spans several leaf domains (none unavoidable): 4 fragments"),
+        (9, 9, 0, 0, "All 9 all-reduce groups stay in one leaf domain each"),
+        (
+            9,
+            8,
+            1,
+            1,
+            "8 of 9 all-reduce groups stay in one leaf domain each; 1 spans several (1 unavoidable): 2 fragments",
+        ),
+        (
+            9,
+            7,
+            1,
+            4,
+            "7 of 9 all-reduce groups stay in one leaf domain each; 2 span several (1 unavoidable): 6 fragments",
+        ),
     ],
 )
 def test_groups_are_told_with_their_fragments(total: int, local: int, least: int, extra: int, text: str) -> None:

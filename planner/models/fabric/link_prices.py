@@ -108,7 +108,7 @@ class LinkPrices:
     network: Network
     mode: Mode
     racks: int
-    known: dict[tuple[Any, ...], tuple[float, float]] = field(default_factory=dict)
+    known: dict[str, dict[int, tuple[float, float]]] = field(default_factory=dict)
     bounds: bool = False  # links between switches are all as short as can be, and draw nothing
 
     @cached_property
@@ -160,7 +160,7 @@ class LinkPrices:
         """Price one uplink of every leaf, with pods of `width` domains of `domain` racks."""
 
         def metres(places: Places, domain: int, width: int) -> Metres:
-            return places.to_middle(np.arange(0, places.racks, domain), domain, domain * width)
+            return places.to_middle(domain, domain * width)
 
         return self._uplinks("leaf", metres, self.mode.rails, domain, width)
 
@@ -168,7 +168,7 @@ class LinkPrices:
         """Price one uplink of a spine of every pod of `pod` racks, or core of every zone, to amid `zone` racks."""
 
         def metres(places: Places, pod: int, zone: int) -> Metres:
-            return places.to_middle(np.arange(0, places.racks, pod), pod, zone or places.racks)
+            return places.to_middle(pod, zone or places.racks)
 
         return self._uplinks("spine", metres, -(-self.mode.rails // rails), pod, zone)
 
@@ -187,7 +187,7 @@ class LinkPrices:
             return np.zeros((2, 1))
 
         def metres(domain: int) -> Iterator[Metres]:
-            way = places.to_middle(np.arange(0, places.racks // domain * domain, domain), domain, places.racks)
+            way = places.to_middle(domain, places.racks)[: places.racks // domain]
             yield (way + (hops - 1) * adjacent_metres(places)) / hops
 
         usd = self.mode.switch.link_factor * self._by_length(f"far by {hops}", metres, domain)[0]
@@ -222,7 +222,7 @@ class LinkPrices:
         m, places = self.mode, self.measured
         if not ports or places is None:
             return self.adjacent_links(ports)
-        lengths = places.to_middle(np.arange(0, places.racks, pod), pod, places.racks)
+        lengths = places.to_middle(pod, places.racks)
         across, each = -(-m.rails // rails), self._priced(lengths)
         total = times(group_wan_links(ports, each.shape[1] * across, across), each).sum(axis=1, keepdims=True)
         return times(m.networks * m.switch.link_factor, total)
@@ -231,18 +231,17 @@ class LinkPrices:
         """Sum the prices of cables of the lengths that each combination of sizes has; each is computed once."""
         columns = np.stack([x.ravel() for x in np.broadcast_arrays(*sizes)]).astype(np.int64)
         keys = np.array([1, 1 << 31])[: len(columns)] @ columns
-        _, first, at = np.unique(keys, return_index=True, return_inverse=True)
-        found = []
-        for some in columns[:, first].T.tolist():
-            if (name, *some) not in self.known:
+        each, first, at = np.unique(keys, return_index=True, return_inverse=True)
+        known, each = self.known.setdefault(name, {}), each.tolist()
+        for key, place in zip(each, first.tolist(), strict=True):
+            if key not in known:
                 total = np.zeros(2)
-                for x in metres(*some):
+                for x in metres(*columns[:, place].tolist()):
                     total = total + self._priced(x).sum(axis=1)
                     if total[0] == math.inf:  # no medium reaches, whatever the others cost
                         break
-                self.known[name, *some] = float(total[0]), float(total[1])
-            found.append(self.known[name, *some])
-        return np.array(found).reshape(-1, 2)[at].T
+                known[key] = float(total[0]), float(total[1])
+        return np.array([known[key] for key in each]).reshape(-1, 2)[at].T
 
     def _priced(self, metres: Metres) -> Prices:
         usd, watts = self.media.usd_watts(metres)

@@ -290,7 +290,7 @@ class Dragonfly(Design):
             self.networks * group_wan_links(self.wan_ports, self.pods, self.pods_across),
             self.racks_around("spine"),
         )
-        yield places.to_middle(np.arange(0, self.racks, pod), pod, self.racks), links
+        yield places.to_middle(pod, self.racks), links
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -377,7 +377,7 @@ class DragonflyPlus(Dragonfly):
         """Yield the cables of each stage of a dragonfly+, those of GPUs first; leaves are amid their domain's racks."""
         domain, pod = self.domain_racks, self.racks_around("spine")
         yield endpoint_metres(places, domain), self.endpoint_links // self.racks
-        metres = places.to_middle(np.arange(0, self.racks, domain), domain, pod)
+        metres = places.to_middle(domain, pod)
         yield metres, self.networks * self.rails * self.leaf_up
         yield from self._global_runs(places)
 

@@ -98,6 +98,17 @@ class Places:
         middle: Metres = (self._sums.take(last, axis=0) - self._sums.take(first, axis=0)) / (last - first)[:, None]
         return middle
 
+    @cached_property
+    def _runs(self) -> dict[int, Metres]:
+        return {}
+
+    def runs(self, size: int) -> Metres:
+        """Return the middles of the runs of `size` racks that follow each other from the site's first rack."""
+        if size not in self._runs:
+            begin = np.arange(0, self.racks, size)
+            self._runs[size] = self.middle(begin, begin + size)
+        return self._runs[size]
+
     def metres(self, one: Metres, other: Metres, *, spread: bool) -> Metres:
         """Return the length of cables between places: along trays, which follow and cross the rows, and at the ends.
 
@@ -107,14 +118,14 @@ class Places:
         length: Metres = along + across + 2 * self.floor.rise_m + spread * self.floor.spread_m
         return length
 
-    def to_middle(self, first: Ints, size: Ints | int, around: int, *, spread: bool = True) -> Metres:
-        """Return the length of cables from the middle of the `size` racks behind each `first` to the `around` racks'.
+    def to_middle(self, size: int, around: int, *, spread: bool = True) -> Metres:
+        """Return the length of cables from the middle of each run of `size` racks to that of its `around` racks.
 
-        Runs of `around` racks follow each other from the site's first rack; the last may be smaller.
+        Runs of either follow each other from the site's first rack; the last may be smaller.
         """
-        begin = np.arange(0, self.racks, around)
-        middles = self.middle(begin, begin + around).take(first // around, axis=0)
-        return self.metres(self.middle(first, first + size), middles, spread=spread)
+        own = self.runs(size)
+        middles = self.runs(around).take(np.arange(len(own)) * size // around, axis=0)
+        return self.metres(own, middles, spread=spread)
 
 
 def media_of(network: Network) -> tuple[Medium, ...]:
@@ -134,22 +145,26 @@ class MediaTable:
     usd_per_m: Metres
     watts: Metres
     usd_per_watt: float
+    ends: Metres  # of the stretches of length in each of which one medium is the cheapest
+    cheapest: Ints  # of each stretch, and behind them none
 
     @classmethod
     def of(cls, media: tuple[Medium, ...], usd_per_watt: float = 0.0) -> "MediaTable":
         """Return the table of some media."""
         columns = [[medium.reach_m, medium.price_usd, medium.usd_per_m, medium.power_watts] for medium in media]
         reach, price, per_m, watts = np.array(columns, dtype=np.float64).reshape(-1, 4).T
-        return cls(reach, price, per_m, watts, usd_per_watt)
+        # A medium gives way to another at its reach, or where their prices are the same.
+        powered, other = price + watts * usd_per_watt, per_m[:, None] - per_m
+        same = (powered - powered[:, None])[other != 0] / other[other != 0]
+        ends = np.unique(np.concatenate([reach, same[(same > 0) & (same < reach.max(initial=0.0))]]))
+        inside = (ends + np.concatenate([[0.0], ends[:-1]])) / 2
+        each = np.where(inside <= reach[:, None], powered[:, None] + per_m[:, None] * inside, np.inf)
+        cheapest = each.argmin(axis=0) if len(media) else np.empty(0, np.int64)
+        return cls(reach, price, per_m, watts, usd_per_watt, ends, np.append(cheapest, NO_MEDIUM))
 
     def choose(self, metres: Metres) -> Ints:
         """Return for each length the cheapest medium that reaches, its power counted, by index; else NO_MEDIUM."""
-        chosen, cheapest = np.full(len(metres), NO_MEDIUM, dtype=np.int64), np.full(len(metres), np.inf)
-        powered = self.price_usd + self.watts * self.usd_per_watt
-        for i, (reach, price, per_m) in enumerate(zip(self.reach_m, powered, self.usd_per_m, strict=True)):
-            each = price + per_m * metres
-            better = (metres <= reach) & (each < cheapest)
-            chosen[better], cheapest[better] = i, each[better]
+        chosen: Ints = self.cheapest[np.searchsorted(self.ends, metres)]
         return chosen
 
     def usd_watts(self, metres: Metres) -> tuple[Metres, Metres]:
@@ -161,7 +176,7 @@ class MediaTable:
 
 def endpoint_metres(places: Places, domain: int) -> Metres:
     """Return the length of a cable from each rack to its leaves, in the middle of the domain."""
-    return places.to_middle(np.arange(places.racks, dtype=np.int64), 1, domain, spread=False)
+    return places.to_middle(1, domain, spread=False)
 
 
 def adjacent_metres(places: Places) -> Metres:

@@ -34,8 +34,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-import numpy as np
-
 from planner.physics.network.links import CableRun, Ends, Ints, Places, Stage, adjacent_metres, endpoint_metres
 
 TIERS = ("leaf", "spine", "core", "super-spine")  # of switches, from the GPUs up
@@ -438,13 +436,13 @@ class Design:
         pod, zone = domain * self.domains_per_pod, domain * self.domains_per_zone
         yield endpoint_metres(places, domain), self.endpoint_links // self.racks
         if self.tiers > 1:
-            metres = places.to_middle(np.arange(0, self.racks, domain), domain, pod)
+            metres = places.to_middle(domain, pod)
             yield metres, self.networks * self.rails * self.leaf_up
         if self.tiers > 2:
-            metres = places.to_middle(np.arange(0, self.racks, pod), pod, zone if self.tiers > 3 else self.racks)
+            metres = places.to_middle(pod, zone if self.tiers > 3 else self.racks)
             yield metres, self.networks * self.pods_across * self.pod_uplinks
         if self.tiers > 3:
-            metres = places.to_middle(np.arange(0, self.racks, zone), zone, self.racks)
+            metres = places.to_middle(zone, self.racks)
             yield metres, self.networks * self.zones_across * self.zone_uplinks
 
     def wan_runs(self, places: Places) -> Iterator[CableRun]:

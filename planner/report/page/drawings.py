@@ -23,7 +23,7 @@ from planner.physics.network.fabric_designs import WAN_GATEWAY, stages, switch_c
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import Link, WanPlan
 from planner.report.page.charts import WIDTH, drawing, el, line, path, rect, shown, style, text, title, width_of
-from planner.units import amount, counted, power, ratio
+from planner.units import amount, counted, power, to_one
 
 # Units: the room for words, and where boxes begin and end.
 WORDS, LEFT, RIGHT = 152.0, 168.0, WIDTH - 14
@@ -250,7 +250,7 @@ def _tiers(built: BuiltFabric) -> list[DrawnTier]:
     boxes = {"leaf": rails * domains, "spine": design.spines_per_pod}
     boxes["super-spine"] = design.super_spines // design.networks
     for tier in built.fabric.tiers:
-        up = f", {tier.up_ports:,} up, {ratio(tier.oversubscription, 3)}:1" if tier.up_ports else ", none up"
+        up = f", {tier.up_ports:,} up, {to_one(tier.oversubscription, 3)}" if tier.up_ports else ", none up"
         drawn = design.zone_cores if tier.name == "core" else boxes[tier.name]
         columns = design.spines_per_pod if tier.name != "leaf" else rails if rails > 1 else _columns(drawn)
         if shared.get(tier.name):

@@ -234,10 +234,10 @@ def curve_table(curve: Curve) -> charts.PageTable:
     head = (*(heading for heading, _ in CURVE_FIGURES.values()), "layout", "what else changes")
     rows: list[charts.PageRow] = []
     bend = proven_knee(curve.points)
-    for at, point in enumerate(curve.points):
+    for at, (point, own) in enumerate(zip(curve.points, curve_figures(curve.points), strict=True)):
         figures = (
             text if text == "-" else charts.PageFigure(f"curve.points.{at}.{key}", getattr(point, key), text)
-            for key, text in curve_figures(point).items()
+            for key, text in own.items()
         )
         marked = ", ".join(["this plan"] * point.asked + ["knee"] * (point is bend))
         layout = f"{point.layout} ({marked})" if marked else point.layout

@@ -19,7 +19,7 @@ from planner.plan.plan_sections import (
     WanPlan,
 )
 from planner.report.statements.statement import Statement, proof_of, short_percent
-from planner.units import amount, counted, money, power, ratio
+from planner.units import amount, counted, money, power, ratio, to_one
 
 NAMED_SITES, NAMED_LINKS = 4, 2  # on the first screen
 SURVIVES = {"off": "nothing out", "margin": "nothing out", "node": "a site's largest circuit out"}
@@ -166,7 +166,7 @@ def _site_fabric(site: str, fabric: SiteFabric) -> Iterator[Statement]:
     planes = f"{counted(fabric.planes, 'plane')} of {fabric.boxes}"
     takes = f"{planes}; {fabric.switches:,} switches, {fabric.switch_links:,} links"
     wired = f"; {fabric.wired_gpus_per_rack} GPUs of a rack cabled" if fabric.wired_gpus_per_rack else ""
-    racks = f"{counted(fabric.leaf_domain_racks, 'rack')} under a leaf{wired}"
+    racks = f"{counted(fabric.leaf_domain_racks, 'rack')} in a leaf domain{wired}"
     yield Statement("figure", "fabric", f"{site}: {takes}; {racks}")
     sends = f"{_sends([fabric]).lower()}; " if fabric.p2p_seconds else ""
     yield Statement("figure", "fabric", f"{site}: {sends}all-reduces {_over(fabric.allreduce_slowdown)}")
@@ -199,7 +199,7 @@ def tier_words(tier: Tier, fabric: SiteFabric) -> str:
     name += f" of {tier.switch}" if fabric.boxes != fabric.switch else ""
     ports = f"{tier.down_ports} down, {tier.up_ports} up, " if tier.name == "leaf" else ""
     worst = " at worst" if fabric.family.startswith("dragonfly") else ""  # all flows of a group go to one other
-    return f"{name} ({ports}{ratio(tier.oversubscription, 3)}:1{worst})" if tier.up_ports else name
+    return f"{name} ({ports}{to_one(tier.oversubscription, 3)}{worst})" if tier.up_ports else name
 
 
 def _over(slowdown: float) -> str:
@@ -218,7 +218,7 @@ def transport(_: Plan, simulated: TransportFactor) -> Iterator[Statement]:
 
 
 def placement(_: Plan, placed: PlacementPlan) -> Iterator[Statement]:
-    """State how many all-reduce groups stay under one leaf, and the order of racks."""
+    """State how many all-reduce groups stay in one leaf domain, and the order of racks."""
     text = groups(placed.groups, placed.groups_leaf_local, placed.lower_bound_split, placed.extra_pieces)
     yield Statement("figure", "placement", text, True)
     if placed.groups_cross_pod:
@@ -231,16 +231,16 @@ def placement(_: Plan, placed: PlacementPlan) -> Iterator[Statement]:
 
 
 def groups(total: int, local: int, unavoidable: int, extra: int) -> str:
-    """Write how many of all all-reduce groups stay under one leaf, and into how many fragments the others fall."""
+    """Write how many of all all-reduce groups stay in one leaf domain, and into how many fragments the others fall."""
     split, every = total - local, "The one all-reduce group" if total == 1 else f"All {total:,} all-reduce groups"
     verb = "s" if total == 1 else ""
     if not split:
-        return f"{every} stay{verb} under one leaf"
+        return f"{every} stay{verb} in one leaf domain{'' if total == 1 else ' each'}"
     fragments = f"({f'{unavoidable:,}' if unavoidable else 'none'} unavoidable): {split + extra:,} fragments"
     if not local:
-        return f"{every} span{verb} several leaves {fragments}"
+        return f"{every} span{verb} several leaf domains {fragments}"
     others = f"{split:,} span{'s' * (split == 1)} several {fragments}"
-    return f"{local:,} of {total:,} all-reduce groups stay under one leaf; {others}"
+    return f"{local:,} of {total:,} all-reduce groups stay in one leaf domain each; {others}"
 
 
 SURVIVED = {"one_spine": "any one switch above the leaves", "one_leaf_uplink": "any one link between leaf and spine"}
@@ -260,7 +260,7 @@ def fabric_alone(plan: Plan) -> Iterator[Statement]:
     text = f"Joins {what} for {money(cost.total_usd)} ({each} a GPU), {power(fabric.power_mw)}. {sure}"
     yield Statement("verdict", "verdict", text, True)
     chosen, *others = section.alternatives
-    yield from _chosen(fabric, chosen, network.survives, hardware)
+    yield from _chosen(fabric, chosen, network, hardware)
     yield from _price(fabric, network)
     for kind in others:
         text = f"none; {kind.lost}"
@@ -294,16 +294,14 @@ def fabric_alone(plan: Plan) -> Iterator[Statement]:
         yield Statement("limit", "money", f"{left} ({short_percent(1 - cost.total_usd / budget)}) is not spent.", True)
 
 
-def _chosen(
-    fabric: SiteFabric, chosen: FabricAlternative, survives: str | None, hardware: Hardware
-) -> Iterator[Statement]:
+def _chosen(fabric: SiteFabric, chosen: FabricAlternative, network: Network, hardware: Hardware) -> Iterator[Statement]:
     """State switches by tier, links, capacity between halves, and the loss that the fabric survives."""
     one = f" of {fabric.switch}" if fabric.boxes == fabric.switch else ""
     text = f"{chosen.name}: {', '.join(tier_words(tier, fabric) for tier in fabric.tiers)}{one}"
     yield Statement("choice", "fabric", text, True)
     links = f"{counted(fabric.endpoint_links, 'link')} to GPUs, {fabric.switch_links:,} between switches"
     planes = f"; {counted(fabric.planes, 'plane')}" if fabric.planes > 1 else ""
-    leaf = f"{counted(fabric.leaf_domain_racks, 'host')} under a leaf"
+    leaf = f"{counted(fabric.leaf_domain_racks, 'host')} in a leaf domain"
     leaf += f", with {fabric.rails_per_leaf} GPUs of each" * (fabric.rails_per_leaf > 1)
     yield Statement("figure", "fabric", f"{counted(fabric.switches, 'switch')}, {links}{planes}; {leaf}", True)
     carried = f"Carries {chosen.bisection_tbps or 0.0:,.1f} Tb/s between two halves of the hosts"
@@ -321,6 +319,11 @@ def _chosen(
         trees_alone = family.startswith("dragonfly")
         carried += "; tails are simulated of trees alone" if trees_alone else "; tails were not simulated"
     yield Statement("figure", "fabric", carried, True)
+    if family.startswith("dragonfly") and network.asked_core_share:
+        of = f"The {to_one(1 / network.asked_core_share)} asked for is of all links out of a full leaf and a full group"
+        text = f"{of}; halves of the groups are joined by fewer than those of a tree so asked for."
+        yield Statement("figure", "fabric", text, True)
+    survives = network.survives
     loss = f"Survives the loss of {SURVIVED[survives]}; " if survives else "No loss is provided for; "
     cut = counted(fabric.tiers[0].down_ports, "GPU port")
     yield Statement("figure", "fabric", f"{loss}a leaf's loss cuts its {cut}.", True)

@@ -166,7 +166,7 @@ def _ends(plan: Plan) -> Iterator[Statement]:
     if last.days_to_train > goal.days_to_train * (1 + PROVEN):
         gains = [f"costs {money(saved)} less"] if saved > LITTLE * goal.capital_usd else []
         if "leaf_local" in ends and ends["leaf_local"].days_to_train != ends["capital"].days_to_train:
-            gains.append(f"keeps {percent(ends['leaf_local'].value)} of all-reduce groups under one leaf")
+            gains.append(f"keeps {percent(ends['leaf_local'].value)} of all-reduce groups in one leaf domain each")
         if "simplest" in ends and last.days_to_train != plan.objective.ends[-2].days_to_train:
             gains.append("is simpler")
         found = "" if plan.status == "optimal" else " found"
@@ -174,7 +174,7 @@ def _ends(plan: Plan) -> Iterator[Statement]:
         text = f"The fastest plan{found} takes {given}; this one, within {share} of that, {what}."
         yield Statement("choice", "verdict", text, True, instead=True)
     for name, what, none in (
-        ("leaf_local", "{} of all-reduce groups whole under one leaf", "has more"),
+        ("leaf_local", "{} of all-reduce groups whole in one leaf domain", "has more"),
         ("simplest", "the simplest layout", "is simpler"),
     ):
         if name in ends:

@@ -20,7 +20,8 @@ from launch_layouts import DENSE, INSTANCES, SUFFIX, layout_of, plan_for, questi
 import planner
 from planner.errors import InputError
 from planner.exports import launch
-from planner.exports.launch import WRITERS, LaunchRun, _switches, megatron_flags, nearest_choices, run_of
+from planner.exports.launch import WRITERS, _switches, megatron_flags, nearest_choices
+from planner.exports.launch_run import LaunchRun, run_of
 from planner.imports.huggingface import model_of
 from planner.imports.training_run import layout_of_run, read_run
 from planner.instance.framework_rules import OVERLAP_FLAGS
@@ -209,11 +210,12 @@ def test_releases_without_graphs_of_recomputed_layers_are_named(stage: int, reco
 
 
 def test_what_later_releases_have_is_named() -> None:
-    """What core 0.14 has no flag for is in the head of the script, with its flag and release."""
+    """What core 0.14 has no flag for is a flag all the same, and in the head of the script with its release."""
     software = catalogue("software")["ideal"] | {"dispatcher": "hybrid_ep", "fused_experts": True}
     run = run_of(plan_for(question("mixtral-8x7b", software=software), MIXTURE), "plan")
-    head = WRITERS["megatron"](run).partition("export ")[0]
-    assert "hybridep from core_v0.16.0" in head and "--use-transformer-engine-op-fuser, from core_v0.18.0" in head
+    head, _, flags = WRITERS["megatron"](run).partition("export ")
+    assert "HybridEP is of core_v0.16.0" in head and "--use-transformer-engine-op-fuser, is of core_v0.18.0" in head
+    assert "--moe-flex-dispatcher-backend hybridep" in flags and "--use-transformer-engine-op-fuser" in flags
     assert "core_v0.16.0" not in WRITERS["megatron"](run_for("llama3-70b", DENSE)[0])
 
 
@@ -304,6 +306,17 @@ def test_refused_layouts(framework: str, choices: dict[str, Any], complaint: str
     run, _, _ = run_for("llama3-70b", DENSE | choices)
     with pytest.raises(InputError, match=re.escape(complaint)):
         WRITERS[framework](run)
+
+
+@each("framework", ["megatron", "nemo"])
+def test_stages_that_share_a_rack_are_read_back(framework: str, tmp_path: Path) -> None:
+    """Ranks go through a pipeline first where the plan has its stages in one rack; Megatron cannot with experts."""
+    run, _, instance = run_for("llama3-70b", layout_of(2, 4, 64, stages_per_rack=4))
+    own = tmp_path / {"megatron": "own.sh", "nemo": "own.yaml"}[framework]
+    own.write_text(WRITERS[framework](run))
+    assert layout_of_run(read_run(own), instance, "x")["layout.stages_per_rack"] == 4
+    mixed = WRITERS[framework](run_for("mixtral-8x7b", MIXTURE | {"pipeline_parallel": 4, "stages_per_rack": 4})[0])
+    assert "The plan has 4 stages of a pipeline in a rack" in mixed and "pp-dp-mapping" not in mixed.replace("_", "-")
 
 
 def test_experts_are_whole_on_their_gpu(tmp_path: Path) -> None:

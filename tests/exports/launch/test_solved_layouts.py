@@ -5,11 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import invoke
 from launch_layouts import SUFFIX
+from stored_plans import stored
 from tiers import more, slow
 
 import planner
-from planner.exports.launch import STACKS, WRITERS, nearest_choices, run_of
+from planner.exports.launch import STACKS, WRITERS, nearest_choices
+from planner.exports.launch_run import run_of
 from planner.imports.huggingface import model_of
 from planner.imports.training_run import layout_of_run, read_run
 from planner.physics.training.parallel_strategy import layout_values, strategy_of
@@ -40,6 +43,17 @@ def asked(config: str, framework: str) -> dict[str, Any]:
     given["workload"]["model"] = model.model_dump(mode="json", exclude_none=True)
     given["hardware"]["racks"], given["limits"] = racks, {"max_batch_tokens": SEQUENCE * 8 * racks}
     return given
+
+
+def test_replicas_at_several_sites_are_read_back_with_the_plan(tmp_path: Path) -> None:
+    """Flags have no sites; of a plan with as many replicas they are the plan's, and so is the exchange at a site."""
+    plan = stored("two-sites-405b")
+    (own := tmp_path / "own.sh").write_text(WRITERS["megatron"](run_of(plan, "plan")))
+    (file := tmp_path / "plan.json").write_text(plan.model_dump_json())
+    found = invoke("evaluate", file, "--from-flags", own, "--json")
+    parts, asked_for = json.loads(found.stdout)["breakdown_seconds"], plan.layout
+    assert asked_for is not None and len(asked_for.data_parallel_by_site) == 2
+    assert parts["data_parallel"] == pytest.approx(asked_for.metrics.breakdown_seconds["data_parallel"])
 
 
 @pytest.mark.parametrize(
