@@ -133,7 +133,7 @@ def test_every_optional_key_is_drawn() -> None:
 
 @pytest.mark.slow
 def test_a_proof_without_a_plan_states_the_simulated_slowdown() -> None:
-    data, keys = drawn_keys.instance(180)
+    data, keys = drawn_keys.instance(182)
     assert "network.transport.simulate" in keys
     data["limits"]["deadline_days"] = 1e-9
     data["network"]["transport"]["simulate"] |= {"seeds": 2, "hosts": 64}
