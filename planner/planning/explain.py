@@ -23,7 +23,6 @@ from planner.plan.plan import Plan
 from planner.plan.plan_sections import SitesPlan
 from planner.planning.conflict import least_cost_briefly
 from planner.planning.explanation import (
-    ROWS,
     SHOWN,
     Explanation,
     Lack,
@@ -62,6 +61,7 @@ OF_SITES = ("facility power", "headroom", "generation", "interconnect", "line ra
 LOOSER = ("budget", "deadline", "batch", "memory", *OF_SITES)
 FULL = 0.9  # share of a GPU's memory in use from which more of it may be worth something
 AT_LEAST = 40.0  # seconds that they may take in any case
+FEW_CLOSED = 3  # candidates, the largest, that are opened before limits are raised; the others come last
 DOUBLINGS = 20  # of a limit, in search of a plan
 
 
@@ -128,8 +128,10 @@ def _parts(
         yield (found := found.replaced(starts=(*found.starts, other_start)))
     questions.looser = [x.change for x in more if x.limit in questions.seldom_short]
     questions.looser += [v.change for v in variants if v.loosens]
-    sites = [v for v in variants if v.choice == "site"]
-    for v in sites[:ROWS]:
+    of_sites = [v for v in variants if v.choice == "site"]
+    sites = of_sites[: FEW_CLOSED + sum(v.value == "closed" for v in of_sites)]
+    rest = sorted((v for v in variants if v not in sites), key=lambda v: v.choice == "site")
+    for v in sites:
         other = questions.other(v)
         if other is not None:
             yield (found := found.replaced(sites=(*found.sites, other)))
@@ -139,8 +141,8 @@ def _parts(
         worth = questions.worth(x)
         if worth is not None:
             yield (found := found.replaced(worth=(*found.worth, worth)))
-    for v in variants:
-        other = None if v in sites[:ROWS] else questions.other(v)
+    for v in rest:
+        other = questions.other(v)
         if other is not None and other.proved and as_good(other):
             late.append(other)
         elif other is not None:
