@@ -214,7 +214,9 @@ def _cheapest(
 ) -> FabricKind:  # fmt: skip
     """Return a kind with its cheapest design below a price; not searched where the time is over."""
     # Groups have no tiers, so that one ratio counts, and what a loss cuts is not counted.
-    free: dict[str, Any] = {"survives": None, "max_oversubscription": _widest(network)} if _grouped(kind) else {}
+    ratios, free = network.max_oversubscription, dict[str, Any]()
+    if _grouped(kind):
+        free = {"survives": None, "max_oversubscription": max(ratios) if isinstance(ratios, tuple) else ratios}
     own = network.replaced(families=(kind.family,), **free)
     # Spines over one leaf join nothing, nor do cores over one pod or super-spines over one zone.
     several = {"fabric.min_leaves": 2, "fabric.min_pods": 2, "fabric.min_zones": 2}
@@ -264,11 +266,6 @@ def _on_one_switch(network: Network, kind: FabricKind) -> list[str]:
 
 def _grouped(kind: FabricKind) -> bool:
     return FAMILIES[kind.family].design.grouped
-
-
-def _widest(network: Network) -> float | None:
-    most = network.max_oversubscription
-    return max(most) if isinstance(most, tuple) else most
 
 
 def _section(instance: FabricInstance, network: Network, template: Template) -> SiteFabric:

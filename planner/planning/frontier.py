@@ -17,7 +17,7 @@ from planner.models import Options
 from planner.models.joint.cache import JointCache
 from planner.models.joint.search.curve import Front, WholeCurve, racks_with_spares
 from planner.models.joint.search.goal import Stopped
-from planner.models.joint.solve import Solving, solve_joint
+from planner.models.joint.solve import DaysOfUse, Solving, solve_joint
 from planner.models.joint.world import CENTS, JointPlan, JointSolution, JointStatus
 from planner.physics import ticking
 from planner.physics.site.cost import rack_of
@@ -262,7 +262,8 @@ def _fastest(instance: Instance, solving: Solving) -> tuple[JointSolution, Joint
     """Return the fastest plan, and that which the ends of the choice leave of those as fast, in half of the time."""
     limit = solving.deadline.limit
     half = replace(solving, deadline=Deadline(None if limit is None else limit / 2))
-    fastest = solve_joint(instance, half.left, half.progress, cache=half.cache, within=kept_within(instance))
+    of_use = DaysOfUse(within=kept_within(instance))
+    fastest = solve_joint(instance, half.left, half.progress, cache=half.cache, of_use=of_use)
     try:
         return fastest, ended_by_choice(instance, fastest, half)[0]
     except OutOfTimeError:

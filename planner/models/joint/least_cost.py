@@ -305,7 +305,7 @@ def least_run_cost(
     """Return the plan of the least total cost of ownership by the deadline of an instance, its cost as `usd`.
 
     The budget is not asked: where the least cost is above it, no plan is within it. `without`: values of choices, by
-    the paths of their pins, that no plan may have; `floor_usd`: as `floor_days` in `solve_joint`, in dollars.
+    the paths of their pins, that no plan may have; `floor_usd`: dollars that none is below, as another question says.
     """
     deadline, days = Deadline(options.time_limit), instance.limits.deadline_days
     how: dict[str, Any] = {"without": without or {}, "floor": floor_usd}

@@ -79,11 +79,6 @@ def demand(model: Any, _: SplitData) -> None:
     model.demand = pyo.Constraint(expr=sum(model.modules.values()) >= 1)
 
 
-def _demand_sentence(data: SplitData) -> str:
-    racks = f"{data.module_racks} {'rack' if data.module_racks == 1 else 'racks'}"
-    return f"one module ({racks}) needs {megawatts(data.module_mw)} at the grid"
-
-
 def pins(model: Any, data: SplitData) -> None:
     """Fix the pinned racks of the campus and of single sites, and limit the open sites to the pinned maximum."""
     model.pins = pyo.Constraint(pyo.Any)
@@ -209,7 +204,15 @@ SHARE_BALANCE = "grid.rules.share_balance wants no site more than {:g} times the
 
 
 CAMPUS_RULES = (
-    Rule(demand, _demand_sentence, "split", order=170),
+    Rule(
+        demand,
+        lambda data: (
+            f"one module ({data.module_racks} rack{'s' * (data.module_racks > 1)}) needs "
+            f"{megawatts(data.module_mw)} at the grid"
+        ),
+        "split",
+        order=170,
+    ),
     Rule(
         *(pins, _pins_sentence, "split"),
         order=160,

@@ -251,10 +251,7 @@ def price_split(goal: Goal, column: Column, replicas: tuple[int, ...]) -> None:
 
 
 def _priced(goal: Goal, column: Column, shape: Shape | None = None) -> bool:
-    """Keep a fast plan of a column's most even shape with the most spare racks that may be paid; return if there is.
-
-    With a `shape` it is a plan of that.
-    """
+    """Keep a fast plan of a column with the most spare racks paid, in a shape or the most even one; return if any."""
     goal.tick()
     for choice in sorted(spared(goal.world, column), key=lambda c: (c.sparing.wired, -c.sparing.target)):
         given = None if shape is None else ShapeProblem(world=goal.world, column=choice, shape=shape)
