@@ -322,8 +322,10 @@ def _replicas_of_plan(file: Path, replicas: int | None) -> dict[str, Any]:
 
     data: Any = read_json(file) if file.suffix == ".json" and file.is_file() else None
     layout = data.get("layout") if kind_of(data) == "plan" else None
-    by_site = (layout or {}).get("data_parallel_by_site", {})
-    return {"layout.data_parallel_by_site": by_site} if len(by_site) > 1 and sum(by_site.values()) == replicas else {}
+    by_site = layout.get("data_parallel_by_site") if isinstance(layout, dict) else None
+    if not isinstance(by_site, dict) or len(by_site) < 2 or not all(isinstance(n, int) for n in by_site.values()):
+        return {}
+    return {"layout.data_parallel_by_site": by_site} if sum(by_site.values()) == replicas else {}
 
 
 def explain(

@@ -84,8 +84,9 @@ def sweep(
     with console.folder_for(plans):
         tasks = tasks_for(asked.changed(), points, options)
     first, keys, workers = list(islice(tasks, READ_FIRST)), set[str](), solves.workers
-    different = {str(sorted(points[i].items())) for i in in_shard(len(points), part or (1, 1))}
-    total = len(first) if len(first) < READ_FIRST else len(different)
+    total = len(first)
+    if total >= READ_FIRST:  # equal points count once
+        total = len({hash(str(sorted(points[i].items()))) for i in in_shard(len(points), part or (1, 1))})
     with Store(output, resume=grid.resume, base=first[0].base if first else None) as store:
         before = {row.key: row.status for row in latest(store.rows) if row.status != FAILED}  # these are tried again
         sweeping = SweepProgress(total=total, counts=Counter())

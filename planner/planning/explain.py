@@ -259,9 +259,16 @@ class _Questions:
 
     @property
     def tolerance(self) -> float:
-        """Share of the value within which plans count as equal: that within which the plan is the best, if any."""
-        bound, value = self.plan.objective.bound, self.plan.objective.value
-        return max(SHOWN, value / bound - 1) if bound and value else SHOWN
+        """Share of the value within which a proven plan is the best, as was asked: plans so near count as equal."""
+        bound, value, goal = self.plan.objective.bound, self.plan.objective.value, self.plan.instance.objective
+        if not (bound and value and self.proven):
+            return SHOWN
+        return max(SHOWN, min(1 - bound / value, max(goal.tolerance, goal.indifference)))
+
+    @property
+    def proven(self) -> bool:
+        """Whether the plan is proven, so that the best of other questions may be set against its own."""
+        return self.plan.status == "optimal" and self.plan.stopped == "proved"
 
     def _ask(
         self, instance: Instance, options: Options, without: dict[str, Any] | None = None, floor: float = 0.0
@@ -306,10 +313,11 @@ class _Questions:
         saved = best - found.value if found.value is not None else 0.0
         if abs(saved) <= ROUNDING * best or (saved < 0 and not found.proved and x.limit in LOOSER):
             saved = 0.0  # the plan at hand is one still
-        most = None if found.proved or found.bound is None else max(best - found.bound, 0.0)
+        proved = found.proved and self.proven
+        most = None if proved or found.bound is None else max(best - found.bound, 0.0)
         names = ("usd_saved", "most_usd_saved") if in_dollars else ("days_saved", "most_days_saved")
         figures = dict(zip(names, (saved, most), strict=True))
-        return Worth(limit=x.limit, more=x.more, unit=x.unit, proved=found.proved, each=x.each, **figures)
+        return Worth(limit=x.limit, more=x.more, unit=x.unit, proved=proved, each=x.each, **figures)
 
     def other(self, v: Variant) -> Other | None:
         """Return the best plan with one decision made otherwise; None where no time was left."""
@@ -323,7 +331,7 @@ class _Questions:
         elif v.loosens and self.together is not None:
             floor = self.together.bound or 0.0
         if found is None:
-            gap = self.tolerance if v.choice in ("site", "switch") else SHOWN
+            gap = self.tolerance if v.value == "opened" or v.choice == "switch" else SHOWN
             options = replace(self.share.next(changed), gap=gap)
             found = self._ask(v.change(self.plan.instance), options, v.without, floor)
         if v.loosens and (found.value is None or found.value > self.best):  # the plan at hand is one still
@@ -332,6 +340,8 @@ class _Questions:
 
     def _as_other(self, v: Variant, found: "_Answer") -> Other:
         in_dollars, value = self.plan.instance.objective.in_dollars, _value(v, found.plan)
+        if found.value is not None and found.bound is not None and found.bound < found.value * (1 - SHOWN):
+            found = replace(found, proved=False)  # a search that ended within the tolerance
         changed = changed_in_words(v.choice, v.plan_value, value)
         known = next((name for _, name, x in self.plans if found.plan is not None and _same(x, found.plan)), "")
         if found.plan is not None and found.value is not None and not known:

@@ -26,7 +26,9 @@ class Other(Frozen):
     value: str = Field(description="In place of the plan's.")
     days: float | None = Field(description="Of that plan; null: there is none.")
     usd: float | None = Field(None, description="Of that plan, where the instance minimizes dollars.")
-    loss: float | None = Field(description="Its days, or dollars, over the plan's, less one: 0.11 is 11 % more.")
+    loss: float | None = Field(
+        description="Its days, or dollars, over the best that the plan's tolerance began from, less one."
+    )
     proved: bool = Field(description="No plan with the decision made otherwise is better, by more than 0.005 %.")
     bound_days: float | None = Field(None, description="Where that is not proven: no such plan takes fewer days.")
     bound_usd: float | None = Field(None, description="Where that is not proven: no such plan costs less.")

@@ -71,6 +71,7 @@ class BudgetQuestions:
     points: list[PricedPoint] = field(default_factory=list)  # the plans so far, the one asked for among them
     answers: list[MinDaysProof] = field(default_factory=list)
     refused: float = 0.0  # size down to which there is no use in asking
+    dear: float = math.inf  # racks of a cluster from which plans cost more than the budget
     work: int = 0
 
     def run(self, most: float) -> Iterator[PricedPoint]:
@@ -107,7 +108,8 @@ class BudgetQuestions:
         on_grid = self.instance.grid is not None
         sizes = sorted({point.usd if on_grid else point.racks for point in self.points})
         if self.instance.grid is None:
-            below = max(1, math.floor(sizes[0] / STEP))
+            paid = budget_of(self.instance) / rack_of(self.instance.hardware).price_usd  # its plan may be beyond it
+            below = max(1, math.floor(min(min(sizes[0], self.dear) / STEP, paid)))
             if self.refused < below < sizes[0]:
                 yield below
         elif sizes[0] / STEP > self.refused:
@@ -134,7 +136,10 @@ class BudgetQuestions:
         if found.days > SLOWEST * self.asked.days:
             self.refused = max(self.refused, size)
         point = point_of(best.instance, found.plan, found.days, alone_on(self.instance, best.instance.hardware))
-        return point if point.usd <= min(budget_of(self.instance), self.asked.usd + CENTS / 2) else None
+        if point.usd <= min(budget_of(self.instance), self.asked.usd + CENTS / 2):
+            return point
+        self.dear = min(self.dear, size)
+        return None
 
     def _changed(self, size: float) -> tuple[Instance, float]:
         """Return the instance of a size, and the capital up to which its answer holds, since more racks cost more."""

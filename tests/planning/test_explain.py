@@ -1,6 +1,7 @@
 """`planner explain`: what a choice and a limit are worth, what an infeasible question lacks, and closed sites."""
 
 import json
+from dataclasses import replace
 from itertools import pairwise, takewhile
 from typing import Any
 
@@ -15,10 +16,13 @@ from worked_plan import LAYOUT, instance_with
 import planner
 from planner.instance.instance import Instance
 from planner.models import Options
+from planner.models.joint.cache import JointCache
 from planner.plan.plan import Plan
 from planner.planning import explain
-from planner.planning.explain import limits_of
+from planner.planning.explain import _Answer, _Questions, _Share, limits_of
 from planner.planning.explanation import SHOWN, Explanation, Worth, summary
+from planner.planning.question_variants import Variant
+from planner.solvers.signals import Deadline
 from planner.units import power
 
 PINS = {  # which leave few other choices
@@ -49,6 +53,18 @@ def small(hbm: float = 4e9) -> dict[str, Any]:
         },
         "hardware": {"accelerator": accelerator, "rack": rack, "racks": 2},
     }  # fmt: skip
+
+
+def test_no_answer_is_proven_that_is_far_from_its_bound() -> None:
+    """A search that ended within a tolerance has a bound below its plan; a plan that is cut short has no tolerance."""
+    plan = planner.solve(small())
+    v, far = Variant("site", "a", "opened"), _Answer(2.0, 1.0, 2.0, None, proved=True)
+    for asked, tolerance in ((plan, SHOWN), (plan.replaced(status="feasible", objective__bound=1e-9), SHOWN)):
+        questions = _Questions(asked, JointCache(), _Share(Deadline(1.0), Options(), str, 1.0))
+        assert questions.tolerance <= max(tolerance, plan.instance.objective.tolerance)
+        assert not questions._as_other(v, far).proved
+        assert questions._as_other(v, replace(far, bound=2.0)).proved
+    assert questions.tolerance == SHOWN
 
 
 def test_no_other_choice_is_better() -> None:

@@ -104,8 +104,8 @@ def largest_loads(instance: Instance, options: Options) -> list[NodeLoad]:
         m.goal = pyo.Objective(expr=sum(m.modules.values()), sense=pyo.maximize)
         return m
 
-    def most(site: str, rules: frozenset[str], enough: int | None = None) -> int:
-        """Return the most modules of a site alone under some rules, or as many as are enough."""
+    def most(site: str, rules: frozenset[str], enough: int | None = None) -> int | None:
+        """Return the most modules of a site alone under some rules, or as many as are enough; None: no answer."""
         Deadline().check()  # a signal ends it
         m = stated(rules, enough)
         for other in data.candidates:
@@ -115,10 +115,13 @@ def largest_loads(instance: Instance, options: Options) -> list[NodeLoad]:
                 else:
                     var.fix(0)
         outcome = _run(m, options, absolute_gap=0.99)  # less than one module away is a proof
-        return 0 if outcome.solution is None else round(outcome.solution.of(m.modules[site]))
+        if outcome.solution is None:
+            return 0 if outcome.infeasible else None
+        modules: float = outcome.solution.of(m.modules[site])
+        return round(modules)
 
     every = frozenset(_OF_A_SITE)
-    largest = {site: most(site, every) for site in data.candidates}
+    largest = {site: modules for site in data.candidates if (modules := most(site, every)) is not None}
     enough = max(largest.values(), default=0) + 1
 
     def stopping(site: str) -> list[str]:
@@ -128,7 +131,12 @@ def largest_loads(instance: Instance, options: Options) -> list[NodeLoad]:
             bounds = rule.max_site_modules(data, site, enough), rule.max_modules(data)
             if any(bound is not None and bound < modules + 1 - _ROUNDING for bound in bounds):
                 del left[name]
-        conflicting = remembered(lambda rules: most(site, rules, enough) <= modules, _OF_A_SITE)
+
+        def stops(rules: frozenset[str]) -> bool:
+            found = most(site, rules, enough)
+            return found is not None and found <= modules
+
+        conflicting = remembered(stops, _OF_A_SITE)
         while left and conflicting(frozenset(left)):
             for name in smallest_conflict(conflicting, list(left)):
                 del left[name]
@@ -162,12 +170,14 @@ def relaxations(instance: Instance, rules: Collection[str], options: Options) ->
         limit = instance.grid.rules.max_rtt_ms or 0.0 if instance.grid else 0.0
         trips = sorted({ms for p in data.pairs if (ms := data.rtt_ms(p)) > limit})
 
-        def reached(ms: float) -> bool:
-            """Return whether some split has no two sites farther apart than a round trip."""
-            return feasible(gather(instance.replaced(grid__rules__max_rtt_ms=ms), SitesRequest()), RULES, options)
+        def farther(ms: float) -> SplitData:
+            return gather(instance.replaced(grid__rules__max_rtt_ms=ms), SitesRequest())
 
-        first = bisect_left(trips, True, key=reached)
-        found += [Relaxation(rule="rtt", amount=ms - limit, unit="ms", proved=True) for ms in trips[first : first + 1]]
+        first = bisect_left(trips, True, key=lambda ms: feasible(farther(ms), RULES, options))
+        proved = first in (0, len(trips)) or infeasible(farther(trips[first - 1]), RULES, options)
+        found += [
+            Relaxation(rule="rtt", amount=ms - limit, unit="ms", proved=proved) for ms in trips[first : first + 1]
+        ]
     if "pins" in rules and pinned in instance.pins:
         free = gather(instance.replaced(pins={k: v for k, v in instance.pins.items() if k != pinned}), SitesRequest())
         m = build(free)
@@ -176,7 +186,8 @@ def relaxations(instance: Instance, rules: Collection[str], options: Options) ->
         if most.solution is not None:
             racks = data.module_racks * sum(round(most.solution.of(x)) for x in m.modules.values())
             fewer, proved = float(instance.pins[pinned] - racks), most.stop is Stop.PROVED
-            found.append(Relaxation(rule="pins", amount=fewer, unit="racks fewer", proved=proved))
+            if fewer > 0:  # else the pin fails for another reason than too many racks
+                found.append(Relaxation(rule="pins", amount=fewer, unit="racks fewer", proved=proved))
     return [x for x in found if x is not None]
 
 
