@@ -114,17 +114,11 @@ def sweep(
         _end(store, sweeping, keys, console.ExitCode.DONE)
 
 
-def _statuses(store: "Store", keys: set[str]) -> Counter[str]:
-    from planner.sweeps.row_store import latest
-
-    return Counter(row.status for row in latest(store.rows) if row.key in keys)
-
-
 def _end(store: "Store", progress: "SweepProgress", keys: set[str], status: int) -> None:
     from planner.sweeps.row_store import latest
 
     store.tabulate()
-    progress.counts = _statuses(store, keys)
+    progress.counts = Counter(row.status for row in latest(store.rows) if row.key in keys)
     if status == console.ExitCode.INTERRUPTED:
         print(f"interrupted with {progress.summary()} in {store.path}; go on with --resume", file=sys.stderr)
     else:

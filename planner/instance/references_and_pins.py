@@ -117,7 +117,8 @@ def check_pins(instance: Instance) -> Iterator[str]:
     sites = nodes or {ONE_SITE}
     by_site = {RACKS_AT + name for name in nodes} | {BLOCKS_AT + site for site in sites}
     for path, value in instance.pins.items():
-        of_all = _of_all_sites(path, sites)
+        site, _, name = path.removeprefix(FABRIC).rpartition(".")
+        of_all = FABRIC + name if path.startswith(FABRIC) and site in sites else path  # pins it for all sites
         kind = FROM_ZERO if path in by_site else PINS.get(of_all)
         part = None  # of the instance, without which there is nothing to decide
         if path.startswith(("sites.", "wan.")):
@@ -132,12 +133,6 @@ def check_pins(instance: Instance) -> Iterator[str]:
             yield f"pins.{path}: decides nothing, as the instance has no {part}; give {part}, or remove the pin"
         elif of_all != path and instance.grid is not None:  # blocks may be at any of the sites
             yield f"pins.{path}: a grid chooses the sites, so a fabric is pinned for all; pin {of_all}"
-
-
-def _of_all_sites(path: str, sites: set[str]) -> str:
-    """Return the path that pins for all sites what `fabric.SITE.KEY` pins for one; other paths as they are."""
-    site, _, name = path.removeprefix(FABRIC).rpartition(".")
-    return FABRIC + name if path.startswith(FABRIC) and site in sites else path
 
 
 def pinned_blocks(instance: Instance) -> dict[str, int]:

@@ -19,11 +19,6 @@ def min_site(model: Any, data: SplitData) -> None:
     model.min_site = pyo.Constraint(sites, rule=lambda model, s: model.modules[s] >= minimum * model.open[s])
 
 
-def _min_site_sentence(data: SplitData) -> str:
-    modules = data.grid.rules.min_site_modules
-    return f"a site holds {modules} modules at least ({megawatts(modules * data.module_mw)})"
-
-
 def area(model: Any, data: SplitData) -> None:
     """Limit the cooling of a site to its land, in 1000 m²."""
     density = data.hardware.cooling_kw_per_m2
@@ -148,7 +143,15 @@ def _ready_sentence(data: SplitData) -> str:
 
 
 SITE_RULES = (
-    Rule(min_site, _min_site_sentence, "split", order=80, unit="modules"),
+    Rule(
+        min_site,
+        lambda data: (
+            f"a site holds {(n := data.grid.rules.min_site_modules)} modules at least ({megawatts(n * data.module_mw)})"
+        ),
+        "split",
+        order=80,
+        unit="modules",
+    ),
     Rule(area, _area_sentence, "site", order=90, unit="m2", scale=1e3, max_site_modules=max_cooled_modules),
     Rule(
         *(interconnect, _interconnect_sentence, "site"),

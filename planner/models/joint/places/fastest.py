@@ -154,10 +154,6 @@ class FastestSearch(CapitalBounds):
         each = self._usd_per_mw  # none without a network
         return each * sum(float(x.mw.min()) for x in self._parts if len(x)) if each else 0.0
 
-    @cached_property
-    def _level_usd(self) -> Floats:
-        return np.array([x.usd for x in self.levels])
-
     def next(self, target: Target) -> NetworkCandidate | None:
         """Return the fastest candidate, of equal ones the cheapest, that may be paid and beats the target, if any."""
         found = self._next(target)
@@ -265,8 +261,8 @@ class FastestSearch(CapitalBounds):
 
     def _affordable(self, rtt: float) -> list[tuple[SlowdownLevel, int]]:
         """List the slowdowns that the money may pay, with the most wavelengths paid too."""
-        budget = self.shape_problem.world.budget + CENTS
-        most = np.searchsorted(self._lower_bounds(rtt)[self._wavelengths], budget - self._level_usd, side="right")
+        budget, usd = self.shape_problem.world.budget + CENTS, np.array([x.usd for x in self.levels])
+        most = np.searchsorted(self._lower_bounds(rtt)[self._wavelengths], budget - usd, side="right")
         found: list[tuple[SlowdownLevel, int]] = []
         for level, count in zip(self.levels, most.tolist(), strict=True):
             if level in self.asked:
