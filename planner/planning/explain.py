@@ -309,6 +309,7 @@ class _Questions:
             options = self.share.next(f"what more {x.limit} is worth")
             found = self._ask(x.change(self.plan.instance), options, floor=floor or 0.0)
         if found.value is None and (found.proved or found.bound is None):
+            self.unasked.append(x.limit)  # no answer came
             return None
         saved = best - found.value if found.value is not None else 0.0
         if abs(saved) <= ROUNDING * best or (saved < 0 and not found.proved and x.limit in LOOSER):
@@ -367,7 +368,8 @@ class _Questions:
         own = tuple(site.id for site in self.plan.sites.sites)
         sets = {frozenset(own)}
         for _ in range(count):
-            v = Variant("sites", " + ".join(own), "any other", without={"sites": frozenset(sets)})
+            racks = " + ".join(f"{site.id} {site.racks:,}" for site in self.plan.sites.sites)
+            v = Variant("sites", f"{racks} racks", "any other", without={"sites": frozenset(sets)})
             if not self.share.left:
                 self.unasked.append("other sets of sites")
                 return
@@ -378,7 +380,7 @@ class _Questions:
                 return
             sets.add(placed.joined.open)
             racks = " + ".join(f"{site} {n:,}" for site, n in sorted(placed.racks.items()))
-            yield self._as_other(replace(v, value=racks), found)
+            yield self._as_other(replace(v, value=f"{racks} racks"), found)
 
 
 def _same(a: JointPlan, b: JointPlan) -> bool:
@@ -477,14 +479,14 @@ def _infeasible(plan: Plan, instance: Instance, options: Options) -> Iterator[Ex
             yield (found := found.replaced(relaxations=_relaxations(instance, why.rules, options)))
             yield found.replaced(nodes=_nodes(instance, None, options))
             return
-        for lack in _lacks(instance, why, options):
+        for lack in _lacks(instance, why, options, Deadline(options.time_limit)):
             yield (found := found.replaced(lacks=(*found.lacks, lack)))
     except (KeyboardInterrupt, OutOfTimeError):
         yield found.replaced(interrupted=True)
 
 
-def _lacks(instance: Instance, why: Conflict, options: Options) -> Iterator[Lack]:
-    """Yield the limits in conflict that alone, and least, let a plan exist."""
+def _lacks(instance: Instance, why: Conflict, options: Options, left: Deadline) -> Iterator[Lack]:
+    """Yield the limits in conflict that alone, and least, let a plan exist, as far as the time allows."""
     gpu, racks, batch = instance.hardware.accelerator, instance.hardware.racks, instance.limits.max_batch_tokens
     hbm = gpu.hbm_bytes if isinstance(gpu, Accelerator) else None
     limits: tuple[tuple[str, float | None, float, str, Callable[[float], Instance]], ...] = (
@@ -497,26 +499,38 @@ def _lacks(instance: Instance, why: Conflict, options: Options) -> Iterator[Lack
     )
     for limit, now, scale, unit, changed in limits:
         if limit in why.rules and now is not None:
-            needed = _least(now, changed, options, whole=limit == "hardware.racks")
+            needed = _least(now, changed, options, left, whole=limit == "hardware.racks")
             if needed is not None:
                 yield Lack(limit=limit, now=now / scale, needed=needed / scale, unit=unit)
 
 
-def _least(now: float, changed: Callable[[float], Instance], options: Options, *, whole: bool) -> float | None:
-    """Return the least value of a limit, to the precision, with which a plan was found; None where none was."""
-    any_plan = replace(options, gap=ANY_PLAN)
+def _least(
+    now: float, changed: Callable[[float], Instance], options: Options, left: Deadline, *, whole: bool
+) -> float | None:
+    """Return the least value of a limit, to the precision, with which a plan was found; None where none was.
+
+    Once the time is over it is the least of those tried so far.
+    """
 
     def exists(value: float) -> bool:
+        any_plan = replace(options, gap=ANY_PLAN, time_limit=left.limit)
         return _answer(in_fewest_days(changed(value)), any_plan, JointCache()).plan is not None
+
+    def over() -> bool:
+        """Return whether the time is. OutOfTimeError: a signal ends it."""
+        Deadline().check()
+        return left.passed
 
     low, high = now, 2 * now
     for _ in range(DOUBLINGS):
+        if over():
+            return None
         if exists(high):
             break
         low, high = high, 2 * high
     else:
         return None
-    while high - low > (1 if whole else PRECISION * low):
+    while high - low > (1 if whole else PRECISION * low) and not over():
         middle = (low + high) // 2 if whole else (low + high) / 2
         low, high = (low, middle) if exists(middle) else (middle, high)
     return high

@@ -193,7 +193,9 @@ def _worth_line(x: Worth) -> str:
 
 def _counted(value: float, unit: str) -> str:
     """Write an amount of a limit: $30.00M of budget, 10 MW of headroom."""
-    return f"{money(value)} of budget" if unit == "USD" else f"{short(value)} {unit}"
+    what, _, of = unit.partition(" ")
+    one = f"{what.removesuffix('s')} {of}".rstrip() if value == 1 else unit
+    return f"{money(value)} of budget" if unit == "USD" else f"{short(value)} {one}"
 
 
 def _site_lines(nodes: Sequence[NodeLoad], moved: Sequence[Relaxation]) -> Iterator[str]:

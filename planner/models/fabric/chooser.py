@@ -40,7 +40,7 @@ from planner.physics.network.transport import allreduce_slowdown, free_uplinks, 
 from planner.solvers.signals import Deadline
 from planner.units import counted
 
-Lengths = dict[int, dict[str, dict[int, tuple[float, float]]]]
+Lengths = dict[int, dict[str, dict[int, tuple[float, float]]]]  # prices by racks, kind of link and sizes that it joins
 PRICE_STEP = 50e6  # dollars to which a limit on prices is rounded up, so that a table serves several shapes
 WIDER = 1.6  # times a limit on prices, where a table for the same blocks was built before
 MOST_LOADS = 40  # orders of racks whose counts are kept

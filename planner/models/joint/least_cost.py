@@ -128,7 +128,7 @@ def _result(goal: LeastCapital, *, stopped: Stopped, failure: str, days: bool) -
         least = least_seconds(goal.world) if days and stopped == "proved" else None
         free = None if least is None or not math.isfinite(least) else days_of(problem.instance, least)
         return JointSolution(status=status, lower_bound=bound, fabric_free_bound=free, stopped=stopped, counts=counts)
-    open_usd = goal.bound if stopped != "proved" or goal.at_gap else math.inf
+    open_usd = goal.bound if stopped != "proved" or goal.ended_early else math.inf
     bound = min(plan.capital_usd, goal.world.unproven.usd, open_usd)
     proven = bound >= min(plan.capital_usd - CENTS, plan.capital_usd * (1 - goal.end_gap))
     return JointSolution(

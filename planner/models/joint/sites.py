@@ -62,8 +62,8 @@ class Sites:
     within: dict[Any, list[tuple[float, PlacedParts | None]]] = field(default_factory=dict)
     prices: dict[tuple[SitePart, ...], Any] = field(default_factory=dict)  # of parts without fabrics, as far as asked
     racks: dict[float | None, dict[int, int]] = field(default_factory=dict)  # the most, by budget and GPUs cabled
+    fibre_by_km: dict[tuple[int, float], Floats] = field(default_factory=dict)  # prices by sites and km of routes
     # By number of sites: groups that may be open, with their longest round trips, ascending, and km of all routes.
-    fibre_by_km: dict[tuple[int, float], Floats] = field(default_factory=dict)  # by sites and km of all their routes
     groups: dict[tuple[int, bool], tuple[Ints, Floats, Floats]] = field(default_factory=dict)
     routes: dict[tuple[int, tuple[int, ...]], tuple[Floats, Floats]] = field(
         default_factory=dict

@@ -198,7 +198,7 @@ class FastestSearch(CapitalBounds):
             return []
         q, waves, count = self.shape_problem, self._wavelengths, len(self._wavelengths)
         send, allreduce = (np.array([getattr(level, name) for level in self.levels]) for name in ("send", "allreduce"))
-        even = -(-q.column.strategy.problem.layers // q.column.p)
+        even = -(-q.column.strategy.problem.layers // q.column.p)  # layers of the largest stage, as the bound has them
         alone = q.even_seconds(send, allreduce, None)
         exchange = np.broadcast_to(q.exchange_seconds(even, q.fibre(waves, self._rtts[0])), waves.shape)
 

@@ -64,7 +64,7 @@ class LeastCapital(Goal):
     incumbent: JointPlan | None = None
     grown: set[tuple[int, int, int]] = field(default_factory=set)  # kinds of which a late column was grown
     end_gap: float = 0.0  # share of the capital that the bound may be below it where the search ends
-    at_gap: bool = False  # it ended so
+    ended_early: bool = False  # at that gap, or at the known floor
     seeks: bool = False  # whether no plan was known at first
     fabrics: LeastFabrics = field(default_factory=lambda: LeastFabrics(within=lambda q: q.world))
     bound: float = 0.0  # on the capital of every plan
@@ -205,8 +205,8 @@ class LeastCapital(Goal):
         if best is None:
             return False
         at_gap = self.end_gap > 0 and self.bound >= best.capital_usd * (1 - self.end_gap)
-        self.at_gap = at_gap or best.capital_usd <= self.known_floor + CENTS
-        return self.at_gap or (self.within > 0 and (c > best.capital_usd + CENTS or bool(self._late(t, c))))
+        self.ended_early = at_gap or best.capital_usd <= self.known_floor + CENTS
+        return self.ended_early or (self.within > 0 and (c > best.capital_usd + CENTS or bool(self._late(t, c))))
 
     def usd(self, racks: Any, rails: Any) -> Floats:
         """Bound the capital of a number of racks by their prices."""
