@@ -37,6 +37,7 @@ class JointCache:
     tables: dict[Strategy, Any] = field(default_factory=dict)  # of the pipelines of each
     holding: dict[Strategy, Flags] = field(default_factory=dict)  # pipelines that may hold the model
     tables_for: dict[Strategy, tuple[float, float]] = field(default_factory=dict)  # the money and racks of each
+    bounds: dict[Strategy, tuple[tuple[float, float], float]] = field(default_factory=dict)  # in seconds, behind those
     free: dict[Column, float] = field(default_factory=dict)
     slower: dict[Column, float] = field(default_factory=dict)  # lower bounds on seconds a sequence on a free network
     templates: Templates | None = None

@@ -126,9 +126,18 @@ def max_racks(world: World, rails: int) -> int:
 
 def strategy_bound(world: World, s: Strategy) -> float:
     """Bound the seconds of a strategy by its pipelines where memory is known of them, else by its layers alone."""
-    if s in world.cache.tables:
-        return float(pipelines_of(world, s)[0].min(initial=math.inf))
-    return _bound_by_layers(world, s)
+    known = s in world.cache.tables
+    bound = float(pipelines_of(world, s)[0].min(initial=math.inf)) if known else _bound_by_layers(world, s)
+    world.cache.bounds[s] = most_paid(world.problem.instance), bound
+    return bound
+
+
+def known_bound(world: World, s: Strategy, *, own: bool = False) -> float | None:
+    """Return the bound that a question for no less money and racks asked for, or this one (`own`); None if none did."""
+    paid, (own_usd, own_racks) = world.cache.bounds.get(s), most_paid(world.problem.instance)
+    if paid is None or (paid[0] != (own_usd, own_racks) if own else paid[0][0] < own_usd or paid[0][1] < own_racks):
+        return None
+    return paid[1]
 
 
 def _bound_by_layers(world: World, s: Strategy) -> float:

@@ -29,6 +29,7 @@ EARLY = 10  # columns that are priced as soon as they are timed, while no plan i
 FEW_SHAPES = 8  # of a column: with fewer it is asked before it is timed whether the money pays any of them
 ANY_PLAN = 1 - 1e-12  # a gap within which every plan lies: the search ends with the first
 CLIMBED_AFTER = 5000  # nodes, which a proof mostly takes less than
+FAR = 2.0  # times the gap, above which a better first plan takes less time than raising the bound
 CLOSE = 2e-3  # of an incumbent to its bound, within which fewer blocks are left to the search
 
 
@@ -156,6 +157,9 @@ class FewestDays(Goal):
         if self.at_floor:
             return
         dive.dive(self, loop, self.world.cache.warm_starts(self.world.size))
+        best = self.incumbent
+        if best is not None and 0 < FAR * self.gap < self.distance and self.gap < ANY_PLAN:
+            dive.improve(self, best)
 
     def tick(self) -> None:
         """Stop at the limit; say where the search is every two seconds."""

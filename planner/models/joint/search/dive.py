@@ -32,7 +32,7 @@ ALMOST = 1.15  # times the least time on a free network, up to which the fastest
 STARTS = 4  # the fastest strategies, from which others are a choice away
 LOOKED = 300_000  # pipelines, after which no more are sought
 LIKELY_STAGES = 6  # numbers of stages of a strategy under a ZeRO stage that are looked at
-TIMED = 3  # columns of those that are timed exactly
+TIMED, MANY_TIMED = 3, 20  # columns of those that are timed exactly, and of the one strategy of a plan
 DIVES = 40  # columns that are tried for a first incumbent
 LIKELY_ZEROS = (1, 3)
 MUCH_STOPPED = 2.0  # times what failures stretch a column by at least: above it fewer blocks leave money for spares
@@ -71,6 +71,15 @@ def dive(goal: Goal, loop: OpenNodes, known: list[tuple[float, JointPlan]]) -> N
         for column in columns(goal, loop):
             if descend(goal, column, first=True):
                 return
+
+
+def improve(goal: Goal, plan: JointPlan) -> None:
+    """Seek a faster plan than one among the other pipelines of its strategy."""
+    # Fewer racks may fill other numbers of stages better than those of the plan from which it was rescaled.
+    faster = likely(goal.world, plan.column.strategy, goal.cutoff(0.0), timed=MANY_TIMED)
+    for _, column in reversed(list(faster)):
+        if column == plan.column or descend(goal, column, first=True):
+            return
 
 
 def by_rails(goal: Goal, loop: OpenNodes) -> list[Column]:
@@ -169,7 +178,7 @@ def rescaled(column: Column, share: float) -> Column:
     return replace(column, d=d, m=min(column.m, most * (column.p if column.v > 1 else 1) // d))
 
 
-def likely(world: World, s: Strategy, cutoff: float) -> Iterator[tuple[float, Column]]:
+def likely(world: World, s: Strategy, cutoff: float, *, timed: int = TIMED) -> Iterator[tuple[float, Column]]:
     """Yield columns of a strategy, of almost as many blocks as there can be, each faster than before, with its time."""
     # Times are on the free network. For each number of stages the column of the least floor is tried.
     keys, table = pipelines_of(world, s)
@@ -188,7 +197,7 @@ def likely(world: World, s: Strategy, cutoff: float) -> Iterator[tuple[float, Co
         if cells is None:
             continue
         times, columns = cells
-        for j in np.argsort(times, kind="stable")[:TIMED]:
+        for j in np.argsort(times, kind="stable")[:timed]:
             column = column_at(s, zero, columns, int(j))
             exact = free_seconds(world, column, cutoff)
             if exact < cutoff:

@@ -28,6 +28,7 @@ from planner.models.joint.columns import (
     GATHERING,
     column_at,
     free_seconds,
+    known_bound,
     pipelines_in_memory,
     rounds_of,
     some_in_memory,
@@ -188,7 +189,8 @@ class Loop:
         for s in strategies:
             self.goal.tick()
             self.goal.world.count("strategies")
-            self.push(strategy_bound(self.goal.world, s), 0.0, s)
+            known = known_bound(self.goal.world, s)  # of more money: it is raised to that of less where it is next
+            self.push(strategy_bound(self.goal.world, s) if known is None else known, 0.0, s)
 
     def _searched(self, begin: Callable[[], None]) -> Stopped:
         """Begin, and open nodes until none may hold a plan of use or a limit comes."""
@@ -257,6 +259,11 @@ class Loop:
 
     def _open_strategy(self, t: float, c: float, s: Strategy) -> None:
         """Open ranges of all numbers of blocks of the pipelines of a strategy."""
+        if known_bound(self.goal.world, s, own=True) is None:
+            bound = strategy_bound(self.goal.world, s)
+            if bound > t:
+                self.push(bound, c, s)
+                return
         of = table_of(self.goal.world, s)
         self.goal.world.count("pipelines", len(of))
         # While no plan is known memory may be why: what can never hold the model needs no terms of its steps.
