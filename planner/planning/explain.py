@@ -280,7 +280,10 @@ class _Questions:
             own = None if layout is None else column_of(layout, world)
             return own or next((c for *_, x in known if (c := column_like(x.column, world)) is not None), None)
 
-        same = self.cache if not without and self.cache.serves(instance) else JointCache(timed=self.cache.timed)
+        if self.cache.question is None:  # sites and fabrics of the plan's question serve most of the others
+            question = each_alone(in_fewest_days(self.plan.instance))[0]
+            Solving(options=options, deadline=Deadline(), progress=lambda _: None, cache=self.cache).world(question)
+        same = self.cache if not without and self.cache.serves(instance) else replace(self.cache)
         replicas = () if layout is None else tuple(layout.data_parallel_by_site.values())
         return _answer(instance, options, same, without, first=first, replicas=replicas, floor=floor)
 

@@ -10,7 +10,7 @@ from commands import invoke
 from joint_brute_force import toy
 from joint_toys import GPU, PRECISION
 from stored_plans import stored
-from tiers import slow
+from tiers import more, slow
 from worked_plan import LAYOUT, instance_with
 
 import planner
@@ -21,7 +21,7 @@ from planner.plan.plan import Plan
 from planner.planning import explain
 from planner.planning.explain import _Answer, _Questions, _Share, limits_of
 from planner.planning.explanation import SHOWN, Explanation, Worth, summary
-from planner.planning.question_variants import Variant
+from planner.planning.question_variants import Variant, variants_of
 from planner.solvers.signals import Deadline
 from planner.units import power
 
@@ -105,6 +105,22 @@ def priced(**objective: Any) -> dict[str, Any]:
     asked = small()
     asked["hardware"]["rack"] = asked["hardware"]["rack"] | {"price_usd": 1e6}
     return asked | {"objective": {"minimize": "cost_usd", **objective}}
+
+
+@pytest.mark.parametrize(("seed", "how"), [(3, {"sites": 2, "forced": True}), *more((14, {"sites": 2}), (8, {}))])
+@pytest.mark.parametrize("minimize", ["days_to_train", "cost_usd"])
+def test_what_other_questions_left_in_a_cache_changes_no_answer(seed: int, how: dict[str, Any], minimize: Any) -> None:
+    asked = toy(seed, **how).replaced(objective__minimize=minimize, objective__tolerance=0.0)
+    asked = asked.replaced(limits__deadline_days=1e6)
+    plan, cache = planner.solve(asked), JointCache()
+    for of in (asked, asked.replaced(limits__budget_usd=(asked.limits.budget_usd or 1e9) * 0.7)):
+        explain._answer(of, Options(), cache)
+    others = [(x.change(asked), {}) for x in limits_of(plan)]
+    others += [(v.change(asked), v.without) for v in variants_of(plan, [])]
+    for question, without in [*others, (asked, {})]:
+        kept = replace(cache) if question is not asked or without else cache
+        found, fresh = (explain._answer(question, Options(), x, without) for x in (kept, JointCache()))
+        assert (found.proved, found.value) == (fresh.proved, fresh.value and pytest.approx(fresh.value, rel=1e-9))
 
 
 def test_a_proven_plan_is_not_solved_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from planner.instance.instance import Instance, Objective
+from planner.instance.instance import Instance, Limits, Objective
 from planner.instance.references_and_pins import hardware_kind
 from planner.models.fabric.chooser import Templates
 from planner.models.joint.space import Flags, Floats, JointProblem, Strategy, strategies_of, strategy, ways_to_cut
@@ -19,12 +19,18 @@ if TYPE_CHECKING:
     from planner.models.joint.sites import Sites
 
 
+Question = tuple[Instance, dict[str, Any], tuple[Any, ...]]  # behind it what no plan may have, then seed and threads
+# Degrees by which a layer is cut: each of their values makes strategies of its own.
+DEGREES = tuple(f"layout.{x}_parallel" for x in ("tensor", "context", "expert", "sequence"))
+DEGREES += ("layout.microbatch_sequences",)
+
+
 @dataclass(kw_only=True)
 class JointCache:
     """Strategies, bounds, times on a free network, tables of fabrics, answers of the sites, and plans by size.
 
     It serves instances that differ in budget, racks of a cluster, deadline, tokens, objective and name alone; for any
-    other it starts anew.
+    other it starts anew, but for what that question has in common with the one before.
     """
 
     question: Any = None
@@ -63,17 +69,13 @@ class JointCache:
 
     def serve(self, instance: Instance, without: dict[str, Any], *how: Any) -> None:
         """Make the cache that of an instance: start anew where more than its size differs."""
-        # A table of pipelines serves the budget and racks at which it was made, and all smaller ones.
         question = _question(instance), without, how
         if question != self.question:
             fresh = JointCache(question=question, by_hardware=self.by_hardware, timed=self.timed, answers=self.answers)
-            for name in self.__dataclass_fields__:
+            kept = () if self.question is None else _kept(self.question, question)
+            for name in self.__dataclass_fields__.keys() - set(kept):
                 setattr(self, name, getattr(fresh, name))
             self.without = without
-        most = most_paid(instance)
-        for s in [s for s, own in self.tables_for.items() if most[0] > own[0] or most[1] > own[1]]:
-            del self.tables[s], self.tables_for[s]
-            self.holding.pop(s, None)
         if self.paid_racks != instance.hardware.racks:
             self.paid_racks, self.cheapest = instance.hardware.racks, []
         if self.sites is not None and self.sites.budget_usd != instance.limits.budget_usd:
@@ -124,6 +126,49 @@ def most_paid(instance: Instance) -> tuple[float, float]:
     if instance.grid is not None or racks is None:
         return money, math.inf
     return (money, racks) if racks * rack_of(instance.hardware).price_usd <= money else (0.0, 0.0)
+
+
+def _kept(own: Question, other: Question) -> tuple[str, ...]:
+    """Return the parts of a cache of one question that serve another too."""
+    # Strategies depend on neither money nor sites, and sites and fabrics on neither model, batch, memory nor layouts.
+    # The tables of pipelines depend on all but the values of degrees that no plan may have.
+    strategies, sites, fabrics = (of(own) == of(other) for of in (_of_strategies, _of_sites, _of_fabrics))
+    kept: tuple[str, ...] = ("cut", "terms") if strategies else ()
+    kept += ("tables", "tables_for", "bounds", "holding", "free", "slower") if strategies and sites else ()
+    return kept + (("sites", "site_bounds") if sites else ()) + (("templates",) if fabrics else ())
+
+
+def _of_strategies(question: Question) -> Any:
+    """Return what strategies depend on; values of degrees that no plan may have leave out others whole."""
+    instance, without, _ = question
+    limits, pins = instance.limits, _but(("sites.", "wan."), instance.pins)
+    own = Limits(max_batch_tokens=limits.max_batch_tokens, memory_reserve_fraction=limits.memory_reserve_fraction)
+    left = _but(("sites", "placement.stripes", *DEGREES), without)
+    return instance.replaced(grid=instance.grid is None, limits=own, pins=pins), left
+
+
+def _of_sites(question: Question) -> Any:
+    """Return what the answers of sites depend on."""
+    instance, without, how = question
+    return _campus(instance), _but(("layout.", "placement.stripes"), without), how
+
+
+def _of_fabrics(question: Question) -> Any:
+    """Return what the tables of fabrics depend on."""
+    return _campus(question[0]), _but(("layout.", "sites"), question[1])
+
+
+def _campus(instance: Instance) -> Instance:
+    """Return an instance without its model, batch, memory and layout."""
+    gpu, limits = instance.hardware.accelerator, {"max_batch_tokens": None, "memory_reserve_fraction": 0.0}
+    memory = {} if isinstance(gpu, str) else {"hardware__accelerator__hbm_bytes": 0.0}
+    pins = _but(("layout.",), instance.pins)
+    return instance.replaced(workload=None, pins=pins, limits=instance.limits.replaced(**limits), **memory)
+
+
+def _but(prefixes: tuple[str, ...], values: dict[str, Any]) -> dict[str, Any]:
+    """Return the values of all paths that begin otherwise."""
+    return {path: value for path, value in values.items() if not path.startswith(prefixes)}
 
 
 def _question(instance: Instance) -> Instance:

@@ -203,9 +203,12 @@ def most_sequences(s: Strategy) -> int:
 
 def table_of(world: World, s: Strategy) -> StrategyTable:
     """Return the pipelines of a strategy that may have a replica and a micro-batch."""
-    if s in world.cache.tables:
+    # A table serves the money and racks at which it was made, and less, for which a search may ask meanwhile.
+    paid, made_for = most_paid(world.problem.instance), world.cache.tables_for.get(s)
+    if made_for is not None and made_for[0] >= paid[0] and made_for[1] >= paid[1]:
         known: StrategyTable = world.cache.tables[s]
         return known
+    world.cache.holding.pop(s, None)
     t, problem = s.pipelines, s.problem
     total = most_sequences(s)
     min_count = _min_counts(problem, t)
@@ -215,17 +218,18 @@ def table_of(world: World, s: Strategy) -> StrategyTable:
     i = np.flatnonzero((d >= 1) & (min_count >= 1) & (d * s.shape.gpus >= s.shape.expert_parallel))
     rows = _rows_of(t, d, min_count).part(i)
     each, once = (x[i] for x in min_terms(world, s, total))
-    world.cache.tables_for[s] = most_paid(world.problem.instance)
+    world.cache.tables_for[s] = paid
     world.cache.tables[s] = StrategyTable(s, rows, each, once, t.racks[i], t.rails[i])
     return table_of(world, s)
 
 
-def most_blocks(world: World, s: Strategy) -> Ints:
+def most_blocks(world: World, of: StrategyTable) -> Ints:
     """Return the most blocks of each pipeline that the racks at the budget hold; tables may be of a larger one."""
-    if s not in world.most_blocks:
-        of = table_of(world, s)
-        world.most_blocks[s] = _most_racks(world, of.rails) // of.racks
-    return world.most_blocks[s]
+    known, blocks = world.most_blocks.get(of.strategy, (None, None))
+    if known is not of or blocks is None:
+        blocks = _most_racks(world, of.rails) // of.racks
+        world.most_blocks[of.strategy] = of, blocks
+    return blocks
 
 
 def _most_racks(world: World, rails: Ints) -> Ints:
@@ -237,7 +241,8 @@ def _most_racks(world: World, rails: Ints) -> Ints:
 
 def pipelines_of(world: World, s: Strategy) -> tuple[Floats, StrategyRows]:
     """Return the pipelines of a strategy that may have a replica (`d` the most, `m` the least), with lower bounds."""
-    t, most = table_of(world, s), most_blocks(world, s)
+    t = table_of(world, s)
+    most = most_blocks(world, t)
     at = np.flatnonzero(most > 0)
     most, each, t = most[at], t.each_within(at, most[at]), t.part(at)
     rows = replace(t.rows, d=np.minimum(t.rows.d, most * t.rows.block_replicas))

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from planner.instance.references_and_pins import pinned_blocks
 from planner.models.fabric.chooser import Template, Templates
@@ -107,7 +107,8 @@ class World:
     sites: "Sites | None"
     templates: Templates | None
     counts: dict[str, int] = field(default_factory=dict)
-    most_blocks: dict[Strategy, Ints] = field(init=False, default_factory=dict)  # at the budget; a copy has its own
+    # Of each table of pipelines, at the budget; a copy has its own.
+    most_blocks: dict[Strategy, tuple[Any, Ints]] = field(init=False, default_factory=dict)
     most_racks: dict[int, int] = field(init=False, default_factory=dict)  # the same, by GPUs of a rack cabled
     cache: JointCache = field(default_factory=JointCache)
     deadline: Deadline = field(default_factory=Deadline)  # of the search

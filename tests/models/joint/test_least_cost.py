@@ -13,6 +13,7 @@ from tiers import more
 from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.models import Options
+from planner.models.joint.columns import pipelines_of, table_of
 from planner.models.joint.free_network import _below, conditions_of, fastest_on, fewest_racks, problem_on, racks_of
 from planner.models.joint.least_cost import CapitalSearch, cheaper_within, cheapest_by, solve_joint_cost
 from planner.models.joint.search import capital
@@ -108,6 +109,20 @@ def test_cheaper_plans_than_the_first_are_sought(seed, how, monkeypatch):
     assert least is not None and least.usd <= found.capital_usd + 0.01 < fastest.capital_usd
     assert found.seconds <= limit * (1 + 1e-9)
     assert w.sites is None or w.sites.budget_usd == i.limits.budget_usd
+
+
+def test_tables_made_for_less_money_are_made_anew_for_more() -> None:
+    """Plans that are sought for less money meanwhile must not take racks from those of the search itself."""
+    i = toy(3, sites=2, forced=True)
+    fresh, w = world(i), world(i)
+    assert w.sites is not None
+    less = w.with_budget((i.limits.budget_usd or 0.0) / 3)
+    w.sites.pay(less.problem.instance)
+    poor = {s: table_of(less, s).rows.d.sum() + pipelines_of(less, s)[1].d.sum() for s in w.strategies()}
+    w.sites.pay(i)
+    rich = {s: table_of(w, s).rows.d.sum() + pipelines_of(w, s)[1].d.sum() for s in w.strategies()}
+    own = [table_of(fresh, s).rows.d.sum() + pipelines_of(fresh, s)[1].d.sum() for s in fresh.strategies()]
+    assert list(rich.values()) == own and sum(poor.values()) < sum(own)
 
 
 def test_cheaper_plans_are_sought_where_the_first_takes_all_the_time_there_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -121,11 +121,11 @@ class LeastCapital(Goal):
 
     def begin(self, loop: OpenNodes) -> None:
         """Seek first plans: price the columns of least floor that meet the deadline, of a sample of strategies."""
-        self.seeks = self.seeks or self.incumbent is None
         if self.first is not None:
             self._try(0.0, self.first)
         if self.incumbent is not None:
             return
+        self.seeks = True
         for usd, column in cheap_columns(self, loop):
             self.tick()
             if self.incumbent is not None and usd >= self.incumbent.capital_usd:

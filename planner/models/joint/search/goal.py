@@ -101,7 +101,7 @@ class Goal(ABC):
 
     def first_ranges(self, of: StrategyTable) -> Iterator[Ranges]:
         """Yield the ranges of blocks from which the pipelines of a strategy are searched."""
-        most = np.minimum(np.maximum(of.rows.blocks(), 1), most_blocks(self.world, of.strategy))
+        most = np.minimum(np.maximum(of.rows.blocks(), 1), most_blocks(self.world, of))
         yield all_ranges(of, np.zeros_like(most), most, np.arange(len(most)))
 
     def worthwhile(self, x: Ranges) -> Ranges:
@@ -114,7 +114,7 @@ class Goal(ABC):
 
     def most_blocks(self, x: Ranges) -> Ints:
         """Return the most blocks of ranges that the capital of a plan of use may pay."""
-        return np.minimum(x.high, most_blocks(self.world, x.of.strategy)[x.at])
+        return np.minimum(x.high, most_blocks(self.world, x.of)[x.at])
 
     def hot(self, x: Ranges, keys: Floats) -> Flags:
         """Return which ranges of a batch are opened now."""
