@@ -47,6 +47,7 @@ CALIBRATED = "`planner calibrate`"  # begins the source of a constant of the use
 FEW = 12  # constants, at most, that a line names
 OTHER_DECISIONS = ("grid", "wan", "network", "reliability")  # that the plan of a layout alone is without
 NEEDED = ("tensor_parallel", "pipeline_parallel", "data_parallel")
+ROUNDING = 1e-9  # share of a step, below which a part of it is none
 
 
 class Constant(Frozen):
@@ -558,10 +559,11 @@ def sorted_parts(figures: Mapping[str, float]) -> list[str]:
 
 
 def time_lines(metrics: LayoutMetrics) -> list[str]:
-    """Return a line for each part of the step: its seconds and its share."""
+    """Return a line for each part of the step above rounding: its seconds and its share."""
     seconds = {part: metrics.breakdown_seconds[part] for part in sorted_parts(metrics.breakdown_seconds)}
-    share = 100 / metrics.step_seconds
-    return [f"  {name_of_part(part):28}{own:9.4g} s {share * own:6.1f} %" for part, own in seconds.items()]
+    shares = {part: own / metrics.step_seconds for part, own in seconds.items()}
+    shown = (part for part, share in shares.items() if share > ROUNDING)
+    return [f"  {name_of_part(part):28}{seconds[part]:9.4g} s {100 * shares[part]:6.1f} %" for part in shown]
 
 
 def memory_lines(metrics: LayoutMetrics) -> list[str]:
