@@ -15,8 +15,8 @@ from worked_plan import named
 import planner
 from planner.instance.instance import Instance
 from planner.models import Options
-from planner.models.joint.cache import JointCache
 from planner.models.joint import ends
+from planner.models.joint.cache import JointCache
 from planner.models.joint.ends import ends_within, local_share, simplest_within, simplicity
 from planner.models.joint.search.loop import Loop
 from planner.models.joint.solve import DaysOfUse, solve_joint, world_of
@@ -80,7 +80,8 @@ def test_equals_full_enumeration(seed: int, how: dict[str, Any], share: float, m
     assert search is not None
     limit, cheapest = best.seconds * (1 + share), cost_toy(i).cheapest(best.seconds * (1 + share))
     assert cheapest is not None
-    usd, every, ranks = min(cheapest.usd * (1 + share), i.limits.budget_usd or math.inf), LocalToy(i), dict[Any, float]()
+    usd, every = min(cheapest.usd * (1 + share), i.limits.budget_usd or math.inf), LocalToy(i)
+    ranks: dict[Any, float] = {}
     for x in every.tying(limit, usd):  # layouts that do not tie have the least rank of all: none may be found
         ranks[layout_of(x.column)] = max(-x.usd, ranks.get(layout_of(x.column), -math.inf))
     monkeypatch.setattr(ends, "least_simplicity", lambda column: (ranks.get(layout_of(column), -math.inf),))

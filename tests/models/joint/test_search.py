@@ -4,6 +4,7 @@ import itertools
 import math
 import random
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -247,6 +248,18 @@ def test_a_tie_is_decided_by_capital() -> None:
     target = Target(10.0, 50.0, 100.0)
     assert target.improved_by(9.0, 100.0) and not target.improved_by(9.0, 101.0)
     assert target.improved_by(10.0, 49.0) and not target.improved_by(10.0, 50.0) and not target.improved_by(10.1, 1.0)
+
+
+def test_no_bound_is_above_the_fastest_of_what_is_left() -> None:
+    """That is of the open nodes, of what was given up, or the incumbent; a floor may be sharper than the open nodes."""
+    for r in map(random.Random, range(40)):
+        left, key = [r.uniform(1, 9) for _ in range(3)], r.choice([1.0, 0.5])
+        least, floor, some = min(left), r.choice([0.0, min(left)]), SimpleNamespace
+        world: Any = some(unproven=some(seconds=left[1]))
+        loop, plan = some(least_key=key * left[0], heap=[]), some(seconds=left[2])
+        goal = FewestDays(world=world, floor=floor, incumbent=plan, loop=loop)  # type: ignore[arg-type]
+        assert goal.bound <= least and (goal.bound == least or key < 1 > floor)
+        assert plan.seconds * (1 - goal.distance) == pytest.approx(goal.bound)
 
 
 def test_an_open_node_of_equal_time_is_asked() -> None:
