@@ -13,7 +13,7 @@ import numpy as np
 from planner.models.joint.bounds import RowConditions
 from planner.models.joint.calendar import NO_SPARES, Sparing
 from planner.models.joint.space import Floats, Ints, Strategy
-from planner.physics import Num, tick
+from planner.physics import Num
 from planner.physics.training import memory, schedule, step, step_prediction
 from planner.physics.training.collectives import front_layers, smaller_chunks_first
 from planner.physics.training.layer_time import ReplicaGroup
@@ -361,7 +361,7 @@ class Stages:
         for most in range(max(self._mean, self.column.v), int(self.sizes[-1]) + 1):
             if largest[most - self.column.v] >= best:
                 continue
-            tick()
+            self.tick()
             at = len(chunks)
             while at > 0:
                 least = self._least(by_seconds, by_chunk, float(chunks[at - 1]), most)
