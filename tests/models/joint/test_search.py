@@ -54,7 +54,7 @@ from planner.physics.training import schedule
 from planner.planning.joint_plan import plan_of
 from planner.planning.load import load_instance
 from planner.solvers import signals
-from planner.solvers.signals import Deadline
+from planner.solvers.signals import Deadline, OutOfTimeError
 
 
 def solved(i: Instance, options: Options | None = None, **more: Any) -> JointSolution:
@@ -669,6 +669,12 @@ def deep(**software: object) -> JointProblem:
             }
         )
     )
+
+
+def test_a_split_looks_at_the_clock() -> None:
+    late = World(problem=problem_of(toy(8)), sites=None, templates=None, deadline=Deadline(0.0))
+    with pytest.raises(OutOfTimeError):
+        free_seconds(late, known(toy(8)).plan.column, math.inf)
 
 
 def test_bounds_in_memory_are_those_of_one_table(monkeypatch: pytest.MonkeyPatch) -> None:
