@@ -443,6 +443,13 @@ def test_a_rack_built_for_another_accelerator_is_named(hardware: dict[str, Any],
     assert len(found) == bool(words) and all(word in line for line in found for word in words), found
 
 
+@each(("gpu", "rack", "recipe"), [("H100", "DGX-H100", "mxfp8"), ("B200", "DGX-B200", ""), ("H100", "DGX-H100", "")])
+def test_a_recipe_that_the_accelerator_does_not_run_is_named(gpu: str, rack: str, recipe: str) -> None:
+    own = {"workload.precision": "fp8" if recipe or gpu == "B200" else "bf16"}
+    asked = with_entries(data("two-sites-405b"), own | {"hardware.accelerator": gpu, "hardware.rack": rack})
+    assert [recipe in line for line in implausible(load_instance(asked))] == [True] * bool(recipe)
+
+
 def test_other_values_are_of_keys_that_there_are() -> None:
     """One of a part is named by both keys; the rest stays, and a key that there is not is refused, in a part too."""
     instance = load_instance("one-rack")
